@@ -1,0 +1,128 @@
+package clock
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func sleptFor(t *testing.T, d *time.Duration) {
+	t.Helper()
+	SetSource(func(time.Time) time.Duration { return *d })
+	t.Cleanup(func() { SetSource(nil) })
+}
+
+func TestTimeSleptCountsAsElapsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slept time.Duration
+		sleptFor(t, &slept)
+		c := Now()
+		time.Sleep(2 * time.Second)
+		slept = time.Hour
+		assert.Equal(t, time.Hour+2*time.Second, Now().Sub(c))
+	})
+}
+
+func TestSleepBelowTenMillisecondsCountsAsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slept time.Duration
+		sleptFor(t, &slept)
+		c := Now()
+		slept = 10*time.Millisecond - 1
+		assert.Zero(t, Now().Sub(c))
+		slept = 10 * time.Millisecond
+		assert.Equal(t, 10*time.Millisecond, Now().Sub(c))
+	})
+}
+
+func TestInABubbleNowIsExactlyTimeNow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for range 1000 {
+			i := Now()
+			require.Zero(t, i.gain)
+			require.Equal(t, time.Now(), i.at)
+		}
+		time.Sleep(100 * time.Hour)
+		require.Zero(t, Now().gain)
+	})
+}
+
+func TestAReadingLiesWithinItsCallThoughPreemptedInBetween(t *testing.T) {
+	// The clock that runs on is read 50 ms after the one that stops, as after a
+	// preemption between the two.
+	late := 50 * time.Millisecond
+	var real time.Duration
+	start := time.Now()
+	stops := func() time.Duration { real = time.Since(start); return real }
+	pause := time.Duration(0)
+	runs := func() time.Duration { return real + pause }
+	src := offset(stops, runs)
+	pause = late
+	SetSource(src)
+	defer SetSource(nil)
+
+	i := Now()
+	assert.Equal(t, late, i.gain, "the reading moves later by the pause")
+	pause = 0
+	assert.Zero(t, Now().gain, "and the next one is not touched by it")
+}
+
+func TestBaseIsTheLeastOfSeveralReadings(t *testing.T) {
+	n := 0
+	stops := func() time.Duration { return 0 }
+	runs := func() time.Duration {
+		n++
+		if n%2 == 1 {
+			return 7*time.Second + 30*time.Millisecond // preempted
+		}
+		return 7 * time.Second
+	}
+	assert.Equal(t, 7*time.Second, runsAhead(stops, runs))
+}
+
+func TestTimeIsReckonedAgainAfterASuspend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slept time.Duration
+		sleptFor(t, &slept)
+		deadline := Now().Add(10 * time.Second)
+		assert.Equal(t, time.Now().Add(10*time.Second), deadline.Time(Now()))
+		slept = 4 * time.Second
+		assert.Equal(t, time.Now().Add(6*time.Second), deadline.Time(Now()))
+	})
+}
+
+func TestWallAheadSeesAJumpOfTheWallClockOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		defer SetWallJump(0)
+		c := Now()
+		time.Sleep(3 * time.Second)
+		assert.Zero(t, Now().WallAhead(c))
+		SetWallJump(time.Minute)
+		assert.Equal(t, time.Minute, Now().WallAhead(c))
+		assert.Equal(t, 3*time.Second, Now().Sub(c))
+		SetWallJump(-time.Minute)
+		assert.Equal(t, -time.Minute, Now().WallAhead(c))
+	})
+}
+
+func TestMachineSourceIsSteady(t *testing.T) {
+	c := Now()
+	for range 10000 {
+		require.False(t, Now().Before(c))
+	}
+	assert.Less(t, Now().Sub(c), time.Minute)
+}
+
+func TestNowDoesNotAllocate(t *testing.T) {
+	assert.Zero(t, testing.AllocsPerRun(1000, func() { Now() }))
+}
+
+func BenchmarkNow(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		Now()
+	}
+}

@@ -1,0 +1,63 @@
+package clock
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// A Source tells how long the machine has slept since some fixed moment, at a
+// call that follows the reading t of time.Now.
+type Source func(t time.Time) time.Duration
+
+func (s *Source) slept(t time.Time) time.Duration { return (*s)(t) }
+
+var (
+	source   atomic.Pointer[Source]
+	wallJump atomic.Int64
+)
+
+func init() { SetSource(nil) }
+
+// SetSource replaces the source of the time slept, for tests of suspend; nil
+// puts the machine's own back.
+func SetSource(s Source) {
+	if s == nil {
+		s = machine()
+	}
+	source.Store(&s)
+}
+
+// SetWallJump moves the wall clock, as WallAhead sees it, by d: for tests of a
+// machine that was frozen together with its clocks.
+func SetWallJump(d time.Duration) { wallJump.Store(int64(d)) }
+
+// offset returns the source that follows two clocks of the kernel: stops, the
+// one that package time is built on, and runs, which goes on during suspend.
+// They are read in this order (guarantee 1 of the package). In a synctest
+// bubble stops is far ahead of the kernel, at the year 2000, so that the
+// difference is negative and counts as none.
+func offset(stops, runs func() time.Duration) Source {
+	base := runsAhead(stops, runs)
+	return func(time.Time) time.Duration {
+		s := stops()
+		return runs() - s - base
+	}
+}
+
+// monotonic reads the clock that package time is built on, without a system
+// call.
+func monotonic() func() time.Duration {
+	start := time.Now()
+	return func() time.Duration { return time.Since(start) }
+}
+
+// runsAhead returns how far runs is ahead of stops: the least of several
+// readings, so that a preemption in one of them does not hide sleep later.
+func runsAhead(stops, runs func() time.Duration) time.Duration {
+	least := time.Duration(1<<63 - 1)
+	for range 16 {
+		s := stops()
+		least = min(least, runs()-s)
+	}
+	return least
+}
