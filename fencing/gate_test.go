@@ -1,0 +1,189 @@
+package fencing
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func refused(t *testing.T, err error, want StaleError) {
+	t.Helper()
+	var stale *StaleError
+	require.ErrorAs(t, err, &stale)
+	assert.Equal(t, want, *stale)
+}
+
+func TestGateAdmitsEqualAndGreaterTokensOnly(t *testing.T) {
+	var g Gate
+	require.NoError(t, g.Admit("jobs/42", 41))
+	require.NoError(t, g.Admit("jobs/42", 41))
+	require.NoError(t, g.Admit("jobs/42", 57))
+	refused(t, g.Admit("jobs/42", 41), StaleError{"jobs/42", 41, 57})
+	require.NoError(t, g.Admit("jobs/42", 57))
+}
+
+func TestGateKeepsResourcesApart(t *testing.T) {
+	var g Gate
+	require.NoError(t, g.Admit("a", 57))
+	require.NoError(t, g.Admit("b", 41))
+	refused(t, g.Admit("a", 41), StaleError{"a", 41, 57})
+}
+
+func TestGateRefusesNoTokenAndNoResourceAndRemembersNothingOfThem(t *testing.T) {
+	var g Gate
+	require.NoError(t, g.Admit("a", 5))
+	before := g.Snapshot()
+	assert.ErrorIs(t, g.Admit("a", 0), ErrNoToken)
+	assert.ErrorIs(t, g.Admit("a", -1), ErrNoToken)
+	assert.ErrorIs(t, g.Admit("b", -1), ErrNoToken)
+	assert.ErrorIs(t, g.Admit("", 7), ErrNoResource)
+	assert.Equal(t, string(before), string(g.Snapshot()))
+}
+
+func TestGateForgetsAtItsLimitAndStillRefusesWhatItRefused(t *testing.T) {
+	g := Gate{Limit: 2}
+	require.NoError(t, g.Admit("a", 10))
+	require.NoError(t, g.Admit("b", 20))
+	require.NoError(t, g.Admit("c", 30)) // a is forgotten: the floor is 10
+	require.Len(t, g.ring, 2)
+	refused(t, g.Admit("a", 9), StaleError{"a", 9, 10})
+	refused(t, g.Admit("never seen", 9), StaleError{"never seen", 9, 10})
+	require.NoError(t, g.Admit("a", 10))
+}
+
+func TestGateForgetsWhatWasNotUsedSinceTheLastSweep(t *testing.T) {
+	g := Gate{Limit: 3}
+	require.NoError(t, g.Admit("leader", 1))
+	for i := range 100 {
+		require.NoError(t, g.Admit(fmt.Sprint("job", i), Token(100+i)))
+		require.NoError(t, g.Admit("leader", 1), "a holder that keeps writing is remembered")
+	}
+	require.Len(t, g.ring, 3)
+}
+
+func TestForgottenEntryCannotBeRaisedByACallThatStillHoldsIt(t *testing.T) {
+	g := Gate{Limit: 1}
+	require.NoError(t, g.Admit("a", 10))
+	v, _ := g.known.Load("a") // as Admit does, before it is preempted
+	require.NoError(t, g.Admit("b", 5))
+	assert.Equal(t, Token(forgotten), v.(*highest).raise(20), "raised, it would be lost with the entry")
+	require.NoError(t, g.Admit("a", 20))
+	refused(t, g.Admit("a", 19), StaleError{"a", 19, 20})
+}
+
+func TestRefuseBelowHoldsForUnknownResourcesAndNeverLowers(t *testing.T) {
+	var g Gate
+	require.NoError(t, g.Admit("known", 10))
+	g.RefuseBelow(50)
+	g.RefuseBelow(20)
+	g.RefuseBelow(-1)
+	refused(t, g.Admit("new", 49), StaleError{"new", 49, 50})
+	require.NoError(t, g.Admit("new", 50))
+	require.NoError(t, g.Admit("known", 10))
+}
+
+// The dumb second implementation: it remembers everything.
+type truth map[string]Token
+
+func (m truth) stale(resource string, t Token) bool { return t < m[resource] }
+func (m truth) admitted(resource string, t Token)   { m[resource] = max(m[resource], t) }
+func (m truth) greatest() (t Token) {
+	for _, seen := range m {
+		t = max(t, seen)
+	}
+	return t
+}
+
+func TestGateNeverAdmitsWhatAGateThatForgetsNothingRefuses(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	g := &Gate{Limit: 7}
+	all := truth{}
+	var saved [][]byte
+	for range 20_000 {
+		resource, token := fmt.Sprint(rnd.IntN(25)), Token(1+rnd.IntN(300))
+		switch err := g.Admit(resource, token); {
+		case err == nil:
+			require.False(t, all.stale(resource, token), "%s %d", resource, token)
+			all.admitted(resource, token)
+		default: // right, or by a floor, which was the highest of some resource
+			var stale *StaleError
+			require.ErrorAs(t, err, &stale)
+			require.Greater(t, stale.Highest, token)
+			require.LessOrEqual(t, stale.Highest, all.greatest())
+		}
+		switch rnd.IntN(200) {
+		case 0:
+			saved = append(saved, g.Snapshot())
+		case 1: // a restart: nothing that was saved may make up for less than the last state
+			last := g.Snapshot()
+			g = &Gate{Limit: 1 + rnd.IntN(9)}
+			for _, i := range rnd.Perm(len(saved)) {
+				require.NoError(t, g.Restore(saved[i]))
+			}
+			require.NoError(t, g.Restore(last))
+			for _, i := range rnd.Perm(min(len(saved), 3)) {
+				require.NoError(t, g.Restore(saved[i]), "an older snapshot lowers nothing")
+			}
+		case 2:
+			all, g, saved = truth{}, &Gate{Limit: 7}, nil
+		}
+	}
+}
+
+func TestGateUnderConcurrencyNeverAdmitsAfterAGreaterTokenReturned(t *testing.T) {
+	g := Gate{Limit: 3} // small, so that entries are forgotten while others raise them
+	const workers, rounds, resources = 8, 3000, 6
+	var mu sync.Mutex
+	admitted := truth{} // highest whose Admit has returned
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() { // ends after its rounds
+			rnd := rand.New(rand.NewPCG(uint64(w), 1))
+			for i := range rounds {
+				resource, token := fmt.Sprint(rnd.IntN(resources)), Token(1+i/10+rnd.IntN(20))
+				mu.Lock()
+				before := admitted[resource]
+				mu.Unlock()
+				if err := g.Admit(resource, token); err != nil {
+					continue
+				}
+				if !assert.GreaterOrEqual(t, token, before, "admitted after a greater one had returned") {
+					return
+				}
+				mu.Lock()
+				admitted.admitted(resource, token)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Go(func() { // ends after its rounds
+		for range 200 {
+			var other Gate
+			assert.NoError(t, other.Restore(g.Snapshot()))
+		}
+	})
+	wg.Wait()
+	require.LessOrEqual(t, len(g.ring), 3)
+}
+
+func TestAdmitOfAKnownResourceAllocatesNothing(t *testing.T) {
+	var g Gate
+	require.NoError(t, g.Admit("jobs/42", 57))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { _ = g.Admit("jobs/42", 57) }))
+}
+
+func BenchmarkGateAdmit(b *testing.B) {
+	var g Gate
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			_ = g.Admit("jobs/42", 57)
+		}
+	})
+}
