@@ -1,0 +1,187 @@
+package cluster
+
+import (
+	"errors"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// next is what is to be done after an attempt that failed.
+type next int
+
+const (
+	elsewhere next = iota // another member, or this one later, may do better
+	stop                  // everyone would answer the same
+	reauth                // a new token is needed
+)
+
+// rule is what one of etcd's statuses proves.
+type rule struct {
+	code    codes.Code
+	outcome Outcome
+	next    next
+}
+
+// rules holds every status of etcd's server that proves more than "unknown, try elsewhere", by its
+// message; the code must agree. Each was looked up in the server's source (v3.7.3), named here by file.
+var rules = ruleTable(
+	// v3rpc/interceptor.go: looked at before the handler is called. A follower that waits for an
+	// election while a lease is renewed or shown answers so too, and those write nothing.
+	entry{rpctypes.ErrGRPCNoLeader, NotApplied, elsewhere},
+	entry{rpctypes.ErrGRPCNotSupportedForLearner, NotApplied, elsewhere},
+	entry{rpctypes.ErrGRPCNotCapable, NotApplied, elsewhere},
+	entry{rpctypes.ErrGRPCInvalidClientAPIVersion, NotApplied, stop},
+
+	// v3_server.go processInternalRaftRequestOnce: before the proposal.
+	entry{rpctypes.ErrGRPCRequestTooManyRequests, NotApplied, elsewhere},
+	entry{rpctypes.ErrGRPCRequestTooLarge, NotApplied, stop},
+
+	// auth/store.go AuthInfoFromCtx, before the proposal; and isOpPermitted, which the applier asks
+	// about the whole request (apply/auth.go) before it applies any of it. The same for reads.
+	entry{rpctypes.ErrGRPCInvalidAuthToken, NotApplied, reauth},
+	entry{rpctypes.ErrGRPCUserEmpty, NotApplied, reauth},
+	entry{rpctypes.ErrGRPCAuthOldRevision, NotApplied, reauth},
+	entry{rpctypes.ErrGRPCPermissionDenied, NotApplied, stop},
+
+	// auth/store.go CheckPassword: before the proposal of Authenticate.
+	entry{rpctypes.ErrGRPCAuthFailed, NotApplied, stop},
+	entry{rpctypes.ErrGRPCAuthNotEnabled, NotApplied, stop},
+
+	// v3rpc/key.go: the request is looked through before it reaches the server.
+	entry{rpctypes.ErrGRPCEmptyKey, NotApplied, stop},
+	entry{rpctypes.ErrGRPCValueProvided, NotApplied, stop},
+	entry{rpctypes.ErrGRPCLeaseProvided, NotApplied, stop},
+	entry{rpctypes.ErrGRPCTooManyOps, NotApplied, stop},
+	entry{rpctypes.ErrGRPCDuplicateKey, NotApplied, stop},
+	entry{rpctypes.ErrGRPCInvalidSortOption, NotApplied, stop},
+
+	// txn/txn.go checks puts and ranges of the whole transaction before it executes any of it.
+	entry{rpctypes.ErrGRPCKeyNotFound, NotApplied, stop},
+	entry{rpctypes.ErrGRPCCompacted, NotApplied, stop},
+	entry{rpctypes.ErrGRPCFutureRev, NotApplied, stop},
+	entry{rpctypes.ErrGRPCLeaseNotFound, NotApplied, stop},
+
+	// lease/lessor.go Grant, before the lease is recorded.
+	entry{rpctypes.ErrGRPCLeaseExist, NotApplied, stop},
+	entry{rpctypes.ErrGRPCLeaseTTLTooLarge, NotApplied, stop},
+
+	// apply/quota.go applies, and then says so; v3rpc/quota.go says it before. They look the same.
+	// The alarm is the cluster's, so nobody would answer otherwise.
+	entry{rpctypes.ErrGRPCNoSpace, Unknown, stop},
+
+	// apply/corrupt.go refuses to apply, on this member: what the others do is not known.
+	entry{rpctypes.ErrGRPCCorrupt, Unknown, stop},
+)
+
+// dropped is raft's refusal, before the entry was taken, while leadership is being handed over or
+// too much is uncommitted. etcd gives it no code of its own.
+const dropped = "raft proposal dropped"
+
+type entry struct {
+	err     error
+	outcome Outcome
+	next    next
+}
+
+func ruleTable(entries ...entry) map[string]rule {
+	t := make(map[string]rule, len(entries))
+	for _, e := range entries {
+		s := status.Convert(e.err)
+		t[s.Message()] = rule{s.Code(), e.outcome, e.next}
+	}
+	return t
+}
+
+// judge says what an attempt's error proves. sent is false only if no stream was ever made for it.
+func judge(err error, sent bool) (Outcome, next) {
+	s := statusOf(err)
+	if !sent {
+		return NotApplied, elsewhere
+	}
+	if s == nil {
+		return Unknown, elsewhere
+	}
+	if r, ok := rules[s.Message()]; ok && agrees(s, r) {
+		return r.outcome, r.next
+	}
+	switch {
+	case s.Code() == codes.Unknown && s.Message() == dropped:
+		return NotApplied, elsewhere
+	case s.Code() == codes.Unimplemented:
+		// gRPC's server says it of a method that nobody has registered.
+		return NotApplied, elsewhere
+	}
+	return Unknown, elsewhere
+}
+
+// agrees reports whether the status has the code that goes with its message. etcd maps "too many
+// requests" to an error without a gRPC status (v3rpc/util.go), which then travels as Unknown.
+func agrees(s *status.Status, r rule) bool {
+	return s.Code() == r.code || s.Code() == codes.Unknown && r == rules[descOf(rpctypes.ErrGRPCRequestTooManyRequests)]
+}
+
+func descOf(err error) string { return status.Convert(err).Message() }
+
+// is reports whether err is, or wraps, the status want.
+func is(err, want error) bool {
+	s, w := statusOf(err), status.Convert(want)
+	return s != nil && s.Code() == w.Code() && s.Message() == w.Message()
+}
+
+// IsCode reports whether err is, or wraps, a gRPC status with this code.
+func IsCode(err error, code codes.Code) bool {
+	s := statusOf(err)
+	return s != nil && s.Code() == code
+}
+
+// IsNoSpace reports whether the cluster's space quota is used up. The request may have been applied.
+func IsNoSpace(err error) bool { return is(err, rpctypes.ErrGRPCNoSpace) }
+
+// IsPermissionDenied reports whether the user's roles do not allow the request.
+func IsPermissionDenied(err error) bool { return is(err, rpctypes.ErrGRPCPermissionDenied) }
+
+// IsLeaseNotFound reports whether a lease that the request names is gone.
+func IsLeaseNotFound(err error) bool { return is(err, rpctypes.ErrGRPCLeaseNotFound) }
+
+// IsLeaseExists reports whether the lease ID of a grant is taken.
+func IsLeaseExists(err error) bool { return is(err, rpctypes.ErrGRPCLeaseExist) }
+
+// IsTooManyOps reports whether the transaction has more operations than the server's max-txn-ops.
+func IsTooManyOps(err error) bool { return is(err, rpctypes.ErrGRPCTooManyOps) }
+
+// IsNoLeader reports whether the member that was asked had no leader.
+func IsNoLeader(err error) bool { return is(err, rpctypes.ErrGRPCNoLeader) }
+
+// IsTokenRefusal reports whether the request's auth token, or its absence, was refused, so that a
+// new one may help.
+func IsTokenRefusal(err error) bool {
+	if err == nil {
+		return false
+	}
+	_, n := judge(err, true)
+	return n == reauth
+}
+
+// refusals are the texts behind IsTokenRefusalText.
+var refusals = [...]string{
+	descOf(rpctypes.ErrGRPCInvalidAuthToken),
+	descOf(rpctypes.ErrGRPCUserEmpty),
+	descOf(rpctypes.ErrGRPCAuthOldRevision),
+}
+
+// IsTokenRefusalText is IsTokenRefusal for the cancel reason of a watch, which etcd sends as text,
+// with or without gRPC's "rpc error: code = … desc =" before it.
+func IsTokenRefusalText(reason string) bool {
+	for _, r := range refusals {
+		if strings.HasSuffix(reason, r) {
+			return true
+		}
+	}
+	return false
+}
+
+var errNoHeader = errors.New("the answer has no header: not an etcd server")

@@ -1,0 +1,145 @@
+package cluster
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// Config is what Dial needs to know. Only Endpoints is required.
+type Config struct {
+	// Endpoints are "host:port", "http://host:port", "https://host:port" or "unix:///path".
+	Endpoints []string
+	// TLS is used for every endpoint; nil means plain text, and the system's roots for https.
+	// http:// together with TLS is refused. It is copied.
+	TLS *tls.Config
+	// Username and Password get the auth token. Empty: none, or the client certificate's name.
+	Username, Password string
+	// SyncEvery is how often the endpoints are replaced by those that the cluster's members
+	// advertise; 0 means never.
+	SyncEvery time.Duration
+	// Logger gets what an operator must know; nil means silent.
+	Logger *slog.Logger
+	// DialOptions come after this package's own, so they win.
+	DialOptions []grpc.DialOption
+}
+
+// Cluster is a connection to an etcd cluster. It is safe for concurrent use.
+type Cluster struct {
+	cfg   Config
+	log   *slog.Logger
+	began time.Time
+
+	members atomic.Pointer[[]*Member] // replaced as a whole, under mu
+	turn    atomic.Uint64             // of Pick
+	leaving []*Member                 // no longer in members, still with requests under way; under mu
+
+	id       atomic.Uint64
+	revision atomic.Int64
+	term     atomic.Uint64
+
+	creds credentialStore
+
+	life  context.Context // ends with Close
+	die   context.CancelCauseFunc
+	work  sync.WaitGroup // every goroutine; Close waits for it
+	wake  chan struct{}  // tells the keeper that there is something to do
+	mu    sync.Mutex     // members' replacement, and the end
+	ended chan struct{}
+	err   atomic.Pointer[error] // why ended is closed; set once
+	shut  atomic.Bool           // Close was called
+}
+
+func (cfg *Config) check() ([]endpoint, error) {
+	if cfg.Username == "" && cfg.Password != "" {
+		return nil, errors.New("Password is given without Username")
+	}
+	if cfg.SyncEvery < 0 {
+		return nil, fmt.Errorf("SyncEvery %v is negative", cfg.SyncEvery)
+	}
+	return parseEndpoints(cfg.Endpoints, cfg.TLS != nil)
+}
+
+// newCluster checks cfg and makes the members' connections, which connect when first used.
+func newCluster(cfg Config) (*Cluster, error) {
+	eps, err := cfg.check()
+	if err != nil {
+		return nil, err
+	}
+	if cfg.TLS != nil {
+		cfg.TLS = cfg.TLS.Clone()
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	c := &Cluster{cfg: cfg, log: cfg.Logger, began: time.Now(), wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	c.life, c.die = context.WithCancelCause(context.Background())
+	c.creds.init(cfg.Username, cfg.Password)
+	list := make([]*Member, 0, len(eps))
+	for _, ep := range eps {
+		m, err := newMember(ep, &c.cfg)
+		if err != nil {
+			c.die(err)
+			for _, m := range list {
+				_ = m.conn.Close()
+			}
+			return nil, fmt.Errorf("endpoint %q: %w", ep.name, err)
+		}
+		list = append(list, m)
+	}
+	c.members.Store(&list)
+	return c, nil
+}
+
+// Logger is Config.Logger, never nil.
+func (c *Cluster) Logger() *slog.Logger { return c.log }
+
+// Ended is closed when Err becomes non-nil.
+func (c *Cluster) Ended() <-chan struct{} { return c.ended }
+
+// Err is nil while the Cluster can be used, and then the reason why not: ErrClosed, or an error
+// that matches ErrChanged. It never changes again.
+func (c *Cluster) Err() error {
+	if p := c.err.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// end marks the Cluster as over; the first reason stays. Requests under way go on to their own end.
+func (c *Cluster) end(err error) {
+	c.mu.Lock()
+	first := c.err.CompareAndSwap(nil, &err)
+	c.mu.Unlock()
+	if !first {
+		return
+	}
+	close(c.ended)
+	if err != ErrClosed {
+		c.log.Error("etcd cluster changed: nothing more is done with it", "error", err)
+	}
+}
+
+// Close ends all requests and streams with ErrClosed, closes the connections, and waits for the
+// Cluster's goroutines. It can be called again; it returns nil.
+func (c *Cluster) Close() error {
+	c.mu.Lock()
+	c.shut.Store(true)
+	list := append(slices.Clone(c.list()), c.leaving...)
+	c.mu.Unlock()
+	c.end(ErrClosed)
+	c.die(ErrClosed)
+	for _, m := range list {
+		_ = m.conn.Close()
+	}
+	c.work.Wait()
+	return nil
+}

@@ -1,0 +1,147 @@
+package cluster
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// endpoint is one parsed element of Config.Endpoints.
+type endpoint struct {
+	name   string // "host:port" or "unix:///path": what people are shown
+	target string // for grpc.NewClient
+	tls    bool
+}
+
+// parseEndpoints parses a list and merges what is named twice. withTLS: a TLS config was given.
+func parseEndpoints(list []string, withTLS bool) ([]endpoint, error) {
+	if len(list) == 0 {
+		return nil, fmt.Errorf("no endpoint given")
+	}
+	seen := make(map[endpoint]bool, len(list))
+	var out []endpoint
+	for _, text := range list {
+		ep, err := parseEndpoint(text, withTLS)
+		if err != nil {
+			return nil, fmt.Errorf("endpoint %q: %w", redact(text), err)
+		}
+		if !seen[ep] {
+			seen[ep] = true
+			out = append(out, ep)
+		}
+	}
+	return out, nil
+}
+
+func parseEndpoint(text string, withTLS bool) (endpoint, error) {
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok {
+		scheme, rest = "", text
+	}
+	secure := withTLS
+	switch strings.ToLower(scheme) {
+	case "":
+		if ok {
+			return endpoint{}, fmt.Errorf("the scheme is empty")
+		}
+	case "http":
+		if withTLS {
+			return endpoint{}, fmt.Errorf("http means plain text, but a TLS config is given: say https, or leave the scheme out")
+		}
+	case "https":
+		secure = true
+	case "unix":
+		return parseUnix(rest, withTLS)
+	default:
+		return endpoint{}, fmt.Errorf("scheme %q is not one of http, https, unix", scheme)
+	}
+	if err := onlyHostPort(rest); err != nil {
+		return endpoint{}, err
+	}
+	name, err := hostPort(rest)
+	if err != nil {
+		return endpoint{}, err
+	}
+	// passthrough leaves the name to the dialer, which looks it up again for each connection.
+	return endpoint{name: name, target: "passthrough:///" + url.PathEscape(name), tls: secure}, nil
+}
+
+func parseUnix(path string, secure bool) (endpoint, error) {
+	if !strings.HasPrefix(path, "/") || len(path) == 1 {
+		return endpoint{}, fmt.Errorf("a unix endpoint needs an absolute path: unix:///path")
+	}
+	if strings.ContainsAny(path, "?#\x00") {
+		return endpoint{}, fmt.Errorf("a unix endpoint is a path and nothing else")
+	}
+	target := (&url.URL{Scheme: "unix", Path: path}).String()
+	if !strings.HasPrefix(target, "unix:///") {
+		target = "unix://" + path
+	}
+	return endpoint{name: "unix://" + path, target: target, tls: secure}, nil
+}
+
+// onlyHostPort refuses the parts of a URL that mean nothing here.
+func onlyHostPort(s string) error {
+	for _, part := range []struct{ mark, what string }{
+		{"@", "user information; use Config.Username and Config.Password"},
+		{"/", "a path"}, {"?", "a query"}, {"#", "a fragment"},
+	} {
+		if strings.Contains(s, part.mark) {
+			return fmt.Errorf("an endpoint cannot have %s", part.what)
+		}
+	}
+	return nil
+}
+
+// hostPort checks "host:port" and returns it in one spelling.
+func hostPort(s string) (string, error) {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		if addr, ok := err.(*net.AddrError); ok {
+			return "", fmt.Errorf("%s (want host:port, an IPv6 address in brackets)", addr.Err)
+		}
+		return "", err
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", fmt.Errorf("port %q is not a number from 1 to 65535", port)
+	}
+	if err := checkHost(host); err != nil {
+		return "", err
+	}
+	return net.JoinHostPort(strings.ToLower(host), port), nil
+}
+
+func checkHost(host string) error {
+	if host == "" {
+		return fmt.Errorf("the host is empty")
+	}
+	if strings.Contains(host, ":") {
+		if _, err := netip.ParseAddr(host); err != nil {
+			return fmt.Errorf("%q is not an IPv6 address", host)
+		}
+		return nil
+	}
+	for _, r := range host {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-._", r) {
+			continue
+		}
+		return fmt.Errorf("host %q has the character %q", host, r)
+	}
+	return nil
+}
+
+// redact takes out what stands before an @, which may be a password.
+func redact(text string) string {
+	at := strings.LastIndexByte(text, '@')
+	if at < 0 {
+		return text
+	}
+	scheme, _, ok := strings.Cut(text, "://")
+	if !ok || len(scheme) > at {
+		return "…" + text[at:]
+	}
+	return scheme + "://…" + text[at:]
+}

@@ -1,0 +1,128 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+var (
+	// ErrClosed is the end of whatever this process itself has closed.
+	ErrClosed = errors.New("closed by this process")
+
+	// ErrChanged says that the endpoints lead to another etcd cluster than the one first reached,
+	// or that the cluster's revision went back, as it does when an older snapshot is restored. It is final.
+	ErrChanged = errors.New("another etcd cluster answers, or its revision went back")
+
+	// ErrUnknown says that a failed request may have been applied.
+	ErrUnknown = errors.New("outcome unknown: it may have been applied")
+)
+
+// Outcome is what is known about a request that failed.
+type Outcome int
+
+const (
+	// NotApplied: it is certain that the request changed nothing, and never will.
+	NotApplied Outcome = iota
+	// Unknown: the request may have been applied, or may still be.
+	Unknown
+)
+
+// String returns "not applied" or "outcome unknown".
+func (o Outcome) String() string {
+	if o == NotApplied {
+		return "not applied"
+	}
+	return "outcome unknown"
+}
+
+// Error is a request that failed. It matches ErrUnknown exactly when its Outcome is Unknown, and
+// the end of the caller's context (context.Canceled or DeadlineExceeded, and its cause) when that
+// is what ended it. A bound of this package that passed is not the end of the caller's context.
+type Error struct {
+	Op       string     // what was asked: "txn"
+	Endpoint string     // which member was asked last; empty if none
+	Outcome  Outcome    // of all attempts together
+	Code     codes.Code // of the last attempt
+	Err      error      // of the last attempt, or what kept it from being sent
+
+	ended error // why the caller's context ended; nil if it has not
+}
+
+// Error says what was asked, of whom, the outcome where it is unknown, and why.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Op)
+	if e.Endpoint != "" {
+		fmt.Fprintf(&b, " at %s", e.Endpoint)
+	}
+	if e.Outcome == Unknown {
+		fmt.Fprintf(&b, ": %s", ErrUnknown)
+	}
+	if e.ended != nil {
+		fmt.Fprintf(&b, ": %s", e.ended)
+	}
+	if e.Err != nil && !errors.Is(e.ended, e.Err) {
+		fmt.Fprintf(&b, ": %s", textOf(e.Err))
+	}
+	return b.String()
+}
+
+// Unwrap returns what the error matches.
+func (e *Error) Unwrap() []error {
+	errs := make([]error, 0, 3)
+	if e.Err != nil {
+		errs = append(errs, e.Err)
+	}
+	if e.Outcome == Unknown {
+		errs = append(errs, ErrUnknown)
+	}
+	if e.ended != nil {
+		errs = append(errs, e.ended)
+	}
+	return errs
+}
+
+// endOf returns why ctx ended, matching both ctx.Err and its cause; nil if it has not.
+func endOf(ctx context.Context) error {
+	err := ctx.Err()
+	if err == nil {
+		return nil
+	}
+	if cause := context.Cause(ctx); !errors.Is(cause, err) {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return context.Cause(ctx)
+}
+
+// OutcomeOf returns the outcome of a request that failed with err, which must not be nil. What is
+// not an *Error, nor wraps one, is Unknown.
+func OutcomeOf(err error) Outcome {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Outcome
+	}
+	return Unknown
+}
+
+// statusOf finds the gRPC status in err's tree as the server sent it. (status.FromError would put
+// the wrapping errors' text into the message.)
+func statusOf(err error) *status.Status {
+	var s interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &s) {
+		return s.GRPCStatus()
+	}
+	return nil
+}
+
+// textOf is an error's text for people, without gRPC's "rpc error: code = … desc =".
+func textOf(err error) string {
+	if s, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
+		return s.GRPCStatus().Message()
+	}
+	return err.Error()
+}

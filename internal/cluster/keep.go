@@ -1,0 +1,76 @@
+package cluster
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// recheckEvery is how often members are probed that have never answered, are learners, or have
+// come back.
+const recheckEvery = 10 * time.Second
+
+// spawn runs f in a goroutine that Close waits for; false, and f is not run, once Close was called.
+func (c *Cluster) spawn(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.shut.Load() {
+		return false
+	}
+	c.work.Go(f)
+	return true
+}
+
+// nudge tells the keeper that there may be something to do.
+func (c *Cluster) nudge() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// keep does what has to be done now and then, until Close.
+func (c *Cluster) keep() {
+	var recheck, sync <-chan time.Time
+	for {
+		if recheck == nil && len(c.unchecked()) > 0 {
+			recheck = time.After(jitter(recheckEvery))
+		}
+		if sync == nil && c.cfg.SyncEvery > 0 {
+			sync = time.After(jitter(c.cfg.SyncEvery))
+		}
+		select {
+		case <-c.life.Done():
+			return
+		case <-c.wake:
+		case <-recheck:
+			recheck = nil
+			c.recheck()
+		case <-sync:
+			sync = nil
+			c.syncMembers()
+		}
+	}
+}
+
+// unchecked returns the members whose state is not known for good.
+func (c *Cluster) unchecked() []*Member {
+	var out []*Member
+	for _, m := range c.list() {
+		if !m.aside.Load() && (!m.checked.Load() || m.learner.Load()) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func (c *Cluster) recheck() {
+	var wg sync.WaitGroup
+	for _, m := range c.unchecked() {
+		wg.Go(func() { _ = c.probe(c.life, m) }) // ends within probeTotal; what it found is on the member
+	}
+	wg.Wait()
+}
+
+// jitter spreads d by a tenth up and down.
+func jitter(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }

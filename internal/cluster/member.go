@@ -1,0 +1,130 @@
+package cluster
+
+import (
+	"context"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// Member is one endpoint with a connection of its own: its own TLS server name, its own failures.
+// It is safe for concurrent use. Its clients send what they are given as it is: the context must
+// come from Cluster.Outgoing.
+type Member struct {
+	endpoint endpoint
+	conn     *grpc.ClientConn
+	kv       pb.KVClient
+	lease    pb.LeaseClient
+	watch    pb.WatchClient
+
+	inflight atomic.Int64 // requests and streams under way
+	retired  atomic.Bool  // no longer in the list; the connection is closed when inflight is 0
+
+	coolUntil atomic.Int64 // on the Cluster's clock: other members come first until then
+	id        atomic.Uint64
+	checked   atomic.Bool // Status has answered
+	learner   atomic.Bool
+	aside     atomic.Bool            // another cluster answers here
+	warned    atomic.Pointer[string] // the version that was last warned of
+}
+
+func newMember(ep endpoint, cfg *Config) (*Member, error) {
+	conn, err := grpc.NewClient(ep.target, dialOptions(ep, cfg)...)
+	if err != nil {
+		return nil, err
+	}
+	m := &Member{endpoint: ep, conn: conn}
+	m.kv, m.lease, m.watch = pb.NewKVClient(m), pb.NewLeaseClient(m), pb.NewWatchClient(m)
+	return m, nil
+}
+
+func dialOptions(ep endpoint, cfg *Config) []grpc.DialOption {
+	creds := insecure.NewCredentials()
+	if ep.tls {
+		creds = credentials.NewTLS(cfg.TLS) // copies; nil means the system's roots
+	}
+	opts := []grpc.DialOption{
+		grpc.WithTransportCredentials(creds),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)),
+		// The server ends connections that ping more often than every 5 s, or while idle.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 2 * time.Second},
+			MinConnectTimeout: 3 * time.Second,
+		}),
+		grpc.WithDisableRetry(),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithNoProxy(),
+		grpc.WithIdleTimeout(0),
+	}
+	return append(opts, cfg.DialOptions...)
+}
+
+// Endpoint is the member's address as people are shown it: "host:port" or "unix:///path".
+func (m *Member) Endpoint() string { return m.endpoint.name }
+
+// KV is the member's key-value service.
+func (m *Member) KV() pb.KVClient { return m.kv }
+
+// Lease is the member's lease service.
+func (m *Member) Lease() pb.LeaseClient { return m.lease }
+
+// Watch is the member's watch service.
+func (m *Member) Watch() pb.WatchClient { return m.watch }
+
+// Invoke implements grpc.ClientConnInterface. It notes on the attempt that ctx belongs to, if any,
+// whether a stream was made for the request.
+func (m *Member) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	a, ok := ctx.Value(attemptKey{}).(*attempt)
+	if !ok {
+		m.inflight.Add(1)
+		defer m.done()
+		return m.conn.Invoke(ctx, method, args, reply, opts...)
+	}
+	err := m.conn.Invoke(ctx, method, args, reply, append(opts, grpc.Peer(&a.peer))...)
+	a.note()
+	return err
+}
+
+// NewStream implements grpc.ClientConnInterface. The stream counts as under way until ctx, or the
+// context it is derived from, ends.
+func (m *Member) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	m.inflight.Add(1)
+	s, err := m.conn.NewStream(ctx, desc, method, opts...)
+	if err != nil {
+		m.done()
+		return nil, err
+	}
+	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok {
+		a.sent = true
+	}
+	context.AfterFunc(s.Context(), m.done) // gRPC ends the stream's context with the stream
+	return s, nil
+}
+
+// done ends what Invoke or NewStream counted.
+func (m *Member) done() {
+	if m.inflight.Add(-1) == 0 && m.retired.Load() {
+		_ = m.conn.Close() // a second Close is an error, and harmless
+	}
+}
+
+// retire closes the connection once nothing is under way on it.
+func (m *Member) retire() {
+	m.retired.Store(true)
+	if m.inflight.Load() == 0 {
+		_ = m.conn.Close()
+	}
+}
+
+// left reports whether a retired member's connection is closed.
+func (m *Member) left() bool { return m.conn.GetState() == connectivity.Shutdown }

@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// coolDown is how long a member that failed comes after the others, before jitter of a fifth.
+const coolDown = 5 * time.Second
+
+// Members returns the current members in a fresh slice: those that can be used, or all if none
+// can. Learners, and endpoints of another cluster, cannot.
+func (c *Cluster) Members() []*Member {
+	all := c.list()
+	out := make([]*Member, 0, len(all))
+	for _, m := range all {
+		if m.usable() {
+			out = append(out, m)
+		}
+	}
+	if len(out) == 0 {
+		out = append(out, all...)
+	}
+	return out
+}
+
+// usable reports whether the member may be asked while there are others.
+func (m *Member) usable() bool { return !m.learner.Load() && !m.aside.Load() }
+
+// The grades of Pick, the lowest first. Each is worse than all below it together.
+const (
+	cooling  = 1 << iota // failed lately
+	avoided              // the caller asks for another
+	learning             // a learner serves no linearizable request
+	foreign              // another cluster's
+)
+
+// Pick returns the member to ask next: the first of the best, looked for round robin, so that
+// successive calls spread over all members. The best are usable and not in avoid, and have not
+// failed within the cool-down; failing that, not in avoid; failing that, any usable one.
+// It is never nil.
+func (c *Cluster) Pick(avoid ...*Member) *Member {
+	list := c.list()
+	start := int(c.turn.Add(1) % uint64(len(list)))
+	now := c.now()
+	var best *Member
+	bestGrade := foreign << 1
+	for i := range list {
+		m := list[(start+i)%len(list)]
+		if g := m.grade(now, avoid); g < bestGrade {
+			best, bestGrade = m, g
+		}
+		if bestGrade == 0 {
+			break
+		}
+	}
+	return best
+}
+
+func (m *Member) grade(now time.Duration, avoid []*Member) int {
+	g := 0
+	if int64(now) < m.coolUntil.Load() {
+		g |= cooling
+	}
+	if slices.Contains(avoid, m) {
+		g |= avoided
+	}
+	if m.learner.Load() {
+		g |= learning
+	}
+	if m.aside.Load() {
+		g |= foreign
+	}
+	return g
+}
+
+// Failed tells that m did not serve, and why: for a cool-down of about 5 s, Pick prefers others.
+func (c *Cluster) Failed(m *Member, err error) {
+	d := coolDown - coolDown/10 + rand.N(coolDown/5)
+	if m.coolUntil.Swap(int64(c.now()+d)) == 0 {
+		c.log.Warn("etcd member in trouble", "endpoint", m.Endpoint(), "error", textOf(err))
+	}
+}
+
+// Worked tells that m served: the cool-down is over.
+func (c *Cluster) Worked(m *Member) {
+	if m.coolUntil.Load() != 0 && m.coolUntil.Swap(0) != 0 {
+		c.log.Info("etcd member serves again", "endpoint", m.Endpoint())
+	}
+}
+
+// now is the Cluster's clock, for cool-downs: time since Dial.
+func (c *Cluster) now() time.Duration { return time.Since(c.began) }
+
+// list is the current, immutable list of members; never empty.
+func (c *Cluster) list() []*Member { return *c.members.Load() }

@@ -1,0 +1,98 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// ID is the cluster_id that was pinned by the first answer.
+func (c *Cluster) ID() uint64 { return c.id.Load() }
+
+// Revision is the highest revision received in a linearizable answer. Read before a request is
+// sent, it is the floor of that request's answer (K4); read after, it proves nothing (F15).
+func (c *Cluster) Revision() int64 { return c.revision.Load() }
+
+// Term is the highest raft_term that any member of the cluster has shown.
+func (c *Cluster) Term() uint64 { return c.term.Load() }
+
+// errForeign is an answer of another cluster.
+var errForeign = errors.New("the answer is another cluster's")
+
+// Check judges the header of an answer from m, and takes it in.
+//
+// floor is Revision as it was when the request was sent. linearizable says that the answer's
+// revision is at least that of everything acknowledged before the request was sent: so for
+// transactions that hold a Range, linearizable ranges, and what goes through raft; not for
+// LeaseKeepAlive, watches, Status and LeaseTimeToLive.
+//
+// A linearizable revision below floor ends the Cluster, and the error matches ErrChanged. Another
+// cluster_id sets the endpoint aside, which is logged; when that leaves no endpoint, the Cluster
+// ends likewise. Otherwise Term, and if linearizable Revision, are raised.
+func (c *Cluster) Check(m *Member, h *pb.ResponseHeader, floor int64, linearizable bool) error {
+	if h == nil {
+		return fmt.Errorf("%s: %w", m.Endpoint(), errNoHeader)
+	}
+	if err := c.checkID(m, h.ClusterId); err != nil {
+		return err
+	}
+	m.id.Store(h.MemberId)
+	raiseUint64(&c.term, h.RaftTerm)
+	if !linearizable {
+		return nil
+	}
+	if h.Revision < floor {
+		err := fmt.Errorf("%w: %s answers at revision %d, after %d was seen", ErrChanged, m.Endpoint(), h.Revision, floor)
+		c.end(err)
+		return err
+	}
+	raiseInt64(&c.revision, h.Revision)
+	return nil
+}
+
+// checkID pins the first cluster_id, and refuses every other.
+func (c *Cluster) checkID(m *Member, id uint64) error {
+	if id == 0 {
+		return fmt.Errorf("%s: %w", m.Endpoint(), errNoHeader)
+	}
+	if c.id.CompareAndSwap(0, id) {
+		return nil
+	}
+	pinned := c.id.Load()
+	if id == pinned {
+		return nil
+	}
+	if m.aside.CompareAndSwap(false, true) {
+		c.log.Error("endpoint set aside: it belongs to another etcd cluster",
+			"endpoint", m.Endpoint(), "cluster_id", hex(id), "want_cluster_id", hex(pinned))
+	}
+	if c.allAside() {
+		err := fmt.Errorf("%w: %s answers as cluster %x instead of %x, and no other endpoint is left", ErrChanged, m.Endpoint(), id, pinned)
+		c.end(err)
+		return err
+	}
+	return fmt.Errorf("%s: %w (%x instead of %x)", m.Endpoint(), errForeign, id, pinned)
+}
+
+func (c *Cluster) allAside() bool {
+	for _, m := range c.list() {
+		if !m.aside.Load() {
+			return false
+		}
+	}
+	return true
+}
+
+func hex(id uint64) string { return fmt.Sprintf("%x", id) }
+
+func raiseInt64(v *atomic.Int64, to int64) {
+	for old := v.Load(); old < to && !v.CompareAndSwap(old, to); old = v.Load() {
+	}
+}
+
+func raiseUint64(v *atomic.Uint64, to uint64) {
+	for old := v.Load(); old < to && !v.CompareAndSwap(old, to); old = v.Load() {
+	}
+}

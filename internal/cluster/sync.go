@@ -1,0 +1,150 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// syncMembers replaces the endpoints by those that the cluster's voting members advertise. A new
+// one is used only after it has answered; an old one goes only when its member has left, or has
+// another endpoint that answers. So the list never becomes empty, and an advertised address that
+// cannot be reached from here replaces nothing.
+func (c *Cluster) syncMembers() {
+	var resp *pb.MemberListResponse
+	err := c.Do(c.life, Request{Op: "member list", Repeat: Always}, func(ctx context.Context, m *Member) (*pb.ResponseHeader, error) {
+		var err error
+		if resp, err = pb.NewClusterClient(m).MemberList(ctx, &pb.MemberListRequest{Linearizable: true}); err != nil {
+			return nil, err
+		}
+		return resp.Header, nil
+	})
+	if err != nil {
+		if c.Err() == nil {
+			c.log.Warn("etcd member list not refreshed", "error", err)
+		}
+		return
+	}
+	wanted := c.advertised(resp.Members)
+	fresh := c.reachNew(wanted)
+	c.replaceMembers(resp.Members, wanted, fresh)
+}
+
+// advertised returns the endpoints of all voting members that have started.
+func (c *Cluster) advertised(members []*pb.Member) map[endpoint]bool {
+	out := make(map[endpoint]bool)
+	for _, m := range members {
+		if m.IsLearner {
+			continue
+		}
+		for _, u := range m.ClientURLs {
+			ep, err := parseEndpoint(u, c.cfg.TLS != nil)
+			if err != nil {
+				c.log.Warn("advertised endpoint left out", "endpoint", redact(u), "error", err)
+				continue
+			}
+			out[ep] = true
+		}
+	}
+	return out
+}
+
+// reachNew connects to those wanted that there are not yet, and returns those that answer.
+func (c *Cluster) reachNew(wanted map[endpoint]bool) []*Member {
+	have := make(map[endpoint]bool)
+	for _, m := range c.list() {
+		have[m.endpoint] = true
+	}
+	answers := make(chan *Member)
+	n := 0
+	for ep := range wanted {
+		if have[ep] {
+			continue
+		}
+		m, err := newMember(ep, &c.cfg)
+		if err != nil {
+			c.log.Warn("advertised endpoint left out", "endpoint", ep.name, "error", err)
+			continue
+		}
+		n++
+		go func() { answers <- c.proven(m) }() // ends within probeTotal; waited for below
+	}
+	var fresh []*Member
+	for range n {
+		if m := <-answers; m != nil {
+			fresh = append(fresh, m)
+		}
+	}
+	return fresh
+}
+
+// proven returns m if it answers as a voting member of the cluster; otherwise it closes it.
+func (c *Cluster) proven(m *Member) *Member {
+	err := c.probe(c.life, m)
+	if err == nil && !m.learner.Load() {
+		return m
+	}
+	if err != nil && c.Err() == nil {
+		c.log.Warn("advertised endpoint left out", "endpoint", m.Endpoint(), "error", err)
+	}
+	_ = m.conn.Close()
+	return nil
+}
+
+// replaceMembers puts the new list in force.
+func (c *Cluster) replaceMembers(members []*pb.Member, wanted map[endpoint]bool, fresh []*Member) {
+	served := make(map[uint64]bool) // member IDs that a wanted endpoint answers for
+	next := slices.Clone(fresh)
+	var rest []*Member
+	for _, m := range c.list() {
+		if wanted[m.endpoint] {
+			next = append(next, m)
+		} else {
+			rest = append(rest, m)
+		}
+	}
+	for _, m := range next {
+		served[m.id.Load()] = true
+	}
+	var gone []*Member
+	for _, m := range rest {
+		id := m.id.Load()
+		current := slices.ContainsFunc(members, func(p *pb.Member) bool { return p.ID == id })
+		if current && !served[id] || len(next) == 0 {
+			next = append(next, m)
+			continue
+		}
+		gone = append(gone, m)
+	}
+	if len(fresh) > 0 || len(gone) > 0 {
+		c.install(next, fresh, gone)
+	}
+}
+
+// install makes next the list, unless the Cluster was closed meanwhile.
+func (c *Cluster) install(next, fresh, gone []*Member) {
+	c.mu.Lock()
+	if c.shut.Load() {
+		c.mu.Unlock()
+		for _, m := range fresh {
+			_ = m.conn.Close()
+		}
+		return
+	}
+	c.members.Store(&next)
+	c.leaving = append(slices.DeleteFunc(c.leaving, (*Member).left), gone...)
+	c.mu.Unlock()
+	for _, m := range gone {
+		m.retire()
+	}
+	c.log.Info("etcd endpoints refreshed", "endpoints", names(next), "gone", names(gone))
+}
+
+func names(list []*Member) []string {
+	out := make([]string, len(list))
+	for i, m := range list {
+		out[i] = m.Endpoint()
+	}
+	return out
+}

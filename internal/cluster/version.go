@@ -1,0 +1,49 @@
+package cluster
+
+import (
+	"strconv"
+	"strings"
+)
+
+// versionTrouble says what is wrong with a server of this version (F13); "" if nothing is known.
+func versionTrouble(version string) string {
+	v, pre, ok := parseVersion(version)
+	switch {
+	case !ok:
+		return "the version cannot be read, so it is not known whether locks are safe on it"
+	case before(v, [3]int{3, 4, 0}):
+		return "older than 3.4, which is not supported: locks are not safe on it"
+	case before(v, [3]int{3, 5, 28}),
+		before([3]int{3, 5, 1 << 20}, v) && before(v, [3]int{3, 6, 9}),
+		v == [3]int{3, 7, 0} && pre:
+		return "has known bugs that can break locks (stale reads, renewals of revoked leases, lost events): use 3.5.28, 3.6.9, 3.7.0 or later"
+	}
+	return ""
+}
+
+// parseVersion reads "3.6.0-rc.1+meta"; pre tells of a pre-release.
+func parseVersion(s string) (v [3]int, pre, ok bool) {
+	s, _, _ = strings.Cut(s, "+")
+	s, _, pre = strings.Cut(s, "-")
+	parts := strings.Split(s, ".")
+	if len(parts) != len(v) {
+		return v, pre, false
+	}
+	for i, p := range parts {
+		n, err := strconv.Atoi(p)
+		if err != nil || n < 0 {
+			return v, pre, false
+		}
+		v[i] = n
+	}
+	return v, pre, true
+}
+
+func before(a, b [3]int) bool {
+	for i := range a {
+		if a[i] != b[i] {
+			return a[i] < b[i]
+		}
+	}
+	return false
+}
