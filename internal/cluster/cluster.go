@@ -60,7 +60,7 @@ type Cluster struct {
 
 func (cfg *Config) check() ([]endpoint, error) {
 	if cfg.Username == "" && cfg.Password != "" {
-		return nil, errors.New("Password is given without Username")
+		return nil, errors.New("a password is given without a user name")
 	}
 	if cfg.SyncEvery < 0 {
 		return nil, fmt.Errorf("SyncEvery %v is negative", cfg.SyncEvery)

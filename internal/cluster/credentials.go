@@ -66,8 +66,8 @@ func (s *credentialStore) init(user, password string) {
 // metadata it had, and the auth token in it (empty: none). Where there is no token yet it waits
 // for one, within ctx and 10 s; the error is then why there is none.
 func (c *Cluster) Outgoing(ctx context.Context) (out context.Context, token string, err error) {
-	g := c.creds.current.Load()
-	if g == nil || c.stale(g) {
+	g := c.grant()
+	if g == nil {
 		if g, err = c.fetch(ctx, nil); err != nil {
 			return nil, "", err
 		}
@@ -86,6 +86,16 @@ func (c *Cluster) TokenRefused(token string) {
 	}
 }
 
+// grant returns the current grant, nil if there is none. One that is about to expire still serves
+// while the next is fetched.
+func (c *Cluster) grant() *grant {
+	g := c.creds.current.Load()
+	if g != nil && c.stale(g) {
+		_, _ = c.join(nil) // if that fails, the server will say when a new one is needed
+	}
+	return g
+}
+
 // stale reports whether g is about to expire by what it says itself.
 func (c *Cluster) stale(g *grant) bool { return g.renewAt != 0 && c.now() >= g.renewAt }
 
@@ -98,6 +108,9 @@ func (c *Cluster) fetch(ctx context.Context, near *Member) (*grant, error) {
 	}
 	select {
 	case <-f.done:
+		if err := c.Err(); err != nil && f.err != nil {
+			return nil, err
+		}
 		return f.grant, f.err
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting for an auth token: %w", endOf(ctx))
@@ -149,7 +162,7 @@ func (c *Cluster) fly(f *flight, near *Member) {
 func (c *Cluster) authenticate(near *Member) (*grant, error) {
 	s := &c.creds
 	var token string
-	r := Request{Op: fmt.Sprintf("authenticate user %q", s.user), Repeat: Always, Total: fetchTotal, anonymous: true, first: near}
+	r := Request{Op: fmt.Sprintf("authenticate user %q", s.user), Repeat: Always, Total: fetchTotal, Local: true, anonymous: true, first: near}
 	err := c.Do(c.life, r, func(ctx context.Context, m *Member) (*pb.ResponseHeader, error) {
 		resp, err := pb.NewAuthClient(m).Authenticate(ctx, &pb.AuthenticateRequest{Name: s.user, Password: s.password})
 		if err != nil {

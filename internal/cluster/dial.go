@@ -106,12 +106,18 @@ func (c *Cluster) login(ctx context.Context) error {
 	return err
 }
 
-// joinLooks joins the endpoints' errors in the endpoints' order.
+// joinLooks joins the endpoints' errors in the endpoints' order; what all say alike, once.
 func joinLooks(list []*Member, errs map[*Member]error) error {
-	all := make([]error, len(list))
-	for i, m := range list {
-		if all[i] = errs[m]; all[i] == nil {
-			all[i] = fmt.Errorf("%s: no answer yet", m.Endpoint())
+	all := make([]error, 0, len(list))
+	said := make(map[string]bool)
+	for _, m := range list {
+		err := errs[m]
+		if err == nil {
+			err = fmt.Errorf("%s: no answer yet", m.Endpoint())
+		}
+		if !said[err.Error()] {
+			said[err.Error()] = true
+			all = append(all, err)
 		}
 	}
 	return errors.Join(all...)

@@ -66,7 +66,12 @@ func (e *Error) Error() string {
 	if e.ended != nil {
 		fmt.Fprintf(&b, ": %s", e.ended)
 	}
-	if e.Err != nil && !errors.Is(e.ended, e.Err) {
+	late := e.Code == codes.DeadlineExceeded || e.Code == codes.Canceled
+	switch {
+	case e.Err == nil, e.ended != nil && late: // says nothing more
+	case e.ended == nil && e.Code == codes.DeadlineExceeded:
+		fmt.Fprintf(&b, ": no answer in time: %s", textOf(e.Err))
+	default:
 		fmt.Fprintf(&b, ": %s", textOf(e.Err))
 	}
 	return b.String()

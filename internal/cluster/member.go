@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -95,19 +96,18 @@ func (m *Member) Invoke(ctx context.Context, method string, args, reply any, opt
 	return err
 }
 
-// NewStream implements grpc.ClientConnInterface. The stream counts as under way until ctx, or the
-// context it is derived from, ends.
+// NewStream implements grpc.ClientConnInterface. The stream counts as under way until it has ended.
 func (m *Member) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	m.inflight.Add(1)
-	s, err := m.conn.NewStream(ctx, desc, method, opts...)
+	done := sync.OnceFunc(m.done)
+	s, err := m.conn.NewStream(ctx, desc, method, append(opts, grpc.OnFinish(func(error) { done() }))...)
 	if err != nil {
-		m.done()
+		done()
 		return nil, err
 	}
 	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok {
 		a.sent = true
 	}
-	context.AfterFunc(s.Context(), m.done) // gRPC ends the stream's context with the stream
 	return s, nil
 }
 

@@ -83,10 +83,13 @@ func (c *Cluster) Failed(m *Member, err error) {
 	}
 }
 
-// Worked tells that m served: the cool-down is over.
+// Worked tells that m served: the cool-down is over. It is looked at again, for it may have been
+// replaced by another version.
 func (c *Cluster) Worked(m *Member) {
 	if m.coolUntil.Load() != 0 && m.coolUntil.Swap(0) != 0 {
 		c.log.Info("etcd member serves again", "endpoint", m.Endpoint())
+		m.checked.Store(false)
+		c.nudge()
 	}
 }
 

@@ -43,6 +43,9 @@ func (c *Cluster) Check(m *Member, h *pb.ResponseHeader, floor int64, linearizab
 	if !linearizable {
 		return nil
 	}
+	if h.Revision <= 0 { // etcd's revisions begin at 1: nobody has filled it in
+		return fmt.Errorf("%s: the answer has no revision", m.Endpoint())
+	}
 	if h.Revision < floor {
 		err := fmt.Errorf("%w: %s answers at revision %d, after %d was seen", ErrChanged, m.Endpoint(), h.Revision, floor)
 		c.end(err)

@@ -13,7 +13,7 @@ import (
 // cannot be reached from here replaces nothing.
 func (c *Cluster) syncMembers() {
 	var resp *pb.MemberListResponse
-	err := c.Do(c.life, Request{Op: "member list", Repeat: Always}, func(ctx context.Context, m *Member) (*pb.ResponseHeader, error) {
+	err := c.Do(c.life, Request{Op: "member list", Repeat: Always, Local: true}, func(ctx context.Context, m *Member) (*pb.ResponseHeader, error) {
 		var err error
 		if resp, err = pb.NewClusterClient(m).MemberList(ctx, &pb.MemberListRequest{Linearizable: true}); err != nil {
 			return nil, err

@@ -13,8 +13,8 @@ func versionTrouble(version string) string {
 		return "the version cannot be read, so it is not known whether locks are safe on it"
 	case before(v, [3]int{3, 4, 0}):
 		return "older than 3.4, which is not supported: locks are not safe on it"
-	case before(v, [3]int{3, 5, 28}),
-		before([3]int{3, 5, 1 << 20}, v) && before(v, [3]int{3, 6, 9}),
+	case older(v, pre, [3]int{3, 5, 28}),
+		v[0] == 3 && v[1] == 6 && older(v, pre, [3]int{3, 6, 9}),
 		v == [3]int{3, 7, 0} && pre:
 		return "has known bugs that can break locks (stale reads, renewals of revoked leases, lost events): use 3.5.28, 3.6.9, 3.7.0 or later"
 	}
@@ -38,6 +38,9 @@ func parseVersion(s string) (v [3]int, pre, ok bool) {
 	}
 	return v, pre, true
 }
+
+// older reports whether v comes before the release b, as b's own pre-releases do.
+func older(v [3]int, pre bool, b [3]int) bool { return before(v, b) || pre && v == b }
 
 func before(a, b [3]int) bool {
 	for i := range a {
