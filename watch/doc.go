@@ -1,0 +1,60 @@
+// Package watch carries many watches of etcd keys on few streams, and keeps each one going through
+// the loss of streams, members, leaders and auth tokens, without losing or repeating an event.
+//
+// A [Hub] belongs to one connection to a cluster. [Hub.Watch] adds a watch of a key or a range from a
+// revision on; its function is called with every change, until [Watch.Cancel], the compaction of what it still
+// had to see, a lasting refusal, or the end of the Hub or its cluster.
+//
+// # Guarantees
+//
+//  1. Every event of the watched keys from the given revision on is delivered, in the order of
+//     revisions, once. All events of one revision come in one [Update]; what a server sends twice, late,
+//     out of order or in fragments is put right before it is delivered, and keys outside the range are dropped.
+//  2. A watch resumes at the revision of the last event delivered plus one, and at nothing else: headers,
+//     progress notices and acknowledgements of creations, which may run ahead of events, never move it.
+//  3. A watch's function is called by one goroutine at a time, also when the watch moves to another stream, and
+//     no lock of this package is held meanwhile. No call starts after Cancel returned.
+//  4. One watch's end (compaction, refused permission, a cancellation by the server) ends no other watch.
+//  5. A refusal is laid at the door of the watch that it was for: etcd does not say which that was, so each
+//     stream has one unanswered creation at a time.
+//  6. Silence is bounded. A stream that does not open within 3 s, does not answer a creation within 3 s, or that has
+//     carried nothing for 5 s and then carries nothing for 3 s more although it is asked to, is abandoned,
+//     and its watches resume on another member.
+//  7. Every stream asks its member to end it when the member has no leader ("hasleader").
+//  8. Every creation that a server acknowledged is cancelled at that server once the watch is over, by a cancel
+//     request or by the end of the stream. A watch cancelled before its creation was sent costs no message.
+//  9. Reopening is paced: the first attempt at once, on another member if there is one, the following ones after
+//     50 ms to 1 s, with jitter.
+//  10. Only answers of the cluster that was pinned are taken.
+//
+// # What it does not guarantee
+//
+// A watch proves loss, never ownership: that a key's deletion was not seen says nothing. A watch that is
+// silent, late, refused again and again or not yet created shows no sign of it ([Watch.Armed] tells only that a
+// server once acknowledged it). Whoever needs to know what is so asks the cluster.
+//
+// Nothing is said about how soon an event comes. grpc-proxy is not supported.
+//
+// # What it costs
+//
+// One stream carries up to 512 watches; another is opened when all are full. A stream costs two goroutines
+// besides gRPC's own, a watch none, and no timer. A stream without watches is closed after 2 s: half-closed first,
+// and given 100 ms to be ended by the server, so that it need not count a failure; an idle Hub has no
+// stream and no goroutine. A live watch of one key takes about 200 bytes and its key and function.
+// Messages to the server: one for each creation and one for its cancellation; while a stream is silent,
+// a progress request every 5 s, and where that goes unanswered, as it does in etcd while a watch on the stream
+// starts at a revision still to come, one creation that the server must refuse (of an empty range).
+//
+// # How it ends
+//
+//	Update.Compacted > 0   events between what was delivered and this revision are gone: read anew,
+//	                       and watch from the revision of that reading plus one
+//	Update.Err             permission denied, twice, at last with a fresh token (matched by the
+//	                       status etcd gave); credentials asked for and none configured; a range
+//	                       that is empty or too long; the Hub was closed (cluster.ErrClosed); the
+//	                       cluster ended (its own error)
+//
+// Everything else (a stream's end with any gRPC code, silence, no leader, a token that expired, another
+// cluster's answer, a server's cancellation or refusal for other reasons) is dealt with by
+// resuming, for as long as it takes, and is not reported.
+package watch

@@ -1,0 +1,160 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+)
+
+// link is one gRPC stream on one member. Its reader is its one goroutine; all else belongs to the loop of the
+// stream that made it.
+type link struct {
+	member *cluster.Member
+	cancel context.CancelFunc
+	news   chan news     // what the reader hands to the loop
+	done   chan struct{} // closed when the reader is gone
+	guard  *time.Timer   // cancels the link while it runs out: bounds Send
+
+	grpc   pb.Watch_WatchClient // nil until open
+	token  string
+	worked time.Time // when its first good answer came; zero: none
+	lastID int64     // watch IDs are never used twice on one link
+}
+
+// news is an opened stream, an answer or the end: one of them.
+type news struct {
+	grpc   pb.Watch_WatchClient
+	token  string
+	answer *pb.WatchResponse
+	err    *linkError
+}
+
+// linkError is why a link ended.
+type linkError struct {
+	err   error
+	token string // what it was opened with
+	blame bool   // the member is graded down for it
+}
+
+func (e *linkError) Error() string { return e.err.Error() }
+func (e *linkError) Unwrap() error { return e.err }
+
+func dial(ctx context.Context, c *cluster.Cluster, m *cluster.Member) *link {
+	ctx, cancel := context.WithCancel(ctx)
+	l := &link{member: m, cancel: cancel, news: make(chan news), done: make(chan struct{})}
+	l.guard = time.AfterFunc(answerWithin, cancel)
+	l.guard.Stop()
+	go l.read(ctx, c) // ends with ctx or the stream; close waits for it
+	return l
+}
+
+// read opens the stream and hands over what comes.
+func (l *link) read(ctx context.Context, c *cluster.Cluster) {
+	defer close(l.done)
+	tell := func(n news) {
+		select {
+		case l.news <- n:
+		case <-ctx.Done():
+		}
+	}
+	out, token, err := c.Outgoing(ctx)
+	if err != nil {
+		tell(news{err: &linkError{err: err}})
+		return
+	}
+	grpc, err := l.member.Watch().Watch(out)
+	if err != nil {
+		tell(news{err: &linkError{err, token, true}})
+		return
+	}
+	tell(news{grpc: grpc, token: token})
+	for {
+		r, err := grpc.Recv()
+		if err != nil {
+			tell(news{err: &linkError{err, token, true}})
+			return
+		}
+		tell(news{answer: r})
+	}
+}
+
+// send sends r. It does not block in practice: at most one creation and a cancel for each watch can be unread
+// by the server, less than gRPC buffers. Should it, guard ends the link. An error is reported by the
+// reader as well, so it is not looked at here.
+func (l *link) send(r *pb.WatchRequest) {
+	l.guard.Reset(answerWithin)
+	_ = l.grpc.Send(r)
+	l.guard.Stop()
+}
+
+func (l *link) create(w *Watch) int64 {
+	l.lastID++
+	c := &pb.WatchCreateRequest{Key: []byte(w.span.key), StartRevision: w.next, WatchId: l.lastID}
+	if w.span.end != "" {
+		c.RangeEnd = []byte(w.span.end)
+	}
+	l.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: c}})
+	return l.lastID
+}
+
+// echoKey is both ends of the empty range that an echo asks for.
+var echoKey = []byte("pawl")
+
+// echo sends a creation that etcd refuses at once and without a trace: of an empty range, or for lack of
+// permission, or of a good token, which is worth knowing.
+func (l *link) echo() int64 {
+	l.lastID++
+	l.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
+		Key: echoKey, RangeEnd: echoKey, StartRevision: 1, WatchId: l.lastID,
+	}}})
+	return l.lastID
+}
+
+func (l *link) cancelWatch(id int64) {
+	l.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{
+		CancelRequest: &pb.WatchCancelRequest{WatchId: id},
+	}})
+}
+
+func (l *link) progress() {
+	l.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_ProgressRequest{
+		ProgressRequest: &pb.WatchProgressRequest{},
+	}})
+}
+
+// drain half-closes the stream and gives the server a moment to end it, so that it need not record a
+// cancellation.
+func (l *link) drain() {
+	if l.grpc == nil || l.grpc.CloseSend() != nil {
+		return
+	}
+	late := time.NewTimer(drainFor)
+	defer late.Stop()
+	for {
+		select {
+		case <-l.done:
+			return
+		case <-l.news:
+		case <-late.C:
+			return
+		}
+	}
+}
+
+// close ends the link and returns when its reader is gone.
+func (l *link) close() {
+	l.guard.Stop()
+	l.cancel()
+	<-l.done
+}
+
+var (
+	errSilent = errors.New("no answer in time")
+	errIdle   = errors.New("no watches left")
+	errOver   = errors.New("the hub or the cluster ended")
+	errBloat  = errors.New("a fragmented revision is too long")
+)

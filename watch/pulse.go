@@ -1,0 +1,79 @@
+package watch
+
+import "time"
+
+const (
+	openWithin   = 3 * time.Second // a stream opens, and
+	answerWithin = 3 * time.Second // a creation, and a question, is answered, or the stream is abandoned
+	quietFor     = 5 * time.Second // then a silent stream is asked for a sign of life
+	echoAfter    = 1 * time.Second // after a progress request that was not answered
+	idleFor      = 2 * time.Second // then a stream without watches is closed
+	drainFor     = 100 * time.Millisecond
+)
+
+// pulse judges, from times alone, whether a stream lives. The zero pulse with since set is of a
+// stream that is being opened.
+//
+// There are two questions. A progress request is the cheap one, but etcd leaves it unanswered while
+// one of the stream's watches is not synced or starts above the present revision, as a watch does that
+// waits on an otherwise idle cluster. So it is followed by an echo: a creation that the server must refuse.
+type pulse struct {
+	open   bool
+	since  time.Time // opening began, or the last answer came
+	asked  time.Time // when the unanswered creation (or echo) was sent; zero: there is none
+	probed time.Time // when the unanswered progress request was sent; zero: there is none
+	echoed bool      // since probed
+}
+
+// act is what is due.
+type act int
+
+const (
+	nothing act = iota
+	progress
+	echo
+	abandon
+)
+
+// opened: the stream is there.
+func (p *pulse) opened(now time.Time) { *p = pulse{open: true, since: now} }
+
+// heard: an answer came, of whatever kind.
+func (p *pulse) heard(now time.Time) {
+	p.since, p.probed, p.echoed = now, time.Time{}, false
+}
+
+// due says what is to be done at now, and when to look again if nothing happens until then.
+func (p *pulse) due(now time.Time) (act, time.Time) {
+	var limit, ask time.Time
+	what := nothing
+	switch {
+	case !p.open:
+		limit = p.since.Add(openWithin)
+	case !p.probed.IsZero():
+		limit = p.probed.Add(answerWithin)
+		if !p.echoed && p.asked.IsZero() {
+			what, ask = echo, p.probed.Add(echoAfter)
+		}
+	case p.asked.IsZero():
+		what, ask = progress, p.since.Add(quietFor)
+	}
+	if !p.asked.IsZero() {
+		limit = sooner(limit, p.asked.Add(answerWithin))
+	}
+	switch {
+	case !limit.IsZero() && !now.Before(limit):
+		return abandon, limit
+	case what != nothing && !now.Before(ask):
+		return what, now
+	}
+	return nothing, sooner(limit, ask)
+}
+
+// sooner returns the earlier one; the zero Time is never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

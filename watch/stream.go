@@ -1,0 +1,145 @@
+package watch
+
+import (
+	"errors"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+)
+
+// stream has up to perStream watches and keeps a link for them, one after the other. Its loop, run, owns its
+// state and calls its watches' functions, so those are called by one goroutine at a time whatever
+// becomes of the links.
+type stream struct {
+	hub  *Hub
+	wake chan struct{} // added or dropped has something
+
+	// Under Hub.mu.
+	load    int      // watches that are neither cancelled nor over
+	added   []*Watch // for the loop to take over
+	dropped []*Watch // cancelled; for the loop to drop
+	token   string   // the link's, or the last link's
+	avoid   *cluster.Member
+
+	// Of the loop. Every watch is in queue, in live, asked for, or put off.
+	have  int // how many those are
+	queue line
+	live  map[int64]*Watch          // by the ID on the present link
+	held  map[int64][]*mvccpb.Event // of answers whose end has not come
+	later []postponed
+	link  *link // nil: none at present
+	ask   asked
+	pulse pulse
+	empty time.Time // since when have is 0; zero: it is not
+	alarm *time.Timer
+	set   time.Time // when alarm fires; zero: it does not
+	taken [2][]*Watch
+}
+
+// asked is the creation that is not answered. With watch nil it is an echo, or its watch was cancelled.
+type asked struct {
+	id    int64 // 0: there is none
+	watch *Watch
+}
+
+// postponed is a watch that was refused.
+type postponed struct {
+	watch  *Watch
+	until  time.Time
+	denied bool
+}
+
+func newStream(h *Hub) *stream {
+	return &stream{hub: h, wake: make(chan struct{}, 1), live: map[int64]*Watch{}}
+}
+
+// nudge makes the loop look at added and dropped.
+func (s *stream) nudge() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run is the stream's loop. It ends when the stream has no watches for a while, or with the Hub or
+// the cluster.
+func (s *stream) run() {
+	defer s.hub.running.Done()
+	s.alarm = time.NewTimer(time.Hour)
+	defer s.alarm.Stop()
+	s.alarm.Stop()
+	s.empty = time.Now()
+	s.take()
+
+	var pace retry
+	for {
+		err := s.attend()
+		if err == nil {
+			err = s.pause(pace.ended(s.lived()))
+		}
+		if errors.Is(err, errIdle) {
+			return
+		}
+		if err != nil {
+			s.end()
+			return
+		}
+	}
+}
+
+// attend opens a link and keeps it until it ends. nil: open another one.
+func (s *stream) attend() error {
+	c := s.hub.cluster
+	m := c.Pick(s.avoided()...)
+	s.open(m)
+	err := s.serve()
+	if errors.Is(err, errIdle) {
+		s.link.drain()
+	}
+	s.link.close()
+	s.requeue()
+
+	var le *linkError
+	if !errors.As(err, &le) {
+		return err
+	}
+	s.judge(m, le)
+	return nil
+}
+
+// judge draws the consequences of a link's end.
+func (s *stream) judge(m *cluster.Member, e *linkError) {
+	h := s.hub
+	var avoid *cluster.Member
+	switch {
+	case cluster.IsTokenRefusal(e):
+		h.cluster.TokenRefused(e.token) // not the member's fault
+	case e.blame:
+		h.cluster.Failed(m, e.err)
+		avoid = m
+	}
+	h.mu.Lock()
+	s.avoid = avoid
+	h.moves++
+	h.mu.Unlock()
+	h.cluster.Logger().Debug("watch stream lost", "endpoint", m.Endpoint(), "watches", s.have, "error", e.err)
+}
+
+func (s *stream) avoided() []*cluster.Member {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	if s.avoid == nil {
+		return nil
+	}
+	return []*cluster.Member{s.avoid}
+}
+
+// lived is for how long the last link gave answers.
+func (s *stream) lived() time.Duration {
+	if s.link == nil || s.link.worked.IsZero() {
+		return 0
+	}
+	return time.Since(s.link.worked)
+}

@@ -1,0 +1,114 @@
+package watch
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// An Update is what a watch's function is called with: events, or the end of the watch, after which it
+// is not called again.
+type Update struct {
+	Events   []Event // in the order of their revisions, only whole revisions, each event once
+	Revision int64   // of the last of them
+
+	// Compacted, if above 0, ends the watch: some events after those delivered may be gone, because what was
+	// before this revision is compacted. Read anew, and watch from the revision of that reading plus one.
+	Compacted int64
+
+	// Err, if not nil, ends the watch: see the package's comment.
+	Err error
+}
+
+// A Watch is one call of [Hub.Watch]. Its methods may be called from any goroutine, also from within its function.
+type Watch struct {
+	hub  *Hub
+	fn   func(Update)
+	span span
+
+	// Of the loop of the stream that has the watch; handed over with it, under Hub.mu.
+	next          int64 // the lowest revision not delivered: last delivered + 1, moved by nothing else
+	id            int64 // at the server, on the present link; 0: none
+	before, after *Watch
+	place         place
+
+	// Under Hub.mu.
+	home    *stream
+	counted bool // in home.load: neither cancelled nor over
+
+	armed atomic.Bool
+	state atomic.Uint32
+}
+
+// place is where a stream's loop keeps a watch.
+type place uint8
+
+const (
+	nowhere place = iota
+	queued        // to be created
+	asking        // its creation is sent and not answered
+	living        // its creation is acknowledged
+	delayed       // was refused; to be tried again
+)
+
+// A watch's state. Whoever calls fn first turns quiet into calling, so that Cancel either
+// finds the call begun or prevents it.
+const (
+	quiet uint32 = iota
+	calling
+	cancelled        // or over
+	callingCancelled // no further call
+)
+
+// call calls fn, unless the watch was cancelled. Only the loop of the watch's stream may call it.
+func (w *Watch) call(u Update) {
+	if !w.state.CompareAndSwap(quiet, calling) {
+		return
+	}
+	w.fn(u)
+	if !w.state.CompareAndSwap(calling, quiet) {
+		w.state.Store(cancelled)
+	}
+}
+
+// last is call with the update that ends the watch.
+func (w *Watch) last(u Update) {
+	if u.Err != nil {
+		u.Err = fmt.Errorf("watch %q: %w", w.span.key, u.Err)
+	}
+	if w.state.CompareAndSwap(quiet, callingCancelled) {
+		w.fn(u)
+		w.state.Store(cancelled)
+	}
+}
+
+// stop lets no further call begin.
+func (w *Watch) stop() {
+	for {
+		switch s := w.state.Load(); s {
+		case quiet:
+			if w.state.CompareAndSwap(quiet, cancelled) {
+				return
+			}
+		case calling:
+			if w.state.CompareAndSwap(calling, callingCancelled) {
+				return
+			}
+		default:
+			return
+		}
+	}
+}
+
+func (w *Watch) over() bool { return w.state.Load() >= cancelled }
+
+// Cancel ends the watch. No call of its function starts after Cancel returned; one may be in progress. If a server
+// has the watch, it is told; nothing is sent for a watch that was not created yet. Cancel never blocks, may be
+// called from within the function, while holding locks that the function takes, and more than once.
+func (w *Watch) Cancel() {
+	w.stop()
+	w.hub.cancel(w)
+}
+
+// Armed reports whether a server acknowledged the creation of this watch, at least once. It says
+// nothing about the present.
+func (w *Watch) Armed() bool { return w.armed.Load() }
