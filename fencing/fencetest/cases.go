@@ -1,0 +1,200 @@
+package fencetest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+
+	"github.com/pawl-locks/pawl/fencing"
+)
+
+func staleTokens(b *bench) {
+	b.write("jobs/42", 41, "a")
+	b.write("jobs/42", 57, "b")
+	b.stale("jobs/42", 41, 57)
+	b.stale("jobs/42", 56, 57)
+	b.stale("jobs/42", 1, 57)
+	b.holds("jobs/42", "b")
+	b.write("jobs/42", 58, "c")
+	b.stale("jobs/42", 57, 58)
+}
+
+func equalTokens(b *bench) {
+	b.write("jobs/42", 57, "a")
+	b.write("jobs/42", 57, "b")
+	b.write("jobs/42", 57, "b") // the same again: some stores tell rows changed, not rows found
+	b.reads("jobs/42", 57, "b")
+	b.reads("jobs/42", 57, "b")
+	b.write("jobs/42", 57, "c")
+	b.holds("jobs/42", "c")
+}
+
+func readsRegister(b *bench) {
+	b.write("jobs/42", 41, "a")
+	b.reads("jobs/42", 57, "a")
+	b.stale("jobs/42", 41, 57)
+	b.holds("jobs/42", "a")
+	b.reads("never written", 57, "")
+	b.stale("never written", 41, 57)
+	b.holds("never written", "")
+	b.write("never written", 57, "b")
+	b.holds("never written", "b")
+}
+
+func unknownResource(b *bench) {
+	b.write("high", 1<<62, "a")
+	b.reads("low", 1, "")
+	b.write("low", 1, "b")
+	b.write("lowest", 1, "c")
+	b.stale("high", 1<<62-1, 1<<62)
+	b.holds("low", "b")
+}
+
+func resourcesApart(b *bench) {
+	names := []string{"a", "A", "a ", " a", "a/b", "a%2Fb", "a%2fb", "a//b", "../a", ".", "..", "/", "a\\b", "a'b", `a"b`, "a;b", "a,b", "a?b=c#d", "ä", "a\u0308", "é", "e",
+		"日本", "a\nb", "a\tb", "a.tmp", "a.lock", "%", "_", strings.Repeat("x", 255), strings.Repeat("x", 256), strings.Repeat("x", fencing.MaxResource)}
+	for i, name := range names {
+		b.write(name, fencing.Token(100+len(names)-i), fmt.Sprint("value ", i))
+	}
+	for i, name := range names {
+		b.holds(name, fmt.Sprint("value ", i))
+		b.stale(name, fencing.Token(99+len(names)-i), fencing.Token(100+len(names)-i))
+	}
+}
+
+func noToken(b *bench) {
+	check := func(resource string, t fencing.Token, want error) {
+		b.Helper()
+		if err := b.store.Write(b.ctx, resource, t, "none"); !errors.Is(err, want) {
+			b.Fatalf("write under token %d to %q: got error %v, want one that matches %q", t, resource, err, want)
+		}
+		if _, err := b.store.Read(b.ctx, resource, t); !errors.Is(err, want) {
+			b.Fatalf("read under token %d of %q: got error %v, want one that matches %q", t, resource, err, want)
+		}
+	}
+	check("jobs/42", 0, fencing.ErrNoToken)
+	check("jobs/42", -1, fencing.ErrNoToken)
+	check("jobs/42", -1<<63, fencing.ErrNoToken)
+	check("", 57, fencing.ErrNoResource)
+	check(strings.Repeat("x", fencing.MaxResource+1), 57, fencing.ErrNoResource)
+	b.holds("jobs/42", "")
+	b.write("jobs/42", 1, "first")
+	check("jobs/42", 0, fencing.ErrNoToken)
+	b.holds("jobs/42", "first")
+}
+
+// race has writers take turns as holders, each of which reads and then writes, late, while the next ones have begun.
+func race(b *bench) {
+	writers, rounds := cmp.Or(b.Writers, 8), cmp.Or(b.Rounds, 25)
+	seed := rand.Uint64()
+	b.Logf("seed %d", seed)
+	rec := Record(b.store)
+	var token fencing.Token
+	var mu sync.Mutex
+	next := func() fencing.Token {
+		mu.Lock()
+		defer mu.Unlock()
+		token++
+		return token
+	}
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() { // ends after its rounds
+			rnd := rand.New(rand.NewPCG(seed, uint64(w)))
+			as := rec.As(fmt.Sprint("writer ", w))
+			for range rounds {
+				resource, t := []string{"one", "two"}[rnd.IntN(2)], next()
+				_, err := as.Read(b.ctx, resource, t)
+				for i := 0; err == nil && i < 1+rnd.IntN(3); i++ {
+					err = as.Write(b.ctx, resource, t, fmt.Sprintf("%d by %d", i, t))
+				}
+				if err == nil {
+					_, _ = as.Read(b.ctx, resource, t)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	last := next()
+	for _, resource := range []string{"one", "two"} {
+		if _, err := rec.As("last").Read(b.ctx, resource, last); err != nil {
+			b.Fatalf("the last read: %v", err)
+		}
+	}
+	b.judge(rec.History())
+}
+
+// judge wants a history that passes, and in which something happened.
+func (b *bench) judge(history []Op) {
+	count := map[Outcome]int{}
+	for _, o := range history {
+		count[o.Outcome]++
+	}
+	b.Logf("%d operations: %v", len(history), count)
+	if err := Check(history); err != nil {
+		b.Fatal(err)
+	}
+	if count[Applied] <= 2 {
+		b.Fatal("hardly any operation was applied; the race shows nothing")
+	}
+}
+
+func restart(b *bench) {
+	b.write("jobs/42", 41, "a")
+	b.write("jobs/42", 57, "b")
+	b.reads("only read", 57, "")
+	b.store = b.Restart(b.T, b.store)
+	b.holds("jobs/42", "b")
+	b.stale("jobs/42", 41, 57)
+	b.stale("only read", 41, 57)
+	b.reads("jobs/42", 57, "b")
+	b.write("jobs/42", 58, "c")
+}
+
+func abort(b *bench) {
+	b.write("jobs/42", 41, "a")
+	for _, resource := range []string{"jobs/42", "new"} {
+		if err := b.Abort(b.ctx, b.store, resource, 57, "aborted"); err != nil {
+			b.Fatalf("abort: %v", err)
+		}
+	}
+	b.holds("jobs/42", "a")
+	b.holds("new", "")
+	b.write("jobs/42", 41, "b")
+	b.write("new", 1, "c")
+}
+
+func lostAnswer(b *bench) {
+	b.write("jobs/42", 41, "a")
+	err := b.LoseAnswer(b.ctx, b.store, "jobs/42", 57, "b")
+	if o, _ := OutcomeOf(err); o != Applied && o != Unknown {
+		b.Fatalf("an applied write says that it was not: %v", err)
+	}
+	b.holds("jobs/42", "b")
+	b.stale("jobs/42", 41, 57)
+	b.write("jobs/42", 57, "b")
+	b.reads("jobs/42", 57, "b")
+	if err := b.LoseAnswer(b.ctx, b.store, "new", 57, "c"); err != nil {
+		b.write("new", 57, "c")
+	}
+	b.stale("new", 56, 57)
+	b.holds("new", "c")
+}
+
+func doneContext(b *bench) {
+	b.write("jobs/42", 41, "a")
+	done, cancel := context.WithCancel(b.ctx)
+	cancel()
+	if err := b.store.Write(done, "jobs/42", 57, "b"); err == nil {
+		b.Fatal("a write whose context was done before it began returned nil")
+	}
+	if _, err := b.store.Read(done, "jobs/42", 57); err == nil {
+		b.Fatal("a read whose context was done before it began returned nil")
+	}
+	b.holds("jobs/42", "a")
+	b.write("jobs/42", 41, "c")
+}

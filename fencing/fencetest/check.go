@@ -1,0 +1,126 @@
+package fencetest
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Check replays a history and returns nil, or a *Violation for the first operation that breaks a rule; another error if it is not a
+// history: a return before its call, or two writes of one value to one resource. Written values must differ for each resource and not be
+// empty. The order of the slice does not matter.
+//
+// It compares every operation with every other of its resource, on purpose: the rules are read off the code. Ten thousand operations on one
+// resource take about a second.
+func Check(history []Op) error {
+	byResource := map[string]*log{}
+	for i := range history {
+		o := &history[i]
+		l := byResource[o.Resource]
+		if l == nil {
+			l = &log{wrote: map[string]*Op{}}
+			byResource[o.Resource] = l
+		}
+		if err := l.add(o); err != nil {
+			return err
+		}
+	}
+	ordered := make([]*Op, len(history))
+	for i := range history {
+		ordered[i] = &history[i]
+	}
+	slices.SortStableFunc(ordered, func(a, b *Op) int { return cmp.Compare(a.Return, b.Return) })
+	for _, o := range ordered {
+		if v := byResource[o.Resource].violation(o); v != nil {
+			return v
+		}
+	}
+	return nil
+}
+
+// A log is the part of a history that concerns one resource.
+type log struct {
+	ops   []*Op
+	wrote map[string]*Op // by value
+}
+
+func (l *log) add(o *Op) error {
+	if o.Return < o.Call {
+		return fmt.Errorf("fencetest: not a history: an operation returns before it is called: %v", o)
+	}
+	l.ops = append(l.ops, o)
+	if o.Kind != Write {
+		return nil
+	}
+	if other := l.wrote[o.Value]; other != nil || o.Value == "" {
+		return fmt.Errorf("fencetest: not a history: values must be unique and not empty: %v", o)
+	}
+	l.wrote[o.Value] = o
+	return nil
+}
+
+func (l *log) violation(o *Op) *Violation {
+	switch {
+	case o.Outcome == Refused:
+		return l.needless(o)
+	case o.Outcome != Applied:
+		return nil
+	case o.Token <= 0:
+		return &Violation{Rule: "no token, and admitted", Op: *o}
+	}
+	if v := l.stale(o); v != nil || o.Kind == Write {
+		return v
+	}
+	return l.wrongValue(o)
+}
+
+// stale: o was admitted although a greater token had been admitted before o was called.
+func (l *log) stale(o *Op) *Violation {
+	for _, p := range l.ops {
+		if p.Outcome == Applied && p.Return < o.Call && p.Token > o.Token {
+			return &Violation{"a stale token was admitted", *o, p}
+		}
+	}
+	return nil
+}
+
+// needless: o was refused although nobody with a greater token can have been admitted before.
+func (l *log) needless(o *Op) *Violation {
+	if o.Highest <= o.Token {
+		return &Violation{Rule: "refused, and the refusal names no greater token", Op: *o}
+	}
+	for _, p := range l.ops {
+		if (p.Outcome == Applied || p.Outcome == Unknown) && p.Call < o.Return && p.Token > o.Token {
+			return nil
+		}
+	}
+	return &Violation{Rule: "refused, and no greater token was there", Op: *o}
+}
+
+// wrongValue: the read r returned what it cannot have found.
+func (l *log) wrongValue(r *Op) *Violation {
+	w := l.wrote[r.Value]
+	if r.Value != "" {
+		switch {
+		case w == nil || w.Call > r.Return:
+			return &Violation{Rule: "a value was read that nobody had written", Op: *r, Against: w}
+		case w.Outcome == Refused || w.Outcome == NotApplied:
+			return &Violation{"a write was refused, and applied", *r, w}
+		case w.Token > r.Token:
+			return &Violation{"a stale read was admitted: it saw a newer holder's write", *r, w}
+		}
+	}
+	for _, p := range l.ops {
+		if p == r || p.Outcome != Applied || p.Return >= r.Call {
+			continue
+		}
+		switch {
+		case p.Kind == Write && p != w && (w == nil || w.Return < p.Call):
+			return &Violation{"a write was lost", *r, p}
+		case p.Kind == Read && p.Value != r.Value && (w == nil || w.Token < p.Token):
+			// Values are written once. So w came after p had read something else, and p had registered a greater token.
+			return &Violation{"an older holder's write was applied after a newer one had registered", *r, p}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package fencetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/fencing"
+)
+
+// at places an operation on the clock.
+func (o Op) at(call, ret int) Op {
+	o.Call, o.Return, o.Resource, o.Who = time.Duration(call)*time.Millisecond, time.Duration(ret)*time.Millisecond, "r", "w"
+	return o
+}
+
+func read(t fencing.Token, value string) Op {
+	return Op{Kind: Read, Token: t, Value: value, Outcome: Applied}
+}
+
+func wrote(t fencing.Token, value string) Op {
+	return Op{Kind: Write, Token: t, Value: value, Outcome: Applied}
+}
+
+func refused(t, highest fencing.Token, value string) Op {
+	return Op{Kind: Write, Token: t, Value: value, Outcome: Refused, Highest: highest}
+}
+
+func lost(t fencing.Token, value string) Op {
+	return Op{Kind: Write, Token: t, Value: value, Outcome: Unknown}
+}
+
+func TestCheckAcceptsWhatAGuardLetsThrough(t *testing.T) {
+	for name, history := range map[string][]Op{
+		"nothing":                            nil,
+		"holders one after the other":        {read(1, "").at(0, 1), wrote(1, "a").at(2, 3), read(2, "a").at(4, 5), wrote(2, "b").at(6, 7), read(2, "b").at(8, 9)},
+		"a stale write refused":              {wrote(1, "a").at(0, 1), read(2, "a").at(2, 3), refused(1, 2, "b").at(4, 5), read(2, "a").at(6, 7)},
+		"a race, either way first":           {read(2, "a").at(0, 9), wrote(1, "a").at(0, 9)},
+		"a race, the other first":            {read(2, "").at(0, 9), refused(1, 2, "a").at(0, 9)},
+		"a lost answer, applied":             {lost(1, "a").at(0, 1), read(1, "a").at(2, 3)},
+		"a lost answer, not applied":         {lost(1, "a").at(0, 1), read(1, "").at(2, 3)},
+		"a lost answer, applied late":        {lost(1, "a").at(0, 1), read(1, "").at(2, 3), read(1, "a").at(4, 5)},
+		"a refusal by one whose answer lost": {lost(2, "a").at(0, 1), refused(1, 2, "b").at(2, 3)},
+		"writes under one token in a race":   {wrote(1, "a").at(0, 9), wrote(1, "b").at(0, 9), read(1, "a").at(10, 11)},
+	} {
+		t.Run(name, func(t *testing.T) { assert.NoError(t, Check(history)) })
+	}
+}
+
+func TestCheckNamesTheFirstViolation(t *testing.T) {
+	for name, c := range map[string]struct {
+		rule    string
+		op      int
+		history []Op
+	}{
+		"stale write":           {"a stale token was admitted", 1, []Op{wrote(2, "a").at(0, 1), wrote(1, "b").at(2, 3), wrote(1, "c").at(4, 5)}},
+		"stale read":            {"a stale token was admitted", 1, []Op{wrote(2, "a").at(0, 1), read(1, "a").at(2, 3)}},
+		"stale read in a race":  {"a stale read was admitted", 1, []Op{wrote(2, "a").at(0, 9), read(1, "a").at(0, 9)}},
+		"no token":              {"no token", 0, []Op{wrote(0, "a").at(0, 1)}},
+		"refused for nothing":   {"refused, and no greater token was there", 1, []Op{wrote(1, "a").at(0, 1), refused(1, 2, "b").at(2, 3)}},
+		"refused by the future": {"refused, and no greater token was there", 0, []Op{refused(1, 2, "b").at(2, 3), wrote(2, "a").at(4, 5)}},
+		"refused without name":  {"refused, and the refusal names", 1, []Op{wrote(2, "a").at(0, 1), refused(1, 1, "b").at(2, 3)}},
+		"value from nowhere":    {"a value was read that nobody", 0, []Op{read(1, "x").at(0, 1)}},
+		"value of the future":   {"a value was read that nobody", 0, []Op{read(1, "x").at(0, 1), wrote(1, "x").at(2, 3)}},
+		"refused, and applied":  {"a write was refused, and applied", 2, []Op{wrote(2, "a").at(0, 1), refused(1, 2, "b").at(2, 3), read(2, "b").at(4, 5)}},
+		"lost update":           {"a write was lost", 2, []Op{wrote(1, "a").at(0, 1), wrote(1, "b").at(2, 3), read(1, "a").at(4, 5)}},
+		"lost altogether":       {"a write was lost", 1, []Op{wrote(1, "a").at(0, 1), read(1, "").at(2, 3)}},
+		"late write, unknown":   {"an older holder's write was applied after", 2, []Op{lost(1, "a").at(0, 1), read(2, "").at(2, 3), read(2, "a").at(4, 5)}},
+		"late write, in a race": {"an older holder's write was applied after", 2, []Op{wrote(1, "a").at(0, 9), read(2, "").at(1, 2), read(2, "a").at(10, 11)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var v *Violation
+			require.ErrorAs(t, Check(c.history), &v)
+			assert.Contains(t, v.Rule, c.rule)
+			assert.Equal(t, c.history[c.op], v.Op)
+			assert.Contains(t, v.Error(), v.Op.String())
+		})
+	}
+}
+
+func TestCheckRefusesWhatIsNoHistory(t *testing.T) {
+	assert.ErrorContains(t, Check([]Op{wrote(1, "a").at(3, 2)}), "not a history")
+	assert.ErrorContains(t, Check([]Op{wrote(1, "a").at(0, 1), wrote(1, "a").at(2, 3)}), "not a history")
+	assert.ErrorContains(t, Check([]Op{wrote(1, "").at(0, 1)}), "not a history")
+}
+
+func TestCheckKeepsResourcesApart(t *testing.T) {
+	other := wrote(1, "a").at(2, 3)
+	other.Resource = "other"
+	assert.NoError(t, Check([]Op{wrote(2, "a").at(0, 1), other}))
+}

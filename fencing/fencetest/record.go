@@ -1,0 +1,74 @@
+package fencetest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/pawl-locks/pawl/fencing"
+)
+
+// A Recorder is a Store that notes what passes through it. It is safe for concurrent use.
+type Recorder struct {
+	store Store
+	who   string
+	to    *tape
+}
+
+type tape struct {
+	start time.Time
+	mu    sync.Mutex
+	ops   []Op
+}
+
+// Record returns a Recorder of what is done to s through it.
+func Record(s Store) *Recorder { return &Recorder{store: s, to: &tape{start: time.Now()}} }
+
+// As returns a Recorder that notes to the same history under another name.
+func (r *Recorder) As(who string) *Recorder { return &Recorder{r.store, who, r.to} }
+
+// History returns what was noted so far, for Check.
+func (r *Recorder) History() []Op {
+	r.to.mu.Lock()
+	defer r.to.mu.Unlock()
+	return append([]Op(nil), r.to.ops...)
+}
+
+// Read is the store's.
+func (r *Recorder) Read(ctx context.Context, resource string, t fencing.Token) (string, error) {
+	call := time.Since(r.to.start)
+	value, err := r.store.Read(ctx, resource, t)
+	r.note(Op{Kind: Read, Resource: resource, Token: t, Value: value, Call: call}, err)
+	return value, err
+}
+
+// Write is the store's.
+func (r *Recorder) Write(ctx context.Context, resource string, t fencing.Token, value string) error {
+	call := time.Since(r.to.start)
+	err := r.store.Write(ctx, resource, t, value)
+	r.note(Op{Kind: Write, Resource: resource, Token: t, Value: value, Call: call}, err)
+	return err
+}
+
+func (r *Recorder) note(o Op, err error) {
+	o.Return, o.Who = time.Since(r.to.start), r.who
+	o.Outcome, o.Highest = OutcomeOf(err)
+	r.to.mu.Lock()
+	defer r.to.mu.Unlock()
+	r.to.ops = append(r.to.ops, o)
+}
+
+// OutcomeOf tells what an error of a Store says, and the highest token of a refusal. What it does not know is Unknown.
+func OutcomeOf(err error) (Outcome, fencing.Token) {
+	var stale *fencing.StaleError
+	switch {
+	case err == nil:
+		return Applied, 0
+	case errors.As(err, &stale):
+		return Refused, stale.Highest
+	case errors.Is(err, fencing.ErrNoToken), errors.Is(err, fencing.ErrNoResource):
+		return NotApplied, 0
+	}
+	return Unknown, 0
+}

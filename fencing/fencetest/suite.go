@@ -1,0 +1,131 @@
+package fencetest
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/pawl-locks/pawl/fencing"
+)
+
+// A Suite is what the tests need to know of a guard. Open and Peek are required. Where a store has no such thing as another
+// function asks for, leave it nil: its test is skipped, and says so.
+type Suite struct {
+	// Open returns a store with nothing in it. It is called for each test, and cleans up with t.Cleanup.
+	Open func(t *testing.T) Store
+
+	// Peek reads a value past the guard, and registers nothing. "": none was written.
+	Peek func(ctx context.Context, s Store, resource string) (string, error)
+
+	// Restart ends what keeps the tokens and starts it anew on what it had saved.
+	Restart func(t *testing.T, s Store) Store
+
+	// Abort has t admitted and value written, and then gives both up, as in a transaction that is rolled back.
+	Abort func(ctx context.Context, s Store, resource string, t fencing.Token, value string) error
+
+	// LoseAnswer is a Write that is applied but whose first answer is lost. It returns what its caller gets to see: an error, or nil where the guard
+	// settles such a thing by itself.
+	LoseAnswer func(ctx context.Context, s Store, resource string, t fencing.Token, value string) error
+
+	// Writers and Rounds size the races. 0: 8 and 25.
+	Writers, Rounds int
+}
+
+// Run runs all tests.
+func (s Suite) Run(t *testing.T) {
+	if s.Open == nil || s.Peek == nil {
+		t.Fatal("fencetest: Suite.Open and Suite.Peek are required")
+	}
+	for _, test := range []struct {
+		name string
+		has  bool
+		run  func(*bench)
+	}{
+		{"StaleTokensAreRefusedAndWriteNothing", true, staleTokens},
+		{"EqualTokensAreAdmitted", true, equalTokens},
+		{"ReadsRegisterTheirToken", true, readsRegister},
+		{"UnknownResourcesAdmitAnyToken", true, unknownResource},
+		{"ResourcesAreKeptApart", true, resourcesApart},
+		{"NoTokenAndNoResourceAreRefused", true, noToken},
+		{"RacingHoldersAreAdmittedInOrder", true, race},
+		{"RefusalsSurviveARestart", s.Restart != nil, restart},
+		{"AbortedWritesLeaveNoTrace", s.Abort != nil, abort},
+		{"WritesWhoseAnswerWasLostCanBeRepeated", s.LoseAnswer != nil, lostAnswer},
+		{"DoneContextsEndInAnError", true, doneContext},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if !test.has {
+				t.Skip("the store has no such thing: its function in fencetest.Suite is nil")
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			test.run(&bench{T: t, Suite: s, ctx: ctx, store: s.Open(t)})
+		})
+	}
+}
+
+// A bench is one test: a store of its own, and what to say of it.
+type bench struct {
+	*testing.T
+	Suite
+	ctx   context.Context
+	store Store
+}
+
+func (b *bench) write(resource string, t fencing.Token, value string) {
+	b.Helper()
+	if err := b.store.Write(b.ctx, resource, t, value); err != nil {
+		b.Fatalf("write of %q under token %d to %q: %v", value, t, resource, err)
+	}
+}
+
+func (b *bench) reads(resource string, t fencing.Token, want string) {
+	b.Helper()
+	got, err := b.store.Read(b.ctx, resource, t)
+	if err != nil {
+		b.Fatalf("read under token %d of %q: %v", t, resource, err)
+	}
+	if got != want {
+		b.Fatalf("read under token %d of %q gave %q, want %q", t, resource, got, want)
+	}
+}
+
+// stale refuses a write and a read.
+func (b *bench) stale(resource string, t, highest fencing.Token) {
+	b.Helper()
+	before := b.peek(resource)
+	b.refusal("write", b.store.Write(b.ctx, resource, t, "stale"), fencing.StaleError{Resource: resource, Got: t, Highest: highest})
+	_, err := b.store.Read(b.ctx, resource, t)
+	b.refusal("read", err, fencing.StaleError{Resource: resource, Got: t, Highest: highest})
+	if after := b.peek(resource); after != before {
+		b.Fatalf("a refused write changed the value of %q from %q to %q", resource, before, after)
+	}
+}
+
+func (b *bench) refusal(what string, err error, want fencing.StaleError) {
+	b.Helper()
+	var stale *fencing.StaleError
+	if !errors.As(err, &stale) {
+		b.Fatalf("stale %s under token %d of %q: got error %v, want a *fencing.StaleError", what, want.Got, want.Resource, err)
+	}
+	if *stale != want {
+		b.Fatalf("stale %s: got %+v, want %+v", what, *stale, want)
+	}
+}
+
+func (b *bench) peek(resource string) string {
+	b.Helper()
+	value, err := b.Peek(b.ctx, b.store, resource)
+	if err != nil {
+		b.Fatalf("peek at %q: %v", resource, err)
+	}
+	return value
+}
+
+func (b *bench) holds(resource, want string) {
+	b.Helper()
+	if got := b.peek(resource); got != want {
+		b.Fatalf("%q holds %q, want %q", resource, got, want)
+	}
+}
