@@ -1,0 +1,211 @@
+package lease
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/txn"
+)
+
+// Grant makes a session: a new lease with its session key, or, with
+// Options.Resume, the lease of a detached one. ctx bounds the call and nothing
+// after it. After an error nothing is left that does not end by itself: a lease
+// that may have been granted is revoked behind the caller.
+func Grant(ctx context.Context, host Host, opts Options) (*Session, error) {
+	if err := opts.Check(); err != nil {
+		return nil, err
+	}
+	if opts.Resume != (Handle{}) {
+		return resume(ctx, host, opts)
+	}
+	s := newSession(host, opts)
+	if err := s.grant(ctx, opts.ttl()); err != nil {
+		return nil, fmt.Errorf("lease: grant: %w", err)
+	}
+	if err := s.writeKey(ctx); err != nil {
+		s.abandon()
+		return nil, fmt.Errorf("lease: session key: %w", explain(err, s.key))
+	}
+	if err := s.start(); err != nil {
+		return nil, fmt.Errorf("lease: grant: %w", err)
+	}
+	return s, nil
+}
+
+// newSession is a session without a lease.
+func newSession(host Host, opts Options) *Session {
+	s := &Session{
+		host:    host,
+		owner:   opts.owner(),
+		margin:  opts.Margin,
+		next:    1,
+		open:    make(map[int64]string),
+		done:    make(chan struct{}),
+		looped:  make(chan struct{}),
+		poked:   make(chan struct{}, 1),
+		revoked: make(chan struct{}),
+		lookMax: maxLook,
+	}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.label = label(s.owner)
+	return s
+}
+
+// grants is how many leases are asked for at the most, one after the other, when
+// answers are lost.
+const grants = 3
+
+// grant asks for a lease with an ID of our own choosing, so that one whose
+// answer was lost can be revoked. The clock is read before each sending (T2).
+func (s *Session) grant(ctx context.Context, ttl time.Duration) error {
+	var sent clock.Instant
+	var resp *pb.LeaseGrantResponse
+	for try := 1; ; try++ {
+		id := randomID()
+		err := s.host.Cluster.Do(ctx, cluster.Request{Op: "lease grant"}, func(ctx context.Context, m *cluster.Member) (_ *pb.ResponseHeader, err error) {
+			sent = clock.Now()
+			resp, err = m.Lease().LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: int64(ttl / time.Second)})
+			return resp.GetHeader(), err
+		})
+		switch {
+		case err == nil:
+			s.adopt(resp.ID, window{sent: sent, granted: time.Duration(resp.TTL) * time.Second, margin: s.margin})
+			return nil
+		case cluster.IsLeaseExists(err) && try < grants: // another's: not to be touched
+			continue
+		case cluster.OutcomeOf(err) == cluster.Unknown:
+			revokeBehind(s.host, id)
+			if try < grants && ctx.Err() == nil && s.host.Cluster.Err() == nil {
+				continue
+			}
+		}
+		return err
+	}
+}
+
+// adopt makes the session one of lease id.
+func (s *Session) adopt(id int64, w window) {
+	s.id = id
+	s.key = SessionKey(s.host.Namespace, id)
+	s.win.Store(&w)
+}
+
+// SessionKey is the session key of a lease: <namespace>//pawl/<lease in hex>.
+func SessionKey(namespace string, id int64) string {
+	return namespace + "//pawl/" + strconv.FormatInt(id, 16)
+}
+
+// writeKey puts the session key. It may be sent again: only one copy can find
+// the key absent, and the nonce tells whose it was.
+func (s *Session) writeKey(ctx context.Context) error {
+	value := s.keyValue()
+	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "put session key", Repeat: cluster.Always}, &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.CreateIs(s.key, 0)},
+		Success: []*pb.RequestOp{txn.Put(s.key, value, s.id), txn.Get(s.key)},
+		Failure: []*pb.RequestOp{txn.Get(s.key)},
+	})
+	if err != nil {
+		return err
+	}
+	kv := txn.KV(resp, len(resp.Responses)-1)
+	if kv == nil || string(kv.Value) != string(value) {
+		return fmt.Errorf("key %q is another's", s.key)
+	}
+	s.create, s.mod = kv.CreateRevision, kv.ModRevision
+	return nil
+}
+
+// keyValue is a new value for the session key: who, and a nonce.
+func (s *Session) keyValue() []byte {
+	host := hostname()
+	b, err := json.Marshal(struct {
+		Owner string    `json:"owner"`
+		Host  string    `json:"host"`
+		PID   int       `json:"pid"`
+		Since time.Time `json:"since"`
+		Nonce string    `json:"nonce"`
+	}{s.owner, host, os.Getpid(), time.Now().UTC(), rand.Text()})
+	if err != nil {
+		panic("lease: session key value: " + err.Error()) // strings, numbers and times always marshal
+	}
+	return b
+}
+
+// start begins the watch of the session key and the renewal loop. If the
+// session is over by now, what it has is removed.
+func (s *Session) start() error {
+	if err := s.Err(); err != nil {
+		close(s.looped)
+		return err
+	}
+	s.watchKey(s.mod + 1)
+	go s.loop() // ends with the session; Close waits for it
+	return nil
+}
+
+// abandon ends a session that was never handed out.
+func (s *Session) abandon() {
+	close(s.looped)
+	s.end(because(ErrClosed, "never begun"), remove)
+}
+
+// randomID is a lease ID of 63 random bits, not 0.
+func randomID() int64 {
+	for {
+		var b [8]byte
+		rand.Read(b[:]) // never fails
+		if id := int64(binary.BigEndian.Uint64(b[:]) >> 1); id != 0 {
+			return id
+		}
+	}
+}
+
+// label is what all values of a session's lock keys begin with.
+func label(owner string) []byte {
+	b, err := json.Marshal(struct {
+		Owner string `json:"owner"`
+		Host  string `json:"host"`
+		PID   int    `json:"pid"`
+	}{owner, hostname(), os.Getpid()})
+	if err != nil {
+		panic("lease: label: " + err.Error()) // strings and numbers always marshal
+	}
+	return append(b[:len(b)-1], `,"since":"`...)
+}
+
+// Label is a value that names the holder for people, as JSON: owner, host, pid
+// and since when.
+func (s *Session) Label() []byte {
+	b := make([]byte, len(s.label), len(s.label)+len(time.RFC3339Nano)+2)
+	copy(b, s.label)
+	b = time.Now().UTC().AppendFormat(b, time.RFC3339Nano)
+	return append(b, `"}`...)
+}
+
+// explain says what a role needs when permission was denied for a key.
+func explain(err error, key string) error {
+	if !cluster.IsPermissionDenied(err) {
+		return err
+	}
+	return fmt.Errorf("%w (the role needs readwrite on keys from %q, and on each lock's and election's name followed by a slash)", err, prefixOf(key))
+}
+
+// prefixOf is key without its last part.
+func prefixOf(key string) string {
+	for i := len(key) - 1; i >= 0; i-- {
+		if key[i] == '/' {
+			return key[:i+1]
+		}
+	}
+	return key
+}

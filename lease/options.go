@@ -1,0 +1,74 @@
+package lease
+
+import (
+	"fmt"
+	"os"
+	"time"
+)
+
+// The bounds of Options.TTL. Below, three renewals on two members do not fit;
+// above, the alpha lease checkpoints of etcd can end a lease sooner than a
+// renewal's answer said.
+const (
+	DefaultTTL = 15 * time.Second
+	MinTTL     = 3 * time.Second
+	MaxTTL     = 300 * time.Second
+)
+
+// Options say how a session is made. The zero value is the default.
+type Options struct {
+	// TTL is how long the server keeps the lease without a renewal; 0 means
+	// 15 s, otherwise 3 s to 300 s, rounded up to seconds. The server may grant
+	// more; Session.TTL says what it granted.
+	TTL time.Duration
+	// Margin is how long before the server could end the lease this process
+	// stops trusting it. 0 means a sixth of the granted TTL, which covers two
+	// clocks that NTP slews at their limits in opposite directions; less, or
+	// more than a third, is refused.
+	Margin time.Duration
+	// Owner is written into the session's key and each lock's key, for people.
+	// "" means host:pid.
+	Owner string
+	// Resume takes over the lease of a session that was detached; the zero
+	// Handle means a new lease.
+	Resume Handle
+}
+
+// Check reports what is wrong with o, naming the field and its bounds.
+func (o Options) Check() error {
+	if o.TTL != 0 && (o.TTL < MinTTL || o.TTL > MaxTTL) {
+		return fmt.Errorf("lease: Options.TTL is %v, want 0 or %v to %v", o.TTL, MinTTL, MaxTTL)
+	}
+	if ttl := o.ttl(); o.Margin != 0 && (o.Margin < ttl/6 || o.Margin > ttl/3) {
+		return fmt.Errorf("lease: Options.Margin is %v, want 0 or %v to %v, a sixth to a third of the TTL", o.Margin, ttl/6, ttl/3)
+	}
+	if len(o.Owner) > maxOwner {
+		return fmt.Errorf("lease: Options.Owner has %d bytes, want at most %d", len(o.Owner), maxOwner)
+	}
+	return nil
+}
+
+// maxOwner bounds what is written into every key's value.
+const maxOwner = 1024
+
+// ttl is the TTL to ask for, in whole seconds, rounded up.
+func (o Options) ttl() time.Duration {
+	if o.TTL == 0 {
+		return DefaultTTL
+	}
+	return (o.TTL + time.Second - 1).Truncate(time.Second)
+}
+
+func (o Options) owner() string {
+	if o.Owner != "" {
+		return o.Owner
+	}
+	return fmt.Sprintf("%s:%d", hostname(), os.Getpid())
+}
+
+func hostname() string {
+	if h, err := os.Hostname(); err == nil {
+		return h
+	}
+	return "unknown"
+}

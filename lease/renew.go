@@ -1,0 +1,225 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/cluster"
+)
+
+// maxTries is how many attempts of one round may be under way.
+const maxTries = 3
+
+// loop renews the session until it is over. It owns the renewer and its
+// attempts, arms claims, and looks at the clock when the deadline comes.
+func (s *Session) loop() {
+	defer close(s.looped)
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &renewer{s: s, ctx: ctx, results: make(chan finished, maxTries)}
+	r.round.begin = time.Now().Add(s.win.Load().sent.Sub(clock.Now()) + s.TTL()/4)
+	defer r.stop()
+	defer cancel()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-s.host.Cluster.Ended():
+			_ = s.Err()
+			return
+		case f := <-r.results:
+			r.finish(f)
+		case <-s.poked:
+		case <-timer.C:
+		}
+		if s.Err() != nil {
+			return
+		}
+		now := time.Now()
+		next := r.step(now)
+		if due := s.arm(now); !due.IsZero() && due.Before(next) {
+			next = due
+		}
+		if end := s.Deadline(); end.Before(next) {
+			next = end
+		}
+		timer.Reset(time.Until(next))
+	}
+}
+
+// A renewer makes the attempts of one session's rounds.
+type renewer struct {
+	s       *Session
+	ctx     context.Context
+	results chan finished // holds as many as there can be attempts under way
+	tries   []*try        // under way
+	last    *cluster.Member
+	usual   time.Duration // an attempt's usual length
+	round   round
+}
+
+// A try is an attempt under way.
+type try struct {
+	member *cluster.Member
+	began  time.Time
+	cancel context.CancelFunc
+}
+
+// finished is a try with its result.
+type finished struct {
+	*try
+	result
+}
+
+// A round is the attempts from one confirmed renewal to the next. It is pure:
+// step and the rest of the renewer ask it what to do at a time.
+type round struct {
+	begin    time.Time // when the first attempt is made
+	hedge    time.Time // when one that has no answer is joined by another; zero: no attempt is under way
+	retry    time.Time // not before, after failures
+	failures int
+}
+
+// due reports whether an attempt is to be made at now, with n under way.
+func (r *round) due(now time.Time, n int) bool {
+	switch {
+	case n >= maxTries:
+		return false
+	case n == 0:
+		return !now.Before(r.begin) && !now.Before(r.retry)
+	default:
+		return !now.Before(r.hedge)
+	}
+}
+
+// next is when due can change without anything else happening.
+func (r *round) next(n int) time.Time {
+	switch {
+	case n >= maxTries:
+		return r.hedge.Add(time.Hour) // a result comes first: every attempt is bounded
+	case n == 0 && r.retry.After(r.begin):
+		return r.retry
+	case n == 0:
+		return r.begin
+	default:
+		return r.hedge
+	}
+}
+
+// fail notes a failure: the first is followed by another attempt at once, later
+// ones after a doubling wait, never so long that three do not fit.
+func (r *round) fail(now time.Time, ttl time.Duration) {
+	r.failures++
+	if r.failures == 1 {
+		r.retry = now
+		return
+	}
+	wait := min(ttl/40<<min(r.failures-2, 8), ttl/8)
+	r.retry = now.Add(wait/2 + rand.N(wait/2+1))
+}
+
+// hedgeAfter is how long an attempt may take before another joins it (rule N3).
+func (r *renewer) hedgeAfter() time.Duration {
+	return max(300*time.Millisecond, 3*r.usual)
+}
+
+// step begins what is due and returns when it wants to be called again.
+func (r *renewer) step(now time.Time) time.Time {
+	for r.round.due(now, len(r.tries)) && r.begin(now) {
+		r.round.hedge = now.Add(r.hedgeAfter())
+	}
+	return r.round.next(len(r.tries))
+}
+
+// begin starts an attempt, on a member that has none under way and, if there is
+// a choice, not the one that confirmed last. It reports false when the client is
+// closed.
+func (r *renewer) begin(now time.Time) bool {
+	avoid := make([]*cluster.Member, 0, maxTries+1)
+	for _, t := range r.tries {
+		avoid = append(avoid, t.member)
+	}
+	m := r.s.host.Cluster.Pick(append(avoid, r.last)...)
+	if slices.Contains(avoid, m) && m != r.last {
+		// Every member has one: better twice the one that last worked.
+		m = r.s.host.Cluster.Pick(avoid...)
+	}
+	if m == nil {
+		return false
+	}
+	ctx, cancel := context.WithCancel(r.ctx)
+	t := &try{member: m, began: now, cancel: cancel}
+	r.tries = append(r.tries, t)
+	go func() { // bounded by attemptBound; stop waits for it through results
+		res := r.s.attempt(ctx, m)
+		cancel()
+		r.results <- finished{t, res}
+	}()
+	return true
+}
+
+// finish takes an attempt's result in.
+func (r *renewer) finish(f finished) {
+	i := slices.Index(r.tries, f.try)
+	if i < 0 {
+		return
+	}
+	r.tries = slices.Delete(r.tries, i, i+1)
+	now := time.Now()
+	switch {
+	case f.over: // the loop sees it
+	case f.err != nil:
+		r.s.troubled(f.err)
+		r.round.fail(now, r.s.TTL())
+	case r.s.extend(f.sent, f.ttl) == nil:
+		r.confirmed(f, now)
+	}
+}
+
+// confirmed ends the round: what else is under way is given up.
+func (r *renewer) confirmed(f finished, now time.Time) {
+	took := now.Sub(f.began)
+	if r.usual == 0 {
+		r.usual = took
+	}
+	r.usual += (took - r.usual) / 4
+	r.last = f.member
+	for _, t := range r.tries {
+		t.cancel()
+	}
+	r.drain()
+	r.round = round{begin: f.began.Add(f.ttl / 4)}
+	r.s.keepWatching(f.rev)
+}
+
+// drain waits for the attempts that were cancelled.
+func (r *renewer) drain() {
+	for len(r.tries) > 0 {
+		f := <-r.results
+		r.tries = slices.DeleteFunc(r.tries, func(t *try) bool { return t == f.try })
+	}
+}
+
+// stop gives up every attempt and waits for it.
+func (r *renewer) stop() {
+	for _, t := range r.tries {
+		t.cancel()
+	}
+	r.drain()
+}
+
+// troubled remembers why an attempt failed, for the text of a loss.
+func (s *Session) troubled(err error) {
+	s.mu.Lock()
+	first := s.trouble == nil
+	s.trouble = err
+	s.mu.Unlock()
+	if first {
+		s.host.Cluster.Logger().Warn("session renewal failed, trying elsewhere", "lease", fmt.Sprintf("%x", s.id), "error", err)
+	}
+}

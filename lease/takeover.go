@@ -1,0 +1,236 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/txn"
+)
+
+// Begin opens attempt n of this session on a line whose keys begin with prefix:
+// its key is <prefix><lease in hex>-<n> and never used again (rule A1). It stays
+// open, and is part of a Handle, until Settle. The error says why the session is
+// over.
+func (s *Session) Begin(prefix string) (n int64, key string, err error) {
+	if err := s.Err(); err != nil {
+		return 0, "", err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.over.Load(); e != nil {
+		return 0, "", e.err
+	}
+	n = s.next
+	s.next++
+	key = AttemptKey(prefix, s.id, n)
+	s.open[n] = key
+	return n, key, nil
+}
+
+// AttemptKey is the key of a lease's n-th attempt on a line.
+func AttemptKey(prefix string, lease, n int64) string {
+	b := make([]byte, 0, len(prefix)+36)
+	b = append(b, prefix...)
+	b = strconv.AppendInt(b, lease, 16)
+	b = append(b, '-')
+	return string(strconv.AppendInt(b, n, 10))
+}
+
+// CancelKey is the cancel key of attempt n: while it is there, no late copy of
+// the attempt's enqueue can be applied (rule A5).
+func (s *Session) CancelKey(n int64) string {
+	b := make([]byte, 0, len(s.key)+21)
+	b = append(b, s.key...)
+	b = append(b, '/')
+	return string(strconv.AppendInt(b, n, 10))
+}
+
+// Settle tells that attempt n came to a known end, or is held.
+func (s *Session) Settle(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, n)
+}
+
+// Reopen tells that the key of attempt n has to be removed after all.
+func (s *Session) Reopen(n int64, key string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.open[n] = key
+}
+
+// Detach ends the session here, with ErrClosed and all that hangs on it, before
+// it returns, and leaves the lease and its keys to the process that resumes the
+// Handle. The zero Handle means that the session was over.
+func (s *Session) Detach() Handle {
+	if s.Err() != nil {
+		return Handle{}
+	}
+	if !s.endFor(because(ErrClosed, "detached")) {
+		return Handle{}
+	}
+	<-s.looped // so that nothing is renewed here any more
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keys := make([]string, 0, len(s.open))
+	for _, k := range s.open {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return Handle{
+		lease: s.id, cluster: s.host.Cluster.ID(), ttl: s.TTL(),
+		key: s.key, create: s.create, mod: s.mod, next: s.next, unsettled: joinKeys(keys),
+	}
+}
+
+// endFor ends the session with err, leaving the lease, and reports whether it
+// was this call that did.
+func (s *Session) endFor(err error) bool { return s.end(err, leave) == err }
+
+// resume takes a detached session over (rule N6): one transaction that rewrites
+// the session key if it is as the Handle says, then the attempts that the
+// predecessor left open are undone, then a confirmed renewal.
+func resume(ctx context.Context, host Host, opts Options) (*Session, error) {
+	h := opts.Resume
+	if id := host.Cluster.ID(); h.cluster != id {
+		return nil, fmt.Errorf("lease: resume: the handle is of cluster %x, the endpoints of %x", h.cluster, id)
+	}
+	if want := SessionKey(host.Namespace, h.lease); h.key != want {
+		return nil, fmt.Errorf("lease: resume: the handle's session key is %q, Config.Namespace makes it %q", h.key, want)
+	}
+	s := newSession(host, opts)
+	s.adopt(h.lease, window{granted: h.ttl, margin: opts.Margin})
+	s.create, s.next = h.create, h.next
+	if err := s.takeKey(ctx, h); err != nil {
+		return nil, fmt.Errorf("lease: resume: %w", explain(err, s.key))
+	}
+	if err := s.carryOn(ctx, h); err != nil {
+		s.abandon()
+		return nil, fmt.Errorf("lease: resume: %w", err)
+	}
+	if err := s.start(); err != nil {
+		return nil, fmt.Errorf("lease: resume: %w", err)
+	}
+	return s, nil
+}
+
+// carryOn puts a session whose key was taken in order.
+func (s *Session) carryOn(ctx context.Context, h Handle) error {
+	if err := s.settle(ctx, h); err != nil {
+		return fmt.Errorf("attempts left open: %w", err)
+	}
+	return s.firstRenewal(ctx)
+}
+
+// takeKey rewrites the session key with a new nonce. It may be sent again: the
+// comparison lets one copy through, and the nonce tells whose it was.
+func (s *Session) takeKey(ctx context.Context, h Handle) error {
+	value := s.keyValue()
+	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "take over session", Repeat: cluster.Always}, &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.CreateIs(s.key, h.create), txn.ModIs(s.key, h.mod)},
+		Success: []*pb.RequestOp{txn.Put(s.key, value, s.id), txn.Get(s.key)},
+		Failure: []*pb.RequestOp{txn.Get(s.key)},
+	})
+	if cluster.IsLeaseNotFound(err) {
+		return because(ErrRevoked, "lease %x", s.id)
+	}
+	if err != nil {
+		return err
+	}
+	kv := txn.KV(resp, len(resp.Responses)-1)
+	switch {
+	case kv == nil:
+		return because(ErrRevoked, "session key %q is not there", s.key)
+	case string(kv.Value) != string(value):
+		return fmt.Errorf("%w: session key %q is at revision %d, the handle knows %d", ErrTakenOver, s.key, kv.ModRevision, h.mod)
+	}
+	s.mod = kv.ModRevision
+	return nil
+}
+
+// attemptNumber is n of the key of a lease's n-th attempt.
+func attemptNumber(key string, lease int64) (n int64, ok bool) {
+	i := strings.LastIndexByte(key, '/')
+	own, number, found := strings.Cut(key[i+1:], "-")
+	if !found || own != strconv.FormatInt(lease, 16) {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	return n, err == nil && n > 0
+}
+
+// settle undoes the attempts that the predecessor left open, so that no late
+// copy of one can be applied (rule A5).
+func (s *Session) settle(ctx context.Context, h Handle) error {
+	keys, err := splitKeys(h.unsettled)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		n, ok := attemptNumber(key, s.id)
+		if !ok {
+			return fmt.Errorf("key %q is not of lease %x", key, s.id)
+		}
+		if err := s.Undo(ctx, n, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Undo removes attempt n for good: whether its enqueue was applied, was not, or
+// may be later. It can be repeated.
+func (s *Session) Undo(ctx context.Context, n int64, key string) error {
+	undo := &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.ModIs(s.key, s.mod)},
+		Success: []*pb.RequestOp{txn.Put(s.CancelKey(n), nil, s.id), txn.Delete(key)},
+		Failure: []*pb.RequestOp{txn.Look(s.key)},
+	}
+	req := cluster.Request{Op: "undo attempt", Repeat: cluster.Always}
+	resp, err := s.host.Cluster.Txn(ctx, req, undo)
+	switch {
+	case cluster.IsLeaseNotFound(err):
+		return s.Gone(fmt.Sprintf("lease %x was not found", s.id))
+	case cluster.IsNoSpace(err): // the delete alone works; the rest when there is room
+		_, _ = s.host.Cluster.Txn(ctx, req, &pb.TxnRequest{
+			Compare: undo.Compare, Success: []*pb.RequestOp{txn.Delete(key)}, Failure: undo.Failure,
+		})
+		return err
+	case err != nil:
+		return err
+	case !resp.Succeeded:
+		return s.judgeKey(resp)
+	}
+	return nil
+}
+
+// firstRenewal gives a session that was taken over its first window, on
+// whichever member confirms it.
+func (s *Session) firstRenewal(ctx context.Context) error {
+	var last *cluster.Member
+	for wait := newBackoff(minWait, maxWait); ; {
+		last = s.host.Cluster.Pick(last)
+		if last == nil {
+			return s.host.Cluster.Err()
+		}
+		r := s.attempt(ctx, last)
+		if e := s.over.Load(); e != nil {
+			return e.err
+		}
+		if r.err == nil {
+			w := window{sent: r.sent, granted: r.ttl, margin: s.margin}
+			s.win.Store(&w)
+			return w.over(clock.Now())
+		}
+		if ctx.Err() != nil || s.host.Cluster.Err() != nil || !wait.sleep(ctx) {
+			return r.err
+		}
+	}
+}
