@@ -1,0 +1,65 @@
+package kv
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// kind of a Cond or an Op; 0 is that of their zero values.
+type kind int
+
+const (
+	condAbsent kind = iota + 1
+	condModRevision
+	condValue
+	opPut
+	opDelete
+	opGet
+)
+
+// Cond is a condition of the caller's own: Absent, ModRevision or Value. The zero Cond is refused.
+type Cond struct {
+	kind  kind
+	key   string
+	rev   int64
+	value []byte
+}
+
+// Absent holds if key is not there.
+func Absent(key string) Cond { return Cond{kind: condAbsent, key: key} }
+
+// ModRevision holds if key was last modified at revision rev; rev 0: if it is not there.
+func ModRevision(key string, rev int64) Cond { return Cond{kind: condModRevision, key: key, rev: rev} }
+
+// Value holds if key is there and has this value; a nil value is the empty one. value is copied.
+func Value(key string, value []byte) Cond {
+	return Cond{kind: condValue, key: key, value: bytes.Clone(value)}
+}
+
+func (c Cond) check() error {
+	switch {
+	case c.kind == 0:
+		return errors.New("the zero Cond is no condition")
+	case c.key == "":
+		return errors.New("the key is empty")
+	case c.rev < 0:
+		return fmt.Errorf("key %q: revision %d is negative", c.key, c.rev)
+	}
+	return nil
+}
+
+func (c Cond) compare() *pb.Compare {
+	cmp := &pb.Compare{Key: []byte(c.key), Result: pb.Compare_EQUAL}
+	switch c.kind {
+	case condAbsent:
+		cmp.Target, cmp.TargetUnion = pb.Compare_CREATE, &pb.Compare_CreateRevision{}
+	case condModRevision:
+		cmp.Target, cmp.TargetUnion = pb.Compare_MOD, &pb.Compare_ModRevision{ModRevision: c.rev}
+	case condValue:
+		cmp.Target, cmp.TargetUnion = pb.Compare_VALUE, &pb.Compare_Value{Value: c.value}
+	}
+	return cmp
+}

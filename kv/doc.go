@@ -1,0 +1,44 @@
+// Package kv makes transactions on etcd that apply only while a lock is still held.
+//
+// State kept in etcd itself needs no token checked by its storage: the transaction that writes it
+// compares the lock's key in the same step.
+//
+//	res, err := client.KV().Txn(ctx, kv.Txn{
+//		Guards: []kv.Guard{held.Guard()},
+//		If:     []kv.Cond{kv.ModRevision("config", rev)},
+//		Then:   []kv.Op{kv.Put("config", next)},
+//		Else:   []kv.Op{kv.Get("config")},
+//	})
+//	switch {
+//	case errors.Is(err, kv.ErrFenced): // no longer held: nothing was written
+//	case errors.Is(err, kv.ErrUnknown): // may have been written: read it back
+//	case err != nil: // not written
+//	case !res.OK: // still held, but config has changed: res.Gets[0]
+//	}
+//
+// # Guarantees
+//
+//  1. If any guard's lock is no longer held, neither Then nor Else applies, and the error matches
+//     ErrFenced. This is decided by etcd in the transaction itself; it needs no clock.
+//  2. A guard whose lock this process already knows to be lost is refused before anything is sent.
+//  3. An error matches ErrUnknown if the transaction may have been applied, or may still be. With
+//     any other error it was not applied and never will be.
+//  4. A transaction that writes is never sent a second time after an unknown outcome.
+//  5. What is wrong with the arguments is told before anything is sent.
+//  6. Every transaction is linearizable; it sees all that was acknowledged before.
+//
+// # What it does not do
+//
+// It does not put Config.Namespace before keys: they are the caller's. It keeps no cache, and does
+// not resolve an unknown outcome: the caller, who knows what was written, reads it back. It has no
+// ranges, leases or watches.
+//
+// # Failures
+//
+//	ErrFenced                   a guard failed; nothing was applied
+//	ErrUnknown                  it may have been applied
+//	lease.ErrClosed             the client was closed
+//	pawl.ErrClusterChanged      another cluster answers, or its revision went back
+//	context.Canceled, DeadlineExceeded   ctx ended; ErrUnknown is matched too if it had been sent
+//	anything else               not applied: bad arguments, no permission, nobody reachable …
+package kv

@@ -1,0 +1,118 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+)
+
+// The server answers within 7 s by default; an attempt outlasts that, so that what is unknown is
+// seldom unknown for want of patience.
+const (
+	attemptBound = 8 * time.Second
+	totalBound   = 20 * time.Second
+)
+
+// Client makes transactions. It comes from pawl.Client.KV, and is safe for concurrent use.
+type Client struct{ c *cluster.Cluster }
+
+// New returns a Client on c. It is for pawl's own packages.
+func New(c *cluster.Cluster) *Client { return &Client{c} }
+
+// Txn is a transaction: if all Guards hold, then Then or Else applies, as all of If hold or not.
+type Txn struct {
+	Guards []Guard // all must hold, or nothing applies and the error matches ErrFenced
+	If     []Cond  // all must hold; empty: true
+	Then   []Op    // in order; a key can be put once, and not deleted beside that
+	Else   []Op    // likewise; must be empty without If
+}
+
+// Result is a transaction that applied.
+type Result struct {
+	OK       bool    // If was true and Then applied; otherwise Else did
+	Revision int64   // of the cluster: that of the writes, if there were any
+	Gets     []Entry // one for each Get that ran, in order
+}
+
+// Entry is what a Get found.
+type Entry struct {
+	Key         string
+	Value       []byte
+	ModRevision int64 // 0: the key was not there
+}
+
+// Txn sends t and waits for the answer: until ctx ends, and at most 20 s.
+//
+// A nil error means that it applied: Then if Result.OK, and Else otherwise. An error that matches
+// ErrFenced means that a guard failed, and nothing was applied; it names the lock's key, and what
+// was found instead. One that matches ErrUnknown means that it may have been applied, or may still
+// be; when ctx ends after it was sent, that is so. With any other error nothing was applied: wrong
+// arguments, more operations than the cluster's --max-txn-ops, no permission, nobody reachable.
+//
+// One that writes is sent again only if it is certain not to have been applied. t is not kept.
+func (c *Client) Txn(ctx context.Context, t Txn) (Result, error) {
+	res, err := c.txn(ctx, t)
+	if err != nil {
+		return Result{}, fmt.Errorf("kv: txn: %w", err)
+	}
+	return res, nil
+}
+
+func (c *Client) txn(ctx context.Context, t Txn) (Result, error) {
+	switch {
+	case ctx == nil:
+		return Result{}, errors.New("the context is nil")
+	case c == nil || c.c == nil:
+		return Result{}, errors.New("the client is nil")
+	}
+	if err := t.check(); err != nil {
+		return Result{}, err
+	}
+	for _, g := range t.Guards {
+		if err := g.lost(); err != nil {
+			return Result{}, err
+		}
+	}
+	r := cluster.Request{Op: "transaction", Repeat: cluster.IfNotApplied, Attempt: attemptBound, Total: totalBound}
+	answer, err := c.c.Txn(ctx, r, t.request())
+	if err != nil {
+		return Result{}, t.explain(err)
+	}
+	return t.result(answer)
+}
+
+// check refuses what could not be meant, before anything is sent.
+func (t *Txn) check() error {
+	if len(t.Guards)+len(t.If)+len(t.Then)+len(t.Else) == 0 {
+		return errors.New("it is empty")
+	}
+	if len(t.If) == 0 && len(t.Else) > 0 {
+		return errors.New("Else without If would never apply")
+	}
+	for i, g := range t.Guards {
+		if err := g.check(); err != nil {
+			return fmt.Errorf("Guards[%d]: %w", i, err)
+		}
+	}
+	for i, cond := range t.If {
+		if err := cond.check(); err != nil {
+			return fmt.Errorf("If[%d]: %w", i, err)
+		}
+	}
+	if err := checkOps("Then", t.Then); err != nil {
+		return err
+	}
+	return checkOps("Else", t.Else)
+}
+
+// explain adds what the caller can do about it.
+func (t *Txn) explain(err error) error {
+	if cluster.IsTooManyOps(err) {
+		return fmt.Errorf("%d guards, %d conditions and %d and %d operations are more than the cluster's --max-txn-ops allows (128, if not set): %w",
+			len(t.Guards), len(t.If), len(t.Then), len(t.Else), err)
+	}
+	return err
+}
