@@ -3,6 +3,7 @@ package kv
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
@@ -29,13 +30,18 @@ func (t *Txn) result(a *pb.TxnResponse) (Result, error) {
 	if !a.Succeeded {
 		ran = t.Else
 	}
-	if len(a.Responses) < len(ran) { // one more is the read that request adds
+	if len(a.Responses) < len(ran) || !res.OK && len(t.If) == 0 { // one more is the read that request adds
 		return Result{}, fmt.Errorf("%w: %w", ErrUnknown, errAnswer)
 	}
 	for i, op := range ran {
-		if op.kind == opGet {
-			res.Gets = append(res.Gets, entry(op.key, a.Responses[i].GetResponseRange()))
+		if op.kind != opGet {
+			continue
 		}
+		r := a.Responses[i].GetResponseRange()
+		if r == nil {
+			return Result{}, fmt.Errorf("%w: %w", ErrUnknown, errAnswer)
+		}
+		res.Gets = append(res.Gets, entry(op.key, r))
 	}
 	return res, nil
 }
@@ -50,7 +56,7 @@ func entry(key string, r *pb.RangeResponse) Entry {
 
 // fenced names the guards that failed, and what is there instead.
 func (t *Txn) fenced(a *pb.TxnResponse) error {
-	var errs []error
+	var found []string
 	for i, g := range t.Guards {
 		if i >= len(a.Responses) {
 			break
@@ -62,13 +68,13 @@ func (t *Txn) fenced(a *pb.TxnResponse) error {
 		switch now {
 		case int64(g.token):
 		case 0:
-			errs = append(errs, fmt.Errorf("lock key %q is gone: %w", g.key, ErrFenced))
+			found = append(found, fmt.Sprintf("lock key %q is gone", g.key))
 		default:
-			errs = append(errs, fmt.Errorf("lock key %q has create revision %d instead of %d: %w", g.key, now, g.token, ErrFenced))
+			found = append(found, fmt.Sprintf("lock key %q has create revision %d instead of %d", g.key, now, g.token))
 		}
 	}
-	if len(errs) == 0 {
+	if len(found) == 0 {
 		return ErrFenced
 	}
-	return errors.Join(errs...)
+	return fmt.Errorf("%s: %w", strings.Join(found, ", "), ErrFenced)
 }

@@ -29,14 +29,14 @@ func checkOps(branch string, ops []Op) error {
 	written := make(map[string]kind, len(ops))
 	for i, op := range ops {
 		if err := op.check(); err != nil {
-			return fmt.Errorf("%s[%d]: %w", branch, i, err)
+			return fmt.Errorf("%s, operation %d: %w", branch, i, err)
 		}
 		if op.kind == opGet {
 			continue
 		}
 		// etcd allows deleting twice, but nothing beside a put of the same key.
 		if before, twice := written[op.key]; twice && (op.kind == opPut || before == opPut) {
-			return fmt.Errorf("%s[%d]: key %q is written twice", branch, i, op.key)
+			return fmt.Errorf("%s, operation %d: key %q is written twice", branch, i, op.key)
 		}
 		written[op.key] = op.kind
 	}

@@ -90,16 +90,16 @@ func (t *Txn) check() error {
 		return errors.New("it is empty")
 	}
 	if len(t.If) == 0 && len(t.Else) > 0 {
-		return errors.New("Else without If would never apply")
+		return errors.New("an Else without If would never apply")
 	}
 	for i, g := range t.Guards {
 		if err := g.check(); err != nil {
-			return fmt.Errorf("Guards[%d]: %w", i, err)
+			return fmt.Errorf("guard %d: %w", i, err)
 		}
 	}
 	for i, cond := range t.If {
 		if err := cond.check(); err != nil {
-			return fmt.Errorf("If[%d]: %w", i, err)
+			return fmt.Errorf("condition %d: %w", i, err)
 		}
 	}
 	if err := checkOps("Then", t.Then); err != nil {
