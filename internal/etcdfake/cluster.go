@@ -1,0 +1,232 @@
+package etcdfake
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// Options say what New builds. The zero value is one healthy member of the
+// version this repository is tested with.
+type Options struct {
+	Members      int           // 0: 1; at most 5
+	Version      string        // what Status reports; "": 3.7.3
+	ClusterID    uint64        // 0: a fixed one
+	MinTTL       int64         // seconds; 0: 2, the default of a real server
+	MaxTxnOps    int           // 0: 128
+	Election     time.Duration // election timeout; 0: 1 s
+	ExpiryTick   time.Duration // leases are deleted at the first multiple of it, since New, at or after their expiry; 0: 500 ms; < 0: at expiry
+	TokenTTL     time.Duration // of auth tokens; 0: 300 s
+	MaxFragment  int           // bytes of a watch answer from which it is split, where asked for; 0: 2 MiB
+	ProgressTick time.Duration // of watches that ask to be told of progress; 0: 10 min
+}
+
+// Cluster is an etcd cluster in memory. All its methods may be called from any
+// goroutine. It must be closed.
+type Cluster struct {
+	opts    Options
+	members []*Member
+	started time.Time
+	done    chan struct{}  // closed by Close
+	kick    chan struct{}  // a lease may expire sooner than the expirer thinks
+	wg      sync.WaitGroup // every goroutine that is not gRPC's
+
+	mu        sync.Mutex
+	closed    bool
+	state     *state
+	clusterID uint64
+	term      uint64
+	leader    int           // index of the member that leads; -1: none
+	changed   chan struct{} // closed and replaced when a member's or the leader's standing changes
+	faults    []*Fault
+	history   []Change
+	observers []func(Change)
+	serial    int64 // of generated lease IDs
+}
+
+// New starts a cluster. Inside a synctest bubble it belongs to that bubble.
+func New(o Options) *Cluster {
+	o = o.filled()
+	c := &Cluster{
+		opts: o, started: time.Now(), clusterID: o.ClusterID, term: 2,
+		done: make(chan struct{}), kick: make(chan struct{}, 1), changed: make(chan struct{}),
+		serial: 7587_0000_0000_0000,
+	}
+	c.state = &state{store: newStore(), lessor: newLessor(o.MinTTL), auth: newAuth(o.TokenTTL), notify: c.committed}
+	for i := range o.Members {
+		c.members = append(c.members, newMember(c, i))
+	}
+	for _, m := range c.members {
+		m.start()
+	}
+	c.wg.Go(c.expire) // ends when done is closed
+	return c
+}
+
+func (o Options) filled() Options {
+	setDefault(&o.Members, 1)
+	if o.Members > 5 {
+		panic("etcdfake: at most 5 members")
+	}
+	setDefault(&o.Version, "3.7.3")
+	setDefault(&o.ClusterID, 0xcdf818194e3a8c32)
+	setDefault(&o.MinTTL, 2)
+	setDefault(&o.MaxTxnOps, 128)
+	setDefault(&o.Election, time.Second)
+	setDefault(&o.ExpiryTick, 500*time.Millisecond)
+	setDefault(&o.TokenTTL, 300*time.Second)
+	setDefault(&o.MaxFragment, 2<<20)
+	setDefault(&o.ProgressTick, 10*time.Minute)
+	return o
+}
+
+func setDefault[T comparable](p *T, v T) {
+	var zero T
+	if *p == zero {
+		*p = v
+	}
+}
+
+// Close stops the members and waits until every goroutine has ended. What is
+// still in progress fails. It can be called twice.
+func (c *Cluster) Close() {
+	c.mu.Lock()
+	again := c.closed
+	c.closed = true
+	c.mu.Unlock()
+	if !again {
+		close(c.done)
+	}
+	for _, m := range c.members {
+		m.server.Stop()
+	}
+	c.wg.Wait()
+}
+
+// Endpoints names the members, as a client's configuration wants them. They
+// are IP literals, so that no resolver leaves the process; only DialOption
+// reaches them.
+func (c *Cluster) Endpoints() []string {
+	var out []string
+	for _, m := range c.members {
+		out = append(out, m.endpoint)
+	}
+	return out
+}
+
+// Member returns the i-th member, counted from 0.
+func (c *Cluster) Member(i int) *Member { return c.members[i] }
+
+// Members returns all members.
+func (c *Cluster) Members() []*Member { return append([]*Member(nil), c.members...) }
+
+// DialOption makes a gRPC client reach the endpoints of this cluster, whatever
+// its resolver; other addresses are refused.
+func (c *Cluster) DialOption() grpc.DialOption { return grpc.WithContextDialer(c.Dial) }
+
+// Dial connects to an endpoint of the cluster.
+func (c *Cluster) Dial(ctx context.Context, address string) (net.Conn, error) {
+	for _, m := range c.members {
+		if m.endpoint == address {
+			return m.dial(ctx)
+		}
+	}
+	return nil, refused(fmt.Sprintf("%s, which is no member", address))
+}
+
+func refused(to string) error {
+	return &net.OpError{Op: "dial", Net: "fake", Addr: addr(to), Err: syscall.ECONNREFUSED}
+}
+
+// later runs f after d, unless the cluster is closed before.
+func (c *Cluster) later(d time.Duration, f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.laterLocked(d, f)
+}
+
+func (c *Cluster) laterLocked(d time.Duration, f func()) {
+	if c.closed {
+		return
+	}
+	c.wg.Go(func() { // ends after d, or when done is closed
+		if c.sleep(context.Background(), d) == nil {
+			f()
+		}
+	})
+}
+
+// sleep waits for d, unless ctx or the cluster ends before.
+func (c *Cluster) sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.done:
+		return errStopped
+	}
+}
+
+// expire deletes leases when their time has come.
+func (c *Cluster) expire() {
+	for {
+		wait := c.expireNow()
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-c.kick:
+		case <-c.done:
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+	}
+}
+
+// expireNow deletes the leases that are due and tells when to look again.
+func (c *Cluster) expireNow() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if c.leader >= 0 { // nobody but a leader ends leases
+		for _, ls := range c.state.lessor.expired(now) {
+			if !now.Before(c.tickAfter(ls.expires)) {
+				c.state.endLease(ls, ByExpiry)
+			}
+		}
+	}
+	first, found := c.state.lessor.next()
+	if !found || c.leader < 0 {
+		return 24 * time.Hour
+	}
+	return max(time.Nanosecond, time.Until(c.tickAfter(first)))
+}
+
+// tickAfter is when the lessor looks at what expired at t.
+func (c *Cluster) tickAfter(t time.Time) time.Time {
+	tick := c.opts.ExpiryTick
+	if tick < 0 {
+		return t
+	}
+	d := t.Sub(c.started)
+	return c.started.Add((d + tick - 1) / tick * tick)
+}
+
+// hurry makes the expirer look again. The caller holds c.mu or not.
+func (c *Cluster) hurry() {
+	select {
+	case c.kick <- struct{}{}:
+	default:
+	}
+}

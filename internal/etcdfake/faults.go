@@ -1,0 +1,226 @@
+package etcdfake
+
+import (
+	"context"
+	"errors"
+	"path"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+)
+
+// Request is one request, or one message on a stream, as a rule sees it.
+type Request struct {
+	Member   *Member
+	Method   string // as in the service: "Range", "Txn", "LeaseKeepAlive", "Watch" …
+	Opening  bool   // a stream is being opened; Message is nil then
+	Message  proto.Message
+	Metadata metadata.MD
+}
+
+// Rule says what happens to the requests it matches. The zero value of each
+// field means that this goes as usual. Where several rules match, the first
+// one injected that is not used up decides alone.
+//
+// A message on a KeepAlive or Watch stream is a request as well. Those of one
+// stream are handled one after the other, so a delayed one holds up the rest.
+type Rule struct {
+	Member  *Member                              // nil: any
+	Method  string                               // "": any
+	Opening bool                                 // match the opening of streams, and nothing else
+	Match   func(Request) bool                   // nil: all; called without any lock held
+	Skip    int                                  // let so many matching ones pass first
+	Times   int                                  // then hit so many; 0: all until lifted
+	Forge   func(Request) (proto.Message, error) // not applied: the client gets this
+
+	Lose  bool          // it never arrives
+	Delay time.Duration // it arrives so much later, even if the client has given up by then
+	Late  time.Duration // it is applied so much later, while the client gets Err, or nothing, at once
+	Again time.Duration // it is applied once more, so long after the first time
+
+	HoldAnswer time.Duration                // the answer comes so much later
+	Edit       func(Request, proto.Message) // alters the answer, a copy of its own
+	Err        error                        // a gRPC status to send in place of the answer; it ends a stream
+	Hang       bool                         // no answer, until the client gives up; a stream goes on
+}
+
+// Fault is a rule in force.
+type Fault struct {
+	c    *Cluster
+	rule Rule
+	// Guarded by c.mu.
+	seen, hits int
+	lifted     bool
+}
+
+// Inject puts a rule in force, behind those that are.
+func (c *Cluster) Inject(r Rule) *Fault {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f := &Fault{c: c, rule: r}
+	c.faults = append(c.faults[:len(c.faults):len(c.faults)], f)
+	return f
+}
+
+// Lift ends the rule for requests to come.
+func (f *Fault) Lift() {
+	f.c.mu.Lock()
+	defer f.c.mu.Unlock()
+	f.lifted = true
+}
+
+// Hits tells how many requests the rule was applied to.
+func (f *Fault) Hits() int {
+	f.c.mu.Lock()
+	defer f.c.mu.Unlock()
+	return f.hits
+}
+
+// LiftAll ends all rules.
+func (c *Cluster) LiftAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.faults {
+		f.lifted = true
+	}
+	c.faults = nil
+}
+
+// match finds the rule for a request; nil: none.
+func (c *Cluster) match(req Request) *Rule {
+	c.mu.Lock()
+	faults := c.faults
+	c.mu.Unlock()
+	for _, f := range faults {
+		if f.rule.concerns(req) && f.take() {
+			return &f.rule
+		}
+	}
+	return nil
+}
+
+func (r *Rule) concerns(req Request) bool {
+	return (r.Member == nil || r.Member == req.Member) &&
+		(r.Method == "" || r.Method == req.Method) &&
+		r.Opening == req.Opening &&
+		(r.Match == nil || r.Match(req))
+}
+
+// take counts a matching request and tells whether the rule still bites.
+func (f *Fault) take() bool {
+	f.c.mu.Lock()
+	defer f.c.mu.Unlock()
+	if f.lifted || f.rule.Times > 0 && f.hits >= f.rule.Times {
+		return false
+	}
+	f.seen++
+	if f.seen <= f.rule.Skip {
+		return false
+	}
+	f.hits++
+	return true
+}
+
+// errSilence means that the client is to get no answer at all.
+var errSilence = errors.New("no answer")
+
+// unary stands before every unary method of a member.
+func (m *Member) unary(ctx context.Context, msg any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	req := request(ctx, m, path.Base(info.FullMethod), msg)
+	m.counts.add(&m.counts.received, req.Method)
+	resp, err := m.exchange(ctx, req, func(ctx context.Context) (proto.Message, error) {
+		if err := m.admit(ctx, msg); err != nil {
+			return nil, err
+		}
+		resp, err := handle(ctx, msg)
+		if err != nil {
+			return nil, err
+		}
+		return resp.(proto.Message), nil
+	})
+	if errors.Is(err, errSilence) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if err == nil {
+		m.counts.add(&m.counts.sent, req.Method)
+	}
+	return resp, err
+}
+
+func request(ctx context.Context, m *Member, method string, msg any) Request {
+	md, _ := metadata.FromIncomingContext(ctx)
+	p, _ := msg.(proto.Message)
+	return Request{Member: m, Method: method, Message: p, Metadata: md}
+}
+
+// exchange applies a request and returns its answer, as the rules want it.
+func (m *Member) exchange(ctx context.Context, req Request, apply func(context.Context) (proto.Message, error)) (proto.Message, error) {
+	r := m.c.match(req)
+	if r == nil {
+		return apply(ctx)
+	}
+	resp, err := r.deliver(ctx, m.c, req, apply)
+	if err != nil {
+		return nil, err
+	}
+	if r.Edit != nil && resp != nil {
+		resp = proto.Clone(resp)
+		r.Edit(req, resp)
+	}
+	if err := m.c.sleep(ctx, r.HoldAnswer); err != nil {
+		return nil, err
+	}
+	switch {
+	case r.Hang:
+		return nil, errSilence
+	case r.Err != nil:
+		return nil, r.Err
+	}
+	return resp, nil
+}
+
+// deliver lets the request take effect when and as often as the rule says. It
+// does so even if the client has given up, as a network does.
+func (r *Rule) deliver(ctx context.Context, c *Cluster, req Request, apply func(context.Context) (proto.Message, error)) (proto.Message, error) {
+	if r.Forge != nil {
+		return r.Forge(req)
+	}
+	if r.Lose {
+		if r.Err == nil {
+			return nil, errSilence
+		}
+		return nil, c.sleepThen(ctx, r.HoldAnswer, r.Err)
+	}
+	detached := context.WithoutCancel(ctx)
+	if r.Late > 0 {
+		c.later(r.Late, func() { _, _ = apply(detached) })
+		if r.Err == nil {
+			return nil, errSilence
+		}
+		return nil, c.sleepThen(ctx, r.HoldAnswer, r.Err)
+	}
+	if r.Delay > 0 {
+		if err := c.sleep(detached, r.Delay); err != nil {
+			return nil, err
+		}
+		ctx = detached
+	}
+	resp, err := apply(ctx)
+	if r.Again > 0 {
+		c.later(r.Again, func() { _, _ = apply(detached) })
+	}
+	if err != nil && r.Err == nil && !r.Hang {
+		return nil, err
+	}
+	return resp, nil
+}
+
+func (c *Cluster) sleepThen(ctx context.Context, d time.Duration, err error) error {
+	if e := c.sleep(ctx, d); e != nil {
+		return e
+	}
+	return err
+}

@@ -1,0 +1,140 @@
+package etcdfake
+
+import (
+	"context"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/protobuf/proto"
+)
+
+// maxRequest is the size from which the server refuses to agree on a request.
+const maxRequest = 1.5 * (1 << 20)
+
+type kvServer struct {
+	pb.UnimplementedKVServer
+	m *Member
+}
+
+// agreed runs f on the state once the member is in agreement with its peers,
+// with the identity the request came with.
+func agreed[T any](ctx context.Context, m *Member, msg proto.Message, f func(*state, *identity) (T, error)) (T, error) {
+	var none T
+	m.c.mu.Lock()
+	who, err := m.who(ctx)
+	m.c.mu.Unlock()
+	if err != nil {
+		return none, err
+	}
+	if proto.Size(msg) > maxRequest {
+		return none, rpctypes.ErrGRPCRequestTooLarge
+	}
+	if err := m.agree(ctx, rpctypes.ErrGRPCTimeout); err != nil {
+		return none, err
+	}
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	return f(m.c.state, who)
+}
+
+// reading runs f on what the member sees: after agreement, or as it is.
+func reading[T any](ctx context.Context, m *Member, serializable bool, f func(*state, *identity) (T, error)) (T, error) {
+	var none T
+	if !serializable {
+		if err := m.agree(ctx, rpctypes.ErrGRPCTimeout); err != nil {
+			return none, err
+		}
+	}
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	who, err := m.who(ctx)
+	if err != nil {
+		return none, err
+	}
+	return f(m.c.state, who)
+}
+
+func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	if err := checkRange(r); err != nil {
+		return nil, err
+	}
+	return reading(ctx, s.m, r.Serializable, func(st *state, who *identity) (*pb.RangeResponse, error) {
+		if err := st.mayRange(who, r.Key, r.RangeEnd); err != nil {
+			return nil, err
+		}
+		resp, err := s.m.view().read(r)
+		if err != nil {
+			return nil, err
+		}
+		s.m.fill(resp.Header)
+		return resp, nil
+	})
+}
+
+func (s *kvServer) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, error) {
+	if err := checkPut(r); err != nil {
+		return nil, err
+	}
+	return agreed(ctx, s.m, r, func(st *state, who *identity) (*pb.PutResponse, error) {
+		resp, err := st.applyPut(who, r)
+		if err != nil {
+			return nil, err
+		}
+		s.m.fill(resp.Header)
+		return resp, nil
+	})
+}
+
+func (s *kvServer) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
+	if err := checkDelete(r); err != nil {
+		return nil, err
+	}
+	return agreed(ctx, s.m, r, func(st *state, who *identity) (*pb.DeleteRangeResponse, error) {
+		resp, err := st.applyDelete(who, r)
+		if err != nil {
+			return nil, err
+		}
+		s.m.fill(resp.Header)
+		return resp, nil
+	})
+}
+
+func (s *kvServer) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	if err := checkTxn(r, s.m.c.opts.MaxTxnOps); err != nil {
+		return nil, err
+	}
+	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
+		if err := checkOverlap(branch); err != nil {
+			return nil, err
+		}
+	}
+	answer := func(resp *pb.TxnResponse, err error) (*pb.TxnResponse, error) {
+		if err != nil {
+			return nil, err
+		}
+		s.m.fill(resp.Header)
+		return resp, nil
+	}
+	if readOnly(r) {
+		return reading(ctx, s.m, serializable(r), func(st *state, who *identity) (*pb.TxnResponse, error) {
+			return answer(st.readTxn(who, s.m.view(), r))
+		})
+	}
+	return agreed(ctx, s.m, r, func(st *state, who *identity) (*pb.TxnResponse, error) {
+		return answer(st.applyTxn(who, r))
+	})
+}
+
+func (s *kvServer) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
+	return agreed(ctx, s.m, r, func(st *state, who *identity) (*pb.CompactionResponse, error) {
+		if err := st.auth.admin(who); err != nil {
+			return nil, err
+		}
+		resp, err := st.applyCompact(r.Revision)
+		if err != nil {
+			return nil, err
+		}
+		s.m.fill(resp.Header)
+		return resp, nil
+	})
+}

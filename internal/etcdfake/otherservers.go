@@ -1,0 +1,92 @@
+package etcdfake
+
+import (
+	"context"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/status"
+)
+
+type maintenanceServer struct {
+	pb.UnimplementedMaintenanceServer
+	m *Member
+}
+
+func (s *maintenanceServer) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
+	return reading(ctx, s.m, true, func(st *state, who *identity) (*pb.StatusResponse, error) {
+		if err := st.auth.required(who); err != nil {
+			return nil, err
+		}
+		m := s.m
+		resp := &pb.StatusResponse{
+			Header: m.fill(&pb.ResponseHeader{}), Version: m.version, StorageVersion: "3.7.0",
+			Leader: m.leaderID(time.Now()), IsLearner: m.learner,
+			RaftIndex: uint64(st.store.rev) + 3, RaftAppliedIndex: uint64(st.store.rev) + 3,
+			DbSize: 20480, DbSizeInUse: 16384, DbSizeQuota: 2 << 30,
+			DowngradeInfo: &pb.DowngradeInfo{},
+		}
+		resp.RaftTerm = resp.Header.RaftTerm
+		if resp.Leader == 0 {
+			resp.Errors = append(resp.Errors, status.Convert(rpctypes.ErrGRPCNoLeader).Message())
+		}
+		if st.noSpace {
+			resp.Errors = append(resp.Errors, (&pb.AlarmMember{MemberID: m.id, Alarm: pb.AlarmType_NOSPACE}).String())
+		}
+		return resp, nil
+	})
+}
+
+// leaderID is whom the member takes for the leader; 0: nobody. The caller holds c.mu.
+func (m *Member) leaderID(now time.Time) uint64 {
+	i := m.c.leader
+	if m.frozen != nil && m.standing != inTouch {
+		i = m.frozen.leader
+	}
+	if i < 0 || m.knowsNoLeader(now) {
+		return 0
+	}
+	return m.c.members[i].id
+}
+
+type clusterServer struct {
+	pb.UnimplementedClusterServer
+	m *Member
+}
+
+func (s *clusterServer) MemberList(ctx context.Context, r *pb.MemberListRequest) (*pb.MemberListResponse, error) {
+	return reading(ctx, s.m, !r.Linearizable, func(st *state, who *identity) (*pb.MemberListResponse, error) {
+		if err := st.auth.required(who); err != nil {
+			return nil, err
+		}
+		resp := &pb.MemberListResponse{Header: s.m.fill(&pb.ResponseHeader{})}
+		resp.Header.Revision = 0 // the server leaves it out here
+		for _, m := range s.m.c.members {
+			resp.Members = append(resp.Members, &pb.Member{
+				ID: m.id, Name: m.endpoint, IsLearner: m.learner,
+				ClientURLs: []string{"http://" + m.endpoint},
+				PeerURLs:   []string{"http://" + m.endpoint + "0"},
+			})
+		}
+		return resp, nil
+	})
+}
+
+type authServer struct {
+	pb.UnimplementedAuthServer
+	m *Member
+}
+
+func (s *authServer) Authenticate(ctx context.Context, r *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {
+	if err := s.m.agree(ctx, rpctypes.ErrGRPCTimeout); err != nil {
+		return nil, err
+	}
+	s.m.c.mu.Lock()
+	defer s.m.c.mu.Unlock()
+	tok, err := s.m.c.state.auth.authenticate(time.Now(), r.Name, r.Password)
+	if err != nil {
+		return nil, err
+	}
+	return &pb.AuthenticateResponse{Header: s.m.fill(&pb.ResponseHeader{}), Token: tok}, nil
+}

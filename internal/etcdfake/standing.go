@@ -1,0 +1,151 @@
+package etcdfake
+
+import (
+	"context"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// standing is how a member is towards its peers.
+type standing int
+
+const (
+	inTouch  standing = iota
+	isolated          // its peers do not reach it, nor it them
+	deposed           // another leads, and it goes on as if it still did
+	stopped           // it does not run
+)
+
+// stand changes a member's standing, elects where that needs it, and ends what
+// cannot go on. The caller holds c.mu.
+func (m *Member) stand(s standing) {
+	c := m.c
+	if s == inTouch && m.standing != inTouch || s == stopped {
+		m.thaw()
+	} else if s != inTouch && m.frozen == nil {
+		m.freeze()
+	}
+	m.standing = s
+	c.elect()
+	for _, m := range c.members {
+		m.noteLeader()
+	}
+	close(c.changed)
+	c.changed = make(chan struct{})
+	c.hurry()
+}
+
+// elect gives the cluster a leader if a majority is in touch. The caller holds c.mu.
+func (c *Cluster) elect() {
+	n, first := 0, -1
+	for i, m := range c.members {
+		if m.standing == inTouch {
+			n++
+			if first < 0 {
+				first = i
+			}
+		}
+	}
+	if n <= len(c.members)/2 {
+		// A deposed member had a successor; who else is cut off has none.
+		c.leader = -1
+	} else if c.leader < 0 || c.members[c.leader].standing != inTouch {
+		c.lead(first)
+	}
+}
+
+// lead makes member i the leader of a new term. The caller holds c.mu.
+func (c *Cluster) lead(i int) {
+	c.leader = i
+	c.term++
+	c.state.lessor.promote(time.Now(), c.opts.Election)
+}
+
+// noteLeader notes since when the member has no leader, and lets the streams
+// that want one end when the time has come. The caller holds c.mu.
+func (m *Member) noteLeader() {
+	has := m.standing == deposed || m.standing == inTouch && m.c.leader >= 0
+	if has {
+		m.lostAt = time.Time{}
+	} else if m.lostAt.IsZero() {
+		m.lostAt = time.Now()
+		m.endStreamsLater(m.lostAt)
+	}
+}
+
+// streamPatience is how many election timeouts a stream that wants a leader
+// outlives the leader: the member looks once in each, and ends it at the third
+// time in a row that it sees none, having noticed the loss within the first.
+const streamPatience = 3.7
+
+func (m *Member) endStreamsLater(lost time.Time) {
+	d := time.Duration(streamPatience * float64(m.c.opts.Election))
+	m.c.laterLocked(d, func() {
+		m.c.mu.Lock()
+		defer m.c.mu.Unlock()
+		if !m.lostAt.Equal(lost) {
+			return
+		}
+		for s := range m.streams {
+			if s.wantsLeader {
+				s.cancel(rpctypes.ErrGRPCNoLeader)
+			}
+		}
+	})
+}
+
+// knowsNoLeader tells whether the member has noticed that it has no leader.
+// The caller holds c.mu.
+func (m *Member) knowsNoLeader(now time.Time) bool {
+	return !m.lostAt.IsZero() && now.Sub(m.lostAt) >= m.c.opts.Election
+}
+
+// freeze makes the member see nothing new. The caller holds c.mu.
+func (m *Member) freeze() {
+	c := m.c
+	f := &sight{rev: c.state.store.rev, term: c.term, leader: c.leader, leases: map[int64]int64{}}
+	for id, ls := range c.state.lessor.leases {
+		f.leases[id] = ls.ttl
+	}
+	m.frozen = f
+	for s := range m.streams {
+		s.seenUpTo(f.rev)
+	}
+}
+
+// thaw lets the member catch up. The caller holds c.mu.
+func (m *Member) thaw() {
+	m.frozen = nil
+	for s := range m.streams {
+		s.pump()
+	}
+}
+
+// requestTimeout is how long a member tries to reach agreement.
+func (c *Cluster) requestTimeout() time.Duration { return 5*time.Second + 2*c.opts.Election }
+
+// agree waits until the member can have a request agreed on. Otherwise it
+// fails, after as long as the server tries, with err.
+func (m *Member) agree(ctx context.Context, err error) error {
+	timeout := time.NewTimer(m.c.requestTimeout())
+	defer timeout.Stop()
+	for {
+		m.c.mu.Lock()
+		ok := m.standing == inTouch && m.c.leader >= 0
+		changed := m.c.changed
+		m.c.mu.Unlock()
+		if ok {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-timeout.C:
+			return err
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-m.c.done:
+			return errStopped
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package etcdfake
+
+import (
+	"math"
+	"slices"
+	"sort"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+// store holds the keys with all their versions since the last compaction.
+// It knows nothing of leases, members or time.
+//
+// Invariants: the versions of a key ascend in mod; live is the sorted set of
+// keys whose last version is not dead; log holds every change from revision
+// compacted on, in order.
+type store struct {
+	rev       int64 // of the last change; 1 when nothing was ever written
+	compacted int64 // reads below it are refused; -1 before the first compaction
+	items     map[string][]version
+	live      []string
+	log       []change
+}
+
+// version is what one key was from revision mod on.
+type version struct {
+	mod, create, ver, lease int64
+	value                   []byte
+	dead                    bool
+}
+
+// change is one event of the log, shared by all who read it: nobody alters it.
+type change struct {
+	rev   int64
+	event *mvccpb.Event
+}
+
+func newStore() *store {
+	return &store{rev: 1, compacted: -1, items: map[string][]version{}}
+}
+
+// at returns what key was at revision rev.
+func (s *store) at(key string, rev int64) (version, bool) {
+	vs := s.items[key]
+	for i := len(vs) - 1; i >= 0; i-- {
+		if vs[i].mod <= rev {
+			return vs[i], !vs[i].dead
+		}
+	}
+	return version{}, false
+}
+
+// keys returns the keys of [key, end) that were there at rev, sorted.
+// end has the meaning it has in a RangeRequest.
+func (s *store) keys(key, end string, rev int64) []string {
+	if end == "" {
+		if _, ok := s.at(key, rev); ok {
+			return []string{key}
+		}
+		return nil
+	}
+	if rev >= s.rev {
+		lo, hi := bounds(s.live, key, end)
+		return s.live[lo:hi]
+	}
+	var found []string
+	for k := range s.items {
+		if inRange(k, key, end) {
+			if _, ok := s.at(k, rev); ok {
+				found = append(found, k)
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// put writes one version at revision rev, which the caller commits later.
+func (s *store) put(rev int64, key string, value []byte, lease int64) *mvccpb.Event {
+	v := version{mod: rev, create: rev, ver: 1, lease: lease, value: value}
+	if old, ok := s.at(key, math.MaxInt64); ok {
+		v.create, v.ver = old.create, old.ver+1
+	} else {
+		s.setLive(key, true)
+	}
+	s.items[key] = append(s.items[key], v)
+	return &mvccpb.Event{Type: mvccpb.Event_PUT, Kv: v.kv(key)}
+}
+
+// remove ends a key that is there, at revision rev.
+func (s *store) remove(rev int64, key string) *mvccpb.Event {
+	s.items[key] = append(s.items[key], version{mod: rev, dead: true})
+	s.setLive(key, false)
+	return &mvccpb.Event{
+		Type: mvccpb.Event_DELETE,
+		Kv:   &mvccpb.KeyValue{Key: []byte(key), ModRevision: rev},
+	}
+}
+
+// commit makes the changes of revision rev the last ones.
+func (s *store) commit(rev int64, events []*mvccpb.Event) {
+	s.rev = rev
+	for _, e := range events {
+		s.log = append(s.log, change{rev: rev, event: e})
+	}
+}
+
+// since returns the changes from revision rev on.
+func (s *store) since(rev int64) []change {
+	return s.log[sort.Search(len(s.log), func(i int) bool { return s.log[i].rev >= rev }):]
+}
+
+// compact forgets what only revisions below rev can see. The changes of rev
+// itself stay, deletions too, so that a watch from rev on misses nothing.
+func (s *store) compact(rev int64) {
+	s.compacted = rev
+	s.log = slices.Clone(s.since(rev))
+	for key, vs := range s.items {
+		first := len(vs) - 1
+		for first > 0 && vs[first].mod > rev {
+			first--
+		}
+		if vs[first].dead && vs[first].mod <= rev {
+			first++
+		}
+		if first == len(vs) {
+			delete(s.items, key)
+		} else {
+			s.items[key] = slices.Clone(vs[first:])
+		}
+	}
+}
+
+// clone copies the store; versions and events are shared, since nobody alters them.
+func (s *store) clone() *store {
+	c := *s
+	c.items = make(map[string][]version, len(s.items))
+	for k, vs := range s.items {
+		c.items[k] = slices.Clip(vs)
+	}
+	c.live = slices.Clone(s.live)
+	c.log = slices.Clip(s.log)
+	return &c
+}
+
+func (s *store) setLive(key string, there bool) {
+	i, found := slices.BinarySearch(s.live, key)
+	switch {
+	case there && !found:
+		s.live = slices.Insert(s.live, i, key)
+	case !there && found:
+		s.live = slices.Delete(s.live, i, i+1)
+	}
+}
+
+func (v version) kv(key string) *mvccpb.KeyValue {
+	return &mvccpb.KeyValue{
+		Key: []byte(key), Value: v.value, Lease: v.lease,
+		CreateRevision: v.create, ModRevision: v.mod, Version: v.ver,
+	}
+}
+
+// bounds returns the part of the sorted keys that lies in [key, end).
+func bounds(keys []string, key, end string) (lo, hi int) {
+	lo = sort.SearchStrings(keys, key)
+	if end == fromKey {
+		return lo, len(keys)
+	}
+	return lo, max(lo, sort.SearchStrings(keys, end))
+}
+
+// fromKey as the end of a range means that there is none.
+const fromKey = "\x00"
+
+// inRange tells whether k lies in [key, end), where end "" stands for the one key.
+func inRange(k, key, end string) bool {
+	switch end {
+	case "":
+		return k == key
+	case fromKey:
+		return k >= key
+	}
+	return key <= k && k < end
+}

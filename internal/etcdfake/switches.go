@@ -1,0 +1,169 @@
+package etcdfake
+
+import "time"
+
+// The troubles of a member. Each lasts until Heal.
+
+// BlackHole makes the member say nothing and hear nothing, while its
+// connections stay and new ones are accepted. What is sent meanwhile, up to a
+// socket's buffer, arrives after Heal.
+func (m *Member) BlackHole() {
+	m.up.hold(true)
+	m.down.hold(true)
+}
+
+// Deafen holds up what clients send; the member's answers still arrive.
+func (m *Member) Deafen() { m.up.hold(true) }
+
+// Mute holds up what the member answers; requests still arrive and are applied.
+func (m *Member) Mute() { m.down.hold(true) }
+
+// Cut resets the member's connections and refuses new ones.
+func (m *Member) Cut() {
+	m.refusing.Store(true)
+	m.Reset()
+}
+
+// Reset resets the member's connections; new ones are accepted.
+func (m *Member) Reset() {
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	for c := range m.conns {
+		c.reset()
+	}
+	clear(m.conns)
+}
+
+// Isolate parts the member from its peers, while clients still reach it. It
+// serves serializable reads as of now, its watches are silent, and what needs
+// agreement fails after 5 s and two election timeouts; with the hasleader
+// metadata it fails at once from one election timeout on, and streams end
+// after 3.7. An isolated leader confirms renewals for 1.9 election timeouts
+// more, without effect, while the others have a new leader. Without a
+// majority in touch, nobody has a leader, and no lease expires.
+func (m *Member) Isolate() { m.setStanding(isolated) }
+
+// Depose elects another leader, while the member goes on as the leader of the
+// old term: it confirms renewals of the leases it knew, without effect, and
+// shows the old term and the state as of now; what needs agreement times out,
+// and no stream ends. With one member the cluster goes on without a leader.
+func (m *Member) Depose() {
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	if m.c.leader != m.index {
+		m.c.lead(m.index)
+	}
+	m.stand(deposed)
+}
+
+// Stop ends the member as a crash does; Heal starts it again.
+func (m *Member) Stop() {
+	m.setStanding(stopped)
+	m.Cut()
+}
+
+// Freeze makes the member's reads, linearizable ones too, and its watches stay
+// as of now, as a server with a stale-read bug would, while it still applies
+// what is written through it.
+func (m *Member) Freeze() {
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	m.freeze()
+}
+
+func (m *Member) setStanding(s standing) {
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	m.stand(s)
+}
+
+// Heal ends the member's troubles: it starts, is in touch, sees everything,
+// and the network delivers. Rules, delays, learner, version and cluster ID stay.
+func (m *Member) Heal() {
+	m.setStanding(inTouch)
+	m.c.mu.Lock()
+	m.thaw()
+	m.c.mu.Unlock()
+	m.refusing.Store(false)
+	m.up.hold(false)
+	m.down.hold(false)
+}
+
+// SetDelay makes everything that goes to or from the member take that long,
+// each way; nil: no time. It is called for each write to a connection.
+func (m *Member) SetDelay(up, down func() time.Duration) {
+	m.up.setDelay(up)
+	m.down.setDelay(down)
+}
+
+// SetVersion is what Status reports from now on.
+func (m *Member) SetVersion(v string) {
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	m.version = v
+}
+
+// SetLearner makes the member a learner, which serves next to nothing, or a voter.
+func (m *Member) SetLearner(learner bool) {
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	m.learner = learner
+}
+
+// SetClusterID makes the member answer as one of another cluster; 0: its own.
+func (m *Member) SetClusterID(id uint64) {
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	m.clusterID = id
+}
+
+// Fixed is a delay for SetDelay that is always the same.
+func Fixed(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
+
+// BlackHole, Cut and Heal do to every member what the member's own do.
+func (c *Cluster) BlackHole() { c.each((*Member).BlackHole) }
+
+// Cut is Member.Cut for every member.
+func (c *Cluster) Cut() { c.each((*Member).Cut) }
+
+// Heal is Member.Heal for every member.
+func (c *Cluster) Heal() { c.each((*Member).Heal) }
+
+func (c *Cluster) each(f func(*Member)) {
+	for _, m := range c.members {
+		f(m)
+	}
+}
+
+// ChangeLeader makes member i the leader of a new term: every lease gets its
+// full TTL again, and an election timeout on top.
+func (c *Cluster) ChangeLeader(i int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lead(i)
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// Leader returns the index of the member that leads, -1 without one, and the term.
+func (c *Cluster) Leader() (index int, term uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.leader, c.term
+}
+
+// SetClockRate makes the leader's clock run that many times as fast as ours:
+// leases granted or renewed from now on last accordingly.
+func (c *Cluster) SetClockRate(r float64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state.lessor.rate = r
+}
+
+// SetNoSpace raises or lifts the NOSPACE alarm: whatever would store something
+// is refused, not applied; deletions and reads are served.
+func (c *Cluster) SetNoSpace(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.state.noSpace = on
+}

@@ -1,0 +1,149 @@
+package etcdfake
+
+import (
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// The checks a request passes before anything looks at the state.
+
+func checkRange(r *pb.RangeRequest) error {
+	_, okOrder := pb.RangeRequest_SortOrder_name[int32(r.GetSortOrder())]
+	_, okTarget := pb.RangeRequest_SortTarget_name[int32(r.GetSortTarget())]
+	switch {
+	case len(r.GetKey()) == 0:
+		return rpctypes.ErrGRPCEmptyKey
+	case !okOrder || !okTarget:
+		return rpctypes.ErrGRPCInvalidSortOption
+	}
+	return nil
+}
+
+func checkPut(r *pb.PutRequest) error {
+	switch {
+	case len(r.GetKey()) == 0:
+		return rpctypes.ErrGRPCEmptyKey
+	case r.IgnoreValue && len(r.Value) != 0:
+		return rpctypes.ErrGRPCValueProvided
+	case r.IgnoreLease && r.Lease != 0:
+		return rpctypes.ErrGRPCLeaseProvided
+	}
+	return nil
+}
+
+func checkDelete(r *pb.DeleteRangeRequest) error {
+	if len(r.GetKey()) == 0 {
+		return rpctypes.ErrGRPCEmptyKey
+	}
+	return nil
+}
+
+// checkTxn bounds the operations; each level takes its own from what the
+// levels below may use.
+func checkTxn(r *pb.TxnRequest, maxOps int) error {
+	ops := max(len(r.Compare), len(r.Success), len(r.Failure))
+	if ops > maxOps {
+		return rpctypes.ErrGRPCTooManyOps
+	}
+	for _, c := range r.Compare {
+		if len(c.Key) == 0 {
+			return rpctypes.ErrGRPCEmptyKey
+		}
+	}
+	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
+		for _, op := range branch {
+			if err := checkOp(op, maxOps-ops); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func checkOp(op *pb.RequestOp, maxOps int) error {
+	switch o := op.Request.(type) {
+	case *pb.RequestOp_RequestRange:
+		return checkRange(o.RequestRange)
+	case *pb.RequestOp_RequestPut:
+		return checkPut(o.RequestPut)
+	case *pb.RequestOp_RequestDeleteRange:
+		return checkDelete(o.RequestDeleteRange)
+	case *pb.RequestOp_RequestTxn:
+		return checkTxn(o.RequestTxn, maxOps)
+	}
+	return rpctypes.ErrGRPCKeyNotFound
+}
+
+// checkOverlap refuses a branch that puts a key twice, or puts and deletes it.
+// It is as lenient as the server where one nested transaction deletes what an
+// earlier one puts.
+func checkOverlap(ops []*pb.RequestOp) error {
+	_, _, err := writesOf(ops)
+	return err
+}
+
+type span struct{ key, end string }
+
+func writesOf(ops []*pb.RequestOp) (puts map[string]bool, dels []span, err error) {
+	for _, op := range ops {
+		if d := op.GetRequestDeleteRange(); d != nil {
+			dels = append(dels, span{string(d.Key), string(d.RangeEnd)})
+		}
+	}
+	puts = map[string]bool{}
+	for _, op := range ops {
+		if t := op.GetRequestTxn(); t != nil {
+			below, err := nestedWrites(t, puts, dels)
+			if err != nil {
+				return nil, nil, err
+			}
+			dels = append(dels, below...)
+		}
+	}
+	for _, op := range ops {
+		if p := op.GetRequestPut(); p != nil {
+			k := string(p.Key)
+			if puts[k] || deleted(dels, k) {
+				return nil, nil, rpctypes.ErrGRPCDuplicateKey
+			}
+			puts[k] = true
+		}
+	}
+	return puts, dels, nil
+}
+
+// nestedWrites adds the puts of t to puts and returns its deletions. Its two
+// branches may put the same key, because only one of them runs.
+func nestedWrites(t *pb.TxnRequest, puts map[string]bool, dels []span) ([]span, error) {
+	then, thenDels, err := writesOf(t.Success)
+	if err != nil {
+		return nil, err
+	}
+	other, otherDels, err := writesOf(t.Failure)
+	if err != nil {
+		return nil, err
+	}
+	for k := range then {
+		if puts[k] || deleted(dels, k) {
+			return nil, rpctypes.ErrGRPCDuplicateKey
+		}
+		puts[k] = true
+	}
+	for k := range other {
+		if puts[k] && !then[k] || deleted(dels, k) {
+			return nil, rpctypes.ErrGRPCDuplicateKey
+		}
+		puts[k] = true
+	}
+	return append(thenDels, otherDels...), nil
+}
+
+func deleted(dels []span, k string) bool {
+	for _, d := range dels {
+		// An open end does not count here, in the server neither.
+		if d.end != fromKey && inRange(k, d.key, d.end) {
+			return true
+		}
+	}
+	return false
+}

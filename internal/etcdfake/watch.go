@@ -1,0 +1,207 @@
+package etcdfake
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+const noWatch = -1 // the watch_id of refusals, and of progress of a whole stream
+
+var (
+	errEmptyRange  = errors.New("mvcc: watcher range is empty")
+	errDuplicateID = errors.New("mvcc: duplicate watch ID provided on the WatchStream")
+)
+
+// watchStream is the state of one Watch stream. The cluster's mutex guards it.
+type watchStream struct {
+	m       *Member
+	watches map[int64]*watcher
+	nextID  int64
+	queue   []*pb.WatchResponse // to be sent
+	ready   chan struct{}       // holds one when the queue may have grown
+}
+
+// watcher is one watch. It was told of everything before next that concerns it.
+type watcher struct {
+	id           int64
+	key, end     string
+	start, next  int64
+	prevKV       bool
+	fragment     bool
+	progress     bool
+	noPut, noDel bool
+}
+
+func newWatchStream(m *Member) *watchStream {
+	return &watchStream{m: m, watches: map[int64]*watcher{}, ready: make(chan struct{}, 1)}
+}
+
+func (s *watchStream) push(r *pb.WatchResponse) {
+	s.queue = append(s.queue, r)
+	select {
+	case s.ready <- struct{}{}:
+	default:
+	}
+}
+
+// take returns what is to be sent.
+func (s *watchStream) take() []*pb.WatchResponse {
+	q := s.queue
+	s.queue = nil
+	return q
+}
+
+func (s *watchStream) header(rev int64) *pb.ResponseHeader {
+	h := s.m.fill(&pb.ResponseHeader{})
+	h.Revision = rev
+	return h
+}
+
+// add begins a watch; the member has checked the permission.
+func (s *watchStream) add(r *pb.WatchCreateRequest) (int64, error) {
+	w := &watcher{
+		id: r.WatchId, key: string(r.Key), end: string(r.RangeEnd),
+		start: r.StartRevision, next: r.StartRevision,
+		prevKV: r.PrevKv, fragment: r.Fragment, progress: r.ProgressNotify,
+		noPut: slices.Contains(r.Filters, pb.WatchCreateRequest_NOPUT),
+		noDel: slices.Contains(r.Filters, pb.WatchCreateRequest_NODELETE),
+	}
+	if w.key == "" {
+		w.key = fromKey // the smallest key
+	}
+	if w.end != "" && w.end != fromKey && w.key >= w.end {
+		return noWatch, errEmptyRange
+	}
+	if w.id == 0 {
+		for s.watches[s.nextID] != nil {
+			s.nextID++
+		}
+		w.id = s.nextID
+		s.nextID++
+	} else if s.watches[w.id] != nil {
+		return noWatch, errDuplicateID
+	}
+	if w.next == 0 {
+		w.next = s.m.revision() + 1
+	}
+	s.watches[w.id] = w
+	return w.id, nil
+}
+
+// pump tells every watch what it has not been told.
+func (s *watchStream) pump() {
+	for _, id := range slices.Sorted(maps.Keys(s.watches)) {
+		s.catchUp(s.watches[id])
+	}
+}
+
+// catchUp tells a watch what happened from next on, as far as the member sees,
+// or that this was compacted.
+func (s *watchStream) catchUp(w *watcher) {
+	st := s.m.c.state.store
+	now := s.m.revision()
+	if w.next > now {
+		return
+	}
+	if w.next < st.compacted {
+		delete(s.watches, w.id)
+		s.push(&pb.WatchResponse{
+			Header: s.header(0), WatchId: w.id, Canceled: true, CompactRevision: st.compacted,
+		})
+		return
+	}
+	var events []*mvccpb.Event
+	for _, c := range st.since(w.next) {
+		if c.rev <= now && w.wants(c.event) {
+			events = append(events, c.event)
+		}
+	}
+	w.next = now + 1
+	s.tell(w, events, now)
+}
+
+// tell sends events to one watch, if there are any.
+func (s *watchStream) tell(w *watcher, events []*mvccpb.Event, rev int64) {
+	if len(events) == 0 {
+		return
+	}
+	if w.prevKV {
+		events = s.withPrevious(events)
+	}
+	s.push(&pb.WatchResponse{Header: s.header(rev), WatchId: w.id, Events: events})
+}
+
+// committed tells the watches of one new revision.
+func (s *watchStream) committed(events []*mvccpb.Event) {
+	rev := events[0].Kv.ModRevision
+	for _, id := range slices.Sorted(maps.Keys(s.watches)) {
+		w := s.watches[id]
+		if w.next > rev {
+			continue
+		}
+		var mine []*mvccpb.Event
+		for _, e := range events {
+			if w.wants(e) {
+				mine = append(mine, e)
+			}
+		}
+		w.next = rev + 1
+		s.tell(w, mine, rev)
+	}
+}
+
+// seenUpTo notes that the watches have seen everything until rev.
+func (s *watchStream) seenUpTo(rev int64) {
+	for _, w := range s.watches {
+		w.next = max(w.next, rev+1)
+	}
+}
+
+func (w *watcher) wants(e *mvccpb.Event) bool {
+	if e.Type == mvccpb.Event_PUT && w.noPut || e.Type == mvccpb.Event_DELETE && w.noDel {
+		return false
+	}
+	return inRange(string(e.Kv.Key), w.key, w.end)
+}
+
+func (s *watchStream) withPrevious(events []*mvccpb.Event) []*mvccpb.Event {
+	st := s.m.c.state.store
+	out := make([]*mvccpb.Event, len(events))
+	for i, e := range events {
+		out[i] = &mvccpb.Event{Type: e.Type, Kv: e.Kv}
+		key := string(e.Kv.Key)
+		if old, ok := st.at(key, e.Kv.ModRevision-1); ok && e.Kv.ModRevision-1 >= st.compacted {
+			out[i].PrevKv = old.kv(key)
+		}
+	}
+	return out
+}
+
+// allProgress tells of progress on all watches at once; false: one of them
+// lies in the future, or there is none.
+func (s *watchStream) allProgress() bool {
+	rev := s.m.revision()
+	for _, w := range s.watches {
+		if rev < w.start {
+			return false
+		}
+	}
+	if len(s.watches) == 0 {
+		return false
+	}
+	s.push(&pb.WatchResponse{Header: s.header(rev), WatchId: noWatch})
+	return true
+}
+
+// tell lets the member's watches know of one new revision. The caller holds c.mu.
+func (m *Member) tell(events []*mvccpb.Event) {
+	for s := range m.streams {
+		if s.watch != nil {
+			s.watch.committed(events)
+		}
+	}
+}

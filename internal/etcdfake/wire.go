@@ -1,0 +1,245 @@
+package etcdfake
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// link is the network between all clients and one member, one direction. What
+// is written while it is held, or before its delay has passed, arrives later.
+type link struct {
+	mu      sync.Mutex
+	held    bool
+	delay   func() time.Duration // nil: none
+	changed chan struct{}        // closed and replaced at each change of held
+}
+
+func newLink() *link { return &link{changed: make(chan struct{})} }
+
+func (l *link) hold(held bool) {
+	l.mu.Lock()
+	l.held = held
+	changed := l.changed
+	l.changed = make(chan struct{})
+	l.mu.Unlock()
+	close(changed)
+}
+
+func (l *link) setDelay(d func() time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.delay = d
+}
+
+func (l *link) state() (held bool, changed <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held, l.changed
+}
+
+// arrival is when bytes written now can be read; zero: at once.
+func (l *link) arrival() time.Time {
+	l.mu.Lock()
+	delay := l.delay
+	l.mu.Unlock()
+	if delay == nil {
+		return time.Time{}
+	}
+	return time.Now().Add(delay())
+}
+
+// wireBuffer is how many bytes may be on their way, as in a socket's buffers:
+// a writer into a black hole does not notice it until these are full.
+const wireBuffer = 1 << 20
+
+// pipe is one direction of one connection: one reader, any writers.
+type pipe struct {
+	link *link
+
+	mu       sync.Mutex
+	segments []segment
+	size     int
+	err      error         // why it is over, for the reader once all is read
+	broken   bool          // it was reset: nothing more is read or written
+	moved    chan struct{} // closed at the next change; nil while nobody waits
+	deadline time.Time     // of reads
+}
+
+type segment struct {
+	at   time.Time
+	data []byte
+}
+
+func newPipe(l *link) *pipe { return &pipe{link: l} }
+
+// stir wakes who waits. The caller holds p.mu.
+func (p *pipe) stir() {
+	if p.moved != nil {
+		close(p.moved)
+		p.moved = nil
+	}
+}
+
+// change returns what is closed at the next change. The caller holds p.mu.
+func (p *pipe) change() <-chan struct{} {
+	if p.moved == nil {
+		p.moved = make(chan struct{})
+	}
+	return p.moved
+}
+
+// end closes the pipe; with broken, what is on its way is lost too.
+func (p *pipe) end(err error, broken bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.err == nil || broken && !p.broken {
+		p.err, p.broken = err, broken
+		p.stir()
+	}
+}
+
+func (p *pipe) setDeadline(t time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deadline = t
+	p.stir()
+}
+
+func (p *pipe) write(b []byte) (int, error) {
+	at := p.link.arrival()
+	for {
+		p.mu.Lock()
+		if p.err != nil {
+			defer p.mu.Unlock()
+			return 0, writeError(p.err)
+		}
+		if p.size < wireBuffer {
+			if n := len(p.segments); n > 0 && at.Before(p.segments[n-1].at) {
+				at = p.segments[n-1].at // bytes do not overtake each other
+			}
+			p.segments = append(p.segments, segment{at, append([]byte(nil), b...)})
+			p.size += len(b)
+			p.stir()
+			p.mu.Unlock()
+			return len(b), nil
+		}
+		moved := p.change()
+		p.mu.Unlock()
+		<-moved
+	}
+}
+
+func (p *pipe) read(b []byte) (int, error) {
+	for {
+		held, changed := p.link.state()
+		n, wait, moved, err := p.take(b, held)
+		if n > 0 || err != nil {
+			return n, err
+		}
+		var arrive <-chan time.Time
+		var timer *time.Timer
+		if wait > 0 {
+			timer = time.NewTimer(wait)
+			arrive = timer.C
+		}
+		select {
+		case <-moved:
+		case <-changed:
+		case <-arrive:
+		}
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+}
+
+// take reads what has arrived. With nothing there it tells for how long to
+// wait at most (0: no limit), and what to wait for.
+func (p *pipe) take(b []byte, held bool) (n int, wait time.Duration, moved <-chan struct{}, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.broken {
+		return 0, 0, nil, p.err
+	}
+	if !p.deadline.IsZero() {
+		if wait = time.Until(p.deadline); wait <= 0 {
+			return 0, 0, nil, os.ErrDeadlineExceeded
+		}
+	}
+	if held { // not even the end arrives
+		return 0, wait, p.change(), nil
+	}
+	if len(p.segments) == 0 {
+		return 0, wait, p.change(), p.err
+	}
+	head := &p.segments[0]
+	if !head.at.IsZero() {
+		if d := time.Until(head.at); d > 0 {
+			if wait == 0 || d < wait {
+				wait = d
+			}
+			return 0, wait, p.change(), nil
+		}
+	}
+	n = copy(b, head.data)
+	head.data = head.data[n:]
+	if len(head.data) == 0 {
+		p.segments = p.segments[1:]
+	}
+	p.size -= n
+	p.stir()
+	return n, 0, nil, nil
+}
+
+func writeError(err error) error {
+	if err == io.EOF {
+		return syscall.EPIPE
+	}
+	return err
+}
+
+// conn is one end of a connection.
+type conn struct {
+	in, out       *pipe
+	local, remote addr
+}
+
+// newConn makes a connection to a member; what clients send goes over up.
+func newConn(up, down *link, member string) (client, server *conn) {
+	a, b := newPipe(up), newPipe(down)
+	client = &conn{in: b, out: a, local: "client", remote: addr(member)}
+	server = &conn{in: a, out: b, local: addr(member), remote: "client"}
+	return client, server
+}
+
+func (c *conn) Read(b []byte) (int, error)  { return c.in.read(b) }
+func (c *conn) Write(b []byte) (int, error) { return c.out.write(b) }
+
+// Close ends both directions. The other side still reads what is on its way.
+func (c *conn) Close() error {
+	c.out.end(io.EOF, false)
+	c.in.end(net.ErrClosed, true)
+	return nil
+}
+
+// reset ends the connection for both sides at once.
+func (c *conn) reset() {
+	c.out.end(syscall.ECONNRESET, true)
+	c.in.end(syscall.ECONNRESET, true)
+}
+
+func (c *conn) LocalAddr() net.Addr  { return c.local }
+func (c *conn) RemoteAddr() net.Addr { return c.remote }
+
+func (c *conn) SetDeadline(t time.Time) error      { return c.SetReadDeadline(t) }
+func (c *conn) SetReadDeadline(t time.Time) error  { c.in.setDeadline(t); return nil }
+func (c *conn) SetWriteDeadline(t time.Time) error { return nil } // writes only wait for room
+
+type addr string
+
+func (addr) Network() string  { return "fake" }
+func (a addr) String() string { return string(a) }

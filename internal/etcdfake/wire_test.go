@@ -1,0 +1,76 @@
+package etcdfake
+
+import (
+	"io"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func wire() (client, server *conn, up, down *link) {
+	up, down = newLink(), newLink()
+	client, server = newConn(up, down, "member")
+	return client, server, up, down
+}
+
+func TestBytesArriveInOrderAfterTheDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server, up, _ := wire()
+		delays := []time.Duration{30 * time.Millisecond, 10 * time.Millisecond}
+		up.setDelay(func() time.Duration { d := delays[0]; delays = delays[1:]; return d })
+		start := time.Now()
+		for _, s := range []string{"ab", "cd"} {
+			_, err := client.Write([]byte(s))
+			require.NoError(t, err)
+		}
+		b := make([]byte, 4)
+		_, err := io.ReadFull(server, b)
+		require.NoError(t, err)
+		assert.Equal(t, "abcd", string(b))
+		assert.Equal(t, 30*time.Millisecond, time.Since(start))
+	})
+}
+
+func TestHeldBytesArriveWhenTheLinkIsLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server, up, _ := wire()
+		up.hold(true)
+		_, err := client.Write([]byte("x"))
+		require.NoError(t, err)
+		require.NoError(t, client.Close())
+		go func() { time.Sleep(time.Hour); up.hold(false) }()
+		start := time.Now()
+		all, err := io.ReadAll(server)
+		require.NoError(t, err)
+		assert.Equal(t, "x", string(all))
+		assert.Equal(t, time.Hour, time.Since(start))
+	})
+}
+
+func TestResetIsSeenByBothEnds(t *testing.T) {
+	client, server, _, _ := wire()
+	_, err := client.Write([]byte("lost"))
+	require.NoError(t, err)
+	client.reset()
+	for _, c := range []*conn{client, server} {
+		_, err := c.Read(make([]byte, 1))
+		assert.ErrorIs(t, err, syscall.ECONNRESET)
+		_, err = c.Write([]byte("x"))
+		assert.ErrorIs(t, err, syscall.ECONNRESET)
+	}
+}
+
+func TestReadEndsAtItsDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, _, _, _ := wire()
+		start := time.Now()
+		require.NoError(t, client.SetReadDeadline(start.Add(time.Second)))
+		_, err := client.Read(make([]byte, 1))
+		require.Error(t, err)
+		assert.Equal(t, time.Second, time.Since(start))
+	})
+}
