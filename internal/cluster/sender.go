@@ -224,7 +224,7 @@ func (s *sender) wait(ctx context.Context) bool {
 	}
 	s.tried = s.tried[:0]
 	s.pause = min(max(minBackoff, 2*s.pause), maxBackoff)
-	t := time.NewTimer(s.pause/2 + rand.N(s.pause/2))
+	t := time.NewTimer(min(s.pause/2+rand.N(s.pause/2), time.Until(s.until)))
 	defer t.Stop()
 	select {
 	case <-t.C:

@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestEndpointsAreParsed(t *testing.T) {
+	for text, want := range map[string]endpoint{
+		"etcd-1:2379":              {"etcd-1:2379", "passthrough:///etcd-1:2379", false},
+		"http://etcd-1:2379":       {"etcd-1:2379", "passthrough:///etcd-1:2379", false},
+		"HTTPS://Etcd.Example:443": {"etcd.example:443", "passthrough:///etcd.example:443", true},
+		"127.0.0.1:1":              {"127.0.0.1:1", "passthrough:///127.0.0.1:1", false},
+		"[::1]:2379":               {"[::1]:2379", "passthrough:///%5B::1%5D:2379", false},
+		"https://[fe80::1]:65535":  {"[fe80::1]:65535", "passthrough:///%5Bfe80::1%5D:65535", true},
+		"[fe80::1%eth0]:2379":      {"[fe80::1%eth0]:2379", "passthrough:///%5Bfe80::1%25eth0%5D:2379", false},
+		"unix:///run/etcd.sock":    {"unix:///run/etcd.sock", "unix:///run/etcd.sock", false},
+		"unix:///a b/c%d":          {"unix:///a b/c%d", "unix:///a%20b/c%25d", false},
+	} {
+		got, err := parseEndpoint(text, false)
+		require.NoError(t, err, text)
+		assert.Equal(t, want, got, text)
+	}
+}
+
+func TestATLSConfigSecuresEndpointsWithoutAScheme(t *testing.T) {
+	for _, text := range []string{"a:1", "https://a:1", "unix:///a"} {
+		ep, err := parseEndpoint(text, true)
+		require.NoError(t, err, text)
+		assert.True(t, ep.tls, text)
+	}
+}
+
+func TestMalformedEndpointsAreRefusedByName(t *testing.T) {
+	for text, why := range map[string]string{
+		"":                       "missing port",
+		"etcd-1":                 "missing port",
+		":2379":                  "the host is empty",
+		"a:":                     "port \"\"",
+		"a:0":                    "port \"0\"",
+		"a:65536":                "port \"65536\"",
+		"a:http":                 "port \"http\"",
+		"::1:2379":               "brackets",
+		"[::1]":                  "missing port",
+		"[::g]:1":                "not an IPv6 address",
+		"a b:1":                  "character",
+		"http://a:1/":            "a path",
+		"http://a:1/v3":          "a path",
+		"http://a:1?x=y":         "a query",
+		"http://a:1#f":           "a fragment",
+		"http://root:secret@a:1": "user information",
+		"ftp://a:1":              "scheme \"ftp\"",
+		"unixs:///a":             "scheme \"unixs\"",
+		"dns:///a:1":             "scheme \"dns\"",
+		"://a:1":                 "scheme is empty",
+		"http://":                "missing port",
+		"unix://":                "absolute path",
+		"unix://rel/path":        "absolute path",
+		"unix:///":               "absolute path",
+		"unix:///a?b":            "nothing else",
+		"unix:/a":                "cannot have a path",
+		"etcd\x00:1":             "character",
+	} {
+		_, err := parseEndpoints([]string{"good:1", text}, false)
+		if assert.Error(t, err, text) {
+			assert.Contains(t, err.Error(), why, text)
+			assert.NotContains(t, err.Error(), "secret")
+			if text != "http://root:secret@a:1" {
+				assert.Contains(t, err.Error(), "endpoint ")
+			}
+		}
+	}
+}
+
+func TestPlainHTTPTogetherWithTLSIsRefused(t *testing.T) {
+	_, err := parseEndpoints([]string{"http://a:1"}, true)
+	assert.EqualError(t, err, `endpoint "http://a:1": http means plain text, but a TLS config is given: say https, or leave the scheme out`)
+}
+
+func TestEndpointsNamedTwiceAreMerged(t *testing.T) {
+	eps, err := parseEndpoints([]string{"a:1", "http://A:1", "b:1", "a:1"}, false)
+	require.NoError(t, err)
+	assert.Len(t, eps, 2)
+	_, err = parseEndpoints(nil, false)
+	assert.EqualError(t, err, "no endpoint given")
+}

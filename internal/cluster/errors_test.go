@@ -1,0 +1,52 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"google.golang.org/grpc/codes"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+func TestAnErrorMatchesUnknownExactlyWhenItIs(t *testing.T) {
+	for outcome, want := range map[Outcome]bool{NotApplied: false, Unknown: true} {
+		e := &Error{Op: "txn", Endpoint: "a:1", Outcome: outcome, Err: rpctypes.ErrGRPCTimeout}
+		assert.Equal(t, want, errors.Is(e, ErrUnknown))
+		assert.Equal(t, outcome, OutcomeOf(fmt.Errorf("x: %w", e)))
+		assert.ErrorIs(t, e, rpctypes.ErrGRPCTimeout)
+	}
+	assert.Equal(t, Unknown, OutcomeOf(errors.New("never heard of")))
+}
+
+func TestTextsOfErrors(t *testing.T) {
+	ended := context.DeadlineExceeded
+	for want, e := range map[string]*Error{
+		"txn at a:1: etcdserver: no leader": {Op: "txn", Endpoint: "a:1", Err: rpctypes.ErrGRPCNoLeader, Code: codes.Unavailable},
+		"txn: closed by this process":       {Op: "txn", Err: ErrClosed},
+		"txn at a:1: outcome unknown: it may have been applied: etcdserver: request timed out": {Op: "txn", Endpoint: "a:1", Outcome: Unknown, Err: rpctypes.ErrGRPCTimeout},
+		"txn: context deadline exceeded":                                                   {Op: "txn", ended: ended},
+		"txn: context deadline exceeded: etcdserver: no leader":                            {Op: "txn", ended: ended, Err: rpctypes.ErrGRPCNoLeader, Code: codes.Unavailable},
+		"txn at a:1: no answer in time: etcdserver: context deadline exceeded":             {Op: "txn", Endpoint: "a:1", Err: rpctypes.ErrGRPCDeadlineExceeded, Code: codes.DeadlineExceeded},
+		"txn at a:1: outcome unknown: it may have been applied: context deadline exceeded": {Op: "txn", Endpoint: "a:1", Outcome: Unknown, ended: ended, Err: rpctypes.ErrGRPCDeadlineExceeded, Code: codes.DeadlineExceeded},
+	} {
+		assert.EqualError(t, e, want)
+	}
+	assert.Equal(t, "not applied", NotApplied.String())
+	assert.Equal(t, "outcome unknown", Unknown.String())
+}
+
+func TestTheEndOfAContextMatchesItsErrorAndItsCause(t *testing.T) {
+	assert.NoError(t, endOf(t.Context()))
+	cause := errors.New("why")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	assert.ErrorIs(t, endOf(ctx), context.Canceled)
+	assert.ErrorIs(t, endOf(ctx), cause)
+	ctx, cancel = context.WithCancelCause(t.Context())
+	cancel(fmt.Errorf("wrapped: %w", context.Canceled))
+	assert.EqualError(t, endOf(ctx), "wrapped: context canceled")
+}
