@@ -1,0 +1,100 @@
+package cluster
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+func TestPickSpreadsOverAllMembers(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, _ *stubs, c *Cluster) {
+		count := map[*Member]int{}
+		for range 30 {
+			count[c.Pick()]++
+		}
+		for _, m := range c.list() {
+			assert.Equal(t, 10, count[m], m.Endpoint())
+		}
+	})
+}
+
+func TestAMemberThatFailedComesLastUntilItHasCooledDown(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
+		bad, good := member(t, c, "m0:2379"), member(t, c, "m1:2379")
+		c.Failed(bad, errors.New("trouble"))
+		for range 10 {
+			require.Same(t, good, c.Pick())
+		}
+		assert.Same(t, bad, c.Pick(good), "another one is asked for")
+		time.Sleep(coolDown - coolDown/10 - 1)
+		require.Same(t, good, c.Pick())
+		require.Same(t, good, c.Pick())
+		time.Sleep(coolDown/5 + 2)
+		assert.Contains(t, []*Member{c.Pick(), c.Pick()}, bad)
+		c.Failed(bad, errors.New("trouble"))
+		assert.Equal(t, 1, strings.Count(ss.log.String(), "member in trouble"), "told once")
+		c.Worked(bad)
+		assert.Contains(t, []*Member{c.Pick(), c.Pick()}, bad)
+	})
+}
+
+func TestPickOfTheAvoidedTakesTheBest(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, _ *stubs, c *Cluster) {
+		a, b := member(t, c, "m0:2379"), member(t, c, "m1:2379")
+		c.Failed(a, errors.New("trouble"))
+		for range 4 {
+			assert.Same(t, b, c.Pick(a, b))
+		}
+	})
+}
+
+// C8.
+func TestALearnerIsLeftOutUntilItIsPromoted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 2)
+		ss.get(0).learner.Store(true)
+		c := ss.connect(ss.config())
+		synctest.Wait()
+		learner, voter := member(t, c, "m0:2379"), member(t, c, "m1:2379")
+		assert.Equal(t, []*Member{voter}, c.Members())
+		for range 4 {
+			assert.Same(t, voter, c.Pick())
+			assert.Same(t, voter, c.Pick(voter), "a learner is not better than one that is to be avoided")
+		}
+		ss.get(0).learner.Store(false)
+		time.Sleep(2 * recheckEvery)
+		assert.Len(t, c.Members(), 2)
+		assert.Contains(t, []*Member{c.Pick(), c.Pick()}, learner)
+		n := ss.get(0).statuses.Load()
+		time.Sleep(time.Hour)
+		assert.Equal(t, n, ss.get(0).statuses.Load(), "nothing is left to look for")
+	})
+}
+
+func TestAMemberThatAnswersAsALearnerIsLeftOut(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
+		ss.get(0).do(func(s *stub) { s.onTxn = answers(rpctypes.ErrGRPCNotSupportedForLearner) })
+		for range 6 {
+			_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
+			require.NoError(t, err)
+		}
+		assert.EqualValues(t, 1, ss.get(0).txns.Load())
+	})
+}
+
+func TestALoneLearnerIsStillAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 1)
+		ss.get(0).learner.Store(true)
+		c := ss.connect(ss.config())
+		assert.NotNil(t, c.Pick())
+		assert.Len(t, c.Members(), 1)
+	})
+}

@@ -1,0 +1,136 @@
+package cluster
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+func header(rev int64) *pb.ResponseHeader {
+	return &pb.ResponseHeader{ClusterId: 7, MemberId: 1, RaftTerm: 2, Revision: rev}
+}
+
+// K4.
+func TestALinearizableAnswerBelowItsFloorEndsTheCluster(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
+		m := c.Pick()
+		require.NoError(t, c.Check(m, header(20), 0, true))
+		require.NoError(t, c.Check(m, header(20), 20, true), "equal is not below")
+		err := c.Check(m, header(19), 20, true)
+		require.ErrorIs(t, err, ErrChanged)
+		require.ErrorIs(t, c.Err(), ErrChanged)
+		<-c.Ended()
+		_, err = c.Txn(t.Context(), Request{Op: "txn"}, writing())
+		require.ErrorIs(t, err, ErrChanged)
+		assert.Equal(t, NotApplied, OutcomeOf(err))
+		assert.Zero(t, ss.txns())
+		require.NoError(t, c.Close())
+		assert.ErrorIs(t, c.Err(), ErrChanged, "the first reason stays")
+	})
+}
+
+// F15: the floor is what had been seen when the request was sent, not when the answer came.
+func TestAnAnswerOvertakenByAnotherIsNoSetback(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ss *stubs, c *Cluster) {
+		s := ss.get(0)
+		s.do(func(s *stub) {
+			s.onTxn = func(_ context.Context, n int64, _ *pb.TxnRequest) (*pb.TxnResponse, error) {
+				if n == 1 {
+					h := s.header()
+					_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing()) // answered first, at a higher revision
+					return &pb.TxnResponse{Header: h}, err
+				}
+				s.revision.Store(50)
+				return &pb.TxnResponse{Header: s.header()}, nil
+			}
+		})
+		_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
+		require.NoError(t, err)
+		assert.EqualValues(t, 50, c.Revision())
+		assert.NoError(t, c.Err())
+	})
+}
+
+func TestATransactionsFloorIsReadBeforeItIsSent(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
+		require.NoError(t, c.Check(c.Pick(), header(11), 0, true))
+		_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing()) // the stubs answer at 10
+		require.ErrorIs(t, err, ErrChanged)
+		require.ErrorIs(t, err, ErrUnknown, "it may have been applied there")
+	})
+}
+
+func TestOnlyLinearizableAnswersRaiseOrJudgeTheRevision(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, _ *stubs, c *Cluster) {
+		m := c.Pick()
+		require.Zero(t, c.Revision(), "Status, which Dial asks for, proves nothing")
+		require.NoError(t, c.Check(m, header(30), 0, false))
+		require.Zero(t, c.Revision())
+		require.NoError(t, c.Check(m, header(20), 0, true))
+		require.NoError(t, c.Check(m, header(5), 20, false))
+		assert.EqualValues(t, 20, c.Revision())
+	})
+}
+
+func TestTheTermIsTheHighestOfAnyAnswer(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, _ *stubs, c *Cluster) {
+		require.EqualValues(t, 2, c.Term())
+		h := header(20)
+		h.RaftTerm = 9
+		require.NoError(t, c.Check(c.Pick(), h, 0, false))
+		require.NoError(t, c.Check(c.Pick(), header(20), 0, false))
+		assert.EqualValues(t, 9, c.Term())
+	})
+}
+
+func TestAnswersThatSayNothingAreRefused(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, _ *stubs, c *Cluster) {
+		m := c.Pick()
+		assert.Error(t, c.Check(m, nil, 0, true))
+		assert.Error(t, c.Check(m, &pb.ResponseHeader{Revision: 5}, 0, true))
+		assert.Error(t, c.Check(m, header(0), 0, true))
+		assert.NoError(t, c.Err())
+		assert.Len(t, c.Members(), 1)
+	})
+}
+
+// C13.
+func TestAnEndpointOfAnotherClusterIsSetAside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 3)
+		cfg := ss.config()
+		ss.get(2).cluster.Store(8)
+		ss.get(2).do(func(s *stub) { s.onStatus = func(context.Context, int64) error { time.Sleep(time.Second); return nil } })
+		c := ss.connect(cfg)
+		time.Sleep(2 * time.Second)
+		require.EqualValues(t, 7, c.ID())
+		assert.Len(t, c.Members(), 2)
+		for range 9 {
+			assert.NotEqual(t, "m2:2379", c.Pick().Endpoint())
+		}
+		assert.Contains(t, ss.log.String(), "set aside")
+		assert.Contains(t, ss.log.String(), "m2:2379")
+		assert.NoError(t, c.Err())
+	})
+}
+
+func TestWhenNoEndpointOfTheClusterIsLeftItHasChanged(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
+		other := header(20)
+		other.ClusterId = 8
+		err := c.Check(member(t, c, "m0:2379"), other, 0, true)
+		require.Error(t, err)
+		require.NotErrorIs(t, err, ErrChanged)
+		require.NoError(t, c.Err())
+		err = c.Check(member(t, c, "m1:2379"), other, 0, true)
+		require.ErrorIs(t, err, ErrChanged)
+		require.ErrorIs(t, c.Err(), ErrChanged)
+		assert.NotNil(t, c.Pick())
+	})
+}
