@@ -1,0 +1,36 @@
+package etcdtest_test
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+)
+
+// example stands in for a test in runnable examples.
+type example struct {
+	testing.TB
+	cleanups []func()
+}
+
+func begin() *example { return &example{} }
+
+func (e *example) end() {
+	for _, f := range slices.Backward(e.cleanups) {
+		f()
+	}
+}
+
+func (e *example) Helper()          {}
+func (e *example) Cleanup(f func()) { e.cleanups = append(e.cleanups, f) }
+
+func (e *example) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+func (e *example) TempDir() string {
+	dir, err := os.MkdirTemp("", "etcdtest")
+	if err != nil {
+		panic(err)
+	}
+	e.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}

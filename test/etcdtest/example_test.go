@@ -1,0 +1,39 @@
+package etcdtest_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pawl-locks/pawl/test/etcdtest"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+func ExampleStart() {
+	t := begin() // in a test, this is the test's own t
+	defer t.end()
+
+	s := etcdtest.Start(t)
+	kv := pb.NewKVClient(s.Conn(t))
+	r, err := kv.Put(context.Background(), &pb.PutRequest{Key: []byte("greeting"), Value: []byte("hello")})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("written at revision", r.Header.Revision)
+	// Output: written at revision 2
+}
+
+func ExampleServer_Counts() {
+	t := begin() // in a test, this is the test's own t
+	defer t.end()
+
+	s := etcdtest.Start(t)
+	kv := pb.NewKVClient(s.Conn(t))
+	before, _ := s.Counts()
+	for range 3 {
+		_, _ = kv.Range(context.Background(), &pb.RangeRequest{Key: []byte("greeting")})
+	}
+	after, _ := s.Counts()
+	fmt.Println(after.Since(before).Received)
+	// Output: map[Range:3]
+}

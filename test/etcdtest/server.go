@@ -1,0 +1,211 @@
+package etcdtest
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// startTimeout bounds how long a server may take until it serves.
+const startTimeout = 30 * time.Second
+
+// Server is a real etcd server with one member. Its methods may be called from
+// any goroutine, but Stop and Restart by one at a time.
+type Server struct {
+	opts   Options
+	dir    string
+	client port
+	peer   port
+	certs  *authority // nil without TLS
+
+	mu      sync.Mutex
+	etcd    *embed.Etcd // nil while it is stopped
+	serving *grpc.Server
+}
+
+// Start starts a server that lasts until the end of the test. It fails the
+// test if that cannot be done.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	return StartWith(t, Options{})
+}
+
+// StartWith is Start with options.
+func StartWith(t testing.TB, o Options) *Server {
+	t.Helper()
+	s, err := newServer(t, o)
+	if err == nil {
+		err = s.Restart()
+	}
+	if err != nil {
+		t.Fatalf("etcdtest: start: %v", err)
+	}
+	return s
+}
+
+func newServer(t testing.TB, o Options) (*Server, error) {
+	s := &Server{opts: o, dir: t.TempDir()}
+	if o.TLS {
+		certs, err := newAuthority(filepath.Join(s.dir, "certs"))
+		if err != nil {
+			return nil, err
+		}
+		s.certs = certs
+	}
+	for _, p := range []*port{&s.client, &s.peer} {
+		var err error
+		if *p, err = reserve(); err != nil {
+			return nil, fmt.Errorf("reserve a port: %w", err)
+		}
+		t.Cleanup(p.release)
+	}
+	t.Cleanup(s.Stop)
+	return s, nil
+}
+
+// Endpoints are the addresses for a client's configuration.
+func (s *Server) Endpoints() []string { return []string{s.url(s.client).String()} }
+
+// Addr is the host and port of the one endpoint.
+func (s *Server) Addr() string { return s.client.String() }
+
+func (s *Server) url(p port) *url.URL {
+	scheme := "http"
+	if s.certs != nil && p == s.client {
+		scheme = "https"
+	}
+	return &url.URL{Scheme: scheme, Host: p.String()}
+}
+
+// Restart stops the server if it runs, and starts it again on the same ports
+// with the same data. It returns when the server serves.
+func (s *Server) Restart() error {
+	s.Stop()
+	etcd, serving, err := s.run()
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.etcd, s.serving = etcd, serving
+	return nil
+}
+
+// Stop ends the server at once, as a crash would, but waits until all of it is
+// gone. Connections are closed, and new ones refused. A stopped one stays so.
+func (s *Server) Stop() {
+	s.mu.Lock()
+	etcd, serving := s.etcd, s.serving
+	s.etcd, s.serving = nil, nil
+	s.mu.Unlock()
+	if etcd == nil {
+		return
+	}
+	serving.Stop() // else Close would wait for open streams to end by themselves
+	etcd.Close()
+}
+
+func (s *Server) run() (*embed.Etcd, *grpc.Server, error) {
+	cfg, err := s.config()
+	if err != nil {
+		return nil, nil, err
+	}
+	registered := make(chan *grpc.Server, 1)
+	cfg.ServiceRegister = func(g *grpc.Server) { registered <- g }
+	etcd, err := embed.StartEtcd(cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	timeout := time.NewTimer(startTimeout)
+	defer timeout.Stop()
+	select {
+	case g := <-registered: // only after the server has a leader
+		return etcd, g, nil
+	case err = <-etcd.Err():
+	case <-timeout.C:
+		err = errors.New("not ready in time")
+	}
+	etcd.Close()
+	return nil, nil, err
+}
+
+func (s *Server) config() (*embed.Config, error) {
+	cfg := embed.NewConfig()
+	cfg.Dir = filepath.Join(s.dir, "data")
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls(s.url(s.client)), urls(s.url(s.client))
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls(s.url(s.peer)), urls(s.url(s.peer))
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.SocketOpts.ReusePort = reserves
+	cfg.UnsafeNoFsync = !s.opts.Fsync
+	cfg.BcryptCost = 4 // the least: a test's passwords need no protection
+	cfg.QuotaBackendBytes = s.opts.QuotaBytes
+	if s.opts.TokenTTL > 0 {
+		cfg.AuthTokenTTL = uint((s.opts.TokenTTL + time.Second - 1) / time.Second)
+	}
+	if s.opts.MaxTxnOps > 0 {
+		cfg.MaxTxnOps = uint(s.opts.MaxTxnOps)
+	}
+	cfg.TickMs = uint(cmp.Or(s.opts.Heartbeat, 10*time.Millisecond).Milliseconds())
+	cfg.ElectionMs = uint(cmp.Or(s.opts.ElectionTicks, 10)) * cfg.TickMs
+	if s.certs != nil {
+		s.certs.configure(cfg, s.opts.ClientCerts)
+	}
+	if cfg.LogLevel = s.opts.LogLevel; cfg.LogLevel == "" {
+		cfg.LogLevel = "error"
+		cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	}
+	return cfg, nil
+}
+
+func urls(u *url.URL) []url.URL { return []url.URL{*u} }
+
+// Conn returns a plain gRPC connection to the server for its generated stubs,
+// closed at the end of the test.
+func (s *Server) Conn(t testing.TB) *grpc.ClientConn {
+	t.Helper()
+	creds := insecure.NewCredentials()
+	if s.certs != nil {
+		creds = credentials.NewTLS(s.TLS("root"))
+	}
+	conn, err := grpc.NewClient("passthrough:///"+s.Addr(), grpc.WithTransportCredentials(creds))
+	if err != nil {
+		t.Fatalf("etcdtest: connect: %v", err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// port is one loopback port that is ours.
+type port struct {
+	number int
+	fd     int // the socket that keeps it; -1: none does
+}
+
+func (p port) String() string {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.number))
+}
+
+// within is a context for the calls of this package's own helpers.
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,123 @@
+package etcdtest
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func write(t *testing.T, s *Server, key string) error {
+	_, err := pb.NewKVClient(s.Conn(t)).Put(t.Context(), &pb.PutRequest{Key: []byte(key)})
+	return err
+}
+
+func TestServerIsReadyWithinASecond(t *testing.T) {
+	start := time.Now()
+	s := Start(t)
+	require.NoError(t, write(t, s, "k"))
+	assert.Less(t, time.Since(start), time.Second)
+}
+
+func TestRestartKeepsAddressAndData(t *testing.T) {
+	s := Start(t)
+	before := s.Endpoints()
+	require.NoError(t, write(t, s, "k"))
+	s.Stop()
+	_, err := net.Dial("tcp", s.Addr())
+	require.Error(t, err, "a stopped server refuses connections")
+	require.NoError(t, s.Restart())
+	assert.Equal(t, before, s.Endpoints())
+	r, err := pb.NewKVClient(s.Conn(t)).Range(t.Context(), &pb.RangeRequest{Key: []byte("k")})
+	require.NoError(t, err)
+	assert.Len(t, r.Kvs, 1)
+}
+
+func TestStopDoesNotWaitForOpenStreams(t *testing.T) {
+	s := Start(t)
+	w, err := pb.NewWatchClient(s.Conn(t)).Watch(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, w.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
+		CreateRequest: &pb.WatchCreateRequest{Key: []byte("k")}}}))
+	_, err = w.Recv()
+	require.NoError(t, err)
+	start := time.Now()
+	s.Stop()
+	assert.Less(t, time.Since(start), 2*time.Second)
+	_, err = w.Recv()
+	assert.Error(t, err)
+}
+
+func TestManyServersAtOnceHavePortsOfTheirOwn(t *testing.T) {
+	seen := map[string]bool{}
+	for range 4 {
+		s := Start(t)
+		assert.False(t, seen[s.Addr()])
+		seen[s.Addr()] = true
+		require.NoError(t, write(t, s, "k"))
+	}
+}
+
+func TestCountsAreTheServersOwn(t *testing.T) {
+	s := Start(t)
+	kv := pb.NewKVClient(s.Conn(t))
+	before, err := s.Counts()
+	require.NoError(t, err)
+	for range 3 {
+		_, err := kv.Txn(t.Context(), &pb.TxnRequest{})
+		require.NoError(t, err)
+	}
+	after, err := s.Counts()
+	require.NoError(t, err)
+	d := after.Since(before)
+	assert.Equal(t, map[string]int{"Txn": 3}, d.Started)
+	assert.Equal(t, map[string]int{"Txn": 3}, d.Received)
+	assert.Equal(t, map[string]int{"Txn": 3}, d.Sent)
+}
+
+func TestTLSAsksForACertificateIfWanted(t *testing.T) {
+	s := StartWith(t, Options{TLS: true, ClientCerts: true})
+	require.NoError(t, write(t, s, "k"))
+	assert.Contains(t, s.Endpoints()[0], "https://127.0.0.1:")
+	assert.Nil(t, Start(t).TLS("x"))
+}
+
+func TestAuthRefusesWhatAUserMayNotDo(t *testing.T) {
+	s := StartWith(t, Options{TokenTTL: 2 * time.Second})
+	s.AddUser(t, "ann", "secret", Access{Prefix: "a/", Read: true, Write: true})
+	s.EnableAuth(t, "rootsecret")
+	kv := pb.NewKVClient(s.Conn(t))
+	ctx := metadata.AppendToOutgoingContext(context.Background(), "token", s.Token(t, "ann", "secret"))
+	_, err := kv.Put(ctx, &pb.PutRequest{Key: []byte("a/1")})
+	require.NoError(t, err)
+	_, err = kv.Put(ctx, &pb.PutRequest{Key: []byte("b/1")})
+	assert.Equal(t, codes.PermissionDenied, status.Code(err))
+}
+
+func TestQuotaRaisesNoSpace(t *testing.T) {
+	s := StartWith(t, Options{QuotaBytes: 64 << 10})
+	kv := pb.NewKVClient(s.Conn(t))
+	require.Eventually(t, func() bool {
+		_, err := kv.Put(t.Context(), &pb.PutRequest{Key: []byte("k"), Value: make([]byte, 16<<10)})
+		return status.Code(err) == codes.ResourceExhausted
+	}, 10*time.Second, time.Millisecond)
+}
+
+func TestElectionTimeoutSetsTheShortestLease(t *testing.T) {
+	s := StartWith(t, Options{Heartbeat: 100 * time.Millisecond, ElectionTicks: 10, MaxTxnOps: 2})
+	g, err := pb.NewLeaseClient(s.Conn(t)).LeaseGrant(t.Context(), &pb.LeaseGrantRequest{TTL: 1})
+	require.NoError(t, err)
+	assert.Equal(t, int64(2), g.TTL)
+	_, err = pb.NewKVClient(s.Conn(t)).Txn(t.Context(), &pb.TxnRequest{Compare: make([]*pb.Compare, 3)})
+	assert.Equal(t, codes.InvalidArgument, status.Code(err))
+}
