@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/test/bufconn"
 
@@ -103,6 +104,12 @@ func (s *stub) MemberList(context.Context, *pb.MemberListRequest) (*pb.MemberLis
 	return &pb.MemberListResponse{Header: h, Members: f()}, nil
 }
 
+// LeaseKeepAlive takes renewals and answers none.
+func (s *stub) LeaseKeepAlive(stream pb.Lease_LeaseKeepAliveServer) error {
+	<-stream.Context().Done()
+	return stream.Context().Err()
+}
+
 // stubs is a pretended cluster whose members are reached by name through one dialer.
 type stubs struct {
 	t    testing.TB
@@ -111,6 +118,7 @@ type stubs struct {
 	by   map[string]*stub
 	hole map[string]bool // connections to these are taken, and never answered
 	dead map[string]bool // connections to these are refused
+	made int             // connections
 }
 
 func newStubs(t testing.TB, n int) *stubs {
@@ -122,7 +130,9 @@ func newStubs(t testing.TB, n int) *stubs {
 }
 
 func (ss *stubs) add(name string, member uint64) *stub {
-	s := &stub{name: name, listener: bufconn.Listen(1 << 20), server: grpc.NewServer()}
+	s := &stub{name: name, listener: bufconn.Listen(1 << 20), server: grpc.NewServer(
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second}), // as etcd's
+	)}
 	s.cluster.Store(7)
 	s.member.Store(member)
 	s.term.Store(2)
@@ -167,6 +177,9 @@ func (ss *stubs) dial(ctx context.Context, addr string) (net.Conn, error) {
 	case dead || s == nil:
 		return nil, fmt.Errorf("dial %s: connection refused", addr)
 	}
+	ss.mu.Lock()
+	ss.made++
+	ss.mu.Unlock()
 	return s.listener.DialContext(ctx)
 }
 

@@ -1,0 +1,219 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+func TestDialRefusesABadConfigBeforeAnythingIsDone(t *testing.T) {
+	for why, cfg := range map[string]Config{
+		"no endpoint given":                       {},
+		`endpoint "x": address x: missing port`:   {Endpoints: []string{"x"}},
+		"a password is given without a user name": {Endpoints: []string{"a:1"}, Password: "secret"},
+		"SyncEvery -1s is negative":               {Endpoints: []string{"a:1"}, SyncEvery: -time.Second},
+		"no transport security set":               {Endpoints: []string{"a:1"}, DialOptions: []grpc.DialOption{grpc.WithTransportCredentials(nil)}},
+	} {
+		_, err := Dial(t.Context(), cfg)
+		if assert.Error(t, err, why) {
+			assert.True(t, strings.HasPrefix(err.Error(), "cluster: dial: "), err)
+			assert.Contains(t, strings.ReplaceAll(err.Error(), "missing port in address", "address x: missing port"), why)
+			assert.NotContains(t, err.Error(), "secret")
+		}
+	}
+	_, err := Dial(nil, Config{}) //nolint:staticcheck // that is the point
+	assert.EqualError(t, err, "cluster: dial: the context is nil")
+}
+
+func TestDialWithAnEndedContextDoesNothing(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("why")
+	cancel(cause)
+	_, err := Dial(ctx, Config{Endpoints: []string{"a:1"}})
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, cause)
+}
+
+// C4.
+func TestDialIsDoneWithTheFirstGoodAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 3)
+		ss.hole["m0:2379"], ss.dead["m1:2379"] = true, true
+		began := time.Now()
+		c := ss.connect(ss.config())
+		assert.Zero(t, time.Since(began))
+		assert.EqualValues(t, 7, c.ID())
+		for range 6 { // and nothing that is asked of it waits long for the others
+			began := time.Now()
+			_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
+			require.NoError(t, err)
+			require.LessOrEqual(t, time.Since(began), 3*time.Second)
+		}
+	})
+}
+
+func TestTheOtherAnswersAreTakenInTheBackground(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 2)
+		ss.get(0).version.Store("3.4.30")
+		ss.get(0).do(func(s *stub) { s.onStatus = func(context.Context, int64) error { time.Sleep(time.Second); return nil } })
+		c := ss.connect(ss.config())
+		assert.False(t, member(t, c, "m0:2379").checked.Load())
+		time.Sleep(2 * time.Second)
+		assert.True(t, member(t, c, "m0:2379").checked.Load())
+		assert.Contains(t, ss.log.String(), "etcd 3.4.30")
+	})
+}
+
+func TestAMemberThatWasDownIsLookedAtLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 2)
+		ss.get(0).version.Store("3.6.0")
+		ss.dead["m0:2379"] = true
+		c := ss.connect(ss.config())
+		time.Sleep(30 * time.Second)
+		require.False(t, member(t, c, "m0:2379").checked.Load())
+		ss.mu.Lock()
+		delete(ss.dead, "m0:2379")
+		ss.mu.Unlock()
+		time.Sleep(30 * time.Second)
+		require.True(t, member(t, c, "m0:2379").checked.Load())
+		require.Equal(t, 1, strings.Count(ss.log.String(), "etcd 3.6.0"))
+
+		m := member(t, c, "m0:2379") // it goes and comes back as another version
+		ss.get(0).version.Store("3.6.1")
+		c.Failed(m, errors.New("gone"))
+		c.Worked(m)
+		time.Sleep(30 * time.Second)
+		c.Failed(m, errors.New("gone"))
+		c.Worked(m)
+		time.Sleep(30 * time.Second)
+		assert.Equal(t, 1, strings.Count(ss.log.String(), "etcd 3.6.1"), "once for each version")
+	})
+}
+
+func TestDialEndsWithItsContextWhenNobodyAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 2)
+		ss.hole["m0:2379"], ss.hole["m1:2379"] = true, true
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		began := time.Now()
+		_, err := Dial(ctx, ss.config())
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.Equal(t, 2*time.Second, time.Since(began))
+		assert.ErrorContains(t, err, "m0:2379")
+		assert.ErrorContains(t, err, "m1:2379")
+	})
+}
+
+func TestDialHasABoundOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 2)
+		ss.hole["m0:2379"] = true
+		ss.get(1).do(func(s *stub) { s.onStatus = func(context.Context, int64) error { return rpctypes.ErrGRPCNoLeader } })
+		began := time.Now()
+		_, err := Dial(context.Background(), ss.config())
+		require.Error(t, err)
+		assert.Equal(t, dialTotal, time.Since(began))
+		assert.ErrorContains(t, err, "m0:2379")
+		assert.ErrorContains(t, err, "no good answer within 12s")
+	})
+}
+
+func TestDialWaitsForAnElection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 1)
+		ss.get(0).do(func(s *stub) {
+			s.onStatus = func(_ context.Context, n int64) error {
+				if n < 4 {
+					return rpctypes.ErrGRPCNoLeader
+				}
+				return nil
+			}
+		})
+		ss.connect(ss.config())
+		assert.EqualValues(t, 4, ss.get(0).statuses.Load())
+	})
+}
+
+func TestDialToldNobodyListensSaysSoForEachEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 2)
+		ss.dead["m0:2379"], ss.dead["m1:2379"] = true, true
+		_, err := Dial(t.Context(), ss.config())
+		assert.ErrorContains(t, err, "m0:2379: nobody listens there: ")
+		assert.ErrorContains(t, err, "m1:2379: nobody listens there: ")
+	})
+}
+
+func TestDialFindsAServerWithoutEtcd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 1)
+		ss.get(0).do(func(s *stub) {
+			s.onStatus = func(ctx context.Context, _ int64) error {
+				_, err := s.UnimplementedMaintenanceServer.Status(ctx, nil)
+				return err
+			}
+		})
+		_, err := Dial(t.Context(), ss.config())
+		assert.ErrorContains(t, err, "m0:2379: not an etcd server: ")
+	})
+}
+
+func TestDialsContextBoundsDialAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 2)
+		ctx, cancel := context.WithCancel(t.Context())
+		c, err := Dial(ctx, ss.config())
+		require.NoError(t, err)
+		defer c.Close()
+		cancel()
+		synctest.Wait()
+		_, err = c.Txn(t.Context(), Request{Op: "txn"}, writing())
+		require.NoError(t, err)
+		assert.NoError(t, c.Err())
+	})
+}
+
+func TestAMissingLoggerIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 1)
+		cfg := ss.config()
+		cfg.Logger = nil
+		c := ss.connect(cfg)
+		c.Logger().Info("to nobody")
+		assert.Equal(t, "m0:2379", c.Members()[0].Endpoint())
+	})
+}
+
+// C3: the server's enforcement is as etcd's, so a connection that pinged too often would be ended.
+func TestNoConnectionIsLostOverAnIdleDayOrALongRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 2)
+		c := ss.connect(ss.config())
+		synctest.Wait()
+		time.Sleep(24 * time.Hour)
+		ss.each(func(s *stub) {
+			s.onTxn = func(context.Context, int64, *pb.TxnRequest) (*pb.TxnResponse, error) {
+				time.Sleep(10 * time.Minute)
+				return &pb.TxnResponse{Header: s.header()}, nil
+			}
+		})
+		for range 2 {
+			_, err := c.Txn(t.Context(), Request{Op: "txn", Attempt: time.Hour, Total: time.Hour}, writing())
+			require.NoError(t, err)
+		}
+		assert.Equal(t, 2, ss.made)
+	})
+}

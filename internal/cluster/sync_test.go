@@ -1,0 +1,145 @@
+package cluster
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/connectivity"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// synced runs f on a Cluster that has been told of members once a minute, by the first two of n stubs.
+func synced(t *testing.T, n int, members func() []*pb.Member, f func(t *testing.T, ss *stubs, c *Cluster)) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, n)
+		ss.each(func(s *stub) { s.onMembers = members })
+		cfg := ss.config("m0:2379", "m1:2379")
+		cfg.SyncEvery = time.Minute
+		c := ss.connect(cfg)
+		synctest.Wait()
+		f(t, ss, c)
+	})
+}
+
+func advertise(id uint64, urls ...string) *pb.Member {
+	return &pb.Member{ID: id, Name: "m", ClientURLs: urls}
+}
+
+func endpointsOf(c *Cluster) []string {
+	n := names(c.list())
+	slices.Sort(n)
+	return n
+}
+
+// C11.
+func TestEndpointsFollowTheMembers(t *testing.T) {
+	members := func() []*pb.Member {
+		return []*pb.Member{advertise(2, "http://m1:2379"), advertise(3, "http://m2:2379"), advertise(4)}
+	}
+	synced(t, 3, members, func(t *testing.T, ss *stubs, c *Cluster) {
+		old := member(t, c, "m0:2379")
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, []string{"m1:2379", "m2:2379"}, endpointsOf(c))
+		assert.Equal(t, connectivity.Shutdown, old.conn.GetState())
+		assert.True(t, member(t, c, "m2:2379").checked.Load())
+		for range 4 {
+			_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
+			require.NoError(t, err)
+		}
+		assert.NotZero(t, ss.get(2).txns.Load())
+		assert.Zero(t, ss.get(0).txns.Load())
+	})
+}
+
+func TestAMemberThatLeftIsClosedWhenItsRequestsAreDone(t *testing.T) {
+	members := func() []*pb.Member { return []*pb.Member{advertise(2, "http://m1:2379")} }
+	synced(t, 2, members, func(t *testing.T, ss *stubs, c *Cluster) {
+		ss.get(0).do(func(s *stub) {
+			s.onTxn = func(ctx context.Context, _ int64, _ *pb.TxnRequest) (*pb.TxnResponse, error) {
+				time.Sleep(3 * time.Minute)
+				return &pb.TxnResponse{Header: s.header()}, nil
+			}
+		})
+		old := member(t, c, "m0:2379")
+		done := make(chan error)
+		go func() { // ends when it is answered
+			_, err := c.Txn(t.Context(), Request{Op: "txn", On: old, Attempt: time.Hour, Total: time.Hour}, writing())
+			done <- err
+		}()
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, []string{"m1:2379"}, endpointsOf(c))
+		assert.NotEqual(t, connectivity.Shutdown, old.conn.GetState())
+		require.NoError(t, <-done)
+		synctest.Wait()
+		assert.Equal(t, connectivity.Shutdown, old.conn.GetState())
+	})
+}
+
+func TestAStreamKeepsAMemberThatLeft(t *testing.T) {
+	members := func() []*pb.Member { return []*pb.Member{advertise(2, "http://m1:2379")} }
+	synced(t, 2, members, func(t *testing.T, ss *stubs, c *Cluster) {
+		old := member(t, c, "m0:2379")
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := old.Lease().LeaseKeepAlive(ctx)
+		require.NoError(t, err)
+		time.Sleep(2 * time.Minute)
+		assert.NotContains(t, endpointsOf(c), "m0:2379")
+		assert.NotEqual(t, connectivity.Shutdown, old.conn.GetState())
+		cancel()
+		synctest.Wait()
+		assert.Zero(t, old.inflight.Load())
+		assert.Equal(t, connectivity.Shutdown, old.conn.GetState())
+	})
+}
+
+func TestAnAdvertisedEndpointThatDoesNotAnswerReplacesNothing(t *testing.T) {
+	members := func() []*pb.Member {
+		return []*pb.Member{advertise(1, "http://localhost:2379"), advertise(2, "http://m1:2379", "https://user@x:1")}
+	}
+	synced(t, 2, members, func(t *testing.T, ss *stubs, c *Cluster) {
+		time.Sleep(5 * time.Minute)
+		assert.Equal(t, []string{"m0:2379", "m1:2379"}, endpointsOf(c))
+	})
+}
+
+func TestTheListNeverBecomesEmpty(t *testing.T) {
+	for name, members := range map[string][]*pb.Member{
+		"nothing":     nil,
+		"learners":    {{ID: 1, IsLearner: true, ClientURLs: []string{"http://m0:2379"}}},
+		"unreachable": {advertise(9, "http://nowhere:1")},
+		"foreign":     {advertise(9, "http://m2:2379")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synced(t, 3, func() []*pb.Member { return members }, func(t *testing.T, ss *stubs, c *Cluster) {
+				ss.get(2).cluster.Store(8)
+				time.Sleep(5 * time.Minute)
+				assert.NotEmpty(t, c.list())
+				_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
+				assert.NoError(t, err)
+			})
+		})
+	}
+}
+
+func TestALearnerIsNotAddedToTheEndpoints(t *testing.T) {
+	members := func() []*pb.Member {
+		return []*pb.Member{advertise(1, "http://m0:2379"), advertise(2, "http://m1:2379"), {ID: 3, IsLearner: true, ClientURLs: []string{"http://m2:2379"}}}
+	}
+	synced(t, 3, members, func(t *testing.T, ss *stubs, c *Cluster) {
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, []string{"m0:2379", "m1:2379"}, endpointsOf(c))
+	})
+}
+
+func TestWithoutSyncEveryNobodyIsAsked(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
+		time.Sleep(24 * time.Hour) // a stub that is asked for its members panics
+		assert.Len(t, c.list(), 2)
+	})
+}
