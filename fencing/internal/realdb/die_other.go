@@ -1,0 +1,7 @@
+//go:build !linux
+
+package realdb
+
+import "syscall"
+
+func dieWithParent(*syscall.SysProcAttr) {}

@@ -1,0 +1,126 @@
+package sqlfence_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	_ "modernc.org/sqlite"
+
+	"github.com/pawl-locks/pawl/fencing/internal/realdb"
+	"github.com/pawl-locks/pawl/fencing/sqlfence"
+)
+
+func TestMain(m *testing.M) { os.Exit(realdb.Main(m)) }
+
+// A database is one of those that everything here is tested on.
+type database struct {
+	sqlfence.Dialect
+	driver string
+	source func(t testing.TB) string // of an empty or shared database; each test has tables of its own
+	crash  func(t testing.TB)        // nil: reopening the file is all there is
+	binary string                    // column type
+}
+
+var databases = []database{
+	{sqlfence.SQLite, "sqlite", sqliteSource, nil, "TEXT"},
+	{sqlfence.Postgres, "pgx", realdb.Postgres, realdb.CrashPostgres, "bytea"},
+	{sqlfence.MySQL, "mysql", realdb.MariaDB, realdb.CrashMariaDB, "VARBINARY(1024)"},
+}
+
+// SQLite as the package comment says.
+func sqliteSource(t testing.TB) string {
+	return "file:" + filepath.Join(t.TempDir(), "fence.db") + "?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
+}
+
+func onEach(t *testing.T, f func(t *testing.T, d database)) {
+	for _, d := range databases {
+		t.Run(d.Dialect.String(), func(t *testing.T) { f(t, d) })
+	}
+}
+
+var tables atomic.Int64
+
+// A desk is a database with a fence and a table of values, both empty.
+type desk struct {
+	database
+	db     *sql.DB
+	path   string // data source
+	fence  sqlfence.Fence
+	values string
+}
+
+func (d database) open(t testing.TB) *desk {
+	t.Helper()
+	n := tables.Add(1)
+	desk := &desk{database: d, path: d.source(t), fence: sqlfence.Fence{Dialect: d.Dialect, Table: fmt.Sprint("fence_", n)}, values: fmt.Sprint("vals_", n)}
+	desk.connect(t)
+	require.NoError(t, desk.fence.Create(t.Context(), desk.db))
+	desk.exec(t, "CREATE TABLE "+desk.values+" (resource "+d.binary+" NOT NULL PRIMARY KEY, value TEXT NOT NULL, token BIGINT NOT NULL DEFAULT 0)")
+	return desk
+}
+
+func (d *desk) connect(t testing.TB) {
+	t.Helper()
+	db, err := sql.Open(d.driver, d.path)
+	require.NoError(t, err)
+	db.SetMaxOpenConns(16)
+	t.Cleanup(func() { _ = db.Close() })
+	d.db = db
+}
+
+func (d *desk) exec(t testing.TB, query string, args ...any) {
+	t.Helper()
+	_, err := d.db.ExecContext(t.Context(), query, args...)
+	require.NoError(t, err)
+}
+
+func (d *desk) name(resource string) any {
+	if d.Dialect == sqlfence.SQLite {
+		return resource
+	}
+	return []byte(resource)
+}
+
+// sql writes a statement's placeholders as the dialect has them.
+func (d *desk) sql(format string) string {
+	if d.Dialect == sqlfence.Postgres {
+		return fmt.Sprintf(format, "$1", "$2")
+	}
+	return fmt.Sprintf(format, "?", "?")
+}
+
+type querier interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+func (d *desk) get(ctx context.Context, q querier, resource string) (value string, err error) {
+	err = q.QueryRowContext(ctx, d.sql("SELECT value FROM "+d.values+" WHERE resource = %[1]s"), d.name(resource)).Scan(&value)
+	if err == sql.ErrNoRows {
+		return "", nil
+	}
+	return value, err
+}
+
+func (d *desk) put(ctx context.Context, q querier, resource, value string) error {
+	set := " ON CONFLICT (resource) DO UPDATE SET value = excluded.value"
+	if d.Dialect == sqlfence.MySQL {
+		set = " ON DUPLICATE KEY UPDATE value = VALUES(value)"
+	}
+	_, err := q.ExecContext(ctx, d.sql("INSERT INTO "+d.values+" (resource, value) VALUES (%s, %s)"+set), d.name(resource), value)
+	return err
+}
+
+func (d *desk) begin(t testing.TB) *sql.Tx {
+	t.Helper()
+	tx, err := d.db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	return tx
+}

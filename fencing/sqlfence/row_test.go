@@ -1,0 +1,80 @@
+package sqlfence_test
+
+import (
+	"database/sql"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/fencing/sqlfence"
+)
+
+func TestRowUpdatesSeveralColumnsInOneStatement(t *testing.T) {
+	onEach(t, func(t *testing.T, d database) {
+		desk := d.open(t)
+		require.NoError(t, desk.put(t.Context(), desk.db, job, "old"))
+		row := rows{desk}.row()
+		set := "value = ?, resource = ?"
+		if d.Dialect == sqlfence.Postgres {
+			set = "value = $1, resource = $2"
+		}
+		require.NoError(t, row.Update(t.Context(), desk.db, desk.name(job), 57, set, "new", desk.name(job)))
+		value, err := desk.get(t.Context(), desk.db, job)
+		require.NoError(t, err)
+		assert.Equal(t, "new", value)
+	})
+}
+
+func TestRowThatIsNotThereIsToldFromAStaleToken(t *testing.T) {
+	onEach(t, func(t *testing.T, d database) {
+		desk := d.open(t)
+		row := rows{desk}.row()
+		assert.ErrorIs(t, row.Admit(t.Context(), desk.db, desk.name(job), 57), sqlfence.ErrNoRow)
+		require.NoError(t, desk.put(t.Context(), desk.db, job, "value"))
+		require.NoError(t, row.Admit(t.Context(), desk.db, desk.name(job), 57))
+		var stale *fencing.StaleError
+		require.ErrorAs(t, row.Admit(t.Context(), desk.db, desk.name(job), 56), &stale)
+		assert.Equal(t, fencing.StaleError{Resource: job, Got: 56, Highest: 57}, *stale)
+	})
+}
+
+func TestRowTakesNumbersAsKeys(t *testing.T) {
+	onEach(t, func(t *testing.T, d database) {
+		desk := d.open(t)
+		table := desk.values + "_n"
+		desk.exec(t, "CREATE TABLE "+table+" (id BIGINT NOT NULL PRIMARY KEY, fence BIGINT NOT NULL DEFAULT 0)")
+		desk.exec(t, "INSERT INTO "+table+" (id) VALUES (7)")
+		row := sqlfence.Row{Dialect: d.Dialect, Table: table, Key: "id", Token: "fence"}
+		require.NoError(t, row.Admit(t.Context(), desk.db, 7, 57))
+		assert.EqualError(t, row.Admit(t.Context(), desk.db, 7, 41), `fencing: stale token 41 for "7": 57 was seen`)
+	})
+}
+
+func TestRowRefusesBadInput(t *testing.T) {
+	desk := databases[0].open(t)
+	good := rows{desk}.row()
+	assert.ErrorIs(t, good.Admit(t.Context(), desk.db, job, 0), fencing.ErrNoToken)
+	assert.ErrorIs(t, good.Admit(t.Context(), desk.db, "", 57), fencing.ErrNoResource)
+	for _, none := range []sqlfence.Querier{nil, (*sql.DB)(nil), (*sql.Tx)(nil), (*sql.Conn)(nil)} {
+		assert.ErrorContains(t, good.Admit(t.Context(), none, job, 57), "nil database")
+	}
+	for _, bad := range []sqlfence.Row{
+		{Dialect: sqlfence.SQLite, Key: good.Key, Token: good.Token},
+		{Dialect: sqlfence.SQLite, Table: good.Table, Token: good.Token},
+		{Dialect: sqlfence.SQLite, Table: good.Table, Key: good.Key},
+		{Dialect: sqlfence.SQLite, Table: good.Table, Key: "a.b", Token: good.Token},
+	} {
+		assert.ErrorIs(t, bad.Admit(t.Context(), desk.db, job, 57), sqlfence.ErrBadName)
+	}
+	assert.ErrorContains(t, sqlfence.Row{Table: good.Table, Key: good.Key, Token: good.Token}.Admit(t.Context(), desk.db, job, 57), "no such dialect")
+}
+
+func TestRowRefusesAKeyThatIsNotUnique(t *testing.T) {
+	desk := databases[0].open(t)
+	require.NoError(t, desk.put(t.Context(), desk.db, "a", "same"))
+	require.NoError(t, desk.put(t.Context(), desk.db, "b", "same"))
+	row := sqlfence.Row{Dialect: sqlfence.SQLite, Table: desk.values, Key: "value", Token: "token"}
+	assert.ErrorContains(t, row.Admit(t.Context(), desk.db, "same", 57), "must be unique")
+}
