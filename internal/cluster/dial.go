@@ -138,6 +138,8 @@ func explain(m *Member, err error) error {
 		hint = "not an etcd server"
 	case strings.Contains(msg, "first record does not look like a TLS handshake"):
 		hint = "the server does not speak TLS"
+	case strings.Contains(msg, "authentication handshake failed: EOF"):
+		hint = "the server ended the TLS handshake; it may not speak TLS"
 	case strings.Contains(msg, "error reading server preface"):
 		hint = "not an etcd server, or one that wants TLS"
 		if m.endpoint.tls {

@@ -129,10 +129,10 @@ func newStubs(t testing.TB, n int) *stubs {
 	return ss
 }
 
-func (ss *stubs) add(name string, member uint64) *stub {
-	s := &stub{name: name, listener: bufconn.Listen(1 << 20), server: grpc.NewServer(
+func (ss *stubs) add(name string, member uint64, opts ...grpc.ServerOption) *stub {
+	s := &stub{name: name, listener: bufconn.Listen(1 << 20), server: grpc.NewServer(append(opts,
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second}), // as etcd's
-	)}
+	)...)}
 	s.cluster.Store(7)
 	s.member.Store(member)
 	s.term.Store(2)

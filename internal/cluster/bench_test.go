@@ -1,0 +1,64 @@
+package cluster
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/metadata"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// BenchmarkTxn puts a transaction beside the same one on the bare stub.
+func BenchmarkTxn(b *testing.B) {
+	ss := newStubs(b, 1)
+	c := ss.connect(ss.config())
+	b.Run("bare", func(b *testing.B) {
+		bare := pb.NewKVClient(c.Pick().conn)
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := bare.Txn(context.Background(), writing()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("bare-hasleader-timeout", func(b *testing.B) {
+		bare := pb.NewKVClient(c.Pick().conn)
+		md := metadata.Pairs("hasleader", "true")
+		b.ReportAllocs()
+		for b.Loop() {
+			ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(context.Background(), md), defaultAttempt)
+			if _, err := bare.Txn(ctx, writing()); err != nil {
+				b.Fatal(err)
+			}
+			cancel()
+		}
+	})
+	b.Run("ours", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := c.Txn(context.Background(), Request{Op: "txn"}, writing()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// Both ends are in this process, so the server's work on hasleader and the timeout counts too.
+func TestATransactionCostsFewAllocationsMoreThanTheBareStub(t *testing.T) {
+	ss := newStubs(t, 1)
+	c := ss.connect(ss.config())
+	bare := pb.NewKVClient(c.Pick().conn)
+	floor := testing.AllocsPerRun(2000, func() {
+		_, err := bare.Txn(context.Background(), writing())
+		require.NoError(t, err)
+	})
+	ours := testing.AllocsPerRun(2000, func() {
+		_, err := c.Txn(context.Background(), Request{Op: "txn"}, writing())
+		require.NoError(t, err)
+	})
+	t.Logf("bare %v, ours %v", floor, ours)
+	assert.LessOrEqual(t, ours-floor, 24.0)
+}

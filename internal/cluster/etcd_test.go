@@ -1,0 +1,337 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/zap"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+// startEtcd runs a real etcd on loopback, or on listen, until the test's end, and returns its address.
+func startEtcd(t *testing.T, listen string, change func(cfg *embed.Config)) string {
+	t.Helper()
+	cfg := embed.NewConfig()
+	cfg.Dir = t.TempDir()
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	cfg.TickMs, cfg.ElectionMs = 10, 100
+	cfg.UnsafeNoFsync = true
+	client, err := url.Parse(listen)
+	require.NoError(t, err)
+	peer := url.URL{Scheme: "http", Host: "127.0.0.1:0"}
+	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = []url.URL{*client}, []url.URL{*client}
+	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = []url.URL{peer}, []url.URL{peer}
+	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	if change != nil {
+		change(cfg)
+	}
+	e, err := embed.StartEtcd(cfg)
+	require.NoError(t, err)
+	t.Cleanup(e.Close)
+	select {
+	case <-e.Server.ReadyNotify():
+	case err := <-e.Err():
+		require.NoError(t, err)
+	case <-time.After(30 * time.Second):
+		t.Fatal("etcd does not start")
+	}
+	return e.Clients[0].Addr().String()
+}
+
+func startPlain(t *testing.T) string { return startEtcd(t, "http://127.0.0.1:0", nil) }
+
+// connect dials with a logger whose text is returned too.
+func connect(t *testing.T, cfg Config) (*Cluster, *syncBuffer) {
+	t.Helper()
+	log := new(syncBuffer)
+	cfg.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	c, err := Dial(ctx, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c, log
+}
+
+func put(key string, value []byte) *pb.TxnRequest {
+	return &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte(key), Value: value}}}}}
+}
+
+func mustPut(t *testing.T, c *Cluster, key string) *pb.TxnResponse {
+	t.Helper()
+	resp, err := c.Txn(t.Context(), Request{Op: "txn"}, put(key, []byte("v")))
+	require.NoError(t, err)
+	return resp
+}
+
+func TestARealServerIsReachedByEveryKindOfEndpoint(t *testing.T) {
+	addr := startPlain(t)
+	sock := filepath.Join(t.TempDir(), "etcd.sock")
+	startEtcd(t, "unix://"+sock, nil)
+	_, port, err := net.SplitHostPort(addr)
+	require.NoError(t, err)
+	for _, ep := range []string{addr, "http://" + addr, "localhost:" + port, "unix://" + sock} {
+		c, log := connect(t, Config{Endpoints: []string{ep}})
+		resp := mustPut(t, c, "k")
+		assert.Equal(t, c.ID(), resp.Header.ClusterId)
+		assert.Equal(t, resp.Header.Revision, c.Revision())
+		assert.Equal(t, resp.Header.RaftTerm, c.Term())
+		assert.Empty(t, log.String())
+	}
+}
+
+func TestRealServersAnswersAreTakenByDo(t *testing.T) {
+	c, _ := connect(t, Config{Endpoints: []string{startPlain(t)}, SyncEvery: time.Hour})
+	mustPut(t, c, "k")
+	var id int64
+	err := c.Do(t.Context(), Request{Op: "lease grant"}, func(ctx context.Context, m *Member) (*pb.ResponseHeader, error) {
+		resp, err := m.Lease().LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: 5})
+		id = resp.GetID()
+		return resp.GetHeader(), err
+	})
+	require.NoError(t, err)
+	revoke := func(ctx context.Context, m *Member) (*pb.ResponseHeader, error) {
+		resp, err := m.Lease().LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: id})
+		return resp.GetHeader(), err
+	}
+	require.NoError(t, c.Do(t.Context(), Request{Op: "lease revoke"}, revoke))
+	err = c.Do(t.Context(), Request{Op: "lease revoke"}, revoke)
+	require.True(t, IsLeaseNotFound(err))
+	assert.Equal(t, NotApplied, OutcomeOf(err))
+	c.syncMembers() // its answer has no revision
+	require.NoError(t, c.Err())
+	mustPut(t, c, "k")
+}
+
+func TestARealServersRefusalsAreNotApplied(t *testing.T) {
+	c, _ := connect(t, Config{Endpoints: []string{startEtcd(t, "http://127.0.0.1:0", func(cfg *embed.Config) { cfg.MaxTxnOps = 2 })}})
+	many := put("a", nil)
+	many.Success = append(many.Success, put("b", nil).Success[0], put("c", nil).Success[0])
+	_, err := c.Txn(t.Context(), Request{Op: "txn"}, many)
+	require.True(t, IsTooManyOps(err), err)
+	assert.Equal(t, NotApplied, OutcomeOf(err))
+	leased := put("a", nil)
+	leased.Success[0].GetRequestPut().Lease = 12345
+	_, err = c.Txn(t.Context(), Request{Op: "txn"}, leased)
+	require.True(t, IsLeaseNotFound(err), err)
+	assert.Equal(t, NotApplied, OutcomeOf(err))
+	_, err = c.Txn(t.Context(), Request{Op: "txn"}, put("a", make([]byte, 1600<<10)))
+	require.ErrorContains(t, err, "request is too large")
+	assert.Equal(t, NotApplied, OutcomeOf(err))
+}
+
+// A6.
+func TestNoSpaceIsUnknownAndADeleteStillWorks(t *testing.T) {
+	c, _ := connect(t, Config{Endpoints: []string{startEtcd(t, "http://127.0.0.1:0", func(cfg *embed.Config) { cfg.QuotaBackendBytes = 256 << 10 })}})
+	var err error
+	for range 100 {
+		if _, err = c.Txn(t.Context(), Request{Op: "txn"}, put("k", make([]byte, 32<<10))); err != nil {
+			break
+		}
+	}
+	require.True(t, IsNoSpace(err), err)
+	require.ErrorIs(t, err, ErrUnknown)
+	_, err = c.Txn(t.Context(), Request{Op: "txn"}, &pb.TxnRequest{Success: []*pb.RequestOp{{
+		Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte("k")}}}}})
+	require.NoError(t, err)
+}
+
+// C1, C4: TCP takes the connection, and nobody answers.
+func blackHole(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return l.Addr().String()
+}
+
+func TestABlackHoleDelaysNoDial(t *testing.T) {
+	hole := blackHole(t)
+	began := time.Now()
+	c, _ := connect(t, Config{Endpoints: []string{hole, startPlain(t)}})
+	mustPut(t, c, "k")
+	assert.Less(t, time.Since(began), 8*time.Second)
+	began = time.Now()
+	require.NoError(t, c.Close())
+	assert.Less(t, time.Since(began), time.Second)
+
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	began = time.Now()
+	_, err := Dial(ctx, Config{Endpoints: []string{hole}})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, hole)
+	assert.Less(t, time.Since(began), 300*time.Millisecond)
+}
+
+func TestWhatIsWrongWithAnEndpointIsSaidPlainly(t *testing.T) {
+	web := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(web.Close)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	gone := l.Addr().String()
+	require.NoError(t, l.Close())
+	pki := newPKI(t)
+	plain, secured := startPlain(t), pki.startEtcd(t, false)
+	mutual := pki.startEtcd(t, true)
+	for _, tc := range []struct {
+		cfg  Config
+		want string
+	}{
+		{Config{Endpoints: []string{strings.TrimPrefix(web.URL, "http://")}}, "not an etcd server"},
+		{Config{Endpoints: []string{gone}}, "nobody listens there"},
+		{Config{Endpoints: []string{"unix://" + t.TempDir() + "/none"}}, "nobody listens there"},
+		{Config{Endpoints: []string{plain}, TLS: pki.client("")}, "not speak TLS"},
+		{Config{Endpoints: []string{secured}}, "one that wants TLS"},
+		{Config{Endpoints: []string{"https://" + secured}}, "TLS failed"},
+		{Config{Endpoints: []string{mutual}, TLS: pki.client("")}, "certificate"},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		_, err := Dial(ctx, tc.cfg)
+		cancel()
+		if assert.Error(t, err, tc.want) {
+			assert.Contains(t, err.Error(), tc.want)
+			assert.Contains(t, err.Error(), strings.TrimPrefix(tc.cfg.Endpoints[0], "https://"))
+			assert.NotErrorIs(t, err, context.DeadlineExceeded, tc.want)
+		}
+	}
+}
+
+func TestTLSAndMutualTLS(t *testing.T) {
+	pki := newPKI(t)
+	c, _ := connect(t, Config{Endpoints: []string{"https://" + pki.startEtcd(t, false)}, TLS: pki.client("")})
+	mustPut(t, c, "k")
+	c, _ = connect(t, Config{Endpoints: []string{pki.startEtcd(t, true)}, TLS: pki.client("alice")})
+	mustPut(t, c, "k")
+}
+
+// enableAuth makes root, and alice who may write under "a/".
+func enableAuth(t *testing.T, c *Cluster) {
+	t.Helper()
+	auth := pb.NewAuthClient(c.Pick())
+	ctx, _, err := c.Outgoing(t.Context())
+	require.NoError(t, err)
+	for _, user := range []string{"root", "alice"} {
+		_, err = auth.UserAdd(ctx, &pb.AuthUserAddRequest{Name: user, Password: password})
+		require.NoError(t, err)
+		_, err = auth.RoleAdd(ctx, &pb.AuthRoleAddRequest{Name: user})
+		require.NoError(t, err)
+		_, err = auth.UserGrantRole(ctx, &pb.AuthUserGrantRoleRequest{User: user, Role: user})
+		require.NoError(t, err)
+	}
+	grantAlice(t, c, "a/")
+	_, err = auth.AuthEnable(ctx, &pb.AuthEnableRequest{})
+	require.NoError(t, err)
+}
+
+func grantAlice(t *testing.T, c *Cluster, prefix string) {
+	t.Helper()
+	ctx, _, err := c.Outgoing(t.Context())
+	require.NoError(t, err)
+	end := prefix[:len(prefix)-1] + string(prefix[len(prefix)-1]+1)
+	_, err = pb.NewAuthClient(c.Pick()).RoleGrantPermission(ctx, &pb.AuthRoleGrantPermissionRequest{Name: "alice", Perm: permission(prefix, end)})
+	require.NoError(t, err)
+}
+
+func withAuth(t *testing.T) (addr string, root *Cluster) {
+	t.Helper()
+	addr = startEtcd(t, "http://127.0.0.1:0", func(cfg *embed.Config) { cfg.AuthTokenTTL = 1; cfg.BcryptCost = 4 })
+	plain, _ := connect(t, Config{Endpoints: []string{addr}})
+	enableAuth(t, plain)
+	root, _ = connect(t, Config{Endpoints: []string{addr}, Username: "root", Password: password})
+	return addr, root
+}
+
+// C5.
+func TestAnExpiredTokenIsReplaced(t *testing.T) {
+	addr, _ := withAuth(t)
+	c, log := connect(t, Config{Endpoints: []string{addr}, Username: "alice", Password: password})
+	mustPut(t, c, "a/k")
+	_, before, err := c.Outgoing(t.Context())
+	require.NoError(t, err)
+	<-time.After(2500 * time.Millisecond) // real tokens live in real time
+	mustPut(t, c, "a/k")
+	_, after, err := c.Outgoing(t.Context())
+	require.NoError(t, err)
+	assert.NotEqual(t, before, after)
+	assert.NotContains(t, log.String(), before)
+	assert.NotContains(t, log.String(), after)
+}
+
+func TestPermissionsThatChangeMakeTokensOldAndAreFollowed(t *testing.T) {
+	addr, root := withAuth(t)
+	c, _ := connect(t, Config{Endpoints: []string{addr}, Username: "alice", Password: password})
+	mustPut(t, c, "a/k")
+	_, err := c.Txn(t.Context(), Request{Op: "txn"}, put("b/k", nil))
+	require.True(t, IsPermissionDenied(err), err)
+	assert.Equal(t, NotApplied, OutcomeOf(err))
+	grantAlice(t, root, "b/")
+	mustPut(t, c, "b/k")
+}
+
+// C6.
+func TestARealServersAuthenticationIsToggled(t *testing.T) {
+	addr, root := withAuth(t)
+	c, _ := connect(t, Config{Endpoints: []string{addr}, Username: "alice", Password: password})
+	mustPut(t, c, "a/k")
+	ctx, _, err := root.Outgoing(t.Context())
+	require.NoError(t, err)
+	_, err = pb.NewAuthClient(root.Pick()).AuthDisable(ctx, &pb.AuthDisableRequest{})
+	require.NoError(t, err)
+	mustPut(t, c, "free")
+	fresh, _ := connect(t, Config{Endpoints: []string{addr}, Username: "alice", Password: password})
+	mustPut(t, fresh, "free")
+	_, token, err := fresh.Outgoing(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, token)
+	_, err = pb.NewAuthClient(root.Pick()).AuthEnable(ctx, &pb.AuthEnableRequest{})
+	require.NoError(t, err)
+	for _, c := range []*Cluster{c, fresh} {
+		mustPut(t, c, "a/k")
+		_, err = c.Txn(t.Context(), Request{Op: "txn"}, put("free", nil))
+		require.True(t, IsPermissionDenied(err), err)
+	}
+}
+
+func TestWrongCredentialsAreToldByDial(t *testing.T) {
+	addr, _ := withAuth(t)
+	for user, want := range map[string]string{
+		"alice": fmt.Sprintf(`authenticate user "alice" at %s: etcdserver: authentication failed`, addr),
+		"bob":   fmt.Sprintf(`authenticate user "bob" at %s: etcdserver: authentication failed`, addr),
+		"":      "the cluster demands authentication, and there is no user name",
+	} {
+		cfg := Config{Endpoints: []string{addr}, Username: user}
+		if user != "" {
+			cfg.Password = "wrong-password"
+		}
+		_, err := Dial(t.Context(), cfg)
+		require.ErrorContains(t, err, want)
+		assert.NotContains(t, err.Error(), "wrong-password")
+	}
+}
+
+// C7.
+func TestACertificatesNameIsAnIdentity(t *testing.T) {
+	pki := newPKI(t)
+	addr := pki.startEtcd(t, true)
+	admin, _ := connect(t, Config{Endpoints: []string{addr}, TLS: pki.client("root")})
+	enableAuth(t, admin)
+	c, _ := connect(t, Config{Endpoints: []string{addr}, TLS: pki.client("alice")})
+	mustPut(t, c, "a/k")
+	_, err := c.Txn(t.Context(), Request{Op: "txn"}, put("b/k", nil))
+	require.True(t, IsPermissionDenied(err), err)
+	grantAlice(t, admin, "b/")
+	mustPut(t, c, "b/k")
+}
