@@ -8,6 +8,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
@@ -98,7 +99,7 @@ func (s *Session) confirm(ctx context.Context, m *cluster.Member, answer *pb.Lea
 	if err != nil {
 		return result{err: fmt.Errorf("confirming a renewal: %w", err)}
 	}
-	if s.judgeKey(resp) != nil {
+	if s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision) != nil {
 		return result{over: true}
 	}
 	if told {
@@ -112,15 +113,14 @@ func (s *Session) confirm(ctx context.Context, m *cluster.Member, answer *pb.Lea
 	return result{rev: resp.Header.Revision}
 }
 
-// judgeKey ends the session if its key, read in resp's first operation, is not
-// as this session wrote it.
-func (s *Session) judgeKey(resp *pb.TxnResponse) error {
-	kv := txn.KV(resp, 0)
+// JudgeKey ends the session if its key, which a linearizable read at revision
+// rev showed as key (nil: not there), is not as this session wrote it.
+func (s *Session) JudgeKey(key *mvccpb.KeyValue, rev int64) error {
 	switch {
-	case kv == nil:
-		return s.Gone(fmt.Sprintf("session key %q is not there at revision %d", s.key, resp.Header.Revision))
-	case kv.CreateRevision != s.create || kv.ModRevision != s.mod:
-		return s.displaced(kv.ModRevision)
+	case key == nil:
+		return s.Gone(fmt.Sprintf("session key %q is not there at revision %d", s.key, rev))
+	case key.CreateRevision != s.create || key.ModRevision != s.mod:
+		return s.displaced(key.ModRevision)
 	}
 	return nil
 }

@@ -79,12 +79,13 @@ func (r *ring) take() []Claim {
 
 // Wait adds c, which waits in a queue, to what hangs on the session. The error
 // says why the session is over.
-func (s *Session) Wait(h *Hook, c Claim) error { return s.add(h, c, &s.waiting) }
+func (s *Session) Wait(h *Hook, c Claim) error { return s.add(h, c, &s.waiting, 0) }
 
-// Hold adds c, which is held, or moves it from the waiting ones.
-func (s *Session) Hold(h *Hook, c Claim) error { return s.add(h, c, &s.holding) }
+// Hold adds c, whose attempt was n, or moves it from the waiting ones: it is
+// held from now on, and so it is what a Detach leaves to a successor.
+func (s *Session) Hold(h *Hook, c Claim, n int64) error { return s.add(h, c, &s.holding, n) }
 
-func (s *Session) add(h *Hook, c Claim, to *ring) error {
+func (s *Session) add(h *Hook, c Claim, to *ring, held int64) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
@@ -98,6 +99,7 @@ func (s *Session) add(h *Hook, c Claim, to *ring) error {
 		h.in.drop(h)
 	}
 	to.push(h)
+	delete(s.open, held)
 	return nil
 }
 

@@ -68,5 +68,5 @@ func (s *Session) Examine(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.judgeKey(resp)
+	return s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision)
 }

@@ -41,6 +41,13 @@ func (s *Session) Close(ctx context.Context) error {
 	}
 }
 
+// Begone begins what Close does, and does not wait for it.
+func (s *Session) Begone() { s.end(ErrClosed, remove) }
+
+// Stopped is closed when the session is over and none of its goroutines runs
+// any more, a revocation apart.
+func (s *Session) Stopped() <-chan struct{} { return s.looped }
+
 // WithGrace returns a context that ends Grace after ctx does.
 func WithGrace(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Done() == nil {

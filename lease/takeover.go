@@ -206,7 +206,7 @@ func (s *Session) Undo(ctx context.Context, n int64, key string) error {
 	case err != nil:
 		return err
 	case !resp.Succeeded:
-		return s.judgeKey(resp)
+		return s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision)
 	}
 	return nil
 }

@@ -33,16 +33,21 @@ func SetWallJump(d time.Duration) { wallJump.Store(int64(d)) }
 
 // offset returns the source that follows two clocks of the kernel: stops, the
 // one that package time is built on, and runs, which goes on during suspend.
-// They are read in this order (guarantee 1 of the package). In a synctest
-// bubble stops is far ahead of the kernel, at the year 2000, so that the
-// difference is negative and counts as none.
+// They are read in this order (guarantee 1 of the package).
 func offset(stops, runs func() time.Duration) Source {
 	base := runsAhead(stops, runs)
-	return func(time.Time) time.Duration {
+	return func(t time.Time) time.Duration {
+		if bubbled(t) {
+			return 0
+		}
 		s := stops()
 		return runs() - s - base
 	}
 }
+
+// bubbled reports whether t is a reading of the fake clock in a testing/synctest
+// bubble: the only time.Now without a monotonic reading.
+func bubbled(t time.Time) bool { return t == t.Round(0) }
 
 // monotonic reads the clock that package time is built on, without a system
 // call.

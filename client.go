@@ -1,0 +1,209 @@
+package pawl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/behind"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/kv"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/watch"
+)
+
+// A Client is a connection to one etcd cluster. Its methods may be called by
+// several goroutines at once.
+type Client struct {
+	cfg     Config
+	cluster *cluster.Cluster
+	watches *watch.Hub
+	behind  *behind.Group
+	kv      *kv.Client
+
+	own chan struct{} // holds one element: the right to look after session
+	// session is the client's own; guarded by own.
+	session *Session
+
+	mu       sync.Mutex
+	closed   bool
+	sessions map[*lease.Session]struct{} // still open
+	closing  sync.Once
+	left     error // what Close could not remove
+}
+
+// Dial checks cfg and connects to the cluster: it returns when at least one
+// member has answered, or with an error that names, for each endpoint, what was
+// wrong with it. ctx bounds the call and nothing after it; without a deadline
+// every attempt still has one. The Client is to be closed.
+func Dial(ctx context.Context, cfg Config) (*Client, error) {
+	if ctx == nil {
+		return nil, errors.New("pawl: dial: nil context")
+	}
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("pawl: dial: %w", err)
+	}
+	conn, err := cluster.Dial(ctx, cfg.connection())
+	if err != nil {
+		return nil, fmt.Errorf("pawl: dial: %w", err)
+	}
+	c := &Client{
+		cfg: cfg, cluster: conn, watches: watch.New(conn), behind: &behind.Group{}, kv: kv.New(conn),
+		own: make(chan struct{}, 1), sessions: make(map[*lease.Session]struct{}),
+	}
+	c.own <- struct{}{}
+	return c, nil
+}
+
+// KV is the same cluster for transactions of the caller's own, guarded by a
+// lock or a term. It is usable until Close.
+func (c *Client) KV() *kv.Client { return c.kv }
+
+// Session is the client's own session, shared by all who ask: granted at first
+// use with Config.Session, and anew after it ended. A caller whose ctx ends
+// while another's call is granting it returns with ctx's error. Closing the
+// session closes it for all.
+func (c *Client) Session(ctx context.Context) (*Session, error) {
+	if err := c.usable(ctx); err != nil {
+		return nil, fmt.Errorf("pawl: session: %w", err)
+	}
+	select {
+	case <-c.own:
+		defer func() { c.own <- struct{}{} }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("pawl: session: %w", context.Cause(ctx))
+	}
+	if c.session != nil && c.session.Err() == nil {
+		return c.session, nil
+	}
+	s, err := c.NewSession(ctx, c.cfg.Session)
+	if err != nil {
+		return nil, err
+	}
+	c.session = s
+	return s, nil
+}
+
+// NewSession makes a session of its own: a new lease, or, with Options.Resume,
+// one that was detached. ctx bounds the call and nothing after it. After an
+// error nothing is left that does not end by itself. The Session is to be
+// closed, or ends with the Client.
+func (c *Client) NewSession(ctx context.Context, opts lease.Options) (*Session, error) {
+	if err := c.usable(ctx); err != nil {
+		return nil, fmt.Errorf("pawl: session: %w", err)
+	}
+	engine, err := lease.Grant(ctx, c.host(), opts)
+	if err != nil {
+		return nil, fmt.Errorf("pawl: session: %w", err)
+	}
+	if !c.keep(engine) {
+		_ = engine.Close(ctx)
+		return nil, fmt.Errorf("pawl: session: %w", lease.ErrClosed)
+	}
+	return &Session{engine: engine, client: c}, nil
+}
+
+// keep remembers a session for Close, and forgets those that are over. It
+// reports false when the client was closed.
+func (c *Client) keep(s *lease.Session) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	for old := range c.sessions {
+		select {
+		case <-old.Stopped():
+			delete(c.sessions, old)
+		default:
+		}
+	}
+	c.sessions[s] = struct{}{}
+	return true
+}
+
+// removalWait is how long Close waits for what is still to be removed.
+const removalWait = 2 * time.Second
+
+// Close ends the sessions that are still open, with lease.ErrClosed, revokes
+// their leases, waits at most 2 s for what is still to be removed at the
+// server, and closes the connections. The error says what was left to expire.
+// Every goroutine of the client is gone when it returns. It can be called
+// again, and gives the same answer.
+func (c *Client) Close() error {
+	if c == nil {
+		return nil
+	}
+	c.closing.Do(func() { c.left = c.close() })
+	return c.left
+}
+
+func (c *Client) close() error {
+	c.mu.Lock()
+	c.closed = true
+	open := c.sessions
+	c.sessions = nil
+	c.mu.Unlock()
+
+	for s := range open {
+		s.Begone()
+	}
+	for s := range open {
+		<-s.Stopped()
+	}
+	left := c.behind.Close(removalWait)
+	c.watches.Close()
+	_ = c.cluster.Close()
+	if len(left) > 0 {
+		return fmt.Errorf("pawl: close: left to expire: %q", left)
+	}
+	return nil
+}
+
+// usable says why the client, or ctx, cannot be used.
+func (c *Client) usable(ctx context.Context) error {
+	if c == nil {
+		return errors.New("nil Client")
+	}
+	if ctx == nil {
+		return errors.New("nil context")
+	}
+	if c.cluster == nil {
+		return errors.New("Client was not made by Dial")
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return fmt.Errorf("client: %w", lease.ErrClosed)
+	}
+	return c.cluster.Err()
+}
+
+func (c *Client) host() lease.Host {
+	return lease.Host{
+		Cluster: c.cluster, Watches: c.watches, Behind: c.behind,
+		Namespace: c.cfg.Namespace, Floor: c.cfg.TokenFloor,
+	}
+}
+
+func init() {
+	inside.HostOf = func(v any) (lease.Host, error) {
+		c, _ := v.(*Client)
+		if err := c.usable(context.Background()); err != nil {
+			return lease.Host{}, err
+		}
+		return c.host(), nil
+	}
+	inside.SessionOf = func(v any) *lease.Session {
+		if s, _ := v.(*Session); s != nil {
+			return s.engine
+		}
+		return nil
+	}
+}

@@ -1,0 +1,76 @@
+package pawl
+
+import (
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// Config says how to reach a cluster. Only Endpoints is required.
+type Config struct {
+	// Endpoints are members of one etcd cluster: "host:port",
+	// "http://host:port", "https://host:port" or "unix:///path". They are
+	// spoken to directly: etcd's grpc-proxy is not supported.
+	Endpoints []string
+	// TLS is used for "host:port" and "https" endpoints; it may hold a client
+	// certificate. nil: plain text, unless an endpoint says https.
+	TLS *tls.Config
+	// Username and Password log in to a cluster with authentication on. The
+	// user's role needs readwrite on keys from <Namespace>//pawl/ and on the
+	// prefix of each lock's and election's name, or on the whole Namespace.
+	Username string
+	Password string
+	// Namespace is put before the keys of locks, elections and sessions, and
+	// never before those given to KV.
+	Namespace string
+	// SyncEvery is how often the list of endpoints is refreshed from the
+	// cluster's own list of members; 0 means never.
+	SyncEvery time.Duration
+	// TokenFloor refuses to hand out a token at or below it, with
+	// ErrTokenFloor. After a restore of the cluster, set it to the highest
+	// token that the storage has seen.
+	TokenFloor fencing.Token
+	// Session is how Client.Session makes the client's own session. Resume is
+	// refused here: a Handle works once.
+	Session lease.Options
+	// Logger gets what an operator must know, never a password or a token.
+	// nil: silent.
+	Logger *slog.Logger
+	// DialOptions come after pawl's own, and win.
+	DialOptions []grpc.DialOption
+}
+
+// maxNamespace bounds what is put before every key.
+const maxNamespace = 1024
+
+// check reports what is wrong with cfg beyond what the connection itself looks
+// at.
+func (cfg Config) check() error {
+	if len(cfg.Namespace) > maxNamespace {
+		return fmt.Errorf("Config.Namespace has %d bytes, want at most %d", len(cfg.Namespace), maxNamespace)
+	}
+	if cfg.TokenFloor < 0 {
+		return fmt.Errorf("Config.TokenFloor is %d, want 0 or more", cfg.TokenFloor)
+	}
+	if cfg.Session.Resume != (lease.Handle{}) {
+		return fmt.Errorf("Config.Session.Resume is set: a handle works once, give it to NewSession")
+	}
+	if err := cfg.Session.Check(); err != nil {
+		return fmt.Errorf("Config.Session: %w", err)
+	}
+	return nil
+}
+
+func (cfg Config) connection() cluster.Config {
+	return cluster.Config{
+		Endpoints: cfg.Endpoints, TLS: cfg.TLS, Username: cfg.Username, Password: cfg.Password,
+		SyncEvery: cfg.SyncEvery, Logger: cfg.Logger, DialOptions: cfg.DialOptions,
+	}
+}

@@ -1,0 +1,45 @@
+// Package pawl is the connection and the session of a lock and leader-election
+// library on etcd, for programs in which a double hold would cost data.
+//
+// A Client is a connection to one etcd cluster. A Session is a lease on it that
+// is kept alive, and which any number of locks and elections share: package
+// lock takes locks on a session, package elect campaigns on one. Every
+// acquisition has a fencing token that only ever goes up; package fencing and
+// its guards let storage refuse an old one.
+//
+//	client, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{"127.0.0.1:2379"}})
+//	if err != nil {
+//		return err
+//	}
+//	defer client.Close()
+//	session, err := client.Session(ctx)
+//	if err != nil {
+//		return err
+//	}
+//	err = lock.New(session, "jobs/42", lock.Options{}).Do(ctx, work)
+//
+// # What it guarantees
+//
+//  1. What hangs on a session is invalid before anybody else can be granted it:
+//     validity counts from the sending of the last confirmed renewal, on a
+//     clock that runs during suspend, and stops a sixth of the TTL early.
+//  2. Session.Err compares the clock at the call; what is over stays over, and
+//     one cause stands: lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or
+//     ErrClusterChanged.
+//  3. One member's trouble is its own: each has a connection of its own, and
+//     the next attempt goes to another.
+//  4. A Client speaks to one cluster. Answers of another are dropped, and a
+//     revision that goes back ends every session with ErrClusterChanged.
+//  5. Every call returns within its context's end plus 100 ms, and with
+//     context.Background every request still has a bound of its own. What
+//     cannot be removed at once is removed behind the caller.
+//
+// # What it does not
+//
+// No client can rule out that an operator deletes a key, that the server
+// revokes a living lease, that a restore takes the cluster back, that a machine
+// is frozen together with its clocks, that two clocks' rates differ by more than
+// the margin covers, or that a process is paused between its last check and its
+// write. For all of these there is the fencing token, where storage checks it.
+// etcd's grpc-proxy is not supported.
+package pawl

@@ -1,0 +1,13 @@
+// Package inside lets lock and elect, and the test kits, reach the engine
+// behind the public types of package pawl, without that engine being part of
+// anybody's API. Package pawl fills the hooks in when it is initialised.
+package inside
+
+import "github.com/pawl-locks/pawl/lease"
+
+// SessionOf returns the engine of a *pawl.Session; nil for a nil one.
+var SessionOf func(s any) *lease.Session
+
+// HostOf returns what a *pawl.Client's sessions live on, or the reason why the
+// client cannot be used: it is nil, closed, or its cluster has changed.
+var HostOf func(c any) (lease.Host, error)

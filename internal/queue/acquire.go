@@ -1,0 +1,234 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/txn"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// Request says what Acquire is to do.
+type Request struct {
+	Value []byte        // of the key
+	Try   bool          // fail with ErrBusy rather than wait; write nothing then
+	Delay time.Duration // how long to wait after a holder that did not release
+}
+
+// Acquire enqueues a key on line and waits until it is first. Either the claim
+// or the error is nil. After an error nothing of the attempt stays queued: what
+// cannot be removed at once is removed behind the caller. A ctx that ends means
+// an error, even in the instant of success.
+func Acquire(ctx context.Context, s *lease.Session, line Line, r Request) (*Claim, error) {
+	c := &Claim{s: s, line: line, parent: ctx}
+	if err := c.acquire(ctx, r); err != nil {
+		c.abandon()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Claim) acquire(ctx context.Context, r Request) error {
+	if err := c.s.Err(); err != nil {
+		return err
+	}
+	if r.Try {
+		if err := c.peek(ctx); err != nil {
+			return err
+		}
+	} else {
+		c.woken = make(chan struct{}, 1)
+	}
+	alone, err := c.enqueue(ctx, r.Value, r.Try)
+	if err != nil {
+		return err
+	}
+	if !alone {
+		if err := c.wait(ctx, r.Delay); err != nil {
+			return err
+		}
+	}
+	return c.win(ctx)
+}
+
+// wait returns nil when a linearizable answer showed the own key first.
+func (c *Claim) wait(ctx context.Context, delay time.Duration) error {
+	if err := c.s.Wait(&c.hook, c); err != nil {
+		return err
+	}
+	c.watchOwn(c.create + 1)
+	var last place // what was waited for before the line was empty
+	for {
+		if err := c.sleep(ctx); err != nil {
+			return err
+		}
+		first, unclean, err := c.ask(ctx, &last, delay > 0)
+		if err != nil {
+			return err
+		}
+		switch {
+		case first && unclean && delay > 0:
+			if err := c.linger(ctx, delay); err != nil {
+				return err
+			}
+			delay = 0 // asked once more, for the time has gone by
+		case first:
+			return nil
+		}
+	}
+}
+
+// sleep returns nil when the key before may be gone.
+func (c *Claim) sleep(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		passed := c.passed || c.before.key == ""
+		c.mu.Unlock()
+		if err := c.Err(); err != nil {
+			return err
+		}
+		if passed {
+			return nil
+		}
+		select {
+		case <-c.woken:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// linger waits for d while the own key lasts.
+func (c *Claim) linger(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			return c.Err()
+		case <-c.woken:
+			if err := c.Err(); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// ask asks, in one transaction, whether the own key is first (rule A2), and
+// goes on asking while the cluster cannot be reached, the session is valid and
+// ctx lasts. Where another is before, that one is followed from now on. unclean
+// says that what was waited for last went without a release, which is asked
+// for only if delayed.
+func (c *Claim) ask(ctx context.Context, last *place, delayed bool) (first, unclean bool, err error) {
+	for pause := 25 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		c.mu.Lock()
+		if c.before.key != "" {
+			*last = c.before
+		}
+		c.mu.Unlock()
+		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "confirm place", Repeat: cluster.Always}, c.askTxn(*last, delayed))
+		switch {
+		case err == nil && resp.Header.Revision < c.create:
+			err = fmt.Errorf("answered at revision %d, before the own key's %d", resp.Header.Revision, c.create)
+		case err == nil && !resp.Succeeded:
+			return false, false, c.dismissed(resp)
+		case err == nil:
+			if kv := txn.KV(resp, 0); kv != nil {
+				c.follow(place{string(kv.Key), kv.CreateRevision}, resp.Header.Revision)
+				return false, false, nil
+			}
+			return true, delayed && last.key != "" && txn.KV(resp, 1) == nil, nil
+		}
+		if ctx.Err() != nil || cluster.IsPermissionDenied(err) {
+			return false, false, err
+		}
+		if err := c.linger(ctx, pause/2+rand.N(pause/2)); err != nil {
+			return false, false, err
+		}
+	}
+}
+
+// askTxn is the transaction that decides who owns the line: if the own key and
+// the session key are as we know them, the last-created key before the own.
+func (c *Claim) askTxn(last place, delayed bool) *pb.TxnRequest {
+	session, mod := c.s.Key()
+	t := &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.CreateIs(c.key, c.create), txn.ModIs(session, mod)},
+		Success: []*pb.RequestOp{txn.LastUnder(c.line.Prefix, 1, c.create-1)},
+		Failure: []*pb.RequestOp{txn.Look(session), txn.Look(c.key)},
+	}
+	if owner, ok := c.line.owner(last.key); delayed && ok {
+		// A holder that released cleanly has its session key still.
+		t.Success = append(t.Success, txn.Look(lease.SessionKey(c.s.Host().Namespace, owner)))
+	}
+	return t
+}
+
+// dismissed ends the claim whose own key, or session key, was not as we know it.
+func (c *Claim) dismissed(resp *pb.TxnResponse) error {
+	if err := c.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
+		return c.Err()
+	}
+	c.finish(&detail{ErrKeyDeleted, fmt.Sprintf("%q at revision %d", c.key, resp.Header.Revision)})
+	return c.Err()
+}
+
+// win makes the claim held, after the answer that showed it first: the token is
+// looked at, then the clock (rule T3), and from then on it counts.
+func (c *Claim) win(ctx context.Context) error {
+	if floor := c.s.Host().Floor; c.Token() <= floor {
+		return fmt.Errorf("%w: %d, the floor is %d", pawl.ErrTokenFloor, c.Token(), floor)
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	c.mu.Lock()
+	c.before = place{}
+	ahead := c.ahead.w
+	c.ahead = feed{}
+	c.held = c.fate.Load() == nil
+	watched := c.own.w != nil
+	c.mu.Unlock()
+	if ahead != nil {
+		ahead.Cancel()
+	}
+	if err := c.Err(); err != nil {
+		return cause(err)
+	}
+	if err := c.s.Hold(&c.hook, c, c.n); err != nil {
+		return err
+	}
+	if !watched {
+		c.s.ArmLater(&c.hook)
+	}
+	return nil
+}
+
+// cause is what an attempt that never won reports for err: the cause alone.
+func cause(err error) error {
+	var l *loss
+	if errors.As(err, &l) {
+		return l.cause
+	}
+	return err
+}
+
+// abandon has what may be left of a failed attempt removed.
+func (c *Claim) abandon() {
+	f := c.mark()
+	if f != nil {
+		f.decide(context.Canceled) // nobody has seen this claim
+	}
+	if c.create != 0 {
+		c.s.RemoveBehind(&undo{c})
+	}
+}

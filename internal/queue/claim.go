@@ -1,0 +1,157 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/kv"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/watch"
+)
+
+// A Claim is one key in a line, from its enqueue to its end: first a place in
+// the queue, then what is held. It is used once.
+//
+// Invariants: fate is nil while the claim is alive, and is replaced at most
+// once, a release by the loss that it found. create is 0 until the enqueue is
+// known to be applied, and never changes then. held is set once, by Acquire.
+type Claim struct {
+	s      *lease.Session
+	line   Line
+	key    string
+	n      int64           // the attempt's number
+	parent context.Context // Acquire's: for its values only
+	hook   lease.Hook
+
+	create int64 // the token; set before the claim is shared
+	fate   atomic.Pointer[fate]
+	woken  chan struct{} // wakes the waiting Acquire; nil where it never waits
+
+	mu      sync.Mutex
+	held    bool
+	before  place    // the key that is waited for
+	passed  bool     // before is not there any more, or may not be
+	own     feed     // of the own key
+	ahead   feed     // of the key before
+	mod     int64    // of the own key, as we know it
+	writing [][]byte // values written to the own key whose answers are not known
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	done    chan struct{}
+	works   []*work // of Do, to be told of a loss
+	freeing release
+}
+
+// None is what a nil handle holds: a claim that is over, and was never held.
+var None = func() *Claim {
+	c := &Claim{parent: context.Background()}
+	f := newFate(false, func(*fate) {})
+	f.decide(errors.New("not held: nil handle"))
+	c.fate.Store(f)
+	return c
+}()
+
+// place is a key as it was seen.
+type place struct {
+	key    string
+	create int64
+}
+
+// feed is a watch that is made anew when it is over.
+type feed struct {
+	w    *watch.Watch
+	over bool
+}
+
+// Key is the whole key, namespace included.
+func (c *Claim) Key() string { return c.key }
+
+// Name is the line's name as it was given.
+func (c *Claim) Name() string { return c.line.Name }
+
+// Token is the create revision of Key.
+func (c *Claim) Token() fencing.Token { return fencing.Token(c.create) }
+
+// Guard is a comparison of Key's create revision with Token. A transaction with
+// it is refused here once Err is not nil, and by the server in any case.
+func (c *Claim) Guard() kv.Guard { return kv.NewGuard(c.key, c.Token(), c) }
+
+// Err is nil while it is held, and then why not. It compares the clock at the
+// call. In the moment in which the own key is known to be deleted but not yet
+// whether its lease went with it, Err waits for that, at most causeWait.
+func (c *Claim) Err() error {
+	if f := c.fate.Load(); f != nil {
+		return f.reason()
+	}
+	if err := c.s.Err(); err != nil {
+		c.End(err)
+		return c.fate.Load().reason()
+	}
+	return nil
+}
+
+// Deadline is until when it is held unless the session is renewed, for time.Now
+// and reckoned at the call; the zero Time once it is over.
+func (c *Claim) Deadline() time.Time {
+	if c.Err() != nil {
+		return time.Time{}
+	}
+	return c.s.Deadline()
+}
+
+// Done is closed when it is not held any more, release included.
+func (c *Claim) Done() <-chan struct{} {
+	_ = c.Err() // so that a deadline that has passed is seen now
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done == nil {
+		c.done = make(chan struct{})
+		if f := c.fate.Load(); f != nil && f.known() {
+			close(c.done)
+		}
+	}
+	return c.done
+}
+
+// Context has the values of Acquire's context, and the token. It is cancelled,
+// with the cause, at loss, and not at release. It is made at the first call and
+// registered with no parent.
+func (c *Claim) Context() context.Context {
+	_ = c.Err()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx == nil {
+		c.ctx, c.cancel = context.WithCancelCause(c.withToken(context.WithoutCancel(c.parent)))
+		if f := c.fate.Load(); f != nil && f.known() && !f.released {
+			c.cancel(f.err)
+		}
+	}
+	return c.ctx
+}
+
+// withToken is ctx with the claim's token.
+func (c *Claim) withToken(ctx context.Context) context.Context {
+	return fencing.NewContext(ctx, c.line.Name, c.Token())
+}
+
+// Keys implements lease.Claim.
+func (c *Claim) Keys() (own, before string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.key, c.before.key
+}
+
+// End implements lease.Claim: the session is over.
+func (c *Claim) End(cause error) { c.finish(cause) }
+
+// wake wakes the waiting Acquire.
+func (c *Claim) wake() {
+	select {
+	case c.woken <- struct{}{}:
+	default: // nobody waits, or is woken already
+	}
+}

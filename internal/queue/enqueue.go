@@ -1,0 +1,145 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/txn"
+)
+
+// enqueue opens an attempt and puts its key at the end of the line; try: only if
+// the line is empty. It returns whether the answer showed the key alone in the
+// line. An answer that was lost is settled before it returns (rule A5).
+func (c *Claim) enqueue(ctx context.Context, value []byte, try bool) (alone bool, err error) {
+	for {
+		if c.n, c.key, err = c.s.Begin(c.line.Prefix); err != nil {
+			return false, err
+		}
+		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "enqueue"}, c.enqueueTxn(value, try))
+		switch {
+		case err == nil && resp.Succeeded:
+			return c.enqueued(resp)
+		case err == nil:
+			c.s.Settle(c.n)
+			return false, c.refused(resp, try)
+		case cluster.IsLeaseNotFound(err):
+			return false, c.s.Gone(err.Error())
+		case cluster.OutcomeOf(err) == cluster.NotApplied:
+			c.s.Settle(c.n)
+			return false, err
+		}
+		applied, undecided := c.settle(ctx)
+		switch {
+		case undecided != nil:
+			c.s.RemoveBehind(&undo{c})
+			return false, fmt.Errorf("%w (settling it: %w)", err, undecided)
+		case applied:
+			return false, nil
+		}
+		c.s.Settle(c.n) // cancelled for good: once more, under a new name
+	}
+}
+
+// enqueueTxn puts the own key, if neither it nor its cancel key is there and the
+// session is as we know it, and reads the two last-created keys. The failure
+// branch reads what was compared.
+func (c *Claim) enqueueTxn(value []byte, try bool) *pb.TxnRequest {
+	session, mod := c.s.Key()
+	cancel := c.s.CancelKey(c.n)
+	t := &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.CreateIs(c.key, 0), txn.CreateIs(cancel, 0), txn.ModIs(session, mod)},
+		Success: []*pb.RequestOp{txn.Put(c.key, value, c.s.ID()), txn.LastUnder(c.line.Prefix, 2, 0)},
+		Failure: []*pb.RequestOp{txn.Look(session), txn.Look(c.key), txn.Look(cancel)},
+	}
+	if try {
+		t.Compare = append(t.Compare, txn.NoneUnder(c.line.Prefix))
+		t.Failure = append(t.Failure, txn.FirstUnder(c.line.Prefix))
+	}
+	return t
+}
+
+// enqueued takes the answer of an applied enqueue in.
+func (c *Claim) enqueued(resp *pb.TxnResponse) (alone bool, err error) {
+	last := txn.KVs(resp, 1)
+	if len(last) == 0 || string(last[0].Key) != c.key {
+		c.s.RemoveBehind(&undo{c})
+		return false, fmt.Errorf("the server's answer does not show key %q that it put", c.key)
+	}
+	c.place(last[0].CreateRevision, last[0].ModRevision)
+	if len(last) == 1 {
+		return true, nil
+	}
+	c.follow(place{string(last[1].Key), last[1].CreateRevision}, resp.Header.Revision)
+	return false, nil
+}
+
+// place notes where in the line the own key is.
+func (c *Claim) place(create, mod int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.create, c.mod = create, mod
+}
+
+// refused tells the reasons for an enqueue's refusal apart.
+func (c *Claim) refused(resp *pb.TxnResponse, try bool) error {
+	if err := c.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
+		return err
+	}
+	if try {
+		if first := txn.KV(resp, 3); first != nil {
+			return c.busy(string(first.Key))
+		}
+	}
+	return fmt.Errorf("key %q: somebody else wrote it, or its cancel key", c.key)
+}
+
+// settle decides whether an enqueue whose answer was lost was applied: if the
+// own key is there it was, and it is ours; otherwise the cancel key is put,
+// after which no late copy can be. An error means that it is undecided.
+func (c *Claim) settle(ctx context.Context) (applied bool, err error) {
+	for {
+		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "settle enqueue", Repeat: cluster.Always}, &pb.TxnRequest{
+			Compare: []*pb.Compare{txn.Exists(c.key)},
+			Success: []*pb.RequestOp{txn.Look(c.key)},
+			Failure: []*pb.RequestOp{txn.Put(c.s.CancelKey(c.n), nil, c.s.ID()), txn.Look(c.key)},
+		})
+		switch {
+		case err == nil && resp.Succeeded:
+			kv := txn.KV(resp, 0)
+			c.place(kv.CreateRevision, kv.ModRevision)
+			return true, nil
+		case err == nil:
+			return false, nil
+		case cluster.IsLeaseNotFound(err):
+			return false, c.s.Gone(err.Error())
+		case cluster.IsNoSpace(err), cluster.IsPermissionDenied(err), ctx.Err() != nil, c.s.Err() != nil:
+			return false, err
+		}
+	}
+}
+
+// busy is the error of a try that found key first in the line.
+func (c *Claim) busy(key string) error {
+	if lease, ok := c.line.owner(key); ok {
+		return &detail{ErrBusy, fmt.Sprintf("held by %q, lease %x", key, lease)}
+	}
+	return &detail{ErrBusy, fmt.Sprintf("held by %q", key)}
+}
+
+// peek is the read before a try: it fails with ErrBusy where another holds or
+// waits, and writes nothing.
+func (c *Claim) peek(ctx context.Context) error {
+	resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "look for a holder", Repeat: cluster.Always}, &pb.TxnRequest{
+		Success: []*pb.RequestOp{txn.FirstUnder(c.line.Prefix)},
+	})
+	if err != nil {
+		return err
+	}
+	if first := txn.KV(resp, 0); first != nil {
+		return c.busy(string(first.Key))
+	}
+	return nil
+}

@@ -1,0 +1,33 @@
+package queue
+
+import (
+	"errors"
+)
+
+// The sentinels that lock and elect export under their own names.
+var (
+	// ErrLost: it was held, and is not any more; the cause is matched too.
+	ErrLost = errors.New("lost")
+	// ErrBusy: another holds or waits.
+	ErrBusy = errors.New("busy")
+	// ErrKeyDeleted: the own key was deleted while its session was alive.
+	ErrKeyDeleted = errors.New("own key was deleted")
+	// ErrKeyOverwritten: somebody else wrote to the own key.
+	ErrKeyOverwritten = errors.New("own key was overwritten")
+)
+
+// loss is what a holder that is not one any more is told: it matches ErrLost
+// and, by what it wraps, exactly one cause.
+type loss struct{ cause error }
+
+func (l *loss) Error() string   { return "lost: " + l.cause.Error() }
+func (l *loss) Unwrap() []error { return []error{ErrLost, l.cause} }
+
+// detail is a sentinel with more words.
+type detail struct {
+	sentinel error
+	text     string
+}
+
+func (d *detail) Error() string { return d.sentinel.Error() + ": " + d.text }
+func (d *detail) Unwrap() error { return d.sentinel }

@@ -1,0 +1,146 @@
+package queue
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/pawl-locks/pawl/watch"
+)
+
+// causeWait is how long a deleted key's cause may stay undecided: whether it
+// alone was deleted, or its lease is gone, is told by another watch, or by a
+// read.
+const causeWait = 50 * time.Millisecond
+
+// A fate is why a claim is over. It may be known to be over before it is known
+// why.
+type fate struct {
+	held     bool // it was held: its loss matches ErrLost
+	released bool
+	once     sync.Once
+	decided  chan struct{} // closed once err is set
+	err      error
+	tell     func() // after err is set
+}
+
+func newFate(held bool, tell func(*fate)) *fate {
+	f := &fate{held: held, decided: make(chan struct{})}
+	f.tell = func() { tell(f) }
+	return f
+}
+
+// decide sets the cause; the first one stands.
+func (f *fate) decide(cause error) {
+	f.once.Do(func() {
+		f.err = cause
+		if f.held && !f.released {
+			f.err = &loss{cause}
+		}
+		close(f.decided)
+		f.tell()
+	})
+}
+
+func (f *fate) known() bool {
+	return isClosed(f.decided)
+}
+
+// reason is the cause, waited for a little where it is undecided.
+func (f *fate) reason() error {
+	if !f.known() {
+		t := time.NewTimer(causeWait)
+		defer t.Stop()
+		select {
+		case <-f.decided:
+		case <-t.C:
+			f.decide(ErrKeyDeleted)
+		}
+	}
+	<-f.decided
+	return f.err
+}
+
+// finish ends the claim with cause, or decides a fate that had none yet. The
+// first cause stands.
+func (c *Claim) finish(cause error) {
+	f := c.mark()
+	if f == nil {
+		f = c.fate.Load()
+	}
+	f.decide(cause)
+}
+
+// mark makes the claim over, without a cause yet; nil if it was over.
+func (c *Claim) mark() *fate {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.fate.Load() != nil {
+		return nil
+	}
+	f := newFate(c.held, c.told)
+	c.fate.Store(f)
+	return f
+}
+
+// deleted ends the claim because its own key is gone, which it was not to our
+// doing. Whether the lease went with it is asked; until that is decided the
+// claim is over without a cause.
+func (c *Claim) deleted() {
+	f := c.mark()
+	if f == nil {
+		return
+	}
+	ask := func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, causeWait)
+		defer cancel()
+		_ = c.s.Examine(ctx) // ends the session, and so decides, if its key is gone too
+		if err := c.s.Err(); err != nil {
+			f.decide(err)
+			return
+		}
+		f.decide(ErrKeyDeleted)
+	}
+	if !c.s.Host().Behind.Go("why "+c.key+" was deleted", ask) {
+		f.decide(ErrKeyDeleted)
+	}
+}
+
+// told does, once the cause is known and in this order, what rule H1 asks for
+// after the mark: contexts, channels, and what is left of the claim.
+func (c *Claim) told(f *fate) {
+	c.mu.Lock()
+	cancel, works := c.cancel, c.works
+	own, ahead := c.own.w, c.ahead.w
+	c.works, c.own.w, c.ahead.w = nil, nil, nil
+	c.mu.Unlock()
+	if !f.released {
+		if cancel != nil {
+			cancel(f.err)
+		}
+		for _, w := range works {
+			w.cancel(f.err)
+		}
+	}
+	c.mu.Lock()
+	if c.done != nil && !isClosed(c.done) {
+		close(c.done)
+	}
+	c.mu.Unlock()
+	c.wake()
+	c.s.Drop(&c.hook)
+	for _, w := range []*watch.Watch{own, ahead} {
+		if w != nil {
+			w.Cancel()
+		}
+	}
+}
+
+func isClosed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}

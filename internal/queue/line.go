@@ -1,0 +1,78 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// maxName is the longest name, in bytes: one that is escaped to three times its
+// length still fits into an etcd request many times over.
+const maxName = 1024
+
+// A Line is where those who want one name queue.
+type Line struct {
+	Name   string // as given
+	Prefix string // of its keys, namespace included; ends in a slash
+}
+
+// NewLine checks name and makes its line. With etcdLayout the name is taken
+// verbatim, as clientv3's concurrency package takes it; otherwise it is escaped
+// so that no name's keys lie among another's.
+func NewLine(namespace, name string, etcdLayout bool) (Line, error) {
+	switch {
+	case name == "":
+		return Line{}, errors.New("empty name")
+	case len(name) > maxName:
+		return Line{}, fmt.Errorf("the name has %d bytes, want at most %d", len(name), maxName)
+	case !etcdLayout:
+		return Line{Name: name, Prefix: namespace + escape(name) + "/"}, nil
+	}
+	prefix := name + "/"
+	if strings.HasPrefix(prefix, sessions) || strings.HasPrefix(sessions, prefix) {
+		return Line{}, fmt.Errorf("the name %q in etcd's layout would contain the sessions' own keys, below %q", name, sessions)
+	}
+	return Line{Name: name, Prefix: namespace + prefix}, nil
+}
+
+// sessions is where sessions keep their own keys, behind the namespace.
+const sessions = "//pawl/"
+
+// slashes escapes what an escaped name may not contain.
+var slashes = strings.NewReplacer("%", "%25", "/", "%2F")
+
+// escape keeps a name without a slash as it is; one with a slash becomes a
+// slash and the name escaped. No escaped name but the shape "/<no slash>"
+// contains a slash, so none is a directory of another, and none begins with two.
+func escape(name string) string {
+	if !strings.Contains(name, "/") {
+		return name
+	}
+	return "/" + slashes.Replace(name)
+}
+
+// attempt takes a key apart whose form is pawl's: <lease in hex>-<n> under the
+// line.
+func (l Line) attempt(key string) (lease, n int64, ok bool) {
+	rest, ok := strings.CutPrefix(key, l.Prefix)
+	if !ok {
+		return 0, 0, false
+	}
+	hex, number, ok := strings.Cut(rest, "-")
+	if !ok {
+		return 0, 0, false
+	}
+	lease, err := strconv.ParseInt(hex, 16, 64)
+	if err != nil || lease <= 0 || strconv.FormatInt(lease, 16) != hex {
+		return 0, 0, false
+	}
+	n, err = strconv.ParseInt(number, 10, 64)
+	return lease, n, err == nil && n > 0
+}
+
+// owner is the lease of a key under the line whose form is pawl's.
+func (l Line) owner(key string) (lease int64, ok bool) {
+	lease, _, ok = l.attempt(key)
+	return lease, ok
+}

@@ -1,0 +1,194 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/txn"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// release is how far giving a claim back has come; guarded by the claim's mutex.
+type release struct {
+	begun   bool
+	doubt   bool // a delete may have been applied whose answer was lost
+	behind  bool // it goes on behind the caller
+	decided bool
+	err     error // once decided
+}
+
+// Release stops calling it held, with as for Err from then on, and deletes the
+// key. nil: it was held until now. An error that matches ErrLost: it was not.
+// One that matches kv.ErrUnknown: unconfirmed, it goes on behind the caller;
+// called again, it tries again, and once decided gives the same answer. With a
+// ctx that is done it still sends, and waits no longer than lease.Grace.
+func (c *Claim) Release(ctx context.Context, as error) error {
+	if err := c.letGo(as); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	decided, err := c.freeing.decided, c.freeing.err
+	c.mu.Unlock()
+	if decided {
+		return err
+	}
+	ctx, cancel := lease.WithGrace(ctx)
+	defer cancel()
+	if err := c.free(ctx); !c.isFree() {
+		c.freeBehind()
+		return fmt.Errorf("%w: the release is pending: %w", cluster.ErrUnknown, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.freeing.err
+}
+
+// letGo makes the claim released, or says why it was lost before.
+func (c *Claim) letGo(as error) error {
+	err := c.Err()
+	c.mu.Lock()
+	if c.freeing.begun {
+		c.mu.Unlock()
+		return nil
+	}
+	if err == nil && c.fate.Load() == nil {
+		f := newFate(true, c.told)
+		f.released = true
+		c.fate.Store(f)
+		c.freeing.begun = true
+		c.mu.Unlock()
+		f.decide(as)
+		return nil
+	}
+	c.mu.Unlock()
+	if err == nil {
+		err = c.Err()
+	}
+	return err
+}
+
+func (c *Claim) isFree() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.freeing.decided
+}
+
+// free tries to delete the key until that is decided or ctx ends.
+func (c *Claim) free(ctx context.Context) error {
+	repeat := cluster.IfNotApplied // so that a lost answer is noticed
+	for {
+		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "release", Repeat: repeat}, c.freeTxn())
+		if err == nil {
+			c.freed(resp)
+			return nil
+		}
+		if cluster.OutcomeOf(err) == cluster.Unknown {
+			c.mu.Lock()
+			c.freeing.doubt = true
+			c.mu.Unlock()
+			if repeat == cluster.IfNotApplied && ctx.Err() == nil {
+				repeat = cluster.Always
+				continue
+			}
+		}
+		return err
+	}
+}
+
+// freeTxn deletes the own key if it is the one that was acquired, and nothing
+// but deletes, so that it works on a full disk. Doing it twice is harmless.
+func (c *Claim) freeTxn() *pb.TxnRequest {
+	session, _ := c.s.Key()
+	return &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.CreateIs(c.key, c.create)},
+		Success: []*pb.RequestOp{txn.Delete(c.key)},
+		Failure: []*pb.RequestOp{txn.Look(session), txn.Look(c.key)},
+	}
+}
+
+// freed decides the release by the transaction's answer. Where the key is gone
+// after an answer was lost, and the session is as we know it, it was that delete
+// which was applied; otherwise the key was lost before.
+func (c *Claim) freed(resp *pb.TxnResponse) {
+	var lost error
+	if !resp.Succeeded {
+		lost = c.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision)
+		c.mu.Lock()
+		doubt := c.freeing.doubt
+		c.mu.Unlock()
+		if lost == nil && !(doubt && txn.KV(resp, 1) == nil) {
+			lost = &detail{ErrKeyDeleted, fmt.Sprintf("%q, before its release", c.key)}
+		}
+	}
+	c.decideFree(lost)
+}
+
+// decideFree sets the answer of Release; a loss is from now on what Err says.
+func (c *Claim) decideFree(lost error) {
+	c.mu.Lock()
+	if c.freeing.decided {
+		c.mu.Unlock()
+		return
+	}
+	c.freeing.decided = true
+	if lost == nil {
+		c.mu.Unlock()
+		c.s.Settle(c.n)
+		return
+	}
+	f := newFate(true, c.told)
+	c.freeing.err = &loss{lost}
+	c.fate.Store(f)
+	c.mu.Unlock()
+	c.s.Settle(c.n)
+	f.decide(lost)
+}
+
+// freeBehind lets the release go on behind the caller, once.
+func (c *Claim) freeBehind() {
+	c.mu.Lock()
+	begin := !c.freeing.behind
+	c.freeing.behind = true
+	c.mu.Unlock()
+	if begin {
+		c.s.Reopen(c.n, c.key)
+		c.s.RemoveBehind(freeing{c})
+	}
+}
+
+// freeing is a release that goes on behind its caller.
+type freeing struct{ c *Claim }
+
+// Remove implements lease.Removal.
+func (r freeing) Remove(ctx context.Context) bool {
+	if !r.c.isFree() {
+		_ = r.c.free(ctx)
+	}
+	return r.c.isFree()
+}
+
+// undo removes a claim that was never held, or was lost: whether its enqueue was
+// applied, was not, or may be later (rules A5, A6).
+type undo struct{ c *Claim }
+
+// Remove implements lease.Removal.
+func (u *undo) Remove(ctx context.Context) bool {
+	if u.c.create != 0 { // applied, so that no copy is under way: a delete is all
+		resp, err := u.c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "leave the queue", Repeat: cluster.Always}, &pb.TxnRequest{
+			Compare: []*pb.Compare{txn.CreateIs(u.c.key, u.c.create)},
+			Success: []*pb.RequestOp{txn.Delete(u.c.key)},
+			Failure: []*pb.RequestOp{txn.Look(u.c.key)},
+		})
+		_ = resp // either branch: it is not there
+		if err != nil {
+			return false
+		}
+	} else if u.c.s.Undo(ctx, u.c.n, u.c.key) != nil {
+		return false
+	}
+	u.c.s.Settle(u.c.n)
+	return true
+}

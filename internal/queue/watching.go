@@ -1,0 +1,146 @@
+package queue
+
+import (
+	"fmt"
+
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/watch"
+)
+
+// follow waits for p from now on, which an answer at revision rev showed.
+func (c *Claim) follow(p place, rev int64) {
+	c.mu.Lock()
+	old := c.ahead.w
+	c.before, c.passed, c.ahead = p, false, feed{}
+	c.mu.Unlock()
+	if old != nil {
+		old.Cancel()
+	}
+	if _, ok := c.line.owner(p.key); !ok {
+		c.s.Host().Cluster.Logger().Warn("waiting for a key that is not pawl's", "name", c.line.Name, "key", p.key, "create_revision", p.create)
+	}
+	c.watchAhead(p, rev+1)
+}
+
+// watchAhead watches the key before the own one from revision from on.
+func (c *Claim) watchAhead(p place, from int64) {
+	w := c.s.Host().Watches.Watch(p.key, "", from, func(u watch.Update) { c.aheadChanged(p, u) })
+	c.keep(w, &c.ahead, func() bool { return c.before == p })
+}
+
+// watchOwn watches the own key from revision from on.
+func (c *Claim) watchOwn(from int64) {
+	w := c.s.Host().Watches.Watch(c.key, "", from, c.ownChanged)
+	c.keep(w, &c.own, func() bool { return true })
+}
+
+// keep makes w the watch of f, unless it is not wanted any more.
+func (c *Claim) keep(w *watch.Watch, f *feed, wanted func() bool) {
+	c.mu.Lock()
+	ok := c.fate.Load() == nil && f.w == nil && wanted()
+	if ok {
+		f.w = w
+	}
+	c.mu.Unlock()
+	if !ok {
+		w.Cancel()
+	}
+}
+
+// aheadChanged is called with every change of the key before. Puts on it change
+// nothing: an election's leader writes its value.
+func (c *Claim) aheadChanged(p place, u watch.Update) {
+	gone := false
+	for _, ev := range u.Events {
+		gone = gone || ev.Deleted
+	}
+	c.mu.Lock()
+	if c.before == p {
+		c.passed = c.passed || gone
+		c.ahead.over = c.ahead.over || u.Err != nil || u.Compacted > 0
+		// Compacted: what was missed is asked for, the place is kept (A4).
+		c.passed = c.passed || u.Compacted > 0
+	}
+	c.mu.Unlock()
+	c.wake()
+}
+
+// ownChanged is called with every change of the own key.
+func (c *Claim) ownChanged(u watch.Update) {
+	for _, ev := range u.Events {
+		switch {
+		case ev.Deleted:
+			c.deleted()
+		case !c.written(ev):
+			c.overwritten(ev.ModRevision)
+		}
+	}
+	if u.Err != nil || u.Compacted > 0 {
+		c.mu.Lock()
+		c.own.over = true
+		c.mu.Unlock()
+	}
+}
+
+// overwritten ends the claim because somebody else wrote to its key, at revision
+// mod, and has the key removed.
+func (c *Claim) overwritten(mod int64) {
+	f := c.mark()
+	if f == nil {
+		return
+	}
+	f.decide(&detail{ErrKeyOverwritten, fmt.Sprintf("%q at revision %d", c.key, mod)})
+	c.s.Reopen(c.n, c.key)
+	c.s.RemoveBehind(&undo{c})
+}
+
+// Saw implements lease.Claim: what the session's linearizable read at revision
+// rev showed of the own key and the one before it. It finds what a watch missed,
+// and makes anew a watch that is over.
+func (c *Claim) Saw(rev int64, own, before lease.Seen) {
+	if c.fate.Load() != nil || rev < c.create {
+		return
+	}
+	c.mu.Lock()
+	known := c.mod
+	writing := len(c.writing) > 0
+	p, passed := c.before, false
+	if p.key != "" && before.Create != p.create {
+		c.passed, passed = true, true
+	}
+	ownAgain := c.own.over
+	aheadAgain := c.ahead.over && !passed && p.key != ""
+	if ownAgain {
+		c.own = feed{}
+	}
+	if aheadAgain {
+		c.ahead = feed{}
+	}
+	c.mu.Unlock()
+
+	switch {
+	case own.Create != c.create:
+		c.deleted()
+		return
+	case own.Mod > known && !writing:
+		c.overwritten(own.Mod)
+		return
+	}
+	if passed {
+		c.wake()
+	}
+	if ownAgain {
+		c.watchOwn(rev + 1)
+	}
+	if aheadAgain {
+		c.watchAhead(p, rev+1)
+	}
+}
+
+// Arm implements lease.Claim: it is held for longer than a moment, so its key is
+// watched, from its own revision on.
+func (c *Claim) Arm() {
+	if c.fate.Load() == nil {
+		c.watchOwn(c.create + 1)
+	}
+}

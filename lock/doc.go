@@ -1,0 +1,57 @@
+// Package lock takes locks on etcd that are told when they are lost, and that
+// come with a fencing token.
+//
+//	m := lock.New(session, "jobs/42", lock.Options{})
+//	err := m.Do(ctx, func(ctx context.Context, h *lock.Held) error {
+//		return store.Write(ctx, row, h.Token()) // refused there if the token is stale
+//	})
+//
+// # What it guarantees
+//
+// Provided that none of the things below happened:
+//
+//  1. Exclusion: while a Held's Err is nil, nobody else can have been granted the
+//     name, through pawl or, with Options.EtcdLayout, through clientv3's
+//     concurrency.Mutex. Two goroutines on one session, or one Mutex, exclude each
+//     other as two processes do.
+//  2. Order: waiters get the lock first come, first served. A waiter that gives
+//     up, or dies, leaves the others' order as it is.
+//  3. Tokens: Held.Token is the create revision of Held.Key, and strictly greater
+//     than that of every holder of the name before.
+//  4. Loss is told: when the session is over, when the key is deleted, or
+//     overwritten by somebody else, Err says so, with one cause that stands, the
+//     Context is cancelled with it, and Done is closed. Err compares the clock at
+//     the call; after a pause of any length it is right at the first look.
+//  5. Errors are whole: an error and a Held are never both nil, nor both set; after
+//     any error nothing of the attempt stays queued in etcd. A Release that says nil
+//     released what was held until then.
+//  6. Every call returns within its context's end plus 100 ms.
+//  7. A lock costs no goroutine and no timer of its own.
+//
+// # What it does not
+//
+// No client can rule out that an operator deletes the key, that the server
+// revokes a living lease, that a restore takes the cluster back, that a machine
+// is frozen together with its clocks, that clocks' rates differ by more than the
+// session's margin covers, or that a process is paused between its last look at
+// Err and its write. Whoever writes to storage gives it the token, and the
+// storage refuses one below the highest it has seen: package fencing.
+//
+// It is not reentrant, has no reader side and no priorities.
+//
+// # Failures
+//
+//	ErrBusy                      TryAcquire: another holds or waits
+//	ErrLost and one cause        it was held and is not:
+//	  lease.ErrExpired             renewals were not confirmed in time, by our clock
+//	  lease.ErrRevoked             the lease is gone at the server
+//	  lease.ErrClosed              this process closed or detached the session, or the client
+//	  ErrKeyDeleted                somebody deleted the key
+//	  ErrKeyOverwritten            somebody wrote to the key
+//	  pawl.ErrClusterChanged       another cluster answers, or its revision went back
+//	a cause alone                an Acquire that never won
+//	ErrReleased                  Err after Release
+//	kv.ErrUnknown                a Release that was not confirmed; it goes on behind
+//	pawl.ErrTokenFloor           the token would not exceed Config.TokenFloor
+//	context.DeadlineExceeded, context.Canceled  the call's context ended
+package lock

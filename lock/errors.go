@@ -1,0 +1,24 @@
+package lock
+
+import (
+	"errors"
+
+	"github.com/pawl-locks/pawl/internal/queue"
+)
+
+// What errors.Is matches. ErrLost comes with exactly one cause: ErrKeyDeleted,
+// ErrKeyOverwritten, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or
+// pawl.ErrClusterChanged.
+var (
+	// ErrBusy: another holds the name or waits for it. The error's text names
+	// the holder's key and lease.
+	ErrBusy = queue.ErrBusy
+	// ErrLost: it was held, and is not any more.
+	ErrLost = queue.ErrLost
+	// ErrReleased: it was given back, by Release or Do.
+	ErrReleased = errors.New("released")
+	// ErrKeyDeleted: somebody deleted the key while its session was alive.
+	ErrKeyDeleted = queue.ErrKeyDeleted
+	// ErrKeyOverwritten: somebody else wrote to the key.
+	ErrKeyOverwritten = queue.ErrKeyOverwritten
+)

@@ -1,0 +1,126 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// Options say how a name is locked. The zero value is the default.
+type Options struct {
+	// EtcdLayout takes the name verbatim, so that pawl excludes, and is excluded
+	// by, clientv3's concurrency.Mutex and etcdctl lock on the same name. Names
+	// then collide as they do there: "a" is blocked by a holder of "a/b".
+	EtcdLayout bool
+	// Delay is how long to wait after the key before was seen to go without a
+	// release, because its holder's session ended: for effects of that holder
+	// which may still be under way to storage that checks no token. 0: none. It
+	// delays those who were waiting; whoever comes later finds no trace of the
+	// holder.
+	Delay time.Duration
+}
+
+// A Mutex is a name on a session. It never changes state: each acquisition is a
+// Held of its own, and any number of goroutines may use one Mutex.
+type Mutex struct {
+	session *pawl.Session
+	name    string
+	opts    Options
+}
+
+// New makes a Mutex; it does no I/O. What is wrong with its arguments, the first
+// call says: a nil session, an empty name or one of more than 1 KiB, a negative
+// Delay, an EtcdLayout name that would contain the sessions' own keys.
+func New(s *pawl.Session, name string, opts Options) *Mutex {
+	return &Mutex{session: s, name: name, opts: opts}
+}
+
+// Acquire waits until the lock is held. It returns an error when ctx ends, even
+// if that is in the instant of success; when the session is over, with its cause
+// alone; and when the own key is deleted or overwritten while it waits. With a
+// ctx that never ends it waits as long as the session lasts.
+func (m *Mutex) Acquire(ctx context.Context) (*Held, error) {
+	return m.acquire(ctx, "acquire", queue.Request{Delay: m.opts.Delay})
+}
+
+// TryAcquire is Acquire without waiting: it fails with ErrBusy at once when
+// another holds the lock or waits for it, and writes nothing then.
+func (m *Mutex) TryAcquire(ctx context.Context) (*Held, error) {
+	return m.acquire(ctx, "try to acquire", queue.Request{Try: true})
+}
+
+func (m *Mutex) acquire(ctx context.Context, op string, r queue.Request) (*Held, error) {
+	s, line, err := m.resolve(ctx)
+	if err == nil {
+		var c *queue.Claim
+		r.Value = s.Label()
+		if c, err = queue.Acquire(ctx, s, line, r); err == nil {
+			return &Held{c}, nil
+		}
+	}
+	return nil, fmt.Errorf("lock: %s %q: %w", op, m.Name(), err)
+}
+
+// Do acquires the lock, runs fn and releases it: see Held.Do. fn is not called
+// unless the lock is held.
+func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, h *Held) error) error {
+	if fn == nil {
+		return fmt.Errorf("lock: do %q: nil function", m.Name())
+	}
+	h, err := m.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	return h.Do(ctx, func(ctx context.Context) error { return fn(ctx, h) })
+}
+
+// Resume makes the Held of a key that this session's predecessor held, after the
+// session was made with lease.Options.Resume: key and t are Held.Key and
+// Held.Token there. It asks the cluster, in one transaction; the error matches
+// ErrLost where the key is not there any more. The token stays the same.
+func (m *Mutex) Resume(ctx context.Context, key string, t fencing.Token) (*Held, error) {
+	s, line, err := m.resolve(ctx)
+	if err == nil {
+		var c *queue.Claim
+		if c, err = queue.Resume(ctx, s, line, key, t); err == nil {
+			return &Held{c}, nil
+		}
+	}
+	return nil, fmt.Errorf("lock: resume %q: %w", m.Name(), err)
+}
+
+// Name is the lock's name, as it was given.
+func (m *Mutex) Name() string {
+	if m == nil {
+		return ""
+	}
+	return m.name
+}
+
+// resolve checks what New was given, and ctx.
+func (m *Mutex) resolve(ctx context.Context) (*lease.Session, queue.Line, error) {
+	switch {
+	case m == nil:
+		return nil, queue.Line{}, errors.New("nil Mutex")
+	case ctx == nil:
+		return nil, queue.Line{}, errors.New("nil context")
+	case m.opts.Delay < 0:
+		return nil, queue.Line{}, fmt.Errorf("Options.Delay is %v, want 0 or more", m.opts.Delay)
+	}
+	s := inside.SessionOf(m.session)
+	if s == nil {
+		return nil, queue.Line{}, errors.New("nil session")
+	}
+	line, err := queue.NewLine(s.Host().Namespace, m.name, m.opts.EtcdLayout)
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return s, line, err
+}
