@@ -87,19 +87,11 @@ func (s *stream) deliver(r *pb.WatchResponse) error {
 	if w == nil {
 		return nil
 	}
-	evs := r.Events
-	if held := s.held[r.WatchId]; held != nil {
-		evs = append(held, evs...)
-		delete(s.held, r.WatchId)
+	out, rest := advance(w.span, w.next, s.held[r.WatchId], r.Events, r.Fragment)
+	if len(rest) > maxHeld {
+		return &linkError{errBloat, s.link.token, true}
 	}
-	if r.Fragment {
-		var rest []*mvccpb.Event
-		if evs, rest = whole(evs); len(rest) > maxHeld {
-			return &linkError{errBloat, s.link.token, true}
-		}
-		s.hold(r.WatchId, rest)
-	}
-	out := sift(w.span, w.next, evs)
+	s.hold(r.WatchId, rest)
 	if len(out) == 0 {
 		return nil
 	}
@@ -109,8 +101,10 @@ func (s *stream) deliver(r *pb.WatchResponse) error {
 	return nil
 }
 
+// hold keeps evs, in place of what was held back for this watch.
 func (s *stream) hold(id int64, evs []*mvccpb.Event) {
 	if len(evs) == 0 {
+		delete(s.held, id)
 		return
 	}
 	if s.held == nil {

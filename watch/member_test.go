@@ -267,7 +267,6 @@ type log struct {
 	t       testing.TB
 	mu      sync.Mutex
 	updates []Update
-	busy    bool
 	over    bool
 }
 

@@ -348,12 +348,12 @@ func TestEveryStatusAtEveryStageIsResumed(t *testing.T) {
 	}
 	for stage, upToNext := range stages {
 		for _, end := range ends {
+			if stage == "at open" && end == nil {
+				continue // a stream cannot end without an error before it is served
+			}
 			t.Run(fmt.Sprintf("%s/%v", stage, end), func(t *testing.T) {
 				cfg := benchConfig{members: 2, user: "u"}
 				if stage == "at open" {
-					if end == nil {
-						t.Skip("a stream cannot end without an error before it is served")
-					}
 					var once sync.Once
 					cfg.onOpen = func(int) (err error) { once.Do(func() { err = end }); return err }
 				}
@@ -683,7 +683,7 @@ func TestTheClustersEndEndsAllWatchesWithItsError(t *testing.T) {
 		_, l3 := b.watch("c", "", 1)
 		synctest.Wait()
 		assert.ErrorIs(t, l3.end().Err, cluster.ErrChanged)
-		assert.Equal(t, Stats{Moves: b.hub.Stats().Moves}, b.hub.Stats())
+		assert.Equal(t, Stats{}, b.hub.Stats())
 	})
 }
 

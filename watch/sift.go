@@ -18,6 +18,19 @@ type Event struct {
 	Lease          int64 // 0: none, or the key was deleted
 }
 
+// advance takes the events of an answer, after those held back from the answers before, whose fragments they
+// continue. It returns what is to be delivered and what is to be held back now: where more fragments
+// are to come, the last revision, which may not be complete.
+func advance(sp span, next int64, held, evs []*mvccpb.Event, more bool) (out []Event, rest []*mvccpb.Event) {
+	if len(held) > 0 {
+		evs = append(held, evs...)
+	}
+	if more {
+		evs, rest = whole(evs)
+	}
+	return sift(sp, next, evs), rest
+}
+
 // sift makes of what a server sent for a watch of sp, whose lowest undelivered revision is next, what is
 // to be delivered: in order, each event once, nothing below next, nothing outside sp.
 //

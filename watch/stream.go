@@ -105,6 +105,9 @@ func (s *stream) attend() error {
 	if !errors.As(err, &le) {
 		return err
 	}
+	if s.hub.ctx.Err() != nil || s.hub.cluster.Err() != nil {
+		return errOver // which ended the link: nobody's fault
+	}
 	s.judge(m, le)
 	return nil
 }

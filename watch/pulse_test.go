@@ -1,0 +1,80 @@
+package watch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestWhatIsDueIsDueAtTheNanosecond(t *testing.T) {
+	t0 := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(d time.Duration) time.Time { return t0.Add(d) }
+	for name, c := range map[string]struct {
+		p    pulse
+		what act
+		at   time.Time
+	}{
+		"opening":                {pulse{since: t0}, abandon, at(openWithin)},
+		"open and quiet":         {pulse{open: true, since: t0}, progress, at(quietFor)},
+		"a creation unanswered":  {pulse{open: true, since: at(-time.Hour), asked: t0}, abandon, at(answerWithin)},
+		"heard, not answered":    {pulse{open: true, since: at(2 * time.Second), asked: t0}, abandon, at(answerWithin)},
+		"probed":                 {pulse{open: true, since: at(-quietFor), probed: t0}, echo, at(echoAfter)},
+		"probed twice":           {pulse{open: true, since: at(-quietFor), probed: t0, echoed: true}, abandon, at(answerWithin)},
+		"echo unanswered":        {pulse{open: true, since: at(-quietFor), probed: t0, asked: at(echoAfter), echoed: true}, abandon, at(answerWithin)},
+		"creation instead":       {pulse{open: true, since: at(-quietFor), probed: t0, asked: at(time.Second)}, abandon, at(answerWithin)},
+		"echo outlived by noise": {pulse{open: true, since: at(time.Minute), asked: t0}, abandon, at(answerWithin)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			what, next := c.p.due(c.at.Add(-1))
+			assert.Equal(t, nothing, what)
+			assert.Equal(t, c.at, next)
+			what, _ = c.p.due(c.at)
+			assert.Equal(t, c.what, what)
+		})
+	}
+}
+
+func TestHearingAnythingAnswersAQuestionButNotACreation(t *testing.T) {
+	t0 := time.Now()
+	p := pulse{open: true, since: t0, asked: t0, probed: t0, echoed: true}
+	p.heard(t0.Add(1))
+	assert.Equal(t, pulse{open: true, since: t0.Add(1), asked: t0}, p)
+	p.opened(t0)
+	assert.Equal(t, pulse{open: true, since: t0}, p)
+}
+
+func TestTheFirstReopeningIsAtOnceAndTheOthersWithinBounds(t *testing.T) {
+	for range 1000 {
+		var r retry
+		assert.Zero(t, r.ended(0))
+		for n := range 20 {
+			d := r.ended(steady - 1)
+			assert.GreaterOrEqual(t, d, min(minDelay<<n, maxDelay/2))
+			assert.Less(t, d, min(2*minDelay<<n, maxDelay))
+		}
+		assert.Zero(t, r.ended(steady), "it lived")
+		assert.GreaterOrEqual(t, r.ended(0), minDelay)
+	}
+	assert.Less(t, delay(1<<30), maxDelay)
+}
+
+func TestALineCanBeLeftFromTheMiddle(t *testing.T) {
+	var l line
+	ws := make([]*Watch, 5)
+	for i := range ws {
+		ws[i] = &Watch{next: int64(i)}
+		l.push(ws[i])
+	}
+	for _, i := range []int{2, 0, 4} {
+		l.remove(ws[i])
+		assert.Equal(t, nowhere, ws[i].place)
+	}
+	l.push(ws[2])
+	var order []int64
+	for w := l.pop(); w != nil; w = l.pop() {
+		order = append(order, w.next)
+	}
+	assert.Equal(t, []int64{1, 3, 2}, order)
+	assert.Equal(t, line{}, l)
+}

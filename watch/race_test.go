@@ -1,0 +1,5 @@
+//go:build race
+
+package watch
+
+const manyWatches = 5_000 // the race detector makes each many times as costly

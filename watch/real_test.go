@@ -1,0 +1,372 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+)
+
+func onRealEtcd(t *testing.T, tokenTTL uint, f func(t *testing.T, r *real)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, startEtcd(t, tokenTTL)) })
+}
+
+func TestAWatchOnAnIdleClusterKeepsItsStream(t *testing.T) { // W2
+	onRealEtcd(t, 300, func(t *testing.T, r *real) {
+		rev := r.put("k", "v")
+		h := r.hub("")
+		l := &log{t: t}
+		w := h.Watch("k", "", rev+1, l.note) // above the present revision: etcd does not answer progress requests
+		time.Sleep(10 * time.Minute)
+		assert.True(t, w.Armed())
+		assert.Equal(t, Stats{Watches: 1, Streams: 1}, h.Stats())
+		rev = r.put("k", "w")
+		synctest.Wait()
+		assert.Equal(t, []int64{rev}, l.revisions())
+	})
+}
+
+const (
+	writers  = 8
+	writes   = 250 // of each
+	eachKeys = 10
+)
+
+// writeAll makes writers*writes puts and deletes of w/0 … w/9, some of several keys in one revision.
+func writeAll(r *real, pause func()) {
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			for range writes {
+				first := rand.IntN(eachKeys)
+				var ops []*pb.RequestOp
+				for i := range 1 + rand.IntN(3) {
+					key := fmt.Appendf(nil, "w/%d", (first+i)%eachKeys)
+					if rand.IntN(4) == 0 {
+						ops = append(ops, &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: key}}})
+					} else {
+						ops = append(ops, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: key, Value: key}}})
+					}
+				}
+				_, err := r.kv.Txn(context.Background(), &pb.TxnRequest{Success: ops})
+				assert.NoError(r.t, err)
+				pause()
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// gather is a watch's function that keeps all events and says when end came.
+type gather struct {
+	*log
+	last string // the key whose "the end" is the end
+	done chan struct{}
+	each func()
+}
+
+func (g *gather) note(u Update) {
+	g.mu.Lock()
+	g.check(u)
+	g.updates = append(g.updates, u)
+	g.mu.Unlock()
+	if g.each != nil {
+		g.each()
+	}
+	for _, e := range u.Events {
+		if e.Key == g.last && string(e.Value) == "the end" {
+			close(g.done)
+		}
+	}
+}
+
+func (g *gather) events() []Event {
+	var out []Event
+	for _, u := range g.all() {
+		out = append(out, u.Events...)
+	}
+	return out
+}
+
+// checkCuts writes while connections are cut, and compares what a range watch and ten single ones saw with the history.
+func checkCuts(t *testing.T, r *real, write func(), each func()) {
+	h := r.hub("")
+	from := r.put("w/", "the beginning")
+	var all []*gather
+	add := func(key, end, last string, each func()) {
+		g := &gather{log: &log{t: t}, last: last, done: make(chan struct{}), each: each}
+		all = append(all, g)
+		h.Watch(key, end, from, g.note)
+	}
+	add("w/", "w0", "w/9", each)
+	for i := range eachKeys {
+		key := fmt.Sprintf("w/%d", i)
+		add(key, "", key, nil)
+	}
+	write()
+	for i := range eachKeys {
+		r.put(fmt.Sprintf("w/%d", i), "the end")
+	}
+	<-all[0].done
+	for i := range eachKeys {
+		<-all[i+1].done
+	}
+	synctestWait(t)
+	got := all[0].events()
+	truth := r.history("w/", "w0", from, len(got))
+	require.Equal(t, truth, got)
+	for i := range eachKeys {
+		var want []Event
+		for _, e := range truth {
+			if e.Key == fmt.Sprintf("w/%d", i) {
+				want = append(want, e)
+			}
+		}
+		require.Equal(t, want, all[i+1].events())
+	}
+	t.Logf("%d events, %d streams lost", len(truth), h.Stats().Moves)
+	assert.Greater(t, h.Stats().Moves, uint64(2))
+}
+
+func synctestWait(t *testing.T) {
+	if strings.Contains(t.Name(), "bubble") {
+		synctest.Wait()
+	}
+}
+
+func TestEventsUnderWritesAndCutsComeInOrderWithoutGaps(t *testing.T) { // W3, W5, A9
+	t.Run("bubble", func(t *testing.T) {
+		onRealEtcd(t, 300, func(t *testing.T, r *real) {
+			stop := make(chan struct{})
+			var cutter sync.WaitGroup
+			checkCuts(t, r, func() {
+				cutter.Go(func() {
+					for {
+						select {
+						case <-time.After(rand.N(300 * time.Millisecond)):
+							r.cut()
+						case <-stop:
+							return
+						}
+					}
+				})
+				writeAll(r, func() { time.Sleep(rand.N(50 * time.Millisecond)) })
+				close(stop)
+				cutter.Wait()
+			}, nil)
+		})
+	})
+	t.Run("real time", func(t *testing.T) {
+		r := startEtcd(t, 300)
+		n := 0
+		checkCuts(t, r, func() { writeAll(r, func() {}) }, func() {
+			if n++; n%200 == 5 {
+				go r.cut() // ends at once
+			}
+		})
+	})
+}
+
+func TestCompactionEndsTheWatchesThatMissEventsAndOnlyThose(t *testing.T) { // W8
+	onRealEtcd(t, 300, func(t *testing.T, r *real) {
+		h := r.hub("")
+		first := r.put("a", "1")
+		behind, ahead := &log{t: t}, &log{t: t}
+		h.Watch("quiet", "", first, behind.note)
+		h.Watch("a", "", first, ahead.note)
+		var last int64
+		for range 10 {
+			last = r.put("a", "2")
+		}
+		time.Sleep(time.Second) // etcd brings watches from past revisions up to date every 100 ms
+		r.compact(last)
+		time.Sleep(time.Minute)
+		assert.Empty(t, behind.all(), "a watch that is served is not disturbed")
+		r.cut()
+		time.Sleep(time.Second)
+		assert.Equal(t, Update{Compacted: last}, behind.end())
+		next := r.put("a", "3")
+		synctest.Wait()
+		assert.Equal(t, next, ahead.revisions()[len(ahead.revisions())-1])
+
+		late := &log{t: t}
+		h.Watch("a", "", first, late.note)
+		time.Sleep(time.Second)
+		require.Equal(t, Update{Compacted: last}, late.end())
+		again := &log{t: t}
+		h.Watch("a", "", late.end().Compacted, again.note)
+		time.Sleep(time.Second)
+		assert.Equal(t, []int64{last, next}, again.revisions())
+		assert.Equal(t, 2, h.Stats().Watches)
+	})
+}
+
+func TestWatchesOutliveTheirAuthTokens(t *testing.T) { // C5, W3
+	onRealEtcd(t, 2, func(t *testing.T, r *real) {
+		r.enableAuth()
+		h := r.hub("root")
+		l := &log{t: t}
+		h.Watch("a", "", 1, l.note)
+		for i := range 20 {
+			time.Sleep(time.Duration(i) * 500 * time.Millisecond)
+			rev := r.putAs(r.asRoot(), "a", "v")
+			m := &log{t: t}
+			w := h.Watch("a", "", rev, m.note)
+			time.Sleep(200 * time.Millisecond)
+			assert.True(t, w.Armed())
+			assert.Equal(t, []int64{rev}, m.revisions())
+			assert.Len(t, l.revisions(), i+1)
+			w.Cancel()
+		}
+		assert.Greater(t, h.Stats().Moves, uint64(3), "tokens did expire")
+	})
+}
+
+func TestAuthEnabledWhileWatchesLive(t *testing.T) { // C6
+	onRealEtcd(t, 300, func(t *testing.T, r *real) {
+		with, without := r.hub("root"), r.hub("")
+		old1, old2, new1, new2 := &log{t: t}, &log{t: t}, &log{t: t}, &log{t: t}
+		with.Watch("a", "", 1, old1.note)
+		without.Watch("a", "", 1, old2.note)
+		synctest.Wait()
+		r.enableAuth()
+		with.Watch("a", "", 1, new1.note)
+		without.Watch("a", "", 1, new2.note)
+		time.Sleep(10 * time.Second)
+		rev := r.putAs(r.asRoot(), "a", "v")
+		synctest.Wait()
+		assert.Equal(t, []int64{rev}, old1.revisions())
+		assert.Equal(t, []int64{rev}, new1.revisions())
+		assert.True(t, cluster.IsTokenRefusal(new2.end().Err), "no credentials")
+	})
+}
+
+func TestWhatMayNotBeReadEndsItsWatchAlone(t *testing.T) { // W3
+	onRealEtcd(t, 300, func(t *testing.T, r *real) {
+		r.enableAuth()
+		h := r.hub("reader")
+		open, shut := &log{t: t}, &log{t: t}
+		h.Watch("open/a", "", 1, open.note)
+		h.Watch("shut/a", "", 1, shut.note)
+		h.Watch("open/", "open0", 1, (&log{t: t}).note)
+		time.Sleep(time.Minute)
+		require.Error(t, shut.end().Err)
+		assert.True(t, cluster.IsPermissionDenied(shut.end().Err))
+		rev := r.putAs(r.asRoot(), "open/a", "v")
+		synctest.Wait()
+		assert.Equal(t, []int64{rev}, open.revisions())
+		assert.Equal(t, 2, h.Stats().Watches)
+		assert.Equal(t, 1, h.Stats().Streams)
+	})
+}
+
+// In real time: with more than 512 watches to bring up to date, etcd resets a ticker to the time that the
+// first 512 took, which in a bubble is 0.
+func TestTwoThousandWatchesTakeFourStreams(t *testing.T) {
+	r := startEtcd(t, 300)
+	h := r.hub("")
+	logs := make([]*log, 2000)
+	ws := make([]*Watch, len(logs))
+	for i := range logs {
+		logs[i] = &log{t: t}
+		ws[i] = h.Watch(fmt.Sprintf("k/%d", i), "", 1, logs[i].note)
+	}
+	want := make([][]int64, len(logs))
+	for round := range 2 {
+		for i := range logs {
+			want[i] = append(want[i], r.put(fmt.Sprintf("k/%d", i), "v"))
+		}
+		if round == 0 {
+			r.cut()
+		}
+		for i := range logs {
+			require.Eventually(t, func() bool { return len(logs[i].revisions()) == round+1 }, 30*time.Second, time.Millisecond)
+		}
+	}
+	for i := range logs {
+		require.Equal(t, want[i], logs[i].revisions())
+		require.True(t, ws[i].Armed())
+	}
+	assert.Equal(t, 2000, h.Stats().Watches)
+	assert.Equal(t, 4, h.Stats().Streams)
+	for _, w := range ws {
+		w.Cancel()
+	}
+	require.Eventually(t, func() bool { return h.Stats().Streams == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return metric(t, "etcd_debugging_mvcc_watcher_total", "") == 0 }, 10*time.Second, time.Millisecond)
+}
+
+func TestTwoWatchesCostFourMessagesInAndAtMostSixOut(t *testing.T) {
+	onRealEtcd(t, 300, func(t *testing.T, r *real) {
+		h := r.hub("")
+		keep := h.Watch("keep", "", 1, (&log{t: t}).note)
+		time.Sleep(time.Millisecond)
+		in, out := metric(t, "grpc_server_msg_received_total", "Watch"), metric(t, "grpc_server_msg_sent_total", "Watch")
+		mine, before := &log{t: t}, &log{t: t}
+		rev := r.put("before", "v")
+		w1 := h.Watch("before", "", rev+1, before.note)
+		w2 := h.Watch("mine", "", rev+1, mine.note)
+		synctest.Wait()
+		_, err := r.kv.DeleteRange(t.Context(), &pb.DeleteRangeRequest{Key: []byte("before")})
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Len(t, before.all(), 1)
+		w1.Cancel()
+		w2.Cancel()
+		h.Watch("never created", "", 1, (&log{t: t}).note).Cancel()
+		synctest.Wait()
+		assert.EqualValues(t, 4, metric(t, "grpc_server_msg_received_total", "Watch")-in)
+		assert.LessOrEqual(t, metric(t, "grpc_server_msg_sent_total", "Watch")-out, 6.0)
+		keep.Cancel()
+	})
+}
+
+// etcd does not end a watch stream that its client half-closed, so it records a cancellation; but no failure.
+func TestAnIdleStreamsEndIsNoFailureToEtcd(t *testing.T) { // O6
+	onRealEtcd(t, 300, func(t *testing.T, r *real) {
+		h := r.hub("")
+		w := h.Watch("a", "", 1, (&log{t: t}).note)
+		time.Sleep(time.Second)
+		failures := metric(t, "etcd_network_server_stream_failures_total", "")
+		handled := metric(t, "grpc_server_handled_total", "Watch")
+		w.Cancel()
+		time.Sleep(5 * time.Second)
+		assert.EqualValues(t, 1, metric(t, "grpc_server_handled_total", "Watch")-handled)
+		assert.Equal(t, failures, metric(t, "etcd_network_server_stream_failures_total", ""))
+	})
+}
+
+// metric sums the server's counter, of one gRPC method if method is not empty.
+func metric(t *testing.T, name, method string) (sum float64) {
+	t.Helper()
+	families, err := prometheus.DefaultGatherer.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.Metric {
+			ok := method == ""
+			for _, l := range m.Label {
+				ok = ok || l.GetName() == "grpc_method" && l.GetValue() == method
+			}
+			if ok {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+		return sum
+	}
+	return 0 // not counted yet
+}

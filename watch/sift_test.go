@@ -1,0 +1,170 @@
+package watch
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+// chance is where a random test gets its choices from: a seed, or a fuzzer's bytes.
+type chance interface{ IntN(n int) int }
+
+type bytesChance struct{ b []byte }
+
+func (c *bytesChance) IntN(n int) int {
+	if len(c.b) == 0 {
+		return 0
+	}
+	v := int(c.b[0]) % n
+	c.b = c.b[1:]
+	return v
+}
+
+// history is the truth: events by revision, some revisions with several keys, some with keys of others.
+func history(c chance) [][]*mvccpb.Event {
+	var h [][]*mvccpb.Event
+	rev := int64(1)
+	for range 1 + c.IntN(30) {
+		rev += int64(1 + c.IntN(3))
+		var evs []*mvccpb.Event
+		for k := range 1 + c.IntN(4)*c.IntN(4)*3 {
+			key := fmt.Sprintf("%c%02d", "abc"[c.IntN(3)], k)
+			if c.IntN(3) == 0 {
+				evs = append(evs, del(key, rev))
+			} else {
+				evs = append(evs, put(key, rev))
+			}
+		}
+		h = append(h, evs)
+	}
+	return h
+}
+
+// naive is the other implementation: it looks at the truth.
+func naive(sp span, from int64, h [][]*mvccpb.Event) []Event {
+	out := []Event{}
+	for _, evs := range h {
+		for _, e := range evs {
+			if e.Kv.ModRevision >= from && sp.covers(e.Kv.Key) {
+				out = append(out, event(sp, e))
+			}
+		}
+	}
+	return out
+}
+
+// replay sends a history as a bad server would, through advance, and returns what was delivered.
+func replay(t testing.TB, c chance, sp span, from int64, h [][]*mvccpb.Event) []Event {
+	got := []Event{}
+	next := from
+	var held []*mvccpb.Event
+	answer := func(evs []*mvccpb.Event, more bool) {
+		var out []Event
+		out, held = advance(sp, next, held, slices.Clone(evs), more)
+		if len(out) == 0 {
+			return
+		}
+		require.GreaterOrEqual(t, out[0].ModRevision, next)
+		require.True(t, len(got) == 0 || got[len(got)-1].ModRevision < out[0].ModRevision, "a revision is split over two updates")
+		got = append(got, out...)
+		next = out[len(out)-1].ModRevision + 1
+	}
+	for at := 0; at < len(h); {
+		n := 1 + c.IntN(min(5, len(h)-at))
+		begin := max(0, at-c.IntN(4)*c.IntN(4)) // repeats some
+		evs := slices.Concat(h[begin : at+n]...)
+		switch c.IntN(4) {
+		case 0: // in fragments, cut anywhere
+			for len(evs) > 1 && c.IntN(8) > 0 {
+				k := 1 + c.IntN(len(evs)-1)
+				answer(evs[:k], true)
+				evs = evs[k:]
+			}
+			answer(evs, false)
+		case 1: // revisions out of order, and everything twice
+			slices.Reverse(h[begin : at+n])
+			evs = slices.Concat(h[begin : at+n]...)
+			slices.Reverse(h[begin : at+n])
+			answer(append(evs, evs...), false)
+		case 2: // something old first
+			answer(slices.Concat(h[:begin]...), false)
+			answer(evs, false)
+		default:
+			answer(evs, false)
+		}
+		at += n
+	}
+	return got
+}
+
+func checkSift(t testing.TB, c chance) {
+	h := history(c)
+	sp := []span{{"b", "c"}, {"a00", ""}, {"a", everything}, {"b01", "b03"}}[c.IntN(4)]
+	from := int64(1 + c.IntN(20))
+	require.Equal(t, naive(sp, from, h), replay(t, c, sp, from, h))
+}
+
+func TestWhateverAServerRepeatsOrSplitsEachEventIsDeliveredOnce(t *testing.T) {
+	var seed uint64
+	defer func() {
+		if t.Failed() {
+			t.Logf("seed %d", seed)
+		}
+	}()
+	for range 5000 {
+		seed = rand.Uint64()
+		checkSift(t, rand.New(rand.NewPCG(seed, 0)))
+	}
+}
+
+func FuzzSift(f *testing.F) {
+	f.Add([]byte("a history, and how it is sent"))
+	f.Fuzz(func(t *testing.T, b []byte) { checkSift(t, &bytesChance{b}) })
+}
+
+func TestEventsWithoutAKeyAreDropped(t *testing.T) {
+	out, rest := advance(span{key: "a"}, 1, nil, []*mvccpb.Event{nil, {}, put("a", 2)}, false)
+	assert.Equal(t, []Event{event(span{key: "a"}, put("a", 2))}, out)
+	assert.Empty(t, rest)
+	out, rest = advance(span{key: "a"}, 1, nil, nil, true)
+	assert.Empty(t, out)
+	assert.Empty(t, rest)
+}
+
+func TestALongRevisionIsSiftedInLinearTime(t *testing.T) {
+	var evs []*mvccpb.Event
+	for i := range 100_000 {
+		evs = append(evs, del(fmt.Sprintf("k%06d", i), 7))
+	}
+	assert.Len(t, sift(span{"k", "l"}, 1, append(evs, evs...)), 100_000)
+}
+
+func TestASpanCoversItsKeys(t *testing.T) {
+	for _, c := range []struct {
+		key, end string
+		in, out  []string
+	}{
+		{"a", "", []string{"a"}, []string{"", "a\x00", "b"}},
+		{"a", "c", []string{"a", "a\x00", "b", "bzz"}, []string{"A", "c", "d"}},
+		{"b", everything, []string{"b", "z", "\xff\xff"}, []string{"a", ""}},
+		{"", everything, []string{"\x00", "a"}, nil},
+	} {
+		s := newSpan(c.key, c.end)
+		require.NoError(t, s.check())
+		for _, k := range c.in {
+			assert.True(t, s.covers([]byte(k)), "%+v %q", c, k)
+		}
+		for _, k := range c.out {
+			assert.False(t, s.covers([]byte(k)), "%+v %q", c, k)
+		}
+	}
+	assert.ErrorIs(t, newSpan("a", "a").check(), errEmptySpan)
+	assert.ErrorIs(t, newSpan("b", "a").check(), errEmptySpan)
+	assert.NoError(t, newSpan(string(make([]byte, maxSpan)), "").check())
+	assert.ErrorIs(t, newSpan(string(make([]byte, maxSpan)), "\xff").check(), errLongSpan)
+}
