@@ -84,13 +84,14 @@ func (l *log) stale(o *Op) *Violation {
 	return nil
 }
 
-// needless: o was refused although nobody with a greater token can have been admitted before.
+// needless: o was refused although nobody with a greater token had come before. One that was refused itself counts: it may have been admitted at one place
+// on its way, and have met a still greater token at the next.
 func (l *log) needless(o *Op) *Violation {
 	if o.Highest <= o.Token {
 		return &Violation{Rule: "refused, and the refusal names no greater token", Op: *o}
 	}
 	for _, p := range l.ops {
-		if (p.Outcome == Applied || p.Outcome == Unknown) && p.Call < o.Return && p.Token > o.Token {
+		if p.Outcome != NotApplied && p.Call < o.Return && p.Token > o.Token {
 			return nil
 		}
 	}

@@ -43,6 +43,7 @@ func TestCheckAcceptsWhatAGuardLetsThrough(t *testing.T) {
 		"a lost answer, not applied":         {lost(1, "a").at(0, 1), read(1, "").at(2, 3)},
 		"a lost answer, applied late":        {lost(1, "a").at(0, 1), read(1, "").at(2, 3), read(1, "a").at(4, 5)},
 		"a refusal by one whose answer lost": {lost(2, "a").at(0, 1), refused(1, 2, "b").at(2, 3)},
+		"a refusal by one that was refused":  {wrote(3, "a").at(0, 9), refused(2, 3, "b").at(0, 9), refused(1, 2, "c").at(0, 9)},
 		"writes under one token in a race":   {wrote(1, "a").at(0, 9), wrote(1, "b").at(0, 9), read(1, "a").at(10, 11)},
 	} {
 		t.Run(name, func(t *testing.T) { assert.NoError(t, Check(history)) })
