@@ -31,7 +31,8 @@ func TestDialRefusesABadConfigBeforeAnythingIsDone(t *testing.T) {
 			assert.NotContains(t, err.Error(), "secret")
 		}
 	}
-	_, err := Dial(nil, Config{}) //nolint:staticcheck // that is the point
+	var none context.Context
+	_, err := Dial(none, Config{})
 	assert.EqualError(t, err, "cluster: dial: the context is nil")
 }
 
