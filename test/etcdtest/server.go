@@ -5,15 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/pawl-locks/pawl/internal/loopback"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -29,8 +28,8 @@ const startTimeout = 30 * time.Second
 type Server struct {
 	opts   Options
 	dir    string
-	client port
-	peer   port
+	client *loopback.Port
+	peer   *loopback.Port
 	certs  *authority // nil without TLS
 
 	mu      sync.Mutex
@@ -67,12 +66,12 @@ func newServer(t testing.TB, o Options) (*Server, error) {
 		}
 		s.certs = certs
 	}
-	for _, p := range []*port{&s.client, &s.peer} {
+	for _, p := range []**loopback.Port{&s.client, &s.peer} {
 		var err error
-		if *p, err = reserve(); err != nil {
+		if *p, err = loopback.Reserve(); err != nil {
 			return nil, fmt.Errorf("reserve a port: %w", err)
 		}
-		t.Cleanup(p.release)
+		t.Cleanup((*p).Release)
 	}
 	t.Cleanup(s.Stop)
 	return s, nil
@@ -84,7 +83,7 @@ func (s *Server) Endpoints() []string { return []string{s.url(s.client).String()
 // Addr is the host and port of the one endpoint.
 func (s *Server) Addr() string { return s.client.String() }
 
-func (s *Server) url(p port) *url.URL {
+func (s *Server) url(p *loopback.Port) *url.URL {
 	scheme := "http"
 	if s.certs != nil && p == s.client {
 		scheme = "https"
@@ -153,7 +152,7 @@ func (s *Server) config() (*embed.Config, error) {
 	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = urls(s.url(s.client)), urls(s.url(s.client))
 	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = urls(s.url(s.peer)), urls(s.url(s.peer))
 	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	cfg.SocketOpts.ReusePort = reserves
+	cfg.SocketOpts.ReusePort = loopback.Shared
 	cfg.UnsafeNoFsync = !s.opts.Fsync
 	cfg.BcryptCost = 4 // the least: a test's passwords need no protection
 	cfg.QuotaBackendBytes = s.opts.QuotaBytes
@@ -191,16 +190,6 @@ func (s *Server) Conn(t testing.TB) *grpc.ClientConn {
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
-}
-
-// port is one loopback port that is ours.
-type port struct {
-	number int
-	fd     int // the socket that keeps it; -1: none does
-}
-
-func (p port) String() string {
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(p.number))
 }
 
 // within is a context for the calls of this package's own helpers.

@@ -1,0 +1,64 @@
+package faultproxy
+
+import "time"
+
+// SetDelay makes every byte take that long more to the server and back, from
+// what is read from now on; 0: no longer.
+func (p *Proxy) SetDelay(up, down time.Duration) {
+	p.up.setDelay(up)
+	p.down.setDelay(down)
+}
+
+// BlackHole forwards nothing, either way: connections stay, and new ones are
+// accepted and get no answer.
+func (p *Proxy) BlackHole() {
+	p.up.hold(true)
+	p.down.hold(true)
+}
+
+// HoldRequests forwards nothing to the server; what it says still arrives.
+func (p *Proxy) HoldRequests() { p.up.hold(true) }
+
+// HoldAnswers forwards nothing to the clients; what they say still arrives.
+func (p *Proxy) HoldAnswers() { p.down.hold(true) }
+
+// Reset ends all connections with a RST; new ones are accepted.
+func (p *Proxy) Reset() { p.cutAll(true) }
+
+// Finish ends all connections with a FIN; new ones are accepted.
+func (p *Proxy) Finish() { p.cutAll(false) }
+
+// Refuse resets all connections and refuses new ones.
+func (p *Proxy) Refuse() {
+	p.mu.Lock()
+	l := p.listener
+	p.listener = nil
+	p.mu.Unlock()
+	if l != nil {
+		_ = l.Close()
+	}
+	p.cutAll(true)
+}
+
+// Heal ends the troubles, delays included: what was held up is forwarded, and
+// connections are accepted. It panics if the port cannot be listened on again.
+func (p *Proxy) Heal() {
+	p.SetDelay(0, 0)
+	p.up.hold(false)
+	p.down.hold(false)
+	if err := p.listen(); err != nil {
+		panic("faultproxy: heal: " + err.Error())
+	}
+}
+
+func (p *Proxy) cutAll(rst bool) {
+	p.mu.Lock()
+	var all []*link
+	for c := range p.conns {
+		all = append(all, c)
+	}
+	p.mu.Unlock()
+	for _, c := range all {
+		c.cut(rst)
+	}
+}

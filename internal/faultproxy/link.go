@@ -1,0 +1,179 @@
+package faultproxy
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// gate is one direction of all connections.
+type gate struct {
+	mu      sync.Mutex
+	held    bool
+	delay   time.Duration
+	changed chan struct{} // closed and replaced at each change of held
+}
+
+func newGate() *gate { return &gate{changed: make(chan struct{})} }
+
+func (g *gate) hold(held bool) {
+	g.mu.Lock()
+	g.held = held
+	changed := g.changed
+	g.changed = make(chan struct{})
+	g.mu.Unlock()
+	close(changed)
+}
+
+func (g *gate) setDelay(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.delay = d
+}
+
+func (g *gate) state() (held bool, delay time.Duration, changed <-chan struct{}) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.held, g.delay, g.changed
+}
+
+// pass waits until what was read at the given time may go on; false: the link
+// was cut before.
+func (g *gate) pass(at time.Time, cut <-chan struct{}) bool {
+	if d := time.Until(at); d > 0 {
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-cut:
+			return false
+		}
+	}
+	for {
+		held, _, changed := g.state()
+		if !held {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-cut:
+			return false
+		}
+	}
+}
+
+// link is one client's connection and, once it is made, that to the server.
+type link struct {
+	client net.Conn
+	done   chan struct{} // closed when it is cut
+
+	mu     sync.Mutex
+	server net.Conn
+	over   bool
+}
+
+func newLink(client net.Conn) *link { return &link{client: client, done: make(chan struct{})} }
+
+// join adds the server's side; false: the link was cut meanwhile.
+func (c *link) join(server net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		_ = server.Close()
+		return false
+	}
+	c.server = server
+	return true
+}
+
+// cut ends both sides, with a RST or a FIN.
+func (c *link) cut(rst bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return
+	}
+	c.over = true
+	close(c.done)
+	for _, side := range []net.Conn{c.client, c.server} {
+		switch {
+		case side == nil:
+		case rst:
+			reset(side)
+		default:
+			_ = side.Close()
+		}
+	}
+}
+
+func reset(c net.Conn) {
+	_ = c.(*net.TCPConn).SetLinger(0) // Close sends a RST then
+	_ = c.Close()
+}
+
+// chunk is some bytes on their way, or with none of them the end.
+type chunk struct {
+	at   time.Time // not to be forwarded before
+	data []byte
+}
+
+// inFlight is how many chunks may be on their way before reading stops, as
+// with full socket buffers.
+const inFlight = 1024
+
+// forward moves bytes one way, and then its end, until the link is cut.
+func (c *link) forward(from, to net.Conn, g *gate) {
+	chunks := make(chan chunk, inFlight)
+	var reader sync.WaitGroup
+	reader.Go(func() { c.read(from, g, chunks) }) // ends with the connection, or when the link is cut
+	defer reader.Wait()
+	for ch := range chunks {
+		if !g.pass(ch.at, c.done) {
+			return
+		}
+		if len(ch.data) == 0 {
+			_ = to.(*net.TCPConn).CloseWrite()
+			continue
+		}
+		if _, err := to.Write(ch.data); err != nil {
+			c.cut(true)
+			return
+		}
+	}
+}
+
+// read reads until the end, or an error, which cuts the link when the bytes
+// before it have had their time.
+func (c *link) read(from net.Conn, g *gate, chunks chan<- chunk) {
+	defer close(chunks)
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		_, delay, _ := g.state()
+		at := time.Now().Add(delay)
+		if n > 0 && !c.send(chunks, chunk{at, append([]byte(nil), buf[:n]...)}) {
+			return
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			c.send(chunks, chunk{at: at})
+			return
+		case err != nil:
+			if g.pass(at, c.done) {
+				c.cut(true)
+			}
+			return
+		}
+	}
+}
+
+func (c *link) send(chunks chan<- chunk, ch chunk) bool {
+	select {
+	case chunks <- ch:
+		return true
+	case <-c.done:
+		return false
+	}
+}

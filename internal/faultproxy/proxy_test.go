@@ -1,0 +1,167 @@
+package faultproxy
+
+import (
+	"io"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// echo serves connections that say everything back, and end when their client does.
+func echo(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.Copy(c, c)
+				_ = c.Close()
+			}()
+		}
+	}()
+	t.Cleanup(func() { _ = l.Close(); <-done })
+	return l.Addr().String()
+}
+
+func dial(t *testing.T, p *Proxy) *net.TCPConn {
+	c, err := net.Dial("tcp", p.Addr())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c.(*net.TCPConn)
+}
+
+// say sends a word and expects it back within d.
+func say(t *testing.T, c net.Conn, word string, d time.Duration) error {
+	t.Helper()
+	_, err := c.Write([]byte(word))
+	require.NoError(t, err)
+	return hear(t, c, word, d)
+}
+
+func hear(t *testing.T, c net.Conn, word string, d time.Duration) error {
+	t.Helper()
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(d)))
+	b := make([]byte, len(word))
+	if _, err := io.ReadFull(c, b); err != nil {
+		return err
+	}
+	require.Equal(t, word, string(b))
+	return nil
+}
+
+const (
+	soon = 5 * time.Second
+	wait = 50 * time.Millisecond // to see that nothing comes
+)
+
+func TestForwardsEveryByteAndTheEnd(t *testing.T) {
+	p := Start(t, echo(t))
+	c := dial(t, p)
+	big := make([]byte, 8<<20)
+	for i := range big {
+		big[i] = byte(i * i >> 8)
+	}
+	go func() {
+		_, _ = c.Write(big)
+		_ = c.CloseWrite()
+	}()
+	back, err := io.ReadAll(c)
+	require.NoError(t, err)
+	assert.Equal(t, big, back)
+}
+
+func TestDelayTakesEffectEachWay(t *testing.T) {
+	p := Start(t, echo(t))
+	c := dial(t, p)
+	require.NoError(t, say(t, c, "a", soon))
+	p.SetDelay(30*time.Millisecond, 40*time.Millisecond)
+	start := time.Now()
+	require.NoError(t, say(t, c, "b", soon))
+	assert.GreaterOrEqual(t, time.Since(start), 70*time.Millisecond)
+}
+
+func TestBlackHoleKeepsConnectionsAndBytes(t *testing.T) {
+	p := Start(t, echo(t))
+	old := dial(t, p)
+	p.BlackHole()
+	young := dial(t, p)
+	assert.Error(t, say(t, old, "a", wait))
+	assert.Error(t, say(t, young, "b", wait))
+	p.Heal()
+	assert.NoError(t, hear(t, old, "a", soon))
+	assert.NoError(t, hear(t, young, "b", soon))
+}
+
+func TestHoldingOneWayLetsTheOtherThrough(t *testing.T) {
+	p := Start(t, echo(t))
+	c := dial(t, p)
+	p.HoldAnswers()
+	assert.Error(t, say(t, c, "a", wait))
+	p.HoldRequests()
+	p.down.hold(false)
+	assert.NoError(t, hear(t, c, "a", soon), "it was answered before requests were held")
+	assert.Error(t, say(t, c, "b", wait))
+	p.Heal()
+	assert.NoError(t, hear(t, c, "b", soon))
+}
+
+func TestResetAndFinishAreToldApart(t *testing.T) {
+	p := Start(t, echo(t))
+	a := dial(t, p)
+	require.NoError(t, say(t, a, "a", soon))
+	p.Reset()
+	assert.ErrorIs(t, hear(t, a, "x", soon), syscall.ECONNRESET)
+
+	b := dial(t, p)
+	require.NoError(t, say(t, b, "b", soon))
+	p.Finish()
+	assert.ErrorIs(t, hear(t, b, "x", soon), io.EOF)
+}
+
+func TestRefusesUntilHealed(t *testing.T) {
+	p := Start(t, echo(t))
+	c := dial(t, p)
+	require.NoError(t, say(t, c, "a", soon))
+	p.Refuse()
+	assert.ErrorIs(t, hear(t, c, "x", soon), syscall.ECONNRESET)
+	_, err := net.Dial("tcp", p.Addr())
+	assert.ErrorIs(t, err, syscall.ECONNREFUSED)
+	p.Heal()
+	require.NoError(t, say(t, dial(t, p), "b", soon))
+	assert.Equal(t, 2, p.Accepted())
+}
+
+func TestAServerThatIsNotThereResetsTheClient(t *testing.T) {
+	p := Start(t, "127.0.0.1:1")
+	c, err := net.Dial("tcp", p.Addr())
+	if err == nil {
+		defer c.Close()
+		err = hear(t, c, "x", soon)
+	}
+	assert.ErrorIs(t, err, syscall.ECONNRESET)
+}
+
+func TestCloseEndsAHeldProxy(t *testing.T) {
+	p := Start(t, echo(t))
+	for range 50 {
+		c := dial(t, p)
+		_, err := c.Write(make([]byte, 1000))
+		require.NoError(t, err)
+	}
+	p.BlackHole()
+	p.Close()
+	p.Close()
+}
