@@ -145,6 +145,8 @@ func explain(m *Member, err error) error {
 		if m.endpoint.tls {
 			hint = "not an etcd server, or one that wants a client certificate"
 		}
+	case m.endpoint.tls && broken(msg): // TLS 1.3 tells a missing certificate after the handshake
+		hint = "the server ended the connection; it may want a client certificate"
 	case strings.Contains(msg, "authentication handshake failed"), strings.Contains(msg, "remote error: tls:"):
 		hint = "TLS failed"
 	case strings.Contains(msg, "connection refused"), strings.Contains(msg, "no such file or directory"):
@@ -156,6 +158,11 @@ func explain(m *Member, err error) error {
 		return fmt.Errorf("%s: %w", m.Endpoint(), &plainStatus{err, msg})
 	}
 	return fmt.Errorf("%s: %s: %w", m.Endpoint(), hint, &plainStatus{err, msg})
+}
+
+// broken reports whether a connection was made and then lost.
+func broken(msg string) bool {
+	return strings.Contains(msg, "broken pipe") || strings.Contains(msg, "connection reset by peer")
 }
 
 // plainStatus is a gRPC status whose text is its message alone.
