@@ -29,8 +29,8 @@ type Options struct {
 	// Owner is written into the session's key and each lock's key, for people.
 	// "" means host:pid.
 	Owner string
-	// Resume takes over the lease of a session that was detached; the zero
-	// Handle means a new lease.
+	// Resume takes over the lease of a session that was detached, with the TTL
+	// it has; the zero Handle means a new lease.
 	Resume Handle
 }
 
@@ -39,7 +39,11 @@ func (o Options) Check() error {
 	if o.TTL != 0 && (o.TTL < MinTTL || o.TTL > MaxTTL) {
 		return fmt.Errorf("lease: Options.TTL is %v, want 0 or %v to %v", o.TTL, MinTTL, MaxTTL)
 	}
-	if ttl := o.ttl(); o.Margin != 0 && (o.Margin < ttl/6 || o.Margin > ttl/3) {
+	ttl := o.ttl()
+	if o.Resume != (Handle{}) {
+		ttl = o.Resume.ttl
+	}
+	if o.Margin != 0 && (o.Margin < ttl/6 || o.Margin > ttl/3) {
 		return fmt.Errorf("lease: Options.Margin is %v, want 0 or %v to %v, a sixth to a third of the TTL", o.Margin, ttl/6, ttl/3)
 	}
 	if len(o.Owner) > maxOwner {

@@ -1,0 +1,61 @@
+package lease
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Rule T5: 3 s ≤ TTL ≤ 300 s, others refused with the bounds in the error.
+func TestTTLOutOfBoundsIsRefusedAndTheErrorNamesThem(t *testing.T) {
+	for _, ttl := range []time.Duration{-1, 1, time.Second, 3*time.Second - 1, 300*time.Second + 1, time.Hour} {
+		err := Options{TTL: ttl}.Check()
+		require.Error(t, err, "%v", ttl)
+		assert.Contains(t, err.Error(), "Options.TTL")
+		assert.Contains(t, err.Error(), "3s")
+		assert.Contains(t, err.Error(), "5m0s")
+	}
+	for _, ttl := range []time.Duration{0, 3 * time.Second, 3*time.Second + 1, 15 * time.Second, 300 * time.Second} {
+		assert.NoError(t, Options{TTL: ttl}.Check(), "%v", ttl)
+	}
+}
+
+func TestTTLIsRoundedUpToSeconds(t *testing.T) {
+	assert.Equal(t, 15*time.Second, Options{}.ttl())
+	assert.Equal(t, 3*time.Second, Options{TTL: 3 * time.Second}.ttl())
+	assert.Equal(t, 4*time.Second, Options{TTL: 3*time.Second + 1}.ttl())
+	assert.Equal(t, 300*time.Second, Options{TTL: 299*time.Second + 1}.ttl())
+}
+
+// Rule T2: Margin may only enlarge the sixth, up to a third.
+func TestMarginBelowASixthOrAboveAThirdIsRefused(t *testing.T) {
+	for _, m := range []time.Duration{-1, 1, time.Second - 1, 2*time.Second + 1, 6 * time.Second} {
+		err := Options{TTL: 6 * time.Second, Margin: m}.Check()
+		require.Error(t, err, "%v", m)
+		assert.Contains(t, err.Error(), "Options.Margin")
+	}
+	for _, m := range []time.Duration{0, time.Second, 1500 * time.Millisecond, 2 * time.Second} {
+		assert.NoError(t, Options{TTL: 6 * time.Second, Margin: m}.Check(), "%v", m)
+	}
+}
+
+// The bounds are those of the lease that is taken over, not of the default.
+func TestMarginOfAResumedSessionIsJudgedByTheHandlesTTL(t *testing.T) {
+	h := Handle{lease: 1, ttl: 6 * time.Second}
+	assert.NoError(t, Options{Resume: h, Margin: time.Second}.Check())
+	assert.Error(t, Options{Resume: h, Margin: 2*time.Second + 1}.Check(), "more than a third of 6 s")
+	assert.Error(t, Options{Resume: h, Margin: 5 * time.Second}.Check(), "a third of the default TTL")
+}
+
+func TestOverlongOwnerIsRefused(t *testing.T) {
+	assert.NoError(t, Options{Owner: strings.Repeat("x", maxOwner)}.Check())
+	assert.ErrorContains(t, Options{Owner: strings.Repeat("x", maxOwner+1)}.Check(), "Options.Owner")
+}
+
+func TestOwnerIsHostAndPidByDefault(t *testing.T) {
+	assert.Regexp(t, `^.+:[0-9]+$`, Options{}.owner())
+	assert.Equal(t, "me", Options{Owner: "me"}.owner())
+}
