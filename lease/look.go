@@ -56,13 +56,21 @@ func split(claims []Claim, most int) []look {
 	for _, c := range claims {
 		own, before := c.Keys()
 		l := &all[len(all)-1]
-		if len(l.ops)+2 > most && len(l.ops) > 0 {
+		if len(l.ops) > 0 && len(l.ops)+asked(own)+asked(before) > most {
 			all = append(all, look{})
 			l = &all[len(all)-1]
 		}
 		l.claims = append(l.claims, lookedAt{c, l.ask(own), l.ask(before)})
 	}
 	return all
+}
+
+// asked is how many operations it takes to ask for key.
+func asked(key string) int {
+	if key == "" {
+		return 0
+	}
+	return 1
 }
 
 func (l *look) ask(key string) int {
@@ -103,7 +111,8 @@ func (s *Session) lookAt(ctx context.Context, m *cluster.Member, l *look) (resp 
 	switch {
 	case cluster.IsTooManyOps(err):
 		s.mu.Lock()
-		s.lookMax = max(s.lookMax/2, 2)
+		// Half of what was refused: another attempt may have been refused too.
+		s.lookMax = min(s.lookMax, max(len(l.ops)/2, 2))
 		s.mu.Unlock()
 	case !cluster.IsPermissionDenied(err):
 		return nil, false, err

@@ -120,3 +120,9 @@ func (r *rig) keysOf(s *Session) []string {
 	}
 	return out
 }
+
+// sleep lets d go by, and all that is due at its end be done.
+func sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
