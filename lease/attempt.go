@@ -20,6 +20,7 @@ type result struct {
 	sent clock.Instant // read before the renewal was written
 	ttl  time.Duration // as the server answered
 	rev  int64         // at which the confirming read showed the session key
+	more []look        // what did not fit beside the session key
 	over bool          // the server's word ended the session
 	err  error         // why it counts for nothing; a failed attempt is not a loss
 }
@@ -34,61 +35,96 @@ func (s *Session) attemptBound() time.Duration {
 // its own, so that a late answer can never be taken for another's (N2), and
 // then a linearizable read on the same member. What the read shows of claims is
 // told to them here.
-func (s *Session) attempt(ctx context.Context, m *cluster.Member) result {
-	ctx, cancel := context.WithTimeout(ctx, s.attemptBound())
+func (s *Session) attempt(parent context.Context, m *cluster.Member) result {
+	ctx, cancel := context.WithTimeout(parent, s.attemptBound())
 	defer cancel()
-	sent, answer, err := s.keepAlive(ctx, m)
+	k, err := s.keepAlive(ctx, m)
 	if err != nil {
-		s.host.Cluster.Failed(m, err)
+		if k.asked && parent.Err() == nil {
+			s.blame(m, err)
+		}
 		return result{err: fmt.Errorf("renewal on %s: %w", m.Endpoint(), err)}
 	}
-	if answer.TTL <= 0 {
-		s.Gone(fmt.Sprintf("%s answers a renewal with TTL %d", m.Endpoint(), answer.TTL))
+	defer k.drain()
+	if k.answer.TTL <= 0 {
+		s.Gone(fmt.Sprintf("%s answers a renewal with TTL %d", m.Endpoint(), k.answer.TTL))
 		return result{over: true}
 	}
-	r := s.confirm(ctx, m, answer)
-	r.sent, r.ttl = sent, time.Duration(answer.TTL)*time.Second
+	r := s.confirm(ctx, m, k.answer)
+	r.sent, r.ttl = k.sent, time.Duration(k.answer.TTL)*time.Second
 	return r
 }
 
-// keepAlive sends one renewal and takes its answer. The clock is read before
-// the renewal is written (rule T2).
-func (s *Session) keepAlive(ctx context.Context, m *cluster.Member) (sent clock.Instant, answer *pb.LeaseKeepAliveResponse, err error) {
-	for refused := 0; ; refused++ {
-		var token string
-		sent, answer, token, err = s.keepAliveOnce(ctx, m)
-		if err == nil || !cluster.IsTokenRefusal(err) || refused == 1 {
-			return sent, answer, err
-		}
-		s.host.Cluster.TokenRefused(token)
+// blame grades m down because it did not renew, unless that was said of this
+// lease alone: a lease that may not be renewed is no trouble of the member's,
+// and must not turn other sessions away from it (rule N4).
+func (s *Session) blame(m *cluster.Member, err error) {
+	if !cluster.IsPermissionDenied(err) && !cluster.IsTokenRefusal(err) {
+		s.host.Cluster.Failed(m, err)
 	}
 }
 
-func (s *Session) keepAliveOnce(ctx context.Context, m *cluster.Member) (sent clock.Instant, answer *pb.LeaseKeepAliveResponse, token string, err error) {
-	out, token, err := s.host.Cluster.Outgoing(ctx)
+// A renewal is one KeepAlive message and its answer, on a stream of its own.
+type renewal struct {
+	asked  bool          // m was asked
+	token  string        // with which it was
+	sent   clock.Instant // read before the message was written (rule T2)
+	answer *pb.LeaseKeepAliveResponse
+	stream pb.Lease_LeaseKeepAliveClient
+	cancel context.CancelFunc // of the stream
+}
+
+// drainFor is how long the end of a renewal's stream is waited for.
+const drainFor = 100 * time.Millisecond
+
+// drain waits for the end of the stream, which was half-closed when the answer
+// came: the server records a clean end, and the confirming read has not waited
+// for it. One that does not end is cancelled.
+func (k *renewal) drain() {
+	stop := time.AfterFunc(drainFor, k.cancel)
+	defer stop.Stop()
+	defer k.cancel()
+	_, _ = k.stream.Recv()
+}
+
+// keepAlive sends one renewal and takes its answer; with a token that was
+// refused, once more with a new one.
+func (s *Session) keepAlive(ctx context.Context, m *cluster.Member) (renewal, error) {
+	k, err := s.keepAliveOnce(ctx, m)
+	if cluster.IsTokenRefusal(err) {
+		s.host.Cluster.TokenRefused(k.token)
+		k, err = s.keepAliveOnce(ctx, m)
+	}
+	return k, err
+}
+
+func (s *Session) keepAliveOnce(ctx context.Context, m *cluster.Member) (k renewal, err error) {
+	ctx, k.cancel = context.WithCancel(ctx)
+	defer func() {
+		if err != nil {
+			k.cancel()
+		}
+	}()
+	ctx, k.token, err = s.host.Cluster.Outgoing(ctx)
 	if err != nil {
-		return sent, nil, token, err
+		return k, err
 	}
-	stream, err := m.Lease().LeaseKeepAlive(out)
-	if err != nil {
-		return sent, nil, token, err
+	k.asked = true
+	if k.stream, err = m.Lease().LeaseKeepAlive(ctx); err != nil {
+		return k, err
 	}
-	sent = clock.Now()
-	if err = stream.Send(&pb.LeaseKeepAliveRequest{ID: s.id}); err != nil && !errors.Is(err, io.EOF) {
-		return sent, nil, token, err // io.EOF: Recv has the reason
+	k.sent = clock.Now()
+	if err = k.stream.Send(&pb.LeaseKeepAliveRequest{ID: s.id}); err != nil && !errors.Is(err, io.EOF) {
+		return k, err // io.EOF: Recv has the reason
 	}
-	answer, err = stream.Recv()
-	if err != nil {
-		return sent, nil, token, err
+	if k.answer, err = k.stream.Recv(); err != nil {
+		return k, err
 	}
-	// Closed from here and drained, so that the server records a clean end.
-	if stream.CloseSend() == nil {
-		_, _ = stream.Recv()
+	_ = k.stream.CloseSend()
+	if k.answer.ID != s.id {
+		return k, fmt.Errorf("the answer is for lease %x", k.answer.ID)
 	}
-	if answer.ID != s.id {
-		return sent, nil, token, fmt.Errorf("the answer is for lease %x", answer.ID)
-	}
-	return sent, answer, token, s.host.Cluster.Check(m, answer.Header, 0, false)
+	return k, s.host.Cluster.Check(m, k.answer.Header, 0, false)
 }
 
 // confirm reads the session key on m, and judges whether the renewal answered
@@ -105,12 +141,11 @@ func (s *Session) confirm(ctx context.Context, m *cluster.Member, answer *pb.Lea
 	if told {
 		looks[0].tell(resp, 1)
 	}
-	s.lookMore(ctx, m, looks[1:])
 	if err := s.judgeTerm(m, answer.Header, resp.Header); err != nil {
 		return result{err: err}
 	}
 	s.host.Cluster.Worked(m)
-	return result{rev: resp.Header.Revision}
+	return result{rev: resp.Header.Revision, more: looks[1:]}
 }
 
 // JudgeKey ends the session if its key, which a linearizable read at revision
@@ -140,18 +175,4 @@ func (s *Session) judgeTerm(m *cluster.Member, renewal, read *pb.ResponseHeader)
 		return fmt.Errorf("renewal on %s: raft term %d, %d was seen", m.Endpoint(), term, s.host.Cluster.Term())
 	}
 	return nil
-}
-
-// lookMore looks at what did not fit beside the session key. It decides nothing
-// about the session; a look that fails is made in the next round.
-func (s *Session) lookMore(ctx context.Context, m *cluster.Member, looks []look) {
-	for i := range looks {
-		resp, told, err := s.lookAt(ctx, m, &looks[i])
-		if err != nil {
-			return
-		}
-		if told {
-			looks[i].tell(resp, 1)
-		}
-	}
 }

@@ -120,3 +120,17 @@ func (s *Session) lookAt(ctx context.Context, m *cluster.Member, l *look) (resp 
 	resp, err = s.host.Cluster.Txn(ctx, read, &pb.TxnRequest{Success: ops})
 	return resp, false, err
 }
+
+// lookOn looks on m at what did not fit beside the session key. It decides
+// nothing about the session; a look that fails is made in a later round.
+func (s *Session) lookOn(ctx context.Context, m *cluster.Member, looks []look) {
+	for i := range looks {
+		resp, told, err := s.lookAt(ctx, m, &looks[i])
+		if err != nil {
+			return
+		}
+		if told {
+			looks[i].tell(resp, 1)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -59,8 +60,9 @@ type renewer struct {
 	results chan finished // holds as many as there can be attempts under way
 	tries   []*try        // under way
 	last    *cluster.Member
-	usual   time.Duration // an attempt's usual length
+	usual   time.Duration // the usual round trip
 	round   round
+	looking chan struct{} // closed when the look beyond the last round's first is over; nil: there was none
 }
 
 // A try is an attempt under way.
@@ -123,9 +125,11 @@ func (r *round) fail(now time.Time, ttl time.Duration) {
 	r.retry = now.Add(wait/2 + rand.N(wait/2+1))
 }
 
-// hedgeAfter is how long an attempt may take before another joins it (rule N3).
+// hedgeAfter is how long an attempt may take before another joins it (rule N3):
+// three round trips, and never so long that three attempts do not fit between a
+// quarter of the TTL and the deadline.
 func (r *renewer) hedgeAfter() time.Duration {
-	return max(300*time.Millisecond, 3*r.usual)
+	return min(max(300*time.Millisecond, 3*r.usual), r.s.TTL()/6)
 }
 
 // step begins what is due and returns when it wants to be called again.
@@ -181,20 +185,53 @@ func (r *renewer) finish(f finished) {
 	}
 }
 
+// errSlow is why a member is graded down that was overtaken by another.
+var errSlow = errors.New("no answer to a renewal until another member had confirmed one")
+
 // confirmed ends the round: what else is under way is given up.
 func (r *renewer) confirmed(f finished, now time.Time) {
-	took := now.Sub(f.began)
+	late := r.hedgeAfter()
+	trip := now.Sub(f.began) / 2 // the renewal, and the read
 	if r.usual == 0 {
-		r.usual = took
+		r.usual = trip
 	}
-	r.usual += (took - r.usual) / 4
+	r.usual += (trip - r.usual) / 4
 	r.last = f.member
 	for _, t := range r.tries {
+		if t.member != f.member && now.Sub(t.began) >= late {
+			r.s.host.Cluster.Failed(t.member, errSlow)
+		}
 		t.cancel()
 	}
 	r.drain()
 	r.round = round{begin: f.began.Add(f.ttl / 4)}
 	r.s.keepWatching(f.rev)
+	r.lookOn(f)
+}
+
+// lookOn looks at what the round's first read had no room for, while the loop
+// goes on: the renewal counts already. One such look at a time.
+func (r *renewer) lookOn(f finished) {
+	if len(f.more) == 0 || r.looking != nil && !isClosed(r.looking) {
+		return
+	}
+	done := make(chan struct{})
+	r.looking = done
+	go func() { // bounded by attemptBound; stop waits for it
+		defer close(done)
+		ctx, cancel := context.WithTimeout(r.ctx, r.s.attemptBound())
+		defer cancel()
+		r.s.lookOn(ctx, f.member, f.more)
+	}()
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // drain waits for the attempts that were cancelled.
@@ -205,12 +242,12 @@ func (r *renewer) drain() {
 	}
 }
 
-// stop gives up every attempt and waits for it.
+// stop waits for every attempt and look; r.ctx is cancelled.
 func (r *renewer) stop() {
-	for _, t := range r.tries {
-		t.cancel()
-	}
 	r.drain()
+	if r.looking != nil {
+		<-r.looking
+	}
 }
 
 // troubled remembers why an attempt failed, for the text of a loss.
