@@ -38,7 +38,9 @@ type Claim struct {
 	own     feed     // of the own key
 	ahead   feed     // of the key before
 	mod     int64    // of the own key, as we know it
-	writing [][]byte // values written to the own key whose answers are not known
+	writing []*write // to the own key, not known to be applied or not; all compare mod
+	recall  bool     // a call of Rewrite is under way
+	reread  bool     // a read behind one is
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	done    chan struct{}

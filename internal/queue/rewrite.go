@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -14,36 +15,75 @@ import (
 	"github.com/pawl-locks/pawl/watch"
 )
 
+// A write is one value on its way to the own key.
+//
+// Invariants: every write in Claim.writing was sent with a comparison to
+// Claim.mod, so at most one of them can ever be applied, and once mod moves on
+// none of them can. One that is taken out was applied, or cannot be any more.
+type write struct {
+	value  []byte
+	landed bool // applied; guarded by the claim's mutex
+}
+
+// doubts is how often in one call a write is sent again after its answer was
+// lost, before the caller is told that the outcome is unknown.
+const doubts = 3
+
 // Rewrite puts a new value on the own key, which keeps its create revision and
 // its place. Calls are to be made one at a time. The put compares the create and
 // the modification revision, so a delayed copy of an older value can never
-// overwrite a newer one. An answer that was lost is settled by a read, here or
-// at the next call; until then the error matches kv.ErrUnknown.
+// overwrite a newer one, and a value is put once however often it is sent. nil:
+// it was put while it was held. An answer that was lost is settled by a read,
+// here or at the next call; while it is not, the error matches kv.ErrUnknown.
 func (c *Claim) Rewrite(ctx context.Context, value []byte) error {
-	for sent := false; ; sent = true {
-		if err := c.Err(); err != nil {
-			return err
-		}
-		if landed, err := c.settleWrites(ctx); err != nil {
-			return err
-		} else if sent && landed != nil && bytes.Equal(landed, value) {
-			return nil
-		}
-		mod := c.writes(value)
-		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "write value"}, c.rewriteTxn(value, mod))
+	c.setRewriting(true)
+	defer c.setRewriting(false)
+	err := c.rewrite(ctx, &write{value: bytes.Clone(value)})
+	if lost := c.Err(); err != nil && lost != nil {
+		return lost
+	}
+	return err
+}
+
+func (c *Claim) rewrite(ctx context.Context, w *write) error {
+	if err := c.Err(); err != nil {
+		return err
+	}
+	if err := c.settleWrites(ctx); err != nil {
+		return fmt.Errorf("%w: of an earlier value: %w", cluster.ErrUnknown, err)
+	}
+	var doubt error // an answer was lost: a copy may be under way
+	for lost := 0; ; {
+		mod := c.writes(w)
+		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "write value"}, c.rewriteTxn(w.value, mod))
 		switch {
 		case err == nil && resp.Succeeded:
-			c.wrote(txn.KV(resp, 1).ModRevision)
-			return c.Err()
-		case err == nil: // an older copy of ours landed before, or it is lost
+			c.wrote(w, txn.KV(resp, 1).ModRevision)
+		case err == nil: // a copy landed before, of w or of an older value; or it is lost
 			if err := c.overtaken(resp); err != nil {
 				return err
 			}
+		case cluster.IsLeaseNotFound(err):
+			return c.s.Gone(err.Error())
+		case cluster.OutcomeOf(err) == cluster.NotApplied && doubt == nil:
+			c.unwrite(w)
+			return err
 		case cluster.OutcomeOf(err) == cluster.NotApplied:
-			c.unwrite(value)
-			return err
-		case ctx.Err() != nil:
-			return err
+			return fmt.Errorf("%w (sent again: %w)", doubt, err)
+		default:
+			doubt = err
+			lost++
+			if err := c.settleWrites(ctx); err != nil {
+				return fmt.Errorf("%w (reading it: %w)", doubt, err)
+			}
+		}
+		switch {
+		case c.isLanded(w):
+			return c.Err()
+		case c.Err() != nil:
+			return c.Err()
+		case doubt != nil && (lost >= doubts || ctx.Err() != nil || cluster.IsNoSpace(doubt)):
+			return doubt
 		}
 	}
 }
@@ -57,34 +97,62 @@ func (c *Claim) rewriteTxn(value []byte, mod int64) *pb.TxnRequest {
 	}
 }
 
-// settleWrites reads what became of the writes whose answers were lost; landed
-// is the value of one that was applied. Those that were not may still be, until
-// the next write or they are refused by its comparison: one of them at the most.
-func (c *Claim) settleWrites(ctx context.Context) (landed []byte, err error) {
+// settleWrites reads what became of the writes whose answers were lost. Those
+// that were not applied may still be, until the next write or they are refused
+// by its comparison.
+func (c *Claim) settleWrites(ctx context.Context) error {
 	c.mu.Lock()
-	mod, settled := c.mod, len(c.writing) == 0
+	settled := len(c.writing) == 0
 	c.mu.Unlock()
 	if settled {
-		return nil, nil
+		return nil
 	}
 	session, _ := c.s.Key()
 	resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read value", Repeat: cluster.Always}, &pb.TxnRequest{
 		Success: []*pb.RequestOp{txn.Look(session), txn.Get(c.key)},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: an earlier value's fate is not known: %w", cluster.ErrUnknown, err)
+		return err
 	}
-	if err := c.overtaken(resp); err != nil {
-		return nil, err
+	return c.overtaken(resp)
+}
+
+// settleBehind reads, behind the caller, whether a change of the own key is a
+// write of ours whose answer was lost and whose caller has gone. A call of
+// Rewrite under way does that itself.
+func (c *Claim) settleBehind() {
+	c.mu.Lock()
+	begin := !c.recall && !c.reread
+	c.reread = c.reread || begin
+	c.mu.Unlock()
+	if !begin {
+		return
 	}
-	if kv := txn.KV(resp, 1); kv.ModRevision > mod {
-		return kv.Value, nil
+	read := func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		_ = c.settleWrites(ctx) // failed: the next look asks again
+		c.setSettled()
 	}
-	return nil, nil
+	if !c.s.Host().Behind.Go("the value of "+c.key, read) {
+		c.setSettled()
+	}
+}
+
+func (c *Claim) setSettled() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.reread = false
+}
+
+func (c *Claim) setRewriting(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.recall = on
 }
 
 // overtaken takes in how the own key is, after a comparison with it failed or an
-// answer was lost: as we know it, rewritten by the value that is under way, or
+// answer was lost: as we know it, rewritten by a value that is under way, or
 // lost.
 func (c *Claim) overtaken(resp *pb.TxnResponse) error {
 	if c.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision) != nil {
@@ -116,36 +184,53 @@ func (c *Claim) written(ev watch.Event) bool {
 	if ev.ModRevision <= c.mod {
 		return true
 	}
-	if ev.Lease != c.s.ID() || ev.CreateRevision != c.create || !slices.ContainsFunc(c.writing, func(v []byte) bool { return bytes.Equal(v, ev.Value) }) {
+	if ev.Lease != c.s.ID() || ev.CreateRevision != c.create {
 		return false
 	}
-	c.mod, c.writing = ev.ModRevision, nil
-	return true
+	ours := false
+	for _, w := range c.writing {
+		if bytes.Equal(w.value, ev.Value) {
+			w.landed, ours = true, true
+		}
+	}
+	if ours {
+		c.mod, c.writing = ev.ModRevision, nil
+	}
+	return ours
 }
 
-// writes notes that value is under way, and returns the modification revision
-// that it is to be compared with.
-func (c *Claim) writes(value []byte) (mod int64) {
+// writes notes that w is under way, and returns the modification revision that
+// it is to be compared with.
+func (c *Claim) writes(w *write) (mod int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.writing = append(c.writing, value)
+	// An older one with the same value is told apart by nothing, and its caller
+	// has gone. So there are as many as a caller has tried different values in
+	// vain, none of which may be forgotten.
+	c.writing = slices.DeleteFunc(c.writing, func(other *write) bool { return bytes.Equal(other.value, w.value) })
+	c.writing = append(c.writing, w)
 	return c.mod
 }
 
-// unwrite notes that value was not applied.
-func (c *Claim) unwrite(value []byte) {
+// unwrite notes that w was not applied and never will be.
+func (c *Claim) unwrite(w *write) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if i := slices.IndexFunc(c.writing, func(v []byte) bool { return bytes.Equal(v, value) }); i >= 0 {
-		c.writing = slices.Delete(c.writing, i, i+1)
-	}
+	c.writing = slices.DeleteFunc(c.writing, func(other *write) bool { return other == w })
 }
 
-// wrote notes that the value under way was written at revision mod.
-func (c *Claim) wrote(mod int64) {
+// wrote notes that w was applied at revision mod.
+func (c *Claim) wrote(w *write, mod int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	w.landed = true
 	if mod > c.mod {
 		c.mod, c.writing = mod, nil
 	}
+}
+
+func (c *Claim) isLanded(w *write) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return w.landed
 }

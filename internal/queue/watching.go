@@ -1,7 +1,10 @@
 package queue
 
 import (
+	"context"
 	"fmt"
+	"math/rand/v2"
+	"time"
 
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/watch"
@@ -91,7 +94,28 @@ func (c *Claim) overwritten(mod int64) {
 	}
 	f.decide(&detail{ErrKeyOverwritten, fmt.Sprintf("%q at revision %d", c.key, mod)})
 	c.s.Reopen(c.n, c.key)
-	c.s.RemoveBehind(&undo{c})
+	c.s.Host().Behind.Go("overwritten key "+c.key, c.removeOverwritten)
+}
+
+// removeOverwritten deletes the own key after somebody else wrote to it. It
+// outlives the session: that key may not be on its lease any more, so nothing
+// else would take it out of the line. Work that spares the lease spares the key.
+func (c *Claim) removeOverwritten(ctx context.Context) {
+	if !c.s.AwaitSparing(ctx) {
+		return
+	}
+	for pause := 100 * time.Millisecond; !(&undo{c}).Remove(ctx); pause = min(2*pause, 2*time.Second) {
+		t := time.NewTimer(pause/2 + rand.N(pause/2))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		case <-c.s.Host().Cluster.Ended():
+		}
+		t.Stop()
+		if ctx.Err() != nil || c.s.Host().Cluster.Err() != nil {
+			return
+		}
+	}
 }
 
 // Saw implements lease.Claim: what the session's linearizable read at revision
@@ -125,6 +149,8 @@ func (c *Claim) Saw(rev int64, own, before lease.Seen) {
 	case own.Mod > known && !writing:
 		c.overwritten(own.Mod)
 		return
+	case own.Mod > known: // ours, or not: its value tells
+		c.settleBehind()
 	}
 	if passed {
 		c.wake()
