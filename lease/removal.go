@@ -65,6 +65,10 @@ func (s *Session) revoke() {
 	s.revoking.Do(func() {
 		ok := s.host.Behind.Go(fmt.Sprintf("lease %x", s.id), func(ctx context.Context) {
 			defer close(s.revoked)
+			if !s.AwaitSparing(ctx) {
+				s.left = fmt.Errorf("lease: close: %w: lease %x is spared, and left to expire", cluster.ErrUnknown, s.id)
+				return
+			}
 			s.left = revokeUntilGone(ctx, s.host.Cluster, s.id)
 		})
 		if !ok {

@@ -58,6 +58,7 @@ type Session struct {
 	watchEnd bool             // keyWatch is over and has to be made anew
 	trouble  error            // of the last attempt to renew
 	lookMax  int              // how many keys one look may ask for
+	sparing  []chan struct{}  // work for which the lease is not to be revoked, each until it is closed
 
 	revoking sync.Once
 	revoked  chan struct{} // closed when the revocation is decided
