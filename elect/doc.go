@@ -1,0 +1,80 @@
+// Package elect elects a leader on etcd: one that is told when it leads no more,
+// that comes with a fencing token, and that anybody can observe.
+//
+// [Run] is the loop that everyone otherwise writes by hand:
+//
+//	err := elect.Run(ctx, client, "reports", elect.RunOptions{Value: []byte(host)},
+//		func(ctx context.Context, t *elect.Term) error {
+//			return serve(ctx, t.Token()) // until ctx ends
+//		})
+//
+// [Election.Campaign] is one campaign on a session of the caller's own, and a
+// [Term] what it wins. [LeaderOf] and [Observe] say who leads, to whoever may
+// read, without a session and without writing anything.
+//
+// # What it guarantees
+//
+// Provided that none of the things below happened:
+//
+//  1. One leader: while a Term's Err is nil, nobody else can have been elected
+//     under the name, through pawl or, with EtcdLayout, through clientv3's
+//     concurrency.Election. Two candidates of one session, or of one Election,
+//     exclude each other as two processes do.
+//  2. Order: candidates lead first come, first served. One that gives up, or
+//     dies, leaves the others' order as it is.
+//  3. Tokens: Term.Token is the create revision of Term.Key, and strictly greater
+//     than that of every term of the name before. It stays the same through
+//     Proclaim and Resume.
+//  4. Loss is told: when the session is over, when the key is deleted, or
+//     overwritten by somebody else, Err says so, with one cause that stands, the
+//     Context is cancelled with it, and Done is closed. Err compares the clock at
+//     the call; after a pause of any length it is right at the first look.
+//  5. Errors are whole: an error and a Term are never both nil, nor both set;
+//     after any error of Campaign nothing of the candidacy stays queued in etcd. A
+//     Resign that says nil gave back what was led until then.
+//  6. Values: a Proclaim compares the create and the modification revision of its
+//     key. A value that was proclaimed is never replaced by an older one of the
+//     same term, however late a copy of that comes; none is written after the term.
+//  7. Observe yields who led at the revision that it names, or that nobody did:
+//     never a candidate that did not lead, never an event twice, never an older
+//     state after a newer one. The latest state is always reached. LeaderOf is
+//     linearizable.
+//  8. Run calls lead once for each term that it won, never before the campaign is
+//     decided, never twice at a time. It cancels lead's context first, waits for
+//     lead, and only then resigns. While lead runs, nothing is done that would
+//     let another be elected sooner.
+//  9. Every call returns within its context's end plus 100 ms; Run counts from
+//     lead's return.
+//  10. A term costs no goroutine and no timer of its own; nor does Observe.
+//
+// # What it does not
+//
+// No client can rule out that an operator deletes the key, that the server
+// revokes a living lease, that a restore takes the cluster back, that a machine
+// is frozen together with its clocks, that clocks' rates differ by more than the
+// session's margin covers, or that a process is paused between its last look at
+// Err and its write. Whoever writes to storage gives it the token, and the
+// storage refuses one below the highest it has seen: package fencing.
+//
+// Who observes a leader learns who led, not who leads: by the time it acts,
+// another may. A request that is sent to a leader carries the token that was
+// observed. There are no priorities, and leading cannot be handed to a candidate
+// of choice. Without EtcdLayout, nothing but pawl is excluded.
+//
+// # Failures
+//
+//	ErrNoLeader                  LeaderOf: nobody leads
+//	ErrLost and one cause        it was a term and is not:
+//	  lease.ErrExpired             renewals were not confirmed in time, by our clock
+//	  lease.ErrRevoked             the lease is gone at the server
+//	  lease.ErrClosed              this process closed or detached the session, or the client; or
+//	                               lead outlived its context by more than RunOptions.Overrun
+//	  ErrKeyDeleted                somebody deleted the key
+//	  ErrKeyOverwritten            somebody else wrote to the key
+//	  pawl.ErrClusterChanged       another cluster answers, or its revision went back
+//	a cause alone                a Campaign that never won; Observe, where the client or the cluster ended
+//	ErrResigned                  Err after Resign, and after Run gave a term back
+//	kv.ErrUnknown                a Proclaim that may have been applied; a Resign that goes on behind
+//	pawl.ErrTokenFloor           the token would not exceed Config.TokenFloor
+//	context.DeadlineExceeded, context.Canceled  the call's context ended
+package elect

@@ -1,0 +1,99 @@
+package elect
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// Options say how a name is taken. The zero value is the default.
+type Options struct {
+	// EtcdLayout takes the name verbatim, so that pawl excludes and observes, and
+	// is excluded and observed by, clientv3's concurrency.Election and etcdctl
+	// elect on the same name; and, since they are the same keys, concurrency.Mutex
+	// and lock.Mutex with its EtcdLayout. Names then collide as they do there: a
+	// candidate of "a/b" is one of "a".
+	EtcdLayout bool
+}
+
+// An Election is a name on a session. It never changes state: each campaign is a
+// candidacy of its own, and any number of goroutines may use one Election.
+type Election struct {
+	session *pawl.Session
+	name    string
+	opts    Options
+}
+
+// New makes an Election; it does no I/O. What is wrong with its arguments, the
+// first call says: a nil session, an empty name or one of more than 1 KiB, an
+// EtcdLayout name that would contain the sessions' own keys.
+func New(s *pawl.Session, name string, opts Options) *Election {
+	return &Election{session: s, name: name, opts: opts}
+}
+
+// Name is the election's name, as it was given.
+func (e *Election) Name() string {
+	if e == nil {
+		return ""
+	}
+	return e.name
+}
+
+// Campaign queues as a candidate with value, and waits until it leads. It
+// returns an error when ctx ends, even if that is in the instant of success;
+// when the session is over, with its cause alone; and when the own key is deleted
+// or overwritten while it waits. With a ctx that never ends it waits as long as
+// the session lasts. After any error nothing of the candidacy stays queued: what
+// cannot be removed at once is removed behind the caller. The value is copied;
+// observers see it while the term lasts.
+func (e *Election) Campaign(ctx context.Context, value []byte) (*Term, error) {
+	s, line, err := e.resolve(ctx)
+	if err == nil {
+		var c *queue.Claim
+		if c, err = queue.Acquire(ctx, s, line, queue.Request{Value: bytes.Clone(value)}); err == nil {
+			return newTerm(c), nil
+		}
+	}
+	return nil, failed("campaign", e.Name(), ctx, err)
+}
+
+// Resume makes the Term of a key that this session's predecessor led with, after
+// the session was made with lease.Options.Resume: key and t are Term.Key and
+// Term.Token there. It asks the cluster, in one transaction; the error matches
+// ErrLost where the key is not there any more. The token, and the value that
+// observers see, stay the same.
+func (e *Election) Resume(ctx context.Context, key string, t fencing.Token) (*Term, error) {
+	s, line, err := e.resolve(ctx)
+	if err == nil {
+		var c *queue.Claim
+		if c, err = queue.Resume(ctx, s, line, key, t); err == nil {
+			return newTerm(c), nil
+		}
+	}
+	return nil, failed("resume", e.Name(), ctx, err)
+}
+
+// resolve checks what New was given, and ctx.
+func (e *Election) resolve(ctx context.Context) (*lease.Session, queue.Line, error) {
+	switch {
+	case e == nil:
+		return nil, queue.Line{}, errors.New("nil Election")
+	case ctx == nil:
+		return nil, queue.Line{}, errors.New("nil context")
+	}
+	s := inside.SessionOf(e.session)
+	if s == nil {
+		return nil, queue.Line{}, errors.New("nil session")
+	}
+	line, err := queue.NewLine(s.Host().Namespace, e.name, e.opts.EtcdLayout)
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return s, line, err
+}

@@ -1,0 +1,39 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pawl-locks/pawl/internal/queue"
+)
+
+// What errors.Is matches. ErrLost comes with exactly one cause: ErrKeyDeleted,
+// ErrKeyOverwritten, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or
+// pawl.ErrClusterChanged. ErrLost, ErrKeyDeleted and ErrKeyOverwritten are the
+// same values as package lock's.
+var (
+	// ErrNoLeader: nobody leads.
+	ErrNoLeader = errors.New("nobody leads")
+	// ErrLost: it was a term, and is over.
+	ErrLost = queue.ErrLost
+	// ErrResigned: the term was given back, by Resign or Run.
+	ErrResigned = errors.New("resigned")
+	// ErrKeyDeleted: somebody deleted the key while its session was alive.
+	ErrKeyDeleted = queue.ErrKeyDeleted
+	// ErrKeyOverwritten: somebody else wrote to the key.
+	ErrKeyOverwritten = queue.ErrKeyOverwritten
+)
+
+// failed is the one wrapping of a public call's error: the operation, the name,
+// the cause. Where the call ended with its context, the error matches ctx.Err
+// and ctx's cause alike.
+func failed(op, name string, ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) && !errors.Is(err, ctx.Err()) {
+		err = fmt.Errorf("%w: %w", ctx.Err(), err)
+	}
+	return fmt.Errorf("elect: %s %q: %w", op, name, err)
+}

@@ -1,0 +1,145 @@
+package elect
+
+import (
+	"context"
+	"errors"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/internal/txn"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// A Leader is who leads at one revision of the cluster.
+type Leader struct {
+	Name  string        // the election's, as it was given
+	Key   string        // whole, namespace included; "" where nobody leads
+	Token fencing.Token // the create revision of Key; 0: nobody leads
+	Value []byte        // as it was last proclaimed
+	// Revision is one at which this was so. It is not where the term began,
+	// nor where it ended.
+	Revision int64
+}
+
+// LeaderOf asks the cluster, linearizably, who leads: it was so at some moment
+// during the call. The error matches ErrNoLeader if nobody did. It needs no
+// session, and writes nothing. It costs two reads, of which the first, without
+// values, takes the server time in proportion to the candidates. Whoever has a
+// key under the name, first of all, counts as leading, as candidates see it.
+func LeaderOf(ctx context.Context, c *pawl.Client, name string, opts Options) (Leader, error) {
+	r, err := newReader(ctx, c, name, opts)
+	if err != nil {
+		return Leader{}, failed("leader of", name, ctx, err)
+	}
+	for { // again only when a leader went between the two reads
+		first, rev, err := r.first(ctx)
+		if err != nil {
+			return Leader{}, failed("leader of", name, ctx, err)
+		}
+		if first.create == 0 {
+			return Leader{}, failed("leader of", name, ctx, ErrNoLeader)
+		}
+		p, rev, err := r.value(ctx, first)
+		if err != nil {
+			return Leader{}, failed("leader of", name, ctx, err)
+		}
+		if p.create != 0 {
+			return r.leader(p, rev), nil
+		}
+	}
+}
+
+// A reader reads the candidates of one name. It needs no session.
+type reader struct {
+	host lease.Host
+	line queue.Line
+}
+
+func newReader(ctx context.Context, c *pawl.Client, name string, opts Options) (*reader, error) {
+	if ctx == nil {
+		return nil, errors.New("nil context")
+	}
+	host, err := inside.HostOf(c)
+	if err != nil {
+		return nil, err
+	}
+	line, err := queue.NewLine(host.Namespace, name, opts.EtcdLayout)
+	if err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return &reader{host: host, line: line}, nil
+}
+
+// leader is p as users see it; the zero post: nobody.
+func (r *reader) leader(p post, rev int64) Leader {
+	return Leader{Name: r.line.Name, Key: p.key, Token: fencing.Token(p.create), Value: p.value, Revision: rev}
+}
+
+// ask makes one linearizable read.
+func (r *reader) ask(ctx context.Context, op string, what *pb.RequestOp) (*pb.TxnResponse, error) {
+	return r.host.Cluster.Txn(ctx, cluster.Request{Op: op, Repeat: cluster.Always}, &pb.TxnRequest{Success: []*pb.RequestOp{what}})
+}
+
+// first is the first-created key at revision rev; the zero candidate: there is
+// none.
+func (r *reader) first(ctx context.Context) (c candidate, rev int64, err error) {
+	resp, err := r.ask(ctx, "read first candidate", txn.FirstUnder(r.line.Prefix))
+	if err != nil {
+		return candidate{}, 0, err
+	}
+	if kv := txn.KV(resp, 0); kv != nil {
+		c = candidate{string(kv.Key), kv.CreateRevision}
+	}
+	return c, resp.Header.Revision, nil
+}
+
+// value is c's value at revision rev; the zero post: c is not there any more.
+func (r *reader) value(ctx context.Context, c candidate) (p post, rev int64, err error) {
+	resp, err := r.ask(ctx, "read leader", txn.Get(c.key))
+	if err != nil {
+		return post{}, 0, err
+	}
+	if kv := txn.KV(resp, 0); kv != nil && kv.CreateRevision == c.create {
+		p = post{c, kv.ModRevision, kv.Value}
+	}
+	return p, resp.Header.Revision, nil
+}
+
+// page is how many candidates one request reads: with the longest keys, a few
+// megabytes.
+const page = 1000
+
+// standing reads all candidates, without their values, as they are at one
+// revision.
+func (r *reader) standing(ctx context.Context) (*standing, error) {
+	var all []candidate
+	var rev int64 // 0: the present
+	from, end := []byte(r.line.Prefix), txn.PrefixEnd(r.line.Prefix)
+	for {
+		resp, err := r.ask(ctx, "read candidates", &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{
+			Key: from, RangeEnd: end, Limit: page, Revision: rev, KeysOnly: true,
+		}}})
+		if err != nil {
+			return nil, err
+		}
+		if rev == 0 {
+			rev = resp.Header.Revision
+		}
+		kvs := txn.KVs(resp, 0)
+		for _, kv := range kvs {
+			all = append(all, candidate{string(kv.Key), kv.CreateRevision})
+		}
+		if len(kvs) < page {
+			return newStanding(rev, all), nil
+		}
+		from = []byte(all[len(all)-1].key + "\x00")
+	}
+}

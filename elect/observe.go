@@ -1,0 +1,219 @@
+package elect
+
+import (
+	"context"
+	"iter"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/txn"
+	"github.com/pawl-locks/pawl/watch"
+)
+
+// Observe yields who leads, at first and after each change: another leader,
+// another value, and, as an event of its own with Token 0, that nobody leads;
+// the first event says how it is when Observe begins. It never yields a
+// candidate that did not lead, nor the same event twice, and Revision goes up
+// from event to event. A consumer that is slow sees the latest state and not
+// every state in between.
+//
+// It needs no session, writes nothing, and has no goroutine of its own: breaking
+// out of the loop ends everything. It survives the loss of members, leaders,
+// connections and watches, and compaction, after which it reads anew. It ends
+// with ctx, and further when the client is closed, the cluster has changed, the
+// permission to read is lost for good, or an argument is bad: then it yields an
+// error that says so, once, with the zero Leader, and is over.
+//
+// It keeps the name and the create revision of each candidate, about 100 bytes.
+// The sequence can be ranged over again, and begins anew then.
+func Observe(ctx context.Context, c *pawl.Client, name string, opts Options) iter.Seq2[Leader, error] {
+	return func(yield func(Leader, error) bool) {
+		r, err := newReader(ctx, c, name, opts)
+		if err == nil {
+			o := &observer{reader: r}
+			err = o.observe(ctx, func(l Leader) bool { return yield(l, nil) })
+		}
+		if err != nil {
+			yield(Leader{}, failed("observe", name, ctx, err))
+		}
+	}
+}
+
+// An observer is one run of Observe.
+type observer struct {
+	*reader
+	begun bool
+	said  post // what was yielded last, without its value; the zero post: nobody
+}
+
+// observe yields until the consumer breaks, which is no error, or until there is
+// nothing more to be seen.
+func (o *observer) observe(ctx context.Context, yield func(Leader) bool) error {
+	for {
+		st, err := o.readStanding(ctx)
+		if err != nil {
+			return err
+		}
+		if again, err := o.follow(ctx, newFeed(st), yield); !again {
+			return err
+		}
+	}
+}
+
+// follow yields what the feed's standing becomes, watching from its revision on.
+// again: what the watch has told is not enough any more, the standing has to be
+// read anew.
+func (o *observer) follow(ctx context.Context, f *feed, yield func(Leader) bool) (again bool, err error) {
+	prefix := o.line.Prefix
+	w := o.host.Watches.Watch(prefix, string(txn.PrefixEnd(prefix)), f.st.rev+1, f.take)
+	defer w.Cancel()
+	for {
+		p, rev, known, end := f.look()
+		if end.Err != nil {
+			return false, end.Err
+		}
+		if end.Compacted > 0 {
+			return true, nil
+		}
+		gone := false
+		if !known {
+			if p, rev, err = o.readValue(ctx, p.candidate); err != nil {
+				return false, err
+			}
+			gone = p.create == 0 // the watch says who follows
+			f.note(p)
+		}
+		if !gone && o.isNews(p) && !yield(o.leader(p, rev)) {
+			return false, nil
+		}
+		if quiet, err := o.wait(ctx, f, gone); err != nil || quiet {
+			return quiet, err
+		}
+	}
+}
+
+// isNews reports whether p differs from what was yielded last, and notes that p
+// is yielded now.
+func (o *observer) isNews(p post) bool {
+	if o.begun && o.said.candidate == p.candidate && o.said.mod == p.mod {
+		return false
+	}
+	o.begun, o.said = true, post{candidate: p.candidate, mod: p.mod}
+	return true
+}
+
+// overdue is how long the watch may take to tell of a change that a read has
+// shown already, before everything is read anew.
+const overdue = 2 * time.Second
+
+// wait waits for a change of f. If one is due, it does not wait for long: quiet
+// says that none came.
+func (o *observer) wait(ctx context.Context, f *feed, due bool) (quiet bool, err error) {
+	var late <-chan time.Time
+	if due {
+		t := time.NewTimer(overdue)
+		defer t.Stop()
+		late = t.C
+	}
+	select {
+	case <-f.changed:
+	case <-late:
+		quiet = true
+	case <-ctx.Done():
+	case <-o.host.Cluster.Ended():
+	}
+	return quiet, o.over(ctx)
+}
+
+// over says why there is nothing more to be seen.
+func (o *observer) over(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return o.host.Cluster.Err()
+}
+
+func (o *observer) readStanding(ctx context.Context) (st *standing, err error) {
+	err = o.persist(ctx, func() (err error) {
+		st, err = o.standing(ctx)
+		return err
+	})
+	return st, err
+}
+
+func (o *observer) readValue(ctx context.Context, c candidate) (p post, rev int64, err error) {
+	err = o.persist(ctx, func() (err error) {
+		p, rev, err = o.value(ctx, c)
+		return err
+	})
+	return p, rev, err
+}
+
+// persist repeats read until it succeeds or there is nothing more to be seen.
+func (o *observer) persist(ctx context.Context, read func() error) error {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		err := read()
+		if err == nil || cluster.IsPermissionDenied(err) {
+			return err
+		}
+		t := time.NewTimer(pause/2 + rand.N(pause/2))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		case <-o.host.Cluster.Ended():
+		}
+		t.Stop()
+		if over := o.over(ctx); over != nil {
+			return over
+		}
+	}
+}
+
+// A feed is a standing that a watch keeps up to date. It holds one state, the
+// latest, however slow its reader is.
+type feed struct {
+	changed chan struct{} // holds one element when there is something new
+
+	mu  sync.Mutex
+	st  *standing
+	end watch.Update // once the watch is over
+}
+
+func newFeed(st *standing) *feed { return &feed{st: st, changed: make(chan struct{}, 1)} }
+
+// take is the watch's function.
+func (f *feed) take(u watch.Update) {
+	f.mu.Lock()
+	if len(u.Events) > 0 {
+		f.st.apply(u.Events, u.Revision)
+	}
+	if u.Err != nil || u.Compacted > 0 {
+		f.end = u
+	}
+	f.mu.Unlock()
+	select {
+	case f.changed <- struct{}{}:
+	default: // its reader knows already
+	}
+}
+
+// look is who leads at revision rev; known is false where the value has to be
+// read. end is set once the watch is over.
+func (f *feed) look() (p post, rev int64, known bool, end watch.Update) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p, known = f.st.leader()
+	return p, f.st.rev, known, f.end
+}
+
+// note takes in a value that was read, if its key is first still.
+func (f *feed) note(p post) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if p.create != 0 && f.st.first() == p.candidate {
+		f.st.note(p)
+	}
+}

@@ -1,0 +1,111 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// RunOptions say how Run leads. The zero value is the default.
+type RunOptions struct {
+	// EtcdLayout is that of Options.
+	EtcdLayout bool
+	// Value is what each campaign stands with, and what observers see.
+	Value []byte
+	// Session is how each session is made; Resume is refused.
+	Session lease.Options
+	// MinBackoff and MaxBackoff bound the wait before the next campaign: the
+	// first after a term is up to MinBackoff, each following one that fails up
+	// to twice as long, at most MaxBackoff; of each, half is random. 0 means
+	// 500 ms and 30 s.
+	MinBackoff, MaxBackoff time.Duration
+	// Stand is asked before each campaign, in Run's goroutine; while it returns
+	// false, it is asked again after up to MinBackoff. nil: always. Its ctx is
+	// Run's.
+	Stand func(ctx context.Context) bool
+	// Overrun is how long lead may go on after its context's end before the Term
+	// is marked lost and renewing stops; 0 means one TTL, as granted.
+	Overrun time.Duration
+	// Notify is called with every change, in order, from Run's goroutine. It
+	// should be quick: nothing goes on meanwhile. nil: nobody is told.
+	Notify func(Event)
+}
+
+// The default bounds of the wait between two campaigns.
+const (
+	defaultMinBackoff = 500 * time.Millisecond
+	defaultMaxBackoff = 30 * time.Second
+)
+
+// check reports what is wrong with o, naming the field.
+func (o RunOptions) check() error {
+	lo, hi := o.backoffs()
+	switch {
+	case o.MinBackoff < 0, o.MaxBackoff < 0, lo > hi:
+		return fmt.Errorf("RunOptions.MinBackoff is %v and MaxBackoff %v, want 0 or more and the second not below the first", o.MinBackoff, o.MaxBackoff)
+	case o.Overrun < 0:
+		return fmt.Errorf("RunOptions.Overrun is %v, want 0 or more", o.Overrun)
+	case o.Session.Resume != (lease.Handle{}):
+		return errors.New("RunOptions.Session.Resume is set: a handle works once, and Run makes many sessions")
+	}
+	if err := o.Session.Check(); err != nil {
+		return fmt.Errorf("RunOptions.Session: %w", err)
+	}
+	return nil
+}
+
+// backoffs are the bounds in force. Where only one is given, it moves the other
+// one's default.
+func (o RunOptions) backoffs() (lo, hi time.Duration) {
+	lo, hi = o.MinBackoff, o.MaxBackoff
+	if lo == 0 {
+		lo = defaultMinBackoff
+		if hi > 0 {
+			lo = min(lo, hi)
+		}
+	}
+	if hi == 0 {
+		hi = max(defaultMaxBackoff, lo)
+	}
+	return lo, hi
+}
+
+// Kind says what an Event tells.
+type Kind int
+
+// The kinds of events.
+const (
+	Elected  Kind = iota + 1 // a campaign was won; lead is called next
+	Lost                     // the term was lost, and lead has returned
+	Resigned                 // lead has returned during the term, which was given back
+	Retrying                 // a session or a campaign failed; Run tries again after a wait
+)
+
+// String returns the kind's name in lower case.
+func (k Kind) String() string {
+	switch k {
+	case Elected:
+		return "elected"
+	case Lost:
+		return "lost"
+	case Resigned:
+		return "resigned"
+	case Retrying:
+		return "retrying"
+	}
+	return fmt.Sprintf("kind %d", int(k))
+}
+
+// An Event is one change that Run tells of.
+type Event struct {
+	Kind  Kind
+	Term  int64         // counts this Run's terms, from 1; Retrying: the latest one, 0 before the first
+	Token fencing.Token // of that term; 0 where Term is
+	// Err is, for Lost, what Term.Err says; for Retrying, what failed; for
+	// Resigned, that the resignation is not confirmed yet, and goes on behind.
+	Err error
+}

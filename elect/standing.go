@@ -1,0 +1,141 @@
+package elect
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/pawl-locks/pawl/watch"
+)
+
+// A candidate is a key under the name as it was created.
+type candidate struct {
+	key    string
+	create int64
+}
+
+// A post is what is known of one candidate's value. The zero post is of none.
+type post struct {
+	candidate
+	mod   int64 // the modification revision of value
+	value []byte
+}
+
+// A standing is the candidates of a name at one revision: about a hundred bytes
+// each, however large their values. It is pure state; its owner guards it.
+//
+// Invariants: line is in the order of create revisions; a candidate in it is
+// alive if and only if live has its create revision under its key. last is the
+// latest known put of whoever was first at that moment.
+//
+// A candidate that is first stays first until its key ends, for whoever comes
+// later has a greater create revision. So a read of one key, which finds it with
+// the create revision that was first before, shows the leader of the read's own
+// revision, however far the watch lags behind.
+type standing struct {
+	rev  int64 // the candidates are those of this revision
+	live map[string]int64
+	line []candidate
+	last post
+}
+
+// newStanding is the standing of the candidates that were read at revision rev.
+func newStanding(rev int64, all []candidate) *standing {
+	slices.SortFunc(all, before)
+	s := &standing{rev: rev, live: make(map[string]int64, len(all)), line: all}
+	for _, c := range all {
+		s.live[c.key] = c.create
+	}
+	return s
+}
+
+// before is the order in which candidates lead.
+func before(a, b candidate) int {
+	return cmp.Or(cmp.Compare(a.create, b.create), cmp.Compare(a.key, b.key))
+}
+
+// first is who leads; the zero candidate: nobody.
+func (s *standing) first() candidate {
+	for i, c := range s.line {
+		if s.live[c.key] == c.create {
+			s.line = s.line[i:]
+			return c
+		}
+	}
+	s.line = nil
+	return candidate{}
+}
+
+// apply takes in events, which are those of whole revisions, the last one rev.
+// Events from before the standing's own revision are known already.
+func (s *standing) apply(events []watch.Event, rev int64) {
+	if rev <= s.rev {
+		return
+	}
+	for i := 0; i < len(events); {
+		end := i + 1
+		for end < len(events) && events[end].ModRevision == events[i].ModRevision {
+			end++
+		}
+		if events[i].ModRevision > s.rev {
+			s.applyOne(events[i:end])
+		}
+		i = end
+	}
+	s.rev = rev
+	s.shrink()
+}
+
+// applyOne takes in the events of one revision, and then looks who is first.
+func (s *standing) applyOne(events []watch.Event) {
+	came := len(s.line)
+	for _, ev := range events {
+		switch {
+		case ev.Deleted:
+			delete(s.live, ev.Key)
+		case s.live[ev.Key] != ev.CreateRevision:
+			s.live[ev.Key] = ev.CreateRevision
+			s.line = append(s.line, candidate{ev.Key, ev.CreateRevision})
+		}
+	}
+	slices.SortFunc(s.line[came:], before) // of one revision: their keys decide
+	first := s.first()
+	for _, ev := range events {
+		if ev.Key == first.key && !ev.Deleted {
+			s.note(post{first, ev.ModRevision, ev.Value})
+		}
+	}
+}
+
+// note takes in what is known of the first candidate's value, unless something
+// later is known.
+func (s *standing) note(p post) {
+	if s.last.candidate != p.candidate || s.last.mod < p.mod {
+		s.last = p
+	}
+}
+
+// leader is who leads, with the value; known is false where that has to be read.
+func (s *standing) leader() (p post, known bool) {
+	first := s.first()
+	switch {
+	case first.create == 0:
+		return post{}, true
+	case s.last.candidate == first:
+		return s.last, true
+	}
+	return post{candidate: first}, false
+}
+
+// shrink forgets candidates that are gone, when they are the greater part.
+func (s *standing) shrink() {
+	if len(s.line) < 64 || len(s.line) < 2*len(s.live) {
+		return
+	}
+	alive := make([]candidate, 0, len(s.live))
+	for _, c := range s.line {
+		if s.live[c.key] == c.create {
+			alive = append(alive, c)
+		}
+	}
+	s.line = alive
+}

@@ -1,0 +1,120 @@
+package elect
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/kv"
+)
+
+// A Term is one time of leading, from a won campaign to its end. It is used
+// once; its methods may be called by several goroutines at once. A nil or zero
+// Term is over, and was never led.
+type Term struct {
+	c *queue.Claim
+	// turn holds one element: the right to proclaim.
+	turn chan struct{}
+}
+
+func newTerm(c *queue.Claim) *Term {
+	t := &Term{c: c, turn: make(chan struct{}, 1)}
+	t.turn <- struct{}{}
+	return t
+}
+
+// claim is what t holds; for a nil or zero Term, one that is over.
+func (t *Term) claim() *queue.Claim {
+	if t == nil || t.c == nil {
+		return queue.None
+	}
+	return t.c
+}
+
+// Name is the election's name, as it was given to New.
+func (t *Term) Name() string { return t.claim().Name() }
+
+// Key is the candidate's key in etcd, whole, namespace included. It stays the
+// same after the end.
+func (t *Term) Key() string { return t.claim().Key() }
+
+// Token is the fencing token: the create revision of Key, greater than that of
+// every term of the name before. It stays the same after the end.
+func (t *Term) Token() fencing.Token { return t.claim().Token() }
+
+// Guard is "Key still has Token as its create revision", for a transaction of
+// the caller's own through kv.Client.Txn. It stays the same after the end, when
+// such a transaction is refused with kv.ErrFenced.
+func (t *Term) Guard() kv.Guard { return t.claim().Guard() }
+
+// Context has the values of Campaign's ctx, not its end, and carries the token:
+// fencing.FromContext. It is cancelled at loss, with the error that Err returns
+// as its cause, and not at Resign.
+func (t *Term) Context() context.Context { return t.claim().Context() }
+
+// Done is closed when the term is over, Resign included; Err says which. It only
+// notifies: Err is what decides.
+func (t *Term) Done() <-chan struct{} { return t.claim().Done() }
+
+// Err is nil while the term lasts. After a loss it matches ErrLost and exactly
+// one cause; after Resign it matches ErrResigned. It compares the clock with the
+// deadline at the call, so it is right at the first look after a pause. It does
+// no I/O. It does not block, but for at most 50 ms in the moment in which the key
+// is known to be gone and not yet whether its lease went with it.
+func (t *Term) Err() error { return t.claim().Err() }
+
+// Deadline is until when the term lasts unless its session is renewed: for
+// comparison with time.Now, and reckoned at the call. A kept one is wrong after
+// a suspend. It is the zero Time once the term is over.
+func (t *Term) Deadline() time.Time { return t.claim().Deadline() }
+
+// Confirm asks the cluster, linearizably, whether the term lasts. nil: it did,
+// at some moment during the call. An error that matches ErrLost: it does not.
+// Another error: no answer came, and nothing has changed.
+func (t *Term) Confirm(ctx context.Context) error {
+	return t.call("confirm", ctx, t.claim().Confirm)
+}
+
+// Proclaim changes the value that observers see; the key, the token and the
+// place stay. Calls are made one at a time, in any order; one that waits for its
+// turn returns with ctx's end. nil: the value was written while the term lasted.
+// An error that matches ErrLost or ErrResigned: the term is over. One that
+// matches kv.ErrUnknown: the value may have been written, or may be later; the
+// next Proclaim settles that before it writes its own, so that a delayed copy of
+// an older value never replaces a newer one. Another error: it was not written.
+// After an error that does not say that the term is over, it can be called
+// again. The value is copied.
+func (t *Term) Proclaim(ctx context.Context, value []byte) error {
+	return t.call("proclaim", ctx, func(ctx context.Context) error {
+		if t.claim() == queue.None {
+			return queue.None.Err()
+		}
+		select {
+		case <-t.turn:
+			defer func() { t.turn <- struct{}{} }()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		return t.c.Rewrite(ctx, value)
+	})
+}
+
+// Resign ends the term; the next candidate leads. From the call on this one does
+// not. nil: it led until now. An error that matches ErrLost: it did not. One
+// that matches kv.ErrUnknown: that is not confirmed, and goes on behind; called
+// again, Resign tries again, and once it is decided gives the same answer. With
+// a ctx that is done, it still sends, and waits for at most 100 ms: `defer
+// t.Resign(ctx)` never strands an election.
+func (t *Term) Resign(ctx context.Context) error {
+	return t.call("resign", ctx, func(ctx context.Context) error { return t.claim().Release(ctx, ErrResigned) })
+}
+
+// call runs one call and says in its error which it was.
+func (t *Term) call(op string, ctx context.Context, f func(context.Context) error) error {
+	if ctx == nil {
+		return failed(op, t.Name(), nil, errors.New("nil context"))
+	}
+	return failed(op, t.Name(), ctx, f(ctx))
+}
