@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
-	"sync"
 
 	"github.com/pawl-locks/pawl/fencing"
 )
@@ -87,40 +86,12 @@ func noToken(b *bench) {
 	b.holds("jobs/42", "first")
 }
 
-// race has writers take turns as holders, each of which reads and then writes, late, while the next ones have begun.
 func race(b *bench) {
-	writers, rounds := cmp.Or(b.Writers, 8), cmp.Or(b.Rounds, 25)
 	seed := rand.Uint64()
 	b.Logf("seed %d", seed)
 	rec := Record(b.store)
-	var token fencing.Token
-	var mu sync.Mutex
-	next := func() fencing.Token {
-		mu.Lock()
-		defer mu.Unlock()
-		token++
-		return token
-	}
-	var wg sync.WaitGroup
-	for w := range writers {
-		wg.Go(func() { // ends after its rounds
-			rnd := rand.New(rand.NewPCG(seed, uint64(w)))
-			as := rec.As(fmt.Sprint("writer ", w))
-			for range rounds {
-				resource, t := []string{"one", "two"}[rnd.IntN(2)], next()
-				_, err := as.Read(b.ctx, resource, t)
-				for i := 0; err == nil && i < 1+rnd.IntN(3); i++ {
-					err = as.Write(b.ctx, resource, t, fmt.Sprintf("%d by %d", i, t))
-				}
-				if err == nil {
-					_, _ = as.Read(b.ctx, resource, t)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	last := next()
-	for _, resource := range []string{"one", "two"} {
+	last := Race(b.ctx, rec, cmp.Or(b.Writers, 8), cmp.Or(b.Rounds, 25), seed) + 1
+	for _, resource := range RaceResources {
 		if _, err := rec.As("last").Read(b.ctx, resource, last); err != nil {
 			b.Fatalf("the last read: %v", err)
 		}

@@ -1,0 +1,37 @@
+// Package blobfence guards objects of an object store with fencing tokens, on the store's conditional writes.
+//
+// Each object carries the highest token among its metadata. A Fence reads token and version of the object, refuses a token below it, and writes with the
+// condition that the object still has that version; if another write came between, it looks again. A Store is whatever can do that; Dir is one in a local
+// directory, and the module fencing/blobfence/s3blob has one for S3.
+//
+//	fence := blobfence.Fence{Store: store}
+//	old, err := fence.Read(ctx, "state.json", held.Token())     // registers the token
+//	…
+//	err = fence.Write(ctx, "state.json", held.Token(), new)
+//
+// # Guarantees
+//
+//  1. Once a token was admitted for an object, by Read, Write or Delete, every smaller one is refused with a *fencing.StaleError, and writes nothing; also a
+//     write of an older holder that was already on its way.
+//  2. Read registers the token before it returns, also where there is no object.
+//  3. A write is applied at most once, whatever is lost on the way; one whose outcome cannot be told ends in ErrUnknown.
+//
+// They rest on the Store's: each successful Put gives the object a version that it never had before, and compares and writes in one step.
+//
+// # What it does not do
+//
+// Writes under one and the same token are applied one after the other, the last one wins: a holder that reads and writes an object from several goroutines
+// orders them itself. What is written to or deleted from the store past this package forgets the token. So do rules of the store that expire objects.
+//
+// A new holder's first Read writes the object again, with its token and the same body; a Read of an object that is not there, and Delete, leave a placeholder of no
+// length. To those who read the store past this package it is an empty object.
+//
+// # Failures
+//
+//	*fencing.StaleError    a greater token was there: the lock is lost, nothing was written
+//	fencing.ErrNoToken     token zero or negative
+//	fencing.ErrNoResource  name empty, or longer than 1 KiB
+//	ErrNotFound            (Read) there is no such object; the token is registered
+//	ErrUnknown             the write may have been applied, or may yet be
+//	ErrContended           others wrote each time between the look and the write
+package blobfence

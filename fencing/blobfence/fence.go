@@ -1,0 +1,139 @@
+package blobfence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pawl-locks/pawl/fencing"
+)
+
+// DefaultAttempts is how often a Fence whose Attempts is 0 looks and writes before it gives up.
+const DefaultAttempts = 12
+
+// Errors of a Fence.
+var (
+	ErrUnknown   = errors.New("outcome unknown: it may have been applied")
+	ErrContended = errors.New("others wrote the object each time")
+)
+
+// A Fence guards the objects of a store. It is a plain value; its methods are safe for concurrent use.
+type Fence struct {
+	Store    Store
+	Attempts int // 0 or less: DefaultAttempts. Between them it waits, at first some 5 ms, at most a second.
+}
+
+// Read registers t for the object and returns the body as it is from then on: nobody with a smaller token changes it any more. Where there is no object the error matches
+// ErrNotFound, and t is registered all the same. A refusal is a *fencing.StaleError. Any other error leaves open whether t is registered.
+func (f Fence) Read(ctx context.Context, name string, t fencing.Token) ([]byte, error) {
+	r := reading{f.Store, name, t, newNonce(), nil}
+	err := f.repeat(ctx, name, t, r.try)
+	if err != nil {
+		return nil, wrap("read", name, err)
+	}
+	return r.body, nil
+}
+
+// Write stores body under t. A refusal is a *fencing.StaleError, and says that nothing was written. An error that matches ErrUnknown leaves the outcome open: the
+// write may still be applied, until somebody else writes or registers a greater token; the same holder can write again. All other errors: not written.
+func (f Fence) Write(ctx context.Context, name string, t fencing.Token, body []byte) error {
+	w := writing{store: f.Store, name: name, body: body, meta: Meta{Token: t, Nonce: newNonce()}}
+	return wrap("write", name, w.settle(f.repeat(ctx, name, t, w.try)))
+}
+
+// Delete removes the object's body under t, and leaves a placeholder that keeps the token. It is nil too where there is none. Errors are those of Write.
+func (f Fence) Delete(ctx context.Context, name string, t fencing.Token) error {
+	w := writing{store: f.Store, name: name, meta: Meta{Token: t, Nonce: newNonce(), Absent: true}}
+	return wrap("delete", name, w.settle(f.repeat(ctx, name, t, w.try)))
+}
+
+// wrap leaves a refusal as it is.
+func wrap(op, name string, err error) error {
+	var stale *fencing.StaleError
+	if err == nil || errors.As(err, &stale) {
+		return err
+	}
+	return fmt.Errorf("blobfence: %s %.64q: %w", op, name, err)
+}
+
+// A reading is one call of Read.
+type reading struct {
+	store Store
+	name  string
+	token fencing.Token
+	nonce string
+	body  []byte
+}
+
+func (r *reading) try(ctx context.Context) (done bool, err error) {
+	body, m, at, err := r.store.Get(ctx, r.name)
+	if errors.Is(err, ErrNotFound) {
+		body, m, at, err = nil, Meta{Absent: true}, "", nil
+	}
+	switch {
+	case err != nil:
+		return true, err
+	case m.Token > r.token:
+		return true, &fencing.StaleError{Resource: r.name, Got: r.token, Highest: m.Token}
+	case m.Token < r.token:
+		// Whether an unclear Put was applied shows at the next look: then the token is there.
+		if err := r.store.Put(ctx, r.name, body, Meta{Token: r.token, Nonce: r.nonce, Absent: m.Absent}, at); err != nil {
+			return false, err
+		}
+	}
+	if m.Absent {
+		return true, ErrNotFound
+	}
+	r.body = body
+	return true, nil
+}
+
+// A writing is one call of Write or Delete.
+type writing struct {
+	store Store
+	name  string
+	body  []byte
+	meta  Meta
+
+	open bool    // a Put had no clear answer, and nothing seen since tells its outcome
+	over Version // the version that it was to replace
+}
+
+func (w *writing) try(ctx context.Context) (done bool, err error) {
+	m, at, err := w.store.Stat(ctx, w.name)
+	if errors.Is(err, ErrNotFound) {
+		m, at, err = Meta{}, "", nil
+	}
+	t := w.meta.Token
+	switch {
+	case err != nil:
+		return !w.open, err
+	case m.Nonce == w.meta.Nonce:
+		w.open = false
+		return true, nil
+	case m.Token > t && w.open: // ours may have been applied before the newer holder came, so it is no refusal
+		return true, fmt.Errorf("token %d is there by now", int64(m.Token))
+	case m.Token > t:
+		return true, &fencing.StaleError{Resource: w.name, Got: t, Highest: m.Token}
+	case m.Token == t && w.open && at != w.over: // a write of the same holder came, after ours or instead of it
+		return true, errors.New("another write under the same token came in between")
+	}
+	// Where an older holder's write came in between, ours was not applied, and never will be: the version that it was to replace is gone.
+	w.open = w.open && at == w.over
+	err = w.store.Put(ctx, w.name, w.body, w.meta, at)
+	if err != nil && !errors.Is(err, ErrChanged) {
+		w.open, w.over = true, at
+	}
+	if err == nil {
+		w.open = false
+	}
+	return err == nil, err
+}
+
+// settle adds to the last error of a writing whether its outcome is open.
+func (w *writing) settle(err error) error {
+	if err != nil && w.open {
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	return err
+}
