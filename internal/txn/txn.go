@@ -1,6 +1,10 @@
 // Package txn builds the parts of etcd transactions that the engine sends, and
 // reads their answers. Every one of its reads is linearizable: none sets
 // serializable (rule H3).
+//
+// Each part is one allocation: what etcd's messages hold by pointer lies beside
+// them. A key that several parts name is converted to bytes once by a caller
+// that counts allocations, and else at each part.
 package txn
 
 import (
@@ -8,20 +12,18 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
+// A Key is a key of etcd's, which are bytes. Bytes are not copied, and are not to
+// be changed while the transaction is in use.
+type Key interface{ ~string | ~[]byte }
+
 // CreateIs compares key's create revision with rev; 0: the key is not there.
-func CreateIs(key string, rev int64) *pb.Compare {
-	return &pb.Compare{
-		Key: []byte(key), Target: pb.Compare_CREATE, Result: pb.Compare_EQUAL,
-		TargetUnion: &pb.Compare_CreateRevision{CreateRevision: rev},
-	}
+func CreateIs[K Key](key K, rev int64) *pb.Compare {
+	return compareCreate([]byte(key), pb.Compare_EQUAL, rev)
 }
 
 // Exists compares for key being there.
-func Exists(key string) *pb.Compare {
-	return &pb.Compare{
-		Key: []byte(key), Target: pb.Compare_CREATE, Result: pb.Compare_GREATER,
-		TargetUnion: &pb.Compare_CreateRevision{CreateRevision: 0},
-	}
+func Exists[K Key](key K) *pb.Compare {
+	return compareCreate([]byte(key), pb.Compare_GREATER, 0)
 }
 
 // NoneUnder compares for no key beginning with prefix.
@@ -31,52 +33,103 @@ func NoneUnder(prefix string) *pb.Compare {
 	return c
 }
 
+func compareCreate(key []byte, result pb.Compare_CompareResult, rev int64) *pb.Compare {
+	c := &struct {
+		pb.Compare
+		union pb.Compare_CreateRevision
+	}{}
+	c.union.CreateRevision = rev
+	c.Key, c.Target, c.Result, c.TargetUnion = key, pb.Compare_CREATE, result, &c.union
+	return &c.Compare
+}
+
 // ModIs compares key's modification revision with rev.
-func ModIs(key string, rev int64) *pb.Compare {
-	return &pb.Compare{
-		Key: []byte(key), Target: pb.Compare_MOD, Result: pb.Compare_EQUAL,
-		TargetUnion: &pb.Compare_ModRevision{ModRevision: rev},
-	}
+func ModIs[K Key](key K, rev int64) *pb.Compare {
+	c := &struct {
+		pb.Compare
+		union pb.Compare_ModRevision
+	}{}
+	c.union.ModRevision = rev
+	c.Key, c.Target, c.Result, c.TargetUnion = []byte(key), pb.Compare_MOD, pb.Compare_EQUAL, &c.union
+	return &c.Compare
 }
 
 // Put writes key on a lease; lease 0: on none.
-func Put(key string, value []byte, lease int64) *pb.RequestOp {
-	return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte(key), Value: value, Lease: lease}}}
+func Put[K Key](key K, value []byte, lease int64) *pb.RequestOp {
+	op := &struct {
+		pb.RequestOp
+		union pb.RequestOp_RequestPut
+		put   pb.PutRequest
+	}{}
+	op.put.Key, op.put.Value, op.put.Lease = []byte(key), value, lease
+	op.union.RequestPut = &op.put
+	op.Request = &op.union
+	return &op.RequestOp
 }
 
 // Delete deletes one key.
-func Delete(key string) *pb.RequestOp {
-	return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte(key)}}}
+func Delete[K Key](key K) *pb.RequestOp {
+	op := &struct {
+		pb.RequestOp
+		union pb.RequestOp_RequestDeleteRange
+		del   pb.DeleteRangeRequest
+	}{}
+	op.del.Key = []byte(key)
+	op.union.RequestDeleteRange = &op.del
+	op.Request = &op.union
+	return &op.RequestOp
 }
 
 // Get reads one key with its value.
-func Get(key string) *pb.RequestOp { return rangeOp(&pb.RangeRequest{Key: []byte(key)}) }
+func Get[K Key](key K) *pb.RequestOp {
+	op := newRange()
+	op.get.Key = []byte(key)
+	return &op.RequestOp
+}
 
 // Look reads one key without its value. The answer's lease is always 0.
-func Look(key string) *pb.RequestOp {
-	return rangeOp(&pb.RangeRequest{Key: []byte(key), KeysOnly: true})
+func Look[K Key](key K) *pb.RequestOp {
+	op := newRange()
+	op.get.Key, op.get.KeysOnly = []byte(key), true
+	return &op.RequestOp
 }
 
 // LastUnder reads, without values, the n last-created keys that begin with
 // prefix and were created at below or earlier; below 0: no bound.
 func LastUnder(prefix string, n, below int64) *pb.RequestOp {
-	return rangeOp(&pb.RangeRequest{
-		Key: []byte(prefix), RangeEnd: PrefixEnd(prefix), Limit: n, KeysOnly: true, MaxCreateRevision: below,
-		SortOrder: pb.RangeRequest_DESCEND, SortTarget: pb.RangeRequest_CREATE,
-	})
+	op := under(prefix, n, pb.RangeRequest_DESCEND)
+	op.get.MaxCreateRevision = below
+	return &op.RequestOp
 }
 
 // FirstUnder reads, without its value, the first-created key that begins with
 // prefix.
 func FirstUnder(prefix string) *pb.RequestOp {
-	return rangeOp(&pb.RangeRequest{
-		Key: []byte(prefix), RangeEnd: PrefixEnd(prefix), Limit: 1, KeysOnly: true,
-		SortOrder: pb.RangeRequest_ASCEND, SortTarget: pb.RangeRequest_CREATE,
-	})
+	return &under(prefix, 1, pb.RangeRequest_ASCEND).RequestOp
 }
 
-func rangeOp(r *pb.RangeRequest) *pb.RequestOp {
-	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: r}}
+// rangeOp is a read, in one piece.
+type rangeOp struct {
+	pb.RequestOp
+	union pb.RequestOp_RequestRange
+	get   pb.RangeRequest
+}
+
+func newRange() *rangeOp {
+	op := &rangeOp{}
+	op.union.RequestRange = &op.get
+	op.Request = &op.union
+	return op
+}
+
+// under reads, without values, n keys that begin with prefix in the order of
+// their create revisions.
+func under(prefix string, n int64, order pb.RangeRequest_SortOrder) *rangeOp {
+	op := newRange()
+	r := &op.get
+	r.Key, r.RangeEnd, r.Limit, r.KeysOnly = []byte(prefix), PrefixEnd(prefix), n, true
+	r.SortOrder, r.SortTarget = order, pb.RangeRequest_CREATE
+	return op
 }
 
 // PrefixEnd is the end of the range of keys that begin with prefix.
