@@ -135,9 +135,12 @@ func TestARealServersRefusalsAreNotApplied(t *testing.T) {
 
 // A6.
 func TestNoSpaceIsUnknownAndADeleteStillWorks(t *testing.T) {
-	c, _ := connect(t, Config{Endpoints: []string{startEtcd(t, "http://127.0.0.1:0", func(cfg *embed.Config) { cfg.QuotaBackendBytes = 256 << 10 })}})
+	c, _ := connect(t, Config{Endpoints: []string{startEtcd(t, "http://127.0.0.1:0", func(cfg *embed.Config) {
+		cfg.QuotaBackendBytes = 256 << 10
+		cfg.BackendBatchLimit = 1 // the size in use is known after each commit
+	})}})
 	var err error
-	for range 100 {
+	for range 1000 {
 		if _, err = c.Txn(t.Context(), Request{Op: "txn"}, put("k", make([]byte, 32<<10))); err != nil {
 			break
 		}

@@ -357,6 +357,8 @@ func TestCloseEndsRequestsUnderWay(t *testing.T) {
 		require.NoError(t, c.Close())
 		wg.Wait()
 		assert.Zero(t, time.Since(began))
+		<-c.Ended()
+		assert.Equal(t, ErrClosed, c.Err())
 
 		_, err := c.Txn(context.Background(), Request{Op: "txn"}, writing())
 		require.ErrorIs(t, err, ErrClosed)
