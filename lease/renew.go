@@ -57,10 +57,11 @@ func (s *Session) loop() {
 type renewer struct {
 	s       *Session
 	ctx     context.Context
-	results chan finished // holds as many as there can be attempts under way
-	tries   []*try        // under way
-	last    *cluster.Member
-	usual   time.Duration // the usual round trip
+	results chan finished     // holds as many as there can be attempts under way
+	tries   []*try            // under way
+	asked   []*cluster.Member // in this round, one after the other
+	last    *cluster.Member   // that confirmed
+	usual   time.Duration     // the usual round trip
 	round   round
 	looking chan struct{} // closed when the look beyond the last round's first is over; nil: there was none
 }
@@ -113,49 +114,61 @@ func (r *round) next(n int) time.Time {
 	}
 }
 
-// fail notes a failure: the first is followed by another attempt at once, later
-// ones after a doubling wait, never so long that three do not fit.
-func (r *round) fail(now time.Time, ttl time.Duration) {
+// fail notes a failure, with left until the deadline: the first is followed by
+// another attempt at once, later ones after a doubling wait, which gets shorter
+// again as the deadline comes closer, so that trouble that ends before it is
+// survived.
+func (r *round) fail(now time.Time, ttl, left time.Duration) {
 	r.failures++
 	if r.failures == 1 {
 		r.retry = now
 		return
 	}
 	wait := min(ttl/40<<min(r.failures-2, 8), ttl/8)
+	wait = max(min(wait, left/4), min(ttl/40, 100*time.Millisecond))
 	r.retry = now.Add(wait/2 + rand.N(wait/2+1))
 }
 
 // hedgeAfter is how long an attempt may take before another joins it (rule N3):
-// three round trips, and never so long that three attempts do not fit between a
-// quarter of the TTL and the deadline.
+// three round trips, but a quarter of the TTL at the most. So three attempts
+// begin while two round trips still fit before the deadline: at a quarter of the
+// TTL, at half of it, and when the first has failed, a third after its beginning.
 func (r *renewer) hedgeAfter() time.Duration {
-	return min(max(300*time.Millisecond, 3*r.usual), r.s.TTL()/6)
+	return min(max(300*time.Millisecond, 3*r.usual), r.s.TTL()/4)
 }
 
 // step begins what is due and returns when it wants to be called again.
 func (r *renewer) step(now time.Time) time.Time {
-	for r.round.due(now, len(r.tries)) && r.begin(now) {
+	for r.round.due(now, len(r.tries)) {
+		r.begin(now)
 		r.round.hedge = now.Add(r.hedgeAfter())
 	}
 	return r.round.next(len(r.tries))
 }
 
-// begin starts an attempt, on a member that has none under way and, if there is
-// a choice, not the one that confirmed last. It reports false when the client is
-// closed.
-func (r *renewer) begin(now time.Time) bool {
-	avoid := make([]*cluster.Member, 0, maxTries+1)
-	for _, t := range r.tries {
-		avoid = append(avoid, t.member)
+// member chooses whom to ask: at first another than the one that confirmed last
+// (rule N1), then one that was not asked in this round; when all were, one that
+// is not being asked.
+func (r *renewer) member() *cluster.Member {
+	c := r.s.host.Cluster
+	if len(r.asked) == 0 {
+		return c.Pick(r.last)
 	}
-	m := r.s.host.Cluster.Pick(append(avoid, r.last)...)
-	if slices.Contains(avoid, m) && m != r.last {
-		// Every member has one: better twice the one that last worked.
-		m = r.s.host.Cluster.Pick(avoid...)
+	m := c.Pick(r.asked...)
+	if slices.Contains(r.asked, m) {
+		r.asked = r.asked[:0]
+		for _, t := range r.tries {
+			r.asked = append(r.asked, t.member)
+		}
+		m = c.Pick(r.asked...)
 	}
-	if m == nil {
-		return false
-	}
+	return m
+}
+
+// begin starts an attempt.
+func (r *renewer) begin(now time.Time) {
+	m := r.member()
+	r.asked = append(r.asked, m)
 	ctx, cancel := context.WithCancel(r.ctx)
 	t := &try{member: m, began: now, cancel: cancel}
 	r.tries = append(r.tries, t)
@@ -164,7 +177,6 @@ func (r *renewer) begin(now time.Time) bool {
 		cancel()
 		r.results <- finished{t, res}
 	}()
-	return true
 }
 
 // finish takes an attempt's result in.
@@ -179,7 +191,7 @@ func (r *renewer) finish(f finished) {
 	case f.over: // the loop sees it
 	case f.err != nil:
 		r.s.troubled(f.err)
-		r.round.fail(now, r.s.TTL())
+		r.round.fail(now, r.s.TTL(), r.s.win.Load().remaining(clock.Now()))
 	case r.s.extend(f.sent, f.ttl) == nil:
 		r.confirmed(f, now)
 	}
@@ -204,6 +216,7 @@ func (r *renewer) confirmed(f finished, now time.Time) {
 		t.cancel()
 	}
 	r.drain()
+	r.asked = r.asked[:0]
 	r.round = round{begin: f.began.Add(f.ttl / 4)}
 	r.s.keepWatching(f.rev)
 	r.lookOn(f)

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -125,4 +126,10 @@ func (r *rig) keysOf(s *Session) []string {
 func sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
+}
+
+// goroutines is how many there are.
+func goroutines() int {
+	synctest.Wait()
+	return runtime.NumGoroutine()
 }
