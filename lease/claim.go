@@ -7,7 +7,8 @@ import "time"
 // block.
 type Claim interface {
 	// Keys are what a look asks for: the claim's own key and, while it waits,
-	// the key before it; "" for one not to be asked for.
+	// the key before it; "" for one not to be asked for. A claim without an own
+	// key is not looked at.
 	Keys() (own, before string)
 	// Saw tells what a linearizable read at revision rev, sent after Keys was
 	// called, showed of them.
@@ -77,7 +78,7 @@ func (r *ring) take() []Claim {
 	return claims
 }
 
-// Wait adds c, which waits in a queue, to what hangs on the session. The error
+// Wait adds c, which acquires or waits, to what hangs on the session. The error
 // says why the session is over.
 func (s *Session) Wait(h *Hook, c Claim) error { return s.add(h, c, &s.waiting, 0) }
 
@@ -103,7 +104,8 @@ func (s *Session) add(h *Hook, c Claim, to *ring, held int64) error {
 	return nil
 }
 
-// Drop takes a claim off the session; it is told nothing more.
+// Drop takes a claim off the session; it is told nothing more, but for what a
+// look that is under way shows.
 func (s *Session) Drop(h *Hook) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,8 +128,11 @@ type armed struct {
 // ArmLater has the claim of h armed after ArmDelay, unless it is dropped before.
 func (s *Session) ArmLater(h *Hook) {
 	s.mu.Lock()
-	s.arming = append(s.arming, armed{h, time.Now().Add(ArmDelay)})
-	first := len(s.arming) == 1
+	first := false
+	if s.over.Load() == nil { // otherwise nobody would take it off the list
+		s.arming = append(s.arming, armed{h, time.Now().Add(ArmDelay)})
+		first = len(s.arming) == 1
+	}
 	s.mu.Unlock()
 	if first {
 		s.wake()
@@ -135,15 +140,21 @@ func (s *Session) ArmLater(h *Hook) {
 }
 
 // arm arms the claims that are due at now and returns when the next is; the
-// zero Time: none.
+// zero Time: none. Those that were dropped are passed over, due or not, so that a
+// burst of short holds does not wake the loop for each.
 func (s *Session) arm(now time.Time) time.Time {
 	var due []Claim
 	s.mu.Lock()
 	i := 0
-	for ; i < len(s.arming) && !s.arming[i].at.After(now); i++ {
-		if h := s.arming[i].hook; h.in != nil {
-			due = append(due, h.claim)
+	for ; i < len(s.arming); i++ {
+		h := s.arming[i].hook
+		if h.in == nil {
+			continue
 		}
+		if s.arming[i].at.After(now) {
+			break
+		}
+		due = append(due, h.claim)
 	}
 	s.arming = append(s.arming[:0], s.arming[i:]...)
 	clear(s.arming[len(s.arming):cap(s.arming)])
