@@ -12,9 +12,14 @@ import (
 	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 const root = "root" // the user, and the role, that may do everything
+
+// errNoPasswordUser has no gRPC error of its own.
+var errNoPasswordUser = status.Error(codes.Unknown, "auth: authentication failed, password was given for no password user")
 
 // auth holds users, roles and the tokens that were given out.
 type auth struct {
@@ -28,8 +33,9 @@ type auth struct {
 }
 
 type user struct {
-	password string
-	roles    map[string]bool
+	password   string
+	noPassword bool // it cannot authenticate
+	roles      map[string]bool
 }
 
 type token struct {
@@ -37,8 +43,12 @@ type token struct {
 	expires time.Time // moved on by each use
 }
 
-// identity is who sent a request: nil is nobody.
-type identity struct{ user string }
+// identity is who sent a request, and when in the history of users and roles:
+// nil is nobody.
+type identity struct {
+	user     string
+	revision uint64
+}
 
 func newAuth(ttl time.Duration) *auth {
 	return &auth{
@@ -52,7 +62,12 @@ func (a *auth) authenticate(now time.Time, name, password string) (string, error
 		return "", rpctypes.ErrGRPCAuthNotEnabled
 	}
 	u := a.users[name]
-	if u == nil || u.password != password {
+	switch {
+	case u == nil:
+		return "", rpctypes.ErrGRPCAuthFailed
+	case u.noPassword:
+		return "", errNoPasswordUser
+	case u.password != password:
 		return "", rpctypes.ErrGRPCAuthFailed
 	}
 	a.issued++
@@ -71,7 +86,7 @@ func (a *auth) identify(now time.Time, tok string) (*identity, error) {
 		return nil, rpctypes.ErrGRPCInvalidAuthToken
 	}
 	t.expires = now.Add(a.ttl)
-	return &identity{user: t.user}, nil
+	return &identity{user: t.user, revision: a.revision}, nil
 }
 
 // forget invalidates the tokens of one user, or with "" of all.
@@ -112,6 +127,9 @@ func (a *auth) permitted(who *identity, key, end string, typ authpb.Permission_T
 	}
 	if who == nil {
 		return rpctypes.ErrGRPCUserEmpty
+	}
+	if who.revision < a.revision {
+		return rpctypes.ErrGRPCAuthOldRevision
 	}
 	u := a.users[who.user]
 	if u == nil {

@@ -72,21 +72,3 @@ func (s *clusterServer) MemberList(ctx context.Context, r *pb.MemberListRequest)
 		return resp, nil
 	})
 }
-
-type authServer struct {
-	pb.UnimplementedAuthServer
-	m *Member
-}
-
-func (s *authServer) Authenticate(ctx context.Context, r *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {
-	if err := s.m.agree(ctx, rpctypes.ErrGRPCTimeout); err != nil {
-		return nil, err
-	}
-	s.m.c.mu.Lock()
-	defer s.m.c.mu.Unlock()
-	tok, err := s.m.c.state.auth.authenticate(time.Now(), r.Name, r.Password)
-	if err != nil {
-		return nil, err
-	}
-	return &pb.AuthenticateResponse{Header: s.m.fill(&pb.ResponseHeader{}), Token: tok}, nil
-}

@@ -34,6 +34,9 @@ type watcher struct {
 	fragment     bool
 	progress     bool
 	noPut, noDel bool
+	// over: it ended by compaction. The server keeps it until it is cancelled:
+	// its ID stays taken, and the stream's progress unknown.
+	over bool
 }
 
 func newWatchStream(m *Member) *watchStream {
@@ -104,11 +107,11 @@ func (s *watchStream) pump() {
 func (s *watchStream) catchUp(w *watcher) {
 	st := s.m.c.state.store
 	now := s.m.revision()
-	if w.next > now {
+	if w.over || w.next > now {
 		return
 	}
 	if w.next < st.compacted {
-		delete(s.watches, w.id)
+		w.over = true
 		s.push(&pb.WatchResponse{
 			Header: s.header(0), WatchId: w.id, Canceled: true, CompactRevision: st.compacted,
 		})
@@ -140,7 +143,7 @@ func (s *watchStream) committed(events []*mvccpb.Event) {
 	rev := events[0].Kv.ModRevision
 	for _, id := range slices.Sorted(maps.Keys(s.watches)) {
 		w := s.watches[id]
-		if w.next > rev {
+		if w.over || w.next > rev {
 			continue
 		}
 		var mine []*mvccpb.Event
@@ -181,20 +184,18 @@ func (s *watchStream) withPrevious(events []*mvccpb.Event) []*mvccpb.Event {
 	return out
 }
 
-// allProgress tells of progress on all watches at once; false: one of them
-// lies in the future, or there is none.
-func (s *watchStream) allProgress() bool {
+// allProgress tells of progress on all watches at once, if there are any and
+// all have come that far.
+func (s *watchStream) allProgress() {
 	rev := s.m.revision()
 	for _, w := range s.watches {
-		if rev < w.start {
-			return false
+		if w.over || rev < w.start {
+			return
 		}
 	}
-	if len(s.watches) == 0 {
-		return false
+	if len(s.watches) > 0 {
+		s.push(&pb.WatchResponse{Header: s.header(rev), WatchId: noWatch})
 	}
-	s.push(&pb.WatchResponse{Header: s.header(rev), WatchId: noWatch})
-	return true
 }
 
 // tell lets the member's watches know of one new revision. The caller holds c.mu.

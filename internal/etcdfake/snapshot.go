@@ -1,0 +1,58 @@
+package etcdfake
+
+import "time"
+
+// Snapshot is a copy of a cluster's keys and leases.
+type Snapshot struct {
+	store  *store
+	lessor *lessor
+}
+
+// Snapshot copies the keys and leases as they are.
+func (c *Cluster) Snapshot() *Snapshot {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return &Snapshot{c.state.store.clone(), c.state.lessor.clone()}
+}
+
+// RestoreOptions say with what care a snapshot is restored; the zero value is
+// a restore like for like, which takes the revision back.
+type RestoreOptions struct {
+	ClusterID    uint64 // 0: as it was; another one for a new initial-cluster-token
+	BumpRevision int64  // the restored state's revision is that much higher
+	MarkCompact  bool   // with BumpRevision: everything before is compacted, so that watches end
+	Term         uint64 // of the first leader; 0: 2, as in a new cluster
+}
+
+// Restore makes the state that of a snapshot, as an operator does who starts
+// new members from it: connections are reset, streams end, and every lease has
+// its full TTL. The same snapshot can be restored again.
+func (c *Cluster) Restore(s *Snapshot, o RestoreOptions) {
+	setDefault(&o.Term, 2)
+	c.mu.Lock()
+	for _, m := range c.members {
+		for l := range m.streams {
+			l.cancel(errStopped)
+			delete(m.streams, l)
+		}
+		m.frozen = nil
+	}
+	for _, ls := range c.state.lessor.leases {
+		close(ls.ended)
+	}
+	c.state.store, c.state.lessor = s.store.clone(), s.lessor.clone()
+	c.state.lessor.promote(time.Now(), 0)
+	c.state.store.rev += o.BumpRevision
+	if o.MarkCompact {
+		c.state.store.compact(c.state.store.rev)
+	}
+	if o.ClusterID != 0 {
+		c.clusterID = o.ClusterID
+	}
+	c.term = o.Term
+	c.mu.Unlock()
+	c.hurry()
+	for _, m := range c.members {
+		m.Reset()
+	}
+}
