@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+func newDev() *cobra.Command {
+	var o embedOptions
+	cmd := &cobra.Command{
+		Use:   "dev",
+		Short: "Run an etcd server on loopback, to try things on",
+		Long: `Runs an etcd server with one member on 127.0.0.1, says how to connect to it, and
+stops at a signal. It has no authentication. Without --data-dir its data lie in
+a temporary directory that is removed at exit.`,
+		Args: words(0, "no argument"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.port < 0 || o.port > 65535 {
+				return usage("--port is %d, want 0 to 65535", o.port)
+			}
+			ctx, stop := catch().ends(context.Background())
+			defer stop()
+			return runDev(ctx, cmd, o)
+		},
+	}
+	cmd.Flags().IntVar(&o.port, "port", 2379, "port to serve on; 0: a free one")
+	cmd.Flags().StringVar(&o.dir, "data-dir", "", "directory that keeps the data; none: a temporary one")
+	return cmd
+}
+
+func runDev(ctx context.Context, cmd *cobra.Command, o embedOptions) error {
+	server, err := startEmbedded(o)
+	if err != nil {
+		return err
+	}
+	where := "temporary"
+	if o.dir != "" {
+		where = "kept"
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), `etcd serves on %[1]s, data in %[2]s (%[3]s). In another shell:
+
+  export ETCDCTL_ENDPOINTS=%[1]s
+  pawl lock backup -- sh -c 'echo token $PAWL_TOKEN; sleep 5'
+
+Ctrl-C ends it.
+`, server.endpoint, server.dir, where)
+	select {
+	case <-ctx.Done():
+	case err = <-server.etcd.Err():
+	case <-server.etcd.Server.StopNotify():
+		err = fmt.Errorf("the server stopped by itself")
+	}
+	if cerr := server.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pawl-locks/pawl/fencing"
+)
+
+// tenureOf is what a command is told of a lock or a term.
+type tenureOf interface {
+	Key() string
+	Token() fencing.Token
+	Deadline() time.Time
+}
+
+// sessionOf is what it is told of its session.
+type sessionOf interface{ ID() int64 }
+
+// environ is our environment with the lock's variables. They replace inherited
+// ones, so that a nested command sees the innermost lock.
+func environ(name string, t tenureOf, s sessionOf) []string {
+	ours := []string{
+		"PAWL_LOCK=" + name,
+		"PAWL_KEY=" + t.Key(),
+		"PAWL_TOKEN=" + strconv.FormatInt(int64(t.Token()), 10),
+		"PAWL_LEASE=" + leaseHex(s.ID()),
+		"PAWL_DEADLINE=" + t.Deadline().Format(time.RFC3339Nano),
+	}
+	return replace(os.Environ(), ours)
+}
+
+// replace returns env without the variables of ours, and then ours.
+func replace(env, ours []string) []string {
+	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.ContainsFunc(ours, func(o string) bool { return strings.HasPrefix(o, name+"=") })
+	})
+	return append(env, ours...)
+}

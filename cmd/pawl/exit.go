@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// The exit codes. A command's own code, and 128+n for a command that signal n
+// ended, are passed on as they are.
+const (
+	exitOK          = 0
+	exitDemo        = 1   // demo: something was not as it should be
+	exitLost        = 121 // the lock or term was lost, and the command was ended for it
+	exitUsage       = 122 // wrong arguments
+	exitNoCluster   = 123 // no cluster answers, or it refuses the credentials
+	exitNotAcquired = 124 // -n or --wait: another holds it (-E picks another code)
+	exitFailed      = 125 // anything else that pawl could not do
+	exitNoExec      = 126 // the command is there and cannot be run
+	exitNotFound    = 127 // there is no such command
+	exitSignal      = 128 // + n: signal n ended the command, or pawl while it waited
+)
+
+const exitHelp = `Exit codes:
+  the command's own; 128+n when signal n ended it, or ended the wait
+  121  the lock was lost, or about to be: the command was ended for it
+  122  wrong usage
+  123  no cluster answers, or it refuses the credentials
+  124  not acquired with -n or within --wait (-E picks another code)
+  125  pawl failed otherwise
+  126  the command cannot be run
+  127  there is no such command`
+
+// exitError is an error that has an exit code of its own. Without an err it is
+// silent.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+func exit(code int, err error) error { return &exitError{code, err} }
+
+func usage(format string, args ...any) error {
+	return exit(exitUsage, fmt.Errorf(format, args...))
+}
+
+// codeOf is the exit code for what a command returned.
+func codeOf(err error) int {
+	var e *exitError
+	var sig *interrupted
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &e):
+		return e.code
+	case errors.As(err, &sig):
+		return exitSignal + int(sig.signal.(syscall.Signal))
+	}
+	return exitFailed
+}
+
+// reach gives an error of a call that needed the cluster its exit code.
+func reach(err error) error {
+	var e *exitError
+	var sig *interrupted
+	switch {
+	case err == nil, errors.As(err, &e), errors.As(err, &sig):
+		return err
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, lease.ErrExpired), errors.Is(err, pawl.ErrClusterChanged):
+		return exit(exitNoCluster, err)
+	}
+	switch status.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Unauthenticated:
+		return exit(exitNoCluster, err)
+	}
+	return err
+}
+
+// run runs pawl with args and returns its exit code.
+func run(args []string) int {
+	root := newRoot()
+	root.SetArgs(args)
+	err := root.Execute()
+	var e *exitError
+	if err != nil && !(errors.As(err, &e) && e.err == nil) {
+		fmt.Fprintf(os.Stderr, "pawl: %v\n", err)
+	}
+	if code := codeOf(err); code != exitUsage {
+		return code
+	}
+	fmt.Fprintln(os.Stderr, "pawl: see pawl help")
+	return exitUsage
+}

@@ -1,0 +1,244 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// tenure is what lock and elect have in common: how long a lease lasts, in whose
+// name, and how the end is brought about.
+type tenure struct {
+	ttl   seconds
+	owner string
+	grace seconds
+	json  bool
+}
+
+func (o *tenure) flags(fs *pflag.FlagSet) {
+	fs.Var(&o.ttl, "ttl", "how long the lease outlives its last renewal, 3s to 300s (default 15s)")
+	fs.StringVar(&o.owner, "owner", "", "who holds it, for people (default host:pid)")
+	o.grace = noGrace
+	fs.Var(&o.grace, "grace", "from TERM to KILL for the command, at most a sixth of the TTL (default: that)")
+	fs.BoolVar(&o.json, "json", false, "say what happens as lines of JSON")
+}
+
+// noGrace is --grace where it was not given.
+const noGrace = seconds(-1)
+
+// session are o's options for a session. What is wrong with them is wrong usage.
+func (o *tenure) session() (lease.Options, error) {
+	opts := lease.Options{TTL: time.Duration(o.ttl), Owner: o.owner}
+	if err := opts.Check(); err != nil {
+		return opts, exit(exitUsage, err)
+	}
+	if most := cmp.Or(opts.TTL, lease.DefaultTTL) / 6; time.Duration(o.grace) > most {
+		return opts, usage("--grace is %v, want at most %v, a sixth of the TTL", time.Duration(o.grace), most)
+	}
+	return opts, nil
+}
+
+// graceOf is the time from TERM to KILL under a lease of ttl as granted.
+func (o *tenure) graceOf(ttl time.Duration) time.Duration {
+	if o.grace == noGrace {
+		return ttl / 6
+	}
+	return time.Duration(o.grace)
+}
+
+// reporter is where a command's notices go: stdout belongs to the COMMAND where there is one.
+func (o *tenure) reporter(cmd *cobra.Command, command, verbose bool) reporter {
+	var w io.Writer
+	switch {
+	case !command:
+		w = cmd.OutOrStdout()
+	case o.json || verbose:
+		w = cmd.ErrOrStderr()
+	}
+	return reporter{w, o.json}
+}
+
+type lockOptions struct {
+	connection
+	tenure
+	wait     seconds
+	nonblock bool
+	conflict int
+	etcd     bool
+}
+
+func newLock() *cobra.Command {
+	var o lockOptions
+	cmd := &cobra.Command{
+		Use:   "lock NAME [-- COMMAND…]",
+		Short: "Hold a lock, or run a command while holding it",
+		Long: `Waits for the lock NAME, first come, first served, and holds it: until a signal,
+or, with a COMMAND, for as long as that runs. Without a COMMAND it says on stdout
+when it holds the lock, with key, token and deadline, and exits 121 when it is lost.
+
+COMMAND has pawl's stdin, stdout and stderr, and a process group of its own, to which
+TERM, INT, HUP, QUIT, USR1, USR2 and WINCH are forwarded. It finds in its environment
+  PAWL_LOCK      NAME
+  PAWL_KEY       the lock's key in etcd
+  PAWL_TOKEN     the fencing token: give it to storage that checks it
+  PAWL_LEASE     the lease, in hex
+  PAWL_DEADLINE  until when it was held at the start, unless renewed (RFC 3339);
+                 pawl renews it
+
+When the lock is lost, or renewals fail for so long that less than --grace is left of
+it, COMMAND and all that it started get TERM, then KILL, and are dead before the
+deadline. What COMMAND leaves in the background when it ends by itself, runs on
+without the lock.
+
+` + exitHelp,
+		Example: `  pawl lock backup -- ./backup.sh
+  pawl lock -n -E 0 hourly -- ./report.sh      # skip if it is running elsewhere
+  pawl lock --wait 30 deploy -- make deploy`,
+		Args: words(1, "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0], args[1:]) },
+	}
+	fs := cmd.Flags()
+	o.connection.flags(fs)
+	o.tenure.flags(fs)
+	fs.VarP(&o.wait, "wait", "w", "how long to wait for the lock (default: as long as it takes)")
+	fs.BoolVarP(&o.nonblock, "nonblock", "n", false, "do not wait, and write nothing, when another holds the lock or waits for it")
+	fs.IntVarP(&o.conflict, "conflict-exit-code", "E", exitNotAcquired, "exit code when it is not acquired with -n or --wait")
+	fs.BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, to exclude etcdctl lock and clientv3's concurrency.Mutex too")
+	return cmd
+}
+
+// run is pawl lock. What was made is unmade in the opposite order, whatever
+// happens in between.
+func (o *lockOptions) run(cmd *cobra.Command, name string, argv []string) (err error) {
+	opts, err := o.session()
+	if err != nil {
+		return err
+	}
+	if name == "" {
+		return usage("NAME is empty")
+	}
+	if o.conflict < 0 || o.conflict > 255 {
+		return usage("-E is %d, want 0 to 255", o.conflict)
+	}
+	program, err := find(argv)
+	if err != nil {
+		return err
+	}
+	sigs := catch()
+	waiting, stop := sigs.ends(context.Background())
+	client, closed, err := o.open(waiting, cmd.Flags())
+	if err != nil {
+		stop()
+		return err
+	}
+	defer func() {
+		if cerr := closed(); cerr != nil {
+			fmt.Fprintf(os.Stderr, "pawl: %v\n", cerr)
+		}
+	}()
+	held, session, err := o.acquire(waiting, client, name, opts)
+	stop()
+	if err != nil {
+		return err
+	}
+	defer func() { err = o.release(cmd, held, session, len(argv) > 0, err) }()
+	say := o.reporter(cmd, len(argv) > 0, o.verbose)
+	till := held.Deadline()
+	say.say(notice{
+		Event: "held", Name: name, Key: held.Key(), Token: held.Token(),
+		Lease: leaseHex(session.ID()), TTL: session.TTL().Seconds(), Deadline: &till,
+	})
+	if len(argv) == 0 {
+		return hold(sigs, held, say)
+	}
+	c := command{argv: argv, path: program, grace: o.graceOf(session.TTL()), sigs: sigs, env: environ(name, held, session)}
+	return c.under(held)
+}
+
+// acquire makes a session and takes the lock, within --wait where it is given.
+func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, name string, opts lease.Options) (*lock.Held, *pawl.Session, error) {
+	granting, cancel := context.WithTimeout(ctx, o.dialTimeout)
+	defer cancel()
+	session, err := client.NewSession(granting, opts)
+	if err != nil {
+		return nil, nil, o.sort(ctx, err)
+	}
+	m := lock.New(session, name, lock.Options{EtcdLayout: o.etcd})
+	if o.nonblock {
+		trying, cancel := context.WithTimeout(ctx, o.dialTimeout)
+		defer cancel()
+		held, err := m.TryAcquire(trying)
+		return held, session, o.sort(ctx, err)
+	}
+	if o.wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(o.wait), errWaited)
+		defer cancel()
+	}
+	held, err := m.Acquire(ctx)
+	return held, session, o.sort(ctx, err)
+}
+
+var errWaited = errors.New("not acquired within --wait")
+
+// sort gives an error of acquire its exit code; ctx knows of signals and --wait.
+func (o *lockOptions) sort(ctx context.Context, err error) error {
+	var sig *interrupted
+	switch cause := context.Cause(ctx); {
+	case err == nil:
+		return nil
+	case errors.As(cause, &sig):
+		return sig
+	case cause == errWaited, errors.Is(err, lock.ErrBusy):
+		return exit(o.conflict, err)
+	}
+	return reach(err)
+}
+
+// hold waits for a deadly signal, which is the way to end it, or for the loss.
+func hold(sigs *signals, held *lock.Held, say reporter) error {
+	for {
+		select {
+		case sig := <-sigs.ch:
+			if deadly[sig] {
+				return nil
+			}
+		case <-held.Done():
+			say.say(notice{Event: "lost", Name: held.Name(), Token: held.Token(), Cause: held.Err().Error()})
+			return exit(exitLost, held.Err())
+		}
+	}
+}
+
+// release gives the lock back and revokes the lease. err is how the work ended;
+// it stands, but for a loss that nobody has noticed before.
+func (o *lockOptions) release(cmd *cobra.Command, held *lock.Held, session *pawl.Session, command bool, err error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), o.dialTimeout)
+	defer cancel()
+	rerr := held.Release(ctx)
+	if rerr == nil {
+		o.reporter(cmd, command, o.verbose).say(notice{Event: "released", Name: held.Name(), Token: held.Token()})
+	}
+	if cerr := session.Close(ctx); rerr == nil && cerr != nil {
+		rerr = cerr
+	}
+	switch {
+	case rerr == nil || codeOf(err) == exitLost:
+	case errors.Is(rerr, lock.ErrLost):
+		return exit(exitLost, rerr)
+	default:
+		fmt.Fprintf(os.Stderr, "pawl: %v\n", rerr) // it ends with its lease
+	}
+	return err
+}

@@ -1,0 +1,32 @@
+// Command pawl takes locks and leads elections on etcd from a shell.
+//
+//	pawl demo                              what it does, shown in 20 seconds; needs nothing but Go
+//	pawl dev                               an etcd server on loopback, to try things on
+//	pawl lock NAME                         hold a lock until a signal
+//	pawl lock NAME -- COMMAND…             run a command while holding it
+//	pawl elect NAME VALUE [-- COMMAND…]    lead, and run a command while leading
+//	pawl observe NAME                      print who leads, a line a change
+//
+// Endpoints and credentials come from flags or from the ETCDCTL_* variables. It
+// runs on Linux, macOS and the BSDs.
+//
+// # What it promises
+//
+//  1. The command runs only while the lock is held: it, and all that it started,
+//     is dead before the lock's deadline, which comes before anybody else can be
+//     granted the lock.
+//  2. The command sees the lock's fencing token in PAWL_TOKEN.
+//  3. The lease is revoked on every way out but KILL, after the command has
+//     ended. If pawl is killed with KILL, the command is too (Linux).
+//  4. The exit code tells the command's own end from a lost lock, from one that
+//     was not acquired, from wrong usage and from a cluster that does not answer:
+//     see exit.go.
+//
+// What no client can rule out, pawl cannot either: a pawl that is stopped (STOP)
+// for longer than the TTL does not end its command in time. Give PAWL_TOKEN to
+// storage that checks it.
+package main
+
+import "os"
+
+func main() { os.Exit(run(os.Args[1:])) }

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/pawl-locks/pawl/fencing"
+)
+
+// A notice is one thing that happened, as a line for people or for programs.
+type notice struct {
+	Event    string        `json:"event"` // waiting, held, lost, released, elected, …
+	Name     string        `json:"name"`
+	Key      string        `json:"key,omitempty"`
+	Token    fencing.Token `json:"token,omitempty"`
+	Lease    string        `json:"lease,omitempty"` // in hex, as etcdctl writes it
+	TTL      float64       `json:"ttl,omitempty"`   // seconds
+	Deadline *time.Time    `json:"deadline,omitempty"`
+	Term     int64         `json:"term,omitempty"`
+	Value    string        `json:"value,omitempty"`
+	Cause    string        `json:"cause,omitempty"`
+	Time     time.Time     `json:"time"`
+}
+
+// clockTime is a time of day for people.
+const clockTime = "15:04:05.000"
+
+// text is n for people.
+func (n notice) text() string {
+	s := n.Event + " " + strconv.Quote(n.Name)
+	if n.Term != 0 {
+		s += fmt.Sprintf(" term=%d", n.Term)
+	}
+	if n.Key != "" {
+		s += " key=" + n.Key
+	}
+	if n.Token != 0 {
+		s += fmt.Sprintf(" token=%d", n.Token)
+	}
+	if n.Lease != "" {
+		s += fmt.Sprintf(" lease=%s ttl=%v", n.Lease, time.Duration(n.TTL*float64(time.Second)))
+	}
+	if n.Deadline != nil {
+		s += " until=" + n.Deadline.Format(clockTime) + " unless renewed, as it is"
+	}
+	if n.Cause != "" {
+		s += ": " + n.Cause
+	}
+	return s
+}
+
+// reporter writes notices. It is used from one goroutine at a time.
+type reporter struct {
+	w    io.Writer
+	json bool
+}
+
+// say writes n; what cannot be written is dropped, since a closed pipe is no
+// reason to give up a lock.
+func (r reporter) say(n notice) {
+	if r.w == nil {
+		return
+	}
+	n.Time = time.Now()
+	if !r.json {
+		_, _ = fmt.Fprintln(r.w, n.text())
+		return
+	}
+	line, _ := json.Marshal(n) // of plain fields: cannot fail
+	_, _ = r.w.Write(append(line, '\n'))
+}
+
+func leaseHex(id int64) string { return strconv.FormatInt(id, 16) }
