@@ -19,16 +19,18 @@ type Config struct {
 	// Endpoints are "host:port", "http://host:port", "https://host:port" or "unix:///path".
 	Endpoints []string
 	// TLS is used for every endpoint; nil means plain text, and the system's roots for https.
-	// http:// together with TLS is refused. It is copied.
+	// http:// together with TLS is refused. It is copied. A ServerName in it is expected of every
+	// endpoint; without one each is checked against its own host name, a unix socket against localhost.
 	TLS *tls.Config
 	// Username and Password get the auth token. Empty: none, or the client certificate's name.
 	Username, Password string
 	// SyncEvery is how often the endpoints are replaced by those that the cluster's members
-	// advertise; 0 means never.
+	// advertise, at most ten times a second; 0 means never.
 	SyncEvery time.Duration
 	// Logger gets what an operator must know; nil means silent.
 	Logger *slog.Logger
-	// DialOptions come after this package's own, so they win.
+	// DialOptions come after this package's own, so they win. An interceptor that sends a request
+	// twice takes away what is said about outcomes.
 	DialOptions []grpc.DialOption
 }
 

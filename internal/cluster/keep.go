@@ -10,6 +10,9 @@ import (
 // come back.
 const recheckEvery = 10 * time.Second
 
+// minSync is the least time between two looks at the member list.
+const minSync = 100 * time.Millisecond
+
 // spawn runs f in a goroutine that Close waits for; false, and f is not run, once Close was called.
 func (c *Cluster) spawn(f func()) bool {
 	c.mu.Lock()
@@ -37,7 +40,7 @@ func (c *Cluster) keep() {
 			recheck = time.After(jitter(recheckEvery))
 		}
 		if sync == nil && c.cfg.SyncEvery > 0 {
-			sync = time.After(jitter(c.cfg.SyncEvery))
+			sync = time.After(jitter(max(c.cfg.SyncEvery, minSync)))
 		}
 		select {
 		case <-c.life.Done():
