@@ -46,9 +46,12 @@ type Session struct {
 	looped chan struct{} // closed when the renewal loop has returned
 	poked  chan struct{} // wakes the loop
 
+	inherited int64 // attempts below it are a predecessor's; 0: none are
+
 	mu       sync.Mutex
 	next     int64            // the next attempt's number
 	open     map[int64]string // attempts not settled: their keys by number
+	adopted  map[int64]bool   // attempts of a predecessor that were resumed
 	waiting  ring             // claims looked at in every round
 	holding  ring             // claims looked at in rotation
 	arming   []armed          // claims to be armed, the next due first
@@ -133,7 +136,9 @@ func (s *Session) Done() <-chan struct{} { return s.done }
 // Context is cancelled, with the cause that Err reports, when the session is
 // over.
 func (s *Session) Context() context.Context {
-	_ = s.Err() // so that a deadline that has passed is seen now
+	if err := s.Err(); err != nil { // a deadline that has passed is seen now
+		s.cancel(err) // end does so too, perhaps a moment later
+	}
 	return s.ctx
 }
 
@@ -178,7 +183,8 @@ func (s *Session) end(err error, rest aftermath) error {
 }
 
 // extend moves the deadline to that of a confirmed renewal which was sent at
-// sent and answered with ttl. A window that is over is not extended (rule T4).
+// sent and answered with ttl. A window that is over is not extended (rule T4);
+// one of a longer TTL gives way even where the deadline moves back.
 func (s *Session) extend(sent clock.Instant, ttl time.Duration) error {
 	if err := s.Err(); err != nil {
 		return err
@@ -193,7 +199,7 @@ func (s *Session) extend(sent clock.Instant, ttl time.Duration) error {
 	if old.over(clock.Now()) != nil {
 		return ErrExpired // the loop's next look at Err ends it
 	}
-	if w.after(old) {
+	if w.after(old) || w.granted < old.granted {
 		s.win.Store(&w)
 	}
 	s.trouble = nil
