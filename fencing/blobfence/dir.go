@@ -54,12 +54,12 @@ func (d Dir) Get(ctx context.Context, name string) ([]byte, Meta, Version, error
 func (d Dir) Put(ctx context.Context, name string, body []byte, m Meta, at Version) error {
 	unlock, err := d.lock(ctx, name)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrNotApplied, err)
 	}
 	defer unlock()
 	_, now, err := d.Stat(ctx, name)
 	if err != nil && !errors.Is(err, ErrNotFound) {
-		return err
+		return fmt.Errorf("%w: %w", ErrNotApplied, err)
 	}
 	if now != at {
 		return fmt.Errorf("%w: %q, not %q", ErrChanged, now, at)

@@ -78,7 +78,7 @@ func (r *reading) try(ctx context.Context) (done bool, err error) {
 	case m.Token < r.token:
 		// Whether an unclear Put was applied shows at the next look: then the token is there.
 		if err := r.store.Put(ctx, r.name, body, Meta{Token: r.token, Nonce: r.nonce, Absent: m.Absent}, at); err != nil {
-			return false, err
+			return errors.Is(err, ErrNotApplied), err
 		}
 	}
 	if m.Absent {
@@ -120,14 +120,16 @@ func (w *writing) try(ctx context.Context) (done bool, err error) {
 	}
 	// Where an older holder's write came in between, ours was not applied, and never will be: the version that it was to replace is gone.
 	w.open = w.open && at == w.over
-	err = w.store.Put(ctx, w.name, w.body, w.meta, at)
-	if err != nil && !errors.Is(err, ErrChanged) {
+	switch err = w.store.Put(ctx, w.name, w.body, w.meta, at); {
+	case err == nil:
+		w.open = false
+		return true, nil
+	case errors.Is(err, ErrNotApplied):
+		return true, err
+	case !errors.Is(err, ErrChanged):
 		w.open, w.over = true, at
 	}
-	if err == nil {
-		w.open = false
-	}
-	return err == nil, err
+	return false, err
 }
 
 // settle adds to the last error of a writing whether its outcome is open.

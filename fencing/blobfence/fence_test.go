@@ -165,6 +165,21 @@ func TestErrorOfTheFirstLookIsReturnedAtOnce(t *testing.T) {
 	assert.NotErrorIs(t, err, blobfence.ErrUnknown)
 }
 
+func TestErrorThatSaysNotAppliedEndsTheLoop(t *testing.T) {
+	m := newMemory()
+	m.script(none, forbidden)
+	err := blobfence.Fence{Store: m}.Write(t.Context(), name, 57, nil)
+	assert.ErrorIs(t, err, blobfence.ErrNotApplied)
+	assert.NotErrorIs(t, err, blobfence.ErrUnknown)
+	m.script(none, forbidden)
+	_, err = blobfence.Fence{Store: m}.Read(t.Context(), name, 57)
+	assert.ErrorIs(t, err, blobfence.ErrNotApplied)
+	assert.Equal(t, 2, m.puts)
+
+	m.script(none, onItsWay, none, forbidden)
+	assert.ErrorIs(t, blobfence.Fence{Store: m}.Write(t.Context(), name, 57, nil), blobfence.ErrUnknown, "the first copy is still on its way")
+}
+
 func TestContextThatEndsAfterAnUnclearAnswerLeavesTheOutcomeOpen(t *testing.T) {
 	m := newMemory()
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -3,6 +3,7 @@ package blobfence_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -35,6 +36,7 @@ const (
 	lost            // applied, and an error
 	onItsWay        // an error, and applied later if the version is still there
 	lookFails       // Stat and Get fail
+	forbidden       // not applied, for good
 )
 
 var errReset = errors.New("connection reset")
@@ -79,6 +81,8 @@ func (m *memory) Put(ctx context.Context, name string, body []byte, meta blobfen
 	case lost:
 		_ = m.put(name, body, meta, at)
 		return errReset
+	case forbidden:
+		return fmt.Errorf("%w: access denied", blobfence.ErrNotApplied)
 	case onItsWay:
 		m.late = append(m.late, func() { _ = m.put(name, body, meta, at) })
 		return errReset
@@ -114,7 +118,7 @@ func (m *memory) randomly(rnd *rand.Rand) func() fault {
 			m.late = append(m.late[:i], m.late[i+1:]...)
 		}
 		if rnd.IntN(3) == 0 {
-			return fault(rnd.IntN(int(lookFails) + 1))
+			return fault(rnd.IntN(int(forbidden) + 1))
 		}
 		return none
 	}

@@ -28,13 +28,15 @@ type Store interface {
 	Get(ctx context.Context, name string) ([]byte, Meta, Version, error)
 
 	// Put writes body and m if the object's version is at, in one step; after a nil it is durable. An error matches ErrChanged if
-	// it was not written and never will be, because the version is another. After any other error it may be written, at most once, and
-	// still only over the version at. Put sends its request once: an error of a first copy must not be covered up by a second.
+	// it was not written and never will be, because the version is another; ErrNotApplied if the same is so for another reason, and trying again is of no use. After any
+	// other error it may be written, at most once, and still only over the version at. Put sends its request once: an error of a first copy must not be
+	// covered up by a second.
 	Put(ctx context.Context, name string, body []byte, m Meta, at Version) error
 }
 
 // Errors of stores.
 var (
-	ErrNotFound = errors.New("no such object")
-	ErrChanged  = errors.New("the object has another version")
+	ErrNotFound   = errors.New("no such object")
+	ErrChanged    = errors.New("the object has another version")
+	ErrNotApplied = errors.New("not written")
 )
