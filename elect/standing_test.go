@@ -1,0 +1,123 @@
+package elect
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/watch"
+)
+
+// crowd is a deliberately dumb model of a prefix: every key, sorted at each look.
+type crowd struct {
+	rev  int64
+	keys map[string]watch.Event
+}
+
+func (c *crowd) first() candidate {
+	var first candidate
+	for k, ev := range c.keys {
+		if at := (candidate{k, ev.CreateRevision}); first.create == 0 || before(at, first) < 0 {
+			first = at
+		}
+	}
+	return first
+}
+
+// step makes one revision of up to three changes of different keys.
+func (c *crowd) step(rnd *rand.Rand) (events []watch.Event) {
+	c.rev += 1 + rnd.Int64N(3)
+	for _, i := range rnd.Perm(8)[:1+rnd.IntN(3)] {
+		key := fmt.Sprintf("k%d", i)
+		old, there := c.keys[key]
+		switch {
+		case there && rnd.IntN(2) == 0:
+			delete(c.keys, key)
+			events = append(events, watch.Event{Key: key, Deleted: true, ModRevision: c.rev})
+			continue
+		case !there:
+			old = watch.Event{Key: key, CreateRevision: c.rev}
+		}
+		old.ModRevision, old.Value = c.rev, fmt.Appendf(nil, "%s@%d", key, c.rev)
+		c.keys[key] = old
+		events = append(events, old)
+	}
+	return events
+}
+
+func TestStandingAgreesWithAModelThatSortsEveryTime(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	for range 100 {
+		c := &crowd{rev: 1, keys: map[string]watch.Event{}}
+		for range rnd.IntN(10) {
+			c.step(rnd)
+		}
+		var all []candidate
+		for k, ev := range c.keys {
+			all = append(all, candidate{k, ev.CreateRevision})
+		}
+		s := newStanding(c.rev, all)
+		for range 200 {
+			var events []watch.Event
+			for range 1 + rnd.IntN(3) {
+				events = append(events, c.step(rnd)...)
+			}
+			s.apply(events, c.rev)
+			require.Equal(t, c.first(), s.first())
+			require.Equal(t, c.rev, s.rev)
+			if p, known := s.leader(); known && p.create != 0 {
+				require.Equal(t, c.keys[p.key].ModRevision, p.mod)
+				require.Equal(t, string(c.keys[p.key].Value), string(p.value))
+			}
+		}
+	}
+}
+
+func TestStandingLooksWhoIsFirstAfterWholeRevisions(t *testing.T) {
+	s := newStanding(5, []candidate{{"a", 3}})
+	s.apply([]watch.Event{
+		{Key: "a", Deleted: true, ModRevision: 6},
+		{Key: "c", CreateRevision: 6, ModRevision: 6, Value: []byte("c")},
+		{Key: "b", CreateRevision: 6, ModRevision: 6, Value: []byte("b")},
+	}, 6)
+	p, known := s.leader()
+	assert.True(t, known)
+	assert.Equal(t, post{candidate{"b", 6}, 6, []byte("b")}, p)
+}
+
+func TestStandingDropsWhatItKnows(t *testing.T) {
+	s := newStanding(5, []candidate{{"a", 3}})
+	s.note(post{candidate{"a", 3}, 9, []byte("read later")})
+	s.apply([]watch.Event{{Key: "a", Deleted: true, ModRevision: 4}}, 4)
+	s.apply([]watch.Event{{Key: "a", CreateRevision: 3, ModRevision: 7, Value: []byte("old")}}, 7)
+	p, known := s.leader()
+	assert.True(t, known)
+	assert.Equal(t, "read later", string(p.value))
+	assert.EqualValues(t, 9, p.mod)
+}
+
+func TestStandingTellsAKeyThatCameAgainFromTheOneThatWent(t *testing.T) {
+	s := newStanding(5, []candidate{{"a", 3}, {"b", 4}})
+	s.apply([]watch.Event{{Key: "a", Deleted: true, ModRevision: 6}, {Key: "a", CreateRevision: 7, ModRevision: 7}}, 7)
+	assert.Equal(t, candidate{"b", 4}, s.first())
+	s.apply([]watch.Event{{Key: "b", Deleted: true, ModRevision: 8}}, 8)
+	assert.Equal(t, candidate{"a", 7}, s.first())
+}
+
+func TestStandingIsBoundedByTheCandidatesThatAreThere(t *testing.T) {
+	s := newStanding(1, []candidate{{"stays", 1}})
+	for rev := int64(2); rev < 20_000; rev += 2 {
+		key := fmt.Sprint(rev)
+		s.apply([]watch.Event{{Key: key, CreateRevision: rev, ModRevision: rev}}, rev)
+		s.apply([]watch.Event{{Key: key, Deleted: true, ModRevision: rev + 1}}, rev+1)
+	}
+	assert.Equal(t, candidate{"stays", 1}, s.first())
+	assert.LessOrEqual(t, len(s.line), 128)
+	assert.Len(t, s.live, 1)
+}
