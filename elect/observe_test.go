@@ -1,0 +1,416 @@
+package elect_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/internal/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// A viewer ranges over Observe in a goroutine of its own.
+type viewer struct {
+	mu    sync.Mutex
+	all   []elect.Leader
+	err   error
+	pause time.Duration // between two events
+	over  chan struct{}
+}
+
+func (w *world) observe(ctx context.Context, c *pawl.Client, name string, pause time.Duration) *viewer {
+	v := &viewer{pause: pause, over: make(chan struct{})}
+	ctx, cancel := context.WithCancel(ctx)
+	w.t.Cleanup(func() { cancel(); <-v.over })
+	go func() { // ends with ctx
+		defer close(v.over)
+		for l, err := range elect.Observe(ctx, c, name, elect.Options{}) {
+			v.mu.Lock()
+			if err != nil {
+				v.err = err
+			} else {
+				v.all = append(v.all, l)
+			}
+			v.mu.Unlock()
+			time.Sleep(pause)
+		}
+	}()
+	return v
+}
+
+func (v *viewer) seen() []elect.Leader {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return append([]elect.Leader(nil), v.all...)
+}
+
+// said is what was seen, for reading: the values, "-" for nobody.
+func (v *viewer) said() string {
+	var out []string
+	for _, l := range v.seen() {
+		if l.Token == 0 {
+			out = append(out, "-")
+			continue
+		}
+		out = append(out, string(l.Value))
+	}
+	return strings.Join(out, " ")
+}
+
+// state is who led at one revision.
+type state struct {
+	key         string
+	create, mod int64
+	value       string
+}
+
+// truth is who led at each revision, from the history of the whole cluster.
+func truth(history []etcdfake.Change, prefix string) map[int64]state {
+	states := map[int64]state{1: {}}
+	alive := map[string]state{}
+	for i, c := range history {
+		if strings.HasPrefix(c.Key, prefix) {
+			if c.Deleted {
+				delete(alive, c.Key)
+			} else {
+				alive[c.Key] = state{c.Key, c.CreateRevision, c.Revision, string(c.Value)}
+			}
+		}
+		if i+1 < len(history) && history[i+1].Revision == c.Revision {
+			continue
+		}
+		var first state
+		for _, s := range alive {
+			if first.create == 0 || s.create < first.create || s.create == first.create && s.key < first.key {
+				first = s
+			}
+		}
+		states[c.Revision] = first
+	}
+	return states
+}
+
+// requireTrue checks what was seen against the ground truth.
+func requireTrue(t *testing.T, seen []elect.Leader, history []etcdfake.Change, prefix string) {
+	t.Helper()
+	states := truth(history, prefix)
+	last := state{}
+	for i, l := range seen {
+		got := state{l.Key, int64(l.Token), 0, string(l.Value)}
+		want, ok := states[l.Revision]
+		require.True(t, ok, "event %d names revision %d, which was not", i, l.Revision)
+		got.mod = want.mod
+		require.Equal(t, want, got, "event %d, at revision %d", i, l.Revision)
+		if i > 0 {
+			require.Greater(t, l.Revision, seen[i-1].Revision)
+			require.NotEqual(t, last, want, "event %d tells nothing new", i)
+		}
+		last = want
+	}
+}
+
+// E7: no leader is an event, at first too; a candidate that never led is none.
+func TestObserveYieldsEachLeaderAndNoLeader(t *testing.T) {
+	inBubble(t, func(w *world) {
+		c := w.client()
+		ctx, cancel := context.WithCancel(w.ctx)
+		v := w.observe(ctx, c, "e", 0)
+		other := w.observe(ctx, c, "e2", 0)
+		synctest.Wait()
+		require.Equal(t, "-", v.said())
+
+		a := w.campaign(w.session(), "e", "a")
+		synctest.Wait()
+		waiting := make(chan *elect.Term, 1)
+		gone, give := context.WithCancel(w.ctx)
+		for _, who := range []struct {
+			ctx  context.Context
+			name string
+		}{{w.ctx, "b"}, {gone, "never"}} {
+			s := w.session()
+			go func() {
+				if tm, err := elect.New(s, "e", elect.Options{}).Campaign(who.ctx, []byte(who.name)); err == nil {
+					waiting <- tm
+				}
+			}()
+			synctest.Wait()
+		}
+		require.NoError(t, a.Proclaim(w.ctx, []byte("A")))
+		require.NoError(t, a.Proclaim(w.ctx, []byte("A")))
+		synctest.Wait()
+		give()
+		synctest.Wait()
+		require.NoError(t, a.Resign(w.ctx))
+		b := <-waiting
+		synctest.Wait()
+		require.NoError(t, b.Resign(w.ctx))
+		synctest.Wait()
+
+		assert.Equal(t, "- a A A b -", v.said(), "each put is an event")
+		assert.Equal(t, "-", other.said(), "a name that begins alike is another")
+		requireTrue(t, v.seen(), w.History(), "e/")
+		cancel()
+		<-v.over
+		<-other.over
+		assert.ErrorIs(t, v.err, context.Canceled)
+	})
+}
+
+// E7: what happens within one batch of the watch is applied before anybody is
+// told.
+func TestObserveNeverYieldsACandidateOfABatchThatDidNotLead(t *testing.T) {
+	inBubble(t, func(w *world) {
+		v := w.observe(context.Background(), w.client(), "e", 0)
+		synctest.Wait()
+		for _, m := range w.Members() {
+			m.Mute()
+		}
+		w.Put("e/a", "a", 0)
+		w.Put("e/b", "b", 0)
+		w.Put("e/c", "c", 0)
+		w.Delete("e/b")
+		w.Delete("e/a")
+		w.Put("e/b", "again", 0)
+		w.Heal()
+		synctest.Wait()
+		time.Sleep(10 * time.Second)
+		requireTrue(t, v.seen(), w.History(), "e/")
+		assert.NotContains(t, v.said(), "b")
+		assert.NotContains(t, v.said(), "again")
+		seen := v.seen()
+		assert.Equal(t, "c", string(seen[len(seen)-1].Value))
+		w.Delete("e/c")
+		w.Delete("e/b")
+		synctest.Wait()
+		seen = v.seen()
+		assert.Zero(t, seen[len(seen)-1].Token)
+	})
+}
+
+func TestASlowConsumerSeesTheLatestState(t *testing.T) {
+	inBubble(t, func(w *world) {
+		v := w.observe(context.Background(), w.client(), "e", time.Minute)
+		synctest.Wait()
+		for i := range 1000 {
+			w.Put("e/a", fmt.Sprint(i), 0)
+		}
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, "- 999", v.said())
+		w.Delete("e/a")
+		w.Put("e/b", "b", 0)
+		time.Sleep(2 * time.Minute)
+		assert.Equal(t, "- 999 b", v.said())
+	})
+}
+
+// E6: whatever happens to members, connections, watches and revisions, Observe
+// goes on.
+func TestObserveSurvivesEveryTrouble(t *testing.T) {
+	troubles := map[string]func(w *world){
+		"compaction": func(w *world) {
+			w.Cut()
+			w.Put("noise", "", 0)
+			w.Put("e/gone", "gone", 0)
+			w.Delete("e/gone")
+			w.Compact(w.Put("noise", "", 0))
+			w.Heal()
+		},
+		"reset":         func(w *world) { w.Member(0).Reset(); w.Member(1).Reset(); w.Member(2).Reset() },
+		"one cut":       func(w *world) { w.Member(0).Cut() },
+		"all cut":       func(w *world) { w.Cut(); time.Sleep(20 * time.Second); w.Heal() },
+		"black hole":    func(w *world) { w.BlackHole(); time.Sleep(20 * time.Second); w.Heal() },
+		"one stopped":   func(w *world) { w.Member(1).Stop(); time.Sleep(10 * time.Second); w.Member(1).Heal() },
+		"isolated":      func(w *world) { w.Member(2).Isolate(); time.Sleep(10 * time.Second); w.Member(2).Heal() },
+		"leader change": func(w *world) { w.ChangeLeader(1) },
+		"no watches": func(w *world) {
+			f := w.Inject(etcdfake.Rule{Method: "Watch", Opening: true, Err: status.Error(codes.Unavailable, "no")})
+			w.Member(0).Reset()
+			w.Member(1).Reset()
+			w.Member(2).Reset()
+			time.Sleep(10 * time.Second)
+			f.Lift()
+		},
+		"reads lost": func(w *world) {
+			w.Inject(etcdfake.Rule{Method: "Txn", Times: 2, Err: unavailable})
+			w.Inject(etcdfake.Rule{Method: "Txn", Times: 2, Lose: true, Err: unavailable})
+			w.Compact(w.Revision())
+		},
+	}
+	for name, trouble := range troubles {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				ctx, cancel := context.WithCancel(w.ctx)
+				v := w.observe(ctx, w.client(), "e", 0)
+				synctest.Wait()
+				w.Put("e/a", "a", 0)
+				w.Put("e/b", "b", 0)
+				synctest.Wait()
+				for i := range 3 {
+					trouble(w)
+					w.Put("e/a", fmt.Sprint(i), 0)
+					time.Sleep(30 * time.Second)
+					seen := v.seen()
+					require.Equal(t, fmt.Sprint(i), string(seen[len(seen)-1].Value))
+				}
+				trouble(w)
+				w.Delete("e/a")
+				time.Sleep(30 * time.Second)
+				assert.True(t, strings.HasSuffix(v.said(), " 2 b"), v.said())
+				w.Delete("e/b")
+				time.Sleep(30 * time.Second)
+				assert.True(t, strings.HasSuffix(v.said(), " 2 b -"), v.said())
+				requireTrue(t, v.seen(), w.History(), "e/")
+				cancel()
+				<-v.over
+				assert.ErrorIs(t, v.err, context.Canceled)
+			})
+		})
+	}
+}
+
+func TestObserveEndsWithItsClientAndWithItsCluster(t *testing.T) {
+	for name, want := range map[string]error{"closed": lease.ErrClosed, "changed": pawl.ErrClusterChanged} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				c := w.client()
+				v := w.observe(context.Background(), c, "e", 0)
+				synctest.Wait()
+				if want == pawl.ErrClusterChanged {
+					for _, m := range w.Members() {
+						m.SetClusterID(42)
+						m.Reset()
+					}
+				} else {
+					require.NoError(t, c.Close())
+				}
+				<-v.over
+				require.ErrorIs(t, v.err, want)
+				assert.Len(t, v.seen(), 1)
+				assert.ErrorIs(t, second(elect.LeaderOf(w.ctx, c, "e", elect.Options{})), want)
+			})
+		})
+	}
+}
+
+func TestObserveEndsWithADeniedPermission(t *testing.T) {
+	inBubble(t, func(w *world) {
+		c := w.client()
+		w.Inject(etcdfake.Rule{Method: "Txn", Err: status.Error(codes.PermissionDenied, "etcdserver: permission denied"), Lose: true})
+		errs := observed(w.ctx, c, "e")
+		require.Len(t, errs, 1)
+		assert.ErrorContains(t, errs[0], "permission denied")
+	})
+}
+
+func TestBreakingOutOfObserveLeavesNothing(t *testing.T) {
+	inBubble(t, func(w *world) {
+		c := w.client()
+		w.Put("e/a", "a", 0)
+		time.Sleep(time.Minute)
+		before, opened := runtime.NumGoroutine(), w.Counts()
+		for range 50 {
+			for l, err := range elect.Observe(w.ctx, c, "e", elect.Options{}) {
+				require.NoError(t, err)
+				require.Equal(t, "a", string(l.Value))
+				break
+			}
+		}
+		time.Sleep(time.Minute)
+		assert.LessOrEqual(t, runtime.NumGoroutine(), before)
+		assert.LessOrEqual(t, w.Counts().Since(opened).Opened["Watch"], 1)
+		assert.Zero(t, w.Counts().Since(opened).Received["LeaseGrant"])
+	})
+}
+
+func TestObserveBeginsAnewEachTime(t *testing.T) {
+	inBubble(t, func(w *world) {
+		seq := elect.Observe(w.ctx, w.client(), "e", elect.Options{})
+		for _, want := range []string{"", "a"} {
+			for l, err := range seq {
+				require.NoError(t, err)
+				assert.Equal(t, want, string(l.Value))
+				break
+			}
+			w.Put("e/a", "a", 0)
+		}
+	})
+}
+
+// More candidates than fit into one answer, read while they come and go.
+func TestALongQueueIsReadAtOneRevision(t *testing.T) {
+	inBubble(t, func(w *world) {
+		for i := range 2500 {
+			w.Put(fmt.Sprintf("e/%04d", (i*7)%2500), fmt.Sprint(i), 0)
+		}
+		v := w.observe(context.Background(), w.client(), "e", 0)
+		w.Delete("e/0000")
+		synctest.Wait()
+		for i := 1; i < 20; i++ {
+			w.Delete(fmt.Sprintf("e/%04d", i*7))
+			synctest.Wait()
+		}
+		seen := v.seen()
+		assert.Equal(t, "20", string(seen[len(seen)-1].Value))
+		requireTrue(t, seen, w.History(), "e/")
+	})
+}
+
+func TestLeaderOfSaysWhoLeads(t *testing.T) {
+	inBubble(t, func(w *world) {
+		c := w.client()
+		_, err := elect.LeaderOf(w.ctx, c, "e", elect.Options{})
+		require.ErrorIs(t, err, elect.ErrNoLeader)
+		w.Put("e2/x", "no", 0)
+		w.Put("e/z", "first", 0)
+		w.Put("e/a", "second", 0)
+		rev := w.Put("noise", "", 0)
+		before := w.Counts()
+		l, err := elect.LeaderOf(w.ctx, c, "e", elect.Options{})
+		require.NoError(t, err)
+		assert.Equal(t, elect.Leader{Name: "e", Key: "e/z", Token: 4 - 1, Value: []byte("first"), Revision: rev}, l)
+		n := w.Counts().Since(before).Received
+		assert.Equal(t, map[string]int{"Txn": 2}, n, "two reads and nothing else")
+	})
+}
+
+// E13: one name is never another's prefix.
+func TestNamesDoNotRunTogether(t *testing.T) {
+	inBubble(t, func(w *world) {
+		c := w.client()
+		w.campaign(w.session(), "team2", "team2's")
+		w.campaign(w.session(), "team/x", "team/x's")
+		_, err := elect.LeaderOf(w.ctx, c, "team", elect.Options{})
+		assert.ErrorIs(t, err, elect.ErrNoLeader)
+		w.campaign(w.session(), "team", "team's")
+		for _, name := range []string{"team", "team2", "team/x"} {
+			l, err := elect.LeaderOf(w.ctx, c, name, elect.Options{})
+			require.NoError(t, err)
+			assert.Equal(t, name+"'s", string(l.Value))
+		}
+	})
+}
+
+func TestNamespaceIsPutBeforeTheNames(t *testing.T) {
+	inBubble(t, func(w *world) {
+		c := w.clientWith(pawl.Config{Namespace: "app/"})
+		tm := w.campaign(w.sessionOn(c), "e", "v")
+		assert.True(t, strings.HasPrefix(tm.Key(), "app/e/"))
+		l, err := elect.LeaderOf(w.ctx, c, "e", elect.Options{})
+		require.NoError(t, err)
+		assert.Equal(t, tm.Key(), l.Key)
+		_, err = elect.LeaderOf(w.ctx, w.client(), "e", elect.Options{})
+		assert.ErrorIs(t, err, elect.ErrNoLeader)
+	})
+}
