@@ -84,7 +84,7 @@ func (s *Session) grant(ctx context.Context, ttl time.Duration) error {
 		case cluster.IsLeaseExists(err) && try < grants: // another's: not to be touched
 			continue
 		case cluster.OutcomeOf(err) == cluster.Unknown:
-			revokeBehind(s.host, id)
+			revokeBehind(s.host, id, ttl)
 			if try < grants && ctx.Err() == nil && s.host.Cluster.Err() == nil {
 				continue
 			}

@@ -55,6 +55,9 @@ func split(claims []Claim, most int) []look {
 	all := []look{{}}
 	for _, c := range claims {
 		own, before := c.Keys()
+		if own == "" {
+			continue // its key is not known to be there yet
+		}
 		l := &all[len(all)-1]
 		if len(l.ops) > 0 && len(l.ops)+asked(own)+asked(before) > most {
 			all = append(all, look{})

@@ -17,12 +17,15 @@ import (
 // still has to send: less than the 100 ms that a caller is promised.
 const Grace = 80 * time.Millisecond
 
+// closeTotal bounds Close where its context does not.
+const closeTotal = 12 * time.Second
+
 // Close ends the session, and all that hangs on it, with ErrClosed, stops
 // renewing, and revokes the lease. nil means that the lease is gone. It waits
-// until ctx ends, or for 80 ms where ctx is done already; then its error
-// matches kv.ErrUnknown, and the revocation goes on behind the caller: calling
-// Close again waits again. Once decided it gives the same answer. After Detach
-// it does nothing.
+// until ctx ends, for 80 ms where ctx is done already, and for 12 s at the most;
+// then its error matches kv.ErrUnknown, and the revocation goes on behind the
+// caller: calling Close again waits again. Once decided it gives the same answer.
+// After Detach it does nothing.
 func (s *Session) Close(ctx context.Context) error {
 	s.end(ErrClosed, remove)
 	<-s.looped
@@ -31,14 +34,26 @@ func (s *Session) Close(ctx context.Context) error {
 		return s.left
 	default:
 	}
-	ctx, cancel := WithGrace(ctx)
+	late := time.NewTimer(closeTotal)
+	defer late.Stop()
+	grace, cancel := WithGrace(ctx)
 	defer cancel()
 	select {
 	case <-s.revoked:
 		return s.left
-	case <-ctx.Done():
-		return fmt.Errorf("lease: close: %w: revocation is pending", errors.Join(cluster.ErrUnknown, context.Cause(ctx)))
+	case <-grace.Done():
+		return fmt.Errorf("lease: close: %w: revocation is pending: %w", cluster.ErrUnknown, endOf(ctx))
+	case <-late.C:
+		return fmt.Errorf("lease: close: %w: revocation is pending after %v", cluster.ErrUnknown, closeTotal)
 	}
+}
+
+// endOf is why ctx ended: it matches both ctx.Err and the cause.
+func endOf(ctx context.Context) error {
+	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
+	}
+	return context.Cause(ctx)
 }
 
 // Begone begins what Close does, and does not wait for it.
@@ -66,30 +81,39 @@ func (s *Session) revoke() {
 		ok := s.host.Behind.Go(fmt.Sprintf("lease %x", s.id), func(ctx context.Context) {
 			defer close(s.revoked)
 			if !s.AwaitSparing(ctx) {
-				s.left = fmt.Errorf("lease: close: %w: lease %x is spared, and left to expire", cluster.ErrUnknown, s.id)
+				s.left = leftToExpire(s.id, errors.New("it is spared"))
 				return
 			}
-			s.left = revokeUntilGone(ctx, s.host.Cluster, s.id)
+			s.left = revokeUntilGone(ctx, s.host.Cluster, s.id, s.TTL())
 		})
 		if !ok {
-			s.left = fmt.Errorf("lease: close: %w: the client is closed, lease %x is left to expire", cluster.ErrUnknown, s.id)
+			s.left = leftToExpire(s.id, errors.New("the client is closed"))
 			close(s.revoked)
 		}
 	})
 }
 
 // revokeUntilGone revokes lease id, again and again, until the server confirms
-// that it is gone or ctx ends.
-func revokeUntilGone(ctx context.Context, c *cluster.Cluster, id int64) error {
+// that it is gone, or ctx ends. It gives up when the lease, which nobody renews,
+// has had the time to end by itself: a revocation may be refused for good, for
+// want of permission on one of the lease's keys.
+func revokeUntilGone(ctx context.Context, c *cluster.Cluster, id int64, ttl time.Duration) error {
+	began := clock.Now()
 	for wait := newBackoff(minWait, maxWait); ; {
 		err := revokeOnce(ctx, c, id)
 		if err == nil || cluster.IsLeaseNotFound(err) {
 			return nil
 		}
-		if c.Err() != nil || !wait.sleep(ctx) {
-			return fmt.Errorf("lease: close: %w: lease %x is left to expire: %w", cluster.ErrUnknown, id, err)
+		if c.Err() != nil || clock.Now().Sub(began) > ttl+lateGrant || !wait.sleep(ctx) {
+			return leftToExpire(id, err)
 		}
 	}
+}
+
+// leftToExpire is what Close says of a lease whose revocation was not confirmed,
+// because of why.
+func leftToExpire(id int64, why error) error {
+	return fmt.Errorf("lease: close: %w: lease %x is left to expire: %w", cluster.ErrUnknown, id, why)
 }
 
 func revokeOnce(ctx context.Context, c *cluster.Cluster, id int64) error {
@@ -105,8 +129,9 @@ const lateGrant = 8 * time.Second
 
 // revokeBehind revokes a lease that may have been granted, or may yet be: not
 // found is no proof that it will not come (F8), so it asks until lateGrant has
-// passed. One that comes later still ends by itself, for nobody renews it.
-func revokeBehind(host Host, id int64) {
+// passed. One that comes later still ends by itself, after ttl, for nobody renews
+// it.
+func revokeBehind(host Host, id int64, ttl time.Duration) {
 	host.Behind.Go(fmt.Sprintf("lease %x", id), func(ctx context.Context) {
 		sent := clock.Now()
 		for wait := newBackoff(minWait, time.Second); ; {
@@ -114,7 +139,7 @@ func revokeBehind(host Host, id int64) {
 			if err == nil || cluster.IsLeaseNotFound(err) && clock.Now().Sub(sent) > lateGrant {
 				return
 			}
-			if host.Cluster.Err() != nil || !wait.sleep(ctx) {
+			if host.Cluster.Err() != nil || clock.Now().Sub(sent) > ttl+lateGrant || !wait.sleep(ctx) {
 				return
 			}
 		}
@@ -147,13 +172,24 @@ func (s *Session) RemoveBehind(r Removal) {
 	}
 }
 
-// removeAll works on the pending removals until there is none.
+// How long one try of a removal may take: short, so that a member which says
+// nothing, or an answer that was lost, holds up little, and now and then as long
+// as a slow cluster needs.
+const (
+	removalTry     = 400 * time.Millisecond
+	removalLongTry = 4 * time.Second
+	longTryEvery   = 4
+)
+
+// removeAll works on the pending removals until there is none. One that fails
+// goes behind the others, so that it does not hold them up; there is a pause when
+// as many in a row have failed as there are.
 func (s *Session) removeAll(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	wait := newBackoff(minWait, maxWait)
-	for {
+	wait := newBackoff(minWait, maxRemovalWait)
+	for tries, failed := 1, 0; ; tries++ {
 		s.mu.Lock()
 		if len(s.pending) == 0 || ctx.Err() != nil {
 			s.removing = false
@@ -161,23 +197,41 @@ func (s *Session) removeAll(ctx context.Context) {
 			return
 		}
 		r := s.pending[0]
+		s.pending = s.pending[1:]
 		s.mu.Unlock()
 
-		if r.Remove(ctx) {
-			s.mu.Lock()
-			s.pending = s.pending[1:]
-			s.mu.Unlock()
+		if tryRemoval(ctx, r, tries%longTryEvery == 0) {
+			tries, failed = 0, 0
 			wait.reset()
 			continue
 		}
-		wait.sleep(ctx)
+		s.mu.Lock()
+		s.pending = append(s.pending, r)
+		failed++
+		pause := failed >= len(s.pending)
+		s.mu.Unlock()
+		if pause {
+			failed = 0
+			wait.sleep(ctx)
+		}
 	}
+}
+
+func tryRemoval(ctx context.Context, r Removal, patient bool) bool {
+	bound := removalTry
+	if patient {
+		bound = removalLongTry
+	}
+	ctx, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	return r.Remove(ctx)
 }
 
 // The bounds of the wait between two tries of what is repeated until done.
 const (
-	minWait = 100 * time.Millisecond
-	maxWait = 2 * time.Second
+	minWait        = 100 * time.Millisecond
+	maxWait        = 2 * time.Second
+	maxRemovalWait = 500 * time.Millisecond
 )
 
 // backoff is a jittered, doubling wait.

@@ -146,8 +146,9 @@ func (s *Session) Context() context.Context {
 type aftermath int
 
 const (
-	remove aftermath = iota // revoke the lease
-	leave                   // nothing: it is another's now, or gone, or out of reach
+	remove   aftermath = iota // revoke the lease
+	handOver                  // nothing: it is for another process
+	leave                     // nothing, and Close says so: it may be another's, or is out of reach
 )
 
 // end ends the session with err unless it is over, and returns the cause that
@@ -174,10 +175,16 @@ func (s *Session) end(err error, rest aftermath) error {
 		w.Cancel()
 	}
 	s.host.Cluster.Logger().Info("session over", "lease", fmt.Sprintf("%x", s.id), "cause", err.Error())
-	if rest == remove {
+	switch rest {
+	case remove:
 		s.revoke()
-	} else {
+	case handOver:
 		s.revoking.Do(func() { close(s.revoked) })
+	case leave:
+		s.revoking.Do(func() {
+			s.left = leftToExpire(s.id, err)
+			close(s.revoked)
+		})
 	}
 	return err
 }

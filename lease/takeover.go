@@ -66,6 +66,21 @@ func (s *Session) Reopen(n int64, key string) {
 	s.open[n] = key
 }
 
+// Adopt tells that the key of attempt n is resumed, and reports whether it may
+// be: it was left by the session's predecessor, and not resumed before.
+func (s *Session) Adopt(n int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n >= s.inherited || s.adopted[n] {
+		return false
+	}
+	if s.adopted == nil {
+		s.adopted = make(map[int64]bool)
+	}
+	s.adopted[n] = true
+	return true
+}
+
 // Detach ends the session here, with ErrClosed and all that hangs on it, before
 // it returns, and leaves the lease and its keys to the process that resumes the
 // Handle. The zero Handle means that the session was over.
@@ -92,7 +107,7 @@ func (s *Session) Detach() Handle {
 
 // endFor ends the session with err, leaving the lease, and reports whether it
 // was this call that did.
-func (s *Session) endFor(err error) bool { return s.end(err, leave) == err }
+func (s *Session) endFor(err error) bool { return s.end(err, handOver) == err }
 
 // resume takes a detached session over (rule N6): one transaction that rewrites
 // the session key if it is as the Handle says, then the attempts that the
@@ -107,7 +122,7 @@ func resume(ctx context.Context, host Host, opts Options) (*Session, error) {
 	}
 	s := newSession(host, opts)
 	s.adopt(h.lease, window{granted: h.ttl, margin: opts.Margin})
-	s.create, s.next = h.create, h.next
+	s.create, s.next, s.inherited = h.create, h.next, h.next
 	if err := s.takeKey(ctx, h); err != nil {
 		return nil, fmt.Errorf("lease: resume: %w", explain(err, s.key))
 	}
