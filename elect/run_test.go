@@ -1,0 +1,515 @@
+package elect_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// quick are options for tests that lose many terms.
+func quick(log *[]elect.Event) elect.RunOptions {
+	o := elect.RunOptions{MinBackoff: 10 * time.Millisecond, MaxBackoff: time.Second, Session: lease.Options{TTL: 6 * time.Second}}
+	if log != nil {
+		o.Notify = func(ev elect.Event) { *log = append(*log, ev) }
+	}
+	return o
+}
+
+func kinds(log []elect.Event) (out []elect.Kind) {
+	for _, ev := range log {
+		out = append(out, ev.Kind)
+	}
+	return out
+}
+
+// background runs f until the end of the test or its own.
+func (w *world) background(f func(ctx context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { // ends with ctx at the latest
+		defer close(done)
+		f(ctx)
+	}()
+	stop = func() { cancel(); <-done }
+	w.t.Cleanup(stop)
+	return stop
+}
+
+func TestRunReturnsWhatLeadReturnsDuringItsTerm(t *testing.T) {
+	for _, want := range []error{nil, errors.New("enough")} {
+		inBubble(t, func(w *world) {
+			var log []elect.Event
+			c := w.client()
+			var token fencing.Token
+			err := elect.Run(w.ctx, c, "e", quick(&log), func(ctx context.Context, tm *elect.Term) error {
+				resource, tok, ok := fencing.FromContext(ctx)
+				assert.True(t, ok)
+				assert.Equal(t, "e", resource)
+				assert.Equal(t, tm.Token(), tok)
+				assert.NoError(t, ctx.Err())
+				assert.NoError(t, tm.Err())
+				token = tok
+				return want
+			})
+			assert.True(t, err == want, "%v", err)
+			assert.Equal(t, []elect.Event{{Kind: elect.Elected, Term: 1, Token: token}, {Kind: elect.Resigned, Term: 1, Token: token}}, log)
+			assert.Empty(t, w.Keys(""))
+			assert.Empty(t, w.Leases())
+		})
+	}
+}
+
+// E9: twenty kills of the lease, and leader again each time, whatever lead
+// returned.
+func TestRunLeadsAgainAfterEachKillOfItsLease(t *testing.T) {
+	inBubble(t, func(w *world) {
+		var log []elect.Event
+		var last fencing.Token
+		n := 0
+		err := elect.Run(w.ctx, w.client(), "e", quick(&log), func(ctx context.Context, tm *elect.Term) error {
+			assert.Greater(t, tm.Token(), last)
+			last = tm.Token()
+			if n++; n > 20 {
+				return nil
+			}
+			w.Revoke(w.Get(tm.Key()).Lease)
+			<-ctx.Done()
+			assert.ErrorIs(t, context.Cause(ctx), elect.ErrLost)
+			assert.ErrorIs(t, context.Cause(ctx), lease.ErrRevoked)
+			if n%2 == 0 {
+				return errors.New("dropped")
+			}
+			return nil
+		})
+		require.NoError(t, err)
+		require.Len(t, log, 42)
+		for i, ev := range log {
+			assert.EqualValues(t, i/2+1, ev.Term)
+			switch {
+			case i%2 == 0:
+				assert.Equal(t, elect.Elected, ev.Kind)
+			case i == 41:
+				assert.Equal(t, elect.Resigned, ev.Kind)
+			default:
+				assert.Equal(t, elect.Lost, ev.Kind)
+				assert.ErrorIs(t, ev.Err, lease.ErrRevoked)
+				assert.Equal(t, 1, causes(ev.Err))
+			}
+		}
+		assert.Empty(t, w.Keys(""))
+		assert.Empty(t, w.Leases())
+	})
+}
+
+// E8, E11: lead is told first and waited for, and only then is the term given
+// up.
+func TestRunStopsLeadBeforeItResigns(t *testing.T) {
+	inBubble(t, func(w *world) {
+		why := errors.New("shutting down")
+		ctx, cancel := context.WithCancelCause(w.ctx)
+		var log []elect.Event
+		time.AfterFunc(time.Minute, func() { cancel(why) })
+		err := elect.Run(ctx, w.client(), "e", quick(&log), func(ctx context.Context, tm *elect.Term) error {
+			<-ctx.Done()
+			assert.ErrorIs(t, context.Cause(ctx), why)
+			time.Sleep(3 * time.Second) // winding up
+			assert.NoError(t, tm.Err(), "it leads still")
+			assert.NotNil(t, w.Get(tm.Key()))
+			return errors.New("dropped")
+		})
+		assert.ErrorIs(t, err, why)
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.NotContains(t, err.Error(), "dropped")
+		assert.Equal(t, []elect.Kind{elect.Elected, elect.Resigned}, kinds(log))
+		synctest.Wait()
+		assert.Empty(t, w.Keys("e/"))
+	})
+}
+
+func TestRunReturnsInTimeWhateverTheClusterDoes(t *testing.T) {
+	inBubble(t, func(w *world) {
+		ctx, cancel := context.WithCancel(w.ctx)
+		var returned time.Time
+		err := elect.Run(ctx, w.client(), "e", quick(nil), func(ctx context.Context, tm *elect.Term) error {
+			w.BlackHole()
+			cancel()
+			returned = time.Now()
+			return nil
+		})
+		assert.ErrorIs(t, err, context.Canceled)
+		assert.LessOrEqual(t, time.Since(returned), 100*time.Millisecond)
+		w.Heal()
+	})
+	for name, begin := range map[string]func(w *world){
+		"waiting for its turn":  func(w *world) { w.Put("e/other", "", 0) },
+		"while nobody answers":  func(w *world) { w.BlackHole() },
+		"in its wait to repeat": func(w *world) { w.Inject(etcdfake.Rule{Method: "LeaseGrant", Lose: true, Err: status.Error(codes.InvalidArgument, "no")}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				c := w.client()
+				begin(w)
+				ctx, cancel := context.WithTimeout(w.ctx, 20*time.Second)
+				defer cancel()
+				begun := time.Now()
+				err := elect.Run(ctx, c, "e", elect.RunOptions{}, func(context.Context, *elect.Term) error { return nil })
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.LessOrEqual(t, time.Since(begun), 20*time.Second+100*time.Millisecond)
+				w.Heal()
+			})
+		})
+	}
+}
+
+func TestAPanicInLeadResignsAndGoesOnUp(t *testing.T) {
+	inBubble(t, func(w *world) {
+		var log []elect.Event
+		c := w.client()
+		var key string
+		assert.PanicsWithValue(t, "oh", func() {
+			_ = elect.Run(w.ctx, c, "e", quick(&log), func(_ context.Context, tm *elect.Term) error {
+				key = tm.Key()
+				panic("oh")
+			})
+		})
+		assert.Nil(t, w.Get(key))
+		assert.Equal(t, []elect.Kind{elect.Elected, elect.Resigned}, kinds(log))
+		assert.Empty(t, w.Leases())
+	})
+}
+
+func TestGoexitInLeadResigns(t *testing.T) {
+	inBubble(t, func(w *world) {
+		c := w.client()
+		done := make(chan struct{})
+		go func() { // ends with Run's goroutine
+			defer close(done)
+			_ = elect.Run(w.ctx, c, "e", quick(nil), func(context.Context, *elect.Term) error { runtime.Goexit(); return nil })
+		}()
+		<-done
+		assert.Empty(t, w.Keys(""))
+	})
+}
+
+// A lead that does not return in time: the term is marked lost, then renewing
+// stops, and the lease ends by itself; no request of ours shortens it.
+func TestOverrunForsakesTheLeaseAndLeavesItToEnd(t *testing.T) {
+	for _, overrun := range []time.Duration{0, 2 * time.Second} {
+		inBubble(t, func(w *world) {
+			var log []elect.Event
+			o := quick(&log)
+			o.Overrun = overrun
+			want := overrun
+			if want == 0 {
+				want = o.Session.TTL
+			}
+			ctx, cancel := context.WithCancel(w.ctx)
+			err := elect.Run(ctx, w.client(), "e", o, func(ctx context.Context, tm *elect.Term) error {
+				time.Sleep(30 * time.Second)
+				cancel()
+				<-ctx.Done()
+				ended := time.Now()
+				<-tm.Done()
+				assert.Equal(t, want, time.Since(ended))
+				assert.ErrorIs(t, tm.Err(), elect.ErrLost)
+				assert.ErrorIs(t, tm.Err(), lease.ErrClosed)
+				assert.Equal(t, 1, causes(tm.Err()))
+				synctest.Wait()
+				before := w.Counts()
+				for w.Get(tm.Key()) != nil {
+					time.Sleep(10 * time.Millisecond)
+				}
+				n := w.Counts().Since(before).Received
+				assert.Zero(t, n["LeaseKeepAlive"], "not renewed")
+				assert.Zero(t, n["LeaseRevoke"], "not revoked")
+				assert.Zero(t, n["Txn"], "not resigned")
+				assert.Greater(t, time.Since(ended), want+o.Session.TTL/2, "ended by itself")
+				time.Sleep(time.Hour)
+				return nil
+			})
+			assert.ErrorIs(t, err, context.Canceled)
+			assert.Equal(t, []elect.Kind{elect.Elected, elect.Lost}, kinds(log))
+			require.ErrorIs(t, log[1].Err, lease.ErrClosed)
+			for _, ch := range w.History() {
+				if ch.Deleted {
+					assert.NotEqual(t, etcdfake.ByRevoke, ch.Why)
+				}
+			}
+		})
+	}
+}
+
+// The same where the session ends by its own deadline while lead runs.
+func TestAnExpiredLeaseIsNotRevokedWhileLeadRuns(t *testing.T) {
+	inBubble(t, func(w *world) {
+		var log []elect.Event
+		terms := 0
+		err := elect.Run(w.ctx, w.client(), "e", quick(&log), func(ctx context.Context, tm *elect.Term) error {
+			if terms++; terms == 2 {
+				return nil
+			}
+			w.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Lose: true, Err: unavailable, Times: 100})
+			<-ctx.Done()
+			assert.ErrorIs(t, context.Cause(ctx), lease.ErrExpired)
+			w.LiftAll()
+			for w.Get(tm.Key()) != nil {
+				time.Sleep(10 * time.Millisecond)
+			}
+			h := w.History()
+			assert.Equal(t, etcdfake.ByExpiry, h[len(h)-1].Why)
+			return nil
+		})
+		require.NoError(t, err)
+		assert.Equal(t, []elect.Kind{elect.Elected, elect.Lost, elect.Elected, elect.Resigned}, kinds(log))
+	})
+}
+
+// … and once lead has returned, it is, so that the next one need not wait.
+func TestAnExpiredLeaseIsRevokedOnceLeadHasReturned(t *testing.T) {
+	inBubble(t, func(w *world) {
+		o := quick(nil)
+		o.Session.TTL = 60 * time.Second
+		terms := 0
+		var expired time.Time
+		err := elect.Run(w.ctx, w.client(), "e", o, func(ctx context.Context, tm *elect.Term) error {
+			if terms++; terms == 2 {
+				assert.Less(t, time.Since(expired), time.Second)
+				return nil
+			}
+			w.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Lose: true, Err: unavailable})
+			<-ctx.Done()
+			w.LiftAll()
+			expired = time.Now()
+			return nil
+		})
+		require.NoError(t, err)
+		assert.Equal(t, 2, terms)
+	})
+}
+
+func TestAnOverwrittenKeyStaysWhileLeadRunsAndThenGoes(t *testing.T) {
+	inBubble(t, func(w *world) {
+		terms := 0
+		err := elect.Run(w.ctx, w.client(), "e", quick(nil), func(ctx context.Context, tm *elect.Term) error {
+			if terms++; terms == 2 {
+				return nil
+			}
+			w.Put(tm.Key(), "foreign", 0)
+			<-ctx.Done()
+			assert.ErrorIs(t, context.Cause(ctx), elect.ErrKeyOverwritten)
+			time.Sleep(5 * time.Second)
+			assert.NotNil(t, w.Get(tm.Key()))
+			return nil
+		})
+		require.NoError(t, err)
+		assert.Equal(t, 2, terms)
+		assert.Empty(t, w.Keys("e/"))
+	})
+}
+
+func TestStandIsAskedBeforeEachCampaign(t *testing.T) {
+	inBubble(t, func(w *world) {
+		asked, terms := 0, 0
+		o := quick(nil)
+		o.Stand = func(context.Context) bool { asked++; return asked%3 == 0 }
+		before := w.Counts()
+		err := elect.Run(w.ctx, w.client(), "e", o, func(ctx context.Context, tm *elect.Term) error {
+			terms++
+			assert.Equal(t, 3*terms, asked)
+			if terms == 3 {
+				return nil
+			}
+			w.Delete(tm.Key())
+			<-ctx.Done()
+			return nil
+		})
+		require.NoError(t, err)
+		assert.Equal(t, 3, w.Counts().Since(before).Received["LeaseGrant"], "no session while it does not stand")
+	})
+}
+
+func TestTroubleIsRetriedWithBoundedWaits(t *testing.T) {
+	inBubble(t, func(w *world) {
+		var at []time.Time
+		var log []elect.Event
+		o := elect.RunOptions{MinBackoff: time.Second, MaxBackoff: 10 * time.Second, Notify: func(ev elect.Event) {
+			log = append(log, ev)
+			at = append(at, time.Now())
+		}}
+		w.Inject(etcdfake.Rule{Method: "LeaseGrant", Times: 12, Lose: true, Err: status.Error(codes.PermissionDenied, "etcdserver: permission denied")})
+		require.NoError(t, elect.Run(w.ctx, w.client(), "e", o, func(context.Context, *elect.Term) error { return nil }))
+		require.Len(t, log, 14)
+		for i := range 12 {
+			assert.Equal(t, elect.Retrying, log[i].Kind)
+			assert.Error(t, log[i].Err)
+			wait := at[i+1].Sub(at[i])
+			assert.LessOrEqual(t, wait, 10*time.Second+10*time.Millisecond)
+			assert.GreaterOrEqual(t, wait, min(time.Second<<i, 10*time.Second)/2)
+		}
+		assert.EqualValues(t, 1, log[12].Term)
+	})
+}
+
+func TestRunReturnsWhatCannotGetBetter(t *testing.T) {
+	never := func(context.Context, *elect.Term) error { return errors.New("never led") }
+	t.Run("token floor", func(t *testing.T) {
+		inBubble(t, func(w *world) {
+			err := elect.Run(w.ctx, w.clientWith(pawl.Config{TokenFloor: 1 << 40}), "e", quick(nil), never)
+			assert.ErrorIs(t, err, pawl.ErrTokenFloor)
+			time.Sleep(time.Second)
+			assert.Empty(t, w.Keys(""))
+		})
+	})
+	for name, want := range map[string]error{"closed": lease.ErrClosed, "changed": pawl.ErrClusterChanged} {
+		for _, when := range []string{"before", "leading", "waiting", "not standing"} {
+			t.Run(name+" "+when, func(t *testing.T) {
+				inBubble(t, func(w *world) {
+					c := w.client()
+					spoil := func() {
+						if want == lease.ErrClosed {
+							_ = c.Close()
+							return
+						}
+						for _, m := range w.Members() {
+							m.SetClusterID(42)
+							m.Reset()
+						}
+					}
+					o := quick(nil)
+					switch when {
+					case "before":
+						spoil()
+					case "waiting":
+						w.Put("e/other", "", 0)
+						time.AfterFunc(time.Second, spoil)
+					case "not standing":
+						o.Stand = func(context.Context) bool { return false }
+						time.AfterFunc(time.Second, func() { spoil(); _, _ = elect.LeaderOf(w.ctx, c, "e", elect.Options{}) })
+					}
+					err := elect.Run(w.ctx, c, "e", o, func(ctx context.Context, tm *elect.Term) error {
+						if when == "leading" {
+							go spoil() // ends with the client's close
+						}
+						<-ctx.Done()
+						return errors.New("dropped")
+					})
+					assert.ErrorIs(t, err, want)
+					synctest.Wait()
+				})
+			})
+		}
+	}
+}
+
+// E10, E16: lead is called once for each term that was won, and never twice at a
+// time, through every request lost twice.
+func TestRunSurvivesLosingEachRequestTwice(t *testing.T) {
+	for name, rule := range map[string]etcdfake.Rule{
+		"not applied": {Lose: true, Err: unavailable, Times: 2},
+		"answer lost": {Err: unavailable, Times: 2},
+	} {
+		for _, method := range []string{"LeaseGrant", "Txn", "LeaseRevoke", "LeaseKeepAlive", "Watch"} {
+			for skip := range 6 {
+				t.Run(fmt.Sprintf("%s %s after %d", method, name, skip), func(t *testing.T) {
+					inBubble(t, func(w *world) {
+						rule.Method, rule.Skip = method, skip
+						c := w.client()
+						w.Inject(rule)
+						var log []elect.Event
+						runs, under := 0, 0
+						err := elect.Run(w.ctx, c, "e", quick(&log), func(ctx context.Context, tm *elect.Term) error {
+							under++
+							defer func() { under-- }()
+							assert.Equal(t, 1, under)
+							runs++
+							time.Sleep(20 * time.Second)
+							if runs == 1 && tm.Err() == nil {
+								w.Delete(tm.Key())
+								<-ctx.Done()
+								return nil
+							}
+							return tm.Proclaim(ctx, []byte("v"))
+						})
+						require.NoError(t, err)
+						elected := 0
+						for _, ev := range log {
+							if ev.Kind == elect.Elected {
+								elected++
+							}
+						}
+						assert.Equal(t, runs, elected)
+						time.Sleep(30 * time.Second)
+						assert.Empty(t, w.Keys(""))
+						assert.Empty(t, w.Leases())
+					})
+				})
+			}
+		}
+	}
+}
+
+// E12: nothing of Run is left when it has returned.
+func TestRunLeavesNoGoroutine(t *testing.T) {
+	inBubble(t, func(w *world) {
+		c := w.client()
+		lead := func(context.Context, *elect.Term) error { return nil }
+		require.NoError(t, elect.Run(w.ctx, c, "e", quick(nil), lead))
+		time.Sleep(time.Minute)
+		before := runtime.NumGoroutine()
+		for range 20 {
+			require.NoError(t, elect.Run(w.ctx, c, "e", quick(nil), lead))
+		}
+		time.Sleep(time.Minute)
+		assert.LessOrEqual(t, runtime.NumGoroutine(), before)
+	})
+}
+
+func TestManyRunsTakeTurns(t *testing.T) {
+	inBubble(t, func(w *world) {
+		var mu sync.Mutex
+		var wg sync.WaitGroup
+		leading, terms := 0, 0
+		for range 5 {
+			c := w.client()
+			wg.Go(func() {
+				for range 10 {
+					assert.NoError(t, elect.Run(w.ctx, c, "e", quick(nil), func(ctx context.Context, tm *elect.Term) error {
+						mu.Lock()
+						leading++
+						terms++
+						assert.Equal(t, 1, leading)
+						mu.Unlock()
+						time.Sleep(time.Second)
+						mu.Lock()
+						leading--
+						mu.Unlock()
+						return nil
+					}))
+				}
+			})
+		}
+		wg.Wait()
+		assert.Equal(t, 50, terms)
+	})
+}
+
+func TestKindsHaveNames(t *testing.T) {
+	assert.Equal(t, "elected lost resigned retrying kind 0",
+		fmt.Sprint(elect.Elected, " ", elect.Lost, " ", elect.Resigned, " ", elect.Retrying, " ", elect.Kind(0)))
+}
