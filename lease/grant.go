@@ -68,29 +68,38 @@ const grants = 3
 // grant asks for a lease with an ID of our own choosing, so that one whose
 // answer was lost can be revoked. The clock is read before each sending (T2).
 func (s *Session) grant(ctx context.Context, ttl time.Duration) error {
-	var sent clock.Instant
-	var resp *pb.LeaseGrantResponse
 	for try := 1; ; try++ {
 		id := randomID()
-		err := s.host.Cluster.Do(ctx, cluster.Request{Op: "lease grant"}, func(ctx context.Context, m *cluster.Member) (_ *pb.ResponseHeader, err error) {
-			sent = clock.Now()
-			resp, err = m.Lease().LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: int64(ttl / time.Second)})
-			return resp.GetHeader(), err
-		})
+		w, err := s.grantOnce(ctx, id, ttl)
 		switch {
 		case err == nil:
-			s.adopt(resp.ID, window{sent: sent, granted: time.Duration(resp.TTL) * time.Second, margin: s.margin})
+			s.adopt(id, w)
 			return nil
 		case cluster.IsLeaseExists(err) && try < grants: // another's: not to be touched
 			continue
 		case cluster.OutcomeOf(err) == cluster.Unknown:
 			revokeBehind(s.host, id, ttl)
-			if try < grants && ctx.Err() == nil && s.host.Cluster.Err() == nil {
+			if try < grants && !cluster.IsNoSpace(err) && ctx.Err() == nil && s.host.Cluster.Err() == nil {
 				continue
 			}
 		}
 		return err
 	}
+}
+
+// grantOnce asks for lease id.
+func (s *Session) grantOnce(ctx context.Context, id int64, ttl time.Duration) (window, error) {
+	var sent clock.Instant
+	var resp *pb.LeaseGrantResponse
+	err := s.host.Cluster.Do(ctx, cluster.Request{Op: "lease grant"}, func(ctx context.Context, m *cluster.Member) (_ *pb.ResponseHeader, err error) {
+		sent = clock.Now()
+		resp, err = m.Lease().LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: int64(ttl / time.Second)})
+		return resp.GetHeader(), err
+	})
+	if err == nil && resp.ID != id {
+		err = fmt.Errorf("lease %x was asked for, the answer grants %x", id, resp.ID)
+	}
+	return window{sent: sent, granted: time.Duration(resp.GetTTL()) * time.Second, margin: s.margin}, err
 }
 
 // adopt makes the session one of lease id.
