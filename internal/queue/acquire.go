@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -28,27 +27,36 @@ type Request struct {
 // an error, even in the instant of success.
 func Acquire(ctx context.Context, s *lease.Session, line Line, r Request) (*Claim, error) {
 	c := &Claim{s: s, line: line, parent: ctx}
-	if err := c.acquire(ctx, r); err != nil {
-		c.abandon()
-		return nil, err
+	err := c.acquire(ctx, r)
+	if err == nil {
+		return c, nil
 	}
-	return c, nil
+	if over := c.Err(); over != nil { // it is what the trouble came from
+		err = cause(over)
+	}
+	c.abandon()
+	return nil, line.explain(err, s.Host().Namespace)
 }
 
+// acquire hangs the claim on the session from the beginning, so that whatever is
+// under way ends at once when the session does, or, later, the own key.
 func (c *Claim) acquire(ctx context.Context, r Request) error {
-	if err := c.s.Err(); err != nil {
+	ctx, c.stop = context.WithCancelCause(ctx)
+	defer c.unstop()
+	if err := c.s.Wait(&c.hook, c); err != nil {
 		return err
 	}
 	if r.Try {
 		if err := c.peek(ctx); err != nil {
 			return err
 		}
-	} else {
-		c.woken = make(chan struct{}, 1)
 	}
 	alone, err := c.enqueue(ctx, r.Value, r.Try)
 	if err != nil {
 		return err
+	}
+	if floor := c.s.Host().Floor; c.Token() <= floor {
+		return fmt.Errorf("%w: %d, the floor is %d", pawl.ErrTokenFloor, c.Token(), floor)
 	}
 	if !alone {
 		if err := c.wait(ctx, r.Delay); err != nil {
@@ -58,11 +66,19 @@ func (c *Claim) acquire(ctx context.Context, r Request) error {
 	return c.win(ctx)
 }
 
+// unstop releases what acquire's context holds, when nothing is under way.
+func (c *Claim) unstop() {
+	c.mu.Lock()
+	stop := c.stop
+	c.stop = nil
+	c.mu.Unlock()
+	if stop != nil {
+		stop(nil)
+	}
+}
+
 // wait returns nil when a linearizable answer showed the own key first.
 func (c *Claim) wait(ctx context.Context, delay time.Duration) error {
-	if err := c.s.Wait(&c.hook, c); err != nil {
-		return err
-	}
 	c.watchOwn(c.create + 1)
 	var last place // what was waited for before the line was empty
 	for {
@@ -100,28 +116,31 @@ func (c *Claim) sleep(ctx context.Context) error {
 		select {
 		case <-c.woken:
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return c.over(ctx)
 		}
 	}
 }
 
-// linger waits for d while the own key lasts.
+// linger waits for d while ctx and the claim last.
 func (c *Claim) linger(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
-	for {
-		select {
-		case <-t.C:
-			return c.Err()
-		case <-c.woken:
-			if err := c.Err(); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	select {
+	case <-t.C:
+		return c.Err()
+	case <-ctx.Done():
+		return c.over(ctx)
 	}
 }
+
+// The bounds of the pause between two requests that are repeated.
+const (
+	minPause = 25 * time.Millisecond
+	maxPause = time.Second
+)
+
+// jitter is half to all of pause.
+func jitter(pause time.Duration) time.Duration { return pause/2 + rand.N(pause/2+1) }
 
 // ask asks, in one transaction, whether the own key is first (rule A2), and
 // goes on asking while the cluster cannot be reached, the session is valid and
@@ -129,7 +148,7 @@ func (c *Claim) linger(ctx context.Context, d time.Duration) error {
 // says that what was waited for last went without a release, which is asked
 // for only if delayed.
 func (c *Claim) ask(ctx context.Context, last *place, delayed bool) (first, unclean bool, err error) {
-	for pause := 25 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		c.mu.Lock()
 		if c.before.key != "" {
 			*last = c.before
@@ -151,7 +170,7 @@ func (c *Claim) ask(ctx context.Context, last *place, delayed bool) (first, uncl
 		if ctx.Err() != nil || cluster.IsPermissionDenied(err) {
 			return false, false, err
 		}
-		if err := c.linger(ctx, pause/2+rand.N(pause/2)); err != nil {
+		if err := c.linger(ctx, jitter(pause)); err != nil {
 			return false, false, err
 		}
 	}
@@ -182,14 +201,11 @@ func (c *Claim) dismissed(resp *pb.TxnResponse) error {
 	return c.Err()
 }
 
-// win makes the claim held, after the answer that showed it first: the token is
-// looked at, then the clock (rule T3), and from then on it counts.
+// win makes the claim held, after the answer that showed it first. The clock is
+// looked at last (rule T3).
 func (c *Claim) win(ctx context.Context) error {
-	if floor := c.s.Host().Floor; c.Token() <= floor {
-		return fmt.Errorf("%w: %d, the floor is %d", pawl.ErrTokenFloor, c.Token(), floor)
-	}
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return c.over(ctx)
 	}
 	c.mu.Lock()
 	c.before = place{}
@@ -201,25 +217,17 @@ func (c *Claim) win(ctx context.Context) error {
 	if ahead != nil {
 		ahead.Cancel()
 	}
-	if err := c.Err(); err != nil {
-		return cause(err)
-	}
 	if err := c.s.Hold(&c.hook, c, c.n); err != nil {
+		return err
+	}
+	if err := c.Err(); err != nil {
+		c.s.Drop(&c.hook) // it may have been over before Hold put it there
 		return err
 	}
 	if !watched {
 		c.s.ArmLater(&c.hook)
 	}
 	return nil
-}
-
-// cause is what an attempt that never won reports for err: the cause alone.
-func cause(err error) error {
-	var l *loss
-	if errors.As(err, &l) {
-		return l.cause
-	}
-	return err
 }
 
 // abandon has what may be left of a failed attempt removed.

@@ -29,9 +29,10 @@ type Claim struct {
 
 	create int64 // the token; set before the claim is shared
 	fate   atomic.Pointer[fate]
-	woken  chan struct{} // wakes the waiting Acquire; nil where it never waits
+	woken  chan struct{} // wakes the waiting Acquire; nil where it does not wait
 
 	mu      sync.Mutex
+	stop    context.CancelCauseFunc // ends what an Acquire under way is doing
 	held    bool
 	before  place    // the key that is waited for
 	passed  bool     // before is not there any more, or may not be
@@ -51,8 +52,8 @@ type Claim struct {
 // None is what a nil handle holds: a claim that is over, and was never held.
 var None = func() *Claim {
 	c := &Claim{parent: context.Background()}
-	f := newFate(false, func(*fate) {})
-	f.decide(errors.New("not held: nil handle"))
+	f := &fate{c: c, decided: always, err: errors.New("not held: nil handle")}
+	f.once.Do(func() {}) // decided
 	c.fate.Store(f)
 	return c
 }()
@@ -94,6 +95,15 @@ func (c *Claim) Err() error {
 		return c.fate.Load().reason()
 	}
 	return nil
+}
+
+// over is why an Acquire under way is given up: what Err says, and else the end
+// of ctx.
+func (c *Claim) over(ctx context.Context) error {
+	if err := c.Err(); err != nil {
+		return err
+	}
+	return ended(ctx)
 }
 
 // Deadline is until when it is held unless the session is renewed, for time.Now
@@ -144,6 +154,9 @@ func (c *Claim) withToken(ctx context.Context) context.Context {
 func (c *Claim) Keys() (own, before string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.create == 0 {
+		return "", "" // not known to be enqueued
+	}
 	return c.key, c.before.key
 }
 

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"slices"
 )
 
@@ -22,10 +21,10 @@ func (c *Claim) Do(ctx context.Context, as error, fn func(ctx context.Context) e
 	}
 	defer func() { // also while a panic goes up
 		c.finished(w)
-		err = errors.Join(err, c.Release(ctx, as))
+		err = both(err, c.Release(ctx, as))
 	}()
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return ended(ctx)
 	}
 	return fn(child)
 }

@@ -14,7 +14,7 @@ import (
 // the line is empty. It returns whether the answer showed the key alone in the
 // line. An answer that was lost is settled before it returns (rule A5).
 func (c *Claim) enqueue(ctx context.Context, value []byte, try bool) (alone bool, err error) {
-	for {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		if c.n, c.key, err = c.s.Begin(c.line.Prefix); err != nil {
 			return false, err
 		}
@@ -23,7 +23,6 @@ func (c *Claim) enqueue(ctx context.Context, value []byte, try bool) (alone bool
 		case err == nil && resp.Succeeded:
 			return c.enqueued(resp)
 		case err == nil:
-			c.s.Settle(c.n)
 			return false, c.refused(resp, try)
 		case cluster.IsLeaseNotFound(err):
 			return false, c.s.Gone(err.Error())
@@ -37,9 +36,13 @@ func (c *Claim) enqueue(ctx context.Context, value []byte, try bool) (alone bool
 			c.s.RemoveBehind(&undo{c})
 			return false, fmt.Errorf("%w (settling it: %w)", err, undecided)
 		case applied:
+			c.waits()
 			return false, nil
 		}
 		c.s.Settle(c.n) // cancelled for good: once more, under a new name
+		if err := c.linger(ctx, jitter(pause)); err != nil {
+			return false, err
+		}
 	}
 }
 
@@ -47,12 +50,12 @@ func (c *Claim) enqueue(ctx context.Context, value []byte, try bool) (alone bool
 // session is as we know it, and reads the two last-created keys. The failure
 // branch reads what was compared.
 func (c *Claim) enqueueTxn(value []byte, try bool) *pb.TxnRequest {
-	session, mod := c.s.Key()
-	cancel := c.s.CancelKey(c.n)
+	name, mod := c.s.Key()
+	own, session, cancel := []byte(c.key), []byte(name), []byte(c.s.CancelKey(c.n))
 	t := &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.CreateIs(c.key, 0), txn.CreateIs(cancel, 0), txn.ModIs(session, mod)},
-		Success: []*pb.RequestOp{txn.Put(c.key, value, c.s.ID()), txn.LastUnder(c.line.Prefix, 2, 0)},
-		Failure: []*pb.RequestOp{txn.Look(session), txn.Look(c.key), txn.Look(cancel)},
+		Compare: []*pb.Compare{txn.CreateIs(own, 0), txn.CreateIs(cancel, 0), txn.ModIs(session, mod)},
+		Success: []*pb.RequestOp{txn.Put(own, value, c.s.ID()), txn.LastUnder(c.line.Prefix, 2, 0)},
+		Failure: []*pb.RequestOp{txn.Look(session), txn.Look(own), txn.Look(cancel)},
 	}
 	if try {
 		t.Compare = append(t.Compare, txn.NoneUnder(c.line.Prefix))
@@ -72,9 +75,13 @@ func (c *Claim) enqueued(resp *pb.TxnResponse) (alone bool, err error) {
 	if len(last) == 1 {
 		return true, nil
 	}
+	c.waits()
 	c.follow(place{string(last[1].Key), last[1].CreateRevision}, resp.Header.Revision)
 	return false, nil
 }
+
+// waits makes what wakes the claim, before anything can.
+func (c *Claim) waits() { c.woken = make(chan struct{}, 1) }
 
 // place notes where in the line the own key is.
 func (c *Claim) place(create, mod int64) {
@@ -83,24 +90,31 @@ func (c *Claim) place(create, mod int64) {
 	c.create, c.mod = create, mod
 }
 
-// refused tells the reasons for an enqueue's refusal apart.
+// refused tells the reasons for an enqueue's refusal apart. nil: the own key is
+// there, so another copy of the enqueue was applied, and the attempt goes on.
 func (c *Claim) refused(resp *pb.TxnResponse, try bool) error {
 	if err := c.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
 		return err
 	}
+	if own := txn.KV(resp, 1); own != nil {
+		c.place(own.CreateRevision, own.ModRevision)
+		c.waits()
+		return nil
+	}
+	c.s.Settle(c.n)
 	if try {
 		if first := txn.KV(resp, 3); first != nil {
 			return c.busy(string(first.Key))
 		}
 	}
-	return fmt.Errorf("key %q: somebody else wrote it, or its cancel key", c.key)
+	return fmt.Errorf("key %q: somebody else wrote its cancel key", c.key)
 }
 
 // settle decides whether an enqueue whose answer was lost was applied: if the
 // own key is there it was, and it is ours; otherwise the cancel key is put,
 // after which no late copy can be. An error means that it is undecided.
 func (c *Claim) settle(ctx context.Context) (applied bool, err error) {
-	for {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "settle enqueue", Repeat: cluster.Always}, &pb.TxnRequest{
 			Compare: []*pb.Compare{txn.Exists(c.key)},
 			Success: []*pb.RequestOp{txn.Look(c.key)},
@@ -115,7 +129,10 @@ func (c *Claim) settle(ctx context.Context) (applied bool, err error) {
 			return false, nil
 		case cluster.IsLeaseNotFound(err):
 			return false, c.s.Gone(err.Error())
-		case cluster.IsNoSpace(err), cluster.IsPermissionDenied(err), ctx.Err() != nil, c.s.Err() != nil:
+		case cluster.IsNoSpace(err), cluster.IsPermissionDenied(err), ctx.Err() != nil:
+			return false, err
+		}
+		if err := c.linger(ctx, jitter(pause)); err != nil {
 			return false, err
 		}
 	}

@@ -1,7 +1,11 @@
 package queue
 
 import (
+	"context"
 	"errors"
+	"fmt"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
 // The sentinels that lock and elect export under their own names.
@@ -31,3 +35,40 @@ type detail struct {
 
 func (d *detail) Error() string { return d.sentinel.Error() + ": " + d.text }
 func (d *detail) Unwrap() error { return d.sentinel }
+
+// ended is why ctx ended: it matches ctx.Err and ctx's cause.
+func ended(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// cause is what an attempt that never won reports for err: the cause alone.
+func cause(err error) error {
+	var l *loss
+	if errors.As(err, &l) {
+		return l.cause
+	}
+	return err
+}
+
+// both joins what went wrong on one line; either may be nil.
+func both(err, also error) error {
+	switch {
+	case err == nil:
+		return also
+	case also == nil:
+		return err
+	}
+	return fmt.Errorf("%w; %w", err, also)
+}
+
+// explain says what a role needs where permission was denied.
+func (l Line) explain(err error, namespace string) error {
+	if !cluster.IsPermissionDenied(err) {
+		return err
+	}
+	return fmt.Errorf("%w (the role needs readwrite on all keys from %q and from %q)", err, namespace+sessions, l.Prefix)
+}

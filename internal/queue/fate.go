@@ -16,17 +16,30 @@ const causeWait = 50 * time.Millisecond
 // A fate is why a claim is over. It may be known to be over before it is known
 // why.
 type fate struct {
+	c        *Claim
 	held     bool // it was held: its loss matches ErrLost
 	released bool
 	once     sync.Once
 	decided  chan struct{} // closed once err is set
 	err      error
-	tell     func() // after err is set
 }
 
-func newFate(held bool, tell func(*fate)) *fate {
-	f := &fate{held: held, decided: make(chan struct{})}
-	f.tell = func() { tell(f) }
+// always is closed.
+var always = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// lost is a fate without a cause yet.
+func (c *Claim) lost(held bool) *fate {
+	return &fate{c: c, held: held, decided: make(chan struct{})}
+}
+
+// released is the fate of a claim that is given back, with as for Err.
+func (c *Claim) released(as error) *fate {
+	f := &fate{c: c, held: true, released: true, decided: always, err: as}
+	f.once.Do(func() {})
 	return f
 }
 
@@ -34,11 +47,11 @@ func newFate(held bool, tell func(*fate)) *fate {
 func (f *fate) decide(cause error) {
 	f.once.Do(func() {
 		f.err = cause
-		if f.held && !f.released {
+		if f.held {
 			f.err = &loss{cause}
 		}
 		close(f.decided)
-		f.tell()
+		f.c.told(f)
 	})
 }
 
@@ -78,7 +91,7 @@ func (c *Claim) mark() *fate {
 	if c.fate.Load() != nil {
 		return nil
 	}
-	f := newFate(c.held, c.told)
+	f := c.lost(c.held)
 	c.fate.Store(f)
 	return f
 }
@@ -110,10 +123,13 @@ func (c *Claim) deleted() {
 // after the mark: contexts, channels, and what is left of the claim.
 func (c *Claim) told(f *fate) {
 	c.mu.Lock()
-	cancel, works := c.cancel, c.works
+	cancel, stop, works := c.cancel, c.stop, c.works
 	own, ahead := c.own.w, c.ahead.w
-	c.works, c.own.w, c.ahead.w = nil, nil, nil
+	c.stop, c.works, c.own.w, c.ahead.w = nil, nil, nil, nil
 	c.mu.Unlock()
+	if stop != nil {
+		stop(f.err)
+	}
 	if !f.released {
 		if cancel != nil {
 			cancel(f.err)
@@ -127,7 +143,6 @@ func (c *Claim) told(f *fate) {
 		close(c.done)
 	}
 	c.mu.Unlock()
-	c.wake()
 	c.s.Drop(&c.hook)
 	for _, w := range []*watch.Watch{own, ahead} {
 		if w != nil {

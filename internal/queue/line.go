@@ -68,7 +68,7 @@ func (l Line) attempt(key string) (lease, n int64, ok bool) {
 		return 0, 0, false
 	}
 	n, err = strconv.ParseInt(number, 10, 64)
-	return lease, n, err == nil && n > 0
+	return lease, n, err == nil && n > 0 && strconv.FormatInt(n, 10) == number
 }
 
 // owner is the lease of a key under the line whose form is pawl's.

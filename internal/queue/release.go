@@ -12,10 +12,14 @@ import (
 )
 
 // release is how far giving a claim back has come; guarded by the claim's mutex.
+// One goroutine at a time sends: so a failed comparison means a loss, unless a
+// delete was sent before it whose answer was lost.
 type release struct {
 	begun   bool
-	doubt   bool // a delete may have been applied whose answer was lost
-	behind  bool // it goes on behind the caller
+	sending bool
+	turn    chan struct{} // closed when sending ends; made by whoever waits for it
+	doubt   bool          // a delete may have been applied whose answer was lost
+	behind  bool          // it goes on behind the caller
 	decided bool
 	err     error // once decided
 }
@@ -29,83 +33,143 @@ func (c *Claim) Release(ctx context.Context, as error) error {
 	if err := c.letGo(as); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	decided, err := c.freeing.decided, c.freeing.err
-	c.mu.Unlock()
-	if decided {
+	if decided, err := c.outcome(); decided {
 		return err
 	}
-	ctx, cancel := lease.WithGrace(ctx)
+	graced, cancel := lease.WithGrace(ctx)
 	defer cancel()
-	if err := c.free(ctx); !c.isFree() {
-		c.freeBehind()
-		return fmt.Errorf("%w: the release is pending: %w", cluster.ErrUnknown, err)
+	err := c.free(graced)
+	if decided, err := c.outcome(); decided {
+		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.freeing.err
+	c.freeBehind()
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: the release is pending: %w (%v)", cluster.ErrUnknown, ended(ctx), err)
+	}
+	return fmt.Errorf("%w: the release is pending: %w", cluster.ErrUnknown, err)
 }
 
 // letGo makes the claim released, or says why it was lost before.
 func (c *Claim) letGo(as error) error {
-	err := c.Err()
-	c.mu.Lock()
-	if c.freeing.begun {
-		c.mu.Unlock()
+	if c.isBegun() {
 		return nil
 	}
-	if err == nil && c.fate.Load() == nil {
-		f := newFate(true, c.told)
-		f.released = true
+	if err := c.Err(); err != nil && !c.isBegun() {
+		return err
+	}
+	// Until the release is decided, a Handle tells the session's next process to
+	// remove the key.
+	c.s.Reopen(c.n, c.key)
+	c.mu.Lock()
+	if c.fate.Load() == nil {
+		f := c.released(as)
 		c.fate.Store(f)
 		c.freeing.begun = true
 		c.mu.Unlock()
-		f.decide(as)
+		c.told(f)
 		return nil
 	}
+	begun, decided := c.freeing.begun, c.freeing.decided
 	c.mu.Unlock()
-	if err == nil {
-		err = c.Err()
+	switch {
+	case decided:
+		c.s.Settle(c.n)
+		return nil
+	case begun:
+		return nil
 	}
-	return err
+	return c.Err()
 }
 
-func (c *Claim) isFree() bool {
+func (c *Claim) isBegun() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.freeing.decided
+	return c.freeing.begun
 }
 
-// free tries to delete the key until that is decided or ctx ends.
+// outcome is the release's answer, once it is decided.
+func (c *Claim) outcome() (decided bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.freeing.decided, c.freeing.err
+}
+
+// free tries to delete the key until that is decided, an error shows that it
+// cannot be for now, or ctx ends. Who else calls it meanwhile waits.
 func (c *Claim) free(ctx context.Context) error {
+	if err := c.takeTurn(ctx); err != nil {
+		return err
+	}
+	defer c.endTurn()
+	if decided, _ := c.outcome(); decided {
+		return nil
+	}
 	repeat := cluster.IfNotApplied // so that a lost answer is noticed
 	for {
 		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "release", Repeat: repeat}, c.freeTxn())
-		if err == nil {
+		switch {
+		case err == nil:
 			c.freed(resp)
 			return nil
+		case cluster.OutcomeOf(err) != cluster.Unknown:
+			return err
 		}
-		if cluster.OutcomeOf(err) == cluster.Unknown {
-			c.mu.Lock()
-			c.freeing.doubt = true
-			c.mu.Unlock()
-			if repeat == cluster.IfNotApplied && ctx.Err() == nil {
-				repeat = cluster.Always
-				continue
-			}
+		c.doubt()
+		if repeat == cluster.Always || ctx.Err() != nil {
+			return err
 		}
-		return err
+		repeat = cluster.Always
 	}
+}
+
+// takeTurn waits until nobody sends.
+func (c *Claim) takeTurn(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		if !c.freeing.sending {
+			c.freeing.sending = true
+			c.mu.Unlock()
+			return nil
+		}
+		if c.freeing.turn == nil {
+			c.freeing.turn = make(chan struct{})
+		}
+		turn := c.freeing.turn
+		c.mu.Unlock()
+		select {
+		case <-turn:
+		case <-ctx.Done():
+			return ended(ctx)
+		}
+	}
+}
+
+func (c *Claim) endTurn() {
+	c.mu.Lock()
+	turn := c.freeing.turn
+	c.freeing.sending, c.freeing.turn = false, nil
+	c.mu.Unlock()
+	if turn != nil {
+		close(turn)
+	}
+}
+
+// doubt notes that a delete may have been applied.
+func (c *Claim) doubt() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.freeing.doubt = true
 }
 
 // freeTxn deletes the own key if it is the one that was acquired, and nothing
 // but deletes, so that it works on a full disk. Doing it twice is harmless.
 func (c *Claim) freeTxn() *pb.TxnRequest {
 	session, _ := c.s.Key()
+	own := []byte(c.key)
 	return &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.CreateIs(c.key, c.create)},
-		Success: []*pb.RequestOp{txn.Delete(c.key)},
-		Failure: []*pb.RequestOp{txn.Look(session), txn.Look(c.key)},
+		Compare: []*pb.Compare{txn.CreateIs(own, c.create)},
+		Success: []*pb.RequestOp{txn.Delete(own)},
+		Failure: []*pb.RequestOp{txn.Look(session), txn.Look(own)},
 	}
 }
 
@@ -139,7 +203,7 @@ func (c *Claim) decideFree(lost error) {
 		c.s.Settle(c.n)
 		return
 	}
-	f := newFate(true, c.told)
+	f := c.lost(true)
 	c.freeing.err = &loss{lost}
 	c.fate.Store(f)
 	c.mu.Unlock()
@@ -164,10 +228,9 @@ type freeing struct{ c *Claim }
 
 // Remove implements lease.Removal.
 func (r freeing) Remove(ctx context.Context) bool {
-	if !r.c.isFree() {
-		_ = r.c.free(ctx)
-	}
-	return r.c.isFree()
+	_ = r.c.free(ctx)
+	decided, _ := r.c.outcome()
+	return decided
 }
 
 // undo removes a claim that was never held, or was lost: whether its enqueue was

@@ -1,0 +1,333 @@
+package queue
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/etcdfake"
+)
+
+// A request is one of those that the engine sends, told by its parts.
+type request func(*pb.TxnRequest) bool
+
+func op(ops []*pb.RequestOp, i int) *pb.RequestOp {
+	if i < len(ops) {
+		return ops[i]
+	}
+	return nil
+}
+
+// inLine reports whether the key is one of the tests' line.
+func inLine(key []byte) bool { return strings.HasPrefix(string(key), "name/") }
+
+func isEnqueue(t *pb.TxnRequest) bool { return inLine(op(t.Success, 0).GetRequestPut().GetKey()) }
+
+func isSettle(t *pb.TxnRequest) bool {
+	return len(t.Compare) == 1 && t.Compare[0].Result == pb.Compare_GREATER && inLine(t.Compare[0].Key)
+}
+
+func isAsk(t *pb.TxnRequest) bool {
+	return op(t.Success, 0).GetRequestRange().GetMaxCreateRevision() > 0 && len(t.Success) == 1
+}
+
+func isResume(t *pb.TxnRequest) bool {
+	return op(t.Success, 0).GetRequestRange().GetMaxCreateRevision() > 0 && len(t.Success) == 2
+}
+
+func isPeek(t *pb.TxnRequest) bool {
+	r := op(t.Success, 0).GetRequestRange()
+	return len(t.Compare) == 0 && r.GetSortOrder() == pb.RangeRequest_ASCEND && r.GetLimit() == 1
+}
+
+func isRelease(t *pb.TxnRequest) bool {
+	return inLine(op(t.Success, 0).GetRequestDeleteRange().GetKey()) && len(t.Failure) == 2
+}
+
+func isUndo(t *pb.TxnRequest) bool {
+	return inLine(op(t.Success, 0).GetRequestDeleteRange().GetKey()) && len(t.Failure) == 1 ||
+		inLine(op(t.Success, 1).GetRequestDeleteRange().GetKey())
+}
+
+// is makes a request what a rule matches.
+func (r request) is(q etcdfake.Request) bool {
+	t, ok := q.Message.(*pb.TxnRequest)
+	return ok && r(t)
+}
+
+func (r request) rule(rule etcdfake.Rule) etcdfake.Rule {
+	rule.Method, rule.Match = "Txn", r.is
+	return rule
+}
+
+// fault is one way in which a request fails.
+type fault struct {
+	name  string
+	rule  etcdfake.Rule
+	final bool // nobody would answer otherwise, so a caller may be told
+}
+
+const injected = "injected"
+
+// faults are all ways: it is lost, its answer is, with each code or with
+// silence; it is late; it is applied twice.
+func faults() []fault {
+	fs := []fault{
+		{"request lost, silence", etcdfake.Rule{Lose: true}, false},
+		{"answer lost, silence", etcdfake.Rule{Hang: true}, false},
+		{"late, and silence", etcdfake.Rule{Late: 700 * time.Millisecond}, false},
+		{"very late, and silence", etcdfake.Rule{Late: 3500 * time.Millisecond}, false},
+		{"late, and told a timeout", etcdfake.Rule{Late: 100 * time.Millisecond, Err: rpctypes.ErrGRPCTimeout}, false},
+		{"very late, and told a timeout", etcdfake.Rule{Late: time.Second, Err: rpctypes.ErrGRPCTimeoutDueToLeaderFail}, false},
+		{"late, and told unavailable", etcdfake.Rule{Late: 5 * time.Millisecond, Err: status.Error(codes.Unavailable, "gone")}, false},
+		{"twice at once", etcdfake.Rule{Again: time.Nanosecond}, false},
+		{"twice", etcdfake.Rule{Again: 300 * time.Millisecond}, false},
+		{"twice, and the answer lost", etcdfake.Rule{Again: 200 * time.Millisecond, Err: status.Error(codes.Unavailable, "gone")}, false},
+		{"delayed", etcdfake.Rule{Delay: 800 * time.Millisecond}, false},
+		{"answer delayed", etcdfake.Rule{HoldAnswer: 800 * time.Millisecond}, false},
+		{"no leader", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCNoLeader}, false},
+		{"too many requests", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCRequestTooManyRequests}, false},
+		{"leader changed", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCLeaderChanged}, false},
+		{"corrupt", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCCorrupt}, true},
+		{"token refused", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCInvalidAuthToken}, true},
+	}
+	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
+		err := status.Error(code, injected)
+		fs = append(fs, fault{"request lost, " + code.String(), etcdfake.Rule{Lose: true, Err: err}, false})
+		if code != codes.Unimplemented { // which gRPC says of what it did not even look at
+			fs = append(fs, fault{"answer lost, " + code.String(), etcdfake.Rule{Err: err}, false})
+		}
+	}
+	return fs
+}
+
+// eachFault runs f in a world for each fault: one that happens once and, plain
+// codes apart, one that happens thrice.
+func eachFault(t *testing.T, f func(w *world, fa fault)) {
+	for _, times := range []int{1, 3} {
+		for _, fa := range faults() {
+			if times > 1 && status.Convert(fa.rule.Err).Message() == injected {
+				continue
+			}
+			fa.rule.Times = times
+			t.Run(fa.name+map[int]string{1: "", 3: ", thrice"}[times], func(t *testing.T) {
+				inBubble(t, etcdfake.Options{Members: 3}, func(w *world) { f(w, fa) })
+			})
+		}
+	}
+}
+
+// A4, A5, A6: whatever becomes of an enqueue, the lock is taken once, and given
+// back without a trace.
+func TestEveryFailureOfAnEnqueueEndsInOneHolder(t *testing.T) {
+	eachFault(t, func(w *world, fa fault) {
+		s := w.session()
+		hit := w.f.Inject(request(isEnqueue).rule(fa.rule))
+		c, err := Acquire(w.Context(), s, w.line(), Request{})
+		assert.NotZero(w, hit.Hits())
+		w.f.LiftAll()
+		if err != nil && fa.final {
+			w.clear()
+			return
+		}
+		require.NoError(w, err)
+		time.Sleep(4 * time.Second) // what is late arrives
+		w.held(c)
+		assert.Len(w, w.keys(), 1)
+		w.release(c)
+		w.clear()
+	})
+}
+
+// The same with another session waiting, so that a key of ours that was
+// forgotten would block it.
+func TestEveryFailureOfASettlingEndsInOneHolder(t *testing.T) {
+	eachFault(t, func(w *world, fa fault) {
+		s := w.session()
+		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Late: 50 * time.Millisecond, Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+		hit := w.f.Inject(request(isSettle).rule(fa.rule))
+		c, err := Acquire(w.Context(), s, w.line(), Request{})
+		assert.NotZero(w, hit.Hits())
+		w.f.LiftAll()
+		if err != nil && fa.final {
+			w.clear()
+			return
+		}
+		require.NoError(w, err)
+		time.Sleep(4 * time.Second)
+		w.held(c)
+		assert.Len(w, w.keys(), 1)
+		w.release(c)
+		w.clear()
+	})
+}
+
+// A2: a waiter whose question fails asks again, and wins once.
+func TestEveryFailureOfAConfirmationEndsInOneHolder(t *testing.T) {
+	eachFault(t, func(w *world, fa fault) {
+		holder := w.acquire(w.session())
+		waiter := w.waiting(w.session())
+		hit := w.f.Inject(request(isAsk).rule(fa.rule))
+		w.release(holder)
+		c := waiter.won()
+		assert.NotZero(w, hit.Hits())
+		w.f.LiftAll()
+		time.Sleep(4 * time.Second)
+		w.held(c)
+		w.release(c)
+		w.clear()
+	})
+}
+
+func TestEveryFailureOfATryEndsInOneHolder(t *testing.T) {
+	for name, r := range map[string]request{"peek": isPeek, "enqueue": isEnqueue, "settle": isSettle} {
+		t.Run(name, func(t *testing.T) {
+			eachFault(t, func(w *world, fa fault) {
+				s := w.session()
+				if name == "settle" {
+					w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+				}
+				hit := w.f.Inject(r.rule(fa.rule))
+				c, err := Acquire(w.Context(), s, w.line(), Request{Try: true})
+				assert.NotZero(w, hit.Hits())
+				w.f.LiftAll()
+				if err != nil && fa.final {
+					w.clear()
+					return
+				}
+				require.NoError(w, err)
+				time.Sleep(4 * time.Second)
+				w.held(c)
+				w.release(c)
+				w.clear()
+			})
+		})
+	}
+}
+
+// R1, R2, U3: a release whose answer was lost says nil when it is known.
+func TestEveryFailureOfAReleaseEndsReleased(t *testing.T) {
+	eachFault(t, func(w *world, fa fault) {
+		c := w.acquire(w.session())
+		hit := w.f.Inject(request(isRelease).rule(fa.rule))
+		err := c.Release(w.Context(), errGivenBack)
+		assert.NotZero(w, hit.Hits())
+		if err != nil {
+			require.ErrorIs(w, err, cluster.ErrUnknown)
+			assert.NotErrorIs(w, err, ErrLost)
+			w.f.LiftAll()
+			require.NoError(w, c.Release(w.Context(), errGivenBack), "called again")
+		}
+		require.NoError(w, c.Release(w.Context(), errGivenBack), "once decided it says the same")
+		assert.ErrorIs(w, c.Err(), errGivenBack)
+		w.clear()
+	})
+}
+
+// A7: with every request silent, a call ends with its context; A4: when the
+// trouble is over nothing is left.
+func TestACallEndsWithItsContextWhereverTheClusterFallsSilent(t *testing.T) {
+	type step struct {
+		at  request
+		try bool
+	}
+	for name, st := range map[string]step{
+		"enqueue": {isEnqueue, false}, "settle": {isSettle, false}, "ask": {isAsk, false},
+		"peek": {isPeek, true}, "try": {isEnqueue, true}, "undo": {isUndo, false},
+	} {
+		for _, applied := range []bool{false, true} {
+			t.Run(name+map[bool]string{true: ", applied"}[applied], func(t *testing.T) {
+				inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+					s, holder := w.session(), (*Claim)(nil)
+					if name == "ask" || name == "undo" {
+						holder = w.acquire(w.session())
+					}
+					if name == "settle" {
+						w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+					}
+					w.f.Inject(st.at.rule(etcdfake.Rule{Lose: !applied, Hang: true}))
+					ctx, cancel := context.WithTimeout(w.Context(), 700*time.Millisecond)
+					defer cancel()
+					a := w.acquiring(ctx, s, Request{Try: st.try})
+					if name == "ask" {
+						w.release(holder)
+						holder = nil
+					}
+					err := a.failed()
+					assert.LessOrEqual(w, a.took, 800*time.Millisecond)
+					assert.ErrorIs(w, err, context.DeadlineExceeded)
+					if name == "undo" { // its later tries are given more time, now and then
+						time.Sleep(time.Second)
+					} else {
+						time.Sleep(5 * time.Second)
+					}
+					w.f.LiftAll()
+					time.Sleep(time.Second)
+					synctest.Wait()
+					if holder != nil {
+						assert.Equal(w, []string{holder.Key()}, w.keys())
+						w.release(holder)
+					}
+					require.NoError(w, s.Err())
+					w.clear()
+				})
+			})
+		}
+	}
+}
+
+// A6 (hazard): under NOSPACE an enqueue may have been applied; nothing of it
+// stays, though only deletes go through.
+func TestNoSpaceLeavesNothingBehind(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		s := w.session()
+		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCNoSpace, Times: 1}))
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCNoSpace, Match: func(q etcdfake.Request) bool {
+			t, ok := q.Message.(*pb.TxnRequest)
+			return ok && (op(t.Success, 0).GetRequestPut() != nil || op(t.Failure, 0).GetRequestPut() != nil)
+		}})
+		_, err := Acquire(w.Context(), s, w.line(), Request{})
+		require.Error(w, err)
+		assert.True(w, cluster.IsNoSpace(err), "%v", err)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Empty(w, w.keys())
+		w.f.LiftAll()
+		w.clear()
+	})
+}
+
+// R1: a release holds nothing but deletes, and so works on a full disk, also
+// behind an undo that cannot be finished there (it puts a cancel key).
+func TestAReleaseBehindTheCallerDoesNotWaitForAnUndoOnAFullDisk(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		s := w.session()
+		c := w.acquire(s)
+		w.f.SetNoSpace(true)
+		other, err := NewLine("", "other", false)
+		require.NoError(w, err)
+		_, err = Acquire(w.Context(), s, other, Request{})
+		require.Error(w, err)
+		lost := w.f.Inject(request(isRelease).rule(etcdfake.Rule{Lose: true}))
+		ctx, cancel := context.WithCancel(w.Context())
+		cancel()
+		require.ErrorIs(w, c.Release(ctx, errGivenBack), cluster.ErrUnknown)
+		time.Sleep(3 * time.Second)
+		lost.Lift()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Empty(w, w.keys(), "the release that went on behind")
+		w.f.SetNoSpace(false)
+		w.clear()
+	})
+}

@@ -1,0 +1,198 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/etcdfake"
+	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a cluster, and clients of it, in a bubble.
+type world struct {
+	*testing.T
+	f *etcdfake.Cluster
+}
+
+// inBubble runs f in a world whose every goroutine is gone at the end.
+func inBubble(t *testing.T, o etcdfake.Options, f func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t, etcdfake.New(o)}
+		t.Cleanup(w.f.Close)
+		f(w)
+	})
+}
+
+// session is a session on a client of its own, as another process has it.
+func (w *world) session() *lease.Session { return w.sessionWith(pawl.Config{}) }
+
+func (w *world) sessionWith(cfg pawl.Config) *lease.Session {
+	w.Helper()
+	cfg.Endpoints = w.f.Endpoints()
+	cfg.DialOptions = []grpc.DialOption{w.f.DialOption()}
+	c, err := pawl.Dial(w.Context(), cfg)
+	require.NoError(w, err)
+	w.Cleanup(func() { _ = c.Close() })
+	s, err := c.Session(w.Context())
+	require.NoError(w, err)
+	return inside.SessionOf(s)
+}
+
+// line is the one that most tests queue in.
+func (w *world) line() Line {
+	l, err := NewLine("", "name", false)
+	require.NoError(w, err)
+	return l
+}
+
+// keys are the lock keys in the line.
+func (w *world) keys() []string { return w.f.Keys(w.line().Prefix) }
+
+func (w *world) acquire(s *lease.Session) *Claim {
+	w.Helper()
+	c, err := Acquire(w.Context(), s, w.line(), Request{})
+	require.NoError(w, err)
+	w.held(c)
+	return c
+}
+
+// held asserts what is true of whatever is held: its token is the create
+// revision of its key (K1), which is first in the line.
+func (w *world) held(c *Claim) {
+	w.Helper()
+	require.NoError(w, c.Err())
+	kv := w.f.Get(c.Key())
+	require.NotNil(w, kv, "held, and its key is not there")
+	assert.Equal(w, kv.CreateRevision, int64(c.Token()))
+	for _, k := range w.f.Keys(c.line.Prefix) {
+		assert.GreaterOrEqual(w, w.f.Get(k).CreateRevision, kv.CreateRevision, "%s is before the holder", k)
+	}
+}
+
+var errGivenBack = errors.New("given back")
+
+func (w *world) release(c *Claim) {
+	w.Helper()
+	require.NoError(w, c.Release(w.Context(), errGivenBack))
+	assert.ErrorIs(w, c.Err(), errGivenBack)
+	assert.NotErrorIs(w, c.Err(), ErrLost)
+	assert.Nil(w, w.f.Get(c.Key()))
+}
+
+// attempt is an Acquire under way.
+type attempt struct {
+	w    *world
+	c    *Claim
+	err  error
+	took time.Duration
+	done chan struct{}
+}
+
+// acquiring starts an Acquire, and returns when it waits for something.
+func (w *world) acquiring(ctx context.Context, s *lease.Session, r Request) *attempt {
+	a := &attempt{w: w, done: make(chan struct{})}
+	line := w.line()
+	go func() {
+		defer close(a.done)
+		began := time.Now()
+		a.c, a.err = Acquire(ctx, s, line, r)
+		a.took = time.Since(began)
+		assert.NotEqual(w, a.c == nil, a.err == nil, "an error and a handle are never both nil, nor both set")
+	}()
+	synctest.Wait()
+	return a
+}
+
+func (w *world) waiting(s *lease.Session) *attempt {
+	a := w.acquiring(w.Context(), s, Request{})
+	require.False(w, isClosed(a.done), "it does not wait: %v %v", a.c, a.err)
+	return a
+}
+
+// won waits until the attempt holds.
+func (a *attempt) won() *Claim {
+	a.w.Helper()
+	<-a.done
+	require.NoError(a.w, a.err)
+	a.w.held(a.c)
+	return a.c
+}
+
+// failed waits until the attempt returned an error.
+func (a *attempt) failed() error {
+	a.w.Helper()
+	<-a.done
+	require.Error(a.w, a.err)
+	return a.err
+}
+
+// causes are all that a loss or a failed attempt can match.
+var causes = []error{
+	ErrKeyDeleted, ErrKeyOverwritten, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed, pawl.ErrClusterChanged,
+}
+
+// oneCause asserts that err matches want and no other cause.
+func (w *world) oneCause(want, err error) {
+	w.Helper()
+	require.Error(w, err)
+	var got []error
+	for _, c := range causes {
+		if errors.Is(err, c) {
+			got = append(got, c)
+		}
+	}
+	assert.Equal(w, []error{want}, got, "causes of %q", err)
+}
+
+// lostBy asserts that a claim is lost, with one cause, wherever that is told.
+func (w *world) lostBy(want error, c *Claim) {
+	w.Helper()
+	err := c.Err()
+	w.oneCause(want, err)
+	assert.ErrorIs(w, err, ErrLost)
+	assert.True(w, isClosed(c.Done()))
+	assert.ErrorIs(w, c.Context().Err(), context.Canceled)
+	assert.Equal(w, err, context.Cause(c.Context()))
+	assert.Zero(w, c.Deadline())
+	before := w.f.Counts()
+	assert.Equal(w, err, c.Release(w.Context(), errGivenBack), "Release after loss reports it")
+	assert.Equal(w, err, c.Confirm(w.Context()))
+	assert.Equal(w, err, c.Do(w.Context(), errGivenBack, func(context.Context) error {
+		w.Error("called though it is not held")
+		return nil
+	}))
+	assert.Empty(w, w.f.Counts().Since(before).Received, "requests for a lost claim")
+}
+
+// clear asserts that nothing is left in the line a second from now, and that
+// another session can have it.
+func (w *world) clear() {
+	w.Helper()
+	time.Sleep(time.Second)
+	synctest.Wait()
+	assert.Empty(w, w.keys(), "left in the line")
+	other := w.session()
+	ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+	defer cancel()
+	c, err := Acquire(ctx, other, w.line(), Request{})
+	if assert.NoError(w, err, "another session's turn") {
+		w.release(c)
+	}
+	require.NoError(w, other.Close(w.Context()))
+}
+
+func (c *Claim) String() string { return fmt.Sprintf("%s@%d", c.key, c.create) }
