@@ -25,14 +25,18 @@ func (c *Claim) Confirm(ctx context.Context) error {
 		Success: []*pb.RequestOp{txn.Look(session), txn.Look(c.key)},
 	})
 	if err != nil {
-		return err
-	}
-	if c.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision) == nil {
-		var own lease.Seen
-		if kv := txn.KV(resp, 1); kv != nil {
-			own = lease.Seen{Create: kv.CreateRevision, Mod: kv.ModRevision}
+		if lost := c.Err(); lost != nil {
+			return lost
 		}
-		c.Saw(resp.Header.Revision, own, lease.Seen{})
+		return c.line.explain(err, c.s.Host().Namespace)
+	}
+	own := txn.KV(resp, 1)
+	switch {
+	case c.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision) != nil:
+	case own == nil || own.CreateRevision != c.create:
+		c.finish(&detail{ErrKeyDeleted, fmt.Sprintf("%q at revision %d", c.key, resp.Header.Revision)})
+	default:
+		c.Saw(resp.Header.Revision, lease.Seen{Create: own.CreateRevision, Mod: own.ModRevision}, lease.Seen{})
 	}
 	return c.Err()
 }
@@ -40,7 +44,8 @@ func (c *Claim) Confirm(ctx context.Context) error {
 // Resume makes the claim of a key that the session's predecessor held: one
 // transaction asks whether key has the create revision t, on this session, with
 // nothing before it in the line. The error matches ErrLost where it is not there
-// any more.
+// any more. A key is resumed once; one that this session acquired itself is not
+// to be resumed, for it has its holder.
 func Resume(ctx context.Context, s *lease.Session, line Line, key string, t fencing.Token) (*Claim, error) {
 	if t <= 0 {
 		return nil, fmt.Errorf("token %d is none", t)
@@ -59,13 +64,19 @@ func Resume(ctx context.Context, s *lease.Session, line Line, key string, t fenc
 	c.create = int64(t)
 	resp, err := s.Host().Cluster.Txn(ctx, cluster.Request{Op: "resume", Repeat: cluster.Always}, c.resumeTxn())
 	if err != nil {
-		return nil, err
+		if over := s.Err(); over != nil {
+			return nil, over
+		}
+		return nil, line.explain(err, s.Host().Namespace)
 	}
 	if err := c.resumed(resp); err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return nil, ended(ctx)
+	}
+	if !s.Adopt(n) {
+		return nil, fmt.Errorf("key %q was acquired, or resumed, in this process", key)
 	}
 	c.held = true
 	if err := s.Hold(&c.hook, c, n); err != nil {
