@@ -225,7 +225,7 @@ func TestARemovalThatFailsForEverHoldsUpNoOther(t *testing.T) {
 		assert.Equal(t, 1, other.count())
 		sleep(10 * time.Second)
 		assert.Equal(t, 2, later.count())
-		assert.Less(t, stuck.count(), 20, "with pauses")
+		assert.Less(t, stuck.count(), 50, "with pauses")
 		assert.Greater(t, stuck.count(), 4)
 	})
 }
