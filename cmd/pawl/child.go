@@ -25,6 +25,7 @@ type command struct {
 	env   []string
 	grace time.Duration
 	sigs  *signals
+	heard func(os.Signal) // is told what is forwarded; may be nil
 }
 
 // find looks for the program of argv before anything else is done.
@@ -76,6 +77,9 @@ func (c command) under(h holding) error {
 		case <-exited:
 			exited = nil
 		case sig := <-c.sigs.ch:
+			if c.heard != nil {
+				c.heard(sig)
+			}
 			p.signal(number(sig))
 		case <-done:
 			done = nil

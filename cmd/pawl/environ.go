@@ -17,17 +17,14 @@ type tenureOf interface {
 	Deadline() time.Time
 }
 
-// sessionOf is what it is told of its session.
-type sessionOf interface{ ID() int64 }
-
-// environ is our environment with the lock's variables. They replace inherited
+// environ is our environment with the lock's variables, lease being in hex. They replace inherited
 // ones, so that a nested command sees the innermost lock.
-func environ(name string, t tenureOf, s sessionOf) []string {
+func environ(name string, t tenureOf, lease string) []string {
 	ours := []string{
 		"PAWL_LOCK=" + name,
 		"PAWL_KEY=" + t.Key(),
 		"PAWL_TOKEN=" + strconv.FormatInt(int64(t.Token()), 10),
-		"PAWL_LEASE=" + leaseHex(s.ID()),
+		"PAWL_LEASE=" + lease,
 		"PAWL_DEADLINE=" + t.Deadline().Format(time.RFC3339Nano),
 	}
 	return replace(os.Environ(), ours)

@@ -162,7 +162,7 @@ func (o *lockOptions) run(cmd *cobra.Command, name string, argv []string) (err e
 	if len(argv) == 0 {
 		return hold(sigs, held, say)
 	}
-	c := command{argv: argv, path: program, grace: o.graceOf(session.TTL()), sigs: sigs, env: environ(name, held, session)}
+	c := command{argv: argv, path: program, grace: o.graceOf(session.TTL()), sigs: sigs, env: environ(name, held, leaseHex(session.ID()))}
 	return c.under(held)
 }
 

@@ -45,6 +45,15 @@ func catch() *signals {
 // ends that; signals that come later stay in s.
 func (s *signals) ends(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	rest := s.listen(cancel)
+	return ctx, func() {
+		rest()
+		cancel(nil)
+	}
+}
+
+// listen calls cancel at a deadly signal, until stop, which is to be called.
+func (s *signals) listen(cancel context.CancelCauseFunc) (stop func()) {
 	quit, gone := make(chan struct{}), make(chan struct{})
 	go func() { // ends with stop, which waits for it
 		defer close(gone)
@@ -59,10 +68,9 @@ func (s *signals) ends(ctx context.Context) (_ context.Context, stop func()) {
 			}
 		}
 	}()
-	return ctx, func() {
+	return func() {
 		close(quit)
 		<-gone
-		cancel(nil)
 	}
 }
 

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+type electOptions struct {
+	connection
+	tenure
+	etcd bool
+}
+
+func newElect() *cobra.Command {
+	var o electOptions
+	cmd := &cobra.Command{
+		Use:   "elect NAME VALUE [-- COMMAND…]",
+		Short: "Lead an election, and run a command while leading",
+		Long: `Campaigns for the leadership of NAME with VALUE, which observers see, and leads: until
+a signal, or, with a COMMAND, for as long as that runs. When the term is lost, it
+campaigns again, and runs COMMAND again at each new term. When COMMAND ends by itself
+during a term, pawl resigns and exits with its code.
+
+COMMAND runs as under pawl lock: the same stdin, stdout, stderr, signals, environment
+(PAWL_LOCK is NAME) and end: it is dead, with all that it started, before its term's
+deadline.
+
+` + exitHelp,
+		Example: `  pawl elect scheduler "$(hostname)" -- ./scheduler
+  pawl observe scheduler`,
+		Args: words(2, "NAME VALUE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd, args[0], args[1], args[2:])
+		},
+	}
+	fs := cmd.Flags()
+	o.connection.flags(fs)
+	o.tenure.flags(fs)
+	fs.BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, to share the election with etcdctl elect and clientv3's concurrency.Election")
+	return cmd
+}
+
+func (o *electOptions) run(cmd *cobra.Command, name, value string, argv []string) error {
+	opts, err := o.session()
+	if err != nil {
+		return err
+	}
+	if name == "" {
+		return usage("NAME is empty")
+	}
+	program, err := find(argv)
+	if err != nil {
+		return err
+	}
+	sigs := catch()
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	c := candidate{
+		name: name, value: value, opts: opts, etcd: o.etcd, say: o.reporter(cmd, len(argv) > 0, o.verbose),
+		command: command{argv: argv, path: program, grace: o.graceOf(cmp.Or(opts.TTL, lease.DefaultTTL)), sigs: sigs},
+		sigs:    sigs, cancel: cancel, rest: sigs.listen(cancel),
+	}
+	defer func() { c.rest() }()
+	client, closed, err := o.open(ctx, cmd.Flags())
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := closed(); cerr != nil {
+			fmt.Fprintf(os.Stderr, "pawl: %v\n", cerr)
+		}
+	}()
+	return c.run(ctx, client)
+}
+
+// candidate is pawl elect under way. Its methods are called from one goroutine.
+type candidate struct {
+	name, value string
+	opts        lease.Options
+	etcd        bool
+	say         reporter
+	command     command
+	sigs        *signals
+	cancel      context.CancelCauseFunc
+	rest        func() // ends the listening for deadly signals
+	terms       int64
+	led         bool // a signal ended a term, which is how one without a command ends
+}
+
+// run campaigns and leads until a signal, or the command's own end.
+func (c *candidate) run(ctx context.Context, client *pawl.Client) error {
+	opts := elect.RunOptions{EtcdLayout: c.etcd, Value: []byte(c.value), Session: c.opts, Notify: c.notify}
+	for {
+		err := elect.Run(ctx, client, c.name, opts, c.lead)
+		var sig *interrupted
+		switch {
+		case errors.As(context.Cause(ctx), &sig) && c.led:
+			return nil
+		case sig != nil:
+			return sig
+		case codeOf(err) == exitLost: // running out: the command was ended, the term given back
+			continue
+		}
+		return reach(err)
+	}
+}
+
+// lead is one term.
+func (c *candidate) lead(ctx context.Context, t *elect.Term) error {
+	c.terms++
+	till, id := t.Deadline(), leaseOf(t.Key())
+	c.say.say(notice{
+		Event: "elected", Name: c.name, Key: t.Key(), Token: t.Token(), Term: c.terms, Value: c.value,
+		Lease: id, TTL: cmp.Or(c.opts.TTL, lease.DefaultTTL).Seconds(), Deadline: &till,
+	})
+	if len(c.command.argv) == 0 {
+		<-ctx.Done() // a signal, or the loss
+		c.led = t.Err() == nil
+		return nil
+	}
+	c.rest() // signals are the command's now
+	defer func() { c.rest = c.sigs.listen(c.cancel) }()
+	var told os.Signal
+	c.command.env = environ(c.name, t, id)
+	c.command.heard = func(sig os.Signal) {
+		if sig == unix.SIGTERM || sig == unix.SIGINT || sig == unix.SIGQUIT {
+			told = sig
+		}
+	}
+	err := c.command.under(t)
+	if told != nil && codeOf(err) == exitLost {
+		c.cancel(&interrupted{told}) // it was asked to end: no further term
+	}
+	return err
+}
+
+func (c *candidate) notify(ev elect.Event) {
+	n := notice{Event: ev.Kind.String(), Name: c.name, Token: ev.Token, Term: c.terms, Time: time.Now()}
+	if ev.Err != nil {
+		n.Cause = ev.Err.Error()
+	}
+	switch {
+	case ev.Kind == elect.Elected: // lead says it, with more
+	case ev.Kind == elect.Retrying && !c.say.json:
+		fmt.Fprintf(os.Stderr, "pawl: %s\n", n.text())
+	default:
+		c.say.say(n)
+	}
+}
+
+// leaseOf is the lease in a key of ours: "…/<lease in hex>-<n>", and in etcd's
+// layout without n.
+func leaseOf(key string) string {
+	id, _, _ := strings.Cut(key[strings.LastIndexByte(key, '/')+1:], "-")
+	return id
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/fencing"
+)
+
+type observeOptions struct {
+	connection
+	json bool
+	etcd bool
+}
+
+func newObserve() *cobra.Command {
+	var o observeOptions
+	cmd := &cobra.Command{
+		Use:   "observe NAME",
+		Short: "Print who leads an election, a line a change",
+		Long: `Prints who leads NAME now, and a line at each change: another leader, another value,
+or that nobody leads. It writes nothing, holds no lease, and ends at a signal, with
+exit code 0.
+
+With --json a line is an object with name, key, token, value, revision (of etcd, at
+which it was so) and time; without a leader token is 0, and key and value are "".`,
+		Args: words(1, "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if args[0] == "" {
+				return usage("NAME is empty")
+			}
+			ctx, stop := catch().ends(context.Background())
+			defer stop()
+			client, closed, err := o.open(ctx, cmd.Flags())
+			if err != nil {
+				return err
+			}
+			defer closed()
+			return o.run(ctx, cmd.OutOrStdout(), client, args[0])
+		},
+	}
+	fs := cmd.Flags()
+	o.connection.flags(fs)
+	fs.BoolVar(&o.json, "json", false, "a line of JSON for each change")
+	fs.BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, to observe etcdctl elect and clientv3's concurrency.Election")
+	return cmd
+}
+
+func (o *observeOptions) run(ctx context.Context, out io.Writer, client *pawl.Client, name string) error {
+	for l, err := range elect.Observe(ctx, client, name, elect.Options{EtcdLayout: o.etcd}) {
+		var sig *interrupted
+		switch {
+		case errors.As(context.Cause(ctx), &sig):
+			return nil
+		case err != nil:
+			return reach(err)
+		}
+		if _, err := fmt.Fprintln(out, o.line(l, time.Now())); err != nil {
+			return nil // nobody reads any more
+		}
+	}
+	return nil
+}
+
+// sighting is a leader as a line of JSON.
+type sighting struct {
+	Name     string        `json:"name"`
+	Key      string        `json:"key"`
+	Token    fencing.Token `json:"token"`
+	Value    string        `json:"value"`
+	Revision int64         `json:"revision"`
+	Time     time.Time     `json:"time"`
+}
+
+func (o *observeOptions) line(l elect.Leader, now time.Time) string {
+	if o.json {
+		line, _ := json.Marshal(sighting{l.Name, l.Key, l.Token, string(l.Value), l.Revision, now}) // cannot fail
+		return string(line)
+	}
+	if l.Token == 0 {
+		return fmt.Sprintf("%s nobody leads %q (revision %d)", now.Format(clockTime), l.Name, l.Revision)
+	}
+	return fmt.Sprintf("%s %q leads %q: key=%s token=%d (revision %d)", now.Format(clockTime), l.Value, l.Name, l.Key, l.Token, l.Revision)
+}
