@@ -1,0 +1,176 @@
+package s3blob
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
+
+	"github.com/pawl-locks/pawl/fencing/blobfence"
+)
+
+// A Client is a *s3.Client.
+type Client interface {
+	HeadObject(ctx context.Context, in *s3.HeadObjectInput, opts ...func(*s3.Options)) (*s3.HeadObjectOutput, error)
+	GetObject(ctx context.Context, in *s3.GetObjectInput, opts ...func(*s3.Options)) (*s3.GetObjectOutput, error)
+	PutObject(ctx context.Context, in *s3.PutObjectInput, opts ...func(*s3.Options)) (*s3.PutObjectOutput, error)
+}
+
+// A Store is a blobfence.Store in a bucket. Its methods are safe for concurrent use.
+type Store struct {
+	Client Client
+	Bucket string
+
+	// Key makes the key of an object's name. nil: Verbatim. Two names must not get the same key.
+	Key func(name string) (string, error)
+
+	// Prepare, if not nil, is called with each write before it is sent, to set what else the object needs (ContentType, encryption). It must leave alone the key,
+	// the body, the conditions, and the metadata whose names begin with "pawl-".
+	Prepare func(*s3.PutObjectInput)
+
+	// LookTwice is for servers that read an object's metadata and its ETag one after the other while a write may come between (versitygw 1.8 does). S3
+	// itself gives both as of one instant. Each look is then made two times, until both find the same.
+	LookTwice bool
+}
+
+var errTorn = errors.New("the object changed while it was looked at")
+
+// looks bounds how often a look is repeated.
+const looks = 20
+
+// Stat asks for the object's head.
+func (s Store) Stat(ctx context.Context, name string) (m blobfence.Meta, at blobfence.Version, err error) {
+	_, m, at, err = s.look(ctx, name, s.stat)
+	return m, at, err
+}
+
+// Get asks for the object.
+func (s Store) Get(ctx context.Context, name string) (body []byte, m blobfence.Meta, at blobfence.Version, err error) {
+	return s.look(ctx, name, s.get)
+}
+
+type lookFunc func(ctx context.Context, key string) ([]byte, blobfence.Meta, blobfence.Version, error)
+
+// look calls first, and with LookTwice asks for the head thereafter. What both found was there from the time the first had read the later of its two parts, until the second
+// read the earlier of its two: a version that was replaced does not come back.
+func (s Store) look(ctx context.Context, name string, first lookFunc) ([]byte, blobfence.Meta, blobfence.Version, error) {
+	key, err := s.key(name)
+	if err != nil {
+		return nil, blobfence.Meta{}, "", err
+	}
+	for range looks {
+		body, m, at, err := first(ctx, key)
+		if errors.Is(err, errTorn) {
+			continue
+		}
+		if err != nil || !s.LookTwice {
+			return body, m, at, err
+		}
+		_, m2, at2, err := s.stat(ctx, key)
+		if err != nil {
+			return nil, blobfence.Meta{}, "", err
+		}
+		if m == m2 && at == at2 {
+			return body, m, at, nil
+		}
+	}
+	return nil, blobfence.Meta{}, "", fmt.Errorf("s3://%s/%s: %w, %d times", s.Bucket, key, errTorn, looks)
+}
+
+func (s Store) stat(ctx context.Context, key string) ([]byte, blobfence.Meta, blobfence.Version, error) {
+	out, err := s.Client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &s.Bucket, Key: &key})
+	if err != nil {
+		return nil, blobfence.Meta{}, "", s.lookError(key, err)
+	}
+	m, _, err := parseMeta(out.Metadata)
+	return nil, m, blobfence.Version(aws.ToString(out.ETag)), err
+}
+
+func (s Store) get(ctx context.Context, key string) ([]byte, blobfence.Meta, blobfence.Version, error) {
+	out, err := s.Client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.Bucket, Key: &key})
+	if err != nil {
+		return nil, blobfence.Meta{}, "", s.lookError(key, err)
+	}
+	body, err := io.ReadAll(out.Body)
+	if err = errors.Join(err, out.Body.Close()); err != nil {
+		return nil, blobfence.Meta{}, "", err
+	}
+	m, ours, err := parseMeta(out.Metadata)
+	if err == nil && ours {
+		body, err = cutTrailer(body, m.Nonce)
+	}
+	return body, m, blobfence.Version(aws.ToString(out.ETag)), err
+}
+
+// Put writes the object if its ETag is at, or if it is not there and at is "".
+func (s Store) Put(ctx context.Context, name string, body []byte, m blobfence.Meta, at blobfence.Version) error {
+	key, err := s.key(name)
+	if err != nil {
+		return fmt.Errorf("%w: %w", blobfence.ErrNotApplied, err)
+	}
+	in := &s3.PutObjectInput{Bucket: &s.Bucket, Key: &key, Body: bytes.NewReader(addTrailer(body, m.Nonce)), Metadata: formatMeta(m)}
+	if at == "" {
+		in.IfNoneMatch = aws.String("*")
+	} else {
+		in.IfMatch = aws.String(string(at))
+	}
+	if s.Prepare != nil {
+		s.Prepare(in)
+	}
+	if _, err := s.Client.PutObject(ctx, in, once); err != nil {
+		return putError(err)
+	}
+	return nil
+}
+
+// once: a second copy, sent by the SDK, would be refused because the first was applied, and that would look as if another had written.
+func once(o *s3.Options) { o.Retryer = aws.NopRetryer{} }
+
+func (s Store) key(name string) (string, error) {
+	if s.Client == nil || s.Bucket == "" {
+		return "", errors.New("s3blob: Client and Bucket are required")
+	}
+	if s.Key == nil {
+		return Verbatim(name)
+	}
+	return s.Key(name)
+}
+
+func statusAndCode(err error) (status int, code string) {
+	var resp *awshttp.ResponseError
+	if errors.As(err, &resp) {
+		status = resp.HTTPStatusCode()
+	}
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		code = api.ErrorCode()
+	}
+	return status, code
+}
+
+func (s Store) lookError(key string, err error) error {
+	// A HEAD has no body, so a missing bucket looks the same here; the write that follows tells it apart.
+	if status, code := statusAndCode(err); status == http.StatusNotFound && code != "NoSuchBucket" {
+		return fmt.Errorf("s3://%s/%s: %w: %w", s.Bucket, key, blobfence.ErrNotFound, err)
+	}
+	return err
+}
+
+// putError tells refusals from what may have been applied. S3 answers 412 where the condition failed, 409 where another write was under way, and 404 for an If-Match on an
+// object that has just been deleted. With any other 4xx it has not taken the request either.
+func putError(err error) error {
+	switch status, code := statusAndCode(err); {
+	case status == http.StatusPreconditionFailed, status == http.StatusConflict, status == http.StatusNotFound && code == "NoSuchKey":
+		return fmt.Errorf("%w: %w", blobfence.ErrChanged, err)
+	case status >= 400 && status < 500:
+		return fmt.Errorf("%w: %w", blobfence.ErrNotApplied, err)
+	}
+	return err
+}
