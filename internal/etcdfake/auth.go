@@ -1,16 +1,13 @@
 package etcdfake
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/authpb"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -116,141 +113,6 @@ func (a *auth) admin(who *identity) error {
 		return rpctypes.ErrGRPCUserNotFound
 	case !u.roles[root]:
 		return rpctypes.ErrGRPCPermissionDenied
-	}
-	return nil
-}
-
-// permitted tells whether who may do typ on all of [key, end).
-func (a *auth) permitted(who *identity, key, end string, typ authpb.Permission_Type) error {
-	if !a.enabled {
-		return nil
-	}
-	if who == nil {
-		return rpctypes.ErrGRPCUserEmpty
-	}
-	if who.revision < a.revision {
-		return rpctypes.ErrGRPCAuthOldRevision
-	}
-	u := a.users[who.user]
-	if u == nil {
-		return rpctypes.ErrGRPCPermissionDenied
-	}
-	if u.roles[root] || covered(a.granted(u, typ), key, end) {
-		return nil
-	}
-	return rpctypes.ErrGRPCPermissionDenied
-}
-
-// granted returns the ranges, sorted by their start, on which u may do typ.
-func (a *auth) granted(u *user, typ authpb.Permission_Type) []span {
-	var out []span
-	for role := range u.roles {
-		for _, p := range a.roles[role] {
-			if p.PermType == typ || p.PermType == authpb.Permission_READWRITE {
-				out = append(out, span{string(p.Key), string(p.RangeEnd)})
-			}
-		}
-	}
-	slices.SortFunc(out, func(a, b span) int { return cmp.Compare(a.key, b.key) })
-	return out
-}
-
-// covered tells whether the ranges, taken together, hold every key of [key, end).
-func covered(ranges []span, key, end string) bool {
-	if end == "" {
-		return slices.ContainsFunc(ranges, func(s span) bool { return inRange(key, s.key, s.end) })
-	}
-	reached := key
-	for _, s := range ranges {
-		if s.key > reached {
-			return false
-		}
-		switch {
-		case s.end == fromKey:
-			return true
-		case s.end == "":
-			if s.key == reached {
-				reached = s.key + "\x00"
-			}
-		case s.end > reached:
-			reached = s.end
-		}
-		if end != fromKey && reached >= end {
-			return true
-		}
-	}
-	return false
-}
-
-func (s *state) mayRange(who *identity, key, end []byte) error {
-	return s.auth.permitted(who, string(key), string(end), authpb.Permission_READ)
-}
-
-func (s *state) mayPut(who *identity, r *pb.PutRequest) error {
-	if err := s.auth.permitted(who, string(r.Key), "", authpb.Permission_WRITE); err != nil {
-		return err
-	}
-	if err := s.mayWriteLease(who, r.Lease); err != nil {
-		return err
-	}
-	if r.PrevKv {
-		return s.mayRange(who, r.Key, nil)
-	}
-	return nil
-}
-
-func (s *state) mayDelete(who *identity, r *pb.DeleteRangeRequest) error {
-	if err := s.auth.permitted(who, string(r.Key), string(r.RangeEnd), authpb.Permission_WRITE); err != nil {
-		return err
-	}
-	if r.PrevKv {
-		return s.mayRange(who, r.Key, r.RangeEnd)
-	}
-	return nil
-}
-
-// mayTxn checks both branches, whichever runs.
-func (s *state) mayTxn(who *identity, r *pb.TxnRequest) error {
-	for _, c := range r.Compare {
-		if err := s.mayRange(who, c.Key, c.RangeEnd); err != nil {
-			return err
-		}
-	}
-	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
-		for _, op := range branch {
-			if err := s.mayOp(who, op); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (s *state) mayOp(who *identity, op *pb.RequestOp) error {
-	switch o := op.Request.(type) {
-	case *pb.RequestOp_RequestRange:
-		return s.mayRange(who, o.RequestRange.Key, o.RequestRange.RangeEnd)
-	case *pb.RequestOp_RequestPut:
-		return s.mayPut(who, o.RequestPut)
-	case *pb.RequestOp_RequestDeleteRange:
-		return s.mayDelete(who, o.RequestDeleteRange)
-	case *pb.RequestOp_RequestTxn:
-		return s.mayTxn(who, o.RequestTxn)
-	}
-	return nil
-}
-
-// mayWriteLease asks for write permission on every key of the lease: a put on
-// it, its renewal and its revocation all need that.
-func (s *state) mayWriteLease(who *identity, id int64) error {
-	ls := s.lessor.leases[id]
-	if ls == nil || s.auth.admin(who) == nil {
-		return nil
-	}
-	for _, k := range ls.sortedKeys() {
-		if err := s.auth.permitted(who, k, "", authpb.Permission_WRITE); err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -2,55 +2,11 @@ package etcdfake
 
 import (
 	"io"
-	"net"
 	"os"
 	"sync"
 	"syscall"
 	"time"
 )
-
-// link is the network between all clients and one member, one direction. What
-// is written while it is held, or before its delay has passed, arrives later.
-type link struct {
-	mu      sync.Mutex
-	held    bool
-	delay   func() time.Duration // nil: none
-	changed chan struct{}        // closed and replaced at each change of held
-}
-
-func newLink() *link { return &link{changed: make(chan struct{})} }
-
-func (l *link) hold(held bool) {
-	l.mu.Lock()
-	l.held = held
-	changed := l.changed
-	l.changed = make(chan struct{})
-	l.mu.Unlock()
-	close(changed)
-}
-
-func (l *link) setDelay(d func() time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.delay = d
-}
-
-func (l *link) state() (held bool, changed <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.held, l.changed
-}
-
-// arrival is when bytes written now can be read; zero: at once.
-func (l *link) arrival() time.Time {
-	l.mu.Lock()
-	delay := l.delay
-	l.mu.Unlock()
-	if delay == nil {
-		return time.Time{}
-	}
-	return time.Now().Add(delay())
-}
 
 // wireBuffer is how many bytes may be on their way, as in a socket's buffers:
 // a writer into a black hole does not notice it until these are full.
@@ -201,45 +157,3 @@ func writeError(err error) error {
 	}
 	return err
 }
-
-// conn is one end of a connection.
-type conn struct {
-	in, out       *pipe
-	local, remote addr
-}
-
-// newConn makes a connection to a member; what clients send goes over up.
-func newConn(up, down *link, member string) (client, server *conn) {
-	a, b := newPipe(up), newPipe(down)
-	client = &conn{in: b, out: a, local: "client", remote: addr(member)}
-	server = &conn{in: a, out: b, local: addr(member), remote: "client"}
-	return client, server
-}
-
-func (c *conn) Read(b []byte) (int, error)  { return c.in.read(b) }
-func (c *conn) Write(b []byte) (int, error) { return c.out.write(b) }
-
-// Close ends both directions. The other side still reads what is on its way.
-func (c *conn) Close() error {
-	c.out.end(io.EOF, false)
-	c.in.end(net.ErrClosed, true)
-	return nil
-}
-
-// reset ends the connection for both sides at once.
-func (c *conn) reset() {
-	c.out.end(syscall.ECONNRESET, true)
-	c.in.end(syscall.ECONNRESET, true)
-}
-
-func (c *conn) LocalAddr() net.Addr  { return c.local }
-func (c *conn) RemoteAddr() net.Addr { return c.remote }
-
-func (c *conn) SetDeadline(t time.Time) error      { return c.SetReadDeadline(t) }
-func (c *conn) SetReadDeadline(t time.Time) error  { c.in.setDeadline(t); return nil }
-func (c *conn) SetWriteDeadline(t time.Time) error { return nil } // writes only wait for room
-
-type addr string
-
-func (addr) Network() string  { return "fake" }
-func (a addr) String() string { return string(a) }
