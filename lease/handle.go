@@ -83,7 +83,7 @@ const maxSeconds = 9_000_000_000
 
 func (t handleText) check() error {
 	switch {
-	case t.Lease <= 0, len(t.Key) == 0, t.Create <= 0, t.Mod < t.Create, t.Next <= 0, t.Seconds <= 0, t.Seconds > maxSeconds:
+	case t.Lease <= 0, t.Cluster == 0, len(t.Key) == 0, t.Create <= 0, t.Mod < t.Create, t.Next <= 0, t.Seconds <= 0, t.Seconds > maxSeconds:
 		return errors.New("a field is missing or out of bounds")
 	}
 	if _, err := splitKeys(string(t.Unsettled)); err != nil {
