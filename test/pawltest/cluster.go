@@ -1,0 +1,88 @@
+package pawltest
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/etcdfake"
+)
+
+// dialTimeout bounds how long Client waits for a cluster that does not answer.
+const dialTimeout = 10 * time.Second
+
+// Cluster is an etcd in memory. Its methods may be called from any goroutine.
+type Cluster struct {
+	fake *etcdfake.Cluster
+
+	mu      sync.Mutex
+	clients []*pawl.Client
+}
+
+// New starts a cluster that lasts until the end of the test. Called in a
+// synctest bubble, it belongs to that bubble.
+func New(t testing.TB) *Cluster {
+	t.Helper()
+	c := &Cluster{fake: etcdfake.New(etcdfake.Options{})}
+	t.Cleanup(c.close)
+	return c
+}
+
+// close ends clients first: what they still have to remove at the server, they
+// can, even if the test left the cluster cut.
+func (c *Cluster) close() {
+	c.fake.Heal()
+	c.mu.Lock()
+	clients := c.clients
+	c.clients = nil
+	c.mu.Unlock()
+	for _, client := range clients {
+		_ = client.Close()
+	}
+	c.fake.Close()
+}
+
+// Client connects a client to the cluster, as one process would be. In cfg,
+// Endpoints is filled in and everything else is used as it is, but TLS must be
+// nil. The client is closed at the end of the test t, if it was not before. If
+// it cannot connect, within 10 s, because the cluster is cut, or because cfg is
+// wrong, the test fails.
+func (c *Cluster) Client(t testing.TB, cfg pawl.Config) *pawl.Client {
+	t.Helper()
+	if cfg.TLS != nil {
+		t.Fatal("pawltest: client: the cluster in memory has no TLS")
+	}
+	cfg.Endpoints = c.fake.Endpoints()
+	own := len(cfg.DialOptions)
+	cfg.DialOptions = append(cfg.DialOptions[:own:own], c.fake.DialOption())
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	defer cancel()
+	client, err := pawl.Dial(ctx, cfg)
+	if err != nil {
+		t.Fatalf("pawltest: client: %v", err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clients = append(c.clients, client)
+	return client
+}
+
+// Revoke has the server end a lease, as an operator can and as it does itself
+// when the lease expires: all keys on it are deleted at once. One that is not
+// there is left alone. Session.ID tells the lease of a session.
+func (c *Cluster) Revoke(leaseID int64) { c.fake.Revoke(leaseID) }
+
+// Delete deletes a key, as an operator can. One that is not there is left
+// alone. Held.Key tells the key of a lock.
+func (c *Cluster) Delete(key string) { c.fake.Delete(key) }
+
+// Cut makes the cluster unreachable: nobody answers, connections stay open,
+// and new ones get no answer either. Leases go on expiring.
+func (c *Cluster) Cut() { c.fake.BlackHole() }
+
+// Heal ends Cut. What was sent meanwhile arrives now, as a network would
+// deliver it.
+func (c *Cluster) Heal() { c.fake.Heal() }
