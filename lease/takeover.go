@@ -227,14 +227,13 @@ func (s *Session) Undo(ctx context.Context, n int64, key string) error {
 }
 
 // firstRenewal gives a session that was taken over its first window, on
-// whichever member confirms it.
+// whichever member confirms it. It gives up when ctx ends, and when the lease,
+// which nobody renews meanwhile, has had the time to end.
 func (s *Session) firstRenewal(ctx context.Context) error {
 	var last *cluster.Member
+	began := clock.Now()
 	for wait := newBackoff(minWait, maxWait); ; {
 		last = s.host.Cluster.Pick(last)
-		if last == nil {
-			return s.host.Cluster.Err()
-		}
 		r := s.attempt(ctx, last)
 		if e := s.over.Load(); e != nil {
 			return e.err
@@ -244,8 +243,11 @@ func (s *Session) firstRenewal(ctx context.Context) error {
 			s.win.Store(&w)
 			return w.over(clock.Now())
 		}
-		if ctx.Err() != nil || s.host.Cluster.Err() != nil || !wait.sleep(ctx) {
+		switch late := clock.Now().Sub(began) > s.TTL(); {
+		case late, s.host.Cluster.Err() != nil:
 			return r.err
+		case ctx.Err() != nil, !wait.sleep(ctx):
+			return fmt.Errorf("%w: %w", endOf(ctx), r.err)
 		}
 	}
 }

@@ -1,0 +1,334 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/etcdfake"
+	"github.com/pawl-locks/pawl/internal/txn"
+)
+
+// successor is a client of another process.
+func (r *rig) successor() Host { return newHost(r.t, r.Cluster, "ns") }
+
+// Rule N6: detached here, resumed there: one lease, its TTL, its keys.
+func TestADetachedSessionIsResumedByAnotherProcessOnce(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		s := r.session(Options{TTL: 6 * time.Second})
+		key := r.Put("held", "", s.ID())
+		sleep(20 * time.Second)
+		h := s.Detach()
+		over(t, s, ErrClosed)
+		assert.Equal(t, Handle{}, s.Detach())
+
+		sleep(2 * time.Second)
+		began := time.Now()
+		next := sessionOn(t, r.successor(), Options{Resume: h, Owner: "next"})
+		assert.Equal(t, s.ID(), next.ID())
+		assert.Equal(t, 6*time.Second, next.TTL())
+		assert.Equal(t, began.Add(5*time.Second), next.Deadline(), "from a confirmed renewal of its own")
+		assert.Contains(t, string(r.Get(next.key).Value), `"next"`)
+		sleep(time.Minute)
+		require.NoError(t, next.Err())
+		assert.Equal(t, key, r.Get("held").CreateRevision)
+
+		_, err := Grant(context.Background(), r.host, Options{Resume: h})
+		require.ErrorIs(t, err, ErrTakenOver)
+		require.NoError(t, next.Err(), "the second takeover harms nobody")
+		assert.Len(t, r.Leases(), 1)
+
+		again := sessionOn(t, r.successor(), Options{Resume: next.Detach()})
+		sleep(time.Minute)
+		require.NoError(t, again.Err())
+	})
+}
+
+// Hazard S8, N6: after Detach has returned the predecessor sends no renewal.
+func TestThePredecessorSendsNoRenewalAfterDetach(t *testing.T) {
+	for phase := range 40 {
+		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+			for _, m := range r.Members() {
+				m.SetDelay(etcdfake.Fixed(30*time.Millisecond), etcdfake.Fixed(30*time.Millisecond))
+			}
+			s := r.session(Options{TTL: 4 * time.Second})
+			sleep(950*time.Millisecond + time.Duration(phase)*5*time.Millisecond)
+			s.Detach()
+			sleep(100 * time.Millisecond) // what was on its way
+			n := r.renewals()
+			sleep(time.Minute)
+			assert.Equal(t, n, r.renewals())
+		})
+	}
+}
+
+// Rule N6: who was taken over without knowing it is refused at once, by the
+// comparison of the session key, and leaves the lease alone.
+func TestAPredecessorThatMissedEverythingIsRefusedAtOnce(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		s := r.session(Options{TTL: 60 * time.Second})
+		h := Handle{ // as if another had read our memory: s is not told
+			lease: s.id, cluster: r.host.Cluster.ID(), ttl: s.TTL(), key: s.key, create: s.create, mod: s.mod, next: s.next,
+		}
+		for _, m := range r.Members() {
+			muteWatches(m)
+		}
+		next := sessionOn(t, r.successor(), Options{Resume: h})
+		require.NoError(t, s.Err(), "nothing has told it")
+		key, mod := s.Key()
+		resp, err := r.host.Cluster.Txn(context.Background(), cluster.Request{Op: "enqueue"}, &pb.TxnRequest{
+			Compare: []*pb.Compare{txn.ModIs(key, mod)}, Success: []*pb.RequestOp{txn.Put("q", nil, s.ID())}, Failure: []*pb.RequestOp{txn.Look(key)},
+		})
+		require.NoError(t, err)
+		require.False(t, resp.Succeeded)
+		oneCause(t, s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision), ErrRevoked)
+		over(t, s, ErrRevoked)
+		sleep(2 * time.Minute)
+		require.NoError(t, next.Err())
+		assert.Zero(t, r.Counts().Received["LeaseRevoke"])
+	})
+}
+
+func TestAPredecessorsNextRenewalFindsTheTakeover(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		s := r.session(Options{TTL: 8 * time.Second})
+		for _, m := range r.Members() {
+			muteWatches(m)
+		}
+		h := Handle{lease: s.id, cluster: r.host.Cluster.ID(), ttl: s.TTL(), key: s.key, create: s.create, mod: s.mod, next: s.next}
+		next := sessionOn(t, r.successor(), Options{Resume: h})
+		sleep(2100 * time.Millisecond)
+		oneCause(t, s.Err(), ErrRevoked)
+		sleep(time.Minute)
+		require.NoError(t, next.Err())
+	})
+}
+
+func TestAHandleOfAGoneLeaseIsRefusedAsRevoked(t *testing.T) {
+	for name, gone := range map[string]func(r *rig, h Handle){
+		"revoked":             func(r *rig, h Handle) { r.Revoke(h.lease) },
+		"expired":             func(*rig, Handle) { sleep(10 * time.Second) },
+		"session key deleted": func(r *rig, h Handle) { r.Delete(h.key) },
+		"lost in between": func(r *rig, h Handle) {
+			r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCLeaseNotFound})
+		},
+	} {
+		inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+			h := r.session(Options{TTL: 4 * time.Second}).Detach()
+			gone(r, h)
+			_, err := Grant(context.Background(), r.host, Options{Resume: h})
+			oneCause(t, err, ErrRevoked)
+			require.NotErrorIs(t, err, ErrTakenOver, name)
+		})
+	}
+}
+
+func TestAHandleOfAnotherClusterOrNamespaceIsRefusedBeforeAnythingIsSent(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		h := r.session(Options{}).Detach()
+		synctest.Wait()
+		before := r.Counts()
+		other := h
+		other.cluster++
+		_, err := Grant(context.Background(), r.host, Options{Resume: other})
+		assert.ErrorContains(t, err, "cluster")
+		elsewhere := r.host
+		elsewhere.Namespace = "elsewhere"
+		_, err = Grant(context.Background(), elsewhere, Options{Resume: h})
+		assert.ErrorContains(t, err, "Namespace")
+		assert.Zero(t, r.Counts().Since(before).Received["Txn"])
+		require.NoError(t, sessionOn(t, r.host, Options{Resume: h}).Err(), "it is still good")
+	})
+}
+
+// muteWatches makes the member swallow every event.
+func muteWatches(m *etcdfake.Member) {
+	m.EditWatches(func(w *pb.WatchResponse) []*pb.WatchResponse {
+		if len(w.Events) > 0 {
+			return nil
+		}
+		return []*pb.WatchResponse{w}
+	})
+}
+
+// Rules N6, A5: what the predecessor left open is undone: removed if it was
+// applied, and made impossible if it comes later.
+func TestOpenAttemptsAreUndoneByTheSuccessor(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(Options{TTL: 60 * time.Second})
+		n1, applied, err := s.Begin("a/")
+		require.NoError(t, err)
+		r.Put(applied, "", s.ID())
+		n2, coming, err := s.Begin("b/c/")
+		require.NoError(t, err)
+		n3, settled, err := s.Begin("d/")
+		require.NoError(t, err)
+		r.Put(settled, "", s.ID())
+		s.Settle(n3)
+		n4, held, err := s.Begin("e/")
+		require.NoError(t, err)
+		r.Put(held, "", s.ID())
+		c := &claim{own: held}
+		require.NoError(t, s.Hold(&c.hook, c, n4))
+		h := s.Detach()
+		require.Len(t, c.ends, 1)
+
+		next := sessionOn(t, r.successor(), Options{Resume: h})
+		assert.Nil(t, r.Get(applied))
+		assert.NotNil(t, r.Get(settled))
+		assert.NotNil(t, r.Get(held))
+		assert.NotNil(t, r.Get(next.CancelKey(n1)))
+		assert.NotNil(t, r.Get(next.CancelKey(n2)), "no late copy can be applied")
+		assert.Nil(t, r.Get(next.CancelKey(n3)))
+		assert.Nil(t, r.Get(coming))
+		n5, _, err := next.Begin("f/")
+		require.NoError(t, err)
+		assert.Equal(t, n4+1, n5, "n goes on")
+		assert.True(t, next.Adopt(n4))
+		assert.False(t, next.Adopt(n4), "once")
+		assert.False(t, next.Adopt(n5), "its own")
+	})
+}
+
+// Rule A5: Undo makes an attempt impossible, can be repeated, and under NOSPACE
+// at least deletes.
+func TestUndoDeletesUnderNoSpaceAndCancelsLater(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(Options{})
+		n, key, err := s.Begin("a/")
+		require.NoError(t, err)
+		r.Put(key, "", s.ID())
+		r.SetNoSpace(true)
+		err = s.Undo(context.Background(), n, key)
+		assert.True(t, cluster.IsNoSpace(err))
+		assert.Nil(t, r.Get(key), "the delete alone works")
+		r.SetNoSpace(false)
+		for range 2 {
+			require.NoError(t, s.Undo(context.Background(), n, key))
+			assert.NotNil(t, r.Get(s.CancelKey(n)))
+		}
+	})
+}
+
+func TestUndoIsRefusedToWhoWasTakenOver(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(Options{})
+		n, key, err := s.Begin("a/")
+		require.NoError(t, err)
+		muteWatches(r.Member(0))
+		r.Put(key, "", s.ID())
+		r.Put(s.key, "another's", s.ID())
+		oneCause(t, s.Undo(context.Background(), n, key), ErrRevoked)
+		assert.NotNil(t, r.Get(key))
+		over(t, s, ErrRevoked)
+	})
+}
+
+func TestUndoOfAGoneLeaseEndsTheSession(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(Options{})
+		r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCLeaseNotFound})
+		oneCause(t, s.Undo(context.Background(), 1, "a/1"), ErrRevoked)
+		over(t, s, ErrRevoked)
+	})
+}
+
+// Whatever answer is lost during a takeover, there is a session, or after a
+// bounded time nothing is held that nobody holds.
+func TestALostAnswerDuringATakeover(t *testing.T) {
+	for skip := range 3 { // the takeover, an attempt's undoing, the confirming read
+		for name, rule := range lossesOf("Txn", codes.Unavailable) {
+			for _, times := range []int{1, 3} {
+				t.Run(fmt.Sprintf("%d/%s/%d", skip, name, times), func(t *testing.T) {
+					inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+						s := r.session(Options{TTL: 30 * time.Second})
+						_, key, err := s.Begin("a/")
+						require.NoError(t, err)
+						r.Put(key, "", s.ID())
+						h := s.Detach()
+						host := r.successor()
+						rule.Times, rule.Skip = times, skip
+						f := r.Inject(rule)
+						ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second)
+						defer cancel()
+						next, err := Grant(ctx, host, Options{Resume: h})
+						require.NoError(t, err)
+						require.NotZero(t, f.Hits())
+						r.LiftAll()
+						assert.Nil(t, r.Get(key))
+						sleep(time.Minute)
+						require.NoError(t, next.Err())
+						require.NoError(t, next.Close(context.Background()))
+						assert.Empty(t, r.Keys(""))
+					})
+				})
+			}
+		}
+	}
+}
+
+func TestATakeoverReturnsWhenItsContextEndsAndLeavesNothing(t *testing.T) {
+	for skip := range 3 {
+		for _, method := range []string{"Txn", "LeaseKeepAlive"} {
+			inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+				s := r.session(Options{TTL: 300 * time.Second})
+				_, key, err := s.Begin("a/")
+				require.NoError(t, err)
+				r.Put(key, "", s.ID())
+				h := s.Detach()
+				host := r.successor()
+				rule := etcdfake.Rule{Method: method, Hang: true}
+				if method == "Txn" {
+					rule.Skip = skip
+				}
+				r.Inject(rule)
+				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+				defer cancel()
+				began := time.Now()
+				_, err = Grant(ctx, host, Options{Resume: h})
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.LessOrEqual(t, time.Since(began), 5*time.Second+100*time.Millisecond)
+				r.LiftAll()
+				sleep(301 * time.Second)
+				assert.Empty(t, r.Leases())
+			})
+		}
+	}
+}
+
+func TestATakeoverWithoutADeadlineReturnsFromABlackHole(t *testing.T) {
+	for skip := range 3 {
+		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+			s := r.session(Options{TTL: 20 * time.Second})
+			_, _, err := s.Begin("a/")
+			require.NoError(t, err)
+			h := s.Detach()
+			host := r.successor()
+			r.Inject(etcdfake.Rule{Method: "Txn", Skip: skip, Hang: true})
+			began := time.Now()
+			_, err = Grant(context.Background(), host, Options{Resume: h})
+			require.Error(t, err)
+			assert.LessOrEqual(t, time.Since(began), 45*time.Second)
+		})
+	}
+}
+
+func TestAKeyThatIsNotOfTheHandlesLeaseIsNotDeleted(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		h := r.session(Options{TTL: 30 * time.Second}).Detach()
+		r.Put("precious/1-1", "", 0)
+		h.unsettled = joinKeys([]string{"precious/1-1"})
+		_, err := Grant(context.Background(), r.host, Options{Resume: h})
+		require.ErrorContains(t, err, "is not of lease")
+		assert.NotNil(t, r.Get("precious/1-1"))
+	})
+}
