@@ -33,14 +33,16 @@
 // silent, late, refused again and again or not yet created shows no sign of it ([Watch.Armed] tells only that a
 // server once acknowledged it). Whoever needs to know what is so asks the cluster.
 //
-// Nothing is said about how soon an event comes. grpc-proxy is not supported.
+// Nothing is said about how soon an event comes. In particular, etcd brings a watch that starts at or below the
+// present revision up to date only with its next round, up to 100 ms later, after it acknowledged the creation.
+// grpc-proxy is not supported.
 //
 // # What it costs
 //
 // One stream carries up to 512 watches; another is opened when all are full. A stream costs two goroutines
 // besides gRPC's own, a watch none, and no timer. A stream without watches is closed after 2 s: half-closed first,
-// and given 100 ms to be ended by the server, so that it need not count a failure; an idle Hub has no
-// stream and no goroutine. A live watch of one key takes about 200 bytes and its key and function.
+// and given 100 ms to be ended by the server, so that it counts no failure (etcd 3.7 does not end it then, and
+// records a cancellation); an idle Hub has no stream and no goroutine. A live watch of one key takes about 200 bytes and its key and function.
 // Messages to the server: one for each creation and one for its cancellation; while a stream is silent,
 // a progress request every 5 s, and where that goes unanswered, as it does in etcd while a watch on the stream
 // starts at a revision still to come, one creation that the server must refuse (of an empty range).

@@ -45,10 +45,7 @@ type member struct {
 	bench  *bench
 	index  int
 	lis    *bufconn.Listener
-	onOpen func(n int) error // what the n-th stream, from 1, ends with before it is served; nil: nothing
-
-	mu     sync.Mutex
-	opened int
+	onOpen func(m *member) error // what a stream ends with before it is served; nil: nothing
 }
 
 // call is one watch stream, at the server.
@@ -67,7 +64,7 @@ type call struct {
 type benchConfig struct {
 	members int
 	user    string
-	onOpen  func(n int) error
+	onOpen  func(m *member) error
 }
 
 func newBench(t testing.TB, cfg benchConfig) *bench {
@@ -126,13 +123,9 @@ func (m *member) Authenticate(context.Context, *pb.AuthenticateRequest) (*pb.Aut
 }
 
 func (m *member) Watch(stream pb.Watch_WatchServer) error {
-	m.mu.Lock()
-	m.opened++
-	n := m.opened
-	m.mu.Unlock()
 	md, _ := metadata.FromIncomingContext(stream.Context())
 	if m.onOpen != nil {
-		if err := m.onOpen(n); err != nil {
+		if err := m.onOpen(m); err != nil {
 			return err
 		}
 	}

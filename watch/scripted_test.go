@@ -3,6 +3,7 @@ package watch
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -355,7 +356,7 @@ func TestEveryStatusAtEveryStageIsResumed(t *testing.T) {
 				cfg := benchConfig{members: 2, user: "u"}
 				if stage == "at open" {
 					var once sync.Once
-					cfg.onOpen = func(int) (err error) { once.Do(func() { err = end }); return err }
+					cfg.onOpen = func(*member) (err error) { once.Do(func() { err = end }); return err }
 				}
 				inBubble(t, cfg, func(t *testing.T, b *bench) {
 					_, l1 := b.watch("a", "", 5)
@@ -546,6 +547,59 @@ func TestNoCallStartsAfterCancelReturned(t *testing.T) {
 	})
 }
 
+func TestACancelThatTheStreamHasNotNoticedCounts(t *testing.T) {
+	for i := range 40 { // the stream notices it before or after what follows, by chance
+		inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
+			entered, leave := make(chan struct{}), make(chan struct{})
+			b.hub.Watch("busy", "", 1, func(u Update) {
+				if u.Err == nil {
+					close(entered)
+					<-leave
+				}
+			})
+			w1, l1 := b.watch("live", "", 1)
+			c := b.accept()
+			busy, id1 := c.grant().WatchId, c.grant().WatchId
+			b.watch("asked", "", 1)
+			r := c.create()
+			w2, _ := b.watch("queued", "", 1)
+			synctest.Wait()
+			c.events(busy, put("busy", 1))
+			<-entered
+			w1.Cancel()
+			w2.Cancel()
+			if i%2 == 0 {
+				c.events(id1, put("live", 2))
+				c.created(r.WatchId)
+			} else {
+				c.created(r.WatchId)
+				c.events(id1, put("live", 2))
+			}
+			synctest.Wait()
+			close(leave)
+			assert.Equal(t, id1, c.canceled())
+			c.nothing(time.Second)
+			assert.Empty(t, l1.all())
+		})
+	}
+}
+
+func TestARepeatedAcknowledgementIsNotTakenForAnother(t *testing.T) {
+	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
+		b.watch("a", "", 1)
+		c := b.accept()
+		id := c.grant().WatchId
+		w, _ := b.watch("b", "", 1)
+		r := c.create()
+		c.created(id)
+		synctest.Wait()
+		assert.False(t, w.Armed())
+		c.created(r.WatchId)
+		synctest.Wait()
+		assert.True(t, w.Armed())
+	})
+}
+
 func TestCancelIsAllowedWithinTheFunctionAndUnderItsLocks(t *testing.T) {
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
 		var mu sync.Mutex
@@ -615,13 +669,20 @@ func TestAServerThatDoesNotEndAHalfClosedStreamIsNotWaitedForLong(t *testing.T) 
 	})
 }
 
-func TestReopeningIsPaced(t *testing.T) { // W11
+func TestReopeningIsPacedAndTakesTurns(t *testing.T) { // W11
+	type opening struct {
+		at     time.Time
+		member int
+	}
 	var mu sync.Mutex
-	var opened []time.Time
-	cfg := benchConfig{members: 2, onOpen: func(int) error {
+	var opened []opening
+	cfg := benchConfig{members: 2, onOpen: func(m *member) error {
 		mu.Lock()
 		defer mu.Unlock()
-		opened = append(opened, time.Now())
+		opened = append(opened, opening{time.Now(), m.index})
+		for range rand.IntN(2) {
+			m.bench.cluster.Pick() // others are at work, too
+		}
 		return status.Error(codes.Unavailable, "no")
 	}}
 	inBubble(t, cfg, func(t *testing.T, b *bench) {
@@ -630,13 +691,43 @@ func TestReopeningIsPaced(t *testing.T) { // W11
 		mu.Lock()
 		defer mu.Unlock()
 		require.Greater(t, len(opened), 60)
-		assert.Zero(t, opened[1].Sub(opened[0]), "the first at once")
-		for i := 2; i < len(opened); i++ {
-			d := opened[i].Sub(opened[i-1])
-			assert.GreaterOrEqual(t, d, 50*time.Millisecond)
-			assert.Less(t, d, time.Second)
-		}
 		assert.Less(t, len(opened), 130)
+		assert.Zero(t, opened[1].at.Sub(opened[0].at), "the first at once")
+		for i := 1; i < len(opened); i++ {
+			assert.NotEqual(t, opened[i-1].member, opened[i].member)
+			if d := opened[i].at.Sub(opened[i-1].at); i > 1 {
+				assert.GreaterOrEqual(t, d, 50*time.Millisecond)
+				assert.Less(t, d, time.Second)
+			}
+		}
+	})
+}
+
+func TestAMemberWhoseStreamIsLostIsGradedDownAndUpAgain(t *testing.T) {
+	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
+		picked := func() map[string]bool {
+			names := map[string]bool{}
+			for range 10 {
+				names[b.cluster.Pick().Endpoint()] = true
+			}
+			return names
+		}
+		name := func(c *call) string { return fmt.Sprintf("member%d:2379", c.member.index) }
+		b.watch("a", "", 1)
+		c1 := b.accept()
+		c1.grant()
+		synctest.Wait()
+		c1.end <- rpctypes.ErrGRPCNoLeader
+		c2 := b.accept()
+		assert.Equal(t, map[string]bool{name(c2): true}, picked())
+		c2.grant()
+		synctest.Wait()
+		c2.end <- rpctypes.ErrGRPCNoLeader
+		c3 := b.accept()
+		assert.Equal(t, name(c1), name(c3))
+		c3.grant()
+		synctest.Wait()
+		assert.Equal(t, map[string]bool{name(c3): true}, picked(), "it works again")
 	})
 }
 
@@ -712,7 +803,7 @@ func TestCloseEndsWatchesAtEveryStage(t *testing.T) {
 }
 
 func TestCloseWhileNobodyAnswersReturnsAtOnce(t *testing.T) {
-	cfg := benchConfig{onOpen: func(int) error { return status.Error(codes.Unavailable, "no") }}
+	cfg := benchConfig{onOpen: func(*member) error { return status.Error(codes.Unavailable, "no") }}
 	inBubble(t, cfg, func(t *testing.T, b *bench) {
 		_, l := b.watch("a", "", 1)
 		time.Sleep(10 * time.Second)
@@ -777,7 +868,7 @@ func TestEventsBeforeTheAcknowledgementAreNotLost(t *testing.T) {
 func TestWatchesWaitingWhileThereIsNoStreamCanBeCancelled(t *testing.T) {
 	down := errors.New("down")
 	var mu sync.Mutex
-	cfg := benchConfig{onOpen: func(int) error { mu.Lock(); defer mu.Unlock(); return down }}
+	cfg := benchConfig{onOpen: func(*member) error { mu.Lock(); defer mu.Unlock(); return down }}
 	inBubble(t, cfg, func(t *testing.T, b *bench) {
 		keep, l := b.watch("keep", "", 1)
 		for range 5000 { // more than one stream carries, one after the other
@@ -799,7 +890,7 @@ func TestWatchesWaitingWhileThereIsNoStreamCanBeCancelled(t *testing.T) {
 }
 
 func TestCancelledWatchesDoNotHoldAStreamThatCannotOpen(t *testing.T) {
-	cfg := benchConfig{onOpen: func(int) error { return status.Error(codes.Unavailable, "no") }}
+	cfg := benchConfig{onOpen: func(*member) error { return status.Error(codes.Unavailable, "no") }}
 	inBubble(t, cfg, func(t *testing.T, b *bench) {
 		w, _ := b.watch("a", "", 1)
 		time.Sleep(5 * time.Second)

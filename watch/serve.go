@@ -9,7 +9,6 @@ import (
 func (s *stream) open(m *cluster.Member) {
 	s.link = dial(s.hub.ctx, s.hub.cluster, m)
 	s.pulse = pulse{since: time.Now()}
-	s.held = nil
 }
 
 // serve is the loop while there is a link. It returns errIdle, errOver or a *linkError.
