@@ -1,0 +1,280 @@
+package lock_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clientpb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// A blow is what ends a claim, its session, or its client.
+type blow struct {
+	name   string
+	cause  error
+	quiet  bool // only the cluster knows: found by a watch or a look
+	strike func(w *world, c *pawl.Client, s *pawl.Session, key string)
+}
+
+var blows = []blow{
+	{"own key deleted", lock.ErrKeyDeleted, true, func(w *world, _ *pawl.Client, _ *pawl.Session, key string) { w.f.Delete(key) }},
+	{"own key overwritten on no lease", lock.ErrKeyOverwritten, true, func(w *world, _ *pawl.Client, _ *pawl.Session, key string) {
+		w.f.Put(key, "x", 0)
+	}},
+	{"own key overwritten on another lease", lock.ErrKeyOverwritten, true, func(w *world, _ *pawl.Client, _ *pawl.Session, key string) {
+		w.f.Put(key, "x", w.session().ID())
+	}},
+	{"own key overwritten on its own lease", lock.ErrKeyOverwritten, true, func(w *world, _ *pawl.Client, s *pawl.Session, key string) {
+		w.f.Put(key, "x", s.ID())
+	}},
+	{"own key deleted and recreated", lock.ErrKeyDeleted, true, func(w *world, _ *pawl.Client, _ *pawl.Session, key string) {
+		w.f.Delete(key)
+		w.f.Put(key, "x", w.session().ID())
+	}},
+	{"lease revoked", lease.ErrRevoked, true, func(w *world, _ *pawl.Client, s *pawl.Session, _ string) { w.f.Revoke(s.ID()) }},
+	{"session key deleted", lease.ErrRevoked, true, func(w *world, _ *pawl.Client, s *pawl.Session, _ string) {
+		for _, k := range w.f.Keys("//pawl/") {
+			if l, _ := w.f.Lease(s.ID()); len(l.Keys) > 0 && contains(l.Keys, k) {
+				w.f.Delete(k)
+			}
+		}
+	}},
+	{"session closed", lease.ErrClosed, false, func(w *world, _ *pawl.Client, s *pawl.Session, _ string) {
+		assert.NoError(w, s.Close(w.Context()))
+	}},
+	{"session detached", lease.ErrClosed, false, func(w *world, _ *pawl.Client, s *pawl.Session, _ string) { s.Detach() }},
+	{"client closed", lease.ErrClosed, false, func(w *world, c *pawl.Client, _ *pawl.Session, _ string) { _ = c.Close() }},
+	{"cluster changed", pawl.ErrClusterChanged, true, func(w *world, c *pawl.Client, _ *pawl.Session, _ string) {
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Edit: func(_ etcdfake.Request, m proto.Message) {
+			m.(*clientpb.TxnResponse).Header.Revision = 1
+		}})
+		_, _ = c.Session(w.Context()) // no request
+	}},
+}
+
+func contains(all []string, s string) bool {
+	for _, a := range all {
+		if a == s {
+			return true
+		}
+	}
+	return false
+}
+
+// eachBlow runs f in a world for each blow, with a client and session to strike.
+func eachBlow(t *testing.T, f func(w *world, b blow, c *pawl.Client, s *pawl.Session)) {
+	for _, b := range blows {
+		t.Run(b.name, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				c := w.client(pawl.Config{})
+				s, err := c.Session(w.Context())
+				require.NoError(w, err)
+				f(w, b, c, s)
+			})
+		})
+	}
+}
+
+// swift reports whether a blow is told within 100 ms: a changed cluster is found
+// at the next request.
+func (b blow) swift() bool { return b.cause != pawl.ErrClusterChanged }
+
+// H1, H3 (hazard): after the arming delay a loss is told within 100 ms, with one
+// cause that stands.
+func TestLossIsToldWithin100MillisecondsOfArming(t *testing.T) {
+	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
+		h := w.acquire(s)
+		ctx, done := h.Context(), h.Done()
+		time.Sleep(lease.ArmDelay + 10*time.Millisecond)
+		w.held(h)
+		b.strike(w, c, s, h.Key())
+		began := time.Now()
+		<-done
+		if b.swift() {
+			assert.LessOrEqual(w, time.Since(began), 100*time.Millisecond)
+		}
+		synctest.Wait()
+		assert.Equal(w, h.Err(), context.Cause(ctx))
+		w.lostBy(b.cause, h)
+	})
+}
+
+// H4: what happened before the arming is told once it is armed: the watch begins
+// at the acquisition's revision.
+func TestLossBeforeArmingIsToldOnceArmed(t *testing.T) {
+	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
+		h := w.acquire(s)
+		time.Sleep(time.Millisecond)
+		done := h.Done()
+		b.strike(w, c, s, h.Key())
+		began := time.Now()
+		<-done
+		if b.swift() {
+			assert.LessOrEqual(w, time.Since(began), lease.ArmDelay+100*time.Millisecond)
+		}
+		synctest.Wait()
+		w.lostBy(b.cause, h)
+	})
+}
+
+// H4 (hazard), N1: a deletion whose event is swallowed is found by the look that
+// comes with each renewal.
+func TestLossThatTheWatchMissedIsFoundByARenewal(t *testing.T) {
+	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
+		if !b.quiet {
+			w.Skip("told by this process")
+		}
+		w.f.Inject(etcdfake.Rule{Method: "Watch", Lose: true})
+		h := w.acquire(s)
+		time.Sleep(time.Second)
+		done := h.Done()
+		b.strike(w, c, s, h.Key())
+		began := time.Now()
+		<-done
+		assert.LessOrEqual(w, time.Since(began), s.TTL()/4+time.Second)
+		synctest.Wait()
+		w.lostBy(b.cause, h)
+	})
+}
+
+// Confirm finds at once what no watch told.
+func TestConfirmFindsALossAndNamesItsCause(t *testing.T) {
+	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
+		w.f.Inject(etcdfake.Rule{Method: "Watch", Lose: true})
+		h := w.acquire(s)
+		require.NoError(w, h.Confirm(w.Context()))
+		b.strike(w, c, s, h.Key())
+		err := h.Confirm(w.Context())
+		w.oneCause(b.cause, err)
+		assert.ErrorIs(w, err, lock.ErrLost)
+		w.lostBy(b.cause, h)
+	})
+}
+
+// R1, U2: a release says whether it was held until then; nobody watches yet.
+// Only an overwritten key is still ours to delete: nobody else had the lock.
+func TestReleaseSaysWhetherItWasHeldUntilThen(t *testing.T) {
+	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
+		w.f.Inject(etcdfake.Rule{Method: "Watch", Lose: true})
+		h := w.acquire(s)
+		b.strike(w, c, s, h.Key())
+		err := h.Release(w.Context())
+		switch {
+		case b.cause == lock.ErrKeyOverwritten, b.name == "session key deleted": // the own key was there
+			require.NoError(w, err)
+			w.released(h)
+		case b.cause == pawl.ErrClusterChanged:
+			require.Error(w, err) // unconfirmed: the cluster that could say is not there
+			assert.Error(w, h.Err())
+		default:
+			w.oneCause(b.cause, err)
+			assert.ErrorIs(w, err, lock.ErrLost)
+			w.lostBy(b.cause, h)
+		}
+	})
+}
+
+// A2 (hazard), A3: a waiter's own end returns at once, with the cause alone, and
+// the holder is not touched.
+func TestAWaitersOwnEndReturnsAtOnce(t *testing.T) {
+	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
+		holder := w.acquire(w.session())
+		waiter := w.waiting(s)
+		own := ""
+		for _, k := range w.keys() {
+			if k != holder.Key() {
+				own = k
+			}
+		}
+		time.Sleep(time.Second)
+		b.strike(w, c, s, own)
+		began := time.Now()
+		err := waiter.failed()
+		if b.swift() {
+			assert.LessOrEqual(w, time.Since(began), 100*time.Millisecond)
+		}
+		w.oneCause(b.cause, err)
+		assert.NotErrorIs(w, err, lock.ErrLost, "it never held")
+		if b.cause == pawl.ErrClusterChanged {
+			return // for everybody
+		}
+		require.NoError(w, holder.Confirm(w.Context()))
+		w.release(holder)
+	})
+}
+
+// A3: so does a waiter whose question, or enqueue, is under way to a cluster that
+// says nothing.
+func TestAnAcquireUnderWayEndsWithItsSession(t *testing.T) {
+	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
+		if b.quiet {
+			w.Skip("told by the cluster, which says nothing")
+		}
+		w.f.BlackHole()
+		a := w.acquiring(context.Background(), mutex(s))
+		time.Sleep(100 * time.Millisecond)
+		if b.name == "session closed" {
+			ctx, cancel := context.WithCancel(w.Context())
+			cancel()
+			go s.Close(ctx)
+		} else {
+			go b.strike(w, c, s, "")
+		}
+		began := time.Now()
+		err := a.failed()
+		assert.LessOrEqual(w, time.Since(began), 100*time.Millisecond)
+		w.oneCause(b.cause, err)
+		w.f.Heal()
+		time.Sleep(20 * time.Second) // the strike is over
+	})
+}
+
+// T3, H1: with the cluster silent a holder's own clock ends it, before its key is
+// deleted at the server.
+func TestAHolderCutOffExpiresByItsOwnClock(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		h := w.acquire(s)
+		w.f.BlackHole()
+		<-h.Done()
+		told := time.Now()
+		w.lostBy(lease.ErrExpired, h)
+		time.Sleep(20 * time.Second)
+		last := w.f.History()[len(w.f.History())-1]
+		require.True(w, last.Deleted)
+		assert.Equal(w, etcdfake.ByExpiry, last.Why)
+		assert.True(w, told.Before(last.At))
+		w.f.Heal()
+		w.clear()
+	})
+}
+
+// An Acquire that never won matches the session's cause alone, and no request
+// goes out for a dead session (S20).
+func TestADeadSessionFailsFastWithItsCause(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		w.f.Revoke(s.ID())
+		synctest.Wait()
+		time.Sleep(time.Second)
+		before := w.f.Counts()
+		for range 100 {
+			_, err := mutex(s).Acquire(w.Context())
+			w.oneCause(lease.ErrRevoked, err)
+			assert.NotErrorIs(w, err, lock.ErrLost)
+			_, err = mutex(s).TryAcquire(w.Context())
+			w.oneCause(lease.ErrRevoked, err)
+			w.oneCause(lease.ErrRevoked, mutex(s).Do(w.Context(), func(context.Context, *lock.Held) error { return nil }))
+		}
+		assert.Empty(w, w.f.Counts().Since(before).Received)
+	})
+}

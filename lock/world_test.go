@@ -1,0 +1,232 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/etcdfake"
+	"github.com/pawl-locks/pawl/kv"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// world is a cluster, and clients of it, in a bubble.
+type world struct {
+	*testing.T
+	f     *etcdfake.Cluster
+	spare *pawl.Client // on which nothing is held
+}
+
+// inBubble runs f in a world of three members, whose every goroutine is gone at
+// the end.
+func inBubble(t *testing.T, f func(w *world)) { t.Helper(); inBubbleOf(t, 3, f) }
+
+func inBubbleOf(t *testing.T, members int, f func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{T: t, f: etcdfake.New(etcdfake.Options{Members: members})}
+		t.Cleanup(w.f.Close)
+		w.spare = w.client(pawl.Config{})
+		f(w)
+	})
+}
+
+func (w *world) client(cfg pawl.Config) *pawl.Client {
+	w.Helper()
+	cfg.Endpoints = w.f.Endpoints()
+	cfg.DialOptions = []grpc.DialOption{w.f.DialOption()}
+	c, err := pawl.Dial(w.Context(), cfg)
+	require.NoError(w, err)
+	w.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// session is a session on a client of its own, as another process has it.
+func (w *world) session() *pawl.Session {
+	w.Helper()
+	s, err := w.client(pawl.Config{}).Session(w.Context())
+	require.NoError(w, err)
+	return s
+}
+
+// mutex is the name that most tests lock, on s.
+func mutex(s *pawl.Session) *lock.Mutex { return lock.New(s, "name", lock.Options{}) }
+
+func (w *world) keys() []string { return w.f.Keys("name/") }
+
+func (w *world) acquire(s *pawl.Session) *lock.Held {
+	w.Helper()
+	h, err := mutex(s).Acquire(w.Context())
+	require.NoError(w, err)
+	w.held(h)
+	return h
+}
+
+// held asserts what is true of whatever is held: the token is the create
+// revision of the key (K1), which is first in the line.
+func (w *world) held(h *lock.Held) {
+	w.Helper()
+	require.NoError(w, h.Err())
+	key := w.f.Get(h.Key())
+	require.NotNil(w, key, "held, and its key is not there")
+	assert.Equal(w, fencing.Token(key.CreateRevision), h.Token())
+	for _, k := range w.keys() {
+		assert.GreaterOrEqual(w, w.f.Get(k).CreateRevision, key.CreateRevision, "%s is before the holder", k)
+	}
+	assert.True(w, h.Deadline().After(time.Now()))
+	assert.False(w, isClosed(h.Done()))
+	_, token, ok := fencing.FromContext(h.Context())
+	assert.True(w, ok)
+	assert.Equal(w, h.Token(), token)
+}
+
+func (w *world) release(h *lock.Held) {
+	w.Helper()
+	ctx, done := h.Context(), h.Done()
+	require.NoError(w, h.Release(w.Context()))
+	w.released(h)
+	assert.NoError(w, ctx.Err(), "Context is not cancelled at Release")
+	assert.True(w, isClosed(done))
+}
+
+// released asserts what is true after a release.
+func (w *world) released(h *lock.Held) {
+	w.Helper()
+	assert.ErrorIs(w, h.Err(), lock.ErrReleased)
+	assert.NotErrorIs(w, h.Err(), lock.ErrLost)
+	assert.Zero(w, h.Deadline())
+	assert.True(w, isClosed(h.Done()))
+	if key := w.f.Get(h.Key()); key != nil {
+		assert.NotEqual(w, key.CreateRevision, int64(h.Token()))
+	}
+}
+
+// attempt is an Acquire under way.
+type attempt struct {
+	w    *world
+	h    *lock.Held
+	err  error
+	took time.Duration
+	done chan struct{}
+}
+
+func (w *world) acquiring(ctx context.Context, m *lock.Mutex) *attempt {
+	a := &attempt{w: w, done: make(chan struct{})}
+	go func() {
+		defer close(a.done)
+		began := time.Now()
+		a.h, a.err = m.Acquire(ctx)
+		a.took = time.Since(began)
+		assert.NotEqual(w, a.h == nil, a.err == nil, "an error and a handle are never both nil, nor both set")
+	}()
+	synctest.Wait()
+	return a
+}
+
+func (w *world) waiting(s *pawl.Session) *attempt {
+	w.Helper()
+	a := w.acquiring(w.Context(), mutex(s))
+	require.False(w, isClosed(a.done), "it does not wait: %v", a.err)
+	return a
+}
+
+func (a *attempt) waits() bool { synctest.Wait(); return !isClosed(a.done) }
+
+func (a *attempt) won() *lock.Held {
+	a.w.Helper()
+	<-a.done
+	require.NoError(a.w, a.err)
+	a.w.held(a.h)
+	return a.h
+}
+
+func (a *attempt) failed() error {
+	a.w.Helper()
+	<-a.done
+	require.Error(a.w, a.err)
+	return a.err
+}
+
+// causes are all that a loss or a failed attempt can match.
+var causes = []error{
+	lock.ErrKeyDeleted, lock.ErrKeyOverwritten, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed, pawl.ErrClusterChanged,
+}
+
+// oneCause asserts that err matches want and no other cause.
+func (w *world) oneCause(want, err error) {
+	w.Helper()
+	require.Error(w, err)
+	var got []error
+	for _, c := range causes {
+		if errors.Is(err, c) {
+			got = append(got, c)
+		}
+	}
+	assert.Equal(w, []error{want}, got, "causes of %q", err)
+}
+
+// lostBy asserts that h is lost, by one cause, wherever that is told.
+func (w *world) lostBy(want error, h *lock.Held) {
+	w.Helper()
+	key, token, guard := h.Key(), h.Token(), h.Guard()
+	err := h.Err()
+	w.oneCause(want, err)
+	assert.ErrorIs(w, err, lock.ErrLost)
+	assert.True(w, isClosed(h.Done()))
+	assert.ErrorIs(w, h.Context().Err(), context.Canceled)
+	w.oneCause(want, context.Cause(h.Context()))
+	assert.ErrorIs(w, context.Cause(h.Context()), lock.ErrLost)
+	assert.Zero(w, h.Deadline())
+	calls := map[string]error{
+		"Release": h.Release(w.Context()),
+		"Confirm": h.Confirm(w.Context()),
+		"Do": h.Do(w.Context(), func(context.Context) error {
+			w.Error("called though it is not held")
+			return nil
+		}),
+	}
+	for name, err := range calls {
+		w.oneCause(want, err)
+		assert.ErrorIs(w, err, lock.ErrLost, name)
+	}
+	before := w.f.Counts()
+	_, err = w.spare.KV().Txn(w.Context(), kv.Txn{Guards: []kv.Guard{guard}, Then: []kv.Op{kv.Put("guarded", nil)}})
+	assert.ErrorIs(w, err, kv.ErrFenced)
+	assert.Zero(w, w.f.Counts().Since(before).Received["Txn"], "a guard known to be lost is refused here")
+	assert.Equal(w, []any{key, token, guard}, []any{h.Key(), h.Token(), h.Guard()}, "they stay the same after the end")
+}
+
+// clear asserts that nothing is left in the line a second from now, and that
+// another session can have it.
+func (w *world) clear() {
+	w.Helper()
+	time.Sleep(time.Second)
+	synctest.Wait()
+	assert.Empty(w, w.keys(), "left in the line")
+	other := w.session()
+	ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+	defer cancel()
+	h, err := mutex(other).Acquire(ctx)
+	if assert.NoError(w, err, "another session's turn") {
+		w.release(h)
+	}
+	require.NoError(w, other.Close(w.Context()))
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
