@@ -26,12 +26,14 @@
 //  4. A transaction that writes is never sent a second time after an unknown outcome.
 //  5. What is wrong with the arguments is told before anything is sent.
 //  6. Every transaction is linearizable; it sees all that was acknowledged before.
+//  7. WriteAll writes more keys than one transaction holds, each part under the guards; a part whose
+//     answer was lost is sent again, and no copy of it overwrites what was written later.
 //
 // # What it does not do
 //
-// It does not put Config.Namespace before keys: they are the caller's. It keeps no cache, and does
-// not resolve an unknown outcome: the caller, who knows what was written, reads it back. It has no
-// ranges, leases or watches.
+// It does not put Config.Namespace before keys: they are the caller's. It keeps no cache, and Txn
+// does not resolve an unknown outcome: the caller, who knows what was written, reads it back. It has
+// no ranges, leases or watches.
 //
 // # Failures
 //

@@ -1,0 +1,118 @@
+package kv
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/server/v3/embed"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+func puts(n int) (writes []Op) {
+	for i := range n {
+		writes = append(writes, Put(fmt.Sprintf("k%04d", i), []byte{byte(i)}))
+	}
+	return writes
+}
+
+func TestManyKeysAreWrittenInAsManyTransactionsAsNeeded(t *testing.T) {
+	c := New(startEtcd(t, func(cfg *embed.Config) { cfg.MaxTxnOps = 50 }))
+	g := lock(t, c, "lock")
+	before := do(t, c, Txn{Then: []Op{Get("lock")}}).Revision
+
+	n, err := c.WriteAll(t.Context(), []Guard{g}, puts(1000))
+	require.NoError(t, err)
+	assert.Equal(t, 1000, n)
+	last := do(t, c, Txn{Then: []Op{Get("k0000"), Get("k0999")}})
+	assert.Positive(t, last.Gets[0].ModRevision)
+	assert.Positive(t, last.Gets[1].ModRevision)
+	assert.LessOrEqual(t, last.Revision-before, int64(1000/32+1), "32 to a transaction, after 128 and 64 were refused")
+}
+
+func TestAKeyMayBeWrittenSeveralTimesInOrder(t *testing.T) {
+	c := New(startEtcd(t, nil))
+	g := lock(t, c, "lock")
+	n, err := c.WriteAll(t.Context(), []Guard{g}, []Op{
+		Put("a", []byte("1")), Put("a", []byte("2")), Delete("a"), Delete("a"), Put("a", []byte("3")), Put("b", nil), Delete("b"),
+	})
+	require.NoError(t, err)
+	assert.Equal(t, 7, n)
+	got := do(t, c, Txn{Then: []Op{Get("a"), Get("b")}}).Gets
+	assert.Equal(t, "3", string(got[0].Value))
+	assert.Zero(t, got[1].ModRevision)
+}
+
+func TestWritingStopsWhereTheLockIsLost(t *testing.T) {
+	c := New(startEtcd(t, func(cfg *embed.Config) { cfg.MaxTxnOps = 10 }))
+	g := lock(t, c, "lock")
+	do(t, c, Txn{Then: []Op{Delete("lock")}})
+	n, err := c.WriteAll(t.Context(), []Guard{g}, puts(25))
+	require.ErrorIs(t, err, ErrFenced)
+	assert.NotErrorIs(t, err, ErrUnknown)
+	assert.Zero(t, n)
+	assert.Zero(t, do(t, c, Txn{Then: []Op{Get("k0000")}}).Gets[0].ModRevision)
+}
+
+func TestALateCopyOfAPartOverwritesNothingNewer(t *testing.T) {
+	c := New(startEtcd(t, nil))
+	g := lock(t, c, "lock")
+	first := []Op{Put("a", []byte("old"))}
+	mods := do(t, c, Txn{Then: []Op{Get("a")}}).Gets
+	copyOfFirst := Txn{Guards: []Guard{g}, If: []Cond{ModRevision("a", mods[0].ModRevision)}, Then: first}
+
+	_, err := c.WriteAll(t.Context(), []Guard{g}, append(first, Put("a", []byte("new"))))
+	require.NoError(t, err)
+	res := do(t, c, copyOfFirst)
+	assert.False(t, res.OK)
+	assert.Equal(t, "new", string(do(t, c, Txn{Then: []Op{Get("a")}}).Gets[0].Value))
+}
+
+func TestAPartWithALostAnswerIsSentAgain(t *testing.T) {
+	var writes atomic.Int32
+	c := startStub(t, &stub{onTxn: func(_ context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+		inner := r.Success[0].GetRequestTxn()
+		if inner == nil { // the read of the part's keys
+			return &pb.TxnResponse{Header: header(), Succeeded: true, Responses: []*pb.ResponseOp{
+				{Response: &pb.ResponseOp_ResponseRange{ResponseRange: &pb.RangeResponse{}}},
+			}}, nil
+		}
+		if writes.Add(1) == 1 {
+			return nil, status.Error(codes.Unavailable, "the answer is lost")
+		}
+		return &pb.TxnResponse{Header: header(), Succeeded: true, Responses: []*pb.ResponseOp{
+			{Response: &pb.ResponseOp_ResponseTxn{ResponseTxn: &pb.TxnResponse{Succeeded: true, Responses: []*pb.ResponseOp{
+				{Response: &pb.ResponseOp_ResponsePut{ResponsePut: &pb.PutResponse{}}},
+			}}}},
+		}}, nil
+	}})
+	n, err := c.WriteAll(t.Context(), []Guard{NewGuard("lock", 5, nil)}, puts(1))
+	require.NoError(t, err)
+	assert.Equal(t, 1, n)
+	assert.Equal(t, int32(2), writes.Load())
+}
+
+func TestWriteAllRefusesWhatIsNotAGuardedWrite(t *testing.T) {
+	c := startStub(t, &stub{})
+	g := NewGuard("lock", 5, nil)
+	for name, call := range map[string]struct {
+		guards []Guard
+		writes []Op
+	}{
+		"no guard":   {nil, puts(1)},
+		"zero guard": {[]Guard{{}}, puts(1)},
+		"zero op":    {[]Guard{g}, []Op{{}}},
+		"a read":     {[]Guard{g}, []Op{Get("a")}},
+		"empty key":  {[]Guard{g}, []Op{Put("", nil)}},
+	} {
+		n, err := c.WriteAll(t.Context(), call.guards, call.writes)
+		assert.Error(t, err, name)
+		assert.Zero(t, n, name)
+	}
+}
