@@ -1,0 +1,223 @@
+//go:build unix
+
+package fleet
+
+import (
+	"bufio"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pawl-locks/pawl/fencing"
+)
+
+// An authority grants leases on resources, over lines on a unix socket: "acquire WHO RESOURCE" is answered, in turn, by "granted TOKEN"; "release RESOURCE
+// TOKEN" is not answered. A connection that ends gives up its place in the queue, not its lease.
+type authority struct {
+	ttl time.Duration
+	lis net.Listener
+	wg  sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	token   fencing.Token
+	locks   map[string]*leased
+	conns   map[net.Conn]bool
+	expired int
+}
+
+type leased struct {
+	holder *grant
+	queue  []*grant
+}
+
+type grant struct {
+	who   int
+	token fencing.Token
+	given chan fencing.Token // buffered, for the one token
+	timer *time.Timer
+}
+
+func newAuthority(path string, ttl time.Duration) (*authority, error) {
+	lis, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	a := &authority{ttl: ttl, lis: lis, locks: map[string]*leased{}, conns: map[net.Conn]bool{}}
+	a.wg.Go(a.accept) // ends when lis is closed
+	return a, nil
+}
+
+func (a *authority) accept() {
+	for {
+		conn, err := a.lis.Accept()
+		if err != nil {
+			return
+		}
+		a.mu.Lock()
+		a.conns[conn] = true
+		if a.closed {
+			_ = conn.Close()
+		}
+		a.mu.Unlock()
+		a.wg.Go(func() { a.serve(conn) }) // ends with the connection
+	}
+}
+
+func (a *authority) serve(conn net.Conn) {
+	defer func() {
+		_ = conn.Close()
+		a.mu.Lock()
+		delete(a.conns, conn)
+		a.mu.Unlock()
+	}()
+	lines := make(chan string)
+	gone := make(chan struct{})
+	a.wg.Go(func() { // ends with the connection
+		defer close(gone)
+		for s := bufio.NewScanner(conn); s.Scan(); {
+			lines <- s.Text()
+		}
+	})
+	defer func() { // lets the reader go on to the connection's end
+		_ = conn.Close()
+		for {
+			select {
+			case <-lines:
+			case <-gone:
+				return
+			}
+		}
+	}()
+	for {
+		select {
+		case line := <-lines:
+			if !a.do(conn, line, gone) {
+				return
+			}
+		case <-gone:
+			return
+		}
+	}
+}
+
+func (a *authority) do(conn net.Conn, line string, gone <-chan struct{}) bool {
+	var resource string
+	var token fencing.Token
+	var who int
+	if n, _ := fmt.Sscanf(line, "release %s %d", &resource, &token); n == 2 {
+		a.release(resource, token)
+		return true
+	}
+	if n, _ := fmt.Sscanf(line, "acquire %d %s", &who, &resource); n != 2 {
+		return false
+	}
+	g := a.enqueue(resource, who)
+	select {
+	case t := <-g.given:
+		_, err := fmt.Fprintf(conn, "granted %d\n", t)
+		return err == nil
+	case <-gone:
+		a.leave(resource, g)
+		return false
+	}
+}
+
+func (a *authority) enqueue(resource string, who int) *grant {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l := a.locks[resource]
+	if l == nil {
+		l = &leased{}
+		a.locks[resource] = l
+	}
+	g := &grant{who: who, given: make(chan fencing.Token, 1)}
+	l.queue = append(l.queue, g)
+	a.pass(l)
+	return g
+}
+
+func (a *authority) leave(resource string, g *grant) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l := a.locks[resource]
+	l.queue = slices.DeleteFunc(l.queue, func(q *grant) bool { return q == g })
+}
+
+func (a *authority) release(resource string, t fencing.Token) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if l := a.locks[resource]; l != nil && l.holder != nil && l.holder.token == t {
+		l.holder.timer.Stop()
+		l.holder = nil
+		a.pass(l)
+	}
+}
+
+// pass gives a free lock to the first in the queue. mu is held.
+func (a *authority) pass(l *leased) {
+	if l.holder != nil || len(l.queue) == 0 || a.closed {
+		return
+	}
+	g := l.queue[0]
+	l.queue = l.queue[1:]
+	a.token++
+	g.token, l.holder = a.token, g
+	g.timer = time.AfterFunc(a.ttl, func() { // ends at once
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if l.holder == g {
+			l.holder = nil
+			a.expired++
+			a.pass(l)
+		}
+	})
+	g.given <- g.token
+}
+
+// holders returns who holds something just now.
+func (a *authority) holders() (who []int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, l := range a.locks {
+		if l.holder != nil {
+			who = append(who, l.holder.who)
+		}
+	}
+	return who
+}
+
+// cut ends one connection.
+func (a *authority) cut(rnd *rand.Rand) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := 0
+	for conn := range a.conns {
+		if n++; rnd.IntN(n) == 0 && len(a.conns) > 0 {
+			_ = conn.Close()
+			return
+		}
+	}
+}
+
+// close ends all connections and waits; it returns a token above all that were granted.
+func (a *authority) close() (last fencing.Token) {
+	_ = a.lis.Close()
+	a.mu.Lock()
+	a.closed = true
+	for conn := range a.conns {
+		_ = conn.Close()
+	}
+	for _, l := range a.locks {
+		if l.holder != nil {
+			l.holder.timer.Stop()
+		}
+	}
+	last = a.token + 1
+	a.mu.Unlock()
+	a.wg.Wait()
+	return last
+}

@@ -1,0 +1,10 @@
+// Package fleet shows what a guard is worth: processes that read, think and write under a lock are stopped past their lease, killed, and cut from the lock service and the
+// store, at random; afterwards no acknowledged write may be missing. The same run without the guard must lose some, or it has shown nothing.
+//
+// The lock service is a small authority in the parent process: it queues, grants leases of a fixed length with rising tokens, and passes the lock on when
+// a lease is over, whatever its holder does. That is what every lock service with leases can do to a holder; that it excludes less well than a careful
+// client would is on purpose: the workers do not look at their lease before they write. Nothing here shows anything about the lock; all of it is about the guard.
+//
+// A worker is the test binary, run again: TestMain calls Main first. Each worker writes what it does to a log of its own, before and
+// after, so that a run leaves a history for fencetest.Check as well.
+package fleet
