@@ -1,0 +1,172 @@
+package lease
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/authpb"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/pawl-locks/pawl/internal/behind"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/etcdfake"
+	"github.com/pawl-locks/pawl/watch"
+)
+
+// operator is a root user's view of the cluster.
+type operator struct {
+	t    *testing.T
+	auth pb.AuthClient
+	kv   pb.KVClient
+}
+
+// withAuth is inBubble with authentication on: root, and a user "app" who may
+// read and write what begins with "ns".
+func withAuth(t *testing.T, o etcdfake.Options, f func(t *testing.T, r *rig, op operator)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		fake := etcdfake.New(o)
+		t.Cleanup(fake.Close)
+		conn, err := grpc.NewClient("passthrough:///"+fake.Endpoints()[0], fake.DialOption(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		op := operator{t, pb.NewAuthClient(conn), pb.NewKVClient(conn)}
+		op.addUser("root", "root", "", "")
+		op.addUser("app", "app", "ns", "nt")
+		op.enable()
+
+		c, err := cluster.Dial(context.Background(), cluster.Config{
+			Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption()}, Username: "app", Password: "pw",
+		})
+		require.NoError(t, err)
+		h := Host{Cluster: c, Watches: watch.New(c), Behind: &behind.Group{}, Namespace: "ns"}
+		t.Cleanup(func() {
+			h.Behind.Close(2 * time.Second)
+			h.Watches.Close()
+			require.NoError(t, c.Close())
+		})
+		f(t, &rig{fake, t, h}, op)
+	})
+}
+
+func (o operator) addUser(user, role, key, end string) {
+	ctx := o.ctx()
+	_, err := o.auth.UserAdd(ctx, &pb.AuthUserAddRequest{Name: user, Password: "pw"})
+	require.NoError(o.t, err)
+	_, err = o.auth.RoleAdd(ctx, &pb.AuthRoleAddRequest{Name: role})
+	require.NoError(o.t, err)
+	if key != "" {
+		_, err = o.auth.RoleGrantPermission(ctx, &pb.AuthRoleGrantPermissionRequest{Name: role, Perm: &authpb.Permission{
+			PermType: authpb.Permission_READWRITE, Key: []byte(key), RangeEnd: []byte(end),
+		}})
+		require.NoError(o.t, err)
+	}
+	_, err = o.auth.UserGrantRole(ctx, &pb.AuthUserGrantRoleRequest{User: user, Role: role})
+	require.NoError(o.t, err)
+}
+
+func (o operator) enable() {
+	_, err := o.auth.AuthEnable(o.ctx(), &pb.AuthEnableRequest{})
+	require.NoError(o.t, err)
+}
+
+func (o operator) disable() {
+	_, err := o.auth.AuthDisable(o.ctx(), &pb.AuthDisableRequest{})
+	require.NoError(o.t, err)
+}
+
+// ctx carries root's token, where there is one to be had.
+func (o operator) ctx() context.Context {
+	resp, err := o.auth.Authenticate(context.Background(), &pb.AuthenticateRequest{Name: "root", Password: "pw"})
+	if err != nil {
+		return context.Background()
+	}
+	return metadata.AppendToOutgoingContext(context.Background(), "token", resp.Token)
+}
+
+// Hazard C5: a session outlives its tokens, which end while it sleeps.
+func TestASessionOutlivesItsTokens(t *testing.T) {
+	withAuth(t, etcdfake.Options{Members: 3, TokenTTL: 2 * time.Second}, func(t *testing.T, r *rig, _ operator) {
+		s := r.session(Options{TTL: 12 * time.Second})
+		sleep(time.Minute)
+		require.NoError(t, s.Err())
+		r.Revoke(s.ID())
+		sleep(100 * time.Millisecond)
+		oneCause(t, s.Err(), ErrRevoked)
+	})
+}
+
+// Hazard C6: authentication that is switched off and on again.
+func TestASessionOutlivesAuthenticationBeingSwitched(t *testing.T) {
+	withAuth(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig, op operator) {
+		s := r.session(Options{TTL: 6 * time.Second})
+		for range 5 {
+			op.disable()
+			sleep(10 * time.Second)
+			require.NoError(t, s.Err())
+			op.enable()
+			sleep(10 * time.Second)
+			require.NoError(t, s.Err())
+		}
+		require.NoError(t, s.Close(context.Background()))
+		assert.Empty(t, r.Leases())
+	})
+}
+
+// Hazards S17, F5, rule N4: a foreign key on one session's lease poisons that
+// session's renewals, and no other's; its cause is told, and its lease ends.
+func TestAForeignKeyPoisonsOneSessionAlone(t *testing.T) {
+	withAuth(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig, op operator) {
+		a, b := r.session(Options{TTL: 6 * time.Second}), r.session(Options{TTL: 6 * time.Second})
+		_, err := op.kv.Put(op.ctx(), &pb.PutRequest{Key: []byte("foreign"), Lease: a.ID()})
+		require.NoError(t, err)
+		<-a.Done()
+		oneCause(t, a.Err(), ErrExpired)
+		assert.ErrorContains(t, a.Err(), "permission denied")
+		sleep(time.Minute)
+		require.NoError(t, b.Err())
+		assert.Len(t, r.bothPicked(), 3, "no member is blamed")
+		assert.Len(t, r.Leases(), 1)
+	})
+}
+
+// Permission that is lost for a moment is no loss; lost for good, it is the
+// deadline's.
+func TestPermissionThatIsLostForGoodEndsTheSessionAtItsDeadline(t *testing.T) {
+	withAuth(t, etcdfake.Options{}, func(t *testing.T, r *rig, op operator) {
+		s := r.session(Options{TTL: 6 * time.Second})
+		revoke := func() {
+			_, err := op.auth.UserRevokeRole(op.ctx(), &pb.AuthUserRevokeRoleRequest{Name: "app", Role: "app"})
+			require.NoError(t, err)
+		}
+		revoke()
+		sleep(3 * time.Second)
+		_, err := op.auth.UserGrantRole(op.ctx(), &pb.AuthUserGrantRoleRequest{User: "app", Role: "app"})
+		require.NoError(t, err)
+		sleep(time.Minute)
+		require.NoError(t, s.Err())
+		revoke()
+		<-s.Done()
+		oneCause(t, s.Err(), ErrExpired)
+		assert.ErrorContains(t, s.Err(), "permission denied")
+	})
+}
+
+func TestAUserWithoutPermissionIsToldWhatTheRoleNeeds(t *testing.T) {
+	withAuth(t, etcdfake.Options{}, func(t *testing.T, r *rig, _ operator) {
+		h := r.host
+		h.Namespace = "other"
+		_, err := Grant(context.Background(), h, Options{})
+		require.Error(t, err)
+		assert.ErrorContains(t, err, `"other//pawl/"`)
+		sleep(time.Second)
+		assert.Empty(t, r.Leases())
+	})
+}
