@@ -224,3 +224,9 @@ func TestServiceBehindInterceptorsPassesTheSuite(t *testing.T) {
 		},
 	}.Run(t)
 }
+
+// arrived makes of a call's outgoing metadata what the server has.
+func arrived(ctx context.Context) context.Context {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	return metadata.NewIncomingContext(ctx, md)
+}

@@ -3,8 +3,6 @@ package s3blob_test
 import (
 	"context"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,12 +11,13 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/stretchr/testify/require"
 	"github.com/versity/versitygw/backend/meta"
 	"github.com/versity/versitygw/backend/posix"
 	"github.com/versity/versitygw/embedgw"
+
+	"github.com/pawl-locks/pawl/fencing/internal/fleet"
 )
 
 // A gateway is a Versity S3 gateway on a directory: this test binary, run again as the server.
@@ -31,6 +30,7 @@ type gateway struct {
 const gatewayVariable = "S3BLOB_GATEWAY"
 
 func TestMain(m *testing.M) {
+	fleet.Main(map[string]fleet.Opener{"S3": openBucket})
 	if dir := os.Getenv(gatewayVariable); dir != "" {
 		fmt.Fprintln(os.Stderr, serve(dir))
 		os.Exit(1)
@@ -57,12 +57,7 @@ func start(t testing.TB) *gateway {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "data"), 0o755))
 	g := &gateway{dir: dir}
-	g.client = s3.New(s3.Options{
-		Region: "us-east-1", BaseEndpoint: aws.String("http://gateway"), UsePathStyle: true, Credentials: credentials.NewStaticCredentialsProvider("test", "testtest", ""),
-		HTTPClient: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", filepath.Join(dir, "sock"))
-		}}},
-	})
+	g.client = dial(filepath.Join(dir, "sock"))
 	t.Cleanup(func() { g.stop() })
 	g.run(t)
 	_, err = g.client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: aws.String("bucket")})

@@ -79,6 +79,10 @@ func (f Fleet) Run(t testing.TB) Result {
 	}
 	y.torment(t, auth)
 	for _, w := range y.workers {
+		_ = w.stdin.Close()
+		w.signal(syscall.SIGCONT)
+	}
+	for _, w := range y.workers {
 		w.finish()
 	}
 	y.result.Tokens = auth.close()
@@ -216,7 +220,7 @@ func (y *yard) start(t testing.TB, who int) *process {
 		t.Fatal(err)
 	}
 	p := &process{cmd: exec.Command(os.Args[0]), ended: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), orderVariable+"="+string(text))
+	p.cmd.Env = append(os.Environ(), orderVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
 	p.cmd.Stderr = &p.err
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{}
 	dieWithParent(p.cmd.SysProcAttr)
@@ -246,10 +250,8 @@ func (p *process) kill() {
 	<-p.ended
 }
 
-// finish lets the worker end its turn, within a bound.
+// finish waits until the worker, whose standard input is closed, has ended its turn; within a bound.
 func (p *process) finish() {
-	_ = p.stdin.Close()
-	p.signal(syscall.SIGCONT)
 	select {
 	case <-p.ended:
 	case <-time.After(2 * opTime):

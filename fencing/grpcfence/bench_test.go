@@ -1,0 +1,41 @@
+package grpcfence_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/fencing/grpcfence"
+)
+
+// What the interceptors of both ends do, without the call between them.
+func BenchmarkInterceptors(b *testing.B) {
+	var gate fencing.Gate
+	client, server := grpcfence.UnaryClientInterceptor(), grpcfence.UnaryServerInterceptor(&gate)
+	ctx := fencing.NewContext(b.Context(), "jobs/42", 57)
+	handle := func(context.Context, any) (any, error) { return nil, nil }
+	b.ReportAllocs()
+	for b.Loop() {
+		err := client(ctx, "/Values/Write", nil, nil, nil, func(ctx context.Context, _ string, _, _ any, _ *grpc.ClientConn, _ ...grpc.CallOption) error {
+			_, err := server(arrived(ctx), nil, nil, handle)
+			return err
+		})
+		require.NoError(b, err)
+	}
+}
+
+// What they add to a call over an in-memory connection.
+func BenchmarkCall(b *testing.B) {
+	s := newService()
+	conn, _ := start(b, s, &s.gate)
+	ctx := fencing.NewContext(b.Context(), job, 57)
+	var out text
+	b.ReportAllocs()
+	for b.Loop() {
+		require.NoError(b, conn.Invoke(ctx, "/Values/Write", wrapperspb.String("x"), &out))
+	}
+}
