@@ -31,6 +31,9 @@ type Client struct {
 	mu       sync.Mutex
 	closed   bool
 	sessions map[*lease.Session]struct{} // still open
+	making   sync.WaitGroup              // calls that make a session; none begins once closed
+	life     context.Context             // of those calls
+	end      context.CancelFunc
 	closing  sync.Once
 	left     error // what Close could not remove
 }
@@ -55,12 +58,18 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		own: make(chan struct{}, 1), sessions: make(map[*lease.Session]struct{}),
 	}
 	c.own <- struct{}{}
+	c.life, c.end = context.WithCancel(context.Background())
 	return c, nil
 }
 
 // KV is the same cluster for transactions of the caller's own, guarded by a
 // lock or a term. It is usable until Close.
-func (c *Client) KV() *kv.Client { return c.kv }
+func (c *Client) KV() *kv.Client {
+	if c == nil {
+		return nil // whose calls say so
+	}
+	return c.kv
+}
 
 // Session is the client's own session, shared by all who ask: granted at first
 // use with Config.Session, and anew after it ended. A caller whose ctx ends
@@ -74,7 +83,7 @@ func (c *Client) Session(ctx context.Context) (*Session, error) {
 	case <-c.own:
 		defer func() { c.own <- struct{}{} }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("pawl: session: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("pawl: session: %w", endOf(ctx))
 	}
 	if c.session != nil && c.session.Err() == nil {
 		return c.session, nil
@@ -95,25 +104,53 @@ func (c *Client) NewSession(ctx context.Context, opts lease.Options) (*Session, 
 	if err := c.usable(ctx); err != nil {
 		return nil, fmt.Errorf("pawl: session: %w", err)
 	}
-	engine, err := lease.Grant(ctx, c.host(), opts)
+	engine, err := c.grant(ctx, opts)
 	if err != nil {
 		return nil, fmt.Errorf("pawl: session: %w", err)
-	}
-	if !c.keep(engine) {
-		_ = engine.Close(ctx)
-		return nil, fmt.Errorf("pawl: session: %w", lease.ErrClosed)
 	}
 	return &Session{engine: engine, client: c}, nil
 }
 
-// keep remembers a session for Close, and forgets those that are over. It
-// reports false when the client was closed.
-func (c *Client) keep(s *lease.Session) bool {
+// grant makes a session that Close will end. Close also ends the making, and
+// waits for it, so that it knows what was left.
+func (c *Client) grant(ctx context.Context, opts lease.Options) (*lease.Session, error) {
+	if !c.begin() {
+		return nil, errClosed
+	}
+	defer c.making.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	engine, err := lease.Grant(ctx, c.host(), opts)
+	switch {
+	case c.life.Err() != nil:
+		if err == nil {
+			engine.Begone()
+			<-engine.Stopped()
+		}
+		return nil, errClosed
+	case err != nil:
+		return nil, err
+	}
+	c.keep(engine)
+	return engine, nil
+}
+
+// begin counts a call that makes a session; false: the client is closed.
+func (c *Client) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return false
 	}
+	c.making.Add(1)
+	return true
+}
+
+// keep remembers a session for Close, and forgets those that are over.
+func (c *Client) keep(s *lease.Session) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for old := range c.sessions {
 		select {
 		case <-old.Stopped():
@@ -122,19 +159,18 @@ func (c *Client) keep(s *lease.Session) bool {
 		}
 	}
 	c.sessions[s] = struct{}{}
-	return true
 }
 
 // removalWait is how long Close waits for what is still to be removed.
 const removalWait = 2 * time.Second
 
-// Close ends the sessions that are still open, with lease.ErrClosed, revokes
-// their leases, waits at most 2 s for what is still to be removed at the
+// Close ends the sessions that are still open or being made, with
+// lease.ErrClosed, revokes their leases, waits at most 2 s for what is still to be removed at the
 // server, and closes the connections. The error says what was left to expire.
 // Every goroutine of the client is gone when it returns. It can be called
 // again, and gives the same answer.
 func (c *Client) Close() error {
-	if c == nil {
+	if c == nil || c.cluster == nil {
 		return nil
 	}
 	c.closing.Do(func() { c.left = c.close() })
@@ -144,6 +180,10 @@ func (c *Client) Close() error {
 func (c *Client) close() error {
 	c.mu.Lock()
 	c.closed = true
+	c.mu.Unlock()
+	c.end()
+	c.making.Wait() // prompt: every request of theirs has ended
+	c.mu.Lock()
 	open := c.sessions
 	c.sessions = nil
 	c.mu.Unlock()
@@ -175,14 +215,25 @@ func (c *Client) usable(ctx context.Context) error {
 		return errors.New("Client was not made by Dial")
 	}
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return endOf(ctx)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return fmt.Errorf("client: %w", lease.ErrClosed)
+		return errClosed
 	}
 	return c.cluster.Err()
+}
+
+// errClosed is what a closed client says.
+var errClosed = fmt.Errorf("client: %w", lease.ErrClosed)
+
+// endOf is why ctx ended: it matches both ctx.Err and the cause.
+func endOf(ctx context.Context) error {
+	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
+		return fmt.Errorf("%w: %w", ctx.Err(), cause)
+	}
+	return context.Cause(ctx)
 }
 
 func (c *Client) host() lease.Host {

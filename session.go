@@ -2,6 +2,7 @@ package pawl
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/pawl-locks/pawl/lease"
@@ -15,43 +16,100 @@ type Session struct {
 	client *Client
 }
 
+// errNoSession is what a nil or zero Session says.
+var errNoSession = errors.New("pawl: nil session, or one not made by a Client")
+
+// noSession is the context of a nil or zero Session.
+var noSession = func() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(errNoSession)
+	return ctx
+}()
+
+// none reports whether s is nil or zero: then it is over, for errNoSession.
+func (s *Session) none() bool { return s == nil || s.engine == nil }
+
 // ID is the lease ID.
-func (s *Session) ID() int64 { return s.engine.ID() }
+func (s *Session) ID() int64 {
+	if s.none() {
+		return 0
+	}
+	return s.engine.ID()
+}
 
 // TTL is the time to live as granted by the server, which may be more than what
 // was asked for.
-func (s *Session) TTL() time.Duration { return s.engine.TTL() }
+func (s *Session) TTL() time.Duration {
+	if s.none() {
+		return 0
+	}
+	return s.engine.TTL()
+}
 
 // Deadline is until when the session is valid unless it is renewed, by this
 // process's own clock: for comparison with time.Now, and reckoned at the call.
 // A kept one is wrong after a suspend. It is the zero Time once the session is
 // over.
-func (s *Session) Deadline() time.Time { return s.engine.Deadline() }
+func (s *Session) Deadline() time.Time {
+	if s.none() {
+		return time.Time{}
+	}
+	return s.engine.Deadline()
+}
 
 // Err is nil while the session is valid, and then forever the reason why it is
 // over: it matches lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or
 // ErrClusterChanged. It compares the clock at the call, does no I/O and does
 // not block.
-func (s *Session) Err() error { return s.engine.Err() }
+func (s *Session) Err() error {
+	if s.none() {
+		return errNoSession
+	}
+	return s.engine.Err()
+}
 
 // Done is closed when the session is over. It may be closed a little after Err
 // first says so; Err is what decides.
-func (s *Session) Done() <-chan struct{} { return s.engine.Done() }
+func (s *Session) Done() <-chan struct{} {
+	if s.none() {
+		return noSession.Done()
+	}
+	return s.engine.Done()
+}
 
 // Context is cancelled when the session is over, with the cause that Err
 // reports.
-func (s *Session) Context() context.Context { return s.engine.Context() }
+func (s *Session) Context() context.Context {
+	if s.none() {
+		return noSession
+	}
+	return s.engine.Context()
+}
 
 // Close ends the session, with all that hangs on it: it stops renewing and
-// revokes the lease. nil means that the lease is gone. Called with a ctx that is
-// done, it still sends. An error that matches kv.ErrUnknown means that the
-// revocation was not confirmed in time and goes on behind; calling Close again
-// waits again. It is idempotent, and does nothing after Detach.
-func (s *Session) Close(ctx context.Context) error { return s.engine.Close(ctx) }
+// revokes the lease. nil means that the lease is gone. It waits until ctx ends,
+// and for 12 s at the most; called with a ctx that is done, it still sends. An
+// error that matches kv.ErrUnknown means that the revocation was not confirmed in
+// time and goes on behind, calling Close again waits again; or that the lease was
+// left to expire. It is idempotent, and does nothing after Detach.
+func (s *Session) Close(ctx context.Context) error {
+	switch {
+	case s.none():
+		return errNoSession
+	case ctx == nil:
+		return errors.New("pawl: close session: nil context")
+	}
+	return s.engine.Close(ctx)
+}
 
 // Detach ends the session here, with lease.ErrClosed, and all that hangs on it,
 // before it returns; it leaves the lease and its keys to another process, which
 // passes the Handle as lease.Options.Resume before the lease expires, and
 // resumes its locks and terms by key and token. A Handle works once. The zero
 // Handle means that the session was over.
-func (s *Session) Detach() lease.Handle { return s.engine.Detach() }
+func (s *Session) Detach() lease.Handle {
+	if s.none() {
+		return lease.Handle{}
+	}
+	return s.engine.Detach()
+}
