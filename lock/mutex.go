@@ -47,7 +47,7 @@ func New(s *pawl.Session, name string, opts Options) *Mutex {
 // alone; and when the own key is deleted or overwritten while it waits. With a
 // ctx that never ends it waits as long as the session lasts.
 func (m *Mutex) Acquire(ctx context.Context) (*Held, error) {
-	return m.acquire(ctx, "acquire", queue.Request{Delay: m.opts.Delay})
+	return m.acquire(ctx, "acquire", queue.Request{})
 }
 
 // TryAcquire is Acquire without waiting: it fails with ErrBusy at once when
@@ -60,7 +60,7 @@ func (m *Mutex) acquire(ctx context.Context, op string, r queue.Request) (*Held,
 	s, line, err := m.resolve(ctx)
 	if err == nil {
 		var c *queue.Claim
-		r.Value = s.Label()
+		r.Value, r.Delay = s.Label(), m.opts.Delay
 		if c, err = queue.Acquire(ctx, s, line, r); err == nil {
 			return &Held{c}, nil
 		}

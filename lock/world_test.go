@@ -230,3 +230,13 @@ func isClosed(c <-chan struct{}) bool {
 		return false
 	}
 }
+
+// quietWatches makes every watch tell nothing.
+var quietWatches = etcdfake.Rule{Method: "Watch", Lose: true}
+
+func (w *world) acquireName(s *pawl.Session, name string) *lock.Held {
+	w.Helper()
+	h, err := lock.New(s, name, lock.Options{}).Acquire(w.Context())
+	require.NoError(w, err)
+	return h
+}

@@ -1,0 +1,292 @@
+package lock_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/kv"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// A20, H9: what is wrong with the arguments is said at once, and nothing is sent.
+func TestBadArgumentsAreClearErrors(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		synctest.Wait()
+		before := w.f.Counts()
+		for want, m := range map[string]*lock.Mutex{
+			"nil session":        lock.New(nil, "name", lock.Options{}),
+			"empty name":         lock.New(s, "", lock.Options{}),
+			"at most 1024":       lock.New(s, strings.Repeat("x", 1025), lock.Options{}),
+			"Delay":              lock.New(s, "name", lock.Options{Delay: -1}),
+			"sessions' own keys": lock.New(s, "//pawl", lock.Options{EtcdLayout: true}),
+			"nil Mutex":          nil,
+		} {
+			_, err := m.Acquire(w.Context())
+			assert.ErrorContains(w, err, want)
+			_, err = m.TryAcquire(w.Context())
+			assert.ErrorContains(w, err, want)
+			_, err = m.Resume(w.Context(), "k", 1)
+			assert.ErrorContains(w, err, want)
+			assert.ErrorContains(w, m.Do(w.Context(), func(context.Context, *lock.Held) error { return nil }), want)
+		}
+		var none context.Context
+		_, err := mutex(s).Acquire(none)
+		assert.ErrorContains(w, err, "nil context")
+		_, err = (&lock.Mutex{}).Acquire(w.Context())
+		assert.ErrorContains(w, err, "nil session")
+		_, err = lock.New(&pawl.Session{}, "name", lock.Options{}).Acquire(w.Context())
+		assert.ErrorContains(w, err, "nil session")
+		assert.ErrorContains(w, mutex(s).Do(w.Context(), nil), "nil function")
+		_, err = mutex(s).Acquire(over(w.Context()))
+		assert.ErrorIs(w, err, context.Canceled)
+		assert.Empty(w, w.f.Counts().Since(before).Received)
+		_, err = lock.New(s, strings.Repeat("/", 1024), lock.Options{}).TryAcquire(w.Context())
+		assert.NoError(w, err, "the longest name")
+	})
+}
+
+func TestANilOrZeroHeldIsNotHeld(t *testing.T) {
+	inBubble(t, func(w *world) {
+		for _, h := range []*lock.Held{nil, {}} {
+			assert.ErrorContains(w, h.Err(), "not held")
+			assert.Zero(w, h.Token())
+			assert.Zero(w, h.Key())
+			assert.Zero(w, h.Name())
+			assert.Zero(w, h.Deadline())
+			assert.True(w, isClosed(h.Done()))
+			assert.Error(w, h.Context().Err())
+			_, _, ok := fencing.FromContext(h.Context())
+			assert.False(w, ok)
+			assert.Error(w, h.Release(w.Context()))
+			assert.Error(w, h.Confirm(w.Context()))
+			assert.Error(w, h.Do(w.Context(), func(context.Context) error { w.Error("called"); return nil }))
+			_, err := w.spare.KV().Txn(w.Context(), kv.Txn{Guards: []kv.Guard{h.Guard()}, Then: []kv.Op{kv.Put("k", nil)}})
+			assert.ErrorContains(w, err, "zero Guard")
+		}
+	})
+}
+
+func TestDoWithANilFunctionStillReleases(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		assert.ErrorContains(w, h.Do(w.Context(), nil), "nil function")
+		w.released(h)
+		w.clear()
+	})
+}
+
+// TokenFloor: refused, said before any wait, and nothing stays.
+func TestATokenAtTheFloorIsRefusedBeforeWaiting(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		s, err := w.client(pawl.Config{TokenFloor: 1000}).Session(w.Context())
+		require.NoError(w, err)
+		began := time.Now()
+		_, err = mutex(s).Acquire(w.Context())
+		assert.ErrorIs(w, err, pawl.ErrTokenFloor)
+		assert.Zero(w, time.Since(began))
+		synctest.Wait()
+		assert.Len(w, w.keys(), 1)
+		w.release(h)
+		_, err = mutex(s).TryAcquire(w.Context())
+		assert.ErrorIs(w, err, pawl.ErrTokenFloor)
+		for w.f.Revision() < 1000 {
+			w.f.Put("other", "", 0)
+		}
+		h, err = mutex(s).Acquire(w.Context())
+		require.NoError(w, err)
+		assert.Equal(w, fencing.Token(1001), h.Token())
+		w.release(h)
+		w.clear()
+	})
+}
+
+func TestTheFloorItselfIsRefusedAndOneAboveIsNot(t *testing.T) {
+	for floor, ok := range map[fencing.Token]bool{3: true, 4: false} { // the key is created at 4
+		inBubble(t, func(w *world) {
+			s, err := w.client(pawl.Config{TokenFloor: floor}).Session(w.Context())
+			require.NoError(w, err)
+			w.f.Put("other", "", 0)
+			require.Equal(w, int64(3), w.f.Revision())
+			h, err := mutex(s).Acquire(w.Context())
+			if ok {
+				require.NoError(w, err)
+				assert.Equal(w, floor+1, h.Token())
+			} else {
+				assert.ErrorIs(w, err, pawl.ErrTokenFloor)
+			}
+		})
+	}
+}
+
+// Delay: after a holder that did not release, and only then.
+func TestDelayAfterAHolderThatDidNotRelease(t *testing.T) {
+	const delay = 30 * time.Second
+	for name, c := range map[string]struct {
+		end   func(w *world, h *lock.Held, s *pawl.Session)
+		delay time.Duration
+	}{
+		"released":        {func(w *world, h *lock.Held, _ *pawl.Session) { w.release(h) }, 0},
+		"deleted":         {func(w *world, h *lock.Held, _ *pawl.Session) { w.f.Delete(h.Key()) }, 0},
+		"session revoked": {func(w *world, _ *lock.Held, s *pawl.Session) { w.f.Revoke(s.ID()) }, delay},
+		"session closed":  {func(w *world, _ *lock.Held, s *pawl.Session) { _ = s.Close(w.Context()) }, delay},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				s := w.session()
+				h := w.acquire(s)
+				a := w.acquiring(w.Context(), lock.New(w.session(), "name", lock.Options{Delay: delay}))
+				plain := w.session()
+				c.end(w, h, s)
+				began := time.Now()
+				next := a.won()
+				assert.Equal(w, c.delay, time.Since(began))
+				w.release(next)
+				w.release(w.acquire(plain))
+			})
+		})
+	}
+}
+
+func TestDelayAfterAForeignKeyAlwaysCounts(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.f.Put("name/peer", "", 0)
+		a := w.acquiring(w.Context(), lock.New(w.session(), "name", lock.Options{Delay: time.Minute}))
+		w.f.Delete("name/peer")
+		began := time.Now()
+		w.release(a.won())
+		assert.Equal(w, time.Minute, time.Since(began))
+	})
+}
+
+// While it is delayed an Acquire ends like any other, and holds nothing.
+func TestADelayEndsWithTheContextOrTheKey(t *testing.T) {
+	inBubble(t, func(w *world) {
+		for range 2 {
+			s := w.session()
+			w.acquire(s)
+			ctx, cancel := context.WithCancel(w.Context())
+			waiter := w.session()
+			a := w.acquiring(ctx, lock.New(waiter, "name", lock.Options{Delay: time.Hour}))
+			w.f.Revoke(s.ID())
+			time.Sleep(time.Minute)
+			require.True(w, a.waits())
+			cancel()
+			assert.ErrorIs(w, a.failed(), context.Canceled)
+			synctest.Wait()
+			assert.Empty(w, w.keys())
+		}
+		s := w.session()
+		w.acquire(s)
+		a := w.acquiring(w.Context(), lock.New(w.session(), "name", lock.Options{Delay: time.Hour}))
+		w.f.Revoke(s.ID())
+		time.Sleep(time.Minute)
+		w.f.Delete(w.keys()[0])
+		w.oneCause(lock.ErrKeyDeleted, a.failed())
+		w.clear()
+	})
+}
+
+func TestTheNamespaceIsPutBeforeTheKeys(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s, err := w.client(pawl.Config{Namespace: "team/"}).Session(w.Context())
+		require.NoError(w, err)
+		h, err := mutex(s).Acquire(w.Context())
+		require.NoError(w, err)
+		assert.True(w, strings.HasPrefix(h.Key(), "team/name/"), h.Key())
+		w.held(w.acquire(w.session()))
+	})
+}
+
+// A13: the lock of a session that was handed over, token and all.
+func TestResumeTakesOverALock(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		h, lost := w.acquire(s), w.acquireName(s, "lost")
+		w.f.Inject(quietWatches)
+		w.f.Delete(lost.Key())
+		other := w.session()
+		handle := s.Detach()
+		w.lostBy(lease.ErrClosed, h)
+		next, err := w.spare.NewSession(w.Context(), lease.Options{Resume: handle})
+		require.NoError(w, err)
+		m := mutex(next)
+
+		for want, try := range map[string]func() (*lock.Held, error){
+			"is none":      func() (*lock.Held, error) { return m.Resume(w.Context(), h.Key(), 0) },
+			"not one of":   func() (*lock.Held, error) { return m.Resume(w.Context(), "name/x", h.Token()) },
+			"not one of ":  func() (*lock.Held, error) { return mutex(other).Resume(w.Context(), h.Key(), h.Token()) },
+			"nil context":  func() (*lock.Held, error) { var none context.Context; return m.Resume(none, h.Key(), h.Token()) },
+			"is not there": func() (*lock.Held, error) { return m.Resume(w.Context(), h.Key(), h.Token()+1) },
+		} {
+			r, err := try()
+			assert.Nil(w, r)
+			assert.ErrorContains(w, err, strings.TrimSpace(want))
+		}
+		_, err = lock.New(next, "lost", lock.Options{}).Resume(w.Context(), lost.Key(), lost.Token())
+		assert.ErrorIs(w, err, lock.ErrLost)
+		w.oneCause(lock.ErrKeyDeleted, err)
+
+		a := w.waiting(other)
+		r, err := m.Resume(w.Context(), h.Key(), h.Token())
+		require.NoError(w, err)
+		w.held(r)
+		assert.Equal(w, []any{h.Key(), h.Token(), h.Name()}, []any{r.Key(), r.Token(), r.Name()})
+		_, err = m.Resume(w.Context(), h.Key(), h.Token())
+		assert.Error(w, err, "one key, one Held")
+		assert.NotErrorIs(w, err, lock.ErrLost)
+		time.Sleep(time.Minute)
+		w.held(r)
+		w.release(r)
+		_, err = m.Resume(w.Context(), h.Key(), h.Token())
+		assert.ErrorIs(w, err, lock.ErrLost)
+		w.release(a.won())
+	})
+}
+
+// A live Held of this very session is not to be had twice.
+func TestResumeOfALiveLockIsRefused(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		h := w.acquire(s)
+		r, err := mutex(s).Resume(w.Context(), h.Key(), h.Token())
+		assert.Error(w, err)
+		assert.Nil(w, r)
+		w.held(h)
+	})
+}
+
+// A key that only waited when the session was handed over is undone, not resumed.
+func TestAWaitersKeyIsNotResumed(t *testing.T) {
+	inBubble(t, func(w *world) {
+		first := w.acquire(w.session())
+		s := w.session()
+		a := w.waiting(s)
+		key := ""
+		for _, k := range w.keys() {
+			if k != first.Key() {
+				key = k
+			}
+		}
+		token := fencing.Token(w.f.Get(key).CreateRevision)
+		handle := s.Detach()
+		w.oneCause(lease.ErrClosed, a.failed())
+		next, err := w.spare.NewSession(w.Context(), lease.Options{Resume: handle})
+		require.NoError(w, err)
+		assert.Equal(w, []string{first.Key()}, w.keys())
+		_, err = mutex(next).Resume(w.Context(), key, token)
+		assert.ErrorIs(w, err, lock.ErrLost)
+		w.release(first)
+		w.clear()
+	})
+}

@@ -1,0 +1,240 @@
+package lock_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl/internal/etcdfake"
+	"github.com/pawl-locks/pawl/kv"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// isRelease matches the transaction of a Release.
+func isRelease(q etcdfake.Request) bool {
+	t, _ := q.Message.(*pb.TxnRequest)
+	return len(t.GetSuccess()) == 1 && t.Success[0].GetRequestDeleteRange() != nil && len(t.Failure) == 2
+}
+
+func over(ctx context.Context) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	return ctx
+}
+
+// `defer h.Release(ctx)` never strands a lock.
+func TestReleaseWithADoneContextStillSends(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		require.NoError(w, h.Release(over(w.Context())))
+		w.released(h)
+		w.clear()
+	})
+}
+
+// R2, U4: unconfirmed, it says so in time, goes on behind, and once decided gives
+// the same answer.
+func TestReleaseIntoABlackHoleIsUnknownAndDecidedLater(t *testing.T) {
+	for name, wait := range map[string]time.Duration{"done": 0, "ends": 300 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				h := w.acquire(w.session())
+				w.f.BlackHole()
+				ctx, cancel := context.WithTimeout(w.Context(), wait)
+				defer cancel()
+				began := time.Now()
+				err := h.Release(ctx)
+				assert.LessOrEqual(w, time.Since(began), wait+100*time.Millisecond)
+				assert.ErrorIs(w, err, kv.ErrUnknown)
+				assert.ErrorIs(w, err, context.DeadlineExceeded)
+				assert.NotErrorIs(w, err, context.Canceled)
+				assert.NotErrorIs(w, err, lock.ErrLost)
+				w.pending(h)
+				assert.ErrorIs(w, h.Release(over(w.Context())), kv.ErrUnknown, "called again, it tries again")
+				time.Sleep(2 * time.Second)
+				w.f.Heal()
+				time.Sleep(time.Second)
+				assert.Empty(w, w.keys(), "behind the caller")
+				before := w.f.Counts()
+				assert.NoError(w, h.Release(over(w.Context())))
+				assert.Empty(w, w.f.Counts().Since(before).Received["Txn"], "it is decided")
+				w.released(h)
+				w.clear()
+			})
+		})
+	}
+}
+
+// pending is what is true while a release is pending.
+func (w *world) pending(h *lock.Held) {
+	w.Helper()
+	assert.ErrorIs(w, h.Err(), lock.ErrReleased)
+	assert.True(w, isClosed(h.Done()))
+	assert.Zero(w, h.Deadline())
+}
+
+// R1: a key that was deleted before a pending release is found out behind, and
+// told from then on.
+func TestAPendingReleaseThatFindsTheKeyGoneReportsTheLoss(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: isRelease, Lose: true, Times: 1, Err: status.Error(codes.Unavailable, "gone"), HoldAnswer: 50 * time.Millisecond})
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: isRelease, Lose: true, Times: 1})
+		require.ErrorIs(w, h.Release(over(w.Context())), kv.ErrUnknown)
+		w.f.Delete(h.Key())
+		w.f.Put(h.Key(), "x", 0)
+		time.Sleep(5 * time.Second)
+		err := h.Release(w.Context())
+		w.oneCause(lock.ErrKeyDeleted, err)
+		assert.ErrorIs(w, err, lock.ErrLost)
+		w.lostBy(lock.ErrKeyDeleted, h)
+	})
+}
+
+// Many goroutines release at once: all are told the same, and nobody takes
+// another's delete for a loss.
+func TestConcurrentReleasesAllSayNil(t *testing.T) {
+	for _, trouble := range []etcdfake.Rule{
+		{},
+		{HoldAnswer: 30 * time.Millisecond, Times: 1},
+		{HoldAnswer: 30 * time.Millisecond},
+		{Err: status.Error(codes.Unavailable, "gone"), HoldAnswer: 10 * time.Millisecond, Times: 1},
+	} {
+		inBubble(t, func(w *world) {
+			h := w.acquire(w.session())
+			trouble.Method, trouble.Match = "Txn", isRelease
+			w.f.Inject(trouble)
+			var all sync.WaitGroup
+			for i := range 32 {
+				all.Go(func() {
+					time.Sleep(time.Duration(i) * time.Millisecond)
+					assert.NoError(w, h.Release(w.Context()))
+				})
+			}
+			all.Wait()
+			w.released(h)
+			w.clear()
+		})
+	}
+}
+
+// A foreign deletion is a loss for all who release at once.
+func TestConcurrentReleasesOfALostLockAllReportIt(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: isRelease, Delay: 10 * time.Millisecond})
+		w.f.Delete(h.Key())
+		var all sync.WaitGroup
+		for range 32 {
+			all.Go(func() { w.oneCause(lock.ErrKeyDeleted, h.Release(w.Context())) })
+		}
+		all.Wait()
+		w.lostBy(lock.ErrKeyDeleted, h)
+		w.clear()
+	})
+}
+
+// U6, H7: the second Release is no request, and the Mutex can be locked again.
+func TestReleaseTwiceIsOneRequest(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		h := w.acquire(s)
+		w.release(h)
+		before := w.f.Counts()
+		assert.NoError(w, h.Release(w.Context()))
+		assert.Empty(w, w.f.Counts().Since(before).Received["Txn"])
+		again := w.acquire(s)
+		w.released(h)
+		assert.NotEqual(w, h.Key(), again.Key(), "a key name is never used twice (A1)")
+		assert.NoError(w, h.Release(w.Context()))
+		w.held(again)
+		w.release(again)
+	})
+}
+
+// R1: releases work on a full disk.
+func TestReleaseWorksUnderNoSpace(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		w.f.SetNoSpace(true)
+		w.release(h)
+		w.f.SetNoSpace(false)
+		w.clear()
+	})
+}
+
+// U1: a key of the same name that is not ours is not deleted.
+func TestReleaseLeavesAnothersKeyAlone(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.f.Inject(etcdfake.Rule{Method: "Watch", Lose: true})
+		h := w.acquire(w.session())
+		w.f.Delete(h.Key())
+		w.f.Put(h.Key(), "theirs", 0)
+		w.oneCause(lock.ErrKeyDeleted, h.Release(w.Context()))
+		time.Sleep(time.Minute)
+		assert.NotNil(w, w.f.Get(h.Key()))
+	})
+}
+
+// U5: a renewal's answer that races with a release brings nothing back.
+func TestNothingIsRevivedByALookThatRacesWithTheRelease(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		h := w.acquire(s)
+		w.f.Inject(etcdfake.Rule{Method: "Txn", HoldAnswer: 200 * time.Millisecond, Match: func(q etcdfake.Request) bool {
+			return !isRelease(q)
+		}})
+		time.Sleep(s.TTL()/4 + 100*time.Millisecond) // a look is on its way back
+		w.release(h)
+		time.Sleep(time.Minute)
+		w.released(h)
+		require.NoError(w, s.Err())
+		w.f.LiftAll()
+		w.clear()
+	})
+}
+
+// U8: closing a session revokes its lease.
+func TestClosingTheSessionLeavesNoLease(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		h := w.acquire(s)
+		require.NoError(w, s.Close(w.Context()))
+		_, there := w.f.Lease(s.ID())
+		assert.False(w, there)
+		w.lostBy(lease.ErrClosed, h)
+		w.clear()
+	})
+}
+
+// N6: a release that is under way when the session is detached is finished by
+// the process that takes the session over.
+func TestAReleaseUnderWayAtADetachIsNotForgotten(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		h := w.acquire(s)
+		f := w.f.Inject(etcdfake.Rule{Method: "Txn", Match: isRelease, Lose: true})
+		ctx, cancel := context.WithCancel(w.Context())
+		done := make(chan error, 1)
+		go func() { done <- h.Release(ctx) }()
+		synctest.Wait()
+		handle := s.Detach()
+		cancel()
+		assert.ErrorIs(w, <-done, kv.ErrUnknown)
+		f.Lift()
+		next, err := w.spare.NewSession(w.Context(), lease.Options{Resume: handle})
+		require.NoError(w, err)
+		assert.Empty(w, w.keys())
+		require.NoError(w, next.Close(w.Context()))
+		w.clear()
+	})
+}

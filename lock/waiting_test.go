@@ -1,0 +1,391 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// A12: the one in the middle leaves, or dies; the last goes on waiting for the
+// first.
+func TestAWaiterWhoseNeighbourLeavesWaitsForTheOneBefore(t *testing.T) {
+	for _, how := range []string{"gives up", "dies"} {
+		t.Run(how, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				a := w.acquire(w.session())
+				ctx, cancel := context.WithCancel(w.Context())
+				defer cancel()
+				sb := w.session()
+				b := w.acquiring(ctx, mutex(sb))
+				c := w.waiting(w.session())
+				if how == "dies" {
+					w.f.Revoke(sb.ID())
+				} else {
+					cancel()
+				}
+				require.Error(w, b.failed())
+				time.Sleep(time.Minute)
+				require.True(w, c.waits())
+				w.held(a)
+				w.release(a)
+				w.release(c.won())
+				w.clear()
+			})
+		})
+	}
+}
+
+func TestWaitersComeFirstComeFirstServed(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		var queue []*attempt
+		for range 10 {
+			queue = append(queue, w.waiting(w.session()))
+		}
+		for i, a := range queue {
+			token := h.Token()
+			w.release(h)
+			h = a.won()
+			assert.Greater(w, h.Token(), token)
+			for _, later := range queue[i+1:] {
+				assert.True(w, later.waits())
+			}
+		}
+		w.release(h)
+		w.clear()
+	})
+}
+
+// A10: one release of a thousand waiters' predecessor wakes one; the others send
+// nothing.
+func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		ctx, cancel := context.WithCancel(w.Context())
+		var queue []*attempt
+		for range 10 {
+			s := w.session()
+			for range 100 {
+				queue = append(queue, w.acquiring(ctx, mutex(s)))
+			}
+		}
+		before := w.f.Counts()
+		began := time.Now()
+		w.release(h)
+		h = queue[0].won()
+		synctest.Wait()
+		assert.Zero(w, time.Since(began), "no fixed sleeps (A11)")
+		assert.Equal(w, 2, w.f.Counts().Since(before).Received["Txn"], "a release and a confirmation")
+		cancel()
+		for _, a := range queue[1:] {
+			assert.ErrorIs(w, a.failed(), context.Canceled)
+		}
+		w.release(h)
+		w.clear()
+	})
+}
+
+// A4, E3: compaction is not an error and does not lose the place.
+func TestCompactionWhileWaitingKeepsThePlace(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		first, second := w.waiting(w.session()), w.waiting(w.session())
+		for i := range 600 {
+			if i%50 == 25 { // watches made anew begin before what is compacted
+				for _, m := range w.f.Members() {
+					m.Reset()
+				}
+			}
+			w.f.Put("other", fmt.Sprint(i), 0)
+			w.f.Compact(w.f.Revision())
+			time.Sleep(100 * time.Millisecond)
+		}
+		require.True(w, first.waits())
+		require.True(w, second.waits())
+		w.release(h)
+		h = first.won()
+		assert.True(w, second.waits())
+		w.release(h)
+		w.release(second.won())
+		w.clear()
+	})
+}
+
+// A3 (hazard), A4: a waiter whose watch hangs on a member that is cut off from
+// its peers acquires in a bounded time.
+func TestAWaiterOnAnIsolatedMemberIsNoZombie(t *testing.T) {
+	for i := range 3 {
+		t.Run(fmt.Sprint("member ", i), func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				h := w.acquire(w.session())
+				var queue []*attempt
+				for range 6 {
+					queue = append(queue, w.waiting(w.session()))
+				}
+				w.f.Member(i).Isolate()
+				require.NoError(w, h.Release(w.Context()))
+				began := time.Now()
+				for _, a := range queue {
+					require.NoError(w, a.won().Release(w.Context()))
+				}
+				assert.LessOrEqual(w, time.Since(began), 6*15*time.Second/4+10*time.Second)
+			})
+		})
+	}
+}
+
+// H2: watches that tell nothing at all cost time and nothing else: the session's
+// renewals look (A4).
+func TestAWaiterWhoseWatchesAreSilentAcquiresByALook(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		w.f.Inject(etcdfake.Rule{Method: "Watch", Lose: true})
+		s := w.session()
+		a := w.waiting(s)
+		time.Sleep(time.Second)
+		w.release(h)
+		began := time.Now()
+		w.release(a.won())
+		assert.LessOrEqual(w, time.Since(began), s.TTL()/2)
+		w.clear()
+	})
+}
+
+// A9: the predecessor is deleted between the answer that showed it and the watch.
+func TestADeletionBetweenReadAndWatchIsNotMissed(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		s := w.session()
+		w.f.Inject(etcdfake.Rule{Method: "Watch", Times: 1, Delay: time.Second, Match: func(q etcdfake.Request) bool {
+			r, _ := q.Message.(*pb.WatchRequest)
+			return string(r.GetCreateRequest().GetKey()) == h.Key()
+		}})
+		a := w.waiting(s)
+		w.release(h)
+		w.release(a.won())
+		w.clear()
+	})
+}
+
+// A3: what is put on the key before changes nothing, as an election's leader does.
+func TestPutsOnTheKeyBeforeAreIgnored(t *testing.T) {
+	inBubble(t, func(w *world) {
+		foreign := w.session()
+		key := "name/peer"
+		w.f.Put(key, "0", foreign.ID())
+		a := w.waiting(w.session())
+		time.Sleep(time.Second)
+		before := w.f.Counts()
+		for i := range 20 {
+			w.f.Put(key, fmt.Sprint(i), foreign.ID())
+		}
+		synctest.Wait()
+		assert.Zero(w, w.f.Counts().Since(before).Received["Txn"])
+		time.Sleep(time.Minute)
+		require.True(w, a.waits())
+		w.f.Delete(key)
+		w.release(a.won())
+		w.clear()
+	})
+}
+
+// A8: a key of the same name that is deleted and made again is another.
+func TestAKeyBeforeThatIsRecreatedIsBehind(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.f.Put("name/peer", "", 0)
+		a := w.waiting(w.session())
+		w.f.Delete("name/peer")
+		w.f.Put("name/peer", "", 0)
+		h := a.won()
+		w.f.Delete("name/peer")
+		w.release(h)
+		w.clear()
+	})
+}
+
+// A14: two goroutines on one session exclude each other, on one Mutex or two.
+func TestGoroutinesOfOneSessionExcludeEachOther(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		m := mutex(s)
+		h, err := m.Acquire(w.Context())
+		require.NoError(w, err)
+		one, two := w.acquiring(w.Context(), m), w.acquiring(w.Context(), mutex(s))
+		assert.True(w, one.waits() && two.waits())
+		_, err = m.TryAcquire(w.Context())
+		assert.ErrorIs(w, err, lock.ErrBusy)
+		w.release(h)
+		h = one.won()
+		assert.True(w, two.waits())
+		w.release(h)
+		w.release(two.won())
+		w.clear()
+	})
+}
+
+func TestSixtyFourGoroutinesOnOneMutexLoseNoUpdate(t *testing.T) {
+	inBubble(t, func(w *world) {
+		m := mutex(w.session())
+		counter := 0 // what the lock protects; the race detector looks on
+		var inside sync.Mutex
+		var all sync.WaitGroup
+		for range 64 {
+			all.Go(func() {
+				for range 3 {
+					err := m.Do(w.Context(), func(context.Context, *lock.Held) error {
+						if !inside.TryLock() {
+							return errors.New("two at once")
+						}
+						defer inside.Unlock()
+						counter++
+						return nil
+					})
+					assert.NoError(w, err)
+				}
+			})
+		}
+		all.Wait()
+		assert.Equal(w, 192, counter)
+		w.clear()
+	})
+}
+
+// A17: holding "a/b" does not block "a".
+func TestNestedNamesAreDisjoint(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		for _, name := range []string{"a/b", "a", "a/", "/a", "/", "//", "a\x00", "%", "%2F", "a%2Fb", "ü", "//pawl/x", "\xff"} {
+			h, err := lock.New(s, name, lock.Options{}).TryAcquire(w.Context())
+			require.NoError(w, err, "%q", name)
+			assert.Equal(w, name, h.Name())
+			w.held(h)
+		}
+	})
+}
+
+// A16: busy at once, and nothing written; the text names the holder.
+func TestTryAcquireOfAHeldLockWritesNothing(t *testing.T) {
+	inBubble(t, func(w *world) {
+		holder := w.session()
+		h := w.acquire(holder)
+		s := w.session()
+		synctest.Wait() // the watch of the session key
+		rev, before := w.f.Revision(), w.f.Counts()
+		_, err := mutex(s).TryAcquire(w.Context())
+		assert.ErrorIs(w, err, lock.ErrBusy)
+		assert.Contains(w, err.Error(), h.Key())
+		assert.Contains(w, err.Error(), fmt.Sprintf("%x", holder.ID()))
+		assert.Equal(w, rev, w.f.Revision())
+		assert.Equal(w, map[string]int{"Txn": 1}, w.f.Counts().Since(before).Received)
+		w.release(h)
+		h, err = mutex(s).TryAcquire(w.Context())
+		require.NoError(w, err)
+		w.release(h)
+		w.clear()
+	})
+}
+
+// A16: of two that try at the same moment one wins; the other's key is never put.
+func TestTwoWhoTryAtOnceAreOneHolderAndOneBusy(t *testing.T) {
+	inBubble(t, func(w *world) {
+		one, two := mutex(w.session()), mutex(w.session())
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Times: 2, HoldAnswer: time.Second}) // both have looked before either puts
+		results := make(chan error, 2)
+		for _, m := range []*lock.Mutex{one, two} {
+			go func() { _, err := m.TryAcquire(w.Context()); results <- err }()
+		}
+		a, b := <-results, <-results
+		if a == nil {
+			a, b = b, a
+		}
+		assert.ErrorIs(w, a, lock.ErrBusy)
+		assert.NoError(w, b)
+		assert.Len(w, w.keys(), 1)
+	})
+}
+
+// Client.Close ends what waits, and nothing is left.
+func TestClosingTheClientEndsItsWaiters(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		c := w.client(pawl.Config{})
+		s, err := c.Session(w.Context())
+		require.NoError(w, err)
+		a := w.waiting(s)
+		require.NoError(w, c.Close())
+		w.oneCause(lease.ErrClosed, a.failed())
+		assert.Len(w, w.keys(), 1)
+		w.release(h)
+		w.clear()
+	})
+}
+
+// The end of a waiter's context is matched, with its cause, and removes its key.
+func TestAWaiterThatGivesUpLeavesNothing(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		why := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(w.Context())
+		a := w.acquiring(ctx, mutex(w.session()))
+		require.Len(w, w.keys(), 2)
+		cancel(why)
+		err := a.failed()
+		assert.ErrorIs(w, err, why)
+		assert.ErrorIs(w, err, context.Canceled)
+		assert.NotErrorIs(w, err, context.DeadlineExceeded)
+		synctest.Wait()
+		assert.Equal(w, []string{h.Key()}, w.keys())
+		w.release(h)
+		w.clear()
+	})
+}
+
+// A context that ends in the instant of success means an error, and not held.
+func TestTheContextsEndInTheInstantOfSuccessIsAnError(t *testing.T) {
+	for _, times := range []int{1, 2} { // the enqueue's answer; the confirmation's
+		inBubble(t, func(w *world) {
+			var h *lock.Held
+			if times == 2 {
+				h = w.acquire(w.session())
+			}
+			s := w.session()
+			ctx, cancel := context.WithCancel(w.Context())
+			a := &attempt{}
+			if times == 2 {
+				a = w.acquiring(ctx, mutex(s))
+			}
+			w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
+				t, _ := q.Message.(*pb.TxnRequest)
+				return len(t.GetCompare()) >= 2
+			}, HoldAnswer: time.Second})
+			if times == 2 {
+				require.NoError(w, h.Release(w.Context()))
+			} else {
+				a = w.acquiring(ctx, mutex(s))
+			}
+			time.Sleep(time.Second - time.Nanosecond)
+			time.AfterFunc(time.Nanosecond, cancel)
+			<-a.done
+			if a.err == nil { // it was before the end
+				w.release(a.h)
+			} else {
+				assert.ErrorIs(w, a.err, context.Canceled)
+			}
+			w.f.LiftAll()
+			w.clear()
+		})
+	}
+}
