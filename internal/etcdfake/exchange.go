@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -16,7 +15,8 @@ var errSilence = errors.New("no answer")
 
 // unary stands before every unary method of a member.
 func (m *Member) unary(ctx context.Context, msg any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-	req := request(ctx, m, path.Base(info.FullMethod), msg)
+	p, _ := msg.(proto.Message)
+	req := Request{Member: m, Method: path.Base(info.FullMethod), Message: p}
 	m.counts.add(&m.counts.received, req.Method)
 	resp, err := m.exchange(ctx, req, func(ctx context.Context) (proto.Message, error) {
 		if err := m.admit(ctx, msg); err != nil {
@@ -38,15 +38,9 @@ func (m *Member) unary(ctx context.Context, msg any, info *grpc.UnaryServerInfo,
 	return resp, err
 }
 
-func request(ctx context.Context, m *Member, method string, msg any) Request {
-	md, _ := metadata.FromIncomingContext(ctx)
-	p, _ := msg.(proto.Message)
-	return Request{Member: m, Method: method, Message: p, Metadata: md}
-}
-
 // exchange applies a request and returns its answer, as the rules want it.
 func (m *Member) exchange(ctx context.Context, req Request, apply func(context.Context) (proto.Message, error)) (proto.Message, error) {
-	r := m.c.match(req)
+	r := m.c.match(ctx, &req)
 	if r == nil {
 		return apply(ctx)
 	}

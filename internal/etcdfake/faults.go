@@ -1,6 +1,7 @@
 package etcdfake
 
 import (
+	"context"
 	"time"
 
 	"google.golang.org/grpc/metadata"
@@ -84,13 +85,16 @@ func (c *Cluster) LiftAll() {
 	c.faults = nil
 }
 
-// match finds the rule for a request; nil: none.
-func (c *Cluster) match(req Request) *Rule {
+// match finds the rule for a request; nil: none. It completes the request.
+func (c *Cluster) match(ctx context.Context, req *Request) *Rule {
 	c.mu.Lock()
 	faults := c.faults
 	c.mu.Unlock()
+	if len(faults) > 0 {
+		req.Metadata, _ = metadata.FromIncomingContext(ctx)
+	}
 	for _, f := range faults {
-		if f.rule.concerns(req) && f.take() {
+		if f.rule.concerns(*req) && f.take() {
 			return &f.rule
 		}
 	}

@@ -283,3 +283,17 @@ func TestNoSpaceRefusesWritesAndServesDeletions(t *testing.T) {
 		assert.NoError(t, err)
 	})
 }
+
+func TestRulesSeeTheMetadata(t *testing.T) {
+	inBubble(t, Options{}, func(t *testing.T, c *Cluster) {
+		a := connect(t, c, 0)
+		c.Inject(Rule{
+			Match: func(r Request) bool { return len(r.Metadata.Get("hasleader")) > 0 },
+			Err:   status.Error(codes.Aborted, "x"), Lose: true,
+		})
+		_, err := a.Range(t.Context(), get("k"))
+		assert.NoError(t, err)
+		_, err = a.Range(needLeader(t.Context()), get("k"))
+		assert.Equal(t, codes.Aborted, status.Code(err))
+	})
+}

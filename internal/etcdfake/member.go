@@ -165,9 +165,11 @@ func (m *Member) view() view { return view{m.c.state.store, m.revision()} }
 
 // who tells whose request it is. The caller holds c.mu.
 func (m *Member) who(ctx context.Context) (*identity, error) {
-	md, _ := metadata.FromIncomingContext(ctx)
+	if !m.c.state.auth.enabled {
+		return nil, nil
+	}
 	for _, name := range []string{rpctypes.TokenFieldNameGRPC, rpctypes.TokenFieldNameSwagger} {
-		if v := md.Get(name); len(v) > 0 {
+		if v := metadata.ValueFromIncomingContext(ctx, name); len(v) > 0 {
 			return m.c.state.auth.identify(time.Now(), v[0])
 		}
 	}
@@ -175,8 +177,7 @@ func (m *Member) who(ctx context.Context) (*identity, error) {
 }
 
 func wantsLeader(ctx context.Context) bool {
-	md, _ := metadata.FromIncomingContext(ctx)
-	v := md.Get(rpctypes.MetadataRequireLeaderKey)
+	v := metadata.ValueFromIncomingContext(ctx, rpctypes.MetadataRequireLeaderKey)
 	return len(v) > 0 && v[0] == rpctypes.MetadataHasLeader
 }
 

@@ -41,7 +41,7 @@ func (s *leaseServer) renewals(ctx context.Context, stream grpc.BidiStreamingSer
 		if err != nil {
 			return err
 		}
-		req := request(ctx, s.m, "LeaseKeepAlive", r)
+		req := Request{Member: s.m, Method: "LeaseKeepAlive", Message: r}
 		s.m.counts.add(&s.m.counts.received, req.Method)
 		resp, err := s.m.exchange(ctx, req, func(ctx context.Context) (proto.Message, error) {
 			resp, err := s.renew(ctx, r.ID)

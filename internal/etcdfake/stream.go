@@ -20,8 +20,7 @@ type liveStream struct {
 // open lets a stream begin, unless a rule or the member is against it.
 func (m *Member) open(ctx context.Context, method string) (*liveStream, error) {
 	m.counts.add(&m.counts.opened, method)
-	req := request(ctx, m, method, nil)
-	req.Opening = true
+	req := Request{Member: m, Method: method, Opening: true}
 	_, err := m.exchange(ctx, req, func(ctx context.Context) (proto.Message, error) {
 		return nil, m.admit(ctx, nil)
 	})

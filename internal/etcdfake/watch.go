@@ -141,19 +141,20 @@ func (s *watchStream) tell(w *watcher, events []*mvccpb.Event, rev int64) {
 // committed tells the watches of one new revision.
 func (s *watchStream) committed(events []*mvccpb.Event) {
 	rev := events[0].Kv.ModRevision
-	for _, id := range slices.Sorted(maps.Keys(s.watches)) {
-		w := s.watches[id]
+	mine := map[int64][]*mvccpb.Event{}
+	for id, w := range s.watches {
 		if w.over || w.next > rev {
 			continue
 		}
-		var mine []*mvccpb.Event
+		w.next = rev + 1
 		for _, e := range events {
 			if w.wants(e) {
-				mine = append(mine, e)
+				mine[id] = append(mine[id], e)
 			}
 		}
-		w.next = rev + 1
-		s.tell(w, mine, rev)
+	}
+	for _, id := range slices.Sorted(maps.Keys(mine)) {
+		s.tell(s.watches[id], mine[id], rev)
 	}
 }
 

@@ -111,7 +111,7 @@ func (s *watchServer) requests(live *liveStream, stream watchServerStream) error
 		if err != nil {
 			return err
 		}
-		req := request(live.ctx, s.m, "Watch", r)
+		req := Request{Member: s.m, Method: "Watch", Message: r}
 		s.m.counts.add(&s.m.counts.received, req.Method)
 		_, err = s.m.exchange(live.ctx, req, func(ctx context.Context) (proto.Message, error) {
 			s.m.c.mu.Lock()
