@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"google.golang.org/grpc/status"
 
 	"github.com/pawl-locks/pawl"
 )
@@ -147,7 +148,17 @@ func (c *connection) open(ctx context.Context, fs *pflag.FlagSet) (client *pawl.
 		if cause := context.Cause(ctx); cause != nil {
 			return nil, nil, cause
 		}
-		return nil, nil, exit(exitNoCluster, err)
+		return nil, nil, exit(dialCode(err), err)
 	}
 	return client, func() error { return errors.Join(client.Close(), server.Close()) }, nil
+}
+
+// dialCode tells a configuration that cannot be right from a cluster that does
+// not answer: whoever was asked has left a gRPC status in err.
+func dialCode(err error) int {
+	_, asked := status.FromError(err)
+	if asked || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, pawl.ErrClusterChanged) {
+		return exitNoCluster
+	}
+	return exitUsage
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 
 	"google.golang.org/grpc/codes"
@@ -100,11 +101,30 @@ func run(args []string) int {
 	err := root.Execute()
 	var e *exitError
 	if err != nil && !(errors.As(err, &e) && e.err == nil) {
-		fmt.Fprintf(os.Stderr, "pawl: %v\n", err)
+		fmt.Fprintln(os.Stderr, "pawl: "+strings.TrimPrefix(err.Error(), "pawl: "))
 	}
-	if code := codeOf(err); code != exitUsage {
-		return code
+	if hint := hintFor(err); hint != "" {
+		fmt.Fprintln(os.Stderr, "pawl: "+hint)
 	}
-	fmt.Fprintln(os.Stderr, "pawl: see pawl help")
-	return exitUsage
+	return codeOf(err)
+}
+
+// hintFor says what to do about an error with an exit code of our own; "": its
+// text says it all.
+func hintFor(err error) string {
+	var e *exitError
+	if !errors.As(err, &e) || e.err == nil {
+		return ""
+	}
+	switch e.code {
+	case exitUsage:
+		return "see pawl help"
+	case exitNoCluster:
+		switch status.Code(err) {
+		case codes.InvalidArgument, codes.Unauthenticated, codes.FailedPrecondition: // so etcd refuses a user
+			return "check --user, or ETCDCTL_USER and ETCDCTL_PASSWORD"
+		}
+		return "is there a cluster at --endpoints, or ETCDCTL_ENDPOINTS? To try things, use pawl dev, or --embed"
+	}
+	return ""
 }

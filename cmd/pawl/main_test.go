@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+// TestMain makes this test binary the pawl that scripts and tests run, by
+// that name.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"pawl": func() { os.Exit(run(os.Args[1:])) }})
+}
+
+// TestScripts runs testdata/script against one real etcd server.
+func TestScripts(t *testing.T) {
+	s := etcdtest.Start(t)
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("ETCDCTL_ENDPOINTS", s.Addr())
+			env.Setenv("TMPDIR", env.WorkDir)
+			return nil
+		},
+		RequireExplicitExec: true,
+	})
+	t.Cleanup(func() { requireNothingLeft(t, s) })
+}
+
+// requireNothingLeft fails unless every key and every lease is gone.
+func requireNothingLeft(t *testing.T, s *etcdtest.Server) {
+	t.Helper()
+	conn := s.Conn(t)
+	keys, err := pb.NewKVClient(conn).Range(context.Background(), &pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, KeysOnly: true})
+	require.NoError(t, err)
+	assert.Empty(t, keys.Kvs)
+	leases, err := pb.NewLeaseClient(conn).LeaseLeases(context.Background(), &pb.LeaseLeasesRequest{})
+	require.NoError(t, err)
+	assert.Empty(t, leases.Leases)
+}
+
+// program is a pawl under way.
+type program struct {
+	cmd    *exec.Cmd
+	stdout io.Reader
+	stderr *strings.Builder
+}
+
+// begin starts pawl with args; whatever happens it is gone at the test's end.
+func begin(t *testing.T, endpoint string, args ...string) *program {
+	t.Helper()
+	p := &program{cmd: exec.Command("pawl", args...), stderr: &strings.Builder{}}
+	p.cmd.Env = append(os.Environ(), "ETCDCTL_ENDPOINTS="+endpoint, "TMPDIR="+t.TempDir())
+	p.cmd.Stderr = p.stderr
+	out, err := p.cmd.StdoutPipe()
+	require.NoError(t, err)
+	p.stdout = out
+	require.NoError(t, p.cmd.Start())
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+	})
+	return p
+}
+
+// code waits for the end of p and returns its exit code.
+func (p *program) code(t *testing.T) int {
+	t.Helper()
+	_, _ = io.Copy(io.Discard, p.stdout)
+	_ = p.cmd.Wait()
+	t.Logf("stderr: %s", p.stderr)
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// eventually waits for ok, which is to become true soon.
+func eventually(t *testing.T, ok func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, ok, 10*time.Second, 5*time.Millisecond, what)
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/pawl-locks/pawl/lease"
+)
+
+func TestSecondsAreNumbersOrDurations(t *testing.T) {
+	for text, want := range map[string]time.Duration{"3": 3 * time.Second, "0.5": 500 * time.Millisecond, "1m": time.Minute, "0": 0} {
+		var s seconds
+		require.NoError(t, s.Set(text), text)
+		assert.Equal(t, want, time.Duration(s), text)
+	}
+	for _, text := range []string{"", "x", "-1", "-1s", "NaN", "Inf", "1e300"} {
+		var s seconds
+		assert.Error(t, s.Set(text), text)
+	}
+}
+
+func TestOurVariablesReplaceInheritedOnes(t *testing.T) {
+	got := replace([]string{"A=1", "PAWL_KEY=outer", "PAWL_KEYS=other", "B=2"}, []string{"PAWL_KEY=inner"})
+	assert.Equal(t, []string{"A=1", "PAWL_KEYS=other", "B=2", "PAWL_KEY=inner"}, got)
+}
+
+func TestExitCodes(t *testing.T) {
+	assert.Equal(t, 0, codeOf(nil))
+	assert.Equal(t, 125, codeOf(errors.New("x")))
+	assert.Equal(t, 130, codeOf(fmt.Errorf("wait: %w", &interrupted{unix.SIGINT})))
+	assert.Equal(t, 123, codeOf(reach(fmt.Errorf("grant: %w", lease.ErrExpired))))
+	assert.Equal(t, 122, codeOf(reach(usage("x"))))
+	assert.Equal(t, 7, codeOf(endOf(7<<8)))
+	assert.Equal(t, 137, codeOf(endOf(9)))
+	assert.NoError(t, endOf(0))
+}
+
+func TestLeaseIsReadFromAKey(t *testing.T) {
+	assert.Equal(t, "1b1f", leaseOf("ns/name/1b1f-12"))
+	assert.Equal(t, "1b1f", leaseOf("name/1b1f"))
+}
+
+func TestNoticeForPeopleAndPrograms(t *testing.T) {
+	till := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	n := notice{Event: "held", Name: "a", Key: "a/1-1", Token: 5, Lease: "1", TTL: 15, Deadline: &till}
+	assert.Equal(t, `held "a" key=a/1-1 token=5 lease=1 ttl=15s until=03:04:05.000 unless renewed, as it is`, n.text())
+	assert.Equal(t, `lost "a": gone`, notice{Event: "lost", Name: "a", Cause: "gone"}.text())
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"golang.org/x/sys/unix"
+)
+
+// stubHolding is held until deadline, or until err is set.
+type stubHolding struct {
+	deadline time.Time
+	err      error
+}
+
+var errStub = errors.New("lost")
+
+func (h *stubHolding) Err() error {
+	if h.err == nil && !time.Now().Before(h.deadline) {
+		h.err = errStub
+	}
+	return h.err
+}
+func (h *stubHolding) Done() <-chan struct{} { return nil }
+func (h *stubHolding) Deadline() time.Time {
+	if h.Err() != nil {
+		return time.Time{}
+	}
+	return h.deadline
+}
+
+// stubTarget notes when it was told what.
+type stubTarget struct{ term, killed time.Time }
+
+func (s *stubTarget) signal(sig unix.Signal) {
+	if sig == unix.SIGTERM {
+		s.term = time.Now()
+	}
+}
+
+func (s *stubTarget) kill() {
+	if s.killed.IsZero() {
+		s.killed = time.Now()
+	}
+}
+
+// watch lets w look until it has killed, or for an hour.
+func watch(w *watchman, s *stubTarget, each func()) {
+	for start := time.Now(); s.killed.IsZero() && time.Since(start) < time.Hour; {
+		time.Sleep(w.look(time.Now(), s))
+		each()
+	}
+}
+
+func TestCommandWithoutRenewalsGetsTermAndIsKilledBeforeTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &stubHolding{deadline: time.Now().Add(12500 * time.Millisecond)}
+		s := &stubTarget{}
+		w := &watchman{command: command{grace: 2500 * time.Millisecond}, h: h}
+		watch(w, s, func() {})
+		assert.Equal(t, 2500*time.Millisecond, h.deadline.Sub(s.term))
+		assert.Equal(t, 625*time.Millisecond, h.deadline.Sub(s.killed))
+		assert.ErrorIs(t, w.lost, errRunningOut)
+	})
+}
+
+func TestCommandWithoutGraceIsKilledBeforeTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &stubHolding{deadline: time.Now().Add(2500 * time.Millisecond)}
+		s := &stubTarget{}
+		watch(&watchman{h: h}, s, func() {})
+		assert.Equal(t, leastReserve, h.deadline.Sub(s.killed))
+	})
+}
+
+func TestCommandRunsOnWhileTheLockIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &stubHolding{deadline: time.Now().Add(12 * time.Second)}
+		s := &stubTarget{}
+		watch(&watchman{command: command{grace: 2 * time.Second}, h: h}, s, func() {
+			if left := time.Until(h.deadline); left < 5*time.Second {
+				h.deadline = time.Now().Add(12 * time.Second)
+			}
+		})
+		assert.Zero(t, s.term)
+		assert.Zero(t, s.killed)
+	})
+}
+
+func TestCommandGetsItsGraceAfterASuddenLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &stubHolding{deadline: time.Now().Add(10 * time.Second)}
+		s := &stubTarget{}
+		w := &watchman{command: command{grace: time.Second}, h: h}
+		w.look(time.Now(), s)
+		h.err = errStub
+		lost := time.Now()
+		watch(w, s, func() {})
+		assert.Equal(t, lost, s.term)
+		assert.Equal(t, lost.Add(time.Second), s.killed)
+	})
+}
+
+func TestGraceAfterASuddenLossEndsBeforeTheLastDeadlineKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &stubHolding{deadline: time.Now().Add(2 * time.Second)}
+		s := &stubTarget{}
+		w := &watchman{command: command{grace: time.Second}, h: h}
+		w.look(time.Now(), s)
+		time.Sleep(990 * time.Millisecond)
+		h.err = errStub
+		watch(w, s, func() {})
+		assert.Equal(t, h.deadline.Add(-250*time.Millisecond), s.killed)
+	})
+}
+
+func TestCommandIsKilledAtOnceWhenTheDeadlineHasPassed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &stubHolding{deadline: time.Now().Add(2 * time.Second)}
+		s := &stubTarget{}
+		w := &watchman{command: command{grace: time.Second}, h: h}
+		w.look(time.Now(), s)
+		time.Sleep(time.Minute) // nobody looked: this process was stopped
+		now := time.Now()
+		watch(w, s, func() {})
+		assert.Equal(t, now, s.killed)
+	})
+}
+
+func TestTheClockIsLookedAtAtLeastEveryGlance(t *testing.T) {
+	h := &stubHolding{deadline: time.Now().Add(time.Hour)}
+	w := &watchman{h: h}
+	assert.LessOrEqual(t, w.look(time.Now(), &stubTarget{}), glance)
+}
