@@ -1,0 +1,41 @@
+package fencing_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
+
+// flat takes the indentation away: a program in the guide may be a part of a function.
+func flat(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i, l := range lines {
+		lines[i] = strings.TrimSpace(l)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func TestProgramsOfTheGuideAreThoseThatAreTested(t *testing.T) {
+	guide, err := os.ReadFile("../docs/fencing.md")
+	require.NoError(t, err)
+	files, err := filepath.Glob("*/*_test.go")
+	require.NoError(t, err)
+	var tested strings.Builder
+	for _, f := range append(files, "example_test.go") {
+		text, err := os.ReadFile(f)
+		require.NoError(t, err)
+		tested.WriteString(flat(string(text)) + "\n")
+	}
+	blocks := goBlock.FindAllSubmatch(guide, -1)
+	require.Len(t, blocks, 7)
+	for _, b := range blocks {
+		assert.Contains(t, tested.String(), flat(string(b[1])))
+	}
+}
