@@ -250,7 +250,7 @@ func TestALostAnswerDuringATakeover(t *testing.T) {
 			for _, times := range []int{1, 3} {
 				t.Run(fmt.Sprintf("%d/%s/%d", skip, name, times), func(t *testing.T) {
 					inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
-						s := r.session(Options{TTL: 30 * time.Second})
+						s := r.session(Options{TTL: 60 * time.Second})
 						_, key, err := s.Begin("a/")
 						require.NoError(t, err)
 						r.Put(key, "", s.ID())
@@ -258,7 +258,7 @@ func TestALostAnswerDuringATakeover(t *testing.T) {
 						host := r.successor()
 						rule.Times, rule.Skip = times, skip
 						f := r.Inject(rule)
-						ctx, cancel := context.WithTimeout(context.Background(), 25*time.Second)
+						ctx, cancel := context.WithTimeout(context.Background(), 45*time.Second)
 						defer cancel()
 						next, err := Grant(ctx, host, Options{Resume: h})
 						require.NoError(t, err)

@@ -198,6 +198,7 @@ func (w *world) lostBy(want error, h *lock.Held) {
 		w.oneCause(want, err)
 		assert.ErrorIs(w, err, lock.ErrLost, name)
 	}
+	synctest.Wait() // what is removed behind is not counted
 	before := w.f.Counts()
 	_, err = w.spare.KV().Txn(w.Context(), kv.Txn{Guards: []kv.Guard{guard}, Then: []kv.Op{kv.Put("guarded", nil)}})
 	assert.ErrorIs(w, err, kv.ErrFenced)

@@ -55,6 +55,9 @@ var None = func() *Claim {
 	f := &fate{c: c, decided: always, err: errors.New("not held: nil handle")}
 	f.once.Do(func() {}) // decided
 	c.fate.Store(f)
+	// Made now, for all: one made at a first call inside a synctest bubble could
+	// not be used in any other.
+	_, _ = c.Done(), c.Context()
 	return c
 }()
 

@@ -1,0 +1,221 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// counted is what f makes the server receive and send, streams that are idle
+// apart.
+func (w *world) counted(f func()) etcdfake.Counts {
+	synctest.Wait()
+	before := w.f.Counts()
+	f()
+	synctest.Wait()
+	return w.f.Counts().Since(before)
+}
+
+// A19: two unary requests, and no watch message when held for a moment.
+func TestAcquireAndReleaseCostTwoRequests(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		n := w.counted(func() {
+			for range 100 {
+				h := w.acquire(s)
+				time.Sleep(lease.ArmDelay / 200)
+				require.NoError(w, h.Release(w.Context()))
+			}
+		})
+		assert.Equal(w, map[string]int{"Txn": 200}, n.Received)
+		n = w.counted(func() { time.Sleep(2 * lease.ArmDelay) })
+		assert.Empty(w, n.Received, "nothing is armed for what is over")
+	})
+}
+
+// One that is held for longer is watched: one creation, one cancel.
+func TestALockHeldForLongerIsWatchedOnce(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		n := w.counted(func() {
+			h := w.acquire(s)
+			time.Sleep(lease.ArmDelay + time.Millisecond)
+			synctest.Wait()
+			require.NoError(w, h.Release(w.Context()))
+		})
+		assert.Equal(w, map[string]int{"Txn": 2, "Watch": 2}, n.Received)
+		// Both are answered; the deletion is told too, where the cancel comes after it.
+		assert.LessOrEqual(w, n.Sent["Watch"], 3)
+	})
+}
+
+func TestAContendedAcquisitionIsWithinItsBudget(t *testing.T) {
+	inBubble(t, func(w *world) {
+		holder, s := w.session(), w.session()
+		h := w.acquire(holder)
+		time.Sleep(time.Second)
+		var a *attempt
+		n := w.counted(func() { a = w.waiting(s) })
+		assert.Equal(w, 1, n.Received["Txn"], "to enqueue")
+		in, out := n.Received["Watch"], n.Sent["Watch"]
+		n = w.counted(func() { w.release(h) })
+		assert.Equal(w, 2, n.Received["Txn"], "the holder's release, and one to confirm")
+		in, out = in+n.Received["Watch"]-1, out+n.Sent["Watch"]-1 // the holder's own watch, cancelled
+		n = w.counted(func() { w.release(a.won()) })
+		assert.Equal(w, 1, n.Received["Txn"], "to release")
+		in, out = in+n.Received["Watch"], out+n.Sent["Watch"]
+		assert.LessOrEqual(w, in, 4)
+		assert.LessOrEqual(w, out, 6)
+	})
+}
+
+func TestTryAcquireOfAFreeLockIsAReadAndAWrite(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		n := w.counted(func() {
+			h, err := mutex(s).TryAcquire(w.Context())
+			require.NoError(w, err)
+			w.held(h)
+		})
+		assert.Equal(w, map[string]int{"Txn": 2}, n.Received)
+	})
+}
+
+// Waiting costs a session one request a round, however many of its goroutines
+// wait.
+func TestAMinuteOfWaitingCostsNoMoreThanTheRenewals(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		s := w.session()
+		ctx, cancel := context.WithCancel(w.Context())
+		var all []*attempt
+		for range 50 {
+			all = append(all, w.acquiring(ctx, mutex(s)))
+		}
+		n := w.counted(func() { time.Sleep(time.Minute) })
+		assert.LessOrEqual(w, n.Received["Txn"], 2*18, "two sessions, four rounds a TTL")
+		cancel()
+		for _, a := range all {
+			assert.ErrorIs(w, a.failed(), context.Canceled)
+		}
+		w.release(h)
+		w.clear()
+	})
+}
+
+// settledGoroutines is the number of goroutines when nothing is under way.
+func settledGoroutines() int {
+	synctest.Wait()
+	return runtime.NumGoroutine()
+}
+
+// H4: no goroutine for each lock held.
+func TestAThousandLocksHeldCostNoGoroutine(t *testing.T) {
+	inBubbleOf(t, 1, func(w *world) {
+		s := w.session()
+		held := []*lock.Held{w.acquire(s)}
+		_ = held[0].Done()
+		time.Sleep(time.Second)
+		before := settledGoroutines()
+		for i := range 500 { // with the session key's, one stream carries them
+			h := w.acquireName(s, fmt.Sprint("n", i))
+			_, _ = h.Done(), h.Context()
+			held = append(held, h)
+		}
+		time.Sleep(time.Second)
+		assert.LessOrEqual(w, settledGoroutines(), before+1)
+		for i := range 500 {
+			held = append(held, w.acquireName(s, fmt.Sprint("m", i)))
+		}
+		time.Sleep(time.Second)
+		// Another stream for every 512 watches: its two goroutines, gRPC's, and
+		// the server's, which is in this process.
+		assert.LessOrEqual(w, settledGoroutines(), before+3*8)
+		for _, h := range held {
+			require.NoError(w, h.Release(w.Context()))
+		}
+	})
+}
+
+// Nor for each waiter beyond its caller.
+func TestAThousandWaitersCostNoGoroutineBeyondTheirCallers(t *testing.T) {
+	inBubbleOf(t, 1, func(w *world) {
+		h := w.acquire(w.session())
+		s := w.session()
+		ctx, cancel := context.WithCancel(w.Context())
+		all := []*attempt{w.acquiring(ctx, mutex(s))}
+		time.Sleep(time.Second)
+		before := settledGoroutines()
+		for range 1000 {
+			all = append(all, w.acquiring(ctx, mutex(s)))
+		}
+		// Two watches each, so four streams more, as above.
+		assert.LessOrEqual(w, settledGoroutines(), before+1000+4*8)
+		cancel()
+		for _, a := range all {
+			assert.ErrorIs(w, a.failed(), context.Canceled)
+		}
+		w.release(h)
+		w.clear()
+	})
+}
+
+// At most 2 KiB for each lock held, its own watch included. The server's part, in
+// this process, is left out by measuring keys and watches of its own kind first.
+func TestALockHeldTakesLittleMemory(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector's own memory would be counted")
+	}
+	const n = 10_000
+	c := realServer(t)
+	ctx := context.Background()
+	client, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{c}})
+	require.NoError(t, err)
+	defer client.Close()
+	s, err := client.Session(ctx)
+	require.NoError(t, err)
+	held := make([]*lock.Held, 0, n)
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprint("memory/", i)
+	}
+	before := heap()
+	for _, name := range names {
+		h, err := lock.New(s, name, lock.Options{}).Acquire(ctx)
+		require.NoError(t, err)
+		held = append(held, h)
+	}
+	waitFor(t, 2*time.Second) // all are armed
+	each := float64(heap()-before) / n
+	t.Logf("%.0f bytes for each lock held", each)
+	assert.LessOrEqual(t, each, 2048.0)
+	runtime.KeepAlive(held)
+	require.NoError(t, s.Close(ctx))
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// waitFor lets real time pass in which work goes on behind.
+func waitFor(t *testing.T, d time.Duration) {
+	t.Helper()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	<-timer.C
+}

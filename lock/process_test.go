@@ -1,0 +1,140 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/kv"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// endpointOf is the environment variable that tells a child where etcd is.
+const endpointOf = "PAWL_LOCK_TEST_ENDPOINT"
+
+// realServer is the endpoint of an etcd in a process of its own.
+func realServer(t testing.TB) string {
+	t.Helper()
+	_, said := child(t, "server", "endpoint")
+	endpoint := said()
+	require.NotEmpty(t, endpoint)
+	return endpoint
+}
+
+func dial(t testing.TB, endpoint string) *pawl.Client {
+	t.Helper()
+	c, err := pawl.Dial(context.Background(), pawl.Config{Endpoints: []string{endpoint}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+const rounds = 100
+
+// TestRoleWorker is not a test: it is one of the processes that add to a number
+// in etcd, read and written under the lock, with nothing else to protect it.
+func TestRoleWorker(t *testing.T) {
+	if os.Getenv(role) != "worker" {
+		t.Skip("the role of a child process")
+	}
+	c := dial(t, os.Getenv(endpointOf))
+	s, err := c.Session(context.Background())
+	require.NoError(t, err)
+	var last fencing.Token
+	for range rounds {
+		require.NoError(t, lock.New(s, "counter", lock.Options{}).Do(context.Background(), func(ctx context.Context, h *lock.Held) error {
+			assert.Greater(t, h.Token(), last)
+			last = h.Token()
+			return add(ctx, c.KV())
+		}))
+	}
+	fmt.Printf("done %v\n", !t.Failed())
+}
+
+// add reads the number and writes it back with one more.
+func add(ctx context.Context, k *kv.Client) error {
+	was, err := k.Txn(ctx, kv.Txn{Then: []kv.Op{kv.Get("number")}})
+	if err != nil {
+		return err
+	}
+	n, _ := strconv.Atoi(string(was.Gets[0].Value))
+	_, err = k.Txn(ctx, kv.Txn{Then: []kv.Op{kv.Put("number", []byte(strconv.Itoa(n+1)))}})
+	return err
+}
+
+func TestProcessesExcludeEachOther(t *testing.T) {
+	endpoint := realServer(t)
+	const workers = 3
+	var said [workers]func() string
+	for i := range workers {
+		_, said[i] = child(t, "worker", "done", endpointOf+"="+endpoint)
+	}
+	for i := range workers {
+		assert.Equal(t, "true", said[i]())
+	}
+	got, err := dial(t, endpoint).KV().Txn(context.Background(), kv.Txn{Then: []kv.Op{kv.Get("number")}})
+	require.NoError(t, err)
+	assert.Equal(t, strconv.Itoa(workers*rounds), string(got.Gets[0].Value))
+}
+
+// The same life on a real server as on the one in memory.
+func TestALocksLifeOnARealServer(t *testing.T) {
+	endpoint := realServer(t)
+	ctx := context.Background()
+	one, err := dial(t, endpoint).Session(ctx)
+	require.NoError(t, err)
+	client := dial(t, endpoint)
+	two, err := client.NewSession(ctx, lease.Options{TTL: 3 * time.Second})
+	require.NoError(t, err)
+
+	h, err := mutex(one).Acquire(ctx)
+	require.NoError(t, err)
+	_, err = mutex(two).TryAcquire(ctx)
+	require.ErrorIs(t, err, lock.ErrBusy)
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	_, err = mutex(two).Acquire(short)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	won := make(chan *lock.Held)
+	go func() {
+		h, err := mutex(two).Acquire(ctx)
+		assert.NoError(t, err)
+		won <- h
+	}()
+	waitFor(t, 100*time.Millisecond)
+	require.NoError(t, h.Confirm(ctx))
+	require.NoError(t, h.Release(ctx))
+	next := <-won
+	require.NoError(t, next.Err())
+	assert.Greater(t, next.Token(), h.Token())
+
+	_, err = client.KV().Txn(ctx, kv.Txn{Guards: []kv.Guard{next.Guard()}, Then: []kv.Op{kv.Put("guarded", []byte("x"))}})
+	require.NoError(t, err)
+	waitFor(t, 2*lease.ArmDelay)
+	_, err = client.KV().Txn(ctx, kv.Txn{Then: []kv.Op{kv.Delete(next.Key())}})
+	require.NoError(t, err)
+	deleted := time.Now()
+	<-next.Done()
+	assert.LessOrEqual(t, time.Since(deleted), time.Second)
+	assert.ErrorIs(t, next.Err(), lock.ErrKeyDeleted)
+	assert.ErrorIs(t, next.Release(ctx), lock.ErrLost)
+
+	last, err := mutex(two).Acquire(ctx)
+	require.NoError(t, err)
+	waitFor(t, 4*time.Second) // more than a TTL
+	require.NoError(t, last.Err(), "renewed")
+	require.NoError(t, two.Close(ctx))
+	assert.ErrorIs(t, last.Err(), lease.ErrClosed)
+	free, err := mutex(one).TryAcquire(ctx)
+	require.NoError(t, err, "the lease is revoked")
+	require.NoError(t, free.Release(ctx))
+}
