@@ -28,7 +28,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing/internal/fleet"
 )
 
-var runFor = flag.Duration("fleet", 2*time.Second, "how long each fleet runs, with the guard and without")
+var runFor = flag.Duration("fleet", 2*time.Second, "how long each fleet runs at least, with the guard and then without")
 
 // dial returns a client of the gateway at a socket.
 func dial(socket string) *s3.Client {
@@ -86,14 +86,14 @@ func (s bucketStore) Write(ctx context.Context, resource string, t fencing.Token
 	}
 }
 
-func runFleet(t *testing.T, guard bool, seed uint64) fleet.Result {
+func runFleet(t *testing.T, guard bool, seed uint64, least time.Duration) fleet.Result {
 	g := start(t)
 	dir, err := os.MkdirTemp("", "s3fleet")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	p := fleet.NewProxy(t, filepath.Join(dir, "proxy"), filepath.Join(g.dir, "sock"))
 	// The gateway takes its time: a longer lease lets some turns end within it.
-	r := fleet.Fleet{Store: "S3", Open: openBucket, Address: p.Path, Guard: guard, For: *runFor, TTL: 250 * time.Millisecond, Cut: p.Cut, Seed: seed}.Run(t)
+	r := fleet.Fleet{Store: "S3", Open: openBucket, Address: p.Path, Guard: guard, For: least, TTL: 250 * time.Millisecond, Cut: p.Cut, Seed: seed}.Run(t)
 	t.Logf("guard %t, seed %d: %v", guard, seed, r)
 	require.Positive(t, r.Acked, "nothing was written, so nothing was shown")
 	require.Positive(t, r.Expired, "no lease was outlived, so nothing was shown")
@@ -102,13 +102,13 @@ func runFleet(t *testing.T, guard bool, seed uint64) fleet.Result {
 
 func TestFleetLosesNoUpdateWithTheGuardAndSomeWithoutIt(t *testing.T) {
 	seed := rand.Uint64()
-	guarded := runFleet(t, true, seed)
+	guarded := runFleet(t, true, seed, *runFor)
 	assert.Zero(t, guarded.Lost, "%q", guarded.Missing)
 	assert.NoError(t, fencetest.Check(guarded.History))
 
-	bare := runFleet(t, false, seed)
+	bare := runFleet(t, false, seed, *runFor)
 	for more := uint64(1); bare.Lost == 0 && more < 5; more++ { // a short run may be lucky
-		bare = runFleet(t, false, seed+more)
+		bare = runFleet(t, false, seed+more, *runFor<<more)
 	}
 	assert.Positive(t, bare.Lost, "without the guard nothing was lost either: this test shows nothing")
 }

@@ -17,21 +17,36 @@ import (
 // An authority grants leases on resources, over lines on a unix socket: "acquire WHO RESOURCE" is answered, in turn, by "granted TOKEN"; "release RESOURCE
 // TOKEN" is not answered. A connection that ends gives up its place in the queue, not its lease.
 type authority struct {
-	ttl time.Duration
-	lis net.Listener
-	wg  sync.WaitGroup
+	issuer Issuer
+	lis    net.Listener
+	wg     sync.WaitGroup
 
 	mu      sync.Mutex
 	closed  bool
-	token   fencing.Token
+	ttl     time.Duration
 	locks   map[string]*leased
 	conns   map[net.Conn]bool
+	granted int
 	expired int
+	inARow  int // leases that expired since the last release
 }
 
+// An Issuer makes the tokens. Its methods are called one at a time.
+type Issuer interface {
+	Issue(resource string) fencing.Token // greater than all before it
+	End(resource string, t fencing.Token)
+}
+
+// counter is the Issuer of stores that keep the tokens themselves.
+type counter struct{ fencing.Token }
+
+func (c *counter) Issue(string) fencing.Token { c.Token++; return c.Token }
+func (*counter) End(string, fencing.Token)    {}
+
 type leased struct {
-	holder *grant
-	queue  []*grant
+	resource string
+	holder   *grant
+	queue    []*grant
 }
 
 type grant struct {
@@ -41,12 +56,12 @@ type grant struct {
 	timer *time.Timer
 }
 
-func newAuthority(path string, ttl time.Duration) (*authority, error) {
+func newAuthority(path string, ttl time.Duration, issuer Issuer) (*authority, error) {
 	lis, err := net.Listen("unix", path)
 	if err != nil {
 		return nil, err
 	}
-	a := &authority{ttl: ttl, lis: lis, locks: map[string]*leased{}, conns: map[net.Conn]bool{}}
+	a := &authority{issuer: issuer, ttl: ttl, lis: lis, locks: map[string]*leased{}, conns: map[net.Conn]bool{}}
 	a.wg.Go(a.accept) // ends when lis is closed
 	return a, nil
 }
@@ -131,7 +146,7 @@ func (a *authority) enqueue(resource string, who int) *grant {
 	defer a.mu.Unlock()
 	l := a.locks[resource]
 	if l == nil {
-		l = &leased{}
+		l = &leased{resource: resource}
 		a.locks[resource] = l
 	}
 	g := &grant{who: who, given: make(chan fencing.Token, 1)}
@@ -152,9 +167,34 @@ func (a *authority) release(resource string, t fencing.Token) {
 	defer a.mu.Unlock()
 	if l := a.locks[resource]; l != nil && l.holder != nil && l.holder.token == t {
 		l.holder.timer.Stop()
-		l.holder = nil
+		a.inARow = 0
+		a.end(l)
 		a.pass(l)
 	}
+}
+
+// end takes the lock from its holder. mu is held.
+func (a *authority) end(l *leased) {
+	a.issuer.End(l.resource, l.holder.token)
+	l.holder = nil
+}
+
+// patience is how many leases may expire in a row before they get longer: the machine is then too busy for anybody to be done in time.
+const patience = 20
+
+// expire ends g's lease if g has it still.
+func (a *authority) expire(l *leased, g *grant) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if l.holder != g || a.closed {
+		return
+	}
+	a.expired++
+	if a.inARow++; a.inARow == patience {
+		a.inARow, a.ttl = 0, 2*a.ttl
+	}
+	a.end(l)
+	a.pass(l)
 }
 
 // pass gives a free lock to the first in the queue. mu is held.
@@ -164,18 +204,17 @@ func (a *authority) pass(l *leased) {
 	}
 	g := l.queue[0]
 	l.queue = l.queue[1:]
-	a.token++
-	g.token, l.holder = a.token, g
-	g.timer = time.AfterFunc(a.ttl, func() { // ends at once
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if l.holder == g {
-			l.holder = nil
-			a.expired++
-			a.pass(l)
-		}
-	})
+	a.granted++
+	g.token, l.holder = a.issuer.Issue(l.resource), g
+	g.timer = time.AfterFunc(a.ttl, func() { a.expire(l, g) }) // ends at once
 	g.given <- g.token
+}
+
+// seen tells how many leases were granted and how many expired, and how long they are.
+func (a *authority) seen() (granted, expired int, ttl time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.granted, a.expired, a.ttl
 }
 
 // holders returns who holds something just now.
@@ -203,8 +242,8 @@ func (a *authority) cut(rnd *rand.Rand) {
 	}
 }
 
-// close ends all connections and waits; it returns a token above all that were granted.
-func (a *authority) close() (last fencing.Token) {
+// close ends all connections and waits.
+func (a *authority) close() {
 	_ = a.lis.Close()
 	a.mu.Lock()
 	a.closed = true
@@ -216,8 +255,6 @@ func (a *authority) close() (last fencing.Token) {
 			l.holder.timer.Stop()
 		}
 	}
-	last = a.token + 1
 	a.mu.Unlock()
 	a.wg.Wait()
-	return last
 }

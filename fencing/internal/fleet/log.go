@@ -7,10 +7,13 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/pawl-locks/pawl/fencing/fencetest"
 )
@@ -30,10 +33,22 @@ type actor struct {
 	n   int
 }
 
-// do logs an operation before and after. Stamps are wall time, which all processes of the machine share.
+// ErrNotApplied is matched by errors of a Store that say that nothing was done, besides those of package fencing.
+var ErrNotApplied = errors.New("not applied")
+
+// now reads the clock that all processes of the machine share, and that nobody sets.
+func now() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
+		panic(err) // every unix has it
+	}
+	return time.Duration(ts.Nano())
+}
+
+// do logs an operation before and after.
 func (a *actor) do(op fencetest.Op, id string, f func() (value string, err error)) error {
 	a.n++
-	op.Who, op.Call = a.who, time.Duration(time.Now().UnixNano())
+	op.Who, op.Call = a.who, now()
 	if op.Kind == fencetest.Write {
 		op.Value = digest(op.Value)
 	}
@@ -44,8 +59,11 @@ func (a *actor) do(op fencetest.Op, id string, f func() (value string, err error
 	if op.Kind == fencetest.Read {
 		op.Value = digest(value)
 	}
-	op.Return = time.Duration(time.Now().UnixNano())
+	op.Return = now()
 	op.Outcome, op.Highest = fencetest.OutcomeOf(err)
+	if errors.Is(err, ErrNotApplied) {
+		op.Outcome = fencetest.NotApplied
+	}
 	if logged := a.write(entry{N: a.n, ID: id, End: true, Op: op}); logged != nil {
 		return logged
 	}

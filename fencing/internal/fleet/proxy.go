@@ -6,11 +6,12 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 )
 
-// A Proxy stands between the workers and a store on a unix socket, and can cut what passes.
+// A Proxy stands between the workers and a store, and can cut what passes.
 type Proxy struct {
 	Path string // to connect to
 
@@ -21,7 +22,7 @@ type Proxy struct {
 	pairs map[net.Conn]net.Conn
 }
 
-// NewProxy listens on path and connects to target for each connection, until the test ends.
+// NewProxy listens on path, that of a unix socket, and connects to target for each connection, until the test ends. The target is another socket's path, or HOST:PORT.
 func NewProxy(t testing.TB, path, target string) *Proxy {
 	t.Helper()
 	lis, err := net.Listen("unix", path)
@@ -42,12 +43,16 @@ func NewProxy(t testing.TB, path, target string) *Proxy {
 }
 
 func (p *Proxy) accept(target string) {
+	network := "tcp"
+	if filepath.IsAbs(target) {
+		network = "unix"
+	}
 	for {
 		in, err := p.lis.Accept()
 		if err != nil {
 			return
 		}
-		out, err := net.Dial("unix", target)
+		out, err := net.Dial(network, target)
 		if err != nil {
 			_ = in.Close()
 			continue

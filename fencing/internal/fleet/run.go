@@ -19,7 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/fencing/fencetest"
 )
 
@@ -29,28 +28,28 @@ type Fleet struct {
 	Open    Opener // the same, for the parent
 	Address string
 	Guard   bool
-	Workers int // 0: 8
-	For     time.Duration
-	TTL     time.Duration // 0: 120 ms
+	Workers int           // 0: 8
+	For     time.Duration // at least; longer where too little happened to show anything
+	TTL     time.Duration // of leases at first, 0: 120 ms; longer where nobody is done within it
 	Cut     func()        // cuts the workers from the store; nil: there is no connection to cut
+	Issuer  Issuer        // nil: counts
 	Seed    uint64
 }
 
 // A Result is what a run came to.
 type Result struct {
-	Acked, Lost             int
-	Refused, Unknown        int
-	Stops, Kills, Cuts      int
-	Expired                 int // leases
-	History                 []fencetest.Op
-	Missing                 []string // some of the lost
-	Tokens                  fencing.Token
-	Resources, LongestValue int
+	Acked, Lost        int
+	Refused, Unknown   int
+	Stops, Kills, Cuts int
+	Expired            int // leases
+	History            []fencetest.Op
+	Missing            []string // some of the lost
+	TTL                time.Duration
 }
 
 func (r Result) String() string {
-	return fmt.Sprintf("%d writes acknowledged, %d lost; %d operations refused as stale, %d with unknown outcome; %d stops, %d kills, %d cuts, %d leases expired",
-		r.Acked, r.Lost, r.Refused, r.Unknown, r.Stops, r.Kills, r.Cuts, r.Expired)
+	return fmt.Sprintf("%d writes acknowledged, %d lost; %d operations refused, %d with unknown outcome; %d stops, %d kills, %d cuts, %d leases expired, of %v at the end",
+		r.Acked, r.Lost, r.Refused, r.Unknown, r.Stops, r.Kills, r.Cuts, r.Expired, r.TTL)
 }
 
 const resources = 3
@@ -69,7 +68,10 @@ func (f Fleet) Run(t testing.TB) Result {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	auth, err := newAuthority(filepath.Join(dir, "authority"), f.TTL)
+	if f.Issuer == nil {
+		f.Issuer = &counter{}
+	}
+	auth, err := newAuthority(filepath.Join(dir, "authority"), f.TTL, f.Issuer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,8 +87,13 @@ func (f Fleet) Run(t testing.TB) Result {
 	for _, w := range y.workers {
 		w.finish()
 	}
-	y.result.Tokens = auth.close()
-	y.result.Expired = auth.expired
+	for _, w := range y.all {
+		if code := w.cmd.ProcessState.ExitCode(); code > 0 { // a data race too
+			t.Errorf("a worker ended with status %d:\n%s", code, w.err.String())
+		}
+	}
+	auth.close()
+	_, y.result.Expired, y.result.TTL = auth.seen()
 	y.collect(t)
 	return y.result
 }
@@ -97,20 +104,27 @@ type yard struct {
 	dir     string
 	rnd     *rand.Rand
 	workers []*process
+	all     []*process // those that were killed, too
 	logs    []string
 	result  Result
 }
 
+// What must have happened in a run, so that it shows something, and how much longer a run may take for it.
+const (
+	minGranted = 40
+	minExpired = 8
+	overtime   = time.Minute
+)
+
 // torment stops, kills and cuts until the time is over.
 func (y *yard) torment(t testing.TB, auth *authority) {
-	end := time.After(y.fleet.For)
 	var resumed sync.WaitGroup
 	defer resumed.Wait()
-	for {
-		select {
-		case <-end:
+	for began := time.Now(); ; wait(time.Duration(5+y.rnd.IntN(30)) * time.Millisecond) {
+		granted, expired, ttl := auth.seen()
+		over := time.Since(began) - y.fleet.For
+		if over > overtime || over > 0 && granted >= minGranted && expired >= minExpired {
 			return
-		case <-time.After(time.Duration(5+y.rnd.IntN(30)) * time.Millisecond):
 		}
 		victim := y.rnd.IntN(len(y.workers))
 		if holders := auth.holders(); len(holders) > 0 && y.rnd.IntN(3) > 0 {
@@ -119,7 +133,7 @@ func (y *yard) torment(t testing.TB, auth *authority) {
 		switch n := y.rnd.IntN(20); {
 		case n < 13:
 			y.result.Stops++
-			w, d := y.workers[victim], time.Duration(float64(y.fleet.TTL)*(0.3+2*y.rnd.Float64()))
+			w, d := y.workers[victim], time.Duration(float64(ttl)*(0.3+2*y.rnd.Float64()))
 			w.signal(syscall.SIGSTOP)
 			resumed.Go(func() { // ends after the pause
 				wait(d)
@@ -164,7 +178,7 @@ func (y *yard) collect(t testing.TB) {
 	}
 	for _, o := range y.result.History {
 		switch o.Outcome {
-		case fencetest.Refused:
+		case fencetest.Refused, fencetest.NotApplied:
 			y.result.Refused++
 		case fencetest.Unknown:
 			y.result.Unknown++
@@ -185,9 +199,10 @@ func (y *yard) compare(t testing.TB, store Store, resource string, ids map[strin
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	y.result.Acked += len(ids)
-	value, err := store.Read(ctx, resource, y.result.Tokens)
+	last := y.fleet.Issuer.Issue(resource)
+	value, err := store.Read(ctx, resource, last)
 	for i := 0; i < 10 && err != nil; i++ { // of a connection that was cut
-		value, err = store.Read(ctx, resource, y.result.Tokens)
+		value, err = store.Read(ctx, resource, last)
 	}
 	if err != nil {
 		t.Fatalf("the last read of %s: %v", resource, err)
@@ -240,6 +255,7 @@ func (y *yard) start(t testing.TB, who int) *process {
 	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
+	y.all = append(y.all, p)
 	return p
 }
 

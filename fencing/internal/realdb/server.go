@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 // A server is one database server, started at most once.
@@ -38,7 +40,7 @@ var (
 	skipped []string
 )
 
-// Main runs the tests, stops the servers, tells what was skipped, and returns what TestMain must exit with.
+// Main runs the tests, stops the servers, looks for goroutines that are left, tells what was skipped, and returns what TestMain must exit with.
 func Main(m *testing.M) int {
 	code := m.Run()
 	for _, s := range []*server{postgres, mariadb} {
@@ -46,6 +48,10 @@ func Main(m *testing.M) int {
 			s.stop()
 			_ = os.RemoveAll(s.dir)
 		}
+	}
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
 	}
 	mu.Lock()
 	defer mu.Unlock()
