@@ -1,0 +1,168 @@
+package pawl_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/pawl-locks/pawl"
+
+// layers are the packages of the lock itself, "." being this one. A package may
+// import those of the lines above its own, and none of its own line or below.
+var layers = [][]string{
+	{"fencing", "internal/behind", "internal/clock", "internal/cluster", "internal/txn"},
+	{"kv", "watch"},
+	{"lease"},
+	{"internal/inside"},
+	{"."},
+	{"internal/queue"},
+	{"lock", "elect"},
+}
+
+// beside may be imported by no package of layers; each may import, of this
+// module, what stands behind it. "*" is every package of layers.
+var beside = map[string][]string{
+	"cmd/pawl":                {"*", "fencing/sqlfence", "internal/loopback"},
+	"fencing/blobfence":       {"fencing"},
+	"fencing/fencetest":       {"fencing"},
+	"fencing/grpcfence":       {"fencing", "fencing/internal/wire"},
+	"fencing/httpfence":       {"fencing", "fencing/internal/wire"},
+	"fencing/internal/fleet":  {"fencing", "fencing/fencetest"},
+	"fencing/internal/realdb": {},
+	"fencing/internal/wire":   {"fencing"},
+	"fencing/sqlfence":        {"fencing"},
+	"internal/etcdfake":       {},
+	"internal/etcdsolo":       {},
+	"internal/faultproxy":     {"internal/loopback"},
+	"internal/loopback":       {},
+	"test/...":                {"*", "internal/etcdfake", "internal/etcdsolo", "internal/faultproxy", "internal/loopback", "test/..."},
+}
+
+// heavy are modules that a user's program must not be given, and the only
+// packages outside of tests that may import them.
+var heavy = map[string][]string{
+	"go.etcd.io/etcd/client/v3": {"test/..."},
+	"go.etcd.io/etcd/server":    {"cmd/pawl", "internal/etcdsolo", "test/..."},
+	"github.com/spf13":          {"cmd/pawl"},
+	"modernc.org/sqlite":        {"cmd/pawl"},
+	"go.uber.org/zap":           {"cmd/pawl", "internal/etcdsolo", "test/..."},
+	"github.com/jackc/pgx":      {"fencing/internal/realdb"},
+	"github.com/go-sql-driver":  {"fencing/internal/realdb"},
+	"github.com/stretchr":       {"test/..."},
+	"github.com/rogpeppe":       {},
+	"go.uber.org/goleak":        {"test/..."},
+}
+
+// listed is what go list says of a package.
+type listed struct {
+	ImportPath string
+	Imports    []string
+}
+
+func (l listed) name() string {
+	if l.ImportPath == module {
+		return "."
+	}
+	return strings.TrimPrefix(l.ImportPath, module+"/")
+}
+
+func goList(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, stderr.String())
+	return string(out)
+}
+
+// packages are all of this module.
+func packages(t *testing.T) (all []listed) {
+	t.Helper()
+	dec := json.NewDecoder(strings.NewReader(goList(t, "-json=ImportPath,Imports", "./...")))
+	for {
+		var l listed
+		err := dec.Decode(&l)
+		if errors.Is(err, io.EOF) {
+			return all
+		}
+		require.NoError(t, err)
+		all = append(all, l)
+	}
+}
+
+// match reports whether one of patterns is name, or the folder/... that it is in.
+func match(patterns []string, name string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		dir, all := strings.CutSuffix(p, "...")
+		return p == name || all && strings.HasPrefix(name, dir)
+	})
+}
+
+// allowed are the patterns of this module's packages that name may import.
+func allowed(t *testing.T, name string) (patterns []string) {
+	for i, line := range layers {
+		if slices.Contains(line, name) {
+			return slices.Concat(layers[:i]...)
+		}
+	}
+	for pattern, imports := range beside {
+		if match([]string{pattern}, name) {
+			if slices.Contains(imports, "*") {
+				imports = slices.Concat(append(layers, imports)...)
+			}
+			return imports
+		}
+	}
+	t.Errorf("package %s stands in no table: say in deps_test.go what it may import", name)
+	return []string{"..."}
+}
+
+func TestPackagesImportOnlyWhatTheTablesAllow(t *testing.T) {
+	for _, p := range packages(t) {
+		mayImport := allowed(t, p.name())
+		for _, path := range p.Imports {
+			imported := listed{ImportPath: path}.name()
+			if path == module || imported != path {
+				assert.True(t, match(mayImport, imported), "%s must not import %s", p.name(), imported)
+			}
+			for _, big := range slices.Sorted(maps.Keys(heavy)) {
+				if strings.HasPrefix(path, big) {
+					assert.True(t, match(heavy[big], p.name()), "%s must not import %s", p.name(), path)
+				}
+			}
+		}
+	}
+}
+
+// What comes along with the packages that users import: etcd's stubs, gRPC, and
+// what these two need. Nothing is to be added lightly.
+func TestUsersGetEtcdsStubsAndGRPCAndNoMore(t *testing.T) {
+	grpc := []string{
+		"golang.org/x/net", "golang.org/x/sys", "golang.org/x/text",
+		"google.golang.org/genproto/googleapis/rpc", "google.golang.org/grpc", "google.golang.org/protobuf",
+	}
+	stubs := append([]string{
+		"go.etcd.io/etcd/api/v3", "github.com/golang/protobuf", "github.com/grpc-ecosystem/grpc-gateway/v2",
+		"google.golang.org/genproto/googleapis/api",
+	}, grpc...)
+	for pattern, want := range map[string][]string{
+		"./lock ./elect ./kv ./watch ./lease . ./test/pawltest": stubs,
+		"./fencing/grpcfence":                              grpc,
+		"./fencing ./fencing/sqlfence ./fencing/httpfence": {},
+		"./fencing/blobfence ./fencing/fencetest":          {},
+	} {
+		args := append([]string{"-deps", "-f", "{{with .Module}}{{.Path}}{{end}}"}, strings.Fields(pattern)...)
+		got := slices.Compact(slices.Sorted(slices.Values(strings.Fields(goList(t, args...)))))
+		assert.ElementsMatch(t, append(want, module), got, pattern)
+	}
+}
