@@ -3,6 +3,7 @@ package fencing
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -53,6 +54,27 @@ func TestGateForgetsAtItsLimitAndStillRefusesWhatItRefused(t *testing.T) {
 	refused(t, g.Admit("a", 9), StaleError{"a", 9, 10})
 	refused(t, g.Admit("never seen", 9), StaleError{"never seen", 9, 10})
 	require.NoError(t, g.Admit("a", 10))
+}
+
+func TestGateOfManyResourcesKeepsItsLimit(t *testing.T) {
+	g := Gate{Limit: 100}
+	for i := range 100_000 {
+		require.NoError(t, g.Admit(strconv.Itoa(i), Token(1+i)))
+	}
+	known := 0
+	g.known.Range(func(any, any) bool { known++; return true })
+	assert.Equal(t, 100, known)
+	assert.Len(t, g.ring, 100)
+	assert.Equal(t, Token(100_000-100), g.floor)
+}
+
+func TestKnownResourceIsJudgedWithoutTheLock(t *testing.T) {
+	var g Gate
+	require.NoError(t, g.Admit("a", 10))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	require.NoError(t, g.Admit("a", 20))
+	refused(t, g.Admit("a", 19), StaleError{"a", 19, 20})
 }
 
 func TestGateForgetsWhatWasNotUsedSinceTheLastSweep(t *testing.T) {

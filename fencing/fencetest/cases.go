@@ -55,7 +55,7 @@ func unknownResource(b *bench) {
 
 func resourcesApart(b *bench) {
 	names := []string{"a", "A", "a ", " a", "a/b", "a%2Fb", "a%2fb", "a//b", "../a", ".", "..", "/", "a\\b", "a'b", `a"b`, "a;b", "a,b", "a?b=c#d", "ä", "a\u0308", "é", "e",
-		"日本", "a\nb", "a\tb", "a.tmp", "a.lock", "%", "_", strings.Repeat("x", 255), strings.Repeat("x", 256), strings.Repeat("x", fencing.MaxResource)}
+		"日本", "a\nb", "a\tb", "a\x00", "a\x00b", "\xff\xfe", "\xff\xfd", "a.tmp", "a.lock", "%", "_", strings.Repeat("x", 255), strings.Repeat("x", 256), strings.Repeat("x", fencing.MaxResource)}
 	for i, name := range names {
 		b.write(name, fencing.Token(100+len(names)-i), fmt.Sprint("value ", i))
 	}

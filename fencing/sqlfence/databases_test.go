@@ -25,12 +25,13 @@ type database struct {
 	source func(t testing.TB) string // of an empty or shared database; each test has tables of its own
 	crash  func(t testing.TB)        // nil: reopening the file is all there is
 	binary string                    // column type
+	level  sql.IsolationLevel        // 0: the database's default
 }
 
 var databases = []database{
-	{sqlfence.SQLite, "sqlite", sqliteSource, nil, "TEXT"},
-	{sqlfence.Postgres, "pgx", realdb.Postgres, realdb.CrashPostgres, "bytea"},
-	{sqlfence.MySQL, "mysql", realdb.MariaDB, realdb.CrashMariaDB, "VARBINARY(1024)"},
+	{sqlfence.SQLite, "sqlite", sqliteSource, nil, "TEXT", 0},
+	{sqlfence.Postgres, "pgx", realdb.Postgres, realdb.CrashPostgres, "bytea", 0},
+	{sqlfence.MySQL, "mysql", realdb.MariaDB, realdb.CrashMariaDB, "VARBINARY(1024)", 0},
 }
 
 // SQLite as the package comment says.
@@ -119,7 +120,7 @@ func (d *desk) put(ctx context.Context, q querier, resource, value string) error
 
 func (d *desk) begin(t testing.TB) *sql.Tx {
 	t.Helper()
-	tx, err := d.db.BeginTx(t.Context(), nil)
+	tx, err := d.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: d.level})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = tx.Rollback() })
 	return tx

@@ -18,8 +18,8 @@
 //     database's own error for a lock that was not free in time). So admission, reads and writes of the transaction are one step.
 //  3. A transaction that is rolled back, or that dies with its connection, leaves no trace of its token.
 //
-// They hold at each database's default isolation level (READ COMMITTED in PostgreSQL, REPEATABLE READ in MySQL and MariaDB,
-// serializable in SQLite) and at the stricter ones, on one primary. They do not hold across the members of a cluster that accepts writes in several places
+// They hold at each database's default isolation level (READ COMMITTED in PostgreSQL, REPEATABLE READ in MySQL and MariaDB, there with and without
+// innodb_snapshot_isolation, serializable in SQLite), at the stricter ones, and at READ COMMITTED in MySQL and MariaDB, on one primary. They do not hold across the members of a cluster that accepts writes in several places
 // (Galera, Group Replication in multi-primary mode), unless all writers of a resource use one member.
 //
 // # What the caller does

@@ -27,7 +27,7 @@ func (g guarded) Write(ctx context.Context, resource string, t fencing.Token, va
 }
 
 func (g guarded) transact(ctx context.Context, resource string, t fencing.Token, end func(*sql.Tx) error, work func(*sql.Tx) error) error {
-	tx, err := g.db.BeginTx(ctx, nil)
+	tx, err := g.db.BeginTx(ctx, &sql.TxOptions{Isolation: g.level})
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (r rows) Read(ctx context.Context, resource string, t fencing.Token) (strin
 	if err := r.make(ctx, resource, t); err != nil {
 		return "", err
 	}
-	tx, err := r.db.BeginTx(ctx, nil)
+	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{Isolation: r.level})
 	if err != nil {
 		return "", err
 	}
@@ -138,7 +138,7 @@ func TestRowPassesTheSuite(t *testing.T) {
 			if err := r.make(ctx, resource, token); err != nil {
 				return err
 			}
-			tx, err := r.db.BeginTx(ctx, nil)
+			tx, err := r.db.BeginTx(ctx, &sql.TxOptions{Isolation: r.level})
 			if err != nil {
 				return err
 			}
