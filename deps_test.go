@@ -59,7 +59,7 @@ var heavy = map[string][]string{
 	"github.com/go-sql-driver":  {"fencing/internal/realdb"},
 	"github.com/stretchr":       {"test/..."},
 	"github.com/rogpeppe":       {},
-	"go.uber.org/goleak":        {"test/..."},
+	"go.uber.org/goleak":        {"fencing/internal/realdb", "test/..."},
 }
 
 // listed is what go list says of a package.
