@@ -110,6 +110,7 @@ func TestALostAnswerDuringTheGrantLeavesNoLeaseBehind(t *testing.T) {
 								require.NoError(t, s.Close(context.Background()))
 							}
 							assert.Empty(t, r.Leases())
+							synctest.Wait() // the job that told Close has returned
 							assert.Empty(t, r.host.Behind.Close(0), "nothing goes on behind")
 						})
 					})
