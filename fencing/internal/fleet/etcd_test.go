@@ -56,8 +56,12 @@ type etcdStore struct {
 func openEtcd(socket string, guard bool) (fleet.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	c, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{"unix://" + socket}})
-	return etcdStore{c, guard}, err
+	for {
+		c, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{"unix://" + socket}})
+		if err == nil || ctx.Err() != nil { // else it was cut
+			return etcdStore{c, guard}, err
+		}
+	}
 }
 
 func (s etcdStore) do(ctx context.Context, resource string, t fencing.Token, op kv.Op) (kv.Result, error) {
