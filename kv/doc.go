@@ -27,7 +27,8 @@
 //  5. What is wrong with the arguments is told before anything is sent.
 //  6. Every transaction is linearizable; it sees all that was acknowledged before.
 //  7. WriteAll writes more keys than one transaction holds, each part under the guards; a part whose
-//     answer was lost is sent again, and no copy of it overwrites what was written later.
+//     answer was lost is sent again, and no copy of it overwrites what was written later (what was
+//     deleted later is another matter; see there).
 //
 // # What it does not do
 //

@@ -22,8 +22,11 @@ const doubts = 3
 //
 // Each transaction also compares the modification revisions of its keys with those that were read
 // before it was sent. So a copy whose answer was lost, and which arrives late, can never overwrite
-// what was written after it, and a part whose outcome is unknown is sent again here. Somebody who
-// writes the same keys without the lock can make it fail.
+// what was written after it, and a part whose outcome is unknown is sent again here. One thing such
+// a late copy can do while the lock is held: where all keys of its part were absent before it, and
+// have all been deleted since, it creates them anew. Who creates and deletes a key under one and
+// the same holding, and minds that, puts an empty value in place of the deletion. Somebody who
+// writes the same keys without the lock can make WriteAll fail.
 //
 // It returns how many of the writes, counted from the first, were applied for certain: all of them
 // if the error is nil. With an error that matches ErrUnknown some of those after may have been

@@ -60,6 +60,38 @@ func TestWritingStopsWhereTheLockIsLost(t *testing.T) {
 	assert.Zero(t, do(t, c, Txn{Then: []Op{Get("k0000")}}).Gets[0].ModRevision)
 }
 
+func TestWritesBeforeTheLossAreCounted(t *testing.T) {
+	c := New(startEtcd(t, func(cfg *embed.Config) { cfg.MaxTxnOps = 10 }))
+	g := lock(t, c, "lock")
+	writes := puts(25)
+	writes[12] = Delete("lock") // it ends its own lock, in the second part of those that are small enough
+	n, err := c.WriteAll(t.Context(), []Guard{g}, writes)
+	require.ErrorIs(t, err, ErrFenced)
+	assert.NotErrorIs(t, err, ErrUnknown)
+	require.Greater(t, n, 12)
+	require.Less(t, n, 25)
+	got := do(t, c, Txn{Then: []Op{Get(writes[n-1].key), Get(writes[n].key)}}).Gets
+	assert.Positive(t, got[0].ModRevision, "the last that was counted")
+	assert.Zero(t, got[1].ModRevision, "the first that was not")
+}
+
+// What the comment of WriteAll admits: the comparison of a key that was absent holds again when it
+// has been deleted.
+func TestALateCopyOfACreationComesBackOnlyAfterADeletion(t *testing.T) {
+	c := New(startEtcd(t, nil))
+	g := lock(t, c, "lock")
+	late := Txn{Guards: []Guard{g}, If: []Cond{ModRevision("a", 0)}, Then: []Op{Put("a", []byte("late"))}}
+	_, err := c.WriteAll(t.Context(), []Guard{g}, []Op{Put("a", nil)})
+	require.NoError(t, err)
+	assert.False(t, do(t, c, late).OK)
+	_, err = c.WriteAll(t.Context(), []Guard{g}, []Op{Delete("a")})
+	require.NoError(t, err)
+	assert.True(t, do(t, c, late).OK)
+	do(t, c, Txn{Then: []Op{Delete("a"), Delete("lock")}})
+	_, err = c.Txn(t.Context(), late)
+	assert.ErrorIs(t, err, ErrFenced, "and never after the lock is gone")
+}
+
 func TestALateCopyOfAPartOverwritesNothingNewer(t *testing.T) {
 	c := New(startEtcd(t, nil))
 	g := lock(t, c, "lock")

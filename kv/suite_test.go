@@ -1,0 +1,112 @@
+package kv
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/fencing/fencetest"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+// guarded keeps each resource's value in a key, written under a Guard. The suite chooses its tokens
+// itself; here each stands for a holding of the lock, whose key is made when the token comes first.
+type guarded struct {
+	*Client
+	server *etcdtest.Server
+
+	mu   sync.Mutex
+	line map[string]*holdings
+}
+
+// holdings are the tokens of one resource, and the create revisions of the lock's key under them.
+type holdings struct {
+	highest fencing.Token
+	created map[fencing.Token]int64
+}
+
+// guard passes the lock on to the holder with t if none after it has it, and returns that holder's
+// Guard.
+func (g *guarded) guard(ctx context.Context, resource string, t fencing.Token) (Guard, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	h := g.line[resource]
+	if h == nil {
+		h = &holdings{created: map[fencing.Token]int64{}}
+		g.line[resource] = h
+	}
+	key := "locks/" + resource
+	if t > h.highest {
+		if _, err := g.Txn(ctx, Txn{Then: []Op{Delete(key)}}); err != nil {
+			return Guard{}, err
+		}
+		res, err := g.Txn(ctx, Txn{Then: []Op{Put(key, nil)}})
+		if err != nil {
+			return Guard{}, err
+		}
+		h.highest, h.created[t] = t, res.Revision
+	}
+	return NewGuard(key, fencing.Token(max(h.created[t], 1)), nil), nil
+}
+
+func (g *guarded) do(ctx context.Context, resource string, t fencing.Token, op Op) (Result, error) {
+	if err := fencing.Check(resource, t); err != nil {
+		return Result{}, err
+	}
+	guard, err := g.guard(ctx, resource, t)
+	if err != nil {
+		return Result{}, err
+	}
+	res, err := g.Txn(ctx, Txn{Guards: []Guard{guard}, Then: []Op{op}})
+	if errors.Is(err, ErrFenced) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		err = &fencing.StaleError{Resource: resource, Got: t, Highest: g.line[resource].highest}
+	}
+	return res, err
+}
+
+func (g *guarded) Read(ctx context.Context, resource string, t fencing.Token) (string, error) {
+	res, err := g.do(ctx, resource, t, Get("values/"+resource))
+	if err != nil {
+		return "", err
+	}
+	return string(res.Gets[0].Value), nil
+}
+
+func (g *guarded) Write(ctx context.Context, resource string, t fencing.Token, value string) error {
+	_, err := g.do(ctx, resource, t, Put("values/"+resource, []byte(value)))
+	return err
+}
+
+func TestGuardsPassTheSuite(t *testing.T) {
+	fencetest.Suite{
+		Open: func(t *testing.T) fencetest.Store {
+			server := etcdtest.Start(t)
+			c := New(dial(t, cluster.Config{Endpoints: server.Endpoints()}))
+			return &guarded{Client: c, server: server, line: map[string]*holdings{}}
+		},
+		Peek: func(ctx context.Context, s fencetest.Store, resource string) (string, error) {
+			res, err := s.(*guarded).Txn(ctx, Txn{Then: []Op{Get("values/" + resource)}})
+			if err != nil {
+				return "", err
+			}
+			return string(res.Gets[0].Value), nil
+		},
+		Restart: func(t *testing.T, s fencetest.Store) fencetest.Store {
+			require.NoError(t, s.(*guarded).server.Restart())
+			return s
+		},
+		LoseAnswer: func(ctx context.Context, s fencetest.Store, resource string, token fencing.Token, value string) error {
+			if err := s.Write(ctx, resource, token, value); err != nil {
+				return err
+			}
+			return ErrUnknown
+		},
+	}.Run(t)
+}
