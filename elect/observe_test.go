@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -354,9 +355,25 @@ func TestALongQueueIsReadAtOneRevision(t *testing.T) {
 		for i := range 2500 {
 			w.Put(fmt.Sprintf("e/%04d", (i*7)%2500), fmt.Sprint(i), 0)
 		}
+		var mu sync.Mutex
+		var at []int64 // the revisions that were asked for
+		w.Inject(etcdfake.Rule{Method: "Txn", Match: func(r etcdfake.Request) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, op := range r.Message.(*pb.TxnRequest).Success {
+				if g := op.GetRequestRange(); g != nil && g.Limit > 1 {
+					at = append(at, g.Revision)
+				}
+			}
+			return false
+		}})
 		v := w.observe(context.Background(), w.client(), "e", 0)
 		w.Delete("e/0000")
 		synctest.Wait()
+		require.Len(t, at, 3)
+		assert.Zero(t, at[0])
+		assert.NotZero(t, at[1])
+		assert.Equal(t, at[1], at[2])
 		for i := 1; i < 20; i++ {
 			w.Delete(fmt.Sprintf("e/%04d", i*7))
 			synctest.Wait()
@@ -381,7 +398,28 @@ func TestLeaderOfSaysWhoLeads(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, elect.Leader{Name: "e", Key: "e/z", Token: 4 - 1, Value: []byte("first"), Revision: rev}, l)
 		n := w.Counts().Since(before).Received
-		assert.Equal(t, map[string]int{"Txn": 2}, n, "two reads and nothing else")
+		assert.Equal(t, 2, n["Txn"], "two reads")
+		assert.Zero(t, n["LeaseGrant"])
+		assert.Equal(t, rev, w.Revision(), "and nothing written")
+	})
+}
+
+func TestLeaderOfIsNotFooledByAKeyThatComesAgain(t *testing.T) {
+	inBubble(t, func(w *world) {
+		c := w.client()
+		w.Put("e/a", "first", 0)
+		var reads, again int64
+		w.Inject(etcdfake.Rule{Method: "Txn", Match: func(etcdfake.Request) bool {
+			if reads++; reads == 2 { // between the two reads
+				w.Delete("e/a")
+				again = w.Put("e/a", "again", 0)
+			}
+			return false
+		}})
+		l, err := elect.LeaderOf(w.ctx, c, "e", elect.Options{})
+		require.NoError(t, err)
+		assert.EqualValues(t, again, l.Token)
+		assert.Equal(t, "again", string(l.Value))
 	})
 }
 

@@ -157,9 +157,11 @@ func TestRunReturnsInTimeWhateverTheClusterDoes(t *testing.T) {
 		w.Heal()
 	})
 	for name, begin := range map[string]func(w *world){
-		"waiting for its turn":  func(w *world) { w.Put("e/other", "", 0) },
-		"while nobody answers":  func(w *world) { w.BlackHole() },
-		"in its wait to repeat": func(w *world) { w.Inject(etcdfake.Rule{Method: "LeaseGrant", Lose: true, Err: status.Error(codes.InvalidArgument, "no")}) },
+		"waiting for its turn": func(w *world) { w.Put("e/other", "", 0) },
+		"while nobody answers": func(w *world) { w.BlackHole() },
+		"in its wait to repeat": func(w *world) {
+			w.Inject(etcdfake.Rule{Method: "LeaseGrant", Lose: true, Err: status.Error(codes.InvalidArgument, "no")})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *world) {
