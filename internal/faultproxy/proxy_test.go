@@ -165,3 +165,30 @@ func TestCloseEndsAHeldProxy(t *testing.T) {
 	p.Close()
 	p.Close()
 }
+
+func TestServeTakesAConnectionThatSomebodyElseAccepted(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	p := Start(t, echo(t))
+	through := func() net.Conn {
+		client, err := net.Dial("tcp", l.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = client.Close() })
+		accepted, err := l.Accept()
+		require.NoError(t, err)
+		p.Serve(accepted)
+		return client
+	}
+	c := through()
+	_, err = c.Write([]byte("hello"))
+	require.NoError(t, err)
+	buf := make([]byte, 5)
+	_, err = io.ReadFull(c, buf)
+	require.NoError(t, err)
+	require.Equal(t, "hello", string(buf))
+	require.Equal(t, 1, p.Accepted())
+	p.Refuse()
+	_, err = through().Read(buf)
+	require.Error(t, err, "a proxy that refuses resets it")
+}

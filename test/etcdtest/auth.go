@@ -5,6 +5,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
 )
 
 // Access is what a user may do on the keys that begin with Prefix.
@@ -30,7 +31,12 @@ func (s *Server) EnableAuth(t testing.TB, password string) {
 // must be called before EnableAuth; afterwards, use the server's Auth service.
 func (s *Server) AddUser(t testing.TB, name, password string, access ...Access) {
 	t.Helper()
-	auth, ctx := pb.NewAuthClient(s.Conn(t)), within(t)
+	addUser(t, s.Conn(t), name, password, access...)
+}
+
+func addUser(t testing.TB, conn *grpc.ClientConn, name, password string, access ...Access) {
+	t.Helper()
+	auth, ctx := pb.NewAuthClient(conn), within(t)
 	fail := func(what string, err error) {
 		if err != nil {
 			t.Fatalf("etcdtest: add user %q: %s: %v", name, what, err)

@@ -45,16 +45,25 @@ func newAuthority(dir string) (*authority, error) {
 		return nil, err
 	}
 	a.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	cert, key, err := a.issue("etcdtest server")
-	if err != nil {
+	if err := os.WriteFile(a.path("ca.pem"), a.pem, 0o600); err != nil {
 		return nil, err
 	}
-	for name, data := range map[string][]byte{"ca.pem": a.pem, "server.pem": cert, "server.key": key} {
+	return a, a.renew()
+}
+
+// renew gives the server another certificate, which it uses from the next
+// handshake on.
+func (a *authority) renew() error {
+	cert, key, err := a.issue("etcdtest server")
+	if err != nil {
+		return err
+	}
+	for name, data := range map[string][]byte{"server.pem": cert, "server.key": key} {
 		if err := os.WriteFile(a.path(name), data, 0o600); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return a, nil
+	return nil
 }
 
 func (a *authority) path(name string) string { return filepath.Join(a.dir, name) }
@@ -103,15 +112,24 @@ func (s *Server) TLS(commonName string) *tls.Config {
 	if s.certs == nil {
 		return nil
 	}
-	certPEM, keyPEM, err := s.certs.issue(commonName)
+	cfg, err := s.certs.client(commonName)
 	if err != nil {
-		panic("etcdtest: issue a certificate: " + err.Error())
+		panic("etcdtest: make a certificate: " + err.Error())
+	}
+	return cfg
+}
+
+// client is the configuration of a client with that common name.
+func (a *authority) client(commonName string) (*tls.Config, error) {
+	certPEM, keyPEM, err := a.issue(commonName)
+	if err != nil {
+		return nil, err
 	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
-		panic("etcdtest: use a certificate: " + err.Error())
+		return nil, err
 	}
 	pool := x509.NewCertPool()
-	pool.AddCert(s.certs.cert)
-	return &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	pool.AddCert(a.cert)
+	return &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
 }

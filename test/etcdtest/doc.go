@@ -1,5 +1,6 @@
-// Package etcdtest runs a real etcd server in a test's own process, on
-// loopback, ready in a fraction of a second.
+// Package etcdtest runs a real etcd for tests, on loopback: Start one server in
+// the test's own process, ready in a fraction of a second, and StartCluster
+// a cluster of processes whose members, networks and disks can be troubled.
 //
 //	func TestWithEtcd(t *testing.T) {
 //		s := etcdtest.Start(t)
@@ -7,15 +8,48 @@
 //		…
 //	}
 //
+//	func TestLosesItsLeader(t *testing.T) {
+//		c := etcdtest.StartCluster(t, 3)
+//		client, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: c.Endpoints()})
+//		…
+//		c.Leader(t).Kill()
+//		…
+//	}
+//
 // What it promises:
 //
-//  1. Start returns when the server has a leader and serves requests.
-//  2. The server, its data and its goroutines are gone when the test is over.
-//  3. Its ports stay its own from Start to the test's end, Stop and Restart
-//     included: no other process can take them in between.
-//  4. It says nothing on the test's output.
+//  1. Start and StartCluster return when there is a leader and requests are
+//     served.
+//  2. Servers, their data, processes and goroutines are gone when the test is
+//     over; processes also when the test process is killed.
+//  3. Their ports stay their own from the start to the test's end, Stop, Kill
+//     and Restart included: no other process can take them in between. (etcd
+//     3.4, which ClusterOptions.Binary may name, cannot share them.)
+//  4. They say nothing on the test's output; Member.Log has what a member said.
+//  5. A fault is in force when its method returns, and concerns the member it
+//     names and no other.
 //
-// The server does not wait for its disk and elects quickly (see Options): a
-// crash of the machine could lose something, and leases may be as short as 1 s. For tests that need no real
-// server, package pawltest is faster and works in a testing/synctest bubble.
+// What can be brought about on a cluster:
+//
+//	a crash, and what comes after        Member.Kill, Restart, Start
+//	a process that hangs                 Member.Pause, Resume
+//	a member cut off from its peers      Member.Isolate, IsolateInbound, IsolateOutbound
+//	a member cut off from its clients    Member.BlackHole, HoldRequests, HoldAnswers, Cut, Reset
+//	a slow network                       Member.Slow
+//	a disk that hangs                    Member.StallDisk
+//	another leader                       Cluster.MoveLeader
+//	a full database                      Cluster.FillQuota, FreeQuota
+//	maintenance                          Cluster.Compact, Defragment
+//	new certificates                     Cluster.RotateCertificates
+//	authentication                       Cluster.EnableAuth, DisableAuth, ExpireTokens
+//	other members                        Cluster.AddMember, RemoveMember, ReplaceMember
+//	the end of it all                    Member.Heal, Cluster.Heal
+//
+// What it does not: packets are not lost one by one, a member's clock is the
+// machine's, and disks neither fill up nor lose what they confirmed.
+//
+// The servers do not wait for their disks unless told so, and Start's elects
+// quickly (see Options): a crash of the machine could lose something, and
+// leases may be as short as 1 s. For tests that need no real server, package
+// pawltest is faster and works in a testing/synctest bubble.
 package etcdtest

@@ -37,3 +37,30 @@ func ExampleServer_Counts() {
 	fmt.Println(after.Since(before).Received)
 	// Output: map[Range:3]
 }
+
+func ExampleStartCluster() {
+	t := begin() // in a test, this is the test's own t
+	defer t.end()
+
+	c := etcdtest.StartCluster(t, 3)
+	c.Leader(t).Kill() // the other two elect another one
+	kv := pb.NewKVClient(c.Leader(t).Conn(t))
+	r, err := kv.Put(context.Background(), &pb.PutRequest{Key: []byte("greeting"), Value: []byte("hello")})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("written at revision", r.Header.Revision)
+	// Output: written at revision 2
+}
+
+func ExampleCluster_MoveLeader() {
+	t := begin() // in a test, this is the test's own t
+	defer t.end()
+
+	c := etcdtest.StartCluster(t, 3)
+	next := c.Follower(t)
+	c.MoveLeader(t, next)
+	fmt.Println(c.Leader(t) == next)
+	// Output: true
+}

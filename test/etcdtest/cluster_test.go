@@ -1,0 +1,259 @@
+package etcdtest
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+)
+
+// quick is a cluster that elects within half a second.
+func quick(t *testing.T, n int, o ClusterOptions) *Cluster {
+	t.Helper()
+	o.Heartbeat = 50 * time.Millisecond
+	return StartClusterWith(t, n, o)
+}
+
+// through is a client of a member, through its proxy.
+func through(t *testing.T, m *Member) *grpc.ClientConn {
+	t.Helper()
+	creds := insecure.NewCredentials()
+	if tls := m.cluster.TLS("root"); tls != nil {
+		creds = credentials.NewTLS(tls)
+	}
+	conn, err := grpc.NewClient("passthrough:///"+m.Addr(), grpc.WithTransportCredentials(creds), grpc.WithConnectParams(quickly))
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func put(conn *grpc.ClientConn, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	_, err := pb.NewKVClient(conn).Put(ctx, &pb.PutRequest{Key: []byte("k")})
+	return err
+}
+
+// recovers waits until a write through the connection succeeds.
+func recovers(t *testing.T, conn *grpc.ClientConn) {
+	t.Helper()
+	require.Eventually(t, func() bool { return put(conn, 2*time.Second) == nil }, 30*time.Second, 20*time.Millisecond)
+}
+
+func TestEveryMemberOfAClusterServesAndKnowsTheLeader(t *testing.T) {
+	t.Parallel()
+	c := quick(t, 3, ClusterOptions{})
+	assert.Len(t, c.Endpoints(), 3)
+	leader := c.Leader(t)
+	assert.NotSame(t, leader, c.Follower(t))
+	for _, m := range c.Members() {
+		require.NoError(t, put(through(t, m), 10*time.Second))
+		assert.NotZero(t, m.ID())
+	}
+}
+
+func TestAKilledMemberComesBackWithItsData(t *testing.T) {
+	t.Parallel()
+	c := quick(t, 1, ClusterOptions{})
+	m := c.Member(0)
+	conn := through(t, m)
+	require.NoError(t, put(conn, 10*time.Second))
+	before := c.Revision(t)
+	m.Kill()
+	require.Error(t, put(conn, time.Second))
+	m.Restart(t)
+	assert.Equal(t, before, c.Revision(t))
+	recovers(t, conn)
+}
+
+func TestAPausedMemberIsSilentUntilItIsResumed(t *testing.T) {
+	t.Parallel()
+	c := quick(t, 3, ClusterOptions{})
+	m := c.Leader(t)
+	conn := through(t, m)
+	require.NoError(t, put(conn, 10*time.Second))
+	m.Pause(t)
+	require.Equal(t, codes.DeadlineExceeded, status.Code(put(conn, time.Second)))
+	require.Eventually(t, func() bool { l := c.leader(t.Context()); return l != nil && l != m }, 30*time.Second, 20*time.Millisecond,
+		"the others elect another leader")
+	m.Resume(t)
+	recovers(t, conn)
+}
+
+func TestAnIsolatedMemberIsReachedByClientsButNotByPeers(t *testing.T) {
+	t.Parallel()
+	for name, isolate := range map[string]func(*Member){
+		"both ways": (*Member).Isolate, "inbound": (*Member).IsolateInbound, "outbound": (*Member).IsolateOutbound,
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := quick(t, 3, ClusterOptions{})
+			m := c.Follower(t)
+			conn := through(t, m)
+			require.NoError(t, put(conn, 10*time.Second))
+			isolate(m)
+			require.Error(t, put(conn, 2*time.Second), "it cannot agree with anybody")
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			_, err := pb.NewKVClient(conn).Range(ctx, &pb.RangeRequest{Key: []byte("k"), Serializable: true})
+			require.NoError(t, err, "it still hears and answers clients")
+			require.NoError(t, put(through(t, c.Leader(t)), 10*time.Second), "the others agree")
+			m.Heal(t)
+			recovers(t, conn)
+		})
+	}
+}
+
+func TestClientsFaultsConcernOneMember(t *testing.T) {
+	t.Parallel()
+	c := quick(t, 3, ClusterOptions{})
+	m, other := c.Member(0), through(t, c.Member(1))
+	for name, fault := range map[string]func(){
+		"black hole": m.BlackHole, "requests held": m.HoldRequests, "answers held": m.HoldAnswers, "cut": m.Cut,
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := through(t, m)
+			recovers(t, conn)
+			fault()
+			require.Error(t, put(conn, 300*time.Millisecond))
+			recovers(t, other)
+			m.Heal(t)
+			recovers(t, conn)
+		})
+	}
+	conn := through(t, m)
+	recovers(t, conn)
+	m.Reset()
+	recovers(t, conn)
+}
+
+func TestASlowMemberTakesThatMuchLonger(t *testing.T) {
+	t.Parallel()
+	c := quick(t, 1, ClusterOptions{})
+	m := c.Member(0)
+	conn := through(t, m)
+	recovers(t, conn)
+	m.Slow(200 * time.Millisecond)
+	start := time.Now()
+	require.NoError(t, put(conn, 30*time.Second))
+	assert.GreaterOrEqual(t, time.Since(start), 400*time.Millisecond)
+}
+
+func TestMoveLeaderMakesTheOneThatWasNamedLead(t *testing.T) {
+	t.Parallel()
+	c := quick(t, 3, ClusterOptions{})
+	to := c.Follower(t)
+	c.MoveLeader(t, to)
+	assert.Same(t, to, c.Leader(t))
+}
+
+func TestAStalledDiskHoldsUpWritesAndNotTheWholeProcess(t *testing.T) {
+	t.Parallel()
+	c := quick(t, 1, ClusterOptions{StallableDisk: true})
+	m := c.Member(0)
+	conn := through(t, m)
+	recovers(t, conn)
+	m.StallDisk(t)
+	require.Equal(t, codes.DeadlineExceeded, status.Code(put(conn, time.Second)))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	_, err := pb.NewClusterClient(conn).MemberList(ctx, &pb.MemberListRequest{})
+	require.NoError(t, err)
+	m.Heal(t)
+	recovers(t, conn)
+	m.StallDisk(t)
+	m.Kill()
+	m.Restart(t)
+	recovers(t, conn)
+}
+
+func TestAFullQuotaRefusesWritesUntilItIsFreed(t *testing.T) {
+	t.Parallel()
+	c := quick(t, 3, ClusterOptions{Options: Options{QuotaBytes: 8 << 20}})
+	conn := through(t, c.Member(0))
+	recovers(t, conn)
+	c.FillQuota(t)
+	require.Eventually(t, func() bool { return status.Code(put(conn, 5*time.Second)) == codes.ResourceExhausted },
+		30*time.Second, 20*time.Millisecond)
+	c.FreeQuota(t)
+	recovers(t, conn)
+}
+
+func TestCompactForgetsWhatIsOlder(t *testing.T) {
+	t.Parallel()
+	c := quick(t, 1, ClusterOptions{})
+	conn := through(t, c.Member(0))
+	for range 3 {
+		require.NoError(t, put(conn, 10*time.Second))
+	}
+	c.Compact(t)
+	c.Compact(t)
+	_, err := pb.NewKVClient(conn).Range(t.Context(), &pb.RangeRequest{Key: []byte("k"), Revision: 2})
+	assert.Equal(t, codes.OutOfRange, status.Code(err))
+}
+
+func TestTokensExpireAndAuthenticationIsToggled(t *testing.T) {
+	t.Parallel()
+	c := quick(t, 3, ClusterOptions{})
+	c.EnableAuth(t, "secret")
+	conn := through(t, c.Member(0))
+	ctx, err := c.authenticated(t.Context(), c.Member(0))
+	require.NoError(t, err)
+	request := &pb.RangeRequest{Key: []byte("k")}
+	_, err = pb.NewKVClient(conn).Range(ctx, request)
+	require.NoError(t, err)
+	c.ExpireTokens(t)
+	require.Eventually(t, func() bool {
+		_, err = pb.NewKVClient(conn).Range(ctx, request)
+		return status.Code(err) == codes.Unauthenticated
+	}, 10*time.Second, 20*time.Millisecond)
+	c.DisableAuth(t)
+	recovers(t, conn)
+}
+
+func TestRotatedCertificatesAreUsedAtTheNextConnection(t *testing.T) {
+	t.Parallel()
+	c := quick(t, 1, ClusterOptions{Options: Options{TLS: true, ClientCerts: true}})
+	conn := through(t, c.Member(0))
+	recovers(t, conn)
+	before := serial(t, c)
+	c.RotateCertificates(t)
+	recovers(t, conn)
+	assert.NotEqual(t, before, serial(t, c))
+}
+
+func TestMembersAreAddedRemovedAndReplaced(t *testing.T) {
+	t.Parallel()
+	c := quick(t, 3, ClusterOptions{})
+	before := c.Endpoints()
+	m := c.AddMember(t)
+	require.Len(t, c.Members(), 4)
+	require.NoError(t, put(through(t, m), 10*time.Second))
+	c.RemoveMember(t, m)
+	assert.Equal(t, before, c.Endpoints())
+	old := c.Follower(t)
+	fresh := c.ReplaceMember(t, old)
+	assert.Len(t, c.Endpoints(), 3)
+	assert.False(t, slices.Contains(c.Endpoints(), old.Endpoint()))
+	recovers(t, through(t, fresh))
+}
+
+func TestHealStartsWhatWasKilled(t *testing.T) {
+	t.Parallel()
+	c := quick(t, 3, ClusterOptions{})
+	c.Member(0).Kill()
+	c.Member(1).Pause(t)
+	c.Member(2).Isolate()
+	c.Heal(t)
+	for _, m := range c.Members() {
+		recovers(t, through(t, m))
+	}
+}

@@ -1,0 +1,87 @@
+package etcdtest
+
+import (
+	"context"
+	"testing"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// login is as whom this package itself talks to a cluster with authentication.
+type login struct{ password string }
+
+// AddUser adds a user, with a role of the same name that has that access, and
+// without a password if that is "". It must be called while authentication is
+// off.
+func (c *Cluster) AddUser(t testing.TB, name, password string, access ...Access) {
+	t.Helper()
+	addUser(t, c.Leader(t).conn, name, password, access...)
+}
+
+// EnableAuth adds the user root with that password, and makes the cluster ask
+// for authentication from then on. After DisableAuth, it does so again with the
+// users and the password that there are.
+func (c *Cluster) EnableAuth(t testing.TB, password string) {
+	t.Helper()
+	auth := pb.NewAuthClient(c.Leader(t).conn)
+	if _, err := auth.UserGet(within(t), &pb.AuthUserGetRequest{Name: "root"}); err != nil {
+		c.AddUser(t, "root", password)
+	}
+	c.operate(t, "enable authentication", func(ctx context.Context, m *Member) error {
+		_, err := pb.NewAuthClient(m.conn).AuthEnable(ctx, &pb.AuthEnableRequest{})
+		return err
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.login = &login{password}
+}
+
+// DisableAuth makes the cluster ask for no authentication any more; every token
+// it has given out is void.
+func (c *Cluster) DisableAuth(t testing.TB) {
+	t.Helper()
+	c.operate(t, "disable authentication", func(ctx context.Context, m *Member) error {
+		_, err := pb.NewAuthClient(m.conn).AuthDisable(ctx, &pb.AuthDisableRequest{})
+		return err
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.login = nil
+}
+
+// ExpireTokens makes every token that was given out void, in use or not:
+// authentication is off for a moment. Tokens that are not used also expire by
+// themselves, after Options.TokenTTL.
+func (c *Cluster) ExpireTokens(t testing.TB) {
+	t.Helper()
+	c.mu.Lock()
+	l := c.login
+	c.mu.Unlock()
+	if l == nil {
+		t.Fatalf("etcdtest: expire tokens: authentication is off")
+	}
+	c.DisableAuth(t)
+	c.EnableAuth(t, l.password)
+}
+
+// authenticated is ctx with a token of root's, from that member, if there is
+// need of one.
+func (c *Cluster) authenticated(ctx context.Context, m *Member) (context.Context, error) {
+	c.mu.Lock()
+	l := c.login
+	c.mu.Unlock()
+	if l == nil {
+		return ctx, nil
+	}
+	r, err := pb.NewAuthClient(m.conn).Authenticate(ctx, &pb.AuthenticateRequest{Name: "root", Password: l.password})
+	if status.Code(err) == codes.FailedPrecondition {
+		return ctx, nil // not enabled at this moment
+	}
+	if err != nil {
+		return nil, err
+	}
+	return metadata.AppendToOutgoingContext(ctx, "token", r.Token), nil
+}

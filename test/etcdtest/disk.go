@@ -1,0 +1,62 @@
+package etcdtest
+
+import (
+	"os"
+	"sync"
+	"testing"
+)
+
+// superviseEnv names the environment variable that has a member's process put
+// its disk's writes under our control before it becomes the server. Its value
+// is the binary to become; "": the test binary.
+const superviseEnv = "PAWL_ETCDTEST_SUPERVISE"
+
+// disk holds up what a member waits for on its disk: every fsync and fdatasync
+// of its process is announced to us by the kernel, and goes on when we say so.
+type disk struct {
+	mu       sync.Mutex
+	channel  [2]*os.File // ours, the process's: how its listener comes here
+	listener *os.File    // of announcements; nil: the disk cannot be stalled
+	stalled  bool
+	held     []uint64 // announcements not answered
+	wg       sync.WaitGroup
+}
+
+// StallDisk has every write that the member waits for take until Heal, as a
+// disk that hangs does. Its process goes on: it hears its peers, and answers what
+// needs no disk, while reads of keys may wait for a write. The cluster must have
+// been started with StallableDisk.
+//
+// A full disk, a slow one, and one that loses what it has confirmed cannot be
+// had without privileges of root; for a full database see Cluster.FillQuota.
+func (m *Member) StallDisk(t testing.TB) {
+	t.Helper()
+	m.disk.mu.Lock()
+	defer m.disk.mu.Unlock()
+	if m.disk.listener == nil {
+		t.Fatalf("etcdtest: stall a disk: member %s was not started with StallableDisk, or does not run", m.name)
+	}
+	m.disk.stalled = true
+}
+
+// release lets everything go on that was held up.
+func (d *disk) release() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stalled = false
+	for _, id := range d.held {
+		d.proceed(id)
+	}
+	d.held = nil
+}
+
+// end forgets a process that is gone.
+func (d *disk) end() {
+	d.wg.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.listener != nil {
+		_ = d.listener.Close()
+	}
+	d.listener, d.stalled, d.held = nil, false, nil
+}

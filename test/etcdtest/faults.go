@@ -1,0 +1,135 @@
+package etcdtest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/faultproxy"
+)
+
+// Kill ends the member's process at once, as a crash does, and waits until it is
+// gone. Its data stays. One that does not run is left alone.
+func (m *Member) Kill() {
+	m.mu.Lock()
+	cmd, exited, stdin := m.cmd, m.exited, m.stdin
+	m.mu.Unlock()
+	if cmd == nil {
+		return
+	}
+	_ = cmd.Process.Kill()
+	<-exited
+	_ = stdin.Close()
+}
+
+// Restart starts the member on its data, after killing it if it runs, and waits
+// until it serves linearizable requests.
+func (m *Member) Restart(t testing.TB) {
+	t.Helper()
+	m.Start(t)
+	if err := m.ready(startTimeout); err != nil {
+		t.Fatalf("etcdtest: restart: %v", err)
+	}
+}
+
+// Start is Restart without waiting: for members that cannot serve before others
+// run too.
+func (m *Member) Start(t testing.TB) {
+	t.Helper()
+	m.Kill()
+	if err := m.launch(); err != nil {
+		t.Fatalf("etcdtest: restart: %v", err)
+	}
+}
+
+// Pause stops the member's process with SIGSTOP: it keeps its connections and
+// says nothing.
+func (m *Member) Pause(t testing.TB) {
+	t.Helper()
+	if err := m.signal(true); err != nil {
+		t.Fatalf("etcdtest: pause: %v", err)
+	}
+}
+
+// Resume lets a paused member go on.
+func (m *Member) Resume(t testing.TB) {
+	t.Helper()
+	if err := m.signal(false); err != nil {
+		t.Fatalf("etcdtest: resume: %v", err)
+	}
+}
+
+func (m *Member) signal(stop bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.cmd == nil || m.paused == stop {
+		return nil
+	}
+	m.paused = stop
+	if stop {
+		return pause(m.cmd.Process)
+	}
+	return resume(m.cmd.Process)
+}
+
+// Isolate parts the member from its peers, both ways; clients still reach it.
+// What is said meanwhile arrives after Heal, if its connection lasts that long.
+func (m *Member) Isolate() { m.isolate(true, true) }
+
+// IsolateInbound holds up what the peers say to the member; what it says still
+// arrives.
+func (m *Member) IsolateInbound() { m.isolate(true, false) }
+
+// IsolateOutbound holds up what the member says to its peers; what they say
+// still arrives.
+func (m *Member) IsolateOutbound() { m.isolate(false, true) }
+
+func (m *Member) isolate(inbound, outbound bool) {
+	m.cluster.peers.each(m, m.cluster.Members(), func(p *faultproxy.Proxy, dials bool) {
+		// On a connection that m has opened, requests are outbound.
+		if inbound && !dials || outbound && dials {
+			p.HoldRequests()
+		}
+		if inbound && dials || outbound && !dials {
+			p.HoldAnswers()
+		}
+	})
+}
+
+// BlackHole parts the member from its clients: connections stay, new ones are
+// accepted, and nobody gets an answer. Its peers still reach it.
+func (m *Member) BlackHole() { m.proxy.BlackHole() }
+
+// HoldRequests holds up what clients say to the member; its answers arrive.
+func (m *Member) HoldRequests() { m.proxy.HoldRequests() }
+
+// HoldAnswers holds up what the member says to clients; it hears them.
+func (m *Member) HoldAnswers() { m.proxy.HoldAnswers() }
+
+// Cut resets the member's clients' connections and refuses new ones.
+func (m *Member) Cut() { m.proxy.Refuse() }
+
+// Reset resets the member's clients' connections; new ones are accepted.
+func (m *Member) Reset() { m.proxy.Reset() }
+
+// Slow makes everything between clients and the member, and between it and its
+// peers, take that long more each way; 0: no longer.
+func (m *Member) Slow(d time.Duration) {
+	m.proxy.SetDelay(d, d)
+	m.cluster.peers.each(m, m.cluster.Members(), func(p *faultproxy.Proxy, _ bool) { p.SetDelay(d, d) })
+}
+
+// Heal ends the member's troubles: it is in touch with clients and peers, goes
+// on if it was paused, and its disk answers. A killed one stays so.
+func (m *Member) Heal(t testing.TB) {
+	t.Helper()
+	if err := m.calm(); err != nil {
+		t.Fatalf("etcdtest: heal: %v", err)
+	}
+}
+
+func (m *Member) calm() error {
+	m.proxy.Heal()
+	m.cluster.peers.each(m, m.cluster.Members(), func(p *faultproxy.Proxy, _ bool) { p.Heal() })
+	m.disk.release()
+	return m.signal(false)
+}
