@@ -1,0 +1,99 @@
+package interop
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// bench is an etcd with a client of either kind.
+type bench struct {
+	t    *testing.T
+	ctx  context.Context
+	pawl *pawl.Client
+	etcd *clientv3.Client
+}
+
+func start(t *testing.T) *bench {
+	t.Helper()
+	s := etcdtest.Start(t)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	c, err := pawl.Dial(ctx, pawl.Config{Endpoints: s.Endpoints()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	v3, err := clientv3.New(clientv3.Config{Endpoints: s.Endpoints(), Logger: zap.NewNop(), DialTimeout: 5 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = v3.Close() })
+	return &bench{t, ctx, c, v3}
+}
+
+func (b *bench) session() *pawl.Session {
+	b.t.Helper()
+	s, err := b.pawl.NewSession(b.ctx, lease.Options{TTL: 10 * time.Second})
+	require.NoError(b.t, err)
+	return s
+}
+
+func (b *bench) peer() *concurrency.Session {
+	b.t.Helper()
+	s, err := concurrency.NewSession(b.etcd, concurrency.WithTTL(10))
+	require.NoError(b.t, err)
+	b.t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// queued waits until n keys are under name.
+func (b *bench) queued(name string, n int64) {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool {
+		r, err := b.etcd.Get(b.ctx, name+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+		return err == nil && r.Count == n
+	}, 10*time.Second, 5*time.Millisecond)
+}
+
+// turn is one that waits for its turn, and gives it up when it is told to.
+type turn struct {
+	who  string
+	give func()
+}
+
+// inOrder has each of enter, one after the other, wait in the line of name, and
+// checks that they come to hold it in that order, one at a time.
+func (b *bench) inOrder(name string, enter []func(turns chan<- turn)) (order []string) {
+	b.t.Helper()
+	turns := make(chan turn, len(enter))
+	for i, f := range enter {
+		go f(turns) // ends with its turn, which comes before the end of the test
+		b.queued(name, int64(i)+1)
+	}
+	for range enter {
+		var tn turn
+		select {
+		case tn = <-turns:
+		case <-b.ctx.Done():
+			require.Fail(b.t, "nobody's turn came", "after %q", order)
+		}
+		select {
+		case other := <-turns:
+			require.Fail(b.t, "two at once", "%s and %s", tn.who, other.who)
+		case <-time.After(20 * time.Millisecond):
+		}
+		order = append(order, tn.who)
+		tn.give()
+	}
+	b.queued(name, 0)
+	return order
+}
