@@ -31,11 +31,19 @@ func BenchmarkInterceptors(b *testing.B) {
 // What they add to a call over an in-memory connection.
 func BenchmarkCall(b *testing.B) {
 	s := newService()
-	conn, _ := start(b, s, &s.gate)
+	_, bare := serve(b, s)
+	fenced, _ := start(b, s, &s.gate)
 	ctx := fencing.NewContext(b.Context(), job, 57)
-	var out text
-	b.ReportAllocs()
-	for b.Loop() {
-		require.NoError(b, conn.Invoke(ctx, "/Values/Write", wrapperspb.String("x"), &out))
+	for _, way := range []struct {
+		name string
+		conn *grpc.ClientConn
+	}{{"bare", bare}, {"fenced", fenced}} {
+		b.Run(way.name, func(b *testing.B) {
+			var out text
+			b.ReportAllocs()
+			for b.Loop() {
+				require.NoError(b, way.conn.Invoke(ctx, "/Values/Write", wrapperspb.String("x"), &out))
+			}
+		})
 	}
 }

@@ -50,7 +50,7 @@ func unary(s *service, ctx context.Context, decode func(any) error, next grpc.Un
 	if err := decode(&in); err != nil {
 		return nil, err
 	}
-	return next(ctx, &in, &grpc.UnaryServerInfo{Server: s}, func(ctx context.Context, req any) (any, error) {
+	handle := func(ctx context.Context, req any) (any, error) {
 		var value *string
 		if write {
 			value = &req.(*text).Value
@@ -60,7 +60,11 @@ func unary(s *service, ctx context.Context, decode func(any) error, next grpc.Un
 			err = status.Error(codes.Unavailable, "the answer was lost")
 		}
 		return wrapperspb.String(got), err
-	})
+	}
+	if next == nil {
+		return handle(ctx, &in)
+	}
+	return next(ctx, &in, &grpc.UnaryServerInfo{Server: s}, handle)
 }
 
 // writes is a stream of values to write, each answered.
@@ -100,8 +104,13 @@ var description = grpc.ServiceDesc{
 // start serves s and returns a connection with the interceptors, and one without.
 func start(t testing.TB, s *service, gate *fencing.Gate) (fenced, bare *grpc.ClientConn) {
 	t.Helper()
+	return serve(t, s, grpc.UnaryInterceptor(grpcfence.UnaryServerInterceptor(gate)), grpc.StreamInterceptor(grpcfence.StreamServerInterceptor(gate)))
+}
+
+func serve(t testing.TB, s *service, opts ...grpc.ServerOption) (fenced, bare *grpc.ClientConn) {
+	t.Helper()
 	lis := bufconn.Listen(1 << 20)
-	server := grpc.NewServer(grpc.UnaryInterceptor(grpcfence.UnaryServerInterceptor(gate)), grpc.StreamInterceptor(grpcfence.StreamServerInterceptor(gate)))
+	server := grpc.NewServer(opts...)
 	server.RegisterService(&description, s)
 	served := make(chan struct{})
 	go func() { // ends when the server stops
