@@ -1,3 +1,5 @@
+//lint:file-ignore SA1012 that nil contexts are refused is tested
+
 package pawl_test
 
 import (

@@ -37,7 +37,7 @@ func LeaderOf(ctx context.Context, c *pawl.Client, name string, opts Options) (L
 		return Leader{}, failed("leader of", name, ctx, err)
 	}
 	for { // again only when a leader went between the two reads
-		first, rev, err := r.first(ctx)
+		first, _, err := r.first(ctx)
 		if err != nil {
 			return Leader{}, failed("leader of", name, ctx, err)
 		}

@@ -61,7 +61,7 @@ func (h *Handle) UnmarshalText(text []byte) error {
 	}
 	body, ok := strings.CutPrefix(string(text), handlePrefix)
 	if !ok {
-		return errors.New("lease: handle: want a text that begins with " + handlePrefix)
+		return fmt.Errorf("lease: handle: want a text that begins with %q", handlePrefix)
 	}
 	b, err := base64.RawURLEncoding.DecodeString(body)
 	if err != nil {

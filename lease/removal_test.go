@@ -256,7 +256,7 @@ func TestGraceEndsShortlyAfterItsParent(t *testing.T) {
 		time.Sleep(Grace - 1)
 		synctest.Wait()
 		require.NoError(t, ctx.Err())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		assert.Equal(t, want, context.Cause(ctx))
 

@@ -192,7 +192,7 @@ func TestThreeAttemptsOnTwoMembersFitBeforeTheDeadlineOnSlowMembers(t *testing.T
 			deadline := s.Deadline()
 			for d := deadline; !d.IsZero(); d = s.Deadline() { // what is under way may still count
 				deadline = d
-				sleep(d.Sub(time.Now()))
+				sleep(time.Until(d))
 			}
 			where, n := map[*etcdfake.Member]bool{}, 0
 			for _, a := range seen() {
