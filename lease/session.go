@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/behind"
 	"github.com/pawl-locks/pawl/internal/clock"
@@ -32,8 +34,10 @@ type Session struct {
 	host        Host
 	id          int64
 	owner       string
-	key         string // the session key
-	create, mod int64  // its revisions, as this session wrote it
+	key         string        // the session key
+	create, mod int64         // its revisions, as this session wrote it
+	same        *pb.Compare   // the key has mod
+	looked      *pb.RequestOp // reads the key, without its value
 	margin      time.Duration
 	label       []byte // the beginning of every key's value
 
@@ -87,6 +91,11 @@ func (s *Session) Host() Host { return s.host }
 // session wrote it: every enqueue compares it, so that a session that was taken
 // over is refused at once (rule N6).
 func (s *Session) Key() (key string, mod int64) { return s.key, s.mod }
+
+// Same are parts of a transaction: the comparison of the session key with what
+// this session wrote, and a read of it without its value. They are made once,
+// for every lock sends them, and are not to be changed.
+func (s *Session) Same() (is *pb.Compare, look *pb.RequestOp) { return s.same, s.looked }
 
 // Err returns nil while the session is valid, and then forever the reason why
 // it is not: an error that matches one of ErrExpired, ErrRevoked, ErrClosed or

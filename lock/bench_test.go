@@ -19,8 +19,7 @@ import (
 // BenchmarkAcquireRelease puts an acquisition and release with nobody else there
 // beside the same two requests on the bare stubs.
 func BenchmarkAcquireRelease(b *testing.B) {
-	_, said := child(b, "server", "endpoint")
-	endpoint := said() // in a process of its own, so that its allocations are not counted
+	endpoint := child(b, "server").said("endpoint") // in a process of its own, so that its allocations are not counted
 	b.Run("bare", func(b *testing.B) { benchmarkBare(b, endpoint) })
 	b.Run("pawl", func(b *testing.B) { benchmarkPawl(b, endpoint) })
 }

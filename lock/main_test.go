@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"os"
@@ -8,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"bufio"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -37,9 +36,13 @@ func TestRoleServer(t *testing.T) {
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent is gone
 }
 
-// child runs this binary as a role, until the test's end, and returns what it
-// says on lines that begin with word.
-func child(t testing.TB, as, word string, env ...string) (lines *bufio.Scanner, said func() string) {
+// process is a child that runs this binary as a role, until the test's end.
+type process struct {
+	*os.Process
+	lines *bufio.Scanner // what it says
+}
+
+func child(t testing.TB, as string, env ...string) *process {
 	t.Helper()
 	name := "TestRole" + strings.ToUpper(as[:1]) + as[1:]
 	cmd := exec.Command(os.Args[0], "-test.run=^"+name+"$", "-test.v")
@@ -55,13 +58,16 @@ func child(t testing.TB, as, word string, env ...string) (lines *bufio.Scanner, 
 		_, _ = io.Copy(io.Discard, out)
 		_ = cmd.Wait()
 	})
-	lines = bufio.NewScanner(out)
-	return lines, func() string {
-		for lines.Scan() {
-			if rest, ok := strings.CutPrefix(lines.Text(), word+" "); ok {
-				return rest
-			}
+	return &process{cmd.Process, bufio.NewScanner(out)}
+}
+
+// said waits for the next line that begins with word and returns its rest; "":
+// the process has ended.
+func (p *process) said(word string) string {
+	for p.lines.Scan() {
+		if rest, ok := strings.CutPrefix(p.lines.Text(), word+" "); ok {
+			return rest
 		}
-		return ""
 	}
+	return ""
 }

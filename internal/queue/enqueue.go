@@ -50,12 +50,12 @@ func (c *Claim) enqueue(ctx context.Context, value []byte, try bool) (alone bool
 // session is as we know it, and reads the two last-created keys. The failure
 // branch reads what was compared.
 func (c *Claim) enqueueTxn(value []byte, try bool) *pb.TxnRequest {
-	name, mod := c.s.Key()
-	own, session, cancel := []byte(c.key), []byte(name), []byte(c.s.CancelKey(c.n))
+	same, session := c.s.Same()
+	own, cancel := []byte(c.key), []byte(c.s.CancelKey(c.n))
 	t := &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.CreateIs(own, 0), txn.CreateIs(cancel, 0), txn.ModIs(session, mod)},
+		Compare: []*pb.Compare{txn.CreateIs(own, 0), txn.CreateIs(cancel, 0), same},
 		Success: []*pb.RequestOp{txn.Put(own, value, c.s.ID()), txn.LastUnder(c.line.Prefix, 2, 0)},
-		Failure: []*pb.RequestOp{txn.Look(session), txn.Look(own), txn.Look(cancel)},
+		Failure: []*pb.RequestOp{session, txn.Look(own), txn.Look(cancel)},
 	}
 	if try {
 		t.Compare = append(t.Compare, txn.NoneUnder(c.line.Prefix))

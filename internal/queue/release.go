@@ -164,12 +164,12 @@ func (c *Claim) doubt() {
 // freeTxn deletes the own key if it is the one that was acquired, and nothing
 // but deletes, so that it works on a full disk. Doing it twice is harmless.
 func (c *Claim) freeTxn() *pb.TxnRequest {
-	session, _ := c.s.Key()
+	_, session := c.s.Same()
 	own := []byte(c.key)
 	return &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(own, c.create)},
 		Success: []*pb.RequestOp{txn.Delete(own)},
-		Failure: []*pb.RequestOp{txn.Look(session), txn.Look(own)},
+		Failure: []*pb.RequestOp{session, txn.Look(own)},
 	}
 }
 
