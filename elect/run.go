@@ -154,15 +154,17 @@ func (r *runner) reign(ctx context.Context, s *lease.Session, t *Term) (o outcom
 	release := s.Spare() // before the last look at Err, so that there is no gap
 	defer release()
 	var result, end error
+	stopped := true                    // lead has not returned before Run's ctx has ended
 	defer func() { r.ended(t, end) }() // also while a panic goes up
-	end = t.c.Do(ctx, ErrResigned, func(ctx context.Context) error {
+	end = t.c.Do(ctx, ErrResigned, func(work context.Context) error {
 		defer release()
-		defer r.overrun(ctx, s)()
-		result = r.lead(ctx, t)
+		defer r.overrun(work, s)()
+		result = r.lead(work, t)
+		stopped = ctx.Err() != nil
 		return nil
 	})
 	switch {
-	case ctx.Err() != nil:
+	case stopped && ctx.Err() != nil:
 		return outcome{done: true, result: failed("run", r.name, ctx, context.Cause(ctx))}
 	case errors.Is(end, ErrLost):
 		return outcome{led: true, err: end}
