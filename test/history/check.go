@@ -1,0 +1,82 @@
+package history
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// DirEnv names the environment variable with the directory in which failed
+// histories are left; without it they are left in the system's temporary one.
+const DirEnv = "PAWL_HISTORY_DIR"
+
+// patience is how long an order is looked for.
+const patience = 20 * time.Second
+
+// Check makes both checks and fails the test with what they find; then the
+// history is left in a file, and porcupine's picture of it in another.
+func Check(t testing.TB, ops []Op) {
+	t.Helper()
+	if report := Report(t.Name(), ops); report != "" {
+		t.Errorf("%s", report)
+	}
+}
+
+// Report makes both checks and says what they find, and where it was left; "":
+// nothing.
+func Report(name string, ops []Op) string {
+	bad := Intervals(ops)
+	ok, _, info := Linearizable(ops, patience)
+	if len(bad) == 0 && ok {
+		return ""
+	}
+	if !ok {
+		bad = append(bad, Violation{What: "no order of the operations explains them"})
+	}
+	var b strings.Builder
+	for _, v := range bad {
+		fmt.Fprintln(&b, "history:", v)
+	}
+	file, picture, err := leave(name, ops, bad, info)
+	if err != nil {
+		fmt.Fprintln(&b, "history: not left in a file:", err)
+	} else {
+		fmt.Fprintf(&b, "history: left in %s, and a picture in %s\n", file, picture)
+	}
+	return b.String()
+}
+
+// leave writes the history and the picture.
+func leave(name string, ops []Op, bad []Violation, info porcupine.LinearizationInfo) (file, picture string, err error) {
+	dir := os.Getenv(DirEnv)
+	if dir == "" {
+		dir = os.TempDir()
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", "", err
+	}
+	clean := strings.Map(func(r rune) rune {
+		if strings.ContainsRune(`/\ :`, r) {
+			return '_'
+		}
+		return r
+	}, name)
+	f, err := os.CreateTemp(dir, "history-"+clean+"-*.json")
+	if err != nil {
+		return "", "", err
+	}
+	defer f.Close()
+	enc := json.NewEncoder(f)
+	enc.SetIndent("", "\t")
+	if err := enc.Encode(map[string]any{"test": name, "violations": bad, "history": ops}); err != nil {
+		return "", "", err
+	}
+	picture = strings.TrimSuffix(f.Name(), ".json") + ".html"
+	return filepath.Clean(f.Name()), picture, porcupine.VisualizePath(model(), info, picture)
+}

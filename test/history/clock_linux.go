@@ -1,0 +1,17 @@
+package history
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Clock is a clock that all processes of the machine share, and that nobody
+// sets: CLOCK_BOOTTIME.
+func Clock() time.Duration {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		panic("history: clock: " + err.Error())
+	}
+	return time.Duration(ts.Nano())
+}

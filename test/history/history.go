@@ -1,0 +1,109 @@
+// Package history records what clients of a lock were told, and checks that it
+// can have been true.
+//
+// A history is a list of operations, each with the moments of its call and its
+// return on one clock. Two checks are made of it, which know nothing of how
+// pawl works:
+//
+//   - Intervals: from its Acquire's return to its last look at Err that said
+//     nil, or to the call of a Release that said nil, a holder certainly was
+//     told that it holds. No two such intervals of one name overlap, tokens
+//     increase in their order, no look says nil after one that did not, no
+//     fenced write was accepted out of order, and every call returned within
+//     its context's end plus 100 ms.
+//   - Linearizable: there is an order of all operations, within their calls and
+//     returns, in which a mutex with fencing tokens behaves like that. It is
+//     looked for with porcupine.
+//
+// A history that fails is left in a file, with porcupine's picture of it.
+package history
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Kind is what was called.
+type Kind string
+
+// The kinds of operations.
+const (
+	Acquire Kind = "acquire" // Acquire, TryAcquire or Campaign; with a token if it succeeded
+	Look    Kind = "look"    // Err: OK is nil
+	Release Kind = "release" // Release or Resign: OK is nil, Refused is ErrLost
+	Guarded Kind = "guarded" // a transaction under the holder's guard: Refused is ErrFenced
+	Fenced  Kind = "fenced"  // a write to storage that checks tokens: Refused is a stale one
+	Other   Kind = "other"   // any other call, checked for its duration alone
+)
+
+// Outcome is what the caller was told.
+type Outcome string
+
+// The outcomes.
+const (
+	OK      Outcome = "ok"
+	Refused Outcome = "refused" // for certain without effect
+	Unknown Outcome = "unknown" // it may have had its effect, or have it later
+)
+
+// Op is one operation.
+type Op struct {
+	Client  int           `json:"client"`
+	Kind    Kind          `json:"kind"`
+	Name    string        `json:"name"`
+	Token   int64         `json:"token,omitempty"`
+	Call    time.Duration `json:"call"`
+	Return  time.Duration `json:"return"`
+	Limit   time.Duration `json:"limit,omitempty"` // its context's end; 0: none
+	Slack   time.Duration `json:"slack,omitempty"` // by how much the machine was late meanwhile
+	Outcome Outcome       `json:"outcome"`
+	Err     string        `json:"err,omitempty"`
+}
+
+func (o Op) String() string {
+	s := fmt.Sprintf("%s %q by %d: %s", o.Kind, o.Name, o.Client, o.Outcome)
+	if o.Token != 0 {
+		s += fmt.Sprintf(", token %d", o.Token)
+	}
+	s += fmt.Sprintf(" [%v, %v]", o.Call, o.Return)
+	if o.Err != "" {
+		s += ": " + o.Err
+	}
+	return s
+}
+
+// Recorder collects a history; its methods may be called from any goroutine.
+type Recorder struct {
+	now func() time.Duration
+
+	mu  sync.Mutex
+	ops []Op
+}
+
+// NewRecorder returns a Recorder with a clock: Clock for what several processes
+// do, Since for what happens in a bubble.
+func NewRecorder(clock func() time.Duration) *Recorder { return &Recorder{now: clock} }
+
+// Since is a clock of this process that begins now.
+func Since() func() time.Duration {
+	start := time.Now()
+	return func() time.Duration { return time.Since(start) }
+}
+
+// Now reads the recorder's clock.
+func (r *Recorder) Now() time.Duration { return r.now() }
+
+// Add adds an operation.
+func (r *Recorder) Add(o Op) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ops = append(r.ops, o)
+}
+
+// Ops returns what was recorded so far.
+func (r *Recorder) Ops() []Op {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return append([]Op(nil), r.ops...)
+}

@@ -1,0 +1,167 @@
+package history
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// op is an operation on the one name of these tests, at milliseconds.
+func op(client int, kind Kind, token int64, call, ret int, out Outcome) Op {
+	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+	return Op{Client: client, Kind: kind, Name: "n", Token: token, Call: ms(call), Return: ms(ret), Outcome: out}
+}
+
+// good is a history with a release, a loss, an unknown release and writes.
+func good() []Op {
+	return []Op{
+		op(1, Acquire, 5, 0, 10, OK),
+		op(2, Acquire, 7, 5, 60, OK),
+		op(1, Look, 5, 20, 21, OK),
+		op(1, Fenced, 5, 22, 25, OK),
+		op(1, Guarded, 5, 26, 28, OK),
+		op(1, Release, 5, 40, 50, OK),
+		op(1, Look, 5, 51, 52, Refused),
+		op(2, Look, 7, 70, 71, OK),
+		op(2, Fenced, 7, 72, 80, OK),
+		op(1, Fenced, 5, 81, 90, Refused),
+		op(2, Look, 7, 100, 101, Refused),
+		op(2, Guarded, 7, 102, 103, Refused),
+		op(2, Release, 7, 104, 105, Refused),
+		op(3, Acquire, 0, 90, 95, Refused),
+		op(3, Acquire, 9, 96, 130, OK),
+		op(3, Look, 9, 131, 132, OK),
+		op(3, Fenced, 9, 133, 140, Unknown),
+		op(3, Release, 9, 141, 150, Unknown),
+		op(1, Acquire, 12, 120, 170, OK),
+		op(1, Look, 12, 171, 172, OK),
+	}
+}
+
+func TestAHistoryThatCanHaveBeenHasNoViolation(t *testing.T) {
+	assert.Empty(t, Intervals(good()))
+	ok, decided, _ := Linearizable(good(), time.Minute)
+	assert.True(t, ok)
+	assert.True(t, decided)
+	Check(t, good())
+}
+
+func TestSeededViolationsAreCaughtByTheIntervals(t *testing.T) {
+	for what, c := range map[string]struct {
+		says string
+		ops  []Op
+	}{
+		"a look that says nil after the next one's acquire": {"two held at the same time",
+			[]Op{op(1, Look, 5, 61, 62, OK), op(2, Look, 7, 65, 66, OK)}},
+		"a release that says nil after the next one's acquire": {"two held at the same time",
+			[]Op{op(4, Acquire, 20, 200, 210, OK), op(5, Acquire, 21, 201, 211, OK), op(5, Look, 21, 220, 221, OK), op(4, Release, 20, 230, 240, OK)}},
+		"a smaller token later": {"a later holder has a smaller token",
+			[]Op{op(4, Acquire, 11, 200, 210, OK), op(4, Look, 11, 220, 221, OK)}},
+		"a token twice":       {"a token was given out twice", []Op{op(4, Acquire, 9, 200, 210, OK)}},
+		"a look that recants": {"what was over came back", []Op{op(2, Look, 7, 110, 111, OK)}},
+		"a stale write accepted": {"a write was accepted after one with a greater token",
+			[]Op{op(1, Fenced, 5, 92, 93, OK)}},
+		"a holder's write refused": {"a write was refused to one who still held",
+			[]Op{op(1, Guarded, 12, 173, 174, Refused), op(1, Look, 12, 175, 176, OK)}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bad := Intervals(append(good(), c.ops...))
+			require.NotEmpty(t, bad)
+			var all []string
+			for _, v := range bad {
+				all = append(all, v.What)
+			}
+			assert.Contains(t, all, c.says)
+		})
+	}
+}
+
+func TestACallThatReturnsTooLateIsCaught(t *testing.T) {
+	o := op(1, Other, 0, 0, 201, OK)
+	o.Limit = 100 * time.Millisecond
+	require.Len(t, Intervals([]Op{o}), 1)
+	o.Slack = time.Millisecond
+	assert.Empty(t, Intervals([]Op{o}), "the machine was late itself")
+	o = op(1, Other, 0, 200, 299, OK)
+	o.Limit = 100 * time.Millisecond
+	assert.Empty(t, Intervals([]Op{o}), "a context that had ended before the call counts from the call")
+}
+
+func TestSeededViolationsAreCaughtByTheModel(t *testing.T) {
+	for what, ops := range map[string][]Op{
+		"two holders":               {op(1, Look, 5, 61, 62, OK), op(2, Look, 7, 65, 66, OK)},
+		"a smaller token later":     {op(4, Acquire, 11, 200, 210, OK)},
+		"a stale write accepted":    {op(1, Fenced, 5, 92, 93, OK)},
+		"a fresh write refused":     {op(2, Fenced, 7, 92, 93, Refused)},
+		"a guarded write after all": {op(1, Guarded, 5, 92, 93, OK)},
+	} {
+		t.Run(what, func(t *testing.T) {
+			ok, decided, _ := Linearizable(append(good(), ops...), time.Minute)
+			assert.True(t, decided)
+			assert.False(t, ok)
+		})
+	}
+}
+
+func TestAnUnknownWriteMayHaveBeenAppliedOrNot(t *testing.T) {
+	for _, out := range []Outcome{OK, Refused} {
+		ok, _, _ := Linearizable(append(good(), op(2, Fenced, 7, 200, 210, out)), time.Minute)
+		assert.True(t, ok, out)
+	}
+}
+
+func TestAViolationLeavesAFileAndAPicture(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv(DirEnv, dir)
+	report := Report(t.Name(), append(good(), op(2, Look, 7, 110, 111, OK)))
+	assert.Contains(t, report, "came back")
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	require.Len(t, files, 2)
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		require.NoError(t, err)
+		assert.NotEmpty(t, text)
+		assert.True(t, strings.HasSuffix(f, ".json") || strings.HasSuffix(f, ".html"))
+	}
+	assert.Empty(t, Report(t.Name(), good()))
+}
+
+func TestAPulseTellsWhenTheMachineWasLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stall time.Duration
+		since := Since()
+		r := NewRecorder(func() time.Duration { return since() + stall })
+		p := r.StartPulse()
+		defer p.Stop()
+		time.Sleep(time.Second)
+		assert.Zero(t, p.Between(0, time.Second))
+		stall = 70 * time.Millisecond // the clock goes on while nothing runs
+		time.Sleep(time.Second)
+		assert.Equal(t, 70*time.Millisecond, p.Between(900*time.Millisecond, 2*time.Second))
+		assert.Zero(t, p.Between(0, 900*time.Millisecond))
+	})
+}
+
+func TestManyHoldersAreCheckedQuickly(t *testing.T) {
+	var ops []Op
+	for i := range 2000 {
+		at := 100 * i
+		ops = append(ops, op(i%5, Acquire, int64(i+1), max(0, at-300), at, OK),
+			op(i%5, Look, int64(i+1), at+10, at+11, OK), op(i%5, Fenced, int64(i+1), at+12, at+13, OK),
+			op(i%5, Release, int64(i+1), at+50, at+60, OK))
+	}
+	start := time.Now()
+	Check(t, ops)
+	assert.Less(t, time.Since(start), 30*time.Second)
+	assert.NotZero(t, Clock())
+}

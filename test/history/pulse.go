@@ -1,0 +1,70 @@
+package history
+
+import (
+	"sync"
+	"time"
+)
+
+// beat is how often a Pulse looks at the clock.
+const beat = 5 * time.Millisecond
+
+// Pulse measures by how much the machine itself is late: a goroutine that wants
+// to run every 5 ms. On a busy machine a call can return late that ended in
+// time; what it may be late by is what the pulse was.
+type Pulse struct {
+	now  func() time.Duration
+	stop chan struct{}
+	done chan struct{}
+
+	mu    sync.Mutex
+	lates []late
+}
+
+type late struct{ at, by time.Duration }
+
+// StartPulse starts a pulse on the recorder's clock. It must be stopped.
+func (r *Recorder) StartPulse() *Pulse {
+	p := &Pulse{now: r.now, stop: make(chan struct{}), done: make(chan struct{})}
+	go p.run() // ends at Stop
+	return p
+}
+
+func (p *Pulse) run() {
+	defer close(p.done)
+	ticker := time.NewTicker(beat)
+	defer ticker.Stop()
+	last := p.now()
+	for {
+		select {
+		case <-ticker.C:
+		case <-p.stop:
+			return
+		}
+		now := p.now()
+		if by := now - last - beat; by > beat {
+			p.mu.Lock()
+			p.lates = append(p.lates, late{now, by})
+			p.mu.Unlock()
+		}
+		last = now
+	}
+}
+
+// Between is by how much the machine was late in that time, all in all.
+func (p *Pulse) Between(from, to time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var sum time.Duration
+	for _, l := range p.lates {
+		if l.at >= from && l.at-l.by <= to {
+			sum += l.by
+		}
+	}
+	return sum
+}
+
+// Stop ends the pulse.
+func (p *Pulse) Stop() {
+	close(p.stop)
+	<-p.done
+}
