@@ -8,15 +8,20 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// fullTxn is how many operations etcd allows a transaction by default.
-const fullTxn = 128
+// fullTxn is how many operations etcd allows a transaction by default, and fullRequest how many
+// bytes of keys and values go into one: two thirds of what --max-request-bytes is by default.
+const (
+	fullTxn     = 128
+	fullRequest = 1 << 20
+)
 
 // doubts is how often WriteAll sends a part again whose outcome was unknown, or which an earlier
 // copy of itself overtook.
 const doubts = 3
 
 // WriteAll applies writes, Puts and Deletes, in their order and under guards, in as many
-// transactions as the cluster's --max-txn-ops needs. Each transaction compares all guards, so that
+// transactions as the cluster's --max-txn-ops needs, each of at most 1 MiB unless a single write
+// has more. Each transaction compares all guards, so that
 // nothing is written after the lock was lost; together they are not atomic, and others can see
 // those that were applied before the rest.
 //
@@ -117,7 +122,11 @@ func checkWrites(guards []Guard, writes []Op) error {
 func take(writes []Op, size int) []Op {
 	n := min(size, len(writes))
 	written := make(map[string]kind, n)
+	bytes := 0
 	for i, op := range writes[:n] {
+		if bytes += len(op.key) + len(op.value); i > 0 && bytes > fullRequest {
+			return writes[:i]
+		}
 		if before, twice := written[op.key]; twice && (op.kind == opPut || before == opPut) {
 			return writes[:i]
 		}

@@ -36,6 +36,24 @@ func TestManyKeysAreWrittenInAsManyTransactionsAsNeeded(t *testing.T) {
 	assert.LessOrEqual(t, last.Revision-before, int64(1000/32+1), "32 to a transaction, after 128 and 64 were refused")
 }
 
+func TestLargeValuesAreWrittenInRequestsThatEtcdTakes(t *testing.T) {
+	c := New(startEtcd(t, nil))
+	g := lock(t, c, "lock")
+	var writes []Op
+	for i := range 10 {
+		writes = append(writes, Put(fmt.Sprint("k", i), make([]byte, 400<<10)))
+	}
+	writes = append(writes, Put("largest", make([]byte, 1200<<10)))
+	n, err := c.WriteAll(t.Context(), []Guard{g}, writes)
+	require.NoError(t, err)
+	assert.Equal(t, 11, n)
+
+	n, err = c.WriteAll(t.Context(), []Guard{g}, []Op{Put("small", nil), Put("too large", make([]byte, 1600<<10))})
+	require.ErrorContains(t, err, "too large")
+	assert.NotErrorIs(t, err, ErrUnknown)
+	assert.Equal(t, 1, n)
+}
+
 func TestAKeyMayBeWrittenSeveralTimesInOrder(t *testing.T) {
 	c := New(startEtcd(t, nil))
 	g := lock(t, c, "lock")
