@@ -245,6 +245,30 @@ func TestEachCodeOnceOnOpenAnswerOrReadIsSurvived(t *testing.T) {
 	}
 }
 
+// Hazard S7: the first failure is followed by another attempt at once, on a
+// stream of its own, and later ones after waits that leave room for many.
+func TestAfterAFailureTheNextAttemptIsAtOnceAndLaterOnesArePaced(t *testing.T) {
+	for _, ttl := range []time.Duration{3 * time.Second, 15 * time.Second, 300 * time.Second} {
+		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+			began := time.Now()
+			r.session(Options{TTL: ttl})
+			seen := r.keepAlives()
+			r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Lose: true, Err: rpctypes.ErrGRPCStopped})
+			sleep(ttl)
+			got := seen()
+			require.GreaterOrEqual(t, len(got), 10, "TTL %v", ttl)
+			assert.Equal(t, ttl/4, got[0].at.Sub(began))
+			assert.Zero(t, got[1].at.Sub(got[0].at), "at once")
+			assert.NotEqual(t, got[0].member, got[1].member)
+			assert.LessOrEqual(t, got[2].at.Sub(got[1].at), ttl/20)
+			for i := 2; i < len(got); i++ {
+				assert.LessOrEqual(t, got[i].at.Sub(got[i-1].at), ttl/8)
+			}
+			assert.Less(t, len(got), 200, "no hot loop")
+		})
+	}
+}
+
 // Hazards S6, S8: errors of any kind that last shorter than the window are no
 // loss, and NoLeader means elsewhere.
 func TestAStormOfErrorsShorterThanTheWindowIsSurvived(t *testing.T) {

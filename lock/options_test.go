@@ -55,6 +55,35 @@ func TestBadArgumentsAreClearErrors(t *testing.T) {
 	})
 }
 
+// listContext is a context that cannot be compared with another.
+type listContext struct {
+	context.Context
+	_ []int
+}
+
+// S18: a context may be of any type.
+func TestAContextThatCannotBeComparedIsTaken(t *testing.T) {
+	inBubble(t, func(w *world) {
+		ctx := listContext{Context: w.Context()}
+		s, err := w.client(pawl.Config{}).NewSession(ctx, lease.Options{})
+		require.NoError(w, err)
+		h, err := mutex(s).Acquire(ctx)
+		require.NoError(w, err)
+		w.held(h)
+		short, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		_, err = mutex(s).Acquire(listContext{Context: short})
+		assert.ErrorIs(w, err, context.DeadlineExceeded)
+		_, err = mutex(s).TryAcquire(ctx)
+		assert.ErrorIs(w, err, lock.ErrBusy)
+		require.NoError(w, h.Confirm(ctx))
+		require.NoError(w, h.Do(ctx, func(context.Context) error { return nil }))
+		require.NoError(w, h.Release(ctx))
+		require.NoError(w, s.Close(ctx))
+		w.clear()
+	})
+}
+
 // In two bubbles: what all of them share must be made outside any.
 func TestANilOrZeroHeldIsNotHeld(t *testing.T) {
 	for range 2 {

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/etcdfake"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
@@ -235,6 +236,52 @@ func TestAReleaseUnderWayAtADetachIsNotForgotten(t *testing.T) {
 		require.NoError(w, err)
 		assert.Empty(w, w.keys())
 		require.NoError(w, next.Close(w.Context()))
+		w.clear()
+	})
+}
+
+// U3: with the members cut off from each other a release is not confirmed; soon
+// after they are not any more the next one has the lock, though the session
+// lives on.
+func TestAReleaseDuringAPartitionIsMadeGoodWhenItEnds(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		h := w.acquire(s)
+		a := w.waiting(w.session())
+		for _, m := range w.f.Members() {
+			m.Isolate()
+		}
+		ctx, cancel := context.WithTimeout(w.Context(), 5*time.Second)
+		defer cancel()
+		require.ErrorIs(w, h.Release(ctx), kv.ErrUnknown)
+		w.pending(h)
+		time.Sleep(time.Second)
+		w.f.Heal()
+		began := time.Now()
+		next := a.won()
+		assert.LessOrEqual(w, time.Since(began), 5*time.Second)
+		assert.NoError(w, h.Release(w.Context()))
+		require.NoError(w, s.Err())
+		w.release(next)
+		w.clear()
+	})
+}
+
+// H7: a loss is the Held's, and the Mutex takes the lock again.
+func TestAfterALossTheSameMutexTakesTheLockAgain(t *testing.T) {
+	inBubble(t, func(w *world) {
+		m := mutex(w.session())
+		var last fencing.Token
+		for range 5 {
+			h, err := m.Acquire(w.Context())
+			require.NoError(w, err)
+			w.held(h)
+			assert.Greater(w, h.Token(), last)
+			last = h.Token()
+			w.f.Delete(h.Key())
+			<-h.Done()
+			w.lostBy(lock.ErrKeyDeleted, h)
+		}
 		w.clear()
 	})
 }

@@ -1,9 +1,12 @@
 package lock_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -213,6 +216,95 @@ func TestAKeyBeforeThatIsRecreatedIsBehind(t *testing.T) {
 		w.f.Delete("name/peer")
 		w.release(h)
 		w.clear()
+	})
+}
+
+// A8: an attempt whose key is deleted while it waits, and another of the same
+// session that begins in the meantime, are two: neither takes the other's key.
+func TestADeletedAttemptAndTheSessionsNextOneAreTwo(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		s := w.session()
+		one := w.waiting(s)
+		own := fmt.Sprintf("name/%x-1", s.ID())
+		require.NotNil(w, w.f.Get(own))
+		w.f.Inject(etcdfake.Rule{Method: "Watch", HoldAnswer: 300 * time.Millisecond})
+		w.f.Delete(own)
+		two := w.waiting(s)
+		assert.Equal(w, []string{h.Key(), fmt.Sprintf("name/%x-2", s.ID())}, w.inOrder())
+		w.oneCause(lock.ErrKeyDeleted, one.failed())
+		assert.True(w, two.waits())
+		w.release(h)
+		w.release(two.won())
+		w.clear()
+	})
+}
+
+// inOrder are the line's keys, the first-created one first.
+func (w *world) inOrder() []string {
+	all := w.keys()
+	slices.SortFunc(all, func(a, b string) int { return int(w.f.Get(a).CreateRevision - w.f.Get(b).CreateRevision) })
+	return all
+}
+
+// A11: from release to acquisition it is four trips: the release, its event, the
+// question and its answer.
+func TestAHandoverTakesFourTrips(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		a := w.waiting(w.session())
+		time.Sleep(time.Second)
+		const trip = 20 * time.Millisecond
+		for _, m := range w.f.Members() {
+			m.SetDelay(etcdfake.Fixed(trip), etcdfake.Fixed(trip))
+		}
+		began := time.Now()
+		go h.Release(w.Context())
+		next := a.won()
+		assert.Equal(w, 4*trip, time.Since(began))
+		w.release(next)
+		w.clear()
+	})
+}
+
+// S15: that a holder's lease has had its time says nothing: a waiter waits for
+// the key to be deleted, which new leaders put off.
+func TestAWaiterWaitsForTheKeyToGoAndNotForTimeToPass(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s, err := w.client(pawl.Config{}).NewSession(w.Context(), lease.Options{TTL: 3 * time.Second})
+		require.NoError(w, err)
+		h := w.acquire(s)
+		a := w.waiting(w.session())
+		w.f.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Lose: true, Match: func(q etcdfake.Request) bool {
+			return q.Message.(*pb.LeaseKeepAliveRequest).ID == s.ID()
+		}})
+		w.f.Inject(etcdfake.Rule{Method: "LeaseRevoke", Lose: true})
+		for i := range 15 { // every one starts all leases anew
+			w.f.ChangeLeader(i % 3)
+			time.Sleep(2 * time.Second)
+			if i > 0 {
+				assert.ErrorIs(w, h.Err(), lease.ErrExpired)
+			}
+			require.True(w, a.waits(), "its key is there")
+		}
+		require.NotNil(w, w.f.Get(h.Key()))
+		w.held(a.won())
+		assert.Nil(w, w.f.Get(h.Key()))
+	})
+}
+
+// A17: who waits behind a key that is not pawl's says so in the log.
+func TestWaitingForAForeignKeyIsLogged(t *testing.T) {
+	inBubble(t, func(w *world) {
+		var log bytes.Buffer
+		s, err := w.client(pawl.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}).Session(w.Context())
+		require.NoError(w, err)
+		w.f.Put("name/stray", "", 0)
+		a := w.waiting(s)
+		assert.Contains(w, log.String(), "waiting for a key that is not pawl's")
+		assert.Contains(w, log.String(), "key=name/stray")
+		w.f.Delete("name/stray")
+		w.release(a.won())
 	})
 }
 

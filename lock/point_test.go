@@ -1,0 +1,96 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// requestOf matches the transactions that an Acquire on s sends.
+func requestOf(s *pawl.Session) func(q etcdfake.Request) bool {
+	hex := fmt.Sprintf("/%x", s.ID())
+	return func(q etcdfake.Request) bool {
+		t, _ := q.Message.(*pb.TxnRequest)
+		for _, c := range t.GetCompare() {
+			if strings.HasPrefix(string(c.Key), "name/") && strings.Contains(string(c.Key), hex) {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+// A1 (hazard), A2, T3: whatever ends the claim while one of an Acquire's requests
+// is on its way, it is not told that it holds; and where its answer was on the
+// way back already, the loss is told.
+func TestNoAcquireSucceedsWithoutItsKeyAtAnyAwaitPoint(t *testing.T) {
+	for _, contended := range []bool{false, true} {
+		for request := range map[bool]int{false: 1, true: 2}[contended] {
+			for _, answer := range []bool{false, true} {
+				for _, b := range blows {
+					if b.cause == pawl.ErrClusterChanged {
+						continue // no request is an answer of that cluster's
+					}
+					t.Run(fmt.Sprintf("contended %v/request %d/on its way back %v/%s", contended, request, answer, b.name), func(t *testing.T) {
+						inBubble(t, func(w *world) { awaitPoint(w, contended, request, answer, b) })
+					})
+				}
+			}
+		}
+	}
+}
+
+func awaitPoint(w *world, contended bool, request int, answer bool, b blow) {
+	c := w.client(pawl.Config{})
+	s, err := c.Session(w.Context())
+	require.NoError(w, err)
+	var holder *lock.Held
+	if contended {
+		holder = w.acquire(w.session())
+	}
+	rule := etcdfake.Rule{Method: "Txn", Match: requestOf(s), Skip: request, Times: 1, Delay: time.Second}
+	if answer {
+		rule.Delay, rule.HoldAnswer = 0, time.Second
+	}
+	f := w.f.Inject(rule)
+	a := w.acquiring(w.Context(), mutex(s))
+	if contended {
+		time.Sleep(10 * time.Millisecond)
+		require.NoError(w, holder.Release(w.Context()))
+	}
+	time.Sleep(500 * time.Millisecond)
+	require.Equal(w, 1, f.Hits())
+	own := fmt.Sprintf("name/%x-1", s.ID())
+	if there := w.f.Get(own) != nil; !there && strings.HasPrefix(b.name, "own key") {
+		return // nothing to strike yet: the enqueue is on its way
+	}
+	b.strike(w, c, s, own)
+	<-a.done
+	if !answer && a.err == nil {
+		w.Errorf("held, though %s before the request arrived", b.name)
+	}
+	if a.err != nil {
+		w.oneCause(b.cause, a.err)
+		assert.NotErrorIs(w, a.err, lock.ErrLost, "it never held")
+		return
+	}
+	told, cancel := context.WithTimeout(context.Background(), lease.ArmDelay+100*time.Millisecond)
+	defer cancel()
+	select {
+	case <-a.h.Done():
+	case <-told.Done():
+		w.Error("held, and not told of its loss")
+	}
+	w.lostBy(b.cause, a.h)
+}
