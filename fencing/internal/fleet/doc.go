@@ -5,6 +5,10 @@
 // a lease is over, whatever its holder does. That is what every lock service with leases can do to a holder; that it excludes less well than a careful
 // client would is on purpose: the workers do not look at their lease before they write. Nothing here shows anything about the lock; all of it is about the guard.
 //
+// For etcd the token is the create revision of a key that the authority makes for each lease and deletes at its end: see Issuer.
+//
+// A run lasts as long as it is told to, and longer where the machine is so busy that too little has happened; leases get longer there too.
+//
 // A worker is the test binary, run again: TestMain calls Main first. Each worker writes what it does to a log of its own, before and
 // after, so that a run leaves a history for fencetest.Check as well.
 package fleet

@@ -3,17 +3,10 @@
 package fleet
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -152,125 +145,5 @@ func (y *yard) torment(t testing.TB, auth *authority) {
 				y.fleet.Cut()
 			}
 		}
-	}
-}
-
-// collect reads the logs and the store.
-func (y *yard) collect(t testing.TB) {
-	acked := map[string]map[string]bool{}
-	for _, path := range y.logs {
-		ops, ids, err := readLog(path)
-		if os.IsNotExist(err) {
-			continue // killed before it began
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		y.result.History = append(y.result.History, ops...)
-		for resource, list := range ids {
-			if acked[resource] == nil {
-				acked[resource] = map[string]bool{}
-			}
-			for _, id := range list {
-				acked[resource][id] = true
-			}
-		}
-	}
-	for _, o := range y.result.History {
-		switch o.Outcome {
-		case fencetest.Refused, fencetest.NotApplied:
-			y.result.Refused++
-		case fencetest.Unknown:
-			y.result.Unknown++
-		}
-	}
-	store, err := y.fleet.Open(y.fleet.Address, y.fleet.Guard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	for resource, ids := range acked {
-		y.compare(t, store, resource, maps.Clone(ids))
-	}
-}
-
-// compare counts what is acknowledged and not there.
-func (y *yard) compare(t testing.TB, store Store, resource string, ids map[string]bool) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	y.result.Acked += len(ids)
-	last := y.fleet.Issuer.Issue(resource)
-	value, err := store.Read(ctx, resource, last)
-	for i := 0; i < 10 && err != nil; i++ { // of a connection that was cut
-		value, err = store.Read(ctx, resource, last)
-	}
-	if err != nil {
-		t.Fatalf("the last read of %s: %v", resource, err)
-	}
-	for id := range strings.FieldsSeq(value) {
-		delete(ids, id)
-	}
-	y.result.Lost += len(ids)
-	for id := range ids {
-		if len(y.result.Missing) < 5 {
-			y.result.Missing = append(y.result.Missing, resource+" lacks "+id)
-		}
-	}
-}
-
-// A process is one worker.
-type process struct {
-	cmd   *exec.Cmd
-	stdin io.Closer
-	ended chan struct{}
-	err   strings.Builder
-}
-
-func (y *yard) start(t testing.TB, who int) *process {
-	log := filepath.Join(y.dir, fmt.Sprintf("log%d", len(y.logs)))
-	y.logs = append(y.logs, log)
-	text, err := json.Marshal(order{Who: who, Store: y.fleet.Store, Address: y.fleet.Address, Guard: y.fleet.Guard, Authority: filepath.Join(y.dir, "authority"), Log: log,
-		Resources: resources, MinThink: time.Millisecond, Think: y.fleet.TTL / 6, Seed: y.rnd.Uint64()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &process{cmd: exec.Command(os.Args[0]), ended: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), orderVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
-	p.cmd.Stderr = &p.err
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{}
-	dieWithParent(p.cmd.SysProcAttr)
-	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
-		t.Fatal(err)
-	}
-	started := make(chan error, 1)
-	go func() { // ends with the process, which kill and finish wait for
-		runtime.LockOSThread() // the kernel takes the death of the thread that started it for the parent's
-		defer close(p.ended)
-		err := p.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = p.cmd.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
-		t.Fatal(err)
-	}
-	y.all = append(y.all, p)
-	return p
-}
-
-func (p *process) signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
-
-func (p *process) kill() {
-	p.signal(syscall.SIGKILL)
-	<-p.ended
-}
-
-// finish waits until the worker, whose standard input is closed, has ended its turn; within a bound.
-func (p *process) finish() {
-	select {
-	case <-p.ended:
-	case <-time.After(2 * opTime):
-		p.kill()
 	}
 }
