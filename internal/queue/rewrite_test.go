@@ -146,7 +146,7 @@ func TestDelayedCopyOfAnOlderValueNeverReplacesANewerOne(t *testing.T) {
 	for _, late := range []time.Duration{time.Millisecond, 40 * time.Millisecond, 100 * time.Millisecond, 3 * time.Second, 20 * time.Second} {
 		rewriting(t, func(w *writer) {
 			w.Inject(etcdfake.Rule{Method: "Txn", Match: writeOf("old"), Late: late})
-			ctx, cancel := context.WithTimeout(w.ctx, 50*time.Millisecond)
+			ctx, cancel := context.WithTimeout(w.ctx, lease.ArmDelay-time.Millisecond) // no watch tells what landed
 			defer cancel()
 			err := w.claim.Rewrite(ctx, []byte("old"))
 			require.ErrorIs(t, err, kv.ErrUnknown)
