@@ -1,0 +1,24 @@
+// Package matrix runs every fault in every phase of a lock's life, on real
+// clusters, and checks each cell from outside.
+//
+// The two tables are in faults_test.go and phases_test.go. A cell is one fault
+// that strikes while one phase is under way, and is healed. What is checked of
+// it, by an oracle that reaches the members past their proxies and shares
+// nothing with pawl but a clock:
+//
+//  1. One holder at any instant, and tokens that increase (package history).
+//  2. A token is the create revision of its key, as the oracle saw it.
+//  3. Writes under a guard: in the order of their revisions, their tokens never
+//     decrease.
+//  4. Every call is back within its context's end plus 100 ms, and what the
+//     machine itself was late.
+//  5. A session of 10 s lives through every fault of a single member, and
+//     through everything that is shorter than it.
+//  6. A loss that the oracle saw is told within the session's TTL.
+//  7. After the heal the lock can be taken, and when the clients have closed no
+//     key and no lease of theirs is left.
+//  8. No goroutine is left at the end.
+//
+// In go test a few cells run; all of them with PAWL_MATRIX=all, and one line of
+// the table with -run 'Matrix/pause_the_leader'.
+package matrix

@@ -1,0 +1,124 @@
+package matrix
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+// fault is a line of the table.
+type fault struct {
+	name    string
+	options etcdtest.ClusterOptions
+	auth    bool
+	lasts   time.Duration // until it is healed; 0: 3 s
+	// loses: the session, or the lock, of whom it strikes may be lost.
+	loses  bool
+	inject func(t *testing.T, w *world)
+	heal   func(t *testing.T, w *world) // beyond Cluster.Heal
+}
+
+var quota = etcdtest.ClusterOptions{Options: etcdtest.Options{QuotaBytes: 16 << 20}}
+
+// faults are all that a cluster of three can be troubled by.
+var faults = []fault{
+	{name: "no fault", lasts: time.Millisecond, inject: func(*testing.T, *world) {}},
+	{name: "kill the leader", inject: func(t *testing.T, w *world) { w.c.Leader(t).Kill() }},
+	{name: "kill a follower", inject: func(t *testing.T, w *world) { w.c.Follower(t).Kill() }},
+	{name: "restart the leader", inject: func(t *testing.T, w *world) { w.c.Leader(t).Restart(t) }},
+	{name: "restart every member in turn", lasts: time.Second, inject: func(t *testing.T, w *world) {
+		for _, m := range w.c.Members() {
+			m.Restart(t)
+		}
+	}},
+	{name: "pause the leader", inject: func(t *testing.T, w *world) { w.c.Leader(t).Pause(t) }},
+	{name: "pause a follower", inject: func(t *testing.T, w *world) { w.c.Follower(t).Pause(t) }},
+	{name: "pause a follower for longer than the TTL", lasts: ttl + 3*time.Second,
+		inject: func(t *testing.T, w *world) { w.c.Follower(t).Pause(t) }},
+	{name: "isolate the leader", inject: func(t *testing.T, w *world) { w.c.Leader(t).Isolate() }},
+	{name: "isolate the leader inbound", inject: func(t *testing.T, w *world) { w.c.Leader(t).IsolateInbound() }},
+	{name: "isolate the leader outbound", inject: func(t *testing.T, w *world) { w.c.Leader(t).IsolateOutbound() }},
+	{name: "isolate a follower", inject: func(t *testing.T, w *world) { w.c.Follower(t).Isolate() }},
+	{name: "isolate a follower for longer than the TTL", lasts: ttl + 3*time.Second,
+		inject: func(t *testing.T, w *world) { w.c.Follower(t).Isolate() }},
+	{name: "black hole before one member", inject: func(t *testing.T, w *world) { w.c.Member(0).BlackHole() }},
+	{name: "black hole before the leader for longer than the TTL", lasts: ttl + 3*time.Second,
+		inject: func(t *testing.T, w *world) { w.c.Leader(t).BlackHole() }},
+	{name: "black hole before all members", inject: func(_ *testing.T, w *world) { w.each((*etcdtest.Member).BlackHole) }},
+	{name: "lose all answers", lasts: time.Second, inject: func(_ *testing.T, w *world) { w.each((*etcdtest.Member).HoldAnswers) },
+		heal: func(_ *testing.T, w *world) { w.each((*etcdtest.Member).Reset) }},
+	{name: "hold all requests", inject: func(_ *testing.T, w *world) { w.each((*etcdtest.Member).HoldRequests) }},
+	{name: "cut one member", inject: func(t *testing.T, w *world) { w.c.Member(1).Cut() }},
+	{name: "cut all members", lasts: 2 * time.Second, inject: func(_ *testing.T, w *world) { w.each((*etcdtest.Member).Cut) }},
+	{name: "cut all members for longer than the TTL", lasts: ttl + 3*time.Second, loses: true,
+		inject: func(_ *testing.T, w *world) { w.each((*etcdtest.Member).Cut) }},
+	{name: "reset all connections", lasts: time.Second, inject: func(_ *testing.T, w *world) { w.each((*etcdtest.Member).Reset) }},
+	{name: "slow network", inject: func(_ *testing.T, w *world) {
+		w.each(func(m *etcdtest.Member) { m.Slow(100 * time.Millisecond) })
+	}},
+	{name: "move the leader", lasts: time.Second, inject: func(t *testing.T, w *world) { w.c.MoveLeader(t, w.c.Follower(t)) }},
+	{name: "stall the leader's disk", options: etcdtest.ClusterOptions{StallableDisk: true},
+		inject: func(t *testing.T, w *world) { w.c.Leader(t).StallDisk(t) }},
+	{name: "stall a follower's disk", options: etcdtest.ClusterOptions{StallableDisk: true},
+		inject: func(t *testing.T, w *world) { w.c.Follower(t).StallDisk(t) }},
+	{name: "fill the quota", options: quota, inject: func(t *testing.T, w *world) { w.c.FillQuota(t) },
+		heal: func(t *testing.T, w *world) { w.c.FreeQuota(t) }},
+	{name: "compact", lasts: time.Second, inject: func(t *testing.T, w *world) { w.c.Compact(t) }},
+	{name: "defragment", lasts: time.Second, inject: func(t *testing.T, w *world) { w.c.Defragment(t) }},
+	{name: "rotate certificates", lasts: time.Second, inject: func(t *testing.T, w *world) { w.c.RotateCertificates(t) },
+		options: etcdtest.ClusterOptions{Options: etcdtest.Options{TLS: true}}},
+	{name: "expire tokens", auth: true, lasts: time.Second, inject: func(t *testing.T, w *world) { w.c.ExpireTokens(t) }},
+	{name: "authentication off", auth: true, inject: func(t *testing.T, w *world) { w.c.DisableAuth(t) },
+		heal: func(t *testing.T, w *world) { w.c.EnableAuth(t, password) }},
+	{name: "replace a member", lasts: time.Second, inject: func(t *testing.T, w *world) { w.c.ReplaceMember(t, w.c.Follower(t)) }},
+	{name: "remove the leader", lasts: time.Second, inject: func(t *testing.T, w *world) { w.c.RemoveMember(t, w.c.Leader(t)) },
+		heal: func(t *testing.T, w *world) { w.c.AddMember(t) }},
+	{name: "delete the key", loses: true, lasts: time.Second, inject: func(t *testing.T, w *world) {
+		_, err := w.oracle.Delete(w.within(t), w.name+"/", clientv3.WithPrefix())
+		require.NoError(t, err)
+	}},
+	{name: "overwrite the key", loses: true, lasts: time.Second, inject: func(t *testing.T, w *world) {
+		for _, key := range w.keys(t) {
+			_, err := w.oracle.Put(w.within(t), key, "somebody else's", clientv3.WithIgnoreLease())
+			require.NoError(t, err)
+		}
+	}},
+	{name: "revoke the leases", loses: true, lasts: time.Second, inject: func(t *testing.T, w *world) {
+		r, err := w.oracle.Leases(w.within(t))
+		require.NoError(t, err)
+		for _, l := range r.Leases {
+			if int64(l.ID) != w.bystander.ID() {
+				_, _ = w.oracle.Revoke(w.within(t), l.ID)
+			}
+		}
+	}},
+}
+
+func (w *world) each(f func(m *etcdtest.Member)) {
+	for _, m := range w.c.Members() {
+		f(m)
+	}
+}
+
+// within is a context for a request of the oracle's.
+func (w *world) within(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// keys are those in the cell's line.
+func (w *world) keys(t *testing.T) []string {
+	r, err := w.oracle.Get(w.within(t), w.name+"/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	require.NoError(t, err)
+	var all []string
+	for _, kv := range r.Kvs {
+		all = append(all, string(kv.Key))
+	}
+	return all
+}
