@@ -1,9 +1,11 @@
 package elect_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -32,9 +34,14 @@ type viewer struct {
 }
 
 func (w *world) observe(ctx context.Context, c *pawl.Client, name string, pause time.Duration) *viewer {
-	v := &viewer{pause: pause, over: make(chan struct{})}
 	ctx, cancel := context.WithCancel(ctx)
+	v := view(ctx, c, name, pause)
 	w.t.Cleanup(func() { cancel(); <-v.over })
+	return v
+}
+
+func view(ctx context.Context, c *pawl.Client, name string, pause time.Duration) *viewer {
+	v := &viewer{pause: pause, over: make(chan struct{})}
 	go func() { // ends with ctx
 		defer close(v.over)
 		for l, err := range elect.Observe(ctx, c, name, elect.Options{}) {
@@ -70,23 +77,24 @@ func (v *viewer) said() string {
 	return strings.Join(out, " ")
 }
 
-// state is who led at one revision.
+// state is who led from one revision on.
 type state struct {
+	rev         int64
 	key         string
 	create, mod int64
 	value       string
 }
 
-// truth is who led at each revision, from the history of the whole cluster.
-func truth(history []etcdfake.Change, prefix string) map[int64]state {
-	states := map[int64]state{1: {}}
+// truth is who led from each revision on, from the history of a whole prefix.
+func truth(history []etcdfake.Change, prefix string) []state {
+	states := []state{{}}
 	alive := map[string]state{}
 	for i, c := range history {
 		if strings.HasPrefix(c.Key, prefix) {
 			if c.Deleted {
 				delete(alive, c.Key)
 			} else {
-				alive[c.Key] = state{c.Key, c.CreateRevision, c.Revision, string(c.Value)}
+				alive[c.Key] = state{0, c.Key, c.CreateRevision, c.Revision, string(c.Value)}
 			}
 		}
 		if i+1 < len(history) && history[i+1].Revision == c.Revision {
@@ -98,7 +106,8 @@ func truth(history []etcdfake.Change, prefix string) map[int64]state {
 				first = s
 			}
 		}
-		states[c.Revision] = first
+		first.rev = c.Revision
+		states = append(states, first)
 	}
 	return states
 }
@@ -109,10 +118,10 @@ func requireTrue(t *testing.T, seen []elect.Leader, history []etcdfake.Change, p
 	states := truth(history, prefix)
 	last := state{}
 	for i, l := range seen {
-		got := state{l.Key, int64(l.Token), 0, string(l.Value)}
-		want, ok := states[l.Revision]
-		require.True(t, ok, "event %d names revision %d, which was not", i, l.Revision)
-		got.mod = want.mod
+		n, _ := slices.BinarySearchFunc(states, l.Revision+1, func(s state, rev int64) int { return cmp.Compare(s.rev, rev) })
+		want := states[n-1] // the latest one that is not later
+		want.rev = 0
+		got := state{0, l.Key, int64(l.Token), want.mod, string(l.Value)}
 		require.Equal(t, want, got, "event %d, at revision %d", i, l.Revision)
 		if i > 0 {
 			require.Greater(t, l.Revision, seen[i-1].Revision)
