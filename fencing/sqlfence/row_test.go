@@ -40,6 +40,23 @@ func TestRowThatIsNotThereIsToldFromAStaleToken(t *testing.T) {
 	})
 }
 
+func TestRowInATransactionThatBeganBeforeTheRefusingOneNamesItsToken(t *testing.T) {
+	for _, d := range databases[1:] { // SQLite has one writer at a time
+		t.Run(d.Dialect.String(), func(t *testing.T) {
+			desk := d.open(t)
+			require.NoError(t, desk.put(t.Context(), desk.db, job, "value"))
+			row := rows{desk}.row()
+			tx := desk.begin(t)
+			_, err := desk.get(t.Context(), tx, job) // what it sees is fixed, in MySQL
+			require.NoError(t, err)
+			require.NoError(t, row.Admit(t.Context(), desk.db, desk.name(job), 57))
+			var stale *fencing.StaleError
+			require.ErrorAs(t, row.Admit(t.Context(), tx, desk.name(job), 56), &stale)
+			assert.Equal(t, fencing.StaleError{Resource: job, Got: 56, Highest: 57}, *stale)
+		})
+	}
+}
+
 func TestRowTakesNumbersAsKeys(t *testing.T) {
 	onEach(t, func(t *testing.T, d database) {
 		desk := d.open(t)
