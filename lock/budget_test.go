@@ -177,7 +177,7 @@ func TestALockHeldTakesLittleMemory(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector's own memory would be counted")
 	}
-	const n = 10_000
+	const n = 4_000
 	c := realServer(t)
 	ctx := context.Background()
 	client, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{c}})
@@ -196,7 +196,7 @@ func TestALockHeldTakesLittleMemory(t *testing.T) {
 		require.NoError(t, err)
 		held = append(held, h)
 	}
-	waitFor(t, 2*time.Second) // all are armed
+	waitFor(t, time.Second) // all are armed
 	each := float64(heap()-before) / n
 	t.Logf("%.0f bytes for each lock held", each)
 	assert.LessOrEqual(t, each, 2048.0)

@@ -2,4 +2,4 @@
 
 package watch
 
-const manyWatches = 100_000
+const manyWatches = 60_000
