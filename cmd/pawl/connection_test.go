@@ -113,7 +113,7 @@ func TestLockWithClientCertificateAndPassword(t *testing.T) {
 	assert.Contains(t, wrong.stderr.String(), "check --user")
 	assert.NotContains(t, wrong.stderr.String(), "other")
 
-	stranger := lock("backup:secret", "--dial-timeout", "1s") // does not know the authority
+	stranger := lock("backup:secret", "--dial-timeout", "30s") // does not know the authority
 	assert.Equal(t, exitNoCluster, stranger.code(t))
 	assert.Contains(t, stranger.stderr.String(), "certificate")
 }

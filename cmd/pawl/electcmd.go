@@ -79,7 +79,7 @@ func (o *electOptions) run(cmd *cobra.Command, name, value string, argv []string
 	}
 	defer func() {
 		if cerr := closed(); cerr != nil {
-			fmt.Fprintf(os.Stderr, "pawl: %v\n", cerr)
+			complain(cerr)
 		}
 	}()
 	return c.run(ctx, client)

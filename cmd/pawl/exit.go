@@ -101,12 +101,17 @@ func run(args []string) int {
 	err := root.Execute()
 	var e *exitError
 	if err != nil && !(errors.As(err, &e) && e.err == nil) {
-		fmt.Fprintln(os.Stderr, "pawl: "+strings.TrimPrefix(err.Error(), "pawl: "))
+		complain(err)
 	}
 	if hint := hintFor(err); hint != "" {
 		fmt.Fprintln(os.Stderr, "pawl: "+hint)
 	}
 	return codeOf(err)
+}
+
+// complain says err on stderr.
+func complain(err error) {
+	fmt.Fprintln(os.Stderr, "pawl: "+strings.TrimPrefix(err.Error(), "pawl: "))
 }
 
 // hintFor says what to do about an error with an exit code of our own; "": its

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -144,7 +142,7 @@ func (o *lockOptions) run(cmd *cobra.Command, name string, argv []string) (err e
 	}
 	defer func() {
 		if cerr := closed(); cerr != nil {
-			fmt.Fprintf(os.Stderr, "pawl: %v\n", cerr)
+			complain(cerr)
 		}
 	}()
 	held, session, err := o.acquire(waiting, client, name, opts)
@@ -221,10 +219,17 @@ func hold(sigs *signals, held *lock.Held, say reporter) error {
 	}
 }
 
+// lateRelease is how long a lock that is lost or about to be is still given back.
+const lateRelease = time.Second
+
 // release gives the lock back and revokes the lease. err is how the work ended;
 // it stands, but for a loss that nobody has noticed before.
 func (o *lockOptions) release(cmd *cobra.Command, held *lock.Held, session *pawl.Session, command bool, err error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), o.dialTimeout)
+	patience := o.dialTimeout
+	if codeOf(err) == exitLost {
+		patience = min(patience, lateRelease) // what is left, if anything, expires soon
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	rerr := held.Release(ctx)
 	if rerr == nil {
@@ -238,7 +243,7 @@ func (o *lockOptions) release(cmd *cobra.Command, held *lock.Held, session *pawl
 	case errors.Is(rerr, lock.ErrLost):
 		return exit(exitLost, rerr)
 	default:
-		fmt.Fprintf(os.Stderr, "pawl: %v\n", rerr) // it ends with its lease
+		complain(rerr) // it ends with its lease
 	}
 	return err
 }

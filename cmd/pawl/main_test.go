@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"golang.org/x/sys/unix"
 
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -20,6 +23,11 @@ import (
 // TestMain makes this test binary the pawl that scripts and tests run, by
 // that name.
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) != "pawl" && signal.Ignored(os.Interrupt) {
+		// As in the background of a script. What this process catches, those that
+		// it starts begin with as usual.
+		signal.Notify(make(chan os.Signal, 1), os.Interrupt, unix.SIGQUIT)
+	}
 	testscript.Main(m, map[string]func(){"pawl": func() { os.Exit(run(os.Args[1:])) }})
 }
 
@@ -54,14 +62,21 @@ func requireNothingLeft(t *testing.T, s *etcdtest.Server) {
 type program struct {
 	cmd    *exec.Cmd
 	stdout io.Reader
+	tmp    string // its TMPDIR
 	stderr *strings.Builder
 }
 
 // begin starts pawl with args; whatever happens it is gone at the test's end.
 func begin(t *testing.T, endpoint string, args ...string) *program {
 	t.Helper()
-	p := &program{cmd: exec.Command("pawl", args...), stderr: &strings.Builder{}}
-	p.cmd.Env = append(os.Environ(), "ETCDCTL_ENDPOINTS="+endpoint, "TMPDIR="+t.TempDir())
+	return beginWith(t, endpoint, "pawl", args...)
+}
+
+// beginWith starts another program, which can start pawl.
+func beginWith(t *testing.T, endpoint, name string, args ...string) *program {
+	t.Helper()
+	p := &program{cmd: exec.Command(name, args...), stderr: &strings.Builder{}, tmp: t.TempDir()}
+	p.cmd.Env = append(os.Environ(), "ETCDCTL_ENDPOINTS="+endpoint, "TMPDIR="+p.tmp)
 	p.cmd.Stderr = p.stderr
 	out, err := p.cmd.StdoutPipe()
 	require.NoError(t, err)

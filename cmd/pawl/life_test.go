@@ -1,0 +1,269 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"golang.org/x/sys/unix"
+
+	"github.com/pawl-locks/pawl/internal/faultproxy"
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+// lines reads a program's stdout line by line.
+func (p *program) lines() *bufio.Scanner { return bufio.NewScanner(p.stdout) }
+
+// next is the next line of out.
+func next(t *testing.T, out *bufio.Scanner) string {
+	t.Helper()
+	require.True(t, out.Scan(), "no further line of output")
+	return out.Text()
+}
+
+// pid reads a process's number from the next line of out.
+func pid(t *testing.T, out *bufio.Scanner) int {
+	t.Helper()
+	n, err := strconv.Atoi(next(t, out))
+	require.NoError(t, err)
+	return n
+}
+
+// runs reports whether there is such a process, and it is not dead.
+func runs(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return unix.Kill(pid, 0) == nil && family() == nil
+	}
+	p, ok := parseStat(pid, stat)
+	return ok && !p.dead
+}
+
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	eventually(t, func() bool { return !runs(pid) }, fmt.Sprintf("process %d still runs", pid))
+}
+
+// revoke ends every lease at the server, as an operator would.
+func revoke(t *testing.T, s *etcdtest.Server) {
+	t.Helper()
+	c := pb.NewLeaseClient(s.Conn(t))
+	all, err := c.LeaseLeases(context.Background(), &pb.LeaseLeasesRequest{})
+	require.NoError(t, err)
+	require.NotEmpty(t, all.Leases)
+	for _, l := range all.Leases {
+		_, err := c.LeaseRevoke(context.Background(), &pb.LeaseRevokeRequest{ID: l.ID})
+		require.NoError(t, err)
+	}
+}
+
+func TestALockIsHeldUntilASignal(t *testing.T) {
+	s := etcdtest.Start(t)
+	for _, c := range []struct {
+		sig            unix.Signal
+		args           []string
+		held, released string
+	}{
+		{unix.SIGTERM, nil,
+			`^held "hold" key=hold/[0-9a-f]+-1 token=\d+ lease=[0-9a-f]+ ttl=15s until=[\d:.]+ unless renewed, as it is$`, `^released "hold" token=\d+$`},
+		{unix.SIGINT, []string{"--json", "--ttl", "5", "--owner", "me"},
+			`^{"event":"held","name":"hold","key":"hold/[0-9a-f]+-1","token":\d+,"lease":"[0-9a-f]+","ttl":5,"deadline":"`, `^{"event":"released","name":"hold",`},
+	} {
+		p := begin(t, s.Addr(), append(append([]string{"lock"}, c.args...), "hold")...)
+		out := p.lines()
+		assert.Regexp(t, c.held, next(t, out))
+		require.NoError(t, p.cmd.Process.Signal(unix.SIGWINCH), "which ends nothing")
+		require.NoError(t, p.cmd.Process.Signal(c.sig))
+		assert.Regexp(t, c.released, next(t, out))
+		assert.Equal(t, 0, p.code(t))
+	}
+	requireNothingLeft(t, s)
+}
+
+func TestCommandIsSentTheSignalsThatPawlGets(t *testing.T) {
+	s := etcdtest.Start(t)
+	p := begin(t, s.Addr(), "lock", "signals", "--", "sh", "-c", `
+		n=0
+		for s in TERM INT HUP QUIT USR1 USR2 WINCH; do trap "echo $s; n=\$((n+1))" $s; done
+		echo ready
+		while [ $n -lt 7 ]; do sleep 0.05; done
+		exit 5`)
+	out := p.lines()
+	assert.Equal(t, "ready", next(t, out))
+	for name, sig := range map[string]unix.Signal{
+		"TERM": unix.SIGTERM, "INT": unix.SIGINT, "HUP": unix.SIGHUP, "QUIT": unix.SIGQUIT,
+		"USR1": unix.SIGUSR1, "USR2": unix.SIGUSR2, "WINCH": unix.SIGWINCH,
+	} {
+		require.NoError(t, p.cmd.Process.Signal(sig))
+		assert.Equal(t, name, next(t, out))
+	}
+	assert.Equal(t, 5, p.code(t), "the command's own end")
+	requireNothingLeft(t, s)
+}
+
+func TestIgnoredSignalsStayIgnored(t *testing.T) {
+	s := etcdtest.Start(t)
+	p := beginWith(t, s.Addr(), "sh", "-c", `trap '' HUP; exec pawl lock ignored -- sh -c 'echo ready; sleep 0.3; echo done'`)
+	out := p.lines()
+	assert.Equal(t, "ready", next(t, out))
+	require.NoError(t, p.cmd.Process.Signal(unix.SIGHUP))
+	assert.Equal(t, "done", next(t, out))
+	assert.Equal(t, 0, p.code(t))
+}
+
+func TestLossEndsTheCommandAndWhatItStarted(t *testing.T) {
+	s := etcdtest.Start(t)
+	p := begin(t, s.Addr(), "lock", "lost", "--", "sh", "-c", `
+		setsid sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' &
+		trap 'echo told; exit 3' TERM
+		sleep 1000 & echo $!
+		wait; wait`)
+	out := p.lines()
+	pids := []int{pid(t, out), pid(t, out)}
+	revoke(t, s)
+	assert.Equal(t, "told", next(t, out), "TERM comes first")
+	assert.Equal(t, exitLost, p.code(t))
+	assert.Contains(t, p.stderr.String(), "lease is gone at the server")
+	for _, n := range pids {
+		assert.False(t, runs(n), "a process of the command outlived pawl")
+	}
+	requireNothingLeft(t, s)
+}
+
+func TestADeletedKeyEndsTheCommand(t *testing.T) {
+	s := etcdtest.Start(t)
+	p := begin(t, s.Addr(), "lock", "deleted", "--", "sh", "-c", `echo "$PAWL_KEY"; exec sleep 1000`)
+	key := next(t, p.lines())
+	_, err := pb.NewKVClient(s.Conn(t)).DeleteRange(context.Background(), &pb.DeleteRangeRequest{Key: []byte(key)})
+	require.NoError(t, err)
+	assert.Equal(t, exitLost, p.code(t))
+	assert.Contains(t, p.stderr.String(), "deleted")
+	requireNothingLeft(t, s)
+}
+
+func TestALockHeldWithoutACommandEndsWithItsLoss(t *testing.T) {
+	s := etcdtest.Start(t)
+	p := begin(t, s.Addr(), "lock", "bare")
+	out := p.lines()
+	assert.Contains(t, next(t, out), `held "bare"`)
+	revoke(t, s)
+	assert.Contains(t, next(t, out), `lost "bare"`)
+	assert.Equal(t, exitLost, p.code(t))
+}
+
+func TestKillOfPawlKillsTheCommand(t *testing.T) {
+	if family() == nil {
+		t.Skip("only Linux can do that")
+	}
+	s := etcdtest.Start(t)
+	p := begin(t, s.Addr(), "lock", "killed", "--", "sh", "-c", "echo $$; exec sleep 1000")
+	child := pid(t, p.lines())
+	require.NoError(t, p.cmd.Process.Kill())
+	gone(t, child)
+}
+
+func TestAStoppedPawlEndsItsCommandAtItsFirstLook(t *testing.T) {
+	s := etcdtest.Start(t)
+	p := begin(t, s.Addr(), "lock", "--ttl", "3", "stopped", "--", "sh", "-c", "trap '' TERM; echo $$; while :; do sleep 1; done")
+	child := pid(t, p.lines())
+	require.NoError(t, p.cmd.Process.Signal(unix.SIGSTOP))
+	eventually(t, func() bool { return keys(t, s) == 0 }, "the lease does not expire")
+	assert.True(t, runs(child), "who is stopped cannot end its command: that is what the token is for")
+	require.NoError(t, p.cmd.Process.Signal(unix.SIGCONT))
+	assert.Equal(t, exitLost, p.code(t))
+	assert.False(t, runs(child))
+}
+
+// keys is how many keys there are.
+func keys(t *testing.T, s *etcdtest.Server) int64 {
+	t.Helper()
+	r, err := pb.NewKVClient(s.Conn(t)).Range(context.Background(), &pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, CountOnly: true})
+	require.NoError(t, err)
+	return r.Count
+}
+
+func TestWhatTheCommandLeavesBehindRunsOn(t *testing.T) {
+	s := etcdtest.Start(t)
+	p := begin(t, s.Addr(), "lock", "daemon", "--", "sh", "-c", "sleep 1000 </dev/null >/dev/null 2>&1 & echo $!")
+	left := pid(t, p.lines())
+	assert.Equal(t, 0, p.code(t))
+	assert.True(t, runs(left))
+	require.NoError(t, unix.Kill(left, unix.SIGKILL))
+	requireNothingLeft(t, s)
+}
+
+// beat writes the time into a file, again and again, whatever it is told.
+const beat = `trap "" TERM INT HUP; echo $$; while :; do date +%s%N >>"$1"; sleep 0.02; done`
+
+// lastBeat is the last time that a beat wrote.
+func lastBeat(t *testing.T, path string) time.Time {
+	t.Helper()
+	all, err := os.ReadFile(path)
+	require.NoError(t, err)
+	lines := strings.Fields(string(all))
+	require.NotEmpty(t, lines)
+	ns, err := strconv.ParseInt(lines[len(lines)-1], 10, 64)
+	require.NoError(t, err)
+	return time.Unix(0, ns)
+}
+
+func TestCommandIsDeadBeforeTheKeyOfACutOffHolderGoes(t *testing.T) {
+	for i := range 3 {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			t.Parallel()
+			s := etcdtest.Start(t)
+			proxy := faultproxy.Start(t, s.Addr())
+			dir := t.TempDir()
+			script := filepath.Join(dir, "beat")
+			require.NoError(t, os.WriteFile(script, []byte(beat), 0o600))
+			p := begin(t, proxy.Addr(), "lock", "--ttl", "5", "cut", "--",
+				"sh", "-c", fmt.Sprintf(`setsid sh %[1]s %[1]s.far & exec sh %[1]s %[1]s.near`, script))
+			out := p.lines()
+			pids := []int{pid(t, out), pid(t, out)}
+
+			deleted := watchDeletion(t, s, "cut/")
+			time.Sleep(time.Duration(i) * 400 * time.Millisecond) // somewhere between two renewals
+			proxy.BlackHole()
+			assert.Equal(t, exitLost, p.code(t))
+			at := <-deleted
+			for _, end := range []string{".near", ".far"} {
+				assert.True(t, lastBeat(t, script+end).Before(at), "the command worked on after its key was deleted")
+			}
+			for _, n := range pids {
+				assert.False(t, runs(n))
+			}
+			t.Logf("dead %v before the key went", at.Sub(lastBeat(t, script+".far")))
+		})
+	}
+}
+
+// watchDeletion tells when a key under prefix was seen to be deleted.
+func watchDeletion(t *testing.T, s *etcdtest.Server, prefix string) <-chan time.Time {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	w, err := pb.NewWatchClient(s.Conn(t)).Watch(ctx)
+	require.NoError(t, err)
+	require.NoError(t, w.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
+		Key: []byte(prefix), RangeEnd: []byte(prefix[:len(prefix)-1] + "0"), Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT},
+	}}}))
+	_, err = w.Recv() // it is created
+	require.NoError(t, err)
+	at := make(chan time.Time, 1)
+	go func() { // ends with the watch
+		if r, err := w.Recv(); err == nil && len(r.Events) > 0 {
+			at <- time.Now()
+		}
+		close(at)
+	}()
+	return at
+}
