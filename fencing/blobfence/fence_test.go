@@ -89,6 +89,16 @@ func TestWriteOvertakenByItsOwnHolderAfterALostAnswerIsUnknown(t *testing.T) {
 	assert.Equal(t, "b", m.objects[name].body, "it was not written a second time over the later one")
 }
 
+func TestWriteThatAnOlderHolderOvertookIsKnownNotToBeApplied(t *testing.T) {
+	m := newMemory()
+	older := blobfence.Fence{Store: m}
+	store := &between{memory: m, then: func() { require.NoError(t, older.Write(t.Context(), name, 41, []byte("older"))) }}
+	m.script(none, notSent, none, none, none, forbidden) // our look and Put, the older holder's, and ours again
+	err := blobfence.Fence{Store: store}.Write(t.Context(), name, 57, []byte("a"))
+	require.ErrorIs(t, err, blobfence.ErrNotApplied)
+	assert.NotErrorIs(t, err, blobfence.ErrUnknown, "the version that the first copy was to replace is gone for good")
+}
+
 // between does something after the first Put.
 type between struct {
 	*memory
