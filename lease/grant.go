@@ -180,13 +180,18 @@ func randomID() int64 {
 	}
 }
 
+// LabelMark is what every Label begins with, and no other value in a line: it
+// tells a lock's key from an election's under the same name.
+const LabelMark = `{"pawl":"lock",`
+
 // label is what all values of a session's lock keys begin with.
 func label(owner string) []byte {
 	b, err := json.Marshal(struct {
+		Pawl  string `json:"pawl"`
 		Owner string `json:"owner"`
 		Host  string `json:"host"`
 		PID   int    `json:"pid"`
-	}{owner, hostname(), os.Getpid()})
+	}{"lock", owner, hostname(), os.Getpid()})
 	if err != nil {
 		panic("lease: label: " + err.Error()) // strings and numbers always marshal
 	}

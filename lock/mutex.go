@@ -60,7 +60,7 @@ func (m *Mutex) acquire(ctx context.Context, op string, r queue.Request) (*Held,
 	s, line, err := m.resolve(ctx)
 	if err == nil {
 		var c *queue.Claim
-		r.Value, r.Delay = s.Label(), m.opts.Delay
+		r.Value, r.Delay, r.Grants = s.Label(), m.opts.Delay, !m.opts.EtcdLayout
 		if c, err = queue.Acquire(ctx, s, line, r); err == nil {
 			return &Held{c}, nil
 		}

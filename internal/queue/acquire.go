@@ -19,6 +19,10 @@ type Request struct {
 	Value []byte        // of the key
 	Try   bool          // fail with ErrBusy rather than wait; write nothing then
 	Delay time.Duration // how long to wait after a holder that did not release
+
+	// Grants lets the claim be granted the line by the one before it, and grant it
+	// to the one behind. Value begins with lease.LabelMark then, and has one line.
+	Grants bool
 }
 
 // Acquire enqueues a key on line and waits until it is first. Either the claim
@@ -26,7 +30,7 @@ type Request struct {
 // cannot be removed at once is removed behind the caller. A ctx that ends means
 // an error, even in the instant of success.
 func Acquire(ctx context.Context, s *lease.Session, line Line, r Request) (*Claim, error) {
-	c := &Claim{s: s, line: line, parent: ctx}
+	c := &Claim{s: s, line: line, parent: ctx, grants: r.Grants}
 	err := c.acquire(ctx, r)
 	if err == nil {
 		return c, nil
@@ -82,7 +86,7 @@ func (c *Claim) wait(ctx context.Context, delay time.Duration) error {
 	c.watchOwn(c.create + 1)
 	var last place // what was waited for before the line was empty
 	for {
-		if err := c.sleep(ctx); err != nil {
+		if granted, err := c.sleep(ctx); granted || err != nil {
 			return err
 		}
 		first, unclean, err := c.ask(ctx, &last, delay > 0)
@@ -101,22 +105,32 @@ func (c *Claim) wait(ctx context.Context, delay time.Duration) error {
 	}
 }
 
-// sleep returns nil when the key before may be gone.
-func (c *Claim) sleep(ctx context.Context) error {
+// sleep returns when the key before may be gone, or has granted the line.
+func (c *Claim) sleep(ctx context.Context) (granted bool, err error) {
+	var late <-chan time.Time // a grant that was expected does not come
 	for {
 		c.mu.Lock()
+		granted = c.mine
 		passed := c.passed || c.before.key == ""
+		expected := c.expected
 		c.mu.Unlock()
 		if err := c.Err(); err != nil {
-			return err
+			return false, err
 		}
-		if passed {
-			return nil
+		if granted || passed && !expected {
+			return granted, nil
+		}
+		if passed && late == nil {
+			t := time.NewTimer(grantWait)
+			defer t.Stop()
+			late = t.C
 		}
 		select {
 		case <-c.woken:
+		case <-late:
+			return false, nil
 		case <-ctx.Done():
-			return c.over(ctx)
+			return false, c.over(ctx)
 		}
 	}
 }
@@ -165,6 +179,11 @@ func (c *Claim) ask(ctx context.Context, last *place, delayed bool) (first, uncl
 				c.follow(place{string(kv.Key), kv.CreateRevision}, resp.Header.Revision)
 				return false, false, nil
 			}
+			if c.grants {
+				c.mu.Lock()
+				c.heirs = c.line.heirs(txn.KVs(resp, len(resp.Responses)-1))
+				c.mu.Unlock()
+			}
 			return true, delayed && last.key != "" && txn.KV(resp, 1) == nil, nil
 		}
 		if ctx.Err() != nil || cluster.IsPermissionDenied(err) {
@@ -188,6 +207,9 @@ func (c *Claim) askTxn(last place, delayed bool) *pb.TxnRequest {
 	if owner, ok := c.line.owner(last.key); delayed && ok {
 		// A holder that released cleanly has its session key still.
 		t.Success = append(t.Success, txn.Look(lease.SessionKey(c.s.Host().Namespace, owner)))
+	}
+	if c.grants {
+		t.Success = append(t.Success, txn.NextUnder(c.line.Prefix, maxHeirs, c.create+1))
 	}
 	return t
 }

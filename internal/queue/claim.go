@@ -26,27 +26,31 @@ type Claim struct {
 	n      int64           // the attempt's number
 	parent context.Context // Acquire's: for its values only
 	hook   lease.Hook
+	grants bool // its key may be granted to, and may grant
 
 	create int64 // the token; set before the claim is shared
 	fate   atomic.Pointer[fate]
 	woken  chan struct{} // wakes the waiting Acquire; nil where it does not wait
 
-	mu      sync.Mutex
-	stop    context.CancelCauseFunc // ends what an Acquire under way is doing
-	held    bool
-	before  place    // the key that is waited for
-	passed  bool     // before is not there any more, or may not be
-	own     feed     // of the own key
-	ahead   feed     // of the key before
-	mod     int64    // of the own key, as we know it
-	writing []*write // to the own key, not known to be applied or not; all compare mod
-	recall  bool     // a call of Rewrite is under way
-	reread  bool     // a read behind one is
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	done    chan struct{}
-	works   []*work // of Do, to be told of a loss
-	freeing release
+	mu       sync.Mutex
+	stop     context.CancelCauseFunc // ends what an Acquire under way is doing
+	held     bool
+	before   place    // the key that is waited for
+	passed   bool     // before is not there any more, or may not be
+	expected bool     // before's release will be a grant to this claim
+	mine     bool     // before's release was: it holds
+	heirs    string   // those known to be behind, in order; see grant.go
+	own      feed     // of the own key
+	ahead    feed     // of the key before
+	mod      int64    // of the own key, as we know it
+	writing  []*write // to the own key, not known to be applied or not; all compare mod
+	recall   bool     // a call of Rewrite is under way
+	reread   bool     // a read behind one is
+	ctx      context.Context
+	cancel   context.CancelCauseFunc
+	done     chan struct{}
+	works    []*work // of Do, to be told of a loss
+	freeing  release
 }
 
 // None is what a nil handle holds: a claim that is over, and was never held.

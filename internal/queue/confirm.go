@@ -22,7 +22,7 @@ func (c *Claim) Confirm(ctx context.Context) error {
 	}
 	session, _ := c.s.Key()
 	resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "confirm", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: []*pb.RequestOp{txn.Look(session), txn.Look(c.key)},
+		Success: []*pb.RequestOp{txn.Look(session), txn.Get(c.key)},
 	})
 	if err != nil {
 		if lost := c.Err(); lost != nil {
@@ -35,8 +35,8 @@ func (c *Claim) Confirm(ctx context.Context) error {
 	case c.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision) != nil:
 	case own == nil || own.CreateRevision != c.create:
 		c.finish(&detail{ErrKeyDeleted, fmt.Sprintf("%q at revision %d", c.key, resp.Header.Revision)})
-	default:
-		c.Saw(resp.Header.Revision, lease.Seen{Create: own.CreateRevision, Mod: own.ModRevision}, lease.Seen{})
+	case !c.written(eventOf(own)):
+		c.overwritten(own.ModRevision)
 	}
 	return c.Err()
 }

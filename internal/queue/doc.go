@@ -14,8 +14,9 @@
 //     removed behind the caller until confirmed or until its lease is gone (A6).
 //  2. Nobody is told that it holds before a linearizable answer, at a revision
 //     not older than its own key, showed its own key, on the session as it knows
-//     it, with nothing created before it; and then the clock was looked at (A2,
-//     T3).
+//     it, with nothing created before it; or before the release of the key that
+//     it waited for put a grant on its own, in one transaction that found both
+//     there; and then the clock was looked at (A2, T3). See grant.go.
 //  3. A waiter watches the one key before its own, and its own, from the
 //     revisions at which they were seen. Its own key's end, its session's end and
 //     its context's end return at once (A3). A release wakes one waiter.

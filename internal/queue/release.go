@@ -17,6 +17,7 @@ import (
 type release struct {
 	begun   bool
 	sending bool
+	tried   bool          // the first request was sent: later ones grant nothing
 	turn    chan struct{} // closed when sending ends; made by whoever waits for it
 	doubt   bool          // a delete may have been applied whose answer was lost
 	behind  bool          // it goes on behind the caller
@@ -106,11 +107,14 @@ func (c *Claim) free(ctx context.Context) error {
 	}
 	repeat := cluster.IfNotApplied // so that a lost answer is noticed
 	for {
-		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "release", Repeat: repeat}, c.freeTxn())
+		grant := c.mayGrant()
+		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "release", Repeat: repeat}, c.freeTxn(grant))
 		switch {
 		case err == nil:
 			c.freed(resp)
 			return nil
+		case cluster.OutcomeOf(err) != cluster.Unknown && grant && ctx.Err() == nil:
+			continue // what refused the grant may let the delete pass
 		case cluster.OutcomeOf(err) != cluster.Unknown:
 			return err
 		}
@@ -161,16 +165,13 @@ func (c *Claim) doubt() {
 	c.freeing.doubt = true
 }
 
-// freeTxn deletes the own key if it is the one that was acquired, and nothing
-// but deletes, so that it works on a full disk. Doing it twice is harmless.
-func (c *Claim) freeTxn() *pb.TxnRequest {
-	_, session := c.s.Same()
-	own := []byte(c.key)
-	return &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.CreateIs(own, c.create)},
-		Success: []*pb.RequestOp{txn.Delete(own)},
-		Failure: []*pb.RequestOp{session, txn.Look(own)},
-	}
+// mayGrant reports whether a grant is to be tried: once, before anything else.
+func (c *Claim) mayGrant() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first := !c.freeing.tried
+	c.freeing.tried = true
+	return first && c.heirs != ""
 }
 
 // freed decides the release by the transaction's answer. Where the key is gone

@@ -107,6 +107,11 @@ func (c *Claim) settleWrites(ctx context.Context) error {
 	if settled {
 		return nil
 	}
+	return c.readOwn(ctx)
+}
+
+// readOwn reads how the own key is, and takes it in.
+func (c *Claim) readOwn(ctx context.Context) error {
 	session, _ := c.s.Key()
 	resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read value", Repeat: cluster.Always}, &pb.TxnRequest{
 		Success: []*pb.RequestOp{txn.Look(session), txn.Get(c.key)},
@@ -118,8 +123,8 @@ func (c *Claim) settleWrites(ctx context.Context) error {
 }
 
 // settleBehind reads, behind the caller, whether a change of the own key is a
-// write of ours whose answer was lost and whose caller has gone. A call of
-// Rewrite under way does that itself.
+// grant, or a write of ours whose answer was lost and whose caller has gone.
+// A call of Rewrite under way does that itself.
 func (c *Claim) settleBehind() {
 	c.mu.Lock()
 	begin := !c.recall && !c.reread
@@ -131,7 +136,7 @@ func (c *Claim) settleBehind() {
 	read := func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
-		_ = c.settleWrites(ctx) // failed: the next look asks again
+		_ = c.readOwn(ctx) // failed: the next look asks again
 		c.setSettled()
 	}
 	if !c.s.Host().Behind.Go("the value of "+c.key, read) {
@@ -186,6 +191,9 @@ func (c *Claim) written(ev watch.Event) bool {
 	}
 	if ev.Lease != c.s.ID() || ev.CreateRevision != c.create {
 		return false
+	}
+	if c.granted(ev) {
+		return true
 	}
 	ours := false
 	for _, w := range c.writing {

@@ -14,7 +14,7 @@ import (
 func (c *Claim) follow(p place, rev int64) {
 	c.mu.Lock()
 	old := c.ahead.w
-	c.before, c.passed, c.ahead = p, false, feed{}
+	c.before, c.passed, c.expected, c.ahead = p, false, false, feed{}
 	c.mu.Unlock()
 	if old != nil {
 		old.Cancel()
@@ -51,15 +51,17 @@ func (c *Claim) keep(w *watch.Watch, f *feed, wanted func() bool) {
 }
 
 // aheadChanged is called with every change of the key before. Puts on it change
-// nothing: an election's leader writes its value.
+// nothing: an election's leader writes its value. A grant tells whom the key
+// before will grant to.
 func (c *Claim) aheadChanged(p place, u watch.Update) {
-	gone := false
+	gone, expected := false, false
 	for _, ev := range u.Events {
 		gone = gone || ev.Deleted
+		expected = expected || !ev.Deleted && c.expects(ev)
 	}
 	c.mu.Lock()
 	if c.before == p {
-		c.passed = c.passed || gone
+		c.passed, c.expected = c.passed || gone, c.expected || expected
 		c.ahead.over = c.ahead.over || u.Err != nil || u.Compacted > 0
 		// Compacted: what was missed is asked for, the place is kept (A4).
 		c.passed = c.passed || u.Compacted > 0
@@ -127,7 +129,8 @@ func (c *Claim) Saw(rev int64, own, before lease.Seen) {
 	}
 	c.mu.Lock()
 	known := c.mod
-	writing := len(c.writing) > 0
+	// A write of ours, or a grant, of which nothing is known yet.
+	writing := len(c.writing) > 0 || c.grants && c.woken != nil
 	p, passed := c.before, false
 	if p.key != "" && before.Create != p.create {
 		c.passed, passed = true, true

@@ -67,6 +67,19 @@ func Put[K Key](key K, value []byte, lease int64) *pb.RequestOp {
 	return &op.RequestOp
 }
 
+// PutKeepingLease writes a key that is there, and leaves it on the lease that it
+// is on.
+func PutKeepingLease[K Key](key K, value []byte) *pb.RequestOp {
+	op := Put(key, value, 0)
+	op.GetRequestPut().IgnoreLease = true
+	return op
+}
+
+// Nested is a transaction within one.
+func Nested(t *pb.TxnRequest) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: t}}
+}
+
 // Delete deletes one key.
 func Delete[K Key](key K) *pb.RequestOp {
 	op := &struct {
@@ -106,6 +119,14 @@ func LastUnder(prefix string, n, below int64) *pb.RequestOp {
 // prefix.
 func FirstUnder(prefix string) *pb.RequestOp {
 	return &under(prefix, 1, pb.RangeRequest_ASCEND).RequestOp
+}
+
+// NextUnder reads, with values, the n first-created keys that begin with prefix
+// and were created at above or later.
+func NextUnder(prefix string, n, above int64) *pb.RequestOp {
+	op := under(prefix, n, pb.RangeRequest_ASCEND)
+	op.get.MinCreateRevision, op.get.KeysOnly = above, false
+	return &op.RequestOp
 }
 
 // rangeOp is a read, in one piece.

@@ -1,0 +1,470 @@
+package queue
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// granting is a lock's request.
+func granting(s *lease.Session) Request { return Request{Value: s.Label(), Grants: true} }
+
+// inTurn is a holder and n that wait behind it, each on a session of its own, as
+// locks do.
+func (w *world) inTurn(n int) (*Claim, []*attempt) {
+	w.Helper()
+	s := w.session()
+	holder, err := Acquire(w.Context(), s, w.line(), granting(s))
+	require.NoError(w, err)
+	var waiting []*attempt
+	for range n {
+		s := w.session()
+		a := w.acquiring(w.Context(), s, granting(s))
+		require.False(w, isClosed(a.done))
+		waiting = append(waiting, a)
+	}
+	time.Sleep(200 * time.Millisecond) // all watches are up to date
+	return holder, waiting
+}
+
+// releaseAndCount releases c and returns how many requests it took until the
+// next one, if there is one, had the line.
+func (w *world) releaseAndCount(c *Claim, next *attempt) int {
+	w.Helper()
+	before := w.f.Counts()
+	require.NoError(w, c.Release(w.Context(), errGivenBack))
+	if next != nil {
+		next.won()
+	}
+	synctest.Wait()
+	return w.f.Counts().Since(before).Received["Txn"]
+}
+
+func isGrant(t *pb.TxnRequest) bool {
+	return len(op(t.Success, 0).GetRequestTxn().GetSuccess()) == 2
+}
+
+func isQuestion(t *pb.TxnRequest) bool {
+	return op(t.Success, 0).GetRequestRange().GetMaxCreateRevision() > 0
+}
+
+// The first of a line asks; those whom it finds behind are granted the line, each
+// by the one before, without a request of their own.
+func TestAGrantedWaiterHoldsWithoutARequest(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		holder, waiting := w.inTurn(2 + 2*maxHeirs)
+		assert.Equal(w, 2, w.releaseAndCount(holder, waiting[0]), "a release and a question")
+		for i := range waiting {
+			var next *attempt
+			if i+1 < len(waiting) {
+				next = waiting[i+1]
+			}
+			c := waiting[i].c
+			want := 1 // a release
+			if i == maxHeirs {
+				want = 2 // the last that the question found knows nobody: another question
+			}
+			assert.Equal(w, want, w.releaseAndCount(c, next), "handoff %d", i)
+			if next != nil {
+				assert.Greater(w, next.c.Token(), c.Token())
+			}
+		}
+		w.clear()
+	})
+}
+
+func TestAGrantKeepsTheKeysOwnValueAndItsLease(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *world) {
+		holder, waiting := w.inTurn(3)
+		w.release(holder)
+		first := waiting[0].won()
+		key := w.keyAt(1)
+		before := w.f.Get(key)
+		w.release(first)
+		c := waiting[1].won()
+		after := w.f.Get(key)
+		require.Equal(w, key, c.Key())
+		assert.Equal(w, before.Lease, after.Lease)
+		assert.Equal(w, before.CreateRevision, after.CreateRevision)
+		line, rest, _ := strings.Cut(string(after.Value), "\n")
+		assert.Equal(w, string(before.Value), line)
+		assert.Contains(w, rest, grantWord)
+		w.release(c)
+		w.release(waiting[2].won())
+		w.clear()
+	})
+}
+
+// keyAt is the i-th key of the line in the order of creation.
+func (w *world) keyAt(i int) string {
+	keys := w.keys()
+	for _, k := range keys {
+		older := 0
+		for _, other := range keys {
+			if w.f.Get(other).CreateRevision < w.f.Get(k).CreateRevision {
+				older++
+			}
+		}
+		if older == i {
+			return k
+		}
+	}
+	return ""
+}
+
+// R1, A4, A5: whatever becomes of a release that grants, it is told as a release,
+// and the next one holds, once.
+func TestEveryFailureOfAGrantEndsInOneHolder(t *testing.T) {
+	eachFault(t, func(w *world, fa fault) {
+		holder, waiting := w.inTurn(3)
+		w.release(holder)
+		first := waiting[0].won()
+		hit := w.f.Inject(request(isGrant).rule(fa.rule))
+		err := first.Release(w.Context(), errGivenBack)
+		assert.NotZero(w, hit.Hits())
+		if err != nil {
+			assert.NotErrorIs(w, err, ErrLost)
+		}
+		second := waiting[1].won()
+		w.f.LiftAll()
+		time.Sleep(4 * time.Second) // what is late arrives
+		w.held(second)
+		assert.NoError(w, first.Release(w.Context(), errGivenBack), "it was held until the release")
+		w.release(second)
+		w.release(waiting[2].won())
+		w.clear()
+	})
+}
+
+// The order that a question found is final, but those found may be gone by then.
+func TestAGrantToOneThatIsGoneIsAPlainRelease(t *testing.T) {
+	for name, leave := range map[string]func(w *world, key string){
+		"deleted":      func(w *world, key string) { w.f.Delete(key) },
+		"lease ended":  func(w *world, key string) { w.f.Revoke(w.f.Get(key).Lease) },
+		"several gone": func(w *world, key string) { w.f.Delete(key); w.f.Delete(w.keyAt(1)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				holder, waiting := w.inTurn(4)
+				w.release(holder)
+				first := waiting[0].won()
+				leave(w, w.keyAt(1))
+				synctest.Wait()
+				assert.Error(w, waiting[1].failed())
+				w.release(first)
+				next := waiting[2]
+				if name == "several gone" {
+					assert.Error(w, next.failed())
+					next = waiting[3]
+				}
+				c := next.won()
+				w.release(c)
+				if next != waiting[3] {
+					w.release(waiting[3].won())
+				}
+				w.clear()
+			})
+		})
+	}
+}
+
+// The comparison is with the create revision that was seen, not with the name.
+func TestAKeyMadeAnewByAnotherIsNotGrantedTo(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		holder, waiting := w.inTurn(2)
+		w.release(holder)
+		first := waiting[0].won()
+		key := w.keyAt(1)
+		w.f.Delete(key)
+		w.f.Put(key, "x", 0)
+		assert.Error(w, waiting[1].failed())
+		w.release(first)
+		assert.Equal(w, "x", string(w.f.Get(key).Value))
+		w.f.Delete(key)
+		w.clear()
+	})
+}
+
+// A holder that dies grants nothing; one that expected its grant asks a moment
+// later.
+func TestWhoWaitsForAGrantThatNeverComesAsks(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		holder, waiting := w.inTurn(3)
+		w.release(holder)
+		w.release(waiting[0].won())
+		second := waiting[1].won() // granted, and seen to be by the third
+		synctest.Wait()
+		began := time.Now()
+		w.f.Delete(second.Key())
+		c := waiting[2].won()
+		assert.LessOrEqual(w, time.Since(began), grantWait+time.Millisecond)
+		w.release(c)
+		w.clear()
+	})
+}
+
+// swallowing makes every member keep back the events that f picks.
+func (w *world) swallowing(f func(ev *mvccpb.Event) bool) {
+	for _, m := range w.f.Members() {
+		m.EditWatches(func(r *pb.WatchResponse) []*pb.WatchResponse {
+			had := len(r.Events)
+			r.Events = slices.DeleteFunc(r.Events, f)
+			if had > 0 && len(r.Events) == 0 {
+				return nil
+			}
+			return []*pb.WatchResponse{r}
+		})
+	}
+}
+
+// A2, A4: a handoff that no watch told is found by a look. The grant is not taken
+// for another's write to the key, neither by a look nor by a question.
+func TestAHandoffThatWatchesMissIsFoundByALook(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		holder, waiting := w.inTurn(2)
+		w.release(holder)
+		first := waiting[0].won()
+		w.swallowing(func(*mvccpb.Event) bool { return true })
+		began := time.Now()
+		w.release(first)
+		c := waiting[1].won()
+		assert.Less(w, time.Since(began), lease.DefaultTTL/2)
+		time.Sleep(lease.DefaultTTL)
+		w.held(c)
+		require.NoError(w, c.Confirm(w.Context()))
+		w.release(c)
+		w.clear()
+	})
+}
+
+// The own key's watch may miss the grant, or tell it late, when the one of the key
+// before has made the waiter ask.
+func TestAGrantFoundAfterTheAnswerIsNotAnOverwriting(t *testing.T) {
+	for _, looked := range []bool{false, true} { // by a look, or by Confirm
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			holder, waiting := w.inTurn(3)
+			w.release(holder)
+			w.swallowing(func(ev *mvccpb.Event) bool { return ev.Type == mvccpb.Event_PUT })
+			w.release(waiting[0].won())
+			c := waiting[1].won()
+			if looked {
+				time.Sleep(lease.DefaultTTL)
+			}
+			w.held(c)
+			require.NoError(w, c.Confirm(w.Context()))
+			kv := w.f.Get(c.Key())
+			assert.EqualValues(w, 2, kv.Version, "granted")
+			w.f.Put(c.Key(), string(kv.Value), kv.Lease)
+			time.Sleep(lease.DefaultTTL)
+			w.oneCause(ErrKeyOverwritten, c.Err())
+			w.release(waiting[2].won())
+			w.clear()
+		})
+	}
+}
+
+// What the operator writes to a waiting key is no grant.
+func TestAForgedOrForeignWriteToAWaitingKeyIsALoss(t *testing.T) {
+	for name, write := range map[string]func(w *world, kv *mvccpb.KeyValue){
+		"a word":         func(w *world, kv *mvccpb.KeyValue) { w.f.Put(string(kv.Key), "x", kv.Lease) },
+		"the same value": func(w *world, kv *mvccpb.KeyValue) { w.f.Put(string(kv.Key), string(kv.Value), kv.Lease) },
+		"off the lease": func(w *world, kv *mvccpb.KeyValue) {
+			w.f.Put(string(kv.Key), string(kv.Value)+"\n"+grantWord+"a-1 3\n", 0)
+		},
+		"no revision": func(w *world, kv *mvccpb.KeyValue) {
+			w.f.Put(string(kv.Key), string(kv.Value)+"\n"+grantWord+"a-1 x\n", kv.Lease)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				holder, waiting := w.inTurn(1)
+				write(w, w.f.Get(w.keyAt(1)))
+				w.oneCause(ErrKeyOverwritten, waiting[0].failed())
+				w.held(holder)
+				w.release(holder)
+				w.clear()
+			})
+		})
+	}
+}
+
+// Rule A2: a grant by a key that is not the one waited for makes the waiter ask,
+// and hold only if the answer says so.
+func TestAGrantByAnotherKeyIsAReasonToAskAndNoMore(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		holder, waiting := w.inTurn(1)
+		kv := w.f.Get(w.keyAt(1))
+		w.f.Put(string(kv.Key), string(kv.Value)+"\n"+grantWord+"7f-1 3\n", kv.Lease)
+		synctest.Wait()
+		assert.False(w, isClosed(waiting[0].done))
+		w.held(holder)
+		w.release(holder)
+		w.release(waiting[0].won())
+		w.clear()
+	})
+}
+
+// Keys that are not a lock's are never written to.
+func TestOthersInTheLineAreNotGrantedTo(t *testing.T) {
+	for name, value := range map[string]string{
+		"a candidate": "value of mine", "an empty value": "", "a JSON value": `{"owner":"me"}`, "a value of two lines": "a\nb",
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				holder, waiting := w.inTurn(1)
+				candidate := w.acquiring(w.Context(), w.session(), Request{Value: []byte(value)})
+				s := w.session()
+				last := w.acquiring(w.Context(), s, granting(s))
+				w.release(holder)
+				w.release(waiting[0].won())
+				c := candidate.won()
+				kv := w.f.Get(c.Key())
+				assert.Equal(w, value, string(kv.Value))
+				assert.EqualValues(w, 1, kv.Version, "written once")
+				w.release(c)
+				w.release(last.won())
+				w.clear()
+			})
+		})
+	}
+}
+
+// T3, N5: a grant to a session that is over is worth nothing.
+func TestAGrantAfterTheDeadlineIsNotHeld(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		holder, waiting := w.inTurn(3)
+		w.release(holder)
+		first := waiting[0].won()
+		lease := w.f.Get(w.keyAt(1)).Lease
+		// The second's session is told nothing any more, and its lease lives on.
+		w.f.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Lose: true, Match: func(q etcdfake.Request) bool {
+			r, ok := q.Message.(*pb.LeaseKeepAliveRequest)
+			return ok && r.ID == lease
+		}})
+		w.f.SetClockRate(0.1)
+		assert.Error(w, waiting[1].failed())
+		w.release(first)
+		w.f.SetClockRate(1)
+		w.release(waiting[2].won())
+		w.clear()
+	})
+}
+
+// R1: a release works on a full disk, grant or not.
+func TestAReleaseWithAnHeirWorksOnAFullDisk(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		holder, waiting := w.inTurn(2)
+		w.release(holder)
+		first := waiting[0].won()
+		w.f.SetNoSpace(true)
+		assert.NoError(w, first.Release(w.Context(), errGivenBack))
+		c := waiting[1].won()
+		w.release(c)
+		w.f.SetNoSpace(false)
+		w.clear()
+	})
+}
+
+// What refuses a grant need not refuse a delete.
+func TestAReleaseWhoseGrantIsRefusedIsTriedWithoutIt(t *testing.T) {
+	for name, refusal := range map[string]error{
+		"permission": rpctypes.ErrGRPCPermissionDenied, "size": rpctypes.ErrGRPCRequestTooLarge, "operations": rpctypes.ErrGRPCTooManyOps,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				holder, waiting := w.inTurn(2)
+				w.release(holder)
+				first := waiting[0].won()
+				w.f.Inject(request(isGrant).rule(etcdfake.Rule{Lose: true, Err: refusal}))
+				w.release(first)
+				w.release(waiting[1].won())
+				w.clear()
+			})
+		})
+	}
+}
+
+// Of a grant's two events the one that the key before is gone may come first. Who
+// saw that key being granted, with the own one named as next, does not ask.
+func TestAGrantIsWaitedForWhenTheDeletionIsToldFirst(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *world) {
+		holder, waiting := w.inTurn(3)
+		w.release(holder)
+		w.release(waiting[0].won())
+		second := waiting[1].won()
+		synctest.Wait()
+		w.f.Member(0).EditWatches(func(r *pb.WatchResponse) []*pb.WatchResponse {
+			if len(r.Events) > 0 && r.Events[0].Type == mvccpb.Event_PUT {
+				time.Sleep(grantWait / 2) // the deletion was sent before
+			}
+			return []*pb.WatchResponse{r}
+		})
+		assert.Equal(w, 1, w.releaseAndCount(second, waiting[2]))
+		w.release(waiting[2].c)
+		w.clear()
+	})
+}
+
+// A waiter that gives up in the instant of its grant leaves nothing behind.
+func TestGivingUpInTheInstantOfAGrantLeavesTheLineFree(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		for range 50 {
+			holder, waiting := w.inTurn(1)
+			ctx, cancel := context.WithCancel(w.Context())
+			s := w.session()
+			quitter := w.acquiring(ctx, s, granting(s))
+			last := w.session()
+			after := w.acquiring(w.Context(), last, granting(last))
+			w.release(holder)
+			c := waiting[0].won()
+			go cancel()
+			require.NoError(w, c.Release(w.Context(), errGivenBack))
+			<-quitter.done
+			if quitter.err == nil {
+				w.release(quitter.c)
+			}
+			w.release(after.won())
+		}
+		w.clear()
+	})
+}
+
+func FuzzGrantValues(f *testing.F) {
+	f.Add("7f-1", int64(7), lease.LabelMark+`"owner":"a b"}`)
+	f.Add("", int64(-1), "\n")
+	f.Fuzz(func(t *testing.T, suffix string, create int64, value string) {
+		line := Line{Name: "n", Prefix: "n/"}
+		kv := &mvccpb.KeyValue{Key: []byte(line.Prefix + suffix), CreateRevision: create, Value: []byte(value)}
+		lines := line.heirs([]*mvccpb.KeyValue{kv, kv})
+		if lines == "" {
+			return
+		}
+		h, rest, ok := cutHeir(lines)
+		own, _, _ := strings.Cut(value, "\n")
+		if create <= 0 {
+			assert.False(t, ok)
+			return
+		}
+		require.True(t, ok)
+		assert.Equal(t, heir{suffix, create, own}, h)
+		again, _, ok := cutHeir(rest)
+		assert.True(t, ok)
+		assert.Equal(t, h, again)
+		by, heirs, ok := line.cutGrant([]byte(own + "\n" + grantWord + suffix + " 5\n" + lines))
+		assert.True(t, ok)
+		assert.Equal(t, place{line.Prefix + suffix, 5}, by)
+		assert.Equal(t, lines, heirs)
+	})
+}
