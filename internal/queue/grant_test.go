@@ -296,6 +296,7 @@ func TestAForgedOrForeignWriteToAWaitingKeyIsALoss(t *testing.T) {
 				holder, waiting := w.inTurn(1)
 				write(w, w.f.Get(w.keyAt(1)))
 				w.oneCause(ErrKeyOverwritten, waiting[0].failed())
+				synctest.Wait() // the key is removed behind
 				w.held(holder)
 				w.release(holder)
 				w.clear()
