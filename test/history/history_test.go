@@ -112,6 +112,14 @@ func TestSeededViolationsAreCaughtByTheModel(t *testing.T) {
 	}
 }
 
+func TestAReleaseThatIsDecidedLateCountsFromItsFirstAttempt(t *testing.T) {
+	ops := append(good(), op(1, Release, 12, 180, 190, Unknown),
+		op(4, Acquire, 13, 175, 200, OK), op(4, Look, 13, 205, 206, OK), op(1, Release, 12, 210, 220, OK))
+	assert.Empty(t, Intervals(ops))
+	ok, _, _ := Linearizable(ops, time.Minute)
+	assert.True(t, ok)
+}
+
 func TestAnUnknownWriteMayHaveBeenAppliedOrNot(t *testing.T) {
 	for _, out := range []Outcome{OK, Refused} {
 		ok, _, _ := Linearizable(append(good(), op(2, Fenced, 7, 200, 210, out)), time.Minute)

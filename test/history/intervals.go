@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// grace is what a call may take beyond its context's end.
-const grace = 100 * time.Millisecond
+// Grace is what a call may take beyond its context's end.
+const Grace = 100 * time.Millisecond
 
 // Violation is what cannot be true of a history.
 type Violation struct {
@@ -30,7 +30,8 @@ type holding struct {
 	until   time.Duration // it certainly was told that it holds until then
 	last    Op            // the operation that said so
 	over    *Op           // the first look that said otherwise
-	release *Op
+	release *Op           // the last one
+	given   time.Duration // the call of the first; -1: none
 }
 
 type holder struct {
@@ -51,7 +52,7 @@ func holdings(ops []Op) ([]*holding, []Violation) {
 				bad = append(bad, Violation{"a token was given out twice", []Op{other.acquire, o}})
 				continue
 			}
-			h := &holding{acquire: o, until: -1, last: o}
+			h := &holding{acquire: o, until: -1, last: o, given: -1}
 			all[id] = h
 			list = append(list, h)
 		}
@@ -61,25 +62,42 @@ func holdings(ops []Op) ([]*holding, []Violation) {
 			h.add(&ops[i])
 		}
 	}
+	for _, h := range list {
+		h.close()
+	}
 	slices.SortFunc(list, func(a, b *holding) int { return cmp.Compare(a.acquire.Return, b.acquire.Return) })
 	return list, bad
 }
 
 func (h *holding) add(o *Op) {
 	switch {
-	case o.Kind == Look && o.Outcome == OK, o.Kind == Release && o.Outcome == OK:
+	case o.Kind == Look && o.Outcome == OK:
 		// It was so at some moment from the call on, and what is over stays over:
 		// so it was so at the call.
-		if o.Call > h.until {
-			h.until, h.last = o.Call, *o
-		}
-		if o.Kind == Release {
-			h.release = o
-		}
+		h.hold(o.Call, *o)
 	case o.Kind == Look && (h.over == nil || o.Return < h.over.Return):
 		h.over = o
 	case o.Kind == Release:
-		h.release = o
+		if h.given < 0 || o.Call < h.given {
+			h.given = o.Call
+		}
+		if h.release == nil || o.Return > h.release.Return {
+			h.release = o
+		}
+	}
+}
+
+func (h *holding) hold(until time.Duration, says Op) {
+	if until > h.until {
+		h.until, h.last = until, says
+	}
+}
+
+// close reckons with the release: nil, at whichever attempt, means that it held
+// until the first one was called.
+func (h *holding) close() {
+	if h.release != nil && h.release.Outcome == OK {
+		h.hold(h.given, *h.release)
 	}
 }
 
@@ -111,7 +129,7 @@ func overlaps(list []*holding) (bad []Violation) {
 		if !h.told() {
 			continue
 		}
-		if latest != nil && latest.until >= h.acquire.Return {
+		if latest != nil && latest.until > h.acquire.Return {
 			bad = append(bad, Violation{"two held at the same time", []Op{latest.acquire, latest.last, h.acquire, h.last}})
 		}
 		if highest != nil && highest.acquire.Token > h.acquire.Token {
@@ -179,7 +197,7 @@ func durations(ops []Op) (bad []Violation) {
 		if o.Limit == 0 {
 			continue
 		}
-		if end := max(o.Limit, o.Call); o.Return > end+grace+o.Slack {
+		if end := max(o.Limit, o.Call); o.Return > end+Grace+o.Slack {
 			bad = append(bad, Violation{
 				fmt.Sprintf("a call returned %v after its context's end", o.Return-end), []Op{o}})
 		}

@@ -110,7 +110,7 @@ func steps(ops []Op) []porcupine.Operation {
 			add(h.last, hold, h.last.Call, h.last.Return)
 		}
 		if r := h.release; r != nil && r.Outcome == OK {
-			add(*r, end, r.Call, r.Return)
+			add(*r, end, h.given, r.Return)
 			continue
 		}
 		// It ended at some moment after it was last known to last, and before

@@ -1,0 +1,76 @@
+package simulate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+)
+
+// Plan is what a seed decides.
+type Plan struct {
+	Seed    uint64
+	Clients int
+	Members int
+	TTL     time.Duration
+	Lasts   time.Duration // of the troubles; the clients go on a little
+	Strikes []Strike
+}
+
+// Strike is a trouble, and its time.
+type Strike struct {
+	At     time.Duration
+	Lasts  time.Duration
+	Kind   string
+	Member int
+	Client int
+	N      int // whatever else the kind wants to know
+}
+
+func (s Strike) String() string {
+	return fmt.Sprintf("%v for %v: %s, member %d, client %d, %d", s.At, s.Lasts, s.Kind, s.Member, s.Client, s.N)
+}
+
+func (p Plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d: %d clients, %d members, TTL %v, %v\n", p.Seed, p.Clients, p.Members, p.TTL, p.Lasts)
+	for _, s := range p.Strikes {
+		fmt.Fprintln(&b, "\t", s)
+	}
+	return b.String()
+}
+
+// Make makes the plan of a seed, of troubles of these kinds.
+func Make(seed uint64, kinds []string) Plan {
+	r := rand.New(rand.NewPCG(seed, 1))
+	ttls := []time.Duration{3, 3, 5, 5, 10, 15, 60, 300}
+	p := Plan{Seed: seed, Clients: 2 + r.IntN(4), Members: 1 + 2*r.IntN(3), TTL: ttls[r.IntN(len(ttls))] * time.Second}
+	p.Lasts = 12 * p.TTL
+	for range 3 + r.IntN(10) {
+		p.Strikes = append(p.Strikes, Strike{
+			At:     between(r, 0, p.Lasts),
+			Lasts:  lasting(r, p.TTL),
+			Kind:   kinds[r.IntN(len(kinds))],
+			Member: r.IntN(p.Members),
+			Client: r.IntN(p.Clients),
+			N:      r.IntN(1 << 20),
+		})
+	}
+	return p
+}
+
+// lasting is short, about as long as renewals are apart, or longer than a TTL.
+func lasting(r *rand.Rand, ttl time.Duration) time.Duration {
+	switch r.IntN(6) {
+	case 0:
+		return between(r, ttl, 2*ttl)
+	case 1, 2:
+		return between(r, ttl/8, ttl)
+	default:
+		return between(r, time.Millisecond, ttl/4)
+	}
+}
+
+func between(r *rand.Rand, from, to time.Duration) time.Duration {
+	return from + time.Duration(r.Int64N(int64(to-from)+1))
+}

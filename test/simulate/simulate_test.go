@@ -1,0 +1,82 @@
+package simulate
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// number reads a number from the environment.
+func number(t *testing.T, variable string, otherwise uint64) uint64 {
+	text := os.Getenv(variable)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	require.NoError(t, err, variable)
+	return n
+}
+
+// simulate runs n scenarios from seed first on, on all cores.
+func simulate(t *testing.T, first, n uint64, kinds []string, start func(*testing.T, *world) server) {
+	began := time.Now()
+	var next, ran atomic.Uint64
+	t.Run("group", func(t *testing.T) {
+		for range runtime.GOMAXPROCS(0) {
+			t.Run("worker", func(t *testing.T) {
+				t.Parallel()
+				for i := next.Add(1) - 1; i < n && !t.Failed(); i = next.Add(1) - 1 {
+					scenario(t, Make(first+i, kinds), start)
+					ran.Add(1)
+				}
+			})
+		}
+	})
+	t.Logf("%d scenarios in %v", ran.Load(), time.Since(began).Round(time.Millisecond))
+}
+
+func scenario(t *testing.T, plan Plan, start func(*testing.T, *world) server) {
+	if os.Getenv("PAWL_SEED") != "" {
+		fmt.Print(plan)
+	}
+	if report := Run(t, plan, start); report != "" {
+		t.Errorf("%v\n%s\nagain with PAWL_SEED=%d", plan, report, plan.Seed)
+	}
+}
+
+func TestRandomTroublesOnTheClusterInMemory(t *testing.T) {
+	run(t, 300, fakeKinds, OnFake)
+}
+
+// run runs the one scenario that is asked for, or as many as are, or a few.
+func run(t *testing.T, few uint64, kinds []string, start func(*testing.T, *world) server) {
+	if os.Getenv("PAWL_SEED") != "" {
+		scenario(t, Make(number(t, "PAWL_SEED", 0), kinds), start)
+		return
+	}
+	if testing.Short() {
+		few /= 10
+	}
+	n := number(t, "PAWL_SIMULATE", 0)
+	first := number(t, "PAWL_FIRST_SEED", 1)
+	if n == 0 {
+		n = few
+	}
+	simulate(t, first, n, kinds, start)
+}
+
+func TestASeedDecidesItsTroubles(t *testing.T) {
+	assert.Equal(t, Make(7, fakeKinds), Make(7, fakeKinds))
+	assert.NotEqual(t, Make(7, fakeKinds).Strikes, Make(8, fakeKinds).Strikes)
+	assert.Contains(t, Make(7, fakeKinds).String(), "seed 7")
+}

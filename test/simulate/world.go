@@ -1,0 +1,118 @@
+package simulate
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/test/history"
+)
+
+// server is what a scenario runs against.
+type server interface {
+	endpoints() []string
+	options(client int) []grpc.DialOption // how that client reaches it
+	strike(w *world, s Strike) (heal func())
+	calm() // ends whatever trouble is left
+	left() []string
+	close()
+}
+
+// world is one scenario.
+type world struct {
+	plan   Plan
+	server server
+	rec    *history.Recorder
+	truth  *truth
+	gate   fencing.Gate
+
+	mu   sync.Mutex
+	bad  []string
+	done chan struct{} // the troubles are over
+}
+
+func (w *world) fail(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.bad = append(w.bad, fmt.Sprintf(format, args...))
+}
+
+func (w *world) config(client int) pawl.Config {
+	return pawl.Config{Endpoints: w.server.endpoints(), DialOptions: w.server.options(client)}
+}
+
+// Run runs the scenario of a plan in a bubble, and says what was wrong with it.
+func Run(t *testing.T, plan Plan, start func(t *testing.T, w *world) server) (report string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		clock := history.Since()
+		w := &world{plan: plan, rec: history.NewRecorder(clock), truth: newTruth(name+"/", clock), done: make(chan struct{})}
+		w.server = start(t, w)
+		defer w.server.close()
+		report = w.run(t.Name())
+	})
+	return report
+}
+
+func (w *world) run(test string) string {
+	var actors []*actor
+	var acting, striking sync.WaitGroup
+	for i := range w.plan.Clients {
+		a := &actor{w: w, number: i, r: rand.New(rand.NewPCG(w.plan.Seed, uint64(i)+2))}
+		actors = append(actors, a)
+		acting.Go(func() { a.run(w.plan.Lasts) }) // ends some time after that
+	}
+	for _, s := range w.plan.Strikes {
+		striking.Go(func() { // ends when its trouble does
+			time.Sleep(s.At)
+			heal := w.server.strike(w, s)
+			time.Sleep(s.Lasts)
+			heal()
+		})
+	}
+	striking.Wait()
+	w.server.calm()
+	acting.Wait()
+	w.afterwards(actors)
+	bad, rest := w.truth.judge(w.rec.Ops(), w.plan.TTL)
+	w.bad = append(w.bad, bad...)
+	report := ""
+	for _, b := range w.bad {
+		report += b + "\n"
+	}
+	return report + history.Report(fmt.Sprintf("%s-%d", test, w.plan.Seed), rest)
+}
+
+// afterwards has every client take the lock once more, and everything close.
+func (w *world) afterwards(actors []*actor) {
+	time.Sleep(2 * w.plan.TTL)
+	for _, a := range actors {
+		a.calm = true
+		ok := false
+		for range 5 {
+			if ok = a.turn(); ok {
+				break
+			}
+		}
+		if !ok {
+			ops := w.rec.Ops()
+			w.fail("client %d never got the lock again; at last: %v; in the line: %q", a.number, ops[max(0, len(ops)-4):], w.truth.at())
+		}
+	}
+	for _, a := range actors {
+		if a.client != nil {
+			_ = a.client.Close()
+		}
+	}
+	time.Sleep(2*w.plan.TTL + 30*time.Second)
+	if left := w.server.left(); len(left) > 0 {
+		w.fail("left in etcd: %q", left)
+	}
+}
