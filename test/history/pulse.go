@@ -17,6 +17,7 @@ type Pulse struct {
 	done chan struct{}
 
 	mu    sync.Mutex
+	last  time.Duration
 	lates []late
 }
 
@@ -24,7 +25,7 @@ type late struct{ at, by time.Duration }
 
 // StartPulse starts a pulse on the recorder's clock. It must be stopped.
 func (r *Recorder) StartPulse() *Pulse {
-	p := &Pulse{now: r.now, stop: make(chan struct{}), done: make(chan struct{})}
+	p := &Pulse{now: r.now, last: r.now(), stop: make(chan struct{}), done: make(chan struct{})}
 	go p.run() // ends at Stop
 	return p
 }
@@ -33,24 +34,24 @@ func (p *Pulse) run() {
 	defer close(p.done)
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
-	last := p.now()
 	for {
 		select {
 		case <-ticker.C:
 		case <-p.stop:
 			return
 		}
+		p.mu.Lock()
 		now := p.now()
-		if by := now - last - beat; by > beat {
-			p.mu.Lock()
+		if by := now - p.last - beat; by > beat {
 			p.lates = append(p.lates, late{now, by})
-			p.mu.Unlock()
 		}
-		last = now
+		p.last = now
+		p.mu.Unlock()
 	}
 }
 
-// Between is by how much the machine was late in that time, all in all.
+// Between is by how much the machine was late in that time, all in all, and
+// twice over: what returns late has been woken more than once.
 func (p *Pulse) Between(from, to time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +61,10 @@ func (p *Pulse) Between(from, to time.Duration) time.Duration {
 			sum += l.by
 		}
 	}
-	return sum
+	if by := to - p.last - beat; by > beat {
+		sum += by // it is late at this moment
+	}
+	return 2 * sum
 }
 
 // Stop ends the pulse.
