@@ -65,6 +65,7 @@ func TestARenewalIsNotConfirmedBy(t *testing.T) {
 		"term 0 in both":                {renewal(func(h *pb.ResponseHeader) { h.RaftTerm = 0 }), read(func(h *pb.ResponseHeader) { h.RaftTerm = 0 })},
 		"an older term in the renewal":  {renewal(stale)},
 		"an older term in both":         {renewal(stale), read(stale)},
+		"an older term in the read":     {read(stale)},
 		"a newer term in the read":      {read(func(h *pb.ResponseHeader) { h.RaftTerm++ })},
 		"another member in the read":    {read(func(h *pb.ResponseHeader) { h.MemberId++ })},
 		"another member in the renewal": {renewal(func(h *pb.ResponseHeader) { h.MemberId++ })},
