@@ -1,0 +1,133 @@
+package pawl_test
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// documents are all Markdown files, by their paths.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	docs := map[string]string{}
+	require.NoError(t, filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || path.Ext(p) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(p)
+		docs[filepath.ToSlash(p)] = string(text)
+		return err
+	}))
+	require.NotEmpty(t, docs)
+	return docs
+}
+
+var link = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
+
+func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
+	for doc, text := range documents(t) {
+		for _, l := range link.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(l[1], "://") || strings.HasPrefix(l[1], "mailto:") {
+				continue
+			}
+			_, err := os.Stat(path.Join(path.Dir(doc), l[1]))
+			assert.NoError(t, err, "%s links to %s", doc, l[1])
+		}
+	}
+}
+
+// elsewhere are documents that name files of other projects.
+var elsewhere = map[string]bool{"docs/peers.md": true}
+
+var file = regexp.MustCompile("`([\\w./-]+/[\\w.-]+\\.(?:go|md|txtar|sh))`")
+
+func TestFilesNamedInDocumentsExist(t *testing.T) {
+	found := 0
+	for doc, text := range documents(t) {
+		if elsewhere[doc] {
+			continue
+		}
+		for _, f := range file.FindAllStringSubmatch(text, -1) {
+			found++
+			assert.FileExists(t, f[1], "%s names it", doc)
+		}
+	}
+	assert.Greater(t, found, 20)
+}
+
+var test = regexp.MustCompile(`(?:([\w/]+): )?\b((?:Test|Fuzz|Benchmark)[A-Z]\w*)`)
+
+// A test is named as "folder: TestName", the folder "pawl" being this one. Where
+// there is no folder, it may be in any.
+func TestTestsNamedInDocumentsExist(t *testing.T) {
+	dirs := testsByFolder(t)
+	found := 0
+	for doc, text := range documents(t) {
+		for _, m := range test.FindAllStringSubmatch(text, -1) {
+			dir, name := m[1], m[2]
+			if dir == "pawl" {
+				dir = "."
+			}
+			found++
+			if dir != "" {
+				assert.Contains(t, dirs[dir], name, "%s names it in %s", doc, dir)
+				continue
+			}
+			var any bool
+			for _, names := range dirs {
+				any = any || names[name]
+			}
+			assert.True(t, any, "%s names %s", doc, name)
+		}
+	}
+	assert.Greater(t, found, 60)
+}
+
+var function = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
+
+func testsByFolder(t *testing.T) map[string]map[string]bool {
+	t.Helper()
+	dirs := map[string]map[string]bool{}
+	require.NoError(t, filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(p, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(p)
+		dir := filepath.ToSlash(filepath.Dir(p))
+		for _, f := range function.FindAllStringSubmatch(string(text), -1) {
+			if dirs[dir] == nil {
+				dirs[dir] = map[string]bool{}
+			}
+			dirs[dir][f[1]] = true
+		}
+		return err
+	}))
+	return dirs
+}
+
+var program = regexp.MustCompile("(?s)<!-- same as (\\S+) -->\n```go\n(.*?)```")
+
+// What a document prints as a program is a tested example: the same, but for the
+// package and the function being named main.
+func TestProgramsInDocumentsAreExamples(t *testing.T) {
+	rename := regexp.MustCompile(`(?m)^func Example\w*\(\) \{$`)
+	pkg := regexp.MustCompile(`(?m)^package \w+$`)
+	found := 0
+	for doc, text := range documents(t) {
+		for _, p := range program.FindAllStringSubmatch(text, -1) {
+			found++
+			source, err := os.ReadFile(p[1])
+			require.NoError(t, err, doc)
+			want := rename.ReplaceAllString(pkg.ReplaceAllString(string(source), "package main"), "func main() {")
+			assert.Equal(t, want, p[2], "%s prints %s", doc, p[1])
+		}
+	}
+	assert.Positive(t, found)
+}
