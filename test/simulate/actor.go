@@ -28,6 +28,7 @@ type actor struct {
 	calm   bool // the troubles are over
 }
 
+// log makes a call and adds it to the history.
 func (a *actor) log(kind history.Kind, limit time.Duration, token int64, f func(ctx context.Context) (history.Outcome, int64, error)) {
 	o := history.Op{Client: a.number, Kind: kind, Name: name, Token: token, Call: a.w.rec.Now()}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

@@ -141,7 +141,8 @@ func (f *fake) strike(w *world, s Strike) (heal func()) {
 	case "late":
 		return inject(etcdfake.Rule{Late: delay, Err: err})
 	case "again":
-		return inject(etcdfake.Rule{Again: delay})
+		// What was answered is not applied once more by any etcd.
+		return inject(etcdfake.Rule{Again: delay, Err: err})
 	case "error":
 		return inject(etcdfake.Rule{Lose: true, Err: err})
 	case "error after":

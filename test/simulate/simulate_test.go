@@ -55,7 +55,7 @@ func scenario(t *testing.T, plan Plan, start func(*testing.T, *world) server) {
 }
 
 func TestRandomTroublesOnTheClusterInMemory(t *testing.T) {
-	run(t, 300, fakeKinds, OnFake)
+	run(t, 200, fakeKinds, OnFake)
 }
 
 // run runs the one scenario that is asked for, or as many as are, or a few.
@@ -79,4 +79,8 @@ func TestASeedDecidesItsTroubles(t *testing.T) {
 	assert.Equal(t, Make(7, fakeKinds), Make(7, fakeKinds))
 	assert.NotEqual(t, Make(7, fakeKinds).Strikes, Make(8, fakeKinds).Strikes)
 	assert.Contains(t, Make(7, fakeKinds).String(), "seed 7")
+}
+
+func TestRandomTroublesOnARealServer(t *testing.T) {
+	run(t, 20, soloKinds, OnSolo)
 }

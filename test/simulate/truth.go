@@ -65,12 +65,13 @@ func (t *truth) gone(key string, rev int64, byOperator bool) {
 	}
 }
 
-// meddle notes that an operator is about to do something to a key.
-func (t *truth) meddle(key string) {
+// meddle notes that an operator is about to do something to a key, which may
+// leave it where it is.
+func (t *truth) meddle(key string, overwrites bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l := t.living[key]; l != nil && l.meddled < 0 {
-		l.meddled = t.now()
+	if l := t.living[key]; l != nil && (l.meddled < 0 || l.overwritten && !overwrites) {
+		l.meddled, l.overwritten = t.now(), overwrites
 	}
 }
 

@@ -1,8 +1,11 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -87,7 +90,35 @@ func (w *world) run(test string) string {
 	for _, b := range w.bad {
 		report += b + "\n"
 	}
-	return report + history.Report(fmt.Sprintf("%s-%d", test, w.plan.Seed), rest)
+	report += history.Report(fmt.Sprintf("%s-%d", test, w.plan.Seed), rest)
+	if report != "" && os.Getenv("PAWL_TRACE") != "" {
+		report += w.trace()
+	}
+	return report
+}
+
+// trace is all that happened, in order.
+func (w *world) trace() string {
+	type line struct {
+		at   time.Duration
+		text string
+	}
+	var all []line
+	for _, o := range w.rec.Ops() {
+		all = append(all, line{o.Call, o.String()})
+	}
+	for _, l := range w.truth.lives {
+		all = append(all, line{l.from, fmt.Sprintf("%s: created at %d", l.key, l.created)})
+		if l.to >= 0 {
+			all = append(all, line{l.to, l.key + ": deleted"})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b line) int { return cmp.Compare(a.at, b.at) })
+	text := ""
+	for _, l := range all {
+		text += fmt.Sprintf("%v %s\n", l.at, l.text)
+	}
+	return text
 }
 
 // afterwards has every client take the lock once more, and everything close.
