@@ -1,11 +1,15 @@
 package lock_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"net/url"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -124,8 +128,52 @@ func TestTwentyHoldersThatAreCutOffKnowBeforeOthersHaveTheirLocks(t *testing.T) 
 	all.Wait()
 }
 
-// A19, and the budget of allocations: two requests, and little more than what
-// gRPC takes for them.
+// A19, as a real server counts it.
+func TestAcquireAndReleaseAreTwoRequestsToARealServer(t *testing.T) {
+	t.Parallel()
+	endpoint := realServer(t)
+	ctx := context.Background()
+	s, err := dial(t, endpoint).NewSession(ctx, lease.Options{TTL: 300 * time.Second}) // no renewal meanwhile
+	require.NoError(t, err)
+	before := requests(t, endpoint)
+	const n = 100
+	for range n {
+		h, err := mutex(s).Acquire(ctx)
+		require.NoError(t, err)
+		require.NoError(t, h.Release(ctx))
+	}
+	after := requests(t, endpoint)
+	for method, count := range after {
+		if want := map[string]int{"Txn": 2 * n}[method]; method != "Watch" || count-before[method] > 1 {
+			assert.Equal(t, want, count-before[method], method) // a stream of watches may open late
+		}
+	}
+}
+
+// requests is how many requests the server has taken, by method.
+func requests(t testing.TB, endpoint string) map[string]int {
+	t.Helper()
+	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := c.Get(endpoint + "/metrics")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	all := map[string]int{}
+	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+		labels, ok := strings.CutPrefix(lines.Text(), "grpc_server_started_total{")
+		if !ok {
+			continue
+		}
+		_, method, _ := strings.Cut(labels, `grpc_method="`)
+		method, _, _ = strings.Cut(method, `"`)
+		count, err := strconv.ParseFloat(labels[strings.LastIndexByte(labels, ' ')+1:], 64)
+		require.NoError(t, err)
+		all[method] += int(count)
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+// The budget of allocations: little more than what gRPC takes for two requests.
 func TestAcquireAndReleaseTakeFewAllocations(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector's own allocations would be counted")
