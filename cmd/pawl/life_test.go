@@ -139,6 +139,23 @@ func TestLossEndsTheCommandAndWhatItStarted(t *testing.T) {
 	requireNothingLeft(t, s)
 }
 
+func TestTheCommandsTokenIsItsKeysCreateRevision(t *testing.T) {
+	s := etcdtest.Start(t)
+	holder := begin(t, s.Addr(), "lock", "token", "--", "sh", "-c", "echo held; exec sleep 1000")
+	next(t, holder.lines())
+	waiter := begin(t, s.Addr(), "lock", "token", "--", "sh", "-c", `echo "$PAWL_KEY"; echo "$PAWL_TOKEN"; exec sleep 1000`)
+	eventually(t, func() bool { return keys(t, s) == 4 }, "it does not queue")
+	_, err := pb.NewKVClient(s.Conn(t)).Put(context.Background(), &pb.PutRequest{Key: []byte("other")}) // the revision goes on
+	require.NoError(t, err)
+	require.NoError(t, holder.cmd.Process.Signal(unix.SIGTERM))
+	out := waiter.lines()
+	key, token := next(t, out), pid(t, out)
+	r, err := pb.NewKVClient(s.Conn(t)).Range(context.Background(), &pb.RangeRequest{Key: []byte(key)})
+	require.NoError(t, err)
+	assert.EqualValues(t, r.Kvs[0].CreateRevision, token)
+	assert.Greater(t, r.Header.Revision, int64(token))
+}
+
 func TestADeletedKeyEndsTheCommand(t *testing.T) {
 	s := etcdtest.Start(t)
 	p := begin(t, s.Addr(), "lock", "deleted", "--", "sh", "-c", `echo "$PAWL_KEY"; exec sleep 1000`)
@@ -172,6 +189,7 @@ func TestKillOfPawlKillsTheCommand(t *testing.T) {
 }
 
 func TestAStoppedPawlEndsItsCommandAtItsFirstLook(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	p := begin(t, s.Addr(), "lock", "--ttl", "3", "stopped", "--", "sh", "-c", "trap '' TERM; echo $$; while :; do sleep 1; done")
 	child := pid(t, p.lines())

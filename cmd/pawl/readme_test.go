@@ -33,6 +33,7 @@ func readme(t *testing.T, endpoint string) (programs []string) {
 }
 
 func TestProgramsOfTheReadmeRunAgainstPawlDev(t *testing.T) {
+	t.Parallel()
 	dev := begin(t, "", "dev", "--port", "0")
 	serving := servesOn.FindStringSubmatch(next(t, dev.lines()))
 	require.NotNil(t, serving)

@@ -75,6 +75,7 @@ func TestDevServesUntilASignal(t *testing.T) {
 }
 
 func TestASilentServerIsNoCluster(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	proxy := faultproxy.Start(t, s.Addr())
 	proxy.BlackHole()
@@ -84,6 +85,7 @@ func TestASilentServerIsNoCluster(t *testing.T) {
 }
 
 func TestAWaiterWhoseClusterFallsSilentGivesUp(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	proxy := faultproxy.Start(t, s.Addr())
 	holder := begin(t, s.Addr(), "lock", "w", "--", "sh", "-c", "echo held; exec sleep 1000")
