@@ -71,7 +71,7 @@ func (c *Claim) enqueued(resp *pb.TxnResponse) (alone bool, err error) {
 		c.s.RemoveBehind(&undo{c})
 		return false, fmt.Errorf("the server's answer does not show key %q that it put", c.key)
 	}
-	c.place(last[0].CreateRevision, last[0].ModRevision)
+	c.place(last[0].CreateRevision)
 	if len(last) == 1 {
 		return true, nil
 	}
@@ -83,11 +83,12 @@ func (c *Claim) enqueued(resp *pb.TxnResponse) (alone bool, err error) {
 // waits makes what wakes the claim, before anything can.
 func (c *Claim) waits() { c.woken = make(chan struct{}, 1) }
 
-// place notes where in the line the own key is.
-func (c *Claim) place(create, mod int64) {
+// place notes where in the line the own key is. Nothing of ours was written to it
+// since it was put: a later modification, whoever sees it, is another's or a grant.
+func (c *Claim) place(create int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.create, c.mod = create, mod
+	c.create, c.mod = create, create
 }
 
 // refused tells the reasons for an enqueue's refusal apart. nil: the own key is
@@ -97,7 +98,7 @@ func (c *Claim) refused(resp *pb.TxnResponse, try bool) error {
 		return err
 	}
 	if own := txn.KV(resp, 1); own != nil {
-		c.place(own.CreateRevision, own.ModRevision)
+		c.place(own.CreateRevision)
 		c.waits()
 		return nil
 	}
@@ -123,7 +124,7 @@ func (c *Claim) settle(ctx context.Context) (applied bool, err error) {
 		switch {
 		case err == nil && resp.Succeeded:
 			kv := txn.KV(resp, 0)
-			c.place(kv.CreateRevision, kv.ModRevision)
+			c.place(kv.CreateRevision)
 			return true, nil
 		case err == nil:
 			return false, nil

@@ -172,6 +172,30 @@ func TestEveryFailureOfASettlingEndsInOneHolder(t *testing.T) {
 	})
 }
 
+// H1: what somebody wrote to the key before the attempt was settled is somebody's
+// write still.
+func TestAKeyOverwrittenBeforeItsEnqueueIsSettledIsLost(t *testing.T) {
+	for _, grants := range []bool{false, true} {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			s := w.session()
+			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+			w.f.Inject(request(isSettle).rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
+			a := w.acquiring(w.Context(), s, Request{Value: s.Label(), Grants: grants})
+			time.Sleep(100 * time.Millisecond)
+			kv := w.f.Get(w.keys()[0])
+			w.f.Put(string(kv.Key), "x", kv.Lease)
+			<-a.done
+			time.Sleep(time.Second)
+			err := a.err
+			if err == nil {
+				err = a.c.Err()
+			}
+			w.oneCause(ErrKeyOverwritten, err)
+			w.clear()
+		})
+	}
+}
+
 // A2: a waiter whose question fails asks again, and wins once.
 func TestEveryFailureOfAConfirmationEndsInOneHolder(t *testing.T) {
 	eachFault(t, func(w *world, fa fault) {
