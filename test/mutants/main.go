@@ -1,0 +1,166 @@
+// Command mutants plants faults in pawl's own code, one at a time, and shows
+// which test notices each.
+//
+//	go run ./test/mutants              all of them
+//	go run ./test/mutants term margin  those whose names contain one of the words
+//	go run ./test/mutants -list        what there is
+//	go run ./test/mutants -o FILE      the table, in Markdown, also to FILE
+//
+// Nothing in the checkout is changed: the compiler is given other text for the
+// files in question (go build -overlay). A fault that no test notices makes the
+// command fail; so does one whose place in the sources is no longer found.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+func main() {
+	list := flag.Bool("list", false, "list the mutants and run nothing")
+	out := flag.String("o", "", "write the table to this file too")
+	timeout := flag.Duration("timeout", 5*time.Minute, "for the tests of one package")
+	flag.Parse()
+	root, err := moduleRoot()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+	failed := false
+	table := "| fault | rule | caught by |\n|---|---|---|\n"
+	fmt.Print(table)
+	for _, m := range mutants {
+		if !wanted(m, flag.Args()) {
+			continue
+		}
+		if *list {
+			fmt.Printf("%s (%s): %s\n", m.name, m.rule, strings.Join(m.catch, " "))
+			continue
+		}
+		by, err := run(root, m, *timeout)
+		if err != nil {
+			failed, by = true, "**"+err.Error()+"**"
+		}
+		row := fmt.Sprintf("| %s | %s | %s |\n", m.name, m.rule, by)
+		fmt.Print(row)
+		table += row
+	}
+	if *out != "" && !*list {
+		if err := os.WriteFile(*out, []byte(table), 0o644); err != nil {
+			fmt.Fprintln(os.Stderr, "mutants:", err)
+			failed = true
+		}
+	}
+	if failed {
+		os.Exit(1)
+	}
+}
+
+func wanted(m mutant, words []string) bool {
+	for _, w := range words {
+		if strings.Contains(m.name, w) {
+			return true
+		}
+	}
+	return len(words) == 0
+}
+
+func moduleRoot() (string, error) {
+	mod, err := exec.Command("go", "env", "GOMOD").Output()
+	return filepath.Dir(strings.TrimSpace(string(mod))), err
+}
+
+// errSurvived is a mutant that no test has noticed.
+var errSurvived = errors.New("not caught")
+
+// run plants a fault, and tells by which test it was caught.
+func run(root string, m mutant, timeout time.Duration) (by string, err error) {
+	dir, err := os.MkdirTemp("", "mutant")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	overlay, err := plant(root, dir, m.edits)
+	if err != nil {
+		return "", err
+	}
+	for _, pkg := range m.catch {
+		name, err := test(root, overlay, pkg, timeout)
+		if err != nil {
+			return "", err
+		}
+		if name != "" {
+			return name, nil
+		}
+	}
+	return "", errSurvived
+}
+
+// plant writes the changed files to dir, and the overlay that puts them in
+// place.
+func plant(root, dir string, edits []edit) (overlay string, err error) {
+	replace := map[string]string{}
+	for i, e := range edits {
+		path := filepath.Join(root, e.file)
+		from := path
+		if other, ok := replace[path]; ok {
+			from = other
+		}
+		text, err := os.ReadFile(from)
+		if err != nil {
+			return "", err
+		}
+		if n := strings.Count(string(text), e.old); n != 1 {
+			return "", fmt.Errorf("%s: the place is there %d times", e.file, n)
+		}
+		to := filepath.Join(dir, fmt.Sprintf("%d.go", i))
+		if err := os.WriteFile(to, []byte(strings.Replace(string(text), e.old, e.new, 1)), 0o600); err != nil {
+			return "", err
+		}
+		replace[path] = to
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	overlay = filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, text, 0o600)
+}
+
+// test runs a package's tests on the changed sources, and returns the first that
+// fails; "": none.
+func test(root, overlay, pkg string, timeout time.Duration) (failed string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout+time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-vet=off", "-short", "-failfast", "-count=1",
+		"-timeout", timeout.String(), pkg)
+	cmd.Dir = root
+	text, err := cmd.CombinedOutput()
+	if err == nil {
+		return "", nil
+	}
+	if strings.Contains(string(text), "[build failed]") || strings.Contains(string(text), "[setup failed]") {
+		return "", fmt.Errorf("it does not compile: %s", text)
+	}
+	name := "its tests"
+	if found := regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`).FindAllStringSubmatch(string(text), -1); found != nil {
+		name = found[0][1]
+		if top, _, _ := strings.Cut(name, "/"); len(name) > 100 {
+			name = top
+		}
+	} else if strings.Contains(string(text), "deadlock") {
+		name = "a deadlock of its tests"
+	} else if strings.Contains(string(text), "test timed out") {
+		name = "the time limit of its tests"
+	}
+	return fmt.Sprintf("`%s`: `%s`", strings.TrimPrefix(pkg, "./"), name), nil
+}
