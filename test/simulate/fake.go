@@ -72,13 +72,17 @@ var fakeKinds = []string{
 var errs = []error{
 	status.Error(codes.Unavailable, "etcdserver: leader changed"),
 	status.Error(codes.Unavailable, "etcdserver: request timed out"),
-	status.Error(codes.Unavailable, "etcdserver: no leader"),
 	status.Error(codes.Unknown, "something else"),
 	status.Error(codes.Internal, "stream terminated"),
 	status.Error(codes.DeadlineExceeded, "context deadline exceeded"),
 	status.Error(codes.Canceled, "context canceled"),
+	// From here on: what etcd says only of requests that it has not taken up.
+	status.Error(codes.Unavailable, "etcdserver: no leader"),
 	status.Error(codes.ResourceExhausted, "etcdserver: too many requests"),
 }
+
+// ambiguous is how many of errs may follow a request that was applied.
+const ambiguous = 6
 
 var methods = []string{"", "Txn", "Txn", "LeaseKeepAlive", "Range", "LeaseGrant", "LeaseRevoke", "Watch"}
 
@@ -95,7 +99,7 @@ func (f *fake) strike(w *world, s Strike) (heal func()) {
 		return f.c.Inject(r).Lift
 	}
 	delay := time.Duration(s.N%2000) * time.Millisecond
-	err := errs[s.N%len(errs)]
+	refusal, err := errs[s.N%len(errs)], errs[s.N%ambiguous]
 	edit := m.EditWatches
 	switch s.Kind {
 	case "cut":
@@ -144,7 +148,7 @@ func (f *fake) strike(w *world, s Strike) (heal func()) {
 		// What was answered is not applied once more by any etcd.
 		return inject(etcdfake.Rule{Again: delay, Err: err})
 	case "error":
-		return inject(etcdfake.Rule{Lose: true, Err: err})
+		return inject(etcdfake.Rule{Lose: true, Err: refusal})
 	case "error after":
 		return inject(etcdfake.Rule{Err: err})
 	case "hold answers":

@@ -103,7 +103,7 @@ var soloKinds = []string{
 
 func (s *solo) strike(w *world, st Strike) (heal func()) {
 	delay := time.Duration(st.N%2000+1) * time.Millisecond
-	err := errs[st.N%len(errs)]
+	refusal, err := errs[st.N%len(errs)], errs[st.N%ambiguous]
 	r := &rule{client: st.Client, method: methods[st.N%len(methods)], times: 1 + st.N%4}
 	if st.N%3 == 0 {
 		r.client = -1
@@ -123,7 +123,7 @@ func (s *solo) strike(w *world, st Strike) (heal func()) {
 	case "again":
 		r.again, r.err = delay, err
 	case "error":
-		r.lost, r.err = true, err
+		r.lost, r.err = true, refusal
 	case "error after":
 		r.err = err
 	case "mute streams":
