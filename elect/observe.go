@@ -213,7 +213,7 @@ func (f *feed) look() (p post, rev int64, known bool, end watch.Update) {
 func (f *feed) note(p post) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if p.create != 0 && f.st.first() == p.candidate {
+	if f.st.first() == p.candidate {
 		f.st.note(p)
 	}
 }

@@ -157,9 +157,10 @@ func TestObserveYieldsEachLeaderAndNoLeader(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		require.NoError(t, a.Proclaim(w.ctx, []byte("A")))
-		require.NoError(t, a.Proclaim(w.ctx, []byte("A")))
-		synctest.Wait()
+		for range 2 {
+			require.NoError(t, a.Proclaim(w.ctx, []byte("A")))
+			synctest.Wait()
+		}
 		give()
 		synctest.Wait()
 		require.NoError(t, a.Resign(w.ctx))
@@ -321,6 +322,68 @@ func TestObserveEndsWithADeniedPermission(t *testing.T) {
 		errs := observed(w.ctx, c, "e")
 		require.Len(t, errs, 1)
 		assert.ErrorContains(t, errs[0], "permission denied")
+	})
+}
+
+// … and of the watch alone, which would be asked for again and again.
+func TestObserveEndsWithAWatchThatIsDenied(t *testing.T) {
+	inBubble(t, func(w *world) {
+		for _, m := range w.Members() {
+			m.EditWatches(func(r *pb.WatchResponse) []*pb.WatchResponse {
+				if r.Created {
+					r.WatchId, r.Canceled, r.CancelReason = -1, true, "etcdserver: permission denied"
+				}
+				return []*pb.WatchResponse{r}
+			})
+		}
+		errs := observed(w.ctx, w.client(), "e")
+		require.Len(t, errs, 2)
+		assert.NoError(t, errs[0], "nobody leads")
+		assert.ErrorContains(t, errs[1], "permission denied")
+	})
+}
+
+// A read shows that the leader is gone, and the watch does not tell of it.
+func TestObserveReadsAnewWhenTheWatchKeepsSilent(t *testing.T) {
+	inBubble(t, func(w *world) {
+		for _, m := range w.Members() {
+			m.EditWatches(etcdfake.SwallowDeletes("e/"))
+		}
+		w.Put("e/a", "a", 0)
+		reads := 0
+		w.Inject(etcdfake.Rule{Method: "Txn", Match: func(etcdfake.Request) bool {
+			if reads++; reads == 2 { // the candidates have been read, and not yet the first one's value
+				w.Delete("e/a")
+			}
+			return false
+		}})
+		begun := time.Now()
+		for l, err := range elect.Observe(w.ctx, w.client(), "e", elect.Options{}) {
+			require.NoError(t, err)
+			assert.Zero(t, l.Token)
+			break
+		}
+		assert.LessOrEqual(t, time.Since(begun), 2*time.Second)
+		assert.Equal(t, 3, reads)
+	})
+}
+
+// A value is read once: those who come and go behind the leader cost no request.
+func TestCandidatesCostAnObserverNoRequest(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.Put("e/leader", "v", 0)
+		v := w.observe(context.Background(), w.client(), "e", 0)
+		time.Sleep(time.Second)
+		before := w.Counts()
+		for i := range 100 {
+			key := fmt.Sprint("e/", i)
+			w.Put(key, "", 0)
+			synctest.Wait()
+			w.Delete(key)
+			synctest.Wait()
+		}
+		assert.Zero(t, w.Counts().Since(before).Received["Txn"])
+		assert.Equal(t, "v", v.said())
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -404,6 +405,37 @@ func TestTroubleIsRetriedWithBoundedWaits(t *testing.T) {
 			assert.GreaterOrEqual(t, wait, min(time.Second<<i, 10*time.Second)/2)
 		}
 		assert.EqualValues(t, 1, log[12].Term)
+	})
+}
+
+// A term that was led forgives the failures before it; of each wait, half is
+// random.
+func TestTheWaitAfterATermIsTheShortestAgainAndJittered(t *testing.T) {
+	inBubble(t, func(w *world) {
+		var lost time.Time
+		var waits []time.Duration
+		o := elect.RunOptions{MinBackoff: time.Second, Notify: func(ev elect.Event) {
+			switch {
+			case ev.Kind == elect.Lost:
+				lost = time.Now()
+			case ev.Kind == elect.Elected && ev.Term > 1:
+				waits = append(waits, time.Since(lost))
+			}
+		}}
+		w.Inject(etcdfake.Rule{Method: "LeaseGrant", Times: 5, Lose: true, Err: status.Error(codes.InvalidArgument, "no")})
+		require.NoError(t, elect.Run(w.ctx, w.client(), "e", o, func(ctx context.Context, tm *elect.Term) error {
+			if len(waits) == 20 {
+				return nil
+			}
+			w.Delete(tm.Key())
+			<-ctx.Done()
+			return nil
+		}))
+		for _, wait := range waits {
+			assert.GreaterOrEqual(t, wait, 500*time.Millisecond)
+			assert.LessOrEqual(t, wait, time.Second)
+		}
+		assert.Greater(t, slices.Max(waits)-slices.Min(waits), 100*time.Millisecond, "%v", waits)
 	})
 }
 

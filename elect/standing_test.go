@@ -102,6 +102,15 @@ func TestStandingDropsWhatItKnows(t *testing.T) {
 	assert.EqualValues(t, 9, p.mod)
 }
 
+func TestStandingDropsEventsFromBeforeItWasRead(t *testing.T) {
+	s := newStanding(5, []candidate{{"a", 3}})
+	s.apply([]watch.Event{{Key: "a", Deleted: true, ModRevision: 2}}, 4)
+	assert.EqualValues(t, 5, s.rev)
+	s.apply([]watch.Event{{Key: "a", Deleted: true, ModRevision: 2}, {Key: "b", CreateRevision: 7, ModRevision: 7}}, 7)
+	assert.Equal(t, candidate{"a", 3}, s.first())
+	assert.EqualValues(t, 7, s.rev)
+}
+
 func TestStandingTellsAKeyThatCameAgainFromTheOneThatWent(t *testing.T) {
 	s := newStanding(5, []candidate{{"a", 3}, {"b", 4}})
 	s.apply([]watch.Event{{Key: "a", Deleted: true, ModRevision: 6}, {Key: "a", CreateRevision: 7, ModRevision: 7}}, 7)
