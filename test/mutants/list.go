@@ -37,7 +37,7 @@ var mutants = []mutant{
 	{"what was over comes back", "T4", []edit{
 		{"lease/session.go", "	if err := s.Err(); err != nil {\n		return err\n	}\n	w := window{", "	w := window{"},
 		{"lease/session.go", "	if old.over(clock.Now()) != nil {\n		return ErrExpired // the loop's next look at Err ends it\n	}\n", ""},
-	}, []string{inLease, simulation}},
+	}, []string{simulation, inLease}},
 	{"only a timer ends the session", "T3", []edit{
 		{"lease/session.go", "	if s.win.Load().over(clock.Now()) == nil {\n		return nil\n	}\n	return s.expire()\n", "	return nil\n"},
 		{"lease/renew.go", "		if s.Err() != nil {\n			return\n		}\n		now := time.Now()\n", "		if s.Err() != nil || s.expire() != nil {\n			return\n		}\n		now := time.Now()\n"},

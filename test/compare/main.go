@@ -1,0 +1,117 @@
+//go:build linux
+
+// Command compare puts pawl and etcd's own client/v3/concurrency side by side
+// on the same cluster, in the same trouble, and measures both.
+//
+//	go run ./test/compare                    prints the table
+//	go run ./test/compare -o docs/comparison.md
+//	go run ./test/compare -only sets         the rows whose names contain the word
+//
+// Every figure is measured in that run, for both alike; nothing is remembered
+// from another. It takes about five minutes, and Linux.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+// row is one comparison: what happens, and how each fares.
+type row struct {
+	name string
+	what string // is measured, and what is good
+	run  func(b *bench, k kit) string
+}
+
+func main() {
+	if role := os.Getenv(workerEnv); role != "" {
+		os.Exit(work(role))
+	}
+	out := flag.String("o", "", "write the page to this file too")
+	only := flag.String("only", "", "only rows whose names contain this")
+	flag.Parse()
+	if err := compare(*out, *only); err != nil {
+		fmt.Fprintln(os.Stderr, "compare:", err)
+		os.Exit(1)
+	}
+}
+
+func compare(out, only string) (err error) {
+	t := &scope{}
+	defer t.end()
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v\n%s", r, debug.Stack())
+		}
+	}()
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, os.Interrupt)
+	go func() { // ends with the process; members end with it too
+		<-interrupted
+		os.Exit(1)
+	}()
+	c := etcdtest.StartCluster(t, 3)
+	page := fmt.Sprintf(header, time.Now().UTC().Format("2006-01-02"), version("go.etcd.io/etcd/client/v3"))
+	fmt.Print(page)
+	for _, r := range rows {
+		if !strings.Contains(r.name, only) {
+			continue
+		}
+		figures := map[string]string{}
+		for _, k := range []kit{ours{}, theirs{}} {
+			figures[k.name()] = measure(c, r, k)
+			c.Heal(t)
+		}
+		line := fmt.Sprintf("| %s | %s | %s | %s |\n", r.name, r.what, figures[ours{}.name()], figures[theirs{}.name()])
+		fmt.Print(line)
+		page += line
+	}
+	if out == "" {
+		return nil
+	}
+	return os.WriteFile(out, []byte(page+footer), 0o644)
+}
+
+// measure runs one row for one of the two, with clients of its own.
+func measure(c *etcdtest.Cluster, r row, k kit) (figure string) {
+	t := &scope{}
+	defer t.end()
+	defer func() {
+		if p := recover(); p != nil {
+			figure = fmt.Sprintf("failed: %v", p)
+		}
+	}()
+	return r.run(&bench{t: t, c: c}, k)
+}
+
+const header = `# pawl and clientv3/concurrency, side by side
+
+Written by ` + "`go run ./test/compare`" + ` on %s, with three real etcd members on
+one machine, and client/v3 %s. Each figure was measured in that run, in the
+same trouble for both.
+
+| what happens | what is measured | pawl | clientv3/concurrency |
+|---|---|---|---|
+`
+
+const footer = `
+Not in the table, because it was not measured here: phantom leaders of
+elections, and what becomes of the child of ` + "`etcdctl lock`" + ` after a loss.
+`
+
+func version(module string) string {
+	info, _ := debug.ReadBuildInfo()
+	for _, d := range info.Deps {
+		if d.Path == module {
+			return d.Version
+		}
+	}
+	return "of this module"
+}
