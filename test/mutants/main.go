@@ -151,16 +151,29 @@ func test(root, overlay, pkg string, timeout time.Duration) (failed string, err 
 	if strings.Contains(string(text), "[build failed]") || strings.Contains(string(text), "[setup failed]") {
 		return "", fmt.Errorf("it does not compile: %s", text)
 	}
-	name := "its tests"
-	if found := regexp.MustCompile(`(?m)^\s*--- FAIL: (\S+)`).FindAllStringSubmatch(string(text), -1); found != nil {
-		name = found[0][1]
-		if top, _, _ := strings.Cut(name, "/"); len(name) > 100 {
-			name = top
-		}
-	} else if strings.Contains(string(text), "deadlock") {
-		name = "a deadlock of its tests"
-	} else if strings.Contains(string(text), "test timed out") {
-		name = "the time limit of its tests"
+	name := firstFailure(string(text))
+	if name == "" {
+		return "", fmt.Errorf("its tests end without a word: %s", text)
+	}
+	// The test must be at fault because of the mutant, and not of the machine.
+	top, _, _ := strings.Cut(name, "/")
+	sound := exec.CommandContext(ctx, "go", "test", "-vet=off", "-short", "-count=1", "-run", "^"+top+"$", "-timeout", timeout.String(), pkg)
+	sound.Dir = root
+	if text, err := sound.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s fails without the fault too: %s", top, text)
+	}
+	if len(name) > 100 {
+		name = top
 	}
 	return fmt.Sprintf("`%s`: `%s`", strings.TrimPrefix(pkg, "./"), name), nil
+}
+
+// firstFailure finds the test that failed, or in which the tests' process died.
+func firstFailure(text string) string {
+	for _, pattern := range []string{`(?m)^\s*--- FAIL: (\S+)`, `(?m)^\s+(Test\w+)(?:/\S*)? \(\d`, `\.(Test[A-Z]\w*)[.(]`} {
+		if found := regexp.MustCompile(pattern).FindStringSubmatch(text); found != nil {
+			return found[1]
+		}
+	}
+	return ""
 }

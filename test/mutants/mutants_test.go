@@ -28,3 +28,10 @@ func TestAPlaceThatIsGoneIsSaid(t *testing.T) {
 	_, err = plant(root, t.TempDir(), []edit{{"go.mod", "no such text", ""}})
 	assert.ErrorContains(t, err, "0 times")
 }
+
+func TestTheFirstFailureIsFound(t *testing.T) {
+	assert.Equal(t, "TestA/b", firstFailure("ok\n    --- FAIL: TestA/b (0.00s)\n--- FAIL: TestC (0s)\n"))
+	assert.Equal(t, "TestHangs", firstFailure("panic: test timed out after 1s\n\trunning tests:\n\t\tTestHangs (1s)\n"))
+	assert.Equal(t, "TestDies", firstFailure("panic: deadlock\ngithub.com/x/y.TestDies.func1(0x1)\n"))
+	assert.Empty(t, firstFailure("ok"))
+}
