@@ -151,6 +151,8 @@ func (s *server) command(path string, args ...string) *exec.Cmd {
 }
 
 func (s *server) run(path string, args ...string) error {
+	runtime.LockOSThread() // as in await: a thread that another goroutine's end takes with it would kill this one too
+	defer runtime.UnlockOSThread()
 	out, err := s.command(path, args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s: %w\n%s", filepath.Base(path), err, out)
