@@ -37,6 +37,7 @@ var beside = map[string][]string{
 	"fencing/grpcfence":       {"fencing", "fencing/internal/wire"},
 	"fencing/httpfence":       {"fencing", "fencing/internal/wire"},
 	"fencing/internal/fleet":  {"fencing", "fencing/fencetest"},
+	"fencing/internal/paired": {},
 	"fencing/internal/realdb": {},
 	"fencing/internal/wire":   {"fencing"},
 	"fencing/sqlfence":        {"fencing"},

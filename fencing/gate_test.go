@@ -199,13 +199,3 @@ func TestAdmitOfAKnownResourceAllocatesNothing(t *testing.T) {
 	require.NoError(t, g.Admit("jobs/42", 57))
 	assert.Zero(t, testing.AllocsPerRun(100, func() { _ = g.Admit("jobs/42", 57) }))
 }
-
-func BenchmarkGateAdmit(b *testing.B) {
-	var g Gate
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			_ = g.Admit("jobs/42", 57)
-		}
-	})
-}

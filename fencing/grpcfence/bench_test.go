@@ -10,6 +10,7 @@ import (
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/fencing/grpcfence"
+	"github.com/pawl-locks/pawl/fencing/internal/paired"
 )
 
 // What the interceptors of both ends do, without the call between them.
@@ -34,16 +35,8 @@ func BenchmarkCall(b *testing.B) {
 	_, bare := serve(b, s)
 	fenced, _ := start(b, s, &s.gate)
 	ctx := fencing.NewContext(b.Context(), job, 57)
-	for _, way := range []struct {
-		name string
-		conn *grpc.ClientConn
-	}{{"bare", bare}, {"fenced", fenced}} {
-		b.Run(way.name, func(b *testing.B) {
-			var out text
-			b.ReportAllocs()
-			for b.Loop() {
-				require.NoError(b, way.conn.Invoke(ctx, "/Values/Write", wrapperspb.String("x"), &out))
-			}
-		})
+	on := func(conn *grpc.ClientConn) func() error {
+		return func() error { return conn.Invoke(ctx, "/Values/Write", wrapperspb.String("x"), new(text)) }
 	}
+	paired.Bench(b, paired.Way{Name: "bare", Do: on(bare)}, paired.Way{Name: "fenced", Do: on(fenced)})
 }

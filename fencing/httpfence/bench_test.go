@@ -6,36 +6,32 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/fencing/httpfence"
+	"github.com/pawl-locks/pawl/fencing/internal/paired"
 )
 
 // What Transport and Handler add to a PUT over loopback.
 func BenchmarkPut(b *testing.B) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
-	for _, c := range []struct {
-		name    string
-		handler http.Handler
-		tr      func(http.RoundTripper) http.RoundTripper
-	}{
-		{"bare", ok, func(base http.RoundTripper) http.RoundTripper { return base }},
-		{"fenced", httpfence.Handler(&fencing.Gate{}, ok), func(base http.RoundTripper) http.RoundTripper { return httpfence.Transport{Base: base} }},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			server := httptest.NewServer(c.handler)
-			defer server.Close()
-			client := http.Client{Transport: c.tr(server.Client().Transport)}
-			ctx := fencing.NewContext(b.Context(), "jobs/42", 57)
-			b.ReportAllocs()
-			for b.Loop() {
-				r, err := http.NewRequestWithContext(ctx, http.MethodPut, server.URL, strings.NewReader("x"))
-				require.NoError(b, err)
-				resp, err := client.Do(r)
-				require.NoError(b, err)
-				require.NoError(b, resp.Body.Close())
+	ctx := fencing.NewContext(b.Context(), "jobs/42", 57)
+	put := func(h http.Handler, wrap func(http.RoundTripper) http.RoundTripper) func() error {
+		server := httptest.NewServer(h)
+		b.Cleanup(server.Close)
+		client := http.Client{Transport: wrap(server.Client().Transport)}
+		return func() error {
+			r, err := http.NewRequestWithContext(ctx, http.MethodPut, server.URL, strings.NewReader("x"))
+			if err != nil {
+				return err
 			}
-		})
+			resp, err := client.Do(r)
+			if err != nil {
+				return err
+			}
+			return resp.Body.Close()
+		}
 	}
+	paired.Bench(b,
+		paired.Way{Name: "bare", Do: put(ok, func(base http.RoundTripper) http.RoundTripper { return base })},
+		paired.Way{Name: "fenced", Do: put(httpfence.Handler(&fencing.Gate{}, ok), func(base http.RoundTripper) http.RoundTripper { return httpfence.Transport{Base: base} })})
 }

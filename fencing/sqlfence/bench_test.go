@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/fencing/internal/paired"
+	"github.com/pawl-locks/pawl/fencing/sqlfence"
 )
 
 // What Admit adds to a transaction that writes one row, and what a Row's condition adds to a statement of its own.
@@ -12,31 +15,26 @@ func BenchmarkWrite(b *testing.B) {
 	for _, d := range databases {
 		b.Run(d.Dialect.String(), func(b *testing.B) {
 			desk := d.open(b)
-			guard := guarded{desk}
-			require.NoError(b, guard.Write(b.Context(), job, 57, "x"))
-			row, set := rows{desk}.row(), desk.sql("value = %[1]s")
-			if d.Dialect.String() == "PostgreSQL" {
+			ctx, guard, name, n := b.Context(), guarded{desk}, desk.name(job), 0
+			require.NoError(b, guard.Write(ctx, job, 57, "x"))
+			row, set := rows{desk}.row(), "value = ?"
+			if d.Dialect == sqlfence.Postgres {
 				set = "value = $1"
 			}
-			name := desk.name(job)
-			for _, c := range []struct {
-				name string
-				do   func(ctx context.Context, value string) error
-			}{
-				{"transaction/bare", func(ctx context.Context, value string) error { return desk.bare(ctx, value) }},
-				{"transaction/Fence", func(ctx context.Context, value string) error { return guard.Write(ctx, job, 57, value) }},
-				{"statement/bare", func(ctx context.Context, value string) error {
-					_, err := desk.db.ExecContext(ctx, desk.sql("UPDATE "+desk.values+" SET value = %s WHERE resource = %s"), value, name)
-					return err
-				}},
-				{"statement/Row", func(ctx context.Context, value string) error { return row.Update(ctx, desk.db, name, 57, set, value) }},
-			} {
-				b.Run(c.name, func(b *testing.B) {
-					for n := 0; b.Loop(); n++ {
-						require.NoError(b, c.do(b.Context(), string(rune('a'+n%26))))
-					}
-				})
-			}
+			next := func() string { n++; return string(rune('a' + n%26)) } // so that each changes the row
+			b.Run("transaction", func(b *testing.B) {
+				paired.Bench(b,
+					paired.Way{Name: "bare", Do: func() error { return desk.bare(ctx, next()) }},
+					paired.Way{Name: "Fence", Do: func() error { return guard.Write(ctx, job, 57, next()) }})
+			})
+			b.Run("statement", func(b *testing.B) {
+				paired.Bench(b,
+					paired.Way{Name: "bare", Do: func() error {
+						_, err := desk.db.ExecContext(ctx, desk.sql("UPDATE "+desk.values+" SET value = %s WHERE resource = %s"), next(), name)
+						return err
+					}},
+					paired.Way{Name: "Row", Do: func() error { return row.Update(ctx, desk.db, name, 57, set, next()) }})
+			})
 		})
 	}
 }

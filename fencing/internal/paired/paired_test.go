@@ -1,0 +1,27 @@
+package paired
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestMedianIsTheMiddleOrTheMeanOfBothMiddles(t *testing.T) {
+	assert.InDelta(t, 2, median([]time.Duration{9, 1, 2}), 0)
+	assert.InDelta(t, 2.5, median([]time.Duration{9, 3, 1, 2}), 0)
+	assert.InDelta(t, 7, median([]time.Duration{7}), 0)
+}
+
+func TestEachWayIsDoneEquallyOftenAndTimedAlone(t *testing.T) {
+	var fast, slow int
+	r := testing.Benchmark(func(b *testing.B) {
+		Bench(b,
+			Way{"fast", func() error { fast++; return nil }},
+			Way{"slow", func() error { slow++; time.Sleep(5 * time.Millisecond); return nil }})
+	})
+	assert.Equal(t, fast, slow)
+	assert.Positive(t, slow)
+	assert.GreaterOrEqual(t, r.Extra["slow-ns"], 5e6)
+	assert.Less(t, r.Extra["fast-ns"], r.Extra["slow-ns"])
+}
