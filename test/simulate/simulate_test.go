@@ -65,8 +65,9 @@ func run(t *testing.T, few uint64, kinds []string, start func(*testing.T, *world
 		return
 	}
 	if testing.Short() {
-		few /= 10
+		few /= 4
 	}
+	few = max(few/slower, 3)
 	n := number(t, "PAWL_SIMULATE", 0)
 	first := number(t, "PAWL_FIRST_SEED", 1)
 	if n == 0 {
