@@ -1,4 +1,5 @@
 // Package interop tests that pawl, in etcd's own layout, excludes and observes
 // clientv3's concurrency package, and is excluded and observed by it. Its
-// Mutex and Election are what `etcdctl lock` and `etcdctl elect` call.
+// Mutex and Election, on a session, are all that `etcdctl lock` and `etcdctl elect`
+// call; the module in the directory etcdctl tests these commands themselves.
 package interop
