@@ -139,7 +139,7 @@ func plant(root, dir string, edits []edit) (overlay string, err error) {
 // test runs a package's tests on the changed sources, and returns the first that
 // fails; "": none.
 func test(root, overlay, pkg string, timeout time.Duration) (failed string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), timeout+time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*timeout+20*time.Minute) // builds included
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-vet=off", "-short", "-failfast", "-count=1",
 		"-timeout", timeout.String(), pkg)
