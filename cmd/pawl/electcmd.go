@@ -110,7 +110,7 @@ func (c *candidate) run(ctx context.Context, client *pawl.Client) error {
 			return nil
 		case sig != nil:
 			return sig
-		case codeOf(err) == exitLost: // running out: the command was ended, the term given back
+		case wasEnded(err): // running out: the command was ended, the term given back
 			continue
 		}
 		return reach(err)
@@ -140,7 +140,7 @@ func (c *candidate) lead(ctx context.Context, t *elect.Term) error {
 		}
 	}
 	err := c.command.under(t)
-	if told != nil && codeOf(err) == exitLost {
+	if told != nil && wasEnded(err) {
 		c.cancel(&interrupted{told}) // it was asked to end: no further term
 	}
 	return err

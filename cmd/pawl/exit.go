@@ -77,6 +77,13 @@ func codeOf(err error) int {
 	return exitFailed
 }
 
+// wasEnded reports whether err is of a command that was ended for a loss, and not
+// a command's own exit code that is the same.
+func wasEnded(err error) bool {
+	var e *exitError
+	return errors.As(err, &e) && e.code == exitLost && e.err != nil
+}
+
 // reach gives an error of a call that needed the cluster its exit code.
 func reach(err error) error {
 	var e *exitError
