@@ -44,7 +44,7 @@ func (c *Client) WriteAll(ctx context.Context, guards []Guard, writes []Op) (app
 	if err := checkWrites(guards, writes); err != nil {
 		return 0, fmt.Errorf("kv: write all: %w", err)
 	}
-	for size := fullTxn; applied < len(writes); {
+	for size := max(fullTxn-len(guards), 1); applied < len(writes); { // etcd counts the guards with what they guard
 		part := take(writes[applied:], size)
 		err := c.writePart(ctx, guards, part)
 		switch {

@@ -33,7 +33,18 @@ func TestManyKeysAreWrittenInAsManyTransactionsAsNeeded(t *testing.T) {
 	last := do(t, c, Txn{Then: []Op{Get("k0000"), Get("k0999")}})
 	assert.Positive(t, last.Gets[0].ModRevision)
 	assert.Positive(t, last.Gets[1].ModRevision)
-	assert.LessOrEqual(t, last.Revision-before, int64(1000/32+1), "32 to a transaction, after 128 and 64 were refused")
+	assert.LessOrEqual(t, last.Revision-before, int64(1000/31+1), "31 to a transaction, after 127 and 63 were refused")
+}
+
+// The guards are compared around the writes, and etcd counts both.
+func TestNothingIsRefusedForItsSizeWhereTheClusterHasTheDefaultLimit(t *testing.T) {
+	c := New(startEtcd(t, nil))
+	guards := []Guard{lock(t, c, "lock"), lock(t, c, "another")}
+	before := do(t, c, Txn{Then: []Op{Get("lock")}}).Revision
+	n, err := c.WriteAll(t.Context(), guards, puts(252))
+	require.NoError(t, err)
+	assert.Equal(t, 252, n)
+	assert.EqualValues(t, 2, do(t, c, Txn{Then: []Op{Get("lock")}}).Revision-before)
 }
 
 func TestLargeValuesAreWrittenInRequestsThatEtcdTakes(t *testing.T) {
