@@ -177,3 +177,18 @@ func TestRefusedTellsTheRefusalsApart(t *testing.T) {
 func TestHandlerWithoutANextPanicsAtOnce(t *testing.T) {
 	assert.PanicsWithValue(t, "httpfence: nil next handler", func() { httpfence.Handler(nil, nil) })
 }
+
+func TestTransportTakesARequestWithoutAHeaderMap(t *testing.T) {
+	srv := httptest.NewServer(httpfence.Handler(nil, echo))
+	defer srv.Close()
+	made, err := http.NewRequest("GET", srv.URL, nil)
+	require.NoError(t, err)
+	base := &http.Transport{}
+	defer base.CloseIdleConnections()
+	bare := (&http.Request{Method: "GET", URL: made.URL}).WithContext(fencing.NewContext(t.Context(), "jobs/42", 57))
+	resp, err := httpfence.Transport{Base: base}.RoundTrip(bare)
+	require.NoError(t, err)
+	assert.Equal(t, 200, resp.StatusCode)
+	require.NoError(t, resp.Body.Close())
+	assert.Nil(t, bare.Header)
+}

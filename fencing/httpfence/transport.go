@@ -32,6 +32,9 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	sent := r.Clone(r.Context())
+	if sent.Header == nil { // of a request that was not made by http.NewRequest
+		sent.Header = http.Header{}
+	}
 	sent.Header.Set(Header, wire.Format(resource, token))
 	base := t.Base
 	if base == nil {
