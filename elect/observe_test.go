@@ -509,6 +509,15 @@ func TestNamesDoNotRunTogether(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, name+"'s", string(l.Value))
 		}
+		s := w.session()
+		tm := w.campaign(s, "other2", "")
+		next, err := c.NewSession(w.ctx, lease.Options{Resume: s.Detach()})
+		require.NoError(t, err)
+		_, err = elect.New(next, "other", elect.Options{}).Resume(w.ctx, tm.Key(), tm.Token())
+		require.Error(t, err, "a key of another name")
+		again, err := elect.New(next, "other2", elect.Options{}).Resume(w.ctx, tm.Key(), tm.Token())
+		require.NoError(t, err)
+		assert.NoError(t, again.Err())
 	})
 }
 

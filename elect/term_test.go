@@ -136,6 +136,39 @@ func TestCampaignNeverWinsWithoutItsKey(t *testing.T) {
 	}
 }
 
+// E1: nor in the moment of its turn, when no watch has told yet.
+func TestCampaignWhoseKeyGoesWithTheLeadersDoesNotWin(t *testing.T) {
+	for _, how := range []string{"revoked", "deleted"} {
+		t.Run(how, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				leader := w.campaign(w.session(), "e", "leader")
+				s := w.session()
+				key := fmt.Sprintf("e/%x-1", s.ID())
+				for _, m := range w.Members() {
+					m.EditWatches(etcdfake.SwallowDeletes(key))
+				}
+				won := make(chan error, 1)
+				go func() { // ends with its turn
+					tm, err := elect.New(s, "e", elect.Options{}).Campaign(w.ctx, []byte("second"))
+					assert.Nil(t, tm)
+					won <- err
+				}()
+				synctest.Wait()
+				want := elect.ErrKeyDeleted
+				if how == "revoked" {
+					want = lease.ErrRevoked
+					w.Revoke(s.ID())
+				} else {
+					w.Delete(key)
+				}
+				require.NoError(t, leader.Resign(w.ctx))
+				require.ErrorIs(t, <-won, want)
+				assert.Empty(t, w.Keys("e/"))
+			})
+		})
+	}
+}
+
 // E2: whatever error Campaign returns, its candidacy leaves the line.
 func TestACampaignThatFailsLeavesNoCandidate(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
@@ -233,6 +266,7 @@ func TestEveryCallSurvivesLosingItsRequestTwice(t *testing.T) {
 					require.NoError(t, tm.Proclaim(w.ctx, []byte("2")))
 					require.NoError(t, tm.Confirm(w.ctx))
 					assert.Equal(t, "2", string(w.Get(tm.Key()).Value))
+					assert.Equal(t, s.ID(), w.Get(tm.Key()).Lease, "a value is put on the lease")
 					require.NoError(t, tm.Resign(w.ctx))
 					time.Sleep(5 * time.Second)
 					assert.Empty(t, w.Keys("e/"))
