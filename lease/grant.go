@@ -181,7 +181,8 @@ func randomID() int64 {
 }
 
 // LabelMark is what every Label begins with, and no other value in a line: it
-// tells a lock's key from an election's under the same name.
+// tells a lock's key from an election's under the same name, and from one in
+// etcd's layout.
 const LabelMark = `{"pawl":"lock",`
 
 // label is what all values of a session's lock keys begin with.
@@ -206,6 +207,10 @@ func (s *Session) Label() []byte {
 	b = time.Now().UTC().AppendFormat(b, time.RFC3339Nano)
 	return append(b, `"}`...)
 }
+
+// EtcdLabel is Label for a key in etcd's layout. It says the same and does not
+// begin with LabelMark, for such a key is never granted to.
+func (s *Session) EtcdLabel() []byte { return append([]byte(`{"layout":"etcd",`), s.Label()[1:]...) }
 
 // explain says what a role needs when permission was denied for a key.
 func explain(err error, key string) error {

@@ -60,7 +60,10 @@ func (m *Mutex) acquire(ctx context.Context, op string, r queue.Request) (*Held,
 	s, line, err := m.resolve(ctx)
 	if err == nil {
 		var c *queue.Claim
-		r.Value, r.Delay, r.Grants = s.Label(), m.opts.Delay, !m.opts.EtcdLayout
+		r.Delay, r.Grants = m.opts.Delay, !m.opts.EtcdLayout
+		if r.Value = s.Label(); m.opts.EtcdLayout {
+			r.Value = s.EtcdLabel()
+		}
 		if c, err = queue.Acquire(ctx, s, line, r); err == nil {
 			return &Held{c}, nil
 		}

@@ -204,6 +204,39 @@ func TestDelayAfterAForeignKeyAlwaysCounts(t *testing.T) {
 	})
 }
 
+// Whether somebody stands behind says nothing about the one before.
+func TestDelayAfterAForeignKeyCountsWithSomebodyBehind(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.f.Put("name/peer", "", 0)
+		a := w.acquiring(w.Context(), lock.New(w.session(), "name", lock.Options{Delay: time.Minute}))
+		behind := w.waiting(w.session())
+		w.f.Delete("name/peer")
+		began := time.Now()
+		w.release(a.won())
+		assert.Equal(w, time.Minute, time.Since(began))
+		w.release(behind.won())
+	})
+}
+
+// A name without a slash is the same line in both layouts. Whoever queues there in
+// etcd's is granted nothing, for a put on its key is an overwriting to it.
+func TestBothLayoutsShareALineAndHandItOn(t *testing.T) {
+	inBubble(t, func(w *world) {
+		etcds := func(s *pawl.Session) *lock.Mutex { return lock.New(s, "name", lock.Options{EtcdLayout: true}) }
+		first := w.acquire(w.session())
+		second := w.waiting(w.session()) // asks who is first, and so knows who is behind
+		third := w.acquiring(w.Context(), etcds(w.session()))
+		fourth := w.waiting(w.session())
+		time.Sleep(time.Second)
+		w.release(first)
+		w.release(second.won())
+		h := third.won()
+		require.NoError(w, h.Confirm(w.Context()))
+		w.release(h)
+		w.release(fourth.won())
+	})
+}
+
 // While it is delayed an Acquire ends like any other, and holds nothing.
 func TestADelayEndsWithTheContextOrTheKey(t *testing.T) {
 	inBubble(t, func(w *world) {

@@ -21,7 +21,8 @@ type Request struct {
 	Delay time.Duration // how long to wait after a holder that did not release
 
 	// Grants lets the claim be granted the line by the one before it, and grant it
-	// to the one behind. Value begins with lease.LabelMark then, and has one line.
+	// to the one behind. Value begins with lease.LabelMark then, and only then, and
+	// has one line.
 	Grants bool
 }
 
@@ -184,7 +185,7 @@ func (c *Claim) ask(ctx context.Context, last *place, delayed bool) (first, uncl
 				c.heirs = c.line.heirs(txn.KVs(resp, len(resp.Responses)-1))
 				c.mu.Unlock()
 			}
-			return true, delayed && last.key != "" && txn.KV(resp, 1) == nil, nil
+			return true, delayed && last.key != "" && !c.wentClean(*last, resp), nil
 		}
 		if ctx.Err() != nil || cluster.IsPermissionDenied(err) {
 			return false, false, err
@@ -205,13 +206,20 @@ func (c *Claim) askTxn(last place, delayed bool) *pb.TxnRequest {
 		Failure: []*pb.RequestOp{txn.Look(session), txn.Look(c.key)},
 	}
 	if owner, ok := c.line.owner(last.key); delayed && ok {
-		// A holder that released cleanly has its session key still.
 		t.Success = append(t.Success, txn.Look(lease.SessionKey(c.s.Host().Namespace, owner)))
 	}
 	if c.grants {
 		t.Success = append(t.Success, txn.NextUnder(c.line.Prefix, maxHeirs, c.create+1))
 	}
 	return t
+}
+
+// wentClean reports whether last, which is gone, went by a release as far as resp,
+// a delayed askTxn's answer, can tell: a holder that released cleanly has its
+// session key still. Of a key that is not pawl's nothing is known.
+func (c *Claim) wentClean(last place, resp *pb.TxnResponse) bool {
+	_, ok := c.line.owner(last.key)
+	return ok && txn.KV(resp, 1) != nil
 }
 
 // dismissed ends the claim whose own key, or session key, was not as we know it.
