@@ -118,7 +118,7 @@ func (w *world) after(t *testing.T) {
 	close(w.stop)
 	w.bg.Wait()
 	if !w.fault.loses || w.fault.lasts < ttl {
-		assert.NoError(t, w.bystander.Err(), "a session that the fault does not concern")
+		assert.NoError(t, w.bystander.Err(), "a session that the fault does not concern; this process itself was late by %v", w.pulse.Between(0, w.rec.Now())/2)
 		assert.NoError(t, w.holding.Err())
 		_ = w.holding.Release(w.within(t))
 		assert.NoError(t, w.bystander.Close(w.within(t)))
