@@ -9,6 +9,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -34,8 +35,9 @@ import (
 // Trouble with sessions and campaigns is retried, for ever, after a jittered
 // wait; Notify is told. Run returns the error instead when it matches
 // pawl.ErrClusterChanged or pawl.ErrTokenFloor, when the client is closed
-// (lease.ErrClosed), and when an argument is bad. It returns within 100 ms of
-// ctx's end and lead's return, whichever is later.
+// (lease.ErrClosed), and when an argument is bad, as a Value that is larger than
+// the cluster takes. It returns within 100 ms of ctx's end and lead's return,
+// whichever is later.
 func Run(ctx context.Context, c *pawl.Client, name string, opts RunOptions, lead func(ctx context.Context, t *Term) error) error {
 	r := &runner{client: c, name: name, opts: opts, lead: lead}
 	if err := r.check(ctx); err != nil {
@@ -91,7 +93,7 @@ func (r *runner) fatal(err error) error {
 	if _, closed := inside.HostOf(r.client); closed != nil {
 		return closed
 	}
-	if errors.Is(err, pawl.ErrClusterChanged) || errors.Is(err, pawl.ErrTokenFloor) {
+	if errors.Is(err, pawl.ErrClusterChanged) || errors.Is(err, pawl.ErrTokenFloor) || cluster.IsTooLarge(err) {
 		return err
 	}
 	return nil

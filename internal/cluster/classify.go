@@ -153,6 +153,17 @@ func IsLeaseExists(err error) bool { return is(err, rpctypes.ErrGRPCLeaseExist) 
 // IsTooManyOps reports whether the transaction has more operations than the server's max-txn-ops.
 func IsTooManyOps(err error) bool { return is(err, rpctypes.ErrGRPCTooManyOps) }
 
+// overLimit is how gRPC's server begins what it says of a request over its own limit, which is
+// 512 KiB above etcd's --max-request-bytes.
+const overLimit = "grpc: received message larger than max"
+
+// IsTooLarge reports whether the request is larger than the server takes. (An answer over a limit
+// that the user has set for this side looks the same, so it does not prove that nothing was applied.)
+func IsTooLarge(err error) bool {
+	return is(err, rpctypes.ErrGRPCRequestTooLarge) ||
+		IsCode(err, codes.ResourceExhausted) && strings.HasPrefix(statusOf(err).Message(), overLimit)
+}
+
 // IsNoLeader reports whether the member that was asked had no leader.
 func IsNoLeader(err error) bool { return is(err, rpctypes.ErrGRPCNoLeader) }
 

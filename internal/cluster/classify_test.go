@@ -174,7 +174,8 @@ func TestPredicatesFindTheStatusWithinOtherErrors(t *testing.T) {
 		rpctypes.ErrGRPCLeaseNotFound: IsLeaseNotFound, rpctypes.ErrGRPCLeaseExist: IsLeaseExists,
 		rpctypes.ErrGRPCTooManyOps: IsTooManyOps, rpctypes.ErrGRPCNoLeader: IsNoLeader,
 		rpctypes.ErrGRPCInvalidAuthToken: IsTokenRefusal, rpctypes.ErrGRPCUserEmpty: IsTokenRefusal,
-		rpctypes.ErrGRPCAuthOldRevision: IsTokenRefusal,
+		rpctypes.ErrGRPCAuthOldRevision: IsTokenRefusal, rpctypes.ErrGRPCRequestTooLarge: IsTooLarge,
+		status.Error(codes.ResourceExhausted, "grpc: received message larger than max (5 vs. 4)"): IsTooLarge,
 	} {
 		assert.True(t, is(wrap(want)), want)
 		assert.False(t, is(wrap(rpctypes.ErrGRPCTimeout)), want)

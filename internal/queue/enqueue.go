@@ -39,7 +39,10 @@ func (c *Claim) enqueue(ctx context.Context, value []byte, try bool) (alone bool
 			c.waits()
 			return false, nil
 		}
-		c.s.Settle(c.n) // cancelled for good: once more, under a new name
+		c.s.Settle(c.n) // cancelled for good
+		if cluster.IsTooLarge(err) {
+			return false, err // as it would be under any other name
+		}
 		if err := c.linger(ctx, jitter(pause)); err != nil {
 			return false, err
 		}
