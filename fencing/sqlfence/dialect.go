@@ -51,9 +51,9 @@ func (d Dialect) quote(name string, allowed *regexp.Regexp) (string, error) {
 	if !allowed.MatchString(name) {
 		return "", fmt.Errorf("%w: %q", ErrBadName, name)
 	}
-	q := `"`
-	if d == MySQL {
-		q = "`"
+	q := "`" // SQLite takes "name" for a string, not an error, where there is no such column
+	if d == Postgres {
+		q = `"`
 	}
 	return q + strings.ReplaceAll(name, ".", q+"."+q) + q, nil
 }

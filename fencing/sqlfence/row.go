@@ -39,7 +39,8 @@ func (r Row) Admit(ctx context.Context, q Querier, key any, t fencing.Token) err
 // WHERE, with its arguments as placeholders of the dialect, numbered from 1; it is the caller's text, and not checked. It must not set Key or Token.
 //
 // It returns a *fencing.StaleError, whose Resource is key's text, and writes nothing if a greater token is there; an error matching ErrNoRow if
-// there is no such row. Two that race are ordered by the database's lock on the row. Where an answer is lost, the same call can be made again.
+// there is no such row. Two that race are ordered by the database's lock on the row. Where an answer is lost, the same call can be made again with
+// a set that does not build on what it replaces, as "n = n + 1" does. Of several rows with this key all are written, and the error says so.
 func (r Row) Update(ctx context.Context, q Querier, key any, t fencing.Token, set string, args ...any) error {
 	resource := fmt.Sprint(key)
 	if b, ok := key.([]byte); ok {

@@ -88,6 +88,32 @@ func TestRowRefusesBadInput(t *testing.T) {
 	assert.ErrorContains(t, sqlfence.Row{Table: good.Table, Key: good.Key, Token: good.Token}.Admit(t.Context(), desk.db, job, 57), "no such dialect")
 }
 
+// SQLite takes a name in double quotes for a string where there is no such column.
+func TestRowWhoseColumnIsMissingWritesNothingAndSaysSo(t *testing.T) {
+	onEach(t, func(t *testing.T, d database) {
+		desk := d.open(t)
+		require.NoError(t, desk.put(t.Context(), desk.db, job, "old"))
+		set := "value = ?"
+		if d.Dialect == sqlfence.Postgres {
+			set = "value = $1"
+		}
+		for _, missing := range []func(r *sqlfence.Row){
+			func(r *sqlfence.Row) { r.Key = "absent" },
+			func(r *sqlfence.Row) { r.Token = "absent" },
+		} {
+			row := rows{desk}.row()
+			missing(&row)
+			for _, key := range []string{job, "absent"} {
+				assert.ErrorContains(t, row.Admit(t.Context(), desk.db, desk.name(key), 57), "column")
+				assert.ErrorContains(t, row.Update(t.Context(), desk.db, desk.name(key), 57, set, "new"), "column")
+			}
+		}
+		value, err := desk.get(t.Context(), desk.db, job)
+		require.NoError(t, err)
+		assert.Equal(t, "old", value)
+	})
+}
+
 func TestRowRefusesAKeyThatIsNotUnique(t *testing.T) {
 	desk := databases[0].open(t)
 	require.NoError(t, desk.put(t.Context(), desk.db, "a", "same"))
