@@ -63,6 +63,7 @@ func TestThePredecessorSendsNoRenewalAfterDetach(t *testing.T) {
 			s := r.session(Options{TTL: 4 * time.Second})
 			sleep(950*time.Millisecond + time.Duration(phase)*5*time.Millisecond)
 			s.Detach()
+			assert.True(t, isClosed(s.Stopped()), "nothing is sent here after Detach has returned")
 			sleep(100 * time.Millisecond) // what was on its way
 			n := r.renewals()
 			sleep(time.Minute)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/etcdfake"
@@ -70,6 +71,32 @@ func TestWaitersComeFirstComeFirstServed(t *testing.T) {
 		w.release(h)
 		w.clear()
 	})
+}
+
+// A2, K4: an answer from before the own key was put does not make it first,
+// whatever it shows; it ends the session, for the cluster went back.
+func TestAnAnswerFromBeforeTheOwnKeyDoesNotGiveTheLock(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		ctx, giveUp := context.WithCancel(w.Context())
+		between := w.acquiring(ctx, mutex(w.session()))
+		last := w.waiting(w.session())
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: asks, Edit: func(_ etcdfake.Request, m proto.Message) {
+			resp := m.(*pb.TxnResponse)
+			resp.Header.Revision = int64(h.Token()) - 1
+			resp.Responses[0].GetResponseRange().Kvs = nil // when nobody held it
+		}})
+		giveUp() // so that the last one asks who is before it
+		assert.ErrorIs(w, between.failed(), context.Canceled)
+		w.oneCause(pawl.ErrClusterChanged, last.failed())
+		w.held(h)
+	})
+}
+
+// asks matches the question who is before the own key.
+func asks(q etcdfake.Request) bool {
+	t, _ := q.Message.(*pb.TxnRequest)
+	return len(t.GetSuccess()) > 0 && t.Success[0].GetRequestRange().GetMaxCreateRevision() > 0
 }
 
 // A10: one release of a thousand waiters' predecessor wakes one; the others send
