@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
@@ -51,9 +52,13 @@ func (e *Election) Name() string {
 // or overwritten while it waits. With a ctx that never ends it waits as long as
 // the session lasts. After any error nothing of the candidacy stays queued: what
 // cannot be removed at once is removed behind the caller. The value is copied;
-// observers see it while the term lasts.
+// observers see it while the term lasts. One that begins as the values of locks'
+// keys do, with {"pawl":"lock", is refused.
 func (e *Election) Campaign(ctx context.Context, value []byte) (*Term, error) {
 	s, line, err := e.resolve(ctx)
+	if err == nil {
+		err = checkValue(value)
+	}
 	if err == nil {
 		var c *queue.Claim
 		if c, err = queue.Acquire(ctx, s, line, queue.Request{Value: bytes.Clone(value)}); err == nil {
@@ -61,6 +66,15 @@ func (e *Election) Campaign(ctx context.Context, value []byte) (*Term, error) {
 		}
 	}
 	return nil, failed("campaign", e.Name(), ctx, err)
+}
+
+// checkValue refuses the one beginning that a candidate's value must not have: a
+// lock of the same name would take its key for a waiter's, and write to it.
+func checkValue(value []byte) error {
+	if bytes.HasPrefix(value, []byte(lease.LabelMark)) {
+		return fmt.Errorf("the value begins with %s, as the keys of locks do", lease.LabelMark)
+	}
+	return nil
 }
 
 // Resume makes the Term of a key that this session's predecessor led with, after

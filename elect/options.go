@@ -52,6 +52,9 @@ func (o RunOptions) check() error {
 	case o.Session.Resume != (lease.Handle{}):
 		return errors.New("RunOptions.Session.Resume is set: a handle works once, and Run makes many sessions")
 	}
+	if err := checkValue(o.Value); err != nil {
+		return fmt.Errorf("RunOptions.Value: %w", err)
+	}
 	if err := o.Session.Check(); err != nil {
 		return fmt.Errorf("RunOptions.Session: %w", err)
 	}

@@ -47,3 +47,17 @@ func TestAValueThatIsTooLargeIsRefusedAtOnce(t *testing.T) {
 		cancel()
 	}
 }
+
+// A lock of the same name would take the candidate for one of its waiters, and
+// write a grant to its key.
+func TestAValueThatLooksLikeALocksIsRefused(t *testing.T) {
+	inBubble(t, func(w *world) {
+		value := []byte(`{"pawl":"lock","owner":"x"}`)
+		_, err := elect.New(w.session(), "e", elect.Options{}).Campaign(w.ctx, value)
+		require.ErrorContains(t, err, "as the keys of locks do")
+		err = elect.Run(w.ctx, w.client(), "e", elect.RunOptions{Value: value},
+			func(context.Context, *elect.Term) error { return errors.New("never led") })
+		require.ErrorContains(t, err, "RunOptions.Value")
+		assert.Empty(t, w.Keys("e/"))
+	})
+}
