@@ -495,6 +495,25 @@ func TestLeaderOfIsNotFooledByAKeyThatComesAgain(t *testing.T) {
 	})
 }
 
+func TestObservingNeedsNoMoreThanPermissionToRead(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.Put("e/a", "a", 0)
+		w.EnableAuth("root's")
+		w.SetUser("eyes", "only", etcdfake.Access{Prefix: "e/", Read: true})
+		c := w.clientWith(pawl.Config{Username: "eyes", Password: "only"})
+		l, err := elect.LeaderOf(w.ctx, c, "e", elect.Options{})
+		require.NoError(t, err)
+		assert.Equal(t, "a", string(l.Value))
+		v := w.observe(context.Background(), c, "e", 0)
+		synctest.Wait()
+		w.Delete("e/a")
+		time.Sleep(time.Second)
+		assert.Equal(t, "a -", v.said())
+		_, err = elect.LeaderOf(w.ctx, c, "other", elect.Options{})
+		assert.ErrorContains(t, err, "permission denied")
+	})
+}
+
 // E13: one name is never another's prefix.
 func TestNamesDoNotRunTogether(t *testing.T) {
 	inBubble(t, func(w *world) {

@@ -1,0 +1,56 @@
+package elect_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
+
+// flat takes the indentation away: a program in the guide may be a part of a
+// function.
+func flat(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i, l := range lines {
+		lines[i] = strings.TrimSpace(l)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return string(text)
+}
+
+func TestProgramsOfTheGuideAreTheExamples(t *testing.T) {
+	files, err := filepath.Glob("example_*test.go")
+	require.NoError(t, err)
+	var examples strings.Builder
+	for _, f := range files {
+		examples.WriteString(flat(read(t, f)) + "\n")
+	}
+	blocks := goBlock.FindAllStringSubmatch(read(t, "../docs/elections.md"), -1)
+	require.Len(t, blocks, 11)
+	for _, b := range blocks {
+		assert.Contains(t, examples.String(), flat(b[1]))
+	}
+}
+
+func TestTheProgramOfTheReadmeIsTheExample(t *testing.T) {
+	for _, b := range goBlock.FindAllStringSubmatch(read(t, "../README.md"), -1) {
+		if strings.Contains(b[1], "elect.Run(") {
+			program := strings.NewReplacer("package main", "package elect_test", "func main()", "func Example_cron()").Replace(b[1])
+			assert.Equal(t, flat(read(t, "example_cron_test.go")), flat(program))
+			return
+		}
+	}
+	assert.Fail(t, "the README has no program with elect.Run")
+}
