@@ -23,7 +23,7 @@ type Options struct {
 	// release, because its holder's session ended: for effects of that holder
 	// which may still be under way to storage that checks no token. 0: none. It
 	// delays those who were waiting; whoever comes later finds no trace of the
-	// holder.
+	// holder, and so does whoever was behind one that gave up during its delay.
 	Delay time.Duration
 }
 
@@ -68,14 +68,14 @@ func (m *Mutex) acquire(ctx context.Context, op string, r queue.Request) (*Held,
 			return &Held{c}, nil
 		}
 	}
-	return nil, fmt.Errorf("lock: %s %q: %w", op, m.Name(), err)
+	return nil, fmt.Errorf("lock: %s %s: %w", op, queue.Quote(m.Name()), err)
 }
 
 // Do acquires the lock, runs fn and releases it: see Held.Do. fn is not called
 // unless the lock is held.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, h *Held) error) error {
 	if fn == nil {
-		return fmt.Errorf("lock: do %q: nil function", m.Name())
+		return fmt.Errorf("lock: do %s: nil function", queue.Quote(m.Name()))
 	}
 	h, err := m.Acquire(ctx)
 	if err != nil {
@@ -96,7 +96,7 @@ func (m *Mutex) Resume(ctx context.Context, key string, t fencing.Token) (*Held,
 			return &Held{c}, nil
 		}
 	}
-	return nil, fmt.Errorf("lock: resume %q: %w", m.Name(), err)
+	return nil, fmt.Errorf("lock: resume %s: %w", queue.Quote(m.Name()), err)
 }
 
 // Name is the lock's name, as it was given.

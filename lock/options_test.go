@@ -358,3 +358,13 @@ func TestAWaitersKeyIsNotResumed(t *testing.T) {
 		w.clear()
 	})
 }
+
+// An error names the lock, but no error is as long as what was given for a name.
+func TestAnOverLongNameIsNotQuotedWhole(t *testing.T) {
+	inBubble(t, func(w *world) {
+		_, err := lock.New(w.session(), strings.Repeat("\x00", 1<<20), lock.Options{}).Acquire(w.Context())
+		require.Error(w, err)
+		assert.Less(w, len(err.Error()), 1<<10)
+		assert.Contains(w, err.Error(), "at most 1024")
+	})
+}

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -252,6 +253,11 @@ func (c *Claim) win(ctx context.Context) error {
 	}
 	if err := c.Err(); err != nil {
 		c.s.Drop(&c.hook) // it may have been over before Hold put it there
+		if c.held && errors.Is(err, lease.ErrClosed) {
+			// It was held when the session ended: a Handle leaves its key to
+			// a successor, whom only the caller can tell the key's name.
+			return nil
+		}
 		return err
 	}
 	if !watched {

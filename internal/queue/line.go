@@ -36,6 +36,15 @@ func NewLine(namespace, name string, etcdLayout bool) (Line, error) {
 	return Line{Name: name, Prefix: namespace + prefix}, nil
 }
 
+// Quote is a name for an error's text, in quotes, and shortened where it is longer
+// than a name can be.
+func Quote(name string) string {
+	if len(name) > maxName {
+		return strconv.Quote(name[:64]) + "…"
+	}
+	return strconv.Quote(name)
+}
+
 // sessions is where sessions keep their own keys, behind the namespace.
 const sessions = "//pawl/"
 
