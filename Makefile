@@ -1,6 +1,6 @@
 # "make check" is what to run before a change is offered; .ci/run is all of it.
 
-.PHONY: check test race fuzz bench soak demo ci
+.PHONY: check test race fuzz bench soak mutants compare demo ci
 
 SHORT = 5s # of each fuzz target
 LONG = 2m
@@ -11,14 +11,14 @@ check: ## gofmt, vet, staticcheck, who imports whom, race, a short fuzz
 	go tool staticcheck ./...
 	go test -count=1 -run 'TestPackages|TestUsers' .
 	.ci/scratch
-	go test -race ./...
+	go test -race -timeout 20m ./...
 	.ci/fuzz $(SHORT)
 
 test: ## what the README says
 	go test ./...
 
 race:
-	go test -race ./...
+	go test -race -timeout 20m ./...
 
 fuzz: ## each target for LONG
 	.ci/fuzz $(LONG)
@@ -26,10 +26,18 @@ fuzz: ## each target for LONG
 bench: ## all benchmarks, ten times each, for benchstat
 	go test -run '^$$' -bench . -benchmem -count=10 ./...
 
-soak: ## the fleets for minutes, everything else again and again
+soak: ## hours: the fleets for minutes, every cell of the matrix, 20,000 random scenarios, all tests again and again
 	go test -count=1 -timeout 60m -run Fleet ./fencing/internal/fleet -fleet 2m
 	cd fencing/blobfence/s3blob && go test -count=1 -timeout 60m -run Fleet . -fleet 2m
-	go test -race -count=20 -timeout 120m . ./elect ./fencing ./internal/... ./kv ./lease ./lock ./watch
+	PAWL_MATRIX=all go test -count=1 -timeout 120m -v ./test/matrix
+	PAWL_SIMULATE=20000 go test -count=1 -timeout 120m -v ./test/simulate
+	go test -race -count=20 -timeout 240m . ./elect ./fencing ./internal/... ./kv ./lease ./lock ./watch
+
+mutants: ## plants faults in the code, and shows which test notices each
+	go run ./test/mutants
+
+compare: ## pawl and etcd's own client in the same troubles; writes docs/comparison.md
+	go run ./test/compare -o docs/comparison.md
 
 demo:
 	go run ./cmd/pawl demo
