@@ -3,6 +3,7 @@ package elect
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"time"
 
@@ -129,4 +130,23 @@ func TestStandingIsBoundedByTheCandidatesThatAreThere(t *testing.T) {
 	assert.Equal(t, candidate{"stays", 1}, s.first())
 	assert.LessOrEqual(t, len(s.line), 128)
 	assert.Len(t, s.live, 1)
+}
+
+func TestStandingTakesAbout100BytesACandidate(t *testing.T) {
+	const n = 100_000
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	s := newStanding(1, nil)
+	for i := range n {
+		s.apply([]watch.Event{{Key: fmt.Sprintf("election/%016x-1", i), CreateRevision: int64(i + 2), ModRevision: int64(i + 2), Value: make([]byte, 1000)}}, int64(i+2))
+	}
+	took := (float64(heap()) - float64(before)) / n
+	t.Logf("%.0f B", took)
+	assert.Less(t, took, 200.0)
+	runtime.KeepAlive(s)
 }
