@@ -69,7 +69,7 @@ var mutants = []mutant{
 	{"an attempt that failed leaves its key", "A6", []edit{{"internal/queue/release.go",
 		"	if u.c.create != 0 { // applied", "	if u.c != nil {\n		return true\n	}\n	if u.c.create != 0 { // applied"}}, []string{inQueue, simulation}},
 	{"a context that ended loses against success", "contract", []edit{{"internal/queue/acquire.go",
-		"	if ctx.Err() != nil {\n		return c.over(ctx)\n	}\n	c.mu.Lock()\n	c.before = place{}", "	c.mu.Lock()\n	c.before = place{}"}}, []string{inQueue, inLock}},
+		"	if ctx.Err() != nil {\n		return c.over(ctx)\n	}\n	c.mu.Lock()\n	c.before = place{}", "	c.mu.Lock()\n	c.before = place{}"}}, []string{simulation, inQueue, inLock}},
 	{"a release deletes whatever is there", "R1", []edit{{"internal/queue/grant.go",
 		"		Compare: []*pb.Compare{txn.CreateIs(own, c.create)},\n		Success: []*pb.RequestOp{txn.Delete(own)},", "		Compare: []*pb.Compare{txn.Exists(own)},\n		Success: []*pb.RequestOp{txn.Delete(own)},"}}, []string{inQueue, inLock, simulation}},
 	{"the token is the header's revision", "K1", []edit{{"internal/queue/enqueue.go",
