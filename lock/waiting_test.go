@@ -52,6 +52,30 @@ func TestAWaiterWhoseNeighbourLeavesWaitsForTheOneBefore(t *testing.T) {
 	}
 }
 
+// A10: when its neighbour leaves, a waiter turns to the one right before that,
+// and sleeps on when the holder releases.
+func TestAWaiterWhoseNeighbourLeavesIsNotWokenByTheHolder(t *testing.T) {
+	inBubble(t, func(w *world) {
+		a := w.acquire(w.session())
+		b := w.waiting(w.session())
+		ctx, leave := context.WithCancel(w.Context())
+		defer leave()
+		c := w.acquiring(ctx, mutex(w.session()))
+		d := w.waiting(w.session())
+		leave()
+		require.Error(w, c.failed())
+		synctest.Wait()
+		before := w.f.Counts()
+		w.release(a)
+		h := b.won()
+		synctest.Wait()
+		assert.LessOrEqual(w, w.f.Counts().Since(before).Received["Txn"], 2, "a release and a confirmation")
+		w.release(h)
+		w.release(d.won())
+		w.clear()
+	})
+}
+
 func TestWaitersComeFirstComeFirstServed(t *testing.T) {
 	inBubble(t, func(w *world) {
 		h := w.acquire(w.session())
@@ -205,7 +229,9 @@ func TestADeletionBetweenReadAndWatchIsNotMissed(t *testing.T) {
 		}})
 		a := w.waiting(s)
 		w.release(h)
+		began := time.Now()
 		w.release(a.won())
+		assert.LessOrEqual(w, time.Since(began), 1100*time.Millisecond, "told by the watch, once it is made, and not by a look")
 		w.clear()
 	})
 }
