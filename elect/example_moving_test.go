@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,23 @@ import (
 // sharing campaigns under a name that programs with etcd's own client use, too.
 func sharing(ctx context.Context, session *pawl.Session) (*elect.Term, error) {
 	return elect.New(session, "/my-election", elect.Options{EtcdLayout: true}).Campaign(ctx, []byte("host-1"))
+}
+
+func ExampleOptions() {
+	s := begin() // an etcd in memory, for the example
+	defer s.end()
+	session, err := s.client().Session(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	term, err := sharing(context.Background(), session)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(strings.HasPrefix(term.Key(), "/my-election/"))
+	// Output: true
 }
 
 // elections is the interface that stolon's sentinel has around etcd's election.
