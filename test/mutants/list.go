@@ -73,7 +73,7 @@ var mutants = []mutant{
 	{"a release deletes whatever is there", "R1", []edit{{"internal/queue/grant.go",
 		"		Compare: []*pb.Compare{txn.CreateIs(own, c.create)},\n		Success: []*pb.RequestOp{txn.Delete(own)},", "		Compare: []*pb.Compare{txn.Exists(own)},\n		Success: []*pb.RequestOp{txn.Delete(own)},"}}, []string{inQueue, inLock, simulation}},
 	{"the token is the header's revision", "K1", []edit{{"internal/queue/enqueue.go",
-		"			c.place(kv.CreateRevision)\n			return true, nil", "			c.place(resp.Header.Revision)\n			return true, nil"}}, []string{inQueue, simulation}},
+		"			c.place(kv.CreateRevision)\n			return true, nil", "			c.place(max(kv.CreateRevision, resp.Header.Revision))\n			return true, nil"}}, []string{inQueue, simulation}},
 	{"a guard compares existence", "K3", []edit{
 		{"kv/build.go", "Target: pb.Compare_CREATE, Result: pb.Compare_EQUAL,", "Target: pb.Compare_CREATE, Result: pb.Compare_GREATER,"},
 		{"kv/build.go", "CreateRevision: int64(g.token)}", "CreateRevision: 0}"},
