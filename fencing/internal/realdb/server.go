@@ -46,6 +46,8 @@ func Main(m *testing.M) int {
 	for _, s := range []*server{postgres, mariadb} {
 		if s.stop != nil {
 			s.stop()
+		}
+		if s.dir != "" { // also of one that did not start
 			_ = os.RemoveAll(s.dir)
 		}
 	}
