@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl"
@@ -174,6 +175,31 @@ func TestCompactionWhileWaitingKeepsThePlace(t *testing.T) {
 		assert.True(w, second.waits())
 		w.release(h)
 		w.release(second.won())
+		w.clear()
+	})
+}
+
+// A4: a deletion that was compacted before the watch could tell it is asked for
+// as soon as the compaction is known, and not left to the next look.
+func TestADeletionThatWasCompactedIsAskedFor(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		s := w.session()
+		a := w.waiting(s)
+		time.Sleep(s.TTL()/4 + 100*time.Millisecond) // a look has just been
+		noStreams := w.f.Inject(etcdfake.Rule{Method: "Watch", Opening: true, Err: rpctypes.ErrGRPCNoLeader})
+		for _, m := range w.f.Members() {
+			m.EndStreams("Watch", rpctypes.ErrGRPCNoLeader)
+		}
+		w.release(h)
+		w.f.Put("other", "", 0)
+		w.f.Compact(w.f.Revision())
+		time.Sleep(100 * time.Millisecond)
+		noStreams.Lift()
+		began := time.Now()
+		next := a.won()
+		assert.LessOrEqual(w, time.Since(began), 1500*time.Millisecond)
+		w.release(next)
 		w.clear()
 	})
 }
