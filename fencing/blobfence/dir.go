@@ -18,7 +18,7 @@ import (
 // A Dir is a Store in a directory of a local disk, shared by any number of processes. It is not for network file systems. It is there on systems with flock.
 //
 // Each object is a file, whose first line has the metadata and whose rest is the body. A file is replaced whole, by rename, under a lock that its kernel takes from a process
-// that dies, and both file and directory are synced before Put returns: what was written or refused stays so over a crash of the machine. A process that is
+// that dies, and both file and directory are synced before Put returns, and the directory before Get does: what was written or refused stays so over a crash of the machine. A process that is
 // stopped in the middle of a Put keeps others from writing for as long, until their contexts end; not from reading.
 type Dir struct {
 	Path string // of a directory that is there
@@ -38,6 +38,10 @@ func (d Dir) Get(ctx context.Context, name string) ([]byte, Meta, Version, error
 	data, err := os.ReadFile(d.file(name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, Meta{}, "", fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	if err == nil {
+		// What is acted on must last: its writer may have died before it synced.
+		err = syncDir(d.Path)
 	}
 	if err != nil {
 		return nil, Meta{}, "", err
