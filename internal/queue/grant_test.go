@@ -56,10 +56,6 @@ func isGrant(t *pb.TxnRequest) bool {
 	return len(op(t.Success, 0).GetRequestTxn().GetSuccess()) == 2
 }
 
-func isQuestion(t *pb.TxnRequest) bool {
-	return op(t.Success, 0).GetRequestRange().GetMaxCreateRevision() > 0
-}
-
 // The first of a line asks; those whom it finds behind are granted the line, each
 // by the one before, without a request of their own.
 func TestAGrantedWaiterHoldsWithoutARequest(t *testing.T) {

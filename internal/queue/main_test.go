@@ -158,26 +158,6 @@ func (w *world) oneCause(want, err error) {
 	assert.Equal(w, []error{want}, got, "causes of %q", err)
 }
 
-// lostBy asserts that a claim is lost, with one cause, wherever that is told.
-func (w *world) lostBy(want error, c *Claim) {
-	w.Helper()
-	err := c.Err()
-	w.oneCause(want, err)
-	assert.ErrorIs(w, err, ErrLost)
-	assert.True(w, isClosed(c.Done()))
-	assert.ErrorIs(w, c.Context().Err(), context.Canceled)
-	assert.Equal(w, err, context.Cause(c.Context()))
-	assert.Zero(w, c.Deadline())
-	before := w.f.Counts()
-	assert.Equal(w, err, c.Release(w.Context(), errGivenBack), "Release after loss reports it")
-	assert.Equal(w, err, c.Confirm(w.Context()))
-	assert.Equal(w, err, c.Do(w.Context(), errGivenBack, func(context.Context) error {
-		w.Error("called though it is not held")
-		return nil
-	}))
-	assert.Empty(w, w.f.Counts().Since(before).Received, "requests for a lost claim")
-}
-
 // clear asserts that nothing is left in the line a second from now, and that
 // another session can have it.
 func (w *world) clear() {
