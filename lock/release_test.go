@@ -89,7 +89,7 @@ func TestAPendingReleaseThatFindsTheKeyGoneReportsTheLoss(t *testing.T) {
 	inBubble(t, func(w *world) {
 		h := w.acquire(w.session())
 		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: isRelease, Lose: true, Times: 1, Err: status.Error(codes.Unavailable, "gone"), HoldAnswer: 50 * time.Millisecond})
-		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: isRelease, Lose: true, Times: 1})
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: isRelease, Lose: true, Times: 2}) // the second one behind the caller
 		require.ErrorIs(w, h.Release(over(w.Context())), kv.ErrUnknown)
 		w.f.Delete(h.Key())
 		w.f.Put(h.Key(), "x", 0)
