@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clientpb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl"
@@ -143,6 +145,72 @@ func TestLossThatTheWatchMissedIsFoundByARenewal(t *testing.T) {
 		assert.LessOrEqual(w, time.Since(began), s.TTL()/4+time.Second)
 		synctest.Wait()
 		w.lostBy(b.cause, h)
+	})
+}
+
+// H2: the watch of a held key that a compaction has ended is made anew by the next
+// look, and tells what happens then.
+func TestTheWatchOfAHeldKeyIsMadeAnewAfterACompaction(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		h := w.acquire(s)
+		time.Sleep(time.Second)
+		noStreams := w.noStreams()
+		w.f.Put("other", "", 0)
+		w.f.Compact(w.f.Revision())
+		time.Sleep(100 * time.Millisecond)
+		noStreams.Lift()
+		time.Sleep(s.TTL() / 4) // a look
+		w.held(h)
+		w.f.Delete(h.Key())
+		began := time.Now()
+		<-h.Done()
+		assert.LessOrEqual(w, time.Since(began), 100*time.Millisecond)
+		w.lostBy(lock.ErrKeyDeleted, h)
+	})
+}
+
+// noStreams ends all streams of watches, and lets none be opened.
+func (w *world) noStreams() *etcdfake.Fault {
+	f := w.f.Inject(etcdfake.Rule{Method: "Watch", Opening: true, Err: rpctypes.ErrGRPCNoLeader})
+	for _, m := range w.f.Members() {
+		m.EndStreams("Watch", rpctypes.ErrGRPCNoLeader)
+	}
+	return f
+}
+
+// N6: a session whose key was rewritten, because another process has taken it
+// over, or somebody wrote to it, acquires nothing from then on, though no watch
+// has told it; a waiter whose turn comes does not either.
+func TestASessionWhoseKeyWasRewrittenAcquiresNothing(t *testing.T) {
+	rewrite := func(w *world, s *pawl.Session) {
+		w.f.Put(fmt.Sprintf("//pawl/%x", s.ID()), "another's", s.ID())
+	}
+	for name, acquire := range map[string]func(m *lock.Mutex) error{
+		"Acquire":    func(m *lock.Mutex) error { _, err := m.Acquire(context.Background()); return err },
+		"TryAcquire": func(m *lock.Mutex) error { _, err := m.TryAcquire(context.Background()); return err },
+	} {
+		inBubble(t, func(w *world) {
+			s := w.session()
+			synctest.Wait()
+			w.noStreams()
+			rewrite(w, s)
+			rev := w.f.Revision()
+			w.oneCause(lease.ErrRevoked, acquire(mutex(s)))
+			assert.Equal(w, rev, w.f.Revision(), "%s has written", name)
+		})
+	}
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		s := w.session()
+		a := w.waiting(s)
+		f := w.f.Inject(etcdfake.Rule{Method: "Txn", Match: asks, Delay: time.Second, Times: 1})
+		w.release(h)
+		time.Sleep(500 * time.Millisecond)
+		require.Equal(w, 1, f.Hits(), "its question is on its way")
+		w.noStreams()
+		rewrite(w, s)
+		w.oneCause(lease.ErrRevoked, a.failed())
 	})
 }
 

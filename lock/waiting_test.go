@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl"
@@ -187,10 +186,7 @@ func TestADeletionThatWasCompactedIsAskedFor(t *testing.T) {
 		s := w.session()
 		a := w.waiting(s)
 		time.Sleep(s.TTL()/4 + 100*time.Millisecond) // a look has just been
-		noStreams := w.f.Inject(etcdfake.Rule{Method: "Watch", Opening: true, Err: rpctypes.ErrGRPCNoLeader})
-		for _, m := range w.f.Members() {
-			m.EndStreams("Watch", rpctypes.ErrGRPCNoLeader)
-		}
+		noStreams := w.noStreams()
 		w.release(h)
 		w.f.Put("other", "", 0)
 		w.f.Compact(w.f.Revision())

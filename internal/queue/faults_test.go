@@ -149,6 +149,27 @@ func TestEveryFailureOfAnEnqueueEndsInOneHolder(t *testing.T) {
 	})
 }
 
+// K1, A5: an enqueue that was applied, though told that it was not, is found by its
+// second copy: the token is the key's, not that of the answer.
+func TestTheTokenOfAnEnqueueFoundAppliedIsItsKeys(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		s := w.session()
+		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Times: 1, Err: rpctypes.ErrGRPCNoLeader}))
+		copies := 0
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
+			if request(isEnqueue).is(q) {
+				copies++
+				w.f.Put("other", "", 0) // between the two
+			}
+			return false
+		}})
+		c := w.acquire(s)
+		assert.Equal(w, 1, copies)
+		w.release(c)
+		w.clear()
+	})
+}
+
 // The same with another session waiting, so that a key of ours that was
 // forgotten would block it.
 func TestEveryFailureOfASettlingEndsInOneHolder(t *testing.T) {
