@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,6 +77,8 @@ func sets(b *bench, k kit, fenced bool) string {
 	server := httptest.NewServer(s)
 	b.t.Cleanup(server.Close)
 	name := fmt.Sprintf("set-%d", time.Now().UnixNano())
+	runtime.LockOSThread() // the kernel takes the death of the thread that started them for the parent's
+	defer runtime.UnlockOSThread()
 	var workers []*exec.Cmd
 	self, err := os.Executable()
 	b.must(err)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -166,11 +167,12 @@ func (m *Member) launch() error {
 	if !m.cluster.sharesPorts() {
 		m.give.Do(m.givePorts)
 	}
-	if err := m.disk.start(cmd); err != nil {
+	started, exited := make(chan error, 1), make(chan struct{})
+	go m.run(cmd, started, exited) // ends with the process
+	if err := <-started; err != nil {
 		return fmt.Errorf("member %s: %w", m.name, err)
 	}
-	m.cmd, m.stdin, m.paused, m.exited = cmd, stdin, false, make(chan struct{})
-	go m.wait(cmd, m.exited) // ends with the process
+	m.cmd, m.stdin, m.paused, m.exited = cmd, stdin, false, exited
 	return nil
 }
 
@@ -192,7 +194,15 @@ func (m *Member) command() (*exec.Cmd, error) {
 	return exec.Command(binary, "--config-file", config), nil
 }
 
-func (m *Member) wait(cmd *exec.Cmd, exited chan struct{}) {
+// run keeps its thread: the kernel takes the death of the thread that started a
+// process for the parent's.
+func (m *Member) run(cmd *exec.Cmd, started chan<- error, exited chan struct{}) {
+	runtime.LockOSThread()
+	err := m.disk.start(cmd)
+	started <- err
+	if err != nil {
+		return
+	}
 	_ = cmd.Wait()
 	m.mu.Lock()
 	m.cmd = nil

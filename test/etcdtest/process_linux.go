@@ -1,14 +1,50 @@
 package etcdtest
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
+	"time"
 )
 
 // tie has the process end with this one, even while it is paused.
 func tie(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
-func pause(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
+// pause returns when every thread of the process has stopped: the signal alone
+// lets them go on for a moment.
+func pause(p *os.Process) error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(5 * time.Second); !stopped(p.Pid); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("process %d does not stop", p.Pid)
+		}
+	}
+	return nil
+}
+
+// stopped reports whether all threads of the process are.
+func stopped(pid int) bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil || len(threads) == 0 {
+		return false
+	}
+	for _, thread := range threads {
+		stat, err := os.ReadFile(thread)
+		if err != nil {
+			return false
+		}
+		// The state follows the name, which is in parentheses and may hold any.
+		_, rest, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
+		if len(rest) == 0 || rest[0] != 'T' {
+			return false
+		}
+	}
+	return true
+}
 
 func resume(p *os.Process) error { return p.Signal(syscall.SIGCONT) }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -146,18 +147,18 @@ func TestAViolationLeavesAFileAndAPicture(t *testing.T) {
 
 func TestAPulseTellsWhenTheMachineWasLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var stall time.Duration
+		var stall atomic.Int64
 		since := Since()
-		r := NewRecorder(func() time.Duration { return since() + stall })
+		r := NewRecorder(func() time.Duration { return since() + time.Duration(stall.Load()) })
 		p := r.StartPulse()
 		defer p.Stop()
 		time.Sleep(time.Second)
 		assert.Zero(t, p.Between(0, time.Second))
-		stall = 70 * time.Millisecond // the clock goes on while nothing runs
+		stall.Store(int64(70 * time.Millisecond)) // the clock goes on while nothing runs
 		time.Sleep(time.Second)
 		assert.Equal(t, 140*time.Millisecond, p.Between(900*time.Millisecond, 2*time.Second), "twice over")
 		assert.Zero(t, p.Between(0, 900*time.Millisecond))
-		stall += 50 * time.Millisecond
+		stall.Add(int64(50 * time.Millisecond))
 		assert.GreaterOrEqual(t, p.Between(2*time.Second, r.Now()), 80*time.Millisecond, "it is late just now")
 	})
 }
