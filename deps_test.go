@@ -25,7 +25,7 @@ var layers = [][]string{
 	{"internal/inside"},
 	{"."},
 	{"internal/queue"},
-	{"lock", "elect"},
+	{"lock", "elect", "internal/survey"},
 }
 
 // beside may be imported by no package of layers; each may import, of this

@@ -61,6 +61,42 @@ func escape(name string) string {
 	return "/" + slashes.Replace(name)
 }
 
+// unescape undoes escape.
+func unescape(escaped string) (name string, ok bool) {
+	name = strings.TrimPrefix(escaped, "/")
+	if name != escaped {
+		name = unslashes.Replace(name)
+	}
+	return name, escape(name) == escaped
+}
+
+var unslashes = strings.NewReplacer("%2F", "/", "%25", "%")
+
+// LineOf is NewLine undone: the line whose keys have this prefix. etcdLayout says
+// that it can only be one of etcd's layout; a name without a slash has the same
+// line in both. ok is false where no name has such keys, as among the sessions'
+// own.
+func LineOf(namespace, prefix string) (l Line, etcdLayout, ok bool) {
+	rest, ok := strings.CutPrefix(prefix, namespace)
+	if !ok || strings.Contains(rest, sessions) {
+		return Line{}, false, false
+	}
+	verbatim, ok := strings.CutSuffix(rest, "/")
+	if !ok {
+		return Line{}, false, false
+	}
+	name, pawls := unescape(verbatim)
+	if !pawls {
+		name = verbatim
+	}
+	l, err := NewLine(namespace, name, !pawls)
+	return l, !pawls, err == nil
+}
+
+// EscapePrefix is what the lines of all names that begin with begin and hold a
+// slash have in common, behind the namespace.
+func EscapePrefix(begin string) string { return "/" + slashes.Replace(begin) }
+
 // attempt takes a key apart whose form is pawl's: <lease in hex>-<n> under the
 // line.
 func (l Line) attempt(key string) (lease, n int64, ok bool) {
@@ -68,7 +104,12 @@ func (l Line) attempt(key string) (lease, n int64, ok bool) {
 	if !ok {
 		return 0, 0, false
 	}
-	hex, number, ok := strings.Cut(rest, "-")
+	return ParseAttempt(rest)
+}
+
+// ParseAttempt takes the last part of a key apart whose form is pawl's.
+func ParseAttempt(part string) (lease, n int64, ok bool) {
+	hex, number, ok := strings.Cut(part, "-")
 	if !ok {
 		return 0, 0, false
 	}

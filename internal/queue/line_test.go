@@ -47,6 +47,8 @@ func TestLinesOfDifferentNamesAreDisjoint(t *testing.T) {
 			key := lease.AttemptKey(l.Prefix, 0x1f, 9)
 			gotLease, gotN, ok := l.attempt(key)
 			assert.Equal(t, []any{int64(0x1f), int64(9), true}, []any{gotLease, gotN, ok}, "%q", key)
+			back, etcds, ok := LineOf(namespace, l.Prefix)
+			assert.Equal(t, []any{l, false, true}, []any{back, etcds, ok}, "%q", key)
 		}
 		for p, n := range lines {
 			for q, m := range lines {
@@ -97,5 +99,18 @@ func TestEtcdLayoutTakesTheNameVerbatim(t *testing.T) {
 				assert.False(t, strings.HasPrefix(session, l.Prefix) || strings.HasPrefix(l.Prefix, namespace+sessions), fmt.Sprintf("%q in %q", n, namespace))
 			}
 		}
+	}
+}
+
+func TestLineOfUndoesEtcdsLayoutWhereItIsNotPawls(t *testing.T) {
+	for _, name := range []string{"a/b", "a/", "a//b", "/a", "%2F/x", "/a%2fb", "//"} {
+		l, err := NewLine("ns/", name, true)
+		require.NoError(t, err)
+		got, etcds, ok := LineOf("ns/", l.Prefix)
+		assert.Equal(t, []any{l, true, true}, []any{got, etcds, ok}, "%q", name)
+	}
+	for _, prefix := range []string{"", "ns", "ns/", "ns//", "ns/a", "other/a/", "ns///pawl/", "ns///pawl/1f/", "ns/x//pawl/1f/"} {
+		_, _, ok := LineOf("ns/", prefix)
+		assert.False(t, ok, "%q", prefix)
 	}
 }
