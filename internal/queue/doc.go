@@ -23,9 +23,9 @@
 //  4. Waiting never rests on a watch: each of the session's confirmed renewals,
 //     four in a TTL and on changing members, also looks whether the two keys are
 //     still there as they were seen (A4). Compaction does not lose the place.
-//  5. An enqueue whose answer was lost is settled by a transaction that either
-//     finds the key or makes it impossible for a late copy to be applied; absence
-//     alone proves nothing (A5, F8).
+//  5. An enqueue whose answer was lost is settled by a transaction that finds the
+//     key, or finds that it was not put, and makes it impossible in either case
+//     for a late copy to be applied; absence alone proves nothing (A5, F8).
 //  6. A holder is told, with one cause that stands, when its session is over, when
 //     its key is deleted, or overwritten by somebody else (H1). Err looks at the
 //     clock at the call.

@@ -22,8 +22,10 @@ func (c *Claim) enqueue(ctx context.Context, value []byte, try bool) (alone bool
 		switch {
 		case err == nil && resp.Succeeded:
 			return c.enqueued(resp)
-		case err == nil:
+		case err == nil && txn.KV(resp, 1) == nil:
 			return false, c.refused(resp, try)
+		case err == nil:
+			err = fmt.Errorf("another copy of the request put key %q", c.key)
 		case cluster.IsLeaseNotFound(err):
 			return false, c.s.Gone(err.Error())
 		case cluster.OutcomeOf(err) == cluster.NotApplied:
@@ -94,16 +96,11 @@ func (c *Claim) place(create int64) {
 	c.create, c.mod = create, create
 }
 
-// refused tells the reasons for an enqueue's refusal apart. nil: the own key is
-// there, so another copy of the enqueue was applied, and the attempt goes on.
+// refused tells the reasons apart for which an enqueue was refused although the
+// own key is not there.
 func (c *Claim) refused(resp *pb.TxnResponse, try bool) error {
 	if err := c.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
 		return err
-	}
-	if own := txn.KV(resp, 1); own != nil {
-		c.place(own.CreateRevision)
-		c.waits()
-		return nil
 	}
 	c.s.Settle(c.n)
 	if try {
@@ -115,22 +112,21 @@ func (c *Claim) refused(resp *pb.TxnResponse, try bool) error {
 }
 
 // settle decides whether an enqueue whose answer was lost was applied: if the
-// own key is there it was, and it is ours; otherwise the cancel key is put,
-// after which no late copy can be. An error means that it is undecided.
+// own key is there it was, and it is ours. The cancel key is put in either case:
+// no late copy is applied after it, neither now nor when the key is released. An
+// error means that it is undecided.
 func (c *Claim) settle(ctx context.Context) (applied bool, err error) {
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "settle enqueue", Repeat: cluster.Always}, &pb.TxnRequest{
-			Compare: []*pb.Compare{txn.Exists(c.key)},
-			Success: []*pb.RequestOp{txn.Look(c.key)},
-			Failure: []*pb.RequestOp{txn.Put(c.s.CancelKey(c.n), nil, c.s.ID()), txn.Look(c.key)},
+			Success: []*pb.RequestOp{txn.Put(c.s.CancelKey(c.n), nil, c.s.ID()), txn.Look(c.key)},
 		})
 		switch {
-		case err == nil && resp.Succeeded:
-			kv := txn.KV(resp, 0)
-			c.place(kv.CreateRevision)
-			return true, nil
 		case err == nil:
-			return false, nil
+			own := txn.KV(resp, 1)
+			if own != nil {
+				c.place(own.CreateRevision)
+			}
+			return own != nil, nil
 		case cluster.IsLeaseNotFound(err):
 			return false, c.s.Gone(err.Error())
 		case cluster.IsNoSpace(err), cluster.IsPermissionDenied(err), ctx.Err() != nil:

@@ -34,7 +34,7 @@ func inLine(key []byte) bool { return strings.HasPrefix(string(key), "name/") }
 func isEnqueue(t *pb.TxnRequest) bool { return inLine(op(t.Success, 0).GetRequestPut().GetKey()) }
 
 func isSettle(t *pb.TxnRequest) bool {
-	return len(t.Compare) == 1 && t.Compare[0].Result == pb.Compare_GREATER && inLine(t.Compare[0].Key)
+	return len(t.Success) == 2 && len(t.Compare) == 0 && op(t.Success, 0).GetRequestPut() != nil && inLine(op(t.Success, 1).GetRequestRange().GetKey())
 }
 
 func isAsk(t *pb.TxnRequest) bool {
@@ -168,6 +168,28 @@ func TestTheTokenOfAnEnqueueFoundAppliedIsItsKeys(t *testing.T) {
 		w.release(c)
 		w.clear()
 	})
+}
+
+// A5: a copy of an enqueue that comes after the key was released puts no key, where
+// the answer to the first was lost, and where that said that it was not applied.
+func TestACopyOfAnEnqueueAfterItsReleaseIsRefused(t *testing.T) {
+	for name, err := range map[string]error{
+		"answer lost":              rpctypes.ErrGRPCTimeout,
+		"told that it was refused": rpctypes.ErrGRPCNoLeader,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				s := w.session()
+				w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: err, Again: 6 * time.Second, Times: 1}))
+				c := w.acquire(s)
+				w.release(c)
+				time.Sleep(10 * time.Second)
+				assert.Empty(w, w.keys())
+				w.release(w.acquire(s))
+				w.clear()
+			})
+		})
+	}
 }
 
 // The same with another session waiting, so that a key of ours that was

@@ -18,12 +18,13 @@ type Key interface{ ~string | ~[]byte }
 
 // CreateIs compares key's create revision with rev; 0: the key is not there.
 func CreateIs[K Key](key K, rev int64) *pb.Compare {
-	return compareCreate([]byte(key), pb.Compare_EQUAL, rev)
-}
-
-// Exists compares for key being there.
-func Exists[K Key](key K) *pb.Compare {
-	return compareCreate([]byte(key), pb.Compare_GREATER, 0)
+	c := &struct {
+		pb.Compare
+		union pb.Compare_CreateRevision
+	}{}
+	c.union.CreateRevision = rev
+	c.Key, c.Target, c.Result, c.TargetUnion = []byte(key), pb.Compare_CREATE, pb.Compare_EQUAL, &c.union
+	return &c.Compare
 }
 
 // NoneUnder compares for no key beginning with prefix.
@@ -31,16 +32,6 @@ func NoneUnder(prefix string) *pb.Compare {
 	c := CreateIs(prefix, 0)
 	c.RangeEnd = PrefixEnd(prefix)
 	return c
-}
-
-func compareCreate(key []byte, result pb.Compare_CompareResult, rev int64) *pb.Compare {
-	c := &struct {
-		pb.Compare
-		union pb.Compare_CreateRevision
-	}{}
-	c.union.CreateRevision = rev
-	c.Key, c.Target, c.Result, c.TargetUnion = key, pb.Compare_CREATE, result, &c.union
-	return &c.Compare
 }
 
 // ModIs compares key's modification revision with rev.

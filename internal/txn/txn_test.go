@@ -11,7 +11,7 @@ import (
 // everything is a transaction of all that this package builds.
 func everything() *pb.TxnRequest {
 	return &pb.TxnRequest{
-		Compare: []*pb.Compare{CreateIs("k", 7), Exists("k"), NoneUnder("p/"), ModIs("k", 8)},
+		Compare: []*pb.Compare{CreateIs("k", 7), NoneUnder("p/"), ModIs("k", 8)},
 		Success: []*pb.RequestOp{Put("k", []byte("v"), 9), Delete("k"), Get("k"), Look("k"), LastUnder("p/", 2, 6), FirstUnder("p/")},
 	}
 }
@@ -25,7 +25,6 @@ func TestPartsAreTheMessagesThatTheySay(t *testing.T) {
 	want := &pb.TxnRequest{
 		Compare: []*pb.Compare{
 			{Key: key, Target: pb.Compare_CREATE, Result: pb.Compare_EQUAL, TargetUnion: create(7)},
-			{Key: key, Target: pb.Compare_CREATE, Result: pb.Compare_GREATER, TargetUnion: create(0)},
 			{Key: prefix, RangeEnd: end, Target: pb.Compare_CREATE, Result: pb.Compare_EQUAL, TargetUnion: create(0)},
 			{Key: key, Target: pb.Compare_MOD, Result: pb.Compare_EQUAL, TargetUnion: &pb.Compare_ModRevision{ModRevision: 8}},
 		},

@@ -117,7 +117,7 @@ func (w *walker) settle(i int) {
 		return func(s *state, me *client) {
 			k := w.c.key(s, i)
 			at := s.at(k)
-			if at < 0 && me.alive && !w.c.Rules.AbsenceSettles {
+			if me.alive && !w.c.Rules.AbsenceSettles {
 				s.cancel[k] = true
 			}
 			switch {
