@@ -184,7 +184,7 @@ func TestACopyOfAnEnqueueAfterItsReleaseIsRefused(t *testing.T) {
 				c := w.acquire(s)
 				w.release(c)
 				time.Sleep(10 * time.Second)
-				assert.Empty(w, w.keys())
+				require.Empty(w, w.keys())
 				w.release(w.acquire(s))
 				w.clear()
 			})
