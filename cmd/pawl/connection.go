@@ -38,7 +38,7 @@ func (c *connection) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.cacert, "cacert", "", "file of the authority that the members' certificates are verified with (or ETCDCTL_CACERT)")
 	fs.StringVar(&c.cert, "cert", "", "file of our certificate (or ETCDCTL_CERT)")
 	fs.StringVar(&c.key, "key", "", "file of our certificate's key (or ETCDCTL_KEY)")
-	fs.StringVar(&c.namespace, "namespace", "", "put before every key")
+	fs.StringVar(&c.namespace, "namespace", "", "put before every key (or PAWL_NAMESPACE)")
 	fs.DurationVar(&c.dialTimeout, "dial-timeout", 5*time.Second, "how long to wait for a first member to answer")
 	fs.BoolVar(&c.embed, "embed", false, "run against an etcd server in this process, gone when it ends")
 	fs.BoolVarP(&c.verbose, "verbose", "v", false, "say on stderr what happens")
@@ -49,6 +49,9 @@ func (c *connection) flags(fs *pflag.FlagSet) {
 func (c *connection) environment(fs *pflag.FlagSet) {
 	if v := os.Getenv("ETCDCTL_ENDPOINTS"); v != "" && !fs.Changed("endpoints") {
 		c.endpoints = strings.Split(v, ",")
+	}
+	if v := os.Getenv("PAWL_NAMESPACE"); v != "" && !fs.Changed("namespace") {
+		c.namespace = v
 	}
 	for name, field := range map[string]*string{
 		"user": &c.user, "password": &c.password, "cacert": &c.cacert, "cert": &c.cert, "key": &c.key,

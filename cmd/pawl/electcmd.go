@@ -49,6 +49,7 @@ deadline.
 	o.connection.flags(fs)
 	o.tenure.flags(fs)
 	fs.BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, to share the election with etcdctl elect and clientv3's concurrency.Election")
+	completesNames(cmd, &o.connection)
 	return cmd
 }
 

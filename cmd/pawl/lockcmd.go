@@ -113,6 +113,7 @@ without the lock.
 	fs.BoolVarP(&o.nonblock, "nonblock", "n", false, "do not wait, and write nothing, when another holds the lock or waits for it")
 	fs.IntVarP(&o.conflict, "conflict-exit-code", "E", exitNotAcquired, "exit code when it is not acquired with -n or --wait")
 	fs.BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, to exclude etcdctl lock and clientv3's concurrency.Mutex too")
+	completesNames(cmd, &o.connection)
 	return cmd
 }
 

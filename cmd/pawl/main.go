@@ -6,6 +6,8 @@
 //	pawl lock NAME -- COMMAND…             run a command while holding it
 //	pawl elect NAME VALUE [-- COMMAND…]    lead, and run a command while leading
 //	pawl observe NAME                      print who leads, a line a change
+//	pawl ls, show, watch                   who holds, who waits, and what happens
+//	pawl break NAME                        take a lock or a term from its holder
 //
 // Endpoints and credentials come from flags or from the ETCDCTL_* variables. It
 // runs on Linux, macOS and the BSDs.

@@ -34,6 +34,7 @@ func TestMain(m *testing.M) {
 // TestScripts runs testdata/script against one real etcd server.
 func TestScripts(t *testing.T) {
 	s := etcdtest.Start(t)
+	conn := s.Conn(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
@@ -42,6 +43,12 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		RequireExplicitExec: true,
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"put": func(ts *testscript.TestScript, _ bool, args []string) { // KEY VALUE, without a lease
+				_, err := pb.NewKVClient(conn).Put(context.Background(), &pb.PutRequest{Key: []byte(args[0]), Value: []byte(args[1])})
+				ts.Check(err)
+			},
+		},
 	})
 	t.Cleanup(func() { requireNothingLeft(t, s) })
 }

@@ -51,6 +51,7 @@ which it was so) and time; without a leader token is 0, and key and value are ""
 	o.connection.flags(fs)
 	fs.BoolVar(&o.json, "json", false, "a line of JSON for each change")
 	fs.BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, to observe etcdctl elect and clientv3's concurrency.Election")
+	completesNames(cmd, &o.connection)
 	return cmd
 }
 

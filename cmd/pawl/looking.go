@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/internal/survey"
+)
+
+// looking is what the commands that look at a namespace have in common.
+type looking struct {
+	connection
+	json bool
+	etcd bool
+}
+
+func (o *looking) flags(cmd *cobra.Command, forEach string) {
+	o.connection.flags(cmd.Flags())
+	cmd.Flags().BoolVar(&o.json, "json", false, "a line of JSON for each "+forEach)
+}
+
+// nameFlags are for commands about one NAME.
+func (o *looking) nameFlags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, as etcdctl and clientv3's concurrency do; without a slash in it, it is the same")
+	completesNames(cmd, &o.connection)
+}
+
+// scope is the one of a NAME, which it checks.
+func (o *looking) scope(name string) (survey.Scope, error) {
+	if _, err := queue.NewLine(o.namespace, name, o.etcd); err != nil {
+		return survey.Scope{}, usage("NAME: %w", err)
+	}
+	return survey.Scope{Name: name, EtcdLayout: o.etcd}, nil
+}
+
+// prefixOf is the PREFIX among args, which may be left out.
+func prefixOf(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+// with calls look with a client, and a ctx that a deadly signal ends.
+func (o *looking) with(cmd *cobra.Command, look func(ctx context.Context, c *pawl.Client) error) error {
+	ctx, stop := catch().ends(context.Background())
+	defer stop()
+	client, closed, err := o.open(ctx, cmd.Flags())
+	if err != nil {
+		return err
+	}
+	err = look(ctx, client)
+	if cerr := closed(); err == nil {
+		err = cerr
+	}
+	var sig *interrupted
+	if errors.As(context.Cause(ctx), &sig) && err != nil {
+		return sig
+	}
+	return reach(err)
+}
+
+// upTo wants at most n words.
+func upTo(n int, names string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > n {
+			return usage("%s: %q is one too many after %s", cmd.CommandPath(), args[n], names)
+		}
+		return nil
+	}
+}
+
+// A table is for people: columns, aligned.
+type table struct{ *tabwriter.Writer }
+
+func newTable(cmd *cobra.Command, titles ...string) table {
+	t := table{tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)}
+	t.row(titles...)
+	return t
+}
+
+func (t table) row(cells ...string) {
+	for i, c := range cells {
+		cells[i] = plain(c)
+	}
+	fmt.Fprintln(t, strings.Join(cells, "\t"))
+}
+
+// plain is s if it can be shown as it is, and quoted otherwise: what others wrote
+// must not reach a terminal raw.
+func plain(s string) string {
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
+		return strconv.Quote(s)
+	}
+	return s
+}
+
+// orNone is s, or a dash.
+func orNone(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// span is d for people, to two figures.
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < 0:
+		return "-"
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < day:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
+}
+
+// kindOf is what is wanted.
+func kindOf(election bool) string {
+	if election {
+		return "election"
+	}
+	return "lock"
+}
+
+// jsonLine writes v as a line. Where nobody reads any more, that is no error.
+func jsonLine(out io.Writer, v any) error {
+	line, err := json.Marshal(v)
+	if err == nil {
+		_, _ = out.Write(append(line, '\n'))
+	}
+	return err
+}

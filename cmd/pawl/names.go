@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawl-locks/pawl/internal/survey"
+)
+
+// askingNames is how long completion waits for the cluster: somebody has pressed
+// a key.
+const askingNames = 2 * time.Second
+
+// completesNames makes the shell offer the names that the cluster knows, for a
+// command's first word.
+func completesNames(cmd *cobra.Command, o *connection) {
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		switch {
+		case len(args) > 0 && cmd.ArgsLenAtDash() > 0: // a command's
+			return nil, cobra.ShellCompDirectiveDefault
+		case len(args) > 0, o.embed:
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return o.names(cmd, begun), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// names are those that begin so; none where the cluster does not say.
+func (o *connection) names(cmd *cobra.Command, begun string) (names []cobra.Completion) {
+	ctx, cancel := context.WithTimeout(context.Background(), askingNames)
+	defer cancel()
+	client, closed, err := o.open(ctx, cmd.Flags())
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = closed() }()
+	s, err := survey.Read(ctx, client, survey.Scope{Prefix: begun})
+	if err != nil {
+		return nil
+	}
+	for _, l := range s.Lines {
+		if p, ok := l.Holder(); ok && plain(l.Name) == l.Name {
+			names = append(names, cobra.CompletionWithDesc(l.Name, plain(kindOf(l.Election)+" held by "+whoIs(p))))
+		}
+	}
+	return names
+}

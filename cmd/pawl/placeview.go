@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/survey"
+)
+
+// A placed is a place in a queue as a line of JSON.
+type placed struct {
+	Name     string        `json:"name"`
+	Kind     string        `json:"kind"`             // lock, election
+	Layout   string        `json:"layout,omitempty"` // etcd: the name is verbatim
+	Position int           `json:"position"`         // 0: it holds
+	Waiters  *int          `json:"waiters,omitempty"`
+	Key      string        `json:"key"`
+	Form     string        `json:"form"` // pawl, etcd, foreign
+	Token    fencing.Token `json:"token"`
+	Lease    string        `json:"lease,omitempty"` // in hex; none: it stays until somebody deletes it
+	TTL      float64       `json:"ttl,omitempty"`   // seconds, as granted
+	Left     *float64      `json:"left,omitempty"`  // seconds, unless renewed
+	Owner    string        `json:"owner,omitempty"`
+	Host     string        `json:"host,omitempty"`
+	PID      int           `json:"pid,omitempty"`
+	Since    *time.Time    `json:"since,omitempty"`
+	Value    string        `json:"value,omitempty"` // a candidate's, its first KiB
+	Revision int64         `json:"revision"`
+}
+
+// view makes placed ones of what a survey found.
+type view struct {
+	*survey.Survey
+	leases map[int64]survey.Lease
+	now    time.Time
+}
+
+// look reads a scope, and the leases of those places that wanted picks.
+func look(ctx context.Context, c *pawl.Client, scope survey.Scope, wanted func(survey.Line) []survey.Place) (*view, error) {
+	s, err := survey.Read(ctx, c, scope)
+	if err != nil {
+		return nil, err
+	}
+	var ids []int64
+	for _, l := range s.Lines {
+		for _, p := range wanted(l) {
+			ids = append(ids, p.Lease)
+		}
+	}
+	leases, err := survey.Leases(ctx, c, ids...)
+	return &view{s, leases, time.Now()}, err
+}
+
+func (v *view) placed(l survey.Line, i int) placed {
+	p := l.Queue[i]
+	out := placed{
+		Name: l.Name, Kind: kindOf(l.Election), Position: i, Key: p.Key, Form: p.Form.String(), Token: p.Token,
+		Owner: p.Owner, Host: p.Host, PID: p.PID, Value: string(p.Value), Revision: v.Revision,
+	}
+	if l.EtcdLayout {
+		out.Layout = "etcd"
+	}
+	if p.Lease != 0 {
+		out.Lease = leaseHex(p.Lease)
+	}
+	if lease, ok := v.leases[p.Lease]; ok && !lease.Gone {
+		left := lease.Left.Seconds()
+		out.TTL, out.Left = lease.Granted.Seconds(), &left
+	}
+	if !p.Since.IsZero() {
+		out.Since = &p.Since
+	}
+	return out
+}
+
+// left is what a place's lease has left, for people.
+func (v *view) left(p survey.Place) string {
+	lease, ok := v.leases[p.Lease]
+	switch {
+	case p.Lease == 0:
+		return "forever"
+	case !ok:
+		return "?"
+	case lease.Gone:
+		return "gone"
+	}
+	return fmt.Sprintf("%s of %s", span(lease.Left), span(lease.Granted))
+}
+
+// ageOf is how old a place is, by its holder's clock. A candidate's session says
+// only how old it can be.
+func ageOf(p survey.Place, now time.Time) string {
+	if p.Since.IsZero() {
+		return "-"
+	}
+	age := span(max(0, now.Sub(p.Since)))
+	if p.Election {
+		return "≤" + age
+	}
+	return age
+}
+
+// whoIs names a place for people.
+func whoIs(p survey.Place) string {
+	switch {
+	case p.Owner != "":
+		return p.Owner
+	case p.Form == survey.Foreign:
+		return "a foreign key, " + strconv.Quote(p.Key)
+	case len(p.Value) > 0:
+		return string(p.Value)
+	}
+	return "lease " + leaseHex(p.Lease)
+}
