@@ -1,6 +1,6 @@
 # "make check" is what to run before a change is offered; .ci/run is all of it.
 
-.PHONY: check test race fuzz bench soak mutants compare demo ci
+.PHONY: check test race fuzz bench soak mutants compare performance demo ci
 
 SHORT = 5s # of each fuzz target
 LONG = 2m
@@ -38,6 +38,9 @@ mutants: ## plants faults in the code, and shows which test notices each
 
 compare: ## pawl and etcd's own client in the same troubles; writes docs/comparison.md
 	go run ./test/compare -o docs/comparison.md
+
+performance: ## pawl, etcd's own client and the bare stubs in turns, twelve minutes; writes docs/performance.md and its plots
+	go run ./test/bench -o docs
 
 demo:
 	go run ./cmd/pawl demo

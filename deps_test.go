@@ -61,6 +61,7 @@ var heavy = map[string][]string{
 	"github.com/stretchr":       {"test/..."},
 	"github.com/rogpeppe":       {},
 	"go.uber.org/goleak":        {"fencing/internal/realdb", "test/..."},
+	"gonum.org/v1":              {"test/bench"},
 }
 
 // listed is what go list says of a package.

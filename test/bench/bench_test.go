@@ -1,0 +1,89 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestMain plays the other roles, for a test's run starts this program again.
+func TestMain(m *testing.M) {
+	var err error
+	switch os.Getenv(roleEnv) {
+	case roleServer:
+		err = serve(os.Args[1:])
+	case roleWorker:
+		err = work()
+	default:
+		os.Exit(m.Run())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// What a run writes down is what happened: counts that the server made, for all
+// three, and the plots.
+func TestARunCountsWhatEachSends(t *testing.T) {
+	dir := t.TempDir()
+	r, err := measure(t.Context(), flags{rounds: 2, short: true, only: "uncontended-8", data: t.TempDir()})
+	require.NoError(t, err)
+	require.NoError(t, r.write(dir))
+	for kit, want := range map[string]string{ours: "2 Txn", theirs: "1 DeleteRange, 1 Txn", bare: "2 Txn"} {
+		assert.Equal(t, want, calls(r, limit{scenario: "uncontended-8", n: 8}, kit), kit)
+		for _, f := range r.of("uncontended-8", kit, 8) {
+			assert.Positive(t, f.Ops)
+			assert.Positive(t, f.CPU)
+			assert.Positive(t, f.ServerCPU)
+			assert.GreaterOrEqual(t, f.P99, f.P50)
+		}
+	}
+	assert.Len(t, r.ratios("uncontended-8", ours, bare, 8, figures.throughput), 2)
+	assert.FileExists(t, dir+"/performance.md")
+	assert.FileExists(t, dir+"/performance/throughput.svg")
+}
+
+// In a chain each acquires after the one before it released, and the server
+// counts no more than the budget for all of it.
+func TestAChainPassesTheLockOnInTurn(t *testing.T) {
+	r, err := measure(t.Context(), flags{rounds: 1, short: true, only: chainName(10, 0), data: t.TempDir()})
+	require.NoError(t, err)
+	for _, kit := range three {
+		got := r.of(chainName(10, 0), kit, 10)
+		require.Len(t, got, 1, kit)
+		assert.Equal(t, 40, got[0].Ops, "four turns of ten")
+		assert.GreaterOrEqual(t, got[0].P50, 0.0)
+	}
+}
+
+func TestQuantilesAndSpreads(t *testing.T) {
+	var times []time.Duration
+	for i := range 101 {
+		times = append(times, time.Duration(100-i)*time.Second)
+	}
+	p50, p99 := quantiles(times)
+	assert.Equal(t, 50.0, p50)
+	assert.Equal(t, 99.0, p99)
+	assert.Equal(t, spread{2, 1, 3}, spreadOf([]float64{3, 1, 2}))
+	assert.Equal(t, spread{2.5, 1, 4}, spreadOf([]float64{4, 1, 2, 3}))
+}
+
+func TestATargetIsMetOnItsOwnSideOfTheBound(t *testing.T) {
+	met, of := target{bound: 0.95, atLeast: true}.verdict([]float64{0.94, 0.95, 1})
+	assert.Equal(t, []int{2, 3}, []int{met, of})
+	met, of = target{bound: 0.5}.verdict([]float64{0.5, 0.51})
+	assert.Equal(t, []int{1, 2}, []int{met, of})
+}
+
+func TestFiguresHaveAsManyDigitsAsTheyAreWorth(t *testing.T) {
+	for x, want := range map[float64]string{0: "0", 0.123: "0.12", 1.5: "1.50", 12.34: "12.3", 1234.5: "1,235", 1e6: "1,000,000", -2000: "-2,000"} {
+		assert.Equal(t, want, figure(x))
+	}
+}

@@ -1,0 +1,83 @@
+//go:build linux
+
+package main
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+)
+
+// figures are what one turn came to: sums over all operations, but for what says
+// otherwise. Times are in seconds.
+type figures struct {
+	N          int // of workers, waiters, locks, sessions
+	Ops        int
+	Wall       float64
+	CPU        float64
+	ServerCPU  float64
+	Allocs     float64
+	AllocBytes float64
+	BytesIn    float64 // the server's view
+	BytesOut   float64
+	Calls      map[string]float64
+	P50, P99   float64 // of one operation, or of release to acquire
+	Goroutines float64 // for each of N
+	Heap       float64 // for each of N, of the client
+	ServerHeap float64 // for each of N
+}
+
+// add puts a second turn of the same round to a first.
+func (f figures) add(g figures) figures {
+	sum := figures{N: f.N, Ops: f.Ops + g.Ops, Wall: f.Wall + g.Wall, CPU: f.CPU + g.CPU, ServerCPU: f.ServerCPU + g.ServerCPU,
+		Allocs: f.Allocs + g.Allocs, AllocBytes: f.AllocBytes + g.AllocBytes, BytesIn: f.BytesIn + g.BytesIn, BytesOut: f.BytesOut + g.BytesOut,
+		P50: (f.P50 + g.P50) / 2, P99: (f.P99 + g.P99) / 2, Goroutines: (f.Goroutines + g.Goroutines) / 2,
+		Heap: (f.Heap + g.Heap) / 2, ServerHeap: (f.ServerHeap + g.ServerHeap) / 2, Calls: map[string]float64{}}
+	for _, calls := range []map[string]float64{f.Calls, g.Calls} {
+		for method, n := range calls {
+			sum.Calls[method] += n
+		}
+	}
+	return sum
+}
+
+// The ways to look at figures.
+func (f figures) throughput() float64 { return float64(f.Ops) / f.Wall }
+func (f figures) wall() float64       { return f.Wall }
+func (f figures) p50() float64        { return f.P50 }
+func (f figures) p99() float64        { return f.P99 }
+func (f figures) heap() float64       { return f.Heap }
+func (f figures) goroutines() float64 { return f.Goroutines }
+func (f figures) serverHeap() float64 { return f.ServerHeap }
+func (f figures) cpu() float64        { return f.CPU / float64(f.Ops) }
+func (f figures) serverCPU() float64  { return f.ServerCPU / float64(f.Ops) }
+func (f figures) allocs() float64     { return f.Allocs / float64(f.Ops) }
+func (f figures) allocBytes() float64 { return f.AllocBytes / float64(f.Ops) }
+func (f figures) bytesIn() float64    { return f.BytesIn / float64(f.Ops) }
+func (f figures) bytesOut() float64   { return f.BytesOut / float64(f.Ops) }
+
+// quantiles are the median and the 99th percentile of times, which it sorts.
+func quantiles(times []time.Duration) (p50, p99 float64) {
+	if len(times) == 0 {
+		return math.NaN(), math.NaN()
+	}
+	slices.Sort(times)
+	at := func(q float64) float64 { return times[int(q*float64(len(times)-1)+0.5)].Seconds() }
+	return at(0.5), at(0.99)
+}
+
+// spread is the median of figures of several rounds, and their extremes.
+type spread struct{ median, least, most float64 }
+
+func spreadOf(values []float64) spread {
+	if len(values) == 0 {
+		return spread{math.NaN(), math.NaN(), math.NaN()}
+	}
+	v := slices.SortedFunc(slices.Values(values), cmp.Compare)
+	mid := v[len(v)/2]
+	if len(v)%2 == 0 {
+		mid = (v[len(v)/2-1] + v[len(v)/2]) / 2
+	}
+	return spread{mid, v[0], v[len(v)-1]}
+}

@@ -1,0 +1,125 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/pawl-locks/pawl/internal/txn"
+)
+
+// floorKit is the least that such work can cost: the same transactions as
+// pawl's, with its comparisons, sent by hand on the bare stubs by a client that
+// assumes that nothing fails. A waiter takes the deletion of the key before its own for
+// the lock, without a question; that is not safe, and cannot be undercut.
+type floorKit struct{}
+
+func (floorKit) dial(ctx context.Context, addr string) (client, error) {
+	conn, err := connect(addr)
+	if err != nil {
+		return nil, err
+	}
+	c := &floorClient{
+		ctx: metadata.AppendToOutgoingContext(context.Background(), "hasleader", "true"),
+		kv:  pb.NewKVClient(conn), leases: pb.NewLeaseClient(conn), conn: pb.NewWatchClient(conn),
+	}
+	return c, nil
+}
+
+type floorClient struct {
+	ctx    context.Context
+	kv     pb.KVClient
+	leases pb.LeaseClient
+	conn   pb.WatchClient
+	watch  floorWatch
+	all    floorSessions
+}
+
+func (c *floorClient) session(_ context.Context, ttl time.Duration) (session, error) {
+	l, err := c.leases.LeaseGrant(c.ctx, &pb.LeaseGrantRequest{TTL: int64(ttl / time.Second)})
+	if err != nil {
+		return nil, err
+	}
+	s := &floorSession{c: c, lease: l.ID, key: fmt.Sprintf("//floor/%x", l.ID)}
+	r, err := c.kv.Txn(c.ctx, &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.CreateIs(s.key, 0)},
+		Success: []*pb.RequestOp{txn.Put(s.key, []byte("session"), l.ID)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.mod = r.Header.Revision
+	return s, c.all.renew(c, s, ttl)
+}
+
+type floorSession struct {
+	c     *floorClient
+	lease int64
+	key   string
+	mod   int64
+	n     atomic.Int64 // keys so far
+}
+
+func (s *floorSession) locker(name string) locker { return floorLocker{s, name + "/"} }
+
+type floorLocker struct {
+	s      *floorSession
+	prefix string
+}
+
+func (l floorLocker) acquire(ctx context.Context) (held, error) {
+	s := l.s
+	n := strconv.FormatInt(s.n.Add(1), 10)
+	key := l.prefix + strconv.FormatInt(s.lease, 16) + "-" + n
+	cancel := s.key + "/" + n
+	r, err := s.c.kv.Txn(s.c.ctx, &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.CreateIs(key, 0), txn.CreateIs(cancel, 0), txn.ModIs(s.key, s.mod)},
+		Success: []*pb.RequestOp{txn.Put(key, []byte("holder"), s.lease), txn.LastUnder(l.prefix, 2, 0)},
+		Failure: []*pb.RequestOp{txn.Look(s.key), txn.Look(key), txn.Look(cancel)},
+	})
+	if err != nil || !r.Succeeded {
+		return nil, fmt.Errorf("enqueue %s: %w, %v", key, err, r)
+	}
+	last := txn.KVs(r, 1)
+	if len(last) == 2 {
+		if err := s.c.watch.gone(ctx, s.c, string(last[1].Key), r.Header.Revision+1); err != nil {
+			return nil, err
+		}
+	}
+	return floorHeld{s, key, last[0].CreateRevision}, nil
+}
+
+func (l floorLocker) try(ctx context.Context) (held, error) {
+	r, err := l.s.c.kv.Range(l.s.c.ctx, &pb.RangeRequest{
+		Key: []byte(l.prefix), RangeEnd: txn.PrefixEnd(l.prefix), Limit: 1, KeysOnly: true,
+	})
+	if err != nil || len(r.Kvs) > 0 {
+		return nil, err
+	}
+	return l.acquire(ctx)
+}
+
+type floorHeld struct {
+	s      *floorSession
+	key    string
+	create int64
+}
+
+func (h floorHeld) release(context.Context) error {
+	r, err := h.s.c.kv.Txn(h.s.c.ctx, &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.CreateIs(h.key, h.create)},
+		Success: []*pb.RequestOp{txn.Delete(h.key)},
+		Failure: []*pb.RequestOp{txn.Look(h.s.key), txn.Look(h.key)},
+	})
+	if err != nil || !r.Succeeded {
+		return fmt.Errorf("release %s: %w, %v", h.key, err, r)
+	}
+	return nil
+}

@@ -1,0 +1,51 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// kit is one of what is compared.
+type kit interface {
+	// dial connects to the server at addr.
+	dial(ctx context.Context, addr string) (client, error)
+}
+
+type client interface {
+	// session grants a lease that is kept alive.
+	session(ctx context.Context, ttl time.Duration) (session, error)
+}
+
+type session interface {
+	locker(name string) locker
+}
+
+// locker takes one lock, again and again.
+type locker interface {
+	acquire(ctx context.Context) (held, error)
+	// try returns a nil held when another holds it.
+	try(ctx context.Context) (held, error)
+}
+
+type held interface {
+	release(ctx context.Context) error
+}
+
+const (
+	ours     = "pawl"
+	together = "pawl, one session" // all waiters of a chain share it; clientv3 cannot
+	theirs   = "clientv3"
+	bare     = "floor"
+)
+
+var kits = map[string]kit{ours: pawlKit{}, together: pawlKit{}, theirs: peerKit{}, bare: floorKit{}}
+
+func kitOf(name string) (kit, error) {
+	if k, ok := kits[name]; ok {
+		return k, nil
+	}
+	return nil, fmt.Errorf("no kit %q", name)
+}

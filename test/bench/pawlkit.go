@@ -1,0 +1,58 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+type pawlKit struct{}
+
+func (pawlKit) dial(ctx context.Context, addr string) (client, error) {
+	c, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{addr}})
+	return pawlClient{c}, err
+}
+
+type pawlClient struct{ c *pawl.Client }
+
+func (c pawlClient) session(ctx context.Context, ttl time.Duration) (session, error) {
+	s, err := c.c.NewSession(ctx, lease.Options{TTL: ttl})
+	return pawlSession{s}, err
+}
+
+type pawlSession struct{ s *pawl.Session }
+
+func (s pawlSession) locker(name string) locker {
+	return pawlLocker{lock.New(s.s, name, lock.Options{})}
+}
+
+type pawlLocker struct{ m *lock.Mutex }
+
+func (l pawlLocker) acquire(ctx context.Context) (held, error) {
+	h, err := l.m.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return pawlHeld{h}, nil
+}
+
+func (l pawlLocker) try(ctx context.Context) (held, error) {
+	h, err := l.m.TryAcquire(ctx)
+	if errors.Is(err, lock.ErrBusy) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return pawlHeld{h}, nil
+}
+
+type pawlHeld struct{ h *lock.Held }
+
+func (h pawlHeld) release(ctx context.Context) error { return h.h.Release(ctx) }

@@ -1,0 +1,84 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// A scenario is one thing that is measured, for each kit in turn.
+type scenario struct {
+	Name  string
+	Task  string        // the name of what a client's process does
+	Sizes []int         // of workers, waiters, locks or sessions: one after another in one process
+	Hold  time.Duration // of each lock of a chain
+	Limit int           // of the handoffs of a chain; 0: all
+	Span  time.Duration // how long a task without another end goes on
+	TTL   time.Duration
+	kits  []string
+	turns int  // of each kit in a round
+	once  bool // in the first round only
+}
+
+const longTTL = 60 * time.Second // so that renewals play no part
+
+var all, three = []string{ours, together, theirs, bare}, []string{ours, theirs, bare}
+
+// scenarios are all of them; short: a quick look.
+func scenarios(short bool) []scenario {
+	list := []scenario{
+		{Name: "uncontended-1", Task: "uncontended", Sizes: []int{1}, Span: time.Second, kits: three, turns: 1},
+		{Name: "uncontended-8", Task: "uncontended", Sizes: []int{8}, Span: time.Second, kits: three, turns: 1},
+		{Name: "uncontended-64", Task: "uncontended", Sizes: []int{64}, Span: 1500 * time.Millisecond, kits: three, turns: 2},
+		{Name: "try-held", Task: "try-held", Sizes: []int{1}, Span: 400 * time.Millisecond, kits: three, turns: 1},
+		{Name: "try-free", Task: "try-free", Sizes: []int{1}, Span: 400 * time.Millisecond, kits: three, turns: 1},
+		{Name: "sessions", Task: "sessions", Sizes: []int{200}, kits: three, turns: 1},
+	}
+	list = append(list, chains(short)...)
+	list = append(list,
+		scenario{Name: "held", Task: "held", Sizes: []int{1_000, 10_000}, kits: three, turns: 1},
+		scenario{Name: "renewals", Task: "renewals", Sizes: []int{100, 500}, TTL: 3 * time.Second, Span: 3 * time.Second, kits: three, turns: 1},
+	)
+	if !short {
+		list = append(list,
+			scenario{Name: "held-many", Task: "held", Sizes: []int{100_000}, kits: three, once: true},
+			scenario{Name: "renewals-many", Task: "renewals", Sizes: []int{2_000, 10_000}, TTL: 20 * time.Second, Span: 20 * time.Second, kits: three, once: true},
+		)
+	}
+	for i := range list {
+		s := &list[i]
+		s.turns = max(s.turns, 1)
+		if s.TTL == 0 {
+			s.TTL = longTTL
+		}
+	}
+	return list
+}
+
+// chains are lines of waiters. In the longest a part of them takes its turn: a
+// whole drain would take the peer a minute.
+func chains(short bool) (list []scenario) {
+	sizes := []int{2, 10, 100, 1_000, 5_000}
+	if short {
+		sizes = sizes[:4]
+	}
+	for _, hold := range []time.Duration{0, 5 * time.Millisecond} {
+		for _, n := range sizes {
+			s := scenario{Name: chainName(n, hold), Task: "chain", Sizes: []int{n}, Hold: hold, kits: all}
+			switch {
+			case n < 100:
+				s.kits = three
+				s.turns = 4
+			case n > 1_000, n > 100 && hold > 0:
+				s.Limit = 300
+			}
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+func chainName(n int, hold time.Duration) string {
+	return fmt.Sprintf("chain-%d-hold-%v", n, hold)
+}

@@ -1,0 +1,53 @@
+//go:build linux
+
+package main
+
+// The words of the page.
+const (
+	header = `# Performance
+
+Written by ` + "`make performance`" + ` on %s: %d rounds in %s, on a machine with %s. The server
+is one real etcd with its default settings in a process of its own, its data on %s, where a
+write of 2 KiB that waits for the disk takes %v. etcd %s, clientv3 %s.
+
+- **pawl** is this library. In a line of waiters each has a session of its own; "one session"
+  is the same with one shared by all, which the peer cannot do.
+- **clientv3**, the peer, is etcd's own ` + "`client/v3/concurrency`" + `.
+- **floor** is the least that such work can cost: pawl's transactions, with its comparisons, sent by hand
+  on the bare generated stubs by a client that assumes that nothing fails. Its waiter takes the
+  deletion of the key before its own for the lock, without a question, which is not safe.
+
+The three take turns, each in a client process of its own, and the order changes from round to
+round. Client and server share the machine. Figures are medians of the rounds, with the extremes
+in parentheses; absolute ones are this machine's, ratios and counts travel.
+`
+	targetsText = `Ratios within a round, in which all three met the same machine.
+
+`
+	budgetText = `What each operation cost, counted by the server (its ` + "`grpc_server_*`" + ` metrics), or in the client's
+process. One release wakes one waiter, and the others send nothing: that, and each of these counts, is pinned by
+tests too (` + "`lock/budget_test.go`" + `).
+
+`
+	uncontendedText = `Each worker acquires and releases a lock of its own, in one session.
+
+`
+	chainText = `All wait behind one holder; then the line goes on by itself. Of 5,000 waiters, and of 1,000 that hold for
+5 ms, the first 300 take their turn, while the rest wait. CPU is for a whole acquisition: to enqueue, to
+wait, to release. Release to acquire is from the call of Release to the next one's return from Acquire.
+
+`
+	tryText = `One worker. ` + "`try-held`" + ` finds the lock held; ` + "`try-free`" + ` takes it, and releases. clientv3 writes its key, and
+deletes it again, to find out that a lock is held.
+
+`
+	heldText = `All in one session, each lock watched by who watches: clientv3 watches nothing, and does not notice a loss. "Heap" is
+without garbage. 100,000 locks are held in the first round only.
+
+`
+	renewalsText = `For one session and one TTL, in processes that do nothing else. pawl renews four times and has each renewal confirmed
+by a read; clientv3 renews three times, unconfirmed, all on one stream. The floor does what pawl does, on one stream.
+2,000 and 10,000 sessions are kept in the first round only.
+
+`
+)

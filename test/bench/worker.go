@@ -1,0 +1,155 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/pprof"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// order is what a client's process is told on its standard input.
+type order struct {
+	Kit      string
+	Scenario scenario
+	Addr     string
+	Tag      string // of this turn: no other uses its names
+	Profile  string // a folder for CPU profiles; "": none
+}
+
+// work is a client's process: it does what it is told once, and writes the
+// figures, one for each size, to its standard output.
+func work() error {
+	var o order
+	if err := json.NewDecoder(os.Stdin).Decode(&o); err != nil {
+		return err
+	}
+	k, err := kitOf(o.Kit)
+	if err != nil {
+		return err
+	}
+	task := tasks[o.Scenario.Task]
+	if task == nil {
+		return fmt.Errorf("no task %q", o.Scenario.Task)
+	}
+	if o.Profile != "" {
+		f, err := os.Create(filepath.Join(o.Profile, o.Tag+".cpu"))
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			return err
+		}
+		defer pprof.StopCPUProfile()
+		o.Scenario.Span *= 10 // for a profile that says something
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	w := &worker{order: o, kit: k}
+	if w.client, err = k.dial(ctx, o.Addr); err != nil {
+		return err
+	}
+	var got []figures
+	for _, n := range o.Scenario.Sizes {
+		f, err := task(ctx, w, n)
+		if err != nil {
+			return err
+		}
+		f.N = n
+		got = append(got, f)
+	}
+	return json.NewEncoder(os.Stdout).Encode(got)
+}
+
+// turn has one scenario done by one kit, in a process of its own. What the
+// process leaves is cleared away.
+func turn(ctx context.Context, e *etcd, o order) (got []figures, err error) {
+	cmd := again(roleWorker)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	err = errors.Join(json.NewEncoder(in).Encode(o), in.Close())
+	text, readErr := io.ReadAll(out)
+	err = errors.Join(err, readErr, wait(ctx, cmd))
+	if err == nil {
+		err = json.Unmarshal(text, &got)
+	}
+	if err == nil {
+		err = e.clear(ctx)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s, %s: %w", o.Scenario.Name, o.Kit, err)
+	}
+	return got, err
+}
+
+func wait(ctx context.Context, cmd *exec.Cmd) error {
+	defer context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })()
+	return cmd.Wait()
+}
+
+// worker is a client's process at work.
+type worker struct {
+	order
+	kit      kit
+	client   client
+	sessions []session // so far
+	held     []held    // so far
+	raw      pb.KVClient
+}
+
+// tasks are what scenarios name.
+var tasks = map[string]func(ctx context.Context, w *worker, n int) (figures, error){
+	"uncontended": uncontended,
+	"try-held":    tryHeld,
+	"try-free":    tryFree,
+	"sessions":    newSessions,
+	"chain":       chain,
+	"held":        manyHeld,
+	"renewals":    renewals,
+}
+
+// grow makes sessions until there are n.
+func (w *worker) grow(ctx context.Context, n int) error {
+	have := len(w.sessions)
+	w.sessions = append(w.sessions, make([]session, max(0, n-have))...)
+	return each(32, len(w.sessions)-have, func(i int) (err error) {
+		w.sessions[have+i], err = w.client.session(ctx, w.Scenario.TTL)
+		return err
+	})
+}
+
+// metered measures f, which returns how many operations it was.
+func (w *worker) metered(f func() (int, error)) (figures, error) {
+	m := &meter{addr: w.Addr}
+	if err := m.start(); err != nil {
+		return figures{}, err
+	}
+	n, err := f()
+	if err != nil {
+		return figures{}, err
+	}
+	if err := m.stop(); err != nil {
+		return figures{}, err
+	}
+	return m.figures(n), nil
+}
