@@ -5,8 +5,9 @@
 // second time, deliberately dumb, in the words of its rules: an enqueue whose
 // answer may be lost and whose copy may be applied late, the transaction that
 // settles it, the wait for the key before, the transaction that decides who
-// owns, the release, the deadline and the expiry of a lease. Explore visits
-// every state that can be reached and checks in each:
+// owns, the release, which may be applied late, the grant that it may put on the
+// next key, the deadline and the expiry of a lease. Explore visits every state
+// that can be reached and checks in each:
 //
 //  1. Exclusion: at most one client believes that it holds.
 //  2. Tokens: whoever comes to hold has a greater token than all who held before.
@@ -37,7 +38,9 @@ type Rules struct {
 	TrustEvent     bool // the key before is gone, so the own one is first (A2)
 	AskOnce        bool // the own key is not compared when the line is read (A2)
 	ForgetEnqueue  bool // a lost answer is an error, and nothing is removed (A6)
-	BlindDelete    bool // names are used again, and a release deletes by name, late copies too (A1, R1)
+	BlindDelete    bool // names are used again, and a release deletes by name (A1, R1)
+	GrantAhead     bool // a grant is put before the own key is deleted, not with it (A2)
+	GrantOnLeaving bool // whoever leaves the line grants, not only who held (A2)
 }
 
 // Config is what is explored.
@@ -82,7 +85,29 @@ type client struct {
 	alive   bool // the server's: the lease exists
 	pred    key
 	token   uint8
+	heirs   heirs  // who stands behind, as far as it is known
 	got     answer // in flight
+}
+
+// heirs are keys that stand behind one another in the line.
+type heirs [maxClients - 1]key
+
+func (h heirs) rest() heirs {
+	copy(h[:], h[1:])
+	h[len(h)-1] = 0
+	return h
+}
+
+// late is how many copies of a release are under way, and to whom they grant.
+type late struct {
+	copies uint8 // 0 or 1
+	heirs  heirs
+}
+
+// grant is what a release puts on the next key.
+type grant struct {
+	by    key
+	heirs heirs
 }
 
 // state is everything there is; it is comparable.
@@ -94,7 +119,8 @@ type state struct {
 	rev      uint8
 	cancel   [maxKeys + 1]bool  // cancel keys, by key
 	inFlight [maxKeys + 1]uint8 // copies of enqueues under way
-	deletes  [maxKeys + 1]uint8 // copies of releases under way, only when deleting blindly
+	releases [maxKeys + 1]late  // copies of releases under way
+	grants   [maxKeys + 1]grant // on keys that are there
 	highest  uint8              // of the tokens held so far
 	mishaps  uint8              // keys that an operator has deleted
 }
@@ -133,6 +159,7 @@ func (s *state) at(k key) int {
 }
 
 func (s *state) remove(i int) {
+	s.grants[s.line[i]] = grant{}
 	copy(s.line[i:s.n], s.line[i+1:s.n])
 	copy(s.created[i:s.n], s.created[i+1:s.n])
 	s.n--
@@ -143,6 +170,12 @@ func (s *state) add(k key) {
 	s.rev++
 	s.line[s.n], s.created[s.n] = k, s.rev
 	s.n++
+}
+
+// behind are the keys behind position i.
+func (s *state) behind(i int) (h heirs) {
+	copy(h[:], s.line[i+1:s.n])
+	return h
 }
 
 // before is the key just before position i; 0: it is first.

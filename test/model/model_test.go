@@ -26,6 +26,8 @@ func TestEachRuleIsNeeded(t *testing.T) {
 		"own key not compared":                 {AskOnce: true},
 		"lost enqueue forgotten":               {ForgetEnqueue: true},
 		"delete by name, of a name used again": {BlindDelete: true},
+		"grant before the own key is deleted":  {GrantAhead: true},
+		"grant by one who did not hold":        {GrantOnLeaving: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var bad *Violation

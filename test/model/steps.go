@@ -31,7 +31,9 @@ type walker struct {
 func (w *walker) try(name string, i int, do func(s *state, me *client)) {
 	to := *w.from
 	do(&to, &to.clients[i])
-	w.steps = append(w.steps, step{name: name + " " + string(rune('A'+i)), to: to, bad: to.broken(w.from, w.c.Rules)})
+	bad := to.broken(w.from, w.c.Rules)
+	to.forget(w.c.Rules)
+	w.steps = append(w.steps, step{name: name + " " + string(rune('A'+i)), to: to, bad: bad})
 }
 
 // clientSteps are what client i can do of its own accord.
@@ -68,14 +70,24 @@ func (w *walker) clientSteps(i int) {
 				}
 			})
 		}
+		if g := w.from.grants[w.c.key(w.from, i)]; g.by != 0 {
+			w.try("hears of its grant", i, func(s *state, me *client) {
+				me.pc = asking
+				if g.by == me.pred {
+					me.heirs = g.heirs
+					w.hold(me)
+				}
+			})
+		}
 		w.try("gives up waiting", i, func(s *state, me *client) { me.pc = undoing })
 	case asking:
 		w.try("asks for its place", i, w.ask(i))
 	case held:
 		w.try("releases", i, func(s *state, me *client) {
 			me.pc = releasing
-			if w.c.Rules.BlindDelete {
-				s.deletes[w.c.key(s, i)]++
+			s.releases[w.c.key(s, i)] = late{1, me.heirs}
+			if w.c.Rules.GrantAhead {
+				s.grant(w.c.key(s, i), me.heirs)
 			}
 		})
 	case releasing:
@@ -87,7 +99,7 @@ func (w *walker) clientSteps(i int) {
 
 // next goes on to the next attempt, or to the end.
 func (w *walker) next(me *client) {
-	me.pc, me.pred, me.token, me.got = done, 0, 0, answer{}
+	me.pc, me.pred, me.token, me.heirs, me.got = done, 0, 0, heirs{}, answer{}
 	if int(me.attempt)+1 < w.c.Attempts {
 		me.attempt++
 		me.pc = idle
@@ -147,6 +159,7 @@ func (w *walker) ask(i int) func(s *state, me *client) {
 				me.pc, me.pred = waiting, s.line[0]
 			}
 		case at == 0:
+			me.heirs = s.behind(at)
 			w.hold(me)
 		default:
 			me.pc, me.pred = waiting, s.before(at)
@@ -154,21 +167,33 @@ func (w *walker) ask(i int) func(s *state, me *client) {
 	}
 }
 
-// release deletes under a comparison of the create revision (R1); done twice it
-// is harmless, so a lost answer is a repetition.
+// release deletes under a comparison of the create revision (R1), and grants to
+// the next; done twice it is harmless, so a lost answer is a repetition.
 func (w *walker) release(i int) {
-	do := func(heard bool) func(s *state, me *client) {
+	do := func(heard, grants bool) func(s *state, me *client) {
 		return func(s *state, me *client) {
-			if at := s.at(w.c.key(s, i)); at >= 0 && s.created[at] == me.token {
+			k := w.c.key(s, i)
+			if at := s.at(k); at >= 0 && s.created[at] == me.token {
 				s.remove(at)
+				if grants {
+					s.grant(k, me.heirs)
+				}
 			}
 			if heard {
 				w.next(me)
 			}
 		}
 	}
-	w.try("is released", i, do(true))
-	w.try("is released, the answer is lost,", i, do(false))
+	w.try("is released", i, do(true, true))
+	w.try("is released without a grant", i, do(true, false))
+	w.try("is released, the answer is lost,", i, do(false, true))
+}
+
+// grant puts a grant by k on the first of h, if that is there.
+func (s *state) grant(k key, h heirs) {
+	if next := h[0]; next != 0 && s.at(next) >= 0 {
+		s.grants[next] = grant{k, h.rest()}
+	}
 }
 
 // undo removes a failed attempt, whatever became of it (A6).
@@ -179,7 +204,11 @@ func (w *walker) undo(i int) {
 			s.cancel[k] = true
 		}
 		if at := s.at(k); at >= 0 {
+			behind := s.behind(at)
 			s.remove(at)
+			if w.c.Rules.GrantOnLeaving {
+				s.grant(k, behind)
+			}
 		}
 		w.next(me)
 	})
@@ -211,13 +240,15 @@ func (w *walker) sessionSteps(i int) {
 	}
 }
 
-// operatorSteps delete the key of client i while it waits.
+// operatorSteps delete the key of client i while it waits and has no grant, of
+// which it would hear before it hears of the end.
 func (w *walker) operatorSteps(i int) {
 	me := w.from.clients[i]
 	if int(w.from.mishaps) >= w.c.Deletes || me.pc != waiting && me.pc != asking {
 		return
 	}
-	if at := w.from.at(w.c.key(w.from, i)); at >= 0 {
+	k := w.c.key(w.from, i)
+	if at := w.from.at(k); at >= 0 && w.from.grants[k].by == 0 {
 		w.try("an operator deletes the key of", i, func(s *state, me *client) {
 			s.mishaps++
 			s.remove(at)
@@ -232,14 +263,15 @@ func (w *walker) networkSteps(k key) {
 		w.try("an enqueue arrives of", i, func(s *state, me *client) { w.arrive(s, me, k, i) })
 		w.try("an enqueue is lost of", i, func(s *state, me *client) { s.inFlight[k]-- })
 	}
-	if w.from.deletes[k] > 0 {
-		w.try("a delete arrives of", i, func(s *state, me *client) {
-			s.deletes[k]--
+	if w.from.releases[k].copies > 0 {
+		w.try("a release arrives of", i, func(s *state, me *client) {
 			if at := s.at(k); at >= 0 {
 				s.remove(at)
+				s.grant(k, s.releases[k].heirs)
 			}
+			s.releases[k] = late{}
 		})
-		w.try("a delete is lost of", i, func(s *state, me *client) { s.deletes[k]-- })
+		w.try("a release is lost of", i, func(s *state, me *client) { s.releases[k] = late{} })
 	}
 }
 
