@@ -129,19 +129,25 @@ func (c *connection) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, nil))
 }
 
+// target is where to connect to, as pawl.Dial wants it; with --embed, that is server,
+// which is then to be closed.
+func (c *connection) target(fs *pflag.FlagSet) (cfg pawl.Config, server *embedded, err error) {
+	c.environment(fs)
+	if cfg, err = c.config(); err != nil || !c.embed {
+		return cfg, nil, err
+	}
+	if server, err = startEmbedded(embedOptions{quick: true}); err != nil {
+		return cfg, nil, fmt.Errorf("--embed: %w", err)
+	}
+	cfg.Endpoints, cfg.TLS, cfg.Username, cfg.Password = []string{server.endpoint}, nil, "", ""
+	return cfg, server, nil
+}
+
 // open connects, to a server of our own with --embed. closed ends what it made.
 func (c *connection) open(ctx context.Context, fs *pflag.FlagSet) (client *pawl.Client, closed func() error, err error) {
-	c.environment(fs)
-	cfg, err := c.config()
+	cfg, server, err := c.target(fs)
 	if err != nil {
 		return nil, nil, err
-	}
-	var server *embedded
-	if c.embed {
-		if server, err = startEmbedded(embedOptions{quick: true}); err != nil {
-			return nil, nil, fmt.Errorf("--embed: %w", err)
-		}
-		cfg.Endpoints, cfg.TLS, cfg.Username, cfg.Password = []string{server.endpoint}, nil, "", ""
 	}
 	within, cancel := context.WithTimeout(ctx, c.dialTimeout)
 	defer cancel()

@@ -57,7 +57,7 @@ func demoEnd(ctx context.Context, err error) error {
 	case errors.As(context.Cause(ctx), &sig):
 		return sig
 	}
-	return exit(exitDemo, fmt.Errorf("demo: not as it should be: %w", err))
+	return exit(exitWrong, fmt.Errorf("demo: not as it should be: %w", err))
 }
 
 // demo is a demo under way.

@@ -19,7 +19,7 @@ import (
 // ended, are passed on as they are.
 const (
 	exitOK          = 0
-	exitDemo        = 1   // demo: something was not as it should be
+	exitWrong       = 1   // demo, doctor: something is not as it should be
 	exitLost        = 121 // the lock or term was lost, and the command was ended for it
 	exitUsage       = 122 // wrong arguments
 	exitNoCluster   = 123 // no cluster answers, or it refuses the credentials

@@ -121,6 +121,8 @@ func span(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "-"
+	case d < time.Millisecond:
+		return d.Round(10 * time.Microsecond).String()
 	case d < time.Second:
 		return d.Round(time.Millisecond).String()
 	case d < time.Minute:

@@ -8,6 +8,7 @@
 //	pawl observe NAME                      print who leads, a line a change
 //	pawl ls, show, watch                   who holds, who waits, and what happens
 //	pawl break NAME                        take a lock or a term from its holder
+//	pawl doctor                            check the cluster and the keys, and say what to do
 //
 // Endpoints and credentials come from flags or from the ETCDCTL_* variables. It
 // runs on Linux, macOS and the BSDs.

@@ -44,6 +44,10 @@ func TestScripts(t *testing.T) {
 		},
 		RequireExplicitExec: true,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"del": func(ts *testscript.TestScript, _ bool, args []string) { // KEY
+				_, err := pb.NewKVClient(conn).DeleteRange(context.Background(), &pb.DeleteRangeRequest{Key: []byte(args[0])})
+				ts.Check(err)
+			},
 			"put": func(ts *testscript.TestScript, _ bool, args []string) { // KEY VALUE, without a lease
 				_, err := pb.NewKVClient(conn).Put(context.Background(), &pb.PutRequest{Key: []byte(args[0]), Value: []byte(args[1])})
 				ts.Check(err)

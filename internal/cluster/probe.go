@@ -60,7 +60,7 @@ func (c *Cluster) foundLearner(m *Member) {
 
 // judgeVersion warns, once for each member and version, of servers that break a rule (F13).
 func (c *Cluster) judgeVersion(m *Member, version string) {
-	why := versionTrouble(version)
+	why := VersionTrouble(version)
 	if why == "" {
 		return
 	}

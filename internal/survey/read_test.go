@@ -139,3 +139,23 @@ func TestEvictWorksOnAFullDiskWithoutAMark(t *testing.T) {
 		assert.Nil(w, w.f.Get(h.Key()))
 	})
 }
+
+func TestSessionsAreReadWithTheLeaseThatEachNames(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.namespace = "ns/"
+		ann := w.session("ann")
+		w.f.Put("ns///pawl/1f/3", "", ann.ID())
+		w.f.Put("ns///pawl/x", "", 0)
+		got, err := Sessions(w.Context(), w.client())
+		require.NoError(w, err)
+		require.Len(w, got, 3)
+		byName := map[int64]SessionKey{}
+		for _, k := range got {
+			byName[k.Named] = k
+		}
+		assert.Equal(w, "ann", byName[ann.ID()].Owner)
+		assert.Equal(w, ann.ID(), byName[ann.ID()].Lease)
+		assert.True(w, byName[0x1f].Below)
+		assert.Zero(w, byName[0].Lease)
+	})
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawl-locks/pawl"
+)
+
+func newDoctor() *cobra.Command {
+	var o looking
+	cmd := &cobra.Command{
+		Use:   "doctor [PREFIX]",
+		Short: "Check the cluster and the keys for what troubles locks",
+		Long: `Checks what locks rest on, and says what to do about each thing that is not as it
+should be:
+
+  endpoint    each of --endpoints answers, and is a member that can serve
+  version     etcd 3.5.28, 3.6.9, 3.7.0 or later: older ones break rules of pawl
+  cluster     all endpoints are of one cluster, which has a leader; what members it has
+  alarm       NOSPACE, CORRUPT; and how full the database is
+  ttl         the shortest lease that the cluster grants
+  clock       this machine's clock, and how fast it is being corrected
+  permission  the user may read and write the sessions' keys and those under PREFIX
+  key         foreign keys under a lock's name, which block it; keys without a lease
+  session     sessions that have stopped renewing; session keys without a lease
+
+Under "key" it looks at the names that begin with PREFIX, or at all. It grants a lease
+and revokes it, and writes nothing else: permission to write is asked for with a
+transaction whose condition never holds.
+
+"ok" is as it should be, "look" may be meant, "wrong" is not. The exit code is 0, or 1
+where something is wrong, or 123 where no endpoint answers.
+
+With --json a line is an object with check, status, subject, says and do.`,
+		Example: `  pawl doctor
+  pawl doctor --json | jq -r 'select(.status == "wrong") | .do'
+  pawl doctor --endpoints a:2379,b:2379,c:2379 reports/`,
+		Args: upTo(1, "PREFIX"),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.doctor(cmd, prefixOf(args)) },
+	}
+	o.flags(cmd, "finding")
+	completesNames(cmd, &o.connection)
+	return cmd
+}
+
+// A finding is what a check has come to.
+type finding struct {
+	Check   string `json:"check"`
+	Status  string `json:"status"`
+	Subject string `json:"subject,omitempty"`
+	Says    string `json:"says"`
+	Do      string `json:"do,omitempty"`
+}
+
+// The statuses of findings.
+const (
+	isOK    = "ok"
+	isOdd   = "look"
+	isWrong = "wrong"
+)
+
+// A doctor writes findings down.
+type doctor struct {
+	out    io.Writer
+	json   bool
+	counts map[string]int
+}
+
+func (d *doctor) find(f finding) {
+	d.counts[f.Status]++
+	if d.json {
+		_ = jsonLine(d.out, f) // of strings: cannot fail
+		return
+	}
+	line := fmt.Sprintf("%-5s %-10s ", f.Status, f.Check)
+	if f.Subject != "" {
+		line += plain(f.Subject) + ": "
+	}
+	fmt.Fprintln(d.out, line+f.Says)
+	if f.Do != "" {
+		fmt.Fprintf(d.out, "%17s→ %s\n", "", f.Do)
+	}
+}
+
+func (d *doctor) ok(check, subject, says string, args ...any) {
+	d.find(finding{Check: check, Status: isOK, Subject: subject, Says: fmt.Sprintf(says, args...)})
+}
+
+func (d *doctor) odd(check, subject, says, do string) {
+	d.find(finding{Check: check, Status: isOdd, Subject: subject, Says: says, Do: do})
+}
+
+func (d *doctor) wrong(check, subject, says, do string) {
+	d.find(finding{Check: check, Status: isWrong, Subject: subject, Says: says, Do: do})
+}
+
+func (o *looking) doctor(cmd *cobra.Command, prefix string) error {
+	ctx, stop := catch().ends(context.Background())
+	defer stop()
+	cfg, server, err := o.target(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	d := &doctor{out: cmd.OutOrStdout(), json: o.json, counts: map[string]int{}}
+	ends := d.endpoints(ctx, cfg, o.dialTimeout)
+	d.clock()
+	if answering(ends) == 0 {
+		return exit(exitNoCluster, fmt.Errorf("none of %s answers", strings.Join(cfg.Endpoints, ", ")))
+	}
+	d.cluster(ends)
+	client, err := pawl.Dial(ctx, cfg)
+	if err != nil {
+		return reach(err)
+	}
+	defer client.Close()
+	for _, check := range []func(context.Context, *pawl.Client) error{
+		func(ctx context.Context, c *pawl.Client) error { return d.members(ctx, c, ends) },
+		d.alarms,
+		d.ttl,
+		func(ctx context.Context, c *pawl.Client) error { return d.permissions(ctx, c, o.namespace, prefix) },
+		d.sessions,
+		func(ctx context.Context, c *pawl.Client) error { return d.keys(ctx, c, o.namespace, prefix) },
+	} {
+		within, cancel := context.WithTimeout(ctx, max(o.dialTimeout, 12*time.Second))
+		err := check(within, client)
+		cancel()
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		if err != nil {
+			d.wrong("request", "", err.Error(), "the checks that need it were left out: see to what is wrong above first")
+		}
+	}
+	return d.sum()
+}
+
+// sum says what it came to.
+func (d *doctor) sum() error {
+	wrong, odd := d.counts[isWrong], d.counts[isOdd]
+	if !d.json {
+		fmt.Fprintf(d.out, "\n%d ok, %d to look at, %d wrong\n", d.counts[isOK], odd, wrong)
+	}
+	if wrong > 0 {
+		return exit(exitWrong, nil)
+	}
+	return nil
+}
