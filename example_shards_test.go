@@ -1,0 +1,45 @@
+package pawl_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/test/pawltest"
+)
+
+// Each name is on one of two clusters; the program need not know on which.
+func ExampleShards() {
+	t := begin()
+	defer t.end()
+	ctx := context.Background()
+
+	shards, err := pawl.NewShards(map[string]*pawl.Client{ // in a program, pawl.Dial gives each
+		"north": pawltest.New(t).Client(t, pawl.Config{}),
+		"south": pawltest.New(t).Client(t, pawl.Config{}),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer shards.Close()
+	for _, name := range []string{"mail", "report", "import"} {
+		session, err := shards.Session(ctx, name)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		err = lock.New(session, name, lock.Options{}).Do(ctx, func(ctx context.Context, h *lock.Held) error {
+			fmt.Println(h.Name(), "is held on", shards.Label(name))
+			return nil
+		})
+		if err != nil {
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// mail is held on south
+	// report is held on north
+	// import is held on north
+}
