@@ -1,6 +1,6 @@
 # "make check" is what to run before a change is offered; .ci/run is all of it.
 
-.PHONY: check test race fuzz bench soak mutants compare performance demo ci
+.PHONY: check test race fuzz bench proof soak mutants compare performance demo ci
 
 SHORT = 5s # of each fuzz target
 LONG = 2m
@@ -26,15 +26,21 @@ fuzz: ## each target for LONG
 bench: ## all benchmarks, ten times each, for benchstat
 	go test -run '^$$' -bench . -benchmem -count=10 ./...
 
-soak: ## hours: the fleets for minutes, every cell of the matrix, 20,000 random scenarios, all tests again and again
+proof: ## every cell of the matrix, a soak, random scenarios from a new seed: under 15 minutes
+	go test -count=1 ./test/model ./test/history
+	PAWL_SIMULATE=1500 PAWL_FIRST_SEED=$$(date +%s) go test -count=1 -timeout 15m -v ./test/simulate
+	PAWL_SOAK=90s go test -count=1 -timeout 15m -v -run TestSoak ./test/matrix
+	PAWL_MATRIX=all go test -count=1 -timeout 15m -parallel 12 -run TestMatrix ./test/matrix
+
+soak: ## an hour of faults and pauses; then the fleets, 20,000 random scenarios, all tests again and again
+	PAWL_SOAK=1h PAWL_SOAK_PAGE=$(CURDIR)/docs/reliability.md go test -count=1 -timeout 90m -v -run TestSoak ./test/matrix
 	go test -count=1 -timeout 60m -run Fleet ./fencing/internal/fleet -fleet 2m
 	cd fencing/blobfence/s3blob && go test -count=1 -timeout 60m -run Fleet . -fleet 2m
-	PAWL_MATRIX=all go test -count=1 -timeout 120m -v ./test/matrix
 	PAWL_SIMULATE=20000 go test -count=1 -timeout 120m -v ./test/simulate
 	go test -race -count=20 -timeout 240m . ./elect ./fencing ./internal/... ./kv ./lease ./lock ./watch
 
 mutants: ## plants faults in the code, and shows which test notices each
-	go run ./test/mutants
+	go run ./test/mutants -o docs/reliability.md
 
 compare: ## pawl and etcd's own client in the same troubles; writes docs/comparison.md
 	go run ./test/compare -o docs/comparison.md

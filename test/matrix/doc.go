@@ -21,4 +21,8 @@
 //
 // In go test a few cells run; all of them with PAWL_MATRIX=all, and one line of
 // the table with -run 'Matrix/pause_the_leader'.
+//
+// The soak has processes of their own compete while the same faults strike at
+// random, for one round, or for as long as PAWL_SOAK says (1h), and writes what it
+// has come to into the page that PAWL_SOAK_PAGE names.
 package matrix

@@ -91,7 +91,7 @@ var faults = []fault{
 		r, err := w.oracle.Leases(w.within(t))
 		require.NoError(t, err)
 		for _, l := range r.Leases {
-			if int64(l.ID) != w.bystander.ID() {
+			if w.bystander == nil || int64(l.ID) != w.bystander.ID() {
 				_, _ = w.oracle.Revoke(w.within(t), l.ID)
 			}
 		}

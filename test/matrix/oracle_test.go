@@ -28,7 +28,14 @@ type sightings struct {
 // watch looks at everything in the cell's line, and at what is written under its
 // guard, from now on, whatever becomes of the member that tells it.
 func watch(t *testing.T, w *world) *sightings {
-	s := &sightings{created: map[string]int64{}, deleted: map[string]time.Duration{}, keys: map[int64]string{}}
+	s, stop := watchUntil(t, w)
+	t.Cleanup(stop)
+	return s
+}
+
+// watchUntil is watch, until stop is called.
+func watchUntil(t *testing.T, w *world) (s *sightings, stop func()) {
+	s = &sightings{created: map[string]int64{}, deleted: map[string]time.Duration{}, keys: map[int64]string{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	r, err := w.oracle.Get(w.within(t), "x")
 	if err != nil {
@@ -45,8 +52,7 @@ func watch(t *testing.T, w *world) *sightings {
 			}
 		}
 	})
-	t.Cleanup(func() { cancel(); bg.Wait() })
-	return s
+	return s, func() { cancel(); bg.Wait() }
 }
 
 // follow watches until the watch breaks.
@@ -79,7 +85,7 @@ func (s *sightings) see(ev *clientv3.Event, at time.Duration, w *world) {
 		if token, err := strconv.ParseInt(string(ev.Kv.Value), 10, 64); err == nil {
 			s.tokens = append(s.tokens, token)
 		}
-	case !strings.HasPrefix(key, w.name+"/") && !strings.HasPrefix(key, w.name+"-bystander/"):
+	case !strings.HasPrefix(key, w.name):
 	case ev.IsCreate():
 		s.created[key], s.keys[ev.Kv.ModRevision] = ev.Kv.ModRevision, key
 	case ev.Type == clientv3.EventTypeDelete:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -22,7 +23,12 @@ import (
 	"github.com/pawl-locks/pawl/test/history"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if role := os.Getenv(workerEnv); role != "" {
+		os.Exit(work(role))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const (
 	ttl      = 10 * time.Second
@@ -79,10 +85,7 @@ func newWorld(t *testing.T, c *etcdtest.Cluster, f fault, name string) *world {
 
 // outside is a client past the proxies.
 func outside(t *testing.T, c *etcdtest.Cluster, auth bool) *clientv3.Client {
-	cfg := clientv3.Config{TLS: c.TLS("root"), Logger: zap.NewNop(), DialTimeout: 10 * time.Second}
-	for _, m := range c.Members() {
-		cfg.Endpoints = append(cfg.Endpoints, m.Direct())
-	}
+	cfg := clientv3.Config{Endpoints: direct(c), TLS: c.TLS("root"), Logger: zap.NewNop(), DialTimeout: 10 * time.Second}
 	if auth {
 		cfg.Username, cfg.Password = "root", password
 	}
@@ -90,6 +93,14 @@ func outside(t *testing.T, c *etcdtest.Cluster, auth bool) *clientv3.Client {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = v3.Close() })
 	return v3
+}
+
+// direct are the endpoints behind the proxies.
+func direct(c *etcdtest.Cluster) (all []string) {
+	for _, m := range c.Members() {
+		all = append(all, m.Direct())
+	}
+	return all
 }
 
 func (w *world) person(t *testing.T, number int) *person {

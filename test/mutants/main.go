@@ -4,7 +4,7 @@
 //	go run ./test/mutants              all of them
 //	go run ./test/mutants term margin  those whose names contain one of the words
 //	go run ./test/mutants -list        what there is
-//	go run ./test/mutants -o FILE      the table, in Markdown, also to FILE
+//	go run ./test/mutants -o FILE      the table also to its section of FILE
 //
 // Nothing in the checkout is changed: the compiler is given other text for the
 // files in question (go build -overlay). A fault that no test notices makes the
@@ -23,11 +23,13 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/pawl-locks/pawl/test/pages"
 )
 
 func main() {
 	list := flag.Bool("list", false, "list the mutants and run nothing")
-	out := flag.String("o", "", "write the table to this file too")
+	out := flag.String("o", "", "write the table to its section of this file too")
 	timeout := flag.Duration("timeout", 5*time.Minute, "for the tests of one package")
 	flag.Parse()
 	root, err := moduleRoot()
@@ -55,7 +57,7 @@ func main() {
 		table += row
 	}
 	if *out != "" && !*list {
-		if err := os.WriteFile(*out, []byte(table), 0o644); err != nil {
+		if err := publish(*out, table); err != nil {
 			fmt.Fprintln(os.Stderr, "mutants:", err)
 			failed = true
 		}
@@ -63,6 +65,19 @@ func main() {
 	if failed {
 		os.Exit(1)
 	}
+}
+
+// publish puts the table into its section of a page.
+func publish(file, table string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	page, err := pages.Replace(string(text), "mutants", table)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return os.WriteFile(file, []byte(page), 0o644)
 }
 
 func wanted(m mutant, words []string) bool {
