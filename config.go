@@ -11,6 +11,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/observe"
 )
 
 // Config says how to reach a cluster. Only Endpoints is required.
@@ -43,6 +44,9 @@ type Config struct {
 	// Logger gets what an operator must know, never a password or a token.
 	// nil: silent.
 	Logger *slog.Logger
+	// Observer is told what sessions, locks and elections do: see package
+	// observe. nil: nobody is, and nothing is spent on it.
+	Observer observe.Observer
 	// DialOptions come after pawl's own, and win.
 	DialOptions []grpc.DialOption
 }
@@ -71,6 +75,6 @@ func (cfg Config) check() error {
 func (cfg Config) connection() cluster.Config {
 	return cluster.Config{
 		Endpoints: cfg.Endpoints, TLS: cfg.TLS, Username: cfg.Username, Password: cfg.Password,
-		SyncEvery: cfg.SyncEvery, Logger: cfg.Logger, DialOptions: cfg.DialOptions,
+		SyncEvery: cfg.SyncEvery, Logger: cfg.Logger, Observer: cfg.Observer, DialOptions: cfg.DialOptions,
 	}
 }

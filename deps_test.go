@@ -19,7 +19,10 @@ const module = "github.com/pawl-locks/pawl"
 // layers are the packages of the lock itself, "." being this one. A package may
 // import those of the lines above its own, and none of its own line or below.
 var layers = [][]string{
-	{"fencing", "internal/behind", "internal/clock", "internal/cluster", "internal/txn"},
+	{"fencing", "internal/behind", "internal/clock", "internal/txn"},
+	{"observe"},
+	{"internal/tell"},
+	{"internal/cluster"},
 	{"kv", "watch"},
 	{"lease"},
 	{"internal/inside"},

@@ -144,3 +144,19 @@ func TestProgramsInDocumentsAreExamples(t *testing.T) {
 	}
 	assert.Positive(t, found)
 }
+
+var part = regexp.MustCompile("(?s)<!-- part of (\\S+) -->\n```go\n(.*?)```")
+
+// What a document prints of a program stands in a tested example.
+func TestPartsOfProgramsInDocumentsStandInExamples(t *testing.T) {
+	found := 0
+	for doc, text := range documents(t) {
+		for _, p := range part.FindAllStringSubmatch(text, -1) {
+			found++
+			source, err := os.ReadFile(p[1])
+			require.NoError(t, err, doc)
+			assert.Contains(t, string(source), p[2], "%s prints a part of %s", doc, p[1])
+		}
+	}
+	assert.Positive(t, found)
+}

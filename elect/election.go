@@ -106,6 +106,7 @@ func (e *Election) resolve(ctx context.Context) (*lease.Session, queue.Line, err
 		return nil, queue.Line{}, errors.New("nil session")
 	}
 	line, err := queue.NewLine(s.Host().Namespace, e.name, e.opts.EtcdLayout)
+	line.Election = true
 	if err == nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}

@@ -91,14 +91,22 @@ func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 		if t.claim() == queue.None {
 			return queue.None.Err()
 		}
-		select {
-		case <-t.turn:
-			defer func() { t.turn <- struct{}{} }()
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		return t.c.Rewrite(ctx, value)
+		told := t.c.Proclaiming()
+		err := t.proclaim(ctx, value)
+		told(err) // when the turn is given back: an observer may proclaim
+		return err
 	})
+}
+
+// proclaim writes value when it is its turn.
+func (t *Term) proclaim(ctx context.Context, value []byte) error {
+	select {
+	case <-t.turn:
+		defer func() { t.turn <- struct{}{} }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	return t.c.Rewrite(ctx, value)
 }
 
 // Resign ends the term; the next candidate leads. From the call on this one does

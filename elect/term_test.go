@@ -350,7 +350,7 @@ func TestProclaimsAreMadeOneAtATime(t *testing.T) {
 				under++
 				most = max(most, under)
 				mu.Unlock()
-				time.AfterFunc(10*time.Millisecond, func() { mu.Lock(); under--; mu.Unlock() })
+				time.AfterFunc(9*time.Millisecond, func() { mu.Lock(); under--; mu.Unlock() }) // before its answer
 			}
 			return put
 		}})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/observe"
 )
 
 // The server answers within 7 s by default; an attempt outlasts that, so that what is unknown is
@@ -56,9 +57,17 @@ type Entry struct {
 func (c *Client) Txn(ctx context.Context, t Txn) (Result, error) {
 	res, err := c.txn(ctx, t)
 	if err != nil {
+		c.tell(ctx, err)
 		return Result{}, fmt.Errorf("kv: txn: %w", err)
 	}
 	return res, nil
+}
+
+// tell tells the client's observer of a refusal by a guard.
+func (c *Client) tell(ctx context.Context, err error) {
+	if errors.Is(err, ErrFenced) {
+		c.c.Teller().Feed().Now(context.WithoutCancel(ctx), observe.WriteFenced{Err: err})
+	}
 }
 
 func (c *Client) txn(ctx context.Context, t Txn) (Result, error) {

@@ -53,6 +53,7 @@ func (c *Client) WriteAll(ctx context.Context, guards []Guard, writes []Op) (app
 		case cluster.IsTooManyOps(err) && len(part) > 1:
 			size = len(part) / 2
 		default:
+			c.tell(ctx, err)
 			return applied, fmt.Errorf("kv: write all, %d of %d applied: %w", applied, len(writes), err)
 		}
 	}

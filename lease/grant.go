@@ -157,6 +157,7 @@ func (s *Session) start() error {
 		close(s.looped)
 		return err
 	}
+	s.tellGranted()
 	s.same, s.looked = txn.ModIs(s.key, s.mod), txn.Look(s.key)
 	s.watchKey(s.mod + 1)
 	go s.loop() // ends with the session; Close waits for it

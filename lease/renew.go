@@ -3,7 +3,6 @@ package lease
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -43,8 +42,10 @@ func (s *Session) loop() {
 		}
 		now := time.Now()
 		next := r.step(now)
-		if due := s.arm(now); !due.IsZero() && due.Before(next) {
-			next = due
+		for _, due := range []time.Time{s.arm(now), r.warn(now)} {
+			if !due.IsZero() && due.Before(next) {
+				next = due
+			}
 		}
 		if end := s.Deadline(); end.Before(next) {
 			next = end
@@ -63,6 +64,7 @@ type renewer struct {
 	last    *cluster.Member   // that confirmed
 	usual   time.Duration     // the usual round trip
 	round   round
+	warned  bool          // that the session is in jeopardy was told since the last renewal
 	looking chan struct{} // closed when the look beyond the last round's first is over; nil: there was none
 }
 
@@ -171,6 +173,9 @@ func (r *renewer) begin(now time.Time) {
 	r.asked = append(r.asked, m)
 	ctx, cancel := context.WithCancel(r.ctx)
 	t := &try{member: m, began: now, cancel: cancel}
+	if len(r.tries) > 0 {
+		r.s.tellHedged(r.tries[0], t)
+	}
 	r.tries = append(r.tries, t)
 	go func() { // bounded by attemptBound; stop waits for it through results
 		res := r.s.attempt(ctx, m)
@@ -186,14 +191,15 @@ func (r *renewer) finish(f finished) {
 		return
 	}
 	r.tries = slices.Delete(r.tries, i, i+1)
-	now := time.Now()
+	now, left := time.Now(), r.s.win.Load().remaining(clock.Now())
 	switch {
 	case f.over: // the loop sees it
 	case f.err != nil:
 		r.s.troubled(f.err)
-		r.round.fail(now, r.s.TTL(), r.s.win.Load().remaining(clock.Now()))
+		r.round.fail(now, r.s.TTL(), left)
 	case r.s.extend(f.sent, f.ttl) == nil:
 		r.confirmed(f, now)
+		r.s.tellRenewed(f, now, left)
 	}
 }
 
@@ -208,7 +214,7 @@ func (r *renewer) confirmed(f finished, now time.Time) {
 		r.usual = trip
 	}
 	r.usual += (trip - r.usual) / 4
-	r.last = f.member
+	r.last, r.warned = f.member, false
 	for _, t := range r.tries {
 		if t.member != f.member && now.Sub(t.began) >= late {
 			r.s.host.Cluster.Failed(t.member, errSlow)
@@ -270,6 +276,6 @@ func (s *Session) troubled(err error) {
 	s.trouble = err
 	s.mu.Unlock()
 	if first {
-		s.host.Cluster.Logger().Warn("session renewal failed, trying elsewhere", "lease", fmt.Sprintf("%x", s.id), "error", err)
+		s.host.Cluster.Logger().Warn("session renewal failed, trying elsewhere", "lease", hex(s.id), "error", err)
 	}
 }

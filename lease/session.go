@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/behind"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/tell"
 	"github.com/pawl-locks/pawl/watch"
 )
 
@@ -50,7 +50,8 @@ type Session struct {
 	looped chan struct{} // closed when the renewal loop has returned
 	poked  chan struct{} // wakes the loop
 
-	inherited int64 // attempts below it are a predecessor's; 0: none are
+	feed      *tell.Feed // set before anybody has the session; nil: nobody is told
+	inherited int64      // attempts below it are a predecessor's; 0: none are
 
 	mu       sync.Mutex
 	next     int64            // the next attempt's number
@@ -183,7 +184,7 @@ func (s *Session) end(err error, rest aftermath) error {
 	if w != nil {
 		w.Cancel()
 	}
-	s.host.Cluster.Logger().Info("session over", "lease", fmt.Sprintf("%x", s.id), "cause", err.Error())
+	s.tellOver(err)
 	switch rest {
 	case remove:
 		s.revoke()

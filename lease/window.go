@@ -31,6 +31,9 @@ func (w window) remaining(now clock.Instant) time.Duration {
 	return w.deadline().Sub(now)
 }
 
+// half is half of how long the window lasts in all.
+func (w window) half() time.Duration { return (w.granted - w.kept()) / 2 }
+
 // over says why the window has ended at now; nil while it lasts.
 func (w window) over(now clock.Instant) error {
 	if left := w.remaining(now); left <= 0 {

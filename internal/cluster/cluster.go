@@ -12,6 +12,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/pawl-locks/pawl/internal/tell"
+	"github.com/pawl-locks/pawl/observe"
 )
 
 // Config is what Dial needs to know. Only Endpoints is required.
@@ -29,6 +32,8 @@ type Config struct {
 	SyncEvery time.Duration
 	// Logger gets what an operator must know; nil means silent.
 	Logger *slog.Logger
+	// Observer is told what happens; nil means nobody.
+	Observer observe.Observer
 	// DialOptions come after this package's own, so they win. An interceptor that sends a request
 	// twice takes away what is said about outcomes.
 	DialOptions []grpc.DialOption
@@ -38,6 +43,8 @@ type Config struct {
 type Cluster struct {
 	cfg   Config
 	log   *slog.Logger
+	tell  *tell.Teller
+	feed  *tell.Feed // of the members
 	began time.Time
 
 	members atomic.Pointer[[]*Member] // replaced as a whole, under mu
@@ -83,6 +90,8 @@ func newCluster(cfg Config) (*Cluster, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Cluster{cfg: cfg, log: cfg.Logger, began: time.Now(), wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	c.tell = tell.New(cfg.Observer, c.log, c.spawn)
+	c.feed = c.tell.Feed()
 	c.life, c.die = context.WithCancelCause(context.Background())
 	c.creds.init(cfg.Username, cfg.Password)
 	list := make([]*Member, 0, len(eps))
@@ -103,6 +112,9 @@ func newCluster(cfg Config) (*Cluster, error) {
 
 // Logger is Config.Logger, never nil.
 func (c *Cluster) Logger() *slog.Logger { return c.log }
+
+// Teller is Config.Observer; nil without one.
+func (c *Cluster) Teller() *tell.Teller { return c.tell }
 
 // Ended is closed when Err becomes non-nil.
 func (c *Cluster) Ended() <-chan struct{} { return c.ended }

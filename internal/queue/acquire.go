@@ -33,15 +33,19 @@ type Request struct {
 // an error, even in the instant of success.
 func Acquire(ctx context.Context, s *lease.Session, line Line, r Request) (*Claim, error) {
 	c := &Claim{s: s, line: line, parent: ctx, grants: r.Grants}
+	c.see(ctx)
 	err := c.acquire(ctx, r)
 	if err == nil {
+		c.tellWon(c.how)
 		return c, nil
 	}
 	if over := c.Err(); over != nil { // it is what the trouble came from
 		err = cause(over)
 	}
 	c.abandon()
-	return nil, line.explain(err, s.Host().Namespace)
+	err = line.explain(err, s.Host().Namespace)
+	c.tellGaveUp(err)
+	return nil, err
 }
 
 // acquire hangs the claim on the session from the beginning, so that whatever is
@@ -61,6 +65,7 @@ func (c *Claim) acquire(ctx context.Context, r Request) error {
 	if err != nil {
 		return err
 	}
+	c.tellEnqueued()
 	if floor := c.s.Host().Floor; c.Token() <= floor {
 		return fmt.Errorf("%w: %d, the floor is %d", pawl.ErrTokenFloor, c.Token(), floor)
 	}

@@ -30,6 +30,7 @@ type Claim struct {
 
 	create int64 // the token; set before the claim is shared
 	fate   atomic.Pointer[fate]
+	sight  *sight        // what is told of it to an observer
 	woken  chan struct{} // wakes the waiting Acquire; nil where it does not wait
 
 	mu       sync.Mutex

@@ -55,6 +55,7 @@ func Resume(ctx context.Context, s *lease.Session, line Line, key string, t fenc
 		return nil, fmt.Errorf("key %q is not one of lease %x under the name %q", key, s.ID(), line.Name)
 	}
 	c := &Claim{s: s, line: line, parent: ctx, key: key, n: n}
+	c.see(ctx)
 	if err := s.Err(); err != nil {
 		return nil, err
 	}
@@ -83,6 +84,7 @@ func Resume(ctx context.Context, s *lease.Session, line Line, key string, t fenc
 		return nil, err
 	}
 	c.watchOwn(resp.Header.Revision + 1)
+	c.tellWon(resumed)
 	return c, nil
 }
 

@@ -77,6 +77,7 @@ func (c *Claim) enqueued(resp *pb.TxnResponse) (alone bool, err error) {
 		return false, fmt.Errorf("the server's answer does not show key %q that it put", c.key)
 	}
 	c.place(last[0].CreateRevision)
+	c.sawAhead(txn.Count(resp, 1) - 1)
 	if len(last) == 1 {
 		return true, nil
 	}

@@ -149,6 +149,7 @@ func (c *Claim) told(f *fate) {
 			w.Cancel()
 		}
 	}
+	c.tellFate(f)
 }
 
 func isClosed(done <-chan struct{}) bool {

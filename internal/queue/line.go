@@ -15,6 +15,8 @@ const maxName = 1024
 type Line struct {
 	Name   string // as given
 	Prefix string // of its keys, namespace included; ends in a slash
+
+	Election bool // what an observer is told: campaigns and terms, or else locks
 }
 
 // NewLine checks name and makes its line. With etcdLayout the name is taken

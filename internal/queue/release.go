@@ -41,13 +41,16 @@ func (c *Claim) Release(ctx context.Context, as error) error {
 	defer cancel()
 	err := c.free(graced)
 	if decided, err := c.outcome(); decided {
+		c.tellReleased(nil)
 		return err
 	}
 	c.freeBehind()
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: the release is pending: %w (%v)", cluster.ErrUnknown, ended(ctx), err)
+		err = fmt.Errorf("%w (%v)", ended(ctx), err)
 	}
-	return fmt.Errorf("%w: the release is pending: %w", cluster.ErrUnknown, err)
+	err = fmt.Errorf("%w: the release is pending: %w", cluster.ErrUnknown, err)
+	c.tellReleased(err)
+	return err
 }
 
 // letGo makes the claim released, or says why it was lost before.

@@ -164,6 +164,15 @@ func KVs(resp *pb.TxnResponse, i int) []*mvccpb.KeyValue {
 	return resp.Responses[i].GetResponseRange().GetKvs()
 }
 
+// Count is how many keys there are in the range that the i-th operation has read,
+// whatever its limit and its bounds let through.
+func Count(resp *pb.TxnResponse, i int) int {
+	if i >= len(resp.Responses) {
+		return 0
+	}
+	return int(resp.Responses[i].GetResponseRange().GetCount())
+}
+
 // KV is the one key that the i-th operation has read, or nil.
 func KV(resp *pb.TxnResponse, i int) *mvccpb.KeyValue {
 	if kvs := KVs(resp, i); len(kvs) > 0 {

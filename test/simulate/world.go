@@ -38,6 +38,7 @@ type world struct {
 
 	mu   sync.Mutex
 	bad  []string
+	told []*events
 	done chan struct{} // the troubles are over
 }
 
@@ -48,7 +49,7 @@ func (w *world) fail(format string, args ...any) {
 }
 
 func (w *world) config(client int) pawl.Config {
-	return pawl.Config{Endpoints: w.server.endpoints(), DialOptions: w.server.options(client)}
+	return pawl.Config{Endpoints: w.server.endpoints(), DialOptions: w.server.options(client), Observer: w.newEvents(client)}
 }
 
 // Run runs the scenario of a plan in a bubble, and says what was wrong with it.
@@ -141,6 +142,9 @@ func (w *world) afterwards(actors []*actor) {
 		if a.client != nil {
 			_ = a.client.Close()
 		}
+	}
+	for _, e := range w.told {
+		e.close()
 	}
 	time.Sleep(2*w.plan.TTL + 30*time.Second)
 	if left := w.server.left(); len(left) > 0 {

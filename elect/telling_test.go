@@ -1,0 +1,142 @@
+package elect_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/observe"
+)
+
+// ear keeps what it is told, but for what is of sessions and members.
+type ear struct {
+	mu   sync.Mutex
+	all  []observe.Event
+	more func(ev observe.Event)
+}
+
+func (e *ear) Observe(_ context.Context, ev observe.Event) {
+	switch ev.(type) {
+	case observe.SessionGranted, observe.SessionRenewed, observe.SessionClosed, observe.MemberSwitched:
+		return
+	}
+	e.mu.Lock()
+	e.all = append(e.all, ev)
+	e.mu.Unlock()
+	if e.more != nil {
+		e.more(ev)
+	}
+}
+
+func (e *ear) told() (all []observe.Event) {
+	synctest.Wait()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all, e.all = e.all, nil
+	return all
+}
+
+func TestATermIsToldFromItsCampaignToItsEnd(t *testing.T) {
+	inBubble(t, func(w *world) {
+		e := &ear{}
+		term := w.campaign(w.sessionOn(w.clientWith(pawl.Config{Observer: e})), "e", "v")
+		time.Sleep(time.Second)
+		require.NoError(t, term.Proclaim(w.ctx, []byte("v2")))
+		require.NoError(t, term.Resign(w.ctx))
+		all := e.told()
+		require.Len(t, all, 4)
+		c := all[0].(observe.CampaignEnqueued).Claim
+		assert.Equal(t, observe.Claim{ID: c.ID, Name: "e", Key: term.Key(), Token: term.Token(), Lease: c.Lease}, c)
+		assert.Equal(t, []observe.Event{
+			observe.CampaignEnqueued{Claim: c},
+			observe.TermElected{Claim: c, How: observe.Free},
+			observe.TermProclaimed{Claim: c},
+			observe.TermEnded{Claim: c, Led: time.Second},
+		}, all)
+		assert.Error(t, term.Proclaim(w.ctx, nil))
+		all = e.told()
+		require.Len(t, all, 1)
+		assert.ErrorIs(t, all[0].(observe.TermProclaimed).Err, elect.ErrResigned)
+	})
+}
+
+func TestATermThatIsLostIsToldWithItsCause(t *testing.T) {
+	inBubble(t, func(w *world) {
+		e := &ear{}
+		term := w.campaign(w.sessionOn(w.clientWith(pawl.Config{Observer: e})), "e", "v")
+		time.Sleep(time.Second)
+		w.Delete(term.Key())
+		all := e.told()
+		ended := all[len(all)-1].(observe.TermEnded)
+		assert.ErrorIs(t, ended.Err, elect.ErrLost)
+		assert.ErrorIs(t, ended.Err, elect.ErrKeyDeleted)
+		assert.NoError(t, ended.Pending)
+		assert.Equal(t, time.Second, ended.Led)
+	})
+}
+
+func TestACandidateThatGivesUpIsTold(t *testing.T) {
+	inBubble(t, func(w *world) {
+		first := w.campaign(w.session(), "e", "v")
+		e := &ear{}
+		s := w.sessionOn(w.clientWith(pawl.Config{Observer: e}))
+		ctx, cancel := context.WithTimeout(w.ctx, 2*time.Second)
+		defer cancel()
+		_, err := elect.New(s, "e", elect.Options{}).Campaign(ctx, nil)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		all := e.told()
+		require.Len(t, all, 2)
+		assert.Equal(t, 1, all[0].(observe.CampaignEnqueued).Ahead)
+		gaveUp := all[1].(observe.CampaignGaveUp)
+		assert.Equal(t, 2*time.Second, gaveUp.Wait)
+		assert.ErrorIs(t, gaveUp.Err, context.DeadlineExceeded)
+		require.NoError(t, first.Resign(w.ctx))
+	})
+}
+
+// Calls of Proclaim are made one at a time, and one within what is told of another
+// must not wait for it.
+func TestAnObserverMayProclaimWhenItIsToldOfAProclamation(t *testing.T) {
+	inBubble(t, func(w *world) {
+		e := &ear{}
+		term := w.campaign(w.sessionOn(w.clientWith(pawl.Config{Observer: e})), "e", "v")
+		again := true
+		e.more = func(ev observe.Event) {
+			if _, ok := ev.(observe.TermProclaimed); ok && again {
+				again = false
+				assert.NoError(t, term.Proclaim(w.ctx, []byte("from within")))
+			}
+		}
+		require.NoError(t, term.Proclaim(w.ctx, []byte("first")))
+		assert.Equal(t, "from within", string(w.Get(term.Key()).Value))
+		e.more = nil
+		require.NoError(t, term.Resign(w.ctx))
+	})
+}
+
+// What Run does is told as what its campaigns and terms are.
+func TestRunsTermsAreTold(t *testing.T) {
+	inBubble(t, func(w *world) {
+		e := &ear{}
+		c := w.clientWith(pawl.Config{Observer: e})
+		terms := 0
+		require.NoError(t, elect.Run(w.ctx, c, "e", elect.RunOptions{}, func(ctx context.Context, term *elect.Term) error {
+			if terms++; terms == 1 {
+				w.Delete(term.Key())
+				<-ctx.Done()
+			}
+			return nil
+		}))
+		all := e.told()
+		require.Len(t, all, 6)
+		assert.ErrorIs(t, all[2].(observe.TermEnded).Err, elect.ErrKeyDeleted)
+		assert.NoError(t, all[5].(observe.TermEnded).Err, "resigned")
+	})
+}

@@ -1,0 +1,505 @@
+package lock_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/etcdfake"
+	"github.com/pawl-locks/pawl/kv"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/observe"
+)
+
+// ear is an Observer that keeps what it is told of locks, and all else.
+type ear struct {
+	mu    sync.Mutex
+	locks []observe.Event
+	rest  []observe.Event
+	more  func(ctx context.Context, ev observe.Event)
+}
+
+func (e *ear) Observe(ctx context.Context, ev observe.Event) {
+	e.mu.Lock()
+	if strings.HasPrefix(fmt.Sprintf("%T", ev), "observe.Lock") {
+		e.locks = append(e.locks, ev)
+	} else {
+		e.rest = append(e.rest, ev)
+	}
+	e.mu.Unlock()
+	if e.more != nil {
+		e.more(ctx, ev)
+	}
+}
+
+// told are the events of locks since it was asked last, once all was told.
+func (e *ear) told() (locks []observe.Event) {
+	synctest.Wait()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	locks, e.locks = e.locks, nil
+	return locks
+}
+
+func of[E observe.Event](all []observe.Event) (some []E) {
+	for _, ev := range all {
+		if e, ok := ev.(E); ok {
+			some = append(some, e)
+		}
+	}
+	return some
+}
+
+// toldTo is a session on a client of its own whose observer is e.
+func (w *world) toldTo(e observe.Observer) (*pawl.Client, *pawl.Session) {
+	w.Helper()
+	c := w.client(pawl.Config{Observer: e})
+	s, err := c.Session(w.Context())
+	require.NoError(w, err)
+	synctest.Wait() // the session is told of
+	return c, s
+}
+
+// as is the Claim of h, as it is in events; the ID is that of ev.
+func as(h *lock.Held, s *pawl.Session, id int64) observe.Claim {
+	return observe.Claim{ID: id, Name: h.Name(), Key: h.Key(), Token: h.Token(), Lease: s.ID()}
+}
+
+func TestTheLifeOfALockIsToldInOrderBeforeItsCallsReturn(t *testing.T) {
+	inBubble(t, func(w *world) {
+		e := &ear{}
+		_, s := w.toldTo(e)
+		h := w.acquire(s)
+		require.Len(w, e.locks, 2)
+		c := as(h, s, e.locks[0].(observe.LockEnqueued).ID)
+		time.Sleep(time.Second)
+		w.release(h)
+		assert.Equal(w, []observe.Event{
+			observe.LockEnqueued{Claim: c, Ahead: 0},
+			observe.LockAcquired{Claim: c, How: observe.Free},
+			observe.LockReleased{Claim: c, Held: time.Second},
+		}, e.locks)
+		assert.ErrorIs(w, h.Release(w.Context()), nil)
+		assert.Len(w, e.told(), 3, "a release is told once")
+	})
+}
+
+func TestAWaitIsToldWithWhoWasAheadAndHowItEnded(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		e := &ear{}
+		_, s := w.toldTo(e)
+		var all []*attempt
+		for range 30 {
+			all = append(all, w.waiting(s))
+		}
+		time.Sleep(3 * time.Second)
+		hows := map[observe.How]int{}
+		enqueued := of[observe.LockEnqueued](e.told())
+		require.Len(w, enqueued, 30)
+		for i, a := range all {
+			w.release(h)
+			h = a.won()
+			acquired := of[observe.LockAcquired](e.told())
+			require.Len(w, acquired, 1)
+			assert.Equal(w, i+1, enqueued[i].Ahead)
+			assert.Equal(w, enqueued[i].Claim, acquired[0].Claim)
+			assert.Equal(w, as(h, s, enqueued[i].ID), acquired[0].Claim)
+			assert.Equal(w, time.Duration(i+3)*time.Second, acquired[0].Wait)
+			hows[acquired[0].How]++
+			time.Sleep(time.Second)
+		}
+		w.release(h)
+		assert.Len(w, hows, 2, "once somebody expects a grant, all behind are granted the line")
+		assert.Positive(w, hows[observe.Confirmed], "nothing was known when h was acquired")
+		assert.Positive(w, hows[observe.Granted])
+	})
+}
+
+func TestAnAttemptThatFailsIsToldAsGivenUp(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		e := &ear{}
+		_, s := w.toldTo(e)
+		_, err := mutex(s).TryAcquire(w.Context())
+		require.ErrorIs(w, err, lock.ErrBusy)
+		gaveUp, ok := e.locks[0].(observe.LockGaveUp)
+		require.True(w, ok)
+		assert.ErrorIs(w, gaveUp.Err, lock.ErrBusy)
+		assert.Zero(w, gaveUp.Token)
+		assert.Empty(w, gaveUp.Key)
+		assert.Len(w, e.told(), 1)
+
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		_, err = mutex(s).Acquire(ctx)
+		require.ErrorIs(w, err, context.DeadlineExceeded)
+		all := e.told()
+		require.Len(w, all, 2)
+		gaveUp = all[1].(observe.LockGaveUp)
+		assert.Equal(w, all[0].(observe.LockEnqueued).Claim, gaveUp.Claim)
+		assert.Equal(w, time.Second, gaveUp.Wait)
+		assert.ErrorIs(w, gaveUp.Err, context.DeadlineExceeded)
+		w.release(h)
+	})
+}
+
+// Each way to lose a lock, and what an observer is told of it.
+func TestALossIsToldOnceWithItsCause(t *testing.T) {
+	for what, c := range map[string]struct {
+		cause  error
+		strike func(w *world, s *pawl.Session, h *lock.Held)
+	}{
+		"deleted":     {lock.ErrKeyDeleted, func(w *world, _ *pawl.Session, h *lock.Held) { w.f.Delete(h.Key()) }},
+		"overwritten": {lock.ErrKeyOverwritten, func(w *world, _ *pawl.Session, h *lock.Held) { w.f.Put(h.Key(), "x", 0) }},
+		"revoked":     {lease.ErrRevoked, func(w *world, s *pawl.Session, _ *lock.Held) { w.f.Revoke(s.ID()) }},
+		"expired":     {lease.ErrExpired, func(w *world, _ *pawl.Session, _ *lock.Held) { w.f.BlackHole() }},
+		"closed":      {lease.ErrClosed, func(w *world, s *pawl.Session, _ *lock.Held) { _ = s.Close(w.Context()) }},
+		"detached":    {lease.ErrClosed, func(_ *world, s *pawl.Session, _ *lock.Held) { s.Detach() }},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				e := &ear{}
+				_, s := w.toldTo(e)
+				h := w.acquire(s)
+				time.Sleep(time.Second)
+				before := e.told()
+				c.strike(w, s, h)
+				time.Sleep(20 * time.Second)
+				all := e.told()
+				require.Len(w, all, 1)
+				lost := all[0].(observe.LockLost)
+				assert.Equal(w, before[0].(observe.LockEnqueued).Claim, lost.Claim)
+				assert.ErrorIs(w, lost.Err, lock.ErrLost)
+				w.oneCause(c.cause, lost.Err)
+				assert.GreaterOrEqual(w, lost.Held, time.Second)
+				assert.ErrorIs(w, h.Release(w.Context()), lock.ErrLost)
+				assert.Empty(w, e.told(), "it was told")
+				w.f.Heal()
+			})
+		})
+	}
+}
+
+func TestALossThatOnlyTheReleaseFindsIsToldAsALoss(t *testing.T) {
+	inBubble(t, func(w *world) {
+		e := &ear{}
+		_, s := w.toldTo(e)
+		h := w.acquire(s)
+		w.f.Inject(quietWatches)
+		w.f.Delete(h.Key())
+		require.ErrorIs(w, h.Release(w.Context()), lock.ErrLost)
+		all := e.told()
+		require.Len(w, all, 3)
+		assert.ErrorIs(w, all[2].(observe.LockLost).Err, lock.ErrKeyDeleted)
+	})
+}
+
+func TestAReleaseThatIsPendingIsToldSoAndOnce(t *testing.T) {
+	inBubble(t, func(w *world) {
+		e := &ear{}
+		_, s := w.toldTo(e)
+		h := w.acquire(s)
+		w.f.BlackHole()
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		err := h.Release(ctx)
+		require.ErrorIs(w, err, kv.ErrUnknown)
+		all := e.told()
+		require.Len(w, all, 3)
+		released := all[2].(observe.LockReleased)
+		assert.ErrorIs(w, released.Pending, kv.ErrUnknown)
+		assert.Zero(w, released.Held, "it was not held while the release went on")
+		w.f.Heal()
+		require.NoError(w, h.Release(w.Context()))
+		w.clear()
+		assert.Empty(w, e.told())
+	})
+}
+
+// A session that ends in the instant in which a lock is won.
+func TestALossIsNeverToldBeforeTheAcquisition(t *testing.T) {
+	inBubble(t, func(w *world) {
+		e := &ear{}
+		client, s := w.toldTo(e)
+		e.more = func(_ context.Context, ev observe.Event) {
+			if _, ok := ev.(observe.LockAcquired); ok {
+				w.f.Revoke(s.ID())
+				<-s.Done()
+				assert.Error(w, s.Err())
+			}
+		}
+		h, err := mutex(s).Acquire(w.Context())
+		require.NoError(w, err)
+		w.lostBy(lease.ErrRevoked, h)
+		all := e.told()
+		require.Len(w, all, 3)
+		assert.IsType(w, observe.LockAcquired{}, all[1])
+		assert.IsType(w, observe.LockLost{}, all[2])
+		require.NoError(w, client.Close())
+	})
+}
+
+func TestWhatIsResumedIsToldAsAnother(t *testing.T) {
+	inBubble(t, func(w *world) {
+		e := &ear{}
+		_, s := w.toldTo(e)
+		h := w.acquire(s)
+		handle := s.Detach()
+		other := w.client(pawl.Config{Observer: e})
+		s, err := other.NewSession(w.Context(), lease.Options{Resume: handle})
+		require.NoError(w, err)
+		e.told()
+		h, err = mutex(s).Resume(w.Context(), h.Key(), h.Token())
+		require.NoError(w, err)
+		all := e.told()
+		require.Len(w, all, 1)
+		acquired := all[0].(observe.LockAcquired)
+		assert.Equal(w, observe.Resumed, acquired.How)
+		assert.Equal(w, as(h, s, acquired.ID), acquired.Claim)
+		w.release(h)
+		assert.IsType(w, observe.LockReleased{}, e.told()[0])
+	})
+}
+
+type word struct{}
+
+func TestAnEventHasTheValuesOfItsCallsContextAndNotItsEnd(t *testing.T) {
+	inBubble(t, func(w *world) {
+		e := &ear{}
+		_, s := w.toldTo(e)
+		var wrong int
+		e.more = func(ctx context.Context, ev observe.Event) {
+			if ctx.Value(word{}) != "mine" || ctx.Err() != nil {
+				wrong++
+			}
+		}
+		ctx, cancel := context.WithCancel(context.WithValue(w.Context(), word{}, "mine"))
+		h, err := mutex(s).Acquire(ctx)
+		require.NoError(w, err)
+		cancel()
+		w.f.Delete(h.Key())
+		time.Sleep(time.Second)
+		assert.Len(w, e.told(), 3)
+		assert.Zero(w, wrong)
+	})
+}
+
+// Every public method of what an event is about can be called within it.
+func TestAnObserverMayCallWhateverItLikes(t *testing.T) {
+	inBubble(t, func(w *world) {
+		e := &ear{}
+		client, s := w.toldTo(e)
+		var mu sync.Mutex
+		held := map[string]*lock.Held{}
+		var calls int
+		e.more = func(ctx context.Context, ev observe.Event) {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			began := time.Now()
+			_, _, _, _ = s.ID(), s.TTL(), s.Deadline(), s.Err()
+			_, _ = s.Context(), s.Done()
+			_, _ = client.Session(ctx)
+			mu.Lock()
+			h := held["h"]
+			mu.Unlock()
+			if h != nil {
+				_, _, _, _, _ = h.Err(), h.Deadline(), h.Token(), h.Context(), h.Done()
+				_ = h.Confirm(ctx)
+			}
+			if _, first := ev.(observe.LockAcquired); first && calls == 0 {
+				calls++
+				other, err := lock.New(s, "other", lock.Options{}).Acquire(ctx)
+				if assert.NoError(w, err) {
+					assert.NoError(w, other.Release(ctx))
+				}
+				_, err = client.KV().Txn(ctx, kv.Txn{Then: []kv.Op{kv.Put("k", nil)}})
+				assert.NoError(w, err)
+			}
+			if _, lost := ev.(observe.LockLost); lost {
+				assert.ErrorIs(w, h.Release(ctx), lock.ErrLost)
+				assert.NoError(w, s.Close(ctx))
+				_ = s.Detach()
+			}
+			assert.Less(w, time.Since(began), time.Second, "%T: something waited for the observer", ev)
+		}
+		h := w.acquire(s)
+		mu.Lock()
+		held["h"] = h
+		mu.Unlock()
+		time.Sleep(time.Minute) // renewals
+		w.f.Delete(h.Key())
+		time.Sleep(time.Minute)
+		all := e.told()
+		assert.NotEmpty(w, of[observe.LockLost](all))
+		require.Error(w, s.Err(), "closed by the observer")
+	})
+}
+
+// An observer that is stuck for longer than the TTL: the calls that it delays are
+// delayed, and everything else goes on.
+func TestAStuckObserverDelaysNeitherRenewalsNorTheNewsOfALoss(t *testing.T) {
+	inBubble(t, func(w *world) {
+		e, stuck := &ear{}, make(chan struct{})
+		client, s := w.toldTo(e)
+		h := w.acquire(s)
+		ctx, done := h.Context(), h.Done()
+		other := w.acquireName(s, "other").Context()
+		synctest.Wait()
+		e.more = func(context.Context, observe.Event) { <-stuck }
+		before := w.f.Counts()
+		time.Sleep(5 * s.TTL())
+		assert.NoError(w, h.Err(), "renewed meanwhile")
+		assert.Greater(w, w.f.Counts().Since(before).Received["LeaseKeepAlive"], 15)
+		w.f.BlackHole()
+		time.Sleep(s.TTL() - s.TTL()/6)
+		began := time.Now()
+		synctest.Wait()
+		assert.Error(w, ctx.Err())
+		assert.Error(w, other.Err(), "told though the other's observer is stuck")
+		w.oneCause(lease.ErrExpired, h.Err())
+		assert.True(w, isClosed(done))
+		assert.Error(w, s.Err())
+		assert.Zero(w, time.Since(began), "Err waits for no observer")
+		w.f.Heal()
+		close(stuck)
+		require.NoError(w, client.Close())
+		assert.Len(w, of[observe.LockLost](e.told()), 2)
+		assert.Len(w, of[observe.SessionLost](e.rest), 1)
+	})
+}
+
+// The clock is looked at where it counts, however long an observer took.
+func TestALockWhoseObserverWasStuckBeyondTheTTLIsExpiredAtTheFirstLook(t *testing.T) {
+	inBubble(t, func(w *world) {
+		e := &ear{}
+		_, s := w.toldTo(e)
+		e.more = func(_ context.Context, ev observe.Event) {
+			if _, ok := ev.(observe.LockAcquired); ok {
+				w.f.BlackHole()
+				time.Sleep(s.TTL())
+				w.f.Heal()
+			}
+		}
+		h, err := mutex(s).Acquire(w.Context())
+		require.NoError(w, err)
+		w.lostBy(lease.ErrExpired, h)
+	})
+}
+
+func TestAnObserverThatPanicsBreaksNothing(t *testing.T) {
+	inBubble(t, func(w *world) {
+		var log bytes.Buffer
+		c := w.client(pawl.Config{
+			Logger:   slog.New(slog.NewTextHandler(&log, nil)),
+			Observer: observe.Func(func(context.Context, observe.Event) { panic("ouch") }),
+		})
+		s, err := c.Session(w.Context())
+		require.NoError(w, err)
+		h := w.acquire(s)
+		time.Sleep(time.Minute)
+		require.NoError(w, h.Err())
+		w.release(h)
+		lost := w.acquire(s)
+		w.f.Delete(lost.Key())
+		time.Sleep(time.Second)
+		w.lostBy(lock.ErrKeyDeleted, lost)
+		require.NoError(w, c.Close())
+		assert.Contains(w, log.String(), "ouch")
+		assert.Contains(w, log.String(), "event=observe.LockLost")
+	})
+}
+
+func TestAfterClientCloseEverythingWasToldAndNothingMoreIs(t *testing.T) {
+	inBubble(t, func(w *world) {
+		e := &ear{}
+		client, s := w.toldTo(e)
+		for i := range 50 {
+			w.acquireName(s, fmt.Sprint("n", i))
+		}
+		e.more = func(context.Context, observe.Event) { time.Sleep(time.Millisecond) }
+		require.NoError(w, client.Close())
+		told := len(e.rest) + len(e.locks)
+		assert.Len(w, of[observe.LockLost](e.locks), 50)
+		assert.Len(w, of[observe.SessionClosed](e.rest), 1)
+		time.Sleep(time.Minute)
+		assert.Equal(w, told, len(e.rest)+len(e.locks))
+	})
+}
+
+func TestAFencedWriteIsTold(t *testing.T) {
+	inBubble(t, func(w *world) {
+		e := &ear{}
+		client, s := w.toldTo(e)
+		h := w.acquire(s)
+		w.release(h)
+		for range 2 { // known here, and at the server
+			_, err := client.KV().Txn(w.Context(), kv.Txn{Guards: []kv.Guard{h.Guard()}, Then: []kv.Op{kv.Put("k", nil)}})
+			require.ErrorIs(w, err, kv.ErrFenced)
+		}
+		_, err := client.KV().WriteAll(w.Context(), []kv.Guard{h.Guard()}, []kv.Op{kv.Put("k", nil)})
+		require.ErrorIs(w, err, kv.ErrFenced)
+		fenced := of[observe.WriteFenced](e.rest)
+		require.Len(w, fenced, 3)
+		assert.ErrorIs(w, fenced[0].Err, kv.ErrFenced)
+	})
+}
+
+func TestAMemberThatFailsAndServesAgainIsTold(t *testing.T) {
+	inBubble(t, func(w *world) {
+		e := &ear{}
+		_, s := w.toldTo(e)
+		bad := w.f.Inject(etcdfake.Rule{Member: w.f.Member(0), Err: status.Error(codes.Unavailable, "down")})
+		time.Sleep(30 * time.Second)
+		bad.Lift()
+		time.Sleep(30 * time.Second)
+		require.NoError(w, s.Err())
+		e.told()
+		switched, serves := of[observe.MemberSwitched](e.rest), of[observe.MemberServes](e.rest)
+		require.NotEmpty(w, switched)
+		require.NotEmpty(w, serves)
+		assert.Equal(w, w.f.Endpoints()[0], switched[0].From)
+		assert.Equal(w, w.f.Endpoints()[0], serves[0].Member)
+		assert.ErrorContains(w, switched[0].Err, "down")
+	})
+}
+
+// The answer to an enqueue counts the line, whatever it reads of it.
+func TestARealServerSaysHowManyAreAhead(t *testing.T) {
+	e := &ear{}
+	c, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: []string{realServer(t)}, Observer: e})
+	require.NoError(t, err)
+	defer c.Close()
+	s, err := c.Session(t.Context())
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	enqueued := make(chan int, 1)
+	e.more = func(_ context.Context, ev observe.Event) {
+		if ev, ok := ev.(observe.LockEnqueued); ok {
+			enqueued <- ev.Ahead
+		}
+	}
+	var waiting sync.WaitGroup
+	for want := range 4 {
+		waiting.Go(func() {
+			_, _ = mutex(s).Acquire(ctx) // the first one wins
+		})
+		assert.Equal(t, want, <-enqueued)
+	}
+	cancel()
+	waiting.Wait()
+	require.NoError(t, c.Close())
+}

@@ -1,0 +1,53 @@
+// Package observe is how a program sees what its locks, elections and sessions
+// do: give an Observer to pawl.Config.Observer, and it is called with an Event
+// for each thing that happens.
+//
+//	client, err := pawl.Dial(ctx, pawl.Config{
+//		Endpoints: endpoints,
+//		Observer: observe.Func(func(ctx context.Context, ev observe.Event) {
+//			switch ev := ev.(type) {
+//			case observe.LockLost:
+//				alarm(ev.Name, ev.Err)
+//			case observe.SessionInJeopardy:
+//				warn(ev.Lease, ev.Left)
+//			}
+//		}),
+//	})
+//
+// The modules observe/prom and observe/otel are Observers for Prometheus and for
+// OpenTelemetry. All makes one Observer of several.
+//
+// # What it guarantees
+//
+//  1. An Observer is never called while a mutex of the library is held. It may
+//     call any method of a session, a lock or a term. It must not call
+//     Client.Close, which waits for it.
+//  2. The events of one session come in order and one at a time, and so do those
+//     of one acquisition of a lock or one candidacy. Events of different ones come
+//     in any order, and at the same time.
+//  3. What a call has done, that call's goroutine tells, before the call returns:
+//     enqueued, acquired, gave up, released, elected, proclaimed, resigned, fenced.
+//     (Where another event of the same one is being told just then, whoever tells
+//     that one goes on with it.) Everything else, and every loss, is told by one goroutine of the client's. So an
+//     Observer that is slow delays those calls, and never a renewal, nor the news
+//     of a loss, nor what Err says: that is the clock's matter alone.
+//  4. LockEnqueued is followed by LockAcquired or LockGaveUp. LockAcquired is
+//     followed by LockReleased or LockLost, one of them and once. Likewise in
+//     elections. SessionGranted is followed by SessionLost or SessionClosed.
+//  5. An Observer that panics breaks nothing: the panic is logged, with Config.Logger,
+//     and the event counts as told.
+//  6. Client.Close returns when everything was told, and no Observer is called
+//     after it.
+//
+// # What it does not
+//
+// An Observer that does not return is not given up: its goroutine, and Client.Close,
+// wait for it. Meanwhile 256 events of one session or lock are kept; of those that
+// come beyond them only the latest is.
+//
+// Events hold names, keys and fencing tokens. They never hold a password, an
+// authentication token or a value.
+//
+// Without an Observer all of this costs nothing: no request, no allocation, no
+// goroutine.
+package observe

@@ -1,0 +1,61 @@
+package observe
+
+import (
+	"time"
+
+	"github.com/pawl-locks/pawl/fencing"
+)
+
+// A Claim says which acquisition of a lock, or which candidacy, an event is of.
+type Claim struct {
+	ID    int64         // the same in all events of one, and in no other's in this process
+	Name  string        // as given to lock.New or elect.New
+	Key   string        // in etcd, whole; "": none was written
+	Token fencing.Token // 0: the key is not known to have been written
+	Lease int64         // of the session
+}
+
+// How says how a lock or an election was won.
+type How string
+
+const (
+	Free      How = "free"      // nobody else was there
+	Granted   How = "granted"   // by the release of the holder before
+	Confirmed How = "confirmed" // by asking the cluster after the one before had gone
+	Resumed   How = "resumed"   // taken over with its session from another process
+)
+
+// LockEnqueued: the key is in line.
+type LockEnqueued struct {
+	Claim
+	Ahead int // how many stood before it then; 0: it holds; -1: not known
+}
+
+// LockAcquired: it is held.
+type LockAcquired struct {
+	Claim
+	How  How
+	Wait time.Duration // since the call
+}
+
+// LockGaveUp: the call returned an error and holds nothing. It may not have come
+// into the line.
+type LockGaveUp struct {
+	Claim
+	Wait time.Duration // since the call
+	Err  error         // matches what the call's error matches
+}
+
+// LockReleased: it was given back.
+type LockReleased struct {
+	Claim
+	Held    time.Duration
+	Pending error // not confirmed for now, for this reason: it goes on behind
+}
+
+// LockLost: it is not held any more, and was not given back.
+type LockLost struct {
+	Claim
+	Held time.Duration
+	Err  error // matches lock.ErrLost and one cause
+}

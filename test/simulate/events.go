@@ -1,0 +1,112 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/pawl-locks/pawl/observe"
+)
+
+// order is what package observe guarantees of the order of events: in which state an
+// event may come, and in which state it leaves what it is of. "" is the state before
+// the first event.
+var order = map[[2]string]string{
+	{"", "SessionGranted"}:         "valid",
+	{"valid", "SessionRenewed"}:    "valid",
+	{"valid", "SessionHedged"}:     "valid",
+	{"valid", "SessionInJeopardy"}: "valid",
+	{"valid", "SessionLost"}:       "", // its lease can be taken over
+	{"valid", "SessionClosed"}:     "",
+
+	{"", "LockEnqueued"}:       "queued",
+	{"", "LockGaveUp"}:         "over",
+	{"", "LockAcquired"}:       "held", // resumed
+	{"queued", "LockAcquired"}: "held",
+	{"queued", "LockGaveUp"}:   "over",
+	{"held", "LockReleased"}:   "over",
+	{"held", "LockLost"}:       "over",
+}
+
+// events is a client's Observer: it holds what it is told against order.
+type events struct {
+	w      *world
+	client int
+
+	mu     sync.Mutex
+	states map[string]string
+	closed bool
+}
+
+func (w *world) newEvents(client int) *events {
+	e := &events{w: w, client: client, states: map[string]string{}}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.told = append(w.told, e)
+	return e
+}
+
+// Observe implements observe.Observer.
+func (e *events) Observe(_ context.Context, ev observe.Event) {
+	of := ""
+	switch ev := ev.(type) {
+	case observe.SessionGranted:
+		of = fmt.Sprint("lease ", ev.Lease)
+	case observe.SessionRenewed:
+		of = fmt.Sprint("lease ", ev.Lease)
+	case observe.SessionHedged:
+		of = fmt.Sprint("lease ", ev.Lease)
+	case observe.SessionInJeopardy:
+		of = fmt.Sprint("lease ", ev.Lease)
+	case observe.SessionLost:
+		of = fmt.Sprint("lease ", ev.Lease)
+	case observe.SessionClosed:
+		of = fmt.Sprint("lease ", ev.Lease)
+	case observe.LockEnqueued:
+		of = fmt.Sprint("lock ", ev.ID)
+	case observe.LockAcquired:
+		of = fmt.Sprint("lock ", ev.ID)
+		if resumed := ev.How == observe.Resumed; resumed != (e.state(of) == "") {
+			e.w.fail("client %d: %s: acquired %q in the state %q", e.client, of, ev.How, e.state(of))
+		}
+	case observe.LockGaveUp:
+		of = fmt.Sprint("lock ", ev.ID)
+	case observe.LockReleased:
+		of = fmt.Sprint("lock ", ev.ID)
+	case observe.LockLost:
+		of = fmt.Sprint("lock ", ev.ID)
+	default:
+		return
+	}
+	e.step(of, strings.TrimPrefix(fmt.Sprintf("%T", ev), "observe."))
+}
+
+func (e *events) state(of string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.states[of]
+}
+
+func (e *events) step(of, ev string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	from := e.states[of]
+	to, ok := order[[2]string{from, ev}]
+	if !ok || e.closed {
+		e.w.fail("client %d: %s: told %s in the state %q (closed: %t)", e.client, of, ev, from, e.closed)
+	}
+	e.states[of] = to
+}
+
+// close says what was begun and never told to be over; the client is closed.
+func (e *events) close() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = true
+	for of, state := range e.states {
+		if state != "" && state != "over" {
+			e.w.fail("client %d: %s: at last told to be %q", e.client, of, state)
+		}
+	}
+}
