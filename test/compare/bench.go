@@ -19,6 +19,8 @@ import (
 type bench struct {
 	t *scope
 	c *etcdtest.Cluster
+
+	binaries map[string]string // built, by package
 }
 
 func (b *bench) must(err error) {

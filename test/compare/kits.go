@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"os/exec"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -20,6 +22,8 @@ import (
 type kit interface {
 	name() string
 	client(b *bench, endpoints []string) client
+	// command is the kit's own command, that runs child while it holds the lock.
+	command(b *bench, endpoints []string, name string, child ...string) *exec.Cmd
 }
 
 // client is a connection of its own.
@@ -33,6 +37,8 @@ type session interface {
 	// over tells, as well as the kit can, whether the session is over.
 	over() bool
 	lock(ctx context.Context, name string) (held, error)
+	// campaign returns when it is told that it leads.
+	campaign(ctx context.Context, name string) (resign func(context.Context) error, err error)
 }
 
 // held is a lock.
@@ -53,6 +59,10 @@ func (ours) client(b *bench, endpoints []string) client {
 	b.must(err)
 	b.t.Cleanup(func() { _ = c.Close() })
 	return ourClient{b, c}
+}
+
+func (ours) command(b *bench, endpoints []string, name string, child ...string) *exec.Cmd {
+	return exec.Command(b.built("", "./cmd/pawl"), append([]string{"lock", "--endpoints", strings.Join(endpoints, ","), "--ttl", "5s", name, "--"}, child...)...)
 }
 
 type ourClient struct {
@@ -79,6 +89,14 @@ func (s ourSession) lock(ctx context.Context, name string) (held, error) {
 	return ourHeld{h}, nil
 }
 
+func (s ourSession) campaign(ctx context.Context, name string) (func(context.Context) error, error) {
+	t, err := elect.New(s.s, name, elect.Options{}).Campaign(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	return t.Resign, nil
+}
+
 type ourHeld struct{ h *lock.Held }
 
 func (h ourHeld) key() string                       { return h.h.Key() }
@@ -100,6 +118,11 @@ func (theirs) client(b *bench, endpoints []string) client {
 	b.must(err)
 	b.t.Cleanup(func() { _ = c.Close() })
 	return theirClient{b, c}
+}
+
+func (theirs) command(b *bench, endpoints []string, name string, child ...string) *exec.Cmd {
+	etcdctl := b.built("test/interop/etcdctl", "go.etcd.io/etcd/etcdctl/v3")
+	return exec.Command(etcdctl, append([]string{"--endpoints", strings.Join(endpoints, ","), "lock", "--ttl", "5", name, "--"}, child...)...)
 }
 
 type theirClient struct {
@@ -133,6 +156,14 @@ func (s theirSession) lock(ctx context.Context, name string) (held, error) {
 		return nil, err
 	}
 	return theirHeld{m, s}, nil
+}
+
+func (s theirSession) campaign(ctx context.Context, name string) (func(context.Context) error, error) {
+	e := concurrency.NewElection(s.s, name)
+	if err := e.Campaign(ctx, ""); err != nil {
+		return nil, err
+	}
+	return e.Resign, nil
 }
 
 type theirHeld struct {

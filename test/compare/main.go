@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -58,6 +59,12 @@ func compare(out, only string) (err error) {
 		os.Exit(1)
 	}()
 	c := etcdtest.StartCluster(t, 3)
+	binaries := map[string]string{}
+	defer func() {
+		for _, path := range binaries {
+			_ = os.RemoveAll(filepath.Dir(path))
+		}
+	}()
 	page := fmt.Sprintf(header, time.Now().UTC().Format("2006-01-02"), version("go.etcd.io/etcd/client/v3"))
 	fmt.Print(page)
 	for _, r := range rows {
@@ -66,7 +73,7 @@ func compare(out, only string) (err error) {
 		}
 		figures := map[string]string{}
 		for _, k := range []kit{ours{}, theirs{}} {
-			figures[k.name()] = measure(c, r, k)
+			figures[k.name()] = measure(c, r, k, binaries)
 			c.Heal(t)
 		}
 		line := fmt.Sprintf("| %s | %s | %s | %s |\n", r.name, r.what, figures[ours{}.name()], figures[theirs{}.name()])
@@ -76,11 +83,11 @@ func compare(out, only string) (err error) {
 	if out == "" {
 		return nil
 	}
-	return os.WriteFile(out, []byte(page+footer), 0o644)
+	return os.WriteFile(out, []byte(page), 0o644)
 }
 
 // measure runs one row for one of the two, with clients of its own.
-func measure(c *etcdtest.Cluster, r row, k kit) (figure string) {
+func measure(c *etcdtest.Cluster, r row, k kit, binaries map[string]string) (figure string) {
 	t := &scope{}
 	defer t.end()
 	defer func() {
@@ -88,22 +95,17 @@ func measure(c *etcdtest.Cluster, r row, k kit) (figure string) {
 			figure = fmt.Sprintf("failed: %v", p)
 		}
 	}()
-	return r.run(&bench{t: t, c: c}, k)
+	return r.run(&bench{t, c, binaries}, k)
 }
 
 const header = `# pawl and clientv3/concurrency, side by side
 
 Written by ` + "`go run ./test/compare`" + ` on %s, with three real etcd members on
 one machine, and client/v3 %s. Each figure was measured in that run, in the
-same trouble for both.
+same trouble for both; the command beside pawl's is etcdctl's.
 
 | what happens | what is measured | pawl | clientv3/concurrency |
 |---|---|---|---|
-`
-
-const footer = `
-Not in the table, because it was not measured here: phantom leaders of
-elections, and what becomes of the child of ` + "`etcdctl lock`" + ` after a loss.
 `
 
 func version(module string) string {

@@ -53,6 +53,8 @@ var rows = []row{
 		return after(waitFor(15*time.Second, func() bool { return closed(done) }))
 	}},
 	{"an acquisition times out while answers are lost", "keys left in the queue 3 s after; of 5", ghosts},
+	{"a waiting candidate's key is deleted; then the leader resigns", "whether the candidate is told that it leads, with no key in etcd", phantom},
+	{"the command that runs a child is cut off, TTL 5 s", "how long the child runs after the lock's key is gone", childAfterLoss},
 	{"two lockers share one session", "how many hold at once", func(b *bench, k kit) string {
 		_, endpoints := b.network()
 		s := k.client(b, endpoints).session(10 * time.Second)
