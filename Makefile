@@ -1,6 +1,6 @@
 # "make check" is what to run before a change is offered; .ci/run is all of it.
 
-.PHONY: check test race fuzz bench proof soak mutants compare performance demo ci
+.PHONY: check test race fuzz bench proof soak compat mutants compare performance demo ci
 
 SHORT = 5s # of each fuzz target
 LONG = 2m
@@ -38,6 +38,9 @@ soak: ## an hour of faults and pauses; then the fleets, 20,000 random scenarios,
 	cd fencing/blobfence/s3blob && go test -count=1 -timeout 60m -run Fleet . -fleet 2m
 	PAWL_SIMULATE=20000 go test -count=1 -timeout 120m -v ./test/simulate
 	go test -race -count=20 -timeout 240m . ./elect ./fencing ./internal/... ./kv ./lease ./lock ./watch
+
+compat: ## locks, elections and sessions against etcd 3.6, 3.5 and Debian's 3.4
+	.ci/compat
 
 mutants: ## plants faults in the code, and shows which test notices each
 	go run ./test/mutants -o docs/reliability.md

@@ -23,6 +23,9 @@ import (
 // startTimeout bounds how long a server may take until it serves.
 const startTimeout = 30 * time.Second
 
+// embeddedHeartbeat is that of a server alone, unless Options say otherwise.
+const embeddedHeartbeat = 10 * time.Millisecond
+
 // Server is a real etcd server with one member. Its methods may be called from
 // any goroutine, but Stop and Restart by one at a time.
 type Server struct {
@@ -31,6 +34,7 @@ type Server struct {
 	client *loopback.Port
 	peer   *loopback.Port
 	certs  *authority // nil without TLS
+	other  *Member    // where BinaryEnv names another etcd; nil: it is embedded
 
 	mu      sync.Mutex
 	etcd    *embed.Etcd // nil while it is stopped
@@ -38,7 +42,8 @@ type Server struct {
 }
 
 // Start starts a server that lasts until the end of the test. It fails the
-// test if that cannot be done.
+// test if that cannot be done. Where BinaryEnv names an etcd binary, that is the
+// server, in a process of its own.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	return StartWith(t, Options{})
@@ -47,6 +52,12 @@ func Start(t testing.TB) *Server {
 // StartWith is Start with options.
 func StartWith(t testing.TB, o Options) *Server {
 	t.Helper()
+	if os.Getenv(BinaryEnv) != "" {
+		o.Heartbeat = cmp.Or(o.Heartbeat, embeddedHeartbeat)
+		c := StartClusterWith(t, 1, ClusterOptions{Options: o})
+		m := c.Member(0)
+		return &Server{opts: o, client: m.client, certs: c.certs, other: m}
+	}
 	s, err := newServer(t, o)
 	if err == nil {
 		err = s.Restart()
@@ -95,6 +106,12 @@ func (s *Server) url(p *loopback.Port) *url.URL {
 // with the same data. It returns when the server serves.
 func (s *Server) Restart() error {
 	s.Stop()
+	if s.other != nil {
+		if err := s.other.launch(); err != nil {
+			return err
+		}
+		return s.other.ready(startTimeout)
+	}
 	etcd, serving, err := s.run()
 	if err != nil {
 		return err
@@ -108,6 +125,10 @@ func (s *Server) Restart() error {
 // Stop ends the server at once, as a crash would, but waits until all of it is
 // gone. Connections are closed, and new ones refused. A stopped one stays so.
 func (s *Server) Stop() {
+	if s.other != nil {
+		s.other.Kill()
+		return
+	}
 	s.mu.Lock()
 	etcd, serving := s.etcd, s.serving
 	s.etcd, s.serving = nil, nil
@@ -162,7 +183,7 @@ func (s *Server) config() (*embed.Config, error) {
 	if s.opts.MaxTxnOps > 0 {
 		cfg.MaxTxnOps = uint(s.opts.MaxTxnOps)
 	}
-	cfg.TickMs = uint(cmp.Or(s.opts.Heartbeat, 10*time.Millisecond).Milliseconds())
+	cfg.TickMs = uint(cmp.Or(s.opts.Heartbeat, embeddedHeartbeat).Milliseconds())
 	cfg.ElectionMs = uint(cmp.Or(s.opts.ElectionTicks, 10)) * cfg.TickMs
 	if s.certs != nil {
 		s.certs.configure(cfg, s.opts.ClientCerts)
