@@ -22,6 +22,7 @@ const (
 	inFencing  = "./fencing"
 	inLock     = "./lock"
 	inWatch    = "./watch"
+	inElect    = "./elect"
 	simulation = "./test/simulate"
 )
 
@@ -33,7 +34,7 @@ var mutants = []mutant{
 	{"a grant counts from its answer's arrival", "T2", []edit{{"lease/grant.go",
 		"		return resp.GetHeader(), err\n	})\n	if err == nil && resp.ID != id {", "		sent = clock.Now()\n		return resp.GetHeader(), err\n	})\n	if err == nil && resp.ID != id {"}},
 		[]string{inLease, simulation}},
-	{"no margin", "T2", []edit{{"lease/window.go", "w.granted - w.kept()", "w.granted"}}, []string{inLease}},
+	{"no margin", "T2", []edit{{"lease/window.go", "	return w.sent.Add(w.granted - w.kept())", "	return w.sent.Add(w.granted)"}}, []string{inLease}},
 	{"what was over comes back", "T4", []edit{
 		{"lease/session.go", "	if err := s.Err(); err != nil {\n		return err\n	}\n	w := window{", "	w := window{"},
 		{"lease/session.go", "	if old.over(clock.Now()) != nil {\n		return ErrExpired // the loop's next look at Err ends it\n	}\n", ""},
@@ -83,6 +84,16 @@ var mutants = []mutant{
 	{"a write is repeated blindly", "kv 4", []edit{{"kv/txn.go", "Repeat: cluster.IfNotApplied", "Repeat: cluster.Always"}}, []string{inKV}},
 	{"reads are serializable", "H3", []edit{{"internal/txn/txn.go", "	op := &rangeOp{}\n", "	op := &rangeOp{}\n	op.get.Serializable = true\n"}}, []string{"./internal/txn", inQueue, inLease}},
 	{"a revision that goes back is ignored", "K4", []edit{{"internal/cluster/pin.go", "	if h.Revision < floor {", "	if h.Revision < 0 {"}}, []string{inCluster, inLease}},
+	{"another cluster is taken for the same", "K4", []edit{{"internal/cluster/pin.go", "	if id == pinned {", "	if id == pinned || pinned > 0 {"}}, []string{inCluster}},
+	{"whoever grants is believed", "A2", []edit{{"internal/queue/grant.go", "	case c.before == by:", "	case c.before.key != "" && by.key != "":"}}, []string{inQueue}},
+	{"a grant is put whatever the next key is", "A2", []edit{{"internal/queue/grant.go",
+		"			Compare: []*pb.Compare{txn.CreateIs(key, next.create)},\n", ""}}, []string{inQueue}},
+	{"a Run that is told to end returns what lead returned", "contract", []edit{{"elect/run.go", "		stopped = ctx.Err() != nil\n", "		stopped = true\n"}}, []string{inElect}},
+	{"a lease is revoked while its leader still works", "E8", []edit{{"elect/run.go",
+		"	release := s.Spare() // before", "	release := func() {} // before"}}, []string{inElect}},
+	{"the pause after a term grows for ever", "E9", []edit{{"elect/run.go", "			r.backoff.next = lo\n", ""}}, []string{inElect}},
+	{"an observer forgets the value that it read", "O1", []edit{{"elect/observe.go", "			f.note(p)\n", ""}}, []string{inElect}},
+	{"an observer takes old events for new", "O1", []edit{{"elect/standing.go", "		if events[i].ModRevision > s.rev {", "		if events[i].ModRevision > 0 {"}}, []string{inElect}},
 	{"storage admits a token that is one too low", "K2", []edit{{"fencing/gate.go", "	if t < seen {", "	if t < seen-1 {"}}, []string{inFencing}},
 	{"a stream does not ask for a leader", "F7", []edit{{"internal/cluster/credentials.go",
 		"metadata.Pairs(rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)", "metadata.Pairs(\"x-\"+rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)"}}, []string{inCluster, inWatch}},
