@@ -85,7 +85,7 @@ var mutants = []mutant{
 	{"reads are serializable", "H3", []edit{{"internal/txn/txn.go", "	op := &rangeOp{}\n", "	op := &rangeOp{}\n	op.get.Serializable = true\n"}}, []string{"./internal/txn", inQueue, inLease}},
 	{"a revision that goes back is ignored", "K4", []edit{{"internal/cluster/pin.go", "	if h.Revision < floor {", "	if h.Revision < 0 {"}}, []string{inCluster, inLease}},
 	{"another cluster is taken for the same", "K4", []edit{{"internal/cluster/pin.go", "	if id == pinned {", "	if id == pinned || pinned > 0 {"}}, []string{inCluster}},
-	{"whoever grants is believed", "A2", []edit{{"internal/queue/grant.go", "	case c.before == by:", "	case c.before.key != "" && by.key != "":"}}, []string{inQueue}},
+	{"whoever grants is believed", "A2", []edit{{"internal/queue/grant.go", "	case c.before == by:", "	case len(c.before.key) > 0 && len(by.key) > 0:"}}, []string{inQueue}},
 	{"a grant is put whatever the next key is", "A2", []edit{{"internal/queue/grant.go",
 		"			Compare: []*pb.Compare{txn.CreateIs(key, next.create)},\n", ""}}, []string{inQueue}},
 	{"a Run that is told to end returns what lead returned", "contract", []edit{{"elect/run.go", "		stopped = ctx.Err() != nil\n", "		stopped = true\n"}}, []string{inElect}},
