@@ -83,7 +83,7 @@ func (c *Client) Session(ctx context.Context) (*Session, error) {
 	case <-c.own:
 		defer func() { c.own <- struct{}{} }()
 	case <-ctx.Done():
-		return nil, fmt.Errorf("pawl: session: %w", endOf(ctx))
+		return nil, fmt.Errorf("pawl: session: %w", cluster.EndOf(ctx))
 	}
 	if c.session != nil && c.session.Err() == nil {
 		return c.session, nil
@@ -215,7 +215,7 @@ func (c *Client) usable(ctx context.Context) error {
 		return errors.New("Client was not made by Dial")
 	}
 	if ctx.Err() != nil {
-		return endOf(ctx)
+		return cluster.EndOf(ctx)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,14 +227,6 @@ func (c *Client) usable(ctx context.Context) error {
 
 // errClosed is what a closed client says.
 var errClosed = fmt.Errorf("client: %w", lease.ErrClosed)
-
-// endOf is why ctx ended: it matches both ctx.Err and the cause.
-func endOf(ctx context.Context) error {
-	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
-		return fmt.Errorf("%w: %w", ctx.Err(), cause)
-	}
-	return context.Cause(ctx)
-}
 
 func (c *Client) host() lease.Host {
 	return lease.Host{

@@ -42,18 +42,10 @@ func (s *Session) Close(ctx context.Context) error {
 	case <-s.revoked:
 		return s.left
 	case <-grace.Done():
-		return fmt.Errorf("lease: close: %w: revocation is pending: %w", cluster.ErrUnknown, endOf(ctx))
+		return fmt.Errorf("lease: close: %w: revocation is pending: %w", cluster.ErrUnknown, cluster.EndOf(ctx))
 	case <-late.C:
 		return fmt.Errorf("lease: close: %w: revocation is pending after %v", cluster.ErrUnknown, closeTotal)
 	}
-}
-
-// endOf is why ctx ended: it matches both ctx.Err and the cause.
-func endOf(ctx context.Context) error {
-	if cause := context.Cause(ctx); !errors.Is(cause, ctx.Err()) {
-		return fmt.Errorf("%w: %w", ctx.Err(), cause)
-	}
-	return context.Cause(ctx)
 }
 
 // Begone begins what Close does, and does not wait for it.

@@ -247,7 +247,7 @@ func (s *Session) firstRenewal(ctx context.Context) error {
 		case late, s.host.Cluster.Err() != nil:
 			return r.err
 		case ctx.Err() != nil, !wait.sleep(ctx):
-			return fmt.Errorf("%w: %w", endOf(ctx), r.err)
+			return fmt.Errorf("%w: %w", cluster.EndOf(ctx), r.err)
 		}
 	}
 }

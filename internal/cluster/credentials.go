@@ -113,7 +113,7 @@ func (c *Cluster) fetch(ctx context.Context, near *Member) (*grant, error) {
 		}
 		return f.grant, f.err
 	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting for an auth token: %w", endOf(ctx))
+		return nil, fmt.Errorf("waiting for an auth token: %w", EndOf(ctx))
 	}
 }
 

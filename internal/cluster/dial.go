@@ -24,7 +24,7 @@ func Dial(ctx context.Context, cfg Config) (*Cluster, error) {
 	if ctx == nil {
 		return nil, errors.New("cluster: dial: the context is nil")
 	}
-	if err := endOf(ctx); err != nil {
+	if err := EndOf(ctx); err != nil {
 		return nil, fmt.Errorf("cluster: dial: %w", err)
 	}
 	c, err := newCluster(cfg)
@@ -64,7 +64,7 @@ func (c *Cluster) reach(ctx context.Context) error {
 			}
 			errs[l.member] = l.err
 		case <-ctx.Done():
-			return errors.Join(endOf(ctx), joinLooks(list, errs))
+			return errors.Join(EndOf(ctx), joinLooks(list, errs))
 		}
 	}
 	return joinLooks(list, errs)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -92,10 +93,15 @@ func (e *Error) Unwrap() []error {
 	return errs
 }
 
-// endOf returns why ctx ended, matching both ctx.Err and its cause; nil if it has not.
-func endOf(ctx context.Context) error {
+// EndOf returns why ctx ended, matching both ctx.Err and its cause; nil if it has not. A deadline
+// that has passed is an end even before the context's timer has run: a server that was told the
+// deadline may give up in the same instant.
+func EndOf(ctx context.Context) error {
 	err := ctx.Err()
 	if err == nil {
+		if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
+			return context.DeadlineExceeded
+		}
 		return nil
 	}
 	if cause := context.Cause(ctx); !errors.Is(cause, err) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"google.golang.org/grpc/codes"
@@ -40,13 +41,30 @@ func TestTextsOfErrors(t *testing.T) {
 }
 
 func TestTheEndOfAContextMatchesItsErrorAndItsCause(t *testing.T) {
-	assert.NoError(t, endOf(t.Context()))
+	assert.NoError(t, EndOf(t.Context()))
 	cause := errors.New("why")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(cause)
-	assert.ErrorIs(t, endOf(ctx), context.Canceled)
-	assert.ErrorIs(t, endOf(ctx), cause)
+	assert.ErrorIs(t, EndOf(ctx), context.Canceled)
+	assert.ErrorIs(t, EndOf(ctx), cause)
 	ctx, cancel = context.WithCancelCause(t.Context())
 	cancel(fmt.Errorf("wrapped: %w", context.Canceled))
-	assert.EqualError(t, endOf(ctx), "wrapped: context canceled")
+	assert.EqualError(t, EndOf(ctx), "wrapped: context canceled")
 }
+
+// A server that was told the deadline may answer in the instant in which it passes,
+// before the context's own timer has run.
+func TestADeadlineThatHasPassedIsAnEnd(t *testing.T) {
+	ctx := late{context.Background(), time.Now()}
+	assert.ErrorIs(t, EndOf(ctx), context.DeadlineExceeded)
+	ctx.end = time.Now().Add(time.Hour)
+	assert.NoError(t, EndOf(ctx))
+}
+
+// late is a context whose timer has not run.
+type late struct {
+	context.Context
+	end time.Time
+}
+
+func (l late) Deadline() (time.Time, bool) { return l.end, true }

@@ -78,7 +78,7 @@ func (s *sender) run(ctx context.Context) error {
 	}
 	s.until = time.Now().Add(s.r.Total)
 	for {
-		if ctx.Err() != nil {
+		if EndOf(ctx) != nil {
 			return s.failed(ctx)
 		}
 		if err := s.c.Err(); err != nil {
@@ -175,13 +175,13 @@ func (s *sender) goOn(ctx context.Context, sent bool, err error) bool {
 		outcome = NotApplied
 	}
 	s.unknown = s.unknown || outcome == Unknown
-	if s.last == nil || ctx.Err() == nil {
+	if s.last == nil || EndOf(ctx) == nil {
 		s.last = err
 	}
 	if s.c.shut.Load() {
 		return false
 	}
-	if ctx.Err() != nil {
+	if EndOf(ctx) != nil {
 		// A caller that stops waiting says nothing about the member, unless it has waited long.
 		if time.Since(s.began) >= slow {
 			s.c.Failed(s.member, err)
@@ -236,7 +236,7 @@ func (s *sender) wait(ctx context.Context) bool {
 
 // failed makes the error of a request that is given up.
 func (s *sender) failed(ctx context.Context) error {
-	e := &Error{Op: s.r.Op, Err: s.last, ended: endOf(ctx)}
+	e := &Error{Op: s.r.Op, Err: s.last, ended: EndOf(ctx)}
 	if s.member != nil {
 		e.Endpoint = s.member.Endpoint()
 	}
@@ -249,7 +249,7 @@ func (s *sender) failed(ctx context.Context) error {
 	if st := statusOf(e.Err); st != nil {
 		e.Code = st.Code()
 	} else if e.ended != nil {
-		e.Code = status.FromContextError(ctx.Err()).Code()
+		e.Code = status.FromContextError(e.ended).Code()
 	}
 	return e
 }

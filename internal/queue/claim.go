@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/watch"
@@ -111,7 +112,7 @@ func (c *Claim) over(ctx context.Context) error {
 	if err := c.Err(); err != nil {
 		return err
 	}
-	return ended(ctx)
+	return cluster.EndOf(ctx)
 }
 
 // Deadline is until when it is held unless the session is renewed, for time.Now

@@ -74,7 +74,7 @@ func Resume(ctx context.Context, s *lease.Session, line Line, key string, t fenc
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, ended(ctx)
+		return nil, cluster.EndOf(ctx)
 	}
 	if !s.Adopt(n) {
 		return nil, fmt.Errorf("key %q was acquired, or resumed, in this process", key)

@@ -3,6 +3,8 @@ package queue
 import (
 	"context"
 	"slices"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
 // work is a function of Do under way.
@@ -24,7 +26,7 @@ func (c *Claim) Do(ctx context.Context, as error, fn func(ctx context.Context) e
 		err = both(err, c.Release(ctx, as))
 	}()
 	if ctx.Err() != nil {
-		return ended(ctx)
+		return cluster.EndOf(ctx)
 	}
 	return fn(child)
 }

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -35,15 +34,6 @@ type detail struct {
 
 func (d *detail) Error() string { return d.sentinel.Error() + ": " + d.text }
 func (d *detail) Unwrap() error { return d.sentinel }
-
-// ended is why ctx ended: it matches ctx.Err and ctx's cause.
-func ended(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	if errors.Is(cause, err) {
-		return cause
-	}
-	return fmt.Errorf("%w: %w", err, cause)
-}
 
 // cause is what an attempt that never won reports for err: the cause alone.
 func cause(err error) error {

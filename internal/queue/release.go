@@ -46,7 +46,7 @@ func (c *Claim) Release(ctx context.Context, as error) error {
 	}
 	c.freeBehind()
 	if ctx.Err() != nil {
-		err = fmt.Errorf("%w (%v)", ended(ctx), err)
+		err = fmt.Errorf("%w (%v)", cluster.EndOf(ctx), err)
 	}
 	err = fmt.Errorf("%w: the release is pending: %w", cluster.ErrUnknown, err)
 	c.tellReleased(err)
@@ -146,7 +146,7 @@ func (c *Claim) takeTurn(ctx context.Context) error {
 		select {
 		case <-turn:
 		case <-ctx.Done():
-			return ended(ctx)
+			return cluster.EndOf(ctx)
 		}
 	}
 }
