@@ -28,7 +28,7 @@ can be granted the lock.
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit(exitUsage, err) })
-	root.AddCommand(newDev(), newLock(), newElect(), newObserve(), newLs(), newShow(), newWatch(), newBreak(), newDoctor(), newDemo(), newDemoWorker())
+	root.AddCommand(newDev(), newLock(), newElect(), newObserve(), newLs(), newShow(), newWatch(), newTop(), newBreak(), newDoctor(), newDemo(), newDemoWorker())
 	return root
 }
 

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+	"github.com/hinshun/vt10x"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/survey"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+// A console is a pseudo-terminal with a program on it, and what its screen shows.
+type console struct {
+	t    *testing.T
+	keys *os.File
+	vt   vt10x.Terminal
+	cmd  *exec.Cmd
+	read sync.WaitGroup
+}
+
+// onTerminal starts pawl on a terminal of its own.
+func onTerminal(t *testing.T, endpoint string, args ...string) *console {
+	t.Helper()
+	c := &console{t: t, cmd: exec.Command("pawl", args...)}
+	c.cmd.Env = append(os.Environ(), "ETCDCTL_ENDPOINTS="+endpoint, "TERM=xterm-256color", "TMPDIR="+t.TempDir())
+	var err error
+	c.keys, err = pty.StartWithSize(c.cmd, &pty.Winsize{Rows: 12, Cols: 130})
+	require.NoError(t, err)
+	c.vt = vt10x.New(vt10x.WithSize(130, 12), vt10x.WithWriter(c.keys))
+	c.read.Go(func() { _, _ = io.Copy(c.vt, c.keys) }) // ends when the program and the terminal are gone
+	t.Cleanup(func() {
+		_ = c.cmd.Process.Kill()
+		_ = c.cmd.Wait()
+		_ = c.keys.Close()
+		c.read.Wait()
+	})
+	return c
+}
+
+func (c *console) screen() string { return c.vt.String() }
+
+// shows waits until the screen has all of texts, in their order.
+func (c *console) shows(texts ...string) {
+	c.t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		rest, all := c.screen(), true
+		for _, text := range texts {
+			var ok bool
+			_, rest, ok = strings.Cut(rest, text)
+			all = all && ok
+		}
+		if all {
+			return
+		}
+		if time.Now().After(deadline) {
+			require.Fail(c.t, fmt.Sprintf("not on the screen: %q", texts), c.screen())
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func (c *console) press(keys string) {
+	c.t.Helper()
+	_, err := c.keys.WriteString(keys)
+	require.NoError(c.t, err)
+}
+
+// code waits for the end, and returns the exit code.
+func (c *console) code() int {
+	_ = c.cmd.Wait()
+	return c.cmd.ProcessState.ExitCode()
+}
+
+func TestTopOnATerminal(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t)
+	client, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: s.Endpoints()})
+	require.NoError(t, err)
+	defer client.Close()
+	session, err := client.NewSession(t.Context(), lease.Options{Owner: "ann"})
+	require.NoError(t, err)
+	acquire := func(name string) *lock.Held {
+		h, err := lock.New(session, name, lock.Options{}).Acquire(t.Context())
+		require.NoError(t, err)
+		return h
+	}
+	acquire("aa")
+	c := onTerminal(t, s.Addr(), "top")
+	c.shows("1 held, 0 waiting", "NAME↑", "WAITERS", "aa", "ann", "≤", "q)uit")
+	h := acquire("bb")
+	c.shows("2 held", "aa", "ann", "≤", "bb", "ann")
+	c.press("r")
+	c.shows("NAME↓", "bb", "aa")
+	c.press("a")
+	c.shows("TAKEN↓", "bb", "aa")
+	require.NoError(t, h.Release(t.Context()))
+	c.shows("1 held", "bb  ", "-", "aa")
+	c.press("b")
+	c.shows("NAME", "aa")
+	c.gone("bb")
+	require.NoError(t, session.Close(t.Context()))
+	c.press("bl")
+	c.shows("0 held", "LOST↓", "aa", "-", "1", "bb")
+	require.NoError(t, pty.Setsize(c.keys, &pty.Winsize{Rows: 12, Cols: 60}))
+	c.vt.Resize(60, 12)
+	c.gone("TAKEN")
+	c.shows("NAME", "HOLDER", "aa")
+	c.press("q")
+	assert.Equal(t, 0, c.code())
+}
+
+// gone waits until text is not on the screen.
+func (c *console) gone(text string) {
+	c.t.Helper()
+	require.Eventually(c.t, func() bool { return !strings.Contains(c.screen(), text) }, 30*time.Second, 5*time.Millisecond, "%q stays:\n%s", text, c.screen())
+}
+
+func TestTopEndsAtASignalAndGivesTheTerminalBack(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t)
+	c := onTerminal(t, s.Addr(), "top", "--sort", "waiters")
+	c.shows("0 held", "WAITERS↓")
+	require.NoError(t, c.cmd.Process.Signal(unix.SIGTERM))
+	assert.Equal(t, 0, c.code())
+}
+
+func TestBreakAsksOnATerminal(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t)
+	client, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: s.Endpoints()})
+	require.NoError(t, err)
+	defer client.Close()
+	session, err := client.NewSession(t.Context(), lease.Options{Owner: "ann"})
+	require.NoError(t, err)
+	h, err := lock.New(session, "backup", lock.Options{}).Acquire(t.Context())
+	require.NoError(t, err)
+
+	c := onTerminal(t, s.Addr(), "break", "backup")
+	c.shows(`lock "backup" is held by ann, token`, "nobody waits", "[y/N]")
+	c.press("\r")
+	c.shows("nothing was done")
+	assert.Equal(t, 125, c.code())
+	c = onTerminal(t, s.Addr(), "break", "backup")
+	c.shows("[y/N]")
+	c.press("\x03")
+	assert.Equal(t, 130, c.code())
+	require.NoError(t, h.Err())
+
+	c = onTerminal(t, s.Addr(), "break", "backup")
+	c.shows("[y/N]")
+	c.press("yes\r")
+	c.shows("evicted ann from lock", "nobody holds it now")
+	assert.Equal(t, 0, c.code())
+	<-h.Done()
+	assert.ErrorIs(t, h.Err(), lock.ErrKeyDeleted)
+}
+
+func TestTheBoardSortsByWhatIsMost(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	ago := func(s int) time.Time { return now.Add(-time.Duration(s) * time.Second) }
+	lines := []survey.Line{
+		{Name: "a", Prefix: "a/", Queue: []survey.Place{{Owner: "x", Held: ago(5)}, {Seen: ago(3)}, {Seen: ago(1)}}},
+		{Name: "b", Prefix: "b/", Queue: []survey.Place{{Owner: "y", Since: ago(9)}}},
+		{Name: "c", Prefix: "c/", Election: true, Queue: []survey.Place{{Owner: "z"}, {Since: ago(60), Election: true}}},
+	}
+	b := newBoard(byName)
+	b.take(&survey.Survey{Lines: lines}, []survey.Event{
+		{Kind: survey.Acquired, Name: "d", Prefix: "d/", Waited: 2 * time.Second, Held: -1},
+		{Kind: survey.Lost, Name: "d", Prefix: "d/", Waited: -1, Held: 4 * time.Second},
+		{Kind: survey.Acquired, Name: "b", Prefix: "b/", Waited: -1, Held: -1},
+	})
+	names := func() (s string) {
+		for _, r := range b.rows(now) {
+			s += r.name
+		}
+		return s
+	}
+	for by, want := range map[order]string{byName: "abcd", byHeld: "bacd", byWaiters: "acbd", byWait: "abcd", byTaken: "bdac", byLost: "dabc"} {
+		b.by = by
+		assert.Equal(t, want, names(), orders[by])
+	}
+	b.by, b.down = byName, true
+	assert.Equal(t, "dcba", names())
+	rows := b.rows(now)
+	assert.Equal(t, topRow{name: "d", kind: "lock", holder: "-", held: -1, wait: -1, taken: 1, lost: 1, meanHeld: 4 * time.Second, meanWait: 2 * time.Second}, rows[0])
+	assert.True(t, rows[2].heldAtMost)
+	b.busy = true
+	assert.Equal(t, "cba", names())
+}
+
+func TestTheBoardForgetsTheNameThatWasQuietForLongest(t *testing.T) {
+	b := newBoard(byName)
+	for i := range maxTallies + 1 {
+		name := fmt.Sprint(i)
+		b.take(b.survey, []survey.Event{{Name: name, Prefix: name, Time: time.Unix(int64(i), 0)}})
+	}
+	assert.Len(t, b.seen, maxTallies)
+	assert.NotContains(t, b.seen, "0")
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/survey"
+)
+
+// A board is what pawl top shows: the lines as they are, and what was seen of each
+// name since it began. It is pure; one goroutine has it.
+type board struct {
+	survey *survey.Survey
+	leases map[int64]survey.Lease
+	seen   map[string]*tally // by the prefix of the line's keys
+	by     order
+	down   bool // the opposite way
+	busy   bool // only what somebody holds
+}
+
+// maxTallies bounds the names that are remembered while nobody wants them.
+const maxTallies = 2000
+
+// A tally is what was seen of one name.
+type tally struct {
+	name        string
+	election    bool
+	taken, lost int
+	held, waits sum
+	last        time.Time
+}
+
+// sum is of durations that are known.
+type sum struct {
+	total time.Duration
+	n     int
+}
+
+func (s *sum) add(d time.Duration) {
+	if d >= 0 {
+		s.total += d
+		s.n++
+	}
+}
+
+func (s sum) mean() time.Duration {
+	if s.n == 0 {
+		return -1
+	}
+	return s.total / time.Duration(s.n)
+}
+
+// An order is what the rows are sorted by.
+type order int
+
+const (
+	byName order = iota
+	byHeld
+	byWaiters
+	byWait
+	byTaken
+	byLost
+)
+
+// orders are their names, for --sort.
+var orders = []string{"name", "held", "waiters", "wait", "taken", "lost"}
+
+func orderNamed(name string) (order, bool) {
+	i := slices.Index(orders, name)
+	return order(i), i >= 0
+}
+
+func newBoard(by order) *board {
+	return &board{survey: &survey.Survey{}, seen: map[string]*tally{}, by: by}
+}
+
+// take takes in what happened.
+func (b *board) take(s *survey.Survey, events []survey.Event) {
+	b.survey = s
+	for _, e := range events {
+		t := b.seen[e.Prefix]
+		if t == nil {
+			b.forget()
+			t = &tally{}
+			b.seen[e.Prefix] = t
+		}
+		t.name, t.election, t.last = e.Name, e.Election, e.Time
+		switch e.Kind {
+		case survey.Acquired:
+			t.taken++
+			t.waits.add(e.Waited)
+		case survey.Lost:
+			t.lost++
+			t.held.add(e.Held)
+		case survey.Released, survey.Ended:
+			t.held.add(e.Held)
+		}
+	}
+}
+
+// forget makes room for one more name, by the one that was quiet for longest.
+func (b *board) forget() {
+	if len(b.seen) < maxTallies {
+		return
+	}
+	oldest := ""
+	for k, t := range b.seen {
+		if oldest == "" || t.last.Before(b.seen[oldest].last) {
+			oldest = k
+		}
+	}
+	delete(b.seen, oldest)
+}
+
+// A topRow is a line of the board.
+type topRow struct {
+	name, kind, holder string
+	token              int64
+	held, wait         time.Duration // of the holder, of the first waiter; below 0: not known, or none
+	heldAtMost         bool          // held is no more than that
+	waiters            int
+	taken, lost        int
+	meanHeld, meanWait time.Duration
+	left               string
+}
+
+// rows are the board's at now, in its order.
+func (b *board) rows(now time.Time) (rows []topRow) {
+	free := maps.Clone(b.seen)
+	for _, l := range b.survey.Lines {
+		t := b.seen[l.Prefix]
+		if t == nil {
+			t = &tally{}
+		}
+		delete(free, l.Prefix)
+		rows = append(rows, b.heldRow(l, t, now))
+	}
+	if !b.busy {
+		for _, t := range free {
+			r := topRow{name: t.name, kind: kindOf(t.election), holder: "-", held: -1, wait: -1}
+			rows = append(rows, r.with(t))
+		}
+	}
+	slices.SortFunc(rows, b.compare)
+	return rows
+}
+
+func (b *board) heldRow(l survey.Line, t *tally, now time.Time) topRow {
+	p := l.Queue[0]
+	r := topRow{
+		name: l.Name, kind: kindOf(l.Election), holder: whoIs(p), token: int64(p.Token), held: -1, wait: -1,
+		waiters: len(l.Queue) - 1, left: (&view{leases: b.leases}).left(p),
+	}
+	switch {
+	case !p.Held.IsZero():
+		r.held = now.Sub(p.Held)
+	case !p.Since.IsZero():
+		r.held, r.heldAtMost = max(0, now.Sub(p.Since)), true
+	}
+	for _, w := range l.Queue[1:] {
+		came := w.Seen
+		if came.IsZero() && !w.Election {
+			came = w.Since
+		}
+		if !came.IsZero() {
+			r.wait = max(r.wait, now.Sub(came))
+		}
+	}
+	return r.with(t)
+}
+
+func (r topRow) with(t *tally) topRow {
+	r.taken, r.lost, r.meanHeld, r.meanWait = t.taken, t.lost, t.held.mean(), t.waits.mean()
+	return r
+}
+
+// compare puts what is most first, names in their order; down turns that round.
+func (b *board) compare(x, y topRow) int {
+	var c int
+	switch b.by {
+	case byHeld:
+		c = cmp.Compare(y.held, x.held)
+	case byWaiters:
+		c = cmp.Compare(y.waiters, x.waiters)
+	case byWait:
+		c = cmp.Compare(y.wait, x.wait)
+	case byTaken:
+		c = cmp.Compare(y.taken, x.taken)
+	case byLost:
+		c = cmp.Compare(y.lost, x.lost)
+	}
+	c = cmp.Or(c, strings.Compare(x.name, y.name))
+	if b.down {
+		return -c
+	}
+	return c
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gdamore/tcell/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/survey"
+)
+
+type topOptions struct {
+	connection
+	sort    string
+	reverse bool
+}
+
+func newTop() *cobra.Command {
+	var o topOptions
+	cmd := &cobra.Command{
+		Use:   "top [PREFIX]",
+		Short: "Show live who holds and who waits, in the terminal",
+		Long: `Shows the locks and elections, or those whose names begin with PREFIX, live: who
+holds each and for how long, how many wait and the longest wait, and, counted since
+pawl top began, how often each was taken and lost, and how long it was held and
+waited for at the mean. Names that nobody holds any more stay, without a holder.
+
+"≤" is before a hold that pawl top did not see begin: it cannot be longer.
+
+Keys: n h w t a l sort by name, held, waiters, wait, taken, lost; r turns the order
+round; b shows only what somebody holds; arrows, PgUp, PgDn, Home and End scroll; q,
+Esc or Ctrl-C ends it. It needs a terminal: pawl watch and pawl ls are for pipes. It
+writes nothing and holds no lease.`,
+		Example: `  pawl top
+  pawl top --sort waiters reports/`,
+		Args: upTo(1, "PREFIX"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			by, ok := orderNamed(o.sort)
+			if !ok {
+				return usage("--sort is %q, want one of %s", o.sort, strings.Join(orders, ", "))
+			}
+			if !isTerminal(os.Stdin) || !isTerminal(os.Stdout) {
+				return usage("pawl top needs a terminal on stdin and stdout; pawl watch and pawl ls do not")
+			}
+			return o.run(cmd, by, prefixOf(args))
+		},
+	}
+	o.connection.flags(cmd.Flags())
+	cmd.Flags().StringVar(&o.sort, "sort", "name", "by what: "+strings.Join(orders, ", "))
+	cmd.Flags().BoolVar(&o.reverse, "reverse", false, "the opposite order")
+	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(orders, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	completesNames(cmd, &o.connection)
+	return cmd
+}
+
+func (o *topOptions) run(cmd *cobra.Command, by order, prefix string) error {
+	l := looking{connection: o.connection}
+	err := l.with(cmd, func(ctx context.Context, c *pawl.Client) error {
+		f, err := survey.Follow(ctx, c, survey.Scope{Prefix: prefix})
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		b := newBoard(by)
+		b.down = o.reverse
+		b.take(f.Survey(), nil)
+		return b.show(ctx, c, f)
+	})
+	var sig *interrupted
+	if errors.As(err, &sig) {
+		return nil
+	}
+	return err
+}
+
+// sighted is what the follower told.
+type sighted struct {
+	survey *survey.Survey
+	events []survey.Event
+	err    error
+}
+
+// asked is what the leases of the holders came to.
+type asked struct {
+	leases map[int64]survey.Lease
+	err    error
+}
+
+// askEvery is how often the leases are asked for, and the screen drawn at least.
+const (
+	askEvery  = 2 * time.Second
+	drawEvery = time.Second
+)
+
+// show shows the board until a key or ctx ends it.
+func (b *board) show(ctx context.Context, c *pawl.Client, f *survey.Follower) error {
+	screen, err := tcell.NewScreen()
+	if err == nil {
+		err = screen.Init()
+	}
+	if err != nil {
+		return fmt.Errorf("the terminal: %w", err)
+	}
+	defer screen.Fini()
+	ctx, cancel := context.WithCancel(ctx)
+	news, leases := make(chan sighted), make(chan asked)
+	ended := make(chan struct{}, 2)
+	defer func() { cancel(); <-ended; <-ended }()
+	go func() { follow(ctx, f, news); ended <- struct{}{} }()         // ends with ctx; awaited above
+	go func() { askLeases(ctx, c, f, leases); ended <- struct{}{} }() // likewise
+	return b.loop(ctx, screen, news, leases)
+}
+
+// follow hands on what the follower tells.
+func follow(ctx context.Context, f *survey.Follower, news chan<- sighted) {
+	for {
+		events, err := f.Next(ctx)
+		select {
+		case news <- sighted{f.Survey(), events, err}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// askLeases asks for the holders' leases, again and again.
+func askLeases(ctx context.Context, c *pawl.Client, f *survey.Follower, leases chan<- asked) {
+	for {
+		var ids []int64
+		for _, l := range f.Survey().Lines {
+			ids = append(ids, l.Queue[0].Lease)
+		}
+		within, cancel := context.WithTimeout(ctx, 2*askEvery)
+		got, err := survey.Leases(within, c, ids...)
+		cancel()
+		select {
+		case leases <- asked{got, err}:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(askEvery):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// loop draws at each change, each key and each second.
+func (b *board) loop(ctx context.Context, screen tcell.Screen, news <-chan sighted, leases <-chan asked) error {
+	tick := time.NewTicker(drawEvery)
+	defer tick.Stop()
+	from, status := 0, ""
+	for {
+		rows, room := b.draw(screen, from, status, time.Now())
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		case n := <-news:
+			if n.err != nil {
+				return n.err
+			}
+			b.take(n.survey, n.events)
+		case a := <-leases:
+			if b.leases, status = a.leases, ""; a.err != nil {
+				status = "  THE CLUSTER DOES NOT ANSWER"
+			}
+		case ev := <-screen.EventQ():
+			switch ev := ev.(type) {
+			case *tcell.EventKey:
+				if b.key(ev, &from, rows, room) {
+					return nil
+				}
+			case *tcell.EventResize:
+				screen.Sync()
+			}
+		}
+		from = max(0, min(from, rows-room))
+	}
+}
+
+// sorts are the keys of the orders.
+const sorts = "nhwtal"
+
+// key does what a key is for; true: it ends the board.
+func (b *board) key(ev *tcell.EventKey, from *int, rows, room int) (end bool) {
+	switch ev.Key() {
+	case tcell.KeyEscape, tcell.KeyCtrlC:
+		return true
+	case tcell.KeyUp:
+		*from--
+	case tcell.KeyDown:
+		*from++
+	case tcell.KeyPgUp:
+		*from -= room
+	case tcell.KeyPgDn:
+		*from += room
+	case tcell.KeyHome:
+		*from = 0
+	case tcell.KeyEnd:
+		*from = rows
+	}
+	switch s := ev.Str(); {
+	case s == "q":
+		return true
+	case s == "r":
+		b.down = !b.down
+	case s == "b":
+		b.busy = !b.busy
+	case len(s) == 1 && strings.Contains(sorts, s):
+		b.by, b.down = order(slices.Index([]byte(sorts), s[0])), false
+	}
+	return false
+}
