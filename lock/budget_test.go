@@ -79,6 +79,94 @@ func TestAContendedAcquisitionIsWithinItsBudget(t *testing.T) {
 	})
 }
 
+// One in the middle of a line, which is granted the lock and grants it on: over its
+// whole life a Txn to enqueue, one to release, none to confirm but one in thirteen.
+func TestAGrantedAcquisitionIsWithinItsBudget(t *testing.T) {
+	const waiters = 12
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		var all []*attempt
+		n := w.counted(func() {
+			for range waiters {
+				all = append(all, w.waiting(w.session()))
+			}
+		})
+		sessions := waiters // each put its key, and renewed once to begin with
+		assert.Equal(w, sessions+waiters, n.Received["Txn"]-n.Received["LeaseKeepAlive"], "to enqueue")
+		watchIn, watchOut := n.Received["Watch"]-sessions, n.Sent["Watch"]-sessions
+		n = w.counted(func() {
+			w.release(h)
+			for _, a := range all {
+				w.release(a.won())
+			}
+		})
+		txns := n.Received["Txn"] - n.Received["LeaseKeepAlive"]
+		assert.LessOrEqual(w, txns, 1+waiters+2, "the holder's release, theirs, the first one's question, and perhaps one of who cannot know")
+		watchIn, watchOut = watchIn+n.Received["Watch"], watchOut+n.Sent["Watch"]
+		assert.LessOrEqual(w, watchIn, 4*waiters)
+		// Two creations, two cancels, the deletion of the key before, the grant; and
+		// here, where a release takes no time, the own key's deletion may be told
+		// before the cancel is heard. test/bench counts six on a real server.
+		assert.LessOrEqual(w, watchOut, 7*waiters)
+	})
+}
+
+// TryAcquire of a held lock is one read, which proposes nothing.
+func TestTryAcquireOfAHeldLockIsARead(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.acquire(w.session())
+		s := w.session()
+		rev := w.f.Revision()
+		n := w.counted(func() {
+			_, err := mutex(s).TryAcquire(w.Context())
+			require.ErrorIs(w, err, lock.ErrBusy)
+		})
+		assert.Equal(w, map[string]int{"Txn": 1}, n.Received)
+		assert.Equal(w, rev, w.f.Revision())
+	})
+}
+
+// A new session: a grant, a Txn for its key, and the first renewal with its read.
+func TestANewSessionIsWithinItsBudget(t *testing.T) {
+	inBubble(t, func(w *world) {
+		c := w.client(pawl.Config{})
+		n := w.counted(func() {
+			_, err := c.Session(w.Context())
+			require.NoError(w, err)
+		})
+		assert.Equal(w, 1, n.Received["LeaseGrant"])
+		assert.Equal(w, 1, n.Received["Txn"]-n.Received["LeaseKeepAlive"])
+	})
+}
+
+// Four renewals in a TTL, each with one read.
+func TestASessionIsRenewedFourTimesInATTL(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		n := w.counted(func() { time.Sleep(10 * s.TTL()) })
+		assert.InDelta(w, 40, n.Received["LeaseKeepAlive"], 1)
+		assert.Equal(w, n.Received["LeaseKeepAlive"], n.Received["Txn"])
+		assert.Len(w, n.Received, 3, "and what shows that the client's one stream of watches is alive")
+	})
+}
+
+// At most three goroutines for each session. Its stream of watches is the client's.
+func TestASessionCostsAtMostThreeGoroutines(t *testing.T) {
+	inBubbleOf(t, 1, func(w *world) {
+		c := w.client(pawl.Config{})
+		_, err := c.NewSession(w.Context(), lease.Options{})
+		require.NoError(w, err)
+		time.Sleep(time.Second)
+		before := settledGoroutines()
+		for range 100 {
+			_, err := c.NewSession(w.Context(), lease.Options{})
+			require.NoError(w, err)
+		}
+		time.Sleep(time.Second)
+		assert.LessOrEqual(w, settledGoroutines(), before+3*100)
+	})
+}
+
 func TestTryAcquireOfAFreeLockIsAReadAndAWrite(t *testing.T) {
 	inBubble(t, func(w *world) {
 		s := w.session()

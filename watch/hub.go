@@ -63,10 +63,22 @@ func (h *Hub) Close() {
 // stream, nor call Hub.Close. It may be called before Watch returns; on a closed Hub that is done by Watch itself, so
 // locks that fn takes must not be held then. fn must not be nil. Watch itself sends nothing and does not wait.
 func (h *Hub) Watch(key, end string, from int64, fn func(Update)) *Watch {
+	return h.watch(newSpan(key, end), from, fn)
+}
+
+// WatchDeletion is Watch of one key, for its deletions only: puts are not told, and cost the server no message. An event
+// has the value that was deleted, unless that is compacted already.
+func (h *Hub) WatchDeletion(key string, from int64, fn func(Update)) *Watch {
+	sp := newSpan(key, "")
+	sp.deletions = true
+	return h.watch(sp, from, fn)
+}
+
+func (h *Hub) watch(sp span, from int64, fn func(Update)) *Watch {
 	if fn == nil {
 		panic("watch: nil function")
 	}
-	w := &Watch{hub: h, fn: fn, span: newSpan(key, end), next: max(from, 1)}
+	w := &Watch{hub: h, fn: fn, span: sp, next: max(from, 1)}
 	h.mu.Lock()
 	if h.closed {
 		h.mu.Unlock()

@@ -97,9 +97,14 @@ func (l *link) create(w *Watch) int64 {
 	if w.span.end != "" {
 		c.RangeEnd = []byte(w.span.end)
 	}
+	if w.span.deletions {
+		c.Filters, c.PrevKv = noPuts, true
+	}
 	l.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: c}})
 	return l.lastID
 }
+
+var noPuts = []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}
 
 // echoKey is both ends of the empty range that an echo asks for.
 var echoKey = []byte("pawl")

@@ -10,7 +10,7 @@ import (
 // An Event is one change of one key.
 type Event struct {
 	Key     string
-	Value   []byte // what was put; nil where the key was deleted. It must not be changed.
+	Value   []byte // what was put; nil where the key was deleted, but see [Hub.WatchDeletion]. It must not be changed.
 	Deleted bool   // the key was deleted, by a request or with its lease
 
 	CreateRevision int64 // 0 where the key was deleted
@@ -42,7 +42,7 @@ func sift(sp span, next int64, evs []*mvccpb.Event) []Event {
 	var seen keys
 	for _, e := range evs {
 		kv := e.GetKv()
-		if kv == nil || kv.ModRevision < next || !sp.covers(kv.Key) || seen.has(kv.ModRevision, kv.Key) {
+		if kv == nil || kv.ModRevision < next || !sp.covers(kv.Key) || sp.deletions && e.Type != mvccpb.Event_DELETE || seen.has(kv.ModRevision, kv.Key) {
 			continue
 		}
 		if out == nil {
@@ -104,8 +104,11 @@ func event(sp span, e *mvccpb.Event) Event {
 	if sp.end != "" {
 		out.Key = string(kv.Key)
 	}
-	if !out.Deleted {
+	switch {
+	case !out.Deleted:
 		out.Value = kv.Value
+	case sp.deletions:
+		out.Value = e.PrevKv.GetValue()
 	}
 	return out
 }

@@ -104,7 +104,7 @@ func replay(t testing.TB, c chance, sp span, from int64, h [][]*mvccpb.Event) []
 
 func checkSift(t testing.TB, c chance) {
 	h := history(c)
-	sp := []span{{"b", "c"}, {"a00", ""}, {"a", everything}, {"b01", "b03"}}[c.IntN(4)]
+	sp := []span{newSpan("b", "c"), newSpan("a00", ""), newSpan("a", everything), newSpan("b01", "b03")}[c.IntN(4)]
 	from := int64(1 + c.IntN(20))
 	require.Equal(t, naive(sp, from, h), replay(t, c, sp, from, h))
 }
@@ -141,7 +141,7 @@ func TestALongRevisionIsSiftedInLinearTime(t *testing.T) {
 	for i := range 100_000 {
 		evs = append(evs, del(fmt.Sprintf("k%06d", i), 7))
 	}
-	assert.Len(t, sift(span{"k", "l"}, 1, append(evs, evs...)), 100_000)
+	assert.Len(t, sift(newSpan("k", "l"), 1, append(evs, evs...)), 100_000)
 }
 
 func TestASpanCoversItsKeys(t *testing.T) {

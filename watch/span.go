@@ -17,14 +17,18 @@ var (
 	errLongSpan  = fmt.Errorf("the range is longer than %d bytes", maxSpan)
 )
 
-// span is the keys that are watched: [key, end), or key alone where end is empty.
-type span struct{ key, end string }
+// span is the keys that are watched: [key, end), or key alone where end is empty; of them all changes, or only
+// deletions, with the values that were deleted.
+type span struct {
+	key, end  string
+	deletions bool
+}
 
 func newSpan(key, end string) span {
 	if key == "" {
 		key = "\x00" // the smallest key; etcd takes it so too
 	}
-	return span{key, end}
+	return span{key: key, end: end}
 }
 
 func (s span) check() error {

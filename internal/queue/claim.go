@@ -39,7 +39,7 @@ type Claim struct {
 	held     bool
 	before   place    // the key that is waited for
 	passed   bool     // before is not there any more, or may not be
-	expected bool     // before's release will be a grant to this claim
+	expected bool     // before's release was to be a grant to this claim
 	mine     bool     // before's release was: it holds
 	heirs    string   // those known to be behind, in order; see grant.go
 	own      feed     // of the own key

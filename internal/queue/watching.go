@@ -27,7 +27,7 @@ func (c *Claim) follow(p place, rev int64) {
 
 // watchAhead watches the key before the own one from revision from on.
 func (c *Claim) watchAhead(p place, from int64) {
-	w := c.s.Host().Watches.Watch(p.key, "", from, func(u watch.Update) { c.aheadChanged(p, u) })
+	w := c.s.Host().Watches.WatchDeletion(p.key, from, func(u watch.Update) { c.aheadChanged(p, u) })
 	c.keep(w, &c.ahead, func() bool { return c.before == p })
 }
 
@@ -50,14 +50,15 @@ func (c *Claim) keep(w *watch.Watch, f *feed, wanted func() bool) {
 	}
 }
 
-// aheadChanged is called with every change of the key before. Puts on it change
-// nothing: an election's leader writes its value. A grant tells whom the key
-// before will grant to.
+// aheadChanged is called with the deletion of the key before. Puts on it change
+// nothing and are not watched: an election's leader writes its value, and a lock's
+// key is granted to. The grant, in what was deleted, tells whom the key before
+// granted to when it was released.
 func (c *Claim) aheadChanged(p place, u watch.Update) {
 	gone, expected := false, false
 	for _, ev := range u.Events {
 		gone = gone || ev.Deleted
-		expected = expected || !ev.Deleted && c.expects(ev)
+		expected = expected || ev.Deleted && c.expects(ev)
 	}
 	c.mu.Lock()
 	if c.before == p {

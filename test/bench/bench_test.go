@@ -61,6 +61,11 @@ func TestAChainPassesTheLockOnInTurn(t *testing.T) {
 		assert.Equal(t, 40, got[0].Ops, "four turns of ten")
 		assert.GreaterOrEqual(t, got[0].P50, 0.0)
 	}
+	pawl := r.of(chainName(10, 0), ours, 10)[0]
+	ops := float64(pawl.Ops)
+	assert.LessOrEqual(t, pawl.Calls["Watch"+in], 4*ops+4, "and the first holder's, in each turn")
+	assert.LessOrEqual(t, pawl.Calls["Watch"+out], 6*ops+4*2)
+	assert.LessOrEqual(t, pawl.Calls["Txn"], 3*ops+4)
 }
 
 func TestQuantilesAndSpreads(t *testing.T) {
