@@ -71,7 +71,6 @@ func benchmarkBare(b *testing.B, endpoint string) {
 		resp, err = kv.Txn(ctx, &pb.TxnRequest{
 			Compare: []*pb.Compare{txn.CreateIs("bare/1", txn.KV(resp, 1).CreateRevision)},
 			Success: []*pb.RequestOp{txn.Delete("bare/1")},
-			Failure: []*pb.RequestOp{txn.Look("bare-session"), txn.Look("bare/1")},
 		})
 		if err != nil || !resp.Succeeded {
 			b.Fatal(resp, err)

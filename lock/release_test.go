@@ -23,7 +23,7 @@ import (
 // isRelease matches the transaction of a Release.
 func isRelease(q etcdfake.Request) bool {
 	t, _ := q.Message.(*pb.TxnRequest)
-	return len(t.GetSuccess()) == 1 && t.Success[0].GetRequestDeleteRange() != nil && len(t.Failure) == 2
+	return len(t.GetSuccess()) == 1 && t.Success[0].GetRequestDeleteRange() != nil && len(t.Failure) == 0
 }
 
 func over(ctx context.Context) context.Context {

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -51,7 +52,12 @@ func isPeek(t *pb.TxnRequest) bool {
 }
 
 func isRelease(t *pb.TxnRequest) bool {
-	return inLine(op(t.Success, 0).GetRequestDeleteRange().GetKey()) && len(t.Failure) == 2
+	return inLine(op(t.Success, 0).GetRequestDeleteRange().GetKey()) && len(t.Failure) == 0
+}
+
+// isExplain is the read after a release that did not find its key.
+func isExplain(t *pb.TxnRequest) bool {
+	return len(t.Compare) == 0 && len(t.Success) == 2 && inLine(op(t.Success, 1).GetRequestRange().GetKey())
 }
 
 func isUndo(t *pb.TxnRequest) bool {
@@ -372,6 +378,37 @@ func TestNoSpaceLeavesNothingBehind(t *testing.T) {
 		w.f.LiftAll()
 		w.clear()
 	})
+}
+
+// R1: and whatever becomes of the read that tells why a release did not find its
+// key: released where the answer of a delete was lost, else not held until then.
+func TestEveryFailureOfTheLookAfterAReleaseEndsDecided(t *testing.T) {
+	for name, answerLost := range map[string]bool{"the delete's answer was lost": true, "an operator deleted it": false} {
+		t.Run(name, func(t *testing.T) {
+			eachFault(t, func(w *world, fa fault) {
+				c := w.acquire(w.session())
+				if answerLost {
+					w.f.Inject(request(isRelease).rule(etcdfake.Rule{Err: status.Error(codes.Unavailable, "gone"), Times: 1}))
+				} else {
+					w.f.Delete(c.Key())
+				}
+				hit := w.f.Inject(request(isExplain).rule(fa.rule))
+				err := c.Release(w.Context(), errGivenBack)
+				assert.NotZero(w, hit.Hits())
+				w.f.LiftAll()
+				if err != nil && !errors.Is(err, ErrLost) {
+					require.ErrorIs(w, err, cluster.ErrUnknown)
+					err = c.Release(w.Context(), errGivenBack)
+				}
+				if answerLost {
+					require.NoError(w, err)
+				} else {
+					require.ErrorIs(w, err, ErrKeyDeleted)
+				}
+				w.clear()
+			})
+		})
+	}
 }
 
 // R1: a release holds nothing but deletes, and so works on a full disk, also

@@ -101,15 +101,13 @@ func (l Line) cutGrant(value []byte) (by place, heirs string, ok bool) {
 
 // freeTxn gives the own key back: it deletes it if it is the one that was
 // acquired. With grant, it puts a grant on the next key, if that is there as it
-// was seen; without, it is nothing but deletes, so that it works on a full disk.
+// was seen; without, it is nothing but a delete, so that it works on a full disk.
 // Doing it twice is harmless.
 func (c *Claim) freeTxn(grant bool) *pb.TxnRequest {
-	_, session := c.s.Same()
 	own := []byte(c.key)
 	t := &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(own, c.create)},
 		Success: []*pb.RequestOp{txn.Delete(own)},
-		Failure: []*pb.RequestOp{session, txn.Look(own)},
 	}
 	if !grant {
 		return t
@@ -159,8 +157,9 @@ func (c *Claim) granted(ev watch.Event) bool {
 	return true
 }
 
-// expects reports whether ev is a grant to the key before that names the own key
-// as next, so that its release will be a grant to this one.
+// expects reports whether ev, the deletion of the key before, was of one that had
+// been granted the line and knew the own key as next, so that its release was a
+// grant to this one.
 func (c *Claim) expects(ev watch.Event) bool {
 	if !c.grants {
 		return false

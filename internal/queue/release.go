@@ -113,9 +113,11 @@ func (c *Claim) free(ctx context.Context) error {
 		grant := c.mayGrant()
 		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "release", Repeat: repeat}, c.freeTxn(grant))
 		switch {
-		case err == nil:
-			c.freed(resp)
+		case err == nil && resp.Succeeded:
+			c.decideFree(nil)
 			return nil
+		case err == nil:
+			return c.explainFree(ctx)
 		case cluster.OutcomeOf(err) != cluster.Unknown && grant && ctx.Err() == nil:
 			continue // what refused the grant may let the delete pass
 		case cluster.OutcomeOf(err) != cluster.Unknown:
@@ -177,21 +179,28 @@ func (c *Claim) mayGrant() bool {
 	return first && c.heirs != ""
 }
 
-// freed decides the release by the transaction's answer. Where the key is gone
-// after an answer was lost, and the session is as we know it, it was that delete
-// which was applied; otherwise the key was lost before.
-func (c *Claim) freed(resp *pb.TxnResponse) {
-	var lost error
-	if !resp.Succeeded {
-		lost = c.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision)
-		c.mu.Lock()
-		doubt := c.freeing.doubt
-		c.mu.Unlock()
-		if lost == nil && !(doubt && txn.KV(resp, 1) == nil) {
-			lost = &detail{ErrKeyDeleted, fmt.Sprintf("%q, before its release", c.key)}
-		}
+// explainFree decides a release whose key was not there as it was acquired, by a
+// read of its own: what a release seldom needs is not carried by each. The key
+// cannot come back meanwhile (rule A1). Where it is gone after an answer was lost,
+// and the session is as we know it, it was that delete which was applied;
+// otherwise the key was lost before.
+func (c *Claim) explainFree(ctx context.Context) error {
+	_, session := c.s.Same()
+	resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "look why a release failed", Repeat: cluster.Always}, &pb.TxnRequest{
+		Success: []*pb.RequestOp{session, txn.Look(c.key)},
+	})
+	if err != nil {
+		return err // undecided: the delete, sent again, leads here again
+	}
+	lost := c.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision)
+	c.mu.Lock()
+	doubt := c.freeing.doubt
+	c.mu.Unlock()
+	if lost == nil && !(doubt && txn.KV(resp, 1) == nil) {
+		lost = &detail{ErrKeyDeleted, fmt.Sprintf("%q, before its release", c.key)}
 	}
 	c.decideFree(lost)
+	return nil
 }
 
 // decideFree sets the answer of Release; a loss is from now on what Err says.

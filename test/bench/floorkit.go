@@ -116,7 +116,6 @@ func (h floorHeld) release(context.Context) error {
 	r, err := h.s.c.kv.Txn(h.s.c.ctx, &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(h.key, h.create)},
 		Success: []*pb.RequestOp{txn.Delete(h.key)},
-		Failure: []*pb.RequestOp{txn.Look(h.s.key), txn.Look(h.key)},
 	})
 	if err != nil || !r.Succeeded {
 		return fmt.Errorf("release %s: %w, %v", h.key, err, r)
