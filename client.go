@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -31,6 +32,7 @@ type Client struct {
 	mu       sync.Mutex
 	closed   bool
 	sessions map[*lease.Session]struct{} // still open
+	crowd    int                         // of sessions, at which those that are over are looked for
 	making   sync.WaitGroup              // calls that make a session; none begins once closed
 	life     context.Context             // of those calls
 	end      context.CancelFunc
@@ -147,19 +149,29 @@ func (c *Client) begin() bool {
 	return true
 }
 
-// keep remembers a session for Close, and forgets those that are over.
+// keep remembers a session for Close. It forgets those that are over whenever
+// their number may have doubled, so that ten thousand cost no more each than ten.
 func (c *Client) keep(s *lease.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for old := range c.sessions {
-		select {
-		case <-old.Stopped():
-			delete(c.sessions, old)
-		default:
-		}
+	if len(c.sessions) >= c.crowd {
+		maps.DeleteFunc(c.sessions, func(old *lease.Session, _ struct{}) bool { return stopped(old) })
+		c.crowd = max(minCrowd, 2*len(c.sessions))
 	}
 	c.sessions[s] = struct{}{}
 }
+
+func stopped(s *lease.Session) bool {
+	select {
+	case <-s.Stopped():
+		return true
+	default:
+		return false
+	}
+}
+
+// minCrowd is how many sessions are remembered before any is forgotten.
+const minCrowd = 16
 
 // removalWait is how long Close waits for what is still to be removed.
 const removalWait = 2 * time.Second
