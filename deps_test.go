@@ -44,6 +44,7 @@ var beside = map[string][]string{
 	"fencing/internal/realdb": {},
 	"fencing/internal/wire":   {"fencing"},
 	"fencing/sqlfence":        {"fencing"},
+	"internal/cause":          {"*"},
 	"internal/etcdfake":       {},
 	"internal/etcdsolo":       {},
 	"internal/faultproxy":     {"internal/loopback"},

@@ -1,0 +1,45 @@
+// Package cause names errors with words that metrics and traces can use as labels:
+// few, and the same for ever.
+package cause
+
+import (
+	"context"
+	"errors"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// words are in the order in which they are looked for: why a lock was lost or not
+// acquired comes before what that did to a context.
+var words = []struct {
+	err  error
+	word string
+}{
+	{lease.ErrExpired, "expired"},
+	{lease.ErrRevoked, "revoked"},
+	{lease.ErrClosed, "closed"},
+	{pawl.ErrClusterChanged, "cluster_changed"},
+	{lock.ErrKeyDeleted, "key_deleted"},
+	{lock.ErrKeyOverwritten, "key_overwritten"},
+	{lock.ErrBusy, "busy"},
+	{pawl.ErrTokenFloor, "token_floor"},
+	{context.DeadlineExceeded, "timeout"},
+	{context.Canceled, "canceled"},
+}
+
+// Of is a word for err: "expired", "revoked", "closed", "cluster_changed",
+// "key_deleted", "key_overwritten", "busy", "token_floor", "timeout", "canceled",
+// or "other"; "" for nil.
+func Of(err error) string {
+	if err == nil {
+		return ""
+	}
+	for _, w := range words {
+		if errors.Is(err, w.err) {
+			return w.word
+		}
+	}
+	return "other"
+}

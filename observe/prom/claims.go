@@ -1,0 +1,125 @@
+package prom
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pawl-locks/pawl/internal/cause"
+	"github.com/pawl-locks/pawl/observe"
+)
+
+// labels are those of a lock or an election. name is empty without Options.Name.
+type labels struct{ kind, name string }
+
+const (
+	aLock       = "lock"
+	anElection  = "election"
+	unknownLine = -1
+)
+
+func (c *Collector) labels(kind, name string) labels {
+	if c.opts.Name == nil {
+		return labels{kind: kind}
+	}
+	return labels{kind, c.opts.Name(name)}
+}
+
+// values are l's values, and more.
+func (c *Collector) values(l labels, more ...string) []string {
+	values := []string{l.kind}
+	if c.opts.Name != nil {
+		values = append(values, l.name)
+	}
+	return append(values, more...)
+}
+
+// observeClaim takes in what is of an acquisition or a candidacy.
+func (c *Collector) observeClaim(ev observe.Event) {
+	switch ev := ev.(type) {
+	case observe.LockEnqueued:
+		c.enqueued(c.labels(aLock, ev.Name), ev.ID, ev.Ahead)
+	case observe.CampaignEnqueued:
+		c.enqueued(c.labels(anElection, ev.Name), ev.ID, ev.Ahead)
+	case observe.LockAcquired:
+		c.won(c.labels(aLock, ev.Name), ev.ID, ev.How, ev.Wait)
+	case observe.TermElected:
+		c.won(c.labels(anElection, ev.Name), ev.ID, ev.How, ev.Wait)
+	case observe.LockGaveUp:
+		c.gone(c.labels(aLock, ev.Name), ev.ID, ev.Err)
+	case observe.CampaignGaveUp:
+		c.gone(c.labels(anElection, ev.Name), ev.ID, ev.Err)
+	case observe.LockReleased:
+		c.finished(c.labels(aLock, ev.Name), ev.Held, nil, ev.Pending)
+	case observe.LockLost:
+		c.finished(c.labels(aLock, ev.Name), ev.Held, ev.Err, nil)
+	case observe.TermEnded:
+		c.finished(c.labels(anElection, ev.Name), ev.Led, ev.Err, ev.Pending)
+	case observe.TermProclaimed:
+		result := "ok"
+		if ev.Err != nil {
+			result = "failed"
+		}
+		c.proclaim.WithLabelValues(c.values(c.labels(anElection, ev.Name), result)[1:]...).Inc()
+	}
+}
+
+func (c *Collector) enqueued(l labels, id int64, ahead int) {
+	if ahead != unknownLine {
+		c.ahead.WithLabelValues(c.values(l)...).Observe(float64(ahead))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting[id] = waiter{l, time.Now()}
+}
+
+// left takes one out of those that wait.
+func (c *Collector) left(id int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.waiting, id)
+}
+
+func (c *Collector) won(l labels, id int64, how observe.How, wait time.Duration) {
+	c.left(id)
+	c.wait.WithLabelValues(c.values(l, string(how))...).Observe(wait.Seconds())
+	c.held.WithLabelValues(c.values(l)...).Inc()
+}
+
+func (c *Collector) gone(l labels, id int64, err error) {
+	c.left(id)
+	c.gaveUp.WithLabelValues(c.values(l, cause.Of(err))...).Inc()
+}
+
+func (c *Collector) finished(l labels, held time.Duration, lost, pending error) {
+	c.held.WithLabelValues(c.values(l)...).Dec()
+	c.hold.WithLabelValues(c.values(l)...).Observe(held.Seconds())
+	if lost != nil {
+		c.lost.WithLabelValues(c.values(l, cause.Of(lost))...).Inc()
+	}
+	if pending != nil {
+		c.pending.WithLabelValues(c.values(l)...).Inc()
+	}
+}
+
+// collectWaiting reckons who waits, and since when.
+func (c *Collector) collectWaiting(ch chan<- prometheus.Metric) {
+	type line struct {
+		n      int
+		oldest time.Time
+	}
+	lines := map[labels]line{}
+	c.mu.Lock()
+	for _, w := range c.waiting {
+		l, there := lines[w.labels]
+		if l.n++; !there || w.since.Before(l.oldest) {
+			l.oldest = w.since
+		}
+		lines[w.labels] = l
+	}
+	c.mu.Unlock()
+	for of, l := range lines {
+		ch <- prometheus.MustNewConstMetric(c.line, prometheus.GaugeValue, float64(l.n), c.values(of)...)
+		ch <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, time.Since(l.oldest).Seconds(), c.values(of)...)
+	}
+}

@@ -1,0 +1,110 @@
+package prom
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/observe"
+)
+
+// Options say what the metrics show. The zero value is the default.
+type Options struct {
+	// Name adds the label name, and makes its value of a lock's or an election's
+	// name. It is to return few different values, for each makes series of its own
+	// that stay. nil: no such label.
+	Name func(name string) string
+	// Sessions is how many sessions are shown at the most in
+	// pawl_session_validity_seconds: those with the least left. 0: 100.
+	Sessions int
+	// ConstLabels are on all metrics.
+	ConstLabels prometheus.Labels
+}
+
+// A Collector is an observe.Observer and a prometheus.Collector. Its methods may be
+// called by several goroutines at once.
+type Collector struct {
+	opts Options
+	metrics
+
+	mu       sync.Mutex
+	sessions map[int64]func() time.Duration // valid ones, by lease: what is left
+	waiting  map[int64]waiter               // by the ID of the claim
+}
+
+// A waiter is an acquisition or a candidacy that is in line.
+type waiter struct {
+	labels labels
+	since  time.Time
+}
+
+// New makes a Collector. It is to be registered once.
+func New(opts Options) *Collector {
+	if opts.Sessions == 0 {
+		opts.Sessions = 100
+	}
+	return &Collector{
+		opts: opts, metrics: newMetrics(opts),
+		sessions: make(map[int64]func() time.Duration), waiting: make(map[int64]waiter),
+	}
+}
+
+// Observe implements observe.Observer.
+func (c *Collector) Observe(_ context.Context, ev observe.Event) {
+	switch ev := ev.(type) {
+	case observe.SessionGranted:
+		c.granted.Inc()
+		c.begun(ev.Lease, ev.Left)
+	case observe.SessionRenewed:
+		c.renewal.WithLabelValues(ev.Member).Observe(ev.RoundTrip.Seconds())
+	case observe.SessionHedged:
+		c.hedged.WithLabelValues(ev.Slow).Inc()
+	case observe.SessionInJeopardy:
+		c.jeopardy.Inc()
+	case observe.SessionLost:
+		c.ended(ev.Lease, ev.Err)
+	case observe.SessionClosed:
+		c.ended(ev.Lease, ev.Err)
+	case observe.MemberSwitched:
+		c.switches.WithLabelValues(ev.From).Inc()
+	case observe.WriteFenced:
+		c.fenced.WithLabelValues("etcd").Inc()
+	default:
+		c.observeClaim(ev)
+	}
+}
+
+// Refused counts err in pawl_fenced_total if it is a guard's refusal of a stale
+// token, a *fencing.StaleError: of fencing.Gate, sqlfence and the like, which
+// nobody else tells of. It reports whether it was.
+func (c *Collector) Refused(err error) bool {
+	var stale *fencing.StaleError
+	refused := errors.As(err, &stale)
+	if refused {
+		c.fenced.WithLabelValues("storage").Inc()
+	}
+	return refused
+}
+
+// Describe implements prometheus.Collector.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, m := range c.all() {
+		m.Describe(ch)
+	}
+	for _, d := range []*prometheus.Desc{c.valid, c.validity, c.oldest, c.line} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	for _, m := range c.all() {
+		m.Collect(ch)
+	}
+	c.collectSessions(ch)
+	c.collectWaiting(ch)
+}

@@ -1,0 +1,38 @@
+// Package prom shows what pawl's locks, elections and sessions do as Prometheus
+// metrics.
+//
+//	metrics := prom.New(prom.Options{})
+//	prometheus.MustRegister(metrics)
+//	client, err := pawl.Dial(ctx, pawl.Config{Endpoints: endpoints, Observer: metrics})
+//
+// One Collector serves any number of clients. dashboard.json, beside this file, is
+// a Grafana dashboard of its metrics; docs/observability.md in pawl's repository
+// explains them, and what to raise an alarm for.
+//
+// # Metrics
+//
+// kind is "lock" or "election". name is there only with Options.Name, for there can
+// be as many names as jobs. cause is one of few words: expired, revoked, closed,
+// cluster_changed, key_deleted, key_overwritten, busy, token_floor, timeout,
+// canceled, other.
+//
+//	pawl_sessions                                     gauge      sessions that are valid
+//	pawl_session_validity_seconds{lease}              gauge      validity left, at the scrape
+//	pawl_sessions_granted_total                       counter
+//	pawl_sessions_over_total{cause}                   counter    cause closed: by this process
+//	pawl_sessions_in_jeopardy_total                   counter    less than half of the validity left
+//	pawl_renewal_seconds{member}                      histogram  a renewal and its confirming read
+//	pawl_renewals_hedged_total{member}                counter    that member had not answered
+//	pawl_waiting{kind,name}                           gauge      in line, in this process
+//	pawl_oldest_wait_seconds{kind,name}               gauge      how long the first of them has waited
+//	pawl_queue_ahead{kind,name}                       histogram  how many were ahead when one came into the line
+//	pawl_wait_seconds{kind,name,how}                  histogram  until it was held; how: free, granted, confirmed, resumed
+//	pawl_gave_up_total{kind,name,cause}               counter    attempts that failed
+//	pawl_held{kind,name}                              gauge      held, or led, by this process
+//	pawl_hold_seconds{kind,name}                      histogram  until it was released or lost
+//	pawl_lost_total{kind,name,cause}                  counter
+//	pawl_releases_pending_total{kind,name}            counter    unconfirmed when the call returned
+//	pawl_proclaims_total{name,result}                 counter    result: ok, failed
+//	pawl_member_switches_total{member}                counter    a member failed, others are asked first
+//	pawl_fenced_total{guard}                          counter    writes refused; guard: etcd, storage
+package prom

@@ -1,0 +1,94 @@
+package prom
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are what is counted as events come, and the descriptions of what is
+// reckoned at a scrape.
+type metrics struct {
+	valid, validity, line, oldest *prometheus.Desc
+
+	granted, jeopardy prometheus.Counter
+	over              *prometheus.CounterVec // cause
+	renewal           *prometheus.HistogramVec
+	hedged, switches  *prometheus.CounterVec // member
+	fenced            *prometheus.CounterVec // guard
+
+	ahead, wait, hold *prometheus.HistogramVec
+	held              *prometheus.GaugeVec
+	gaveUp, lost      *prometheus.CounterVec
+	pending, proclaim *prometheus.CounterVec
+}
+
+// What the histograms tell apart.
+var (
+	trips = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+	spans = []float64{.001, .005, .025, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600}
+	heads = []float64{0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
+)
+
+// builder makes metrics that are described alike.
+type builder struct{ opts Options }
+
+func (b builder) counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help, ConstLabels: b.opts.ConstLabels}, labels)
+}
+
+func (b builder) histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: name, Help: help, ConstLabels: b.opts.ConstLabels, Buckets: buckets,
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100,
+	}, labels)
+}
+
+func (b builder) desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, b.opts.ConstLabels)
+}
+
+// of are the labels of what is of a lock or an election.
+func (b builder) of(more ...string) []string {
+	if b.opts.Name != nil {
+		more = slices.Insert(more, 0, "name")
+	}
+	return slices.Insert(more, 0, "kind")
+}
+
+func newMetrics(opts Options) metrics {
+	b := builder{opts}
+	return metrics{
+		valid:    b.desc("pawl_sessions", "Sessions that are valid."),
+		validity: b.desc("pawl_session_validity_seconds", "How long the session is valid from now on, unless it is renewed.", "lease"),
+		line:     b.desc("pawl_waiting", "Acquisitions and candidacies of this process that are in line.", b.of()...),
+		oldest:   b.desc("pawl_oldest_wait_seconds", "How long the one that has waited longest in this process has.", b.of()...),
+
+		granted:  b.counter("pawl_sessions_granted_total", "Sessions that began.").WithLabelValues(),
+		jeopardy: b.counter("pawl_sessions_in_jeopardy_total", "How often less than half of a session's validity was left.").WithLabelValues(),
+		over:     b.counter("pawl_sessions_over_total", "Sessions that are over, by cause; closed: by this process.", "cause"),
+		renewal:  b.histogram("pawl_renewal_seconds", "Time of a renewal and of the read that confirms it.", trips, "member"),
+		hedged:   b.counter("pawl_renewals_hedged_total", "Renewals that this member had not answered when another was asked.", "member"),
+		switches: b.counter("pawl_member_switches_total", "How often a member failed, so that others are asked first.", "member"),
+		fenced:   b.counter("pawl_fenced_total", "Writes that a guard refused: of etcd's transactions, or of another storage.", "guard"),
+
+		ahead:    b.histogram("pawl_queue_ahead", "How many were ahead when one came into the line.", heads, b.of()...),
+		wait:     b.histogram("pawl_wait_seconds", "Time from the call until it was held.", spans, b.of("how")...),
+		hold:     b.histogram("pawl_hold_seconds", "Time for which it was held.", spans, b.of()...),
+		held:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "pawl_held", Help: "Locks held and elections led by this process.", ConstLabels: opts.ConstLabels}, b.of()),
+		gaveUp:   b.counter("pawl_gave_up_total", "Attempts to acquire or to lead that failed, by cause.", b.of("cause")...),
+		lost:     b.counter("pawl_lost_total", "Locks and terms that were lost, by cause.", b.of("cause")...),
+		pending:  b.counter("pawl_releases_pending_total", "Releases and resignations that were not confirmed when the call returned.", b.of()...),
+		proclaim: b.counter("pawl_proclaims_total", "Calls of Term.Proclaim: ok or failed.", slices.DeleteFunc(b.of("result"), isKind)...),
+	}
+}
+
+func isKind(label string) bool { return label == "kind" }
+
+// all are the metrics that are counted.
+func (m *metrics) all() []prometheus.Collector {
+	return []prometheus.Collector{
+		m.granted, m.jeopardy, m.over, m.renewal, m.hedged, m.switches, m.fenced,
+		m.ahead, m.wait, m.hold, m.held, m.gaveUp, m.lost, m.pending, m.proclaim,
+	}
+}
