@@ -37,7 +37,8 @@ shows on real locks and a SQLite file that checks fencing tokens:
 
 What it says it has checked. It exits 0 if all was as it should be, and 1 if not.
 Nothing is left behind.`,
-		Args: words(0, "no argument"),
+		Example: "  pawl demo",
+		Args:    words(0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := catch().ends(context.Background())
 			defer stop()

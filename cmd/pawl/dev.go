@@ -15,6 +15,8 @@ func newDev() *cobra.Command {
 		Long: `Runs an etcd server with one member on 127.0.0.1, says how to connect to it, and
 stops at a signal. It has no authentication. Without --data-dir its data lie in
 a temporary directory that is removed at exit.`,
+		Example: `  pawl dev
+  pawl dev --port 0 --data-dir ./etcd-data`,
 		Args: words(0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.port < 0 || o.port > 65535 {

@@ -32,6 +32,8 @@ exit code 0.
 
 With --json a line is an object with name, key, token, value, revision (of etcd, at
 which it was so) and time; without a leader token is 0, and key and value are "".`,
+		Example: `  pawl observe scheduler
+  pawl observe --json scheduler | while read -r line; do ./tell "$line"; done`,
 		Args: words(1, "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "" {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 )
 
@@ -15,21 +17,72 @@ can be granted the lock.
 
   pawl demo                          see it work; needs nothing
   pawl dev                           an etcd server to try it on
-  pawl lock backup -- ./backup.sh    never two at once, on any machine`,
+  pawl lock backup -- ./backup.sh    never two at once, on any machine
+  pawl ls                            who holds what
+  pawl help scripts                  how to use it in scripts
+
+Which cluster: --endpoints, --user and so on, or the ETCDCTL_* variables.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
 		RunE:              func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage("there is no command %q", args[0])
+				return noCommand(cmd, args[0])
 			}
 			return nil
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit(exitUsage, err) })
-	root.AddCommand(newDev(), newLock(), newElect(), newObserve(), newLs(), newShow(), newWatch(), newTop(), newBreak(), newDoctor(), newDemo(), newDemoWorker())
+	for _, g := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"hold", "Holding:", []*cobra.Command{newLock(), newElect()}},
+		{"look", "Looking:", []*cobra.Command{newLs(), newShow(), newWatch(), newTop(), newObserve()}},
+		{"act", "Acting:", []*cobra.Command{newBreak(), newDoctor()}},
+		{"try", "Trying:", []*cobra.Command{newDev(), newDemo()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.id
+			root.AddCommand(c)
+		}
+	}
+	root.AddCommand(newDemoWorker(), newMan())
+	root.AddCommand(topics()...)
+	addCompletion(root)
 	return root
+}
+
+// noCommand says that there is no such command, and which may be meant.
+func noCommand(root *cobra.Command, name string) error {
+	root.SuggestionsMinimumDistance = 2
+	if near := root.SuggestionsFor(name); len(near) > 0 {
+		return usage("there is no command %q; did you mean %s?", name, strings.Join(near, ", "))
+	}
+	return usage("there is no command %q", name)
+}
+
+// addCompletion adds cobra's command that writes completions, for the shells of the
+// systems that pawl runs on.
+func addCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd("completion")
+	for _, c := range root.Commands() {
+		if c.Name() != "completion" {
+			continue
+		}
+		c.Args = words(1, "a shell: bash, zsh or fish")
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			return usage("there is no completion for %q: bash, zsh and fish have one", args[0])
+		}
+		for _, shell := range c.Commands() {
+			if shell.Name() == "powershell" {
+				c.RemoveCommand(shell)
+			}
+			shell.Args = words(0, "no argument")
+		}
+	}
 }
 
 // words wants n words before the "--", and passes what is behind it.
