@@ -479,19 +479,18 @@ func TestAMemberThatFailsAndServesAgainIsTold(t *testing.T) {
 
 // The answer to an enqueue counts the line, whatever it reads of it.
 func TestARealServerSaysHowManyAreAhead(t *testing.T) {
-	e := &ear{}
+	enqueued := make(chan int, 1)
+	e := &ear{more: func(_ context.Context, ev observe.Event) {
+		if ev, ok := ev.(observe.LockEnqueued); ok {
+			enqueued <- ev.Ahead
+		}
+	}}
 	c, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: []string{realServer(t)}, Observer: e})
 	require.NoError(t, err)
 	defer c.Close()
 	s, err := c.Session(t.Context())
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	enqueued := make(chan int, 1)
-	e.more = func(_ context.Context, ev observe.Event) {
-		if ev, ok := ev.(observe.LockEnqueued); ok {
-			enqueued <- ev.Ahead
-		}
-	}
 	var waiting sync.WaitGroup
 	for want := range 4 {
 		waiting.Go(func() {
