@@ -1,0 +1,47 @@
+// Package otel shows what pawl's locks, elections and sessions do as OpenTelemetry
+// spans and metrics.
+//
+//	traces, err := otel.New(otel.Options{}) // the global providers
+//	client, err := pawl.Dial(ctx, pawl.Config{Endpoints: endpoints, Observer: traces})
+//
+// One Observer serves any number of clients.
+//
+// # Spans
+//
+// They are children of the span in the context that was given to Acquire, Campaign
+// or Resume:
+//
+//	pawl.acquire   from the call until it was held or gave up
+//	pawl.hold      from then until it was released or lost
+//	pawl.campaign  from the call until it leads or gave up
+//	pawl.term      from then until it resigned or lost; events: proclaimed
+//
+// Their attributes are pawl.name, pawl.key, pawl.token, pawl.lease, and pawl.how or
+// pawl.cause. One that gave up or was lost has the status Error and the error, but
+// for an attempt of TryAcquire that found the lock busy: that is an answer. While a
+// session is in jeopardy, the spans of what is held on it get the event
+// "session in jeopardy".
+//
+// A hold's span is not the parent of the work's: the context that the work gets is
+// the caller's own.
+//
+// # Metrics
+//
+//	pawl.wait.duration           s   histogram  pawl.kind, pawl.how
+//	pawl.hold.duration           s   histogram  pawl.kind
+//	pawl.lost                        counter    pawl.kind, pawl.cause
+//	pawl.gave_up                     counter    pawl.kind, pawl.cause
+//	pawl.waiting                     up-down    pawl.kind
+//	pawl.held                        up-down    pawl.kind
+//	pawl.renewal.duration        s   histogram  pawl.member
+//	pawl.renewals.hedged             counter    pawl.member
+//	pawl.session.validity        s   gauge      the least of all sessions, when it is collected
+//	pawl.sessions                    up-down
+//	pawl.sessions.in_jeopardy        counter
+//	pawl.sessions.over               counter    pawl.cause
+//	pawl.member.switches             counter    pawl.member
+//	pawl.fenced                      counter
+//
+// pawl.kind is lock or election; pawl.cause is one of few words: see observe/prom.
+// Names of locks are on spans only.
+package otel

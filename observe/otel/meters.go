@@ -1,0 +1,69 @@
+package otel
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/metric"
+)
+
+// meters are the metrics.
+type meters struct {
+	wait, hold, renewal            metric.Float64Histogram
+	lost, failed, hedged, jeopardy metric.Int64Counter
+	sessionsOver, switches, fenced metric.Int64Counter
+	inLine, held, sessionsValid    metric.Int64UpDownCounter
+}
+
+// What the histograms tell apart, in seconds.
+var (
+	trips = metric.WithExplicitBucketBoundaries(.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10)
+	long  = metric.WithExplicitBucketBoundaries(.001, .005, .025, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 4*3600, 24*3600)
+)
+
+// newMeters makes the metrics; least says how much validity is left at the least.
+func newMeters(m metric.Meter, least func() (time.Duration, bool)) (ms meters, err error) {
+	var errs []error
+	histogram := func(name, help string, bounds metric.HistogramOption) metric.Float64Histogram {
+		h, err := m.Float64Histogram(name, metric.WithDescription(help), metric.WithUnit("s"), bounds)
+		errs = append(errs, err)
+		return h
+	}
+	counter := func(name, help string) metric.Int64Counter {
+		c, err := m.Int64Counter(name, metric.WithDescription(help))
+		errs = append(errs, err)
+		return c
+	}
+	upDown := func(name, help string) metric.Int64UpDownCounter {
+		c, err := m.Int64UpDownCounter(name, metric.WithDescription(help))
+		errs = append(errs, err)
+		return c
+	}
+	ms = meters{
+		wait:    histogram("pawl.wait.duration", "Time from the call until it was held.", long),
+		hold:    histogram("pawl.hold.duration", "Time for which it was held.", long),
+		renewal: histogram("pawl.renewal.duration", "Time of a renewal and of the read that confirms it.", trips),
+
+		lost:         counter("pawl.lost", "Locks and terms that were lost."),
+		failed:       counter("pawl.gave_up", "Attempts to acquire or to lead that failed."),
+		hedged:       counter("pawl.renewals.hedged", "Renewals that this member had not answered when another was asked."),
+		jeopardy:     counter("pawl.sessions.in_jeopardy", "How often less than half of a session's validity was left."),
+		sessionsOver: counter("pawl.sessions.over", "Sessions that are over."),
+		switches:     counter("pawl.member.switches", "How often a member failed, so that others are asked first."),
+		fenced:       counter("pawl.fenced", "Transactions of kv that a guard refused."),
+
+		inLine:        upDown("pawl.waiting", "Acquisitions and candidacies in line."),
+		held:          upDown("pawl.held", "Locks held and elections led."),
+		sessionsValid: upDown("pawl.sessions", "Sessions that are valid."),
+	}
+	_, err = m.Float64ObservableGauge("pawl.session.validity", metric.WithUnit("s"),
+		metric.WithDescription("How long the session that has the least left is valid, unless it is renewed."),
+		metric.WithFloat64Callback(func(_ context.Context, o metric.Float64Observer) error {
+			if left, any := least(); any {
+				o.Observe(left.Seconds())
+			}
+			return nil
+		}))
+	return ms, errors.Join(append(errs, err)...)
+}

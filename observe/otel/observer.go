@@ -1,0 +1,137 @@
+package otel
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/pawl-locks/pawl/observe"
+)
+
+// scope names what makes the spans and the metrics.
+const scope = "github.com/pawl-locks/pawl/observe/otel"
+
+// Options say where spans and metrics go. The zero value is the default.
+type Options struct {
+	TracerProvider trace.TracerProvider // nil: the global one
+	MeterProvider  metric.MeterProvider // nil: the global one
+}
+
+// An Observer is an observe.Observer. Its methods may be called by several
+// goroutines at once.
+type Observer struct {
+	tracer trace.Tracer
+	meters
+
+	mu       sync.Mutex
+	spans    map[int64]span                 // of what is held, by the ID of the claim
+	waiting  map[int64]bool                 // claims in line
+	sessions map[int64]func() time.Duration // valid ones, by lease: what is left
+}
+
+// A span is that of a hold or a term.
+type span struct {
+	trace.Span
+	lease int64
+}
+
+// New makes an Observer. The error is of the MeterProvider.
+func New(opts Options) (*Observer, error) {
+	if opts.TracerProvider == nil {
+		opts.TracerProvider = otel.GetTracerProvider()
+	}
+	if opts.MeterProvider == nil {
+		opts.MeterProvider = otel.GetMeterProvider()
+	}
+	o := &Observer{
+		tracer: opts.TracerProvider.Tracer(scope),
+		spans:  make(map[int64]span), waiting: make(map[int64]bool), sessions: make(map[int64]func() time.Duration),
+	}
+	var err error
+	o.meters, err = newMeters(opts.MeterProvider.Meter(scope), o.least)
+	return o, err
+}
+
+// Observe implements observe.Observer.
+func (o *Observer) Observe(ctx context.Context, ev observe.Event) {
+	switch ev := ev.(type) {
+	case observe.LockEnqueued:
+		o.enqueued(ctx, aLock, ev.ID)
+	case observe.LockAcquired:
+		o.won(ctx, aLock, ev.Claim, ev.How, ev.Wait)
+	case observe.LockGaveUp:
+		o.gaveUp(ctx, aLock, ev.Claim, ev.Wait, ev.Err)
+	case observe.LockReleased:
+		o.over(ctx, aLock, ev.Claim, ev.Held, nil, ev.Pending)
+	case observe.LockLost:
+		o.over(ctx, aLock, ev.Claim, ev.Held, ev.Err, nil)
+	case observe.CampaignEnqueued:
+		o.enqueued(ctx, anElection, ev.ID)
+	case observe.TermElected:
+		o.won(ctx, anElection, ev.Claim, ev.How, ev.Wait)
+	case observe.CampaignGaveUp:
+		o.gaveUp(ctx, anElection, ev.Claim, ev.Wait, ev.Err)
+	case observe.TermEnded:
+		o.over(ctx, anElection, ev.Claim, ev.Led, ev.Err, ev.Pending)
+	case observe.TermProclaimed:
+		o.proclaimed(ev)
+	case observe.WriteFenced:
+		o.fenced.Add(ctx, 1)
+		trace.SpanFromContext(ctx).AddEvent("write fenced", trace.WithAttributes(text(ev.Err)))
+	default:
+		o.observeSession(ctx, ev)
+	}
+}
+
+// observeSession takes in what is of sessions and members.
+func (o *Observer) observeSession(ctx context.Context, ev observe.Event) {
+	switch ev := ev.(type) {
+	case observe.SessionGranted:
+		o.sessionsValid.Add(ctx, 1)
+		o.mu.Lock()
+		o.sessions[ev.Lease] = ev.Left
+		o.mu.Unlock()
+	case observe.SessionRenewed:
+		o.renewal.Record(ctx, ev.RoundTrip.Seconds(), member(ev.Member))
+	case observe.SessionHedged:
+		o.hedged.Add(ctx, 1, member(ev.Slow))
+	case observe.SessionInJeopardy:
+		o.jeopardy.Add(ctx, 1)
+		o.warn(ev)
+	case observe.SessionLost:
+		o.ended(ctx, ev.Lease, ev.Err)
+	case observe.SessionClosed:
+		o.ended(ctx, ev.Lease, ev.Err)
+	case observe.MemberSwitched:
+		o.switches.Add(ctx, 1, member(ev.From))
+	}
+}
+
+func (o *Observer) ended(ctx context.Context, lease int64, err error) {
+	o.sessionsValid.Add(ctx, -1)
+	o.sessionsOver.Add(ctx, 1, metric.WithAttributes(because(err)))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.sessions, lease)
+}
+
+// least is how much validity the session has left that has the least; false: there
+// is none.
+func (o *Observer) least() (least time.Duration, any bool) {
+	o.mu.Lock()
+	all := make([]func() time.Duration, 0, len(o.sessions))
+	for _, left := range o.sessions {
+		all = append(all, left)
+	}
+	o.mu.Unlock()
+	for _, left := range all { // without the mutex: a look can be what ends a session
+		if d := left(); d > 0 && (!any || d < least) {
+			least, any = d, true
+		}
+	}
+	return least, any
+}

@@ -1,0 +1,297 @@
+package otel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/kv"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/observe"
+	"github.com/pawl-locks/pawl/observe/otel"
+	"github.com/pawl-locks/pawl/test/pawltest"
+)
+
+// world is an Observer, what it made, and a client of a cluster in a bubble.
+type world struct {
+	*testing.T
+	o       *otel.Observer
+	spans   *tracetest.SpanRecorder
+	traces  *trace.TracerProvider
+	reader  *metric.ManualReader
+	cluster *pawltest.Cluster
+	client  *pawl.Client
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{T: t, spans: tracetest.NewSpanRecorder(), reader: metric.NewManualReader()}
+	w.traces = trace.NewTracerProvider(trace.WithSpanProcessor(w.spans))
+	var err error
+	w.o, err = otel.New(otel.Options{TracerProvider: w.traces, MeterProvider: metric.NewMeterProvider(metric.WithReader(w.reader))})
+	require.NoError(t, err)
+	return w
+}
+
+func inBubble(t *testing.T, f func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.cluster = pawltest.New(t)
+		w.client = w.cluster.Client(t, pawl.Config{Observer: w.o})
+		f(w)
+	})
+}
+
+func (w *world) session(ttl time.Duration) *pawl.Session {
+	w.Helper()
+	s, err := w.client.NewSession(w.Context(), lease.Options{TTL: ttl})
+	require.NoError(w, err)
+	synctest.Wait()
+	return s
+}
+
+// ended are the spans that have ended, by name, the last of each.
+func (w *world) ended() map[string]trace.ReadOnlySpan {
+	synctest.Wait()
+	all := map[string]trace.ReadOnlySpan{}
+	for _, s := range w.spans.Ended() {
+		all[s.Name()] = s
+	}
+	return all
+}
+
+func attributes(s trace.ReadOnlySpan) map[string]any {
+	all := map[string]any{}
+	for _, a := range s.Attributes() {
+		all[string(a.Key)] = a.Value.AsInterface()
+	}
+	return all
+}
+
+func events(s trace.ReadOnlySpan) (names []string) {
+	for _, e := range s.Events() {
+		names = append(names, e.Name)
+	}
+	return names
+}
+
+// points are the metrics: "name{attributes}" and a sum, or a histogram's count and sum.
+func (w *world) points() map[string]string {
+	w.Helper()
+	var data metricdata.ResourceMetrics
+	require.NoError(w, w.reader.Collect(context.Background(), &data))
+	all := map[string]string{}
+	for _, scope := range data.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			switch d := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				for _, p := range d.DataPoints {
+					all[m.Name+set(p.Attributes)] = fmt.Sprint(p.Value)
+				}
+			case metricdata.Gauge[float64]:
+				for _, p := range d.DataPoints {
+					all[m.Name+set(p.Attributes)] = fmt.Sprint(p.Value)
+				}
+			case metricdata.Histogram[float64]:
+				for _, p := range d.DataPoints {
+					all[m.Name+set(p.Attributes)] = fmt.Sprint(p.Count, " ", p.Sum)
+				}
+			default:
+				w.Errorf("%s is a %T", m.Name, d)
+			}
+		}
+	}
+	return all
+}
+
+func set(s attribute.Set) string {
+	if s.Len() == 0 {
+		return ""
+	}
+	return "{" + strings.ReplaceAll(s.Encoded(attribute.DefaultEncoder()), "pawl.", "") + "}"
+}
+
+func (w *world) shows(want map[string]string) {
+	w.Helper()
+	got := w.points()
+	for name, value := range want {
+		assert.Equal(w, value, got[name], "%s of %v", name, got)
+	}
+}
+
+func TestWaitAndHoldAreSpansOfTheCallersTrace(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session(0)
+		m := lock.New(s, "n", lock.Options{})
+		first, err := m.Acquire(w.Context())
+		require.NoError(w, err)
+		time.AfterFunc(3*time.Second, func() { assert.NoError(w, first.Release(context.Background())) })
+
+		ctx, root := w.traces.Tracer("test").Start(w.Context(), "job")
+		h, err := m.Acquire(ctx)
+		require.NoError(w, err)
+		w.shows(map[string]string{"pawl.held{kind=lock}": "1", "pawl.waiting{kind=lock}": "0"})
+		time.Sleep(2 * time.Second)
+		require.NoError(w, h.Release(ctx))
+		root.End()
+
+		ended := w.ended()
+		wait, hold := ended["pawl.acquire"], ended["pawl.hold"]
+		for _, span := range []trace.ReadOnlySpan{wait, hold} {
+			assert.Equal(w, root.SpanContext().SpanID(), span.Parent().SpanID())
+			as := attributes(span)
+			assert.Equal(w, "n", as["pawl.name"])
+			assert.Equal(w, h.Key(), as["pawl.key"])
+			assert.EqualValues(w, h.Token(), as["pawl.token"])
+			assert.Equal(w, fmt.Sprintf("%x", s.ID()), as["pawl.lease"])
+			assert.Contains(w, []any{"confirmed", "granted"}, as["pawl.how"])
+			assert.Equal(w, codes.Unset, span.Status().Code)
+		}
+		assert.Equal(w, 3*time.Second, wait.EndTime().Sub(wait.StartTime()))
+		assert.Equal(w, 2*time.Second, hold.EndTime().Sub(hold.StartTime()))
+		w.shows(map[string]string{
+			"pawl.held{kind=lock}":                   "0",
+			"pawl.hold.duration{kind=lock}":          "2 5",
+			"pawl.wait.duration{how=free,kind=lock}": "1 0",
+		})
+	})
+}
+
+func TestALossIsAnErrorOfTheHoldsSpan(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h, err := lock.New(w.session(12*time.Second), "n", lock.Options{}).Acquire(w.Context())
+		require.NoError(w, err)
+		synctest.Wait()
+		w.cluster.Cut()
+		time.Sleep(11 * time.Second)
+		require.ErrorIs(w, h.Err(), lease.ErrExpired)
+		w.cluster.Heal()
+		hold := w.ended()["pawl.hold"]
+		assert.Equal(w, codes.Error, hold.Status().Code)
+		assert.Contains(w, hold.Status().Description, "expired")
+		assert.Equal(w, "expired", attributes(hold)["pawl.cause"])
+		assert.Equal(w, []string{"session in jeopardy", "exception"}, events(hold))
+		w.shows(map[string]string{
+			"pawl.lost{cause=expired,kind=lock}": "1", "pawl.sessions": "0",
+			"pawl.sessions.in_jeopardy": "1", "pawl.sessions.over{cause=expired}": "1",
+		})
+	})
+}
+
+func TestAnAttemptThatFailsIsAnErrorUnlessItWasBusy(t *testing.T) {
+	inBubble(t, func(w *world) {
+		m := lock.New(w.session(0), "n", lock.Options{})
+		h, err := m.Acquire(w.Context())
+		require.NoError(w, err)
+		_, err = m.TryAcquire(w.Context())
+		require.ErrorIs(w, err, lock.ErrBusy)
+		busy := w.ended()["pawl.acquire"]
+		assert.Equal(w, codes.Unset, busy.Status().Code)
+		assert.Equal(w, "busy", attributes(busy)["pawl.cause"])
+
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		_, err = m.Acquire(ctx)
+		require.Error(w, err)
+		late := w.ended()["pawl.acquire"]
+		assert.Equal(w, codes.Error, late.Status().Code)
+		assert.Equal(w, time.Second, late.EndTime().Sub(late.StartTime()))
+		w.shows(map[string]string{
+			"pawl.gave_up{cause=busy,kind=lock}": "1", "pawl.gave_up{cause=timeout,kind=lock}": "1", "pawl.waiting{kind=lock}": "0",
+		})
+		require.NoError(w, h.Release(w.Context()))
+	})
+}
+
+func TestATermIsASpanWithItsProclamations(t *testing.T) {
+	inBubble(t, func(w *world) {
+		term, err := elect.New(w.session(0), "e", elect.Options{}).Campaign(w.Context(), nil)
+		require.NoError(w, err)
+		require.NoError(w, term.Proclaim(w.Context(), []byte("v")))
+		require.NoError(w, term.Resign(w.Context()))
+		require.Error(w, term.Proclaim(w.Context(), nil))
+		ended := w.ended()
+		require.Contains(w, ended, "pawl.campaign")
+		assert.Equal(w, []string{"proclaimed"}, events(ended["pawl.term"]))
+		assert.Equal(w, codes.Unset, ended["pawl.term"].Status().Code)
+		w.shows(map[string]string{"pawl.held{kind=election}": "0"})
+	})
+}
+
+func TestValidityIsLookedAtWhenItIsCollected(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.session(60 * time.Second)
+		w.session(12 * time.Second)
+		time.Sleep(2 * time.Second)
+		w.shows(map[string]string{"pawl.session.validity": "8", "pawl.sessions": "2"})
+		require.NoError(w, w.client.Close())
+		assert.NotContains(w, w.points(), "pawl.session.validity")
+		w.shows(map[string]string{"pawl.sessions": "0", "pawl.sessions.over{cause=closed}": "2"})
+	})
+}
+
+func TestAFencedWriteIsAnEventOfTheCallersSpan(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h, err := lock.New(w.session(0), "n", lock.Options{}).Acquire(w.Context())
+		require.NoError(w, err)
+		w.cluster.Delete(h.Key())
+		ctx, root := w.traces.Tracer("test").Start(w.Context(), "job")
+		_, err = w.client.KV().Txn(ctx, kv.Txn{Guards: []kv.Guard{h.Guard()}, Then: []kv.Op{kv.Put("k", nil)}})
+		require.ErrorIs(w, err, kv.ErrFenced)
+		root.End()
+		assert.Equal(w, []string{"write fenced"}, events(w.ended()["job"]))
+		w.shows(map[string]string{"pawl.fenced": "1"})
+	})
+}
+
+func TestAReleaseThatIsPendingIsAnEvent(t *testing.T) {
+	w := newWorld(t)
+	c := observe.Claim{ID: 7, Name: "n"}
+	w.o.Observe(w.Context(), observe.LockAcquired{Claim: c})
+	w.o.Observe(w.Context(), observe.LockReleased{Claim: c, Pending: errors.New("no answer")})
+	w.o.Observe(w.Context(), observe.LockReleased{Claim: observe.Claim{ID: 8}}) // of which nothing is known
+	spans := w.spans.Ended()
+	require.Len(w, spans, 2)
+	assert.Equal(w, []string{"release pending"}, events(spans[1]))
+}
+
+func TestTheDocumentationListsEachMetric(t *testing.T) {
+	w := newWorld(t)
+	for _, ev := range []observe.Event{
+		observe.SessionGranted{Left: func() time.Duration { return time.Second }}, observe.SessionRenewed{}, observe.SessionHedged{},
+		observe.SessionInJeopardy{}, observe.SessionLost{Lease: 1}, observe.LockEnqueued{}, observe.LockAcquired{},
+		observe.LockLost{Err: lease.ErrExpired}, observe.LockGaveUp{Err: lease.ErrExpired},
+		observe.MemberSwitched{}, observe.MemberServes{}, observe.WriteFenced{Err: kv.ErrFenced},
+	} {
+		w.o.Observe(w.Context(), ev)
+	}
+	var made, listed []string
+	for name := range w.points() {
+		name, _, _ = strings.Cut(name, "{")
+		made = append(made, name)
+	}
+	text, err := os.ReadFile("doc.go")
+	require.NoError(w, err)
+	for _, m := range regexp.MustCompile(`(?m)^//\t(pawl\.[\w.]+) +(?:s +)?(?:histogram|counter|up-down|gauge)`).FindAllStringSubmatch(string(text), -1) {
+		listed = append(listed, m[1])
+	}
+	assert.ElementsMatch(w, made, listed)
+}

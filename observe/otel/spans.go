@@ -1,0 +1,145 @@
+package otel
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/pawl-locks/pawl/internal/cause"
+	"github.com/pawl-locks/pawl/observe"
+)
+
+// kind is how spans and metrics of locks differ from those of elections.
+type kind struct {
+	wait, hold string // names of spans
+	attribute  attribute.KeyValue
+}
+
+var (
+	aLock      = kind{"pawl.acquire", "pawl.hold", attribute.String("pawl.kind", "lock")}
+	anElection = kind{"pawl.campaign", "pawl.term", attribute.String("pawl.kind", "election")}
+)
+
+func member(endpoint string) metric.MeasurementOption {
+	return metric.WithAttributes(attribute.String("pawl.member", endpoint))
+}
+
+func because(err error) attribute.KeyValue { return attribute.String("pawl.cause", cause.Of(err)) }
+
+func text(err error) attribute.KeyValue { return attribute.String("error", err.Error()) }
+
+func attributes(c observe.Claim) trace.SpanStartEventOption {
+	return trace.WithAttributes(
+		attribute.String("pawl.name", c.Name), attribute.String("pawl.key", c.Key),
+		attribute.Int64("pawl.token", int64(c.Token)), attribute.String("pawl.lease", strconv.FormatInt(c.Lease, 16)),
+	)
+}
+
+// fail gives a span the status of err.
+func fail(s trace.Span, err error) {
+	s.SetAttributes(because(err))
+	s.RecordError(err)
+	s.SetStatus(codes.Error, err.Error())
+}
+
+func (o *Observer) enqueued(ctx context.Context, k kind, id int64) {
+	o.mu.Lock()
+	o.waiting[id] = true
+	o.mu.Unlock()
+	o.inLine.Add(ctx, 1, metric.WithAttributes(k.attribute))
+}
+
+// left takes a claim out of those that wait.
+func (o *Observer) left(ctx context.Context, k kind, id int64) {
+	o.mu.Lock()
+	waited := o.waiting[id]
+	delete(o.waiting, id)
+	o.mu.Unlock()
+	if waited {
+		o.inLine.Add(ctx, -1, metric.WithAttributes(k.attribute))
+	}
+}
+
+// waited is the span of a wait that is over now.
+func (o *Observer) waited(ctx context.Context, k kind, c observe.Claim, wait time.Duration) trace.Span {
+	_, s := o.tracer.Start(ctx, k.wait, trace.WithTimestamp(time.Now().Add(-wait)), attributes(c))
+	return s
+}
+
+func (o *Observer) won(ctx context.Context, k kind, c observe.Claim, how observe.How, wait time.Duration) {
+	o.left(ctx, k, c.ID)
+	as := attribute.String("pawl.how", string(how))
+	o.wait.Record(ctx, wait.Seconds(), metric.WithAttributes(k.attribute, as))
+	o.held.Add(ctx, 1, metric.WithAttributes(k.attribute))
+	s := o.waited(ctx, k, c, wait)
+	s.SetAttributes(as)
+	s.End()
+	_, hold := o.tracer.Start(ctx, k.hold, attributes(c))
+	hold.SetAttributes(as)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.spans[c.ID] = span{hold, c.Lease}
+}
+
+func (o *Observer) gaveUp(ctx context.Context, k kind, c observe.Claim, wait time.Duration, err error) {
+	o.left(ctx, k, c.ID)
+	o.failed.Add(ctx, 1, metric.WithAttributes(k.attribute, because(err)))
+	s := o.waited(ctx, k, c, wait)
+	defer s.End()
+	if cause.Of(err) == "busy" {
+		s.SetAttributes(because(err)) // what TryAcquire is for
+		return
+	}
+	fail(s, err)
+}
+
+func (o *Observer) over(ctx context.Context, k kind, c observe.Claim, held time.Duration, lost, pending error) {
+	o.hold.Record(ctx, held.Seconds(), metric.WithAttributes(k.attribute))
+	o.held.Add(ctx, -1, metric.WithAttributes(k.attribute))
+	if lost != nil {
+		o.lost.Add(ctx, 1, metric.WithAttributes(k.attribute, because(lost)))
+	}
+	o.mu.Lock()
+	s, ok := o.spans[c.ID]
+	delete(o.spans, c.ID)
+	o.mu.Unlock()
+	if !ok {
+		return
+	}
+	defer s.End()
+	switch {
+	case lost != nil:
+		fail(s, lost)
+	case pending != nil:
+		s.AddEvent("release pending", trace.WithAttributes(text(pending)))
+	}
+}
+
+func (o *Observer) proclaimed(ev observe.TermProclaimed) {
+	o.mu.Lock()
+	s, ok := o.spans[ev.ID]
+	o.mu.Unlock()
+	switch {
+	case !ok: // after the term's end
+	case ev.Err != nil:
+		s.AddEvent("proclaim failed", trace.WithAttributes(text(ev.Err)))
+	default:
+		s.AddEvent("proclaimed")
+	}
+}
+
+// warn tells what is held on a session that is in jeopardy.
+func (o *Observer) warn(ev observe.SessionInJeopardy) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, s := range o.spans {
+		if s.lease == ev.Lease {
+			s.AddEvent("session in jeopardy", trace.WithAttributes(attribute.Float64("pawl.left_seconds", ev.Left.Seconds())))
+		}
+	}
+}
