@@ -1,6 +1,6 @@
 # "make check" is what to run before a change is offered; .ci/run is all of it.
 
-.PHONY: check test race fuzz bench proof soak compat mutants compare performance man demo ci
+.PHONY: check test race fuzz bench proof soak compat mutants compare performance scale man demo ci
 
 SHORT = 5s # of each fuzz target
 LONG = 2m
@@ -50,6 +50,9 @@ compare: ## pawl and etcd's own client in the same troubles; writes docs/compari
 
 performance: ## pawl, etcd's own client and the bare stubs in turns, twelve minutes; writes docs/performance.md and its plots
 	go run ./test/bench -o docs
+
+scale: ## what clusters carry, from what performance measured; writes docs/scale.md
+	go run ./test/scale -o docs
 
 man: ## man pages of the command, into ./man
 	go run ./cmd/pawl man man

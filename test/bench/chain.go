@@ -53,10 +53,7 @@ func chain(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if err := m.start(); err != nil {
 		return f, err
 	}
-	for _, locker := range lockers {
-		go l.pass(ctx, locker) // ends with its turn, or with the process
-	}
-	polls, err := w.inLine(ctx, n+1)
+	polls, err := w.queue(ctx, l, lockers)
 	if err != nil {
 		return f, err
 	}
@@ -90,10 +87,34 @@ func chain(ctx context.Context, w *worker, n int) (f figures, err error) {
 	return f, nil
 }
 
+// arrivals is how many waiters come to a line at a time. Each has the server walk
+// the line: thousands at once are more than it answers in time.
+const arrivals = 200
+
+// queue has all lockers stand in line, and says how often it looked.
+func (w *worker) queue(ctx context.Context, l *line, lockers []locker) (polls int, err error) {
+	for i, locker := range lockers {
+		go l.pass(ctx, locker) // ends with its turn, or with the process
+		if (i+1)%arrivals == 0 || i+1 == len(lockers) {
+			n, err := w.inLine(ctx, l, i+2) // the holder's key too
+			polls += n
+			if err != nil {
+				return polls, err
+			}
+		}
+	}
+	return polls, nil
+}
+
 // inLine waits until n keys are in line, and says how often it looked.
-func (w *worker) inLine(ctx context.Context, n int) (polls int, err error) {
+func (w *worker) inLine(ctx context.Context, l *line, n int) (polls int, err error) {
 	prefix := w.Tag + "/"
 	for {
+		select {
+		case <-l.done:
+			return polls, fmt.Errorf("while the line was forming: %w", l.err)
+		default:
+		}
 		polls++
 		r, err := w.raw.Range(ctx, &pb.RangeRequest{Key: []byte(prefix), RangeEnd: txn.PrefixEnd(prefix), CountOnly: true})
 		if err != nil {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -19,7 +20,30 @@ func (r *results) write(dir string) error {
 	if err := r.draw(filepath.Join(dir, "performance")); err != nil {
 		return err
 	}
+	figures, err := json.MarshalIndent(r.medians(), "", "\t")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "performance", "figures.json"), append(figures, '\n'), 0o644); err != nil {
+		return err
+	}
 	return os.WriteFile(filepath.Join(dir, "performance.md"), []byte(r.page()), 0o644)
+}
+
+// medians are the figures of pawl, for test/scale: by scenario, size and view.
+func (r *results) medians() map[string]map[string]float64 {
+	all := map[string]map[string]float64{}
+	for scenario, of := range r.got {
+		for _, f := range of[ours][0] {
+			m := map[string]float64{}
+			for name, view := range map[string]func(figures) float64{"p50": figures.p50, "p99": figures.p99, "cpu": figures.cpu,
+				"serverCPU": figures.serverCPU, "heap": figures.heap, "serverHeap": figures.serverHeap, "throughput": figures.throughput} {
+				m[name] = r.spread(scenario, ours, f.N, view).median
+			}
+			all[fmt.Sprintf("%s/%d", scenario, f.N)] = m
+		}
+	}
+	return all
 }
 
 // page is all that was measured, in Markdown.
