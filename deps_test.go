@@ -34,7 +34,7 @@ var layers = [][]string{
 // beside may be imported by no package of layers; each may import, of this
 // module, what stands behind it. "*" is every package of layers.
 var beside = map[string][]string{
-	"cmd/pawl":                {"*", "fencing/sqlfence", "internal/loopback"},
+	"cmd/pawl":                {"*", "fencing/sqlfence", "internal/loopback", "internal/page"},
 	"fencing/blobfence":       {"fencing"},
 	"fencing/fencetest":       {"fencing"},
 	"fencing/grpcfence":       {"fencing", "fencing/internal/wire"},
@@ -49,6 +49,7 @@ var beside = map[string][]string{
 	"internal/etcdsolo":       {},
 	"internal/faultproxy":     {"internal/loopback"},
 	"internal/loopback":       {},
+	"internal/page":           {"*"},
 	"test/...":                {"*", "internal/etcdfake", "internal/etcdsolo", "internal/faultproxy", "internal/loopback", "test/..."},
 }
 

@@ -1,0 +1,190 @@
+// The page: what the server says goes into the model, and from there to the screen.
+
+import { Breaking, hasKey, setUpHelp, takeKey } from "./dialogs.js";
+import { $, el, set } from "./dom.js";
+import { Details } from "./details.js";
+import { Grid } from "./grid.js";
+import { setUpKeys } from "./keys.js";
+import { drawLegend } from "./lane.js";
+import { Model } from "./model.js";
+import { Stream } from "./stream.js";
+import { clock, count, ends, visible, who } from "./text.js";
+
+const TICK = 500;
+const NEWS = 8_000;
+
+const model = new Model();
+const grid = new Grid($("grid"), $("rows"), $("axis"), model);
+
+const ui = {
+  grid,
+  details: null,
+
+  select(at) {
+    grid.move(at);
+    if (this.details.open && grid.selected) this.details.show(grid.selected);
+  },
+  openDetails(focus) {
+    if (!grid.current()) return;
+    this.details.show(grid.selected);
+    $("split").classList.add("open");
+    grid.move(grid.at);
+    if (focus) this.details.focus();
+  },
+  closeDetails() {
+    const had = $("details").contains(document.activeElement);
+    this.details.close();
+    $("split").classList.remove("open");
+    if (had) grid.grid.focus();
+    grid.draw();
+  },
+  clearFilter() {
+    if ($("filter").value === "") return;
+    $("filter").value = "";
+    refresh();
+  },
+  break() {
+    if (!grid.current()) return;
+    const why = breaking.ask(this.details.open ? this.details.id : grid.selected);
+    if (why) tell(why);
+  },
+  // pause keeps the picture as it is; going on brings what was missed.
+  pause() {
+    const pausing = !model.frozen;
+    model.frozen = pausing ? model.now() : 0;
+    $("pause").setAttribute("aria-pressed", pausing);
+    set($("pause"), pausing ? "Go on" : "Pause");
+    if (pausing) {
+      stream.close();
+      link("paused");
+    } else {
+      link("connecting");
+      stream.open();
+    }
+    refresh();
+  },
+};
+
+ui.details = new Details($("details"), model, { close: () => ui.closeDetails(), break: () => ui.break() });
+const breaking = new Breaking(model, tell);
+
+const stream = new Stream({
+  link,
+  state: (s) => {
+    const again = model.info.boot && model.info.boot !== s.boot;
+    model.state(s);
+    scope();
+    refresh();
+    if (again) tell("The server was started anew: the timeline begins anew too.");
+  },
+  change: (c) => {
+    for (const h of model.change(c)) {
+      if (h.end !== "released") tell(`${visible(h.name)}: ${ends(h).text}, from ${who(h)}, token ${h.token}`);
+    }
+    refresh();
+  },
+  trouble: (t) => {
+    model.trouble = t.trouble;
+    refresh();
+  },
+  ping: (now) => model.hear(now),
+});
+
+// refresh draws what is new, once a frame at most.
+let due = false;
+function refresh() {
+  if (due) return;
+  due = true;
+  requestAnimationFrame(() => {
+    due = false;
+    draw();
+  });
+}
+
+function draw() {
+  const words = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const kind = document.querySelector("#kinds input:checked").value;
+  const rows = model.rows({ words, kind, sort: $("sort").value });
+  grid.show(rows);
+  if (ui.details.open) ui.details.draw();
+  const all = new Set([...model.lines.keys(), ...model.holds.keys()]).size;
+  set($("count"), rows.length === all ? count(all, "name", "names") : `${rows.length.toLocaleString("en")} of ${count(all, "name", "names")}`);
+  empty(rows.length, all);
+  tally();
+  $("trouble").hidden = model.trouble === "";
+  set($("trouble"), model.trouble && `What is shown may be old: ${visible(model.trouble)}`);
+}
+
+function empty(shown, all) {
+  $("empty").hidden = shown > 0;
+  if (shown > 0) return;
+  if (all > 0) set($("empty"), "Nothing here fits. Esc clears the filter, 1 shows all.");
+  else set($("empty"), model.info.boot ? "Nobody holds a lock here. Try: pawl lock backup -- sleep 30" : "");
+}
+
+function tally() {
+  const t = model.tally();
+  const words = [count(t.locks, "lock", "locks"), count(t.elections, "election", "elections"), t.waiting.toLocaleString("en") + " waiting", t.lost.toLocaleString("en") + " lost"];
+  if (model.ignored) words.push(count(model.ignored, "foreign key", "foreign keys") + " not shown");
+  while ($("tally").children.length < words.length) $("tally").append(el("li"));
+  while ($("tally").children.length > words.length) $("tally").lastChild.remove();
+  words.forEach((w, i) => set($("tally").children[i], w));
+  $("tally").children[3].classList.toggle("some", t.lost > 0);
+}
+
+function scope() {
+  const { cluster, namespace, prefix, breakable, since } = model.info;
+  const facts = [["cluster", cluster], ["namespace", namespace], ["prefix", prefix], ["watched since", clock(since)]];
+  $("scope").replaceChildren(...facts.filter(([, v]) => v).map(([k, v]) => el("div", {}, el("dt", {}, k), el("dd", {}, el("bdi", {}, visible(v))))));
+  $("mode").hidden = false;
+  const may = breakable && hasKey();
+  $("mode").classList.toggle("breakable", may);
+  set($("mode"), may ? "break allowed" : "read-only");
+  document.title = (namespace || prefix ? visible(namespace + prefix) + " – " : "") + "pawl";
+}
+
+function link(state) {
+  if ($("link").dataset.state === state) return;
+  $("link").dataset.state = state;
+  set($("link-text"), state);
+}
+
+// tell says something that passes.
+let telling = 0;
+function tell(what) {
+  $("news").textContent = what;
+  clearTimeout(telling);
+  telling = setTimeout(() => ($("news").textContent = ""), NEWS);
+}
+
+function setUp() {
+  takeKey();
+  setUpHelp();
+  setUpKeys(ui);
+  drawLegend($("legend"));
+  $("filter").addEventListener("input", refresh);
+  $("kinds").addEventListener("change", refresh);
+  $("sort").addEventListener("change", refresh);
+  $("window").addEventListener("change", () => {
+    grid.window = Number($("window").value) * 1000;
+    refresh();
+  });
+  $("pause").addEventListener("click", () => ui.pause());
+  $("rows").addEventListener("click", (e) => {
+    const id = e.target.closest("[data-id]")?.dataset.id;
+    const at = grid.rows.findIndex((r) => r.id === id);
+    if (at < 0) return;
+    grid.grid.focus();
+    ui.select(at);
+    ui.openDetails(false);
+  });
+  setInterval(() => {
+    if (model.frozen || document.hidden) return;
+    grid.draw();
+    if (ui.details.open) ui.details.tick();
+  }, TICK);
+  stream.open();
+  grid.grid.focus();
+}
+
+setUp();

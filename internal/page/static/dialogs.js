@@ -1,0 +1,78 @@
+// The two dialogs: the list of keys, and the question before a break.
+
+import { $, el } from "./dom.js";
+import { span, visible, who } from "./text.js";
+
+// The key to break comes behind the address' #, which no server and no log gets
+// to see, and is kept for this tab alone.
+const KEPT = "pawl-break-key";
+
+export function takeKey() {
+  const given = /^#key=([A-Za-z0-9]+)$/.exec(location.hash);
+  if (!given) return;
+  sessionStorage.setItem(KEPT, given[1]);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
+// hasKey says whether this tab may break.
+export const hasKey = () => sessionStorage.getItem(KEPT) !== null;
+
+export function setUpHelp() {
+  const dialog = $("help");
+  $("help-button").addEventListener("click", () => dialog.showModal());
+  $("help-close").addEventListener("click", () => dialog.close());
+}
+
+export class Breaking {
+  constructor(model, done) {
+    Object.assign(this, { model, done, asked: null });
+    $("break-no").addEventListener("click", () => $("break").close());
+    $("break-yes").addEventListener("click", () => this.go());
+  }
+
+  // ask asks about the present holder of a line, and nobody else.
+  ask(id) {
+    const r = this.model.row(id);
+    if (!r?.holder) return "Nobody holds it.";
+    if (!this.model.info.breakable) return "This page is read-only: start it with --allow-break to break.";
+    if (!hasKey()) return "Here this page is read-only: open the whole address that pawl ui printed, #key=… included.";
+    const p = r.holder;
+    this.asked = { id, token: p.token, name: r.name, who: who(p) };
+    const next = r.line.queue[1];
+    $("break-title").replaceChildren("Break the " + r.kind + " ", el("bdi", {}, visible(r.name)), "?");
+    $("break-text").replaceChildren(
+      el("p", {}, "This evicts ", el("strong", {}, el("bdi", {}, who(p))), p.host ? " on " + visible(p.host) + (p.pid ? ", pid " + p.pid : "") : "",
+        `, token ${p.token}`, r.hold ? `, who has held it for ${r.hold.early ? "more than " : ""}${span(this.model.now() - r.hold.from)}.` : "."),
+      el("p", {}, next ? `${r.waiting} waiting; next is ` : "Nobody waits.", next ? el("bdi", {}, who(next)) : null, next ? `, token ${next.token}.` : null),
+      el("p", { class: "dim" }, "The holder is not stopped. Until it learns of it, only storage that checks the token refuses what it writes."));
+    $("break-wrong").hidden = true;
+    $("break-yes").disabled = false;
+    $("break").showModal();
+    $("break-no").focus();
+    return "";
+  }
+
+  async go() {
+    const { id, token, name, who: whom } = this.asked;
+    $("break-yes").disabled = true;
+    try {
+      const answer = await fetch("api/break", {
+        method: "POST",
+        headers: { "Content-Type": "application/json", "Pawl-Break": sessionStorage.getItem(KEPT) },
+        body: JSON.stringify({ line: id, token }),
+      });
+      const said = await answer.json();
+      if (!answer.ok) return this.wrong(said.error);
+    } catch (e) {
+      return this.wrong("No answer came: " + e.message + ". See whether it still holds.");
+    }
+    $("break").close();
+    this.done(`${whom} was evicted from ${visible(name)}, token ${token}`);
+  }
+
+  wrong(why) {
+    $("break-wrong").textContent = why;
+    $("break-wrong").hidden = false;
+    $("break-no").focus();
+  }
+}

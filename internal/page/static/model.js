@@ -1,0 +1,125 @@
+// What the server has said, and what of it is asked for.
+
+export class Model {
+  constructor() {
+    this.clear();
+    this.offset = 0; // of the server's clock
+    this.frozen = 0; // when it was paused; 0: it is not
+  }
+
+  clear() {
+    this.info = { namespace: "", prefix: "", cluster: "", breakable: false, maxQueue: 100, since: Date.now() };
+    this.revision = "0";
+    this.ignored = 0;
+    this.trouble = "";
+    this.lines = new Map(); // by ID
+    this.holds = new Map(); // of a line, by number, in the order in which they began
+    this.home = new Map(); // a hold's line
+    this.version = 0;
+  }
+
+  now() {
+    return this.frozen || Date.now() + this.offset;
+  }
+
+  hear(now) {
+    this.offset = now - Date.now();
+  }
+
+  state(s) {
+    this.clear();
+    this.hear(s.now);
+    this.info = s;
+    this.trouble = s.trouble;
+    this.take(s);
+  }
+
+  // change takes a change in, and returns the holds that are over since.
+  change(c) {
+    this.hear(c.now);
+    return this.take(c).filter((h) => h.to);
+  }
+
+  take({ revision, ignored, lines = [], gone = [], holds = [], forgot = [] }) {
+    this.revision = revision;
+    this.ignored = ignored;
+    for (const l of lines ?? []) this.lines.set(l.id, l);
+    for (const id of gone) this.lines.delete(id);
+    for (const h of holds ?? []) {
+      if (!this.holds.has(h.line)) this.holds.set(h.line, new Map());
+      this.holds.get(h.line).set(h.n, h);
+      this.home.set(h.n, h.line);
+    }
+    for (const n of forgot) {
+      const of = this.holds.get(this.home.get(n));
+      of?.delete(n);
+      if (of?.size === 0) this.holds.delete(this.home.get(n));
+      this.home.delete(n);
+    }
+    this.version++;
+    return holds ?? [];
+  }
+
+  holdsOf(id) {
+    return [...(this.holds.get(id)?.values() ?? [])];
+  }
+
+  lastOf(id) {
+    let last = null;
+    for (const h of this.holds.get(id)?.values() ?? []) last = h;
+    return last;
+  }
+
+  // row is a name, whether anybody holds it now or did.
+  row(id) {
+    const line = this.lines.get(id);
+    const last = this.lastOf(id);
+    const of = line ?? last;
+    if (!of) return null;
+    const holder = line ? line.queue[0] : null;
+    return {
+      id, line, last, holder, name: of.name, kind: of.kind, layout: line?.layout,
+      waiting: line ? line.waiting : 0,
+      hold: holder && last && !last.to && last.token === holder.token ? last : null,
+      latest: last ? last.to || last.from : 0,
+    };
+  }
+
+  // rows are those asked for, in order.
+  rows({ words, kind, sort }) {
+    const rows = [];
+    for (const id of new Set([...this.lines.keys(), ...this.holds.keys()])) {
+      const r = this.row(id);
+      if (this.fits(r, words, kind)) rows.push(r);
+    }
+    const byName = (a, b) => (a.name < b.name ? -1 : a.name > b.name ? 1 : a.id < b.id ? -1 : 1);
+    const since = (r) => r.hold?.from ?? Infinity;
+    const orders = {
+      name: byName,
+      waiting: (a, b) => b.waiting - a.waiting || byName(a, b),
+      held: (a, b) => (since(a) === since(b) ? byName(a, b) : since(a) - since(b)),
+      latest: (a, b) => b.latest - a.latest || byName(a, b),
+    };
+    return rows.sort(orders[sort]);
+  }
+
+  fits(r, words, kind) {
+    if ((kind === "lock" || kind === "election") && r.kind !== kind) return false;
+    if (kind === "waiting" && r.waiting === 0) return false;
+    if (kind === "lost" && !this.holdsOf(r.id).some((h) => h.end === "lost")) return false;
+    if (words.length === 0) return true;
+    const said = [r.name, ...(r.line ? r.line.queue : [r.last]).flatMap((p) => [p.owner ?? "", p.host ?? ""])].join("\n").toLowerCase();
+    return words.every((w) => said.includes(w));
+  }
+
+  // tally counts what is there.
+  tally() {
+    const t = { locks: 0, elections: 0, waiting: 0, lost: 0 };
+    for (const l of this.lines.values()) {
+      t[l.kind === "lock" ? "locks" : "elections"]++;
+      t.waiting += l.waiting;
+    }
+    for (const of of this.holds.values()) for (const h of of.values()) if (h.end === "lost") t.lost++;
+    return t;
+  }
+}
