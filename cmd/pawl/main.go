@@ -7,6 +7,7 @@
 //	pawl elect NAME VALUE [-- COMMAND…]    lead, and run a command while leading
 //	pawl observe NAME                      print who leads, a line a change
 //	pawl ls, show, watch, top              who holds, who waits, and what happens
+//	pawl ui                                the same, as a page for a browser
 //	pawl break NAME                        take a lock or a term from its holder
 //	pawl doctor                            check the cluster and the keys, and say what to do
 //

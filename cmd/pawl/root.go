@@ -39,7 +39,7 @@ Which cluster: --endpoints, --user and so on, or the ETCDCTL_* variables.`,
 		commands  []*cobra.Command
 	}{
 		{"hold", "Holding:", []*cobra.Command{newLock(), newElect()}},
-		{"look", "Looking:", []*cobra.Command{newLs(), newShow(), newWatch(), newTop(), newObserve()}},
+		{"look", "Looking:", []*cobra.Command{newLs(), newShow(), newWatch(), newTop(), newUI(), newObserve()}},
 		{"act", "Acting:", []*cobra.Command{newBreak(), newDoctor()}},
 		{"try", "Trying:", []*cobra.Command{newDev(), newDemo()}},
 	} {

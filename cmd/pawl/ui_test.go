@@ -1,0 +1,109 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+var pageIsAt = regexp.MustCompile(`^the page is at (http://\S+/)(?:#key=(\S+))?$`)
+
+// pageState is what a test looks at in /api/state.
+type pageState struct {
+	Namespace, Prefix, Cluster string
+	Breakable                  bool
+	Lines                      []struct {
+		ID, Name string
+		Queue    []struct{ Token, Owner string }
+	}
+	Holds []struct{ End, Cause, By string }
+}
+
+// stateOf is what the page at base shows.
+func stateOf(t *testing.T, base string) (s pageState) {
+	t.Helper()
+	client := http.Client{Timeout: 30 * time.Second}
+	resp, err := client.Get(base + "api/state")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(&s))
+	client.CloseIdleConnections()
+	return s
+}
+
+func TestUIServesWhatIsHeldAndBreaksWithItsKey(t *testing.T) {
+	s := etcdtest.Start(t)
+	ui := begin(t, s.Addr(), "ui", "--listen", "127.0.0.1:0", "--namespace", "app/", "--allow-break", "re")
+	said := pageIsAt.FindStringSubmatch(next(t, ui.lines()))
+	require.NotNil(t, said)
+	base, key := said[1], said[2]
+	holder := begin(t, s.Addr(), "lock", "--namespace", "app/", "--owner", "ann", "reports")
+	assert.Contains(t, next(t, holder.lines()), "held")
+	other := begin(t, s.Addr(), "lock", "--namespace", "app/", "backup")
+	assert.Contains(t, next(t, other.lines()), "held")
+	eventually(t, func() bool { return len(stateOf(t, base).Lines) > 0 }, "it shows nothing")
+	state := stateOf(t, base)
+	assert.Equal(t, []string{"app/", "re", s.Addr()}, []string{state.Namespace, state.Prefix, state.Cluster})
+	assert.True(t, state.Breakable)
+	require.Len(t, state.Lines, 1, "the others do not begin so")
+	line := state.Lines[0]
+	assert.Equal(t, "ann", line.Queue[0].Owner)
+
+	body := fmt.Sprintf(`{"line":%q,"token":%q}`, line.ID, line.Queue[0].Token)
+	r, err := http.NewRequestWithContext(t.Context(), "POST", base+"api/break", strings.NewReader(body))
+	require.NoError(t, err)
+	r.Header.Set("Pawl-Break", key)
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	answer, _ := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
+	assert.Equal(t, http.StatusOK, resp.StatusCode, string(answer))
+	assert.Equal(t, exitLost, holder.code(t))
+	eventually(t, func() bool {
+		h := stateOf(t, base).Holds
+		return len(h) == 1 && h[0].Cause == "broken" && h[0].By == evictor()
+	}, "it does not show the break")
+
+	require.NoError(t, ui.cmd.Process.Signal(unix.SIGTERM))
+	assert.Equal(t, 0, ui.code(t))
+	require.NoError(t, other.cmd.Process.Signal(unix.SIGTERM))
+	assert.Equal(t, 0, other.code(t))
+	requireNothingLeft(t, s)
+}
+
+func TestUIEndsAtASignalThoughABrowserListens(t *testing.T) {
+	s := etcdtest.Start(t)
+	ui := begin(t, s.Addr(), "ui", "--listen", "127.0.0.1:0")
+	said := pageIsAt.FindStringSubmatch(next(t, ui.lines()))
+	require.NotNil(t, said)
+	resp, err := http.Get(said[1] + "api/events")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	require.NoError(t, ui.cmd.Process.Signal(unix.SIGINT))
+	assert.Equal(t, 0, ui.code(t))
+	_, err = io.Copy(io.Discard, resp.Body)
+	assert.NoError(t, err, "the stream was ended, not broken off")
+}
+
+func TestUIWhosePortIsTakenSaysWhichFlagPicksAnother(t *testing.T) {
+	s := etcdtest.Start(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	ui := begin(t, s.Addr(), "ui", "--listen", taken.Addr().String())
+	assert.Equal(t, exitFailed, ui.code(t))
+	assert.Contains(t, ui.stderr.String(), "--listen picks another address")
+}
