@@ -1,6 +1,6 @@
 # "make check" is what to run before a change is offered; .ci/run is all of it.
 
-.PHONY: check test race fuzz bench proof soak compat mutants compare performance scale man demo ci
+.PHONY: check test race fuzz bench proof soak compat mutants compare performance scale screenshots man demo ci
 
 SHORT = 5s # of each fuzz target
 LONG = 2m
@@ -53,6 +53,9 @@ performance: ## pawl, etcd's own client and the bare stubs in turns, twelve minu
 
 scale: ## what clusters carry, from what performance measured; writes docs/scale.md
 	go run ./test/scale -o docs
+
+screenshots: ## plays a scene in Chromium for a minute, and writes docs/ui/*.png
+	cd test/browser && go test -count=1 -run Pictures . -shots ../../docs/ui
 
 man: ## man pages of the command, into ./man
 	go run ./cmd/pawl man man

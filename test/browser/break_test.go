@@ -1,0 +1,85 @@
+package browser
+
+import (
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/pawl-locks/pawl/internal/page"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+func TestAHolderIsBrokenAfterAQuestion(t *testing.T) {
+	s := newSite(t, page.Options{Token: "KEY", By: "carol@desk"})
+	h := s.holds(s.session("ann"), "backup")
+	s.waits(s.session("bob"), "backup")
+	b := open(t, s.url(), "/#key=KEY", look{})
+	b.shows("backup", "ann", 1)
+	b.says("#mode", "break allowed")
+	assert.Equal(t, s.url()+"/", b.value("location.href"), "the key does not stay in the address")
+
+	b.presses("b")
+	b.sees(`document.getElementById("break").open`)
+	b.says("#break", "Break the lock backup?")
+	b.says("#break", "This evicts ann")
+	b.says("#break", "next is bob")
+	b.focused("#break-no")
+	b.presses(kb.Enter)
+	b.sees(`!document.getElementById("break").open`)
+	assert.NoError(t, h.Err(), "no is no")
+
+	b.presses("b", kb.Tab)
+	b.focused("#break-yes")
+	b.presses(kb.Enter)
+	<-h.Done()
+	assert.ErrorIs(t, h.Err(), lock.ErrKeyDeleted)
+	b.shows("backup", "bob", 0)
+	b.ended("backup", token(h), "broken")
+	b.presses(kb.Enter)
+	b.says("#details", "lost: broken by carol@desk")
+
+	b.value(`location.reload()`)
+	b.says("#mode", "break allowed") // this tab still has the key
+}
+
+func TestWhoIsNotThereAnyMoreIsNotBroken(t *testing.T) {
+	s := newSite(t, page.Options{Token: "KEY"})
+	h := s.holds(s.session("ann"), "backup")
+	next := s.waits(s.session("bob"), "backup")
+	b := open(t, s.url(), "/#key=KEY", look{})
+	b.shows("backup", "ann", 1)
+	b.presses("b")
+	b.says("#break", "This evicts ann")
+	s.etcd.Delete(h.Key())
+	b.shows("backup", "bob", 0)
+	b.clicks("#break-yes")
+	b.says("#break-wrong", "nothing was done")
+	assert.NoError(t, (<-next).Err(), "whoever came next was not asked about")
+}
+
+func TestWithoutTheFlagOrTheKeyThePageIsReadOnly(t *testing.T) {
+	for _, c := range []struct{ token, path, says string }{
+		{"", "/", "start it with --allow-break"},
+		{"", "/#key=KEY", "start it with --allow-break"},
+		{"KEY", "/", "open the whole address"},
+	} {
+		s := newSite(t, page.Options{Token: c.token})
+		h := s.holds(s.session("ann"), "backup")
+		b := open(t, s.url(), c.path, look{})
+		b.shows("backup", "ann", 0)
+		b.says("#mode", "read-only")
+		b.presses("b")
+		b.says("#news", c.says)
+		b.sees(`!document.getElementById("break").open`)
+		assert.NoError(t, h.Err())
+	}
+	s := newSite(t, page.Options{Token: "KEY"})
+	h := s.holds(s.session("ann"), "backup")
+	b := open(t, s.url(), "/#key=WRONG", look{})
+	b.shows("backup", "ann", 0)
+	b.presses("b")
+	b.clicks("#break-yes")
+	b.says("#break-wrong", "without its key the page is read-only")
+	assert.NoError(t, h.Err())
+}

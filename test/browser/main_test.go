@@ -1,0 +1,100 @@
+package browser
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// startWithin is how long Chromium may take to start, on a machine that is busy.
+const startWithin = 2 * time.Minute
+
+// chromium is started once for all tests.
+var chromium struct {
+	once    sync.Once
+	ctx     context.Context
+	cancel  func()
+	err     error
+	skipped bool
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if chromium.cancel != nil {
+		chromium.cancel()
+	}
+	if chromium.skipped {
+		const line = "SKIPPED: the page was not tested by test/browser: Chromium is not installed"
+		fmt.Fprintln(os.Stderr, line)
+		note(os.Getenv("PAWL_SKIPPED"), line)
+	}
+	os.Exit(code)
+}
+
+func note(path, line string) {
+	if path == "" {
+		return
+	}
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return
+	}
+	defer f.Close()
+	fmt.Fprintln(f, line)
+}
+
+// installed is Chromium's program; "": there is none.
+func installed() string {
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// browser is a Chromium under way. Without one the test is skipped.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	path := installed()
+	if path == "" {
+		if os.Getenv("PAWL_REQUIRE_CHROMIUM") != "" {
+			t.Fatal("Chromium is not installed, and PAWL_REQUIRE_CHROMIUM is set")
+		}
+		chromium.skipped = true
+		t.Skip("Chromium is not installed")
+	}
+	chromium.once.Do(func() { launch(path) })
+	if chromium.err != nil {
+		t.Fatalf("Chromium does not start: %v", chromium.err)
+	}
+	return chromium.ctx
+}
+
+// launch starts it with a profile of its own, which goes with it, and with nothing
+// that speaks to the world by itself.
+func launch(path string) {
+	flags := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.ExecPath(path), chromedp.WSURLReadTimeout(startWithin),
+		chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.Flag("disable-quic", true),
+		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("disable-sync", true), chromedp.Flag("force-color-profile", "srgb"),
+	)
+	if os.Getuid() == 0 { // its sandbox refuses to be root's
+		flags = append(flags, chromedp.NoSandbox)
+	}
+	allocated, cancelAll := chromedp.NewExecAllocator(context.Background(), flags...)
+	ctx, cancel := chromedp.NewContext(allocated)
+	chromium.ctx, chromium.cancel = ctx, func() {
+		cancel() // waits for its end
+		cancelAll()
+	}
+	chromium.err = chromedp.Do(ctx)
+}

@@ -1,0 +1,130 @@
+package browser
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/internal/survey"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// A sceneOf is what the pictures show: names with those who want them, as keys put
+// by hand, for their owners and hosts are made up.
+type sceneOf struct {
+	*site
+	length time.Duration
+	parts  []*part
+}
+
+// A part is what goes on at one name.
+type part struct {
+	scene   *sceneOf
+	name    string
+	value   string   // an election's
+	workers []string // who take turns
+	depth   int      // how many are in the queue, the holder included
+	turns   []turn   // one after the other; the last one goes on
+}
+
+// A turn is one hold: how long it lasts, as a part of the scene, and its end.
+type turn struct {
+	part float64
+	end  string // released, lost, broken
+}
+
+func newScene(s *site, length time.Duration) *sceneOf {
+	sc := &sceneOf{site: s, length: length}
+	add := func(name, value string, depth int, workers []string, turns ...turn) {
+		sc.parts = append(sc.parts, &part{sc, name, value, workers, depth, turns})
+	}
+	web := []string{"web-1", "web-2", "web-3"}
+	add("backup/nightly", "", 2, []string{"backup-a", "backup-b"}, turn{.34, "released"}, turn{.21, "lost"})
+	add("billing/invoices", "", 1, web, turn{.1, "released"}, turn{.08, "released"}, turn{.12, "released"}, turn{.2, "released"}, turn{.09, "released"}, turn{.11, "released"}, turn{.08, "released"})
+	add("cache-warmer", "leading from web-2", 3, web, turn{.62, "lost"})
+	add("deploy", "", 3, []string{"ci-runner-3", "ci-runner-7", "ci-runner-9"}, turn{.47, "broken"})
+	add("mail/outbox", "", 2, []string{"mailer-1", "mailer-2"}, turn{.06, "released"}, turn{.07, "released"}, turn{.06, "released"}, turn{.09, "released"}, turn{.05, "released"}, turn{.08, "released"}, turn{.07, "released"}, turn{.06, "released"}, turn{.1, "released"}, turn{.06, "released"})
+	add("migrations", "", 1, []string{"release-42"}, turn{.3, "released"}, turn{2, ""})
+	add("reports/daily", "", 5, []string{"report-1", "report-2", "report-3", "report-4", "report-5", "report-6"}, turn{.18, "released"}, turn{.24, "lost"}, turn{.15, "released"})
+	add("reports/weekly", "", 1, []string{"report-2"}, turn{.85, "released"})
+	add("scheduler", "10.0.3.17:9000", 3, []string{"node-a", "node-b", "node-c"}, turn{.4, "released"})
+	add("search/reindex", "", 1, []string{"indexer-1"}, turn{.25, "lost"}, turn{.2, "released"}, turn{.15, "lost"})
+	add("sessions/cleanup", "", 2, web, turn{.5, "released"})
+	add("thumbnails", "", 1, []string{"worker-8"})
+	return sc
+}
+
+// A stand is a key in the queue.
+type stand struct {
+	key   string
+	lease int64
+}
+
+func (p *part) play(ctx context.Context) {
+	var line []stand
+	next := 0
+	fill := func() {
+		for len(line) < p.depth {
+			line = append(line, p.join(p.workers[next%len(p.workers)], next))
+			next++
+		}
+	}
+	for _, t := range p.turns {
+		fill()
+		select {
+		case <-time.After(time.Duration(t.part * float64(p.scene.length))):
+		case <-ctx.Done():
+			return
+		}
+		p.end(line[0], t.end)
+		line = line[1:]
+	}
+	if len(p.turns) == 0 || p.depth > 1 || next%2 == 1 {
+		fill()
+	}
+	<-ctx.Done()
+}
+
+var (
+	seats sync.Mutex
+	seat  int64
+)
+
+// join puts a key as a lock or a campaign would.
+func (p *part) join(worker string, n int) stand {
+	s := p.scene
+	session, err := s.client.NewSession(context.Background(), lease.Options{Owner: worker, TTL: time.Minute})
+	require.NoError(s, err)
+	l, err := queue.NewLine("app/", p.name, false)
+	require.NoError(s, err)
+	seats.Lock()
+	seat++
+	pid := 1200 + 37*seat
+	seats.Unlock()
+	who := fmt.Sprintf(`"owner":%q,"host":"%s.example.net","pid":%d,"since":%q}`, worker, worker, pid, time.Now().UTC().Format(time.RFC3339Nano))
+	at := stand{fmt.Sprintf("%s%x-1", l.Prefix, session.ID()), session.ID()}
+	if p.value != "" {
+		s.etcd.Put(at.key, p.value, session.ID())
+		return at
+	}
+	s.etcd.Put(at.key, `{"pawl":"lock",`+who, session.ID())
+	return at
+}
+
+func (p *part) end(at stand, how string) {
+	s := p.scene
+	switch how {
+	case "released":
+		s.etcd.Delete(at.key)
+	case "lost":
+		s.etcd.Revoke(at.lease)
+	case "broken":
+		v, err := survey.Read(context.Background(), s.client, survey.Scope{Name: p.name})
+		require.NoError(s, err)
+		require.NoError(s, survey.Evict(context.Background(), s.client, v.Lines[0].Queue[0], s.opts.By))
+	}
+}
