@@ -18,7 +18,9 @@ type fault struct {
 	auth    bool
 	lasts   time.Duration // until it is healed; 0: 3 s
 	// loses: the session, or the lock, of whom it strikes may be lost.
-	loses  bool
+	loses bool
+	// blow: an operator takes the key away, which nobody can be told before.
+	blow   bool
 	inject func(t *testing.T, w *world)
 	heal   func(t *testing.T, w *world) // beyond Cluster.Heal
 }
@@ -78,16 +80,16 @@ var faults = []fault{
 	{name: "replace a member", lasts: time.Second, inject: func(t *testing.T, w *world) { w.c.ReplaceMember(t, w.c.Follower(t)) }},
 	{name: "remove the leader", lasts: time.Second, inject: func(t *testing.T, w *world) { w.c.RemoveMember(t, w.c.Leader(t)) },
 		heal: func(t *testing.T, w *world) { w.c.AddMember(t) }},
-	{name: "delete the key", loses: true, lasts: time.Second, inject: func(t *testing.T, w *world) {
+	{name: "delete the key", loses: true, blow: true, lasts: time.Second, inject: func(t *testing.T, w *world) {
 		_, err := w.oracle.Delete(w.within(t), w.name+"/", clientv3.WithPrefix())
 		require.NoError(t, err)
 	}},
-	{name: "overwrite the key", loses: true, lasts: time.Second, inject: func(t *testing.T, w *world) {
+	{name: "overwrite the key", loses: true, blow: true, lasts: time.Second, inject: func(t *testing.T, w *world) {
 		for _, key := range w.keys(t) {
 			_, _ = w.oracle.Put(w.within(t), key, "somebody else's", clientv3.WithIgnoreLease()) // it may be gone
 		}
 	}},
-	{name: "revoke the leases", loses: true, lasts: time.Second, inject: func(t *testing.T, w *world) {
+	{name: "revoke the leases", loses: true, blow: true, lasts: time.Second, inject: func(t *testing.T, w *world) {
 		r, err := w.oracle.Leases(w.within(t))
 		require.NoError(t, err)
 		for _, l := range r.Leases {
