@@ -411,6 +411,26 @@ func TestEveryFailureOfTheLookAfterAReleaseEndsDecided(t *testing.T) {
 	}
 }
 
+// R1: a release that did not find its key before any delete was sent whose answer
+// was lost is a loss for good, though the read of why fails, and the answer to a
+// later delete is lost.
+func TestALossThatAReleaseSawIsNoReleaseWhenALaterAnswerIsLost(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		c := w.acquire(w.session())
+		w.f.Delete(c.Key())
+		look := w.f.Inject(request(isExplain).rule(etcdfake.Rule{Lose: true, Hang: true}))
+		ctx, cancel := context.WithTimeout(w.Context(), 10*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(w, c.Release(ctx, errGivenBack), cluster.ErrUnknown)
+		require.NotZero(w, look.Hits())
+		look.Lift()
+		lost := w.f.Inject(request(isRelease).rule(etcdfake.Rule{Err: status.Error(codes.Unavailable, "gone"), Times: 1}))
+		assert.ErrorIs(w, c.Release(w.Context(), errGivenBack), ErrKeyDeleted)
+		assert.NotZero(w, lost.Hits())
+		w.clear()
+	})
+}
+
 // R1: a release holds nothing but deletes, and so works on a full disk, also
 // behind an undo that cannot be finished there (it puts a cancel key).
 func TestAReleaseBehindTheCallerDoesNotWaitForAnUndoOnAFullDisk(t *testing.T) {

@@ -19,6 +19,7 @@ type release struct {
 	sending bool
 	tried   bool          // the first request was sent: later ones grant nothing
 	turn    chan struct{} // closed when sending ends; made by whoever waits for it
+	missed  bool          // the key was not there, and no delete can have been applied: it was lost
 	doubt   bool          // a delete may have been applied whose answer was lost
 	behind  bool          // it goes on behind the caller
 	decided bool
@@ -163,11 +164,12 @@ func (c *Claim) endTurn() {
 	}
 }
 
-// doubt notes that a delete may have been applied.
+// doubt notes that a delete may have been applied, unless the key was missed
+// before.
 func (c *Claim) doubt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.freeing.doubt = true
+	c.freeing.doubt = !c.freeing.missed
 }
 
 // mayGrant reports whether a grant is to be tried: once, before anything else.
@@ -185,6 +187,10 @@ func (c *Claim) mayGrant() bool {
 // and the session is as we know it, it was that delete which was applied;
 // otherwise the key was lost before.
 func (c *Claim) explainFree(ctx context.Context) error {
+	c.mu.Lock()
+	doubt := c.freeing.doubt
+	c.freeing.missed = !doubt
+	c.mu.Unlock()
 	_, session := c.s.Same()
 	resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "look why a release failed", Repeat: cluster.Always}, &pb.TxnRequest{
 		Success: []*pb.RequestOp{session, txn.Look(c.key)},
@@ -193,9 +199,6 @@ func (c *Claim) explainFree(ctx context.Context) error {
 		return err // undecided: the delete, sent again, leads here again
 	}
 	lost := c.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision)
-	c.mu.Lock()
-	doubt := c.freeing.doubt
-	c.mu.Unlock()
 	if lost == nil && !(doubt && txn.KV(resp, 1) == nil) {
 		lost = &detail{ErrKeyDeleted, fmt.Sprintf("%q, before its release", c.key)}
 	}
