@@ -194,6 +194,28 @@ func TestALossIsToldOnceWithItsCause(t *testing.T) {
 	}
 }
 
+// The log names the locks that were lost alone; of a session's end it is told once.
+func TestTheLogNamesALossThatIsALocksOwn(t *testing.T) {
+	inBubble(t, func(w *world) {
+		var log bytes.Buffer
+		c := w.client(pawl.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		s, err := c.Session(w.Context())
+		require.NoError(w, err)
+		deleted, overwritten := w.acquireName(s, "deleted"), w.acquireName(s, "overwritten")
+		w.acquireName(s, "expired")
+		w.f.Delete(deleted.Key())
+		w.f.Put(overwritten.Key(), "x", s.ID())
+		time.Sleep(time.Second)
+		assert.ErrorIs(w, deleted.Err(), lock.ErrKeyDeleted)
+		assert.ErrorIs(w, overwritten.Err(), lock.ErrKeyOverwritten)
+		require.NoError(w, c.Close())
+		assert.Equal(w, 2, strings.Count(log.String(), "msg=lost "), "%s", log.String())
+		assert.Contains(w, log.String(), "msg=lost name=deleted")
+		assert.Contains(w, log.String(), "msg=lost name=overwritten")
+		assert.Equal(w, 1, strings.Count(log.String(), `msg="session over"`))
+	})
+}
+
 func TestALossThatOnlyTheReleaseFindsIsToldAsALoss(t *testing.T) {
 	inBubble(t, func(w *world) {
 		e := &ear{}

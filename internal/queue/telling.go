@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -117,10 +118,11 @@ func (c *Claim) tellGaveUp(err error) {
 }
 
 // tellFate notes when the claim was marked over, and tells of a loss. The log is
-// told of one that is the claim's alone; of a session's end it is told once.
+// told of one that is the claim's alone; of a session's end it is told once. It
+// does not ask the session, whose end could come back to the fate being decided.
 func (c *Claim) tellFate(f *fate) {
 	lost := f.held && !f.released
-	if lost && c.s.Err() == nil {
+	if lost && (errors.Is(f.err, ErrKeyDeleted) || errors.Is(f.err, ErrKeyOverwritten)) {
 		c.s.Host().Cluster.Logger().Warn("lost", "name", c.line.Name, "key", c.key, "cause", cause(f.err).Error())
 	}
 	v := c.sight
