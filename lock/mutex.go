@@ -8,6 +8,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/lease"
@@ -123,7 +124,7 @@ func (m *Mutex) resolve(ctx context.Context) (*lease.Session, queue.Line, error)
 	}
 	line, err := queue.NewLine(s.Host().Namespace, m.name, m.opts.EtcdLayout)
 	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
+		err = cluster.EndOf(ctx)
 	}
 	return s, line, err
 }

@@ -445,7 +445,7 @@ func TestAnObserverThatPanicsBreaksNothing(t *testing.T) {
 	})
 }
 
-func TestAfterClientCloseEverythingWasToldAndNothingMoreIs(t *testing.T) {
+func TestAfterClientCloseEverythingWasToldAndOnlyLaterCallsTellMore(t *testing.T) {
 	inBubble(t, func(w *world) {
 		e := &ear{}
 		client, s := w.toldTo(e)
@@ -459,6 +459,10 @@ func TestAfterClientCloseEverythingWasToldAndNothingMoreIs(t *testing.T) {
 		assert.Len(w, of[observe.SessionClosed](e.rest), 1)
 		time.Sleep(time.Minute)
 		assert.Equal(w, told, len(e.rest)+len(e.locks))
+		_, err := mutex(s).Acquire(w.Context())
+		require.ErrorIs(w, err, lease.ErrClosed)
+		require.Equal(w, told+1, len(e.rest)+len(e.locks), "a call that begins later tells how it failed")
+		assert.ErrorIs(w, e.locks[len(e.locks)-1].(observe.LockGaveUp).Err, lease.ErrClosed)
 	})
 }
 

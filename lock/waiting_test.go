@@ -515,6 +515,9 @@ func TestAWaiterThatGivesUpLeavesNothing(t *testing.T) {
 		assert.NotErrorIs(w, err, context.DeadlineExceeded)
 		synctest.Wait()
 		assert.Equal(w, []string{h.Key()}, w.keys())
+		_, err = mutex(w.session()).Acquire(ctx) // which has ended before
+		assert.ErrorIs(w, err, why)
+		assert.ErrorIs(w, err, context.Canceled)
 		w.release(h)
 		w.clear()
 	})

@@ -36,8 +36,8 @@
 //     elections. SessionGranted is followed by SessionLost or SessionClosed.
 //  5. An Observer that panics breaks nothing: the panic is logged, with Config.Logger,
 //     and the event counts as told.
-//  6. Client.Close returns when everything was told, and no Observer is called
-//     after it.
+//  6. Client.Close returns when everything that came of the client was told. After it,
+//     only calls tell that were still under way, or begin then: how they failed.
 //
 // # What it does not
 //
