@@ -91,5 +91,5 @@ func (o *observeOptions) line(l elect.Leader, now time.Time) string {
 	if l.Token == 0 {
 		return fmt.Sprintf("%s nobody leads %q (revision %d)", now.Format(clockTime), l.Name, l.Revision)
 	}
-	return fmt.Sprintf("%s %q leads %q: key=%s token=%d (revision %d)", now.Format(clockTime), l.Value, l.Name, l.Key, l.Token, l.Revision)
+	return fmt.Sprintf("%s %q leads %q: key=%s token=%d (revision %d)", now.Format(clockTime), l.Value, l.Name, plain(l.Key), l.Token, l.Revision)
 }

@@ -35,7 +35,7 @@ func (n notice) text() string {
 		s += fmt.Sprintf(" term=%d", n.Term)
 	}
 	if n.Key != "" {
-		s += " key=" + n.Key
+		s += " key=" + plain(n.Key)
 	}
 	if n.Token != 0 {
 		s += fmt.Sprintf(" token=%d", n.Token)
