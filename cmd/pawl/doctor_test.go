@@ -101,15 +101,21 @@ func TestTheDoctorFindsMissingPermissionsAndAFullDisk(t *testing.T) {
 		return strings.Join(lines, "\n"), p.code(t)
 	}
 	said, code := look("ann", "jobs/")
-	assert.Contains(t, said, `this user may read and write the keys from "//pawl/" and from "jobs/"`)
+	assert.Regexp(t, `look  permission keys from "/jobs%2F": this user may not write all of them`, said, "a lock jobs/42 lies there, and not below jobs/")
+	assert.NotContains(t, said, `keys from "jobs/"`)
 	assert.Equal(t, 0, code, said)
 	said, code = look("ann", "seen/")
 	assert.Contains(t, said, `keys from "seen/": this user may not write all of them`)
-	assert.NotContains(t, said, "may not read all")
+	assert.NotContains(t, said, `"seen/": this user may not read all`)
 	assert.Equal(t, 1, code)
 	said, _ = look("ann", "other/")
 	assert.Contains(t, said, `keys from "other/": this user may not read all of them`)
 	assert.Regexp(t, regexp.MustCompile(`request .*permission denied.*needs read on all keys`), said)
+	assert.Equal(t, before, c.Revision(t), "the doctor has written")
+
+	said, code = look("root", "")
+	assert.Contains(t, said, `this user may read and write the keys from "//pawl/" and from ""`, "without a namespace and a PREFIX")
+	assert.Equal(t, 0, code, said)
 	assert.Equal(t, before, c.Revision(t), "the doctor has written")
 
 	c.DisableAuth(t)

@@ -115,7 +115,9 @@ func (o *looking) doctor(cmd *cobra.Command, prefix string) error {
 		return exit(exitNoCluster, fmt.Errorf("none of %s answers", strings.Join(cfg.Endpoints, ", ")))
 	}
 	d.cluster(ends)
-	client, err := pawl.Dial(ctx, cfg)
+	dialing, cancel := context.WithTimeout(ctx, o.dialTimeout)
+	client, err := pawl.Dial(dialing, cfg)
+	cancel()
 	if err != nil {
 		return reach(err)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/survey"
@@ -49,9 +48,9 @@ func lines(n int) string {
 // key looks at one place of a line. home is the name that its key belongs to, if
 // any.
 func (d *doctor) key(l survey.Line, i int, p survey.Place, home string) {
-	breakIt := "pawl break " + strconv.Quote(l.Name)
+	breakIt := "pawl break " + shellName(l.Name)
 	if l.EtcdLayout {
-		breakIt = "pawl break --etcd-layout " + strconv.Quote(l.Name)
+		breakIt = "pawl break --etcd-layout " + shellName(l.Name)
 	}
 	blocks := "whoever comes after it waits until it is gone"
 	if i == 0 {
@@ -66,9 +65,9 @@ func (d *doctor) key(l survey.Line, i int, p survey.Place, home string) {
 			"if nobody needs it: "+breakIt+"; and keep other keys out from under the names of locks")
 	case p.Form == survey.Foreign:
 		d.odd("key", p.Key, fmt.Sprintf("is no lock's key and lies under %q: %s", l.Name, blocks),
-			"if nobody needs it: etcdctl del "+strconv.Quote(p.Key))
+			"if nobody needs it: etcdctl del "+shellName(p.Key))
 	case p.Lease == 0:
-		do := "if its holder is gone: etcdctl del " + strconv.Quote(p.Key)
+		do := "if its holder is gone: etcdctl del " + shellName(p.Key)
 		if i == 0 {
 			do = "if its holder is gone: " + breakIt
 		}
@@ -107,11 +106,11 @@ func (d *doctor) session(k survey.SessionKey, l survey.Lease) {
 	switch {
 	case k.Lease == 0:
 		d.wrong("session", k.Key, "is on no lease, so it never ends by itself: written by hand, or restored",
-			"if no session of that name is alive: etcdctl del "+strconv.Quote(k.Key))
+			"if no session of that name is alive: etcdctl del "+shellName(k.Key))
 	case k.Below:
 	case k.Named == 0 || k.Named != k.Lease:
 		d.odd("session", k.Key, fmt.Sprintf("is on lease %x, which it does not name: no session wrote it", k.Lease),
-			"if nobody needs it: etcdctl del "+strconv.Quote(k.Key))
+			"if nobody needs it: etcdctl del "+shellName(k.Key))
 	case l.Gone || l.Granted == 0:
 		return // it has ended meanwhile
 	case l.Left < l.Granted/2:

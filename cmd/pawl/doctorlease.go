@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -11,6 +13,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/survey"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -46,37 +49,74 @@ func (d *doctor) ttl(ctx context.Context, c *pawl.Client) error {
 	return nil
 }
 
-// permissions asks for each permission that locks under prefix need.
+// permissions asks for what sessions need, and locks under prefix. Those may lie in
+// two places, of which one may be enough: pawl's layout keeps names with a slash
+// apart, and etcd's does not.
 func (d *doctor) permissions(ctx context.Context, c *pawl.Client, namespace, prefix string) error {
 	own := namespace + "//pawl/"
-	denied := 0
-	for _, p := range []struct{ prefix, why string }{
-		{own, "sessions cannot be had"},
-		{namespace + prefix, "locks and elections there cannot be had"},
-	} {
-		for _, may := range []struct {
-			what string
-			ask  func(context.Context, *pawl.Client, string) error
-		}{{"read", mayRead}, {"write", mayWrite}} {
-			err := may.ask(ctx, c, p.prefix)
-			if cluster.IsPermissionDenied(err) {
-				denied++
-				d.wrong("permission", fmt.Sprintf("keys from %q", p.prefix), fmt.Sprintf("this user may not %s all of them: %s", may.what, p.why),
-					fmt.Sprintf("etcdctl role grant-permission --prefix ROLE readwrite %q, or check a narrower PREFIX", p.prefix))
-			} else if err != nil && !cluster.IsNoSpace(err) {
-				return err
-			}
+	names := survey.Scope{Prefix: prefix}.Prefixes(namespace)
+	before := d.counts[isWrong] + d.counts[isOdd]
+	for _, may := range []permission{{"read", mayRead}, {"write", mayWrite}} {
+		lacks, err := may.lacks(ctx, c, own)
+		if err != nil {
+			return err
 		}
+		d.denied(d.wrong, may, lacks, "sessions cannot be had")
+		if lacks, err = may.lacks(ctx, c, names...); err != nil {
+			return err
+		}
+		tell := d.wrong
+		if len(lacks) < len(names) {
+			tell = d.odd
+		}
+		d.denied(tell, may, lacks, "locks and elections there cannot be had")
 	}
-	if denied == 0 {
-		d.ok("permission", "", "this user may read and write the keys from %q and from %q", own, namespace+prefix)
+	if d.counts[isWrong]+d.counts[isOdd] == before {
+		var all []string
+		for _, p := range append([]string{own}, names...) {
+			all = append(all, strconv.Quote(p))
+		}
+		d.ok("permission", "", "this user may read and write the keys from %s", strings.Join(all, " and from "))
 	}
 	return nil
 }
 
-// mayRead reads no more than one key's name.
+// A permission is one thing that a user may do or not.
+type permission struct {
+	what string
+	ask  func(ctx context.Context, c *pawl.Client, prefix string) error
+}
+
+// lacks are those of prefixes where it is denied.
+func (may permission) lacks(ctx context.Context, c *pawl.Client, prefixes ...string) (denied []string, err error) {
+	for _, p := range prefixes {
+		err := may.ask(ctx, c, p)
+		switch {
+		case cluster.IsPermissionDenied(err):
+			denied = append(denied, p)
+		case err != nil && !cluster.IsNoSpace(err):
+			return nil, err
+		}
+	}
+	return denied, nil
+}
+
+func (d *doctor) denied(tell func(check, subject, says, do string), may permission, prefixes []string, why string) {
+	for _, p := range prefixes {
+		tell("permission", fmt.Sprintf("keys from %q", p), fmt.Sprintf("this user may not %s all of them: %s", may.what, why),
+			fmt.Sprintf("etcdctl role grant-permission --prefix ROLE readwrite %s, or check a narrower PREFIX", shellWord(p)))
+	}
+}
+
+// mayRead reads no more than one key's name, in no order: to sort them, etcd would
+// read them all.
 func mayRead(ctx context.Context, c *pawl.Client, prefix string) error {
-	return transact(ctx, c, &pb.TxnRequest{Success: []*pb.RequestOp{txn.FirstUnder(prefix)}})
+	from := []byte(prefix)
+	if prefix == "" {
+		from = []byte{0} // the first key there can be
+	}
+	one := &pb.RangeRequest{Key: from, RangeEnd: txn.PrefixEnd(prefix), Limit: 1, KeysOnly: true}
+	return transact(ctx, c, &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{RequestRange: one}}}})
 }
 
 // mayWrite asks for a put that never happens: etcd looks at the permissions for

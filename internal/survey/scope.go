@@ -34,6 +34,19 @@ func (sc Scope) spans(namespace string) ([]span, error) {
 	return []span{{prefix: namespace + sc.Prefix}, {prefix: namespace + escaped}}, nil
 }
 
+// Prefixes are what the keys of the scope's names begin with, whatever layout they
+// have. An impossible Name has none.
+func (sc Scope) Prefixes(namespace string) (prefixes []string) {
+	spans, err := sc.spans(namespace)
+	if err != nil {
+		return nil
+	}
+	for _, sp := range spans {
+		prefixes = append(prefixes, sp.prefix)
+	}
+	return prefixes
+}
+
 // keys are the span's range, as etcd wants it.
 func (sp span) keys() (from, end []byte) {
 	from = []byte(sp.prefix)
