@@ -147,7 +147,8 @@ func evictor() string {
 type eviction struct {
 	Event   string    `json:"event"` // evicted
 	Evicted placed    `json:"evicted"`
-	Holder  *placed   `json:"holder"` // now; null: nobody
+	Holder  *placed   `json:"holder"`          // now; null: nobody, or not known
+	Trouble string    `json:"error,omitempty"` // why it is not known
 	Time    time.Time `json:"time"`
 }
 
@@ -157,7 +158,7 @@ func (o *breakOptions) tell(ctx context.Context, cmd *cobra.Command, c *pawl.Cli
 	p := before.Lines[0].Queue[0]
 	now, err := survey.Read(ctx, c, scope)
 	if o.json {
-		return o.tellJSON(out, before, now)
+		return o.tellJSON(out, before, now, err)
 	}
 	fmt.Fprintf(out, "evicted %s from %s %q: token=%d key=%s", plain(whoIs(p)), kindOf(before.Lines[0].Election), scope.Name, p.Token, plain(p.Key))
 	if p.Host != "" {
@@ -179,11 +180,15 @@ func (o *breakOptions) tell(ctx context.Context, cmd *cobra.Command, c *pawl.Cli
 	return nil
 }
 
-func (o *breakOptions) tellJSON(out io.Writer, before *view, now *survey.Survey) error {
+func (o *breakOptions) tellJSON(out io.Writer, before *view, now *survey.Survey, err error) error {
 	e := eviction{Event: "evicted", Evicted: before.placed(before.Lines[0], 0), Time: time.Now()}
 	if now != nil && len(now.Lines) > 0 {
 		h := (&view{Survey: now}).placed(now.Lines[0], 0)
 		e.Holder = &h
 	}
-	return jsonLine(out, e)
+	if err != nil {
+		err = fmt.Errorf("who holds it now is not known: %w", err)
+		e.Trouble = err.Error()
+	}
+	return errors.Join(written(jsonLine(out, e)), err)
 }

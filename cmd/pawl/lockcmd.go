@@ -35,6 +35,9 @@ func (o *tenure) flags(fs *pflag.FlagSet) {
 // noGrace is --grace where it was not given.
 const noGrace = seconds(-1)
 
+// noWait is --wait where it was not given: it waits as long as it takes.
+const noWait = seconds(-1)
+
 // session are o's options for a session. What is wrong with them is wrong usage.
 func (o *tenure) session() (lease.Options, error) {
 	opts := lease.Options{TTL: time.Duration(o.ttl), Owner: o.owner}
@@ -104,12 +107,18 @@ without the lock.
   pawl lock -n -E 0 hourly -- ./report.sh      # skip if it is running elsewhere
   pawl lock --wait 30 deploy -- make deploy`,
 		Args: words(1, "NAME"),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0], args[1:]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.wait == 0 { // not to wait is what it says
+				o.nonblock = true
+			}
+			return o.run(cmd, args[0], args[1:])
+		},
 	}
 	fs := cmd.Flags()
 	o.connection.flags(fs)
 	o.tenure.flags(fs)
-	fs.VarP(&o.wait, "wait", "w", "how long to wait for the lock (default: as long as it takes)")
+	o.wait = noWait
+	fs.VarP(&o.wait, "wait", "w", "how long to wait for the lock; 0 is -n (default: as long as it takes)")
 	fs.BoolVarP(&o.nonblock, "nonblock", "n", false, "do not wait, and write nothing, when another holds the lock or waits for it")
 	fs.IntVarP(&o.conflict, "conflict-exit-code", "E", exitNotAcquired, "exit code when it is not acquired with -n or --wait")
 	fs.BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, to exclude etcdctl lock and clientv3's concurrency.Mutex too")

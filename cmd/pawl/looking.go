@@ -13,6 +13,7 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/queue"
@@ -143,11 +144,19 @@ func kindOf(election bool) string {
 	return "lock"
 }
 
-// jsonLine writes v as a line. Where nobody reads any more, that is no error.
+// jsonLine writes v as a line.
 func jsonLine(out io.Writer, v any) error {
 	line, err := json.Marshal(v)
 	if err == nil {
-		_, _ = out.Write(append(line, '\n'))
+		_, err = out.Write(append(line, '\n'))
+	}
+	return err
+}
+
+// written is the error of writing to stdout; that nobody reads any more is none.
+func written(err error) error {
+	if errors.Is(err, unix.EPIPE) {
+		return nil
 	}
 	return err
 }

@@ -55,7 +55,7 @@ func (o *looking) list(ctx context.Context, cmd *cobra.Command, c *pawl.Client, 
 			p, waiters := v.placed(l, 0), len(l.Queue)-1
 			p.Waiters = &waiters
 			if err := out.Encode(p); err != nil {
-				return nil // nobody reads any more
+				return written(err)
 			}
 		}
 		return nil
@@ -69,5 +69,5 @@ func (o *looking) list(ctx context.Context, cmd *cobra.Command, c *pawl.Client, 
 		p := l.Queue[0]
 		t.row(l.Name, kindOf(l.Election), whoIs(p), strconv.FormatInt(int64(p.Token), 10), ageOf(p, v.now), strconv.Itoa(len(l.Queue)-1), v.left(p))
 	}
-	return t.Flush()
+	return written(t.Flush())
 }

@@ -67,7 +67,7 @@ func (o *observeOptions) run(ctx context.Context, out io.Writer, client *pawl.Cl
 			return reach(err)
 		}
 		if _, err := fmt.Fprintln(out, o.line(l, time.Now())); err != nil {
-			return nil // nobody reads any more
+			return written(err)
 		}
 	}
 	return nil

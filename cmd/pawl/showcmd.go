@@ -57,7 +57,7 @@ func (o *looking) show(ctx context.Context, cmd *cobra.Command, c *pawl.Client, 
 		out := json.NewEncoder(cmd.OutOrStdout())
 		for i := range l.Queue {
 			if err := out.Encode(v.placed(l, i)); err != nil {
-				return nil // nobody reads any more
+				return written(err)
 			}
 		}
 		return nil
@@ -79,7 +79,7 @@ func (o *looking) show(ctx context.Context, cmd *cobra.Command, c *pawl.Client, 
 		t.row(place, shown(p), orNone(p.Host), pid, strconv.FormatInt(int64(p.Token), 10), ageOf(p, v.now), v.left(p), lease, p.Key)
 	}
 	if err := t.Flush(); err != nil {
-		return err
+		return written(err)
 	}
 	if p := l.Queue[0]; p.Election {
 		fmt.Fprintf(cmd.OutOrStdout(), "value: %q%s\n", p.Value, more(p))

@@ -82,7 +82,7 @@ func (o *looking) watch(ctx context.Context, out io.Writer, c *pawl.Client, pref
 	for {
 		for _, e := range events {
 			if _, err := fmt.Fprintln(out, o.change(e, event(e))); err != nil {
-				return nil // nobody reads any more
+				return written(err)
 			}
 		}
 		if events, err = f.Next(ctx); err != nil {
