@@ -6,11 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -281,6 +284,23 @@ func TestCloseEndsAndRevokesEverySession(t *testing.T) {
 			require.NoError(t, s.Close(context.Background()))
 		}
 		assert.Empty(t, fake.Leases())
+	})
+}
+
+// A client that makes many sessions, one after the other, does not keep them all.
+func TestAClientForgetsSessionsThatAreOver(t *testing.T) {
+	inBubble(t, pawl.Config{}, func(t *testing.T, _ *etcdfake.Cluster, c *pawl.Client) {
+		const n = 200
+		var all []weak.Pointer[lease.Session]
+		for range n {
+			s, err := c.NewSession(context.Background(), lease.Options{})
+			require.NoError(t, err)
+			require.NoError(t, s.Close(context.Background()))
+			all = append(all, weak.Make(inside.SessionOf(s)))
+		}
+		runtime.GC()
+		kept := slices.DeleteFunc(all, func(p weak.Pointer[lease.Session]) bool { return p.Value() == nil })
+		assert.Less(t, len(kept), n/2)
 	})
 }
 

@@ -50,7 +50,7 @@ func naive(sp span, from int64, h [][]*mvccpb.Event) []Event {
 	out := []Event{}
 	for _, evs := range h {
 		for _, e := range evs {
-			if e.Kv.ModRevision >= from && sp.covers(e.Kv.Key) {
+			if e.Kv.ModRevision >= from && sp.covers(e.Kv.Key) && (!sp.deletions || e.Type == mvccpb.Event_DELETE) {
 				out = append(out, event(sp, e))
 			}
 		}
@@ -104,7 +104,7 @@ func replay(t testing.TB, c chance, sp span, from int64, h [][]*mvccpb.Event) []
 
 func checkSift(t testing.TB, c chance) {
 	h := history(c)
-	sp := []span{newSpan("b", "c"), newSpan("a00", ""), newSpan("a", everything), newSpan("b01", "b03")}[c.IntN(4)]
+	sp := []span{newSpan("b", "c"), newSpan("a00", ""), newSpan("a", everything), newSpan("b01", "b03"), {key: "a00", deletions: true}}[c.IntN(5)]
 	from := int64(1 + c.IntN(20))
 	require.Equal(t, naive(sp, from, h), replay(t, c, sp, from, h))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
@@ -59,6 +60,17 @@ func TestADeadlineThatHasPassedIsAnEnd(t *testing.T) {
 	assert.ErrorIs(t, EndOf(ctx), context.DeadlineExceeded)
 	ctx.end = time.Now().Add(time.Hour)
 	assert.NoError(t, EndOf(ctx))
+}
+
+// A member that gives up with the caller is not in trouble.
+func TestAMemberThatEndsARequestAtItsDeadlineIsNotBlamed(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ss *stubs, c *Cluster) {
+		s := &sender{c: c, member: member(t, c, "m0:2379"), began: time.Now()}
+		ctx := late{context.Background(), time.Now()}
+		assert.False(t, s.goOn(ctx, true, status.Error(codes.DeadlineExceeded, "context deadline exceeded")))
+		assert.True(t, s.unknown)
+		assert.NotContains(t, ss.log.String(), "member in trouble")
+	})
 }
 
 // late is a context whose timer has not run.
