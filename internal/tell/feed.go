@@ -43,22 +43,28 @@ func (f *Feed) Later(ctx context.Context, ev observe.Event) {
 	}
 }
 
-// put adds an event, and reports whether the caller is to see to its delivery.
+// put adds an event, and reports whether the caller is to see to its delivery. It
+// logs without the mutex: a handler of logs is a user's code too.
 func (f *Feed) put(e told) bool {
+	begin, overflows := f.add(e)
+	if overflows {
+		f.t.log.Error("observer does not keep up: events are left out", "waiting", most)
+	}
+	return begin
+}
+
+// add adds an event; overflows: it is the first one that takes another's place.
+func (f *Feed) add(e told) (begin, overflows bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.queue) < most {
 		f.queue = append(f.queue, e)
 	} else {
 		f.queue[most-1] = e
-		if !f.full {
-			f.full = true
-			f.t.log.Error("observer does not keep up: events are left out", "waiting", most)
-		}
+		overflows, f.full = !f.full, true
 	}
-	begin := !f.busy
-	f.busy = true
-	return begin
+	begin, f.busy = !f.busy, true
+	return begin, overflows
 }
 
 // next takes an event out; false: there is none, and nobody delivers any more.

@@ -212,3 +212,31 @@ func TestOnceNoGoroutineMayBeginTheCallerTells(t *testing.T) {
 	teller.Feed().Later(t.Context(), event(1))
 	assert.Equal(t, upTo(1), h.all)
 }
+
+// handler is a log's, and calls the library back.
+type handler struct {
+	slog.Handler
+	back func()
+}
+
+func (h handler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h handler) Handle(context.Context, slog.Record) error {
+	h.back()
+	return nil
+}
+
+func TestAHandlerOfLogsMayCallBackWhenEventsAreLeftOut(t *testing.T) {
+	var f *Feed
+	logged := 0
+	log := slog.New(handler{slog.DiscardHandler, func() { logged++; f.Later(context.Background(), event(-1)) }})
+	own, release := &owner{}, make(chan struct{})
+	h := &heard{more: func(int64) { <-release }}
+	f = New(h, log, own.spawn).Feed()
+	for n := range int64(most + 2) {
+		f.Later(context.Background(), event(n))
+	}
+	close(release)
+	own.Wait()
+	assert.Equal(t, 1, logged)
+}

@@ -295,3 +295,12 @@ func TestTheDocumentationListsEachMetric(t *testing.T) {
 	}
 	assert.ElementsMatch(w, made, listed)
 }
+
+func TestANameThatIsNotUTF8IsAnAttributeThatIs(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h, err := lock.New(w.session(0), "n\xff", lock.Options{}).Acquire(w.Context())
+		require.NoError(w, err)
+		require.NoError(w, h.Release(w.Context()))
+		assert.Equal(w, "n\uFFFD", attributes(w.ended()["pawl.hold"])["pawl.name"])
+	})
+}

@@ -3,6 +3,7 @@ package otel
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -35,10 +36,14 @@ func text(err error) attribute.KeyValue { return attribute.String("error", err.E
 
 func attributes(c observe.Claim) trace.SpanStartEventOption {
 	return trace.WithAttributes(
-		attribute.String("pawl.name", c.Name), attribute.String("pawl.key", c.Key),
+		attribute.String("pawl.name", valid(c.Name)), attribute.String("pawl.key", valid(c.Key)),
 		attribute.Int64("pawl.token", int64(c.Token)), attribute.String("pawl.lease", strconv.FormatInt(c.Lease, 16)),
 	)
 }
+
+// valid is s as UTF-8. A name is any bytes; an exporter that speaks protobuf would
+// refuse the whole batch for one that is not.
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // fail gives a span the status of err.
 func fail(s trace.Span, err error) {

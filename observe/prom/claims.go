@@ -1,6 +1,7 @@
 package prom
 
 import (
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,7 +23,8 @@ func (c *Collector) labels(kind, name string) labels {
 	if c.opts.Name == nil {
 		return labels{kind: kind}
 	}
-	return labels{kind, c.opts.Name(name)}
+	// A name is any bytes, and Prometheus panics at a label that is not UTF-8.
+	return labels{kind, strings.ToValidUTF8(c.opts.Name(name), "\uFFFD")}
 }
 
 // values are l's values, and more.

@@ -19,7 +19,7 @@ type Options struct {
 	// that stay. nil: no such label.
 	Name func(name string) string
 	// Sessions is how many sessions are shown at the most in
-	// pawl_session_validity_seconds: those with the least left. 0: 100.
+	// pawl_session_validity_seconds: those with the least left. 0: 100; below 0: none.
 	Sessions int
 	// ConstLabels are on all metrics.
 	ConstLabels prometheus.Labels

@@ -206,3 +206,14 @@ func TestTheMetricsAreNamedAsIsUsual(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, problems)
 }
+
+// A panic at the scrape, which is in a goroutine of its own, would end the program.
+func TestANameThatIsNotUTF8AndNoSessionsAtAllBreakNoScrape(t *testing.T) {
+	c := prom.New(prom.Options{Name: func(name string) string { return name }, Sessions: -1})
+	claim := observe.Claim{ID: 1, Name: "a\xff"}
+	c.Observe(context.Background(), observe.SessionGranted{Lease: 1, Left: func() time.Duration { return time.Second }})
+	c.Observe(context.Background(), observe.LockEnqueued{Claim: claim})
+	shows(t, c, `pawl_sessions 1`, `pawl_waiting{kind="lock",name="a�"} 1`)
+	c.Observe(context.Background(), observe.LockAcquired{Claim: claim, How: observe.Free})
+	shows(t, c, `pawl_held{kind="lock",name="a�"} 1`)
+}

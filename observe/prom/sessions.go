@@ -43,7 +43,7 @@ func (c *Collector) collectSessions(ch chan<- prometheus.Metric) {
 	}
 	ch <- prometheus.MustNewConstMetric(c.valid, prometheus.GaugeValue, float64(len(valid)))
 	slices.SortFunc(valid, func(a, b session) int { return cmp.Compare(a.left, b.left) })
-	for _, s := range valid[:min(len(valid), c.opts.Sessions)] {
+	for _, s := range valid[:min(len(valid), max(0, c.opts.Sessions))] {
 		ch <- prometheus.MustNewConstMetric(c.validity, prometheus.GaugeValue, s.left.Seconds(), strconv.FormatInt(s.lease, 16))
 	}
 }
