@@ -53,7 +53,7 @@ leaves a mark, which goes with the evicted lease, so that pawl watch can say
 "broken" and by whom. Nobody there to evict is exit code 125.`,
 		Example: `  pawl break backup
   pawl break --yes --token 57 backup     # only if it is still that holder`,
-		Args: words(1, "NAME"),
+		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			scope, err := o.scope(args[0])
 			if err != nil {

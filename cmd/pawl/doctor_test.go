@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -10,6 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/pawl-locks/pawl/internal/survey"
 	"github.com/pawl-locks/pawl/test/etcdtest"
@@ -40,6 +43,8 @@ func TestTheDoctorNamesWhatIsWrongWithAnEndpoint(t *testing.T) {
 	assert.Empty(t, one(member(1, 1, 1, "3.6.9")))
 	assert.Contains(t, one(member(1, 1, 1, "3.5.9")), "wrong version    e: etcd 3.5.9: has known bugs")
 	assert.Contains(t, one(endpoint{name: "e", err: errors.New("why")}), "wrong endpoint   e: does not answer: why")
+	refused := status.Error(codes.InvalidArgument, "authentication failed")
+	assert.Regexp(t, `wrong endpoint   e: refuses this user: .*authentication failed\n→ check --user`, one(endpoint{name: "e", err: fmt.Errorf("dial: %w", refused)}))
 	learner := member(1, 1, 2, "3.7.0")
 	learner.status.IsLearner = true
 	assert.Contains(t, one(learner), "look  endpoint   e: is a learner")

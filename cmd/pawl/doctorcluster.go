@@ -80,7 +80,11 @@ func (e *endpoint) ask(ctx context.Context, cfg cluster.Config) {
 
 func (d *doctor) endpoint(e endpoint) {
 	s := e.status
-	if s == nil {
+	switch {
+	case s == nil && refusesUser(e.err):
+		d.wrong("endpoint", e.name, fmt.Sprintf("refuses this user: %v", e.err), checkUser)
+		return
+	case s == nil:
 		d.wrong("endpoint", e.name, fmt.Sprintf("does not answer: %v", e.err),
 			"start it, see to what is between, or take it out of --endpoints; the other members do without it as long as most of them answer")
 		return

@@ -112,7 +112,7 @@ func (o *looking) doctor(cmd *cobra.Command, prefix string) error {
 	ends := d.endpoints(ctx, cfg, o.dialTimeout)
 	d.clock()
 	if answering(ends) == 0 {
-		return exit(exitNoCluster, fmt.Errorf("none of %s answers", strings.Join(cfg.Endpoints, ", ")))
+		return exit(exitNoCluster, fmt.Errorf("none of %s serves: %w", strings.Join(cfg.Endpoints, ", "), ends[0].err))
 	}
 	d.cluster(ends)
 	dialing, cancel := context.WithTimeout(ctx, o.dialTimeout)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -115,7 +116,7 @@ func (d *doctor) session(k survey.SessionKey, l survey.Lease) {
 		return // it has ended meanwhile
 	case l.Left < l.Granted/2:
 		d.odd("session", k.Key, fmt.Sprintf("%s has not renewed it for %s: it is stopped, cut off from the cluster, or dead; its locks go in %s",
-			plain(whoIs(k.Place)), span(l.Granted-l.Left), span(l.Left)),
+			plain(cmp.Or(k.Owner, whoIs(k.Place))), span(l.Granted-l.Left), span(l.Left)),
 			"look at that process; if it is dead, wait, or end its lease now: etcdctl lease revoke "+leaseHex(k.Lease))
 	}
 }

@@ -132,11 +132,21 @@ func hintFor(err error) string {
 	case exitUsage:
 		return "see pawl help"
 	case exitNoCluster:
-		switch status.Code(err) {
-		case codes.InvalidArgument, codes.Unauthenticated, codes.FailedPrecondition: // so etcd refuses a user
-			return "check --user, or ETCDCTL_USER and ETCDCTL_PASSWORD"
+		if refusesUser(err) {
+			return checkUser
 		}
 		return "is there a cluster at --endpoints, or ETCDCTL_ENDPOINTS? To try things, use pawl dev, or --embed"
 	}
 	return ""
+}
+
+const checkUser = "check --user, or ETCDCTL_USER and ETCDCTL_PASSWORD"
+
+// refusesUser reports whether err is how etcd refuses a user, or the want of one.
+func refusesUser(err error) bool {
+	switch status.Code(err) {
+	case codes.InvalidArgument, codes.Unauthenticated, codes.FailedPrecondition:
+		return true
+	}
+	return false
 }

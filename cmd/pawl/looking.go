@@ -83,6 +83,14 @@ func upTo(n int, names string) cobra.PositionalArgs {
 	}
 }
 
+// oneName wants NAME alone, which may begin with a dash behind "--".
+func oneName(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usage("%s: want NAME", cmd.CommandPath())
+	}
+	return upTo(1, "NAME")(cmd, args)
+}
+
 // A table is for people: columns, aligned.
 type table struct{ *tabwriter.Writer }
 

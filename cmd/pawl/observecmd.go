@@ -34,7 +34,7 @@ With --json a line is an object with name, key, token, value, revision (of etcd,
 which it was so) and time; without a leader token is 0, and key and value are "".`,
 		Example: `  pawl observe scheduler
   pawl observe --json scheduler | while read -r line; do ./tell "$line"; done`,
-		Args: words(1, "NAME"),
+		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] == "" {
 				return usage("NAME is empty")

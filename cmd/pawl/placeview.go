@@ -107,6 +107,8 @@ func ageOf(p survey.Place, now time.Time) string {
 // whoIs names a place for people.
 func whoIs(p survey.Place) string {
 	switch {
+	case p.Owner != "" && p.Form == survey.Foreign: // in etcd's layout names nest
+		return fmt.Sprintf("%s, who has %q", p.Owner, p.Key)
 	case p.Owner != "":
 		return p.Owner
 	case p.Form == survey.Foreign:

@@ -30,7 +30,7 @@ With --json a line is an object as of pawl ls, with position: 0 holds.`,
 		Example: `  pawl show backup
   pawl show --etcd-layout jobs/42      # of etcdctl lock jobs/42
   pawl show --json backup | jq -r 'select(.position == 0).owner'`,
-		Args: words(1, "NAME"),
+		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			scope, err := o.scope(args[0])
 			if err != nil {

@@ -80,7 +80,7 @@ func (r *reader) evict(ctx context.Context, p Place, by string) error {
 // mark puts the mark of an eviction; nil: p is not pawl's, and gets none.
 func (r *reader) mark(p Place, by string) *pb.RequestOp {
 	id, n := attemptOf(p.Key)
-	if p.Form != Pawl || id != p.Lease {
+	if id == 0 || id != p.Lease { // a foreign place may be another name's, and pawl's there
 		return nil
 	}
 	host, _ := os.Hostname()
