@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+	"github.com/gdamore/tcell/v3"
 	"github.com/hinshun/vt10x"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -211,4 +212,28 @@ func TestTheBoardForgetsTheNameThatWasQuietForLongest(t *testing.T) {
 	}
 	assert.Len(t, b.seen, maxTallies)
 	assert.NotContains(t, b.seen, "0")
+}
+
+// fiveLines is a screen of five lines, of which two are for rows.
+type fiveLines struct{ tcell.Screen }
+
+func (fiveLines) Size() (int, int)                           { return 80, 5 }
+func (fiveLines) Clear()                                     {}
+func (fiveLines) Show()                                      {}
+func (fiveLines) PutStr(int, int, string)                    {}
+func (fiveLines) PutStrStyled(int, int, string, tcell.Style) {}
+
+func TestOnlyTheLeasesThatAreShownAreAskedFor(t *testing.T) {
+	b := newBoard(byName)
+	s := &survey.Survey{}
+	for i := range 5 {
+		name := fmt.Sprint(i)
+		s.Lines = append(s.Lines, survey.Line{Name: name, Prefix: name + "/", Queue: []survey.Place{{Token: 1, Lease: int64(100 + i)}}})
+	}
+	b.take(s, nil)
+	rows, room := b.draw(fiveLines{}, 1, "", time.Now())
+	assert.Equal(t, []int{5, 2}, []int{rows, room})
+	assert.Equal(t, []int64{101, 102}, *b.shown.Load())
+	b.draw(fiveLines{}, 9, "", time.Now())
+	assert.Empty(t, *b.shown.Load())
 }

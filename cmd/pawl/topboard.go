@@ -5,13 +5,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/survey"
 )
 
 // A board is what pawl top shows: the lines as they are, and what was seen of each
-// name since it began. It is pure; one goroutine has it.
+// name since it began. It is pure; one goroutine has it, but for shown.
 type board struct {
 	survey *survey.Survey
 	leases map[int64]survey.Lease
@@ -19,6 +20,10 @@ type board struct {
 	by     order
 	down   bool // the opposite way
 	busy   bool // only what somebody holds
+
+	// shown are the leases of the rows that were last drawn, and all that are asked for:
+	// of thousands, the cluster would have to answer thousands of requests at each turn.
+	shown atomic.Pointer[[]int64]
 }
 
 // maxTallies bounds the names that are remembered while nobody wants them.
@@ -118,7 +123,7 @@ func (b *board) forget() {
 // A topRow is a line of the board.
 type topRow struct {
 	name, kind, holder string
-	token              int64
+	token, lease       int64         // 0: nobody holds; no lease
 	held, wait         time.Duration // of the holder, of the first waiter; below 0: not known, or none
 	heldAtMost         bool          // held is no more than that
 	waiters            int
@@ -151,7 +156,7 @@ func (b *board) rows(now time.Time) (rows []topRow) {
 func (b *board) heldRow(l survey.Line, t *tally, now time.Time) topRow {
 	p := l.Queue[0]
 	r := topRow{
-		name: l.Name, kind: kindOf(l.Election), holder: whoIs(p), token: int64(p.Token), held: -1, wait: -1,
+		name: l.Name, kind: kindOf(l.Election), holder: whoIs(p), token: int64(p.Token), lease: p.Lease, held: -1, wait: -1,
 		waiters: len(l.Queue) - 1, left: (&view{leases: b.leases}).left(p),
 	}
 	switch {

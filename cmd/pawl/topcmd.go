@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gdamore/tcell/v3"
@@ -109,12 +110,13 @@ func (b *board) show(ctx context.Context, c *pawl.Client, f *survey.Follower) er
 		return fmt.Errorf("the terminal: %w", err)
 	}
 	defer screen.Fini()
+	b.draw(screen, 0, "", time.Now())
 	ctx, cancel := context.WithCancel(ctx)
 	news, leases := make(chan sighted), make(chan asked)
 	ended := make(chan struct{}, 2)
 	defer func() { cancel(); <-ended; <-ended }()
-	go func() { follow(ctx, f, news); ended <- struct{}{} }()         // ends with ctx; awaited above
-	go func() { askLeases(ctx, c, f, leases); ended <- struct{}{} }() // likewise
+	go func() { follow(ctx, f, news); ended <- struct{}{} }()                // ends with ctx; awaited above
+	go func() { askLeases(ctx, c, &b.shown, leases); ended <- struct{}{} }() // likewise
 	return b.loop(ctx, screen, news, leases)
 }
 
@@ -133,13 +135,10 @@ func follow(ctx context.Context, f *survey.Follower, news chan<- sighted) {
 	}
 }
 
-// askLeases asks for the holders' leases, again and again.
-func askLeases(ctx context.Context, c *pawl.Client, f *survey.Follower, leases chan<- asked) {
+// askLeases asks for the leases of the holders that are shown, again and again.
+func askLeases(ctx context.Context, c *pawl.Client, shown *atomic.Pointer[[]int64], leases chan<- asked) {
 	for {
-		var ids []int64
-		for _, l := range f.Survey().Lines {
-			ids = append(ids, l.Queue[0].Lease)
-		}
+		ids := *shown.Load() // it was drawn before
 		within, cancel := context.WithTimeout(ctx, 2*askEvery)
 		got, err := survey.Leases(within, c, ids...)
 		cancel()

@@ -96,10 +96,13 @@ func (b *board) draw(s tcell.Screen, from int, status string, now time.Time) (ro
 	})
 	s.PutStrStyled(0, 1, fit(head, -max(width, 2)), tcell.StyleDefault.Reverse(true))
 	room = max(0, height-3)
+	var leases []int64
 	for i := range min(room, len(all)-min(from, len(all))) {
 		r := all[from+i]
+		leases = append(leases, r.lease)
 		s.PutStr(0, 2+i, line(width, func(c column) string { return c.cell(r) }))
 	}
+	b.shown.Store(&leases)
 	s.PutStrStyled(0, height-1, fit(topKeys, -max(width, 2)), tcell.StyleDefault.Dim(true))
 	s.Show()
 	return len(all), room
