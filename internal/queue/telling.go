@@ -151,7 +151,7 @@ func (c *Claim) tellReleased(pending error) {
 func (c *Claim) tellEnd(lost, pending error, tell func(context.Context, observe.Event)) {
 	v := c.sight
 	v.mu.Lock()
-	held := v.gone.Sub(v.won)
+	held := max(v.gone.Sub(v.won), 0) // it may be over before the win is noted
 	if v.won == (clock.Instant{}) {
 		held = 0 // it was over before it could be told
 	}

@@ -1,0 +1,39 @@
+package queue
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/etcdfake"
+	"github.com/pawl-locks/pawl/observe"
+)
+
+// A loss may be noted before the win that it follows; nothing is held for less than
+// no time.
+func TestWhatWasLostInTheInstantOfItsWinWasHeldForNoTime(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 1}, func(w *world) {
+		var mu sync.Mutex
+		var lost []observe.LockLost
+		s := w.sessionWith(pawl.Config{Observer: observe.Func(func(_ context.Context, ev observe.Event) {
+			if ev, ok := ev.(observe.LockLost); ok {
+				mu.Lock()
+				defer mu.Unlock()
+				lost = append(lost, ev)
+			}
+		})})
+		c := w.acquire(s)
+		c.sight.gone = c.sight.won.Add(-time.Millisecond)
+		w.f.Delete(c.Key())
+		time.Sleep(time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		require.Len(w, lost, 1)
+		assert.Zero(w, lost[0].Held)
+	})
+}
