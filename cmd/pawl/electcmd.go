@@ -58,8 +58,8 @@ func (o *electOptions) run(cmd *cobra.Command, name, value string, argv []string
 	if err != nil {
 		return err
 	}
-	if name == "" {
-		return usage("NAME is empty")
+	if err := checkName(name, o.etcd); err != nil {
+		return err
 	}
 	program, err := find(argv)
 	if err != nil {

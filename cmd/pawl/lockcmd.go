@@ -133,8 +133,8 @@ func (o *lockOptions) run(cmd *cobra.Command, name string, argv []string) (err e
 	if err != nil {
 		return err
 	}
-	if name == "" {
-		return usage("NAME is empty")
+	if err := checkName(name, o.etcd); err != nil {
+		return err
 	}
 	if o.conflict < 0 || o.conflict > 255 {
 		return usage("-E is %d, want 0 to 255", o.conflict)

@@ -40,8 +40,8 @@ func (o *looking) nameFlags(cmd *cobra.Command) {
 
 // scope is the one of a NAME, which it checks.
 func (o *looking) scope(name string) (survey.Scope, error) {
-	if _, err := queue.NewLine(o.namespace, name, o.etcd); err != nil {
-		return survey.Scope{}, usage("NAME: %w", err)
+	if err := checkName(name, o.etcd); err != nil {
+		return survey.Scope{}, err
 	}
 	return survey.Scope{Name: name, EtcdLayout: o.etcd}, nil
 }
@@ -81,6 +81,14 @@ func upTo(n int, names string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// checkName finds out that no lock can have that name before anything is asked.
+func checkName(name string, etcdLayout bool) error {
+	if _, err := queue.NewLine("", name, etcdLayout); err != nil {
+		return usage("NAME: %w", err)
+	}
+	return nil
 }
 
 // oneName wants NAME alone, which may begin with a dash behind "--".

@@ -36,8 +36,8 @@ which it was so) and time; without a leader token is 0, and key and value are ""
   pawl observe --json scheduler | while read -r line; do ./tell "$line"; done`,
 		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if args[0] == "" {
-				return usage("NAME is empty")
+			if err := checkName(args[0], o.etcd); err != nil {
+				return err
 			}
 			ctx, stop := catch().ends(context.Background())
 			defer stop()
