@@ -61,6 +61,7 @@ type Op struct {
 	Err     string        `json:"err,omitempty"`
 }
 
+// String is the operation on one line.
 func (o Op) String() string {
 	s := fmt.Sprintf("%s %q by %d: %s", o.Kind, o.Name, o.Client, o.Outcome)
 	if o.Token != 0 {

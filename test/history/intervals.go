@@ -16,6 +16,7 @@ type Violation struct {
 	Ops  []Op   `json:"ops"`
 }
 
+// String is what is wrong, and the operations that show it, a line each.
 func (v Violation) String() string {
 	s := v.What
 	for _, o := range v.Ops {

@@ -8,6 +8,7 @@ type Violation struct {
 	History  []string
 }
 
+// Error is the property and the steps that led to its breach.
 func (v *Violation) Error() string {
 	return fmt.Sprintf("%s, after %d steps: %q", v.Property, len(v.History), v.History)
 }

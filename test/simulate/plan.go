@@ -27,10 +27,12 @@ type Strike struct {
 	N      int // whatever else the kind wants to know
 }
 
+// String is the strike on one line.
 func (s Strike) String() string {
 	return fmt.Sprintf("%v for %v: %s, member %d, client %d, %d", s.At, s.Lasts, s.Kind, s.Member, s.Client, s.N)
 }
 
+// String is the plan, a line for each strike.
 func (p Plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %d clients, %d members, TTL %v, %v\n", p.Seed, p.Clients, p.Members, p.TTL, p.Lasts)

@@ -40,6 +40,7 @@ type Result struct {
 	TTL                time.Duration
 }
 
+// String is the result on one line.
 func (r Result) String() string {
 	return fmt.Sprintf("%d writes acknowledged, %d lost; %d operations refused, %d with unknown outcome; %d stops, %d kills, %d cuts, %d leases expired, of %v at the end",
 		r.Acked, r.Lost, r.Refused, r.Unknown, r.Stops, r.Kills, r.Cuts, r.Expired, r.TTL)
