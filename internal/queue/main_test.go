@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
@@ -37,13 +38,24 @@ func inBubble(t *testing.T, o etcdfake.Options, f func(w *world)) {
 	})
 }
 
+// linearizable fails the test where a transaction reads what is perhaps not so any
+// more (H3).
+func (w *world) linearizable(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if t, ok := req.(*pb.TxnRequest); ok {
+		for _, o := range append(t.Success[:len(t.Success):len(t.Success)], t.Failure...) {
+			assert.False(w, o.GetRequestRange().GetSerializable(), "a serializable read: %v", t)
+		}
+	}
+	return invoke(ctx, method, req, answer, conn, opts...)
+}
+
 // session is a session on a client of its own, as another process has it.
 func (w *world) session() *lease.Session { return w.sessionWith(pawl.Config{}) }
 
 func (w *world) sessionWith(cfg pawl.Config) *lease.Session {
 	w.Helper()
 	cfg.Endpoints = w.f.Endpoints()
-	cfg.DialOptions = []grpc.DialOption{w.f.DialOption()}
+	cfg.DialOptions = []grpc.DialOption{w.f.DialOption(), grpc.WithChainUnaryInterceptor(w.linearizable)}
 	c, err := pawl.Dial(w.Context(), cfg)
 	require.NoError(w, err)
 	w.Cleanup(func() { _ = c.Close() })
