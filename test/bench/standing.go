@@ -14,10 +14,12 @@ func manyHeld(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if err := w.grow(ctx, 1); err != nil {
 		return f, err
 	}
-	if _, err := w.sessions[0].locker(w.Tag + "-first").acquire(ctx); err != nil {
-		return f, err
-	}
 	have := len(w.held)
+	if have == 0 { // what the first lock of a session brings about is not each lock's
+		if _, err := w.sessions[0].locker(w.Tag + "-first").acquire(ctx); err != nil {
+			return f, err
+		}
+	}
 	more := make([]locker, n-have)
 	for i := range more {
 		more[i] = w.sessions[0].locker(fmt.Sprintf("%s-%d", w.Tag, have+i))
