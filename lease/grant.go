@@ -50,6 +50,7 @@ func newSession(host Host, opts Options) *Session {
 		margin:  opts.Margin,
 		next:    1,
 		open:    make(map[int64]string),
+		lines:   make(map[string]onLine),
 		done:    make(chan struct{}),
 		looped:  make(chan struct{}),
 		poked:   make(chan struct{}, 1),

@@ -54,19 +54,20 @@ type Session struct {
 	inherited int64      // attempts below it are a predecessor's; 0: none are
 
 	mu       sync.Mutex
-	next     int64            // the next attempt's number
-	open     map[int64]string // attempts not settled: their keys by number
-	adopted  map[int64]bool   // attempts of a predecessor that were resumed
-	waiting  ring             // claims looked at in every round
-	holding  ring             // claims looked at in rotation
-	arming   []armed          // claims to be armed, the next due first
-	pending  []Removal        // what is still to be removed at the server
-	removing bool             // a goroutine works on pending
-	keyWatch *watch.Watch     // of the session key
-	watchEnd bool             // keyWatch is over and has to be made anew
-	trouble  error            // of the last attempt to renew
-	lookMax  int              // how many keys one look may ask for
-	sparing  []chan struct{}  // work for which the lease is not to be revoked, each until it is closed
+	next     int64             // the next attempt's number
+	open     map[int64]string  // attempts not settled: their keys by number
+	lines    map[string]onLine // by prefix: this session's own, where it may have keys
+	adopted  map[int64]bool    // attempts of a predecessor that were resumed
+	waiting  ring              // claims looked at in every round
+	holding  ring              // claims looked at in rotation
+	arming   []armed           // claims to be armed, the next due first
+	pending  []Removal         // what is still to be removed at the server
+	removing bool              // a goroutine works on pending
+	keyWatch *watch.Watch      // of the session key
+	watchEnd bool              // keyWatch is over and has to be made anew
+	trouble  error             // of the last attempt to renew
+	lookMax  int               // how many keys one look may ask for
+	sparing  []chan struct{}   // work for which the lease is not to be revoked, each until it is closed
 
 	revoking sync.Once
 	revoked  chan struct{} // closed when the revocation is decided

@@ -31,6 +31,7 @@ func (s *Session) Begin(prefix string) (n int64, key string, err error) {
 	s.next++
 	key = AttemptKey(prefix, s.id, n)
 	s.open[n] = key
+	s.lines[prefix] = onLine{s.lines[prefix].keys + 1, n}
 	return n, key, nil
 }
 
@@ -52,11 +53,17 @@ func (s *Session) CancelKey(n int64) string {
 	return string(strconv.AppendInt(b, n, 10))
 }
 
-// Settle tells that attempt n came to a known end, or is held.
+// Settle tells that attempt n came to a known end: its key is not there, and
+// will not be.
 func (s *Session) Settle(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	key, ok := s.open[n]
+	if !ok {
+		return
+	}
 	delete(s.open, n)
+	s.leaveLine(key)
 }
 
 // Reopen tells that the key of attempt n has to be removed after all.

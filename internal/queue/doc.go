@@ -38,6 +38,7 @@
 //
 // It does not skip keys that it does not know: whatever has a key under the
 // name, with a smaller create revision, is waited for, so that peers in etcd's
-// own layout are excluded too. A key without a lease blocks the line until
+// own layout are excluded too. (What somebody puts under the session's own lease
+// and pretends to be its key may be passed over by that session.) A key without a lease blocks the line until
 // somebody deletes it; waiting behind one is logged.
 package queue

@@ -18,10 +18,11 @@ func (c *Claim) enqueue(ctx context.Context, value []byte, try bool) (alone bool
 		if c.n, c.key, err = c.s.Begin(c.line.Prefix); err != nil {
 			return false, err
 		}
-		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "enqueue"}, c.enqueueTxn(value, try))
+		sole := !try && c.isSole() // a try compares with the whole line in any case
+		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "enqueue"}, c.enqueueTxn(value, try, sole))
 		switch {
 		case err == nil && resp.Succeeded:
-			return c.enqueued(resp)
+			return c.enqueued(resp, sole)
 		case err == nil && txn.KV(resp, 1) == nil:
 			return false, c.refused(resp, try)
 		case err == nil:
@@ -52,15 +53,22 @@ func (c *Claim) enqueue(ctx context.Context, value []byte, try bool) (alone bool
 }
 
 // enqueueTxn puts the own key, if neither it nor its cancel key is there and the
-// session is as we know it, and reads the two last-created keys. The failure
-// branch reads what was compared.
-func (c *Claim) enqueueTxn(value []byte, try bool) *pb.TxnRequest {
+// session is as we know it, and reads who stands before it: the last-created keys
+// of the line, around the session's own keys if it is sole. The failure branch
+// reads what was compared.
+func (c *Claim) enqueueTxn(value []byte, try, sole bool) *pb.TxnRequest {
 	same, session := c.s.Same()
 	own, cancel := []byte(c.key), []byte(c.s.CancelKey(c.n))
 	t := &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(own, 0), txn.CreateIs(cancel, 0), same},
-		Success: []*pb.RequestOp{txn.Put(own, value, c.s.ID()), txn.LastUnder(c.line.Prefix, 2, 0)},
 		Failure: []*pb.RequestOp{session, txn.Look(own), txn.Look(cancel)},
+	}
+	if sole {
+		from, to := c.ownKeys(own)
+		t.Success = []*pb.RequestOp{txn.Put(own, value, c.s.ID()),
+			txn.LastBetween([]byte(c.line.Prefix), from), txn.LastBetween(to, txn.PrefixEnd(c.line.Prefix))}
+	} else {
+		t.Success = []*pb.RequestOp{txn.Put(own, value, c.s.ID()), txn.LastUnder(c.line.Prefix, 2, 0)}
 	}
 	if try {
 		t.Compare = append(t.Compare, txn.NoneUnder(c.line.Prefix))
@@ -69,20 +77,36 @@ func (c *Claim) enqueueTxn(value []byte, try bool) *pb.TxnRequest {
 	return t
 }
 
-// enqueued takes the answer of an applied enqueue in.
-func (c *Claim) enqueued(resp *pb.TxnResponse) (alone bool, err error) {
-	last := txn.KVs(resp, 1)
-	if len(last) == 0 || string(last[0].Key) != c.key {
+// enqueued takes the answer of an applied enqueue in. sole: it read around the
+// session's own keys.
+func (c *Claim) enqueued(resp *pb.TxnResponse, sole bool) (alone bool, err error) {
+	create := txn.PutRevision(resp, 0)
+	var before place
+	ahead, shown := 0, sole
+	for i := range resp.Responses {
+		for _, kv := range txn.KVs(resp, i) {
+			if string(kv.Key) == c.key {
+				shown = kv.CreateRevision == create
+				ahead--
+			} else if kv.CreateRevision > before.create {
+				before = place{string(kv.Key), kv.CreateRevision}
+			}
+		}
+		ahead += txn.Count(resp, i)
+	}
+	if create == 0 || !shown {
 		c.s.RemoveBehind(&undo{c})
 		return false, fmt.Errorf("the server's answer does not show key %q that it put", c.key)
 	}
-	c.place(last[0].CreateRevision)
-	c.sawAhead(txn.Count(resp, 1) - 1)
-	if len(last) == 1 {
+	c.place(create)
+	c.sawAhead(ahead)
+	if before.key == "" && (!sole || c.isSole()) { // an attempt that began later may have overtaken
 		return true, nil
 	}
 	c.waits()
-	c.follow(place{string(last[1].Key), last[1].CreateRevision}, resp.Header.Revision)
+	if before.key != "" {
+		c.follow(before, resp.Header.Revision)
+	}
 	return false, nil
 }
 

@@ -16,7 +16,8 @@ type Line struct {
 	Name   string // as given
 	Prefix string // of its keys, namespace included; ends in a slash
 
-	Election bool // what an observer is told: campaigns and terms, or else locks
+	EtcdLayout bool // the name was taken verbatim
+	Election   bool // what an observer is told: campaigns and terms, or else locks
 }
 
 // NewLine checks name and makes its line. With etcdLayout the name is taken
@@ -35,7 +36,7 @@ func NewLine(namespace, name string, etcdLayout bool) (Line, error) {
 	if strings.HasPrefix(prefix, sessions) || strings.HasPrefix(sessions, prefix) {
 		return Line{}, fmt.Errorf("the name %q in etcd's layout would contain the sessions' own keys, below %q", name, sessions)
 	}
-	return Line{Name: name, Prefix: namespace + prefix}, nil
+	return Line{Name: name, Prefix: namespace + prefix, EtcdLayout: true}, nil
 }
 
 // Quote is a name for an error's text, in quotes, and shortened where it is longer

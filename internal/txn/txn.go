@@ -137,9 +137,18 @@ func newRange() *rangeOp {
 // under reads, without values, n keys that begin with prefix in the order of
 // their create revisions.
 func under(prefix string, n int64, order pb.RangeRequest_SortOrder) *rangeOp {
+	return between([]byte(prefix), PrefixEnd(prefix), n, order)
+}
+
+// LastBetween reads, without its value, the last-created key in [from, to).
+func LastBetween(from, to []byte) *pb.RequestOp {
+	return &between(from, to, 1, pb.RangeRequest_DESCEND).RequestOp
+}
+
+func between(from, to []byte, n int64, order pb.RangeRequest_SortOrder) *rangeOp {
 	op := newRange()
 	r := &op.get
-	r.Key, r.RangeEnd, r.Limit, r.KeysOnly = []byte(prefix), PrefixEnd(prefix), n, true
+	r.Key, r.RangeEnd, r.Limit, r.KeysOnly = from, to, n, true
 	r.SortOrder, r.SortTarget = order, pb.RangeRequest_CREATE
 	return op
 }
@@ -171,6 +180,15 @@ func Count(resp *pb.TxnResponse, i int) int {
 		return 0
 	}
 	return int(resp.Responses[i].GetResponseRange().GetCount())
+}
+
+// PutRevision is the revision at which the i-th operation of the branch that ran
+// has put its key; 0: it has put none.
+func PutRevision(resp *pb.TxnResponse, i int) int64 {
+	if i >= len(resp.Responses) {
+		return 0
+	}
+	return resp.Responses[i].GetResponsePut().GetHeader().GetRevision()
 }
 
 // KV is the one key that the i-th operation has read, or nil.

@@ -63,6 +63,8 @@ var mutants = []mutant{
 		"	for h := s.waiting.first; h != nil; h = h.next {", "	for h := s.waiting.first; h != nil && most < 0; h = h.next {"}}, []string{inLease, inQueue, simulation}},
 	{"a compaction ends the wait", "A4", []edit{{"internal/queue/watching.go",
 		"	gone, expected := false, false\n", "	if u.Compacted > 0 {\n		c.finish(ErrKeyDeleted)\n	}\n	gone, expected := false, false\n"}}, []string{inQueue, simulation}},
+	{"a session's attempts do not look at one another", "A2", []edit{{"internal/queue/enqueue.go",
+		"	if before.key == \"\" && (!sole || c.isSole()) {", "	if before.key == \"\" {"}}, []string{inQueue}},
 	{"a lost answer is taken for a failure", "A5", []edit{{"internal/queue/enqueue.go",
 		"		case cluster.OutcomeOf(err) == cluster.NotApplied:", "		case err != nil:"}}, []string{inQueue, simulation}},
 	{"absence is taken for never applied", "A5", []edit{{"internal/queue/enqueue.go",

@@ -1,0 +1,125 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// began is a claim whose attempt is begun, and not sent.
+func (w *world) began(s *lease.Session, line Line) *Claim {
+	c := &Claim{s: s, line: line}
+	var err error
+	c.n, c.key, err = s.Begin(line.Prefix)
+	require.NoError(w, err)
+	return c
+}
+
+// around reports whether the claim's enqueue reads around its session's own keys,
+// or else the whole line.
+func (w *world) around(c *Claim) bool {
+	var read []string
+	for _, o := range c.enqueueTxn(nil, false, c.isSole()).Success[1:] {
+		r := o.GetRequestRange()
+		read = append(read, string(r.Key)+" to "+string(r.RangeEnd))
+	}
+	end := c.line.Prefix[:len(c.line.Prefix)-1] + "0"
+	if len(read) == 1 {
+		assert.Equal(w, []string{c.line.Prefix + " to " + end}, read)
+		return false
+	}
+	own := lease.AttemptKey(c.line.Prefix, c.s.ID(), 1)
+	own = own[:len(own)-len("-1")]
+	assert.Equal(w, []string{c.line.Prefix + " to " + own + "-", own + ". to " + end}, read)
+	return true
+}
+
+// A2: what an enqueue reads around is nothing but keys of its session that are
+// gone for good.
+func TestOnlyASoleAttemptReadsAroundItsSessionsKeys(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *world) {
+		s := w.session()
+		first := w.began(s, w.line())
+		assert.True(w, w.around(first))
+		second := w.began(s, w.line())
+		assert.False(w, w.around(second), "the first one's key may be there")
+		assert.False(w, w.around(first), "and so may the second one's")
+		s.Settle(first.n)
+		s.Settle(first.n) // tells nothing new
+		assert.True(w, w.around(second))
+		s.Settle(second.n)
+		assert.False(w, w.around(second), "which may have stood before who asks now")
+
+		held := w.acquire(s)
+		third := w.began(s, w.line())
+		assert.False(w, w.around(third), "a held key is there")
+		s.Settle(third.n)
+		other, err := NewLine("", "other", false)
+		require.NoError(w, err)
+		assert.True(w, w.around(w.began(s, other)), "on another line")
+		w.release(held)
+		assert.True(w, w.around(w.began(s, w.line())), "a released key is gone")
+
+		verbatim, err := NewLine("", "etcd's", true)
+		require.NoError(w, err)
+		assert.False(w, w.around(w.began(s, verbatim)), "other names' keys may lie among the session's")
+		assert.False(w, w.around(w.began(w.successor(s), w.line())), "nobody knows what the predecessor holds")
+	})
+}
+
+// A2: two attempts of one session, of which the second overtakes the first on
+// its way, do not both hold.
+func TestAnAttemptThatIsOvertakenByOneOfItsOwnSessionWaits(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		s := w.session()
+		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
+		slow := w.waiting(s)
+		fast := w.acquire(s)
+		time.Sleep(time.Second)
+		require.False(w, isClosed(slow.done), "both hold")
+		w.held(fast)
+		w.release(fast)
+		w.release(slow.won())
+		w.clear()
+	})
+}
+
+// The same where the one that overtook is gone again before the slow one's
+// answer comes.
+func TestAnAttemptThatWasOvertakenAndStandsAloneHolds(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		s := w.session()
+		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
+		slow := w.waiting(s)
+		w.release(w.acquire(s))
+		w.release(slow.won())
+		w.clear()
+	})
+}
+
+// A2: a line is read on both sides of the session's own keys.
+func TestASoleAttemptWaitsForTheLastOfTheOthers(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *world) {
+		s := w.session()
+		for _, others := range [][]string{{"0"}, {"~"}, {"0", "~"}, {"~", "0"}} {
+			for _, key := range others {
+				w.f.Put("name/"+key, "", 0)
+			}
+			a := w.waiting(s)
+			last := others[len(others)-1]
+			if len(others) == 2 {
+				w.f.Delete("name/" + others[0])
+				time.Sleep(time.Second)
+				require.False(w, isClosed(a.done), "%s is before it", last)
+			}
+			w.f.Delete("name/" + last)
+			w.release(a.won())
+		}
+		w.clear()
+	})
+}
