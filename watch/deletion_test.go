@@ -63,3 +63,42 @@ func (r *real) remove(key string) int64 {
 	require.NoError(r.t, err)
 	return resp.Header.Revision
 }
+
+// A cancel of a watch of deletions waits for others, and not for long; those that
+// wait are nothing to the next stream, whose watches may have the same IDs.
+func TestCancelsOfWatchesOfDeletionsWaitForOneAnother(t *testing.T) {
+	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
+		ignore := func(Update) {}
+		_, _ = b.watch("stays", "", 1)
+		c := b.accept()
+		c.grant()
+		var gone []*Watch
+		var ids []int64
+		for range maxSpent + 3 {
+			gone = append(gone, b.hub.WatchDeletion("k", 1, ignore))
+			ids = append(ids, c.grant().WatchId)
+		}
+		gone[0].Cancel()
+		c.nothing(spentFor / 2)
+		gone[1].Cancel()
+		c.nothing(spentFor/2 - 1)
+		time.Sleep(1)
+		assert.Equal(t, ids[:2], []int64{c.canceled(), c.canceled()})
+
+		began := time.Now()
+		for _, w := range gone[2 : maxSpent+2] {
+			w.Cancel()
+		}
+		for _, id := range ids[2 : maxSpent+2] {
+			assert.Equal(t, id, c.canceled())
+		}
+		assert.Zero(t, time.Since(began), "so many do not wait")
+
+		gone[maxSpent+2].Cancel()
+		synctest.Wait()
+		c.end <- nil
+		c = b.accept()
+		assert.Equal(t, "stays", string(c.grant().Key))
+		c.nothing(time.Second)
+	})
+}

@@ -57,7 +57,7 @@ func (s *stream) drop(w *Watch) {
 	case asking:
 		s.ask.watch = nil // the answer, if it is an acknowledgement, is followed by a cancel
 	case living:
-		s.link.cancelWatch(w.id)
+		s.letGo(w)
 		delete(s.live, w.id)
 		delete(s.held, w.id)
 	case delayed:
@@ -65,6 +65,31 @@ func (s *stream) drop(w *Watch) {
 	}
 	w.place, w.id = nowhere, 0
 	s.have--
+}
+
+// letGo has the server forget w. A watch of a key's deletion has nothing more to
+// cost it when the key is gone, so its cancel waits for others: a message that is
+// sent alone costs both ends several times as much as one of many.
+func (s *stream) letGo(w *Watch) {
+	if !w.span.deletions {
+		s.link.cancelWatch(w.id)
+		return
+	}
+	if len(s.spent) == 0 {
+		s.spentSince = time.Now()
+	}
+	s.spent = append(s.spent, w.id)
+	if len(s.spent) == maxSpent {
+		s.cancelSpent()
+	}
+}
+
+// cancelSpent sends the cancels that wait.
+func (s *stream) cancelSpent() {
+	for _, id := range s.spent {
+		s.link.cancelWatch(id)
+	}
+	s.spent = s.spent[:0]
 }
 
 // finish ends w with u.
@@ -88,7 +113,7 @@ func (s *stream) requeue() {
 		w.id = 0
 		s.queue.push(w)
 	}
-	s.ask, s.held = asked{}, nil
+	s.ask, s.held, s.spent = asked{}, nil, s.spent[:0]
 }
 
 // retryLater moves the watches whose delay is over to another stream, and returns when the next one's is.

@@ -78,6 +78,14 @@ func (s *stream) look(now time.Time) error {
 		}
 		next = sooner(next, end)
 	}
+	if len(s.spent) > 0 {
+		due := s.spentSince.Add(spentFor)
+		if now.Before(due) {
+			next = sooner(next, due)
+		} else {
+			s.cancelSpent()
+		}
+	}
 	what, at := s.pulse.due(now)
 	switch what {
 	case abandon:

@@ -24,18 +24,20 @@ type stream struct {
 	avoid   *cluster.Member
 
 	// Of the loop. Every watch is in queue, in live, asked for, or put off.
-	have  int // how many those are
-	queue line
-	live  map[int64]*Watch          // by the ID on the present link
-	held  map[int64][]*mvccpb.Event // of answers whose end has not come
-	later []postponed
-	link  *link // nil: none at present
-	ask   asked
-	pulse pulse
-	empty time.Time // since when have is 0; zero: it is not
-	alarm *time.Timer
-	set   time.Time // when alarm fires; zero: it does not
-	taken [2][]*Watch
+	have       int // how many those are
+	queue      line
+	live       map[int64]*Watch          // by the ID on the present link
+	held       map[int64][]*mvccpb.Event // of answers whose end has not come
+	later      []postponed
+	spent      []int64   // IDs on the present link whose cancel waits for company
+	spentSince time.Time // when the first of them was added
+	link       *link     // nil: none at present
+	ask        asked
+	pulse      pulse
+	empty      time.Time // since when have is 0; zero: it is not
+	alarm      *time.Timer
+	set        time.Time // when alarm fires; zero: it does not
+	taken      [2][]*Watch
 }
 
 // asked is the creation that is not answered. With watch nil it is an echo, or its watch was cancelled.
