@@ -19,14 +19,17 @@ import (
 // pawl's, with its comparisons, sent by hand on the bare stubs by a client that
 // assumes that nothing fails. A waiter takes the deletion of the key before its own for
 // the lock, without a question; that is not safe, and cannot be undercut.
-type floorKit struct{}
+type floorKit struct {
+	own bool // a waiter's own key is watched too, as a waiter has to that is to notice its end
+}
 
-func (floorKit) dial(ctx context.Context, addr string) (client, error) {
+func (k floorKit) dial(ctx context.Context, addr string) (client, error) {
 	conn, err := connect(addr)
 	if err != nil {
 		return nil, err
 	}
 	c := &floorClient{
+		own: k.own,
 		ctx: metadata.AppendToOutgoingContext(context.Background(), "hasleader", "true"),
 		kv:  pb.NewKVClient(conn), leases: pb.NewLeaseClient(conn), conn: pb.NewWatchClient(conn),
 	}
@@ -34,6 +37,7 @@ func (floorKit) dial(ctx context.Context, addr string) (client, error) {
 }
 
 type floorClient struct {
+	own    bool
 	ctx    context.Context
 	kv     pb.KVClient
 	leases pb.LeaseClient
@@ -77,23 +81,32 @@ type floorLocker struct {
 func (l floorLocker) acquire(ctx context.Context) (held, error) {
 	s := l.s
 	n := strconv.FormatInt(s.n.Add(1), 10)
-	key := l.prefix + strconv.FormatInt(s.lease, 16) + "-" + n
+	all := l.prefix + strconv.FormatInt(s.lease, 16) // the session's own keys begin so, and a dash
+	key := all + "-" + n
 	cancel := s.key + "/" + n
 	r, err := s.c.kv.Txn(s.c.ctx, &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(key, 0), txn.CreateIs(cancel, 0), txn.ModIs(s.key, s.mod)},
-		Success: []*pb.RequestOp{txn.Put(key, []byte("holder"), s.lease), txn.LastUnder(l.prefix, 2, 0)},
+		Success: []*pb.RequestOp{txn.Put(key, []byte("holder"), s.lease),
+			txn.LastBetween([]byte(l.prefix), []byte(all+"-")), txn.LastBetween([]byte(all+"."), txn.PrefixEnd(l.prefix))},
 		Failure: []*pb.RequestOp{txn.Look(s.key), txn.Look(key), txn.Look(cancel)},
 	})
 	if err != nil || !r.Succeeded {
 		return nil, fmt.Errorf("enqueue %s: %w, %v", key, err, r)
 	}
-	last := txn.KVs(r, 1)
-	if len(last) == 2 {
-		if err := s.c.watch.gone(ctx, s.c, string(last[1].Key), r.Header.Revision+1); err != nil {
+	before := txn.KV(r, 1)
+	if kv := txn.KV(r, 2); before == nil || kv != nil && kv.CreateRevision > before.CreateRevision {
+		before = kv
+	}
+	h := floorHeld{s: s, key: key, create: txn.PutRevision(r, 0)}
+	if before == nil {
+		return h, nil
+	}
+	if s.c.own {
+		if h.watch, _, err = s.c.watch.create(s.c, key, h.create+1, nil); err != nil {
 			return nil, err
 		}
 	}
-	return floorHeld{s, key, last[0].CreateRevision}, nil
+	return h, s.c.watch.gone(ctx, s.c, string(before.Key), r.Header.Revision+1)
 }
 
 func (l floorLocker) try(ctx context.Context) (held, error) {
@@ -110,9 +123,15 @@ type floorHeld struct {
 	s      *floorSession
 	key    string
 	create int64
+	watch  int64 // of the own key; 0: none
 }
 
 func (h floorHeld) release(context.Context) error {
+	if h.watch != 0 {
+		if err := h.s.c.watch.cancel(h.watch); err != nil {
+			return err
+		}
+	}
 	r, err := h.s.c.kv.Txn(h.s.c.ctx, &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(h.key, h.create)},
 		Success: []*pb.RequestOp{txn.Delete(h.key)},

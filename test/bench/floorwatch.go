@@ -20,7 +20,7 @@ type floorWatch struct {
 
 // gone returns when key was deleted, at revision from or later.
 func (w *floorWatch) gone(ctx context.Context, c *floorClient, key string, from int64) error {
-	id, deleted, err := w.create(c, key, from)
+	id, deleted, err := w.create(c, key, from, noPuts)
 	if err != nil {
 		return err
 	}
@@ -29,6 +29,10 @@ func (w *floorWatch) gone(ctx context.Context, c *floorClient, key string, from 
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	return w.cancel(id)
+}
+
+func (w *floorWatch) cancel(id int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CancelRequest{
@@ -36,7 +40,9 @@ func (w *floorWatch) gone(ctx context.Context, c *floorClient, key string, from 
 	}})
 }
 
-func (w *floorWatch) create(c *floorClient, key string, from int64) (id int64, deleted chan struct{}, err error) {
+var noPuts = []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}
+
+func (w *floorWatch) create(c *floorClient, key string, from int64, filters []pb.WatchCreateRequest_FilterType) (id int64, deleted chan struct{}, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stream == nil {
@@ -50,8 +56,7 @@ func (w *floorWatch) create(c *floorClient, key string, from int64) (id int64, d
 	deleted = make(chan struct{})
 	w.wait[w.last] = deleted
 	return w.last, deleted, w.stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
-		CreateRequest: &pb.WatchCreateRequest{Key: []byte(key), StartRevision: from, WatchId: w.last,
-			Filters: []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}},
+		CreateRequest: &pb.WatchCreateRequest{Key: []byte(key), StartRevision: from, WatchId: w.last, Filters: filters},
 	}})
 }
 

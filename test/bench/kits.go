@@ -39,9 +39,10 @@ const (
 	together = "pawl, one session" // all waiters of a chain share it; clientv3 cannot
 	theirs   = "clientv3"
 	bare     = "floor"
+	watchful = "floor, own key watched" // for lines: a waiter that is to notice its own key's end
 )
 
-var kits = map[string]kit{ours: pawlKit{}, together: pawlKit{}, theirs: peerKit{}, bare: floorKit{}}
+var kits = map[string]kit{ours: pawlKit{}, together: pawlKit{}, theirs: peerKit{}, bare: floorKit{}, watchful: floorKit{own: true}}
 
 func kitOf(name string) (kit, error) {
 	if k, ok := kits[name]; ok {

@@ -65,7 +65,7 @@ func bench() error {
 	flag.StringVar(&f.only, "only", "", "only scenarios whose names contain this")
 	flag.StringVar(&f.data, "data", "", "the folder under which the server's data lie (default: the system's for temporary files)")
 	flag.StringVar(&f.out, "o", "", "the folder to write performance.md to, and the plots to its performance/")
-	flag.StringVar(&f.profile, "profile", "", "a folder for the clients' CPU profiles")
+	flag.StringVar(&f.profile, "profile", "", "a folder for the clients' profiles of CPU and allocations")
 	flag.Parse()
 	if f.data == "" {
 		f.data = os.TempDir()

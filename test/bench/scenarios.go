@@ -23,7 +23,7 @@ type scenario struct {
 
 const longTTL = 300 * time.Second // so that renewals play no part
 
-var all, three = []string{ours, together, theirs, bare}, []string{ours, theirs, bare}
+var all, three = []string{ours, together, theirs, bare, watchful}, []string{ours, theirs, bare}
 
 // scenarios are all of them; short: a quick look.
 func scenarios(short bool) []scenario {

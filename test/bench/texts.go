@@ -15,7 +15,8 @@ write of 2 KiB that waits for the disk takes %v. etcd %s, clientv3 %s.
 - **clientv3**, the peer, is etcd's own ` + "`client/v3/concurrency`" + `.
 - **floor** is the least that such work can cost: pawl's transactions, with its comparisons, sent by hand
   on the bare generated stubs by a client that assumes that nothing fails. Its waiter takes the
-  deletion of the key before its own for the lock, without a question, which is not safe.
+  deletion of the key before its own for the lock, without a question, which is not safe. In a line,
+  "own key watched" is the floor of a waiter that has to notice its own key's end too.
 
 The three take turns, each in a client process of its own, and the order changes from round to
 round. Client and server share the machine. Figures are medians of the rounds, with the extremes

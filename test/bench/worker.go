@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"runtime/pprof"
 	"time"
 
@@ -23,7 +24,7 @@ type order struct {
 	Scenario scenario
 	Addr     string
 	Tag      string // of this turn: no other uses its names
-	Profile  string // a folder for CPU profiles; "": none
+	Profile  string // a folder for profiles; "": none
 }
 
 // work is a client's process: it does what it is told once, and writes the
@@ -42,15 +43,11 @@ func work() error {
 		return fmt.Errorf("no task %q", o.Scenario.Task)
 	}
 	if o.Profile != "" {
-		f, err := os.Create(filepath.Join(o.Profile, o.Tag+".cpu"))
+		stop, err := profile(filepath.Join(o.Profile, o.Tag))
 		if err != nil {
 			return err
 		}
-		defer f.Close()
-		if err := pprof.StartCPUProfile(f); err != nil {
-			return err
-		}
-		defer pprof.StopCPUProfile()
+		defer stop()
 		o.Scenario.Span *= 10 // for a profile that says something
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -69,6 +66,26 @@ func work() error {
 		got = append(got, f)
 	}
 	return json.NewEncoder(os.Stdout).Encode(got)
+}
+
+// profile begins profiles of the CPU and of what is allocated, written to
+// path.cpu and path.allocs by stop.
+func profile(path string) (stop func(), err error) {
+	runtime.MemProfileRate = 64 << 10
+	cpu, err := os.Create(path + ".cpu")
+	if err != nil {
+		return nil, err
+	}
+	allocs, err := os.Create(path + ".allocs")
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = pprof.Lookup("allocs").WriteTo(allocs, 0)
+		cpu.Close()
+		allocs.Close()
+	}, pprof.StartCPUProfile(cpu)
 }
 
 // turn has one scenario done by one kit, in a process of its own. What the
