@@ -57,7 +57,7 @@ func scenarios(short bool) []scenario {
 }
 
 // chains are lines of waiters. In the longest a part of them takes its turn: a
-// whole drain would take the peer a minute.
+// whole drain would take the peer a minute, as standing in line does.
 func chains(short bool) (list []scenario) {
 	sizes := []int{2, 10, 100, 1_000, 5_000}
 	if short {
@@ -66,6 +66,7 @@ func chains(short bool) (list []scenario) {
 	for _, hold := range []time.Duration{0, 5 * time.Millisecond} {
 		for _, n := range sizes {
 			s := scenario{Name: chainName(n, hold), Task: "chain", Sizes: []int{n}, Hold: hold, kits: all}
+			s.once = n > 1_000
 			switch {
 			case n < 100:
 				s.kits = three
