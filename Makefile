@@ -28,7 +28,7 @@ bench: ## all benchmarks, ten times each, for benchstat
 
 proof: ## every cell of the matrix, a soak, random scenarios from a new seed: under 15 minutes
 	go test -count=1 ./test/model ./test/history
-	PAWL_SIMULATE=1500 PAWL_FIRST_SEED=$$(date +%s) go test -count=1 -timeout 15m -v ./test/simulate
+	PAWL_SIMULATE=3000 PAWL_FIRST_SEED=$$(date +%s) go test -count=1 -timeout 15m -v ./test/simulate
 	PAWL_SOAK=90s go test -count=1 -timeout 15m -v -run TestSoak ./test/matrix
 	PAWL_MATRIX=all go test -count=1 -timeout 15m -parallel 12 -run TestMatrix ./test/matrix
 

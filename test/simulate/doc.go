@@ -23,6 +23,6 @@
 //  5. When the clients have closed and a lease's time has passed, no key and no
 //     lease is left, and no goroutine.
 //
-// A few hundred run in go test. PAWL_SIMULATE=10000 runs that many, on as many
-// cores as there are; PAWL_SEED=n runs the one, and says what strikes when.
+// A few hundred run in go test. PAWL_SIMULATE=10000 runs that many, one in ten
+// of them on the real server, on as many cores as there are; PAWL_SEED=n runs the one, and says what strikes when.
 package simulate

@@ -55,11 +55,12 @@ func scenario(t *testing.T, plan Plan, start func(*testing.T, *world) server) {
 }
 
 func TestRandomTroublesOnTheClusterInMemory(t *testing.T) {
-	run(t, 200, fakeKinds, OnFake)
+	run(t, 200, 9, fakeKinds, OnFake)
 }
 
-// run runs the one scenario that is asked for, or as many as are, or a few.
-func run(t *testing.T, few uint64, kinds []string, start func(*testing.T, *world) server) {
+// run runs the one scenario that is asked for; or so many tenths of as many as
+// are; or a few.
+func run(t *testing.T, few, tenths uint64, kinds []string, start func(*testing.T, *world) server) {
 	if os.Getenv("PAWL_SEED") != "" {
 		scenario(t, Make(number(t, "PAWL_SEED", 0), kinds), start)
 		return
@@ -68,7 +69,7 @@ func run(t *testing.T, few uint64, kinds []string, start func(*testing.T, *world
 		few /= 4
 	}
 	few = max(few/slower, 3)
-	n := number(t, "PAWL_SIMULATE", 0)
+	n := number(t, "PAWL_SIMULATE", 0) * tenths / 10
 	first := number(t, "PAWL_FIRST_SEED", 1)
 	if n == 0 {
 		n = few
@@ -83,5 +84,5 @@ func TestASeedDecidesItsTroubles(t *testing.T) {
 }
 
 func TestRandomTroublesOnARealServer(t *testing.T) {
-	run(t, 20, soloKinds, OnSolo)
+	run(t, 20, 1, soloKinds, OnSolo)
 }
