@@ -1,7 +1,5 @@
 package lease
 
-import "strings"
-
 // onLine is what a session has on one line.
 type onLine struct {
 	keys int   // attempts whose keys may be there
@@ -25,7 +23,7 @@ func (s *Session) Sole(n int64, prefix string) bool {
 
 // leaveLine takes a key off its line. Caller holds mu.
 func (s *Session) leaveLine(key string) {
-	prefix := key[:strings.LastIndexByte(key, '/')+1]
+	prefix := prefixOf(key)
 	l := s.lines[prefix]
 	if l.keys--; l.keys > 0 {
 		s.lines[prefix] = l
