@@ -17,8 +17,8 @@ waits for the second-fastest disk and a round trip between members.
 `
 	ends = `
 Each row is by itself; what a cluster has to do adds up. etcd also keeps each key that was deleted in its index
-until it is compacted, and a look at a line walks over those of that line: with locks that change hands thousands of times
-an hour, have etcd compact every few minutes (` + "`--auto-compaction-mode=periodic --auto-compaction-retention=5m`" + `).
+until it is compacted, and a look at a line walks over those of that line, but for the asking session's own: with locks that
+change hands between sessions thousands of times an hour, have etcd compact every few minutes (` + "`--auto-compaction-mode=periodic --auto-compaction-retention=5m`" + `).
 
 ## Where it ends
 
