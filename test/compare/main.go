@@ -5,19 +5,21 @@
 //
 //	go run ./test/compare                    prints the table
 //	go run ./test/compare -o docs/comparison.md
-//	go run ./test/compare -only sets         the rows whose names contain the word
+//	go run ./test/compare sets nested        the rows whose names contain one of the words
 //
 // Every figure is measured in that run, for both alike; nothing is remembered
 // from another. It takes about five minutes, and Linux.
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -36,15 +38,14 @@ func main() {
 		os.Exit(work(role))
 	}
 	out := flag.String("o", "", "write the page to this file too")
-	only := flag.String("only", "", "only rows whose names contain this")
 	flag.Parse()
-	if err := compare(*out, *only); err != nil {
+	if err := compare(*out, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "compare:", err)
 		os.Exit(1)
 	}
 }
 
-func compare(out, only string) (err error) {
+func compare(out string, words []string) (err error) {
 	t := &scope{}
 	defer t.end()
 	defer func() {
@@ -65,37 +66,50 @@ func compare(out, only string) (err error) {
 			_ = os.RemoveAll(filepath.Dir(path))
 		}
 	}()
+	failed := false
 	page := fmt.Sprintf(header, time.Now().UTC().Format("2006-01-02"), version("go.etcd.io/etcd/client/v3"))
 	fmt.Print(page)
 	for _, r := range rows {
-		if !strings.Contains(r.name, only) {
+		if !wanted(r, words) {
 			continue
 		}
 		figures := map[string]string{}
 		for _, k := range []kit{ours{}, theirs{}} {
-			figures[k.name()] = measure(c, r, k, binaries)
+			var ok bool
+			figures[k.name()], ok = measure(c, r, k, binaries)
+			failed = failed || !ok
 			c.Heal(t)
 		}
 		line := fmt.Sprintf("| %s | %s | %s | %s |\n", r.name, r.what, figures[ours{}.name()], figures[theirs{}.name()])
 		fmt.Print(line)
 		page += line
 	}
-	if out == "" {
+	switch {
+	case failed:
+		return errors.New("not everything could be measured; nothing is written")
+	case out == "":
 		return nil
 	}
 	return os.WriteFile(out, []byte(page), 0o644)
 }
 
-// measure runs one row for one of the two, with clients of its own.
-func measure(c *etcdtest.Cluster, r row, k kit, binaries map[string]string) (figure string) {
+// wanted reports whether r's name contains one of the words; without words, all
+// rows are.
+func wanted(r row, words []string) bool {
+	return len(words) == 0 || slices.ContainsFunc(words, func(w string) bool { return strings.Contains(r.name, w) })
+}
+
+// measure runs one row for one of the two, with clients of its own. Without ok,
+// figure says what failed.
+func measure(c *etcdtest.Cluster, r row, k kit, binaries map[string]string) (figure string, ok bool) {
 	t := &scope{}
 	defer t.end()
 	defer func() {
 		if p := recover(); p != nil {
-			figure = fmt.Sprintf("failed: %v", p)
+			figure, ok = fmt.Sprintf("failed: %v", p), false
 		}
 	}()
-	return r.run(&bench{t, c, binaries}, k)
+	return r.run(&bench{t, c, binaries}, k), true
 }
 
 const header = `# pawl and clientv3/concurrency, side by side
