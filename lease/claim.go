@@ -100,7 +100,10 @@ func (s *Session) add(h *Hook, c Claim, to *ring, held int64) error {
 		h.in.drop(h)
 	}
 	to.push(h)
-	delete(s.open, held)
+	if a, ok := s.attempts[held]; ok {
+		a.held = true
+		s.attempts[held] = a
+	}
 	return nil
 }
 

@@ -45,17 +45,17 @@ func Grant(ctx context.Context, host Host, opts Options) (*Session, error) {
 // newSession is a session without a lease.
 func newSession(host Host, opts Options) *Session {
 	s := &Session{
-		host:    host,
-		owner:   opts.owner(),
-		margin:  opts.Margin,
-		next:    1,
-		open:    make(map[int64]string),
-		lines:   make(map[string]onLine),
-		done:    make(chan struct{}),
-		looped:  make(chan struct{}),
-		poked:   make(chan struct{}, 1),
-		revoked: make(chan struct{}),
-		lookMax: maxLook,
+		host:     host,
+		owner:    opts.owner(),
+		margin:   opts.Margin,
+		next:     1,
+		attempts: make(map[int64]attempt),
+		lines:    make(map[string]onLine),
+		done:     make(chan struct{}),
+		looped:   make(chan struct{}),
+		poked:    make(chan struct{}, 1),
+		revoked:  make(chan struct{}),
+		lookMax:  maxLook,
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.label = label(s.owner)

@@ -55,7 +55,7 @@ type Session struct {
 
 	mu       sync.Mutex
 	next     int64             // the next attempt's number
-	open     map[int64]string  // attempts not settled: their keys by number
+	attempts map[int64]attempt // those not settled, by number
 	lines    map[string]onLine // by prefix: this session's own, where it may have keys
 	adopted  map[int64]bool    // attempts of a predecessor that were resumed
 	waiting  ring              // claims looked at in every round

@@ -14,10 +14,16 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
+// An attempt is one whose key may be there, or may yet be.
+type attempt struct {
+	key  string
+	held bool // not to be undone by whoever takes the session over
+}
+
 // Begin opens attempt n of this session on a line whose keys begin with prefix:
 // its key is <prefix><lease in hex>-<n> and never used again (rule A1). It stays
-// open, and is part of a Handle, until Settle. The error says why the session is
-// over.
+// open until Settle, and is part of a Handle meanwhile unless it is held. The
+// error says why the session is over.
 func (s *Session) Begin(prefix string) (n int64, key string, err error) {
 	if err := s.Err(); err != nil {
 		return 0, "", err
@@ -30,7 +36,7 @@ func (s *Session) Begin(prefix string) (n int64, key string, err error) {
 	n = s.next
 	s.next++
 	key = AttemptKey(prefix, s.id, n)
-	s.open[n] = key
+	s.attempts[n] = attempt{key: key}
 	s.lines[prefix] = onLine{s.lines[prefix].keys + 1, n}
 	return n, key, nil
 }
@@ -58,19 +64,21 @@ func (s *Session) CancelKey(n int64) string {
 func (s *Session) Settle(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key, ok := s.open[n]
-	if !ok {
-		return
+	if a, ok := s.attempts[n]; ok {
+		delete(s.attempts, n)
+		s.leaveLine(a.key)
 	}
-	delete(s.open, n)
-	s.leaveLine(key)
 }
 
-// Reopen tells that the key of attempt n has to be removed after all.
+// Reopen tells that the key of attempt n, which was held, has to be removed after
+// all. Where that was settled meanwhile it stays so: what is counted on a line is
+// counted once.
 func (s *Session) Reopen(n int64, key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.open[n] = key
+	if _, ok := s.attempts[n]; ok || n < s.inherited {
+		s.attempts[n] = attempt{key: key}
+	}
 }
 
 // Adopt tells that the key of attempt n is resumed, and reports whether it may
@@ -101,9 +109,11 @@ func (s *Session) Detach() Handle {
 	<-s.looped // so that nothing is renewed here any more
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	keys := make([]string, 0, len(s.open))
-	for _, k := range s.open {
-		keys = append(keys, k)
+	var keys []string
+	for _, a := range s.attempts {
+		if !a.held {
+			keys = append(keys, a.key)
+		}
 	}
 	slices.Sort(keys)
 	return Handle{

@@ -35,6 +35,7 @@ func (c *Claim) Confirm(ctx context.Context) error {
 	case c.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision) != nil:
 	case own == nil || own.CreateRevision != c.create:
 		c.finish(&detail{ErrKeyDeleted, fmt.Sprintf("%q at revision %d", c.key, resp.Header.Revision)})
+		c.s.Settle(c.n)
 	case !c.written(eventOf(own)):
 		c.overwritten(own.ModRevision)
 	}

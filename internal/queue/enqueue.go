@@ -99,8 +99,11 @@ func (c *Claim) enqueued(resp *pb.TxnResponse, sole bool) (alone bool, err error
 		return false, fmt.Errorf("the server's answer does not show key %q that it put", c.key)
 	}
 	c.place(create)
-	c.sawAhead(ahead)
-	if before.key == "" && (!sole || c.isSole()) { // an attempt that began later may have overtaken
+	whole := !sole || c.isSole() // an attempt that began later may have overtaken
+	if whole {
+		c.sawAhead(ahead)
+	}
+	if whole && before.key == "" {
 		return true, nil
 	}
 	c.waits()

@@ -104,6 +104,7 @@ func (c *Claim) deleted() {
 	if f == nil {
 		return
 	}
+	c.s.Settle(c.n)
 	ask := func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, causeWait)
 		defer cancel()

@@ -74,13 +74,9 @@ func (c *Claim) letGo(as error) error {
 		c.told(f)
 		return nil
 	}
-	begun, decided := c.freeing.begun, c.freeing.decided
+	begun := c.freeing.begun
 	c.mu.Unlock()
-	switch {
-	case decided:
-		c.s.Settle(c.n)
-		return nil
-	case begun:
+	if begun {
 		return nil
 	}
 	return c.Err()

@@ -1,14 +1,20 @@
 package queue
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/etcdfake"
 	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/observe"
 )
 
 // began is a claim whose attempt is begun, and not sent.
@@ -120,6 +126,90 @@ func TestASoleAttemptWaitsForTheLastOfTheOthers(t *testing.T) {
 			w.f.Delete("name/" + last)
 			w.release(a.won())
 		}
+		w.clear()
+	})
+}
+
+// A2: of two calls of Release at once, one that comes in when the other is through
+// takes no other attempt's key off the line.
+func TestOfTwoReleasesAtOnceTheLateOneCountsNothingTwice(t *testing.T) {
+	t.Cleanup(func() { clock.SetSource(nil) })
+	inBubble(t, etcdfake.Options{}, func(w *world) {
+		s := w.session()
+		first := w.acquire(s)
+		second := w.waiting(s)
+		var once atomic.Bool
+		clock.SetSource(func(time.Time) time.Duration {
+			if once.CompareAndSwap(false, true) { // the call below looks at the clock, and nobody else
+				w.release(first)
+				second.won()
+			}
+			return 0
+		})
+		require.NoError(w, first.Release(w.Context(), errGivenBack))
+		require.True(w, isClosed(second.done))
+		third := w.waiting(s)
+		w.release(second.won())
+		w.release(third.won())
+		w.clear()
+	})
+}
+
+// A2: the same of a key that was overwritten, which two remove.
+func TestAnAttemptThatIsOverIsNotCountedAgain(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *world) {
+		s := w.session()
+		first, second := w.began(s, w.line()), w.began(s, w.line())
+		s.Settle(first.n)
+		s.Reopen(first.n, first.key)
+		s.Settle(first.n)
+		assert.False(w, w.around(w.began(s, w.line())), "the second one's key may be there")
+		s.Settle(second.n)
+	})
+}
+
+// A session whose key somebody deleted, or wrote to, counts it no longer than it is
+// there.
+func TestAKeyThatWasLostIsReadAround(t *testing.T) {
+	for name, lose := range map[string]func(w *world, key string){
+		"deleted":     func(w *world, key string) { w.f.Delete(key) },
+		"overwritten": func(w *world, key string) { w.f.Put(key, "another's", 0) },
+	} {
+		for how, armed := range map[string]time.Duration{"told by the watch": time.Second, "found by Confirm": 0} {
+			t.Run(name+", "+how, func(t *testing.T) {
+				inBubble(t, etcdfake.Options{}, func(w *world) {
+					s := w.session()
+					c := w.acquire(s)
+					time.Sleep(armed)
+					lose(w, c.Key())
+					synctest.Wait()
+					assert.ErrorIs(w, c.Confirm(w.Context()), ErrLost)
+					time.Sleep(time.Second)
+					require.Empty(w, w.keys())
+					assert.True(w, w.around(w.began(s, w.line())))
+				})
+			})
+		}
+	}
+}
+
+// An attempt that another of its session may have overtaken does not say that
+// nobody stood before it.
+func TestAnOvertakenAttemptDoesNotKnowItsPlace(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		ahead := make(chan int, 2)
+		s := w.sessionWith(pawl.Config{Observer: observe.Func(func(_ context.Context, ev observe.Event) {
+			if ev, ok := ev.(observe.LockEnqueued); ok {
+				ahead <- ev.Ahead
+			}
+		})})
+		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
+		slow := w.waiting(s)
+		fast := w.acquire(s)
+		assert.Equal(w, 0, <-ahead)
+		assert.Equal(w, -1, <-ahead)
+		w.release(fast)
+		w.release(slow.won())
 		w.clear()
 	})
 }
