@@ -124,6 +124,10 @@ func (t *truth) judge(ops []history.Op, ttl time.Duration) (bad []string, rest [
 			bad = append(bad, fmt.Sprintf("a token that is no key's create revision: %v", o))
 			continue
 		}
+		call := o.Call
+		if o.Kind == history.Release {
+			call = released[o.Token] // called again, it goes on with what the first call began
+		}
 		meddled := l.meddled >= 0 && o.Return >= l.meddled
 		if l.overwritten && l.meddled <= first[l.created] {
 			meddled = false // while it waited: nobody was told to hold yet
@@ -131,7 +135,7 @@ func (t *truth) judge(ops []history.Op, ttl time.Duration) (bad []string, rest [
 		switch {
 		case first[l.created] < 0 || o.Return < first[l.created]:
 			wrong(o, l, "told to hold before it was first")
-		case meddled && o.Call > l.meddled+ttl+history.Grace:
+		case meddled && call > l.meddled+ttl+history.Grace:
 			wrong(o, l, "told to hold long after an operator ended it")
 		case meddled && o.Kind != history.Acquire:
 			continue // told late, as is allowed
