@@ -1,0 +1,146 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// A crowd is many attempts of few sessions on one line, whose requests are late, or
+// lost, or whose answers are.
+type crowd struct {
+	*world
+	pace, hold int // milliseconds, at the most
+
+	mu     sync.Mutex
+	rnd    *rand.Rand
+	holder *Claim
+	wins   int
+}
+
+// A2, A5, A6: one of them holds, whatever becomes of their requests, and nothing is
+// left, neither in the line nor on the sessions' books.
+func TestOfManyAttemptsOfFewSessionsOneHolds(t *testing.T) {
+	wins := 0
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				c := &crowd{world: w, rnd: rand.New(rand.NewPCG(seed, 0))}
+				c.pace, c.hold = 20+c.n(600), 10+c.n(200)
+				c.run([]*lease.Session{w.session(), w.session()})
+				wins += c.wins
+			})
+		})
+	}
+	assert.NotZero(t, wins)
+}
+
+func (c *crowd) run(sessions []*lease.Session) {
+	for _, r := range []request{isEnqueue, isEnqueue, isSettle, isAsk, isRelease, isUndo, isExplain} {
+		c.trouble(r)
+	}
+	var workers sync.WaitGroup
+	for i := range 7 {
+		workers.Go(func() { c.work(sessions[i%3/2]) }) // two of three are the first one's
+	}
+	workers.Wait()
+	c.f.LiftAll()
+	time.Sleep(10 * time.Second) // what is late arrives
+	for _, s := range sessions {
+		c.release(c.acquire(s))
+	}
+	c.clear()
+	for _, s := range sessions {
+		assert.True(c, c.around(c.began(s, c.line())), "something is not settled")
+	}
+}
+
+// trouble has some of the requests fail in some ways.
+func (c *crowd) trouble(r request) {
+	for range 1 + c.n(3) {
+		rule := r.rule([]etcdfake.Rule{
+			{Delay: c.ms(500)},
+			{HoldAnswer: c.ms(500)},
+			{Late: c.ms(1000), Err: rpctypes.ErrGRPCTimeout},
+			{Lose: true, Err: rpctypes.ErrGRPCTimeout},
+			{Err: rpctypes.ErrGRPCTimeout},
+			{Hang: true},
+			{Lose: true},
+		}[c.n(7)])
+		percent := c.n(20)
+		rule.Match = func(q etcdfake.Request) bool { return r.is(q) && c.n(100) < percent }
+		c.f.Inject(rule)
+	}
+}
+
+// work takes the lock again and again, gives up soon at times, and loses its key at
+// times; it gives it back more than once.
+func (c *crowd) work(s *lease.Session) {
+	for range 40 {
+		time.Sleep(c.ms(c.pace))
+		r := Request{}
+		if c.n(2) == 0 {
+			r = granting(s)
+		}
+		r.Try = c.n(8) == 0
+		ctx, cancel := context.WithTimeout(c.Context(), time.Millisecond+c.ms(1500)/time.Duration(1+c.n(20)))
+		a, err := Acquire(ctx, s, c.line(), r)
+		cancel()
+		if err != nil {
+			continue
+		}
+		c.holds(a)
+		time.Sleep(c.ms(c.hold))
+		c.holds(nil)
+		switch c.n(12) {
+		case 0:
+			c.f.Delete(a.Key())
+		case 1:
+			if c.f.Get(a.Key()) != nil {
+				c.f.Put(a.Key(), "another's", 0)
+			}
+		}
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() {
+				ctx, cancel := context.WithTimeout(c.Context(), c.ms(400))
+				defer cancel()
+				_ = a.Release(ctx, errGivenBack)
+			})
+		}
+		both.Wait()
+	}
+}
+
+// holds notes that a holds; nil: that nobody does.
+func (c *crowd) holds(a *Claim) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a == nil {
+		c.holder = nil
+		return
+	}
+	if c.holder != nil {
+		assert.Fail(c, "both hold", "%v and %v", c.holder, a)
+	}
+	assert.NoError(c, a.Err())
+	c.holder = a
+	c.wins++
+}
+
+func (c *crowd) n(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rnd.IntN(n)
+}
+
+func (c *crowd) ms(n int) time.Duration { return time.Duration(c.n(n)) * time.Millisecond }
