@@ -163,6 +163,8 @@ func TestBadInputIsRefusedAndNamed(t *testing.T) {
 	_, err := f.Read(t.Context(), name, -1)
 	assert.ErrorIs(t, err, fencing.ErrNoToken)
 	assert.True(t, strings.HasPrefix(err.Error(), `blobfence: read "state.json": `), "%v", err)
+	var none context.Context
+	assert.ErrorContains(t, f.Write(none, name, 57, nil), `blobfence: write "state.json": nil context`)
 	assert.ErrorContains(t, blobfence.Fence{}.Write(t.Context(), name, 57, nil), `blobfence: write "state.json": nil store`)
 	assert.Zero(t, m.puts)
 }

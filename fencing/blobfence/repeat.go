@@ -18,7 +18,10 @@ const (
 
 // repeat calls try until it is done, with pauses, at most f.Attempts times, and returns its last error.
 func (f Fence) repeat(ctx context.Context, name string, t fencing.Token, try func(context.Context) (done bool, err error)) error {
-	if f.Store == nil {
+	switch {
+	case ctx == nil:
+		return errors.New("nil context")
+	case f.Store == nil:
 		return errors.New("nil store")
 	}
 	if err := fencing.Check(name, t); err != nil {

@@ -15,8 +15,9 @@ var (
 )
 
 var (
-	errNilDB = errors.New("nil database")
-	errNilTx = errors.New("nil transaction")
+	errNilContext = errors.New("nil context")
+	errNilDB      = errors.New("nil database")
+	errNilTx      = errors.New("nil transaction")
 )
 
 // missing adds ErrNoTable to a driver's error that says so. No driver is imported: PostgreSQL's have a method for the SQLSTATE, the others

@@ -35,10 +35,13 @@ func (f Fence) quoted() (string, error) {
 // there, and fails if that has other columns. In MySQL it commits a transaction only of its own connection.
 func (f Fence) Create(ctx context.Context, db *sql.DB) error {
 	table, err := f.quoted()
-	if err == nil && db == nil {
+	switch {
+	case err != nil:
+	case ctx == nil:
+		err = errNilContext
+	case db == nil:
 		err = errNilDB
-	}
-	if err == nil {
+	default:
 		err = f.create(ctx, db, table)
 	}
 	if err != nil {
@@ -75,10 +78,13 @@ func (f Fence) schema(table string) string {
 // Call it before the first read of tx (package comment).
 func (f Fence) Admit(ctx context.Context, tx *sql.Tx, resource string, t fencing.Token) error {
 	table, err := f.quoted()
-	if err == nil && tx == nil {
+	switch {
+	case err != nil:
+	case ctx == nil:
+		err = errNilContext
+	case tx == nil:
 		err = errNilTx
-	}
-	if err == nil {
+	default:
 		err = fencing.Check(resource, t)
 	}
 	if err != nil {

@@ -81,6 +81,9 @@ func TestAdmitRefusesBadInputAndWritesNothing(t *testing.T) {
 		require.NoError(t, tx.Commit())
 
 		assert.ErrorContains(t, desk.fence.Create(t.Context(), nil), "sqlfence: create: nil database")
+		var none context.Context
+		assert.ErrorContains(t, desk.fence.Create(none, desk.db), "sqlfence: create: nil context")
+		assert.ErrorContains(t, desk.fence.Admit(none, desk.begin(t), job, 57), "nil context")
 		assert.ErrorContains(t, sqlfence.Fence{}.Create(t.Context(), desk.db), "no such dialect")
 		var n int
 		require.NoError(t, desk.db.QueryRow("SELECT count(*) FROM "+desk.fence.Table).Scan(&n))

@@ -47,10 +47,13 @@ func (r Row) Update(ctx context.Context, q Querier, key any, t fencing.Token, se
 		resource = string(b)
 	}
 	st, err := r.statements(set, len(args))
-	if err == nil && isNil(q) {
+	switch {
+	case err != nil:
+	case ctx == nil:
+		err = errNilContext
+	case isNil(q):
 		err = errNilDB
-	}
-	if err == nil {
+	default:
 		err = fencing.Check(resource, t)
 	}
 	if err == nil {

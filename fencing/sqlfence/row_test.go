@@ -1,6 +1,7 @@
 package sqlfence_test
 
 import (
+	"context"
 	"database/sql"
 	"testing"
 
@@ -77,6 +78,8 @@ func TestRowRefusesBadInput(t *testing.T) {
 	for _, none := range []sqlfence.Querier{nil, (*sql.DB)(nil), (*sql.Tx)(nil), (*sql.Conn)(nil)} {
 		assert.ErrorContains(t, good.Admit(t.Context(), none, job, 57), "nil database")
 	}
+	var none context.Context
+	assert.ErrorContains(t, good.Admit(none, desk.db, job, 57), "nil context")
 	for _, bad := range []sqlfence.Row{
 		{Dialect: sqlfence.SQLite, Key: good.Key, Token: good.Token},
 		{Dialect: sqlfence.SQLite, Table: good.Table, Token: good.Token},

@@ -241,7 +241,7 @@ func TestAWrongPasswordIsToldByDialWithoutThePassword(t *testing.T) {
 		cfg.Password = "not-the-password"
 		_, err := Dial(t.Context(), cfg)
 		require.Error(t, err)
-		assert.Regexp(t, `^cluster: dial: authenticate user "root" at m[01]:2379: etcdserver: authentication failed, invalid user ID or password$`, err.Error())
+		assert.Regexp(t, `^authenticate user "root" at m[01]:2379: etcdserver: authentication failed, invalid user ID or password$`, err.Error())
 		synctest.Wait()
 	})
 }

@@ -22,18 +22,18 @@ const dialTotal = 12 * time.Second
 // error holds what each of them said.
 func Dial(ctx context.Context, cfg Config) (*Cluster, error) {
 	if ctx == nil {
-		return nil, errors.New("cluster: dial: the context is nil")
+		return nil, errors.New("nil context")
 	}
 	if err := EndOf(ctx); err != nil {
-		return nil, fmt.Errorf("cluster: dial: %w", err)
+		return nil, err
 	}
 	c, err := newCluster(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("cluster: dial: %w", err)
+		return nil, err
 	}
 	if err := c.reach(ctx); err != nil {
 		c.Close()
-		return nil, fmt.Errorf("cluster: dial: %w", err)
+		return nil, err
 	}
 	c.spawn(c.keep) // ends with Close
 	return c, nil
