@@ -68,6 +68,16 @@ func TestAChainPassesTheLockOnInTurn(t *testing.T) {
 	assert.LessOrEqual(t, pawl.Calls["Txn"], 3*ops+4)
 }
 
+// Where 300 of 5,000 take their turn, each has the cost of one enqueuing, the
+// server's as the client's.
+func TestAShareOfWhatWasMeasuredIsAShareOfAllOfIt(t *testing.T) {
+	m := meter{sum: reading{at: 10 * time.Second, cpu: 5 * time.Second, mallocs: 5000, allocated: 50_000,
+		serverCPU: 10, bytesIn: 500, bytesOut: 250, calls: map[string]float64{"Txn": 5000}}}
+	m.sum.scale(0.06)
+	assert.Equal(t, figures{Ops: 300, Wall: 0.6, CPU: 0.3, ServerCPU: 0.6, Allocs: 300, AllocBytes: 3000,
+		BytesIn: 30, BytesOut: 15, Calls: map[string]float64{"Txn": 300}}, m.figures(300))
+}
+
 func TestQuantilesAndSpreads(t *testing.T) {
 	var times []time.Duration
 	for i := range 101 {

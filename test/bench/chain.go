@@ -61,12 +61,14 @@ func chain(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if err := m.stop(); err != nil {
 		return f, err
 	}
-	queued := m.sum.cpu
+	m.sum.calls["Range"] -= float64(polls)
+	// Where only a part of the line takes its turn, each of them also has its
+	// share of the enqueuing, and no more.
+	m.sum.scale(float64(limit) / float64(n))
 	if err := w.occupied(&f, before, n); err != nil {
 		return f, err
 	}
 	heap, goroutines, serverHeap := f.Heap, f.Goroutines-1, f.ServerHeap // the caller's apart
-	m.sum.at = 0
 	if err := m.start(); err != nil {
 		return f, err
 	}
@@ -76,10 +78,6 @@ func chain(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if err := m.stop(); err != nil {
 		return f, err
 	}
-	// Where only a part of the line took its turn, each of them also has its
-	// share of the enqueuing, and no more.
-	m.sum.cpu -= queued - time.Duration(float64(queued)*float64(limit)/float64(n))
-	m.sum.calls["Range"] -= float64(polls)
 	f = m.figures(limit)
 	f.Heap, f.Goroutines, f.ServerHeap = heap, goroutines, serverHeap
 	f.Wall = l.took().Seconds()

@@ -16,10 +16,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -67,6 +69,9 @@ func bench() error {
 	flag.StringVar(&f.out, "o", "", "the folder to write performance.md to, and the plots to its performance/")
 	flag.StringVar(&f.profile, "profile", "", "a folder for the clients' profiles of CPU and allocations")
 	flag.Parse()
+	if f.out != "" && (f.only != "" || f.short) {
+		return errors.New("-o writes whole pages, from which test/scale reckons: leave out -only and -short")
+	}
 	if f.data == "" {
 		f.data = os.TempDir()
 	}
@@ -90,6 +95,9 @@ func bench() error {
 
 // measure runs all rounds.
 func measure(ctx context.Context, f flags) (*results, error) {
+	if !slices.ContainsFunc(scenarios(f.short), func(s scenario) bool { return strings.Contains(s.Name, f.only) }) {
+		return nil, fmt.Errorf("-only %s: no scenario is called like that", f.only)
+	}
 	r := &results{flags: f, began: time.Now(), got: map[string]map[string][][]figures{}}
 	r.filesystem = filesystem(f.data)
 	var err error

@@ -74,6 +74,20 @@ func (m *meter) stop() error {
 	return nil
 }
 
+// scale makes of a sum a share of it.
+func (r *reading) scale(share float64) {
+	r.at = time.Duration(share * float64(r.at))
+	r.cpu = time.Duration(share * float64(r.cpu))
+	r.mallocs = uint64(share * float64(r.mallocs))
+	r.allocated = uint64(share * float64(r.allocated))
+	r.serverCPU *= share
+	r.bytesIn *= share
+	r.bytesOut *= share
+	for method := range r.calls {
+		r.calls[method] *= share
+	}
+}
+
 func (r *reading) local() {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)

@@ -89,7 +89,8 @@ var (
 		{"client CPU, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}, {"allocations", figures.allocs, 1},
 		{"bytes to the server", figures.bytesIn, 1}, {"bytes from it", figures.bytesOut, 1}}
 	chainColumns = []column{{"drain, s", figures.wall, 1}, {"release to acquire p50, ms", figures.p50, 1e3}, {"p99, ms", figures.p99, 1e3},
-		{"client CPU, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}, {"client heap a waiter, KiB", figures.heap, 1. / 1024},
+		{"client CPU, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}, {"allocations", figures.allocs, 1},
+		{"bytes to the server", figures.bytesIn, 1}, {"bytes from it", figures.bytesOut, 1}, {"client heap a waiter, KiB", figures.heap, 1. / 1024},
 		{"server heap a waiter, KiB", figures.serverHeap, 1. / 1024}}
 	standingColumns = []column{{"client heap a lock, B", figures.heap, 1}, {"goroutines a lock", figures.goroutines, 1},
 		{"server heap a lock, B", figures.serverHeap, 1}, {"client CPU to acquire, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}}

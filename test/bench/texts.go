@@ -34,7 +34,7 @@ tests too (` + "`lock/budget_test.go`" + `).
 
 `
 	chainText = `All wait behind one holder; then the line goes on by itself. Of 5,000 waiters, and of 1,000 that hold for
-5 ms, the first 300 take their turn, while the rest wait; 5,000 wait in the first round only. CPU is for a whole acquisition: to enqueue, to
+5 ms, the first 300 take their turn, while the rest wait; 5,000 wait in the first round only. CPU, allocations and bytes are for a whole acquisition: to enqueue, to
 wait, to release. Release to acquire is from the call of Release to the next one's return from Acquire.
 
 `
