@@ -46,6 +46,10 @@ func main() {
 }
 
 func compare(out string, words []string) (err error) {
+	chosen, err := choose(words, out != "")
+	if err != nil {
+		return err
+	}
 	t := &scope{}
 	defer t.end()
 	defer func() {
@@ -69,10 +73,7 @@ func compare(out string, words []string) (err error) {
 	failed := false
 	page := fmt.Sprintf(header, time.Now().UTC().Format("2006-01-02"), version("go.etcd.io/etcd/client/v3"))
 	fmt.Print(page)
-	for _, r := range rows {
-		if !wanted(r, words) {
-			continue
-		}
+	for _, r := range chosen {
 		figures := map[string]string{}
 		for _, k := range []kit{ours{}, theirs{}} {
 			var ok bool
@@ -93,10 +94,23 @@ func compare(out string, words []string) (err error) {
 	return os.WriteFile(out, []byte(page), 0o644)
 }
 
-// wanted reports whether r's name contains one of the words; without words, all
-// rows are.
-func wanted(r row, words []string) bool {
-	return len(words) == 0 || slices.ContainsFunc(words, func(w string) bool { return strings.Contains(r.name, w) })
+// choose returns the rows whose names contain one of the words, or all. A word
+// that no name contains is a mistake, and so is a page with a part of the table.
+func choose(words []string, publish bool) ([]row, error) {
+	if len(words) == 0 {
+		return rows, nil
+	}
+	if publish {
+		return nil, errors.New("-o writes the whole table: leave out the words")
+	}
+	for _, w := range words {
+		if !slices.ContainsFunc(rows, func(r row) bool { return strings.Contains(r.name, w) }) {
+			return nil, fmt.Errorf("no row is called like %q", w)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(rows), func(r row) bool {
+		return !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(r.name, w) })
+	}), nil
 }
 
 // measure runs one row for one of the two, with clients of its own. Without ok,

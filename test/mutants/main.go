@@ -21,6 +21,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,17 +38,21 @@ func main() {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
+	chosen, err := choose(flag.Args(), *out != "")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+	if *list {
+		for _, m := range chosen {
+			fmt.Printf("%s (%s): %s\n", m.name, m.rule, strings.Join(m.catch, " "))
+		}
+		return
+	}
 	failed := false
 	table := "| fault | rule | caught by |\n|---|---|---|\n"
 	fmt.Print(table)
-	for _, m := range mutants {
-		if !wanted(m, flag.Args()) {
-			continue
-		}
-		if *list {
-			fmt.Printf("%s (%s): %s\n", m.name, m.rule, strings.Join(m.catch, " "))
-			continue
-		}
+	for _, m := range chosen {
 		by, err := run(root, m, *timeout)
 		if err != nil {
 			failed, by = true, "**"+err.Error()+"**"
@@ -56,7 +61,7 @@ func main() {
 		fmt.Print(row)
 		table += row
 	}
-	if *out != "" && !*list {
+	if *out != "" {
 		if err := publish(*out, table); err != nil {
 			fmt.Fprintln(os.Stderr, "mutants:", err)
 			failed = true
@@ -80,13 +85,23 @@ func publish(file, table string) error {
 	return os.WriteFile(file, []byte(page), 0o644)
 }
 
-func wanted(m mutant, words []string) bool {
+// choose returns the mutants whose names contain one of the words, or all. A word
+// that no name contains is a mistake, and so is a page with a part of the table.
+func choose(words []string, publish bool) ([]mutant, error) {
+	if len(words) == 0 {
+		return mutants, nil
+	}
+	if publish {
+		return nil, errors.New("-o writes the whole table: leave out the words")
+	}
 	for _, w := range words {
-		if strings.Contains(m.name, w) {
-			return true
+		if !slices.ContainsFunc(mutants, func(m mutant) bool { return strings.Contains(m.name, w) }) {
+			return nil, fmt.Errorf("no fault is called %q; -list names them", w)
 		}
 	}
-	return len(words) == 0
+	return slices.DeleteFunc(slices.Clone(mutants), func(m mutant) bool {
+		return !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(m.name, w) })
+	}), nil
 }
 
 func moduleRoot() (string, error) {

@@ -29,6 +29,19 @@ func TestAPlaceThatIsGoneIsSaid(t *testing.T) {
 	assert.ErrorContains(t, err, "0 times")
 }
 
+func TestAWordThatNamesNoFaultIsAMistake(t *testing.T) {
+	some, err := choose([]string{"no margin", "a guard"}, false)
+	require.NoError(t, err)
+	assert.Len(t, some, 2)
+	_, err = choose([]string{"no margin", "no such fault"}, false)
+	assert.ErrorContains(t, err, "no such fault")
+	_, err = choose([]string{"no margin"}, true)
+	assert.ErrorContains(t, err, "leave out the words")
+	every, err := choose(nil, true)
+	require.NoError(t, err)
+	assert.Len(t, every, len(mutants))
+}
+
 func TestTheFirstFailureIsFound(t *testing.T) {
 	assert.Equal(t, "TestA/b", firstFailure("ok\n    --- FAIL: TestA/b (0.00s)\n--- FAIL: TestC (0s)\n"))
 	assert.Equal(t, "TestHangs", firstFailure("panic: test timed out after 1s\n\trunning tests:\n\t\tTestHangs (1s)\n"))
