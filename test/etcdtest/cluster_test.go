@@ -112,6 +112,53 @@ func TestAnIsolatedMemberIsReachedByClientsButNotByPeers(t *testing.T) {
 	}
 }
 
+// What is isolated one way goes the other way: who only hears its peers learns
+// what they write, and who only speaks does not, and misses its leader.
+func TestAMemberThatIsIsolatedOneWayStillHearsOrSpeaks(t *testing.T) {
+	t.Parallel()
+	c := quick(t, 3, ClusterOptions{})
+	m := c.Follower(t)
+	own := pb.NewKVClient(through(t, m))
+	others := through(t, c.Leader(t))
+	there := func() bool {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		r, err := own.Range(ctx, &pb.RangeRequest{Key: []byte("k"), Serializable: true})
+		return err == nil && len(r.Kvs) == 1
+	}
+	follows := func() bool {
+		s, err := m.status(t.Context())
+		return err == nil && s.Leader != 0
+	}
+	require.False(t, there())
+	m.IsolateOutbound()
+	recovers(t, others)
+	require.Eventually(t, there, 30*time.Second, 20*time.Millisecond, "it hears")
+	m.Heal(t)
+	require.Eventually(t, follows, 30*time.Second, 20*time.Millisecond)
+	m.IsolateInbound()
+	require.Eventually(t, func() bool { return !follows() }, 30*time.Second, 20*time.Millisecond, "it does not hear")
+	require.Eventually(t, func() bool {
+		_, err := pb.NewKVClient(others).DeleteRange(within(t), &pb.DeleteRangeRequest{Key: []byte("k")})
+		return err == nil
+	}, 60*time.Second, 20*time.Millisecond)
+	require.True(t, there(), "nor learn what is written")
+	m.Heal(t)
+	require.Eventually(t, func() bool { return !there() }, 30*time.Second, 20*time.Millisecond)
+}
+
+func TestASlowMemberIsSlowForItsPeersToo(t *testing.T) {
+	t.Parallel()
+	c := quick(t, 3, ClusterOptions{})
+	m := c.Follower(t)
+	past := m.Conn(t) // past its clients' proxy
+	recovers(t, past)
+	m.Slow(100 * time.Millisecond)
+	start := time.Now()
+	recovers(t, past)
+	assert.GreaterOrEqual(t, time.Since(start), 200*time.Millisecond, "to the leader and back")
+}
+
 func TestClientsFaultsConcernOneMember(t *testing.T) {
 	t.Parallel()
 	c := quick(t, 3, ClusterOptions{})

@@ -14,10 +14,13 @@ import (
 var filler = []byte("\x00etcdtest/filler")
 
 // FillQuota writes until the database is full and the NOSPACE alarm is raised:
-// from then on only reads and deletions are served. Options.QuotaBytes should
-// be small.
+// from then on only reads and deletions are served. The cluster must have been
+// started with Options.QuotaBytes, a small one: etcd's own is 2 GiB.
 func (c *Cluster) FillQuota(t testing.TB) {
 	t.Helper()
+	if c.opts.QuotaBytes == 0 {
+		t.Fatalf("etcdtest: fill the quota: it is 2 GiB; start the cluster with Options.QuotaBytes, of 8 MiB for example")
+	}
 	c.operate(t, "fill the quota", func(ctx context.Context, m *Member) error {
 		for {
 			_, err := pb.NewKVClient(m.conn).Put(ctx, &pb.PutRequest{Key: filler, Value: make([]byte, 512<<10)})
