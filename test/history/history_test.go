@@ -145,6 +145,16 @@ func TestAViolationLeavesAFileAndAPicture(t *testing.T) {
 	assert.Empty(t, Report(t.Name(), good()))
 }
 
+func TestWhatIsNotDecidedInTimeIsNoViolationAndIsSaid(t *testing.T) {
+	var ops []Op
+	for i := range 3_000 {
+		ops = append(ops, op(i%5, Acquire, int64(i+1), 10*i, 10*i+1, OK), op(i%5, Release, int64(i+1), 10*i+2, 10*i+3, OK))
+	}
+	text, decided := report(t.Name(), ops, time.Nanosecond)
+	assert.Empty(t, text)
+	assert.False(t, decided)
+}
+
 func TestAPulseTellsWhenTheMachineWasLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stall atomic.Int64
