@@ -1,6 +1,10 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -20,6 +24,20 @@ func TestEveryMutantHasItsPlaceInTheSources(t *testing.T) {
 		assert.NoError(t, err, m.name)
 	}
 	assert.GreaterOrEqual(t, len(mutants), 20)
+}
+
+func TestThePageHasARowForEveryFault(t *testing.T) {
+	root, err := moduleRoot()
+	require.NoError(t, err)
+	page, err := os.ReadFile(filepath.Join(root, "docs", "reliability.md"))
+	require.NoError(t, err)
+	_, table, _ := strings.Cut(string(page), "<!-- mutants -->")
+	table, _, ok := strings.Cut(table, "<!-- /mutants -->")
+	require.True(t, ok)
+	for _, m := range mutants {
+		assert.Contains(t, table, fmt.Sprintf("\n| %s | %s | `", m.name, m.rule), "make mutants writes it")
+	}
+	assert.Equal(t, len(mutants)+2, strings.Count(table, "\n|"), "and for nothing else")
 }
 
 func TestAPlaceThatIsGoneIsSaid(t *testing.T) {
