@@ -15,17 +15,17 @@ import (
 
 // rows are all comparisons.
 var rows = []row{
-	{"the holder is cut off, TTL 5 s", "how long it is believed to be held beside the next holder; five times, the worst",
+	{"the holder is cut off, TTL 5 s", "how long it is believed to be held beside the next holder; five times, the worst", "0 ms",
 		func(b *bench, k kit) string {
 			return worstOf(5, func() time.Duration { return doubleHold(b, k, (*faultproxy.Proxy).BlackHole, 0) })
 		}},
-	{"the same, with answers 2 s late before", "likewise",
+	{"the same, with answers 2 s late before", "likewise", "0 ms",
 		func(b *bench, k kit) string {
 			return worstOf(3, func() time.Duration {
 				return doubleHold(b, k, (*faultproxy.Proxy).BlackHole, 2*time.Second)
 			})
 		}},
-	{"an operator deletes the holder's key", "when the holder is told", func(b *bench, k kit) string {
+	{"an operator deletes the holder's key", "when the holder is told", "after ", func(b *bench, k kit) string {
 		op := b.operator()
 		_, endpoints := b.network()
 		h, err := k.client(b, endpoints).session(10*time.Second).lock(b.within(10*time.Second), "deleted")
@@ -35,7 +35,7 @@ var rows = []row{
 		b.must(err)
 		return after(waitFor(15*time.Second, h.lost))
 	}},
-	{"a waiter's lease is revoked", "when its call returns", func(b *bench, k kit) string {
+	{"a waiter's lease is revoked", "when its call returns", "after ", func(b *bench, k kit) string {
 		op := b.operator()
 		_, endpoints := b.network()
 		c := k.client(b, endpoints)
@@ -52,10 +52,10 @@ var rows = []row{
 		b.must(err)
 		return after(waitFor(15*time.Second, func() bool { return closed(done) }))
 	}},
-	{"an acquisition times out while answers are lost", "keys left in the queue 3 s after; of 5", ghosts},
-	{"a waiting candidate's key is deleted; then the leader resigns", "whether the candidate is told that it leads, with no key in etcd", phantom},
-	{"the command that runs a child is cut off, TTL 5 s", "how long the child runs after the lock's key is gone", childAfterLoss},
-	{"two lockers share one session", "how many hold at once", func(b *bench, k kit) string {
+	{"an acquisition times out while answers are lost", "keys left in the queue 3 s after; of 5", "0", ghosts},
+	{"a waiting candidate's key is deleted; then the leader resigns", "whether the candidate is told that it leads, with no key in etcd", "no: ", phantom},
+	{"the command that runs a child is cut off, TTL 5 s", "how long the child runs after the lock's key is gone", "0 ms: ", childAfterLoss},
+	{"two lockers share one session", "how many hold at once", "1", func(b *bench, k kit) string {
 		_, endpoints := b.network()
 		s := k.client(b, endpoints).session(10 * time.Second)
 		n := 0
@@ -66,7 +66,7 @@ var rows = []row{
 		}
 		return fmt.Sprint(n)
 	}},
-	{"somebody holds name/nested", "whether name can be locked", func(b *bench, k kit) string {
+	{"somebody holds name/nested", "whether name can be locked", "yes", func(b *bench, k kit) string {
 		_, endpoints := b.network()
 		c := k.client(b, endpoints)
 		_, err := c.session(10*time.Second).lock(b.within(10*time.Second), "outer/nested")
@@ -76,7 +76,7 @@ var rows = []row{
 		}
 		return "yes"
 	}},
-	{"one member of three is paused for 12 s, TTL 10 s", "sessions lost, of 12", func(b *bench, k kit) string {
+	{"one member of three is paused for 12 s, TTL 10 s", "sessions lost, of 12", "0", func(b *bench, k kit) string {
 		var all []session
 		for range 12 {
 			_, endpoints := b.network()
@@ -96,9 +96,9 @@ var rows = []row{
 		}
 		return fmt.Sprint(n)
 	}},
-	{"sets, unfenced: three processes add, a holder is paused every 5 s", "additions that were confirmed and lost, of all confirmed",
+	{"sets, unfenced: three processes add, a holder is paused every 5 s", "additions that were confirmed and lost, of all confirmed", "",
 		func(b *bench, k kit) string { return sets(b, k, false) }},
-	{"sets, fenced: the same, and the storage checks tokens", "likewise",
+	{"sets, fenced: the same, and the storage checks tokens", "likewise", "0 of ",
 		func(b *bench, k kit) string {
 			if k.name() != (ours{}).name() {
 				return "has no token"
