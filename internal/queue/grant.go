@@ -1,8 +1,8 @@
 package queue
 
 import (
+	"bytes"
 	"strconv"
-	"strings"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -33,6 +33,8 @@ import (
 // is known, is left to the ordinary way.
 const grantWord = "granted "
 
+var newline, space, labelMark = []byte("\n"), []byte(" "), []byte(lease.LabelMark)
+
 const (
 	// maxHeirs and maxHeirBytes bound how many of those behind are known.
 	maxHeirs     = 12
@@ -45,58 +47,57 @@ const (
 // An heir is a key behind one's own: its name behind the line's prefix, its
 // create revision, and its value.
 type heir struct {
-	suffix string
+	suffix []byte
 	create int64
-	value  string
+	value  []byte
 }
 
 // cutHeir takes the first heir off lines.
-func cutHeir(lines string) (h heir, rest string, ok bool) {
-	line, rest, ok := strings.Cut(lines, "\n")
+func cutHeir(lines []byte) (h heir, rest []byte, ok bool) {
+	line, rest, ok := bytes.Cut(lines, newline)
 	if !ok {
-		return heir{}, "", false
+		return heir{}, nil, false
 	}
-	h.suffix, line, _ = strings.Cut(line, " ")
-	create, value, ok := strings.Cut(line, " ")
-	if !ok || !strings.HasPrefix(value, lease.LabelMark) {
-		return heir{}, "", false
+	h.suffix, line, _ = bytes.Cut(line, space)
+	create, value, ok := bytes.Cut(line, space)
+	if !ok || !bytes.HasPrefix(value, labelMark) {
+		return heir{}, nil, false
 	}
 	var err error
-	h.create, err = strconv.ParseInt(create, 10, 64)
+	h.create, err = strconv.ParseInt(string(create), 10, 64)
 	h.value = value
 	return h, rest, err == nil && h.create > 0
 }
 
 // heirs writes down those of kvs, which stand in line behind one another, up to
 // the first that is not to be granted to.
-func (l Line) heirs(kvs []*mvccpb.KeyValue) string {
-	var lines strings.Builder
+func (l Line) heirs(kvs []*mvccpb.KeyValue) (lines []byte) {
 	for _, kv := range kvs {
 		_, ok := l.owner(string(kv.Key))
-		value, _, _ := strings.Cut(string(kv.Value), "\n")
-		if !ok || !strings.HasPrefix(value, lease.LabelMark) || lines.Len()+len(kv.Key)+len(value) > maxHeirBytes {
+		value, _, _ := bytes.Cut(kv.Value, newline)
+		if !ok || !bytes.HasPrefix(value, labelMark) || len(lines)+len(kv.Key)+len(value) > maxHeirBytes {
 			break
 		}
-		lines.WriteString(string(kv.Key)[len(l.Prefix):])
-		lines.WriteByte(' ')
-		lines.WriteString(strconv.FormatInt(kv.CreateRevision, 10))
-		lines.WriteByte(' ')
-		lines.WriteString(value)
-		lines.WriteByte('\n')
+		lines = append(lines, kv.Key[len(l.Prefix):]...)
+		lines = append(lines, ' ')
+		lines = strconv.AppendInt(lines, kv.CreateRevision, 10)
+		lines = append(lines, ' ')
+		lines = append(lines, value...)
+		lines = append(lines, '\n')
 	}
-	return lines.String()
+	return lines
 }
 
 // cutGrant takes a granted key's value apart: who granted, and who comes after.
-func (l Line) cutGrant(value []byte) (by place, heirs string, ok bool) {
-	_, rest, ok := strings.Cut(string(value), "\n"+grantWord)
+func (l Line) cutGrant(value []byte) (by place, heirs []byte, ok bool) {
+	_, rest, ok := bytes.Cut(value, []byte("\n"+grantWord))
 	if !ok {
-		return place{}, "", false
+		return place{}, nil, false
 	}
-	line, heirs, _ := strings.Cut(rest, "\n")
-	suffix, create, _ := strings.Cut(line, " ")
-	rev, err := strconv.ParseInt(create, 10, 64)
-	return place{l.Prefix + suffix, rev}, heirs, err == nil && rev > 0
+	line, heirs, _ := bytes.Cut(rest, newline)
+	suffix, create, _ := bytes.Cut(line, space)
+	rev, err := strconv.ParseInt(string(create), 10, 64)
+	return place{l.Prefix + string(suffix), rev}, heirs, err == nil && rev > 0
 }
 
 // freeTxn gives the own key back: it deletes it if it is the one that was
@@ -113,21 +114,32 @@ func (c *Claim) freeTxn(grant bool) *pb.TxnRequest {
 		return t
 	}
 	if next, rest, ok := cutHeir(c.knownHeirs()); ok {
-		key := []byte(c.line.Prefix + next.suffix)
-		value := next.value + "\n" + grantWord + c.suffix() + " " + strconv.FormatInt(c.create, 10) + "\n" + rest
+		key := append([]byte(c.line.Prefix), next.suffix...)
 		t.Success = []*pb.RequestOp{txn.Nested(&pb.TxnRequest{
 			Compare: []*pb.Compare{txn.CreateIs(key, next.create)},
-			Success: []*pb.RequestOp{txn.Delete(own), txn.PutKeepingLease(key, []byte(value))},
+			Success: []*pb.RequestOp{txn.Delete(own), txn.PutKeepingLease(key, c.grantValue(next, rest))},
 			Failure: []*pb.RequestOp{txn.Delete(own)},
 		})}
 	}
 	return t
 }
 
+// grantValue is next's value with a grant by c, behind whom come rest.
+func (c *Claim) grantValue(next heir, rest []byte) []byte {
+	v := make([]byte, 0, len(next.value)+len(grantWord)+len(c.suffix())+len(rest)+len("\n \n")+len("9223372036854775807"))
+	v = append(v, next.value...)
+	v = append(v, "\n"+grantWord...)
+	v = append(v, c.suffix()...)
+	v = append(v, ' ')
+	v = strconv.AppendInt(v, c.create, 10)
+	v = append(v, '\n')
+	return append(v, rest...)
+}
+
 // suffix is the own key behind the line's prefix.
 func (c *Claim) suffix() string { return c.key[len(c.line.Prefix):] }
 
-func (c *Claim) knownHeirs() string {
+func (c *Claim) knownHeirs() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.heirs
@@ -166,5 +178,5 @@ func (c *Claim) expects(ev watch.Event) bool {
 	}
 	_, heirs, ok := c.line.cutGrant(ev.Value)
 	next, _, named := cutHeir(heirs)
-	return ok && named && next.suffix == c.suffix() && next.create == c.create
+	return ok && named && string(next.suffix) == c.suffix() && next.create == c.create
 }

@@ -449,7 +449,7 @@ func FuzzGrantValues(f *testing.F) {
 		line := Line{Name: "n", Prefix: "n/"}
 		kv := &mvccpb.KeyValue{Key: []byte(line.Prefix + suffix), CreateRevision: create, Value: []byte(value)}
 		lines := line.heirs([]*mvccpb.KeyValue{kv, kv})
-		if lines == "" {
+		if len(lines) == 0 {
 			return
 		}
 		h, rest, ok := cutHeir(lines)
@@ -459,11 +459,11 @@ func FuzzGrantValues(f *testing.F) {
 			return
 		}
 		require.True(t, ok)
-		assert.Equal(t, heir{suffix, create, own}, h)
+		assert.Equal(t, heir{[]byte(suffix), create, []byte(own)}, h)
 		again, _, ok := cutHeir(rest)
 		assert.True(t, ok)
 		assert.Equal(t, h, again)
-		by, heirs, ok := line.cutGrant([]byte(own + "\n" + grantWord + suffix + " 5\n" + lines))
+		by, heirs, ok := line.cutGrant([]byte(own + "\n" + grantWord + suffix + " 5\n" + string(lines)))
 		assert.True(t, ok)
 		assert.Equal(t, place{line.Prefix + suffix, 5}, by)
 		assert.Equal(t, lines, heirs)
