@@ -74,7 +74,7 @@ func (s *stream) answered(r *pb.WatchResponse) error {
 	}
 	w.place, w.id = living, id
 	s.live[id] = w
-	w.armed.Store(true)
+	w.acknowledged()
 	return s.deliver(r)
 }
 
@@ -98,6 +98,7 @@ func (s *stream) deliver(r *pb.WatchResponse) error {
 	last := out[len(out)-1].ModRevision
 	w.next = last + 1
 	w.call(Update{Events: out, Revision: last})
+	w.share(out)
 	return nil
 }
 
@@ -141,6 +142,7 @@ func (s *stream) refused(w *Watch, reason string) error {
 		return nil
 	}
 	w.id = 0
+	s.dismount(w)
 	s.queue.push(w) // until it is decided
 	n, isFresh := s.hub.refused(w, token)
 	denied := strings.HasSuffix(reason, status.Convert(rpctypes.ErrGRPCPermissionDenied).Message())

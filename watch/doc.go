@@ -21,8 +21,8 @@
 //     carried nothing for 5 s and then carries nothing for 3 s more although it is asked to, is abandoned,
 //     and its watches resume on another member.
 //  7. Every stream asks its member to end it when the member has no leader ("hasleader").
-//  8. Every creation that a server acknowledged is cancelled at that server once the watch is over, by a cancel
-//     request or by the end of the stream. A watch cancelled before its creation was sent costs no message. The cancel
+//  8. Every creation that a server acknowledged is cancelled at that server once the watch is over, and those that
+//     share its creation, by a cancel request or by the end of the stream. A watch cancelled before its creation was sent costs no message. The cancel
 //     of a watch of deletions, which costs the server little meanwhile, waits up to 20 ms for others to go with.
 //  9. Reopening is paced: the first attempt at once, on another member if there is one, the following ones after
 //     50 ms to 1 s, with jitter.
@@ -47,6 +47,9 @@
 // Messages to the server: one for each creation and one for its cancellation; while a stream is silent,
 // a progress request every 5 s, and where that goes unanswered, as it does in etcd while a watch on the stream
 // starts at a revision still to come, one creation that the server must refuse (of an empty range).
+// A watch of a key's deletion shares the creation of a watch of all changes of that key that is on the Hub and has told
+// nothing yet that it would have to tell: it costs no message then, and takes no room on the stream. Waiters of one process
+// are in that way watched by one another.
 //
 // # How it ends
 //

@@ -31,6 +31,7 @@ type Hub struct {
 	token   string              // the newest that a stream was opened with
 	since   time.Time           // when it was first seen
 	trouble map[*Watch]*trouble // of watches that were refused
+	keys    map[string]*Watch   // of all changes of one key, which others may ride on
 	moves   uint64
 }
 
@@ -43,7 +44,7 @@ type trouble struct {
 // New returns a Hub without watches, which has no stream and no goroutine. Close it before c.
 func New(c *cluster.Cluster) *Hub {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &Hub{cluster: c, ctx: ctx, cancelf: cancel, trouble: map[*Watch]*trouble{}}
+	return &Hub{cluster: c, ctx: ctx, cancelf: cancel, trouble: map[*Watch]*trouble{}, keys: map[string]*Watch{}}
 }
 
 // Close ends all watches, with an Update.Err that matches cluster.ErrClosed, and all streams, and
@@ -67,7 +68,8 @@ func (h *Hub) Watch(key, end string, from int64, fn func(Update)) *Watch {
 }
 
 // WatchDeletion is Watch of one key, for its deletions only: puts are not told, and cost the server no message. An event
-// has the value that was deleted, unless that is compacted already.
+// has the value that was deleted, unless that is compacted already. Where this Hub watches all changes of
+// the key too, the two may share one creation; a value is told then only if it was put meanwhile.
 func (h *Hub) WatchDeletion(key string, from int64, fn func(Update)) *Watch {
 	sp := newSpan(key, "")
 	sp.deletions = true
@@ -85,7 +87,13 @@ func (h *Hub) watch(sp span, from int64, fn func(Update)) *Watch {
 		w.last(Update{Err: cluster.ErrClosed})
 		return w
 	}
-	s := h.place(w, nil)
+	s := h.carrierHome(w)
+	if s != nil {
+		s.add(w)
+	} else {
+		s = h.place(w, nil)
+	}
+	h.offer(w)
 	h.mu.Unlock()
 	s.nudge()
 	return w
@@ -114,7 +122,7 @@ func (h *Hub) Stats() Stats {
 func (h *Hub) place(w *Watch, ok func(*stream) bool) *stream {
 	var s *stream
 	for _, t := range h.streams {
-		if t.load < perStream && (ok == nil || ok(t)) {
+		if t.load-t.riders < perStream && (ok == nil || ok(t)) {
 			s = t
 			break
 		}
@@ -125,10 +133,15 @@ func (h *Hub) place(w *Watch, ok func(*stream) bool) *stream {
 		h.running.Add(1)
 		go s.run() // ends when it has no watches for a while, or the Hub or the cluster ended; Close waits for it
 	}
+	s.add(w)
+	return s
+}
+
+// add gives w to s. Caller holds mu and nudges s afterwards.
+func (s *stream) add(w *Watch) {
 	w.home, w.counted = s, true
 	s.load++
 	s.added = append(s.added, w)
-	return s
 }
 
 // cancel takes w, which is stopped, off its stream.
@@ -153,6 +166,7 @@ func (h *Hub) leave(w *Watch) bool {
 	w.counted = false
 	w.home.load--
 	delete(h.trouble, w)
+	h.withdraw(w)
 	return true
 }
 
@@ -194,6 +208,7 @@ func (h *Hub) retire(s *stream) bool {
 
 // forget takes s out of the streams. Caller holds mu.
 func (h *Hub) forget(s *stream) {
+	s.gone = true
 	h.streams = slices.DeleteFunc(h.streams, func(t *stream) bool { return t == s })
 }
 

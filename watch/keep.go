@@ -14,8 +14,11 @@ func (s *stream) create() {
 		return
 	}
 	for w := s.queue.pop(); w != nil; w = s.queue.pop() {
-		if w.over() {
+		if w.over() && w.riders.head == nil {
 			s.have-- // its cancellation finds it nowhere
+			continue
+		}
+		if s.mount(w) {
 			continue
 		}
 		w.place = asking
@@ -47,11 +50,17 @@ func (s *stream) take() {
 	s.taken = [2][]*Watch{added, dropped}
 }
 
-// drop lets go of w wherever it is, and tells the server if that may have it.
+// drop lets go of w wherever it is, and tells the server if that may have it. One
+// that has riders stays for them.
 func (s *stream) drop(w *Watch) {
+	if w.riders.head != nil {
+		return
+	}
 	switch w.place {
 	case nowhere: // moved on, or already noticed
 		return
+	case riding:
+		s.alight(w)
 	case queued:
 		s.queue.remove(w)
 	case asking:
@@ -69,9 +78,10 @@ func (s *stream) drop(w *Watch) {
 
 // letGo has the server forget w. A watch of a key's deletion has nothing more to
 // cost it when the key is gone, so its cancel waits for others: a message that is
-// sent alone costs both ends several times as much as one of many.
+// sent alone costs both ends several times as much as one of many. So does that of
+// a watch that stayed for riders, which watched for the deletion.
 func (s *stream) letGo(w *Watch) {
-	if !w.span.deletions {
+	if !w.span.deletions && !w.carried {
 		s.link.cancelWatch(w.id)
 		return
 	}
@@ -94,6 +104,7 @@ func (s *stream) cancelSpent() {
 
 // finish ends w with u.
 func (s *stream) finish(w *Watch, u Update) {
+	s.dismount(w)
 	s.drop(w)
 	s.hub.mu.Lock()
 	s.hub.leave(w)

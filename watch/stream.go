@@ -18,12 +18,14 @@ type stream struct {
 
 	// Under Hub.mu.
 	load    int      // watches that are neither cancelled nor over
+	riders  int      // of those, the ones that ride on another
+	gone    bool     // it takes no more watches
 	added   []*Watch // for the loop to take over
 	dropped []*Watch // cancelled; for the loop to drop
 	token   string   // the link's, or the last link's
 	avoid   *cluster.Member
 
-	// Of the loop. Every watch is in queue, in live, asked for, or put off.
+	// Of the loop. Every watch is in queue, in live, asked for, put off, or rides on one that is.
 	have       int // how many those are
 	queue      line
 	live       map[int64]*Watch          // by the ID on the present link

@@ -30,10 +30,15 @@ type Watch struct {
 	id            int64 // at the server, on the present link; 0: none
 	before, after *Watch
 	place         place
+	riders        line   // on this watch: see share.go
+	carrier       *Watch // what it rides on itself; nil: nothing
+	carried       bool   // it has had riders
+	value         []byte // that was put last while it had riders; nil: none, or the key is gone
 
 	// Under Hub.mu.
 	home    *stream
 	counted bool // in home.load: neither cancelled nor over
+	rides   bool // in home.riders
 
 	armed atomic.Bool
 	state atomic.Uint32
@@ -47,6 +52,7 @@ const (
 	queued        // to be created
 	asking        // its creation is sent and not answered
 	living        // its creation is acknowledged
+	riding        // on another's creation
 	delayed       // was refused; to be tried again
 )
 

@@ -90,7 +90,6 @@ func (c *Claim) unstop() {
 
 // wait returns nil when a linearizable answer showed the own key first.
 func (c *Claim) wait(ctx context.Context, delay time.Duration) error {
-	c.watchOwn(c.create + 1)
 	var last place // what was waited for before the line was empty
 	for {
 		if granted, err := c.sleep(ctx); granted || err != nil {

@@ -113,8 +113,12 @@ func (c *Claim) enqueued(resp *pb.TxnResponse, sole bool) (alone bool, err error
 	return false, nil
 }
 
-// waits makes what wakes the claim, before anything can.
-func (c *Claim) waits() { c.woken = make(chan struct{}, 1) }
+// waits makes what wakes the claim, before anything can, and has the own key
+// watched: first, for whoever comes behind watches it too, and shares that watch.
+func (c *Claim) waits() {
+	c.woken = make(chan struct{}, 1)
+	c.watchOwn(c.create + 1)
+}
 
 // place notes where in the line the own key is. Nothing of ours was written to it
 // since it was put: a later modification, whoever sees it, is another's or a grant.
