@@ -34,7 +34,7 @@ func OnFake(_ *testing.T, w *world) server {
 }
 
 func (f *fake) endpoints() []string           { return f.c.Endpoints() }
-func (f *fake) options(int) []grpc.DialOption { return []grpc.DialOption{f.c.DialOption()} }
+func (f *fake) options(int) []grpc.DialOption { return append(lean(), f.c.DialOption()) }
 func (f *fake) close()                        { f.c.Close() }
 
 func (f *fake) calm() {

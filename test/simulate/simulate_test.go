@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -14,7 +15,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400) // next to nothing of a scenario stays: so much less to collect
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // number reads a number from the environment.
 func number(t *testing.T, variable string, otherwise uint64) uint64 {

@@ -63,7 +63,7 @@ func OnSolo(t *testing.T, w *world) server {
 func (s *solo) endpoints() []string { return s.s.Endpoints() }
 
 func (s *solo) options(client int) []grpc.DialOption {
-	return append(s.net.options(client), s.s.DialOption())
+	return append(append(lean(), s.net.options(client)...), s.s.DialOption())
 }
 
 func (s *solo) calm() { s.net.liftAll() }

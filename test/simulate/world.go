@@ -39,7 +39,15 @@ type world struct {
 	mu   sync.Mutex
 	bad  []string
 	told []*events
-	done chan struct{} // the troubles are over
+}
+
+// lean are options with which a connection in memory costs less: its windows stay as they are, so
+// that no pings measure the bandwidth, and its buffers are small.
+func lean() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithStaticStreamWindowSize(1 << 20), grpc.WithStaticConnWindowSize(1 << 20),
+		grpc.WithReadBufferSize(4 << 10), grpc.WithWriteBufferSize(4 << 10),
+	}
 }
 
 func (w *world) fail(format string, args ...any) {
@@ -57,7 +65,7 @@ func Run(t *testing.T, plan Plan, start func(t *testing.T, w *world) server) (re
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		clock := history.Since()
-		w := &world{plan: plan, rec: history.NewRecorder(clock), truth: newTruth(name+"/", clock), done: make(chan struct{})}
+		w := &world{plan: plan, rec: history.NewRecorder(clock), truth: newTruth(name+"/", clock)}
 		w.server = start(t, w)
 		defer w.server.close()
 		report = w.run(t.Name())
@@ -122,27 +130,13 @@ func (w *world) trace() string {
 	return text
 }
 
-// afterwards has every client take the lock once more, and everything close.
+// afterwards has every client take the lock once more, all at once, and close.
 func (w *world) afterwards(actors []*actor) {
-	time.Sleep(2 * w.plan.TTL)
+	var calm sync.WaitGroup
 	for _, a := range actors {
-		a.calm = true
-		ok := false
-		for range 5 {
-			if ok = a.turn(); ok {
-				break
-			}
-		}
-		if !ok {
-			ops := w.rec.Ops()
-			w.fail("client %d never got the lock again; at last: %v; in the line: %q", a.number, ops[max(0, len(ops)-4):], w.truth.at())
-		}
+		calm.Go(a.last) // five turns at most
 	}
-	for _, a := range actors {
-		if a.client != nil {
-			_ = a.client.Close()
-		}
-	}
+	calm.Wait()
 	for _, e := range w.told {
 		e.close()
 	}
