@@ -68,7 +68,10 @@ func start(dir string, o Options) (*Server, error) {
 	s := &Server{
 		etcd: etcd, listen: bufconn.Listen(1 << 20), served: make(chan struct{}),
 		rpc: v3rpc.Server(etcd, nil, nil, grpc.WaitForHandlers(true),
-			grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: embed.DefaultGRPCKeepAliveMinTime})),
+			grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: embed.DefaultGRPCKeepAliveMinTime}),
+			// In memory there is no bandwidth to be measured with pings, and nothing to be gained by large buffers.
+			grpc.StaticStreamWindowSize(1<<20), grpc.StaticConnWindowSize(1<<20),
+			grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10), grpc.NumStreamWorkers(8)),
 	}
 	go func() { // ends with rpc.Stop; Stop waits for it
 		defer close(s.served)
