@@ -56,7 +56,7 @@ type sight struct {
 var lean = []grpc.ServerOption{
 	grpc.StaticStreamWindowSize(wireBuffer), grpc.StaticConnWindowSize(wireBuffer),
 	grpc.ReadBufferSize(4 << 10), grpc.WriteBufferSize(4 << 10),
-	grpc.NumStreamWorkers(8),
+	grpc.NumStreamWorkers(4),
 }
 
 func newMember(c *Cluster, i int) *Member {

@@ -71,7 +71,7 @@ func start(dir string, o Options) (*Server, error) {
 			grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: embed.DefaultGRPCKeepAliveMinTime}),
 			// In memory there is no bandwidth to be measured with pings, and nothing to be gained by large buffers.
 			grpc.StaticStreamWindowSize(1<<20), grpc.StaticConnWindowSize(1<<20),
-			grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10), grpc.NumStreamWorkers(8)),
+			grpc.ReadBufferSize(4<<10), grpc.WriteBufferSize(4<<10), grpc.NumStreamWorkers(4)),
 	}
 	go func() { // ends with rpc.Stop; Stop waits for it
 		defer close(s.served)

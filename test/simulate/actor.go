@@ -64,11 +64,15 @@ func (a *actor) patience() time.Duration {
 	return between(a.r, 10*time.Millisecond, 2*a.w.plan.TTL)
 }
 
-// run acts until the time is over.
-func (a *actor) run(until time.Duration) {
-	for a.w.rec.Now() < until {
+// run acts until the troubles are over.
+func (a *actor) run() {
+	for {
 		a.turn()
-		time.Sleep(between(a.r, 0, a.w.plan.TTL))
+		select {
+		case <-a.w.over:
+			return
+		case <-time.After(between(a.r, 0, a.w.plan.TTL)):
+		}
 	}
 }
 

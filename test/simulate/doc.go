@@ -19,7 +19,7 @@
 //     deletes, overwrites or revokes may be told late, and by at most a TTL.
 //  3. A Release that says nil deleted the key between its call and its return,
 //     or one of an earlier attempt did.
-//  4. When the troubles are over, every client gets the lock.
+//  4. When the troubles are over, every client gets the lock, though all ask at once.
 //  5. When the clients have closed and a lease's time has passed, no key and no
 //     lease is left, and no goroutine.
 //

@@ -39,6 +39,7 @@ type world struct {
 	mu   sync.Mutex
 	bad  []string
 	told []*events
+	over chan struct{} // closed when the troubles are
 }
 
 // lean are options with which a connection in memory costs less: its windows stay as they are, so
@@ -65,7 +66,7 @@ func Run(t *testing.T, plan Plan, start func(t *testing.T, w *world) server) (re
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		clock := history.Since()
-		w := &world{plan: plan, rec: history.NewRecorder(clock), truth: newTruth(name+"/", clock)}
+		w := &world{plan: plan, rec: history.NewRecorder(clock), truth: newTruth(name+"/", clock), over: make(chan struct{})}
 		w.server = start(t, w)
 		defer w.server.close()
 		report = w.run(t.Name())
@@ -79,7 +80,7 @@ func (w *world) run(test string) string {
 	for i := range w.plan.Clients {
 		a := &actor{w: w, number: i, r: rand.New(rand.NewPCG(w.plan.Seed, uint64(i)+2))}
 		actors = append(actors, a)
-		acting.Go(func() { a.run(w.plan.Lasts) }) // ends some time after that
+		acting.Go(a.run) // ends some time after w.over
 	}
 	for _, s := range w.plan.Strikes {
 		striking.Go(func() { // ends when its trouble does
@@ -91,6 +92,7 @@ func (w *world) run(test string) string {
 	}
 	striking.Wait()
 	w.server.calm()
+	close(w.over)
 	acting.Wait()
 	w.afterwards(actors)
 	bad, rest := w.truth.judge(w.rec.Ops(), w.plan.TTL)
