@@ -25,6 +25,10 @@ type link struct {
 	lastID int64     // watch IDs are never used twice on one link
 }
 
+// readAhead is how many answers the reader hands over without waiting for the loop: those of one transaction
+// come together.
+const readAhead = 8
+
 // news is an opened stream, an answer or the end: one of them.
 type news struct {
 	grpc   pb.Watch_WatchClient
@@ -45,7 +49,7 @@ func (e *linkError) Unwrap() error { return e.err }
 
 func dial(ctx context.Context, c *cluster.Cluster, m *cluster.Member) *link {
 	ctx, cancel := context.WithCancel(ctx)
-	l := &link{member: m, cancel: cancel, news: make(chan news), done: make(chan struct{})}
+	l := &link{member: m, cancel: cancel, news: make(chan news, readAhead), done: make(chan struct{})}
 	l.guard = time.AfterFunc(answerWithin, cancel)
 	l.guard.Stop()
 	go l.read(ctx, c) // ends with ctx or the stream; close waits for it

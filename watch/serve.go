@@ -23,8 +23,10 @@ func (s *stream) serve() error {
 			if err := s.hear(n); err != nil {
 				return err
 			}
-		case <-s.link.done: // cancelled by its guard
-			return &linkError{errSilent, s.link.token, true}
+		case <-s.link.done:
+			if err := s.rest(); err != nil {
+				return err
+			}
 		case <-s.wake:
 			s.take()
 		case <-s.alarm.C:
@@ -34,6 +36,16 @@ func (s *stream) serve() error {
 		case <-s.hub.cluster.Ended():
 			return errOver
 		}
+	}
+}
+
+// rest takes what the reader, which is gone, has left. Without a word of its own it was cancelled by the link's guard.
+func (s *stream) rest() error {
+	select {
+	case n := <-s.link.news:
+		return s.hear(n)
+	default:
+		return &linkError{errSilent, s.link.token, true}
 	}
 }
 
