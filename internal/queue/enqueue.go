@@ -33,13 +33,13 @@ func (c *Claim) enqueue(ctx context.Context, value []byte, try bool) (alone bool
 			c.s.Settle(c.n)
 			return false, err
 		}
-		applied, undecided := c.settle(ctx)
+		create, undecided := c.settle(ctx)
 		switch {
 		case undecided != nil:
 			c.s.RemoveBehind(&undo{c})
 			return false, fmt.Errorf("%w (settling it: %w)", err, undecided)
-		case applied:
-			c.waits()
+		case create != 0:
+			c.waits(create, place{})
 			return false, nil
 		}
 		c.s.Settle(c.n) // cancelled for good
@@ -98,34 +98,36 @@ func (c *Claim) enqueued(resp *pb.TxnResponse, sole bool) (alone bool, err error
 		c.s.RemoveBehind(&undo{c})
 		return false, fmt.Errorf("the server's answer does not show key %q that it put", c.key)
 	}
-	c.place(create)
 	whole := !sole || c.isSole() // an attempt that began later may have overtaken
 	if whole {
 		c.sawAhead(ahead)
 	}
 	if whole && before.key == "" {
+		c.place(create, place{}, nil)
 		return true, nil
 	}
-	c.waits()
+	c.waits(create, before)
 	if before.key != "" {
 		c.follow(before, resp.Header.Revision)
 	}
 	return false, nil
 }
 
-// waits makes what wakes the claim, before anything can, and has the own key
-// watched: first, for whoever comes behind watches it too, and shares that watch.
-func (c *Claim) waits() {
-	c.woken = make(chan struct{}, 1)
-	c.watchOwn(c.create + 1)
+// waits places the own key behind before, and has it watched: first, for whoever
+// comes behind watches it too, and shares that watch.
+func (c *Claim) waits(create int64, before place) {
+	c.place(create, before, make(chan struct{}, 1))
+	c.watchOwn(create + 1)
 }
 
-// place notes where in the line the own key is. Nothing of ours was written to it
-// since it was put: a later modification, whoever sees it, is another's or a grant.
-func (c *Claim) place(create int64) {
+// place notes where in the line the own key is, and what wakes the claim if it
+// waits: all at once, for a watch of the own key may bring a grant by before, and
+// the session may look, from now on. Nothing of ours was written to the key since
+// it was put: a later modification, whoever sees it, is another's or a grant.
+func (c *Claim) place(create int64, before place, woken chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.create, c.mod = create, create
+	c.create, c.mod, c.before, c.woken = create, create, before, woken
 }
 
 // refused tells the reasons apart for which an enqueue was refused although the
@@ -144,28 +146,24 @@ func (c *Claim) refused(resp *pb.TxnResponse, try bool) error {
 }
 
 // settle decides whether an enqueue whose answer was lost was applied: if the
-// own key is there it was, and it is ours. The cancel key is put in either case:
-// no late copy is applied after it, neither now nor when the key is released. An
-// error means that it is undecided.
-func (c *Claim) settle(ctx context.Context) (applied bool, err error) {
+// own key is there it was, and it is ours; create is 0 if it was not. The cancel
+// key is put in either case: no late copy is applied after it, neither now nor
+// when the key is released. An error means that it is undecided.
+func (c *Claim) settle(ctx context.Context) (create int64, err error) {
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "settle enqueue", Repeat: cluster.Always}, &pb.TxnRequest{
 			Success: []*pb.RequestOp{txn.Put(c.s.CancelKey(c.n), nil, c.s.ID()), txn.Look(c.key)},
 		})
 		switch {
 		case err == nil:
-			own := txn.KV(resp, 1)
-			if own != nil {
-				c.place(own.CreateRevision)
-			}
-			return own != nil, nil
+			return txn.KV(resp, 1).GetCreateRevision(), nil
 		case cluster.IsLeaseNotFound(err):
-			return false, c.s.Gone(err.Error())
+			return 0, c.s.Gone(err.Error())
 		case cluster.IsNoSpace(err), cluster.IsPermissionDenied(err), ctx.Err() != nil:
-			return false, err
+			return 0, err
 		}
 		if err := c.linger(ctx, jitter(pause)); err != nil {
-			return false, err
+			return 0, err
 		}
 	}
 }

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -104,6 +105,31 @@ func TestAGrantKeepsTheKeysOwnValueAndItsLease(t *testing.T) {
 		w.release(c)
 		w.release(waiting[2].won())
 		w.clear()
+	})
+}
+
+// The own key is watched first. What comes of that before the one ahead is
+// followed finds the claim in its place.
+func TestAGrantThatComesBeforeTheKeyAheadIsFollowedCounts(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *world) {
+		s := w.session()
+		c := &Claim{s: s, line: w.line(), parent: w.Context(), grants: true}
+		var err error
+		c.n, c.key, err = s.Begin(c.line.Prefix)
+		require.NoError(w, err)
+		value := string(s.Label())
+		before := place{c.line.Prefix + "7f3a-1", w.f.Put(c.line.Prefix+"7f3a-1", value, 0)}
+		c.waits(w.f.Put(c.key, value, s.ID()), before)
+		granted := fmt.Sprintf("%s\n%s7f3a-1 %d\n", value, grantWord, before.create)
+		w.f.Put(c.key, granted, s.ID())
+		synctest.Wait()
+		c.follow(before, before.create)
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		mine, err := c.sleep(ctx)
+		assert.True(w, mine)
+		assert.NoError(w, err)
+		c.abandon()
 	})
 }
 
