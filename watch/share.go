@@ -91,6 +91,7 @@ func (s *stream) alight(w *Watch) {
 
 // dismount has the riders of w created by themselves.
 func (s *stream) dismount(w *Watch) {
+	w.value = nil // what is put from now on is not noted
 	for r := w.riders.pop(); r != nil; r = w.riders.pop() {
 		r.carrier = nil
 		s.hub.mu.Lock()

@@ -190,6 +190,27 @@ func TestRidersAreCreatedByThemselvesWhenTheirCarrierEnds(t *testing.T) {
 	}
 }
 
+// What is put while nobody rides is not noted, so what was noted before is forgotten.
+func TestALaterRiderIsNotGivenAnEarlierValue(t *testing.T) {
+	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
+		c, id, _, _, all, _ := b.riding(7)
+		c.events(id, put("k", 8))
+		c.send(&pb.WatchResponse{WatchId: id, Canceled: true, CancelReason: "because"})
+		c.grant() // of the rider, by itself
+		next := b.accept()
+		id = next.grant().WatchId
+		next.events(id, put("k", 9)) // nobody rides
+		synctest.Wait()
+		_, deletions := b.watchDeletion("k", 10)
+		synctest.Wait()
+		next.events(id, del("k", 10))
+		synctest.Wait()
+		assert.Equal(t, []int64{8, 9, 10}, all.revisions())
+		require.Equal(t, []int64{10}, deletions.revisions())
+		assert.Empty(t, deletions.all()[0].Events[0].Value)
+	})
+}
+
 func TestARefusalOfTheCarrierIsNotItsRiders(t *testing.T) {
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
 		_, _ = b.watch("first", "", 1)
