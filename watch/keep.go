@@ -18,7 +18,7 @@ func (s *stream) create() {
 			s.have-- // its cancellation finds it nowhere
 			continue
 		}
-		if s.mount(w) {
+		if s.mount(w) || s.sendOn(w) {
 			continue
 		}
 		w.place = asking

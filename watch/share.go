@@ -70,6 +70,19 @@ func (s *stream) mount(w *Watch) bool {
 	return true
 }
 
+// sendOn gives w, which is in no list and came to ride, to a stream with room if
+// there is none on this one.
+func (s *stream) sendOn(w *Watch) bool {
+	s.hub.mu.Lock()
+	full := s.load-s.riders > perStream
+	s.hub.mu.Unlock()
+	if !full || !w.span.deletions || !s.hub.elsewhere(w, s, false) {
+		return false
+	}
+	s.have--
+	return true
+}
+
 // isPlaced reports whether the server has w, or will be asked to.
 func (w *Watch) isPlaced() bool {
 	return w.place == queued || w.place == asking || w.place == living

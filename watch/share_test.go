@@ -289,6 +289,34 @@ func TestRidersTakeNoRoomOnAStream(t *testing.T) {
 	})
 }
 
+func TestWatchesThatCouldNotRideFindStreamsWithRoom(t *testing.T) {
+	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
+		w, _ := b.watch("k", "", 5)
+		ws := []*Watch{w}
+		c := b.accept()
+		c.events(c.grant().WatchId, del("k", 9))
+		synctest.Wait()
+		go c.grantAll()
+		b.serveAll()
+		for range 2 * perStream {
+			w, _ := b.watchDeletion("k", 6)
+			ws = append(ws, w)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Equal(t, Stats{Watches: 1 + 2*perStream, Streams: 3}, b.hub.Stats())
+		for _, s := range b.hub.streams {
+			assert.LessOrEqual(t, s.load-s.riders, perStream)
+		}
+		for _, w := range ws {
+			require.True(t, w.Armed())
+			w.Cancel()
+		}
+		time.Sleep(time.Minute)
+		assert.Equal(t, Stats{}, b.hub.Stats())
+	})
+}
+
 // Watches of all kinds come and go, keys too, and streams are cut: every watch
 // learns every deletion from its revision on, once.
 func TestWhoeverRidesOnWhomMissesNothing(t *testing.T) {
