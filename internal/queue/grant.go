@@ -101,27 +101,33 @@ func (l Line) cutGrant(value []byte) (by place, heirs []byte, ok bool) {
 }
 
 // freeTxn gives the own key back: it deletes it if it is the one that was
-// acquired. With grant, it puts a grant on the next key, if that is there as it
+// acquired. With grant, it also puts a grant on the next key, if that is there as it
 // was seen; without, it is nothing but a delete, so that it works on a full disk.
 // Doing it twice is harmless.
 func (c *Claim) freeTxn(grant bool) *pb.TxnRequest {
 	own := []byte(c.key)
-	t := &pb.TxnRequest{
+	free := &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(own, c.create)},
 		Success: []*pb.RequestOp{txn.Delete(own)},
 	}
-	if !grant {
-		return t
+	next, rest, ok := cutHeir(c.knownHeirs())
+	if !grant || !ok {
+		return free
 	}
-	if next, rest, ok := cutHeir(c.knownHeirs()); ok {
-		key := append([]byte(c.line.Prefix), next.suffix...)
-		t.Success = []*pb.RequestOp{txn.Nested(&pb.TxnRequest{
-			Compare: []*pb.Compare{txn.CreateIs(key, next.create)},
-			Success: []*pb.RequestOp{txn.Delete(own), txn.PutKeepingLease(key, c.grantValue(next, rest))},
-			Failure: []*pb.RequestOp{txn.Delete(own)},
-		})}
+	key := append([]byte(c.line.Prefix), next.suffix...)
+	return &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.CreateIs(own, c.create), txn.CreateIs(key, next.create)},
+		Success: []*pb.RequestOp{txn.Delete(own), txn.PutKeepingLease(key, c.grantValue(next, rest))},
+		Failure: []*pb.RequestOp{txn.Nested(free)},
 	}
-	return t
+}
+
+// freed reports whether the answer to freeTxn says that it deleted the own key.
+func freed(resp *pb.TxnResponse) bool {
+	if resp.Succeeded || len(resp.Responses) == 0 {
+		return resp.Succeeded
+	}
+	return resp.Responses[0].GetResponseTxn().GetSucceeded()
 }
 
 // grantValue is next's value with a grant by c, behind whom come rest.

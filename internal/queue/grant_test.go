@@ -54,7 +54,7 @@ func (w *world) releaseAndCount(c *Claim, next *attempt) int {
 }
 
 func isGrant(t *pb.TxnRequest) bool {
-	return len(op(t.Success, 0).GetRequestTxn().GetSuccess()) == 2
+	return len(op(t.Failure, 0).GetRequestTxn().GetSuccess()) == 1
 }
 
 // The first of a line asks; those whom it finds behind are granted the line, each

@@ -110,7 +110,7 @@ func (c *Claim) free(ctx context.Context) error {
 		grant := c.mayGrant()
 		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "release", Repeat: repeat}, c.freeTxn(grant))
 		switch {
-		case err == nil && resp.Succeeded:
+		case err == nil && freed(resp):
 			c.decideFree(nil)
 			return nil
 		case err == nil:

@@ -88,7 +88,7 @@ var mutants = []mutant{
 	{"a release deletes whatever is there", "R1", []edit{{"internal/queue/grant.go",
 		"		Compare: []*pb.Compare{txn.CreateIs(own, c.create)},\n		Success: []*pb.RequestOp{txn.Delete(own)},", "		Compare: []*pb.Compare{&pb.Compare{Target: pb.Compare_CREATE, Result: pb.Compare_GREATER, Key: own, TargetUnion: &pb.Compare_CreateRevision{}}},\n		Success: []*pb.RequestOp{txn.Delete(own)},"}}, []string{inQueue, inLock, simulation}},
 	{"the token is the header's revision", "K1", []edit{{"internal/queue/enqueue.go",
-		"				c.place(own.CreateRevision)\n", "				c.place(max(own.CreateRevision, resp.Header.Revision))\n"}}, []string{inQueue, simulation}},
+		"			return txn.KV(resp, 1).GetCreateRevision(), nil\n", "			if own := txn.KV(resp, 1); own != nil {\n				return max(own.CreateRevision, resp.Header.Revision), nil\n			}\n			return 0, nil\n"}}, []string{inQueue, simulation}},
 	{"a guard compares existence", "K3", []edit{
 		{"kv/build.go", "Target: pb.Compare_CREATE, Result: pb.Compare_EQUAL,", "Target: pb.Compare_CREATE, Result: pb.Compare_GREATER,"},
 		{"kv/build.go", "CreateRevision: int64(g.token)}", "CreateRevision: 0}"},
@@ -99,7 +99,7 @@ var mutants = []mutant{
 	{"another cluster is taken for the same", "K4", []edit{{"internal/cluster/pin.go", "	if id == pinned {", "	if id == pinned || pinned > 0 {"}}, []string{inCluster}},
 	{"whoever grants is believed", "A2", []edit{{"internal/queue/grant.go", "	case c.before == by:", "	case len(c.before.key) > 0 && len(by.key) > 0:"}}, []string{inQueue}},
 	{"a grant is put whatever the next key is", "A2", []edit{{"internal/queue/grant.go",
-		"			Compare: []*pb.Compare{txn.CreateIs(key, next.create)},\n", ""}}, []string{inQueue}},
+		", txn.CreateIs(key, next.create)},", "},"}}, []string{inQueue}},
 	{"a Run that is told to end returns what lead returned", "contract", []edit{{"elect/run.go", "		stopped = ctx.Err() != nil\n", "		stopped = true\n"}}, []string{inElect}},
 	{"a lease is revoked while its leader still works", "E8", []edit{{"elect/run.go",
 		"	release := s.Spare() // before", "	release := func() {} // before"}}, []string{inElect}},
