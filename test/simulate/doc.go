@@ -24,5 +24,6 @@
 //     lease is left, and no goroutine.
 //
 // A few hundred run in go test. PAWL_SIMULATE=10000 runs that many, one in ten
-// of them on the real server, on as many cores as there are; PAWL_SEED=n runs the one, and says what strikes when.
+// of them on the real server, on as many cores as there are: on two, in seven
+// minutes. PAWL_SEED=n runs the one, and says what strikes when.
 package simulate
