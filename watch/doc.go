@@ -23,7 +23,8 @@
 //  7. Every stream asks its member to end it when the member has no leader ("hasleader").
 //  8. Every creation that a server acknowledged is cancelled at that server once the watch is over, and those that
 //     share its creation, by a cancel request or by the end of the stream. A watch cancelled before its creation was sent costs no message. The cancel
-//     of a watch of deletions, which costs the server little meanwhile, waits up to 20 ms for others to go with.
+//     of a watch of deletions, or of one that such shared, which costs the server little meanwhile, waits up to 20 ms
+//     for others to go with.
 //  9. Reopening is paced: the first attempt at once, on another member if there is one, the following ones after
 //     50 ms to 1 s, with jitter.
 //  10. Only answers of the cluster that was pinned are taken.
@@ -43,7 +44,7 @@
 // One stream carries up to 512 watches; another is opened when all are full. A stream costs two goroutines
 // besides gRPC's own, a watch none, and no timer. A stream without watches is closed after 2 s: half-closed first,
 // and given 100 ms to be ended by the server, so that it counts no failure (etcd 3.7 does not end it then, and
-// records a cancellation); an idle Hub has no stream and no goroutine. A live watch of one key takes about 200 bytes and its key and function.
+// records a cancellation); an idle Hub has no stream and no goroutine. A live watch of one key takes about 250 bytes and its key and function.
 // Messages to the server: one for each creation and one for its cancellation; while a stream is silent,
 // a progress request every 5 s, and where that goes unanswered, as it does in etcd while a watch on the stream
 // starts at a revision still to come, one creation that the server must refuse (of an empty range).
