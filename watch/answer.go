@@ -16,21 +16,7 @@ import (
 // maxHeld bounds the events of one revision that came in fragments, which were not asked for.
 const maxHeld = 1 << 20
 
-// hear takes what the link's reader hands over. An error ends the link.
-func (s *stream) hear(n news) error {
-	now := time.Now()
-	switch {
-	case n.err != nil:
-		return n.err
-	case n.grpc != nil:
-		s.link.grpc, s.link.token = n.grpc, n.token
-		s.pulse.opened(now)
-		s.hub.saw(s, n.token)
-		return nil
-	}
-	return s.answer(n.answer, now)
-}
-
+// answer takes what the link's reader has read. An error ends the link.
 func (s *stream) answer(r *pb.WatchResponse, now time.Time) error {
 	c, l := s.hub.cluster, s.link
 	if err := c.Check(l.member, r.Header, 0, false); err != nil {

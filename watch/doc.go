@@ -13,7 +13,7 @@
 //  2. A watch resumes at the revision of the last event delivered plus one, and at nothing else: headers,
 //     progress notices and acknowledgements of creations, which may run ahead of events, never move it.
 //  3. A watch's function is called by one goroutine at a time, also when the watch moves to another stream, and
-//     no lock of this package is held meanwhile. No call starts after Cancel returned.
+//     no lock that another method takes is held meanwhile. No call starts after Cancel returned.
 //  4. One watch's end (compaction, refused permission, a cancellation by the server) ends no other watch.
 //  5. A refusal is laid at the door of the watch that it was for: etcd does not say which that was, so each
 //     stream has one unanswered creation at a time.
@@ -22,9 +22,9 @@
 //     and its watches resume on another member.
 //  7. Every stream asks its member to end it when the member has no leader ("hasleader").
 //  8. Every creation that a server acknowledged is cancelled at that server once the watch is over, and those that
-//     share its creation, by a cancel request or by the end of the stream. A watch cancelled before its creation was sent costs no message. The cancel
-//     of a watch of deletions, or of one that such shared, which costs the server little meanwhile, waits up to 20 ms
-//     for others to go with.
+//     share its creation, by a cancel request or by the end of the stream. A watch cancelled before its creation was
+//     sent costs no message. The cancel of a watch of deletions, or of one that such shared, which costs the server
+//     little meanwhile, waits up to 20 ms for others to go with.
 //  9. Reopening is paced: the first attempt at once, on another member if there is one, the following ones after
 //     50 ms to 1 s, with jitter.
 //  10. Only answers of the cluster that was pinned are taken.
@@ -42,7 +42,7 @@
 // # What it costs
 //
 // One stream carries up to 512 watches; another is opened when all are full. A stream costs two goroutines
-// besides gRPC's own, a watch none, and no timer. A stream without watches is closed after 2 s: half-closed first,
+// besides gRPC's own: one reads what the server says and deals with it, the other does what is due. A watch costs none, and no timer. A stream without watches is closed after 2 s: half-closed first,
 // and given 100 ms to be ended by the server, so that it counts no failure (etcd 3.7 does not end it then, and
 // records a cancellation); an idle Hub has no stream and no goroutine. A live watch of one key takes about 250 bytes and its key and function.
 // Messages to the server: one for each creation and one for its cancellation; while a stream is silent,

@@ -144,17 +144,23 @@ func (s *stream) add(w *Watch) {
 	s.added = append(s.added, w)
 }
 
-// cancel takes w, which is stopped, off its stream.
+// cancel takes w, which is stopped, off its stream: at once, or with others a moment later if that costs the server
+// little meanwhile. A watch of a key's deletion, and one that such rode on, has nothing more to say when the key
+// is gone; and a message sent alone costs both ends several times as much as one of many.
 func (h *Hub) cancel(w *Watch) {
 	h.mu.Lock()
-	s := w.home
-	told := h.leave(w)
-	if told {
-		s.dropped = append(s.dropped, w)
+	defer h.mu.Unlock()
+	if !h.leave(w) {
+		return
 	}
-	h.mu.Unlock()
-	if told {
+	s := w.home
+	s.dropped = append(s.dropped, w)
+	switch {
+	case !w.span.deletions && !w.carried:
 		s.nudge()
+	case !s.sweeps:
+		s.sweeps = true
+		s.sweep.Reset(sweepAfter)
 	}
 }
 

@@ -33,7 +33,7 @@ func (s *stream) take() {
 	h := s.hub
 	h.mu.Lock()
 	added, dropped := s.added, s.dropped
-	s.added, s.dropped = s.taken[0][:0], s.taken[1][:0]
+	s.added, s.dropped, s.sweeps = s.taken[0][:0], s.taken[1][:0], false
 	h.mu.Unlock()
 	for _, w := range added {
 		s.have++
@@ -66,7 +66,7 @@ func (s *stream) drop(w *Watch) {
 	case asking:
 		s.ask.watch = nil // the answer, if it is an acknowledgement, is followed by a cancel
 	case living:
-		s.letGo(w)
+		s.link.cancelWatch(w.id)
 		delete(s.live, w.id)
 		delete(s.held, w.id)
 	case delayed:
@@ -74,32 +74,6 @@ func (s *stream) drop(w *Watch) {
 	}
 	w.place, w.id = nowhere, 0
 	s.have--
-}
-
-// letGo has the server forget w. A watch of a key's deletion has nothing more to
-// cost it when the key is gone, so its cancel waits for others: a message that is
-// sent alone costs both ends several times as much as one of many. So does that of
-// a watch that stayed for riders, which watched for the deletion.
-func (s *stream) letGo(w *Watch) {
-	if !w.span.deletions && !w.carried {
-		s.link.cancelWatch(w.id)
-		return
-	}
-	if len(s.spent) == 0 {
-		s.spentSince = time.Now()
-	}
-	s.spent = append(s.spent, w.id)
-	if len(s.spent) == maxSpent {
-		s.cancelSpent()
-	}
-}
-
-// cancelSpent sends the cancels that wait.
-func (s *stream) cancelSpent() {
-	for _, id := range s.spent {
-		s.link.cancelWatch(id)
-	}
-	s.spent = s.spent[:0]
 }
 
 // finish ends w with u.
@@ -124,7 +98,7 @@ func (s *stream) requeue() {
 		w.id = 0
 		s.queue.push(w)
 	}
-	s.ask, s.held, s.spent = asked{}, nil, s.spent[:0]
+	s.ask, s.held = asked{}, nil
 }
 
 // retryLater moves the watches whose delay is over to another stream, and returns when the next one's is.

@@ -10,31 +10,20 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// link is one gRPC stream on one member. Its reader is its one goroutine; all else belongs to the loop of the
-// stream that made it.
+// link is one gRPC stream on one member. Its reader, which is its one goroutine, takes its turn with the loop of
+// the stream that made it: an answer is dealt with where it was read.
 type link struct {
 	member *cluster.Member
 	cancel context.CancelFunc
-	news   chan news     // what the reader hands to the loop
 	done   chan struct{} // closed when the reader is gone
 	guard  *time.Timer   // cancels the link while it runs out: bounds Send
 
+	// Of the stream's turn.
 	grpc   pb.Watch_WatchClient // nil until open
 	token  string
 	worked time.Time // when its first good answer came; zero: none
 	lastID int64     // watch IDs are never used twice on one link
-}
-
-// readAhead is how many answers the reader hands over without waiting for the loop: those of one transaction
-// come together.
-const readAhead = 8
-
-// news is an opened stream, an answer or the end: one of them.
-type news struct {
-	grpc   pb.Watch_WatchClient
-	token  string
-	answer *pb.WatchResponse
-	err    *linkError
+	over   error     // why nothing more is taken from it; nil: it goes on
 }
 
 // linkError is why a link ended.
@@ -47,42 +36,50 @@ type linkError struct {
 func (e *linkError) Error() string { return e.err.Error() }
 func (e *linkError) Unwrap() error { return e.err }
 
-func dial(ctx context.Context, c *cluster.Cluster, m *cluster.Member) *link {
-	ctx, cancel := context.WithCancel(ctx)
-	l := &link{member: m, cancel: cancel, news: make(chan news, readAhead), done: make(chan struct{})}
+// dial gives s a link to m, and that its reader.
+func (s *stream) dial(m *cluster.Member) {
+	ctx, cancel := context.WithCancel(s.hub.ctx)
+	l := &link{member: m, cancel: cancel, done: make(chan struct{})}
 	l.guard = time.AfterFunc(answerWithin, cancel)
 	l.guard.Stop()
-	go l.read(ctx, c) // ends with ctx or the stream; close waits for it
-	return l
+	s.link = l
+	s.pulse = pulse{since: time.Now()}
+	go s.read(ctx, l) // ends with ctx or the stream; close waits for it
 }
 
-// read opens the stream and hands over what comes.
-func (l *link) read(ctx context.Context, c *cluster.Cluster) {
+// read opens the stream and deals with what comes, until it ends.
+func (s *stream) read(ctx context.Context, l *link) {
 	defer close(l.done)
-	tell := func(n news) {
-		select {
-		case l.news <- n:
-		case <-ctx.Done():
-		}
-	}
-	out, token, err := c.Outgoing(ctx)
+	err := s.converse(ctx, l)
+	_ = s.turn(func(time.Time) error { return err })
+}
+
+func (s *stream) converse(ctx context.Context, l *link) *linkError {
+	out, token, err := s.hub.cluster.Outgoing(ctx)
 	if err != nil {
-		tell(news{err: &linkError{err: err}})
-		return
+		return &linkError{err: err}
 	}
 	grpc, err := l.member.Watch().Watch(out)
 	if err != nil {
-		tell(news{err: &linkError{err, token, true}})
-		return
+		return &linkError{err, token, true}
 	}
-	tell(news{grpc: grpc, token: token})
+	_ = s.turn(func(now time.Time) error {
+		l.grpc, l.token = grpc, token
+		s.pulse.opened(now)
+		s.hub.saw(s, token)
+		return nil
+	})
 	for {
 		r, err := grpc.Recv()
-		if err != nil {
-			tell(news{err: &linkError{err, token, true}})
-			return
+		if err != nil && ctx.Err() != nil {
+			err = errSilent // the guard has ended it, unless it is over anyhow
 		}
-		tell(news{answer: r})
+		if err != nil {
+			return &linkError{err, token, true}
+		}
+		if s.turn(func(now time.Time) error { return s.answer(r, now) }) != nil {
+			s.nudge() // what comes until the loop has ended the link is passed over
+		}
 	}
 }
 
@@ -143,14 +140,9 @@ func (l *link) drain() {
 	}
 	late := time.NewTimer(drainFor)
 	defer late.Stop()
-	for {
-		select {
-		case <-l.done:
-			return
-		case <-l.news:
-		case <-late.C:
-			return
-		}
+	select {
+	case <-l.done:
+	case <-late.C:
 	}
 }
 

@@ -9,8 +9,7 @@ const (
 	echoAfter    = 1 * time.Second // after a progress request that was not answered
 	idleFor      = 2 * time.Second // then a stream without watches is closed
 	drainFor     = 100 * time.Millisecond
-	spentFor     = 20 * time.Millisecond // how long a cancel waits for company,
-	maxSpent     = 64                    // and for how many
+	sweepAfter   = 20 * time.Millisecond // how long a cancel that is in no hurry waits for company
 )
 
 // pulse judges, from times alone, whether a stream lives. The zero pulse with since set is of a

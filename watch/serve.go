@@ -1,51 +1,44 @@
 package watch
 
-import (
-	"time"
+import "time"
 
-	"github.com/pawl-locks/pawl/internal/cluster"
-)
-
-func (s *stream) open(m *cluster.Member) {
-	s.link = dial(s.hub.ctx, s.hub.cluster, m)
-	s.pulse = pulse{since: time.Now()}
+// turn lets one goroutine at a time, the loop or the reader of its link, work on what is the loop's. It does the work
+// unless the link is over, and then whatever that made due. The first error ends the link, and is what every
+// later turn returns.
+func (s *stream) turn(work func(now time.Time) error) error {
+	s.busy <- struct{}{}
+	defer func() { <-s.busy }()
+	l, now := s.link, time.Now()
+	if l.over == nil {
+		l.over = work(now)
+	}
+	if l.over == nil {
+		s.create()
+		l.over = s.look(now)
+	}
+	return l.over
 }
 
-// serve is the loop while there is a link. It returns errIdle, errOver or a *linkError.
+// serve is the loop while there is a link, whose reader deals with what the server says. It returns errIdle, errOver
+// or a *linkError.
 func (s *stream) serve() error {
-	for {
-		s.create()
-		if err := s.look(time.Now()); err != nil {
+	nothing := func(time.Time) error { return nil }
+	for work := nothing; ; {
+		if err := s.turn(work); err != nil {
 			return err
 		}
 		select {
-		case n := <-s.link.news:
-			if err := s.hear(n); err != nil {
-				return err
-			}
-		case <-s.link.done:
-			if err := s.rest(); err != nil {
-				return err
-			}
 		case <-s.wake:
-			s.take()
+			work = func(time.Time) error { s.take(); return nil }
 		case <-s.alarm.C:
-			s.set = time.Time{}
+			work = func(time.Time) error { s.set = time.Time{}; return nil }
+		case <-s.link.done: // with an error
+			work = nothing
 		case <-s.hub.ctx.Done():
-			return errOver
+			work = func(time.Time) error { return errOver }
 		case <-s.hub.cluster.Ended():
-			return errOver
+			work = func(time.Time) error { return errOver }
 		}
-	}
-}
-
-// rest takes what the reader, which is gone, has left. Without a word of its own it was cancelled by the link's guard.
-func (s *stream) rest() error {
-	select {
-	case n := <-s.link.news:
-		return s.hear(n)
-	default:
-		return &linkError{errSilent, s.link.token, true}
 	}
 }
 
@@ -89,14 +82,6 @@ func (s *stream) look(now time.Time) error {
 			return errIdle
 		}
 		next = sooner(next, end)
-	}
-	if len(s.spent) > 0 {
-		due := s.spentSince.Add(spentFor)
-		if now.Before(due) {
-			next = sooner(next, due)
-		} else {
-			s.cancelSpent()
-		}
 	}
 	what, at := s.pulse.due(now)
 	switch what {

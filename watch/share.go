@@ -54,7 +54,7 @@ func (s *stream) mount(w *Watch) bool {
 	c := s.hub.keys[w.span.key]
 	ok := w.counted && c != nil && c.home == s && c.isPlaced() && c.next <= w.next
 	if ok {
-		w.rides = true
+		w.rides, c.carried = true, true
 		s.riders++
 	}
 	s.hub.mu.Unlock()
@@ -62,7 +62,6 @@ func (s *stream) mount(w *Watch) bool {
 		return false
 	}
 	c.riders.push(w)
-	c.carried = true
 	w.place, w.carrier = riding, c
 	if c.place == living {
 		w.armed.Store(true)

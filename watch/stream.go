@@ -10,11 +10,12 @@ import (
 )
 
 // stream has up to perStream watches and keeps a link for them, one after the other. Its loop, run, owns its
-// state and calls its watches' functions, so those are called by one goroutine at a time whatever
-// becomes of the links.
+// state and calls its watches' functions, in turns with the reader of its link while there is one; so those are called
+// by one goroutine at a time whatever becomes of the links.
 type stream struct {
-	hub  *Hub
-	wake chan struct{} // added or dropped has something
+	hub   *Hub
+	wake  chan struct{} // added or dropped has something
+	sweep *time.Timer   // wakes the loop for what need not be dropped at once
 
 	// Under Hub.mu.
 	load    int      // watches that are neither cancelled nor over
@@ -22,24 +23,25 @@ type stream struct {
 	gone    bool     // it takes no more watches
 	added   []*Watch // for the loop to take over
 	dropped []*Watch // cancelled; for the loop to drop
+	sweeps  bool     // sweep runs
 	token   string   // the link's, or the last link's
 	avoid   *cluster.Member
 
-	// Of the loop. Every watch is in queue, in live, asked for, put off, or rides on one that is.
-	have       int // how many those are
-	queue      line
-	live       map[int64]*Watch          // by the ID on the present link
-	held       map[int64][]*mvccpb.Event // of answers whose end has not come
-	later      []postponed
-	spent      []int64   // IDs on the present link whose cancel waits for company
-	spentSince time.Time // when the first of them was added
-	link       *link     // nil: none at present
-	ask        asked
-	pulse      pulse
-	empty      time.Time // since when have is 0; zero: it is not
-	alarm      *time.Timer
-	set        time.Time // when alarm fires; zero: it does not
-	taken      [2][]*Watch
+	// Of the loop or of the link's reader, whoever has filled busy. Every watch is in queue, in live, asked for, put
+	// off, or rides on one that is.
+	busy  chan struct{}
+	have  int // how many those are
+	queue line
+	live  map[int64]*Watch          // by the ID on the present link
+	held  map[int64][]*mvccpb.Event // of answers whose end has not come
+	later []postponed
+	link  *link // nil: there was none
+	ask   asked
+	pulse pulse
+	empty time.Time // since when have is 0; zero: it is not
+	alarm *time.Timer
+	set   time.Time // when alarm fires; zero: it does not
+	taken [2][]*Watch
 }
 
 // asked is the creation that is not answered. With watch nil it is an echo, or its watch was cancelled.
@@ -56,7 +58,10 @@ type postponed struct {
 }
 
 func newStream(h *Hub) *stream {
-	return &stream{hub: h, wake: make(chan struct{}, 1), live: map[int64]*Watch{}}
+	s := &stream{hub: h, wake: make(chan struct{}, 1), live: map[int64]*Watch{}, busy: make(chan struct{}, 1)}
+	s.sweep = time.AfterFunc(sweepAfter, s.nudge)
+	s.sweep.Stop()
+	return s
 }
 
 // nudge makes the loop look at added and dropped.
@@ -71,6 +76,7 @@ func (s *stream) nudge() {
 // the cluster.
 func (s *stream) run() {
 	defer s.hub.running.Done()
+	defer s.sweep.Stop()
 	s.alarm = time.NewTimer(time.Hour)
 	defer s.alarm.Stop()
 	s.alarm.Stop()
@@ -97,7 +103,7 @@ func (s *stream) run() {
 func (s *stream) attend() error {
 	c := s.hub.cluster
 	m := c.Pick(s.avoided()...)
-	s.open(m)
+	s.dial(m)
 	err := s.serve()
 	if errors.Is(err, errIdle) {
 		s.link.drain()

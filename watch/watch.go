@@ -32,13 +32,13 @@ type Watch struct {
 	place         place
 	riders        line   // on this watch: see share.go
 	carrier       *Watch // what it rides on itself; nil: nothing
-	carried       bool   // it has had riders
 	value         []byte // that was put last while it had riders; nil: none, or the key is gone
 
 	// Under Hub.mu.
 	home    *stream
 	counted bool // in home.load: neither cancelled nor over
 	rides   bool // in home.riders
+	carried bool // it has had riders
 
 	armed atomic.Bool
 	state atomic.Uint32
