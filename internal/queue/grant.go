@@ -24,9 +24,10 @@ import (
 // A grant also carries who comes after, so that a line is asked about once in
 // maxHeirs handoffs. It is written below the key's own value:
 //
-//	{"pawl":"lock","owner":…}                  the key's own value, as it was
+//	{"pawl":"lock","owner":…,"since":"…:12Z"}  the key's own value, as it was
 //	granted 7f3a-12 4711                       by which key, with which create revision
-//	5b01-3 4713 {"pawl":"lock","owner":…}      those behind, in order
+//	5b01-3 4713 71 31Z"}                       those behind, in order: a name, its create revision,
+//	81c4-1 4720 16 "worker-2",…                how much of the value before its own begins alike, the rest
 //
 // Only keys whose value begins with lease.LabelMark are granted to: a lock's, in
 // pawl's layout. Everybody else, and whoever comes to a line about which nothing
@@ -37,8 +38,8 @@ var newline, space, labelMark = []byte("\n"), []byte(" "), []byte(lease.LabelMar
 
 const (
 	// maxHeirs and maxHeirBytes bound how many of those behind are known.
-	maxHeirs     = 12
-	maxHeirBytes = 4 << 10
+	maxHeirs     = 24
+	maxHeirBytes = 2 << 10
 	// grantWait is how long a waiter that expects a grant waits for it after it
 	// saw the key before go: the two events come in either order.
 	grantWait = 20 * time.Millisecond
@@ -52,52 +53,67 @@ type heir struct {
 	value  []byte
 }
 
-// cutHeir takes the first heir off lines.
-func cutHeir(lines []byte) (h heir, rest []byte, ok bool) {
-	line, rest, ok := bytes.Cut(lines, newline)
-	if !ok {
-		return heir{}, nil, false
+// heirs are those behind, as a grant carries them.
+type heirs struct {
+	before []byte // the value before the first one's
+	lines  []byte
+}
+
+// first takes the first off.
+func (h heirs) first() (next heir, rest heirs, ok bool) {
+	line, lines, ok := bytes.Cut(h.lines, newline)
+	suffix, line, _ := bytes.Cut(line, space)
+	create, line, _ := bytes.Cut(line, space)
+	alike, tail, _ := bytes.Cut(line, space)
+	rev, err := strconv.ParseInt(string(create), 10, 64)
+	n, err2 := strconv.Atoi(string(alike))
+	if !ok || err != nil || err2 != nil || rev <= 0 || n < 0 || n > len(h.before) {
+		return heir{}, heirs{}, false
 	}
-	h.suffix, line, _ = bytes.Cut(line, space)
-	create, value, ok := bytes.Cut(line, space)
-	if !ok || !bytes.HasPrefix(value, labelMark) {
-		return heir{}, nil, false
-	}
-	var err error
-	h.create, err = strconv.ParseInt(string(create), 10, 64)
-	h.value = value
-	return h, rest, err == nil && h.create > 0
+	value := append(h.before[:n:n], tail...)
+	return heir{suffix, rev, value}, heirs{value, lines}, bytes.HasPrefix(value, labelMark)
 }
 
 // heirs writes down those of kvs, which stand in line behind one another, up to
 // the first that is not to be granted to.
-func (l Line) heirs(kvs []*mvccpb.KeyValue) (lines []byte) {
+func (l Line) heirs(kvs []*mvccpb.KeyValue) (h heirs) {
+	var before []byte
 	for _, kv := range kvs {
 		_, ok := l.owner(string(kv.Key))
 		value, _, _ := bytes.Cut(kv.Value, newline)
-		if !ok || !bytes.HasPrefix(value, labelMark) || len(lines)+len(kv.Key)+len(value) > maxHeirBytes {
+		n := alike(before, value)
+		if !ok || !bytes.HasPrefix(value, labelMark) || len(h.lines)+len(kv.Key)+len(value)-n > maxHeirBytes {
 			break
 		}
-		lines = append(lines, kv.Key[len(l.Prefix):]...)
-		lines = append(lines, ' ')
-		lines = strconv.AppendInt(lines, kv.CreateRevision, 10)
-		lines = append(lines, ' ')
-		lines = append(lines, value...)
-		lines = append(lines, '\n')
+		h.lines = append(h.lines, kv.Key[len(l.Prefix):]...)
+		h.lines = strconv.AppendInt(append(h.lines, ' '), kv.CreateRevision, 10)
+		h.lines = strconv.AppendInt(append(h.lines, ' '), int64(n), 10)
+		h.lines = append(append(h.lines, ' '), value[n:]...)
+		h.lines = append(h.lines, '\n')
+		before = value
 	}
-	return lines
+	return h
+}
+
+// alike is with how many bytes a and b begin alike.
+func alike(a, b []byte) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
 
 // cutGrant takes a granted key's value apart: who granted, and who comes after.
-func (l Line) cutGrant(value []byte) (by place, heirs []byte, ok bool) {
-	_, rest, ok := bytes.Cut(value, []byte("\n"+grantWord))
+func (l Line) cutGrant(value []byte) (by place, behind heirs, ok bool) {
+	own, rest, ok := bytes.Cut(value, []byte("\n"+grantWord))
 	if !ok {
-		return place{}, nil, false
+		return place{}, heirs{}, false
 	}
-	line, heirs, _ := bytes.Cut(rest, newline)
+	line, lines, _ := bytes.Cut(rest, newline)
 	suffix, create, _ := bytes.Cut(line, space)
 	rev, err := strconv.ParseInt(string(create), 10, 64)
-	return place{l.Prefix + string(suffix), rev}, heirs, err == nil && rev > 0
+	return place{l.Prefix + string(suffix), rev}, heirs{own, lines}, err == nil && rev > 0
 }
 
 // freeTxn gives the own key back: it deletes it if it is the one that was
@@ -110,7 +126,7 @@ func (c *Claim) freeTxn(grant bool) *pb.TxnRequest {
 		Compare: []*pb.Compare{txn.CreateIs(own, c.create)},
 		Success: []*pb.RequestOp{txn.Delete(own)},
 	}
-	next, rest, ok := cutHeir(c.knownHeirs())
+	next, rest, ok := c.knownHeirs().first()
 	if !grant || !ok {
 		return free
 	}
@@ -131,21 +147,21 @@ func freed(resp *pb.TxnResponse) bool {
 }
 
 // grantValue is next's value with a grant by c, behind whom come rest.
-func (c *Claim) grantValue(next heir, rest []byte) []byte {
-	v := make([]byte, 0, len(next.value)+len(grantWord)+len(c.suffix())+len(rest)+len("\n \n")+len("9223372036854775807"))
+func (c *Claim) grantValue(next heir, rest heirs) []byte {
+	v := make([]byte, 0, len(next.value)+len(grantWord)+len(c.suffix())+len(rest.lines)+len("\n \n")+len("9223372036854775807"))
 	v = append(v, next.value...)
 	v = append(v, "\n"+grantWord...)
 	v = append(v, c.suffix()...)
 	v = append(v, ' ')
 	v = strconv.AppendInt(v, c.create, 10)
 	v = append(v, '\n')
-	return append(v, rest...)
+	return append(v, rest.lines...)
 }
 
 // suffix is the own key behind the line's prefix.
 func (c *Claim) suffix() string { return c.key[len(c.line.Prefix):] }
 
-func (c *Claim) knownHeirs() []byte {
+func (c *Claim) knownHeirs() heirs {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.heirs
@@ -159,7 +175,7 @@ func (c *Claim) granted(ev watch.Event) bool {
 	if !c.grants || c.mod != c.create {
 		return false // a key is granted to once
 	}
-	by, heirs, ok := c.line.cutGrant(ev.Value)
+	by, behind, ok := c.line.cutGrant(ev.Value)
 	if !ok {
 		return false
 	}
@@ -167,7 +183,7 @@ func (c *Claim) granted(ev watch.Event) bool {
 	switch {
 	case c.before.key == "": // it asked, and holds by that answer
 	case c.before == by:
-		c.mine, c.heirs = true, heirs
+		c.mine, c.heirs = true, behind
 	default:
 		c.passed = true
 	}
@@ -182,7 +198,7 @@ func (c *Claim) expects(ev watch.Event) bool {
 	if !c.grants {
 		return false
 	}
-	_, heirs, ok := c.line.cutGrant(ev.Value)
-	next, _, named := cutHeir(heirs)
+	_, behind, ok := c.line.cutGrant(ev.Value)
+	next, _, named := behind.first()
 	return ok && named && string(next.suffix) == c.suffix() && next.create == c.create
 }

@@ -469,16 +469,20 @@ func TestGivingUpInTheInstantOfAGrantLeavesTheLineFree(t *testing.T) {
 }
 
 func FuzzGrantValues(f *testing.F) {
-	f.Add("7f-1", int64(7), lease.LabelMark+`"owner":"a b"}`)
-	f.Add("", int64(-1), "\n")
-	f.Fuzz(func(t *testing.T, suffix string, create int64, value string) {
+	f.Add("7f-1", int64(7), lease.LabelMark+`"owner":"a b"}`, lease.LabelMark+`"owner":"a c"}`)
+	f.Add("7f-1", int64(7), lease.LabelMark+`"owner":"a"}`, lease.LabelMark+`"owner":"a"}`+"\n")
+	f.Add("", int64(-1), "\n", "")
+	f.Fuzz(func(t *testing.T, suffix string, create int64, value, second string) {
 		line := Line{Name: "n", Prefix: "n/"}
-		kv := &mvccpb.KeyValue{Key: []byte(line.Prefix + suffix), CreateRevision: create, Value: []byte(value)}
-		lines := line.heirs([]*mvccpb.KeyValue{kv, kv})
-		if len(lines) == 0 {
+		key := []byte(line.Prefix + suffix)
+		kv := &mvccpb.KeyValue{Key: key, CreateRevision: create, Value: []byte(value)}
+		kv2 := &mvccpb.KeyValue{Key: key, CreateRevision: create, Value: []byte(second)}
+		all := line.heirs([]*mvccpb.KeyValue{kv, kv2})
+		require.LessOrEqual(t, len(all.lines), maxHeirBytes+len("9223372036854775807 2048  \n"))
+		if len(all.lines) == 0 {
 			return
 		}
-		h, rest, ok := cutHeir(lines)
+		h, rest, ok := all.first()
 		own, _, _ := strings.Cut(value, "\n")
 		if create <= 0 {
 			assert.False(t, ok)
@@ -486,12 +490,41 @@ func FuzzGrantValues(f *testing.F) {
 		}
 		require.True(t, ok)
 		assert.Equal(t, heir{[]byte(suffix), create, []byte(own)}, h)
-		again, _, ok := cutHeir(rest)
-		assert.True(t, ok)
-		assert.Equal(t, h, again)
-		by, heirs, ok := line.cutGrant([]byte(own + "\n" + grantWord + suffix + " 5\n" + string(lines)))
-		assert.True(t, ok)
+		if len(rest.lines) == 0 {
+			return
+		}
+
+		// The first is granted to, and passes on who is behind.
+		by, behind, ok := line.cutGrant([]byte(own + "\n" + grantWord + suffix + " 5\n" + string(rest.lines)))
+		require.True(t, ok)
 		assert.Equal(t, place{line.Prefix + suffix, 5}, by)
-		assert.Equal(t, lines, heirs)
+		h, rest, ok = behind.first()
+		require.True(t, ok)
+		own, _, _ = strings.Cut(second, "\n")
+		assert.Equal(t, heir{[]byte(suffix), create, []byte(own)}, h)
+		assert.Empty(t, rest.lines)
 	})
+}
+
+// What is no list of heirs names nobody.
+func TestLinesThatAreNoHeirsNameNobody(t *testing.T) {
+	label := lease.LabelMark + `"owner":"a"}`
+	for name, lines := range map[string]string{
+		"nothing":                   "",
+		"no end":                    "7f-1 4 0 " + label,
+		"no revision":               "7f-1\n",
+		"a revision that is none":   "7f-1 x 0 " + label + "\n",
+		"a revision of nothing":     "7f-1 0 0 " + label + "\n",
+		"a value alone":             "7f-1 4 " + label + "\n",
+		"more alike than there is":  "7f-1 4 99 }\n",
+		"less alike than nothing":   "7f-1 4 -1 }\n",
+		"a value that is no lock's": "7f-1 4 0 {}\n",
+	} {
+		_, _, ok := heirs{[]byte(label), []byte(lines)}.first()
+		assert.False(t, ok, name)
+	}
+	h, rest, ok := heirs{[]byte(label), []byte("7f-1 4 " + fmt.Sprint(len(label)-2) + ` b"}` + "\n")}.first()
+	assert.True(t, ok)
+	assert.Equal(t, label[:len(label)-2]+`b"}`, string(h.value))
+	assert.Equal(t, h.value, rest.before)
 }
