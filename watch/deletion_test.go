@@ -81,6 +81,7 @@ func TestCancelsOfWatchesOfDeletionsWaitForOneAnother(t *testing.T) {
 			gone = append(gone, b.hub.WatchDeletion("k", 1, ignore))
 			ids = append(ids, c.grant().WatchId)
 		}
+		synctest.Wait()
 		gone[0].Cancel()
 		c.nothing(sweepAfter / 2)
 		gone[1].Cancel()

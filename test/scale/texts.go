@@ -32,7 +32,7 @@ change hands between sessions thousands of times an hour, have etcd compact ever
 - **Disk.** A write is 1 to 2 KiB in the log, and each group of them waits for the disk once. What a slow disk
   limits is one after the other: a handoff cannot be faster than one such wait.
 - **Memory.** Watches are the server's main cost for what merely stands: a lock held has one, a waiter two, a session
-  one. etcd's own limits on the database (2 GiB, ` + "`--quota-backend-bytes`" + `) are far: a lock's key is below 1 KiB, and up to 4 KiB
+  one. etcd's own limits on the database (2 GiB, ` + "`--quota-backend-bytes`" + `) are far: a lock's key is below 1 KiB, and up to 3 KiB
   while it carries a grant.
 
 ## Several clusters
