@@ -41,7 +41,7 @@ type Claim struct {
 	passed   bool     // before is not there any more, or may not be
 	expected bool     // before's release was to be a grant to this claim
 	mine     bool     // before's release was: it holds
-	heirs    heirs   // those known to be behind, in order; see grant.go. Not changed in place
+	heirs    heirs    // those known to be behind, in order; see grant.go. Not changed in place
 	own      feed     // of the own key
 	ahead    feed     // of the key before
 	mod      int64    // of the own key, as we know it
