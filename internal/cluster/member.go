@@ -66,6 +66,10 @@ func dialOptions(ep endpoint, cfg *Config) []grpc.DialOption {
 		grpc.WithDisableServiceConfig(),
 		grpc.WithNoProxy(),
 		grpc.WithIdleTimeout(0),
+		// Windows of a fixed size: to size them itself gRPC pings the server whenever data come, which costs
+		// both ends a message for most answers here. A full one holds up a long answer by a round trip.
+		grpc.WithStaticStreamWindowSize(1 << 20),
+		grpc.WithStaticConnWindowSize(4 << 20),
 	}
 	return append(opts, cfg.DialOptions...)
 }
