@@ -23,10 +23,11 @@ func (c *Claim) enqueue(ctx context.Context, value []byte, try bool) (alone bool
 		switch {
 		case err == nil && resp.Succeeded:
 			return c.enqueued(resp, sole)
-		case err == nil && txn.KV(resp, 1) == nil:
-			return false, c.refused(resp, try)
 		case err == nil:
-			err = fmt.Errorf("another copy of the request put key %q", c.key)
+			refused := true
+			if refused, err = c.refused(ctx, try); refused {
+				return false, err
+			}
 		case cluster.IsLeaseNotFound(err):
 			return false, c.s.Gone(err.Error())
 		case cluster.OutcomeOf(err) == cluster.NotApplied:
@@ -54,14 +55,12 @@ func (c *Claim) enqueue(ctx context.Context, value []byte, try bool) (alone bool
 
 // enqueueTxn puts the own key, if neither it nor its cancel key is there and the
 // session is as we know it, and reads who stands before it: the last-created keys
-// of the line, around the session's own keys if it is sole. The failure branch
-// reads what was compared.
+// of the line, around the session's own keys if it is sole.
 func (c *Claim) enqueueTxn(value []byte, try, sole bool) *pb.TxnRequest {
-	same, session := c.s.Same()
-	own, cancel := []byte(c.key), []byte(c.s.CancelKey(c.n))
+	same, _ := c.s.Same()
+	own := []byte(c.key)
 	t := &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.CreateIs(own, 0), txn.CreateIs(cancel, 0), same},
-		Failure: []*pb.RequestOp{session, txn.Look(own), txn.Look(cancel)},
+		Compare: []*pb.Compare{txn.CreateIs(own, 0), txn.CreateIs(c.s.CancelKey(c.n), 0), same},
 	}
 	if sole {
 		from, to := c.ownKeys(own)
@@ -72,7 +71,6 @@ func (c *Claim) enqueueTxn(value []byte, try, sole bool) *pb.TxnRequest {
 	}
 	if try {
 		t.Compare = append(t.Compare, txn.NoneUnder(c.line.Prefix))
-		t.Failure = append(t.Failure, txn.FirstUnder(c.line.Prefix))
 	}
 	return t
 }
@@ -130,19 +128,35 @@ func (c *Claim) place(create int64, before place, woken chan struct{}) {
 	c.create, c.mod, c.before, c.woken = create, create, before, woken
 }
 
-// refused tells the reasons apart for which an enqueue was refused although the
-// own key is not there.
-func (c *Claim) refused(resp *pb.TxnResponse, try bool) error {
+// refused finds out, by a read of its own, why an enqueue was refused: what an
+// enqueue seldom needs is not carried by each. false: the own key is there, put by
+// another copy, or it cannot be told, so that the enqueue has to be settled.
+func (c *Claim) refused(ctx context.Context, try bool) (bool, error) {
+	_, session := c.s.Same()
+	resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "look why an enqueue was refused", Repeat: cluster.Always}, &pb.TxnRequest{
+		Success: []*pb.RequestOp{session, txn.Look(c.key), txn.Look(c.s.CancelKey(c.n)), txn.FirstUnder(c.line.Prefix)},
+	})
+	if err != nil {
+		return false, err
+	}
 	if err := c.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
-		return err
+		return true, err
+	}
+	cancelled, first := txn.KV(resp, 2) != nil, txn.KV(resp, 3)
+	switch {
+	case txn.KV(resp, 1) != nil:
+		return false, fmt.Errorf("another copy of the request put key %q", c.key)
+	case cancelled:
+		err = fmt.Errorf("key %q: somebody else wrote its cancel key", c.key)
+	case try && first != nil:
+		err = c.busy(string(first.Key))
+	case try:
+		err = &detail{ErrBusy, "held until a moment ago"}
+	default:
+		return false, fmt.Errorf("key %q was refused, and nothing shows why", c.key)
 	}
 	c.s.Settle(c.n)
-	if try {
-		if first := txn.KV(resp, 3); first != nil {
-			return c.busy(string(first.Key))
-		}
-	}
-	return fmt.Errorf("key %q: somebody else wrote its cancel key", c.key)
+	return true, err
 }
 
 // settle decides whether an enqueue whose answer was lost was applied: if the

@@ -52,8 +52,11 @@ func isPeek(t *pb.TxnRequest) bool {
 }
 
 func isRelease(t *pb.TxnRequest) bool {
-	return inLine(op(t.Success, 0).GetRequestDeleteRange().GetKey()) && len(t.Failure) == 0
+	return inLine(op(t.Success, 0).GetRequestDeleteRange().GetKey()) && len(t.Success) == 1 && len(t.Failure) == 0
 }
+
+// isWhy is the read after an enqueue that was refused.
+func isWhy(t *pb.TxnRequest) bool { return len(t.Compare) == 0 && len(t.Success) == 4 }
 
 // isExplain is the read after a release that did not find its key.
 func isExplain(t *pb.TxnRequest) bool {

@@ -117,33 +117,21 @@ func (l Line) cutGrant(value []byte) (by place, behind heirs, ok bool) {
 }
 
 // freeTxn gives the own key back: it deletes it if it is the one that was
-// acquired. With grant, it also puts a grant on the next key, if that is there as it
-// was seen; without, it is nothing but a delete, so that it works on a full disk.
-// Doing it twice is harmless.
+// acquired. With grant, it also puts a grant on the next key, and does neither unless
+// that is there as it was seen; without, it is nothing but a delete, so that it
+// works on a full disk. Doing it twice is harmless.
 func (c *Claim) freeTxn(grant bool) *pb.TxnRequest {
 	own := []byte(c.key)
 	free := &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(own, c.create)},
 		Success: []*pb.RequestOp{txn.Delete(own)},
 	}
-	next, rest, ok := c.knownHeirs().first()
-	if !grant || !ok {
-		return free
+	if next, rest, ok := c.knownHeirs().first(); grant && ok {
+		key := append([]byte(c.line.Prefix), next.suffix...)
+		free.Compare = append(free.Compare, txn.CreateIs(key, next.create))
+		free.Success = append(free.Success, txn.PutKeepingLease(key, c.grantValue(next, rest)))
 	}
-	key := append([]byte(c.line.Prefix), next.suffix...)
-	return &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.CreateIs(own, c.create), txn.CreateIs(key, next.create)},
-		Success: []*pb.RequestOp{txn.Delete(own), txn.PutKeepingLease(key, c.grantValue(next, rest))},
-		Failure: []*pb.RequestOp{txn.Nested(free)},
-	}
-}
-
-// freed reports whether the answer to freeTxn says that it deleted the own key.
-func freed(resp *pb.TxnResponse) bool {
-	if resp.Succeeded || len(resp.Responses) == 0 {
-		return resp.Succeeded
-	}
-	return resp.Responses[0].GetResponseTxn().GetSucceeded()
+	return free
 }
 
 // grantValue is next's value with a grant by c, behind whom come rest.

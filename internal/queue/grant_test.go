@@ -54,7 +54,7 @@ func (w *world) releaseAndCount(c *Claim, next *attempt) int {
 }
 
 func isGrant(t *pb.TxnRequest) bool {
-	return len(op(t.Failure, 0).GetRequestTxn().GetSuccess()) == 1
+	return op(t.Success, 0).GetRequestDeleteRange() != nil && op(t.Success, 1).GetRequestPut() != nil
 }
 
 // The first of a line asks; those whom it finds behind are granted the line, each

@@ -110,13 +110,13 @@ func (c *Claim) free(ctx context.Context) error {
 		grant := c.mayGrant()
 		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "release", Repeat: repeat}, c.freeTxn(grant))
 		switch {
-		case err == nil && freed(resp):
+		case err == nil && resp.Succeeded:
 			c.decideFree(nil)
 			return nil
+		case grant && (err == nil || cluster.OutcomeOf(err) != cluster.Unknown && ctx.Err() == nil):
+			continue // what refused the grant may let the delete pass
 		case err == nil:
 			return c.explainFree(ctx)
-		case cluster.OutcomeOf(err) != cluster.Unknown && grant && ctx.Err() == nil:
-			continue // what refused the grant may let the delete pass
 		case cluster.OutcomeOf(err) != cluster.Unknown:
 			return err
 		}

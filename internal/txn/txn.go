@@ -66,11 +66,6 @@ func PutKeepingLease[K Key](key K, value []byte) *pb.RequestOp {
 	return op
 }
 
-// Nested is a transaction within one.
-func Nested(t *pb.TxnRequest) *pb.RequestOp {
-	return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: t}}
-}
-
 // Delete deletes one key.
 func Delete[K Key](key K) *pb.RequestOp {
 	op := &struct {

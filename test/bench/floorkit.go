@@ -88,7 +88,6 @@ func (l floorLocker) acquire(ctx context.Context) (held, error) {
 		Compare: []*pb.Compare{txn.CreateIs(key, 0), txn.CreateIs(cancel, 0), txn.ModIs(s.key, s.mod)},
 		Success: []*pb.RequestOp{txn.Put(key, []byte("holder"), s.lease),
 			txn.LastBetween([]byte(l.prefix), []byte(all+"-")), txn.LastBetween([]byte(all+"."), txn.PrefixEnd(l.prefix))},
-		Failure: []*pb.RequestOp{txn.Look(s.key), txn.Look(key), txn.Look(cancel)},
 	})
 	if err != nil || !r.Succeeded {
 		return nil, fmt.Errorf("enqueue %s: %w, %v", key, err, r)

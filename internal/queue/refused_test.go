@@ -1,0 +1,137 @@
+package queue
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// before calls f with the first request that is r, before it is applied.
+func (w *world) before(r request, f func(t *pb.TxnRequest)) {
+	var once sync.Once
+	w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
+		if r.is(q) {
+			once.Do(func() { f(q.Message.(*pb.TxnRequest)) })
+		}
+		return false
+	}})
+}
+
+// cancelKeyOf is the cancel key that an enqueue compares with.
+func cancelKeyOf(t *pb.TxnRequest) string { return string(t.Compare[1].Key) }
+
+func TestARefusedEnqueueSaysWhy(t *testing.T) {
+	t.Run("its cancel key is there", func(t *testing.T) {
+		inBubble(t, etcdfake.Options{}, func(w *world) {
+			w.before(isEnqueue, func(t *pb.TxnRequest) { w.f.Put(cancelKeyOf(t), "theirs", 0) })
+			s := w.session()
+			_, err := Acquire(w.Context(), s, w.line(), Request{})
+			assert.ErrorContains(w, err, "somebody else wrote its cancel key")
+			assert.Empty(w, w.keys())
+			w.release(w.acquire(s))
+			assert.NoError(w, s.Err())
+		})
+	})
+	t.Run("the session was taken over", func(t *testing.T) {
+		inBubble(t, etcdfake.Options{}, func(w *world) {
+			s := w.session()
+			key, _ := s.Key()
+			w.before(isEnqueue, func(*pb.TxnRequest) { w.f.Put(key, "successor", s.ID()) })
+			_, err := Acquire(w.Context(), s, w.line(), Request{})
+			assert.ErrorIs(w, err, lease.ErrRevoked)
+			assert.Equal(w, err, s.Err())
+			assert.Empty(w, w.keys())
+		})
+	})
+	t.Run("the session key is gone", func(t *testing.T) {
+		inBubble(t, etcdfake.Options{}, func(w *world) {
+			s := w.session()
+			key, _ := s.Key()
+			w.before(isEnqueue, func(*pb.TxnRequest) { w.f.Delete(key) })
+			_, err := Acquire(w.Context(), s, w.line(), Request{})
+			assert.ErrorIs(w, err, lease.ErrRevoked)
+			synctest.Wait()
+			assert.Empty(w, w.keys())
+		})
+	})
+	t.Run("a try came too late", func(t *testing.T) {
+		inBubble(t, etcdfake.Options{}, func(w *world) {
+			s := w.session()
+			other := w.line().Prefix + "7f3a-1"
+			w.before(isEnqueue, func(*pb.TxnRequest) { w.f.Put(other, "theirs", 0) })
+			_, err := Acquire(w.Context(), s, w.line(), Request{Try: true})
+			assert.ErrorIs(w, err, ErrBusy)
+			assert.ErrorContains(w, err, other)
+			assert.Equal(w, []string{other}, w.keys())
+
+			w.before(isEnqueue, func(*pb.TxnRequest) { w.f.Put(other+"2", "theirs", 0) })
+			w.before(isWhy, func(*pb.TxnRequest) { w.f.Delete(other + "2") })
+			w.f.Delete(other)
+			_, err = Acquire(w.Context(), s, w.line(), Request{Try: true})
+			assert.ErrorIs(w, err, ErrBusy)
+			assert.ErrorContains(w, err, "until a moment ago")
+			assert.Empty(w, w.keys())
+			w.release(w.acquire(s))
+		})
+	})
+}
+
+// An enqueue that was refused for a reason that is gone again is cancelled for good, and tried
+// under another name.
+func TestAnEnqueueThatWasRefusedForNothingIsTriedAgain(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *world) {
+		var cancel string
+		w.before(isEnqueue, func(t *pb.TxnRequest) {
+			cancel = cancelKeyOf(t)
+			w.f.Put(cancel, "theirs", 0)
+		})
+		w.before(isWhy, func(*pb.TxnRequest) { w.f.Delete(cancel) })
+		s := w.session()
+		c := w.acquire(s)
+		assert.NotNil(w, w.f.Get(cancel), "no copy of the first can come after this")
+		w.release(c)
+		w.clear()
+	})
+}
+
+// What cannot be told is settled: the key is there and waits its turn, or it
+// never will be.
+func TestEveryFailureOfALookAtARefusalLeavesNothing(t *testing.T) {
+	eachFault(t, func(w *world, fa fault) {
+		w.before(isEnqueue, func(t *pb.TxnRequest) { w.f.Put(cancelKeyOf(t), "theirs", 0) })
+		w.f.Inject(request(isWhy).rule(fa.rule))
+		s := w.session()
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		c, err := Acquire(ctx, s, w.line(), Request{})
+		if err == nil {
+			w.held(c)
+			w.release(c)
+		}
+		time.Sleep(time.Minute)
+		assert.Empty(w, w.keys())
+		require.NoError(w, s.Err())
+		w.release(w.acquire(s))
+	})
+	t.Run("forbidden", func(t *testing.T) {
+		inBubble(t, etcdfake.Options{}, func(w *world) {
+			w.before(isEnqueue, func(t *pb.TxnRequest) { w.f.Put(cancelKeyOf(t), "theirs", 0) })
+			f := w.f.Inject(request(isWhy).rule(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}))
+			s := w.session()
+			c := w.acquire(s)
+			f.Lift()
+			w.release(c)
+			w.clear()
+		})
+	})
+}
