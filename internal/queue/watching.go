@@ -55,14 +55,13 @@ func (c *Claim) keep(w *watch.Watch, f *feed, wanted func() bool) {
 // key is granted to. The grant, in what was deleted, tells whom the key before
 // granted to when it was released.
 func (c *Claim) aheadChanged(p place, u watch.Update) {
-	gone, expected := false, false
-	for _, ev := range u.Events {
-		gone = gone || ev.Deleted
-		expected = expected || ev.Deleted && c.expects(ev)
-	}
 	c.mu.Lock()
 	if c.before == p {
-		c.passed, c.expected = c.passed || gone, c.expected || expected
+		for _, ev := range u.Events {
+			if ev.Deleted {
+				c.passed, c.expected = true, c.expected || !c.mine && c.expects(ev)
+			}
+		}
 		c.ahead.over = c.ahead.over || u.Err != nil || u.Compacted > 0
 		// Compacted: what was missed is asked for, the place is kept (A4).
 		c.passed = c.passed || u.Compacted > 0
