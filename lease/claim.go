@@ -131,14 +131,13 @@ type armed struct {
 // ArmLater has the claim of h armed after ArmDelay, unless it is dropped before.
 func (s *Session) ArmLater(h *Hook) {
 	s.mu.Lock()
-	first := false
-	if s.over.Load() == nil { // otherwise nobody would take it off the list
-		s.arming = append(s.arming, armed{h, time.Now().Add(ArmDelay)})
-		first = len(s.arming) == 1
+	defer s.mu.Unlock()
+	if s.over.Load() != nil {
+		return // nobody would take it off the list
 	}
-	s.mu.Unlock()
-	if first {
-		s.wake()
+	s.arming = append(s.arming, armed{h, time.Now().Add(ArmDelay)})
+	if len(s.arming) == 1 {
+		s.armer.Reset(ArmDelay)
 	}
 }
 

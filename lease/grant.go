@@ -59,6 +59,8 @@ func newSession(host Host, opts Options) *Session {
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.label = label(s.owner)
+	s.armer = time.AfterFunc(ArmDelay, s.wake)
+	s.armer.Stop()
 	return s
 }
 

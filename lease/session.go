@@ -61,6 +61,7 @@ type Session struct {
 	waiting  ring              // claims looked at in every round
 	holding  ring              // claims looked at in rotation
 	arming   []armed           // claims to be armed, the next due first
+	armer    *time.Timer       // wakes the loop for the first of them
 	pending  []Removal         // what is still to be removed at the server
 	removing bool              // a goroutine works on pending
 	keyWatch *watch.Watch      // of the session key
@@ -173,6 +174,7 @@ func (s *Session) end(err error, rest aftermath) error {
 	s.over.Store(&ending{err})
 	claims := append(s.waiting.take(), s.holding.take()...)
 	s.arming = nil
+	s.armer.Stop()
 	w := s.keyWatch
 	s.keyWatch = nil
 	s.mu.Unlock()
