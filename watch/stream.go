@@ -110,6 +110,7 @@ func (s *stream) attend() error {
 	}
 	s.link.close()
 	s.requeue()
+	s.take() // the loop may have been woken for it when the link was over already, and have done nothing
 
 	var le *linkError
 	if !errors.As(err, &le) {

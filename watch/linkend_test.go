@@ -1,0 +1,67 @@
+package watch
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// whileItEnds calls f when the reader of c's link has heard of its end and the loop has not: what the loop
+// is woken for from then on comes too late for that link.
+func (c *call) whileItEnds(f func()) {
+	s := c.hub.streams[0]
+	s.busy <- struct{}{}
+	c.end <- status.Error(codes.Unavailable, "gone")
+	synctest.Wait()
+	f()
+	synctest.Wait()
+	<-s.busy
+}
+
+func TestAWatchThatComesWhileItsLinkEndsIsCreatedOnTheNext(t *testing.T) {
+	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
+		_, _ = b.watch("stays", "", 1)
+		c := b.accept()
+		c.grant()
+		synctest.Wait()
+		var late *log
+		c.whileItEnds(func() { _, late = b.watch("late", "", 1) })
+		c = b.accept()
+		assert.Equal(t, "stays", string(c.grant().Key))
+		r := c.grant()
+		assert.Equal(t, "late", string(r.Key))
+		c.events(r.WatchId, put("late", 2))
+		synctest.Wait()
+		assert.Equal(t, []int64{2}, late.revisions())
+	})
+}
+
+func TestACancelThatComesWhileItsLinkEndsHoldsUpNoOther(t *testing.T) {
+	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
+		ignore := func(Update) {}
+		_, _ = b.watch("stays", "", 1)
+		w1, w2 := b.hub.WatchDeletion("1", 1, ignore), b.hub.WatchDeletion("2", 1, ignore)
+		c := b.accept()
+		for range 3 {
+			c.grant()
+		}
+		synctest.Wait()
+		c.whileItEnds(func() {
+			w1.Cancel()
+			time.Sleep(sweepAfter)
+		})
+		c = b.accept()
+		assert.Equal(t, "stays", string(c.grant().Key))
+		r := c.grant()
+		assert.Equal(t, "2", string(r.Key))
+		synctest.Wait()
+		w2.Cancel()
+		began := time.Now()
+		assert.Equal(t, r.WatchId, c.canceled())
+		assert.Equal(t, sweepAfter, time.Since(began))
+	})
+}
