@@ -70,7 +70,7 @@ var mutants = []mutant{
 	{"waiting rests on the watch alone", "A4", []edit{{"lease/look.go",
 		"	for h := s.waiting.first; h != nil; h = h.next {", "	for h := s.waiting.first; h != nil && most < 0; h = h.next {"}}, []string{inLease, inQueue, simulation}},
 	{"a compaction ends the wait", "A4", []edit{{"internal/queue/watching.go",
-		"	gone, expected := false, false\n", "	if u.Compacted > 0 {\n		c.finish(ErrKeyDeleted)\n	}\n	gone, expected := false, false\n"}}, []string{inLock, inQueue, simulation}},
+		"	c.mu.Lock()\n	if c.before == p {\n", "	if u.Compacted > 0 {\n		c.finish(ErrKeyDeleted)\n	}\n	c.mu.Lock()\n	if c.before == p {\n"}}, []string{inLock, inQueue, simulation}},
 	{"a session's attempts do not look at one another", "A2", []edit{{"internal/queue/enqueue.go",
 		"	whole := !sole || c.isSole()", "	whole := true"}}, []string{inQueue}},
 	{"an attempt that is over is counted again", "A2", []edit{{"lease/takeover.go",
