@@ -80,7 +80,7 @@ func TestAContendedAcquisitionIsWithinItsBudget(t *testing.T) {
 }
 
 // One in the middle of a line, which is granted the lock and grants it on: over its
-// whole life a Txn to enqueue, one to release, none to confirm but one in thirteen.
+// whole life a Txn to enqueue, one to release, none to confirm but one in 25.
 func TestAGrantedAcquisitionIsWithinItsBudget(t *testing.T) {
 	const waiters = 12
 	inBubble(t, func(w *world) {

@@ -82,7 +82,7 @@ func (l Line) heirs(kvs []*mvccpb.KeyValue) (h heirs) {
 		_, ok := l.owner(string(kv.Key))
 		value, _, _ := bytes.Cut(kv.Value, newline)
 		n := alike(before, value)
-		if !ok || !bytes.HasPrefix(value, labelMark) || len(h.lines)+len(kv.Key)+len(value)-n > maxHeirBytes {
+		if !ok || !bytes.HasPrefix(value, labelMark) || len(h.lines)+len(kv.Key)-len(l.Prefix)+len(value)-n > maxHeirBytes {
 			break
 		}
 		h.lines = append(h.lines, kv.Key[len(l.Prefix):]...)
