@@ -20,7 +20,8 @@ import (
 // assumes that nothing fails. A waiter takes the deletion of the key before its own for
 // the lock, without a question; that is not safe, and cannot be undercut.
 type floorKit struct {
-	own bool // a waiter's own key is watched too, as a waiter has to that is to notice its end
+	own     bool // a waiter's own key is watched too, as a waiter has to that is to notice its end
+	bounded bool // a request ends with its caller's context, or after a while, and a key says who holds it
 }
 
 func (k floorKit) dial(ctx context.Context, addr string) (client, error) {
@@ -29,7 +30,7 @@ func (k floorKit) dial(ctx context.Context, addr string) (client, error) {
 		return nil, err
 	}
 	c := &floorClient{
-		own: k.own,
+		kit: k,
 		ctx: metadata.AppendToOutgoingContext(context.Background(), "hasleader", "true"),
 		kv:  pb.NewKVClient(conn), leases: pb.NewLeaseClient(conn), conn: pb.NewWatchClient(conn),
 	}
@@ -37,13 +38,34 @@ func (k floorKit) dial(ctx context.Context, addr string) (client, error) {
 }
 
 type floorClient struct {
-	own    bool
+	kit    floorKit
 	ctx    context.Context
 	kv     pb.KVClient
 	leases pb.LeaseClient
 	conn   pb.WatchClient
 	watch  floorWatch
 	all    floorSessions
+}
+
+// txn sends t: with a context that is made once, or with one that the caller's ends,
+// and that ends by itself when no answer comes.
+func (c *floorClient) txn(ctx context.Context, t *pb.TxnRequest) (*pb.TxnResponse, error) {
+	if !c.kit.bounded {
+		return c.kv.Txn(c.ctx, t)
+	}
+	ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(ctx, leaderOnly), 3*time.Second)
+	defer cancel()
+	return c.kv.Txn(ctx, t)
+}
+
+var leaderOnly = metadata.Pairs("hasleader", "true")
+
+// holder is a key's value.
+func (c *floorClient) holder() []byte {
+	if !c.kit.bounded {
+		return []byte("holder")
+	}
+	return []byte(`{"pawl":"lock","owner":"root@host","host":"host","pid":12345,"since":"` + time.Now().UTC().Format(time.RFC3339Nano) + `"}`)
 }
 
 func (c *floorClient) session(_ context.Context, ttl time.Duration) (session, error) {
@@ -84,9 +106,9 @@ func (l floorLocker) acquire(ctx context.Context) (held, error) {
 	all := l.prefix + strconv.FormatInt(s.lease, 16) // the session's own keys begin so, and a dash
 	key := all + "-" + n
 	cancel := s.key + "/" + n
-	r, err := s.c.kv.Txn(s.c.ctx, &pb.TxnRequest{
+	r, err := s.c.txn(ctx, &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(key, 0), txn.CreateIs(cancel, 0), txn.ModIs(s.key, s.mod)},
-		Success: []*pb.RequestOp{txn.Put(key, []byte("holder"), s.lease),
+		Success: []*pb.RequestOp{txn.Put(key, s.c.holder(), s.lease),
 			txn.LastBetween([]byte(l.prefix), []byte(all+"-")), txn.LastBetween([]byte(all+"."), txn.PrefixEnd(l.prefix))},
 	})
 	if err != nil || !r.Succeeded {
@@ -100,7 +122,7 @@ func (l floorLocker) acquire(ctx context.Context) (held, error) {
 	if before == nil {
 		return h, nil
 	}
-	if s.c.own {
+	if s.c.kit.own {
 		if h.watch, _, err = s.c.watch.create(s.c, key, h.create+1, nil); err != nil {
 			return nil, err
 		}
@@ -125,13 +147,13 @@ type floorHeld struct {
 	watch  int64 // of the own key; 0: none
 }
 
-func (h floorHeld) release(context.Context) error {
+func (h floorHeld) release(ctx context.Context) error {
 	if h.watch != 0 {
 		if err := h.s.c.watch.cancel(h.watch); err != nil {
 			return err
 		}
 	}
-	r, err := h.s.c.kv.Txn(h.s.c.ctx, &pb.TxnRequest{
+	r, err := h.s.c.txn(ctx, &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(h.key, h.create)},
 		Success: []*pb.RequestOp{txn.Delete(h.key)},
 	})

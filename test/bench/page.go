@@ -113,7 +113,7 @@ func (r *results) table(what string, points []point, columns []column) string {
 		if what == "operation" {
 			name = p.scenario
 		}
-		for _, kit := range all {
+		for _, kit := range append(all, dutiful) {
 			if len(r.of(p.scenario, kit, p.n)) == 0 {
 				continue
 			}

@@ -16,7 +16,8 @@ write of 2 KiB that waits for the disk takes %v. etcd %s, clientv3 %s.
 - **floor** is the least that such work can cost: pawl's transactions, with its comparisons, sent by hand
   on the bare generated stubs by a client that assumes that nothing fails. Its waiter takes the
   deletion of the key before its own for the lock, without a question, which is not safe. In a line,
-  "own key watched" is the floor of a waiter that has to notice its own key's end too.
+  "own key watched" is the floor of a waiter that has to notice its own key's end too. "bounded" is the floor of
+  requests that end with their caller's context or after 3 s, and of keys that say who holds them.
 
 The three take turns, each in a client process of its own, and the order changes from round to
 round. Client and server share the machine. Figures are medians of the rounds, with the extremes
