@@ -102,3 +102,11 @@ func TestFiguresHaveAsManyDigitsAsTheyAreWorth(t *testing.T) {
 		assert.Equal(t, want, figure(x))
 	}
 }
+
+// Turns of one round add up; what is of one operation, or of one drain, is their mean.
+func TestTurnsWeighTheSame(t *testing.T) {
+	f := figures{Turns: 1, Ops: 10, Wall: 1, CPU: 10, P50: 1, Heap: 1}
+	f = f.add(figures{Turns: 1, Ops: 10, Wall: 2, CPU: 20, P50: 2, Heap: 2})
+	f = f.add(figures{Turns: 1, Ops: 10, Wall: 6, CPU: 60, P50: 6, Heap: 6})
+	assert.Equal(t, []float64{3, 3, 3, 3, 10.0 / 3}, []float64{f.wall(), f.p50(), f.heap(), f.cpu(), f.throughput()})
+}

@@ -13,6 +13,7 @@ import (
 // otherwise. Times are in seconds.
 type figures struct {
 	N          int // of workers, waiters, locks, sessions
+	Turns      int // that are added up
 	Ops        int
 	Wall       float64
 	CPU        float64
@@ -28,12 +29,15 @@ type figures struct {
 	ServerHeap float64 // for each of N
 }
 
-// add puts a second turn of the same round to a first.
+// add puts another turn of the same round to those before.
 func (f figures) add(g figures) figures {
-	sum := figures{N: f.N, Ops: f.Ops + g.Ops, Wall: f.Wall + g.Wall, CPU: f.CPU + g.CPU, ServerCPU: f.ServerCPU + g.ServerCPU,
+	mean := func(a, b float64) float64 {
+		return (a*float64(f.Turns) + b*float64(g.Turns)) / float64(f.Turns+g.Turns)
+	}
+	sum := figures{N: f.N, Turns: f.Turns + g.Turns, Ops: f.Ops + g.Ops, Wall: f.Wall + g.Wall, CPU: f.CPU + g.CPU, ServerCPU: f.ServerCPU + g.ServerCPU,
 		Allocs: f.Allocs + g.Allocs, AllocBytes: f.AllocBytes + g.AllocBytes, BytesIn: f.BytesIn + g.BytesIn, BytesOut: f.BytesOut + g.BytesOut,
-		P50: (f.P50 + g.P50) / 2, P99: (f.P99 + g.P99) / 2, Goroutines: (f.Goroutines + g.Goroutines) / 2,
-		Heap: (f.Heap + g.Heap) / 2, ServerHeap: (f.ServerHeap + g.ServerHeap) / 2, Calls: map[string]float64{}}
+		P50: mean(f.P50, g.P50), P99: mean(f.P99, g.P99), Goroutines: mean(f.Goroutines, g.Goroutines),
+		Heap: mean(f.Heap, g.Heap), ServerHeap: mean(f.ServerHeap, g.ServerHeap), Calls: map[string]float64{}}
 	for _, calls := range []map[string]float64{f.Calls, g.Calls} {
 		for method, n := range calls {
 			sum.Calls[method] += n
@@ -44,7 +48,7 @@ func (f figures) add(g figures) figures {
 
 // The ways to look at figures.
 func (f figures) throughput() float64 { return float64(f.Ops) / f.Wall }
-func (f figures) wall() float64       { return f.Wall }
+func (f figures) wall() float64       { return f.Wall / float64(f.Turns) }
 func (f figures) p50() float64        { return f.P50 }
 func (f figures) p99() float64        { return f.P99 }
 func (f figures) heap() float64       { return f.Heap }

@@ -62,7 +62,7 @@ func work() error {
 		if err != nil {
 			return err
 		}
-		f.N = n
+		f.N, f.Turns = n, 1
 		got = append(got, f)
 	}
 	return json.NewEncoder(os.Stdout).Encode(got)
