@@ -24,7 +24,7 @@ func (c *Claim) enqueue(ctx context.Context, value []byte, try bool) (alone bool
 		case err == nil && resp.Succeeded:
 			return c.enqueued(resp, sole)
 		case err == nil:
-			refused := true
+			var refused bool
 			if refused, err = c.refused(ctx, try); refused {
 				return false, err
 			}

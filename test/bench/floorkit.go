@@ -31,7 +31,7 @@ func (k floorKit) dial(ctx context.Context, addr string) (client, error) {
 	}
 	c := &floorClient{
 		kit: k,
-		ctx: metadata.AppendToOutgoingContext(context.Background(), "hasleader", "true"),
+		ctx: metadata.NewOutgoingContext(context.Background(), leaderOnly),
 		kv:  pb.NewKVClient(conn), leases: pb.NewLeaseClient(conn), conn: pb.NewWatchClient(conn),
 	}
 	return c, nil
