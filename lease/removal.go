@@ -13,10 +13,6 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// Grace is how long a call may go on after its context's end, to send what it
-// still has to send: less than the 100 ms that a caller is promised.
-const Grace = 80 * time.Millisecond
-
 // closeTotal bounds Close where its context does not.
 const closeTotal = 12 * time.Second
 
@@ -36,8 +32,8 @@ func (s *Session) Close(ctx context.Context) error {
 	}
 	late := time.NewTimer(closeTotal)
 	defer late.Stop()
-	grace, cancel := WithGrace(ctx)
-	defer cancel()
+	grace := cluster.NewGrace(ctx)
+	defer grace.End()
 	select {
 	case <-s.revoked:
 		return s.left
@@ -54,18 +50,6 @@ func (s *Session) Begone() { s.end(ErrClosed, remove) }
 // Stopped is closed when the session is over and none of its goroutines runs
 // any more, a revocation apart.
 func (s *Session) Stopped() <-chan struct{} { return s.looped }
-
-// WithGrace returns a context that ends Grace after ctx does.
-func WithGrace(ctx context.Context) (context.Context, context.CancelFunc) {
-	if ctx.Done() == nil {
-		return ctx, func() {}
-	}
-	out, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		time.AfterFunc(Grace, func() { cancel(context.Cause(ctx)) })
-	})
-	return out, func() { stop(); cancel(nil) }
-}
 
 // revoke begins the revocation of the lease, once.
 func (s *Session) revoke() {

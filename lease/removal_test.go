@@ -2,7 +2,6 @@ package lease
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -242,26 +241,5 @@ func TestRemovalsEndWithTheSession(t *testing.T) {
 		sleep(time.Minute)
 		assert.Equal(t, n, x.count(), "the lease took it along")
 		assert.Empty(t, r.host.Behind.Close(0))
-	})
-}
-
-func TestGraceEndsShortlyAfterItsParent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		want := errors.New("enough")
-		parent, end := context.WithCancelCause(context.Background())
-		ctx, cancel := WithGrace(parent)
-		defer cancel()
-		time.Sleep(time.Second)
-		end(want)
-		time.Sleep(Grace - 1)
-		synctest.Wait()
-		require.NoError(t, ctx.Err())
-		time.Sleep(time.Nanosecond)
-		synctest.Wait()
-		assert.Equal(t, want, context.Cause(ctx))
-
-		free, release := WithGrace(context.Background())
-		release()
-		assert.NoError(t, free.Err())
 	})
 }

@@ -60,5 +60,5 @@ func TestATransactionCostsFewAllocationsMoreThanTheBareStub(t *testing.T) {
 		require.NoError(t, err)
 	})
 	t.Logf("bare %v, ours %v", floor, ours)
-	assert.LessOrEqual(t, ours-floor, 24.0)
+	assert.LessOrEqual(t, ours-floor, 15.0)
 }

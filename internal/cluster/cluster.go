@@ -35,7 +35,8 @@ type Config struct {
 	// Observer is told what happens; nil means nobody.
 	Observer observe.Observer
 	// DialOptions come after this package's own, so they win. An interceptor that sends a request
-	// twice takes away what is said about outcomes.
+	// twice takes away what is said about outcomes; none may use a unary call's context once the
+	// call has returned, for it serves another call then.
 	DialOptions []grpc.DialOption
 }
 
@@ -55,7 +56,8 @@ type Cluster struct {
 	revision atomic.Int64
 	term     atomic.Uint64
 
-	creds credentialStore
+	creds  credentialStore
+	bounds sync.Pool // of *bound, to be used again
 
 	life  context.Context // ends with Close
 	die   context.CancelCauseFunc

@@ -23,8 +23,9 @@ const (
 // grant is what requests carry. It is immutable, and shared by all of them.
 type grant struct {
 	md      metadata.MD
-	token   string        // empty: none is needed
-	renewAt time.Duration // on the Cluster's clock; 0: when it is refused
+	ctx     context.Context // that and nothing else
+	token   string          // empty: none is needed
+	renewAt time.Duration   // on the Cluster's clock; 0: when it is refused
 }
 
 func newGrant(token string) *grant {
@@ -32,6 +33,7 @@ func newGrant(token string) *grant {
 	if token != "" {
 		g.md.Set(rpctypes.TokenFieldNameGRPC, token)
 	}
+	g.ctx = metadata.NewOutgoingContext(context.Background(), g.md)
 	return g
 }
 

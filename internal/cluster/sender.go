@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
@@ -22,20 +21,36 @@ const (
 	slow        = time.Second // a member that is given up after this long is graded down
 )
 
-// attempt is the context of one attempt. It is found again by Member.Invoke, which notes on it
-// whether a stream was made: the proof that nothing was sent is never a text.
+// attempt is the context of one attempt: it ends with its bound, and has the values of the call's. It
+// is found again by Member.Invoke, which notes on it whether a stream was made: the proof that
+// nothing was sent is never a text.
 type attempt struct {
-	context.Context
-	peer peer.Peer // filled by gRPC if and only if there was a stream
-	opts [2]grpc.CallOption
-	sent bool
+	context.Context // the call's
+	bound           *bound
+	end             time.Time       // of the bound, or the call's
+	md              context.Context // with the metadata
+	peer            peer.Peer       // filled by gRPC if and only if there was a stream
+	opts            [2]grpc.CallOption
+	sent            bool
 }
 
 type attemptKey struct{}
 
+func (a *attempt) Deadline() (time.Time, bool) { return a.end, true }
+
+func (a *attempt) Done() <-chan struct{} { return a.bound.ctx.Done() }
+
+func (a *attempt) Err() error { return a.bound.ctx.Err() }
+
 func (a *attempt) Value(key any) any {
 	if key == (attemptKey{}) {
 		return a
+	}
+	if v := a.bound.ctx.Value(key); v != nil { // first: package context asks whose Done it is
+		return v
+	}
+	if v := a.md.Value(key); v != nil { // in place of the call's own
+		return v
 	}
 	return a.Context.Value(key)
 }
@@ -126,20 +141,19 @@ func (s *sender) try(ctx context.Context, g *grant) (sent bool, err error) {
 	if end.After(s.until) {
 		end = s.until
 	}
-	out := metadata.NewOutgoingContext(ctx, g.md)
-	if d, ok := ctx.Deadline(); !ok || end.Before(d) {
-		var cancel context.CancelFunc
-		out, cancel = context.WithDeadline(out, end)
-		defer cancel()
+	b := s.c.bind(ctx, end.Sub(s.began))
+	defer s.c.unbind(b)
+	if d, ok := ctx.Deadline(); ok && d.Before(end) {
+		end = d // the server is told
 	}
-	a := &attempt{Context: out}
+	a := &attempt{Context: ctx, bound: b, end: end, md: g.ctx}
 	m := s.member
 	m.inflight.Add(1)
 	defer m.done()
 	floor := s.c.Revision()
 	h, err := s.send(a, m)
 	if err != nil {
-		return a.sent, err
+		return a.sent, b.why(ctx, err)
 	}
 	return true, s.c.Check(m, h, floor, !s.r.Local)
 }

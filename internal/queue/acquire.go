@@ -51,8 +51,9 @@ func Acquire(ctx context.Context, s *lease.Session, line Line, r Request) (*Clai
 // acquire hangs the claim on the session from the beginning, so that whatever is
 // under way ends at once when the session does, or, later, the own key.
 func (c *Claim) acquire(ctx context.Context, r Request) error {
-	ctx, c.stop = context.WithCancelCause(ctx)
-	defer c.unstop()
+	c.scope = cluster.NewScope(ctx)
+	defer c.unscope(c.scope)
+	ctx = c.scope
 	if err := c.s.Wait(&c.hook, c); err != nil {
 		return err
 	}
@@ -77,15 +78,12 @@ func (c *Claim) acquire(ctx context.Context, r Request) error {
 	return c.win(ctx)
 }
 
-// unstop releases what acquire's context holds, when nothing is under way.
-func (c *Claim) unstop() {
+// unscope ends what Acquire was doing.
+func (c *Claim) unscope(scope *cluster.Scope) {
 	c.mu.Lock()
-	stop := c.stop
-	c.stop = nil
+	c.scope = nil
 	c.mu.Unlock()
-	if stop != nil {
-		stop(nil)
-	}
+	scope.End()
 }
 
 // wait returns nil when a linearizable answer showed the own key first.

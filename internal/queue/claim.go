@@ -35,7 +35,7 @@ type Claim struct {
 	woken  chan struct{} // wakes the waiting Acquire; nil where it does not wait
 
 	mu       sync.Mutex
-	stop     context.CancelCauseFunc // ends what an Acquire under way is doing
+	scope    *cluster.Scope // of an Acquire under way
 	held     bool
 	before   place    // the key that is waited for
 	passed   bool     // before is not there any more, or may not be

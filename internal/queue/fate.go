@@ -124,12 +124,12 @@ func (c *Claim) deleted() {
 // after the mark: contexts, channels, and what is left of the claim.
 func (c *Claim) told(f *fate) {
 	c.mu.Lock()
-	cancel, stop, works := c.cancel, c.stop, c.works
+	cancel, scope, works := c.cancel, c.scope, c.works
 	own, ahead := c.own.w, c.ahead.w
-	c.stop, c.works, c.own.w, c.ahead.w = nil, nil, nil, nil
+	c.scope, c.works, c.own.w, c.ahead.w = nil, nil, nil, nil
 	c.mu.Unlock()
-	if stop != nil {
-		stop(f.err)
+	if scope != nil {
+		scope.End()
 	}
 	if !f.released {
 		if cancel != nil {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/txn"
-	"github.com/pawl-locks/pawl/lease"
 )
 
 // release is how far giving a claim back has come; guarded by the claim's mutex.
@@ -30,7 +29,7 @@ type release struct {
 // key. nil: it was held until now. An error that matches ErrLost: it was not.
 // One that matches kv.ErrUnknown: unconfirmed, it goes on behind the caller;
 // called again, it tries again, and once decided gives the same answer. With a
-// ctx that is done it still sends, and waits no longer than lease.Grace.
+// ctx that is done it still sends, and waits no longer than cluster.Grace.
 func (c *Claim) Release(ctx context.Context, as error) error {
 	if err := c.letGo(as); err != nil {
 		return err
@@ -38,8 +37,8 @@ func (c *Claim) Release(ctx context.Context, as error) error {
 	if decided, err := c.outcome(); decided {
 		return err
 	}
-	graced, cancel := lease.WithGrace(ctx)
-	defer cancel()
+	graced := cluster.NewGrace(ctx)
+	defer graced.End()
 	err := c.free(graced)
 	if decided, err := c.outcome(); decided {
 		c.tellReleased(nil)

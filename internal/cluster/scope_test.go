@@ -1,0 +1,205 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+)
+
+type valueKey struct{}
+
+func TestAScopeEndsWithTheCallersContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		because := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(context.WithValue(context.Background(), valueKey{}, 7))
+		s := NewScope(ctx)
+		defer s.End()
+		derived, stop := context.WithCancel(s)
+		defer stop()
+		done := s.Done()
+		require.NoError(t, s.Err())
+		assert.Equal(t, 7, s.Value(valueKey{}))
+		cancel(because)
+		assert.Equal(t, context.Canceled, s.Err(), "at once, whatever has run")
+		assert.Equal(t, because, context.Cause(s))
+		<-done
+		<-derived.Done()
+		<-s.Done()
+		s.End()
+		assert.Equal(t, because, context.Cause(s))
+	})
+}
+
+func TestAScopeEndsAtEnd(t *testing.T) {
+	for _, made := range []func(context.Context) *Scope{NewScope, NewGrace} {
+		for _, ctx := range []context.Context{t.Context(), context.Background()} {
+			s := made(ctx)
+			asked := s.Done()
+			require.NoError(t, s.Err())
+			s.End()
+			<-asked
+			<-s.Done()
+			assert.Equal(t, context.Canceled, s.Err())
+			require.NoError(t, ctx.Err())
+		}
+	}
+}
+
+func TestAScopeHasTheCallersDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		s := NewScope(ctx)
+		defer s.End()
+		end, ok := s.Deadline()
+		assert.True(t, ok)
+		assert.Equal(t, time.Now().Add(time.Second), end)
+		<-s.Done()
+		assert.Equal(t, context.DeadlineExceeded, s.Err())
+		assert.Equal(t, time.Now(), end)
+	})
+}
+
+func TestGraceEndsShortlyAfterTheCallersContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		because := errors.New("enough")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		s := NewGrace(ctx)
+		defer s.End()
+		time.Sleep(time.Second)
+		cancel(because)
+		time.Sleep(Grace - 1)
+		synctest.Wait()
+		require.NoError(t, s.Err())
+		_, ok := s.Deadline()
+		assert.False(t, ok)
+		time.Sleep(time.Nanosecond)
+		<-s.Done()
+		assert.Equal(t, because, context.Cause(s))
+
+		late := NewGrace(ctx) // of a context that has ended
+		defer late.End()
+		require.NoError(t, late.Err())
+		time.Sleep(Grace)
+		<-late.Done()
+	})
+}
+
+// send is a request with s that is never answered; its error comes on the channel.
+func send(c *Cluster, ctx context.Context) <-chan error {
+	answer := make(chan error, 1)
+	go func() {
+		_, err := c.Txn(ctx, Request{Op: "txn"}, writing())
+		answer <- err
+	}()
+	synctest.Wait()
+	return answer
+}
+
+func TestTheEndOfAScopeEndsWhatIsSentWithIt(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ss *stubs, c *Cluster) {
+		ss.get(0).do(func(s *stub) { s.onTxn = silent })
+		ctx, cancel := context.WithCancel(t.Context())
+		began := time.Now()
+		s := NewScope(ctx)
+		first, second := send(c, s), send(c, s)
+		s.End()
+		for _, err := range []error{<-first, <-second} {
+			require.ErrorIs(t, err, context.Canceled)
+			require.ErrorIs(t, err, ErrUnknown)
+			assert.True(t, IsCode(err, codes.Canceled))
+		}
+		s = NewScope(ctx)
+		defer s.End()
+		first = send(c, s)
+		cancel()
+		require.ErrorIs(t, <-first, context.Canceled)
+		assert.Zero(t, time.Since(began))
+
+		s = NewGrace(ctx)
+		defer s.End()
+		require.ErrorIs(t, <-send(c, s), context.Canceled)
+		assert.Equal(t, Grace, time.Since(began))
+
+		sent := ss.txns()
+		_, err := c.Txn(s, Request{Op: "txn"}, writing())
+		require.ErrorIs(t, err, context.Canceled)
+		assert.Equal(t, sent, ss.txns(), "nothing is sent with one that is over")
+	})
+}
+
+func TestTheCodeTellsWhatEndedAnAttempt(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ss *stubs, c *Cluster) {
+		ss.get(0).do(func(s *stub) { s.onTxn = silent })
+		timed, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		cancelled, end := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, end)
+		for _, tc := range []struct {
+			ctx  context.Context
+			want codes.Code
+		}{
+			{timed, codes.DeadlineExceeded}, {NewScope(timed), codes.DeadlineExceeded},
+			{cancelled, codes.Canceled}, {NewScope(cancelled), codes.Canceled},
+			{t.Context(), codes.DeadlineExceeded}, {context.Background(), codes.DeadlineExceeded},
+		} {
+			_, err := c.Txn(tc.ctx, Request{Op: "txn"}, writing())
+			var e *Error
+			require.ErrorAs(t, err, &e)
+			assert.Equal(t, tc.want, e.Code)
+		}
+	})
+}
+
+// What ended one attempt does not end another, though most bounds serve again.
+func TestABoundThatEndedAnAttemptServesNoOther(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ss *stubs, c *Cluster) {
+		works := func(ctx context.Context) {
+			t.Helper()
+			ss.get(0).do(func(s *stub) { s.onTxn = nil })
+			_, err := c.Txn(ctx, Request{Op: "txn", Attempt: time.Second}, writing())
+			require.NoError(t, err)
+		}
+		for range 20 {
+			for _, end := range []func(*testing.T){
+				func(t *testing.T) { // by its time
+
+					_, err := c.Txn(t.Context(), Request{Op: "txn", Attempt: time.Second}, writing())
+					require.Error(t, err)
+				},
+				func(t *testing.T) { // by the caller
+
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+					defer cancel()
+					_, err := c.Txn(ctx, Request{Op: "txn"}, writing())
+					require.Error(t, err)
+				},
+				func(t *testing.T) { // by the scope
+
+					s := NewScope(t.Context())
+					answer := send(c, s)
+					s.End()
+					require.Error(t, <-answer)
+				},
+			} {
+				works(t.Context())
+				ss.get(0).do(func(s *stub) { s.onTxn = silent })
+				end(t)
+				s := NewScope(t.Context())
+				works(s)
+				works(t.Context())
+				time.Sleep(2 * time.Second) // nothing of an earlier one comes late
+				works(s)
+				s.End()
+				synctest.Wait()
+				works(t.Context())
+			}
+		}
+	})
+}
