@@ -43,8 +43,7 @@ func (s *Session) Begin(prefix string) (n int64, key string, err error) {
 
 // AttemptKey is the key of a lease's n-th attempt on a line.
 func AttemptKey(prefix string, lease, n int64) string {
-	b := make([]byte, 0, len(prefix)+36)
-	b = append(b, prefix...)
+	b := append(make([]byte, 0, 128), prefix...) // on the stack, if the name is not long
 	b = strconv.AppendInt(b, lease, 16)
 	b = append(b, '-')
 	return string(strconv.AppendInt(b, n, 10))
@@ -52,11 +51,11 @@ func AttemptKey(prefix string, lease, n int64) string {
 
 // CancelKey is the cancel key of attempt n: while it is there, no late copy of
 // the attempt's enqueue can be applied (rule A5).
-func (s *Session) CancelKey(n int64) string {
-	b := make([]byte, 0, len(s.key)+21)
+func (s *Session) CancelKey(n int64) []byte {
+	b := make([]byte, 0, len(s.key)+len("/9223372036854775807"))
 	b = append(b, s.key...)
 	b = append(b, '/')
-	return string(strconv.AppendInt(b, n, 10))
+	return strconv.AppendInt(b, n, 10)
 }
 
 // Settle tells that attempt n came to a known end: its key is not there, and

@@ -187,9 +187,9 @@ func TestOpenAttemptsAreUndoneByTheSuccessor(t *testing.T) {
 		assert.Nil(t, r.Get(applied))
 		assert.NotNil(t, r.Get(settled))
 		assert.NotNil(t, r.Get(held))
-		assert.NotNil(t, r.Get(next.CancelKey(n1)))
-		assert.NotNil(t, r.Get(next.CancelKey(n2)), "no late copy can be applied")
-		assert.Nil(t, r.Get(next.CancelKey(n3)))
+		assert.NotNil(t, r.Get(string(next.CancelKey(n1))))
+		assert.NotNil(t, r.Get(string(next.CancelKey(n2))), "no late copy can be applied")
+		assert.Nil(t, r.Get(string(next.CancelKey(n3))))
 		assert.Nil(t, r.Get(coming))
 		n5, _, err := next.Begin("f/")
 		require.NoError(t, err)
@@ -215,7 +215,7 @@ func TestUndoDeletesUnderNoSpaceAndCancelsLater(t *testing.T) {
 		r.SetNoSpace(false)
 		for range 2 {
 			require.NoError(t, s.Undo(context.Background(), n, key))
-			assert.NotNil(t, r.Get(s.CancelKey(n)))
+			assert.NotNil(t, r.Get(string(s.CancelKey(n))))
 		}
 	})
 }

@@ -201,6 +201,6 @@ func TestAcquireAndReleaseTakeFewAllocations(t *testing.T) {
 		size = min(size, (after.TotalAlloc-before.TotalAlloc)/n)
 	}
 	t.Logf("%d allocations, %d bytes", allocs, size)
-	assert.LessOrEqual(t, allocs, uint64(265))
-	assert.LessOrEqual(t, size, uint64(17*1024))
+	assert.LessOrEqual(t, allocs, uint64(240))
+	assert.LessOrEqual(t, size, uint64(16*1024))
 }

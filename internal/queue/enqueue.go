@@ -59,15 +59,14 @@ func (c *Claim) enqueue(ctx context.Context, value []byte, try bool) (alone bool
 func (c *Claim) enqueueTxn(value []byte, try, sole bool) *pb.TxnRequest {
 	same, _ := c.s.Same()
 	own := []byte(c.key)
-	t := &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.CreateIs(own, 0), txn.CreateIs(c.s.CancelKey(c.n), 0), same},
-	}
+	t := txn.New()
+	t.Compare = append(t.Compare, txn.CreateIs(own, 0), txn.CreateIs(c.s.CancelKey(c.n), 0), same)
+	t.Success = append(t.Success, txn.Put(own, value, c.s.ID()))
 	if sole {
 		from, to := c.ownKeys(own)
-		t.Success = []*pb.RequestOp{txn.Put(own, value, c.s.ID()),
-			txn.LastBetween([]byte(c.line.Prefix), from), txn.LastBetween(to, txn.PrefixEnd(c.line.Prefix))}
+		t.Success = append(t.Success, txn.LastBetween([]byte(c.line.Prefix), from), txn.LastBetween(to, txn.PrefixEnd(c.line.Prefix)))
 	} else {
-		t.Success = []*pb.RequestOp{txn.Put(own, value, c.s.ID()), txn.LastUnder(c.line.Prefix, 2, 0)}
+		t.Success = append(t.Success, txn.LastUnder(c.line.Prefix, 2, 0))
 	}
 	if try {
 		t.Compare = append(t.Compare, txn.NoneUnder(c.line.Prefix))

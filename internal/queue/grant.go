@@ -2,6 +2,7 @@ package queue
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"time"
 
@@ -122,12 +123,11 @@ func (l Line) cutGrant(value []byte) (by place, behind heirs, ok bool) {
 // works on a full disk. Doing it twice is harmless.
 func (c *Claim) freeTxn(grant bool) *pb.TxnRequest {
 	own := []byte(c.key)
-	free := &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.CreateIs(own, c.create)},
-		Success: []*pb.RequestOp{txn.Delete(own)},
-	}
+	free := txn.New()
+	free.Compare = append(free.Compare, txn.CreateIs(own, c.create))
+	free.Success = append(free.Success, txn.Delete(own))
 	if next, rest, ok := c.knownHeirs().first(); grant && ok {
-		key := append([]byte(c.line.Prefix), next.suffix...)
+		key := slices.Concat([]byte(c.line.Prefix), next.suffix)
 		free.Compare = append(free.Compare, txn.CreateIs(key, next.create))
 		free.Success = append(free.Success, txn.PutKeepingLease(key, c.grantValue(next, rest)))
 	}

@@ -16,6 +16,17 @@ import (
 // be changed while the transaction is in use.
 type Key interface{ ~string | ~[]byte }
 
+// New is an empty transaction, in one piece with room for a few parts.
+func New() *pb.TxnRequest {
+	t := &struct {
+		pb.TxnRequest
+		compare [4]*pb.Compare
+		success [3]*pb.RequestOp
+	}{}
+	t.Compare, t.Success = t.compare[:0], t.success[:0]
+	return &t.TxnRequest
+}
+
 // CreateIs compares key's create revision with rev; 0: the key is not there.
 func CreateIs[K Key](key K, rev int64) *pb.Compare {
 	c := &struct {
