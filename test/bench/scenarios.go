@@ -71,10 +71,10 @@ func chains(short bool) (list []scenario) {
 			case n < 100:
 				s.kits = three
 				s.turns = 4
-			case n == 100: // a turn of so few is short, and says little
+			case n == 100 && hold == 0: // a turn of so few is short, and says little
+				s.turns = 12
+			case n == 100, n == 1_000 && hold == 0:
 				s.turns = 4
-			case n == 1_000 && hold == 0:
-				s.turns = 2
 			case n > 100:
 				s.Limit = 300
 			}
