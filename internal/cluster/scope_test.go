@@ -137,22 +137,29 @@ func TestTheEndOfAScopeEndsWhatIsSentWithIt(t *testing.T) {
 func TestTheCodeTellsWhatEndedAnAttempt(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ss *stubs, c *Cluster) {
 		ss.get(0).do(func(s *stub) { s.onTxn = silent })
-		timed, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		cancelled, end := context.WithCancel(t.Context())
-		time.AfterFunc(time.Second, end)
-		for _, tc := range []struct {
-			ctx  context.Context
-			want codes.Code
-		}{
-			{timed, codes.DeadlineExceeded}, {NewScope(timed), codes.DeadlineExceeded},
-			{cancelled, codes.Canceled}, {NewScope(cancelled), codes.Canceled},
-			{t.Context(), codes.DeadlineExceeded}, {context.Background(), codes.DeadlineExceeded},
-		} {
-			_, err := c.Txn(tc.ctx, Request{Op: "txn"}, writing())
-			var e *Error
-			require.ErrorAs(t, err, &e)
-			assert.Equal(t, tc.want, e.Code)
+		same := func(ctx context.Context) context.Context { return ctx }
+		scoped := func(ctx context.Context) context.Context { return NewScope(ctx) }
+		for _, made := range []func(context.Context) context.Context{same, scoped} {
+			timed, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			cancelled, end := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, end)
+			ends := func(ctx context.Context, after time.Duration, want codes.Code) {
+				t.Helper()
+				began := time.Now()
+				_, err := c.Txn(made(ctx), Request{Op: "txn"}, writing())
+				var e *Error
+				require.ErrorAs(t, err, &e)
+				assert.Equal(t, want, e.Code)
+				assert.Equal(t, after, time.Since(began))
+			}
+			ends(cancelled, time.Second, codes.Canceled)
+			ends(timed, 0, codes.DeadlineExceeded)
+			timed, cancel = context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			ends(timed, time.Second, codes.DeadlineExceeded)
+			ends(t.Context(), defaultAttempt, codes.DeadlineExceeded)
+			ends(context.Background(), defaultAttempt, codes.DeadlineExceeded)
 		}
 	})
 }
@@ -200,6 +207,26 @@ func TestABoundThatEndedAnAttemptServesNoOther(t *testing.T) {
 				synctest.Wait()
 				works(t.Context())
 			}
+		}
+	})
+}
+
+// What a context that has ended already is bound to ends at once: it may have ended after it was
+// last looked at.
+func TestABoundOfAContextThatHasEndedEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &Cluster{}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		over := NewScope(t.Context())
+		over.End()
+		for _, ctx := range []context.Context{ctx, over} {
+			b := c.bind(ctx, time.Hour)
+			began := time.Now()
+			<-b.ctx.Done()
+			assert.Zero(t, time.Since(began))
+			c.unbind(b)
+			assert.Nil(t, c.bounds.Get())
 		}
 	})
 }
