@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -68,6 +69,9 @@ func (c *Cluster) unbind(b *bound) {
 // why is err, of an attempt under ctx, with the code of what b was ended by: for gRPC it was cancelled.
 func (b *bound) why(ctx context.Context, err error) error {
 	s := statusOf(err)
+	if s == nil && errors.Is(err, context.Canceled) { // an interceptor said so
+		s = status.New(codes.Canceled, err.Error())
+	}
 	if s == nil || s.Code() != codes.Canceled || b.ctx.Err() == nil {
 		return err
 	}

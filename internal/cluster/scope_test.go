@@ -3,13 +3,17 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
 type valueKey struct{}
@@ -161,6 +165,32 @@ func TestTheCodeTellsWhatEndedAnAttempt(t *testing.T) {
 			ends(t.Context(), defaultAttempt, codes.DeadlineExceeded)
 			ends(context.Background(), defaultAttempt, codes.DeadlineExceeded)
 		}
+	})
+}
+
+// An interceptor may say in its own words that its context is over.
+func TestABoundThatPassedIsNotACancellation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 1)
+		cfg := ss.config()
+		cfg.DialOptions = append(cfg.DialOptions, grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			if _, ok := req.(*pb.TxnRequest); !ok {
+				return invoke(ctx, method, req, answer, conn, opts...)
+			}
+			<-ctx.Done()
+			return fmt.Errorf("held up: %w", ctx.Err())
+		}))
+		c := ss.connect(cfg)
+		_, err := c.Txn(t.Context(), Request{Op: "txn", Attempt: time.Second}, writing())
+		require.Error(t, err)
+		assert.NotErrorIs(t, err, context.Canceled)
+		assert.True(t, IsCode(err, codes.DeadlineExceeded))
+		assert.Equal(t, NotApplied, OutcomeOf(err))
+
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second/2, cancel)
+		_, err = c.Txn(ctx, Request{Op: "txn", Attempt: time.Second}, writing())
+		require.ErrorIs(t, err, context.Canceled)
 	})
 }
 
