@@ -95,6 +95,60 @@ func TestGraceEndsShortlyAfterTheCallersContext(t *testing.T) {
 	})
 }
 
+// hooks is a context that counts what waits for its end.
+type hooks struct {
+	context.Context
+	done chan struct{}
+	n    int
+}
+
+func (h *hooks) Done() <-chan struct{} { return h.done }
+
+func (h *hooks) AfterFunc(func()) func() bool {
+	h.n++
+	return func() bool { h.n--; return true }
+}
+
+func TestAScopeLeavesNothingOnTheCallersContext(t *testing.T) {
+	ctx := &hooks{Context: t.Context(), done: make(chan struct{})}
+	for _, made := range []func(context.Context) *Scope{NewScope, NewGrace} {
+		s := made(ctx)
+		assert.Equal(t, 1, ctx.n)
+		s.End()
+		s.End()
+		assert.Zero(t, ctx.n)
+	}
+}
+
+func TestABoundEndsWithItsScopeWheneverThatEnds(t *testing.T) {
+	var c Cluster
+	s := NewScope(t.Context())
+	before := []*bound{c.bind(s, time.Hour), c.bind(s, time.Hour), c.bind(s, time.Hour)}
+	c.unbind(before[1])
+	require.NoError(t, before[0].ctx.Err())
+	require.NoError(t, before[2].ctx.Err())
+	s.End()
+	after := c.bind(s, time.Hour)
+	for _, b := range []*bound{before[0], before[2], after} {
+		require.Error(t, b.ctx.Err())
+		c.unbind(b)
+	}
+}
+
+// gRPC derives a context from an attempt's: a goroutine for each would be dear.
+func TestABoundEndsWhatHangsOnItsAttemptByItself(t *testing.T) {
+	var c Cluster
+	c.creds.init("", "")
+	for _, ctx := range []context.Context{context.Background(), t.Context()} {
+		b := c.bind(ctx, time.Hour)
+		derived, cancel := context.WithCancel(&attempt{Context: ctx, bound: b, md: c.creds.bare.ctx})
+		b.cancel()
+		require.Error(t, derived.Err(), "before b.cancel has returned")
+		cancel()
+		c.unbind(b)
+	}
+}
+
 // send is a request with s that is never answered; its error comes on the channel.
 func send(c *Cluster, ctx context.Context) <-chan error {
 	answer := make(chan error, 1)
@@ -135,6 +189,30 @@ func TestTheEndOfAScopeEndsWhatIsSentWithIt(t *testing.T) {
 		_, err := c.Txn(s, Request{Op: "txn"}, writing())
 		require.ErrorIs(t, err, context.Canceled)
 		assert.Equal(t, sent, ss.txns(), "nothing is sent with one that is over")
+	})
+}
+
+func TestTheServerIsToldTheSoonerEnd(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ss *stubs, c *Cluster) {
+		ss.get(0).do(func(s *stub) {
+			s.onTxn = func(ctx context.Context, _ int64, _ *pb.TxnRequest) (*pb.TxnResponse, error) {
+				end, ok := ctx.Deadline()
+				assert.True(t, ok)
+				within(t, 0, time.Second, time.Until(end))
+				return &pb.TxnResponse{Header: s.header(), Succeeded: true}, nil
+			}
+		})
+		timed, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		s := NewScope(timed)
+		defer s.End()
+		for _, tc := range []struct {
+			ctx   context.Context
+			bound time.Duration
+		}{{timed, time.Minute}, {s, time.Minute}, {t.Context(), time.Second}} {
+			_, err := c.Txn(tc.ctx, Request{Op: "txn", Attempt: tc.bound}, writing())
+			require.NoError(t, err)
+		}
 	})
 }
 
