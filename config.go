@@ -47,8 +47,8 @@ type Config struct {
 	// Observer is told what sessions, locks and elections do: see package
 	// observe. nil: nobody is, and nothing is spent on it.
 	Observer observe.Observer
-	// DialOptions come after pawl's own, and win. An interceptor must not use a unary call's
-	// context once the call has returned: it serves another call then.
+	// DialOptions come after pawl's own, and win. An interceptor must neither use a unary call's
+	// context once the call has returned, nor leave anything on it: it serves another call then.
 	DialOptions []grpc.DialOption
 }
 
