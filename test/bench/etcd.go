@@ -17,7 +17,9 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/pawl-locks/pawl/internal/loopback"
 )
@@ -98,6 +100,9 @@ func (e *etcd) clear(ctx context.Context) error {
 	}
 	err = each(32, len(all.Leases), func(i int) error {
 		_, err := e.leases.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: all.Leases[i].ID})
+		if status.Code(err) == codes.NotFound {
+			return nil // it has ended by itself meanwhile
+		}
 		return err
 	})
 	if err != nil {
