@@ -72,8 +72,10 @@ func chains(short bool) (list []scenario) {
 				s.kits = three
 				s.turns = 4
 			case n == 100 && hold == 0: // a turn of so few is short, and says little
-				s.turns = 12
-			case n == 100, n == 1_000 && hold == 0:
+				s.turns = 20
+			case n == 1_000 && hold == 0:
+				s.turns = 8
+			case n == 100:
 				s.turns = 4
 			case n > 100:
 				s.Limit = 300
