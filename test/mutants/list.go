@@ -86,7 +86,7 @@ var mutants = []mutant{
 	{"a context that ended loses against success", "contract", []edit{{"internal/queue/acquire.go",
 		"	if ctx.Err() != nil {\n		return c.over(ctx)\n	}\n	c.mu.Lock()\n	c.before = place{}", "	c.mu.Lock()\n	c.before = place{}"}}, []string{simulation, inQueue, inLock}},
 	{"a release deletes whatever is there", "R1", []edit{{"internal/queue/grant.go",
-		"		Compare: []*pb.Compare{txn.CreateIs(own, c.create)},\n		Success: []*pb.RequestOp{txn.Delete(own)},", "		Compare: []*pb.Compare{&pb.Compare{Target: pb.Compare_CREATE, Result: pb.Compare_GREATER, Key: own, TargetUnion: &pb.Compare_CreateRevision{}}},\n		Success: []*pb.RequestOp{txn.Delete(own)},"}}, []string{inQueue, inLock, simulation}},
+		"append(free.Compare, txn.CreateIs(own, c.create))", "append(free.Compare, &pb.Compare{Target: pb.Compare_CREATE, Result: pb.Compare_GREATER, Key: own, TargetUnion: &pb.Compare_CreateRevision{}})"}}, []string{inQueue, inLock, simulation}},
 	{"the token is the header's revision", "K1", []edit{{"internal/queue/enqueue.go",
 		"			return txn.KV(resp, 1).GetCreateRevision(), nil\n", "			if own := txn.KV(resp, 1); own != nil {\n				return max(own.CreateRevision, resp.Header.Revision), nil\n			}\n			return 0, nil\n"}}, []string{inQueue, simulation}},
 	{"a guard compares existence", "K3", []edit{
