@@ -18,6 +18,8 @@ type results struct {
 	took       time.Duration
 	filesystem string
 	sync       time.Duration
+	again      int                               // turns taken again, for others had too much of the machine
+	disturbed  int                               // turns that count though others had
 	got        map[string]map[string][][]figures // by scenario, kit, round, size
 }
 
@@ -34,7 +36,7 @@ func (r *results) round(ctx context.Context, e *etcd, round int, s scenario) err
 		for i, kit := range inTurn {
 			o := order{Kit: kit, Scenario: s, Addr: e.addr, Profile: r.profile, Tag: fmt.Sprintf("%s-r%dt%dk%d", s.Name, round, turnNo, i)}
 			start := time.Now()
-			got, err := turn(ctx, e, o)
+			got, err := r.undisturbed(ctx, e, o)
 			if err != nil {
 				return err
 			}

@@ -30,7 +30,7 @@ func scenarios(short bool) []scenario {
 	list := []scenario{
 		{Name: "uncontended-1", Task: "uncontended", Sizes: []int{1}, Span: time.Second, kits: three, turns: 1},
 		{Name: "uncontended-8", Task: "uncontended", Sizes: []int{8}, Span: time.Second, kits: three, turns: 1},
-		{Name: "uncontended-64", Task: "uncontended", Sizes: []int{64}, Span: 1500 * time.Millisecond, kits: append(three, dutiful), turns: 2},
+		{Name: "uncontended-64", Task: "uncontended", Sizes: []int{64}, Span: 1500 * time.Millisecond, kits: append(three, dutiful), turns: 4},
 		{Name: "try-held", Task: "try-held", Sizes: []int{1}, Span: 400 * time.Millisecond, kits: three, turns: 1},
 		{Name: "try-free", Task: "try-free", Sizes: []int{1}, Span: 400 * time.Millisecond, kits: three, turns: 1},
 		{Name: "sessions", Task: "sessions", Sizes: []int{200}, kits: three, turns: 1},

@@ -21,7 +21,7 @@ write of 2 KiB that waits for the disk takes %v. etcd %s, clientv3 %s.
 
 The three take turns, each in a client process of its own, and the order changes from round to
 round. Client and server share the machine. Figures are medians of the rounds, with the extremes
-in parentheses; absolute ones are this machine's, ratios and counts travel.
+in parentheses; absolute ones are this machine's, ratios and counts travel.%s
 `
 	targetsText = `Ratios within a round, in which all three met the same machine.
 
