@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/pawl-locks/pawl/internal/bufdial"
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
@@ -70,6 +71,7 @@ type benchConfig struct {
 func newBench(t testing.TB, cfg benchConfig) *bench {
 	b := &bench{t: t, streams: make(chan *call, 1000)}
 	var endpoints []string
+	turn := bufdial.New()
 	for i := range max(cfg.members, 1) {
 		m := &member{bench: b, index: i, lis: bufconn.Listen(1 << 20), onOpen: cfg.onOpen}
 		b.members = append(b.members, m)
@@ -87,7 +89,7 @@ func newBench(t testing.TB, cfg benchConfig) *bench {
 		if _, err := fmt.Sscanf(addr, "member%d:2379", &i); err != nil {
 			return nil, err
 		}
-		return b.members[i].lis.DialContext(ctx)
+		return turn.Dial(ctx, b.members[i].lis)
 	}
 	c, err := cluster.Dial(context.Background(), cluster.Config{
 		Endpoints: endpoints, Username: cfg.user, Password: cfg.user,

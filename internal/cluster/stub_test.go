@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/bufdial"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -119,10 +121,11 @@ type stubs struct {
 	hole map[string]bool // connections to these are taken, and never answered
 	dead map[string]bool // connections to these are refused
 	made int             // connections
+	turn bufdial.Turn
 }
 
 func newStubs(t testing.TB, n int) *stubs {
-	ss := &stubs{t: t, log: new(syncBuffer), by: map[string]*stub{}, hole: map[string]bool{}, dead: map[string]bool{}}
+	ss := &stubs{t: t, log: new(syncBuffer), by: map[string]*stub{}, hole: map[string]bool{}, dead: map[string]bool{}, turn: bufdial.New()}
 	for i := range n {
 		ss.add(fmt.Sprintf("m%d:2379", i), uint64(i+1))
 	}
@@ -180,7 +183,7 @@ func (ss *stubs) dial(ctx context.Context, addr string) (net.Conn, error) {
 	ss.mu.Lock()
 	ss.made++
 	ss.mu.Unlock()
-	return s.listener.DialContext(ctx)
+	return ss.turn.Dial(ctx, s.listener)
 }
 
 func (ss *stubs) config(names ...string) Config {

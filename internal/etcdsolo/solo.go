@@ -19,6 +19,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/pawl-locks/pawl/internal/bufdial"
 )
 
 // endpoint is where clients find the server; an IP literal, so that no
@@ -37,6 +39,7 @@ type Server struct {
 	etcd   *etcdserver.EtcdServer
 	rpc    *grpc.Server
 	listen *bufconn.Listener
+	turn   bufdial.Turn
 	served chan struct{} // closed when rpc serves no more
 	stop   sync.Once
 }
@@ -66,7 +69,7 @@ func start(dir string, o Options) (*Server, error) {
 		return nil, fmt.Errorf("no leader after a minute")
 	}
 	s := &Server{
-		etcd: etcd, listen: bufconn.Listen(1 << 20), served: make(chan struct{}),
+		etcd: etcd, listen: bufconn.Listen(1 << 20), turn: bufdial.New(), served: make(chan struct{}),
 		rpc: v3rpc.Server(etcd, nil, nil, grpc.WaitForHandlers(true),
 			grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: embed.DefaultGRPCKeepAliveMinTime}),
 			// In memory there is no bandwidth to be measured with pings, and nothing to be gained by large buffers.
@@ -136,6 +139,6 @@ func (s *Server) DialOption() grpc.DialOption {
 		if address != endpoint {
 			return nil, fmt.Errorf("etcdsolo: dial %s: not this server", address)
 		}
-		return s.listen.DialContext(ctx)
+		return s.turn.Dial(ctx, s.listen)
 	})
 }

@@ -1,0 +1,31 @@
+// Package bufdial has tests make their connections in memory one after the other.
+//
+// bufconn makes timers for a connection that fire at once, which the runtime runs
+// in the goroutine that makes them. In a synctest bubble under the race detector
+// all of those share one context of the detector, and two threads that use it at
+// the same time crash (Go 1.26, runtime.(*timer).unlockAndRun).
+package bufdial
+
+import (
+	"context"
+	"net"
+
+	"google.golang.org/grpc/test/bufconn"
+)
+
+// Turn lets one dial at a time go on. One serves all connections of a bubble.
+type Turn chan struct{}
+
+// New makes a Turn, in the bubble that it is for.
+func New() Turn { return make(Turn, 1) }
+
+// Dial is l.DialContext, when it is its turn.
+func (t Turn) Dial(ctx context.Context, l *bufconn.Listener) (net.Conn, error) {
+	select {
+	case t <- struct{}{}:
+		defer func() { <-t }()
+		return l.DialContext(ctx)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
