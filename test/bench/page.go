@@ -50,7 +50,7 @@ func (r *results) medians() map[string]map[string]float64 {
 func (r *results) page() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, header, r.began.UTC().Format("2006-01-02"), r.rounds, r.took.Round(time.Second), machine(),
-		r.filesystem, r.sync.Round(time.Microsecond), version("go.etcd.io/etcd/server/v3"), version("go.etcd.io/etcd/client/v3"), r.others())
+		r.filesystem, r.sync.Round(time.Microsecond), version("go.etcd.io/etcd/server/v3"), version("go.etcd.io/etcd/client/v3"), r.steal.others())
 	for _, section := range []struct{ title, text, body string }{
 		{"Targets", targetsText, r.targets()},
 		{"The cost budget", budgetText, r.budget()},

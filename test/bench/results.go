@@ -18,8 +18,7 @@ type results struct {
 	took       time.Duration
 	filesystem string
 	sync       time.Duration
-	again      int                               // turns taken again, for others had too much of the machine
-	disturbed  int                               // turns that count though others had
+	steal      steal
 	got        map[string]map[string][][]figures // by scenario, kit, round, size
 }
 
@@ -27,6 +26,7 @@ type results struct {
 // and in a second turn the order is the reverse, so that a drift of the machine
 // or the server falls on all alike.
 func (r *results) round(ctx context.Context, e *etcd, round int, s scenario) error {
+	take := func(o order) ([]figures, error) { return turn(ctx, e, o) }
 	sum := map[string][]figures{}
 	for turnNo := range s.turns {
 		inTurn := append(slices.Clone(s.kits[round%len(s.kits):]), s.kits[:round%len(s.kits)]...)
@@ -36,7 +36,13 @@ func (r *results) round(ctx context.Context, e *etcd, round int, s scenario) err
 		for i, kit := range inTurn {
 			o := order{Kit: kit, Scenario: s, Addr: e.addr, Profile: r.profile, Tag: fmt.Sprintf("%s-r%dt%dk%d", s.Name, round, turnNo, i)}
 			start := time.Now()
-			got, err := r.undisturbed(ctx, e, o)
+			var got []figures
+			var err error
+			if r.short {
+				got, err = take(o)
+			} else {
+				got, err = r.steal.undisturbed(o, readMachineTime, take)
+			}
 			if err != nil {
 				return err
 			}

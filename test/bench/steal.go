@@ -3,7 +3,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -16,35 +15,41 @@ const mostStolen = 0.1
 // maxAgain is how often such a turn is taken again, at the most.
 const maxAgain = 3
 
+// steal counts the turns of which others on the host had too much of the machine.
+type steal struct {
+	again     int // taken again
+	disturbed int // that count all the same
+}
+
 // undisturbed takes a turn, and takes it again where others had too much of the
-// machine, whoever's turn it is.
-func (r *results) undisturbed(ctx context.Context, e *etcd, o order) ([]figures, error) {
+// machine by clock, whoever's turn it is.
+func (s *steal) undisturbed(o order, clock func() (machineTime, error), take func(order) ([]figures, error)) ([]figures, error) {
 	tag := o.Tag
 	for again := 0; ; again++ {
 		if again > 0 {
 			o.Tag = fmt.Sprintf("%sa%d", tag, again)
 		}
-		before, err := readMachineTime()
+		before, err := clock()
 		if err != nil {
 			return nil, err
 		}
-		got, err := turn(ctx, e, o)
+		got, err := take(o)
 		if err != nil {
 			return nil, err
 		}
-		after, err := readMachineTime()
+		after, err := clock()
 		if err != nil {
 			return nil, err
 		}
 		stolen := after.stolenSince(before)
-		switch {
-		case stolen <= mostStolen, r.short:
-			return got, nil
-		case again == maxAgain:
-			r.disturbed++
+		if stolen <= mostStolen {
 			return got, nil
 		}
-		r.again++
+		if again == maxAgain {
+			s.disturbed++
+			return got, nil
+		}
+		s.again++
 		fmt.Fprintf(os.Stderr, "again: others had %.0f %% of the machine: %s, %s\n", 100*stolen, o.Scenario.Name, o.Kit)
 	}
 }
@@ -76,9 +81,9 @@ func (t machineTime) stolenSince(before machineTime) float64 {
 }
 
 // others says what they had of the machine; nothing where that was little.
-func (r *results) others() string {
-	if r.again+r.disturbed == 0 {
+func (s *steal) others() string {
+	if s.again+s.disturbed == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" Others on\nthe host took more than a tenth of the machine away in %d turns, which were taken again, and in %d that count all the same.", r.again, r.disturbed)
+	return fmt.Sprintf(" Others on\nthe host took more than a tenth of the machine away in %d turns, which were taken again, and in %d that count all the same.", s.again, s.disturbed)
 }

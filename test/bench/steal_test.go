@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,7 +19,44 @@ func TestWhatOthersHadIsAShareOfTheMachinesTime(t *testing.T) {
 	assert.InDelta(t, 0.25, after.stolenSince(before), 1e-9)
 }
 
+func TestATurnOfWhichOthersHadMuchIsTakenAgain(t *testing.T) {
+	trouble := errors.New("no server")
+	for _, c := range []struct {
+		name             string
+		stolen           []float64 // of 100 ticks, in one turn after the other
+		fail             error     // of the last turn
+		tags             []string
+		again, disturbed int
+	}{
+		{"little", []float64{10}, nil, []string{"x"}, 0, 0},
+		{"much, then little", []float64{11, 50, 0}, nil, []string{"x", "xa1", "xa2"}, 2, 0},
+		{"much to the end", []float64{20, 20, 20, 20}, nil, []string{"x", "xa1", "xa2", "xa3"}, 3, 1},
+		{"an error ends it", []float64{20, 20}, trouble, []string{"x", "xa1"}, 1, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var now machineTime
+			var tags []string
+			var s steal
+			got, err := s.undisturbed(order{Tag: "x"}, func() (machineTime, error) { return now, nil }, func(o order) ([]figures, error) {
+				now.all += 100
+				now.stolen += c.stolen[len(tags)]
+				tags = append(tags, o.Tag)
+				if len(tags) == len(c.stolen) && c.fail != nil {
+					return nil, c.fail
+				}
+				return []figures{{N: len(tags)}}, nil
+			})
+			assert.Equal(t, c.tags, tags)
+			assert.Equal(t, steal{c.again, c.disturbed}, s)
+			require.ErrorIs(t, err, c.fail)
+			if c.fail == nil {
+				assert.Equal(t, []figures{{N: len(c.tags)}}, got, "the last turn counts")
+			}
+		})
+	}
+}
+
 func TestThePageSaysWhatOthersHad(t *testing.T) {
-	assert.Empty(t, (&results{}).others())
-	assert.Contains(t, (&results{again: 3, disturbed: 2}).others(), "in 3 turns, which were taken again, and in 2 that count all the same")
+	assert.Empty(t, (&steal{}).others())
+	assert.Contains(t, (&steal{again: 3, disturbed: 2}).others(), "in 3 turns, which were taken again, and in 2 that count all the same")
 }
