@@ -3,7 +3,8 @@
 // bufconn makes timers for a connection that fire at once, which the runtime runs
 // in the goroutine that makes them. In a synctest bubble under the race detector
 // all of those share one context of the detector, and two threads that use it at
-// the same time crash (Go 1.26, runtime.(*timer).unlockAndRun).
+// the same time crash (seen with Go 1.26 in runtime.(*timer).unlockAndRun, and again
+// by nothing but time.AfterFunc(0) in several goroutines of a bubble).
 package bufdial
 
 import (

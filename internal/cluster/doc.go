@@ -13,7 +13,8 @@
 //  4. A request that may have been applied is sent again only where its sender declared a second
 //     copy harmless (Always).
 //  5. Every attempt has a bound of its own, and so have all attempts together, with
-//     context.Background() too. A call returns when its context ends.
+//     context.Background() too. A call returns when its context ends, or Grace later where it has
+//     to send something still.
 //  6. Only answers of the pinned cluster are taken. A linearizable answer whose revision is below
 //     the highest one that had been received when its request was sent ends the Cluster with
 //     ErrChanged; nothing else about a revision does.
