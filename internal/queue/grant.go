@@ -62,6 +62,9 @@ type heirs struct {
 
 // first takes the first off.
 func (h heirs) first() (next heir, rest heirs, ok bool) {
+	if len(h.lines) == 0 {
+		return heir{}, heirs{}, false // as for most, and at no cost
+	}
 	line, lines, ok := bytes.Cut(h.lines, newline)
 	suffix, line, _ := bytes.Cut(line, space)
 	create, line, _ := bytes.Cut(line, space)
