@@ -67,13 +67,13 @@ func (r *results) targets() string {
 		}
 		var each []string
 		for _, x := range ratios {
-			each = append(each, fmt.Sprintf("%.2f", x))
+			each = append(each, fmt.Sprintf("%.3f", x)) // so that 0.505 is not read as 0.5
 		}
 		sign := "≤"
 		if t.atLeast {
 			sign = "≥"
 		}
-		fmt.Fprintf(&b, "| %s | %s %g | %s | %.2f | %d of %d%s |\n", t.what, sign, t.bound,
+		fmt.Fprintf(&b, "| %s | %s %g | %s | %.3f | %d of %d%s |\n", t.what, sign, t.bound,
 			strings.Join(each, ", "), spreadOf(ratios).median, met, of, missed(met, of))
 	}
 	return b.String()
