@@ -48,7 +48,7 @@ mutants: ## plants faults in the code, and shows which test notices each
 compare: ## pawl and etcd's own client in the same troubles; writes docs/comparison.md
 	go run ./test/compare -o docs/comparison.md
 
-performance: ## pawl, etcd's own client and the bare stubs in turns, half an hour; writes docs/performance.md and its plots
+performance: ## pawl, etcd's own client and the bare stubs in turns, an hour; writes docs/performance.md and its plots
 	go run ./test/bench -o docs
 
 scale: ## what clusters carry, from what performance measured; writes docs/scale.md

@@ -11,7 +11,7 @@
 //
 // Each turn has a client process of its own; the server is another. A round is
 // one turn, or a few, of every scenario for everybody; the order changes with
-// the round. It takes about half an hour, and Linux.
+// the round. It takes about an hour, and Linux.
 package main
 
 import (
