@@ -330,9 +330,9 @@ func TestACutOffHolderKnowsBeforeTheServerDeletesItsKeyInAThousandTries(t *testi
 				held[s.key] = s
 				mu.Unlock()
 				all = append(all, s)
-				time.Sleep(time.Duration(rand.Int64N(int64(300 * time.Millisecond))))
+				time.Sleep(delay(300 * time.Millisecond)())
 			}
-			time.Sleep(time.Duration(rand.Int64N(int64(8 * time.Second))))
+			time.Sleep(delay(8 * time.Second)())
 			switch round % 3 {
 			case 0:
 				r.BlackHole()

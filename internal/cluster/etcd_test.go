@@ -19,6 +19,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/pawl-locks/pawl/internal/loopback"
 )
 
 // startEtcd runs a real etcd on loopback, or on listen, until the test's end, and returns its address.
@@ -186,10 +188,9 @@ func TestABlackHoleDelaysNoDial(t *testing.T) {
 func TestWhatIsWrongWithAnEndpointIsSaidPlainly(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(web.Close)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	gone, err := loopback.Reserve()
 	require.NoError(t, err)
-	gone := l.Addr().String()
-	require.NoError(t, l.Close())
+	t.Cleanup(gone.Release)
 	pki := newPKI(t)
 	plain, secured := startPlain(t), pki.startEtcd(t, false)
 	mutual := pki.startEtcd(t, true)
@@ -198,7 +199,7 @@ func TestWhatIsWrongWithAnEndpointIsSaidPlainly(t *testing.T) {
 		want string
 	}{
 		{Config{Endpoints: []string{strings.TrimPrefix(web.URL, "http://")}}, "not an etcd server"},
-		{Config{Endpoints: []string{gone}}, "nobody listens there"},
+		{Config{Endpoints: []string{gone.String()}}, "nobody listens there"},
 		{Config{Endpoints: []string{"unix://" + t.TempDir() + "/none"}}, "nobody listens there"},
 		{Config{Endpoints: []string{plain}, TLS: pki.client("")}, "not speak TLS"},
 		{Config{Endpoints: []string{secured}}, "one that wants TLS"},
@@ -252,9 +253,10 @@ func grantAlice(t *testing.T, c *Cluster, prefix string) {
 	require.NoError(t, err)
 }
 
-func withAuth(t *testing.T) (addr string, root *Cluster) {
+// withAuth starts an etcd whose tokens last so many seconds.
+func withAuth(t *testing.T, tokens uint) (addr string, root *Cluster) {
 	t.Helper()
-	addr = startEtcd(t, "http://127.0.0.1:0", func(cfg *embed.Config) { cfg.AuthTokenTTL = 1; cfg.BcryptCost = 4 })
+	addr = startEtcd(t, "http://127.0.0.1:0", func(cfg *embed.Config) { cfg.AuthTokenTTL = tokens; cfg.BcryptCost = 4 })
 	plain, _ := connect(t, Config{Endpoints: []string{addr}})
 	enableAuth(t, plain)
 	root, _ = connect(t, Config{Endpoints: []string{addr}, Username: "root", Password: password})
@@ -263,7 +265,7 @@ func withAuth(t *testing.T) (addr string, root *Cluster) {
 
 // C5.
 func TestAnExpiredTokenIsReplaced(t *testing.T) {
-	addr, _ := withAuth(t)
+	addr, _ := withAuth(t, 1)
 	c, log := connect(t, Config{Endpoints: []string{addr}, Username: "alice", Password: password})
 	mustPut(t, c, "a/k")
 	_, before, err := c.Outgoing(t.Context())
@@ -278,7 +280,7 @@ func TestAnExpiredTokenIsReplaced(t *testing.T) {
 }
 
 func TestPermissionsThatChangeMakeTokensOldAndAreFollowed(t *testing.T) {
-	addr, root := withAuth(t)
+	addr, root := withAuth(t, 300)
 	c, _ := connect(t, Config{Endpoints: []string{addr}, Username: "alice", Password: password})
 	mustPut(t, c, "a/k")
 	_, err := c.Txn(t.Context(), Request{Op: "txn"}, put("b/k", nil))
@@ -290,7 +292,7 @@ func TestPermissionsThatChangeMakeTokensOldAndAreFollowed(t *testing.T) {
 
 // C6.
 func TestARealServersAuthenticationIsToggled(t *testing.T) {
-	addr, root := withAuth(t)
+	addr, root := withAuth(t, 300)
 	c, _ := connect(t, Config{Endpoints: []string{addr}, Username: "alice", Password: password})
 	mustPut(t, c, "a/k")
 	ctx, _, err := root.Outgoing(t.Context())
@@ -313,7 +315,7 @@ func TestARealServersAuthenticationIsToggled(t *testing.T) {
 }
 
 func TestWrongCredentialsAreToldByDial(t *testing.T) {
-	addr, _ := withAuth(t)
+	addr, _ := withAuth(t, 300)
 	for user, want := range map[string]string{
 		"alice": fmt.Sprintf(`authenticate user "alice" at %s: etcdserver: authentication failed`, addr),
 		"bob":   fmt.Sprintf(`authenticate user "bob" at %s: etcdserver: authentication failed`, addr),

@@ -3,6 +3,7 @@ package faultproxy
 import (
 	"io"
 	"net"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -16,8 +17,23 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // echo serves connections that say everything back, and end when their client does.
 func echo(t *testing.T) string {
+	addr, _ := echoing(t)
+	return addr
+}
+
+// bytesHeard counts what is written to it.
+type bytesHeard struct{ atomic.Int64 }
+
+func (n *bytesHeard) Write(b []byte) (int, error) {
+	n.Add(int64(len(b)))
+	return len(b), nil
+}
+
+// echoing is echo that counts what it has heard.
+func echoing(t *testing.T) (addr string, heard *bytesHeard) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
+	heard = &bytesHeard{}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -27,13 +43,13 @@ func echo(t *testing.T) string {
 				return
 			}
 			go func() {
-				_, _ = io.Copy(c, c)
+				_, _ = io.Copy(io.MultiWriter(heard, c), c)
 				_ = c.Close()
 			}()
 		}
 	}()
 	t.Cleanup(func() { _ = l.Close(); <-done })
-	return l.Addr().String()
+	return l.Addr().String(), heard
 }
 
 func dial(t *testing.T, p *Proxy) *net.TCPConn {
@@ -106,10 +122,12 @@ func TestBlackHoleKeepsConnectionsAndBytes(t *testing.T) {
 }
 
 func TestHoldingOneWayLetsTheOtherThrough(t *testing.T) {
-	p := Start(t, echo(t))
+	addr, heard := echoing(t)
+	p := Start(t, addr)
 	c := dial(t, p)
 	p.HoldAnswers()
 	assert.Error(t, say(t, c, "a", wait))
+	require.Eventually(t, func() bool { return heard.Load() == 1 }, soon, time.Millisecond)
 	p.HoldRequests()
 	p.down.hold(false)
 	assert.NoError(t, hear(t, c, "a", soon), "it was answered before requests were held")

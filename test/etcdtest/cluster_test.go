@@ -49,14 +49,30 @@ func recovers(t *testing.T, conn *grpc.ClientConn) {
 	require.Eventually(t, func() bool { return put(conn, 2*time.Second) == nil }, 30*time.Second, 20*time.Millisecond)
 }
 
+// pair is the leader and a follower, as one look showed them.
+func (c *Cluster) pair(t *testing.T) (leader, follower *Member) {
+	t.Helper()
+	leader = c.Leader(t)
+	for _, m := range c.Members() {
+		if m != leader {
+			return leader, m
+		}
+	}
+	t.Fatal("it has one member")
+	return nil, nil
+}
+
 func TestEveryMemberOfAClusterServesAndKnowsTheLeader(t *testing.T) {
 	t.Parallel()
 	c := quick(t, 3, ClusterOptions{})
 	assert.Len(t, c.Endpoints(), 3)
-	leader := c.Leader(t)
-	assert.NotSame(t, leader, c.Follower(t))
+	apart := false // but for an election in between
+	for try := 0; try < 10 && !apart; try++ {
+		apart = c.Leader(t) != c.Follower(t)
+	}
+	assert.True(t, apart)
 	for _, m := range c.Members() {
-		require.NoError(t, put(through(t, m), 10*time.Second))
+		recovers(t, through(t, m))
 		assert.NotZero(t, m.ID())
 	}
 }
@@ -80,7 +96,7 @@ func TestAPausedMemberIsSilentUntilItIsResumed(t *testing.T) {
 	c := quick(t, 3, ClusterOptions{})
 	m := c.Leader(t)
 	conn := through(t, m)
-	require.NoError(t, put(conn, 10*time.Second))
+	recovers(t, conn)
 	m.Pause(t)
 	require.Equal(t, codes.DeadlineExceeded, status.Code(put(conn, time.Second)))
 	require.Eventually(t, func() bool { l := c.leader(t.Context()); return l != nil && l != m }, 30*time.Second, 20*time.Millisecond,
@@ -98,14 +114,14 @@ func TestAnIsolatedMemberIsReachedByClientsButNotByPeers(t *testing.T) {
 			c := quick(t, 3, ClusterOptions{})
 			m := c.Follower(t)
 			conn := through(t, m)
-			require.NoError(t, put(conn, 10*time.Second))
+			recovers(t, conn)
 			isolate(m)
 			require.Error(t, put(conn, 2*time.Second), "it cannot agree with anybody")
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
 			_, err := pb.NewKVClient(conn).Range(ctx, &pb.RangeRequest{Key: []byte("k"), Serializable: true})
 			require.NoError(t, err, "it still hears and answers clients")
-			require.NoError(t, put(through(t, c.Leader(t)), 10*time.Second), "the others agree")
+			recovers(t, through(t, c.Leader(t))) // the others agree
 			m.Heal(t)
 			recovers(t, conn)
 		})
@@ -117,9 +133,9 @@ func TestAnIsolatedMemberIsReachedByClientsButNotByPeers(t *testing.T) {
 func TestAMemberThatIsIsolatedOneWayStillHearsOrSpeaks(t *testing.T) {
 	t.Parallel()
 	c := quick(t, 3, ClusterOptions{})
-	m := c.Follower(t)
+	leader, m := c.pair(t)
 	own := pb.NewKVClient(through(t, m))
-	others := through(t, c.Leader(t))
+	others := through(t, leader)
 	there := func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
@@ -200,9 +216,13 @@ func TestASlowMemberTakesThatMuchLonger(t *testing.T) {
 func TestMoveLeaderMakesTheOneThatWasNamedLead(t *testing.T) {
 	t.Parallel()
 	c := quick(t, 3, ClusterOptions{})
-	to := c.Follower(t)
-	c.MoveLeader(t, to)
-	assert.Same(t, to, c.Leader(t))
+	leads := false // unless there was an election since
+	for try := 0; try < 10 && !leads; try++ {
+		to := c.Follower(t)
+		c.MoveLeader(t, to)
+		leads = c.Leader(t) == to
+	}
+	assert.True(t, leads)
 }
 
 func TestAStalledDiskHoldsUpWritesAndNotTheWholeProcess(t *testing.T) {
@@ -258,8 +278,10 @@ func TestTokensExpireAndAuthenticationIsToggled(t *testing.T) {
 	ctx, err := c.authenticated(t.Context(), c.Member(0))
 	require.NoError(t, err)
 	request := &pb.RangeRequest{Key: []byte("k")}
-	_, err = pb.NewKVClient(conn).Range(ctx, request)
-	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, err = pb.NewKVClient(conn).Range(ctx, request)
+		return err == nil
+	}, 10*time.Second, 20*time.Millisecond)
 	c.ExpireTokens(t)
 	require.Eventually(t, func() bool {
 		_, err = pb.NewKVClient(conn).Range(ctx, request)
@@ -286,7 +308,7 @@ func TestMembersAreAddedRemovedAndReplaced(t *testing.T) {
 	before := c.Endpoints()
 	m := c.AddMember(t)
 	require.Len(t, c.Members(), 4)
-	require.NoError(t, put(through(t, m), 10*time.Second))
+	recovers(t, through(t, m))
 	c.RemoveMember(t, m)
 	assert.Equal(t, before, c.Endpoints())
 	old := c.Follower(t)

@@ -132,6 +132,7 @@ func (w *world) after(t *testing.T) {
 	w.empty(t)
 	ops := w.rec.Ops()
 	history.Check(t, ops)
+	w.seen.caughtUp(t, w)
 	w.seen.check(t, ops, ttl)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/pawl-locks/pawl/test/history"
@@ -111,6 +112,25 @@ func (s *sightings) appeared(t *testing.T, name string, n int) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatalf("oracle: %d keys never appeared", n)
+}
+
+// caughtUp waits until the watch has shown what was written until now: one that was
+// made anew shows it with etcd's next round.
+func (s *sightings) caughtUp(t *testing.T, w *world) {
+	t.Helper()
+	var written int64
+	require.Eventually(t, func() bool {
+		r, err := w.oracle.Put(w.within(t), "oracle", "")
+		if err == nil {
+			written = r.Header.Revision
+		}
+		return err == nil
+	}, 2*ttl, 50*time.Millisecond, "the oracle cannot write")
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.next > written
+	}, 2*ttl, 10*time.Millisecond, "the oracle's watch does not get to revision %d", written)
 }
 
 // check compares what the clients were told with what the oracle saw.

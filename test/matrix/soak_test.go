@@ -202,6 +202,7 @@ func (s *soak) round(t *testing.T) {
 	going.Wait()
 	w.empty(t)
 	ops := w.rec.Ops()
+	w.seen.caughtUp(t, w)
 	w.seen.check(t, ops, ttl)
 	if f.blow {
 		history.Check(t, seen.excused(ops, struck))
