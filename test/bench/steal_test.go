@@ -26,12 +26,13 @@ func TestATurnOfWhichOthersHadMuchIsTakenAgain(t *testing.T) {
 		stolen           []float64 // of 100 ticks, in one turn after the other
 		fail             error     // of the last turn
 		tags             []string
+		counts           int // which of the turns
 		again, disturbed int
 	}{
-		{"little", []float64{10}, nil, []string{"x"}, 0, 0},
-		{"much, then little", []float64{11, 50, 0}, nil, []string{"x", "xa1", "xa2"}, 2, 0},
-		{"much to the end", []float64{20, 20, 20, 20}, nil, []string{"x", "xa1", "xa2", "xa3"}, 3, 1},
-		{"an error ends it", []float64{20, 20}, trouble, []string{"x", "xa1"}, 1, 0},
+		{"little", []float64{10}, nil, []string{"x"}, 1, 0, 0},
+		{"much, then little", []float64{11, 50, 0}, nil, []string{"x", "xa1", "xa2"}, 3, 2, 0},
+		{"much to the end", []float64{40, 20, 60, 30}, nil, []string{"x", "xa1", "xa2", "xa3"}, 2, 3, 1},
+		{"an error ends it", []float64{20, 20}, trouble, []string{"x", "xa1"}, 0, 1, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var now machineTime
@@ -50,7 +51,7 @@ func TestATurnOfWhichOthersHadMuchIsTakenAgain(t *testing.T) {
 			assert.Equal(t, steal{c.again, c.disturbed}, s)
 			require.ErrorIs(t, err, c.fail)
 			if c.fail == nil {
-				assert.Equal(t, []figures{{N: len(c.tags)}}, got, "the last turn counts")
+				assert.Equal(t, []figures{{N: c.counts}}, got, "the turn that was disturbed least counts")
 			}
 		})
 	}
