@@ -37,8 +37,8 @@ type Request struct {
 }
 
 // Txn sends t. A nil error means an answer that has passed Check as a linearizable one; so t must
-// hold, in whichever branch, a write or a Range without Serializable (F14). Otherwise the error is an
-// *Error. A transaction without writes is sent again after any trouble, whatever
+// hold, in one of its branches, whether it runs or not, a write or a Range without Serializable (F14).
+// Otherwise the error is an *Error. A transaction without writes is sent again after any trouble, whatever
 // r.Repeat says, and its failure is NotApplied. t must not be changed until Txn returns.
 //
 // Txn returns when ctx ends, and within r.Total in any case.
