@@ -207,14 +207,21 @@ func (c *Cluster) leader(ctx context.Context) *Member {
 // Follower returns a member that runs and does not lead.
 func (c *Cluster) Follower(t testing.TB) *Member {
 	t.Helper()
-	leader := c.Leader(t)
+	_, follower := c.pair(t)
+	return follower
+}
+
+// pair returns the leader and a follower, as one look shows them.
+func (c *Cluster) pair(t testing.TB) (leader, follower *Member) {
+	t.Helper()
+	leader = c.Leader(t)
 	for _, m := range c.Members() {
 		if m != leader && m.running() {
-			return m
+			return leader, m
 		}
 	}
 	t.Fatalf("etcdtest: follower: none runs")
-	return nil
+	return nil, nil
 }
 
 // Conn returns a plain gRPC connection to the i-th member, past its proxy, for

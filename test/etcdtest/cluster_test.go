@@ -49,28 +49,36 @@ func recovers(t *testing.T, conn *grpc.ClientConn) {
 	require.Eventually(t, func() bool { return put(conn, 2*time.Second) == nil }, 30*time.Second, 20*time.Millisecond)
 }
 
-// pair is the leader and a follower, as one look showed them.
-func (c *Cluster) pair(t *testing.T) (leader, follower *Member) {
+// unlessElected wants ok, and asks again where there were more elections meanwhile than its own: a member
+// that was held up for half a second is taken for dead.
+func unlessElected(t *testing.T, c *Cluster, own uint64, ok func() bool) {
 	t.Helper()
-	leader = c.Leader(t)
-	for _, m := range c.Members() {
-		if m != leader {
-			return leader, m
+	for range 10 {
+		before := term(t, c)
+		if ok() {
+			return
 		}
+		require.Greater(t, term(t, c), before+own, "nobody else was elected")
 	}
-	t.Fatal("it has one member")
-	return nil, nil
+	t.Fatal("one election after the other")
+}
+
+// term is the highest that a member knows.
+func term(t *testing.T, c *Cluster) (highest uint64) {
+	t.Helper()
+	for _, m := range c.Members() {
+		s, err := m.status(within(t))
+		require.NoError(t, err)
+		highest = max(highest, s.RaftTerm)
+	}
+	return highest
 }
 
 func TestEveryMemberOfAClusterServesAndKnowsTheLeader(t *testing.T) {
 	t.Parallel()
 	c := quick(t, 3, ClusterOptions{})
 	assert.Len(t, c.Endpoints(), 3)
-	apart := false // but for an election in between
-	for try := 0; try < 10 && !apart; try++ {
-		apart = c.Leader(t) != c.Follower(t)
-	}
-	assert.True(t, apart)
+	unlessElected(t, c, 0, func() bool { return c.Leader(t) != c.Follower(t) })
 	for _, m := range c.Members() {
 		recovers(t, through(t, m))
 		assert.NotZero(t, m.ID())
@@ -216,13 +224,11 @@ func TestASlowMemberTakesThatMuchLonger(t *testing.T) {
 func TestMoveLeaderMakesTheOneThatWasNamedLead(t *testing.T) {
 	t.Parallel()
 	c := quick(t, 3, ClusterOptions{})
-	leads := false // unless there was an election since
-	for try := 0; try < 10 && !leads; try++ {
+	unlessElected(t, c, 1, func() bool {
 		to := c.Follower(t)
 		c.MoveLeader(t, to)
-		leads = c.Leader(t) == to
-	}
-	assert.True(t, leads)
+		return c.Leader(t) == to
+	})
 }
 
 func TestAStalledDiskHoldsUpWritesAndNotTheWholeProcess(t *testing.T) {
