@@ -17,7 +17,7 @@ import (
 // flood acknowledges every creation, sends events to all watches, and ends the stream now and then.
 func (c *call) flood(rev *atomic.Int64) {
 	keys := map[int64]string{}
-	for ticks := 1; ; {
+	for ticks := 0; ; {
 		select {
 		case r := <-c.reqs:
 			if cr := r.GetCreateRequest(); cr != nil {
@@ -27,7 +27,7 @@ func (c *call) flood(rev *atomic.Int64) {
 				delete(keys, cr.WatchId)
 			}
 		case <-time.After(rand.N(4 * time.Millisecond)):
-			if ticks++; ticks > 200 || rand.IntN(300) == 0 { // so that one ends in any case
+			if ticks++; ticks == 200 || rand.IntN(300) == 0 { // by chance alone, it might be that none ends
 				c.end <- status.Error(codes.Unavailable, "now and then")
 				return
 			}
