@@ -67,7 +67,7 @@ func (r *results) targets() string {
 		}
 		var each []string
 		for _, x := range ratios {
-			each = append(each, fmt.Sprintf("%.3f", x)) // so that 0.505 is not read as 0.5
+			each = append(each, fmt.Sprintf("%.3f", x)) // so that 0.504, which misses 0.5, does not look like it
 		}
 		sign := "≤"
 		if t.atLeast {
