@@ -44,6 +44,20 @@ func TestDialWithAnEndedContextDoesNothing(t *testing.T) {
 	require.ErrorIs(t, err, cause)
 }
 
+// A call returns with its context, at the latest 100 ms after. In real time: TestABlackHoleDelaysNoDial.
+func TestDialIntoBlackHolesEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 2)
+		ss.hole["m0:2379"], ss.hole["m1:2379"] = true, true
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		_, err := Dial(ctx, ss.config())
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		assert.LessOrEqual(t, time.Since(began), 300*time.Millisecond)
+	})
+}
+
 // C4.
 func TestDialIsDoneWithTheFirstGoodAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
