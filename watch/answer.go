@@ -2,6 +2,7 @@ package watch
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,7 +29,7 @@ func (s *stream) answer(r *pb.WatchResponse, now time.Time) error {
 		c.Worked(l.member)
 	}
 	if r.Created {
-		return s.answered(r)
+		return s.answered(r, now)
 	}
 	if err := s.deliver(r); err != nil {
 		return err
@@ -39,14 +40,19 @@ func (s *stream) answer(r *pb.WatchResponse, now time.Time) error {
 	return nil
 }
 
-// answered takes the answer to the one unanswered creation. A refusal is known by the watch ID -1, which says nothing
-// about whose it is; any other ID must be the one we gave, or the answer is a repetition.
-func (s *stream) answered(r *pb.WatchResponse) error {
-	if r.WatchId != s.ask.id && r.WatchId != -1 || s.ask.id == 0 {
+// answered takes the answer to the first unanswered creation: etcd answers creations in order. A refusal is known by the
+// watch ID -1, which says nothing about whose it is; any other ID must be the one we gave, or the answer is a repetition.
+func (s *stream) answered(r *pb.WatchResponse, now time.Time) error {
+	switch i := s.askedFor(r.WatchId); {
+	case len(s.asks) == 0 || i < 0 && r.WatchId != -1:
 		return nil
+	case i > 0:
+		return &linkError{errOrder, s.link.token, true}
 	}
-	id, w := s.ask.id, s.ask.watch
-	s.ask, s.pulse.asked = asked{}, time.Time{}
+	id, w := s.asks[0].id, s.asks[0].watch
+	s.asked -= s.asks[0].bytes
+	s.asks = s.asks[1:]
+	s.pulse.answered(now, len(s.asks))
 	if r.Canceled || r.WatchId == -1 {
 		if w != nil && r.CompactRevision > w.next {
 			s.finish(w, Update{Compacted: r.CompactRevision})
@@ -64,11 +70,16 @@ func (s *stream) answered(r *pb.WatchResponse) error {
 	return s.deliver(r)
 }
 
+// askedFor is where in asks the creation of id is; below 0: nowhere.
+func (s *stream) askedFor(id int64) int {
+	return slices.IndexFunc(s.asks, func(a asked) bool { return a.id == id })
+}
+
 // deliver gives the events of an answer to their watch. Answers for watches that are over have none.
 func (s *stream) deliver(r *pb.WatchResponse) error {
 	w := s.live[r.WatchId]
-	if w == nil && r.WatchId == s.ask.id {
-		w = s.ask.watch // etcd acknowledges first; events that came before would be lost otherwise
+	if i := s.askedFor(r.WatchId); w == nil && i >= 0 {
+		w = s.asks[i].watch // etcd acknowledges first; events that came before would be lost otherwise
 	}
 	if w == nil {
 		return nil

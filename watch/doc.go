@@ -15,9 +15,10 @@
 //  3. A watch's function is called by one goroutine at a time, also when the watch moves to another stream, and
 //     no lock that another method takes is held meanwhile. No call starts after Cancel returned.
 //  4. One watch's end (compaction, refused permission, a cancellation by the server) ends no other watch.
-//  5. A refusal is laid at the door of the watch that it was for: etcd does not say which that was, so each
-//     stream has one unanswered creation at a time.
-//  6. Silence is bounded. A stream that does not open within 3 s, does not answer a creation within 3 s, or that has
+//  5. A refusal ends the watch that it was for. etcd does not say which that was, but answers creations in order: it
+//     belongs to the first unanswered one. A server that answers in another order loses the stream.
+//  6. Silence is bounded. A stream that does not open within 3 s, does not answer a creation within 3 s after it was sent
+//     and the one before it was answered, or that has
 //     carried nothing for 5 s and then carries nothing for 3 s more although it is asked to, is abandoned,
 //     and its watches resume on another member.
 //  7. Every stream asks its member to end it when the member has no leader ("hasleader").
@@ -45,6 +46,7 @@
 // besides gRPC's own: one reads what the server says and deals with it, the other does what is due. A watch costs none, and no timer. A stream without watches is closed after 2 s: half-closed first,
 // and given 100 ms to be ended by the server, so that it counts no failure (etcd 3.7 does not end it then, and
 // records a cancellation); an idle Hub has no stream and no goroutine. A live watch of one key takes about 250 bytes and its key and function.
+// Creations do not wait for one another: 500 of them come back in a few round trips.
 // Messages to the server: one for each creation and one for its cancellation; while a stream is silent,
 // a progress request every 5 s, and where that goes unanswered, as it does in etcd while a watch on the stream
 // starts at a revision still to come, one creation that the server must refuse (of an empty range).

@@ -8,12 +8,16 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// create sends the creation of the next watch in the queue, if none is unanswered.
+// create sends the creations of the watches in the queue, as many as may be unanswered.
 func (s *stream) create() {
-	if s.ask.id != 0 || s.link.grpc == nil {
+	if s.link.grpc == nil {
 		return
 	}
-	for w := s.queue.pop(); w != nil; w = s.queue.pop() {
+	for w := s.queue.head; w != nil; w = s.queue.head {
+		if len(s.asks) > 0 && s.asked+w.span.size() > maxUnanswered {
+			return
+		}
+		s.queue.remove(w)
 		if w.over() && w.riders.head == nil {
 			s.have-- // its cancellation finds it nowhere
 			continue
@@ -22,10 +26,17 @@ func (s *stream) create() {
 			continue
 		}
 		w.place = asking
-		s.ask = asked{id: s.link.create(w), watch: w}
-		s.pulse.asked = time.Now()
-		return
+		s.ask(asked{s.link.create(w), w, w.span.size()})
 	}
+}
+
+// ask notes a creation that was sent.
+func (s *stream) ask(a asked) {
+	if len(s.asks) == 0 {
+		s.pulse.asked = time.Now()
+	}
+	s.asks = append(s.asks, a)
+	s.asked += a.bytes
 }
 
 // take takes over the watches that were added, and drops those that were cancelled.
@@ -64,7 +75,7 @@ func (s *stream) drop(w *Watch) {
 	case queued:
 		s.queue.remove(w)
 	case asking:
-		s.ask.watch = nil // the answer, if it is an acknowledgement, is followed by a cancel
+		s.asks[s.askedFor(w.id)].watch = nil // the answer, if it is an acknowledgement, is followed by a cancel
 	case living:
 		s.link.cancelWatch(w.id)
 		delete(s.live, w.id)
@@ -94,11 +105,13 @@ func (s *stream) requeue() {
 		s.queue.push(w)
 	}
 	clear(s.live)
-	if w := s.ask.watch; w != nil {
-		w.id = 0
-		s.queue.push(w)
+	for _, a := range s.asks {
+		if a.watch != nil {
+			a.watch.id = 0
+			s.queue.push(a.watch)
+		}
 	}
-	s.ask, s.held = asked{}, nil
+	s.asks, s.asked, s.held = nil, 0, nil
 }
 
 // retryLater moves the watches whose delay is over to another stream, and returns when the next one's is.

@@ -43,7 +43,7 @@ func (s *stream) dial(m *cluster.Member) {
 	l.guard = time.AfterFunc(answerWithin, cancel)
 	l.guard.Stop()
 	s.link = l
-	s.pulse = pulse{since: time.Now()}
+	s.pulse = pulse{}
 	go s.read(ctx, l) // ends with ctx or the stream; close waits for it
 }
 
@@ -59,6 +59,7 @@ func (s *stream) converse(ctx context.Context, l *link) *linkError {
 	if err != nil {
 		return &linkError{err: err}
 	}
+	_ = s.turn(func(now time.Time) error { s.pulse.opening(now); return nil })
 	grpc, err := l.member.Watch().Watch(out)
 	if err != nil {
 		return &linkError{err, token, true}
@@ -83,8 +84,8 @@ func (s *stream) converse(ctx context.Context, l *link) *linkError {
 	}
 }
 
-// send sends r. It does not block in practice: at most one creation and a cancel for each watch can be unread
-// by the server, less than gRPC buffers. Should it, guard ends the link. An error is reported by the
+// send sends r. It does not block in practice: at most maxUnanswered of creations, or one, and a cancel for each watch can
+// be unread by the server, less than gRPC buffers. Should it, guard ends the link. An error is reported by the
 // reader as well, so it is not looked at here.
 func (l *link) send(r *pb.WatchRequest) {
 	l.guard.Reset(answerWithin)
@@ -94,6 +95,7 @@ func (l *link) send(r *pb.WatchRequest) {
 
 func (l *link) create(w *Watch) int64 {
 	l.lastID++
+	w.id = l.lastID
 	c := &pb.WatchCreateRequest{Key: []byte(w.span.key), StartRevision: w.next, WatchId: l.lastID}
 	if w.span.end != "" {
 		c.RangeEnd = []byte(w.span.end)
@@ -157,5 +159,6 @@ var (
 	errSilent = errors.New("no answer in time")
 	errIdle   = errors.New("no watches left")
 	errOver   = errors.New("the hub or the cluster ended")
+	errOrder  = errors.New("creations are answered out of order")
 	errBloat  = errors.New("a fragmented revision is too long")
 )

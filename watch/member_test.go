@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"sync"
 	"testing"
@@ -47,6 +48,7 @@ type member struct {
 	index  int
 	lis    *bufconn.Listener
 	onOpen func(m *member) error // what a stream ends with before it is served; nil: nothing
+	onAuth func(ctx context.Context)
 }
 
 // call is one watch stream, at the server.
@@ -66,6 +68,8 @@ type benchConfig struct {
 	members int
 	user    string
 	onOpen  func(m *member) error
+	onAuth  func(ctx context.Context) // before a token is handed out; nil: nothing
+	logger  *slog.Logger
 }
 
 func newBench(t testing.TB, cfg benchConfig) *bench {
@@ -73,7 +77,7 @@ func newBench(t testing.TB, cfg benchConfig) *bench {
 	var endpoints []string
 	turn := bufdial.New()
 	for i := range max(cfg.members, 1) {
-		m := &member{bench: b, index: i, lis: bufconn.Listen(1 << 20), onOpen: cfg.onOpen}
+		m := &member{bench: b, index: i, lis: bufconn.Listen(1 << 20), onOpen: cfg.onOpen, onAuth: cfg.onAuth}
 		b.members = append(b.members, m)
 		endpoints = append(endpoints, fmt.Sprintf("member%d:2379", i))
 		srv := grpc.NewServer()
@@ -92,7 +96,7 @@ func newBench(t testing.TB, cfg benchConfig) *bench {
 		return turn.Dial(ctx, b.members[i].lis)
 	}
 	c, err := cluster.Dial(context.Background(), cluster.Config{
-		Endpoints: endpoints, Username: cfg.user, Password: cfg.user,
+		Endpoints: endpoints, Username: cfg.user, Password: cfg.user, Logger: cfg.logger,
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(dialer)},
 	})
 	require.NoError(t, err)
@@ -117,7 +121,10 @@ func (m *member) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse,
 	return &pb.StatusResponse{Header: m.header(1), Version: "3.7.3"}, nil
 }
 
-func (m *member) Authenticate(context.Context, *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {
+func (m *member) Authenticate(ctx context.Context, _ *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {
+	if m.onAuth != nil {
+		m.onAuth(ctx)
+	}
 	m.bench.mu.Lock()
 	defer m.bench.mu.Unlock()
 	m.bench.tokens++

@@ -3,7 +3,7 @@ package watch
 import "time"
 
 const (
-	openWithin   = 3 * time.Second // a stream opens, and
+	openWithin   = 3 * time.Second // a stream opens, once there is a token, and
 	answerWithin = 3 * time.Second // a creation, and a question, is answered, or the stream is abandoned
 	quietFor     = 5 * time.Second // then a silent stream is asked for a sign of life
 	echoAfter    = 1 * time.Second // after a progress request that was not answered
@@ -12,8 +12,8 @@ const (
 	sweepAfter   = 20 * time.Millisecond // how long a cancel that is in no hurry waits for company
 )
 
-// pulse judges, from times alone, whether a stream lives. The zero pulse with since set is of a
-// stream that is being opened.
+// pulse judges, from times alone, whether a stream lives. The zero pulse is of a stream whose token is being fetched,
+// for which others answer; with since set, of one that is being opened.
 //
 // There are two questions. A progress request is the cheap one, but etcd leaves it unanswered while
 // one of the stream's watches is not synced or starts above the present revision, as a watch does that
@@ -21,7 +21,7 @@ const (
 type pulse struct {
 	open   bool
 	since  time.Time // opening began, or the last answer came
-	asked  time.Time // when the unanswered creation (or echo) was sent; zero: there is none
+	asked  time.Time // when the first unanswered creation (or echo) was sent, or the one before it was answered; zero: there is none
 	probed time.Time // when the unanswered progress request was sent; zero: there is none
 	echoed bool      // since probed
 }
@@ -36,6 +36,9 @@ const (
 	abandon
 )
 
+// opening: a member is asked for the stream.
+func (p *pulse) opening(now time.Time) { *p = pulse{since: now} }
+
 // opened: the stream is there.
 func (p *pulse) opened(now time.Time) { *p = pulse{open: true, since: now} }
 
@@ -44,11 +47,20 @@ func (p *pulse) heard(now time.Time) {
 	p.since, p.probed, p.echoed = now, time.Time{}, false
 }
 
+// answered: a creation was, and left are not yet.
+func (p *pulse) answered(now time.Time, left int) {
+	p.asked = time.Time{}
+	if left > 0 {
+		p.asked = now
+	}
+}
+
 // due says what is to be done at now, and when to look again if nothing happens until then.
 func (p *pulse) due(now time.Time) (act, time.Time) {
 	var limit, ask time.Time
 	what := nothing
 	switch {
+	case !p.open && p.since.IsZero():
 	case !p.open:
 		limit = p.since.Add(openWithin)
 	case !p.probed.IsZero():

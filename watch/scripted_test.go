@@ -1,10 +1,15 @@
 package watch
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -189,20 +194,17 @@ func TestAnyAnswerKeepsASilentStream(t *testing.T) {
 	}
 }
 
-func TestCreationsAreSerialisedAndARefusalFindsItsWatch(t *testing.T) { // W4
+func TestCreationsArePipelinedAndARefusalIsTheFirstUnansweredOnes(t *testing.T) { // W4
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
 		w1, l1 := b.watch("a", "", 1)
 		w2, l2 := b.watch("b", "", 1)
 		w3, l3 := b.watch("c", "", 1)
 		c := b.accept()
-		r1 := c.create()
-		c.nothing(time.Second)
-		c.created(r1.WatchId)
-		r2 := c.create()
+		r1, r2, r3 := c.create(), c.create(), c.create()
 		assert.Equal(t, "b", string(r2.Key))
-		c.refuse("etcdserver: something else")
-		r3 := c.create()
 		assert.Equal(t, "c", string(r3.Key))
+		c.created(r1.WatchId)
+		c.refuse("etcdserver: something else")
 		c.created(r3.WatchId)
 		synctest.Wait()
 		assert.True(t, w1.Armed())
@@ -218,6 +220,140 @@ func TestCreationsAreSerialisedAndARefusalFindsItsWatch(t *testing.T) { // W4
 		assert.Equal(t, []int64{3}, l1.revisions())
 		assert.Equal(t, []int64{2}, l2.revisions())
 		assert.Equal(t, []int64{4}, l3.revisions())
+	})
+}
+
+func TestAStreamWith500WatchesComesBackInAFewRoundTrips(t *testing.T) { // W4
+	const trip = 40 * time.Millisecond
+	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
+		var ws []*Watch
+		for i := range 500 {
+			w, _ := b.watch(fmt.Sprintf("some/lock/%032d", i), "", 1)
+			ws = append(ws, w)
+		}
+		c := b.accept()
+		created := c.grantAfter(trip)
+		synctest.Wait()
+		<-created
+		assert.LessOrEqual(t, time.Since(c.at), 4*trip)
+		c.end <- status.Error(codes.Unavailable, "gone")
+		c = b.accept()
+		<-c.grantAfter(trip)
+		assert.LessOrEqual(t, time.Since(c.at), 4*trip)
+		synctest.Wait()
+		for _, w := range ws {
+			require.True(t, w.Armed())
+		}
+		assert.EqualValues(t, 1, b.hub.Stats().Moves)
+	})
+}
+
+// grantAfter acknowledges 500 creations, each d after it came, and then closes what it returns.
+func (c *call) grantAfter(d time.Duration) <-chan struct{} {
+	done := make(chan struct{})
+	type due struct {
+		id int64
+		at time.Time
+	}
+	dues := make(chan due, 500)
+	go func() {
+		for range 500 {
+			dues <- due{c.create().WatchId, time.Now().Add(d)}
+		}
+	}()
+	go func() {
+		defer close(done)
+		for range 500 {
+			d := <-dues
+			time.Sleep(time.Until(d.at))
+			c.created(d.id)
+		}
+	}()
+	return done
+}
+
+// A server that answers in another order than it was asked in cannot be told whose a refusal is.
+func TestAnAnswerOutOfOrderEndsTheStream(t *testing.T) {
+	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
+		b.watch("a", "", 1)
+		b.watch("b", "", 1)
+		c := b.accept()
+		c.create()
+		c.created(c.create().WatchId)
+		<-c.gone
+		next := b.accept()
+		assert.NotEqual(t, c.member.index, next.member.index)
+		assert.Equal(t, "a", string(next.grant().Key))
+		assert.Equal(t, "b", string(next.grant().Key))
+	})
+}
+
+// fullKey is that of a creation beside which no other may be unanswered.
+var fullKey = strings.Repeat("x", maxUnanswered-perCreation)
+
+func TestNoMoreIsUnansweredThanGRPCBuffers(t *testing.T) {
+	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
+		long := strings.Repeat("k", 10<<10)
+		for i := range 9 {
+			b.watch(fmt.Sprint(i, long), "", 1)
+		}
+		c := b.accept()
+		var unanswered []int64
+		for range 3 {
+			unanswered = append(unanswered, c.create().WatchId)
+		}
+		for range 6 {
+			c.nothing(time.Second)
+			c.created(unanswered[0])
+			unanswered = append(unanswered[1:], c.create().WatchId)
+		}
+	})
+}
+
+func TestEachCreationIsGivenThreeSecondsAfterTheAnswerBefore(t *testing.T) { // W2
+	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
+		for i := range 4 {
+			b.watch(fmt.Sprint(i), "", 1)
+		}
+		c := b.accept()
+		var ids []int64
+		for range 4 {
+			ids = append(ids, c.create().WatchId)
+		}
+		for _, id := range ids[:3] {
+			time.Sleep(answerWithin - 1)
+			c.created(id)
+		}
+		answered := time.Now()
+		<-c.gone
+		assert.Equal(t, answerWithin, time.Since(answered))
+	})
+}
+
+func TestAMemberIsNotBlamedForATokenThatDoesNotCome(t *testing.T) {
+	var out bytes.Buffer
+	var hangs atomic.Bool
+	cfg := benchConfig{user: "u", logger: slog.New(slog.NewTextHandler(&out, nil)), onAuth: func(ctx context.Context) {
+		if hangs.Load() {
+			<-ctx.Done()
+		}
+	}}
+	inBubble(t, cfg, func(t *testing.T, b *bench) {
+		_, l := b.watch("a", "", 1)
+		c := b.accept()
+		c.create()
+		hangs.Store(true)
+		c.refuse(rpctypes.ErrGRPCInvalidAuthToken.Error())
+		time.Sleep(4 * time.Minute)
+		hangs.Store(false)
+		c = b.accept()
+		c.events(c.grant().WatchId, put("a", 2))
+		synctest.Wait()
+		assert.Equal(t, []int64{2}, l.revisions())
+		b.hub.Close()
+		require.NoError(t, b.cluster.Close())
+		assert.Contains(t, out.String(), "etcd member in trouble", "for the token")
+		assert.NotContains(t, out.String(), errSilent.Error())
 	})
 }
 
@@ -515,7 +651,7 @@ func TestACreationAnsweredForACancelledWatchIsCancelled(t *testing.T) {
 
 func TestAWatchCancelledBeforeItsCreationCostsNoMessage(t *testing.T) {
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
-		_, _ = b.watch("a", "", 1)
+		_, _ = b.watch(fullKey, "", 1)
 		c := b.accept()
 		r := c.create()
 		w, _ := b.watch("b", "", 1)
@@ -560,7 +696,7 @@ func TestACancelThatTheStreamHasNotNoticedCounts(t *testing.T) {
 			w1, l1 := b.watch("live", "", 1)
 			c := b.accept()
 			busy, id1 := c.grant().WatchId, c.grant().WatchId
-			b.watch("asked", "", 1)
+			b.watch(fullKey, "", 1)
 			r := c.create()
 			w2, _ := b.watch("queued", "", 1)
 			synctest.Wait()

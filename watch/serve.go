@@ -92,8 +92,8 @@ func (s *stream) look(now time.Time) error {
 		s.pulse.probed = now
 		_, at = s.pulse.due(now)
 	case echo:
-		s.ask = asked{id: s.link.echo()}
-		s.pulse.asked, s.pulse.echoed = now, true
+		s.ask(asked{id: s.link.echo()})
+		s.pulse.echoed = true
 		_, at = s.pulse.due(now)
 	}
 	s.arm(now, sooner(next, at))

@@ -9,6 +9,13 @@ import (
 // message, where a longer one would end the stream, and below what gRPC buffers for one stream.
 const maxSpan = 32 << 10
 
+// maxUnanswered bounds the bytes of the creations that are unanswered on one stream, where there are several. It is half of
+// what gRPC buffers, and 500 creations of usual keys in two or three round trips.
+const maxUnanswered = 32 << 10
+
+// perCreation is what a creation takes beside its keys.
+const perCreation = 24
+
 // everything, as the end of a range, means all keys from its beginning on.
 const everything = "\x00"
 
@@ -40,6 +47,9 @@ func (s span) check() error {
 	}
 	return nil
 }
+
+// size is about how long a creation is.
+func (s span) size() int { return len(s.key) + len(s.end) + perCreation }
 
 // covers reports whether key is one of them.
 func (s span) covers(key []byte) bool {

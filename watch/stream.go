@@ -35,8 +35,9 @@ type stream struct {
 	live  map[int64]*Watch          // by the ID on the present link
 	held  map[int64][]*mvccpb.Event // of answers whose end has not come
 	later []postponed
-	link  *link // nil: there was none
-	ask   asked
+	link  *link   // nil: there was none
+	asks  []asked // the creations that are not answered, as they were sent
+	asked int     // their bytes
 	pulse pulse
 	empty time.Time // since when have is 0; zero: it is not
 	alarm *time.Timer
@@ -44,10 +45,11 @@ type stream struct {
 	taken [2][]*Watch
 }
 
-// asked is the creation that is not answered. With watch nil it is an echo, or its watch was cancelled.
+// asked is a creation that is not answered. With watch nil it is an echo, or its watch was cancelled.
 type asked struct {
-	id    int64 // 0: there is none
+	id    int64
 	watch *Watch
+	bytes int
 }
 
 // postponed is a watch that was refused.
