@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // startEtcd runs a real etcd until the test's end.
-func startEtcd(t testing.TB, change func(cfg *embed.Config)) *cluster.Cluster {
+func startEtcd(t testing.TB, change func(cfg *embed.Config), opts ...grpc.DialOption) *cluster.Cluster {
 	t.Helper()
 	cfg := embed.NewConfig()
 	cfg.Dir = t.TempDir()
@@ -41,7 +41,7 @@ func startEtcd(t testing.TB, change func(cfg *embed.Config)) *cluster.Cluster {
 	require.NoError(t, err)
 	t.Cleanup(e.Close)
 	<-e.Server.ReadyNotify()
-	return dial(t, cluster.Config{Endpoints: []string{e.Clients[0].Addr().String()}})
+	return dial(t, cluster.Config{Endpoints: []string{e.Clients[0].Addr().String()}, DialOptions: opts})
 }
 
 func dial(t testing.TB, cfg cluster.Config) *cluster.Cluster {

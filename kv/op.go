@@ -13,6 +13,7 @@ type Op struct {
 	kind  kind
 	key   string
 	value []byte
+	bare  bool // of a Get: without the value
 }
 
 // Put writes value to key, without a lease. value is copied.
@@ -60,7 +61,7 @@ func (op Op) request() *pb.RequestOp {
 	case opDelete:
 		return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte(op.key)}}}
 	}
-	return read(op.key, false)
+	return read(op.key, op.bare)
 }
 
 // read is a linearizable Range of one key.

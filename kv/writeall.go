@@ -82,11 +82,11 @@ func (c *Client) writePart(ctx context.Context, guards []Guard, part []Op) error
 	}
 }
 
-// writeOnce reads the part's keys, and writes them if they are as they were read.
+// writeOnce reads the modification revisions of the part's keys, and writes these if they are as they were read.
 func (c *Client) writeOnce(ctx context.Context, guards []Guard, part []Op) error {
 	var keys []Op
 	for _, op := range part {
-		keys = append(keys, Get(op.key))
+		keys = append(keys, Op{kind: opGet, key: op.key, bare: true})
 	}
 	now, err := c.txn(ctx, Txn{Guards: guards, Then: keys})
 	if err != nil {

@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/server/v3/embed"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -63,6 +65,35 @@ func TestLargeValuesAreWrittenInRequestsThatEtcdTakes(t *testing.T) {
 	require.ErrorContains(t, err, "too large")
 	assert.NotErrorIs(t, err, ErrUnknown)
 	assert.Equal(t, 1, n)
+}
+
+// received counts what comes from the cluster.
+type received struct{ bytes atomic.Int64 }
+
+func (r *received) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (r *received) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (r *received) HandleConn(context.Context, stats.ConnStats)                       {}
+func (r *received) HandleRPC(_ context.Context, s stats.RPCStats) {
+	if in, ok := s.(*stats.InPayload); ok {
+		r.bytes.Add(int64(in.Length))
+	}
+}
+
+func TestValuesThatAreOverwrittenOrDeletedAreNotRead(t *testing.T) {
+	var in received
+	c := New(startEtcd(t, nil, grpc.WithStatsHandler(&in)))
+	g := lock(t, c, "lock")
+	var writes, deletions []Op
+	for i := range 10 {
+		writes = append(writes, Put(fmt.Sprint("k", i), make([]byte, 100<<10)))
+		deletions = append(deletions, Delete(fmt.Sprint("k", i)))
+	}
+	for _, part := range [][]Op{writes, writes, deletions} {
+		before := in.bytes.Load()
+		_, err := c.WriteAll(t.Context(), []Guard{g}, part)
+		require.NoError(t, err)
+		assert.Less(t, in.bytes.Load()-before, int64(10<<10))
+	}
 }
 
 func TestAKeyMayBeWrittenSeveralTimesInOrder(t *testing.T) {
