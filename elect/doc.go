@@ -29,9 +29,11 @@
 //     overwritten by somebody else, Err says so, with one cause that stands, the
 //     Context is cancelled with it, and Done is closed. Err compares the clock at
 //     the call; after a pause of any length it is right at the first look.
-//  5. Errors are whole: an error and a Term are never both nil, nor both set;
-//     after any error of Campaign nothing of the candidacy stays queued in etcd. A
-//     Resign that says nil gave back what was led until then.
+//  5. Errors are whole: an error and a Term are never both nil, nor both set.
+//     After any error of Campaign the candidate's queue key is deleted in the
+//     background. Until then it blocks others, at the latest until its lease ends if
+//     etcd cannot be reached. A Resign that says nil gave back what was led until
+//     then, and nobody else had written to the key.
 //  6. Values: a Proclaim compares the create and the modification revision of its
 //     key. A value that was proclaimed is never replaced by an older one of the
 //     same term, however late a copy of that comes; none is written after the term.
@@ -59,7 +61,8 @@
 // Who observes a leader learns who led, not who leads: by the time it acts,
 // another may. A request that is sent to a leader carries the token that was
 // observed. There are no priorities, and leading cannot be handed to a candidate
-// of choice. Without EtcdLayout, nothing but pawl is excluded.
+// of choice. Without EtcdLayout, nothing but pawl is excluded. An election and a lock
+// of one name are one queue: they exclude each other.
 //
 // # Failures
 //

@@ -45,7 +45,7 @@ func ExampleRun() {
 func announce(ctx context.Context, session *pawl.Session) error {
 	term, err := elect.New(session, "primary", elect.Options{}).Campaign(ctx, []byte("10.0.0.7:5432 starting"))
 	if err != nil {
-		return err // not leading, and nothing of the candidacy is left in the queue
+		return err // not leading; the queue key is deleted in the background
 	}
 	defer term.Resign(ctx)
 	if err := term.Proclaim(ctx, []byte("10.0.0.7:5432 ready")); err != nil {

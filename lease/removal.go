@@ -138,15 +138,21 @@ func (s *Session) RemoveBehind(r Removal) {
 		return
 	}
 	s.pending = append(s.pending, r)
-	begin := !s.removing
-	s.removing = true
+	begin := s.removers < maxRemovers
+	if begin {
+		s.removers++
+	}
 	s.mu.Unlock()
 	if begin && !s.host.Behind.Go(fmt.Sprintf("keys of lease %x", s.id), s.removeAll) {
 		s.mu.Lock()
-		s.removing = false
+		s.removers--
 		s.mu.Unlock()
 	}
 }
+
+// maxRemovers is how many removals of a session are under way at once: a lock that many
+// of its waiters gave up is free after a few round trips, and not after one for each.
+const maxRemovers = 64
 
 // How long one try of a removal may take: short, so that a member which says
 // nothing, or an answer that was lost, holds up little, and now and then as long
@@ -159,7 +165,7 @@ const (
 
 // removeAll works on the pending removals until there is none. One that fails
 // goes behind the others, so that it does not hold them up; there is a pause when
-// as many in a row have failed as there are.
+// as many in a row have failed, here and in the other goroutines, as there are.
 func (s *Session) removeAll(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -168,7 +174,7 @@ func (s *Session) removeAll(ctx context.Context) {
 	for tries, failed := 1, 0; ; tries++ {
 		s.mu.Lock()
 		if len(s.pending) == 0 || ctx.Err() != nil {
-			s.removing = false
+			s.removers--
 			s.mu.Unlock()
 			return
 		}
@@ -183,8 +189,13 @@ func (s *Session) removeAll(ctx context.Context) {
 		}
 		s.mu.Lock()
 		s.pending = append(s.pending, r)
+		if s.removers > len(s.pending) { // the others are enough
+			s.removers--
+			s.mu.Unlock()
+			return
+		}
 		failed++
-		pause := failed >= len(s.pending)
+		pause := failed*s.removers >= len(s.pending)
 		s.mu.Unlock()
 		if pause {
 			failed = 0

@@ -22,9 +22,11 @@
 //     overwritten by somebody else, Err says so, with one cause that stands, the
 //     Context is cancelled with it, and Done is closed. Err compares the clock at
 //     the call; after a pause of any length it is right at the first look.
-//  5. Errors are whole: an error and a Held are never both nil, nor both set; after
-//     any error nothing of the attempt stays queued in etcd. A Release that says nil
-//     released what was held until then.
+//  5. Errors are whole: an error and a Held are never both nil, nor both set. After
+//     any error the acquisition's queue key is deleted in the background. Until then
+//     it blocks others, at the latest until its lease ends if etcd cannot be reached.
+//     A Release that says nil released what was held until then, and nobody else had
+//     written to the key.
 //  6. Every call returns within its context's end plus 100 ms.
 //  7. A lock costs no goroutine and no timer of its own.
 //
@@ -37,7 +39,8 @@
 // Err and its write. Whoever writes to storage gives it the token, and the
 // storage refuses one below the highest it has seen: package fencing.
 //
-// It is not reentrant, has no reader side and no priorities.
+// It is not reentrant, has no reader side and no priorities. A lock and an election
+// of one name are one queue: they exclude each other.
 //
 // # Failures
 //

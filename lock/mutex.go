@@ -20,11 +20,12 @@ type Options struct {
 	// by, clientv3's concurrency.Mutex and etcdctl lock on the same name. Names
 	// then collide as they do there: "a" is blocked by a holder of "a/b".
 	EtcdLayout bool
-	// Delay is how long to wait after the key before was seen to go without a
-	// release, because its holder's session ended: for effects of that holder
-	// which may still be under way to storage that checks no token. 0: none. It
-	// delays those who were waiting; whoever comes later finds no trace of the
-	// holder, and so does whoever was behind one that gave up during its delay.
+	// Delay is how long to wait before succeeding a holder whose session ended
+	// without Release, so that its writes in flight can land in storage that checks
+	// no token. 0: none. A holder that released and then closed its session does not
+	// count, unless etcd has compacted the moment of its release. Delay holds back
+	// those who were waiting; an acquisition that begins later finds no trace of the
+	// holder, and neither does one behind a waiter that gave up during its delay.
 	Delay time.Duration
 }
 

@@ -138,6 +138,13 @@ func IsCode(err error, code codes.Code) bool {
 	return s != nil && s.Code() == code
 }
 
+// IsFinal reports whether every member would answer the request as err says, now and later: sending
+// it again is pointless.
+func IsFinal(err error) bool {
+	_, n := judge(err, true)
+	return n != elsewhere
+}
+
 // IsNoSpace reports whether the cluster's space quota is used up. The request may have been applied.
 func IsNoSpace(err error) bool { return is(err, rpctypes.ErrGRPCNoSpace) }
 

@@ -88,7 +88,7 @@ func (c *Claim) unscope(scope *cluster.Scope) {
 
 // wait returns nil when a linearizable answer showed the own key first.
 func (c *Claim) wait(ctx context.Context, delay time.Duration) error {
-	var last place // what was waited for before the line was empty
+	var last departed // what was waited for before the line was empty
 	for {
 		if granted, err := c.sleep(ctx); granted || err != nil {
 			return err
@@ -160,16 +160,22 @@ const (
 // jitter is half to all of pause.
 func jitter(pause time.Duration) time.Duration { return pause/2 + rand.N(pause/2+1) }
 
+// departed is a key that was waited for, and the revision of its deletion; 0: not known.
+type departed struct {
+	place
+	at int64
+}
+
 // ask asks, in one transaction, whether the own key is first (rule A2), and
 // goes on asking while the cluster cannot be reached, the session is valid and
 // ctx lasts. Where another is before, that one is followed from now on. unclean
 // says that what was waited for last went without a release, which is asked
 // for only if delayed.
-func (c *Claim) ask(ctx context.Context, last *place, delayed bool) (first, unclean bool, err error) {
+func (c *Claim) ask(ctx context.Context, last *departed, delayed bool) (first, unclean bool, err error) {
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		c.mu.Lock()
 		if c.before.key != "" {
-			*last = c.before
+			*last = departed{c.before, c.goneAt}
 		}
 		c.mu.Unlock()
 		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "confirm place", Repeat: cluster.Always}, c.askTxn(*last, delayed))
@@ -193,6 +199,11 @@ func (c *Claim) ask(ctx context.Context, last *place, delayed bool) (first, uncl
 		if ctx.Err() != nil || cluster.IsPermissionDenied(err) {
 			return false, false, err
 		}
+		if cluster.IsCompacted(err) && last.at > 0 {
+			c.forgetWhenGone()
+			last.at = 0 // as it is now, which is no better than that
+			continue
+		}
 		if err := c.linger(ctx, jitter(pause)); err != nil {
 			return false, false, err
 		}
@@ -201,7 +212,7 @@ func (c *Claim) ask(ctx context.Context, last *place, delayed bool) (first, uncl
 
 // askTxn is the transaction that decides who owns the line: if the own key and
 // the session key are as we know them, the last-created key before the own.
-func (c *Claim) askTxn(last place, delayed bool) *pb.TxnRequest {
+func (c *Claim) askTxn(last departed, delayed bool) *pb.TxnRequest {
 	session, mod := c.s.Key()
 	t := &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(c.key, c.create), txn.ModIs(session, mod)},
@@ -209,7 +220,7 @@ func (c *Claim) askTxn(last place, delayed bool) *pb.TxnRequest {
 		Failure: []*pb.RequestOp{txn.Look(session), txn.Look(c.key)},
 	}
 	if owner, ok := c.line.owner(last.key); delayed && ok {
-		t.Success = append(t.Success, txn.Look(lease.SessionKey(c.s.Host().Namespace, owner)))
+		t.Success = append(t.Success, txn.LookAt(lease.SessionKey(c.s.Host().Namespace, owner), last.at))
 	}
 	if c.grants {
 		t.Success = append(t.Success, txn.NextUnder(c.line.Prefix, maxHeirs, c.create+1))
@@ -217,10 +228,18 @@ func (c *Claim) askTxn(last place, delayed bool) *pb.TxnRequest {
 	return t
 }
 
+// forgetWhenGone forgets at which revision the key before was deleted.
+func (c *Claim) forgetWhenGone() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.goneAt = 0
+}
+
 // wentClean reports whether last, which is gone, went by a release as far as resp,
-// a delayed askTxn's answer, can tell: a holder that released cleanly has its
-// session key still. Of a key that is not pawl's nothing is known.
-func (c *Claim) wentClean(last place, resp *pb.TxnResponse) bool {
+// a delayed askTxn's answer, can tell: at the revision of its deletion a holder that
+// released had its session key still, and one whose lease ended had lost both (F16).
+// Of a key that is not pawl's nothing is known.
+func (c *Claim) wentClean(last departed, resp *pb.TxnResponse) bool {
 	_, ok := c.line.owner(last.key)
 	return ok && txn.KV(resp, 1) != nil
 }

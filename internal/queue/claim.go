@@ -39,6 +39,7 @@ type Claim struct {
 	held     bool
 	before   place    // the key that is waited for
 	passed   bool     // before is not there any more, or may not be
+	goneAt   int64    // the revision of before's deletion; 0: not known
 	expected bool     // before's release was to be a grant to this claim
 	mine     bool     // before's release was: it holds
 	heirs    heirs    // those known to be behind, in order; see grant.go. Not changed in place

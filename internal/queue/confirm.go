@@ -91,7 +91,7 @@ func Resume(ctx context.Context, s *lease.Session, line Line, key string, t fenc
 
 // resumeTxn is askTxn, and reads the own key for its modification revision.
 func (c *Claim) resumeTxn() *pb.TxnRequest {
-	t := c.askTxn(place{}, false)
+	t := c.askTxn(departed{}, false)
 	t.Success = append(t.Success, txn.Look(c.key))
 	return t
 }

@@ -32,7 +32,13 @@ func (c *Claim) enqueue(ctx context.Context, value []byte, try bool) (alone bool
 			return false, c.s.Gone(err.Error())
 		case cluster.OutcomeOf(err) == cluster.NotApplied:
 			c.s.Settle(c.n)
-			return false, err
+			if try || ctx.Err() != nil || cluster.IsFinal(err) {
+				return false, err
+			}
+			if err := c.linger(ctx, jitter(pause)); err != nil {
+				return false, err
+			}
+			continue // the bound of a request is not an acquisition's
 		}
 		create, undecided := c.settle(ctx)
 		switch {

@@ -44,12 +44,13 @@ func cause(err error) error {
 	return err
 }
 
-// both joins what went wrong on one line; either may be nil.
+// both joins what went wrong on one line; either may be nil. A function that returns
+// the cause of its context's end has said it already.
 func both(err, also error) error {
 	switch {
 	case err == nil:
 		return also
-	case also == nil:
+	case also == nil, errors.Is(err, also):
 		return err
 	}
 	return fmt.Errorf("%w; %w", err, also)

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -105,19 +104,13 @@ func (c *Claim) deleted() {
 		return
 	}
 	c.s.Settle(c.n)
-	ask := func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, causeWait)
-		defer cancel()
-		_ = c.s.Examine(ctx) // ends the session, and so decides, if its key is gone too
+	c.s.ExamineSoon(causeWait, func() { // ends the session, and so decides, if its key is gone too
 		if err := c.s.Err(); err != nil {
 			f.decide(err)
 			return
 		}
 		f.decide(ErrKeyDeleted)
-	}
-	if !c.s.Host().Behind.Go("why "+c.key+" was deleted", ask) {
-		f.decide(ErrKeyDeleted)
-	}
+	})
 }
 
 // told does, once the cause is known and in this order, what rule H1 asks for

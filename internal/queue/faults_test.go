@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -451,10 +452,22 @@ func TestAReleaseBehindTheCallerDoesNotWaitForAnUndoOnAFullDisk(t *testing.T) {
 		require.ErrorIs(w, c.Release(ctx, errGivenBack), cluster.ErrUnknown)
 		time.Sleep(3 * time.Second)
 		lost.Lift()
-		time.Sleep(time.Second)
+		time.Sleep(4 * time.Second) // the try under way may be a long one
 		synctest.Wait()
 		assert.Empty(w, w.keys(), "the release that went on behind")
 		w.f.SetNoSpace(false)
 		w.clear()
 	})
 }
+
+// asksDelayed is the question of one that waits out a Delay.
+func asksDelayed(t *pb.TxnRequest) bool {
+	return op(t.Success, 0).GetRequestRange().GetMaxCreateRevision() > 0 && len(t.Success) == 2
+}
+
+// isRewrite puts a value on a key that is there.
+func isRewrite(t *pb.TxnRequest) bool {
+	return inLine(op(t.Success, 0).GetRequestPut().GetKey()) && len(t.Failure) == 2
+}
+
+func isPut(ev *mvccpb.Event) bool { return ev.Type == mvccpb.Event_PUT }

@@ -128,7 +128,7 @@ func (c *Claim) freeTxn(grant bool) *pb.TxnRequest {
 	own := []byte(c.key)
 	free := txn.New()
 	free.Compare = append(free.Compare, txn.CreateIs(own, c.create))
-	free.Success = append(free.Success, txn.Delete(own))
+	free.Success = append(free.Success, txn.DeletePrevious(own))
 	if next, rest, ok := c.knownHeirs().first(); grant && ok {
 		key := slices.Concat([]byte(c.line.Prefix), next.suffix)
 		free.Compare = append(free.Compare, txn.CreateIs(key, next.create))

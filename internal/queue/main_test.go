@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
@@ -188,3 +189,12 @@ func (w *world) clear() {
 }
 
 func (c *Claim) String() string { return fmt.Sprintf("%s@%d", c.key, c.create) }
+
+// leaseOf are a session's options with this time to live.
+func leaseOf(ttl time.Duration) lease.Options { return lease.Options{TTL: ttl} }
+
+var (
+	errNoLeader  = rpctypes.ErrGRPCNoLeader
+	errForbidden = rpctypes.ErrGRPCPermissionDenied
+	errRevoked   = lease.ErrRevoked
+)

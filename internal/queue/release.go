@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/txn"
@@ -110,7 +111,7 @@ func (c *Claim) free(ctx context.Context) error {
 		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "release", Repeat: repeat}, c.freeTxn(grant))
 		switch {
 		case err == nil && resp.Succeeded:
-			c.decideFree(nil)
+			c.decideFree(c.foundAs(txn.Deleted(resp, 0)))
 			return nil
 		case grant && (err == nil || cluster.OutcomeOf(err) != cluster.Unknown && ctx.Err() == nil):
 			continue // what refused the grant may let the delete pass
@@ -199,6 +200,15 @@ func (c *Claim) explainFree(ctx context.Context) error {
 	}
 	c.decideFree(lost)
 	return nil
+}
+
+// foundAs says why a key that was deleted as was, which the answer shows, was lost
+// before: somebody else had written to it.
+func (c *Claim) foundAs(was *mvccpb.KeyValue) error {
+	if was == nil || c.written(eventOf(was)) {
+		return nil
+	}
+	return &detail{ErrKeyOverwritten, fmt.Sprintf("%q at revision %d", c.key, was.ModRevision)}
 }
 
 // decideFree sets the answer of Release; a loss is from now on what Err says.

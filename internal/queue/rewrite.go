@@ -22,6 +22,7 @@ import (
 // none of them can. One that is taken out was applied, or cannot be any more.
 type write struct {
 	value  []byte
+	again  bool // an earlier call sent the same value, which may be applied yet
 	landed bool // applied; guarded by the claim's mutex
 }
 
@@ -65,6 +66,8 @@ func (c *Claim) rewrite(ctx context.Context, w *write) error {
 			}
 		case cluster.IsLeaseNotFound(err):
 			return c.s.Gone(err.Error())
+		case cluster.OutcomeOf(err) == cluster.NotApplied && doubt == nil && w.again:
+			return fmt.Errorf("%w: of an earlier copy of the value (sent again: %w)", cluster.ErrUnknown, err)
 		case cluster.OutcomeOf(err) == cluster.NotApplied && doubt == nil:
 			c.unwrite(w)
 			return err
@@ -215,7 +218,11 @@ func (c *Claim) writes(w *write) (mod int64) {
 	// An older one with the same value is told apart by nothing, and its caller
 	// has gone. So there are as many as a caller has tried different values in
 	// vain, none of which may be forgotten.
-	c.writing = slices.DeleteFunc(c.writing, func(other *write) bool { return bytes.Equal(other.value, w.value) })
+	c.writing = slices.DeleteFunc(c.writing, func(other *write) bool {
+		same := bytes.Equal(other.value, w.value)
+		w.again = w.again || same && (other != w || other.again)
+		return same
+	})
 	c.writing = append(c.writing, w)
 	return c.mod
 }

@@ -363,3 +363,33 @@ func TestReleaseAfterAnUnknownRewriteLeavesNothingForALateCopy(t *testing.T) {
 		assert.NotContains(t, w.puts(), "late")
 	})
 }
+
+// A value whose outcome is unknown stays so until the key's modification revision
+// moves: a second call that is refused for certain proves nothing of the first
+// one's copy, which may come yet, and is ours then.
+func TestAValueInDoubtStaysSoWhenItsRepeatIsRefused(t *testing.T) {
+	rewriting(t, func(w *writer) {
+		time.Sleep(time.Second)
+		w.Inject(etcdfake.Rule{Method: "Txn", Match: writeOf("v"), Times: 1, Late: 30 * time.Second})
+		ctx, cancel := context.WithTimeout(w.ctx, 50*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, w.rewriteIn(ctx, "v"), kv.ErrUnknown)
+		forbidden := w.Inject(etcdfake.Rule{Method: "Txn", Match: writeOf("v"), Lose: true, Err: status.Error(codes.PermissionDenied, "etcdserver: permission denied")})
+		require.ErrorIs(t, w.rewrite("v"), kv.ErrUnknown, "the first copy may come yet")
+		require.ErrorIs(t, w.rewrite("v"), kv.ErrUnknown)
+		forbidden.Lift()
+		other := w.Inject(etcdfake.Rule{Method: "Txn", Match: writeOf("other"), Lose: true, Err: status.Error(codes.PermissionDenied, "etcdserver: permission denied")})
+		err := w.rewrite("other")
+		require.Error(t, err)
+		require.NotErrorIs(t, err, kv.ErrUnknown, "this value was never in doubt")
+		other.Lift()
+		time.Sleep(2 * time.Minute)
+		require.NoError(t, w.claim.Err(), "it was our own")
+		assert.Equal(t, "v", w.value())
+		require.NoError(t, w.rewrite("w"))
+	})
+}
+
+func (w *writer) rewriteIn(ctx context.Context, value string) error {
+	return w.claim.Rewrite(ctx, []byte(value))
+}

@@ -14,7 +14,7 @@ import (
 func (c *Claim) follow(p place, rev int64) {
 	c.mu.Lock()
 	old := c.ahead.w
-	c.before, c.passed, c.expected, c.ahead = p, false, false, feed{}
+	c.before, c.passed, c.expected, c.goneAt, c.ahead = p, false, false, 0, feed{}
 	c.mu.Unlock()
 	if old != nil {
 		old.Cancel()
@@ -60,6 +60,7 @@ func (c *Claim) aheadChanged(p place, u watch.Update) {
 		for _, ev := range u.Events {
 			if ev.Deleted {
 				c.passed, c.expected = true, c.expected || !c.mine && c.expects(ev)
+				c.goneAt = ev.ModRevision
 			}
 		}
 		c.ahead.over = c.ahead.over || u.Err != nil || u.Compacted > 0

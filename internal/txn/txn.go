@@ -90,6 +90,13 @@ func Delete[K Key](key K) *pb.RequestOp {
 	return &op.RequestOp
 }
 
+// DeletePrevious deletes one key, and the answer shows it as it was.
+func DeletePrevious[K Key](key K) *pb.RequestOp {
+	op := Delete(key)
+	op.GetRequestDeleteRange().PrevKv = true
+	return op
+}
+
 // Get reads one key with its value.
 func Get[K Key](key K) *pb.RequestOp {
 	op := newRange()
@@ -195,6 +202,25 @@ func PutRevision(resp *pb.TxnResponse, i int) int64 {
 		return 0
 	}
 	return resp.Responses[i].GetResponsePut().GetHeader().GetRevision()
+}
+
+// Deleted is the key that the i-th operation of the branch that ran has deleted, as
+// DeletePrevious shows it; nil: there was none.
+func Deleted(resp *pb.TxnResponse, i int) *mvccpb.KeyValue {
+	if i >= len(resp.Responses) {
+		return nil
+	}
+	if kvs := resp.Responses[i].GetResponseDeleteRange().GetPrevKvs(); len(kvs) > 0 {
+		return kvs[0]
+	}
+	return nil
+}
+
+// LookAt is Look as of revision rev. The server refuses it where that is compacted.
+func LookAt[K Key](key K, rev int64) *pb.RequestOp {
+	op := Look(key)
+	op.GetRequestRange().Revision = rev
+	return op
 }
 
 // KV is the one key that the i-th operation has read, or nil.

@@ -1,0 +1,125 @@
+package queue
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/etcdfake"
+)
+
+// A6: what many acquisitions of one session leave is deleted together, so that a
+// free lock does not stay shut for a round trip each.
+func TestWaitersOfOneSessionThatGaveUpAreRemovedTogether(t *testing.T) {
+	const waiters, roundTrip = 300, 30 * time.Millisecond
+	inBubble(t, etcdfake.Options{Members: 1}, func(w *world) {
+		holder, next := w.session(), w.session()
+		h := w.acquire(holder)
+		s := w.session()
+		ctx, giveUp := context.WithCancel(w.Context())
+		var all sync.WaitGroup
+		for range waiters {
+			all.Go(func() { _, _ = Acquire(ctx, s, w.line(), Request{}) })
+		}
+		synctest.Wait()
+		after := w.waiting(next)
+		w.f.Member(0).SetDelay(etcdfake.Fixed(roundTrip/2), etcdfake.Fixed(roundTrip/2))
+		giveUp()
+		all.Wait()
+		began := time.Now()
+		require.NoError(w, h.Release(w.Context(), errGivenBack))
+		c := after.won()
+		assert.LessOrEqual(w, time.Since(began), 20*roundTrip)
+		w.f.Member(0).SetDelay(nil, nil)
+		w.release(c)
+		w.clear()
+	})
+}
+
+// H1: a lease that is gone takes all its keys in one revision. What the session
+// asks then does not grow with its locks.
+func TestARevokedLeaseWithAThousandLocksIsAskedAboutAFewTimes(t *testing.T) {
+	const locks = 1000
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		s := w.session()
+		var held []*Claim
+		for i := range locks {
+			line, err := NewLine("", "many"+string(rune('0'+i%10))+string(rune('0'+i/10%10))+string(rune('0'+i/100)), false)
+			require.NoError(w, err)
+			c, err := Acquire(w.Context(), s, line, Request{})
+			require.NoError(w, err)
+			held = append(held, c)
+		}
+		time.Sleep(time.Second) // all are watched
+		w.f.Inject(etcdfake.Rule{Method: "LeaseRevoke", Lose: true})
+		for _, m := range w.f.Members() {
+			m.EditWatches(etcdfake.SwallowDeletes("//pawl/"))
+		}
+		before := w.f.Counts()
+		w.f.Revoke(s.ID())
+		time.Sleep(causeWait)
+		synctest.Wait()
+		assert.LessOrEqual(w, w.f.Counts().Since(before).Received["Txn"], 5)
+		for _, c := range held {
+			require.ErrorIs(w, c.Err(), ErrLost)
+			require.NotErrorIs(w, c.Err(), ErrKeyDeleted)
+		}
+	})
+}
+
+// A3: no bound of a request is an acquisition's: with a context that never ends it
+// waits as long as its session is valid.
+func TestAcquireWaitsAsLongAsItsSessionIsValid(t *testing.T) {
+	for name, waits := range map[string]bool{"arrives": false, "waits": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				s := w.sessionWith(pawl.Config{Session: leaseOf(300 * time.Second)})
+				var holder *Claim
+				at := request(isEnqueue)
+				if waits {
+					holder, at = w.acquire(w.sessionWith(pawl.Config{Session: leaseOf(300 * time.Second)})), isAsk
+				}
+				noLeader := w.f.Inject(at.rule(etcdfake.Rule{Lose: true, Err: errNoLeader}))
+				a := w.acquiring(context.Background(), s, Request{})
+				if waits {
+					w.release(holder)
+				}
+				time.Sleep(time.Minute)
+				require.False(w, isClosed(a.done), "gave up: %v", a.err)
+				noLeader.Lift()
+				w.release(a.won())
+				w.clear()
+			})
+		})
+	}
+}
+
+// And as long, but no longer.
+func TestAcquireThatCannotBeSentEndsWithItsSession(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		s := w.session()
+		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Lose: true, Err: errNoLeader}))
+		a := w.acquiring(context.Background(), s, Request{})
+		w.f.Revoke(s.ID())
+		w.oneCause(errRevoked, a.failed())
+		assert.LessOrEqual(w, a.took, time.Second)
+	})
+}
+
+// What everybody would answer the same is said at once.
+func TestAnAcquireThatIsRefusedSaysSo(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Lose: true, Err: errForbidden}))
+		a := w.acquiring(context.Background(), w.session(), Request{})
+		assert.ErrorContains(w, a.failed(), "permission denied")
+		assert.LessOrEqual(w, a.took, time.Second)
+		w.f.LiftAll()
+		w.clear()
+	})
+}
