@@ -40,7 +40,7 @@ func (r Row) Admit(ctx context.Context, q Querier, key any, t fencing.Token) err
 //
 // It returns a *fencing.StaleError, whose Resource is key's text, and writes nothing if a greater token is there; an error matching ErrNoRow if
 // there is no such row. Two that race are ordered by the database's lock on the row. Where an answer is lost, the same call can be made again with
-// a set that does not build on what it replaces, as "n = n + 1" does. Of several rows with this key all are written, and the error says so.
+// a set that does not build on what it replaces, as "n = n + 1" does. In MySQL it sets the connection's LAST_INSERT_ID(). Of several rows with this key all are written, and the error says so.
 func (r Row) Update(ctx context.Context, q Querier, key any, t fencing.Token, set string, args ...any) error {
 	resource := fmt.Sprint(key)
 	if b, ok := key.([]byte); ok {
@@ -72,13 +72,13 @@ func (r Row) run(ctx context.Context, q Querier, st statements, key any, resourc
 	if err != nil {
 		return err
 	}
-	switch n, err := res.RowsAffected(); {
+	switch found, err := r.found(res, t); {
 	case err != nil:
 		return err
-	case n == 1:
+	case found == 1:
 		return nil
-	case n > 1:
-		return fmt.Errorf("%d rows have this key; it must be unique", n)
+	case found > 1:
+		return fmt.Errorf("%d rows have this key; it must be unique", found)
 	}
 	var highest fencing.Token
 	switch err := q.QueryRowContext(ctx, st.find, key).Scan(&highest); {
@@ -88,10 +88,21 @@ func (r Row) run(ctx context.Context, q Querier, st statements, key any, resourc
 		return err
 	case highest > t:
 		return &fencing.StaleError{Resource: resource, Got: t, Highest: highest}
-	case highest == t && r.Dialect == MySQL:
-		return nil // it counts rows changed, not rows found: this one was already as it was to become
 	}
-	return fmt.Errorf("%w: it came just now", ErrNoRow)
+	return fmt.Errorf("%w: it was inserted after the update", ErrNoRow)
+}
+
+// found returns how many rows an update found. MySQL counts only the rows that it changed, unless the driver asks otherwise; one that was already as it
+// was to become shows in the insert ID, which the statement sets for each row that it finds.
+func (r Row) found(res sql.Result, t fencing.Token) (int64, error) {
+	n, err := res.RowsAffected()
+	if err != nil || n > 0 || r.Dialect != MySQL {
+		return n, err
+	}
+	if id, err := res.LastInsertId(); err != nil || id != int64(t) {
+		return 0, err
+	}
+	return 1, nil
 }
 
 type statements struct{ update, find string }
@@ -111,8 +122,12 @@ func (r Row) statements(set string, n int) (statements, error) {
 		set += ", "
 	}
 	place := r.Dialect.place
+	value := place(n + 1)
+	if r.Dialect == MySQL {
+		value = "LAST_INSERT_ID(" + value + ")" // see found
+	}
 	return statements{
-		update: "UPDATE " + table + " SET " + set + token + " = " + place(n+1) + " WHERE " + key + " = " + place(n+2) + " AND " + token + " <= " + place(n+3),
+		update: "UPDATE " + table + " SET " + set + token + " = " + value + " WHERE " + key + " = " + place(n+2) + " AND " + token + " <= " + place(n+3),
 		find:   "SELECT " + token + " FROM " + table + " WHERE " + key + " = " + place(1) + forUpdate(r.Dialect),
 	}, nil
 }

@@ -124,3 +124,37 @@ func TestRowRefusesAKeyThatIsNotUnique(t *testing.T) {
 	row := sqlfence.Row{Dialect: sqlfence.SQLite, Table: desk.values, Key: "value", Token: "token"}
 	assert.ErrorContains(t, row.Admit(t.Context(), desk.db, "same", 57), "must be unique")
 }
+
+// afterExec does something after the statement that updates.
+type afterExec struct {
+	sqlfence.Querier
+	then func()
+}
+
+func (a afterExec) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	res, err := a.Querier.ExecContext(ctx, query, args...)
+	a.then()
+	return res, err
+}
+
+func TestRowInsertedAfterTheUpdateWithItsTokenIsNotTakenForUpdated(t *testing.T) {
+	onEach(t, func(t *testing.T, d database) {
+		desk := d.open(t)
+		q := afterExec{desk.db, func() {
+			desk.exec(t, desk.sql("INSERT INTO "+desk.values+" (resource, value, token) VALUES (%s, %s, 57)"), desk.name(job), "another's")
+		}}
+		set := desk.sql("value = %[1]s")
+		assert.ErrorIs(t, rows{desk}.row().Update(t.Context(), q, desk.name(job), 57, set, "ours"), sqlfence.ErrNoRow)
+	})
+}
+
+func TestRowThatIsAlreadyAsItIsToBecomeIsUpdated(t *testing.T) {
+	onEach(t, func(t *testing.T, d database) {
+		desk := d.open(t)
+		require.NoError(t, desk.put(t.Context(), desk.db, job, "value"))
+		row := rows{desk}.row()
+		for range 3 {
+			require.NoError(t, row.Update(t.Context(), desk.db, desk.name(job), 57, desk.sql("value = %[1]s"), "same"))
+		}
+	})
+}
