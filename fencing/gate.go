@@ -26,6 +26,9 @@ const DefaultLimit = 1 << 16
 // other resources were used, is refused too. It acquires the lock anew, and its new token is above the floor, provided
 // that the tokens of all resources of one gate come from one counter, as those of one etcd cluster do. Use a gate for each cluster.
 //
+// A huge token is admitted like any other: it shuts all real holders out of its resource for good, and of every unknown resource once the gate forgets it, so authenticate
+// who may state one.
+//
 // # Restart
 //
 // The zero Gate knows nothing, and admits what its predecessor refused. Restore it from a Snapshot that was saved together with the state,

@@ -15,11 +15,12 @@ import (
 	"strconv"
 )
 
-// A Dir is a Store in a directory of a local disk, shared by any number of processes. It is not for network file systems. It is there on systems with flock.
+// A Dir is a Store in a directory of a local disk, shared by any number of processes. It is not for network file systems. It exists on systems with flock.
 //
-// Each object is a file, whose first line has the metadata and whose rest is the body. A file is replaced whole, by rename, under a lock that its kernel takes from a process
-// that dies, and both file and directory are synced before Put returns, and the directory before Get does: what was written or refused stays so over a crash of the machine. A process that is
-// stopped in the middle of a Put keeps others from writing for as long, until their contexts end; not from reading.
+// Each object is a file, whose first line has the metadata and whose rest is the body. A file is replaced whole, by rename, under a lock on the directory itself, which the
+// kernel releases when its process dies. File and directory are synced before Put returns, and the directory before Get does, so what was written or refused survives a
+// crash of the machine. The objects of a directory are written one at a time. A process that is stopped in the middle of a Put blocks the writers of the directory
+// for as long, until their contexts end; it does not block readers.
 type Dir struct {
 	Path string // of a directory that is there
 }
@@ -36,9 +37,7 @@ func (d Dir) Get(ctx context.Context, name string) ([]byte, Meta, Version, error
 		return nil, Meta{}, "", err
 	}
 	data, err := os.ReadFile(d.file(name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, Meta{}, "", fmt.Errorf("%w: %w", ErrNotFound, err)
-	}
+	body, m, err := d.parse(name, data, err)
 	if err == nil {
 		// What is acted on must last: its writer may have died before it synced.
 		err = syncDir(d.Path)
@@ -46,49 +45,44 @@ func (d Dir) Get(ctx context.Context, name string) ([]byte, Meta, Version, error
 	if err != nil {
 		return nil, Meta{}, "", err
 	}
+	return body, m, m.version(), nil
+}
+
+// parse parses what reading an object's file came to.
+func (d Dir) parse(name string, data []byte, err error) ([]byte, Meta, error) {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, Meta{}, fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	if err != nil {
+		return nil, Meta{}, err
+	}
 	head, body, _ := bytes.Cut(data, []byte("\n"))
 	m, err := parseHead(string(head), name)
 	if err != nil {
-		return nil, Meta{}, "", fmt.Errorf("%s: %w", d.file(name), err)
+		return nil, Meta{}, fmt.Errorf("%s: %w", d.file(name), err)
 	}
-	return body, m, Version(m.Nonce), nil
+	return body, m, nil
 }
+
+// version is the version of an object in a directory: its nonce.
+func (m Meta) version() Version { return Version(m.Nonce) }
 
 // Put replaces the object's file. The nonce of m must be new: it is the version.
 func (d Dir) Put(ctx context.Context, name string, body []byte, m Meta, at Version) error {
-	unlock, err := d.lock(ctx, name)
+	l, err := d.lock(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotApplied, err)
 	}
-	defer unlock()
-	_, now, err := d.Stat(ctx, name)
+	defer func() { _ = l.unlock() }()
+	data, err := l.root.ReadFile(fileName(name))
+	_, now, err := d.parse(name, data, err)
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("%w: %w", ErrNotApplied, err)
 	}
-	if now != at {
-		return fmt.Errorf("%w: %q, not %q", ErrChanged, now, at)
+	if now.version() != at {
+		return fmt.Errorf("%w: %q, not %q", ErrChanged, now.version(), at)
 	}
-	return d.replace(d.file(name), append([]byte(formatHead(m, name)), body...))
-}
-
-// replace writes a file beside and renames it. The lock is held, so that the file beside is nobody else's; one that was left by a process that died is overwritten.
-func (d Dir) replace(file string, data []byte) error {
-	beside := file + ".new"
-	f, err := os.OpenFile(beside, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(beside, file); err != nil {
-		return err
-	}
-	return syncDir(d.Path)
+	return l.replace(fileName(name), append([]byte(formatHead(m, name)), body...))
 }
 
 func syncDir(path string) error {

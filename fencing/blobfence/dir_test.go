@@ -6,10 +6,13 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,9 +20,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/fencing/blobfence"
+	"github.com/pawl-locks/pawl/fencing/fencetest"
 )
 
-func TestDirKeepsNoMoreThanItsObjectsAndLocks(t *testing.T) {
+func TestDirKeepsNoMoreThanItsObjects(t *testing.T) {
 	d := blobfence.Dir{Path: t.TempDir()}
 	f := blobfence.Fence{Store: d}
 	for i := range 100 {
@@ -27,7 +31,93 @@ func TestDirKeepsNoMoreThanItsObjectsAndLocks(t *testing.T) {
 	}
 	files, err := os.ReadDir(d.Path)
 	require.NoError(t, err)
-	assert.Len(t, files, 2)
+	assert.Len(t, files, 1)
+}
+
+// An administrator, or a job that tidies, removes whatever is not an object.
+func TestDirKeepsItsOrderWhileAllElseInItIsDeleted(t *testing.T) {
+	d := blobfence.Dir{Path: t.TempDir()}
+	rec := fencetest.Record(guarded{blobfence.Fence{Store: d, Attempts: 100}})
+	stop := make(chan struct{})
+	var tidied sync.WaitGroup
+	tidied.Go(func() { // ends when the race is over
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			files, _ := os.ReadDir(d.Path)
+			for _, f := range files {
+				if f.Name() != "one" && f.Name() != "two" {
+					_ = os.Remove(filepath.Join(d.Path, f.Name()))
+				}
+			}
+		}
+	})
+	last := fencetest.Race(t.Context(), rec, 6, 6, rand.Uint64())
+	close(stop)
+	tidied.Wait()
+	for _, name := range fencetest.RaceResources {
+		_, err := rec.Read(t.Context(), name, last+1)
+		require.NoError(t, err)
+	}
+	require.NoError(t, fencetest.Check(rec.History()))
+}
+
+func TestDirPutThatFailsBeforeTheRenameIsNotApplied(t *testing.T) {
+	d := blobfence.Dir{Path: t.TempDir()}
+	require.NoError(t, os.Mkdir(filepath.Join(d.Path, "a.new"), 0o755)) // in the way of the file beside
+	err := blobfence.Fence{Store: d}.Write(t.Context(), "a", 57, []byte("x"))
+	assert.ErrorIs(t, err, blobfence.ErrNotApplied)
+	assert.NotErrorIs(t, err, blobfence.ErrUnknown)
+}
+
+func TestDirPutWaitsForAnotherUntilItsContextEnds(t *testing.T) {
+	d := blobfence.Dir{Path: t.TempDir()}
+	other, err := os.Open(d.Path)
+	require.NoError(t, err)
+	defer other.Close()
+	require.NoError(t, syscall.Flock(int(other.Fd()), syscall.LOCK_EX))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err = d.Put(ctx, "a", nil, blobfence.Meta{Token: 57, Nonce: "A"}, "")
+	assert.ErrorIs(t, err, blobfence.ErrNotApplied)
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, other.Close())
+	require.NoError(t, d.Put(t.Context(), "a", nil, blobfence.Meta{Token: 57, Nonce: "A"}, ""))
+}
+
+// A waited is a context that says when it is first waited for.
+type waited struct {
+	context.Context
+	begun chan struct{}
+}
+
+func (w waited) Done() <-chan struct{} {
+	select {
+	case w.begun <- struct{}{}:
+	default:
+	}
+	return w.Context.Done()
+}
+
+// A directory that was removed while a Put waited is not written to, nor is it made anew.
+func TestDirThatIsRemovedWhileAPutWaitsIsNotWrittenTo(t *testing.T) {
+	d := blobfence.Dir{Path: filepath.Join(t.TempDir(), "objects")}
+	require.NoError(t, os.Mkdir(d.Path, 0o755))
+	other, err := os.Open(d.Path)
+	require.NoError(t, err)
+	defer other.Close()
+	require.NoError(t, syscall.Flock(int(other.Fd()), syscall.LOCK_EX))
+	put := make(chan error, 1)
+	waits := waited{t.Context(), make(chan struct{}, 1)}
+	go func() { put <- d.Put(waits, "a", nil, blobfence.Meta{Token: 57, Nonce: "A"}, "") }() // ends with the Put
+	<-waits.begun
+	require.NoError(t, os.Remove(d.Path))
+	require.NoError(t, other.Close())
+	assert.ErrorIs(t, <-put, blobfence.ErrNotApplied)
+	assert.NoDirExists(t, d.Path)
 }
 
 func TestDirRefusesAFileThatIsNotItsOwn(t *testing.T) {

@@ -6,37 +6,81 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"os"
-	"path/filepath"
 	"syscall"
 	"time"
 )
 
-// stripes is the number of lock files of a directory. They stay: to remove a lock file is to have two of them.
-const stripes = 16
-
 // lockRetry is how often a lock that another process has is tried. flock cannot be waited for under a context.
 const lockRetry = 2 * time.Millisecond
 
-// lock takes the write lock that the object has in common with others, until the returned function is called or the process dies.
-func (d Dir) lock(ctx context.Context, name string) (unlock func(), err error) {
-	h := fnv.New32a()
-	h.Write([]byte(name))
-	f, err := os.OpenFile(filepath.Join(d.Path, fmt.Sprintf(".lock%02d", h.Sum32()%stripes)), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
+// A locked is the directory, with its write lock. The lock is on the directory itself and not on a file in it: nobody can delete it and leave the objects,
+// and so let a second writer in. All that is done under it goes through root, which is this directory whatever its path names by now.
+type locked struct {
+	root *os.Root
+	dir  *os.File // has the lock; the kernel takes it from a process that dies
+}
+
+// lock takes the write lock, which all objects of the directory have in common. It waits for it until ctx ends.
+func (d Dir) lock(ctx context.Context) (l locked, err error) {
+	if l.root, err = os.OpenRoot(d.Path); err != nil {
+		return locked{}, err
 	}
+	if l.dir, err = l.root.Open("."); err == nil {
+		err = flock(ctx, l.dir)
+	}
+	if err != nil {
+		return locked{}, errors.Join(err, l.unlock())
+	}
+	return l, nil
+}
+
+func flock(ctx context.Context, f *os.File) error {
 	for {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err == nil {
-			return func() { _ = f.Close() }, nil // which gives the lock up: the file was opened here
+			return nil
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
-			return nil, errors.Join(fmt.Errorf("flock %s: %w", f.Name(), err), f.Close())
+			return fmt.Errorf("flock %s: %w", f.Name(), err)
 		}
 		if err := sleep(ctx, lockRetry); err != nil {
-			return nil, errors.Join(err, f.Close())
+			return err
 		}
 	}
+}
+
+// unlock gives the lock up, by closing the file that has it.
+func (l locked) unlock() error {
+	err := l.root.Close()
+	if l.dir != nil {
+		err = errors.Join(err, l.dir.Close())
+	}
+	return err
+}
+
+// replace writes a file beside and renames it. The lock is held, so that the file beside is nobody else's; one that was left by a process that died is overwritten.
+// What fails before the rename matches ErrNotApplied.
+func (l locked) replace(file string, data []byte) error {
+	beside := file + ".new"
+	if err := l.write(beside, data); err != nil {
+		_ = l.root.Remove(beside)
+		return fmt.Errorf("%w: %w", ErrNotApplied, err)
+	}
+	if err := l.root.Rename(beside, file); err != nil {
+		return err
+	}
+	return l.dir.Sync()
+}
+
+func (l locked) write(file string, data []byte) error {
+	f, err := l.root.OpenFile(file, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }
