@@ -20,8 +20,10 @@ type Config struct {
 	// "http://host:port", "https://host:port" or "unix:///path". They are
 	// spoken to directly: etcd's grpc-proxy is not supported.
 	Endpoints []string
-	// TLS is used for "host:port" and "https" endpoints; it may hold a client
-	// certificate. nil: plain text, unless an endpoint says https.
+	// TLS is used for every endpoint; it may hold a client certificate. With nil,
+	// every endpoint uses TLS with the system's roots if any of them says https,
+	// and plain text otherwise. Where TLS is used, nothing is sent without it:
+	// "http" endpoints are refused, and those that SyncEvery finds are not used.
 	TLS *tls.Config
 	// Username and Password log in to a cluster with authentication on. The
 	// user's role needs readwrite on keys from <Namespace>//pawl/ and on the

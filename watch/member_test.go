@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,6 +50,7 @@ type member struct {
 	lis    *bufconn.Listener
 	onOpen func(m *member) error // what a stream ends with before it is served; nil: nothing
 	onAuth func(ctx context.Context)
+	moved  atomic.Bool // Status answers as another cluster
 }
 
 // call is one watch stream, at the server.
@@ -118,7 +120,11 @@ func (m *member) header(rev int64) *pb.ResponseHeader {
 }
 
 func (m *member) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse, error) {
-	return &pb.StatusResponse{Header: m.header(1), Version: "3.7.3"}, nil
+	h := m.header(1)
+	if m.moved.Load() {
+		h.ClusterId = 0xbad
+	}
+	return &pb.StatusResponse{Header: h, Version: "3.7.3"}, nil
 }
 
 func (m *member) Authenticate(ctx context.Context, _ *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {

@@ -21,8 +21,9 @@ import (
 type Config struct {
 	// Endpoints are "host:port", "http://host:port", "https://host:port" or "unix:///path".
 	Endpoints []string
-	// TLS is used for every endpoint; nil means plain text, and the system's roots for https.
-	// http:// together with TLS is refused. It is copied. A ServerName in it is expected of every
+	// TLS is used for every endpoint. With nil, every endpoint uses TLS with the system's roots if any
+	// of them says https, and plain text otherwise. http:// together with either is refused, and an
+	// advertised http:// address is never used. TLS is copied. A ServerName in it is expected of every
 	// endpoint; without one each is checked against its own host name, a unix socket against localhost.
 	TLS *tls.Config
 	// Username and Password get the auth token. Empty: none, or the client certificate's name.
@@ -51,6 +52,7 @@ type Cluster struct {
 	members atomic.Pointer[[]*Member] // replaced as a whole, under mu
 	turn    atomic.Uint64             // of Pick
 	leaving []*Member                 // no longer in members, still with requests under way; under mu
+	leftOut sync.Map                  // of advertised endpoints: why each was last left out
 
 	id       atomic.Uint64
 	revision atomic.Int64
@@ -76,8 +78,12 @@ func (cfg *Config) check() ([]endpoint, error) {
 	if cfg.SyncEvery < 0 {
 		return nil, fmt.Errorf("SyncEvery %v is negative", cfg.SyncEvery)
 	}
-	return parseEndpoints(cfg.Endpoints, cfg.TLS != nil)
+	return parseEndpoints(cfg.Endpoints, cfg.secure())
 }
+
+// secure reports whether anything in cfg asks for TLS. If so, no connection goes without it, to an
+// advertised address neither.
+func (cfg *Config) secure() bool { return cfg.TLS != nil || wantsTLS(cfg.Endpoints) }
 
 // newCluster checks cfg and makes the members' connections, which connect when first used.
 func newCluster(cfg Config) (*Cluster, error) {

@@ -1,10 +1,12 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -16,15 +18,23 @@ type endpoint struct {
 	tls    bool
 }
 
-// parseEndpoints parses a list and merges what is named twice. withTLS: a TLS config was given.
-func parseEndpoints(list []string, withTLS bool) ([]endpoint, error) {
+// wantsTLS reports whether any endpoint of a list asks for TLS. Then all of them use it.
+func wantsTLS(list []string) bool {
+	return slices.ContainsFunc(list, func(text string) bool {
+		scheme, _, ok := strings.Cut(text, "://")
+		return ok && strings.EqualFold(scheme, "https")
+	})
+}
+
+// parseEndpoints parses a list and merges duplicates. secure: every endpoint uses TLS.
+func parseEndpoints(list []string, secure bool) ([]endpoint, error) {
 	if len(list) == 0 {
 		return nil, fmt.Errorf("no endpoint given")
 	}
 	seen := make(map[endpoint]bool, len(list))
 	var out []endpoint
 	for _, text := range list {
-		ep, err := parseEndpoint(text, withTLS)
+		ep, err := parseEndpoint(text, secure)
 		if err != nil {
 			return nil, fmt.Errorf("endpoint %q: %w", redact(text), err)
 		}
@@ -36,25 +46,30 @@ func parseEndpoints(list []string, withTLS bool) ([]endpoint, error) {
 	return out, nil
 }
 
-func parseEndpoint(text string, withTLS bool) (endpoint, error) {
+// errPlain refuses an endpoint that would be spoken to without TLS.
+var errPlain = errors.New("http means plain text, but TLS is required by the TLS config or by an https endpoint: say https, or leave the scheme out")
+
+func parseEndpoint(text string, secure bool) (endpoint, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
+	if strings.Contains(text, "@") && !strings.EqualFold(scheme, "unix") { // first: no other error may show what precedes it
+		return endpoint{}, fmt.Errorf("an endpoint cannot have user information; use Config.Username and Config.Password")
+	}
 	if !ok {
 		scheme, rest = "", text
 	}
-	secure := withTLS
 	switch strings.ToLower(scheme) {
 	case "":
 		if ok {
 			return endpoint{}, fmt.Errorf("the scheme is empty")
 		}
 	case "http":
-		if withTLS {
-			return endpoint{}, fmt.Errorf("http means plain text, but a TLS config is given: say https, or leave the scheme out")
+		if secure {
+			return endpoint{}, errPlain
 		}
 	case "https":
 		secure = true
 	case "unix":
-		return parseUnix(rest, withTLS)
+		return parseUnix(rest, secure)
 	default:
 		return endpoint{}, fmt.Errorf("scheme %q is not one of http, https, unix", scheme)
 	}
@@ -86,7 +101,6 @@ func parseUnix(path string, secure bool) (endpoint, error) {
 // onlyHostPort refuses the parts of a URL that mean nothing here.
 func onlyHostPort(s string) error {
 	for _, part := range []struct{ mark, what string }{
-		{"@", "user information; use Config.Username and Config.Password"},
 		{"/", "a path"}, {"?", "a query"}, {"#", "a fragment"},
 	} {
 		if strings.Contains(s, part.mark) {
@@ -133,15 +147,11 @@ func checkHost(host string) error {
 	return nil
 }
 
-// redact takes out what stands before an @, which may be a password.
+// redact removes everything before an @: any of it may be a password.
 func redact(text string) string {
 	at := strings.LastIndexByte(text, '@')
 	if at < 0 {
 		return text
 	}
-	scheme, _, ok := strings.Cut(text, "://")
-	if !ok || len(scheme) > at {
-		return "…" + text[at:]
-	}
-	return scheme + "://…" + text[at:]
+	return "…" + text[at:]
 }

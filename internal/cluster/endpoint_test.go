@@ -35,48 +35,70 @@ func TestATLSConfigSecuresEndpointsWithoutAScheme(t *testing.T) {
 
 func TestMalformedEndpointsAreRefusedByName(t *testing.T) {
 	for text, why := range map[string]string{
-		"":                       "missing port",
-		"etcd-1":                 "missing port",
-		":2379":                  "the host is empty",
-		"a:":                     "port \"\"",
-		"a:0":                    "port \"0\"",
-		"a:65536":                "port \"65536\"",
-		"a:http":                 "port \"http\"",
-		"::1:2379":               "brackets",
-		"[::1]":                  "missing port",
-		"[::g]:1":                "not an IPv6 address",
-		"a b:1":                  "character",
-		"http://a:1/":            "a path",
-		"http://a:1/v3":          "a path",
-		"http://a:1?x=y":         "a query",
-		"http://a:1#f":           "a fragment",
-		"http://root:secret@a:1": "user information",
-		"ftp://a:1":              "scheme \"ftp\"",
-		"unixs:///a":             "scheme \"unixs\"",
-		"dns:///a:1":             "scheme \"dns\"",
-		"://a:1":                 "scheme is empty",
-		"http://":                "missing port",
-		"unix://":                "absolute path",
-		"unix://rel/path":        "absolute path",
-		"unix:///":               "absolute path",
-		"unix:///a?b":            "nothing else",
-		"unix:/a":                "cannot have a path",
-		"etcd\x00:1":             "character",
+		"":                "missing port",
+		"etcd-1":          "missing port",
+		":2379":           "the host is empty",
+		"a:":              "port \"\"",
+		"a:0":             "port \"0\"",
+		"a:65536":         "port \"65536\"",
+		"a:http":          "port \"http\"",
+		"::1:2379":        "brackets",
+		"[::1]":           "missing port",
+		"[::g]:1":         "not an IPv6 address",
+		"a b:1":           "character",
+		"http://a:1/":     "a path",
+		"http://a:1/v3":   "a path",
+		"http://a:1?x=y":  "a query",
+		"http://a:1#f":    "a fragment",
+		"ftp://a:1":       "scheme \"ftp\"",
+		"unixs:///a":      "scheme \"unixs\"",
+		"dns:///a:1":      "scheme \"dns\"",
+		"://a:1":          "scheme is empty",
+		"http://":         "missing port",
+		"unix://":         "absolute path",
+		"unix://rel/path": "absolute path",
+		"unix:///":        "absolute path",
+		"unix:///a?b":     "nothing else",
+		"unix:/a":         "cannot have a path",
+		"etcd\x00:1":      "character",
 	} {
 		_, err := parseEndpoints([]string{"good:1", text}, false)
 		if assert.Error(t, err, text) {
 			assert.Contains(t, err.Error(), why, text)
-			assert.NotContains(t, err.Error(), "secret")
-			if text != "http://root:secret@a:1" {
-				assert.Contains(t, err.Error(), "endpoint ")
-			}
+			assert.Contains(t, err.Error(), "endpoint ")
 		}
 	}
 }
 
 func TestPlainHTTPTogetherWithTLSIsRefused(t *testing.T) {
 	_, err := parseEndpoints([]string{"http://a:1"}, true)
-	assert.EqualError(t, err, `endpoint "http://a:1": http means plain text, but a TLS config is given: say https, or leave the scheme out`)
+	assert.EqualError(t, err, `endpoint "http://a:1": http means plain text, but TLS is required by the TLS config or by an https endpoint: say https, or leave the scheme out`)
+}
+
+// The password may stand anywhere before the @, whatever the user took for the syntax.
+func TestNoEndpointsErrorShowsAPassword(t *testing.T) {
+	for _, text := range []string{
+		"http://root:secret@a:1", "https://root:secret@a", "root:secret@https://a:1", "root:secret@a:1", "root:secret@a",
+		"secret@unix:///a", "//secret@a:1", "root:sec@secret@a:1", "ftp://root:secret@a:1", "secret://x@a:1", "root:secret/x@http://a:1",
+	} {
+		_, err := Dial(t.Context(), Config{Endpoints: []string{"good:1", text}})
+		require.ErrorContains(t, err, "user information", text)
+		assert.NotContains(t, err.Error(), "secret", text)
+	}
+	_, err := parseEndpoint("unix:///run/etcd@a.sock", false)
+	require.NoError(t, err)
+}
+
+// Nothing is spoken in plain text once one of them asks for TLS.
+func TestOneHTTPSEndpointSecuresAll(t *testing.T) {
+	c, err := newCluster(Config{Endpoints: []string{"a:1", "HTTPS://b:1", "unix:///c"}})
+	require.NoError(t, err)
+	defer c.Close()
+	for _, m := range c.list() {
+		assert.True(t, m.endpoint.tls, m.Endpoint())
+	}
+	_, err = newCluster(Config{Endpoints: []string{"https://b:1", "http://a:1"}})
+	assert.ErrorContains(t, err, `endpoint "http://a:1": http means plain text`)
 }
 
 func TestEndpointsNamedTwiceAreMerged(t *testing.T) {

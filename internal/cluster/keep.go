@@ -6,9 +6,12 @@ import (
 	"time"
 )
 
-// recheckEvery is how often members are probed that have never answered, are learners, or have
-// come back.
+// recheckEvery is how often members are probed that have never answered, are learners, were set aside, or
+// have come back.
 const recheckEvery = 10 * time.Second
+
+// urgentEvery is how often they are while no endpoint is known to belong to the cluster.
+const urgentEvery = time.Second
 
 // minSync is the least time between two looks at the member list.
 const minSync = 100 * time.Millisecond
@@ -35,8 +38,17 @@ func (c *Cluster) nudge() {
 // keep does what has to be done now and then, until Close.
 func (c *Cluster) keep() {
 	var recheck, sync <-chan time.Time
+	var looked time.Time // when the last recheck ended
 	for {
-		if recheck == nil && len(c.unchecked()) > 0 {
+		urgent := c.Err() == nil && c.noneIsOurs(1)
+		if urgent && time.Since(looked) >= urgentEvery {
+			c.recheck()
+			looked = time.Now()
+		}
+		switch {
+		case urgent:
+			recheck = time.After(urgentEvery)
+		case recheck == nil && len(c.unchecked()) > 0:
 			recheck = time.After(jitter(recheckEvery))
 		}
 		if sync == nil && c.cfg.SyncEvery > 0 {
@@ -49,6 +61,7 @@ func (c *Cluster) keep() {
 		case <-recheck:
 			recheck = nil
 			c.recheck()
+			looked = time.Now()
 		case <-sync:
 			sync = nil
 			c.syncMembers()
@@ -60,7 +73,7 @@ func (c *Cluster) keep() {
 func (c *Cluster) unchecked() []*Member {
 	var out []*Member
 	for _, m := range c.list() {
-		if !m.aside.Load() && (!m.checked.Load() || m.learner.Load()) {
+		if m.isForeign() || !m.checked.Load() || m.learner.Load() {
 			out = append(out, m)
 		}
 	}
@@ -73,6 +86,7 @@ func (c *Cluster) recheck() {
 		wg.Go(func() { _ = c.probe(c.life, m) }) // ends within probeTotal; what it found is on the member
 	}
 	wg.Wait()
+	c.judgeForeign()
 }
 
 // jitter spreads d by a tenth up and down.

@@ -34,7 +34,7 @@ type Member struct {
 	id        atomic.Uint64
 	checked   atomic.Bool // Status has answered
 	learner   atomic.Bool
-	aside     atomic.Bool            // another cluster answers here
+	foreign   atomic.Int32           // how often in a row another cluster answered here, at most confirmed
 	warned    atomic.Pointer[string] // the version that was last warned of
 }
 

@@ -29,7 +29,7 @@ func (c *Cluster) Members() []*Member {
 }
 
 // usable reports whether the member may be asked while there are others.
-func (m *Member) usable() bool { return !m.learner.Load() && !m.aside.Load() }
+func (m *Member) usable() bool { return !m.learner.Load() && !m.isForeign() }
 
 // The grades of Pick, the lowest first. Each is worse than all below it together.
 const (
@@ -72,7 +72,7 @@ func (m *Member) grade(now time.Duration, avoid []*Member) int {
 	if m.learner.Load() {
 		g |= learning
 	}
-	if m.aside.Load() {
+	if m.isForeign() {
 		g |= foreign
 	}
 	return g

@@ -29,8 +29,8 @@ var errForeign = errors.New("the answer is another cluster's")
 // LeaseKeepAlive, watches, Status and LeaseTimeToLive.
 //
 // A linearizable revision below floor ends the Cluster, and the error matches ErrChanged. Another
-// cluster_id sets the endpoint aside, which is logged; when that leaves no endpoint, the Cluster
-// ends likewise. Otherwise Term, and if linearizable Revision, are raised.
+// cluster_id sets the endpoint aside, which is logged, until it answers as this cluster again; when every
+// endpoint is aside, and another look confirms it, the Cluster ends likewise. Otherwise Term, and if linearizable Revision, are raised.
 func (c *Cluster) Check(m *Member, h *pb.ResponseHeader, floor int64, linearizable bool) error {
 	if h == nil {
 		return fmt.Errorf("%s: %w", m.Endpoint(), errNoHeader)
@@ -65,27 +65,42 @@ func (c *Cluster) checkID(m *Member, id uint64) error {
 	}
 	pinned := c.id.Load()
 	if id == pinned {
+		if m.foreign.Load() != 0 && m.foreign.Swap(0) != 0 {
+			c.log.Info("endpoint belongs to this etcd cluster again", "endpoint", m.Endpoint())
+		}
 		return nil
 	}
-	if m.aside.CompareAndSwap(false, true) {
+	if m.foreign.CompareAndSwap(0, 1) {
 		c.log.Error("endpoint set aside: it belongs to another etcd cluster",
 			"endpoint", m.Endpoint(), "cluster_id", hex(id), "want_cluster_id", hex(pinned))
-	}
-	if c.allAside() {
-		err := fmt.Errorf("%w: %s answers as cluster %x instead of %x, and no other endpoint is left", ErrChanged, m.Endpoint(), id, pinned)
-		c.end(err)
-		return err
+		c.nudge()
 	}
 	return fmt.Errorf("%s: %w (%x instead of %x)", m.Endpoint(), errForeign, id, pinned)
 }
 
-func (c *Cluster) allAside() bool {
+// confirmed is the count of foreign answers in a row that makes an endpoint another cluster's: one
+// to a request, and one to a probe.
+const confirmed = 2
+
+// isForeign reports whether the last answer of m was another cluster's.
+func (m *Member) isForeign() bool { return m.foreign.Load() != 0 }
+
+// noneIsOurs reports whether all endpoints have at least so many foreign answers in a row.
+func (c *Cluster) noneIsOurs(answers int32) bool {
 	for _, m := range c.list() {
-		if !m.aside.Load() {
+		if m.foreign.Load() < answers {
 			return false
 		}
 	}
 	return true
+}
+
+// judgeForeign ends the Cluster if every endpoint was found to be another cluster's. The keeper calls it
+// after it has probed all of them.
+func (c *Cluster) judgeForeign() {
+	if c.id.Load() != 0 && c.noneIsOurs(confirmed) {
+		c.end(fmt.Errorf("%w: every endpoint answers as another cluster than %x", ErrChanged, c.id.Load()))
+	}
 }
 
 func hex(id uint64) string { return fmt.Sprintf("%x", id) }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
@@ -120,17 +122,83 @@ func TestAnEndpointOfAnotherClusterIsSetAside(t *testing.T) {
 	})
 }
 
+// foreignAnswer takes in one answer of another cluster from m.
+func foreignAnswer(t *testing.T, c *Cluster, name string) {
+	t.Helper()
+	other := header(20)
+	other.ClusterId = 8
+	err := c.Check(member(t, c, name), other, 0, true)
+	require.ErrorIs(t, err, errForeign)
+	require.NotErrorIs(t, err, ErrChanged)
+}
+
 func TestWhenNoEndpointOfTheClusterIsLeftItHasChanged(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
-		other := header(20)
-		other.ClusterId = 8
-		err := c.Check(member(t, c, "m0:2379"), other, 0, true)
-		require.Error(t, err)
-		require.NotErrorIs(t, err, ErrChanged)
+		ss.each(func(s *stub) { s.cluster.Store(8) })
+		foreignAnswer(t, c, "m0:2379")
+		synctest.Wait()
 		require.NoError(t, c.Err())
-		err = c.Check(member(t, c, "m1:2379"), other, 0, true)
-		require.ErrorIs(t, err, ErrChanged)
+		foreignAnswer(t, c, "m1:2379")
+		<-c.Ended()
 		require.ErrorIs(t, c.Err(), ErrChanged)
 		assert.NotNil(t, c.Pick())
+	})
+}
+
+// K4: an endpoint is the cluster's again when it answers as the cluster.
+func TestAnEndpointThatWasSetAsideComesBackWhenItAnswersRightly(t *testing.T) {
+	bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
+		ss.get(0).cluster.Store(8)
+		foreignAnswer(t, c, "m0:2379")
+		time.Sleep(time.Minute)
+		require.Len(t, c.Members(), 1)
+		ss.get(0).cluster.Store(7)
+		time.Sleep(recheckEvery * 12 / 10)
+		require.Len(t, c.Members(), 2)
+		assert.Contains(t, ss.log.String(), "again")
+		for range 4 {
+			_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
+			require.NoError(t, err)
+		}
+		assert.NotZero(t, ss.get(0).txns.Load())
+	})
+}
+
+// K4: one foreign answer of the last endpoint in use ends nothing while any endpoint is the cluster's, be it
+// one that was set aside long ago or the same.
+func TestOneForeignAnswerOfTheLastEndpointEndsNothingWhileOneIsHealthy(t *testing.T) {
+	for name, healthy := range map[string][]int{"the one set aside": {0}, "the last one": {1}, "both": {0, 1}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
+				ss.each(func(s *stub) { s.cluster.Store(8) })
+				foreignAnswer(t, c, "m0:2379")
+				time.Sleep(time.Hour) // confirmed many times
+				for _, i := range healthy {
+					ss.get(i).cluster.Store(7)
+				}
+				foreignAnswer(t, c, "m1:2379")
+				time.Sleep(time.Hour)
+				require.NoError(t, c.Err())
+				_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
+				require.NoError(t, err)
+				assert.Len(t, c.Members(), len(healthy))
+			})
+		})
+	}
+}
+
+// What cannot be asked again is not found to be another cluster's.
+func TestAForeignAnswerIsConfirmedBeforeTheClusterEnds(t *testing.T) {
+	bubble(t, 1, func(t *testing.T, ss *stubs, c *Cluster) {
+		ss.get(0).do(func(s *stub) {
+			s.onStatus = func(context.Context, int64) error { return status.Error(codes.Unavailable, "etcdserver: not now") }
+		})
+		foreignAnswer(t, c, "m0:2379")
+		time.Sleep(time.Hour)
+		require.NoError(t, c.Err())
+		ss.get(0).cluster.Store(8)
+		ss.get(0).do(func(s *stub) { s.onStatus = nil })
+		time.Sleep(2 * urgentEvery)
+		require.ErrorIs(t, c.Err(), ErrChanged)
 	})
 }

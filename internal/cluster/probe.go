@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -33,7 +34,11 @@ func (c *Cluster) probe(ctx context.Context, m *Member) error {
 	if err != nil {
 		return explain(m, err)
 	}
+	again := m.isForeign()
 	if err := c.Check(m, resp.Header, 0, false); err != nil {
+		if again && errors.Is(err, errForeign) {
+			m.foreign.Store(confirmed)
+		}
 		return err
 	}
 	m.checked.Store(true)

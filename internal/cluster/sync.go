@@ -39,15 +39,23 @@ func (c *Cluster) advertised(members []*pb.Member) map[endpoint]bool {
 			continue
 		}
 		for _, u := range m.ClientURLs {
-			ep, err := parseEndpoint(u, c.cfg.TLS != nil)
+			ep, err := parseEndpoint(u, c.cfg.secure())
 			if err != nil {
-				c.log.Warn("advertised endpoint left out", "endpoint", redact(u), "error", err)
+				c.leaveOut(redact(u), err)
 				continue
 			}
 			out[ep] = true
 		}
 	}
 	return out
+}
+
+// leaveOut logs why an advertised endpoint is not used, once for each reason.
+func (c *Cluster) leaveOut(endpoint string, err error) {
+	if said, ok := c.leftOut.Swap(endpoint, err.Error()); ok && said == err.Error() {
+		return
+	}
+	c.log.Warn("advertised endpoint left out", "endpoint", endpoint, "error", err)
 }
 
 // reachNew connects to those wanted that there are not yet, and returns those that answer.
@@ -64,7 +72,7 @@ func (c *Cluster) reachNew(wanted map[endpoint]bool) []*Member {
 		}
 		m, err := newMember(ep, &c.cfg)
 		if err != nil {
-			c.log.Warn("advertised endpoint left out", "endpoint", ep.name, "error", err)
+			c.leaveOut(ep.name, err)
 			continue
 		}
 		n++
@@ -86,7 +94,7 @@ func (c *Cluster) proven(m *Member) *Member {
 		return m
 	}
 	if err != nil && c.Err() == nil {
-		c.log.Warn("advertised endpoint left out", "endpoint", m.Endpoint(), "error", err)
+		c.leaveOut(m.Endpoint(), err)
 	}
 	_ = m.conn.Close()
 	return nil

@@ -2,7 +2,10 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -106,6 +109,33 @@ func TestAnAdvertisedEndpointThatDoesNotAnswerReplacesNothing(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		assert.Equal(t, []string{"m0:2379", "m1:2379"}, endpointsOf(c))
 	})
+}
+
+// Nothing is spoken in plain text once anything asked for TLS, whatever the members advertise.
+func TestNoAdvertisedEndpointTakesTLSAway(t *testing.T) {
+	for name, cfg := range map[string]Config{
+		"a TLS config":      {Endpoints: []string{"a:1"}, TLS: &tls.Config{}},
+		"an https endpoint": {Endpoints: []string{"https://a:1"}},
+		"one of several":    {Endpoints: []string{"b:1", "https://a:1", "c:1"}},
+	} {
+		log := new(syncBuffer)
+		cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
+		c, err := newCluster(cfg)
+		require.NoError(t, err)
+		for range 3 {
+			got := c.advertised([]*pb.Member{advertise(1, "http://a:1", "http://x:1", "HTTP://y:1"), advertise(2, "https://x:1", "unix:///s")})
+			assert.Len(t, got, 2, name)
+			for ep := range got {
+				assert.True(t, ep.tls, "%s: %s", name, ep.name)
+			}
+		}
+		assert.Equal(t, 3, strings.Count(log.String(), "http means plain text, but TLS is required"), "once for each endpoint")
+		require.NoError(t, c.Close())
+	}
+	c, err := newCluster(Config{Endpoints: []string{"a:1"}})
+	require.NoError(t, err)
+	assert.Len(t, c.advertised([]*pb.Member{advertise(1, "http://a:1")}), 1)
+	require.NoError(t, c.Close())
 }
 
 func TestTheListNeverBecomesEmpty(t *testing.T) {
