@@ -11,9 +11,10 @@ import (
 	"github.com/pawl-locks/pawl/internal/behind"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/kvinside"
+	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
-	"github.com/pawl-locks/pawl/watch"
 )
 
 // A Client is a connection to one etcd cluster. Its methods may be called by
@@ -21,7 +22,7 @@ import (
 type Client struct {
 	cfg     Config
 	cluster *cluster.Cluster
-	watches *watch.Hub
+	watches *watcher.Hub
 	behind  *behind.Group
 	kv      *kv.Client
 
@@ -56,7 +57,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("pawl: dial: %w", err)
 	}
 	c := &Client{
-		cfg: cfg, cluster: conn, watches: watch.New(conn), behind: &behind.Group{}, kv: kv.New(conn),
+		cfg: cfg, cluster: conn, watches: watcher.New(conn), behind: &behind.Group{}, kv: kvinside.Client(conn).(*kv.Client),
 		own: make(chan struct{}, 1), sessions: make(map[*lease.Session]struct{}),
 	}
 	c.own <- struct{}{}

@@ -23,7 +23,8 @@ var layers = [][]string{
 	{"observe"},
 	{"internal/tell"},
 	{"internal/cluster"},
-	{"kv", "watch"},
+	{"internal/kvinside"},
+	{"kv", "internal/watcher"},
 	{"lease"},
 	{"internal/inside"},
 	{"."},
@@ -167,7 +168,7 @@ func TestUsersGetEtcdsStubsAndGRPCAndNoMore(t *testing.T) {
 		"google.golang.org/genproto/googleapis/api",
 	}, grpc...)
 	for pattern, want := range map[string][]string{
-		"./lock ./elect ./kv ./watch ./lease . ./test/pawltest": stubs,
+		"./lock ./elect ./kv ./internal/watcher ./lease . ./test/pawltest": stubs,
 		"./fencing/grpcfence":                              grpc,
 		"./fencing ./fencing/sqlfence ./fencing/httpfence": {},
 		"./fencing/blobfence ./fencing/fencetest":          {},

@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/txn"
-	"github.com/pawl-locks/pawl/watch"
+	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
 // Observe yields who leads, at first and after each change: another leader,
@@ -179,13 +179,13 @@ type feed struct {
 
 	mu  sync.Mutex
 	st  *standing
-	end watch.Update // once the watch is over
+	end watcher.Update // once the watch is over
 }
 
 func newFeed(st *standing) *feed { return &feed{st: st, changed: make(chan struct{}, 1)} }
 
 // take is the watch's function.
-func (f *feed) take(u watch.Update) {
+func (f *feed) take(u watcher.Update) {
 	f.mu.Lock()
 	if len(u.Events) > 0 {
 		f.st.apply(u.Events, u.Revision)
@@ -202,7 +202,7 @@ func (f *feed) take(u watch.Update) {
 
 // look is who leads at revision rev; known is false where the value has to be
 // read. end is set once the watch is over.
-func (f *feed) look() (p post, rev int64, known bool, end watch.Update) {
+func (f *feed) look() (p post, rev int64, known bool, end watcher.Update) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p, known = f.st.leader()

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/pawl-locks/pawl/watch"
+	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
 // A candidate is a key under the name as it was created.
@@ -67,7 +67,7 @@ func (s *standing) first() candidate {
 
 // apply takes in events, which are those of whole revisions, the last one rev.
 // Events from before the standing's own revision are known already.
-func (s *standing) apply(events []watch.Event, rev int64) {
+func (s *standing) apply(events []watcher.Event, rev int64) {
 	if rev <= s.rev {
 		return
 	}
@@ -86,7 +86,7 @@ func (s *standing) apply(events []watch.Event, rev int64) {
 }
 
 // applyOne takes in the events of one revision, and then looks who is first.
-func (s *standing) applyOne(events []watch.Event) {
+func (s *standing) applyOne(events []watcher.Event) {
 	came := len(s.line)
 	for _, ev := range events {
 		switch {

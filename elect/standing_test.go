@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/watch"
+	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
 // crowd is a deliberately dumb model of a prefix: every key, sorted at each look.
 type crowd struct {
 	rev  int64
-	keys map[string]watch.Event
+	keys map[string]watcher.Event
 }
 
 func (c *crowd) first() candidate {
@@ -30,7 +30,7 @@ func (c *crowd) first() candidate {
 }
 
 // step makes one revision of up to three changes of different keys.
-func (c *crowd) step(rnd *rand.Rand) (events []watch.Event) {
+func (c *crowd) step(rnd *rand.Rand) (events []watcher.Event) {
 	c.rev += 1 + rnd.Int64N(3)
 	for _, i := range rnd.Perm(8)[:1+rnd.IntN(3)] {
 		key := fmt.Sprintf("k%d", i)
@@ -38,10 +38,10 @@ func (c *crowd) step(rnd *rand.Rand) (events []watch.Event) {
 		switch {
 		case there && rnd.IntN(2) == 0:
 			delete(c.keys, key)
-			events = append(events, watch.Event{Key: key, Deleted: true, ModRevision: c.rev})
+			events = append(events, watcher.Event{Key: key, Deleted: true, ModRevision: c.rev})
 			continue
 		case !there:
-			old = watch.Event{Key: key, CreateRevision: c.rev}
+			old = watcher.Event{Key: key, CreateRevision: c.rev}
 		}
 		old.ModRevision, old.Value = c.rev, fmt.Appendf(nil, "%s@%d", key, c.rev)
 		c.keys[key] = old
@@ -55,7 +55,7 @@ func TestStandingAgreesWithAModelThatSortsEveryTime(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	for range 100 {
-		c := &crowd{rev: 1, keys: map[string]watch.Event{}}
+		c := &crowd{rev: 1, keys: map[string]watcher.Event{}}
 		for range rnd.IntN(10) {
 			c.step(rnd)
 		}
@@ -65,7 +65,7 @@ func TestStandingAgreesWithAModelThatSortsEveryTime(t *testing.T) {
 		}
 		s := newStanding(c.rev, all)
 		for range 200 {
-			var events []watch.Event
+			var events []watcher.Event
 			for range 1 + rnd.IntN(3) {
 				events = append(events, c.step(rnd)...)
 			}
@@ -82,7 +82,7 @@ func TestStandingAgreesWithAModelThatSortsEveryTime(t *testing.T) {
 
 func TestStandingLooksWhoIsFirstAfterWholeRevisions(t *testing.T) {
 	s := newStanding(5, []candidate{{"a", 3}})
-	s.apply([]watch.Event{
+	s.apply([]watcher.Event{
 		{Key: "a", Deleted: true, ModRevision: 6},
 		{Key: "c", CreateRevision: 6, ModRevision: 6, Value: []byte("c")},
 		{Key: "b", CreateRevision: 6, ModRevision: 6, Value: []byte("b")},
@@ -95,8 +95,8 @@ func TestStandingLooksWhoIsFirstAfterWholeRevisions(t *testing.T) {
 func TestStandingDropsWhatItKnows(t *testing.T) {
 	s := newStanding(5, []candidate{{"a", 3}})
 	s.note(post{candidate{"a", 3}, 9, []byte("read later")})
-	s.apply([]watch.Event{{Key: "a", Deleted: true, ModRevision: 4}}, 4)
-	s.apply([]watch.Event{{Key: "a", CreateRevision: 3, ModRevision: 7, Value: []byte("old")}}, 7)
+	s.apply([]watcher.Event{{Key: "a", Deleted: true, ModRevision: 4}}, 4)
+	s.apply([]watcher.Event{{Key: "a", CreateRevision: 3, ModRevision: 7, Value: []byte("old")}}, 7)
 	p, known := s.leader()
 	assert.True(t, known)
 	assert.Equal(t, "read later", string(p.value))
@@ -105,18 +105,18 @@ func TestStandingDropsWhatItKnows(t *testing.T) {
 
 func TestStandingDropsEventsFromBeforeItWasRead(t *testing.T) {
 	s := newStanding(5, []candidate{{"a", 3}})
-	s.apply([]watch.Event{{Key: "a", Deleted: true, ModRevision: 2}}, 4)
+	s.apply([]watcher.Event{{Key: "a", Deleted: true, ModRevision: 2}}, 4)
 	assert.EqualValues(t, 5, s.rev)
-	s.apply([]watch.Event{{Key: "a", Deleted: true, ModRevision: 2}, {Key: "b", CreateRevision: 7, ModRevision: 7}}, 7)
+	s.apply([]watcher.Event{{Key: "a", Deleted: true, ModRevision: 2}, {Key: "b", CreateRevision: 7, ModRevision: 7}}, 7)
 	assert.Equal(t, candidate{"a", 3}, s.first())
 	assert.EqualValues(t, 7, s.rev)
 }
 
 func TestStandingTellsAKeyThatCameAgainFromTheOneThatWent(t *testing.T) {
 	s := newStanding(5, []candidate{{"a", 3}, {"b", 4}})
-	s.apply([]watch.Event{{Key: "a", Deleted: true, ModRevision: 6}, {Key: "a", CreateRevision: 7, ModRevision: 7}}, 7)
+	s.apply([]watcher.Event{{Key: "a", Deleted: true, ModRevision: 6}, {Key: "a", CreateRevision: 7, ModRevision: 7}}, 7)
 	assert.Equal(t, candidate{"b", 4}, s.first())
-	s.apply([]watch.Event{{Key: "b", Deleted: true, ModRevision: 8}}, 8)
+	s.apply([]watcher.Event{{Key: "b", Deleted: true, ModRevision: 8}}, 8)
 	assert.Equal(t, candidate{"a", 7}, s.first())
 }
 
@@ -124,8 +124,8 @@ func TestStandingIsBoundedByTheCandidatesThatAreThere(t *testing.T) {
 	s := newStanding(1, []candidate{{"stays", 1}})
 	for rev := int64(2); rev < 20_000; rev += 2 {
 		key := fmt.Sprint(rev)
-		s.apply([]watch.Event{{Key: key, CreateRevision: rev, ModRevision: rev}}, rev)
-		s.apply([]watch.Event{{Key: key, Deleted: true, ModRevision: rev + 1}}, rev+1)
+		s.apply([]watcher.Event{{Key: key, CreateRevision: rev, ModRevision: rev}}, rev)
+		s.apply([]watcher.Event{{Key: key, Deleted: true, ModRevision: rev + 1}}, rev+1)
 	}
 	assert.Equal(t, candidate{"stays", 1}, s.first())
 	assert.LessOrEqual(t, len(s.line), 128)
@@ -143,7 +143,7 @@ func TestStandingTakesAbout100BytesACandidate(t *testing.T) {
 	before := heap()
 	s := newStanding(1, nil)
 	for i := range n {
-		s.apply([]watch.Event{{Key: fmt.Sprintf("election/%016x-1", i), CreateRevision: int64(i + 2), ModRevision: int64(i + 2), Value: make([]byte, 1000)}}, int64(i+2))
+		s.apply([]watcher.Event{{Key: fmt.Sprintf("election/%016x-1", i), CreateRevision: int64(i + 2), ModRevision: int64(i + 2), Value: make([]byte, 1000)}}, int64(i+2))
 	}
 	took := (float64(heap()) - float64(before)) / n
 	t.Logf("%.0f B", took)

@@ -8,6 +8,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/fencing/internal/paired"
+	"github.com/pawl-locks/pawl/internal/kvinside"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -39,5 +40,5 @@ func BenchmarkEtcdPut(b *testing.B) {
 	}
 	paired.Bench(b,
 		paired.Way{Name: "bare", Do: put()},
-		paired.Way{Name: "Guard", Do: put(kv.NewGuard("lock", fencing.Token(res.Revision), nil))})
+		paired.Way{Name: "Guard", Do: put(kvinside.Guard("lock", fencing.Token(res.Revision), nil).(kv.Guard))})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/kvinside"
 )
 
 var (
@@ -22,14 +23,7 @@ var (
 type Guard struct {
 	key    string
 	token  fencing.Token
-	holder interface{ Err() error }
-}
-
-// NewGuard makes the Guard of the lock whose key has the create revision token. holder tells
-// whether this process already knows the lock to be lost; it is asked at each Txn, must not block,
-// and must be a pointer, or nil. It is for pawl's own packages.
-func NewGuard(key string, token fencing.Token, holder interface{ Err() error }) Guard {
-	return Guard{key: key, token: token, holder: holder}
+	holder kvinside.Holder
 }
 
 // check refuses a Guard that stands for no lock.

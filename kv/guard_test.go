@@ -9,11 +9,11 @@ import (
 
 func TestGuardsAreComparable(t *testing.T) {
 	h := new(holder)
-	a, b := NewGuard("k", 1, h), NewGuard("k", 1, h)
+	a, b := Guard{"k", 1, h}, Guard{"k", 1, h}
 	assert.True(t, a == b)
 	assert.True(t, reflect.DeepEqual(a, b))
-	assert.False(t, a == NewGuard("k", 2, h))
-	assert.False(t, a == NewGuard("l", 1, h))
+	assert.False(t, a == Guard{"k", 2, h})
+	assert.False(t, a == Guard{"l", 1, h})
 	assert.False(t, a == Guard{})
 	assert.NotPanics(t, func() { _ = map[Guard]int{a: 1} })
 }

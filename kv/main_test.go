@@ -84,7 +84,7 @@ func startStub(t *testing.T, s *stub) *Client {
 	served := make(chan struct{})
 	go func() { defer close(served); _ = server.Serve(l) }() // ends with Stop
 	t.Cleanup(func() { server.Stop(); <-served })
-	return New(dial(t, cluster.Config{Endpoints: []string{"stub:1"}, DialOptions: []grpc.DialOption{
+	return newClient(dial(t, cluster.Config{Endpoints: []string{"stub:1"}, DialOptions: []grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) }),
 	}}))
 }
@@ -93,3 +93,5 @@ func startStub(t *testing.T, s *stub) *Client {
 type holder struct{ err error }
 
 func (h *holder) Err() error { return h.err }
+
+func newClient(c *cluster.Cluster) *Client { return &Client{c} }

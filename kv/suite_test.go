@@ -51,7 +51,7 @@ func (g *guarded) guard(ctx context.Context, resource string, t fencing.Token) (
 		}
 		h.highest, h.created[t] = t, res.Revision
 	}
-	return NewGuard(key, fencing.Token(max(h.created[t], 1)), nil), nil
+	return Guard{key, fencing.Token(max(h.created[t], 1)), nil}, nil
 }
 
 func (g *guarded) do(ctx context.Context, resource string, t fencing.Token, op Op) (Result, error) {
@@ -88,7 +88,7 @@ func TestGuardsPassTheSuite(t *testing.T) {
 	fencetest.Suite{
 		Open: func(t *testing.T) fencetest.Store {
 			server := etcdtest.Start(t)
-			c := New(dial(t, cluster.Config{Endpoints: server.Endpoints()}))
+			c := newClient(dial(t, cluster.Config{Endpoints: server.Endpoints()}))
 			return &guarded{Client: c, server: server, line: map[string]*holdings{}}
 		},
 		Peek: func(ctx context.Context, s fencetest.Store, resource string) (string, error) {

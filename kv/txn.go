@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/kvinside"
 	"github.com/pawl-locks/pawl/observe"
 )
 
@@ -20,8 +22,12 @@ const (
 // Client makes transactions. It comes from pawl.Client.KV, and is safe for concurrent use.
 type Client struct{ c *cluster.Cluster }
 
-// New returns a Client on c. It is for pawl's own packages.
-func New(c *cluster.Cluster) *Client { return &Client{c} }
+func init() {
+	kvinside.Client = func(c *cluster.Cluster) any { return &Client{c} }
+	kvinside.Guard = func(key string, token fencing.Token, holder kvinside.Holder) any {
+		return Guard{key: key, token: token, holder: holder}
+	}
+}
 
 // Txn is a transaction: if all Guards hold, then Then or Else applies, as all of If hold or not.
 type Txn struct {

@@ -33,11 +33,11 @@ func lock(t *testing.T, c *Client, key string) Guard {
 	t.Helper()
 	do(t, c, Txn{Then: []Op{Delete(key)}})
 	res := do(t, c, Txn{Then: []Op{Put(key, nil)}})
-	return NewGuard(key, fencing.Token(res.Revision), nil)
+	return Guard{key, fencing.Token(res.Revision), nil}
 }
 
 func TestOperationsAndConditions(t *testing.T) {
-	c := New(startEtcd(t, nil))
+	c := newClient(startEtcd(t, nil))
 	res := do(t, c, Txn{Then: []Op{Put("a", []byte("1")), Get("a"), Delete("b"), Get("b")}})
 	assert.True(t, res.OK)
 	a := Entry{Key: "a", Value: []byte("1"), ModRevision: res.Revision}
@@ -76,7 +76,7 @@ func TestOperationsAndConditions(t *testing.T) {
 
 // K3.
 func TestAHeldLocksTransactionRunsItsBranch(t *testing.T) {
-	c := New(startEtcd(t, nil))
+	c := newClient(startEtcd(t, nil))
 	g, h := lock(t, c, "lock/1"), lock(t, c, "lock/2")
 	both := []Guard{g, h}
 	res := do(t, c, Txn{Guards: both, Then: []Op{Put("k", []byte("1")), Get("k")}})
@@ -96,7 +96,7 @@ func TestAHeldLocksTransactionRunsItsBranch(t *testing.T) {
 
 // K3: a stale holder runs neither branch.
 func TestAStaleGuardRunsNeitherBranch(t *testing.T) {
-	c := New(startEtcd(t, nil))
+	c := newClient(startEtcd(t, nil))
 	stale, good := lock(t, c, "lock/stale"), lock(t, c, "lock/good")
 	lock(t, c, "lock/stale")
 	gone := lock(t, c, "lock/gone")
@@ -127,7 +127,7 @@ func TestAGuardThisProcessKnowsToBeLostIsRefusedUnsent(t *testing.T) {
 		}}
 		c := startStub(t, s)
 		h := new(holder)
-		g := NewGuard("lock/1", 5, h)
+		g := Guard{"lock/1", 5, h}
 		do(t, c, Txn{Guards: []Guard{g}, Then: []Op{Put("k", nil)}})
 		h.err = errors.New("lease expired")
 		_, err := c.Txn(t.Context(), Txn{Guards: []Guard{g}, Then: []Op{Put("k", nil)}})
@@ -145,7 +145,7 @@ func TestMistakesAreToldBeforeAnythingIsSent(t *testing.T) {
 		for want, txn := range map[string]Txn{
 			"it is empty": {},
 			"guard 0: the zero Guard stands for no lock":     {Guards: []Guard{{}}},
-			"guard 1: the zero Guard stands for no lock":     {Guards: []Guard{NewGuard("k", 1, nil), NewGuard("k", 0, nil)}},
+			"guard 1: the zero Guard stands for no lock":     {Guards: []Guard{{"k", 1, nil}, {"k", 0, nil}}},
 			"condition 0: the zero Cond is no condition":     {If: []Cond{{}}},
 			"condition 1: the key is empty":                  {If: []Cond{Absent("k"), Absent("")}},
 			`condition 0: key "k": revision -1 is negative`:  {If: []Cond{ModRevision("k", -1)}},
@@ -163,7 +163,7 @@ func TestMistakesAreToldBeforeAnythingIsSent(t *testing.T) {
 		var none context.Context
 		_, err := c.Txn(none, Txn{Then: []Op{Get("k")}})
 		assert.EqualError(t, err, "kv: txn: the context is nil")
-		for _, c := range []*Client{nil, {}, New(nil)} {
+		for _, c := range []*Client{nil, {}, newClient(nil)} {
 			_, err = c.Txn(t.Context(), Txn{Then: []Op{Get("k")}})
 			assert.EqualError(t, err, "kv: txn: the client is nil")
 		}
@@ -176,7 +176,7 @@ func TestAWriteIsSentOnceWhenItsOutcomeIsUnknown(t *testing.T) {
 	for _, failure := range []error{rpctypes.ErrGRPCTimeout, rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCLeaderChanged, context.Canceled} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &stub{onTxn: func(context.Context, *pb.TxnRequest) (*pb.TxnResponse, error) { return nil, failure }}
-			_, err := startStub(t, s).Txn(t.Context(), Txn{Guards: []Guard{NewGuard("l", 1, nil)}, Then: []Op{Put("k", nil)}})
+			_, err := startStub(t, s).Txn(t.Context(), Txn{Guards: []Guard{{"l", 1, nil}}, Then: []Op{Put("k", nil)}})
 			require.ErrorIs(t, err, ErrUnknown)
 			assert.NotErrorIs(t, err, ErrFenced)
 			assert.EqualValues(t, 1, s.txns.Load())
@@ -226,7 +226,7 @@ func TestAnAttemptOutlastsTheServersOwnTimeout(t *testing.T) {
 
 // F14, H3.
 func TestEveryTransactionHoldsALinearizableRange(t *testing.T) {
-	g, cond, op := NewGuard("lock", 1, nil), Absent("k"), Put("k", nil)
+	g, cond, op := Guard{"lock", 1, nil}, Absent("k"), Put("k", nil)
 	for _, txn := range []Txn{
 		{Guards: []Guard{g}}, {If: []Cond{cond}}, {Guards: []Guard{g}, If: []Cond{cond}}, {Then: []Op{Get("k")}},
 		{If: []Cond{cond}, Else: []Op{Get("k")}}, {Guards: []Guard{g}, Then: []Op{op}}, {If: []Cond{cond}, Then: []Op{op}},
@@ -256,7 +256,7 @@ func count(r *pb.TxnRequest) (ranges, writes, serializable int) {
 }
 
 func TestMoreOperationsThanTheClusterAllowsAreToldPlainly(t *testing.T) {
-	c := New(startEtcd(t, func(cfg *embed.Config) { cfg.MaxTxnOps = 2 }))
+	c := newClient(startEtcd(t, func(cfg *embed.Config) { cfg.MaxTxnOps = 2 }))
 	_, err := c.Txn(t.Context(), Txn{Then: []Op{Put("a", nil), Put("b", nil), Put("c", nil)}})
 	require.ErrorContains(t, err, "kv: txn: 0 guards, 0 conditions and 3 and 0 operations are more than the cluster's --max-txn-ops allows")
 	assert.NotErrorIs(t, err, ErrUnknown)
@@ -264,7 +264,7 @@ func TestMoreOperationsThanTheClusterAllowsAreToldPlainly(t *testing.T) {
 
 func TestAClosedClientSaysSo(t *testing.T) {
 	cl := startEtcd(t, nil)
-	c := New(cl)
+	c := newClient(cl)
 	require.NoError(t, cl.Close())
 	_, err := c.Txn(t.Context(), Txn{Then: []Op{Put("k", nil)}})
 	require.ErrorIs(t, err, cluster.ErrClosed)
@@ -273,7 +273,7 @@ func TestAClosedClientSaysSo(t *testing.T) {
 }
 
 func TestAnAnswerThatDoesNotFitIsUnknown(t *testing.T) {
-	guards, cond := []Guard{NewGuard("l", 1, nil)}, []Cond{Absent("k")}
+	guards, cond := []Guard{{"l", 1, nil}}, []Cond{Absent("k")}
 	for name, tc := range map[string]struct {
 		txn    Txn
 		answer *pb.TxnResponse

@@ -25,7 +25,7 @@ func puts(n int) (writes []Op) {
 }
 
 func TestManyKeysAreWrittenInAsManyTransactionsAsNeeded(t *testing.T) {
-	c := New(startEtcd(t, func(cfg *embed.Config) { cfg.MaxTxnOps = 50 }))
+	c := newClient(startEtcd(t, func(cfg *embed.Config) { cfg.MaxTxnOps = 50 }))
 	g := lock(t, c, "lock")
 	before := do(t, c, Txn{Then: []Op{Get("lock")}}).Revision
 
@@ -40,7 +40,7 @@ func TestManyKeysAreWrittenInAsManyTransactionsAsNeeded(t *testing.T) {
 
 // The guards are compared around the writes, and etcd counts both.
 func TestNothingIsRefusedForItsSizeWhereTheClusterHasTheDefaultLimit(t *testing.T) {
-	c := New(startEtcd(t, nil))
+	c := newClient(startEtcd(t, nil))
 	guards := []Guard{lock(t, c, "lock"), lock(t, c, "another")}
 	before := do(t, c, Txn{Then: []Op{Get("lock")}}).Revision
 	n, err := c.WriteAll(t.Context(), guards, puts(252))
@@ -50,7 +50,7 @@ func TestNothingIsRefusedForItsSizeWhereTheClusterHasTheDefaultLimit(t *testing.
 }
 
 func TestLargeValuesAreWrittenInRequestsThatEtcdTakes(t *testing.T) {
-	c := New(startEtcd(t, nil))
+	c := newClient(startEtcd(t, nil))
 	g := lock(t, c, "lock")
 	var writes []Op
 	for i := range 10 {
@@ -81,7 +81,7 @@ func (r *received) HandleRPC(_ context.Context, s stats.RPCStats) {
 
 func TestValuesThatAreOverwrittenOrDeletedAreNotRead(t *testing.T) {
 	var in received
-	c := New(startEtcd(t, nil, grpc.WithStatsHandler(&in)))
+	c := newClient(startEtcd(t, nil, grpc.WithStatsHandler(&in)))
 	g := lock(t, c, "lock")
 	var writes, deletions []Op
 	for i := range 10 {
@@ -97,7 +97,7 @@ func TestValuesThatAreOverwrittenOrDeletedAreNotRead(t *testing.T) {
 }
 
 func TestAKeyMayBeWrittenSeveralTimesInOrder(t *testing.T) {
-	c := New(startEtcd(t, nil))
+	c := newClient(startEtcd(t, nil))
 	g := lock(t, c, "lock")
 	n, err := c.WriteAll(t.Context(), []Guard{g}, []Op{
 		Put("a", []byte("1")), Put("a", []byte("2")), Delete("a"), Delete("a"), Put("a", []byte("3")), Put("b", nil), Delete("b"),
@@ -110,7 +110,7 @@ func TestAKeyMayBeWrittenSeveralTimesInOrder(t *testing.T) {
 }
 
 func TestWritingStopsWhereTheLockIsLost(t *testing.T) {
-	c := New(startEtcd(t, func(cfg *embed.Config) { cfg.MaxTxnOps = 10 }))
+	c := newClient(startEtcd(t, func(cfg *embed.Config) { cfg.MaxTxnOps = 10 }))
 	g := lock(t, c, "lock")
 	do(t, c, Txn{Then: []Op{Delete("lock")}})
 	n, err := c.WriteAll(t.Context(), []Guard{g}, puts(25))
@@ -121,7 +121,7 @@ func TestWritingStopsWhereTheLockIsLost(t *testing.T) {
 }
 
 func TestWritesBeforeTheLossAreCounted(t *testing.T) {
-	c := New(startEtcd(t, func(cfg *embed.Config) { cfg.MaxTxnOps = 10 }))
+	c := newClient(startEtcd(t, func(cfg *embed.Config) { cfg.MaxTxnOps = 10 }))
 	g := lock(t, c, "lock")
 	writes := puts(25)
 	writes[12] = Delete("lock") // it ends its own lock, in the second part of those that are small enough
@@ -138,7 +138,7 @@ func TestWritesBeforeTheLossAreCounted(t *testing.T) {
 // What the comment of WriteAll admits: the comparison of a key that was absent holds again when it
 // has been deleted.
 func TestALateCopyOfACreationComesBackOnlyAfterADeletion(t *testing.T) {
-	c := New(startEtcd(t, nil))
+	c := newClient(startEtcd(t, nil))
 	g := lock(t, c, "lock")
 	late := Txn{Guards: []Guard{g}, If: []Cond{ModRevision("a", 0)}, Then: []Op{Put("a", []byte("late"))}}
 	_, err := c.WriteAll(t.Context(), []Guard{g}, []Op{Put("a", nil)})
@@ -153,7 +153,7 @@ func TestALateCopyOfACreationComesBackOnlyAfterADeletion(t *testing.T) {
 }
 
 func TestALateCopyOfAPartOverwritesNothingNewer(t *testing.T) {
-	c := New(startEtcd(t, nil))
+	c := newClient(startEtcd(t, nil))
 	g := lock(t, c, "lock")
 	first := []Op{Put("a", []byte("old"))}
 	mods := do(t, c, Txn{Then: []Op{Get("a")}}).Gets
@@ -184,7 +184,7 @@ func TestAPartWithALostAnswerIsSentAgain(t *testing.T) {
 			}}}},
 		}}, nil
 	}})
-	n, err := c.WriteAll(t.Context(), []Guard{NewGuard("lock", 5, nil)}, puts(1))
+	n, err := c.WriteAll(t.Context(), []Guard{{"lock", 5, nil}}, puts(1))
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
 	assert.Equal(t, int32(2), writes.Load())
@@ -192,7 +192,7 @@ func TestAPartWithALostAnswerIsSentAgain(t *testing.T) {
 
 func TestWriteAllRefusesWhatIsNotAGuardedWrite(t *testing.T) {
 	c := startStub(t, &stub{})
-	g := NewGuard("lock", 5, nil)
+	g := Guard{"lock", 5, nil}
 	for name, call := range map[string]struct {
 		guards []Guard
 		writes []Op

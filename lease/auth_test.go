@@ -17,7 +17,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/behind"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/etcdfake"
-	"github.com/pawl-locks/pawl/watch"
+	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
 // operator is a root user's view of the cluster.
@@ -46,7 +46,7 @@ func withAuth(t *testing.T, o etcdfake.Options, f func(t *testing.T, r *rig, op 
 			Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption()}, Username: "app", Password: "pw",
 		})
 		require.NoError(t, err)
-		h := Host{Cluster: c, Watches: watch.New(c), Behind: &behind.Group{}, Namespace: "ns"}
+		h := Host{Cluster: c, Watches: watcher.New(c), Behind: &behind.Group{}, Namespace: "ns"}
 		t.Cleanup(func() {
 			h.Behind.Close(2 * time.Second)
 			h.Watches.Close()

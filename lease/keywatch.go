@@ -9,7 +9,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/txn"
-	"github.com/pawl-locks/pawl/watch"
+	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
 // watchKey watches the session key from revision from on. A watch proves loss,
@@ -28,7 +28,7 @@ func (s *Session) watchKey(from int64) {
 }
 
 // keyChanged is called with every change of the session key.
-func (s *Session) keyChanged(u watch.Update) {
+func (s *Session) keyChanged(u watcher.Update) {
 	for _, ev := range u.Events {
 		switch {
 		case ev.Deleted:

@@ -13,13 +13,13 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/tell"
-	"github.com/pawl-locks/pawl/watch"
+	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
 // Host is what sessions live on: the parts of one client.
 type Host struct {
 	Cluster   *cluster.Cluster
-	Watches   *watch.Hub
+	Watches   *watcher.Hub
 	Behind    *behind.Group
 	Namespace string        // put before the session key
 	Floor     fencing.Token // no token at or below it is handed out
@@ -64,7 +64,7 @@ type Session struct {
 	armer     *time.Timer       // wakes the loop for the first of them
 	pending   []Removal         // what is still to be removed at the server
 	removers  int               // goroutines that work on pending
-	keyWatch  *watch.Watch      // of the session key
+	keyWatch  *watcher.Watch    // of the session key
 	examined  []func()          // who waits for an examination in the background
 	examining bool              // one is under way
 	watchEnd  bool              // keyWatch is over and has to be made anew

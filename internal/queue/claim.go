@@ -9,9 +9,10 @@ import (
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/kvinside"
+	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
-	"github.com/pawl-locks/pawl/watch"
 )
 
 // A Claim is one key in a line, from its enqueue to its end: first a place in
@@ -76,7 +77,7 @@ type place struct {
 
 // feed is a watch that is made anew when it is over.
 type feed struct {
-	w    *watch.Watch
+	w    *watcher.Watch
 	over bool
 }
 
@@ -91,7 +92,7 @@ func (c *Claim) Token() fencing.Token { return fencing.Token(c.create) }
 
 // Guard is a comparison of Key's create revision with Token. A transaction with
 // it is refused here once Err is not nil, and by the server in any case.
-func (c *Claim) Guard() kv.Guard { return kv.NewGuard(c.key, c.Token(), c) }
+func (c *Claim) Guard() kv.Guard { return kvinside.Guard(c.key, c.Token(), c).(kv.Guard) }
 
 // Err is nil while it is held, and then why not. It compares the clock at the
 // call. In the moment in which the own key is known to be deleted but not yet

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pawl-locks/pawl/watch"
+	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
 // causeWait is how long a deleted key's cause may stay undecided: whether it
@@ -138,7 +138,7 @@ func (c *Claim) told(f *fate) {
 	}
 	c.mu.Unlock()
 	c.s.Drop(&c.hook)
-	for _, w := range []*watch.Watch{own, ahead} {
+	for _, w := range []*watcher.Watch{own, ahead} {
 		if w != nil {
 			w.Cancel()
 		}

@@ -10,8 +10,8 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/pawl-locks/pawl/internal/txn"
+	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/lease"
-	"github.com/pawl-locks/pawl/watch"
 )
 
 // A grant hands a line on without a question. Whoever asks for its place reads
@@ -162,7 +162,7 @@ func (c *Claim) knownHeirs() heirs {
 // revision and newer than what was known, if it is a grant. The claim's mutex is
 // held. A grant by another than the one that is waited for, which is gone then,
 // is as good a reason to ask as any.
-func (c *Claim) granted(ev watch.Event) bool {
+func (c *Claim) granted(ev watcher.Event) bool {
 	if !c.grants || c.mod != c.create {
 		return false // a key is granted to once
 	}
@@ -185,7 +185,7 @@ func (c *Claim) granted(ev watch.Event) bool {
 // expects reports whether ev, the deletion of the key before, was of one that had
 // been granted the line and knew the own key as next, so that its release was a
 // grant to this one.
-func (c *Claim) expects(ev watch.Event) bool {
+func (c *Claim) expects(ev watcher.Event) bool {
 	if !c.grants {
 		return false
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/txn"
-	"github.com/pawl-locks/pawl/watch"
+	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
 // A write is one value on its way to the own key.
@@ -178,15 +178,15 @@ func (c *Claim) overtaken(resp *pb.TxnResponse) error {
 	return nil
 }
 
-func eventOf(kv *mvccpb.KeyValue) watch.Event {
-	return watch.Event{Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Lease: kv.Lease}
+func eventOf(kv *mvccpb.KeyValue) watcher.Event {
+	return watcher.Event{Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Lease: kv.Lease}
 }
 
 // written reports whether a put on the own key is ours: known already, or of a
 // value that is under way, on our lease and with our create revision. If so its
 // modification revision is noted, and no other value under way can be applied
 // any more, for all compare the one before.
-func (c *Claim) written(ev watch.Event) bool {
+func (c *Claim) written(ev watcher.Event) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if ev.ModRevision <= c.mod {

@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/lease"
-	"github.com/pawl-locks/pawl/watch"
 )
 
 // follow waits for p from now on, which an answer at revision rev showed.
@@ -27,7 +27,7 @@ func (c *Claim) follow(p place, rev int64) {
 
 // watchAhead watches the key before the own one from revision from on.
 func (c *Claim) watchAhead(p place, from int64) {
-	w := c.s.Host().Watches.WatchDeletion(p.key, from, func(u watch.Update) { c.aheadChanged(p, u) })
+	w := c.s.Host().Watches.WatchDeletion(p.key, from, func(u watcher.Update) { c.aheadChanged(p, u) })
 	c.keep(w, &c.ahead, func() bool { return c.before == p })
 }
 
@@ -38,7 +38,7 @@ func (c *Claim) watchOwn(from int64) {
 }
 
 // keep makes w the watch of f, unless it is not wanted any more.
-func (c *Claim) keep(w *watch.Watch, f *feed, wanted func() bool) {
+func (c *Claim) keep(w *watcher.Watch, f *feed, wanted func() bool) {
 	c.mu.Lock()
 	ok := c.fate.Load() == nil && f.w == nil && wanted()
 	if ok {
@@ -54,7 +54,7 @@ func (c *Claim) keep(w *watch.Watch, f *feed, wanted func() bool) {
 // nothing and are not watched: an election's leader writes its value, and a lock's
 // key is granted to. The grant, in what was deleted, tells whom the key before
 // granted to when it was released.
-func (c *Claim) aheadChanged(p place, u watch.Update) {
+func (c *Claim) aheadChanged(p place, u watcher.Update) {
 	c.mu.Lock()
 	if c.before == p {
 		for _, ev := range u.Events {
@@ -72,7 +72,7 @@ func (c *Claim) aheadChanged(p place, u watch.Update) {
 }
 
 // ownChanged is called with every change of the own key.
-func (c *Claim) ownChanged(u watch.Update) {
+func (c *Claim) ownChanged(u watcher.Update) {
 	for _, ev := range u.Events {
 		switch {
 		case ev.Deleted:

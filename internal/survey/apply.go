@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/queue"
-	"github.com/pawl-locks/pawl/watch"
+	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
 // A question is about the session of a key at one revision: whether its key was
@@ -30,7 +30,7 @@ type answer struct {
 // questions are what apply needs to know about the events of one revision: of a
 // candidate's key, who that is, and of one that went and was not handed on,
 // whether its session had ended.
-func questions(events []watch.Event) (asked []question) {
+func questions(events []watcher.Event) (asked []question) {
 	handed := grantsOf(events)
 	for _, ev := range events {
 		id, n, ok := queue.ParseAttempt(lastPart(ev.Key))
@@ -49,7 +49,7 @@ func questions(events []watch.Event) (asked []question) {
 
 // grantsOf are the keys whose release has granted the line to the next, in events
 // of one revision.
-func grantsOf(events []watch.Event) map[string]bool {
+func grantsOf(events []watcher.Event) map[string]bool {
 	var by map[string]bool
 	for _, ev := range events {
 		if granter, ok := granterOf(ev); ok {
@@ -63,7 +63,7 @@ func grantsOf(events []watch.Event) map[string]bool {
 }
 
 // granterOf is the key that ev is a grant by.
-func granterOf(ev watch.Event) (key string, ok bool) {
+func granterOf(ev watcher.Event) (key string, ok bool) {
 	_, labelled := labelOf(ev.Value)
 	_, grant, ok := strings.Cut(string(ev.Value), "\ngranted ")
 	suffix, _, _ := strings.Cut(grant, " ")
@@ -72,7 +72,7 @@ func granterOf(ev watch.Event) (key string, ok bool) {
 
 // A revision is the events of one revision, and what is known besides.
 type revision struct {
-	events  []watch.Event
+	events  []watcher.Event
 	now     time.Time
 	answers map[question]answer
 }
@@ -105,7 +105,7 @@ type turn struct {
 	out     []Event
 }
 
-func (t *turn) take(ev watch.Event) {
+func (t *turn) take(ev watcher.Event) {
 	e := t.keys[ev.Key]
 	switch {
 	case ev.Deleted && e != nil:
@@ -221,7 +221,7 @@ func (e *entry) waited(now time.Time) time.Duration {
 }
 
 // enter takes a new key in.
-func (t *turn) enter(ev watch.Event) {
+func (t *turn) enter(ev watcher.Event) {
 	p := newPlace(ev.Key, ev.Value, ev.CreateRevision, ev.ModRevision, ev.Lease)
 	p.Seen = t.now
 	id, n := attemptOf(p.Key)
@@ -236,7 +236,7 @@ func (t *turn) enter(ev watch.Event) {
 
 // change takes in a put on a key that is there: a grant, a candidate's new value,
 // or a writing by somebody else.
-func (t *turn) change(e *entry, ev watch.Event) {
+func (t *turn) change(e *entry, ev watcher.Event) {
 	e.Modified = ev.ModRevision
 	if e.Form == Foreign {
 		e.Lease = ev.Lease

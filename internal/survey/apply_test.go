@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/watch"
+	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
 const (
@@ -38,11 +38,11 @@ func begin(t *testing.T, namespace string) *history {
 	return &history{t: t, s: newState(namespace), known: map[string]int64{}, living: map[string]string{}, broken: map[string]string{}}
 }
 
-func (h *history) events(steps string) (out []watch.Event) {
+func (h *history) events(steps string) (out []watcher.Event) {
 	h.rev++
 	for step := range strings.SplitSeq(steps, "; ") {
 		w := append(strings.SplitN(step, " ", 4), "", "")
-		ev := watch.Event{Key: w[1], ModRevision: h.rev}
+		ev := watcher.Event{Key: w[1], ModRevision: h.rev}
 		if w[0] == "del" {
 			ev.Deleted = true
 			delete(h.known, ev.Key)
@@ -60,7 +60,7 @@ func (h *history) events(steps string) (out []watch.Event) {
 	return out
 }
 
-func (h *history) answers(events []watch.Event) map[question]answer {
+func (h *history) answers(events []watcher.Event) map[question]answer {
 	out := map[question]answer{}
 	for _, q := range questions(events) {
 		value, there := h.living[fmt.Sprintf("%x", q.lease)]

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pawl-locks/pawl/watch"
+	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
 // The bounds of what a reader has still to take.
@@ -27,12 +27,12 @@ type feed struct {
 
 // told is one update, and when it came.
 type told struct {
-	events []watch.Event
+	events []watcher.Event
 	at     time.Time
 }
 
 // take is the watch's function.
-func (f *feed) take(u watch.Update) {
+func (f *feed) take(u watcher.Update) {
 	f.mu.Lock()
 	if len(u.Events) > 0 && !f.gap {
 		f.batches = append(f.batches, told{u.Events, time.Now()})
@@ -73,7 +73,7 @@ func (f *feed) drop() {
 	f.bytes -= weigh(first.events)
 }
 
-func weigh(events []watch.Event) (bytes int) {
+func weigh(events []watcher.Event) (bytes int) {
 	for _, e := range events {
 		bytes += len(e.Key) + len(e.Value)
 	}

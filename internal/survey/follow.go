@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/watch"
+	"github.com/pawl-locks/pawl/internal/watcher"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
@@ -39,7 +39,7 @@ type track struct {
 	span
 	state *state
 	feed  *feed
-	watch *watch.Watch
+	watch *watcher.Watch
 }
 
 // Follow reads the scope, and follows it from there. Close it.
@@ -152,7 +152,7 @@ func (f *Follower) advance(ctx context.Context, t *track) (out []Event, changed 
 }
 
 // answers are those to the questions of events, asked until the cluster answers.
-func (f *Follower) answers(ctx context.Context, events []watch.Event) (answers map[question]answer, err error) {
+func (f *Follower) answers(ctx context.Context, events []watcher.Event) (answers map[question]answer, err error) {
 	var asked []question
 	for _, of := range revisions(events) {
 		asked = append(asked, questions(of)...)
@@ -219,7 +219,7 @@ func (f *Follower) ours(t *track, events []Event) []Event {
 }
 
 // revisions are events, which are in order, by their revisions.
-func revisions(events []watch.Event) (out [][]watch.Event) {
+func revisions(events []watcher.Event) (out [][]watcher.Event) {
 	for len(events) > 0 {
 		n := 1
 		for n < len(events) && events[n].ModRevision == events[0].ModRevision {

@@ -21,7 +21,7 @@ const (
 	inClock    = "./internal/clock"
 	inFencing  = "./fencing"
 	inLock     = "./lock"
-	inWatch    = "./watch"
+	inWatch    = "./internal/watcher"
 	inElect    = "./elect"
 	simulation = "./test/simulate"
 )
@@ -109,5 +109,5 @@ var mutants = []mutant{
 	{"storage admits a token that is one too low", "K2", []edit{{"fencing/gate.go", "	if t < seen {", "	if t < seen-1 {"}}, []string{inFencing}},
 	{"a stream does not ask for a leader", "F7", []edit{{"internal/cluster/credentials.go",
 		"metadata.Pairs(rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)", "metadata.Pairs(\"x-\"+rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)"}}, []string{inCluster, inWatch}},
-	{"a watch shares one that has told what it waits for", "A9", []edit{{"watch/share.go", " && c.next <= w.next", ""}}, []string{inWatch}},
+	{"a watch shares one that has told what it waits for", "A9", []edit{{"internal/watcher/share.go", " && c.next <= w.next", ""}}, []string{inWatch}},
 }

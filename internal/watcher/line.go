@@ -1,4 +1,4 @@
-package watch
+package watcher
 
 // line is a queue of watches, through them, that can be left from the middle. A watch is in at most one.
 type line struct{ head, tail *Watch }

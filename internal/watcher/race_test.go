@@ -1,5 +1,5 @@
 //go:build race
 
-package watch
+package watcher
 
 const manyWatches = 5_000 // the race detector makes each many times as costly

@@ -1,5 +1,5 @@
 //go:build !race
 
-package watch
+package watcher
 
 const manyWatches = 60_000

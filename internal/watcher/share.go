@@ -1,4 +1,4 @@
-package watch
+package watcher
 
 // Watches of one key can share one creation at the server: a waiter watches for the
 // deletion of the key before its own, and that key's owner, often on the same Hub, watches

@@ -1,4 +1,4 @@
-package watch
+package watcher
 
 import (
 	"context"
@@ -78,7 +78,7 @@ func (h *Hub) WatchDeletion(key string, from int64, fn func(Update)) *Watch {
 
 func (h *Hub) watch(sp span, from int64, fn func(Update)) *Watch {
 	if fn == nil {
-		panic("watch: nil function")
+		panic("watcher: nil function")
 	}
 	w := &Watch{hub: h, fn: fn, span: sp, next: max(from, 1)}
 	h.mu.Lock()

@@ -1,4 +1,4 @@
-// Package watch carries many watches of etcd keys on few streams, and keeps each one going through
+// Package watcher carries many watches of etcd keys on few streams, and keeps each one going through
 // the loss of streams, members, leaders and auth tokens, without losing or repeating an event.
 //
 // A [Hub] belongs to one connection to a cluster. [Hub.Watch] adds a watch of a key or a range from a
@@ -66,4 +66,4 @@
 // Everything else (a stream's end with any gRPC code, silence, no leader, a token that expired, another
 // cluster's answer, a server's cancellation or refusal for other reasons) is dealt with by
 // resuming, for as long as it takes, and is not reported.
-package watch
+package watcher
