@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pawl-locks/pawl/internal/behind"
+	"github.com/pawl-locks/pawl/internal/cleanup"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/kvinside"
@@ -23,7 +23,7 @@ type Client struct {
 	cfg     Config
 	cluster *cluster.Cluster
 	watches *watcher.Hub
-	behind  *behind.Group
+	behind  *cleanup.Group
 	kv      *kv.Client
 
 	own chan struct{} // holds one element: the right to look after session
@@ -57,7 +57,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("pawl: dial: %w", err)
 	}
 	c := &Client{
-		cfg: cfg, cluster: conn, watches: watcher.New(conn), behind: &behind.Group{}, kv: kvinside.Client(conn).(*kv.Client),
+		cfg: cfg, cluster: conn, watches: watcher.New(conn), behind: &cleanup.Group{}, kv: kvinside.Client(conn).(*kv.Client),
 		own: make(chan struct{}, 1), sessions: make(map[*lease.Session]struct{}),
 	}
 	c.own <- struct{}{}

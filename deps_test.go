@@ -19,9 +19,9 @@ const module = "github.com/pawl-locks/pawl"
 // layers are the packages of the lock itself, "." being this one. A package may
 // import those of the lines above its own, and none of its own line or below.
 var layers = [][]string{
-	{"fencing", "internal/behind", "internal/clock", "internal/txn"},
+	{"fencing", "internal/cleanup", "internal/clock", "internal/txn"},
 	{"observe"},
-	{"internal/tell"},
+	{"internal/notify"},
 	{"internal/cluster"},
 	{"internal/kvinside"},
 	{"kv", "internal/watcher"},
@@ -29,49 +29,49 @@ var layers = [][]string{
 	{"internal/inside"},
 	{"."},
 	{"internal/queue"},
-	{"lock", "elect", "internal/survey"},
+	{"lock", "elect", "internal/inspect"},
 }
 
 // beside may be imported by no package of layers; each may import, of this
 // module, what stands behind it. "*" is every package of layers.
 var beside = map[string][]string{
-	"cmd/pawl":                {"*", "fencing/sqlfence", "internal/loopback", "internal/page"},
-	"fencing/blobfence":       {"fencing"},
-	"fencing/fencetest":       {"fencing"},
-	"fencing/grpcfence":       {"fencing", "fencing/internal/wire"},
-	"fencing/httpfence":       {"fencing", "fencing/internal/wire"},
-	"fencing/internal/fleet":  {"fencing", "fencing/fencetest"},
-	"fencing/internal/paired": {},
-	"fencing/internal/realdb": {},
-	"fencing/internal/wire":   {"fencing"},
-	"fencing/sqlfence":        {"fencing"},
-	"internal/bufdial":        {},
-	"internal/cause":          {"*"},
-	"internal/etcdfake":       {},
-	"internal/etcdsolo":       {"internal/bufdial"},
-	"internal/faultproxy":     {"internal/loopback"},
-	"internal/loopback":       {},
-	"internal/page":           {"*"},
-	"test/...":                {"*", "internal/etcdfake", "internal/etcdsolo", "internal/faultproxy", "internal/loopback", "test/..."},
+	"cmd/pawl":                    {"*", "fencing/sqlfence", "internal/testkit/loopback", "cmd/pawl/internal/ui"},
+	"fencing/blobfence":           {"fencing"},
+	"fencing/fencetest":           {"fencing"},
+	"fencing/grpcfence":           {"fencing", "fencing/internal/wire"},
+	"fencing/httpfence":           {"fencing", "fencing/internal/wire"},
+	"fencing/internal/fleet":      {"fencing", "fencing/fencetest"},
+	"fencing/internal/paired":     {},
+	"fencing/internal/realdb":     {},
+	"fencing/internal/wire":       {"fencing"},
+	"fencing/sqlfence":            {"fencing"},
+	"internal/testkit/bufdial":    {},
+	"internal/cause":              {"*"},
+	"internal/testkit/etcdfake":   {},
+	"internal/testkit/embedded":   {"internal/testkit/bufdial"},
+	"internal/testkit/faultproxy": {"internal/testkit/loopback"},
+	"internal/testkit/loopback":   {},
+	"cmd/pawl/internal/ui":        {"*"},
+	"test/...":                    {"*", "internal/testkit/etcdfake", "internal/testkit/embedded", "internal/testkit/faultproxy", "internal/testkit/loopback", "test/..."},
 }
 
 // heavy are modules that a user's program must not be given, and the only
 // packages outside of tests that may import them.
 var heavy = map[string][]string{
 	"go.etcd.io/etcd/client/v3": {"test/..."},
-	"go.etcd.io/etcd/server":    {"cmd/pawl", "internal/etcdsolo", "test/..."},
+	"go.etcd.io/etcd/server":    {"cmd/pawl", "internal/testkit/embedded", "test/..."},
 	"github.com/spf13":          {"cmd/pawl"},
 	"github.com/gdamore/tcell":  {"cmd/pawl"},
 	"github.com/creack/pty":     {},
 	"github.com/hinshun/vt10x":  {},
 	"modernc.org/sqlite":        {"cmd/pawl"},
-	"go.uber.org/zap":           {"cmd/pawl", "internal/etcdsolo", "test/..."},
+	"go.uber.org/zap":           {"cmd/pawl", "internal/testkit/embedded", "test/..."},
 	"github.com/jackc/pgx":      {"fencing/internal/realdb"},
 	"github.com/go-sql-driver":  {"fencing/internal/realdb"},
 	"github.com/stretchr":       {"test/..."},
 	"github.com/rogpeppe":       {},
 	"go.uber.org/goleak":        {"fencing/internal/realdb", "test/..."},
-	"gonum.org/v1":              {"test/bench"},
+	"gonum.org/v1":              {"test/peers/bench"},
 }
 
 // listed is what go list says of a package.

@@ -14,9 +14,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/pawl-locks/pawl/internal/behind"
+	"github.com/pawl-locks/pawl/internal/cleanup"
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
@@ -46,7 +46,7 @@ func withAuth(t *testing.T, o etcdfake.Options, f func(t *testing.T, r *rig, op 
 			Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption()}, Username: "app", Password: "pw",
 		})
 		require.NoError(t, err)
-		h := Host{Cluster: c, Watches: watcher.New(c), Behind: &behind.Group{}, Namespace: "ns"}
+		h := Host{Cluster: c, Watches: watcher.New(c), Behind: &cleanup.Group{}, Namespace: "ns"}
 		t.Cleanup(func() {
 			h.Behind.Close(2 * time.Second)
 			h.Watches.Close()

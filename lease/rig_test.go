@@ -12,9 +12,9 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 
-	"github.com/pawl-locks/pawl/internal/behind"
+	"github.com/pawl-locks/pawl/internal/cleanup"
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
@@ -50,7 +50,7 @@ func newHost(t *testing.T, fake *etcdfake.Cluster, namespace string) Host {
 		Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption()},
 	})
 	require.NoError(t, err)
-	h := Host{Cluster: c, Watches: watcher.New(c), Behind: &behind.Group{}, Namespace: namespace}
+	h := Host{Cluster: c, Watches: watcher.New(c), Behind: &cleanup.Group{}, Namespace: namespace}
 	t.Cleanup(func() {
 		h.Behind.Close(2 * time.Second)
 		h.Watches.Close()

@@ -9,10 +9,10 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/fencing"
-	"github.com/pawl-locks/pawl/internal/behind"
+	"github.com/pawl-locks/pawl/internal/cleanup"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/tell"
+	"github.com/pawl-locks/pawl/internal/notify"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
@@ -20,7 +20,7 @@ import (
 type Host struct {
 	Cluster   *cluster.Cluster
 	Watches   *watcher.Hub
-	Behind    *behind.Group
+	Behind    *cleanup.Group
 	Namespace string        // put before the session key
 	Floor     fencing.Token // no token at or below it is handed out
 }
@@ -50,8 +50,8 @@ type Session struct {
 	looped chan struct{} // closed when the renewal loop has returned
 	poked  chan struct{} // wakes the loop
 
-	feed      *tell.Feed // set before anybody has the session; nil: nobody is told
-	inherited int64      // attempts below it are a predecessor's; 0: none are
+	feed      *notify.Feed // set before anybody has the session; nil: nobody is told
+	inherited int64        // attempts below it are a predecessor's; 0: none are
 
 	mu        sync.Mutex
 	next      int64             // the next attempt's number

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 
-	"github.com/pawl-locks/pawl/internal/behind"
+	"github.com/pawl-locks/pawl/internal/cleanup"
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/observe"
 )
@@ -76,7 +76,7 @@ func (e *ear) host(t *testing.T, r *rig) Host {
 		Observer: e, Logger: slog.New(slog.NewTextHandler(&e.log, nil)),
 	})
 	require.NoError(t, err)
-	h := Host{Cluster: c, Watches: watcher.New(c), Behind: &behind.Group{}, Namespace: "ns"}
+	h := Host{Cluster: c, Watches: watcher.New(c), Behind: &cleanup.Group{}, Namespace: "ns"}
 	t.Cleanup(func() {
 		h.Behind.Close(2 * time.Second)
 		h.Watches.Close()

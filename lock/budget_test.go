@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -106,7 +106,7 @@ func TestAGrantedAcquisitionIsWithinItsBudget(t *testing.T) {
 		assert.LessOrEqual(w, watchIn, 4*waiters)
 		// Two creations, two cancels, the deletion of the key before, the grant; and
 		// here, where a release takes no time, the own key's deletion may be told
-		// before the cancel is heard. test/bench counts six on a real server.
+		// before the cancel is heard. test/peers/bench counts six on a real server.
 		assert.LessOrEqual(w, watchOut, 7*waiters)
 	})
 }

@@ -18,7 +18,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
-	"github.com/pawl-locks/pawl/internal/survey"
+	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
 type breakOptions struct {
@@ -80,8 +80,8 @@ func isTerminal(f *os.File) bool {
 	return err == nil
 }
 
-func (o *breakOptions) breakIt(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope survey.Scope) error {
-	v, err := look(ctx, c, scope, func(l survey.Line) []survey.Place { return l.Queue[:1] })
+func (o *breakOptions) breakIt(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
+	v, err := look(ctx, c, scope, func(l inspect.Line) []inspect.Place { return l.Queue[:1] })
 	if err != nil {
 		return err
 	}
@@ -98,8 +98,8 @@ func (o *breakOptions) breakIt(ctx context.Context, cmd *cobra.Command, c *pawl.
 			return err
 		}
 	}
-	err = survey.Evict(ctx, c, p, evictor())
-	if errors.Is(err, survey.ErrGone) {
+	err = inspect.Evict(ctx, c, p, evictor())
+	if errors.Is(err, inspect.ErrGone) {
 		return fmt.Errorf("break %q: %s with token %d is not there any more: nothing was done", scope.Name, plain(whoIs(p)), p.Token)
 	}
 	if err != nil {
@@ -109,7 +109,7 @@ func (o *breakOptions) breakIt(ctx context.Context, cmd *cobra.Command, c *pawl.
 }
 
 // ask asks on the terminal, and returns nil for a yes.
-func (o *breakOptions) ask(ctx context.Context, cmd *cobra.Command, v *view, l survey.Line) error {
+func (o *breakOptions) ask(ctx context.Context, cmd *cobra.Command, v *view, l inspect.Line) error {
 	p, next := l.Queue[0], "nobody waits"
 	if n := len(l.Queue) - 1; n > 0 {
 		next = fmt.Sprintf("%d wait, next is %s", n, plain(whoIs(l.Queue[1])))
@@ -153,10 +153,10 @@ type eviction struct {
 }
 
 // tell says whom it evicted, and who holds now.
-func (o *breakOptions) tell(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope survey.Scope, before *view) error {
+func (o *breakOptions) tell(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope, before *view) error {
 	out := cmd.OutOrStdout()
 	p := before.Lines[0].Queue[0]
-	now, err := survey.Read(ctx, c, scope)
+	now, err := inspect.Read(ctx, c, scope)
 	if o.json {
 		return o.tellJSON(out, before, now, err)
 	}
@@ -180,7 +180,7 @@ func (o *breakOptions) tell(ctx context.Context, cmd *cobra.Command, c *pawl.Cli
 	return nil
 }
 
-func (o *breakOptions) tellJSON(out io.Writer, before *view, now *survey.Survey, err error) error {
+func (o *breakOptions) tellJSON(out io.Writer, before *view, now *inspect.Survey, err error) error {
 	e := eviction{Event: "evicted", Evicted: before.placed(before.Lines[0], 0), Time: time.Now()}
 	if now != nil && len(now.Lines) > 0 {
 		h := (&view{Survey: now}).placed(now.Lines[0], 0)

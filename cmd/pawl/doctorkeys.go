@@ -6,19 +6,19 @@ import (
 	"fmt"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/survey"
+	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
 // keys looks at what lies under the names.
 func (d *doctor) keys(ctx context.Context, c *pawl.Client, namespace, prefix string) error {
-	s, err := survey.Read(ctx, c, survey.Scope{Prefix: prefix})
+	s, err := inspect.Read(ctx, c, inspect.Scope{Prefix: prefix})
 	if err != nil {
 		return err
 	}
 	known := map[string]string{} // whose name each key is under
 	for _, l := range s.Lines {
 		for _, p := range l.Queue {
-			if p.Form != survey.Foreign {
+			if p.Form != inspect.Foreign {
 				known[p.Key] = l.Name
 			}
 		}
@@ -48,7 +48,7 @@ func lines(n int) string {
 
 // key looks at one place of a line. home is the name that its key belongs to, if
 // any.
-func (d *doctor) key(l survey.Line, i int, p survey.Place, home string) {
+func (d *doctor) key(l inspect.Line, i int, p inspect.Place, home string) {
 	breakIt := "pawl break " + shellName(l.Name)
 	if l.EtcdLayout {
 		breakIt = "pawl break --etcd-layout " + shellName(l.Name)
@@ -58,13 +58,13 @@ func (d *doctor) key(l survey.Line, i int, p survey.Place, home string) {
 		blocks = fmt.Sprintf("it holds the name, %d wait behind it", len(l.Queue)-1)
 	}
 	switch {
-	case p.Form == survey.Foreign && home != "":
+	case p.Form == inspect.Foreign && home != "":
 		d.odd("key", p.Key, fmt.Sprintf("is of %q, and lies under %q: in etcd's layout names nest, and %s", home, l.Name, blocks),
 			"choose names of which none is a folder of another, or leave --etcd-layout out")
-	case p.Form == survey.Foreign && i == 0:
+	case p.Form == inspect.Foreign && i == 0:
 		d.wrong("key", p.Key, fmt.Sprintf("is no lock's key and lies under %q: %s", l.Name, blocks),
 			"if nobody needs it: "+breakIt+"; and keep other keys out from under the names of locks")
-	case p.Form == survey.Foreign:
+	case p.Form == inspect.Foreign:
 		d.odd("key", p.Key, fmt.Sprintf("is no lock's key and lies under %q: %s", l.Name, blocks),
 			"if nobody needs it: etcdctl del "+shellName(p.Key))
 	case p.Lease == 0:
@@ -78,7 +78,7 @@ func (d *doctor) key(l survey.Line, i int, p survey.Place, home string) {
 
 // sessions looks at the sessions' own keys and their leases.
 func (d *doctor) sessions(ctx context.Context, c *pawl.Client) error {
-	keys, err := survey.Sessions(ctx, c)
+	keys, err := inspect.Sessions(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (d *doctor) sessions(ctx context.Context, c *pawl.Client) error {
 	for _, k := range keys {
 		ids = append(ids, k.Lease)
 	}
-	leases, err := survey.Leases(ctx, c, ids...)
+	leases, err := inspect.Leases(ctx, c, ids...)
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (d *doctor) sessions(ctx context.Context, c *pawl.Client) error {
 	return nil
 }
 
-func (d *doctor) session(k survey.SessionKey, l survey.Lease) {
+func (d *doctor) session(k inspect.SessionKey, l inspect.Lease) {
 	switch {
 	case k.Lease == 0:
 		d.wrong("session", k.Key, "is on no lease, so it never ends by itself: written by hand, or restored",

@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
-	"github.com/pawl-locks/pawl/internal/survey"
+	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -54,7 +54,7 @@ func (d *doctor) ttl(ctx context.Context, c *pawl.Client) error {
 // apart, and etcd's does not.
 func (d *doctor) permissions(ctx context.Context, c *pawl.Client, namespace, prefix string) error {
 	own := namespace + "//pawl/"
-	names := survey.Scope{Prefix: prefix}.Prefixes(namespace)
+	names := inspect.Scope{Prefix: prefix}.Prefixes(namespace)
 	before := d.counts[isWrong] + d.counts[isOdd]
 	for _, may := range []permission{{"read", mayRead}, {"write", mayWrite}} {
 		lacks, err := may.lacks(ctx, c, own)

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 
-	"github.com/pawl-locks/pawl/internal/loopback"
+	"github.com/pawl-locks/pawl/internal/testkit/loopback"
 )
 
 // embedOptions say how an embedded server is started.

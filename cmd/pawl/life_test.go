@@ -18,7 +18,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"golang.org/x/sys/unix"
 
-	"github.com/pawl-locks/pawl/internal/faultproxy"
+	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/internal/queue"
-	"github.com/pawl-locks/pawl/internal/survey"
 )
 
 // looking is what the commands that look at a namespace have in common.
@@ -39,11 +39,11 @@ func (o *looking) nameFlags(cmd *cobra.Command) {
 }
 
 // scope is the one of a NAME, which it checks.
-func (o *looking) scope(name string) (survey.Scope, error) {
+func (o *looking) scope(name string) (inspect.Scope, error) {
 	if err := checkName(name, o.etcd); err != nil {
-		return survey.Scope{}, err
+		return inspect.Scope{}, err
 	}
-	return survey.Scope{Name: name, EtcdLayout: o.etcd}, nil
+	return inspect.Scope{Name: name, EtcdLayout: o.etcd}, nil
 }
 
 // prefixOf is the PREFIX among args, which may be left out.

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/survey"
+	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
 func newLs() *cobra.Command {
@@ -45,7 +45,7 @@ value, waiters and revision.`,
 }
 
 func (o *looking) list(ctx context.Context, cmd *cobra.Command, c *pawl.Client, prefix string) error {
-	v, err := look(ctx, c, survey.Scope{Prefix: prefix}, func(l survey.Line) []survey.Place { return l.Queue[:1] })
+	v, err := look(ctx, c, inspect.Scope{Prefix: prefix}, func(l inspect.Line) []inspect.Place { return l.Queue[:1] })
 	if err != nil {
 		return err
 	}

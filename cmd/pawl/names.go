@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pawl-locks/pawl/internal/survey"
+	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
 // askingNames is how long completion waits for the cluster: somebody has pressed
@@ -36,7 +36,7 @@ func (o *connection) names(cmd *cobra.Command, begun string) (names []cobra.Comp
 		return nil
 	}
 	defer func() { _ = closed() }()
-	s, err := survey.Read(ctx, client, survey.Scope{Prefix: begun})
+	s, err := inspect.Read(ctx, client, inspect.Scope{Prefix: begun})
 	if err != nil {
 		return nil
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
-	"github.com/pawl-locks/pawl/internal/survey"
+	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
 // A placed is a place in a queue as a line of JSON.
@@ -34,14 +34,14 @@ type placed struct {
 
 // view makes placed ones of what a survey found.
 type view struct {
-	*survey.Survey
-	leases map[int64]survey.Lease
+	*inspect.Survey
+	leases map[int64]inspect.Lease
 	now    time.Time
 }
 
 // look reads a scope, and the leases of those places that wanted picks.
-func look(ctx context.Context, c *pawl.Client, scope survey.Scope, wanted func(survey.Line) []survey.Place) (*view, error) {
-	s, err := survey.Read(ctx, c, scope)
+func look(ctx context.Context, c *pawl.Client, scope inspect.Scope, wanted func(inspect.Line) []inspect.Place) (*view, error) {
+	s, err := inspect.Read(ctx, c, scope)
 	if err != nil {
 		return nil, err
 	}
@@ -51,11 +51,11 @@ func look(ctx context.Context, c *pawl.Client, scope survey.Scope, wanted func(s
 			ids = append(ids, p.Lease)
 		}
 	}
-	leases, err := survey.Leases(ctx, c, ids...)
+	leases, err := inspect.Leases(ctx, c, ids...)
 	return &view{s, leases, time.Now()}, err
 }
 
-func (v *view) placed(l survey.Line, i int) placed {
+func (v *view) placed(l inspect.Line, i int) placed {
 	p := l.Queue[i]
 	out := placed{
 		Name: l.Name, Kind: kindOf(l.Election), Position: i, Key: p.Key, Form: p.Form.String(), Token: p.Token,
@@ -78,7 +78,7 @@ func (v *view) placed(l survey.Line, i int) placed {
 }
 
 // left is what a place's lease has left, for people.
-func (v *view) left(p survey.Place) string {
+func (v *view) left(p inspect.Place) string {
 	lease, ok := v.leases[p.Lease]
 	switch {
 	case p.Lease == 0:
@@ -93,7 +93,7 @@ func (v *view) left(p survey.Place) string {
 
 // ageOf is how old a place is, by its holder's clock. A candidate's session says
 // only how old it can be.
-func ageOf(p survey.Place, now time.Time) string {
+func ageOf(p inspect.Place, now time.Time) string {
 	if p.Since.IsZero() {
 		return "-"
 	}
@@ -105,13 +105,13 @@ func ageOf(p survey.Place, now time.Time) string {
 }
 
 // whoIs names a place for people.
-func whoIs(p survey.Place) string {
+func whoIs(p inspect.Place) string {
 	switch {
-	case p.Owner != "" && p.Form == survey.Foreign: // in etcd's layout names nest
+	case p.Owner != "" && p.Form == inspect.Foreign: // in etcd's layout names nest
 		return fmt.Sprintf("%s, who has %q", p.Owner, p.Key)
 	case p.Owner != "":
 		return p.Owner
-	case p.Form == survey.Foreign:
+	case p.Form == inspect.Foreign:
 		return "a foreign key, " + strconv.Quote(p.Key)
 	case len(p.Value) > 0:
 		return string(p.Value)

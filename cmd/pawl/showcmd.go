@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/survey"
+	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
 func newShow() *cobra.Command {
@@ -44,8 +44,8 @@ With --json a line is an object as of pawl ls, with position: 0 holds.`,
 	return cmd
 }
 
-func (o *looking) show(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope survey.Scope) error {
-	v, err := look(ctx, c, scope, func(l survey.Line) []survey.Place { return l.Queue })
+func (o *looking) show(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
+	v, err := look(ctx, c, scope, func(l inspect.Line) []inspect.Place { return l.Queue })
 	if err != nil {
 		return err
 	}
@@ -88,18 +88,18 @@ func (o *looking) show(ctx context.Context, cmd *cobra.Command, c *pawl.Client, 
 }
 
 // shown is who a place is, beside its key.
-func shown(p survey.Place) string {
+func shown(p inspect.Place) string {
 	switch {
 	case p.Owner != "":
 		return p.Owner
-	case p.Form == survey.Foreign:
+	case p.Form == inspect.Foreign:
 		return "foreign"
 	}
 	return p.Form.String()
 }
 
 // more says how much of a value is not shown.
-func more(p survey.Place) string {
+func more(p inspect.Place) string {
 	if n := p.Size - len(p.Value); n > 0 {
 		return fmt.Sprintf(" and %d bytes more", n)
 	}
@@ -108,7 +108,7 @@ func more(p survey.Place) string {
 
 // showNobody says that the name is free; and where it is not free in the other
 // layout, that.
-func (o *looking) showNobody(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope survey.Scope) error {
+func (o *looking) showNobody(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
 	if o.json {
 		return nil
 	}
@@ -118,7 +118,7 @@ func (o *looking) showNobody(ctx context.Context, cmd *cobra.Command, c *pawl.Cl
 	}
 	other := scope
 	other.EtcdLayout = !scope.EtcdLayout
-	if v, err := survey.Read(ctx, c, other); err == nil && len(v.Lines) > 0 {
+	if v, err := inspect.Read(ctx, c, other); err == nil && len(v.Lines) > 0 {
 		hint := "with --etcd-layout"
 		if scope.EtcdLayout {
 			hint = "without --etcd-layout"

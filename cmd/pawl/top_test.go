@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/survey"
+	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/etcdtest"
@@ -174,16 +174,16 @@ func TestBreakAsksOnATerminal(t *testing.T) {
 func TestTheBoardSortsByWhatIsMost(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	ago := func(s int) time.Time { return now.Add(-time.Duration(s) * time.Second) }
-	lines := []survey.Line{
-		{Name: "a", Prefix: "a/", Queue: []survey.Place{{Owner: "x", Held: ago(5)}, {Seen: ago(3)}, {Seen: ago(1)}}},
-		{Name: "b", Prefix: "b/", Queue: []survey.Place{{Owner: "y", Since: ago(9)}}},
-		{Name: "c", Prefix: "c/", Election: true, Queue: []survey.Place{{Owner: "z"}, {Since: ago(60), Election: true}}},
+	lines := []inspect.Line{
+		{Name: "a", Prefix: "a/", Queue: []inspect.Place{{Owner: "x", Held: ago(5)}, {Seen: ago(3)}, {Seen: ago(1)}}},
+		{Name: "b", Prefix: "b/", Queue: []inspect.Place{{Owner: "y", Since: ago(9)}}},
+		{Name: "c", Prefix: "c/", Election: true, Queue: []inspect.Place{{Owner: "z"}, {Since: ago(60), Election: true}}},
 	}
 	b := newBoard(byName)
-	b.take(&survey.Survey{Lines: lines}, []survey.Event{
-		{Kind: survey.Acquired, Name: "d", Prefix: "d/", Waited: 2 * time.Second, Held: -1},
-		{Kind: survey.Lost, Name: "d", Prefix: "d/", Waited: -1, Held: 4 * time.Second},
-		{Kind: survey.Acquired, Name: "b", Prefix: "b/", Waited: -1, Held: -1},
+	b.take(&inspect.Survey{Lines: lines}, []inspect.Event{
+		{Kind: inspect.Acquired, Name: "d", Prefix: "d/", Waited: 2 * time.Second, Held: -1},
+		{Kind: inspect.Lost, Name: "d", Prefix: "d/", Waited: -1, Held: 4 * time.Second},
+		{Kind: inspect.Acquired, Name: "b", Prefix: "b/", Waited: -1, Held: -1},
 	})
 	names := func() (s string) {
 		for _, r := range b.rows(now) {
@@ -208,7 +208,7 @@ func TestTheBoardForgetsTheNameThatWasQuietForLongest(t *testing.T) {
 	b := newBoard(byName)
 	for i := range maxTallies + 1 {
 		name := fmt.Sprint(i)
-		b.take(b.survey, []survey.Event{{Name: name, Prefix: name, Time: time.Unix(int64(i), 0)}})
+		b.take(b.survey, []inspect.Event{{Name: name, Prefix: name, Time: time.Unix(int64(i), 0)}})
 	}
 	assert.Len(t, b.seen, maxTallies)
 	assert.NotContains(t, b.seen, "0")
@@ -225,10 +225,10 @@ func (fiveLines) PutStrStyled(int, int, string, tcell.Style) {}
 
 func TestOnlyTheLeasesThatAreShownAreAskedFor(t *testing.T) {
 	b := newBoard(byName)
-	s := &survey.Survey{}
+	s := &inspect.Survey{}
 	for i := range 5 {
 		name := fmt.Sprint(i)
-		s.Lines = append(s.Lines, survey.Line{Name: name, Prefix: name + "/", Queue: []survey.Place{{Token: 1, Lease: int64(100 + i)}}})
+		s.Lines = append(s.Lines, inspect.Line{Name: name, Prefix: name + "/", Queue: []inspect.Place{{Token: 1, Lease: int64(100 + i)}}})
 	}
 	b.take(s, nil)
 	rows, room := b.draw(fiveLines{}, 1, "", time.Now())

@@ -8,14 +8,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pawl-locks/pawl/internal/survey"
+	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
 // A board is what pawl top shows: the lines as they are, and what was seen of each
 // name since it began. It is pure; one goroutine has it, but for shown.
 type board struct {
-	survey *survey.Survey
-	leases map[int64]survey.Lease
+	survey *inspect.Survey
+	leases map[int64]inspect.Lease
 	seen   map[string]*tally // by the prefix of the line's keys
 	by     order
 	down   bool // the opposite way
@@ -79,11 +79,11 @@ func orderNamed(name string) (order, bool) {
 }
 
 func newBoard(by order) *board {
-	return &board{survey: &survey.Survey{}, seen: map[string]*tally{}, by: by}
+	return &board{survey: &inspect.Survey{}, seen: map[string]*tally{}, by: by}
 }
 
 // take takes in what happened.
-func (b *board) take(s *survey.Survey, events []survey.Event) {
+func (b *board) take(s *inspect.Survey, events []inspect.Event) {
 	b.survey = s
 	for _, e := range events {
 		t := b.seen[e.Prefix]
@@ -94,13 +94,13 @@ func (b *board) take(s *survey.Survey, events []survey.Event) {
 		}
 		t.name, t.election, t.last = e.Name, e.Election, e.Time
 		switch e.Kind {
-		case survey.Acquired:
+		case inspect.Acquired:
 			t.taken++
 			t.waits.add(e.Waited)
-		case survey.Lost:
+		case inspect.Lost:
 			t.lost++
 			t.held.add(e.Held)
-		case survey.Released, survey.Ended:
+		case inspect.Released, inspect.Ended:
 			t.held.add(e.Held)
 		}
 	}
@@ -153,7 +153,7 @@ func (b *board) rows(now time.Time) (rows []topRow) {
 	return rows
 }
 
-func (b *board) heldRow(l survey.Line, t *tally, now time.Time) topRow {
+func (b *board) heldRow(l inspect.Line, t *tally, now time.Time) topRow {
 	p := l.Queue[0]
 	r := topRow{
 		name: l.Name, kind: kindOf(l.Election), holder: whoIs(p), token: int64(p.Token), lease: p.Lease, held: -1, wait: -1,

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/survey"
+	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
 type topOptions struct {
@@ -64,7 +64,7 @@ writes nothing and holds no lease.`,
 func (o *topOptions) run(cmd *cobra.Command, by order, prefix string) error {
 	l := looking{connection: o.connection}
 	err := l.with(cmd, func(ctx context.Context, c *pawl.Client) error {
-		f, err := survey.Follow(ctx, c, survey.Scope{Prefix: prefix})
+		f, err := inspect.Follow(ctx, c, inspect.Scope{Prefix: prefix})
 		if err != nil {
 			return err
 		}
@@ -83,14 +83,14 @@ func (o *topOptions) run(cmd *cobra.Command, by order, prefix string) error {
 
 // sighted is what the follower told.
 type sighted struct {
-	survey *survey.Survey
-	events []survey.Event
+	survey *inspect.Survey
+	events []inspect.Event
 	err    error
 }
 
 // asked is what the leases of the holders came to.
 type asked struct {
-	leases map[int64]survey.Lease
+	leases map[int64]inspect.Lease
 	err    error
 }
 
@@ -101,7 +101,7 @@ const (
 )
 
 // show shows the board until a key or ctx ends it.
-func (b *board) show(ctx context.Context, c *pawl.Client, f *survey.Follower) error {
+func (b *board) show(ctx context.Context, c *pawl.Client, f *inspect.Follower) error {
 	screen, err := tcell.NewScreen()
 	if err == nil {
 		err = screen.Init()
@@ -121,7 +121,7 @@ func (b *board) show(ctx context.Context, c *pawl.Client, f *survey.Follower) er
 }
 
 // follow hands on what the follower tells.
-func follow(ctx context.Context, f *survey.Follower, news chan<- sighted) {
+func follow(ctx context.Context, f *inspect.Follower, news chan<- sighted) {
 	for {
 		events, err := f.Next(ctx)
 		select {
@@ -140,7 +140,7 @@ func askLeases(ctx context.Context, c *pawl.Client, shown *atomic.Pointer[[]int6
 	for {
 		ids := *shown.Load() // it was drawn before
 		within, cancel := context.WithTimeout(ctx, 2*askEvery)
-		got, err := survey.Leases(within, c, ids...)
+		got, err := inspect.Leases(within, c, ids...)
 		cancel()
 		select {
 		case leases <- asked{got, err}:

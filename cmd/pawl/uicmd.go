@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/page"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/ui"
 )
 
 type uiOptions struct {
@@ -108,7 +108,7 @@ const (
 )
 
 func (o *uiOptions) serve(ctx context.Context, cmd *cobra.Command, c *pawl.Client, prefix string) error {
-	opts := page.Options{
+	opts := ui.Options{
 		Prefix: prefix, Namespace: o.namespace, Cluster: strings.Join(o.endpoints, ", "), Hosts: o.hosts, By: evictor(), Logger: o.logger(),
 	}
 	if o.embed {
@@ -124,7 +124,7 @@ func (o *uiOptions) serve(ctx context.Context, cmd *cobra.Command, c *pawl.Clien
 	if err != nil {
 		return fmt.Errorf("ui: %w (--listen picks another address)", err)
 	}
-	p, err := page.Open(ctx, c, opts)
+	p, err := ui.Open(ctx, c, opts)
 	if err != nil {
 		_ = listener.Close()
 		return err

@@ -13,7 +13,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
-	"github.com/pawl-locks/pawl/internal/survey"
+	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
 func newWatch() *cobra.Command {
@@ -66,19 +66,19 @@ owner, host, pid, value, waited and held (seconds), revision, time and unsure.`,
 }
 
 func (o *looking) watch(ctx context.Context, out io.Writer, c *pawl.Client, prefix string) error {
-	f, err := survey.Follow(ctx, c, survey.Scope{Prefix: prefix})
+	f, err := inspect.Follow(ctx, c, inspect.Scope{Prefix: prefix})
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	s := f.Survey()
-	var events []survey.Event
+	var events []inspect.Event
 	for _, l := range s.Lines {
-		events = append(events, survey.Event{
+		events = append(events, inspect.Event{
 			Name: l.Name, Election: l.Election, Place: l.Queue[0], Revision: s.Revision, Time: time.Now(), Waited: -1, Held: -1,
 		})
 	}
-	event := func(survey.Event) string { return "holds" }
+	event := func(inspect.Event) string { return "holds" }
 	for {
 		for _, e := range events {
 			if _, err := fmt.Fprintln(out, o.change(e, event(e))); err != nil {
@@ -88,7 +88,7 @@ func (o *looking) watch(ctx context.Context, out io.Writer, c *pawl.Client, pref
 		if events, err = f.Next(ctx); err != nil {
 			return err
 		}
-		event = func(e survey.Event) string { return e.Kind.String() }
+		event = func(e inspect.Event) string { return e.Kind.String() }
 	}
 }
 
@@ -114,7 +114,7 @@ type changed struct {
 }
 
 // change is an event as a line.
-func (o *looking) change(e survey.Event, event string) string {
+func (o *looking) change(e inspect.Event, event string) string {
 	if !o.json {
 		return changeText(e, event)
 	}
@@ -139,12 +139,12 @@ func seconds64(d time.Duration) *float64 {
 	return &s
 }
 
-func changeText(e survey.Event, event string) string {
+func changeText(e inspect.Event, event string) string {
 	if e.Unsure {
 		event += "?"
 	}
 	s := fmt.Sprintf("%s %-10s %-20s token=%-6d %s", e.Time.Format(clockTime), event, plain(e.Name), e.Place.Token, plain(whoIs(e.Place)))
-	if e.Kind == survey.Proclaimed {
+	if e.Kind == inspect.Proclaimed {
 		s += " value=" + strconv.Quote(string(e.Place.Value))
 	}
 	if e.Waited >= 0 {
@@ -153,7 +153,7 @@ func changeText(e survey.Event, event string) string {
 	if e.Held >= 0 {
 		s += " held=" + span(e.Held)
 	}
-	if e.Cause != survey.NoCause {
+	if e.Cause != inspect.NoCause {
 		s += ": " + e.Cause.String()
 	}
 	if e.By != "" {

@@ -13,7 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 
-	"github.com/pawl-locks/pawl/internal/tell"
+	"github.com/pawl-locks/pawl/internal/notify"
 	"github.com/pawl-locks/pawl/observe"
 )
 
@@ -45,8 +45,8 @@ type Config struct {
 type Cluster struct {
 	cfg   Config
 	log   *slog.Logger
-	tell  *tell.Teller
-	feed  *tell.Feed // of the members
+	tell  *notify.Teller
+	feed  *notify.Feed // of the members
 	began time.Time
 
 	members atomic.Pointer[[]*Member] // replaced as a whole, under mu
@@ -98,7 +98,7 @@ func newCluster(cfg Config) (*Cluster, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Cluster{cfg: cfg, log: cfg.Logger, began: time.Now(), wake: make(chan struct{}, 1), ended: make(chan struct{})}
-	c.tell = tell.New(cfg.Observer, c.log, c.spawn)
+	c.tell = notify.New(cfg.Observer, c.log, c.spawn)
 	c.feed = c.tell.Feed()
 	c.life, c.die = context.WithCancelCause(context.Background())
 	c.creds.init(cfg.Username, cfg.Password)
@@ -122,7 +122,7 @@ func newCluster(cfg Config) (*Cluster, error) {
 func (c *Cluster) Logger() *slog.Logger { return c.log }
 
 // Teller is Config.Observer; nil without one.
-func (c *Cluster) Teller() *tell.Teller { return c.tell }
+func (c *Cluster) Teller() *notify.Teller { return c.tell }
 
 // Ended is closed when Err becomes non-nil.
 func (c *Cluster) Ended() <-chan struct{} { return c.ended }

@@ -20,7 +20,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/embed"
 
-	"github.com/pawl-locks/pawl/internal/loopback"
+	"github.com/pawl-locks/pawl/internal/testkit/loopback"
 )
 
 // startEtcd runs a real etcd on loopback, or on listen, until the test's end, and returns its address.

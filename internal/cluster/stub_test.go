@@ -20,7 +20,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/pawl-locks/pawl/internal/bufdial"
+	"github.com/pawl-locks/pawl/internal/testkit/bufdial"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/pawl-locks/pawl/internal/clock"
-	"github.com/pawl-locks/pawl/internal/tell"
+	"github.com/pawl-locks/pawl/internal/notify"
 	"github.com/pawl-locks/pawl/observe"
 )
 
@@ -18,7 +18,7 @@ import (
 // first is told, and no other.
 type sight struct {
 	id    int64 // in this process
-	feed  *tell.Feed
+	feed  *notify.Feed
 	ctx   context.Context // values of the call
 	began clock.Instant
 	ahead int // how many stood before the claim when it was enqueued; -1: not known

@@ -24,8 +24,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/pawl-locks/pawl/internal/bufdial"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/testkit/bufdial"
 )
 
 // real is a single etcd member, served in memory, so that it also runs in a synctest bubble.

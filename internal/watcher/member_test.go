@@ -19,8 +19,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/test/bufconn"
 
-	"github.com/pawl-locks/pawl/internal/bufdial"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/testkit/bufdial"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

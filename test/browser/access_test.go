@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/internal/page"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/ui"
 	"github.com/pawl-locks/pawl/lock"
 )
 
@@ -59,7 +59,7 @@ const faults = `(() => {
 
 func TestItIsAccessibleInBothSchemes(t *testing.T) {
 	for _, dark := range []bool{false, true} {
-		s := newSite(t, page.Options{Token: "KEY"})
+		s := newSite(t, ui.Options{Token: "KEY"})
 		ann, bob := s.session("ann"), s.session("bob")
 		for _, owner := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} { // all colours
 			s.holds(s.session(owner), "of-"+owner)
@@ -89,7 +89,7 @@ func TestItIsAccessibleInBothSchemes(t *testing.T) {
 }
 
 func TestItFollowsTheColourScheme(t *testing.T) {
-	s := newSite(t, page.Options{})
+	s := newSite(t, ui.Options{})
 	ground := func(dark bool) string {
 		b := open(t, s.url(), "/", look{dark: dark})
 		b.says("#link", "live")
@@ -99,7 +99,7 @@ func TestItFollowsTheColourScheme(t *testing.T) {
 }
 
 func TestOnANarrowScreenNothingIsWiderThanIt(t *testing.T) {
-	s := newSite(t, page.Options{})
+	s := newSite(t, ui.Options{})
 	s.holds(s.session("ann"), "a-name-that-is-rather-long/and-goes-on-for-a-while/until-it-does-not-fit")
 	b := open(t, s.url(), "/", look{width: 360, height: 740})
 	b.says("#rows", "ann")

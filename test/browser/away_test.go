@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/internal/page"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/ui"
 )
 
 func TestAfterABrokenConnectionItGoesOnWhereItWas(t *testing.T) {
-	s := newSite(t, page.Options{})
+	s := newSite(t, ui.Options{})
 	ann := s.session("ann")
 	h := s.holds(ann, "a")
 	b := open(t, s.url(), "/", look{})
@@ -32,7 +32,7 @@ func TestAfterABrokenConnectionItGoesOnWhereItWas(t *testing.T) {
 }
 
 func TestAfterARestartOfTheServerItShowsTheNewOnes(t *testing.T) {
-	s := newSite(t, page.Options{})
+	s := newSite(t, ui.Options{})
 	ann := s.session("ann")
 	h := s.holds(ann, "a")
 	b := open(t, s.url(), "/", look{})
@@ -50,7 +50,7 @@ func TestAfterARestartOfTheServerItShowsTheNewOnes(t *testing.T) {
 }
 
 func TestASilentClusterIsSaid(t *testing.T) {
-	s := newSite(t, page.Options{})
+	s := newSite(t, ui.Options{})
 	s.holds(s.session("ann"), "a")
 	b := open(t, s.url(), "/", look{})
 	b.shows("a", "ann", 0)
@@ -64,7 +64,7 @@ func TestASilentClusterIsSaid(t *testing.T) {
 
 func TestThousandsOfNamesAreAFewRows(t *testing.T) {
 	const n = 5000
-	s := newSite(t, page.Options{})
+	s := newSite(t, ui.Options{})
 	for i := range n {
 		s.etcd.Put(fmt.Sprintf("app/n%04d/1f-%d", i, i+1), fmt.Sprintf(`{"pawl":"lock","owner":"o%d"}`, i%50), 0)
 	}

@@ -6,12 +6,12 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 
-	"github.com/pawl-locks/pawl/internal/page"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/ui"
 	"github.com/pawl-locks/pawl/lock"
 )
 
 func TestAHolderIsBrokenAfterAQuestion(t *testing.T) {
-	s := newSite(t, page.Options{Token: "KEY", By: "carol@desk"})
+	s := newSite(t, ui.Options{Token: "KEY", By: "carol@desk"})
 	h := s.holds(s.session("ann"), "backup")
 	s.waits(s.session("bob"), "backup")
 	b := open(t, s.url(), "/#key=KEY", look{})
@@ -44,7 +44,7 @@ func TestAHolderIsBrokenAfterAQuestion(t *testing.T) {
 }
 
 func TestWhoIsNotThereAnyMoreIsNotBroken(t *testing.T) {
-	s := newSite(t, page.Options{Token: "KEY"})
+	s := newSite(t, ui.Options{Token: "KEY"})
 	h := s.holds(s.session("ann"), "backup")
 	next := s.waits(s.session("bob"), "backup")
 	b := open(t, s.url(), "/#key=KEY", look{})
@@ -64,7 +64,7 @@ func TestWithoutTheFlagOrTheKeyThePageIsReadOnly(t *testing.T) {
 		{"", "/#key=KEY", "start it with --allow-break"},
 		{"KEY", "/", "open the whole address"},
 	} {
-		s := newSite(t, page.Options{Token: c.token})
+		s := newSite(t, ui.Options{Token: c.token})
 		h := s.holds(s.session("ann"), "backup")
 		b := open(t, s.url(), c.path, look{})
 		b.shows("backup", "ann", 0)
@@ -74,7 +74,7 @@ func TestWithoutTheFlagOrTheKeyThePageIsReadOnly(t *testing.T) {
 		b.sees(`!document.getElementById("break").open`)
 		assert.NoError(t, h.Err())
 	}
-	s := newSite(t, page.Options{Token: "KEY"})
+	s := newSite(t, ui.Options{Token: "KEY"})
 	h := s.holds(s.session("ann"), "backup")
 	b := open(t, s.url(), "/#key=WRONG", look{})
 	b.shows("backup", "ann", 0)

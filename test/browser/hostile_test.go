@@ -7,14 +7,14 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 
-	"github.com/pawl-locks/pawl/internal/page"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/ui"
 )
 
 // What anybody can write into etcd reaches the page as text: names, owners, hosts,
 // values, causes.
 func TestWhatOthersWroteIsTextAndNothingElse(t *testing.T) {
 	const evil = `<script>document.title="owned"</script><img src=x onerror="document.title='owned'"><b id=owned>`
-	s := newSite(t, page.Options{Token: "KEY"})
+	s := newSite(t, ui.Options{Token: "KEY"})
 	owner := s.session(evil)
 	s.holds(owner, evil)
 	s.waits(s.session(evil+"2"), evil)
@@ -41,7 +41,7 @@ func TestWhatOthersWroteIsTextAndNothingElse(t *testing.T) {
 
 // The policy of the server, and not the care of the scripts alone.
 func TestTheBrowserRefusesWhatThePolicyForbids(t *testing.T) {
-	s := newSite(t, page.Options{})
+	s := newSite(t, ui.Options{})
 	b := open(t, s.url(), "/", look{})
 	b.says("#link", "live")
 	for what, expression := range map[string]string{

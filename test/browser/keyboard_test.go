@@ -7,7 +7,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 
-	"github.com/pawl-locks/pawl/internal/page"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/ui"
 )
 
 // focused waits until the focus is on what a selector finds.
@@ -17,7 +17,7 @@ func (b *tab) focused(selector string) {
 }
 
 func TestItCanBeUsedWithTheKeyboardAlone(t *testing.T) {
-	s := newSite(t, page.Options{})
+	s := newSite(t, ui.Options{})
 	ann := s.session("ann")
 	for i := range 30 {
 		s.holds(ann, fmt.Sprintf("n%02d", i))
@@ -67,7 +67,7 @@ func TestItCanBeUsedWithTheKeyboardAlone(t *testing.T) {
 }
 
 func TestTheTabKeyReachesEveryControl(t *testing.T) {
-	s := newSite(t, page.Options{})
+	s := newSite(t, ui.Options{})
 	s.holds(s.session("ann"), "a")
 	b := open(t, s.url(), "/", look{})
 	b.shows("a", "ann", 0)
@@ -84,7 +84,7 @@ func TestTheTabKeyReachesEveryControl(t *testing.T) {
 }
 
 func TestFilterAndKindsPickLines(t *testing.T) {
-	s := newSite(t, page.Options{})
+	s := newSite(t, ui.Options{})
 	ann, bob := s.session("ann"), s.session("bob")
 	s.holds(ann, "reports/daily")
 	s.holds(bob, "reports/weekly")
@@ -122,7 +122,7 @@ func TestFilterAndKindsPickLines(t *testing.T) {
 }
 
 func TestAPausedPageStandsStillAndGoesOnWithWhatItMissed(t *testing.T) {
-	s := newSite(t, page.Options{})
+	s := newSite(t, ui.Options{})
 	ann := s.session("ann")
 	s.holds(ann, "a")
 	b := open(t, s.url(), "/", look{})

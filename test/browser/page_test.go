@@ -7,11 +7,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/internal/page"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/ui"
 )
 
 func TestItShowsWhatHappensWhileItHappens(t *testing.T) {
-	s := newSite(t, page.Options{})
+	s := newSite(t, ui.Options{})
 	ann, bob := s.session("ann"), s.session("bob")
 	early := s.holds(ann, "before")
 	b := open(t, s.url(), "/", look{})

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/internal/queue"
-	"github.com/pawl-locks/pawl/internal/survey"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -123,8 +123,8 @@ func (p *part) end(at stand, how string) {
 	case "lost":
 		s.etcd.Revoke(at.lease)
 	case "broken":
-		v, err := survey.Read(context.Background(), s.client, survey.Scope{Name: p.name})
+		v, err := inspect.Read(context.Background(), s.client, inspect.Scope{Name: p.name})
 		require.NoError(s, err)
-		require.NoError(s, survey.Evict(context.Background(), s.client, v.Lines[0].Queue[0], s.opts.By))
+		require.NoError(s, inspect.Evict(context.Background(), s.client, v.Lines[0].Queue[0], s.opts.By))
 	}
 }

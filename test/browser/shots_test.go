@@ -12,7 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/internal/page"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/ui"
 )
 
 var (
@@ -26,7 +26,7 @@ func TestPictures(t *testing.T) {
 		t.Skip("pictures are made by make screenshots")
 	}
 	const key = "ABC"
-	s := newSite(t, page.Options{Token: key, By: "kim@ops-1"})
+	s := newSite(t, ui.Options{Token: key, By: "kim@ops-1"})
 	tabs := map[string]*tab{}
 	for scheme, dark := range map[string]bool{"light": false, "dark": true} {
 		b := open(t, s.url(), "/#key="+key, look{dark: dark, scale: 1.5, width: 1280, height: 840})

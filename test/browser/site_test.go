@@ -11,10 +11,10 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/ui"
 	"github.com/pawl-locks/pawl/elect"
-	"github.com/pawl-locks/pawl/internal/etcdfake"
-	"github.com/pawl-locks/pawl/internal/loopback"
-	"github.com/pawl-locks/pawl/internal/page"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/loopback"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -23,14 +23,14 @@ import (
 type site struct {
 	*testing.T
 	etcd   *etcdfake.Cluster
-	opts   page.Options
+	opts   ui.Options
 	port   *loopback.Port
 	client *pawl.Client
-	page   *page.Page
+	page   *ui.Page
 	server *httptest.Server
 }
 
-func newSite(t *testing.T, o page.Options) *site {
+func newSite(t *testing.T, o ui.Options) *site {
 	t.Helper()
 	browser(t) // or skip
 	f := etcdfake.New(etcdfake.Options{})
@@ -55,7 +55,7 @@ func (s *site) start() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var err error
-	s.page, err = page.Open(ctx, s.client, s.opts)
+	s.page, err = ui.Open(ctx, s.client, s.opts)
 	require.NoError(s, err)
 	l, err := s.port.Listen()
 	require.NoError(s, err)

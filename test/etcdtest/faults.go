@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-locks/pawl/internal/faultproxy"
+	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
 )
 
 // Kill ends the member's process at once, as a crash does, and waits until it is

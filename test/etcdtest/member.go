@@ -18,8 +18,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/pawl-locks/pawl/internal/faultproxy"
-	"github.com/pawl-locks/pawl/internal/loopback"
+	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
+	"github.com/pawl-locks/pawl/internal/testkit/loopback"
 )
 
 // Member is one server of a cluster, a process of its own.

@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/pawl-locks/pawl/internal/loopback"
+	"github.com/pawl-locks/pawl/internal/testkit/loopback"
 )
 
 // versionOf asks an etcd binary for its version.

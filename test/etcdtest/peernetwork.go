@@ -4,8 +4,8 @@ import (
 	"net"
 	"sync"
 
-	"github.com/pawl-locks/pawl/internal/faultproxy"
-	"github.com/pawl-locks/pawl/internal/loopback"
+	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
+	"github.com/pawl-locks/pawl/internal/testkit/loopback"
 )
 
 // peerNetwork is what lies between the members: each advertises an address of

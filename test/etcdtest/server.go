@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pawl-locks/pawl/internal/loopback"
+	"github.com/pawl-locks/pawl/internal/testkit/loopback"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"

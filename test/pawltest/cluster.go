@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
 // dialTimeout bounds how long Client waits for a cluster that does not answer.

@@ -1,0 +1,62 @@
+package ui
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/inspect"
+	"github.com/pawl-locks/pawl/kv"
+)
+
+const (
+	breakWithin = 10 * time.Second
+	maxRequest  = 64 << 10
+)
+
+// breakHeader carries Options.Token. No other site can send it: a browser asks
+// first whether it may, and is not answered.
+const breakHeader = "Pawl-Break"
+
+// breakIt ends the holder that the browser showed, if it is that one still.
+func (p *Page) breakIt(w http.ResponseWriter, r *http.Request) {
+	if p.opts.Token == "" {
+		refuse(w, http.StatusForbidden, "this page is read-only: start it with --allow-break")
+		return
+	}
+	if subtle.ConstantTimeCompare([]byte(r.Header.Get(breakHeader)), []byte(p.opts.Token)) != 1 {
+		refuse(w, http.StatusForbidden, "without its key the page is read-only: open the whole address that pawl ui printed, #key=… included")
+		return
+	}
+	var asked struct {
+		Line  string        `json:"line"`
+		Token fencing.Token `json:"token,string"`
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(&asked); err != nil {
+		refuse(w, http.StatusBadRequest, "want line and token as JSON: "+err.Error())
+		return
+	}
+	l, ok := p.feed.line(asked.Line)
+	if !ok || l.Queue[0].Token != asked.Token {
+		refuse(w, http.StatusConflict, "somebody else holds it now, or nobody: nothing was done")
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), breakWithin)
+	defer cancel()
+	err := inspect.Evict(ctx, p.client, l.Queue[0], p.opts.By)
+	switch {
+	case err == nil:
+		p.opts.Logger.Info("page: holder evicted", "name", l.Name, "token", asked.Token, "by", p.opts.By)
+		answer(w, http.StatusOK, map[string]any{"evicted": placeOf(l.Queue[0])})
+	case errors.Is(err, inspect.ErrGone):
+		refuse(w, http.StatusConflict, "it is not there any more: nothing was done")
+	case errors.Is(err, kv.ErrUnknown):
+		refuse(w, http.StatusBadGateway, "no answer came, so it may have been evicted or not: see who holds it. "+err.Error())
+	default:
+		refuse(w, http.StatusBadGateway, err.Error())
+	}
+}

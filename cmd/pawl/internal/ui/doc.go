@@ -1,0 +1,37 @@
+// Package ui serves a web page that shows the locks, elections and queues of a
+// namespace live, with a timeline of who held what when. It is made of a
+// [survey.Follower] and of files that are compiled in.
+//
+//	GET  /              the page, and its files
+//	GET  /api/state     what it shows, as JSON
+//	GET  /api/events    the same, and then each change, as server-sent events
+//	GET  /api/leases    what the leases of a line have left
+//	POST /api/break     ends a line's holder; with [Options.Token] alone
+//
+// # What it guarantees
+//
+//  1. It is told by the cluster's own order: a browser that was away gets the changes
+//     that it missed, or all anew, and shows the same as one that was not.
+//  2. It changes nothing, unless Options.Token is set; and then it ends a holder only
+//     for a request that brings the token, does not come from another site, and names
+//     the fencing token of the holder that is there.
+//  3. Its files are its own: the page may load nothing from anywhere else, and run
+//     nothing that stands in it ([policy]). Names, owners and values are shown as text.
+//  4. It answers only to hosts that cannot be another site's: addresses, localhost,
+//     and [Options.Hosts]. So no name that a stranger points here gets an answer.
+//  5. Its memory is bounded: 10,000 holds that are over, 200 of one line; 4 MiB of
+//     changes for those who come back; 64 streams at a time, each at most 32
+//     changes behind; and what the follower keeps.
+//
+// # What it does not
+//
+// It has no users and no TLS: whoever reaches the address sees what the client may
+// read. The timeline begins when the page is opened, and is gone when it is closed.
+// A line's queue is shown to its hundredth place.
+//
+// # Failures
+//
+// Open fails as survey.Follow does. Later, where following ends, as when a
+// permission is taken away, the page says why and begins anew until it works; and
+// while somebody looks, it asks the cluster every 5 s, to say so when no answer comes.
+package ui

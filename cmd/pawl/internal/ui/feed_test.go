@@ -1,0 +1,172 @@
+package ui
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/inspect"
+)
+
+func TestAStreamTellsTheStateAndThenEachChange(t *testing.T) {
+	inBubble(t, Options{}, func(w *world) {
+		ann := w.session("ann")
+		w.holds(ann, "a")
+		w.settled()
+		s := w.stream("")
+		_, event, data := s.next(w)
+		assert.Equal(w, "state", event)
+		assert.Contains(w, data, `"name":"a"`)
+		assert.Equal(w, "text/event-stream", s.header.Get("Content-Type"))
+
+		h := w.holds(ann, "b")
+		_, c := s.change(w)
+		require.Len(w, c.Lines, 1, "what is as it was is not told again")
+		assert.Equal(w, "b", c.Lines[0].Name)
+		require.Len(w, c.Holds, 1)
+		require.NoError(w, h.Release(w.Context()))
+		_, c = s.change(w)
+		assert.Equal(w, []string{idOf("app/b/")}, c.Gone)
+		assert.Equal(w, "released", c.Holds[0].End)
+	})
+}
+
+func TestChangesThatComeTogetherAreToldTogether(t *testing.T) {
+	inBubble(t, Options{}, func(w *world) {
+		ann := w.session("ann")
+		s := w.stream("")
+		s.next(w)
+		for i := range 50 {
+			w.holds(ann, fmt.Sprint("n", i))
+		}
+		told, messages := 0, 0
+		for told < 50 {
+			_, c := s.change(w)
+			told += len(c.Lines)
+			messages++
+		}
+		assert.LessOrEqual(w, messages, 2)
+	})
+}
+
+func TestWhoWasAwayGetsWhatItMissedOrAllAnew(t *testing.T) {
+	inBubble(t, Options{}, func(w *world) {
+		ann := w.session("ann")
+		s := w.stream("")
+		first, _, _ := s.next(w)
+		w.holds(ann, "a")
+		last, _ := s.change(w)
+		s.hangUp()
+		<-s.over
+		w.holds(ann, "b")
+		w.settled()
+
+		_, c := w.stream(last).change(w)
+		assert.Equal(w, "b", c.Lines[0].Name)
+		_, c = w.stream(first).change(w)
+		assert.Equal(w, "a", c.Lines[0].Name)
+		for _, unknown := range []string{"OTHER-1", last + "000", "x", w.page.feed.boot + "-", w.page.feed.boot + "--1"} {
+			_, event, _ := w.stream(unknown).next(w)
+			assert.Equal(w, "state", event, unknown)
+		}
+		w.page.feed.kept = w.page.feed.kept[1:]
+		_, event, _ := w.stream(first).next(w)
+		assert.Equal(w, "state", event, "what it missed is not kept any more")
+	})
+}
+
+func TestWhatIsKeptForThoseWhoWereAwayIsBounded(t *testing.T) {
+	f := newFeed(Options{})
+	big := make([]byte, maxKept/10)
+	for range 100 {
+		f.publish("change", big)
+	}
+	weight := 0
+	for _, m := range f.kept {
+		weight += len(m.frame)
+	}
+	assert.LessOrEqual(t, weight, maxKept)
+	assert.Equal(t, weight, f.weight)
+	assert.NotEmpty(t, f.kept)
+}
+
+func TestASlowReaderIsEndedAndOthersGoOn(t *testing.T) {
+	f := newFeed(Options{})
+	_, slow := f.join("")
+	_, quick := f.join("")
+	for range maxBehind + 1 {
+		f.publish("change", 1)
+		<-quick.frames
+	}
+	n := 0
+	for range slow.frames {
+		n++
+	}
+	assert.Equal(t, maxBehind, n)
+	f.leave(slow) // as its handler does
+	assert.Len(t, f.readers, 1)
+}
+
+func TestThereAreOnlySoManyStreams(t *testing.T) {
+	inBubble(t, Options{}, func(w *world) {
+		for range maxStreams {
+			_, r := w.page.feed.join("")
+			require.NotNil(w, r)
+		}
+		got := w.asks("GET", "/api/events", "")
+		assert.Equal(w, 503, got.Code)
+		assert.Contains(w, got.Body.String(), "open 64 times")
+	})
+}
+
+func TestCloseEndsAllStreams(t *testing.T) {
+	inBubble(t, Options{}, func(w *world) {
+		s := w.stream("")
+		s.next(w)
+		w.page.Close()
+		_, event, _ := s.next(w)
+		assert.Empty(w, event)
+		<-s.over
+		assert.Equal(w, 503, w.asks("GET", "/api/events", "").Code)
+		w.page.Close()
+	})
+}
+
+func TestAStreamLivesWhileNothingHappens(t *testing.T) {
+	inBubble(t, Options{}, func(w *world) {
+		s := w.stream("")
+		s.next(w)
+		pings := 0
+		for start := time.Now(); time.Since(start) < time.Minute && s.Scan(); {
+			if s.Text() == "event: ping" {
+				pings++
+			}
+		}
+		assert.GreaterOrEqual(w, pings, 6)
+		synctest.Wait()
+	})
+}
+
+func TestALongQueueIsShownToItsHundredthPlace(t *testing.T) {
+	l := inspect.Line{Name: "a", Prefix: "a/"}
+	for i := range 1000 {
+		l.Queue = append(l.Queue, inspect.Place{Key: fmt.Sprint("a/", i)})
+	}
+	got := lineOf(l)
+	assert.Len(t, got.Queue, maxQueue)
+	assert.Equal(t, 999, got.Waiting)
+}
+
+func TestTextThatJSONCannotCarryIsQuotedAndLongTextCut(t *testing.T) {
+	assert.Equal(t, `"a\xff"`, text("a\xff"))
+	assert.Equal(t, "ä<script>", text("ä<script>"))
+	long := make([]byte, 2*maxText)
+	assert.Len(t, clip(string(long)), maxText+len("…"))
+	prefix, ok := prefixOf(idOf("a\xff/"))
+	assert.True(t, ok)
+	assert.Equal(t, "a\xff/", prefix)
+}

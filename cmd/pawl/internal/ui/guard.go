@@ -1,0 +1,49 @@
+package ui
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// policy is what the page may load and do: its own files, and nothing that stands
+// in its text; no string becomes markup.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// guard refuses what may be another site's doing, and has browsers keep to policy.
+func (p *Page) guard(next http.Handler) http.Handler {
+	sameSite := http.NewCrossOriginProtection().Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		h.Set("Referrer-Policy", "no-referrer")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		if !p.mayBe(r.Host) {
+			refuse(w, http.StatusMisdirectedRequest,
+				"this page is not served under that name: ask for it by address or as localhost, or start it with --host")
+			return
+		}
+		sameSite.ServeHTTP(w, r)
+	})
+}
+
+// mayBe reports whether host, of a request, can be asked for. A name that a
+// stranger's DNS points here could be the stranger's site to the browser, which
+// would let its scripts read the answer; an address cannot.
+func (p *Page) mayBe(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return true
+	}
+	return host == "localhost" || slices.ContainsFunc(p.opts.Hosts, func(h string) bool { return strings.EqualFold(h, host) })
+}

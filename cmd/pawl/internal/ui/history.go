@@ -1,0 +1,142 @@
+package ui
+
+import (
+	"slices"
+	"time"
+
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/inspect"
+)
+
+// How many holds that are over are kept: of all lines, and of one.
+const (
+	maxEnded = 10_000
+	maxOfOne = 200
+)
+
+// A hold is a time in which somebody held a line, for the browser.
+type hold struct {
+	N     int64         `json:"n"` // counts the holds of this page
+	Line  string        `json:"line"`
+	Name  string        `json:"name"`
+	Kind  string        `json:"kind"`
+	Token fencing.Token `json:"token,string"`
+	Owner string        `json:"owner,omitempty"`
+	Host  string        `json:"host,omitempty"`
+	PID   int           `json:"pid,omitempty"`
+	From  int64         `json:"from"`
+	Early bool          `json:"early,omitempty"` // it began before From
+	To    int64         `json:"to,omitempty"`    // 0: it lasts
+	End   string        `json:"end,omitempty"`   // released, lost, ended
+	Cause string        `json:"cause,omitempty"`
+	By    string        `json:"by,omitempty"`
+	Late  bool          `json:"late,omitempty"` // it ended before To
+}
+
+// A history is who held what when. Its owner guards it.
+//
+// Invariants: a line has at most one hold that lasts; ended is in the order of the
+// ends; counts says how many of ended each line has.
+type history struct {
+	count   int64
+	lasting map[string]*hold // by the line's prefix
+	ended   []*hold
+	counts  map[string]int // by the line's ID
+}
+
+// changes are what a browser has still to be told.
+type changes struct {
+	Holds  []*hold `json:"holds,omitempty"`
+	Forgot []int64 `json:"forgot,omitempty"` // numbers of holds
+}
+
+func newHistory() *history {
+	return &history{lasting: map[string]*hold{}, counts: map[string]int{}}
+}
+
+// meet takes in what a reading found: who holds now holds since before, and who
+// is not found does not hold any more.
+func (h *history) meet(s *inspect.Survey, now time.Time) (c changes) {
+	found := map[string]fencing.Token{}
+	for _, l := range s.Lines {
+		if p := l.Queue[0]; p.Form != inspect.Foreign {
+			found[l.Prefix] = p.Token
+		}
+	}
+	for prefix, old := range h.lasting {
+		if found[prefix] != old.Token {
+			h.end(&c, prefix, inspect.Event{Kind: inspect.Ended, Cause: inspect.Unknown, Time: now, Unsure: true})
+		}
+	}
+	for _, l := range s.Lines {
+		if p := l.Queue[0]; p.Form != inspect.Foreign && h.lasting[l.Prefix] == nil {
+			h.begin(&c, inspect.Event{Name: l.Name, Prefix: l.Prefix, Election: l.Election, Place: p, Time: now, Unsure: true})
+		}
+	}
+	return c
+}
+
+// apply takes events in.
+func (h *history) apply(events []inspect.Event) (c changes) {
+	for _, e := range events {
+		switch e.Kind {
+		case inspect.Acquired:
+			if old := h.lasting[e.Prefix]; old != nil { // its end was not told
+				h.end(&c, e.Prefix, inspect.Event{Kind: inspect.Ended, Cause: inspect.Unknown, Time: e.Time, Unsure: true})
+			}
+			h.begin(&c, e)
+		case inspect.Released, inspect.Lost, inspect.Ended:
+			if old := h.lasting[e.Prefix]; old != nil && old.Token == e.Place.Token {
+				h.end(&c, e.Prefix, e)
+			}
+		}
+	}
+	return c
+}
+
+func (h *history) begin(c *changes, e inspect.Event) {
+	h.count++
+	p := e.Place
+	started := &hold{
+		N: h.count, Line: idOf(e.Prefix), Name: text(e.Name), Kind: kindOf(e.Election), Token: p.Token,
+		Owner: clip(p.Owner), Host: clip(p.Host), PID: p.PID, From: millis(e.Time), Early: e.Unsure,
+	}
+	h.lasting[e.Prefix] = started
+	c.Holds = append(c.Holds, started)
+}
+
+// end ends the hold that lasts. It is a new value: the old one may be on its way
+// to a browser.
+func (h *history) end(c *changes, prefix string, e inspect.Event) {
+	over := *h.lasting[prefix]
+	delete(h.lasting, prefix)
+	over.To, over.End, over.Cause, over.By, over.Late = millis(e.Time), e.Kind.String(), e.Cause.String(), clip(e.By), e.Unsure
+	h.ended = append(h.ended, &over)
+	h.counts[over.Line]++
+	c.Holds = append(c.Holds, &over)
+	switch {
+	case h.counts[over.Line] > maxOfOne:
+		h.forget(c, slices.IndexFunc(h.ended, func(x *hold) bool { return x.Line == over.Line }))
+	case len(h.ended) > maxEnded:
+		h.forget(c, 0)
+	}
+}
+
+func (h *history) forget(c *changes, i int) {
+	old := h.ended[i]
+	h.ended = slices.Delete(h.ended, i, i+1)
+	if h.counts[old.Line]--; h.counts[old.Line] == 0 {
+		delete(h.counts, old.Line)
+	}
+	c.Forgot = append(c.Forgot, old.N)
+}
+
+// all are all holds, in the order in which they began.
+func (h *history) all() []*hold {
+	out := slices.Clone(h.ended)
+	for _, lasting := range h.lasting {
+		out = append(out, lasting)
+	}
+	slices.SortFunc(out, func(a, b *hold) int { return int(a.N - b.N) })
+	return out
+}

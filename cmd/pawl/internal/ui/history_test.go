@@ -1,0 +1,83 @@
+package ui
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/inspect"
+)
+
+var began = time.UnixMilli(1_000_000)
+
+// told is an event of a name's holder, so many seconds after the beginning.
+func told(k inspect.Kind, name string, token fencing.Token, second int) inspect.Event {
+	return inspect.Event{
+		Kind: k, Name: name, Prefix: name + "/", Place: inspect.Place{Token: token, Form: inspect.Pawl},
+		Time: began.Add(time.Duration(second) * time.Second),
+	}
+}
+
+// sketch is a hold in short.
+func sketch(holds []*hold) (out []string) {
+	for _, h := range holds {
+		s := fmt.Sprintf("%s %d %d-", h.Name, h.Token, (h.From-began.UnixMilli())/1000)
+		if h.Early {
+			s = "<" + s
+		}
+		if h.To != 0 {
+			s += fmt.Sprintf("%d %s", (h.To-began.UnixMilli())/1000, h.End)
+		}
+		if h.Late {
+			s += "?"
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func TestAHistoryIsWhoHeldWhat(t *testing.T) {
+	h := newHistory()
+	h.apply([]inspect.Event{told(inspect.Acquired, "a", 1, 1), told(inspect.Enqueued, "a", 2, 2), told(inspect.Released, "a", 1, 3), told(inspect.Acquired, "a", 2, 3)})
+	c := h.apply([]inspect.Event{told(inspect.GaveUp, "a", 9, 4), told(inspect.Lost, "a", 2, 5), told(inspect.Lost, "a", 2, 6), told(inspect.Released, "b", 7, 6)})
+	assert.Equal(t, []string{"a 2 3-5 lost"}, sketch(c.Holds), "what is told twice, or of nobody, counts once, or not")
+	assert.Equal(t, []string{"a 1 1-3 released", "a 2 3-5 lost"}, sketch(h.all()))
+	h.apply([]inspect.Event{told(inspect.Acquired, "a", 5, 7), told(inspect.Acquired, "a", 6, 8)})
+	assert.Equal(t, []string{"a 5 7-8 ended?", "a 6 8-"}, sketch(h.all())[2:], "an end that was not told")
+}
+
+func TestAReadingBeginsAndEndsHolds(t *testing.T) {
+	holder := func(name string, token fencing.Token, f inspect.Form) inspect.Line {
+		return inspect.Line{Name: name, Prefix: name + "/", Queue: []inspect.Place{{Token: token, Form: f}}}
+	}
+	h := newHistory()
+	h.meet(&inspect.Survey{Lines: []inspect.Line{holder("a", 1, inspect.Pawl), holder("b", 2, inspect.Etcd), holder("c", 3, inspect.Foreign), holder("d", 4, inspect.Pawl)}}, began)
+	assert.Len(t, h.all(), 3, "a foreign key holds nothing")
+	c := h.meet(&inspect.Survey{Lines: []inspect.Line{holder("a", 1, inspect.Pawl), holder("b", 5, inspect.Etcd)}}, began.Add(time.Second))
+	assert.Len(t, c.Holds, 3)
+	assert.ElementsMatch(t, []string{"<a 1 0-", "<b 2 0-1 ended?", "<d 4 0-1 ended?", "<b 5 1-"}, sketch(h.all()))
+}
+
+func TestAHistoryForgetsOfOneLineFirstAndOfAllThen(t *testing.T) {
+	h := newHistory()
+	turn := func(name string, token int) (forgot []int64) {
+		return h.apply([]inspect.Event{told(inspect.Acquired, name, fencing.Token(token), token), told(inspect.Released, name, fencing.Token(token), token)}).Forgot
+	}
+	turn("rare", 1)
+	for i := range maxOfOne {
+		assert.Empty(t, turn("busy", i+2))
+	}
+	assert.Equal(t, []int64{2}, turn("busy", 1000), "the first one of busy")
+	require.Len(t, h.ended, maxOfOne+1)
+	assert.Equal(t, "rare", h.ended[0].Name)
+	for i := len(h.ended); i < maxEnded; i++ {
+		assert.Empty(t, turn(fmt.Sprint("n", i), i))
+	}
+	assert.Equal(t, []int64{1}, turn("last", 1))
+	assert.Len(t, h.ended, maxEnded)
+	assert.NotContains(t, h.counts, idOf("rare/"))
+}

@@ -1,0 +1,47 @@
+package ui
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/inspect"
+)
+
+const (
+	leasesWithin = 3 * time.Second
+	leasesOfOne  = 10 // of the first places
+)
+
+// A left is what a lease has left, in seconds.
+type left struct {
+	TTL  float64 `json:"ttl"` // as granted
+	Left float64 `json:"left"`
+	Gone bool    `json:"gone,omitempty"`
+}
+
+// leases says what the leases of a line's first places have left.
+func (p *Page) leases(w http.ResponseWriter, r *http.Request) {
+	l, ok := p.feed.line(r.URL.Query().Get("line"))
+	if !ok {
+		refuse(w, http.StatusNotFound, "nobody holds it or waits for it")
+		return
+	}
+	var ids []int64
+	for _, place := range l.Queue[:min(len(l.Queue), leasesOfOne)] {
+		ids = append(ids, place.Lease)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), leasesWithin)
+	defer cancel()
+	found, err := inspect.Leases(ctx, p.client, ids...)
+	if err != nil && len(found) == 0 {
+		refuse(w, http.StatusBadGateway, err.Error())
+		return
+	}
+	out := map[string]left{}
+	for id, l := range found {
+		out[strconv.FormatInt(id, 16)] = left{l.Granted.Seconds(), l.Left.Seconds(), l.Gone}
+	}
+	answer(w, http.StatusOK, map[string]any{"leases": out})
+}

@@ -1,0 +1,122 @@
+package ui
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/inspect"
+)
+
+// Options are what a Page shows, and to whom.
+type Options struct {
+	Prefix    string       // the names that begin so
+	Namespace string       // of the client; it is shown
+	Cluster   string       // which it is, for people
+	Hosts     []string     // names that the page may be asked for by, beside localhost and addresses
+	Token     string       // must come with a request to break; "": nothing can be broken
+	By        string       // who breaks, for the mark
+	Logger    *slog.Logger // nil: silent
+}
+
+// A Page is a handler that follows a namespace.
+type Page struct {
+	client *pawl.Client
+	opts   Options
+	feed   *feed
+	mux    http.Handler
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup
+}
+
+// Open reads the scope, follows it from there, and serves it. Close it.
+func Open(ctx context.Context, client *pawl.Client, o Options) (*Page, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	f, err := inspect.Follow(ctx, client, inspect.Scope{Prefix: o.Prefix})
+	if err != nil {
+		return nil, err
+	}
+	p := &Page{client: client, opts: o, feed: newFeed(o)}
+	p.mux = p.handler()
+	living, cancel := context.WithCancel(context.Background())
+	p.cancel = cancel
+	p.tasks.Go(func() { p.keepFollowing(living, f) }) // ends with Close
+	p.tasks.Go(func() { p.probe(living) })            // ends with Close
+	return p, nil
+}
+
+// ServeHTTP serves the page.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.mux.ServeHTTP(w, r) }
+
+// Close ends the following, and all streams that are served.
+func (p *Page) Close() {
+	p.cancel()
+	p.feed.close()
+	p.tasks.Wait()
+}
+
+// The pace of changes, and of beginnings after a failure.
+const (
+	pace     = 100 * time.Millisecond
+	minPause = time.Second
+	maxPause = 15 * time.Second
+)
+
+// keepFollowing follows until ctx ends, anew after each failure.
+func (p *Page) keepFollowing(ctx context.Context, f *inspect.Follower) {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		if f != nil {
+			began := time.Now()
+			err := p.follow(ctx, f)
+			f.Close()
+			if ctx.Err() != nil {
+				return
+			}
+			if time.Since(began) > maxPause {
+				pause = minPause
+			}
+			p.opts.Logger.Warn("page: following has ended, and begins anew", "err", err)
+			p.feed.trouble(following, err)
+		}
+		if !sleep(ctx, pause) {
+			return
+		}
+		var err error
+		if f, err = inspect.Follow(ctx, p.client, inspect.Scope{Prefix: p.opts.Prefix}); err != nil {
+			f = nil
+			p.feed.trouble(following, err)
+		}
+	}
+}
+
+// follow tells what f finds, changes that come together together.
+func (p *Page) follow(ctx context.Context, f *inspect.Follower) error {
+	p.feed.begin(f.Survey(), time.Now())
+	for {
+		events, err := f.Next(ctx)
+		if err != nil {
+			return err
+		}
+		p.feed.apply(events, f.Survey())
+		if !sleep(ctx, pace) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// sleep waits for d; false: ctx has ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

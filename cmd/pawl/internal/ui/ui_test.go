@@ -1,0 +1,285 @@
+package ui
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/internal/inspect"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a cluster in memory and a page of it, in a bubble.
+type world struct {
+	*testing.T
+	f    *etcdfake.Cluster
+	page *Page
+}
+
+func inBubble(t *testing.T, o Options, f func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := etcdfake.New(etcdfake.Options{})
+		t.Cleanup(c.Close)
+		w := &world{T: t, f: c}
+		o.Namespace = "app/"
+		p, err := Open(t.Context(), w.client(), o)
+		require.NoError(t, err)
+		t.Cleanup(p.Close)
+		w.page = p
+		f(w)
+	})
+}
+
+func (w *world) client() *pawl.Client {
+	w.Helper()
+	c, err := pawl.Dial(w.Context(), pawl.Config{
+		Endpoints: w.f.Endpoints(), Namespace: "app/", DialOptions: []grpc.DialOption{w.f.DialOption()},
+	})
+	require.NoError(w, err)
+	w.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func (w *world) session(owner string) *pawl.Session {
+	w.Helper()
+	s, err := w.client().NewSession(w.Context(), lease.Options{Owner: owner})
+	require.NoError(w, err)
+	return s
+}
+
+func (w *world) holds(s *pawl.Session, name string) *lock.Held {
+	w.Helper()
+	h, err := lock.New(s, name, lock.Options{}).Acquire(w.Context())
+	require.NoError(w, err)
+	return h
+}
+
+// waits enqueues behind others.
+func (w *world) waits(s *pawl.Session, name string) {
+	w.Helper()
+	ctx, cancel := context.WithCancel(w.Context())
+	w.Cleanup(cancel)
+	go func() { _, _ = lock.New(s, name, lock.Options{}).Acquire(ctx) }() // ends with the test
+	synctest.Wait()
+}
+
+// settled is the state once all is told.
+func (w *world) settled() snapshot {
+	w.Helper()
+	require.True(w, sleep(w.Context(), 2*pace))
+	synctest.Wait()
+	return w.page.feed.state()
+}
+
+func (w *world) asks(method, target, body string, header ...string) *httptest.ResponseRecorder {
+	w.Helper()
+	r := httptest.NewRequestWithContext(w.Context(), method, target, strings.NewReader(body))
+	r.Host = "127.0.0.1:7295"
+	for i := 0; i < len(header); i += 2 {
+		if r.Header.Set(header[i], header[i+1]); header[i] == "Host" {
+			r.Host = header[i+1]
+		}
+	}
+	out := httptest.NewRecorder()
+	w.page.ServeHTTP(out, r)
+	return out
+}
+
+// A wire is a stream's other end.
+type wire struct {
+	*bufio.Scanner
+	header http.Header
+	code   int
+	pipe   *io.PipeWriter
+	hangUp context.CancelFunc
+	over   chan struct{} // closed when the handler has returned
+}
+
+func (w *wire) Header() http.Header         { return w.header }
+func (w *wire) WriteHeader(code int)        { w.code = code }
+func (w *wire) Write(b []byte) (int, error) { return w.pipe.Write(b) }
+func (w *wire) FlushError() error           { return nil }
+
+// stream follows, from behind the message last on.
+func (w *world) stream(last string) *wire {
+	w.Helper()
+	ctx, cancel := context.WithCancel(w.Context())
+	in, out := io.Pipe()
+	s := &wire{bufio.NewScanner(in), http.Header{}, 200, out, cancel, make(chan struct{})}
+	s.Buffer(nil, 1<<24)
+	r := httptest.NewRequestWithContext(ctx, "GET", "/api/events?last="+last, nil)
+	r.Host = "localhost"
+	go func() { // ends when the stream does
+		defer close(s.over)
+		w.page.ServeHTTP(s, r)
+		_ = out.Close()
+	}()
+	w.Cleanup(func() {
+		cancel()
+		_ = in.Close()
+		<-s.over
+	})
+	return s
+}
+
+// next is the next message of the stream, pings left out; "": it is over.
+func (w *wire) next(t *world) (id, event, data string) {
+	t.Helper()
+	for w.Scan() {
+		key, value, _ := strings.Cut(w.Text(), ": ")
+		switch {
+		case key == "id":
+			id = value
+		case key == "event":
+			event = value
+		case key == "data":
+			data = value
+		case event == "ping":
+			id, event, data = "", "", ""
+		default:
+			return id, event, data
+		}
+	}
+	return "", "", ""
+}
+
+func (w *wire) change(t *world) (id string, c change) {
+	t.Helper()
+	id, event, data := w.next(t)
+	require.Equal(t, "change", event)
+	require.NoError(t, json.Unmarshal([]byte(data), &c))
+	return id, c
+}
+
+func TestTheStateTellsLinesQueuesAndHolds(t *testing.T) {
+	inBubble(t, Options{Cluster: "here"}, func(w *world) {
+		ann, bob := w.session("ann"), w.session("bob")
+		h := w.holds(ann, "reports/daily")
+		w.waits(bob, "reports/daily")
+		_, err := elect.New(bob, "chief", elect.Options{}).Campaign(w.Context(), []byte("desk\xff"))
+		require.NoError(w, err)
+		w.f.Put("app/old/readme", "", 0)
+		w.f.Put("app/old/1f-1", `{"pawl":"lock"`, 0)
+
+		s := w.settled()
+		require.Len(w, s.Lines, 3)
+		assert.Equal(w, []string{"chief", "old", "reports/daily"}, []string{s.Lines[0].Name, s.Lines[1].Name, s.Lines[2].Name})
+		assert.Equal(w, "election", s.Lines[0].Kind)
+		assert.Equal(w, "desk\uFFFD", s.Lines[0].Queue[0].Value)
+		assert.Equal(w, "foreign", s.Lines[1].Queue[0].Form)
+		daily := s.Lines[2]
+		assert.Equal(w, 1, daily.Waiting)
+		assert.Equal(w, "app//reports%2Fdaily/", daily.Prefix)
+		assert.Equal(w, h.Token(), daily.Queue[0].Token)
+		assert.Equal(w, "bob", daily.Queue[1].Owner)
+		require.Len(w, s.Holds, 2)
+		assert.Equal(w, daily.ID, s.Holds[0].Line)
+		assert.Zero(w, s.Holds[0].To)
+		assert.False(w, s.Holds[0].Early)
+
+		require.NoError(w, h.Release(w.Context()))
+		w.f.Revoke(bob.ID())
+		s = w.settled()
+		require.Len(w, s.Lines, 1, "one is foreign")
+		var ends []string
+		for _, h := range s.Holds {
+			ends = append(ends, h.Owner+" "+h.End)
+		}
+		assert.Equal(w, []string{"ann released", "bob lost", "bob lost"}, ends)
+
+		var got snapshot
+		require.NoError(w, json.Unmarshal(w.asks("GET", "/api/state", "").Body.Bytes(), &got))
+		assert.Equal(w, s.Holds, got.Holds)
+		assert.Equal(w, "here", got.Cluster)
+		assert.False(w, got.Breakable)
+	})
+}
+
+func TestLeasesTellWhatIsLeft(t *testing.T) {
+	inBubble(t, Options{}, func(w *world) {
+		w.holds(w.session("ann"), "a")
+		id := w.settled().Lines[0].ID
+		got := w.asks("GET", "/api/leases?line="+id, "")
+		assert.Equal(w, 200, got.Code)
+		assert.Contains(w, got.Body.String(), `"ttl":15`)
+		assert.Equal(w, 404, w.asks("GET", "/api/leases?line="+idOf("app/b/"), "").Code)
+		assert.Equal(w, 404, w.asks("GET", "/api/leases?line=%25", "").Code)
+		w.f.BlackHole()
+		assert.Equal(w, 502, w.asks("GET", "/api/leases?line="+id, "").Code)
+		w.f.Heal()
+	})
+}
+
+func TestFollowingThatEndsBeginsAnewAndIsToldMeanwhile(t *testing.T) {
+	inBubble(t, Options{}, func(w *world) {
+		ann := w.session("ann")
+		w.holds(ann, "a")
+		w.settled()
+		c := w.client()
+		f, err := inspect.Follow(w.Context(), c, inspect.Scope{})
+		require.NoError(w, err)
+		p := &Page{client: c, opts: w.page.opts, feed: newFeed(Options{})}
+		ctx, cancel := context.WithCancel(w.Context())
+		over := make(chan struct{})
+		go func() { // ends with ctx
+			defer close(over)
+			p.keepFollowing(ctx, f)
+		}()
+		synctest.Wait()
+		require.NoError(w, lock.New(ann, "b", lock.Options{}).Do(w.Context(), func(context.Context, *lock.Held) error {
+			f.Close()
+			synctest.Wait()
+			sleep(ctx, pace)
+			synctest.Wait()
+			assert.Contains(w, p.feed.state().Trouble, "closed")
+			return nil
+		}))
+		sleep(ctx, 2*minPause)
+		synctest.Wait()
+		s := p.feed.state()
+		assert.Empty(w, s.Trouble)
+		require.Len(w, s.Lines, 1)
+		assert.Equal(w, "a", s.Lines[0].Name)
+		require.NoError(w, c.Close())
+		synctest.Wait()
+		sleep(ctx, 10*maxPause)
+		assert.NotEmpty(w, p.feed.state().Trouble, "and as long as it fails")
+		cancel()
+		<-over
+	})
+}
+
+func TestASilentClusterIsToldWhileSomebodyLooks(t *testing.T) {
+	inBubble(t, Options{}, func(w *world) {
+		s := w.stream("")
+		_, event, _ := s.next(w)
+		require.Equal(w, "state", event)
+		w.f.BlackHole()
+		_, event, data := s.next(w)
+		assert.Equal(w, "trouble", event)
+		assert.Contains(w, data, "the cluster has not answered for 4s")
+		assert.Contains(w, w.page.feed.state().Trouble, "not answered")
+		w.f.Heal()
+		_, event, data = s.next(w)
+		assert.Equal(w, "trouble", event)
+		assert.Equal(w, `{"trouble":""}`, data)
+	})
+}

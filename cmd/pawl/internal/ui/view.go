@@ -1,0 +1,126 @@
+package ui
+
+import (
+	"encoding/base64"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/inspect"
+)
+
+// The bounds of what is shown of one line.
+const (
+	maxQueue = 100 // places
+	maxText  = 512 // bytes of an owner, a host
+)
+
+// A line is a inspect.Line for the browser. Numbers that can exceed what
+// JavaScript counts exactly are text, times milliseconds.
+type line struct {
+	ID      string  `json:"id"`
+	Name    string  `json:"name"`
+	Kind    string  `json:"kind"`             // lock, election
+	Layout  string  `json:"layout,omitempty"` // etcd: the name is verbatim
+	Prefix  string  `json:"prefix"`
+	Waiting int     `json:"waiting"`
+	Queue   []place `json:"queue"` // the first ones
+}
+
+// A place is a inspect.Place for the browser.
+type place struct {
+	Token fencing.Token `json:"token,string"`
+	Key   string        `json:"key"`
+	Form  string        `json:"form"`
+	Lease string        `json:"lease,omitempty"` // in hex
+	Owner string        `json:"owner,omitempty"`
+	Host  string        `json:"host,omitempty"`
+	PID   int           `json:"pid,omitempty"`
+	Since int64         `json:"since,omitempty"` // by its holder's clock
+	Held  int64         `json:"held,omitempty"`  // from when, as seen; 0: since before that
+	Value string        `json:"value,omitempty"`
+	Size  int           `json:"size,omitempty"`
+}
+
+// idOf names a line in requests, whatever its prefix is made of.
+func idOf(prefix string) string { return base64.RawURLEncoding.EncodeToString([]byte(prefix)) }
+
+func prefixOf(id string) (string, bool) {
+	prefix, err := base64.RawURLEncoding.DecodeString(id)
+	return string(prefix), err == nil
+}
+
+func lineOf(l inspect.Line) line {
+	out := line{
+		ID: idOf(l.Prefix), Name: text(l.Name), Kind: kindOf(l.Election), Prefix: text(l.Prefix), Waiting: len(l.Queue) - 1,
+	}
+	if l.EtcdLayout {
+		out.Layout = "etcd"
+	}
+	for _, p := range l.Queue[:min(len(l.Queue), maxQueue)] {
+		out.Queue = append(out.Queue, placeOf(p))
+	}
+	return out
+}
+
+func placeOf(p inspect.Place) place {
+	out := place{
+		Token: p.Token, Key: text(p.Key), Form: p.Form.String(), Owner: clip(p.Owner), Host: clip(p.Host), PID: p.PID,
+		Since: millis(p.Since), Held: millis(p.Held),
+	}
+	if p.Lease != 0 {
+		out.Lease = strconv.FormatInt(p.Lease, 16)
+	}
+	if p.Election {
+		out.Value, out.Size = strings.ToValidUTF8(string(p.Value), "\uFFFD"), p.Size
+	}
+	return out
+}
+
+func kindOf(election bool) string {
+	if election {
+		return "election"
+	}
+	return "lock"
+}
+
+// text is s, or s quoted where JSON could not carry it.
+func text(s string) string {
+	if utf8.ValidString(s) {
+		return s
+	}
+	return strconv.Quote(s)
+}
+
+// clip is at most maxText bytes of s, which anybody may have written.
+func clip(s string) string {
+	if len(s) > maxText {
+		s = s[:maxText] + "…"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// millis is t for the browser; 0: none.
+func millis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// same reports whether a browser that has a needs nothing of b.
+func same(a, b inspect.Line) bool {
+	if a.Election != b.Election || len(a.Queue) != len(b.Queue) {
+		return false
+	}
+	for i := range a.Queue[:min(len(a.Queue), maxQueue)] {
+		x, y := &a.Queue[i], &b.Queue[i]
+		if x.Key != y.Key || x.Token != y.Token || x.Modified != y.Modified || x.Lease != y.Lease ||
+			x.Form != y.Form || !x.Held.Equal(y.Held) {
+			return false
+		}
+	}
+	return true
+}

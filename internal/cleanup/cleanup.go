@@ -1,0 +1,97 @@
+// Package cleanup runs the work that outlives the call that began it: the
+// removal of what a failed attempt may have left in etcd, the revocation of a
+// lost session's lease.
+//
+// Every public call returns soon after its context's end; what cannot be
+// cleaned up by then is cleaned up behind. A Group owns that work, so that
+// closing the client waits for it, within a bound, and can say what was left.
+package cleanup
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// A Group is a set of jobs with one end. The zero Group is ready. It is safe
+// for use by several goroutines.
+type Group struct {
+	mu     sync.Mutex
+	jobs   map[*job]struct{}
+	closed bool
+	ctx    context.Context
+	cancel context.CancelFunc
+	idle   chan struct{} // closed when closed and no job is left
+}
+
+type job struct{ what string }
+
+// Go runs f in a goroutine of its own, which ends when f returns; what names it
+// for Close. The context given to f is cancelled when the wait of Close is
+// over. After Close, f is not run and Go returns false.
+func (g *Group) Go(what string, f func(ctx context.Context)) bool {
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return false
+	}
+	g.start()
+	j := &job{what: what}
+	g.jobs[j] = struct{}{}
+	ctx := g.ctx
+	g.mu.Unlock()
+
+	go func() { // owned by g: Close waits for it; ends with f
+		defer g.done(j)
+		f(ctx)
+	}()
+	return true
+}
+
+// Close lets no further job begin, waits for those under way, at most wait,
+// then cancels the context of those that remain, waits for them to return, and
+// names them.
+func (g *Group) Close(wait time.Duration) (left []string) {
+	g.mu.Lock()
+	g.start()
+	if !g.closed {
+		g.closed = true
+		if len(g.jobs) == 0 {
+			close(g.idle)
+		}
+	}
+	g.mu.Unlock()
+
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-g.idle:
+	case <-timer.C:
+		g.mu.Lock()
+		for j := range g.jobs {
+			left = append(left, j.what)
+		}
+		g.mu.Unlock()
+	}
+	g.cancel()
+	<-g.idle
+	return left
+}
+
+// start makes the zero Group usable; g.mu is held.
+func (g *Group) start() {
+	if g.ctx == nil {
+		g.ctx, g.cancel = context.WithCancel(context.Background())
+		g.jobs = make(map[*job]struct{})
+		g.idle = make(chan struct{})
+	}
+}
+
+func (g *Group) done(j *job) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.jobs, j)
+	if g.closed && len(g.jobs) == 0 {
+		close(g.idle)
+	}
+}

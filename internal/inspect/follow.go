@@ -1,0 +1,240 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/watcher"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+// ErrClosed: the Follower was closed.
+var ErrClosed = errors.New("survey: follower is closed")
+
+// A Follower is a scope that is kept up to date. Next is for one goroutine; the
+// other methods may be called by any, at any time.
+type Follower struct {
+	reader *reader
+	scope  Scope
+	news   chan struct{} // holds one element when a feed has something
+	closed chan struct{}
+	shut   sync.Once
+
+	mu     sync.Mutex // never held while the cluster is asked
+	tracks []*track
+}
+
+// A track is one span's state, and what comes next of it.
+type track struct {
+	span
+	state *state
+	feed  *feed
+	watch *watcher.Watch
+}
+
+// Follow reads the scope, and follows it from there. Close it.
+func Follow(ctx context.Context, c *pawl.Client, scope Scope) (*Follower, error) {
+	r, spans, err := newReader(ctx, c, scope)
+	if err != nil {
+		return nil, fmt.Errorf("survey: %w", err)
+	}
+	f := &Follower{reader: r, scope: scope, news: make(chan struct{}, 1), closed: make(chan struct{})}
+	states, err := r.read(ctx, spans)
+	if err != nil {
+		return nil, fmt.Errorf("survey: %w", err)
+	}
+	for i, sp := range spans {
+		t := &track{span: sp, state: states[i]}
+		f.tracks = append(f.tracks, t)
+		f.watch(t)
+	}
+	return f, nil
+}
+
+// watch begins to follow t from its state on. Caller holds mu, or nobody else has
+// f yet.
+func (f *Follower) watch(t *track) {
+	from, end := t.keys()
+	t.feed = &feed{news: f.news}
+	select {
+	case <-f.closed: // Close has cancelled the watch before this one
+		return
+	default:
+	}
+	t.watch = f.reader.host.Watches.Watch(string(from), string(end), t.state.rev+1, t.feed.take)
+}
+
+// Close ends the following, and Next with ErrClosed. It can be called again.
+func (f *Follower) Close() {
+	f.shut.Do(func() { close(f.closed) })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, t := range f.tracks {
+		t.watch.Cancel()
+	}
+}
+
+// Survey is the state after the last Next.
+func (f *Follower) Survey() *Survey {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := &Survey{}
+	for _, t := range f.tracks {
+		out.take(t.state, f.scope, t.span)
+	}
+	return out
+}
+
+// Next waits for changes, and returns what happened; that may be nothing which an
+// Event tells, as with a key of nobody's form. After an error, ctx's apart, it is
+// over.
+func (f *Follower) Next(ctx context.Context) ([]Event, error) {
+	for {
+		var out []Event
+		changed := false
+		for _, t := range f.tracks {
+			events, news, err := f.advance(ctx, t)
+			if err != nil && len(out) == 0 {
+				return nil, fmt.Errorf("survey: %w", f.reader.explain(err, t.span))
+			}
+			out, changed = append(out, events...), changed || news
+		}
+		if changed {
+			slices.SortStableFunc(out, func(a, b Event) int { return cmp.Compare(a.Revision, b.Revision) })
+			return out, nil
+		}
+		select {
+		case <-f.news:
+		case <-f.closed:
+			return nil, ErrClosed
+		case <-ctx.Done():
+			return nil, fmt.Errorf("survey: %w", context.Cause(ctx))
+		case <-f.reader.host.Cluster.Ended():
+			return nil, fmt.Errorf("survey: %w", f.reader.host.Cluster.Err())
+		}
+	}
+}
+
+// advance takes in what came of t.
+func (f *Follower) advance(ctx context.Context, t *track) (out []Event, changed bool, err error) {
+	batches, gap, end := t.feed.look()
+	for _, b := range batches {
+		answers, err := f.answers(ctx, b.events)
+		if err != nil {
+			return out, changed, err
+		}
+		f.mu.Lock()
+		for _, events := range revisions(b.events) {
+			out = append(out, f.ours(t, t.state.apply(revision{events, b.at, answers}))...)
+		}
+		f.mu.Unlock()
+		t.feed.drop()
+		changed = true
+	}
+	switch {
+	case end != nil:
+		return out, changed, end
+	case !gap:
+		return out, changed, nil
+	}
+	events, err := f.reread(ctx, t)
+	return append(out, events...), err == nil || changed, err
+}
+
+// answers are those to the questions of events, asked until the cluster answers.
+func (f *Follower) answers(ctx context.Context, events []watcher.Event) (answers map[question]answer, err error) {
+	var asked []question
+	for _, of := range revisions(events) {
+		asked = append(asked, questions(of)...)
+	}
+	if len(asked) == 0 {
+		return nil, nil
+	}
+	err = f.persist(ctx, func() (err error) {
+		answers, err = f.reader.answer(ctx, asked)
+		return err
+	})
+	return answers, err
+}
+
+// reread reads t anew, after a gap, and watches from there.
+func (f *Follower) reread(ctx context.Context, t *track) ([]Event, error) {
+	t.watch.Cancel()
+	var found []*state
+	err := f.persist(ctx, func() (err error) {
+		found, err = f.reader.read(ctx, []span{t.span})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	events := f.ours(t, t.state.replace(found[0], time.Now()))
+	f.watch(t)
+	return events, nil
+}
+
+// persist repeats ask until it succeeds, may not, or nothing is left to ask.
+func (f *Follower) persist(ctx context.Context, ask func() error) error {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		err := ask()
+		if err == nil || cluster.IsPermissionDenied(err) {
+			return err
+		}
+		timer := time.NewTimer(pause/2 + rand.N(pause/2))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		case <-f.reader.host.Cluster.Ended():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if over := f.reader.host.Cluster.Err(); over != nil {
+			return over
+		}
+	}
+}
+
+// ours are those of events that are in the scope.
+func (f *Follower) ours(t *track, events []Event) []Event {
+	return slices.DeleteFunc(events, func(e Event) bool {
+		if t.asked != "" {
+			return e.Prefix != t.asked
+		}
+		return len(e.Name) < len(f.scope.Prefix) || e.Name[:len(f.scope.Prefix)] != f.scope.Prefix
+	})
+}
+
+// revisions are events, which are in order, by their revisions.
+func revisions(events []watcher.Event) (out [][]watcher.Event) {
+	for len(events) > 0 {
+		n := 1
+		for n < len(events) && events[n].ModRevision == events[0].ModRevision {
+			n++
+		}
+		out, events = append(out, events[:n:n]), events[n:]
+	}
+	return out
+}
+
+// merge are the lines of two spans, by name.
+func merge(a, b []Line) []Line {
+	a = append(a, b...)
+	slices.SortStableFunc(a, func(x, y Line) int { return cmp.Compare(x.Name, y.Name) })
+	return a
+}
+
+func tokenOf(kv *mvccpb.KeyValue) fencing.Token { return fencing.Token(kv.CreateRevision) }

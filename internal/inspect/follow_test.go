@@ -1,0 +1,202 @@
+package inspect
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+func TestAFollowerTellsWhatHappens(t *testing.T) {
+	for _, scope := range []Scope{{}, {Prefix: "re"}, {Name: "reports/daily"}} {
+		inBubble(t, func(w *world) {
+			w.namespace = "app/"
+			const name = "reports/daily"
+			ann, bob := w.session("ann"), w.session("bob")
+			f := w.follow(scope)
+			h := w.holds(ann, name)
+			f.tells("reports/daily acquired")
+
+			time.Sleep(2 * time.Second)
+			giving, giveUp := context.WithCancel(w.Context())
+			w.waits(giving, bob, name)
+			f.tells("reports/daily enqueued")
+			giveUp()
+			f.tells("reports/daily gave up (key deleted)")
+
+			next := w.waits(w.Context(), bob, name)
+			again := w.waits(w.Context(), ann, name)
+			f.tells("reports/daily enqueued", "reports/daily enqueued")
+			time.Sleep(time.Second)
+			require.NoError(w, h.Release(w.Context()))
+			evs := f.tells("reports/daily released (key deleted)", "reports/daily acquired")
+			assert.InDelta(w, 3, evs[0].Held.Seconds(), 0.2)
+			assert.InDelta(w, 1, evs[1].Waited.Seconds(), 0.2)
+			assert.Equal(w, "ann", evs[0].Place.Owner)
+
+			b := <-next
+			assert.Equal(w, b.Token(), evs[1].Place.Token)
+			assert.Equal(w, evs[1].Place, f.f.Survey().Lines[0].Queue[0])
+			require.NoError(w, b.Release(w.Context()))
+			f.tells("reports/daily released (handed on)", "reports/daily acquired")
+			require.NoError(w, (<-again).Release(w.Context()))
+			f.tells("reports/daily released (key deleted)")
+			w.holds(bob, name)
+			f.tells("reports/daily acquired")
+			w.f.Revoke(bob.ID())
+			f.tells("reports/daily lost (lease ended)")
+			w.holds(ann, name)
+			f.tells("reports/daily acquired")
+			require.NoError(w, ann.Close(w.Context()))
+			f.tells("reports/daily lost (lease ended)")
+			assert.Empty(w, f.f.Survey().Lines)
+		})
+	}
+}
+
+func TestAFollowerTellsATerm(t *testing.T) {
+	inBubble(t, func(w *world) {
+		f := w.follow(Scope{})
+		term := w.leads(w.session("ann"), "chief", "v1")
+		evs := f.tells("chief acquired")
+		assert.True(w, evs[0].Election)
+		assert.Equal(w, "ann", evs[0].Place.Owner)
+		require.NoError(w, term.Proclaim(w.Context(), []byte("v2")))
+		evs = f.tells("chief proclaimed")
+		assert.Equal(w, "v2", string(evs[0].Place.Value))
+		require.NoError(w, term.Resign(w.Context()))
+		f.tells("chief released (key deleted)")
+	})
+}
+
+func TestAFollowerGoesOnAfterACut(t *testing.T) {
+	inBubble(t, func(w *world) {
+		ann := w.session("ann")
+		f := w.follow(Scope{})
+		h := w.holds(ann, "a")
+		f.tells("a acquired")
+		for range 3 {
+			w.f.Cut() // connections end, and new ones can be made
+			w.f.Heal()
+			require.NoError(w, h.Release(w.Context()))
+			h = w.holds(ann, "a")
+			f.tells("a released (key deleted)", "a acquired")
+		}
+	})
+}
+
+func TestAFollowerReadsAnewAfterACompaction(t *testing.T) {
+	inBubble(t, func(w *world) {
+		ann, bob := w.session("ann"), w.session("bob")
+		h := w.holds(ann, "a")
+		other := w.client()
+		f, err := Follow(w.Context(), other, Scope{})
+		require.NoError(w, err)
+		defer f.Close()
+		tell := &teller{w, f}
+		synctest.Wait()
+		// Nobody tells it anything while the line moves on, and the past goes.
+		f.mu.Lock()
+		tr := f.tracks[0]
+		tr.watch.Cancel()
+		f.mu.Unlock()
+		require.NoError(w, h.Release(w.Context()))
+		w.holds(bob, "a")
+		w.f.Compact(w.f.Revision())
+		f.mu.Lock()
+		f.watch(tr)
+		f.mu.Unlock()
+		tell.tells("a ended (cause unknown)?", "a acquired?")
+		require.NoError(w, bob.Close(w.Context()))
+		tell.tells("a lost (lease ended)")
+	})
+}
+
+func TestASlowReaderMissesCausesAndNotTheState(t *testing.T) {
+	inBubble(t, func(w *world) {
+		ann := w.session("ann")
+		f := w.follow(Scope{})
+		w.holds(ann, "b")
+		for i := range maxEvents {
+			w.f.Put("x", "", int64(i%2)*ann.ID())
+			w.f.Put("x/y", "", 0)
+		}
+		w.holds(ann, "a")
+		synctest.Wait()
+		f.tells("a acquired?", "b acquired?")
+		w.f.Revoke(ann.ID())
+		f.tells("a lost (lease ended)", "b lost (lease ended)")
+	})
+}
+
+func TestNextEndsWithItsContextWithTheFollowerAndWithTheClient(t *testing.T) {
+	inBubble(t, func(w *world) {
+		c := w.client()
+		f, err := Follow(w.Context(), c, Scope{})
+		require.NoError(w, err)
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		_, err = f.Next(ctx)
+		assert.ErrorIs(w, err, context.DeadlineExceeded)
+		go func() {
+			time.Sleep(time.Second)
+			f.Close()
+		}()
+		_, err = f.Next(w.Context())
+		assert.ErrorIs(w, err, ErrClosed)
+
+		f, err = Follow(w.Context(), c, Scope{})
+		require.NoError(w, err)
+		defer f.Close()
+		require.NoError(w, c.Close())
+		_, err = f.Next(w.Context())
+		assert.ErrorIs(w, err, lease.ErrClosed)
+	})
+}
+
+func TestAFollowerOnARealServer(t *testing.T) {
+	s := etcdtest.Start(t)
+	dial := func() *pawl.Client {
+		c, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: s.Endpoints()})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	holder, watcher := dial(), dial()
+	f, err := Follow(t.Context(), watcher, Scope{Prefix: "re"})
+	require.NoError(t, err)
+	defer f.Close()
+	tell := &teller{&world{T: t}, f}
+	session, err := holder.Session(t.Context())
+	require.NoError(t, err)
+	acquire := func() *lock.Held {
+		h, err := lock.New(session, "reports/daily", lock.Options{}).Acquire(t.Context())
+		require.NoError(t, err)
+		return h
+	}
+	h := acquire()
+	tell.tells("reports/daily acquired")
+	require.NoError(t, h.Release(t.Context()))
+	tell.tells("reports/daily released (key deleted)")
+	h = acquire()
+	tell.tells("reports/daily acquired")
+	p := f.Survey().Lines[0].Queue[0]
+	assert.Equal(t, h.Token(), p.Token)
+	leases, err := Leases(t.Context(), watcher, p.Lease)
+	require.NoError(t, err)
+	assert.Equal(t, session.TTL(), leases[p.Lease].Granted)
+	require.NoError(t, Evict(t.Context(), watcher, p, "carol"))
+	tell.tells("reports/daily lost (broken) by carol")
+	acquire()
+	tell.tells("reports/daily acquired")
+	require.NoError(t, session.Close(t.Context()))
+	tell.tells("reports/daily lost (lease ended)")
+}

@@ -1,0 +1,156 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a cluster in memory, in a bubble.
+type world struct {
+	*testing.T
+	f         *etcdfake.Cluster
+	namespace string
+}
+
+func inBubble(t *testing.T, f func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := etcdfake.New(etcdfake.Options{Members: 3})
+		t.Cleanup(c.Close)
+		f(&world{T: t, f: c})
+	})
+}
+
+func (w *world) client() *pawl.Client {
+	w.Helper()
+	c, err := pawl.Dial(w.Context(), pawl.Config{
+		Endpoints: w.f.Endpoints(), Namespace: w.namespace, DialOptions: []grpc.DialOption{w.f.DialOption()},
+	})
+	require.NoError(w, err)
+	w.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func (w *world) session(owner string) *pawl.Session {
+	w.Helper()
+	s, err := w.client().NewSession(w.Context(), lease.Options{Owner: owner})
+	require.NoError(w, err)
+	return s
+}
+
+func (w *world) holds(s *pawl.Session, name string) *lock.Held {
+	w.Helper()
+	h, err := lock.New(s, name, lock.Options{}).Acquire(w.Context())
+	require.NoError(w, err)
+	return h
+}
+
+// waits enqueues behind others, and returns when it waits.
+func (w *world) waits(ctx context.Context, s *pawl.Session, name string) (held chan *lock.Held) {
+	held = make(chan *lock.Held, 1)
+	go func() { // ends with the acquisition, or ctx
+		h, err := lock.New(s, name, lock.Options{}).Acquire(ctx)
+		if err == nil {
+			held <- h
+		}
+		close(held)
+	}()
+	synctest.Wait()
+	return held
+}
+
+func (w *world) leads(s *pawl.Session, name, value string) *elect.Term {
+	w.Helper()
+	t, err := elect.New(s, name, elect.Options{}).Campaign(w.Context(), []byte(value))
+	require.NoError(w, err)
+	return t
+}
+
+func (w *world) read(scope Scope) *Survey {
+	w.Helper()
+	s, err := Read(w.Context(), w.client(), scope)
+	require.NoError(w, err)
+	return s
+}
+
+func (w *world) follow(scope Scope) *teller {
+	w.Helper()
+	f, err := Follow(w.Context(), w.client(), scope)
+	require.NoError(w, err)
+	w.Cleanup(f.Close)
+	return &teller{w, f}
+}
+
+// teller is a follower and what it is to tell.
+type teller struct {
+	w *world
+	f *Follower
+}
+
+// tells wants exactly these events next, as "name kind (cause) by".
+func (f *teller) tells(want ...string) (events []Event) {
+	f.w.Helper()
+	var said []string
+	for len(said) < len(want) {
+		evs, err := f.f.Next(f.w.Context())
+		require.NoError(f.w, err)
+		events = append(events, evs...)
+		for _, e := range evs {
+			said = append(said, saying(e))
+		}
+	}
+	require.Equal(f.w, want, said)
+	return events
+}
+
+func saying(e Event) string {
+	s := e.Name + " " + e.Kind.String()
+	if e.Cause != NoCause {
+		s += " (" + e.Cause.String() + ")"
+	}
+	if e.By != "" {
+		s += " by " + e.By
+	}
+	if e.Unsure {
+		s += "?"
+	}
+	return s
+}
+
+// sketch is a survey's lines, for comparison.
+func sketch(s *Survey) (out []string) {
+	for _, l := range s.Lines {
+		var queue []string
+		for _, p := range l.Queue {
+			who := p.Owner
+			if p.Form != Pawl {
+				who += ":" + p.Form.String()
+			}
+			queue = append(queue, who)
+		}
+		kind := "lock"
+		if l.Election {
+			kind = "election"
+		}
+		if l.EtcdLayout {
+			kind += " etcd"
+		}
+		out = append(out, fmt.Sprintf("%s %s: %s", kind, l.Name, strings.Join(queue, " ")))
+	}
+	return out
+}

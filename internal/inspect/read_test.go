@@ -1,0 +1,161 @@
+package inspect
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+func TestASurveyTellsLocksAndElectionsWithTheirQueues(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.namespace = "app/"
+		ann, bob := w.session("ann"), w.session("bob")
+		h := w.holds(ann, "backup")
+		w.waits(w.Context(), bob, "backup")
+		w.holds(bob, "reports/daily")
+		w.leads(ann, "chief", "at desk 7")
+		nested, err := lock.New(bob, "x/y", lock.Options{EtcdLayout: true}).Acquire(w.Context())
+		require.NoError(w, err)
+		w.f.Put("app/backup/readme", "", 0)
+		w.f.Put("app/old/1f", "", w.f.Leases()[0].ID) // names another lease than it is on
+		w.f.Put("other/lock/1f-1", label, 0)
+
+		s := w.read(Scope{})
+		assert.Equal(w, []string{
+			"lock backup: ann bob :foreign", "election chief: ann", "lock reports/daily: bob", "lock etcd x/y: bob",
+		}, sketch(s))
+		assert.Equal(w, w.f.Revision(), s.Revision)
+		p, ok := s.Lines[0].Holder()
+		require.True(w, ok)
+		assert.Equal(w, h.Key(), p.Key)
+		assert.Equal(w, h.Token(), p.Token)
+		assert.Equal(w, ann.ID(), p.Lease)
+		assert.Equal(w, "at desk 7", string(s.Lines[1].Queue[0].Value))
+		assert.Equal(w, nested.Key(), s.Lines[3].Queue[0].Key)
+		assert.NotZero(w, p.PID)
+		assert.NotEmpty(w, p.Host)
+
+		assert.Equal(w, []string{"lock reports/daily: bob"}, sketch(w.read(Scope{Prefix: "rep"})))
+		assert.Equal(w, []string{"lock reports/daily: bob"}, sketch(w.read(Scope{Prefix: "reports/"})))
+		assert.Equal(w, []string{"lock reports/daily: bob"}, sketch(w.read(Scope{Name: "reports/daily"})))
+		assert.Equal(w, []string{"lock etcd x/y: bob"}, sketch(w.read(Scope{Name: "x/y", EtcdLayout: true})))
+		assert.Equal(w, []string{"lock etcd x/y: bob"}, sketch(w.read(Scope{Prefix: "x"})))
+		assert.Empty(w, w.read(Scope{Prefix: "/"}).Lines)
+		assert.Empty(w, w.read(Scope{Name: "nobody"}).Lines)
+		assert.Equal(w, []string{"lock old: :foreign"}, sketch(w.read(Scope{Name: "old"})))
+		_, err = Read(w.Context(), w.client(), Scope{Name: "//pawl", EtcdLayout: true})
+		assert.ErrorContains(w, err, "sessions' own keys")
+	})
+}
+
+func TestAReadingGoesPageByPage(t *testing.T) {
+	inBubble(t, func(w *world) {
+		for i := range 2*page + 7 {
+			w.f.Put(fmt.Sprintf("n%04d/1f-%d", i, i+1), label, 0)
+		}
+		s := w.read(Scope{})
+		require.Len(w, s.Lines, 2*page+7)
+		assert.Equal(w, "n2006", s.Lines[2*page+6].Name)
+	})
+}
+
+func TestLeasesAreAskedForOnce(t *testing.T) {
+	inBubble(t, func(w *world) {
+		ann, err := w.client().NewSession(w.Context(), lease.Options{TTL: 9 * time.Second})
+		require.NoError(w, err)
+		got, err := Leases(w.Context(), w.client(), ann.ID(), 0, 77, ann.ID())
+		require.NoError(w, err)
+		assert.Len(w, got, 2)
+		assert.Equal(w, 9*time.Second, got[ann.ID()].Granted)
+		assert.Greater(w, got[ann.ID()].Left, 5*time.Second)
+		assert.True(w, got[77].Gone)
+	})
+}
+
+func TestAReadingEndsWithItsContext(t *testing.T) {
+	inBubble(t, func(w *world) {
+		c := w.client()
+		w.f.BlackHole()
+		defer w.f.Heal()
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		_, err := Read(ctx, c, Scope{})
+		assert.ErrorIs(w, err, context.DeadlineExceeded)
+		_, err = Leases(ctx, c, 7)
+		assert.ErrorIs(w, err, context.DeadlineExceeded)
+	})
+}
+
+func TestEvictEndsTheHolderAndTheNextHasAGreaterToken(t *testing.T) {
+	inBubble(t, func(w *world) {
+		ann, bob := w.session("ann"), w.session("bob")
+		h := w.holds(ann, "backup")
+		next := w.waits(w.Context(), bob, "backup")
+		f := w.follow(Scope{Prefix: "b"})
+		p := w.read(Scope{Name: "backup"}).Lines[0].Queue[0]
+		require.NoError(w, Evict(w.Context(), w.client(), p, "carol"))
+		<-h.Done()
+		assert.ErrorIs(w, h.Err(), lock.ErrKeyDeleted)
+		b := <-next
+		assert.Greater(w, b.Token(), h.Token())
+		f.tells("backup lost (broken) by carol", "backup acquired")
+
+		assert.ErrorIs(w, Evict(w.Context(), w.client(), p, "carol"), ErrGone)
+		assert.NoError(w, b.Err(), "the next one is left alone")
+		require.NoError(w, ann.Close(w.Context()))
+		require.NoError(w, bob.Close(w.Context()))
+		assert.Empty(w, w.f.Keys(""), "the mark goes with the lease")
+	})
+}
+
+func TestEvictEndsATermAndAForeignKey(t *testing.T) {
+	inBubble(t, func(w *world) {
+		term := w.leads(w.session("ann"), "chief", "v")
+		w.f.Put("old/readme", "", 0)
+		for _, name := range []string{"chief", "old"} {
+			require.NoError(w, Evict(w.Context(), w.client(), w.read(Scope{Name: name}).Lines[0].Queue[0], "x"))
+			assert.Empty(w, w.read(Scope{Name: name}).Lines)
+		}
+		<-term.Done()
+		assert.ErrorIs(w, term.Err(), elect.ErrKeyDeleted)
+		assert.Error(w, Evict(w.Context(), w.client(), Place{}, "x"))
+	})
+}
+
+func TestEvictWorksOnAFullDiskWithoutAMark(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.holds(w.session("ann"), "backup")
+		p := w.read(Scope{}).Lines[0].Queue[0]
+		w.f.SetNoSpace(true)
+		require.NoError(w, Evict(w.Context(), w.client(), p, "carol"))
+		assert.Nil(w, w.f.Get(h.Key()))
+	})
+}
+
+func TestSessionsAreReadWithTheLeaseThatEachNames(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.namespace = "ns/"
+		ann := w.session("ann")
+		w.f.Put("ns///pawl/1f/3", "", ann.ID())
+		w.f.Put("ns///pawl/x", "", 0)
+		got, err := Sessions(w.Context(), w.client())
+		require.NoError(w, err)
+		require.Len(w, got, 3)
+		byName := map[int64]SessionKey{}
+		for _, k := range got {
+			byName[k.Named] = k
+		}
+		assert.Equal(w, "ann", byName[ann.ID()].Owner)
+		assert.Equal(w, ann.ID(), byName[ann.ID()].Lease)
+		assert.True(w, byName[0x1f].Below)
+		assert.Zero(w, byName[0].Lease)
+	})
+}

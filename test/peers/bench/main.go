@@ -1,0 +1,125 @@
+//go:build linux
+
+// Command bench puts pawl beside etcd's own client/v3/concurrency, and beside the
+// least that such work can cost, on one real etcd server, and measures all three
+// in turns.
+//
+//	go run ./test/peers/bench                       prints the page
+//	go run ./test/peers/bench -o docs               writes docs/performance.md and docs/performance/*.svg
+//	go run ./test/peers/bench -short                a quick look
+//	go run ./test/peers/bench -only chain-100       the scenarios whose names contain the word
+//
+// Each turn has a client process of its own; the server is another. A round is
+// one turn, or a few, of every scenario for everybody; the order changes with
+// the round. It takes about an hour, and Linux.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// roleEnv names the environment variable that says in which role the program runs.
+const (
+	roleEnv    = "PAWL_BENCH_ROLE"
+	roleServer = "server"
+	roleWorker = "worker"
+)
+
+func main() {
+	var err error
+	switch os.Getenv(roleEnv) {
+	case roleServer:
+		err = serve(os.Args[1:])
+	case roleWorker:
+		err = work()
+	default:
+		err = bench()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// flags are how much is to be measured.
+type flags struct {
+	rounds  int
+	short   bool
+	only    string
+	data    string
+	out     string
+	profile string
+}
+
+func bench() error {
+	var f flags
+	flag.IntVar(&f.rounds, "rounds", 5, "how many rounds")
+	flag.BoolVar(&f.short, "short", false, "leave out the largest sizes; one round unless -rounds says otherwise")
+	flag.StringVar(&f.only, "only", "", "only scenarios whose names contain this")
+	flag.StringVar(&f.data, "data", "", "the folder under which the server's data lie (default: the system's for temporary files)")
+	flag.StringVar(&f.out, "o", "", "the folder to write performance.md to, and the plots to its performance/")
+	flag.StringVar(&f.profile, "profile", "", "a folder for the clients' profiles of CPU and allocations")
+	flag.Parse()
+	if f.out != "" && (f.only != "" || f.short) {
+		return errors.New("-o writes whole pages, from which test/peers/scale reckons: leave out -only and -short")
+	}
+	if f.data == "" {
+		f.data = os.TempDir()
+	}
+	given := false
+	flag.Visit(func(fl *flag.Flag) { given = given || fl.Name == "rounds" })
+	if f.short && !given {
+		f.rounds = 1
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	r, err := measure(ctx, f)
+	if err != nil {
+		return err
+	}
+	if f.out == "" {
+		fmt.Print(r.page())
+		return nil
+	}
+	return r.write(f.out)
+}
+
+// measure runs all rounds.
+func measure(ctx context.Context, f flags) (*results, error) {
+	if !slices.ContainsFunc(scenarios(f.short), func(s scenario) bool { return strings.Contains(s.Name, f.only) }) {
+		return nil, fmt.Errorf("-only %s: no scenario is called like that", f.only)
+	}
+	r := &results{flags: f, began: time.Now(), got: map[string]map[string][][]figures{}}
+	r.filesystem = filesystem(f.data)
+	var err error
+	if r.sync, err = syncTime(f.data); err != nil {
+		return nil, err
+	}
+	e, err := startEtcd(ctx, f.data)
+	if err != nil {
+		return nil, fmt.Errorf("start etcd: %w", err)
+	}
+	defer e.stop()
+	fmt.Fprintf(os.Stderr, "etcd: http://%s, profiles under /debug/pprof\n", e.addr)
+	for round := range f.rounds {
+		for _, s := range scenarios(f.short) {
+			if !strings.Contains(s.Name, f.only) || s.once && round > 0 {
+				continue
+			}
+			if err := r.round(ctx, e, round, s); err != nil {
+				return nil, err
+			}
+		}
+	}
+	r.took = time.Since(r.began)
+	return r, nil
+}

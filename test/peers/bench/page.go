@@ -1,0 +1,193 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// write puts the page and the plots under dir.
+func (r *results) write(dir string) error {
+	if err := r.draw(filepath.Join(dir, "performance")); err != nil {
+		return err
+	}
+	figures, err := json.MarshalIndent(r.medians(), "", "\t")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "performance", "figures.json"), append(figures, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "performance.md"), []byte(r.page()), 0o644)
+}
+
+// medians are the figures of pawl, for test/peers/scale: by scenario, size and view.
+func (r *results) medians() map[string]map[string]float64 {
+	all := map[string]map[string]float64{}
+	for scenario, of := range r.got {
+		for _, f := range of[ours][0] {
+			m := map[string]float64{}
+			for name, view := range map[string]func(figures) float64{"p50": figures.p50, "p99": figures.p99, "cpu": figures.cpu,
+				"serverCPU": figures.serverCPU, "heap": figures.heap, "serverHeap": figures.serverHeap, "throughput": figures.throughput} {
+				m[name] = r.spread(scenario, ours, f.N, view).median
+			}
+			all[fmt.Sprintf("%s/%d", scenario, f.N)] = m
+		}
+	}
+	return all
+}
+
+// page is all that was measured, in Markdown.
+func (r *results) page() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, header, r.began.UTC().Format("2006-01-02"), r.rounds, r.took.Round(time.Second), machine(),
+		r.filesystem, r.sync.Round(time.Microsecond), version("go.etcd.io/etcd/server/v3"), version("go.etcd.io/etcd/client/v3"), r.steal.others())
+	for _, section := range []struct{ title, text, body string }{
+		{"Targets", targetsText, r.targets()},
+		{"The cost budget", budgetText, r.budget()},
+		{"Nobody else there", uncontendedText, r.table("workers", []point{{"uncontended-1", 1}, {"uncontended-8", 8}, {"uncontended-64", 64}}, operationColumns) + r.image("throughput.svg")},
+		{"A line of waiters, locks held for no time", chainText, r.table("waiters", charts()[1].points, chainColumns) + r.image("handoff.svg")},
+		{"A line of waiters, locks held for 5 ms", "", r.table("waiters", charts()[2].points, chainColumns) + r.image("handoff-5ms.svg")},
+		{"TryAcquire, and a new session", tryText, r.table("operation", []point{{"try-held", 1}, {"try-free", 1}, {"sessions", 200}}, operationColumns)},
+		{"Locks held", heldText, r.table("locks", charts()[3].points, standingColumns) + r.image("memory.svg")},
+		{"Sessions kept alive", renewalsText, r.table("sessions", charts()[4].points, renewalColumns) + r.image("renewals.svg")},
+	} {
+		if section.body != "" {
+			fmt.Fprintf(&b, "\n## %s\n\n%s%s", section.title, section.text, section.body)
+		}
+	}
+	return b.String()
+}
+
+func (r *results) image(file string) string {
+	for _, c := range charts() {
+		if c.file == file && r.hasAny(c) {
+			return fmt.Sprintf("\n![%s](performance/%s)\n", c.title, file)
+		}
+	}
+	return ""
+}
+
+// A column is one view in a table.
+type column struct {
+	title string
+	view  func(figures) float64
+	scale float64
+}
+
+var (
+	operationColumns = []column{{"a second", figures.throughput, 1}, {"p50, ms", figures.p50, 1e3}, {"p99, ms", figures.p99, 1e3},
+		{"client CPU, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}, {"allocations", figures.allocs, 1},
+		{"bytes to the server", figures.bytesIn, 1}, {"bytes from it", figures.bytesOut, 1}}
+	chainColumns = []column{{"drain, ms", figures.wall, 1e3}, {"release to acquire p50, ms", figures.p50, 1e3}, {"p99, ms", figures.p99, 1e3},
+		{"client CPU, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}, {"allocations", figures.allocs, 1},
+		{"bytes to the server", figures.bytesIn, 1}, {"bytes from it", figures.bytesOut, 1}, {"client heap a waiter, KiB", figures.heap, 1. / 1024},
+		{"server heap a waiter, KiB", figures.serverHeap, 1. / 1024}}
+	standingColumns = []column{{"client heap a lock, B", figures.heap, 1}, {"goroutines a lock", figures.goroutines, 1},
+		{"server heap a lock, B", figures.serverHeap, 1}, {"client CPU to acquire, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}}
+	renewalColumns = []column{{"client CPU, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}, {"client heap a session, KiB", figures.heap, 1. / 1024},
+		{"server heap a session, KiB", figures.serverHeap, 1. / 1024}, {"goroutines a session", figures.goroutines, 1}}
+)
+
+// table has a row for each point and kit: the median of the rounds, and behind the
+// first column its extremes.
+func (r *results) table(what string, points []point, columns []column) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| %s | |", what)
+	for _, c := range columns {
+		fmt.Fprintf(&b, " %s |", c.title)
+	}
+	b.WriteString("\n|---|---|" + strings.Repeat("---:|", len(columns)) + "\n")
+	rows := 0
+	for _, p := range points {
+		name := count(p.n)
+		if what == "operation" {
+			name = p.scenario
+		}
+		for _, kit := range append(all, dutiful) {
+			if len(r.of(p.scenario, kit, p.n)) == 0 {
+				continue
+			}
+			rows++
+			fmt.Fprintf(&b, "| %s | %s |", name, kit)
+			for i, c := range columns {
+				fmt.Fprintf(&b, " %s |", r.cell(p, kit, c, i == 0))
+			}
+			b.WriteString("\n")
+			name = ""
+		}
+	}
+	if rows == 0 {
+		return ""
+	}
+	return b.String()
+}
+
+func (r *results) cell(p point, kit string, c column, extremes bool) string {
+	s := r.spread(p.scenario, kit, p.n, c.view)
+	text := figure(s.median * c.scale)
+	if extremes && s.least < s.most {
+		text += fmt.Sprintf(" (%s–%s)", figure(s.least*c.scale), figure(s.most*c.scale))
+	}
+	return text
+}
+
+// figure writes a number with as many digits as it is worth.
+func figure(x float64) string {
+	switch a := math.Abs(x); {
+	case math.IsNaN(x):
+		return "–"
+	case a >= 100:
+		return count(int(math.Round(x)))
+	case a >= 10:
+		return fmt.Sprintf("%.1f", x)
+	case a < 0.005:
+		return "0"
+	default:
+		return fmt.Sprintf("%.2f", x)
+	}
+}
+
+// count writes a whole number with its thousands apart.
+func count(n int) string {
+	if n < 0 {
+		return "-" + count(-n)
+	}
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", count(n/1000), n%1000)
+}
+
+func machine() string {
+	model := "unknown CPU"
+	if f, err := os.Open("/proc/cpuinfo"); err == nil {
+		defer f.Close()
+		for s := bufio.NewScanner(f); s.Scan(); {
+			if name, value, _ := strings.Cut(s.Text(), ":"); strings.TrimSpace(name) == "model name" {
+				model = strings.TrimSpace(value)
+				break
+			}
+		}
+	}
+	return fmt.Sprintf("%d cores (%s)", runtime.NumCPU(), model)
+}
+
+func version(module string) string {
+	info, _ := debug.ReadBuildInfo()
+	for _, d := range info.Deps {
+		if d.Path == module {
+			return d.Version
+		}
+	}
+	return "of this module"
+}

@@ -1,0 +1,226 @@
+package matrix
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/kv"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/test/proof/history"
+)
+
+// phase is a column of the table. before brings about what it needs; its result
+// is what is under way while the fault strikes.
+type phase struct {
+	name   string
+	before func(t *testing.T, w *world) (during func(strike func()))
+}
+
+var phases = []phase{
+	{"grant", func(t *testing.T, w *world) func(func()) {
+		return func(strike func()) {
+			strike()
+			_ = w.a.session(t)
+		}
+	}},
+	{"enqueue", func(t *testing.T, w *world) func(func()) {
+		s := w.a.session(t)
+		return func(strike func()) {
+			strike()
+			h := w.a.hold(t, s)
+			w.kept(t, w.a.release(t, h))
+		}
+	}},
+	{"wait", func(t *testing.T, w *world) func(func()) {
+		h, next := w.queued(t)
+		return func(strike func()) {
+			strike()
+			time.Sleep(w.fault.duration()) // it is waiting all the while
+			w.kept(t, w.b.release(t, h))
+			next(true)
+		}
+	}},
+	{"handover", func(t *testing.T, w *world) func(func()) {
+		h, next := w.queued(t)
+		return func(strike func()) {
+			var giving sync.WaitGroup
+			giving.Go(func() { _ = w.b.release(t, h) }) // ends within the recovery time
+			strike()
+			giving.Wait()
+			next(false)
+		}
+	}},
+	{"hold", func(t *testing.T, w *world) func(func()) {
+		h := w.a.hold(t, w.a.session(t))
+		return func(strike func()) {
+			strike()
+			for start := time.Now(); time.Since(start) < w.fault.duration(); time.Sleep(10 * time.Millisecond) {
+				_ = w.a.once(h)
+			}
+			w.kept(t, w.a.release(t, h))
+		}
+	}},
+	{"guarded write", func(t *testing.T, w *world) func(func()) {
+		h := w.a.hold(t, w.a.session(t))
+		require.NoError(t, w.a.write(h))
+		return func(strike func()) {
+			strike()
+			w.a.until(t, "a guarded write", func() error {
+				_ = w.a.once(h)
+				err := w.a.write(h)
+				if errors.Is(err, kv.ErrFenced) {
+					w.kept(t, err)
+					return nil
+				}
+				return err
+			})
+			w.kept(t, w.a.release(t, h))
+		}
+	}},
+	{"release", func(t *testing.T, w *world) func(func()) {
+		h := w.a.hold(t, w.a.session(t))
+		return func(strike func()) {
+			strike()
+			w.kept(t, w.a.release(t, h))
+		}
+	}},
+	{"close", func(t *testing.T, w *world) func(func()) {
+		s := w.a.session(t)
+		h := w.a.hold(t, s)
+		return func(strike func()) {
+			strike()
+			w.a.until(t, "a close", func() (err error) {
+				w.a.record(history.Other, "close", patience, func(ctx context.Context, o *history.Op) {
+					err = s.Close(ctx)
+					o.Outcome = outcome(err)
+				})
+				return err
+			})
+			assert.ErrorIs(t, w.a.once(h), lock.ErrLost)
+		}
+	}},
+	{"observe", observe},
+}
+
+// queued has b hold the lock and a wait for it. next waits until a holds it too,
+// and gives it back; kept: a's place in the line must have been kept.
+func (w *world) queued(t *testing.T) (h *lock.Held, next func(kept bool)) {
+	h = w.b.hold(t, w.b.session(t))
+	s := w.a.session(t)
+	var held *lock.Held
+	var err error
+	done := make(chan struct{})
+	go func() { // ends with its context, at the latest
+		defer close(done)
+		held, err = w.a.acquire(t, s, w.name, recovery)
+	}()
+	w.seen.appeared(t, w.name, 2)
+	return h, func(kept bool) {
+		<-done
+		if err != nil && w.fault.loses && errors.Is(err, context.DeadlineExceeded) == false {
+			return // it was told, and is free to try again
+		}
+		if kept || err == nil {
+			require.NoError(t, err, "a waiter keeps its place")
+		} else {
+			held = w.a.hold(t, s)
+		}
+		_ = w.a.once(held)
+		_ = w.a.release(t, held)
+	}
+}
+
+// kept checks that a lock was not lost, unless the fault may do that.
+func (w *world) kept(t *testing.T, err error) {
+	t.Helper()
+	if !w.fault.loses {
+		assert.NoError(t, err, "the lock was kept through it")
+	}
+}
+
+// observe has a lead and proclaim while another watches.
+func observe(t *testing.T, w *world) func(func()) {
+	name := w.name // the same line: an election's keys look like a lock's
+	term := w.campaign(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	seen := make(chan elect.Leader, 1000)
+	var watching sync.WaitGroup
+	watching.Go(func() { // ends with ctx
+		for ctx.Err() == nil {
+			for l, err := range elect.Observe(ctx, w.b.client, name, elect.Options{}) {
+				if err != nil {
+					break
+				}
+				seen <- l
+			}
+		}
+	})
+	t.Cleanup(func() { cancel(); watching.Wait() })
+	sees := func(value string) {
+		deadline := time.After(recovery)
+		last := int64(0)
+		for {
+			select {
+			case l := <-seen:
+				assert.GreaterOrEqual(t, l.Revision, last, "what is observed does not go back")
+				if last = l.Revision; string(l.Value) == value {
+					return
+				}
+			case <-deadline:
+				require.Fail(t, "never observed", value)
+			}
+		}
+	}
+	sees("first")
+	return func(strike func()) {
+		strike()
+		w.a.until(t, "a proclamation", func() (err error) {
+			if term.Err() != nil {
+				w.kept(t, term.Err())
+				term = w.campaign(t)
+			}
+			w.a.record(history.Other, "proclaim", patience, func(ctx context.Context, o *history.Op) {
+				err = term.Proclaim(ctx, []byte("second"))
+				o.Outcome = outcome(err)
+			})
+			return err
+		})
+		sees("second")
+		w.a.until(t, "a resignation", func() (err error) {
+			w.a.record(history.Other, "resign", patience, func(ctx context.Context, o *history.Op) {
+				err = term.Resign(ctx)
+				o.Outcome = outcome(err)
+			})
+			if errors.Is(err, elect.ErrLost) {
+				return nil
+			}
+			return err
+		})
+		cancel()
+		watching.Wait()
+	}
+}
+
+// campaign has a elected, with as many attempts as it takes.
+func (w *world) campaign(t *testing.T) (term *elect.Term) {
+	var s *pawl.Session
+	w.a.until(t, "an election", func() (err error) {
+		if s == nil || s.Err() != nil {
+			s = w.a.session(t)
+		}
+		w.a.record(history.Other, "campaign", patience, func(ctx context.Context, o *history.Op) {
+			term, err = elect.New(s, w.name, elect.Options{}).Campaign(ctx, []byte("first"))
+			o.Outcome = outcome(err)
+		})
+		return err
+	})
+	return term
+}

@@ -1,0 +1,273 @@
+//go:build linux
+
+package matrix
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/pawl-locks/pawl/test/etcdtest"
+	"github.com/pawl-locks/pawl/test/proof/history"
+)
+
+// The soak's environment: for how long, from which seed, and where its page is.
+const (
+	soakEnv     = "PAWL_SOAK"
+	soakSeedEnv = "PAWL_SOAK_SEED"
+	soakPageEnv = "PAWL_SOAK_PAGE"
+)
+
+const workers = 3
+
+// TestSoak has three processes take one lock and lead one election again and
+// again, with a fault of the table in each round and one of the processes
+// stopped every few seconds, and checks each round's history, and what is left
+// of it. It lasts for one round, or for PAWL_SOAK.
+func TestSoak(t *testing.T) {
+	if testing.Short() {
+		t.Skip("real clusters")
+	}
+	lasts, rounds := time.Duration(0), 1
+	if text := os.Getenv(soakEnv); text != "" {
+		var err error
+		lasts, err = time.ParseDuration(text)
+		require.NoError(t, err, soakEnv)
+		rounds = 0
+	}
+	seed := rand.Uint64()
+	if text := os.Getenv(soakSeedEnv); text != "" {
+		_, err := fmt.Sscan(text, &seed)
+		require.NoError(t, err, soakSeedEnv)
+	}
+	t.Logf("%s=%d", soakSeedEnv, seed)
+	s := newSoak(t, seed)
+	for began := time.Now(); s.sum.Rounds < rounds || time.Since(began) < lasts; {
+		s.round(t)
+		if t.Failed() {
+			break
+		}
+		s.sum.Lasted = time.Since(began)
+	}
+	if t.Failed() {
+		return
+	}
+	t.Log("\n" + s.sum.String())
+	if page := os.Getenv(soakPageEnv); page != "" {
+		require.NoError(t, s.sum.write(page))
+	}
+}
+
+// soak is a cluster, and the processes that use it.
+type soak struct {
+	c      *etcdtest.Cluster
+	rand   *rand.Rand
+	faults []fault // those that a cluster without TLS and users can have
+	crew   []*process
+	sum    summary
+}
+
+// process is a worker from outside.
+type process struct {
+	cmd    *exec.Cmd
+	orders *json.Encoder
+	said   chan saying
+}
+
+func newSoak(t *testing.T, seed uint64) *soak {
+	s := &soak{rand: rand.New(rand.NewPCG(seed, 0)), sum: newSummary(seed)}
+	o := quota
+	o.StallableDisk = true
+	for _, f := range faults {
+		if !f.auth && !f.options.TLS {
+			s.faults = append(s.faults, f)
+		}
+	}
+	s.c = etcdtest.StartClusterWith(t, 3, o)
+	for n := range workers {
+		s.crew = append(s.crew, s.start(t, n))
+	}
+	return s
+}
+
+// start starts a worker that dies with this process.
+func (s *soak) start(t *testing.T, n int) *process {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", workerEnv, n, strings.Join(s.c.Endpoints(), ",")))
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	in, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	started := make(chan error)
+	exited := make(chan struct{})
+	p := &process{cmd: cmd, orders: json.NewEncoder(in), said: make(chan saying, 1000)}
+	go func() { // ends with the process
+		runtime.LockOSThread() // its end would be taken for the parent's
+		defer close(exited)
+		err := cmd.Start()
+		if started <- err; err != nil {
+			return
+		}
+		p.listen(out)
+		_ = cmd.Wait()
+	}()
+	require.NoError(t, <-started)
+	t.Cleanup(func() {
+		_ = in.Close()
+		_ = cmd.Process.Signal(syscall.SIGCONT)
+		kill := time.AfterFunc(recovery, func() { _ = cmd.Process.Kill() })
+		defer kill.Stop()
+		for range p.said { // until it has ended
+		}
+		<-exited
+	})
+	return p
+}
+
+func (p *process) listen(out io.Reader) {
+	defer close(p.said)
+	for lines := bufio.NewReader(out); ; {
+		line, err := lines.ReadBytes('\n')
+		var s saying
+		if err != nil || json.Unmarshal(line, &s) != nil {
+			return
+		}
+		p.said <- s
+	}
+}
+
+// round has the workers compete while one fault strikes, and checks what came of
+// it.
+func (s *soak) round(t *testing.T) {
+	s.sum.Rounds++
+	f := s.faults[s.rand.IntN(len(s.faults))]
+	if f.lasts == 0 {
+		f.lasts = time.Second + time.Duration(s.rand.Int64N(int64(6*time.Second)))
+	}
+	w := &world{c: s.c, fault: f, name: fmt.Sprintf("round-%d", s.sum.Rounds), rec: history.NewRecorder(history.Clock)}
+	oracle, err := clientv3.New(clientv3.Config{Endpoints: direct(s.c), Logger: zap.NewNop(), DialTimeout: 10 * time.Second})
+	require.NoError(t, err)
+	defer func() { _ = oracle.Close() }()
+	w.oracle = oracle
+	seen, unwatch := watchUntil(t, w)
+	defer unwatch()
+	w.seen = seen
+	store := newSets(t)
+	ttl := []time.Duration{3, 5, 10}[s.rand.IntN(3)] * time.Second
+	for _, p := range s.crew {
+		require.NoError(t, p.orders.Encode(order{w.name, ttl, store.server.URL}))
+	}
+	over := make(chan struct{})
+	var going sync.WaitGroup
+	var told told
+	for i, p := range s.crew {
+		going.Go(func() { // ends when the worker has said that it is through
+			if !told.hear(p, w.rec) {
+				t.Errorf("worker %d ended", i)
+			}
+		})
+	}
+	going.Go(func() { s.pauses(over, store, ttl) }) // ends after over
+	time.Sleep(2 * time.Second)
+	struck := w.rec.Now()
+	f.inject(t, w)
+	time.Sleep(f.lasts)
+	w.heal(t)
+	time.Sleep(4 * time.Second)
+	close(over)
+	for _, p := range s.crew {
+		_ = p.cmd.Process.Signal(syscall.SIGCONT)
+		require.NoError(t, p.orders.Encode(order{}))
+	}
+	going.Wait()
+	w.empty(t)
+	ops := w.rec.Ops()
+	w.seen.caughtUp(t, w)
+	w.seen.check(t, ops, ttl)
+	if f.blow {
+		history.Check(t, seen.excused(ops, struck))
+	} else {
+		history.Check(t, ops)
+	}
+	lost, confirmed := store.lost("fenced")
+	assert.Zero(t, lost, "of %d confirmed elements of fenced sets", confirmed)
+	s.sum.add(f.name, ops, told.lost, seen, store)
+	t.Logf("round %d: %s for %v, TTL %v: %d operations", s.sum.Rounds, f.name, f.lasts.Round(time.Millisecond), ttl, len(ops))
+}
+
+// told are the losses that the workers' sessions told.
+type told struct {
+	mu   sync.Mutex
+	lost map[string]int
+}
+
+// hear takes in what p says, until it is through with the round.
+func (l *told) hear(p *process, rec *history.Recorder) bool {
+	for s := range p.said {
+		switch {
+		case s.Op != nil:
+			rec.Add(*s.Op)
+		case s.Lost != "":
+			l.mu.Lock()
+			if l.lost == nil {
+				l.lost = map[string]int{}
+			}
+			l.lost[s.Lost]++
+			l.mu.Unlock()
+		default:
+			return true
+		}
+	}
+	return false
+}
+
+// pauses stops a worker every five seconds: the one that is between its read and
+// its write, if there is one; for long enough that its session ends, or not.
+func (s *soak) pauses(over <-chan struct{}, store *sets, ttl time.Duration) {
+	wait := func(d time.Duration) bool {
+		select {
+		case <-over:
+			return false
+		case <-time.After(d):
+			return true
+		}
+	}
+	for wait(time.Second + time.Duration(rand.Int64N(int64(4*time.Second)))) {
+		n, ok := store.holder()
+		for tries := 100; !ok && tries > 0 && wait(5*time.Millisecond); tries-- {
+			n, ok = store.holder()
+		}
+		if !ok {
+			n = rand.IntN(workers)
+		}
+		if err := s.crew[n].cmd.Process.Signal(syscall.SIGSTOP); errors.Is(err, os.ErrProcessDone) {
+			return
+		}
+		s.sum.paused()
+		going := wait(time.Duration(rand.Int64N(int64(2*ttl)))/2 + ttl/2)
+		_ = s.crew[n].cmd.Process.Signal(syscall.SIGCONT)
+		if !going {
+			return
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package matrix
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/pawl-locks/pawl/test/proof/internal/pages"
+	"github.com/pawl-locks/pawl/test/proof/history"
+)
+
+// summary is what a soak has come to.
+type summary struct {
+	Seed   uint64
+	Rounds int
+	Lasted time.Duration
+	faults map[string]int
+	pauses *atomic.Int64
+	ops    map[string]int // by kind and outcome
+	lost   map[string]int // sessions, by cause
+	late   []time.Duration
+	early  int
+	sets   map[string][2]int // lost and confirmed
+}
+
+func newSummary(seed uint64) summary {
+	return summary{
+		Seed: seed, pauses: new(atomic.Int64),
+		faults: map[string]int{}, ops: map[string]int{}, lost: map[string]int{}, sets: map[string][2]int{},
+	}
+}
+
+func (s *summary) paused() { s.pauses.Add(1) }
+
+// add adds a round.
+func (s *summary) add(fault string, ops []history.Op, told map[string]int, seen *sightings, store *sets) {
+	s.faults[fault]++
+	for cause, n := range told {
+		s.lost[cause] += n
+	}
+	for _, kind := range []string{"fenced", "unfenced"} {
+		lost, confirmed := store.lost(kind)
+		was := s.sets[kind]
+		s.sets[kind] = [2]int{was[0] + lost, was[1] + confirmed}
+	}
+	for _, o := range ops {
+		s.ops[string(o.Kind)+", "+string(o.Outcome)]++
+	}
+	s.detections(ops, seen)
+}
+
+// detections reckons, for each loss of a key that the oracle saw, for how long
+// after it the holder was still told that it held.
+func (s *summary) detections(ops []history.Op, seen *sightings) {
+	type end struct {
+		held, over time.Duration
+		given      bool
+	}
+	ends := map[int64]*end{}
+	for _, o := range ops {
+		e := ends[o.Token]
+		if e == nil {
+			e = &end{}
+			ends[o.Token] = e
+		}
+		switch {
+		case o.Kind == history.Look && o.Outcome == history.OK:
+			e.held = max(e.held, o.Call)
+		case o.Kind == history.Look && (e.over == 0 || o.Return < e.over):
+			e.over = o.Return
+		case o.Kind == history.Release && o.Outcome != history.Refused:
+			e.given = true
+		}
+	}
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	for token, e := range ends {
+		gone, ok := seen.deleted[seen.keys[token]]
+		switch {
+		case token == 0, !ok, e.given, e.over == 0:
+		case e.held < gone:
+			s.early++
+		default:
+			s.late = append(s.late, e.held-gone)
+		}
+	}
+}
+
+func (s summary) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "On %s, with three real members and %d processes on one machine with %d cores, for %v, from seed %d: "+
+		"%d rounds with a fault each, and %d pauses of whole processes.\n\n",
+		time.Now().UTC().Format("2006-01-02"), workers, runtime.NumCPU(), s.Lasted.Round(time.Second), s.Seed, s.Rounds, s.pauses.Load())
+	fmt.Fprintf(&b, "**Violations: 0.** Elements lost from fenced sets: %d of %d. From sets that do not check tokens, with the same look at `Err` "+
+		"right before each write: %d of %d, the writes of processes that were stopped after that look.\n\n",
+		s.sets["fenced"][0], s.sets["fenced"][1], s.sets["unfenced"][0], s.sets["unfenced"][1])
+	slices.Sort(s.late)
+	fmt.Fprintf(&b, "Holds that were lost: %d. Of these %d were told before the oracle saw the key go", s.early+len(s.late), s.early)
+	if n := len(s.late); n > 0 {
+		fmt.Fprintf(&b, "; the others were last told \"held\" %v after it at the median, %v at most: an operator's deletions and revocations, which nobody announces",
+			s.late[n/2].Round(10*time.Microsecond), s.late[n-1].Round(10*time.Microsecond))
+	}
+	b.WriteString(".\n\n| sessions lost by | times |\n|---|---|\n")
+	table(&b, s.lost)
+	b.WriteString("\n| operation, and what was told | times |\n|---|---|\n")
+	table(&b, s.ops)
+	b.WriteString("\n| fault | rounds |\n|---|---|\n")
+	table(&b, s.faults)
+	return b.String()
+}
+
+// table writes the lines of a table, the most frequent first.
+func table(b *strings.Builder, m map[string]int) {
+	names := slices.SortedFunc(maps.Keys(m), func(x, y string) int {
+		return cmp.Or(cmp.Compare(m[y], m[x]), cmp.Compare(x, y))
+	})
+	for _, name := range names {
+		fmt.Fprintf(b, "| %s | %d |\n", name, m[name])
+	}
+}
+
+// write puts the summary into its section of a page.
+func (s summary) write(page string) error {
+	text, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	out, err := pages.Replace(string(text), "soak", s.String())
+	if err != nil {
+		return fmt.Errorf("%s: %w", page, err)
+	}
+	return os.WriteFile(page, []byte(out), 0o644)
+}

@@ -1,0 +1,317 @@
+package matrix
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/kv"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/test/proof/history"
+)
+
+// workerEnv makes a process of the test binary a worker of the soak: its number
+// and the cluster's endpoints.
+const workerEnv = "PAWL_MATRIX_WORKER"
+
+// order is a line that a worker reads: a round to take part in, or its end.
+type order struct {
+	Name string `json:"name"` // of the lock; "": the round is over
+	TTL  time.Duration
+	Sets string // the address of the sets' storage
+}
+
+// saying is a line that a worker writes: an operation, a loss, or, empty, that
+// the round is over for it and its sessions are closed.
+type saying struct {
+	Op   *history.Op
+	Lost string // a session's cause
+}
+
+// holder is a Held or a Term.
+type holder interface {
+	Token() fencing.Token
+	Guard() kv.Guard
+	Err() error
+}
+
+// worker is a process that takes locks and terms, works under them, and says
+// what it was told.
+type worker struct {
+	number int
+	client *pawl.Client
+	rec    *history.Recorder
+	pulse  *history.Pulse
+
+	mu  sync.Mutex
+	out *json.Encoder
+}
+
+// work is a worker's life; it ends with its standard input.
+func work(role string) int {
+	number, endpoints, _ := strings.Cut(role, " ")
+	w := &worker{rec: history.NewRecorder(history.Clock), out: json.NewEncoder(os.Stdout)}
+	_, _ = fmt.Sscan(number, &w.number)
+	w.pulse = w.rec.StartPulse()
+	defer w.pulse.Stop()
+	var err error
+	for w.client == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), recovery)
+		w.client, err = pawl.Dial(ctx, pawl.Config{Endpoints: strings.Split(endpoints, ","), SyncEvery: time.Second})
+		cancel()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "worker:", err)
+		}
+	}
+	defer func() { _ = w.client.Close() }()
+	orders := bufio.NewScanner(os.Stdin)
+	for orders.Scan() {
+		var o order
+		if err := json.Unmarshal(orders.Bytes(), &o); err != nil {
+			fmt.Fprintln(os.Stderr, "worker:", err)
+			return 1
+		}
+		over := make(chan struct{})
+		var round sync.WaitGroup
+		round.Go(func() { w.round(o, over, w.lock, 2*w.number) })       // ends after over
+		round.Go(func() { w.round(o, over, w.campaign, 2*w.number+1) }) // the same
+		if !orders.Scan() {
+			return 0
+		}
+		close(over)
+		round.Wait()
+		w.say(saying{})
+	}
+	return 0
+}
+
+func (w *worker) say(s saying) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_ = w.out.Encode(s)
+}
+
+// took is one way of taking part: it acquires on s, and returns how to give back.
+type took func(ctx context.Context, s *pawl.Session, name string) (holder, func(context.Context) error, error)
+
+func (w *worker) lock(ctx context.Context, s *pawl.Session, name string) (holder, func(context.Context) error, error) {
+	m := lock.New(s, name, lock.Options{})
+	acquire := m.Acquire
+	if rand.N(6) == 0 {
+		acquire = m.TryAcquire
+	}
+	h, err := acquire(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return h, h.Release, nil
+}
+
+func (w *worker) campaign(ctx context.Context, s *pawl.Session, name string) (holder, func(context.Context) error, error) {
+	t, err := elect.New(s, name+"-election", elect.Options{}).Campaign(ctx, []byte("candidate"))
+	if err != nil {
+		return nil, nil, err
+	}
+	return t, t.Resign, nil
+}
+
+// client is one goroutine of a worker's, in one round.
+type client struct {
+	w      *worker
+	order  order
+	number int
+	line   string
+}
+
+// round takes part until over is closed.
+func (w *worker) round(o order, over <-chan struct{}, take took, number int) {
+	c := &client{w: w, order: o, number: number, line: o.Name}
+	if number%2 == 1 {
+		c.line += "-election"
+	}
+	ended := func() bool {
+		select {
+		case <-over:
+			return true
+		default:
+			return false
+		}
+	}
+	for !ended() {
+		var s *pawl.Session
+		c.record(history.Other, 0, patience, func(ctx context.Context, op *history.Op) {
+			var err error
+			s, err = w.client.NewSession(ctx, lease.Options{TTL: o.TTL})
+			op.Outcome = outcome(err)
+		})
+		if s == nil {
+			time.Sleep(20 * time.Millisecond)
+			continue
+		}
+		for turns := 3 + rand.N(20); turns > 0 && s.Err() == nil && !ended() && c.turn(s, take); turns-- {
+		}
+		if err := s.Err(); err != nil {
+			w.say(saying{Lost: causeOf(err)})
+		}
+		c.record(history.Other, 0, patience, func(ctx context.Context, op *history.Op) { op.Outcome = outcome(s.Close(ctx)) })
+	}
+}
+
+// causeOf names a session's end.
+func causeOf(err error) string {
+	for name, cause := range map[string]error{
+		"expired: our own clock": lease.ErrExpired, "revoked: the server's word": lease.ErrRevoked, "another cluster": pawl.ErrClusterChanged,
+	} {
+		if errors.Is(err, cause) {
+			return name
+		}
+	}
+	return err.Error()
+}
+
+// record makes a call with a context of its own and says what it was told.
+func (c *client) record(kind history.Kind, token fencing.Token, limit time.Duration, f func(ctx context.Context, o *history.Op)) {
+	o := history.Op{Client: c.number, Kind: kind, Name: c.line, Token: int64(token), Call: c.w.rec.Now()}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	o.Limit = o.Call + limit
+	f(ctx, &o)
+	o.Return = c.w.rec.Now()
+	cancel()
+	o.Slack = c.w.pulse.Between(o.Call, o.Return)
+	c.w.say(saying{Op: &o})
+}
+
+// turn acquires, works, and gives back; false: that is left to the session's end.
+func (c *client) turn(s *pawl.Session, take took) bool {
+	var h holder
+	var giveBack func(context.Context) error
+	c.record(history.Acquire, 0, 200*time.Millisecond+rand.N(8*time.Second), func(ctx context.Context, o *history.Op) {
+		var err error
+		if h, giveBack, err = take(ctx, s, c.order.Name); err != nil {
+			o.Outcome, o.Err = history.Refused, err.Error()
+			return
+		}
+		o.Outcome, o.Token = history.OK, int64(h.Token())
+	})
+	if giveBack == nil {
+		return true
+	}
+	switch rand.N(4) {
+	case 0:
+		c.guarded(h)
+	case 1:
+		c.add(h, "fenced", rand.N(400*time.Millisecond))
+	case 2:
+		c.add(h, "unfenced", rand.N(2*time.Second))
+	default:
+		c.lookFor(h, rand.N(300*time.Millisecond))
+	}
+	if rand.N(12) == 0 {
+		return false
+	}
+	for range 20 {
+		decided := false
+		c.record(history.Release, h.Token(), patience, func(ctx context.Context, o *history.Op) {
+			err := giveBack(ctx)
+			o.Outcome = outcome(err)
+			switch {
+			case errors.Is(err, lock.ErrLost):
+				o.Outcome, o.Err, decided = history.Refused, err.Error(), true
+			case err != nil:
+				o.Outcome, o.Err = history.Unknown, err.Error()
+			default:
+				decided = true
+			}
+		})
+		if decided {
+			break
+		}
+	}
+	return true
+}
+
+// lookFor asks Err for so long.
+func (c *client) lookFor(h holder, d time.Duration) {
+	for end := c.w.rec.Now() + d; c.look(h) && c.w.rec.Now() < end; time.Sleep(5 * time.Millisecond) {
+	}
+}
+
+func (c *client) look(h holder) bool {
+	o := history.Op{Client: c.number, Kind: history.Look, Name: c.line, Token: int64(h.Token()), Call: c.w.rec.Now()}
+	err := h.Err()
+	o.Return = c.w.rec.Now()
+	if o.Outcome = history.OK; err != nil {
+		o.Outcome, o.Err = history.Refused, err.Error()
+	}
+	c.w.say(saying{Op: &o})
+	return err == nil
+}
+
+// guarded writes to etcd under the guard.
+func (c *client) guarded(h holder) {
+	c.record(history.Guarded, h.Token(), patience, func(ctx context.Context, o *history.Op) {
+		_, err := c.w.client.KV().Txn(ctx, kv.Txn{
+			Guards: []kv.Guard{h.Guard()},
+			Then:   []kv.Op{kv.Put("data/"+c.line, fmt.Appendf(nil, "%d", h.Token()))},
+		})
+		switch {
+		case err == nil:
+			o.Outcome = history.OK
+		case errors.Is(err, kv.ErrFenced):
+			o.Outcome = history.Refused
+		default:
+			o.Outcome, o.Err = history.Unknown, err.Error()
+		}
+	})
+}
+
+var added atomic.Int64
+
+// add reads a set, waits, looks whether it holds, and writes the set with one
+// element more.
+func (c *client) add(h holder, set string, wait time.Duration) {
+	element := int64(c.w.number+1)*1_000_000_000 + added.Add(1)
+	at := setAddress(c.order.Sets, set, c.line, int64(h.Token()), element)
+	all, ok := c.storage(h, set, func(ctx context.Context) ([]byte, int, error) { return exchange(ctx, "GET", at, "") })
+	if !ok {
+		return
+	}
+	if c.lookFor(h, wait); !c.look(h) {
+		return
+	}
+	text := strings.TrimSpace(string(all) + fmt.Sprintf(" %d", element))
+	_, _ = c.storage(h, set, func(ctx context.Context) ([]byte, int, error) { return exchange(ctx, "POST", at, text) })
+}
+
+// storage makes one request to a set.
+func (c *client) storage(h holder, set string, f func(ctx context.Context) ([]byte, int, error)) (body []byte, ok bool) {
+	kind := history.Other
+	if set == "fenced" {
+		kind = history.Fenced
+	}
+	c.record(kind, h.Token(), recovery, func(ctx context.Context, o *history.Op) {
+		var status int
+		var err error
+		switch body, status, err = f(ctx); {
+		case err != nil:
+			o.Outcome, o.Err = history.Unknown, err.Error()
+		case status == 200:
+			o.Outcome, ok = history.OK, true
+		default:
+			o.Outcome = history.Refused
+		}
+	})
+	return body, ok
+}

@@ -1,0 +1,265 @@
+package matrix
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/kv"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/test/etcdtest"
+	"github.com/pawl-locks/pawl/test/proof/history"
+)
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(workerEnv); role != "" {
+		os.Exit(work(role))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+const (
+	ttl      = 10 * time.Second
+	password = "secret"
+	// patience is the context of one attempt at a call, shorter than most
+	// faults; recovery bounds all attempts together.
+	patience = 2 * time.Second
+	recovery = 60 * time.Second
+)
+
+// world is what one cell has: a cluster that it shares with the other cells of
+// its fault, and the rest of its own.
+type world struct {
+	c      *etcdtest.Cluster
+	fault  fault
+	oracle *clientv3.Client
+	name   string // of the lock
+	rec    *history.Recorder
+	pulse  *history.Pulse
+	seen   *sightings
+	a, b   *person
+	by     *person // beside them
+
+	bystander *pawl.Session // whom the fault must not concern
+	holding   *lock.Held
+	stop      chan struct{}
+	bg        sync.WaitGroup
+}
+
+// person is a client with a number in the history.
+type person struct {
+	w      *world
+	number int
+	client *pawl.Client
+}
+
+// newWorld makes a cell's own.
+func newWorld(t *testing.T, c *etcdtest.Cluster, f fault, name string) *world {
+	w := &world{c: c, fault: f, name: name, rec: history.NewRecorder(history.Clock), stop: make(chan struct{})}
+	w.pulse = w.rec.StartPulse()
+	t.Cleanup(w.pulse.Stop)
+	w.oracle = outside(t, c, f.auth)
+	w.seen = watch(t, w)
+	w.a, w.b = w.person(t, 1), w.person(t, 2)
+	w.by = w.person(t, 3)
+	var err error
+	w.bystander, err = w.by.client.NewSession(w.within(t), lease.Options{TTL: ttl})
+	require.NoError(t, err)
+	w.holding, err = w.by.acquire(t, w.bystander, w.name+"-bystander", recovery)
+	require.NoError(t, err)
+	w.bg.Go(func() { w.by.look(w.holding, w.stop) }) // ends when stop is closed
+	return w
+}
+
+// outside is a client past the proxies.
+func outside(t *testing.T, c *etcdtest.Cluster, auth bool) *clientv3.Client {
+	cfg := clientv3.Config{Endpoints: direct(c), TLS: c.TLS("root"), Logger: zap.NewNop(), DialTimeout: 10 * time.Second}
+	if auth {
+		cfg.Username, cfg.Password = "root", password
+	}
+	v3, err := clientv3.New(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = v3.Close() })
+	return v3
+}
+
+// direct are the endpoints behind the proxies.
+func direct(c *etcdtest.Cluster) (all []string) {
+	for _, m := range c.Members() {
+		all = append(all, m.Direct())
+	}
+	return all
+}
+
+func (w *world) person(t *testing.T, number int) *person {
+	cfg := pawl.Config{Endpoints: w.c.Endpoints(), TLS: w.c.TLS("root"), SyncEvery: time.Second}
+	if w.fault.auth {
+		cfg.Username, cfg.Password = "root", password
+	}
+	client, err := pawl.Dial(w.within(t), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return &person{w, number, client}
+}
+
+// record makes a call with a context of its own and adds it to the history.
+func (p *person) record(kind history.Kind, name string, limit time.Duration, f func(ctx context.Context, o *history.Op)) {
+	o := history.Op{Client: p.number, Kind: kind, Name: name, Call: p.w.rec.Now()}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	o.Limit = p.w.rec.Now() + limit
+	f(ctx, &o)
+	o.Return = p.w.rec.Now()
+	cancel()
+	o.Slack = p.w.pulse.Between(o.Limit, o.Return)
+	p.w.rec.Add(o)
+}
+
+// outcome is what an error says of a write.
+func outcome(err error) history.Outcome {
+	switch {
+	case err == nil:
+		return history.OK
+	case errors.Is(err, kv.ErrUnknown):
+		return history.Unknown
+	}
+	return history.Refused
+}
+
+// session makes a session, with as many attempts as it takes.
+func (p *person) session(t *testing.T) *pawl.Session {
+	var s *pawl.Session
+	p.until(t, "a session", func() error {
+		var err error
+		p.record(history.Other, "session", patience, func(ctx context.Context, o *history.Op) {
+			s, err = p.client.NewSession(ctx, lease.Options{TTL: ttl})
+			o.Outcome = outcome(err)
+		})
+		assert.True(t, (s == nil) == (err != nil), "an error and a session are never both nil, nor both set")
+		return err
+	})
+	return s
+}
+
+// until repeats f until it succeeds.
+func (p *person) until(t *testing.T, what string, f func() error) {
+	t.Helper()
+	var err error
+	for start := time.Now(); time.Since(start) < recovery; {
+		if err = f(); err == nil {
+			return
+		}
+		select {
+		case <-p.w.stop:
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	require.NoError(t, err, "%s, within %v", what, recovery)
+}
+
+// acquire makes one attempt.
+func (p *person) acquire(t *testing.T, s *pawl.Session, name string, limit time.Duration) (h *lock.Held, err error) {
+	p.record(history.Acquire, name, limit, func(ctx context.Context, o *history.Op) {
+		h, err = lock.New(s, name, lock.Options{}).Acquire(ctx)
+		if o.Outcome = outcome(err); err != nil {
+			o.Outcome, o.Err = history.Refused, err.Error()
+		} else {
+			o.Token = int64(h.Token())
+		}
+	})
+	assert.True(t, (h == nil) == (err != nil), "an error and a handle are never both nil, nor both set")
+	return h, err
+}
+
+// hold acquires the cell's lock, with as many attempts, and sessions, as it
+// takes.
+func (p *person) hold(t *testing.T, s *pawl.Session) *lock.Held {
+	var h *lock.Held
+	p.until(t, "the lock", func() (err error) {
+		if s.Err() != nil {
+			s = p.session(t)
+		}
+		h, err = p.acquire(t, s, p.w.name, patience)
+		return err
+	})
+	return h
+}
+
+// look asks Err again and again until stop is closed.
+func (p *person) look(h *lock.Held, stop <-chan struct{}) {
+	for {
+		p.once(h)
+		select {
+		case <-stop:
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func (p *person) once(h *lock.Held) error {
+	o := history.Op{Client: p.number, Kind: history.Look, Name: h.Name(), Token: int64(h.Token()), Call: p.w.rec.Now()}
+	err := h.Err()
+	o.Return = p.w.rec.Now()
+	if o.Outcome = history.OK; err != nil {
+		o.Outcome, o.Err = history.Refused, err.Error()
+	}
+	p.w.rec.Add(o)
+	return err
+}
+
+// write makes one attempt at a write under the lock's guard.
+func (p *person) write(h *lock.Held) (err error) {
+	p.record(history.Guarded, h.Name(), patience, func(ctx context.Context, o *history.Op) {
+		o.Token = int64(h.Token())
+		_, err = p.client.KV().Txn(ctx, kv.Txn{
+			Guards: []kv.Guard{h.Guard()},
+			Then:   []kv.Op{kv.Put(p.w.data(), fmt.Appendf(nil, "%d", h.Token()))},
+		})
+		switch {
+		case err == nil:
+			o.Outcome = history.OK
+		case errors.Is(err, kv.ErrFenced):
+			o.Outcome = history.Refused
+		default:
+			o.Outcome, o.Err = history.Unknown, err.Error()
+		}
+	})
+	return err
+}
+
+// release gives the lock back, with as many attempts as it takes to decide it.
+func (p *person) release(t *testing.T, h *lock.Held) (err error) {
+	p.until(t, "a release", func() error {
+		p.record(history.Release, h.Name(), patience, func(ctx context.Context, o *history.Op) {
+			o.Token = int64(h.Token())
+			if err = h.Release(ctx); err != nil {
+				o.Err = err.Error()
+			}
+			switch o.Outcome = outcome(err); {
+			case err != nil && !errors.Is(err, lock.ErrLost):
+				o.Outcome = history.Unknown
+			}
+		})
+		if errors.Is(err, lock.ErrLost) {
+			return nil
+		}
+		return err
+	})
+	assert.Error(t, h.Err(), "what was released is over")
+	return err
+}
+
+// data is the key that is written under the guard.
+func (w *world) data() string { return "data/" + w.name }

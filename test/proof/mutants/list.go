@@ -1,0 +1,113 @@
+package main
+
+// mutant is one fault, planted by replacing text in the sources.
+type mutant struct {
+	name  string // what is done wrong
+	rule  string // the rule that it breaks
+	edits []edit
+	// catch are the packages whose tests are run, one after the other, until one
+	// fails.
+	catch []string
+}
+
+// edit replaces the one place in a file where old stands.
+type edit struct{ file, old, new string }
+
+const (
+	inLease    = "./lease"
+	inQueue    = "./internal/queue"
+	inKV       = "./kv"
+	inCluster  = "./internal/cluster"
+	inClock    = "./internal/clock"
+	inFencing  = "./fencing"
+	inLock     = "./lock"
+	inWatch    = "./internal/watcher"
+	inElect    = "./elect"
+	simulation = "./test/proof/simulate"
+)
+
+// mutants are the faults that others have made, each of which the tests must
+// notice.
+var mutants = []mutant{
+	{"a renewal counts from its answer's arrival", "T2", []edit{{"lease/attempt.go",
+		"	_ = k.stream.CloseSend()\n", "	_ = k.stream.CloseSend()\n	k.sent = clock.Now()\n"}}, []string{inLease, simulation}},
+	{"a grant counts from its answer's arrival", "T2", []edit{{"lease/grant.go",
+		"		return resp.GetHeader(), err\n	})\n	if err == nil && resp.ID != id {", "		sent = clock.Now()\n		return resp.GetHeader(), err\n	})\n	if err == nil && resp.ID != id {"}},
+		[]string{inLease, simulation}},
+	{"no margin", "T2", []edit{{"lease/window.go", "	return w.sent.Add(w.granted - w.kept())", "	return w.sent.Add(w.granted)"}}, []string{inLease}},
+	{"what was over comes back", "T4", []edit{
+		{"lease/session.go", "	if err := s.Err(); err != nil {\n		return err\n	}\n	w := window{", "	w := window{"},
+		{"lease/session.go", "	if old.over(clock.Now()) != nil {\n		return ErrExpired // the loop's next look at Err ends it\n	}\n", ""},
+	}, []string{simulation, inLease}},
+	{"only a timer ends the session", "T3", []edit{
+		{"lease/session.go", "	if s.win.Load().over(clock.Now()) == nil {\n		return nil\n	}\n	return s.expire()\n", "	return nil\n"},
+		{"lease/renew.go", "		if s.Err() != nil {\n			return\n		}\n		now := time.Now()\n", "		if s.Err() != nil || s.expire() != nil {\n			return\n		}\n		now := time.Now()\n"},
+	}, []string{inLease}},
+	{"time slept does not count", "T1", []edit{{"internal/clock/clock.go", " + i.gain - j.gain", ""}}, []string{inClock, inLease}},
+	{"a renewal's answer is believed without a read", "N1", []edit{{"lease/attempt.go",
+		"	r := s.confirm(ctx, m, k.answer)\n", "	r := result{rev: k.answer.Header.Revision}\n"}}, []string{inLease, simulation}},
+	{"the term is ignored", "N1", []edit{{"lease/attempt.go", "	case read.RaftTerm != term:", "	case false:"}}, []string{inLease, simulation}},
+	{"a renewal answered with TTL 0 is a success", "N5", []edit{{"lease/attempt.go", "k.answer.TTL <= 0", "k.answer.TTL < 0"}}, []string{inLease}},
+	{"silence is taken for life: no attempt joins one that hangs", "N3", []edit{{"lease/renew.go",
+		"	return min(max(300*time.Millisecond, 3*r.usual), r.s.TTL()/4)", "	return time.Hour"}}, []string{inLease, simulation}},
+	{"one stream for all renewals on a member", "N2", []edit{
+		{"lease/attempt.go", "	ctx, k.cancel = context.WithCancel(ctx)\n", "	k.cancel = func() {}\n"},
+		{"lease/attempt.go", "	if k.stream, err = m.Lease().LeaseKeepAlive(ctx); err != nil {", "	if k.stream, err = oneStream(context.WithoutCancel(ctx), m); err != nil {"},
+		{"lease/attempt.go", "	_ = k.stream.CloseSend()\n", ""},
+		{"lease/attempt.go", "	_, _ = k.stream.Recv()\n", ""},
+		{"lease/attempt.go", "	\"io\"\n", "	\"io\"\n	\"sync\"\n"},
+		{"lease/attempt.go", "// confirm reads the session key", "var streams sync.Map\n\nfunc oneStream(ctx context.Context, m *cluster.Member) (pb.Lease_LeaseKeepAliveClient, error) {\n	if stream, ok := streams.Load(m); ok {\n		return stream.(pb.Lease_LeaseKeepAliveClient), nil\n	}\n	stream, err := m.Lease().LeaseKeepAlive(ctx)\n	if err == nil {\n		streams.Store(m, stream)\n	}\n	return stream, err\n}\n\n// confirm reads the session key"},
+	}, []string{inLease}},
+	{"every renewal goes to the same member", "N1", []edit{{"lease/renew.go",
+		"		return c.Pick(r.last)\n", "		if r.last != nil {\n			return r.last\n		}\n		return c.Pick()\n"}}, []string{inLease}},
+	{"the session key's existence is enough", "N6", []edit{{"lease/attempt.go",
+		"	case key.CreateRevision != s.create || key.ModRevision != s.mod:", "	case false:"}}, []string{inLease, inQueue}},
+	{"a key's name is used again", "A1", []edit{{"lease/takeover.go", "	s.next++\n", ""}}, []string{inLease, inQueue}},
+	{"the own key's existence is compared, not its create revision", "A2", []edit{{"internal/queue/acquire.go",
+		"txn.CreateIs(c.key, c.create), txn.ModIs(session, mod)", "&pb.Compare{Target: pb.Compare_CREATE, Result: pb.Compare_GREATER, Key: []byte(c.key), TargetUnion: &pb.Compare_CreateRevision{}}, txn.ModIs(session, mod)"}}, []string{inQueue, inLock, simulation}},
+	{"the event alone makes the owner", "A2", []edit{{"internal/queue/acquire.go",
+		"		if granted, err := c.sleep(ctx); granted || err != nil {\n			return err\n		}\n", "		if _, err := c.sleep(ctx); err == nil || err != nil {\n			return err\n		}\n"}}, []string{inQueue, simulation}},
+	{"waiting rests on the watch alone", "A4", []edit{{"lease/look.go",
+		"	for h := s.waiting.first; h != nil; h = h.next {", "	for h := s.waiting.first; h != nil && most < 0; h = h.next {"}}, []string{inLease, inQueue, simulation}},
+	{"a compaction ends the wait", "A4", []edit{{"internal/queue/watching.go",
+		"	c.mu.Lock()\n	if c.before == p {\n", "	if u.Compacted > 0 {\n		c.finish(ErrKeyDeleted)\n	}\n	c.mu.Lock()\n	if c.before == p {\n"}}, []string{inLock, inQueue, simulation}},
+	{"a session's attempts do not look at one another", "A2", []edit{{"internal/queue/enqueue.go",
+		"	whole := !sole || c.isSole()", "	whole := true"}}, []string{inQueue}},
+	{"an attempt that is over is counted again", "A2", []edit{{"lease/takeover.go",
+		"; ok || n < s.inherited {", "; ok || s.attempts != nil {"}}, []string{inQueue}},
+	{"a lost answer is taken for a failure", "A5", []edit{{"internal/queue/enqueue.go",
+		"		case cluster.OutcomeOf(err) == cluster.NotApplied:", "		case err != nil:"}}, []string{inQueue, simulation}},
+	{"absence is taken for never applied", "A5", []edit{{"internal/queue/enqueue.go",
+		"			Success: []*pb.RequestOp{txn.Put(c.s.CancelKey(c.n), nil, c.s.ID()), txn.Look(c.key)},", "			Success: []*pb.RequestOp{txn.Look(c.key), txn.Look(c.key)},"}}, []string{inQueue, simulation}},
+	{"a found enqueue may come again after its release", "A5", []edit{{"internal/queue/enqueue.go",
+		"			Success: []*pb.RequestOp{txn.Put(c.s.CancelKey(c.n), nil, c.s.ID()), txn.Look(c.key)},", "			Compare: []*pb.Compare{txn.CreateIs(c.key, 0)},\n			Success: []*pb.RequestOp{txn.Put(c.s.CancelKey(c.n), nil, c.s.ID()), txn.Look(c.key)},\n			Failure: []*pb.RequestOp{txn.Look(c.key), txn.Look(c.key)},"}}, []string{inQueue}},
+	{"an attempt that failed leaves its key", "A6", []edit{{"internal/queue/release.go",
+		"	if u.c.create != 0 { // applied", "	if u.c != nil {\n		return true\n	}\n	if u.c.create != 0 { // applied"}}, []string{inQueue, simulation}},
+	{"a context that ended loses against success", "contract", []edit{{"internal/queue/acquire.go",
+		"	if ctx.Err() != nil {\n		return c.over(ctx)\n	}\n	c.mu.Lock()\n	c.before = place{}", "	c.mu.Lock()\n	c.before = place{}"}}, []string{simulation, inQueue, inLock}},
+	{"a release deletes whatever is there", "R1", []edit{{"internal/queue/grant.go",
+		"append(free.Compare, txn.CreateIs(own, c.create))", "append(free.Compare, &pb.Compare{Target: pb.Compare_CREATE, Result: pb.Compare_GREATER, Key: own, TargetUnion: &pb.Compare_CreateRevision{}})"}}, []string{inQueue, inLock, simulation}},
+	{"the token is the header's revision", "K1", []edit{{"internal/queue/enqueue.go",
+		"			return txn.KV(resp, 1).GetCreateRevision(), nil\n", "			if own := txn.KV(resp, 1); own != nil {\n				return max(own.CreateRevision, resp.Header.Revision), nil\n			}\n			return 0, nil\n"}}, []string{inQueue, simulation}},
+	{"a guard compares existence", "K3", []edit{
+		{"kv/build.go", "Target: pb.Compare_CREATE, Result: pb.Compare_EQUAL,", "Target: pb.Compare_CREATE, Result: pb.Compare_GREATER,"},
+		{"kv/build.go", "CreateRevision: int64(g.token)}", "CreateRevision: 0}"},
+	}, []string{inKV}},
+	{"a write is repeated blindly", "kv 4", []edit{{"kv/txn.go", "Repeat: cluster.IfNotApplied", "Repeat: cluster.Always"}}, []string{inKV}},
+	{"reads are serializable", "H3", []edit{{"internal/txn/txn.go", "	op := &rangeOp{}\n", "	op := &rangeOp{}\n	op.get.Serializable = true\n"}}, []string{"./internal/txn", inQueue, inLease}},
+	{"a revision that goes back is ignored", "K4", []edit{{"internal/cluster/pin.go", "	if h.Revision < floor {", "	if h.Revision < 0 {"}}, []string{inCluster, inLease}},
+	{"another cluster is taken for the same", "K4", []edit{{"internal/cluster/pin.go", "	if id == pinned {", "	if id == pinned || pinned > 0 {"}}, []string{inCluster}},
+	{"whoever grants is believed", "A2", []edit{{"internal/queue/grant.go", "	case c.before == by:", "	case len(c.before.key) > 0 && len(by.key) > 0:"}}, []string{inQueue}},
+	{"a grant is put whatever the next key is", "A2", []edit{{"internal/queue/grant.go",
+		"		free.Compare = append(free.Compare, txn.CreateIs(key, next.create))\n", ""}}, []string{inQueue}},
+	{"a Run that is told to end returns what lead returned", "contract", []edit{{"elect/run.go", "		stopped = ctx.Err() != nil\n", "		stopped = true\n"}}, []string{inElect}},
+	{"a lease is revoked while its leader still works", "E8", []edit{{"elect/run.go",
+		"	release := s.Spare() // before", "	release := func() {} // before"}}, []string{inElect}},
+	{"the pause after a term grows for ever", "E9", []edit{{"elect/run.go", "			r.backoff.next = lo\n", ""}}, []string{inElect}},
+	{"an observer forgets the value that it read", "O1", []edit{{"elect/observe.go", "			f.note(p)\n", ""}}, []string{inElect}},
+	{"an observer takes old events for new", "O1", []edit{{"elect/standing.go", "		if events[i].ModRevision > s.rev {", "		if events[i].ModRevision > 0 {"}}, []string{inElect}},
+	{"storage admits a token that is one too low", "K2", []edit{{"fencing/gate.go", "	if t < seen {", "	if t < seen-1 {"}}, []string{inFencing}},
+	{"a stream does not ask for a leader", "F7", []edit{{"internal/cluster/credentials.go",
+		"metadata.Pairs(rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)", "metadata.Pairs(\"x-\"+rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)"}}, []string{inCluster, inWatch}},
+	{"a watch shares one that has told what it waits for", "A9", []edit{{"internal/watcher/share.go", " && c.next <= w.next", ""}}, []string{inWatch}},
+}

@@ -1,0 +1,209 @@
+// Command mutants plants faults in pawl's own code, one at a time, and shows
+// which test notices each.
+//
+//	go run ./test/proof/mutants              all of them
+//	go run ./test/proof/mutants term margin  those whose names contain one of the words
+//	go run ./test/proof/mutants -list        what there is
+//	go run ./test/proof/mutants -o FILE      the table also to its section of FILE
+//
+// Nothing in the checkout is changed: the compiler is given other text for the
+// files in question (go build -overlay). A fault that no test notices makes the
+// command fail; so does one whose place in the sources is no longer found.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pawl-locks/pawl/test/proof/internal/pages"
+)
+
+func main() {
+	list := flag.Bool("list", false, "list the mutants and run nothing")
+	out := flag.String("o", "", "write the table to its section of this file too")
+	timeout := flag.Duration("timeout", 5*time.Minute, "for the tests of one package")
+	flag.Parse()
+	root, err := moduleRoot()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+	chosen, err := choose(flag.Args(), *out != "")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutants:", err)
+		os.Exit(1)
+	}
+	if *list {
+		for _, m := range chosen {
+			fmt.Printf("%s (%s): %s\n", m.name, m.rule, strings.Join(m.catch, " "))
+		}
+		return
+	}
+	failed := false
+	table := "| fault | rule | caught by |\n|---|---|---|\n"
+	fmt.Print(table)
+	for _, m := range chosen {
+		by, err := run(root, m, *timeout)
+		if err != nil {
+			failed, by = true, "**"+err.Error()+"**"
+		}
+		row := fmt.Sprintf("| %s | %s | %s |\n", m.name, m.rule, by)
+		fmt.Print(row)
+		table += row
+	}
+	if *out != "" {
+		if err := publish(*out, table); err != nil {
+			fmt.Fprintln(os.Stderr, "mutants:", err)
+			failed = true
+		}
+	}
+	if failed {
+		os.Exit(1)
+	}
+}
+
+// publish puts the table into its section of a page.
+func publish(file, table string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	page, err := pages.Replace(string(text), "mutants", table)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return os.WriteFile(file, []byte(page), 0o644)
+}
+
+// choose returns the mutants whose names contain one of the words, or all. A word
+// that no name contains is a mistake, and so is a page with a part of the table.
+func choose(words []string, publish bool) ([]mutant, error) {
+	if len(words) == 0 {
+		return mutants, nil
+	}
+	if publish {
+		return nil, errors.New("-o writes the whole table: leave out the words")
+	}
+	for _, w := range words {
+		if !slices.ContainsFunc(mutants, func(m mutant) bool { return strings.Contains(m.name, w) }) {
+			return nil, fmt.Errorf("no fault is called %q; -list names them", w)
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(mutants), func(m mutant) bool {
+		return !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(m.name, w) })
+	}), nil
+}
+
+func moduleRoot() (string, error) {
+	mod, err := exec.Command("go", "env", "GOMOD").Output()
+	return filepath.Dir(strings.TrimSpace(string(mod))), err
+}
+
+// errSurvived is a mutant that no test has noticed.
+var errSurvived = errors.New("not caught")
+
+// run plants a fault, and tells by which test it was caught.
+func run(root string, m mutant, timeout time.Duration) (by string, err error) {
+	dir, err := os.MkdirTemp("", "mutant")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	overlay, err := plant(root, dir, m.edits)
+	if err != nil {
+		return "", err
+	}
+	for _, pkg := range m.catch {
+		name, err := test(root, overlay, pkg, timeout)
+		if err != nil {
+			return "", err
+		}
+		if name != "" {
+			return name, nil
+		}
+	}
+	return "", errSurvived
+}
+
+// plant writes the changed files to dir, and the overlay that puts them in
+// place.
+func plant(root, dir string, edits []edit) (overlay string, err error) {
+	replace := map[string]string{}
+	for i, e := range edits {
+		path := filepath.Join(root, e.file)
+		from := path
+		if other, ok := replace[path]; ok {
+			from = other
+		}
+		text, err := os.ReadFile(from)
+		if err != nil {
+			return "", err
+		}
+		if n := strings.Count(string(text), e.old); n != 1 {
+			return "", fmt.Errorf("%s: the place is there %d times", e.file, n)
+		}
+		to := filepath.Join(dir, fmt.Sprintf("%d.go", i))
+		if err := os.WriteFile(to, []byte(strings.Replace(string(text), e.old, e.new, 1)), 0o600); err != nil {
+			return "", err
+		}
+		replace[path] = to
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	overlay = filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, text, 0o600)
+}
+
+// test runs a package's tests on the changed sources, and returns the first that
+// fails; "": none.
+func test(root, overlay, pkg string, timeout time.Duration) (failed string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*timeout+20*time.Minute) // builds included
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-vet=off", "-short", "-failfast", "-count=1",
+		"-timeout", timeout.String(), pkg)
+	cmd.Dir = root
+	text, err := cmd.CombinedOutput()
+	if err == nil {
+		return "", nil
+	}
+	if strings.Contains(string(text), "[build failed]") || strings.Contains(string(text), "[setup failed]") {
+		return "", fmt.Errorf("it does not compile: %s", text)
+	}
+	name := firstFailure(string(text))
+	if name == "" {
+		return "", fmt.Errorf("its tests end without a word: %s", text)
+	}
+	// The test must be at fault because of the mutant, and not of the machine.
+	top, _, _ := strings.Cut(name, "/")
+	sound := exec.CommandContext(ctx, "go", "test", "-vet=off", "-short", "-count=1", "-run", "^"+top+"$", "-timeout", timeout.String(), pkg)
+	sound.Dir = root
+	if text, err := sound.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s fails without the fault too: %s", top, text)
+	}
+	if len(name) > 100 {
+		name = top
+	}
+	return fmt.Sprintf("`%s`: `%s`", strings.TrimPrefix(pkg, "./"), name), nil
+}
+
+// firstFailure finds the test that failed, or in which the tests' process died.
+func firstFailure(text string) string {
+	for _, pattern := range []string{`(?m)^\s*--- FAIL: (\S+)`, `(?m)^\s+(Test\w+)(?:/\S*)? \(\d`, `\.(Test[A-Z]\w*)[.(]`} {
+		if found := regexp.MustCompile(pattern).FindStringSubmatch(text); found != nil {
+			return found[1]
+		}
+	}
+	return ""
+}

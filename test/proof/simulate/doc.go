@@ -1,0 +1,29 @@
+// Package simulate runs clients of a lock through random troubles, in
+// testing/synctest bubbles, and compares what they were told with what the
+// server did.
+//
+// A scenario is a number, its seed: it decides how many clients there are, how
+// long their sessions live, and which faults strike when. Same seed, same faults
+// and same wishes of the clients; how goroutines interleave is the scheduler's.
+// Two servers take part: the in-memory cluster of internal/testkit/etcdfake, with
+// every trouble it knows, and a real etcd with one member, internal/testkit/embedded,
+// whose requests and answers are lost and delayed on the way.
+//
+// What is checked of each scenario:
+//
+//  1. Everything that package history checks: one holder at any instant, tokens
+//     that increase, fenced writes in order, every call back within its
+//     context's end plus 100 ms, exactly.
+//  2. Honesty: whoever was told that it holds had the first key in the line, as
+//     the server knows it, at that very moment. Only a key that an operator
+//     deletes, overwrites or revokes may be told late, and by at most a TTL.
+//  3. A Release that says nil deleted the key between its call and its return,
+//     or one of an earlier attempt did.
+//  4. When the troubles are over, every client gets the lock, though all ask at once.
+//  5. When the clients have closed and a lease's time has passed, no key and no
+//     lease is left, and no goroutine.
+//
+// A few hundred run in go test. PAWL_SIMULATE=10000 runs that many, one in ten
+// of them on the real server, on as many cores as there are: on two, in seven
+// minutes. PAWL_SEED=n runs the one, and says what strikes when.
+package simulate

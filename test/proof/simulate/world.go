@@ -1,0 +1,149 @@
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/test/proof/history"
+)
+
+// server is what a scenario runs against.
+type server interface {
+	endpoints() []string
+	options(client int) []grpc.DialOption // how that client reaches it
+	strike(w *world, s Strike) (heal func())
+	calm() // ends whatever trouble is left
+	left() []string
+	close()
+}
+
+// world is one scenario.
+type world struct {
+	plan   Plan
+	server server
+	rec    *history.Recorder
+	truth  *truth
+	gate   fencing.Gate
+
+	mu   sync.Mutex
+	bad  []string
+	told []*events
+	over chan struct{} // closed when the troubles are
+}
+
+// lean are options with which a connection in memory costs less: its windows stay as they are, so
+// that no pings measure the bandwidth, and its buffers are small.
+func lean() []grpc.DialOption {
+	return []grpc.DialOption{
+		grpc.WithStaticStreamWindowSize(1 << 20), grpc.WithStaticConnWindowSize(1 << 20),
+		grpc.WithReadBufferSize(4 << 10), grpc.WithWriteBufferSize(4 << 10),
+	}
+}
+
+func (w *world) fail(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.bad = append(w.bad, fmt.Sprintf(format, args...))
+}
+
+func (w *world) config(client int) pawl.Config {
+	return pawl.Config{Endpoints: w.server.endpoints(), DialOptions: w.server.options(client), Observer: w.newEvents(client)}
+}
+
+// Run runs the scenario of a plan in a bubble, and says what was wrong with it.
+func Run(t *testing.T, plan Plan, start func(t *testing.T, w *world) server) (report string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		clock := history.Since()
+		w := &world{plan: plan, rec: history.NewRecorder(clock), truth: newTruth(name+"/", clock), over: make(chan struct{})}
+		w.server = start(t, w)
+		defer w.server.close()
+		report = w.run(t.Name())
+	})
+	return report
+}
+
+func (w *world) run(test string) string {
+	var actors []*actor
+	var acting, striking sync.WaitGroup
+	for i := range w.plan.Clients {
+		a := &actor{w: w, number: i, r: rand.New(rand.NewPCG(w.plan.Seed, uint64(i)+2))}
+		actors = append(actors, a)
+		acting.Go(a.run) // ends some time after w.over
+	}
+	for _, s := range w.plan.Strikes {
+		striking.Go(func() { // ends when its trouble does
+			time.Sleep(s.At)
+			heal := w.server.strike(w, s)
+			time.Sleep(s.Lasts)
+			heal()
+		})
+	}
+	striking.Wait()
+	w.server.calm()
+	close(w.over)
+	acting.Wait()
+	w.afterwards(actors)
+	bad, rest := w.truth.judge(w.rec.Ops(), w.plan.TTL)
+	w.bad = append(w.bad, bad...)
+	report := ""
+	for _, b := range w.bad {
+		report += b + "\n"
+	}
+	report += history.Report(fmt.Sprintf("%s-%d", test, w.plan.Seed), rest)
+	if report != "" && os.Getenv("PAWL_TRACE") != "" {
+		report += w.trace()
+	}
+	return report
+}
+
+// trace is all that happened, in order.
+func (w *world) trace() string {
+	type line struct {
+		at   time.Duration
+		text string
+	}
+	var all []line
+	for _, o := range w.rec.Ops() {
+		all = append(all, line{o.Call, o.String()})
+	}
+	for _, l := range w.truth.lives {
+		all = append(all, line{l.from, fmt.Sprintf("%s: created at %d", l.key, l.created)})
+		if l.to >= 0 {
+			all = append(all, line{l.to, l.key + ": deleted"})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b line) int { return cmp.Compare(a.at, b.at) })
+	text := ""
+	for _, l := range all {
+		text += fmt.Sprintf("%v %s\n", l.at, l.text)
+	}
+	return text
+}
+
+// afterwards has every client take the lock once more, all at once, and close.
+func (w *world) afterwards(actors []*actor) {
+	var calm sync.WaitGroup
+	for _, a := range actors {
+		calm.Go(a.last) // five turns at most
+	}
+	calm.Wait()
+	for _, e := range w.told {
+		e.close()
+	}
+	time.Sleep(2*w.plan.TTL + 30*time.Second)
+	if left := w.server.left(); len(left) > 0 {
+		w.fail("left in etcd: %q", left)
+	}
+}
