@@ -1,30 +1,38 @@
 # "make check" is what to run before a change is offered; .ci/run is all of it.
 
-.PHONY: check test race fuzz bench proof soak compat mutants compare performance scale screenshots man demo ci
+.PHONY: help quick check test race fuzz bench proof soak compat mutants compare performance scale screenshots tidy man demo ci
 
 SHORT = 5s # of each fuzz target
 LONG = 2m
 
-check: ## gofmt, vet, staticcheck, who imports whom, race, a short fuzz
+help: ## lists the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+quick: ## the lane for a change in hand, under two minutes: formatting, vet, imports, the engine's tests
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
-	go vet ./...
-	go tool staticcheck ./...
+	go vet ./... ./cmd/pawl/...
+	go test -short . ./lock ./elect ./lease ./kv ./watch ./fencing ./internal/...
+
+check: ## what to run before a change is offered: formatting, vet, staticcheck, imports, race, a short fuzz
+	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
+	go vet work
+	.ci/staticcheck
 	go test -count=1 -run 'TestPackages|TestUsers' .
 	.ci/scratch
-	go test -race -timeout 20m ./...
+	go test -race -timeout 20m work
 	.ci/fuzz $(SHORT)
 
 test: ## what the README says
-	go test ./...
+	go test work
 
-race:
-	go test -race -timeout 20m ./...
+race: ## all tests under the race detector
+	go test -race -timeout 20m work
 
 fuzz: ## each target for LONG
 	.ci/fuzz $(LONG)
 
 bench: ## all benchmarks, ten times each, for benchstat
-	go test -run '^$$' -bench . -benchmem -count=10 ./...
+	go test -run '^$$' -bench . -benchmem -count=10 work
 
 proof: ## every cell of the matrix, a soak, random scenarios from a new seed: under 15 minutes
 	go test -count=1 ./test/proof/model ./test/proof/history
@@ -35,7 +43,7 @@ proof: ## every cell of the matrix, a soak, random scenarios from a new seed: un
 soak: ## an hour of faults and pauses; then the fleets, 20,000 random scenarios, all tests again and again
 	PAWL_SOAK=1h PAWL_SOAK_PAGE=$(CURDIR)/docs/reliability.md go test -count=1 -timeout 90m -v -run TestSoak ./test/proof/matrix
 	go test -count=1 -timeout 60m -run Fleet ./fencing/internal/fleet -fleet 2m
-	cd fencing/blobfence/s3blob && go test -count=1 -timeout 60m -run Fleet . -fleet 2m
+	cd fencing/blobfence/s3blob && GOWORK=off go test -count=1 -timeout 60m -run Fleet . -fleet 2m
 	PAWL_SIMULATE=20000 go test -count=1 -timeout 120m -v ./test/proof/simulate
 	go test -race -count=20 -timeout 240m . ./elect ./fencing ./internal/... ./kv ./lease ./lock ./watch
 
@@ -45,7 +53,7 @@ compat: ## locks, elections and sessions against etcd 3.6, 3.5 and Debian's 3.4
 mutants: ## plants faults in the code, and shows which test notices each
 	go run ./test/proof/mutants -o docs/reliability.md
 
-compare: ## pawl and etcd's own client in the same troubles; writes docs/comparison.md
+compare: ## pawl and etcd's own client in the same faults; writes docs/comparison.md
 	go run ./test/peers/compare -o docs/comparison.md
 
 performance: ## pawl, etcd's own client and the bare stubs in turns, an hour; writes docs/performance.md and its plots
@@ -55,13 +63,16 @@ scale: ## what clusters carry, from what performance measured; writes docs/scale
 	go run ./test/peers/scale -o docs
 
 screenshots: ## plays a scene in Chromium for a minute, and writes docs/ui/*.png
-	cd test/browser && go test -count=1 -run Pictures . -shots ../../docs/ui
+	cd cmd/pawl/internal/ui/browser && go test -count=1 -run Pictures . -shots $(CURDIR)/docs/ui
+
+tidy: ## go.mod and go.sum of every module
+	.ci/tidy
 
 man: ## man pages of the command, into ./man
 	go run ./cmd/pawl man man
 
-demo:
+demo: ## the lock at work on an embedded etcd
 	go run ./cmd/pawl demo
 
-ci:
+ci: ## everything that is checked before a change is taken
 	.ci/run

@@ -33,9 +33,10 @@ var layers = [][]string{
 }
 
 // beside may be imported by no package of layers; each may import, of this
-// module, what stands behind it. "*" is every package of layers.
+// project, what stands behind it. "*" is every package of layers.
 var beside = map[string][]string{
-	"cmd/pawl":                    {"*", "fencing/sqlfence", "internal/testkit/loopback", "cmd/pawl/internal/ui"},
+	"cmd/pawl":                    {"*", "cmd/pawl/internal/...", "fencing/sqlfence", "internal/testkit/loopback"},
+	"cmd/pawl/internal/...":       {"*", "cmd/pawl/internal/...", "fencing/sqlfence", "internal/testkit/loopback"},
 	"fencing/blobfence":           {"fencing"},
 	"fencing/fencetest":           {"fencing"},
 	"fencing/grpcfence":           {"fencing", "fencing/internal/wire"},
@@ -45,33 +46,26 @@ var beside = map[string][]string{
 	"fencing/internal/realdb":     {},
 	"fencing/internal/wire":       {"fencing"},
 	"fencing/sqlfence":            {"fencing"},
-	"internal/testkit/bufdial":    {},
 	"internal/cause":              {"*"},
-	"internal/testkit/etcdfake":   {},
+	"internal/testkit/bufdial":    {},
 	"internal/testkit/embedded":   {"internal/testkit/bufdial"},
+	"internal/testkit/etcdfake":   {},
 	"internal/testkit/faultproxy": {"internal/testkit/loopback"},
 	"internal/testkit/loopback":   {},
-	"cmd/pawl/internal/ui":        {"*"},
-	"test/...":                    {"*", "internal/testkit/etcdfake", "internal/testkit/embedded", "internal/testkit/faultproxy", "internal/testkit/loopback", "test/..."},
+	"observe/otel":                {"*", "internal/cause"},
+	"observe/prom":                {"*", "internal/cause"},
+	"test/...":                    {"*", "internal/testkit/...", "test/..."},
 }
 
 // heavy are modules that a user's program must not be given, and the only
 // packages outside of tests that may import them.
 var heavy = map[string][]string{
 	"go.etcd.io/etcd/client/v3": {"test/..."},
-	"go.etcd.io/etcd/server":    {"cmd/pawl", "internal/testkit/embedded", "test/..."},
-	"github.com/spf13":          {"cmd/pawl"},
-	"github.com/gdamore/tcell":  {"cmd/pawl"},
-	"github.com/creack/pty":     {},
-	"github.com/hinshun/vt10x":  {},
-	"modernc.org/sqlite":        {"cmd/pawl"},
-	"go.uber.org/zap":           {"cmd/pawl", "internal/testkit/embedded", "test/..."},
-	"github.com/jackc/pgx":      {"fencing/internal/realdb"},
-	"github.com/go-sql-driver":  {"fencing/internal/realdb"},
+	"go.etcd.io/etcd/server":    {"cmd/pawl/...", "cmd/pawl", "internal/testkit/embedded", "test/..."},
+	"github.com/jackc/pgx":      {"fencing/internal/realdb", "test/..."},
+	"github.com/go-sql-driver":  {"fencing/internal/realdb", "test/..."},
 	"github.com/stretchr":       {"test/..."},
-	"github.com/rogpeppe":       {},
 	"go.uber.org/goleak":        {"fencing/internal/realdb", "test/..."},
-	"gonum.org/v1":              {"test/peers/bench"},
 }
 
 // listed is what go list says of a package.
@@ -97,10 +91,11 @@ func goList(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// packages are all of this module.
+// packages are those of all modules in the workspace; without a workspace, those
+// of this module.
 func packages(t *testing.T) (all []listed) {
 	t.Helper()
-	dec := json.NewDecoder(strings.NewReader(goList(t, "-json=ImportPath,Imports", "./...")))
+	dec := json.NewDecoder(strings.NewReader(goList(t, "-json=ImportPath,Imports", "work")))
 	for {
 		var l listed
 		err := dec.Decode(&l)

@@ -62,7 +62,7 @@ func TestThePageSaysWhatOneClusterCarries(t *testing.T) {
 }
 
 func TestWhatWasNotMeasuredIsNotGuessed(t *testing.T) {
-	_, err := readCosts("../../go.mod")
+	_, err := readCosts("../../../go.mod")
 	require.Error(t, err)
 	_, err = readCosts("nowhere.json")
 	require.ErrorContains(t, err, "make performance")

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pawl-locks/pawl/test/proof/internal/pages"
 	"github.com/pawl-locks/pawl/test/proof/history"
+	"github.com/pawl-locks/pawl/test/proof/internal/pages"
 )
 
 // summary is what a soak has come to.

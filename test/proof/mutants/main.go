@@ -33,7 +33,7 @@ func main() {
 	out := flag.String("o", "", "write the table to its section of this file too")
 	timeout := flag.Duration("timeout", 5*time.Minute, "for the tests of one package")
 	flag.Parse()
-	root, err := moduleRoot()
+	root, err := projectRoot()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
@@ -104,9 +104,13 @@ func choose(words []string, publish bool) ([]mutant, error) {
 	}), nil
 }
 
-func moduleRoot() (string, error) {
-	mod, err := exec.Command("go", "env", "GOMOD").Output()
-	return filepath.Dir(strings.TrimSpace(string(mod))), err
+// projectRoot is the folder of the workspace that all modules are in.
+func projectRoot() (string, error) {
+	work, err := exec.Command("go", "env", "GOWORK").Output()
+	if file := strings.TrimSpace(string(work)); err != nil || filepath.IsAbs(file) {
+		return filepath.Dir(file), err
+	}
+	return "", errors.New("run it within the project's workspace (go.work)")
 }
 
 // errSurvived is a mutant that no test has noticed.

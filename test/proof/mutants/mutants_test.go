@@ -12,7 +12,7 @@ import (
 )
 
 func TestEveryMutantHasItsPlaceInTheSources(t *testing.T) {
-	root, err := moduleRoot()
+	root, err := projectRoot()
 	require.NoError(t, err)
 	names := map[string]bool{}
 	for _, m := range mutants {
@@ -27,7 +27,7 @@ func TestEveryMutantHasItsPlaceInTheSources(t *testing.T) {
 }
 
 func TestThePageHasARowForEveryFault(t *testing.T) {
-	root, err := moduleRoot()
+	root, err := projectRoot()
 	require.NoError(t, err)
 	page, err := os.ReadFile(filepath.Join(root, "docs", "reliability.md"))
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func TestThePageHasARowForEveryFault(t *testing.T) {
 }
 
 func TestAPlaceThatIsGoneIsSaid(t *testing.T) {
-	root, err := moduleRoot()
+	root, err := projectRoot()
 	require.NoError(t, err)
 	_, err = plant(root, t.TempDir(), []edit{{"go.mod", "no such text", ""}})
 	assert.ErrorContains(t, err, "0 times")

@@ -86,4 +86,4 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
-replace github.com/pawl-locks/pawl => ../../..
+replace github.com/pawl-locks/pawl => ../../../..

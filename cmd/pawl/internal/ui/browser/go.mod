@@ -1,4 +1,4 @@
-module github.com/pawl-locks/pawl/test/browser
+module github.com/pawl-locks/pawl/cmd/pawl/internal/ui/browser
 
 go 1.26.0
 
@@ -6,6 +6,7 @@ require (
 	github.com/chromedp/cdproto v0.159.0
 	github.com/chromedp/chromedp v0.23.0
 	github.com/pawl-locks/pawl v0.0.0
+	github.com/pawl-locks/pawl/cmd/pawl v0.0.0
 	github.com/stretchr/testify v1.12.1
 	google.golang.org/grpc v1.85.0
 )
@@ -23,5 +24,3 @@ require (
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260817212433-ac3dfec99bb1 // indirect
 	google.golang.org/protobuf v1.36.12 // indirect
 )
-
-replace github.com/pawl-locks/pawl => ../..
