@@ -9,6 +9,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -71,8 +72,8 @@ func (e *Election) Campaign(ctx context.Context, value []byte) (*Term, error) {
 // checkValue refuses the one beginning that a candidate's value must not have: a
 // lock of the same name would take its key for a waiter's, and write to it.
 func checkValue(value []byte) error {
-	if bytes.HasPrefix(value, []byte(lease.LabelMark)) {
-		return fmt.Errorf("the value begins with %s, as the keys of locks do", lease.LabelMark)
+	if bytes.HasPrefix(value, []byte(keys.LockMark)) {
+		return fmt.Errorf("the value begins with %s, as the keys of locks do", keys.LockMark)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue"
 )
 
@@ -35,5 +36,5 @@ func failed(op, name string, ctx context.Context, err error) error {
 	if ctx != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) && !errors.Is(err, ctx.Err()) {
 		err = fmt.Errorf("%w: %w", ctx.Err(), err)
 	}
-	return fmt.Errorf("elect: %s %s: %w", op, queue.Quote(name), err)
+	return fmt.Errorf("elect: %s %s: %w", op, keys.Quote(name), err)
 }

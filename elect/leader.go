@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
-	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -57,7 +57,7 @@ func LeaderOf(ctx context.Context, c *pawl.Client, name string, opts Options) (L
 // A reader reads the candidates of one name. It needs no session.
 type reader struct {
 	host lease.Host
-	line queue.Line
+	line keys.Queue
 }
 
 func newReader(ctx context.Context, c *pawl.Client, name string, opts Options) (*reader, error) {
@@ -68,7 +68,7 @@ func newReader(ctx context.Context, c *pawl.Client, name string, opts Options) (
 	if err != nil {
 		return nil, err
 	}
-	line, err := queue.NewLine(host.Namespace, name, opts.EtcdLayout)
+	line, err := keys.NewQueue(host.Namespace, name, opts.EtcdLayout)
 	if err != nil {
 		return nil, err
 	}

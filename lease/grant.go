@@ -4,16 +4,15 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"os"
-	"strconv"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
@@ -58,7 +57,7 @@ func newSession(host Host, opts Options) *Session {
 		lookMax:  maxLook,
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	s.label = label(s.owner)
+	s.label = keys.NewLabel(identity(s.owner))
 	s.armer = time.AfterFunc(ArmDelay, s.wake)
 	s.armer.Stop()
 	return s
@@ -108,13 +107,8 @@ func (s *Session) grantOnce(ctx context.Context, id int64, ttl time.Duration) (w
 // adopt makes the session one of lease id.
 func (s *Session) adopt(id int64, w window) {
 	s.id = id
-	s.key = SessionKey(s.host.Namespace, id)
+	s.key = keys.SessionKey(s.host.Namespace, id)
 	s.win.Store(&w)
-}
-
-// SessionKey is the session key of a lease: <namespace>//pawl/<lease in hex>.
-func SessionKey(namespace string, id int64) string {
-	return namespace + "//pawl/" + strconv.FormatInt(id, 16)
 }
 
 // writeKey puts the session key. It may be sent again: only one copy can find
@@ -139,18 +133,14 @@ func (s *Session) writeKey(ctx context.Context) error {
 
 // keyValue is a new value for the session key: who, and a nonce.
 func (s *Session) keyValue() []byte {
-	host := hostname()
-	b, err := json.Marshal(struct {
-		Owner string    `json:"owner"`
-		Host  string    `json:"host"`
-		PID   int       `json:"pid"`
-		Since time.Time `json:"since"`
-		Nonce string    `json:"nonce"`
-	}{s.owner, host, os.Getpid(), time.Now().UTC(), rand.Text()})
-	if err != nil {
-		panic("lease: session key value: " + err.Error()) // strings, numbers and times always marshal
-	}
-	return b
+	id := identity(s.owner)
+	id.Since = time.Now().UTC()
+	return keys.SessionValue(id, rand.Text())
+}
+
+// identity is this process as the one behind a key.
+func identity(owner string) keys.Identity {
+	return keys.Identity{Owner: owner, Host: hostname(), PID: os.Getpid()}
 }
 
 // start begins the watch of the session key and the renewal loop. If the
@@ -184,52 +174,18 @@ func randomID() int64 {
 	}
 }
 
-// LabelMark is what every Label begins with, and no other value in a line: it
-// tells a lock's key from an election's under the same name, and from one in
-// etcd's layout.
-const LabelMark = `{"pawl":"lock",`
+// Label is the value of a lock's key that is put now: it names the holder for
+// people, as JSON.
+func (s *Session) Label() []byte { return s.label.Lock(time.Now()) }
 
-// label is what all values of a session's lock keys begin with.
-func label(owner string) []byte {
-	b, err := json.Marshal(struct {
-		Pawl  string `json:"pawl"`
-		Owner string `json:"owner"`
-		Host  string `json:"host"`
-		PID   int    `json:"pid"`
-	}{"lock", owner, hostname(), os.Getpid()})
-	if err != nil {
-		panic("lease: label: " + err.Error()) // strings and numbers always marshal
-	}
-	return append(b[:len(b)-1], `,"since":"`...)
-}
-
-// Label is a value that names the holder for people, as JSON: owner, host, pid
-// and since when.
-func (s *Session) Label() []byte {
-	b := make([]byte, len(s.label), len(s.label)+len(time.RFC3339Nano)+2)
-	copy(b, s.label)
-	b = time.Now().UTC().AppendFormat(b, time.RFC3339Nano)
-	return append(b, `"}`...)
-}
-
-// EtcdLabel is Label for a key in etcd's layout. It says the same and does not
-// begin with LabelMark, for such a key is never granted to.
-func (s *Session) EtcdLabel() []byte { return append([]byte(`{"layout":"etcd",`), s.Label()[1:]...) }
+// EtcdLabel is Label for a key in etcd's layout.
+func (s *Session) EtcdLabel() []byte { return s.label.EtcdLock(time.Now()) }
 
 // explain says what a role needs when permission was denied for a key.
 func explain(err error, key string) error {
 	if !cluster.IsPermissionDenied(err) {
 		return err
 	}
-	return fmt.Errorf("%w (the role needs readwrite on keys from %q, and on each lock's and election's name followed by a slash)", err, prefixOf(key))
-}
-
-// prefixOf is key without its last part.
-func prefixOf(key string) string {
-	for i := len(key) - 1; i >= 0; i-- {
-		if key[i] == '/' {
-			return key[:i+1]
-		}
-	}
-	return key
+	root, _ := keys.Split(key)
+	return fmt.Errorf("%w (the role needs readwrite on keys from %q, and on each lock's and election's name followed by a slash)", err, root)
 }

@@ -89,17 +89,3 @@ func FuzzKeysJoinAndSplit(f *testing.F) {
 		}
 	})
 }
-
-func FuzzAttemptNumber(f *testing.F) {
-	f.Add("p/", int64(7), int64(3))
-	f.Fuzz(func(t *testing.T, prefix string, lease, n int64) {
-		if lease <= 0 || n <= 0 || !strings.HasSuffix(prefix, "/") {
-			t.Skip()
-		}
-		got, ok := attemptNumber(AttemptKey(prefix, lease, n), lease)
-		require.True(t, ok)
-		require.Equal(t, n, got)
-		_, ok = attemptNumber(AttemptKey(prefix, lease, n), lease+1)
-		require.False(t, ok)
-	})
-}

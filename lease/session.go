@@ -12,6 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cleanup"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/notify"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
@@ -39,7 +40,7 @@ type Session struct {
 	same        *pb.Compare   // the key has mod
 	looked      *pb.RequestOp // reads the key, without its value
 	margin      time.Duration
-	label       []byte // the beginning of every key's value
+	label       keys.Label // the beginning of every key's value
 
 	win  atomic.Pointer[window]
 	over atomic.Pointer[ending]

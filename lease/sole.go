@@ -1,5 +1,7 @@
 package lease
 
+import "github.com/pawl-locks/pawl/internal/keys"
+
 // onLine is what a session has on one line.
 type onLine struct {
 	keys int   // attempts whose keys may be there
@@ -23,7 +25,7 @@ func (s *Session) Sole(n int64, prefix string) bool {
 
 // leaveLine takes a key off its line. Caller holds mu.
 func (s *Session) leaveLine(key string) {
-	prefix := prefixOf(key)
+	prefix, _ := keys.Split(key)
 	l := s.lines[prefix]
 	if l.keys--; l.keys > 0 {
 		s.lines[prefix] = l

@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
@@ -35,28 +34,15 @@ func (s *Session) Begin(prefix string) (n int64, key string, err error) {
 	}
 	n = s.next
 	s.next++
-	key = AttemptKey(prefix, s.id, n)
+	key = keys.QueueKey{Lease: s.id, N: n}.In(prefix)
 	s.attempts[n] = attempt{key: key}
 	s.lines[prefix] = onLine{s.lines[prefix].keys + 1, n}
 	return n, key, nil
 }
 
-// AttemptKey is the key of a lease's n-th attempt on a line.
-func AttemptKey(prefix string, lease, n int64) string {
-	b := append(make([]byte, 0, 128), prefix...) // on the stack, if the name is not long
-	b = strconv.AppendInt(b, lease, 16)
-	b = append(b, '-')
-	return string(strconv.AppendInt(b, n, 10))
-}
-
 // CancelKey is the cancel key of attempt n: while it is there, no late copy of
 // the attempt's enqueue can be applied (rule A5).
-func (s *Session) CancelKey(n int64) []byte {
-	b := make([]byte, 0, len(s.key)+len("/9223372036854775807"))
-	b = append(b, s.key...)
-	b = append(b, '/')
-	return strconv.AppendInt(b, n, 10)
-}
+func (s *Session) CancelKey(n int64) []byte { return keys.CancelKey(s.key, n) }
 
 // Settle tells that attempt n came to a known end: its key is not there, and
 // will not be.
@@ -108,16 +94,16 @@ func (s *Session) Detach() Handle {
 	<-s.looped // so that nothing is renewed here any more
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var keys []string
+	var unsettled []string
 	for _, a := range s.attempts {
 		if !a.held {
-			keys = append(keys, a.key)
+			unsettled = append(unsettled, a.key)
 		}
 	}
-	slices.Sort(keys)
+	slices.Sort(unsettled)
 	return Handle{
 		lease: s.id, cluster: s.host.Cluster.ID(), ttl: s.TTL(),
-		key: s.key, create: s.create, mod: s.mod, next: s.next, unsettled: joinKeys(keys),
+		key: s.key, create: s.create, mod: s.mod, next: s.next, unsettled: joinKeys(unsettled),
 	}
 }
 
@@ -133,7 +119,7 @@ func resume(ctx context.Context, host Host, opts Options) (*Session, error) {
 	if id := host.Cluster.ID(); h.cluster != id {
 		return nil, fmt.Errorf("lease: resume: the handle is of cluster %x, the endpoints of %x", h.cluster, id)
 	}
-	if want := SessionKey(host.Namespace, h.lease); h.key != want {
+	if want := keys.SessionKey(host.Namespace, h.lease); h.key != want {
 		return nil, fmt.Errorf("lease: resume: the handle's session key is %q, Config.Namespace makes it %q", h.key, want)
 	}
 	s := newSession(host, opts)
@@ -186,30 +172,19 @@ func (s *Session) takeKey(ctx context.Context, h Handle) error {
 	return nil
 }
 
-// attemptNumber is n of the key of a lease's n-th attempt.
-func attemptNumber(key string, lease int64) (n int64, ok bool) {
-	i := strings.LastIndexByte(key, '/')
-	own, number, found := strings.Cut(key[i+1:], "-")
-	if !found || own != strconv.FormatInt(lease, 16) {
-		return 0, false
-	}
-	n, err := strconv.ParseInt(number, 10, 64)
-	return n, err == nil && n > 0
-}
-
 // settle undoes the attempts that the predecessor left open, so that no late
 // copy of one can be applied (rule A5).
 func (s *Session) settle(ctx context.Context, h Handle) error {
-	keys, err := splitKeys(h.unsettled)
+	unsettled, err := splitKeys(h.unsettled)
 	if err != nil {
 		return err
 	}
-	for _, key := range keys {
-		n, ok := attemptNumber(key, s.id)
-		if !ok {
+	for _, key := range unsettled {
+		k, ok := keys.ParseQueueKey(key)
+		if !ok || k.Lease != s.id {
 			return fmt.Errorf("key %q is not of lease %x", key, s.id)
 		}
-		if err := s.Undo(ctx, n, key); err != nil {
+		if err := s.Undo(ctx, k.N, key); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -70,14 +71,14 @@ func (m *Mutex) acquire(ctx context.Context, op string, r queue.Request) (*Held,
 			return &Held{c}, nil
 		}
 	}
-	return nil, fmt.Errorf("lock: %s %s: %w", op, queue.Quote(m.Name()), err)
+	return nil, fmt.Errorf("lock: %s %s: %w", op, keys.Quote(m.Name()), err)
 }
 
 // Do acquires the lock, runs fn and releases it: see Held.Do. fn is not called
 // unless the lock is held.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, h *Held) error) error {
 	if fn == nil {
-		return fmt.Errorf("lock: do %s: nil function", queue.Quote(m.Name()))
+		return fmt.Errorf("lock: do %s: nil function", keys.Quote(m.Name()))
 	}
 	h, err := m.Acquire(ctx)
 	if err != nil {
@@ -98,7 +99,7 @@ func (m *Mutex) Resume(ctx context.Context, key string, t fencing.Token) (*Held,
 			return &Held{c}, nil
 		}
 	}
-	return nil, fmt.Errorf("lock: resume %s: %w", queue.Quote(m.Name()), err)
+	return nil, fmt.Errorf("lock: resume %s: %w", keys.Quote(m.Name()), err)
 }
 
 // Name is the lock's name, as it was given.

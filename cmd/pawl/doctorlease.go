@@ -14,6 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/inspect"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -53,7 +54,7 @@ func (d *doctor) ttl(ctx context.Context, c *pawl.Client) error {
 // two places, of which one may be enough: pawl's layout keeps names with a slash
 // apart, and etcd's does not.
 func (d *doctor) permissions(ctx context.Context, c *pawl.Client, namespace, prefix string) error {
-	own := namespace + "//pawl/"
+	own := keys.SessionRoot(namespace)
 	names := inspect.Scope{Prefix: prefix}.Prefixes(namespace)
 	before := d.counts[isWrong] + d.counts[isOdd]
 	for _, may := range []permission{{"read", mayRead}, {"write", mayWrite}} {

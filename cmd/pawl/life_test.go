@@ -149,7 +149,7 @@ func TestTheCommandsTokenIsItsKeysCreateRevision(t *testing.T) {
 	holder := begin(t, s.Addr(), "lock", "token", "--", "sh", "-c", "echo held; exec sleep 1000")
 	next(t, holder.lines())
 	waiter := begin(t, s.Addr(), "lock", "token", "--", "sh", "-c", `echo "$PAWL_KEY"; echo "$PAWL_TOKEN"; exec sleep 1000`)
-	eventually(t, func() bool { return keys(t, s) == 4 }, "it does not queue")
+	eventually(t, func() bool { return countKeys(t, s) == 4 }, "it does not queue")
 	_, err := pb.NewKVClient(s.Conn(t)).Put(context.Background(), &pb.PutRequest{Key: []byte("other")}) // the revision goes on
 	require.NoError(t, err)
 	require.NoError(t, holder.cmd.Process.Signal(unix.SIGTERM))
@@ -199,15 +199,15 @@ func TestAStoppedPawlEndsItsCommandAtItsFirstLook(t *testing.T) {
 	p := begin(t, s.Addr(), "lock", "--ttl", "3", "stopped", "--", "sh", "-c", "trap '' TERM; echo $$; while :; do sleep 1; done")
 	child := pid(t, p.lines())
 	require.NoError(t, p.cmd.Process.Signal(unix.SIGSTOP))
-	eventually(t, func() bool { return keys(t, s) == 0 }, "the lease does not expire")
+	eventually(t, func() bool { return countKeys(t, s) == 0 }, "the lease does not expire")
 	assert.True(t, runs(child), "who is stopped cannot end its command: that is what the token is for")
 	require.NoError(t, p.cmd.Process.Signal(unix.SIGCONT))
 	assert.Equal(t, exitLost, p.code(t))
 	assert.False(t, runs(child))
 }
 
-// keys is how many keys there are.
-func keys(t *testing.T, s *etcdtest.Server) int64 {
+// countKeys is how many keys there are.
+func countKeys(t *testing.T, s *etcdtest.Server) int64 {
 	t.Helper()
 	r, err := pb.NewKVClient(s.Conn(t)).Range(context.Background(), &pb.RangeRequest{Key: []byte{0}, RangeEnd: []byte{0}, CountOnly: true})
 	require.NoError(t, err)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/inspect"
-	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/internal/keys"
 )
 
 // looking is what the commands that look at a namespace have in common.
@@ -85,7 +85,7 @@ func upTo(n int, names string) cobra.PositionalArgs {
 
 // checkName finds out that no lock can have that name before anything is asked.
 func checkName(name string, etcdLayout bool) error {
-	if _, err := queue.NewLine("", name, etcdLayout); err != nil {
+	if _, err := keys.NewQueue("", name, etcdLayout); err != nil {
 		return usage("NAME: %w", err)
 	}
 	return nil

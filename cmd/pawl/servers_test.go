@@ -91,7 +91,7 @@ func TestAWaiterWhoseClusterFallsSilentGivesUp(t *testing.T) {
 	holder := begin(t, s.Addr(), "lock", "w", "--", "sh", "-c", "echo held; exec sleep 1000")
 	next(t, holder.lines())
 	waiter := begin(t, proxy.Addr(), "lock", "--ttl", "3", "w", "--", "echo", "ran")
-	eventually(t, func() bool { return keys(t, s) == 4 }, "it does not queue")
+	eventually(t, func() bool { return countKeys(t, s) == 4 }, "it does not queue")
 	proxy.BlackHole()
 	assert.Equal(t, exitNoCluster, waiter.code(t))
 	require.NoError(t, holder.cmd.Process.Signal(unix.SIGTERM))

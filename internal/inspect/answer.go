@@ -6,8 +6,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/txn"
-	"github.com/pawl-locks/pawl/lease"
 )
 
 // answer asks the cluster. What may not be read stays unknown.
@@ -37,10 +37,10 @@ func (r *reader) answerSome(ctx context.Context, asked []question, then bool, an
 		if !then {
 			rev = 0
 		}
-		key := lease.SessionKey(r.host.Namespace, q.lease)
+		key := keys.SessionKey(r.host.Namespace, q.lease)
 		ops = append(ops, get(&pb.RangeRequest{Key: []byte(key), Revision: rev}))
 		if q.ended {
-			ops = append(ops, get(&pb.RangeRequest{Key: []byte(brokenKey(key, q.n)), Revision: rev}))
+			ops = append(ops, get(&pb.RangeRequest{Key: []byte(keys.EvictionKey(key, q.n)), Revision: rev}))
 		}
 	}
 	resp, err := r.ask(ctx, "read sessions", ops...)

@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
@@ -33,14 +32,14 @@ type answer struct {
 func questions(events []watcher.Event) (asked []question) {
 	handed := grantsOf(events)
 	for _, ev := range events {
-		id, n, ok := queue.ParseAttempt(lastPart(ev.Key))
+		k, ok := keys.ParseQueueKey(ev.Key)
 		switch {
-		case !ok || strings.Contains(ev.Key, "//pawl/"):
+		case !ok || keys.OfSessions(ev.Key):
 		case ev.Deleted && !handed[ev.Key]:
-			asked = append(asked, question{lease: id, n: n, rev: ev.ModRevision, ended: true})
+			asked = append(asked, question{lease: k.Lease, n: k.N, rev: ev.ModRevision, ended: true})
 		case !ev.Deleted && ev.CreateRevision == ev.ModRevision:
-			if _, labelled := labelOf(ev.Value); !labelled {
-				asked = append(asked, question{lease: id, n: n, rev: ev.ModRevision})
+			if !keys.OfLock(ev.Value) {
+				asked = append(asked, question{lease: k.Lease, n: k.N, rev: ev.ModRevision})
 			}
 		}
 	}
@@ -64,10 +63,12 @@ func grantsOf(events []watcher.Event) map[string]bool {
 
 // granterOf is the key that ev is a grant by.
 func granterOf(ev watcher.Event) (key string, ok bool) {
-	_, labelled := labelOf(ev.Value)
-	_, grant, ok := strings.Cut(string(ev.Value), "\ngranted ")
-	suffix, _, _ := strings.Cut(grant, " ")
-	return folder(ev.Key) + suffix, ok && labelled && !ev.Deleted && ev.CreateRevision != ev.ModRevision
+	if ev.Deleted || ev.CreateRevision == ev.ModRevision {
+		return "", false
+	}
+	h, ok := keys.ParseHandoff(ev.Value)
+	prefix, _ := keys.Split(ev.Key)
+	return prefix + string(h.By), ok
 }
 
 // A revision is the events of one revision, and what is known besides.
@@ -155,8 +156,8 @@ func (t *turn) judge(e *entry) (c Cause, by string) {
 // attemptOf are the lease and the number in a key of pawl's form; 0: it has
 // another.
 func attemptOf(key string) (lease, n int64) {
-	lease, n, _ = queue.ParseAttempt(lastPart(key))
-	return lease, n
+	k, _ := keys.ParseQueueKey(key)
+	return k.Lease, k.N
 }
 
 // leave takes e out and tells it, unless its end was told before.
@@ -226,7 +227,7 @@ func (t *turn) enter(ev watcher.Event) {
 	p.Seen = t.now
 	id, n := attemptOf(p.Key)
 	if a := t.answers[question{lease: id, n: n, rev: t.rev}]; p.Election && a.there {
-		p.sign(string(a.value))
+		p.sign(a.value)
 	}
 	if e := t.add(p); e != nil {
 		t.came = append(t.came, e)
@@ -242,10 +243,9 @@ func (t *turn) change(e *entry, ev watcher.Event) {
 		e.Lease = ev.Lease
 		return
 	}
-	line, labelled := labelOf(ev.Value)
 	_, granted := granterOf(ev)
 	switch {
-	case ev.Lease != e.Lease, e.Form == Pawl && !e.Election && !(labelled && granted):
+	case ev.Lease != e.Lease, e.Form == Pawl && !e.Election && !granted:
 		e.Lease = ev.Lease
 		t.tellEnd(e, Overwritten, "")
 	case e.Election:
@@ -258,7 +258,7 @@ func (t *turn) change(e *entry, ev watcher.Event) {
 			}
 		}
 	default:
-		e.sign(line)
+		e.sign(ev.Value)
 	}
 }
 
@@ -353,7 +353,7 @@ func (s *state) byToken() []*entry {
 // byWhom is what a mark of Evict says, for people.
 func byWhom(mark []byte) string {
 	var p Place
-	p.sign(string(mark))
+	p.sign(mark)
 	if p.Owner == "" {
 		return strconv.Quote(string(mark[:min(len(mark), 64)]))
 	}

@@ -2,19 +2,17 @@ package inspect
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/txn"
-	"github.com/pawl-locks/pawl/lease"
 )
 
 // ErrGone: the place was not there any more, so nothing was done.
@@ -84,23 +82,14 @@ func (r *reader) mark(p Place, by string) *pb.RequestOp {
 		return nil
 	}
 	host, _ := os.Hostname()
-	value, _ := json.Marshal(struct {
-		Owner string    `json:"owner"`
-		Host  string    `json:"host"`
-		PID   int       `json:"pid"`
-		Since time.Time `json:"since"`
-	}{by, host, os.Getpid(), time.Now().UTC()}) // of strings, a number and a time: cannot fail
-	return txn.Put(brokenKey(lease.SessionKey(r.host.Namespace, id), n), value, id)
-}
-
-// brokenKey is the mark that attempt n of a session was evicted.
-func brokenKey(session string, n int64) string {
-	return session + "/" + strconv.FormatInt(n, 10) + "/broken"
+	who := keys.Identity{Owner: by, Host: host, PID: os.Getpid(), Since: time.Now().UTC()}
+	return txn.Put(keys.EvictionKey(keys.SessionKey(r.host.Namespace, id), n), who.Value(), id)
 }
 
 func (r *reader) explainWrite(err error, p Place) error {
 	if !cluster.IsPermissionDenied(err) {
 		return err
 	}
-	return fmt.Errorf("%w (the role needs readwrite on all keys from %q)", err, folder(p.Key))
+	prefix, _ := keys.Split(p.Key)
+	return fmt.Errorf("%w (the role needs readwrite on all keys from %q)", err, prefix)
 }

@@ -1,14 +1,10 @@
 package inspect
 
 import (
-	"encoding/json"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/pawl-locks/pawl/fencing"
-	"github.com/pawl-locks/pawl/internal/queue"
-	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/internal/keys"
 )
 
 // A Form is whose keys look like that.
@@ -57,23 +53,16 @@ type Place struct {
 // maxValue is how much of a candidate's value is kept.
 const maxValue = 1 << 10
 
-// lastPart is what stands behind the last slash, and folder what stands before it,
-// the slash included.
-func lastPart(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
-func folder(key string) string   { return key[:strings.LastIndexByte(key, '/')+1] }
-
 // formOf tells the form of a key by its last part, and the lease that it names. A
 // key of etcd's form has to be on that lease.
 func formOf(key string) (f Form, named int64) {
-	last := lastPart(key)
-	if id, _, ok := queue.ParseAttempt(last); ok {
-		return Pawl, id
+	if k, ok := keys.ParseQueueKey(key); ok {
+		return Pawl, k.Lease
 	}
-	id, err := strconv.ParseInt(last, 16, 64)
-	if err != nil || id <= 0 || strconv.FormatInt(id, 16) != last {
-		return Foreign, 0
+	if id, ok := keys.ParsePeerKey(key); ok {
+		return Etcd, id
 	}
-	return Etcd, id
+	return Foreign, 0
 }
 
 // newPlace is the place of a key as it was read.
@@ -91,35 +80,20 @@ func newPlace(key string, value []byte, create, mod, leaseID int64) Place {
 
 // read takes in what the value says.
 func (p *Place) read(value []byte) {
-	line, labelled := labelOf(value)
-	p.Election = !labelled && (p.Form == Pawl || len(value) > 0)
+	p.Election = !keys.OfLock(value) && (p.Form == Pawl || len(value) > 0)
 	p.Value, p.Size = nil, len(value)
 	if p.Election {
 		p.Value = append([]byte(nil), value[:min(len(value), maxValue)]...)
 		return
 	}
-	p.sign(line)
+	p.sign(value)
 }
 
-// etcdMark is what lease.Session.EtcdLabel begins with.
-const etcdMark = `{"layout":"etcd",`
-
-// labelOf is the line of a lock's value that names its holder.
-func labelOf(value []byte) (line string, ok bool) {
-	line, _, _ = strings.Cut(string(value), "\n")
-	return line, strings.HasPrefix(line, lease.LabelMark) || strings.HasPrefix(line, etcdMark)
-}
-
-// sign takes in who holds it, from a label or a session's key. What cannot be read
-// is left out.
-func (p *Place) sign(label string) {
-	var who struct {
-		Owner, Host string
-		PID         int
-		Since       time.Time
-	}
-	if json.Unmarshal([]byte(label), &who) == nil {
-		p.Owner, p.Host, p.PID, p.Since = who.Owner, who.Host, who.PID, who.Since
+// sign takes in who is behind it, from a lock's value or a session's. What cannot be
+// read is left out.
+func (p *Place) sign(value []byte) {
+	if id := keys.ParseIdentity(value); id != (keys.Identity{}) {
+		p.Owner, p.Host, p.PID, p.Since = id.Owner, id.Host, id.PID, id.Since
 	}
 }
 

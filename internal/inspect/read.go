@@ -11,6 +11,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -177,7 +178,7 @@ func (r *reader) keepFormed(ctx context.Context, s *state, keys []string) error 
 	for _, p := range places {
 		id, n := attemptOf(p.Key)
 		if a := answers[question{lease: id, n: n, rev: s.rev}]; p.Election && a.there {
-			p.sign(string(a.value))
+			p.sign(a.value)
 		}
 		s.add(p)
 	}
@@ -198,5 +199,5 @@ func (r *reader) explain(err error, sp span) error {
 	if !cluster.IsPermissionDenied(err) {
 		return err
 	}
-	return fmt.Errorf("%w (the role needs read on all keys from %q, and from %q)", err, sp.prefix, r.host.Namespace+"//pawl/")
+	return fmt.Errorf("%w (the role needs read on all keys from %q, and from %q)", err, sp.prefix, keys.SessionRoot(r.host.Namespace))
 }

@@ -3,7 +3,7 @@ package inspect
 import (
 	"strings"
 
-	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
@@ -24,10 +24,10 @@ type span struct {
 // without and from those in etcd's layout.
 func (sc Scope) spans(namespace string) ([]span, error) {
 	if sc.Name != "" {
-		l, err := queue.NewLine(namespace, sc.Name, sc.EtcdLayout)
+		l, err := keys.NewQueue(namespace, sc.Name, sc.EtcdLayout)
 		return []span{{l.Prefix, l.Prefix}}, err
 	}
-	escaped := queue.EscapePrefix(sc.Prefix)
+	escaped := keys.EscapePrefix(sc.Prefix)
 	if strings.HasPrefix(escaped, sc.Prefix) { // as of no prefix: all in one
 		return []span{{prefix: namespace + sc.Prefix}}, nil
 	}

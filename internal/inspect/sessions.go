@@ -3,14 +3,12 @@ package inspect
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/txn"
-	"github.com/pawl-locks/pawl/lease"
 )
 
 // A SessionKey is a key among the sessions' own: a session's, or one below it that
@@ -28,7 +26,7 @@ func Sessions(ctx context.Context, c *pawl.Client) ([]SessionKey, error) {
 	if err != nil {
 		return nil, fmt.Errorf("survey: sessions: %w", err)
 	}
-	prefix := strings.TrimSuffix(lease.SessionKey(r.host.Namespace, 0), "0")
+	prefix := keys.SessionRoot(r.host.Namespace)
 	var out []SessionKey
 	var rev int64
 	for from := []byte(prefix); ; {
@@ -42,12 +40,8 @@ func Sessions(ctx context.Context, c *pawl.Client) ([]SessionKey, error) {
 		kvs := txn.KVs(resp, 0)
 		for _, kv := range kvs {
 			k := SessionKey{Place: Place{Key: string(kv.Key), Token: tokenOf(kv), Modified: kv.ModRevision, Lease: kv.Lease}}
-			id, _, below := strings.Cut(k.Key[len(prefix):], "/")
-			k.Below = below
-			if n, err := strconv.ParseInt(id, 16, 64); err == nil && n > 0 && strconv.FormatInt(n, 16) == id {
-				k.Named = n
-			}
-			k.sign(string(kv.Value))
+			k.Named, k.Below, _ = keys.ParseSessionKey(r.host.Namespace, k.Key)
+			k.sign(kv.Value)
 			out = append(out, k)
 		}
 		if len(kvs) < page {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/internal/keys"
 )
 
 // maxOthers is how many keys of nobody's form are kept.
@@ -39,8 +39,7 @@ type entry struct {
 
 // lane is a folder's keys.
 type lane struct {
-	line  queue.Line
-	etcd  bool // of etcd's layout
+	line  keys.Queue
 	named bool // a name has such keys
 	own   int  // keys of known form right in it
 	queue []*entry
@@ -63,7 +62,7 @@ func (s *state) above(key string, f func(folder string)) {
 // hides reports whether key is not a line's: a session's own, or not in a folder.
 func (s *state) hides(key string) bool {
 	rest, ok := strings.CutPrefix(key, s.namespace)
-	return !ok || !strings.Contains(rest, "/") || strings.Contains(rest, "//pawl/")
+	return !ok || !strings.Contains(rest, "/") || keys.OfSessions(rest)
 }
 
 // add takes a new key in; nil: it is none that counts.
@@ -78,13 +77,14 @@ func (s *state) add(p Place) *entry {
 		}
 		s.others++
 	}
-	e := &entry{Place: p, home: folder(p.Key)}
+	home, _ := keys.Split(p.Key)
+	e := &entry{Place: p, home: home}
 	s.keys[p.Key] = e
 	s.above(p.Key, func(f string) {
 		l := s.folders[f]
 		if l == nil {
 			l = &lane{}
-			l.line, l.etcd, l.named = queue.LineOf(s.namespace, f)
+			l.line, l.named = keys.ParseQueue(s.namespace, f)
 			s.folders[f] = l
 		}
 		at, _ := slices.BinarySearchFunc(l.queue, e, inOrder)
@@ -140,7 +140,7 @@ func (s *state) lines(begin, asked string) []Line {
 		if !l.named || !strings.HasPrefix(l.line.Name, begin) || l.own == 0 && f != asked {
 			continue
 		}
-		line := Line{Name: l.line.Name, Prefix: f, EtcdLayout: l.etcd, Queue: make([]Place, len(l.queue))}
+		line := Line{Name: l.line.Name, Prefix: f, EtcdLayout: l.line.EtcdLayout, Queue: make([]Place, len(l.queue))}
 		for i, e := range l.queue {
 			line.Queue[i] = e.placeIn(f)
 		}

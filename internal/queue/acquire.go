@@ -11,6 +11,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -22,7 +23,7 @@ type Request struct {
 	Delay time.Duration // how long to wait after a holder that did not release
 
 	// Grants lets the claim be granted the line by the one before it, and grant it
-	// to the one behind. Value begins with lease.LabelMark then, and only then, and
+	// to the one behind. Value begins with keys.LockMark then, and only then, and
 	// has one line.
 	Grants bool
 }
@@ -220,10 +221,10 @@ func (c *Claim) askTxn(last departed, delayed bool) *pb.TxnRequest {
 		Failure: []*pb.RequestOp{txn.Look(session), txn.Look(c.key)},
 	}
 	if owner, ok := c.line.owner(last.key); delayed && ok {
-		t.Success = append(t.Success, txn.LookAt(lease.SessionKey(c.s.Host().Namespace, owner), last.at))
+		t.Success = append(t.Success, txn.LookAt(keys.SessionKey(c.s.Host().Namespace, owner), last.at))
 	}
 	if c.grants {
-		t.Success = append(t.Success, txn.NextUnder(c.line.Prefix, maxHeirs, c.create+1))
+		t.Success = append(t.Success, txn.NextUnder(c.line.Prefix, keys.MaxSuccessors, c.create+1))
 	}
 	return t
 }

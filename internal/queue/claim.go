@@ -9,6 +9,7 @@ import (
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/kvinside"
 	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/kv"
@@ -38,18 +39,18 @@ type Claim struct {
 	mu       sync.Mutex
 	scope    *cluster.Scope // of an Acquire under way
 	held     bool
-	before   place    // the key that is waited for
-	passed   bool     // before is not there any more, or may not be
-	goneAt   int64    // the revision of before's deletion; 0: not known
-	expected bool     // before's release was to be a grant to this claim
-	mine     bool     // before's release was: it holds
-	heirs    heirs    // those known to be behind, in order; see grant.go. Not changed in place
-	own      feed     // of the own key
-	ahead    feed     // of the key before
-	mod      int64    // of the own key, as we know it
-	writing  []*write // to the own key, not known to be applied or not; all compare mod
-	recall   bool     // a call of Rewrite is under way
-	reread   bool     // a read behind one is
+	before   place           // the key that is waited for
+	passed   bool            // before is not there any more, or may not be
+	goneAt   int64           // the revision of before's deletion; 0: not known
+	expected bool            // before's release was to be a grant to this claim
+	mine     bool            // before's release was: it holds
+	heirs    keys.Successors // those known to be behind, in order; see grant.go. Not changed in place
+	own      feed            // of the own key
+	ahead    feed            // of the key before
+	mod      int64           // of the own key, as we know it
+	writing  []*write        // to the own key, not known to be applied or not; all compare mod
+	recall   bool            // a call of Rewrite is under way
+	reread   bool            // a read behind one is
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	done     chan struct{}

@@ -51,11 +51,11 @@ func Resume(ctx context.Context, s *lease.Session, line Line, key string, t fenc
 	if t <= 0 {
 		return nil, fmt.Errorf("token %d is none", t)
 	}
-	owner, n, ok := line.attempt(key)
-	if !ok || owner != s.ID() {
+	own, ok := line.Parse(key)
+	if !ok || own.Lease != s.ID() {
 		return nil, fmt.Errorf("key %q is not one of lease %x under the name %q", key, s.ID(), line.Name)
 	}
-	c := &Claim{s: s, line: line, parent: ctx, key: key, n: n}
+	c := &Claim{s: s, line: line, parent: ctx, key: key, n: own.N}
 	c.see(ctx)
 	if err := s.Err(); err != nil {
 		return nil, err
@@ -77,11 +77,11 @@ func Resume(ctx context.Context, s *lease.Session, line Line, key string, t fenc
 	if ctx.Err() != nil {
 		return nil, cluster.EndOf(ctx)
 	}
-	if !s.Adopt(n) {
+	if !s.Adopt(own.N) {
 		return nil, fmt.Errorf("key %q was acquired, or resumed, in this process", key)
 	}
 	c.held = true
-	if err := s.Hold(&c.hook, c, n); err != nil {
+	if err := s.Hold(&c.hook, c, own.N); err != nil {
 		return nil, err
 	}
 	c.watchOwn(resp.Header.Revision + 1)

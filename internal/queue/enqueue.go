@@ -7,6 +7,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
@@ -69,7 +70,7 @@ func (c *Claim) enqueueTxn(value []byte, try, sole bool) *pb.TxnRequest {
 	t.Compare = append(t.Compare, txn.CreateIs(own, 0), txn.CreateIs(c.s.CancelKey(c.n), 0), same)
 	t.Success = append(t.Success, txn.Put(own, value, c.s.ID()))
 	if sole {
-		from, to := c.ownKeys(own)
+		from, to := keys.LeaseRange(own)
 		t.Success = append(t.Success, txn.LastBetween([]byte(c.line.Prefix), from), txn.LastBetween(to, txn.PrefixEnd(c.line.Prefix)))
 	} else {
 		t.Success = append(t.Success, txn.LastUnder(c.line.Prefix, 2, 0))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/keys"
 )
 
 // The sentinels that lock and elect export under their own names.
@@ -61,5 +62,5 @@ func (l Line) explain(err error, namespace string) error {
 	if !cluster.IsPermissionDenied(err) {
 		return err
 	}
-	return fmt.Errorf("%w (the role needs readwrite on all keys from %q and from %q)", err, namespace+sessions, l.Prefix)
+	return fmt.Errorf("%w (the role needs readwrite on all keys from %q and from %q)", err, keys.SessionRoot(namespace), l.Prefix)
 }

@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -61,7 +62,7 @@ func isGrant(t *pb.TxnRequest) bool {
 // by the one before, without a request of their own.
 func TestAGrantedWaiterHoldsWithoutARequest(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
-		holder, waiting := w.inTurn(2 + 2*maxHeirs)
+		holder, waiting := w.inTurn(2 + 2*keys.MaxSuccessors)
 		assert.Equal(w, 2, w.releaseAndCount(holder, waiting[0]), "a release and a question")
 		requests := 0
 		for i := range waiting {
@@ -72,7 +73,7 @@ func TestAGrantedWaiterHoldsWithoutARequest(t *testing.T) {
 			c := waiting[i].c
 			n := w.releaseAndCount(c, next)
 			requests += n
-			if i > 0 && i < maxHeirs {
+			if i > 0 && i < keys.MaxSuccessors {
 				assert.Equal(w, 1, n, "handoff %d", i)
 			}
 			if next != nil {
@@ -101,7 +102,7 @@ func TestAGrantKeepsTheKeysOwnValueAndItsLease(t *testing.T) {
 		assert.Equal(w, before.CreateRevision, after.CreateRevision)
 		line, rest, _ := strings.Cut(string(after.Value), "\n")
 		assert.Equal(w, string(before.Value), line)
-		assert.Contains(w, rest, grantWord)
+		assert.Contains(w, rest, "granted ")
 		w.release(c)
 		w.release(waiting[2].won())
 		w.clear()
@@ -120,7 +121,7 @@ func TestAGrantThatComesBeforeTheKeyAheadIsFollowedCounts(t *testing.T) {
 		value := string(s.Label())
 		before := place{c.line.Prefix + "7f3a-1", w.f.Put(c.line.Prefix+"7f3a-1", value, 0)}
 		c.waits(w.f.Put(c.key, value, s.ID()), before)
-		granted := fmt.Sprintf("%s\n%s7f3a-1 %d\n", value, grantWord, before.create)
+		granted := fmt.Sprintf("%s\ngranted 7f3a-1 %d\n", value, before.create)
 		w.f.Put(c.key, granted, s.ID())
 		synctest.Wait()
 		c.follow(before, before.create)
@@ -307,10 +308,10 @@ func TestAForgedOrForeignWriteToAWaitingKeyIsALoss(t *testing.T) {
 		"a word":         func(w *world, kv *mvccpb.KeyValue) { w.f.Put(string(kv.Key), "x", kv.Lease) },
 		"the same value": func(w *world, kv *mvccpb.KeyValue) { w.f.Put(string(kv.Key), string(kv.Value), kv.Lease) },
 		"off the lease": func(w *world, kv *mvccpb.KeyValue) {
-			w.f.Put(string(kv.Key), string(kv.Value)+"\n"+grantWord+"a-1 3\n", 0)
+			w.f.Put(string(kv.Key), string(kv.Value)+"\ngranted a-1 3\n", 0)
 		},
 		"no revision": func(w *world, kv *mvccpb.KeyValue) {
-			w.f.Put(string(kv.Key), string(kv.Value)+"\n"+grantWord+"a-1 x\n", kv.Lease)
+			w.f.Put(string(kv.Key), string(kv.Value)+"\ngranted a-1 x\n", kv.Lease)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -333,7 +334,7 @@ func TestAGrantByAnotherKeyIsAReasonToAskAndNoMore(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		holder, waiting := w.inTurn(1)
 		kv := w.f.Get(w.keyAt(1))
-		w.f.Put(string(kv.Key), string(kv.Value)+"\n"+grantWord+"7f-1 3\n", kv.Lease)
+		w.f.Put(string(kv.Key), string(kv.Value)+"\ngranted 7f-1 3\n", kv.Lease)
 		synctest.Wait()
 		assert.False(w, isClosed(waiting[0].done))
 		w.held(holder)
@@ -466,65 +467,4 @@ func TestGivingUpInTheInstantOfAGrantLeavesTheLineFree(t *testing.T) {
 		}
 		w.clear()
 	})
-}
-
-func FuzzGrantValues(f *testing.F) {
-	f.Add("7f-1", int64(7), lease.LabelMark+`"owner":"a b"}`, lease.LabelMark+`"owner":"a c"}`)
-	f.Add("7f-1", int64(7), lease.LabelMark+`"owner":"a"}`, lease.LabelMark+`"owner":"a"}`+"\n")
-	f.Add("", int64(-1), "\n", "")
-	f.Fuzz(func(t *testing.T, suffix string, create int64, value, second string) {
-		line := Line{Name: "n", Prefix: "n/"}
-		key := []byte(line.Prefix + suffix)
-		kv := &mvccpb.KeyValue{Key: key, CreateRevision: create, Value: []byte(value)}
-		kv2 := &mvccpb.KeyValue{Key: key, CreateRevision: create, Value: []byte(second)}
-		all := line.heirs([]*mvccpb.KeyValue{kv, kv2})
-		require.LessOrEqual(t, len(all.lines), maxHeirBytes+len("9223372036854775807 2048  \n"))
-		if len(all.lines) == 0 {
-			return
-		}
-		h, rest, ok := all.first()
-		own, _, _ := strings.Cut(value, "\n")
-		if create <= 0 {
-			assert.False(t, ok)
-			return
-		}
-		require.True(t, ok)
-		assert.Equal(t, heir{[]byte(suffix), create, []byte(own)}, h)
-		if len(rest.lines) == 0 {
-			return
-		}
-
-		// The first is granted to, and passes on who is behind.
-		by, behind, ok := line.cutGrant([]byte(own + "\n" + grantWord + suffix + " 5\n" + string(rest.lines)))
-		require.True(t, ok)
-		assert.Equal(t, place{line.Prefix + suffix, 5}, by)
-		h, rest, ok = behind.first()
-		require.True(t, ok)
-		own, _, _ = strings.Cut(second, "\n")
-		assert.Equal(t, heir{[]byte(suffix), create, []byte(own)}, h)
-		assert.Empty(t, rest.lines)
-	})
-}
-
-// What is no list of heirs names nobody.
-func TestLinesThatAreNoHeirsNameNobody(t *testing.T) {
-	label := lease.LabelMark + `"owner":"a"}`
-	for name, lines := range map[string]string{
-		"nothing":                   "",
-		"no end":                    "7f-1 4 0 " + label,
-		"no revision":               "7f-1\n",
-		"a revision that is none":   "7f-1 x 0 " + label + "\n",
-		"a revision of nothing":     "7f-1 0 0 " + label + "\n",
-		"a value alone":             "7f-1 4 " + label + "\n",
-		"more alike than there is":  "7f-1 4 99 }\n",
-		"less alike than nothing":   "7f-1 4 -1 }\n",
-		"a value that is no lock's": "7f-1 4 0 {}\n",
-	} {
-		_, _, ok := heirs{[]byte(label), []byte(lines)}.first()
-		assert.False(t, ok, name)
-	}
-	h, rest, ok := heirs{[]byte(label), []byte("7f-1 4 " + fmt.Sprint(len(label)-2) + ` b"}` + "\n")}.first()
-	assert.True(t, ok)
-	assert.Equal(t, label[:len(label)-2]+`b"}`, string(h.value))
-	assert.Equal(t, h.value, rest.before)
 }

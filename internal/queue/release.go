@@ -174,7 +174,7 @@ func (c *Claim) mayGrant() bool {
 	defer c.mu.Unlock()
 	first := !c.freeing.tried
 	c.freeing.tried = true
-	return first && len(c.heirs.lines) > 0
+	return first && !c.heirs.Empty()
 }
 
 // explainFree decides a release whose key was not there as it was acquired, by a

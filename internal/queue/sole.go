@@ -1,7 +1,5 @@
 package queue
 
-import "bytes"
-
 // etcd goes through the keys that a range once had, too, until they are
 // compacted, and the most of them are a session's own where it takes one name
 // again and again. Of those it knows that they are gone for good. So an attempt
@@ -12,11 +10,3 @@ import "bytes"
 // had none since the attempt began. In etcd's layout others' names may lie among
 // the session's keys.
 func (c *Claim) isSole() bool { return !c.line.EtcdLayout && c.s.Sole(c.n, c.line.Prefix) }
-
-// ownKeys is the range of all keys that the session ever had on the line.
-func (c *Claim) ownKeys(own []byte) (from, to []byte) {
-	dash := bytes.LastIndexByte(own, '-')
-	from, to = own[:dash+1:dash+1], bytes.Clone(own[:dash+1])
-	to[dash]++
-	return from, to
-}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/observe"
@@ -39,7 +40,7 @@ func (w *world) around(c *Claim) bool {
 		assert.Equal(w, []string{c.line.Prefix + " to " + end}, read)
 		return false
 	}
-	own := lease.AttemptKey(c.line.Prefix, c.s.ID(), 1)
+	own := keys.QueueKey{Lease: c.s.ID(), N: 1}.In(c.line.Prefix)
 	own = own[:len(own)-len("-1")]
 	assert.Equal(w, []string{c.line.Prefix + " to " + own + "-", own + ". to " + end}, read)
 	return true

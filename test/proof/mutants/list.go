@@ -99,7 +99,7 @@ var mutants = []mutant{
 	{"another cluster is taken for the same", "K4", []edit{{"internal/cluster/pin.go", "	if id == pinned {", "	if id == pinned || pinned > 0 {"}}, []string{inCluster}},
 	{"whoever grants is believed", "A2", []edit{{"internal/queue/grant.go", "	case c.before == by:", "	case len(c.before.key) > 0 && len(by.key) > 0:"}}, []string{inQueue}},
 	{"a grant is put whatever the next key is", "A2", []edit{{"internal/queue/grant.go",
-		"		free.Compare = append(free.Compare, txn.CreateIs(key, next.create))\n", ""}}, []string{inQueue}},
+		"		free.Compare = append(free.Compare, txn.CreateIs(key, next.Create))\n", ""}}, []string{inQueue}},
 	{"a Run that is told to end returns what lead returned", "contract", []edit{{"elect/run.go", "		stopped = ctx.Err() != nil\n", "		stopped = true\n"}}, []string{inElect}},
 	{"a lease is revoked while its leader still works", "E8", []edit{{"elect/run.go",
 		"	release := s.Spare() // before", "	release := func() {} // before"}}, []string{inElect}},

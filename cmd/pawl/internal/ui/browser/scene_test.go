@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/internal/inspect"
-	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -99,7 +99,7 @@ func (p *part) join(worker string, n int) stand {
 	s := p.scene
 	session, err := s.client.NewSession(context.Background(), lease.Options{Owner: worker, TTL: time.Minute})
 	require.NoError(s, err)
-	l, err := queue.NewLine("app/", p.name, false)
+	l, err := keys.NewQueue("app/", p.name, false)
 	require.NoError(s, err)
 	seats.Lock()
 	seat++

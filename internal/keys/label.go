@@ -1,0 +1,92 @@
+package keys
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+)
+
+// An Identity is who is behind a key, for people: the owner as configured, and the
+// process, with the time at which the key was put, by that process's clock.
+type Identity struct {
+	Owner string    `json:"owner"`
+	Host  string    `json:"host"`
+	PID   int       `json:"pid"`
+	Since time.Time `json:"since"`
+}
+
+// Value is the value of a key that says nothing else, as the mark of an eviction.
+func (id Identity) Value() []byte { return marshal(id) }
+
+// SessionValue is the value of a session key. The nonce tells whose writing it is
+// after an answer was lost.
+func SessionValue(id Identity, nonce string) []byte {
+	return marshal(struct {
+		Identity
+		Nonce string `json:"nonce"`
+	}{id, nonce})
+}
+
+// ParseIdentity reads the identity in a value that Value, SessionValue, Lock or
+// EtcdLock wrote, with or without a handoff. What cannot be read is left out.
+func ParseIdentity(value []byte) (id Identity) {
+	line, _, _ := bytes.Cut(value, newline)
+	if json.Unmarshal(line, &id) != nil {
+		return Identity{}
+	}
+	return id
+}
+
+// LockMark is what the value of each lock's queue key begins with, and no other
+// value in a queue: it tells a lock's key from a candidate's under the same name,
+// and from a key in etcd's layout. Only keys with it are handed off to.
+const LockMark = `{"pawl":"lock",`
+
+// etcdMark is LockMark for a key in etcd's layout.
+const etcdMark = `{"layout":"etcd",`
+
+var lockMark = []byte(LockMark)
+
+// A Label makes the values of one session's lock keys: everything but the time is
+// encoded once.
+type Label []byte
+
+// NewLabel is the label of a session. id.Since is left out.
+func NewLabel(id Identity) Label {
+	b := marshal(struct {
+		Pawl  string `json:"pawl"`
+		Owner string `json:"owner"`
+		Host  string `json:"host"`
+		PID   int    `json:"pid"`
+	}{"lock", id.Owner, id.Host, id.PID})
+	return append(b[:len(b)-1], `,"since":"`...)
+}
+
+// Lock is the value of a lock's queue key that is put at since: one line, which
+// begins with LockMark.
+func (l Label) Lock(since time.Time) []byte {
+	b := make([]byte, len(l), len(l)+len(time.RFC3339Nano)+2)
+	copy(b, l)
+	b = since.UTC().AppendFormat(b, time.RFC3339Nano)
+	return append(b, `"}`...)
+}
+
+// EtcdLock is Lock for a key in etcd's layout. It says the same and does not begin
+// with LockMark, because such a key is never handed off to.
+func (l Label) EtcdLock(since time.Time) []byte {
+	return append([]byte(etcdMark), l.Lock(since)[1:]...)
+}
+
+// OfLock reports whether the value of a queue key says that it is a lock's, in
+// either layout.
+func OfLock(value []byte) bool {
+	return bytes.HasPrefix(value, lockMark) || bytes.HasPrefix(value, []byte(etcdMark))
+}
+
+func marshal(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("keys: value: " + err.Error()) // strings, numbers and times always marshal
+	}
+	return b
+}

@@ -1,0 +1,50 @@
+package keys
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+var ann = Identity{Owner: `ann "x"`, Host: "h1", PID: 7, Since: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)}
+
+// The forms are fixed: other versions, and other programs, read them.
+func TestFormsOfValuesAreFixed(t *testing.T) {
+	label := NewLabel(ann)
+	assert.Equal(t, `{"pawl":"lock","owner":"ann \"x\"","host":"h1","pid":7,"since":"2026-01-02T03:04:05.000000006Z"}`, string(label.Lock(ann.Since)))
+	assert.Equal(t, `{"layout":"etcd","pawl":"lock","owner":"ann \"x\"","host":"h1","pid":7,"since":"2026-01-02T03:04:05.000000006Z"}`, string(label.EtcdLock(ann.Since)))
+	assert.Equal(t, `{"owner":"ann \"x\"","host":"h1","pid":7,"since":"2026-01-02T03:04:05.000000006Z","nonce":"N"}`, string(SessionValue(ann, "N")))
+	assert.Equal(t, `{"owner":"ann \"x\"","host":"h1","pid":7,"since":"2026-01-02T03:04:05.000000006Z"}`, string(ann.Value()))
+}
+
+func TestEachValueTellsWhoIsBehindIt(t *testing.T) {
+	lock := NewLabel(ann).Lock(ann.Since)
+	handed := Successor{Name: []byte("2-1"), Create: 5, Value: lock}.HandedOff("1-1", 3, Successors{})
+	for name, value := range map[string][]byte{
+		"lock": lock, "lock in etcd's layout": NewLabel(ann).EtcdLock(ann.Since), "handed off": handed,
+		"session": SessionValue(ann, "N"), "eviction": ann.Value(),
+	} {
+		assert.Equal(t, ann, ParseIdentity(value), name)
+	}
+	for _, value := range []string{"", "x", "{", `{"owner":7}`, "\n" + string(ann.Value())} {
+		assert.Zero(t, ParseIdentity([]byte(value)), "%q", value)
+	}
+}
+
+func TestALockIsToldFromACandidateByItsValue(t *testing.T) {
+	assert.True(t, OfLock(NewLabel(ann).Lock(ann.Since)))
+	assert.True(t, OfLock(NewLabel(ann).EtcdLock(ann.Since)))
+	for _, value := range []string{"", "node-1", `{"pawl":"multi",`, `{"pawl":"lock"}`, ` {"pawl":"lock",`, string(ann.Value())} {
+		assert.False(t, OfLock([]byte(value)), "%q", value)
+	}
+}
+
+// One session's values share the label, and not its memory.
+func TestValuesOfOneLabelAreIndependent(t *testing.T) {
+	label := NewLabel(ann)
+	first := label.Lock(ann.Since)
+	kept := string(first)
+	_ = label.Lock(ann.Since.Add(time.Hour))
+	assert.Equal(t, kept, string(first))
+}

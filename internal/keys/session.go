@@ -1,0 +1,49 @@
+package keys
+
+import (
+	"strconv"
+	"strings"
+)
+
+// sessionRoot is where sessions keep their own keys, behind the namespace. No
+// escaped name begins with two slashes.
+const sessionRoot = "//pawl/"
+
+// SessionRoot is what all session keys, and what belongs to them, begin with.
+func SessionRoot(namespace string) string { return namespace + sessionRoot }
+
+// OfSessions reports whether key, behind its namespace or with it, is among the
+// sessions' own, in this namespace or in one that begins with it.
+func OfSessions(key string) bool { return strings.Contains(key, sessionRoot) }
+
+// SessionKey is the session key of a lease.
+func SessionKey(namespace string, lease int64) string {
+	return SessionRoot(namespace) + strconv.FormatInt(lease, 16)
+}
+
+// ParseSessionKey tells which lease a key below SessionRoot names, and whether it
+// lies below that lease's session key. ok is false where it names none.
+func ParseSessionKey(namespace, key string) (lease int64, below, ok bool) {
+	rest, ok := strings.CutPrefix(key, SessionRoot(namespace))
+	if !ok {
+		return 0, false, false
+	}
+	hex, _, below := strings.Cut(rest, "/")
+	lease, ok = parseLease(hex)
+	return lease, below, ok
+}
+
+// CancelKey is the cancel key of acquisition n of the session with this key. While
+// it is there, no late copy of the acquisition's enqueue can be applied (rule A5).
+func CancelKey(session string, n int64) []byte {
+	b := make([]byte, 0, len(session)+len("/9223372036854775807"))
+	b = append(b, session...)
+	b = append(b, '/')
+	return strconv.AppendInt(b, n, 10)
+}
+
+// EvictionKey is the mark that an operator has evicted acquisition n of the session
+// with this key. Its value is an [Identity]: who did.
+func EvictionKey(session string, n int64) string {
+	return string(CancelKey(session, n)) + "/broken"
+}
