@@ -34,12 +34,16 @@ func (t *Txn) result(a *pb.TxnResponse) (Result, error) {
 		return Result{}, fmt.Errorf("%w: %w", ErrUnknown, errAnswer)
 	}
 	for i, op := range ran {
-		if op.kind != opGet {
+		if !op.reads() {
 			continue
 		}
 		r := a.Responses[i].GetResponseRange()
 		if r == nil {
 			return Result{}, fmt.Errorf("%w: %w", ErrUnknown, errAnswer)
+		}
+		if op.kind == opPrefix {
+			res.Gets, res.More = append(res.Gets, entries(r)...), res.More || r.More
+			continue
 		}
 		res.Gets = append(res.Gets, entry(op.key, r))
 	}
@@ -52,6 +56,14 @@ func entry(key string, r *pb.RangeResponse) Entry {
 	}
 	kv := r.Kvs[0]
 	return Entry{Key: key, Value: kv.Value, ModRevision: kv.ModRevision}
+}
+
+func entries(r *pb.RangeResponse) []Entry {
+	out := make([]Entry, 0, len(r.GetKvs()))
+	for _, kv := range r.GetKvs() {
+		out = append(out, Entry{Key: string(kv.Key), Value: kv.Value, ModRevision: kv.ModRevision})
+	}
+	return out
 }
 
 // fenced names the guards that failed, and what is there instead.

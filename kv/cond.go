@@ -18,6 +18,7 @@ const (
 	opPut
 	opDelete
 	opGet
+	opPrefix
 )
 
 // Cond is a condition of the caller's own: Absent, ModRevision or Value. The zero Cond is refused.

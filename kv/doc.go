@@ -26,15 +26,17 @@
 //  4. A transaction that writes is never sent a second time after an unknown outcome.
 //  5. What is wrong with the arguments is told before anything is sent.
 //  6. Every transaction is linearizable; it sees all that was acknowledged before.
-//  7. WriteAll writes more keys than one transaction holds, each part under the guards; a part whose
+//  7. A Put made with OnSession leaves its key on the session's lease: etcd deletes it when the session ends.
+//  8. Get and List are linearizable. What List returns was so at one revision.
+//  9. WriteAll writes more keys than one transaction holds, each part under the guards; a part whose
 //     answer was lost is sent again, and no copy of it overwrites what was written later (what was
 //     deleted later is another matter; see there).
 //
 // # What it does not do
 //
 // It does not put Config.Namespace before keys: they are the caller's. It keeps no cache, and Txn
-// does not resolve an unknown outcome: the caller, who knows what was written, reads it back. It has
-// no ranges, leases or watches.
+// does not resolve an unknown outcome: the caller, who knows what was written, reads it back. It makes
+// no leases, and no watches: those are pawl.Client's NewSession and Watch.
 //
 // # Failures
 //

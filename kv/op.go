@@ -6,17 +6,22 @@ import (
 	"fmt"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// Op is one operation: Put, Delete or Get. The zero Op is refused.
+// Op is one operation: Put, Delete, Get or GetPrefix. The zero Op is refused.
 type Op struct {
 	kind  kind
-	key   string
+	key   string // of a GetPrefix: the prefix
 	value []byte
-	bare  bool // of a Get: without the value
+	lease Lease // of a Put that OnSession made; nil: none
+	bad   error // why it cannot be meant
+	limit int64 // of a GetPrefix
+	bare  bool  // of a Get: without the value
 }
 
-// Put writes value to key, without a lease. value is copied.
+// Put writes value to key, without a lease: see OnSession. value is copied.
 func Put(key string, value []byte) Op { return Op{kind: opPut, key: key, value: bytes.Clone(value)} }
 
 // Delete removes key; it is no error if that is not there.
@@ -25,6 +30,47 @@ func Delete(key string) Op { return Op{kind: opDelete, key: key} }
 // Get reads key into Result.Gets. It sees what operations before it, in the same branch, have done.
 func Get(key string) Op { return Op{kind: opGet, key: key} }
 
+// GetPrefix reads the keys that begin with prefix, in their order, into Result.Gets: the first limit
+// of them, or all where limit is 0. Where more were left out, Result.More is true. An empty prefix
+// means all keys. Like Get, it sees what operations before it in the same branch have done.
+func GetPrefix(prefix string, limit int64) Op { return Op{kind: opPrefix, key: prefix, limit: limit} }
+
+// Lease is what the key of a Put can go with: a *pawl.Session is one. ID is the lease's, 0 for none;
+// Err is why it has ended, nil while it is valid, and must not block.
+type Lease interface {
+	ID() int64
+	Err() error
+}
+
+// OnSession makes op, a Put, write its key on s's lease: etcd deletes the key when the session ends,
+// however it ends. A transaction with one whose session has ended is refused, with what s.Err
+// reports; one whose lease is gone at the server without this process knowing it does not apply.
+// The next Put of the key without OnSession takes it off the lease.
+func OnSession(op Op, s Lease) Op {
+	switch {
+	case op.kind != opPut:
+		op.bad = errors.New("only a Put can be on a session")
+	case s == nil:
+		op.bad = errors.New("the session is nil")
+	}
+	op.lease = s
+	return op
+}
+
+// ended is why the session that op is on has ended; nil: it has not, or op is on none.
+func (op Op) ended() error {
+	if op.lease == nil {
+		return nil
+	}
+	if err := op.lease.Err(); err != nil {
+		return fmt.Errorf("key %q is on a session that has ended: %w", op.key, err)
+	}
+	if op.lease.ID() == 0 {
+		return fmt.Errorf("key %q is on a session without a lease", op.key)
+	}
+	return nil
+}
+
 // checkOps refuses what etcd would refuse of one branch, or not understand.
 func checkOps(branch string, ops []Op) error {
 	written := make(map[string]kind, len(ops))
@@ -32,7 +78,7 @@ func checkOps(branch string, ops []Op) error {
 		if err := op.check(); err != nil {
 			return fmt.Errorf("%s, operation %d: %w", branch, i, err)
 		}
-		if op.kind == opGet {
+		if op.reads() {
 			continue
 		}
 		// etcd allows deleting twice, but nothing beside a put of the same key.
@@ -48,20 +94,48 @@ func (op Op) check() error {
 	switch {
 	case op.kind == 0:
 		return errors.New("the zero Op is no operation")
-	case op.key == "":
+	case op.bad != nil:
+		return op.bad
+	case op.key == "" && op.kind != opPrefix:
 		return errors.New("the key is empty")
+	case op.limit < 0:
+		return fmt.Errorf("prefix %q: the limit %d is negative", op.key, op.limit)
 	}
 	return nil
 }
 
+// reads reports whether op is a Get or a GetPrefix.
+func (op Op) reads() bool { return op.kind == opGet || op.kind == opPrefix }
+
 func (op Op) request() *pb.RequestOp {
 	switch op.kind {
 	case opPut:
-		return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte(op.key), Value: op.value}}}
+		return &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{
+			Key: []byte(op.key), Value: op.value, Lease: op.leaseID(),
+		}}}
 	case opDelete:
 		return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte(op.key)}}}
+	case opPrefix:
+		return readPrefix(op.key, op.key, op.limit, 0)
 	}
 	return read(op.key, op.bare)
+}
+
+func (op Op) leaseID() int64 {
+	if op.lease == nil {
+		return 0
+	}
+	return op.lease.ID()
+}
+
+// readPrefix is a linearizable Range of the first limit keys that begin with prefix, from key from
+// on; limit 0: of all. rev 0 is the present.
+func readPrefix(prefix, from string, limit, rev int64) *pb.RequestOp {
+	r := &pb.RangeRequest{Key: []byte(from), RangeEnd: txn.PrefixEnd(prefix), Limit: limit, Revision: rev}
+	if from == "" {
+		r.Key = []byte{0} // the smallest key
+	}
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: r}}
 }
 
 // read is a linearizable Range of one key.

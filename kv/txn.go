@@ -41,10 +41,11 @@ type Txn struct {
 type Result struct {
 	OK       bool    // If was true and Then applied; otherwise Else did
 	Revision int64   // of the cluster: that of the writes, if there were any
-	Gets     []Entry // one for each Get that ran, in order
+	Gets     []Entry // one for each Get that ran, in order, and what each GetPrefix found at its place
+	More     bool    // a GetPrefix left out keys beyond its limit
 }
 
-// Entry is what a Get found.
+// Entry is what a read found.
 type Entry struct {
 	Key         string
 	Value       []byte
@@ -77,11 +78,8 @@ func (c *Client) tell(ctx context.Context, err error) {
 }
 
 func (c *Client) txn(ctx context.Context, t Txn) (Result, error) {
-	switch {
-	case ctx == nil:
-		return Result{}, errors.New("the context is nil")
-	case c == nil || c.c == nil:
-		return Result{}, errors.New("the client is nil")
+	if err := c.usable(ctx); err != nil {
+		return Result{}, err
 	}
 	if err := t.check(); err != nil {
 		return Result{}, err
@@ -89,6 +87,13 @@ func (c *Client) txn(ctx context.Context, t Txn) (Result, error) {
 	for _, g := range t.Guards {
 		if err := g.lost(); err != nil {
 			return Result{}, err
+		}
+	}
+	for _, ops := range [][]Op{t.Then, t.Else} {
+		for _, op := range ops {
+			if err := op.ended(); err != nil {
+				return Result{}, err
+			}
 		}
 	}
 	r := cluster.Request{Op: "transaction", Repeat: cluster.IfNotApplied, Attempt: attemptBound, Total: totalBound}

@@ -111,8 +111,11 @@ func checkWrites(guards []Guard, writes []Op) error {
 		if err := op.check(); err != nil {
 			return fmt.Errorf("write %d: %w", i, err)
 		}
-		if op.kind == opGet {
-			return fmt.Errorf("write %d: a Get writes nothing", i)
+		if op.reads() {
+			return fmt.Errorf("write %d: a read writes nothing", i)
+		}
+		if err := op.ended(); err != nil {
+			return fmt.Errorf("write %d: %w", i, err)
 		}
 	}
 	return nil
