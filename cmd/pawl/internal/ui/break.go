@@ -22,13 +22,27 @@ const (
 // first whether it may, and is not answered.
 const breakHeader = "Pawl-Break"
 
+// mayBreak compares the key that a request brings.
+func (p *Page) mayBreak(r *http.Request) bool {
+	return p.opts.Token != "" && subtle.ConstantTimeCompare([]byte(r.Header.Get(breakHeader)), []byte(p.opts.Token)) == 1
+}
+
+// key says whether a request brings the key to break.
+func (p *Page) key(w http.ResponseWriter, r *http.Request) {
+	if !p.mayBreak(r) {
+		refuse(w, http.StatusForbidden, "this is not the key of this pawl ui")
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
 // breakIt ends the holder that the browser showed, if it is that one still.
 func (p *Page) breakIt(w http.ResponseWriter, r *http.Request) {
 	if p.opts.Token == "" {
 		refuse(w, http.StatusForbidden, "this page is read-only: start it with --allow-break")
 		return
 	}
-	if subtle.ConstantTimeCompare([]byte(r.Header.Get(breakHeader)), []byte(p.opts.Token)) != 1 {
+	if !p.mayBreak(r) {
 		refuse(w, http.StatusForbidden, "without its key the page is read-only: open the whole address that pawl ui printed, #key=… included")
 		return
 	}

@@ -1,11 +1,12 @@
 // Package ui serves a web page that shows the locks, elections and queues of a
 // namespace live, with a timeline of who held what when. It is made of a
-// [survey.Follower] and of files that are compiled in.
+// [inspect.Follower] and of files that are compiled in.
 //
 //	GET  /              the page, and its files
 //	GET  /api/state     what it shows, as JSON
 //	GET  /api/events    the same, and then each change, as server-sent events
 //	GET  /api/leases    what the leases of a line have left
+//	GET  /api/key       whether a request brings the key to break
 //	POST /api/break     ends a line's holder; with [Options.Token] alone
 //
 // # What it guarantees
@@ -26,12 +27,15 @@
 // # What it does not
 //
 // It has no users and no TLS: whoever reaches the address sees what the client may
-// read. The timeline begins when the page is opened, and is gone when it is closed.
+// read. The timeline begins when the page is opened, and is gone when it is closed; who holds
+// at the beginning holds at the earliest since its key was put, by the key's own word.
 // A line's queue is shown to its hundredth place.
 //
 // # Failures
 //
-// Open fails as survey.Follow does. Later, where following ends, as when a
-// permission is taken away, the page says why and begins anew until it works; and
-// while somebody looks, it asks the cluster every 5 s, to say so when no answer comes.
+// Open fails as inspect.Follow does. Later, where following ends, as when a
+// permission is taken away, the page says why, and since when, and begins again until it
+// works. While somebody looks, it asks the cluster every 5 s, to say so when no answer comes.
+//
+// A browser opens six connections to a host: its tabs share one stream (static/shared.js).
 package ui

@@ -27,7 +27,7 @@ type feed struct {
 	lines    map[string]inspect.Line // by prefix
 	history  *history
 	since    time.Time
-	troubles [2]string
+	failures [2]failure
 }
 
 func newFeed(o Options) *feed {
@@ -41,13 +41,15 @@ func newFeed(o Options) *feed {
 type snapshot struct {
 	Boot      string  `json:"boot"`
 	Now       int64   `json:"now"`
-	Since     int64   `json:"since"` // of the timeline's beginning
+	Watched   int64   `json:"since"` // of the timeline's beginning
 	Namespace string  `json:"namespace"`
 	Prefix    string  `json:"prefix"`
 	Cluster   string  `json:"cluster"`
 	Breakable bool    `json:"breakable"`
 	MaxQueue  int     `json:"maxQueue"`
+	Number    int64   `json:"number"` // of the last message that it contains
 	Trouble   string  `json:"trouble"`
+	Since     int64   `json:"troubleSince"`
 	Revision  int64   `json:"revision,string"`
 	Ignored   int     `json:"ignored"` // foreign keys that are not shown
 	Lines     []line  `json:"lines"`
@@ -69,7 +71,7 @@ func (f *feed) begin(s *inspect.Survey, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.tell(s, f.history.meet(s, now))
-	f.set(following, nil)
+	f.set(following, nil, now)
 }
 
 // apply takes in what happened.
@@ -110,9 +112,10 @@ func (f *feed) state() snapshot {
 
 // snapshot is all that is shown. Caller holds mu.
 func (f *feed) snapshot() snapshot {
+	failed := f.failure()
 	s := snapshot{
-		Boot: f.boot, Now: time.Now().UnixMilli(), Since: millis(f.since), Namespace: text(f.opts.Namespace), Prefix: text(f.opts.Prefix),
-		Cluster: f.opts.Cluster, Breakable: f.opts.Token != "", MaxQueue: maxQueue, Trouble: f.wrong(),
+		Boot: f.boot, Number: f.number, Now: time.Now().UnixMilli(), Watched: millis(f.since), Namespace: text(f.opts.Namespace), Prefix: text(f.opts.Prefix),
+		Cluster: f.opts.Cluster, Breakable: f.opts.Token != "", MaxQueue: maxQueue, Trouble: failed.Why, Since: failed.Since,
 		Revision: f.revision, Ignored: f.ignored, Lines: []line{}, Holds: f.history.all(),
 	}
 	for _, prefix := range slices.SortedFunc(maps.Keys(f.lines), func(a, b string) int {

@@ -111,6 +111,17 @@ func TestABreakNeedsTheTokenTheSameSiteAndTheHolderThatWasShown(t *testing.T) {
 	})
 }
 
+func TestThePageLearnsWhetherItsKeyIsTheRightOne(t *testing.T) {
+	inBubble(t, Options{Token: "SECRET"}, func(w *world) {
+		assert.Equal(w, 204, w.asks("GET", "/api/key", "", "Pawl-Break", "SECRET").Code)
+		assert.Equal(w, 403, w.asks("GET", "/api/key", "", "Pawl-Break", "OTHER").Code)
+		assert.Equal(w, 403, w.asks("GET", "/api/key", "").Code)
+	})
+	inBubble(t, Options{}, func(w *world) {
+		assert.Equal(w, 403, w.asks("GET", "/api/key", "", "Pawl-Break", "").Code, "there is none")
+	})
+}
+
 func TestWithoutATokenNothingCanBeBroken(t *testing.T) {
 	inBubble(t, Options{}, func(w *world) {
 		h := w.holds(w.session("ann"), "backup")

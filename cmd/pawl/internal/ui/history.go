@@ -26,11 +26,13 @@ type hold struct {
 	PID   int           `json:"pid,omitempty"`
 	From  int64         `json:"from"`
 	Early bool          `json:"early,omitempty"` // it began before From
-	To    int64         `json:"to,omitempty"`    // 0: it lasts
-	End   string        `json:"end,omitempty"`   // released, lost, ended
-	Cause string        `json:"cause,omitempty"`
-	By    string        `json:"by,omitempty"`
-	Late  bool          `json:"late,omitempty"` // it ended before To
+	// AtMost: it began at From or later. From is when its key was put, or its session granted, by its holder's clock.
+	AtMost bool   `json:"atMost,omitempty"`
+	To     int64  `json:"to,omitempty"`  // 0: it lasts
+	End    string `json:"end,omitempty"` // released, lost, ended
+	Cause  string `json:"cause,omitempty"`
+	By     string `json:"by,omitempty"`
+	Late   bool   `json:"late,omitempty"` // it ended before To
 }
 
 // A history is who held what when. Its owner guards it.
@@ -54,8 +56,8 @@ func newHistory() *history {
 	return &history{lasting: map[string]*hold{}, counts: map[string]int{}}
 }
 
-// meet takes in what a reading found: who holds now holds since before, and who
-// is not found does not hold any more.
+// meet takes in what a reading found: who holds now has done so since before, at the
+// earliest since its key was put, and who is not found does not hold any more.
 func (h *history) meet(s *inspect.Survey, now time.Time) (c changes) {
 	found := map[string]fencing.Token{}
 	for _, l := range s.Lines {
@@ -97,9 +99,16 @@ func (h *history) apply(events []inspect.Event) (c changes) {
 func (h *history) begin(c *changes, e inspect.Event) {
 	h.count++
 	p := e.Place
+	from, early, atMost := e.Time, e.Unsure, false
+	if e.Unsure && !p.Since.IsZero() {
+		early, atMost = false, true
+		if p.Since.Before(from) {
+			from = p.Since
+		}
+	}
 	started := &hold{
 		N: h.count, Line: idOf(e.Prefix), Name: text(e.Name), Kind: kindOf(e.Election), Token: p.Token,
-		Owner: clip(p.Owner), Host: clip(p.Host), PID: p.PID, From: millis(e.Time), Early: e.Unsure,
+		Owner: clip(p.Owner), Host: clip(p.Host), PID: p.PID, From: millis(from), Early: early, AtMost: atMost,
 	}
 	h.lasting[e.Prefix] = started
 	c.Holds = append(c.Holds, started)

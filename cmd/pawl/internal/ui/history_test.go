@@ -29,6 +29,9 @@ func sketch(holds []*hold) (out []string) {
 		if h.Early {
 			s = "<" + s
 		}
+		if h.AtMost {
+			s = ">" + s
+		}
 		if h.To != 0 {
 			s += fmt.Sprintf("%d %s", (h.To-began.UnixMilli())/1000, h.End)
 		}
@@ -60,6 +63,17 @@ func TestAReadingBeginsAndEndsHolds(t *testing.T) {
 	c := h.meet(&inspect.Survey{Lines: []inspect.Line{holder("a", 1, inspect.Pawl), holder("b", 5, inspect.Etcd)}}, began.Add(time.Second))
 	assert.Len(t, c.Holds, 3)
 	assert.ElementsMatch(t, []string{"<a 1 0-", "<b 2 0-1 ended?", "<d 4 0-1 ended?", "<b 5 1-"}, sketch(h.all()))
+}
+
+func TestARestartTakesSinceWhenFromTheKeys(t *testing.T) {
+	holder := func(name string, since time.Time, election bool) inspect.Line {
+		return inspect.Line{Name: name, Prefix: name + "/", Election: election, Queue: []inspect.Place{{Token: 1, Form: inspect.Pawl, Since: since, Election: election}}}
+	}
+	h := newHistory()
+	h.meet(&inspect.Survey{Lines: []inspect.Line{
+		holder("lock", began.Add(-time.Hour), false), holder("chief", began.Add(-time.Minute), true), holder("ahead", began.Add(time.Minute), false), holder("none", time.Time{}, false),
+	}}, began)
+	assert.ElementsMatch(t, []string{">lock 1 -3600-", ">chief 1 -60-", ">ahead 1 0-", "<none 1 0-"}, sketch(h.all()), "a holder's clock may be ahead of ours")
 }
 
 func TestAHistoryForgetsOfOneLineFirstAndOfAllThen(t *testing.T) {

@@ -3,14 +3,13 @@ package ui
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// Who can be in trouble.
+// The sources of failures.
 const (
 	following = iota
 	answering
@@ -28,9 +27,10 @@ func (p *Page) probe(ctx context.Context) {
 		if !p.feed.watched() {
 			continue
 		}
+		asked := time.Now()
 		err := p.ask(ctx)
 		if ctx.Err() == nil {
-			p.feed.trouble(answering, err)
+			p.feed.fail(answering, err, asked)
 		}
 	}
 }
@@ -41,36 +41,48 @@ func (p *Page) ask(ctx context.Context) error {
 	_, err := inspect.Read(ctx, p.client, inspect.Scope{Name: "probe"})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("the cluster has not answered for %v", probeWithin)
+		return errSilent
 	case cluster.IsPermissionDenied(err): // so it answers
 		return nil
 	}
 	return err
 }
 
-// trouble tells that something is wrong, or with a nil err, that it is not.
-func (f *feed) trouble(who int, err error) {
+var errSilent = errors.New("the cluster does not answer")
+
+// A failure is why what is shown may be old, and since when that is so. The zero failure is none.
+type failure struct {
+	Why   string `json:"trouble"`
+	Since int64  `json:"since"`
+}
+
+// fail notes an error of a source since then, or with a nil err, that it has none.
+func (f *feed) fail(source int, err error, since time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.set(who, err)
+	f.set(source, err, since)
 }
 
-// set is trouble. Caller holds mu.
-func (f *feed) set(who int, err error) {
-	before := f.wrong()
-	f.troubles[who] = ""
-	if err != nil {
-		f.troubles[who] = clip(err.Error())
+// set is fail. A source that goes on failing does so since its first failure. Caller holds mu.
+func (f *feed) set(source int, err error, since time.Time) {
+	before := f.failure()
+	switch old := f.failures[source]; {
+	case err == nil:
+		f.failures[source] = failure{}
+	case old.Why != "":
+		f.failures[source].Why = clip(err.Error())
+	default:
+		f.failures[source] = failure{clip(err.Error()), millis(since)}
 	}
-	if now := f.wrong(); now != before {
-		f.publish("trouble", map[string]string{"trouble": now})
+	if now := f.failure(); now != before {
+		f.publish("trouble", now)
 	}
 }
 
-// wrong is what is wrong; "": nothing. Caller holds mu.
-func (f *feed) wrong() string {
-	if f.troubles[following] != "" {
-		return f.troubles[following]
+// failure is the gravest. Caller holds mu.
+func (f *feed) failure() failure {
+	if f.failures[following].Why != "" {
+		return f.failures[following]
 	}
-	return f.troubles[answering]
+	return f.failures[answering]
 }

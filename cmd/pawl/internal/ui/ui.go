@@ -81,7 +81,7 @@ func (p *Page) keepFollowing(ctx context.Context, f *inspect.Follower) {
 				pause = minPause
 			}
 			p.opts.Logger.Warn("page: following has ended, and begins anew", "err", err)
-			p.feed.trouble(following, err)
+			p.feed.fail(following, err, time.Now())
 		}
 		if !sleep(ctx, pause) {
 			return
@@ -89,7 +89,7 @@ func (p *Page) keepFollowing(ctx context.Context, f *inspect.Follower) {
 		var err error
 		if f, err = inspect.Follow(ctx, p.client, inspect.Scope{Prefix: p.opts.Prefix}); err != nil {
 			f = nil
-			p.feed.trouble(following, err)
+			p.feed.fail(following, err, time.Now())
 		}
 	}
 }

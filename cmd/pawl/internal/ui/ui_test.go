@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -275,11 +276,14 @@ func TestASilentClusterIsToldWhileSomebodyLooks(t *testing.T) {
 		w.f.BlackHole()
 		_, event, data := s.next(w)
 		assert.Equal(w, "trouble", event)
-		assert.Contains(w, data, "the cluster has not answered for 4s")
-		assert.Contains(w, w.page.feed.state().Trouble, "not answered")
+		assert.Contains(w, data, "the cluster does not answer")
+		since := w.page.feed.state().Since
+		assert.InDelta(w, time.Now().UnixMilli(), since, float64(probeWithin.Milliseconds()), "since it was asked")
+		require.True(w, sleep(w.Context(), time.Minute))
+		assert.Equal(w, since, w.page.feed.state().Since, "it goes on since then")
 		w.f.Heal()
 		_, event, data = s.next(w)
 		assert.Equal(w, "trouble", event)
-		assert.Equal(w, `{"trouble":""}`, data)
+		assert.Equal(w, `{"trouble":"","since":0}`, data)
 	})
 }

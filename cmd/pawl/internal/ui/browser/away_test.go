@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
@@ -56,10 +57,36 @@ func TestASilentClusterIsSaid(t *testing.T) {
 	b.shows("a", "ann", 0)
 	b.sees(`document.getElementById("trouble").hidden`)
 	s.etcd.BlackHole()
-	b.says("#trouble", "may be old: the cluster has not answered")
+	b.says("#trouble", "may be old: the cluster does not answer")
+	b.says("#link", "stale")
 	b.shows("a", "ann", 0)
+	before := b.text("#trouble-for")
+	b.sees(`document.getElementById("trouble-for").innerText !== %q`, before)
+	b.sees(`/, for [5-9]/.test(document.getElementById("trouble-for").innerText)`)
 	s.etcd.Heal()
+	b.says("#link", "live")
 	b.sees(`document.getElementById("trouble").hidden`)
+}
+
+func TestARestartKeepsSinceWhenAHoldHasLasted(t *testing.T) {
+	s := newSite(t, ui.Options{})
+	began := time.Now().Add(-2 * time.Hour).UTC().Format(time.RFC3339)
+	s.etcd.Put("app/a/1f-1", `{"pawl":"lock","owner":"ann","since":"`+began+`"}`, 0)
+	b := open(t, s.url(), "/", look{})
+	b.shows("a", "ann", 0)
+	b.says("#rows .c-for", "≤ 2h00m")
+	s.stop()
+	s.start()
+	b.says("#news", "timeline begins anew")
+	b.says("#rows .c-for", "≤ 2h00m")
+}
+
+func TestNamesOfSpacesAreVisible(t *testing.T) {
+	s := newSite(t, ui.Options{})
+	s.holds(s.session("ann"), " ")
+	s.holds(s.session("bob"), " a  b ")
+	b := open(t, s.url(), "/", look{})
+	b.sees(`[...document.querySelectorAll("#rows .name")].map(e => e.textContent).join("|") === "\\u{20}|\\u{20}a \\u{20}b\\u{20}"`)
 }
 
 func TestThousandsOfNamesAreAFewRows(t *testing.T) {

@@ -42,6 +42,18 @@ type look struct {
 func open(t *testing.T, base, path string, l look) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser(t), chromedp.WithNewBrowserContext())
+	return openIn(t, ctx, cancel, base, path, l)
+}
+
+// beside opens an address in another tab of the same browser.
+func (b *tab) beside(base, path string) *tab {
+	b.Helper()
+	ctx, cancel := chromedp.NewContext(b.ctx)
+	return openIn(b.T, ctx, cancel, base, path, look{})
+}
+
+func openIn(t *testing.T, ctx context.Context, cancel func(), base, path string, l look) *tab {
+	t.Helper()
 	b := &tab{T: t, ctx: ctx}
 	t.Cleanup(func() {
 		cancel()
@@ -62,7 +74,9 @@ func open(t *testing.T, base, path string, l look) *tab {
 		scheme = "dark"
 	}
 	media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}
-	require.NoError(t, chromedp.Do(ctx, calls(network.Enable, network.EnableParams{}), calls(log.Enable, cdp.Empty{}), calls(runtime.Enable, cdp.Empty{}),
+	opening, done := context.WithTimeout(ctx, time.Minute)
+	defer done()
+	require.NoError(t, chromedp.Do(opening, calls(network.Enable, network.EnableParams{}), calls(log.Enable, cdp.Empty{}), calls(runtime.Enable, cdp.Empty{}),
 		chromedp.EmulateViewport(l.width, l.height, chromedp.EmulateScale(max(1, l.scale))),
 		calls(emulation.SetEmulatedMedia, media), chromedp.Navigate(base+path)))
 	return b

@@ -1,14 +1,14 @@
 // The page: what the server says goes into the model, and from there to the screen.
 
-import { Breaking, hasKey, setUpHelp, takeKey } from "./dialogs.js";
+import { Breaking, mayBreak, setUpHelp, takeKey } from "./dialogs.js";
 import { $, el, set } from "./dom.js";
 import { Details } from "./details.js";
 import { Grid } from "./grid.js";
 import { setUpKeys } from "./keys.js";
 import { drawLegend } from "./lane.js";
 import { Model } from "./model.js";
-import { Stream } from "./stream.js";
-import { clock, count, ends, visible, who } from "./text.js";
+import { Shared } from "./shared.js";
+import { clock, count, ends, span, visible, who } from "./text.js";
 
 const TICK = 500;
 const NEWS = 8_000;
@@ -55,11 +55,11 @@ const ui = {
     $("pause").setAttribute("aria-pressed", pausing);
     set($("pause"), pausing ? "Go on" : "Pause");
     if (pausing) {
-      stream.close();
+      stream.stop();
       link("paused");
     } else {
       link("connecting");
-      stream.open();
+      stream.start();
     }
     refresh();
   },
@@ -68,14 +68,15 @@ const ui = {
 ui.details = new Details($("details"), model, { close: () => ui.closeDetails(), break: () => ui.break() });
 const breaking = new Breaking(model, tell);
 
-const stream = new Stream({
-  link,
+const stream = new Shared({
+  link: (state) => model.frozen || link(state),
   state: (s) => {
-    const again = model.info.boot && model.info.boot !== s.boot;
+    const old = model.info.boot;
     model.state(s);
     scope();
     refresh();
-    if (again) tell("The server was started anew: the timeline begins anew too.");
+    if (old !== s.boot) allow();
+    if (old && old !== s.boot) tell("The server was started anew: the timeline begins anew too.");
   },
   change: (c) => {
     for (const h of model.change(c)) {
@@ -84,11 +85,21 @@ const stream = new Stream({
     refresh();
   },
   trouble: (t) => {
-    model.trouble = t.trouble;
+    model.fail(t);
     refresh();
   },
   ping: (now) => model.hear(now),
 });
+
+// allow finds out whether this tab may break.
+async function allow() {
+  const { boot, breakable } = model.info;
+  const may = breakable && (await mayBreak());
+  if (boot !== model.info.boot) return;
+  model.may = may;
+  scope();
+  refresh();
+}
 
 // refresh draws what is new, once a frame at most.
 let due = false;
@@ -111,8 +122,15 @@ function draw() {
   set($("count"), rows.length === all ? count(all, "name", "names") : `${rows.length.toLocaleString("en")} of ${count(all, "name", "names")}`);
   empty(rows.length, all);
   tally();
+  trouble();
+}
+
+// trouble says that what is shown may be old, and for how long that has been so.
+function trouble() {
   $("trouble").hidden = model.trouble === "";
-  set($("trouble"), model.trouble && `What is shown may be old: ${visible(model.trouble)}`);
+  set($("trouble-why"), model.trouble && `What is shown may be old: ${visible(model.trouble)}`);
+  set($("trouble-for"), model.trouble && `, for ${span(Math.max(1000, model.now() - model.troubleSince))} now`);
+  link($("link").dataset.link);
 }
 
 function empty(shown, all) {
@@ -133,17 +151,19 @@ function tally() {
 }
 
 function scope() {
-  const { cluster, namespace, prefix, breakable, since } = model.info;
+  const { cluster, namespace, prefix, since } = model.info;
   const facts = [["cluster", cluster], ["namespace", namespace], ["prefix", prefix], ["watched since", clock(since)]];
   $("scope").replaceChildren(...facts.filter(([, v]) => v).map(([k, v]) => el("div", {}, el("dt", {}, k), el("dd", {}, el("bdi", {}, visible(v))))));
   $("mode").hidden = false;
-  const may = breakable && hasKey();
-  $("mode").classList.toggle("breakable", may);
-  set($("mode"), may ? "break allowed" : "read-only");
+  $("mode").classList.toggle("breakable", model.may);
+  set($("mode"), model.may ? "break allowed" : "read-only");
   document.title = (namespace || prefix ? visible(namespace + prefix) + " – " : "") + "pawl";
 }
 
+// link says how the connection is, and that it brings nothing new while the cluster does not answer.
 function link(state) {
+  $("link").dataset.link = state;
+  if (state === "live" && model.trouble) state = "stale";
   if ($("link").dataset.state === state) return;
   $("link").dataset.state = state;
   set($("link-text"), state);
@@ -181,9 +201,10 @@ function setUp() {
   setInterval(() => {
     if (model.frozen || document.hidden) return;
     grid.draw();
+    trouble();
     if (ui.details.open) ui.details.tick();
   }, TICK);
-  stream.open();
+  stream.start();
   grid.grid.focus();
 }
 

@@ -1,7 +1,7 @@
 // All that is known of one line: its holder, its queue, its history.
 
 import { el, icon, set } from "./dom.js";
-import { clock, ends, span, visible, who } from "./text.js";
+import { bound, clock, ends, span, visible, who } from "./text.js";
 
 const LEASES = 3_000; // how often they are asked for
 const PAST = 50; // holds shown
@@ -57,7 +57,7 @@ export class Details {
     const r = this.model.row(this.id);
     if (!r) return this.on.close();
     const last = this.model.holdsOf(this.id).at(-1);
-    const drawn = [r.line, last, this.model.holds.get(this.id)?.size, this.model.info];
+    const drawn = [r.line, last, this.model.holds.get(this.id)?.size, this.model.info, this.model.may];
     if (!this.drawn || drawn.some((x, i) => x !== this.drawn[i])) {
       this.drawn = drawn;
       const focused = this.aside.contains(document.activeElement) ? document.activeElement.dataset.focus : null;
@@ -87,7 +87,7 @@ export class Details {
       ["Owner", p.owner ? visible(p.owner) : "not said"],
       ["Host", p.host ? visible(p.host) + (p.pid ? ", pid " + p.pid : "") : null],
       ["Token", p.token],
-      ["Held for", r.hold ? el("time", { "data-from": r.hold.from, "data-early": r.hold.early ?? false }) : null],
+      ["Held for", r.hold ? el("time", { "data-from": r.hold.from, "data-bound": bound(r.hold) }) : null],
       ["Lease", p.lease ? el("span", {}, p.lease, el("span", { "data-lease": p.lease, class: "dim" })) : "none: it stays until somebody deletes it"],
       [r.kind === "election" ? "Session since" : "In line since", p.since ? clock(p.since) + ", by its clock" : null],
       ["Value", p.value !== undefined ? visible(p.value) + (p.size > 1024 ? " … (" + p.size + " bytes)" : "") : null],
@@ -97,7 +97,7 @@ export class Details {
     const section = el("section", {}, el("h3", {}, r.kind === "election" ? "Leader" : "Holder"));
     if (p.form === "foreign") section.append(el("p", { class: "wrong" }, "This key is not a lock's. Whoever waits here waits until somebody deletes it."));
     section.append(list);
-    if (this.model.info.breakable) {
+    if (this.model.may) {
       const button = el("button", { type: "button", class: "danger", "data-focus": "break", "aria-haspopup": "dialog" }, "Break…");
       button.addEventListener("click", () => this.on.break());
       section.append(el("div", { class: "buttons" }, button));
@@ -133,7 +133,7 @@ export class Details {
       el("td", {}, el("span", { class: "how" }, icon(ends(h).mark), ends(h).text)),
       el("td", { title: who(h) }, el("bdi", {}, who(h))),
       el("td", { class: "number" }, h.token),
-      el("td", { class: "number" }, (h.early ? "> " : "") + span(h.to - h.from)),
+      el("td", { class: "number" }, bound(h) + span(h.to - h.from)),
       el("td", { class: "number" }, clock(h.to))));
     section.append(table("Holds that are over, the latest first", ["How", "Owner", "Token", "Held", "Until"], rows));
     if (all.length > PAST) section.append(el("p", { class: "dim" }, `and ${all.length - PAST} before`));
@@ -144,7 +144,7 @@ export class Details {
   tick() {
     const now = this.model.now();
     for (const t of this.aside.querySelectorAll("time[data-from]")) {
-      set(t, (t.dataset.early !== undefined ? "> " : "") + span(now - Number(t.dataset.from)));
+      set(t, (t.dataset.bound ?? "") + span(now - Number(t.dataset.from)));
     }
     for (const s of this.aside.querySelectorAll("[data-lease]")) {
       const l = this.leases[s.dataset.lease];

@@ -14,8 +14,18 @@ export function takeKey() {
   history.replaceState(null, "", location.pathname + location.search);
 }
 
-// hasKey says whether this tab may break.
-export const hasKey = () => sessionStorage.getItem(KEPT) !== null;
+// mayBreak asks whether this tab has the key. One of an earlier pawl ui is forgotten.
+export async function mayBreak() {
+  const key = sessionStorage.getItem(KEPT);
+  if (key === null) return false;
+  try {
+    const answer = await fetch("api/key", { headers: { "Pawl-Break": key } });
+    if (answer.status === 403) sessionStorage.removeItem(KEPT);
+    return answer.ok;
+  } catch {
+    return false;
+  }
+}
 
 export function setUpHelp() {
   const dialog = $("help");
@@ -35,14 +45,14 @@ export class Breaking {
     const r = this.model.row(id);
     if (!r?.holder) return "Nobody holds it.";
     if (!this.model.info.breakable) return "This page is read-only: start it with --allow-break to break.";
-    if (!hasKey()) return "Here this page is read-only: open the whole address that pawl ui printed, #key=… included.";
+    if (!this.model.may) return "Here this page is read-only: open the whole address that pawl ui printed, #key=… included.";
     const p = r.holder;
     this.asked = { id, token: p.token, name: r.name, who: who(p) };
     const next = r.line.queue[1];
     $("break-title").replaceChildren("Break the " + r.kind + " ", el("bdi", {}, visible(r.name)), "?");
     $("break-text").replaceChildren(
       el("p", {}, "This evicts ", el("strong", {}, el("bdi", {}, who(p))), p.host ? " on " + visible(p.host) + (p.pid ? ", pid " + p.pid : "") : "",
-        `, token ${p.token}`, r.hold ? `, who has held it for ${r.hold.early ? "more than " : ""}${span(this.model.now() - r.hold.from)}.` : "."),
+        `, token ${p.token}`, r.hold ? `, who has held it for ${r.hold.early ? "more than " : r.hold.atMost ? "at most " : ""}${span(this.model.now() - r.hold.from)}.` : "."),
       el("p", {}, next ? `${r.waiting} waiting; next is ` : "Nobody waits.", next ? el("bdi", {}, who(next)) : null, next ? `, token ${next.token}.` : null),
       el("p", { class: "dim" }, "The holder is not stopped. Until it learns of it, only storage that checks the token refuses what it writes."));
     $("break-wrong").hidden = true;

@@ -2,7 +2,7 @@
 
 import { el, icon, set } from "./dom.js";
 import { Lane, drawAxis } from "./lane.js";
-import { span, visible, who } from "./text.js";
+import { bound, span, visible, who } from "./text.js";
 
 const BEYOND = 6; // rows above and below those in sight
 
@@ -112,7 +112,7 @@ class Row {
     set(this.who, r.holder ? who(r.holder) : "free");
     this.cells.who.title = r.holder?.host ? visible(r.holder.host) + (r.holder.pid ? ", pid " + r.holder.pid : "") : "";
     set(this.cells.token, r.holder ? r.holder.token : "");
-    set(this.cells.for, r.hold ? (r.hold.early ? "> " : "") + span(to - r.hold.from) : "");
+    set(this.cells.for, r.hold ? bound(r.hold) + span(to - r.hold.from) : "");
     set(this.cells.waiting, r.waiting ? String(r.waiting) : "");
     this.cells.waiting.setAttribute("aria-label", r.waiting ? r.waiting + " waiting" : "nobody waits");
     this.lane.draw(model.holdsOf(r.id), from, to, width);

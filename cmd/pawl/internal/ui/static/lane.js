@@ -1,7 +1,7 @@
 // The timeline: a lane of holds for each name, and the axis above them.
 
 import { el, icon, set } from "./dom.js";
-import { clock, ends, span, tick, visible, who } from "./text.js";
+import { bound, clock, ends, span, tick, visible, who } from "./text.js";
 
 const HUES = 7;
 
@@ -47,7 +47,7 @@ export class Lane {
     bar.style.left = left.toFixed(1) + "px";
     bar.style.width = Math.max(2, right - left).toFixed(1) + "px";
     bar.classList.toggle("narrow", right - left < 44);
-    bar.classList.toggle("cut", h.from < from || !!h.early);
+    bar.classList.toggle("cut", h.from < from || bound(h) !== "");
   }
 }
 
@@ -61,7 +61,7 @@ function makeBar(h) {
 }
 
 function title(h) {
-  const since = (h.early ? "before " : "") + clock(h.from);
+  const since = (h.early ? "before " : h.atMost ? "at the earliest " : "") + clock(h.from);
   const until = h.to ? " to " + (h.late ? "before " : "") + clock(h.to) + ", " + span(h.to - h.from) : "";
   const where = h.host ? " on " + visible(h.host) + (h.pid ? ", pid " + h.pid : "") : "";
   return who(h) + where + "\ntoken " + h.token + "\nfrom " + since + until + "\n" + (h.to ? ends(h).text : "still held");

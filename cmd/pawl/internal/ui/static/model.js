@@ -5,13 +5,14 @@ export class Model {
     this.clear();
     this.offset = 0; // of the server's clock
     this.frozen = 0; // when it was paused; 0: it is not
+    this.may = false; // break
   }
 
   clear() {
     this.info = { namespace: "", prefix: "", cluster: "", breakable: false, maxQueue: 100, since: Date.now() };
     this.revision = "0";
     this.ignored = 0;
-    this.trouble = "";
+    this.fail({ trouble: "", since: 0 });
     this.lines = new Map(); // by ID
     this.holds = new Map(); // of a line, by number, in the order in which they began
     this.home = new Map(); // a hold's line
@@ -30,8 +31,14 @@ export class Model {
     this.clear();
     this.hear(s.now);
     this.info = s;
-    this.trouble = s.trouble;
+    this.fail({ trouble: s.trouble, since: s.troubleSince });
     this.take(s);
+  }
+
+  // fail takes in what is wrong with what is shown, and since when; "": nothing.
+  fail({ trouble, since }) {
+    this.trouble = trouble;
+    this.troubleSince = since;
   }
 
   // change takes a change in, and returns the holds that are over since.

@@ -1,39 +1,35 @@
 // The stream of changes, held open: when it breaks, another one is asked for what
 // came after the last message.
 
-const SILENCE = 25_000; // the server speaks every 10 s
+export const SILENCE = 25_000; // the server speaks every 10 s
 const FIRST = 300;
 const LONGEST = 4_000;
 
 export class Stream {
-  // on has state(data), change(data), trouble(data), ping(now) and link(word).
+  // on has hear(message), link(word), and last(), the ID of the last message that was taken.
   constructor(on) {
     this.on = on;
-    this.last = "";
     this.pause = FIRST;
     addEventListener("online", () => this.timer && this.open());
   }
 
   open() {
     this.close();
-    const source = new EventSource("api/events" + (this.last ? "?last=" + encodeURIComponent(this.last) : ""));
+    const last = this.on.last();
+    const source = new EventSource("api/events" + (last ? "?last=" + encodeURIComponent(last) : ""));
     this.source = source;
     this.listen();
-    const hear = (kind, f) => source.addEventListener(kind, (m) => {
-      if (m.lastEventId) this.last = m.lastEventId;
-      this.pause = FIRST;
-      this.listen();
-      f(JSON.parse(m.data));
-      this.on.link("live");
-    });
-    hear("state", this.on.state);
-    hear("change", this.on.change);
-    hear("trouble", this.on.trouble);
-    hear("ping", this.on.ping);
+    for (const kind of ["state", "change", "trouble", "ping"]) {
+      source.addEventListener(kind, (m) => {
+        this.pause = FIRST;
+        this.listen();
+        this.on.hear({ kind, id: kind === "ping" ? "" : m.lastEventId, data: JSON.parse(m.data) });
+      });
+    }
     source.onerror = () => this.again();
   }
 
-  // listen waits for the next word.
+  // listen waits for the next message.
   listen() {
     clearTimeout(this.silence);
     this.silence = setTimeout(() => this.again(), SILENCE);

@@ -1,9 +1,9 @@
 // Text for people.
 
 // visible is s with what cannot be seen, or would turn its surroundings around,
-// written out.
+// written out: spaces too, at an end or beside another.
 export function visible(s) {
-  return s.replace(/[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]/gu, (c) => "\\u{" + c.codePointAt(0).toString(16) + "}");
+  return s.replace(/[\p{Cc}\p{Cf}\p{Co}\p{Cn}\p{Zl}\p{Zp}]|^\p{Zs}|\p{Zs}$|(?<=\p{Zs})\p{Zs}/gu, (c) => "\\u{" + c.codePointAt(0).toString(16) + "}");
 }
 
 // span is a duration, to two figures.
@@ -30,6 +30,10 @@ export function clock(ms) {
 
 // tick is a time of day on the axis.
 export const tick = (ms, step) => (step < 60_000 ? time : minutes).format(ms);
+
+// bound says what a hold's length is compared with what is known of it: it may have
+// begun before it was seen, or after its key was put.
+export const bound = (h) => (h.early ? "> " : h.atMost ? "≤ " : "");
 
 // count is a number with its noun.
 export const count = (n, one, many) => n.toLocaleString("en") + " " + (n === 1 ? one : many);
