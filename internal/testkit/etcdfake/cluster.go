@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/wire"
 )
 
 // Options say what New builds. The zero value is one healthy member of the
@@ -140,7 +142,7 @@ func (c *Cluster) Dial(ctx context.Context, address string) (net.Conn, error) {
 }
 
 func refused(to string) error {
-	return &net.OpError{Op: "dial", Net: "fake", Addr: addr(to), Err: syscall.ECONNREFUSED}
+	return &net.OpError{Op: "dial", Net: "fake", Addr: wire.Addr(to), Err: syscall.ECONNREFUSED}
 }
 
 // later runs f after d, unless the cluster is closed before.

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/wire"
 )
 
 var errStopped = rpctypes.ErrGRPCStopped
@@ -23,7 +25,7 @@ type Member struct {
 	index    int
 	endpoint string
 	id       uint64
-	up, down *link // what clients send, what the member answers
+	up, down *wire.Link // what clients send, what the member answers
 	server   *grpc.Server
 	accept   chan net.Conn
 	counts   counters
@@ -31,7 +33,7 @@ type Member struct {
 	refusing atomic.Bool
 
 	// Guarded by c.mu.
-	conns     map[*conn]struct{}
+	conns     map[*wire.Conn]struct{}
 	version   string
 	learner   bool
 	clusterID uint64    // 0: the cluster's
@@ -54,7 +56,7 @@ type sight struct {
 // pings measure the bandwidth; buffers are small; and goroutines serve request after request,
 // their stacks grown already.
 var lean = []grpc.ServerOption{
-	grpc.StaticStreamWindowSize(wireBuffer), grpc.StaticConnWindowSize(wireBuffer),
+	grpc.StaticStreamWindowSize(wire.Buffer), grpc.StaticConnWindowSize(wire.Buffer),
 	grpc.ReadBufferSize(4 << 10), grpc.WriteBufferSize(4 << 10),
 	grpc.NumStreamWorkers(4),
 }
@@ -64,10 +66,10 @@ func newMember(c *Cluster, i int) *Member {
 		c: c, index: i,
 		endpoint: fmt.Sprintf("10.0.0.%d:2379", i+1),
 		id:       0x8e9e05c52164694d + uint64(i),
-		up:       newLink(), down: newLink(),
+		up:       wire.NewLink(), down: wire.NewLink(),
 		accept:  make(chan net.Conn),
 		version: c.opts.Version,
-		conns:   map[*conn]struct{}{},
+		conns:   map[*wire.Conn]struct{}{},
 		streams: map[*liveStream]struct{}{},
 	}
 	m.counts.init()
@@ -103,12 +105,12 @@ func (m *Member) dial(ctx context.Context) (net.Conn, error) {
 	if m.refusing.Load() {
 		return nil, refused(m.endpoint)
 	}
-	client, server := newConn(m.up, m.down, m.endpoint)
+	client, server := wire.NewConn(m.up, m.down, m.endpoint)
 	m.c.mu.Lock()
 	m.conns[client] = struct{}{}
 	m.c.mu.Unlock()
 	select {
-	case m.accept <- &serverConn{conn: server, m: m, client: client}:
+	case m.accept <- &serverConn{Conn: server, m: m, client: client}:
 		return client, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -119,16 +121,16 @@ func (m *Member) dial(ctx context.Context) (net.Conn, error) {
 
 // serverConn forgets the connection when the server is through with it.
 type serverConn struct {
-	*conn
+	*wire.Conn
 	m      *Member
-	client *conn
+	client *wire.Conn
 }
 
 func (s *serverConn) Close() error {
 	s.m.c.mu.Lock()
 	delete(s.m.conns, s.client)
 	s.m.c.mu.Unlock()
-	return s.conn.Close()
+	return s.Conn.Close()
 }
 
 // listener hands a member's connections to its server.
@@ -144,7 +146,7 @@ func (l listener) Accept() (net.Conn, error) {
 }
 
 func (l listener) Close() error   { return nil } // the cluster's Close ends Accept
-func (l listener) Addr() net.Addr { return addr(l.m.endpoint) }
+func (l listener) Addr() net.Addr { return wire.Addr(l.m.endpoint) }
 
 // fill completes the header of an answer. The caller holds c.mu.
 func (m *Member) fill(h *pb.ResponseHeader) *pb.ResponseHeader {

@@ -8,15 +8,15 @@ import "time"
 // connections stay and new ones are accepted. What is sent meanwhile, up to a
 // socket's buffer, arrives after Heal.
 func (m *Member) BlackHole() {
-	m.up.hold(true)
-	m.down.hold(true)
+	m.up.Hold(true)
+	m.down.Hold(true)
 }
 
 // Deafen holds up what clients send; the member's answers still arrive.
-func (m *Member) Deafen() { m.up.hold(true) }
+func (m *Member) Deafen() { m.up.Hold(true) }
 
 // Mute holds up what the member answers; requests still arrive and are applied.
-func (m *Member) Mute() { m.down.hold(true) }
+func (m *Member) Mute() { m.down.Hold(true) }
 
 // Cut resets the member's connections and refuses new ones.
 func (m *Member) Cut() {
@@ -29,7 +29,7 @@ func (m *Member) Reset() {
 	m.c.mu.Lock()
 	defer m.c.mu.Unlock()
 	for c := range m.conns {
-		c.reset()
+		c.Reset()
 	}
 	clear(m.conns)
 }
@@ -85,15 +85,15 @@ func (m *Member) Heal() {
 	m.thaw()
 	m.c.mu.Unlock()
 	m.refusing.Store(false)
-	m.up.hold(false)
-	m.down.hold(false)
+	m.up.Hold(false)
+	m.down.Hold(false)
 }
 
 // SetDelay makes everything that goes to or from the member take that long,
 // each way; nil: no time. It is called for each write to a connection.
 func (m *Member) SetDelay(up, down func() time.Duration) {
-	m.up.setDelay(up)
-	m.down.setDelay(down)
+	m.up.SetDelay(up)
+	m.down.SetDelay(down)
 }
 
 // SetVersion is what Status reports from now on.

@@ -1,22 +1,24 @@
-package etcdfake
+package wire
 
 import (
 	"sync"
 	"time"
 )
 
-// link is the network between all clients and one member, one direction. What
+// A Link is the network between all clients and one member, one direction. What
 // is written while it is held, or before its delay has passed, arrives later.
-type link struct {
+type Link struct {
 	mu      sync.Mutex
 	held    bool
 	delay   func() time.Duration // nil: none
 	changed chan struct{}        // closed and replaced at each change of held
 }
 
-func newLink() *link { return &link{changed: make(chan struct{})} }
+// NewLink returns a Link without delay.
+func NewLink() *Link { return &Link{changed: make(chan struct{})} }
 
-func (l *link) hold(held bool) {
+// Hold keeps back what is on its way and what is written from now on, until Hold(false).
+func (l *Link) Hold(held bool) {
 	l.mu.Lock()
 	l.held = held
 	changed := l.changed
@@ -25,20 +27,21 @@ func (l *link) hold(held bool) {
 	close(changed)
 }
 
-func (l *link) setDelay(d func() time.Duration) {
+// SetDelay delays what is written from now on by what d returns for each write; nil: not at all.
+func (l *Link) SetDelay(d func() time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.delay = d
 }
 
-func (l *link) state() (held bool, changed <-chan struct{}) {
+func (l *Link) state() (held bool, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.held, l.changed
 }
 
 // arrival is when bytes written now can be read; zero: at once.
-func (l *link) arrival() time.Time {
+func (l *Link) arrival() time.Time {
 	l.mu.Lock()
 	delay := l.delay
 	l.mu.Unlock()

@@ -1,4 +1,4 @@
-package etcdfake
+package wire
 
 import (
 	"io"
@@ -11,17 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func wire() (client, server *conn, up, down *link) {
-	up, down = newLink(), newLink()
-	client, server = newConn(up, down, "member")
+func pair() (client, server *Conn, up, down *Link) {
+	up, down = NewLink(), NewLink()
+	client, server = NewConn(up, down, "member")
 	return client, server, up, down
 }
 
 func TestBytesArriveInOrderAfterTheDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, server, up, _ := wire()
+		client, server, up, _ := pair()
 		delays := []time.Duration{30 * time.Millisecond, 10 * time.Millisecond}
-		up.setDelay(func() time.Duration { d := delays[0]; delays = delays[1:]; return d })
+		up.SetDelay(func() time.Duration { d := delays[0]; delays = delays[1:]; return d })
 		start := time.Now()
 		for _, s := range []string{"ab", "cd"} {
 			_, err := client.Write([]byte(s))
@@ -37,12 +37,12 @@ func TestBytesArriveInOrderAfterTheDelay(t *testing.T) {
 
 func TestHeldBytesArriveWhenTheLinkIsLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, server, up, _ := wire()
-		up.hold(true)
+		client, server, up, _ := pair()
+		up.Hold(true)
 		_, err := client.Write([]byte("x"))
 		require.NoError(t, err)
 		require.NoError(t, client.Close())
-		go func() { time.Sleep(time.Hour); up.hold(false) }()
+		go func() { time.Sleep(time.Hour); up.Hold(false) }()
 		start := time.Now()
 		all, err := io.ReadAll(server)
 		require.NoError(t, err)
@@ -52,11 +52,11 @@ func TestHeldBytesArriveWhenTheLinkIsLetGo(t *testing.T) {
 }
 
 func TestResetIsSeenByBothEnds(t *testing.T) {
-	client, server, _, _ := wire()
+	client, server, _, _ := pair()
 	_, err := client.Write([]byte("lost"))
 	require.NoError(t, err)
-	client.reset()
-	for _, c := range []*conn{client, server} {
+	client.Reset()
+	for _, c := range []*Conn{client, server} {
 		_, err := c.Read(make([]byte, 1))
 		assert.ErrorIs(t, err, syscall.ECONNRESET)
 		_, err = c.Write([]byte("x"))
@@ -66,7 +66,7 @@ func TestResetIsSeenByBothEnds(t *testing.T) {
 
 func TestReadEndsAtItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, _, _, _ := wire()
+		client, _, _, _ := pair()
 		start := time.Now()
 		require.NoError(t, client.SetReadDeadline(start.Add(time.Second)))
 		_, err := client.Read(make([]byte, 1))

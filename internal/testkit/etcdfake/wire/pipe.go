@@ -1,4 +1,4 @@
-package etcdfake
+package wire
 
 import (
 	"io"
@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// wireBuffer is how many bytes may be on their way, as in a socket's buffers:
+// Buffer is how many bytes may be on their way, as in a socket's buffers:
 // a writer into a black hole does not notice it until these are full.
-const wireBuffer = 1 << 20
+const Buffer = 1 << 20
 
 // pipe is one direction of one connection: one reader, any writers.
 type pipe struct {
-	link *link
+	link *Link
 
 	mu       sync.Mutex
 	segments []segment
@@ -30,7 +30,7 @@ type segment struct {
 	data []byte
 }
 
-func newPipe(l *link) *pipe { return &pipe{link: l} }
+func newPipe(l *Link) *pipe { return &pipe{link: l} }
 
 // stir wakes who waits. The caller holds p.mu.
 func (p *pipe) stir() {
@@ -73,7 +73,7 @@ func (p *pipe) write(b []byte) (int, error) {
 			defer p.mu.Unlock()
 			return 0, writeError(p.err)
 		}
-		if p.size < wireBuffer {
+		if p.size < Buffer {
 			if n := len(p.segments); n > 0 && at.Before(p.segments[n-1].at) {
 				at = p.segments[n-1].at // bytes do not overtake each other
 			}
