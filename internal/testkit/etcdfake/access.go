@@ -1,10 +1,9 @@
 package etcdfake
 
 import (
-	"maps"
-	"slices"
-
 	"go.etcd.io/etcd/api/v3/authpb"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
 // Access is what a user may do on the keys that begin with Prefix.
@@ -18,17 +17,17 @@ type Access struct {
 func (c *Cluster) EnableAuth(password string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a := c.state.auth
-	a.users[root] = &user{password: password, roles: map[string]bool{root: true}}
-	a.revision++
-	a.enabled = true
+	a := c.state.Auth
+	a.Users[etcd.Root] = &etcd.User{Password: password, Roles: map[string]bool{etcd.Root: true}}
+	a.Revision++
+	a.Enabled = true
 }
 
 // DisableAuth asks for no authentication any more.
 func (c *Cluster) DisableAuth() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state.auth.disable()
+	c.state.Auth.Disable()
 }
 
 // SetUser adds a user, or gives it another password, and exactly that access.
@@ -36,32 +35,32 @@ func (c *Cluster) DisableAuth() {
 func (c *Cluster) SetUser(name, password string, access ...Access) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a := c.state.auth
-	if u := a.users[name]; u == nil {
-		a.users[name] = &user{password: password, roles: map[string]bool{name: true}}
-	} else if u.password != password {
-		u.password = password
-		a.forget(name)
+	a := c.state.Auth
+	if u := a.Users[name]; u == nil {
+		a.Users[name] = &etcd.User{Password: password, Roles: map[string]bool{name: true}}
+	} else if u.Password != password {
+		u.Password = password
+		a.Forget(name)
 	}
-	a.roles[name] = nil
+	a.Roles[name] = nil
 	for _, x := range access {
-		a.roles[name] = append(a.roles[name], x.permission())
+		a.Roles[name] = append(a.Roles[name], x.permission())
 	}
-	a.revision++
+	a.Revision++
 }
 
 // ForgetTokens makes every token given out so far invalid, as a restart does.
 func (c *Cluster) ForgetTokens() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state.auth.forget("")
+	c.state.Auth.Forget("")
 }
 
 // Tokens is how many tokens were given out so far.
 func (c *Cluster) Tokens() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.state.auth.issued
+	return c.state.Auth.Issued
 }
 
 func (x Access) permission() *authpb.Permission {
@@ -76,5 +75,3 @@ func (x Access) permission() *authpb.Permission {
 	}
 	return p
 }
-
-func (u *user) roleNames() []string { return slices.Sorted(maps.Keys(u.roles)) }

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/wire"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
 // Options say what New builds. The zero value is one healthy member of the
@@ -40,7 +42,7 @@ type Cluster struct {
 
 	mu        sync.Mutex
 	closed    bool
-	state     *state
+	state     *etcd.State
 	clusterID uint64
 	term      uint64
 	leader    int           // index of the member that leads; -1: none
@@ -59,7 +61,7 @@ func New(o Options) *Cluster {
 		done: make(chan struct{}), kick: make(chan struct{}, 1), changed: make(chan struct{}),
 		serial: 7587_0000_0000_0000,
 	}
-	c.state = &state{store: newStore(), lessor: newLessor(o.MinTTL), auth: newAuth(o.TokenTTL), notify: c.committed}
+	c.state = &etcd.State{Store: etcd.NewStore(), Lessor: etcd.NewLessor(o.MinTTL), Auth: etcd.NewAuth(o.TokenTTL), Notify: c.committed}
 	for i := range o.Members {
 		c.members = append(c.members, newMember(c, i))
 	}

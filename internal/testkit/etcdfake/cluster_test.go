@@ -10,6 +10,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
 func TestMembersShareOneState(t *testing.T) {
@@ -45,7 +47,7 @@ func TestLeaseEndsAtTheFirstTickAfterItsExpiry(t *testing.T) {
 		assert.Nil(t, c.Get("k"))
 		h := c.History()
 		assert.Equal(t, 5400*time.Millisecond, h[len(h)-1].At.Sub(start))
-		assert.Equal(t, ByExpiry, h[len(h)-1].Why)
+		assert.Equal(t, etcd.ByExpiry, h[len(h)-1].Why)
 	})
 }
 

@@ -1,5 +1,6 @@
 package etcdfake
 
+import "github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 import "time"
 
 // expire deletes leases when their time has come.
@@ -24,13 +25,13 @@ func (c *Cluster) expireNow() time.Duration {
 	defer c.mu.Unlock()
 	now := time.Now()
 	if c.leader >= 0 { // nobody but a leader ends leases
-		for _, ls := range c.state.lessor.expired(now) {
-			if !now.Before(c.tickAfter(ls.expires)) {
-				c.state.endLease(ls, ByExpiry)
+		for _, ls := range c.state.Lessor.Expired(now) {
+			if !now.Before(c.tickAfter(ls.Expires)) {
+				c.state.EndLease(ls, etcd.ByExpiry)
 			}
 		}
 	}
-	first, found := c.state.lessor.next()
+	first, found := c.state.Lessor.Next()
 	if !found || c.leader < 0 {
 		return 24 * time.Hour
 	}

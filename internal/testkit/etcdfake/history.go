@@ -5,23 +5,21 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
 // Cause is why a key changed.
-type Cause int
+type Cause = etcd.Cause
 
 // The causes: a client's request, a client's revocation of a lease, a lease's
 // expiry, and a test that called a method of Cluster.
 const (
-	ByClient Cause = iota
-	ByRevoke
-	ByExpiry
-	ByOperator
+	ByClient   = etcd.ByClient
+	ByRevoke   = etcd.ByRevoke
+	ByExpiry   = etcd.ByExpiry
+	ByOperator = etcd.ByOperator
 )
-
-func (c Cause) String() string {
-	return [...]string{"client", "revoke", "expiry", "operator"}[c]
-}
 
 // Change is one applied change of one key: the ground truth of a test.
 type Change struct {
@@ -33,7 +31,7 @@ type Change struct {
 	CreateRevision int64
 	Version        int64
 	Lease          int64
-	Why            Cause
+	Why            etcd.Cause
 }
 
 // History returns every change so far, in order, those that were compacted or
@@ -56,7 +54,7 @@ func (c *Cluster) OnChange(f func(Change)) {
 
 // committed is told of each commit. The caller holds c.mu, which is the point
 // of OnChange.
-func (c *Cluster) committed(events []*mvccpb.Event, why Cause) {
+func (c *Cluster) committed(events []*mvccpb.Event, why etcd.Cause) {
 	now := time.Now()
 	for _, e := range events {
 		ch := Change{

@@ -6,6 +6,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
 // maxRequest is the size from which the server refuses to agree on a request.
@@ -18,7 +20,7 @@ type kvServer struct {
 
 // agreed runs f on the state once the member is in agreement with its peers,
 // with the identity the request came with.
-func agreed[T any](ctx context.Context, m *Member, msg proto.Message, f func(*state, *identity) (T, error)) (T, error) {
+func agreed[T any](ctx context.Context, m *Member, msg proto.Message, f func(*etcd.State, *etcd.Identity) (T, error)) (T, error) {
 	var none T
 	m.c.mu.Lock()
 	who, err := m.who(ctx)
@@ -38,7 +40,7 @@ func agreed[T any](ctx context.Context, m *Member, msg proto.Message, f func(*st
 }
 
 // reading runs f on what the member sees: after agreement, or as it is.
-func reading[T any](ctx context.Context, m *Member, serializable bool, f func(*state, *identity) (T, error)) (T, error) {
+func reading[T any](ctx context.Context, m *Member, serializable bool, f func(*etcd.State, *etcd.Identity) (T, error)) (T, error) {
 	var none T
 	if !serializable {
 		if err := m.agree(ctx, rpctypes.ErrGRPCTimeout); err != nil {
@@ -55,14 +57,14 @@ func reading[T any](ctx context.Context, m *Member, serializable bool, f func(*s
 }
 
 func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	if err := checkRange(r); err != nil {
+	if err := etcd.CheckRange(r); err != nil {
 		return nil, err
 	}
-	return reading(ctx, s.m, r.Serializable, func(st *state, who *identity) (*pb.RangeResponse, error) {
-		if err := st.mayRange(who, r.Key, r.RangeEnd); err != nil {
+	return reading(ctx, s.m, r.Serializable, func(st *etcd.State, who *etcd.Identity) (*pb.RangeResponse, error) {
+		if err := st.MayRange(who, r.Key, r.RangeEnd); err != nil {
 			return nil, err
 		}
-		resp, err := s.m.view().read(r)
+		resp, err := s.m.view().Read(r)
 		if err != nil {
 			return nil, err
 		}
@@ -72,11 +74,11 @@ func (s *kvServer) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResp
 }
 
 func (s *kvServer) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, error) {
-	if err := checkPut(r); err != nil {
+	if err := etcd.CheckPut(r); err != nil {
 		return nil, err
 	}
-	return agreed(ctx, s.m, r, func(st *state, who *identity) (*pb.PutResponse, error) {
-		resp, err := st.applyPut(who, r)
+	return agreed(ctx, s.m, r, func(st *etcd.State, who *etcd.Identity) (*pb.PutResponse, error) {
+		resp, err := st.ApplyPut(who, r)
 		if err != nil {
 			return nil, err
 		}
@@ -86,11 +88,11 @@ func (s *kvServer) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, 
 }
 
 func (s *kvServer) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
-	if err := checkDelete(r); err != nil {
+	if err := etcd.CheckDelete(r); err != nil {
 		return nil, err
 	}
-	return agreed(ctx, s.m, r, func(st *state, who *identity) (*pb.DeleteRangeResponse, error) {
-		resp, err := st.applyDelete(who, r)
+	return agreed(ctx, s.m, r, func(st *etcd.State, who *etcd.Identity) (*pb.DeleteRangeResponse, error) {
+		resp, err := st.ApplyDelete(who, r)
 		if err != nil {
 			return nil, err
 		}
@@ -100,11 +102,11 @@ func (s *kvServer) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*
 }
 
 func (s *kvServer) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
-	if err := checkTxn(r, s.m.c.opts.MaxTxnOps); err != nil {
+	if err := etcd.CheckTxn(r, s.m.c.opts.MaxTxnOps); err != nil {
 		return nil, err
 	}
 	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
-		if err := checkOverlap(branch); err != nil {
+		if err := etcd.CheckOverlap(branch); err != nil {
 			return nil, err
 		}
 	}
@@ -115,22 +117,22 @@ func (s *kvServer) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, 
 		s.m.fill(resp.Header)
 		return resp, nil
 	}
-	if readOnly(r) {
-		return reading(ctx, s.m, serializable(r), func(st *state, who *identity) (*pb.TxnResponse, error) {
-			return answer(st.readTxn(who, s.m.view(), r))
+	if etcd.ReadOnly(r) {
+		return reading(ctx, s.m, etcd.Serializable(r), func(st *etcd.State, who *etcd.Identity) (*pb.TxnResponse, error) {
+			return answer(st.ReadTxn(who, s.m.view(), r))
 		})
 	}
-	return agreed(ctx, s.m, r, func(st *state, who *identity) (*pb.TxnResponse, error) {
-		return answer(st.applyTxn(who, r))
+	return agreed(ctx, s.m, r, func(st *etcd.State, who *etcd.Identity) (*pb.TxnResponse, error) {
+		return answer(st.ApplyTxn(who, r))
 	})
 }
 
 func (s *kvServer) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
-	return agreed(ctx, s.m, r, func(st *state, who *identity) (*pb.CompactionResponse, error) {
-		if err := st.auth.admin(who); err != nil {
+	return agreed(ctx, s.m, r, func(st *etcd.State, who *etcd.Identity) (*pb.CompactionResponse, error) {
+		if err := st.Auth.Admin(who); err != nil {
 			return nil, err
 		}
-		resp, err := st.applyCompact(r.Revision)
+		resp, err := st.ApplyCompact(r.Revision)
 		if err != nil {
 			return nil, err
 		}

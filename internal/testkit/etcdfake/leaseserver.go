@@ -5,6 +5,8 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
 type leaseServer struct {
@@ -13,15 +15,15 @@ type leaseServer struct {
 }
 
 func (s *leaseServer) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
-	return agreed(ctx, s.m, r, func(st *state, who *identity) (*pb.LeaseGrantResponse, error) {
-		if err := st.auth.required(who); err != nil {
+	return agreed(ctx, s.m, r, func(st *etcd.State, who *etcd.Identity) (*pb.LeaseGrantResponse, error) {
+		if err := st.Auth.Required(who); err != nil {
 			return nil, err
 		}
 		if r.ID == 0 {
 			s.m.c.serial++
 			r.ID = s.m.c.serial
 		}
-		resp, err := st.applyGrant(time.Now(), r)
+		resp, err := st.ApplyGrant(time.Now(), r)
 		if err != nil {
 			return nil, err
 		}
@@ -32,11 +34,11 @@ func (s *leaseServer) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (
 }
 
 func (s *leaseServer) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest) (*pb.LeaseRevokeResponse, error) {
-	return agreed(ctx, s.m, r, func(st *state, who *identity) (*pb.LeaseRevokeResponse, error) {
-		if err := st.auth.required(who); err != nil {
+	return agreed(ctx, s.m, r, func(st *etcd.State, who *etcd.Identity) (*pb.LeaseRevokeResponse, error) {
+		if err := st.Auth.Required(who); err != nil {
 			return nil, err
 		}
-		resp, err := st.applyRevoke(who, r.ID)
+		resp, err := st.ApplyRevoke(who, r.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -46,19 +48,19 @@ func (s *leaseServer) LeaseRevoke(ctx context.Context, r *pb.LeaseRevokeRequest)
 }
 
 func (s *leaseServer) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {
-	return reading(ctx, s.m, false, func(st *state, who *identity) (*pb.LeaseTimeToLiveResponse, error) {
-		if err := st.auth.required(who); err != nil {
+	return reading(ctx, s.m, false, func(st *etcd.State, who *etcd.Identity) (*pb.LeaseTimeToLiveResponse, error) {
+		if err := st.Auth.Required(who); err != nil {
 			return nil, err
 		}
 		resp := &pb.LeaseTimeToLiveResponse{Header: s.m.fill(&pb.ResponseHeader{}), ID: r.ID, TTL: -1}
-		ls := st.lessor.leases[r.ID]
+		ls := st.Lessor.Leases[r.ID]
 		if ls == nil {
 			return resp, nil
 		}
-		resp.TTL, resp.GrantedTTL = int64(time.Until(ls.expires).Seconds()), ls.ttl
+		resp.TTL, resp.GrantedTTL = int64(time.Until(ls.Expires).Seconds()), ls.TTL
 		if r.Keys {
-			for _, k := range ls.sortedKeys() {
-				if err := st.mayRange(who, []byte(k), nil); err != nil {
+			for _, k := range ls.SortedKeys() {
+				if err := st.MayRange(who, []byte(k), nil); err != nil {
 					return nil, err
 				}
 				resp.Keys = append(resp.Keys, []byte(k))
@@ -69,18 +71,18 @@ func (s *leaseServer) LeaseTimeToLive(ctx context.Context, r *pb.LeaseTimeToLive
 }
 
 func (s *leaseServer) LeaseLeases(ctx context.Context, _ *pb.LeaseLeasesRequest) (*pb.LeaseLeasesResponse, error) {
-	return reading(ctx, s.m, true, func(st *state, who *identity) (*pb.LeaseLeasesResponse, error) {
-		if err := st.auth.required(who); err != nil {
+	return reading(ctx, s.m, true, func(st *etcd.State, who *etcd.Identity) (*pb.LeaseLeasesResponse, error) {
+		if err := st.Auth.Required(who); err != nil {
 			return nil, err
 		}
 		resp := &pb.LeaseLeasesResponse{Header: s.m.fill(&pb.ResponseHeader{})}
-		for _, ls := range st.lessor.sorted() {
-			for _, k := range ls.sortedKeys() {
-				if err := st.mayRange(who, []byte(k), nil); err != nil {
+		for _, ls := range st.Lessor.Sorted() {
+			for _, k := range ls.SortedKeys() {
+				if err := st.MayRange(who, []byte(k), nil); err != nil {
 					return nil, err
 				}
 			}
-			resp.Leases = append(resp.Leases, &pb.LeaseStatus{ID: ls.id})
+			resp.Leases = append(resp.Leases, &pb.LeaseStatus{ID: ls.ID})
 		}
 		return resp, nil
 	})

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/wire"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
 var errStopped = rpctypes.ErrGRPCStopped
@@ -166,22 +168,22 @@ func (m *Member) fill(h *pb.ResponseHeader) *pb.ResponseHeader {
 // revision is the last one the member has seen. The caller holds c.mu.
 func (m *Member) revision() int64 {
 	if m.frozen != nil {
-		return min(m.frozen.rev, m.c.state.store.rev)
+		return min(m.frozen.rev, m.c.state.Store.Rev)
 	}
-	return m.c.state.store.rev
+	return m.c.state.Store.Rev
 }
 
 // view is what a read sees. The caller holds c.mu.
-func (m *Member) view() view { return view{m.c.state.store, m.revision()} }
+func (m *Member) view() etcd.View { return etcd.View{Store: m.c.state.Store, Rev: m.revision()} }
 
 // who tells whose request it is. The caller holds c.mu.
-func (m *Member) who(ctx context.Context) (*identity, error) {
-	if !m.c.state.auth.enabled {
+func (m *Member) who(ctx context.Context) (*etcd.Identity, error) {
+	if !m.c.state.Auth.Enabled {
 		return nil, nil
 	}
 	for _, name := range []string{rpctypes.TokenFieldNameGRPC, rpctypes.TokenFieldNameSwagger} {
 		if v := metadata.ValueFromIncomingContext(ctx, name); len(v) > 0 {
-			return m.c.state.auth.identify(time.Now(), v[0])
+			return m.c.state.Auth.Identify(time.Now(), v[0])
 		}
 	}
 	return nil, nil

@@ -6,6 +6,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
 // What a test does and sees behind the clients' backs: at once, linearizably,
@@ -16,21 +18,21 @@ import (
 func (c *Cluster) Put(key, value string, lease int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.state.lessor.leases[lease] == nil {
+	if c.state.Lessor.Leases[lease] == nil {
 		lease = 0
 	}
-	w := &write{state: c.state}
-	w.put(&pb.PutRequest{Key: []byte(key), Value: []byte(value), Lease: lease})
-	return w.done(ByOperator)
+	w := &etcd.Write{State: c.state}
+	w.Put(&pb.PutRequest{Key: []byte(key), Value: []byte(value), Lease: lease})
+	return w.Done(etcd.ByOperator)
 }
 
 // Delete deletes a key and tells whether it was there.
 func (c *Cluster) Delete(key string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w := &write{state: c.state}
-	n := w.deleteRange(&pb.DeleteRangeRequest{Key: []byte(key)}).Deleted
-	w.done(ByOperator)
+	w := &etcd.Write{State: c.state}
+	n := w.DeleteRange(&pb.DeleteRangeRequest{Key: []byte(key)}).Deleted
+	w.Done(etcd.ByOperator)
 	return n > 0
 }
 
@@ -38,11 +40,11 @@ func (c *Cluster) Delete(key string) bool {
 func (c *Cluster) Revoke(id int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ls := c.state.lessor.leases[id]
+	ls := c.state.Lessor.Leases[id]
 	if ls == nil {
 		return false
 	}
-	c.state.endLease(ls, ByOperator)
+	c.state.EndLease(ls, etcd.ByOperator)
 	return true
 }
 
@@ -51,34 +53,34 @@ func (c *Cluster) Revoke(id int64) bool {
 func (c *Cluster) Compact(rev int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, _ = c.state.applyCompact(rev)
+	_, _ = c.state.ApplyCompact(rev)
 }
 
 // Revision is that of the last change.
 func (c *Cluster) Revision() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.state.store.rev
+	return c.state.Store.Rev
 }
 
 // Get returns a key; nil if it is not there.
 func (c *Cluster) Get(key string) *mvccpb.KeyValue {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v := c.state.current()
-	at, ok := v.at(key, v.rev)
+	v := c.state.Current()
+	at, ok := v.At(key, v.Rev)
 	if !ok {
 		return nil
 	}
-	return at.kv(key)
+	return at.Kv(key)
 }
 
 // Keys returns the keys that begin with prefix, sorted.
 func (c *Cluster) Keys(prefix string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	v := c.state.current()
-	return slices.Clone(v.keys(orFirst(prefix), prefixEnd(prefix), v.rev))
+	v := c.state.Current()
+	return slices.Clone(v.Keys(orFirst(prefix), prefixEnd(prefix), v.Rev))
 }
 
 // Lease is a lease as it is at the moment.
@@ -94,8 +96,8 @@ func (c *Cluster) Leases() []Lease {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var out []Lease
-	for _, ls := range c.state.lessor.sorted() {
-		out = append(out, Lease{ls.id, time.Duration(ls.ttl) * time.Second, ls.expires, ls.sortedKeys()})
+	for _, ls := range c.state.Lessor.Sorted() {
+		out = append(out, Lease{ls.ID, time.Duration(ls.TTL) * time.Second, ls.Expires, ls.SortedKeys()})
 	}
 	return out
 }
@@ -112,7 +114,7 @@ func (c *Cluster) Lease(id int64) (Lease, bool) {
 
 func orFirst(prefix string) string {
 	if prefix == "" {
-		return fromKey
+		return etcd.FromKey
 	}
 	return prefix
 }
@@ -126,5 +128,5 @@ func prefixEnd(prefix string) string {
 			return string(b[:i+1])
 		}
 	}
-	return fromKey
+	return etcd.FromKey
 }

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
 func TestOperatorSeesAndDoesEverythingAtOnce(t *testing.T) {
@@ -48,7 +50,7 @@ func TestChangesAreToldAtTheirMoment(t *testing.T) {
 		_, err = a.LeaseRevoke(t.Context(), &pb.LeaseRevokeRequest{ID: 7})
 		require.NoError(t, err)
 		assert.Equal(t, c.History(), seen)
-		assert.True(t, slices.Equal([]Cause{ByClient, ByRevoke}, []Cause{seen[0].Why, seen[1].Why}))
+		assert.True(t, slices.Equal([]etcd.Cause{etcd.ByClient, etcd.ByRevoke}, []etcd.Cause{seen[0].Why, seen[1].Why}))
 		assert.Equal(t, "v", string(seen[0].Value))
 		assert.True(t, seen[1].Deleted)
 		assert.Equal(t, "revoke", seen[1].Why.String())

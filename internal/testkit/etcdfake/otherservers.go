@@ -7,6 +7,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
 type maintenanceServer struct {
@@ -15,15 +17,15 @@ type maintenanceServer struct {
 }
 
 func (s *maintenanceServer) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
-	return reading(ctx, s.m, true, func(st *state, who *identity) (*pb.StatusResponse, error) {
-		if err := st.auth.required(who); err != nil {
+	return reading(ctx, s.m, true, func(st *etcd.State, who *etcd.Identity) (*pb.StatusResponse, error) {
+		if err := st.Auth.Required(who); err != nil {
 			return nil, err
 		}
 		m := s.m
 		resp := &pb.StatusResponse{
 			Header: m.fill(&pb.ResponseHeader{}), Version: m.version, StorageVersion: "3.7.0",
 			Leader: m.leaderID(time.Now()), IsLearner: m.learner,
-			RaftIndex: uint64(st.store.rev) + 3, RaftAppliedIndex: uint64(st.store.rev) + 3,
+			RaftIndex: uint64(st.Store.Rev) + 3, RaftAppliedIndex: uint64(st.Store.Rev) + 3,
 			DbSize: 20480, DbSizeInUse: 16384, DbSizeQuota: 2 << 30,
 			DowngradeInfo: &pb.DowngradeInfo{},
 		}
@@ -31,7 +33,7 @@ func (s *maintenanceServer) Status(ctx context.Context, _ *pb.StatusRequest) (*p
 		if resp.Leader == 0 {
 			resp.Errors = append(resp.Errors, status.Convert(rpctypes.ErrGRPCNoLeader).Message())
 		}
-		if st.noSpace {
+		if st.NoSpace {
 			resp.Errors = append(resp.Errors, (&pb.AlarmMember{MemberID: m.id, Alarm: pb.AlarmType_NOSPACE}).String())
 		}
 		return resp, nil
@@ -56,8 +58,8 @@ type clusterServer struct {
 }
 
 func (s *clusterServer) MemberList(ctx context.Context, r *pb.MemberListRequest) (*pb.MemberListResponse, error) {
-	return reading(ctx, s.m, !r.Linearizable, func(st *state, who *identity) (*pb.MemberListResponse, error) {
-		if err := st.auth.required(who); err != nil {
+	return reading(ctx, s.m, !r.Linearizable, func(st *etcd.State, who *etcd.Identity) (*pb.MemberListResponse, error) {
+		if err := st.Auth.Required(who); err != nil {
 			return nil, err
 		}
 		resp := &pb.MemberListResponse{Header: s.m.fill(&pb.ResponseHeader{})}

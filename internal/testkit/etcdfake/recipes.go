@@ -8,6 +8,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
 // Ready-made parts of rules.
@@ -66,7 +68,7 @@ func Writes(r Request) bool {
 	case *pb.PutRequest, *pb.DeleteRangeRequest:
 		return true
 	case *pb.TxnRequest:
-		return !readOnly(m)
+		return !etcd.ReadOnly(m)
 	}
 	return false
 }

@@ -111,21 +111,21 @@ func (m *Member) tryRenew(ctx context.Context, id int64) (ttl int64, pending <-c
 	if err != nil {
 		return 0, nil, err
 	}
-	if err := st.auth.required(who); err != nil {
+	if err := st.Auth.Required(who); err != nil {
 		return 0, nil, err
 	}
-	if err := st.mayWriteLease(who, id); err != nil {
+	if err := st.MayWriteLease(who, id); err != nil {
 		return 0, nil, err
 	}
-	ls := st.lessor.leases[id]
+	ls := st.Lessor.Leases[id]
 	if ls == nil {
 		return 0, nil, nil
 	}
-	if now := time.Now(); now.Before(ls.expires) {
-		st.lessor.renew(now, ls)
-		return ls.ttl, nil, nil
+	if now := time.Now(); now.Before(ls.Expires) {
+		st.Lessor.Renew(now, ls)
+		return ls.TTL, nil, nil
 	}
-	return 0, ls.ended, nil
+	return 0, ls.Ended, nil
 }
 
 // confirmsFor is how long, in election timeouts, a leader that is cut off from

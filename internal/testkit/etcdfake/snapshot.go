@@ -1,18 +1,19 @@
 package etcdfake
 
+import "github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 import "time"
 
 // Snapshot is a copy of a cluster's keys and leases.
 type Snapshot struct {
-	store  *store
-	lessor *lessor
+	store  *etcd.Store
+	lessor *etcd.Lessor
 }
 
 // Snapshot copies the keys and leases as they are.
 func (c *Cluster) Snapshot() *Snapshot {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return &Snapshot{c.state.store.clone(), c.state.lessor.clone()}
+	return &Snapshot{c.state.Store.Clone(), c.state.Lessor.Clone()}
 }
 
 // RestoreOptions say with what care a snapshot is restored; the zero value is
@@ -37,14 +38,14 @@ func (c *Cluster) Restore(s *Snapshot, o RestoreOptions) {
 		}
 		m.frozen = nil
 	}
-	for _, ls := range c.state.lessor.leases {
-		close(ls.ended)
+	for _, ls := range c.state.Lessor.Leases {
+		close(ls.Ended)
 	}
-	c.state.store, c.state.lessor = s.store.clone(), s.lessor.clone()
-	c.state.lessor.promote(time.Now(), 0)
-	c.state.store.rev += o.BumpRevision
+	c.state.Store, c.state.Lessor = s.store.Clone(), s.lessor.Clone()
+	c.state.Lessor.Promote(time.Now(), 0)
+	c.state.Store.Rev += o.BumpRevision
 	if o.MarkCompact {
-		c.state.store.compact(c.state.store.rev)
+		c.state.Store.Compact(c.state.Store.Rev)
 	}
 	if o.ClusterID != 0 {
 		c.clusterID = o.ClusterID

@@ -59,7 +59,7 @@ func (c *Cluster) elect() {
 func (c *Cluster) lead(i int) {
 	c.leader = i
 	c.term++
-	c.state.lessor.promote(time.Now(), c.opts.Election)
+	c.state.Lessor.Promote(time.Now(), c.opts.Election)
 }
 
 // noteLeader notes since when the member has no leader, and lets the streams
@@ -104,9 +104,9 @@ func (m *Member) knowsNoLeader(now time.Time) bool {
 // freeze makes the member see nothing new. The caller holds c.mu.
 func (m *Member) freeze() {
 	c := m.c
-	f := &sight{rev: c.state.store.rev, term: c.term, leader: c.leader, leases: map[int64]int64{}}
-	for id, ls := range c.state.lessor.leases {
-		f.leases[id] = ls.ttl
+	f := &sight{rev: c.state.Store.Rev, term: c.term, leader: c.leader, leases: map[int64]int64{}}
+	for id, ls := range c.state.Lessor.Leases {
+		f.leases[id] = ls.TTL
 	}
 	m.frozen = f
 	for s := range m.streams {

@@ -157,7 +157,7 @@ func (c *Cluster) Leader() (index int, term uint64) {
 func (c *Cluster) SetClockRate(r float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state.lessor.rate = r
+	c.state.Lessor.Rate = r
 }
 
 // SetNoSpace raises or lifts the NOSPACE alarm: whatever would store something
@@ -165,5 +165,5 @@ func (c *Cluster) SetClockRate(r float64) {
 func (c *Cluster) SetNoSpace(on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.state.noSpace = on
+	c.state.NoSpace = on
 }

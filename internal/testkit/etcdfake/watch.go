@@ -7,6 +7,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
 const noWatch = -1 // the watch_id of refusals, and of progress of a whole stream
@@ -74,9 +76,9 @@ func (s *watchStream) add(r *pb.WatchCreateRequest) (int64, error) {
 		noDel: slices.Contains(r.Filters, pb.WatchCreateRequest_NODELETE),
 	}
 	if w.key == "" {
-		w.key = fromKey // the smallest key
+		w.key = etcd.FromKey // the smallest key
 	}
-	if w.end != "" && w.end != fromKey && w.key >= w.end {
+	if w.end != "" && w.end != etcd.FromKey && w.key >= w.end {
 		return noWatch, errEmptyRange
 	}
 	if w.id == 0 {
@@ -105,22 +107,22 @@ func (s *watchStream) pump() {
 // catchUp tells a watch what happened from next on, as far as the member sees,
 // or that this was compacted.
 func (s *watchStream) catchUp(w *watcher) {
-	st := s.m.c.state.store
+	st := s.m.c.state.Store
 	now := s.m.revision()
 	if w.over || w.next > now {
 		return
 	}
-	if w.next < st.compacted {
+	if w.next < st.Compacted {
 		w.over = true
 		s.push(&pb.WatchResponse{
-			Header: s.header(0), WatchId: w.id, Canceled: true, CompactRevision: st.compacted,
+			Header: s.header(0), WatchId: w.id, Canceled: true, CompactRevision: st.Compacted,
 		})
 		return
 	}
 	var events []*mvccpb.Event
-	for _, c := range st.since(w.next) {
-		if c.rev <= now && w.wants(c.event) {
-			events = append(events, c.event)
+	for _, c := range st.Since(w.next) {
+		if c.Rev <= now && w.wants(c.Event) {
+			events = append(events, c.Event)
 		}
 	}
 	w.next = now + 1
@@ -169,17 +171,17 @@ func (w *watcher) wants(e *mvccpb.Event) bool {
 	if e.Type == mvccpb.Event_PUT && w.noPut || e.Type == mvccpb.Event_DELETE && w.noDel {
 		return false
 	}
-	return inRange(string(e.Kv.Key), w.key, w.end)
+	return etcd.InRange(string(e.Kv.Key), w.key, w.end)
 }
 
 func (s *watchStream) withPrevious(events []*mvccpb.Event) []*mvccpb.Event {
-	st := s.m.c.state.store
+	st := s.m.c.state.Store
 	out := make([]*mvccpb.Event, len(events))
 	for i, e := range events {
 		out[i] = &mvccpb.Event{Type: e.Type, Kv: e.Kv}
 		key := string(e.Kv.Key)
-		if old, ok := st.at(key, e.Kv.ModRevision-1); ok && e.Kv.ModRevision-1 >= st.compacted {
-			out[i].PrevKv = old.kv(key)
+		if old, ok := st.At(key, e.Kv.ModRevision-1); ok && e.Kv.ModRevision-1 >= st.Compacted {
+			out[i].PrevKv = old.Kv(key)
 		}
 	}
 	return out

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
 type watchServer struct {
@@ -171,9 +173,9 @@ func (s *watchServer) permitted(ctx context.Context, r *pb.WatchCreateRequest) e
 	}
 	key := r.Key
 	if len(key) == 0 {
-		key = []byte(fromKey)
+		key = []byte(etcd.FromKey)
 	}
-	return s.m.c.state.mayRange(who, key, r.RangeEnd)
+	return s.m.c.state.MayRange(who, key, r.RangeEnd)
 }
 
 // tick tells the watches that asked for it how far they have come.

@@ -1,4 +1,4 @@
-package etcdfake
+package etcd
 
 import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -7,7 +7,8 @@ import (
 
 // The checks a request passes before anything looks at the state.
 
-func checkRange(r *pb.RangeRequest) error {
+// CheckRange refuses a malformed read.
+func CheckRange(r *pb.RangeRequest) error {
 	_, okOrder := pb.RangeRequest_SortOrder_name[int32(r.GetSortOrder())]
 	_, okTarget := pb.RangeRequest_SortTarget_name[int32(r.GetSortTarget())]
 	switch {
@@ -19,7 +20,8 @@ func checkRange(r *pb.RangeRequest) error {
 	return nil
 }
 
-func checkPut(r *pb.PutRequest) error {
+// CheckPut refuses a malformed put.
+func CheckPut(r *pb.PutRequest) error {
 	switch {
 	case len(r.GetKey()) == 0:
 		return rpctypes.ErrGRPCEmptyKey
@@ -31,16 +33,17 @@ func checkPut(r *pb.PutRequest) error {
 	return nil
 }
 
-func checkDelete(r *pb.DeleteRangeRequest) error {
+// CheckDelete refuses a malformed deletion.
+func CheckDelete(r *pb.DeleteRangeRequest) error {
 	if len(r.GetKey()) == 0 {
 		return rpctypes.ErrGRPCEmptyKey
 	}
 	return nil
 }
 
-// checkTxn bounds the operations; each level takes its own from what the
+// CheckTxn bounds the operations; each level takes its own from what the
 // levels below may use.
-func checkTxn(r *pb.TxnRequest, maxOps int) error {
+func CheckTxn(r *pb.TxnRequest, maxOps int) error {
 	ops := max(len(r.Compare), len(r.Success), len(r.Failure))
 	if ops > maxOps {
 		return rpctypes.ErrGRPCTooManyOps
@@ -63,21 +66,21 @@ func checkTxn(r *pb.TxnRequest, maxOps int) error {
 func checkOp(op *pb.RequestOp, maxOps int) error {
 	switch o := op.Request.(type) {
 	case *pb.RequestOp_RequestRange:
-		return checkRange(o.RequestRange)
+		return CheckRange(o.RequestRange)
 	case *pb.RequestOp_RequestPut:
-		return checkPut(o.RequestPut)
+		return CheckPut(o.RequestPut)
 	case *pb.RequestOp_RequestDeleteRange:
-		return checkDelete(o.RequestDeleteRange)
+		return CheckDelete(o.RequestDeleteRange)
 	case *pb.RequestOp_RequestTxn:
-		return checkTxn(o.RequestTxn, maxOps)
+		return CheckTxn(o.RequestTxn, maxOps)
 	}
 	return rpctypes.ErrGRPCKeyNotFound
 }
 
-// checkOverlap refuses a branch that puts a key twice, or puts and deletes it.
+// CheckOverlap refuses a branch that puts a key twice, or puts and deletes it.
 // It is as lenient as the server where one nested transaction deletes what an
 // earlier one puts.
-func checkOverlap(ops []*pb.RequestOp) error {
+func CheckOverlap(ops []*pb.RequestOp) error {
 	_, _, err := writesOf(ops)
 	return err
 }
@@ -141,7 +144,7 @@ func nestedWrites(t *pb.TxnRequest, puts map[string]bool, dels []span) ([]span, 
 func deleted(dels []span, k string) bool {
 	for _, d := range dels {
 		// An open end does not count here, in the server neither.
-		if d.end != fromKey && inRange(k, d.key, d.end) {
+		if d.end != FromKey && InRange(k, d.key, d.end) {
 			return true
 		}
 	}

@@ -1,4 +1,4 @@
-package etcdfake
+package etcd
 
 import (
 	"math"
@@ -8,15 +8,15 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// store holds the keys with all their versions since the last compaction.
+// Store holds the keys with all their versions since the last compaction.
 // It knows nothing of leases, members or time.
 //
 // Invariants: the versions of a key ascend in mod; live is the sorted set of
 // keys whose last version is not dead; log holds every change from revision
 // compacted on, in order.
-type store struct {
-	rev       int64 // of the last change; 1 when nothing was ever written
-	compacted int64 // reads below it are refused; -1 before the first compaction
+type Store struct {
+	Rev       int64 // of the last change; 1 when nothing was ever written
+	Compacted int64 // reads below it are refused; -1 before the first compaction
 	items     map[string][]version
 	live      []string
 	log       []change
@@ -31,16 +31,17 @@ type version struct {
 
 // change is one event of the log, shared by all who read it: nobody alters it.
 type change struct {
-	rev   int64
-	event *mvccpb.Event
+	Rev   int64
+	Event *mvccpb.Event
 }
 
-func newStore() *store {
-	return &store{rev: 1, compacted: -1, items: map[string][]version{}}
+// NewStore returns an empty Store at revision 1.
+func NewStore() *Store {
+	return &Store{Rev: 1, Compacted: -1, items: map[string][]version{}}
 }
 
-// at returns what key was at revision rev.
-func (s *store) at(key string, rev int64) (version, bool) {
+// At returns what key was at revision rev.
+func (s *Store) At(key string, rev int64) (version, bool) {
 	vs := s.items[key]
 	for i := len(vs) - 1; i >= 0; i-- {
 		if vs[i].mod <= rev {
@@ -50,23 +51,23 @@ func (s *store) at(key string, rev int64) (version, bool) {
 	return version{}, false
 }
 
-// keys returns the keys of [key, end) that were there at rev, sorted.
+// Keys returns the keys of [key, end) that were there at rev, sorted.
 // end has the meaning it has in a RangeRequest.
-func (s *store) keys(key, end string, rev int64) []string {
+func (s *Store) Keys(key, end string, rev int64) []string {
 	if end == "" {
-		if _, ok := s.at(key, rev); ok {
+		if _, ok := s.At(key, rev); ok {
 			return []string{key}
 		}
 		return nil
 	}
-	if rev >= s.rev {
+	if rev >= s.Rev {
 		lo, hi := bounds(s.live, key, end)
 		return s.live[lo:hi]
 	}
 	var found []string
 	for k := range s.items {
-		if inRange(k, key, end) {
-			if _, ok := s.at(k, rev); ok {
+		if InRange(k, key, end) {
+			if _, ok := s.At(k, rev); ok {
 				found = append(found, k)
 			}
 		}
@@ -76,19 +77,19 @@ func (s *store) keys(key, end string, rev int64) []string {
 }
 
 // put writes one version at revision rev, which the caller commits later.
-func (s *store) put(rev int64, key string, value []byte, lease int64) *mvccpb.Event {
+func (s *Store) put(rev int64, key string, value []byte, lease int64) *mvccpb.Event {
 	v := version{mod: rev, create: rev, ver: 1, lease: lease, value: value}
-	if old, ok := s.at(key, math.MaxInt64); ok {
+	if old, ok := s.At(key, math.MaxInt64); ok {
 		v.create, v.ver = old.create, old.ver+1
 	} else {
 		s.setLive(key, true)
 	}
 	s.items[key] = append(s.items[key], v)
-	return &mvccpb.Event{Type: mvccpb.Event_PUT, Kv: v.kv(key)}
+	return &mvccpb.Event{Type: mvccpb.Event_PUT, Kv: v.Kv(key)}
 }
 
 // remove ends a key that is there, at revision rev.
-func (s *store) remove(rev int64, key string) *mvccpb.Event {
+func (s *Store) remove(rev int64, key string) *mvccpb.Event {
 	s.items[key] = append(s.items[key], version{mod: rev, dead: true})
 	s.setLive(key, false)
 	return &mvccpb.Event{
@@ -98,23 +99,23 @@ func (s *store) remove(rev int64, key string) *mvccpb.Event {
 }
 
 // commit makes the changes of revision rev the last ones.
-func (s *store) commit(rev int64, events []*mvccpb.Event) {
-	s.rev = rev
+func (s *Store) commit(rev int64, events []*mvccpb.Event) {
+	s.Rev = rev
 	for _, e := range events {
-		s.log = append(s.log, change{rev: rev, event: e})
+		s.log = append(s.log, change{Rev: rev, Event: e})
 	}
 }
 
-// since returns the changes from revision rev on.
-func (s *store) since(rev int64) []change {
-	return s.log[sort.Search(len(s.log), func(i int) bool { return s.log[i].rev >= rev }):]
+// Since returns the changes from revision rev on.
+func (s *Store) Since(rev int64) []change {
+	return s.log[sort.Search(len(s.log), func(i int) bool { return s.log[i].Rev >= rev }):]
 }
 
-// compact forgets what only revisions below rev can see. The changes of rev
+// Compact forgets what only revisions below rev can see. The changes of rev
 // itself stay, deletions too, so that a watch from rev on misses nothing.
-func (s *store) compact(rev int64) {
-	s.compacted = rev
-	s.log = slices.Clone(s.since(rev))
+func (s *Store) Compact(rev int64) {
+	s.Compacted = rev
+	s.log = slices.Clone(s.Since(rev))
 	for key, vs := range s.items {
 		first := len(vs) - 1
 		for first > 0 && vs[first].mod > rev {
@@ -131,8 +132,8 @@ func (s *store) compact(rev int64) {
 	}
 }
 
-// clone copies the store; versions and events are shared, since nobody alters them.
-func (s *store) clone() *store {
+// Clone copies the store; versions and events are shared, since nobody alters them.
+func (s *Store) Clone() *Store {
 	c := *s
 	c.items = make(map[string][]version, len(s.items))
 	for k, vs := range s.items {
@@ -143,7 +144,7 @@ func (s *store) clone() *store {
 	return &c
 }
 
-func (s *store) setLive(key string, there bool) {
+func (s *Store) setLive(key string, there bool) {
 	i, found := slices.BinarySearch(s.live, key)
 	switch {
 	case there && !found:
@@ -153,7 +154,7 @@ func (s *store) setLive(key string, there bool) {
 	}
 }
 
-func (v version) kv(key string) *mvccpb.KeyValue {
+func (v version) Kv(key string) *mvccpb.KeyValue {
 	return &mvccpb.KeyValue{
 		Key: []byte(key), Value: v.value, Lease: v.lease,
 		CreateRevision: v.create, ModRevision: v.mod, Version: v.ver,
@@ -163,21 +164,21 @@ func (v version) kv(key string) *mvccpb.KeyValue {
 // bounds returns the part of the sorted keys that lies in [key, end).
 func bounds(keys []string, key, end string) (lo, hi int) {
 	lo = sort.SearchStrings(keys, key)
-	if end == fromKey {
+	if end == FromKey {
 		return lo, len(keys)
 	}
 	return lo, max(lo, sort.SearchStrings(keys, end))
 }
 
-// fromKey as the end of a range means that there is none.
-const fromKey = "\x00"
+// FromKey as the end of a range means that there is none.
+const FromKey = "\x00"
 
-// inRange tells whether k lies in [key, end), where end "" stands for the one key.
-func inRange(k, key, end string) bool {
+// InRange tells whether k lies in [key, end), where end "" stands for the one key.
+func InRange(k, key, end string) bool {
 	switch end {
 	case "":
 		return k == key
-	case fromKey:
+	case FromKey:
 		return k >= key
 	}
 	return key <= k && k < end

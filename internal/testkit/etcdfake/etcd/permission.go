@@ -1,4 +1,4 @@
-package etcdfake
+package etcd
 
 import (
 	"cmp"
@@ -10,31 +10,31 @@ import (
 )
 
 // permitted tells whether who may do typ on all of [key, end).
-func (a *auth) permitted(who *identity, key, end string, typ authpb.Permission_Type) error {
-	if !a.enabled {
+func (a *Auth) permitted(who *Identity, key, end string, typ authpb.Permission_Type) error {
+	if !a.Enabled {
 		return nil
 	}
 	if who == nil {
 		return rpctypes.ErrGRPCUserEmpty
 	}
-	if who.revision < a.revision {
+	if who.revision < a.Revision {
 		return rpctypes.ErrGRPCAuthOldRevision
 	}
-	u := a.users[who.user]
+	u := a.Users[who.User]
 	if u == nil {
 		return rpctypes.ErrGRPCPermissionDenied
 	}
-	if u.roles[root] || covered(a.granted(u, typ), key, end) {
+	if u.Roles[Root] || covered(a.granted(u, typ), key, end) {
 		return nil
 	}
 	return rpctypes.ErrGRPCPermissionDenied
 }
 
 // granted returns the ranges, sorted by their start, on which u may do typ.
-func (a *auth) granted(u *user, typ authpb.Permission_Type) []span {
+func (a *Auth) granted(u *User, typ authpb.Permission_Type) []span {
 	var out []span
-	for role := range u.roles {
-		for _, p := range a.roles[role] {
+	for role := range u.Roles {
+		for _, p := range a.Roles[role] {
 			if p.PermType == typ || p.PermType == authpb.Permission_READWRITE {
 				out = append(out, span{string(p.Key), string(p.RangeEnd)})
 			}
@@ -47,7 +47,7 @@ func (a *auth) granted(u *user, typ authpb.Permission_Type) []span {
 // covered tells whether the ranges, taken together, hold every key of [key, end).
 func covered(ranges []span, key, end string) bool {
 	if end == "" {
-		return slices.ContainsFunc(ranges, func(s span) bool { return inRange(key, s.key, s.end) })
+		return slices.ContainsFunc(ranges, func(s span) bool { return InRange(key, s.key, s.end) })
 	}
 	reached := key
 	for _, s := range ranges {
@@ -55,7 +55,7 @@ func covered(ranges []span, key, end string) bool {
 			return false
 		}
 		switch {
-		case s.end == fromKey:
+		case s.end == FromKey:
 			return true
 		case s.end == "":
 			if s.key == reached {
@@ -64,44 +64,45 @@ func covered(ranges []span, key, end string) bool {
 		case s.end > reached:
 			reached = s.end
 		}
-		if end != fromKey && reached >= end {
+		if end != FromKey && reached >= end {
 			return true
 		}
 	}
 	return false
 }
 
-func (s *state) mayRange(who *identity, key, end []byte) error {
-	return s.auth.permitted(who, string(key), string(end), authpb.Permission_READ)
+// MayRange refuses a read that who may not make.
+func (s *State) MayRange(who *Identity, key, end []byte) error {
+	return s.Auth.permitted(who, string(key), string(end), authpb.Permission_READ)
 }
 
-func (s *state) mayPut(who *identity, r *pb.PutRequest) error {
-	if err := s.auth.permitted(who, string(r.Key), "", authpb.Permission_WRITE); err != nil {
+func (s *State) mayPut(who *Identity, r *pb.PutRequest) error {
+	if err := s.Auth.permitted(who, string(r.Key), "", authpb.Permission_WRITE); err != nil {
 		return err
 	}
-	if err := s.mayWriteLease(who, r.Lease); err != nil {
+	if err := s.MayWriteLease(who, r.Lease); err != nil {
 		return err
 	}
 	if r.PrevKv {
-		return s.mayRange(who, r.Key, nil)
+		return s.MayRange(who, r.Key, nil)
 	}
 	return nil
 }
 
-func (s *state) mayDelete(who *identity, r *pb.DeleteRangeRequest) error {
-	if err := s.auth.permitted(who, string(r.Key), string(r.RangeEnd), authpb.Permission_WRITE); err != nil {
+func (s *State) mayDelete(who *Identity, r *pb.DeleteRangeRequest) error {
+	if err := s.Auth.permitted(who, string(r.Key), string(r.RangeEnd), authpb.Permission_WRITE); err != nil {
 		return err
 	}
 	if r.PrevKv {
-		return s.mayRange(who, r.Key, r.RangeEnd)
+		return s.MayRange(who, r.Key, r.RangeEnd)
 	}
 	return nil
 }
 
 // mayTxn checks both branches, whichever runs.
-func (s *state) mayTxn(who *identity, r *pb.TxnRequest) error {
+func (s *State) mayTxn(who *Identity, r *pb.TxnRequest) error {
 	for _, c := range r.Compare {
-		if err := s.mayRange(who, c.Key, c.RangeEnd); err != nil {
+		if err := s.MayRange(who, c.Key, c.RangeEnd); err != nil {
 			return err
 		}
 	}
@@ -115,10 +116,10 @@ func (s *state) mayTxn(who *identity, r *pb.TxnRequest) error {
 	return nil
 }
 
-func (s *state) mayOp(who *identity, op *pb.RequestOp) error {
+func (s *State) mayOp(who *Identity, op *pb.RequestOp) error {
 	switch o := op.Request.(type) {
 	case *pb.RequestOp_RequestRange:
-		return s.mayRange(who, o.RequestRange.Key, o.RequestRange.RangeEnd)
+		return s.MayRange(who, o.RequestRange.Key, o.RequestRange.RangeEnd)
 	case *pb.RequestOp_RequestPut:
 		return s.mayPut(who, o.RequestPut)
 	case *pb.RequestOp_RequestDeleteRange:
@@ -129,15 +130,15 @@ func (s *state) mayOp(who *identity, op *pb.RequestOp) error {
 	return nil
 }
 
-// mayWriteLease asks for write permission on every key of the lease: a put on
+// MayWriteLease asks for write permission on every key of the lease: a put on
 // it, its renewal and its revocation all need that.
-func (s *state) mayWriteLease(who *identity, id int64) error {
-	ls := s.lessor.leases[id]
-	if ls == nil || s.auth.admin(who) == nil {
+func (s *State) MayWriteLease(who *Identity, id int64) error {
+	ls := s.Lessor.Leases[id]
+	if ls == nil || s.Auth.Admin(who) == nil {
 		return nil
 	}
-	for _, k := range ls.sortedKeys() {
-		if err := s.auth.permitted(who, k, "", authpb.Permission_WRITE); err != nil {
+	for _, k := range ls.SortedKeys() {
+		if err := s.Auth.permitted(who, k, "", authpb.Permission_WRITE); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package etcdfake
+package etcd
 
 import (
 	"slices"
@@ -8,34 +8,35 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// write is one transaction on the state: all its changes get one revision.
-type write struct {
-	*state
+// Write is one transaction on the state: all its changes get one revision.
+type Write struct {
+	*State
 	events []*mvccpb.Event
 }
 
 // revision is that of the changes if there are any, else of the last ones.
-func (w *write) revision() int64 {
+func (w *Write) revision() int64 {
 	if len(w.events) > 0 {
-		return w.store.rev + 1
+		return w.Store.Rev + 1
 	}
-	return w.store.rev
+	return w.Store.Rev
 }
 
-func (w *write) view() view { return view{w.store, w.revision()} }
+func (w *Write) view() View { return View{w.Store, w.revision()} }
 
-// done makes the changes visible and returns the revision of the answer.
-func (w *write) done(why Cause) int64 {
+// Done makes the changes visible and returns the revision of the answer.
+func (w *Write) Done(why Cause) int64 {
 	if len(w.events) > 0 {
-		w.store.commit(w.revision(), w.events)
+		w.Store.commit(w.revision(), w.events)
 		w.committed(w.events, why)
 	}
-	return w.store.rev
+	return w.Store.Rev
 }
 
-func (w *write) put(r *pb.PutRequest) *pb.PutResponse {
+// Put puts a key.
+func (w *Write) Put(r *pb.PutRequest) *pb.PutResponse {
 	key := string(r.Key)
-	old, there := w.view().at(key, w.revision())
+	old, there := w.view().At(key, w.revision())
 	value, lease := r.Value, r.Lease
 	if r.IgnoreValue {
 		value = old.value
@@ -45,22 +46,23 @@ func (w *write) put(r *pb.PutRequest) *pb.PutResponse {
 	}
 	resp := &pb.PutResponse{}
 	if r.PrevKv && there {
-		resp.PrevKv = old.kv(key)
+		resp.PrevKv = old.Kv(key)
 	}
-	w.events = append(w.events, w.store.put(w.store.rev+1, key, value, lease))
-	w.lessor.move(key, lease)
+	w.events = append(w.events, w.Store.put(w.Store.Rev+1, key, value, lease))
+	w.Lessor.move(key, lease)
 	resp.Header = &pb.ResponseHeader{Revision: w.revision()}
 	return resp
 }
 
-func (w *write) deleteRange(r *pb.DeleteRangeRequest) *pb.DeleteRangeResponse {
+// DeleteRange deletes a range of keys.
+func (w *Write) DeleteRange(r *pb.DeleteRangeRequest) *pb.DeleteRangeResponse {
 	v := w.view()
-	keys := slices.Clone(v.keys(string(r.Key), string(r.RangeEnd), v.rev))
+	keys := slices.Clone(v.Keys(string(r.Key), string(r.RangeEnd), v.Rev))
 	resp := &pb.DeleteRangeResponse{Deleted: int64(len(keys))}
 	for _, k := range keys {
 		if r.PrevKv {
-			old, _ := v.at(k, v.rev)
-			resp.PrevKvs = append(resp.PrevKvs, old.kv(k))
+			old, _ := v.At(k, v.Rev)
+			resp.PrevKvs = append(resp.PrevKvs, old.Kv(k))
 		}
 		w.remove(k)
 	}
@@ -68,9 +70,9 @@ func (w *write) deleteRange(r *pb.DeleteRangeRequest) *pb.DeleteRangeResponse {
 	return resp
 }
 
-func (w *write) remove(key string) {
-	w.events = append(w.events, w.store.remove(w.store.rev+1, key))
-	w.lessor.move(key, 0)
+func (w *Write) remove(key string) {
+	w.events = append(w.events, w.Store.remove(w.Store.Rev+1, key))
+	w.Lessor.move(key, 0)
 }
 
 // plan is which branch each transaction of a request takes, decided on the
@@ -81,7 +83,7 @@ type plan struct {
 	below     []plan // of the nested transactions among ops, in order
 }
 
-func (v view) plan(t *pb.TxnRequest) plan {
+func (v View) plan(t *pb.TxnRequest) plan {
 	p := plan{succeeded: true, ops: t.Success}
 	for _, c := range t.Compare {
 		if !v.holds(c) {
@@ -98,7 +100,7 @@ func (v view) plan(t *pb.TxnRequest) plan {
 }
 
 // verify refuses what would fail half-way: nothing has been applied yet.
-func (s *state) verify(v view, p plan) error {
+func (s *State) verify(v View, p plan) error {
 	nested := 0
 	for _, op := range p.ops {
 		var err error
@@ -118,24 +120,24 @@ func (s *state) verify(v view, p plan) error {
 	return nil
 }
 
-func (v view) verifyRevision(rev int64) error {
+func (v View) verifyRevision(rev int64) error {
 	switch {
 	case rev == 0:
 		return nil
-	case rev > v.rev:
+	case rev > v.Rev:
 		return rpctypes.ErrGRPCFutureRev
-	case rev < v.compacted:
+	case rev < v.Compacted:
 		return rpctypes.ErrGRPCCompacted
 	}
 	return nil
 }
 
-func (s *state) verifyPut(v view, r *pb.PutRequest) error {
-	if r.Lease != 0 && s.lessor.leases[r.Lease] == nil {
+func (s *State) verifyPut(v View, r *pb.PutRequest) error {
+	if r.Lease != 0 && s.Lessor.Leases[r.Lease] == nil {
 		return rpctypes.ErrGRPCLeaseNotFound
 	}
 	if r.IgnoreValue || r.IgnoreLease {
-		if _, ok := v.at(string(r.Key), v.rev); !ok {
+		if _, ok := v.At(string(r.Key), v.Rev); !ok {
 			return rpctypes.ErrGRPCKeyNotFound
 		}
 	}
@@ -143,22 +145,22 @@ func (s *state) verifyPut(v view, r *pb.PutRequest) error {
 }
 
 // run carries out the plan. Ranges see the changes made before them in it.
-func (w *write) run(p plan, reader func() view) (*pb.TxnResponse, error) {
+func (w *Write) run(p plan, reader func() View) (*pb.TxnResponse, error) {
 	resp := &pb.TxnResponse{Succeeded: p.succeeded, Header: &pb.ResponseHeader{}}
 	nested := 0
 	for _, op := range p.ops {
 		out := &pb.ResponseOp{}
 		switch o := op.Request.(type) {
 		case *pb.RequestOp_RequestRange:
-			r, err := reader().read(o.RequestRange)
+			r, err := reader().Read(o.RequestRange)
 			if err != nil {
 				return nil, err
 			}
 			out.Response = &pb.ResponseOp_ResponseRange{ResponseRange: r}
 		case *pb.RequestOp_RequestPut:
-			out.Response = &pb.ResponseOp_ResponsePut{ResponsePut: w.put(o.RequestPut)}
+			out.Response = &pb.ResponseOp_ResponsePut{ResponsePut: w.Put(o.RequestPut)}
 		case *pb.RequestOp_RequestDeleteRange:
-			out.Response = &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: w.deleteRange(o.RequestDeleteRange)}
+			out.Response = &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: w.DeleteRange(o.RequestDeleteRange)}
 		case *pb.RequestOp_RequestTxn:
 			r, err := w.run(p.below[nested], reader)
 			if err != nil {

@@ -1,4 +1,4 @@
-package etcdfake
+package etcd
 
 import (
 	"cmp"
@@ -9,27 +9,27 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// view is the store as it was at revision rev; reads see nothing later.
-type view struct {
-	*store
-	rev int64
+// View is the store as it was at revision rev; reads see nothing later.
+type View struct {
+	*Store
+	Rev int64
 }
 
-// read answers a range request. The header has only its revision.
-func (v view) read(r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	if r.Revision > v.rev {
+// Read answers a range request. The header has only its revision.
+func (v View) Read(r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	if r.Revision > v.Rev {
 		return nil, rpctypes.ErrGRPCFutureRev
 	}
-	rev := v.rev
+	rev := v.Rev
 	if r.Revision > 0 {
 		rev = r.Revision
 	}
-	if rev < v.compacted {
+	if rev < v.Compacted {
 		return nil, rpctypes.ErrGRPCCompacted
 	}
-	keys := v.keys(string(r.Key), string(r.RangeEnd), rev)
+	keys := v.Keys(string(r.Key), string(r.RangeEnd), rev)
 	resp := &pb.RangeResponse{
-		Header: &pb.ResponseHeader{Revision: v.rev},
+		Header: &pb.ResponseHeader{Revision: v.Rev},
 		Count:  int64(len(keys)),
 	}
 	if r.CountOnly {
@@ -52,14 +52,14 @@ func (v view) read(r *pb.RangeRequest) (*pb.RangeResponse, error) {
 
 // load makes the key-value pairs to be filtered and ordered, and no more of
 // them than the answer can need.
-func (v view) load(r *pb.RangeRequest, keys []string, rev int64) []*mvccpb.KeyValue {
+func (v View) load(r *pb.RangeRequest, keys []string, rev int64) []*mvccpb.KeyValue {
 	if r.Limit > 0 && inKeyOrder(r) && !hasFilter(r) && int64(len(keys)) > r.Limit {
 		keys = keys[:r.Limit+1] // one more tells that there are more
 	}
 	kvs := make([]*mvccpb.KeyValue, 0, len(keys))
 	for _, k := range keys {
-		at, _ := v.at(k, rev)
-		kv := at.kv(k)
+		at, _ := v.At(k, rev)
+		kv := at.Kv(k)
 		if r.KeysOnly && r.SortTarget != pb.RangeRequest_VALUE {
 			// The server takes keys from its index, which knows no lease.
 			kv.Value, kv.Lease = nil, 0

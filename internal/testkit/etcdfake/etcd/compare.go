@@ -1,4 +1,4 @@
-package etcdfake
+package etcd
 
 import (
 	"bytes"
@@ -9,13 +9,13 @@ import (
 
 // holds evaluates one comparison: over a range, for every key in it; a key
 // that is not there compares as zero, but never equal to any value.
-func (v view) holds(c *pb.Compare) bool {
-	keys := v.keys(string(c.Key), string(c.RangeEnd), v.rev)
+func (v View) holds(c *pb.Compare) bool {
+	keys := v.Keys(string(c.Key), string(c.RangeEnd), v.Rev)
 	if len(keys) == 0 {
 		return c.Target != pb.Compare_VALUE && compare(c, version{})
 	}
 	for _, k := range keys {
-		at, _ := v.at(k, v.rev)
+		at, _ := v.At(k, v.Rev)
 		if !compare(c, at) {
 			return false
 		}
