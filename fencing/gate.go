@@ -1,8 +1,9 @@
 package fencing
 
 import (
+	"context"
+	"fmt"
 	"sync"
-	"sync/atomic"
 )
 
 // DefaultLimit is how many resources a Gate whose Limit is 0 remembers.
@@ -12,6 +13,12 @@ const DefaultLimit = 1 << 16
 // resource. The zero Gate is ready. It is safe for concurrent use, and must not be copied after its first use. A resource that
 // the gate remembers is judged without a lock; only a new resource takes one.
 //
+// # Two registers
+//
+// For each resource the gate keeps the highest exclusive token and the highest token of either mode. It admits an exclusive token that is not below the highest of
+// either mode, and a shared one that is above the highest exclusive one. So a holder never refuses one that holds the lock together with it, and is
+// never admitted after one that holds it later and alone, nor a writer after a reader that came later.
+//
 // # In one step with the write
 //
 // Admit answers for the instant of the call. Call it under the same mutex (in the same turn of the same loop) that guards the state
@@ -20,8 +27,8 @@ const DefaultLimit = 1 << 16
 // # What is forgotten
 //
 // A gate remembers at most Limit resources, about 200 bytes and the name for each. When one more comes, it forgets one that was not asked for since
-// the last sweep, and raises its floor to the highest token forgotten so far. A resource that it does not remember is
-// admitted only with a token not below the floor. So a token that was refused once is refused for good: if it was below the highest of a forgotten
+// the last sweep, and raises its floor to the highest tokens forgotten so far. A resource that it does not remember is
+// judged by the floor. So a token that was refused once is refused for good: if it was below the highest of a forgotten
 // resource, it is below the floor. What it costs is the other error: a holder that came before the forgotten one, and has sent nothing while Limit
 // other resources were used, is refused too. It acquires the lock anew, and its new token is above the floor, provided
 // that the tokens of all resources of one gate come from one counter, as those of one etcd cluster do. Use a gate for each cluster.
@@ -37,99 +44,76 @@ const DefaultLimit = 1 << 16
 type Gate struct {
 	Limit int // resources remembered; 0 or less: DefaultLimit. Set it before the first use.
 
-	known sync.Map // resource → *highest; changed only under mu
+	known sync.Map // resource → *registers; changed only under mu
 
 	mu    sync.Mutex
-	floor Token      // what was forgotten, and RefuseBelow; unknown resources are refused below it
-	ring  []*highest // all that is known, in the order in which the sweep comes by
+	floor pair         // what was forgotten, and RefuseBelow; the registers of every unknown resource
+	ring  []*registers // all that is known, in the order in which the sweep comes by
 	hand  int
 }
 
-// A highest is the greatest token admitted for a resource. token only rises, until it becomes forgotten, once; from then on
-// the entry decides nothing.
-type highest struct {
-	resource string
-	token    atomic.Int64
-	used     atomic.Bool // since the sweep came by
-}
-
-const forgotten = -1
-
-// Admit returns nil if no token greater than t was admitted for resource, and remembers t as the highest; a *StaleError if
+// Admit returns nil if no token greater than t was admitted for resource, and remembers t as the highest exclusive one; a *StaleError if
 // there was one; an error matching ErrNoToken or ErrNoResource if t or resource cannot be used. Only a nil changes anything. It does not block
 // for longer than another resource takes to be added, or a snapshot to be written.
-func (g *Gate) Admit(resource string, t Token) error {
+func (g *Gate) Admit(resource string, t Token) error { return g.admit(resource, t, false) }
+
+// AdmitShared is Admit for the token of a shared lock: nil if no exclusive token as great as t was admitted for resource. After a nil, Admit refuses every
+// exclusive token below t.
+func (g *Gate) AdmitShared(resource string, t Token) error { return g.admit(resource, t, true) }
+
+// AdmitContext admits the token that ctx carries, in its mode. Its error matches ErrNoToken if ctx carries none.
+func (g *Gate) AdmitContext(ctx context.Context) error {
+	c, _ := ctx.Value(contextKey{}).(carried)
+	if c.token == 0 {
+		return fmt.Errorf("fencing: %w in the context", ErrNoToken)
+	}
+	return g.admit(c.resource, c.token, c.shared)
+}
+
+func (g *Gate) admit(resource string, t Token, shared bool) error {
 	if err := Check(resource, t); err != nil {
 		return err
 	}
 	if v, ok := g.known.Load(resource); ok {
-		h := v.(*highest)
-		if seen := h.raise(t); seen != forgotten {
-			h.touch()
-			return judge(resource, t, seen)
+		r := v.(*registers)
+		if seen := r.admit(t, shared); seen != forgotten {
+			r.touch()
+			return judge(resource, t, seen, shared)
 		}
 	}
-	return g.admitUnknown(resource, t)
-}
-
-// raise makes t the highest unless the highest is greater, and returns the highest from then on, or forgotten.
-func (h *highest) raise(t Token) Token {
-	for {
-		seen := h.token.Load()
-		if seen == forgotten || seen >= int64(t) {
-			return Token(seen)
-		}
-		if h.token.CompareAndSwap(seen, int64(t)) {
-			return t
-		}
-	}
-}
-
-// touch keeps the entry over the next sweep. It looks before it writes: many readers of one resource share the cache line.
-func (h *highest) touch() {
-	if !h.used.Load() {
-		h.used.Store(true)
-	}
-}
-
-func judge(resource string, t, seen Token) error {
-	if t < seen {
-		return &StaleError{Resource: resource, Got: t, Highest: seen}
-	}
-	return nil
+	return g.admitUnknown(resource, t, shared)
 }
 
 // admitUnknown judges a resource that was not there when its caller looked. Entries are added and forgotten only under mu, so that it
 // sees either the entry, alive, or a floor that covers it.
-func (g *Gate) admitUnknown(resource string, t Token) error {
+func (g *Gate) admitUnknown(resource string, t Token, shared bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if v, ok := g.known.Load(resource); ok {
-		h := v.(*highest)
-		h.touch()
-		return judge(resource, t, h.raise(t))
+		r := v.(*registers)
+		r.touch()
+		return judge(resource, t, r.admit(t, shared), shared)
 	}
-	if err := judge(resource, t, g.floor); err != nil {
-		return err
+	r := newRegisters(resource, g.floor)
+	err := judge(resource, t, r.admit(t, shared), shared)
+	if err == nil {
+		g.remember(r)
 	}
-	g.remember(resource, t)
-	return nil
+	return err
 }
 
 // remember adds an entry for a resource that has none. mu is held.
-func (g *Gate) remember(resource string, t Token) {
-	h := &highest{resource: resource}
-	h.token.Store(int64(t))
+func (g *Gate) remember(r *registers) {
 	if len(g.ring) < g.limit() {
-		g.ring = append(g.ring, h)
+		g.ring = append(g.ring, r)
 	} else {
-		g.ring[g.forgetOne()] = h
+		g.ring[g.forgetOne()] = r
 	}
-	g.known.Store(resource, h)
+	g.known.Store(r.resource, r)
 }
 
 // forgetOne ends the first entry that was not used since the sweep came by, and returns its place. mu is held. At most two
-// turns: the first takes the marks of use away; callers that set them anew meanwhile are given no third.
+// turns: the first takes the marks of use away; callers that set them again meanwhile are given no third.
 func (g *Gate) forgetOne() int {
 	place := g.hand
 	for range 2 * len(g.ring) {
@@ -139,10 +123,9 @@ func (g *Gate) forgetOne() int {
 			break
 		}
 	}
-	h := g.ring[place]
-	// After the swap nobody can raise the token any more, so the floor covers all that was ever admitted through h.
-	g.floor = max(g.floor, Token(h.token.Swap(forgotten)))
-	g.known.Delete(h.resource)
+	r := g.ring[place]
+	g.floor = g.floor.max(r.forget())
+	g.known.Delete(r.resource)
 	return place
 }
 
@@ -158,5 +141,5 @@ func (g *Gate) limit() int {
 func (g *Gate) RefuseBelow(t Token) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.floor = max(g.floor, t)
+	g.floor = g.floor.max(pair{exclusive: max(t, 1) - 1, highest: t})
 }

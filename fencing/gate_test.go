@@ -65,7 +65,7 @@ func TestGateOfManyResourcesKeepsItsLimit(t *testing.T) {
 	g.known.Range(func(any, any) bool { known++; return true })
 	assert.Equal(t, 100, known)
 	assert.Len(t, g.ring, 100)
-	assert.Equal(t, Token(100_000-100), g.floor)
+	assert.Equal(t, pair{100_000 - 100, 100_000 - 100}, g.floor)
 }
 
 func TestKnownResourceIsJudgedWithoutTheLock(t *testing.T) {
@@ -92,7 +92,8 @@ func TestForgottenEntryCannotBeRaisedByACallThatStillHoldsIt(t *testing.T) {
 	require.NoError(t, g.Admit("a", 10))
 	v, _ := g.known.Load("a") // as Admit does, before it is preempted
 	require.NoError(t, g.Admit("b", 5))
-	assert.Equal(t, Token(forgotten), v.(*highest).raise(20), "raised, it would be lost with the entry")
+	assert.Equal(t, Token(forgotten), v.(*registers).admit(20, false), "raised, it would be lost with the entry")
+	assert.Equal(t, Token(forgotten), v.(*registers).admit(20, true), "raised, it would be lost with the entry")
 	require.NoError(t, g.Admit("a", 20))
 	refused(t, g.Admit("a", 19), StaleError{"a", 19, 20})
 }
@@ -102,20 +103,35 @@ func TestRefuseBelowHoldsForUnknownResourcesAndNeverLowers(t *testing.T) {
 	require.NoError(t, g.Admit("known", 10))
 	g.RefuseBelow(50)
 	g.RefuseBelow(20)
-	g.RefuseBelow(-1)
+	g.RefuseBelow(-1 << 63)
 	refused(t, g.Admit("new", 49), StaleError{"new", 49, 50})
+	refused(t, g.AdmitShared("new", 49), StaleError{"new", 49, 49})
+	require.NoError(t, g.AdmitShared("new", 50))
 	require.NoError(t, g.Admit("new", 50))
 	require.NoError(t, g.Admit("known", 10))
 }
 
 // The dumb second implementation: it remembers everything.
-type truth map[string]Token
+type truth map[string]pair
 
-func (m truth) stale(resource string, t Token) bool { return t < m[resource] }
-func (m truth) admitted(resource string, t Token)   { m[resource] = max(m[resource], t) }
+func (m truth) stale(resource string, t Token, shared bool) bool {
+	if shared {
+		return t <= m[resource].exclusive
+	}
+	return t < m[resource].highest
+}
+
+func (m truth) admitted(resource string, t Token, shared bool) {
+	p := pair{t, t}
+	if shared {
+		p.exclusive = 0
+	}
+	m[resource] = m[resource].max(p)
+}
+
 func (m truth) greatest() (t Token) {
 	for _, seen := range m {
-		t = max(t, seen)
+		t = max(t, seen.highest)
 	}
 	return t
 }
@@ -128,15 +144,16 @@ func TestGateNeverAdmitsWhatAGateThatForgetsNothingRefuses(t *testing.T) {
 	all := truth{}
 	var saved [][]byte
 	for range 20_000 {
-		resource, token := fmt.Sprint(rnd.IntN(25)), Token(1+rnd.IntN(300))
-		switch err := g.Admit(resource, token); {
+		resource, token, shared := fmt.Sprint(rnd.IntN(25)), Token(1+rnd.IntN(300)), rnd.IntN(2) == 0
+		switch err := g.admit(resource, token, shared); {
 		case err == nil:
-			require.False(t, all.stale(resource, token), "%s %d", resource, token)
-			all.admitted(resource, token)
+			require.False(t, all.stale(resource, token, shared), "%s %d %t", resource, token, shared)
+			all.admitted(resource, token, shared)
 		default: // right, or by a floor, which was the highest of some resource
 			var stale *StaleError
 			require.ErrorAs(t, err, &stale)
-			require.Greater(t, stale.Highest, token)
+			require.GreaterOrEqual(t, stale.Highest, token)
+			require.True(t, shared || stale.Highest > token)
 			require.LessOrEqual(t, stale.Highest, all.greatest())
 		}
 		switch rnd.IntN(200) {
@@ -162,24 +179,24 @@ func TestGateUnderConcurrencyNeverAdmitsAfterAGreaterTokenReturned(t *testing.T)
 	g := Gate{Limit: 3} // small, so that entries are forgotten while others raise them
 	const workers, rounds, resources = 8, 3000, 6
 	var mu sync.Mutex
-	admitted := truth{} // highest whose Admit has returned
+	admitted := truth{} // what has returned
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() { // ends after its rounds
 			rnd := rand.New(rand.NewPCG(uint64(w), 1))
 			for i := range rounds {
-				resource, token := fmt.Sprint(rnd.IntN(resources)), Token(1+i/10+rnd.IntN(20))
+				resource, token, shared := fmt.Sprint(rnd.IntN(resources)), Token(1+i/10+rnd.IntN(20)), rnd.IntN(2) == 0
 				mu.Lock()
-				before := admitted[resource]
+				stale := admitted.stale(resource, token, shared)
 				mu.Unlock()
-				if err := g.Admit(resource, token); err != nil {
+				if err := g.admit(resource, token, shared); err != nil {
 					continue
 				}
-				if !assert.GreaterOrEqual(t, token, before, "admitted after a greater one had returned") {
+				if !assert.False(t, stale, "admitted after a greater one had returned") {
 					return
 				}
 				mu.Lock()
-				admitted.admitted(resource, token)
+				admitted.admitted(resource, token, shared)
 				mu.Unlock()
 			}
 		})
@@ -198,4 +215,5 @@ func TestAdmitOfAKnownResourceAllocatesNothing(t *testing.T) {
 	var g Gate
 	require.NoError(t, g.Admit("jobs/42", 57))
 	assert.Zero(t, testing.AllocsPerRun(100, func() { _ = g.Admit("jobs/42", 57) }))
+	assert.Zero(t, testing.AllocsPerRun(100, func() { _ = g.AdmitShared("jobs/42", 58) }))
 }

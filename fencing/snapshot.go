@@ -13,26 +13,30 @@ import (
 // ErrSnapshot is matched by the error of Restore when what it was given is not a whole snapshot.
 var ErrSnapshot = errors.New("not a snapshot of a gate")
 
-const snapshotHead = "pawl gate 1"
+// The first line. A snapshot of before shared tokens has one number for both registers.
+const (
+	snapshotHead = "pawl gate 2"
+	oldHead      = "pawl gate 1"
+)
 
 // Snapshot returns what the gate must not forget over a restart: every token admitted before the call, and no token that was not admitted before
 // it returned. Save it in one step with the state that the gate guards; a state that is newer than its gate can be
 // written to by a holder that was refused before.
 //
-// It is text, for people too: a line with the floor, a line for each resource, sorted, and a checksum. New resources wait while it is taken,
+// It is text, for people too: a line with the floor, a line for each resource, sorted, and a checksum; in each the highest token, then the highest exclusive one. New resources wait while it is taken,
 // known ones do not. It does not change the gate.
 func (g *Gate) Snapshot() []byte {
 	var lines []string
 	g.mu.Lock()
 	floor := g.floor
-	for _, h := range g.ring {
-		lines = append(lines, strconv.Quote(h.resource)+" "+strconv.FormatInt(h.token.Load(), 10)+"\n")
+	for _, r := range g.ring {
+		lines = append(lines, strconv.Quote(r.resource)+" "+r.load().String()+"\n")
 	}
 	g.mu.Unlock()
 	slices.Sort(lines)
 
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s\nfloor %d\n", snapshotHead, int64(floor))
+	fmt.Fprintf(&b, "%s\nfloor %v\n", snapshotHead, floor)
 	for _, l := range lines {
 		b.WriteString(l)
 	}
@@ -52,30 +56,30 @@ func (g *Gate) Restore(snapshot []byte) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	before := g.floor
-	g.floor = max(before, floor)
-	for _, h := range g.ring {
-		// What the snapshot does not name, its gate refused below its floor.
-		if _, named := seen[h.resource]; !named {
-			h.raise(floor)
+	g.floor = before.max(floor)
+	for _, r := range g.ring {
+		// What the snapshot does not name, its gate judged by its floor.
+		if _, named := seen[r.resource]; !named {
+			r.raise(floor)
 		}
 	}
-	for resource, t := range seen {
+	for resource, p := range seen {
 		if v, ok := g.known.Load(resource); ok {
-			v.(*highest).raise(t)
+			v.(*registers).raise(p)
 			delete(seen, resource)
 		}
 	}
-	// Only now, as each that is added may end one that was known. What this gate did not know, it refused below its own floor; the snapshot's floor
+	// Only now, as each that is added may end one that was known. What this gate did not know, it judged by its own floor; the snapshot's floor
 	// says nothing of what the snapshot names.
-	for resource, t := range seen {
-		g.remember(resource, max(t, before))
+	for resource, p := range seen {
+		g.remember(newRegisters(resource, before.max(p)))
 	}
 	return nil
 }
 
-func parseSnapshot(s string) (floor Token, seen map[string]Token, err error) {
-	bad := func(why string, a ...any) (Token, map[string]Token, error) {
-		return 0, nil, fmt.Errorf("%w: "+why, append([]any{ErrSnapshot}, a...)...)
+func parseSnapshot(s string) (floor pair, seen map[string]pair, err error) {
+	bad := func(why string, a ...any) (pair, map[string]pair, error) {
+		return pair{}, nil, fmt.Errorf("%w: "+why, append([]any{ErrSnapshot}, a...)...)
 	}
 	cut := strings.LastIndex(strings.TrimSuffix(s, "\n"), "\n") + 1
 	body, sum := s[:cut], s[cut:]
@@ -83,33 +87,49 @@ func parseSnapshot(s string) (floor Token, seen map[string]Token, err error) {
 		return bad("its checksum is missing or wrong")
 	}
 	lines := strings.Split(strings.TrimSuffix(body, "\n"), "\n")
-	if len(lines) < 2 || lines[0] != snapshotHead {
+	if len(lines) < 2 || lines[0] != snapshotHead && lines[0] != oldHead {
 		return bad("it begins with %q", lines[0])
 	}
-	n, err := strconv.ParseInt(strings.TrimPrefix(lines[1], "floor "), 10, 64)
-	if err != nil || n < 0 {
+	if lines[0] == oldHead {
+		double(lines[1:])
+	}
+	name, floor, ok := parseLine(lines[1])
+	if !ok || name != "floor" {
 		return bad("line 2 is %q", lines[1])
 	}
-	seen = make(map[string]Token, len(lines))
+	seen = make(map[string]pair, len(lines))
 	for i, l := range lines[2:] {
-		resource, t, ok := parseLine(l)
-		if _, twice := seen[resource]; twice || !ok {
+		quoted, p, ok := parseLine(l)
+		resource, err := strconv.Unquote(quoted)
+		if _, twice := seen[resource]; twice || !ok || err != nil || Check(resource, p.highest) != nil {
 			return bad("line %d is %q", i+3, l)
 		}
-		seen[resource] = t
+		seen[resource] = p
 	}
-	return Token(n), seen, nil
+	return floor, seen, nil
 }
 
-func parseLine(l string) (resource string, t Token, ok bool) {
-	space := strings.LastIndexByte(l, ' ')
-	if space < 0 {
-		return "", 0, false
+// double makes of lines with one number lines with two.
+func double(lines []string) {
+	for i, l := range lines {
+		if space := strings.LastIndexByte(l, ' '); space >= 0 {
+			lines[i] += l[space:]
+		}
 	}
-	resource, err := strconv.Unquote(l[:space])
-	if err != nil {
-		return "", 0, false
+}
+
+// String is the pair as a snapshot has it.
+func (p pair) String() string { return fmt.Sprintf("%d %d", int64(p.highest), int64(p.exclusive)) }
+
+// parseLine parses a name and a pair.
+func parseLine(l string) (name string, p pair, ok bool) {
+	fields := strings.Split(l, " ")
+	n := len(fields) - 2
+	if n < 1 {
+		return "", pair{}, false
 	}
-	n, err := strconv.ParseInt(l[space+1:], 10, 64)
-	return resource, Token(n), err == nil && Check(resource, Token(n)) == nil
+	highest, err1 := strconv.ParseInt(fields[n], 10, 64)
+	exclusive, err2 := strconv.ParseInt(fields[n+1], 10, 64)
+	p = pair{Token(exclusive), Token(highest)}
+	return strings.Join(fields[:n], " "), p, err1 == nil && err2 == nil && 0 <= exclusive && exclusive <= highest
 }

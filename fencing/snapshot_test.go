@@ -31,7 +31,32 @@ func TestSnapshotIsStableText(t *testing.T) {
 	var g Gate
 	require.NoError(t, g.Admit("b", 2))
 	require.NoError(t, g.Admit("a", 1))
-	assert.Equal(t, "pawl gate 1\nfloor 0\n\"a\" 1\n\"b\" 2\nsum 0182b1c2\n", string(g.Snapshot()))
+	require.NoError(t, g.AdmitShared("b", 3))
+	assert.Equal(t, "pawl gate 2\nfloor 0 0\n\"a\" 1 1\n\"b\" 3 2\nsum 64a718a2\n", string(g.Snapshot()))
+}
+
+func TestSnapshotOfBeforeSharedTokensIsRestoredAsExclusiveOnes(t *testing.T) {
+	var g Gate
+	require.NoError(t, g.Restore([]byte("pawl gate 1\nfloor 0\n\"a\" 1\n\"b\" 2\nsum 0182b1c2\n")))
+	refused(t, g.AdmitShared("b", 2), StaleError{"b", 2, 2})
+	require.NoError(t, g.AdmitShared("b", 3))
+	refused(t, g.Admit("b", 2), StaleError{"b", 2, 3})
+}
+
+func TestRestoredGateKeepsBothRegistersOfEachResourceAndOfTheFloor(t *testing.T) {
+	g := Gate{Limit: 1}
+	require.NoError(t, g.Admit("gone", 10))
+	require.NoError(t, g.AdmitShared("gone", 20))
+	require.NoError(t, g.Admit("a", 30))
+	require.NoError(t, g.AdmitShared("a", 40))
+	var again Gate
+	require.NoError(t, again.Restore(g.Snapshot()))
+	refused(t, again.AdmitShared("gone", 10), StaleError{"gone", 10, 10})
+	refused(t, again.Admit("gone", 19), StaleError{"gone", 19, 20})
+	require.NoError(t, again.AdmitShared("gone", 11), "nobody with an exclusive token came after it")
+	refused(t, again.AdmitShared("a", 30), StaleError{"a", 30, 30})
+	refused(t, again.Admit("a", 39), StaleError{"a", 39, 40})
+	require.NoError(t, again.AdmitShared("a", 31))
 }
 
 func TestRestoreNeverLowers(t *testing.T) {

@@ -19,7 +19,11 @@ import (
 type guarded struct {
 	*Client
 	server *etcdtest.Server
+	*locks
+}
 
+// locks are the holdings of each resource: the lock service, which all instances have in common.
+type locks struct {
 	mu   sync.Mutex
 	line map[string]*holdings
 }
@@ -89,7 +93,11 @@ func TestGuardsPassTheSuite(t *testing.T) {
 		Open: func(t *testing.T) fencetest.Store {
 			server := etcdtest.Start(t)
 			c := newClient(dial(t, cluster.Config{Endpoints: server.Endpoints()}))
-			return &guarded{Client: c, server: server, line: map[string]*holdings{}}
+			return &guarded{c, server, &locks{line: map[string]*holdings{}}}
+		},
+		Join: func(t *testing.T, s fencetest.Store) fencetest.Store {
+			first := s.(*guarded)
+			return &guarded{newClient(dial(t, cluster.Config{Endpoints: first.server.Endpoints()})), first.server, first.locks}
 		},
 		Peek: func(ctx context.Context, s fencetest.Store, resource string) (string, error) {
 			res, err := s.(*guarded).Txn(ctx, Txn{Then: []Op{Get("values/" + resource)}})

@@ -52,6 +52,9 @@ func (l *losing) Put(ctx context.Context, name string, body []byte, m blobfence.
 func suite(open func(t *testing.T) blobfence.Store, again func(blobfence.Store) blobfence.Store) fencetest.Suite {
 	return fencetest.Suite{
 		Open: func(t *testing.T) fencetest.Store { return guarded{blobfence.Fence{Store: open(t)}} },
+		Join: func(_ *testing.T, s fencetest.Store) fencetest.Store {
+			return guarded{blobfence.Fence{Store: again(s.(guarded).Store)}}
+		},
 		Peek: peek,
 		Restart: func(_ *testing.T, s fencetest.Store) fencetest.Store {
 			return guarded{blobfence.Fence{Store: again(s.(guarded).Store)}}

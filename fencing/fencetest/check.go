@@ -3,12 +3,17 @@ package fencetest
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
+	"time"
 )
 
 // Check replays a history and returns nil, or a *Violation for the first operation that breaks a rule; another error if it is not a
 // history: a return before its call, or two writes of one value to one resource. Written values must differ for each resource and not be
 // empty. The order of the slice does not matter.
+//
+// Two operations conflict if their tokens differ and one of them at least is exclusive. Of two that conflict and were applied, the one with the smaller token
+// took effect first, whatever their times: that is what a guard is for. All rules follow from that order and the order of time.
 //
 // It compares every operation with every other of its resource, on purpose: the rules are read off the code. Ten thousand operations on one
 // resource take about a second.
@@ -74,28 +79,51 @@ func (l *log) violation(o *Op) *Violation {
 	return l.wrongValue(o)
 }
 
-// stale: o was admitted although a greater token had been admitted before o was called.
+// end is when o had taken effect at the latest. An unknown one may do so at any time.
+func (o *Op) end() time.Duration {
+	if o.Outcome == Unknown {
+		return math.MaxInt64
+	}
+	return o.Return
+}
+
+func conflict(a, b *Op) bool { return a.Token != b.Token && !(a.Shared && b.Shared) }
+
+// before reports whether a took effect before b, if both were applied.
+func before(a, b *Op) bool {
+	return a.end() < b.Call || conflict(a, b) && a.Token < b.Token
+}
+
+// stale: o was admitted although a later holder that it conflicts with had been admitted before o was called.
 func (l *log) stale(o *Op) *Violation {
 	for _, p := range l.ops {
-		if p.Outcome == Applied && p.Return < o.Call && p.Token > o.Token {
+		if p.Outcome == Applied && p.Return < o.Call && p.Token > o.Token && conflict(p, o) {
 			return &Violation{"a stale token was admitted", *o, p}
 		}
 	}
 	return nil
 }
 
-// needless: o was refused although nobody with a greater token had come before. One that was refused itself counts: it may have been admitted at one place
-// on its way, and have met a still greater token at the next.
+// needless: o was refused although nobody that it conflicts with, and with a greater token, had come before. One that was refused itself counts: it may have
+// been admitted at one place on its way, and have met a still greater token at the next.
 func (l *log) needless(o *Op) *Violation {
-	if o.Highest <= o.Token {
+	if o.Highest < o.Token || o.Highest == o.Token && !o.Shared {
 		return &Violation{Rule: "refused, and the refusal names no greater token", Op: *o}
 	}
 	for _, p := range l.ops {
-		if p.Outcome != NotApplied && p.Call < o.Return && p.Token > o.Token {
+		if p.Outcome != NotApplied && p.Call < o.Return && refuses(p, o) {
 			return nil
 		}
 	}
 	return &Violation{Rule: "refused, and no greater token was there", Op: *o}
+}
+
+// refuses reports whether o is refused after p was admitted. A shared token is refused after an exclusive one that is equal, too.
+func refuses(p, o *Op) bool {
+	if o.Shared {
+		return !p.Shared && p.Token >= o.Token
+	}
+	return p.Token > o.Token
 }
 
 // wrongValue: the read r returned what it cannot have found.
@@ -107,21 +135,25 @@ func (l *log) wrongValue(r *Op) *Violation {
 			return &Violation{Rule: "a value was read that nobody had written", Op: *r, Against: w}
 		case w.Outcome == Refused || w.Outcome == NotApplied:
 			return &Violation{"a write was refused, and applied", *r, w}
-		case w.Token > r.Token:
+		case before(r, w):
 			return &Violation{"a stale read was admitted: it saw a newer holder's write", *r, w}
 		}
 	}
 	for _, p := range l.ops {
-		if p == r || p.Outcome != Applied || p.Return >= r.Call {
+		if p.Outcome != Applied || p == r || p == w || p.Value == r.Value || !before(p, r) || w != nil && !before(w, p) {
 			continue
 		}
-		switch {
-		case p.Kind == Write && p != w && (w == nil || w.Return < p.Call):
-			return &Violation{"a write was lost", *r, p}
-		case p.Kind == Read && p.Value != r.Value && (w == nil || w.Token < p.Token):
-			// Values are written once. So w came after p had read something else, and p had registered a greater token.
-			return &Violation{"an older holder's write was applied after a newer one had registered", *r, p}
+		if p.Call > r.Return { // p is stale, and blamed itself
+			continue
 		}
+		// What r read was there before p, and p before r.
+		switch {
+		case p.Kind == Read: // so w came again, or for the first time, after p had registered
+			return &Violation{"an older holder's write was applied after a newer one had registered", *r, p}
+		case p.Return < r.Call:
+			return &Violation{"a write was lost", *r, p}
+		}
+		return &Violation{"an older holder's write was applied, and missed by a newer one: it read before it had registered", *r, p}
 	}
 	return nil
 }

@@ -32,19 +32,34 @@ func lost(t fencing.Token, value string) Op {
 	return Op{Kind: Write, Token: t, Value: value, Outcome: Unknown}
 }
 
+func sharing(t fencing.Token, value string) Op {
+	return Op{Kind: Read, Token: t, Shared: true, Value: value, Outcome: Applied}
+}
+
+func refusedSharing(t, highest fencing.Token) Op {
+	return Op{Kind: Read, Token: t, Shared: true, Outcome: Refused, Highest: highest}
+}
+
 func TestCheckAcceptsWhatAGuardLetsThrough(t *testing.T) {
 	for name, history := range map[string][]Op{
-		"nothing":                            nil,
-		"holders one after the other":        {read(1, "").at(0, 1), wrote(1, "a").at(2, 3), read(2, "a").at(4, 5), wrote(2, "b").at(6, 7), read(2, "b").at(8, 9)},
-		"a stale write refused":              {wrote(1, "a").at(0, 1), read(2, "a").at(2, 3), refused(1, 2, "b").at(4, 5), read(2, "a").at(6, 7)},
-		"a race, either way first":           {read(2, "a").at(0, 9), wrote(1, "a").at(0, 9)},
-		"a race, the other first":            {read(2, "").at(0, 9), refused(1, 2, "a").at(0, 9)},
-		"a lost answer, applied":             {lost(1, "a").at(0, 1), read(1, "a").at(2, 3)},
-		"a lost answer, not applied":         {lost(1, "a").at(0, 1), read(1, "").at(2, 3)},
-		"a lost answer, applied late":        {lost(1, "a").at(0, 1), read(1, "").at(2, 3), read(1, "a").at(4, 5)},
-		"a refusal by one whose answer lost": {lost(2, "a").at(0, 1), refused(1, 2, "b").at(2, 3)},
-		"a refusal by one that was refused":  {wrote(3, "a").at(0, 9), refused(2, 3, "b").at(0, 9), refused(1, 2, "c").at(0, 9)},
-		"writes under one token in a race":   {wrote(1, "a").at(0, 9), wrote(1, "b").at(0, 9), read(1, "a").at(10, 11)},
+		"nothing":                                                  nil,
+		"holders one after the other":                              {read(1, "").at(0, 1), wrote(1, "a").at(2, 3), read(2, "a").at(4, 5), wrote(2, "b").at(6, 7), read(2, "b").at(8, 9)},
+		"a stale write refused":                                    {wrote(1, "a").at(0, 1), read(2, "a").at(2, 3), refused(1, 2, "b").at(4, 5), read(2, "a").at(6, 7)},
+		"a race, either way first":                                 {read(2, "a").at(0, 9), wrote(1, "a").at(0, 9)},
+		"a race, the other first":                                  {read(2, "").at(0, 9), refused(1, 2, "a").at(0, 9)},
+		"a lost answer, applied":                                   {lost(1, "a").at(0, 1), read(1, "a").at(2, 3)},
+		"a lost answer, not applied":                               {lost(1, "a").at(0, 1), read(1, "").at(2, 3)},
+		"a lost answer, applied late":                              {lost(1, "a").at(0, 1), read(1, "").at(2, 3), read(1, "a").at(4, 5)},
+		"a refusal by one whose answer lost":                       {lost(2, "a").at(0, 1), refused(1, 2, "b").at(2, 3)},
+		"a refusal by one that was refused":                        {wrote(3, "a").at(0, 9), refused(2, 3, "b").at(0, 9), refused(1, 2, "c").at(0, 9)},
+		"a lost answer, applied after a later write of its holder": {lost(1, "a").at(0, 1), wrote(1, "b").at(2, 3), read(1, "a").at(4, 5)},
+		"a lost answer, applied between two reads":                 {wrote(1, "b").at(0, 1), lost(1, "a").at(0, 1), read(1, "b").at(2, 3), read(1, "a").at(4, 5)},
+		"readers in any order":                                     {wrote(1, "a").at(0, 1), sharing(3, "a").at(2, 3), sharing(2, "a").at(4, 5), sharing(3, "a").at(6, 7)},
+		"a writer refused by a reader":                             {sharing(2, "").at(0, 1), refused(1, 2, "a").at(2, 3)},
+		"a reader refused by a writer":                             {wrote(2, "a").at(0, 1), refusedSharing(1, 2).at(2, 3)},
+		"a reader refused by an equal exclusive token":             {wrote(2, "a").at(0, 1), refusedSharing(2, 2).at(2, 3)},
+		"a writer that races readers before it":                    {sharing(1, "").at(0, 9), wrote(2, "a").at(0, 9), sharing(3, "a").at(0, 9)},
+		"writes under one token in a race":                         {wrote(1, "a").at(0, 9), wrote(1, "b").at(0, 9), read(1, "a").at(10, 11)},
 	} {
 		t.Run(name, func(t *testing.T) { assert.NoError(t, Check(history)) })
 	}
@@ -56,20 +71,28 @@ func TestCheckNamesTheFirstViolation(t *testing.T) {
 		op      int
 		history []Op
 	}{
-		"stale write":           {"a stale token was admitted", 1, []Op{wrote(2, "a").at(0, 1), wrote(1, "b").at(2, 3), wrote(1, "c").at(4, 5)}},
-		"stale read":            {"a stale token was admitted", 1, []Op{wrote(2, "a").at(0, 1), read(1, "a").at(2, 3)}},
-		"stale read in a race":  {"a stale read was admitted", 1, []Op{wrote(2, "a").at(0, 9), read(1, "a").at(0, 9)}},
-		"no token":              {"no token", 0, []Op{wrote(0, "a").at(0, 1)}},
-		"refused for nothing":   {"refused, and no greater token was there", 1, []Op{wrote(1, "a").at(0, 1), refused(1, 2, "b").at(2, 3)}},
-		"refused by the future": {"refused, and no greater token was there", 0, []Op{refused(1, 2, "b").at(2, 3), wrote(2, "a").at(4, 5)}},
-		"refused without name":  {"refused, and the refusal names", 1, []Op{wrote(2, "a").at(0, 1), refused(1, 1, "b").at(2, 3)}},
-		"value from nowhere":    {"a value was read that nobody", 0, []Op{read(1, "x").at(0, 1)}},
-		"value of the future":   {"a value was read that nobody", 0, []Op{read(1, "x").at(0, 1), wrote(1, "x").at(2, 3)}},
-		"refused, and applied":  {"a write was refused, and applied", 2, []Op{wrote(2, "a").at(0, 1), refused(1, 2, "b").at(2, 3), read(2, "b").at(4, 5)}},
-		"lost update":           {"a write was lost", 2, []Op{wrote(1, "a").at(0, 1), wrote(1, "b").at(2, 3), read(1, "a").at(4, 5)}},
-		"lost altogether":       {"a write was lost", 1, []Op{wrote(1, "a").at(0, 1), read(1, "").at(2, 3)}},
-		"late write, unknown":   {"an older holder's write was applied after", 2, []Op{lost(1, "a").at(0, 1), read(2, "").at(2, 3), read(2, "a").at(4, 5)}},
-		"late write, in a race": {"an older holder's write was applied after", 2, []Op{wrote(1, "a").at(0, 9), read(2, "").at(1, 2), read(2, "a").at(10, 11)}},
+		"stale write":                 {"a stale token was admitted", 1, []Op{wrote(2, "a").at(0, 1), wrote(1, "b").at(2, 3), wrote(1, "c").at(4, 5)}},
+		"stale read":                  {"a stale token was admitted", 1, []Op{wrote(2, "a").at(0, 1), read(1, "a").at(2, 3)}},
+		"stale read in a race":        {"a stale read was admitted", 1, []Op{wrote(2, "a").at(0, 9), read(1, "a").at(0, 9)}},
+		"no token":                    {"no token", 0, []Op{wrote(0, "a").at(0, 1)}},
+		"refused for nothing":         {"refused, and no greater token was there", 1, []Op{wrote(1, "a").at(0, 1), refused(1, 2, "b").at(2, 3)}},
+		"refused by the future":       {"refused, and no greater token was there", 0, []Op{refused(1, 2, "b").at(2, 3), wrote(2, "a").at(4, 5)}},
+		"refused without name":        {"refused, and the refusal names", 1, []Op{wrote(2, "a").at(0, 1), refused(1, 1, "b").at(2, 3)}},
+		"value from nowhere":          {"a value was read that nobody", 0, []Op{read(1, "x").at(0, 1)}},
+		"value of the future":         {"a value was read that nobody", 0, []Op{read(1, "x").at(0, 1), wrote(1, "x").at(2, 3)}},
+		"refused, and applied":        {"a write was refused, and applied", 2, []Op{wrote(2, "a").at(0, 1), refused(1, 2, "b").at(2, 3), read(2, "b").at(4, 5)}},
+		"lost update":                 {"a write was lost", 2, []Op{wrote(1, "a").at(0, 1), wrote(1, "b").at(2, 3), read(1, "a").at(4, 5)}},
+		"lost altogether":             {"a write was lost", 1, []Op{wrote(1, "a").at(0, 1), read(1, "").at(2, 3)}},
+		"late write, unknown":         {"an older holder's write was applied after", 2, []Op{lost(1, "a").at(0, 1), read(2, "").at(2, 3), read(2, "a").at(4, 5)}},
+		"late write, in a race":       {"an older holder's write was applied, and missed", 1, []Op{wrote(1, "a").at(0, 9), read(2, "").at(1, 2), read(2, "a").at(10, 11)}},
+		"read, then registered":       {"an older holder's write was applied, and missed", 1, []Op{wrote(1, "a").at(1, 8), read(2, "").at(0, 9), wrote(2, "b").at(10, 11)}},
+		"lost to an older one":        {"an older holder's write was applied, and missed", 2, []Op{wrote(1, "a").at(0, 1), wrote(2, "b").at(2, 9), read(3, "a").at(2, 8)}},
+		"stale writer after a reader": {"a stale token was admitted", 1, []Op{sharing(2, "").at(0, 1), wrote(1, "a").at(2, 3)}},
+		"stale reader after a writer": {"a stale token was admitted", 1, []Op{wrote(2, "a").at(0, 1), sharing(1, "a").at(2, 3)}},
+		"stale write under a reader":  {"an older holder's write was applied, and missed", 0, []Op{sharing(2, "").at(0, 9), wrote(1, "a").at(0, 9)}},
+		"reader of the future":        {"a stale read was admitted", 1, []Op{wrote(2, "a").at(0, 9), sharing(1, "a").at(0, 9)}},
+		"reader refused by a reader":  {"refused, and no greater token was there", 1, []Op{sharing(3, "").at(0, 1), refusedSharing(2, 3).at(2, 3)}},
+		"reader refused by nobody":    {"refused, and the refusal names", 1, []Op{wrote(1, "a").at(0, 1), refusedSharing(2, 1).at(2, 3)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var v *Violation

@@ -47,6 +47,7 @@ type Op struct {
 	Kind     Kind
 	Resource string
 	Token    fencing.Token
+	Shared   bool   // the token is that of a shared lock
 	Value    string // written, or read; "": nothing was there
 	Outcome  Outcome
 	Highest  fencing.Token // of a refusal
@@ -56,7 +57,11 @@ type Op struct {
 
 // String is a line for people.
 func (o Op) String() string {
-	s := fmt.Sprintf("[%v–%v] %s %v %q token %d value %.40q: %v", o.Call, o.Return, o.Who, o.Kind, o.Resource, int64(o.Token), o.Value, o.Outcome)
+	mode := ""
+	if o.Shared {
+		mode = "shared "
+	}
+	s := fmt.Sprintf("[%v–%v] %s %v %q %stoken %d value %.40q: %v", o.Call, o.Return, o.Who, o.Kind, o.Resource, mode, int64(o.Token), o.Value, o.Outcome)
 	if o.Outcome == Refused {
 		s += fmt.Sprintf(", %d seen", int64(o.Highest))
 	}

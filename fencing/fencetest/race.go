@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -14,17 +15,24 @@ import (
 var RaceResources = []string{"one", "two"}
 
 // Race has writers take turns as holders, without a lock: each turn has the next token, reads, writes one to three values, and reads again, while others have begun
-// theirs. It returns the last token when all have done their rounds. A turn ends at its first error; what rec noted is to be
-// judged by Check. The seed fixes what each writer does, not how they interleave.
+// theirs. Where the store admits shared tokens, every other turn has one, and only reads. It returns the last token when all have done their rounds. A turn ends at
+// its first error; what rec noted is to be judged by Check. The writers are spread over the instances of rec. The seed fixes what each writer does, not how they
+// interleave.
 func Race(ctx context.Context, rec *Recorder, writers, rounds int, seed uint64) fencing.Token {
 	var token atomic.Int64
 	var wg sync.WaitGroup
+	_, shared := rec.store.(SharedStore)
 	for w := range writers {
+		as := rec.As(fmt.Sprint("writer ", w))
 		wg.Go(func() { // ends after its rounds
 			rnd := rand.New(rand.NewPCG(seed, uint64(w)))
-			as := rec.As(fmt.Sprint("writer ", w))
 			for range rounds {
-				turn(ctx, as, RaceResources[rnd.IntN(len(RaceResources))], fencing.Token(token.Add(1)), 1+rnd.IntN(3))
+				resource, t := RaceResources[rnd.IntN(len(RaceResources))], fencing.Token(token.Add(1))
+				if shared && rnd.IntN(2) == 0 {
+					sharedTurn(ctx, as, resource, t, 1+rnd.IntN(3))
+				} else {
+					turn(ctx, as, resource, t, 1+rnd.IntN(3))
+				}
 			}
 		})
 	}
@@ -37,9 +45,19 @@ func turn(ctx context.Context, s Store, resource string, t fencing.Token, writes
 		return
 	}
 	for i := range writes {
+		runtime.Gosched() // as in sharedTurn
 		if s.Write(ctx, resource, t, fmt.Sprintf("%d by %d", i, t)) != nil {
 			return
 		}
 	}
 	_, _ = s.Read(ctx, resource, t)
+}
+
+func sharedTurn(ctx context.Context, s SharedStore, resource string, t fencing.Token, reads int) {
+	for range 1 + reads {
+		runtime.Gosched() // so that those of a store in memory interleave
+		if _, err := s.ReadShared(ctx, resource, t); err != nil {
+			return
+		}
+	}
 }

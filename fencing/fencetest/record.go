@@ -3,13 +3,14 @@ package fencetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// A Recorder is a Store that notes what passes through it. It is safe for concurrent use.
+// A Recorder is a SharedStore that notes what passes through it to one of the instances of a store. It is safe for concurrent use.
 type Recorder struct {
 	store Store
 	who   string
@@ -17,16 +18,26 @@ type Recorder struct {
 }
 
 type tape struct {
-	start time.Time
-	mu    sync.Mutex
-	ops   []Op
+	start     time.Time
+	instances []Store
+
+	mu   sync.Mutex
+	next int // instance
+	ops  []Op
 }
 
-// Record returns a Recorder of what is done to s through it.
-func Record(s Store) *Recorder { return &Recorder{store: s, to: &tape{start: time.Now()}} }
+// Record returns a Recorder of what is done through it to the first of several instances of one store.
+func Record(s Store, others ...Store) *Recorder {
+	return &Recorder{store: s, to: &tape{start: time.Now(), instances: append([]Store{s}, others...)}}
+}
 
-// As returns a Recorder that notes to the same history under another name.
-func (r *Recorder) As(who string) *Recorder { return &Recorder{r.store, who, r.to} }
+// As returns a Recorder that notes to the same history under another name. The instances take turns.
+func (r *Recorder) As(who string) *Recorder {
+	r.to.mu.Lock()
+	defer r.to.mu.Unlock()
+	r.to.next++
+	return &Recorder{r.to.instances[r.to.next%len(r.to.instances)], who, r.to}
+}
 
 // History returns what was noted so far, for Check.
 func (r *Recorder) History() []Op {
@@ -37,9 +48,22 @@ func (r *Recorder) History() []Op {
 
 // Read is the store's.
 func (r *Recorder) Read(ctx context.Context, resource string, t fencing.Token) (string, error) {
+	return r.read(ctx, resource, t, false, r.store.Read)
+}
+
+// ReadShared is the store's. Its error matches errors.ErrUnsupported, and nothing is noted, if that is no SharedStore.
+func (r *Recorder) ReadShared(ctx context.Context, resource string, t fencing.Token) (string, error) {
+	s, ok := r.store.(SharedStore)
+	if !ok {
+		return "", fmt.Errorf("fencetest: %w: the store has no shared tokens", errors.ErrUnsupported)
+	}
+	return r.read(ctx, resource, t, true, s.ReadShared)
+}
+
+func (r *Recorder) read(ctx context.Context, resource string, t fencing.Token, shared bool, read func(context.Context, string, fencing.Token) (string, error)) (string, error) {
 	call := time.Since(r.to.start)
-	value, err := r.store.Read(ctx, resource, t)
-	r.note(Op{Kind: Read, Resource: resource, Token: t, Value: value, Call: call}, err)
+	value, err := read(ctx, resource, t)
+	r.note(Op{Kind: Read, Resource: resource, Token: t, Shared: shared, Value: value, Call: call}, err)
 	return value, err
 }
 

@@ -15,3 +15,11 @@ type Store interface {
 	// Write has t admitted and stores value, in one atomic step.
 	Write(ctx context.Context, resource string, t fencing.Token, value string) error
 }
+
+// A SharedStore is a Store that admits the tokens of shared locks, too. A Store that is not one refuses them.
+type SharedStore interface {
+	Store
+
+	// ReadShared is Read under the token of a shared lock.
+	ReadShared(ctx context.Context, resource string, t fencing.Token) (string, error)
+}

@@ -9,11 +9,15 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// A Suite is what the tests need to know of a guard. Open and Peek are required. Where a store has no such thing as another
+// A Suite is what the tests need to know of a guard. Open, Join and Peek are required. Where a store has no such thing as another
 // function asks for, leave it nil: its test is skipped, and says so.
 type Suite struct {
 	// Open returns a store with nothing in it. It is called for each test, and cleans up with t.Cleanup.
 	Open func(t *testing.T) Store
+
+	// Join returns a second instance of a store, with nothing in common with s but what both keep their values in: what another process would have. It
+	// cleans up with t.Cleanup.
+	Join func(t *testing.T, s Store) Store
 
 	// Peek reads a value past the guard, and registers nothing. "": none was written.
 	Peek func(ctx context.Context, s Store, resource string) (string, error)
@@ -30,12 +34,15 @@ type Suite struct {
 
 	// Writers and Rounds size the races. 0: 8 and 25.
 	Writers, Rounds int
+
+	// Resources is how many resources the guard must remember. 0: 300.
+	Resources int
 }
 
 // Run runs all tests.
 func (s Suite) Run(t *testing.T) {
-	if s.Open == nil || s.Peek == nil {
-		t.Fatal("fencetest: Suite.Open and Suite.Peek are required")
+	if s.Open == nil || s.Join == nil || s.Peek == nil {
+		t.Fatal("fencetest: Suite.Open, Suite.Join and Suite.Peek are required")
 	}
 	for _, test := range []struct {
 		name string
@@ -45,7 +52,9 @@ func (s Suite) Run(t *testing.T) {
 		{"StaleTokensAreRefusedAndWriteNothing", true, staleTokens},
 		{"EqualTokensAreAdmitted", true, equalTokens},
 		{"ReadsRegisterTheirToken", true, readsRegister},
+		{"SharedTokensShareAndExcludeWriters", true, sharedTokens},
 		{"UnknownResourcesAdmitAnyToken", true, unknownResource},
+		{"ManyResourcesAreRemembered", true, manyResources},
 		{"ResourcesAreKeptApart", true, resourcesApart},
 		{"NoTokenAndNoResourceAreRefused", true, noToken},
 		{"RacingHoldersAreAdmittedInOrder", true, race},
@@ -60,46 +69,75 @@ func (s Suite) Run(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			test.run(&bench{T: t, Suite: s, ctx: ctx, store: s.Open(t)})
+			first := s.Open(t)
+			test.run(&bench{T: t, Suite: s, ctx: ctx, instances: []Store{first, s.Join(t, first)}})
 		})
 	}
 }
 
-// A bench is one test: a store of its own, and what to say of it.
+// A bench is one test: two instances of a store of its own, and what to say of it.
 type bench struct {
 	*testing.T
 	Suite
-	ctx   context.Context
-	store Store
+	ctx       context.Context
+	instances []Store
+	turn      int
+}
+
+// store is one instance and the other in turn.
+func (b *bench) store() Store {
+	b.turn++
+	return b.instances[b.turn%len(b.instances)]
 }
 
 func (b *bench) write(resource string, t fencing.Token, value string) {
 	b.Helper()
-	if err := b.store.Write(b.ctx, resource, t, value); err != nil {
+	if err := b.store().Write(b.ctx, resource, t, value); err != nil {
 		b.Fatalf("write of %q under token %d to %q: %v", value, t, resource, err)
 	}
 }
 
 func (b *bench) reads(resource string, t fencing.Token, want string) {
 	b.Helper()
-	got, err := b.store.Read(b.ctx, resource, t)
+	got, err := b.store().Read(b.ctx, resource, t)
+	b.got("token", resource, t, got, want, err)
+}
+
+func (b *bench) readsShared(resource string, t fencing.Token, want string) {
+	b.Helper()
+	got, err := b.store().(SharedStore).ReadShared(b.ctx, resource, t)
+	b.got("shared token", resource, t, got, want, err)
+}
+
+func (b *bench) got(kind, resource string, t fencing.Token, got, want string, err error) {
+	b.Helper()
 	if err != nil {
-		b.Fatalf("read under token %d of %q: %v", t, resource, err)
+		b.Fatalf("read under %s %d of %q: %v", kind, t, resource, err)
 	}
 	if got != want {
-		b.Fatalf("read under token %d of %q gave %q, want %q", t, resource, got, want)
+		b.Fatalf("read under %s %d of %q gave %q, want %q", kind, t, resource, got, want)
 	}
 }
 
-// stale refuses a write and a read.
+// stale wants a write and a read refused by each instance.
 func (b *bench) stale(resource string, t, highest fencing.Token) {
 	b.Helper()
 	before := b.peek(resource)
-	b.refusal("write", b.store.Write(b.ctx, resource, t, "stale"), fencing.StaleError{Resource: resource, Got: t, Highest: highest})
-	_, err := b.store.Read(b.ctx, resource, t)
-	b.refusal("read", err, fencing.StaleError{Resource: resource, Got: t, Highest: highest})
+	for _, s := range b.instances {
+		b.refusal("write", s.Write(b.ctx, resource, t, "stale"), fencing.StaleError{Resource: resource, Got: t, Highest: highest})
+		_, err := s.Read(b.ctx, resource, t)
+		b.refusal("read", err, fencing.StaleError{Resource: resource, Got: t, Highest: highest})
+	}
 	if after := b.peek(resource); after != before {
 		b.Fatalf("a refused write changed the value of %q from %q to %q", resource, before, after)
+	}
+}
+
+func (b *bench) staleShared(resource string, t, highest fencing.Token) {
+	b.Helper()
+	for _, s := range b.instances {
+		_, err := s.(SharedStore).ReadShared(b.ctx, resource, t)
+		b.refusal("shared read", err, fencing.StaleError{Resource: resource, Got: t, Highest: highest})
 	}
 }
 
@@ -116,7 +154,7 @@ func (b *bench) refusal(what string, err error, want fencing.StaleError) {
 
 func (b *bench) peek(resource string) string {
 	b.Helper()
-	value, err := b.Peek(b.ctx, b.store, resource)
+	value, err := b.Peek(b.ctx, b.store(), resource)
 	if err != nil {
 		b.Fatalf("peek at %q: %v", resource, err)
 	}

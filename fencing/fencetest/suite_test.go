@@ -18,17 +18,55 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// memory is the model of a guarded store: a Gate and the values, under one mutex. Each fault breaks one thing.
+// memory is the model of an instance of a guarded store: a Gate and the values, under one mutex. Each fault breaks one thing.
 type memory struct {
 	fault string
+	*kept
+}
 
+// kept is what the instances have in common.
+type kept struct {
 	mu     sync.Mutex
 	gate   *fencing.Gate
+	known  map[string]bool
 	values map[string]string
 }
 
 func newMemory(fault string) *memory {
-	return &memory{fault: fault, gate: &fencing.Gate{}, values: map[string]string{}}
+	return &memory{fault, &kept{gate: &fencing.Gate{}, known: map[string]bool{}, values: map[string]string{}}}
+}
+
+// join returns another instance.
+func (m *memory) join() Store {
+	if m.fault == "keeps tokens in each instance" {
+		return &apart{m, &fencing.Gate{}}
+	}
+	return m
+}
+
+// apart is an instance with a gate of its own.
+type apart struct {
+	*memory
+	own *fencing.Gate
+}
+
+func (a *apart) Read(ctx context.Context, resource string, t fencing.Token) (string, error) {
+	if err := a.own.Admit(resource, t); err != nil {
+		return "", err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.values[resource], ctx.Err()
+}
+
+func (a *apart) Write(ctx context.Context, resource string, t fencing.Token, value string) error {
+	if err := errors.Join(ctx.Err(), a.own.Admit(resource, t)); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.values[resource] = value
+	return nil
 }
 
 func (m *memory) name(resource string) string {
@@ -47,6 +85,12 @@ func (m *memory) admit(resource string, t fencing.Token) error {
 	}
 	if m.fault == "takes 0" && t == 0 {
 		return nil
+	}
+	if m.fault == "forgets after 40 resources" && !m.known[resource] {
+		if len(m.known) == 40 {
+			m.gate, m.known = &fencing.Gate{}, map[string]bool{}
+		}
+		m.known[resource] = true
 	}
 	err := m.gate.Admit(m.name(resource), t)
 	var stale *fencing.StaleError
@@ -69,14 +113,47 @@ func (m *memory) Read(ctx context.Context, resource string, t fencing.Token) (st
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.fault == "reads do not register" {
-		var probe fencing.Gate
-		_ = probe.Restore(m.gate.Snapshot())
-		return m.values[m.name(resource)], probe.Admit(resource, t)
+		return m.values[m.name(resource)], m.copied().Admit(resource, t)
+	}
+	early := m.values[m.name(resource)]
+	if m.fault == "registers after its first read" {
+		m.mu.Unlock()
+		runtime.Gosched()
+		m.mu.Lock()
 	}
 	if err := m.admit(resource, t); err != nil {
 		return "", err
 	}
+	if m.fault == "registers after its first read" {
+		return early, nil
+	}
 	return m.values[m.name(resource)], nil
+}
+
+func (m *memory) ReadShared(ctx context.Context, resource string, t fencing.Token) (string, error) {
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	gate := m.gate
+	if m.fault == "one register, of exclusive tokens" {
+		gate = m.copied()
+	}
+	err := gate.AdmitShared(m.name(resource), t)
+	if m.fault == "one register, of either mode" {
+		err = m.gate.Admit(m.name(resource), t)
+	}
+	return m.values[m.name(resource)], err
+}
+
+// copied is a gate that decides as the store's does, and raises nothing there.
+func (m *memory) copied() *fencing.Gate {
+	var g fencing.Gate
+	if err := g.Restore(m.gate.Snapshot()); err != nil {
+		panic(err)
+	}
+	return &g
 }
 
 func (m *memory) Write(ctx context.Context, resource string, t fencing.Token, value string) error {
@@ -117,25 +194,29 @@ func (m *memory) abort(resource string, t fencing.Token, value string) error {
 	if m.fault == "keeps aborted tokens" {
 		return m.admit(resource, t)
 	}
-	var tried fencing.Gate
-	if err := tried.Restore(m.gate.Snapshot()); err != nil {
-		return err
+	return m.copied().Admit(resource, t)
+}
+
+func of(s Store) *memory {
+	if a, ok := s.(*apart); ok {
+		return a.memory
 	}
-	return tried.Admit(resource, t)
+	return s.(*memory)
 }
 
 func suiteOf(fault string) Suite {
 	return Suite{
 		Open: func(*testing.T) Store { return newMemory(fault) },
+		Join: func(_ *testing.T, s Store) Store { return s.(*memory).join() },
 		Peek: func(_ context.Context, s Store, resource string) (string, error) {
-			m := s.(*memory)
+			m := of(s)
 			m.mu.Lock()
 			defer m.mu.Unlock()
 			return m.values[m.name(resource)], nil
 		},
 		Restart: func(_ *testing.T, s Store) Store { return s.(*memory).restart() },
 		Abort: func(_ context.Context, s Store, resource string, t fencing.Token, value string) error {
-			return s.(*memory).abort(resource, t, value)
+			return of(s).abort(resource, t, value)
 		},
 		LoseAnswer: func(ctx context.Context, s Store, resource string, t fencing.Token, value string) error {
 			if err := s.Write(ctx, resource, t, value); err != nil {
@@ -165,19 +246,24 @@ func TestBrokenGuard(t *testing.T) {
 
 func TestSuiteFindsBrokenGuards(t *testing.T) {
 	found := map[string]string{
-		"admits all":               "StaleTokensAreRefusedAndWriteNothing",
-		"writes first":             "StaleTokensAreRefusedAndWriteNothing",
-		"tells no highest":         "StaleTokensAreRefusedAndWriteNothing",
-		"refuses equals":           "EqualTokensAreAdmitted",
-		"reads do not register":    "ReadsRegisterTheirToken",
-		"folds case":               "ResourcesAreKeptApart",
-		"cuts names":               "ResourcesAreKeptApart",
-		"takes 0":                  "NoTokenAndNoResourceAreRefused",
-		"asks first, writes later": "RacingHoldersAreAdmittedInOrder",
-		"forgets at restart":       "RefusalsSurviveARestart",
-		"keeps aborted tokens":     "AbortedWritesLeaveNoTrace",
-		"says not applied":         "WritesWhoseAnswerWasLostCanBeRepeated",
-		"ignores contexts":         "DoneContextsEndInAnError",
+		"admits all":                        "StaleTokensAreRefusedAndWriteNothing",
+		"registers after its first read":    "RacingHoldersAreAdmittedInOrder",
+		"keeps tokens in each instance":     "StaleTokensAreRefusedAndWriteNothing",
+		"forgets after 40 resources":        "ManyResourcesAreRemembered",
+		"one register, of either mode":      "SharedTokensShareAndExcludeWriters",
+		"one register, of exclusive tokens": "SharedTokensShareAndExcludeWriters",
+		"writes first":                      "StaleTokensAreRefusedAndWriteNothing",
+		"tells no highest":                  "StaleTokensAreRefusedAndWriteNothing",
+		"refuses equals":                    "EqualTokensAreAdmitted",
+		"reads do not register":             "ReadsRegisterTheirToken",
+		"folds case":                        "ResourcesAreKeptApart",
+		"cuts names":                        "ResourcesAreKeptApart",
+		"takes 0":                           "NoTokenAndNoResourceAreRefused",
+		"asks first, writes later":          "RacingHoldersAreAdmittedInOrder",
+		"forgets at restart":                "RefusalsSurviveARestart",
+		"keeps aborted tokens":              "AbortedWritesLeaveNoTrace",
+		"says not applied":                  "WritesWhoseAnswerWasLostCanBeRepeated",
+		"ignores contexts":                  "DoneContextsEndInAnError",
 	}
 	for _, fault := range slices.Sorted(maps.Keys(found)) {
 		t.Run(fault, func(t *testing.T) {
@@ -191,8 +277,34 @@ func TestSuiteFindsBrokenGuards(t *testing.T) {
 	}
 }
 
+// The races alone find one register, too.
+func TestRacesOverOneRegisterDoNotPassCheck(t *testing.T) {
+	for _, fault := range []string{"", "one register, of either mode", "one register, of exclusive tokens"} {
+		t.Run(fault, func(t *testing.T) {
+			wrong := 0
+			for seed := range uint64(50) {
+				m := newMemory(fault)
+				rec := Record(m, m.join())
+				Race(t.Context(), rec, 8, 25, seed)
+				if Check(rec.History()) != nil {
+					wrong++
+				}
+			}
+			assert.Equal(t, fault != "", wrong > 0, "%d of 50 histories were wrong", wrong)
+		})
+	}
+}
+
+// exclusive is a store that refuses shared tokens.
+type exclusive struct{ Store }
+
 func TestSuiteSkipsWhatAStoreDoesNotHave(t *testing.T) {
 	s := suiteOf("")
+	s.Open = func(*testing.T) Store { return exclusive{newMemory("")} }
+	s.Join = func(_ *testing.T, s Store) Store { return s }
+	s.Peek = func(_ context.Context, s Store, resource string) (string, error) {
+		return s.(exclusive).Store.(*memory).values[resource], nil
+	}
 	s.Restart, s.Abort, s.LoseAnswer, s.Writers, s.Rounds = nil, nil, nil, 2, 2
 	s.Run(t)
 }

@@ -205,6 +205,7 @@ func TestServiceBehindInterceptorsPassesTheSuite(t *testing.T) {
 	}
 	fencetest.Suite{
 		Open: func(t *testing.T) fencetest.Store { return open(t, newService()) },
+		Join: func(t *testing.T, s fencetest.Store) fencetest.Store { return open(t, s.(client).service) },
 		Peek: func(_ context.Context, s fencetest.Store, resource string) (string, error) {
 			c := s.(client)
 			c.mu.Lock()

@@ -102,6 +102,7 @@ func (c *client) Write(ctx context.Context, resource string, t fencing.Token, va
 func TestServiceBehindHandlerPassesTheSuite(t *testing.T) {
 	fencetest.Suite{
 		Open: func(t *testing.T) fencetest.Store { return open(t, &service{values: map[string]string{}}) },
+		Join: func(t *testing.T, s fencetest.Store) fencetest.Store { return open(t, s.(*client).service) },
 		Peek: func(_ context.Context, s fencetest.Store, resource string) (string, error) {
 			c := s.(*client)
 			c.mu.Lock()

@@ -98,6 +98,11 @@ func deskOf(s fencetest.Store) *desk {
 func suite(d database, open func(*desk) fencetest.Store) fencetest.Suite {
 	return fencetest.Suite{
 		Open: func(t *testing.T) fencetest.Store { return open(d.open(t)) },
+		Join: func(t *testing.T, s fencetest.Store) fencetest.Store {
+			second := *deskOf(s)
+			second.connect(t)
+			return open(&second)
+		},
 		Peek: func(ctx context.Context, s fencetest.Store, resource string) (string, error) {
 			return deskOf(s).get(ctx, deskOf(s).db, resource)
 		},

@@ -67,6 +67,11 @@ func TestFenceOnARealServerPassesTheSuite(t *testing.T) {
 			store.Bucket = bucket
 			return guarded{blobfence.Fence{Store: store}, g}
 		},
+		Join: func(_ *testing.T, s fencetest.Store) fencetest.Store {
+			store := g.store()
+			store.Bucket = s.(guarded).Store.(s3blob.Store).Bucket
+			return guarded{blobfence.Fence{Store: store}, g}
+		},
 		Peek: func(ctx context.Context, s fencetest.Store, name string) (string, error) {
 			body, _, _, err := s.(guarded).Store.Get(ctx, name)
 			if errors.Is(err, blobfence.ErrNotFound) {
