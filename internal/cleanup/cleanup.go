@@ -1,9 +1,9 @@
 // Package cleanup runs the work that outlives the call that began it: the
-// removal of what a failed attempt may have left in etcd, the revocation of a
+// removal of what a failed acquisition may have left in etcd, the revocation of a
 // lost session's lease.
 //
 // Every public call returns soon after its context's end; what cannot be
-// cleaned up by then is cleaned up behind. A Group owns that work, so that
+// cleaned up by then is cleaned up in the background. A Group owns that work, so that
 // closing the client waits for it, within a bound, and can say what was left.
 package cleanup
 
@@ -27,8 +27,8 @@ type Group struct {
 type job struct{ what string }
 
 // Go runs f in a goroutine of its own, which ends when f returns; what names it
-// for Close. The context given to f is cancelled when the wait of Close is
-// over. After Close, f is not run and Go returns false.
+// for Close. The context given to f is cancelled when Close stops
+// waiting. After Close, f is not run and Go returns false.
 func (g *Group) Go(what string, f func(ctx context.Context)) bool {
 	g.mu.Lock()
 	if g.closed {

@@ -1,4 +1,4 @@
-// Package clock is the clock by which a session's validity is reckoned: the
+// Package clock is the clock by which a session's validity is computed: the
 // monotonic clock of package time, plus what the machine slept.
 //
 // Go's monotonic reading stops while a machine is suspended (golang/go#24595),

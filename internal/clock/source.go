@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A Source tells how long the machine has slept since some fixed moment, at a
+// A Source says how long the machine has slept since some fixed moment, at a
 // call that follows the reading t of time.Now.
 type Source func(t time.Time) time.Duration
 

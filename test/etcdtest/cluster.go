@@ -232,7 +232,7 @@ func (c *Cluster) Conn(t testing.TB, i int) *grpc.ClientConn {
 	return c.Member(i).Conn(t)
 }
 
-// Heal ends the troubles of the network and of every member: paused members
+// Heal ends the faults of the network and of every member: paused members
 // go on, dead ones start again, and disks answer. It returns when all of them serve.
 func (c *Cluster) Heal(t testing.TB) {
 	t.Helper()

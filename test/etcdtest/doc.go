@@ -1,6 +1,6 @@
 // Package etcdtest runs a real etcd for tests, on loopback: Start one server in
 // the test's own process, ready in a fraction of a second, and StartCluster
-// a cluster of processes whose members, networks and disks can be troubled.
+// a cluster of processes whose members, networks and disks can be given faults.
 //
 //	func TestWithEtcd(t *testing.T) {
 //		s := etcdtest.Start(t)
@@ -48,7 +48,7 @@
 // What it does not: packets are not lost one by one, a member's clock is the
 // machine's, and disks neither fill up nor lose what they confirmed.
 //
-// The servers do not wait for their disks unless told so, and Start's elects
+// The servers do not wait for their disks unless a test says so, and Start's elects
 // quickly (see Options): a crash of the machine could lose something, and
 // leases may be as short as 1 s. For tests that need no real server, package
 // pawltest is faster and works in a testing/synctest bubble.

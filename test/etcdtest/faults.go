@@ -118,7 +118,7 @@ func (m *Member) Slow(d time.Duration) {
 	m.cluster.peers.each(m, m.cluster.Members(), func(p *faultproxy.Proxy, _ bool) { p.SetDelay(d, d) })
 }
 
-// Heal ends the member's troubles: it is in touch with clients and peers, goes
+// Heal ends the member's faults: it is in touch with clients and peers, goes
 // on if it was paused, and its disk answers. A killed one stays so.
 func (m *Member) Heal(t testing.TB) {
 	t.Helper()

@@ -20,7 +20,7 @@ func versionOf(binary string) (string, error) {
 	}
 	m := regexp.MustCompile(`etcd Version: (\d+\.\d+)\.`).FindSubmatch(out)
 	if m == nil {
-		return "", fmt.Errorf("%s does not tell its version: %s", binary, out)
+		return "", fmt.Errorf("%s does not report its version: %s", binary, out)
 	}
 	return string(m[1]), nil
 }

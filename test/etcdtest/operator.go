@@ -22,7 +22,7 @@ var quickly = grpc.ConnectParams{
 	MinConnectTimeout: time.Second,
 }
 
-// operate has the leader, or whoever leads meanwhile, do something.
+// operate has the current leader do something.
 func (c *Cluster) operate(t testing.TB, what string, f func(ctx context.Context, m *Member) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -59,7 +59,7 @@ func (c *Cluster) MoveLeader(t testing.TB, to *Member) {
 	t.Helper()
 	c.operate(t, "move the leader", func(ctx context.Context, m *Member) error {
 		if m == to {
-			return nil // already, or an attempt's answer was lost
+			return nil // already, or the answer of an earlier try was lost
 		}
 		_, err := pb.NewMaintenanceClient(m.conn).MoveLeader(ctx, &pb.MoveLeaderRequest{TargetID: to.ID()})
 		return err

@@ -10,7 +10,7 @@ import (
 
 // peerNetwork is what lies between the members: each advertises an address of
 // ours, and each connection that comes there goes through the proxy of its two
-// ends. Which member has opened it the kernel tells: see ownerOf.
+// ends. The kernel knows which member opened it: see ownerOf.
 type peerNetwork struct {
 	wg sync.WaitGroup
 

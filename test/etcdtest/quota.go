@@ -57,7 +57,7 @@ func (c *Cluster) FreeQuota(t testing.TB) {
 	}
 }
 
-// disarm ends all alarms and tells how many there were.
+// disarm ends all alarms and returns how many there were.
 func disarm(ctx context.Context, maintenance pb.MaintenanceClient) (int, error) {
 	r, err := maintenance.Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_GET})
 	if err != nil {

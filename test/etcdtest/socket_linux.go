@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// clusters tells that StartCluster works here.
+// clusters reports that StartCluster works here.
 const clusters = true
 
 // socketOf finds the inode of the socket at the other end of a connection on

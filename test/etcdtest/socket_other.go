@@ -4,7 +4,7 @@ package etcdtest
 
 import "net"
 
-// clusters tells that StartCluster does not work here: nothing says which
+// clusters reports that StartCluster does not work here: nothing says which
 // process a connection comes from.
 const clusters = false
 

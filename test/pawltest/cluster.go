@@ -72,11 +72,11 @@ func (c *Cluster) Client(t testing.TB, cfg pawl.Config) *pawl.Client {
 
 // Revoke has the server end a lease, as an operator can and as it does itself
 // when the lease expires: all keys on it are deleted at once. One that is not
-// there is left alone. Session.ID tells the lease of a session.
+// there is left alone. Session.ID is the lease of a session.
 func (c *Cluster) Revoke(leaseID int64) { c.fake.Revoke(leaseID) }
 
 // Delete deletes a key, as an operator can. One that is not there is left
-// alone. Held.Key tells the key of a lock.
+// alone. Held.Key is the key of a lock.
 func (c *Cluster) Delete(key string) { c.fake.Delete(key) }
 
 // Cut makes the cluster unreachable: nobody answers, connections stay open,

@@ -46,7 +46,7 @@ type Cluster struct {
 	clusterID uint64
 	term      uint64
 	leader    int           // index of the member that leads; -1: none
-	changed   chan struct{} // closed and replaced when a member's or the leader's standing changes
+	changed   chan struct{} // closed and replaced when a member's or the leader's contact with its peers changes
 	faults    []*Fault
 	history   []Change
 	observers []func(Change)

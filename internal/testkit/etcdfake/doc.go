@@ -14,9 +14,9 @@
 //     full TTL again when the leader changes.
 //  3. A fault does what its comment says, to the requests it names and to no
 //     others; without faults nothing is lost, delayed or repeated.
-//  4. OnChange and History tell every change, in order, at its moment.
+//  4. OnChange and History show every change, in order, at its moment.
 //
 // What differs from a real cluster: a request that needs agreement takes no
-// time; all members see a change at the same moment unless told otherwise; a
+// time; all members see a change at the same moment unless a test says otherwise; a
 // watch from a past revision is served at once.
 package etcdfake

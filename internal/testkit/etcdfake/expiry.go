@@ -19,7 +19,7 @@ func (c *Cluster) expire() {
 	}
 }
 
-// expireNow deletes the leases that are due and tells when to look again.
+// expireNow deletes the leases that have expired and returns how long to wait.
 func (c *Cluster) expireNow() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -52,7 +52,7 @@ type Fault struct {
 	lifted     bool
 }
 
-// Inject puts a rule in force, behind those that are.
+// Inject adds a rule after those in force.
 func (c *Cluster) Inject(r Rule) *Fault {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +68,7 @@ func (f *Fault) Lift() {
 	f.lifted = true
 }
 
-// Hits tells how many requests the rule was applied to.
+// Hits returns how many requests the rule was applied to.
 func (f *Fault) Hits() int {
 	f.c.mu.Lock()
 	defer f.c.mu.Unlock()
@@ -108,7 +108,7 @@ func (r *Rule) concerns(req Request) bool {
 		(r.Match == nil || r.Match(req))
 }
 
-// take counts a matching request and tells whether the rule still bites.
+// take counts a matching request and reports whether the rule still bites.
 func (f *Fault) take() bool {
 	f.c.mu.Lock()
 	defer f.c.mu.Unlock()

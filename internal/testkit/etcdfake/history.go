@@ -52,7 +52,7 @@ func (c *Cluster) OnChange(f func(Change)) {
 	c.observers = append(c.observers, f)
 }
 
-// committed is told of each commit. The caller holds c.mu, which is the point
+// committed is notified of each commit. The caller holds c.mu, which is the point
 // of OnChange.
 func (c *Cluster) committed(events []*mvccpb.Event, why etcd.Cause) {
 	now := time.Now()
@@ -69,7 +69,7 @@ func (c *Cluster) committed(events []*mvccpb.Event, why etcd.Cause) {
 	}
 	for _, m := range c.members {
 		if m.frozen == nil {
-			m.tell(events)
+			m.notify(events)
 		}
 	}
 }

@@ -21,7 +21,7 @@ import (
 var errStopped = rpctypes.ErrGRPCStopped
 
 // Member is one server of the cluster, with an endpoint, connections and
-// troubles of its own.
+// faults of its own.
 type Member struct {
 	c        *Cluster
 	index    int
@@ -39,15 +39,15 @@ type Member struct {
 	version   string
 	learner   bool
 	clusterID uint64    // 0: the cluster's
-	standing  standing  // towards its peers
+	contact   contact   // towards its peers
 	lostAt    time.Time // since when it has no leader; zero: it has one
-	frozen    *sight    // not nil: what it still sees of the state
+	frozen    *lastView // not nil: what it still sees of the state
 	streams   map[*liveStream]struct{}
 	edits     []*watchEdit
 }
 
-// sight is what a member that is out of touch saw last.
-type sight struct {
+// lastView is what a member that is out of touch saw last.
+type lastView struct {
 	rev    int64
 	term   uint64
 	leader int
@@ -156,7 +156,7 @@ func (m *Member) fill(h *pb.ResponseHeader) *pb.ResponseHeader {
 	if m.clusterID != 0 {
 		h.ClusterId = m.clusterID
 	}
-	if m.frozen != nil && m.standing != inTouch {
+	if m.frozen != nil && m.contact != inTouch {
 		h.RaftTerm = m.frozen.term
 	}
 	if h.Revision == 0 {
@@ -176,7 +176,7 @@ func (m *Member) revision() int64 {
 // view is what a read sees. The caller holds c.mu.
 func (m *Member) view() etcd.View { return etcd.View{Store: m.c.state.Store, Rev: m.revision()} }
 
-// who tells whose request it is. The caller holds c.mu.
+// who returns whose request it is. The caller holds c.mu.
 func (m *Member) who(ctx context.Context) (*etcd.Identity, error) {
 	if !m.c.state.Auth.Enabled {
 		return nil, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
-// What a test does and sees behind the clients' backs: at once, linearizably,
+// What a test does and reads without a client: at once, linearizably,
 // whatever the network and the members suffer from.
 
 // Put writes a key, with a lease unless that is 0, and returns the revision.
@@ -26,7 +26,7 @@ func (c *Cluster) Put(key, value string, lease int64) int64 {
 	return w.Done(etcd.ByOperator)
 }
 
-// Delete deletes a key and tells whether it was there.
+// Delete deletes a key and reports whether it was there.
 func (c *Cluster) Delete(key string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,7 +36,7 @@ func (c *Cluster) Delete(key string) bool {
 	return n > 0
 }
 
-// Revoke ends a lease and deletes its keys; it tells whether there was one.
+// Revoke ends a lease and deletes its keys; it reports whether there was one.
 func (c *Cluster) Revoke(id int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

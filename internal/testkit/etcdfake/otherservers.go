@@ -43,7 +43,7 @@ func (s *maintenanceServer) Status(ctx context.Context, _ *pb.StatusRequest) (*p
 // leaderID is whom the member takes for the leader; 0: nobody. The caller holds c.mu.
 func (m *Member) leaderID(now time.Time) uint64 {
 	i := m.c.leader
-	if m.frozen != nil && m.standing != inTouch {
+	if m.frozen != nil && m.contact != inTouch {
 		i = m.frozen.leader
 	}
 	if i < 0 || m.knowsNoLeader(now) {

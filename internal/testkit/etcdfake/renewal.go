@@ -89,7 +89,7 @@ func (s *leaseServer) renew(ctx context.Context, id int64) (*pb.LeaseKeepAliveRe
 	}
 }
 
-// tryRenew renews a lease, or tells what must happen before it can be known
+// tryRenew renews a lease, or returns what must happen before it can be known
 // whether that is possible: an expired lease is about to be deleted.
 func (m *Member) tryRenew(ctx context.Context, id int64) (ttl int64, pending <-chan struct{}, err error) {
 	m.c.mu.Lock()
@@ -132,13 +132,13 @@ func (m *Member) tryRenew(ctx context.Context, id int64) (ttl int64, pending <-c
 // its peers goes on confirming renewals.
 const confirmsFor = 1.9
 
-// confirms tells whether the member answers renewals out of its own head. The
+// confirms reports whether the member answers renewals out of its own head. The
 // caller holds c.mu.
 func (m *Member) confirms(now time.Time) bool {
 	if m.frozen == nil {
 		return false
 	}
 	limit := time.Duration(confirmsFor * float64(m.c.opts.Election))
-	return m.standing == deposed ||
-		m.standing == isolated && m.frozen.leader == m.index && now.Sub(m.lostAt) < limit
+	return m.contact == deposed ||
+		m.contact == isolated && m.frozen.leader == m.index && now.Sub(m.lostAt) < limit
 }

@@ -2,7 +2,7 @@ package etcdfake
 
 import "time"
 
-// The troubles of a member. Each lasts until Heal.
+// The faults of a member. Each lasts until Heal.
 
 // BlackHole makes the member say nothing and hear nothing, while its
 // connections stay and new ones are accepted. What is sent meanwhile, up to a
@@ -41,7 +41,7 @@ func (m *Member) Reset() {
 // after 3.7. An isolated leader confirms renewals for 1.9 election timeouts
 // more, without effect, while the others have a new leader. Without a
 // majority in touch, nobody has a leader, and no lease expires.
-func (m *Member) Isolate() { m.setStanding(isolated) }
+func (m *Member) Isolate() { m.setContact(isolated) }
 
 // Depose elects another leader, while the member goes on as the leader of the
 // old term: it confirms renewals of the leases it knew, without effect, and
@@ -53,12 +53,12 @@ func (m *Member) Depose() {
 	if m.c.leader != m.index {
 		m.c.lead(m.index)
 	}
-	m.stand(deposed)
+	m.setContactLocked(deposed)
 }
 
 // Stop ends the member as a crash does; Heal starts it again.
 func (m *Member) Stop() {
-	m.setStanding(stopped)
+	m.setContact(stopped)
 	m.Cut()
 }
 
@@ -71,16 +71,16 @@ func (m *Member) Freeze() {
 	m.freeze()
 }
 
-func (m *Member) setStanding(s standing) {
+func (m *Member) setContact(s contact) {
 	m.c.mu.Lock()
 	defer m.c.mu.Unlock()
-	m.stand(s)
+	m.setContactLocked(s)
 }
 
-// Heal ends the member's troubles: it starts, is in touch, sees everything,
+// Heal ends the member's faults: it starts, is in touch, sees everything,
 // and the network delivers. Rules, delays, learner, version and cluster ID stay.
 func (m *Member) Heal() {
-	m.setStanding(inTouch)
+	m.setContact(inTouch)
 	m.c.mu.Lock()
 	m.thaw()
 	m.c.mu.Unlock()

@@ -27,7 +27,7 @@ type watchStream struct {
 	ready   chan struct{}       // holds one when the queue may have grown
 }
 
-// watcher is one watch. It was told of everything before next that concerns it.
+// watcher is one watch. It has been sent every event before next that it wants.
 type watcher struct {
 	id           int64
 	key, end     string
@@ -97,14 +97,14 @@ func (s *watchStream) add(r *pb.WatchCreateRequest) (int64, error) {
 	return w.id, nil
 }
 
-// pump tells every watch what it has not been told.
+// pump sends every watch the events that it has not been sent.
 func (s *watchStream) pump() {
 	for _, id := range slices.Sorted(maps.Keys(s.watches)) {
 		s.catchUp(s.watches[id])
 	}
 }
 
-// catchUp tells a watch what happened from next on, as far as the member sees,
+// catchUp sends a watch what happened from next on, as far as the member sees,
 // or that this was compacted.
 func (s *watchStream) catchUp(w *watcher) {
 	st := s.m.c.state.Store
@@ -126,11 +126,11 @@ func (s *watchStream) catchUp(w *watcher) {
 		}
 	}
 	w.next = now + 1
-	s.tell(w, events, now)
+	s.send(w, events, now)
 }
 
-// tell sends events to one watch, if there are any.
-func (s *watchStream) tell(w *watcher, events []*mvccpb.Event, rev int64) {
+// send sends events to one watch, if there are any.
+func (s *watchStream) send(w *watcher, events []*mvccpb.Event, rev int64) {
 	if len(events) == 0 {
 		return
 	}
@@ -140,7 +140,7 @@ func (s *watchStream) tell(w *watcher, events []*mvccpb.Event, rev int64) {
 	s.push(&pb.WatchResponse{Header: s.header(rev), WatchId: w.id, Events: events})
 }
 
-// committed tells the watches of one new revision.
+// committed sends the watches one new revision.
 func (s *watchStream) committed(events []*mvccpb.Event) {
 	rev := events[0].Kv.ModRevision
 	mine := map[int64][]*mvccpb.Event{}
@@ -156,7 +156,7 @@ func (s *watchStream) committed(events []*mvccpb.Event) {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(mine)) {
-		s.tell(s.watches[id], mine[id], rev)
+		s.send(s.watches[id], mine[id], rev)
 	}
 }
 
@@ -187,7 +187,7 @@ func (s *watchStream) withPrevious(events []*mvccpb.Event) []*mvccpb.Event {
 	return out
 }
 
-// allProgress tells of progress on all watches at once, if there are any and
+// allProgress reports progress on all watches at once, if there are any and
 // all have come that far.
 func (s *watchStream) allProgress() {
 	rev := s.m.revision()
@@ -201,8 +201,8 @@ func (s *watchStream) allProgress() {
 	}
 }
 
-// tell lets the member's watches know of one new revision. The caller holds c.mu.
-func (m *Member) tell(events []*mvccpb.Event) {
+// notify passes one new revision to the member's watches. The caller holds c.mu.
+func (m *Member) notify(events []*mvccpb.Event) {
 	for s := range m.streams {
 		if s.watch != nil {
 			s.watch.committed(events)

@@ -30,9 +30,9 @@ func watchKey(t *testing.T, a *client, key string, created bool) pb.Watch_WatchC
 	return w
 }
 
-// told returns the events that arrive while nothing else goes on, as "put 2"
+// delivered returns the events that arrive while nothing else goes on, as "put 2"
 // or "delete 3".
-func told(t *testing.T, w pb.Watch_WatchClient) (out []string) {
+func delivered(t *testing.T, w pb.Watch_WatchClient) (out []string) {
 	t.Helper()
 	got := make(chan *pb.WatchResponse)
 	go func() {
@@ -71,7 +71,7 @@ func TestSwallowedDeletionsAreNotTold(t *testing.T) {
 		synctest.Wait()
 		lift()
 		c.Delete("k")
-		assert.Equal(t, []string{"put 2", "put 4", "delete 5"}, told(t, w))
+		assert.Equal(t, []string{"put 2", "put 4", "delete 5"}, delivered(t, w))
 	})
 }
 
@@ -85,7 +85,7 @@ func TestEventsCanComeTwiceAndAgain(t *testing.T) {
 		c.Member(0).EditWatches(Replay())
 		c.Put("k", "2", 0)
 		c.Put("k", "3", 0)
-		assert.Equal(t, []string{"put 2", "put 2", "put 3", "put 3", "put 4"}, told(t, w))
+		assert.Equal(t, []string{"put 2", "put 2", "put 3", "put 3", "put 4"}, delivered(t, w))
 	})
 }
 
@@ -94,7 +94,7 @@ func TestCreationCanStayUnanswered(t *testing.T) {
 		lift := c.Member(0).EditWatches(Silence)
 		w := watchKey(t, connect(t, c, 0), "k", false)
 		c.Put("k", "1", 0)
-		assert.Empty(t, told(t, w))
+		assert.Empty(t, delivered(t, w))
 		lift()
 
 		c.Inject(Rule{Method: "Watch", Match: OnKey("lost"), Lose: true, Times: 1})

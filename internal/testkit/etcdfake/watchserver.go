@@ -23,7 +23,7 @@ type watchServer struct {
 
 type watchServerStream = grpc.BidiStreamingServer[pb.WatchRequest, pb.WatchResponse]
 
-// Watch sends what the stream's watches are told; a goroutine of its own
+// Watch sends the events of the stream's watches; a goroutine of its own
 // handles what the client asks.
 func (s *watchServer) Watch(stream watchServerStream) error {
 	live, err := s.m.open(stream.Context(), "Watch")
@@ -178,7 +178,7 @@ func (s *watchServer) permitted(ctx context.Context, r *pb.WatchCreateRequest) e
 	return s.m.c.state.MayRange(who, key, r.RangeEnd)
 }
 
-// tick tells the watches that asked for it how far they have come.
+// tick sends progress to the watches that asked for it.
 func (s *watchStream) tick() {
 	rev := s.m.revision()
 	for id, w := range s.watches {

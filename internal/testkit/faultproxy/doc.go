@@ -1,7 +1,7 @@
 // Package faultproxy is a TCP proxy on loopback that delays, holds up, cuts and
 // refuses connections, for tests that talk to a real etcd.
 //
-// A proxy that was told nothing forwards every byte, in order, and the end of
-// each direction as well. What a trouble holds up is forwarded after Heal; a
+// A proxy without faults forwards every byte, in order, and the end of
+// each direction as well. What a fault holds up is forwarded after Heal; a
 // cut loses it.
 package faultproxy

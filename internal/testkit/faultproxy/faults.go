@@ -40,7 +40,7 @@ func (p *Proxy) Refuse() {
 	p.cutAll(true)
 }
 
-// Heal ends the troubles, delays included: what was held up is forwarded, and
+// Heal ends the faults, delays included: what was held up is forwarded, and
 // connections are accepted. It panics if the port cannot be listened on again.
 func (p *Proxy) Heal() {
 	p.SetDelay(0, 0)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Shared tells that whoever listens on a reserved port must ask for
+// Shared reports that a server that listens on a reserved port must ask for
 // SO_REUSEPORT, because the reservation holds a socket of it.
 const Shared = true
 

@@ -77,7 +77,7 @@ func (a *Auth) Authenticate(now time.Time, name, password string) (string, error
 	return t, nil
 }
 
-// Identify tells who a token belongs to. An empty token is nobody's.
+// Identify returns whose token it is. An empty token is nobody's.
 func (a *Auth) Identify(now time.Time, tok string) (*Identity, error) {
 	if !a.Enabled || tok == "" {
 		return nil, nil

@@ -103,7 +103,7 @@ func (l *Lessor) Next() (first time.Time, found bool) {
 	return first, found
 }
 
-// Expired returns the leases whose time is over, the longest overdue first.
+// Expired returns the leases that have expired, the longest overdue first.
 func (l *Lessor) Expired(now time.Time) []*lease {
 	var out []*lease
 	for _, ls := range l.Leases {

@@ -9,7 +9,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// permitted tells whether who may do typ on all of [key, end).
+// permitted reports whether who may do typ on all of [key, end).
 func (a *Auth) permitted(who *Identity, key, end string, typ authpb.Permission_Type) error {
 	if !a.Enabled {
 		return nil
@@ -44,7 +44,7 @@ func (a *Auth) granted(u *User, typ authpb.Permission_Type) []span {
 	return out
 }
 
-// covered tells whether the ranges, taken together, hold every key of [key, end).
+// covered reports whether the ranges, taken together, hold every key of [key, end).
 func covered(ranges []span, key, end string) bool {
 	if end == "" {
 		return slices.ContainsFunc(ranges, func(s span) bool { return InRange(key, s.key, s.end) })

@@ -54,7 +54,7 @@ func (v View) Read(r *pb.RangeRequest) (*pb.RangeResponse, error) {
 // them than the answer can need.
 func (v View) load(r *pb.RangeRequest, keys []string, rev int64) []*mvccpb.KeyValue {
 	if r.Limit > 0 && inKeyOrder(r) && !hasFilter(r) && int64(len(keys)) > r.Limit {
-		keys = keys[:r.Limit+1] // one more tells that there are more
+		keys = keys[:r.Limit+1] // one more reports that there are more
 	}
 	kvs := make([]*mvccpb.KeyValue, 0, len(keys))
 	for _, k := range keys {

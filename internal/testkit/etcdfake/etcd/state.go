@@ -14,7 +14,7 @@ type State struct {
 	Lessor  *Lessor
 	Auth    *Auth
 	NoSpace bool
-	Notify  func(events []*mvccpb.Event, why Cause) // told of each commit, under the mutex
+	Notify  func(events []*mvccpb.Event, why Cause) // notified of each commit, under the mutex
 }
 
 func (s *State) committed(events []*mvccpb.Event, why Cause) { s.Notify(events, why) }
@@ -135,7 +135,7 @@ func (s *State) EndLease(ls *lease, why Cause) {
 	w.Done(why)
 }
 
-// stores tells whether a transaction can take up room; deletions never do.
+// stores reports whether a transaction can take up room; deletions never do.
 func stores(r *pb.TxnRequest) bool {
 	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
 		for _, op := range branch {

@@ -173,7 +173,7 @@ func bounds(keys []string, key, end string) (lo, hi int) {
 // FromKey as the end of a range means that there is none.
 const FromKey = "\x00"
 
-// InRange tells whether k lies in [key, end), where end "" stands for the one key.
+// InRange reports whether k lies in [key, end), where end "" stands for the one key.
 func InRange(k, key, end string) bool {
 	switch end {
 	case "":

@@ -19,7 +19,7 @@ type pipe struct {
 	mu       sync.Mutex
 	segments []segment
 	size     int
-	err      error         // why it is over, for the reader once all is read
+	err      error         // why it ended, for the reader once all is read
 	broken   bool          // it was reset: nothing more is read or written
 	moved    chan struct{} // closed at the next change; nil while nobody waits
 	deadline time.Time     // of reads
@@ -113,7 +113,7 @@ func (p *pipe) read(b []byte) (int, error) {
 	}
 }
 
-// take reads what has arrived. With nothing there it tells for how long to
+// take reads what has arrived. With nothing there it returns for how long to
 // wait at most (0: no limit), and what to wait for.
 func (p *pipe) take(b []byte, held bool) (n int, wait time.Duration, moved <-chan struct{}, err error) {
 	p.mu.Lock()

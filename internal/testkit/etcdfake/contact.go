@@ -7,26 +7,26 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// standing is how a member is towards its peers.
-type standing int
+// contact says which of its peers a member can reach.
+type contact int
 
 const (
-	inTouch  standing = iota
-	isolated          // its peers do not reach it, nor it them
-	deposed           // another leads, and it goes on as if it still did
-	stopped           // it does not run
+	inTouch  contact = iota
+	isolated         // its peers do not reach it, nor it them
+	deposed          // another leads, and it goes on as if it still did
+	stopped          // it does not run
 )
 
-// stand changes a member's standing, elects where that needs it, and ends what
+// setContactLocked changes a member's contact, elects where that needs it, and ends what
 // cannot go on. The caller holds c.mu.
-func (m *Member) stand(s standing) {
+func (m *Member) setContactLocked(s contact) {
 	c := m.c
-	if s == inTouch && m.standing != inTouch || s == stopped {
+	if s == inTouch && m.contact != inTouch || s == stopped {
 		m.thaw()
 	} else if s != inTouch && m.frozen == nil {
 		m.freeze()
 	}
-	m.standing = s
+	m.contact = s
 	c.elect()
 	for _, m := range c.members {
 		m.noteLeader()
@@ -40,7 +40,7 @@ func (m *Member) stand(s standing) {
 func (c *Cluster) elect() {
 	n, first := 0, -1
 	for i, m := range c.members {
-		if m.standing == inTouch {
+		if m.contact == inTouch {
 			n++
 			if first < 0 {
 				first = i
@@ -50,7 +50,7 @@ func (c *Cluster) elect() {
 	if n <= len(c.members)/2 {
 		// A deposed member had a successor; who else is cut off has none.
 		c.leader = -1
-	} else if c.leader < 0 || c.members[c.leader].standing != inTouch {
+	} else if c.leader < 0 || c.members[c.leader].contact != inTouch {
 		c.lead(first)
 	}
 }
@@ -65,7 +65,7 @@ func (c *Cluster) lead(i int) {
 // noteLeader notes since when the member has no leader, and lets the streams
 // that want one end when the time has come. The caller holds c.mu.
 func (m *Member) noteLeader() {
-	has := m.standing == deposed || m.standing == inTouch && m.c.leader >= 0
+	has := m.contact == deposed || m.contact == inTouch && m.c.leader >= 0
 	if has {
 		m.lostAt = time.Time{}
 	} else if m.lostAt.IsZero() {
@@ -95,7 +95,7 @@ func (m *Member) endStreamsLater(lost time.Time) {
 	})
 }
 
-// knowsNoLeader tells whether the member has noticed that it has no leader.
+// knowsNoLeader reports whether the member has noticed that it has no leader.
 // The caller holds c.mu.
 func (m *Member) knowsNoLeader(now time.Time) bool {
 	return !m.lostAt.IsZero() && now.Sub(m.lostAt) >= m.c.opts.Election
@@ -104,7 +104,7 @@ func (m *Member) knowsNoLeader(now time.Time) bool {
 // freeze makes the member see nothing new. The caller holds c.mu.
 func (m *Member) freeze() {
 	c := m.c
-	f := &sight{rev: c.state.Store.Rev, term: c.term, leader: c.leader, leases: map[int64]int64{}}
+	f := &lastView{rev: c.state.Store.Rev, term: c.term, leader: c.leader, leases: map[int64]int64{}}
 	for id, ls := range c.state.Lessor.Leases {
 		f.leases[id] = ls.TTL
 	}
@@ -132,7 +132,7 @@ func (m *Member) agree(ctx context.Context, err error) error {
 	defer timeout.Stop()
 	for {
 		m.c.mu.Lock()
-		ok := m.standing == inTouch && m.c.leader >= 0
+		ok := m.contact == inTouch && m.c.leader >= 0
 		changed := m.c.changed
 		m.c.mu.Unlock()
 		if ok {
