@@ -19,7 +19,7 @@ const module = "github.com/pawl-locks/pawl"
 // layers are the packages of the lock itself, "." being this one. A package may
 // import those of the lines above its own, and none of its own line or below.
 var layers = [][]string{
-	{"fencing", "internal/cleanup", "internal/clock", "internal/keys", "internal/txn"},
+	{"fencing", "internal/backoff", "internal/cleanup", "internal/clock", "internal/keys", "internal/txn"},
 	{"observe"},
 	{"internal/notify"},
 	{"internal/cluster"},

@@ -86,6 +86,7 @@ func (s *Session) Wait(h *Hook, c Claim) error { return s.add(h, c, &s.waiting, 
 // held from now on, and so it is what a Detach leaves to a successor.
 func (s *Session) Hold(h *Hook, c Claim, n int64) error { return s.add(h, c, &s.holding, n) }
 
+// add puts c into a list; held is the number of an entry that is won with it.
 func (s *Session) add(h *Hook, c Claim, to *ring, held int64) error {
 	if err := s.Err(); err != nil {
 		return err
@@ -100,9 +101,8 @@ func (s *Session) add(h *Hook, c Claim, to *ring, held int64) error {
 		h.in.drop(h)
 	}
 	to.push(h)
-	if a, ok := s.attempts[held]; ok {
-		a.held = true
-		s.attempts[held] = a
+	if held != 0 {
+		s.ledger.move(held, won, "")
 	}
 	return nil
 }

@@ -242,20 +242,23 @@ func TestADeletionThatTheWatchSwallowedIsFoundByTheNextRound(t *testing.T) {
 	})
 }
 
-// Examine asks at once, and is no evidence where nobody answers.
-func TestExamineEndsTheSessionOnTheServersWordAlone(t *testing.T) {
+// ExamineSoon asks at once, and is no evidence where nobody answers.
+func TestAnExaminationEndsTheSessionOnTheServersWordAlone(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(Options{TTL: 60 * time.Second})
-		require.NoError(t, s.Examine(t.Context()))
+		examine(s, 1)
+		require.NoError(t, s.Err())
 		f := r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied})
-		require.Error(t, s.Examine(t.Context()))
+		examine(s, 1)
 		require.NoError(t, s.Err())
 		f.Lift()
 		muteWatches(r.Member(0))
 		r.Delete(s.key)
-		oneCause(t, s.Examine(t.Context()), ErrRevoked)
+		examine(s, 1)
+		oneCause(t, s.Err(), ErrRevoked)
 		n := r.Counts().Received["Txn"]
-		oneCause(t, s.Examine(t.Context()), ErrRevoked)
+		examine(s, 1)
+		oneCause(t, s.Err(), ErrRevoked)
 		assert.Equal(t, n, r.Counts().Received["Txn"], "a dead session asks nothing (hazard S20)")
 	})
 }

@@ -30,7 +30,8 @@
 //  7. When it ends, it is marked first, then all that hangs on it is told, then
 //     what is left at the server is removed in the background (H1).
 //  8. Detach hands the lease to another process; a Handle can be taken over
-//     once, which is checked in a transaction (N6).
+//     once, which is checked in a transaction (N6). A takeover renews before it
+//     removes what its predecessor left open, and revokes nothing when it fails.
 //
 // # What it does not
 //

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
@@ -33,7 +34,7 @@ func Grant(ctx context.Context, host Host, opts Options) (*Session, error) {
 	}
 	if err := s.writeKey(ctx); err != nil {
 		s.abandon()
-		return nil, fmt.Errorf("lease: session key: %w", explain(err, s.key))
+		return nil, fmt.Errorf("lease: session key: %w", explain(err, host.Namespace))
 	}
 	if err := s.start(); err != nil {
 		return nil, fmt.Errorf("lease: grant: %w", err)
@@ -47,14 +48,13 @@ func newSession(host Host, opts Options) *Session {
 		host:     host,
 		owner:    opts.owner(),
 		margin:   opts.Margin,
-		next:     1,
-		attempts: make(map[int64]attempt),
-		lines:    make(map[string]onLine),
+		ledger:   newLedger(),
+		removals: removals{added: make(chan struct{}, 1)},
 		done:     make(chan struct{}),
 		looped:   make(chan struct{}),
 		poked:    make(chan struct{}, 1),
 		revoked:  make(chan struct{}),
-		lookMax:  maxLook,
+		maxOps:   maxOps,
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.label = keys.NewLabel(identity(s.owner))
@@ -127,8 +127,14 @@ func (s *Session) writeKey(ctx context.Context) error {
 	if kv == nil || string(kv.Value) != string(value) {
 		return fmt.Errorf("key %q is another's", s.key)
 	}
-	s.create, s.mod = kv.CreateRevision, kv.ModRevision
+	s.wroteKey(kv)
 	return nil
+}
+
+// wroteKey notes how this session wrote its key.
+func (s *Session) wroteKey(kv *mvccpb.KeyValue) {
+	s.create, s.mod = kv.CreateRevision, kv.ModRevision
+	s.same, s.looked = txn.ModIs(s.key, s.mod), txn.Look(s.key)
 }
 
 // keyValue is a new value for the session key: who, and a nonce.
@@ -151,7 +157,6 @@ func (s *Session) start() error {
 		return err
 	}
 	s.tellGranted()
-	s.same, s.looked = txn.ModIs(s.key, s.mod), txn.Look(s.key)
 	s.watchKey(s.mod + 1)
 	go s.loop() // ends with the session; Close waits for it
 	return nil
@@ -181,11 +186,11 @@ func (s *Session) Label() []byte { return s.label.Lock(time.Now()) }
 // EtcdLabel is Label for a key in etcd's layout.
 func (s *Session) EtcdLabel() []byte { return s.label.EtcdLock(time.Now()) }
 
-// explain says what a role needs when permission was denied for a key.
-func explain(err error, key string) error {
+// explain says what a role needs when permission was denied for a session key.
+func explain(err error, namespace string) error {
 	if !cluster.IsPermissionDenied(err) {
 		return err
 	}
-	root, _ := keys.Split(key)
-	return fmt.Errorf("%w (the role needs readwrite on keys from %q, and on each lock's and election's name followed by a slash)", err, root)
+	return fmt.Errorf("%w (the role needs readwrite on keys from %q, and on those of each name: from %q, or, for a name with a slash such as a/b, from %q)",
+		err, keys.SessionRoot(namespace), namespace+"NAME/", namespace+"/a%2Fb/")
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// maxLook is how many keys a look asks for beside the session key: together the
-// 128 operations that etcd allows a transaction by default.
-const maxLook = 127
+// maxOps is how many operations a transaction has beside that on the session key:
+// together the 128 that etcd allows by default.
+const maxOps = 127
 
 // fewHolders is how many held claims a look asks for at the least, however many
 // wait.
@@ -35,7 +35,7 @@ type lookedAt struct {
 // look; only many waiters need more.
 func (s *Session) looks() []look {
 	s.mu.Lock()
-	most := s.lookMax
+	most := s.maxOps
 	claims := make([]Claim, 0, s.waiting.n+min(s.holding.n, most))
 	for n := min(s.holding.n, max(most-2*s.waiting.n, fewHolders)); n > 0; n-- {
 		h := s.holding.first
@@ -113,10 +113,7 @@ func (s *Session) lookAt(ctx context.Context, m *cluster.Member, l *look) (resp 
 	}
 	switch {
 	case cluster.IsTooManyOps(err):
-		s.mu.Lock()
-		// Half of what was refused: another attempt may have been refused too.
-		s.lookMax = min(s.lookMax, max(len(l.ops)/2, 2))
-		s.mu.Unlock()
+		s.believe(len(l.ops))
 	case !cluster.IsPermissionDenied(err):
 		return nil, false, err
 	}

@@ -30,7 +30,9 @@ type Options struct {
 	// "" means host:pid.
 	Owner string
 	// Resume takes over the lease of a session that was detached, with the TTL
-	// it has; the zero Handle means a new lease.
+	// it has; the zero Handle means a new lease. A takeover that failed leaves
+	// the lease, and what is held on it, to expire: this process can try again
+	// with the same Handle until then.
 	Resume Handle
 }
 

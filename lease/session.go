@@ -51,27 +51,22 @@ type Session struct {
 	looped chan struct{} // closed when the renewal loop has returned
 	poked  chan struct{} // wakes the loop
 
-	feed      *notify.Feed // set before anybody has the session; nil: nobody is told
-	inherited int64        // attempts below it are a predecessor's; 0: none are
+	feed *notify.Feed // set before anybody has the session; nil: nobody is told
 
-	mu        sync.Mutex
-	next      int64             // the next attempt's number
-	attempts  map[int64]attempt // those not settled, by number
-	lines     map[string]onLine // by prefix: this session's own, where it may have keys
-	adopted   map[int64]bool    // attempts of a predecessor that were resumed
-	waiting   ring              // claims looked at in every round
-	holding   ring              // claims looked at in rotation
-	arming    []armed           // claims to be armed, the next due first
-	armer     *time.Timer       // wakes the loop for the first of them
-	pending   []Removal         // what is still to be removed at the server
-	removers  int               // goroutines that work on pending
-	keyWatch  *watcher.Watch    // of the session key
-	examined  []func()          // who waits for an examination in the background
-	examining bool              // one is under way
-	watchEnd  bool              // keyWatch is over and has to be made anew
-	trouble   error             // of the last attempt to renew
-	lookMax   int               // how many keys one look may ask for
-	sparing   []chan struct{}   // work for which the lease is not to be revoked, each until it is closed
+	mu       sync.Mutex
+	ledger   ledger
+	removals removals
+	probes   probes
+	waiting  ring            // claims looked at in every round
+	holding  ring            // claims looked at in rotation
+	arming   []armed         // claims to be armed, the next due first
+	armer    *time.Timer     // wakes the loop for the first of them
+	keyWatch *watcher.Watch  // of the session key
+	watchEnd bool            // keyWatch is over and has to be made anew
+	trouble  error           // of the last attempt to renew
+	maxOps   int             // how many operations one transaction may have beside that on the session key
+	taking   bool            // it is being taken over: whatever ends it leaves the lease
+	sparing  []chan struct{} // work for which the lease is not to be revoked, each until it is closed
 
 	revoking sync.Once
 	revoked  chan struct{} // closed when the revocation is decided
@@ -175,6 +170,9 @@ func (s *Session) end(err error, rest aftermath) error {
 		return e.err
 	}
 	s.over.Store(&ending{err})
+	if rest == remove && s.taking {
+		rest = leave
+	}
 	claims := append(s.waiting.take(), s.holding.take()...)
 	s.arming = nil
 	s.armer.Stop()

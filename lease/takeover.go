@@ -2,24 +2,20 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// An attempt is one whose key may be there, or may yet be.
-type attempt struct {
-	key  string
-	held bool // not to be undone by whoever takes the session over
-}
-
-// Begin opens attempt n of this session on a line whose keys begin with prefix:
+// Begin opens entry n of this session in the queue whose keys begin with prefix:
 // its key is <prefix><lease in hex>-<n> and never used again (rule A1). It stays
 // open until Settle, and is part of a Handle meanwhile unless it is held. The
 // error says why the session is over.
@@ -32,11 +28,7 @@ func (s *Session) Begin(prefix string) (n int64, key string, err error) {
 	if e := s.over.Load(); e != nil {
 		return 0, "", e.err
 	}
-	n = s.next
-	s.next++
-	key = keys.QueueKey{Lease: s.id, N: n}.In(prefix)
-	s.attempts[n] = attempt{key: key}
-	s.lines[prefix] = onLine{s.lines[prefix].keys + 1, n}
+	n, key = s.ledger.begin(s.id, prefix)
 	return n, key, nil
 }
 
@@ -44,41 +36,41 @@ func (s *Session) Begin(prefix string) (n int64, key string, err error) {
 // the attempt's enqueue can be applied (rule A5).
 func (s *Session) CancelKey(n int64) []byte { return keys.CancelKey(s.key, n) }
 
-// Settle tells that attempt n came to a known end: its key is not there, and
-// will not be.
-func (s *Session) Settle(n int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if a, ok := s.attempts[n]; ok {
-		delete(s.attempts, n)
-		s.leaveLine(a.key)
-	}
-}
+// Shown says that an answer showed the key of entry n: its enqueue was applied,
+// and no copy of it can be any more.
+func (s *Session) Shown(n int64) { s.move(n, shown, "") }
 
-// Reopen tells that the key of attempt n, which was held, has to be removed after
-// all. Where that was settled meanwhile it stays so: what is counted on a line is
-// counted once.
-func (s *Session) Reopen(n int64, key string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, ok := s.attempts[n]; ok || n < s.inherited {
-		s.attempts[n] = attempt{key: key}
-	}
-}
+// Settle says that entry n came to a known end: its key is not there, and will
+// not be.
+func (s *Session) Settle(n int64) { s.move(n, absent, "") }
 
-// Adopt tells that the key of attempt n is resumed, and reports whether it may
+// Reopen says that the key of entry n, which was held, has to be removed after
+// all. Where that was settled meanwhile it stays so.
+func (s *Session) Reopen(n int64, _ string) { s.move(n, unwanted, "") }
+
+// Adopt says that key, that of entry n, is resumed, and reports whether it may
 // be: it was left by the session's predecessor, and not resumed before.
-func (s *Session) Adopt(n int64) bool {
+func (s *Session) Adopt(n int64, key string) bool { return s.move(n, resumed, key) }
+
+func (s *Session) move(n int64, ev evidence, key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n >= s.inherited || s.adopted[n] {
-		return false
-	}
-	if s.adopted == nil {
-		s.adopted = make(map[int64]bool)
-	}
-	s.adopted[n] = true
-	return true
+	return s.ledger.move(n, ev, key)
+}
+
+// Sole reports whether entry n is the only one of the session's in the queue
+// with this prefix that had, may have, or may yet have, a key there since n
+// began. Others of its lease's keys under that prefix are gone for good then, for
+// no name is used twice (rule A1). A session that was taken over does not know
+// what its predecessor left, and never says so.
+//
+// Asked before n's enqueue is sent and after it was answered, it tells that
+// nothing of this session's stood before n: an entry that begins later is sent
+// after that answer.
+func (s *Session) Sole(n int64, prefix string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ledger.alone(n, prefix)
 }
 
 // Detach ends the session here, with ErrClosed and all that hangs on it, before
@@ -94,16 +86,9 @@ func (s *Session) Detach() Handle {
 	<-s.looped // so that nothing is renewed here any more
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var unsettled []string
-	for _, a := range s.attempts {
-		if !a.held {
-			unsettled = append(unsettled, a.key)
-		}
-	}
-	slices.Sort(unsettled)
 	return Handle{
 		lease: s.id, cluster: s.host.Cluster.ID(), ttl: s.TTL(),
-		key: s.key, create: s.create, mod: s.mod, next: s.next, unsettled: joinKeys(unsettled),
+		key: s.key, create: s.create, mod: s.mod, next: s.ledger.next, unsettled: joinKeys(s.ledger.unsettled()),
 	}
 }
 
@@ -112,8 +97,10 @@ func (s *Session) Detach() Handle {
 func (s *Session) endFor(err error) bool { return s.end(err, handOver) == err }
 
 // resume takes a detached session over (rule N6): one transaction that rewrites
-// the session key if it is as the Handle says, then the attempts that the
-// predecessor left open are undone, then a confirmed renewal.
+// the session key if it is as the Handle says, then a confirmed renewal; what the
+// predecessor left open is removed only then, in the background, for its number
+// must not cost validity. A takeover that failed leaves the lease to expire, with
+// what is held on it: the same process can try again with the same Handle.
 func resume(ctx context.Context, host Host, opts Options) (*Session, error) {
 	h := opts.Resume
 	if id := host.Cluster.ID(); h.cluster != id {
@@ -122,34 +109,83 @@ func resume(ctx context.Context, host Host, opts Options) (*Session, error) {
 	if want := keys.SessionKey(host.Namespace, h.lease); h.key != want {
 		return nil, fmt.Errorf("lease: resume: the handle's session key is %q, Config.Namespace makes it %q", h.key, want)
 	}
+	unsettled, err := splitKeys(h.unsettled)
+	if err != nil {
+		return nil, fmt.Errorf("lease: resume: %w", err)
+	}
 	s := newSession(host, opts)
 	s.adopt(h.lease, window{granted: h.ttl, margin: opts.Margin})
-	s.create, s.next, s.inherited = h.create, h.next, h.next
-	if err := s.takeKey(ctx, h); err != nil {
-		return nil, fmt.Errorf("lease: resume: %w", explain(err, s.key))
-	}
-	if err := s.carryOn(ctx, h); err != nil {
-		s.abandon()
+	s.taking, s.create = true, h.create
+	if err := s.ledger.inherit(h.lease, h.next, unsettled); err != nil {
 		return nil, fmt.Errorf("lease: resume: %w", err)
 	}
-	if err := s.start(); err != nil {
-		return nil, fmt.Errorf("lease: resume: %w", err)
+	if err := s.takeOver(ctx, h); err != nil {
+		return nil, fmt.Errorf("lease: resume: %w", explain(err, host.Namespace))
 	}
+	s.tidy(ctx)
 	return s, nil
 }
 
-// carryOn puts a session whose key was taken in order.
-func (s *Session) carryOn(ctx context.Context, h Handle) error {
-	if err := s.settle(ctx, h); err != nil {
-		return fmt.Errorf("attempts left open: %w", err)
+// takeOver makes s, which is of the Handle's lease, the session that h names.
+func (s *Session) takeOver(ctx context.Context, h Handle) (err error) {
+	t, err := takeovers.begin(ctx, h)
+	if err != nil {
+		return err
 	}
-	return s.firstRenewal(ctx)
+	defer func() {
+		takeovers.end(h, t, err == nil || errors.Is(err, ErrTakenOver) || errors.Is(err, ErrRevoked))
+	}()
+	if t.value == nil {
+		t.value = s.keyValue()
+	}
+	if err := s.takeKey(ctx, h, t.value); err != nil {
+		return err
+	}
+	if err := s.firstRenewal(ctx); err != nil {
+		s.abandon()
+		return err
+	}
+	if err := s.start(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.taking = false
+	s.mu.Unlock()
+	return nil
+}
+
+// tidyWait is how long a takeover waits for what its predecessor left open to be
+// removed.
+const tidyWait = 2 * time.Second
+
+// tidy has what the predecessor left open removed, and waits for that a little:
+// until ctx ends, or tidyWait is over. It goes on in the background.
+func (s *Session) tidy(ctx context.Context) {
+	s.mu.Lock()
+	var open []*removal
+	for n := range s.ledger.entries {
+		open = append(open, &removal{n: n})
+	}
+	s.mu.Unlock()
+	if len(open) == 0 {
+		return
+	}
+	s.remove(open...)
+	s.mu.Lock()
+	idle := s.removals.idle
+	s.mu.Unlock()
+	late := time.NewTimer(tidyWait)
+	defer late.Stop()
+	select {
+	case <-idle:
+	case <-ctx.Done():
+	case <-late.C:
+	}
 }
 
 // takeKey rewrites the session key with a new nonce. It may be sent again: the
 // comparison lets one copy through, and the nonce tells whose it was.
-func (s *Session) takeKey(ctx context.Context, h Handle) error {
-	value := s.keyValue()
+func (s *Session) takeKey(ctx context.Context, h Handle, value []byte) error {
 	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "take over session", Repeat: cluster.Always}, &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(s.key, h.create), txn.ModIs(s.key, h.mod)},
 		Success: []*pb.RequestOp{txn.Put(s.key, value, s.id), txn.Get(s.key)},
@@ -168,53 +204,15 @@ func (s *Session) takeKey(ctx context.Context, h Handle) error {
 	case string(kv.Value) != string(value):
 		return fmt.Errorf("%w: session key %q is at revision %d, the handle knows %d", ErrTakenOver, s.key, kv.ModRevision, h.mod)
 	}
-	s.mod = kv.ModRevision
+	s.wroteKey(kv)
 	return nil
 }
 
-// settle undoes the attempts that the predecessor left open, so that no late
-// copy of one can be applied (rule A5).
-func (s *Session) settle(ctx context.Context, h Handle) error {
-	unsettled, err := splitKeys(h.unsettled)
-	if err != nil {
-		return err
-	}
-	for _, key := range unsettled {
-		k, ok := keys.ParseQueueKey(key)
-		if !ok || k.Lease != s.id {
-			return fmt.Errorf("key %q is not of lease %x", key, s.id)
-		}
-		if err := s.Undo(ctx, k.N, key); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Undo removes attempt n for good: whether its enqueue was applied, was not, or
+// Undo removes entry n for good: whether its enqueue was applied, was not, or
 // may be later. It can be repeated.
-func (s *Session) Undo(ctx context.Context, n int64, key string) error {
-	undo := &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.ModIs(s.key, s.mod)},
-		Success: []*pb.RequestOp{txn.Put(s.CancelKey(n), nil, s.id), txn.Delete(key)},
-		Failure: []*pb.RequestOp{txn.Look(s.key)},
-	}
-	req := cluster.Request{Op: "undo attempt", Repeat: cluster.Always}
-	resp, err := s.host.Cluster.Txn(ctx, req, undo)
-	switch {
-	case cluster.IsLeaseNotFound(err):
-		return s.Gone(fmt.Sprintf("lease %x was not found", s.id))
-	case cluster.IsNoSpace(err): // the delete alone works; the rest when there is room
-		_, _ = s.host.Cluster.Txn(ctx, req, &pb.TxnRequest{
-			Compare: undo.Compare, Success: []*pb.RequestOp{txn.Delete(key)}, Failure: undo.Failure,
-		})
-		return err
-	case err != nil:
-		return err
-	case !resp.Succeeded:
-		return s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision)
-	}
-	return nil
+func (s *Session) Undo(ctx context.Context, n int64, _ string) error {
+	s.move(n, unwanted, "")
+	return s.removeEntries(ctx, []int64{n})
 }
 
 // firstRenewal gives a session that was taken over its first window, on
@@ -223,7 +221,7 @@ func (s *Session) Undo(ctx context.Context, n int64, key string) error {
 func (s *Session) firstRenewal(ctx context.Context) error {
 	var last *cluster.Member
 	began := clock.Now()
-	for wait := newBackoff(minWait, maxWait); ; {
+	for wait := (backoff.Backoff{First: minWait, Most: maxWait}); ; {
 		last = s.host.Cluster.Pick(last)
 		r := s.attempt(ctx, last)
 		if e := s.over.Load(); e != nil {
@@ -237,7 +235,7 @@ func (s *Session) firstRenewal(ctx context.Context) error {
 		switch late := clock.Now().Sub(began) > s.TTL(); {
 		case late, s.host.Cluster.Err() != nil:
 			return r.err
-		case ctx.Err() != nil, !wait.sleep(ctx):
+		case ctx.Err() != nil, !wait.Sleep(ctx):
 			return fmt.Errorf("%w: %w", cluster.EndOf(ctx), r.err)
 		}
 	}

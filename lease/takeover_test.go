@@ -3,6 +3,8 @@ package lease
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,7 +80,7 @@ func TestAPredecessorThatMissedEverythingIsRefusedAtOnce(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(Options{TTL: 60 * time.Second})
 		h := Handle{ // as if another had read our memory: s is not told
-			lease: s.id, cluster: r.host.Cluster.ID(), ttl: s.TTL(), key: s.key, create: s.create, mod: s.mod, next: s.next,
+			lease: s.id, cluster: r.host.Cluster.ID(), ttl: s.TTL(), key: s.key, create: s.create, mod: s.mod, next: s.ledger.next,
 		}
 		for _, m := range r.Members() {
 			muteWatches(m)
@@ -105,7 +107,7 @@ func TestAPredecessorsNextRenewalFindsTheTakeover(t *testing.T) {
 		for _, m := range r.Members() {
 			muteWatches(m)
 		}
-		h := Handle{lease: s.id, cluster: r.host.Cluster.ID(), ttl: s.TTL(), key: s.key, create: s.create, mod: s.mod, next: s.next}
+		h := Handle{lease: s.id, cluster: r.host.Cluster.ID(), ttl: s.TTL(), key: s.key, create: s.create, mod: s.mod, next: s.ledger.next}
 		next := sessionOn(t, r.successor(), Options{Resume: h})
 		sleep(2100 * time.Millisecond)
 		oneCause(t, s.Err(), ErrRevoked)
@@ -194,9 +196,9 @@ func TestOpenAttemptsAreUndoneByTheSuccessor(t *testing.T) {
 		n5, _, err := next.Begin("f/")
 		require.NoError(t, err)
 		assert.Equal(t, n4+1, n5, "n goes on")
-		assert.True(t, next.Adopt(n4))
-		assert.False(t, next.Adopt(n4), "once")
-		assert.False(t, next.Adopt(n5), "its own")
+		assert.True(t, next.Adopt(n4, held))
+		assert.False(t, next.Adopt(n4, held), "once")
+		assert.False(t, next.Adopt(n5, "f/1-1"), "its own")
 	})
 }
 
@@ -238,7 +240,9 @@ func TestUndoOfAGoneLeaseEndsTheSession(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(Options{})
 		r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCLeaseNotFound})
-		oneCause(t, s.Undo(context.Background(), 1, "a/1"), ErrRevoked)
+		n, key, err := s.Begin("a/")
+		require.NoError(t, err)
+		oneCause(t, s.Undo(context.Background(), n, key), ErrRevoked)
 		over(t, s, ErrRevoked)
 	})
 }
@@ -295,10 +299,17 @@ func TestATakeoverReturnsWhenItsContextEndsAndLeavesNothing(t *testing.T) {
 				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 				defer cancel()
 				began := time.Now()
-				_, err = Grant(ctx, host, Options{Resume: h})
-				require.ErrorIs(t, err, context.DeadlineExceeded)
+				next, err := Grant(ctx, host, Options{Resume: h})
 				assert.LessOrEqual(t, time.Since(began), 5*time.Second+100*time.Millisecond)
 				r.LiftAll()
+				if method == "Txn" && skip == 2 { // it is taken over; what was left open goes in the background
+					require.NoError(t, err)
+					sleep(5 * time.Second)
+					assert.Nil(t, r.Get(key))
+					require.NoError(t, next.Close(context.Background()))
+					return
+				}
+				require.ErrorIs(t, err, context.DeadlineExceeded)
 				sleep(301 * time.Second)
 				assert.Empty(t, r.Leases())
 			})
@@ -316,9 +327,16 @@ func TestATakeoverWithoutADeadlineReturnsFromABlackHole(t *testing.T) {
 			host := r.successor()
 			r.Inject(etcdfake.Rule{Method: "Txn", Skip: skip, Hang: true})
 			began := time.Now()
-			_, err = Grant(context.Background(), host, Options{Resume: h})
-			require.Error(t, err)
+			next, err := Grant(context.Background(), host, Options{Resume: h})
 			assert.LessOrEqual(t, time.Since(began), 45*time.Second)
+			if skip == 2 { // it is taken over; what was left open is removed in the background
+				require.NoError(t, err)
+				assert.LessOrEqual(t, time.Since(began), tidyWait+100*time.Millisecond)
+				next.Begone()
+				<-next.Stopped()
+				return
+			}
+			require.Error(t, err)
 		})
 	}
 }
@@ -332,4 +350,138 @@ func TestAKeyThatIsNotOfTheHandlesLeaseIsNotDeleted(t *testing.T) {
 		require.ErrorContains(t, err, "is not of lease")
 		assert.NotNil(t, r.Get("precious/1-1"))
 	})
+}
+
+// open begins n entries on s, every other of which is applied.
+func (r *rig) open(s *Session, n int) (keys []string) {
+	r.t.Helper()
+	for i := range n {
+		_, key, err := s.Begin(fmt.Sprintf("open/%d/", i))
+		require.NoError(r.t, err)
+		if i%2 == 0 {
+			r.Put(key, "", s.ID())
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// Rule N6: a takeover renews before it tidies, and what was left open is removed
+// together: 600 open entries at 30 ms cost a few requests, and no validity.
+func TestATakeoverOfHundredsOfOpenEntriesRenewsFirst(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		s := r.session(Options{TTL: 6 * time.Second})
+		keys := r.open(s, 600)
+		h := s.Detach()
+		host := r.successor()
+		for _, m := range r.Members() {
+			m.SetDelay(etcdfake.Fixed(15*time.Millisecond), etcdfake.Fixed(15*time.Millisecond))
+		}
+		before, began := r.Counts(), time.Now()
+		next := sessionOn(t, host, Options{Resume: h})
+		assert.Less(t, time.Since(began), time.Second)
+		for i, key := range keys {
+			require.Nil(t, r.Get(key))
+			require.NotNil(t, r.Get(string(next.CancelKey(int64(i+1)))), "no late copy can be applied")
+		}
+		assert.LessOrEqual(t, r.Counts().Since(before).Received["Txn"], 14)
+		sleep(time.Minute)
+		require.NoError(t, next.Err())
+	})
+}
+
+// Twelve seconds of failure in the middle of a takeover are no reason to revoke
+// a lease of 300 s: either there is a session, or the same process can try again.
+func TestTwelveSecondsOfFailureDuringATakeoverCostNoLease(t *testing.T) {
+	for _, method := range []string{"Txn", "LeaseKeepAlive"} {
+		for skip := range 3 {
+			for name, rule := range lossesOf(method, codes.Unavailable) {
+				t.Run(fmt.Sprintf("%s/%d/%s", method, skip, name), func(t *testing.T) {
+					inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+						s := r.session(Options{TTL: 300 * time.Second})
+						key := r.open(s, 1)[0]
+						held := r.Put("held", "", s.ID())
+						h := s.Detach()
+						host := r.successor()
+						rule.Skip = skip
+						r.Inject(rule)
+						time.AfterFunc(13*time.Second, r.LiftAll)
+						next, err := Grant(context.Background(), host, Options{Resume: h})
+						if err != nil {
+							sleep(20 * time.Second)
+							next, err = Grant(context.Background(), host, Options{Resume: h})
+						}
+						require.NoError(t, err)
+						sleep(time.Minute)
+						require.NoError(t, next.Err())
+						assert.Nil(t, r.Get(key))
+						assert.Equal(t, held, r.Get("held").CreateRevision)
+						assert.Zero(t, r.Counts().Received["LeaseRevoke"])
+						_, err = Grant(context.Background(), r.successor(), Options{Resume: h})
+						require.ErrorIs(t, err, ErrTakenOver, "once it has succeeded it is used")
+						require.NoError(t, next.Close(context.Background()))
+					})
+				})
+			}
+		}
+	}
+}
+
+// A takeover that failed, for its context or its answer, leaves the lease to
+// expire and is the same takeover when the same process tries again.
+func TestATakeoverThatFailedCanBeTriedAgainInTheSameProcess(t *testing.T) {
+	for _, method := range []string{"Txn", "LeaseKeepAlive"} {
+		for skip := range 2 {
+			t.Run(fmt.Sprintf("%s/%d", method, skip), func(t *testing.T) {
+				inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+					h := r.session(Options{TTL: 60 * time.Second}).Detach()
+					if method == "LeaseKeepAlive" && skip > 0 {
+						return
+					}
+					r.Inject(etcdfake.Rule{Method: method, Skip: skip, Hang: true})
+					for range 3 {
+						ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+						_, err := Grant(ctx, r.host, Options{Resume: h})
+						require.ErrorIs(t, err, context.DeadlineExceeded)
+						cancel()
+					}
+					r.LiftAll()
+					next := sessionOn(t, r.successor(), Options{Resume: h})
+					sleep(3 * time.Minute)
+					require.NoError(t, next.Err())
+					assert.Zero(t, r.Counts().Received["LeaseRevoke"])
+				})
+			})
+		}
+	}
+}
+
+// Of two takeovers by one Handle at once one succeeds, whatever is lost.
+func TestOfTwoTakeoversAtOnceOneSucceeds(t *testing.T) {
+	for name, rule := range lossesOf("Txn", codes.Unavailable) {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+				h := r.session(Options{TTL: 60 * time.Second}).Detach()
+				hosts := []Host{r.successor(), r.successor(), r.host}
+				rule.Times = 2
+				r.Inject(rule)
+				var won atomic.Int32
+				var all sync.WaitGroup
+				for _, host := range hosts {
+					all.Go(func() {
+						s, err := Grant(context.Background(), host, Options{Resume: h})
+						if err != nil {
+							require.ErrorIs(t, err, ErrTakenOver)
+							return
+						}
+						won.Add(1)
+						t.Cleanup(func() { s.Begone(); <-s.Stopped() })
+					})
+				}
+				all.Wait()
+				assert.EqualValues(t, 1, won.Load())
+				assert.Zero(t, r.Counts().Received["LeaseRevoke"])
+			})
+		})
+	}
 }

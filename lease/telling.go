@@ -23,7 +23,7 @@ func (s *Session) tellGranted() {
 		return
 	}
 	s.feed.Later(context.Background(), observe.SessionGranted{
-		Lease: s.id, Owner: s.owner, TTL: s.TTL(), Resumed: s.inherited > 0, Left: s.validFor,
+		Lease: s.id, Owner: s.owner, TTL: s.TTL(), Resumed: s.ledger.inherited > 0, Left: s.validFor,
 	})
 }
 

@@ -28,7 +28,10 @@
 // macOS no time slept is known, and WallAhead is all there is.
 package clock
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // An Instant is a reading of the clock. The zero Instant is before all others.
 type Instant struct {
@@ -56,9 +59,22 @@ func (i Instant) Add(d time.Duration) Instant {
 	return i
 }
 
-// Sub returns the time from j to i, the time slept included.
+// Sub returns the time from j to i, the time slept included; the longest
+// Duration where that is longer, as it is from the zero Instant.
 func (i Instant) Sub(j Instant) time.Duration {
-	return i.at.Sub(j.at) + i.gain - j.gain
+	return sum(i.at.Sub(j.at), i.gain-j.gain)
+}
+
+// sum is a + b, or the Duration nearest to it.
+func sum(a, b time.Duration) time.Duration {
+	switch c := a + b; {
+	case b > 0 && c < a:
+		return math.MaxInt64
+	case b < 0 && c > a:
+		return math.MinInt64
+	default:
+		return c
+	}
 }
 
 // Before reports whether i is before j.

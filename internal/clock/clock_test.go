@@ -130,3 +130,19 @@ func BenchmarkNow(b *testing.B) {
 		Now()
 	}
 }
+
+// The zero Instant is before all others, however long the machine has slept.
+func TestTheZeroInstantIsBeforeAllOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slept := 2 * time.Hour
+		sleptFor(t, &slept)
+		now := Now()
+		assert.True(t, Instant{}.Before(now))
+		assert.False(t, now.Before(Instant{}))
+		assert.Positive(t, now.Sub(Instant{}))
+		assert.Negative(t, Instant{}.Sub(now))
+		assert.True(t, Instant{}.Add(time.Hour).Before(now))
+		assert.True(t, now.Before(now.Add(1<<63-1)))
+		assert.False(t, now.Add(1<<63-1).Before(now))
+	})
+}

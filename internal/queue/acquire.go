@@ -295,6 +295,6 @@ func (c *Claim) abandon() {
 		f.decide(context.Canceled) // nobody has seen this claim
 	}
 	if c.create != 0 {
-		c.s.RemoveBehind(&undo{c})
+		c.s.Leave(c.n)
 	}
 }

@@ -77,7 +77,7 @@ func Resume(ctx context.Context, s *lease.Session, line Line, key string, t fenc
 	if ctx.Err() != nil {
 		return nil, cluster.EndOf(ctx)
 	}
-	if !s.Adopt(own.N) {
+	if !s.Adopt(own.N, key) {
 		return nil, fmt.Errorf("key %q was acquired, or resumed, in this process", key)
 	}
 	c.held = true

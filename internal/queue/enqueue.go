@@ -44,7 +44,7 @@ func (c *Claim) enqueue(ctx context.Context, value []byte, try bool) (alone bool
 		create, undecided := c.settle(ctx)
 		switch {
 		case undecided != nil:
-			c.s.RemoveBehind(&undo{c})
+			c.s.Leave(c.n)
 			return false, fmt.Errorf("%w (settling it: %w)", err, undecided)
 		case create != 0:
 			c.waits(create, place{})
@@ -99,7 +99,7 @@ func (c *Claim) enqueued(resp *pb.TxnResponse, sole bool) (alone bool, err error
 		ahead += txn.Count(resp, i)
 	}
 	if create == 0 || !shown {
-		c.s.RemoveBehind(&undo{c})
+		c.s.Leave(c.n)
 		return false, fmt.Errorf("the server's answer does not show key %q that it put", c.key)
 	}
 	whole := !sole || c.isSole() // an attempt that began later may have overtaken
@@ -129,6 +129,7 @@ func (c *Claim) waits(create int64, before place) {
 // the session may look, from now on. Nothing of ours was written to the key since
 // it was put: a later modification, whoever sees it, is another's or a grant.
 func (c *Claim) place(create int64, before place, woken chan struct{}) {
+	c.s.Shown(c.n)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.create, c.mod, c.before, c.woken = create, create, before, woken

@@ -258,7 +258,7 @@ func (r freeing) Remove(ctx context.Context) bool {
 // applied, was not, or may be later (rules A5, A6).
 type undo struct{ c *Claim }
 
-// Remove implements lease.Removal.
+// Remove tries once and reports whether nothing is left.
 func (u *undo) Remove(ctx context.Context) bool {
 	if u.c.create != 0 { // applied, so that no copy is under way: a delete is all
 		resp, err := u.c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "leave the queue", Repeat: cluster.Always}, &pb.TxnRequest{

@@ -2,16 +2,23 @@ package lease
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
@@ -175,21 +182,21 @@ func TestASessionWhoseKeyWasRewrittenLeavesTheLease(t *testing.T) {
 	})
 }
 
-// removal is removed at the try that is given; 0: never.
-type removal struct {
+// release is removed at the try that is given; 0: never.
+type release struct {
 	mu    sync.Mutex
 	at    int
 	tries []time.Time
 }
 
-func (r *removal) Remove(context.Context) bool {
+func (r *release) Remove(context.Context) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tries = append(r.tries, time.Now())
 	return r.at != 0 && len(r.tries) >= r.at
 }
 
-func (r *removal) count() int {
+func (r *release) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.tries)
@@ -199,11 +206,11 @@ func (r *removal) count() int {
 func TestARemovalIsTriedUntilItIsDone(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(Options{})
-		x := &removal{at: 7}
+		x := &release{at: 7}
 		s.RemoveBehind(x)
 		sleep(time.Minute)
 		assert.Equal(t, 7, x.count())
-		y := &removal{at: 1}
+		y := &release{at: 1}
 		s.RemoveBehind(y)
 		synctest.Wait()
 		assert.Equal(t, 1, y.count(), "at once")
@@ -215,7 +222,7 @@ func TestARemovalIsTriedUntilItIsDone(t *testing.T) {
 func TestARemovalThatFailsForEverHoldsUpNoOther(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(Options{})
-		stuck, other, later := &removal{}, &removal{at: 1}, &removal{at: 2}
+		stuck, other, later := &release{}, &release{at: 1}, &release{at: 2}
 		s.RemoveBehind(stuck)
 		synctest.Wait()
 		s.RemoveBehind(other)
@@ -232,14 +239,170 @@ func TestARemovalThatFailsForEverHoldsUpNoOther(t *testing.T) {
 func TestRemovalsEndWithTheSession(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(Options{})
-		x := &removal{}
+		x := &release{}
 		s.RemoveBehind(x)
 		sleep(time.Second)
 		require.NoError(t, s.Close(context.Background()))
 		n := x.count()
-		s.RemoveBehind(&removal{})
+		s.RemoveBehind(&release{})
 		sleep(time.Minute)
 		assert.Equal(t, n, x.count(), "the lease took it along")
 		assert.Empty(t, r.host.Behind.Close(0))
+	})
+}
+
+// waiters opens n entries whose keys are there, as those of waiters are.
+func (r *rig) waiters(s *Session, n int) (ns []int64) {
+	r.t.Helper()
+	for range n {
+		n, key, err := s.Begin("queue/")
+		require.NoError(r.t, err)
+		r.Put(key, "", s.ID())
+		s.Shown(n)
+		ns = append(ns, n)
+	}
+	return ns
+}
+
+// Rule A6: what many waiters of a session gave up is removed together: 500 at
+// 30 ms take a few round trips, not 500.
+func TestWhatManyWaitersGaveUpIsRemovedTogether(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		s := r.session(Options{TTL: 60 * time.Second})
+		ns := r.waiters(s, 500)
+		for _, m := range r.Members() {
+			m.SetDelay(etcdfake.Fixed(15*time.Millisecond), etcdfake.Fixed(15*time.Millisecond))
+		}
+		before := r.Counts()
+		for _, n := range ns {
+			s.Leave(n)
+		}
+		sleep(5 * 30 * time.Millisecond)
+		assert.Empty(t, r.Keys("queue/"))
+		assert.LessOrEqual(t, r.Counts().Since(before).Received["Txn"], 6)
+		assert.Empty(t, s.Detach().unsettled)
+	})
+}
+
+// One lane hangs, the other works.
+func TestARemovalThatHangsHoldsUpNoOther(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		s := r.session(Options{TTL: 60 * time.Second})
+		ns := r.waiters(s, 300)
+		r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Times: 1})
+		for _, n := range ns {
+			s.Leave(n)
+		}
+		sleep(50 * time.Millisecond)
+		assert.LessOrEqual(t, len(r.Keys("queue/")), maxOps, "one batch of three")
+		sleep(10 * time.Second)
+		assert.Empty(t, r.Keys("queue/"))
+	})
+}
+
+// Releases that are left to the background do not wait for one another either.
+func TestReleasesInTheBackgroundGoSideBySide(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(Options{TTL: 60 * time.Second})
+		slow := make([]*slowRelease, 80)
+		for i := range slow {
+			slow[i] = &slowRelease{}
+			s.RemoveBehind(slow[i])
+		}
+		sleep(1100 * time.Millisecond)
+		for _, x := range slow {
+			assert.True(t, x.done.Load())
+		}
+	})
+}
+
+// slowRelease takes 100 ms.
+type slowRelease struct{ done atomic.Bool }
+
+func (r *slowRelease) Remove(ctx context.Context) bool {
+	r.done.Store(backoff.Sleep(ctx, 100*time.Millisecond))
+	return r.done.Load()
+}
+
+// Whatever becomes of a batch, and however it is refused, each of its parts is
+// removed in the end, once for all.
+func TestEachPartOfABatchIsRemovedWhateverBecomesOfTheBatch(t *testing.T) {
+	for name, rule := range lossesOf("Txn", codes.Unavailable) {
+		for _, times := range []int{1, 3} {
+			rule.Times = times
+			removesAll(t, fmt.Sprintf("%s/%d", name, times), func(r *rig, _ []string) { r.Inject(rule) })
+		}
+	}
+	removesAll(t, "too large", func(r *rig, _ []string) {
+		r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCRequestTooLarge, Match: func(q etcdfake.Request) bool {
+			return len(q.Message.(*pb.TxnRequest).Success) > 2
+		}})
+	})
+	removesAll(t, "no space", func(r *rig, keys []string) {
+		r.SetNoSpace(true)
+		time.AfterFunc(2*time.Second, func() {
+			for _, key := range keys {
+				assert.Nil(r.t, r.Get(key), "the deletions alone work")
+			}
+			r.SetNoSpace(false)
+		})
+	})
+}
+
+func TestAServerThatAllowsFewOperationsIsBelieved(t *testing.T) {
+	inBubble(t, etcdfake.Options{MaxTxnOps: 20}, func(t *testing.T, r *rig) {
+		s := r.session(Options{TTL: 60 * time.Second})
+		for _, n := range r.waiters(s, 100) {
+			s.Leave(n)
+		}
+		sleep(time.Second)
+		assert.Empty(t, r.Keys("queue/"))
+	})
+}
+
+func TestOnePartThatIsForbiddenKeepsNoOther(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(Options{TTL: 60 * time.Second})
+		ns := r.waiters(s, 50)
+		forbidden := keys.QueueKey{Lease: s.ID(), N: ns[7]}.In("queue/")
+		f := r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied, Match: func(q etcdfake.Request) bool {
+			return slices.ContainsFunc(q.Message.(*pb.TxnRequest).Success, func(op *pb.RequestOp) bool {
+				return string(op.GetRequestDeleteRange().GetKey()) == forbidden
+			})
+		}})
+		for _, n := range ns {
+			s.Leave(n)
+		}
+		sleep(time.Second)
+		assert.Equal(t, []string{forbidden}, r.Keys("queue/"))
+		f.Lift()
+		sleep(time.Second)
+		assert.Empty(t, r.Keys("queue/"))
+	})
+}
+
+// removesAll has 100 entries, every other of them not known to be there, removed
+// while trouble is about.
+func removesAll(t *testing.T, name string, trouble func(r *rig, keys []string)) {
+	t.Run(name, func(t *testing.T) {
+		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+			s := r.session(Options{TTL: 60 * time.Second})
+			keys := r.open(s, 100)
+			for i := range keys {
+				if n := int64(i + 1); i%2 == 0 {
+					s.Shown(n)
+				}
+			}
+			trouble(r, keys)
+			for i := range keys {
+				s.Leave(int64(i + 1))
+			}
+			sleep(30 * time.Second)
+			for i, key := range keys {
+				assert.Nil(t, r.Get(key))
+				assert.Equal(t, i%2 == 1, r.Get(string(s.CancelKey(int64(i+1)))) != nil, "a cancel key where a late copy could be applied")
+			}
+			assert.Empty(t, s.Detach().unsettled)
+		})
 	})
 }

@@ -1,0 +1,57 @@
+// Package backoff is the wait between two tries of what is repeated: it doubles
+// from one try to the next, up to a bound, and half of it is random, so that
+// clients that failed together do not try again together.
+//
+// A Backoff belongs to one goroutine at a time. It does no I/O and starts no
+// goroutine; Sleep is all that blocks.
+package backoff
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// A Backoff is the series of waits of one operation. First and Most bound it;
+// where Most is the smaller, every wait is of First.
+type Backoff struct {
+	First, Most time.Duration
+
+	next time.Duration // the wait before jitter; 0: First
+}
+
+// Next returns the next wait: half to all of it, at random. The one after it is
+// twice as long, up to Most.
+func (b *Backoff) Next() time.Duration {
+	d := max(b.next, b.First)
+	b.next = d + min(d, max(b.Most-d, 0)) // without an overflow
+	return Jitter(d)
+}
+
+// Reset begins the series again, with First.
+func (b *Backoff) Reset() { b.next = 0 }
+
+// Sleep waits for Next and reports whether ctx lasts; it returns false as soon as
+// ctx ends.
+func (b *Backoff) Sleep(ctx context.Context) bool { return Sleep(ctx, b.Next()) }
+
+// Jitter returns half to all of d, at random.
+func Jitter(d time.Duration) time.Duration {
+	if d <= 1 {
+		return max(d, 0)
+	}
+	return d/2 + rand.N(d/2+1)
+}
+
+// Sleep waits for d and reports whether ctx lasts; it returns false as soon as
+// ctx ends.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return ctx.Err() == nil
+	}
+}
