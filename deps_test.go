@@ -24,8 +24,8 @@ var layers = [][]string{
 	{"internal/notify"},
 	{"internal/cluster"},
 	{"internal/kvinside"},
-	{"kv", "internal/watcher"},
-	{"lease"},
+	{"kv", "internal/watcher", "watch"},
+	{"internal/listwatch", "lease"},
 	{"internal/inside"},
 	{"."},
 	{"internal/queue"},
@@ -165,7 +165,7 @@ func TestUsersGetEtcdsStubsAndGRPCAndNoMore(t *testing.T) {
 		"google.golang.org/genproto/googleapis/api",
 	}, grpc...)
 	for pattern, want := range map[string][]string{
-		"./lock ./elect ./kv ./internal/watcher ./lease . ./test/pawltest": stubs,
+		"./lock ./elect ./kv ./watch ./lease . ./test/pawltest": stubs,
 		"./fencing/grpcfence":                              grpc,
 		"./fencing ./fencing/sqlfence ./fencing/httpfence": {},
 		"./fencing/blobfence ./fencing/fencetest":          {},

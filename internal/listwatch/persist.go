@@ -1,0 +1,53 @@
+package listwatch
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+)
+
+// The pauses between two readings, before jitter.
+const (
+	minPause = 50 * time.Millisecond
+	maxPause = 2 * time.Second
+)
+
+// Persist repeats read until it succeeds, permission is denied, or ctx or the cluster ends.
+func Persist(ctx context.Context, c *cluster.Cluster, read func() error) error {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		err := read()
+		if err == nil || cluster.IsPermissionDenied(err) {
+			return err
+		}
+		t := time.NewTimer(pause/2 + rand.N(pause/2))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		case <-c.Ended():
+		}
+		t.Stop()
+		if end := Ended(ctx, c); end != nil {
+			return end
+		}
+	}
+}
+
+// Wait waits for news, or for the end of ctx or of the cluster, which it returns.
+func Wait(ctx context.Context, c *cluster.Cluster, news <-chan struct{}) error {
+	select {
+	case <-news:
+	case <-ctx.Done():
+	case <-c.Ended():
+	}
+	return Ended(ctx, c)
+}
+
+// Ended is why nothing more can be read: ctx's end and its cause, or the cluster's end; nil: it can.
+func Ended(ctx context.Context, c *cluster.Cluster) error {
+	if err := cluster.EndOf(ctx); err != nil {
+		return err
+	}
+	return c.Err()
+}

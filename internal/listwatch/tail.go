@@ -1,0 +1,148 @@
+package listwatch
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/watcher"
+)
+
+// The bounds of what a Tail holds.
+const (
+	maxEvents = 4096
+	maxBytes  = 16 << 20
+)
+
+// Keys are the keys of a Tail: [Key, End), or Key alone where End is empty.
+type Keys struct{ Key, End string }
+
+// Changes are the events that came in one message, and when it came.
+type Changes struct {
+	Events []watcher.Event
+	At     time.Time
+}
+
+// A Tail holds what a watch delivers until it is taken. Its methods may be called by several
+// goroutines, Peek and Drop by one at a time.
+type Tail struct {
+	hub   *watcher.Hub
+	keys  Keys
+	strip func(*watcher.Event)
+	news  chan<- struct{}
+
+	mu            sync.Mutex
+	next          int64 // the revision after the last event held
+	watch         *watcher.Watch
+	turn          int  // counts the watches
+	paused        bool // watch ended because too much is held
+	closed        bool
+	held          []Changes
+	events, bytes int
+	gap           int64
+	err           error
+}
+
+// Open begins a Tail of keys from revision from on. news gets an element, without waiting, when
+// there is something to Peek at; it should hold one. strip, unless nil, is called with each event
+// before it is held, and may take out what the reader does not need. Close the Tail.
+func Open(hub *watcher.Hub, keys Keys, from int64, news chan<- struct{}, strip func(*watcher.Event)) *Tail {
+	t := &Tail{hub: hub, keys: keys, strip: strip, news: news, next: from}
+	t.resume()
+	return t
+}
+
+// resume watches from next on.
+func (t *Tail) resume() {
+	t.mu.Lock()
+	t.turn++
+	t.paused = false
+	turn, from := t.turn, t.next
+	t.mu.Unlock()
+	w := t.hub.Watch(t.keys.Key, t.keys.End, from, func(u watcher.Update) { t.take(turn, u) }) // which may call it
+	t.mu.Lock()
+	t.watch = w
+	unwanted := t.closed || t.paused
+	t.mu.Unlock()
+	if unwanted {
+		w.Cancel()
+	}
+}
+
+// take is the function of the watch whose turn it is. A call of an earlier one's can be late.
+func (t *Tail) take(turn int, u watcher.Update) {
+	t.mu.Lock()
+	if t.closed || t.paused || turn != t.turn {
+		t.mu.Unlock()
+		return
+	}
+	if len(u.Events) > 0 {
+		t.hold(u)
+	}
+	t.gap, t.err = max(t.gap, u.Compacted), u.Err
+	if t.events > maxEvents || t.bytes > maxBytes {
+		t.paused = true
+		if t.watch != nil { // nil, or the one before: resume cancels this one
+			t.watch.Cancel()
+		}
+	}
+	t.mu.Unlock()
+	select {
+	case t.news <- struct{}{}:
+	default: // its reader knows already
+	}
+}
+
+// hold adds the events of u. Caller holds mu.
+func (t *Tail) hold(u watcher.Update) {
+	events := u.Events
+	if t.strip != nil {
+		events = slices.Clone(events) // others may have them too
+		for i := range events {
+			t.strip(&events[i])
+		}
+	}
+	t.held = append(t.held, Changes{events, time.Now()})
+	t.events += len(events)
+	t.bytes += weight(events)
+	t.next = u.Revision + 1
+}
+
+// Peek returns what is held, the oldest first, and what ended the Tail after that: a gap up to a
+// revision, or an error.
+func (t *Tail) Peek() (held []Changes, gap int64, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.held, t.gap, t.err
+}
+
+// Drop takes out the oldest of what is held.
+func (t *Tail) Drop() {
+	t.mu.Lock()
+	first := t.held[0]
+	t.held[0] = Changes{}
+	t.held = t.held[1:]
+	t.events -= len(first.Events)
+	t.bytes -= weight(first.Events)
+	again := t.paused && len(t.held) == 0 && !t.closed
+	t.mu.Unlock()
+	if again {
+		t.resume()
+	}
+}
+
+// Close ends the watch. It can be called again.
+func (t *Tail) Close() {
+	t.mu.Lock()
+	t.closed = true
+	w := t.watch
+	t.mu.Unlock()
+	w.Cancel()
+}
+
+func weight(events []watcher.Event) (bytes int) {
+	for _, e := range events {
+		bytes += len(e.Key) + len(e.Value)
+	}
+	return bytes
+}

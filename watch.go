@@ -1,0 +1,129 @@
+package pawl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/listwatch"
+	"github.com/pawl-locks/pawl/internal/txn"
+	"github.com/pawl-locks/pawl/internal/watcher"
+	"github.com/pawl-locks/pawl/watch"
+)
+
+// Watch yields the changes of a key, or of all keys that begin with it, in the order of revisions,
+// each once: see package watch. The key is the caller's and taken as it is; Config.Namespace is not
+// put before it.
+//
+// It resumes wherever it breaks, and yields a gap where the cluster compacted what was still to
+// come. It ends with ctx, when the client is closed, when the cluster has changed, when the role may
+// not read the keys, or when an argument is bad: then it yields an error that says so, once, with the
+// zero Event.
+//
+// It needs no session, writes nothing, and has no goroutine of its own: breaking out of the loop
+// ends everything. The sequence can be ranged over again, and begins again then. Ranges over it in
+// several goroutines are independent, and share what they ask the cluster for.
+func (c *Client) Watch(ctx context.Context, key string, opts watch.Options) iter.Seq2[watch.Event, error] {
+	return func(yield func(watch.Event, error) bool) {
+		err := c.watchable(ctx, key, opts)
+		if err == nil {
+			err = c.watch(ctx, key, opts, func(e watch.Event) bool { return yield(e, nil) })
+		}
+		if err != nil {
+			yield(watch.Event{}, fmt.Errorf("pawl: watch %q: %w", key, err))
+		}
+	}
+}
+
+func (c *Client) watchable(ctx context.Context, key string, opts watch.Options) error {
+	switch err := c.usable(ctx); {
+	case err != nil:
+		return err
+	case key == "" && !opts.Prefix:
+		return errors.New("the key is empty")
+	case opts.From < 0:
+		return fmt.Errorf("Options.From is %d, want 0 or more", opts.From)
+	}
+	return nil
+}
+
+// watch yields until the consumer breaks, which is no error, or until nothing more can come.
+func (c *Client) watch(ctx context.Context, key string, opts watch.Options, yield func(watch.Event) bool) (err error) {
+	keys := listwatch.Keys{Key: key}
+	if opts.Prefix {
+		keys.End = string(txn.PrefixEnd(key))
+	}
+	from := opts.From
+	if from == 0 {
+		if from, err = c.nextRevision(ctx, key); err != nil {
+			return err
+		}
+	}
+	for {
+		gap, err := c.tail(ctx, keys, from, opts.Values, yield)
+		if err != nil || gap == 0 || !yield(watch.Event{Gap: gap}) {
+			return err
+		}
+		from = gap + 1
+	}
+}
+
+// nextRevision is the revision after the cluster's present one.
+func (c *Client) nextRevision(ctx context.Context, key string) (rev int64, err error) {
+	if key == "" {
+		key = "\x00" // the smallest one; etcd refuses the empty one
+	}
+	look := &pb.TxnRequest{Success: []*pb.RequestOp{txn.Look(key)}}
+	err = listwatch.Persist(ctx, c.cluster, func() error {
+		resp, err := c.cluster.Txn(ctx, cluster.Request{Op: "read the revision", Repeat: cluster.Always}, look)
+		rev = resp.GetHeader().GetRevision()
+		return err
+	})
+	return rev + 1, err
+}
+
+// tail yields what happens from revision from on, up to a gap. Gap 0 without an error: the consumer
+// broke.
+func (c *Client) tail(ctx context.Context, keys listwatch.Keys, from int64, values bool, yield func(watch.Event) bool) (gap int64, err error) {
+	news := make(chan struct{}, 1)
+	var strip func(*watcher.Event)
+	if !values {
+		strip = func(e *watcher.Event) { e.Value = nil }
+	}
+	t := listwatch.Open(c.watches, keys, from, news, strip)
+	defer t.Close()
+	for {
+		held, gap, end := t.Peek()
+		for _, changes := range held {
+			for _, e := range changes.Events {
+				if err := listwatch.Ended(ctx, c.cluster); err != nil {
+					return 0, err
+				}
+				if !yield(eventOf(e)) {
+					return 0, nil
+				}
+			}
+			t.Drop()
+		}
+		switch {
+		case len(held) > 0:
+			continue // more may have come, before the end
+		case end != nil || gap > 0:
+			return gap, end
+		}
+		if err := listwatch.Wait(ctx, c.cluster, news); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func eventOf(e watcher.Event) watch.Event {
+	return watch.Event{
+		Key: e.Key, Value: e.Value, Deleted: e.Deleted,
+		ModRevision: e.ModRevision, CreateRevision: e.CreateRevision,
+	}
+}

@@ -1,0 +1,41 @@
+// Package watch has what a watch of etcd's keys takes and gives. Client.Watch of package pawl makes one:
+//
+//	for ev, err := range client.Watch(ctx, "config/", watch.Options{Prefix: true, Values: true}) {
+//		switch {
+//		case err != nil: // over: ctx's end, the client's, or a permission that is denied
+//			return err
+//		case ev.Gap > 0: // events were compacted away: read the keys again
+//			reload()
+//		case ev.Deleted:
+//			remove(ev.Key)
+//		default:
+//			set(ev.Key, ev.Value)
+//		}
+//	}
+//
+// To keep a copy of keys up to date, read them in a transaction of package kv, with GetPrefix, and
+// watch From its Result.Revision plus one; after a gap, read and watch again.
+//
+// # Guarantees
+//
+//  1. Every change of the watched keys from the first revision on is yielded once, in the order of
+//     revisions, except those in a gap.
+//  2. A watch goes on, where it was, after the loss of members, leaders, connections and auth tokens.
+//     A member that falls silent is left within 8 s.
+//  3. A gap is yielded in its place, as an Event with Gap, and the watch goes on behind it.
+//  4. The sequence ends after an error, and with no other end than an error or the consumer's.
+//  5. A slow consumer loses nothing unless the cluster compacts it. At most 4,096 changes or 16 MiB
+//     wait for it, or one message; what comes after that is asked for again later.
+//
+// # What it does not do
+//
+// It says nothing about how soon an event comes, and proves no ownership: that no deletion of a
+// lock's key was seen does not mean that it is held. It puts no Config.Namespace before keys.
+//
+// # Failures
+//
+//	context.Canceled, DeadlineExceeded   ctx ended; or the cause that it was cancelled with
+//	lease.ErrClosed                      the client was closed
+//	pawl.ErrClusterChanged               another cluster answers, or its revision went back
+//	anything else                        bad arguments, or the role may not read the keys
+package watch
