@@ -222,7 +222,7 @@ func (c *Client) usable(ctx context.Context) error {
 		return errors.New("nil Client")
 	}
 	if ctx == nil {
-		return errors.New("nil context")
+		return errNilContext
 	}
 	if c.cluster == nil {
 		return errors.New("Client was not made by Dial")
@@ -237,6 +237,8 @@ func (c *Client) usable(ctx context.Context) error {
 	}
 	return c.cluster.Err()
 }
+
+var errNilContext = errors.New("nil context")
 
 // errClosed is what a closed client says.
 var errClosed = fmt.Errorf("client: %w", lease.ErrClosed)

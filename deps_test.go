@@ -20,7 +20,7 @@ const module = "github.com/pawl-locks/pawl"
 // import those of the lines above its own, and none of its own line or below.
 var layers = [][]string{
 	{"fencing", "internal/backoff", "internal/cleanup", "internal/clock", "internal/keys", "internal/txn"},
-	{"observe"},
+	{"observe", "internal/handle"},
 	{"internal/notify"},
 	{"internal/cluster"},
 	{"internal/kvinside"},

@@ -59,7 +59,7 @@ func (s *Session) Deadline() time.Time {
 
 // Err is nil while the session is valid, and then forever the reason why it is
 // over: it matches lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or
-// ErrClusterChanged. It compares the clock at the call, does no I/O and does
+// ErrClusterChanged; for a session of elect.Run also elect.ErrOverrun. It compares the clock at the call, does no I/O and does
 // not block.
 func (s *Session) Err() error {
 	if s.none() {

@@ -67,16 +67,18 @@
 // # Failures
 //
 //	ErrNoLeader                  LeaderOf: nobody leads
+//	ErrBusy                      TryCampaign: another leads or is a candidate
 //	ErrLost and one cause        it was a term and is not:
 //	  lease.ErrExpired             renewals were not confirmed in time, by our clock
 //	  lease.ErrRevoked             the lease is gone at the server
-//	  lease.ErrClosed              this process closed or detached the session, or the client; or
-//	                               lead outlived its context by more than RunOptions.Overrun
+//	  lease.ErrClosed              this process closed or detached the session, or the client
+//	  ErrOverrun                   lead outlived its context by more than RunOptions.Overrun
 //	  ErrKeyDeleted                somebody deleted the key
 //	  ErrKeyOverwritten            somebody else wrote to the key
 //	  pawl.ErrClusterChanged       another cluster answers, or its revision went back
 //	a cause alone                a Campaign that never won; Observe, where the client or the cluster ended
 //	ErrResigned                  Err after Resign, and after Run gave a term back
+//	ErrJeopardy                  the cause of lead's context, not of the term: StopInJeopardy has ended it
 //	kv.ErrUnknown                a Proclaim that may have been applied; a Resign that goes on behind
 //	pawl.ErrTokenFloor           the token would not exceed Config.TokenFloor
 //	context.DeadlineExceeded, context.Canceled  the call's context ended

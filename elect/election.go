@@ -24,19 +24,21 @@ type Options struct {
 	EtcdLayout bool
 }
 
-// An Election is a name on a session. It never changes state: each campaign is a
-// candidacy of its own, and any number of goroutines may use one Election.
+// An Election is a name, and where its sessions come from. It never changes state:
+// each campaign is a candidacy of its own, and any number of goroutines may use one
+// Election.
 type Election struct {
-	session *pawl.Session
-	name    string
-	opts    Options
+	sessions pawl.Sessions
+	name     string
+	opts     Options
 }
 
-// New makes an Election; it does no I/O. What is wrong with its arguments, the
-// first call says: a nil session, an empty name or one of more than 1 KiB, an
-// EtcdLayout name that would contain the sessions' own keys.
-func New(s *pawl.Session, name string, opts Options) *Election {
-	return &Election{session: s, name: name, opts: opts}
+// New makes an Election; it does no I/O. With a *pawl.Client, each call uses the
+// client's session of its time; with a *pawl.Session, every call uses that one. The
+// first call reports what is wrong with the arguments: nil sessions, an empty name or
+// one of more than 1 KiB, an EtcdLayout name that would contain the sessions' own keys.
+func New(s pawl.Sessions, name string, opts Options) *Election {
+	return &Election{sessions: s, name: name, opts: opts}
 }
 
 // Name is the election's name, as it was given.
@@ -52,21 +54,29 @@ func (e *Election) Name() string {
 // when the session is over, with its cause alone; and when the own key is deleted
 // or overwritten while it waits. With a ctx that never ends it waits as long as
 // the session lasts. After any error the candidate's queue key is deleted in the
-// background. The value is copied;
-// observers see it while the term lasts. One that begins as the values of locks'
-// keys do, with {"pawl":"lock", is refused.
+// background. The value is copied; observers see it while the term lasts. One that
+// begins as the values of locks' keys do, with {"pawl":"lock", is refused.
 func (e *Election) Campaign(ctx context.Context, value []byte) (*Term, error) {
-	s, line, err := e.resolve(ctx)
+	return e.campaign(ctx, "campaign", value, false)
+}
+
+// TryCampaign is Campaign without waiting: it fails with ErrBusy at once when another
+// leads or is a candidate, and writes nothing under the name then.
+func (e *Election) TryCampaign(ctx context.Context, value []byte) (*Term, error) {
+	return e.campaign(ctx, "try to campaign", value, true)
+}
+
+func (e *Election) campaign(ctx context.Context, op string, value []byte, try bool) (*Term, error) {
+	err := checkValue(value)
 	if err == nil {
-		err = checkValue(value)
-	}
-	if err == nil {
-		var c *queue.Claim
-		if c, err = queue.Acquire(ctx, s, line, queue.Request{Value: bytes.Clone(value)}); err == nil {
-			return newTerm(c), nil
+		var t *Term
+		if t, err = e.with(ctx, func(s *lease.Session, line queue.Line) (*queue.Claim, error) {
+			return queue.Acquire(ctx, s, line, queue.Request{Value: bytes.Clone(value), Try: try})
+		}); err == nil {
+			return t, nil
 		}
 	}
-	return nil, failed("campaign", e.Name(), ctx, err)
+	return nil, failed(op, e.Name(), ctx, err)
 }
 
 // checkValue refuses the one beginning that a candidate's value must not have: a
@@ -84,32 +94,55 @@ func checkValue(value []byte) error {
 // ErrLost where the key is not there any more. The token, and the value that
 // observers see, stay the same.
 func (e *Election) Resume(ctx context.Context, key string, t fencing.Token) (*Term, error) {
-	s, line, err := e.resolve(ctx)
-	if err == nil {
-		var c *queue.Claim
-		if c, err = queue.Resume(ctx, s, line, key, t); err == nil {
-			return newTerm(c), nil
-		}
+	term, err := e.with(ctx, func(s *lease.Session, line queue.Line) (*queue.Claim, error) {
+		return queue.Resume(ctx, s, line, key, t)
+	})
+	if err != nil {
+		return nil, failed("resume", e.Name(), ctx, err)
 	}
-	return nil, failed("resume", e.Name(), ctx, err)
+	return term, nil
 }
 
-// resolve checks what New was given, and ctx.
-func (e *Election) resolve(ctx context.Context) (*lease.Session, queue.Line, error) {
-	switch {
-	case e == nil:
-		return nil, queue.Line{}, errors.New("nil Election")
-	case ctx == nil:
-		return nil, queue.Line{}, errors.New("nil context")
+// with makes a Term of what get gives, on the session of now.
+func (e *Election) with(ctx context.Context, get func(*lease.Session, queue.Line) (*queue.Claim, error)) (*Term, error) {
+	if err := e.check(ctx); err != nil {
+		return nil, err
 	}
-	s := inside.SessionOf(e.session)
+	session, err := e.sessions.Session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := inside.SessionOf(session)
 	if s == nil {
-		return nil, queue.Line{}, errors.New("nil session")
+		return nil, errors.New("nil session")
 	}
 	line, err := queue.NewLine(s.Host().Namespace, e.name, e.opts.EtcdLayout)
-	line.Election = true
-	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return s, line, err
+	line.Election = true
+	c, err := get(s, line)
+	if err != nil {
+		return nil, err
+	}
+	return newTerm(c, session), nil
+}
+
+// check reports what is wrong before anything is asked of the cluster.
+func (e *Election) check(ctx context.Context) error {
+	switch {
+	case e == nil:
+		return errors.New("nil Election")
+	case ctx == nil:
+		return errors.New("nil context")
+	case e.sessions == nil:
+		return errors.New("nil session")
+	}
+	if err := keys.CheckName(e.name, e.opts.EtcdLayout); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
 }

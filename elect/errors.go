@@ -10,14 +10,22 @@ import (
 )
 
 // What errors.Is matches. ErrLost comes with exactly one cause: ErrKeyDeleted,
-// ErrKeyOverwritten, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or
-// pawl.ErrClusterChanged. ErrLost, ErrKeyDeleted and ErrKeyOverwritten are the
-// same values as package lock's.
+// ErrKeyOverwritten, ErrOverrun, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed
+// or pawl.ErrClusterChanged. ErrBusy, ErrLost, ErrKeyDeleted and ErrKeyOverwritten
+// are the same values as package lock's.
 var (
 	// ErrNoLeader: nobody leads.
 	ErrNoLeader = errors.New("nobody leads")
+	// ErrBusy: another leads or is a candidate. It is the same value as package lock's.
+	ErrBusy = queue.ErrBusy
 	// ErrLost: it was a term, and is over.
 	ErrLost = queue.ErrLost
+	// ErrOverrun: lead outlived its context by more than RunOptions.Overrun. It is the
+	// cause of a term's loss.
+	ErrOverrun = errors.New("lead outlived its context")
+	// ErrJeopardy: RunOptions.StopInJeopardy has ended lead's context, of which it is
+	// the cause. The term was not lost by that.
+	ErrJeopardy = errors.New("in jeopardy: less than a third of the session's validity is left")
 	// ErrResigned: the term was given back, by Resign or Run.
 	ErrResigned = errors.New("resigned")
 	// ErrKeyDeleted: somebody deleted the key while its session was alive.

@@ -21,6 +21,10 @@ type Leader struct {
 	Key   string        // whole, namespace included; "" where nobody leads
 	Token fencing.Token // the create revision of Key; 0: nobody leads
 	Value []byte        // as it was last proclaimed
+	Lease int64         // that Key is on, which tells the leader's session; 0: none, so that Key stays until somebody deletes it
+
+	CreateRevision int64 // of Key: the revision at which the leader became a candidate, and Token
+	ModRevision    int64 // of Key: the revision at which Value was written
 	// Revision is one at which this was so. It is not where the term began,
 	// nor where it ended.
 	Revision int64
@@ -80,7 +84,10 @@ func newReader(ctx context.Context, c *pawl.Client, name string, opts Options) (
 
 // leader is p as users see it; the zero post: nobody.
 func (r *reader) leader(p post, rev int64) Leader {
-	return Leader{Name: r.line.Name, Key: p.key, Token: fencing.Token(p.create), Value: p.value, Revision: rev}
+	return Leader{
+		Name: r.line.Name, Key: p.key, Token: fencing.Token(p.create), Value: p.value, Lease: p.lease,
+		CreateRevision: p.create, ModRevision: p.mod, Revision: rev,
+	}
 }
 
 // ask makes one linearizable read.
@@ -108,7 +115,7 @@ func (r *reader) value(ctx context.Context, c candidate) (p post, rev int64, err
 		return post{}, 0, err
 	}
 	if kv := txn.KV(resp, 0); kv != nil && kv.CreateRevision == c.create {
-		p = post{c, kv.ModRevision, kv.Value}
+		p = post{c, kv.ModRevision, kv.Lease, kv.Value}
 	}
 	return p, resp.Header.Revision, nil
 }

@@ -468,7 +468,7 @@ func TestLeaderOfSaysWhoLeads(t *testing.T) {
 		before := w.Counts()
 		l, err := elect.LeaderOf(w.ctx, c, "e", elect.Options{})
 		require.NoError(t, err)
-		assert.Equal(t, elect.Leader{Name: "e", Key: "e/z", Token: 4 - 1, Value: []byte("first"), Revision: rev}, l)
+		assert.Equal(t, elect.Leader{Name: "e", Key: "e/z", Token: 3, CreateRevision: 3, ModRevision: 3, Value: []byte("first"), Revision: rev}, l)
 		n := w.Counts().Since(before).Received
 		assert.Equal(t, 2, n["Txn"], "two reads")
 		assert.Zero(t, n["LeaseGrant"])

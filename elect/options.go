@@ -23,13 +23,19 @@ type RunOptions struct {
 	// to twice as long, at most MaxBackoff; of each, half is random. 0 means
 	// 500 ms and 30 s.
 	MinBackoff, MaxBackoff time.Duration
-	// Stand is asked before each campaign, in Run's goroutine; while it returns
+	// Eligible is asked before each campaign, in Run's goroutine; while it returns
 	// false, it is asked again after up to MinBackoff. nil: always. Its ctx is
 	// Run's.
-	Stand func(ctx context.Context) bool
+	Eligible func(ctx context.Context) bool
 	// Overrun is how long lead may go on after its context's end before the Term
-	// is marked lost and renewing stops; 0 means one TTL, as granted.
+	// is marked lost, with ErrOverrun as the cause, and renewing stops; 0 means one
+	// TTL, as granted.
 	Overrun time.Duration
+	// StopInJeopardy ends lead's context, with ErrJeopardy as the cause, as soon as
+	// less than a third of the session's validity is left: lead then has that third
+	// to stop in, while nobody else can lead. Run resigns when lead has returned,
+	// whatever it returned, and goes on. Without it, lead's context ends at loss.
+	StopInJeopardy bool
 	// Notify is called with every change, in order, from Run's goroutine. It
 	// should be quick: nothing goes on meanwhile. nil: nobody is told.
 	Notify func(Event)
@@ -84,7 +90,7 @@ type Kind int
 const (
 	Elected  Kind = iota + 1 // a campaign was won; lead is called next
 	Lost                     // the term was lost, and lead has returned
-	Resigned                 // lead has returned during the term, which was given back
+	Resigned                 // lead has returned during the term, or in jeopardy, and it was given back
 	Retrying                 // a session or a campaign failed; Run tries again after a wait
 )
 
@@ -109,6 +115,7 @@ type Event struct {
 	Term  int64         // counts this Run's terms, from 1; Retrying: the latest one, 0 before the first
 	Token fencing.Token // of that term; 0 where Term is
 	// Err is, for Lost, what Term.Err says; for Retrying, what failed; for
-	// Resigned, that the resignation is not confirmed yet, and goes on behind.
+	// Resigned, that the resignation is not confirmed yet and goes on in the
+	// background, or ErrJeopardy where that has ended lead's context.
 	Err error
 }

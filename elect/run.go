@@ -36,7 +36,8 @@ import (
 // wait; Notify is told. Run returns the error instead when it matches
 // pawl.ErrClusterChanged or pawl.ErrTokenFloor, when the client is closed
 // (lease.ErrClosed), and when an argument is bad, as a Value that is larger than
-// the cluster takes. It returns within 100 ms of ctx's end and lead's return,
+// the cluster takes. With StopInJeopardy, lead's context also ends before a loss is
+// certain. It returns within 100 ms of ctx's end and lead's return,
 // whichever is later.
 func Run(ctx context.Context, c *pawl.Client, name string, opts RunOptions, lead func(ctx context.Context, t *Term) error) error {
 	r := &runner{client: c, name: name, opts: opts, lead: lead}
@@ -60,7 +61,7 @@ func Run(ctx context.Context, c *pawl.Client, name string, opts RunOptions, lead
 		case o.err != nil:
 			r.tell(Event{Kind: Retrying, Term: r.term, Token: r.token, Err: o.err})
 			r.backoff.wait(ctx)
-		default: // Stand said no
+		default: // Eligible said no
 			pause(ctx, lo)
 		}
 	}
@@ -113,9 +114,9 @@ type outcome struct {
 	result error
 }
 
-// round asks whether to stand, makes a session, campaigns and leads.
+// round asks whether to campaign, makes a session, campaigns and leads.
 func (r *runner) round(ctx context.Context) (o outcome) {
-	if r.opts.Stand != nil && !r.opts.Stand(ctx) || ctx.Err() != nil {
+	if r.opts.Eligible != nil && !r.opts.Eligible(ctx) || ctx.Err() != nil {
 		return outcome{}
 	}
 	session, err := r.client.NewSession(ctx, r.opts.Session)
@@ -158,17 +159,28 @@ func (r *runner) reign(ctx context.Context, s *lease.Session, t *Term) (o outcom
 	var result, end error
 	stopped := true                    // lead has not returned before Run's ctx has ended
 	defer func() { r.ended(t, end) }() // also while a panic goes up
+	var jeopardy error
 	end = t.c.Do(ctx, ErrResigned, func(work context.Context) error {
 		defer release()
-		defer r.overrun(work, s)()
+		work, watched := r.watchOver(work, s, t)
+		defer watched()
 		result = r.lead(work, t)
 		stopped = ctx.Err() != nil
+		if errors.Is(context.Cause(work), ErrJeopardy) {
+			jeopardy = ErrJeopardy
+		}
 		return nil
 	})
 	switch {
 	case stopped && ctx.Err() != nil:
 		return outcome{done: true, result: failed("run", r.name, ctx, context.Cause(ctx))}
 	case errors.Is(end, ErrLost):
+		return outcome{led: true, err: end}
+	case jeopardy != nil:
+		if end != nil {
+			jeopardy = fmt.Errorf("%w; %w", jeopardy, end)
+		}
+		end = jeopardy
 		return outcome{led: true, err: end}
 	}
 	return outcome{done: true, result: result}
@@ -181,33 +193,6 @@ func (r *runner) ended(t *Term, err error) {
 		ev.Kind, ev.Err = Lost, err
 	}
 	r.tell(ev)
-}
-
-// overrun watches over lead, whose context is ctx: once that has ended, lead has
-// its time to return, and then the session is forsaken. The function that it
-// returns ends the watch.
-func (r *runner) overrun(ctx context.Context, s *lease.Session) (end func()) {
-	returned, over := make(chan struct{}), make(chan struct{})
-	go func() { // ends with lead; end waits for it
-		defer close(over)
-		select {
-		case <-returned:
-			return
-		case <-ctx.Done():
-		}
-		patience := r.opts.Overrun
-		if patience == 0 {
-			patience = s.TTL()
-		}
-		timer := time.NewTimer(patience)
-		defer timer.Stop()
-		select {
-		case <-returned:
-		case <-timer.C:
-			s.Forsake(fmt.Sprintf("lead went on for more than %v after its context's end", patience))
-		}
-	}()
-	return func() { close(returned); <-over }
 }
 
 // backoff is a jittered, doubling wait.

@@ -270,7 +270,8 @@ func TestOverrunForsakesTheLeaseAndLeavesItToEnd(t *testing.T) {
 				<-tm.Done()
 				assert.Equal(t, want, time.Since(ended))
 				assert.ErrorIs(t, tm.Err(), elect.ErrLost)
-				assert.ErrorIs(t, tm.Err(), lease.ErrClosed)
+				assert.ErrorIs(t, tm.Err(), elect.ErrOverrun)
+				assert.NotErrorIs(t, tm.Err(), lease.ErrClosed)
 				assert.Equal(t, 1, causes(tm.Err()))
 				synctest.Wait()
 				before := w.Counts()
@@ -287,7 +288,7 @@ func TestOverrunForsakesTheLeaseAndLeavesItToEnd(t *testing.T) {
 			})
 			assert.ErrorIs(t, err, context.Canceled)
 			assert.Equal(t, []elect.Kind{elect.Elected, elect.Lost}, kinds(log))
-			require.ErrorIs(t, log[1].Err, lease.ErrClosed)
+			require.ErrorIs(t, log[1].Err, elect.ErrOverrun)
 			for _, ch := range w.History() {
 				if ch.Deleted {
 					assert.NotEqual(t, etcdfake.ByRevoke, ch.Why)
@@ -369,7 +370,7 @@ func TestStandIsAskedBeforeEachCampaign(t *testing.T) {
 	inBubble(t, func(w *world) {
 		asked, terms := 0, 0
 		o := quick(nil)
-		o.Stand = func(context.Context) bool { asked++; return asked%3 == 0 }
+		o.Eligible = func(context.Context) bool { asked++; return asked%3 == 0 }
 		before := w.Counts()
 		err := elect.Run(w.ctx, w.client(), "e", o, func(ctx context.Context, tm *elect.Term) error {
 			terms++
@@ -472,7 +473,7 @@ func TestRunReturnsWhatCannotGetBetter(t *testing.T) {
 						w.Put("e/other", "", 0)
 						time.AfterFunc(time.Second, spoil)
 					case "not standing":
-						o.Stand = func(context.Context) bool { return false }
+						o.Eligible = func(context.Context) bool { return false }
 						time.AfterFunc(time.Second, func() { spoil(); _, _ = elect.LeaderOf(w.ctx, c, "e", elect.Options{}) })
 					}
 					err := elect.Run(w.ctx, c, "e", o, func(ctx context.Context, tm *elect.Term) error {

@@ -17,6 +17,7 @@ type candidate struct {
 type post struct {
 	candidate
 	mod   int64 // the modification revision of value
+	lease int64
 	value []byte
 }
 
@@ -101,7 +102,7 @@ func (s *standing) applyOne(events []watcher.Event) {
 	first := s.first()
 	for _, ev := range events {
 		if ev.Key == first.key && !ev.Deleted {
-			s.note(post{first, ev.ModRevision, ev.Value})
+			s.note(post{first, ev.ModRevision, ev.Lease, ev.Value})
 		}
 	}
 }

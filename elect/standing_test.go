@@ -85,16 +85,16 @@ func TestStandingLooksWhoIsFirstAfterWholeRevisions(t *testing.T) {
 	s.apply([]watcher.Event{
 		{Key: "a", Deleted: true, ModRevision: 6},
 		{Key: "c", CreateRevision: 6, ModRevision: 6, Value: []byte("c")},
-		{Key: "b", CreateRevision: 6, ModRevision: 6, Value: []byte("b")},
+		{Key: "b", CreateRevision: 6, ModRevision: 6, Value: []byte("b"), Lease: 7},
 	}, 6)
 	p, known := s.leader()
 	assert.True(t, known)
-	assert.Equal(t, post{candidate{"b", 6}, 6, []byte("b")}, p)
+	assert.Equal(t, post{candidate{"b", 6}, 6, 7, []byte("b")}, p)
 }
 
 func TestStandingDropsWhatItKnows(t *testing.T) {
 	s := newStanding(5, []candidate{{"a", 3}})
-	s.note(post{candidate{"a", 3}, 9, []byte("read later")})
+	s.note(post{candidate{"a", 3}, 9, 0, []byte("read later")})
 	s.apply([]watcher.Event{{Key: "a", Deleted: true, ModRevision: 4}}, 4)
 	s.apply([]watcher.Event{{Key: "a", CreateRevision: 3, ModRevision: 7, Value: []byte("old")}}, 7)
 	p, known := s.leader()

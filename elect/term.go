@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/kv"
@@ -14,13 +15,14 @@ import (
 // once; its methods may be called by several goroutines at once. A nil or zero
 // Term is over, and was never led.
 type Term struct {
-	c *queue.Claim
+	c       *queue.Claim
+	session *pawl.Session
 	// turn holds one element: the right to proclaim.
 	turn chan struct{}
 }
 
-func newTerm(c *queue.Claim) *Term {
-	t := &Term{c: c, turn: make(chan struct{}, 1)}
+func newTerm(c *queue.Claim, session *pawl.Session) *Term {
+	t := &Term{c: c, session: session, turn: make(chan struct{}, 1)}
 	t.turn <- struct{}{}
 	return t
 }
@@ -48,6 +50,15 @@ func (t *Term) Token() fencing.Token { return t.claim().Token() }
 // the caller's own through kv.Client.Txn. It stays the same after the end, when
 // such a transaction is refused with kv.ErrFenced.
 func (t *Term) Guard() kv.Guard { return t.claim().Guard() }
+
+// Session is the session that the term rests on, and is lost with. It stays the same
+// after the end; nil for a nil or zero Term.
+func (t *Term) Session() *pawl.Session {
+	if t == nil {
+		return nil
+	}
+	return t.session
+}
 
 // Context has the values of Campaign's ctx, not its end, and carries the token:
 // fencing.FromContext. It is cancelled at loss, with the error that Err returns

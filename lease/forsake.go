@@ -5,11 +5,10 @@ import (
 	"slices"
 )
 
-// Forsake ends the session, and all that hangs on it, with ErrClosed, and why in
-// its text: it is marked first, then no renewal is sent any more. Its lease is
+// Forsake ends the session, and all that hangs on it, with cause: it is marked first, then no renewal is sent any more. Its lease is
 // revoked behind the caller, as at any end; while it is spared it is left to end
 // by itself. After the session's end Forsake does nothing.
-func (s *Session) Forsake(why string) { s.end(because(ErrClosed, "%s", why), remove) }
+func (s *Session) Forsake(cause error) { s.end(cause, remove) }
 
 // Spare keeps the lease of a session that is over, for whatever reason, from
 // being revoked until done is called: then nobody else can be granted what hangs

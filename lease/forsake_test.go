@@ -2,6 +2,8 @@ package lease_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,7 +40,7 @@ func TestForsakenSessionIsOverAndNotRenewed(t *testing.T) {
 		defer done()
 		time.Sleep(time.Minute)
 		require.NoError(t, s.Err())
-		s.Forsake("the work goes on for too long")
+		s.Forsake(fmt.Errorf("%w: the work goes on for too long", lease.ErrClosed))
 		require.ErrorIs(t, s.Err(), lease.ErrClosed)
 		assert.ErrorContains(t, s.Err(), "goes on for too long")
 		synctest.Wait()
@@ -55,7 +57,7 @@ func TestForsakeAfterTheEndChangesNothing(t *testing.T) {
 	forsaking(t, func(fake *etcdfake.Cluster, _ *pawl.Client, s *lease.Session) {
 		fake.Revoke(s.ID())
 		synctest.Wait()
-		s.Forsake("late")
+		s.Forsake(errors.New("late"))
 		assert.ErrorIs(t, s.Err(), lease.ErrRevoked)
 		assert.NotErrorIs(t, s.Err(), lease.ErrClosed)
 	})

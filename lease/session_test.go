@@ -220,7 +220,7 @@ func TestEachEndHasOneCauseThatStays(t *testing.T) {
 	}{
 		"closed":   {ErrClosed, func(_ *testing.T, _ *rig, s *Session) { _ = s.Close(context.Background()) }},
 		"detached": {ErrClosed, func(_ *testing.T, _ *rig, s *Session) { s.Detach() }},
-		"forsaken": {ErrClosed, func(_ *testing.T, _ *rig, s *Session) { s.Forsake("overrun") }},
+		"forsaken": {ErrClosed, func(_ *testing.T, _ *rig, s *Session) { s.Forsake(because(ErrClosed, "overrun")) }},
 		"expired":  {ErrExpired, func(_ *testing.T, r *rig, _ *Session) { r.silence(); sleep(3 * time.Second) }},
 		"revoked":  {ErrRevoked, func(_ *testing.T, r *rig, s *Session) { r.Revoke(s.ID()) }},
 		"TTL 0": {ErrRevoked, func(_ *testing.T, r *rig, _ *Session) {

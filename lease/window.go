@@ -31,8 +31,14 @@ func (w window) remaining(now clock.Instant) time.Duration {
 	return w.deadline().Sub(now)
 }
 
+// whole is how long the window lasts in all.
+func (w window) whole() time.Duration { return w.granted - w.kept() }
+
 // half is half of how long the window lasts in all.
-func (w window) half() time.Duration { return (w.granted - w.kept()) / 2 }
+func (w window) half() time.Duration { return w.whole() / 2 }
+
+// Validity is how long a renewal makes the session valid, counted from its sending.
+func (s *Session) Validity() time.Duration { return s.win.Load().whole() }
 
 // over says why the window has ended at now; nil while it lasts.
 func (w window) over(now clock.Instant) error {

@@ -22,11 +22,7 @@ func Example_program() {
 		log.Fatal(err)
 	}
 	defer client.Close() // gives back all that is still held
-	session, err := client.Session(ctx)
-	if err != nil {
-		log.Panic(err)
-	}
-	if err := lock.New(session, "reports/daily", lock.Options{}).Do(ctx, report); err != nil {
+	if err := lock.New(client, "reports/daily", lock.Options{}).Do(ctx, report); err != nil {
 		log.Panic(err)
 	}
 }

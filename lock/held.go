@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/kv"
@@ -13,7 +14,10 @@ import (
 
 // A Held is one acquisition of a lock. It is used once; its methods may be
 // called by several goroutines at once.
-type Held struct{ c *queue.Claim }
+type Held struct {
+	c       *queue.Claim
+	session *pawl.Session
+}
 
 // claim is what h holds; for a nil or zero Held, one that is over.
 func (h *Held) claim() *queue.Claim {
@@ -38,6 +42,15 @@ func (h *Held) Token() fencing.Token { return h.claim().Token() }
 // the caller's own through kv.Client.Txn. It stays the same after the end, when
 // such a transaction is refused with kv.ErrFenced.
 func (h *Held) Guard() kv.Guard { return h.claim().Guard() }
+
+// Session is the session that the lock is held on, and lost with. It stays the same
+// after the end; nil for a nil or zero Held.
+func (h *Held) Session() *pawl.Session {
+	if h == nil {
+		return nil
+	}
+	return h.session
+}
 
 // Context has the values of Acquire's ctx, not its end, and carries the token:
 // fencing.FromContext. It is cancelled at loss, with the error that Err returns

@@ -12,7 +12,6 @@ import (
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue"
-	"github.com/pawl-locks/pawl/lease"
 )
 
 // Options say how a name is locked. The zero value is the default.
@@ -30,19 +29,21 @@ type Options struct {
 	Delay time.Duration
 }
 
-// A Mutex is a name on a session. It never changes state: each acquisition is a
-// Held of its own, and any number of goroutines may use one Mutex.
+// A Mutex is a name, and where its sessions come from. It never changes state: each
+// acquisition is a Held of its own, and any number of goroutines may use one Mutex.
 type Mutex struct {
-	session *pawl.Session
-	name    string
-	opts    Options
+	sessions pawl.Sessions
+	name     string
+	opts     Options
 }
 
-// New makes a Mutex; it does no I/O. What is wrong with its arguments, the first
-// call says: a nil session, an empty name or one of more than 1 KiB, a negative
+// New makes a Mutex; it does no I/O. With a *pawl.Client, each call uses the client's
+// session of its time, so that the Mutex is of use again after a session was lost;
+// with a *pawl.Session, every call uses that one. The first call reports what is wrong
+// with the arguments: nil sessions, an empty name or one of more than 1 KiB, a negative
 // Delay, an EtcdLayout name that would contain the sessions' own keys.
-func New(s *pawl.Session, name string, opts Options) *Mutex {
-	return &Mutex{session: s, name: name, opts: opts}
+func New(s pawl.Sessions, name string, opts Options) *Mutex {
+	return &Mutex{sessions: s, name: name, opts: opts}
 }
 
 // Acquire waits until the lock is held. It returns an error when ctx ends, even
@@ -60,15 +61,16 @@ func (m *Mutex) TryAcquire(ctx context.Context) (*Held, error) {
 }
 
 func (m *Mutex) acquire(ctx context.Context, op string, r queue.Request) (*Held, error) {
-	s, line, err := m.resolve(ctx)
+	session, line, err := m.resolve(ctx)
 	if err == nil {
 		var c *queue.Claim
+		s := inside.SessionOf(session)
 		r.Delay, r.Grants = m.opts.Delay, !m.opts.EtcdLayout
 		if r.Value = s.Label(); m.opts.EtcdLayout {
 			r.Value = s.EtcdLabel()
 		}
 		if c, err = queue.Acquire(ctx, s, line, r); err == nil {
-			return &Held{c}, nil
+			return &Held{c, session}, nil
 		}
 	}
 	return nil, fmt.Errorf("lock: %s %s: %w", op, keys.Quote(m.Name()), err)
@@ -92,11 +94,11 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, h *Held) er
 // Held.Token there. It asks the cluster, in one transaction; the error matches
 // ErrLost where the key is not there any more. The token stays the same.
 func (m *Mutex) Resume(ctx context.Context, key string, t fencing.Token) (*Held, error) {
-	s, line, err := m.resolve(ctx)
+	session, line, err := m.resolve(ctx)
 	if err == nil {
 		var c *queue.Claim
-		if c, err = queue.Resume(ctx, s, line, key, t); err == nil {
-			return &Held{c}, nil
+		if c, err = queue.Resume(ctx, inside.SessionOf(session), line, key, t); err == nil {
+			return &Held{c, session}, nil
 		}
 	}
 	return nil, fmt.Errorf("lock: resume %s: %w", keys.Quote(m.Name()), err)
@@ -110,23 +112,40 @@ func (m *Mutex) Name() string {
 	return m.name
 }
 
-// resolve checks what New was given, and ctx.
-func (m *Mutex) resolve(ctx context.Context) (*lease.Session, queue.Line, error) {
-	switch {
-	case m == nil:
-		return nil, queue.Line{}, errors.New("nil Mutex")
-	case ctx == nil:
-		return nil, queue.Line{}, errors.New("nil context")
-	case m.opts.Delay < 0:
-		return nil, queue.Line{}, fmt.Errorf("Options.Delay is %v, want 0 or more", m.opts.Delay)
+// resolve checks what New was given, and ctx, and gives the session of now.
+func (m *Mutex) resolve(ctx context.Context) (*pawl.Session, queue.Line, error) {
+	if err := m.check(ctx); err != nil {
+		return nil, queue.Line{}, err
 	}
-	s := inside.SessionOf(m.session)
+	session, err := m.sessions.Session(ctx)
+	if err != nil {
+		return nil, queue.Line{}, err
+	}
+	s := inside.SessionOf(session)
 	if s == nil {
 		return nil, queue.Line{}, errors.New("nil session")
 	}
 	line, err := queue.NewLine(s.Host().Namespace, m.name, m.opts.EtcdLayout)
-	if err == nil && ctx.Err() != nil {
-		err = cluster.EndOf(ctx)
+	return session, line, err
+}
+
+// check reports what is wrong before anything is asked of the cluster.
+func (m *Mutex) check(ctx context.Context) error {
+	switch {
+	case m == nil:
+		return errors.New("nil Mutex")
+	case ctx == nil:
+		return errors.New("nil context")
+	case m.sessions == nil:
+		return errors.New("nil session")
+	case m.opts.Delay < 0:
+		return fmt.Errorf("Options.Delay is %v, want 0 or more", m.opts.Delay)
 	}
-	return s, line, err
+	if err := keys.CheckName(m.name, m.opts.EtcdLayout); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return cluster.EndOf(ctx)
+	}
+	return nil
 }

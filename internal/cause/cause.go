@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -23,6 +24,7 @@ var words = []struct {
 	{pawl.ErrClusterChanged, "cluster_changed"},
 	{lock.ErrKeyDeleted, "key_deleted"},
 	{lock.ErrKeyOverwritten, "key_overwritten"},
+	{elect.ErrOverrun, "overrun"},
 	{lock.ErrBusy, "busy"},
 	{pawl.ErrTokenFloor, "token_floor"},
 	{context.DeadlineExceeded, "timeout"},
@@ -30,7 +32,7 @@ var words = []struct {
 }
 
 // Of is a word for err: "expired", "revoked", "closed", "cluster_changed",
-// "key_deleted", "key_overwritten", "busy", "token_floor", "timeout", "canceled",
+// "key_deleted", "key_overwritten", "overrun", "busy", "token_floor", "timeout", "canceled",
 // or "other"; "" for nil.
 func Of(err error) string {
 	if err == nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/cause"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -23,6 +24,7 @@ func TestEachCauseHasAWordOfItsOwn(t *testing.T) {
 		"cluster_changed": pawl.ErrClusterChanged,
 		"key_deleted":     lock.ErrKeyDeleted,
 		"key_overwritten": lock.ErrKeyOverwritten,
+		"overrun":         elect.ErrOverrun,
 		"busy":            lock.ErrBusy,
 		"token_floor":     pawl.ErrTokenFloor,
 		"timeout":         context.DeadlineExceeded,

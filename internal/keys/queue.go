@@ -22,19 +22,30 @@ type Queue struct {
 // verbatim, as clientv3's concurrency package takes it; otherwise it is escaped
 // so that no name's keys lie among another's.
 func NewQueue(namespace, name string, etcdLayout bool) (Queue, error) {
+	if err := CheckName(name, etcdLayout); err != nil {
+		return Queue{}, err
+	}
+	prefix := namespace + name + "/"
+	if !etcdLayout {
+		prefix = namespace + escape(name) + "/"
+	}
+	return Queue{Name: name, Prefix: prefix, EtcdLayout: etcdLayout}, nil
+}
+
+// CheckName says what is wrong with a name, in any namespace.
+func CheckName(name string, etcdLayout bool) error {
 	switch {
 	case name == "":
-		return Queue{}, errors.New("empty name")
+		return errors.New("empty name")
 	case len(name) > MaxName:
-		return Queue{}, fmt.Errorf("the name has %d bytes, want at most %d", len(name), MaxName)
+		return fmt.Errorf("the name has %d bytes, want at most %d", len(name), MaxName)
 	case !etcdLayout:
-		return Queue{Name: name, Prefix: namespace + escape(name) + "/"}, nil
+		return nil
 	}
-	prefix := name + "/"
-	if strings.HasPrefix(prefix, sessionRoot) || strings.HasPrefix(sessionRoot, prefix) {
-		return Queue{}, fmt.Errorf("the name %q in etcd's layout would contain the sessions' own keys, below %q", name, sessionRoot)
+	if prefix := name + "/"; strings.HasPrefix(prefix, sessionRoot) || strings.HasPrefix(sessionRoot, prefix) {
+		return fmt.Errorf("the name %q in etcd's layout would contain the sessions' own keys, below %q", name, sessionRoot)
 	}
-	return Queue{Name: name, Prefix: namespace + prefix, EtcdLayout: true}, nil
+	return nil
 }
 
 // ParseQueue is the inverse of NewQueue: it returns the queue whose keys have this

@@ -1,0 +1,36 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/test/pawltest"
+)
+
+// With a client, a Mutex outlives the sessions that its locks are held on.
+func ExampleNew() {
+	t := begin()
+	defer t.end()
+	etcd := pawltest.New(t) // an etcd in memory, for the example
+	client := etcd.Client(t, pawl.Config{})
+	ctx := context.Background()
+
+	m := lock.New(client, "jobs/42", lock.Options{})
+	first, err := m.Acquire(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	etcd.Revoke(first.Session().ID()) // the server ends the session …
+	<-first.Done()
+	second, err := m.Acquire(ctx) // … and the next call has another
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer second.Release(ctx)
+	fmt.Println(first.Err() != nil, second.Err(), second.Token() > first.Token())
+	// Output: true <nil> true
+}
