@@ -64,7 +64,7 @@ func (e *endpoint) ask(ctx context.Context, cfg cluster.Config) {
 	defer c.Close()
 	for range asks {
 		began := time.Now()
-		err := c.Do(ctx, cluster.Request{Op: "status", Repeat: cluster.Always, Local: true}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
+		err := c.Do(ctx, cluster.Request{Op: "status", Repeat: cluster.Always, Local: true, Reads: true}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
 			resp, err := pb.NewMaintenanceClient(m).Status(ctx, &pb.StatusRequest{})
 			if err == nil {
 				e.status = resp
@@ -159,7 +159,7 @@ func (d *doctor) cluster(ends []endpoint) {
 // members compares the cluster's members with the endpoints.
 func (d *doctor) members(ctx context.Context, c *pawl.Client, ends []endpoint) error {
 	var resp *pb.MemberListResponse
-	if err := d.call(ctx, c, "member list", func(ctx context.Context, m *cluster.Member) (h *pb.ResponseHeader, err error) {
+	if err := d.call(ctx, c, cluster.Request{Op: "member list", Reads: true}, func(ctx context.Context, m *cluster.Member) (h *pb.ResponseHeader, err error) {
 		resp, err = pb.NewClusterClient(m).MemberList(ctx, &pb.MemberListRequest{})
 		return resp.GetHeader(), err
 	}); err != nil {
@@ -193,20 +193,34 @@ func members(n int) string {
 	return fmt.Sprintf("%d members", n)
 }
 
+// clusterOf names the cluster that the endpoints are of, as a header does.
+func clusterOf(ends []endpoint) *pb.ResponseHeader {
+	for _, e := range ends {
+		if e.status != nil {
+			return &pb.ResponseHeader{ClusterId: e.status.Header.ClusterId}
+		}
+	}
+	return nil
+}
+
 // call makes one request.
-func (d *doctor) call(ctx context.Context, c *pawl.Client, op string, f func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error)) error {
+func (d *doctor) call(ctx context.Context, c *pawl.Client, r cluster.Request, f func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error)) error {
 	host, err := inside.HostOf(c)
 	if err != nil {
 		return err
 	}
-	return host.Cluster.Do(ctx, cluster.Request{Op: op, Repeat: cluster.Always, Local: true}, f)
+	r.Repeat, r.Local = cluster.Always, true
+	return host.Cluster.Do(ctx, r, f)
 }
 
 // alarms asks which are raised. Who may not ask learns them from Status alone.
-func (d *doctor) alarms(ctx context.Context, c *pawl.Client) error {
+func (d *doctor) alarms(ctx context.Context, c *pawl.Client, ends []endpoint) error {
 	var resp *pb.AlarmResponse
-	err := d.call(ctx, c, "alarm list", func(ctx context.Context, m *cluster.Member) (h *pb.ResponseHeader, err error) {
-		resp, err = pb.NewMaintenanceClient(m).Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_GET})
+	err := d.call(ctx, c, cluster.Request{Op: "alarm list", Reads: true}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
+		var err error
+		if resp, err = pb.NewMaintenanceClient(m).Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_GET}); err == nil && resp.Header == nil {
+			return clusterOf(ends), nil // etcd 3.4 leaves the header out
+		}
 		return resp.GetHeader(), err
 	})
 	if cluster.IsPermissionDenied(err) {

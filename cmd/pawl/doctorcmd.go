@@ -27,7 +27,8 @@ should be:
   ttl         the shortest lease that the cluster grants
   clock       this machine's clock, and how fast it is being corrected
   permission  the user may read and write the sessions' keys and those under PREFIX
-  key         foreign keys under a lock's name, which block it; keys without a lease
+  key         foreign keys under a lock's name, which block it; keys without a lease;
+              a lock and an election of one name, which exclude each other
   session     sessions that have stopped renewing; session keys without a lease
 
 Under "key" it looks at the names that begin with PREFIX, or at all. It grants a lease
@@ -56,6 +57,8 @@ type finding struct {
 	Subject string `json:"subject,omitempty"`
 	Says    string `json:"says"`
 	Do      string `json:"do,omitempty"`
+
+	SubjectBase64 string `json:"subjectBase64,omitempty"` // where JSON cannot carry it as it is
 }
 
 // The statuses of findings.
@@ -75,7 +78,8 @@ type doctor struct {
 func (d *doctor) find(f finding) {
 	d.counts[f.Status]++
 	if d.json {
-		_ = jsonLine(d.out, f) // of strings: cannot fail
+		f.SubjectBase64 = base64Of(f.Subject)
+		_ = jsonLine(d.out, f) // run sees that it was not written
 		return
 	}
 	line := fmt.Sprintf("%-5s %-10s ", f.Status, f.Check)
@@ -124,7 +128,7 @@ func (o *looking) doctor(cmd *cobra.Command, prefix string) error {
 	defer client.Close()
 	for _, check := range []func(context.Context, *pawl.Client) error{
 		func(ctx context.Context, c *pawl.Client) error { return d.members(ctx, c, ends) },
-		d.alarms,
+		func(ctx context.Context, c *pawl.Client) error { return d.alarms(ctx, c, ends) },
 		d.ttl,
 		func(ctx context.Context, c *pawl.Client) error { return d.permissions(ctx, c, o.namespace, prefix) },
 		d.sessions,

@@ -25,6 +25,10 @@ func (d *doctor) keys(ctx context.Context, c *pawl.Client, namespace, prefix str
 	}
 	before := d.counts[isWrong] + d.counts[isOdd]
 	for _, l := range s.Lines {
+		if l.Mixed() {
+			d.odd("key", l.Prefix, fmt.Sprintf("a lock and an election are named %q: they queue together, and exclude each other", l.Name),
+				"give one of them another name, unless that is meant")
+		}
 		for i, p := range l.Queue {
 			d.key(l, i, p, known[p.Key])
 		}

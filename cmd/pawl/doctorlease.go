@@ -22,7 +22,7 @@ import (
 // ttl asks for the shortest lease that pawl takes, and revokes it.
 func (d *doctor) ttl(ctx context.Context, c *pawl.Client) error {
 	var resp *pb.LeaseGrantResponse
-	err := d.call(ctx, c, "lease grant", func(ctx context.Context, m *cluster.Member) (h *pb.ResponseHeader, err error) {
+	err := d.call(ctx, c, cluster.Request{Op: "lease grant"}, func(ctx context.Context, m *cluster.Member) (h *pb.ResponseHeader, err error) {
 		resp, err = m.Lease().LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: int64(lease.MinTTL / time.Second)})
 		return resp.GetHeader(), err
 	})
@@ -33,7 +33,7 @@ func (d *doctor) ttl(ctx context.Context, c *pawl.Client) error {
 	case err != nil:
 		return fmt.Errorf("no lease is granted, so no lock can be taken: %w", err)
 	}
-	_ = d.call(ctx, c, "lease revoke", func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
+	_ = d.call(ctx, c, cluster.Request{Op: "lease revoke"}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
 		resp, err := m.Lease().LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: resp.ID})
 		return resp.GetHeader(), err
 	}) // else it expires

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -19,7 +21,7 @@ import (
 // ended, are passed on as they are.
 const (
 	exitOK          = 0
-	exitWrong       = 1   // demo, doctor: something is not as it should be
+	exitWrong       = 1   // demo, doctor: something is not as it should be; show -q: nobody holds it
 	exitLost        = 121 // the lock or term was lost, and the command was ended for it
 	exitUsage       = 122 // wrong arguments
 	exitNoCluster   = 123 // no cluster answers, or it refuses the credentials
@@ -95,7 +97,10 @@ func reach(err error) error {
 		return exit(exitNoCluster, err)
 	}
 	switch status.Code(err) {
-	case codes.Unavailable, codes.DeadlineExceeded, codes.Unauthenticated:
+	case codes.Unavailable, codes.DeadlineExceeded:
+		return exit(exitNoCluster, err)
+	}
+	if cluster.IsTokenRefusal(err) {
 		return exit(exitNoCluster, err)
 	}
 	return err
@@ -105,7 +110,9 @@ func reach(err error) error {
 func run(args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
-	err := root.Execute()
+	out := &output{w: os.Stdout}
+	root.SetOut(out)
+	err := out.check(root.Execute())
 	var e *exitError
 	if err != nil && !(errors.As(err, &e) && e.err == nil) {
 		complain(err)
@@ -114,6 +121,31 @@ func run(args []string) int {
 		fmt.Fprintln(os.Stderr, "pawl: "+hint)
 	}
 	return codeOf(err)
+}
+
+// An output is stdout, which remembers that a write has failed: what looks like a report and is
+// none must not end with exit code 0.
+type output struct {
+	w   io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.w.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+// check is err, of a command, unless that says nothing of an output that failed. That nobody reads any more
+// is no failure.
+func (o *output) check(err error) error {
+	var e *exitError
+	if silent := errors.As(err, &e) && e.err == nil; (err == nil || silent) && written(o.err) != nil {
+		return fmt.Errorf("what was to be said is lost: %w", o.err)
+	}
+	return err
 }
 
 // complain says err on stderr.

@@ -2,15 +2,16 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
@@ -99,29 +100,22 @@ func oneName(cmd *cobra.Command, args []string) error {
 	return upTo(1, "NAME")(cmd, args)
 }
 
-// A table is for people: columns, aligned.
-type table struct{ *tabwriter.Writer }
-
-func newTable(cmd *cobra.Command, titles ...string) table {
-	t := table{tabwriter.NewWriter(cmd.OutOrStdout(), 0, 8, 2, ' ', 0)}
-	t.row(titles...)
-	return t
-}
-
-func (t table) row(cells ...string) {
-	for i, c := range cells {
-		cells[i] = plain(c)
-	}
-	fmt.Fprintln(t, strings.Join(cells, "\t"))
-}
-
 // plain is s if it can be shown as it is, and quoted otherwise: what others wrote
-// must not reach a terminal raw.
+// must not reach a terminal raw, and spaces at an end or beside another would not be seen.
 func plain(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
+	hidden := s != strings.TrimSpace(s) || strings.Contains(s, "  ")
+	if hidden || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
 		return strconv.Quote(s)
 	}
 	return s
+}
+
+// base64Of is s in base64 where JSON cannot carry it, and "" where it can.
+func base64Of(s string) string {
+	if utf8.ValidString(s) {
+		return ""
+	}
+	return base64.StdEncoding.EncodeToString([]byte(s))
 }
 
 // orNone is s, or a dash.

@@ -28,7 +28,8 @@ pawl doctor.
 
 With --json a line is an object with name, kind (lock, election), layout, key, form
 (pawl, etcd, foreign), token, lease, ttl and left (seconds), owner, host, pid, since,
-value, waiters and revision.`,
+value, waiters and revision; and nameBase64, keyBase64 and valueBase64 where those are
+not UTF-8.`,
 		Example: `  pawl ls
   pawl ls reports/
   pawl ls --json | jq -r 'select(.waiters > 10).name'`,
@@ -64,10 +65,10 @@ func (o *looking) list(ctx context.Context, cmd *cobra.Command, c *pawl.Client, 
 		fmt.Fprintln(cmd.ErrOrStderr(), "pawl: nobody holds or waits for anything here; --namespace says where to look")
 		return nil
 	}
-	t := newTable(cmd, "NAME", "KIND", "HOLDER", "TOKEN", "AGE", "WAITERS", "TTL LEFT")
+	t := newTable(cmd.OutOrStdout(), "NAME", "KIND", "HOLDER", "TOKEN", "AGE", "WAITERS", "TTL LEFT")
 	for _, l := range v.Lines {
 		p := l.Queue[0]
 		t.row(l.Name, kindOf(l.Election), whoIs(p), strconv.FormatInt(int64(p.Token), 10), ageOf(p, v.now), strconv.Itoa(len(l.Queue)-1), v.left(p))
 	}
-	return written(t.Flush())
+	return written(t.write())
 }

@@ -18,7 +18,6 @@ func newMan() *cobra.Command {
 		Long: `Writes a man page for each command and topic into DIR, which it makes: pawl.1,
 pawl-lock.1 and so on. They are made from what pawl help says.`,
 		Example: `  pawl man ~/.local/share/man/man1`,
-		Hidden:  true,
 		Args:    words(1, "DIR"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return writeMan(newRoot(), args[0]) },
 	}

@@ -31,7 +31,10 @@ or that nobody leads. It writes nothing, holds no lease, and ends at a signal, w
 exit code 0.
 
 With --json a line is an object with name, key, token, value, revision (of etcd, at
-which it was so) and time; without a leader token is 0, and key and value are "".`,
+which it was so) and time; without a leader token is 0, and key and value are "".
+A name, key or value that is not UTF-8 is there in base64 too, as nameBase64 and so on.
+
+To ask once who leads, use pawl show --holder.`,
 		Example: `  pawl observe scheduler
   pawl observe --json scheduler | while read -r line; do ./tell "$line"; done`,
 		Args: oneName,
@@ -73,19 +76,28 @@ func (o *observeOptions) run(ctx context.Context, out io.Writer, client *pawl.Cl
 	return nil
 }
 
-// sighting is a leader as a line of JSON.
-type sighting struct {
+// observed is a leader as a line of JSON.
+type observed struct {
 	Name     string        `json:"name"`
 	Key      string        `json:"key"`
 	Token    fencing.Token `json:"token"`
 	Value    string        `json:"value"`
 	Revision int64         `json:"revision"`
 	Time     time.Time     `json:"time"`
+
+	// What JSON cannot carry as it is.
+	NameBase64  string `json:"nameBase64,omitempty"`
+	KeyBase64   string `json:"keyBase64,omitempty"`
+	ValueBase64 string `json:"valueBase64,omitempty"`
 }
 
 func (o *observeOptions) line(l elect.Leader, now time.Time) string {
 	if o.json {
-		line, _ := json.Marshal(sighting{l.Name, l.Key, l.Token, string(l.Value), l.Revision, now}) // cannot fail
+		value := string(l.Value)
+		line, _ := json.Marshal(observed{
+			Name: l.Name, Key: l.Key, Token: l.Token, Value: value, Revision: l.Revision, Time: now,
+			NameBase64: base64Of(l.Name), KeyBase64: base64Of(l.Key), ValueBase64: base64Of(value),
+		}) // of plain fields: cannot fail
 		return string(line)
 	}
 	if l.Token == 0 {

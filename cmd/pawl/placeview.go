@@ -30,6 +30,11 @@ type placed struct {
 	Since    *time.Time    `json:"since,omitempty"`
 	Value    string        `json:"value,omitempty"` // a candidate's, its first KiB
 	Revision int64         `json:"revision"`
+
+	// What JSON cannot carry as it is.
+	NameBase64  string `json:"nameBase64,omitempty"`
+	KeyBase64   string `json:"keyBase64,omitempty"`
+	ValueBase64 string `json:"valueBase64,omitempty"`
 }
 
 // view makes placed ones of what a survey found.
@@ -60,6 +65,10 @@ func (v *view) placed(l inspect.Line, i int) placed {
 	out := placed{
 		Name: l.Name, Kind: kindOf(l.Election), Position: i, Key: p.Key, Form: p.Form.String(), Token: p.Token,
 		Owner: p.Owner, Host: p.Host, PID: p.PID, Value: string(p.Value), Revision: v.Revision,
+		NameBase64: base64Of(l.Name), KeyBase64: base64Of(p.Key), ValueBase64: base64Of(string(p.Value)),
+	}
+	if p.Form != inspect.Foreign {
+		out.Kind = kindOf(p.Election)
 	}
 	if l.EtcdLayout {
 		out.Layout = "etcd"

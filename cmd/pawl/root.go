@@ -1,6 +1,10 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -22,6 +26,7 @@ can be granted the lock.
   pawl help scripts                  how to use it in scripts
 
 Which cluster: --endpoints, --user and so on, or the ETCDCTL_* variables.`,
+		Version:           version(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
@@ -42,6 +47,7 @@ Which cluster: --endpoints, --user and so on, or the ETCDCTL_* variables.`,
 		{"look", "Looking:", []*cobra.Command{newLs(), newShow(), newWatch(), newTop(), newUI(), newObserve()}},
 		{"act", "Acting:", []*cobra.Command{newBreak(), newDoctor()}},
 		{"try", "Trying:", []*cobra.Command{newDev(), newDemo()}},
+		{"read", "Reading:", []*cobra.Command{newMan()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, c := range g.commands {
@@ -49,10 +55,28 @@ Which cluster: --endpoints, --user and so on, or the ETCDCTL_* variables.`,
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(newDemoWorker(), newMan())
+	root.AddCommand(newDemoWorker())
 	root.AddCommand(topics()...)
 	addCompletion(root)
+	root.SetHelpCommandGroupID("read")
+	root.SetCompletionCommandGroupID("read")
 	return root
+}
+
+// version says which pawl this is: the module's version and the commit that it was built from, as far as
+// the build knows them, and the Go that built it.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "of unknown version"
+	}
+	v := cmp.Or(info.Main.Version, "(devel)")
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && !strings.Contains(v, s.Value[:min(len(s.Value), 12)]) {
+			v += " " + s.Value
+		}
+	}
+	return fmt.Sprintf("%s, %s %s/%s", v, info.GoVersion, runtime.GOOS, runtime.GOARCH)
 }
 
 // noCommand says that there is no such command, and which may be meant.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
@@ -14,7 +15,7 @@ import (
 )
 
 func newShow() *cobra.Command {
-	var o looking
+	var o showOptions
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show who holds a lock or leads, and who waits, in order",
@@ -24,11 +25,18 @@ what it has left, since when the key is there, and the key.
 
 A token goes up along the queue: it is the revision at which the key was put. A
 foreign key is one that pawl does not know; whoever stands behind it waits until
-somebody deletes it.
+somebody deletes it. A lock and an election of one name queue together, and exclude
+each other: show says so.
+
+For scripts, -q prints nothing, and --holder the leader's value or the owner of the
+lock alone. The exit code of both is 0 where somebody holds NAME, a foreign key
+included, and 1 where nobody does.
 
 With --json a line is an object as of pawl ls, with position: 0 holds.`,
 		Example: `  pawl show backup
   pawl show --etcd-layout jobs/42      # of etcdctl lock jobs/42
+  pawl show -q backup && echo busy
+  test "$(pawl show --holder scheduler)" = "$(hostname)" && echo "this machine leads"
   pawl show --json backup | jq -r 'select(.position == 0).owner'`,
 		Args: oneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -36,15 +44,56 @@ With --json a line is an object as of pawl ls, with position: 0 holds.`,
 			if err != nil {
 				return err
 			}
+			if o.json && (o.quiet || o.holder) || o.quiet && o.holder {
+				return usage("of -q, --holder and --json, give one")
+			}
+			if o.quiet || o.holder {
+				return o.with(cmd, func(ctx context.Context, c *pawl.Client) error { return o.answer(ctx, cmd, c, scope) })
+			}
 			return o.with(cmd, func(ctx context.Context, c *pawl.Client) error { return o.show(ctx, cmd, c, scope) })
 		},
 	}
 	o.flags(cmd, "place in the queue")
 	o.nameFlags(cmd)
+	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print nothing: the exit code says whether somebody holds it")
+	cmd.Flags().BoolVar(&o.holder, "holder", false, "print the leader's value, or the owner of the lock, and nothing else")
 	return cmd
 }
 
-func (o *looking) show(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
+type showOptions struct {
+	looking
+	quiet  bool
+	holder bool
+}
+
+// answer is for scripts: whether somebody holds, by the exit code, and who.
+func (o *showOptions) answer(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
+	s, err := inspect.Read(ctx, c, scope)
+	if err != nil {
+		return err
+	}
+	if len(s.Lines) == 0 {
+		return exit(exitWrong, nil)
+	}
+	if o.quiet {
+		return nil
+	}
+	p := s.Lines[0].Queue[0]
+	who := p.Owner
+	if p.Election && p.Form != inspect.Foreign {
+		who = string(p.Value)
+	}
+	if who == "" {
+		who = whoIs(p)
+	}
+	if isTerminal(os.Stdout) {
+		who = plain(who)
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), who)
+	return nil
+}
+
+func (o *showOptions) show(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
 	v, err := look(ctx, c, scope, func(l inspect.Line) []inspect.Place { return l.Queue })
 	if err != nil {
 		return err
@@ -63,7 +112,7 @@ func (o *looking) show(ctx context.Context, cmd *cobra.Command, c *pawl.Client, 
 		return nil
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s %s, at revision %d\n", kindOf(l.Election), strconv.Quote(l.Name), v.Revision)
-	t := newTable(cmd, "", "OWNER", "HOST", "PID", "TOKEN", "AGE", "TTL LEFT", "LEASE", "KEY")
+	t := newTable(cmd.OutOrStdout(), "", "KIND", "OWNER", "HOST", "PID", "TOKEN", "AGE", "TTL LEFT", "LEASE", "KEY")
 	for i, p := range l.Queue {
 		place := "holds"
 		if i > 0 {
@@ -76,15 +125,26 @@ func (o *looking) show(ctx context.Context, cmd *cobra.Command, c *pawl.Client, 
 		if p.PID != 0 {
 			pid = strconv.Itoa(p.PID)
 		}
-		t.row(place, shown(p), orNone(p.Host), pid, strconv.FormatInt(int64(p.Token), 10), ageOf(p, v.now), v.left(p), lease, p.Key)
+		t.row(place, kindAt(p), shown(p), orNone(p.Host), pid, strconv.FormatInt(int64(p.Token), 10), ageOf(p, v.now), v.left(p), lease, p.Key)
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.write(); err != nil {
 		return written(err)
+	}
+	if l.Mixed() {
+		fmt.Fprintln(cmd.OutOrStdout(), "A lock and an election have this name: they queue together, and exclude each other.")
 	}
 	if p := l.Queue[0]; p.Election {
 		fmt.Fprintf(cmd.OutOrStdout(), "value: %q%s\n", p.Value, more(p))
 	}
 	return nil
+}
+
+// kindAt is what a place in the queue wants.
+func kindAt(p inspect.Place) string {
+	if p.Form == inspect.Foreign {
+		return "-"
+	}
+	return kindOf(p.Election)
 }
 
 // shown is who a place is, beside its key.
@@ -108,7 +168,7 @@ func more(p inspect.Place) string {
 
 // showNobody says that the name is free; and where it is not free in the other
 // layout, that.
-func (o *looking) showNobody(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
+func (o *showOptions) showNobody(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
 	if o.json {
 		return nil
 	}

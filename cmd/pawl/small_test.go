@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"golang.org/x/sys/unix"
 
 	"github.com/pawl-locks/pawl/elect"
@@ -37,6 +38,9 @@ func TestExitCodes(t *testing.T) {
 	assert.Equal(t, 130, codeOf(fmt.Errorf("wait: %w", &interrupted{unix.SIGINT})))
 	assert.Equal(t, 123, codeOf(reach(fmt.Errorf("grant: %w", lease.ErrExpired))))
 	assert.Equal(t, 122, codeOf(reach(usage("x"))))
+	for _, wanted := range []error{rpctypes.ErrGRPCUserEmpty, rpctypes.ErrGRPCInvalidAuthToken, rpctypes.ErrGRPCAuthOldRevision} {
+		assert.Equal(t, 123, codeOf(reach(fmt.Errorf("read: %w", wanted))), "a member that wants a user says so at the first request, or at the first contact")
+	}
 	assert.Equal(t, 7, codeOf(endOf(7<<8)))
 	assert.Equal(t, 137, codeOf(endOf(9)))
 	assert.NoError(t, endOf(0))

@@ -36,6 +36,11 @@ it, the command is ended before anybody else can have the lock, and the exit cod
 121. What it had half done stays half done: make its steps repeatable, and have the
 storage check PAWL_TOKEN (pawl help tokens).
 
+Ask whether it is held, and who leads:
+
+  pawl show -q backup && echo busy
+  test "$(pawl show --holder scheduler)" = "$(hostname)" && echo "this machine leads"
+
 Who has it, who waits, what has happened, and what is wrong:
 
   pawl show backup
@@ -75,7 +80,8 @@ that was restored from a backup without care: docs/operations.md says how to do 
 			Use:   "exit-codes",
 			Short: "What pawl's exit codes mean",
 			Long: exitHelp + `
-  1    pawl doctor, pawl demo: something is not as it should be
+  1    pawl doctor, pawl demo: something is not as it should be;
+       pawl show -q, --holder: nobody holds it
 
 125 from pawl break means that nobody was evicted: nobody held it, it was another
 holder, or the answer was no. pawl observe, watch and top end at a signal with 0.

@@ -25,7 +25,7 @@ func newWatch() *cobra.Command {
 elections, or of those whose names begin with PREFIX:
 
   holds       it was so when pawl began to watch
-  acquired    it is first in line now; with the time it waited
+  acquired    it is first in the queue now; with the time it waited
   enqueued    it waits behind others
   proclaimed  the leader has put a new value
   released    its holder gave it back; with the time it was held
@@ -44,7 +44,8 @@ prints what is different with a "?". It writes nothing, holds no lease, and ends
 a signal, with exit code 0.
 
 With --json a line is an object with event, cause, by, name, kind, key, token, lease,
-owner, host, pid, value, waited and held (seconds), revision, time and unsure.`,
+owner, host, pid, value, waited and held (seconds), revision, time and unsure; and
+nameBase64, keyBase64 and valueBase64 where those are not UTF-8.`,
 		Example: `  pawl watch
   pawl watch reports/
   pawl watch --json | jq -r 'select(.event == "lost") | [.time, .name, .cause] | @tsv'`,
@@ -111,6 +112,11 @@ type changed struct {
 	Revision int64         `json:"revision"`
 	Time     time.Time     `json:"time"`
 	Unsure   bool          `json:"unsure,omitempty"`
+
+	// What JSON cannot carry as it is.
+	NameBase64  string `json:"nameBase64,omitempty"`
+	KeyBase64   string `json:"keyBase64,omitempty"`
+	ValueBase64 string `json:"valueBase64,omitempty"`
 }
 
 // change is an event as a line.
@@ -123,6 +129,7 @@ func (o *looking) change(e inspect.Event, event string) string {
 		Event: event, Cause: e.Cause.String(), By: e.By, Name: e.Name, Kind: kindOf(e.Election), Key: p.Key, Token: p.Token,
 		Owner: p.Owner, Host: p.Host, PID: p.PID, Value: string(p.Value), Waited: seconds64(e.Waited), Held: seconds64(e.Held),
 		Revision: e.Revision, Time: e.Time, Unsure: e.Unsure,
+		NameBase64: base64Of(e.Name), KeyBase64: base64Of(p.Key), ValueBase64: base64Of(string(p.Value)),
 	}
 	if p.Lease != 0 {
 		c.Lease = leaseHex(p.Lease)
@@ -143,7 +150,7 @@ func changeText(e inspect.Event, event string) string {
 	if e.Unsure {
 		event += "?"
 	}
-	s := fmt.Sprintf("%s %-10s %-20s token=%-6d %s", e.Time.Format(clockTime), event, plain(e.Name), e.Place.Token, plain(whoIs(e.Place)))
+	s := fmt.Sprintf("%s %-10s %s token=%-6d %s", e.Time.Format(clockTime), event, padded(plain(e.Name), 20), e.Place.Token, plain(whoIs(e.Place)))
 	if e.Kind == inspect.Proclaimed {
 		s += " value=" + strconv.Quote(string(e.Place.Value))
 	}

@@ -140,6 +140,8 @@ func explain(m *Member, err error) error {
 		hint = "the server does not speak TLS"
 	case strings.Contains(msg, "authentication handshake failed: EOF"):
 		hint = "the server ended the TLS handshake; it may not speak TLS"
+	case strings.Contains(msg, "error reading server preface") && timedOut(msg):
+		hint = "it takes connections and says nothing: stopped, overloaded, or not an etcd server"
 	case strings.Contains(msg, "error reading server preface"):
 		hint = "not an etcd server, or one that wants TLS"
 		if m.endpoint.tls {
@@ -158,6 +160,12 @@ func explain(m *Member, err error) error {
 		return fmt.Errorf("%s: %w", m.Endpoint(), &plainStatus{err, msg})
 	}
 	return fmt.Errorf("%s: %s: %w", m.Endpoint(), hint, &plainStatus{err, msg})
+}
+
+// timedOut reports whether nothing came, rather than something wrong or the other side's end: it is
+// gRPC that then closes the connection.
+func timedOut(msg string) bool {
+	return strings.Contains(msg, "use of closed network connection") || strings.Contains(msg, "i/o timeout")
 }
 
 // broken reports whether a connection was made and then lost.

@@ -217,6 +217,22 @@ func TestWhatIsWrongWithAnEndpointIsSaidPlainly(t *testing.T) {
 	}
 }
 
+// A stopped process' kernel goes on taking connections, as a listener does that nobody accepts from.
+func TestAFrozenServerIsNotCalledAnotherKindOfServer(t *testing.T) {
+	frozen, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer frozen.Close()
+	for _, within := range []time.Duration{time.Second, 6 * time.Second} {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		_, err := Dial(ctx, Config{Endpoints: []string{frozen.Addr().String()}})
+		cancel()
+		require.Error(t, err)
+		t.Log(err)
+		assert.NotContains(t, err.Error(), ": not an etcd server")
+		assert.Regexp(t, "says nothing: stopped, overloaded|no answer yet", err.Error())
+	}
+}
+
 func TestTLSAndMutualTLS(t *testing.T) {
 	pki := newPKI(t)
 	c, _ := connect(t, Config{Endpoints: []string{"https://" + pki.startEtcd(t, false)}, TLS: pki.client("")})

@@ -31,6 +31,7 @@ type Request struct {
 	Avoid   *Member       // not this one, if there is another
 	On      *Member       // only this one, and one attempt
 	Local   bool          // the answer's revision is not judged: Status, LeaseTimeToLive, MemberList
+	Reads   bool          // for Do: it writes nothing, so its failure is NotApplied. Txn sees it by itself
 
 	anonymous bool    // without a token: Authenticate
 	first     *Member // asked first
@@ -53,7 +54,7 @@ func (c *Cluster) Txn(ctx context.Context, r Request, t *pb.TxnRequest) (*pb.Txn
 // Do is Txn for any other unary call. call sends it to m with the context that it is given, once,
 // and returns the answer's header. It may be called several times, one after the other.
 func (c *Cluster) Do(ctx context.Context, r Request, call func(ctx context.Context, m *Member) (*pb.ResponseHeader, error)) error {
-	s := sender{c: c, r: r, call: call, harmless: r.anonymous}
+	s := sender{c: c, r: r, call: call, harmless: r.anonymous || r.Reads}
 	return s.run(ctx)
 }
 

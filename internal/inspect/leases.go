@@ -60,7 +60,7 @@ func Leases(ctx context.Context, c *pawl.Client, ids ...int64) (map[int64]Lease,
 
 func (r *reader) lease(ctx context.Context, id int64) (l Lease, err error) {
 	var resp *pb.LeaseTimeToLiveResponse
-	err = r.host.Cluster.Do(ctx, cluster.Request{Op: "lease time to live", Repeat: cluster.Always, Local: true}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
+	err = r.host.Cluster.Do(ctx, cluster.Request{Op: "lease time to live", Repeat: cluster.Always, Local: true, Reads: true}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
 		var err error
 		resp, err = m.Lease().LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: id})
 		return resp.GetHeader(), err

@@ -108,6 +108,16 @@ type Line struct {
 	Queue      []Place // in order; the first one holds
 }
 
+// Mixed reports whether locks and candidates queue on the name together. They exclude each other.
+func (l Line) Mixed() bool {
+	locks, candidates := false, false
+	for _, p := range l.Queue {
+		locks = locks || p.Form != Foreign && !p.Election
+		candidates = candidates || p.Form != Foreign && p.Election
+	}
+	return locks && candidates
+}
+
 // Holder is the first in line; false: there is none.
 func (l Line) Holder() (p Place, ok bool) {
 	if len(l.Queue) == 0 {
