@@ -29,7 +29,8 @@ var layers = [][]string{
 	{"internal/inside"},
 	{"."},
 	{"internal/queue"},
-	{"lock", "elect", "internal/inspect"},
+	{"internal/inspect"},
+	{"lock", "elect"},
 }
 
 // beside may be imported by no package of layers; each may import, of this

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
@@ -33,4 +34,29 @@ func ExampleNew() {
 	defer second.Release(ctx)
 	fmt.Println(first.Err() != nil, second.Err(), second.Token() > first.Token())
 	// Output: true <nil> true
+}
+
+// Who holds it, and who waits?
+func ExampleMutex_Queue() {
+	t := begin()
+	defer t.end()
+	etcd := pawltest.New(t) // an etcd in memory, for the example
+	client := etcd.Client(t, pawl.Config{Session: lease.Options{Owner: "ann"}})
+	ctx := context.Background()
+
+	m := lock.New(client, "jobs/42", lock.Options{})
+	h, err := m.Acquire(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer h.Release(ctx)
+	queue, err := m.Queue(ctx)
+	for i, who := range queue {
+		fmt.Println(i, who.Owner, who.Mode, who.Token == h.Token())
+	}
+	fmt.Println(err)
+	// Output:
+	// 0 ann exclusive true
+	// <nil>
 }

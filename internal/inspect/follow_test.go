@@ -1,4 +1,4 @@
-package inspect
+package inspect_test
 
 import (
 	"context"
@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
 func TestAFollowerTellsWhatHappens(t *testing.T) {
-	for _, scope := range []Scope{{}, {Prefix: "re"}, {Name: "reports/daily"}} {
+	for _, scope := range []inspect.Scope{{}, {Prefix: "re"}, {Name: "reports/daily"}} {
 		inBubble(t, func(w *world) {
 			w.namespace = "app/"
 			const name = "reports/daily"
@@ -64,7 +65,7 @@ func TestAFollowerTellsWhatHappens(t *testing.T) {
 
 func TestAFollowerTellsATerm(t *testing.T) {
 	inBubble(t, func(w *world) {
-		f := w.follow(Scope{})
+		f := w.follow(inspect.Scope{})
 		term := w.leads(w.session("ann"), "chief", "v1")
 		evs := f.tells("chief acquired")
 		assert.True(w, evs[0].Election)
@@ -80,7 +81,7 @@ func TestAFollowerTellsATerm(t *testing.T) {
 func TestAFollowerGoesOnAfterACut(t *testing.T) {
 	inBubble(t, func(w *world) {
 		ann := w.session("ann")
-		f := w.follow(Scope{})
+		f := w.follow(inspect.Scope{})
 		h := w.holds(ann, "a")
 		f.tells("a acquired")
 		for range 3 {
@@ -98,22 +99,17 @@ func TestAFollowerReadsAnewAfterACompaction(t *testing.T) {
 		ann, bob := w.session("ann"), w.session("bob")
 		h := w.holds(ann, "a")
 		other := w.client()
-		f, err := Follow(w.Context(), other, Scope{})
+		f, err := inspect.Follow(w.Context(), other, inspect.Scope{})
 		require.NoError(w, err)
 		defer f.Close()
 		tell := &teller{w, f}
 		synctest.Wait()
 		// Nobody tells it anything while the line moves on, and the past goes.
-		f.mu.Lock()
-		tr := f.tracks[0]
-		tr.watch.Cancel()
-		f.mu.Unlock()
+		f.Deaf()
 		require.NoError(w, h.Release(w.Context()))
 		w.holds(bob, "a")
 		w.f.Compact(w.f.Revision())
-		f.mu.Lock()
-		f.watch(tr)
-		f.mu.Unlock()
+		f.Hear()
 		tell.tells("a ended (cause unknown)?", "a acquired?")
 		require.NoError(w, bob.Close(w.Context()))
 		tell.tells("a lost (lease ended)")
@@ -123,9 +119,9 @@ func TestAFollowerReadsAnewAfterACompaction(t *testing.T) {
 func TestASlowReaderMissesCausesAndNotTheState(t *testing.T) {
 	inBubble(t, func(w *world) {
 		ann := w.session("ann")
-		f := w.follow(Scope{})
+		f := w.follow(inspect.Scope{})
 		w.holds(ann, "b")
-		for i := range maxEvents {
+		for i := range inspect.MaxEvents {
 			w.f.Put("x", "", int64(i%2)*ann.ID())
 			w.f.Put("x/y", "", 0)
 		}
@@ -140,7 +136,7 @@ func TestASlowReaderMissesCausesAndNotTheState(t *testing.T) {
 func TestNextEndsWithItsContextWithTheFollowerAndWithTheClient(t *testing.T) {
 	inBubble(t, func(w *world) {
 		c := w.client()
-		f, err := Follow(w.Context(), c, Scope{})
+		f, err := inspect.Follow(w.Context(), c, inspect.Scope{})
 		require.NoError(w, err)
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
@@ -151,9 +147,9 @@ func TestNextEndsWithItsContextWithTheFollowerAndWithTheClient(t *testing.T) {
 			f.Close()
 		}()
 		_, err = f.Next(w.Context())
-		assert.ErrorIs(w, err, ErrClosed)
+		assert.ErrorIs(w, err, inspect.ErrClosed)
 
-		f, err = Follow(w.Context(), c, Scope{})
+		f, err = inspect.Follow(w.Context(), c, inspect.Scope{})
 		require.NoError(w, err)
 		defer f.Close()
 		require.NoError(w, c.Close())
@@ -171,7 +167,7 @@ func TestAFollowerOnARealServer(t *testing.T) {
 		return c
 	}
 	holder, watcher := dial(), dial()
-	f, err := Follow(t.Context(), watcher, Scope{Prefix: "re"})
+	f, err := inspect.Follow(t.Context(), watcher, inspect.Scope{Prefix: "re"})
 	require.NoError(t, err)
 	defer f.Close()
 	tell := &teller{&world{T: t}, f}
@@ -190,10 +186,10 @@ func TestAFollowerOnARealServer(t *testing.T) {
 	tell.tells("reports/daily acquired")
 	p := f.Survey().Lines[0].Queue[0]
 	assert.Equal(t, h.Token(), p.Token)
-	leases, err := Leases(t.Context(), watcher, p.Lease)
+	leases, err := inspect.Leases(t.Context(), watcher, p.Lease)
 	require.NoError(t, err)
 	assert.Equal(t, session.TTL(), leases[p.Lease].Granted)
-	require.NoError(t, Evict(t.Context(), watcher, p, "carol"))
+	require.NoError(t, inspect.Evict(t.Context(), watcher, p, "carol"))
 	tell.tells("reports/daily lost (broken) by carol")
 	acquire()
 	tell.tells("reports/daily acquired")

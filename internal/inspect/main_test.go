@@ -1,4 +1,4 @@
-package inspect
+package inspect_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -81,16 +82,16 @@ func (w *world) leads(s *pawl.Session, name, value string) *elect.Term {
 	return t
 }
 
-func (w *world) read(scope Scope) *Survey {
+func (w *world) read(scope inspect.Scope) *inspect.Survey {
 	w.Helper()
-	s, err := Read(w.Context(), w.client(), scope)
+	s, err := inspect.Read(w.Context(), w.client(), scope)
 	require.NoError(w, err)
 	return s
 }
 
-func (w *world) follow(scope Scope) *teller {
+func (w *world) follow(scope inspect.Scope) *teller {
 	w.Helper()
-	f, err := Follow(w.Context(), w.client(), scope)
+	f, err := inspect.Follow(w.Context(), w.client(), scope)
 	require.NoError(w, err)
 	w.Cleanup(f.Close)
 	return &teller{w, f}
@@ -99,11 +100,11 @@ func (w *world) follow(scope Scope) *teller {
 // teller is a follower and what it is to tell.
 type teller struct {
 	w *world
-	f *Follower
+	f *inspect.Follower
 }
 
 // tells wants exactly these events next, as "name kind (cause) by".
-func (f *teller) tells(want ...string) (events []Event) {
+func (f *teller) tells(want ...string) (events []inspect.Event) {
 	f.w.Helper()
 	var said []string
 	for len(said) < len(want) {
@@ -118,9 +119,9 @@ func (f *teller) tells(want ...string) (events []Event) {
 	return events
 }
 
-func saying(e Event) string {
+func saying(e inspect.Event) string {
 	s := e.Name + " " + e.Kind.String()
-	if e.Cause != NoCause {
+	if e.Cause != inspect.NoCause {
 		s += " (" + e.Cause.String() + ")"
 	}
 	if e.By != "" {
@@ -133,12 +134,12 @@ func saying(e Event) string {
 }
 
 // sketch is a survey's lines, for comparison.
-func sketch(s *Survey) (out []string) {
+func sketch(s *inspect.Survey) (out []string) {
 	for _, l := range s.Lines {
 		var queue []string
 		for _, p := range l.Queue {
 			who := p.Owner
-			if p.Form != Pawl {
+			if p.Form != inspect.Pawl {
 				who += ":" + p.Form.String()
 			}
 			queue = append(queue, who)

@@ -30,13 +30,25 @@ type Survey struct {
 
 // Read reads the scope's lines, linearizably.
 func Read(ctx context.Context, c *pawl.Client, scope Scope) (*Survey, error) {
-	r, spans, err := newReader(ctx, c, scope)
+	r, _, err := newReader(ctx, c, scope)
 	if err != nil {
 		return nil, fmt.Errorf("survey: %w", err)
 	}
-	states, err := r.read(ctx, spans)
+	out, err := r.survey(ctx, scope)
 	if err != nil {
 		return nil, fmt.Errorf("survey: %w", err)
+	}
+	return out, nil
+}
+
+func (r *reader) survey(ctx context.Context, scope Scope) (*Survey, error) {
+	spans, err := scope.spans(r.host.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	states, err := r.read(ctx, spans)
+	if err != nil {
+		return nil, err
 	}
 	out := &Survey{}
 	for i, sp := range spans {

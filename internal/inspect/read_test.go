@@ -1,4 +1,4 @@
-package inspect
+package inspect_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -26,9 +27,9 @@ func TestASurveyTellsLocksAndElectionsWithTheirQueues(t *testing.T) {
 		require.NoError(w, err)
 		w.f.Put("app/backup/readme", "", 0)
 		w.f.Put("app/old/1f", "", w.f.Leases()[0].ID) // names another lease than it is on
-		w.f.Put("other/lock/1f-1", label, 0)
+		w.f.Put("other/lock/1f-1", inspect.SomeLabel, 0)
 
-		s := w.read(Scope{})
+		s := w.read(inspect.Scope{})
 		assert.Equal(w, []string{
 			"lock backup: ann bob :foreign", "election chief: ann", "lock reports/daily: bob", "lock etcd x/y: bob",
 		}, sketch(s))
@@ -43,27 +44,27 @@ func TestASurveyTellsLocksAndElectionsWithTheirQueues(t *testing.T) {
 		assert.NotZero(w, p.PID)
 		assert.NotEmpty(w, p.Host)
 
-		assert.Equal(w, []string{"lock reports/daily: bob"}, sketch(w.read(Scope{Prefix: "rep"})))
-		assert.Equal(w, []string{"lock reports/daily: bob"}, sketch(w.read(Scope{Prefix: "reports/"})))
-		assert.Equal(w, []string{"lock reports/daily: bob"}, sketch(w.read(Scope{Name: "reports/daily"})))
-		assert.Equal(w, []string{"lock etcd x/y: bob"}, sketch(w.read(Scope{Name: "x/y", EtcdLayout: true})))
-		assert.Equal(w, []string{"lock etcd x/y: bob"}, sketch(w.read(Scope{Prefix: "x"})))
-		assert.Empty(w, w.read(Scope{Prefix: "/"}).Lines)
-		assert.Empty(w, w.read(Scope{Name: "nobody"}).Lines)
-		assert.Equal(w, []string{"lock old: :foreign"}, sketch(w.read(Scope{Name: "old"})))
-		_, err = Read(w.Context(), w.client(), Scope{Name: "//pawl", EtcdLayout: true})
+		assert.Equal(w, []string{"lock reports/daily: bob"}, sketch(w.read(inspect.Scope{Prefix: "rep"})))
+		assert.Equal(w, []string{"lock reports/daily: bob"}, sketch(w.read(inspect.Scope{Prefix: "reports/"})))
+		assert.Equal(w, []string{"lock reports/daily: bob"}, sketch(w.read(inspect.Scope{Name: "reports/daily"})))
+		assert.Equal(w, []string{"lock etcd x/y: bob"}, sketch(w.read(inspect.Scope{Name: "x/y", EtcdLayout: true})))
+		assert.Equal(w, []string{"lock etcd x/y: bob"}, sketch(w.read(inspect.Scope{Prefix: "x"})))
+		assert.Empty(w, w.read(inspect.Scope{Prefix: "/"}).Lines)
+		assert.Empty(w, w.read(inspect.Scope{Name: "nobody"}).Lines)
+		assert.Equal(w, []string{"lock old: :foreign"}, sketch(w.read(inspect.Scope{Name: "old"})))
+		_, err = inspect.Read(w.Context(), w.client(), inspect.Scope{Name: "//pawl", EtcdLayout: true})
 		assert.ErrorContains(w, err, "sessions' own keys")
 	})
 }
 
 func TestAReadingGoesPageByPage(t *testing.T) {
 	inBubble(t, func(w *world) {
-		for i := range 2*page + 7 {
-			w.f.Put(fmt.Sprintf("n%04d/1f-%d", i, i+1), label, 0)
+		for i := range 2*inspect.Page + 7 {
+			w.f.Put(fmt.Sprintf("n%04d/1f-%d", i, i+1), inspect.SomeLabel, 0)
 		}
-		s := w.read(Scope{})
-		require.Len(w, s.Lines, 2*page+7)
-		assert.Equal(w, "n2006", s.Lines[2*page+6].Name)
+		s := w.read(inspect.Scope{})
+		require.Len(w, s.Lines, 2*inspect.Page+7)
+		assert.Equal(w, "n2006", s.Lines[2*inspect.Page+6].Name)
 	})
 }
 
@@ -71,7 +72,7 @@ func TestLeasesAreAskedForOnce(t *testing.T) {
 	inBubble(t, func(w *world) {
 		ann, err := w.client().NewSession(w.Context(), lease.Options{TTL: 9 * time.Second})
 		require.NoError(w, err)
-		got, err := Leases(w.Context(), w.client(), ann.ID(), 0, 77, ann.ID())
+		got, err := inspect.Leases(w.Context(), w.client(), ann.ID(), 0, 77, ann.ID())
 		require.NoError(w, err)
 		assert.Len(w, got, 2)
 		assert.Equal(w, 9*time.Second, got[ann.ID()].Granted)
@@ -87,9 +88,9 @@ func TestAReadingEndsWithItsContext(t *testing.T) {
 		defer w.f.Heal()
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
-		_, err := Read(ctx, c, Scope{})
+		_, err := inspect.Read(ctx, c, inspect.Scope{})
 		assert.ErrorIs(w, err, context.DeadlineExceeded)
-		_, err = Leases(ctx, c, 7)
+		_, err = inspect.Leases(ctx, c, 7)
 		assert.ErrorIs(w, err, context.DeadlineExceeded)
 	})
 }
@@ -99,16 +100,16 @@ func TestEvictEndsTheHolderAndTheNextHasAGreaterToken(t *testing.T) {
 		ann, bob := w.session("ann"), w.session("bob")
 		h := w.holds(ann, "backup")
 		next := w.waits(w.Context(), bob, "backup")
-		f := w.follow(Scope{Prefix: "b"})
-		p := w.read(Scope{Name: "backup"}).Lines[0].Queue[0]
-		require.NoError(w, Evict(w.Context(), w.client(), p, "carol"))
+		f := w.follow(inspect.Scope{Prefix: "b"})
+		p := w.read(inspect.Scope{Name: "backup"}).Lines[0].Queue[0]
+		require.NoError(w, inspect.Evict(w.Context(), w.client(), p, "carol"))
 		<-h.Done()
 		assert.ErrorIs(w, h.Err(), lock.ErrKeyDeleted)
 		b := <-next
 		assert.Greater(w, b.Token(), h.Token())
 		f.tells("backup lost (broken) by carol", "backup acquired")
 
-		assert.ErrorIs(w, Evict(w.Context(), w.client(), p, "carol"), ErrGone)
+		assert.ErrorIs(w, inspect.Evict(w.Context(), w.client(), p, "carol"), inspect.ErrGone)
 		assert.NoError(w, b.Err(), "the next one is left alone")
 		require.NoError(w, ann.Close(w.Context()))
 		require.NoError(w, bob.Close(w.Context()))
@@ -121,21 +122,21 @@ func TestEvictEndsATermAndAForeignKey(t *testing.T) {
 		term := w.leads(w.session("ann"), "chief", "v")
 		w.f.Put("old/readme", "", 0)
 		for _, name := range []string{"chief", "old"} {
-			require.NoError(w, Evict(w.Context(), w.client(), w.read(Scope{Name: name}).Lines[0].Queue[0], "x"))
-			assert.Empty(w, w.read(Scope{Name: name}).Lines)
+			require.NoError(w, inspect.Evict(w.Context(), w.client(), w.read(inspect.Scope{Name: name}).Lines[0].Queue[0], "x"))
+			assert.Empty(w, w.read(inspect.Scope{Name: name}).Lines)
 		}
 		<-term.Done()
 		assert.ErrorIs(w, term.Err(), elect.ErrKeyDeleted)
-		assert.Error(w, Evict(w.Context(), w.client(), Place{}, "x"))
+		assert.Error(w, inspect.Evict(w.Context(), w.client(), inspect.Place{}, "x"))
 	})
 }
 
 func TestEvictWorksOnAFullDiskWithoutAMark(t *testing.T) {
 	inBubble(t, func(w *world) {
 		h := w.holds(w.session("ann"), "backup")
-		p := w.read(Scope{}).Lines[0].Queue[0]
+		p := w.read(inspect.Scope{}).Lines[0].Queue[0]
 		w.f.SetNoSpace(true)
-		require.NoError(w, Evict(w.Context(), w.client(), p, "carol"))
+		require.NoError(w, inspect.Evict(w.Context(), w.client(), p, "carol"))
 		assert.Nil(w, w.f.Get(h.Key()))
 	})
 }
@@ -146,10 +147,10 @@ func TestSessionsAreReadWithTheLeaseThatEachNames(t *testing.T) {
 		ann := w.session("ann")
 		w.f.Put("ns///pawl/1f/3", "", ann.ID())
 		w.f.Put("ns///pawl/x", "", 0)
-		got, err := Sessions(w.Context(), w.client())
+		got, err := inspect.Sessions(w.Context(), w.client())
 		require.NoError(w, err)
 		require.Len(w, got, 3)
-		byName := map[int64]SessionKey{}
+		byName := map[int64]inspect.SessionKey{}
 		for _, k := range got {
 			byName[k.Named] = k
 		}
