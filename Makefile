@@ -42,7 +42,7 @@ proof: ## every cell of the matrix, a soak, random scenarios from a new seed: un
 
 soak: ## an hour of faults and pauses; then the fleets, 20,000 random scenarios, all tests again and again
 	PAWL_SOAK=1h PAWL_SOAK_PAGE=$(CURDIR)/docs/reliability.md go test -count=1 -timeout 90m -v -run TestSoak ./test/proof/matrix
-	go test -count=1 -timeout 60m -run Fleet ./fencing/internal/fleet -fleet 2m
+	go test -count=1 -timeout 60m -run Fleet ./test/stores/fleet -fleet 2m
 	cd fencing/blobfence/s3blob && GOWORK=off go test -count=1 -timeout 60m -run Fleet . -fleet 2m
 	PAWL_SIMULATE=20000 go test -count=1 -timeout 120m -v ./test/proof/simulate
 	go test -race -count=20 -timeout 240m . ./elect ./fencing ./internal/... ./kv ./lease ./lock ./watch

@@ -42,9 +42,6 @@ var beside = map[string][]string{
 	"fencing/fencetest":              {"fencing"},
 	"fencing/grpcfence":              {"fencing", "fencing/internal/wire"},
 	"fencing/httpfence":              {"fencing", "fencing/internal/wire"},
-	"fencing/internal/fleet":         {"fencing", "fencing/fencetest"},
-	"fencing/internal/paired":        {},
-	"fencing/internal/realdb":        {},
 	"fencing/internal/wire":          {"fencing"},
 	"fencing/sqlfence":               {"fencing"},
 	"internal/cause":                 {"*"},
@@ -54,6 +51,8 @@ var beside = map[string][]string{
 	"internal/testkit/etcdfake/etcd": {},
 	"internal/testkit/etcdfake/wire": {},
 	"internal/testkit/faultproxy":    {"internal/testkit/loopback"},
+	"internal/testkit/fleet":         {"fencing", "fencing/fencetest"},
+	"internal/testkit/paired":        {},
 	"internal/testkit/loopback":      {},
 	"observe/otel":                   {"*", "internal/cause"},
 	"observe/prom":                   {"*", "internal/cause"},
@@ -65,10 +64,10 @@ var beside = map[string][]string{
 var heavy = map[string][]string{
 	"go.etcd.io/etcd/client/v3": {"test/..."},
 	"go.etcd.io/etcd/server":    {"cmd/pawl/...", "cmd/pawl", "internal/testkit/embedded", "test/..."},
-	"github.com/jackc/pgx":      {"fencing/internal/realdb", "test/..."},
-	"github.com/go-sql-driver":  {"fencing/internal/realdb", "test/..."},
+	"github.com/jackc/pgx":      {"test/..."},
+	"github.com/go-sql-driver":  {"test/..."},
 	"github.com/stretchr":       {"test/..."},
-	"go.uber.org/goleak":        {"fencing/internal/realdb", "test/..."},
+	"go.uber.org/goleak":        {"test/..."},
 }
 
 // listed is what go list says of a package.

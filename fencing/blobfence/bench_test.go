@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/pawl-locks/pawl/fencing/blobfence"
-	"github.com/pawl-locks/pawl/fencing/internal/paired"
+	"github.com/pawl-locks/pawl/internal/testkit/paired"
 )
 
 // What a Fence adds to a conditional write of 4 KiB in a directory, synced.

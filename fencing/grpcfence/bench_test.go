@@ -10,7 +10,7 @@ import (
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/fencing/grpcfence"
-	"github.com/pawl-locks/pawl/fencing/internal/paired"
+	"github.com/pawl-locks/pawl/internal/testkit/paired"
 )
 
 // What the interceptors of both ends do, without the call between them.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/fencing/httpfence"
-	"github.com/pawl-locks/pawl/fencing/internal/paired"
+	"github.com/pawl-locks/pawl/internal/testkit/paired"
 )
 
 // What Transport and Handler add to a PUT over loopback.

@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/pawl-locks/pawl/fencing/blobfence"
-	"github.com/pawl-locks/pawl/fencing/internal/paired"
+	"github.com/pawl-locks/pawl/internal/testkit/paired"
 )
 
 // What a Fence adds to a conditional PutObject of 4 KiB, on a gateway on this machine: the look before it, which LookTwice doubles.

@@ -25,7 +25,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing/blobfence"
 	"github.com/pawl-locks/pawl/fencing/blobfence/s3blob"
 	"github.com/pawl-locks/pawl/fencing/fencetest"
-	"github.com/pawl-locks/pawl/fencing/internal/fleet"
+	"github.com/pawl-locks/pawl/internal/testkit/fleet"
 )
 
 var runFor = flag.Duration("fleet", 2*time.Second, "how long each fleet runs at least, with the guard and then without")

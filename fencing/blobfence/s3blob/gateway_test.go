@@ -17,7 +17,7 @@ import (
 	"github.com/versity/versitygw/backend/posix"
 	"github.com/versity/versitygw/embedgw"
 
-	"github.com/pawl-locks/pawl/fencing/internal/fleet"
+	"github.com/pawl-locks/pawl/internal/testkit/fleet"
 )
 
 // A gateway is a Versity S3 gateway on a directory: this test binary, run again as the server.

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/fencing/fencetest"
-	"github.com/pawl-locks/pawl/fencing/internal/realdb"
+	"github.com/pawl-locks/pawl/test/stores/realdb"
 )
 
 // The levels at which the databases work that nobody has set up otherwise: what the other tests here rest on.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/fencing/internal/fleet"
-	"github.com/pawl-locks/pawl/fencing/internal/realdb"
+	"github.com/pawl-locks/pawl/internal/testkit/fleet"
 	"github.com/pawl-locks/pawl/test/etcdtest"
+	"github.com/pawl-locks/pawl/test/stores/realdb"
 )
 
 func shortDir(t *testing.T) string {

@@ -22,7 +22,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/fencing/grpcfence"
 	"github.com/pawl-locks/pawl/fencing/httpfence"
-	"github.com/pawl-locks/pawl/fencing/internal/fleet"
+	"github.com/pawl-locks/pawl/internal/testkit/fleet"
 )
 
 // sets is the state that the services own. With a gate, it admits under its mutex.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/fencing/blobfence"
-	"github.com/pawl-locks/pawl/fencing/internal/fleet"
 	"github.com/pawl-locks/pawl/fencing/sqlfence"
+	"github.com/pawl-locks/pawl/internal/testkit/fleet"
 )
 
 // A sqlStore keeps each set in a row. Reads and writes are transactions; with the guard each begins with Admit.

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/fencing/fencetest"
-	"github.com/pawl-locks/pawl/fencing/internal/fleet"
-	"github.com/pawl-locks/pawl/fencing/internal/realdb"
 	"github.com/pawl-locks/pawl/fencing/sqlfence"
+	"github.com/pawl-locks/pawl/internal/testkit/fleet"
+	"github.com/pawl-locks/pawl/test/stores/realdb"
 )
 
 var runFor = flag.Duration("fleet", 700*time.Millisecond, "how long each fleet runs at least, with the guard and then without; -parallel says how many stores at once")

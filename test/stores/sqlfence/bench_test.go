@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/fencing/internal/paired"
 	"github.com/pawl-locks/pawl/fencing/sqlfence"
+	"github.com/pawl-locks/pawl/internal/testkit/paired"
 )
 
 // What Admit adds to a transaction that writes one row, and what a Row's condition adds to a statement of its own.

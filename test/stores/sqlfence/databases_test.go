@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 	_ "modernc.org/sqlite"
 
-	"github.com/pawl-locks/pawl/fencing/internal/realdb"
 	"github.com/pawl-locks/pawl/fencing/sqlfence"
+	"github.com/pawl-locks/pawl/test/stores/realdb"
 )
 
 func TestMain(m *testing.M) { os.Exit(realdb.Main(m)) }
