@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/clipperhouse/displaywidth"
 	"github.com/creack/pty"
 	"github.com/gdamore/tcell/v3"
 	"github.com/hinshun/vt10x"
@@ -198,7 +200,7 @@ func TestTheBoardSortsByWhatIsMost(t *testing.T) {
 	b.by, b.down = byName, true
 	assert.Equal(t, "dcba", names())
 	rows := b.rows(now)
-	assert.Equal(t, topRow{name: "d", kind: "lock", holder: "-", held: -1, wait: -1, taken: 1, lost: 1, meanHeld: 4 * time.Second, meanWait: 2 * time.Second}, rows[0])
+	assert.Equal(t, topRow{prefix: "d/", name: "d", kind: "lock", holder: "-", held: -1, wait: -1, taken: 1, lost: 1, meanHeld: 4 * time.Second, meanWait: 2 * time.Second}, rows[0])
 	assert.True(t, rows[2].heldAtMost)
 	b.busy = true
 	assert.Equal(t, "cba", names())
@@ -220,20 +222,85 @@ type fiveLines struct{ tcell.Screen }
 func (fiveLines) Size() (int, int)                           { return 80, 5 }
 func (fiveLines) Clear()                                     {}
 func (fiveLines) Show()                                      {}
-func (fiveLines) PutStr(int, int, string)                    {}
 func (fiveLines) PutStrStyled(int, int, string, tcell.Style) {}
 
 func TestOnlyTheLeasesThatAreShownAreAskedFor(t *testing.T) {
-	b := newBoard(byName)
+	v := &viewer{board: newBoard(byName), screen: fiveLines{}}
 	s := &inspect.Survey{}
 	for i := range 5 {
 		name := fmt.Sprint(i)
 		s.Lines = append(s.Lines, inspect.Line{Name: name, Prefix: name + "/", Queue: []inspect.Place{{Token: 1, Lease: int64(100 + i)}}})
 	}
-	b.take(s, nil)
-	rows, room := b.draw(fiveLines{}, 1, "", time.Now())
-	assert.Equal(t, []int{5, 2}, []int{rows, room})
-	assert.Equal(t, []int64{101, 102}, *b.shown.Load())
-	b.draw(fiveLines{}, 9, "", time.Now())
-	assert.Empty(t, *b.shown.Load())
+	v.take(s, nil)
+	v.draw(time.Now())
+	assert.Equal(t, []int64{100, 101}, *v.shown.Load())
+	v.move(2)
+	v.draw(time.Now())
+	assert.Equal(t, []int64{101, 102}, *v.shown.Load(), "the selected row is in sight")
+	v.open()
+	v.draw(time.Now())
+	assert.Equal(t, []int64{102}, *v.shown.Load())
+	v.back()
+	v.take(&inspect.Survey{}, nil)
+	v.draw(time.Now())
+	assert.Empty(t, *v.shown.Load())
+}
+
+func TestColumnsTakeTheWidthThatThereIs(t *testing.T) {
+	long := strings.Repeat("x", 60)
+	rows := []topRow{{name: long, holder: "short"}, {name: "鎖の名前", holder: "h"}}
+	narrow, wide := layout(60, rows), layout(400, rows)
+	assert.Equal(t, []int{28, 20, 8}, narrow[:3])
+	assert.Len(t, wide, len(columns))
+	assert.Equal(t, []int{60, 20}, wide[:2], "no wider than its cells need")
+	cell := func(r topRow) func(column) string { return func(c column) string { return c.cell(r) } }
+	assert.Contains(t, line(wide, cell(rows[0])), long+"  short ")
+	for _, width := range []int{1, 24, 60, 130, 400} {
+		widths := layout(width, rows)
+		a, b := line(widths, cell(rows[0])), line(widths, cell(rows[1]))
+		assert.Equal(t, displaywidth.String(a), displaywidth.String(b), "wide characters align")
+	}
+	assert.Equal(t, "鎖… ", fit("鎖の名前", 4, false), "no half of a character")
+}
+
+func TestAFilterWantsEachOfItsWords(t *testing.T) {
+	r := topRow{name: "reports/Daily", holder: "ann", host: "web1"}
+	for filter, fits := range map[string]bool{"": true, "daily": true, "ANN rep": true, "web1 ann": true, "bob": false, "daily bob": false} {
+		assert.Equal(t, fits, r.fits(filter), filter)
+	}
+}
+
+func TestTopFiltersAndShowsDetailsInTheWholeWidth(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t)
+	client, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: s.Endpoints()})
+	require.NoError(t, err)
+	defer client.Close()
+	session, err := client.NewSession(t.Context(), lease.Options{Owner: "ann"})
+	require.NoError(t, err)
+	defer session.Close(context.Background())
+	long := "a-name-that-is-longer-than-four-and-twenty-columns"
+	for _, name := range []string{long, "more", "other"} {
+		_, err := lock.New(session, name, lock.Options{}).Acquire(t.Context())
+		require.NoError(t, err)
+	}
+	waiting, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go lock.New(session, long, lock.Options{}).Acquire(waiting) // ends with cancel
+	c := onTerminal(t, s.Addr(), "top")
+	c.shows("3 held, 1 waiting", long+"  ann ", "more", "other")
+	c.press("/oth")
+	c.shows("other", "filter: oth")
+	c.gone(long)
+	c.press("\r")
+	c.press("\x1b")
+	c.shows(long)
+	c.press("\x1b[H\r")
+	c.shows("DETAILS", "lock "+long, "holder  ann", "token", "lease", "key     "+long+"/")
+	c.press("\x1b[F")
+	c.shows("1 waiting", "   1  ann")
+	c.press("\x1b")
+	c.shows("NAME↑", "other")
+	c.press("q")
+	assert.Equal(t, 0, c.code())
 }

@@ -18,8 +18,9 @@ type board struct {
 	leases map[int64]inspect.Lease
 	seen   map[string]*tally // by the prefix of the line's keys
 	by     order
-	down   bool // the opposite way
-	busy   bool // only what somebody holds
+	down   bool   // the opposite way
+	busy   bool   // only what somebody holds
+	filter string // only rows that contain each of its words
 
 	// shown are the leases of the rows that were last drawn, and all that are asked for:
 	// of thousands, the cluster would have to answer thousands of requests at each turn.
@@ -122,7 +123,9 @@ func (b *board) forget() {
 
 // A topRow is a line of the board.
 type topRow struct {
-	name, kind, holder string
+	prefix             string // of the name's keys
+	name, kind         string
+	holder, host       string
 	token, lease       int64         // 0: nobody holds; no lease
 	held, wait         time.Duration // of the holder, of the first waiter; below 0: not known, or none
 	heldAtMost         bool          // held is no more than that
@@ -144,19 +147,31 @@ func (b *board) rows(now time.Time) (rows []topRow) {
 		rows = append(rows, b.heldRow(l, t, now))
 	}
 	if !b.busy {
-		for _, t := range free {
-			r := topRow{name: t.name, kind: kindOf(t.election), holder: "-", held: -1, wait: -1}
+		for prefix, t := range free {
+			r := topRow{prefix: prefix, name: t.name, kind: kindOf(t.election), holder: "-", held: -1, wait: -1}
 			rows = append(rows, r.with(t))
 		}
 	}
+	rows = slices.DeleteFunc(rows, func(r topRow) bool { return !r.fits(b.filter) })
 	slices.SortFunc(rows, b.compare)
 	return rows
+}
+
+// fits reports whether name, holder and host contain each word of a filter, in whatever case.
+func (r topRow) fits(filter string) bool {
+	text := strings.ToLower(r.name + "\n" + r.holder + "\n" + r.host)
+	for word := range strings.FieldsSeq(strings.ToLower(filter)) {
+		if !strings.Contains(text, word) {
+			return false
+		}
+	}
+	return true
 }
 
 func (b *board) heldRow(l inspect.Line, t *tally, now time.Time) topRow {
 	p := l.Queue[0]
 	r := topRow{
-		name: l.Name, kind: kindOf(l.Election), holder: whoIs(p), token: int64(p.Token), lease: p.Lease, held: -1, wait: -1,
+		prefix: l.Prefix, name: l.Name, kind: kindOf(l.Election), holder: whoIs(p), host: p.Host, token: int64(p.Token), lease: p.Lease, held: -1, wait: -1,
 		waiters: len(l.Queue) - 1, left: (&view{leases: b.leases}).left(p),
 	}
 	switch {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -36,9 +35,13 @@ waited for at the mean. Names that nobody holds any more stay, without a holder.
 "≤" is before a hold that pawl top did not see begin: it cannot be longer.
 
 Keys: n h w t a l sort by name, held, waiters, wait, taken, lost; r turns the order
-round; b shows only what somebody holds; arrows, PgUp, PgDn, Home and End scroll; q,
-Esc or Ctrl-C ends it. It needs a terminal: pawl watch and pawl ls are for pipes. It
-writes nothing and holds no lease.`,
+round; b shows only what somebody holds; / filters by name, holder and host, of which
+each word must be there; arrows, PgUp, PgDn, Home and End select; Enter shows all of the
+selected name, its queue included; Esc goes back, and ends it at last, as q and Ctrl-C
+do at once. Names and holders are as wide as the terminal allows.
+
+It needs a terminal: pawl watch and pawl ls are for pipes. It writes nothing and holds
+no lease.`,
 		Example: `  pawl top
   pawl top --sort waiters reports/`,
 		Args: upTo(1, "PREFIX"),
@@ -81,8 +84,8 @@ func (o *topOptions) run(cmd *cobra.Command, by order, prefix string) error {
 	return err
 }
 
-// sighted is what the follower told.
-type sighted struct {
+// followed is what the follower told.
+type followed struct {
 	survey *inspect.Survey
 	events []inspect.Event
 	err    error
@@ -110,22 +113,23 @@ func (b *board) show(ctx context.Context, c *pawl.Client, f *inspect.Follower) e
 		return fmt.Errorf("the terminal: %w", err)
 	}
 	defer screen.Fini()
-	b.draw(screen, 0, "", time.Now())
+	v := &viewer{board: b, screen: screen}
+	v.draw(time.Now())
 	ctx, cancel := context.WithCancel(ctx)
-	news, leases := make(chan sighted), make(chan asked)
+	news, leases := make(chan followed), make(chan asked)
 	ended := make(chan struct{}, 2)
 	defer func() { cancel(); <-ended; <-ended }()
 	go func() { follow(ctx, f, news); ended <- struct{}{} }()                // ends with ctx; awaited above
 	go func() { askLeases(ctx, c, &b.shown, leases); ended <- struct{}{} }() // likewise
-	return b.loop(ctx, screen, news, leases)
+	return b.loop(ctx, v, news, leases)
 }
 
 // follow hands on what the follower tells.
-func follow(ctx context.Context, f *inspect.Follower, news chan<- sighted) {
+func follow(ctx context.Context, f *inspect.Follower, news chan<- followed) {
 	for {
 		events, err := f.Next(ctx)
 		select {
-		case news <- sighted{f.Survey(), events, err}:
+		case news <- followed{f.Survey(), events, err}:
 		case <-ctx.Done():
 			return
 		}
@@ -156,12 +160,11 @@ func askLeases(ctx context.Context, c *pawl.Client, shown *atomic.Pointer[[]int6
 }
 
 // loop draws at each change, each key and each second.
-func (b *board) loop(ctx context.Context, screen tcell.Screen, news <-chan sighted, leases <-chan asked) error {
+func (b *board) loop(ctx context.Context, v *viewer, news <-chan followed, leases <-chan asked) error {
 	tick := time.NewTicker(drawEvery)
 	defer tick.Stop()
-	from, status := 0, ""
 	for {
-		rows, room := b.draw(screen, from, status, time.Now())
+		v.draw(time.Now())
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -172,53 +175,18 @@ func (b *board) loop(ctx context.Context, screen tcell.Screen, news <-chan sight
 			}
 			b.take(n.survey, n.events)
 		case a := <-leases:
-			if b.leases, status = a.leases, ""; a.err != nil {
-				status = "  THE CLUSTER DOES NOT ANSWER"
+			if b.leases, v.status = a.leases, ""; a.err != nil {
+				v.status = "  THE CLUSTER DOES NOT ANSWER"
 			}
-		case ev := <-screen.EventQ():
+		case ev := <-v.screen.EventQ():
 			switch ev := ev.(type) {
 			case *tcell.EventKey:
-				if b.key(ev, &from, rows, room) {
+				if v.key(ev) {
 					return nil
 				}
 			case *tcell.EventResize:
-				screen.Sync()
+				v.screen.Sync()
 			}
 		}
-		from = max(0, min(from, rows-room))
 	}
-}
-
-// sorts are the keys of the orders.
-const sorts = "nhwtal"
-
-// key does what a key is for; true: it ends the board.
-func (b *board) key(ev *tcell.EventKey, from *int, rows, room int) (end bool) {
-	switch ev.Key() {
-	case tcell.KeyEscape, tcell.KeyCtrlC:
-		return true
-	case tcell.KeyUp:
-		*from--
-	case tcell.KeyDown:
-		*from++
-	case tcell.KeyPgUp:
-		*from -= room
-	case tcell.KeyPgDn:
-		*from += room
-	case tcell.KeyHome:
-		*from = 0
-	case tcell.KeyEnd:
-		*from = rows
-	}
-	switch s := ev.Str(); {
-	case s == "q":
-		return true
-	case s == "r":
-		b.down = !b.down
-	case s == "b":
-		b.busy = !b.busy
-	case len(s) == 1 && strings.Contains(sorts, s):
-		b.by, b.down = order(slices.Index([]byte(sorts), s[0])), false
-	}
-	return false
 }
