@@ -88,11 +88,10 @@ func (k *renewal) drain() {
 }
 
 // keepAlive sends one renewal and takes its answer; with a token that was
-// refused, once more with a new one.
+// refused, once more with a new one, unless it is m that refuses what others accept.
 func (s *Session) keepAlive(ctx context.Context, m *cluster.Member) (renewal, error) {
 	k, err := s.keepAliveOnce(ctx, m)
-	if cluster.IsTokenRefusal(err) {
-		s.host.Cluster.TokenRefused(k.token)
+	if cluster.IsTokenRefusal(err) && s.host.Cluster.TokenRefused(m, k.token, err) {
 		k, err = s.keepAliveOnce(ctx, m)
 	}
 	return k, err
@@ -105,7 +104,7 @@ func (s *Session) keepAliveOnce(ctx context.Context, m *cluster.Member) (k renew
 			k.cancel()
 		}
 	}()
-	ctx, k.token, err = s.host.Cluster.Outgoing(ctx)
+	ctx, k.token, err = s.host.Cluster.Outgoing(ctx, m)
 	if err != nil {
 		return k, err
 	}

@@ -2,6 +2,8 @@ package lease
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
@@ -168,5 +171,66 @@ func TestAUserWithoutPermissionIsToldWhatTheRoleNeeds(t *testing.T) {
 		assert.ErrorContains(t, err, `"other//pawl/"`)
 		sleep(time.Second)
 		assert.Empty(t, r.Leases())
+	})
+}
+
+// refusing makes a member refuse every token, as one with another key or clock does.
+func refusing(c *etcdfake.Cluster, m *etcdfake.Member) {
+	for _, method := range []string{"LeaseKeepAlive", "Txn"} {
+		c.Inject(etcdfake.Rule{Member: m, Method: method, Err: rpctypes.ErrGRPCInvalidAuthToken})
+	}
+}
+
+// Rule N3 with authentication on: no single member can end a session while tokens end beside it, and one that
+// refuses every token makes nobody log in again and again.
+func TestSessionSurvivesAnyFaultOfAnyOneMemberOfThreeWithAuthenticationOn(t *testing.T) {
+	faults := append(slices.Clone(oneMembersTroubles), trouble{"refuses every token", refusing},
+		trouble{"never answers Authenticate", func(c *etcdfake.Cluster, m *etcdfake.Member) {
+			c.Inject(etcdfake.Rule{Member: m, Method: "Authenticate", Hang: true})
+		}})
+	for _, tr := range faults {
+		for _, ttl := range []time.Duration{3, 5, 15} {
+			t.Run(fmt.Sprintf("%s/%ds", tr.name, ttl), func(t *testing.T) {
+				withAuth(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig, op operator) {
+					s := r.session(Options{TTL: ttl * time.Second})
+					for i := range 3 {
+						sleep(time.Duration(i) * 777 * time.Millisecond) // other phases
+						before := r.Counts().Received["Authenticate"]
+						tr.on(r.Cluster, r.Member(i))
+						sleep(5 * ttl * time.Second)
+						require.NoError(t, s.Err(), "member %d", i)
+						logins := r.Counts().Received["Authenticate"] - before
+						assert.LessOrEqual(t, logins, 3, "member %d", i)
+						r.ForgetTokens()
+						sleep(5 * ttl * time.Second)
+						require.NoError(t, s.Err(), "member %d, tokens ended", i)
+						r.LiftAll()
+						r.Member(i).Heal()
+						sleep(ttl * time.Second)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A member that is blamed for its refusals says so in the log, and the others are asked.
+func TestAMemberThatRefusesEveryTokenIsBlamedItself(t *testing.T) {
+	withAuth(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig, _ operator) {
+		s := r.session(Options{TTL: 3 * time.Second})
+		refusing(r.Cluster, r.Member(1))
+		sleep(time.Minute)
+		require.NoError(t, s.Err())
+		before := r.Counts().Received["Authenticate"]
+		blamed := 0
+		for range 60 {
+			sleep(time.Second)
+			if len(r.bothPicked()) == 2 {
+				blamed++
+			}
+		}
+		assert.Greater(t, blamed, 30)
+		assert.Equal(t, before, r.Counts().Received["Authenticate"], "nobody logs in again and again")
+		require.NoError(t, s.Err())
 	})
 }

@@ -32,8 +32,8 @@ func (s *Session) Close(ctx context.Context) error {
 	}
 	late := time.NewTimer(closeTotal)
 	defer late.Stop()
-	grace := cluster.NewGrace(ctx)
-	defer grace.End()
+	grace, cancel := cluster.WithGrace(ctx)
+	defer cancel()
 	select {
 	case <-s.revoked:
 		return s.left

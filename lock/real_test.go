@@ -173,7 +173,7 @@ func requests(t testing.TB, endpoint string) map[string]int {
 	return all
 }
 
-// The budget of allocations: little more than what gRPC takes for two requests.
+// The budget of allocations: little more than what gRPC takes for two requests with a deadline each.
 func TestAcquireAndReleaseTakeFewAllocations(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector's own allocations would be counted")
@@ -201,6 +201,6 @@ func TestAcquireAndReleaseTakeFewAllocations(t *testing.T) {
 		size = min(size, (after.TotalAlloc-before.TotalAlloc)/n)
 	}
 	t.Logf("%d allocations, %d bytes", allocs, size)
-	assert.LessOrEqual(t, allocs, uint64(240))
-	assert.LessOrEqual(t, size, uint64(16*1024))
+	assert.LessOrEqual(t, allocs, uint64(265))
+	assert.LessOrEqual(t, size, uint64(18*1024))
 }

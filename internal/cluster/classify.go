@@ -96,12 +96,9 @@ func ruleTable(entries ...entry) map[string]rule {
 	return t
 }
 
-// judge says what an attempt's error proves. sent is false only if no stream was ever made for it.
-func judge(err error, sent bool) (Outcome, next) {
+// classify says what a status proves that came over a stream, and what is to be done after any error.
+func classify(err error) (Outcome, next) {
 	s := statusOf(err)
-	if !sent {
-		return NotApplied, elsewhere
-	}
 	if s == nil {
 		return Unknown, elsewhere
 	}
@@ -141,7 +138,7 @@ func IsCode(err error, code codes.Code) bool {
 // IsFinal reports whether every member would answer the request as err says, now and later: sending
 // it again is pointless.
 func IsFinal(err error) bool {
-	_, n := judge(err, true)
+	_, n := classify(err)
 	return n != elsewhere
 }
 
@@ -183,7 +180,7 @@ func IsTokenRefusal(err error) bool {
 	if err == nil {
 		return false
 	}
-	_, n := judge(err, true)
+	_, n := classify(err)
 	return n == reauth
 }
 

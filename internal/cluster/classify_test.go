@@ -97,7 +97,7 @@ var verdicts = map[string]struct {
 
 func TestEveryStatusOfEtcdIsJudged(t *testing.T) {
 	for name, want := range verdicts {
-		outcome, next := judge(want.err, true)
+		outcome, next := classify(want.err)
 		assert.Equal(t, want.outcome, outcome, name)
 		assert.Equal(t, want.next, next, name)
 	}
@@ -126,9 +126,9 @@ func exportedStatuses(t *testing.T) map[string]bool {
 func TestAStatusIsKnownByCodeAndMessageTogether(t *testing.T) {
 	for name, v := range verdicts {
 		s := status.Convert(v.err)
-		outcome, _ := judge(status.Error(codes.Aborted, s.Message()), true)
+		outcome, _ := classify(status.Error(codes.Aborted, s.Message()))
 		assert.Equal(t, Unknown, outcome, name)
-		outcome, _ = judge(status.Error(s.Code(), s.Message()+"!"), true)
+		outcome, _ = classify(status.Error(s.Code(), s.Message()+"!"))
 		assert.Equal(t, Unknown, outcome, name)
 	}
 }
@@ -136,32 +136,27 @@ func TestAStatusIsKnownByCodeAndMessageTogether(t *testing.T) {
 func TestTooManyRequestsIsKnownAsTheServerSendsIt(t *testing.T) {
 	// A status of code Unknown, for the server maps it to an error that is no gRPC status.
 	for _, c := range []codes.Code{codes.Unknown, codes.ResourceExhausted} {
-		outcome, next := judge(status.Error(c, "etcdserver: too many requests"), true)
+		outcome, next := classify(status.Error(c, "etcdserver: too many requests"))
 		assert.Equal(t, NotApplied, outcome)
 		assert.Equal(t, elsewhere, next)
 	}
-	outcome, _ := judge(status.Error(codes.Unknown, "etcdserver: no leader"), true)
+	outcome, _ := classify(status.Error(codes.Unknown, "etcdserver: no leader"))
 	assert.Equal(t, Unknown, outcome)
 }
 
 func TestOtherErrorsAreJudged(t *testing.T) {
 	for _, tc := range []struct {
 		err  error
-		sent bool
 		want Outcome
 	}{
-		{errors.New("anything"), true, Unknown},
-		{errors.New("anything"), false, NotApplied},
-		{status.Error(codes.Unavailable, "connection reset"), true, Unknown},
-		{status.Error(codes.Unavailable, "connection refused"), false, NotApplied},
-		{status.Error(codes.DeadlineExceeded, ""), false, NotApplied},
-		{rpctypes.ErrGRPCNoSpace, false, NotApplied},
-		{status.Error(codes.Unknown, "raft proposal dropped"), true, NotApplied},
-		{status.Error(codes.Unimplemented, "unknown service"), true, NotApplied},
-		{status.Error(codes.ResourceExhausted, "grpc: received message larger than max (5 vs. 4)"), true, Unknown},
+		{errors.New("anything"), Unknown},
+		{status.Error(codes.Unavailable, "connection reset"), Unknown},
+		{status.Error(codes.Unknown, "raft proposal dropped"), NotApplied},
+		{status.Error(codes.Unimplemented, "unknown service"), NotApplied},
+		{status.Error(codes.ResourceExhausted, "grpc: received message larger than max (5 vs. 4)"), Unknown},
 	} {
-		outcome, _ := judge(tc.err, tc.sent)
-		assert.Equal(t, tc.want, outcome, "%v %v", tc.err, tc.sent)
+		outcome, _ := classify(tc.err)
+		assert.Equal(t, tc.want, outcome, "%v", tc.err)
 	}
 }
 

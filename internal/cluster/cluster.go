@@ -28,6 +28,8 @@ type Config struct {
 	TLS *tls.Config
 	// Username and Password get the auth token. Empty: none, or the client certificate's name.
 	Username, Password string
+	// Lazy makes Dial check the Config alone. The first call reaches the cluster: see Reach.
+	Lazy bool
 	// SyncEvery is how often the endpoints are replaced by those that the cluster's members
 	// advertise, at most ten times a second; 0 means never.
 	SyncEvery time.Duration
@@ -35,9 +37,10 @@ type Config struct {
 	Logger *slog.Logger
 	// Observer is told what happens; nil means nobody.
 	Observer observe.Observer
-	// DialOptions come after this package's own, so they win. An interceptor that sends a request
-	// twice takes away what is said about outcomes; none may use a unary call's context once the
-	// call has returned, for it serves another call then.
+	// DialOptions come after this package's own, so they win. An interceptor may change or drop options, and
+	// send a request several times. It must pass on the context that it got, or one made from it, and must
+	// not send after it has returned: what is sent with that context is refused then. The outcome of
+	// a request that an interceptor fails without sending it is Unknown.
 	DialOptions []grpc.DialOption
 }
 
@@ -58,8 +61,8 @@ type Cluster struct {
 	revision atomic.Int64
 	term     atomic.Uint64
 
-	creds  credentialStore
-	bounds sync.Pool // of *bound, to be used again
+	creds    *credentials
+	reaching chan struct{} // holds an element while a first call reaches the cluster
 
 	life  context.Context // ends with Close
 	die   context.CancelCauseFunc
@@ -97,11 +100,11 @@ func newCluster(cfg Config) (*Cluster, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	c := &Cluster{cfg: cfg, log: cfg.Logger, began: time.Now(), wake: make(chan struct{}, 1), ended: make(chan struct{})}
+	c := &Cluster{cfg: cfg, log: cfg.Logger, began: time.Now(), wake: make(chan struct{}, 1), ended: make(chan struct{}), reaching: make(chan struct{}, 1)}
 	c.tell = notify.New(cfg.Observer, c.log, c.spawn)
 	c.feed = c.tell.Feed()
 	c.life, c.die = context.WithCancelCause(context.Background())
-	c.creds.init(cfg.Username, cfg.Password)
+	c.creds = newCredentials(c, cfg.Username, cfg.Password)
 	list := make([]*Member, 0, len(eps))
 	for _, ep := range eps {
 		m, err := newMember(ep, &c.cfg)

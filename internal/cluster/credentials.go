@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -9,179 +10,263 @@ import (
 
 	"google.golang.org/grpc/metadata"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
 const (
-	fetchTotal = 9 * time.Second // bound of getting a token, all attempts together
 	// failurePause is how long a refused user and password are not tried again: checking them
 	// costs the server much.
 	failurePause = time.Second
+	// Logins within calmAfter of each other are paced by pauses that double up to maxLoginPause.
+	calmAfter     = time.Second
+	maxLoginPause = 500 * time.Millisecond
 )
 
-// grant is what requests carry. It is immutable, and shared by all of them.
-type grant struct {
+// login is what requests carry: the result of one Authenticate. It is immutable, and shared by all of them.
+type login struct {
 	md      metadata.MD
 	ctx     context.Context // that and nothing else
 	token   string          // empty: none is needed
+	issuer  *Member         // that gave it out; nil: nobody
 	renewAt time.Duration   // on the Cluster's clock; 0: when it is refused
 }
 
-func newGrant(token string) *grant {
-	g := &grant{token: token, md: metadata.Pairs(rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)}
+func newLogin(token string, issuer *Member) *login {
+	l := &login{token: token, issuer: issuer, md: metadata.Pairs(rpctypes.MetadataRequireLeaderKey, rpctypes.MetadataHasLeader)}
 	if token != "" {
-		g.md.Set(rpctypes.TokenFieldNameGRPC, token)
+		l.md.Set(rpctypes.TokenFieldNameGRPC, token)
 	}
-	g.ctx = metadata.NewOutgoingContext(context.Background(), g.md)
-	return g
+	l.ctx = metadata.NewOutgoingContext(context.Background(), l.md)
+	return l
 }
 
-// credentialStore holds the current grant, and the one flight that gets the next.
-type credentialStore struct {
+// credentials are the user of a Cluster, its current login, and the one fetch that gets the next.
+//
+// A member may refuse a token because the token has ended, which a new one mends, or because the member is
+// at fault: its key or its clock is wrong. So each Member remembers the last login that it accepted and the
+// last that it refused. A first refusal fetches a new token. A member that refuses that one too, and has
+// accepted none in between, decides nothing alone: if another member accepts the token, the one that refuses
+// is blamed and the token stays; if none does, a further refusal fetches another.
+type credentials struct {
+	c              *Cluster
 	user, password string
-	bare           *grant                // without a token
-	current        atomic.Pointer[grant] // nil: one must be fetched
+	bare           *login                // without a token
+	current        atomic.Pointer[login] // nil: one must be fetched
 
 	mu       sync.Mutex
-	flight   *flight
-	failure  error // of the last flight, if it was refused
+	fetching *fetch
+	shun     []*Member     // for the next fetch: who refused the last login, and who issued it
+	usual    time.Duration // how long a login usually takes
+	began    time.Duration // the last fetch; 0: there was none
+	pause    time.Duration // between that and the next
+	failure  error         // of the last fetch, if user and password were refused
 	failedAt time.Duration
 }
 
-// flight is one fetch of a token, waited for by all who need it.
-type flight struct {
-	done  chan struct{} // closed when grant or err is set
-	grant *grant
+// fetch is one login under way, waited for by all who need it.
+type fetch struct {
+	done  chan struct{} // closed when login or err is set
+	login *login
 	err   error
 }
 
-func (s *credentialStore) init(user, password string) {
-	s.user, s.password = user, password
-	s.bare = newGrant("")
+func newCredentials(c *Cluster, user, password string) *credentials {
+	s := &credentials{c: c, user: user, password: password, bare: newLogin("", nil)}
 	if user == "" {
 		s.current.Store(s.bare)
 	}
+	return s
 }
 
-// Outgoing returns ctx with the metadata that everything sent to etcd carries, in place of what
-// metadata it had, and the auth token in it (empty: none). Where there is no token yet it waits
-// for one, within ctx and 10 s; the error is then why there is none.
-func (c *Cluster) Outgoing(ctx context.Context) (out context.Context, token string, err error) {
-	g := c.grant()
-	if g == nil {
-		if g, err = c.fetch(ctx, nil); err != nil {
-			return nil, "", err
+// For returns the login for a request to m. Where there is none it waits for one, within ctx and until that
+// time; m is asked for it first, unless it refused the last one. The fetch outlives ctx: others wait for it
+// too. A login that is about to expire still serves while the next is fetched.
+func (s *credentials) For(ctx context.Context, m *Member, until time.Time) (*login, error) {
+	l := s.current.Load()
+	if l != nil {
+		if s.stale(l) {
+			_, _ = s.join(m) // if that fails, the server will say when a new one is needed
 		}
+		return l, nil
 	}
-	return metadata.NewOutgoingContext(ctx, g.md), g.token, nil
-}
-
-// TokenRefused tells that a server refused token; the next request fetches a new one. It does
-// nothing if token is no longer the current one.
-func (c *Cluster) TokenRefused(token string) {
-	if c.creds.user == "" {
-		return
-	}
-	if g := c.creds.current.Load(); g != nil && g.token == token {
-		c.creds.current.CompareAndSwap(g, nil)
-	}
-}
-
-// grant returns the current grant, nil if there is none. One that is about to expire still serves
-// while the next is fetched.
-func (c *Cluster) grant() *grant {
-	g := c.creds.current.Load()
-	if g != nil && c.stale(g) {
-		_, _ = c.join(nil) // if that fails, the server will say when a new one is needed
-	}
-	return g
-}
-
-// stale reports whether g is about to expire by what it says itself.
-func (c *Cluster) stale(g *grant) bool { return g.renewAt != 0 && c.now() >= g.renewAt }
-
-// fetch waits for a token. The fetch itself outlives ctx: others wait for it too. near is asked
-// first; nil: any member.
-func (c *Cluster) fetch(ctx context.Context, near *Member) (*grant, error) {
-	f, err := c.join(near)
+	f, err := s.join(m)
 	if err != nil {
 		return nil, err
 	}
+	late := time.NewTimer(time.Until(until))
+	defer late.Stop()
 	select {
 	case <-f.done:
-		if err := c.Err(); err != nil && f.err != nil {
+		if err := s.c.Err(); err != nil && f.err != nil {
 			return nil, err
 		}
-		return f.grant, f.err
+		return f.login, f.err
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting for an auth token: %w", EndOf(ctx))
+	case <-late.C:
+		return nil, errNoToken
 	}
 }
 
-// join returns the flight under way, or begins one.
-func (c *Cluster) join(near *Member) (*flight, error) {
-	s := &c.creds
+var errNoToken = errors.New("no auth token came in time")
+
+// stale reports whether l is about to expire by what it says itself.
+func (s *credentials) stale(l *login) bool { return l.renewAt != 0 && s.c.now() >= l.renewAt }
+
+// Accepted takes in that m served a request with l.
+func (s *credentials) Accepted(m *Member, l *login) {
+	if m.accepted.Load() != l {
+		m.accepted.Store(l)
+		m.refused.Store(nil)
+	}
+}
+
+// Refused takes in that m refused token, with err, and reports whether asking m again may help. If not, the
+// token stays, and another member is to be asked.
+func (s *credentials) Refused(m *Member, token string, err error) bool {
+	if s.user == "" {
+		return true // an identity from the certificate is just sent again
+	}
+	again, blamed := s.refused(m, token)
+	if blamed {
+		s.c.Failed(m, fmt.Errorf("it refuses a token that other members accept: %w", err))
+	}
+	return again
+}
+
+func (s *credentials) refused(m *Member, token string) (again, blamed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.flight != nil {
-		return s.flight, nil
+	l := s.current.Load()
+	if l == nil || l.token != token {
+		return true, false // there is another already, or it is being fetched
 	}
-	if g := s.current.Load(); g != nil && !c.stale(g) { // another flight has just landed
-		f := &flight{done: make(chan struct{}), grant: g}
+	before := m.refused.Swap(l)
+	m.accepted.Store(nil)
+	elsewhere, others := s.acceptedElsewhere(m, l)
+	switch {
+	case before != nil && elsewhere:
+		s.forgetAccepted(l) // each further blame needs new evidence
+		return false, true
+	case before != nil && before != l && others:
+		return false, false
+	}
+	s.shun = []*Member{m, l.issuer}
+	s.current.CompareAndSwap(l, nil)
+	return true, false
+}
+
+// acceptedElsewhere reports whether a member other than m has accepted l, and whether there are others.
+func (s *credentials) acceptedElsewhere(m *Member, l *login) (accepted, others bool) {
+	for _, o := range s.c.Members() {
+		if o != m {
+			others = true
+			accepted = accepted || o.accepted.Load() == l
+		}
+	}
+	return accepted, others
+}
+
+func (s *credentials) forgetAccepted(l *login) {
+	for _, o := range s.c.list() {
+		o.accepted.CompareAndSwap(l, nil)
+	}
+}
+
+// join returns the fetch under way, or begins one.
+func (s *credentials) join(first *Member) (*fetch, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fetching != nil {
+		return s.fetching, nil
+	}
+	if l := s.current.Load(); l != nil && !s.stale(l) { // another fetch has just ended
+		f := &fetch{done: make(chan struct{}), login: l}
 		close(f.done)
 		return f, nil
 	}
-	if s.failure != nil && c.now() < s.failedAt+failurePause {
+	now := s.c.now()
+	if s.failure != nil && now < s.failedAt+failurePause {
 		return nil, s.failure
 	}
-	f := &flight{done: make(chan struct{})}
-	if !c.spawn(func() { c.fly(f, near) }) { // ends within fetchTotal, or with the Cluster
-		return nil, c.Err()
+	f, wait := &fetch{done: make(chan struct{})}, s.pace(now)
+	round := &loginRound{s: s, first: first, shun: s.shun, hedgeAfter: hedgeAfter(s.usual)}
+	if !s.c.spawn(func() { s.run(f, round, wait) }) { // ends within fetchTotal and wait, or with the Cluster
+		return nil, s.c.Err()
 	}
-	s.flight = f
+	s.fetching, s.shun = f, nil
 	return f, nil
 }
 
-// fly authenticates, and lands the flight.
-func (c *Cluster) fly(f *flight, near *Member) {
-	s := &c.creds
-	f.grant, f.err = c.authenticate(near)
-	s.mu.Lock()
-	if f.err == nil {
-		s.current.Store(f.grant)
+// pace returns how long the fetch that is asked for now waits before it begins.
+func (s *credentials) pace(now time.Duration) time.Duration {
+	if s.began == 0 || now-s.began > calmAfter {
+		s.pause = 0
+	} else {
+		s.pause = min(max(minBackoff, 2*s.pause), maxLoginPause)
 	}
-	s.failure, s.failedAt = nil, c.now()
-	if _, next := judge(f.err, true); f.err != nil && next == stop {
+	wait := max(0, s.began+s.pause-now)
+	s.began = max(1, now+wait)
+	return wait
+}
+
+// run fetches a login, and takes it in.
+func (s *credentials) run(f *fetch, round *loginRound, wait time.Duration) {
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.c.life.Done():
+	}
+	var trip time.Duration
+	f.login, trip, f.err = round.run()
+	s.mu.Lock()
+	s.failure, s.failedAt = nil, s.c.now()
+	if f.err == nil {
+		s.current.Store(f.login)
+		s.noteTrip(trip)
+	} else if _, next := classify(f.err); next == stop {
 		s.failure = f.err
 	}
-	s.flight = nil
+	s.fetching = nil
 	s.mu.Unlock()
 	close(f.done)
 }
 
-// authenticate gets a token, or learns that none is needed.
-func (c *Cluster) authenticate(near *Member) (*grant, error) {
-	s := &c.creds
-	var token string
-	r := Request{Op: fmt.Sprintf("authenticate user %q", s.user), Repeat: Always, Total: fetchTotal, Local: true, anonymous: true, first: near}
-	err := c.Do(c.life, r, func(ctx context.Context, m *Member) (*pb.ResponseHeader, error) {
-		resp, err := pb.NewAuthClient(m).Authenticate(ctx, &pb.AuthenticateRequest{Name: s.user, Password: s.password})
-		if err != nil {
-			return nil, err
-		}
-		token = resp.Token
-		return resp.Header, nil
-	})
-	if is(err, rpctypes.ErrGRPCAuthNotEnabled) {
-		return newGrant(""), nil
+func (s *credentials) noteTrip(trip time.Duration) {
+	if s.usual == 0 {
+		s.usual = trip
 	}
+	s.usual += (trip - s.usual) / 4
+}
+
+// Outgoing returns ctx with the metadata that everything sent to m carries, in place of what metadata it had,
+// and the auth token in it (empty: none). Where there is no token yet it waits for one, within ctx and
+// 10 s; the error is then why there is none.
+func (c *Cluster) Outgoing(ctx context.Context, m *Member) (out context.Context, token string, err error) {
+	until := time.Now().Add(outgoingTotal)
+	if err := c.reachUntil(ctx, until); err != nil {
+		return nil, "", err
+	}
+	l, err := c.creds.For(ctx, m, until)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	g := newGrant(token)
-	if life := tokenLife(token, time.Now()); life > 0 {
-		g.renewAt = c.now() + life - life/4
+	return metadata.NewOutgoingContext(ctx, l.md), l.token, nil
+}
+
+// outgoingTotal bounds Outgoing.
+const outgoingTotal = 10 * time.Second
+
+// TokenRefused takes in that m refused token, with err, and reports whether asking m again, with what Outgoing
+// then returns, may help. If not, m alone refuses the token, or may: another member is to be asked.
+func (c *Cluster) TokenRefused(m *Member, token string, err error) bool {
+	return c.creds.Refused(m, token, err)
+}
+
+// TokenAccepted takes in that m accepted token on a stream. Requests of Txn and Do are noted without it.
+func (c *Cluster) TokenAccepted(m *Member, token string) {
+	if l := c.creds.current.Load(); l != nil && l.token == token {
+		c.creds.Accepted(m, l)
 	}
-	return g, nil
 }

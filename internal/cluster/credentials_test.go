@@ -93,7 +93,7 @@ func TestDialGetsOneTokenAndEveryRequestCarriesIt(t *testing.T) {
 		synctest.Wait()
 		assert.EqualValues(t, 1, g.n.Load())
 		assert.EqualValues(t, 9, ss.txns())
-		out, token, err := c.Outgoing(t.Context())
+		out, token, err := c.Outgoing(t.Context(), c.Pick())
 		require.NoError(t, err)
 		assert.Equal(t, "secret-token-1", token)
 		md, _ := metadata.FromOutgoingContext(out)
@@ -110,7 +110,7 @@ func TestARefusedTokenIsFetchedOnceForAllAndTheRequestSentAgain(t *testing.T) {
 		synctest.Wait()
 		for _, refusal := range []error{rpctypes.ErrGRPCInvalidAuthToken, rpctypes.ErrGRPCAuthOldRevision, rpctypes.ErrGRPCUserEmpty} {
 			before := g.n.Load()
-			_, token, err := c.Outgoing(t.Context())
+			_, token, err := c.Outgoing(t.Context(), c.Pick())
 			require.NoError(t, err)
 			ss.each(func(s *stub) {
 				s.onTxn = func(ctx context.Context, _ int64, _ *pb.TxnRequest) (*pb.TxnResponse, error) {
@@ -144,7 +144,7 @@ func TestATokenThatIsAlwaysRefusedIsGivenUpAfterTwoNewOnes(t *testing.T) {
 		_, err := c.Txn(t.Context(), Request{Op: "txn", Repeat: Always}, writing())
 		require.True(t, IsTokenRefusal(err))
 		assert.Equal(t, NotApplied, OutcomeOf(err))
-		assert.EqualValues(t, 3, ss.txns())
+		assert.EqualValues(t, 5, ss.txns(), "a member that refuses twice in a row decides nothing alone")
 		assert.EqualValues(t, 3, g.n.Load())
 	})
 }
@@ -154,13 +154,13 @@ func TestRefusingATokenThatIsNoLongerCurrentDoesNothing(t *testing.T) {
 		ss := newStubs(t, 1)
 		g := guard(ss)
 		c := ss.connect(ss.asRoot())
-		c.TokenRefused("secret-token-0")
-		c.TokenRefused("")
-		_, _, err := c.Outgoing(t.Context())
+		c.TokenRefused(c.Pick(), "secret-token-0", rpctypes.ErrGRPCInvalidAuthToken)
+		c.TokenRefused(c.Pick(), "", rpctypes.ErrGRPCInvalidAuthToken)
+		_, _, err := c.Outgoing(t.Context(), c.Pick())
 		require.NoError(t, err)
 		assert.EqualValues(t, 1, g.n.Load())
-		c.TokenRefused("secret-token-1")
-		_, token, err := c.Outgoing(t.Context())
+		c.TokenRefused(c.Pick(), "secret-token-1", rpctypes.ErrGRPCInvalidAuthToken)
+		_, token, err := c.Outgoing(t.Context(), c.Pick())
 		require.NoError(t, err)
 		assert.Equal(t, "secret-token-2", token)
 	})
@@ -169,7 +169,7 @@ func TestRefusingATokenThatIsNoLongerCurrentDoesNothing(t *testing.T) {
 // C6.
 func TestAuthenticationToggledAtRuntimeIsFollowedBothWays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ss := newStubs(t, 2)
+		ss := newStubs(t, 1)
 		g := guard(ss)
 		g.off.Store(true)
 		c := ss.connect(ss.asRoot())
@@ -189,9 +189,9 @@ func TestAuthenticationToggledAtRuntimeIsFollowedBothWays(t *testing.T) {
 		g.off.Store(false)
 		send()
 		assert.EqualValues(t, 2, g.n.Load())
-		c.TokenRefused("secret-token-2")
+		c.TokenRefused(c.Pick(), "secret-token-2", rpctypes.ErrGRPCInvalidAuthToken)
 		g.off.Store(true)
-		_, token, err := c.Outgoing(t.Context())
+		_, token, err := c.Outgoing(t.Context(), c.Pick())
 		require.NoError(t, err)
 		assert.Empty(t, token)
 	})
@@ -307,7 +307,7 @@ func TestWaitingForATokenEndsWithTheContextAndTheFetchGoesOn(t *testing.T) {
 		assert.Equal(t, time.Second, time.Since(began))
 		_, err = c.Txn(t.Context(), Request{Op: "txn"}, writing())
 		require.NoError(t, err)
-		assert.Equal(t, 2*time.Second, time.Since(began))
+		within(t, 2*time.Second, 2*time.Second+2*minBackoff, time.Since(began))
 		assert.EqualValues(t, 2, g.n.Load())
 	})
 }

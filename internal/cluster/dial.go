@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -19,7 +20,7 @@ const dialTotal = 12 * time.Second
 // Dial checks cfg and reaches at least one member: it asks all endpoints at once who they are, and
 // is done with the first good answer, which pins the cluster, and a token if there is a user. The
 // other answers are taken in the background. ctx bounds Dial alone. When no endpoint serves, the
-// error holds what each of them said.
+// error holds what each of them said. With Config.Lazy it only checks cfg.
 func Dial(ctx context.Context, cfg Config) (*Cluster, error) {
 	if ctx == nil {
 		return nil, errors.New("nil context")
@@ -31,52 +32,104 @@ func Dial(ctx context.Context, cfg Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.reach(ctx); err != nil {
-		c.Close()
-		return nil, err
+	if !cfg.Lazy {
+		if err := c.reach(ctx, time.Now().Add(dialTotal), passing); err != nil {
+			c.Close()
+			return nil, err
+		}
 	}
 	c.spawn(c.keep) // ends with Close
 	return c, nil
 }
 
-// firstLook is what an endpoint's first probe came to.
-type firstLook struct {
-	member *Member
-	err    error
+// Reach returns nil once the cluster has been reached and its ID pinned. After Dial it has been, unless Lazy
+// was set: then the first call that needs the cluster does what Dial would have done, and asks the
+// endpoints again and again while nobody answers, until ctx ends, or for 12 s.
+func (c *Cluster) Reach(ctx context.Context) error {
+	return c.reachUntil(ctx, time.Now().Add(dialTotal))
 }
 
-func (c *Cluster) reach(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, dialTotal, fmt.Errorf("no good answer within %v", dialTotal))
-	defer cancel()
+func (c *Cluster) reachUntil(ctx context.Context, until time.Time) error {
+	if c.id.Load() != 0 {
+		return nil
+	}
+	late := time.NewTimer(time.Until(until))
+	defer late.Stop()
+	select {
+	case c.reaching <- struct{}{}:
+		defer func() { <-c.reaching }()
+	case <-late.C:
+		return errNotReached
+	case <-ctx.Done():
+		return EndOf(ctx)
+	case <-c.ended:
+		return c.Err()
+	}
+	if c.id.Load() != 0 {
+		return nil
+	}
+	defer c.nudge()
+	return c.reach(ctx, until, transient)
+}
+
+var errNotReached = errors.New("no endpoint gave a good answer in time")
+
+// firstLook is the first probing of an endpoint.
+type firstLook struct {
+	member *Member
+	last   atomic.Pointer[error] // what the last probe came to; nil: there was none yet
+}
+
+var errNoAnswerYet = errors.New("no answer yet")
+
+func (l *firstLook) err() error {
+	if p := l.last.Load(); p != nil {
+		return *p
+	}
+	return fmt.Errorf("%s: %w", l.member.Endpoint(), errNoAnswerYet)
+}
+
+// reach asks all endpoints until one gives a good answer, all have failed with errors that are not to be
+// waited out, or the time is over.
+func (c *Cluster) reach(ctx context.Context, until time.Time, waitOut func(error) bool) error {
+	late := time.NewTimer(time.Until(until))
+	defer late.Stop()
 	decided := make(chan struct{})
 	defer close(decided)
 	list := c.list()
-	looks := make(chan firstLook, len(list))
-	for _, m := range list {
-		c.spawn(func() { looks <- firstLook{m, c.look(m, decided)} }) // ends by probeTotal once decided, or with Close
+	looks := make([]*firstLook, len(list))
+	done := make(chan *firstLook, len(list))
+	for i, m := range list {
+		l := &firstLook{member: m}
+		looks[i] = l
+		c.spawn(func() { c.look(l, decided, waitOut); done <- l }) // ends by probeTotal once decided, or with Close
 	}
-	errs := make(map[*Member]error, len(list))
-	for len(errs) < len(list) {
+	for range list {
 		select {
-		case l := <-looks:
-			if l.err == nil {
-				return c.login(ctx)
+		case l := <-done:
+			if l.err() == nil {
+				return c.login(ctx, l.member, until)
 			}
-			errs[l.member] = l.err
 		case <-ctx.Done():
-			return errors.Join(EndOf(ctx), joinLooks(list, errs))
+			return errors.Join(EndOf(ctx), joinLooks(looks))
+		case <-late.C:
+			return errors.Join(errNotReached, joinLooks(looks))
+		case <-c.ended:
+			return c.Err()
 		}
 	}
-	return joinLooks(list, errs)
+	return joinLooks(looks)
 }
 
-// look probes m until it gives a good answer, or one that will not change soon, or it no longer matters.
-func (c *Cluster) look(m *Member, decided <-chan struct{}) error {
+// look probes l's member until it gives a good answer, or fails in a way that is not to be waited out, or
+// it no longer matters.
+func (c *Cluster) look(l *firstLook, decided <-chan struct{}, waitOut func(error) bool) {
 	pause := minBackoff
 	for {
-		err := c.probe(c.life, m)
-		if err == nil || !passing(err) {
-			return err
+		err := c.probe(c.life, l.member)
+		l.last.Store(&err)
+		if err == nil || !waitOut(err) {
+			return
 		}
 		t := time.NewTimer(pause)
 		select {
@@ -85,7 +138,7 @@ func (c *Cluster) look(m *Member, decided <-chan struct{}) error {
 		case <-c.life.Done():
 		}
 		if t.Stop() { // decided, or closed
-			return err
+			return
 		}
 		pause = min(2*pause, maxBackoff)
 	}
@@ -97,25 +150,24 @@ func passing(err error) bool {
 	return s != nil && s.Code() == codes.Unavailable && strings.HasPrefix(s.Message(), "etcdserver: ")
 }
 
-// login gets the first token, so that wrong credentials are told by Dial.
-func (c *Cluster) login(ctx context.Context) error {
-	if c.creds.current.Load() != nil {
-		return nil
-	}
-	_, err := c.fetch(ctx, nil)
+// transient reports whether m may answer later: it is in an election, or it does not run yet.
+func transient(err error) bool {
+	return passing(err) || IsCode(err, codes.Unavailable) || IsCode(err, codes.DeadlineExceeded)
+}
+
+// login gets the first token, so that Dial reports wrong credentials.
+func (c *Cluster) login(ctx context.Context, m *Member, until time.Time) error {
+	_, err := c.creds.For(ctx, m, until)
 	return err
 }
 
 // joinLooks joins the endpoints' errors in the endpoints' order; what all say alike, once.
-func joinLooks(list []*Member, errs map[*Member]error) error {
-	all := make([]error, 0, len(list))
+func joinLooks(looks []*firstLook) error {
+	all := make([]error, 0, len(looks))
 	said := make(map[string]bool)
-	for _, m := range list {
-		err := errs[m]
-		if err == nil {
-			err = fmt.Errorf("%s: no answer yet", m.Endpoint())
-		}
-		if !said[err.Error()] {
+	for _, l := range looks {
+		err := l.err()
+		if err != nil && !said[err.Error()] {
 			said[err.Error()] = true
 			all = append(all, err)
 		}

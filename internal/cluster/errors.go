@@ -104,10 +104,15 @@ func EndOf(ctx context.Context) error {
 		}
 		return nil
 	}
-	if cause := context.Cause(ctx); !errors.Is(cause, err) {
+	cause := context.Cause(ctx)
+	var graced graceOver
+	if errors.As(cause, &graced) {
+		return graced.error
+	}
+	if !errors.Is(cause, err) {
 		return fmt.Errorf("%w: %w", err, cause)
 	}
-	return context.Cause(ctx)
+	return cause
 }
 
 // OutcomeOf returns the outcome of a request that failed with err, which must not be nil. What is

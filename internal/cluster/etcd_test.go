@@ -245,7 +245,7 @@ func TestTLSAndMutualTLS(t *testing.T) {
 func enableAuth(t *testing.T, c *Cluster) {
 	t.Helper()
 	auth := pb.NewAuthClient(c.Pick())
-	ctx, _, err := c.Outgoing(t.Context())
+	ctx, _, err := c.Outgoing(t.Context(), c.Pick())
 	require.NoError(t, err)
 	for _, user := range []string{"root", "alice"} {
 		_, err = auth.UserAdd(ctx, &pb.AuthUserAddRequest{Name: user, Password: password})
@@ -262,7 +262,7 @@ func enableAuth(t *testing.T, c *Cluster) {
 
 func grantAlice(t *testing.T, c *Cluster, prefix string) {
 	t.Helper()
-	ctx, _, err := c.Outgoing(t.Context())
+	ctx, _, err := c.Outgoing(t.Context(), c.Pick())
 	require.NoError(t, err)
 	end := prefix[:len(prefix)-1] + string(prefix[len(prefix)-1]+1)
 	_, err = pb.NewAuthClient(c.Pick()).RoleGrantPermission(ctx, &pb.AuthRoleGrantPermissionRequest{Name: "alice", Perm: permission(prefix, end)})
@@ -284,11 +284,11 @@ func TestAnExpiredTokenIsReplaced(t *testing.T) {
 	addr, _ := withAuth(t, 1)
 	c, log := connect(t, Config{Endpoints: []string{addr}, Username: "alice", Password: password})
 	mustPut(t, c, "a/k")
-	_, before, err := c.Outgoing(t.Context())
+	_, before, err := c.Outgoing(t.Context(), c.Pick())
 	require.NoError(t, err)
 	<-time.After(2500 * time.Millisecond) // real tokens live in real time
 	mustPut(t, c, "a/k")
-	_, after, err := c.Outgoing(t.Context())
+	_, after, err := c.Outgoing(t.Context(), c.Pick())
 	require.NoError(t, err)
 	assert.NotEqual(t, before, after)
 	assert.NotContains(t, log.String(), before)
@@ -311,14 +311,14 @@ func TestARealServersAuthenticationIsToggled(t *testing.T) {
 	addr, root := withAuth(t, 300)
 	c, _ := connect(t, Config{Endpoints: []string{addr}, Username: "alice", Password: password})
 	mustPut(t, c, "a/k")
-	ctx, _, err := root.Outgoing(t.Context())
+	ctx, _, err := root.Outgoing(t.Context(), root.Pick())
 	require.NoError(t, err)
 	_, err = pb.NewAuthClient(root.Pick()).AuthDisable(ctx, &pb.AuthDisableRequest{})
 	require.NoError(t, err)
 	mustPut(t, c, "free")
 	fresh, _ := connect(t, Config{Endpoints: []string{addr}, Username: "alice", Password: password})
 	mustPut(t, fresh, "free")
-	_, token, err := fresh.Outgoing(t.Context())
+	_, token, err := fresh.Outgoing(t.Context(), fresh.Pick())
 	require.NoError(t, err)
 	require.Empty(t, token)
 	_, err = pb.NewAuthClient(root.Pick()).AuthEnable(ctx, &pb.AuthEnableRequest{})

@@ -40,7 +40,8 @@ func (c *Cluster) keep() {
 	var recheck, sync <-chan time.Time
 	var looked time.Time // when the last recheck ended
 	for {
-		urgent := c.Err() == nil && c.noneIsOurs(1)
+		reached := c.id.Load() != 0 // until then there is nothing to do: see Reach
+		urgent := reached && c.Err() == nil && c.noneIsOurs(1)
 		if urgent && time.Since(looked) >= urgentEvery {
 			c.recheck()
 			looked = time.Now()
@@ -48,10 +49,10 @@ func (c *Cluster) keep() {
 		switch {
 		case urgent:
 			recheck = time.After(urgentEvery)
-		case recheck == nil && len(c.unchecked()) > 0:
+		case reached && recheck == nil && len(c.unchecked()) > 0:
 			recheck = time.After(jitter(recheckEvery))
 		}
-		if sync == nil && c.cfg.SyncEvery > 0 {
+		if reached && sync == nil && c.cfg.SyncEvery > 0 {
 			sync = time.After(jitter(max(c.cfg.SyncEvery, minSync)))
 		}
 		select {

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/connectivity"
-	"google.golang.org/grpc/credentials"
+	tlscreds "google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
@@ -32,7 +32,9 @@ type Member struct {
 
 	coolUntil atomic.Int64 // on the Cluster's clock: other members come first until then
 	id        atomic.Uint64
-	checked   atomic.Bool // Status has answered
+	accepted  atomic.Pointer[login] // the last token that it took
+	refused   atomic.Pointer[login] // the last that it refused; nil since it took one
+	checked   atomic.Bool           // Status has answered
 	learner   atomic.Bool
 	foreign   atomic.Int32           // how often in a row another cluster answered here, at most confirmed
 	warned    atomic.Pointer[string] // the version that was last warned of
@@ -51,7 +53,7 @@ func newMember(ep endpoint, cfg *Config) (*Member, error) {
 func dialOptions(ep endpoint, cfg *Config) []grpc.DialOption {
 	creds := insecure.NewCredentials()
 	if ep.tls {
-		creds = credentials.NewTLS(cfg.TLS) // copies; nil means the system's roots
+		creds = tlscreds.NewTLS(cfg.TLS) // copies; nil means the system's roots
 	}
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
@@ -71,7 +73,8 @@ func dialOptions(ep endpoint, cfg *Config) []grpc.DialOption {
 		grpc.WithStaticStreamWindowSize(1 << 20),
 		grpc.WithStaticConnWindowSize(4 << 20),
 	}
-	return append(opts, cfg.DialOptions...)
+	// The witness comes last, so that no interceptor of the user's is between it and the transport.
+	return append(append(opts, cfg.DialOptions...), grpc.WithChainUnaryInterceptor(witness))
 }
 
 // Endpoint is the member's address as people are shown it: "host:port" or "unix:///path".
@@ -86,31 +89,25 @@ func (m *Member) Lease() pb.LeaseClient { return m.lease }
 // Watch is the member's watch service.
 func (m *Member) Watch() pb.WatchClient { return m.watch }
 
-// Invoke implements grpc.ClientConnInterface. It notes on the attempt that ctx belongs to, if any,
-// whether a stream was made for the request.
+// Invoke implements grpc.ClientConnInterface.
 func (m *Member) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	a, ok := ctx.Value(attemptKey{}).(*attempt)
-	if !ok {
-		m.inflight.Add(1)
-		defer m.done()
-		return m.conn.Invoke(ctx, method, args, reply, opts...)
-	}
-	err := m.conn.Invoke(ctx, method, args, reply, append(opts, grpc.Peer(&a.peer))...)
-	a.note()
-	return err
+	m.inflight.Add(1)
+	defer m.done()
+	return m.conn.Invoke(ctx, method, args, reply, opts...)
 }
 
-// NewStream implements grpc.ClientConnInterface. The stream counts as under way until it has ended.
+// NewStream implements grpc.ClientConnInterface. The stream counts as under way until it has ended. Of an
+// attempt that opens one, the outcome is Unknown.
 func (m *Member) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok && a.begin() == nil {
+		return nil, errAttemptOver
+	}
 	m.inflight.Add(1)
 	done := sync.OnceFunc(m.done)
 	s, err := m.conn.NewStream(ctx, desc, method, append(opts, grpc.OnFinish(func(error) { done() }))...)
 	if err != nil {
 		done()
 		return nil, err
-	}
-	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok {
-		a.sent = true
 	}
 	return s, nil
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
+	tlscreds "google.golang.org/grpc/credentials"
 
 	"go.etcd.io/etcd/api/v3/authpb"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -109,7 +109,7 @@ func TestEveryEndpointIsCheckedAgainstItsOwnName(t *testing.T) {
 	for i, name := range []string{"one.test", "two.test", "three.test"} {
 		cert, err := tls.LoadX509KeyPair(p.issue(name))
 		require.NoError(t, err)
-		ss.add(name+":2379", uint64(i+1), grpc.Creds(credentials.NewServerTLSFromCert(&cert)))
+		ss.add(name+":2379", uint64(i+1), grpc.Creds(tlscreds.NewServerTLSFromCert(&cert)))
 	}
 	ss.dead["one.test:2379"] = true
 	cfg := ss.config("one.test:2379", "two.test:2379", "https://three.test:2379")

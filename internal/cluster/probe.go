@@ -17,19 +17,17 @@ const probeTotal = 5 * time.Second
 // probe asks the member who it is: the cluster, its version, whether it is a learner. Where the
 // cluster demands a token even for that, it gets one.
 func (c *Cluster) probe(ctx context.Context, m *Member) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTotal)
-	defer cancel()
-	g := c.creds.current.Load()
-	if g == nil {
-		g = c.creds.bare
+	until := time.Now().Add(probeTotal)
+	l := c.creds.current.Load()
+	if l == nil {
+		l = c.creds.bare
 	}
-	resp, err := c.status(ctx, m, g)
-	if IsTokenRefusal(err) && c.creds.user != "" {
-		c.TokenRefused(g.token)
-		if g, err = c.fetch(ctx, m); err != nil {
+	resp, err := c.status(ctx, m, l, until)
+	if IsTokenRefusal(err) && c.creds.user != "" && c.creds.Refused(m, l.token, err) {
+		if l, err = c.creds.For(ctx, m, until); err != nil {
 			return err
 		}
-		resp, err = c.status(ctx, m, g)
+		resp, err = c.status(ctx, m, l, until)
 	}
 	if err != nil {
 		return explain(m, err)
@@ -51,8 +49,14 @@ func (c *Cluster) probe(ctx context.Context, m *Member) error {
 	return nil
 }
 
-func (c *Cluster) status(ctx context.Context, m *Member, g *grant) (*pb.StatusResponse, error) {
-	return pb.NewMaintenanceClient(m).Status(metadata.NewOutgoingContext(ctx, g.md), &pb.StatusRequest{})
+func (c *Cluster) status(ctx context.Context, m *Member, l *login, until time.Time) (*pb.StatusResponse, error) {
+	bound, cancel := context.WithDeadline(metadata.NewOutgoingContext(ctx, l.md), until)
+	defer cancel()
+	resp, err := pb.NewMaintenanceClient(m).Status(bound, &pb.StatusRequest{})
+	if err != nil {
+		return nil, plainEnd(ctx, err)
+	}
+	return resp, nil
 }
 
 // foundLearner leaves the member out until it is promoted.

@@ -33,8 +33,7 @@ type Request struct {
 	Local   bool          // the answer's revision is not judged: Status, LeaseTimeToLive, MemberList
 	Reads   bool          // for Do: it writes nothing, so its failure is NotApplied. Txn sees it by itself
 
-	anonymous bool    // without a token: Authenticate
-	first     *Member // asked first
+	anonymous bool // without a token: Authenticate
 }
 
 // Txn sends t. A nil error means an answer that has passed Check as a linearizable one; so t must

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -17,50 +17,9 @@ import (
 const (
 	minBackoff  = 50 * time.Millisecond
 	maxBackoff  = time.Second
-	maxRefusals = 2           // of tokens, for one request
+	maxRefusals = 2           // of tokens, for one request, where a new one may help
 	slow        = time.Second // a member that is given up after this long is graded down
 )
-
-// attempt is the context of one attempt: it ends with its bound, and has the values of the call's. It
-// is found again by Member.Invoke, which notes on it whether a stream was made: the proof that
-// nothing was sent is never a text.
-type attempt struct {
-	context.Context // the call's
-	bound           *bound
-	end             time.Time       // of the bound, or the call's
-	md              context.Context // with the metadata
-	peer            peer.Peer       // filled by gRPC if and only if there was a stream
-	opts            [2]grpc.CallOption
-	sent            bool
-}
-
-type attemptKey struct{}
-
-func (a *attempt) Deadline() (time.Time, bool) { return a.end, true }
-
-func (a *attempt) Done() <-chan struct{} { return a.bound.ctx.Done() }
-
-func (a *attempt) Err() error { return a.bound.ctx.Err() }
-
-func (a *attempt) Value(key any) any {
-	if key == (attemptKey{}) {
-		return a
-	}
-	if v := a.bound.ctx.Value(key); v != nil { // first: package context asks whose Done it is
-		return v
-	}
-	if v := a.md.Value(key); v != nil { // in place of the call's own
-		return v
-	}
-	return a.Context.Value(key)
-}
-
-// note records a stream, if there was one.
-func (a *attempt) note() {
-	if a.peer.Addr != nil || a.peer.LocalAddr != nil || a.peer.AuthInfo != nil {
-		a.sent = true
-	}
-}
 
 // sender carries one request through its attempts.
 type sender struct {
@@ -74,13 +33,13 @@ type sender struct {
 
 	until    time.Time // no attempt goes on after it
 	began    time.Time // the last attempt
-	token    string    // of the last attempt
+	login    *login    // of the last attempt
 	tried    []*Member // since the last pause
 	pause    time.Duration
 	refusals int
 
 	member  *Member // of the last attempt
-	last    error   // of the last attempt that told something
+	last    error   // of the last attempt that failed for a reason of its own
 	unknown bool    // some attempt may have been applied
 }
 
@@ -96,33 +55,46 @@ func (s *sender) run(ctx context.Context) error {
 		if EndOf(ctx) != nil {
 			return s.failed(ctx)
 		}
-		if err := s.c.Err(); err != nil {
+		if err := s.prepare(ctx); err != nil {
 			s.last = err
 			return s.failed(ctx)
 		}
-		g, err := s.credentials(ctx)
-		if err != nil {
-			s.last = err
-			return s.failed(ctx)
-		}
-		s.member = s.pick()
-		sent, err := s.try(ctx, g)
+		outcome, err := s.try(ctx)
 		if err == nil {
-			s.c.Worked(s.member)
+			s.served()
 			return nil
 		}
-		if !s.goOn(ctx, sent, err) || !s.wait(ctx) {
+		if !s.goOn(ctx, outcome, err) || !s.wait(ctx) {
 			return s.failed(ctx)
 		}
 	}
+}
+
+// prepare picks the member to ask, and its login.
+func (s *sender) prepare(ctx context.Context) error {
+	if err := s.c.Err(); err != nil {
+		return err
+	}
+	if s.r.anonymous {
+		s.member, s.login = s.pick(), s.c.creds.bare
+		return nil
+	}
+	if err := s.c.reachUntil(ctx, s.until); err != nil {
+		return err
+	}
+	m := s.pick()
+	l, err := s.c.creds.For(ctx, m, s.until)
+	if err != nil {
+		return err
+	}
+	s.member, s.login = m, l
+	return nil
 }
 
 func (s *sender) pick() *Member {
 	switch {
 	case s.r.On != nil:
 		return s.r.On
-	case s.r.first != nil && len(s.tried) == 0 && s.pause == 0:
-		return s.r.first
 	case len(s.tried) > 0:
 		return s.c.Pick(s.tried...)
 	case s.member != nil: // after a pause: not the last one again
@@ -133,58 +105,58 @@ func (s *sender) pick() *Member {
 	return s.c.Pick()
 }
 
-// try makes one attempt. sent is false only if it is certain that nothing was sent.
-func (s *sender) try(ctx context.Context, g *grant) (sent bool, err error) {
-	s.token = g.token
+// try makes one attempt. The outcome is that of a failed one.
+func (s *sender) try(ctx context.Context) (Outcome, error) {
 	s.began = time.Now()
 	end := s.began.Add(s.r.Attempt)
 	if end.After(s.until) {
 		end = s.until
 	}
-	b := s.c.bind(ctx, end.Sub(s.began))
-	defer s.c.unbind(b)
-	if d, ok := ctx.Deadline(); ok && d.Before(end) {
-		end = d // the server is told
-	}
-	a := &attempt{Context: ctx, bound: b, end: end, md: g.ctx}
-	m := s.member
-	m.inflight.Add(1)
-	defer m.done()
+	bound, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
+	a := &attempt{Context: bound, login: s.login}
 	floor := s.c.Revision()
-	h, err := s.send(a, m)
+	h, err := s.send(a)
 	if err != nil {
-		return a.sent, b.why(ctx, err)
+		return a.close(), plainEnd(ctx, err)
 	}
-	return true, s.c.Check(m, h, floor, !s.r.Local)
+	return Unknown, s.c.Check(s.member, h, floor, !s.r.Local)
 }
 
 // send is the one place where a request leaves.
-func (s *sender) send(a *attempt, m *Member) (*pb.ResponseHeader, error) {
+func (s *sender) send(a *attempt) (*pb.ResponseHeader, error) {
+	m := s.member
+	m.inflight.Add(1)
+	defer m.done()
 	if s.txn == nil {
 		return s.call(a, m)
 	}
 	s.answer = new(pb.TxnResponse)
-	a.opts = [2]grpc.CallOption{grpc.StaticMethod(), grpc.Peer(&a.peer)}
+	a.opts[0] = grpc.StaticMethod()
 	err := m.conn.Invoke(a, pb.KV_Txn_FullMethodName, s.txn, s.answer, a.opts[:]...)
-	a.note()
 	return s.answer.Header, err
 }
 
-func (s *sender) credentials(ctx context.Context) (*grant, error) {
-	if s.r.anonymous {
-		return s.c.creds.bare, nil
+// plainEnd is err, of an attempt for a caller with ctx. The end of a context that is not the caller's must not
+// look like the end of his, so only its code and text are kept: an interceptor may have returned it.
+func plainEnd(ctx context.Context, err error) error {
+	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	if !ended || EndOf(ctx) != nil {
+		return err
 	}
-	if g := s.c.grant(); g != nil {
-		return g, nil
+	return status.Error(codes.DeadlineExceeded, textOf(err))
+}
+
+// served takes in that the member has answered.
+func (s *sender) served() {
+	s.c.Worked(s.member)
+	if !s.r.anonymous {
+		s.c.creds.Accepted(s.member, s.login)
 	}
-	ctx, cancel := context.WithDeadline(ctx, s.until)
-	defer cancel()
-	return s.c.fetch(ctx, s.r.On)
 }
 
 // goOn takes in a failed attempt, and reports whether there may be another.
-func (s *sender) goOn(ctx context.Context, sent bool, err error) bool {
-	outcome, next := judge(err, sent)
+func (s *sender) goOn(ctx context.Context, outcome Outcome, err error) bool {
 	if s.harmless {
 		outcome = NotApplied
 	}
@@ -196,22 +168,32 @@ func (s *sender) goOn(ctx context.Context, sent bool, err error) bool {
 		return false
 	}
 	if EndOf(ctx) != nil {
-		// A caller that stops waiting says nothing about the member, unless it has waited long.
+		// A caller that stops waiting proves nothing about the member, unless it has waited long.
 		if time.Since(s.began) >= slow {
 			s.c.Failed(s.member, err)
 		}
 		return false
 	}
-	switch next {
+	may := s.r.On == nil && (s.r.Repeat == Always || outcome == NotApplied)
+	switch _, next := classify(err); next {
 	case stop:
 		return false
 	case reauth:
-		s.c.TokenRefused(s.token)
-		s.refusals++
-		return s.refusals <= maxRefusals && s.r.On == nil && !s.pointless(err)
+		return s.refused(err) && may
 	}
 	s.blame(err)
-	return s.r.On == nil && (s.r.Repeat == Always || outcome == NotApplied)
+	return may
+}
+
+// refused takes in that the member refused the token, and reports whether there may be another attempt: on
+// any member with a new token, or with the same one on another.
+func (s *sender) refused(err error) bool {
+	if !s.c.creds.Refused(s.member, s.login.token, err) {
+		s.tried = append(s.tried, s.member)
+		return true
+	}
+	s.refusals++
+	return s.refusals <= maxRefusals && !s.pointless(err)
 }
 
 // pointless reports whether the server wants a token and there is none to be had.

@@ -52,9 +52,9 @@ func Acquire(ctx context.Context, s *lease.Session, line Line, r Request) (*Clai
 // acquire hangs the claim on the session from the beginning, so that whatever is
 // under way ends at once when the session does, or, later, the own key.
 func (c *Claim) acquire(ctx context.Context, r Request) error {
-	c.scope = cluster.NewScope(ctx)
-	defer c.unscope(c.scope)
-	ctx = c.scope
+	ctx, cancel := context.WithCancel(ctx)
+	c.scope = cancel
+	defer c.unscope(cancel)
 	if err := c.s.Wait(&c.hook, c); err != nil {
 		return err
 	}
@@ -80,11 +80,11 @@ func (c *Claim) acquire(ctx context.Context, r Request) error {
 }
 
 // unscope ends what Acquire was doing.
-func (c *Claim) unscope(scope *cluster.Scope) {
+func (c *Claim) unscope(cancel context.CancelFunc) {
 	c.mu.Lock()
 	c.scope = nil
 	c.mu.Unlock()
-	scope.End()
+	cancel()
 }
 
 // wait returns nil when a linearizable answer showed the own key first.

@@ -37,7 +37,7 @@ type Claim struct {
 	woken  chan struct{} // wakes the waiting Acquire; nil where it does not wait
 
 	mu       sync.Mutex
-	scope    *cluster.Scope // of an Acquire under way
+	scope    context.CancelFunc // of an Acquire under way
 	held     bool
 	before   place           // the key that is waited for
 	passed   bool            // before is not there any more, or may not be

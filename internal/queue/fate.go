@@ -122,7 +122,7 @@ func (c *Claim) told(f *fate) {
 	c.scope, c.works, c.own.w, c.ahead.w = nil, nil, nil, nil
 	c.mu.Unlock()
 	if scope != nil {
-		scope.End()
+		scope()
 	}
 	if !f.released {
 		if cancel != nil {

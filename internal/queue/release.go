@@ -38,8 +38,8 @@ func (c *Claim) Release(ctx context.Context, as error) error {
 	if decided, err := c.outcome(); decided {
 		return err
 	}
-	graced := cluster.NewGrace(ctx)
-	defer graced.End()
+	graced, cancel := cluster.WithGrace(ctx)
+	defer cancel()
 	err := c.free(graced)
 	if decided, err := c.outcome(); decided {
 		c.tellReleased(nil)

@@ -26,6 +26,7 @@ func (s *stream) answer(r *pb.WatchResponse, now time.Time) error {
 	s.pulse.heard(now)
 	if l.worked.IsZero() {
 		l.worked = now
+		c.TokenAccepted(l.member, l.token)
 		c.Worked(l.member)
 	}
 	if r.Created {
@@ -154,7 +155,7 @@ func (s *stream) refused(w *Watch, reason string) error {
 		s.finish(w, Update{Err: rpctypes.ErrGRPCPermissionDenied})
 		return nil
 	case denied && !isFresh:
-		s.hub.cluster.TokenRefused(token)
+		s.hub.cluster.TokenRefused(s.link.member, token, rpctypes.ErrGRPCPermissionDenied)
 	}
 	s.queue.remove(w)
 	w.place = delayed

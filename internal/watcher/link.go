@@ -55,7 +55,7 @@ func (s *stream) read(ctx context.Context, l *link) {
 }
 
 func (s *stream) converse(ctx context.Context, l *link) *linkError {
-	out, token, err := s.hub.cluster.Outgoing(ctx)
+	out, token, err := s.hub.cluster.Outgoing(ctx, l.member)
 	if err != nil {
 		return &linkError{err: err}
 	}

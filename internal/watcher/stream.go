@@ -131,7 +131,9 @@ func (s *stream) judge(m *cluster.Member, e *linkError) {
 	var avoid *cluster.Member
 	switch {
 	case cluster.IsTokenRefusal(e):
-		h.cluster.TokenRefused(e.token) // not the member's fault
+		if !h.cluster.TokenRefused(m, e.token, e.err) {
+			avoid = m // the token is good elsewhere
+		}
 	case e.blame:
 		h.cluster.Failed(m, e.err)
 		avoid = m

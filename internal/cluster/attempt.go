@@ -1,0 +1,104 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// attempt is the context of one try to send a request, and the evidence of what became of it. It carries
+// the metadata that the request needs in place of what the caller's context had.
+//
+// The evidence comes from witness, the innermost interceptor of every connection: it sees each request that
+// leaves, however often an interceptor of the user's sends it and whatever options that one drops. Where
+// nothing was seen there is no evidence, and the outcome is Unknown.
+type attempt struct {
+	context.Context // ends with the caller's, and with the attempt's own bound
+	login           *login
+	opts            [1]grpc.CallOption
+
+	mu      sync.Mutex
+	peer    peer.Peer // of the first request
+	seen    int       // requests that left
+	running int       // of those, the ones that have not ended
+	worst   Outcome   // of those that have
+	closed  bool      // nothing more may leave
+}
+
+type attemptKey struct{}
+
+// Value implements context.Context.
+func (a *attempt) Value(key any) any {
+	if key == (attemptKey{}) {
+		return a
+	}
+	if v := a.login.ctx.Value(key); v != nil {
+		return v
+	}
+	return a.Context.Value(key)
+}
+
+// errAttemptOver is what an interceptor gets that sends after it has returned.
+var errAttemptOver = status.Error(codes.Canceled, "the call is over: an interceptor must not send after it has returned")
+
+// witness notes on the attempt that ctx belongs to what becomes of a request: whether a stream was made for it,
+// which gRPC reports by its peer, and with what status it ended.
+func witness(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	a, ok := ctx.Value(attemptKey{}).(*attempt)
+	if !ok {
+		return invoke(ctx, method, req, reply, cc, opts...)
+	}
+	p := a.begin()
+	if p == nil {
+		return errAttemptOver
+	}
+	err := invoke(ctx, method, req, reply, cc, append(opts, grpc.Peer(p))...)
+	a.end(p, err)
+	return err
+}
+
+// begin notes that a request leaves, and returns where its peer goes; nil if the attempt is closed.
+func (a *attempt) begin() *peer.Peer {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return nil
+	}
+	a.seen++
+	a.running++
+	if a.seen == 1 {
+		return &a.peer
+	}
+	return new(peer.Peer)
+}
+
+// end notes that a request has ended with err. gRPC has filled p if and only if there was a stream.
+func (a *attempt) end(p *peer.Peer, err error) {
+	outcome := NotApplied
+	if p.Addr != nil || p.LocalAddr != nil || p.AuthInfo != nil {
+		outcome = Unknown
+		if err != nil {
+			outcome, _ = classify(err)
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.running--
+	a.worst = max(a.worst, outcome)
+}
+
+// close lets nothing more leave, and returns what the evidence proves about the failed attempt: NotApplied
+// if something left, all of it has ended, and for each there was no stream or the server's word.
+func (a *attempt) close() Outcome {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closed = true
+	if a.seen == 0 || a.running > 0 {
+		return Unknown
+	}
+	return a.worst
+}

@@ -1,0 +1,180 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+const (
+	fetchTotal = 9 * time.Second // bound of getting a token, all tries together
+	maxLogins  = 3               // of one round that may be under way
+)
+
+// hedgeAfter is how long a login may take before another member is asked too, as a renewal is (N3). It is
+// never so long that a session with a short TTL could not wait for it.
+func hedgeAfter(usual time.Duration) time.Duration {
+	return min(max(300*time.Millisecond, 3*usual), time.Second)
+}
+
+// loginRound gets one token. Its one goroutine owns it.
+type loginRound struct {
+	s          *credentials
+	first      *Member   // asked first, if not shunned
+	shun       []*Member // asked last: what they issue is likely to be refused
+	hedgeAfter time.Duration
+
+	ctx     context.Context
+	results chan loginResult
+	tries   []loginTry // under way
+	asked   []*Member  // since the last pause
+	pause   time.Duration
+}
+
+type loginTry struct {
+	member *Member
+	began  time.Time
+}
+
+type loginResult struct {
+	loginTry
+	token string
+	err   error
+}
+
+// run returns the first login that a member gives out, and how long that took. A member that fails, or has
+// not answered within hedgeAfter, is joined by another. An answer that every member would give ends the round.
+func (r *loginRound) run() (*login, time.Duration, error) {
+	ctx, cancel := context.WithCancel(r.s.c.life)
+	defer cancel() // ends what is still under way
+	r.ctx, r.results = ctx, make(chan loginResult, maxLogins)
+	late := time.NewTimer(fetchTotal)
+	defer late.Stop()
+	last := errNoToken
+	next := time.NewTimer(r.begin())
+	defer next.Stop()
+	for {
+		select {
+		case got := <-r.results:
+			r.drop(got.member)
+			l, err := r.login(got)
+			if err == nil {
+				r.overtaken()
+				return l, time.Since(got.began), nil
+			}
+			last = err
+			if _, n := classify(err); n == stop {
+				return nil, 0, err
+			}
+			next.Reset(r.after())
+		case <-next.C:
+			next.Reset(r.begin())
+		case <-late.C:
+			return nil, 0, last
+		case <-ctx.Done():
+			return nil, 0, ErrClosed
+		}
+	}
+}
+
+// login makes a login of an answer.
+func (r *loginRound) login(got loginResult) (*login, error) {
+	if is(got.err, rpctypes.ErrGRPCAuthNotEnabled) {
+		return newLogin("", nil), nil
+	}
+	if got.err != nil {
+		return nil, got.err
+	}
+	l := newLogin(got.token, got.member)
+	if life := tokenLife(got.token, time.Now()); life > 0 {
+		l.renewAt = r.s.c.now() + life - life/4
+	}
+	return l, nil
+}
+
+// begin asks another member, if one is left and few are being asked, and returns when to look again.
+func (r *loginRound) begin() time.Duration {
+	if len(r.tries) >= maxLogins {
+		return fetchTotal // an answer comes first: every try is bounded
+	}
+	m := r.member()
+	if m == nil {
+		return r.hedgeAfter
+	}
+	t := loginTry{m, time.Now()}
+	r.tries, r.asked = append(r.tries, t), append(r.asked, m)
+	if !r.s.c.spawn(func() { r.results <- r.authenticate(t) }) { // ends with ctx, or by its bound
+		r.drop(m)
+	}
+	return r.hedgeAfter
+}
+
+// member chooses whom to ask: the first, then one that was not asked, shunned ones last; nil: all are
+// being asked, or were since the last pause.
+func (r *loginRound) member() *Member {
+	if len(r.asked) == 0 && r.first != nil && !slices.Contains(r.shun, r.first) {
+		return r.first
+	}
+	avoid := append(slices.Clone(r.asked), r.shun...)
+	if m := r.s.c.Pick(avoid...); !slices.Contains(avoid, m) {
+		return m
+	}
+	if len(r.shun) > 0 && !slices.Contains(r.asked, r.shun[0]) { // rather its issuer than who refused it
+		if m := r.s.c.Pick(append(slices.Clone(r.asked), r.shun[0])...); m != r.shun[0] && !slices.Contains(r.asked, m) {
+			return m
+		}
+	}
+	if m := r.s.c.Pick(r.asked...); !slices.Contains(r.asked, m) {
+		return m
+	}
+	return nil
+}
+
+// after is how long to wait after a failure: not at all while there is a member that was not asked.
+func (r *loginRound) after() time.Duration {
+	if len(r.asked) < len(r.s.c.Members()) {
+		return 0
+	}
+	r.asked = r.asked[:0]
+	for _, t := range r.tries {
+		r.asked = append(r.asked, t.member)
+	}
+	r.pause = min(max(minBackoff, 2*r.pause), maxBackoff)
+	return jitter(r.pause)
+}
+
+func (r *loginRound) drop(m *Member) {
+	r.tries = slices.DeleteFunc(r.tries, func(t loginTry) bool { return t.member == m })
+}
+
+// errSlowLogin is why a member is graded down that another overtook.
+var errSlowLogin = errors.New("no answer to a login until another member had given one")
+
+// overtaken grades down the members that were joined by another and have not answered.
+func (r *loginRound) overtaken() {
+	for _, t := range r.tries {
+		if time.Since(t.began) >= r.hedgeAfter {
+			r.s.c.Failed(t.member, errSlowLogin)
+		}
+	}
+}
+
+// authenticate asks t's member, once.
+func (r *loginRound) authenticate(t loginTry) loginResult {
+	s, got := r.s, loginResult{loginTry: t}
+	req := Request{Op: fmt.Sprintf("authenticate user %q", s.user), On: t.member, Local: true, anonymous: true}
+	got.err = s.c.Do(r.ctx, req, func(ctx context.Context, m *Member) (*pb.ResponseHeader, error) {
+		resp, err := pb.NewAuthClient(m).Authenticate(ctx, &pb.AuthenticateRequest{Name: s.user, Password: s.password})
+		if err != nil {
+			return nil, err
+		}
+		got.token = resp.Token
+		return resp.Header, nil
+	})
+	return got
+}
