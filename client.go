@@ -12,6 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/kvinside"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
@@ -32,10 +33,10 @@ type Client struct {
 
 	mu       sync.Mutex
 	closed   bool
-	sessions map[*lease.Session]struct{} // still open
-	crowd    int                         // of sessions, at which those that are over are looked for
-	making   sync.WaitGroup              // calls that make a session; none begins once closed
-	life     context.Context             // of those calls
+	sessions map[*session.Session]struct{} // still open
+	crowd    int                           // of sessions, at which those that are over are looked for
+	making   sync.WaitGroup                // calls that make a session; none begins once closed
+	life     context.Context               // of those calls
 	end      context.CancelFunc
 	closing  sync.Once
 	left     error // what Close could not remove
@@ -58,7 +59,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	}
 	c := &Client{
 		cfg: cfg, cluster: conn, watches: watcher.New(conn), behind: &cleanup.Group{}, kv: kvinside.Client(conn).(*kv.Client),
-		own: make(chan struct{}, 1), sessions: make(map[*lease.Session]struct{}),
+		own: make(chan struct{}, 1), sessions: make(map[*session.Session]struct{}),
 	}
 	c.own <- struct{}{}
 	c.life, c.end = context.WithCancel(context.Background())
@@ -116,7 +117,7 @@ func (c *Client) NewSession(ctx context.Context, opts lease.Options) (*Session, 
 
 // grant makes a session that Close will end. Close also ends the making, and
 // waits for it, so that it knows what was left.
-func (c *Client) grant(ctx context.Context, opts lease.Options) (*lease.Session, error) {
+func (c *Client) grant(ctx context.Context, opts lease.Options) (*session.Session, error) {
 	if !c.begin() {
 		return nil, errClosed
 	}
@@ -124,7 +125,7 @@ func (c *Client) grant(ctx context.Context, opts lease.Options) (*lease.Session,
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.life, cancel)()
-	engine, err := lease.Grant(ctx, c.host(), opts)
+	engine, err := session.Grant(ctx, c.host(), opts)
 	switch {
 	case c.life.Err() != nil:
 		if err == nil {
@@ -152,17 +153,17 @@ func (c *Client) begin() bool {
 
 // keep remembers a session for Close. It forgets those that are over whenever
 // their number may have doubled, so that ten thousand cost no more each than ten.
-func (c *Client) keep(s *lease.Session) {
+func (c *Client) keep(s *session.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.sessions) >= c.crowd {
-		maps.DeleteFunc(c.sessions, func(old *lease.Session, _ struct{}) bool { return stopped(old) })
+		maps.DeleteFunc(c.sessions, func(old *session.Session, _ struct{}) bool { return stopped(old) })
 		c.crowd = max(minCrowd, 2*len(c.sessions))
 	}
 	c.sessions[s] = struct{}{}
 }
 
-func stopped(s *lease.Session) bool {
+func stopped(s *session.Session) bool {
 	select {
 	case <-s.Stopped():
 		return true
@@ -243,22 +244,22 @@ var errNilContext = errors.New("nil context")
 // errClosed is what a closed client says.
 var errClosed = fmt.Errorf("client: %w", lease.ErrClosed)
 
-func (c *Client) host() lease.Host {
-	return lease.Host{
+func (c *Client) host() session.Host {
+	return session.Host{
 		Cluster: c.cluster, Watches: c.watches, Behind: c.behind,
 		Namespace: c.cfg.Namespace, Floor: c.cfg.TokenFloor,
 	}
 }
 
 func init() {
-	inside.HostOf = func(v any) (lease.Host, error) {
+	inside.HostOf = func(v any) (session.Host, error) {
 		c, _ := v.(*Client)
 		if err := c.usable(context.Background()); err != nil {
-			return lease.Host{}, err
+			return session.Host{}, err
 		}
 		return c.host(), nil
 	}
-	inside.SessionOf = func(v any) *lease.Session {
+	inside.SessionOf = func(v any) *session.Session {
 		if s, _ := v.(*Session); s != nil {
 			return s.engine
 		}

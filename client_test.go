@@ -25,6 +25,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
@@ -291,7 +292,7 @@ func TestCloseEndsAndRevokesEverySession(t *testing.T) {
 func TestAClientForgetsSessionsThatAreOver(t *testing.T) {
 	inBubble(t, pawl.Config{}, func(t *testing.T, _ *etcdfake.Cluster, c *pawl.Client) {
 		const n = 200
-		var all []weak.Pointer[lease.Session]
+		var all []weak.Pointer[session.Session]
 		for range n {
 			s, err := c.NewSession(context.Background(), lease.Options{})
 			require.NoError(t, err)
@@ -299,7 +300,7 @@ func TestAClientForgetsSessionsThatAreOver(t *testing.T) {
 			all = append(all, weak.Make(inside.SessionOf(s)))
 		}
 		runtime.GC()
-		kept := slices.DeleteFunc(all, func(p weak.Pointer[lease.Session]) bool { return p.Value() == nil })
+		kept := slices.DeleteFunc(all, func(p weak.Pointer[session.Session]) bool { return p.Value() == nil })
 		assert.Less(t, len(kept), n/2)
 	})
 }

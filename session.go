@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -12,7 +13,7 @@ import (
 // share one; what hangs on it ends with it. Its methods may be called by
 // several goroutines at once.
 type Session struct {
-	engine *lease.Session
+	engine *session.Session
 	client *Client
 }
 

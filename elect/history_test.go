@@ -18,6 +18,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -156,7 +157,7 @@ func (c *contest) deed(f forced, compacted bool, do func()) {
 	do()
 	synctest.Wait()
 	if f.term.Err() == nil {
-		time.Sleep(max(0, lease.ArmDelay-time.Since(f.at)))
+		time.Sleep(max(0, session.ArmDelay-time.Since(f.at)))
 		synctest.Wait()
 	}
 	if f.term.Err() == nil && compacted {

@@ -11,8 +11,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
-	"github.com/pawl-locks/pawl/lease"
 )
 
 // A Leader is who leads at one revision of the cluster.
@@ -60,7 +60,7 @@ func LeaderOf(ctx context.Context, c *pawl.Client, name string, opts Options) (L
 
 // A reader reads the candidates of one name. It needs no session.
 type reader struct {
-	host lease.Host
+	host session.Host
 	line keys.Queue
 }
 

@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/internal/session"
 )
 
 // watchOver gives the context that lead works with, a child of work, and watches over
 // lead until ended is called: with StopInJeopardy it ends that context when the
 // session's validity runs low, and once the context has ended, for whatever reason, it
 // gives lead its time to return and then abandons the session.
-func (r *runner) watchOver(work context.Context, s *lease.Session, t *Term) (lead context.Context, ended func()) {
+func (r *runner) watchOver(work context.Context, s *session.Session, t *Term) (lead context.Context, ended func()) {
 	lead, cancel := context.WithCancelCause(work)
 	returned, watched := make(chan struct{}), make(chan struct{})
 	go func() { // ends with lead; ended waits for it
@@ -27,7 +27,7 @@ func (r *runner) watchOver(work context.Context, s *lease.Session, t *Term) (lea
 
 // safe waits until lead's context ends, or lead returns: true; or until less than a
 // third of the session's validity is left: false.
-func safe(lead context.Context, s *lease.Session, t *Term, returned <-chan struct{}) bool {
+func safe(lead context.Context, s *session.Session, t *Term, returned <-chan struct{}) bool {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -52,7 +52,7 @@ func safe(lead context.Context, s *lease.Session, t *Term, returned <-chan struc
 
 // overrun abandons the session if lead goes on for longer than it may after the end of
 // its context.
-func (r *runner) overrun(lead context.Context, s *lease.Session, returned <-chan struct{}) {
+func (r *runner) overrun(lead context.Context, s *session.Session, returned <-chan struct{}) {
 	select {
 	case <-returned:
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
-	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/internal/session"
 )
 
 // Run leads again and again: it makes a session, campaigns, calls lead, and
@@ -150,7 +150,7 @@ func (r *runner) leave(ctx context.Context, s *pawl.Session) {
 }
 
 // reign calls lead during t, and says what became of it.
-func (r *runner) reign(ctx context.Context, s *lease.Session, t *Term) (o outcome) {
+func (r *runner) reign(ctx context.Context, s *session.Session, t *Term) (o outcome) {
 	r.term++
 	r.token = t.Token()
 	r.tell(Event{Kind: Elected, Term: r.term, Token: r.token})

@@ -1,49 +1,14 @@
-// Package lease is the engine of a session: it grants an etcd lease, renews it,
-// and says at any moment whether what hangs on it is still valid.
+// Package lease holds what a user writes and reads about a session: its Options,
+// the Handle with which another process takes it over, and the errors that say why
+// it is over. The session itself is pawl.Session.
 //
-// Users meet it as pawl.Session; what they write themselves is Options, Handle
-// and the errors. The rest is for the packages of this module that put keys on
-// a session's lease.
+//	s, err := client.NewSession(ctx, lease.Options{TTL: 10 * time.Second})
+//	…
+//	if errors.Is(s.Err(), lease.ErrExpired) { … }
 //
-// # What it guarantees
+// # Why a session is over
 //
-//  1. Validity counts from the sending. A grant or a renewal moves the deadline
-//     to c + TTL − margin, where c was read from a clock that runs during
-//     suspend before the request was written, TTL is what the server granted,
-//     and margin is at least a sixth of it (rules T1, T2).
-//  2. A renewal counts only when it is confirmed: after the server's answer, a
-//     linearizable read of the session's own key on the same member must show
-//     the same raft term, a revision not older than what was known, and the key
-//     as this session wrote it (N1). An answer alone proves nothing: a leader
-//     that was deposed goes on confirming renewals of leases that are gone.
-//  3. Err compares the clock with the deadline at the call. No timer and no
-//     goroutine is trusted to have run (T3).
-//  4. What is over stays over. Whoever first sees the deadline passed, the
-//     handler of a late answer included, ends the session for good (T4).
-//  5. Renewals begin at a quarter of the TTL, each on a stream of its own, and
-//     consecutive ones on different members; one that is slow is joined by
-//     another on another member, so no single member, connection or stream can
-//     end a session (N2, N3).
-//  6. A session ends in three ways only: Close or Detach, the server's word
-//     that the lease is gone, the deadline (N5). A changed cluster ends all
-//     sessions of its client (K4). The first cause stands.
-//  7. When it ends, it is marked first, then all that hangs on it is told, then
-//     what is left at the server is removed in the background (H1).
-//  8. Detach hands the lease to another process; a Handle can be taken over
-//     once, which is checked in a transaction (N6). A takeover renews before it
-//     removes what its predecessor left open, and revokes nothing when it fails.
-//
-// # What it does not
-//
-// It cannot see a machine that is frozen together with its clocks, nor stop a
-// write that was under way when validity ended: that is what fencing tokens are
-// for. It does not renew through etcd's grpc-proxy, which answers renewals from
-// a cache. After a takeover the token stays the same, so storage cannot tell
-// the late writes of the two processes apart.
-//
-// # Failures
-//
-//	ErrExpired  the deadline passed unconfirmed; its text names the last trouble
+//	ErrExpired  the deadline passed unconfirmed; its text names the last failure
 //	ErrRevoked  the server says that the lease, or the session key, is gone
 //	ErrClosed   this process ended it: Close, Detach, or the client's Close
 //	(an error that matches pawl.ErrClusterChanged)  another cluster answers

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/pawl-locks/pawl/internal/detached"
 )
 
 // The bounds of Options.TTL. Below, three renewals on two members do not fit;
@@ -41,9 +43,9 @@ func (o Options) Check() error {
 	if o.TTL != 0 && (o.TTL < MinTTL || o.TTL > MaxTTL) {
 		return fmt.Errorf("lease: Options.TTL is %v, want 0 or %v to %v", o.TTL, MinTTL, MaxTTL)
 	}
-	ttl := o.ttl()
-	if o.Resume != (Handle{}) {
-		ttl = o.Resume.ttl
+	ttl := o.WithDefaults().TTL
+	if h, err := detached.Parse(o.Resume.text); err == nil { // otherwise it is the zero Handle
+		ttl = h.TTL
 	}
 	if o.Margin != 0 && (o.Margin < ttl/6 || o.Margin > ttl/3) {
 		return fmt.Errorf("lease: Options.Margin is %v, want 0 or %v to %v, a sixth to a third of the TTL", o.Margin, ttl/6, ttl/3)
@@ -57,24 +59,19 @@ func (o Options) Check() error {
 // maxOwner bounds what is written into every key's value.
 const maxOwner = 1024
 
-// ttl is the TTL to ask for, in whole seconds, rounded up.
-func (o Options) ttl() time.Duration {
+// WithDefaults returns o as a session is made with it: TTL in whole seconds,
+// rounded up, and Owner filled in.
+func (o Options) WithDefaults() Options {
 	if o.TTL == 0 {
-		return DefaultTTL
+		o.TTL = DefaultTTL
 	}
-	return (o.TTL + time.Second - 1).Truncate(time.Second)
-}
-
-func (o Options) owner() string {
-	if o.Owner != "" {
-		return o.Owner
+	o.TTL = (o.TTL + time.Second - 1).Truncate(time.Second)
+	if o.Owner == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			host = "unknown"
+		}
+		o.Owner = fmt.Sprintf("%s:%d", host, os.Getpid())
 	}
-	return fmt.Sprintf("%s:%d", hostname(), os.Getpid())
-}
-
-func hostname() string {
-	if h, err := os.Hostname(); err == nil {
-		return h
-	}
-	return "unknown"
+	return o
 }

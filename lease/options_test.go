@@ -7,6 +7,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/detached"
 )
 
 // Rule T5: 3 s ≤ TTL ≤ 300 s, others refused with the bounds in the error.
@@ -24,10 +26,10 @@ func TestTTLOutOfBoundsIsRefusedAndTheErrorNamesThem(t *testing.T) {
 }
 
 func TestTTLIsRoundedUpToSeconds(t *testing.T) {
-	assert.Equal(t, 15*time.Second, Options{}.ttl())
-	assert.Equal(t, 3*time.Second, Options{TTL: 3 * time.Second}.ttl())
-	assert.Equal(t, 4*time.Second, Options{TTL: 3*time.Second + 1}.ttl())
-	assert.Equal(t, 300*time.Second, Options{TTL: 299*time.Second + 1}.ttl())
+	assert.Equal(t, 15*time.Second, Options{}.WithDefaults().TTL)
+	assert.Equal(t, 3*time.Second, Options{TTL: 3 * time.Second}.WithDefaults().TTL)
+	assert.Equal(t, 4*time.Second, Options{TTL: 3*time.Second + 1}.WithDefaults().TTL)
+	assert.Equal(t, 300*time.Second, Options{TTL: 299*time.Second + 1}.WithDefaults().TTL)
 }
 
 // Rule T2: Margin may only enlarge the sixth, up to a third.
@@ -44,7 +46,7 @@ func TestMarginBelowASixthOrAboveAThirdIsRefused(t *testing.T) {
 
 // The bounds are those of the lease that is taken over, not of the default.
 func TestMarginOfAResumedSessionIsJudgedByTheHandlesTTL(t *testing.T) {
-	h := Handle{lease: 1, ttl: 6 * time.Second}
+	h := handleOf(detached.State{Lease: 1, Cluster: 2, TTL: 6 * time.Second, Key: "k", Create: 3, Mod: 3, Next: 1})
 	assert.NoError(t, Options{Resume: h, Margin: time.Second}.Check())
 	assert.Error(t, Options{Resume: h, Margin: 2*time.Second + 1}.Check(), "more than a third of 6 s")
 	assert.Error(t, Options{Resume: h, Margin: 5 * time.Second}.Check(), "a third of the default TTL")
@@ -56,6 +58,6 @@ func TestOverlongOwnerIsRefused(t *testing.T) {
 }
 
 func TestOwnerIsHostAndPidByDefault(t *testing.T) {
-	assert.Regexp(t, `^.+:[0-9]+$`, Options{}.owner())
-	assert.Equal(t, "me", Options{Owner: "me"}.owner())
+	assert.Regexp(t, `^.+:[0-9]+$`, Options{}.WithDefaults().Owner)
+	assert.Equal(t, "me", Options{Owner: "me"}.WithDefaults().Owner)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -34,12 +35,12 @@ func TestAcquireAndReleaseCostTwoRequests(t *testing.T) {
 		n := w.counted(func() {
 			for range 100 {
 				h := w.acquire(s)
-				time.Sleep(lease.ArmDelay / 200)
+				time.Sleep(session.ArmDelay / 200)
 				require.NoError(w, h.Release(w.Context()))
 			}
 		})
 		assert.Equal(w, map[string]int{"Txn": 200}, n.Received)
-		n = w.counted(func() { time.Sleep(2 * lease.ArmDelay) })
+		n = w.counted(func() { time.Sleep(2 * session.ArmDelay) })
 		assert.Empty(w, n.Received, "nothing is armed for what is over")
 	})
 }
@@ -50,7 +51,7 @@ func TestALockHeldForLongerIsWatchedOnce(t *testing.T) {
 		s := w.session()
 		n := w.counted(func() {
 			h := w.acquire(s)
-			time.Sleep(lease.ArmDelay + time.Millisecond)
+			time.Sleep(session.ArmDelay + time.Millisecond)
 			synctest.Wait()
 			require.NoError(w, h.Release(w.Context()))
 		})

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -96,7 +97,7 @@ func TestLossIsToldWithin100MillisecondsOfArming(t *testing.T) {
 	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
 		h := w.acquire(s)
 		ctx, done := h.Context(), h.Done()
-		time.Sleep(lease.ArmDelay + 10*time.Millisecond)
+		time.Sleep(session.ArmDelay + 10*time.Millisecond)
 		w.held(h)
 		b.strike(w, c, s, h.Key())
 		began := time.Now()
@@ -121,7 +122,7 @@ func TestLossBeforeArmingIsToldOnceArmed(t *testing.T) {
 		began := time.Now()
 		<-done
 		if b.swift() {
-			assert.LessOrEqual(w, time.Since(began), lease.ArmDelay+100*time.Millisecond)
+			assert.LessOrEqual(w, time.Since(began), session.ArmDelay+100*time.Millisecond)
 		}
 		synctest.Wait()
 		w.lostBy(b.cause, h)

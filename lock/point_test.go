@@ -12,8 +12,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
 
@@ -85,7 +85,7 @@ func awaitPoint(w *world, contended bool, request int, answer bool, b blow) {
 		assert.NotErrorIs(w, a.err, lock.ErrLost, "it never held")
 		return
 	}
-	told, cancel := context.WithTimeout(context.Background(), lease.ArmDelay+100*time.Millisecond)
+	told, cancel := context.WithTimeout(context.Background(), session.ArmDelay+100*time.Millisecond)
 	defer cancel()
 	select {
 	case <-a.h.Done():

@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -77,7 +78,7 @@ func TestAnOperatorsBlowIsToldWithin100MillisecondsByARealServer(t *testing.T) {
 			h, err := lock.New(s, name, lock.Options{}).Acquire(ctx)
 			require.NoError(t, err)
 			done := h.Done()
-			waitFor(t, lease.ArmDelay+250*time.Millisecond) // etcd brings a new watch up to date every 100 ms
+			waitFor(t, session.ArmDelay+250*time.Millisecond) // etcd brings a new watch up to date every 100 ms
 			began := time.Now()
 			require.NoError(t, blow.strike(h, s.ID()))
 			<-done

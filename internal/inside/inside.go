@@ -3,11 +3,13 @@
 // anybody's API. Package pawl fills the hooks in when it is initialised.
 package inside
 
-import "github.com/pawl-locks/pawl/lease"
+import (
+	"github.com/pawl-locks/pawl/internal/session"
+)
 
 // SessionOf returns the engine of a *pawl.Session; nil for a nil one.
-var SessionOf func(s any) *lease.Session
+var SessionOf func(s any) *session.Session
 
 // HostOf returns what a *pawl.Client's sessions live on, or the reason why the
 // client cannot be used: it is nil, closed, or its cluster has changed.
-var HostOf func(c any) (lease.Host, error)
+var HostOf func(c any) (session.Host, error)

@@ -8,7 +8,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/inside"
-	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/internal/session"
 )
 
 // A Queue is who wants one name at one moment, in order: the first holds it, or is
@@ -61,17 +61,17 @@ func QueueOf(ctx context.Context, s pawl.Sessions, name string, etcdLayout bool)
 	return q, nil
 }
 
-func hostOf(ctx context.Context, s pawl.Sessions) (lease.Host, error) {
+func hostOf(ctx context.Context, s pawl.Sessions) (session.Host, error) {
 	if c, ok := s.(*pawl.Client); ok {
 		return inside.HostOf(c)
 	}
-	session, err := s.Session(ctx)
+	own, err := s.Session(ctx)
 	if err != nil {
-		return lease.Host{}, err
+		return session.Host{}, err
 	}
-	engine := inside.SessionOf(session)
+	engine := inside.SessionOf(own)
 	if engine == nil {
-		return lease.Host{}, errors.New("nil session")
+		return session.Host{}, errors.New("nil session")
 	}
 	return engine.Host(), nil
 }

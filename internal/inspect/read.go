@@ -12,8 +12,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
-	"github.com/pawl-locks/pawl/lease"
 )
 
 const (
@@ -73,7 +73,7 @@ func (v *Survey) take(s *state, scope Scope, sp span) {
 }
 
 // A reader asks the cluster.
-type reader struct{ host lease.Host }
+type reader struct{ host session.Host }
 
 func newReader(ctx context.Context, c *pawl.Client, scope Scope) (*reader, []span, error) {
 	if ctx == nil {

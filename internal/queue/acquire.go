@@ -12,6 +12,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -32,7 +33,7 @@ type Request struct {
 // or the error is nil. After an error nothing of the attempt stays queued: what
 // cannot be removed at once is removed behind the caller. A ctx that ends means
 // an error, even in the instant of success.
-func Acquire(ctx context.Context, s *lease.Session, line Line, r Request) (*Claim, error) {
+func Acquire(ctx context.Context, s *session.Session, line Line, r Request) (*Claim, error) {
 	c := &Claim{s: s, line: line, parent: ctx, grants: r.Grants}
 	c.see(ctx)
 	err := c.acquire(ctx, r)

@@ -11,9 +11,9 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/kvinside"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/kv"
-	"github.com/pawl-locks/pawl/lease"
 )
 
 // A Claim is one key in a line, from its enqueue to its end: first a place in
@@ -23,12 +23,12 @@ import (
 // once, a release by the loss that it found. create is 0 until the enqueue is
 // known to be applied, and never changes then. held is set once, by Acquire.
 type Claim struct {
-	s      *lease.Session
+	s      *session.Session
 	line   Line
 	key    string
 	n      int64           // the attempt's number
 	parent context.Context // Acquire's: for its values only
-	hook   lease.Hook
+	hook   session.Hook
 	grants bool // its key may be granted to, and may grant
 
 	create int64 // the token; set before the claim is shared
@@ -162,7 +162,7 @@ func (c *Claim) withToken(ctx context.Context) context.Context {
 	return fencing.NewContext(ctx, c.line.Name, c.Token())
 }
 
-// Keys implements lease.Claim.
+// Keys implements session.Claim.
 func (c *Claim) Keys() (own, before string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,7 +172,7 @@ func (c *Claim) Keys() (own, before string) {
 	return c.key, c.before.key
 }
 
-// End implements lease.Claim: the session is over.
+// End implements session.Claim: the session is over.
 func (c *Claim) End(cause error) { c.finish(cause) }
 
 // wake wakes the waiting Acquire.

@@ -9,8 +9,8 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
-	"github.com/pawl-locks/pawl/lease"
 )
 
 // Confirm asks the cluster, linearizably, whether the own key and the session
@@ -47,7 +47,7 @@ func (c *Claim) Confirm(ctx context.Context) error {
 // nothing before it in the line. The error matches ErrLost where it is not there
 // any more. A key is resumed once; one that this session acquired itself is not
 // to be resumed, for it has its holder.
-func Resume(ctx context.Context, s *lease.Session, line Line, key string, t fencing.Token) (*Claim, error) {
+func Resume(ctx context.Context, s *session.Session, line Line, key string, t fencing.Token) (*Claim, error) {
 	if t <= 0 {
 		return nil, fmt.Errorf("token %d is none", t)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/lease"
 )
 
 // A crowd is many attempts of few sessions on one line, whose requests are late, or
@@ -36,7 +36,7 @@ func TestOfManyAttemptsOfFewSessionsOneHolds(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 				c := &crowd{world: w, rnd: rand.New(rand.NewPCG(seed, 0))}
 				c.pace, c.hold = 20+c.n(600), 10+c.n(200)
-				c.run([]*lease.Session{w.session(), w.session()})
+				c.run([]*session.Session{w.session(), w.session()})
 				wins += c.wins
 			})
 		})
@@ -44,7 +44,7 @@ func TestOfManyAttemptsOfFewSessionsOneHolds(t *testing.T) {
 	assert.NotZero(t, wins)
 }
 
-func (c *crowd) run(sessions []*lease.Session) {
+func (c *crowd) run(sessions []*session.Session) {
 	for _, r := range []request{isEnqueue, isEnqueue, isSettle, isAsk, isRelease, isUndo, isExplain} {
 		c.trouble(r)
 	}
@@ -84,7 +84,7 @@ func (c *crowd) trouble(r request) {
 
 // work takes the lock again and again, gives up soon at times, and loses its key at
 // times; it gives it back more than once.
-func (c *crowd) work(s *lease.Session) {
+func (c *crowd) work(s *session.Session) {
 	for range 40 {
 		time.Sleep(c.ms(c.pace))
 		r := Request{}

@@ -16,12 +16,13 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lease"
 )
 
 // granting is a lock's request.
-func granting(s *lease.Session) Request { return Request{Value: s.Label(), Grants: true} }
+func granting(s *session.Session) Request { return Request{Value: s.Label(), Grants: true} }
 
 // inTurn is a holder and n that wait behind it, each on a session of its own, as
 // locks do.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -51,9 +52,9 @@ func (w *world) linearizable(ctx context.Context, method string, req, answer any
 }
 
 // session is a session on a client of its own, as another process has it.
-func (w *world) session() *lease.Session { return w.sessionWith(pawl.Config{}) }
+func (w *world) session() *session.Session { return w.sessionWith(pawl.Config{}) }
 
-func (w *world) sessionWith(cfg pawl.Config) *lease.Session {
+func (w *world) sessionWith(cfg pawl.Config) *session.Session {
 	w.Helper()
 	cfg.Endpoints = w.f.Endpoints()
 	cfg.DialOptions = []grpc.DialOption{w.f.DialOption(), grpc.WithChainUnaryInterceptor(w.linearizable)}
@@ -75,7 +76,7 @@ func (w *world) line() Line {
 // keys are the lock keys in the line.
 func (w *world) keys() []string { return w.f.Keys(w.line().Prefix) }
 
-func (w *world) acquire(s *lease.Session) *Claim {
+func (w *world) acquire(s *session.Session) *Claim {
 	w.Helper()
 	c, err := Acquire(w.Context(), s, w.line(), Request{})
 	require.NoError(w, err)
@@ -116,7 +117,7 @@ type attempt struct {
 }
 
 // acquiring starts an Acquire, and returns when it waits for something.
-func (w *world) acquiring(ctx context.Context, s *lease.Session, r Request) *attempt {
+func (w *world) acquiring(ctx context.Context, s *session.Session, r Request) *attempt {
 	a := &attempt{w: w, done: make(chan struct{})}
 	line := w.line()
 	go func() {
@@ -130,7 +131,7 @@ func (w *world) acquiring(ctx context.Context, s *lease.Session, r Request) *att
 	return a
 }
 
-func (w *world) waiting(s *lease.Session) *attempt {
+func (w *world) waiting(s *session.Session) *attempt {
 	a := w.acquiring(w.Context(), s, Request{})
 	require.False(w, isClosed(a.done), "it does not wait: %v %v", a.c, a.err)
 	return a

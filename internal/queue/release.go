@@ -247,7 +247,7 @@ func (c *Claim) freeBehind() {
 // freeing is a release that goes on behind its caller.
 type freeing struct{ c *Claim }
 
-// Remove implements lease.Removal.
+// Remove implements session.Removal.
 func (r freeing) Remove(ctx context.Context) bool {
 	_ = r.c.free(ctx)
 	decided, _ := r.c.outcome()

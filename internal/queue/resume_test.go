@@ -13,6 +13,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -24,7 +25,7 @@ func isConfirm(t *pb.TxnRequest) bool {
 }
 
 // successor is the session of a process that takes s over.
-func (w *world) successor(s *lease.Session) *lease.Session {
+func (w *world) successor(s *session.Session) *session.Session {
 	w.Helper()
 	c, err := pawl.Dial(w.Context(), pawl.Config{Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{w.f.DialOption()}})
 	require.NoError(w, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
@@ -28,7 +29,7 @@ type writer struct {
 	*etcdfake.Cluster
 	t     *testing.T
 	ctx   context.Context
-	lease *lease.Session
+	lease *session.Session
 	claim *queue.Claim
 }
 
@@ -146,7 +147,7 @@ func TestDelayedCopyOfAnOlderValueNeverReplacesANewerOne(t *testing.T) {
 	for _, late := range []time.Duration{time.Millisecond, 40 * time.Millisecond, 100 * time.Millisecond, 3 * time.Second, 20 * time.Second} {
 		rewriting(t, func(w *writer) {
 			w.Inject(etcdfake.Rule{Method: "Txn", Match: writeOf("old"), Late: late})
-			ctx, cancel := context.WithTimeout(w.ctx, lease.ArmDelay-time.Millisecond) // no watch tells what landed
+			ctx, cancel := context.WithTimeout(w.ctx, session.ArmDelay-time.Millisecond) // no watch tells what landed
 			defer cancel()
 			err := w.claim.Rewrite(ctx, []byte("old"))
 			require.ErrorIs(t, err, kv.ErrUnknown)

@@ -13,13 +13,13 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/observe"
 )
 
 // began is a claim whose attempt is begun, and not sent.
-func (w *world) began(s *lease.Session, line Line) *Claim {
+func (w *world) began(s *session.Session, line Line) *Claim {
 	c := &Claim{s: s, line: line}
 	var err error
 	c.n, c.key, err = s.Begin(line.Prefix)

@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/watcher"
-	"github.com/pawl-locks/pawl/lease"
 )
 
 // follow waits for p from now on, which an answer at revision rev showed.
@@ -121,10 +121,10 @@ func (c *Claim) removeOverwritten(ctx context.Context) {
 	}
 }
 
-// Saw implements lease.Claim: what the session's linearizable read at revision
+// Saw implements session.Claim: what the session's linearizable read at revision
 // rev showed of the own key and the one before it. It finds what a watch missed,
 // and makes anew a watch that is over.
-func (c *Claim) Saw(rev int64, own, before lease.Seen) {
+func (c *Claim) Saw(rev int64, own, before session.Seen) {
 	if c.fate.Load() != nil || rev < c.create {
 		return
 	}
@@ -167,7 +167,7 @@ func (c *Claim) Saw(rev int64, own, before lease.Seen) {
 	}
 }
 
-// Arm implements lease.Claim: it is held for longer than a moment, so its key is
+// Arm implements session.Claim: it is held for longer than a moment, so its key is
 // watched, from its own revision on.
 func (c *Claim) Arm() {
 	if c.fate.Load() == nil {

@@ -1,0 +1,320 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// claim records what its session tells it.
+type claim struct {
+	hook        Hook
+	own, before string
+
+	mu    sync.Mutex
+	saws  []saw
+	armed []time.Time
+	ends  []error
+	onEnd func(error)
+}
+
+type saw struct {
+	rev         int64
+	own, before Seen
+}
+
+func (c *claim) Keys() (own, before string) { return c.own, c.before }
+
+func (c *claim) Saw(rev int64, own, before Seen) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.saws = append(c.saws, saw{rev, own, before})
+}
+
+func (c *claim) Arm() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.armed = append(c.armed, time.Now())
+}
+
+func (c *claim) End(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ends = append(c.ends, cause)
+	if c.onEnd != nil {
+		c.onEnd(cause)
+	}
+}
+
+func (c *claim) looks() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.saws)
+}
+
+// hold puts n held claims with a key each on s.
+func (r *rig) hold(s *Session, n int) []*claim {
+	r.t.Helper()
+	var out []*claim
+	for i := range n {
+		c := &claim{own: fmt.Sprintf("lock/%d", i)}
+		r.Put(c.own, "", s.ID())
+		require.NoError(r.t, s.Hold(&c.hook, c, 0))
+		out = append(out, c)
+	}
+	return out
+}
+
+// ops counts the operations of the transactions that the members receive.
+func (r *rig) ops() func() []int {
+	var mu sync.Mutex
+	var counts []int
+	r.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if t := q.Message.(*pb.TxnRequest); len(t.Compare) == 0 {
+			counts = append(counts, len(t.Success))
+		}
+		return false
+	}})
+	return func() []int {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(counts)
+	}
+}
+
+// Rule N1: the read looks at the lock keys, all when they are few.
+func TestEveryRoundLooksAtAllOfUpTo127Locks(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 8 * time.Second})
+		claims := r.hold(s, 127)
+		ops := r.ops()
+		sleep(8*time.Second + time.Second)
+		assert.Equal(t, []int{128, 128, 128, 128}, ops(), "one read a round")
+		for _, c := range claims {
+			assert.Equal(t, 4, c.looks())
+			assert.NotZero(t, c.saws[0].own.Create)
+		}
+	})
+}
+
+// Rule N1: many locks take turns, so that a hundred thousand cost no more a
+// round than a hundred.
+func TestThreeThousandLocksAreEachLookedAtWithin24RoundsOfOneReadEach(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 4 * time.Second})
+		claims := r.hold(s, 3000)
+		ops := r.ops()
+		const rounds = (3000 + 126) / 127
+		sleep(rounds*time.Second + 500*time.Millisecond)
+		assert.Len(t, ops(), rounds)
+		for _, n := range ops() {
+			assert.LessOrEqual(t, n, 128)
+		}
+		for i, c := range claims {
+			assert.NotZero(t, c.looks(), "lock %d", i)
+		}
+	})
+}
+
+func TestALookTellsEachClaimWhatItsKeysWere(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 4 * time.Second})
+		a := r.Put("a", "", 0)
+		b := r.Put("b", "", s.ID())
+		b2 := r.Put("b", "again", s.ID())
+		waiter := &claim{own: "b", before: "a"}
+		gone := &claim{own: "gone"}
+		require.NoError(t, s.Wait(&waiter.hook, waiter))
+		require.NoError(t, s.Hold(&gone.hook, gone, 0))
+		sleep(1500 * time.Millisecond)
+		require.Equal(t, 1, waiter.looks())
+		assert.Equal(t, saw{r.Revision(), Seen{b, b2}, Seen{a, a}}, waiter.saws[0])
+		assert.Equal(t, []saw{{r.Revision(), Seen{}, Seen{}}}, gone.saws)
+	})
+}
+
+// Rule A4: all of a session's waiters are looked at in each round, however many
+// locks it holds, and held ones still take turns beside them.
+func TestEveryRoundLooksAtAllWaiters(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 4 * time.Second})
+		held := r.hold(s, 60)
+		var waiters []*claim
+		for i := range 200 {
+			c := &claim{own: fmt.Sprintf("own/%d", i), before: "before"}
+			waiters = append(waiters, c)
+			require.NoError(t, s.Wait(&c.hook, c))
+		}
+		ops := r.ops()
+		sleep(4*time.Second + 500*time.Millisecond)
+		for _, c := range waiters {
+			assert.Equal(t, 4, c.looks())
+		}
+		for _, c := range held {
+			assert.NotZero(t, c.looks())
+		}
+		for _, n := range ops() {
+			assert.LessOrEqual(t, n, 128)
+		}
+	})
+}
+
+// A session with more waiters than one read holds does not wait for the rest of
+// its looks before it trusts the renewal.
+func TestALongLookDoesNotDelayTheDeadline(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 3 * time.Second})
+		for i := range 1000 {
+			c := &claim{own: fmt.Sprintf("own/%d", i), before: "before"}
+			require.NoError(t, s.Wait(&c.hook, c))
+		}
+		r.Member(0).SetDelay(etcdfake.Fixed(50*time.Millisecond), etcdfake.Fixed(50*time.Millisecond))
+		began := time.Now()
+		sleep(750*time.Millisecond + 250*time.Millisecond)
+		synctest.Wait()
+		assert.Greater(t, s.Deadline().Sub(began), 3*time.Second, "the renewal of two round trips counts")
+		before := r.renewals()
+		sleep(3 * time.Second)
+		assert.LessOrEqual(t, r.renewals()-before, 4, "looking on is no reason for a hedge")
+		require.NoError(t, s.Err())
+	})
+}
+
+// Rule N1: refused for too many operations, the read is sent again with the
+// session key alone, and later ones ask for less.
+func TestTooManyOperationsFallBackToTheSessionKeyAndThenToLess(t *testing.T) {
+	inBubble(t, etcdfake.Options{MaxTxnOps: 32}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 4 * time.Second})
+		claims := r.hold(s, 40)
+		ops := r.ops()
+		sleep(20 * time.Second)
+		require.NoError(t, s.Err())
+		assert.Equal(t, []int{41, 1, 21, 21}, ops()[:4], "half of what was asked for")
+		for _, c := range claims {
+			assert.NotZero(t, c.looks())
+		}
+	})
+}
+
+// Rule N1: refused for permission, the read is sent again with the session key
+// alone, and the session lives.
+func TestARefusedLookFallsBackToTheSessionKeyAlone(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 4 * time.Second})
+		c := r.hold(s, 1)[0]
+		r.Inject(etcdfake.Rule{Method: "Txn", Err: rpctypes.ErrGRPCPermissionDenied, Lose: true, Match: func(q etcdfake.Request) bool {
+			return len(q.Message.(*pb.TxnRequest).Success) > 1
+		}})
+		sleep(time.Minute)
+		require.NoError(t, s.Err())
+		assert.Zero(t, c.looks(), "what was not read is not told")
+	})
+}
+
+// Rule H4: a claim is armed after the delay, unless it was dropped before; a
+// burst of short holds costs the loop one look.
+func TestAClaimIsArmedOnceAfterTheDelay(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 8 * time.Second})
+		short, long := &claim{own: "short"}, &claim{own: "long"}
+		began := time.Now()
+		require.NoError(t, s.Hold(&short.hook, short, 0))
+		s.ArmLater(&short.hook)
+		sleep(20 * time.Millisecond)
+		require.NoError(t, s.Hold(&long.hook, long, 0))
+		s.ArmLater(&long.hook)
+		s.Drop(&short.hook)
+		sleep(time.Second)
+		assert.Empty(t, short.armed)
+		require.Len(t, long.armed, 1)
+		assert.Equal(t, 20*time.Millisecond+ArmDelay, long.armed[0].Sub(began))
+		assert.Empty(t, s.arming)
+	})
+}
+
+func TestNothingIsArmedOnADeadSession(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 8 * time.Second})
+		c := &claim{own: "k"}
+		require.NoError(t, s.Hold(&c.hook, c, 0))
+		s.Begone()
+		s.ArmLater(&c.hook)
+		sleep(time.Second)
+		assert.Empty(t, c.armed)
+		assert.Empty(t, s.arming, "nobody would empty the list")
+	})
+}
+
+// Rule H1: every claim is told the cause once, after Err says so.
+func TestEveryClaimIsToldTheEndOnceAndAfterTheMark(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 8 * time.Second})
+		held, waiting, dropped := &claim{own: "h"}, &claim{own: "w"}, &claim{own: "d"}
+		for _, c := range []*claim{held, waiting, dropped} {
+			c.onEnd = func(cause error) { assert.Equal(t, cause, s.Err(), "marked first") }
+		}
+		require.NoError(t, s.Wait(&held.hook, held))
+		require.NoError(t, s.Hold(&held.hook, held, 0), "from waiting to held")
+		require.NoError(t, s.Wait(&waiting.hook, waiting))
+		require.NoError(t, s.Hold(&dropped.hook, dropped, 0))
+		s.Drop(&dropped.hook)
+		s.Drop(&dropped.hook)
+		r.Revoke(s.ID())
+		synctest.Wait()
+		oneCause(t, s.Err(), lease.ErrRevoked)
+		assert.Equal(t, []error{s.Err()}, held.ends)
+		assert.Equal(t, []error{s.Err()}, waiting.ends)
+		assert.Empty(t, dropped.ends)
+
+		late := &claim{own: "l"}
+		assert.Equal(t, s.Err(), s.Wait(&late.hook, late))
+		assert.Equal(t, s.Err(), s.Hold(&late.hook, late, 0))
+		_, _, err := s.Begin("p/")
+		assert.Equal(t, s.Err(), err)
+	})
+}
+
+// The list against a slice.
+func TestRingKeepsOrderUnderPushAndDrop(t *testing.T) {
+	var r ring
+	hooks := make([]Hook, 50)
+	var model []*Hook
+	for i := range 2000 {
+		h := &hooks[(i*7919)%len(hooks)]
+		if h.in != nil {
+			r.drop(h)
+			for j, m := range model {
+				if m == h {
+					model = append(model[:j:j], model[j+1:]...)
+					break
+				}
+			}
+		} else {
+			r.push(h)
+			model = append(model, h)
+		}
+		var got []*Hook
+		for h := r.first; h != nil; h = h.next {
+			got = append(got, h)
+		}
+		require.Equal(t, len(model), r.n)
+		require.True(t, slices.Equal(model, got))
+	}
+	assert.Len(t, r.take(), len(model))
+	assert.Zero(t, r.n)
+	assert.Nil(t, r.first)
+	assert.Nil(t, r.last)
+}

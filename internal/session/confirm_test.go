@@ -1,0 +1,265 @@
+package session
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// confirms forges a positive answer to every renewal, as a leader gives that
+// does not know that it was deposed (F3).
+func (r *rig) confirms(ttl int64) *etcdfake.Fault {
+	return r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Forge: func(q etcdfake.Request) (proto.Message, error) {
+		_, term := r.Leader()
+		return &pb.LeaseKeepAliveResponse{
+			Header: &pb.ResponseHeader{ClusterId: r.host.Cluster.ID(), MemberId: q.Member.ID(), RaftTerm: term, Revision: r.Revision()},
+			ID:     q.Message.(*pb.LeaseKeepAliveRequest).ID, TTL: ttl,
+		}, nil
+	}})
+}
+
+// Rule N1, hazards S13, S14: a renewal that is confirmed for a lease that is gone
+// does not extend: the read finds it, though no watch told it.
+func TestAPositiveAnswerForAGoneLeaseEndsTheSessionAtTheRead(t *testing.T) {
+	for name, gone := range map[string]func(r *rig, s *Session){
+		"revoked": func(r *rig, s *Session) { r.Revoke(s.ID()) },
+		"deleted": func(r *rig, s *Session) { r.Delete(s.key) },
+	} {
+		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+			s := r.session(lease.Options{TTL: 6 * time.Second})
+			r.confirms(6)
+			for _, m := range r.Members() {
+				muteWatches(m)
+			}
+			sleep(time.Second)
+			gone(r, s)
+			require.NoError(t, s.Err(), "nothing has told it")
+			sleep(500 * time.Millisecond) // the round at a quarter of the TTL
+			oneCause(t, s.Err(), lease.ErrRevoked)
+			assert.ErrorContains(t, s.Err(), "is not there at revision", name)
+		})
+	}
+}
+
+// Rule N1 for each header that does not confirm: the attempt failed, the deadline
+// stays, and that alone is no loss.
+func TestARenewalIsNotConfirmedBy(t *testing.T) {
+	renewal := func(f func(*pb.ResponseHeader)) etcdfake.Rule {
+		return etcdfake.Rule{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) { f(m.(*pb.LeaseKeepAliveResponse).Header) }}
+	}
+	read := func(f func(*pb.ResponseHeader)) etcdfake.Rule {
+		return etcdfake.Rule{Method: "Txn", Edit: func(_ etcdfake.Request, m proto.Message) { f(m.(*pb.TxnResponse).Header) }}
+	}
+	stale := func(h *pb.ResponseHeader) { h.RaftTerm-- }
+	for name, rules := range map[string][]etcdfake.Rule{
+		"term 0 in the renewal":         {renewal(func(h *pb.ResponseHeader) { h.RaftTerm = 0 })},
+		"term 0 in both":                {renewal(func(h *pb.ResponseHeader) { h.RaftTerm = 0 }), read(func(h *pb.ResponseHeader) { h.RaftTerm = 0 })},
+		"an older term in the renewal":  {renewal(stale)},
+		"an older term in both":         {renewal(stale), read(stale)},
+		"an older term in the read":     {read(stale)},
+		"a newer term in the read":      {read(func(h *pb.ResponseHeader) { h.RaftTerm++ })},
+		"another member in the read":    {read(func(h *pb.ResponseHeader) { h.MemberId++ })},
+		"another member in the renewal": {renewal(func(h *pb.ResponseHeader) { h.MemberId++ })},
+		"a renewal without a header":    {{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) { m.(*pb.LeaseKeepAliveResponse).Header = nil }}},
+		"an answer about another lease": {{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) { m.(*pb.LeaseKeepAliveResponse).ID++ }}},
+		"a read without an answer":      {{Method: "Txn", Hang: true}},
+		"a read that is refused":        {{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}},
+		"a read without a revision":     {read(func(h *pb.ResponseHeader) { h.Revision = 0 })},
+		"a read refused as too long":    {{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCTooManyOps}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+				s := r.session(lease.Options{TTL: 6 * time.Second})
+				deadline := s.Deadline()
+				for _, rule := range rules {
+					r.Inject(rule)
+				}
+				sleep(5*time.Second - 1)
+				require.NoError(t, s.Err(), "a failed attempt is no loss")
+				require.Equal(t, deadline, s.Deadline())
+				sleep(1)
+				over(t, s, lease.ErrExpired)
+			})
+		})
+		if name == "a newer term in the read" {
+			continue // from then on the others' terms are below one that was shown
+		}
+		// One member's alone is no trouble.
+		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+			s := r.session(lease.Options{TTL: 6 * time.Second})
+			for _, rule := range rules {
+				rule.Member = r.Member(1)
+				r.Inject(rule)
+			}
+			sleep(time.Minute)
+			require.NoError(t, s.Err(), name)
+		})
+	}
+}
+
+// Rule N1: a term below the highest that any member has shown is not trusted,
+// though the renewal and its read agree on it.
+func TestAMemberOfAnOlderTermConfirmsNothing(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 2}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 6 * time.Second})
+		back := func(h *pb.ResponseHeader) { h.RaftTerm = 1 }
+		r.Inject(etcdfake.Rule{Member: r.Member(0), Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) { back(m.(*pb.LeaseKeepAliveResponse).Header) }})
+		r.Inject(etcdfake.Rule{Member: r.Member(0), Method: "Txn", Edit: func(_ etcdfake.Request, m proto.Message) { back(m.(*pb.TxnResponse).Header) }})
+		noKeepAlive(r.Cluster, r.Member(1))
+		<-s.Done()
+		over(t, s, lease.ErrExpired)
+		assert.ErrorContains(t, s.Err(), "raft term 1")
+	})
+}
+
+// Hazards S14, F3: a leader that was deposed and goes on confirming does not keep
+// a session of a revoked lease alive beyond the window it had.
+func TestADeposedLeaderThatGoesOnConfirmingExtendsNothing(t *testing.T) {
+	for phase := range 30 {
+		inBubble(t, etcdfake.Options{Members: 3, ExpiryTick: -1}, func(t *testing.T, r *rig) {
+			s := r.session(lease.Options{TTL: 3 * time.Second})
+			r.OnChange(func(ch etcdfake.Change) {
+				if ch.Deleted && ch.Key == s.key && ch.Why == etcdfake.ByExpiry {
+					assert.Error(t, s.Err(), "phase %d", phase)
+				}
+			})
+			sleep(2*time.Second + time.Duration(phase)*25*time.Millisecond)
+			leader, _ := r.Leader()
+			r.Member(leader).Depose()
+			for i, m := range r.Members() { // it is the only one that the client reaches
+				if i != leader {
+					m.BlackHole()
+				}
+			}
+			sleep(20 * time.Second)
+			oneCause(t, s.Err(), lease.ErrExpired)
+		})
+	}
+}
+
+// Rule K4: a linearizable answer below the highest revision seen ends all
+// sessions of the client.
+func TestARevisionThatGoesBackEndsAllSessions(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		a, b := r.session(lease.Options{TTL: 6 * time.Second}), r.session(lease.Options{TTL: 60 * time.Second})
+		r.Inject(etcdfake.Rule{Method: "Txn", Times: 1, Edit: func(_ etcdfake.Request, m proto.Message) {
+			m.(*pb.TxnResponse).Header.Revision = 2
+		}})
+		sleep(1500 * time.Millisecond)
+		over(t, a, cluster.ErrChanged)
+		over(t, b, cluster.ErrChanged)
+		_, err := Grant(t.Context(), r.host, lease.Options{})
+		oneCause(t, err, cluster.ErrChanged)
+	})
+}
+
+// Rule K4, F15: headers of renewals prove nothing, nor does an answer below what
+// came while it was on its way.
+func TestAnOldRevisionInARenewalsHeaderIsNoRegression(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 6 * time.Second})
+		r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) {
+			m.(*pb.LeaseKeepAliveResponse).Header.Revision = 1
+		}})
+		sleep(time.Minute)
+		require.NoError(t, s.Err())
+	})
+}
+
+// Hazard C13: an answer of another cluster is dropped, TTL 0 and a missing
+// session key included, and its endpoint set aside.
+func TestAnotherClustersAnswerIsDropped(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 6 * time.Second})
+		m := r.Member(1)
+		m.SetClusterID(77)
+		r.Inject(etcdfake.Rule{Member: m, Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) {
+			m.(*pb.LeaseKeepAliveResponse).TTL = 0
+		}})
+		sleep(time.Minute)
+		require.NoError(t, s.Err())
+		assert.Len(t, r.host.Cluster.Members(), 2)
+	})
+}
+
+// Rules H1, H4: the watch of the session key tells a revocation at once, and
+// through it all that hangs on the session.
+func TestARevocationIsToldAtOnceByTheWatch(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{})
+		synctest.Wait()
+		r.Revoke(s.ID())
+		synctest.Wait()
+		assert.True(t, isClosed(s.Done()))
+		oneCause(t, s.Err(), lease.ErrRevoked)
+	})
+}
+
+// Rule H2: a watch that is over is made anew, from what the read showed, and a
+// compaction is no loss.
+func TestTheWatchOfTheSessionKeyIsMadeAnewAfterACompaction(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 8 * time.Second})
+		synctest.Wait()
+		r.Inject(etcdfake.Rule{Method: "Watch", Opening: true, Err: rpctypes.ErrGRPCNoLeader, Times: 3})
+		for range 10 {
+			r.Put("other", "", 0)
+		}
+		r.Compact(r.Revision())
+		r.Member(0).EndStreams("Watch", rpctypes.ErrGRPCStopped)
+		sleep(3 * time.Second) // a round
+		require.NoError(t, s.Err())
+		sleep(100 * time.Millisecond)
+		r.Delete(s.key)
+		synctest.Wait()
+		assert.True(t, isClosed(s.Done()), "told by the new watch")
+		oneCause(t, s.Err(), lease.ErrRevoked)
+	})
+}
+
+// Rule H2: a watch that swallows a deletion is found out by the next round.
+func TestADeletionThatTheWatchSwallowedIsFoundByTheNextRound(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 8 * time.Second})
+		for _, m := range r.Members() {
+			muteWatches(m)
+		}
+		sleep(time.Second)
+		r.Delete(s.key)
+		sleep(time.Second - 1)
+		require.NoError(t, s.Err())
+		sleep(1)
+		oneCause(t, s.Err(), lease.ErrRevoked)
+	})
+}
+
+// ExamineSoon asks at once, and is no evidence where nobody answers.
+func TestAnExaminationEndsTheSessionOnTheServersWordAlone(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 60 * time.Second})
+		examine(s, 1)
+		require.NoError(t, s.Err())
+		f := r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied})
+		examine(s, 1)
+		require.NoError(t, s.Err())
+		f.Lift()
+		muteWatches(r.Member(0))
+		r.Delete(s.key)
+		examine(s, 1)
+		oneCause(t, s.Err(), lease.ErrRevoked)
+		n := r.Counts().Received["Txn"]
+		examine(s, 1)
+		oneCause(t, s.Err(), lease.ErrRevoked)
+		assert.Equal(t, n, r.Counts().Received["Txn"], "a dead session asks nothing (hazard S20)")
+	})
+}

@@ -1,0 +1,202 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/txn"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// Grant makes a session: a new lease with its session key, or, with
+// Options.Resume, the lease of a detached one. ctx bounds the call and nothing
+// after it. After an error nothing is left that does not end by itself: a lease
+// that may have been granted is revoked behind the caller.
+func Grant(ctx context.Context, host Host, opts lease.Options) (*Session, error) {
+	if err := opts.Check(); err != nil {
+		return nil, err
+	}
+	opts = opts.WithDefaults()
+	if opts.Resume != (lease.Handle{}) {
+		return resume(ctx, host, opts)
+	}
+	s := newSession(host, opts)
+	if err := s.grant(ctx, opts.TTL); err != nil {
+		return nil, fmt.Errorf("lease: grant: %w", err)
+	}
+	if err := s.writeKey(ctx); err != nil {
+		s.abandon()
+		return nil, fmt.Errorf("lease: session key: %w", explain(err, host.Namespace))
+	}
+	if err := s.start(); err != nil {
+		return nil, fmt.Errorf("lease: grant: %w", err)
+	}
+	return s, nil
+}
+
+// newSession is a session without a lease.
+func newSession(host Host, opts lease.Options) *Session {
+	s := &Session{
+		host:     host,
+		owner:    opts.Owner,
+		margin:   opts.Margin,
+		ledger:   newLedger(),
+		removals: removals{added: make(chan struct{}, 1)},
+		done:     make(chan struct{}),
+		looped:   make(chan struct{}),
+		poked:    make(chan struct{}, 1),
+		revoked:  make(chan struct{}),
+		maxOps:   maxOps,
+	}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.label = keys.NewLabel(identity(s.owner))
+	s.armer = time.AfterFunc(ArmDelay, s.wake)
+	s.armer.Stop()
+	return s
+}
+
+// grants is how many leases are asked for at the most, one after the other, when
+// answers are lost.
+const grants = 3
+
+// grant asks for a lease with an ID of our own choosing, so that one whose
+// answer was lost can be revoked. The clock is read before each sending (T2).
+func (s *Session) grant(ctx context.Context, ttl time.Duration) error {
+	for try := 1; ; try++ {
+		id := randomID()
+		w, err := s.grantOnce(ctx, id, ttl)
+		switch {
+		case err == nil:
+			s.adopt(id, w)
+			return nil
+		case cluster.IsLeaseExists(err) && try < grants: // another's: not to be touched
+			continue
+		case cluster.OutcomeOf(err) == cluster.Unknown:
+			revokeBehind(s.host, id, ttl)
+			if try < grants && !cluster.IsNoSpace(err) && ctx.Err() == nil && s.host.Cluster.Err() == nil {
+				continue
+			}
+		}
+		return err
+	}
+}
+
+// grantOnce asks for lease id.
+func (s *Session) grantOnce(ctx context.Context, id int64, ttl time.Duration) (window, error) {
+	var sent clock.Instant
+	var resp *pb.LeaseGrantResponse
+	err := s.host.Cluster.Do(ctx, cluster.Request{Op: "lease grant"}, func(ctx context.Context, m *cluster.Member) (_ *pb.ResponseHeader, err error) {
+		sent = clock.Now()
+		resp, err = m.Lease().LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: int64(ttl / time.Second)})
+		return resp.GetHeader(), err
+	})
+	if err == nil && resp.ID != id {
+		err = fmt.Errorf("lease %x was asked for, the answer grants %x", id, resp.ID)
+	}
+	return window{sent: sent, granted: time.Duration(resp.GetTTL()) * time.Second, margin: s.margin}, err
+}
+
+// adopt makes the session one of lease id.
+func (s *Session) adopt(id int64, w window) {
+	s.id = id
+	s.key = keys.SessionKey(s.host.Namespace, id)
+	s.win.Store(&w)
+}
+
+// writeKey puts the session key. It may be sent again: only one copy can find
+// the key absent, and the nonce tells whose it was.
+func (s *Session) writeKey(ctx context.Context) error {
+	value := s.keyValue()
+	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "put session key", Repeat: cluster.Always}, &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.CreateIs(s.key, 0)},
+		Success: []*pb.RequestOp{txn.Put(s.key, value, s.id), txn.Get(s.key)},
+		Failure: []*pb.RequestOp{txn.Get(s.key)},
+	})
+	if err != nil {
+		return err
+	}
+	kv := txn.KV(resp, len(resp.Responses)-1)
+	if kv == nil || string(kv.Value) != string(value) {
+		return fmt.Errorf("key %q is another's", s.key)
+	}
+	s.wroteKey(kv)
+	return nil
+}
+
+// wroteKey notes how this session wrote its key.
+func (s *Session) wroteKey(kv *mvccpb.KeyValue) {
+	s.create, s.mod = kv.CreateRevision, kv.ModRevision
+	s.same, s.looked = txn.ModIs(s.key, s.mod), txn.Look(s.key)
+}
+
+// keyValue is a new value for the session key: who, and a nonce.
+func (s *Session) keyValue() []byte {
+	id := identity(s.owner)
+	id.Since = time.Now().UTC()
+	return keys.SessionValue(id, rand.Text())
+}
+
+// identity is this process as the one behind a key.
+func identity(owner string) keys.Identity {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return keys.Identity{Owner: owner, Host: host, PID: os.Getpid()}
+}
+
+// start begins the watch of the session key and the renewal loop. If the
+// session is over by now, what it has is removed.
+func (s *Session) start() error {
+	if err := s.Err(); err != nil {
+		close(s.looped)
+		return err
+	}
+	s.tellGranted()
+	s.watchKey(s.mod + 1)
+	go s.loop() // ends with the session; Close waits for it
+	return nil
+}
+
+// abandon ends a session that was never handed out.
+func (s *Session) abandon() {
+	close(s.looped)
+	s.end(because(lease.ErrClosed, "never begun"), remove)
+}
+
+// randomID is a lease ID of 63 random bits, not 0.
+func randomID() int64 {
+	for {
+		var b [8]byte
+		rand.Read(b[:]) // never fails
+		if id := int64(binary.BigEndian.Uint64(b[:]) >> 1); id != 0 {
+			return id
+		}
+	}
+}
+
+// Label is the value of a lock's key that is put now: it names the holder for
+// people, as JSON.
+func (s *Session) Label() []byte { return s.label.Lock(time.Now()) }
+
+// EtcdLabel is Label for a key in etcd's layout.
+func (s *Session) EtcdLabel() []byte { return s.label.EtcdLock(time.Now()) }
+
+// explain says what a role needs when permission was denied for a session key.
+func explain(err error, namespace string) error {
+	if !cluster.IsPermissionDenied(err) {
+		return err
+	}
+	return fmt.Errorf("%w (the role needs readwrite on keys from %q, and on those of each name: from %q, or, for a name with a slash such as a/b, from %q)",
+		err, keys.SessionRoot(namespace), namespace+"NAME/", namespace+"/a%2Fb/")
+}

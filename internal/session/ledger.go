@@ -1,0 +1,195 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/pawl-locks/pawl/internal/keys"
+)
+
+// A state is where an entry stands between its first request and its last.
+type state uint8
+
+const (
+	gone    state = iota // its key is not there and never will be; what the ledger does not know is gone
+	open                 // its enqueue may be applied, now or later
+	there                // an answer showed its key: no copy of its enqueue can be applied any more
+	held                 // there, and somebody's: whoever takes the session over does not remove it
+	undoing              // to be removed, while its enqueue may yet be applied: its cancel key is put (rule A5)
+	leaving              // to be removed, and no enqueue is under way: a deletion is all
+	left                 // a predecessor's, which it may have held: nobody here has resumed it
+)
+
+// Evidence is what moves an entry from one state to another.
+type evidence uint8
+
+const (
+	shown    evidence = iota // an answer showed its key
+	won                      // it is held
+	resumed                  // it was held by the predecessor, and is by this process now
+	unwanted                 // it is to be removed
+	absent                   // its key is not there and never will be
+)
+
+// after is the state that ev moves an entry to; false: ev is of no account in
+// that state, and changes nothing.
+func (st state) after(ev evidence) (state, bool) {
+	switch ev {
+	case shown:
+		switch st {
+		case open:
+			return there, true
+		case undoing:
+			return leaving, true
+		}
+	case won:
+		if st == open || st == there {
+			return held, true
+		}
+	case resumed:
+		if st == left {
+			return held, true
+		}
+	case unwanted:
+		switch st {
+		case open:
+			return undoing, true
+		case there, held:
+			return leaving, true
+		}
+	case absent:
+		if st != gone && st != left {
+			return gone, true
+		}
+	}
+	return st, false
+}
+
+// An entry is one acquisition's part in the queue of a name.
+type entry struct {
+	state state
+	name  string // of the queue: what its keys begin with, whatever their form
+	key   string
+}
+
+// A ledger is the account of what a session has in the queues of all names. It
+// is pure; its session guards it.
+//
+// Invariants: an entry of this process that is gone is not in entries; one of a
+// predecessor is, so that it is resumed once. counts has, for each name, what a
+// count of the entries that are not gone would find.
+type ledger struct {
+	next      int64 // the next entry's number
+	inherited int64 // entries below it are a predecessor's; 0: none are
+	entries   map[int64]entry
+	counts    map[string]count
+}
+
+// count is what a session has in the queue of one name.
+type count struct {
+	entries int   // that are not gone
+	last    int64 // the number of the last one that was begun
+}
+
+func newLedger() ledger {
+	return ledger{next: 1, entries: make(map[int64]entry), counts: make(map[string]count)}
+}
+
+// begin opens an entry in the queue of name: its number, and its key, which was
+// never used before (rule A1).
+func (l *ledger) begin(lease int64, name string) (n int64, key string) {
+	n = l.next
+	l.next++
+	key = keys.QueueKey{Lease: lease, N: n}.In(name)
+	l.put(n, entry{open, name, key})
+	return n, key
+}
+
+// inherit takes in what a predecessor left: entries below next are its, and those
+// with keys are to be undone, for their enqueues may yet be applied.
+func (l *ledger) inherit(lease, next int64, unsettled []string) error {
+	l.next, l.inherited = next, next
+	for _, key := range unsettled {
+		k, ok := keys.ParseQueueKey(key)
+		if !ok || k.Lease != lease || k.N >= next {
+			return fmt.Errorf("key %q is not of lease %x", key, lease)
+		}
+		name, _ := keys.Split(key)
+		l.put(k.N, entry{undoing, name, key})
+	}
+	return nil
+}
+
+// put adds an entry that was not in the ledger.
+func (l *ledger) put(n int64, e entry) {
+	l.entries[n] = e
+	c := l.counts[e.name]
+	l.counts[e.name] = count{c.entries + 1, max(c.last, n)}
+}
+
+// state is that of entry n.
+func (l *ledger) state(n int64) state {
+	if e, ok := l.entries[n]; ok {
+		return e.state
+	}
+	if 0 < n && n < l.inherited {
+		return left
+	}
+	return gone
+}
+
+// move is the one way in which an entry's state changes: ev moves entry n, and
+// false means that it is of no account. key is that of an entry which a
+// predecessor left, and which the ledger does not know yet.
+func (l *ledger) move(n int64, ev evidence, key string) bool {
+	before := l.state(n)
+	after, ok := before.after(ev)
+	if !ok {
+		return false
+	}
+	if before == left {
+		name, _ := keys.Split(key)
+		l.put(n, entry{left, name, key})
+	}
+	e := l.entries[n]
+	e.state = after
+	l.entries[n] = e
+	if after == gone {
+		l.strike(n, e.name)
+	}
+	return true
+}
+
+// strike takes an entry that is gone out of the count, and out of the ledger if
+// it was this process's.
+func (l *ledger) strike(n int64, name string) {
+	if n >= l.inherited {
+		delete(l.entries, n)
+	}
+	c := l.counts[name]
+	if c.entries--; c.entries == 0 {
+		delete(l.counts, name)
+		return
+	}
+	l.counts[name] = c
+}
+
+// alone reports whether entry n is the only one of the session's in the queue of
+// name that had, may have, or may yet have, a key there since n began. A session
+// that was taken over does not know what its predecessor left, and never says so.
+func (l *ledger) alone(n int64, name string) bool {
+	return l.inherited == 0 && l.counts[name] == count{1, n} && l.state(n) != gone
+}
+
+// unsettled are the keys that whoever takes the session over has to undo, in
+// order.
+func (l *ledger) unsettled() (all []string) {
+	for _, e := range l.entries {
+		switch e.state {
+		case open, there, undoing, leaving:
+			all = append(all, e.key)
+		}
+	}
+	slices.Sort(all)
+	return all
+}

@@ -1,0 +1,87 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/txn"
+)
+
+// probes are who waits for a read of the session key that is not sent yet. Its
+// session guards it.
+type probes struct {
+	waiting []func()
+	working bool // a goroutine sends them
+}
+
+// add has then called after a read that is sent from now on; begin says that the
+// caller is to see to it.
+func (p *probes) add(then func()) (begin bool) {
+	p.waiting = append(p.waiting, then)
+	begin = !p.working
+	p.working = true
+	return begin
+}
+
+// take takes who waits for the next read; none: there will be no next.
+func (p *probes) take() []func() {
+	batch := p.waiting
+	p.waiting = nil
+	p.working = len(batch) > 0
+	return batch
+}
+
+// ExamineSoon asks the cluster in the background, linearizably, whether the
+// session key is still as this session wrote it, and ends the session if not. Then
+// it calls then, once, whatever came of it. The read is sent after this call, and
+// bounded by wait. A burst of calls, as when a lease takes a thousand keys along,
+// shares its reads. Where the client is closed nothing is read.
+func (s *Session) ExamineSoon(wait time.Duration, then func()) {
+	s.mu.Lock()
+	begin := s.probes.add(then)
+	s.mu.Unlock()
+	if !begin {
+		return
+	}
+	what := fmt.Sprintf("session key %q", s.key)
+	read := func(ctx context.Context) { s.probe(func() { s.readKey(ctx, wait) }) }
+	if !s.host.Behind.Go(what, read) {
+		s.probe(func() {})
+	}
+}
+
+// probe reads for all who wait, until nobody does.
+func (s *Session) probe(read func()) {
+	for {
+		s.mu.Lock()
+		batch := s.probes.take()
+		s.mu.Unlock()
+		if len(batch) == 0 {
+			return
+		}
+		read()
+		for _, then := range batch {
+			then()
+		}
+	}
+}
+
+// readKey reads the session key, in no more than wait. That there is no answer
+// changes nothing.
+func (s *Session) readKey(ctx context.Context, wait time.Duration) {
+	if s.Err() != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "read session key", Repeat: cluster.Always}, &pb.TxnRequest{
+		Success: []*pb.RequestOp{s.looked},
+	})
+	if err == nil {
+		_ = s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision)
+	}
+}

@@ -1,0 +1,409 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+
+	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// Hazard U8: Close revokes, and says nil because the lease is gone.
+func TestCloseRevokesAndIsIdempotent(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{})
+		for range 3 {
+			require.NoError(t, s.Close(context.Background()))
+		}
+		over(t, s, lease.ErrClosed)
+		assert.Empty(t, r.Leases())
+		assert.Empty(t, r.keysOf(s))
+		assert.Equal(t, 1, r.Counts().Received["LeaseRevoke"])
+	})
+}
+
+func TestCloseWithADoneContextStillRevokes(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		require.NoError(t, r.session(lease.Options{}).Close(ctx))
+		assert.Empty(t, r.Leases())
+	})
+}
+
+// Hazard U4: in a black hole Close returns with its context's end plus 100 ms,
+// says that the outcome is unknown and pending, and can be asked again.
+func TestCloseInABlackHoleReturnsInTimeAndIsDecidedLater(t *testing.T) {
+	for _, wait := range []time.Duration{0, time.Second} {
+		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+			s := r.session(lease.Options{})
+			r.BlackHole()
+			ctx, cancel := context.WithTimeout(context.Background(), wait)
+			defer cancel()
+			for range 2 {
+				began := time.Now()
+				err := s.Close(ctx)
+				assert.LessOrEqual(t, time.Since(began), wait+100*time.Millisecond)
+				require.ErrorIs(t, err, cluster.ErrUnknown)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.ErrorContains(t, err, "pending")
+			}
+			over(t, s, lease.ErrClosed)
+			r.Heal()
+			require.NoError(t, s.Close(context.Background()))
+			assert.Empty(t, r.Leases())
+		})
+	}
+}
+
+func TestCloseWithoutADeadlineReturnsFromABlackHole(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{})
+		r.BlackHole()
+		began := time.Now()
+		require.ErrorIs(t, s.Close(context.Background()), cluster.ErrUnknown)
+		assert.LessOrEqual(t, time.Since(began), closeTotal)
+	})
+}
+
+func TestCloseFromManyGoroutinesGivesOneAnswer(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{})
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() { assert.NoError(t, s.Close(context.Background())) })
+		}
+		wg.Wait()
+		assert.Equal(t, 1, r.Counts().Received["LeaseRevoke"])
+	})
+}
+
+// A revocation whose answer is lost is sent again; that the lease is not found
+// then is the confirmation.
+func TestALostAnswerToTheRevocationIsSettled(t *testing.T) {
+	for name, rule := range map[string]etcdfake.Rule{
+		"not applied":        {Lose: true, Err: rpctypes.ErrGRPCTimeout},
+		"applied":            {Err: rpctypes.ErrGRPCTimeout},
+		"applied and silent": {Hang: true},
+	} {
+		inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+			s := r.session(lease.Options{})
+			rule.Method, rule.Times = "LeaseRevoke", 2
+			r.Inject(rule)
+			require.NoError(t, s.Close(context.Background()), name)
+			assert.Empty(t, r.Leases())
+		})
+	}
+}
+
+// Where revoking is refused for good, that is given up once the lease must have
+// ended by itself.
+func TestARevocationThatIsRefusedIsGivenUpWhenTheLeaseHasEndedByItself(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 5 * time.Second})
+		r.Inject(etcdfake.Rule{Method: "LeaseRevoke", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied})
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		require.ErrorContains(t, s.Close(ctx), "pending")
+		sleep(15 * time.Second)
+		assert.True(t, isClosed(s.revoked))
+		sent := r.Counts().Received["LeaseRevoke"]
+		err := s.Close(context.Background())
+		require.ErrorIs(t, err, cluster.ErrUnknown)
+		assert.ErrorContains(t, err, "permission denied")
+		sleep(time.Minute)
+		assert.Equal(t, sent, r.Counts().Received["LeaseRevoke"])
+	})
+}
+
+// A session that ends by itself has its lease revoked behind it, so that the
+// server and we agree (hazard H5).
+func TestAnExpiredSessionsLeaseIsRevokedBehind(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 300 * time.Second})
+		r.silence()
+		sleep(251 * time.Second)
+		oneCause(t, s.Err(), lease.ErrExpired)
+		assert.Empty(t, r.Leases())
+		require.NoError(t, s.Close(context.Background()))
+	})
+}
+
+// Close says nil only where the lease is gone, or another's business.
+func TestCloseAfterTheClusterChangedDoesNotClaimThatTheLeaseIsGone(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 4 * time.Second})
+		r.Member(0).SetClusterID(77)
+		sleep(2 * time.Second)
+		over(t, s, cluster.ErrChanged)
+		err := s.Close(context.Background())
+		require.ErrorIs(t, err, cluster.ErrUnknown)
+		assert.ErrorContains(t, err, "left to expire")
+		assert.Zero(t, r.Counts().Received["LeaseRevoke"], "nothing is done with another cluster")
+	})
+}
+
+func TestCloseAfterDetachDoesNothing(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{})
+		require.NotEqual(t, lease.Handle{}, s.Detach())
+		require.NoError(t, s.Close(context.Background()))
+		assert.Len(t, r.Leases(), 1)
+	})
+}
+
+// Rule N6: who was taken over leaves the lease alone.
+func TestASessionWhoseKeyWasRewrittenLeavesTheLease(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 60 * time.Second})
+		r.Put(s.key, "another's", s.ID())
+		synctest.Wait()
+		over(t, s, lease.ErrRevoked)
+		sleep(20 * time.Second)
+		assert.Len(t, r.Leases(), 1)
+		err := s.Close(context.Background())
+		require.ErrorIs(t, err, cluster.ErrUnknown)
+		assert.ErrorContains(t, err, "left")
+		assert.Len(t, r.Leases(), 1)
+	})
+}
+
+// release is removed at the try that is given; 0: never.
+type release struct {
+	mu    sync.Mutex
+	at    int
+	tries []time.Time
+}
+
+func (r *release) Remove(context.Context) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tries = append(r.tries, time.Now())
+	return r.at != 0 && len(r.tries) >= r.at
+}
+
+func (r *release) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.tries)
+}
+
+// Rule A6: what is left is removed again and again until it is.
+func TestARemovalIsTriedUntilItIsDone(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{})
+		x := &release{at: 7}
+		s.RemoveBehind(x)
+		sleep(time.Minute)
+		assert.Equal(t, 7, x.count())
+		y := &release{at: 1}
+		s.RemoveBehind(y)
+		synctest.Wait()
+		assert.Equal(t, 1, y.count(), "at once")
+	})
+}
+
+// Rules A6, N4: one that cannot be removed, for want of permission, holds up no
+// other.
+func TestARemovalThatFailsForEverHoldsUpNoOther(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{})
+		stuck, other, later := &release{}, &release{at: 1}, &release{at: 2}
+		s.RemoveBehind(stuck)
+		synctest.Wait()
+		s.RemoveBehind(other)
+		s.RemoveBehind(later)
+		sleep(time.Second)
+		assert.Equal(t, 1, other.count())
+		sleep(10 * time.Second)
+		assert.Equal(t, 2, later.count())
+		assert.Less(t, stuck.count(), 50, "with pauses")
+		assert.Greater(t, stuck.count(), 4)
+	})
+}
+
+func TestRemovalsEndWithTheSession(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{})
+		x := &release{}
+		s.RemoveBehind(x)
+		sleep(time.Second)
+		require.NoError(t, s.Close(context.Background()))
+		n := x.count()
+		s.RemoveBehind(&release{})
+		sleep(time.Minute)
+		assert.Equal(t, n, x.count(), "the lease took it along")
+		assert.Empty(t, r.host.Behind.Close(0))
+	})
+}
+
+// waiters opens n entries whose keys are there, as those of waiters are.
+func (r *rig) waiters(s *Session, n int) (ns []int64) {
+	r.t.Helper()
+	for range n {
+		n, key, err := s.Begin("queue/")
+		require.NoError(r.t, err)
+		r.Put(key, "", s.ID())
+		s.Shown(n)
+		ns = append(ns, n)
+	}
+	return ns
+}
+
+// Rule A6: what many waiters of a session gave up is removed together: 500 at
+// 30 ms take a few round trips, not 500.
+func TestWhatManyWaitersGaveUpIsRemovedTogether(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 60 * time.Second})
+		ns := r.waiters(s, 500)
+		for _, m := range r.Members() {
+			m.SetDelay(etcdfake.Fixed(15*time.Millisecond), etcdfake.Fixed(15*time.Millisecond))
+		}
+		before := r.Counts()
+		for _, n := range ns {
+			s.Leave(n)
+		}
+		sleep(5 * 30 * time.Millisecond)
+		assert.Empty(t, r.Keys("queue/"))
+		assert.LessOrEqual(t, r.Counts().Since(before).Received["Txn"], 6)
+		assert.Empty(t, unsettled(s.Detach()))
+	})
+}
+
+// One lane hangs, the other works.
+func TestARemovalThatHangsHoldsUpNoOther(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 60 * time.Second})
+		ns := r.waiters(s, 300)
+		r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Times: 1})
+		for _, n := range ns {
+			s.Leave(n)
+		}
+		sleep(50 * time.Millisecond)
+		assert.LessOrEqual(t, len(r.Keys("queue/")), maxOps, "one batch of three")
+		sleep(10 * time.Second)
+		assert.Empty(t, r.Keys("queue/"))
+	})
+}
+
+// Releases that are left to the background do not wait for one another either.
+func TestReleasesInTheBackgroundGoSideBySide(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 60 * time.Second})
+		slow := make([]*slowRelease, 80)
+		for i := range slow {
+			slow[i] = &slowRelease{}
+			s.RemoveBehind(slow[i])
+		}
+		sleep(1100 * time.Millisecond)
+		for _, x := range slow {
+			assert.True(t, x.done.Load())
+		}
+	})
+}
+
+// slowRelease takes 100 ms.
+type slowRelease struct{ done atomic.Bool }
+
+func (r *slowRelease) Remove(ctx context.Context) bool {
+	r.done.Store(backoff.Sleep(ctx, 100*time.Millisecond))
+	return r.done.Load()
+}
+
+// Whatever becomes of a batch, and however it is refused, each of its parts is
+// removed in the end, once for all.
+func TestEachPartOfABatchIsRemovedWhateverBecomesOfTheBatch(t *testing.T) {
+	for name, rule := range lossesOf("Txn", codes.Unavailable) {
+		for _, times := range []int{1, 3} {
+			rule.Times = times
+			removesAll(t, fmt.Sprintf("%s/%d", name, times), func(r *rig, _ []string) { r.Inject(rule) })
+		}
+	}
+	removesAll(t, "too large", func(r *rig, _ []string) {
+		r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCRequestTooLarge, Match: func(q etcdfake.Request) bool {
+			return len(q.Message.(*pb.TxnRequest).Success) > 2
+		}})
+	})
+	removesAll(t, "no space", func(r *rig, keys []string) {
+		r.SetNoSpace(true)
+		time.AfterFunc(2*time.Second, func() {
+			for _, key := range keys {
+				assert.Nil(r.t, r.Get(key), "the deletions alone work")
+			}
+			r.SetNoSpace(false)
+		})
+	})
+}
+
+func TestAServerThatAllowsFewOperationsIsBelieved(t *testing.T) {
+	inBubble(t, etcdfake.Options{MaxTxnOps: 20}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 60 * time.Second})
+		for _, n := range r.waiters(s, 100) {
+			s.Leave(n)
+		}
+		sleep(time.Second)
+		assert.Empty(t, r.Keys("queue/"))
+	})
+}
+
+func TestOnePartThatIsForbiddenKeepsNoOther(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 60 * time.Second})
+		ns := r.waiters(s, 50)
+		forbidden := keys.QueueKey{Lease: s.ID(), N: ns[7]}.In("queue/")
+		f := r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied, Match: func(q etcdfake.Request) bool {
+			return slices.ContainsFunc(q.Message.(*pb.TxnRequest).Success, func(op *pb.RequestOp) bool {
+				return string(op.GetRequestDeleteRange().GetKey()) == forbidden
+			})
+		}})
+		for _, n := range ns {
+			s.Leave(n)
+		}
+		sleep(time.Second)
+		assert.Equal(t, []string{forbidden}, r.Keys("queue/"))
+		f.Lift()
+		sleep(time.Second)
+		assert.Empty(t, r.Keys("queue/"))
+	})
+}
+
+// removesAll has 100 entries, every other of them not known to be there, removed
+// while trouble is about.
+func removesAll(t *testing.T, name string, trouble func(r *rig, keys []string)) {
+	t.Run(name, func(t *testing.T) {
+		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+			s := r.session(lease.Options{TTL: 60 * time.Second})
+			keys := r.open(s, 100)
+			for i := range keys {
+				if n := int64(i + 1); i%2 == 0 {
+					s.Shown(n)
+				}
+			}
+			trouble(r, keys)
+			for i := range keys {
+				s.Leave(int64(i + 1))
+			}
+			sleep(30 * time.Second)
+			for i, key := range keys {
+				assert.Nil(t, r.Get(key))
+				assert.Equal(t, i%2 == 1, r.Get(string(s.CancelKey(int64(i+1)))) != nil, "a cancel key where a late copy could be applied")
+			}
+			assert.Empty(t, unsettled(s.Detach()))
+		})
+	})
+}

@@ -1,0 +1,281 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/cluster"
+)
+
+// maxTries is how many attempts of one round may be under way.
+const maxTries = 3
+
+// loop renews the session until it is over. It owns the renewer and its
+// attempts, arms claims, and looks at the clock when the deadline comes.
+func (s *Session) loop() {
+	defer close(s.looped)
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &renewer{s: s, ctx: ctx, results: make(chan finished, maxTries)}
+	r.round.begin = time.Now().Add(s.win.Load().sent.Sub(clock.Now()) + s.TTL()/4)
+	defer r.stop()
+	defer cancel()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.done:
+			return
+		case <-s.host.Cluster.Ended():
+			_ = s.Err()
+			return
+		case f := <-r.results:
+			r.finish(f)
+		case <-s.poked:
+		case <-timer.C:
+		}
+		if s.Err() != nil {
+			return
+		}
+		now := time.Now()
+		next := r.step(now)
+		for _, due := range []time.Time{s.arm(now), r.warn(now)} {
+			if !due.IsZero() && due.Before(next) {
+				next = due
+			}
+		}
+		if end := s.Deadline(); end.Before(next) {
+			next = end
+		}
+		timer.Reset(time.Until(next))
+	}
+}
+
+// A renewer makes the attempts of one session's rounds.
+type renewer struct {
+	s       *Session
+	ctx     context.Context
+	results chan finished     // holds as many as there can be attempts under way
+	tries   []*try            // under way
+	asked   []*cluster.Member // in this round, one after the other
+	last    *cluster.Member   // that confirmed
+	usual   time.Duration     // the usual round trip
+	round   round
+	warned  bool          // that the session is in jeopardy was told since the last renewal
+	looking chan struct{} // closed when the look beyond the last round's first is over; nil: there was none
+}
+
+// A try is an attempt under way.
+type try struct {
+	member *cluster.Member
+	began  time.Time
+	cancel context.CancelFunc
+}
+
+// finished is a try with its result.
+type finished struct {
+	*try
+	result
+}
+
+// A round is the attempts from one confirmed renewal to the next. It is pure:
+// step and the rest of the renewer ask it what to do at a time.
+type round struct {
+	begin    time.Time // when the first attempt is made
+	hedge    time.Time // when one that has no answer is joined by another; zero: no attempt is under way
+	retry    time.Time // not before, after failures
+	failures int
+}
+
+// due reports whether an attempt is to be made at now, with n under way.
+func (r *round) due(now time.Time, n int) bool {
+	switch {
+	case n >= maxTries:
+		return false
+	case n == 0:
+		return !now.Before(r.begin) && !now.Before(r.retry)
+	default:
+		return !now.Before(r.hedge)
+	}
+}
+
+// next is when due can change without anything else happening.
+func (r *round) next(n int) time.Time {
+	switch {
+	case n >= maxTries:
+		return r.hedge.Add(time.Hour) // a result comes first: every attempt is bounded
+	case n == 0 && r.retry.After(r.begin):
+		return r.retry
+	case n == 0:
+		return r.begin
+	default:
+		return r.hedge
+	}
+}
+
+// fail notes a failure, with left until the deadline: the first is followed by
+// another attempt at once, later ones after a doubling wait, which gets shorter
+// again as the deadline comes closer, so that trouble that ends before it is
+// survived.
+func (r *round) fail(now time.Time, ttl, left time.Duration) {
+	r.failures++
+	if r.failures == 1 {
+		r.retry = now
+		return
+	}
+	wait := min(ttl/40<<min(r.failures-2, 8), ttl/8)
+	wait = max(min(wait, left/4), min(ttl/40, 100*time.Millisecond))
+	r.retry = now.Add(wait/2 + rand.N(wait/2+1))
+}
+
+// hedgeAfter is how long an attempt may take before another joins it (rule N3):
+// three round trips, but a quarter of the TTL at the most. So three attempts
+// begin while two round trips still fit before the deadline: at a quarter of the
+// TTL, at half of it, and when the first has failed, a third after its beginning.
+func (r *renewer) hedgeAfter() time.Duration {
+	return min(max(300*time.Millisecond, 3*r.usual), r.s.TTL()/4)
+}
+
+// step begins what is due and returns when it wants to be called again.
+func (r *renewer) step(now time.Time) time.Time {
+	for r.round.due(now, len(r.tries)) {
+		r.begin(now)
+		r.round.hedge = now.Add(r.hedgeAfter())
+	}
+	return r.round.next(len(r.tries))
+}
+
+// member chooses whom to ask: at first another than the one that confirmed last
+// (rule N1), then one that was not asked in this round; when all were, one that
+// is not being asked.
+func (r *renewer) member() *cluster.Member {
+	c := r.s.host.Cluster
+	if len(r.asked) == 0 {
+		return c.Pick(r.last)
+	}
+	m := c.Pick(r.asked...)
+	if slices.Contains(r.asked, m) {
+		r.asked = r.asked[:0]
+		for _, t := range r.tries {
+			r.asked = append(r.asked, t.member)
+		}
+		m = c.Pick(r.asked...)
+	}
+	return m
+}
+
+// begin starts an attempt.
+func (r *renewer) begin(now time.Time) {
+	m := r.member()
+	r.asked = append(r.asked, m)
+	ctx, cancel := context.WithCancel(r.ctx)
+	t := &try{member: m, began: now, cancel: cancel}
+	if len(r.tries) > 0 {
+		r.s.tellHedged(r.tries[0], t)
+	}
+	r.tries = append(r.tries, t)
+	go func() { // bounded by attemptBound; stop waits for it through results
+		res := r.s.attempt(ctx, m)
+		cancel()
+		r.results <- finished{t, res}
+	}()
+}
+
+// finish takes an attempt's result in.
+func (r *renewer) finish(f finished) {
+	i := slices.Index(r.tries, f.try)
+	if i < 0 {
+		return
+	}
+	r.tries = slices.Delete(r.tries, i, i+1)
+	now, left := time.Now(), r.s.win.Load().remaining(clock.Now())
+	switch {
+	case f.over: // the loop sees it
+	case f.err != nil:
+		r.s.troubled(f.err)
+		r.round.fail(now, r.s.TTL(), left)
+	case r.s.extend(f.sent, f.ttl) == nil:
+		r.confirmed(f, now)
+		r.s.tellRenewed(f, now, left)
+	}
+}
+
+// errSlow is why a member is graded down that was overtaken by another.
+var errSlow = errors.New("no answer to a renewal until another member had confirmed one")
+
+// confirmed ends the round: what else is under way is given up.
+func (r *renewer) confirmed(f finished, now time.Time) {
+	late := r.hedgeAfter()
+	trip := now.Sub(f.began) / 2 // the renewal, and the read
+	if r.usual == 0 {
+		r.usual = trip
+	}
+	r.usual += (trip - r.usual) / 4
+	r.last, r.warned = f.member, false
+	for _, t := range r.tries {
+		if t.member != f.member && now.Sub(t.began) >= late {
+			r.s.host.Cluster.Failed(t.member, errSlow)
+		}
+		t.cancel()
+	}
+	r.drain()
+	r.asked = r.asked[:0]
+	r.round = round{begin: f.began.Add(f.ttl / 4)}
+	r.s.keepWatching(f.rev)
+	r.lookOn(f)
+}
+
+// lookOn looks at what the round's first read had no room for, while the loop
+// goes on: the renewal counts already. One such look at a time.
+func (r *renewer) lookOn(f finished) {
+	if len(f.more) == 0 || r.looking != nil && !isClosed(r.looking) {
+		return
+	}
+	done := make(chan struct{})
+	r.looking = done
+	go func() { // bounded by attemptBound; stop waits for it
+		defer close(done)
+		ctx, cancel := context.WithTimeout(r.ctx, r.s.attemptBound())
+		defer cancel()
+		r.s.lookOn(ctx, f.member, f.more)
+	}()
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// drain waits for the attempts that were cancelled.
+func (r *renewer) drain() {
+	for len(r.tries) > 0 {
+		f := <-r.results
+		r.tries = slices.DeleteFunc(r.tries, func(t *try) bool { return t == f.try })
+	}
+}
+
+// stop waits for every attempt and look; r.ctx is cancelled.
+func (r *renewer) stop() {
+	r.drain()
+	if r.looking != nil {
+		<-r.looking
+	}
+}
+
+// troubled remembers why an attempt failed, for the text of a loss.
+func (s *Session) troubled(err error) {
+	s.mu.Lock()
+	first := s.trouble == nil
+	s.trouble = err
+	s.mu.Unlock()
+	if first {
+		s.host.Cluster.Logger().Warn("session renewal failed, trying elsewhere", "lease", hex(s.id), "error", err)
+	}
+}

@@ -1,0 +1,471 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// trouble is something that befalls one member.
+type trouble struct {
+	name string
+	on   func(*etcdfake.Cluster, *etcdfake.Member)
+}
+
+// noKeepAlive makes a member take renewals and never answer them (S5).
+func noKeepAlive(c *etcdfake.Cluster, m *etcdfake.Member) {
+	c.Inject(etcdfake.Rule{Member: m, Method: "LeaseKeepAlive", Lose: true})
+}
+
+var oneMembersTroubles = []trouble{
+	{"black hole", func(_ *etcdfake.Cluster, m *etcdfake.Member) { m.BlackHole() }},
+	{"deaf", func(_ *etcdfake.Cluster, m *etcdfake.Member) { m.Deafen() }},
+	{"mute", func(_ *etcdfake.Cluster, m *etcdfake.Member) { m.Mute() }},
+	{"cut", func(_ *etcdfake.Cluster, m *etcdfake.Member) { m.Cut() }},
+	{"isolated", func(_ *etcdfake.Cluster, m *etcdfake.Member) { m.Isolate() }},
+	{"stopped", func(_ *etcdfake.Cluster, m *etcdfake.Member) { m.Stop() }},
+	{"frozen", func(_ *etcdfake.Cluster, m *etcdfake.Member) { m.Freeze() }},
+	{"deposed", func(_ *etcdfake.Cluster, m *etcdfake.Member) { m.Depose() }},
+	{"never answers KeepAlive", noKeepAlive},
+	{"never opens KeepAlive", func(c *etcdfake.Cluster, m *etcdfake.Member) {
+		c.Inject(etcdfake.Rule{Member: m, Method: "LeaseKeepAlive", Opening: true, Lose: true})
+	}},
+	{"never answers Txn", func(c *etcdfake.Cluster, m *etcdfake.Member) {
+		c.Inject(etcdfake.Rule{Member: m, Method: "Txn", Hang: true})
+	}},
+}
+
+// Rule N3: no single member can end a session: hazards S4, S5.
+func TestSessionSurvivesAnyTroubleOfAnyOneMemberOfThree(t *testing.T) {
+	for _, tr := range oneMembersTroubles {
+		for _, ttl := range []time.Duration{3, 5, 10, 15} {
+			t.Run(fmt.Sprintf("%s/%ds", tr.name, ttl), func(t *testing.T) {
+				inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+					s := r.session(lease.Options{TTL: ttl * time.Second})
+					for i := range 3 {
+						sleep(time.Duration(i) * 777 * time.Millisecond) // other phases
+						tr.on(r.Cluster, r.Member(i))
+						sleep(10 * ttl * time.Second)
+						require.NoError(t, s.Err(), "member %d", i)
+						require.Positive(t, time.Until(s.Deadline()))
+						r.LiftAll()
+						r.Member(i).Heal()
+						sleep(ttl * time.Second)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Rule N3: where all others fail, the one that confirmed last is asked again,
+// whether they fail at once or say nothing.
+func TestSessionSurvivesOnTheOneMemberThatItsClientReaches(t *testing.T) {
+	for _, members := range []int{2, 3, 5} {
+		for name, trouble := range map[string]func(*etcdfake.Member){
+			"black hole": (*etcdfake.Member).BlackHole, "cut": (*etcdfake.Member).Cut, "mute": (*etcdfake.Member).Mute,
+		} {
+			for good := range members {
+				inBubble(t, etcdfake.Options{Members: members}, func(t *testing.T, r *rig) {
+					s := r.session(lease.Options{TTL: 3 * time.Second})
+					for i, m := range r.Members() {
+						if i != good {
+							trouble(m)
+						}
+					}
+					sleep(time.Minute)
+					require.NoError(t, s.Err(), "%d members, all but %d: %s", members, good, name)
+				})
+			}
+		}
+	}
+}
+
+// Rule N1: consecutive rounds go to different members, so that what one wrongly
+// confirms is corrected soon.
+func TestConsecutiveRoundsGoToDifferentMembers(t *testing.T) {
+	for _, members := range []int{2, 3, 5} {
+		inBubble(t, etcdfake.Options{Members: members}, func(t *testing.T, r *rig) {
+			seen := r.keepAlives()
+			s := r.session(lease.Options{TTL: 4 * time.Second})
+			sleep(time.Minute)
+			require.NoError(t, s.Err())
+			got := seen()
+			require.Len(t, got, 60)
+			for i := 1; i < len(got); i++ {
+				require.NotEqual(t, got[i-1].member, got[i].member, "rounds %d and %d", i-1, i)
+			}
+		})
+	}
+}
+
+// asking is a renewal's arrival at a member.
+type asking struct {
+	member *etcdfake.Member
+	at     time.Time
+}
+
+// keepAlives tells what renewals arrive from now on.
+func (r *rig) keepAlives() func() []asking {
+	var mu sync.Mutex
+	var all []asking
+	r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Match: func(q etcdfake.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		all = append(all, asking{q.Member, time.Now()})
+		return false
+	}})
+	return func() []asking {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(all)
+	}
+}
+
+// Rule N3: an attempt without an answer is joined by another, on another member,
+// after 300 ms.
+func TestASlowAttemptIsJoinedAfter300Milliseconds(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 8 * time.Second})
+		began := time.Now()
+		r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Hang: true, Lose: true, Times: 1})
+		seen := r.keepAlives()
+		sleep(2*time.Second + 300*time.Millisecond - 1)
+		assert.Empty(t, seen(), "the first was lost, and its hedge is not due")
+		sleep(1)
+		require.Len(t, seen(), 1)
+		assert.Equal(t, 2300*time.Millisecond, seen()[0].at.Sub(began))
+		assert.Equal(t, window{granted: 8 * time.Second}.kept(), began.Add(2300*time.Millisecond+8*time.Second).Sub(s.Deadline()), "anchored at the hedge's sending")
+	})
+}
+
+// … or after three round trips, where those are longer.
+func TestASlowAttemptIsJoinedAfterThreeRoundTrips(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 2}, func(t *testing.T, r *rig) {
+		for _, m := range r.Members() {
+			m.SetDelay(etcdfake.Fixed(75*time.Millisecond), etcdfake.Fixed(75*time.Millisecond))
+		}
+		s := r.session(lease.Options{TTL: 20 * time.Second})
+		sleep(time.Minute)
+		seen := r.keepAlives()
+		r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Lose: true, Times: 1})
+		for len(seen()) < 2 {
+			sleep(10 * time.Millisecond)
+		}
+		got := seen()
+		assert.NotEqual(t, got[0].member, got[1].member)
+		assert.InDelta(t, 450*time.Millisecond, got[1].at.Sub(got[0].at), float64(5*time.Millisecond))
+		require.NoError(t, s.Err())
+	})
+}
+
+// Rule N3: at least three attempts on at least two members fit before the
+// deadline, however slow the members usually are.
+func TestThreeAttemptsOnTwoMembersFitBeforeTheDeadlineOnSlowMembers(t *testing.T) {
+	for _, at := range []struct{ ttl, rtt time.Duration }{
+		{3000, 0}, {3000, 100}, {3000, 350}, {15000, 0}, {15000, 500}, {15000, 1600}, {60000, 2900}, // a write is given up after 3 s
+	} {
+		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+			for _, m := range r.Members() {
+				m.SetDelay(nil, etcdfake.Fixed(at.rtt*time.Millisecond))
+			}
+			s := r.session(lease.Options{TTL: at.ttl * time.Millisecond})
+			sleep(3 * at.ttl * time.Millisecond)
+			require.NoError(t, s.Err())
+			seen := r.keepAlives()
+			r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Lose: true})
+			deadline := s.Deadline()
+			for d := deadline; !d.IsZero(); d = s.Deadline() { // what is under way may still count
+				deadline = d
+				sleep(time.Until(d))
+			}
+			where, n := map[*etcdfake.Member]bool{}, 0
+			for _, a := range seen() {
+				if !a.at.Before(deadline.Add(-at.ttl*time.Millisecond*7/12)) && a.at.Before(deadline) {
+					where[a.member] = true
+					n++
+				}
+			}
+			assert.GreaterOrEqual(t, n, 3, "TTL %d ms, round trip %d ms", at.ttl, at.rtt)
+			assert.GreaterOrEqual(t, len(where), 2)
+		})
+	}
+}
+
+// Rule N3, S5: one member, and a stall shorter than what is left of the window.
+func TestSessionOnOneMemberSurvivesAStallShorterThanItsValidity(t *testing.T) {
+	for _, stall := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond, 1700 * time.Millisecond} {
+		inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+			s := r.session(lease.Options{TTL: 3 * time.Second})
+			for range 20 {
+				sleep(613 * time.Millisecond)
+				r.BlackHole()
+				sleep(stall)
+				r.Heal()
+				sleep(3 * time.Second)
+				require.NoError(t, s.Err(), "stall of %v", stall)
+			}
+		})
+	}
+}
+
+// Hazard S6: no single error ends the loop.
+func TestEachCodeOnceOnOpenAnswerOrReadIsSurvived(t *testing.T) {
+	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
+		for _, where := range []etcdfake.Rule{
+			{Method: "LeaseKeepAlive", Opening: true}, {Method: "LeaseKeepAlive"},
+			{Method: "LeaseKeepAlive", Lose: true}, {Method: "Txn"}, {Method: "Txn", Lose: true},
+		} {
+			t.Run(fmt.Sprintf("%s/%s/open=%v/lost=%v", code, where.Method, where.Opening, where.Lose), func(t *testing.T) {
+				inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+					s := r.session(lease.Options{TTL: 3 * time.Second})
+					where.Err, where.Times = status.Error(code, "once"), 1
+					f := r.Inject(where)
+					sleep(2600 * time.Millisecond)
+					require.Equal(t, 1, f.Hits())
+					require.NoError(t, s.Err())
+				})
+			})
+		}
+	}
+}
+
+// Hazard S7: the first failure is followed by another attempt at once, on a
+// stream of its own, and later ones after waits that leave room for many.
+func TestAfterAFailureTheNextAttemptIsAtOnceAndLaterOnesArePaced(t *testing.T) {
+	for _, ttl := range []time.Duration{3 * time.Second, 15 * time.Second, 300 * time.Second} {
+		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+			began := time.Now()
+			r.session(lease.Options{TTL: ttl})
+			seen := r.keepAlives()
+			r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Lose: true, Err: rpctypes.ErrGRPCStopped})
+			sleep(ttl)
+			got := seen()
+			require.GreaterOrEqual(t, len(got), 10, "TTL %v", ttl)
+			assert.Equal(t, ttl/4, got[0].at.Sub(began))
+			assert.Zero(t, got[1].at.Sub(got[0].at), "at once")
+			assert.NotEqual(t, got[0].member, got[1].member)
+			assert.LessOrEqual(t, got[2].at.Sub(got[1].at), ttl/20)
+			for i := 2; i < len(got); i++ {
+				assert.LessOrEqual(t, got[i].at.Sub(got[i-1].at), ttl/8)
+			}
+			assert.Less(t, len(got), 200, "no hot loop")
+		})
+	}
+}
+
+// Hazards S6, S8: errors of any kind that last shorter than the window are no
+// loss, and NoLeader means elsewhere.
+func TestAStormOfErrorsShorterThanTheWindowIsSurvived(t *testing.T) {
+	for _, err := range []error{
+		rpctypes.ErrGRPCNoLeader, rpctypes.ErrGRPCTimeout, rpctypes.ErrGRPCStopped, rpctypes.ErrGRPCPermissionDenied,
+		rpctypes.ErrGRPCInvalidAuthToken, rpctypes.ErrGRPCUserEmpty, rpctypes.ErrGRPCLeaseNotFound, rpctypes.ErrGRPCNoSpace,
+		errors.New("anything"), rpctypes.ErrGRPCNotSupportedForLearner,
+	} {
+		for _, method := range []string{"LeaseKeepAlive", "Txn"} {
+			inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+				s := r.session(lease.Options{TTL: 6 * time.Second})
+				f := r.Inject(etcdfake.Rule{Method: method, Lose: true, Err: err})
+				sleep(4700 * time.Millisecond) // of 5 s
+				require.NoError(t, s.Err(), "%s: %v", method, err)
+				require.NotZero(t, f.Hits())
+				require.Less(t, f.Hits(), 60, "no hot loop")
+				f.Lift()
+				sleep(time.Minute)
+				require.NoError(t, s.Err())
+			})
+		}
+	}
+}
+
+// Hazard S8: after the end no renewal is sent any more.
+func TestAfterTheEndNoRenewalIsSent(t *testing.T) {
+	for name, end := range map[string]func(*rig, *Session){
+		"close":    func(_ *rig, s *Session) { _ = s.Close(context.Background()) },
+		"detach":   func(_ *rig, s *Session) { s.Detach() },
+		"revoked":  func(r *rig, s *Session) { r.Revoke(s.ID()) },
+		"deleted":  func(r *rig, s *Session) { r.Delete(s.key) },
+		"rewriten": func(r *rig, s *Session) { r.Put(s.key, "x", s.ID()) },
+		"expired": func(r *rig, s *Session) {
+			r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Err: rpctypes.ErrGRPCNoLeader})
+		},
+	} {
+		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+			s := r.session(lease.Options{TTL: 3 * time.Second})
+			sleep(5 * time.Second)
+			end(r, s)
+			<-s.Done()
+			<-s.Stopped()
+			synctest.Wait()
+			before := r.renewals()
+			sleep(time.Minute)
+			assert.Equal(t, before, r.renewals(), name)
+			for _, c := range r.Members() {
+				assert.Zero(t, c.Counts().Opened["LeaseKeepAlive"]-c.Counts().Received["LeaseKeepAlive"], name)
+			}
+		})
+	}
+}
+
+// Rule N2: a renewal's stream carries one message, and none is open between
+// rounds.
+func TestEachRenewalHasAStreamOfItsOwnAndEndsIt(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 4 * time.Second})
+		before := r.Counts()
+		sleep(40*time.Second + 500*time.Millisecond)
+		n := r.Counts().Since(before)
+		assert.Equal(t, 40, n.Opened["LeaseKeepAlive"])
+		assert.Equal(t, 40, n.Received["LeaseKeepAlive"])
+		assert.Equal(t, 40, n.Received["Txn"], "budget: one read each")
+		require.NoError(t, s.Err())
+	})
+}
+
+// A member that answers renewals and does not end their streams renews all the
+// same.
+func TestAStreamThatDoesNotEndDoesNotHoldUpTheRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stream := &neverEnding{ended: make(chan struct{})}
+		k := renewal{stream: stream, cancel: stream.end}
+		began := time.Now()
+		k.drain()
+		assert.Equal(t, drainFor, time.Since(began))
+	})
+}
+
+// neverEnding is a stream whose end does not come until it is cancelled.
+type neverEnding struct {
+	pb.Lease_LeaseKeepAliveClient
+	once  sync.Once
+	ended chan struct{}
+}
+
+func (n *neverEnding) end() { n.once.Do(func() { close(n.ended) }) }
+func (n *neverEnding) Recv() (*pb.LeaseKeepAliveResponse, error) {
+	<-n.ended
+	return nil, context.Canceled
+}
+
+// Rule N2: a renewal is one round trip and its read another; nothing is waited
+// for beside them.
+func TestARenewalTakesTwoRoundTrips(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 8 * time.Second})
+		r.Member(0).SetDelay(etcdfake.Fixed(40*time.Millisecond), etcdfake.Fixed(60*time.Millisecond))
+		first := s.Deadline()
+		sleep(2*time.Second + 200*time.Millisecond - 1)
+		assert.Equal(t, first, s.Deadline())
+		sleep(1)
+		assert.Equal(t, first.Add(2*time.Second), s.Deadline(), "counted from the sending")
+	})
+}
+
+// Rule N4: what befalls one lease touches no other session.
+func TestAStalledOrForbiddenLeaseDoesNotTouchAnotherSession(t *testing.T) {
+	for name, rule := range map[string]etcdfake.Rule{
+		"stalled":   {HoldAnswer: time.Hour},
+		"silent":    {Lose: true},
+		"forbidden": {Lose: true, Err: rpctypes.ErrGRPCPermissionDenied},
+	} {
+		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+			a, b := r.session(lease.Options{TTL: 6 * time.Second}), r.session(lease.Options{TTL: 6 * time.Second})
+			rule.Method = "LeaseKeepAlive"
+			rule.Match = func(q etcdfake.Request) bool { return q.Message.(*pb.LeaseKeepAliveRequest).ID == a.ID() }
+			r.Inject(rule)
+			sleep(4 * time.Second)
+			<-a.Done()
+			oneCause(t, a.Err(), lease.ErrExpired)
+			for range 600 {
+				sleep(100 * time.Millisecond)
+				require.NoError(t, b.Err(), name)
+				require.Greater(t, time.Until(b.Deadline()), 3*time.Second, "%s: renewed in time", name)
+			}
+		})
+	}
+}
+
+// Rule N4: a lease that may not be renewed does not turn others away from the
+// members that say so.
+func TestAForbiddenLeaseGradesNoMemberDown(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 2}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 6 * time.Second})
+		m := r.host.Cluster.Members()
+		s.blame(m[0], rpctypes.ErrGRPCPermissionDenied)
+		s.blame(m[0], rpctypes.ErrGRPCInvalidAuthToken)
+		assert.Equal(t, []*cluster.Member{m[0], m[1]}, r.bothPicked())
+		s.blame(m[0], rpctypes.ErrGRPCNoLeader)
+		assert.Equal(t, []*cluster.Member{m[1]}, r.bothPicked())
+	})
+}
+
+// bothPicked are the members that Pick returns, sorted by their order.
+func (r *rig) bothPicked() []*cluster.Member {
+	seen := map[*cluster.Member]bool{}
+	for range 10 {
+		seen[r.host.Cluster.Pick()] = true
+	}
+	var out []*cluster.Member
+	for _, m := range r.host.Cluster.Members() {
+		if seen[m] {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+// Closing a session in the middle of a renewal says nothing about the member.
+func TestClosingASessionDuringARenewalGradesNoMemberDown(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 2}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 4 * time.Second})
+		r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", HoldAnswer: 100 * time.Millisecond})
+		sleep(1050 * time.Millisecond)
+		require.Equal(t, 1, r.renewals(), "one is under way")
+		require.NoError(t, s.Close(context.Background()))
+		assert.Len(t, r.bothPicked(), 2)
+	})
+}
+
+// A member that was overtaken by a hedge is graded down: the next request goes
+// elsewhere first.
+func TestAMemberThatWasOvertakenIsGradedDown(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 2}, func(t *testing.T, r *rig) {
+		r.session(lease.Options{TTL: 4 * time.Second})
+		f := r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", HoldAnswer: time.Second, Times: 1})
+		sleep(1400 * time.Millisecond)
+		require.Equal(t, 1, f.Hits())
+		assert.Len(t, r.bothPicked(), 1)
+	})
+}
+
+// Budget: four renewals a TTL, no goroutine but the loop between them.
+func TestAHundredSessionsTakeAtMostThreeGoroutinesEach(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		r.session(lease.Options{TTL: 40 * time.Second}) // the connections, the watch's stream
+		sleep(time.Second)
+		before := goroutines()
+		for range 100 {
+			r.session(lease.Options{TTL: 40 * time.Second})
+		}
+		sleep(time.Second)
+		assert.LessOrEqual(t, goroutines()-before, 300)
+		sleep(11 * time.Second)
+		assert.LessOrEqual(t, goroutines()-before, 300)
+	})
+}

@@ -1,0 +1,130 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// closeTotal bounds Close where its context does not.
+const closeTotal = 12 * time.Second
+
+// Close ends the session, and all that hangs on it, with ErrClosed, stops
+// renewing, and revokes the lease. nil means that the lease is gone. It waits
+// until ctx ends, for 80 ms where ctx is done already, and for 12 s at the most;
+// then its error matches kv.ErrUnknown, and the revocation goes on behind the
+// caller: calling Close again waits again. Once decided it gives the same answer.
+// After Detach it does nothing.
+func (s *Session) Close(ctx context.Context) error {
+	s.end(lease.ErrClosed, remove)
+	<-s.looped
+	select {
+	case <-s.revoked:
+		return s.left
+	default:
+	}
+	late := time.NewTimer(closeTotal)
+	defer late.Stop()
+	grace, cancel := cluster.WithGrace(ctx)
+	defer cancel()
+	select {
+	case <-s.revoked:
+		return s.left
+	case <-grace.Done():
+		return fmt.Errorf("lease: close: %w: revocation is pending: %w", cluster.ErrUnknown, cluster.EndOf(ctx))
+	case <-late.C:
+		return fmt.Errorf("lease: close: %w: revocation is pending after %v", cluster.ErrUnknown, closeTotal)
+	}
+}
+
+// Begone begins what Close does, and does not wait for it.
+func (s *Session) Begone() { s.end(lease.ErrClosed, remove) }
+
+// Stopped is closed when the session is over and none of its goroutines runs
+// any more, a revocation apart.
+func (s *Session) Stopped() <-chan struct{} { return s.looped }
+
+// revoke begins the revocation of the lease, once.
+func (s *Session) revoke() {
+	s.revoking.Do(func() {
+		ok := s.host.Behind.Go(fmt.Sprintf("lease %x", s.id), func(ctx context.Context) {
+			defer close(s.revoked)
+			if !s.AwaitSparing(ctx) {
+				s.left = leftToExpire(s.id, errors.New("it is spared"))
+				return
+			}
+			s.left = revokeUntilGone(ctx, s.host.Cluster, s.id, s.TTL())
+		})
+		if !ok {
+			s.left = leftToExpire(s.id, errors.New("the client is closed"))
+			close(s.revoked)
+		}
+	})
+}
+
+// revokeUntilGone revokes lease id, again and again, until the server confirms
+// that it is gone, or ctx ends. It gives up when the lease, which nobody renews,
+// has had the time to end by itself: a revocation may be refused for good, for
+// want of permission on one of the lease's keys.
+func revokeUntilGone(ctx context.Context, c *cluster.Cluster, id int64, ttl time.Duration) error {
+	began := clock.Now()
+	for wait := (backoff.Backoff{First: minWait, Most: maxWait}); ; {
+		err := revokeOnce(ctx, c, id)
+		if err == nil || cluster.IsLeaseNotFound(err) {
+			return nil
+		}
+		if c.Err() != nil || clock.Now().Sub(began) > ttl+lateGrant || !wait.Sleep(ctx) {
+			return leftToExpire(id, err)
+		}
+	}
+}
+
+// leftToExpire is what Close says of a lease whose revocation was not confirmed,
+// because of why.
+func leftToExpire(id int64, why error) error {
+	return fmt.Errorf("lease: close: %w: lease %x is left to expire: %w", cluster.ErrUnknown, id, why)
+}
+
+func revokeOnce(ctx context.Context, c *cluster.Cluster, id int64) error {
+	return c.Do(ctx, cluster.Request{Op: "lease revoke", Repeat: cluster.Always}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
+		resp, err := m.Lease().LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: id})
+		return resp.GetHeader(), err
+	})
+}
+
+// lateGrant is how long a grant whose answer was lost may still be applied: the
+// server gives a request up after 7 s.
+const lateGrant = 8 * time.Second
+
+// revokeBehind revokes a lease that may have been granted, or may yet be: not
+// found is no proof that it will not come (F8), so it asks until lateGrant has
+// passed. One that comes later still ends by itself, after ttl, for nobody renews
+// it.
+func revokeBehind(host Host, id int64, ttl time.Duration) {
+	host.Behind.Go(fmt.Sprintf("lease %x", id), func(ctx context.Context) {
+		sent := clock.Now()
+		for wait := (backoff.Backoff{First: minWait, Most: time.Second}); ; {
+			err := revokeOnce(ctx, host.Cluster, id)
+			if err == nil || cluster.IsLeaseNotFound(err) && clock.Now().Sub(sent) > lateGrant {
+				return
+			}
+			if host.Cluster.Err() != nil || clock.Now().Sub(sent) > ttl+lateGrant || !wait.Sleep(ctx) {
+				return
+			}
+		}
+	})
+}
+
+// The bounds of the wait between two tries of what is repeated until done.
+const (
+	minWait = 100 * time.Millisecond
+	maxWait = 2 * time.Second
+)

@@ -1,0 +1,136 @@
+package session
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+
+	"github.com/pawl-locks/pawl/internal/cleanup"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/watcher"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is an etcd in memory and what sessions on it live on.
+type rig struct {
+	*etcdfake.Cluster
+	t    *testing.T
+	host Host
+}
+
+// inBubble runs f in a bubble with a cluster and one client of it. That the
+// bubble ends is the proof that no goroutine is left.
+func inBubble(t *testing.T, o etcdfake.Options, f func(t *testing.T, r *rig)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		fake := etcdfake.New(o)
+		t.Cleanup(fake.Close)
+		f(t, newRig(t, fake))
+	})
+}
+
+func newRig(t *testing.T, fake *etcdfake.Cluster) *rig {
+	t.Helper()
+	return &rig{fake, t, newHost(t, fake, "ns")}
+}
+
+// newHost is a client of its own; it is closed at the end of the test.
+func newHost(t *testing.T, fake *etcdfake.Cluster, namespace string) Host {
+	t.Helper()
+	c, err := cluster.Dial(context.Background(), cluster.Config{
+		Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption()},
+	})
+	require.NoError(t, err)
+	h := Host{Cluster: c, Watches: watcher.New(c), Behind: &cleanup.Group{}, Namespace: namespace}
+	t.Cleanup(func() {
+		h.Behind.Close(2 * time.Second)
+		h.Watches.Close()
+		require.NoError(t, c.Close())
+	})
+	return h
+}
+
+// session grants one; it ends with the test.
+func (r *rig) session(o lease.Options) *Session {
+	r.t.Helper()
+	return sessionOn(r.t, r.host, o)
+}
+
+func sessionOn(t *testing.T, h Host, o lease.Options) *Session {
+	t.Helper()
+	s, err := Grant(context.Background(), h, o)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		s.Begone()
+		<-s.Stopped()
+	})
+	return s
+}
+
+// renewals is how many renewals the members have received.
+func (r *rig) renewals() int { return r.Counts().Received["LeaseKeepAlive"] }
+
+// expiry is when the server lets the lease of s expire.
+func (r *rig) expiry(s *Session) time.Time {
+	r.t.Helper()
+	l, ok := r.Lease(s.ID())
+	require.True(r.t, ok, "the lease is gone")
+	return l.Expires
+}
+
+// oneCause asserts that err matches want and no other of the causes (N5).
+func oneCause(t *testing.T, err, want error) {
+	t.Helper()
+	require.ErrorIs(t, err, want)
+	for _, other := range []error{lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed, cluster.ErrChanged} {
+		if other != want {
+			require.NotErrorIs(t, err, other)
+		}
+	}
+}
+
+// over asserts that s is over because of want, in Err, Deadline, Done and
+// Context, and stays so.
+func over(t *testing.T, s *Session, want error) {
+	t.Helper()
+	for range 3 {
+		oneCause(t, s.Err(), want)
+		require.True(t, s.Deadline().IsZero(), "a dead session has no deadline")
+		require.Error(t, s.Context().Err())
+		require.Equal(t, s.Err(), context.Cause(s.Context()), "Err and the context's cause are one")
+		<-s.Done()
+	}
+}
+
+// keysOf are the keys at the server that belong to the session key.
+func (r *rig) keysOf(s *Session) []string {
+	var out []string
+	for _, k := range r.Keys("") {
+		if strings.HasPrefix(k, s.key) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// sleep lets d go by, and all that is due at its end be done.
+func sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// goroutines is how many there are.
+func goroutines() int {
+	synctest.Wait()
+	return runtime.NumGoroutine()
+}

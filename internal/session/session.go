@@ -1,0 +1,248 @@
+package session
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/cleanup"
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/notify"
+	"github.com/pawl-locks/pawl/internal/watcher"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// Host is what sessions live on: the parts of one client.
+type Host struct {
+	Cluster   *cluster.Cluster
+	Watches   *watcher.Hub
+	Behind    *cleanup.Group
+	Namespace string        // put before the session key
+	Floor     fencing.Token // no token at or below it is handed out
+}
+
+// A Session is a lease that is kept alive, and everything that hangs on it. Its
+// methods may be called by several goroutines at once.
+//
+// Invariants: win is in force while over is nil; over is set once, under mu,
+// and never cleared; every claim in the lists is told once, after over was set.
+type Session struct {
+	host        Host
+	id          int64
+	owner       string
+	key         string        // the session key
+	create, mod int64         // its revisions, as this session wrote it
+	same        *pb.Compare   // the key has mod
+	looked      *pb.RequestOp // reads the key, without its value
+	margin      time.Duration
+	label       keys.Label // the beginning of every key's value
+
+	win  atomic.Pointer[window]
+	over atomic.Pointer[ending]
+
+	ctx    context.Context // cancelled with the cause
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed after over is set and the claims are told
+	looped chan struct{} // closed when the renewal loop has returned
+	poked  chan struct{} // wakes the loop
+
+	feed *notify.Feed // set before anybody has the session; nil: nobody is told
+
+	mu       sync.Mutex
+	ledger   ledger
+	removals removals
+	probes   probes
+	waiting  ring            // claims looked at in every round
+	holding  ring            // claims looked at in rotation
+	arming   []armed         // claims to be armed, the next due first
+	armer    *time.Timer     // wakes the loop for the first of them
+	keyWatch *watcher.Watch  // of the session key
+	watchEnd bool            // keyWatch is over and has to be made anew
+	trouble  error           // of the last attempt to renew
+	maxOps   int             // how many operations one transaction may have beside that on the session key
+	taking   bool            // it is being taken over: whatever ends it leaves the lease
+	sparing  []chan struct{} // work for which the lease is not to be revoked, each until it is closed
+
+	revoking sync.Once
+	revoked  chan struct{} // closed when the revocation is decided
+	left     error         // what the revocation could not do; read after revoked
+}
+
+// ending is why a session is over.
+type ending struct{ err error }
+
+// ID is the lease ID.
+func (s *Session) ID() int64 { return s.id }
+
+// TTL is the time to live that the server granted in its last answer.
+func (s *Session) TTL() time.Duration { return s.win.Load().granted }
+
+// Owner is who holds the session, for people.
+func (s *Session) Owner() string { return s.owner }
+
+// Host is the client that the session lives on.
+func (s *Session) Host() Host { return s.host }
+
+// Key is the session's own key and the modification revision under which this
+// session wrote it: every enqueue compares it, so that a session that was taken
+// over is refused at once (rule N6).
+func (s *Session) Key() (key string, mod int64) { return s.key, s.mod }
+
+// Same are parts of a transaction: the comparison of the session key with what
+// this session wrote, and a read of it without its value. They are made once,
+// for every lock sends them, and are not to be changed.
+func (s *Session) Same() (is *pb.Compare, look *pb.RequestOp) { return s.same, s.looked }
+
+// Err returns nil while the session is valid, and then forever the reason why
+// it is not: an error that matches one of ErrExpired, ErrRevoked, ErrClosed or
+// the cluster's end. It compares the clock with the deadline at the call; it
+// does no I/O and does not block.
+func (s *Session) Err() error {
+	if e := s.over.Load(); e != nil {
+		return e.err
+	}
+	if err := s.host.Cluster.Err(); err != nil {
+		return s.end(err, leave)
+	}
+	if s.win.Load().over(clock.Now()) == nil {
+		return nil
+	}
+	return s.expire()
+}
+
+// expire ends the session if the window in force is over.
+func (s *Session) expire() error {
+	s.mu.Lock()
+	err := s.win.Load().over(clock.Now())
+	if c, ok := err.(*cause); ok {
+		c.last = s.trouble
+	}
+	s.mu.Unlock()
+	if err == nil {
+		return nil // extended in the meantime, before its end
+	}
+	return s.end(err, remove)
+}
+
+// Deadline is until when the session is valid unless it is renewed, for
+// time.Now and reckoned at the call; the zero Time once it is over. A kept
+// Deadline is wrong after a suspend.
+func (s *Session) Deadline() time.Time {
+	if s.Err() != nil {
+		return time.Time{}
+	}
+	return s.win.Load().deadline().Time(clock.Now())
+}
+
+// Done is closed when the session is over. It only notifies: Err is what
+// decides.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Context is cancelled, with the cause that Err reports, when the session is
+// over.
+func (s *Session) Context() context.Context {
+	if err := s.Err(); err != nil { // a deadline that has passed is seen now
+		s.cancel(err) // end does so too, perhaps a moment later
+	}
+	return s.ctx
+}
+
+// aftermath is what is done at the server when a session ends.
+type aftermath int
+
+const (
+	remove   aftermath = iota // revoke the lease
+	handOver                  // nothing: it is for another process
+	leave                     // nothing, and Close says so: it may be another's, or is out of reach
+)
+
+// end ends the session with err unless it is over, and returns the cause that
+// stands. Marked first, then told, then removed (rule H1).
+func (s *Session) end(err error, rest aftermath) error {
+	s.mu.Lock()
+	if e := s.over.Load(); e != nil {
+		s.mu.Unlock()
+		return e.err
+	}
+	s.over.Store(&ending{err})
+	if rest == remove && s.taking {
+		rest = leave
+	}
+	claims := append(s.waiting.take(), s.holding.take()...)
+	s.arming = nil
+	s.armer.Stop()
+	w := s.keyWatch
+	s.keyWatch = nil
+	s.mu.Unlock()
+
+	for _, c := range claims {
+		c.End(err)
+	}
+	s.cancel(err)
+	close(s.done)
+	if w != nil {
+		w.Cancel()
+	}
+	s.tellOver(err)
+	switch rest {
+	case remove:
+		s.revoke()
+	case handOver:
+		s.revoking.Do(func() { close(s.revoked) })
+	case leave:
+		s.revoking.Do(func() {
+			s.left = leftToExpire(s.id, err)
+			close(s.revoked)
+		})
+	}
+	return err
+}
+
+// extend moves the deadline to that of a confirmed renewal which was sent at
+// sent and answered with ttl. A window that is over is not extended (rule T4);
+// one of a longer TTL gives way even where the deadline moves back.
+func (s *Session) extend(sent clock.Instant, ttl time.Duration) error {
+	if err := s.Err(); err != nil {
+		return err
+	}
+	w := window{sent: sent, granted: ttl, margin: s.margin}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.over.Load(); e != nil {
+		return e.err
+	}
+	old := *s.win.Load()
+	if old.over(clock.Now()) != nil {
+		return lease.ErrExpired // the loop's next look at Err ends it
+	}
+	if w.after(old) || w.granted < old.granted {
+		s.win.Store(&w)
+	}
+	s.trouble = nil
+	return nil
+}
+
+// Gone tells the session that the server said its lease, or its key, is gone.
+func (s *Session) Gone(detail string) error {
+	return s.end(because(lease.ErrRevoked, "%s", detail), remove)
+}
+
+// displaced ends the session because its key was rewritten: the lease may be
+// another process's by now, so it is left alone.
+func (s *Session) displaced(mod int64) error {
+	return s.end(because(lease.ErrRevoked, "session key %q was rewritten at revision %d: taken over, or overwritten", s.key, mod), leave)
+}
+
+// wake makes the loop look at its timers again.
+func (s *Session) wake() {
+	select {
+	case s.poked <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,430 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// silence loses every renewal from now on.
+func (r *rig) silence() *etcdfake.Fault {
+	return r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Lose: true})
+}
+
+// Rules T3, T4, hazard S2: the first deadline is the grant's, one nanosecond
+// before it the session is valid, and at it it is over in all that tells.
+func TestSessionIsValidANanosecondBeforeItsDeadlineAndOverAtIt(t *testing.T) {
+	for name, look := range map[string]func(t *testing.T, s *Session, valid bool){
+		"Err": func(t *testing.T, s *Session, valid bool) { assert.Equal(t, valid, s.Err() == nil) },
+		"Deadline": func(t *testing.T, s *Session, valid bool) {
+			assert.Equal(t, valid, !s.Deadline().IsZero())
+		},
+		"Context": func(t *testing.T, s *Session, valid bool) { assert.Equal(t, valid, s.Context().Err() == nil) },
+		"Done": func(t *testing.T, s *Session, valid bool) {
+			synctest.Wait()
+			assert.Equal(t, valid, !isClosed(s.Done()))
+		},
+		"Begin": func(t *testing.T, s *Session, valid bool) {
+			_, _, err := s.Begin("p/")
+			assert.Equal(t, valid, err == nil)
+		},
+		"Hold": func(t *testing.T, s *Session, valid bool) {
+			c := &claim{}
+			assert.Equal(t, valid, s.Hold(&c.hook, c, 0) == nil)
+		},
+		"extend": func(t *testing.T, s *Session, valid bool) {
+			if !valid { // T4: a renewal that was sent in time and comes late
+				assert.Error(t, s.extend(clock.Now().Add(-time.Second), 3*time.Second))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+				sent := time.Now()
+				s := r.session(lease.Options{TTL: 3 * time.Second})
+				assert.Equal(t, sent.Add(2500*time.Millisecond), s.Deadline())
+				r.BlackHole()
+				time.Sleep(2500*time.Millisecond - 1)
+				look(t, s, true)
+				time.Sleep(time.Nanosecond)
+				look(t, s, false)
+				over(t, s, lease.ErrExpired)
+			})
+		})
+	}
+}
+
+// Rule T2, hazard S1: however late answers come, the session's deadline is never
+// after the server's expiry.
+func TestDeadlineIsNeverAfterTheServersExpiryHoweverLateAnswersCome(t *testing.T) {
+	for late := time.Duration(0); late < 3*time.Second; late += 97 * time.Millisecond {
+		inBubble(t, etcdfake.Options{ExpiryTick: -1}, func(t *testing.T, r *rig) {
+			r.Inject(etcdfake.Rule{Method: "LeaseGrant", HoldAnswer: late / 3})
+			s := r.session(lease.Options{TTL: 3 * time.Second})
+			r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", HoldAnswer: late})
+			for range 600 {
+				time.Sleep(10 * time.Millisecond)
+				d := s.Deadline()
+				if d.IsZero() {
+					break
+				}
+				require.LessOrEqual(t, d.Add(500*time.Millisecond), r.expiry(s), "answers %v late", late)
+			}
+			if late <= 900*time.Millisecond {
+				require.NoError(t, s.Err(), "answers %v late are in time", late)
+			}
+			if late >= 2*time.Second {
+				oneCause(t, s.Err(), lease.ErrExpired)
+			}
+		})
+	}
+}
+
+// Rule T4: an answer that comes at or after the deadline never resurrects,
+// whoever is first to see that the time is over.
+func TestALateAnswerNeverResurrects(t *testing.T) {
+	for name, first := range map[string]func(s *Session){
+		"Err":    func(s *Session) { _ = s.Err() },
+		"loop":   func(s *Session) { synctest.Wait() },
+		"extend": func(s *Session) { _ = s.extend(clock.Now().Add(-time.Millisecond), 3*time.Second) },
+	} {
+		for _, at := range []time.Duration{0, 1, time.Millisecond, time.Second} {
+			inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+				s := r.session(lease.Options{TTL: 3 * time.Second})
+				r.BlackHole()
+				time.Sleep(2500*time.Millisecond + at)
+				first(s)
+				require.Error(t, s.extend(clock.Now(), 3*time.Second), "%s, %v", name, at)
+				r.Heal()
+				sleep(10 * time.Second)
+				over(t, s, lease.ErrExpired)
+			})
+		}
+	}
+}
+
+// Rule T4 under concurrency: once anyone has seen an error, nobody sees nil.
+func TestOnceOverSeenByOneNobodySeesItValid(t *testing.T) {
+	for range 20 {
+		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+			s := r.session(lease.Options{TTL: 3 * time.Second})
+			var wg sync.WaitGroup
+			var mu sync.Mutex
+			var ended bool
+			for range 8 {
+				wg.Go(func() {
+					for range 400 {
+						time.Sleep(time.Duration(rand.Int64N(int64(20 * time.Millisecond))))
+						mu.Lock()
+						was := ended
+						mu.Unlock()
+						err := s.Err()
+						if was {
+							assert.Error(t, err)
+						}
+						if err != nil {
+							mu.Lock()
+							ended = true
+							mu.Unlock()
+						}
+					}
+				})
+			}
+			time.Sleep(time.Duration(rand.Int64N(int64(time.Second))))
+			r.BlackHole()
+			wg.Wait()
+			over(t, s, lease.ErrExpired)
+		})
+	}
+}
+
+// Rule T2: a renewal whose answer shows a shorter TTL than before takes the
+// deadline back, for the server counts anew from it.
+func TestAShorterTTLTakesTheDeadlineBack(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 60 * time.Second})
+		require.NoError(t, s.extend(clock.Now(), 6*time.Second))
+		assert.Equal(t, 6*time.Second, s.TTL())
+		assert.Equal(t, 5*time.Second, time.Until(s.Deadline()))
+		require.NoError(t, s.extend(clock.Now().Add(-time.Second), 6*time.Second))
+		assert.Equal(t, 5*time.Second, time.Until(s.Deadline()), "an older renewal moves nothing")
+	})
+}
+
+// Rule T1, hazard S22: what the machine slept counts, and the first look after
+// it says so, without I/O.
+func TestAfterASuspendLongerThanTheWindowTheFirstErrSaysSo(t *testing.T) {
+	for _, slept := range []time.Duration{2500 * time.Millisecond, time.Hour} {
+		t.Cleanup(func() { clock.SetSource(nil) })
+		inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+			clock.SetSource(func(time.Time) time.Duration { return 0 })
+			s := r.session(lease.Options{TTL: 3 * time.Second})
+			require.NoError(t, s.Err())
+			clock.SetSource(func(time.Time) time.Duration { return slept })
+			require.Error(t, s.Err())
+			over(t, s, lease.ErrExpired)
+		})
+	}
+}
+
+func TestASuspendTakesItsTimeOffTheDeadline(t *testing.T) {
+	t.Cleanup(func() { clock.SetSource(nil) })
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		clock.SetSource(func(time.Time) time.Duration { return time.Hour })
+		s := r.session(lease.Options{TTL: 6 * time.Second})
+		before := s.Deadline()
+		clock.SetSource(func(time.Time) time.Duration { return time.Hour + 2*time.Second })
+		assert.Equal(t, before.Add(-2*time.Second), s.Deadline())
+		require.NoError(t, s.Err())
+	})
+}
+
+// Rule T1: a machine that was frozen together with its clocks shows itself when
+// the wall clock is set right.
+func TestAWallClockThatRanAheadByMoreThanTheMarginEndsTheSession(t *testing.T) {
+	t.Cleanup(func() { clock.SetWallJump(0) })
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		clock.SetWallJump(0)
+		s := r.session(lease.Options{TTL: 6 * time.Second})
+		clock.SetWallJump(time.Second)
+		require.NoError(t, s.Err(), "just the margin")
+		clock.SetWallJump(-time.Hour)
+		require.NoError(t, s.Err(), "set back")
+		sleep(10 * time.Second) // renewed: counted from the new c
+		clock.SetWallJump(-time.Hour + time.Second + 1)
+		require.Error(t, s.Err())
+		clock.SetWallJump(-time.Hour)
+		over(t, s, lease.ErrExpired)
+	})
+}
+
+// Rule N5, H1: each way to end is told apart, and the first cause stands.
+func TestEachEndHasOneCauseThatStays(t *testing.T) {
+	ends := map[string]struct {
+		want error
+		do   func(t *testing.T, r *rig, s *Session)
+	}{
+		"closed":   {lease.ErrClosed, func(_ *testing.T, _ *rig, s *Session) { _ = s.Close(context.Background()) }},
+		"detached": {lease.ErrClosed, func(_ *testing.T, _ *rig, s *Session) { s.Detach() }},
+		"forsaken": {lease.ErrClosed, func(_ *testing.T, _ *rig, s *Session) { s.Forsake(because(lease.ErrClosed, "overrun")) }},
+		"expired":  {lease.ErrExpired, func(_ *testing.T, r *rig, _ *Session) { r.silence(); sleep(3 * time.Second) }},
+		"revoked":  {lease.ErrRevoked, func(_ *testing.T, r *rig, s *Session) { r.Revoke(s.ID()) }},
+		"TTL 0": {lease.ErrRevoked, func(_ *testing.T, r *rig, _ *Session) {
+			r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) {
+				m.(*pb.LeaseKeepAliveResponse).TTL = 0
+			}})
+			sleep(2 * time.Second)
+		}},
+		"session key deleted":   {lease.ErrRevoked, func(_ *testing.T, r *rig, s *Session) { r.Delete(s.key) }},
+		"session key rewritten": {lease.ErrRevoked, func(_ *testing.T, r *rig, s *Session) { r.Put(s.key, "", s.ID()) }},
+		"another cluster": {cluster.ErrChanged, func(_ *testing.T, r *rig, _ *Session) {
+			for _, m := range r.Members() {
+				m.SetClusterID(77)
+			}
+			sleep(2 * time.Second)
+		}},
+		"revision back": {cluster.ErrChanged, func(_ *testing.T, r *rig, _ *Session) {
+			r.Inject(etcdfake.Rule{Method: "Txn", Edit: func(_ etcdfake.Request, m proto.Message) {
+				m.(*pb.TxnResponse).Header.Revision = 1
+			}})
+			sleep(2 * time.Second)
+		}},
+	}
+	for name, e := range ends {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+				s := r.session(lease.Options{TTL: 3 * time.Second})
+				sleep(time.Second)
+				e.do(t, r, s)
+				synctest.Wait()
+				over(t, s, e.want)
+				first := s.Err()
+				r.LiftAll()
+				_ = s.Close(context.Background())
+				r.Revoke(s.ID())
+				sleep(time.Minute)
+				assert.Equal(t, lease.Handle{}, s.Detach(), "a dead session has nothing to hand over")
+				over(t, s, e.want)
+				assert.Equal(t, first, s.Err())
+			})
+		})
+	}
+}
+
+// The text of a loss by our clock names the last failure and the endpoint.
+func TestExpiryNamesTheLastFailure(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 3 * time.Second})
+		r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Err: rpctypes.ErrGRPCPermissionDenied})
+		<-s.Done()
+		assert.ErrorContains(t, s.Err(), "permission denied")
+		assert.ErrorContains(t, s.Err(), "10.0.0.1:2379")
+	})
+}
+
+// The context is cancelled, with the cause, for whoever looks after Err, even
+// while the claims are still being told.
+func TestContextIsCancelledAsSoonAsErrSaysSo(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 3 * time.Second})
+		c := &claim{onEnd: func(cause error) {
+			assert.Equal(t, cause, context.Cause(s.Context()))
+		}}
+		require.NoError(t, s.Hold(&c.hook, c, 0))
+		r.Revoke(s.ID())
+		synctest.Wait()
+		require.Len(t, c.ends, 1)
+	})
+}
+
+// Hazard H1: a holder that is cut off sees the end before the key is deleted at
+// the server, whatever the latencies and phases. The oracle is the server's own
+// moment of deletion.
+func TestACutOffHolderKnowsBeforeTheServerDeletesItsKeyInAThousandTries(t *testing.T) {
+	const rounds, each = 50, 20
+	for round := range rounds {
+		seed := rand.Uint64()
+		inBubble(t, etcdfake.Options{Members: 3, ExpiryTick: -1}, func(t *testing.T, r *rig) {
+			rnd := rand.New(rand.NewPCG(seed, uint64(round)))
+			var mu sync.Mutex
+			held := map[string]*Session{}
+			deleted := 0
+			r.OnChange(func(ch etcdfake.Change) {
+				mu.Lock()
+				defer mu.Unlock()
+				if s := held[ch.Key]; s != nil && ch.Deleted { // by expiry, or by the holder that knows
+					deleted++
+					assert.Error(t, s.Err(), "seed %d: valid when its key was deleted", seed)
+				}
+			})
+			var lat sync.Mutex
+			delay := func(most time.Duration) func() time.Duration {
+				return func() time.Duration {
+					lat.Lock()
+					defer lat.Unlock()
+					return time.Duration(rnd.Int64N(int64(most) + 1))
+				}
+			}
+			for _, m := range r.Members() {
+				m.SetDelay(delay(60*time.Millisecond), delay(60*time.Millisecond))
+			}
+			var all []*Session
+			for i := range each {
+				ttl := time.Duration(3+i%5) * time.Second
+				s := r.session(lease.Options{TTL: ttl})
+				mu.Lock()
+				held[s.key] = s
+				mu.Unlock()
+				all = append(all, s)
+				time.Sleep(delay(300 * time.Millisecond)())
+			}
+			time.Sleep(delay(8 * time.Second)())
+			switch round % 3 {
+			case 0:
+				r.BlackHole()
+			case 1:
+				for _, m := range r.Members() {
+					m.Mute() // renewals still arrive
+				}
+			case 2:
+				r.Cut()
+			}
+			sleep(20 * time.Second)
+			mu.Lock()
+			assert.Equal(t, each, deleted, "seed %d", seed)
+			mu.Unlock()
+			for _, s := range all {
+				oneCause(t, s.Err(), lease.ErrExpired)
+			}
+		})
+	}
+}
+
+// Hazard H8: a server's clock that runs 2 % faster is covered by the margin.
+func TestAServersClockThatRunsTwoPercentFasterIsCovered(t *testing.T) {
+	inBubble(t, etcdfake.Options{ExpiryTick: -1}, func(t *testing.T, r *rig) {
+		r.SetClockRate(1.02)
+		s := r.session(lease.Options{TTL: 3 * time.Second})
+		sleep(10 * time.Minute)
+		require.NoError(t, s.Err())
+		r.OnChange(func(ch etcdfake.Change) {
+			if ch.Deleted && ch.Key == s.key {
+				assert.Error(t, s.Err())
+			}
+		})
+		r.BlackHole()
+		sleep(10 * time.Second)
+		oneCause(t, s.Err(), lease.ErrExpired)
+	})
+}
+
+// Hazard S15: a leader change gives leases more time and takes none.
+func TestLeaderChangesAreSurvived(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 3 * time.Second})
+		for i := range 30 {
+			r.ChangeLeader(i % 3)
+			sleep(time.Duration(1+i*113%1700) * time.Millisecond)
+			require.NoError(t, s.Err())
+		}
+	})
+}
+
+// Hazard H5: a rolling restart is no loss.
+func TestARollingRestartIsSurvived(t *testing.T) {
+	for _, ttl := range []time.Duration{5, 10, 15} {
+		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+			s := r.session(lease.Options{TTL: ttl * time.Second})
+			for i := range 30 {
+				r.Member(i % 3).Stop()
+				sleep(time.Duration(500+i*271%3000) * time.Millisecond)
+				r.Member(i % 3).Heal()
+				sleep(time.Duration(i*53%700) * time.Millisecond)
+				require.NoError(t, s.Err(), fmt.Sprint(i))
+			}
+		})
+	}
+}
+
+// Hazard S10: the context of the call bounds the call and nothing after it.
+func TestTheGrantsContextIsNotTheSessionsLifetime(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		s, err := Grant(ctx, r.host, lease.Options{TTL: 3 * time.Second})
+		require.NoError(t, err)
+		cancel()
+		sleep(time.Minute)
+		require.NoError(t, s.Err())
+		require.NoError(t, s.Close(context.Background()))
+		_, there := r.Lease(s.ID())
+		assert.False(t, there)
+	})
+}
+
+// Session.TTL is what the server granted (T5, hazard S3).
+func TestTheTTLThatTheServerRaisedIsReckonedWith(t *testing.T) {
+	inBubble(t, etcdfake.Options{MinTTL: 30}, func(t *testing.T, r *rig) {
+		began := time.Now()
+		s := r.session(lease.Options{TTL: 3 * time.Second, Margin: time.Second})
+		assert.Equal(t, 30*time.Second, s.TTL())
+		assert.Equal(t, began.Add(25*time.Second), s.Deadline(), "a sixth of what was granted: the margin asked for is less")
+		before := r.renewals()
+		sleep(31 * time.Second)
+		assert.Equal(t, 4, r.renewals()-before)
+	})
+}

@@ -1,0 +1,502 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/detached"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/txn"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// leftBy is what a Handle that is not the zero one holds.
+func leftBy(h lease.Handle) detached.State {
+	s, err := stateOf(h)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// unsettled are the keys of the entries that a Handle leaves to be undone.
+func unsettled(h lease.Handle) []string { return leftBy(h).Unsettled }
+
+// successor is a client of another process.
+func (r *rig) successor() Host { return newHost(r.t, r.Cluster, "ns") }
+
+// Rule N6: detached here, resumed there: one lease, its TTL, its keys.
+func TestADetachedSessionIsResumedByAnotherProcessOnce(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 6 * time.Second})
+		key := r.Put("held", "", s.ID())
+		sleep(20 * time.Second)
+		h := s.Detach()
+		over(t, s, lease.ErrClosed)
+		assert.Equal(t, lease.Handle{}, s.Detach())
+
+		sleep(2 * time.Second)
+		began := time.Now()
+		next := sessionOn(t, r.successor(), lease.Options{Resume: h, Owner: "next"})
+		assert.Equal(t, s.ID(), next.ID())
+		assert.Equal(t, 6*time.Second, next.TTL())
+		assert.Equal(t, began.Add(5*time.Second), next.Deadline(), "from a confirmed renewal of its own")
+		assert.Contains(t, string(r.Get(next.key).Value), `"next"`)
+		sleep(time.Minute)
+		require.NoError(t, next.Err())
+		assert.Equal(t, key, r.Get("held").CreateRevision)
+
+		_, err := Grant(context.Background(), r.host, lease.Options{Resume: h})
+		require.ErrorIs(t, err, lease.ErrTakenOver)
+		require.NoError(t, next.Err(), "the second takeover harms nobody")
+		assert.Len(t, r.Leases(), 1)
+
+		again := sessionOn(t, r.successor(), lease.Options{Resume: next.Detach()})
+		sleep(time.Minute)
+		require.NoError(t, again.Err())
+	})
+}
+
+// Hazard S8, N6: after Detach has returned the predecessor sends no renewal.
+func TestThePredecessorSendsNoRenewalAfterDetach(t *testing.T) {
+	for phase := range 40 {
+		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+			for _, m := range r.Members() {
+				m.SetDelay(etcdfake.Fixed(30*time.Millisecond), etcdfake.Fixed(30*time.Millisecond))
+			}
+			s := r.session(lease.Options{TTL: 4 * time.Second})
+			sleep(950*time.Millisecond + time.Duration(phase)*5*time.Millisecond)
+			s.Detach()
+			assert.True(t, isClosed(s.Stopped()), "nothing is sent here after Detach has returned")
+			sleep(100 * time.Millisecond) // what was on its way
+			n := r.renewals()
+			sleep(time.Minute)
+			assert.Equal(t, n, r.renewals())
+		})
+	}
+}
+
+// Rule N6: who was taken over without knowing it is refused at once, by the
+// comparison of the session key, and leaves the lease alone.
+func TestAPredecessorThatMissedEverythingIsRefusedAtOnce(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 60 * time.Second})
+		h := handleOf(s.state())
+		for _, m := range r.Members() {
+			muteWatches(m)
+		}
+		next := sessionOn(t, r.successor(), lease.Options{Resume: h})
+		require.NoError(t, s.Err(), "nothing has told it")
+		key, mod := s.Key()
+		resp, err := r.host.Cluster.Txn(context.Background(), cluster.Request{Op: "enqueue"}, &pb.TxnRequest{
+			Compare: []*pb.Compare{txn.ModIs(key, mod)}, Success: []*pb.RequestOp{txn.Put("q", nil, s.ID())}, Failure: []*pb.RequestOp{txn.Look(key)},
+		})
+		require.NoError(t, err)
+		require.False(t, resp.Succeeded)
+		oneCause(t, s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision), lease.ErrRevoked)
+		over(t, s, lease.ErrRevoked)
+		sleep(2 * time.Minute)
+		require.NoError(t, next.Err())
+		assert.Zero(t, r.Counts().Received["LeaseRevoke"])
+	})
+}
+
+func TestAPredecessorsNextRenewalFindsTheTakeover(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 8 * time.Second})
+		for _, m := range r.Members() {
+			muteWatches(m)
+		}
+		h := handleOf(s.state())
+		next := sessionOn(t, r.successor(), lease.Options{Resume: h})
+		sleep(2100 * time.Millisecond)
+		oneCause(t, s.Err(), lease.ErrRevoked)
+		sleep(time.Minute)
+		require.NoError(t, next.Err())
+	})
+}
+
+func TestAHandleOfAGoneLeaseIsRefusedAsRevoked(t *testing.T) {
+	for name, gone := range map[string]func(r *rig, h lease.Handle){
+		"revoked":             func(r *rig, h lease.Handle) { r.Revoke(leftBy(h).Lease) },
+		"expired":             func(*rig, lease.Handle) { sleep(10 * time.Second) },
+		"session key deleted": func(r *rig, h lease.Handle) { r.Delete(leftBy(h).Key) },
+		"lost in between": func(r *rig, h lease.Handle) {
+			r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCLeaseNotFound})
+		},
+	} {
+		inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+			h := r.session(lease.Options{TTL: 4 * time.Second}).Detach()
+			gone(r, h)
+			_, err := Grant(context.Background(), r.host, lease.Options{Resume: h})
+			oneCause(t, err, lease.ErrRevoked)
+			require.NotErrorIs(t, err, lease.ErrTakenOver, name)
+		})
+	}
+}
+
+func TestAHandleOfAnotherClusterOrNamespaceIsRefusedBeforeAnythingIsSent(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		h := r.session(lease.Options{}).Detach()
+		synctest.Wait()
+		before := r.Counts()
+		left := leftBy(h)
+		left.Cluster++
+		other := handleOf(left)
+		_, err := Grant(context.Background(), r.host, lease.Options{Resume: other})
+		assert.ErrorContains(t, err, "cluster")
+		elsewhere := r.host
+		elsewhere.Namespace = "elsewhere"
+		_, err = Grant(context.Background(), elsewhere, lease.Options{Resume: h})
+		assert.ErrorContains(t, err, "Namespace")
+		assert.Zero(t, r.Counts().Since(before).Received["Txn"])
+		require.NoError(t, sessionOn(t, r.host, lease.Options{Resume: h}).Err(), "it is still good")
+	})
+}
+
+// muteWatches makes the member swallow every event.
+func muteWatches(m *etcdfake.Member) {
+	m.EditWatches(func(w *pb.WatchResponse) []*pb.WatchResponse {
+		if len(w.Events) > 0 {
+			return nil
+		}
+		return []*pb.WatchResponse{w}
+	})
+}
+
+// Rules N6, A5: what the predecessor left open is undone: removed if it was
+// applied, and made impossible if it comes later.
+func TestOpenAttemptsAreUndoneByTheSuccessor(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 60 * time.Second})
+		n1, applied, err := s.Begin("a/")
+		require.NoError(t, err)
+		r.Put(applied, "", s.ID())
+		n2, coming, err := s.Begin("b/c/")
+		require.NoError(t, err)
+		n3, settled, err := s.Begin("d/")
+		require.NoError(t, err)
+		r.Put(settled, "", s.ID())
+		s.Settle(n3)
+		n4, held, err := s.Begin("e/")
+		require.NoError(t, err)
+		r.Put(held, "", s.ID())
+		c := &claim{own: held}
+		require.NoError(t, s.Hold(&c.hook, c, n4))
+		h := s.Detach()
+		require.Len(t, c.ends, 1)
+
+		next := sessionOn(t, r.successor(), lease.Options{Resume: h})
+		assert.Nil(t, r.Get(applied))
+		assert.NotNil(t, r.Get(settled))
+		assert.NotNil(t, r.Get(held))
+		assert.NotNil(t, r.Get(string(next.CancelKey(n1))))
+		assert.NotNil(t, r.Get(string(next.CancelKey(n2))), "no late copy can be applied")
+		assert.Nil(t, r.Get(string(next.CancelKey(n3))))
+		assert.Nil(t, r.Get(coming))
+		n5, _, err := next.Begin("f/")
+		require.NoError(t, err)
+		assert.Equal(t, n4+1, n5, "n goes on")
+		assert.True(t, next.Adopt(n4, held))
+		assert.False(t, next.Adopt(n4, held), "once")
+		assert.False(t, next.Adopt(n5, "f/1-1"), "its own")
+	})
+}
+
+// Rule A5: Undo makes an attempt impossible, can be repeated, and under NOSPACE
+// at least deletes.
+func TestUndoDeletesUnderNoSpaceAndCancelsLater(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{})
+		n, key, err := s.Begin("a/")
+		require.NoError(t, err)
+		r.Put(key, "", s.ID())
+		r.SetNoSpace(true)
+		err = s.Undo(context.Background(), n, key)
+		assert.True(t, cluster.IsNoSpace(err))
+		assert.Nil(t, r.Get(key), "the delete alone works")
+		r.SetNoSpace(false)
+		for range 2 {
+			require.NoError(t, s.Undo(context.Background(), n, key))
+			assert.NotNil(t, r.Get(string(s.CancelKey(n))))
+		}
+	})
+}
+
+func TestUndoIsRefusedToWhoWasTakenOver(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{})
+		n, key, err := s.Begin("a/")
+		require.NoError(t, err)
+		muteWatches(r.Member(0))
+		r.Put(key, "", s.ID())
+		r.Put(s.key, "another's", s.ID())
+		oneCause(t, s.Undo(context.Background(), n, key), lease.ErrRevoked)
+		assert.NotNil(t, r.Get(key))
+		over(t, s, lease.ErrRevoked)
+	})
+}
+
+func TestUndoOfAGoneLeaseEndsTheSession(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{})
+		r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCLeaseNotFound})
+		n, key, err := s.Begin("a/")
+		require.NoError(t, err)
+		oneCause(t, s.Undo(context.Background(), n, key), lease.ErrRevoked)
+		over(t, s, lease.ErrRevoked)
+	})
+}
+
+// Whatever answer is lost during a takeover, there is a session, or after a
+// bounded time nothing is held that nobody holds.
+func TestALostAnswerDuringATakeover(t *testing.T) {
+	for skip := range 3 { // the takeover, an attempt's undoing, the confirming read
+		for name, rule := range lossesOf("Txn", codes.Unavailable) {
+			for _, times := range []int{1, 3} {
+				t.Run(fmt.Sprintf("%d/%s/%d", skip, name, times), func(t *testing.T) {
+					inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+						s := r.session(lease.Options{TTL: 60 * time.Second})
+						_, key, err := s.Begin("a/")
+						require.NoError(t, err)
+						r.Put(key, "", s.ID())
+						h := s.Detach()
+						host := r.successor()
+						rule.Times, rule.Skip = times, skip
+						f := r.Inject(rule)
+						ctx, cancel := context.WithTimeout(context.Background(), 45*time.Second)
+						defer cancel()
+						next, err := Grant(ctx, host, lease.Options{Resume: h})
+						require.NoError(t, err)
+						require.NotZero(t, f.Hits())
+						r.LiftAll()
+						assert.Nil(t, r.Get(key))
+						sleep(time.Minute)
+						require.NoError(t, next.Err())
+						require.NoError(t, next.Close(context.Background()))
+						assert.Empty(t, r.Keys(""))
+					})
+				})
+			}
+		}
+	}
+}
+
+func TestATakeoverReturnsWhenItsContextEndsAndLeavesNothing(t *testing.T) {
+	for skip := range 3 {
+		for _, method := range []string{"Txn", "LeaseKeepAlive"} {
+			inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+				s := r.session(lease.Options{TTL: 300 * time.Second})
+				_, key, err := s.Begin("a/")
+				require.NoError(t, err)
+				r.Put(key, "", s.ID())
+				h := s.Detach()
+				host := r.successor()
+				rule := etcdfake.Rule{Method: method, Hang: true}
+				if method == "Txn" {
+					rule.Skip = skip
+				}
+				r.Inject(rule)
+				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+				defer cancel()
+				began := time.Now()
+				next, err := Grant(ctx, host, lease.Options{Resume: h})
+				assert.LessOrEqual(t, time.Since(began), 5*time.Second+100*time.Millisecond)
+				r.LiftAll()
+				if method == "Txn" && skip == 2 { // it is taken over; what was left open goes in the background
+					require.NoError(t, err)
+					sleep(5 * time.Second)
+					assert.Nil(t, r.Get(key))
+					require.NoError(t, next.Close(context.Background()))
+					return
+				}
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				sleep(301 * time.Second)
+				assert.Empty(t, r.Leases())
+			})
+		}
+	}
+}
+
+func TestATakeoverWithoutADeadlineReturnsFromABlackHole(t *testing.T) {
+	for skip := range 3 {
+		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+			s := r.session(lease.Options{TTL: 20 * time.Second})
+			_, _, err := s.Begin("a/")
+			require.NoError(t, err)
+			h := s.Detach()
+			host := r.successor()
+			r.Inject(etcdfake.Rule{Method: "Txn", Skip: skip, Hang: true})
+			began := time.Now()
+			next, err := Grant(context.Background(), host, lease.Options{Resume: h})
+			assert.LessOrEqual(t, time.Since(began), 45*time.Second)
+			if skip == 2 { // it is taken over; what was left open is removed in the background
+				require.NoError(t, err)
+				assert.LessOrEqual(t, time.Since(began), tidyWait+100*time.Millisecond)
+				next.Begone()
+				<-next.Stopped()
+				return
+			}
+			require.Error(t, err)
+		})
+	}
+}
+
+func TestAKeyThatIsNotOfTheHandlesLeaseIsNotDeleted(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		h := r.session(lease.Options{TTL: 30 * time.Second}).Detach()
+		r.Put("precious/1-1", "", 0)
+		left := leftBy(h)
+		left.Unsettled = []string{"precious/1-1"}
+		h = handleOf(left)
+		_, err := Grant(context.Background(), r.host, lease.Options{Resume: h})
+		require.ErrorContains(t, err, "is not of lease")
+		assert.NotNil(t, r.Get("precious/1-1"))
+	})
+}
+
+// open begins n entries on s, every other of which is applied.
+func (r *rig) open(s *Session, n int) (keys []string) {
+	r.t.Helper()
+	for i := range n {
+		_, key, err := s.Begin(fmt.Sprintf("open/%d/", i))
+		require.NoError(r.t, err)
+		if i%2 == 0 {
+			r.Put(key, "", s.ID())
+		}
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// Rule N6: a takeover renews before it tidies, and what was left open is removed
+// together: 600 open entries at 30 ms cost a few requests, and no validity.
+func TestATakeoverOfHundredsOfOpenEntriesRenewsFirst(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 6 * time.Second})
+		keys := r.open(s, 600)
+		h := s.Detach()
+		host := r.successor()
+		for _, m := range r.Members() {
+			m.SetDelay(etcdfake.Fixed(15*time.Millisecond), etcdfake.Fixed(15*time.Millisecond))
+		}
+		before, began := r.Counts(), time.Now()
+		next := sessionOn(t, host, lease.Options{Resume: h})
+		assert.Less(t, time.Since(began), time.Second)
+		for i, key := range keys {
+			require.Nil(t, r.Get(key))
+			require.NotNil(t, r.Get(string(next.CancelKey(int64(i+1)))), "no late copy can be applied")
+		}
+		assert.LessOrEqual(t, r.Counts().Since(before).Received["Txn"], 14)
+		sleep(time.Minute)
+		require.NoError(t, next.Err())
+	})
+}
+
+// Twelve seconds of failure in the middle of a takeover are no reason to revoke
+// a lease of 300 s: either there is a session, or the same process can try again.
+func TestTwelveSecondsOfFailureDuringATakeoverCostNoLease(t *testing.T) {
+	for _, method := range []string{"Txn", "LeaseKeepAlive"} {
+		for skip := range 3 {
+			for name, rule := range lossesOf(method, codes.Unavailable) {
+				t.Run(fmt.Sprintf("%s/%d/%s", method, skip, name), func(t *testing.T) {
+					inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+						s := r.session(lease.Options{TTL: 300 * time.Second})
+						key := r.open(s, 1)[0]
+						held := r.Put("held", "", s.ID())
+						h := s.Detach()
+						host := r.successor()
+						rule.Skip = skip
+						r.Inject(rule)
+						time.AfterFunc(13*time.Second, r.LiftAll)
+						next, err := Grant(context.Background(), host, lease.Options{Resume: h})
+						if err != nil {
+							sleep(20 * time.Second)
+							next, err = Grant(context.Background(), host, lease.Options{Resume: h})
+						}
+						require.NoError(t, err)
+						sleep(time.Minute)
+						require.NoError(t, next.Err())
+						assert.Nil(t, r.Get(key))
+						assert.Equal(t, held, r.Get("held").CreateRevision)
+						assert.Zero(t, r.Counts().Received["LeaseRevoke"])
+						_, err = Grant(context.Background(), r.successor(), lease.Options{Resume: h})
+						require.ErrorIs(t, err, lease.ErrTakenOver, "once it has succeeded it is used")
+						require.NoError(t, next.Close(context.Background()))
+					})
+				})
+			}
+		}
+	}
+}
+
+// A takeover that failed, for its context or its answer, leaves the lease to
+// expire and is the same takeover when the same process tries again.
+func TestATakeoverThatFailedCanBeTriedAgainInTheSameProcess(t *testing.T) {
+	for _, method := range []string{"Txn", "LeaseKeepAlive"} {
+		for skip := range 2 {
+			t.Run(fmt.Sprintf("%s/%d", method, skip), func(t *testing.T) {
+				inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+					h := r.session(lease.Options{TTL: 60 * time.Second}).Detach()
+					if method == "LeaseKeepAlive" && skip > 0 {
+						return
+					}
+					r.Inject(etcdfake.Rule{Method: method, Skip: skip, Hang: true})
+					for range 3 {
+						ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+						_, err := Grant(ctx, r.host, lease.Options{Resume: h})
+						require.ErrorIs(t, err, context.DeadlineExceeded)
+						cancel()
+					}
+					r.LiftAll()
+					next := sessionOn(t, r.successor(), lease.Options{Resume: h})
+					sleep(3 * time.Minute)
+					require.NoError(t, next.Err())
+					assert.Zero(t, r.Counts().Received["LeaseRevoke"])
+				})
+			})
+		}
+	}
+}
+
+// Of two takeovers by one Handle at once one succeeds, whatever is lost.
+func TestOfTwoTakeoversAtOnceOneSucceeds(t *testing.T) {
+	for name, rule := range lossesOf("Txn", codes.Unavailable) {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+				h := r.session(lease.Options{TTL: 60 * time.Second}).Detach()
+				hosts := []Host{r.successor(), r.successor(), r.host}
+				rule.Times = 2
+				r.Inject(rule)
+				var won atomic.Int32
+				var all sync.WaitGroup
+				for _, host := range hosts {
+					all.Go(func() {
+						s, err := Grant(context.Background(), host, lease.Options{Resume: h})
+						if err != nil {
+							require.ErrorIs(t, err, lease.ErrTakenOver)
+							return
+						}
+						won.Add(1)
+						t.Cleanup(func() { s.Begone(); <-s.Stopped() })
+					})
+				}
+				all.Wait()
+				assert.EqualValues(t, 1, won.Load())
+				assert.Zero(t, r.Counts().Received["LeaseRevoke"])
+			})
+		})
+	}
+}

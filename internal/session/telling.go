@@ -1,0 +1,100 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/observe"
+)
+
+// What a session tells its client's log and observer. All but the first thing is
+// told by a goroutine of the client's, so that neither the loop nor Err waits for an
+// observer.
+
+// tellGranted begins what is told of the session, before anything can end it.
+func (s *Session) tellGranted() {
+	s.host.Cluster.Logger().Info("session begins", "lease", hex(s.id), "ttl", s.TTL(), "owner", s.owner)
+	s.feed = s.host.Cluster.Teller().Feed()
+	if s.feed == nil {
+		return
+	}
+	s.feed.Later(context.Background(), observe.SessionGranted{
+		Lease: s.id, Owner: s.owner, TTL: s.TTL(), Resumed: s.ledger.inherited > 0, Left: s.validFor,
+	})
+}
+
+// validFor is how long the session is valid from now on, unless it is renewed.
+func (s *Session) validFor() time.Duration {
+	if s.Err() != nil {
+		return 0
+	}
+	return max(s.win.Load().remaining(clock.Now()), 0)
+}
+
+// tellRenewed tells of a renewal that was confirmed when was was left.
+func (s *Session) tellRenewed(f finished, now time.Time, was time.Duration) {
+	if s.feed == nil {
+		return
+	}
+	s.feed.Later(context.Background(), observe.SessionRenewed{
+		Lease: s.id, Member: f.member.Endpoint(), RoundTrip: now.Sub(f.began), Was: was, Left: s.validFor(),
+	})
+}
+
+// tellHedged tells that slow is joined by t.
+func (s *Session) tellHedged(slow, t *try) {
+	if s.feed == nil {
+		return
+	}
+	s.feed.Later(context.Background(), observe.SessionHedged{
+		Lease: s.id, Slow: slow.member.Endpoint(), Member: t.member.Endpoint(), After: t.began.Sub(slow.began),
+	})
+}
+
+// warn tells, once between two renewals, that less than half of the validity is
+// left. It returns when to call it again; the zero Time: not before a renewal.
+func (r *renewer) warn(now time.Time) time.Time {
+	if r.warned {
+		return time.Time{}
+	}
+	w := r.s.win.Load()
+	left := w.remaining(clock.Now())
+	if before := left - w.half(); before >= 0 {
+		return now.Add(before + 1)
+	}
+	r.warned = true
+	r.s.tellJeopardy(left)
+	return time.Time{}
+}
+
+func (s *Session) tellJeopardy(left time.Duration) {
+	s.mu.Lock()
+	err := s.trouble
+	s.mu.Unlock()
+	why := "no answer yet"
+	if err != nil {
+		why = err.Error()
+	}
+	s.host.Cluster.Logger().Warn("session in jeopardy", "lease", hex(s.id), "left", left.Round(time.Millisecond), "error", why)
+	if s.feed != nil {
+		s.feed.Later(context.Background(), observe.SessionInJeopardy{Lease: s.id, Left: left, Err: err})
+	}
+}
+
+// tellOver tells why the session is over.
+func (s *Session) tellOver(err error) {
+	level, ev := slog.LevelWarn, observe.Event(observe.SessionLost{Lease: s.id, Err: err})
+	if errors.Is(err, lease.ErrClosed) {
+		level, ev = slog.LevelInfo, observe.SessionClosed{Lease: s.id, Err: err}
+	}
+	s.host.Cluster.Logger().Log(context.Background(), level, "session over", "lease", hex(s.id), "cause", err.Error())
+	s.feed.Later(context.Background(), ev) // nobody is told of one that was never handed out
+}
+
+// hex is a lease's ID as people see it in keys.
+func hex(id int64) string { return fmt.Sprintf("%x", id) }

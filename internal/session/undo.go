@@ -1,0 +1,98 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/txn"
+)
+
+// removalOps is how many operations it takes to remove entry n; 0: it is gone, or
+// is to stay.
+func (l *ledger) removalOps(n int64) int {
+	switch l.state(n) {
+	case undoing:
+		return 2
+	case leaving:
+		return 1
+	}
+	return 0
+}
+
+// undoTxn removes entries for good, in one transaction that is refused to a
+// session which was taken over. Those whose enqueues may yet be applied get their
+// cancel keys with it, unless deletions alone are asked for. left are the entries
+// that are then still to be removed.
+func (s *Session) undoTxn(ns []int64, deletions bool) (t *pb.TxnRequest, left []int64) {
+	t = &pb.TxnRequest{Compare: []*pb.Compare{s.same}, Failure: []*pb.RequestOp{s.looked}}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range ns {
+		e := s.ledger.entries[n]
+		switch {
+		case e.state == undoing && deletions:
+			left = append(left, n)
+		case e.state == undoing:
+			t.Success = append(t.Success, txn.Put(s.CancelKey(n), nil, s.id))
+		case e.state != leaving:
+			continue // gone meanwhile
+		}
+		t.Success = append(t.Success, txn.Delete(e.key))
+	}
+	return t, left
+}
+
+// removeEntries removes entries for good: whether their enqueues were applied,
+// were not, or may be later. It can be repeated. Under NOSPACE it deletes at least
+// what is there, and fails where a cancel key is to be put as well.
+func (s *Session) removeEntries(ctx context.Context, ns []int64) error {
+	t, _ := s.undoTxn(ns, false)
+	err := s.sendUndo(ctx, t)
+	if cluster.IsNoSpace(err) {
+		var left []int64
+		if t, left = s.undoTxn(ns, true); s.sendUndo(ctx, t) != nil {
+			return err
+		}
+		ns = slices.DeleteFunc(slices.Clone(ns), func(n int64) bool { return slices.Contains(left, n) })
+	}
+	if err == nil || cluster.IsNoSpace(err) {
+		s.mu.Lock()
+		for _, n := range ns {
+			s.ledger.move(n, absent, "")
+		}
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// sendUndo sends t, which undoTxn has made.
+func (s *Session) sendUndo(ctx context.Context, t *pb.TxnRequest) error {
+	if len(t.Success) == 0 {
+		return nil
+	}
+	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "leave the queue", Repeat: cluster.Always}, t)
+	switch {
+	case cluster.IsLeaseNotFound(err):
+		return s.Gone(fmt.Sprintf("lease %x was not found", s.id))
+	case cluster.IsTooManyOps(err):
+		s.believe(len(t.Success))
+		return err
+	case err != nil:
+		return err
+	case !resp.Succeeded:
+		return s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision)
+	}
+	return nil
+}
+
+// believe notes that a transaction of so many operations was refused for their
+// number: half of them are tried next, and at least two.
+func (s *Session) believe(refused int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.maxOps = min(s.maxOps, max(refused/2, 2))
+}
