@@ -42,7 +42,7 @@ holder is dead or does not matter; one that is merely slow, ask to end (pawl sho
 says where it runs).
 
 Exactly the holder that was shown is evicted: its key is deleted if it still has its
-create revision, and nothing else is touched. The next in line follows at once. Its
+create revision, and nothing else is touched. The next in the queue follows at once. Its
 token is greater than the evicted one's, as ever: it is the revision at which its
 key was put, revisions only go up, and the keys behind the holder's were put after
 it. Nothing that is deleted takes them back.

@@ -116,7 +116,7 @@ func (c *connection) tls() (*tls.Config, error) {
 	}
 	cert, key := c.cert, c.key
 	t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		pair, err := tls.LoadX509KeyPair(cert, key) // each time anew: it may have been rotated
+		pair, err := tls.LoadX509KeyPair(cert, key) // each time again, because it may have been rotated
 		return &pair, err
 	}
 	return t, nil
@@ -163,7 +163,7 @@ func (c *connection) open(ctx context.Context, fs *pflag.FlagSet) (client *pawl.
 }
 
 // dialCode tells a configuration that cannot be right from a cluster that does
-// not answer: whoever was asked has left a gRPC status in err.
+// not answer: a member that was reached has left a gRPC status in err.
 func dialCode(err error) int {
 	_, asked := status.FromError(err)
 	if asked || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, pawl.ErrClusterChanged) {

@@ -25,7 +25,7 @@ const demoLimit = 20 * time.Second
 func newDemo() *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
-		Short: "Show in 20 seconds what pawl does; needs nothing but this program",
+		Short: "Show in five seconds what pawl does; needs nothing but this program",
 		Long: `Starts an etcd server in this process and contenders in processes of their own, and
 shows on real locks and a SQLite file that checks fencing tokens:
 
@@ -138,8 +138,8 @@ func (d *demo) hire(who, name string, more ...string) (*worker, error) {
 	return w, err
 }
 
-// inLine waits until n keys stand in line for the lock name.
-func (d *demo) inLine(ctx context.Context, name string, n int64) error {
+// queued waits until n keys queue for the lock name.
+func (d *demo) queued(ctx context.Context, name string, n int64) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -148,7 +148,7 @@ func (d *demo) inLine(ctx context.Context, name string, n int64) error {
 		})
 		switch {
 		case ctx.Err() != nil:
-			return fmt.Errorf("waiting for %d in line for %q: %w", n, name, context.Cause(ctx))
+			return fmt.Errorf("waiting for %d in the queue for %q: %w", n, name, context.Cause(ctx))
 		case err != nil:
 			return err
 		case got.Count == n:

@@ -40,7 +40,7 @@ func (d *demo) queue(ctx context.Context) (shown string, err error) {
 			return "", err
 		}
 		workers = append(workers, w)
-		if err := d.inLine(ctx, name, int64(i+2)); err != nil {
+		if err := d.queued(ctx, name, int64(i+2)); err != nil {
 			return "", err
 		}
 		d.line(time.Now(), who, 0, "queues at place %d, process %d", i+1, w.cmd.Process.Pid)
@@ -148,7 +148,7 @@ func (d *demo) takeOver(ctx context.Context, name string, p *paused) (*worker, e
 	if err != nil {
 		return nil, err
 	}
-	if err := d.inLine(ctx, name, 2); err != nil {
+	if err := d.queued(ctx, name, 2); err != nil {
 		return nil, err
 	}
 	d.line(time.Now(), "gus", 0, "queues behind")

@@ -57,7 +57,7 @@ func (d *doctor) key(l inspect.Line, i int, p inspect.Place, home string) {
 	if l.EtcdLayout {
 		breakIt = "pawl break --etcd-layout " + shellName(l.Name)
 	}
-	blocks := "whoever comes after it waits until it is gone"
+	blocks := "who comes after it waits until it is gone"
 	if i == 0 {
 		blocks = fmt.Sprintf("it holds the name, %d wait behind it", len(l.Queue)-1)
 	}

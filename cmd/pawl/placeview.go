@@ -37,7 +37,7 @@ type placed struct {
 	ValueBase64 string `json:"valueBase64,omitempty"`
 }
 
-// view makes placed ones of what a survey found.
+// view makes placed ones of what was read.
 type view struct {
 	*inspect.Survey
 	leases map[int64]inspect.Lease

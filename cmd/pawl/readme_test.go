@@ -32,6 +32,14 @@ func readme(t *testing.T, endpoint string) (programs []string) {
 	return programs
 }
 
+func TestTheReadmeAndTheHelpAgreeOnHowLongTheDemoTakes(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	said := regexp.MustCompile(`pawl demo +# see it work, (in \w+ seconds)\n`).FindStringSubmatch(string(text))
+	require.NotNil(t, said)
+	assert.Contains(t, newDemo().Short, said[1])
+}
+
 func TestProgramsOfTheReadmeRunAgainstPawlDev(t *testing.T) {
 	t.Parallel()
 	dev := begin(t, "", "dev", "--port", "0")

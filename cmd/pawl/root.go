@@ -14,10 +14,9 @@ import (
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "pawl",
-		Short: "Locks and leader election on etcd, told when they are lost",
-		Long: `pawl takes locks and leads elections on etcd, and runs commands that may run
-only meanwhile: when a lock is lost the command is ended before anybody else
-can be granted the lock.
+		Short: "Locks and leader election on etcd that report when they are lost",
+		Long: `pawl acquires locks and leads elections on etcd, and runs commands under them. When a
+lock is lost, the command is ended before anybody else can acquire the lock.
 
   pawl demo                          see it work; needs nothing
   pawl dev                           an etcd server to try it on

@@ -24,7 +24,7 @@ the order in which they will be served: owner, host and pid, fencing token, leas
 what it has left, since when the key is there, and the key.
 
 A token goes up along the queue: it is the revision at which the key was put. A
-foreign key is one that pawl does not know; whoever stands behind it waits until
+foreign key is one that pawl does not know; who queues behind it waits until
 somebody deletes it. A lock and an election of one name queue together, and exclude
 each other: show says so.
 

@@ -40,7 +40,7 @@ func newUI() *cobra.Command {
 those whose names begin with PREFIX, and a timeline of who held what when; released,
 lost and broken are told apart. It ends at a signal, with exit code 0.
 
-The page has no users and no TLS: whoever reaches its address sees what these
+The page has no users and no TLS: who reaches its address sees what these
 credentials may read. So it listens on loopback; from elsewhere, use
 ssh -L 7295:127.0.0.1:7295 HOST, or a proxy that asks who it is. Another address needs
 --allow-remote.
@@ -158,9 +158,9 @@ func (o *uiOptions) say(cmd *cobra.Command, addr, token string) {
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "the page is at %s\n", address)
 	if token != "" {
-		fmt.Fprintln(cmd.ErrOrStderr(), "pawl: whoever has this address can evict holders: keep it to yourself")
+		fmt.Fprintln(cmd.ErrOrStderr(), "pawl: who has this address can evict holders: keep it to yourself")
 	}
 	if o.allowRemote {
-		fmt.Fprintln(cmd.ErrOrStderr(), "pawl: whoever reaches this address sees all of it, without a password and without TLS")
+		fmt.Fprintln(cmd.ErrOrStderr(), "pawl: who reaches this address sees all of it, without a password and without TLS")
 	}
 }

@@ -64,7 +64,7 @@ func (p *Page) breakIt(w http.ResponseWriter, r *http.Request) {
 	err := inspect.Evict(ctx, p.client, l.Queue[0], p.opts.By)
 	switch {
 	case err == nil:
-		p.opts.Logger.Info("page: holder evicted", "name", l.Name, "token", asked.Token, "by", p.opts.By)
+		p.opts.Logger.Info("ui: holder evicted", "name", l.Name, "token", asked.Token, "by", p.opts.By)
 		answer(w, http.StatusOK, map[string]any{"evicted": placeOf(l.Queue[0])})
 	case errors.Is(err, inspect.ErrGone):
 		refuse(w, http.StatusConflict, "it is not there any more: nothing was done")

@@ -11,8 +11,8 @@
 //
 // # What it guarantees
 //
-//  1. It is told by the cluster's own order: a browser that was away gets the changes
-//     that it missed, or all anew, and shows the same as one that was not.
+//  1. It follows the order of revisions: a browser that was away gets the changes
+//     that it missed, or the whole state, and shows the same as one that was not.
 //  2. It changes nothing, unless Options.Token is set; and then it ends a holder only
 //     for a request that brings the token, does not come from another site, and names
 //     the fencing token of the holder that is there.
@@ -26,7 +26,7 @@
 //
 // # What it does not
 //
-// It has no users and no TLS: whoever reaches the address sees what the client may
+// It has no users and no TLS: who reaches the address sees what the client may
 // read. The timeline begins when the page is opened, and is gone when it is closed; who holds
 // at the beginning holds at the earliest since its key was put, by the key's own word.
 // A line's queue is shown to its hundredth place.

@@ -35,7 +35,7 @@ func (f *feed) publish(event string, what any) {
 	for r := range f.readers {
 		select {
 		case r.frames <- m.frame:
-		default: // it begins anew, by the number that it has
+		default: // it reconnects, with the number that it has
 			f.drop(r)
 		}
 	}

@@ -67,7 +67,7 @@ const (
 	maxPause = 15 * time.Second
 )
 
-// keepFollowing follows until ctx ends, anew after each failure.
+// keepFollowing follows until ctx ends, again after each failure.
 func (p *Page) keepFollowing(ctx context.Context, f *inspect.Follower) {
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
 		if f != nil {
@@ -80,7 +80,7 @@ func (p *Page) keepFollowing(ctx context.Context, f *inspect.Follower) {
 			if time.Since(began) > maxPause {
 				pause = minPause
 			}
-			p.opts.Logger.Warn("page: following has ended, and begins anew", "err", err)
+			p.opts.Logger.Warn("ui: following has ended, and begins again", "err", err)
 			p.feed.fail(following, err, time.Now())
 		}
 		if !sleep(ctx, pause) {

@@ -46,7 +46,7 @@ func TestAHolderIsBrokenAfterAQuestion(t *testing.T) {
 	s.stop() // its key goes with it
 	s.opts.Token = "ANOTHER"
 	s.start()
-	b.says("#news", "timeline begins anew")
+	b.says("#news", "timeline begins again")
 	b.says("#mode", "read-only")
 }
 

@@ -76,7 +76,7 @@ const stream = new Shared({
     scope();
     refresh();
     if (old !== s.boot) allow();
-    if (old && old !== s.boot) tell("The server was started anew: the timeline begins anew too.");
+    if (old && old !== s.boot) tell("The server was restarted: the timeline begins again.");
   },
   change: (c) => {
     for (const h of model.change(c)) {

@@ -52,7 +52,7 @@ export class Details {
     if (id === this.id) this.timer = setTimeout(() => this.ask(), LEASES);
   }
 
-  // draw makes the panel anew where something is different, and keeps the focus.
+  // draw makes the panel again where something is different, and keeps the focus.
   draw() {
     const r = this.model.row(this.id);
     if (!r) return this.on.close();
@@ -89,7 +89,7 @@ export class Details {
       ["Token", p.token],
       ["Held for", r.hold ? el("time", { "data-from": r.hold.from, "data-bound": bound(r.hold) }) : null],
       ["Lease", p.lease ? el("span", {}, p.lease, el("span", { "data-lease": p.lease, class: "dim" })) : "none: it stays until somebody deletes it"],
-      [r.kind === "election" ? "Session since" : "In line since", p.since ? clock(p.since) + ", by its clock" : null],
+      [r.kind === "election" ? "Session since" : "In the queue since", p.since ? clock(p.since) + ", by its clock" : null],
       ["Value", p.value !== undefined ? visible(p.value) + (p.size > 1024 ? " … (" + p.size + " bytes)" : "") : null],
       ["Key", visible(p.key)],
     ];
@@ -155,6 +155,6 @@ export class Details {
 
 function table(caption, titles, rows) {
   return el("table", {}, el("caption", { class: "unseen-label" }, caption),
-    el("thead", {}, el("tr", {}, titles.map((t) => el("th", { scope: "col" }, t || el("span", { class: "unseen-label" }, "Place"))))),
+    el("thead", {}, el("tr", {}, titles.map((t) => el("th", { scope: "col" }, t || el("span", { class: "unseen-label" }, "Position"))))),
     el("tbody", {}, rows));
 }

@@ -149,7 +149,7 @@ export class Shared {
       const s = await answer.json();
       this.take({ kind: "state", id: s.boot + "-" + s.number, data: s });
     } catch {
-      this.early = null; // the next message begins anew
+      this.early = null; // the next message asks again
       if (this.isOpen) this.on.link("reconnecting");
     }
   }
