@@ -45,3 +45,8 @@ func Of(err error) string {
 	}
 	return "other"
 }
+
+// Losses are the words that Of has for the loss of a lock or a term.
+func Losses() []string {
+	return []string{"expired", "revoked", "closed", "cluster_changed", "key_deleted", "key_overwritten", "overrun", "other"}
+}

@@ -38,3 +38,12 @@ func TestEachCauseHasAWordOfItsOwn(t *testing.T) {
 	}
 	assert.Equal(t, "expired", cause.Of(errors.Join(context.Canceled, lease.ErrExpired)), "why, and not what it did")
 }
+
+func TestEachLossHasAWordAmongTheLosses(t *testing.T) {
+	for _, err := range []error{
+		lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed, pawl.ErrClusterChanged, lock.ErrKeyDeleted, lock.ErrKeyOverwritten,
+		elect.ErrOverrun, errors.New("permission denied"),
+	} {
+		assert.Contains(t, cause.Losses(), cause.Of(fmt.Errorf("%w: %w", lock.ErrLost, err)))
+	}
+}

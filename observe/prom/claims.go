@@ -67,6 +67,7 @@ func (c *Collector) observeClaim(ev observe.Event) {
 }
 
 func (c *Collector) enqueued(l labels, id int64, ahead int) {
+	c.appear(l)
 	if ahead != unknownLine {
 		c.ahead.WithLabelValues(c.values(l)...).Observe(float64(ahead))
 	}
@@ -83,12 +84,14 @@ func (c *Collector) left(id int64) {
 }
 
 func (c *Collector) won(l labels, id int64, how observe.How, wait time.Duration) {
+	c.appear(l)
 	c.left(id)
 	c.wait.WithLabelValues(c.values(l, string(how))...).Observe(wait.Seconds())
 	c.held.WithLabelValues(c.values(l)...).Inc()
 }
 
 func (c *Collector) gone(l labels, id int64, err error) {
+	c.appear(l)
 	c.left(id)
 	c.gaveUp.WithLabelValues(c.values(l, cause.Of(err))...).Inc()
 }

@@ -34,6 +34,7 @@ type Collector struct {
 	mu       sync.Mutex
 	sessions map[int64]func() time.Duration // valid ones, by lease: what is left
 	waiting  map[int64]waiter               // by the ID of the claim
+	known    map[labels]bool                // whose series have begun
 }
 
 // A waiter is an acquisition or a candidacy that is in line.
@@ -47,10 +48,12 @@ func New(opts Options) *Collector {
 	if opts.Sessions == 0 {
 		opts.Sessions = 100
 	}
-	return &Collector{
+	c := &Collector{
 		opts: opts, metrics: newMetrics(opts),
-		sessions: make(map[int64]func() time.Duration), waiting: make(map[int64]waiter),
+		sessions: make(map[int64]func() time.Duration), waiting: make(map[int64]waiter), known: make(map[labels]bool),
 	}
+	c.begin()
+	return c
 }
 
 // Observe implements observe.Observer.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -27,7 +28,7 @@ import (
 )
 
 // shows asserts that c shows exactly these lines for the metrics that they name,
-// but for what comments and buckets say.
+// but for what comments and buckets say, and for series at 0.
 func shows(t *testing.T, c *prom.Collector, lines ...string) {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
@@ -36,11 +37,23 @@ func shows(t *testing.T, c *prom.Collector, lines ...string) {
 	require.NoError(t, err)
 	var got []string
 	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, "#") && !strings.Contains(line, "_bucket{") {
-			got = append(got, strings.TrimSpace(line))
+		line = strings.TrimSpace(line)
+		begun := strings.HasSuffix(line, " 0") && !slices.Contains(lines, line) // not counted yet
+		if !strings.HasPrefix(line, "#") && !strings.Contains(line, "_bucket{") && !begun {
+			got = append(got, line)
 		}
 	}
 	assert.ElementsMatch(t, lines, got)
+}
+
+// everySeries is all that c shows.
+func everySeries(t *testing.T, c *prom.Collector) string {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	require.NoError(t, r.Register(c))
+	text, err := testutil.GatherAndFormat(r, expfmt.TypeTextPlain)
+	require.NoError(t, err)
+	return string(text)
 }
 
 // names are the metrics of lines.

@@ -1,0 +1,36 @@
+package prom
+
+import "github.com/pawl-locks/pawl/internal/cause"
+
+// A counter that begins to exist at 1 shows no increase, so that no alert fires at its
+// first event. What alerts look at therefore begins at 0, as soon as its labels are
+// known.
+
+// begin begins the series whose labels are known from the start.
+func (c *Collector) begin() {
+	c.fenced.WithLabelValues("etcd")
+	c.fenced.WithLabelValues("storage")
+	if c.opts.Name == nil {
+		c.beginLosses(labels{kind: aLock})
+		c.beginLosses(labels{kind: anElection})
+	}
+}
+
+// appear begins the series of l, when the first acquisition or candidacy of l shows:
+// a name that somebody wants and nobody ever holds is held by 0.
+func (c *Collector) appear(l labels) {
+	c.mu.Lock()
+	known := c.known[l]
+	c.known[l] = true
+	c.mu.Unlock()
+	if !known {
+		c.held.WithLabelValues(c.values(l)...)
+		c.beginLosses(l)
+	}
+}
+
+func (c *Collector) beginLosses(l labels) {
+	for _, word := range cause.Losses() {
+		c.lost.WithLabelValues(c.values(l, word)...)
+	}
+}
