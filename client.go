@@ -44,7 +44,7 @@ type Client struct {
 
 // Dial checks cfg and connects to the cluster: it returns when at least one
 // member has answered, or with an error that names, for each endpoint, what was
-// wrong with it. ctx bounds the call and nothing after it; without a deadline
+// wrong with it. With Config.Lazy it only checks cfg. ctx bounds the call and nothing after it; without a deadline
 // every attempt still has one. The Client is to be closed.
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	if ctx == nil {
@@ -125,6 +125,12 @@ func (c *Client) grant(ctx context.Context, opts lease.Options) (*session.Sessio
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.life, cancel)()
+	if err := c.cluster.Reach(ctx); err != nil { // a Handle is compared with the cluster's ID
+		if c.life.Err() != nil {
+			return nil, errClosed
+		}
+		return nil, fmt.Errorf("reach the cluster: %w", err)
+	}
 	engine, err := session.Grant(ctx, c.host(), opts)
 	switch {
 	case c.life.Err() != nil:

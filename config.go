@@ -33,6 +33,11 @@ type Config struct {
 	// Namespace is put before the keys of locks, elections and sessions, and
 	// never before those given to KV.
 	Namespace string
+	// Lazy makes Dial check the Config alone and return, so that a program can
+	// start before the cluster. The first call that needs the cluster does what
+	// Dial would have done, and asks the endpoints again and again while nobody
+	// answers, until its context ends, or for 12 s; a later call tries again.
+	Lazy bool
 	// SyncEvery is how often the list of endpoints is refreshed from the
 	// cluster's own list of members; 0 means never.
 	SyncEvery time.Duration
@@ -49,8 +54,13 @@ type Config struct {
 	// Observer is told what sessions, locks and elections do: see package
 	// observe. nil: nobody is, and nothing is spent on it.
 	Observer observe.Observer
-	// DialOptions come after pawl's own, and win. An interceptor must neither use a unary call's
-	// context once the call has returned, nor leave anything on it: it serves another call then.
+	// DialOptions come after pawl's own, and win. An interceptor may change or
+	// drop options, bound a request, and send it several times: pawl's own writes
+	// are harmless when they are executed twice, a kv.Txn of the caller's may not
+	// be. It must pass on the context that it got, or one made from it, and must
+	// not send after it has returned, which is refused. pawl sees what really
+	// leaves: where an interceptor fails a request without sending it, or sends it
+	// with another context, an error's outcome is unknown (kv.ErrUnknown).
 	DialOptions []grpc.DialOption
 }
 
@@ -78,6 +88,6 @@ func (cfg Config) check() error {
 func (cfg Config) connection() cluster.Config {
 	return cluster.Config{
 		Endpoints: cfg.Endpoints, TLS: cfg.TLS, Username: cfg.Username, Password: cfg.Password,
-		SyncEvery: cfg.SyncEvery, Logger: cfg.Logger, Observer: cfg.Observer, DialOptions: cfg.DialOptions,
+		Lazy: cfg.Lazy, SyncEvery: cfg.SyncEvery, Logger: cfg.Logger, Observer: cfg.Observer, DialOptions: cfg.DialOptions,
 	}
 }

@@ -116,7 +116,7 @@ var mutants = []mutant{
 	{"a login is not hedged", "N3", []edit{{"internal/cluster/login.go",
 		"	return min(max(300*time.Millisecond, 3*usual), time.Second)", "	return time.Hour"}}, []string{inSession}},
 	{"a member that refuses every token makes everybody log in again", "N3", []edit{{"internal/cluster/credentials.go",
-		"	case before != nil && elsewhere:", "	case false:"}}, []string{inSession}},
+		"	case before != nil && elsewhere:", "	case elsewhere && before == nil && before != nil:"}}, []string{inSession}},
 	{"TLS is given up for an advertised address", "N3", []edit{{"internal/cluster/sync.go",
 		"parseEndpoint(u, c.cfg.secure())", "parseEndpoint(u, c.cfg.TLS != nil)"}}, []string{inCluster}},
 	{"not applied is claimed without evidence", "A5", []edit{{"internal/cluster/attempt.go",
