@@ -47,7 +47,7 @@ type clientStream struct{ grpc.ClientStream }
 func (s clientStream) RecvMsg(m any) error { return fromStatus(s.ClientStream.RecvMsg(m)) }
 
 func outgoing(ctx context.Context) (context.Context, error) {
-	resource, t, ok := fencing.FromContext(ctx)
+	t, ok := wire.FromContext(ctx)
 	if !ok {
 		return nil, &refused{status.New(codes.FailedPrecondition, "grpcfence: "+fencing.ErrNoToken.Error()+" in the call's context"), fencing.ErrNoToken}
 	}
@@ -55,6 +55,6 @@ func outgoing(ctx context.Context) (context.Context, error) {
 	if md == nil {
 		md = metadata.MD{}
 	}
-	md.Set(Key, wire.Format(resource, t))
+	md.Set(Key, t.String())
 	return metadata.NewOutgoingContext(ctx, md), nil
 }

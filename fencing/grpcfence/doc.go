@@ -2,7 +2,7 @@
 // refuse stale ones before the service sees the call.
 //
 // The metadata key is fencing-token. Its value is the token in decimal, one space, and the resource, percent-encoded as a path segment, as in
-// "57 jobs%2F42": the header of package httpfence.
+// "57 jobs%2F42", or "57 jobs%2F42 shared" for the token of a shared lock: the header of package httpfence.
 //
 // # Guarantees
 //

@@ -176,25 +176,51 @@ func malformed(t *testing.T) error {
 	return s.Err()
 }
 
+func TestSharedTokensTravelAsSharedAndAreAdmittedTogether(t *testing.T) {
+	s := newService()
+	fenced, bare := start(t, s, &s.gate)
+	for _, token := range []fencing.Token{57, 55} {
+		_, err := call(fencing.NewSharedContext(t.Context(), job, token), fenced, "Read", "")
+		require.NoError(t, err)
+	}
+	_, err := call(metadata.AppendToOutgoingContext(t.Context(), grpcfence.Key, "54 jobs%2F42 shared"), bare, "Read", "")
+	require.NoError(t, err)
+	var stale *fencing.StaleError
+	_, err = call(under(t, 56), fenced, "Write", "late")
+	require.ErrorAs(t, err, &stale)
+	assert.Equal(t, fencing.StaleError{Resource: job, Got: 56, Highest: 57}, *stale)
+	_, err = call(under(t, 58), fenced, "Write", "b")
+	require.NoError(t, err)
+	_, err = call(fencing.NewSharedContext(t.Context(), job, 58), fenced, "Read", "")
+	require.ErrorAs(t, err, &stale)
+	assert.Equal(t, fencing.StaleError{Resource: job, Got: 58, Highest: 58}, *stale)
+}
+
 // client is the suite's Store.
 type client struct {
 	*service
 	conn *grpc.ClientConn
 }
 
-func (c client) do(ctx context.Context, method, resource string, t fencing.Token, value string) (string, error) {
+type carry func(ctx context.Context, resource string, t fencing.Token) context.Context
+
+func (c client) do(ctx context.Context, carry carry, method, resource string, t fencing.Token, value string) (string, error) {
 	if err := fencing.Check(resource, t); err != nil {
 		return "", err
 	}
-	return call(fencing.NewContext(ctx, resource, t), c.conn, method, value)
+	return call(carry(ctx, resource, t), c.conn, method, value)
 }
 
 func (c client) Read(ctx context.Context, resource string, t fencing.Token) (string, error) {
-	return c.do(ctx, "Read", resource, t, "")
+	return c.do(ctx, fencing.NewContext, "Read", resource, t, "")
+}
+
+func (c client) ReadShared(ctx context.Context, resource string, t fencing.Token) (string, error) {
+	return c.do(ctx, fencing.NewSharedContext, "Read", resource, t, "")
 }
 
 func (c client) Write(ctx context.Context, resource string, t fencing.Token, value string) error {
-	_, err := c.do(ctx, "Write", resource, t, value)
+	_, err := c.do(ctx, fencing.NewContext, "Write", resource, t, value)
 	return err
 }
 

@@ -84,7 +84,7 @@ func meaning(info *errdetails.ErrorInfo) error {
 		resource, err1 := url.PathUnescape(m["resource"])
 		got, err2 := strconv.ParseInt(m["got"], 10, 64)
 		highest, err3 := strconv.ParseInt(m["highest"], 10, 64)
-		if errors.Join(err1, err2, err3) == nil && highest > got {
+		if errors.Join(err1, err2, err3) == nil && highest >= got && got > 0 {
 			return &fencing.StaleError{Resource: resource, Got: fencing.Token(got), Highest: fencing.Token(highest)}
 		}
 	}

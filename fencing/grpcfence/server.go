@@ -16,14 +16,14 @@ import (
 // what came by it.
 func UnaryServerInterceptor(g *fencing.Gate) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-		resource, t, err := incoming(ctx)
+		t, err := incoming(ctx)
 		if err == nil {
-			err = admit(g, resource, t)
+			err = admit(g, t)
 		}
 		if err != nil {
 			return nil, err
 		}
-		return handle(fencing.NewContext(ctx, resource, t), req)
+		return handle(t.NewContext(ctx), req)
 	}
 }
 
@@ -31,23 +31,22 @@ func UnaryServerInterceptor(g *fencing.Gate) grpc.UnaryServerInterceptor {
 // the messages of a holder that has become stale are refused. RecvMsg returns the refusal; the handler returns it in turn.
 func StreamServerInterceptor(g *fencing.Gate) grpc.StreamServerInterceptor {
 	return func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
-		resource, t, err := incoming(s.Context())
+		t, err := incoming(s.Context())
 		if err == nil {
-			err = admit(g, resource, t)
+			err = admit(g, t)
 		}
 		if err != nil {
 			return err
 		}
-		return handle(srv, &serverStream{s, fencing.NewContext(s.Context(), resource, t), g, resource, t})
+		return handle(srv, &serverStream{s, t.NewContext(s.Context()), g, t})
 	}
 }
 
 type serverStream struct {
 	grpc.ServerStream
-	ctx      context.Context
-	gate     *fencing.Gate
-	resource string
-	token    fencing.Token
+	ctx   context.Context
+	gate  *fencing.Gate
+	token wire.Token
 }
 
 func (s *serverStream) Context() context.Context { return s.ctx }
@@ -56,28 +55,25 @@ func (s *serverStream) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	return admit(s.gate, s.resource, s.token)
+	return admit(s.gate, s.token)
 }
 
-func incoming(ctx context.Context) (resource string, t fencing.Token, err error) {
+func incoming(ctx context.Context) (t wire.Token, err error) {
 	switch values := metadata.ValueFromIncomingContext(ctx, Key); len(values) {
 	case 0:
-		return "", 0, errNone
+		return t, errNone
 	case 1:
-		if resource, t, err = wire.Parse(values[0]); err != nil {
-			return "", 0, garbled(Key + " is " + err.Error())
+		if t, err = wire.Parse(values[0]); err != nil {
+			return t, garbled(Key + " is " + err.Error())
 		}
-		return resource, t, nil
+		return t, nil
 	default:
-		return "", 0, garbled("the call has more than one " + Key)
+		return t, garbled("the call has more than one " + Key)
 	}
 }
 
-func admit(g *fencing.Gate, resource string, t fencing.Token) error {
-	if g == nil {
-		return nil
-	}
-	err := g.Admit(resource, t)
+func admit(g *fencing.Gate, t wire.Token) error {
+	err := t.Admit(g)
 	var stale *fencing.StaleError
 	if errors.As(err, &stale) {
 		return Status(stale)

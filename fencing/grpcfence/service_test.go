@@ -32,11 +32,14 @@ type service struct {
 }
 
 func (s *service) do(ctx context.Context, write *string) (string, error) {
-	resource, token, _ := fencing.FromContext(ctx)
+	resource, _, ok := fencing.FromContext(ctx)
+	if !ok {
+		resource, _, _ = fencing.FromSharedContext(ctx)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var stale *fencing.StaleError
-	if errors.As(s.gate.Admit(resource, token), &stale) {
+	if errors.As(s.gate.AdmitContext(ctx), &stale) {
 		return "", grpcfence.Status(stale)
 	}
 	if write != nil {

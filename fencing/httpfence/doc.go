@@ -7,7 +7,11 @@
 //
 //	Fencing-Token: 57 jobs%2F42
 //
-// Each pair has one spelling, and no other is accepted.
+// The token of a shared lock has the word "shared" behind it:
+//
+//	Fencing-Token: 57 jobs%2F42 shared
+//
+// Each token has one spelling, and no other is accepted. A version of this package that knows no shared tokens refuses them as garbled.
 //
 // # Guarantees
 //
@@ -20,7 +24,7 @@
 //
 // Handler admits a request before its handler runs, and cannot keep a newer holder from being admitted while it runs. So a handler that writes
 // asks once more, in one step with the write: the same Gate, under the mutex that guards what it writes, or the store's own guard (sqlfence …) with
-// the token of r.Context(). What Handler saves it is the reading of the request, and the pieces that need no such step.
+// the token of r.Context(). fencing.FromContext finds exclusive tokens only; Gate.AdmitContext admits those of readers, too. What Handler saves it is the reading of the request, and the pieces that need no such step.
 //
 // A client states its own token, so Handler is to be put behind the authentication of clients: one that sends a high token shuts the others out.
 //

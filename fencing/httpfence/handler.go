@@ -3,6 +3,7 @@ package httpfence
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
@@ -21,36 +22,62 @@ func Handler(g *fencing.Gate, next http.Handler) http.Handler {
 		panic("httpfence: nil next handler")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		resource, token, refusal := admit(g, r.Header.Values(Header))
+		token, refusal := parse(r)
+		if refusal == nil {
+			refusal = admit(g, token)
+		}
 		if refusal != nil {
 			refusal.write(w)
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(fencing.NewContext(r.Context(), resource, token)))
+		next.ServeHTTP(w, r.WithContext(token.NewContext(r.Context())))
 	})
 }
 
-func admit(g *fencing.Gate, headers []string) (resource string, t fencing.Token, refusal *problem) {
+// Admit reports whether the request has a token for resource that g admits, in the mode that the token states. It is for a handler that serves several resources, or
+// that needs no Handler around it; it is called under the mutex that guards what the handler writes. Where it returns false it has answered: 428 without a token, or with
+// one for another resource, 400 with a garbled one or more than one, 412 with one that g refuses as stale. With a nil g no token is stale.
+func Admit(w http.ResponseWriter, r *http.Request, g *fencing.Gate, resource string) bool {
+	token, refusal := parse(r)
+	switch {
+	case refusal != nil:
+	case token.Resource != resource:
+		refusal = none(fmt.Sprintf("the request's token is for %.64q, not for %.64q", token.Resource, resource))
+	default:
+		refusal = admit(g, token)
+	}
+	if refusal != nil {
+		refusal.write(w)
+	}
+	return refusal == nil
+}
+
+func parse(r *http.Request) (t wire.Token, refusal *problem) {
+	headers := r.Header.Values(Header)
 	switch len(headers) {
 	case 0:
-		return "", 0, &problem{Type: typeNone, Title: "no fencing token", Status: http.StatusPreconditionRequired, Detail: "the request has no " + Header + " header"}
+		return t, none("the request has no " + Header + " header")
 	case 1:
 	default:
-		return "", 0, &problem{Type: typeGarbled, Title: "several fencing tokens", Status: http.StatusBadRequest, Detail: "the request has more than one " + Header + " header"}
+		return t, &problem{Type: typeGarbled, Title: "several fencing tokens", Status: http.StatusBadRequest, Detail: "the request has more than one " + Header + " header"}
 	}
-	resource, t, err := wire.Parse(headers[0])
+	t, err := wire.Parse(headers[0])
 	if err != nil {
-		return "", 0, &problem{Type: typeGarbled, Title: "garbled fencing token", Status: http.StatusBadRequest, Detail: Header + " is " + err.Error()}
+		return t, &problem{Type: typeGarbled, Title: "garbled fencing token", Status: http.StatusBadRequest, Detail: Header + " is " + err.Error()}
 	}
-	if g == nil {
-		return resource, t, nil
-	}
-	err = g.Admit(resource, t)
+	return t, nil
+}
+
+func none(why string) *problem {
+	return &problem{Type: typeNone, Title: "no fencing token", Status: http.StatusPreconditionRequired, Detail: why}
+}
+
+func admit(g *fencing.Gate, t wire.Token) *problem {
 	var stale *fencing.StaleError
-	if errors.As(err, &stale) {
-		return "", 0, staleProblem(stale)
+	if errors.As(t.Admit(g), &stale) {
+		return staleProblem(stale)
 	}
-	return resource, t, nil // Parse accepts only what Check accepts, so there is no other error
+	return nil // parse accepts only what fencing.Check accepts, so there is no other error
 }
 
 // The kinds of refusals.

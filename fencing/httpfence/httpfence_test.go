@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -131,7 +132,7 @@ func TestRefusedLeavesOtherAnswersUntouched(t *testing.T) {
 		{200, "application/problem+json", `{"type":"urn:pawl:fencing:stale","got":1,"highest":2}`},
 		{412, "text/html", "If-Match failed"},
 		{412, "application/problem+json", `{"type":"about:blank"}`},
-		{412, "application/problem+json", `{"type":"urn:pawl:fencing:stale","got":2,"highest":2}`},
+		{412, "application/problem+json", `{"type":"urn:pawl:fencing:stale","got":3,"highest":2}`},
 		{412, "application/problem+json", strings.Repeat("x", 100_000)},
 		{400, "application/problem+json; charset=utf-8", `{`},
 	} {
@@ -191,4 +192,71 @@ func TestTransportTakesARequestWithoutAHeaderMap(t *testing.T) {
 	assert.Equal(t, 200, resp.StatusCode)
 	require.NoError(t, resp.Body.Close())
 	assert.Nil(t, bare.Header)
+}
+
+func TestSharedTokenIsSentAdmittedAndHandedOnAsShared(t *testing.T) {
+	var g fencing.Gate
+	server := httptest.NewServer(httpfence.Handler(&g, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		resource, token, ok := fencing.FromSharedContext(r.Context())
+		_ = json.NewEncoder(w).Encode([]any{resource, token, ok})
+	})))
+	defer server.Close()
+	base := &http.Transport{}
+	defer base.CloseIdleConnections()
+	client := http.Client{Transport: httpfence.Transport{Base: base}}
+	get := func(ctx context.Context) (string, error) {
+		r, err := http.NewRequestWithContext(ctx, "GET", server.URL, nil)
+		require.NoError(t, err)
+		resp, err := client.Do(r)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		if err := httpfence.Refused(resp); err != nil {
+			return "", err
+		}
+		body, err := io.ReadAll(resp.Body)
+		return string(body), err
+	}
+	for _, token := range []fencing.Token{57, 55} {
+		body, err := get(fencing.NewSharedContext(t.Context(), "jobs/42", token))
+		require.NoError(t, err)
+		assert.JSONEq(t, fmt.Sprintf(`["jobs/42", %d, true]`, token), body)
+	}
+	_, err := get(fencing.NewContext(t.Context(), "jobs/42", 56))
+	var stale *fencing.StaleError
+	require.ErrorAs(t, err, &stale)
+	assert.Equal(t, fencing.StaleError{Resource: "jobs/42", Got: 56, Highest: 57}, *stale)
+	_, err = get(fencing.NewContext(t.Context(), "jobs/42", 58))
+	require.NoError(t, err)
+	_, err = get(fencing.NewSharedContext(t.Context(), "jobs/42", 58))
+	require.ErrorAs(t, err, &stale)
+	assert.Equal(t, fencing.StaleError{Resource: "jobs/42", Got: 58, Highest: 58}, *stale)
+}
+
+func TestAdmitAnswersByItselfAndAdmitsOnlyTheTokenOfItsResource(t *testing.T) {
+	var g fencing.Gate
+	try := func(resource string, headers ...string) (int, string) {
+		done := false
+		resp, body := ask(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { done = httpfence.Admit(w, r, &g, resource) }), headers...)
+		assert.Equal(t, done, resp.StatusCode == 200)
+		return resp.StatusCode, body
+	}
+	status, _ := try("jobs/42", "57 jobs%2F42")
+	assert.Equal(t, 200, status)
+	status, _ = try("jobs/42", "60 jobs%2F42 shared")
+	assert.Equal(t, 200, status)
+	status, body := try("jobs/42", "58 jobs%2F42")
+	assert.Equal(t, 412, status)
+	assert.Contains(t, body, `"highest":60`)
+	status, body = try("jobs/42")
+	assert.Equal(t, 428, status)
+	assert.Contains(t, body, "no Fencing-Token header")
+	status, body = try("jobs/42", "61 jobs%2F43")
+	assert.Equal(t, 428, status)
+	assert.Contains(t, body, "jobs/43")
+	status, _ = try("jobs/42", "61")
+	assert.Equal(t, 400, status)
+	require.NoError(t, g.Admit("jobs/43", 1), "nothing was registered for the other resource")
+
+	resp, _ := ask(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { httpfence.Admit(w, r, nil, "a") }), "1 a")
+	assert.Equal(t, 200, resp.StatusCode, "without a gate nothing is stale")
 }

@@ -41,5 +41,5 @@ func Refused(resp *http.Response) error {
 }
 
 func (p *problem) ours() bool {
-	return p.Type == typeStale && p.Highest > p.Got || p.Type == typeNone || p.Type == typeGarbled
+	return p.Type == typeStale && p.Highest >= p.Got && p.Got > 0 || p.Type == typeNone || p.Type == typeGarbled
 }

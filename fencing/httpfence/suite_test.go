@@ -26,7 +26,10 @@ type service struct {
 }
 
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	resource, token, _ := fencing.FromContext(r.Context())
+	resource, _, ok := fencing.FromContext(r.Context())
+	if !ok {
+		resource, _, _ = fencing.FromSharedContext(r.Context())
+	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -35,7 +38,7 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var stale *fencing.StaleError
-	if errors.As(s.gate.Admit(resource, token), &stale) {
+	if errors.As(s.gate.AdmitContext(r.Context()), &stale) {
 		httpfence.WriteStale(w, stale)
 		return
 	}
@@ -67,11 +70,13 @@ func open(t *testing.T, s *service) *client {
 	return c
 }
 
-func (c *client) do(ctx context.Context, method, resource string, t fencing.Token, value string) (string, error) {
+type carry func(ctx context.Context, resource string, t fencing.Token) context.Context
+
+func (c *client) do(ctx context.Context, carry carry, method, resource string, t fencing.Token, value string) (string, error) {
 	if err := fencing.Check(resource, t); err != nil {
 		return "", err
 	}
-	r, err := http.NewRequestWithContext(fencing.NewContext(ctx, resource, t), method, c.URL, strings.NewReader(value))
+	r, err := http.NewRequestWithContext(carry(ctx, resource, t), method, c.URL, strings.NewReader(value))
 	if err != nil {
 		return "", err
 	}
@@ -91,11 +96,15 @@ func (c *client) do(ctx context.Context, method, resource string, t fencing.Toke
 }
 
 func (c *client) Read(ctx context.Context, resource string, t fencing.Token) (string, error) {
-	return c.do(ctx, http.MethodGet, resource, t, "")
+	return c.do(ctx, fencing.NewContext, http.MethodGet, resource, t, "")
+}
+
+func (c *client) ReadShared(ctx context.Context, resource string, t fencing.Token) (string, error) {
+	return c.do(ctx, fencing.NewSharedContext, http.MethodGet, resource, t, "")
 }
 
 func (c *client) Write(ctx context.Context, resource string, t fencing.Token, value string) error {
-	_, err := c.do(ctx, http.MethodPut, resource, t, value)
+	_, err := c.do(ctx, fencing.NewContext, http.MethodPut, resource, t, value)
 	return err
 }
 

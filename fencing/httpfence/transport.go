@@ -23,7 +23,7 @@ type Transport struct {
 // RoundTrip sends r with the token of its context in place of whatever r has under Header. Without a token it sends nothing, closes the body and
 // returns an error that matches ErrNoToken. It does not judge the answer: see Refused.
 func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	resource, token, ok := fencing.FromContext(r.Context())
+	token, ok := wire.FromContext(r.Context())
 	if !ok {
 		err := fmt.Errorf("httpfence: %s %s: %w in the request's context", r.Method, r.URL.Redacted(), ErrNoToken)
 		if r.Body != nil {
@@ -35,7 +35,7 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if sent.Header == nil { // of a request that was not made by http.NewRequest
 		sent.Header = http.Header{}
 	}
-	sent.Header.Set(Header, wire.Format(resource, token))
+	sent.Header.Set(Header, token.String())
 	base := t.Base
 	if base == nil {
 		base = http.DefaultTransport

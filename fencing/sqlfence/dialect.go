@@ -1,75 +1,18 @@
 package sqlfence
 
-import (
-	"errors"
-	"fmt"
-	"regexp"
-	"strconv"
-	"strings"
-)
+import "github.com/pawl-locks/pawl/fencing/internal/sqltable"
 
 // A Dialect is the kind of database. The zero Dialect is refused.
 type Dialect int
 
-// The databases that are known: PostgreSQL from 9.5, MySQL from 5.7 and MariaDB from 10.2 with InnoDB, SQLite from 3.24.
+// The databases that are known: PostgreSQL from 9.5, MySQL from 5.7 and MariaDB from 10.2 with InnoDB, SQLite from 3.25.
 const (
-	Postgres Dialect = iota + 1
-	MySQL
-	SQLite
+	Postgres = Dialect(sqltable.Postgres)
+	MySQL    = Dialect(sqltable.MySQL)
+	SQLite   = Dialect(sqltable.SQLite)
 )
 
 // String returns the name of the database.
-func (d Dialect) String() string {
-	switch d {
-	case Postgres:
-		return "PostgreSQL"
-	case MySQL:
-		return "MySQL"
-	case SQLite:
-		return "SQLite"
-	}
-	return fmt.Sprintf("Dialect(%d)", int(d))
-}
+func (d Dialect) String() string { return d.table().String() }
 
-func (d Dialect) check() error {
-	if d < Postgres || d > SQLite {
-		return fmt.Errorf("no such dialect: %v", d)
-	}
-	return nil
-}
-
-// ErrBadName is matched by errors that refuse the name of a table or a column.
-var ErrBadName = errors.New("not a name for a table or column")
-
-var (
-	columnName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
-	tableName  = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,62}$`)
-)
-
-// quote returns a name that names allows as it is written in a statement. A point parts schema and table.
-func (d Dialect) quote(name string, allowed *regexp.Regexp) (string, error) {
-	if !allowed.MatchString(name) {
-		return "", fmt.Errorf("%w: %q", ErrBadName, name)
-	}
-	q := "`" // SQLite takes "name" for a string, not an error, where there is no such column
-	if d == Postgres {
-		q = `"`
-	}
-	return q + strings.ReplaceAll(name, ".", q+"."+q) + q, nil
-}
-
-// place returns the placeholder of the nth argument, from 1.
-func (d Dialect) place(n int) string {
-	if d == Postgres {
-		return "$" + strconv.Itoa(n)
-	}
-	return "?"
-}
-
-// name returns a resource as the table keeps it: in a binary column, so that neither encoding nor collation takes two resources for one.
-func (d Dialect) name(resource string) any {
-	if d == SQLite {
-		return resource // compared byte for byte already
-	}
-	return []byte(resource)
-}
+func (d Dialect) table() sqltable.Dialect { return sqltable.Dialect(d) }

@@ -1,12 +1,18 @@
 // Package sqlfence guards rows of a SQL database with fencing tokens, inside the caller's own transaction.
 //
-// A Fence keeps the highest token of each resource in a table of its own. A holder of the lock calls Admit first in each transaction:
+// A Fence keeps two registers of each resource in a table of its own: the highest token, and the highest exclusive one. A holder of the lock calls Admit first in each transaction:
 //
 //	tx, err := db.BeginTx(ctx, nil)
 //	…
 //	err = fence.Admit(ctx, tx, held.Name(), held.Token())   // before the first read
 //	… read, compute, write …
 //	err = tx.Commit()
+//
+// Readers that hold a shared lock register their token once, in a transaction of its own, and call AdmitShared first in each transaction that reads:
+//
+//	err := fence.Register(ctx, db, held.Name(), held.Token())     // before the first read
+//	…
+//	err = fence.AdmitShared(ctx, tx, held.Name(), held.Token())
 //
 // A Row does the same for tables that keep the token in a column of their own, in one statement and without a transaction.
 //
@@ -16,7 +22,10 @@
 //     *fencing.StaleError, and writes nothing.
 //  2. From Admit to the transaction's end nobody else is admitted for the resource: a greater token waits as well as a smaller one (or fails with the
 //     database's own error for a lock that was not free in time). So admission, reads and writes of the transaction are one step.
-//  3. A transaction that is rolled back, or that dies with its connection, leaves no trace of its token.
+//  3. Once a shared token was registered, Admit refuses every smaller exclusive one. AdmitShared refuses a token that is not registered, and one below a committed
+//     exclusive token. From AdmitShared to the transaction's end readers are admitted and no writer is; in SQLite a writer is, and the transaction reads the
+//     state of before it.
+//  4. A transaction that is rolled back, or that dies with its connection, leaves no trace of its token.
 //
 // They hold at each database's default isolation level (READ COMMITTED in PostgreSQL, REPEATABLE READ in MySQL and MariaDB, there with and without
 // innodb_snapshot_isolation, serializable in SQLite), at the stricter ones, and at READ COMMITTED in MySQL and MariaDB, on one primary. They do not hold across the members of a cluster that accepts writes in several places
@@ -47,6 +56,7 @@
 // # Failures
 //
 //	*fencing.StaleError        a greater token was committed: the lock is lost, nothing was written
+//	ErrNotRegistered           a shared token that was not registered: call Register
 //	fencing.ErrNoToken         token zero or negative
 //	fencing.ErrNoResource      resource empty, or longer than 1 KiB
 //	ErrNoTable                 the table is not there: call Create once

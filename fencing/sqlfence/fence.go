@@ -7,34 +7,26 @@ import (
 	"fmt"
 
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/fencing/internal/sqltable"
 )
 
 // DefaultTable is the table of a Fence that names none.
-const DefaultTable = "pawl_fence"
+const DefaultTable = sqltable.DefaultTable
 
-// A Fence is a table with the highest token of each resource. It is a plain value; copies are the same fence. Its methods are safe for concurrent use as
-// far as their db and tx are.
+// A Fence is a table with the two registers of each resource: the highest token, and the highest exclusive one. It is a plain value; copies are the same fence. Its
+// methods are safe for concurrent use as far as their db and tx are.
 type Fence struct {
 	Dialect Dialect
 	Table   string // "": pawl_fence; "schema.table" is allowed. It is quoted, so PostgreSQL takes it as it is spelled.
 }
 
-// quoted checks the fence and returns its table as it is written in statements.
-func (f Fence) quoted() (string, error) {
-	if err := f.Dialect.check(); err != nil {
-		return "", err
-	}
-	table := f.Table
-	if table == "" {
-		table = DefaultTable
-	}
-	return f.Dialect.quote(table, tableName)
-}
-
-// Create creates the table unless it is there. It can be run again, and by several processes at once. It does not change a table that is
-// there, and fails if that has other columns. In MySQL it commits a transaction only of its own connection.
+// Create creates the table unless it is there. It can be run again, and by several processes at once. It fails if a table is there that has other columns. In MySQL it
+// commits a transaction only of its own connection.
+//
+// It migrates the table of a pawl without shared tokens, which has one column, token: that becomes the column highest, and each row's exclusive the same. Processes of that
+// older version fail from then on, and admit nothing. Migration needs the right to alter the table.
 func (f Fence) Create(ctx context.Context, db *sql.DB) error {
-	table, err := f.quoted()
+	table, err := sqltable.New(f.Dialect.table(), f.Table)
 	switch {
 	case err != nil:
 	case ctx == nil:
@@ -42,7 +34,7 @@ func (f Fence) Create(ctx context.Context, db *sql.DB) error {
 	case db == nil:
 		err = errNilDB
 	default:
-		err = f.create(ctx, db, table)
+		err = table.Create(ctx, pool{conn{db}, db})
 	}
 	if err != nil {
 		return fmt.Errorf("sqlfence: create: %w", err)
@@ -50,34 +42,50 @@ func (f Fence) Create(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-func (f Fence) create(ctx context.Context, db *sql.DB, table string) error {
-	_, err := db.ExecContext(ctx, f.schema(table))
-	// In PostgreSQL two that create at once can fail for one another although it says IF NOT EXISTS. What counts is what is there.
-	rows, probe := db.QueryContext(ctx, "SELECT resource, token FROM "+table+" WHERE 1 = 0")
-	if probe != nil {
-		return errors.Join(err, probe)
-	}
-	return rows.Close()
-}
-
-func (f Fence) schema(table string) string {
-	create := "CREATE TABLE IF NOT EXISTS " + table
-	switch f.Dialect {
-	case Postgres:
-		return create + " (resource bytea PRIMARY KEY, token bigint NOT NULL CHECK (token > 0))"
-	case MySQL:
-		return create + " (resource VARBINARY(1024) NOT NULL PRIMARY KEY, token BIGINT NOT NULL) ENGINE=InnoDB"
-	}
-	return create + " (resource TEXT NOT NULL PRIMARY KEY, token INTEGER NOT NULL CHECK (token > 0)) WITHOUT ROWID"
-}
-
-// Admit returns nil if no greater token was committed for resource: then t is its highest if tx is committed, and nobody else is admitted for resource until
+// Admit returns nil if no greater token was committed for resource: then t, an exclusive token, is its highest if tx is committed, and nobody else is admitted for resource until
 // tx ends. It blocks while another transaction that was admitted for resource is open, until ctx ends or the database's own limit. A refusal is a
 // *fencing.StaleError, unwrapped. After any error roll tx back.
 //
 // Call it before the first read of tx (package comment).
 func (f Fence) Admit(ctx context.Context, tx *sql.Tx, resource string, t fencing.Token) error {
-	table, err := f.quoted()
+	return f.in(ctx, "admit", tx, resource, t, sqltable.Table.Admit)
+}
+
+// Register registers t, the token of a shared lock, in a short transaction of its own. A reader calls it once, before its first read; from then on Admit refuses every smaller
+// token. It returns nil if no exclusive token as great as t was committed, and a *fencing.StaleError if one was. It blocks while a transaction that was
+// admitted for resource is open, a reader's too.
+func (f Fence) Register(ctx context.Context, db *sql.DB, resource string, t fencing.Token) error {
+	switch {
+	case ctx == nil:
+		return wrap("register", resource, errNilContext)
+	case db == nil:
+		return wrap("register", resource, errNilDB)
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return wrap("register", resource, err)
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing once committed
+	if err := f.in(ctx, "register", tx, resource, t, sqltable.Table.Register); err != nil {
+		return err
+	}
+	return wrap("register", resource, tx.Commit())
+}
+
+// AdmitShared returns nil if t, the token of a shared lock, was registered, and no exclusive token as great was committed for resource. No writer is admitted for
+// resource until tx ends; other readers are. It blocks while a writer's transaction is open. A refusal is a *fencing.StaleError, unwrapped; the error for a token that was not
+// registered matches ErrNotRegistered. It writes nothing. After any error roll tx back.
+//
+// Call it before the first read of tx (package comment).
+func (f Fence) AdmitShared(ctx context.Context, tx *sql.Tx, resource string, t fencing.Token) error {
+	return f.in(ctx, "admit shared", tx, resource, t, sqltable.Table.AdmitShared)
+}
+
+type operation func(t sqltable.Table, ctx context.Context, c sqltable.Conn, resource string, token fencing.Token) error
+
+// in checks what a method was given, and does the operation in tx.
+func (f Fence) in(ctx context.Context, what string, tx *sql.Tx, resource string, t fencing.Token, do operation) error {
+	table, err := sqltable.New(f.Dialect.table(), f.Table)
 	switch {
 	case err != nil:
 	case ctx == nil:
@@ -87,44 +95,17 @@ func (f Fence) Admit(ctx context.Context, tx *sql.Tx, resource string, t fencing
 	default:
 		err = fencing.Check(resource, t)
 	}
-	if err != nil {
-		return fmt.Errorf("sqlfence: admit %.64q: %w", resource, err)
+	if err == nil {
+		err = do(table, ctx, conn{tx}, resource, t)
 	}
-	highest, err := f.raise(ctx, tx, table, resource, t)
-	if err != nil {
-		return fmt.Errorf("sqlfence: admit %.64q: %w", resource, missing(err, table))
-	}
-	if highest > t {
-		return &fencing.StaleError{Resource: resource, Got: t, Highest: highest}
-	}
-	return nil
+	return wrap(what, resource, err)
 }
 
-// raise makes t the highest token of resource unless a greater one is there, takes the row's lock in either case, and returns the highest.
-func (f Fence) raise(ctx context.Context, tx *sql.Tx, table, resource string, t fencing.Token) (highest fencing.Token, err error) {
-	name := f.Dialect.name(resource)
-	switch f.Dialect {
-	case Postgres:
-		// The row is locked even where WHERE refuses it. An equal token writes the row again, to save a second question.
-		err = tx.QueryRowContext(ctx, "INSERT INTO "+table+" AS f (resource, token) VALUES ($1, $2)"+
-			" ON CONFLICT (resource) DO UPDATE SET token = EXCLUDED.token WHERE f.token <= EXCLUDED.token RETURNING token", name, int64(t)).Scan(&highest)
-		if !errors.Is(err, sql.ErrNoRows) {
-			return highest, err
-		}
-		err = tx.QueryRowContext(ctx, "SELECT token FROM "+table+" WHERE resource = $1 FOR UPDATE", name).Scan(&highest)
-	case MySQL:
-		// Neither statement opens the transaction's snapshot, so what the caller reads next is as it is now.
-		_, err = tx.ExecContext(ctx, "INSERT INTO "+table+" (resource, token) VALUES (?, ?) ON DUPLICATE KEY UPDATE token = GREATEST(token, ?)", name, int64(t), int64(t))
-		if err == nil {
-			err = tx.QueryRowContext(ctx, "SELECT token FROM "+table+" WHERE resource = ? FOR UPDATE", name).Scan(&highest)
-		}
-	case SQLite:
-		// Even where WHERE refuses, the statement has taken the file's write lock.
-		_, err = tx.ExecContext(ctx, "INSERT INTO "+table+" (resource, token) VALUES (?, ?)"+
-			" ON CONFLICT (resource) DO UPDATE SET token = excluded.token WHERE token < excluded.token", name, int64(t))
-		if err == nil {
-			err = tx.QueryRowContext(ctx, "SELECT token FROM "+table+" WHERE resource = ?", name).Scan(&highest)
-		}
+// wrap leaves a refusal as it is.
+func wrap(what, resource string, err error) error {
+	var stale *fencing.StaleError
+	if err == nil || errors.As(err, &stale) {
+		return err
 	}
-	return highest, err
+	return fmt.Errorf("sqlfence: %s %.64q: %w", what, resource, err)
 }

@@ -7,20 +7,24 @@ import (
 	"fmt"
 
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/fencing/internal/sqltable"
 )
 
-// A Row guards tables that keep the highest token in a column of their own: each call is one statement, which finds the row only while its token is not
+// A Row guards tables that keep the registers in columns of their own: each call is one statement, which finds the row only while its token is not
 // greater, and sets it. It needs no transaction, and works in one. The row must be there: insert it beforehand with token 0, or guard its
 // creation by a Fence.
 //
 //	accounts := sqlfence.Row{Dialect: sqlfence.Postgres, Table: "accounts", Key: "id", Token: "fence"}   // fence BIGINT NOT NULL DEFAULT 0
 //	err := accounts.Admit(ctx, db, 42, held.Token())                                                     // once, before the first read
 //	err = accounts.Update(ctx, db, 42, held.Token(), "balance = $1", 100)
+//
+// Where readers hold the lock together, a second column, Exclusive, makes Register and AdmitShared work. Everybody who writes to the table must then name both.
 type Row struct {
-	Dialect Dialect
-	Table   string // "schema.table" is allowed
-	Key     string // column whose value names the row; it must be unique
-	Token   string // column for the highest token: BIGINT NOT NULL
+	Dialect   Dialect
+	Table     string // "schema.table" is allowed
+	Key       string // column whose value names the row; it must be unique
+	Token     string // column for the highest token: BIGINT NOT NULL
+	Exclusive string // column for the highest exclusive token: BIGINT NOT NULL; "": all tokens are exclusive, and shared ones are refused
 }
 
 // A Querier is a *sql.DB, a *sql.Conn or a *sql.Tx.
@@ -29,24 +33,66 @@ type Querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Admit registers t for the row whose Key is key, and changes nothing else. A new holder calls it before its first read of the row. Errors are
+var errOneRegister = errors.New("shared tokens need the column Row.Exclusive")
+
+// Admit registers t, an exclusive token, for the row whose Key is key, and changes nothing else. A new holder calls it before its first read of the row. Errors are
 // those of Update.
 func (r Row) Admit(ctx context.Context, q Querier, key any, t fencing.Token) error {
 	return r.Update(ctx, q, key, t, "")
 }
 
 // Update sets columns of the row whose Key is key, if no greater token was admitted for it. set is what stands between SET and
-// WHERE, with its arguments as placeholders of the dialect, numbered from 1; it is the caller's text, and not checked. It must not set Key or Token.
+// WHERE, with its arguments as placeholders of the dialect, numbered from 1; it is the caller's text, and not checked. It must not set Key, Token or Exclusive.
 //
 // It returns a *fencing.StaleError, whose Resource is key's text, and writes nothing if a greater token is there; an error matching ErrNoRow if
 // there is no such row. Two that race are ordered by the database's lock on the row. Where an answer is lost, the same call can be made again with
 // a set that does not build on what it replaces, as "n = n + 1" does. In MySQL it sets the connection's LAST_INSERT_ID(). Of several rows with this key all are written, and the error says so.
 func (r Row) Update(ctx context.Context, q Querier, key any, t fencing.Token, set string, args ...any) error {
+	return r.run(ctx, "update", q, key, t, func(c columns, resource string) error {
+		return r.update(ctx, q, c.update(set, args, key, t), key, resource, t)
+	})
+}
+
+// Register registers t, the token of a shared lock, for the row whose Key is key, and changes nothing else. A reader calls it with a *sql.DB, before its first read. It returns nil
+// if no exclusive token as great as t was admitted; other errors are those of Update.
+func (r Row) Register(ctx context.Context, db *sql.DB, key any, t fencing.Token) error {
+	return r.run(ctx, "register", db, key, t, func(c columns, resource string) error {
+		if r.Exclusive == "" {
+			return errOneRegister
+		}
+		return r.update(ctx, db, c.register(key, t), key, resource, t)
+	})
+}
+
+// AdmitShared is Fence.AdmitShared for the row whose Key is key. An error matches ErrNoRow if there is no such row.
+func (r Row) AdmitShared(ctx context.Context, tx *sql.Tx, key any, t fencing.Token) error {
+	return r.run(ctx, "admit shared", tx, key, t, func(c columns, resource string) error {
+		if r.Exclusive == "" {
+			return errOneRegister
+		}
+		var highest, exclusive fencing.Token
+		err := tx.QueryRowContext(ctx, "SELECT "+c.token+", "+c.exclusive+c.from()+r.Dialect.table().ForShare(), key).Scan(&highest, &exclusive)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return ErrNoRow
+		case err != nil:
+			return err
+		case exclusive >= t:
+			return &fencing.StaleError{Resource: resource, Got: t, Highest: exclusive}
+		case highest < t:
+			return ErrNotRegistered
+		}
+		return nil
+	})
+}
+
+// run checks what a method was given, and does the rest.
+func (r Row) run(ctx context.Context, what string, q Querier, key any, t fencing.Token, do func(c columns, resource string) error) error {
 	resource := fmt.Sprint(key)
 	if b, ok := key.([]byte); ok {
 		resource = string(b)
 	}
-	st, err := r.statements(set, len(args))
+	c, err := r.columns()
 	switch {
 	case err != nil:
 	case ctx == nil:
@@ -57,18 +103,17 @@ func (r Row) Update(ctx context.Context, q Querier, key any, t fencing.Token, se
 		err = fencing.Check(resource, t)
 	}
 	if err == nil {
-		err = r.run(ctx, q, st, key, resource, t, args)
+		err = do(c, resource)
 	}
 	var stale *fencing.StaleError
 	if err == nil || errors.As(err, &stale) {
 		return err
 	}
-	return fmt.Errorf("sqlfence: update %.64q: %w", resource, missing(err, r.Table))
+	return wrap(what, resource, sqltable.Missing(err, r.Table))
 }
 
-func (r Row) run(ctx context.Context, q Querier, st statements, key any, resource string, t fencing.Token, args []any) error {
-	all := append(append([]any(nil), args...), int64(t), key, int64(t))
-	res, err := q.ExecContext(ctx, st.update, all...)
+func (r Row) update(ctx context.Context, q Querier, st statement, key any, resource string, t fencing.Token) error {
+	res, err := q.ExecContext(ctx, st.update, st.args...)
 	if err != nil {
 		return err
 	}
@@ -80,14 +125,14 @@ func (r Row) run(ctx context.Context, q Querier, st statements, key any, resourc
 	case found > 1:
 		return fmt.Errorf("%d rows have this key; it must be unique", found)
 	}
-	var highest fencing.Token
-	switch err := q.QueryRowContext(ctx, st.find, key).Scan(&highest); {
+	var seen fencing.Token
+	switch err := q.QueryRowContext(ctx, st.find, key).Scan(&seen); {
 	case errors.Is(err, sql.ErrNoRows):
 		return ErrNoRow
 	case err != nil:
 		return err
-	case highest > t:
-		return &fencing.StaleError{Resource: resource, Got: t, Highest: highest}
+	case seen > t || seen == t && st.shared:
+		return &fencing.StaleError{Resource: resource, Got: t, Highest: seen}
 	}
 	return fmt.Errorf("%w: it was inserted after the update", ErrNoRow)
 }
@@ -103,41 +148,6 @@ func (r Row) found(res sql.Result, t fencing.Token) (int64, error) {
 		return 0, err
 	}
 	return 1, nil
-}
-
-type statements struct{ update, find string }
-
-// statements writes both statements for set, which has n arguments.
-func (r Row) statements(set string, n int) (statements, error) {
-	if err := r.Dialect.check(); err != nil {
-		return statements{}, err
-	}
-	table, err1 := r.Dialect.quote(r.Table, tableName)
-	key, err2 := r.Dialect.quote(r.Key, columnName)
-	token, err3 := r.Dialect.quote(r.Token, columnName)
-	if err := errors.Join(err1, err2, err3); err != nil {
-		return statements{}, err
-	}
-	if set != "" {
-		set += ", "
-	}
-	place := r.Dialect.place
-	value := place(n + 1)
-	if r.Dialect == MySQL {
-		value = "LAST_INSERT_ID(" + value + ")" // see found
-	}
-	return statements{
-		update: "UPDATE " + table + " SET " + set + token + " = " + value + " WHERE " + key + " = " + place(n+2) + " AND " + token + " <= " + place(n+3),
-		find:   "SELECT " + token + " FROM " + table + " WHERE " + key + " = " + place(1) + forUpdate(r.Dialect),
-	}, nil
-}
-
-// forUpdate makes MySQL read what is there now, also in a transaction whose snapshot is older.
-func forUpdate(d Dialect) string {
-	if d == MySQL {
-		return " FOR UPDATE"
-	}
-	return ""
 }
 
 func isNil(q Querier) bool {

@@ -1,9 +1,11 @@
-// Package wire is the text form of a resource and its token, as httpfence and grpcfence send it: "57 jobs%2F42", the token in decimal, a space, the resource
-// percent-encoded. There is one spelling of each pair, and Parse takes no other, so that two headers joined by a proxy, or one cut
+// Package wire is the text form of the token that a context carries, as httpfence and grpcfence send it: "57 jobs%2F42", the token in decimal, a space, the resource
+// percent-encoded; and for the token of a shared lock a space and the word "shared" behind it. The mode is a part of the token's own text, so that nothing on the way
+// can put one caller's mode beside another's token. There is one spelling of each, and Parse takes no other, so that two headers joined by a proxy, or one cut
 // short of its resource, are found out.
 package wire
 
 import (
+	"context"
 	"errors"
 	"net/url"
 	"strconv"
@@ -13,21 +15,63 @@ import (
 )
 
 // ErrGarbled is the error of Parse.
-var ErrGarbled = errors.New("not of the form TOKEN SPACE RESOURCE, as in \"57 jobs%2F42\"")
+var ErrGarbled = errors.New("not of the form TOKEN SPACE RESOURCE, as in \"57 jobs%2F42\", or TOKEN SPACE RESOURCE SPACE shared")
 
-// Format returns the text of a resource and token that fencing.Check accepts.
-func Format(resource string, t fencing.Token) string {
-	return strconv.FormatInt(int64(t), 10) + " " + url.PathEscape(resource)
+// A Token is a token with its resource and mode.
+type Token struct {
+	Resource string
+	Token    fencing.Token
+	Shared   bool
 }
 
-// Parse returns what Format was given, or ErrGarbled.
-func Parse(text string) (resource string, t fencing.Token, err error) {
-	digits, escaped, _ := strings.Cut(text, " ")
+// FromContext returns the token that ctx carries, in either mode.
+func FromContext(ctx context.Context) (Token, bool) {
+	if resource, t, ok := fencing.FromContext(ctx); ok {
+		return Token{resource, t, false}, true
+	}
+	resource, t, ok := fencing.FromSharedContext(ctx)
+	return Token{resource, t, true}, ok
+}
+
+// NewContext returns a child of ctx that carries t.
+func (t Token) NewContext(ctx context.Context) context.Context {
+	if t.Shared {
+		return fencing.NewSharedContext(ctx, t.Resource, t.Token)
+	}
+	return fencing.NewContext(ctx, t.Resource, t.Token)
+}
+
+// Admit has g admit t in its mode. A nil g admits all.
+func (t Token) Admit(g *fencing.Gate) error {
+	switch {
+	case g == nil:
+		return nil
+	case t.Shared:
+		return g.AdmitShared(t.Resource, t.Token)
+	}
+	return g.Admit(t.Resource, t.Token)
+}
+
+const sharedMark = " shared"
+
+// String returns the text of a token that fencing.Check accepts.
+func (t Token) String() string {
+	text := strconv.FormatInt(int64(t.Token), 10) + " " + url.PathEscape(t.Resource)
+	if t.Shared {
+		text += sharedMark
+	}
+	return text
+}
+
+// Parse returns the token whose text it is, or ErrGarbled.
+func Parse(text string) (t Token, err error) {
+	digits, rest, _ := strings.Cut(text, " ")
+	escaped, shared := strings.CutSuffix(rest, sharedMark)
 	n, err1 := strconv.ParseInt(digits, 10, 64)
 	resource, err2 := url.PathUnescape(escaped)
-	t = fencing.Token(n)
-	if err1 != nil || err2 != nil || fencing.Check(resource, t) != nil || Format(resource, t) != text {
-		return "", 0, ErrGarbled
+	t = Token{resource, fencing.Token(n), shared}
+	if err1 != nil || err2 != nil || fencing.Check(resource, t.Token) != nil || t.String() != text {
+		return Token{}, ErrGarbled
 	}
-	return resource, t, nil
+	return t, nil
 }

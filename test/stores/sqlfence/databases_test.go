@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -39,6 +40,9 @@ func sqliteSource(t testing.TB) string {
 	return "file:" + filepath.Join(t.TempDir(), "fence.db") + "?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
 }
 
+// deferred is the same without immediate transactions.
+func deferred(source string) string { return strings.Replace(source, "_txlock=immediate&", "", 1) }
+
 func onEach(t *testing.T, f func(t *testing.T, d database)) {
 	for _, d := range databases {
 		t.Run(d.Dialect.String(), func(t *testing.T) { f(t, d) })
@@ -62,7 +66,7 @@ func (d database) open(t testing.TB) *desk {
 	desk := &desk{database: d, path: d.source(t), fence: sqlfence.Fence{Dialect: d.Dialect, Table: fmt.Sprint("fence_", n)}, values: fmt.Sprint("vals_", n)}
 	desk.connect(t)
 	require.NoError(t, desk.fence.Create(t.Context(), desk.db))
-	desk.exec(t, "CREATE TABLE "+desk.values+" (resource "+d.binary+" NOT NULL PRIMARY KEY, value TEXT NOT NULL, token BIGINT NOT NULL DEFAULT 0)")
+	desk.exec(t, "CREATE TABLE "+desk.values+" (resource "+d.binary+" NOT NULL PRIMARY KEY, value TEXT NOT NULL, token BIGINT NOT NULL DEFAULT 0, alone BIGINT NOT NULL DEFAULT 0)")
 	return desk
 }
 

@@ -55,9 +55,10 @@ func TestDefaultTableIsPawlFence(t *testing.T) {
 	require.NoError(t, fence.Create(t.Context(), desk.db))
 	tx := desk.begin(t)
 	require.NoError(t, fence.Admit(t.Context(), tx, job, 57))
-	var token int64
-	require.NoError(t, tx.QueryRow("SELECT token FROM pawl_fence WHERE resource = ?", job).Scan(&token))
-	assert.EqualValues(t, 57, token)
+	var highest, exclusive int64
+	require.NoError(t, tx.QueryRow("SELECT highest, exclusive FROM pawl_fence WHERE resource = ?", job).Scan(&highest, &exclusive))
+	assert.EqualValues(t, 57, highest)
+	assert.EqualValues(t, 57, exclusive)
 }
 
 func TestAdmitRefusesBadInputAndWritesNothing(t *testing.T) {
@@ -224,7 +225,7 @@ func TestHolderThatWaitedReadsWhatTheOneBeforeItCommitted(t *testing.T) {
 
 func TestDeferredSQLiteTransactionThatAdmitsFirstWaitsToo(t *testing.T) {
 	d := databases[0]
-	d.source = func(t testing.TB) string { return strings.Replace(sqliteSource(t), "_txlock=immediate&", "", 1) }
+	d.source = func(t testing.TB) string { return deferred(sqliteSource(t)) }
 	desk := d.open(t)
 	first := desk.begin(t)
 	require.NoError(t, desk.fence.Admit(t.Context(), first, job, 41))

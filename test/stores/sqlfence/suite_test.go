@@ -22,6 +22,27 @@ func (g guarded) Read(ctx context.Context, resource string, t fencing.Token) (va
 	return value, err
 }
 
+func (g guarded) ReadShared(ctx context.Context, resource string, t fencing.Token) (string, error) {
+	if err := g.fence.Register(ctx, g.db, resource, t); err != nil {
+		return "", err
+	}
+	return g.readAs(ctx, resource, func(tx *sql.Tx) error { return g.fence.AdmitShared(ctx, tx, resource, t) })
+}
+
+// readAs reads in a transaction that admits first.
+func (d *desk) readAs(ctx context.Context, resource string, admit func(tx *sql.Tx) error) (string, error) {
+	tx, err := d.db.BeginTx(ctx, &sql.TxOptions{Isolation: d.level})
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if err := admit(tx); err != nil {
+		return "", err
+	}
+	value, err := d.get(ctx, tx, resource)
+	return value, errors.Join(err, tx.Commit())
+}
+
 func (g guarded) Write(ctx context.Context, resource string, t fencing.Token, value string) error {
 	return g.transact(ctx, resource, t, (*sql.Tx).Commit, func(tx *sql.Tx) error { return g.put(ctx, tx, resource, value) })
 }
@@ -45,7 +66,7 @@ func (g guarded) transact(ctx context.Context, resource string, t fencing.Token,
 type rows struct{ *desk }
 
 func (r rows) row() sqlfence.Row {
-	return sqlfence.Row{Dialect: r.Dialect, Table: r.values, Key: "resource", Token: "token"}
+	return sqlfence.Row{Dialect: r.Dialect, Table: r.values, Key: "resource", Token: "token", Exclusive: "alone"}
 }
 
 // make has the row there, as Row wants it.
@@ -65,16 +86,17 @@ func (r rows) Read(ctx context.Context, resource string, t fencing.Token) (strin
 	if err := r.make(ctx, resource, t); err != nil {
 		return "", err
 	}
-	tx, err := r.db.BeginTx(ctx, &sql.TxOptions{Isolation: r.level})
-	if err != nil {
+	return r.readAs(ctx, resource, func(tx *sql.Tx) error { return r.row().Admit(ctx, tx, r.name(resource), t) })
+}
+
+func (r rows) ReadShared(ctx context.Context, resource string, t fencing.Token) (string, error) {
+	if err := r.make(ctx, resource, t); err != nil {
 		return "", err
 	}
-	defer func() { _ = tx.Rollback() }()
-	if err := r.row().Admit(ctx, tx, r.name(resource), t); err != nil {
+	if err := r.row().Register(ctx, r.db, r.name(resource), t); err != nil {
 		return "", err
 	}
-	value, err := r.get(ctx, tx, resource)
-	return value, errors.Join(err, tx.Commit())
+	return r.readAs(ctx, resource, func(tx *sql.Tx) error { return r.row().AdmitShared(ctx, tx, r.name(resource), t) })
 }
 
 func (r rows) Write(ctx context.Context, resource string, t fencing.Token, value string) error {
