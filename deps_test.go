@@ -20,16 +20,15 @@ const module = "github.com/pawl-locks/pawl"
 // import those of the lines above its own, and none of its own line or below.
 var layers = [][]string{
 	{"fencing", "internal/backoff", "internal/cleanup", "internal/clock", "internal/detached", "internal/keys", "internal/txn"},
-	{"observe", "internal/handle"},
+	{"observe", "internal/handle", "internal/queue/state"},
 	{"internal/notify"},
 	{"internal/cluster"},
 	{"internal/kvinside"},
 	{"kv", "internal/watcher", "watch"},
 	{"internal/listwatch", "lease"},
 	{"internal/session"},
-	{"internal/inside"},
+	{"internal/inside", "internal/queue"},
 	{"."},
-	{"internal/queue"},
 	{"internal/inspect"},
 	{"lock", "elect"},
 }

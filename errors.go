@@ -1,9 +1,8 @@
 package pawl
 
 import (
-	"errors"
-
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/queue/state"
 )
 
 // ErrClusterChanged is matched by the error of every session and call of a
@@ -13,4 +12,4 @@ var ErrClusterChanged = cluster.ErrChanged
 
 // ErrTokenFloor is matched by the error of an acquisition whose token would not
 // exceed Config.TokenFloor.
-var ErrTokenFloor = errors.New("fencing token would not exceed the configured floor")
+var ErrTokenFloor = state.ErrTokenFloor

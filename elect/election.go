@@ -70,7 +70,7 @@ func (e *Election) campaign(ctx context.Context, op string, value []byte, try bo
 	err := checkValue(value)
 	if err == nil {
 		var t *Term
-		if t, err = e.with(ctx, func(s *session.Session, line queue.Line) (*queue.Claim, error) {
+		if t, err = e.with(ctx, func(s *session.Session, line queue.Queue) (*queue.Acquisition, error) {
 			return queue.Acquire(ctx, s, line, queue.Request{Value: bytes.Clone(value), Try: try})
 		}); err == nil {
 			return t, nil
@@ -94,7 +94,7 @@ func checkValue(value []byte) error {
 // ErrLost where the key is not there any more. The token, and the value that
 // observers see, stay the same.
 func (e *Election) Resume(ctx context.Context, key string, t fencing.Token) (*Term, error) {
-	term, err := e.with(ctx, func(s *session.Session, line queue.Line) (*queue.Claim, error) {
+	term, err := e.with(ctx, func(s *session.Session, line queue.Queue) (*queue.Acquisition, error) {
 		return queue.Resume(ctx, s, line, key, t)
 	})
 	if err != nil {
@@ -104,7 +104,7 @@ func (e *Election) Resume(ctx context.Context, key string, t fencing.Token) (*Te
 }
 
 // with makes a Term of what get gives, on the session of now.
-func (e *Election) with(ctx context.Context, get func(*session.Session, queue.Line) (*queue.Claim, error)) (*Term, error) {
+func (e *Election) with(ctx context.Context, get func(*session.Session, queue.Queue) (*queue.Acquisition, error)) (*Term, error) {
 	if err := e.check(ctx); err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (e *Election) with(ctx context.Context, get func(*session.Session, queue.Li
 	if s == nil {
 		return nil, errors.New("nil session")
 	}
-	line, err := queue.NewLine(s.Host().Namespace, e.name, e.opts.EtcdLayout)
+	line, err := queue.New(s.Host().Namespace, e.name, e.opts.EtcdLayout)
 	if err != nil {
 		return nil, err
 	}

@@ -15,20 +15,20 @@ import (
 // once; its methods may be called by several goroutines at once. A nil or zero
 // Term is over, and was never led.
 type Term struct {
-	c       *queue.Claim
+	c       *queue.Acquisition
 	session *pawl.Session
 	// turn holds one element: the right to proclaim.
 	turn chan struct{}
 }
 
-func newTerm(c *queue.Claim, session *pawl.Session) *Term {
+func newTerm(c *queue.Acquisition, session *pawl.Session) *Term {
 	t := &Term{c: c, session: session, turn: make(chan struct{}, 1)}
 	t.turn <- struct{}{}
 	return t
 }
 
 // claim is what t holds; for a nil or zero Term, one that is over.
-func (t *Term) claim() *queue.Claim {
+func (t *Term) claim() *queue.Acquisition {
 	if t == nil || t.c == nil {
 		return queue.None
 	}

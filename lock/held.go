@@ -15,12 +15,12 @@ import (
 // A Held is one acquisition of a lock. It is used once; its methods may be
 // called by several goroutines at once.
 type Held struct {
-	c       *queue.Claim
+	c       *queue.Acquisition
 	session *pawl.Session
 }
 
 // claim is what h holds; for a nil or zero Held, one that is over.
-func (h *Held) claim() *queue.Claim {
+func (h *Held) claim() *queue.Acquisition {
 	if h == nil || h.c == nil {
 		return queue.None
 	}

@@ -63,9 +63,9 @@ func (m *Mutex) TryAcquire(ctx context.Context) (*Held, error) {
 func (m *Mutex) acquire(ctx context.Context, op string, r queue.Request) (*Held, error) {
 	session, line, err := m.resolve(ctx)
 	if err == nil {
-		var c *queue.Claim
+		var c *queue.Acquisition
 		s := inside.SessionOf(session)
-		r.Delay, r.Grants = m.opts.Delay, !m.opts.EtcdLayout
+		r.Delay, r.Handoffs = m.opts.Delay, !m.opts.EtcdLayout
 		if r.Value = s.Label(); m.opts.EtcdLayout {
 			r.Value = s.EtcdLabel()
 		}
@@ -96,7 +96,7 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, h *Held) er
 func (m *Mutex) Resume(ctx context.Context, key string, t fencing.Token) (*Held, error) {
 	session, line, err := m.resolve(ctx)
 	if err == nil {
-		var c *queue.Claim
+		var c *queue.Acquisition
 		if c, err = queue.Resume(ctx, inside.SessionOf(session), line, key, t); err == nil {
 			return &Held{c, session}, nil
 		}
@@ -113,19 +113,19 @@ func (m *Mutex) Name() string {
 }
 
 // resolve checks what New was given, and ctx, and gives the session of now.
-func (m *Mutex) resolve(ctx context.Context) (*pawl.Session, queue.Line, error) {
+func (m *Mutex) resolve(ctx context.Context) (*pawl.Session, queue.Queue, error) {
 	if err := m.check(ctx); err != nil {
-		return nil, queue.Line{}, err
+		return nil, queue.Queue{}, err
 	}
 	session, err := m.sessions.Session(ctx)
 	if err != nil {
-		return nil, queue.Line{}, err
+		return nil, queue.Queue{}, err
 	}
 	s := inside.SessionOf(session)
 	if s == nil {
-		return nil, queue.Line{}, errors.New("nil session")
+		return nil, queue.Queue{}, errors.New("nil session")
 	}
-	line, err := queue.NewLine(s.Host().Namespace, m.name, m.opts.EtcdLayout)
+	line, err := queue.New(s.Host().Namespace, m.name, m.opts.EtcdLayout)
 	return session, line, err
 }
 

@@ -30,10 +30,10 @@ func TestNoCallLeavesAnythingOnItsContext(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 1}, func(w *world) {
 		s := w.session()
 		ctx := &hooks{Context: w.Context(), done: make(chan struct{})}
-		c, err := Acquire(ctx, s, w.line(), Request{})
+		c, err := Acquire(ctx, s, w.queue(), Request{})
 		require.NoError(w, err)
 		assert.Zero(w, ctx.n.Load(), "won")
-		_, err = Acquire(ctx, s, w.line(), Request{Try: true})
+		_, err = Acquire(ctx, s, w.queue(), Request{Try: true})
 		require.ErrorIs(w, err, ErrBusy)
 		assert.Zero(w, ctx.n.Load(), "failed")
 		a := w.acquiring(ctx, s, Request{})

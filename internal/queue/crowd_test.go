@@ -23,7 +23,7 @@ type crowd struct {
 
 	mu     sync.Mutex
 	rnd    *rand.Rand
-	holder *Claim
+	holder *Acquisition
 	wins   int
 }
 
@@ -60,7 +60,7 @@ func (c *crowd) run(sessions []*session.Session) {
 	}
 	c.clear()
 	for _, s := range sessions {
-		assert.True(c, c.around(c.began(s, c.line())), "something is not settled")
+		assert.True(c, c.around(c.began(s, c.queue())), "something is not settled")
 	}
 }
 
@@ -93,7 +93,7 @@ func (c *crowd) work(s *session.Session) {
 		}
 		r.Try = c.n(8) == 0
 		ctx, cancel := context.WithTimeout(c.Context(), time.Millisecond+c.ms(1500)/time.Duration(1+c.n(20)))
-		a, err := Acquire(ctx, s, c.line(), r)
+		a, err := Acquire(ctx, s, c.queue(), r)
 		cancel()
 		if err != nil {
 			continue
@@ -122,7 +122,7 @@ func (c *crowd) work(s *session.Session) {
 }
 
 // holds notes that a holds; nil: that nobody does.
-func (c *crowd) holds(a *Claim) {
+func (c *crowd) holds(a *Acquisition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if a == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
@@ -14,16 +15,16 @@ type work struct{ cancel context.CancelCauseFunc }
 // ctx, carries the token, and is cancelled with the cause at loss. fn is not
 // called unless it is held, nor if ctx has ended. nil: fn returned nil, and it
 // was held until then. A panic in fn releases and goes on up.
-func (c *Claim) Do(ctx context.Context, as error, fn func(ctx context.Context) error) (err error) {
-	child, cancel := context.WithCancelCause(c.withToken(ctx))
+func (a *Acquisition) Do(ctx context.Context, as error, fn func(ctx context.Context) error) (err error) {
+	child, cancel := context.WithCancelCause(fencing.NewContext(ctx, a.queue.Name, a.Token()))
 	defer cancel(nil)
 	w := &work{cancel}
-	if err := c.begin(w); err != nil {
+	if err := a.begin(w); err != nil {
 		return err
 	}
 	defer func() { // also while a panic goes up
-		c.finished(w)
-		err = both(err, c.Release(ctx, as))
+		a.finished(w)
+		err = both(err, a.Release(ctx, as))
 	}()
 	if ctx.Err() != nil {
 		return cluster.EndOf(ctx)
@@ -31,26 +32,26 @@ func (c *Claim) Do(ctx context.Context, as error, fn func(ctx context.Context) e
 	return fn(child)
 }
 
-// begin notes w, to be told of a loss, unless the claim is over.
-func (c *Claim) begin(w *work) error {
+// begin notes w, to be cancelled at loss, unless it has ended.
+func (a *Acquisition) begin(w *work) error {
 	for {
-		if err := c.Err(); err != nil {
+		if err := a.Err(); err != nil {
 			return err
 		}
-		c.mu.Lock()
-		alive := c.fate.Load() == nil
+		a.mu.Lock()
+		alive := a.ended.Load() == nil
 		if alive {
-			c.works = append(c.works, w)
+			a.works = append(a.works, w)
 		}
-		c.mu.Unlock()
+		a.mu.Unlock()
 		if alive {
 			return nil
 		}
 	}
 }
 
-func (c *Claim) finished(w *work) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.works = slices.DeleteFunc(c.works, func(other *work) bool { return other == w })
+func (a *Acquisition) finished(w *work) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.works = slices.DeleteFunc(a.works, func(other *work) bool { return other == w })
 }

@@ -8,190 +8,144 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// enqueue opens an attempt and puts its key at the end of the line; try: only if
-// the line is empty. It returns whether the answer showed the key alone in the
-// line. An answer that was lost is settled before it returns (rule A5).
-func (c *Claim) enqueue(ctx context.Context, value []byte, try bool) (alone bool, err error) {
+// enter puts a queue key at the end of the queue, and returns when it is known to be
+// there.
+func (a *Acquisition) enter(ctx context.Context, r Request) error {
 	for pause := minPause; ; pause = min(2*pause, maxPause) {
-		if c.n, c.key, err = c.s.Begin(c.line.Prefix); err != nil {
-			return false, err
+		lost, err := a.enqueue(ctx, r)
+		if err == nil && lost != nil {
+			err = a.settle(ctx, lost)
 		}
-		sole := !try && c.isSole() // a try compares with the whole line in any case
-		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "enqueue"}, c.enqueueTxn(value, try, sole))
-		switch {
-		case err == nil && resp.Succeeded:
-			return c.enqueued(resp, sole)
-		case err == nil:
-			var refused bool
-			if refused, err = c.refused(ctx, try); refused {
-				return false, err
-			}
-		case cluster.IsLeaseNotFound(err):
-			return false, c.s.Gone(err.Error())
-		case cluster.OutcomeOf(err) == cluster.NotApplied:
-			c.s.Settle(c.n)
-			if try || ctx.Err() != nil || cluster.IsFinal(err) {
-				return false, err
-			}
-			if err := c.linger(ctx, jitter(pause)); err != nil {
-				return false, err
-			}
-			continue // the bound of a request is not an acquisition's
+		if err != nil {
+			return err
 		}
-		create, undecided := c.settle(ctx)
-		switch {
-		case undecided != nil:
-			c.s.Leave(c.n)
-			return false, fmt.Errorf("%w (settling it: %w)", err, undecided)
-		case create != 0:
-			c.waits(create, place{})
-			return false, nil
+		if a.own().Create != 0 {
+			a.notifyEnqueued()
+			return nil
 		}
-		c.s.Settle(c.n) // cancelled for good
-		if cluster.IsTooLarge(err) {
-			return false, err // as it would be under any other name
-		}
-		if err := c.linger(ctx, jitter(pause)); err != nil {
-			return false, err
+		if err := a.linger(ctx, jitter(pause)); err != nil {
+			return err
 		}
 	}
+}
+
+// enqueue sends one enqueue, under a name of its own. lost says why its answer does not
+// tell whether it was applied. With neither lost nor an error it was applied, or it was
+// not and can be sent again later.
+func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) {
+	if a.n, a.key, err = a.s.Begin(a.queue.Prefix); err != nil {
+		return nil, err
+	}
+	around := !r.Try && a.isAlone() // a try compares with the whole queue in any case
+	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "enqueue"}, a.enqueueTxn(r.Value, r.Try, around))
+	switch {
+	case err == nil && resp.Succeeded:
+		return nil, a.enqueued(resp, around)
+	case err == nil:
+		var refused bool
+		if refused, err = a.refused(ctx, r.Try); refused {
+			return nil, err
+		}
+	case cluster.IsLeaseNotFound(err):
+		return nil, a.s.Gone(err.Error())
+	case cluster.OutcomeOf(err) == cluster.NotApplied:
+		a.s.Settle(a.n)
+		if r.Try || ctx.Err() != nil || cluster.IsFinal(err) {
+			return nil, err
+		}
+		return nil, nil // the bound of a request is not an acquisition's
+	}
+	a.apply(state.AnswerLost{}, nil)
+	return err, nil
 }
 
 // enqueueTxn puts the own key, if neither it nor its cancel key is there and the
 // session is as we know it, and reads who stands before it: the last-created keys
-// of the line, around the session's own keys if it is sole.
-func (c *Claim) enqueueTxn(value []byte, try, sole bool) *pb.TxnRequest {
-	same, _ := c.s.Same()
-	own := []byte(c.key)
+// of the queue, or around the session's own keys.
+func (a *Acquisition) enqueueTxn(value []byte, try, around bool) *pb.TxnRequest {
+	same, _ := a.s.Same()
+	own := []byte(a.key)
 	t := txn.New()
-	t.Compare = append(t.Compare, txn.CreateIs(own, 0), txn.CreateIs(c.s.CancelKey(c.n), 0), same)
-	t.Success = append(t.Success, txn.Put(own, value, c.s.ID()))
-	if sole {
+	t.Compare = append(t.Compare, txn.CreateIs(own, 0), txn.CreateIs(a.s.CancelKey(a.n), 0), same)
+	t.Success = append(t.Success, txn.Put(own, value, a.s.ID()))
+	if around {
 		from, to := keys.LeaseRange(own)
-		t.Success = append(t.Success, txn.LastBetween([]byte(c.line.Prefix), from), txn.LastBetween(to, txn.PrefixEnd(c.line.Prefix)))
+		t.Success = append(t.Success, txn.LastBetween([]byte(a.queue.Prefix), from), txn.LastBetween(to, txn.PrefixEnd(a.queue.Prefix)))
 	} else {
-		t.Success = append(t.Success, txn.LastUnder(c.line.Prefix, 2, 0))
+		t.Success = append(t.Success, txn.LastUnder(a.queue.Prefix, 2, 0))
 	}
 	if try {
-		t.Compare = append(t.Compare, txn.NoneUnder(c.line.Prefix))
+		t.Compare = append(t.Compare, txn.NoneUnder(a.queue.Prefix))
 	}
 	return t
 }
 
-// enqueued takes the answer of an applied enqueue in. sole: it read around the
+// enqueued takes in the answer of an applied enqueue. around: it read around the
 // session's own keys.
-func (c *Claim) enqueued(resp *pb.TxnResponse, sole bool) (alone bool, err error) {
-	create := txn.PutRevision(resp, 0)
-	var before place
-	ahead, shown := 0, sole
+func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
+	ev := state.Enqueued{Own: state.Key{Name: a.key, Create: txn.PutRevision(resp, 0)}, Revision: resp.Header.Revision}
+	ahead, shown := 0, around
 	for i := range resp.Responses {
 		for _, kv := range txn.KVs(resp, i) {
-			if string(kv.Key) == c.key {
-				shown = kv.CreateRevision == create
+			if string(kv.Key) == a.key {
+				shown = kv.CreateRevision == ev.Own.Create
 				ahead--
-			} else if kv.CreateRevision > before.create {
-				before = place{string(kv.Key), kv.CreateRevision}
+			} else if kv.CreateRevision > ev.Predecessor.Create {
+				ev.Predecessor = state.Key{Name: string(kv.Key), Create: kv.CreateRevision}
 			}
 		}
 		ahead += txn.Count(resp, i)
 	}
-	if create == 0 || !shown {
-		c.s.Leave(c.n)
-		return false, fmt.Errorf("the server's answer does not show key %q that it put", c.key)
+	if ev.Own.Create == 0 || !shown {
+		a.apply(state.AnswerLost{}, nil)
+		return fmt.Errorf("the server's answer does not show key %q that it put", a.key)
 	}
-	whole := !sole || c.isSole() // an attempt that began later may have overtaken
-	if whole {
-		c.sawAhead(ahead)
+	if ev.Whole = !around || a.isAlone(); ev.Whole { // otherwise one that began later may have overtaken
+		a.sawAhead(ahead)
 	}
-	if whole && before.key == "" {
-		c.place(create, place{}, nil)
-		return true, nil
-	}
-	c.waits(create, before)
-	if before.key != "" {
-		c.follow(before, resp.Header.Revision)
-	}
-	return false, nil
-}
-
-// waits places the own key behind before, and has it watched: first, for whoever
-// comes behind watches it too, and shares that watch.
-func (c *Claim) waits(create int64, before place) {
-	c.place(create, before, make(chan struct{}, 1))
-	c.watchOwn(create + 1)
-}
-
-// place notes where in the line the own key is, and what wakes the claim if it
-// waits: all at once, for a watch of the own key may bring a grant by before, and
-// the session may look, from now on. Nothing of ours was written to the key since
-// it was put: a later modification, whoever sees it, is another's or a grant.
-func (c *Claim) place(create int64, before place, woken chan struct{}) {
-	c.s.Shown(c.n)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.create, c.mod, c.before, c.woken = create, create, before, woken
+	a.s.Shown(a.n)
+	a.apply(ev, nil)
+	return nil
 }
 
 // refused finds out, by a read of its own, why an enqueue was refused: what an
 // enqueue seldom needs is not carried by each. false: the own key is there, put by
 // another copy, or it cannot be told, so that the enqueue has to be settled.
-func (c *Claim) refused(ctx context.Context, try bool) (bool, error) {
-	_, session := c.s.Same()
-	resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "look why an enqueue was refused", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: []*pb.RequestOp{session, txn.Look(c.key), txn.Look(c.s.CancelKey(c.n)), txn.FirstUnder(c.line.Prefix)},
+func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
+	_, session := a.s.Same()
+	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why an enqueue was refused", Repeat: cluster.Always}, &pb.TxnRequest{
+		Success: []*pb.RequestOp{session, txn.Look(a.key), txn.Look(a.s.CancelKey(a.n)), txn.FirstUnder(a.queue.Prefix)},
 	})
 	if err != nil {
 		return false, err
 	}
-	if err := c.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
+	if err := a.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
 		return true, err
 	}
 	cancelled, first := txn.KV(resp, 2) != nil, txn.KV(resp, 3)
 	switch {
 	case txn.KV(resp, 1) != nil:
-		return false, fmt.Errorf("another copy of the request put key %q", c.key)
+		return false, fmt.Errorf("another copy of the request put key %q", a.key)
 	case cancelled:
-		err = fmt.Errorf("key %q: somebody else wrote its cancel key", c.key)
+		err = fmt.Errorf("key %q: somebody else wrote its cancel key", a.key)
 	case try && first != nil:
-		err = c.busy(string(first.Key))
+		err = a.busy(string(first.Key))
 	case try:
 		err = &detail{ErrBusy, "held until a moment ago"}
 	default:
-		return false, fmt.Errorf("key %q was refused, and nothing shows why", c.key)
+		return false, fmt.Errorf("key %q was refused, and nothing shows why", a.key)
 	}
-	c.s.Settle(c.n)
+	a.s.Settle(a.n)
 	return true, err
 }
 
-// settle decides whether an enqueue whose answer was lost was applied: if the
-// own key is there it was, and it is ours; create is 0 if it was not. The cancel
-// key is put in either case: no late copy is applied after it, neither now nor
-// when the key is released. An error means that it is undecided.
-func (c *Claim) settle(ctx context.Context) (create int64, err error) {
-	for pause := minPause; ; pause = min(2*pause, maxPause) {
-		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "settle enqueue", Repeat: cluster.Always}, &pb.TxnRequest{
-			Success: []*pb.RequestOp{txn.Put(c.s.CancelKey(c.n), nil, c.s.ID()), txn.Look(c.key)},
-		})
-		switch {
-		case err == nil:
-			return txn.KV(resp, 1).GetCreateRevision(), nil
-		case cluster.IsLeaseNotFound(err):
-			return 0, c.s.Gone(err.Error())
-		case cluster.IsNoSpace(err), cluster.IsPermissionDenied(err), ctx.Err() != nil:
-			return 0, err
-		}
-		if err := c.linger(ctx, jitter(pause)); err != nil {
-			return 0, err
-		}
-	}
-}
-
-// busy is the error of a try that found key first in the line.
-func (c *Claim) busy(key string) error {
-	if lease, ok := c.line.owner(key); ok {
+// busy is the error of a try that found key first in the queue.
+func (a *Acquisition) busy(key string) error {
+	if lease, ok := a.queue.owner(key); ok {
 		return &detail{ErrBusy, fmt.Sprintf("held by %q, lease %x", key, lease)}
 	}
 	return &detail{ErrBusy, fmt.Sprintf("held by %q", key)}
@@ -199,15 +153,15 @@ func (c *Claim) busy(key string) error {
 
 // peek is the read before a try: it fails with ErrBusy where another holds or
 // waits, and writes nothing.
-func (c *Claim) peek(ctx context.Context) error {
-	resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "look for a holder", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: []*pb.RequestOp{txn.FirstUnder(c.line.Prefix)},
+func (a *Acquisition) peek(ctx context.Context) error {
+	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read who holds", Repeat: cluster.Always}, &pb.TxnRequest{
+		Success: []*pb.RequestOp{txn.FirstUnder(a.queue.Prefix)},
 	})
 	if err != nil {
 		return err
 	}
 	if first := txn.KV(resp, 0); first != nil {
-		return c.busy(string(first.Key))
+		return a.busy(string(first.Key))
 	}
 	return nil
 }

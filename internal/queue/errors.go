@@ -20,8 +20,8 @@ var (
 	ErrKeyOverwritten = errors.New("own key was overwritten")
 )
 
-// loss is what a holder that is not one any more is told: it matches ErrLost
-// and, by what it wraps, exactly one cause.
+// loss is what a holder that is no longer one gets: it matches ErrLost and, by what
+// it wraps, exactly one cause.
 type loss struct{ cause error }
 
 func (l *loss) Error() string   { return "lost: " + l.cause.Error() }
@@ -36,7 +36,7 @@ type detail struct {
 func (d *detail) Error() string { return d.sentinel.Error() + ": " + d.text }
 func (d *detail) Unwrap() error { return d.sentinel }
 
-// cause is what an attempt that never won reports for err: the cause alone.
+// cause is what an acquisition that never won reports for err: the cause alone.
 func cause(err error) error {
 	var l *loss
 	if errors.As(err, &l) {
@@ -45,7 +45,7 @@ func cause(err error) error {
 	return err
 }
 
-// both joins what went wrong on one line; either may be nil. A function that returns
+// both joins two errors in one text; either may be nil. A function that returns
 // the cause of its context's end has said it already.
 func both(err, also error) error {
 	switch {
@@ -58,9 +58,9 @@ func both(err, also error) error {
 }
 
 // explain says what a role needs where permission was denied.
-func (l Line) explain(err error, namespace string) error {
+func (q Queue) explain(err error, namespace string) error {
 	if !cluster.IsPermissionDenied(err) {
 		return err
 	}
-	return fmt.Errorf("%w (the role needs readwrite on all keys from %q and from %q)", err, keys.SessionRoot(namespace), l.Prefix)
+	return fmt.Errorf("%w (the role needs readwrite on all keys from %q and from %q)", err, keys.SessionRoot(namespace), q.Prefix)
 }

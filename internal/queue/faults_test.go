@@ -143,7 +143,7 @@ func TestEveryFailureOfAnEnqueueEndsInOneHolder(t *testing.T) {
 	eachFault(t, func(w *world, fa fault) {
 		s := w.session()
 		hit := w.f.Inject(request(isEnqueue).rule(fa.rule))
-		c, err := Acquire(w.Context(), s, w.line(), Request{})
+		c, err := Acquire(w.Context(), s, w.queue(), Request{})
 		assert.NotZero(w, hit.Hits())
 		w.f.LiftAll()
 		if err != nil && fa.final {
@@ -209,7 +209,7 @@ func TestEveryFailureOfASettlingEndsInOneHolder(t *testing.T) {
 		s := w.session()
 		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Late: 50 * time.Millisecond, Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 		hit := w.f.Inject(request(isSettle).rule(fa.rule))
-		c, err := Acquire(w.Context(), s, w.line(), Request{})
+		c, err := Acquire(w.Context(), s, w.queue(), Request{})
 		assert.NotZero(w, hit.Hits())
 		w.f.LiftAll()
 		if err != nil && fa.final {
@@ -233,7 +233,7 @@ func TestAKeyOverwrittenBeforeItsEnqueueIsSettledIsLost(t *testing.T) {
 			s := w.session()
 			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 			w.f.Inject(request(isSettle).rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
-			a := w.acquiring(w.Context(), s, Request{Value: s.Label(), Grants: grants})
+			a := w.acquiring(w.Context(), s, Request{Value: s.Label(), Handoffs: grants})
 			time.Sleep(100 * time.Millisecond)
 			kv := w.f.Get(w.keys()[0])
 			w.f.Put(string(kv.Key), "x", kv.Lease)
@@ -275,7 +275,7 @@ func TestEveryFailureOfATryEndsInOneHolder(t *testing.T) {
 					w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 				}
 				hit := w.f.Inject(r.rule(fa.rule))
-				c, err := Acquire(w.Context(), s, w.line(), Request{Try: true})
+				c, err := Acquire(w.Context(), s, w.queue(), Request{Try: true})
 				assert.NotZero(w, hit.Hits())
 				w.f.LiftAll()
 				if err != nil && fa.final {
@@ -325,7 +325,7 @@ func TestACallEndsWithItsContextWhereverTheClusterFallsSilent(t *testing.T) {
 		for _, applied := range []bool{false, true} {
 			t.Run(name+map[bool]string{true: ", applied"}[applied], func(t *testing.T) {
 				inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
-					s, holder := w.session(), (*Claim)(nil)
+					s, holder := w.session(), (*Acquisition)(nil)
 					if name == "ask" || name == "undo" {
 						holder = w.acquire(w.session())
 					}
@@ -373,7 +373,7 @@ func TestNoSpaceLeavesNothingBehind(t *testing.T) {
 			t, ok := q.Message.(*pb.TxnRequest)
 			return ok && (op(t.Success, 0).GetRequestPut() != nil || op(t.Failure, 0).GetRequestPut() != nil)
 		}})
-		_, err := Acquire(w.Context(), s, w.line(), Request{})
+		_, err := Acquire(w.Context(), s, w.queue(), Request{})
 		require.Error(w, err)
 		assert.True(w, cluster.IsNoSpace(err), "%v", err)
 		time.Sleep(time.Second)
@@ -442,7 +442,7 @@ func TestAReleaseBehindTheCallerDoesNotWaitForAnUndoOnAFullDisk(t *testing.T) {
 		s := w.session()
 		c := w.acquire(s)
 		w.f.SetNoSpace(true)
-		other, err := NewLine("", "other", false)
+		other, err := New("", "other", false)
 		require.NoError(w, err)
 		_, err = Acquire(w.Context(), s, other, Request{})
 		require.Error(w, err)

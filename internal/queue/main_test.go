@@ -67,18 +67,18 @@ func (w *world) sessionWith(cfg pawl.Config) *session.Session {
 }
 
 // line is the one that most tests queue in.
-func (w *world) line() Line {
-	l, err := NewLine("", "name", false)
+func (w *world) queue() Queue {
+	l, err := New("", "name", false)
 	require.NoError(w, err)
 	return l
 }
 
 // keys are the lock keys in the line.
-func (w *world) keys() []string { return w.f.Keys(w.line().Prefix) }
+func (w *world) keys() []string { return w.f.Keys(w.queue().Prefix) }
 
-func (w *world) acquire(s *session.Session) *Claim {
+func (w *world) acquire(s *session.Session) *Acquisition {
 	w.Helper()
-	c, err := Acquire(w.Context(), s, w.line(), Request{})
+	c, err := Acquire(w.Context(), s, w.queue(), Request{})
 	require.NoError(w, err)
 	w.held(c)
 	return c
@@ -86,20 +86,20 @@ func (w *world) acquire(s *session.Session) *Claim {
 
 // held asserts what is true of whatever is held: its token is the create
 // revision of its key (K1), which is first in the line.
-func (w *world) held(c *Claim) {
+func (w *world) held(c *Acquisition) {
 	w.Helper()
 	require.NoError(w, c.Err())
 	kv := w.f.Get(c.Key())
 	require.NotNil(w, kv, "held, and its key is not there")
 	assert.Equal(w, kv.CreateRevision, int64(c.Token()))
-	for _, k := range w.f.Keys(c.line.Prefix) {
+	for _, k := range w.f.Keys(c.queue.Prefix) {
 		assert.GreaterOrEqual(w, w.f.Get(k).CreateRevision, kv.CreateRevision, "%s is before the holder", k)
 	}
 }
 
 var errGivenBack = errors.New("given back")
 
-func (w *world) release(c *Claim) {
+func (w *world) release(c *Acquisition) {
 	w.Helper()
 	require.NoError(w, c.Release(w.Context(), errGivenBack))
 	assert.ErrorIs(w, c.Err(), errGivenBack)
@@ -110,7 +110,7 @@ func (w *world) release(c *Claim) {
 // attempt is an Acquire under way.
 type attempt struct {
 	w    *world
-	c    *Claim
+	c    *Acquisition
 	err  error
 	took time.Duration
 	done chan struct{}
@@ -119,7 +119,7 @@ type attempt struct {
 // acquiring starts an Acquire, and returns when it waits for something.
 func (w *world) acquiring(ctx context.Context, s *session.Session, r Request) *attempt {
 	a := &attempt{w: w, done: make(chan struct{})}
-	line := w.line()
+	line := w.queue()
 	go func() {
 		defer close(a.done)
 		began := time.Now()
@@ -138,7 +138,7 @@ func (w *world) waiting(s *session.Session) *attempt {
 }
 
 // won waits until the attempt holds.
-func (a *attempt) won() *Claim {
+func (a *attempt) won() *Acquisition {
 	a.w.Helper()
 	<-a.done
 	require.NoError(a.w, a.err)
@@ -182,14 +182,14 @@ func (w *world) clear() {
 	other := w.session()
 	ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 	defer cancel()
-	c, err := Acquire(ctx, other, w.line(), Request{})
+	c, err := Acquire(ctx, other, w.queue(), Request{})
 	if assert.NoError(w, err, "another session's turn") {
 		w.release(c)
 	}
 	require.NoError(w, other.Close(w.Context()))
 }
 
-func (c *Claim) String() string { return fmt.Sprintf("%s@%d", c.key, c.create) }
+func (c *Acquisition) String() string { return fmt.Sprintf("%s@%d", c.key, c.Token()) }
 
 // leaseOf are a session's options with this time to live.
 func leaseOf(ttl time.Duration) lease.Options { return lease.Options{TTL: ttl} }

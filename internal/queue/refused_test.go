@@ -35,7 +35,7 @@ func TestARefusedEnqueueSaysWhy(t *testing.T) {
 		inBubble(t, etcdfake.Options{}, func(w *world) {
 			w.before(isEnqueue, func(t *pb.TxnRequest) { w.f.Put(cancelKeyOf(t), "theirs", 0) })
 			s := w.session()
-			_, err := Acquire(w.Context(), s, w.line(), Request{})
+			_, err := Acquire(w.Context(), s, w.queue(), Request{})
 			assert.ErrorContains(w, err, "somebody else wrote its cancel key")
 			assert.Empty(w, w.keys())
 			w.release(w.acquire(s))
@@ -47,7 +47,7 @@ func TestARefusedEnqueueSaysWhy(t *testing.T) {
 			s := w.session()
 			key, _ := s.Key()
 			w.before(isEnqueue, func(*pb.TxnRequest) { w.f.Put(key, "successor", s.ID()) })
-			_, err := Acquire(w.Context(), s, w.line(), Request{})
+			_, err := Acquire(w.Context(), s, w.queue(), Request{})
 			assert.ErrorIs(w, err, lease.ErrRevoked)
 			assert.Equal(w, err, s.Err())
 			assert.Empty(w, w.keys())
@@ -58,7 +58,7 @@ func TestARefusedEnqueueSaysWhy(t *testing.T) {
 			s := w.session()
 			key, _ := s.Key()
 			w.before(isEnqueue, func(*pb.TxnRequest) { w.f.Delete(key) })
-			_, err := Acquire(w.Context(), s, w.line(), Request{})
+			_, err := Acquire(w.Context(), s, w.queue(), Request{})
 			assert.ErrorIs(w, err, lease.ErrRevoked)
 			synctest.Wait()
 			assert.Empty(w, w.keys())
@@ -67,9 +67,9 @@ func TestARefusedEnqueueSaysWhy(t *testing.T) {
 	t.Run("a try came too late", func(t *testing.T) {
 		inBubble(t, etcdfake.Options{}, func(w *world) {
 			s := w.session()
-			other := w.line().Prefix + "7f3a-1"
+			other := w.queue().Prefix + "7f3a-1"
 			w.before(isEnqueue, func(*pb.TxnRequest) { w.f.Put(other, "theirs", 0) })
-			_, err := Acquire(w.Context(), s, w.line(), Request{Try: true})
+			_, err := Acquire(w.Context(), s, w.queue(), Request{Try: true})
 			assert.ErrorIs(w, err, ErrBusy)
 			assert.ErrorContains(w, err, other)
 			assert.Equal(w, []string{other}, w.keys())
@@ -77,7 +77,7 @@ func TestARefusedEnqueueSaysWhy(t *testing.T) {
 			w.before(isEnqueue, func(*pb.TxnRequest) { w.f.Put(other+"2", "theirs", 0) })
 			w.before(isWhy, func(*pb.TxnRequest) { w.f.Delete(other + "2") })
 			w.f.Delete(other)
-			_, err = Acquire(w.Context(), s, w.line(), Request{Try: true})
+			_, err = Acquire(w.Context(), s, w.queue(), Request{Try: true})
 			assert.ErrorIs(w, err, ErrBusy)
 			assert.ErrorContains(w, err, "until a moment ago")
 			assert.Empty(w, w.keys())
@@ -113,7 +113,7 @@ func TestEveryFailureOfALookAtARefusalLeavesNothing(t *testing.T) {
 		s := w.session()
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
-		c, err := Acquire(ctx, s, w.line(), Request{})
+		c, err := Acquire(ctx, s, w.queue(), Request{})
 		if err == nil {
 			w.held(c)
 			w.release(c)

@@ -8,271 +8,167 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// release is how far giving a claim back has come; guarded by the claim's mutex.
-// One goroutine at a time sends: so a failed comparison means a loss, unless a
-// delete was sent before it whose answer was lost.
-type release struct {
-	begun   bool
-	sending bool
-	tried   bool          // the first request was sent: later ones grant nothing
-	turn    chan struct{} // closed when sending ends; made by whoever waits for it
-	missed  bool          // the key was not there, and no delete can have been applied: it was lost
-	doubt   bool          // a delete may have been applied whose answer was lost
-	behind  bool          // it goes on behind the caller
-	decided bool
-	err     error // once decided
-}
-
 // Release stops calling it held, with as for Err from then on, and deletes the
-// key. nil: it was held until now. An error that matches ErrLost: it was not.
-// One that matches kv.ErrUnknown: unconfirmed, it goes on behind the caller;
-// called again, it tries again, and once decided gives the same answer. With a
-// ctx that is done it still sends, and waits no longer than cluster.Grace.
-func (c *Claim) Release(ctx context.Context, as error) error {
-	if err := c.letGo(as); err != nil {
+// key. nil: it was held until now, and nobody else had written to the key. An error
+// that matches ErrLost: it was not. One that matches kv.ErrUnknown: unconfirmed, it goes
+// on in the background; called again, it tries again, and once decided gives the same
+// answer. With a ctx that is done it still sends, and waits no longer than cluster.Grace.
+func (a *Acquisition) Release(ctx context.Context, as error) error {
+	if err := a.letGo(as); err != nil {
 		return err
 	}
-	if decided, err := c.outcome(); decided {
+	if decided, err := a.outcome(); decided {
 		return err
 	}
 	graced, cancel := cluster.WithGrace(ctx)
 	defer cancel()
-	err := c.free(graced)
-	if decided, err := c.outcome(); decided {
-		c.tellReleased(nil)
+	err := a.free(graced)
+	if decided, err := a.outcome(); decided {
+		a.notifyReleased(nil)
 		return err
 	}
-	c.freeBehind()
+	a.freeInBackground()
 	if ctx.Err() != nil {
 		err = fmt.Errorf("%w (%v)", cluster.EndOf(ctx), err)
 	}
 	err = fmt.Errorf("%w: the release is pending: %w", cluster.ErrUnknown, err)
-	c.tellReleased(err)
+	a.notifyReleased(err)
 	return err
 }
 
-// letGo makes the claim released, or says why it was lost before.
-func (c *Claim) letGo(as error) error {
-	if c.isBegun() {
+// letGo makes it released, or says why it was lost before.
+func (a *Acquisition) letGo(as error) error {
+	if a.isGivenBack() {
 		return nil
 	}
-	if err := c.Err(); err != nil && !c.isBegun() {
+	if err := a.Err(); err != nil && !a.isGivenBack() {
 		return err
 	}
-	// Until the release is decided, a Handle tells the session's next process to
-	// remove the key.
-	c.s.Reopen(c.n, c.key)
-	c.mu.Lock()
-	if c.fate.Load() == nil {
-		f := c.released(as)
-		c.fate.Store(f)
-		c.freeing.begun = true
-		c.mu.Unlock()
-		c.told(f)
+	// Until the release is decided, a Handle has the session's next process delete
+	// the key.
+	a.s.Reopen(a.n, a.key)
+	a.apply(state.Released{}, as)
+	if a.isGivenBack() {
 		return nil
 	}
-	begun := c.freeing.begun
-	c.mu.Unlock()
-	if begun {
-		return nil
-	}
-	return c.Err()
+	return a.Err()
 }
 
-func (c *Claim) isBegun() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.freeing.begun
+// isGivenBack reports whether a release has begun: it found a loss since, or not.
+func (a *Acquisition) isGivenBack() bool {
+	return read(a, (*state.Acquisition).Releases)
 }
 
 // outcome is the release's answer, once it is decided.
-func (c *Claim) outcome() (decided bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.freeing.decided, c.freeing.err
+func (a *Acquisition) outcome() (decided bool, err error) {
+	a.mu.Lock()
+	decided = a.state.Released()
+	lost := a.state.Ended() != state.GivenBack
+	a.mu.Unlock()
+	if decided && lost {
+		return true, a.ended.Load().reason()
+	}
+	return decided, nil
 }
 
-// free tries to delete the key until that is decided, an error shows that it
-// cannot be for now, or ctx ends. Who else calls it meanwhile waits.
-func (c *Claim) free(ctx context.Context) error {
-	if err := c.takeTurn(ctx); err != nil {
+// free tries to delete the key until that is decided, an error shows that it cannot be
+// for now, or ctx ends. One goroutine at a time sends: so a failed comparison means a
+// loss, unless a delete was sent before it whose answer was lost.
+func (a *Acquisition) free(ctx context.Context) error {
+	if err := a.deleting.take(ctx); err != nil {
 		return err
 	}
-	defer c.endTurn()
-	if decided, _ := c.outcome(); decided {
+	defer a.deleting.end()
+	if decided, _ := a.outcome(); decided {
 		return nil
 	}
 	repeat := cluster.IfNotApplied // so that a lost answer is noticed
 	for {
-		grant := c.mayGrant()
-		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "release", Repeat: repeat}, c.freeTxn(grant))
-		switch {
-		case err == nil && resp.Succeeded:
-			c.decideFree(c.foundAs(txn.Deleted(resp, 0)))
+		handoff := a.apply(state.DeleteSent{}, nil).Handoff
+		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "release", Repeat: repeat}, a.releaseTxn(handoff))
+		ev := state.DeleteAnswered{Outcome: outcomeOf(resp, err), Handoff: handoff, Repeated: repeat == cluster.Always, Ended: ctx.Err() != nil}
+		if ev.Outcome == state.Applied {
+			ev.Was = a.shown(txn.Deleted(resp, 0))
+		}
+		switch a.apply(ev, nil).Verdict {
+		case state.Finished, state.Lost:
+			a.s.Settle(a.n)
 			return nil
-		case grant && (err == nil || cluster.OutcomeOf(err) != cluster.Unknown && ctx.Err() == nil):
-			continue // what refused the grant may let the delete pass
-		case err == nil:
-			return c.explainFree(ctx)
-		case cluster.OutcomeOf(err) != cluster.Unknown:
+		case state.Explain:
+			return a.explainRelease(ctx)
+		case state.Bare:
+			if ev.Outcome == state.Unknown {
+				repeat = cluster.Always
+			}
+		default:
 			return err
 		}
-		c.doubt()
-		if repeat == cluster.Always || ctx.Err() != nil {
-			return err
-		}
-		repeat = cluster.Always
 	}
 }
 
-// takeTurn waits until nobody sends.
-func (c *Claim) takeTurn(ctx context.Context) error {
-	for {
-		c.mu.Lock()
-		if !c.freeing.sending {
-			c.freeing.sending = true
-			c.mu.Unlock()
-			return nil
-		}
-		if c.freeing.turn == nil {
-			c.freeing.turn = make(chan struct{})
-		}
-		turn := c.freeing.turn
-		c.mu.Unlock()
-		select {
-		case <-turn:
-		case <-ctx.Done():
-			return cluster.EndOf(ctx)
-		}
+// outcomeOf is what is known of a transaction.
+func outcomeOf(resp *pb.TxnResponse, err error) state.Outcome {
+	switch {
+	case err == nil && resp.Succeeded:
+		return state.Applied
+	case err == nil:
+		return state.Refused
+	case cluster.OutcomeOf(err) == cluster.NotApplied:
+		return state.NotApplied
 	}
+	return state.Unknown
 }
 
-func (c *Claim) endTurn() {
-	c.mu.Lock()
-	turn := c.freeing.turn
-	c.freeing.sending, c.freeing.turn = false, nil
-	c.mu.Unlock()
-	if turn != nil {
-		close(turn)
+// shown is the own key as a read with its value, or a delete, has shown it.
+func (a *Acquisition) shown(kv *mvccpb.KeyValue) state.OwnChanged {
+	if kv == nil {
+		return state.OwnChanged{}
 	}
+	return state.OwnChanged{Create: kv.CreateRevision, Mod: kv.ModRevision, OnLease: kv.Lease == a.s.ID(), Value: kv.Value}
 }
 
-// doubt notes that a delete may have been applied, unless the key was missed
-// before.
-func (c *Claim) doubt() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.freeing.doubt = !c.freeing.missed
-}
-
-// mayGrant reports whether a grant is to be tried: once, before anything else.
-func (c *Claim) mayGrant() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	first := !c.freeing.tried
-	c.freeing.tried = true
-	return first && !c.heirs.Empty()
-}
-
-// explainFree decides a release whose key was not there as it was acquired, by a
-// read of its own: what a release seldom needs is not carried by each. The key
-// cannot come back meanwhile (rule A1). Where it is gone after an answer was lost,
-// and the session is as we know it, it was that delete which was applied;
-// otherwise the key was lost before.
-func (c *Claim) explainFree(ctx context.Context) error {
-	c.mu.Lock()
-	doubt := c.freeing.doubt
-	c.freeing.missed = !doubt
-	c.mu.Unlock()
-	_, session := c.s.Same()
-	resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "look why a release failed", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: []*pb.RequestOp{session, txn.Look(c.key)},
+// explainRelease decides a release whose key was not there as it was acquired, by a
+// read of its own: what a release seldom needs is not carried by each.
+func (a *Acquisition) explainRelease(ctx context.Context) error {
+	_, session := a.s.Same()
+	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why a release failed", Repeat: cluster.Always}, &pb.TxnRequest{
+		Success: []*pb.RequestOp{session, txn.Look(a.key)},
 	})
 	if err != nil {
 		return err // undecided: the delete, sent again, leads here again
 	}
-	lost := c.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision)
-	if lost == nil && !(doubt && txn.KV(resp, 1) == nil) {
-		lost = &detail{ErrKeyDeleted, fmt.Sprintf("%q, before its release", c.key)}
+	why := a.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision)
+	ev := state.Explained{SessionEnded: why != nil, There: txn.KV(resp, 1) != nil}
+	if why == nil {
+		why = &detail{ErrKeyDeleted, fmt.Sprintf("%q, before its release", a.key)}
 	}
-	c.decideFree(lost)
+	a.apply(ev, why)
+	a.s.Settle(a.n)
 	return nil
 }
 
-// foundAs says why a key that was deleted as was, which the answer shows, was lost
-// before: somebody else had written to it.
-func (c *Claim) foundAs(was *mvccpb.KeyValue) error {
-	if was == nil || c.written(eventOf(was)) {
-		return nil
-	}
-	return &detail{ErrKeyOverwritten, fmt.Sprintf("%q at revision %d", c.key, was.ModRevision)}
-}
-
-// decideFree sets the answer of Release; a loss is from now on what Err says.
-func (c *Claim) decideFree(lost error) {
-	c.mu.Lock()
-	if c.freeing.decided {
-		c.mu.Unlock()
-		return
-	}
-	c.freeing.decided = true
-	if lost == nil {
-		c.mu.Unlock()
-		c.s.Settle(c.n)
-		return
-	}
-	f := c.lost(true)
-	c.freeing.err = &loss{lost}
-	c.fate.Store(f)
-	c.mu.Unlock()
-	c.s.Settle(c.n)
-	f.decide(lost)
-}
-
-// freeBehind lets the release go on behind the caller, once.
-func (c *Claim) freeBehind() {
-	c.mu.Lock()
-	begin := !c.freeing.behind
-	c.freeing.behind = true
-	c.mu.Unlock()
+// freeInBackground lets the release go on in the background, once.
+func (a *Acquisition) freeInBackground() {
+	a.mu.Lock()
+	begin := !a.pending
+	a.pending = true
+	a.mu.Unlock()
 	if begin {
-		c.s.Reopen(c.n, c.key)
-		c.s.RemoveBehind(freeing{c})
+		a.s.Reopen(a.n, a.key)
+		a.s.RemoveBehind(&freeing{a})
 	}
 }
 
-// freeing is a release that goes on behind its caller.
-type freeing struct{ c *Claim }
+// freeing is a release that goes on in the background.
+type freeing struct{ a *Acquisition }
 
 // Remove implements session.Removal.
-func (r freeing) Remove(ctx context.Context) bool {
-	_ = r.c.free(ctx)
-	decided, _ := r.c.outcome()
+func (r *freeing) Remove(ctx context.Context) bool {
+	_ = r.a.free(ctx)
+	decided, _ := r.a.outcome()
 	return decided
-}
-
-// undo removes a claim that was never held, or was lost: whether its enqueue was
-// applied, was not, or may be later (rules A5, A6).
-type undo struct{ c *Claim }
-
-// Remove tries once and reports whether nothing is left.
-func (u *undo) Remove(ctx context.Context) bool {
-	if u.c.create != 0 { // applied, so that no copy is under way: a delete is all
-		resp, err := u.c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "leave the queue", Repeat: cluster.Always}, &pb.TxnRequest{
-			Compare: []*pb.Compare{txn.CreateIs(u.c.key, u.c.create)},
-			Success: []*pb.RequestOp{txn.Delete(u.c.key)},
-			Failure: []*pb.RequestOp{txn.Look(u.c.key)},
-		})
-		_ = resp // either branch: it is not there
-		if err != nil {
-			return false
-		}
-	} else if u.c.s.Undo(ctx, u.c.n, u.c.key) != nil {
-		return false
-	}
-	u.c.s.Settle(u.c.n)
-	return true
 }

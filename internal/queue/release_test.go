@@ -16,16 +16,16 @@ import (
 // R1: nil means that nobody else wrote to the key until it was deleted, from the
 // first moment on.
 func TestAReleaseOfAKeyThatSomebodyOverwroteSaysLost(t *testing.T) {
-	for name, put := range map[string]func(w *world, c *Claim){
-		"another's lease":    func(w *world, c *Claim) { w.f.Put(c.Key(), "another's", 0) },
-		"the own lease":      func(w *world, c *Claim) { w.f.Put(c.Key(), "another's", c.s.ID()) },
-		"the same value":     func(w *world, c *Claim) { w.f.Put(c.Key(), "mine", c.s.ID()) },
-		"the answer is lost": func(w *world, c *Claim) { w.f.Put(c.Key(), "another's", 0) },
+	for name, put := range map[string]func(w *world, c *Acquisition){
+		"another's lease":    func(w *world, c *Acquisition) { w.f.Put(c.Key(), "another's", 0) },
+		"the own lease":      func(w *world, c *Acquisition) { w.f.Put(c.Key(), "another's", c.s.ID()) },
+		"the same value":     func(w *world, c *Acquisition) { w.f.Put(c.Key(), "mine", c.s.ID()) },
+		"the answer is lost": func(w *world, c *Acquisition) { w.f.Put(c.Key(), "another's", 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 				s := w.session()
-				c, err := Acquire(w.Context(), s, w.line(), Request{Value: []byte("mine")})
+				c, err := Acquire(w.Context(), s, w.queue(), Request{Value: []byte("mine")})
 				require.NoError(w, err)
 				if name == "the answer is lost" { // and of the repeat nothing can be known
 					w.f.Inject(request(isRelease).rule(etcdfake.Rule{Lose: true, Err: status.Error(codes.Unavailable, "gone"), Times: 1}))
@@ -86,26 +86,26 @@ func rewriteUnknown(t *testing.T, rule etcdfake.Rule) {
 func TestAHolderThatReleasedAndClosedItsSessionWasClean(t *testing.T) {
 	const delay = 30 * time.Second
 	for name, end := range map[string]struct {
-		end   func(w *world, c *Claim)
+		end   func(w *world, c *Acquisition)
 		delay time.Duration
 	}{
-		"released, then closed": {func(w *world, c *Claim) {
+		"released, then closed": {func(w *world, c *Acquisition) {
 			w.release(c)
 			require.NoError(w, c.s.Close(w.Context()))
 		}, 0},
-		"released, then compacted": {func(w *world, c *Claim) {
+		"released, then compacted": {func(w *world, c *Acquisition) {
 			w.release(c)
 			w.f.Put("other", "", 0)
 			w.f.Compact(w.f.Revision())
 		}, 0},
-		"released, then closed and compacted": {func(w *world, c *Claim) {
+		"released, then closed and compacted": {func(w *world, c *Acquisition) {
 			w.release(c)
 			require.NoError(w, c.s.Close(w.Context()))
 			w.f.Put("other", "", 0)
 			w.f.Compact(w.f.Revision())
 		}, delay}, // nobody knows any more
-		"closed":  {func(w *world, c *Claim) { require.NoError(w, c.s.Close(w.Context())) }, delay},
-		"revoked": {func(w *world, c *Claim) { w.f.Revoke(c.s.ID()) }, delay},
+		"closed":  {func(w *world, c *Acquisition) { require.NoError(w, c.s.Close(w.Context())) }, delay},
+		"revoked": {func(w *world, c *Acquisition) { w.f.Revoke(c.s.ID()) }, delay},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {

@@ -4,248 +4,130 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/txn"
-	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// A write is one value on its way to the own key.
-//
-// Invariants: every write in Claim.writing was sent with a comparison to
-// Claim.mod, so at most one of them can ever be applied, and once mod moves on
-// none of them can. One that is taken out was applied, or cannot be any more.
-type write struct {
-	value  []byte
-	again  bool // an earlier call sent the same value, which may be applied yet
-	landed bool // applied; guarded by the claim's mutex
-}
-
-// doubts is how often in one call a write is sent again after its answer was
-// lost, before the caller is told that the outcome is unknown.
-const doubts = 3
-
 // Rewrite puts a new value on the own key, which keeps its create revision and
-// its place. Calls are to be made one at a time. The put compares the create and
+// its position. Calls are to be made one at a time. The put compares the create and
 // the modification revision, so a delayed copy of an older value can never
 // overwrite a newer one, and a value is put once however often it is sent. nil:
 // it was put while it was held. An answer that was lost is settled by a read,
 // here or at the next call; while it is not, the error matches kv.ErrUnknown.
-func (c *Claim) Rewrite(ctx context.Context, value []byte) error {
-	c.setRewriting(true)
-	defer c.setRewriting(false)
-	err := c.rewrite(ctx, &write{value: bytes.Clone(value)})
-	if lost := c.Err(); err != nil && lost != nil {
+func (a *Acquisition) Rewrite(ctx context.Context, value []byte) error {
+	defer a.apply(state.RewriteEnded{}, nil)
+	err := a.rewrite(ctx, bytes.Clone(value))
+	if lost := a.Err(); err != nil && lost != nil {
 		return lost
 	}
 	return err
 }
 
-func (c *Claim) rewrite(ctx context.Context, w *write) error {
-	if err := c.Err(); err != nil {
+func (a *Acquisition) rewrite(ctx context.Context, value []byte) error {
+	if err := a.Err(); err != nil {
 		return err
 	}
-	if err := c.settleWrites(ctx); err != nil {
-		return fmt.Errorf("%w: of an earlier value: %w", cluster.ErrUnknown, err)
+	if a.apply(state.Rewriting{Value: value}, nil).Verdict == state.Explain {
+		if err := a.readOwn(ctx); err != nil {
+			return fmt.Errorf("%w: of an earlier value: %w", cluster.ErrUnknown, err)
+		}
 	}
-	var doubt error // an answer was lost: a copy may be under way
-	for lost := 0; ; {
-		mod := c.writes(w)
-		resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "write value"}, c.rewriteTxn(w.value, mod))
-		switch {
-		case err == nil && resp.Succeeded:
-			c.wrote(w, txn.KV(resp, 1).ModRevision)
-		case err == nil: // a copy landed before, of w or of an older value; or it is lost
-			if err := c.overtaken(resp); err != nil {
-				return err
+	var lost error // the last answer that was lost in this call
+	for {
+		a.apply(state.WriteSent{}, nil)
+		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "write value"}, a.rewriteTxn(value))
+		if cluster.IsLeaseNotFound(err) {
+			return a.s.Gone(err.Error())
+		}
+		ev := state.WriteAnswered{Outcome: outcomeOf(resp, err), Ended: ctx.Err() != nil}
+		switch ev.Outcome {
+		case state.Applied:
+			ev.Mod = txn.KV(resp, 1).ModRevision
+		case state.Refused: // a copy was applied before, of this value or of an older one; or it is lost
+			a.takeIn(resp)
+		case state.Unknown:
+			lost = err
+			if unread := a.readOwn(ctx); unread != nil {
+				lost, ev.Unread = fmt.Errorf("%w (reading it: %w)", lost, unread), true
 			}
-		case cluster.IsLeaseNotFound(err):
-			return c.s.Gone(err.Error())
-		case cluster.OutcomeOf(err) == cluster.NotApplied && doubt == nil && w.again:
-			return fmt.Errorf("%w: of an earlier copy of the value (sent again: %w)", cluster.ErrUnknown, err)
-		case cluster.OutcomeOf(err) == cluster.NotApplied && doubt == nil:
-			c.unwrite(w)
+			ev.Ended = ev.Ended || ctx.Err() != nil || cluster.IsNoSpace(err)
+		}
+		_ = a.Err() // so that a deadline that has passed is seen now
+		switch a.apply(ev, nil).Verdict {
+		case state.Finished, state.Lost:
+			return a.Err()
+		case state.Stop:
 			return err
-		case cluster.OutcomeOf(err) == cluster.NotApplied:
-			return fmt.Errorf("%w (sent again: %w)", doubt, err)
-		default:
-			doubt = err
-			lost++
-			if err := c.settleWrites(ctx); err != nil {
-				return fmt.Errorf("%w (reading it: %w)", doubt, err)
-			}
-		}
-		switch {
-		case c.isLanded(w):
-			return c.Err()
-		case c.Err() != nil:
-			return c.Err()
-		case doubt != nil && (lost >= doubts || ctx.Err() != nil || cluster.IsNoSpace(doubt)):
-			return doubt
+		case state.Doubt:
+			return inDoubt(lost, err)
 		}
 	}
 }
 
-func (c *Claim) rewriteTxn(value []byte, mod int64) *pb.TxnRequest {
-	session, sessionMod := c.s.Key()
+// inDoubt is the error of a call whose value may have been applied, or may be yet: an
+// answer was lost, in this call or, where lost is nil, in an earlier one with the same
+// value. err is the last one's.
+func inDoubt(lost, err error) error {
+	switch {
+	case lost == nil:
+		return fmt.Errorf("%w: of an earlier copy of the value (sent again: %w)", cluster.ErrUnknown, err)
+	case err != nil && cluster.OutcomeOf(err) == cluster.NotApplied:
+		return fmt.Errorf("%w (sent again: %w)", lost, err)
+	}
+	return lost
+}
+
+func (a *Acquisition) rewriteTxn(value []byte) *pb.TxnRequest {
+	session, sessionMod := a.s.Key()
+	own, mod := a.own(), read(a, (*state.Acquisition).Mod)
 	return &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.CreateIs(c.key, c.create), txn.ModIs(c.key, mod), txn.ModIs(session, sessionMod)},
-		Success: []*pb.RequestOp{txn.Put(c.key, value, c.s.ID()), txn.Look(c.key)},
-		Failure: []*pb.RequestOp{txn.Look(session), txn.Get(c.key)},
+		Compare: []*pb.Compare{txn.CreateIs(own.Name, own.Create), txn.ModIs(own.Name, mod), txn.ModIs(session, sessionMod)},
+		Success: []*pb.RequestOp{txn.Put(own.Name, value, a.s.ID()), txn.Look(own.Name)},
+		Failure: []*pb.RequestOp{txn.Look(session), txn.Get(own.Name)},
 	}
-}
-
-// settleWrites reads what became of the writes whose answers were lost. Those
-// that were not applied may still be, until the next write or they are refused
-// by its comparison.
-func (c *Claim) settleWrites(ctx context.Context) error {
-	c.mu.Lock()
-	settled := len(c.writing) == 0
-	c.mu.Unlock()
-	if settled {
-		return nil
-	}
-	return c.readOwn(ctx)
 }
 
 // readOwn reads how the own key is, and takes it in.
-func (c *Claim) readOwn(ctx context.Context) error {
-	session, _ := c.s.Key()
-	resp, err := c.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read value", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: []*pb.RequestOp{txn.Look(session), txn.Get(c.key)},
+func (a *Acquisition) readOwn(ctx context.Context) error {
+	session, _ := a.s.Key()
+	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read value", Repeat: cluster.Always}, &pb.TxnRequest{
+		Success: []*pb.RequestOp{txn.Look(session), txn.Get(a.key)},
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		a.takeIn(resp)
 	}
-	return c.overtaken(resp)
+	return err
 }
 
-// settleBehind reads, behind the caller, whether a change of the own key is a
-// grant, or a write of ours whose answer was lost and whose caller has gone.
-// A call of Rewrite under way does that itself.
-func (c *Claim) settleBehind() {
-	c.mu.Lock()
-	begin := !c.recall && !c.reread
-	c.reread = c.reread || begin
-	c.mu.Unlock()
-	if !begin {
-		return
-	}
+// readInBackground reads whether a change of the own key is a handoff, or a write of
+// ours whose answer was lost and whose caller has gone.
+func (a *Acquisition) readInBackground() {
 	read := func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
-		_ = c.readOwn(ctx) // failed: the next look asks again
-		c.setSettled()
+		_ = a.readOwn(ctx) // failed: the next renewal asks again
+		a.apply(state.ReadEnded{}, nil)
 	}
-	if !c.s.Host().Behind.Go("the value of "+c.key, read) {
-		c.setSettled()
+	if !a.s.Host().Behind.Go("the value of "+a.key, read) {
+		a.apply(state.ReadEnded{}, nil)
 	}
 }
 
-func (c *Claim) setSettled() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.reread = false
-}
-
-func (c *Claim) setRewriting(on bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.recall = on
-}
-
-// overtaken takes in how the own key is, after a comparison with it failed or an
-// answer was lost: as we know it, rewritten by a value that is under way, or
-// lost.
-func (c *Claim) overtaken(resp *pb.TxnResponse) error {
-	if c.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision) != nil {
-		return c.Err()
+// takeIn takes in how an answer shows the session key and, with its value, the own key:
+// as we know it, rewritten by a value in doubt, handed off to, or lost.
+func (a *Acquisition) takeIn(resp *pb.TxnResponse) {
+	if a.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision) != nil {
+		return
 	}
 	kv := txn.KV(resp, 1)
-	switch {
-	case kv == nil || kv.CreateRevision != c.create:
-		c.deleted()
-		return c.Err()
-	case !c.written(eventOf(kv)):
-		c.overwritten(kv.ModRevision)
-		return c.Err()
+	if kv == nil || kv.CreateRevision != a.own().Create {
+		a.apply(state.OwnDeleted{}, nil)
+		return
 	}
-	return nil
-}
-
-func eventOf(kv *mvccpb.KeyValue) watcher.Event {
-	return watcher.Event{Value: kv.Value, CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision, Lease: kv.Lease}
-}
-
-// written reports whether a put on the own key is ours: known already, or of a
-// value that is under way, on our lease and with our create revision. If so its
-// modification revision is noted, and no other value under way can be applied
-// any more, for all compare the one before.
-func (c *Claim) written(ev watcher.Event) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if ev.ModRevision <= c.mod {
-		return true
-	}
-	if ev.Lease != c.s.ID() || ev.CreateRevision != c.create {
-		return false
-	}
-	if c.granted(ev) {
-		return true
-	}
-	ours := false
-	for _, w := range c.writing {
-		if bytes.Equal(w.value, ev.Value) {
-			w.landed, ours = true, true
-		}
-	}
-	if ours {
-		c.mod, c.writing = ev.ModRevision, nil
-	}
-	return ours
-}
-
-// writes notes that w is under way, and returns the modification revision that
-// it is to be compared with.
-func (c *Claim) writes(w *write) (mod int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	// An older one with the same value is told apart by nothing, and its caller
-	// has gone. So there are as many as a caller has tried different values in
-	// vain, none of which may be forgotten.
-	c.writing = slices.DeleteFunc(c.writing, func(other *write) bool {
-		same := bytes.Equal(other.value, w.value)
-		w.again = w.again || same && (other != w || other.again)
-		return same
-	})
-	c.writing = append(c.writing, w)
-	return c.mod
-}
-
-// unwrite notes that w was not applied and never will be.
-func (c *Claim) unwrite(w *write) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.writing = slices.DeleteFunc(c.writing, func(other *write) bool { return other == w })
-}
-
-// wrote notes that w was applied at revision mod.
-func (c *Claim) wrote(w *write, mod int64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	w.landed = true
-	if mod > c.mod {
-		c.mod, c.writing = mod, nil
-	}
-}
-
-func (c *Claim) isLanded(w *write) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return w.landed
+	a.apply(a.shown(kv), nil)
 }

@@ -30,7 +30,7 @@ type writer struct {
 	t     *testing.T
 	ctx   context.Context
 	lease *session.Session
-	claim *queue.Claim
+	claim *queue.Acquisition
 }
 
 var errDone = errors.New("given back")
@@ -46,7 +46,7 @@ func rewriting(t *testing.T, f func(w *writer)) {
 		s, err := c.NewSession(t.Context(), lease.Options{TTL: 60 * time.Second})
 		require.NoError(t, err)
 		engine := inside.SessionOf(s)
-		line, err := queue.NewLine("", "e", false)
+		line, err := queue.New("", "e", false)
 		require.NoError(t, err)
 		claim, err := queue.Acquire(t.Context(), engine, line, queue.Request{Value: []byte("0")})
 		require.NoError(t, err)

@@ -25,7 +25,7 @@ func TestWaitersOfOneSessionThatGaveUpAreRemovedTogether(t *testing.T) {
 		ctx, giveUp := context.WithCancel(w.Context())
 		var all sync.WaitGroup
 		for range waiters {
-			all.Go(func() { _, _ = Acquire(ctx, s, w.line(), Request{}) })
+			all.Go(func() { _, _ = Acquire(ctx, s, w.queue(), Request{}) })
 		}
 		synctest.Wait()
 		after := w.waiting(next)
@@ -48,9 +48,9 @@ func TestARevokedLeaseWithAThousandLocksIsAskedAboutAFewTimes(t *testing.T) {
 	const locks = 1000
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		s := w.session()
-		var held []*Claim
+		var held []*Acquisition
 		for i := range locks {
-			line, err := NewLine("", "many"+string(rune('0'+i%10))+string(rune('0'+i/10%10))+string(rune('0'+i/100)), false)
+			line, err := New("", "many"+string(rune('0'+i%10))+string(rune('0'+i/10%10))+string(rune('0'+i/100)), false)
 			require.NoError(w, err)
 			c, err := Acquire(w.Context(), s, line, Request{})
 			require.NoError(w, err)
@@ -80,7 +80,7 @@ func TestAcquireWaitsAsLongAsItsSessionIsValid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 				s := w.sessionWith(pawl.Config{Session: leaseOf(300 * time.Second)})
-				var holder *Claim
+				var holder *Acquisition
 				at := request(isEnqueue)
 				if waits {
 					holder, at = w.acquire(w.sessionWith(pawl.Config{Session: leaseOf(300 * time.Second)})), isAsk

@@ -4,7 +4,8 @@ import "slices"
 
 // forget drops from s what cannot matter any more, so that states which differ in
 // nothing else are one: there are fewer to walk.
-func (s *state) forget(r Rules) {
+func (s *state) forget(c Config) {
+	r := c.Rules
 	for i := range s.clients {
 		if me := &s.clients[i]; me.pc == done || me.pc == dead {
 			*me = client{pc: me.pc, attempt: me.attempt, alive: me.alive, valid: me.valid && me.pc == done}
@@ -22,7 +23,9 @@ func (s *state) forget(r Rules) {
 			s.releases[k] = late{}
 		}
 	}
-	s.rank()
+	if !c.Exact {
+		s.rank()
+	}
 }
 
 // rank replaces revisions by their ranks: only their order matters.

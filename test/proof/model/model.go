@@ -49,6 +49,7 @@ type Config struct {
 	Attempts int // of each client: 1 or 2
 	Deletes  int // how many keys of waiting clients an operator deletes
 	Rules    Rules
+	Exact    bool // revisions are kept as they are, not replaced by their ranks
 }
 
 // pc is where a client is.

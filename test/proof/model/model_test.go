@@ -31,7 +31,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var bad *Violation
-			for _, c := range []Config{{2, 1, 1, r}, {2, 2, 1, r}, {3, 1, 0, r}} {
+			for _, c := range []Config{{2, 1, 1, r, false}, {2, 2, 1, r, false}, {3, 1, 0, r, false}} {
 				if _, bad = Explore(c); bad != nil {
 					break
 				}

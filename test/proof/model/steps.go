@@ -32,7 +32,7 @@ func (w *walker) try(name string, i int, do func(s *state, me *client)) {
 	to := *w.from
 	do(&to, &to.clients[i])
 	bad := to.broken(w.from, w.c.Rules)
-	to.forget(w.c.Rules)
+	to.forget(w.c)
 	w.steps = append(w.steps, step{name: name + " " + string(rune('A'+i)), to: to, bad: bad})
 }
 

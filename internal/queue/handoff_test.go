@@ -16,20 +16,21 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lease"
 )
 
 // granting is a lock's request.
-func granting(s *session.Session) Request { return Request{Value: s.Label(), Grants: true} }
+func granting(s *session.Session) Request { return Request{Value: s.Label(), Handoffs: true} }
 
 // inTurn is a holder and n that wait behind it, each on a session of its own, as
 // locks do.
-func (w *world) inTurn(n int) (*Claim, []*attempt) {
+func (w *world) inTurn(n int) (*Acquisition, []*attempt) {
 	w.Helper()
 	s := w.session()
-	holder, err := Acquire(w.Context(), s, w.line(), granting(s))
+	holder, err := Acquire(w.Context(), s, w.queue(), granting(s))
 	require.NoError(w, err)
 	var waiting []*attempt
 	for range n {
@@ -44,7 +45,7 @@ func (w *world) inTurn(n int) (*Claim, []*attempt) {
 
 // releaseAndCount releases c and returns how many requests it took until the
 // next one, if there is one, had the line.
-func (w *world) releaseAndCount(c *Claim, next *attempt) int {
+func (w *world) releaseAndCount(c *Acquisition, next *attempt) int {
 	w.Helper()
 	before := w.f.Counts()
 	require.NoError(w, c.Release(w.Context(), errGivenBack))
@@ -110,28 +111,27 @@ func TestAGrantKeepsTheKeysOwnValueAndItsLease(t *testing.T) {
 	})
 }
 
-// The own key is watched first. What comes of that before the one ahead is
-// followed finds the claim in its place.
-func TestAGrantThatComesBeforeTheKeyAheadIsFollowedCounts(t *testing.T) {
+// The own key is watched first. A handoff that comes before the predecessor is followed
+// finds the acquisition in its position.
+func TestAHandoffThatComesBeforeThePredecessorIsFollowedCounts(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *world) {
 		s := w.session()
-		c := &Claim{s: s, line: w.line(), parent: w.Context(), grants: true}
+		a := &Acquisition{s: s, queue: w.queue(), parent: w.Context(), state: state.Begin(state.Options{Handoffs: true})}
 		var err error
-		c.n, c.key, err = s.Begin(c.line.Prefix)
+		a.n, a.key, err = s.Begin(a.queue.Prefix)
 		require.NoError(w, err)
-		value := string(s.Label())
-		before := place{c.line.Prefix + "7f3a-1", w.f.Put(c.line.Prefix+"7f3a-1", value, 0)}
-		c.waits(w.f.Put(c.key, value, s.ID()), before)
-		granted := fmt.Sprintf("%s\ngranted 7f3a-1 %d\n", value, before.create)
-		w.f.Put(c.key, granted, s.ID())
+		value, name := string(s.Label()), a.queue.Prefix+"7f3a-1"
+		predecessor := state.Key{Name: name, Create: w.f.Put(name, value, 0)}
+		own := state.Key{Name: a.key, Create: w.f.Put(a.key, value, s.ID())}
+		a.mu.Lock() // as apply does, but nothing is carried out
+		fx := a.state.Apply(state.Enqueued{Own: own, Predecessor: predecessor, Whole: true, Revision: own.Create})
+		a.mu.Unlock()
+		a.watchOwn(fx.From)
+		w.f.Put(a.key, fmt.Sprintf("%s\ngranted 7f3a-1 %d\n", value, predecessor.Create), s.ID())
 		synctest.Wait()
-		c.follow(before, before.create)
-		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
-		defer cancel()
-		mine, err := c.sleep(ctx)
-		assert.True(w, mine)
-		assert.NoError(w, err)
-		c.abandon()
+		a.follow(predecessor, fx.From)
+		require.Equal(w, state.Win, read(a, (*state.Acquisition).Next))
+		a.apply(state.GaveUp{}, nil)
 	})
 }
 
@@ -237,7 +237,7 @@ func TestWhoWaitsForAGrantThatNeverComesAsks(t *testing.T) {
 		began := time.Now()
 		w.f.Delete(second.Key())
 		c := waiting[2].won()
-		assert.LessOrEqual(w, time.Since(began), grantWait+time.Millisecond)
+		assert.LessOrEqual(w, time.Since(began), handoffWait+time.Millisecond)
 		w.release(c)
 		w.clear()
 	})
@@ -436,7 +436,7 @@ func TestAGrantIsWaitedForWhenTheDeletionIsToldFirst(t *testing.T) {
 		synctest.Wait()
 		w.f.Member(0).EditWatches(func(r *pb.WatchResponse) []*pb.WatchResponse {
 			if len(r.Events) > 0 && r.Events[0].Type == mvccpb.Event_PUT {
-				time.Sleep(grantWait / 2) // the deletion was sent before
+				time.Sleep(handoffWait / 2) // the deletion was sent before
 			}
 			return []*pb.WatchResponse{r}
 		})

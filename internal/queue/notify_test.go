@@ -28,7 +28,7 @@ func TestWhatWasLostInTheInstantOfItsWinWasHeldForNoTime(t *testing.T) {
 			}
 		})})
 		c := w.acquire(s)
-		c.sight.gone = c.sight.won.Add(-time.Millisecond)
+		c.notice.ended = c.notice.won.Add(-time.Millisecond)
 		w.f.Delete(c.Key())
 		time.Sleep(time.Second)
 		mu.Lock()

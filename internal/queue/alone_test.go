@@ -19,30 +19,30 @@ import (
 )
 
 // began is a claim whose attempt is begun, and not sent.
-func (w *world) began(s *session.Session, line Line) *Claim {
-	c := &Claim{s: s, line: line}
+func (w *world) began(s *session.Session, q Queue) *Acquisition {
+	c := &Acquisition{s: s, queue: q}
 	var err error
-	c.n, c.key, err = s.Begin(line.Prefix)
+	c.n, c.key, err = s.Begin(q.Prefix)
 	require.NoError(w, err)
 	return c
 }
 
 // around reports whether the claim's enqueue reads around its session's own keys,
 // or else the whole line.
-func (w *world) around(c *Claim) bool {
+func (w *world) around(c *Acquisition) bool {
 	var read []string
-	for _, o := range c.enqueueTxn(nil, false, c.isSole()).Success[1:] {
+	for _, o := range c.enqueueTxn(nil, false, c.isAlone()).Success[1:] {
 		r := o.GetRequestRange()
 		read = append(read, string(r.Key)+" to "+string(r.RangeEnd))
 	}
-	end := c.line.Prefix[:len(c.line.Prefix)-1] + "0"
+	end := c.queue.Prefix[:len(c.queue.Prefix)-1] + "0"
 	if len(read) == 1 {
-		assert.Equal(w, []string{c.line.Prefix + " to " + end}, read)
+		assert.Equal(w, []string{c.queue.Prefix + " to " + end}, read)
 		return false
 	}
-	own := keys.QueueKey{Lease: c.s.ID(), N: 1}.In(c.line.Prefix)
+	own := keys.QueueKey{Lease: c.s.ID(), N: 1}.In(c.queue.Prefix)
 	own = own[:len(own)-len("-1")]
-	assert.Equal(w, []string{c.line.Prefix + " to " + own + "-", own + ". to " + end}, read)
+	assert.Equal(w, []string{c.queue.Prefix + " to " + own + "-", own + ". to " + end}, read)
 	return true
 }
 
@@ -51,9 +51,9 @@ func (w *world) around(c *Claim) bool {
 func TestOnlyASoleAttemptReadsAroundItsSessionsKeys(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *world) {
 		s := w.session()
-		first := w.began(s, w.line())
+		first := w.began(s, w.queue())
 		assert.True(w, w.around(first))
-		second := w.began(s, w.line())
+		second := w.began(s, w.queue())
 		assert.False(w, w.around(second), "the first one's key may be there")
 		assert.False(w, w.around(first), "and so may the second one's")
 		s.Settle(first.n)
@@ -63,19 +63,19 @@ func TestOnlyASoleAttemptReadsAroundItsSessionsKeys(t *testing.T) {
 		assert.False(w, w.around(second), "which may have stood before who asks now")
 
 		held := w.acquire(s)
-		third := w.began(s, w.line())
+		third := w.began(s, w.queue())
 		assert.False(w, w.around(third), "a held key is there")
 		s.Settle(third.n)
-		other, err := NewLine("", "other", false)
+		other, err := New("", "other", false)
 		require.NoError(w, err)
 		assert.True(w, w.around(w.began(s, other)), "on another line")
 		w.release(held)
-		assert.True(w, w.around(w.began(s, w.line())), "a released key is gone")
+		assert.True(w, w.around(w.began(s, w.queue())), "a released key is gone")
 
-		verbatim, err := NewLine("", "etcd's", true)
+		verbatim, err := New("", "etcd's", true)
 		require.NoError(w, err)
 		assert.False(w, w.around(w.began(s, verbatim)), "other names' keys may lie among the session's")
-		assert.False(w, w.around(w.began(w.successor(s), w.line())), "nobody knows what the predecessor holds")
+		assert.False(w, w.around(w.began(w.successor(s), w.queue())), "nobody knows what the predecessor holds")
 	})
 }
 
@@ -160,11 +160,11 @@ func TestOfTwoReleasesAtOnceTheLateOneCountsNothingTwice(t *testing.T) {
 func TestAnAttemptThatIsOverIsNotCountedAgain(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *world) {
 		s := w.session()
-		first, second := w.began(s, w.line()), w.began(s, w.line())
+		first, second := w.began(s, w.queue()), w.began(s, w.queue())
 		s.Settle(first.n)
 		s.Reopen(first.n, first.key)
 		s.Settle(first.n)
-		assert.False(w, w.around(w.began(s, w.line())), "the second one's key may be there")
+		assert.False(w, w.around(w.began(s, w.queue())), "the second one's key may be there")
 		s.Settle(second.n)
 	})
 }
@@ -187,7 +187,7 @@ func TestAKeyThatWasLostIsReadAround(t *testing.T) {
 					assert.ErrorIs(w, c.Confirm(w.Context()), ErrLost)
 					time.Sleep(time.Second)
 					require.Empty(w, w.keys())
-					assert.True(w, w.around(w.began(s, w.line())))
+					assert.True(w, w.around(w.began(s, w.queue())))
 				})
 			})
 		}

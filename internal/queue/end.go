@@ -1,0 +1,168 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/queue/state"
+	"github.com/pawl-locks/pawl/internal/watcher"
+)
+
+// causeWait is how long a deleted key's cause may stay undecided: whether it
+// alone was deleted, or its lease is gone, is known from another watch, or from a
+// read.
+const causeWait = 50 * time.Millisecond
+
+// An ending is why an acquisition has ended. That it has may be known before the
+// cause is.
+type ending struct {
+	a        *Acquisition
+	held     bool // it was held: its loss matches ErrLost
+	released bool
+	once     sync.Once
+	decided  chan struct{} // closed once err is set
+	err      error
+}
+
+// always is closed.
+var always = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// endsAs is the ending for an event's effects. One that was given back has its cause,
+// which is why, at once.
+func (a *Acquisition) endsAs(fx state.Effects, why error) *ending {
+	if fx.End == state.GivenBack {
+		e := a.decided(why, true)
+		e.held = true
+		return e
+	}
+	return &ending{a: a, held: fx.Held, decided: make(chan struct{})}
+}
+
+// decided is an ending whose cause is known from the beginning.
+func (a *Acquisition) decided(err error, released bool) *ending {
+	e := &ending{a: a, released: released, decided: always, err: err}
+	e.once.Do(func() {})
+	return e
+}
+
+// decide sets the cause; the first one stands.
+func (e *ending) decide(cause error) {
+	e.once.Do(func() {
+		e.err = cause
+		if e.held {
+			e.err = &loss{cause}
+		}
+		close(e.decided)
+		e.a.spread(e)
+	})
+}
+
+func (e *ending) known() bool { return isClosed(e.decided) }
+
+// reason is the cause, waited for a little where it is undecided.
+func (e *ending) reason() error {
+	if !e.known() {
+		t := time.NewTimer(causeWait)
+		defer t.Stop()
+		select {
+		case <-e.decided:
+		case <-t.C:
+			e.decide(ErrKeyDeleted)
+		}
+	}
+	<-e.decided
+	return e.err
+}
+
+// End implements session.Claim: the session is over. It also decides an end that has no
+// cause yet. The first cause stands.
+func (a *Acquisition) End(cause error) {
+	a.apply(state.Over{}, cause)
+	a.ended.Load().decide(cause)
+}
+
+// carryEnd does what an end asks for: first the cause, and with it notifications, then
+// what is left at the server.
+func (a *Acquisition) carryEnd(fx state.Effects, e *ending, why error) {
+	switch fx.End {
+	case state.GivenBack:
+		a.spread(e)
+	case state.KeyDeleted:
+		a.s.Settle(a.n)
+		if why == nil {
+			a.examine(e)
+			return
+		}
+		e.decide(why)
+	case state.KeyOverwritten:
+		e.decide(&detail{ErrKeyOverwritten, fmt.Sprintf("%q at revision %d", a.key, fx.At)})
+		if fx.Verdict != state.Lost { // otherwise a release has deleted it
+			a.s.Reopen(a.n, a.key)
+			a.s.Host().Behind.Go("overwritten key "+a.key, a.removeOverwritten)
+		}
+	case state.GivenUp:
+		e.decide(context.Canceled) // nobody has seen this acquisition
+	case state.SessionEnded:
+		e.decide(why)
+	}
+}
+
+// examine decides the cause of the own key's deletion, which is not known: whether its
+// lease went with it is read.
+func (a *Acquisition) examine(e *ending) {
+	a.s.ExamineSoon(causeWait, func() { // ends the session, and so decides, if its key is gone too
+		if err := a.s.Err(); err != nil {
+			e.decide(err)
+			return
+		}
+		e.decide(ErrKeyDeleted)
+	})
+}
+
+// spread does, once the cause is known and in this order, what rule H1 asks for after
+// the mark: contexts, channels, and what is left of the acquisition here.
+func (a *Acquisition) spread(e *ending) {
+	a.mu.Lock()
+	cancel, stop, works := a.cancel, a.stop, a.works
+	watches := [...]*watcher.Watch{a.ownWatch, a.preWatch}
+	a.stop, a.works, a.ownWatch, a.preWatch = nil, nil, nil, nil
+	a.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	if !e.released {
+		if cancel != nil {
+			cancel(e.err)
+		}
+		for _, w := range works {
+			w.cancel(e.err)
+		}
+	}
+	a.mu.Lock()
+	if a.done != nil && !isClosed(a.done) {
+		close(a.done)
+	}
+	a.mu.Unlock()
+	a.s.Drop(&a.hook)
+	for _, w := range watches {
+		if w != nil {
+			w.Cancel()
+		}
+	}
+	a.notifyLoss(e)
+}
+
+func isClosed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}

@@ -1,0 +1,47 @@
+package queue
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/queue/state"
+	"github.com/pawl-locks/pawl/internal/txn"
+)
+
+// removeOverwritten deletes the own key after somebody else wrote to it. It outlives the
+// session: that key may not be on its lease any more, so nothing else would take it out
+// of the queue. Work that spares the lease spares the key.
+func (a *Acquisition) removeOverwritten(ctx context.Context) {
+	if !a.s.AwaitSparing(ctx) {
+		return
+	}
+	for pause := 100 * time.Millisecond; a.deleteOwn(ctx) != nil; pause = min(2*pause, 2*time.Second) {
+		t := time.NewTimer(pause/2 + rand.N(pause/2))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		case <-a.s.Host().Cluster.Ended():
+		}
+		t.Stop()
+		if ctx.Err() != nil || a.s.Host().Cluster.Err() != nil {
+			return
+		}
+	}
+	a.s.Settle(a.n)
+	a.apply(state.Removed{}, nil)
+}
+
+// deleteOwn tries once to delete the own key. nil: it is not there.
+func (a *Acquisition) deleteOwn(ctx context.Context) error {
+	own := a.own()
+	_, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "delete overwritten key", Repeat: cluster.Always}, &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.CreateIs(own.Name, own.Create)},
+		Success: []*pb.RequestOp{txn.Delete(own.Name)},
+		Failure: []*pb.RequestOp{txn.Look(own.Name)},
+	})
+	return err
+}

@@ -1,0 +1,124 @@
+package queue
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/queue/state"
+	"github.com/pawl-locks/pawl/internal/txn"
+)
+
+// A query asks, in one transaction, whether the own key is first (rule A2).
+type query struct {
+	own         state.Key
+	predecessor state.Key // the last one that was waited for
+	deletedAt   int64     // the revision of its deletion; 0: not known
+	delayed     bool      // how it went is asked too
+	handoffs    bool      // those behind are read too
+}
+
+// asking is the query that the state calls for.
+func asking(s *state.Acquisition) query {
+	p, at := s.Predecessor()
+	return query{own: s.Own(), predecessor: p, deletedAt: at, delayed: s.Delay, handoffs: s.Handoffs}
+}
+
+// query asks who owns, and goes on asking while the cluster cannot be reached, the
+// session is valid and ctx lasts. delay is waited for where the answer calls for it.
+func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		q := read(a, asking)
+		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "confirm position", Repeat: cluster.Always}, a.queryTxn(q))
+		switch {
+		case err == nil && resp.Header.Revision < q.own.Create:
+			err = fmt.Errorf("answered at revision %d, before the own key's %d", resp.Header.Revision, q.own.Create)
+		case err == nil && !resp.Succeeded:
+			return a.dismissed(resp)
+		case err == nil:
+			if fx := a.apply(a.answer(q, resp), nil); fx.Linger {
+				return a.linger(ctx, delay)
+			}
+			return nil
+		}
+		if ctx.Err() != nil || cluster.IsPermissionDenied(err) {
+			return err
+		}
+		if cluster.IsCompacted(err) && q.deletedAt > 0 {
+			a.apply(state.DeletionCompacted{}, nil) // asked as of now, which is no better than that
+			continue
+		}
+		if err := a.linger(ctx, jitter(pause)); err != nil || read(a, (*state.Acquisition).Next) != state.Query {
+			return err // or handed off meanwhile
+		}
+	}
+}
+
+// queryTxn is the transaction that decides who owns: if the own key and the session key
+// are as we know them, it reads the last-created key before the own one.
+func (a *Acquisition) queryTxn(q query) *pb.TxnRequest {
+	session, mod := a.s.Key()
+	t := &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.CreateIs(q.own.Name, q.own.Create), txn.ModIs(session, mod)},
+		Success: []*pb.RequestOp{txn.LastUnder(a.queue.Prefix, 1, q.own.Create-1)},
+		Failure: []*pb.RequestOp{txn.Look(session), txn.Look(q.own.Name)},
+	}
+	if owner, ok := a.queue.owner(q.predecessor.Name); q.delayed && ok {
+		t.Success = append(t.Success, txn.LookAt(keys.SessionKey(a.s.Host().Namespace, owner), q.deletedAt))
+	}
+	if q.handoffs {
+		t.Success = append(t.Success, txn.NextUnder(a.queue.Prefix, keys.MaxSuccessors, q.own.Create+1))
+	}
+	return t
+}
+
+// answer reads the answer to q, whose comparisons held.
+func (a *Acquisition) answer(q query, resp *pb.TxnResponse) state.Answered {
+	ev := state.Answered{Found: true, Revision: resp.Header.Revision}
+	if kv := txn.KV(resp, 0); kv != nil {
+		ev.Predecessor = state.Key{Name: string(kv.Key), Create: kv.CreateRevision}
+		return ev
+	}
+	ev.Unclean = q.delayed && q.predecessor != state.Key{} && !a.wentClean(q, resp)
+	if q.handoffs {
+		ev.Successors = a.queue.successors(txn.KVs(resp, len(resp.Responses)-1))
+	}
+	return ev
+}
+
+// wentClean reports whether the predecessor, which is gone, went by a release as far as
+// resp can tell: at the revision of its deletion a holder that released had its session
+// key still, and one whose lease ended had lost both (F16). Of a key that is not pawl's
+// nothing is known.
+func (a *Acquisition) wentClean(q query, resp *pb.TxnResponse) bool {
+	_, ok := a.queue.owner(q.predecessor.Name)
+	return ok && txn.KV(resp, 1) != nil
+}
+
+// dismissed ends the acquisition whose own key, or session key, was not as we know it.
+func (a *Acquisition) dismissed(resp *pb.TxnResponse) error {
+	if err := a.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
+		return a.Err()
+	}
+	a.apply(state.OwnDeleted{}, &detail{ErrKeyDeleted, fmt.Sprintf("%q at revision %d", a.key, resp.Header.Revision)})
+	return a.Err()
+}
+
+// successors are those of kvs, which follow one another in the queue, that can be
+// handed off to.
+func (q Queue) successors(kvs []*mvccpb.KeyValue) keys.Successors {
+	return keys.NewSuccessors(func(yield func(keys.Successor) bool) {
+		for _, kv := range kvs {
+			name, ok := bytes.CutPrefix(kv.Key, []byte(q.Prefix))
+			if !ok || !yield(keys.Successor{Name: name, Create: kv.CreateRevision, Value: kv.Value}) {
+				return
+			}
+		}
+	})
+}

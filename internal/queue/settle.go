@@ -1,0 +1,55 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/queue/state"
+	"github.com/pawl-locks/pawl/internal/txn"
+)
+
+// settle decides whether an enqueue whose answer was lost was applied: if the own key is
+// there it was, and it is ours. An error means that it was not applied and would not be
+// under another name either, or that it is undecided.
+func (a *Acquisition) settle(ctx context.Context, lost error) error {
+	own, err := a.findOut(ctx)
+	if err != nil {
+		return fmt.Errorf("%w (settling it: %w)", lost, err)
+	}
+	if own.Create != 0 {
+		a.s.Shown(a.n)
+	}
+	a.apply(state.Settled{Own: own}, nil)
+	if own.Create != 0 {
+		return nil
+	}
+	a.s.Settle(a.n) // cancelled for good
+	if cluster.IsTooLarge(lost) {
+		return lost
+	}
+	return nil
+}
+
+// findOut puts the cancel key and reads the own key, in one transaction: no late copy of
+// the enqueue is applied after it, neither now nor when the key is released (rule A5).
+func (a *Acquisition) findOut(ctx context.Context) (own state.Key, err error) {
+	for pause := minPause; ; pause = min(2*pause, maxPause) {
+		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "settle enqueue", Repeat: cluster.Always}, &pb.TxnRequest{
+			Success: []*pb.RequestOp{txn.Put(a.s.CancelKey(a.n), nil, a.s.ID()), txn.Look(a.key)},
+		})
+		switch {
+		case err == nil:
+			return state.Key{Name: a.key, Create: txn.KV(resp, 1).GetCreateRevision()}, nil
+		case cluster.IsLeaseNotFound(err):
+			return state.Key{}, a.s.Gone(err.Error())
+		case cluster.IsNoSpace(err), cluster.IsPermissionDenied(err), ctx.Err() != nil:
+			return state.Key{}, err
+		}
+		if err := a.linger(ctx, jitter(pause)); err != nil {
+			return state.Key{}, err
+		}
+	}
+}

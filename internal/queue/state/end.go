@@ -1,0 +1,59 @@
+package state
+
+import "errors"
+
+// An End is why an acquisition is over.
+type End uint8
+
+const (
+	Alive          End = iota
+	SessionEnded       // its session ended; the lease takes the own key along
+	KeyDeleted         // its own key is gone
+	KeyOverwritten     // somebody else wrote to its own key, which is deleted in the background
+	GivenUp            // its caller stopped waiting, or may not hold
+	GivenBack          // it was held, and is released
+)
+
+// ends ends the acquisition. The first end stands.
+func (a *Acquisition) ends(end End) Effects {
+	if a.end != Alive {
+		return Effects{}
+	}
+	a.end = end
+	fx := Effects{End: end, Held: a.phase == Held, Wake: a.phase < Held}
+	switch {
+	case end == GivenBack:
+		a.phase = Releasing
+	case end == KeyOverwritten:
+		a.phase = Undoing
+	case end == GivenUp && (a.own.Create != 0 || a.phase == Settling):
+		a.phase, fx.Remove = Undoing, true
+	default:
+		a.phase = Done
+	}
+	return fx
+}
+
+// Over says that the session has ended.
+type Over struct{}
+
+func (Over) apply(a *Acquisition) Effects { return a.ends(SessionEnded) }
+
+// GaveUp says that the caller stopped waiting, or that it may not hold.
+type GaveUp struct{}
+
+func (GaveUp) apply(a *Acquisition) Effects { return a.ends(GivenUp) }
+
+// Removed says that the own key is gone, and stays so.
+type Removed struct{}
+
+func (Removed) apply(a *Acquisition) Effects {
+	if a.phase == Undoing {
+		a.phase = Done
+	}
+	return Effects{}
+}
+
+// ErrTokenFloor says that a token would not exceed the floor that was configured:
+// storage may have seen a greater one.
+var ErrTokenFloor = errors.New("fencing token would not exceed the configured floor")

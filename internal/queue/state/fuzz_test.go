@@ -1,0 +1,165 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/keys"
+)
+
+// script reads events from bytes; the same bytes are the same events.
+type script struct{ b []byte }
+
+func (s *script) n(n int) int {
+	if len(s.b) == 0 {
+		return 0
+	}
+	v := int(s.b[0]) % n
+	s.b = s.b[1:]
+	return v
+}
+
+func (s *script) bool() bool    { return s.n(2) == 1 }
+func (s *script) rev() int64    { return int64(s.n(12)) }
+func (s *script) key() Key      { return Key{fmt.Sprintf("n/%d-1", 1+s.n(3)), s.rev()} }
+func (s *script) seen() Seen    { return Seen{s.rev(), s.rev()} }
+func (s *script) out() Outcome  { return Outcome(s.n(4)) }
+func (s *script) value() []byte { return []byte{'a' + byte(s.n(3))} }
+func (s *script) name() []byte  { return fmt.Appendf(nil, "%d-1", 1+s.n(3)) }
+func (s *script) list() keys.Successors {
+	var all []keys.Successor
+	for range s.n(3) {
+		all = append(all, keys.Successor{Name: s.name(), Create: s.rev(), Value: []byte(label)})
+	}
+	return keys.NewSuccessors(slices.Values(all))
+}
+
+func (s *script) changed() OwnChanged {
+	ev := OwnChanged{Create: s.rev(), Mod: s.rev(), OnLease: s.bool(), Value: s.value()}
+	if s.bool() {
+		ev.Value = keys.Successor{Value: []byte(label)}.HandedOff(string(s.name()), s.rev(), s.list())
+	}
+	return ev
+}
+
+func (s *script) event() Event {
+	switch s.n(25) {
+	case 0:
+		return Enqueued{s.key(), s.key(), s.bool(), s.rev()}
+	case 1:
+		return Enqueued{Own: s.key(), Whole: s.bool(), Revision: s.rev()}
+	case 2:
+		return AnswerLost{}
+	case 3:
+		return Settled{s.key()}
+	case 4:
+		return Answered{s.bool(), s.key(), s.rev(), s.bool(), s.list()}
+	case 5:
+		return Answered{Found: s.bool(), Revision: s.rev(), Unclean: s.bool(), Successors: s.list()}
+	case 6:
+		return PredecessorDeleted{s.key(), s.rev(), s.changed().Value}
+	case 7:
+		return HandoffLate{}
+	case 8:
+		return DeletionCompacted{}
+	case 9:
+		return WatchEnded{s.key(), s.bool()}
+	case 10, 11:
+		return Observed{s.rev(), s.seen(), s.seen()}
+	case 12, 13:
+		return s.changed()
+	case 14:
+		return OwnDeleted{}
+	case 15:
+		return Armed{}
+	case 16:
+		return Won{}
+	case 17:
+		return Released{}
+	case 18:
+		return DeleteSent{}
+	case 19:
+		return DeleteAnswered{s.out(), s.bool(), s.bool(), s.bool(), s.changed()}
+	case 20:
+		return Explained{s.bool(), s.bool()}
+	case 21:
+		return Rewriting{s.value()}
+	case 22:
+		return WriteSent{}
+	case 23:
+		return WriteAnswered{s.out(), s.rev(), s.bool(), s.bool()}
+	}
+	return []Event{Over{}, GaveUp{}, Removed{}, ReadEnded{}, RewriteEnded{}}[s.n(5)]
+}
+
+// Whatever happens, in whatever order, the invariants hold and nothing panics.
+func FuzzAnAcquisitionKeepsItsInvariants(f *testing.F) {
+	f.Add([]byte{3, 1, 5, 1, 6, 16, 17, 18, 19})
+	f.Add([]byte{1, 2, 3, 5, 14, 24, 0, 17})
+	f.Add([]byte{0, 1, 5, 0, 3, 1, 5, 12, 5, 7, 1, 0, 1, 0, 3, 16, 21, 1, 22, 23, 3})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s := &script{b}
+		a := Begin(Options{Handoffs: s.bool(), Delay: s.bool()})
+		for len(s.b) > 0 {
+			ev := s.event()
+			was := a
+			fx := a.Apply(ev)
+			if bad := broken(was, a, ev, fx); bad != "" {
+				require.Fail(t, bad, "%+v --%T%+v--> %+v, %+v", was, ev, ev, a, fx)
+			}
+		}
+	})
+}
+
+// broken names what should be true of every transition, and is not of this one.
+func broken(was, a Acquisition, ev Event, fx Effects) string {
+	_, won := ev.(Won)
+	holds := a.phase == Held || a.phase == Releasing
+	switch {
+	case was.own.Create != 0 && was.own != a.own:
+		return "the token changed"
+	case was.own.Create != 0 && a.mod < was.mod:
+		return "the modification revision went back"
+	case was.evidence != None && a.evidence != was.evidence:
+		return "evidence is set once"
+	case holds && (a.evidence == None || a.own.Create <= 0 || a.predecessor != Key{}):
+		return "held without evidence"
+	case a.phase == Held && was.phase != Held && !won:
+		return "held without a look at the clock"
+	case was.end != Alive && was.end != GivenBack && a.end != was.end:
+		return "the first end does not stand"
+	case was.end == GivenBack && a.end != GivenBack && was.phase != Releasing:
+		return "an end that was decided changed"
+	case (was.end != a.end) != (fx.End != Alive), fx.End != Alive && fx.End != a.end:
+		return "an end is an effect, once"
+	case a.end == Alive && a.phase > Held:
+		return "over, and alive"
+	case a.evidence != was.evidence:
+		return brokenA2(was, a, ev)
+	}
+	return ""
+}
+
+// brokenA2 says rule A2 a second time: by which events an acquisition comes to own, and
+// with what in them.
+func brokenA2(was, a Acquisition, ev Event) string {
+	ok := was.end == Alive
+	switch ev := ev.(type) {
+	case Enqueued:
+		ok = ok && ev.Whole && ev.Predecessor == Key{} && a.evidence == ByEnqueue
+	case Answered:
+		ok = ok && ev.Found && ev.Predecessor == Key{} && ev.Revision >= a.own.Create && a.evidence == ByAnswer
+	case OwnChanged:
+		h, parsed := keys.ParseHandoff(ev.Value)
+		ok = ok && parsed && a.evidence == ByHandoff && ev.OnLease && ev.Create == a.own.Create && was.predecessor == Key{"n/" + string(h.By), h.Create}
+	default:
+		ok = false
+	}
+	if !ok {
+		return "this is no evidence"
+	}
+	return ""
+}

@@ -1,0 +1,109 @@
+package state
+
+// Seen is what a read without values showed of one key; the zero Seen: it was not there.
+type Seen struct{ Create, Mod int64 }
+
+// Observed is what a linearizable read at Revision, sent after the own key and the
+// predecessor were asked for, showed of both. It finds what a watch missed, and renews
+// a watch that has ended (rules A4, N1).
+type Observed struct {
+	Revision         int64
+	Own, Predecessor Seen
+}
+
+func (ev Observed) apply(a *Acquisition) Effects {
+	switch {
+	case a.end != Alive, a.own.Create == 0, ev.Revision < a.own.Create:
+		return Effects{}
+	case ev.Own.Create != a.own.Create:
+		return a.ends(KeyDeleted)
+	case ev.Own.Mod > a.mod && !a.explains():
+		return a.overwritten(ev.Own.Mod)
+	}
+	fx := Effects{Read: ev.Own.Mod > a.mod && a.doubt.beginRead()}
+	if a.ownBroken {
+		a.ownBroken = false
+		fx.WatchOwn, fx.From = true, ev.Revision+1
+	}
+	switch {
+	case a.predecessor == Key{}:
+	case ev.Predecessor.Create != a.predecessor.Create:
+		if a.phase == Waiting && !a.expecting {
+			a.ask()
+		}
+		fx.Wake = true
+	case a.preBroken:
+		a.preBroken = false
+		fx.Follow, fx.From = a.predecessor, ev.Revision+1
+	}
+	return fx
+}
+
+// explains reports whether a newer modification revision may be ours: a value in doubt,
+// or a handoff of which nothing is known yet.
+func (a *Acquisition) explains() bool {
+	return a.doubt.any() || a.Handoffs && a.evidence != ByEnqueue
+}
+
+// OwnChanged is the own key as an event or an answer showed it.
+type OwnChanged struct {
+	Create, Mod int64
+	OnLease     bool // it is on the own lease
+	Value       []byte
+}
+
+func (ev OwnChanged) apply(a *Acquisition) Effects {
+	if a.own.Create == 0 || a.end != Alive {
+		return Effects{}
+	}
+	if ev.Create != a.own.Create && ev.Mod > a.mod {
+		return a.ends(KeyDeleted) // and made again by somebody
+	}
+	if !a.knows(ev) {
+		return a.overwritten(ev.Mod)
+	}
+	return Effects{Wake: a.phase < Held && a.phase >= Waiting}
+}
+
+// overwritten ends the acquisition because somebody else wrote to the own key at mod.
+func (a *Acquisition) overwritten(mod int64) Effects {
+	fx := a.ends(KeyOverwritten)
+	fx.At = mod
+	return fx
+}
+
+// knows reports whether the own key as it was shown is ours: known already, a value in
+// doubt, or a handoff to it. What is new in it is taken in.
+func (a *Acquisition) knows(ev OwnChanged) bool {
+	switch {
+	case ev.Mod <= a.mod:
+		return true
+	case !ev.OnLease || ev.Create != a.own.Create:
+		return false
+	case a.handedOff(ev.Value), a.doubt.landed(ev.Value):
+		a.mod = ev.Mod
+		a.doubt.clear()
+		return true
+	}
+	return false
+}
+
+// OwnDeleted says that the own key is gone, which it is not to our doing.
+type OwnDeleted struct{}
+
+func (OwnDeleted) apply(a *Acquisition) Effects {
+	if a.own.Create == 0 {
+		return Effects{}
+	}
+	return a.ends(KeyDeleted)
+}
+
+// Armed says that it has been held for longer than a moment.
+type Armed struct{}
+
+func (Armed) apply(a *Acquisition) Effects {
+	if a.end != Alive {
+		return Effects{}
+	}
+	return Effects{WatchOwn: true, From: a.own.Create + 1}
+}

@@ -1,0 +1,136 @@
+package state
+
+import "github.com/pawl-locks/pawl/internal/keys"
+
+// This file is rule A2: who owns a name is decided by one transaction. There are three
+// kinds of evidence, and own is called nowhere else.
+//
+//  1. The enqueue's own transaction read the queue after its put, and found nothing but
+//     the own key (Enqueued, in whole).
+//  2. A query compared the own key's create revision and the session key's modification
+//     revision with ours, and read no key created before the own one, at a revision not
+//     below the own key's (Answered, First).
+//  3. The predecessor's release put a handoff on the own key, in the transaction that
+//     deleted the predecessor, and found the own key there. The predecessor was the
+//     holder until then, so nothing created before it is left (handedOff).
+//
+// Nothing can be created before a key that is there, so what was first once stays first
+// for as long as it is there. Whether it still is, and whether the session is still
+// valid, is what the clock says afterwards (rule T3): Won comes after that look.
+
+// Evidence is what made an acquisition the owner.
+type Evidence uint8
+
+const (
+	None       Evidence = iota
+	ByEnqueue           // alone in the queue
+	ByAnswer            // a query showed it first
+	ByHandoff           // its predecessor handed the queue on
+	ByResuming          // a query of the session's next process showed it first
+)
+
+// owns makes a the owner.
+func (a *Acquisition) owns(by Evidence) {
+	if a.end == Alive && a.evidence == None && a.phase < Held {
+		a.evidence = by
+	}
+}
+
+// Enqueued is the answer of an enqueue that was applied.
+type Enqueued struct {
+	Own         Key
+	Predecessor Key   // the last-created key before Own that was read, or the zero Key
+	Whole       bool  // nothing of the queue was left out of the read
+	Revision    int64 // of the answer
+}
+
+func (ev Enqueued) apply(a *Acquisition) Effects {
+	if a.phase != Enqueuing || ev.Own.Create <= 0 {
+		return Effects{}
+	}
+	a.own, a.mod = ev.Own, ev.Own.Create
+	if a.end != Alive {
+		return Effects{}
+	}
+	alone := ev.Whole && ev.Predecessor == Key{}
+	if alone {
+		a.owns(ByEnqueue)
+		a.phase = Asking
+		return Effects{} // its key is watched when it has been held for a moment
+	}
+	fx := a.waitFor(ev.Predecessor, ev.Revision)
+	fx.WatchOwn = true
+	if fx.Follow == (Key{}) {
+		fx.From = ev.Own.Create + 1
+	}
+	return fx
+}
+
+// Answered is the answer to a query. Where Found is false the own key or the session
+// key is not as it was, and the user reports why as another event.
+type Answered struct {
+	Found       bool
+	Predecessor Key   // the last-created key before the own one; the zero Key: none, it is first
+	Revision    int64 // of the answer
+	Unclean     bool  // the predecessor before that went without a release
+	Successors  keys.Successors
+}
+
+func (ev Answered) apply(a *Acquisition) Effects {
+	if a.end != Alive || a.phase != Asking || a.evidence != None || !ev.Found || ev.Revision < a.own.Create {
+		return Effects{}
+	}
+	if ev.Predecessor != (Key{}) {
+		return a.waitFor(ev.Predecessor, ev.Revision)
+	}
+	if a.Delay && ev.Unclean {
+		a.Delay = false
+		return Effects{Linger: true} // then it asks once more, because time has gone by
+	}
+	if a.Handoffs {
+		a.successors = ev.Successors
+	}
+	a.owns(ByAnswer)
+	return Effects{}
+}
+
+// handedOff takes in a put on the own key, newer than what was known and on the own
+// lease, if it is a handoff, and reports whether it is. A handoff by another key than
+// the predecessor, which is gone then, is a reason to ask and no more.
+func (a *Acquisition) handedOff(value []byte) bool {
+	if !a.Handoffs || a.mod != a.own.Create {
+		return false // a key is handed off to once
+	}
+	h, ok := keys.ParseHandoff(value)
+	if !ok {
+		return false
+	}
+	switch {
+	case a.phase != Waiting && a.phase != Asking, a.evidence != None: // it owns already
+	case a.predecessor.is(h):
+		a.successors = h.Successors
+		a.phase, a.expecting = Asking, false
+		a.owns(ByHandoff)
+	default:
+		a.ask()
+	}
+	return true
+}
+
+// is reports whether k is the key whose release was the handoff.
+func (k Key) is(h keys.Handoff) bool {
+	_, name := keys.Split(k.Name)
+	return k.Create == h.Create && name == string(h.By)
+}
+
+// Won says that the clock, and the caller's context, were looked at after the evidence
+// was there.
+type Won struct{}
+
+func (Won) apply(a *Acquisition) Effects {
+	if a.end != Alive || a.evidence == None || a.phase >= Held {
+		return Effects{}
+	}
+	a.phase, a.predecessor, a.deletedAt = Held, Key{}, 0
+	return Effects{Unfollow: true}
+}

@@ -1,0 +1,147 @@
+package state
+
+import (
+	"bytes"
+	"slices"
+)
+
+// doubt is what is known of values on their way to the own key.
+type doubt struct {
+	values  [][]byte // sent with a comparison to mod; none is known to be applied or not
+	current []byte   // the value of the call under way
+	calling bool     // a call is under way
+	fresh   bool     // its value was not in doubt when it was sent last
+	done    bool     // its value was applied
+	reading bool     // a read in the background is under way
+	lost    int      // how many answers of the call under way were lost
+}
+
+// attempts is how often in one call a write is sent whose answer is lost, before the
+// caller learns that the outcome is unknown.
+const attempts = 3
+
+func (d *doubt) any() bool { return len(d.values) > 0 }
+
+func (d *doubt) has(value []byte) bool {
+	for _, v := range d.values {
+		if bytes.Equal(v, value) {
+			return true
+		}
+	}
+	return false
+}
+
+// landed reports whether value, which is on the own key, is one in doubt.
+func (d *doubt) landed(value []byte) bool {
+	if !d.has(value) {
+		return false
+	}
+	d.done = d.done || d.calling && bytes.Equal(value, d.current)
+	return true
+}
+
+// clear forgets all values: the modification revision has moved, and all of them
+// compare the one before.
+func (d *doubt) clear() { d.values = nil }
+
+// beginRead reports whether a read in the background is to begin. A call under way
+// reads by itself.
+func (d *doubt) beginRead() bool {
+	if d.calling || d.reading {
+		return false
+	}
+	d.reading = true
+	return true
+}
+
+// ReadEnded says that the read in the background has ended.
+type ReadEnded struct{}
+
+func (ReadEnded) apply(a *Acquisition) Effects {
+	a.doubt.reading = false
+	return Effects{}
+}
+
+// Rewriting says that a call begins to put Value on the own key. Calls are made one at
+// a time. Verdict is Again, or Explain
+// where an earlier value is in doubt, so that the own key is to be read first.
+type Rewriting struct{ Value []byte }
+
+func (ev Rewriting) apply(a *Acquisition) Effects {
+	a.doubt.current, a.doubt.calling, a.doubt.done, a.doubt.lost = ev.Value, true, false, 0
+	switch {
+	case a.end != Alive:
+		return Effects{Verdict: Lost}
+	case a.doubt.any():
+		return Effects{Verdict: Explain}
+	}
+	return Effects{Verdict: Again}
+}
+
+// RewriteEnded says that the call has returned.
+type RewriteEnded struct{}
+
+func (RewriteEnded) apply(a *Acquisition) Effects {
+	a.doubt.current, a.doubt.calling = nil, false
+	return Effects{}
+}
+
+// WriteSent says that the call's value is about to be sent, with a comparison to Mod.
+type WriteSent struct{}
+
+func (WriteSent) apply(a *Acquisition) Effects {
+	a.doubt.fresh = !a.doubt.has(a.doubt.current)
+	if a.doubt.fresh {
+		a.doubt.values = append(a.doubt.values, a.doubt.current)
+	}
+	return Effects{}
+}
+
+// WriteAnswered is what became of a write. What an answer, or the read after an unknown
+// outcome, shows of the own key is an event of its own, before this one.
+type WriteAnswered struct {
+	Outcome Outcome
+	Mod     int64 // of an applied one: the own key's modification revision
+	Unread  bool  // after an unknown outcome: the own key could not be read
+	Ended   bool  // sending again is pointless, or the caller waits no longer
+}
+
+func (ev WriteAnswered) apply(a *Acquisition) Effects {
+	d := &a.doubt
+	switch {
+	case ev.Outcome == Applied:
+		d.done = true
+		if ev.Mod > a.mod {
+			a.mod = ev.Mod
+			d.clear()
+		}
+	case ev.Outcome == Unknown:
+		d.lost++
+	case ev.Outcome == NotApplied && d.fresh:
+		d.drop()
+	}
+	return Effects{Verdict: a.afterWrite(ev)}
+}
+
+// afterWrite is what follows a write.
+func (a *Acquisition) afterWrite(ev WriteAnswered) Verdict {
+	d := &a.doubt
+	switch {
+	case a.end != Alive:
+		return Lost
+	case d.done:
+		return Finished
+	case ev.Outcome == NotApplied && d.has(d.current):
+		return Doubt // an earlier copy may come yet
+	case ev.Outcome == NotApplied:
+		return Stop
+	case d.lost > 0 && (d.lost >= attempts || ev.Ended || ev.Unread):
+		return Doubt
+	}
+	return Again
+}
+
+// drop takes the call's value out: its only copy was not applied and never will be.
+func (d *doubt) drop() {
+	d.values = slices.DeleteFunc(d.values, func(v []byte) bool { return bytes.Equal(v, d.current) })
+}

@@ -1,0 +1,129 @@
+package state
+
+import "github.com/pawl-locks/pawl/internal/keys"
+
+// A Phase is how far an acquisition has come.
+type Phase uint8
+
+const (
+	Enqueuing Phase = iota // its queue key is not known to be there
+	Settling               // the enqueue's answer was lost
+	Waiting                // for the end of its predecessor
+	Asking                 // the predecessor may be gone: a query decides
+	Held
+	Releasing // the own key is being deleted, and the caller learns what was found
+	Undoing   // the own key may be there and has to be deleted, in the background
+	Done
+)
+
+// A Key is a queue key as it was seen. Names are used once (rule A1), so there is no
+// other key with both. The zero Key is none.
+type Key struct {
+	Name   string // whole
+	Create int64  // the create revision
+}
+
+// Options are what an acquisition is asked for.
+type Options struct {
+	Handoffs bool // it takes handoffs, and gives them; its value is a lock's label then
+	Delay    bool // it waits once before it succeeds a holder that did not release
+}
+
+// An Acquisition is the state of one acquisition. The zero value, with Options, is one
+// that begins.
+//
+// Invariants: own.Create is 0 until the enqueue is known to be applied, and never
+// changes then. evidence is set at most once, while end is Alive. phase is Held only
+// with evidence. predecessor is zero before the enqueue is answered, and once it is
+// Held. doubt holds values that were sent with a comparison to mod and that are not
+// known to be applied or not, so at most one of them ever is, and none once mod moves.
+type Acquisition struct {
+	Options
+	phase Phase
+	end   End
+
+	own         Key
+	mod         int64 // own's modification revision, as far as it is known
+	predecessor Key
+	deletedAt   int64 // the revision of the predecessor's deletion; 0: not known
+	expecting   bool  // the predecessor's release was to be a handoff to own
+	evidence    Evidence
+	successors  keys.Successors // those known to be behind, in order
+
+	doubt     doubt
+	deletion  deletion
+	ownBroken bool // the watch of own has ended
+	preBroken bool // the watch of the predecessor has ended
+}
+
+// Begin is the state of an acquisition that begins.
+func Begin(o Options) Acquisition { return Acquisition{Options: o} }
+
+// Resumed is the state of an acquisition whose key, with modification revision mod, a
+// query showed first in its queue on a session that was taken over.
+func Resumed(own Key, mod int64) Acquisition {
+	return Acquisition{phase: Held, own: own, mod: mod, evidence: ByResuming}
+}
+
+// Phase is how far it has come.
+func (a *Acquisition) Phase() Phase { return a.phase }
+
+// Ended is how it ended, or Alive.
+func (a *Acquisition) Ended() End { return a.end }
+
+// Own is the own key; its Create is 0 until the key is known to be there.
+func (a *Acquisition) Own() Key { return a.own }
+
+// Mod is the own key's modification revision, as far as it is known: what the next
+// write compares.
+func (a *Acquisition) Mod() int64 { return a.mod }
+
+// Predecessor is the key that is waited for, or the zero Key, and the revision of its
+// deletion, or 0.
+func (a *Acquisition) Predecessor() (Key, int64) { return a.predecessor, a.deletedAt }
+
+// Releases reports whether it was given back: a release decides, or has decided, what
+// became of it.
+func (a *Acquisition) Releases() bool { return a.phase == Releasing || a.deletion.decided }
+
+// Released reports whether a release has decided what became of it; its end says what.
+func (a *Acquisition) Released() bool { return a.deletion.decided }
+
+// Evidence is what made it the owner, or None.
+func (a *Acquisition) Evidence() Evidence { return a.evidence }
+
+// Successors are those known to be behind.
+func (a *Acquisition) Successors() keys.Successors { return a.successors }
+
+// A Step is what the goroutine that acquires does next.
+type Step uint8
+
+const (
+	Enqueue      Step = iota // put a queue key
+	Settle                   // find out whether the enqueue was applied
+	Sleep                    // until woken
+	SleepBriefly             // until woken, or until a handoff that is expected is late
+	Query                    // ask who owns
+	Win                      // look at the clock, and hold
+	Return                   // it has ended, or holds
+)
+
+// Next is what the goroutine that acquires does next. It follows from the state and is
+// not stored.
+func (a *Acquisition) Next() Step {
+	switch {
+	case a.end != Alive, a.phase >= Held:
+		return Return
+	case a.evidence != None:
+		return Win
+	case a.phase == Settling:
+		return Settle
+	case a.phase == Waiting && a.expecting:
+		return SleepBriefly
+	case a.phase == Waiting:
+		return Sleep
+	case a.phase == Asking:
+		return Query
+	}
+	return Enqueue
+}

@@ -1,0 +1,310 @@
+package state
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/keys"
+)
+
+var (
+	own    = Key{"n/2-1", 5}
+	before = Key{"n/1-1", 3}
+	label  = keys.LockMark + `"owner":"a"}`
+)
+
+// waiting is an acquisition that waits for before.
+func waiting() Acquisition {
+	a := Begin(Options{Handoffs: true})
+	a.Apply(Enqueued{Own: own, Predecessor: before, Whole: true, Revision: 5})
+	return a
+}
+
+// holding is one that holds, and knows its successor.
+func holding() Acquisition {
+	a := waiting()
+	a.Apply(PredecessorDeleted{Key: before, Revision: 7})
+	a.Apply(Answered{Found: true, Revision: 8, Successors: keys.NewSuccessors(slices.Values([]keys.Successor{
+		{Name: []byte("3-1"), Create: 6, Value: []byte(label)},
+	}))})
+	a.Apply(Won{})
+	return a
+}
+
+// handoffBy is the own key as a handoff by k makes it.
+func handoffBy(k Key, mod int64) OwnChanged {
+	_, name := keys.Split(k.Name)
+	value := keys.Successor{Value: []byte(label)}.HandedOff(name, k.Create, keys.Successors{})
+	return OwnChanged{Create: own.Create, Mod: mod, OnLease: true, Value: value}
+}
+
+func TestAnAcquisitionThatStandsAloneNeedsNoQuery(t *testing.T) {
+	a := Begin(Options{})
+	require.Equal(t, Enqueue, a.Next())
+	fx := a.Apply(Enqueued{Own: own, Whole: true, Revision: 5})
+	assert.Zero(t, fx, "nothing is watched")
+	assert.Equal(t, Win, a.Next())
+	a.Apply(Won{})
+	assert.Equal(t, []any{Held, ByEnqueue}, []any{a.Phase(), a.Evidence()})
+}
+
+// A2: what was left out of the enqueue's read may stand before.
+func TestAReadInPartIsNoEvidence(t *testing.T) {
+	a := Begin(Options{})
+	fx := a.Apply(Enqueued{Own: own, Revision: 5})
+	assert.Equal(t, Effects{WatchOwn: true, From: 6}, fx)
+	assert.Equal(t, Query, a.Next())
+}
+
+// A3: the predecessor is watched from the revision at which it was seen plus one.
+func TestAWaiterWatchesItsPredecessorAndItsOwnKey(t *testing.T) {
+	a := Begin(Options{})
+	fx := a.Apply(Enqueued{Own: own, Predecessor: before, Whole: true, Revision: 5})
+	assert.Equal(t, Effects{WatchOwn: true, Follow: before, Unfollow: true, From: 6}, fx)
+	assert.Equal(t, Sleep, a.Next())
+}
+
+// A2: that the predecessor is gone is a reason to ask and no more.
+func TestAPredecessorThatIsGoneIsNoEvidence(t *testing.T) {
+	a := waiting()
+	assert.True(t, a.Apply(PredecessorDeleted{Key: before, Revision: 7}).Wake)
+	require.Equal(t, Query, a.Next())
+	fx := a.Apply(Answered{Found: true, Predecessor: Key{"n/0-1", 2}, Revision: 9})
+	assert.Equal(t, Effects{Follow: Key{"n/0-1", 2}, Unfollow: true, From: 10}, fx)
+	assert.Equal(t, Sleep, a.Next())
+	_, at := a.Predecessor()
+	assert.Zero(t, at, "of another key's deletion")
+	a.Apply(PredecessorDeleted{Key: before, Revision: 7})
+	assert.Equal(t, Sleep, a.Next(), "of an earlier predecessor")
+}
+
+// A2: an answer counts if it found the own key, at a revision not below it.
+func TestAnAnswerThatShowsNothingIsNoEvidence(t *testing.T) {
+	for name, ev := range map[string]Answered{
+		"not found": {Revision: 9},
+		"stale":     {Found: true, Revision: 4},
+	} {
+		a := waiting()
+		a.Apply(WatchEnded{Key: before, Missed: true})
+		a.Apply(ev)
+		assert.Equal(t, None, a.Evidence(), name)
+	}
+}
+
+func TestAHandoffByThePredecessorIsEvidence(t *testing.T) {
+	a := waiting()
+	assert.True(t, a.Apply(handoffBy(before, 7)).Wake)
+	assert.Equal(t, ByHandoff, a.Evidence())
+	a.Apply(Won{})
+	assert.Equal(t, Held, a.Phase())
+	assert.Equal(t, Effects{}, a.Apply(handoffBy(before, 7)), "known")
+	fx := a.Apply(handoffBy(before, 8))
+	assert.Equal(t, []any{KeyOverwritten, int64(8), true}, []any{fx.End, fx.At, fx.Held}, "a key is handed off to once")
+}
+
+func TestAHandoffByAnotherIsAReasonToAsk(t *testing.T) {
+	a := waiting()
+	a.Apply(handoffBy(Key{"n/9-1", 4}, 7))
+	assert.Equal(t, []any{None, Query}, []any{a.Evidence(), a.Next()})
+}
+
+func TestAHandoffToOneThatTakesNoneIsForeign(t *testing.T) {
+	a := Begin(Options{})
+	a.Apply(Enqueued{Own: own, Predecessor: before, Whole: true, Revision: 5})
+	assert.Equal(t, KeyOverwritten, a.Apply(handoffBy(before, 7)).End)
+	assert.Equal(t, Undoing, a.Phase())
+}
+
+// The two events of a handoff come in either order.
+func TestAHandoffThatIsExpectedIsWaitedForAndNoLonger(t *testing.T) {
+	_, name := keys.Split(own.Name)
+	next := keys.NewSuccessors(slices.Values([]keys.Successor{{Name: []byte(name), Create: own.Create, Value: []byte(label)}}))
+	value := keys.Successor{Value: []byte(label)}.HandedOff("9-1", 2, next)
+	a := waiting()
+	a.Apply(PredecessorDeleted{Key: before, Revision: 7, Value: value})
+	require.Equal(t, SleepBriefly, a.Next())
+	late := a
+	late.Apply(HandoffLate{})
+	assert.Equal(t, Query, late.Next())
+	a.Apply(handoffBy(before, 7))
+	assert.Equal(t, Win, a.Next())
+}
+
+func TestADelayIsWaitedForOnce(t *testing.T) {
+	a := Begin(Options{Delay: true})
+	a.Apply(Enqueued{Own: own, Predecessor: before, Whole: true, Revision: 5})
+	a.Apply(PredecessorDeleted{Key: before, Revision: 7})
+	first := Answered{Found: true, Revision: 9, Unclean: true}
+	assert.True(t, a.Apply(first).Linger)
+	require.Equal(t, Query, a.Next(), "asked once more")
+	a.Apply(first)
+	assert.Equal(t, Win, a.Next())
+}
+
+func TestALostAnswerIsSettled(t *testing.T) {
+	a := Begin(Options{})
+	a.Apply(AnswerLost{})
+	require.Equal(t, Settle, a.Next())
+	again := a
+	again.Apply(Settled{})
+	assert.Equal(t, Enqueue, again.Next())
+	a.Apply(Settled{own})
+	assert.Equal(t, []any{Query, own}, []any{a.Next(), a.Own()})
+}
+
+// A6: what may be there is deleted, and what cannot be there is not.
+func TestGivingUpRemovesWhatMayBeThere(t *testing.T) {
+	begun, settling, waits := Begin(Options{}), Begin(Options{}), waiting()
+	settling.Apply(AnswerLost{})
+	for _, c := range []struct {
+		a      Acquisition
+		remove bool
+	}{{begun, false}, {settling, true}, {waits, true}} {
+		fx := c.a.Apply(GaveUp{})
+		assert.Equal(t, c.remove, fx.Remove)
+		assert.Equal(t, Return, c.a.Next())
+		assert.Equal(t, c.remove, c.a.Phase() == Undoing)
+		c.a.Apply(Removed{})
+		assert.Equal(t, Done, c.a.Phase())
+	}
+}
+
+// A4, N1: what the renewals' reads show.
+func TestWhatIsObserved(t *testing.T) {
+	seen := Observed{9, Seen{own.Create, own.Create}, Seen{before.Create, before.Create}}
+	with := func(f func(o *Observed)) Observed { o := seen; f(&o); return o }
+	for name, c := range map[string]struct {
+		ev   Observed
+		want Effects
+		next Step
+	}{
+		"as known":              {seen, Effects{}, Sleep},
+		"before it was there":   {with(func(o *Observed) { o.Revision, o.Own = 4, Seen{} }), Effects{}, Sleep},
+		"predecessor gone":      {with(func(o *Observed) { o.Predecessor = Seen{} }), Effects{Wake: true}, Query},
+		"own key gone":          {with(func(o *Observed) { o.Own = Seen{} }), Effects{End: KeyDeleted, Wake: true}, Return},
+		"perhaps handed off":    {with(func(o *Observed) { o.Own.Mod = 8 }), Effects{Read: true}, Sleep},
+		"predecessor rewritten": {with(func(o *Observed) { o.Predecessor.Mod = 8 }), Effects{}, Sleep},
+	} {
+		a := waiting()
+		assert.Equal(t, c.want, a.Apply(c.ev), name)
+		assert.Equal(t, c.next, a.Next(), name)
+	}
+	alone := Begin(Options{Handoffs: true})
+	alone.Apply(Enqueued{Own: own, Whole: true, Revision: 5})
+	assert.Equal(t, KeyOverwritten, alone.Apply(Observed{9, Seen{own.Create, 8}, Seen{}}).End, "nobody hands off to one without predecessor")
+}
+
+func TestWatchesThatEndedAreRenewedByTheNextRead(t *testing.T) {
+	a := waiting()
+	a.Apply(WatchEnded{Key: own})
+	a.Apply(WatchEnded{Key: before})
+	seen := Observed{9, Seen{own.Create, own.Create}, Seen{before.Create, before.Create}}
+	assert.Equal(t, Effects{WatchOwn: true, Follow: before, From: 10}, a.Apply(seen))
+	assert.Equal(t, Effects{}, a.Apply(seen), "once")
+}
+
+// R1: what follows a delete, by what is known of it.
+func TestWhatFollowsADelete(t *testing.T) {
+	for name, c := range map[string]struct {
+		ev   DeleteAnswered
+		want Verdict
+	}{
+		"applied":                            {DeleteAnswered{Outcome: Applied}, Finished},
+		"refused":                            {DeleteAnswered{Outcome: Refused}, Explain},
+		"refused with a handoff":             {DeleteAnswered{Outcome: Refused, Handoff: true}, Bare},
+		"not applied":                        {DeleteAnswered{Outcome: NotApplied}, Stop},
+		"not applied with a handoff":         {DeleteAnswered{Outcome: NotApplied, Handoff: true}, Bare},
+		"not applied, and nobody waits":      {DeleteAnswered{Outcome: NotApplied, Handoff: true, Ended: true}, Stop},
+		"unknown":                            {DeleteAnswered{Outcome: Unknown}, Bare},
+		"unknown with a handoff":             {DeleteAnswered{Outcome: Unknown, Handoff: true}, Bare},
+		"unknown though repeated":            {DeleteAnswered{Outcome: Unknown, Repeated: true}, Doubt},
+		"unknown, and nobody waits":          {DeleteAnswered{Outcome: Unknown, Ended: true}, Doubt},
+		"overwritten":                        {DeleteAnswered{Outcome: Applied, Was: OwnChanged{Create: 5, Mod: 9, OnLease: true}}, Lost},
+		"applied, and as it was acquired":    {DeleteAnswered{Outcome: Applied, Was: OwnChanged{Create: 5, Mod: 5, OnLease: true}}, Finished},
+		"applied, handed off to, and missed": {DeleteAnswered{Outcome: Applied, Was: handoffBy(before, 7)}, Finished},
+	} {
+		a := holding()
+		require.Equal(t, GivenBack, a.Apply(Released{}).End)
+		assert.True(t, a.Apply(DeleteSent{}).Handoff, "there is a successor")
+		assert.False(t, a.Apply(DeleteSent{}).Handoff, "once")
+		assert.Equal(t, c.want, a.Apply(c.ev).Verdict, name)
+	}
+}
+
+// R1: a key that is not there was released by us only if a delete of ours may have been
+// applied before it was missed.
+func TestWhatWasMissedIsALossUnlessADeleteOfOursMayHaveBeenApplied(t *testing.T) {
+	lost, missed := DeleteAnswered{Outcome: Unknown}, DeleteAnswered{Outcome: Refused}
+	for _, c := range []struct {
+		before []Event
+		ev     Explained
+		want   Verdict
+	}{
+		{[]Event{missed}, Explained{}, Lost},
+		{[]Event{lost, missed}, Explained{}, Finished},
+		{[]Event{missed, lost, missed}, Explained{}, Lost},
+		{[]Event{lost, missed}, Explained{There: true}, Lost},
+		{[]Event{lost, missed}, Explained{SessionEnded: true}, Lost},
+	} {
+		a := holding()
+		a.Apply(Released{})
+		for _, ev := range c.before {
+			a.Apply(ev)
+		}
+		fx := a.Apply(c.ev)
+		assert.Equal(t, c.want, fx.Verdict)
+		assert.Equal(t, c.want == Lost, a.Ended() != GivenBack)
+		assert.Equal(t, Done, a.Phase())
+	}
+}
+
+// Rewriting: a value in doubt stays so until the key's modification revision moves.
+func TestValuesInDoubt(t *testing.T) {
+	a := holding()
+	write := func(v string, o Outcome) Verdict {
+		a.Apply(Rewriting{[]byte(v)})
+		a.Apply(WriteSent{})
+		return a.Apply(WriteAnswered{Outcome: o, Ended: true}).Verdict
+	}
+	put := func(v string, mod int64) Effects {
+		return a.Apply(OwnChanged{Create: own.Create, Mod: mod, OnLease: true, Value: []byte(v)})
+	}
+	require.Equal(t, Doubt, write("v", Unknown))
+	require.Equal(t, Doubt, write("v", NotApplied), "the first copy may come yet")
+	require.Equal(t, Stop, write("w", NotApplied))
+	a.Apply(RewriteEnded{})
+	assert.Equal(t, Explain, a.Apply(Rewriting{[]byte("x")}).Verdict, "read first")
+	a.Apply(RewriteEnded{})
+	require.Equal(t, Alive, put("v", 10).End)
+	assert.Equal(t, int64(10), a.Mod())
+	require.Equal(t, Stop, write("v", NotApplied), "all compared a revision that has passed")
+	assert.Equal(t, KeyOverwritten, put("w", 11).End, "it was never in doubt")
+}
+
+func TestAWriteIsSentAgainAFewTimes(t *testing.T) {
+	a := holding()
+	a.Apply(Rewriting{[]byte("v")})
+	for range attempts - 1 {
+		a.Apply(WriteSent{})
+		require.Equal(t, Again, a.Apply(WriteAnswered{Outcome: Unknown}).Verdict)
+	}
+	a.Apply(WriteSent{})
+	assert.Equal(t, Doubt, a.Apply(WriteAnswered{Outcome: Unknown}).Verdict)
+	a.Apply(RewriteEnded{})
+	a.Apply(Rewriting{[]byte("v")})
+	a.Apply(WriteSent{})
+	a.Apply(OwnChanged{Create: own.Create, Mod: 9, OnLease: true, Value: []byte("v")})
+	assert.Equal(t, Finished, a.Apply(WriteAnswered{Outcome: Refused}).Verdict, "a copy of it was applied")
+}
+
+func TestTheFirstEndStands(t *testing.T) {
+	a := holding()
+	require.Equal(t, KeyDeleted, a.Apply(OwnDeleted{}).End)
+	for _, ev := range []Event{Over{}, GaveUp{}, Released{}, OwnDeleted{}, handoffBy(before, 99), Won{}} {
+		assert.Equal(t, Alive, a.Apply(ev).End)
+	}
+	assert.Equal(t, []any{KeyDeleted, Done}, []any{a.Ended(), a.Phase()})
+}
