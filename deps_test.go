@@ -177,3 +177,32 @@ func TestUsersGetEtcdsStubsAndGRPCAndNoMore(t *testing.T) {
 		assert.ElementsMatch(t, append(want, module), got, pattern)
 	}
 }
+
+// What the root requires takes part in the selection of its users' versions, so
+// it requires what its users and its own tests need, and no more. Tools, drivers
+// and the libraries of commands belong into modules of their own.
+func TestTheRootRequiresWhatItsUsersAndItsOwnTestsNeed(t *testing.T) {
+	var mod struct {
+		Require []struct {
+			Path     string
+			Indirect bool
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json").Output()
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(out, &mod))
+	var direct []string
+	for _, r := range mod.Require {
+		if !r.Indirect {
+			direct = append(direct, r.Path)
+		}
+	}
+	assert.ElementsMatch(t, []string{
+		"go.etcd.io/etcd/api/v3", "google.golang.org/grpc", "google.golang.org/protobuf",
+		"google.golang.org/genproto/googleapis/rpc", "golang.org/x/sys",
+		// for tests
+		"github.com/stretchr/testify", "github.com/google/go-cmp", "go.uber.org/goleak",
+		"go.etcd.io/etcd/server/v3", "go.etcd.io/etcd/client/pkg/v3", "go.uber.org/zap",
+		"github.com/prometheus/client_golang",
+	}, direct)
+}
