@@ -100,7 +100,7 @@ func (d *doctor) endpoint(e endpoint) {
 	if s.IsLearner {
 		d.odd("endpoint", e.name, "is a learner, and serves nothing", "promote it (etcdctl member promote), or take it out of --endpoints")
 	}
-	if why := cluster.VersionTrouble(s.Version); why != "" {
+	if why := cluster.VersionFault(s.Version); why != "" {
 		d.wrong("version", e.name, fmt.Sprintf("etcd %s: %s", s.Version, why), "upgrade this member")
 	}
 	d.room(e)

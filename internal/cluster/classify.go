@@ -154,7 +154,7 @@ func IsLeaseNotFound(err error) bool { return is(err, rpctypes.ErrGRPCLeaseNotFo
 // IsLeaseExists reports whether the lease ID of a grant is taken.
 func IsLeaseExists(err error) bool { return is(err, rpctypes.ErrGRPCLeaseExist) }
 
-// IsCompacted reports whether the revision that was asked for is compacted.
+// IsCompacted reports whether the requested revision is compacted.
 func IsCompacted(err error) bool { return is(err, rpctypes.ErrGRPCCompacted) }
 
 // IsTooManyOps reports whether the transaction has more operations than the server's max-txn-ops.

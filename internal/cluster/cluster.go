@@ -35,7 +35,7 @@ type Config struct {
 	SyncEvery time.Duration
 	// Logger gets what an operator must know; nil means silent.
 	Logger *slog.Logger
-	// Observer is told what happens; nil means nobody.
+	// Observer is notified of what happens; nil means that nobody is.
 	Observer observe.Observer
 	// DialOptions come after this package's own, so they win. An interceptor may change or drop options, and
 	// send a request several times. It must pass on the context that it got, or one made from it, and must
@@ -67,7 +67,7 @@ type Cluster struct {
 	life  context.Context // ends with Close
 	die   context.CancelCauseFunc
 	work  sync.WaitGroup // every goroutine; Close waits for it
-	wake  chan struct{}  // tells the keeper that there is something to do
+	wake  chan struct{}  // wakes the keeper
 	mu    sync.Mutex     // members' replacement, and the end
 	ended chan struct{}
 	err   atomic.Pointer[error] // why ended is closed; set once

@@ -74,35 +74,35 @@ func (c *Cluster) reachUntil(ctx context.Context, until time.Time) error {
 
 var errNotReached = errors.New("no endpoint gave a good answer in time")
 
-// firstLook is the first probing of an endpoint.
-type firstLook struct {
+// firstProbe is the first probing of an endpoint.
+type firstProbe struct {
 	member *Member
 	last   atomic.Pointer[error] // what the last probe came to; nil: there was none yet
 }
 
 var errNoAnswerYet = errors.New("no answer yet")
 
-func (l *firstLook) err() error {
+func (l *firstProbe) err() error {
 	if p := l.last.Load(); p != nil {
 		return *p
 	}
 	return fmt.Errorf("%s: %w", l.member.Endpoint(), errNoAnswerYet)
 }
 
-// reach asks all endpoints until one gives a good answer, all have failed with errors that are not to be
-// waited out, or the time is over.
+// reach asks all endpoints until one gives a good answer, all have failed with errors that waiting does
+// not mend, or the time is up.
 func (c *Cluster) reach(ctx context.Context, until time.Time, waitOut func(error) bool) error {
 	late := time.NewTimer(time.Until(until))
 	defer late.Stop()
 	decided := make(chan struct{})
 	defer close(decided)
 	list := c.list()
-	looks := make([]*firstLook, len(list))
-	done := make(chan *firstLook, len(list))
+	probes := make([]*firstProbe, len(list))
+	done := make(chan *firstProbe, len(list))
 	for i, m := range list {
-		l := &firstLook{member: m}
-		looks[i] = l
-		c.spawn(func() { c.look(l, decided, waitOut); done <- l }) // ends by probeTotal once decided, or with Close
+		l := &firstProbe{member: m}
+		probes[i] = l
+		c.spawn(func() { c.probeUntilGood(l, decided, waitOut); done <- l }) // ends by probeTotal once decided, or with Close
 	}
 	for range list {
 		select {
@@ -111,19 +111,19 @@ func (c *Cluster) reach(ctx context.Context, until time.Time, waitOut func(error
 				return c.login(ctx, l.member, until)
 			}
 		case <-ctx.Done():
-			return errors.Join(EndOf(ctx), joinLooks(looks))
+			return errors.Join(EndOf(ctx), joinProbes(probes))
 		case <-late.C:
-			return errors.Join(errNotReached, joinLooks(looks))
+			return errors.Join(errNotReached, joinProbes(probes))
 		case <-c.ended:
 			return c.Err()
 		}
 	}
-	return joinLooks(looks)
+	return joinProbes(probes)
 }
 
-// look probes l's member until it gives a good answer, or fails in a way that is not to be waited out, or
+// probeUntilGood probes l's member until it gives a good answer, or fails in a way that waiting does not mend, or
 // it no longer matters.
-func (c *Cluster) look(l *firstLook, decided <-chan struct{}, waitOut func(error) bool) {
+func (c *Cluster) probeUntilGood(l *firstProbe, decided <-chan struct{}, waitOut func(error) bool) {
 	pause := minBackoff
 	for {
 		err := c.probe(c.life, l.member)
@@ -161,11 +161,11 @@ func (c *Cluster) login(ctx context.Context, m *Member, until time.Time) error {
 	return err
 }
 
-// joinLooks joins the endpoints' errors in the endpoints' order; what all say alike, once.
-func joinLooks(looks []*firstLook) error {
-	all := make([]error, 0, len(looks))
+// joinProbes joins the endpoints' errors in the endpoints' order; what all say alike, once.
+func joinProbes(probes []*firstProbe) error {
+	all := make([]error, 0, len(probes))
 	said := make(map[string]bool)
-	for _, l := range looks {
+	for _, l := range probes {
 		err := l.err()
 		if err != nil && !said[err.Error()] {
 			said[err.Error()] = true
@@ -199,7 +199,7 @@ func explain(m *Member, err error) error {
 		if m.endpoint.tls {
 			hint = "not an etcd server, or one that wants a client certificate"
 		}
-	case m.endpoint.tls && broken(msg): // TLS 1.3 tells a missing certificate after the handshake
+	case m.endpoint.tls && broken(msg): // TLS 1.3 reports a missing certificate after the handshake
 		hint = "the server ended the connection; it may want a client certificate"
 	case strings.Contains(msg, "authentication handshake failed"), strings.Contains(msg, "remote error: tls:"):
 		hint = "TLS failed"

@@ -1,23 +1,27 @@
 // Package cluster is pawl's connection to an etcd cluster: its members, one gRPC connection to
-// each, the credentials, what has been pinned about the cluster, and requests whose outcome is told.
+// each, the credentials, what has been pinned about the cluster, and requests whose outcome is known.
 //
 // # Guarantees
 //
-//  1. A connection of its own for every endpoint, with its own TLS server name. One member's
-//     trouble, slowness or certificate is never another's.
+//  1. Every endpoint has a connection of its own, with its own TLS server name. One member's
+//     failure, slowness or certificate never affects another's. Once anything in the configuration
+//     asks for TLS, no connection goes without it, to an advertised address neither.
 //  2. Everything sent carries "hasleader", so that a member without a leader says so at once, and
-//     the current auth token. Tokens are fetched once for all callers, and again when refused.
-//  3. The outcome of a failed write is one of two: NotApplied, which is proved by the transport
-//     (no stream was ever made) or by a status that the server only gives when nothing was
-//     applied; and Unknown, which is everything else. It is never guessed.
+//     the current auth token. Tokens are fetched once for all callers, hedged over members as a renewal
+//     is, paced, and fetched again when they have ended. A member that alone refuses a token is graded
+//     down, and nobody logs in again because of it.
+//  3. The outcome of a failed write is one of two. NotApplied needs evidence: every request that left
+//     for it is known to have ended, without a stream or with a status that the server gives only when
+//     nothing was applied. Everything else is Unknown, whatever interceptors of the user's do.
 //  4. A request that may have been applied is sent again only where its sender declared a second
 //     copy harmless (Always).
 //  5. Every attempt has a bound of its own, and so have all attempts together, with
-//     context.Background() too. A call returns when its context ends, or Grace later where it has
-//     to send something still.
+//     context.Background() too. A call returns when its context ends, or Grace later where it
+//     still has something to send. A bound that passed does not match context.DeadlineExceeded.
 //  6. Only answers of the pinned cluster are taken. A linearizable answer whose revision is below
 //     the highest one that had been received when its request was sent ends the Cluster with
-//     ErrChanged; nothing else about a revision does.
+//     ErrChanged; nothing else about a revision does. An endpoint of another cluster is set aside until it
+//     answers as this one; when probes find none that is this one's, the Cluster ends likewise.
 //  7. Close returns when all goroutines and connections of the Cluster are gone.
 //  8. Passwords and tokens are in no error and no log record.
 //
@@ -25,12 +29,12 @@
 //
 // It keeps no lease and no watch; those open their streams on a Member themselves. It does not
 // support etcd's grpc-proxy. It does not find out whether an unknown outcome was applied: only
-// whoever sent the request knows how to ask.
+// the sender of the request knows how to read that back.
 //
 // # Failures
 //
 //	ErrClosed    Close was called
 //	ErrChanged   another cluster answers, or a revision went back
 //	ErrUnknown   a write failed and may have been applied
-//	*Error       every failed request: which, where, its outcome and gRPC code
+//	*Error       every failed request: the operation, the endpoint, its outcome and gRPC code
 package cluster

@@ -45,8 +45,8 @@ func (o Outcome) String() string {
 // the end of the caller's context (context.Canceled or DeadlineExceeded, and its cause) when that
 // is what ended it. A bound of this package that passed is not the end of the caller's context.
 type Error struct {
-	Op       string     // what was asked: "txn"
-	Endpoint string     // which member was asked last; empty if none
+	Op       string     // the operation: "txn"
+	Endpoint string     // of the last attempt; empty if there was none
 	Outcome  Outcome    // of all attempts together
 	Code     codes.Code // of the last attempt
 	Err      error      // of the last attempt, or what kept it from being sent
@@ -54,7 +54,7 @@ type Error struct {
 	ended error // why the caller's context ended; nil if it has not
 }
 
-// Error says what was asked, of whom, the outcome where it is unknown, and why.
+// Error names the operation, the endpoint, the outcome where it is unknown, and the cause.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op)

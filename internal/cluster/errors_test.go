@@ -69,7 +69,7 @@ func TestAMemberThatEndsARequestAtItsDeadlineIsNotBlamed(t *testing.T) {
 		ctx := late{context.Background(), time.Now()}
 		assert.False(t, s.goOn(ctx, Unknown, status.Error(codes.DeadlineExceeded, "context deadline exceeded")))
 		assert.True(t, s.unknown)
-		assert.NotContains(t, ss.log.String(), "member in trouble")
+		assert.NotContains(t, ss.log.String(), "member failing")
 	})
 }
 

@@ -13,7 +13,7 @@ const recheckEvery = 10 * time.Second
 // urgentEvery is how often they are while no endpoint is known to belong to the cluster.
 const urgentEvery = time.Second
 
-// minSync is the least time between two looks at the member list.
+// minSync is the least time between two refreshes of the member list.
 const minSync = 100 * time.Millisecond
 
 // spawn runs f in a goroutine that Close waits for; false, and f is not run, once Close was called.
@@ -27,7 +27,7 @@ func (c *Cluster) spawn(f func()) bool {
 	return true
 }
 
-// nudge tells the keeper that there may be something to do.
+// nudge wakes the keeper: there may be something to do.
 func (c *Cluster) nudge() {
 	select {
 	case c.wake <- struct{}{}:
@@ -35,7 +35,7 @@ func (c *Cluster) nudge() {
 	}
 }
 
-// keep does what has to be done now and then, until Close.
+// keep probes members and refreshes the list of them from time to time, until Close.
 func (c *Cluster) keep() {
 	var recheck, sync <-chan time.Time
 	var looked time.Time // when the last recheck ended
@@ -87,7 +87,7 @@ func (c *Cluster) recheck() {
 		wg.Go(func() { _ = c.probe(c.life, m) }) // ends within probeTotal; what it found is on the member
 	}
 	wg.Wait()
-	c.judgeForeign()
+	c.endIfForeign()
 }
 
 // jitter spreads d by a tenth up and down.

@@ -39,7 +39,7 @@ const (
 	foreign              // another cluster's
 )
 
-// Pick returns the member to ask next: the first of the best, looked for round robin, so that
+// Pick returns the member to ask next: the first of the best, searched round robin, so that
 // successive calls spread over all members. The best are usable and not in avoid, and have not
 // failed within the cool-down; failing that, not in avoid; failing that, any usable one.
 // It is never nil.
@@ -78,16 +78,16 @@ func (m *Member) grade(now time.Duration, avoid []*Member) int {
 	return g
 }
 
-// Failed tells that m did not serve, and why: for a cool-down of about 5 s, Pick prefers others.
+// Failed notes that m did not serve, and why: for a cool-down of about 5 s, Pick prefers others.
 func (c *Cluster) Failed(m *Member, err error) {
 	d := coolDown - coolDown/10 + rand.N(coolDown/5)
 	if m.coolUntil.Swap(int64(c.now()+d)) == 0 {
-		c.log.Warn("etcd member in trouble", "endpoint", m.Endpoint(), "error", textOf(err))
+		c.log.Warn("etcd member failing", "endpoint", m.Endpoint(), "error", textOf(err))
 		c.feed.Later(context.Background(), observe.MemberSwitched{From: m.Endpoint(), Err: err})
 	}
 }
 
-// Worked tells that m served: the cool-down is over. It is looked at again, for it may have been
+// Worked notes that m served, which ends the cool-down. It is probed again, for it may have been
 // replaced by another version.
 func (c *Cluster) Worked(m *Member) {
 	if m.coolUntil.Load() != 0 && m.coolUntil.Swap(0) != 0 {

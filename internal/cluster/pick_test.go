@@ -39,7 +39,7 @@ func TestAMemberThatFailedComesLastUntilItHasCooledDown(t *testing.T) {
 		time.Sleep(coolDown/5 + 2)
 		assert.Contains(t, []*Member{c.Pick(), c.Pick()}, bad)
 		c.Failed(bad, errors.New("trouble"))
-		assert.Equal(t, 1, strings.Count(ss.log.String(), "member in trouble"), "told once")
+		assert.Equal(t, 1, strings.Count(ss.log.String(), "member failing"), "told once")
 		c.Worked(bad)
 		assert.Contains(t, []*Member{c.Pick(), c.Pick()}, bad)
 	})

@@ -21,7 +21,7 @@ func (c *Cluster) Term() uint64 { return c.term.Load() }
 // errForeign is an answer of another cluster.
 var errForeign = errors.New("the answer is another cluster's")
 
-// Check judges the header of an answer from m, and takes it in.
+// Check validates the header of an answer from m, and takes it in.
 //
 // floor is Revision as it was when the request was sent. linearizable says that the answer's
 // revision is at least that of everything acknowledged before the request was sent: so for
@@ -30,7 +30,7 @@ var errForeign = errors.New("the answer is another cluster's")
 //
 // A linearizable revision below floor ends the Cluster, and the error matches ErrChanged. Another
 // cluster_id sets the endpoint aside, which is logged, until it answers as this cluster again; when every
-// endpoint is aside, and another look confirms it, the Cluster ends likewise. Otherwise Term, and if linearizable Revision, are raised.
+// endpoint is aside, and another probe of each confirms it, the Cluster ends likewise. Otherwise Term, and if linearizable Revision, are raised.
 func (c *Cluster) Check(m *Member, h *pb.ResponseHeader, floor int64, linearizable bool) error {
 	if h == nil {
 		return fmt.Errorf("%s: %w", m.Endpoint(), errNoHeader)
@@ -95,9 +95,9 @@ func (c *Cluster) noneIsOurs(answers int32) bool {
 	return true
 }
 
-// judgeForeign ends the Cluster if every endpoint was found to be another cluster's. The keeper calls it
+// endIfForeign ends the Cluster if every endpoint was found to be another cluster's. The keeper calls it
 // after it has probed all of them.
-func (c *Cluster) judgeForeign() {
+func (c *Cluster) endIfForeign() {
 	if c.id.Load() != 0 && c.noneIsOurs(confirmed) {
 		c.end(fmt.Errorf("%w: every endpoint answers as another cluster than %x", ErrChanged, c.id.Load()))
 	}

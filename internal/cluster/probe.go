@@ -11,7 +11,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// probeTotal bounds one look at one member.
+// probeTotal bounds one probe of one member.
 const probeTotal = 5 * time.Second
 
 // probe asks the member who it is: the cluster, its version, whether it is a learner. Where the
@@ -40,7 +40,7 @@ func (c *Cluster) probe(ctx context.Context, m *Member) error {
 		return err
 	}
 	m.checked.Store(true)
-	c.judgeVersion(m, resp.Version)
+	c.warnOfVersion(m, resp.Version)
 	if resp.IsLearner {
 		c.foundLearner(m)
 	} else if m.learner.Swap(false) {
@@ -67,9 +67,9 @@ func (c *Cluster) foundLearner(m *Member) {
 	}
 }
 
-// judgeVersion warns, once for each member and version, of servers that break a rule (F13).
-func (c *Cluster) judgeVersion(m *Member, version string) {
-	why := VersionTrouble(version)
+// warnOfVersion warns, once for each member and version, of servers that break a rule (F13).
+func (c *Cluster) warnOfVersion(m *Member, version string) {
+	why := VersionFault(version)
 	if why == "" {
 		return
 	}

@@ -13,7 +13,7 @@ type Repeat int
 const (
 	// IfNotApplied: only after an error that proves that the request was not applied.
 	IfNotApplied Repeat = iota
-	// Always: after any trouble. For reads, and for writes whose second copy is harmless.
+	// Always: after any failure. For reads, and for writes whose second copy is harmless.
 	Always
 )
 
@@ -38,7 +38,7 @@ type Request struct {
 
 // Txn sends t. A nil error means an answer that has passed Check as a linearizable one; so t must
 // hold, in one of its branches, whether it runs or not, a write or a Range without Serializable (F14).
-// Otherwise the error is an *Error. A transaction without writes is sent again after any trouble, whatever
+// Otherwise the error is an *Error. A transaction without writes is sent again after any failure, whatever
 // r.Repeat says, and its failure is NotApplied. t must not be changed until Txn returns.
 //
 // Txn returns when ctx ends, and within r.Total in any case.

@@ -363,7 +363,7 @@ func TestCloseEndsRequestsUnderWay(t *testing.T) {
 		require.ErrorIs(t, err, ErrClosed)
 		assert.Equal(t, NotApplied, OutcomeOf(err))
 		require.NoError(t, c.Close())
-		assert.NotContains(t, ss.log.String(), "trouble")
+		assert.NotContains(t, ss.log.String(), "member failing")
 	})
 }
 

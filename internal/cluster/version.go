@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// VersionTrouble says what is wrong with a server of this version (F13); "" if nothing is known.
-func VersionTrouble(version string) string {
+// VersionFault says what is wrong with a server of this version (F13); "" if nothing is known.
+func VersionFault(version string) string {
 	v, pre, ok := parseVersion(version)
 	switch {
 	case !ok:

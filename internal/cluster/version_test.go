@@ -14,8 +14,8 @@ func TestVersionsThatBreakARuleAreKnown(t *testing.T) {
 		"3.7.0-rc.1": true, "3.7.0": false, "3.7.3": false, "3.7.3+git": false, "3.8.0-alpha.0": false, "4.0.0": false,
 		"": true, "3.7": true, "three": true, "3.x.1": true,
 	} {
-		assert.Equal(t, bad, VersionTrouble(version) != "", version)
+		assert.Equal(t, bad, VersionFault(version) != "", version)
 	}
-	assert.Contains(t, VersionTrouble("3.3.1"), "not supported")
-	assert.Contains(t, VersionTrouble("3.4.44"), "known bugs")
+	assert.Contains(t, VersionFault("3.3.1"), "not supported")
+	assert.Contains(t, VersionFault("3.4.44"), "known bugs")
 }

@@ -352,7 +352,7 @@ func TestAMemberIsNotBlamedForATokenThatDoesNotCome(t *testing.T) {
 		assert.Equal(t, []int64{2}, l.revisions())
 		b.hub.Close()
 		require.NoError(t, b.cluster.Close())
-		assert.Contains(t, out.String(), "etcd member in trouble", "for the token")
+		assert.Contains(t, out.String(), "etcd member failing", "for the token")
 		assert.NotContains(t, out.String(), errSilent.Error())
 	})
 }
