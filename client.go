@@ -265,6 +265,19 @@ func init() {
 		}
 		return c.host(), nil
 	}
+	inside.HostFor = func(ctx context.Context, v any) (session.Host, error) {
+		if c, ok := v.(*Client); ok {
+			return inside.HostOf(c)
+		}
+		s, err := v.(Sessions).Session(ctx)
+		switch {
+		case err != nil:
+			return session.Host{}, err
+		case s.none():
+			return session.Host{}, errNoSession
+		}
+		return s.client.host(), nil
+	}
 	inside.SessionOf = func(v any) *session.Session {
 		if s, _ := v.(*Session); s != nil {
 			return s.engine

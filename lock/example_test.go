@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/lease"
@@ -59,4 +60,25 @@ func ExampleMutex_Queue() {
 	// Output:
 	// 0 ann exclusive true
 	// <nil>
+}
+
+// A cron job on ten machines runs once a firing.
+func ExampleMutex_Once() {
+	t := begin()
+	defer t.end()
+	etcd := pawltest.New(t) // an etcd in memory, for the example
+	firing := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	for _, machine := range []string{"a", "b"} {
+		client := etcd.Client(t, pawl.Config{})
+		ran, err := lock.New(client, "cron/cleanup", lock.Options{}).Once(context.Background(), firing,
+			func(context.Context, *lock.Held) error {
+				fmt.Println("cleaning up")
+				return nil
+			})
+		fmt.Println(machine, ran, err)
+	}
+	// Output:
+	// cleaning up
+	// a true <nil>
+	// b false <nil>
 }

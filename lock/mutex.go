@@ -27,6 +27,9 @@ type Options struct {
 	// those who were waiting; an acquisition that begins later finds no trace of the
 	// holder, and neither does one behind a waiter that gave up during its delay.
 	Delay time.Duration
+	// RecordFirst makes Once write its record before it calls the function instead of
+	// afterwards: at most once instead of at least once.
+	RecordFirst bool
 }
 
 // A Mutex is a name, and where its sessions come from. It never changes state: each

@@ -4,11 +4,17 @@
 package inside
 
 import (
+	"context"
+
 	"github.com/pawl-locks/pawl/internal/session"
 )
 
 // SessionOf returns the engine of a *pawl.Session; nil for a nil one.
 var SessionOf func(s any) *session.Session
+
+// HostFor returns what the sessions of a pawl.Sessions live on. It asks a *pawl.Client
+// for no session, and others for the one of now.
+var HostFor func(ctx context.Context, sessions any) (session.Host, error)
 
 // HostOf returns what a *pawl.Client's sessions live on, or the reason why the
 // client cannot be used: it is nil, closed, or its cluster has changed.

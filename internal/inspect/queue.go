@@ -2,13 +2,11 @@ package inspect
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/inside"
-	"github.com/pawl-locks/pawl/internal/session"
 )
 
 // A Queue is who wants one name at one moment, in order: the first holds it, or is
@@ -45,7 +43,7 @@ const (
 // QueueOf reads who wants a name, linearizably, by one that gives sessions. A
 // *pawl.Client is asked for none.
 func QueueOf(ctx context.Context, s pawl.Sessions, name string, etcdLayout bool) (Queue, error) {
-	host, err := hostOf(ctx, s)
+	host, err := inside.HostFor(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -59,21 +57,6 @@ func QueueOf(ctx context.Context, s pawl.Sessions, name string, etcdLayout bool)
 		q = append(q, p.queued())
 	}
 	return q, nil
-}
-
-func hostOf(ctx context.Context, s pawl.Sessions) (session.Host, error) {
-	if c, ok := s.(*pawl.Client); ok {
-		return inside.HostOf(c)
-	}
-	own, err := s.Session(ctx)
-	if err != nil {
-		return session.Host{}, err
-	}
-	engine := inside.SessionOf(own)
-	if engine == nil {
-		return session.Host{}, errors.New("nil session")
-	}
-	return engine.Host(), nil
 }
 
 func (p Place) queued() Queued {

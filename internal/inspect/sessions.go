@@ -39,6 +39,9 @@ func Sessions(ctx context.Context, c *pawl.Client) ([]SessionKey, error) {
 		}
 		kvs := txn.KVs(resp, 0)
 		for _, kv := range kvs {
+			if keys.OfOnce(r.host.Namespace, string(kv.Key)) {
+				continue
+			}
 			k := SessionKey{Place: Place{Key: string(kv.Key), Token: tokenOf(kv), Modified: kv.ModRevision, Lease: kv.Lease}}
 			k.Named, k.Below, _ = keys.ParseSessionKey(r.host.Namespace, k.Key)
 			k.sign(kv.Value)

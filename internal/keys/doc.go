@@ -9,6 +9,7 @@
 //	ns//pawl/<lease>                   a session key, whose value says whose it is ([SessionKey])
 //	ns//pawl/<lease>/<n>               a cancel key ([CancelKey])
 //	ns//pawl/<lease>/<n>/broken        the mark of an operator's eviction ([EvictionKey])
+//	ns//pawl/once/<escaped name>       the record of the last run of a name, a time ([OnceKey])
 //
 // where <lease> is a lease ID in hexadecimal and <n> a sequence number in decimal,
 // both positive and without leading zeros. The value of a lock's queue key begins

@@ -3,6 +3,7 @@ package keys
 import (
 	"strconv"
 	"strings"
+	"time"
 )
 
 // sessionRoot is where sessions keep their own keys, behind the namespace. No
@@ -31,6 +32,27 @@ func ParseSessionKey(namespace, key string) (lease int64, below, ok bool) {
 	hex, _, below := strings.Cut(rest, "/")
 	lease, ok = parseLease(hex)
 	return lease, below, ok
+}
+
+// onceRoot is where the records of runs are, behind SessionRoot. It is no lease.
+const onceRoot = "once/"
+
+// OnceKey is the key of the record of the last run under a name. It is on no lease. The
+// name is escaped in either layout.
+func OnceKey(namespace, name string) string { return SessionRoot(namespace) + onceRoot + escape(name) }
+
+// OfOnce reports whether key is the record of a run.
+func OfOnce(namespace, key string) bool {
+	return strings.HasPrefix(key, SessionRoot(namespace)+onceRoot)
+}
+
+// OnceValue is the value of the record of a run that was due at at.
+func OnceValue(at time.Time) []byte { return at.UTC().AppendFormat(nil, time.RFC3339Nano) }
+
+// ParseOnceValue is the inverse of OnceValue.
+func ParseOnceValue(value []byte) (at time.Time, ok bool) {
+	at, err := time.Parse(time.RFC3339Nano, string(value))
+	return at, err == nil
 }
 
 // CancelKey is the cancel key of acquisition n of the session with this key. While

@@ -2,6 +2,7 @@ package keys
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 )
@@ -29,4 +30,22 @@ func TestNoQueueIsOfTheSessions(t *testing.T) {
 		assert.NoError(t, err)
 		assert.False(t, OfSessions(q.Prefix[len("ns/"):]), "%q", name)
 	}
+}
+
+func TestTheRecordOfARunIsToldFromSessionKeys(t *testing.T) {
+	for _, name := range awkward {
+		key := OnceKey("ns/", name)
+		assert.True(t, OfOnce("ns/", key))
+		assert.True(t, OfSessions(key), "no queue's")
+		lease, _, ok := ParseSessionKey("ns/", key)
+		assert.False(t, ok, "lease %x", lease)
+	}
+	assert.False(t, OfOnce("ns/", SessionKey("ns/", 0x1f)))
+	assert.Equal(t, "ns///pawl/once//jobs%2F42", OnceKey("ns/", "jobs/42"))
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600))
+	assert.Equal(t, "2026-01-02T02:04:05.000000006Z", string(OnceValue(at)))
+	got, ok := ParseOnceValue(OnceValue(at))
+	assert.True(t, ok && got.Equal(at))
+	_, ok = ParseOnceValue([]byte("yesterday"))
+	assert.False(t, ok)
 }

@@ -1,0 +1,135 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/kvinside"
+	"github.com/pawl-locks/pawl/kv"
+)
+
+// Once runs fn under the lock unless a run for at, or for a later time, is recorded under
+// the name, and records the run. So a job that many machines start at the same time runs
+// once a firing, however short it is: at is the time for which the run was due, the same
+// on all machines, and not the time of the call. ran reports whether fn was called.
+//
+// The record is written under the lock's guard after fn has returned nil: at least once.
+// Where fn fails, the lock is lost, or the record cannot be written, the next Once for at
+// runs fn again. With Options.RecordFirst it is written before fn is called: at most once.
+//
+// A run that is recorded costs one read, and no lock. Otherwise Once waits for the lock as
+// Acquire does, and runs fn as Held.Do does: fn's context, the release, and errors are as
+// there. An error with ran comes from fn, the record, or the release. The record of an fn that
+// used all of ctx's time is still tried for 15 ms. The record stays: one key for each
+// name, with the latest at, on no lease.
+func (m *Mutex) Once(ctx context.Context, at time.Time, fn func(ctx context.Context, h *Held) error) (ran bool, err error) {
+	r, err := m.record(ctx)
+	switch {
+	case err != nil:
+	case fn == nil:
+		err = errors.New("nil function")
+	case at.IsZero():
+		err = errors.New("the time is zero, want that for which the run is due")
+	default:
+		var covered bool
+		if covered, err = r.covers(ctx, at); covered {
+			return false, nil
+		}
+	}
+	if err != nil {
+		return false, fmt.Errorf("lock: once %s: %w", keys.Quote(m.Name()), err)
+	}
+	h, err := m.Acquire(ctx)
+	if err != nil {
+		return false, err
+	}
+	err = h.Do(ctx, func(ctx context.Context) error {
+		if covered, err := r.covers(ctx, at); covered || err != nil {
+			return err
+		}
+		if m.opts.RecordFirst {
+			if err := r.write(ctx, h, at); err != nil {
+				return err
+			}
+			ran = true
+			return fn(ctx, h)
+		}
+		ran = true
+		if err := fn(ctx, h); err != nil {
+			return err
+		}
+		return r.write(ctx, h, at)
+	})
+	return ran, err
+}
+
+// A record says for when the last run of a name was due.
+type record struct {
+	kv  *kv.Client
+	key string
+	mod int64 // as covers found it; 0: it is not there
+}
+
+func (m *Mutex) record(ctx context.Context) (*record, error) {
+	if err := m.check(ctx); err != nil {
+		return nil, err
+	}
+	host, err := inside.HostFor(ctx, m.sessions)
+	if err != nil {
+		return nil, err
+	}
+	return &record{kv: kvinside.Client(host.Cluster).(*kv.Client), key: keys.OnceKey(host.Namespace, m.name)}, nil
+}
+
+// covers reports whether a run for at, or a later one, is recorded.
+func (r *record) covers(ctx context.Context, at time.Time) (bool, error) {
+	found, err := r.kv.Get(ctx, r.key)
+	if err != nil {
+		return false, fmt.Errorf("read the record: %w", err)
+	}
+	if r.mod = found.ModRevision; r.mod == 0 {
+		return false, nil
+	}
+	last, ok := keys.ParseOnceValue(found.Value)
+	if !ok {
+		return false, fmt.Errorf("the record %q holds no time, but %.40q", r.key, found.Value)
+	}
+	return !last.Before(at), nil
+}
+
+// recordGrace is how long a record is waited for after the context's end: what the release
+// leaves of the 100 ms that a caller is promised.
+const recordGrace = 15 * time.Millisecond
+
+// write records a run for at, if h is held and nobody has written the record since it was
+// read. It is sent again after an unknown outcome: two copies cannot both apply, and a
+// record for at counts whichever of them wrote it.
+func (r *record) write(ctx context.Context, h *Held, at time.Time) error {
+	grace, cancel := cluster.WithGraceOf(ctx, recordGrace)
+	defer cancel()
+	cond := kv.Absent(r.key)
+	if r.mod != 0 {
+		cond = kv.ModRevision(r.key, r.mod)
+	}
+	for {
+		res, err := r.kv.Txn(grace, kv.Txn{
+			Guards: []kv.Guard{h.Guard()}, If: []kv.Cond{cond}, Then: []kv.Op{kv.Put(r.key, keys.OnceValue(at))},
+		})
+		switch {
+		case err == nil && res.OK:
+			return nil
+		case err != nil && (!errors.Is(err, kv.ErrUnknown) || grace.Err() != nil):
+			return fmt.Errorf("write the record: %w", err)
+		case err == nil:
+			if covered, rerr := r.covers(grace, at); covered || rerr != nil {
+				return rerr
+			}
+			return fmt.Errorf("write the record: somebody else has written %q", r.key)
+		}
+	}
+}

@@ -1,0 +1,227 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/kv"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+const recordKey = "//pawl/once/name"
+
+var firing = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// job is the work of Once, counted.
+func job(n *atomic.Int64, err error) func(context.Context, *lock.Held) error {
+	return func(context.Context, *lock.Held) error { n.Add(1); return err }
+}
+
+func TestOfManyWhoRunOnceForOneFiringOneRuns(t *testing.T) {
+	for _, first := range []bool{false, true} {
+		inBubble(t, func(w *world) {
+			var n, ran atomic.Int64
+			done := make(chan struct{})
+			for range 10 {
+				c := w.client(pawl.Config{})
+				go func() { // ends with its run
+					defer func() { done <- struct{}{} }()
+					did, err := lock.New(c, "name", lock.Options{RecordFirst: first}).Once(w.Context(), firing, job(&n, nil))
+					assert.NoError(w, err)
+					if did {
+						ran.Add(1)
+					}
+				}()
+			}
+			for range 10 {
+				<-done
+			}
+			assert.Equal(w, []int64{1, 1}, []int64{n.Load(), ran.Load()})
+			assert.Equal(w, "2026-01-02T03:04:05Z", string(w.f.Get(recordKey).Value))
+			assert.Zero(w, w.f.Get(recordKey).Lease, "it outlives the session")
+			w.clear()
+		})
+	}
+}
+
+func TestOnceRunsForALaterTimeAndNotForAnEarlierOne(t *testing.T) {
+	inBubble(t, func(w *world) {
+		var n atomic.Int64
+		m := lock.New(w.spare, "name", lock.Options{})
+		for i, c := range []struct {
+			at  time.Time
+			ran bool
+		}{
+			{firing, true}, {firing, false}, {firing.Add(-time.Hour), false}, {firing.In(time.FixedZone("", 3600)), false},
+			{firing.Add(1), true}, {firing, false}, {firing.Add(time.Minute), true},
+		} {
+			ran, err := m.Once(w.Context(), c.at, job(&n, nil))
+			require.NoError(w, err)
+			assert.Equal(w, c.ran, ran, "call %d", i)
+		}
+		assert.EqualValues(w, 3, n.Load())
+	})
+}
+
+// A recorded run costs one read: no session, no lock.
+func TestOnceOfARecordedRunIsARead(t *testing.T) {
+	inBubble(t, func(w *world) {
+		var n atomic.Int64
+		ran, err := lock.New(w.spare, "name", lock.Options{}).Once(w.Context(), firing, job(&n, nil))
+		require.NoError(w, err)
+		require.True(w, ran)
+		h := w.acquire(w.session()) // which would be waited for
+		c := w.client(pawl.Config{})
+		synctest.Wait()
+		before, rev := w.f.Counts(), w.f.Revision()
+		ran, err = lock.New(c, "name", lock.Options{}).Once(w.Context(), firing, job(&n, nil))
+		require.NoError(w, err)
+		assert.False(w, ran)
+		received := w.f.Counts().Since(before).Received
+		assert.Equal(w, 1, received["Txn"]+received["Range"])
+		assert.Zero(w, received["LeaseGrant"])
+		assert.Equal(w, rev, w.f.Revision())
+		w.release(h)
+	})
+}
+
+func TestAtLeastOnceRunsAgainAfterAFailureAndAtMostOnceDoesNot(t *testing.T) {
+	for _, first := range []bool{false, true} {
+		inBubble(t, func(w *world) {
+			var n atomic.Int64
+			failure := errors.New("the job failed")
+			m := lock.New(w.spare, "name", lock.Options{RecordFirst: first})
+			ran, err := m.Once(w.Context(), firing, job(&n, failure))
+			assert.ErrorIs(w, err, failure)
+			assert.True(w, ran)
+			assert.Equal(w, first, w.f.Get(recordKey) != nil)
+			ran, err = m.Once(w.Context(), firing, job(&n, nil))
+			assert.NoError(w, err)
+			assert.Equal(w, !first, ran)
+			assert.PanicsWithValue(w, "ouch", func() {
+				_, _ = m.Once(w.Context(), firing.Add(1), func(context.Context, *lock.Held) error { panic("ouch") })
+			})
+			ran, err = m.Once(w.Context(), firing.Add(1), job(&n, nil))
+			assert.NoError(w, err)
+			assert.Equal(w, !first, ran)
+			w.clear()
+		})
+	}
+}
+
+// A run that lost its lock is not recorded, and one that comes late from a former holder
+// does not replace a later record.
+func TestOnceRecordsOnlyUnderItsLock(t *testing.T) {
+	inBubble(t, func(w *world) {
+		m := lock.New(w.spare, "name", lock.Options{})
+		var n atomic.Int64
+		ran, err := m.Once(w.Context(), firing, func(_ context.Context, h *lock.Held) error {
+			w.f.Delete(h.Key())
+			other, err := lock.New(w.client(pawl.Config{}), "name", lock.Options{}).Once(w.Context(), firing.Add(time.Hour), job(&n, nil))
+			assert.NoError(w, err)
+			assert.True(w, other)
+			return nil
+		})
+		assert.True(w, ran)
+		assert.ErrorIs(w, err, lock.ErrLost)
+		w.oneCause(lock.ErrKeyDeleted, err)
+		assert.Equal(w, "2026-01-02T04:04:05Z", string(w.f.Get(recordKey).Value))
+	})
+}
+
+// The answer to the record's writing is lost: it is settled by a read, and the job is
+// neither run again nor called failed.
+func TestARecordWhoseAnswerIsLostIsSettled(t *testing.T) {
+	for name, lose := range map[string]etcdfake.Rule{
+		"applied":     {Method: "Txn", Err: status.Error(codes.Unavailable, "connection lost")},
+		"not applied": {Method: "Txn", Lose: true, Err: status.Error(codes.Unavailable, "connection lost")},
+	} {
+		for _, first := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				inBubble(t, func(w *world) {
+					lose := lose
+					lose.Times = 1
+					lose.Match = func(r etcdfake.Request) bool { return writesRecord(r) }
+					w.f.Inject(lose)
+					var n atomic.Int64
+					m := lock.New(w.spare, "name", lock.Options{RecordFirst: first})
+					ran, err := m.Once(w.Context(), firing, job(&n, nil))
+					require.NoError(w, err)
+					assert.True(w, ran)
+					ran, err = m.Once(w.Context(), firing, job(&n, nil))
+					require.NoError(w, err)
+					assert.False(w, ran)
+					assert.EqualValues(w, 1, n.Load())
+					w.clear()
+				})
+			})
+		}
+	}
+}
+
+// writesRecord reports whether q puts the record of a run.
+func writesRecord(q etcdfake.Request) bool {
+	t, _ := q.Message.(*pb.TxnRequest)
+	return strings.Contains(t.String(), "once/name") && strings.Contains(t.String(), "request_put")
+}
+
+// A job that uses all of its context's time is recorded in what is left for a release.
+func TestAJobThatUsesAllItsTimeIsRecorded(t *testing.T) {
+	inBubble(t, func(w *world) {
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		ran, err := lock.New(w.spare, "name", lock.Options{}).Once(ctx, firing, func(ctx context.Context, _ *lock.Held) error {
+			<-ctx.Done()
+			return nil
+		})
+		assert.NoError(w, err)
+		assert.True(w, ran)
+		assert.NotNil(w, w.f.Get(recordKey))
+	})
+}
+
+func TestOnceEndsWithItsContextWhileNobodyAnswers(t *testing.T) {
+	inBubble(t, func(w *world) {
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		ran, err := lock.New(w.spare, "name", lock.Options{}).Once(ctx, firing, func(context.Context, *lock.Held) error {
+			w.f.BlackHole()
+			return nil
+		})
+		assert.True(w, ran)
+		assert.ErrorIs(w, err, kv.ErrUnknown, "the run may be recorded")
+		assert.LessOrEqual(w, time.Since(began), 1100*time.Millisecond)
+		w.f.Heal()
+	})
+}
+
+func TestOnceRefusesWhatMakesNoSense(t *testing.T) {
+	inBubble(t, func(w *world) {
+		var n atomic.Int64
+		m := lock.New(w.spare, "name", lock.Options{})
+		_, err := m.Once(w.Context(), time.Time{}, job(&n, nil))
+		assert.ErrorContains(w, err, `lock: once "name": the time is zero`)
+		_, err = m.Once(w.Context(), firing, nil)
+		assert.ErrorContains(w, err, "nil function")
+		_, err = lock.New(w.spare, "", lock.Options{}).Once(w.Context(), firing, job(&n, nil))
+		assert.ErrorContains(w, err, "empty name")
+		w.f.Put(recordKey, "yesterday", 0)
+		_, err = m.Once(w.Context(), firing, job(&n, nil))
+		assert.ErrorContains(w, err, "holds no time")
+		assert.Zero(w, n.Load())
+	})
+}
