@@ -18,7 +18,7 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// began is a claim whose attempt is begun, and not sent.
+// began is an acquisition that is begun, and whose enqueue is not sent.
 func (w *world) began(s *session.Session, q Queue) *Acquisition {
 	c := &Acquisition{s: s, queue: q}
 	var err error
@@ -27,8 +27,8 @@ func (w *world) began(s *session.Session, q Queue) *Acquisition {
 	return c
 }
 
-// around reports whether the claim's enqueue reads around its session's own keys,
-// or else the whole line.
+// around reports whether the acquisition's enqueue reads around its session's own keys,
+// or else the whole queue.
 func (w *world) around(c *Acquisition) bool {
 	var read []string
 	for _, o := range c.enqueueTxn(nil, false, c.isAlone()).Success[1:] {
@@ -48,7 +48,7 @@ func (w *world) around(c *Acquisition) bool {
 
 // A2: what an enqueue reads around is nothing but keys of its session that are
 // gone for good.
-func TestOnlyASoleAttemptReadsAroundItsSessionsKeys(t *testing.T) {
+func TestOnlyALoneAcquisitionReadsAroundItsSessionsKeys(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *world) {
 		s := w.session()
 		first := w.began(s, w.queue())
@@ -68,7 +68,7 @@ func TestOnlyASoleAttemptReadsAroundItsSessionsKeys(t *testing.T) {
 		s.Settle(third.n)
 		other, err := New("", "other", false)
 		require.NoError(w, err)
-		assert.True(w, w.around(w.began(s, other)), "on another line")
+		assert.True(w, w.around(w.began(s, other)), "on another queue")
 		w.release(held)
 		assert.True(w, w.around(w.began(s, w.queue())), "a released key is gone")
 
@@ -79,9 +79,9 @@ func TestOnlyASoleAttemptReadsAroundItsSessionsKeys(t *testing.T) {
 	})
 }
 
-// A2: two attempts of one session, of which the second overtakes the first on
+// A2: two acquisitions of one session, of which the second overtakes the first on
 // its way, do not both hold.
-func TestAnAttemptThatIsOvertakenByOneOfItsOwnSessionWaits(t *testing.T) {
+func TestAnAcquisitionThatIsOvertakenByOneOfItsOwnSessionWaits(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		s := w.session()
 		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
@@ -98,7 +98,7 @@ func TestAnAttemptThatIsOvertakenByOneOfItsOwnSessionWaits(t *testing.T) {
 
 // The same where the one that overtook is gone again before the slow one's
 // answer comes.
-func TestAnAttemptThatWasOvertakenAndStandsAloneHolds(t *testing.T) {
+func TestAnAcquisitionThatWasOvertakenAndStandsAloneHolds(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		s := w.session()
 		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
@@ -109,8 +109,8 @@ func TestAnAttemptThatWasOvertakenAndStandsAloneHolds(t *testing.T) {
 	})
 }
 
-// A2: a line is read on both sides of the session's own keys.
-func TestASoleAttemptWaitsForTheLastOfTheOthers(t *testing.T) {
+// A2: a queue is read on both sides of the session's own keys.
+func TestALoneAcquisitionWaitsForTheLastOfTheOthers(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *world) {
 		s := w.session()
 		for _, others := range [][]string{{"0"}, {"~"}, {"0", "~"}, {"~", "0"}} {
@@ -132,7 +132,7 @@ func TestASoleAttemptWaitsForTheLastOfTheOthers(t *testing.T) {
 }
 
 // A2: of two calls of Release at once, one that comes in when the other is through
-// takes no other attempt's key off the line.
+// takes no other key of its session off the queue.
 func TestOfTwoReleasesAtOnceTheLateOneCountsNothingTwice(t *testing.T) {
 	t.Cleanup(func() { clock.SetSource(nil) })
 	inBubble(t, etcdfake.Options{}, func(w *world) {
@@ -157,7 +157,7 @@ func TestOfTwoReleasesAtOnceTheLateOneCountsNothingTwice(t *testing.T) {
 }
 
 // A2: the same of a key that was overwritten, which two remove.
-func TestAnAttemptThatIsOverIsNotCountedAgain(t *testing.T) {
+func TestAnAcquisitionThatHasEndedIsNotCountedAgain(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *world) {
 		s := w.session()
 		first, second := w.began(s, w.queue()), w.began(s, w.queue())
@@ -176,7 +176,7 @@ func TestAKeyThatWasLostIsReadAround(t *testing.T) {
 		"deleted":     func(w *world, key string) { w.f.Delete(key) },
 		"overwritten": func(w *world, key string) { w.f.Put(key, "another's", 0) },
 	} {
-		for how, armed := range map[string]time.Duration{"told by the watch": time.Second, "found by Confirm": 0} {
+		for how, armed := range map[string]time.Duration{"found by the watch": time.Second, "found by Confirm": 0} {
 			t.Run(name+", "+how, func(t *testing.T) {
 				inBubble(t, etcdfake.Options{}, func(w *world) {
 					s := w.session()
@@ -194,9 +194,9 @@ func TestAKeyThatWasLostIsReadAround(t *testing.T) {
 	}
 }
 
-// An attempt that another of its session may have overtaken does not say that
+// An acquisition that another of its session may have overtaken does not say that
 // nobody stood before it.
-func TestAnOvertakenAttemptDoesNotKnowItsPlace(t *testing.T) {
+func TestAnOvertakenAcquisitionDoesNotKnowItsPosition(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		ahead := make(chan int, 2)
 		s := w.sessionWith(pawl.Config{Observer: observe.Func(func(_ context.Context, ev observe.Event) {

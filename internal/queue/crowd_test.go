@@ -15,7 +15,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// A crowd is many attempts of few sessions on one line, whose requests are late, or
+// A crowd is many acquisitions of few sessions on one queue, whose requests are late, or
 // lost, or whose answers are.
 type crowd struct {
 	*world
@@ -28,8 +28,8 @@ type crowd struct {
 }
 
 // A2, A5, A6: one of them holds, whatever becomes of their requests, and nothing is
-// left, neither in the line nor on the sessions' books.
-func TestOfManyAttemptsOfFewSessionsOneHolds(t *testing.T) {
+// left, neither in the queue nor on the sessions' books.
+func TestOfManyAcquisitionsOfFewSessionsOneHolds(t *testing.T) {
 	wins := 0
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -89,7 +89,7 @@ func (c *crowd) work(s *session.Session) {
 		time.Sleep(c.ms(c.pace))
 		r := Request{}
 		if c.n(2) == 0 {
-			r = granting(s)
+			r = takingHandoffs(s)
 		}
 		r.Try = c.n(8) == 0
 		ctx, cancel := context.WithTimeout(c.Context(), time.Millisecond+c.ms(1500)/time.Duration(1+c.n(20)))

@@ -20,7 +20,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// A request is one of those that the engine sends, told by its parts.
+// A request is one of those that the engine sends, known by its parts.
 type request func(*pb.TxnRequest) bool
 
 func op(ops []*pb.RequestOp, i int) *pb.RequestOp {
@@ -30,13 +30,13 @@ func op(ops []*pb.RequestOp, i int) *pb.RequestOp {
 	return nil
 }
 
-// inLine reports whether the key is one of the tests' line.
-func inLine(key []byte) bool { return strings.HasPrefix(string(key), "name/") }
+// inQueue reports whether the key is one of the tests' queue.
+func inQueue(key []byte) bool { return strings.HasPrefix(string(key), "name/") }
 
-func isEnqueue(t *pb.TxnRequest) bool { return inLine(op(t.Success, 0).GetRequestPut().GetKey()) }
+func isEnqueue(t *pb.TxnRequest) bool { return inQueue(op(t.Success, 0).GetRequestPut().GetKey()) }
 
 func isSettle(t *pb.TxnRequest) bool {
-	return len(t.Success) == 2 && len(t.Compare) == 0 && op(t.Success, 0).GetRequestPut() != nil && inLine(op(t.Success, 1).GetRequestRange().GetKey())
+	return len(t.Success) == 2 && len(t.Compare) == 0 && op(t.Success, 0).GetRequestPut() != nil && inQueue(op(t.Success, 1).GetRequestRange().GetKey())
 }
 
 func isAsk(t *pb.TxnRequest) bool {
@@ -53,7 +53,7 @@ func isPeek(t *pb.TxnRequest) bool {
 }
 
 func isRelease(t *pb.TxnRequest) bool {
-	return inLine(op(t.Success, 0).GetRequestDeleteRange().GetKey()) && len(t.Success) == 1 && len(t.Failure) == 0
+	return inQueue(op(t.Success, 0).GetRequestDeleteRange().GetKey()) && len(t.Success) == 1 && len(t.Failure) == 0
 }
 
 // isWhy is the read after an enqueue that was refused.
@@ -61,12 +61,12 @@ func isWhy(t *pb.TxnRequest) bool { return len(t.Compare) == 0 && len(t.Success)
 
 // isExplain is the read after a release that did not find its key.
 func isExplain(t *pb.TxnRequest) bool {
-	return len(t.Compare) == 0 && len(t.Success) == 2 && inLine(op(t.Success, 1).GetRequestRange().GetKey())
+	return len(t.Compare) == 0 && len(t.Success) == 2 && inQueue(op(t.Success, 1).GetRequestRange().GetKey())
 }
 
 func isUndo(t *pb.TxnRequest) bool {
-	return inLine(op(t.Success, 0).GetRequestDeleteRange().GetKey()) && len(t.Failure) == 1 ||
-		inLine(op(t.Success, 1).GetRequestDeleteRange().GetKey())
+	return inQueue(op(t.Success, 0).GetRequestDeleteRange().GetKey()) && len(t.Failure) == 1 ||
+		inQueue(op(t.Success, 1).GetRequestDeleteRange().GetKey())
 }
 
 // is makes a request what a rule matches.
@@ -84,7 +84,7 @@ func (r request) rule(rule etcdfake.Rule) etcdfake.Rule {
 type fault struct {
 	name  string
 	rule  etcdfake.Rule
-	final bool // nobody would answer otherwise, so a caller may be told
+	final bool // nobody would answer otherwise, so a caller may hear of it
 }
 
 const injected = "injected"
@@ -97,9 +97,9 @@ func faults() []fault {
 		{"answer lost, silence", etcdfake.Rule{Hang: true}, false},
 		{"late, and silence", etcdfake.Rule{Late: 700 * time.Millisecond}, false},
 		{"very late, and silence", etcdfake.Rule{Late: 3500 * time.Millisecond}, false},
-		{"late, and told a timeout", etcdfake.Rule{Late: 100 * time.Millisecond, Err: rpctypes.ErrGRPCTimeout}, false},
-		{"very late, and told a timeout", etcdfake.Rule{Late: time.Second, Err: rpctypes.ErrGRPCTimeoutDueToLeaderFail}, false},
-		{"late, and told unavailable", etcdfake.Rule{Late: 5 * time.Millisecond, Err: status.Error(codes.Unavailable, "gone")}, false},
+		{"late, and a timeout is answered", etcdfake.Rule{Late: 100 * time.Millisecond, Err: rpctypes.ErrGRPCTimeout}, false},
+		{"very late, and a timeout is answered", etcdfake.Rule{Late: time.Second, Err: rpctypes.ErrGRPCTimeoutDueToLeaderFail}, false},
+		{"late, and unavailable is answered", etcdfake.Rule{Late: 5 * time.Millisecond, Err: status.Error(codes.Unavailable, "gone")}, false},
 		{"twice at once", etcdfake.Rule{Again: time.Nanosecond}, false},
 		{"twice", etcdfake.Rule{Again: 300 * time.Millisecond}, false},
 		{"twice, and the answer lost", etcdfake.Rule{Again: 200 * time.Millisecond, Err: status.Error(codes.Unavailable, "gone")}, false},
@@ -159,7 +159,7 @@ func TestEveryFailureOfAnEnqueueEndsInOneHolder(t *testing.T) {
 	})
 }
 
-// K1, A5: an enqueue that was applied, though told that it was not, is found by its
+// K1, A5: an enqueue that was applied, though the answer said that it was not, is found by its
 // second copy: the token is the key's, not that of the answer.
 func TestTheTokenOfAnEnqueueFoundAppliedIsItsKeys(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
@@ -184,8 +184,8 @@ func TestTheTokenOfAnEnqueueFoundAppliedIsItsKeys(t *testing.T) {
 // the answer to the first was lost, and where that said that it was not applied.
 func TestACopyOfAnEnqueueAfterItsReleaseIsRefused(t *testing.T) {
 	for name, err := range map[string]error{
-		"answer lost":              rpctypes.ErrGRPCTimeout,
-		"told that it was refused": rpctypes.ErrGRPCNoLeader,
+		"answer lost":                         rpctypes.ErrGRPCTimeout,
+		"the answer says that it was refused": rpctypes.ErrGRPCNoLeader,
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
@@ -225,15 +225,15 @@ func TestEveryFailureOfASettlingEndsInOneHolder(t *testing.T) {
 	})
 }
 
-// H1: what somebody wrote to the key before the attempt was settled is somebody's
+// H1: what somebody wrote to the key before the enqueue was settled is somebody's
 // write still.
 func TestAKeyOverwrittenBeforeItsEnqueueIsSettledIsLost(t *testing.T) {
-	for _, grants := range []bool{false, true} {
+	for _, handoffs := range []bool{false, true} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 			s := w.session()
 			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 			w.f.Inject(request(isSettle).rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
-			a := w.acquiring(w.Context(), s, Request{Value: s.Label(), Handoffs: grants})
+			a := w.acquiring(w.Context(), s, Request{Value: s.Label(), Handoffs: handoffs})
 			time.Sleep(100 * time.Millisecond)
 			kv := w.f.Get(w.keys()[0])
 			w.f.Put(string(kv.Key), "x", kv.Lease)
@@ -386,7 +386,7 @@ func TestNoSpaceLeavesNothingBehind(t *testing.T) {
 
 // R1: and whatever becomes of the read that tells why a release did not find its
 // key: released where the answer of a delete was lost, else not held until then.
-func TestEveryFailureOfTheLookAfterAReleaseEndsDecided(t *testing.T) {
+func TestEveryFailureOfTheReadAfterAReleaseEndsDecided(t *testing.T) {
 	for name, answerLost := range map[string]bool{"the delete's answer was lost": true, "an operator deleted it": false} {
 		t.Run(name, func(t *testing.T) {
 			eachFault(t, func(w *world, fa fault) {
@@ -437,7 +437,7 @@ func TestALossThatAReleaseSawIsNoReleaseWhenALaterAnswerIsLost(t *testing.T) {
 
 // R1: a release holds nothing but deletes, and so works on a full disk, also
 // behind an undo that cannot be finished there (it puts a cancel key).
-func TestAReleaseBehindTheCallerDoesNotWaitForAnUndoOnAFullDisk(t *testing.T) {
+func TestAReleaseInTheBackgroundDoesNotWaitForAnUndoOnAFullDisk(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		s := w.session()
 		c := w.acquire(s)
@@ -454,7 +454,7 @@ func TestAReleaseBehindTheCallerDoesNotWaitForAnUndoOnAFullDisk(t *testing.T) {
 		lost.Lift()
 		time.Sleep(4 * time.Second) // the try under way may be a long one
 		synctest.Wait()
-		assert.Empty(w, w.keys(), "the release that went on behind")
+		assert.Empty(w, w.keys(), "the release that went on in the background")
 		w.f.SetNoSpace(false)
 		w.clear()
 	})
@@ -467,7 +467,7 @@ func asksDelayed(t *pb.TxnRequest) bool {
 
 // isRewrite puts a value on a key that is there.
 func isRewrite(t *pb.TxnRequest) bool {
-	return inLine(op(t.Success, 0).GetRequestPut().GetKey()) && len(t.Failure) == 2
+	return inQueue(op(t.Success, 0).GetRequestPut().GetKey()) && len(t.Failure) == 2
 }
 
 func isPut(ev *mvccpb.Event) bool { return ev.Type == mvccpb.Event_PUT }

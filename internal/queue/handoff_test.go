@@ -22,20 +22,20 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// granting is a lock's request.
-func granting(s *session.Session) Request { return Request{Value: s.Label(), Handoffs: true} }
+// takingHandoffs is a lock's request.
+func takingHandoffs(s *session.Session) Request { return Request{Value: s.Label(), Handoffs: true} }
 
 // inTurn is a holder and n that wait behind it, each on a session of its own, as
 // locks do.
 func (w *world) inTurn(n int) (*Acquisition, []*attempt) {
 	w.Helper()
 	s := w.session()
-	holder, err := Acquire(w.Context(), s, w.queue(), granting(s))
+	holder, err := Acquire(w.Context(), s, w.queue(), takingHandoffs(s))
 	require.NoError(w, err)
 	var waiting []*attempt
 	for range n {
 		s := w.session()
-		a := w.acquiring(w.Context(), s, granting(s))
+		a := w.acquiring(w.Context(), s, takingHandoffs(s))
 		require.False(w, isClosed(a.done))
 		waiting = append(waiting, a)
 	}
@@ -44,7 +44,7 @@ func (w *world) inTurn(n int) (*Acquisition, []*attempt) {
 }
 
 // releaseAndCount releases c and returns how many requests it took until the
-// next one, if there is one, had the line.
+// next one, if there is one, had the queue.
 func (w *world) releaseAndCount(c *Acquisition, next *attempt) int {
 	w.Helper()
 	before := w.f.Counts()
@@ -56,13 +56,13 @@ func (w *world) releaseAndCount(c *Acquisition, next *attempt) int {
 	return w.f.Counts().Since(before).Received["Txn"]
 }
 
-func isGrant(t *pb.TxnRequest) bool {
+func isHandoff(t *pb.TxnRequest) bool {
 	return op(t.Success, 0).GetRequestDeleteRange() != nil && op(t.Success, 1).GetRequestPut() != nil
 }
 
-// The first of a line asks; those whom it finds behind are granted the line, each
-// by the one before, without a request of their own.
-func TestAGrantedWaiterHoldsWithoutARequest(t *testing.T) {
+// The first of a queue asks; those whom it finds behind are handed the queue, each
+// by the predecessor, without a request of their own.
+func TestAWaiterThatIsHandedTheQueueHoldsWithoutARequest(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		holder, waiting := w.inTurn(2 + 2*keys.MaxSuccessors)
 		assert.Equal(w, 2, w.releaseAndCount(holder, waiting[0]), "a release and a question")
@@ -83,13 +83,13 @@ func TestAGrantedWaiterHoldsWithoutARequest(t *testing.T) {
 			}
 		}
 		// A release each, a question when those are used up whom one found, and,
-		// after a question, perhaps one by whoever cannot know that it is granted to.
+		// after a question, perhaps one by whoever cannot know that it is handed off to.
 		assert.LessOrEqual(w, requests, len(waiting)+4)
 		w.clear()
 	})
 }
 
-func TestAGrantKeepsTheKeysOwnValueAndItsLease(t *testing.T) {
+func TestAHandoffKeepsTheKeysOwnValueAndItsLease(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *world) {
 		holder, waiting := w.inTurn(3)
 		w.release(holder)
@@ -135,7 +135,7 @@ func TestAHandoffThatComesBeforeThePredecessorIsFollowedCounts(t *testing.T) {
 	})
 }
 
-// keyAt is the i-th key of the line in the order of creation.
+// keyAt is the i-th key of the queue in the order of creation.
 func (w *world) keyAt(i int) string {
 	keys := w.keys()
 	for _, k := range keys {
@@ -152,14 +152,14 @@ func (w *world) keyAt(i int) string {
 	return ""
 }
 
-// R1, A4, A5: whatever becomes of a release that grants, it is told as a release,
+// R1, A4, A5: whatever becomes of a release that hands off, it counts as a release,
 // and the next one holds, once.
-func TestEveryFailureOfAGrantEndsInOneHolder(t *testing.T) {
+func TestEveryFailureOfAHandoffEndsInOneHolder(t *testing.T) {
 	eachFault(t, func(w *world, fa fault) {
 		holder, waiting := w.inTurn(3)
 		w.release(holder)
 		first := waiting[0].won()
-		hit := w.f.Inject(request(isGrant).rule(fa.rule))
+		hit := w.f.Inject(request(isHandoff).rule(fa.rule))
 		err := first.Release(w.Context(), errGivenBack)
 		assert.NotZero(w, hit.Hits())
 		if err != nil {
@@ -177,7 +177,7 @@ func TestEveryFailureOfAGrantEndsInOneHolder(t *testing.T) {
 }
 
 // The order that a question found is final, but those found may be gone by then.
-func TestAGrantToOneThatIsGoneIsAPlainRelease(t *testing.T) {
+func TestAHandoffToOneThatIsGoneIsAPlainRelease(t *testing.T) {
 	for name, leave := range map[string]func(w *world, key string){
 		"deleted":      func(w *world, key string) { w.f.Delete(key) },
 		"lease ended":  func(w *world, key string) { w.f.Revoke(w.f.Get(key).Lease) },
@@ -209,7 +209,7 @@ func TestAGrantToOneThatIsGoneIsAPlainRelease(t *testing.T) {
 }
 
 // The comparison is with the create revision that was seen, not with the name.
-func TestAKeyMadeAnewByAnotherIsNotGrantedTo(t *testing.T) {
+func TestAKeyMadeAgainByAnotherIsNotHandedOffTo(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		holder, waiting := w.inTurn(2)
 		w.release(holder)
@@ -225,14 +225,14 @@ func TestAKeyMadeAnewByAnotherIsNotGrantedTo(t *testing.T) {
 	})
 }
 
-// A holder that dies grants nothing; one that expected its grant asks a moment
+// A holder that dies hands nothing on; one that expected its handoff asks a moment
 // later.
-func TestWhoWaitsForAGrantThatNeverComesAsks(t *testing.T) {
+func TestAWaiterWhoseExpectedHandoffNeverComesAsks(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		holder, waiting := w.inTurn(3)
 		w.release(holder)
 		w.release(waiting[0].won())
-		second := waiting[1].won() // granted, and seen to be by the third
+		second := waiting[1].won() // handed the queue, which the third saw
 		synctest.Wait()
 		began := time.Now()
 		w.f.Delete(second.Key())
@@ -257,9 +257,9 @@ func (w *world) swallowing(f func(ev *mvccpb.Event) bool) {
 	}
 }
 
-// A2, A4: a handoff that no watch told is found by a look. The grant is not taken
-// for another's write to the key, neither by a look nor by a question.
-func TestAHandoffThatWatchesMissIsFoundByALook(t *testing.T) {
+// A2, A4: a handoff that no watch delivers is found by a read. The handoff is not taken
+// for another's write to the key, neither by a read nor by a question.
+func TestAHandoffThatWatchesMissIsFoundByARenewal(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		holder, waiting := w.inTurn(2)
 		w.release(holder)
@@ -277,10 +277,10 @@ func TestAHandoffThatWatchesMissIsFoundByALook(t *testing.T) {
 	})
 }
 
-// The own key's watch may miss the grant, or tell it late, when the one of the key
+// The own key's watch may miss the handoff, or tell it late, when the one of the key
 // before has made the waiter ask.
-func TestAGrantFoundAfterTheAnswerIsNotAnOverwriting(t *testing.T) {
-	for _, looked := range []bool{false, true} { // by a look, or by Confirm
+func TestAHandoffFoundAfterTheAnswerIsNotAnOverwriting(t *testing.T) {
+	for _, looked := range []bool{false, true} { // by a read, or by Confirm
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 			holder, waiting := w.inTurn(3)
 			w.release(holder)
@@ -293,7 +293,7 @@ func TestAGrantFoundAfterTheAnswerIsNotAnOverwriting(t *testing.T) {
 			w.held(c)
 			require.NoError(w, c.Confirm(w.Context()))
 			kv := w.f.Get(c.Key())
-			assert.EqualValues(w, 2, kv.Version, "granted")
+			assert.EqualValues(w, 2, kv.Version, "handed off to")
 			w.f.Put(c.Key(), string(kv.Value), kv.Lease)
 			time.Sleep(lease.DefaultTTL)
 			w.oneCause(ErrKeyOverwritten, c.Err())
@@ -303,7 +303,7 @@ func TestAGrantFoundAfterTheAnswerIsNotAnOverwriting(t *testing.T) {
 	}
 }
 
-// What the operator writes to a waiting key is no grant.
+// What the operator writes to a waiting key is no handoff.
 func TestAForgedOrForeignWriteToAWaitingKeyIsALoss(t *testing.T) {
 	for name, write := range map[string]func(w *world, kv *mvccpb.KeyValue){
 		"a word":         func(w *world, kv *mvccpb.KeyValue) { w.f.Put(string(kv.Key), "x", kv.Lease) },
@@ -320,7 +320,7 @@ func TestAForgedOrForeignWriteToAWaitingKeyIsALoss(t *testing.T) {
 				holder, waiting := w.inTurn(1)
 				write(w, w.f.Get(w.keyAt(1)))
 				w.oneCause(ErrKeyOverwritten, waiting[0].failed())
-				synctest.Wait() // the key is removed behind
+				synctest.Wait() // the key is removed in the background
 				w.held(holder)
 				w.release(holder)
 				w.clear()
@@ -329,9 +329,9 @@ func TestAForgedOrForeignWriteToAWaitingKeyIsALoss(t *testing.T) {
 	}
 }
 
-// Rule A2: a grant by a key that is not the one waited for makes the waiter ask,
+// Rule A2: a handoff by a key that is not the one waited for makes the waiter ask,
 // and hold only if the answer says so.
-func TestAGrantByAnotherKeyIsAReasonToAskAndNoMore(t *testing.T) {
+func TestAHandoffByAnotherKeyIsAReasonToAskAndNoMore(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		holder, waiting := w.inTurn(1)
 		kv := w.f.Get(w.keyAt(1))
@@ -346,7 +346,7 @@ func TestAGrantByAnotherKeyIsAReasonToAskAndNoMore(t *testing.T) {
 }
 
 // Keys that are not a lock's are never written to.
-func TestOthersInTheLineAreNotGrantedTo(t *testing.T) {
+func TestOthersInTheQueueAreNotHandedOffTo(t *testing.T) {
 	for name, value := range map[string]string{
 		"a candidate": "value of mine", "an empty value": "", "a JSON value": `{"owner":"me"}`, "a value of two lines": "a\nb",
 	} {
@@ -355,7 +355,7 @@ func TestOthersInTheLineAreNotGrantedTo(t *testing.T) {
 				holder, waiting := w.inTurn(1)
 				candidate := w.acquiring(w.Context(), w.session(), Request{Value: []byte(value)})
 				s := w.session()
-				last := w.acquiring(w.Context(), s, granting(s))
+				last := w.acquiring(w.Context(), s, takingHandoffs(s))
 				w.release(holder)
 				w.release(waiting[0].won())
 				c := candidate.won()
@@ -370,14 +370,14 @@ func TestOthersInTheLineAreNotGrantedTo(t *testing.T) {
 	}
 }
 
-// T3, N5: a grant to a session that is over is worth nothing.
-func TestAGrantAfterTheDeadlineIsNotHeld(t *testing.T) {
+// T3, N5: a handoff to a session that is over is worth nothing.
+func TestAHandoffAfterTheDeadlineIsNotHeld(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		holder, waiting := w.inTurn(3)
 		w.release(holder)
 		first := waiting[0].won()
 		lease := w.f.Get(w.keyAt(1)).Lease
-		// The second's session is told nothing any more, and its lease lives on.
+		// The second's session hears nothing any more, and its lease lives on.
 		w.f.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Lose: true, Match: func(q etcdfake.Request) bool {
 			r, ok := q.Message.(*pb.LeaseKeepAliveRequest)
 			return ok && r.ID == lease
@@ -391,8 +391,8 @@ func TestAGrantAfterTheDeadlineIsNotHeld(t *testing.T) {
 	})
 }
 
-// R1: a release works on a full disk, grant or not.
-func TestAReleaseWithAnHeirWorksOnAFullDisk(t *testing.T) {
+// R1: a release works on a full disk, handoff or not.
+func TestAReleaseWithASuccessorWorksOnAFullDisk(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		holder, waiting := w.inTurn(2)
 		w.release(holder)
@@ -406,8 +406,8 @@ func TestAReleaseWithAnHeirWorksOnAFullDisk(t *testing.T) {
 	})
 }
 
-// What refuses a grant need not refuse a delete.
-func TestAReleaseWhoseGrantIsRefusedIsTriedWithoutIt(t *testing.T) {
+// What refuses a handoff need not refuse a delete.
+func TestAReleaseWhoseHandoffIsRefusedIsTriedWithoutIt(t *testing.T) {
 	for name, refusal := range map[string]error{
 		"permission": rpctypes.ErrGRPCPermissionDenied, "size": rpctypes.ErrGRPCRequestTooLarge, "operations": rpctypes.ErrGRPCTooManyOps,
 	} {
@@ -416,7 +416,7 @@ func TestAReleaseWhoseGrantIsRefusedIsTriedWithoutIt(t *testing.T) {
 				holder, waiting := w.inTurn(2)
 				w.release(holder)
 				first := waiting[0].won()
-				w.f.Inject(request(isGrant).rule(etcdfake.Rule{Lose: true, Err: refusal}))
+				w.f.Inject(request(isHandoff).rule(etcdfake.Rule{Lose: true, Err: refusal}))
 				w.release(first)
 				w.release(waiting[1].won())
 				w.clear()
@@ -425,9 +425,9 @@ func TestAReleaseWhoseGrantIsRefusedIsTriedWithoutIt(t *testing.T) {
 	}
 }
 
-// Of a grant's two events the one that the key before is gone may come first. Who
-// saw that key being granted, with the own one named as next, does not ask.
-func TestAGrantIsWaitedForWhenTheDeletionIsToldFirst(t *testing.T) {
+// Of a handoff's two events the one that the predecessor is gone may come first. Who
+// saw that key being handed off to, with the own one named as next, does not ask.
+func TestAHandoffIsWaitedForWhenTheDeletionComesFirst(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *world) {
 		holder, waiting := w.inTurn(3)
 		w.release(holder)
@@ -446,16 +446,16 @@ func TestAGrantIsWaitedForWhenTheDeletionIsToldFirst(t *testing.T) {
 	})
 }
 
-// A waiter that gives up in the instant of its grant leaves nothing behind.
-func TestGivingUpInTheInstantOfAGrantLeavesTheLineFree(t *testing.T) {
+// A waiter that gives up in the instant of its handoff leaves nothing behind.
+func TestGivingUpInTheInstantOfAHandoffLeavesTheQueueFree(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		for range 50 {
 			holder, waiting := w.inTurn(1)
 			ctx, cancel := context.WithCancel(w.Context())
 			s := w.session()
-			quitter := w.acquiring(ctx, s, granting(s))
+			quitter := w.acquiring(ctx, s, takingHandoffs(s))
 			last := w.session()
-			after := w.acquiring(w.Context(), last, granting(last))
+			after := w.acquiring(w.Context(), last, takingHandoffs(last))
 			w.release(holder)
 			c := waiting[0].won()
 			go cancel()

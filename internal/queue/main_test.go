@@ -66,14 +66,14 @@ func (w *world) sessionWith(cfg pawl.Config) *session.Session {
 	return inside.SessionOf(s)
 }
 
-// line is the one that most tests queue in.
+// queue is the one that most tests queue in.
 func (w *world) queue() Queue {
 	l, err := New("", "name", false)
 	require.NoError(w, err)
 	return l
 }
 
-// keys are the lock keys in the line.
+// keys are the lock keys in the queue.
 func (w *world) keys() []string { return w.f.Keys(w.queue().Prefix) }
 
 func (w *world) acquire(s *session.Session) *Acquisition {
@@ -85,7 +85,7 @@ func (w *world) acquire(s *session.Session) *Acquisition {
 }
 
 // held asserts what is true of whatever is held: its token is the create
-// revision of its key (K1), which is first in the line.
+// revision of its key (K1), which is first in the queue.
 func (w *world) held(c *Acquisition) {
 	w.Helper()
 	require.NoError(w, c.Err())
@@ -119,11 +119,11 @@ type attempt struct {
 // acquiring starts an Acquire, and returns when it waits for something.
 func (w *world) acquiring(ctx context.Context, s *session.Session, r Request) *attempt {
 	a := &attempt{w: w, done: make(chan struct{})}
-	line := w.queue()
+	q := w.queue()
 	go func() {
 		defer close(a.done)
 		began := time.Now()
-		a.c, a.err = Acquire(ctx, s, line, r)
+		a.c, a.err = Acquire(ctx, s, q, r)
 		a.took = time.Since(began)
 		assert.NotEqual(w, a.c == nil, a.err == nil, "an error and a handle are never both nil, nor both set")
 	}()
@@ -154,7 +154,7 @@ func (a *attempt) failed() error {
 	return a.err
 }
 
-// causes are all that a loss or a failed attempt can match.
+// causes are all that a loss or a failed acquisition can match.
 var causes = []error{
 	ErrKeyDeleted, ErrKeyOverwritten, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed, pawl.ErrClusterChanged,
 }
@@ -172,13 +172,13 @@ func (w *world) oneCause(want, err error) {
 	assert.Equal(w, []error{want}, got, "causes of %q", err)
 }
 
-// clear asserts that nothing is left in the line a second from now, and that
+// clear asserts that nothing is left in the queue a second from now, and that
 // another session can have it.
 func (w *world) clear() {
 	w.Helper()
 	time.Sleep(time.Second)
 	synctest.Wait()
-	assert.Empty(w, w.keys(), "left in the line")
+	assert.Empty(w, w.keys(), "left in the queue")
 	other := w.session()
 	ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 	defer cancel()

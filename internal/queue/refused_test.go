@@ -104,9 +104,9 @@ func TestAnEnqueueThatWasRefusedForNothingIsTriedAgain(t *testing.T) {
 	})
 }
 
-// What cannot be told is settled: the key is there and waits its turn, or it
+// What cannot be known is settled: the key is there and waits its turn, or it
 // never will be.
-func TestEveryFailureOfALookAtARefusalLeavesNothing(t *testing.T) {
+func TestEveryFailureOfTheReadAfterARefusalLeavesNothing(t *testing.T) {
 	eachFault(t, func(w *world, fa fault) {
 		w.before(isEnqueue, func(t *pb.TxnRequest) { w.f.Put(cancelKeyOf(t), "theirs", 0) })
 		w.f.Inject(request(isWhy).rule(fa.rule))

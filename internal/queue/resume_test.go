@@ -21,7 +21,7 @@ import (
 func isConfirm(t *pb.TxnRequest) bool {
 	return len(t.Compare) == 0 && len(t.Success) == 2 &&
 		strings.HasPrefix(string(op(t.Success, 0).GetRequestRange().GetKey()), "//pawl/") &&
-		inLine(op(t.Success, 1).GetRequestRange().GetKey())
+		inQueue(op(t.Success, 1).GetRequestRange().GetKey())
 }
 
 // successor is the session of a process that takes s over.

@@ -24,13 +24,13 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// writer is a claim that is held on a fake cluster, in a bubble.
+// writer is an acquisition that is held on a fake cluster, in a bubble.
 type writer struct {
 	*etcdfake.Cluster
 	t     *testing.T
 	ctx   context.Context
 	lease *session.Session
-	claim *queue.Acquisition
+	held  *queue.Acquisition
 }
 
 var errDone = errors.New("given back")
@@ -46,27 +46,27 @@ func rewriting(t *testing.T, f func(w *writer)) {
 		s, err := c.NewSession(t.Context(), lease.Options{TTL: 60 * time.Second})
 		require.NoError(t, err)
 		engine := inside.SessionOf(s)
-		line, err := queue.New("", "e", false)
+		q, err := queue.New("", "e", false)
 		require.NoError(t, err)
-		claim, err := queue.Acquire(t.Context(), engine, line, queue.Request{Value: []byte("0")})
+		held, err := queue.Acquire(t.Context(), engine, q, queue.Request{Value: []byte("0")})
 		require.NoError(t, err)
-		f(&writer{fake, t, t.Context(), engine, claim})
+		f(&writer{fake, t, t.Context(), engine, held})
 	})
 }
 
-func (w *writer) value() string { return string(w.Get(w.claim.Key()).GetValue()) }
+func (w *writer) value() string { return string(w.Get(w.held.Key()).GetValue()) }
 
 // puts are the values that the key had, in order.
 func (w *writer) puts() (all []string) {
 	for _, c := range w.History() {
-		if c.Key == w.claim.Key() && !c.Deleted {
+		if c.Key == w.held.Key() && !c.Deleted {
 			all = append(all, string(c.Value))
 		}
 	}
 	return all
 }
 
-func (w *writer) rewrite(value string) error { return w.claim.Rewrite(w.ctx, []byte(value)) }
+func (w *writer) rewrite(value string) error { return w.held.Rewrite(w.ctx, []byte(value)) }
 
 // writeOf matches transactions that put value on a key.
 func writeOf(value string) func(etcdfake.Request) bool {
@@ -88,15 +88,15 @@ var unavailable = status.Error(codes.Unavailable, "connection lost")
 
 func TestRewriteChangesTheValueAndNeitherKeyNorToken(t *testing.T) {
 	rewriting(t, func(w *writer) {
-		key, token := w.claim.Key(), w.claim.Token()
+		key, token := w.held.Key(), w.held.Token()
 		for _, v := range []string{"1", "2", "2", "", "3"} {
 			require.NoError(t, w.rewrite(v))
 		}
 		time.Sleep(time.Minute) // the watch is armed, renewals look
-		require.NoError(t, w.claim.Err())
+		require.NoError(t, w.held.Err())
 		assert.Equal(t, []string{"0", "1", "2", "2", "", "3"}, w.puts())
-		assert.Equal(t, key, w.claim.Key())
-		assert.Equal(t, token, w.claim.Token())
+		assert.Equal(t, key, w.held.Key())
+		assert.Equal(t, token, w.held.Token())
 		assert.Equal(t, int64(token), w.Get(key).CreateRevision)
 		assert.Equal(t, w.lease.ID(), w.Get(key).Lease)
 	})
@@ -109,11 +109,11 @@ func TestRewriteCopiesItsValue(t *testing.T) {
 		ctx, cancel := context.WithTimeout(w.ctx, 50*time.Millisecond)
 		defer cancel()
 		v := []byte("a")
-		require.ErrorIs(t, w.claim.Rewrite(ctx, v), kv.ErrUnknown)
+		require.ErrorIs(t, w.held.Rewrite(ctx, v), kv.ErrUnknown)
 		v[0] = 'b'
 		time.Sleep(2 * time.Second)
 		assert.Equal(t, "a", w.value())
-		assert.NoError(t, w.claim.Err(), "it is known as ours by the value that was given")
+		assert.NoError(t, w.held.Err(), "it is known as ours by the value that was given")
 	})
 }
 
@@ -135,7 +135,7 @@ func TestRewriteWhoseAnswerIsLostPutsItsValueOnce(t *testing.T) {
 					require.NoError(t, w.rewrite("1"))
 					require.NoError(t, w.rewrite("2"))
 					time.Sleep(time.Minute)
-					require.NoError(t, w.claim.Err())
+					require.NoError(t, w.held.Err())
 					assert.Equal(t, []string{"0", "1", "2"}, w.puts())
 				})
 			})
@@ -149,12 +149,12 @@ func TestDelayedCopyOfAnOlderValueNeverReplacesANewerOne(t *testing.T) {
 			w.Inject(etcdfake.Rule{Method: "Txn", Match: writeOf("old"), Late: late})
 			ctx, cancel := context.WithTimeout(w.ctx, session.ArmDelay-time.Millisecond) // no watch tells what landed
 			defer cancel()
-			err := w.claim.Rewrite(ctx, []byte("old"))
+			err := w.held.Rewrite(ctx, []byte("old"))
 			require.ErrorIs(t, err, kv.ErrUnknown)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.NoError(t, w.rewrite("new"))
 			time.Sleep(time.Minute)
-			require.NoError(t, w.claim.Err(), "late by %v", late)
+			require.NoError(t, w.held.Err(), "late by %v", late)
 			assert.Equal(t, "new", w.value())
 			assert.LessOrEqual(t, len(w.puts()), 3)
 		})
@@ -166,9 +166,9 @@ func TestDelayedCopyIsSettledEvenIfNobodyCallsAgain(t *testing.T) {
 		w.Inject(etcdfake.Rule{Method: "Txn", Match: writeOf("old"), Late: 30 * time.Second})
 		ctx, cancel := context.WithTimeout(w.ctx, 50*time.Millisecond)
 		defer cancel()
-		require.ErrorIs(t, w.claim.Rewrite(ctx, []byte("old")), kv.ErrUnknown)
+		require.ErrorIs(t, w.held.Rewrite(ctx, []byte("old")), kv.ErrUnknown)
 		time.Sleep(2 * time.Minute)
-		require.NoError(t, w.claim.Err(), "a copy of ours is no overwriting")
+		require.NoError(t, w.held.Err(), "a copy of ours is no overwriting")
 		assert.Equal(t, "old", w.value())
 		require.NoError(t, w.rewrite("new"))
 		assert.Equal(t, "new", w.value())
@@ -183,7 +183,7 @@ func TestUnknownIsNotCalledNotAppliedAfterARefusedRepeat(t *testing.T) {
 		require.ErrorIs(t, err, kv.ErrUnknown, "the first copy was under way: %v", err)
 		time.Sleep(2 * time.Second)
 		assert.Equal(t, "1", w.value())
-		assert.NoError(t, w.claim.Err())
+		assert.NoError(t, w.held.Err())
 	})
 }
 
@@ -215,16 +215,16 @@ func TestRewriteEndsWhenNobodyAnswers(t *testing.T) {
 	rewriting(t, func(w *writer) {
 		w.BlackHole()
 		begin := time.Now()
-		require.Error(t, w.claim.Rewrite(context.Background(), []byte("1")))
+		require.Error(t, w.held.Rewrite(context.Background(), []byte("1")))
 		assert.LessOrEqual(t, time.Since(begin), time.Minute)
 	})
 }
 
 func TestForeignPutIsAnOverwriting(t *testing.T) {
 	for name, foreign := range map[string]func(w *writer, value string) int64{
-		"no lease":    func(w *writer, v string) int64 { return w.Put(w.claim.Key(), v, 0) },
-		"on our own":  func(w *writer, v string) int64 { return w.Put(w.claim.Key(), v, w.lease.ID()) },
-		"deleted too": func(w *writer, v string) int64 { w.Delete(w.claim.Key()); return w.Put(w.claim.Key(), v, w.lease.ID()) },
+		"no lease":    func(w *writer, v string) int64 { return w.Put(w.held.Key(), v, 0) },
+		"on our own":  func(w *writer, v string) int64 { return w.Put(w.held.Key(), v, w.lease.ID()) },
+		"deleted too": func(w *writer, v string) int64 { w.Delete(w.held.Key()); return w.Put(w.held.Key(), v, w.lease.ID()) },
 	} {
 		for _, armed := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
@@ -241,7 +241,7 @@ func TestForeignPutIsAnOverwriting(t *testing.T) {
 						want = queue.ErrKeyDeleted
 					}
 					require.ErrorIs(t, err, want)
-					require.ErrorIs(t, w.claim.Err(), want)
+					require.ErrorIs(t, w.held.Err(), want)
 					time.Sleep(time.Second)
 					assert.NotContains(t, w.puts(), "2")
 				})
@@ -257,10 +257,10 @@ func TestForeignPutOfOurValueIsForeignByItsLease(t *testing.T) {
 		w.Inject(etcdfake.Rule{Method: "Txn", Match: writeOf("v"), Lose: true})
 		ctx, cancel := context.WithTimeout(w.ctx, 50*time.Millisecond)
 		defer cancel()
-		require.ErrorIs(t, w.claim.Rewrite(ctx, []byte("v")), kv.ErrUnknown)
-		w.Put(w.claim.Key(), "v", 0)
+		require.ErrorIs(t, w.held.Rewrite(ctx, []byte("v")), kv.ErrUnknown)
+		w.Put(w.held.Key(), "v", 0)
 		synctest.Wait()
-		require.ErrorIs(t, w.claim.Err(), queue.ErrKeyOverwritten)
+		require.ErrorIs(t, w.held.Err(), queue.ErrKeyOverwritten)
 	})
 }
 
@@ -277,15 +277,15 @@ func TestForeignPutIsFoundWhileAWriteIsUnknownAndNobodyCallsAgain(t *testing.T) 
 		w.Inject(etcdfake.Rule{Method: "Txn", Match: writeOf("v"), Lose: true})
 		ctx, cancel := context.WithTimeout(w.ctx, 50*time.Millisecond)
 		defer cancel()
-		require.ErrorIs(t, w.claim.Rewrite(ctx, []byte("v")), kv.ErrUnknown)
-		w.Put(w.claim.Key(), "foreign", w.lease.ID())
+		require.ErrorIs(t, w.held.Rewrite(ctx, []byte("v")), kv.ErrUnknown)
+		w.Put(w.held.Key(), "foreign", w.lease.ID())
 		time.Sleep(time.Minute)
-		require.ErrorIs(t, w.claim.Err(), queue.ErrKeyOverwritten)
+		require.ErrorIs(t, w.held.Err(), queue.ErrKeyOverwritten)
 		assert.NoError(t, w.lease.Err())
 	})
 }
 
-// silenced lets no watch of the cluster tell anything from now on.
+// silenced lets no watch of the cluster deliver anything from now on.
 func silenced(w *writer) {
 	w.Inject(etcdfake.Rule{Opening: true, Method: "Watch", Hang: true})
 	for _, m := range w.Members() {
@@ -295,7 +295,7 @@ func silenced(w *writer) {
 
 // Renewals look at the key at every point of a rewriting; none may take our own
 // put for another's.
-func TestLooksThatRaceWithRewritesFindNothing(t *testing.T) {
+func TestReadsThatRaceWithRewritesFindNothing(t *testing.T) {
 	rewriting(t, func(w *writer) {
 		jitter := func(n int) func() time.Duration {
 			i := 0
@@ -313,7 +313,7 @@ func TestLooksThatRaceWithRewritesFindNothing(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					if err := w.claim.Confirm(w.ctx); err != nil {
+					if err := w.held.Confirm(w.ctx); err != nil {
 						t.Errorf("confirm: %v", err)
 						return
 					}
@@ -325,27 +325,27 @@ func TestLooksThatRaceWithRewritesFindNothing(t *testing.T) {
 		}
 		close(stop)
 		<-done
-		require.NoError(t, w.claim.Err())
+		require.NoError(t, w.held.Err())
 		assert.Len(t, w.puts(), 301)
 	})
 }
 
-func TestOverwrittenKeyLeavesTheLineEvenIfItsSessionEnds(t *testing.T) {
+func TestOverwrittenKeyLeavesTheQueueEvenIfItsSessionEnds(t *testing.T) {
 	rewriting(t, func(w *writer) {
 		time.Sleep(time.Second)
 		w.Inject(etcdfake.Rule{Method: "Txn", Times: 3, Lose: true, Err: unavailable})
-		w.Put(w.claim.Key(), "foreign", 0)
+		w.Put(w.held.Key(), "foreign", 0)
 		synctest.Wait()
-		require.ErrorIs(t, w.claim.Err(), queue.ErrKeyOverwritten)
+		require.ErrorIs(t, w.held.Err(), queue.ErrKeyOverwritten)
 		require.NoError(t, w.lease.Close(w.ctx))
 		time.Sleep(5 * time.Second)
-		assert.Nil(t, w.Get(w.claim.Key()))
+		assert.Nil(t, w.Get(w.held.Key()))
 	})
 }
 
 func TestRewriteAfterTheEndSaysWhyAndSendsNothing(t *testing.T) {
 	rewriting(t, func(w *writer) {
-		require.NoError(t, w.claim.Release(w.ctx, errDone))
+		require.NoError(t, w.held.Release(w.ctx, errDone))
 		before := w.Counts()
 		require.ErrorIs(t, w.rewrite("1"), errDone)
 		assert.Zero(t, w.Counts().Since(before).Received["Txn"])
@@ -357,10 +357,10 @@ func TestReleaseAfterAnUnknownRewriteLeavesNothingForALateCopy(t *testing.T) {
 		w.Inject(etcdfake.Rule{Method: "Txn", Match: writeOf("late"), Late: 10 * time.Second})
 		ctx, cancel := context.WithTimeout(w.ctx, 50*time.Millisecond)
 		defer cancel()
-		require.ErrorIs(t, w.claim.Rewrite(ctx, []byte("late")), kv.ErrUnknown)
-		require.NoError(t, w.claim.Release(w.ctx, errDone))
+		require.ErrorIs(t, w.held.Rewrite(ctx, []byte("late")), kv.ErrUnknown)
+		require.NoError(t, w.held.Release(w.ctx, errDone))
 		time.Sleep(time.Minute)
-		assert.Nil(t, w.Get(w.claim.Key()))
+		assert.Nil(t, w.Get(w.held.Key()))
 		assert.NotContains(t, w.puts(), "late")
 	})
 }
@@ -385,12 +385,12 @@ func TestAValueInDoubtStaysSoWhenItsRepeatIsRefused(t *testing.T) {
 		require.NotErrorIs(t, err, kv.ErrUnknown, "this value was never in doubt")
 		other.Lift()
 		time.Sleep(2 * time.Minute)
-		require.NoError(t, w.claim.Err(), "it was our own")
+		require.NoError(t, w.held.Err(), "it was our own")
 		assert.Equal(t, "v", w.value())
 		require.NoError(t, w.rewrite("w"))
 	})
 }
 
 func (w *writer) rewriteIn(ctx context.Context, value string) error {
-	return w.claim.Rewrite(ctx, []byte(value))
+	return w.held.Rewrite(ctx, []byte(value))
 }

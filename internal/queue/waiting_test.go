@@ -50,9 +50,9 @@ func TestARevokedLeaseWithAThousandLocksIsAskedAboutAFewTimes(t *testing.T) {
 		s := w.session()
 		var held []*Acquisition
 		for i := range locks {
-			line, err := New("", "many"+string(rune('0'+i%10))+string(rune('0'+i/10%10))+string(rune('0'+i/100)), false)
+			q, err := New("", "many"+string(rune('0'+i%10))+string(rune('0'+i/10%10))+string(rune('0'+i/100)), false)
 			require.NoError(w, err)
-			c, err := Acquire(w.Context(), s, line, Request{})
+			c, err := Acquire(w.Context(), s, q, Request{})
 			require.NoError(w, err)
 			held = append(held, c)
 		}
