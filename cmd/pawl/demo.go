@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -40,7 +41,7 @@ Nothing is left behind.`,
 		Example: "  pawl demo",
 		Args:    words(0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := catch().ends(context.Background())
+			ctx, stop := supervise.Catch().Ends(context.Background())
 			defer stop()
 			limited, cancel := context.WithTimeoutCause(ctx, demoLimit, fmt.Errorf("not done within %v", demoLimit))
 			defer cancel()
@@ -51,7 +52,7 @@ Nothing is left behind.`,
 
 // demoEnd gives the demo's error its exit code; ctx knows of signals.
 func demoEnd(ctx context.Context, err error) error {
-	var sig *interrupted
+	var sig *supervise.Interrupted
 	switch {
 	case err == nil:
 		return nil

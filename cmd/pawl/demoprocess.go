@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 )
 
 // worker is a contender's process.
@@ -42,7 +44,7 @@ func startWorker(name string, args ...string) (*worker, error) {
 	w.cmd = exec.Command(self, append([]string{"demo-worker", "--worker", name}, args...)...)
 	w.cmd.Stderr = &w.stderr
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{}
-	dieWithParent(w.cmd.SysProcAttr)
+	supervise.DieWithParent(w.cmd.SysProcAttr)
 	if w.stdin, err = w.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}

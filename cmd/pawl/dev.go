@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 )
 
 func newDev() *cobra.Command {
@@ -22,7 +24,7 @@ a temporary directory that is removed at exit.`,
 			if o.port < 0 || o.port > 65535 {
 				return usage("--port is %d, want 0 to 65535", o.port)
 			}
-			ctx, stop := catch().ends(context.Background())
+			ctx, stop := supervise.Catch().Ends(context.Background())
 			defer stop()
 			return runDev(ctx, cmd, o)
 		},

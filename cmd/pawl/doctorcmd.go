@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 )
 
 func newDoctor() *cobra.Command {
@@ -105,7 +106,7 @@ func (d *doctor) wrong(check, subject, says, do string) {
 }
 
 func (o *looking) doctor(cmd *cobra.Command, prefix string) error {
-	ctx, stop := catch().ends(context.Background())
+	ctx, stop := supervise.Catch().Ends(context.Background())
 	defer stop()
 	cfg, server, err := o.target(cmd.Flags())
 	if err != nil {

@@ -3,16 +3,17 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -65,13 +66,21 @@ func (o *electOptions) run(cmd *cobra.Command, name, value string, argv []string
 	if err != nil {
 		return err
 	}
-	sigs := catch()
+	if len(argv) == 0 {
+		return o.campaign(cmd, name, value, opts, nil)
+	}
+	c := &supervise.Command{Argv: argv, Path: program, Warn: warn, Grace: o.graceOf(cmp.Or(opts.TTL, lease.DefaultTTL))}
+	return guarded(c, func() error { return o.campaign(cmd, name, value, opts, c) })
+}
+
+// campaign leads until a signal, or, with a command, until that ends by itself.
+func (o *electOptions) campaign(cmd *cobra.Command, name, value string, opts lease.Options, command *supervise.Command) error {
+	sigs := signalsOf(command)
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	c := candidate{
-		name: name, value: value, opts: opts, etcd: o.etcd, say: o.reporter(cmd, len(argv) > 0, o.verbose),
-		command: command{argv: argv, path: program, grace: o.graceOf(cmp.Or(opts.TTL, lease.DefaultTTL)), sigs: sigs},
-		sigs:    sigs, cancel: cancel, rest: sigs.listen(cancel),
+		name: name, value: value, opts: opts, etcd: o.etcd, say: o.reporter(cmd, command != nil, o.verbose),
+		command: command, sigs: sigs, cancel: cancel, rest: sigs.Listen(cancel),
 	}
 	defer func() { c.rest() }()
 	client, closed, err := o.open(ctx, cmd.Flags())
@@ -92,8 +101,8 @@ type candidate struct {
 	opts        lease.Options
 	etcd        bool
 	say         reporter
-	command     command
-	sigs        *signals
+	command     *supervise.Command // nil: none
+	sigs        *supervise.Signals
 	cancel      context.CancelCauseFunc
 	rest        func() // ends the listening for deadly signals
 	terms       int64
@@ -105,12 +114,12 @@ func (c *candidate) run(ctx context.Context, client *pawl.Client) error {
 	opts := elect.RunOptions{EtcdLayout: c.etcd, Value: []byte(c.value), Session: c.opts, Notify: c.notify}
 	for {
 		err := elect.Run(ctx, client, c.name, opts, c.lead)
-		var sig *interrupted
+		sig := signalIn(ctx)
 		switch {
-		case errors.As(context.Cause(ctx), &sig) && c.led:
+		case sig != nil && c.led:
 			return nil
 		case sig != nil:
-			return sig
+			return cut(sig)
 		case wasEnded(err): // running out: the command was ended, the term given back
 			continue
 		}
@@ -126,23 +135,23 @@ func (c *candidate) lead(ctx context.Context, t *elect.Term) error {
 		Event: "elected", Name: c.name, Key: t.Key(), Token: t.Token(), Term: c.terms, Value: c.value,
 		Lease: id, TTL: cmp.Or(c.opts.TTL, lease.DefaultTTL).Seconds(), Deadline: &till,
 	})
-	if len(c.command.argv) == 0 {
+	if c.command == nil {
 		<-ctx.Done() // a signal, or the loss
 		c.led = t.Err() == nil
 		return nil
 	}
 	c.rest() // signals are the command's now
-	defer func() { c.rest = c.sigs.listen(c.cancel) }()
-	var told os.Signal
-	c.command.env = environ(c.name, t, id)
-	c.command.heard = func(sig os.Signal) {
-		if sig == unix.SIGTERM || sig == unix.SIGINT || sig == unix.SIGQUIT {
-			told = sig
+	defer func() { c.rest = c.sigs.Listen(c.cancel) }()
+	var told syscall.Signal
+	c.command.Env = environ(c.name, t, id)
+	c.command.Heard = func(sig supervise.Signal) {
+		if sig.Deadly() && sig.Number != unix.SIGHUP { // which means "read your configuration" to many
+			told = sig.Number
 		}
 	}
-	err := c.command.under(t)
-	if told != nil && wasEnded(err) {
-		c.cancel(&interrupted{told}) // it was asked to end: no further term
+	err := commandEnd(c.command.Run(t))
+	if told != 0 && wasEnded(err) {
+		c.cancel(&supervise.Interrupted{Signal: told}) // it was asked to end: no further term
 	}
 	return err
 }

@@ -9,10 +9,12 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -45,8 +47,9 @@ const exitHelp = `Exit codes:
 // exitError is an error that has an exit code of its own. Without an err it is
 // silent.
 type exitError struct {
-	code int
-	err  error
+	code   int
+	err    error
+	signal syscall.Signal // not 0: the process is to die of it
 }
 
 func (e *exitError) Error() string {
@@ -58,7 +61,17 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-func exit(code int, err error) error { return &exitError{code, err} }
+func exit(code int, err error) error { return &exitError{code: code, err: err} }
+
+// endedBy is for what sig ended, the command or the wait, err saying so if not nil. Of
+// INT pawl dies itself, as a shell's own command does: a loop of the shell ends then too.
+func endedBy(sig syscall.Signal, err error) error {
+	e := &exitError{code: exitSignal + int(sig), err: err}
+	if sig == unix.SIGINT {
+		e.signal = sig
+	}
+	return e
+}
 
 func usage(format string, args ...any) error {
 	return exit(exitUsage, fmt.Errorf(format, args...))
@@ -67,14 +80,14 @@ func usage(format string, args ...any) error {
 // codeOf is the exit code for what a command returned.
 func codeOf(err error) int {
 	var e *exitError
-	var sig *interrupted
+	var sig *supervise.Interrupted
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &e):
 		return e.code
 	case errors.As(err, &sig):
-		return exitSignal + int(sig.signal.(syscall.Signal))
+		return exitSignal + int(sig.Signal)
 	}
 	return exitFailed
 }
@@ -89,7 +102,7 @@ func wasEnded(err error) bool {
 // reach gives an error of a call that needed the cluster its exit code.
 func reach(err error) error {
 	var e *exitError
-	var sig *interrupted
+	var sig *supervise.Interrupted
 	switch {
 	case err == nil, errors.As(err, &e), errors.As(err, &sig):
 		return err
@@ -106,7 +119,7 @@ func reach(err error) error {
 	return err
 }
 
-// run runs pawl with args and returns its exit code.
+// run runs pawl with args and returns its exit code, unless it is to die of a signal.
 func run(args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
@@ -119,6 +132,9 @@ func run(args []string) int {
 	}
 	if hint := hintFor(err); hint != "" {
 		fmt.Fprintln(os.Stderr, "pawl: "+hint)
+	}
+	if e != nil && e.signal != 0 {
+		supervise.Die(e.signal)
 	}
 	return codeOf(err)
 }

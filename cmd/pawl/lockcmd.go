@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -126,9 +127,8 @@ without the lock.
 	return cmd
 }
 
-// run is pawl lock. What was made is unmade in the opposite order, whatever
-// happens in between.
-func (o *lockOptions) run(cmd *cobra.Command, name string, argv []string) (err error) {
+// run is pawl lock.
+func (o *lockOptions) run(cmd *cobra.Command, name string, argv []string) error {
 	opts, err := o.session()
 	if err != nil {
 		return err
@@ -143,8 +143,17 @@ func (o *lockOptions) run(cmd *cobra.Command, name string, argv []string) (err e
 	if err != nil {
 		return err
 	}
-	sigs := catch()
-	waiting, stop := sigs.ends(context.Background())
+	if len(argv) == 0 {
+		return o.hold(cmd, name, opts, nil)
+	}
+	c := &supervise.Command{Argv: argv, Path: program, Warn: warn}
+	return guarded(c, func() error { return o.hold(cmd, name, opts, c) })
+}
+
+// hold waits for the lock, and holds it: while c runs, or without a c until a signal.
+func (o *lockOptions) hold(cmd *cobra.Command, name string, opts lease.Options, c *supervise.Command) (err error) {
+	sigs := signalsOf(c)
+	waiting, stop := sigs.Ends(context.Background())
 	client, closed, err := o.open(waiting, cmd.Flags())
 	if err != nil {
 		stop()
@@ -160,18 +169,21 @@ func (o *lockOptions) run(cmd *cobra.Command, name string, argv []string) (err e
 	if err != nil {
 		return err
 	}
-	defer func() { err = o.release(cmd, held, session, len(argv) > 0, err) }()
-	say := o.reporter(cmd, len(argv) > 0, o.verbose)
+	defer func() { err = o.release(cmd, held, session, c != nil, err) }()
+	if sig := signalIn(waiting); sig != nil { // in the instant in which it was acquired
+		return cut(sig)
+	}
+	say := o.reporter(cmd, c != nil, o.verbose)
 	till := held.Deadline()
 	say.say(notice{
 		Event: "held", Name: name, Key: held.Key(), Token: held.Token(),
 		Lease: leaseHex(session.ID()), TTL: session.TTL().Seconds(), Deadline: &till,
 	})
-	if len(argv) == 0 {
-		return hold(sigs, held, say)
+	if c == nil {
+		return untilSignal(sigs, held, say)
 	}
-	c := command{argv: argv, path: program, grace: o.graceOf(session.TTL()), sigs: sigs, env: environ(name, held, leaseHex(session.ID()))}
-	return c.under(held)
+	c.Grace, c.Env = o.graceOf(session.TTL()), environ(name, held, leaseHex(session.ID()))
+	return commandEnd(c.Run(held))
 }
 
 // acquire makes a session and takes the lock, within --wait where it is given.
@@ -202,24 +214,24 @@ var errWaited = errors.New("not acquired within --wait")
 
 // sort gives an error of acquire its exit code; ctx knows of signals and --wait.
 func (o *lockOptions) sort(ctx context.Context, err error) error {
-	var sig *interrupted
-	switch cause := context.Cause(ctx); {
+	cause, sig := context.Cause(ctx), signalIn(ctx)
+	switch {
 	case err == nil:
 		return nil
-	case errors.As(cause, &sig):
-		return sig
+	case sig != nil:
+		return cut(sig)
 	case cause == errWaited, errors.Is(err, lock.ErrBusy):
 		return exit(o.conflict, err)
 	}
 	return reach(err)
 }
 
-// hold waits for a deadly signal, which is the way to end it, or for the loss.
-func hold(sigs *signals, held *lock.Held, say reporter) error {
+// untilSignal waits for a deadly signal, which is the way to end it, or for the loss.
+func untilSignal(sigs *supervise.Signals, held *lock.Held, say reporter) error {
 	for {
 		select {
-		case sig := <-sigs.ch:
-			if deadly[sig] {
+		case sig := <-sigs.C:
+			if sig.Deadly() {
 				return nil
 			}
 		case <-held.Done():

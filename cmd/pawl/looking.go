@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/internal/keys"
 )
@@ -57,7 +58,7 @@ func prefixOf(args []string) string {
 
 // with calls look with a client, and a ctx that a deadly signal ends.
 func (o *looking) with(cmd *cobra.Command, look func(ctx context.Context, c *pawl.Client) error) error {
-	ctx, stop := catch().ends(context.Background())
+	ctx, stop := supervise.Catch().Ends(context.Background())
 	defer stop()
 	client, closed, err := o.open(ctx, cmd.Flags())
 	if err != nil {
@@ -67,7 +68,7 @@ func (o *looking) with(cmd *cobra.Command, look func(ctx context.Context, c *paw
 	if cerr := closed(); err == nil {
 		err = cerr
 	}
-	var sig *interrupted
+	var sig *supervise.Interrupted
 	if errors.As(context.Cause(ctx), &sig) && err != nil {
 		return sig
 	}

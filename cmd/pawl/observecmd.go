@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/fencing"
 )
@@ -42,7 +43,7 @@ To ask once who leads, use pawl show --holder.`,
 			if err := checkName(args[0], o.etcd); err != nil {
 				return err
 			}
-			ctx, stop := catch().ends(context.Background())
+			ctx, stop := supervise.Catch().Ends(context.Background())
 			defer stop()
 			client, closed, err := o.open(ctx, cmd.Flags())
 			if err != nil {
@@ -62,7 +63,7 @@ To ask once who leads, use pawl show --holder.`,
 
 func (o *observeOptions) run(ctx context.Context, out io.Writer, client *pawl.Client, name string) error {
 	for l, err := range elect.Observe(ctx, client, name, elect.Options{EtcdLayout: o.etcd}) {
-		var sig *interrupted
+		var sig *supervise.Interrupted
 		switch {
 		case errors.As(context.Cause(ctx), &sig):
 			return nil

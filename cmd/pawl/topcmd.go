@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
@@ -77,7 +78,7 @@ func (o *topOptions) run(cmd *cobra.Command, by order, prefix string) error {
 		b.take(f.Survey(), nil)
 		return b.show(ctx, c, f)
 	})
-	var sig *interrupted
+	var sig *supervise.Interrupted
 	if errors.As(err, &sig) {
 		return nil
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/ui"
 )
 
@@ -65,7 +66,7 @@ somebody looks.`,
 			err := o.with(cmd, func(ctx context.Context, c *pawl.Client) error {
 				return o.serve(ctx, cmd, c, prefixOf(args))
 			})
-			var sig *interrupted
+			var sig *supervise.Interrupted
 			if errors.As(err, &sig) {
 				return nil
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
@@ -54,7 +55,7 @@ nameBase64, keyBase64 and valueBase64 where those are not UTF-8.`,
 			err := o.with(cmd, func(ctx context.Context, c *pawl.Client) error {
 				return o.watch(ctx, cmd.OutOrStdout(), c, prefixOf(args))
 			})
-			var sig *interrupted
+			var sig *supervise.Interrupted
 			if errors.As(err, &sig) {
 				return nil
 			}

@@ -1,4 +1,4 @@
-package main
+package supervise
 
 import (
 	"errors"
@@ -59,11 +59,11 @@ func TestCommandWithoutRenewalsGetsTermAndIsKilledBeforeTheDeadline(t *testing.T
 	synctest.Test(t, func(t *testing.T) {
 		h := &stubHolding{deadline: time.Now().Add(12500 * time.Millisecond)}
 		s := &stubTarget{}
-		w := &watchman{command: command{grace: 2500 * time.Millisecond}, h: h}
+		w := newWatchman(h, 2500*time.Millisecond)
 		watch(w, s, func() {})
 		assert.Equal(t, 2500*time.Millisecond, h.deadline.Sub(s.term))
 		assert.Equal(t, 625*time.Millisecond, h.deadline.Sub(s.killed))
-		assert.ErrorIs(t, w.lost, errRunningOut)
+		assert.ErrorIs(t, w.cause, ErrRunningOut)
 	})
 }
 
@@ -71,7 +71,7 @@ func TestCommandWithoutGraceIsKilledBeforeTheDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &stubHolding{deadline: time.Now().Add(2500 * time.Millisecond)}
 		s := &stubTarget{}
-		watch(&watchman{h: h}, s, func() {})
+		watch(newWatchman(h, 0), s, func() {})
 		assert.Equal(t, leastReserve, h.deadline.Sub(s.killed))
 	})
 }
@@ -80,7 +80,7 @@ func TestCommandRunsOnWhileTheLockIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &stubHolding{deadline: time.Now().Add(12 * time.Second)}
 		s := &stubTarget{}
-		watch(&watchman{command: command{grace: 2 * time.Second}, h: h}, s, func() {
+		watch(newWatchman(h, 2*time.Second), s, func() {
 			if left := time.Until(h.deadline); left < 5*time.Second {
 				h.deadline = time.Now().Add(12 * time.Second)
 			}
@@ -94,7 +94,7 @@ func TestCommandGetsItsGraceAfterASuddenLoss(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &stubHolding{deadline: time.Now().Add(10 * time.Second)}
 		s := &stubTarget{}
-		w := &watchman{command: command{grace: time.Second}, h: h}
+		w := newWatchman(h, time.Second)
 		w.look(time.Now(), s)
 		h.err = errStub
 		lost := time.Now()
@@ -108,7 +108,7 @@ func TestGraceAfterASuddenLossEndsBeforeTheLastDeadlineKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &stubHolding{deadline: time.Now().Add(2 * time.Second)}
 		s := &stubTarget{}
-		w := &watchman{command: command{grace: time.Second}, h: h}
+		w := newWatchman(h, time.Second)
 		w.look(time.Now(), s)
 		time.Sleep(990 * time.Millisecond)
 		h.err = errStub
@@ -121,7 +121,7 @@ func TestCommandIsKilledAtOnceWhenTheDeadlineHasPassed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &stubHolding{deadline: time.Now().Add(2 * time.Second)}
 		s := &stubTarget{}
-		w := &watchman{command: command{grace: time.Second}, h: h}
+		w := newWatchman(h, time.Second)
 		w.look(time.Now(), s)
 		time.Sleep(time.Minute) // nobody looked: this process was stopped
 		now := time.Now()
@@ -132,6 +132,6 @@ func TestCommandIsKilledAtOnceWhenTheDeadlineHasPassed(t *testing.T) {
 
 func TestTheClockIsLookedAtAtLeastEveryGlance(t *testing.T) {
 	h := &stubHolding{deadline: time.Now().Add(time.Hour)}
-	w := &watchman{h: h}
+	w := newWatchman(h, 0)
 	assert.LessOrEqual(t, w.look(time.Now(), &stubTarget{}), glance)
 }

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
+)
+
+// find looks for the program of argv before anything else is done.
+func find(argv []string) (path string, err error) {
+	if len(argv) == 0 {
+		return "", nil
+	}
+	path, err = exec.LookPath(argv[0])
+	switch {
+	case err == nil:
+		return path, nil
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
+		return "", exit(exitNotFound, err)
+	}
+	return "", exit(exitNoExec, err)
+}
+
+// guarded calls hold in the process that holds the lock, where c can run. The process
+// that the user started guards that one, and ends as it does.
+func guarded(c *supervise.Command, hold func() error) error {
+	link, err := supervise.Inherited()
+	switch {
+	case err != nil:
+		return err
+	case link != nil:
+		c.Link = link
+		return hold()
+	}
+	if text := supervise.Caveat(c.Path); text != "" {
+		warn(text)
+	}
+	end, err := supervise.Guard()
+	switch {
+	case err != nil:
+		return err
+	case end.Err != nil:
+		return exit(exitLost, fmt.Errorf("%s was ended: %w", c.Argv[0], end.Err))
+	case end.Signal != 0:
+		return endedBy(end.Signal, nil)
+	case end.Code != 0:
+		return exit(end.Code, nil)
+	}
+	return nil
+}
+
+// signalsOf are those that come to c's guardian, or, without a c, to this process.
+func signalsOf(c *supervise.Command) *supervise.Signals {
+	if c == nil {
+		return supervise.Catch()
+	}
+	return c.Link.Signals
+}
+
+// signalIn is the signal that ended ctx; nil: none.
+func signalIn(ctx context.Context) *supervise.Interrupted {
+	var sig *supervise.Interrupted
+	errors.As(context.Cause(ctx), &sig)
+	return sig
+}
+
+// cut is how pawl ends when sig ends its wait.
+func cut(sig *supervise.Interrupted) error { return endedBy(sig.Signal, sig) }
+
+// commandEnd is a command's end as pawl's.
+func commandEnd(ws unix.WaitStatus, err error) error {
+	var start *supervise.StartError
+	var sig *supervise.Interrupted
+	switch {
+	case errors.As(err, &start):
+		return exit(exitNoExec, err)
+	case errors.As(err, &sig):
+		return cut(sig)
+	case err != nil:
+		return exit(exitLost, err)
+	case ws.Signaled():
+		return endedBy(ws.Signal(), nil)
+	case ws.ExitStatus() != 0:
+		return exit(ws.ExitStatus(), nil)
+	}
+	return nil
+}
+
+// warn says on stderr what the user has to know.
+func warn(text string) { fmt.Fprintln(os.Stderr, "pawl: "+text) }

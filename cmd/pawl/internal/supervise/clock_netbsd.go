@@ -1,0 +1,3 @@
+package supervise
+
+const sharedClock = 3 // CLOCK_MONOTONIC in <time.h>

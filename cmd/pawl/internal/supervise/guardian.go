@@ -1,0 +1,215 @@
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// An End is how a holder ended.
+type End struct {
+	Code   int
+	Signal syscall.Signal // not 0: the guardian is to die of it
+	Err    error          // not nil: the holder failed its command, which was ended
+}
+
+// errHolderGone is why the guardian ends everything.
+var errHolderGone = errors.New("the pawl process that held the lock was killed")
+
+// errNotExtended is why the guardian ends everything.
+var errNotExtended = errors.New("the pawl process that held the lock did not extend it in time")
+
+// guardian is the process that the user started.
+type guardian struct {
+	holder int // its process
+	conn   io.Writer
+	page   *page
+	watch  *watchman
+	heard  map[os.Signal]bool
+	ended  bool
+	status unix.WaitStatus // how the holder ended
+}
+
+// Guard starts this program again, with the same arguments, as the holder, and returns
+// when that has ended, and, where it was killed, all that it started.
+func Guard() (End, error) {
+	conn, theirs, err := newConn()
+	if err != nil {
+		return End{}, err
+	}
+	defer conn.Close()
+	shared, file, err := newPage()
+	if err != nil {
+		return End{}, errors.Join(err, theirs.Close())
+	}
+	g := &guardian{conn: conn, page: shared, heard: make(map[os.Signal]bool)}
+	g.watch = &watchman{h: g}
+	signals, children := make(chan os.Signal, 16), make(chan os.Signal, 1)
+	notify(signals, append([]os.Signal{unix.SIGCONT}, forwarded...)...)
+	signal.Notify(children, unix.SIGCHLD)
+	drop(unix.SIGPIPE)
+	adoptOrphans()
+	err = g.start(theirs, file)
+	theirs.Close()
+	file.Close()
+	if err != nil {
+		return End{}, fmt.Errorf("start the process that holds the lock: %w", err)
+	}
+	g.run(signals, children, questions(conn))
+	return g.end(signals), nil
+}
+
+// start starts the holder, in a process group of its own.
+func (g *guardian) start(conn, page *os.File) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	proc, err := os.StartProcess(self, os.Args, &os.ProcAttr{
+		Env:   append(os.Environ(), fmt.Sprintf("%s=3,4,%d", linkVariable, unix.Getpgrp())),
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, conn, page},
+		Sys:   &unix.SysProcAttr{Setpgid: true},
+	})
+	if err != nil {
+		return err
+	}
+	g.holder = proc.Pid
+	return proc.Release()
+}
+
+// questions receives a value for each question whether the job is stopped.
+func questions(conn io.Reader) <-chan struct{} {
+	asked := make(chan struct{})
+	go func() { // ends with the holder, or with the process
+		for buf := make([]byte, 1); ; {
+			if _, err := io.ReadFull(conn, buf); err != nil {
+				return
+			}
+			asked <- struct{}{}
+		}
+	}()
+	return asked
+}
+
+// run returns when the holder has ended, and, where it has left a command behind, all
+// that that started.
+func (g *guardian) run(signals, children <-chan os.Signal, asked <-chan struct{}) {
+	timer := time.NewTimer(glance)
+	defer timer.Stop()
+	for !g.ended || g.page.running.Load() != 0 && len(below(os.Getpid(), processes())) > 0 {
+		select {
+		case sig := <-signals:
+			g.forward(sig)
+		case <-asked: // this process can answer, so the job is not stopped
+			_, _ = g.conn.Write([]byte{isAwake})
+		case <-children:
+			g.reap()
+		case <-timer.C:
+		}
+		if g.page.running.Load() != 0 {
+			grace := time.Duration(g.page.grace.Load())
+			g.watch.grace, g.watch.reserve = grace, reserveOf(grace)/2 // later than the holder
+			g.watch.notice = g.watch.reserve
+			timer.Reset(g.watch.look(time.Now(), g))
+		} else {
+			timer.Reset(glance)
+		}
+	}
+}
+
+// forward sends a signal to the holder. What the terminal sends, it sends to the
+// command too where the job is in its foreground.
+func (g *guardian) forward(sig os.Signal) {
+	g.heard[sig] = true
+	number := sig.(syscall.Signal)
+	message := byte(number)
+	if typed[number] && inForeground() {
+		message |= fromTerminal
+	}
+	_, _ = g.conn.Write([]byte{message})
+}
+
+// reap waits for those children that have ended: the holder, and orphans.
+func (g *guardian) reap() {
+	for {
+		var ws unix.WaitStatus
+		pid, err := unix.Wait4(anyChild(g.holder), &ws, unix.WNOHANG, nil)
+		switch {
+		case err == unix.EINTR:
+		case err != nil || pid <= 0:
+			return
+		case pid == g.holder:
+			g.ended, g.status = true, ws
+		}
+	}
+}
+
+// Err is why the command has to end, as a watchman wants it.
+func (g *guardian) Err() error {
+	if g.ended {
+		return errHolderGone
+	}
+	return nil
+}
+
+// Deadline is the holder's, as last written.
+func (g *guardian) Deadline() time.Time {
+	return time.Now().Add(time.Duration(g.page.deadline.Load()) - awake())
+}
+
+func (g *guardian) signal(sig unix.Signal) { signalAll(below(os.Getpid(), processes()), sig) }
+
+func (g *guardian) kill() { g.signal(unix.SIGKILL) }
+
+// afterwards is how long a signal that ended the command can take to arrive here too.
+const afterwards = 100 * time.Millisecond
+
+// end is how the holder ended.
+func (g *guardian) end(signals <-chan os.Signal) End {
+	running := g.page.running.Load() != 0
+	switch {
+	case running && g.watch.cause == ErrRunningOut:
+		return End{Err: errNotExtended}
+	case running:
+		return End{Err: errHolderGone}
+	case !g.status.Signaled():
+		return End{Code: g.status.ExitStatus()}
+	}
+	sig := g.status.Signal()
+	if sig == unix.SIGINT && g.received(sig, signals) {
+		return End{Code: 128 + int(sig), Signal: sig}
+	}
+	return End{Code: 128 + int(sig)}
+}
+
+// received reports whether sig came here too: the terminal sends it to all of the job,
+// one after the other.
+func (g *guardian) received(sig os.Signal, signals <-chan os.Signal) bool {
+	for timeout := time.After(afterwards); !g.heard[sig]; {
+		select {
+		case s := <-signals:
+			g.heard[s] = true
+		case <-timeout:
+			return false
+		}
+	}
+	return true
+}
+
+// inForeground reports whether this process has a controlling terminal, and is in its
+// foreground.
+func inForeground() bool {
+	tty, err := os.OpenFile("/dev/tty", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return false
+	}
+	defer tty.Close()
+	group, err := unix.IoctlGetInt(int(tty.Fd()), unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}

@@ -1,0 +1,200 @@
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A job is a running command and all that it started, as the holder sees it.
+type job struct {
+	*Command
+	pid      int
+	children chan os.Signal // a child of this process has changed
+	watch    *watchman
+	ended    bool            // the command itself
+	status   unix.WaitStatus // how it ended
+	stopped  unix.Signal     // what stopped the command; 0: it runs
+	warned   bool            // of processes that cannot be ended
+}
+
+func newJob(c *Command) *job {
+	j := &job{Command: c, children: make(chan os.Signal, 1)}
+	signal.Notify(j.children, unix.SIGCHLD)
+	adoptOrphans()
+	return j
+}
+
+func (j *job) close() { signal.Stop(j.children) }
+
+// errLeftBehind is why what a killed command leaves behind is ended.
+var errLeftBehind = errors.New("a signal ended the command")
+
+// run returns when the job has ended.
+func (j *job) run(h Holding) (unix.WaitStatus, error) {
+	j.watch = newWatchman(h, j.Grace)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	done := h.Done()
+	for !j.ended || j.watch.cause != nil && j.alive() {
+		select {
+		case <-j.children:
+			j.reap()
+		case sig := <-j.Link.Signals.C:
+			j.received(sig)
+		case <-done:
+			done = nil
+		case <-timer.C:
+			j.wakeOrphan()
+		}
+		timer.Reset(j.watch.look(time.Now(), j))
+		j.Link.page.extend(h.Deadline())
+	}
+	if cause := j.watch.cause; cause != nil && cause != errLeftBehind {
+		return j.status, &EndedError{j.Argv[0], cause}
+	}
+	return j.status, nil
+}
+
+// received acts on a signal that came to the guardian.
+func (j *job) received(sig Signal) {
+	if j.Heard != nil {
+		j.Heard(sig)
+	}
+	switch {
+	case sig.Number == unix.SIGKILL:
+		j.watch.end(ErrGuardianGone)
+	case sig.Job: // the command has it
+	default:
+		j.forward(sig.Number)
+		if sig.Deadly() {
+			j.forward(unix.SIGCONT)
+		}
+	}
+}
+
+// reap learns what has become of the command, and waits for orphans that have ended.
+func (j *job) reap() {
+	for {
+		var ws unix.WaitStatus
+		pid, err := unix.Wait4(anyChild(j.pid), &ws, unix.WNOHANG|unix.WUNTRACED|unix.WCONTINUED, nil)
+		switch {
+		case err == unix.EINTR:
+		case err != nil || pid <= 0:
+			return
+		case pid != j.pid:
+		case ws.Stopped():
+			j.stop(ws.StopSignal())
+		case ws.Continued():
+			j.goOn()
+		default:
+			j.ended, j.status = true, ws
+			if ws.Signaled() {
+				j.watch.end(errLeftBehind)
+			}
+		}
+	}
+}
+
+// stop stops the guardian as the command was, so that the shell sees it.
+func (j *job) stop(sig unix.Signal) {
+	j.stopped = sig
+	all := processes()
+	if j.isOrphan(all) {
+		if sig == unix.SIGTSTP { // the kernel would have dropped it
+			_ = unix.Kill(-j.Link.group, unix.SIGCONT)
+			j.forward(unix.SIGCONT)
+			j.stopped = 0
+		}
+		return // of the others wakeOrphan takes care
+	}
+	command, _ := find(j.pid, all)
+	guardian, ok := find(j.Link.parent, all)
+	if ok && command.stopped && !guardian.stopped && j.watch.cause == nil {
+		_ = unix.Kill(j.Link.parent, sig)
+	}
+}
+
+// goOn has the guardian go on, as the command does.
+func (j *job) goOn() {
+	j.stopped = 0
+	if p, ok := process(j.Link.parent); ok && p.stopped {
+		_ = unix.Kill(j.Link.parent, unix.SIGCONT)
+	}
+}
+
+// wakeOrphan does for a stopped job that nobody can continue what the kernel does for
+// an orphaned process group.
+func (j *job) wakeOrphan() {
+	if j.ended || j.stopped == 0 || j.stopped == unix.SIGSTOP {
+		return
+	}
+	if j.isOrphan(processes()) {
+		for _, sig := range []unix.Signal{unix.SIGHUP, unix.SIGCONT} {
+			_ = unix.Kill(-j.Link.group, sig)
+		}
+	}
+}
+
+// isOrphan reports whether nobody could continue the job.
+func (j *job) isOrphan(all []relative) bool {
+	ours := map[int]bool{os.Getpid(): true}
+	for _, p := range below(os.Getpid(), all) {
+		ours[p.pid] = true
+	}
+	return orphaned(j.Link.group, func(pid int) bool { return ours[pid] }, all)
+}
+
+// forward sends sig to the command, and to those of its descendants that are in its
+// process group.
+func (j *job) forward(sig unix.Signal) {
+	all := below(os.Getpid(), processes())
+	group := j.Link.group
+	if p, ok := find(j.pid, all); ok {
+		group = p.group
+	} else if !j.ended {
+		_ = unix.Kill(j.pid, sig) // not to be seen
+	}
+	var members []relative
+	for _, p := range all {
+		if p.group == group || p.pid == j.pid {
+			members = append(members, p)
+		}
+	}
+	signalAll(members, sig)
+}
+
+// signal sends sig to the command and to all that it started.
+func (j *job) signal(sig unix.Signal) {
+	all := below(os.Getpid(), processes())
+	refused := signalAll(all, sig)
+	if len(all) == 0 && !j.ended {
+		_ = unix.Kill(j.pid, sig) // not to be seen
+	}
+	if len(refused) > 0 && sig == unix.SIGKILL && !j.warned {
+		j.warned = true
+		j.warn(fmt.Sprintf("%v run as another user, and pawl may not end them", refused))
+	}
+}
+
+// kill ends the command, and all that it started, for good.
+func (j *job) kill() {
+	j.signal(unix.SIGKILL)
+	j.reap()
+}
+
+// alive reports whether anything that the command started is left.
+func (j *job) alive() bool {
+	j.reap()
+	return len(below(os.Getpid(), processes())) > 0
+}
+
+func (j *job) warn(text string) {
+	if j.Warn != nil {
+		j.Warn(text)
+	}
+}

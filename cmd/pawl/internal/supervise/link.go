@@ -1,0 +1,161 @@
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// linkVariable tells a holder which descriptors its guardian left it, and the job's
+// process group.
+const linkVariable = "PAWL_GUARDIAN"
+
+// The messages of the link, a byte each. From the guardian a signal's number comes as
+// itself, or with fromTerminal added where the terminal sent it to the whole job.
+const (
+	askAwake     = 'a' // from the holder: is the job stopped?
+	isAwake      = 0   // from the guardian: it is not
+	fromTerminal = 0x80
+)
+
+// ErrGuardianGone is why a command is ended whose guardian was killed.
+var ErrGuardianGone = errors.New("the pawl process that watches this one was killed")
+
+// A Link is the holder's end of what joins it to its guardian.
+type Link struct {
+	Signals *Signals // those that the guardian receives
+	conn    io.ReadWriter
+	page    *page
+	group   int           // the job's process group
+	parent  int           // the guardian
+	ttou    bool          // the guardian does not ignore TTOU
+	awake   chan struct{} // the guardian said that the job is not stopped
+	gone    chan struct{} // closed when the guardian is gone
+}
+
+// Inherited is the link to the guardian that started this process; nil where none did.
+// It is called once, before anything else is started.
+func Inherited() (*Link, error) {
+	text := os.Getenv(linkVariable)
+	if text == "" {
+		return nil, nil
+	}
+	_ = os.Unsetenv(linkVariable)
+	var conn, shared uintptr
+	l := &Link{parent: os.Getppid(), awake: make(chan struct{}, 1), gone: make(chan struct{})}
+	if n, _ := fmt.Sscanf(text, "%d,%d,%d", &conn, &shared, &l.group); n != 3 {
+		return nil, fmt.Errorf("%s is %q: pawl sets it itself", linkVariable, text)
+	}
+	unix.CloseOnExec(int(conn))
+	unix.CloseOnExec(int(shared))
+	file := os.NewFile(shared, "page")
+	defer file.Close()
+	var err error
+	if l.page, err = mapPage(file); err != nil {
+		return nil, err
+	}
+	if l.conn, err = openConn(os.NewFile(conn, "guardian")); err != nil {
+		return nil, fmt.Errorf("the link to the guardian: %w", err)
+	}
+	// What is typed goes to the job. What else is sent to this process alone is
+	// dropped: who wants to end pawl sends it to the guardian.
+	drop(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGTTIN, unix.SIGPIPE)
+	l.ignoreTTOU()
+	signals := make(chan Signal, 16)
+	l.Signals = &Signals{signals}
+	go l.read(signals) // ends with the guardian
+	return l, nil
+}
+
+// read receives what the guardian sends. Its end counts as a KILL.
+func (l *Link) read(signals chan<- Signal) {
+	for buf := make([]byte, 1); ; {
+		if _, err := io.ReadFull(l.conn, buf); err != nil {
+			close(l.gone)
+			signals <- Signal{Number: unix.SIGKILL}
+			return
+		}
+		if buf[0] == isAwake {
+			select {
+			case l.awake <- struct{}{}:
+			default: // said already
+			}
+			continue
+		}
+		signals <- Signal{Number: syscall.Signal(buf[0] &^ fromTerminal), Job: buf[0]&fromTerminal != 0}
+	}
+}
+
+// ready returns when a command may start: h is held, and the job is not stopped.
+func (l *Link) ready(h Holding) error {
+	select {
+	case <-l.awake: // an answer to an earlier question
+	default:
+	}
+	if _, err := l.conn.Write([]byte{askAwake}); err != nil {
+		return ErrGuardianGone
+	}
+	for {
+		if err := h.Err(); err != nil {
+			return err
+		}
+		select {
+		case <-l.awake:
+			return h.Err()
+		case <-l.gone:
+			return ErrGuardianGone
+		case sig := <-l.Signals.C:
+			if sig.Deadly() {
+				return &Interrupted{sig.Number}
+			}
+		case <-h.Done():
+		}
+	}
+}
+
+// ignoreTTOU lets this process, which is always in the background, write to a terminal
+// that is set to stop background writers.
+func (l *Link) ignoreTTOU() {
+	l.ttou = !signal.Ignored(unix.SIGTTOU)
+	signal.Ignore(unix.SIGTTOU)
+}
+
+// withoutTTOU calls start with TTOU as the guardian has it, since a program inherits
+// what is ignored.
+func (l *Link) withoutTTOU(start func()) {
+	if !l.ttou {
+		start()
+		return
+	}
+	signal.Reset(unix.SIGTTOU)
+	defer signal.Ignore(unix.SIGTTOU)
+	start()
+}
+
+// newConn makes the link's two ends.
+func newConn() (ours io.ReadWriteCloser, theirs *os.File, err error) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	for _, fd := range fds {
+		unix.CloseOnExec(fd)
+	}
+	if ours, err = openConn(os.NewFile(uintptr(fds[0]), "holder")); err != nil {
+		_ = unix.Close(fds[1])
+		return nil, nil, err
+	}
+	return ours, os.NewFile(uintptr(fds[1]), "guardian"), nil
+}
+
+// openConn makes f a connection, and closes f.
+func openConn(f *os.File) (io.ReadWriteCloser, error) {
+	defer f.Close()
+	return net.FileConn(f)
+}

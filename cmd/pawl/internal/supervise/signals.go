@@ -1,0 +1,112 @@
+package supervise
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// forwarded are the signals that a running command is sent.
+var forwarded = []os.Signal{
+	unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH,
+}
+
+// typed are those of them that a terminal sends to all of the job.
+var typed = map[syscall.Signal]bool{unix.SIGINT: true, unix.SIGQUIT: true, unix.SIGWINCH: true}
+
+// A Signal is one that this process received, or its guardian.
+type Signal struct {
+	Number syscall.Signal
+	Job    bool // the terminal sent it to the whole job, the command included
+}
+
+// Deadly reports whether s ends a program that does not handle it, and is meant to.
+func (s Signal) Deadly() bool {
+	switch s.Number {
+	case unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGKILL:
+		return true
+	}
+	return false
+}
+
+// Interrupted is the cause of a wait that a signal ended.
+type Interrupted struct{ Signal syscall.Signal }
+
+func (i *Interrupted) Error() string { return fmt.Sprintf("ended by signal: %v", i.Signal) }
+
+// Signals are those that a process receives from one moment on.
+type Signals struct {
+	C <-chan Signal
+}
+
+// Catch begins to catch this process's own signals, but for those that it was started
+// to ignore, as by nohup(1). It drops PIPE, which would end the process without a release.
+func Catch() *Signals {
+	from, to := make(chan os.Signal, 16), make(chan Signal, 16)
+	notify(from, forwarded...)
+	drop(unix.SIGPIPE)
+	go func() { // ends with the process, as the signals do
+		for sig := range from {
+			to <- Signal{Number: sig.(syscall.Signal)}
+		}
+	}()
+	return &Signals{to}
+}
+
+// notify has to receive sigs, but for those that are ignored.
+func notify(to chan<- os.Signal, sigs ...os.Signal) {
+	for _, sig := range sigs {
+		if !signal.Ignored(sig) {
+			signal.Notify(to, sig)
+		}
+	}
+}
+
+// drop has sigs do nothing here. Unlike ignored ones they do what they always do in
+// the programs that this one starts.
+func drop(sigs ...os.Signal) { notify(make(chan os.Signal, 1), sigs...) }
+
+// Ends returns a ctx that a deadly signal cancels. stop, which is to be called,
+// ends that; signals that come later stay in s.
+func (s *Signals) Ends(ctx context.Context) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	rest := s.Listen(cancel)
+	return ctx, func() {
+		rest()
+		cancel(nil)
+	}
+}
+
+// Listen calls cancel at a deadly signal, until stop, which is to be called.
+func (s *Signals) Listen(cancel context.CancelCauseFunc) (stop func()) {
+	quit, gone := make(chan struct{}), make(chan struct{})
+	go func() { // ends with stop, which waits for it
+		defer close(gone)
+		for {
+			select {
+			case sig := <-s.C:
+				if sig.Deadly() {
+					cancel(&Interrupted{sig.Number})
+				}
+			case <-quit:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-gone
+	}
+}
+
+// Die ends this process by sig, INT, as it ends a program that does not handle it: a
+// shell's loop then ends too.
+func Die(sig syscall.Signal) {
+	signal.Reset(sig)
+	_ = unix.Kill(os.Getpid(), sig)
+	select {} // until it arrives
+}

@@ -1,0 +1,71 @@
+package supervise
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// DieWithParent has a child killed when the thread that starts it ends.
+func DieWithParent(attr *unix.SysProcAttr) { attr.Pdeathsig = unix.SIGKILL }
+
+// adoptOrphans makes this process the parent of what its descendants leave behind,
+// so that it can be found.
+func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+// anyChild is what wait4 is asked for: orphans come to this process too.
+func anyChild(int) int { return -1 }
+
+// processes are all that are to be seen. One that ends meanwhile is left out.
+func processes() (all []relative) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if p, ok := process(pid); ok {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// process is the one with that number.
+func process(pid int) (relative, bool) {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return relative{}, false
+	}
+	return parseStat(pid, stat)
+}
+
+// parseStat reads "pid (name) state ppid pgrp session …"; name may hold anything.
+func parseStat(pid int, stat []byte) (relative, bool) {
+	end := bytes.LastIndexByte(stat, ')')
+	if end < 0 {
+		return relative{}, false
+	}
+	fields := bytes.Fields(stat[end+1:])
+	if len(fields) < 4 {
+		return relative{}, false
+	}
+	p := relative{pid: pid}
+	for i, to := range []*int{&p.parent, &p.group, &p.session} {
+		n, err := strconv.Atoi(string(fields[1+i]))
+		if err != nil {
+			return relative{}, false
+		}
+		*to = n
+	}
+	state := fields[0][0]
+	p.dead, p.stopped = state == 'Z' || state == 'X', state == 'T' || state == 't'
+	return p, true
+}

@@ -1,0 +1,48 @@
+//go:build !linux
+
+package supervise
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// DieWithParent does nothing: only Linux has such a thing.
+func DieWithParent(*unix.SysProcAttr) {}
+
+// adoptOrphans does nothing: only Linux has such a thing.
+func adoptOrphans() {}
+
+// anyChild is what wait4 is asked for: the command alone, since ps is a child too.
+func anyChild(pid int) int { return pid }
+
+// processes are all that ps shows.
+func processes() (all []relative) {
+	ps := exec.Command("ps", "-axo", "pid=,ppid=,pgid=,stat=")
+	out, err := ps.Output()
+	if err != nil {
+		return nil
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
+		var p relative
+		var state string
+		if _, err := fmt.Sscan(lines.Text(), &p.pid, &p.parent, &p.group, &state); err != nil {
+			continue
+		}
+		if p.pid == ps.Process.Pid {
+			continue
+		}
+		p.session, _ = unix.Getsid(p.pid)
+		p.dead, p.stopped = strings.HasPrefix(state, "Z"), strings.HasPrefix(state, "T")
+		all = append(all, p)
+	}
+	return all
+}
+
+// process is the one with that number.
+func process(pid int) (relative, bool) { return find(pid, processes()) }

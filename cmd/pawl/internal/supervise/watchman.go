@@ -1,0 +1,111 @@
+package supervise
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Holding is what a command runs under: a lock or a term.
+type Holding interface {
+	Err() error
+	Done() <-chan struct{}
+	Deadline() time.Time
+}
+
+// leastReserve is the least time for a KILL to take effect.
+const leastReserve = 100 * time.Millisecond
+
+// reserveOf is how long before the deadline KILL is sent.
+func reserveOf(grace time.Duration) time.Duration { return max(leastReserve, grace/4) }
+
+// glance is how often the clock is compared with the deadline, so that a suspend,
+// which stops timers, is noticed soon after.
+const glance = 500 * time.Millisecond
+
+// target is what is to end.
+type target interface {
+	signal(sig unix.Signal)
+	kill()
+}
+
+// ErrRunningOut is why a command is ended before its lock is.
+var ErrRunningOut = errors.New("the lock is running out: renewals are not confirmed")
+
+// watchman decides when a command has to end, and sees to it.
+type watchman struct {
+	h interface {
+		Err() error
+		Deadline() time.Time
+	}
+	grace    time.Duration // from TERM to KILL
+	notice   time.Duration // how long before the deadline it begins, when nothing but a lack of renewals is wrong
+	reserve  time.Duration // how long before the deadline KILL is sent at the latest
+	deadline time.Time     // the last one known
+	cause    error         // why the command has to end; nil: it has not
+	killAt   time.Time     // once it has
+	kills    int           // how often it was killed
+}
+
+// newWatchman is the holder's.
+func newWatchman(h Holding, grace time.Duration) *watchman {
+	reserve := reserveOf(grace)
+	return &watchman{h: h, grace: grace, notice: max(grace, reserve), reserve: reserve, deadline: h.Deadline()}
+}
+
+// look acts on what is so at now, and returns how long until the next look.
+func (w *watchman) look(now time.Time, t target) time.Duration {
+	if w.cause == nil {
+		if left := w.left(now); left > 0 {
+			return min(left, glance)
+		}
+	}
+	if w.killAt.IsZero() {
+		w.begin(now, t)
+	}
+	if wait := w.killAt.Sub(now); wait > 0 {
+		return min(wait, glance)
+	}
+	t.kill()
+	w.kills++
+	// Once more, until nothing is left; what runs as another user cannot be killed.
+	return min(10*time.Millisecond<<min(w.kills, 7), time.Second)
+}
+
+// end has the command end for cause, unless it has to already.
+func (w *watchman) end(cause error) {
+	if w.cause == nil {
+		w.cause = cause
+	}
+}
+
+// begin sends TERM. A stopped process receives it only when it goes on.
+func (w *watchman) begin(now time.Time, t target) {
+	t.signal(unix.SIGTERM)
+	t.signal(unix.SIGCONT)
+	w.killAt = now.Add(w.grace)
+	if last := w.deadline.Add(-w.reserve); last.Before(w.killAt) {
+		w.killAt = last
+	}
+}
+
+// left is how long the command may run on without another look. It sets cause where
+// that is none.
+func (w *watchman) left(now time.Time) time.Duration {
+	err, deadline := w.h.Err(), w.h.Deadline()
+	if !deadline.IsZero() {
+		w.deadline = deadline
+	}
+	if err == nil && !deadline.IsZero() {
+		if left := deadline.Sub(now) - w.notice; left > 0 {
+			return left
+		}
+		err = ErrRunningOut
+	}
+	if err == nil {
+		err = w.h.Err()
+	}
+	w.cause = err
+	return 0
+}
