@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
@@ -43,9 +42,8 @@ func pid(t *testing.T, out *bufio.Scanner) int {
 
 // runs reports whether there is such a process, and it is not dead.
 func runs(pid int) bool {
-	out, _ := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
-	state := strings.TrimSpace(string(out))
-	return state != "" && state[0] != 'Z' && state[0] != 'X'
+	state := processState(pid)
+	return state != 0 && state != 'Z' && state != 'X'
 }
 
 func gone(t *testing.T, pid int) {
@@ -186,19 +184,6 @@ func TestKillOfPawlKillsTheCommand(t *testing.T) {
 	child := pid(t, p.lines())
 	require.NoError(t, p.cmd.Process.Kill())
 	gone(t, child)
-}
-
-func TestAStoppedPawlEndsItsCommandAtItsFirstLook(t *testing.T) {
-	t.Parallel()
-	s := etcdtest.Start(t)
-	p := begin(t, s.Addr(), "lock", "--ttl", "3", "stopped", "--", "sh", "-c", "trap '' TERM; echo $$; while :; do sleep 1; done")
-	child := pid(t, p.lines())
-	require.NoError(t, p.cmd.Process.Signal(unix.SIGSTOP))
-	eventually(t, func() bool { return countKeys(t, s) == 0 }, "the lease does not expire")
-	assert.True(t, runs(child), "who is stopped cannot end its command: that is what the token is for")
-	require.NoError(t, p.cmd.Process.Signal(unix.SIGCONT))
-	assert.Equal(t, exitLost, p.code(t))
-	assert.False(t, runs(child))
 }
 
 // countKeys is how many keys there are.

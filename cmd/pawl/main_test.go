@@ -23,12 +23,16 @@ import (
 // TestMain makes this test binary the pawl that scripts and tests run, by
 // that name.
 func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) != "pawl" && signal.Ignored(os.Interrupt) {
+	if !strings.Contains("pawl pager worker", filepath.Base(os.Args[0])) && signal.Ignored(os.Interrupt) {
 		// As in the background of a script. What this process catches, those that
 		// it starts begin with as usual.
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt, unix.SIGQUIT)
 	}
-	testscript.Main(m, map[string]func(){"pawl": func() { os.Exit(run(os.Args[1:])) }})
+	testscript.Main(m, map[string]func(){
+		"pawl":   func() { os.Exit(run(os.Args[1:])) },
+		"pager":  testPager,
+		"worker": testWorker,
+	})
 }
 
 // TestScripts runs testdata/script against one real etcd server.
@@ -89,6 +93,7 @@ func beginWith(t *testing.T, endpoint, name string, args ...string) *program {
 	p := &program{cmd: exec.Command(name, args...), stderr: &strings.Builder{}, tmp: t.TempDir()}
 	p.cmd.Env = append(os.Environ(), "ETCDCTL_ENDPOINTS="+endpoint, "TMPDIR="+p.tmp)
 	p.cmd.Stderr = p.stderr
+	p.cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true} // never in a terminal's foreground
 	out, err := p.cmd.StdoutPipe()
 	require.NoError(t, err)
 	p.stdout = out

@@ -19,6 +19,7 @@ type job struct {
 	ended    bool            // the command itself
 	status   unix.WaitStatus // how it ended
 	stopped  unix.Signal     // what stopped the command; 0: it runs
+	alone    bool            // nobody could have continued it from the beginning: there is no shell
 	warned   bool            // of processes that cannot be ended
 }
 
@@ -37,6 +38,7 @@ var errLeftBehind = errors.New("a signal ended the command")
 // run returns when the job has ended.
 func (j *job) run(h Holding) (unix.WaitStatus, error) {
 	j.watch = newWatchman(h, j.Grace)
+	j.alone = j.isOrphan(processes())
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	done := h.Done()
@@ -103,14 +105,15 @@ func (j *job) reap() {
 // stop stops the guardian as the command was, so that the shell sees it.
 func (j *job) stop(sig unix.Signal) {
 	j.stopped = sig
+	if j.alone && sig == unix.SIGTSTP { // the kernel would have dropped it
+		_ = unix.Kill(-j.Link.group, unix.SIGCONT)
+		j.forward(unix.SIGCONT)
+		j.stopped = 0
+		return
+	}
 	all := processes()
 	if j.isOrphan(all) {
-		if sig == unix.SIGTSTP { // the kernel would have dropped it
-			_ = unix.Kill(-j.Link.group, unix.SIGCONT)
-			j.forward(unix.SIGCONT)
-			j.stopped = 0
-		}
-		return // of the others wakeOrphan takes care
+		return // wakeOrphan ends it
 	}
 	command, _ := find(j.pid, all)
 	guardian, ok := find(j.Link.parent, all)

@@ -133,7 +133,8 @@ func (l *Link) withoutTTOU(start func()) {
 		start()
 		return
 	}
-	signal.Reset(unix.SIGTTOU)
+	// What is caught is as usual in a new program. signal.Reset does not undo Ignore.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGTTOU)
 	defer signal.Ignore(unix.SIGTTOU)
 	start()
 }

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+func TestACommandCanBePipedIntoAPager(t *testing.T) {
+	for _, pawl := range []string{"pawl lock --ttl 3 pipe", "pawl elect --ttl 3 pipe me"} {
+		t.Run(strings.Fields(pawl)[1], func(t *testing.T) {
+			t.Parallel()
+			s := startShell(t)
+			s.types(pawl + ` -- sh -c 'echo $$ >command; exec seq 1000000' | pager; echo end "${PIPESTATUS[@]}"`)
+			s.sees("pager shows\r\n")
+			s.file("command")
+			staysBusy(t, s.etcd, "pipe")
+			s.press("q")
+			s.sees("pager ends")
+			s.sees("end 141 0") // seq died of PIPE
+			assert.False(t, busy(t, s.etcd, "pipe"))
+		})
+	}
+}
+
+func TestACommandReadsTheTerminalBesideAPipe(t *testing.T) {
+	t.Parallel()
+	s := startShell(t)
+	s.types(`seq 1000000 | pawl lock --ttl 3 pipe -- pager; echo end "${PIPESTATUS[@]}"`)
+	s.sees("pager shows\r\n")
+	s.press("q")
+	s.sees("pager ends")
+	s.sees("end 141 0")
+}
+
+func TestACommandInTheBackgroundComesToTheForeground(t *testing.T) {
+	t.Parallel()
+	s := startShell(t)
+	s.types(`pawl lock --ttl 3 bg -- sh -c 'echo $$ >command; exec pager' &`)
+	command, err := strconv.Atoi(s.file("command"))
+	require.NoError(t, err)
+	eventually(t, func() bool { return processState(command) == 'T' }, "it is not stopped for setting the terminal in the background")
+	s.types("")
+	s.sees("Stopped")
+	staysBusy(t, s.etcd, "bg")
+	s.types("fg")
+	s.sees("pager shows")
+	s.press("q")
+	s.sees("pager ends")
+	s.types("echo end $?")
+	s.sees("end 0")
+	assert.False(t, busy(t, s.etcd, "bg"))
+}
+
+func TestCtrlCEndsAShellsLoop(t *testing.T) {
+	for _, c := range []struct{ name, script, shown string }{
+		{"lock", `for i in 1 2 3; do pawl lock loop -- sh -c 'echo works; exec sleep 1000'; done; echo goes-on`, "works"},
+		{"elect", `for i in 1 2 3; do pawl elect loop me -- sh -c 'echo works; exec sleep 1000'; done; echo goes-on`, "works"},
+		{"a wait", `pawl lock loop -- sh -c 'echo held; exec sleep 1000' & sleep 1; for i in 1 2 3; do echo waits; pawl lock loop -- true; done; echo goes-on`, "waits"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := startShell(t)
+			require.NoError(t, os.WriteFile(filepath.Join(s.dir, "script"), []byte(c.script), 0o600))
+			s.types("bash script")
+			s.sees(c.shown)
+			if c.name == "a wait" {
+				eventually(t, func() bool { return countKeys(t, s.etcd) == 4 }, "it does not queue")
+			}
+			s.press(ctrlC)
+			s.sees("ready$ ")
+			s.types("echo end $?")
+			s.sees("end 130")
+			assert.False(t, s.has("goes-on"), "the script went on")
+			if c.name != "a wait" { // its background job ignores INT
+				assert.False(t, busy(t, s.etcd, "loop"))
+			}
+		})
+	}
+}
+
+func TestACommandThatHandlesCtrlCDecidesItself(t *testing.T) {
+	t.Parallel()
+	s := startShell(t)
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "script"),
+		[]byte(`pawl lock loop -- sh -c 'n=0; trap "n=\$((n+1))" INT; echo works; sleep 1000; sleep 0.5; exit $n'; echo goes-on $?`), 0o600))
+	s.types("bash script; echo end $?")
+	s.sees("works")
+	eventually(t, func() bool { return len(s.marked("sleep\x001000")) > 0 }, "sleep does not begin")
+	s.press(ctrlC)
+	s.sees("goes-on 1") // it was sent once
+	s.sees("end 0")
+}
+
+func TestCtrlBackslashReachesTheCommand(t *testing.T) {
+	t.Parallel()
+	s := startShell(t)
+	s.types(`ulimit -c 0; seq 10 | pawl lock quit -- sh -c 'echo works; exec sleep 1000'; echo end $?`)
+	s.sees("works\r\n")
+	s.press(ctrlBackslash)
+	s.sees("end 131")
+	assert.False(t, busy(t, s.etcd, "quit"))
+}
+
+func TestAStoppedJobKeepsItsLockUntilItGoesOn(t *testing.T) {
+	t.Parallel()
+	s := startShell(t)
+	s.types(`pawl lock --ttl 3 stop -- worker a.beat`)
+	s.sees("works ")
+	s.press(ctrlZ)
+	s.sees("Stopped")
+	last := lastBeat(t, filepath.Join(s.dir, "a.beat"))
+	staysBusy(t, s.etcd, "stop")
+	assert.Equal(t, last, lastBeat(t, filepath.Join(s.dir, "a.beat")), "a stopped command works")
+
+	s.types("bg")
+	s.sees("worker a.beat &")
+	eventually(t, func() bool { return lastBeat(t, filepath.Join(s.dir, "a.beat")).After(last) }, "bg does not make it go on")
+	s.types("fg")
+	s.sees("worker a.beat\r\n")
+	s.press(ctrlZ)
+	s.sees("Stopped")
+	s.types("kill -KILL %1")
+	s.nobodyWorks("stop")
+}
+
+func TestAStoppedJobIsEndedByKill(t *testing.T) {
+	t.Parallel()
+	s := startShell(t)
+	s.types(`pawl lock --ttl 3 stop -- sh -c 'echo works; sleep 1000'`)
+	s.sees("works\r\n")
+	s.press(ctrlZ)
+	s.sees("Stopped")
+	s.types("kill %1; wait %1; echo end $?")
+	s.sees("end 143")
+	assert.False(t, busy(t, s.etcd, "stop"))
+}
+
+func TestACommandThatStopsItselfStopsTheJob(t *testing.T) {
+	t.Parallel()
+	s := startShell(t)
+	s.types(`pawl lock --ttl 3 stop -- pager`)
+	s.sees("pager shows\r\n")
+	s.press("z")
+	s.sees("pager stops")
+	s.sees("Stopped")
+	s.types("fg")
+	s.sees("pager shows again")
+	s.press("q")
+	s.sees("pager ends")
+	s.types("echo end $?")
+	s.sees("end 0")
+}
+
+func TestAShellUnderALockHasItsOwnJobs(t *testing.T) {
+	t.Parallel()
+	s := startShell(t)
+	s.types(`pawl lock --ttl 3 inner -- env PS1='inner$ ' bash --norc --noprofile -i`)
+	s.sees("\ninner$ ")
+	s.types("sleep 1000")
+	eventually(t, func() bool { return len(s.marked("sleep")) > 0 }, "sleep does not begin")
+	s.press(ctrlZ)
+	s.sees("Stopped")
+	s.types("kill %1; suspend")
+	s.sees("ready$ ")
+	s.types("jobs; echo outer")
+	s.sees("outer\r\n")
+	s.types("fg")
+	s.sees("inner$ ")
+	s.types("exit 3")
+	s.sees("ready$ ")
+	s.types("echo end $?")
+	s.sees("end 3")
+}
+
+func TestAJobThatNobodyCanContinueIsNotStopped(t *testing.T) {
+	t.Parallel()
+	s := startTerminal(t, etcdtest.Start(t), "pawl", "lock", "--ttl", "3", "alone", "--", "pager")
+	s.sees("pager shows\r\n")
+	s.press(ctrlZ)
+	s.press("z")
+	s.sees("pager shows again")
+	s.press("q")
+	s.sees("pager ends")
+}
+
+func TestClosingTheTerminalEndsTheCommand(t *testing.T) {
+	for _, stopped := range []bool{false, true} {
+		t.Run("stopped "+strconv.FormatBool(stopped), func(t *testing.T) {
+			t.Parallel()
+			s := startShell(t)
+			s.types(`pawl lock --ttl 3 close -- sh -c 'echo $$ >command; sleep 1000'`)
+			command := s.file("command")
+			if stopped {
+				s.press(ctrlZ)
+				s.sees("Stopped")
+			}
+			require.NoError(t, s.tty.Close())
+			n, err := strconv.Atoi(command)
+			require.NoError(t, err)
+			gone(t, n)
+			eventually(t, func() bool { return !busy(t, s.etcd, "close") }, "the lock is not given back")
+		})
+	}
+}
+
+func TestNohupKeepsTheCommandWhenTheTerminalIsClosed(t *testing.T) {
+	t.Parallel()
+	s := startShell(t)
+	s.types(`nohup pawl lock --ttl 3 nohup -- worker a.beat >/dev/null 2>&1 &`)
+	s.file("a.beat")
+	require.NoError(t, s.tty.Close())
+	eventually(t, func() bool { return len(s.marked("bash")) == 0 }, "the shell does not end")
+	staysBusy(t, s.etcd, "nohup")
+	assert.WithinDuration(t, time.Now(), lastBeat(t, filepath.Join(s.dir, "a.beat")), time.Second)
+}
+
+func TestAShellThatIsKilledTakesItsStoppedJobWithIt(t *testing.T) {
+	t.Parallel()
+	s := startShell(t)
+	s.types(`pawl lock --ttl 3 orphan -- sh -c 'echo $$ >command; sleep 1000'`)
+	s.file("command")
+	s.press(ctrlZ)
+	s.sees("Stopped")
+	require.NoError(t, s.cmd.Process.Signal(unix.SIGKILL))
+	eventually(t, func() bool { return !busy(t, s.etcd, "orphan") }, "a job that nobody can continue keeps its lock")
+}
