@@ -35,7 +35,8 @@ const (
 )
 
 const exitHelp = `Exit codes:
-  the command's own; 128+n when signal n ended it, or ended the wait
+  the command's own; 128+n when signal n ended it, or ended the wait;
+  of Ctrl-C pawl dies itself, as the command does, so that a shell's loop ends
   121  the lock was lost, or about to be: the command was ended for it
   122  wrong usage
   123  no cluster answers, or it refuses the credentials

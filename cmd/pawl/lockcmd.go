@@ -89,8 +89,9 @@ func newLock() *cobra.Command {
 or, with a COMMAND, for as long as that runs. Without a COMMAND it says on stdout
 when it holds the lock, with key, token and deadline, and exits 121 when it is lost.
 
-COMMAND has pawl's stdin, stdout and stderr, and a process group of its own, to which
-TERM, INT, HUP, QUIT, USR1, USR2 and WINCH are forwarded. It finds in its environment
+COMMAND has pawl's stdin, stdout, stderr and terminal, and is sent TERM, INT, HUP, QUIT,
+USR1, USR2 and WINCH. A job that Ctrl-Z stops keeps its lock. COMMAND finds in its
+environment
   PAWL_LOCK      NAME
   PAWL_KEY       the lock's key in etcd
   PAWL_TOKEN     the fencing token: give it to storage that checks it
@@ -100,8 +101,8 @@ TERM, INT, HUP, QUIT, USR1, USR2 and WINCH are forwarded. It finds in its enviro
 
 When the lock is lost, or renewals fail for so long that less than --grace is left of
 it, COMMAND and all that it started get TERM, then KILL, and are dead before the
-deadline. What COMMAND leaves in the background when it ends by itself, runs on
-without the lock.
+deadline; likewise when pawl is killed. What COMMAND leaves in the background when it
+ends by itself, runs on without the lock.
 
 ` + exitHelp,
 		Example: `  pawl lock backup -- ./backup.sh

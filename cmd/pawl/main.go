@@ -18,17 +18,17 @@
 //
 //  1. The command runs only while the lock is held: it, and all that it started,
 //     is dead before the lock's deadline, which comes before anybody else can be
-//     granted the lock.
+//     granted the lock. That is so whichever process is killed: see
+//     internal/supervise, which also says what it rests on.
 //  2. The command sees the lock's fencing token in PAWL_TOKEN.
 //  3. The lease is revoked on every way out but KILL, after the command has
-//     ended. If pawl is killed with KILL, the command is too (Linux).
+//     ended.
 //  4. The exit code tells the command's own end from a lost lock, from one that
 //     was not acquired, from wrong usage and from a cluster that does not answer:
 //     see exit.go.
 //
-// What no client can rule out, pawl cannot either: a pawl that is stopped (STOP)
-// for longer than the TTL does not end its command in time. Give PAWL_TOKEN to
-// storage that checks it.
+// What no client can rule out, pawl cannot either: both of its processes can be stopped
+// in the same instant, or the whole machine. Give PAWL_TOKEN to storage that checks it.
 package main
 
 import "os"

@@ -120,6 +120,18 @@ func (s *shell) sees(text string) {
 	}, fmt.Sprintf("the terminal does not show %q", text))
 }
 
+// reports waits until the shell, which does so before it prompts, says what has become
+// of a job.
+func (s *shell) reports(text string) {
+	s.t.Helper()
+	eventually(s.t, func() bool {
+		s.types("")
+		time.Sleep(100 * time.Millisecond)
+		return s.has(text)
+	}, "the shell does not report "+text)
+	s.sees(text)
+}
+
 // has reports whether the terminal ever showed text.
 func (s *shell) has(text string) bool {
 	s.mu.Lock()

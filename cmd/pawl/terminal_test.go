@@ -49,8 +49,7 @@ func TestACommandInTheBackgroundComesToTheForeground(t *testing.T) {
 	command, err := strconv.Atoi(s.file("command"))
 	require.NoError(t, err)
 	eventually(t, func() bool { return processState(command) == 'T' }, "it is not stopped for setting the terminal in the background")
-	s.types("")
-	s.sees("Stopped")
+	s.reports("Stopped")
 	staysBusy(t, s.etcd, "bg")
 	s.types("fg")
 	s.sees("pager shows")
@@ -140,8 +139,8 @@ func TestAStoppedJobIsEndedByKill(t *testing.T) {
 	s.sees("works\r\n")
 	s.press(ctrlZ)
 	s.sees("Stopped")
-	s.types("kill %1; wait %1; echo end $?")
-	s.sees("end 143")
+	s.types("kill %1")
+	s.reports("Exit 143")
 	assert.False(t, busy(t, s.etcd, "stop"))
 }
 

@@ -23,10 +23,12 @@ type job struct {
 	warned   bool            // of processes that cannot be ended
 }
 
+// newJob is a job whose command is about to be started.
 func newJob(c *Command) *job {
 	j := &job{Command: c, children: make(chan os.Signal, 1)}
 	signal.Notify(j.children, unix.SIGCHLD)
 	adoptOrphans()
+	j.alone = j.isOrphan(processes())
 	return j
 }
 
@@ -38,7 +40,6 @@ var errLeftBehind = errors.New("a signal ended the command")
 // run returns when the job has ended.
 func (j *job) run(h Holding) (unix.WaitStatus, error) {
 	j.watch = newWatchman(h, j.Grace)
-	j.alone = j.isOrphan(processes())
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	done := h.Done()
@@ -133,10 +134,12 @@ func (j *job) goOn() {
 // wakeOrphan does for a stopped job that nobody can continue what the kernel does for
 // an orphaned process group.
 func (j *job) wakeOrphan() {
-	if j.ended || j.stopped == 0 || j.stopped == unix.SIGSTOP {
+	if j.ended || j.stopped == unix.SIGSTOP {
 		return
 	}
-	if j.isOrphan(processes()) {
+	// The command itself does not show it while it waits for a child of vfork(2).
+	guardian, _ := process(j.Link.parent)
+	if (guardian.stopped || j.stopped != 0) && j.isOrphan(processes()) {
 		for _, sig := range []unix.Signal{unix.SIGHUP, unix.SIGCONT} {
 			_ = unix.Kill(-j.Link.group, sig)
 		}

@@ -52,7 +52,7 @@ func orphaned(group int, ours func(pid int) bool, all []relative) bool {
 		if p.group != group || p.dead || ours(p.pid) {
 			continue
 		}
-		if q, ok := find(p.parent, all); ok && q.group != group && q.session == p.session {
+		if q, ok := find(p.parent, all); ok && !q.dead && q.group != group && q.session == p.session {
 			return false
 		}
 	}
