@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -15,12 +16,14 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/lease"
 )
 
 type electOptions struct {
 	connection
 	tenure
+	waiting
 	etcd bool
 }
 
@@ -49,6 +52,7 @@ deadline.
 	fs := cmd.Flags()
 	o.connection.flags(fs)
 	o.tenure.flags(fs)
+	o.waiting.flags(fs, "the first term")
 	fs.BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, to share the election with etcdctl elect and clientv3's concurrency.Election")
 	completesNames(cmd, &o.connection)
 	return cmd
@@ -60,6 +64,9 @@ func (o *electOptions) run(cmd *cobra.Command, name, value string, argv []string
 		return err
 	}
 	if err := checkName(name, o.etcd); err != nil {
+		return err
+	}
+	if err := o.waiting.check(); err != nil {
 		return err
 	}
 	program, err := find(argv)
@@ -92,8 +99,33 @@ func (o *electOptions) campaign(cmd *cobra.Command, name, value string, opts lea
 			complain(cerr)
 		}
 	}()
-	return c.run(ctx, client)
+	c.look = func(ctx context.Context) standing {
+		ctx, cancel := context.WithTimeout(ctx, o.dialTimeout)
+		defer cancel()
+		return standingOf(ctx, client, inspect.Scope{Name: name, EtcdLayout: o.etcd}, ofThisProcess)
+	}
+	if o.nonblock {
+		if q := c.look(ctx); q.holder != "" {
+			return o.refusal(name, q)
+		}
+		o.wait = seconds(atOnce)
+	}
+	if o.wait > 0 {
+		c.limit = time.AfterFunc(time.Duration(o.wait), func() { cancel(errWaited) })
+		defer c.limit.Stop()
+	}
+	stop := o.say(ctx, name, c.say, o.verbose, c.look)
+	c.first = sync.OnceFunc(stop)
+	defer c.first()
+	err = c.run(ctx, client)
+	if context.Cause(ctx) == errWaited {
+		return o.refusal(name, c.look(context.Background()))
+	}
+	return err
 }
+
+// atOnce is how long a candidate with -n may take to win an election that was nobody's.
+const atOnce = 2 * time.Second
 
 // candidate is pawl elect under way. Its methods are called from one goroutine.
 type candidate struct {
@@ -106,7 +138,10 @@ type candidate struct {
 	cancel      context.CancelCauseFunc
 	rest        func() // ends the listening for deadly signals
 	terms       int64
-	led         bool // a signal ended a term, which is how one without a command ends
+	look        func(context.Context) standing
+	limit       *time.Timer // ends the wait for the first term; nil: nothing does
+	first       func()      // is called at the first term
+	led         bool        // a signal ended a term, which is how one without a command ends
 }
 
 // run campaigns and leads until a signal, or the command's own end.
@@ -129,6 +164,10 @@ func (c *candidate) run(ctx context.Context, client *pawl.Client) error {
 
 // lead is one term.
 func (c *candidate) lead(ctx context.Context, t *elect.Term) error {
+	if c.limit != nil && !c.limit.Stop() && c.terms == 0 {
+		return nil // it came too late: --wait has ended
+	}
+	c.first()
 	c.terms++
 	till, id := t.Deadline(), leaseOf(t.Key())
 	c.say.say(notice{

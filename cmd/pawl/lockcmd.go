@@ -12,6 +12,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
+	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -35,9 +36,6 @@ func (o *tenure) flags(fs *pflag.FlagSet) {
 
 // noGrace is --grace where it was not given.
 const noGrace = seconds(-1)
-
-// noWait is --wait where it was not given: it waits as long as it takes.
-const noWait = seconds(-1)
 
 // session are o's options for a session. What is wrong with them is wrong usage.
 func (o *tenure) session() (lease.Options, error) {
@@ -74,10 +72,8 @@ func (o *tenure) reporter(cmd *cobra.Command, command, verbose bool) reporter {
 type lockOptions struct {
 	connection
 	tenure
-	wait     seconds
-	nonblock bool
-	conflict int
-	etcd     bool
+	waiting
+	etcd bool
 }
 
 func newLock() *cobra.Command {
@@ -110,19 +106,13 @@ ends by itself, runs on without the lock.
   pawl lock --wait 30 deploy -- make deploy`,
 		Args: words(1, "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if o.wait == 0 { // not to wait is what it says
-				o.nonblock = true
-			}
 			return o.run(cmd, args[0], args[1:])
 		},
 	}
 	fs := cmd.Flags()
 	o.connection.flags(fs)
 	o.tenure.flags(fs)
-	o.wait = noWait
-	fs.VarP(&o.wait, "wait", "w", "how long to wait for the lock; 0 is -n (default: as long as it takes)")
-	fs.BoolVarP(&o.nonblock, "nonblock", "n", false, "do not wait, and write nothing, when another holds the lock or waits for it")
-	fs.IntVarP(&o.conflict, "conflict-exit-code", "E", exitNotAcquired, "exit code when it is not acquired with -n or --wait")
+	o.waiting.flags(fs, "the lock")
 	fs.BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, to exclude etcdctl lock and clientv3's concurrency.Mutex too")
 	completesNames(cmd, &o.connection)
 	return cmd
@@ -137,8 +127,8 @@ func (o *lockOptions) run(cmd *cobra.Command, name string, argv []string) error 
 	if err := checkName(name, o.etcd); err != nil {
 		return err
 	}
-	if o.conflict < 0 || o.conflict > 255 {
-		return usage("-E is %d, want 0 to 255", o.conflict)
+	if err := o.waiting.check(); err != nil {
+		return err
 	}
 	program, err := find(argv)
 	if err != nil {
@@ -165,7 +155,8 @@ func (o *lockOptions) hold(cmd *cobra.Command, name string, opts lease.Options, 
 			complain(cerr)
 		}
 	}()
-	held, session, err := o.acquire(waiting, client, name, opts)
+	say := o.reporter(cmd, c != nil, o.verbose)
+	held, session, err := o.acquire(waiting, client, name, opts, say)
 	stop()
 	if err != nil {
 		return err
@@ -174,7 +165,6 @@ func (o *lockOptions) hold(cmd *cobra.Command, name string, opts lease.Options, 
 	if sig := signalIn(waiting); sig != nil { // in the instant in which it was acquired
 		return cut(sig)
 	}
-	say := o.reporter(cmd, c != nil, o.verbose)
 	till := held.Deadline()
 	say.say(notice{
 		Event: "held", Name: name, Key: held.Key(), Token: held.Token(),
@@ -188,33 +178,38 @@ func (o *lockOptions) hold(cmd *cobra.Command, name string, opts lease.Options, 
 }
 
 // acquire makes a session and takes the lock, within --wait where it is given.
-func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, name string, opts lease.Options) (*lock.Held, *pawl.Session, error) {
+func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, name string, opts lease.Options, say reporter) (*lock.Held, *pawl.Session, error) {
 	granting, cancel := context.WithTimeout(ctx, o.dialTimeout)
 	defer cancel()
 	session, err := client.NewSession(granting, opts)
 	if err != nil {
-		return nil, nil, o.sort(ctx, err)
+		return nil, nil, o.sort(ctx, err, name, nil)
 	}
 	m := lock.New(session, name, lock.Options{EtcdLayout: o.etcd})
+	look := func(ctx context.Context) standing {
+		ctx, cancel := context.WithTimeout(ctx, o.dialTimeout)
+		defer cancel()
+		return standingOf(ctx, client, inspect.Scope{Name: name, EtcdLayout: o.etcd}, onLease(session.ID()))
+	}
 	if o.nonblock {
 		trying, cancel := context.WithTimeout(ctx, o.dialTimeout)
 		defer cancel()
 		held, err := m.TryAcquire(trying)
-		return held, session, o.sort(ctx, err)
+		return held, session, o.sort(ctx, err, name, look)
 	}
+	defer o.say(ctx, name, say, o.verbose, look)()
 	if o.wait > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(o.wait), errWaited)
 		defer cancel()
 	}
 	held, err := m.Acquire(ctx)
-	return held, session, o.sort(ctx, err)
+	return held, session, o.sort(ctx, err, name, look)
 }
 
-var errWaited = errors.New("not acquired within --wait")
-
-// sort gives an error of acquire its exit code; ctx knows of signals and --wait.
-func (o *lockOptions) sort(ctx context.Context, err error) error {
+// sort gives an error of acquire its exit code; ctx knows of signals and --wait, look
+// of who is in the way.
+func (o *lockOptions) sort(ctx context.Context, err error, name string, look func(context.Context) standing) error {
 	cause, sig := context.Cause(ctx), signalIn(ctx)
 	switch {
 	case err == nil:
@@ -222,7 +217,7 @@ func (o *lockOptions) sort(ctx context.Context, err error) error {
 	case sig != nil:
 		return cut(sig)
 	case cause == errWaited, errors.Is(err, lock.ErrBusy):
-		return exit(o.conflict, err)
+		return o.refusal(name, look(context.WithoutCancel(ctx)))
 	}
 	return reach(err)
 }

@@ -22,6 +22,9 @@ type notice struct {
 	Term     int64         `json:"term,omitempty"`
 	Value    string        `json:"value,omitempty"`
 	Cause    string        `json:"cause,omitempty"`
+	Holder   string        `json:"holder,omitempty"` // of waiting: who holds it, since when, and how many are served earlier
+	Since    *time.Time    `json:"since,omitempty"`
+	Ahead    int           `json:"ahead,omitempty"`
 	Time     time.Time     `json:"time"`
 }
 

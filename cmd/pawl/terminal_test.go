@@ -87,6 +87,17 @@ func TestCtrlCEndsAShellsLoop(t *testing.T) {
 	}
 }
 
+func TestAWaitIsReportedOnATerminal(t *testing.T) {
+	t.Parallel()
+	s := startShell(t)
+	s.types(`pawl lock --owner ann wait -- sh -c 'echo held >command; exec sleep 1000' &`)
+	s.file("command")
+	s.types(`pawl lock wait -- true`)
+	s.sees(`pawl: waiting: "wait" is held by ann for `)
+	s.press(ctrlC)
+	s.sees("ready$ ")
+}
+
 func TestACommandThatHandlesCtrlCDecidesItself(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)

@@ -114,7 +114,7 @@ func (g *guardian) run(signals, children <-chan os.Signal, asked <-chan struct{}
 		}
 		if g.page.running.Load() != 0 {
 			grace := time.Duration(g.page.grace.Load())
-			g.watch.grace, g.watch.reserve = grace, reserveOf(grace)*3/4 // later than the holder
+			g.watch.grace, g.watch.reserve = grace, reserveOf(grace)/2 // later than the holder
 			g.watch.notice = g.watch.reserve
 			timer.Reset(g.watch.look(time.Now(), g))
 		} else {
@@ -174,7 +174,7 @@ const afterwards = 100 * time.Millisecond
 func (g *guardian) end(signals <-chan os.Signal) End {
 	running := g.page.running.Load() != 0
 	switch {
-	case running && g.watch.cause == ErrRunningOut:
+	case g.watch.cause == ErrRunningOut && (running || g.status.Signaled()):
 		return End{Err: errNotExtended}
 	case running:
 		return End{Err: errHolderGone}
