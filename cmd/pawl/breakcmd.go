@@ -2,19 +2,15 @@ package main
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/user"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
@@ -75,11 +71,6 @@ leaves a mark, which goes with the evicted lease, so that pawl watch can say
 	return cmd
 }
 
-func isTerminal(f *os.File) bool {
-	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	return err == nil
-}
-
 func (o *breakOptions) breakIt(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
 	v, err := look(ctx, c, scope, func(l inspect.Line) []inspect.Place { return l.Queue[:1] })
 	if err != nil {
@@ -115,7 +106,7 @@ func (o *breakOptions) ask(ctx context.Context, cmd *cobra.Command, v *view, l i
 		next = fmt.Sprintf("%d wait, next is %s", n, plain(whoIs(l.Queue[1])))
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s %q is held by %s, token %d, age %s, lease left %s; %s.\nIt may go on working until it learns of it. Evict it? [y/N] ",
-		kindOf(l.Election), l.Name, plain(whoIs(p)), p.Token, ageOf(p, v.now), v.left(p), next)
+		kindOf(l.Election), l.Name, plain(whoIs(p)), p.Token, ageOf(p, v.now), leftOf(v.leases, p), next)
 	answered := make(chan string, 1)
 	go func() { // ends with the answer, or with the process
 		line, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
@@ -131,16 +122,6 @@ func (o *breakOptions) ask(ctx context.Context, cmd *cobra.Command, v *view, l i
 		fmt.Fprintln(cmd.ErrOrStderr())
 		return context.Cause(ctx)
 	}
-}
-
-// evictor is who evicts, for people.
-func evictor() string {
-	host, _ := os.Hostname()
-	name := strconv.Itoa(os.Getuid())
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	return cmp.Or(os.Getenv("SUDO_USER"), name) + "@" + cmp.Or(host, "?")
 }
 
 // An eviction is a line of JSON.

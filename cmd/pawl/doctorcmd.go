@@ -44,7 +44,7 @@ With --json a line is an object with check, status, subject, says and do.`,
   pawl doctor --json | jq -r 'select(.status == "wrong") | .do'
   pawl doctor --endpoints a:2379,b:2379,c:2379 reports/`,
 		Args: upTo(1, "PREFIX"),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.doctor(cmd, prefixOf(args)) },
+		RunE: func(cmd *cobra.Command, args []string) error { return examine(&o, cmd, prefixOf(args)) },
 	}
 	o.flags(cmd, "finding")
 	completesNames(cmd, &o.connection)
@@ -105,7 +105,8 @@ func (d *doctor) wrong(check, subject, says, do string) {
 	d.find(finding{Check: check, Status: isWrong, Subject: subject, Says: says, Do: do})
 }
 
-func (o *looking) doctor(cmd *cobra.Command, prefix string) error {
+// examine makes all checks, and says what they come to.
+func examine(o *looking, cmd *cobra.Command, prefix string) error {
 	ctx, stop := supervise.Catch().Ends(context.Background())
 	defer stop()
 	cfg, server, err := o.target(cmd.Flags())

@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 	"syscall"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -120,9 +121,9 @@ func reach(err error) error {
 	return err
 }
 
-// run runs pawl with args and returns its exit code, unless it is to die of a signal.
-func run(args []string) int {
-	root := newRoot()
+// run runs pawl, whose commands root has, with args, and returns its exit code, unless it is to die of a
+// signal.
+func run(root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	out := &output{w: os.Stdout}
 	root.SetOut(out)
@@ -138,31 +139,6 @@ func run(args []string) int {
 		supervise.Die(e.signal)
 	}
 	return codeOf(err)
-}
-
-// An output is stdout, which remembers that a write has failed: what looks like a report and is
-// none must not end with exit code 0.
-type output struct {
-	w   io.Writer
-	err error
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	n, err := o.w.Write(p)
-	if o.err == nil {
-		o.err = err
-	}
-	return n, err
-}
-
-// check is err, of a command, unless that says nothing of an output that failed. That nobody reads any more
-// is no failure.
-func (o *output) check(err error) error {
-	var e *exitError
-	if silent := errors.As(err, &e) && e.err == nil; (err == nil || silent) && written(o.err) != nil {
-		return fmt.Errorf("what was to be said is lost: %w", o.err)
-	}
-	return err
 }
 
 // complain says err on stderr.

@@ -36,7 +36,7 @@ not UTF-8.`,
 		Args: upTo(1, "PREFIX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.with(cmd, func(ctx context.Context, c *pawl.Client) error {
-				return o.list(ctx, cmd, c, prefixOf(args))
+				return list(ctx, &o, cmd, c, prefixOf(args))
 			})
 		},
 	}
@@ -45,7 +45,7 @@ not UTF-8.`,
 	return cmd
 }
 
-func (o *looking) list(ctx context.Context, cmd *cobra.Command, c *pawl.Client, prefix string) error {
+func list(ctx context.Context, o *looking, cmd *cobra.Command, c *pawl.Client, prefix string) error {
 	v, err := look(ctx, c, inspect.Scope{Prefix: prefix}, func(l inspect.Line) []inspect.Place { return l.Queue[:1] })
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (o *looking) list(ctx context.Context, cmd *cobra.Command, c *pawl.Client, 
 	t := newTable(cmd.OutOrStdout(), "NAME", "KIND", "HOLDER", "TOKEN", "AGE", "WAITERS", "TTL LEFT")
 	for _, l := range v.Lines {
 		p := l.Queue[0]
-		t.row(l.Name, kindOf(l.Election), whoIs(p), strconv.FormatInt(int64(p.Token), 10), ageOf(p, v.now), strconv.Itoa(len(l.Queue)-1), v.left(p))
+		t.row(l.Name, kindOf(l.Election), whoIs(p), strconv.FormatInt(int64(p.Token), 10), ageOf(p, v.now), strconv.Itoa(len(l.Queue)-1), leftOf(v.leases, p))
 	}
 	return written(t.write())
 }

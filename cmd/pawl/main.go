@@ -33,4 +33,4 @@ package main
 
 import "os"
 
-func main() { os.Exit(run(os.Args[1:])) }
+func main() { os.Exit(run(newRoot(), os.Args[1:])) }

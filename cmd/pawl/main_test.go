@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt, unix.SIGQUIT)
 	}
 	testscript.Main(m, map[string]func(){
-		"pawl":   func() { os.Exit(run(os.Args[1:])) },
+		"pawl":   func() { os.Exit(run(newRoot(), os.Args[1:])) },
 		"pager":  testPager,
 		"worker": testWorker,
 	})

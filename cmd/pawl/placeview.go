@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/pawl-locks/pawl"
@@ -84,46 +82,4 @@ func (v *view) placed(l inspect.Line, i int) placed {
 		out.Since = &p.Since
 	}
 	return out
-}
-
-// left is what a place's lease has left, for people.
-func (v *view) left(p inspect.Place) string {
-	lease, ok := v.leases[p.Lease]
-	switch {
-	case p.Lease == 0:
-		return "forever"
-	case !ok:
-		return "?"
-	case lease.Gone:
-		return "gone"
-	}
-	return fmt.Sprintf("%s of %s", span(lease.Left), span(lease.Granted))
-}
-
-// ageOf is how old a place is, by its holder's clock. A candidate's session says
-// only how old it can be.
-func ageOf(p inspect.Place, now time.Time) string {
-	if p.Since.IsZero() {
-		return "-"
-	}
-	age := span(max(0, now.Sub(p.Since)))
-	if p.Election {
-		return "≤" + age
-	}
-	return age
-}
-
-// whoIs names a place for people.
-func whoIs(p inspect.Place) string {
-	switch {
-	case p.Owner != "" && p.Form == inspect.Foreign: // in etcd's layout names nest
-		return fmt.Sprintf("%s, who has %q", p.Owner, p.Key)
-	case p.Owner != "":
-		return p.Owner
-	case p.Form == inspect.Foreign:
-		return "a foreign key, " + strconv.Quote(p.Key)
-	case len(p.Value) > 0:
-		return string(p.Value)
-	}
-	return "lease " + leaseHex(p.Lease)
 }

@@ -28,9 +28,6 @@ type notice struct {
 	Time     time.Time     `json:"time"`
 }
 
-// clockTime is a time of day for people.
-const clockTime = "15:04:05.000"
-
 // text is n for people.
 func (n notice) text() string {
 	s := n.Event + " " + strconv.Quote(n.Name)
@@ -75,5 +72,3 @@ func (r reporter) say(n notice) {
 	line, _ := json.Marshal(n) // of plain fields: cannot fail
 	_, _ = r.w.Write(append(line, '\n'))
 }
-
-func leaseHex(id int64) string { return strconv.FormatInt(id, 16) }

@@ -107,22 +107,3 @@ func addCompletion(root *cobra.Command) {
 		}
 	}
 }
-
-// words wants n words before the "--", and passes what is behind it.
-func words(n int, names string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		before := cmd.ArgsLenAtDash()
-		if before < 0 {
-			before = len(args)
-		}
-		switch {
-		case before < n:
-			return usage("%s: want %s", cmd.CommandPath(), names)
-		case before > n:
-			return usage("%s: %q is one too many after %s; a command goes behind --", cmd.CommandPath(), args[n], names)
-		case cmd.ArgsLenAtDash() >= 0 && len(args) == n:
-			return usage("%s: no command behind --", cmd.CommandPath())
-		}
-		return nil
-	}
-}

@@ -125,7 +125,7 @@ func (o *showOptions) show(ctx context.Context, cmd *cobra.Command, c *pawl.Clie
 		if p.PID != 0 {
 			pid = strconv.Itoa(p.PID)
 		}
-		t.row(place, kindAt(p), shown(p), orNone(p.Host), pid, strconv.FormatInt(int64(p.Token), 10), ageOf(p, v.now), v.left(p), lease, p.Key)
+		t.row(place, kindAt(p), shown(p), orNone(p.Host), pid, strconv.FormatInt(int64(p.Token), 10), ageOf(p, v.now), leftOf(v.leases, p), lease, p.Key)
 	}
 	if err := t.write(); err != nil {
 		return written(err)
@@ -156,14 +156,6 @@ func shown(p inspect.Place) string {
 		return "foreign"
 	}
 	return p.Form.String()
-}
-
-// more says how much of a value is not shown.
-func more(p inspect.Place) string {
-	if n := p.Size - len(p.Value); n > 0 {
-		return fmt.Sprintf(" and %d bytes more", n)
-	}
-	return ""
 }
 
 // showNobody says that the name is free; and where it is not free in the other

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
-	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -58,10 +57,4 @@ func TestNoticeForPeopleAndPrograms(t *testing.T) {
 	assert.Equal(t, `held "a" key=a/1-1 token=5 lease=1 ttl=15s until=03:04:05.000 unless renewed, as it is`, n.text())
 	assert.Equal(t, `held "a" key="a\x1b[2J/1-1"`, notice{Event: "held", Name: "a", Key: "a\x1b[2J/1-1"}.text(), "nothing raw reaches a terminal")
 	assert.Equal(t, `lost "a": gone`, notice{Event: "lost", Name: "a", Cause: "gone"}.text())
-}
-
-func TestObservePrintsNothingRaw(t *testing.T) {
-	l := elect.Leader{Name: "a\n", Key: "a\n/\x1b[2J", Token: 5, Value: []byte("\x1b]0;x\a")}
-	var o observeOptions
-	assert.Contains(t, o.line(l, time.Now()), `"\x1b]0;x\a" leads "a\n": key="a\n/\x1b[2J" token=5`)
 }

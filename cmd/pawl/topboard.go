@@ -172,7 +172,7 @@ func (b *board) heldRow(l inspect.Line, t *tally, now time.Time) topRow {
 	p := l.Queue[0]
 	r := topRow{
 		prefix: l.Prefix, name: l.Name, kind: kindOf(l.Election), holder: whoIs(p), host: p.Host, token: int64(p.Token), lease: p.Lease, held: -1, wait: -1,
-		waiters: len(l.Queue) - 1, left: (&view{leases: b.leases}).left(p),
+		waiters: len(l.Queue) - 1, left: leftOf(b.leases, p),
 	}
 	switch {
 	case !p.Held.IsZero():

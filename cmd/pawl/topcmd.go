@@ -120,13 +120,13 @@ func (b *board) show(ctx context.Context, c *pawl.Client, f *inspect.Follower) e
 	news, leases := make(chan followed), make(chan asked)
 	ended := make(chan struct{}, 2)
 	defer func() { cancel(); <-ended; <-ended }()
-	go func() { follow(ctx, f, news); ended <- struct{}{} }()                // ends with ctx; awaited above
+	go func() { hear(ctx, f, news); ended <- struct{}{} }()                  // ends with ctx; awaited above
 	go func() { askLeases(ctx, c, &b.shown, leases); ended <- struct{}{} }() // likewise
 	return b.loop(ctx, v, news, leases)
 }
 
-// follow hands on what the follower tells.
-func follow(ctx context.Context, f *inspect.Follower, news chan<- followed) {
+// hear hands on what the follower tells.
+func hear(ctx context.Context, f *inspect.Follower, news chan<- followed) {
 	for {
 		events, err := f.Next(ctx)
 		select {

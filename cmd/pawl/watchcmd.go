@@ -53,7 +53,7 @@ nameBase64, keyBase64 and valueBase64 where those are not UTF-8.`,
 		Args: upTo(1, "PREFIX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := o.with(cmd, func(ctx context.Context, c *pawl.Client) error {
-				return o.watch(ctx, cmd.OutOrStdout(), c, prefixOf(args))
+				return follow(ctx, cmd.OutOrStdout(), o.json, c, prefixOf(args))
 			})
 			var sig *supervise.Interrupted
 			if errors.As(err, &sig) {
@@ -67,7 +67,8 @@ nameBase64, keyBase64 and valueBase64 where those are not UTF-8.`,
 	return cmd
 }
 
-func (o *looking) watch(ctx context.Context, out io.Writer, c *pawl.Client, prefix string) error {
+// follow prints the holders, and then each change.
+func follow(ctx context.Context, out io.Writer, inJSON bool, c *pawl.Client, prefix string) error {
 	f, err := inspect.Follow(ctx, c, inspect.Scope{Prefix: prefix})
 	if err != nil {
 		return err
@@ -83,7 +84,7 @@ func (o *looking) watch(ctx context.Context, out io.Writer, c *pawl.Client, pref
 	event := func(inspect.Event) string { return "holds" }
 	for {
 		for _, e := range events {
-			if _, err := fmt.Fprintln(out, o.change(e, event(e))); err != nil {
+			if _, err := fmt.Fprintln(out, change(inJSON, e, event(e))); err != nil {
 				return written(err)
 			}
 		}
@@ -121,8 +122,8 @@ type changed struct {
 }
 
 // change is an event as a line.
-func (o *looking) change(e inspect.Event, event string) string {
-	if !o.json {
+func change(inJSON bool, e inspect.Event, event string) string {
+	if !inJSON {
 		return changeText(e, event)
 	}
 	p := e.Place

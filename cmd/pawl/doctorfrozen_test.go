@@ -1,0 +1,44 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+// A server that is stopped in the midst of its work is that, and no other kind of server.
+func TestTheDoctorSaysOfAFrozenServerThatItIsSilent(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.StartCluster(t, 3)
+	frozen := c.Member(2)
+	frozen.Pause(t)
+	defer frozen.Resume(t)
+	p := begin(t, strings.Join([]string{c.Member(0).Direct(), c.Member(1).Direct(), frozen.Direct()}, ","), "doctor")
+	out := p.lines()
+	var said []string
+	for out.Scan() {
+		if strings.Contains(out.Text(), frozen.Direct()) {
+			said = append(said, out.Text())
+		}
+	}
+	assert.Equal(t, exitWrong, p.code(t))
+	require.NotEmpty(t, said)
+	assert.Contains(t, said[0], "says nothing: stopped, overloaded")
+	assert.NotContains(t, said[0], ": not an etcd server")
+}
+
+func TestWhereAUserIsWantedTheExitCodeSaysSo(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t)
+	s.AddUser(t, "ann", "pw", etcdtest.Access{Read: true})
+	s.EnableAuth(t, "rootpw")
+	for _, args := range [][]string{{"ls"}, {"show", "a"}, {"show", "-q", "a"}, {"watch"}, {"observe", "a"}, {"break", "--yes", "a"}, {"lock", "a", "--", "true"}, {"ui", "--listen", "127.0.0.1:0"}} {
+		p := begin(t, s.Addr(), args...)
+		assert.Equal(t, exitNoCluster, p.code(t), args)
+		assert.Contains(t, p.stderr.String(), checkUser, args)
+	}
+}

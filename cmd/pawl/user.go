@@ -1,0 +1,26 @@
+package main
+
+import (
+	"cmp"
+	"os"
+	"os/user"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// evictor is who evicts, for people.
+func evictor() string {
+	host, _ := os.Hostname()
+	name := strconv.Itoa(os.Getuid())
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	return cmp.Or(os.Getenv("SUDO_USER"), name) + "@" + cmp.Or(host, "?")
+}
+
+// isTerminal reports whether f is a terminal.
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	return err == nil
+}
