@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 )
 
 func newDev() *cobra.Command {
-	var o embedOptions
+	var o cli.ServerOptions
 	cmd := &cobra.Command{
 		Use:   "dev",
 		Short: "Run an etcd server on loopback, to try things on",
@@ -19,28 +20,28 @@ stops at a signal. It has no authentication. Without --data-dir its data lie in
 a temporary directory that is removed at exit.`,
 		Example: `  pawl dev
   pawl dev --port 0 --data-dir ./etcd-data`,
-		Args: words(0, "no argument"),
+		Args: cli.Words(0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.port < 0 || o.port > 65535 {
-				return usage("--port is %d, want 0 to 65535", o.port)
+			if o.Port < 0 || o.Port > 65535 {
+				return cli.Usage("--port is %d, want 0 to 65535", o.Port)
 			}
 			ctx, stop := supervise.Catch().Ends(context.Background())
 			defer stop()
 			return runDev(ctx, cmd, o)
 		},
 	}
-	cmd.Flags().IntVar(&o.port, "port", 2379, "port to serve on; 0: a free one")
-	cmd.Flags().StringVar(&o.dir, "data-dir", "", "directory that keeps the data; none: a temporary one")
+	cmd.Flags().IntVar(&o.Port, "port", 2379, "port to serve on; 0: a free one")
+	cmd.Flags().StringVar(&o.Dir, "data-dir", "", "directory that keeps the data; none: a temporary one")
 	return cmd
 }
 
-func runDev(ctx context.Context, cmd *cobra.Command, o embedOptions) error {
-	server, err := startEmbedded(o)
+func runDev(ctx context.Context, cmd *cobra.Command, o cli.ServerOptions) error {
+	server, err := cli.StartServer(o)
 	if err != nil {
 		return err
 	}
 	where := "temporary"
-	if o.dir != "" {
+	if o.Dir != "" {
 		where = "kept"
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), `etcd serves on %[1]s, data in %[2]s (%[3]s). In another shell:
@@ -49,11 +50,11 @@ func runDev(ctx context.Context, cmd *cobra.Command, o embedOptions) error {
   pawl lock backup -- sh -c 'echo token $PAWL_TOKEN; sleep 5'
 
 Ctrl-C ends it.
-`, server.endpoint, server.dir, where)
+`, server.Endpoint, server.Dir, where)
 	select {
 	case <-ctx.Done():
-	case err = <-server.etcd.Err():
-	case <-server.etcd.Server.StopNotify():
+	case err = <-server.Etcd.Err():
+	case <-server.Etcd.Server.StopNotify():
 		err = fmt.Errorf("the server stopped by itself")
 	}
 	if cerr := server.Close(); err == nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -25,7 +26,7 @@ func TestTheDoctorSaysOfAFrozenServerThatItIsSilent(t *testing.T) {
 			said = append(said, out.Text())
 		}
 	}
-	assert.Equal(t, exitWrong, p.code(t))
+	assert.Equal(t, cli.ExitWrong, p.code(t))
 	require.NotEmpty(t, said)
 	assert.Contains(t, said[0], "says nothing: stopped, overloaded")
 	assert.NotContains(t, said[0], ": not an etcd server")
@@ -38,7 +39,7 @@ func TestWhereAUserIsWantedTheExitCodeSaysSo(t *testing.T) {
 	s.EnableAuth(t, "rootpw")
 	for _, args := range [][]string{{"ls"}, {"show", "a"}, {"show", "-q", "a"}, {"watch"}, {"observe", "a"}, {"break", "--yes", "a"}, {"lock", "a", "--", "true"}, {"ui", "--listen", "127.0.0.1:0"}} {
 		p := begin(t, s.Addr(), args...)
-		assert.Equal(t, exitNoCluster, p.code(t), args)
-		assert.Contains(t, p.stderr.String(), checkUser, args)
+		assert.Equal(t, cli.ExitNoCluster, p.code(t), args)
+		assert.Contains(t, p.stderr.String(), cli.CheckUser, args)
 	}
 }

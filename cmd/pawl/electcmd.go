@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/inspect"
@@ -21,7 +22,7 @@ import (
 )
 
 type electOptions struct {
-	connection
+	cli.Connection
 	tenure
 	waiting
 	etcd bool
@@ -41,20 +42,20 @@ COMMAND runs as under pawl lock: the same stdin, stdout, stderr, signals, enviro
 (PAWL_LOCK is NAME) and end: it is dead, with all that it started, before its term's
 deadline.
 
-` + exitHelp,
+` + cli.ExitHelp,
 		Example: `  pawl elect scheduler "$(hostname)" -- ./scheduler
   pawl observe scheduler`,
-		Args: words(2, "NAME VALUE"),
+		Args: cli.Words(2, "NAME VALUE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.run(cmd, args[0], args[1], args[2:])
 		},
 	}
 	fs := cmd.Flags()
-	o.connection.flags(fs)
+	o.Connection.Flags(fs)
 	o.tenure.flags(fs)
 	o.waiting.flags(fs, "the first term")
 	fs.BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, to share the election with etcdctl elect and clientv3's concurrency.Election")
-	completesNames(cmd, &o.connection)
+	cli.CompletesNames(cmd, &o.Connection)
 	return cmd
 }
 
@@ -63,7 +64,7 @@ func (o *electOptions) run(cmd *cobra.Command, name, value string, argv []string
 	if err != nil {
 		return err
 	}
-	if err := checkName(name, o.etcd); err != nil {
+	if err := cli.CheckName(name, o.etcd); err != nil {
 		return err
 	}
 	if err := o.waiting.check(); err != nil {
@@ -86,21 +87,21 @@ func (o *electOptions) campaign(cmd *cobra.Command, name, value string, opts lea
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	c := candidate{
-		name: name, value: value, opts: opts, etcd: o.etcd, say: o.reporter(cmd, command != nil, o.verbose),
+		name: name, value: value, opts: opts, etcd: o.etcd, say: o.reporter(cmd, command != nil, o.Verbose),
 		command: command, sigs: sigs, cancel: cancel, rest: sigs.Listen(cancel),
 	}
 	defer func() { c.rest() }()
-	client, closed, err := o.open(ctx, cmd.Flags())
+	client, closed, err := o.Open(ctx, cmd.Flags())
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if cerr := closed(); cerr != nil {
-			complain(cerr)
+			cli.Complain(cerr)
 		}
 	}()
 	c.look = func(ctx context.Context) standing {
-		ctx, cancel := context.WithTimeout(ctx, o.dialTimeout)
+		ctx, cancel := context.WithTimeout(ctx, o.DialTimeout)
 		defer cancel()
 		return standingOf(ctx, client, inspect.Scope{Name: name, EtcdLayout: o.etcd}, ofThisProcess)
 	}
@@ -114,7 +115,7 @@ func (o *electOptions) campaign(cmd *cobra.Command, name, value string, opts lea
 		c.limit = time.AfterFunc(time.Duration(o.wait), func() { cancel(errWaited) })
 		defer c.limit.Stop()
 	}
-	stop := o.say(ctx, name, c.say, o.verbose, c.look)
+	stop := o.say(ctx, name, c.say, o.Verbose, c.look)
 	c.first = sync.OnceFunc(stop)
 	defer c.first()
 	err = c.run(ctx, client)
@@ -155,10 +156,10 @@ func (c *candidate) run(ctx context.Context, client *pawl.Client) error {
 			return nil
 		case sig != nil:
 			return cut(sig)
-		case wasEnded(err): // running out: the command was ended, the term given back
+		case cli.WasEnded(err): // running out: the command was ended, the term given back
 			continue
 		}
-		return reach(err)
+		return cli.Reach(err)
 	}
 }
 
@@ -189,7 +190,7 @@ func (c *candidate) lead(ctx context.Context, t *elect.Term) error {
 		}
 	}
 	err := commandEnd(c.command.Run(t))
-	if told != 0 && wasEnded(err) {
+	if told != 0 && cli.WasEnded(err) {
 		c.cancel(&supervise.Interrupted{Signal: told}) // it was asked to end: no further term
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 )
 
@@ -23,9 +24,9 @@ func find(argv []string) (path string, err error) {
 	case err == nil:
 		return path, nil
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):
-		return "", exit(exitNotFound, err)
+		return "", cli.Exit(cli.ExitNotFound, err)
 	}
-	return "", exit(exitNoExec, err)
+	return "", cli.Exit(cli.ExitNoExec, err)
 }
 
 // guarded calls hold in the process that holds the lock, where c can run. The process
@@ -47,11 +48,11 @@ func guarded(c *supervise.Command, hold func() error) error {
 	case err != nil:
 		return err
 	case end.Err != nil:
-		return exit(exitLost, fmt.Errorf("%s was ended: %w", c.Argv[0], end.Err))
+		return cli.Exit(cli.ExitLost, fmt.Errorf("%s was ended: %w", c.Argv[0], end.Err))
 	case end.Signal != 0:
-		return endedBy(end.Signal, nil)
+		return cli.EndedBy(end.Signal, nil)
 	case end.Code != 0:
-		return exit(end.Code, nil)
+		return cli.Exit(end.Code, nil)
 	}
 	return nil
 }
@@ -72,7 +73,7 @@ func signalIn(ctx context.Context) *supervise.Interrupted {
 }
 
 // cut is how pawl ends when sig ends its wait.
-func cut(sig *supervise.Interrupted) error { return endedBy(sig.Signal, sig) }
+func cut(sig *supervise.Interrupted) error { return cli.EndedBy(sig.Signal, sig) }
 
 // commandEnd is a command's end as pawl's.
 func commandEnd(ws unix.WaitStatus, err error) error {
@@ -80,15 +81,15 @@ func commandEnd(ws unix.WaitStatus, err error) error {
 	var sig *supervise.Interrupted
 	switch {
 	case errors.As(err, &start):
-		return exit(exitNoExec, err)
+		return cli.Exit(cli.ExitNoExec, err)
 	case errors.As(err, &sig):
 		return cut(sig)
 	case err != nil:
-		return exit(exitLost, err)
+		return cli.Exit(cli.ExitLost, err)
 	case ws.Signaled():
-		return endedBy(ws.Signal(), nil)
+		return cli.EndedBy(ws.Signal(), nil)
 	case ws.ExitStatus() != 0:
-		return exit(ws.ExitStatus(), nil)
+		return cli.Exit(ws.ExitStatus(), nil)
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"golang.org/x/sys/unix"
 
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -132,7 +133,7 @@ func TestLossEndsTheCommandAndWhatItStarted(t *testing.T) {
 	pids := []int{pid(t, out), pid(t, out)}
 	revoke(t, s)
 	assert.Equal(t, "told", next(t, out), "TERM comes first")
-	assert.Equal(t, exitLost, p.code(t))
+	assert.Equal(t, cli.ExitLost, p.code(t))
 	assert.Contains(t, p.stderr.String(), "lease is gone at the server")
 	for _, n := range pids {
 		assert.False(t, runs(n), "a process of the command outlived pawl")
@@ -163,7 +164,7 @@ func TestADeletedKeyEndsTheCommand(t *testing.T) {
 	key := next(t, p.lines())
 	_, err := pb.NewKVClient(s.Conn(t)).DeleteRange(context.Background(), &pb.DeleteRangeRequest{Key: []byte(key)})
 	require.NoError(t, err)
-	assert.Equal(t, exitLost, p.code(t))
+	assert.Equal(t, cli.ExitLost, p.code(t))
 	assert.Contains(t, p.stderr.String(), "deleted")
 	requireNothingLeft(t, s)
 }
@@ -175,7 +176,7 @@ func TestALockHeldWithoutACommandEndsWithItsLoss(t *testing.T) {
 	assert.Contains(t, next(t, out), `held "bare"`)
 	revoke(t, s)
 	assert.Contains(t, next(t, out), `lost "bare"`)
-	assert.Equal(t, exitLost, p.code(t))
+	assert.Equal(t, cli.ExitLost, p.code(t))
 }
 
 func TestKillOfPawlKillsTheCommand(t *testing.T) {
@@ -236,7 +237,7 @@ func TestCommandIsDeadBeforeTheKeyOfACutOffHolderGoes(t *testing.T) {
 			deleted := watchDeletion(t, s, "cut/")
 			time.Sleep(time.Duration(i) * 400 * time.Millisecond) // somewhere between two renewals
 			proxy.BlackHole()
-			assert.Equal(t, exitLost, p.code(t))
+			assert.Equal(t, cli.ExitLost, p.code(t))
 			at := <-deleted
 			for _, end := range []string{".near", ".far"} {
 				assert.True(t, lastBeat(t, script+end).Before(at), "the command worked on after its key was deleted")

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/lease"
@@ -41,10 +42,10 @@ const noGrace = seconds(-1)
 func (o *tenure) session() (lease.Options, error) {
 	opts := lease.Options{TTL: time.Duration(o.ttl), Owner: o.owner}
 	if err := opts.Check(); err != nil {
-		return opts, exit(exitUsage, err)
+		return opts, cli.Exit(cli.ExitUsage, err)
 	}
 	if most := cmp.Or(opts.TTL, lease.DefaultTTL) / 6; time.Duration(o.grace) > most {
-		return opts, usage("--grace is %v, want at most %v, a sixth of the TTL", time.Duration(o.grace), most)
+		return opts, cli.Usage("--grace is %v, want at most %v, a sixth of the TTL", time.Duration(o.grace), most)
 	}
 	return opts, nil
 }
@@ -70,7 +71,7 @@ func (o *tenure) reporter(cmd *cobra.Command, command, verbose bool) reporter {
 }
 
 type lockOptions struct {
-	connection
+	cli.Connection
 	tenure
 	waiting
 	etcd bool
@@ -100,21 +101,21 @@ it, COMMAND and all that it started get TERM, then KILL, and are dead before the
 deadline; likewise when pawl is killed. What COMMAND leaves in the background when it
 ends by itself, runs on without the lock.
 
-` + exitHelp,
+` + cli.ExitHelp,
 		Example: `  pawl lock backup -- ./backup.sh
   pawl lock -n -E 0 hourly -- ./report.sh      # skip if it is running elsewhere
   pawl lock --wait 30 deploy -- make deploy`,
-		Args: words(1, "NAME"),
+		Args: cli.Words(1, "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return o.run(cmd, args[0], args[1:])
 		},
 	}
 	fs := cmd.Flags()
-	o.connection.flags(fs)
+	o.Connection.Flags(fs)
 	o.tenure.flags(fs)
 	o.waiting.flags(fs, "the lock")
 	fs.BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, to exclude etcdctl lock and clientv3's concurrency.Mutex too")
-	completesNames(cmd, &o.connection)
+	cli.CompletesNames(cmd, &o.Connection)
 	return cmd
 }
 
@@ -124,7 +125,7 @@ func (o *lockOptions) run(cmd *cobra.Command, name string, argv []string) error 
 	if err != nil {
 		return err
 	}
-	if err := checkName(name, o.etcd); err != nil {
+	if err := cli.CheckName(name, o.etcd); err != nil {
 		return err
 	}
 	if err := o.waiting.check(); err != nil {
@@ -145,17 +146,17 @@ func (o *lockOptions) run(cmd *cobra.Command, name string, argv []string) error 
 func (o *lockOptions) hold(cmd *cobra.Command, name string, opts lease.Options, c *supervise.Command) (err error) {
 	sigs := signalsOf(c)
 	waiting, stop := sigs.Ends(context.Background())
-	client, closed, err := o.open(waiting, cmd.Flags())
+	client, closed, err := o.Open(waiting, cmd.Flags())
 	if err != nil {
 		stop()
 		return err
 	}
 	defer func() {
 		if cerr := closed(); cerr != nil {
-			complain(cerr)
+			cli.Complain(cerr)
 		}
 	}()
-	say := o.reporter(cmd, c != nil, o.verbose)
+	say := o.reporter(cmd, c != nil, o.Verbose)
 	held, session, err := o.acquire(waiting, client, name, opts, say)
 	stop()
 	if err != nil {
@@ -168,18 +169,18 @@ func (o *lockOptions) hold(cmd *cobra.Command, name string, opts lease.Options, 
 	till := held.Deadline()
 	say.say(notice{
 		Event: "held", Name: name, Key: held.Key(), Token: held.Token(),
-		Lease: leaseHex(session.ID()), TTL: session.TTL().Seconds(), Deadline: &till,
+		Lease: cli.LeaseHex(session.ID()), TTL: session.TTL().Seconds(), Deadline: &till,
 	})
 	if c == nil {
 		return untilSignal(sigs, held, say)
 	}
-	c.Grace, c.Env = o.graceOf(session.TTL()), environ(name, held, leaseHex(session.ID()))
+	c.Grace, c.Env = o.graceOf(session.TTL()), environ(name, held, cli.LeaseHex(session.ID()))
 	return commandEnd(c.Run(held))
 }
 
 // acquire makes a session and takes the lock, within --wait where it is given.
 func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, name string, opts lease.Options, say reporter) (*lock.Held, *pawl.Session, error) {
-	granting, cancel := context.WithTimeout(ctx, o.dialTimeout)
+	granting, cancel := context.WithTimeout(ctx, o.DialTimeout)
 	defer cancel()
 	session, err := client.NewSession(granting, opts)
 	if err != nil {
@@ -187,17 +188,17 @@ func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, name str
 	}
 	m := lock.New(session, name, lock.Options{EtcdLayout: o.etcd})
 	look := func(ctx context.Context) standing {
-		ctx, cancel := context.WithTimeout(ctx, o.dialTimeout)
+		ctx, cancel := context.WithTimeout(ctx, o.DialTimeout)
 		defer cancel()
 		return standingOf(ctx, client, inspect.Scope{Name: name, EtcdLayout: o.etcd}, onLease(session.ID()))
 	}
 	if o.nonblock {
-		trying, cancel := context.WithTimeout(ctx, o.dialTimeout)
+		trying, cancel := context.WithTimeout(ctx, o.DialTimeout)
 		defer cancel()
 		held, err := m.TryAcquire(trying)
 		return held, session, o.sort(ctx, err, name, look)
 	}
-	defer o.say(ctx, name, say, o.verbose, look)()
+	defer o.say(ctx, name, say, o.Verbose, look)()
 	if o.wait > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(o.wait), errWaited)
@@ -219,7 +220,7 @@ func (o *lockOptions) sort(ctx context.Context, err error, name string, look fun
 	case cause == errWaited, errors.Is(err, lock.ErrBusy):
 		return o.refusal(name, look(context.WithoutCancel(ctx)))
 	}
-	return reach(err)
+	return cli.Reach(err)
 }
 
 // untilSignal waits for a deadly signal, which is the way to end it, or for the loss.
@@ -232,7 +233,7 @@ func untilSignal(sigs *supervise.Signals, held *lock.Held, say reporter) error {
 			}
 		case <-held.Done():
 			say.say(notice{Event: "lost", Name: held.Name(), Token: held.Token(), Cause: held.Err().Error()})
-			return exit(exitLost, held.Err())
+			return cli.Exit(cli.ExitLost, held.Err())
 		}
 	}
 }
@@ -243,25 +244,25 @@ const lateRelease = time.Second
 // release gives the lock back and revokes the lease. err is how the work ended;
 // it stands, but for a loss that nobody has noticed before.
 func (o *lockOptions) release(cmd *cobra.Command, held *lock.Held, session *pawl.Session, command bool, err error) error {
-	patience := o.dialTimeout
-	if codeOf(err) == exitLost {
+	patience := o.DialTimeout
+	if cli.CodeOf(err) == cli.ExitLost {
 		patience = min(patience, lateRelease) // what is left, if anything, expires soon
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	rerr := held.Release(ctx)
 	if rerr == nil {
-		o.reporter(cmd, command, o.verbose).say(notice{Event: "released", Name: held.Name(), Token: held.Token()})
+		o.reporter(cmd, command, o.Verbose).say(notice{Event: "released", Name: held.Name(), Token: held.Token()})
 	}
 	if cerr := session.Close(ctx); rerr == nil && cerr != nil {
 		rerr = cerr
 	}
 	switch {
-	case rerr == nil || codeOf(err) == exitLost:
+	case rerr == nil || cli.CodeOf(err) == cli.ExitLost:
 	case errors.Is(rerr, lock.ErrLost):
-		return exit(exitLost, rerr)
+		return cli.Exit(cli.ExitLost, rerr)
 	default:
-		complain(rerr) // it ends with its lease
+		cli.Complain(rerr) // it ends with its lease
 	}
 	return err
 }

@@ -31,6 +31,10 @@
 // in the same instant, or the whole machine. Give PAWL_TOKEN to storage that checks it.
 package main
 
-import "os"
+import (
+	"os"
 
-func main() { os.Exit(run(newRoot(), os.Args[1:])) }
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+)
+
+func main() { os.Exit(cli.Run(newRoot(), os.Args[1:])) }

@@ -17,6 +17,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"golang.org/x/sys/unix"
 
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt, unix.SIGQUIT)
 	}
 	testscript.Main(m, map[string]func(){
-		"pawl":   func() { os.Exit(run(newRoot(), os.Args[1:])) },
+		"pawl":   func() { os.Exit(cli.Run(newRoot(), os.Args[1:])) },
 		"pager":  testPager,
 		"worker": testWorker,
 	})

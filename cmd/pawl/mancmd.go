@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 )
 
 func newMan() *cobra.Command {
@@ -18,7 +20,7 @@ func newMan() *cobra.Command {
 		Long: `Writes a man page for each command and topic into DIR, which it makes: pawl.1,
 pawl-lock.1 and so on. They are made from what pawl help says.`,
 		Example: `  pawl man ~/.local/share/man/man1`,
-		Args:    words(1, "DIR"),
+		Args:    cli.Words(1, "DIR"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return writeMan(newRoot(), args[0]) },
 	}
 }

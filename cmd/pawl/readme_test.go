@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/demo"
 )
 
 // readme returns the whole programs that the README prints, in their order,
@@ -37,7 +39,7 @@ func TestTheReadmeAndTheHelpAgreeOnHowLongTheDemoTakes(t *testing.T) {
 	require.NoError(t, err)
 	said := regexp.MustCompile(`pawl demo +# see it work, (in \w+ seconds)\n`).FindStringSubmatch(string(text))
 	require.NotNil(t, said)
-	assert.Contains(t, newDemo().Short, said[1])
+	assert.Contains(t, demo.New().Short, said[1])
 }
 
 func TestProgramsOfTheReadmeRunAgainstPawlDev(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/fencing"
 )
 
@@ -35,7 +36,7 @@ func (n notice) text() string {
 		s += fmt.Sprintf(" term=%d", n.Term)
 	}
 	if n.Key != "" {
-		s += " key=" + plain(n.Key)
+		s += " key=" + cli.Plain(n.Key)
 	}
 	if n.Token != 0 {
 		s += fmt.Sprintf(" token=%d", n.Token)
@@ -44,7 +45,7 @@ func (n notice) text() string {
 		s += fmt.Sprintf(" lease=%s ttl=%v", n.Lease, time.Duration(n.TTL*float64(time.Second)))
 	}
 	if n.Deadline != nil {
-		s += " until=" + n.Deadline.Format(clockTime) + " unless renewed, as it is"
+		s += " until=" + n.Deadline.Format(cli.ClockTime) + " unless renewed, as it is"
 	}
 	if n.Cause != "" {
 		s += ": " + n.Cause

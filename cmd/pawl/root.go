@@ -8,6 +8,13 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/demo"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/doctor"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/show"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/top"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/ui"
 )
 
 // newRoot makes the whole tree of commands.
@@ -37,15 +44,15 @@ Which cluster: --endpoints, --user and so on, or the ETCDCTL_* variables.`,
 			return nil
 		},
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit(exitUsage, err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Exit(cli.ExitUsage, err) })
 	for _, g := range []struct {
 		id, title string
 		commands  []*cobra.Command
 	}{
 		{"hold", "Holding:", []*cobra.Command{newLock(), newElect()}},
-		{"look", "Looking:", []*cobra.Command{newLs(), newShow(), newWatch(), newTop(), newUI(), newObserve()}},
-		{"act", "Acting:", []*cobra.Command{newBreak(), newDoctor()}},
-		{"try", "Trying:", []*cobra.Command{newDev(), newDemo()}},
+		{"look", "Looking:", []*cobra.Command{show.NewLs(), show.NewShow(), show.NewWatch(), top.New(), ui.New(), show.NewObserve()}},
+		{"act", "Acting:", []*cobra.Command{show.NewBreak(), doctor.New()}},
+		{"try", "Trying:", []*cobra.Command{newDev(), demo.New()}},
 		{"read", "Reading:", []*cobra.Command{newMan()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
@@ -54,7 +61,7 @@ Which cluster: --endpoints, --user and so on, or the ETCDCTL_* variables.`,
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(newDemoWorker())
+	root.AddCommand(demo.NewWorker())
 	root.AddCommand(topics()...)
 	addCompletion(root)
 	root.SetHelpCommandGroupID("read")
@@ -82,9 +89,9 @@ func version() string {
 func noCommand(root *cobra.Command, name string) error {
 	root.SuggestionsMinimumDistance = 2
 	if near := root.SuggestionsFor(name); len(near) > 0 {
-		return usage("there is no command %q; did you mean %s?", name, strings.Join(near, ", "))
+		return cli.Usage("there is no command %q; did you mean %s?", name, strings.Join(near, ", "))
 	}
-	return usage("there is no command %q", name)
+	return cli.Usage("there is no command %q", name)
 }
 
 // addCompletion adds cobra's command that writes completions, for the shells of the
@@ -95,15 +102,15 @@ func addCompletion(root *cobra.Command) {
 		if c.Name() != "completion" {
 			continue
 		}
-		c.Args = words(1, "a shell: bash, zsh or fish")
+		c.Args = cli.Words(1, "a shell: bash, zsh or fish")
 		c.RunE = func(cmd *cobra.Command, args []string) error {
-			return usage("there is no completion for %q: bash, zsh and fish have one", args[0])
+			return cli.Usage("there is no completion for %q: bash, zsh and fish have one", args[0])
 		}
 		for _, shell := range c.Commands() {
 			if shell.Name() == "powershell" {
 				c.RemoveCommand(shell)
 			}
-			shell.Args = words(0, "no argument")
+			shell.Args = cli.Words(0, "no argument")
 		}
 	}
 }

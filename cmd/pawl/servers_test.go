@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -66,7 +67,7 @@ func TestDevServesUntilASignal(t *testing.T) {
 	_, port, err := net.SplitHostPort(serving[1])
 	require.NoError(t, err)
 	second := begin(t, "", "dev", "--port", port)
-	assert.Equal(t, exitFailed, second.code(t))
+	assert.Equal(t, cli.ExitFailed, second.code(t))
 	assert.Contains(t, second.stderr.String(), "address already in use")
 
 	require.NoError(t, p.cmd.Process.Signal(unix.SIGINT))
@@ -80,7 +81,7 @@ func TestASilentServerIsNoCluster(t *testing.T) {
 	proxy := faultproxy.Start(t, s.Addr())
 	proxy.BlackHole()
 	p := begin(t, proxy.Addr(), "lock", "--dial-timeout", "0.5s", "a", "--", "true")
-	assert.Equal(t, exitNoCluster, p.code(t))
+	assert.Equal(t, cli.ExitNoCluster, p.code(t))
 	assert.Contains(t, p.stderr.String(), proxy.Addr())
 }
 
@@ -93,7 +94,7 @@ func TestAWaiterWhoseClusterFallsSilentGivesUp(t *testing.T) {
 	waiter := begin(t, proxy.Addr(), "lock", "--ttl", "3", "w", "--", "echo", "ran")
 	eventually(t, func() bool { return countKeys(t, s) == 4 }, "it does not queue")
 	proxy.BlackHole()
-	assert.Equal(t, exitNoCluster, waiter.code(t))
+	assert.Equal(t, cli.ExitNoCluster, waiter.code(t))
 	require.NoError(t, holder.cmd.Process.Signal(unix.SIGTERM))
 	assert.Equal(t, 143, holder.code(t), "sleep was sent it")
 }

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"golang.org/x/sys/unix"
 
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -33,16 +34,16 @@ func TestOurVariablesReplaceInheritedOnes(t *testing.T) {
 }
 
 func TestExitCodes(t *testing.T) {
-	assert.Equal(t, 0, codeOf(nil))
-	assert.Equal(t, 125, codeOf(errors.New("x")))
-	assert.Equal(t, 130, codeOf(fmt.Errorf("wait: %w", &supervise.Interrupted{Signal: unix.SIGINT})))
-	assert.Equal(t, 123, codeOf(reach(fmt.Errorf("grant: %w", lease.ErrExpired))))
-	assert.Equal(t, 122, codeOf(reach(usage("x"))))
+	assert.Equal(t, 0, cli.CodeOf(nil))
+	assert.Equal(t, 125, cli.CodeOf(errors.New("x")))
+	assert.Equal(t, 130, cli.CodeOf(fmt.Errorf("wait: %w", &supervise.Interrupted{Signal: unix.SIGINT})))
+	assert.Equal(t, 123, cli.CodeOf(cli.Reach(fmt.Errorf("grant: %w", lease.ErrExpired))))
+	assert.Equal(t, 122, cli.CodeOf(cli.Reach(cli.Usage("x"))))
 	for _, wanted := range []error{rpctypes.ErrGRPCUserEmpty, rpctypes.ErrGRPCInvalidAuthToken, rpctypes.ErrGRPCAuthOldRevision} {
-		assert.Equal(t, 123, codeOf(reach(fmt.Errorf("read: %w", wanted))), "a member that wants a user says so at the first request, or at the first contact")
+		assert.Equal(t, 123, cli.CodeOf(cli.Reach(fmt.Errorf("read: %w", wanted))), "a member that wants a user says so at the first request, or at the first contact")
 	}
-	assert.Equal(t, 7, codeOf(commandEnd(7<<8, nil)))
-	assert.Equal(t, 137, codeOf(commandEnd(9, nil)))
+	assert.Equal(t, 7, cli.CodeOf(commandEnd(7<<8, nil)))
+	assert.Equal(t, 137, cli.CodeOf(commandEnd(9, nil)))
 	assert.NoError(t, commandEnd(0, nil))
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -46,12 +47,12 @@ func TestLockWithClientCertificateAndPassword(t *testing.T) {
 	assert.Equal(t, 0, lock("backup:secret", "--cacert", cacert, "--cert", cert, "--key", key).code(t))
 
 	wrong := lock("backup:other", "--cacert", cacert, "--cert", cert, "--key", key)
-	assert.Equal(t, exitNoCluster, wrong.code(t))
+	assert.Equal(t, cli.ExitNoCluster, wrong.code(t))
 	assert.Contains(t, wrong.stderr.String(), "authentication failed")
 	assert.Contains(t, wrong.stderr.String(), "check --user")
 	assert.NotContains(t, wrong.stderr.String(), "other")
 
 	stranger := lock("backup:secret", "--dial-timeout", "30s") // does not know the authority
-	assert.Equal(t, exitNoCluster, stranger.code(t))
+	assert.Equal(t, cli.ExitNoCluster, stranger.code(t))
 	assert.Contains(t, stranger.stderr.String(), "certificate")
 }

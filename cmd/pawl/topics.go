@@ -1,6 +1,10 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+)
 
 // topics are pages of help that are no commands.
 func topics() []*cobra.Command {
@@ -79,7 +83,7 @@ that was restored from a backup without care: docs/operations.md says how to do 
 		{
 			Use:   "exit-codes",
 			Short: "What pawl's exit codes mean",
-			Long: exitHelp + `
+			Long: cli.ExitHelp + `
   1    pawl doctor, pawl demo: something is not as it should be;
        pawl show -q, --holder: nobody holds it
 

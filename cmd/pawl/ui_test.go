@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -71,10 +72,10 @@ func TestUIServesWhatIsHeldAndBreaksWithItsKey(t *testing.T) {
 	answer, _ := io.ReadAll(resp.Body)
 	_ = resp.Body.Close()
 	assert.Equal(t, http.StatusOK, resp.StatusCode, string(answer))
-	assert.Equal(t, exitLost, holder.code(t))
+	assert.Equal(t, cli.ExitLost, holder.code(t))
 	eventually(t, func() bool {
 		h := stateOf(t, base).Holds
-		return len(h) == 1 && h[0].Cause == "broken" && h[0].By == evictor()
+		return len(h) == 1 && h[0].Cause == "broken" && h[0].By == cli.Evictor()
 	}, "it does not show the break")
 
 	require.NoError(t, ui.cmd.Process.Signal(unix.SIGTERM))
@@ -104,6 +105,6 @@ func TestUIWhosePortIsTakenSaysWhichFlagPicksAnother(t *testing.T) {
 	require.NoError(t, err)
 	defer taken.Close()
 	ui := begin(t, s.Addr(), "ui", "--listen", taken.Addr().String())
-	assert.Equal(t, exitFailed, ui.code(t))
+	assert.Equal(t, cli.ExitFailed, ui.code(t))
 	assert.Contains(t, ui.stderr.String(), "--listen picks another address")
 }

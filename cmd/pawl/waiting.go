@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
@@ -29,7 +30,7 @@ func (o *waiting) flags(fs *pflag.FlagSet, what string) {
 	o.wait = noWait
 	fs.VarP(&o.wait, "wait", "w", "how long to wait for "+what+"; 0 is -n (default: as long as it takes)")
 	fs.BoolVarP(&o.nonblock, "nonblock", "n", false, "do not wait when another holds it or waits for it")
-	fs.IntVarP(&o.conflict, "conflict-exit-code", "E", exitNotAcquired, "exit code when it is not acquired with -n or --wait; with 0 nothing is said either")
+	fs.IntVarP(&o.conflict, "conflict-exit-code", "E", cli.ExitNotAcquired, "exit code when it is not acquired with -n or --wait; with 0 nothing is said either")
 }
 
 // check finds what is wrong with o. Not to wait is what a wait of 0 says.
@@ -38,7 +39,7 @@ func (o *waiting) check() error {
 		o.nonblock = true
 	}
 	if o.conflict < 0 || o.conflict > 255 {
-		return usage("-E is %d, want 0 to 255", o.conflict)
+		return cli.Usage("-E is %d, want 0 to 255", o.conflict)
 	}
 	return nil
 }
@@ -49,14 +50,14 @@ var errWaited = errors.New("not acquired within --wait")
 // refusal is the error for a name that was not acquired with -n or within --wait. It is
 // silent where that is called success.
 func (o *waiting) refusal(name string, q standing) error {
-	if o.conflict == exitOK {
-		return exit(exitOK, nil)
+	if o.conflict == cli.ExitOK {
+		return cli.Exit(cli.ExitOK, nil)
 	}
 	why := "not acquired"
 	if !o.nonblock {
 		why = fmt.Sprintf("not acquired within %v", time.Duration(o.wait))
 	}
-	return exit(o.conflict, fmt.Errorf("%s: %s", why, q.text(name)))
+	return cli.Exit(o.conflict, fmt.Errorf("%s: %s", why, q.text(name)))
 }
 
 // standing is who is in the way to a name. The zero one is that of nobody, or of an unknown.
@@ -79,7 +80,7 @@ func standingOf(ctx context.Context, c *pawl.Client, scope inspect.Scope, mine f
 		case mine(p):
 			return out
 		case i == 0:
-			out.holder, out.since = whoIs(p), p.Since
+			out.holder, out.since = cli.Who(p), p.Since
 		default:
 			out.ahead++
 		}
@@ -92,7 +93,7 @@ func (q standing) text(name string) string {
 	if q.holder == "" {
 		return strconv.Quote(name) + " is taken"
 	}
-	s := fmt.Sprintf("%q is held by %s", name, plain(q.holder))
+	s := fmt.Sprintf("%q is held by %s", name, cli.Plain(q.holder))
 	if !q.since.IsZero() {
 		s += " for " + lasting(time.Since(q.since))
 	}
@@ -139,7 +140,7 @@ func (o *waiting) say(ctx context.Context, name string, r reporter, verbose bool
 				n.Since = &q.since
 			}
 			r.say(n)
-		case verbose || isTerminal(os.Stderr):
+		case verbose || cli.IsTerminal(os.Stderr):
 			warn("waiting: " + q.text(name))
 		}
 	}()

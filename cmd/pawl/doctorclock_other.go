@@ -1,8 +1,0 @@
-//go:build !linux
-
-package main
-
-// clock says that nothing is known.
-func (d *doctor) clock() {
-	d.odd("clock", "this machine", "how fast its clock runs is looked at on Linux only", "check by hand that something keeps it right (ntpd, chronyd)")
-}

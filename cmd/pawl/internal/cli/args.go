@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/spf13/cobra"
+)
+
+// Words wants n words before the "--", and passes what is behind it.
+func Words(n int, names string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		before := cmd.ArgsLenAtDash()
+		if before < 0 {
+			before = len(args)
+		}
+		switch {
+		case before < n:
+			return Usage("%s: want %s", cmd.CommandPath(), names)
+		case before > n:
+			return Usage("%s: %q is one too many after %s; a command goes behind --", cmd.CommandPath(), args[n], names)
+		case cmd.ArgsLenAtDash() >= 0 && len(args) == n:
+			return Usage("%s: no command behind --", cmd.CommandPath())
+		}
+		return nil
+	}
+}
+
+// UpTo wants at most n words.
+func UpTo(n int, names string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > n {
+			return Usage("%s: %q is one too many after %s", cmd.CommandPath(), args[n], names)
+		}
+		return nil
+	}
+}
+
+// CheckName finds out that no lock can have that name before anything is asked.
+func CheckName(name string, etcdLayout bool) error {
+	if _, err := keys.NewQueue("", name, etcdLayout); err != nil {
+		return Usage("NAME: %w", err)
+	}
+	return nil
+}
+
+// OneName wants NAME alone, which may begin with a dash behind "--".
+func OneName(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return Usage("%s: want NAME", cmd.CommandPath())
+	}
+	return UpTo(1, "NAME")(cmd, args)
+}

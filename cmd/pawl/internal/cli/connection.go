@@ -1,0 +1,173 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl"
+)
+
+// A Connection is where the cluster is and who we are there: flags, and the
+// variables of etcdctl for those that were not given.
+type Connection struct {
+	Endpoints         []string
+	user, password    string
+	cacert, cert, key string
+	Namespace         string
+	DialTimeout       time.Duration
+	Embed             bool
+	Verbose           bool
+}
+
+const defaultEndpoint = "127.0.0.1:2379"
+
+func (c *Connection) Flags(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&c.Endpoints, "endpoints", nil, "members of the etcd cluster, with commas between (or ETCDCTL_ENDPOINTS; default "+defaultEndpoint+")")
+	fs.StringVar(&c.user, "user", "", "name:password, or a name alone with ETCDCTL_PASSWORD (or ETCDCTL_USER)")
+	fs.StringVar(&c.password, "password", "", "password of --user; better in ETCDCTL_PASSWORD, where ps does not show it")
+	fs.StringVar(&c.cacert, "cacert", "", "file of the authority that the members' certificates are verified with (or ETCDCTL_CACERT)")
+	fs.StringVar(&c.cert, "cert", "", "file of our certificate (or ETCDCTL_CERT)")
+	fs.StringVar(&c.key, "key", "", "file of our certificate's key (or ETCDCTL_KEY)")
+	fs.StringVar(&c.Namespace, "namespace", "", "put before every key (or PAWL_NAMESPACE)")
+	fs.DurationVar(&c.DialTimeout, "dial-timeout", 5*time.Second, "how long to wait for a first member to answer")
+	fs.BoolVar(&c.Embed, "embed", false, "run against an etcd server in this process, gone when it ends")
+	fs.BoolVarP(&c.Verbose, "verbose", "v", false, "say on stderr what happens")
+}
+
+// environment fills in what no flag gave, as etcdctl does: an empty variable
+// counts as none.
+func (c *Connection) environment(fs *pflag.FlagSet) {
+	if v := os.Getenv("ETCDCTL_ENDPOINTS"); v != "" && !fs.Changed("endpoints") {
+		c.Endpoints = strings.Split(v, ",")
+	}
+	if v := os.Getenv("PAWL_NAMESPACE"); v != "" && !fs.Changed("namespace") {
+		c.Namespace = v
+	}
+	for name, field := range map[string]*string{
+		"user": &c.user, "password": &c.password, "cacert": &c.cacert, "cert": &c.cert, "key": &c.key,
+	} {
+		if v := os.Getenv("ETCDCTL_" + strings.ToUpper(name)); v != "" && !fs.Changed(name) {
+			*field = v
+		}
+	}
+	if len(c.Endpoints) == 0 {
+		c.Endpoints = []string{defaultEndpoint}
+	}
+}
+
+// config is c for pawl.Dial. What is wrong with it is wrong usage.
+func (c *Connection) config() (pawl.Config, error) {
+	cfg := pawl.Config{Endpoints: c.Endpoints, Namespace: c.Namespace, Logger: c.Logger()}
+	var err error
+	if cfg.Username, cfg.Password, err = c.login(); err != nil {
+		return pawl.Config{}, err
+	}
+	if cfg.TLS, err = c.tls(); err != nil {
+		return pawl.Config{}, err
+	}
+	return cfg, nil
+}
+
+// login splits --user at its first colon, unless the password came separately.
+func (c *Connection) login() (user, password string, err error) {
+	if c.user == "" || c.password != "" {
+		return c.user, c.password, nil
+	}
+	user, password, ok := strings.Cut(c.user, ":")
+	if !ok {
+		return "", "", Usage("--user: no password for %q: give name:password, or ETCDCTL_PASSWORD", user)
+	}
+	return user, password, nil
+}
+
+func (c *Connection) tls() (*tls.Config, error) {
+	if c.cacert == "" && c.cert == "" && c.key == "" {
+		return nil, nil
+	}
+	if (c.cert == "") != (c.key == "") {
+		return nil, Usage("--cert and --key belong together")
+	}
+	t := &tls.Config{MinVersion: tls.VersionTLS12}
+	if c.cacert != "" {
+		pem, err := os.ReadFile(c.cacert)
+		if err != nil {
+			return nil, Usage("--cacert: %w", err)
+		}
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, Usage("--cacert: %s holds no certificate", c.cacert)
+		}
+	}
+	if c.cert == "" {
+		return t, nil
+	}
+	if _, err := tls.LoadX509KeyPair(c.cert, c.key); err != nil {
+		return nil, Usage("--cert, --key: %w", err)
+	}
+	cert, key := c.cert, c.key
+	t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(cert, key) // each time again, because it may have been rotated
+		return &pair, err
+	}
+	return t, nil
+}
+
+func (c *Connection) Logger() *slog.Logger {
+	if !c.Verbose {
+		return nil
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, nil))
+}
+
+// Target is where to connect to, as pawl.Dial wants it; with --embed, that is server,
+// which is then to be closed.
+func (c *Connection) Target(fs *pflag.FlagSet) (cfg pawl.Config, server *Server, err error) {
+	c.environment(fs)
+	if cfg, err = c.config(); err != nil || !c.Embed {
+		return cfg, nil, err
+	}
+	if server, err = StartServer(ServerOptions{Quick: true}); err != nil {
+		return cfg, nil, fmt.Errorf("--embed: %w", err)
+	}
+	cfg.Endpoints, cfg.TLS, cfg.Username, cfg.Password = []string{server.Endpoint}, nil, "", ""
+	return cfg, server, nil
+}
+
+// Open connects, to a server of our own with --embed. closed ends what it made.
+func (c *Connection) Open(ctx context.Context, fs *pflag.FlagSet) (client *pawl.Client, closed func() error, err error) {
+	cfg, server, err := c.Target(fs)
+	if err != nil {
+		return nil, nil, err
+	}
+	within, cancel := context.WithTimeout(ctx, c.DialTimeout)
+	defer cancel()
+	client, err = pawl.Dial(within, cfg)
+	if err != nil {
+		err = errors.Join(err, server.Close())
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, nil, cause
+		}
+		return nil, nil, Exit(dialCode(err), err)
+	}
+	return client, func() error { return errors.Join(client.Close(), server.Close()) }, nil
+}
+
+// dialCode tells a configuration that cannot be right from a cluster that does
+// not answer: a member that was reached has left a gRPC status in err.
+func dialCode(err error) int {
+	_, asked := status.FromError(err)
+	if asked || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, pawl.ErrClusterChanged) {
+		return ExitNoCluster
+	}
+	return ExitUsage
+}

@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"testing"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// parsed are connection flags as args and the environment give them.
+func parsed(t *testing.T, args ...string) *Connection {
+	t.Helper()
+	var c Connection
+	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	c.Flags(fs)
+	require.NoError(t, fs.Parse(args))
+	c.environment(fs)
+	return &c
+}
+
+func TestEndpointDefaultsToLoopback(t *testing.T) {
+	t.Setenv("ETCDCTL_ENDPOINTS", "")
+	assert.Equal(t, []string{"127.0.0.1:2379"}, parsed(t).Endpoints)
+}
+
+func TestEtcdctlVariablesAreUsed(t *testing.T) {
+	for name, v := range map[string]string{
+		"ETCDCTL_ENDPOINTS": "a:1,b:2", "ETCDCTL_USER": "root:pw:2", "ETCDCTL_CACERT": "ca", "ETCDCTL_CERT": "crt", "ETCDCTL_KEY": "key",
+	} {
+		t.Setenv(name, v)
+	}
+	c := parsed(t)
+	assert.Equal(t, []string{"a:1", "b:2"}, c.Endpoints)
+	assert.Equal(t, "ca crt key", c.cacert+" "+c.cert+" "+c.key)
+	user, password, err := c.login()
+	require.NoError(t, err)
+	assert.Equal(t, "root", user)
+	assert.Equal(t, "pw:2", password)
+}
+
+func TestFlagsWinOverEtcdctlVariables(t *testing.T) {
+	t.Setenv("ETCDCTL_ENDPOINTS", "a:1")
+	t.Setenv("ETCDCTL_USER", "a:b")
+	c := parsed(t, "--endpoints", "c:3,d:4", "--user", "e:f")
+	assert.Equal(t, []string{"c:3", "d:4"}, c.Endpoints)
+	assert.Equal(t, "e:f", c.user)
+}
+
+func TestSeparatePasswordLeavesTheUserWhole(t *testing.T) {
+	t.Setenv("ETCDCTL_USER", "domain:name")
+	t.Setenv("ETCDCTL_PASSWORD", "pw")
+	user, password, err := parsed(t).login()
+	require.NoError(t, err)
+	assert.Equal(t, "domain:name", user)
+	assert.Equal(t, "pw", password)
+}
+
+func TestUserWithoutPasswordIsWrongUsage(t *testing.T) {
+	_, err := parsed(t, "--user", "root").config()
+	assert.Equal(t, ExitUsage, CodeOf(err))
+	assert.ErrorContains(t, err, "ETCDCTL_PASSWORD")
+}
+
+func TestCertificateWithoutKeyIsWrongUsage(t *testing.T) {
+	_, err := parsed(t, "--cert", "x").config()
+	assert.Equal(t, ExitUsage, CodeOf(err))
+	_, err = parsed(t, "--cacert", "/no/such/file").config()
+	assert.Equal(t, ExitUsage, CodeOf(err))
+}

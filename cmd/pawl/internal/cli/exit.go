@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// The exit codes. A command's own code, and 128+n for a command that signal n
+// ended, are passed on as they are.
+const (
+	ExitOK          = 0
+	ExitWrong       = 1   // demo, doctor: something is not as it should be; show -q: nobody holds it
+	ExitLost        = 121 // the lock or term was lost, and the command was ended for it
+	ExitUsage       = 122 // wrong arguments
+	ExitNoCluster   = 123 // no cluster answers, or it refuses the credentials
+	ExitNotAcquired = 124 // -n or --wait: another holds it (-E picks another code)
+	ExitFailed      = 125 // anything else that pawl could not do
+	ExitNoExec      = 126 // the command is there and cannot be run
+	ExitNotFound    = 127 // there is no such command
+	exitSignal      = 128 // + n: signal n ended the command, or pawl while it waited
+)
+
+const ExitHelp = `Exit codes:
+  the command's own; 128+n when signal n ended it, or ended the wait;
+  of Ctrl-C pawl dies itself, as the command does, so that a shell's loop ends
+  121  the lock was lost, or about to be: the command was ended for it
+  122  wrong usage
+  123  no cluster answers, or it refuses the credentials
+  124  not acquired with -n or within --wait (-E picks another code)
+  125  pawl failed otherwise
+  126  the command cannot be run
+  127  there is no such command`
+
+// exitError is an error that has an exit code of its own. Without an err it is
+// silent.
+type exitError struct {
+	code   int
+	err    error
+	signal syscall.Signal // not 0: the process is to die of it
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+func Exit(code int, err error) error { return &exitError{code: code, err: err} }
+
+// EndedBy is for what sig ended, the command or the wait, err saying so if not nil. Of
+// INT pawl dies itself, as a shell's own command does: a loop of the shell ends then too.
+func EndedBy(sig syscall.Signal, err error) error {
+	e := &exitError{code: exitSignal + int(sig), err: err}
+	if sig == unix.SIGINT {
+		e.signal = sig
+	}
+	return e
+}
+
+func Usage(format string, args ...any) error {
+	return Exit(ExitUsage, fmt.Errorf(format, args...))
+}
+
+// CodeOf is the exit code for what a command returned.
+func CodeOf(err error) int {
+	var e *exitError
+	var sig *supervise.Interrupted
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.As(err, &e):
+		return e.code
+	case errors.As(err, &sig):
+		return exitSignal + int(sig.Signal)
+	}
+	return ExitFailed
+}
+
+// WasEnded reports whether err is of a command that was ended for a loss, and not
+// a command's own exit code that is the same.
+func WasEnded(err error) bool {
+	var e *exitError
+	return errors.As(err, &e) && e.code == ExitLost && e.err != nil
+}
+
+// Reach gives an error of a call that needed the cluster its exit code.
+func Reach(err error) error {
+	var e *exitError
+	var sig *supervise.Interrupted
+	switch {
+	case err == nil, errors.As(err, &e), errors.As(err, &sig):
+		return err
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, lease.ErrExpired), errors.Is(err, pawl.ErrClusterChanged):
+		return Exit(ExitNoCluster, err)
+	}
+	switch status.Code(err) {
+	case codes.Unavailable, codes.DeadlineExceeded:
+		return Exit(ExitNoCluster, err)
+	}
+	if cluster.IsTokenRefusal(err) {
+		return Exit(ExitNoCluster, err)
+	}
+	return err
+}
+
+// Run runs pawl, whose commands root has, with args, and returns its exit code, unless it is to die of a
+// signal.
+func Run(root *cobra.Command, args []string) int {
+	root.SetArgs(args)
+	out := &output{w: os.Stdout}
+	root.SetOut(out)
+	err := out.check(root.Execute())
+	var e *exitError
+	if err != nil && !(errors.As(err, &e) && e.err == nil) {
+		Complain(err)
+	}
+	if hint := hintFor(err); hint != "" {
+		fmt.Fprintln(os.Stderr, "pawl: "+hint)
+	}
+	if e != nil && e.signal != 0 {
+		supervise.Die(e.signal)
+	}
+	return CodeOf(err)
+}
+
+// Complain says err on stderr.
+func Complain(err error) {
+	fmt.Fprintln(os.Stderr, "pawl: "+strings.TrimPrefix(err.Error(), "pawl: "))
+}
+
+// hintFor says what to do about an error with an exit code of our own; "": its
+// text says it all.
+func hintFor(err error) string {
+	var e *exitError
+	if !errors.As(err, &e) || e.err == nil {
+		return ""
+	}
+	switch e.code {
+	case ExitUsage:
+		return "see pawl help"
+	case ExitNoCluster:
+		if RefusesUser(err) {
+			return CheckUser
+		}
+		return "is there a cluster at --endpoints, or ETCDCTL_ENDPOINTS? To try things, use pawl dev, or --embed"
+	}
+	return ""
+}
+
+const CheckUser = "check --user, or ETCDCTL_USER and ETCDCTL_PASSWORD"
+
+// RefusesUser reports whether err is how etcd refuses a user, or the want of one.
+func RefusesUser(err error) bool {
+	switch status.Code(err) {
+	case codes.InvalidArgument, codes.Unauthenticated, codes.FailedPrecondition:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawl-locks/pawl/internal/inspect"
+)
+
+// askingNames is how long completion waits for the cluster: somebody has pressed
+// a key.
+const askingNames = 2 * time.Second
+
+// CompletesNames makes the shell offer the names that the cluster knows, for a
+// command's first word.
+func CompletesNames(cmd *cobra.Command, o *Connection) {
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		switch {
+		case len(args) > 0 && cmd.ArgsLenAtDash() > 0: // a command's
+			return nil, cobra.ShellCompDirectiveDefault
+		case len(args) > 0, o.Embed:
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return o.names(cmd, begun), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// names are those that begin so; none where the cluster does not say.
+func (o *Connection) names(cmd *cobra.Command, begun string) (names []cobra.Completion) {
+	ctx, cancel := context.WithTimeout(context.Background(), askingNames)
+	defer cancel()
+	client, closed, err := o.Open(ctx, cmd.Flags())
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = closed() }()
+	s, err := inspect.Read(ctx, client, inspect.Scope{Prefix: begun})
+	if err != nil {
+		return nil
+	}
+	for _, l := range s.Lines {
+		if p, ok := l.Holder(); ok && Plain(l.Name) == l.Name {
+			names = append(names, cobra.CompletionWithDesc(l.Name, Plain(KindOf(l.Election)+" held by "+Who(p))))
+		}
+	}
+	return names
+}

@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/inspect"
+)
+
+// Left is what a place's lease has left, for people.
+func Left(leases map[int64]inspect.Lease, p inspect.Place) string {
+	lease, ok := leases[p.Lease]
+	switch {
+	case p.Lease == 0:
+		return "forever"
+	case !ok:
+		return "?"
+	case lease.Gone:
+		return "gone"
+	}
+	return fmt.Sprintf("%s of %s", Span(lease.Left), Span(lease.Granted))
+}
+
+// Age is how old a place is, by its holder's clock. A candidate's session says
+// only how old it can be.
+func Age(p inspect.Place, now time.Time) string {
+	if p.Since.IsZero() {
+		return "-"
+	}
+	age := Span(max(0, now.Sub(p.Since)))
+	if p.Election {
+		return "≤" + age
+	}
+	return age
+}
+
+// Who names a place for people.
+func Who(p inspect.Place) string {
+	switch {
+	case p.Owner != "" && p.Form == inspect.Foreign: // in etcd's layout names nest
+		return fmt.Sprintf("%s, who has %q", p.Owner, p.Key)
+	case p.Owner != "":
+		return p.Owner
+	case p.Form == inspect.Foreign:
+		return "a foreign key, " + strconv.Quote(p.Key)
+	case len(p.Value) > 0:
+		return string(p.Value)
+	}
+	return "lease " + LeaseHex(p.Lease)
+}
+
+// More says how much of a value is not shown.
+func More(p inspect.Place) string {
+	if n := p.Size - len(p.Value); n > 0 {
+		return fmt.Sprintf(" and %d bytes more", n)
+	}
+	return ""
+}

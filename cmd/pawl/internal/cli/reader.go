@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"context"
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
+	"github.com/pawl-locks/pawl/internal/inspect"
+)
+
+// Reader is what the commands that look at a namespace have in common.
+type Reader struct {
+	Connection
+	JSON bool
+	etcd bool
+}
+
+func (o *Reader) Flags(cmd *cobra.Command, forEach string) {
+	o.Connection.Flags(cmd.Flags())
+	cmd.Flags().BoolVar(&o.JSON, "json", false, "a line of JSON for each "+forEach)
+}
+
+// NameFlags are for commands about one NAME.
+func (o *Reader) NameFlags(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, as etcdctl and clientv3's concurrency do; without a slash in it, it is the same")
+	CompletesNames(cmd, &o.Connection)
+}
+
+// Scope is the one of a NAME, which it checks.
+func (o *Reader) Scope(name string) (inspect.Scope, error) {
+	if err := CheckName(name, o.etcd); err != nil {
+		return inspect.Scope{}, err
+	}
+	return inspect.Scope{Name: name, EtcdLayout: o.etcd}, nil
+}
+
+// PrefixOf is the PREFIX among args, which may be left out.
+func PrefixOf(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+// With calls look with a client, and a ctx that a deadly signal ends.
+func (o *Reader) With(cmd *cobra.Command, look func(ctx context.Context, c *pawl.Client) error) error {
+	ctx, stop := supervise.Catch().Ends(context.Background())
+	defer stop()
+	client, closed, err := o.Open(ctx, cmd.Flags())
+	if err != nil {
+		return err
+	}
+	err = look(ctx, client)
+	if cerr := closed(); err == nil {
+		err = cerr
+	}
+	var sig *supervise.Interrupted
+	if errors.As(context.Cause(ctx), &sig) && err != nil {
+		return sig
+	}
+	return Reach(err)
+}

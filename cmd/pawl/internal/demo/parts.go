@@ -1,0 +1,199 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// contenders are the cast of the first part.
+var contenders = []string{"ann", "ben", "cleo", "dan", "eve"}
+
+const (
+	demoRounds = 3
+	demoThink  = 40 * time.Millisecond
+)
+
+// queue plays the first part: all queue behind the demo itself, in a known order,
+// and then take turns. What it returns says what was shown.
+func (d *demo) queue(ctx context.Context) (shown string, err error) {
+	const name = "counter"
+	d.print("\n1. %d contenders read a counter, think, and write it back plus one, %d times each.", len(contenders), demoRounds)
+	session, err := d.client.Session(ctx)
+	if err != nil {
+		return "", err
+	}
+	held, err := lock.New(session, name, lock.Options{}).Acquire(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer held.Release(ctx)
+	d.line(time.Now(), "demo", held.Token(), "holds the lock %q until all have queued", name)
+	var workers []*worker
+	for i, who := range contenders {
+		w, err := d.hire(who, name, "--rounds", strconv.Itoa(demoRounds), "--work", demoThink.String())
+		if err != nil {
+			return "", err
+		}
+		workers = append(workers, w)
+		if err := d.queued(ctx, name, int64(i+2)); err != nil {
+			return "", err
+		}
+		d.line(time.Now(), who, 0, "queues at place %d, process %d", i+1, w.cmd.Process.Pid)
+	}
+	if err := held.Release(ctx); err != nil {
+		return "", err
+	}
+	d.line(time.Now(), "demo", held.Token(), "releases")
+	for range demoRounds {
+		for _, w := range workers { // first come, first served: this is the order
+			if err := d.turn(ctx, w); err != nil {
+				return "", err
+			}
+		}
+	}
+	for _, w := range workers {
+		if err := w.finish(ctx); err != nil {
+			return "", err
+		}
+	}
+	log, value, err := d.store.history(ctx)
+	if err == nil {
+		err = checkQueue(log, value, contenders, demoRounds)
+	}
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("  - %d processes took turns in the order they came: %s.\n  - %d increments were made and %d arrived; every token was above the one before.\n",
+		len(contenders), strings.Join(contenders, ", "), len(log), value), nil
+}
+
+// turn shows one read-modify-write of w.
+func (d *demo) turn(ctx context.Context, w *worker) error {
+	if _, err := w.next(ctx, "holds"); err != nil {
+		return err
+	}
+	if _, err := w.next(ctx, "read"); err != nil {
+		return err
+	}
+	f, err := w.next(ctx, "wrote")
+	if err != nil {
+		return err
+	}
+	d.line(f.At, w.name, f.Token, "read %d, wrote %d", f.Was, f.Became)
+	return nil
+}
+
+// pause plays the second part: the first holder is stopped, the next one takes
+// over, and the first one wakes.
+func (d *demo) pause(ctx context.Context) (shown string, err error) {
+	const name = "report"
+	d.print("\n2. A holder is stopped (SIGSTOP) in the middle of its work, for longer than its TTL of %v.", demoTTL)
+	before, _, err := d.store.history(ctx)
+	if err != nil {
+		return "", err
+	}
+	p := paused{ttl: demoTTL}
+	// It would work for half a second; the time in which it is stopped counts.
+	first, err := d.hire("fay", name, "--work", "500ms", "--careless")
+	if err != nil {
+		return "", err
+	}
+	if _, err = first.next(ctx, "holds"); err != nil {
+		return "", err
+	}
+	if p.first, err = first.next(ctx, "read"); err != nil {
+		return "", err
+	}
+	d.line(p.first.At, "fay", p.first.Token, "holds %q until %s unless renewed, read %d, works on it", name, p.first.Deadline.Format(cli.ClockTime), p.first.Was)
+	if err := first.stop(ctx); err != nil {
+		return "", err
+	}
+	p.stopped = time.Now()
+	d.line(p.stopped, "fay", 0, "is stopped: process %d neither works nor renews", first.cmd.Process.Pid)
+	second, err := d.takeOver(ctx, name, &p)
+	if err != nil {
+		return "", err
+	}
+	if err := sleepUntil(ctx, p.stopped.Add(demoTTL+250*time.Millisecond)); err != nil {
+		return "", err
+	}
+	if err := d.wake(ctx, first, &p); err != nil {
+		return "", err
+	}
+	for _, w := range []*worker{first, second} {
+		if err := w.finish(ctx); err != nil {
+			return "", err
+		}
+	}
+	if p.logged, p.value, err = d.store.history(ctx); err != nil {
+		return "", err
+	}
+	p.logged = p.logged[len(before):]
+	if err := checkPaused(p); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("  - a holder stopped for %.1f s lost its lock; the next one came %.1f s after the stop, and not before the first one's deadline.\n"+
+		"  - waking, the first one was told at its first look that it had lost, and the store refused its late write:\n    token %d is below %d. The counter holds what the second one wrote.\n",
+		p.continued.Sub(p.stopped).Seconds(), p.second.At.Sub(p.stopped).Seconds(), p.first.Token, p.second.Token), nil
+}
+
+// takeOver lets the next contender queue, take over and write.
+func (d *demo) takeOver(ctx context.Context, name string, p *paused) (*worker, error) {
+	second, err := d.hire("gus", name)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.queued(ctx, name, 2); err != nil {
+		return nil, err
+	}
+	d.line(time.Now(), "gus", 0, "queues behind")
+	if p.second, err = second.next(ctx, "holds"); err != nil {
+		return nil, err
+	}
+	d.line(p.second.At, "gus", p.second.Token, "takes over: the lease of fay has expired")
+	if _, err = second.next(ctx, "read"); err != nil {
+		return nil, err
+	}
+	if p.secondWrote, err = second.next(ctx, "wrote"); err != nil {
+		return nil, err
+	}
+	d.line(p.secondWrote.At, "gus", p.secondWrote.Token, "read %d, wrote %d, releases", p.secondWrote.Was, p.secondWrote.Became)
+	return second, nil
+}
+
+// wake lets the first holder go on, and hears of its first look and its write.
+func (d *demo) wake(ctx context.Context, first *worker, p *paused) (err error) {
+	p.continued = time.Now()
+	if err := first.goOn(); err != nil {
+		return err
+	}
+	d.line(p.continued, "fay", 0, "goes on (SIGCONT), after %.1f s", p.continued.Sub(p.stopped).Seconds())
+	if p.woke, err = first.next(ctx, "woke"); err != nil {
+		return err
+	}
+	d.line(p.woke.At, "fay", p.woke.Token, "looks: %s", p.woke.Err)
+	if p.refused, err = first.next(ctx, "refused"); err != nil {
+		return err
+	}
+	d.line(p.refused.At, "fay", p.refused.Token, "writes all the same, as a program would that does not look")
+	d.line(p.refused.At, "store", p.refused.Highest, "refuses: %s", p.refused.Err)
+	return nil
+}
+
+// sleepUntil waits until t, or returns why ctx ended.
+func sleepUntil(ctx context.Context, t time.Time) error {
+	timer := time.NewTimer(time.Until(t))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,151 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
+)
+
+// worker is a contender's process.
+type worker struct {
+	name   string
+	facts  chan fact // closed when it says no more
+	exited chan struct{}
+
+	cmd    *exec.Cmd
+	stdin  io.Closer // it ends itself when this is closed, as when we are gone
+	stdout io.Reader
+	stderr bytes.Buffer // read after exited
+	end    error        // read after exited
+}
+
+// mostFacts is more than a contender says in its life, so that it never waits
+// for the demo to listen.
+const mostFacts = 256
+
+// startWorker runs this program again, as a contender.
+func startWorker(name string, args ...string) (*worker, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{name: name, facts: make(chan fact, mostFacts), exited: make(chan struct{})}
+	w.cmd = exec.Command(self, append([]string{"demo-worker", "--worker", name}, args...)...)
+	w.cmd.Stderr = &w.stderr
+	w.cmd.SysProcAttr = &syscall.SysProcAttr{}
+	supervise.DieWithParent(w.cmd.SysProcAttr)
+	if w.stdin, err = w.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	if w.stdout, err = w.cmd.StdoutPipe(); err != nil {
+		return nil, err
+	}
+	started := make(chan error)
+	go w.live(started) // ends with the process; the crew waits for it
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return w, nil
+}
+
+// live starts the process, reads what it says and waits for its end.
+func (w *worker) live(started chan<- error) {
+	// The kernel's "die with the parent" means this thread: it must last as long
+	// as the process does.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := w.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
+	defer close(w.exited)
+	for d := json.NewDecoder(w.stdout); ; {
+		var f fact
+		if d.Decode(&f) != nil {
+			break
+		}
+		w.facts <- f
+	}
+	close(w.facts)
+	w.end = w.cmd.Wait()
+}
+
+// next waits for the next fact, which must be what.
+func (w *worker) next(ctx context.Context, what string) (fact, error) {
+	select {
+	case f, ok := <-w.facts:
+		switch {
+		case !ok:
+			<-w.exited
+			return fact{}, fmt.Errorf("%s ended (%v) where it should have said %q; its stderr: %s", w.name, w.end, what, &w.stderr)
+		case f.What != what:
+			return f, fmt.Errorf("%s says %q, want %q: %+v", w.name, f.What, what, f)
+		}
+		return f, nil
+	case <-ctx.Done():
+		return fact{}, fmt.Errorf("waiting for %s to say %q: %w", w.name, what, context.Cause(ctx))
+	}
+}
+
+// finish waits for the process's end, which must be a good one.
+func (w *worker) finish(ctx context.Context) error {
+	select {
+	case <-w.exited:
+		if w.end != nil {
+			return fmt.Errorf("%s: %w; its stderr: %s", w.name, w.end, &w.stderr)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for %s to end: %w", w.name, context.Cause(ctx))
+	}
+}
+
+// stop stops the process and returns when the kernel says that it has stopped.
+func (w *worker) stop(ctx context.Context) error {
+	pid := w.cmd.Process.Pid
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		return fmt.Errorf("stop %s: %w", w.name, err)
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		var ws unix.WaitStatus
+		if got, err := unix.Wait4(pid, &ws, unix.WUNTRACED|unix.WNOHANG, nil); err == nil && got == pid {
+			if ws.Stopped() {
+				return nil
+			}
+			return fmt.Errorf("%s ended instead of stopping", w.name)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("stop %s: %w", w.name, context.Cause(ctx))
+		}
+	}
+}
+
+func (w *worker) goOn() error { return w.cmd.Process.Signal(unix.SIGCONT) }
+
+// crew is every process that the demo has started.
+type crew []*worker
+
+// dismiss kills those that still run, stopped ones too, and waits for them.
+func (c crew) dismiss() {
+	for _, w := range c {
+		_ = w.cmd.Process.Kill()
+		_ = w.stdin.Close()
+		<-w.exited
+	}
+}

@@ -1,0 +1,140 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// demoTTL is the TTL of the demo's sessions: the least there is.
+const demoTTL = lease.MinTTL
+
+// fact is one line from a contender to the demo.
+type fact struct {
+	Worker      string
+	What        string // holds, read, wrote, woke, refused
+	At          time.Time
+	Token       fencing.Token `json:",omitempty"`
+	Was, Became int64         `json:",omitempty"`
+	Deadline    time.Time     `json:",omitzero"`
+	Err         string        `json:",omitempty"`
+	Lost        bool          `json:",omitempty"` // Err matches lock.ErrLost
+	Stale       bool          `json:",omitempty"` // Err is the store's refusal
+	Highest     fencing.Token `json:",omitempty"` // with Stale
+}
+
+// contender is one process of the demo that takes the lock.
+type contender struct {
+	worker, endpoint, file, name string
+	rounds                       int
+	work                         time.Duration
+	careless                     bool // writes although it has seen that the lock is lost
+	out                          *json.Encoder
+}
+
+func NewWorker() *cobra.Command {
+	c := contender{out: json.NewEncoder(os.Stdout)}
+	cmd := &cobra.Command{
+		Use:    "demo-worker",
+		Short:  "One contender of pawl demo",
+		Hidden: true,
+		Args:   cli.Words(0, "no argument"),
+		RunE: func(*cobra.Command, []string) error {
+			go func() { // ends with the process
+				_, _ = io.Copy(io.Discard, os.Stdin)
+				os.Exit(cli.ExitFailed) // the demo is gone
+			}()
+			return c.run(context.Background())
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&c.worker, "worker", "", "who it is")
+	fs.StringVar(&c.endpoint, "endpoint", "", "the demo's etcd server")
+	fs.StringVar(&c.file, "file", "", "the demo's SQLite file")
+	fs.StringVar(&c.name, "name", "", "the lock")
+	fs.IntVar(&c.rounds, "rounds", 1, "how often to take it")
+	fs.DurationVar(&c.work, "work", 0, "how long it thinks between reading and writing")
+	fs.BoolVar(&c.careless, "careless", false, "write even when the lock is lost")
+	return cmd
+}
+
+func (c contender) say(f fact) {
+	f.Worker, f.At = c.worker, time.Now()
+	_ = c.out.Encode(f) // a demo that is gone ends us by stdin
+}
+
+func (c contender) run(ctx context.Context) error {
+	s, err := openStore(c.file)
+	if err != nil {
+		return err
+	}
+	defer s.db.Close()
+	client, err := pawl.Dial(ctx, pawl.Config{
+		Endpoints: []string{c.endpoint}, Session: lease.Options{TTL: demoTTL, Owner: c.worker},
+	})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	session, err := client.Session(ctx)
+	if err != nil {
+		return err
+	}
+	for range c.rounds {
+		if err := c.round(ctx, s, lock.New(session, c.name, lock.Options{})); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// round is one read-modify-write under the lock. Reading and writing are two
+// transactions: it is the lock that makes them one step.
+func (c contender) round(ctx context.Context, s *store, m *lock.Mutex) error {
+	h, err := m.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer h.Release(ctx)
+	c.say(fact{What: "holds", Token: h.Token()})
+	value, err := s.read(ctx, c.name, h.Token())
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	c.say(fact{What: "read", Token: h.Token(), Was: value, Deadline: h.Deadline()})
+	for time.Since(start) < c.work {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if err := h.Err(); err != nil { // the first look after the work
+		c.say(fact{What: "woke", Token: h.Token(), Err: err.Error(), Lost: errors.Is(err, lock.ErrLost)})
+		if !c.careless {
+			return err
+		}
+	} else if c.careless {
+		c.say(fact{What: "woke", Token: h.Token()})
+	}
+	w := write{Worker: c.worker, Token: h.Token(), Was: value, Became: value + 1}
+	err = s.write(ctx, c.name, w)
+	var stale *fencing.StaleError
+	switch {
+	case errors.As(err, &stale):
+		c.say(fact{What: "refused", Token: h.Token(), Err: err.Error(), Stale: true, Highest: stale.Highest})
+		return nil
+	case err != nil:
+		return err
+	}
+	c.say(fact{What: "wrote", Token: w.Token, Was: w.Was, Became: w.Became})
+	return nil
+}

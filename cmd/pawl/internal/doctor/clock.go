@@ -1,0 +1,29 @@
+package doctor
+
+import (
+	"fmt"
+	"math"
+)
+
+// The bounds of a clock's rate, in millionths. pawl's margin, a sixth of the TTL,
+// is what two clocks may be apart, each corrected by a tenth, as NTP does at the
+// most.
+const (
+	oddRate   = 1_000
+	wrongRate = 100_000
+)
+
+// judgeRate judges how far the clock's rate is corrected.
+func (d *doctor) judgeRate(ppm float64, kept bool) {
+	says := fmt.Sprintf("its clock is corrected by %.0f millionths", ppm)
+	switch size := math.Abs(ppm); {
+	case size > wrongRate:
+		d.wrong("clock", "this machine", says+", more than pawl's margin covers", "stop what sets it so, and let NTP set the clock")
+	case size > oddRate:
+		d.odd("clock", "this machine", says+": it is far off, and catching up", "wait until it has caught up, or find out what takes it off")
+	case !kept:
+		d.odd("clock", "this machine", says+", and nothing keeps it right", "run an NTP client. pawl needs the clock's rate, not the time of day; the times in pawl show are wrong by as much")
+	default:
+		d.ok("clock", "this machine", "%s, and kept right", says)
+	}
+}

@@ -1,0 +1,245 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/inside"
+)
+
+// An endpoint is what one of --endpoints says of itself.
+type endpoint struct {
+	name   string
+	status *pb.StatusResponse // nil: it does not answer
+	took   time.Duration      // the best of a few answers
+	err    error
+}
+
+func answering(ends []endpoint) (n int) {
+	for _, e := range ends {
+		if e.status != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// asks is how often an endpoint is asked, for how long it takes.
+const asks = 3
+
+// endpoints asks each by itself, all at once.
+func (d *doctor) endpoints(ctx context.Context, cfg pawl.Config, within time.Duration) []endpoint {
+	ends := make([]endpoint, len(cfg.Endpoints))
+	var all sync.WaitGroup
+	for i, name := range cfg.Endpoints {
+		all.Go(func() { // ends with its requests
+			ends[i] = endpoint{name: name}
+			ctx, cancel := context.WithTimeout(ctx, within)
+			defer cancel()
+			ends[i].ask(ctx, cluster.Config{Endpoints: []string{name}, TLS: cfg.TLS, Username: cfg.Username, Password: cfg.Password})
+		})
+	}
+	all.Wait()
+	for _, e := range ends {
+		d.endpoint(e)
+	}
+	return ends
+}
+
+// ask reaches the endpoint, and asks how it is.
+func (e *endpoint) ask(ctx context.Context, cfg cluster.Config) {
+	c, err := cluster.Dial(ctx, cfg)
+	if err != nil {
+		e.err = err
+		return
+	}
+	defer c.Close()
+	for range asks {
+		began := time.Now()
+		err := c.Do(ctx, cluster.Request{Op: "status", Repeat: cluster.Always, Local: true, Reads: true}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
+			resp, err := pb.NewMaintenanceClient(m).Status(ctx, &pb.StatusRequest{})
+			if err == nil {
+				e.status = resp
+			}
+			return resp.GetHeader(), err
+		})
+		if took := time.Since(began); err == nil && (e.took == 0 || took < e.took) {
+			e.took = took
+		}
+		e.err = err
+	}
+}
+
+func (d *doctor) endpoint(e endpoint) {
+	s := e.status
+	switch {
+	case s == nil && cli.RefusesUser(e.err):
+		d.wrong("endpoint", e.name, fmt.Sprintf("refuses this user: %v", e.err), cli.CheckUser)
+		return
+	case s == nil:
+		d.wrong("endpoint", e.name, fmt.Sprintf("does not answer: %v", e.err),
+			"start it, see to what is between, or take it out of --endpoints; the other members do without it as long as most of them answer")
+		return
+	}
+	role := "follower"
+	switch {
+	case s.IsLearner:
+		role = "learner"
+	case s.Leader == s.Header.MemberId:
+		role = "leader"
+	}
+	d.ok("endpoint", e.name, "%s, etcd %s, answers in %s", role, s.Version, cli.Span(e.took))
+	if s.IsLearner {
+		d.odd("endpoint", e.name, "is a learner, and serves nothing", "promote it (etcdctl member promote), or take it out of --endpoints")
+	}
+	if why := cluster.VersionFault(s.Version); why != "" {
+		d.wrong("version", e.name, fmt.Sprintf("etcd %s: %s", s.Version, why), "upgrade this member")
+	}
+	d.room(e)
+}
+
+// full is from which share of its quota on a database is to be looked at.
+const full = 0.8
+
+// room looks how full the database is.
+func (d *doctor) room(e endpoint) {
+	size, quota := e.status.DbSize, e.status.DbSizeQuota
+	if quota <= 0 || float64(size) < full*float64(quota) {
+		return
+	}
+	d.odd("alarm", e.name, fmt.Sprintf("its database has %d MB of %d MB; when it is full, no lock can be taken", size>>20, quota>>20),
+		"compact and defragment (etcdctl compact, etcdctl defrag), or raise --quota-backend-bytes")
+}
+
+// cluster compares what the endpoints say.
+func (d *doctor) cluster(ends []endpoint) {
+	ids := map[uint64][]string{}
+	leaders := map[uint64]bool{}
+	var leaderless []string
+	for _, e := range ends {
+		if e.status == nil {
+			continue
+		}
+		ids[e.status.Header.ClusterId] = append(ids[e.status.Header.ClusterId], e.name)
+		if e.status.Leader == 0 {
+			leaderless = append(leaderless, e.name)
+		} else {
+			leaders[e.status.Leader] = true
+		}
+	}
+	switch {
+	case len(ids) > 1:
+		var said []string
+		for id, names := range ids {
+			said = append(said, fmt.Sprintf("%x has %s", id, strings.Join(names, ", ")))
+		}
+		slices.Sort(said)
+		d.wrong("cluster", "", "the endpoints belong to different clusters: "+strings.Join(said, "; "),
+			"correct --endpoints: locks in one cluster exclude nobody in another")
+	case len(leaderless) > 0:
+		d.wrong("cluster", "", "no leader is known at "+strings.Join(leaderless, ", "),
+			"see that most members run and reach each other: without a leader no lease is renewed")
+	case len(leaders) > 1:
+		d.odd("cluster", "", "the endpoints name different leaders", "an election may be under way: look again; if it stays so, a member is cut off from its peers")
+	default:
+		for id := range ids {
+			d.ok("cluster", "", "%x, all endpoints are of it and know the leader", id)
+		}
+	}
+}
+
+// members compares the cluster's members with the endpoints.
+func (d *doctor) members(ctx context.Context, c *pawl.Client, ends []endpoint) error {
+	var resp *pb.MemberListResponse
+	if err := d.call(ctx, c, cluster.Request{Op: "member list", Reads: true}, func(ctx context.Context, m *cluster.Member) (h *pb.ResponseHeader, err error) {
+		resp, err = pb.NewClusterClient(m).MemberList(ctx, &pb.MemberListRequest{})
+		return resp.GetHeader(), err
+	}); err != nil {
+		return err
+	}
+	asked := map[uint64]bool{}
+	for _, e := range ends {
+		if e.status != nil {
+			asked[e.status.Header.MemberId] = true
+		}
+	}
+	var missing []string
+	for _, m := range resp.Members {
+		if !asked[m.ID] && !m.IsLearner {
+			missing = append(missing, fmt.Sprintf("%q at %s", m.Name, strings.Join(m.ClientURLs, ", ")))
+		}
+	}
+	if len(missing) == 0 {
+		d.ok("cluster", "", "has %s, and each was asked", members(len(resp.Members)))
+		return nil
+	}
+	d.odd("cluster", "", fmt.Sprintf("has %s; not asked, or without an answer: %s", members(len(resp.Members)), strings.Join(missing, "; ")),
+		"give all members in --endpoints, so that another can stand in when one fails")
+	return nil
+}
+
+func members(n int) string {
+	if n == 1 {
+		return "one member, so that nothing stands in when it fails"
+	}
+	return fmt.Sprintf("%d members", n)
+}
+
+// clusterOf names the cluster that the endpoints are of, as a header does.
+func clusterOf(ends []endpoint) *pb.ResponseHeader {
+	for _, e := range ends {
+		if e.status != nil {
+			return &pb.ResponseHeader{ClusterId: e.status.Header.ClusterId}
+		}
+	}
+	return nil
+}
+
+// call makes one request.
+func (d *doctor) call(ctx context.Context, c *pawl.Client, r cluster.Request, f func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error)) error {
+	host, err := inside.HostOf(c)
+	if err != nil {
+		return err
+	}
+	r.Repeat, r.Local = cluster.Always, true
+	return host.Cluster.Do(ctx, r, f)
+}
+
+// alarms asks which are raised. Who may not ask learns them from Status alone.
+func (d *doctor) alarms(ctx context.Context, c *pawl.Client, ends []endpoint) error {
+	var resp *pb.AlarmResponse
+	err := d.call(ctx, c, cluster.Request{Op: "alarm list", Reads: true}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
+		var err error
+		if resp, err = pb.NewMaintenanceClient(m).Alarm(ctx, &pb.AlarmRequest{Action: pb.AlarmRequest_GET}); err == nil && resp.Header == nil {
+			return clusterOf(ends), nil // etcd 3.4 leaves the header out
+		}
+		return resp.GetHeader(), err
+	})
+	if cluster.IsPermissionDenied(err) {
+		d.odd("alarm", "", "this user may not ask for alarms", "ask again as root")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, a := range resp.Alarms {
+		do := "compact and defragment each member, then etcdctl alarm disarm; until then no lock can be taken, and those held can be released"
+		if a.Alarm == pb.AlarmType_CORRUPT {
+			do = "this member's data differ from the others': stop it, and replace it by a new one (etcdctl member remove, member add)"
+		}
+		d.wrong("alarm", fmt.Sprintf("member %x", a.MemberID), a.Alarm.String(), do)
+	}
+	if len(resp.Alarms) == 0 {
+		d.ok("alarm", "", "none")
+	}
+	return nil
+}

@@ -1,0 +1,163 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
+)
+
+func New() *cobra.Command {
+	var o cli.Reader
+	cmd := &cobra.Command{
+		Use:   "doctor [PREFIX]",
+		Short: "Check the cluster and the keys for what troubles locks",
+		Long: `Checks what locks rest on, and says what to do about each thing that is not as it
+should be:
+
+  endpoint    each of --endpoints answers, and is a member that can serve
+  version     etcd 3.5.28, 3.6.9, 3.7.0 or later: older ones break rules of pawl
+  cluster     all endpoints are of one cluster, which has a leader; what members it has
+  alarm       NOSPACE, CORRUPT; and how full the database is
+  ttl         the shortest lease that the cluster grants
+  clock       this machine's clock, and how fast it is being corrected
+  permission  the user may read and write the sessions' keys and those under PREFIX
+  key         foreign keys under a lock's name, which block it; keys without a lease;
+              a lock and an election of one name, which exclude each other
+  session     sessions that have stopped renewing; session keys without a lease
+
+Under "key" it looks at the names that begin with PREFIX, or at all. It grants a lease
+and revokes it, and writes nothing else: permission to write is asked for with a
+transaction whose condition never holds.
+
+"ok" is as it should be, "look" may be meant, "wrong" is not. The exit code is 0, or 1
+where something is wrong, or 123 where no endpoint answers.
+
+With --json a line is an object with check, status, subject, says and do.`,
+		Example: `  pawl doctor
+  pawl doctor --json | jq -r 'select(.status == "wrong") | .do'
+  pawl doctor --endpoints a:2379,b:2379,c:2379 reports/`,
+		Args: cli.UpTo(1, "PREFIX"),
+		RunE: func(cmd *cobra.Command, args []string) error { return examine(&o, cmd, cli.PrefixOf(args)) },
+	}
+	o.Flags(cmd, "finding")
+	cli.CompletesNames(cmd, &o.Connection)
+	return cmd
+}
+
+// A finding is what a check has come to.
+type finding struct {
+	Check   string `json:"check"`
+	Status  string `json:"status"`
+	Subject string `json:"subject,omitempty"`
+	Says    string `json:"says"`
+	Do      string `json:"do,omitempty"`
+
+	SubjectBase64 string `json:"subjectBase64,omitempty"` // where JSON cannot carry it as it is
+}
+
+// The statuses of findings.
+const (
+	isOK    = "ok"
+	isOdd   = "look"
+	isWrong = "wrong"
+)
+
+// A doctor writes findings down.
+type doctor struct {
+	out    io.Writer
+	json   bool
+	counts map[string]int
+}
+
+func (d *doctor) find(f finding) {
+	d.counts[f.Status]++
+	if d.json {
+		f.SubjectBase64 = cli.Base64(f.Subject)
+		_ = cli.JSONLine(d.out, f) // run sees that it was not written
+		return
+	}
+	line := fmt.Sprintf("%-5s %-10s ", f.Status, f.Check)
+	if f.Subject != "" {
+		line += cli.Plain(f.Subject) + ": "
+	}
+	fmt.Fprintln(d.out, line+f.Says)
+	if f.Do != "" {
+		fmt.Fprintf(d.out, "%17s→ %s\n", "", f.Do)
+	}
+}
+
+func (d *doctor) ok(check, subject, says string, args ...any) {
+	d.find(finding{Check: check, Status: isOK, Subject: subject, Says: fmt.Sprintf(says, args...)})
+}
+
+func (d *doctor) odd(check, subject, says, do string) {
+	d.find(finding{Check: check, Status: isOdd, Subject: subject, Says: says, Do: do})
+}
+
+func (d *doctor) wrong(check, subject, says, do string) {
+	d.find(finding{Check: check, Status: isWrong, Subject: subject, Says: says, Do: do})
+}
+
+// examine makes all checks, and says what they come to.
+func examine(o *cli.Reader, cmd *cobra.Command, prefix string) error {
+	ctx, stop := supervise.Catch().Ends(context.Background())
+	defer stop()
+	cfg, server, err := o.Target(cmd.Flags())
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	d := &doctor{out: cmd.OutOrStdout(), json: o.JSON, counts: map[string]int{}}
+	ends := d.endpoints(ctx, cfg, o.DialTimeout)
+	d.clock()
+	if answering(ends) == 0 {
+		return cli.Exit(cli.ExitNoCluster, fmt.Errorf("none of %s serves: %w", strings.Join(cfg.Endpoints, ", "), ends[0].err))
+	}
+	d.cluster(ends)
+	dialing, cancel := context.WithTimeout(ctx, o.DialTimeout)
+	client, err := pawl.Dial(dialing, cfg)
+	cancel()
+	if err != nil {
+		return cli.Reach(err)
+	}
+	defer client.Close()
+	for _, check := range []func(context.Context, *pawl.Client) error{
+		func(ctx context.Context, c *pawl.Client) error { return d.members(ctx, c, ends) },
+		func(ctx context.Context, c *pawl.Client) error { return d.alarms(ctx, c, ends) },
+		d.ttl,
+		func(ctx context.Context, c *pawl.Client) error { return d.permissions(ctx, c, o.Namespace, prefix) },
+		d.sessions,
+		func(ctx context.Context, c *pawl.Client) error { return d.keys(ctx, c, o.Namespace, prefix) },
+	} {
+		within, cancel := context.WithTimeout(ctx, max(o.DialTimeout, 12*time.Second))
+		err := check(within, client)
+		cancel()
+		if cause := context.Cause(ctx); cause != nil {
+			return cause
+		}
+		if err != nil {
+			d.wrong("request", "", err.Error(), "the checks that need it were left out: see to what is wrong above first")
+		}
+	}
+	return d.sum()
+}
+
+// sum says what it came to.
+func (d *doctor) sum() error {
+	wrong, odd := d.counts[isWrong], d.counts[isOdd]
+	if !d.json {
+		fmt.Fprintf(d.out, "\n%d ok, %d to look at, %d wrong\n", d.counts[isOK], odd, wrong)
+	}
+	if wrong > 0 {
+		return cli.Exit(cli.ExitWrong, nil)
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/internal/inspect"
+)
+
+// keys looks at what lies under the names.
+func (d *doctor) keys(ctx context.Context, c *pawl.Client, namespace, prefix string) error {
+	s, err := inspect.Read(ctx, c, inspect.Scope{Prefix: prefix})
+	if err != nil {
+		return err
+	}
+	known := map[string]string{} // whose name each key is under
+	for _, l := range s.Lines {
+		for _, p := range l.Queue {
+			if p.Form != inspect.Foreign {
+				known[p.Key] = l.Name
+			}
+		}
+	}
+	before := d.counts[isWrong] + d.counts[isOdd]
+	for _, l := range s.Lines {
+		if l.Mixed() {
+			d.odd("key", l.Prefix, fmt.Sprintf("a lock and an election are named %q: they queue together, and exclude each other", l.Name),
+				"give one of them another name, unless that is meant")
+		}
+		for i, p := range l.Queue {
+			d.key(l, i, p, known[p.Key])
+		}
+	}
+	if s.Ignored > 0 {
+		d.odd("key", "", fmt.Sprintf("%d keys more than are looked at here are no locks", s.Ignored),
+			"give pawl a --namespace of its own, or check a PREFIX")
+	}
+	if d.counts[isWrong]+d.counts[isOdd] == before {
+		d.ok("key", "", "%s", lines(len(s.Lines)))
+	}
+	return nil
+}
+
+func lines(n int) string {
+	if n == 1 {
+		return "1 lock or election, with no other keys under its name"
+	}
+	return fmt.Sprintf("%d locks and elections, with no other keys under their names", n)
+}
+
+// key looks at one place of a line. home is the name that its key belongs to, if
+// any.
+func (d *doctor) key(l inspect.Line, i int, p inspect.Place, home string) {
+	breakIt := "pawl break " + cli.ShellName(l.Name)
+	if l.EtcdLayout {
+		breakIt = "pawl break --etcd-layout " + cli.ShellName(l.Name)
+	}
+	blocks := "who comes after it waits until it is gone"
+	if i == 0 {
+		blocks = fmt.Sprintf("it holds the name, %d wait behind it", len(l.Queue)-1)
+	}
+	switch {
+	case p.Form == inspect.Foreign && home != "":
+		d.odd("key", p.Key, fmt.Sprintf("is of %q, and lies under %q: in etcd's layout names nest, and %s", home, l.Name, blocks),
+			"choose names of which none is a folder of another, or leave --etcd-layout out")
+	case p.Form == inspect.Foreign && i == 0:
+		d.wrong("key", p.Key, fmt.Sprintf("is no lock's key and lies under %q: %s", l.Name, blocks),
+			"if nobody needs it: "+breakIt+"; and keep other keys out from under the names of locks")
+	case p.Form == inspect.Foreign:
+		d.odd("key", p.Key, fmt.Sprintf("is no lock's key and lies under %q: %s", l.Name, blocks),
+			"if nobody needs it: etcdctl del "+cli.ShellName(p.Key))
+	case p.Lease == 0:
+		do := "if its holder is gone: etcdctl del " + cli.ShellName(p.Key)
+		if i == 0 {
+			do = "if its holder is gone: " + breakIt
+		}
+		d.wrong("key", p.Key, "is on no lease, so it never ends by itself: written by hand, or restored; "+blocks, do)
+	}
+}
+
+// sessions looks at the sessions' own keys and their leases.
+func (d *doctor) sessions(ctx context.Context, c *pawl.Client) error {
+	keys, err := inspect.Sessions(ctx, c)
+	if err != nil {
+		return err
+	}
+	var ids []int64
+	for _, k := range keys {
+		ids = append(ids, k.Lease)
+	}
+	leases, err := inspect.Leases(ctx, c, ids...)
+	if err != nil {
+		return err
+	}
+	before, n := d.counts[isWrong]+d.counts[isOdd], 0
+	for _, k := range keys {
+		if !k.Below && k.Named != 0 {
+			n++
+		}
+		d.session(k, leases[k.Lease])
+	}
+	if d.counts[isWrong]+d.counts[isOdd] == before {
+		d.ok("session", "", "%d, each on its lease and renewed", n)
+	}
+	return nil
+}
+
+func (d *doctor) session(k inspect.SessionKey, l inspect.Lease) {
+	switch {
+	case k.Lease == 0:
+		d.wrong("session", k.Key, "is on no lease, so it never ends by itself: written by hand, or restored",
+			"if no session of that name is alive: etcdctl del "+cli.ShellName(k.Key))
+	case k.Below:
+	case k.Named == 0 || k.Named != k.Lease:
+		d.odd("session", k.Key, fmt.Sprintf("is on lease %x, which it does not name: no session wrote it", k.Lease),
+			"if nobody needs it: etcdctl del "+cli.ShellName(k.Key))
+	case l.Gone || l.Granted == 0:
+		return // it has ended meanwhile
+	case l.Left < l.Granted/2:
+		d.odd("session", k.Key, fmt.Sprintf("%s has not renewed it for %s: it is stopped, cut off from the cluster, or dead; its locks go in %s",
+			cli.Plain(cmp.Or(k.Owner, cli.Who(k.Place))), cli.Span(l.Granted-l.Left), cli.Span(l.Left)),
+			"look at that process; if it is dead, wait, or end its lease now: etcdctl lease revoke "+cli.LeaseHex(k.Lease))
+	}
+}

@@ -1,0 +1,109 @@
+package show
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
+	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/fencing"
+)
+
+type observeOptions struct {
+	cli.Connection
+	json bool
+	etcd bool
+}
+
+func NewObserve() *cobra.Command {
+	var o observeOptions
+	cmd := &cobra.Command{
+		Use:   "observe NAME",
+		Short: "Print who leads an election, a line a change",
+		Long: `Prints who leads NAME now, and a line at each change: another leader, another value,
+or that nobody leads. It writes nothing, holds no lease, and ends at a signal, with
+exit code 0.
+
+With --json a line is an object with name, key, token, value, revision (of etcd, at
+which it was so) and time; without a leader token is 0, and key and value are "".
+A name, key or value that is not UTF-8 is there in base64 too, as nameBase64 and so on.
+
+To ask once who leads, use pawl show --holder.`,
+		Example: `  pawl observe scheduler
+  pawl observe --json scheduler | while read -r line; do ./tell "$line"; done`,
+		Args: cli.OneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := cli.CheckName(args[0], o.etcd); err != nil {
+				return err
+			}
+			ctx, stop := supervise.Catch().Ends(context.Background())
+			defer stop()
+			client, closed, err := o.Open(ctx, cmd.Flags())
+			if err != nil {
+				return err
+			}
+			defer closed()
+			return o.run(ctx, cmd.OutOrStdout(), client, args[0])
+		},
+	}
+	fs := cmd.Flags()
+	o.Connection.Flags(fs)
+	fs.BoolVar(&o.json, "json", false, "a line of JSON for each change")
+	fs.BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, to observe etcdctl elect and clientv3's concurrency.Election")
+	cli.CompletesNames(cmd, &o.Connection)
+	return cmd
+}
+
+func (o *observeOptions) run(ctx context.Context, out io.Writer, client *pawl.Client, name string) error {
+	for l, err := range elect.Observe(ctx, client, name, elect.Options{EtcdLayout: o.etcd}) {
+		var sig *supervise.Interrupted
+		switch {
+		case errors.As(context.Cause(ctx), &sig):
+			return nil
+		case err != nil:
+			return cli.Reach(err)
+		}
+		if _, err := fmt.Fprintln(out, o.line(l, time.Now())); err != nil {
+			return cli.Written(err)
+		}
+	}
+	return nil
+}
+
+// observed is a leader as a line of JSON.
+type observed struct {
+	Name     string        `json:"name"`
+	Key      string        `json:"key"`
+	Token    fencing.Token `json:"token"`
+	Value    string        `json:"value"`
+	Revision int64         `json:"revision"`
+	Time     time.Time     `json:"time"`
+
+	// What JSON cannot carry as it is.
+	NameBase64  string `json:"nameBase64,omitempty"`
+	KeyBase64   string `json:"keyBase64,omitempty"`
+	ValueBase64 string `json:"valueBase64,omitempty"`
+}
+
+func (o *observeOptions) line(l elect.Leader, now time.Time) string {
+	if o.json {
+		value := string(l.Value)
+		line, _ := json.Marshal(observed{
+			Name: l.Name, Key: l.Key, Token: l.Token, Value: value, Revision: l.Revision, Time: now,
+			NameBase64: cli.Base64(l.Name), KeyBase64: cli.Base64(l.Key), ValueBase64: cli.Base64(value),
+		}) // of plain fields: cannot fail
+		return string(line)
+	}
+	if l.Token == 0 {
+		return fmt.Sprintf("%s nobody leads %q (revision %d)", now.Format(cli.ClockTime), l.Name, l.Revision)
+	}
+	return fmt.Sprintf("%s %q leads %q: key=%s token=%d (revision %d)", now.Format(cli.ClockTime), l.Value, l.Name, cli.Plain(l.Key), l.Token, l.Revision)
+}

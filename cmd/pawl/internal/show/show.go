@@ -1,0 +1,182 @@
+package show
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/internal/inspect"
+)
+
+func NewShow() *cobra.Command {
+	var o showOptions
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show who holds a lock or leads, and who waits, in order",
+		Long: `Shows who holds the lock NAME, or leads the election NAME, and who waits for it, in
+the order in which they will be served: owner, host and pid, fencing token, lease and
+what it has left, since when the key is there, and the key.
+
+A token goes up along the queue: it is the revision at which the key was put. A
+foreign key is one that pawl does not know; who queues behind it waits until
+somebody deletes it. A lock and an election of one name queue together, and exclude
+each other: show says so.
+
+For scripts, -q prints nothing, and --holder the leader's value or the owner of the
+lock alone. The exit code of both is 0 where somebody holds NAME, a foreign key
+included, and 1 where nobody does.
+
+With --json a line is an object as of pawl ls, with position: 0 holds.`,
+		Example: `  pawl show backup
+  pawl show --etcd-layout jobs/42      # of etcdctl lock jobs/42
+  pawl show -q backup && echo busy
+  test "$(pawl show --holder scheduler)" = "$(hostname)" && echo "this machine leads"
+  pawl show --json backup | jq -r 'select(.position == 0).owner'`,
+		Args: cli.OneName,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			scope, err := o.Scope(args[0])
+			if err != nil {
+				return err
+			}
+			if o.JSON && (o.quiet || o.holder) || o.quiet && o.holder {
+				return cli.Usage("of -q, --holder and --json, give one")
+			}
+			if o.quiet || o.holder {
+				return o.With(cmd, func(ctx context.Context, c *pawl.Client) error { return o.answer(ctx, cmd, c, scope) })
+			}
+			return o.With(cmd, func(ctx context.Context, c *pawl.Client) error { return o.show(ctx, cmd, c, scope) })
+		},
+	}
+	o.Flags(cmd, "place in the queue")
+	o.NameFlags(cmd)
+	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print nothing: the exit code says whether somebody holds it")
+	cmd.Flags().BoolVar(&o.holder, "holder", false, "print the leader's value, or the owner of the lock, and nothing else")
+	return cmd
+}
+
+type showOptions struct {
+	cli.Reader
+	quiet  bool
+	holder bool
+}
+
+// answer is for scripts: whether somebody holds, by the exit code, and who.
+func (o *showOptions) answer(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
+	s, err := inspect.Read(ctx, c, scope)
+	if err != nil {
+		return err
+	}
+	if len(s.Lines) == 0 {
+		return cli.Exit(cli.ExitWrong, nil)
+	}
+	if o.quiet {
+		return nil
+	}
+	p := s.Lines[0].Queue[0]
+	who := p.Owner
+	if p.Election && p.Form != inspect.Foreign {
+		who = string(p.Value)
+	}
+	if who == "" {
+		who = cli.Who(p)
+	}
+	if cli.IsTerminal(os.Stdout) {
+		who = cli.Plain(who)
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), who)
+	return nil
+}
+
+func (o *showOptions) show(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
+	v, err := look(ctx, c, scope, func(l inspect.Line) []inspect.Place { return l.Queue })
+	if err != nil {
+		return err
+	}
+	if len(v.Lines) == 0 {
+		return o.showNobody(ctx, cmd, c, scope)
+	}
+	l := v.Lines[0]
+	if o.JSON {
+		out := json.NewEncoder(cmd.OutOrStdout())
+		for i := range l.Queue {
+			if err := out.Encode(v.placed(l, i)); err != nil {
+				return cli.Written(err)
+			}
+		}
+		return nil
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s %s, at revision %d\n", cli.KindOf(l.Election), strconv.Quote(l.Name), v.Revision)
+	t := cli.NewTable(cmd.OutOrStdout(), "", "KIND", "OWNER", "HOST", "PID", "TOKEN", "AGE", "TTL LEFT", "LEASE", "KEY")
+	for i, p := range l.Queue {
+		place := "holds"
+		if i > 0 {
+			place = strconv.Itoa(i)
+		}
+		lease, pid := "none", "-"
+		if p.Lease != 0 {
+			lease = cli.LeaseHex(p.Lease)
+		}
+		if p.PID != 0 {
+			pid = strconv.Itoa(p.PID)
+		}
+		t.Row(place, kindAt(p), shown(p), cli.OrNone(p.Host), pid, strconv.FormatInt(int64(p.Token), 10), cli.Age(p, v.now), cli.Left(v.leases, p), lease, p.Key)
+	}
+	if err := t.Write(); err != nil {
+		return cli.Written(err)
+	}
+	if l.Mixed() {
+		fmt.Fprintln(cmd.OutOrStdout(), "A lock and an election have this name: they queue together, and exclude each other.")
+	}
+	if p := l.Queue[0]; p.Election {
+		fmt.Fprintf(cmd.OutOrStdout(), "value: %q%s\n", p.Value, cli.More(p))
+	}
+	return nil
+}
+
+// kindAt is what a place in the queue wants.
+func kindAt(p inspect.Place) string {
+	if p.Form == inspect.Foreign {
+		return "-"
+	}
+	return cli.KindOf(p.Election)
+}
+
+// shown is who a place is, beside its key.
+func shown(p inspect.Place) string {
+	switch {
+	case p.Owner != "":
+		return p.Owner
+	case p.Form == inspect.Foreign:
+		return "foreign"
+	}
+	return p.Form.String()
+}
+
+// showNobody says that the name is free; and where it is not free in the other
+// layout, that.
+func (o *showOptions) showNobody(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
+	if o.JSON {
+		return nil
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: nobody holds it or waits for it\n", strconv.Quote(scope.Name))
+	if !strings.Contains(scope.Name, "/") {
+		return nil
+	}
+	other := scope
+	other.EtcdLayout = !scope.EtcdLayout
+	if v, err := inspect.Read(ctx, c, other); err == nil && len(v.Lines) > 0 {
+		hint := "with --etcd-layout"
+		if scope.EtcdLayout {
+			hint = "without --etcd-layout"
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "pawl: in the other layout somebody does: look %s\n", hint)
+	}
+	return nil
+}

@@ -1,0 +1,221 @@
+package top
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/internal/inspect"
+)
+
+// A board is what pawl top shows: the lines as they are, and what was seen of each
+// name since it began. It is pure; one goroutine has it, but for shown.
+type board struct {
+	survey *inspect.Survey
+	leases map[int64]inspect.Lease
+	seen   map[string]*tally // by the prefix of the line's keys
+	by     order
+	down   bool   // the opposite way
+	busy   bool   // only what somebody holds
+	filter string // only rows that contain each of its words
+
+	// shown are the leases of the rows that were last drawn, and all that are asked for:
+	// of thousands, the cluster would have to answer thousands of requests at each turn.
+	shown atomic.Pointer[[]int64]
+}
+
+// maxTallies bounds the names that are remembered while nobody wants them.
+const maxTallies = 2000
+
+// A tally is what was seen of one name.
+type tally struct {
+	name        string
+	election    bool
+	taken, lost int
+	held, waits sum
+	last        time.Time
+}
+
+// sum is of durations that are known.
+type sum struct {
+	total time.Duration
+	n     int
+}
+
+func (s *sum) add(d time.Duration) {
+	if d >= 0 {
+		s.total += d
+		s.n++
+	}
+}
+
+func (s sum) mean() time.Duration {
+	if s.n == 0 {
+		return -1
+	}
+	return s.total / time.Duration(s.n)
+}
+
+// An order is what the rows are sorted by.
+type order int
+
+const (
+	byName order = iota
+	byHeld
+	byWaiters
+	byWait
+	byTaken
+	byLost
+)
+
+// orders are their names, for --sort.
+var orders = []string{"name", "held", "waiters", "wait", "taken", "lost"}
+
+func orderNamed(name string) (order, bool) {
+	i := slices.Index(orders, name)
+	return order(i), i >= 0
+}
+
+func newBoard(by order) *board {
+	return &board{survey: &inspect.Survey{}, seen: map[string]*tally{}, by: by}
+}
+
+// take takes in what happened.
+func (b *board) take(s *inspect.Survey, events []inspect.Event) {
+	b.survey = s
+	for _, e := range events {
+		t := b.seen[e.Prefix]
+		if t == nil {
+			b.forget()
+			t = &tally{}
+			b.seen[e.Prefix] = t
+		}
+		t.name, t.election, t.last = e.Name, e.Election, e.Time
+		switch e.Kind {
+		case inspect.Acquired:
+			t.taken++
+			t.waits.add(e.Waited)
+		case inspect.Lost:
+			t.lost++
+			t.held.add(e.Held)
+		case inspect.Released, inspect.Ended:
+			t.held.add(e.Held)
+		}
+	}
+}
+
+// forget makes room for one more name, by the one that was quiet for longest.
+func (b *board) forget() {
+	if len(b.seen) < maxTallies {
+		return
+	}
+	oldest := ""
+	for k, t := range b.seen {
+		if oldest == "" || t.last.Before(b.seen[oldest].last) {
+			oldest = k
+		}
+	}
+	delete(b.seen, oldest)
+}
+
+// A topRow is a line of the board.
+type topRow struct {
+	prefix             string // of the name's keys
+	name, kind         string
+	holder, host       string
+	token, lease       int64         // 0: nobody holds; no lease
+	held, wait         time.Duration // of the holder, of the first waiter; below 0: not known, or none
+	heldAtMost         bool          // held is no more than that
+	waiters            int
+	taken, lost        int
+	meanHeld, meanWait time.Duration
+	left               string
+}
+
+// rows are the board's at now, in its order.
+func (b *board) rows(now time.Time) (rows []topRow) {
+	free := maps.Clone(b.seen)
+	for _, l := range b.survey.Lines {
+		t := b.seen[l.Prefix]
+		if t == nil {
+			t = &tally{}
+		}
+		delete(free, l.Prefix)
+		rows = append(rows, b.heldRow(l, t, now))
+	}
+	if !b.busy {
+		for prefix, t := range free {
+			r := topRow{prefix: prefix, name: t.name, kind: cli.KindOf(t.election), holder: "-", held: -1, wait: -1}
+			rows = append(rows, r.with(t))
+		}
+	}
+	rows = slices.DeleteFunc(rows, func(r topRow) bool { return !r.fits(b.filter) })
+	slices.SortFunc(rows, b.compare)
+	return rows
+}
+
+// fits reports whether name, holder and host contain each word of a filter, in whatever case.
+func (r topRow) fits(filter string) bool {
+	text := strings.ToLower(r.name + "\n" + r.holder + "\n" + r.host)
+	for word := range strings.FieldsSeq(strings.ToLower(filter)) {
+		if !strings.Contains(text, word) {
+			return false
+		}
+	}
+	return true
+}
+
+func (b *board) heldRow(l inspect.Line, t *tally, now time.Time) topRow {
+	p := l.Queue[0]
+	r := topRow{
+		prefix: l.Prefix, name: l.Name, kind: cli.KindOf(l.Election), holder: cli.Who(p), host: p.Host, token: int64(p.Token), lease: p.Lease, held: -1, wait: -1,
+		waiters: len(l.Queue) - 1, left: cli.Left(b.leases, p),
+	}
+	switch {
+	case !p.Held.IsZero():
+		r.held = now.Sub(p.Held)
+	case !p.Since.IsZero():
+		r.held, r.heldAtMost = max(0, now.Sub(p.Since)), true
+	}
+	for _, w := range l.Queue[1:] {
+		came := w.Seen
+		if came.IsZero() && !w.Election {
+			came = w.Since
+		}
+		if !came.IsZero() {
+			r.wait = max(r.wait, now.Sub(came))
+		}
+	}
+	return r.with(t)
+}
+
+func (r topRow) with(t *tally) topRow {
+	r.taken, r.lost, r.meanHeld, r.meanWait = t.taken, t.lost, t.held.mean(), t.waits.mean()
+	return r
+}
+
+// compare puts what is most first, names in their order; down turns that round.
+func (b *board) compare(x, y topRow) int {
+	var c int
+	switch b.by {
+	case byHeld:
+		c = cmp.Compare(y.held, x.held)
+	case byWaiters:
+		c = cmp.Compare(y.waiters, x.waiters)
+	case byWait:
+		c = cmp.Compare(y.wait, x.wait)
+	case byTaken:
+		c = cmp.Compare(y.taken, x.taken)
+	case byLost:
+		c = cmp.Compare(y.lost, x.lost)
+	}
+	c = cmp.Or(c, strings.Compare(x.name, y.name))
+	if b.down {
+		return -c
+	}
+	return c
+}

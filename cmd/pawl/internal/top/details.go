@@ -1,0 +1,116 @@
+package top
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/clipperhouse/displaywidth"
+	"github.com/gdamore/tcell/v3"
+
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/internal/inspect"
+)
+
+// drawDetails draws all that is known of one name, and returns its holder's lease.
+func (v *viewer) drawDetails(now time.Time, width int) (leases []int64) {
+	v.put(1, "DETAILS", tcell.StyleDefault.Reverse(true))
+	var lines []string
+	for _, text := range v.describe(now) {
+		lines = append(lines, wrap(text, width)...)
+	}
+	v.lines = len(lines)
+	v.scroll = max(0, min(v.scroll, len(lines)-v.room))
+	for i := range min(v.room, len(lines)-v.scroll) {
+		v.put(2+i, lines[v.scroll+i], tcell.StyleDefault)
+	}
+	if l, ok := v.line(v.details); ok {
+		leases = append(leases, l.Queue[0].Lease)
+	}
+	return leases
+}
+
+// line is the one with this prefix, if somebody holds it or waits for it.
+func (b *board) line(prefix string) (inspect.Line, bool) {
+	i := slices.IndexFunc(b.survey.Lines, func(l inspect.Line) bool { return l.Prefix == prefix })
+	if i < 0 {
+		return inspect.Line{}, false
+	}
+	return b.survey.Lines[i], true
+}
+
+// describe says all that is known of the name whose details are shown.
+func (v *viewer) describe(now time.Time) []string {
+	l, ok := v.line(v.details)
+	t := v.seen[v.details]
+	if t == nil {
+		t = &tally{name: l.Name, election: l.Election}
+	}
+	if !ok {
+		return append([]string{cli.KindOf(t.election) + " " + cli.Plain(t.name), "nobody holds it or waits for it"}, t.describe()...)
+	}
+	r := v.heldRow(l, t, now)
+	p := l.Queue[0]
+	out := []string{cli.KindOf(l.Election) + " " + cli.Plain(l.Name)}
+	fact := func(name, value string) {
+		if value != "" {
+			out = append(out, fmt.Sprintf("%-7s %s", name, value))
+		}
+	}
+	fact("holder", cli.Plain(cli.Who(p)))
+	fact("host", cli.Plain(hostOf(p)))
+	fact("held", heldCell(r))
+	fact("token", strconv.FormatInt(r.token, 10))
+	fact("lease", leaseOfPlace(p, r.left))
+	fact("key", cli.Plain(p.Key))
+	if p.Election {
+		fact("value", strconv.Quote(string(p.Value))+cli.More(p))
+	}
+	if l.Mixed() {
+		out = append(out, "a lock and an election have this name: they exclude each other")
+	}
+	out = append(out, t.describe()...)
+	out = append(out, "", fmt.Sprintf("%d waiting", r.waiters))
+	for i, w := range l.Queue[1:] {
+		out = append(out, fmt.Sprintf("%4d  %s  token %d  %s", i+1, cli.Padded(cli.Plain(cli.Who(w)), 20), w.Token, cli.Plain(hostOf(w))))
+	}
+	return out
+}
+
+// describe says what was seen of a name.
+func (t *tally) describe() []string {
+	return []string{fmt.Sprintf("seen    taken %d times, lost %d times; held %s and waited for %s at the mean", t.taken, t.lost, cli.Span(t.held.mean()), cli.Span(t.waits.mean()))}
+}
+
+// hostOf is where a place's process runs; "": nobody says.
+func hostOf(p inspect.Place) string {
+	if p.Host == "" || p.PID == 0 {
+		return p.Host
+	}
+	return fmt.Sprintf("%s, pid %d", p.Host, p.PID)
+}
+
+func leaseOfPlace(p inspect.Place, left string) string {
+	if p.Lease == 0 {
+		return "none: it stays until somebody deletes it"
+	}
+	return cli.LeaseHex(p.Lease) + ", " + left + " left"
+}
+
+// wrap breaks a text into lines of a width.
+func wrap(text string, width int) (lines []string) {
+	var b strings.Builder
+	used := 0
+	for g := displaywidth.StringGraphemes(text); g.Next(); {
+		if used+g.Width() > width && used > 0 {
+			lines = append(lines, b.String())
+			b.Reset()
+			used = 0
+		}
+		b.WriteString(g.Value())
+		used += g.Width()
+	}
+	return append(lines, b.String())
+}

@@ -1,0 +1,194 @@
+package top
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/gdamore/tcell/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
+	"github.com/pawl-locks/pawl/internal/inspect"
+)
+
+type topOptions struct {
+	cli.Connection
+	sort    string
+	reverse bool
+}
+
+func New() *cobra.Command {
+	var o topOptions
+	cmd := &cobra.Command{
+		Use:   "top [PREFIX]",
+		Short: "Show live who holds and who waits, in the terminal",
+		Long: `Shows the locks and elections, or those whose names begin with PREFIX, live: who
+holds each and for how long, how many wait and the longest wait, and, counted since
+pawl top began, how often each was taken and lost, and how long it was held and
+waited for at the mean. Names that nobody holds any more stay, without a holder.
+
+"≤" is before a hold that pawl top did not see begin: it cannot be longer.
+
+Keys: n h w t a l sort by name, held, waiters, wait, taken, lost; r turns the order
+round; b shows only what somebody holds; / filters by name, holder and host, of which
+each word must be there; arrows, PgUp, PgDn, Home and End select; Enter shows all of the
+selected name, its queue included; Esc goes back, and ends it at last, as q and Ctrl-C
+do at once. Names and holders are as wide as the terminal allows.
+
+It needs a terminal: pawl watch and pawl ls are for pipes. It writes nothing and holds
+no lease.`,
+		Example: `  pawl top
+  pawl top --sort waiters reports/`,
+		Args: cli.UpTo(1, "PREFIX"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			by, ok := orderNamed(o.sort)
+			if !ok {
+				return cli.Usage("--sort is %q, want one of %s", o.sort, strings.Join(orders, ", "))
+			}
+			if !cli.IsTerminal(os.Stdin) || !cli.IsTerminal(os.Stdout) {
+				return cli.Usage("pawl top needs a terminal on stdin and stdout; pawl watch and pawl ls do not")
+			}
+			return o.run(cmd, by, cli.PrefixOf(args))
+		},
+	}
+	o.Connection.Flags(cmd.Flags())
+	cmd.Flags().StringVar(&o.sort, "sort", "name", "by what: "+strings.Join(orders, ", "))
+	cmd.Flags().BoolVar(&o.reverse, "reverse", false, "the opposite order")
+	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(orders, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	cli.CompletesNames(cmd, &o.Connection)
+	return cmd
+}
+
+func (o *topOptions) run(cmd *cobra.Command, by order, prefix string) error {
+	l := cli.Reader{Connection: o.Connection}
+	err := l.With(cmd, func(ctx context.Context, c *pawl.Client) error {
+		f, err := inspect.Follow(ctx, c, inspect.Scope{Prefix: prefix})
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		b := newBoard(by)
+		b.down = o.reverse
+		b.take(f.Survey(), nil)
+		return b.show(ctx, c, f)
+	})
+	var sig *supervise.Interrupted
+	if errors.As(err, &sig) {
+		return nil
+	}
+	return err
+}
+
+// followed is what the follower told.
+type followed struct {
+	survey *inspect.Survey
+	events []inspect.Event
+	err    error
+}
+
+// asked is what the leases of the holders came to.
+type asked struct {
+	leases map[int64]inspect.Lease
+	err    error
+}
+
+// askEvery is how often the leases are asked for, and the screen drawn at least.
+const (
+	askEvery  = 2 * time.Second
+	drawEvery = time.Second
+)
+
+// show shows the board until a key or ctx ends it.
+func (b *board) show(ctx context.Context, c *pawl.Client, f *inspect.Follower) error {
+	screen, err := tcell.NewScreen()
+	if err == nil {
+		err = screen.Init()
+	}
+	if err != nil {
+		return fmt.Errorf("the terminal: %w", err)
+	}
+	defer screen.Fini()
+	v := &viewer{board: b, screen: screen}
+	v.draw(time.Now())
+	ctx, cancel := context.WithCancel(ctx)
+	news, leases := make(chan followed), make(chan asked)
+	ended := make(chan struct{}, 2)
+	defer func() { cancel(); <-ended; <-ended }()
+	go func() { hear(ctx, f, news); ended <- struct{}{} }()                  // ends with ctx; awaited above
+	go func() { askLeases(ctx, c, &b.shown, leases); ended <- struct{}{} }() // likewise
+	return b.loop(ctx, v, news, leases)
+}
+
+// hear hands on what the follower tells.
+func hear(ctx context.Context, f *inspect.Follower, news chan<- followed) {
+	for {
+		events, err := f.Next(ctx)
+		select {
+		case news <- followed{f.Survey(), events, err}:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// askLeases asks for the leases of the holders that are shown, again and again.
+func askLeases(ctx context.Context, c *pawl.Client, shown *atomic.Pointer[[]int64], leases chan<- asked) {
+	for {
+		ids := *shown.Load() // it was drawn before
+		within, cancel := context.WithTimeout(ctx, 2*askEvery)
+		got, err := inspect.Leases(within, c, ids...)
+		cancel()
+		select {
+		case leases <- asked{got, err}:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(askEvery):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// loop draws at each change, each key and each second.
+func (b *board) loop(ctx context.Context, v *viewer, news <-chan followed, leases <-chan asked) error {
+	tick := time.NewTicker(drawEvery)
+	defer tick.Stop()
+	for {
+		v.draw(time.Now())
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		case n := <-news:
+			if n.err != nil {
+				return n.err
+			}
+			b.take(n.survey, n.events)
+		case a := <-leases:
+			if b.leases, v.status = a.leases, ""; a.err != nil {
+				v.status = "  THE CLUSTER DOES NOT ANSWER"
+			}
+		case ev := <-v.screen.EventQ():
+			switch ev := ev.(type) {
+			case *tcell.EventKey:
+				if v.key(ev) {
+					return nil
+				}
+			case *tcell.EventResize:
+				v.screen.Sync()
+			}
+		}
+	}
+}

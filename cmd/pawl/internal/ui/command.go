@@ -1,0 +1,167 @@
+package ui
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
+)
+
+type uiOptions struct {
+	cli.Reader
+	listen      string
+	hosts       []string
+	allowRemote bool
+	allowBreak  bool
+}
+
+// defaultListen spells pawl on a telephone.
+const defaultListen = "127.0.0.1:7295"
+
+func New() *cobra.Command {
+	var o uiOptions
+	cmd := &cobra.Command{
+		Use:   "ui [PREFIX]",
+		Short: "Serve a page that shows locks, elections and queues live",
+		Long: `Serves a page that shows the locks, elections and queues of the namespace live, or
+those whose names begin with PREFIX, and a timeline of who held what when; released,
+lost and broken are told apart. It ends at a signal, with exit code 0.
+
+The page has no users and no TLS: who reaches its address sees what these
+credentials may read. So it listens on loopback; from elsewhere, use
+ssh -L 7295:127.0.0.1:7295 HOST, or a proxy that asks who it is. Another address needs
+--allow-remote.
+
+It is read-only. With --allow-break a holder can be evicted from it, as by pawl
+break, after a question. For that the page needs the key that is a part of the address
+that is printed; who opens the page without it, can only look. A key lasts as long
+as pawl ui runs. On another address than loopback there is no --allow-break.
+
+The timeline begins when pawl ui is started, is kept in its memory, and goes with it:
+at most 10,000 holds that are over, and 200 of one name. It holds no lease, writes
+nothing but what it breaks, and asks the cluster for a read every 5 s while
+somebody looks.`,
+		Example: `  pawl ui
+  pawl ui --listen 127.0.0.1:0 reports/
+  pawl ui --allow-break`,
+		Args: cli.UpTo(1, "PREFIX"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			err := o.With(cmd, func(ctx context.Context, c *pawl.Client) error {
+				return o.serve(ctx, cmd, c, cli.PrefixOf(args))
+			})
+			var sig *supervise.Interrupted
+			if errors.As(err, &sig) {
+				return nil
+			}
+			return err
+		},
+	}
+	fs := cmd.Flags()
+	o.Connection.Flags(fs)
+	fs.StringVar(&o.listen, "listen", defaultListen, "address to serve on; port 0: a free one")
+	fs.StringSliceVar(&o.hosts, "host", nil, "name that the page may be asked for by, as behind a proxy, beside addresses and localhost; can be given again")
+	fs.BoolVar(&o.allowRemote, "allow-remote", false, "serve on an address that other machines can reach")
+	fs.BoolVar(&o.allowBreak, "allow-break", false, "let the page evict holders")
+	cli.CompletesNames(cmd, &o.Connection)
+	return cmd
+}
+
+// check refuses an address that more can reach than was said.
+func (o *uiOptions) check() error {
+	host, _, err := net.SplitHostPort(o.listen)
+	if err != nil {
+		return cli.Usage("--listen is %q, want host:port: %w", o.listen, err)
+	}
+	ip, err := netip.ParseAddr(host)
+	loopback := strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
+	switch {
+	case loopback:
+		return nil
+	case !o.allowRemote:
+		return cli.Usage("--listen %s: other machines can reach that, and the page has no users and no TLS; say --allow-remote if that is meant, or use ssh -L", o.listen)
+	case o.allowBreak:
+		return cli.Usage("--allow-break and --listen %s: the key to break would go over the network in the clear; serve on loopback, and use ssh -L", o.listen)
+	}
+	return nil
+}
+
+const (
+	headersWithin = 10 * time.Second
+	idleAtMost    = 2 * time.Minute
+	closeWithin   = 2 * time.Second
+)
+
+func (o *uiOptions) serve(ctx context.Context, cmd *cobra.Command, c *pawl.Client, prefix string) error {
+	opts := Options{
+		Prefix: prefix, Namespace: o.Namespace, Cluster: strings.Join(o.Endpoints, ", "), Hosts: o.hosts, By: cli.Evictor(), Logger: o.Logger(),
+	}
+	if o.Embed {
+		opts.Cluster = "of this process"
+	}
+	if o.allowBreak {
+		opts.Token = rand.Text()
+	}
+	if name, err := os.Hostname(); err == nil {
+		opts.Hosts = append(opts.Hosts, name)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
+	if err != nil {
+		return fmt.Errorf("ui: %w (--listen picks another address)", err)
+	}
+	p, err := Open(ctx, c, opts)
+	if err != nil {
+		_ = listener.Close()
+		return err
+	}
+	server := &http.Server{
+		Handler: p, ReadHeaderTimeout: headersWithin, IdleTimeout: idleAtMost,
+		ErrorLog: slog.NewLogLogger(cmp.Or(opts.Logger, slog.New(slog.DiscardHandler)).Handler(), slog.LevelWarn),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }() // ends with Shutdown, or Close
+	o.say(cmd, listener.Addr().String(), opts.Token)
+	select {
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case err = <-served:
+	}
+	p.Close() // ends the streams, which Shutdown would wait for
+	within, cancel := context.WithTimeout(context.Background(), closeWithin)
+	defer cancel()
+	if server.Shutdown(within) != nil {
+		_ = server.Close()
+	}
+	return err
+}
+
+// say prints the address, and what it lets others do.
+func (o *uiOptions) say(cmd *cobra.Command, addr, token string) {
+	address := "http://" + addr + "/"
+	if token != "" {
+		address += "#key=" + token
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "the page is at %s\n", address)
+	if token != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), "pawl: who has this address can evict holders: keep it to yourself")
+	}
+	if o.allowRemote {
+		fmt.Fprintln(cmd.ErrOrStderr(), "pawl: who reaches this address sees all of it, without a password and without TLS")
+	}
+}
