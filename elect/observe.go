@@ -3,12 +3,11 @@ package elect
 import (
 	"context"
 	"iter"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/listwatch"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
@@ -57,16 +56,16 @@ func (o *observer) observe(ctx context.Context, yield func(Leader) bool) error {
 		if err != nil {
 			return err
 		}
-		if again, err := o.follow(ctx, newFeed(st), yield); !again {
+		if again, err := o.follow(ctx, newObserved(st), yield); !again {
 			return err
 		}
 	}
 }
 
-// follow yields what the feed's standing becomes, watching from its revision on.
+// follow yields what the observed standing becomes, watching from its revision on.
 // again: what the watch has told is not enough any more, the standing has to be
 // read anew.
-func (o *observer) follow(ctx context.Context, f *feed, yield func(Leader) bool) (again bool, err error) {
+func (o *observer) follow(ctx context.Context, f *observed, yield func(Leader) bool) (again bool, err error) {
 	prefix := o.line.Prefix
 	w := o.host.Watches.Watch(prefix, string(txn.PrefixEnd(prefix)), f.st.rev+1, f.take)
 	defer w.Cancel()
@@ -111,7 +110,7 @@ const overdue = 2 * time.Second
 
 // wait waits for a change of f. If one is due, it does not wait for long: quiet
 // says that none came.
-func (o *observer) wait(ctx context.Context, f *feed, due bool) (quiet bool, err error) {
+func (o *observer) wait(ctx context.Context, f *observed, due bool) (quiet bool, err error) {
 	var late <-chan time.Time
 	if due {
 		t := time.NewTimer(overdue)
@@ -125,19 +124,11 @@ func (o *observer) wait(ctx context.Context, f *feed, due bool) (quiet bool, err
 	case <-ctx.Done():
 	case <-o.host.Cluster.Ended():
 	}
-	return quiet, o.over(ctx)
-}
-
-// over says why there is nothing more to be seen.
-func (o *observer) over(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return o.host.Cluster.Err()
+	return quiet, listwatch.Ended(ctx, o.host.Cluster)
 }
 
 func (o *observer) readStanding(ctx context.Context) (st *standing, err error) {
-	err = o.persist(ctx, func() (err error) {
+	err = listwatch.Persist(ctx, o.host.Cluster, func() (err error) {
 		st, err = o.standing(ctx)
 		return err
 	})
@@ -145,36 +136,16 @@ func (o *observer) readStanding(ctx context.Context) (st *standing, err error) {
 }
 
 func (o *observer) readValue(ctx context.Context, c candidate) (p post, rev int64, err error) {
-	err = o.persist(ctx, func() (err error) {
+	err = listwatch.Persist(ctx, o.host.Cluster, func() (err error) {
 		p, rev, err = o.value(ctx, c)
 		return err
 	})
 	return p, rev, err
 }
 
-// persist repeats read until it succeeds or there is nothing more to be seen.
-func (o *observer) persist(ctx context.Context, read func() error) error {
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		err := read()
-		if err == nil || cluster.IsPermissionDenied(err) {
-			return err
-		}
-		t := time.NewTimer(pause/2 + rand.N(pause/2))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-		case <-o.host.Cluster.Ended():
-		}
-		t.Stop()
-		if over := o.over(ctx); over != nil {
-			return over
-		}
-	}
-}
-
-// A feed is a standing that a watch keeps up to date. It holds one state, the
+// An observed is a standing that a watch keeps up to date. It holds one state, the
 // latest, however slow its reader is.
-type feed struct {
+type observed struct {
 	changed chan struct{} // holds one element when there is something new
 
 	mu  sync.Mutex
@@ -182,10 +153,10 @@ type feed struct {
 	end watcher.Update // once the watch is over
 }
 
-func newFeed(st *standing) *feed { return &feed{st: st, changed: make(chan struct{}, 1)} }
+func newObserved(st *standing) *observed { return &observed{st: st, changed: make(chan struct{}, 1)} }
 
 // take is the watch's function.
-func (f *feed) take(u watcher.Update) {
+func (f *observed) take(u watcher.Update) {
 	f.mu.Lock()
 	if len(u.Events) > 0 {
 		f.st.apply(u.Events, u.Revision)
@@ -202,7 +173,7 @@ func (f *feed) take(u watcher.Update) {
 
 // look is who leads at revision rev; known is false where the value has to be
 // read. end is set once the watch is over.
-func (f *feed) look() (p post, rev int64, known bool, end watcher.Update) {
+func (f *observed) look() (p post, rev int64, known bool, end watcher.Update) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p, known = f.st.leader()
@@ -210,7 +181,7 @@ func (f *feed) look() (p post, rev int64, known bool, end watcher.Update) {
 }
 
 // note takes in a value that was read, if its key is first still.
-func (f *feed) note(p post) {
+func (f *observed) note(p post) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.st.first() == p.candidate {

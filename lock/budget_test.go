@@ -54,6 +54,7 @@ func TestALockHeldForLongerIsWatchedOnce(t *testing.T) {
 			time.Sleep(session.ArmDelay + time.Millisecond)
 			synctest.Wait()
 			require.NoError(w, h.Release(w.Context()))
+			time.Sleep(20 * time.Millisecond) // a cancel waits for others
 		})
 		assert.Equal(w, map[string]int{"Txn": 2, "Watch": 2}, n.Received)
 		// Both are answered; the deletion is told too, where the cancel comes after it.

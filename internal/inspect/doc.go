@@ -14,8 +14,8 @@
 //     those who wait see it. The token is the create revision.
 //  3. A follower resumes where it was, whatever stream, member or connection
 //     breaks. Where that cannot be, because the cluster compacted what it had still
-//     to see or because its reader was too slow, it reads anew and tells what is
-//     different with [Event.Unsure] set, and with causes unknown.
+//     to see, it reads anew and tells what is different with [Event.Unsure] set, and
+//     with causes unknown.
 //  4. Its memory is bounded: about 500 bytes and the value's first KiB for each
 //     place, at most 10,000 keys of nobody's form (those beyond are counted), and at
 //     most 4,096 changes or 16 MiB not yet taken by the reader, or one message.

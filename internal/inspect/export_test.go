@@ -4,7 +4,6 @@ package inspect
 // which import this package.
 const (
 	Page      = page
-	MaxEvents = maxEvents
 	SomeLabel = label
 )
 
@@ -12,7 +11,7 @@ const (
 func (f *Follower) Deaf() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.tracks[0].watch.Cancel()
+	f.tracks[0].tail.Close()
 }
 
 func (f *Follower) Hear() {

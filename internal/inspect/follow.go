@@ -5,14 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
-	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/listwatch"
 	"github.com/pawl-locks/pawl/internal/watcher"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -26,7 +25,7 @@ var ErrClosed = errors.New("survey: follower is closed")
 type Follower struct {
 	reader *reader
 	scope  Scope
-	news   chan struct{} // holds one element when a feed has something
+	news   chan struct{} // holds one element when a tail has something
 	closed chan struct{}
 	shut   sync.Once
 
@@ -38,8 +37,7 @@ type Follower struct {
 type track struct {
 	span
 	state *state
-	feed  *feed
-	watch *watcher.Watch
+	tail  *listwatch.Tail
 }
 
 // Follow reads the scope, and follows it from there. Close it.
@@ -65,13 +63,13 @@ func Follow(ctx context.Context, c *pawl.Client, scope Scope) (*Follower, error)
 // f yet.
 func (f *Follower) watch(t *track) {
 	from, end := t.keys()
-	t.feed = &feed{news: f.news}
+	keys := listwatch.Keys{Key: string(from), End: string(end)}
+	t.tail = listwatch.Open(f.reader.host.Watches, keys, t.state.rev+1, f.news, nil)
 	select {
-	case <-f.closed: // Close has cancelled the watch before this one
-		return
+	case <-f.closed: // Close has closed the tail before this one
+		t.tail.Close()
 	default:
 	}
-	t.watch = f.reader.host.Watches.Watch(string(from), string(end), t.state.rev+1, t.feed.take)
 }
 
 // Close ends the following, and Next with ErrClosed. It can be called again.
@@ -80,7 +78,7 @@ func (f *Follower) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, t := range f.tracks {
-		t.watch.Cancel()
+		t.tail.Close()
 	}
 }
 
@@ -127,24 +125,24 @@ func (f *Follower) Next(ctx context.Context) ([]Event, error) {
 
 // advance takes in what came of t.
 func (f *Follower) advance(ctx context.Context, t *track) (out []Event, changed bool, err error) {
-	batches, gap, end := t.feed.look()
-	for _, b := range batches {
-		answers, err := f.answers(ctx, b.events)
+	held, gap, end := t.tail.Peek()
+	for _, b := range held {
+		answers, err := f.answers(ctx, b.Events)
 		if err != nil {
 			return out, changed, err
 		}
 		f.mu.Lock()
-		for _, events := range revisions(b.events) {
-			out = append(out, f.ours(t, t.state.apply(revision{events, b.at, answers}))...)
+		for _, events := range revisions(b.Events) {
+			out = append(out, f.ours(t, t.state.apply(revision{events, b.At, answers}))...)
 		}
 		f.mu.Unlock()
-		t.feed.drop()
+		t.tail.Drop()
 		changed = true
 	}
 	switch {
 	case end != nil:
 		return out, changed, end
-	case !gap:
+	case gap == 0:
 		return out, changed, nil
 	}
 	events, err := f.reread(ctx, t)
@@ -160,7 +158,7 @@ func (f *Follower) answers(ctx context.Context, events []watcher.Event) (answers
 	if len(asked) == 0 {
 		return nil, nil
 	}
-	err = f.persist(ctx, func() (err error) {
+	err = listwatch.Persist(ctx, f.reader.host.Cluster, func() (err error) {
 		answers, err = f.reader.answer(ctx, asked)
 		return err
 	})
@@ -169,9 +167,9 @@ func (f *Follower) answers(ctx context.Context, events []watcher.Event) (answers
 
 // reread reads t anew, after a gap, and watches from there.
 func (f *Follower) reread(ctx context.Context, t *track) ([]Event, error) {
-	t.watch.Cancel()
+	t.tail.Close()
 	var found []*state
-	err := f.persist(ctx, func() (err error) {
+	err := listwatch.Persist(ctx, f.reader.host.Cluster, func() (err error) {
 		found, err = f.reader.read(ctx, []span{t.span})
 		return err
 	})
@@ -183,29 +181,6 @@ func (f *Follower) reread(ctx context.Context, t *track) ([]Event, error) {
 	events := f.ours(t, t.state.replace(found[0], time.Now()))
 	f.watch(t)
 	return events, nil
-}
-
-// persist repeats ask until it succeeds, may not, or nothing is left to ask.
-func (f *Follower) persist(ctx context.Context, ask func() error) error {
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
-		err := ask()
-		if err == nil || cluster.IsPermissionDenied(err) {
-			return err
-		}
-		timer := time.NewTimer(pause/2 + rand.N(pause/2))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		case <-f.reader.host.Cluster.Ended():
-		}
-		timer.Stop()
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if over := f.reader.host.Cluster.Err(); over != nil {
-			return over
-		}
-	}
 }
 
 // ours are those of events that are in the scope.

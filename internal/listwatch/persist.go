@@ -2,9 +2,9 @@ package listwatch
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
@@ -16,12 +16,12 @@ const (
 
 // Persist repeats read until it succeeds, permission is denied, or ctx or the cluster ends.
 func Persist(ctx context.Context, c *cluster.Cluster, read func() error) error {
-	for pause := minPause; ; pause = min(2*pause, maxPause) {
+	for pace := (backoff.Backoff{First: minPause, Most: maxPause}); ; {
 		err := read()
 		if err == nil || cluster.IsPermissionDenied(err) {
 			return err
 		}
-		t := time.NewTimer(pause/2 + rand.N(pause/2))
+		t := time.NewTimer(pace.Next())
 		select {
 		case <-t.C:
 		case <-ctx.Done():

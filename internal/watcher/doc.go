@@ -8,24 +8,24 @@
 // # Guarantees
 //
 //  1. Every event of the watched keys from the given revision on is delivered, in the order of
-//     revisions, once. All events of one revision come in one [Update]; what a server sends twice, late,
+//     revisions, once. All events of one revision come in one [Update], in the order of their keys; what a server sends twice, late,
 //     out of order or in fragments is put right before it is delivered, and keys outside the range are dropped.
 //  2. A watch resumes at the revision of the last event delivered plus one, and at nothing else: headers,
 //     progress notices and acknowledgements of creations, which may run ahead of events, never move it.
 //  3. A watch's function is called by one goroutine at a time, also when the watch moves to another stream, and
 //     no lock that another method takes is held meanwhile. No call starts after Cancel returned.
-//  4. One watch's end (compaction, refused permission, a cancellation by the server) ends no other watch.
-//  5. A refusal ends the watch that it was for. etcd does not say which that was, but answers creations in order: it
+//  4. Watches are independent, also where they share a creation: the end of one (a compaction of what it still had
+//     to receive, a cancellation) ends no other. A denied permission is for all watches of the same keys.
+//  5. A refusal counts for the creation that it was for. etcd does not say which that was, but answers creations in order: it
 //     belongs to the first unanswered one. A server that answers in another order loses the stream.
 //  6. Silence is bounded. A stream that does not open within 3 s, does not answer a creation within 3 s after it was sent
 //     and the one before it was answered, or that has
 //     carried nothing for 5 s and then carries nothing for 3 s more although it is asked to, is abandoned,
 //     and its watches resume on another member.
 //  7. Every stream asks its member to end it when the member has no leader ("hasleader").
-//  8. Every creation that a server acknowledged is cancelled at that server once the watch is over, and those that
-//     share its creation, by a cancel request or by the end of the stream. A watch cancelled before its creation was
-//     sent costs no message. The cancel of a watch of deletions, or of one that such shared, which costs the server
-//     little meanwhile, waits up to 20 ms for others to go with.
+//  8. Every creation that a server acknowledged is cancelled at that server once nobody subscribes to it, by a cancel
+//     request, which waits up to 20 ms for others to go with, or by the end of the stream. A watch cancelled before its
+//     creation was sent costs no message.
 //  9. Reopening is paced: the first attempt at once, on another member if there is one, the following ones after
 //     50 ms to 1 s, with jitter.
 //  10. Only answers of the cluster that was pinned are taken.
@@ -42,17 +42,23 @@
 //
 // # What it costs
 //
-// One stream carries up to 512 watches; another is opened when all are full. A stream costs two goroutines
-// besides gRPC's own: one reads what the server says and deals with it, the other does what is due. A watch costs none, and no timer. A stream without watches is closed after 2 s: half-closed first,
+// Watches of the same keys are subscribers to one topic, for which there is one creation at the server, where that is
+// right for each of them: see topic. A watch of all changes of a key and those of its deletion, as the owner's and the
+// successor's of a queue key are, cost one creation and one cancel in all.
+// One stream carries up to 512 topics; another is opened when all are full. A stream costs two goroutines
+// besides gRPC's own: one reads what the server says and deals with it, the other does what is due. A watch costs none, and no timer. A stream without topics is closed after 2 s: half-closed first,
 // and given 100 ms to be ended by the server, so that it counts no failure (etcd 3.7 does not end it then, and
-// records a cancellation); an idle Hub has no stream and no goroutine. A live watch of one key takes about 250 bytes and its key and function.
+// records a cancellation); an idle Hub has no stream and no goroutine. A live watch of one key takes about 300 bytes and its key and function.
 // Creations do not wait for one another: 500 of them come back in a few round trips.
 // Messages to the server: one for each creation and one for its cancellation; while a stream is silent,
 // a progress request every 5 s, and where that goes unanswered, as it does in etcd while a watch on the stream
 // starts at a revision still to come, one creation that the server must refuse (of an empty range).
-// A watch of a key's deletion shares the creation of a watch of all changes of that key that is on the Hub and has told
-// nothing yet that it would have to tell: it costs no message then, and takes no room on the stream. Waiters of one process
-// are in that way watched by one another.
+//
+// # How it is built
+//
+// table is a pure machine: answers of the server and subscribers go in, creations, cancels and calls come out. A test
+// walks it through every interleaving of a few subscribers with a server that writes, compacts, refuses and loses streams.
+// stream owns one: it gives it what its link has read, under the Hub's mutex, and then makes the calls without it.
 //
 // # How it ends
 //

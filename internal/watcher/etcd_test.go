@@ -138,8 +138,8 @@ func (r *real) history(key, end string, from int64, n int) []Event {
 	for len(out) < n {
 		resp, err := stream.Recv()
 		require.NoError(r.t, err)
-		for _, e := range resp.Events {
-			out = append(out, event(newSpan(key, end), e))
+		for _, e := range inOrder(resp.Events) {
+			out = append(out, event(newSpan(key, end), false, e))
 		}
 	}
 	return out

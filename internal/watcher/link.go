@@ -22,7 +22,6 @@ type link struct {
 	grpc   pb.Watch_WatchClient // nil until open
 	token  string
 	worked time.Time // when its first good answer came; zero: none
-	lastID int64     // watch IDs are never used twice on one link
 	over   error     // why nothing more is taken from it; nil: it goes on
 }
 
@@ -67,7 +66,7 @@ func (s *stream) converse(ctx context.Context, l *link) *linkError {
 	_ = s.turn(func(now time.Time) error {
 		l.grpc, l.token = grpc, token
 		s.pulse.opened(now)
-		s.hub.saw(s, token)
+		s.hub.opened(s, token)
 		return nil
 	})
 	for {
@@ -93,18 +92,15 @@ func (l *link) send(r *pb.WatchRequest) {
 	l.guard.Stop()
 }
 
-func (l *link) create(w *Watch) int64 {
-	l.lastID++
-	w.id = l.lastID
-	c := &pb.WatchCreateRequest{Key: []byte(w.span.key), StartRevision: w.next, WatchId: l.lastID}
-	if w.span.end != "" {
-		c.RangeEnd = []byte(w.span.end)
+func (l *link) create(c creation) {
+	r := &pb.WatchCreateRequest{Key: []byte(c.span.key), StartRevision: c.from, WatchId: c.id}
+	if c.span.end != "" {
+		r.RangeEnd = []byte(c.span.end)
 	}
-	if w.span.deletions {
-		c.Filters, c.PrevKv = noPuts, true
+	if !c.wide {
+		r.Filters, r.PrevKv = noPuts, true
 	}
-	l.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: c}})
-	return l.lastID
+	l.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}})
 }
 
 var noPuts = []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}
@@ -114,12 +110,10 @@ var echoKey = []byte("pawl")
 
 // echo sends a creation that etcd refuses at once and without a trace: of an empty range, or for lack of
 // permission, or of a good token, which is worth knowing.
-func (l *link) echo() int64 {
-	l.lastID++
+func (l *link) echo(id int64) {
 	l.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
-		Key: echoKey, RangeEnd: echoKey, StartRevision: 1, WatchId: l.lastID,
+		Key: echoKey, RangeEnd: echoKey, StartRevision: 1, WatchId: id,
 	}}})
-	return l.lastID
 }
 
 func (l *link) cancelWatch(id int64) {
@@ -159,6 +153,4 @@ var (
 	errSilent = errors.New("no answer in time")
 	errIdle   = errors.New("no watches left")
 	errOver   = errors.New("the hub or the cluster ended")
-	errOrder  = errors.New("creations are answered out of order")
-	errBloat  = errors.New("a fragmented revision is too long")
 )

@@ -130,6 +130,9 @@ func (m *member) Status(context.Context, *pb.StatusRequest) (*pb.StatusResponse,
 func (m *member) Authenticate(ctx context.Context, _ *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {
 	if m.onAuth != nil {
 		m.onAuth(ctx)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 	}
 	m.bench.mu.Lock()
 	defer m.bench.mu.Unlock()

@@ -47,6 +47,13 @@ func (p *pulse) heard(now time.Time) {
 	p.since, p.probed, p.echoed = now, time.Time{}, false
 }
 
+// ask: a creation was sent, now.
+func (p *pulse) ask() {
+	if p.asked.IsZero() {
+		p.asked = time.Now()
+	}
+}
+
 // answered: a creation was, and left are not yet.
 func (p *pulse) answered(now time.Time, left int) {
 	p.asked = time.Time{}

@@ -59,22 +59,24 @@ func TestTheFirstReopeningIsAtOnceAndTheOthersWithinBounds(t *testing.T) {
 	assert.Less(t, delay(1<<30), maxDelay)
 }
 
-func TestALineCanBeLeftFromTheMiddle(t *testing.T) {
-	var l line
+func TestAListCanBeLeftFromTheMiddle(t *testing.T) {
+	var l list[*Watch]
 	ws := make([]*Watch, 5)
 	for i := range ws {
-		ws[i] = &Watch{next: int64(i)}
+		ws[i] = &Watch{from: int64(i)}
 		l.push(ws[i])
 	}
 	for _, i := range []int{2, 0, 4} {
 		l.remove(ws[i])
-		assert.Equal(t, nowhere, ws[i].place)
+		assert.Equal(t, links[*Watch]{}, ws[i].at)
 	}
 	l.push(ws[2])
 	var order []int64
-	for w := l.pop(); w != nil; w = l.pop() {
-		order = append(order, w.next)
+	for w := range l.all {
+		order = append(order, w.from)
+		l.remove(w)
 	}
 	assert.Equal(t, []int64{1, 3, 2}, order)
-	assert.Equal(t, line{}, l)
+	assert.True(t, l.empty())
+	assert.Equal(t, list[*Watch]{}, l)
 }

@@ -259,7 +259,7 @@ func TestAuthEnabledWhileWatchesLive(t *testing.T) { // C6
 		synctest.Wait()
 		r.enableAuth()
 		with.Watch("a", "", 1, new1.note)
-		without.Watch("a", "", 1, new2.note)
+		without.Watch("b", "", 1, new2.note) // what is watched already would be shared
 		time.Sleep(10 * time.Second)
 		rev := r.putAs(r.asRoot(), "a", "v")
 		synctest.Wait()

@@ -1,8 +1,9 @@
 package watcher
 
 import (
-	"math/rand/v2"
 	"time"
+
+	"github.com/pawl-locks/pawl/internal/backoff"
 )
 
 const (
@@ -32,7 +33,5 @@ func delay(n int) time.Duration {
 	if n <= 0 {
 		return 0
 	}
-	low := minDelay << min(n-1, 10)
-	low = min(low, maxDelay/2)
-	return low + rand.N(low)
+	return backoff.Jitter(min(2*minDelay<<min(n-1, 10), maxDelay))
 }

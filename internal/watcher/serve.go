@@ -13,7 +13,7 @@ func (s *stream) turn(work func(now time.Time) error) error {
 		l.over = work(now)
 	}
 	if l.over == nil {
-		s.create()
+		s.send()
 		l.over = s.look(now)
 	}
 	return l.over
@@ -29,7 +29,7 @@ func (s *stream) serve() error {
 		}
 		select {
 		case <-s.wake:
-			work = func(time.Time) error { s.take(); return nil }
+			work = func(time.Time) error { s.clear(); return nil }
 		case <-s.alarm.C:
 			work = func(time.Time) error { s.set = time.Time{}; return nil }
 		case <-s.link.done: // with an error
@@ -47,8 +47,11 @@ func (s *stream) pause(d time.Duration) error {
 	until := time.Now().Add(d)
 	for {
 		now := time.Now()
+		s.hub.mu.Lock()
 		s.retryLater(now)
-		if s.have == 0 && s.hub.retire(s) {
+		idle := s.hub.retire(s)
+		s.hub.mu.Unlock()
+		if idle {
 			return errIdle
 		}
 		if !now.Before(until) {
@@ -57,7 +60,7 @@ func (s *stream) pause(d time.Duration) error {
 		s.arm(now, until)
 		select {
 		case <-s.wake:
-			s.take()
+			s.clear()
 		case <-s.alarm.C:
 			s.set = time.Time{}
 		case <-s.hub.ctx.Done():
@@ -68,20 +71,48 @@ func (s *stream) pause(d time.Duration) error {
 	}
 }
 
-// look does what is due at now, and sets the alarm for what is due next.
-func (s *stream) look(now time.Time) error {
-	next := s.retryLater(now)
-	if s.have > 0 {
+// clear has what nobody subscribes to cancelled.
+func (s *stream) clear() {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	s.sweeps = false
+	s.table.sweep()
+}
+
+// retryLater moves the topics whose delay is over to another stream, and returns when the next one's is. Caller holds
+// Hub.mu.
+func (s *stream) retryLater(now time.Time) (next time.Time) {
+	due, next := s.table.take(now)
+	for _, p := range due {
+		s.hub.elsewhere(p, s, now)
+	}
+	return next
+}
+
+// rest returns when the table has to be looked at again; idle: the stream has had no topic for a while, and takes none.
+func (s *stream) rest(now time.Time) (next time.Time, idle bool) {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	next = s.retryLater(now)
+	if s.table.size > 0 {
 		s.empty = time.Time{}
-	} else if s.empty.IsZero() {
+		return next, false
+	}
+	if s.empty.IsZero() {
 		s.empty = now
 	}
-	if !s.empty.IsZero() {
-		end := s.empty.Add(idleFor)
-		if !now.Before(end) && s.hub.retire(s) {
-			return errIdle
-		}
-		next = sooner(next, end)
+	end := s.empty.Add(idleFor)
+	if !now.Before(end) {
+		return next, s.hub.retire(s)
+	}
+	return sooner(next, end), false
+}
+
+// look does what is due at now, and sets the alarm for what is due next.
+func (s *stream) look(now time.Time) error {
+	next, idle := s.rest(now)
+	if idle {
+		return errIdle
 	}
 	what, at := s.pulse.due(now)
 	switch what {
@@ -92,7 +123,11 @@ func (s *stream) look(now time.Time) error {
 		s.pulse.probed = now
 		_, at = s.pulse.due(now)
 	case echo:
-		s.ask(asked{id: s.link.echo()})
+		s.hub.mu.Lock()
+		id := s.table.echo()
+		s.hub.mu.Unlock()
+		s.link.echo(id)
+		s.pulse.ask()
 		s.pulse.echoed = true
 		_, at = s.pulse.due(now)
 	}

@@ -22,22 +22,23 @@ func (b *bench) watchDeletion(key string, from int64) (*Watch, *log) {
 	return b.hub.WatchDeletion(key, from, l.note), l
 }
 
-// riding has a watch of "k" from revision 5 on, created, and one of its deletion
+// sharing has a watch of "k" from revision 5 on, created, and one of its deletion
 // from revision from on.
-func (b *bench) riding(from int64) (c *call, id int64, w, r *Watch, all, deletions *log) {
+func (b *bench) sharing(from int64) (c *call, id int64, w, d *Watch, all, deletions *log) {
 	b.t.Helper()
 	w, all = b.watch("k", "", 5)
 	c = b.accept()
 	id = c.grant().WatchId
-	r, deletions = b.watchDeletion("k", from)
 	synctest.Wait()
-	return c, id, w, r, all, deletions
+	d, deletions = b.watchDeletion("k", from)
+	synctest.Wait()
+	return c, id, w, d, all, deletions
 }
 
 func TestAWatchOfADeletionSharesTheCreationOfOneOfAllChanges(t *testing.T) {
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
-		c, id, w, r, all, deletions := b.riding(7)
-		assert.True(t, r.Armed())
+		c, id, w, d, all, deletions := b.sharing(7)
+		assert.True(t, d.Armed())
 		assert.Equal(t, Stats{Watches: 2, Streams: 1}, b.hub.Stats())
 		c.events(id, put("k", 8), del("k", 9), put("k", 10))
 		c.events(id, del("k", 10), del("k", 12))
@@ -46,7 +47,8 @@ func TestAWatchOfADeletionSharesTheCreationOfOneOfAllChanges(t *testing.T) {
 		require.Equal(t, []int64{9, 12}, deletions.revisions())
 		assert.Equal(t, Event{Key: "k", Deleted: true, Value: []byte("k@8"), ModRevision: 9}, deletions.all()[0].Events[0])
 		assert.Equal(t, "k@10", string(deletions.all()[1].Events[0].Value))
-		r.Cancel()
+		assert.Nil(t, all.all()[0].Events[1].Value, "an event of one is not changed for another")
+		d.Cancel()
 		c.nothing(time.Second)
 		w.Cancel()
 		assert.Equal(t, id, c.canceled())
@@ -54,9 +56,40 @@ func TestAWatchOfADeletionSharesTheCreationOfOneOfAllChanges(t *testing.T) {
 	})
 }
 
-func TestARiderIsNotToldWhatWasBeforeItsRevision(t *testing.T) {
+func TestWatchesOfTheSameKeysShareACreation(t *testing.T) {
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
-		c, id, _, _, all, deletions := b.riding(20)
+		var ws []*Watch
+		var logs []*log
+		add := func(key, end string, from int64) {
+			w, l := b.watch(key, end, from)
+			ws, logs = append(ws, w), append(logs, l)
+		}
+		add("k", "", 5)
+		add("k", "", 9)
+		add("r", "s", 7)
+		c := b.accept()
+		single, ranged := c.grant(), c.grant()
+		assert.EqualValues(t, 5, single.StartRevision)
+		assert.Equal(t, "s", string(ranged.RangeEnd))
+		synctest.Wait()
+		add("r", "s", 8)
+		add("k", "", 6)
+		c.nothing(time.Second)
+		c.events(single.WatchId, put("k", 5), put("k", 8), put("k", 9))
+		c.events(ranged.WatchId, put("r1", 7), put("r2", 7), put("r1", 9))
+		synctest.Wait()
+		for i, want := range [][]int64{{5, 8, 9}, {9}, {7, 7, 9}, {9}, {8, 9}} {
+			assert.Equal(t, want, logs[i].revisions(), i)
+			assert.True(t, ws[i].Armed())
+			ws[i].Cancel()
+		}
+		assert.ElementsMatch(t, []int64{single.WatchId, ranged.WatchId}, []int64{c.canceled(), c.canceled()})
+	})
+}
+
+func TestASubscriberIsNotGivenWhatWasBeforeItsRevision(t *testing.T) {
+	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
+		c, id, _, _, all, deletions := b.sharing(20)
 		c.events(id, del("k", 9), del("k", 19), del("k", 20))
 		synctest.Wait()
 		assert.Equal(t, []int64{9, 19, 20}, all.revisions())
@@ -70,52 +103,89 @@ func TestAWatchThatWouldMissWhatWasDeliveredIsCreatedByItself(t *testing.T) {
 		c := b.accept()
 		c.events(c.grant().WatchId, del("k", 9))
 		synctest.Wait()
-		r, deletions := b.watchDeletion("k", 9)
+		d, deletions := b.watchDeletion("k", 9)
 		late := c.grant()
 		assert.EqualValues(t, 9, late.StartRevision)
 		c.events(late.WatchId, del("k", 9))
 		synctest.Wait()
 		assert.Equal(t, []int64{9}, deletions.revisions())
 		w.Cancel()
-		r.Cancel()
+		d.Cancel()
 		c.canceled()
 		c.canceled()
 	})
 }
 
-func TestACancelledWatchStaysForItsRidersAndGoesWithTheLast(t *testing.T) {
+func TestAWatchOfAllChangesDoesNotShareACreationOfDeletions(t *testing.T) {
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
-		c, id, w, r1, all, deletions := b.riding(7)
+		_, deletions := b.watchDeletion("k", 5)
+		c := b.accept()
+		r := c.grant()
+		assert.Equal(t, noPuts, r.Filters)
+		assert.True(t, r.PrevKv)
+		synctest.Wait()
+		_, all := b.watch("k", "", 5)
+		own := c.grant()
+		assert.Empty(t, own.Filters)
+		c.events(own.WatchId, put("k", 6), del("k", 7))
+		gone := del("k", 7)
+		gone.PrevKv = put("k", 6).Kv
+		c.events(r.WatchId, gone)
+		synctest.Wait()
+		assert.Equal(t, []int64{6, 7}, all.revisions())
+		require.Equal(t, []int64{7}, deletions.revisions())
+		assert.Equal(t, "k@6", string(deletions.all()[0].Events[0].Value))
+	})
+}
+
+func TestACreationEndsWithItsLastSubscriber(t *testing.T) {
+	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
+		c, id, w, d1, all, deletions := b.sharing(7)
 		_, _ = b.watch("stays", "", 1)
 		c.grant()
-		r2, _ := b.watchDeletion("k", 7)
-		synctest.Wait()
+		d2, _ := b.watchDeletion("k", 7)
 		w.Cancel()
 		c.nothing(time.Second)
-		r3, _ := b.watchDeletion("k", 7)
-		own := c.grant() // on what is cancelled nobody begins to ride
-		assert.Equal(t, "k", string(own.Key))
+		d3, late := b.watch("k", "", 7) // whoever comes meanwhile shares it
 		c.events(id, put("k", 8), del("k", 9))
-		c.events(own.WatchId, del("k", 9))
 		synctest.Wait()
 		assert.Empty(t, all.all())
 		assert.Equal(t, []int64{9}, deletions.revisions())
-		r2.Cancel()
+		assert.Equal(t, []int64{8, 9}, late.revisions())
+		d2.Cancel()
+		d1.Cancel()
 		c.nothing(time.Second)
-		r1.Cancel()
-		c.nothing(sweepAfter - 1)
-		time.Sleep(time.Nanosecond)
-		assert.Equal(t, id, c.canceled(), "it waits as its riders' cancels would")
-		r3.Cancel()
-		assert.Equal(t, own.WatchId, c.canceled())
-		c.nothing(time.Second)
+		d3.Cancel()
+		assert.Equal(t, id, c.canceled())
 		assert.Equal(t, Stats{Watches: 1, Streams: 1}, b.hub.Stats())
 	})
 }
 
-func TestAWatchAndItsRiderMeetInTheQueue(t *testing.T) {
+func TestWhoSubscribesBeforeTheCancelGoesOutKeepsTheCreation(t *testing.T) {
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
-		_, _ = b.watch("first", "", 1)
+		w, _ := b.watch("k", "", 5)
+		c := b.accept()
+		id := c.grant().WatchId
+		synctest.Wait()
+		w.Cancel()
+		time.Sleep(sweepAfter - 1)
+		again, l := b.watch("k", "", 5)
+		assert.True(t, again.Armed())
+		c.nothing(time.Second)
+		c.events(id, put("k", 6))
+		synctest.Wait()
+		assert.Equal(t, []int64{6}, l.revisions())
+		again.Cancel()
+		c.nothing(sweepAfter - 1)
+		time.Sleep(time.Nanosecond)
+		assert.Equal(t, id, c.canceled())
+		c.nothing(time.Second)
+	})
+}
+
+func TestWatchesThatWaitForAStreamAreCreatedAsOne(t *testing.T) {
+	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
+		_, _ = b.watch(fullKey, "", 1)
 		c := b.accept()
 		first := c.create()
 		_, deletions := b.watchDeletion("k", 7)
@@ -124,6 +194,7 @@ func TestAWatchAndItsRiderMeetInTheQueue(t *testing.T) {
 		c.created(first.WatchId)
 		r := c.grant()
 		assert.EqualValues(t, 5, r.StartRevision)
+		assert.Empty(t, r.Filters)
 		c.nothing(time.Second)
 		w.Cancel()
 		c.events(r.WatchId, del("k", 7))
@@ -132,20 +203,23 @@ func TestAWatchAndItsRiderMeetInTheQueue(t *testing.T) {
 	})
 }
 
-func TestACancelledWatchThatHasRidersIsCreatedOnTheNextStreamToo(t *testing.T) {
+func TestATopicIsCreatedAgainForThoseWhoAreLeft(t *testing.T) {
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
-		c, _, w, r, _, deletions := b.riding(7)
-		w.Cancel()
+		c, id, w, d, _, deletions := b.sharing(9)
+		c.events(id, put("k", 6))
 		synctest.Wait()
+		w.Cancel()
 		c.end <- nil
 		c = b.accept()
 		again := c.grant()
-		assert.EqualValues(t, 5, again.StartRevision)
+		assert.EqualValues(t, 9, again.StartRevision, "nobody waits for what is before")
+		assert.Equal(t, noPuts, again.Filters)
 		c.nothing(time.Second)
-		c.events(again.WatchId, del("k", 7))
+		c.events(again.WatchId, del("k", 9))
 		synctest.Wait()
-		assert.Equal(t, []int64{7}, deletions.revisions())
-		r.Cancel()
+		assert.Equal(t, []int64{9}, deletions.revisions())
+		assert.Empty(t, deletions.all()[0].Events[0].Value, "what was put at 6 is not what was deleted at 9")
+		d.Cancel()
 		assert.Equal(t, again.WatchId, c.canceled())
 		synctest.Wait()
 		assert.Equal(t, 0, b.hub.Stats().Watches)
@@ -153,57 +227,77 @@ func TestACancelledWatchThatHasRidersIsCreatedOnTheNextStreamToo(t *testing.T) {
 	})
 }
 
-func TestRidersAreCreatedByThemselvesWhenTheirCarrierEnds(t *testing.T) {
-	ends := map[string]func(c *call, id int64){
-		"compacted": func(c *call, id int64) {
-			c.send(&pb.WatchResponse{WatchId: id, Canceled: true, CompactRevision: 50})
-		},
-		"cancelled by the server": func(c *call, id int64) {
-			c.send(&pb.WatchResponse{WatchId: id, Canceled: true, CancelReason: "because"})
-		},
-	}
-	for name, end := range ends {
-		t.Run(name, func(t *testing.T) {
-			for _, cancelled := range []bool{false, true} {
-				inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
-					c, id, w, r, _, deletions := b.riding(60)
-					if cancelled {
-						w.Cancel()
-						synctest.Wait()
-					}
-					end(c, id)
-					if name == "compacted" {
-						assert.Equal(t, id, c.canceled(), "or etcd keeps it in its books")
-					}
-					own := c.grant()
-					assert.EqualValues(t, 60, own.StartRevision)
-					c.events(own.WatchId, del("k", 61))
-					synctest.Wait()
-					assert.Equal(t, []int64{61}, deletions.revisions())
-					r.Cancel()
-					w.Cancel()
-					time.Sleep(time.Minute)
-					assert.Equal(t, Stats{Moves: b.hub.Stats().Moves}, b.hub.Stats(), "no watch and no stream is left")
-				})
+func TestACompactionEndsOnlyTheSubscribersThatMissEvents(t *testing.T) {
+	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
+		c, id, w, d, all, deletions := b.sharing(60)
+		c.send(&pb.WatchResponse{WatchId: id, Canceled: true, CompactRevision: 50})
+		own := c.request()
+		if own.GetCancelRequest() != nil { // or etcd keeps it in its books
+			own = c.request()
+		} else {
+			assert.Equal(t, id, c.canceled())
+		}
+		r := own.GetCreateRequest()
+		assert.EqualValues(t, 60, r.StartRevision)
+		c.created(r.WatchId)
+		c.events(r.WatchId, del("k", 61))
+		synctest.Wait()
+		assert.Equal(t, Update{Compacted: 50}, all.end())
+		assert.Equal(t, []int64{61}, deletions.revisions())
+		d.Cancel()
+		w.Cancel()
+		time.Sleep(time.Minute)
+		assert.Equal(t, Stats{Moves: b.hub.Stats().Moves}, b.hub.Stats(), "no watch and no stream is left")
+	})
+}
+
+func TestARefusalWithACompactionEndsWhoMissesEvents(t *testing.T) {
+	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
+		_, all := b.watch("k", "", 5)
+		_, later := b.watch("k", "", 50)
+		c := b.accept()
+		r := c.create()
+		c.send(&pb.WatchResponse{WatchId: r.WatchId, Created: true, Canceled: true, CompactRevision: 50})
+		assert.EqualValues(t, 50, c.grant().StartRevision)
+		synctest.Wait()
+		assert.Equal(t, Update{Compacted: 50}, all.end())
+		assert.Empty(t, later.all())
+	})
+}
+
+func TestATopicThatTheServerCancelsIsCreatedElsewhereForAll(t *testing.T) {
+	for _, cancelled := range []bool{false, true} {
+		inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
+			c, id, w, d, all, deletions := b.sharing(7)
+			if cancelled {
+				w.Cancel()
 			}
+			c.send(&pb.WatchResponse{WatchId: id, Canceled: true, CancelReason: "because"})
+			next := b.accept()
+			assert.NotEqual(t, c.member.index, next.member.index)
+			next.events(next.grant().WatchId, del("k", 9))
+			synctest.Wait()
+			assert.Equal(t, []int64{9}, deletions.revisions())
+			assert.Equal(t, !cancelled, len(all.revisions()) == 1)
+			d.Cancel()
+			w.Cancel()
+			time.Sleep(time.Minute)
+			assert.Equal(t, Stats{Moves: b.hub.Stats().Moves}, b.hub.Stats(), "no watch and no stream is left")
 		})
 	}
 }
 
-// What is put while nobody rides is not noted, so what was noted before is forgotten.
-func TestALaterRiderIsNotGivenAnEarlierValue(t *testing.T) {
+// What is put while nobody subscribes to deletions is not noted, so what was noted before is forgotten.
+func TestALaterSubscriberIsNotGivenAnEarlierValue(t *testing.T) {
 	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
-		c, id, _, _, all, _ := b.riding(7)
+		c, id, _, d, all, _ := b.sharing(7)
 		c.events(id, put("k", 8))
-		c.send(&pb.WatchResponse{WatchId: id, Canceled: true, CancelReason: "because"})
-		c.grant() // of the rider, by itself
-		next := b.accept()
-		id = next.grant().WatchId
-		next.events(id, put("k", 9)) // nobody rides
+		synctest.Wait()
+		d.Cancel()
+		c.events(id, put("k", 9))
 		synctest.Wait()
 		_, deletions := b.watchDeletion("k", 10)
-		synctest.Wait()
-		next.events(id, del("k", 10))
+		c.events(id, del("k", 10))
 		synctest.Wait()
 		assert.Equal(t, []int64{8, 9, 10}, all.revisions())
 		require.Equal(t, []int64{10}, deletions.revisions())
@@ -211,43 +305,36 @@ func TestALaterRiderIsNotGivenAnEarlierValue(t *testing.T) {
 	})
 }
 
-func TestARefusalOfTheCarrierIsNotItsRiders(t *testing.T) {
-	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
-		_, _ = b.watch("first", "", 1)
-		c := b.accept()
-		first := c.create()
-		w, all := b.watch("k", "", 5)
+func TestADenialIsForAllSubscribers(t *testing.T) {
+	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
+		_, all := b.watch("k", "", 5)
 		_, deletions := b.watchDeletion("k", 7)
-		synctest.Wait()
-		c.created(first.WatchId)
-		c.create()
-		c.refuse(rpctypes.ErrGRPCPermissionDenied.Error())
-		own := c.grant()
-		assert.EqualValues(t, 7, own.StartRevision)
-		c.events(own.WatchId, del("k", 7))
-		next := b.accept() // asked for elsewhere
-		next.create()
-		next.refuse(rpctypes.ErrGRPCPermissionDenied.Error())
+		for range 2 {
+			c := b.accept()
+			c.create()
+			c.refuse(rpctypes.ErrGRPCPermissionDenied.Error())
+		}
 		synctest.Wait()
 		assert.True(t, cluster.IsPermissionDenied(all.end().Err))
-		assert.Equal(t, []int64{7}, deletions.revisions())
-		w.Cancel()
+		assert.True(t, cluster.IsPermissionDenied(deletions.end().Err))
+		assert.Zero(t, b.hub.Stats().Watches)
 	})
 }
 
-func TestRidersAreToldOfTheHubsEnd(t *testing.T) {
+func TestAllSubscribersLearnOfTheHubsEnd(t *testing.T) {
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
-		_, _, w, _, _, deletions := b.riding(7)
+		_, _, w, _, _, deletions := b.sharing(7)
 		w.Cancel()
-		_, _ = b.watch("k", "", 5)
+		_, all := b.watch("k", "", 5)
 		_, more := b.watchDeletion("k", 7)
 		b.hub.Close()
-		assert.ErrorIs(t, deletions.end().Err, cluster.ErrClosed)
-		assert.ErrorIs(t, more.end().Err, cluster.ErrClosed)
+		for _, l := range []*log{deletions, all, more} {
+			assert.ErrorIs(t, l.end().Err, cluster.ErrClosed)
+		}
 	})
 }
 
-func TestAWatchAddedWhileItsCarriersStreamEndsIsToldTheEnd(t *testing.T) {
+func TestAWatchAddedWhileItsTopicsStreamEndsLearnsOfTheEnd(t *testing.T) {
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
 		late := &log{t: t}
 		b.hub.Watch("first", "", 1, func(u Update) { b.hub.WatchDeletion("k", 7, late.note) })
@@ -266,7 +353,7 @@ func TestAWatchAddedWhileItsCarriersStreamEndsIsToldTheEnd(t *testing.T) {
 	})
 }
 
-func TestRidersTakeNoRoomOnAStream(t *testing.T) {
+func TestSubscribersTakeNoRoomOnAStream(t *testing.T) {
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
 		var ws []*Watch
 		for i := range perStream {
@@ -291,37 +378,9 @@ func TestRidersTakeNoRoomOnAStream(t *testing.T) {
 	})
 }
 
-func TestWatchesThatCouldNotRideFindStreamsWithRoom(t *testing.T) {
-	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
-		w, _ := b.watch("k", "", 5)
-		ws := []*Watch{w}
-		c := b.accept()
-		c.events(c.grant().WatchId, del("k", 9))
-		synctest.Wait()
-		go c.grantAll()
-		b.serveAll()
-		for range 2 * perStream {
-			w, _ := b.watchDeletion("k", 6)
-			ws = append(ws, w)
-		}
-		time.Sleep(time.Second)
-		synctest.Wait()
-		assert.Equal(t, Stats{Watches: 1 + 2*perStream, Streams: 3}, b.hub.Stats())
-		for _, s := range b.hub.streams {
-			assert.LessOrEqual(t, s.load-s.riders, perStream)
-		}
-		for _, w := range ws {
-			require.True(t, w.Armed())
-			w.Cancel()
-		}
-		time.Sleep(time.Minute)
-		assert.Equal(t, Stats{}, b.hub.Stats())
-	})
-}
-
 // Watches of all kinds come and go, keys too, and streams are cut: every watch
 // learns every deletion from its revision on, once.
-func TestWhoeverRidesOnWhomMissesNothing(t *testing.T) {
+func TestWhoeverSharesWithWhomMissesNothing(t *testing.T) {
 	onRealEtcd(t, 300, func(t *testing.T, r *real) {
 		const keys = 4
 		type one struct {

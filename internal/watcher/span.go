@@ -24,12 +24,8 @@ var (
 	errLongSpan  = fmt.Errorf("the range is longer than %d bytes", maxSpan)
 )
 
-// span is the keys that are watched: [key, end), or key alone where end is empty; of them all changes, or only
-// deletions, with the values that were deleted.
-type span struct {
-	key, end  string
-	deletions bool
-}
+// span is the keys that are watched: [key, end), or key alone where end is empty.
+type span struct{ key, end string }
 
 func newSpan(key, end string) span {
 	if key == "" {

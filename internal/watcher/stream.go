@@ -4,69 +4,42 @@ import (
 	"errors"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
-
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// stream has up to perStream watches and keeps a link for them, one after the other. Its loop, run, owns its
-// state and calls its watches' functions, in turns with the reader of its link while there is one; so those are called
+// stream has up to perStream topics and keeps a link for them, one after the other. Its loop, run, calls the functions
+// of who subscribes to them, in turns with the reader of its link while there is one; so those are called
 // by one goroutine at a time whatever becomes of the links.
 type stream struct {
 	hub   *Hub
-	wake  chan struct{} // added or dropped has something
-	sweep *time.Timer   // wakes the loop for what need not be dropped at once
+	wake  chan struct{} // the table has something to send, or nothing left
+	sweep *time.Timer   // wakes the loop for what need not be cancelled at once
 
 	// Under Hub.mu.
-	load    int      // watches that are neither cancelled nor over
-	riders  int      // of those, the ones that ride on another
-	gone    bool     // it takes no more watches
-	added   []*Watch // for the loop to take over
-	dropped []*Watch // cancelled; for the loop to drop
-	sweeps  bool     // sweep runs
-	token   string   // the link's, or the last link's
-	avoid   *cluster.Member
+	table  table
+	sweeps bool   // sweep runs
+	token  string // the link's, or the last link's
+	avoid  *cluster.Member
 
-	// Of the loop or of the link's reader, whoever has filled busy. Every watch is in queue, in live, asked for, put
-	// off, or rides on one that is.
+	// Of the loop or of the link's reader, whoever has filled busy.
 	busy  chan struct{}
-	have  int // how many those are
-	queue line
-	live  map[int64]*Watch          // by the ID on the present link
-	held  map[int64][]*mvccpb.Event // of answers whose end has not come
-	later []postponed
-	link  *link   // nil: there was none
-	asks  []asked // the creations that are not answered, as they were sent
-	asked int     // their bytes
+	link  *link // nil: there was none
 	pulse pulse
-	empty time.Time // since when have is 0; zero: it is not
+	empty time.Time // since when there is no topic; zero: there is one
 	alarm *time.Timer
-	set   time.Time // when alarm fires; zero: it does not
-	taken [2][]*Watch
-}
-
-// asked is a creation that is not answered. With watch nil it is an echo, or its watch was cancelled.
-type asked struct {
-	id    int64
-	watch *Watch
-	bytes int
-}
-
-// postponed is a watch that was refused.
-type postponed struct {
-	watch  *Watch
-	until  time.Time
-	denied bool
+	set   time.Time  // when alarm fires; zero: it does not
+	calls []delivery // of one answer
+	sends sends
 }
 
 func newStream(h *Hub) *stream {
-	s := &stream{hub: h, wake: make(chan struct{}, 1), live: map[int64]*Watch{}, busy: make(chan struct{}, 1)}
+	s := &stream{hub: h, wake: make(chan struct{}, 1), table: newTable(h.topics), busy: make(chan struct{}, 1)}
 	s.sweep = time.AfterFunc(sweepAfter, s.nudge)
 	s.sweep.Stop()
 	return s
 }
 
-// nudge makes the loop look at added and dropped.
+// nudge makes the loop look at the table.
 func (s *stream) nudge() {
 	select {
 	case s.wake <- struct{}{}:
@@ -74,7 +47,7 @@ func (s *stream) nudge() {
 	}
 }
 
-// run is the stream's loop. It ends when the stream has no watches for a while, or with the Hub or
+// run is the stream's loop. It ends when the stream has no topics for a while, or with the Hub or
 // the cluster.
 func (s *stream) run() {
 	defer s.hub.running.Done()
@@ -83,7 +56,6 @@ func (s *stream) run() {
 	defer s.alarm.Stop()
 	s.alarm.Stop()
 	s.empty = time.Now()
-	s.take()
 
 	var pace retry
 	for {
@@ -111,8 +83,7 @@ func (s *stream) attend() error {
 		s.link.drain()
 	}
 	s.link.close()
-	s.requeue()
-	s.take() // the loop may have been woken for it when the link was over already, and have done nothing
+	s.lost()
 
 	var le *linkError
 	if !errors.As(err, &le) {
@@ -121,12 +92,12 @@ func (s *stream) attend() error {
 	if s.hub.ctx.Err() != nil || s.hub.cluster.Err() != nil {
 		return errOver // which ended the link: nobody's fault
 	}
-	s.judge(m, le)
+	s.blame(m, le)
 	return nil
 }
 
-// judge draws the consequences of a link's end.
-func (s *stream) judge(m *cluster.Member, e *linkError) {
+// blame draws the consequences of a link's end.
+func (s *stream) blame(m *cluster.Member, e *linkError) {
 	h := s.hub
 	var avoid *cluster.Member
 	switch {
@@ -141,8 +112,9 @@ func (s *stream) judge(m *cluster.Member, e *linkError) {
 	h.mu.Lock()
 	s.avoid = avoid
 	h.moves++
+	topics := s.table.size
 	h.mu.Unlock()
-	h.cluster.Logger().Debug("watch stream lost", "endpoint", m.Endpoint(), "watches", s.have, "error", e.err)
+	h.cluster.Logger().Debug("watch stream lost", "endpoint", m.Endpoint(), "topics", topics, "error", e.err)
 }
 
 func (s *stream) avoided() []*cluster.Member {
@@ -160,4 +132,60 @@ func (s *stream) lived() time.Duration {
 		return 0
 	}
 	return time.Since(s.link.worked)
+}
+
+// lost tells the table that the link is gone.
+func (s *stream) lost() {
+	s.hub.mu.Lock()
+	defer s.hub.mu.Unlock()
+	s.table.lost()
+	s.sweeps = false // the loop may have been woken for it when the link was over already, and have done nothing
+	s.table.sweep()
+}
+
+// end ends everybody, with the cluster's error or that of a closed Hub.
+func (s *stream) end() {
+	h := s.hub
+	err := h.cluster.Err()
+	if err == nil {
+		err = cluster.ErrClosed
+	}
+	h.mu.Lock()
+	h.forget(s)
+	s.calls = s.left(s.table.endAll(Update{Err: err}, s.calls[:0]))
+	h.mu.Unlock()
+	s.call()
+}
+
+// left takes the watches that calls end out of the count. Caller holds Hub.mu.
+func (s *stream) left(calls []delivery) []delivery {
+	for _, c := range calls {
+		if c.last {
+			s.hub.leave(c.w)
+		}
+	}
+	return calls
+}
+
+// call makes the calls. Nobody holds Hub.mu.
+func (s *stream) call() {
+	for _, c := range s.calls {
+		if c.last {
+			c.w.last(c.u)
+		} else {
+			c.w.call(c.u)
+		}
+	}
+	if cap(s.calls) > kept {
+		s.calls = nil
+	}
+	clear(s.calls)
+}
+
+// sweepLater has what nobody subscribes to cancelled in a moment. Caller holds Hub.mu.
+func (s *stream) sweepLater() {
+	if !s.sweeps {
+		s.sweeps = true
+		s.sweep.Reset(sweepAfter)
+	}
 }

@@ -21,40 +21,21 @@ type Update struct {
 
 // A Watch is one call of [Hub.Watch]. Its methods may be called from any goroutine, also from within its function.
 type Watch struct {
-	hub  *Hub
-	fn   func(Update)
-	span span
-
-	// Of the loop of the stream that has the watch; handed over with it, under Hub.mu.
-	next          int64 // the lowest revision not delivered: last delivered + 1, moved by nothing else
-	id            int64 // at the server, on the present link; 0: none
-	before, after *Watch
-	place         place
-	riders        line   // on this watch: see share.go
-	carrier       *Watch // what it rides on itself; nil: nothing
-	value         []byte // that was put last while it had riders; nil: none, or the key is gone
+	hub       *Hub
+	fn        func(Update)
+	from      int64
+	deletions bool // it is called with deletions only
 
 	// Under Hub.mu.
-	home    *stream
-	counted bool // in home.load: neither cancelled nor over
-	rides   bool // in home.riders
-	carried bool // it has had riders
+	at      links[*Watch] // among its topic's subscribers
+	topic   *topic
+	counted bool // neither cancelled nor over
 
 	armed atomic.Bool
 	state atomic.Uint32
 }
 
-// place is where a stream's loop keeps a watch.
-type place uint8
-
-const (
-	nowhere place = iota
-	queued        // to be created
-	asking        // its creation is sent and not answered
-	living        // its creation is acknowledged
-	riding        // on another's creation
-	delayed       // was refused; to be tried again
-)
+func (w *Watch) links() *links[*Watch] { return &w.at }
 
 // A watch's state. Whoever calls fn first turns quiet into calling, so that Cancel either
 // finds the call begun or prevents it.
@@ -65,7 +46,7 @@ const (
 	callingCancelled // no further call
 )
 
-// call calls fn, unless the watch was cancelled. Only the loop of the watch's stream may call it.
+// call calls fn, unless the watch was cancelled. Only the watch's stream may call it, in its turn.
 func (w *Watch) call(u Update) {
 	if !w.state.CompareAndSwap(quiet, calling) {
 		return
@@ -79,7 +60,7 @@ func (w *Watch) call(u Update) {
 // last is call with the update that ends the watch.
 func (w *Watch) last(u Update) {
 	if u.Err != nil {
-		u.Err = fmt.Errorf("watch %q: %w", w.span.key, u.Err)
+		u.Err = fmt.Errorf("watch %q: %w", w.topic.span.key, u.Err)
 	}
 	if w.state.CompareAndSwap(quiet, callingCancelled) {
 		w.fn(u)
@@ -105,10 +86,8 @@ func (w *Watch) stop() {
 	}
 }
 
-func (w *Watch) over() bool { return w.state.Load() >= cancelled }
-
 // Cancel ends the watch. No call of its function starts after Cancel returned; one may be in progress. If a server
-// has the watch, it is told; nothing is sent for a watch that was not created yet. Cancel never blocks, may be
+// has the watch, and no other of this Hub shares it, it is cancelled there; nothing is sent for one that was not created yet. Cancel never blocks, may be
 // called from within the function, while holding locks that the function takes, and more than once.
 func (w *Watch) Cancel() {
 	w.stop()

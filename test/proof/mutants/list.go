@@ -149,5 +149,5 @@ var mutants = []mutant{
 		"		if m.isForeign() || !m.checked", "		if !m.isForeign() && !m.checked"}}, []string{inCluster}},
 	{"one foreign answer of the last endpoint ends the client", "K4", []edit{{"internal/cluster/pin.go",
 		"		c.nudge()\n	}\n	return fmt.Errorf(\"%s: %w (%x", "		if c.noneIsOurs(1) {\n			c.end(ErrChanged)\n		}\n	}\n	return fmt.Errorf(\"%s: %w (%x"}}, []string{inCluster}},
-	{"a watch shares one that has told what it waits for", "A9", []edit{{"internal/watcher/share.go", " && c.next <= w.next", ""}}, []string{inWatch}},
+	{"a watch shares one that has told what it waits for", "A9", []edit{{"internal/watcher/topic.go", "return w.from >= t.next && (t.wide || w.deletions)", "return t.wide || w.deletions"}}, []string{inWatch}},
 }

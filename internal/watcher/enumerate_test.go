@@ -1,0 +1,487 @@
+package watcher
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+// world is a table, its subscribers, and a deliberately dumb server at the other end of a link, which
+// takes requests and gives answers in order. It is walked through every interleaving of its steps, within limits.
+type world struct {
+	t      testing.TB
+	plan   plan
+	index  index
+	table  table
+	people []*person
+
+	history []*mvccpb.Event // revisions 2, 3 …
+	compact int64
+	up      bool
+	out     []*pb.WatchResponse  // answers that the table has not taken
+	serving map[int64]*serverOne // by ID
+	losses, refusals,
+	compactions int
+}
+
+// plan limits a walk.
+type plan struct {
+	people                                []person
+	events, losses, refusals, compactions int
+}
+
+// person is a subscriber.
+type person struct {
+	from      int64
+	deletions bool
+
+	w     *Watch
+	state string // "", "on", "off", "over"
+	got   []Event
+}
+
+// serverOne is a watch at the server.
+type serverOne struct {
+	next  int64
+	wide  bool
+	ended bool // cancelled by the server itself, for a compaction; in its books until it is cancelled
+}
+
+func newWorld(t testing.TB, p plan) *world {
+	w := &world{t: t, plan: p, index: index{}, serving: map[int64]*serverOne{}}
+	w.table = newTable(w.index)
+	for _, one := range p.people {
+		w.people = append(w.people, &one)
+	}
+	return w
+}
+
+// step is what changes the world; n is a person, or the ID of a watch at the server.
+type step struct {
+	kind stepKind
+	n    int64
+}
+
+type stepKind int
+
+const (
+	write   stepKind = iota // a put
+	remove                  // a deletion
+	compact                 // of all before the present
+	lose                    // the link, with all that is on it
+	send                    // on a link, a new one if need be; the server takes it at once
+	refuse                  // send, and the server refuses the first creation
+	push                    // the server sends what a watch is owed
+	answer                  // is taken by the table
+	sweep                   // cancels what nobody subscribes to
+	again                   // tries what was refused
+	subscribe
+	cancel
+)
+
+// steps are all there are.
+func (w *world) steps() []step {
+	out := []step{{write, 0}, {remove, 0}, {compact, 0}, {lose, 0}, {send, 0}, {refuse, 0}, {answer, 0}, {sweep, 0}, {again, 0}}
+	for i := range w.people {
+		out = append(out, step{subscribe, int64(i)}, step{cancel, int64(i)})
+	}
+	for id := range w.table.lastID + 1 {
+		out = append(out, step{push, id})
+	}
+	return out
+}
+
+// step takes a step; false: it is none, now.
+func (w *world) step(s step) bool {
+	switch s.kind {
+	case write, remove:
+		return w.write(s.kind == remove)
+	case compact:
+		return w.doCompact()
+	case lose:
+		return w.lose()
+	case send, refuse:
+		return w.send(s.kind == refuse)
+	case push:
+		return w.push(s.n)
+	case answer:
+		return w.answer()
+	case sweep:
+		can := len(w.table.quiet) > 0
+		w.table.sweep()
+		return can
+	case again:
+		return w.retry()
+	case subscribe:
+		return w.subscribe(w.people[s.n])
+	default:
+		return w.cancel(w.people[s.n])
+	}
+}
+
+func (w *world) revision() int64 { return int64(len(w.history)) + 1 }
+
+func (w *world) write(deletion bool) bool {
+	if len(w.history) == w.plan.events {
+		return false
+	}
+	rev := w.revision() + 1
+	e := put("k", rev)
+	if deletion {
+		e = del("k", rev)
+		if n := len(w.history); n == 0 || w.history[n-1].Type == mvccpb.Event_DELETE {
+			return false
+		}
+		e.PrevKv = w.history[len(w.history)-1].Kv
+	}
+	w.history = append(w.history, e)
+	return true
+}
+
+func (w *world) doCompact() bool {
+	if w.compactions == w.plan.compactions || w.revision() == 1 {
+		return false
+	}
+	w.compactions++
+	w.compact = w.revision()
+	return true
+}
+
+func (w *world) lose() bool {
+	if !w.up || w.losses == w.plan.losses {
+		return false
+	}
+	w.losses++
+	w.up, w.out = false, nil
+	clear(w.serving)
+	w.table.lost()
+	return true
+}
+
+func (w *world) send(refuse bool) bool {
+	if refuse && (w.refusals == w.plan.refusals || w.table.queue.empty()) {
+		return false
+	}
+	w.up = true
+	topics, cancels := w.table.create(nil), w.table.cancels
+	w.table.cancels = nil
+	for _, t := range topics {
+		if refuse {
+			refuse = false
+			w.refusals++
+			w.out = append(w.out, &pb.WatchResponse{WatchId: -1, Created: true, Canceled: true, CancelReason: "no"})
+			continue
+		}
+		w.serving[t.id] = &serverOne{next: t.next, wide: t.wide}
+		w.out = append(w.out, &pb.WatchResponse{WatchId: t.id, Created: true})
+	}
+	for _, id := range cancels {
+		require.Contains(w.t, w.serving, id, "what is cancelled is there")
+		delete(w.serving, id)
+		w.out = append(w.out, &pb.WatchResponse{WatchId: id, Canceled: true})
+	}
+	return len(topics)+len(cancels) > 0
+}
+
+// push has the server send what a watch is owed.
+func (w *world) push(id int64) bool {
+	one := w.serving[id]
+	if one == nil || one.ended || one.next > w.revision() {
+		return false
+	}
+	if one.next < w.compact {
+		one.ended = true
+		w.out = append(w.out, &pb.WatchResponse{WatchId: id, Canceled: true, CompactRevision: w.compact})
+		return true
+	}
+	r := &pb.WatchResponse{WatchId: id}
+	for _, e := range w.history {
+		if e.Kv.ModRevision >= one.next && (one.wide || e.Type == mvccpb.Event_DELETE) {
+			r.Events = append(r.Events, e)
+		}
+	}
+	one.next = w.revision() + 1
+	w.out = append(w.out, r)
+	return true
+}
+
+func (w *world) answer() bool {
+	if len(w.out) == 0 {
+		return false
+	}
+	r := w.out[0]
+	w.out = w.out[1:]
+	calls, got := w.table.answer(r, nil)
+	require.NoError(w.t, got.err)
+	if got.refused && got.topic != nil {
+		w.table.postpone(got.topic, time.Time{}, false)
+	}
+	for _, c := range calls {
+		w.call(c)
+	}
+	return true
+}
+
+func (w *world) call(c delivery) {
+	p := w.people[slices.IndexFunc(w.people, func(p *person) bool { return p.w == c.w })]
+	require.Equal(w.t, "on", p.state)
+	if c.last {
+		p.state = "over"
+		last := int64(0)
+		if n := len(p.got); n > 0 {
+			last = p.got[n-1].ModRevision
+		}
+		require.Positive(w.t, c.u.Compacted)
+		require.Less(w.t, max(p.from, last+1), c.u.Compacted, "something may be missing")
+		return
+	}
+	p.got = append(p.got, c.u.Events...)
+	want := w.due(p)
+	require.LessOrEqual(w.t, len(p.got), len(want))
+	for i, e := range p.got {
+		require.Equal(w.t, want[i].Kv.ModRevision, e.ModRevision, "nothing is missed, nothing comes twice")
+		require.Equal(w.t, want[i].Type == mvccpb.Event_DELETE, e.Deleted)
+		switch {
+		case !e.Deleted:
+			require.Equal(w.t, want[i].Kv.Value, e.Value)
+		case !p.deletions:
+			require.Empty(w.t, e.Value)
+		case len(e.Value) > 0:
+			require.Equal(w.t, want[i].PrevKv.Value, e.Value, "what was deleted")
+		}
+	}
+}
+
+// due is what p is to receive of what happened.
+func (w *world) due(p *person) (out []*mvccpb.Event) {
+	for _, e := range w.history {
+		if e.Kv.ModRevision >= p.from && (!p.deletions || e.Type == mvccpb.Event_DELETE) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func (w *world) retry() bool {
+	due, _ := w.table.take(time.Time{})
+	for _, p := range due {
+		w.table.add(p.topic)
+	}
+	return len(due) > 0
+}
+
+// subscribe is what Hub.watch does.
+func (w *world) subscribe(p *person) bool {
+	if p.state != "" {
+		return false
+	}
+	p.state, p.w = "on", &Watch{from: p.from, deletions: p.deletions}
+	sp := newSpan("k", "")
+	if t := w.index.find(sp, p.w); t != nil {
+		t.subscribe(p.w)
+		return true
+	}
+	t := &topic{span: sp, next: 1}
+	t.subscribe(p.w)
+	w.index.offer(t)
+	w.table.add(t)
+	return true
+}
+
+func (w *world) cancel(p *person) bool {
+	if p.state != "on" {
+		return false
+	}
+	p.state = "off"
+	w.table.unsubscribe(p.w)
+	return true
+}
+
+// check asserts what is so in every state.
+func (w *world) check() {
+	topics := map[*topic]place{}
+	put := func(t *topic, p place) {
+		require.NotContains(w.t, topics, t, "in one list")
+		require.Equal(w.t, p, t.place)
+		require.False(w.t, t.subs.empty() && (p == queued || p == delayed))
+		topics[t] = p
+	}
+	for t := range w.table.queue.all {
+		put(t, queued)
+	}
+	for _, a := range w.table.asks {
+		put(a.topic, asking)
+	}
+	for id, t := range w.table.live {
+		require.Equal(w.t, id, t.id)
+		require.True(w.t, !t.subs.empty() || t.quiet, "it will be cancelled")
+		put(t, living)
+	}
+	for _, p := range w.table.later {
+		put(p.topic, delayed)
+	}
+	require.Len(w.t, topics, w.table.size)
+	for _, t := range w.index {
+		require.Contains(w.t, topics, t)
+	}
+	for _, p := range w.people {
+		if p.state == "on" {
+			require.Contains(w.t, topics, p.w.topic)
+			require.True(w.t, p.w.topic.anyone(func(x *Watch) bool { return x == p.w }))
+		}
+	}
+}
+
+// settle does all that is still to be done, without further trouble, and asserts that everybody has everything; and,
+// once all have cancelled, that nothing is left anywhere.
+func (w *world) settle() {
+	run := func() {
+		for more := true; more; {
+			more = false
+			for _, s := range w.steps() {
+				switch s.kind {
+				case send, push, answer, sweep, again:
+					more = w.step(s) || more
+				}
+			}
+		}
+	}
+	run()
+	w.check()
+	for _, p := range w.people {
+		if p.state == "on" {
+			require.Len(w.t, p.got, len(w.due(p)))
+		}
+	}
+	living := 0
+	for id, one := range w.serving {
+		require.False(w.t, one.ended)
+		require.False(w.t, w.table.live[id].subs.empty())
+		living++
+	}
+	require.Equal(w.t, w.table.size, living)
+	for _, p := range w.people {
+		w.cancel(p)
+	}
+	run()
+	require.Empty(w.t, w.serving)
+	require.Empty(w.t, w.index)
+	require.Zero(w.t, w.table.size)
+	require.Zero(w.t, w.table.bytes)
+}
+
+// String tells states apart.
+func (w *world) String() string {
+	var b strings.Builder
+	for _, p := range w.people {
+		fmt.Fprint(&b, p.state, len(p.got), " ")
+	}
+	for _, e := range w.history {
+		fmt.Fprint(&b, e.Type)
+	}
+	fmt.Fprint(&b, w.compact, w.up, w.losses, w.refusals, w.compactions)
+	for _, r := range w.out {
+		fmt.Fprint(&b, "|", r.WatchId, r.Created, r.Canceled, r.CompactRevision, len(r.Events))
+	}
+	one := func(t *topic) {
+		fmt.Fprint(&b, "/", t.id, t.next, t.place, t.wide, t.quiet, string(t.value), w.index["k"] == t)
+		for i, p := range w.people {
+			if p.state == "on" && p.w.topic == t {
+				fmt.Fprint(&b, " ", i)
+			}
+		}
+	}
+	for t := range w.table.queue.all {
+		one(t)
+	}
+	for _, a := range w.table.asks {
+		one(a.topic)
+	}
+	for id := range w.table.lastID + 1 {
+		if s := w.serving[id]; s != nil {
+			fmt.Fprint(&b, ";", id, *s)
+		}
+		if t := w.table.live[id]; t != nil {
+			one(t)
+		}
+	}
+	for _, p := range w.table.later {
+		one(p.topic)
+	}
+	for _, t := range w.table.quiet {
+		fmt.Fprint(&b, ",", t.id)
+	}
+	fmt.Fprint(&b, w.table.cancels, w.table.lastID)
+	return b.String()
+}
+
+// walk goes through every state that the plan allows, each reached by a path of its own.
+func walk(t *testing.T, p plan) (states int) {
+	var path []step
+	defer func() {
+		if t.Failed() {
+			t.Log(path)
+		}
+	}()
+	replay := func() *world {
+		w := newWorld(t, p)
+		for _, s := range path {
+			w.step(s)
+		}
+		return w
+	}
+	seen := map[string]bool{}
+	queue := [][]step{nil}
+	for len(queue) > 0 {
+		path, queue = queue[0], queue[1:]
+		steps := replay().steps()
+		base := path
+		for _, s := range steps {
+			path = append(slices.Clip(base), s)
+			w := newWorld(t, p)
+			for _, s := range base {
+				w.step(s)
+			}
+			if !w.step(s) {
+				continue
+			}
+			key := w.String()
+			if seen[key] {
+				continue
+			}
+			seen[key] = true
+			w.check()
+			queue = append(queue, path)
+			w.settle()
+		}
+	}
+	return len(seen)
+}
+
+// Whoever subscribes to a key when, from whatever revision, and whatever happens meanwhile, receives
+// each event that is due once, and leaves nothing behind.
+func TestEverySubscriberReceivesEachEventOnceInAllInterleavings(t *testing.T) {
+	for name, p := range map[string]plan{
+		"two of all, and a loss":     {people: []person{{from: 2}, {from: 3}}, events: 2, losses: 1},
+		"all and deletions":          {people: []person{{from: 2}, {from: 3, deletions: true}}, events: 2, losses: 1},
+		"deletions first":            {people: []person{{from: 3, deletions: true}, {from: 2}}, events: 2, losses: 1},
+		"a refusal":                  {people: []person{{from: 2}, {from: 1, deletions: true}}, events: 1, refusals: 1},
+		"a compaction":               {people: []person{{from: 2}, {from: 3, deletions: true}}, events: 2, compactions: 1},
+		"a compaction and a loss":    {people: []person{{from: 2}, {from: 4}}, events: 2, compactions: 1, losses: 1},
+		"three that come and go":     {people: []person{{from: 2}, {from: 1, deletions: true}, {from: 3}}, events: 1},
+		"one who comes late, and so": {people: []person{{from: 1}, {from: 1}}, events: 1, refusals: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			began := time.Now()
+			states := walk(t, p)
+			t.Logf("%d states, %v", states, time.Since(began))
+			require.Greater(t, states, 500)
+		})
+	}
+}

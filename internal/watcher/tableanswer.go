@@ -1,0 +1,155 @@
+package watcher
+
+import (
+	"errors"
+	"slices"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+// outcome is what an answer means beside calls.
+type outcome struct {
+	answered bool   // an unanswered creation was answered
+	refused  bool   // a creation was refused, or ended, for reason
+	topic    *topic // whose it was, in no list; nil: an echo's, or that of one that is dealt with
+	reason   string
+	err      error // the link is to be ended
+}
+
+var (
+	errOrder = errors.New("creations are answered out of order")
+	errBloat = errors.New("a fragmented revision is too long")
+)
+
+// maxHeld bounds the events of one revision that came in fragments, which were not asked for.
+const maxHeld = 1 << 20
+
+// answer takes what a server sent.
+func (tb *table) answer(r *pb.WatchResponse, out []delivery) ([]delivery, outcome) {
+	if r.Created {
+		return tb.answered(r, out)
+	}
+	out, err := tb.deliver(r, out)
+	if err != nil || !r.Canceled && r.CompactRevision == 0 {
+		return out, outcome{err: err}
+	}
+	return tb.ended(r, out)
+}
+
+// answered takes the answer to the first unanswered creation: etcd answers creations in order. A refusal is known by the
+// watch ID -1, which says nothing about whose it is; any other ID must be the one we gave, or the answer is a repetition.
+func (tb *table) answered(r *pb.WatchResponse, out []delivery) ([]delivery, outcome) {
+	switch i := tb.unanswered(r.WatchId); {
+	case len(tb.asks) == 0 || i < 0 && r.WatchId != -1:
+		return out, outcome{}
+	case i > 0:
+		return out, outcome{err: errOrder}
+	}
+	a := tb.asks[0]
+	tb.bytes -= a.bytes
+	if tb.asks = tb.asks[1:]; len(tb.asks) == 0 {
+		tb.asks = nil // its memory is that of all there were
+	}
+	t, res := a.topic, outcome{answered: true}
+	switch {
+	case r.Canceled || r.WatchId == -1:
+		tb.forget(a.id)
+		out, res.topic = tb.compacted(t, r.CompactRevision, out)
+		res.refused, res.reason = true, r.CancelReason
+		return out, res
+	case t == nil: // an echo that was not refused
+		tb.cancels = append(tb.cancels, a.id)
+		return out, res
+	}
+	t.place = living
+	tb.live[a.id] = t
+	if t.subs.empty() {
+		tb.cancel(t)
+		tb.remove(t)
+		return out, res
+	}
+	for w := range t.subs.all {
+		w.armed.Store(true)
+	}
+	out, res.err = tb.deliver(r, out)
+	return out, res
+}
+
+// unanswered is where in asks the creation of id is; below 0: nowhere.
+func (tb *table) unanswered(id int64) int {
+	return slices.IndexFunc(tb.asks, func(a ask) bool { return a.id == id })
+}
+
+// deliver gives the events of an answer to their topic. Answers for topics that are gone have none.
+func (tb *table) deliver(r *pb.WatchResponse, out []delivery) ([]delivery, error) {
+	t := tb.live[r.WatchId]
+	if i := tb.unanswered(r.WatchId); t == nil && i >= 0 {
+		t = tb.asks[i].topic // etcd acknowledges first; events that came before would be lost otherwise
+	}
+	if t == nil {
+		return out, nil
+	}
+	events, rest := advance(t.span, !t.wide, t.next, tb.held[r.WatchId], r.Events, r.Fragment)
+	if len(rest) > maxHeld {
+		return out, errBloat
+	}
+	tb.hold(r.WatchId, rest)
+	if len(events) == 0 {
+		return out, nil
+	}
+	return t.deliver(events, out), nil
+}
+
+// hold keeps evs, in place of what was held back for this creation.
+func (tb *table) hold(id int64, evs []*mvccpb.Event) {
+	if len(evs) == 0 {
+		delete(tb.held, id)
+		return
+	}
+	if tb.held == nil {
+		tb.held = map[int64][]*mvccpb.Event{}
+	}
+	tb.held[id] = evs
+}
+
+// ended takes the server's word that a creation is over there. For those that we cancelled, it is expected.
+func (tb *table) ended(r *pb.WatchResponse, out []delivery) ([]delivery, outcome) {
+	t := tb.live[r.WatchId]
+	if t == nil {
+		return out, outcome{}
+	}
+	tb.forget(r.WatchId)
+	if r.CompactRevision > t.next {
+		// etcd keeps a compacted watch in its books, where it also keeps progress requests from being
+		// answered, until it is cancelled.
+		tb.cancels = append(tb.cancels, r.WatchId)
+	}
+	out, t = tb.compacted(t, r.CompactRevision, out)
+	return out, outcome{refused: true, topic: t, reason: r.CancelReason}
+}
+
+// compacted ends the subscribers of t, which is in no list, that miss events because what was before rev is compacted.
+// Where rev says nothing about t it returns it; otherwise t is created for the others, or gone.
+func (tb *table) compacted(t *topic, rev int64, out []delivery) ([]delivery, *topic) {
+	if t == nil {
+		return out, nil
+	}
+	missed := false
+	for w := range t.subs.all {
+		if t.needs(w) < rev {
+			t.unsubscribe(w)
+			out, missed = append(out, delivery{w, Update{Compacted: rev}, true}), true
+		}
+	}
+	switch {
+	case t.subs.empty():
+		tb.remove(t)
+		return out, nil
+	case missed:
+		tb.enqueue(t)
+		return out, nil
+	}
+	t.place, t.id = nowhere, 0
+	return out, t
+}
