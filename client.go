@@ -266,8 +266,13 @@ func init() {
 		return c.host(), nil
 	}
 	inside.HostFor = func(ctx context.Context, v any) (session.Host, error) {
-		if c, ok := v.(*Client); ok {
-			return inside.HostOf(c)
+		switch of := v.(type) {
+		case *Client:
+			return inside.HostOf(of)
+		case sessionsOf:
+			if of.client != nil {
+				return inside.HostOf(of.client)
+			}
 		}
 		s, err := v.(Sessions).Session(ctx)
 		switch {

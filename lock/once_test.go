@@ -142,6 +142,20 @@ func TestOnceRecordsOnlyUnderItsLock(t *testing.T) {
 	})
 }
 
+// The guard alone holds back who lost the lock, where nobody else has run meanwhile.
+func TestARunThatLostItsLockIsNotRecorded(t *testing.T) {
+	inBubble(t, func(w *world) {
+		ran, err := lock.New(w.spare, "name", lock.Options{}).Once(w.Context(), firing, func(_ context.Context, h *lock.Held) error {
+			w.f.Inject(quietWatches) // it does not learn of it
+			w.f.Delete(h.Key())
+			return nil
+		})
+		assert.True(w, ran)
+		assert.ErrorIs(w, err, kv.ErrFenced)
+		assert.Nil(w, w.f.Get(recordKey))
+	})
+}
+
 // The answer to the record's writing is lost: it is settled by a read, and the job is
 // neither run again nor called failed.
 func TestARecordWhoseAnswerIsLostIsSettled(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
@@ -19,6 +21,7 @@ type Cluster struct {
 
 	mu      sync.Mutex
 	clients []*pawl.Client
+	links   map[*pawl.Client]*link
 }
 
 // New starts a cluster that lasts until the end of the test. Called in a
@@ -37,6 +40,9 @@ func (c *Cluster) close() {
 	c.mu.Lock()
 	clients := c.clients
 	c.clients = nil
+	for _, l := range c.links {
+		l.heal()
+	}
 	c.mu.Unlock()
 	for _, client := range clients {
 		_ = client.Close()
@@ -56,7 +62,8 @@ func (c *Cluster) Client(t testing.TB, cfg pawl.Config) *pawl.Client {
 	}
 	cfg.Endpoints = c.fake.Endpoints()
 	own := len(cfg.DialOptions)
-	cfg.DialOptions = append(cfg.DialOptions[:own:own], c.fake.DialOption())
+	l := newLink()
+	cfg.DialOptions = append(cfg.DialOptions[:own:own], grpc.WithContextDialer(l.through(c.fake.Dial)))
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	defer cancel()
 	client, err := pawl.Dial(ctx, cfg)
@@ -67,7 +74,33 @@ func (c *Cluster) Client(t testing.TB, cfg pawl.Config) *pawl.Client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clients = append(c.clients, client)
+	if c.links == nil {
+		c.links = make(map[*pawl.Client]*link)
+	}
+	c.links[client] = l
 	return client
+}
+
+// CutClient makes the cluster unreachable for one client, which Client of this cluster
+// has made: its connections stay open, and what either side sends waits. Other clients
+// are not affected. Another cluster's client, or nil, is left alone.
+func (c *Cluster) CutClient(client *pawl.Client) {
+	if l := c.link(client); l != nil {
+		l.cut()
+	}
+}
+
+// HealClient ends CutClient. What was sent meanwhile arrives now.
+func (c *Cluster) HealClient(client *pawl.Client) {
+	if l := c.link(client); l != nil {
+		l.heal()
+	}
+}
+
+func (c *Cluster) link(client *pawl.Client) *link {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.links[client]
 }
 
 // Revoke has the server end a lease, as an operator can and as it does itself

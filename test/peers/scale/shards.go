@@ -11,7 +11,7 @@ import (
 )
 
 // shardsOf is pawl's own choice among n clusters, which are there in memory only.
-func shardsOf(n int) (s *pawl.Shards, closeAll func(), err error) {
+func shardsOf(n int) (s *pawl.Clusters, closeAll func(), err error) {
 	clients := map[string]*pawl.Client{}
 	var fakes []*etcdfake.Cluster
 	closeAll = func() {
@@ -34,7 +34,7 @@ func shardsOf(n int) (s *pawl.Shards, closeAll func(), err error) {
 		}
 		clients[fmt.Sprintf("cluster-%02d", i+1)] = c
 	}
-	if s, err = pawl.NewShards(clients); err != nil {
+	if s, err = pawl.NewClusters(clients); err != nil {
 		closeAll()
 	}
 	return s, closeAll, err

@@ -37,7 +37,7 @@ change hands between sessions thousands of times an hour, have etcd compact ever
 
 ## Several clusters
 
-` + "`pawl.Shards`" + ` spreads names over clusters: each name is on the one whose label's hash with it is the highest, so all
+` + "`pawl.Clusters`" + ` spreads names over clusters: each name is on the one whose label's hash with it is the highest, so all
 processes agree without asking. A process has one session on each cluster that it uses. Of one name
 everything holds that holds on one cluster. Across clusters there is no order:
 
@@ -73,7 +73,7 @@ a session of its own, though.
 	million = `## A million holders
 
 Simulated: %s locks held by %s processes, %v each at the mean, %s of the acquisitions behind another holder, sessions with
-a TTL of %v, clusters whose leaders have %d cores. Names are spread by ` + "`pawl.Shards`" + ` itself; requests arrive at random, and
+a TTL of %v, clusters whose leaders have %d cores. Names are spread by ` + "`pawl.Clusters`" + ` itself; requests arrive at random, and
 wait for a core. A request then also takes what it takes on a cluster with nothing to do.
 
 `

@@ -14,18 +14,18 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// Two processes' Shards over two real clusters agree where each name is, and
+// Two processes' Clusters over two real clusters agree where each name is, and
 // exclude each other there and nowhere else.
 func TestLocksAreSpreadOverTwoRealClusters(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	endpoints := map[string]string{"red": realServer(t), "blue": realServer(t)}
-	process := func() *pawl.Shards {
+	process := func() *pawl.Clusters {
 		clients := map[string]*pawl.Client{}
 		for label, endpoint := range endpoints {
 			clients[label] = dial(t, endpoint)
 		}
-		s, err := pawl.NewShards(clients)
+		s, err := pawl.NewClusters(clients)
 		require.NoError(t, err)
 		return s
 	}
@@ -34,13 +34,9 @@ func TestLocksAreSpreadOverTwoRealClusters(t *testing.T) {
 	for i := range 20 {
 		name := fmt.Sprint("sharded/", i)
 		used[one.Label(name)]++
-		session, err := one.Session(ctx, name)
+		h, err := lock.New(one.For(name), name, lock.Options{}).Acquire(ctx)
 		require.NoError(t, err)
-		h, err := lock.New(session, name, lock.Options{}).Acquire(ctx)
-		require.NoError(t, err)
-		session, err = other.Session(ctx, name)
-		require.NoError(t, err)
-		m := lock.New(session, name, lock.Options{})
+		m := lock.New(other.For(name), name, lock.Options{})
 		_, err = m.TryAcquire(ctx)
 		require.ErrorIs(t, err, lock.ErrBusy)
 		for label, endpoint := range endpoints {

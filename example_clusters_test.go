@@ -10,12 +10,12 @@ import (
 )
 
 // Each name is on one of two clusters; the program need not know on which.
-func ExampleShards() {
+func ExampleClusters() {
 	t := begin()
 	defer t.end()
 	ctx := context.Background()
 
-	shards, err := pawl.NewShards(map[string]*pawl.Client{ // in a program, pawl.Dial gives each
+	clusters, err := pawl.NewClusters(map[string]*pawl.Client{ // in a program, pawl.Dial gives each
 		"north": pawltest.New(t).Client(t, pawl.Config{}),
 		"south": pawltest.New(t).Client(t, pawl.Config{}),
 	})
@@ -23,15 +23,10 @@ func ExampleShards() {
 		fmt.Println(err)
 		return
 	}
-	defer shards.Close()
+	defer clusters.Close()
 	for _, name := range []string{"mail", "report", "import"} {
-		session, err := shards.Session(ctx, name)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		err = lock.New(session, name, lock.Options{}).Do(ctx, func(ctx context.Context, h *lock.Held) error {
-			fmt.Println(h.Name(), "is held on", shards.Label(name))
+		err := lock.New(clusters.For(name), name, lock.Options{}).Do(ctx, func(ctx context.Context, h *lock.Held) error {
+			fmt.Println(h.Name(), "is held on", clusters.Label(name))
 			return nil
 		})
 		if err != nil {

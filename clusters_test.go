@@ -13,8 +13,8 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// shardsOf is Shards with a fake cluster for each label.
-func shardsOf(t *testing.T, labels ...string) *pawl.Shards {
+// clustersOf is Clusters with a fake cluster for each label.
+func clustersOf(t *testing.T, labels ...string) *pawl.Clusters {
 	t.Helper()
 	clients := map[string]*pawl.Client{}
 	for _, label := range labels {
@@ -22,35 +22,35 @@ func shardsOf(t *testing.T, labels ...string) *pawl.Shards {
 		t.Cleanup(fake.Close)
 		clients[label] = dial(t, fake, pawl.Config{})
 	}
-	s, err := pawl.NewShards(clients)
+	s, err := pawl.NewClusters(clients)
 	require.NoError(t, err)
 	return s
 }
 
-const shardedNames = 20_000
+const spreadNames = 20_000
 
 // where is the label of each name.
-func where(s *pawl.Shards) (all []string) {
-	for i := range shardedNames {
+func where(s *pawl.Clusters) (all []string) {
+	for i := range spreadNames {
 		all = append(all, s.Label(fmt.Sprint("jobs/", i)))
 	}
 	return all
 }
 
-func TestNamesAreSpreadEvenlyOverShards(t *testing.T) {
+func TestNamesAreSpreadEvenlyOverClusters(t *testing.T) {
 	labels := []string{"a", "b", "c", "eu-west-1", "eu-west-2"}
 	share := map[string]int{}
-	for _, label := range where(shardsOf(t, labels...)) {
+	for _, label := range where(clustersOf(t, labels...)) {
 		share[label]++
 	}
 	require.Len(t, share, len(labels))
 	for label, n := range share { // a deviation of 4,000 is binomial, 57 at one sigma
-		assert.InDelta(t, shardedNames/len(labels), n, 5*57, label)
+		assert.InDelta(t, spreadNames/len(labels), n, 5*57, label)
 	}
 }
 
-func TestANewShardTakesItsShareAndMovesNothingElse(t *testing.T) {
-	before, after := where(shardsOf(t, "a", "b", "c")), where(shardsOf(t, "a", "b", "c", "d"))
+func TestANewClusterTakesItsShareAndMovesNothingElse(t *testing.T) {
+	before, after := where(clustersOf(t, "a", "b", "c")), where(clustersOf(t, "a", "b", "c", "d"))
 	moved := 0
 	for i := range before {
 		if before[i] != after[i] {
@@ -58,11 +58,11 @@ func TestANewShardTakesItsShareAndMovesNothingElse(t *testing.T) {
 			moved++
 		}
 	}
-	assert.InDelta(t, shardedNames/4, moved, 5*62)
+	assert.InDelta(t, spreadNames/4, moved, 5*62)
 }
 
-func TestAShardThatGoesMovesItsOwnNamesOnly(t *testing.T) {
-	before, after := where(shardsOf(t, "a", "b", "c")), where(shardsOf(t, "a", "c"))
+func TestAClusterThatGoesMovesItsOwnNamesOnly(t *testing.T) {
+	before, after := where(clustersOf(t, "a", "b", "c")), where(clustersOf(t, "a", "c"))
 	for i := range before {
 		if before[i] != "b" {
 			require.Equal(t, before[i], after[i])
@@ -71,8 +71,8 @@ func TestAShardThatGoesMovesItsOwnNamesOnly(t *testing.T) {
 }
 
 // Where a name is must not change with a version: two would hold it.
-func TestANameStaysOnItsShardInEveryVersion(t *testing.T) {
-	s := shardsOf(t, "one", "two", "three")
+func TestANameStaysOnItsClusterInEveryVersion(t *testing.T) {
+	s := clustersOf(t, "one", "two", "three")
 	got := map[string]string{}
 	for _, name := range []string{"jobs/42", "reports/daily", "a", "", "名", "e"} {
 		got[name] = s.Label(name)
@@ -80,13 +80,13 @@ func TestANameStaysOnItsShardInEveryVersion(t *testing.T) {
 	assert.Equal(t, map[string]string{"jobs/42": "one", "reports/daily": "one", "a": "two", "": "two", "名": "one", "e": "three"}, got)
 }
 
-func TestEachShardHasOneSessionOnItsOwnCluster(t *testing.T) {
-	s := shardsOf(t, "a", "b")
+func TestEachClusterHasOneSessionOnItsOwnCluster(t *testing.T) {
+	s := clustersOf(t, "a", "b")
 	ctx := context.Background()
 	of := map[string]*pawl.Session{}
 	for i := range 100 {
 		name := fmt.Sprint(i)
-		session, err := s.Session(ctx, name)
+		session, err := s.For(name).Session(ctx)
 		require.NoError(t, err)
 		label := s.Label(name)
 		if of[label] == nil {
@@ -101,13 +101,13 @@ func TestEachShardHasOneSessionOnItsOwnCluster(t *testing.T) {
 	for _, session := range of {
 		assert.ErrorIs(t, session.Err(), lease.ErrClosed)
 	}
-	_, err := s.Session(ctx, "x")
+	_, err := s.For("x").Session(ctx)
 	assert.ErrorIs(t, err, lease.ErrClosed)
 	assert.ErrorContains(t, err, s.Label("x"))
 	assert.NoError(t, s.Close(), "again")
 }
 
-func TestShardsThatCannotBeAreRefused(t *testing.T) {
+func TestClustersThatCannotBeAreRefused(t *testing.T) {
 	fake := etcdfake.New(etcdfake.Options{})
 	t.Cleanup(fake.Close)
 	c := dial(t, fake, pawl.Config{})
@@ -119,17 +119,35 @@ func TestShardsThatCannotBeAreRefused(t *testing.T) {
 		"zero byte":        {"a\x00b": c},
 		`"a" and "b" have`: {"a": c, "b": c},
 	} {
-		_, err := pawl.NewShards(clients)
+		_, err := pawl.NewClusters(clients)
 		assert.ErrorContains(t, err, want)
 	}
 }
 
-func TestNilShardsSaySo(t *testing.T) {
-	for _, s := range []*pawl.Shards{nil, {}} {
-		_, err := s.Session(context.Background(), "x")
-		assert.ErrorContains(t, err, "not made by NewShards")
+func TestNilClustersSaySo(t *testing.T) {
+	for _, s := range []*pawl.Clusters{nil, {}} {
+		_, err := s.For("x").Session(context.Background())
+		assert.ErrorContains(t, err, "not made by NewClusters")
+		_, err = s.ForAll("x")
+		assert.ErrorContains(t, err, "not made by NewClusters")
 		assert.Empty(t, s.Label("x"))
 		assert.Nil(t, s.Client("x"))
 		assert.NoError(t, s.Close())
 	}
+}
+
+func TestSeveralNamesAreOfOneClusterOrAreRefused(t *testing.T) {
+	s := clustersOf(t, "one", "two", "three")
+	ctx := context.Background()
+	all, err := s.ForAll("jobs/42", "reports/daily") // both on one
+	require.NoError(t, err)
+	session, err := all.Session(ctx)
+	require.NoError(t, err)
+	same, err := s.For("jobs/42").Session(ctx)
+	require.NoError(t, err)
+	assert.Same(t, same, session)
+	_, err = s.ForAll("jobs/42", "a")
+	assert.ErrorContains(t, err, `"jobs/42" is on "one", "a" on "two"`)
+	_, err = s.ForAll()
+	assert.ErrorContains(t, err, "no names")
 }

@@ -1,0 +1,162 @@
+package pawl
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Clusters spreads names over several clusters: where one cluster cannot carry all
+// locks and elections, each name has its own among several. All processes must
+// be given the same labels for the same clusters; then they agree on where a name
+// is, without asking anybody. Its methods may be called by several goroutines
+// at once.
+//
+// What holds across clusters, and what does not:
+//
+//  1. Of one name, everything that package pawl guarantees holds: it lives on one
+//     cluster.
+//  2. Tokens of one name go up. Those of two names that are on different clusters
+//     must not be compared: each cluster counts for itself.
+//  3. A session ends with its cluster, and with it the locks there; those on the
+//     others stay. kv transactions guard with locks of one cluster only.
+//  4. A label says where a name is, not the endpoints behind it: a cluster may move
+//     to other machines. Another set of labels moves names: to a label that is
+//     new, about its share of all names and no others; from one that is gone, its
+//     own names. While two processes use different sets, a name that moves
+//     can have two holders, and its token may go back. docs/scale.md says how to
+//     change the set safely.
+type Clusters struct {
+	clients map[string]*Client
+	labels  []string // sorted
+}
+
+// NewClusters is a choice among clusters, each a Client by a label of your own
+// that stays with it. It does not connect. Close closes the Clients.
+//
+// Two labels may lead to one cluster, with a Config.Namespace each: who begins with
+// more labels than clusters can later move a label at a time.
+func NewClusters(clients map[string]*Client) (*Clusters, error) {
+	if len(clients) == 0 {
+		return nil, errors.New("pawl: clusters: no clusters")
+	}
+	of := make(map[*Client]string, len(clients))
+	for _, label := range slices.Sorted(maps.Keys(clients)) {
+		c := clients[label]
+		switch other, twice := of[c]; {
+		case label == "" || strings.Contains(label, "\x00"):
+			return nil, fmt.Errorf("pawl: clusters: label %q is empty or contains a zero byte", label)
+		case c == nil || c.cluster == nil:
+			return nil, fmt.Errorf("pawl: clusters: label %q: Client is nil, or was not made by Dial", label)
+		case twice:
+			return nil, fmt.Errorf("pawl: clusters: labels %q and %q have the same Client", other, label)
+		}
+		of[c] = label
+	}
+	return &Clusters{clients: maps.Clone(clients), labels: slices.Sorted(maps.Keys(clients))}, nil
+}
+
+// Label is the label of the cluster that name is on: of all labels, that whose
+// hash with the name is the highest. It depends on nothing else, and is the same
+// in every process and version. "" of a nil or zero Clusters.
+func (c *Clusters) Label(name string) string {
+	if c == nil {
+		return ""
+	}
+	best, most := "", uint64(0)
+	for _, label := range c.labels { // in their order, which decides between equals
+		if w := weight(label, name); best == "" || w > most {
+			best, most = label, w
+		}
+	}
+	return best
+}
+
+// weight is how much a label wants a name (rendezvous hashing).
+func weight(label, name string) uint64 {
+	sum := sha256.Sum256([]byte(label + "\x00" + name))
+	return binary.BigEndian.Uint64(sum[:])
+}
+
+// Client is the Client of the cluster that name is on, for elect.LeaderOf,
+// elect.Observe and elect.Run, and for KV; nil of a nil or zero Clusters.
+func (c *Clusters) Client(name string) *Client {
+	if c == nil {
+		return nil
+	}
+	return c.clients[c.Label(name)]
+}
+
+// For gives the sessions of the Client of the cluster that name is on, to lock name with
+// or to campaign for it: lock.New(clusters.For(name), name, …). There is one session on each
+// cluster that is used. A lock of another name is to be made with For of that name.
+func (c *Clusters) For(name string) Sessions {
+	label := c.Label(name)
+	if label == "" {
+		return sessionsOf{}
+	}
+	return sessionsOf{label, c.clients[label]}
+}
+
+// ForAll is For of several names that are on one cluster, for a lock of all of them. The
+// error names two that are not.
+func (c *Clusters) ForAll(names ...string) (Sessions, error) {
+	if c == nil || len(c.labels) == 0 {
+		return nil, errNoClusters
+	}
+	if len(names) == 0 {
+		return nil, errors.New("pawl: clusters: no names")
+	}
+	first := c.Label(names[0])
+	for _, name := range names[1:] {
+		if label := c.Label(name); label != first {
+			return nil, fmt.Errorf("pawl: clusters: %q is on %q, %q on %q: names that are locked together must be on one cluster", names[0], first, name, label)
+		}
+	}
+	return c.For(names[0]), nil
+}
+
+var errNoClusters = errors.New("pawl: clusters: nil Clusters, or not made by NewClusters")
+
+// sessionsOf gives the session of one cluster; the zero one: there is none.
+type sessionsOf struct {
+	label  string
+	client *Client
+}
+
+// Session is that of the cluster's Client, as Client.Session gives it.
+func (s sessionsOf) Session(ctx context.Context) (*Session, error) {
+	if s.client == nil {
+		return nil, errNoClusters
+	}
+	session, err := s.client.Session(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("pawl: clusters: %q: %w", s.label, err)
+	}
+	return session, nil
+}
+
+// Close closes all Clients, at the same time. The error says what was left to
+// expire, and where. It can be called again, and gives the same answer.
+func (c *Clusters) Close() error {
+	if c == nil {
+		return nil
+	}
+	errs := make([]error, len(c.labels))
+	var wg sync.WaitGroup
+	for i, label := range c.labels {
+		wg.Go(func() { // ends when the Client is closed, as Close waits for
+			if err := c.clients[label].Close(); err != nil {
+				errs[i] = fmt.Errorf("pawl: clusters: %q: %w", label, err)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
