@@ -105,6 +105,20 @@ func TestAHandoffByThePredecessorIsEvidence(t *testing.T) {
 	assert.Equal(t, []any{KeyOverwritten, int64(8), true}, []any{fx.End, fx.At, fx.Held}, "a key is handed off to once")
 }
 
+// Whoever is handed the queue knows from the handoff who comes after.
+func TestAHandoffCarriesTheSuccessors(t *testing.T) {
+	_, by := keys.Split(before.Name)
+	rest := keys.NewSuccessors(slices.Values([]keys.Successor{{Name: []byte("4-1"), Create: 6, Value: []byte(label)}}))
+	a := waiting()
+	a.Apply(OwnChanged{Create: own.Create, Mod: 7, OnLease: true, Value: keys.Successor{Value: []byte(label)}.HandedOff(by, before.Create, rest)})
+	a.Apply(Won{})
+	next, _, ok := a.Successors().First()
+	require.True(t, ok)
+	assert.Equal(t, "4-1", string(next.Name))
+	a.Apply(Released{})
+	assert.True(t, a.Apply(DeleteSent{}).Handoff)
+}
+
 func TestAHandoffByAnotherIsAReasonToAsk(t *testing.T) {
 	a := waiting()
 	a.Apply(handoffBy(Key{"n/9-1", 4}, 7))
