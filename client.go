@@ -27,6 +27,8 @@ type Client struct {
 	behind  *cleanup.Group
 	kv      *kv.Client
 
+	deferral session.Deferral // of what is revoked when sessions end
+
 	own chan struct{} // holds one element: the right to look after session
 	// session is the client's own; guarded by own.
 	session *Session
@@ -135,8 +137,7 @@ func (c *Client) grant(ctx context.Context, opts lease.Options) (*session.Sessio
 	switch {
 	case c.life.Err() != nil:
 		if err == nil {
-			engine.Begone()
-			<-engine.Stopped()
+			giveUp(engine, opts)
 		}
 		return nil, errClosed
 	case err != nil:
@@ -144,6 +145,17 @@ func (c *Client) grant(ctx context.Context, opts lease.Options) (*session.Sessio
 	}
 	c.keep(engine)
 	return engine, nil
+}
+
+// giveUp ends a session that nobody gets. The lease of one that was taken over is
+// left to expire, for others may rest on what is held there.
+func giveUp(engine *session.Session, opts lease.Options) {
+	if opts.Resume != (lease.Handle{}) {
+		engine.Detach()
+		return
+	}
+	engine.CloseInBackground()
+	<-engine.Stopped()
 }
 
 // begin counts a call that makes a session; false: the client is closed.
@@ -209,7 +221,7 @@ func (c *Client) close() error {
 	c.mu.Unlock()
 
 	for s := range open {
-		s.Begone()
+		s.CloseInBackground()
 	}
 	for s := range open {
 		<-s.Stopped()
@@ -253,7 +265,7 @@ var errClosed = fmt.Errorf("client: %w", lease.ErrClosed)
 func (c *Client) host() session.Host {
 	return session.Host{
 		Cluster: c.cluster, Watches: c.watches, Behind: c.behind,
-		Namespace: c.cfg.Namespace, Floor: c.cfg.TokenFloor,
+		Deferral: &c.deferral, Namespace: c.cfg.Namespace, Floor: c.cfg.TokenFloor,
 	}
 }
 

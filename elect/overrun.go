@@ -67,6 +67,6 @@ func (r *runner) overrun(lead context.Context, s *session.Session, returned <-ch
 	select {
 	case <-returned:
 	case <-timer.C:
-		s.Forsake(fmt.Errorf("%w by more than %v", ErrOverrun, patience))
+		s.Abandon(fmt.Errorf("%w by more than %v", ErrOverrun, patience))
 	}
 }

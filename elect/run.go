@@ -139,7 +139,7 @@ const leaveWait = time.Second
 // time has been spent on the resignation, so it does not wait.
 func (r *runner) leave(ctx context.Context, s *pawl.Session) {
 	engine := inside.SessionOf(s)
-	engine.Begone()
+	engine.CloseInBackground()
 	<-engine.Stopped()
 	if ctx.Err() != nil {
 		return
@@ -154,7 +154,7 @@ func (r *runner) reign(ctx context.Context, s *session.Session, t *Term) (o outc
 	r.term++
 	r.token = t.Token()
 	r.tell(Event{Kind: Elected, Term: r.term, Token: r.token})
-	release := s.Spare() // before the last look at Err, so that there is no gap
+	release := s.DeferRevocation() // before the last look at Err, so that there is no gap
 	defer release()
 	var result, end error
 	stopped := true                    // lead has not returned before Run's ctx has ended

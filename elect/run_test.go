@@ -251,7 +251,7 @@ func TestGoexitInLeadResigns(t *testing.T) {
 
 // A lead that does not return in time: the term is marked lost, then renewing
 // stops, and the lease ends by itself; no request of ours shortens it.
-func TestOverrunForsakesTheLeaseAndLeavesItToEnd(t *testing.T) {
+func TestOverrunAbandonsTheLeaseAndLeavesItToEnd(t *testing.T) {
 	for _, overrun := range []time.Duration{0, 2 * time.Second} {
 		inBubble(t, func(w *world) {
 			var log []elect.Event

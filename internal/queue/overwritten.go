@@ -16,7 +16,7 @@ import (
 // session: that key may not be on its lease any more, so nothing else would take it out
 // of the queue. Work that spares the lease spares the key.
 func (a *Acquisition) removeOverwritten(ctx context.Context) {
-	if !a.s.AwaitSparing(ctx) {
+	if !a.s.AwaitDeferred(ctx) {
 		return
 	}
 	for pause := 100 * time.Millisecond; a.deleteOwn(ctx) != nil; pause = min(2*pause, 2*time.Second) {

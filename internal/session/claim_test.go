@@ -241,7 +241,7 @@ func TestAClaimIsArmedOnceAfterTheDelay(t *testing.T) {
 		assert.Empty(t, short.armed)
 		require.Len(t, long.armed, 1)
 		assert.Equal(t, 20*time.Millisecond+ArmDelay, long.armed[0].Sub(began))
-		assert.Empty(t, s.arming)
+		assert.Empty(t, s.roster.arming)
 	})
 }
 
@@ -250,11 +250,11 @@ func TestNothingIsArmedOnADeadSession(t *testing.T) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
 		c := &claim{own: "k"}
 		require.NoError(t, s.Hold(&c.hook, c, 0))
-		s.Begone()
+		s.CloseInBackground()
 		s.ArmLater(&c.hook)
 		sleep(time.Second)
 		assert.Empty(t, c.armed)
-		assert.Empty(t, s.arming, "nobody would empty the list")
+		assert.Empty(t, s.roster.arming, "nobody would empty the list")
 	})
 }
 
@@ -285,36 +285,4 @@ func TestEveryClaimIsToldTheEndOnceAndAfterTheMark(t *testing.T) {
 		_, _, err := s.Begin("p/")
 		assert.Equal(t, s.Err(), err)
 	})
-}
-
-// The list against a slice.
-func TestRingKeepsOrderUnderPushAndDrop(t *testing.T) {
-	var r ring
-	hooks := make([]Hook, 50)
-	var model []*Hook
-	for i := range 2000 {
-		h := &hooks[(i*7919)%len(hooks)]
-		if h.in != nil {
-			r.drop(h)
-			for j, m := range model {
-				if m == h {
-					model = append(model[:j:j], model[j+1:]...)
-					break
-				}
-			}
-		} else {
-			r.push(h)
-			model = append(model, h)
-		}
-		var got []*Hook
-		for h := r.first; h != nil; h = h.next {
-			got = append(got, h)
-		}
-		require.Equal(t, len(model), r.n)
-		require.True(t, slices.Equal(model, got))
-	}
-	assert.Len(t, r.take(), len(model))
-	assert.Zero(t, r.n)
-	assert.Nil(t, r.first)
-	assert.Nil(t, r.last)
 }

@@ -35,7 +35,7 @@ func Grant(ctx context.Context, host Host, opts lease.Options) (*Session, error)
 		return nil, fmt.Errorf("lease: grant: %w", err)
 	}
 	if err := s.writeKey(ctx); err != nil {
-		s.abandon()
+		s.discard()
 		return nil, fmt.Errorf("lease: session key: %w", explain(err, host.Namespace))
 	}
 	if err := s.start(); err != nil {
@@ -49,19 +49,18 @@ func newSession(host Host, opts lease.Options) *Session {
 	s := &Session{
 		host:     host,
 		owner:    opts.Owner,
-		margin:   opts.Margin,
+		validity: validity{margin: opts.Margin},
 		ledger:   newLedger(),
 		removals: removals{added: make(chan struct{}, 1)},
 		done:     make(chan struct{}),
 		looped:   make(chan struct{}),
 		poked:    make(chan struct{}, 1),
-		revoked:  make(chan struct{}),
 		maxOps:   maxOps,
 	}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.label = keys.NewLabel(identity(s.owner))
-	s.armer = time.AfterFunc(ArmDelay, s.wake)
-	s.armer.Stop()
+	s.roster = newRoster(s.wake)
+	s.revocation.done = make(chan struct{})
 	return s
 }
 
@@ -74,10 +73,10 @@ const grants = 3
 func (s *Session) grant(ctx context.Context, ttl time.Duration) error {
 	for try := 1; ; try++ {
 		id := randomID()
-		w, err := s.grantOnce(ctx, id, ttl)
+		sent, granted, err := s.grantOnce(ctx, id, ttl)
 		switch {
 		case err == nil:
-			s.adopt(id, w)
+			s.adopt(id, sent, granted)
 			return nil
 		case cluster.IsLeaseExists(err) && try < grants: // another's: not to be touched
 			continue
@@ -92,10 +91,9 @@ func (s *Session) grant(ctx context.Context, ttl time.Duration) error {
 }
 
 // grantOnce asks for lease id.
-func (s *Session) grantOnce(ctx context.Context, id int64, ttl time.Duration) (window, error) {
-	var sent clock.Instant
+func (s *Session) grantOnce(ctx context.Context, id int64, ttl time.Duration) (sent clock.Instant, granted time.Duration, err error) {
 	var resp *pb.LeaseGrantResponse
-	err := s.host.Cluster.Do(ctx, cluster.Request{Op: "lease grant"}, func(ctx context.Context, m *cluster.Member) (_ *pb.ResponseHeader, err error) {
+	err = s.host.Cluster.Do(ctx, cluster.Request{Op: "lease grant"}, func(ctx context.Context, m *cluster.Member) (_ *pb.ResponseHeader, err error) {
 		sent = clock.Now()
 		resp, err = m.Lease().LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: int64(ttl / time.Second)})
 		return resp.GetHeader(), err
@@ -103,14 +101,14 @@ func (s *Session) grantOnce(ctx context.Context, id int64, ttl time.Duration) (w
 	if err == nil && resp.ID != id {
 		err = fmt.Errorf("lease %x was asked for, the answer grants %x", id, resp.ID)
 	}
-	return window{sent: sent, granted: time.Duration(resp.GetTTL()) * time.Second, margin: s.margin}, err
+	return sent, time.Duration(resp.GetTTL()) * time.Second, err
 }
 
 // adopt makes the session one of lease id.
-func (s *Session) adopt(id int64, w window) {
+func (s *Session) adopt(id int64, sent clock.Instant, granted time.Duration) {
 	s.id = id
 	s.key = keys.SessionKey(s.host.Namespace, id)
-	s.win.Store(&w)
+	s.validity.begin(sent, granted)
 }
 
 // writeKey puts the session key. It may be sent again: only one copy can find
@@ -168,8 +166,8 @@ func (s *Session) start() error {
 	return nil
 }
 
-// abandon ends a session that was never handed out.
-func (s *Session) abandon() {
+// discard ends a session that was never handed out.
+func (s *Session) discard() {
 	close(s.looped)
 	s.end(because(lease.ErrClosed, "never begun"), remove)
 }

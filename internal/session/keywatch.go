@@ -6,14 +6,34 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
+// A keyWatch is the watch of the session key. Its session guards it.
+type keyWatch struct {
+	watch *watcher.Watch // nil: there is none
+	ended bool           // it is to be made anew
+}
+
+// end takes the watch away, to be cancelled.
+func (k *keyWatch) end() *watcher.Watch {
+	w := k.watch
+	k.watch = nil
+	return w
+}
+
+// again reports, once for each end, whether the watch is to be made anew.
+func (k *keyWatch) again() bool {
+	again := k.ended
+	k.ended = false
+	return again
+}
+
 // watchKey watches the session key from revision from on. A watch proves loss,
-// never ownership (rule H2): nothing depends on its telling anything.
+// never ownership (rule H2): nothing depends on what it delivers.
 func (s *Session) watchKey(from int64) {
 	w := s.host.Watches.Watch(s.key, "", from, s.keyChanged)
 	s.mu.Lock()
 	over := s.over.Load() != nil
 	if !over {
-		s.keyWatch = w
+		s.keyWatch.watch = w
 	}
 	s.mu.Unlock()
 	if over {
@@ -33,7 +53,7 @@ func (s *Session) keyChanged(u watcher.Update) {
 	}
 	if u.Compacted > 0 || u.Err != nil {
 		s.mu.Lock()
-		s.watchEnd = true
+		s.keyWatch.ended = true
 		s.mu.Unlock()
 	}
 }
@@ -42,8 +62,7 @@ func (s *Session) keyChanged(u watcher.Update) {
 // read showed the session key at revision rev.
 func (s *Session) keepWatching(rev int64) {
 	s.mu.Lock()
-	again := s.watchEnd
-	s.watchEnd = false
+	again := s.keyWatch.again()
 	s.mu.Unlock()
 	if again {
 		s.watchKey(rev + 1)

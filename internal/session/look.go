@@ -36,16 +36,7 @@ type lookedAt struct {
 func (s *Session) looks() []look {
 	s.mu.Lock()
 	most := s.maxOps
-	claims := make([]Claim, 0, s.waiting.n+min(s.holding.n, most))
-	for n := min(s.holding.n, max(most-2*s.waiting.n, fewHolders)); n > 0; n-- {
-		h := s.holding.first
-		s.holding.drop(h)
-		s.holding.push(h)
-		claims = append(claims, h.claim)
-	}
-	for h := s.waiting.first; h != nil; h = h.next {
-		claims = append(claims, h.claim)
-	}
+	claims := s.roster.round(most)
 	s.mu.Unlock()
 	return split(claims, most)
 }

@@ -121,7 +121,7 @@ func TestARevocationThatIsRefusedIsGivenUpWhenTheLeaseHasEndedByItself(t *testin
 		defer cancel()
 		require.ErrorContains(t, s.Close(ctx), "pending")
 		sleep(15 * time.Second)
-		assert.True(t, isClosed(s.revoked))
+		assert.True(t, isClosed(s.revocation.done))
 		sent := r.Counts().Received["LeaseRevoke"]
 		err := s.Close(context.Background())
 		require.ErrorIs(t, err, cluster.ErrUnknown)

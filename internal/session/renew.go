@@ -20,7 +20,7 @@ func (s *Session) loop() {
 	defer close(s.looped)
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &renewer{s: s, ctx: ctx, results: make(chan finished, maxTries)}
-	r.round.begin = time.Now().Add(s.win.Load().sent.Sub(clock.Now()) + s.TTL()/4)
+	r.round.begin = time.Now().Add(s.validity.window().sent.Sub(clock.Now()) + s.TTL()/4)
 	defer r.stop()
 	defer cancel()
 	timer := time.NewTimer(0)
@@ -191,11 +191,11 @@ func (r *renewer) finish(f finished) {
 		return
 	}
 	r.tries = slices.Delete(r.tries, i, i+1)
-	now, left := time.Now(), r.s.win.Load().remaining(clock.Now())
+	now, left := time.Now(), r.s.validity.window().remaining(clock.Now())
 	switch {
 	case f.over: // the loop sees it
 	case f.err != nil:
-		r.s.troubled(f.err)
+		r.s.failed(f.err)
 		r.round.fail(now, r.s.TTL(), left)
 	case r.s.extend(f.sent, f.ttl) == nil:
 		r.confirmed(f, now)
@@ -269,11 +269,10 @@ func (r *renewer) stop() {
 	}
 }
 
-// troubled remembers why an attempt failed, for the text of a loss.
-func (s *Session) troubled(err error) {
+// failed remembers why an attempt failed, for the text of a loss.
+func (s *Session) failed(err error) {
 	s.mu.Lock()
-	first := s.trouble == nil
-	s.trouble = err
+	first := s.validity.failed(err)
 	s.mu.Unlock()
 	if first {
 		s.host.Cluster.Logger().Warn("session renewal failed, trying elsewhere", "lease", hex(s.id), "error", err)

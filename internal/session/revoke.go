@@ -20,24 +20,22 @@ const closeTotal = 12 * time.Second
 // Close ends the session, and all that hangs on it, with ErrClosed, stops
 // renewing, and revokes the lease. nil means that the lease is gone. It waits
 // until ctx ends, for 80 ms where ctx is done already, and for 12 s at the most;
-// then its error matches kv.ErrUnknown, and the revocation goes on behind the
-// caller: calling Close again waits again. Once decided it gives the same answer.
+// then its error matches kv.ErrUnknown, and the revocation goes on in
+// the background: calling Close again waits again. Once decided it gives the same answer.
 // After Detach it does nothing.
 func (s *Session) Close(ctx context.Context) error {
 	s.end(lease.ErrClosed, remove)
 	<-s.looped
-	select {
-	case <-s.revoked:
-		return s.left
-	default:
+	if isClosed(s.revocation.done) {
+		return s.revocation.left
 	}
 	late := time.NewTimer(closeTotal)
 	defer late.Stop()
 	grace, cancel := cluster.WithGrace(ctx)
 	defer cancel()
 	select {
-	case <-s.revoked:
-		return s.left
+	case <-s.revocation.done:
+		return s.revocation.left
 	case <-grace.Done():
 		return fmt.Errorf("lease: close: %w: revocation is pending: %w", cluster.ErrUnknown, cluster.EndOf(ctx))
 	case <-late.C:
@@ -45,29 +43,36 @@ func (s *Session) Close(ctx context.Context) error {
 	}
 }
 
-// Begone begins what Close does, and does not wait for it.
-func (s *Session) Begone() { s.end(lease.ErrClosed, remove) }
+// CloseInBackground begins what Close does, and does not wait for it.
+func (s *Session) CloseInBackground() { s.end(lease.ErrClosed, remove) }
 
 // Stopped is closed when the session is over and none of its goroutines runs
 // any more, a revocation apart.
 func (s *Session) Stopped() <-chan struct{} { return s.looped }
 
-// revoke begins the revocation of the lease, once.
+// A revocation is what becomes of the lease of a session that is over.
+type revocation struct {
+	done chan struct{} // closed when that is decided
+	left error         // why the lease is left to expire; read after done
+}
+
+func (r *revocation) decide(left error) {
+	r.left = left
+	close(r.done)
+}
+
+// revoke has the lease revoked in the background, once nothing defers that.
 func (s *Session) revoke() {
-	s.revoking.Do(func() {
-		ok := s.host.Behind.Go(fmt.Sprintf("lease %x", s.id), func(ctx context.Context) {
-			defer close(s.revoked)
-			if !s.AwaitSparing(ctx) {
-				s.left = leftToExpire(s.id, errors.New("it is spared"))
-				return
-			}
-			s.left = revokeUntilGone(ctx, s.host.Cluster, s.id, s.TTL())
-		})
-		if !ok {
-			s.left = leftToExpire(s.id, errors.New("the client is closed"))
-			close(s.revoked)
+	ok := s.host.Behind.Go(fmt.Sprintf("lease %x", s.id), func(ctx context.Context) {
+		if !s.AwaitDeferred(ctx) {
+			s.revocation.decide(leftToExpire(s.id, errors.New("its revocation is deferred")))
+			return
 		}
+		s.revocation.decide(revokeUntilGone(ctx, s.host.Cluster, s.id, s.TTL()))
 	})
+	if !ok {
+		s.revocation.decide(leftToExpire(s.id, errors.New("the client is closed")))
+	}
 }
 
 // revokeUntilGone revokes lease id, again and again, until the server confirms

@@ -71,7 +71,7 @@ func sessionOn(t *testing.T, h Host, o lease.Options) *Session {
 	s, err := Grant(context.Background(), h, o)
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		s.Begone()
+		s.CloseInBackground()
 		<-s.Stopped()
 	})
 	return s

@@ -23,6 +23,7 @@ type Host struct {
 	Cluster   *cluster.Cluster
 	Watches   *watcher.Hub
 	Behind    *cleanup.Group
+	Deferral  *Deferral     // of all of the client's sessions; nil: there is none
 	Namespace string        // put before the session key
 	Floor     fencing.Token // no token at or below it is handed out
 }
@@ -30,8 +31,13 @@ type Host struct {
 // A Session is a lease that is kept alive, and everything that hangs on it. Its
 // methods may be called by several goroutines at once.
 //
-// Invariants: win is in force while over is nil; over is set once, under mu,
-// and never cleared; every claim in the lists is told once, after over was set.
+// It composes what it is made of, and has little of its own: a validity, a ledger
+// of its entries in queues, a roster of the claims that hang on it, removals, and
+// the watch of its key.
+//
+// Invariants: validity decides while over is nil; over is set once, under mu, and
+// never cleared; each claim on the roster learns of the end once, after over was
+// set.
 type Session struct {
 	host        Host
 	id          int64
@@ -40,11 +46,10 @@ type Session struct {
 	create, mod int64         // its revisions, as this session wrote it
 	same        *pb.Compare   // the key has mod
 	looked      *pb.RequestOp // reads the key, without its value
-	margin      time.Duration
-	label       keys.Label // the beginning of every key's value
+	label       keys.Label    // the beginning of every key's value
 
-	win  atomic.Pointer[window]
-	over atomic.Pointer[ending]
+	validity validity
+	over     atomic.Pointer[ending]
 
 	ctx    context.Context // cancelled with the cause
 	cancel context.CancelCauseFunc
@@ -58,20 +63,13 @@ type Session struct {
 	ledger   ledger
 	removals removals
 	probes   probes
-	waiting  ring            // claims looked at in every round
-	holding  ring            // claims looked at in rotation
-	arming   []armed         // claims to be armed, the next due first
-	armer    *time.Timer     // wakes the loop for the first of them
-	keyWatch *watcher.Watch  // of the session key
-	watchEnd bool            // keyWatch is over and has to be made anew
-	trouble  error           // of the last attempt to renew
-	maxOps   int             // how many operations one transaction may have beside that on the session key
-	taking   bool            // it is being taken over: whatever ends it leaves the lease
-	sparing  []chan struct{} // work for which the lease is not to be revoked, each until it is closed
+	roster   roster
+	keyWatch keyWatch
+	maxOps   int  // how many operations one transaction may have beside that on the session key
+	taking   bool // it is being taken over: whatever ends it leaves the lease
 
-	revoking sync.Once
-	revoked  chan struct{} // closed when the revocation is decided
-	left     error         // what the revocation could not do; read after revoked
+	deferral   Deferral
+	revocation revocation
 }
 
 // ending is why a session is over.
@@ -81,7 +79,7 @@ type ending struct{ err error }
 func (s *Session) ID() int64 { return s.id }
 
 // TTL is the time to live that the server granted in its last answer.
-func (s *Session) TTL() time.Duration { return s.win.Load().granted }
+func (s *Session) TTL() time.Duration { return s.validity.window().granted }
 
 // Owner is who holds the session, for people.
 func (s *Session) Owner() string { return s.owner }
@@ -110,7 +108,7 @@ func (s *Session) Err() error {
 	if err := s.host.Cluster.Err(); err != nil {
 		return s.end(err, leave)
 	}
-	if s.win.Load().over(clock.Now()) == nil {
+	if s.validity.window().over(clock.Now()) == nil {
 		return nil
 	}
 	return s.expire()
@@ -119,10 +117,7 @@ func (s *Session) Err() error {
 // expire ends the session if the window in force is over.
 func (s *Session) expire() error {
 	s.mu.Lock()
-	err := s.win.Load().over(clock.Now())
-	if c, ok := err.(*cause); ok {
-		c.last = s.trouble
-	}
+	err := s.validity.over(clock.Now())
 	s.mu.Unlock()
 	if err == nil {
 		return nil // extended in the meantime, before its end
@@ -137,7 +132,7 @@ func (s *Session) Deadline() time.Time {
 	if s.Err() != nil {
 		return time.Time{}
 	}
-	return s.win.Load().deadline().Time(clock.Now())
+	return s.validity.window().deadline().Time(clock.Now())
 }
 
 // Done is closed when the session is over. It only notifies: Err is what
@@ -174,11 +169,7 @@ func (s *Session) end(err error, rest aftermath) error {
 	if rest == remove && s.taking {
 		rest = leave
 	}
-	claims := append(s.waiting.take(), s.holding.take()...)
-	s.arming = nil
-	s.armer.Stop()
-	w := s.keyWatch
-	s.keyWatch = nil
+	claims, w := s.roster.close(), s.keyWatch.end()
 	s.mu.Unlock()
 
 	for _, c := range claims {
@@ -194,37 +185,27 @@ func (s *Session) end(err error, rest aftermath) error {
 	case remove:
 		s.revoke()
 	case handOver:
-		s.revoking.Do(func() { close(s.revoked) })
+		s.revocation.decide(nil)
 	case leave:
-		s.revoking.Do(func() {
-			s.left = leftToExpire(s.id, err)
-			close(s.revoked)
-		})
+		s.revocation.decide(leftToExpire(s.id, err))
 	}
 	return err
 }
 
 // extend moves the deadline to that of a confirmed renewal which was sent at
-// sent and answered with ttl. A window that is over is not extended (rule T4);
-// one of a longer TTL gives way even where the deadline moves back.
+// sent and answered with ttl. What is over is not extended (rule T4).
 func (s *Session) extend(sent clock.Instant, ttl time.Duration) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
-	w := window{sent: sent, granted: ttl, margin: s.margin}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.over.Load(); e != nil {
 		return e.err
 	}
-	old := *s.win.Load()
-	if old.over(clock.Now()) != nil {
+	if !s.validity.extend(sent, ttl, clock.Now()) {
 		return lease.ErrExpired // the loop's next look at Err ends it
 	}
-	if w.after(old) || w.granted < old.granted {
-		s.win.Store(&w)
-	}
-	s.trouble = nil
 	return nil
 }
 

@@ -219,11 +219,11 @@ func TestEachEndHasOneCauseThatStays(t *testing.T) {
 		want error
 		do   func(t *testing.T, r *rig, s *Session)
 	}{
-		"closed":   {lease.ErrClosed, func(_ *testing.T, _ *rig, s *Session) { _ = s.Close(context.Background()) }},
-		"detached": {lease.ErrClosed, func(_ *testing.T, _ *rig, s *Session) { s.Detach() }},
-		"forsaken": {lease.ErrClosed, func(_ *testing.T, _ *rig, s *Session) { s.Forsake(because(lease.ErrClosed, "overrun")) }},
-		"expired":  {lease.ErrExpired, func(_ *testing.T, r *rig, _ *Session) { r.silence(); sleep(3 * time.Second) }},
-		"revoked":  {lease.ErrRevoked, func(_ *testing.T, r *rig, s *Session) { r.Revoke(s.ID()) }},
+		"closed":    {lease.ErrClosed, func(_ *testing.T, _ *rig, s *Session) { _ = s.Close(context.Background()) }},
+		"detached":  {lease.ErrClosed, func(_ *testing.T, _ *rig, s *Session) { s.Detach() }},
+		"abandoned": {lease.ErrClosed, func(_ *testing.T, _ *rig, s *Session) { s.Abandon(because(lease.ErrClosed, "overrun")) }},
+		"expired":   {lease.ErrExpired, func(_ *testing.T, r *rig, _ *Session) { r.silence(); sleep(3 * time.Second) }},
+		"revoked":   {lease.ErrRevoked, func(_ *testing.T, r *rig, s *Session) { r.Revoke(s.ID()) }},
 		"TTL 0": {lease.ErrRevoked, func(_ *testing.T, r *rig, _ *Session) {
 			r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) {
 				m.(*pb.LeaseKeepAliveResponse).TTL = 0

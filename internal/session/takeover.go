@@ -135,7 +135,7 @@ func resume(ctx context.Context, host Host, opts lease.Options) (*Session, error
 		return nil, fmt.Errorf("lease: resume: the handle's session key is %q, Config.Namespace makes it %q", h.Key, want)
 	}
 	s := newSession(host, opts)
-	s.adopt(h.Lease, window{granted: h.TTL, margin: opts.Margin})
+	s.adopt(h.Lease, clock.Instant{}, h.TTL)
 	s.taking, s.create = true, h.Create
 	if err := s.ledger.inherit(h.Lease, h.Next, h.Unsettled); err != nil {
 		return nil, fmt.Errorf("lease: resume: %w", err)
@@ -163,7 +163,7 @@ func (s *Session) takeOver(ctx context.Context, of lease.Handle, h detached.Stat
 		return err
 	}
 	if err := s.firstRenewal(ctx); err != nil {
-		s.abandon()
+		s.discard()
 		return err
 	}
 	if err := s.start(); err != nil {
@@ -249,9 +249,7 @@ func (s *Session) firstRenewal(ctx context.Context) error {
 			return e.err
 		}
 		if r.err == nil {
-			w := window{sent: r.sent, granted: r.ttl, margin: s.margin}
-			s.win.Store(&w)
-			return w.over(clock.Now())
+			return s.validity.begin(r.sent, r.ttl).over(clock.Now())
 		}
 		switch late := clock.Now().Sub(began) > s.TTL(); {
 		case late, s.host.Cluster.Err() != nil:

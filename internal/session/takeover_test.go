@@ -345,7 +345,7 @@ func TestATakeoverWithoutADeadlineReturnsFromABlackHole(t *testing.T) {
 			if skip == 2 { // it is taken over; what was left open is removed in the background
 				require.NoError(t, err)
 				assert.LessOrEqual(t, time.Since(began), tidyWait+100*time.Millisecond)
-				next.Begone()
+				next.CloseInBackground()
 				<-next.Stopped()
 				return
 			}
@@ -490,7 +490,7 @@ func TestOfTwoTakeoversAtOnceOneSucceeds(t *testing.T) {
 							return
 						}
 						won.Add(1)
-						t.Cleanup(func() { s.Begone(); <-s.Stopped() })
+						t.Cleanup(func() { s.CloseInBackground(); <-s.Stopped() })
 					})
 				}
 				all.Wait()

@@ -33,7 +33,7 @@ func (s *Session) validFor() time.Duration {
 	if s.Err() != nil {
 		return 0
 	}
-	return max(s.win.Load().remaining(clock.Now()), 0)
+	return max(s.validity.window().remaining(clock.Now()), 0)
 }
 
 // tellRenewed tells of a renewal that was confirmed when was was left.
@@ -62,7 +62,7 @@ func (r *renewer) warn(now time.Time) time.Time {
 	if r.warned {
 		return time.Time{}
 	}
-	w := r.s.win.Load()
+	w := r.s.validity.window()
 	left := w.remaining(clock.Now())
 	if before := left - w.half(); before >= 0 {
 		return now.Add(before + 1)
@@ -74,7 +74,7 @@ func (r *renewer) warn(now time.Time) time.Time {
 
 func (s *Session) tellJeopardy(left time.Duration) {
 	s.mu.Lock()
-	err := s.trouble
+	err := s.validity.failure
 	s.mu.Unlock()
 	why := "no answer yet"
 	if err != nil {

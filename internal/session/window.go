@@ -39,7 +39,7 @@ func (w window) whole() time.Duration { return w.granted - w.kept() }
 func (w window) half() time.Duration { return w.whole() / 2 }
 
 // Validity is how long a renewal makes the session valid, counted from its sending.
-func (s *Session) Validity() time.Duration { return s.win.Load().whole() }
+func (s *Session) Validity() time.Duration { return s.validity.window().whole() }
 
 // over says why the window has ended at now; nil while it lasts.
 func (w window) over(now clock.Instant) error {

@@ -1,0 +1,55 @@
+package session
+
+// A Hook is a claim's place in its session's roster, kept inside the claim so
+// that a claim costs the session no allocation. The session guards its fields.
+type Hook struct {
+	claim      Claim
+	prev, next *Hook
+	in         *ring
+}
+
+// ring is a list of hooks in the order in which they are to be looked at.
+type ring struct {
+	first, last *Hook
+	n           int
+}
+
+func (r *ring) push(h *Hook) {
+	h.in, h.prev, h.next = r, r.last, nil
+	if r.last == nil {
+		r.first = h
+	} else {
+		r.last.next = h
+	}
+	r.last = h
+	r.n++
+}
+
+func (r *ring) drop(h *Hook) {
+	if h.in != r {
+		return
+	}
+	if h.prev == nil {
+		r.first = h.next
+	} else {
+		h.prev.next = h.next
+	}
+	if h.next == nil {
+		r.last = h.prev
+	} else {
+		h.next.prev = h.prev
+	}
+	h.in, h.prev, h.next = nil, nil, nil
+	r.n--
+}
+
+// take empties r and returns its claims.
+func (r *ring) take() []Claim {
+	claims := make([]Claim, 0, r.n)
+	for r.first != nil {
+		h := r.first
+		r.drop(h)
+		claims = append(claims, h.claim)
+	}
+	return claims
+}

@@ -1,0 +1,97 @@
+package session
+
+import "time"
+
+// A roster is the claims that hang on a session: those that wait, which every
+// round looks at, those that are held, which take turns, and those to be armed. It
+// is pure but for its timer; its session guards it.
+type roster struct {
+	waiting ring
+	holding ring
+	arming  []armed     // the next due first
+	timer   *time.Timer // wakes the loop for the first of them
+}
+
+// armed is a claim to be armed at a time.
+type armed struct {
+	hook *Hook
+	at   time.Time
+}
+
+func newRoster(wake func()) roster {
+	r := roster{timer: time.AfterFunc(ArmDelay, wake)}
+	r.timer.Stop()
+	return r
+}
+
+// add puts c where it belongs, and takes it from where it was.
+func (r *roster) add(h *Hook, c Claim, held bool) {
+	h.claim = c
+	r.drop(h)
+	if held {
+		r.holding.push(h)
+	} else {
+		r.waiting.push(h)
+	}
+}
+
+func (r *roster) drop(h *Hook) {
+	if h.in != nil {
+		h.in.drop(h)
+	}
+}
+
+// close empties the roster and returns its claims.
+func (r *roster) close() []Claim {
+	r.arming = nil
+	r.timer.Stop()
+	return append(r.waiting.take(), r.holding.take()...)
+}
+
+// armLater has the claim of h armed ArmDelay after now, unless it is dropped
+// before.
+func (r *roster) armLater(h *Hook, now time.Time) {
+	r.arming = append(r.arming, armed{h, now.Add(ArmDelay)})
+	if len(r.arming) == 1 {
+		r.timer.Reset(ArmDelay)
+	}
+}
+
+// due takes the claims that are to be armed at now, and returns when the next is;
+// the zero Time: none. Those that were dropped are passed over, due or not, so that
+// a burst of short holds does not wake the loop for each.
+func (r *roster) due(now time.Time) (due []Claim, next time.Time) {
+	i := 0
+	for ; i < len(r.arming); i++ {
+		h := r.arming[i].hook
+		if h.in == nil {
+			continue
+		}
+		if r.arming[i].at.After(now) {
+			break
+		}
+		due = append(due, h.claim)
+	}
+	r.arming = append(r.arming[:0], r.arming[i:]...)
+	clear(r.arming[len(r.arming):cap(r.arming)])
+	if len(r.arming) > 0 {
+		next = r.arming[0].at
+	}
+	return due, next
+}
+
+// round chooses whom a round looks at with room for most keys: every claim that
+// waits, and as many of the held ones as fit beside them, in rotation.
+func (r *roster) round(most int) []Claim {
+	claims := make([]Claim, 0, r.waiting.n+min(r.holding.n, most))
+	for n := min(r.holding.n, max(most-2*r.waiting.n, fewHolders)); n > 0; n-- {
+		h := r.holding.first
+		r.holding.drop(h)
+		r.holding.push(h)
+		claims = append(claims, h.claim)
+	}
+	for h := r.waiting.first; h != nil; h = h.next {
+		claims = append(claims, h.claim)
+	}
+	return claims
+}

@@ -1,0 +1,109 @@
+package session
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The list against a slice.
+func TestRingKeepsOrderUnderPushAndDrop(t *testing.T) {
+	var r ring
+	hooks := make([]Hook, 50)
+	var model []*Hook
+	for i := range 2000 {
+		h := &hooks[(i*7919)%len(hooks)]
+		if h.in != nil {
+			r.drop(h)
+			for j, m := range model {
+				if m == h {
+					model = append(model[:j:j], model[j+1:]...)
+					break
+				}
+			}
+		} else {
+			r.push(h)
+			model = append(model, h)
+		}
+		var got []*Hook
+		for h := r.first; h != nil; h = h.next {
+			got = append(got, h)
+		}
+		require.Equal(t, len(model), r.n)
+		require.True(t, slices.Equal(model, got))
+	}
+	assert.Len(t, r.take(), len(model))
+	assert.Zero(t, r.n)
+	assert.Nil(t, r.first)
+	assert.Nil(t, r.last)
+}
+
+// Rules N1, A4: of many, all that wait are in every round, and those that are held
+// take turns, so that each is in one of the next few.
+func TestARoundHasAllThatWaitAndTheHeldInTurn(t *testing.T) {
+	r := newRoster(func() {})
+	hooks := make([]Hook, 300)
+	for i := range hooks {
+		r.add(&hooks[i], &claim{}, i >= 20)
+	}
+	seen := map[Claim]int{}
+	for range 4 {
+		round := r.round(127)
+		assert.Len(t, round, 127-2*20+20)
+		for _, c := range round {
+			seen[c]++
+		}
+	}
+	for i := range hooks {
+		if i < 20 {
+			assert.Equal(t, 4, seen[hooks[i].claim], "it waits")
+		} else {
+			assert.Contains(t, []int{1, 2}, seen[hooks[i].claim])
+		}
+	}
+}
+
+func TestAClosedRosterGivesEachClaimOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		woken := false
+		r := newRoster(func() { woken = true })
+		waits, holds, dropped := &Hook{}, &Hook{}, &Hook{}
+		a, b, c := &claim{own: "a"}, &claim{own: "b"}, &claim{own: "c"}
+		r.add(waits, a, false)
+		r.add(holds, b, false)
+		r.add(holds, b, true)
+		r.add(dropped, c, true)
+		r.drop(dropped)
+		r.armLater(holds, time.Now())
+		assert.Equal(t, []Claim{a, b}, r.close())
+		assert.Empty(t, r.close())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.False(t, woken, "nothing is to be armed")
+	})
+}
+
+// H4: to the nanosecond, in order, and not those that were dropped.
+func TestWhatIsDueIsArmedInOrder(t *testing.T) {
+	r := newRoster(func() {})
+	began := time.Now()
+	hooks, claims := make([]Hook, 3), []Claim{&claim{own: "a"}, &claim{own: "b"}, &claim{own: "c"}}
+	for i := range hooks {
+		r.add(&hooks[i], claims[i], true)
+		r.armLater(&hooks[i], began.Add(time.Duration(i)))
+	}
+	r.drop(&hooks[1])
+	due, next := r.due(began.Add(ArmDelay - 1))
+	assert.Empty(t, due)
+	assert.Equal(t, began.Add(ArmDelay), next)
+	due, next = r.due(began.Add(ArmDelay))
+	assert.Equal(t, claims[:1], due)
+	assert.Equal(t, began.Add(ArmDelay+2), next, "the dropped one is passed over")
+	due, next = r.due(began.Add(time.Hour))
+	assert.Equal(t, claims[2:], due)
+	assert.Zero(t, next)
+}
