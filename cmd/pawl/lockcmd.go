@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
@@ -75,6 +76,8 @@ type lockOptions struct {
 	tenure
 	waiting
 	etcd bool
+	pid  int             // hold it only until this process ends; 0: there is none
+	over <-chan struct{} // closed when it has
 }
 
 func newLock() *cobra.Command {
@@ -114,6 +117,7 @@ ends by itself, runs on without the lock.
 	o.Connection.Flags(fs)
 	o.tenure.flags(fs)
 	o.waiting.flags(fs, "the lock")
+	fs.IntVar(&o.pid, "pid", 0, "without a COMMAND: give the lock back, or stop waiting, when process PID ends; it gets TERM when the lock is lost")
 	fs.BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, to exclude etcdctl lock and clientv3's concurrency.Mutex too")
 	cli.CompletesNames(cmd, &o.Connection)
 	return cmd
@@ -131,6 +135,14 @@ func (o *lockOptions) run(cmd *cobra.Command, name string, argv []string) error 
 	if err := o.waiting.check(); err != nil {
 		return err
 	}
+	if o.pid != 0 {
+		if len(argv) > 0 {
+			return cli.Usage("--pid and a COMMAND exclude each other")
+		}
+		if o.over, err = ended(o.pid); o.pid < 0 || err != nil {
+			return cli.Usage("--pid: there is no process %d", o.pid)
+		}
+	}
 	program, err := find(argv)
 	if err != nil {
 		return err
@@ -146,6 +158,18 @@ func (o *lockOptions) run(cmd *cobra.Command, name string, argv []string) error 
 func (o *lockOptions) hold(cmd *cobra.Command, name string, opts lease.Options, c *supervise.Command) (err error) {
 	sigs := signalsOf(c)
 	waiting, stop := sigs.Ends(context.Background())
+	if o.over != nil {
+		var giveUp context.CancelCauseFunc
+		waiting, giveUp = context.WithCancelCause(waiting)
+		defer giveUp(nil)
+		go func() { // ends with waiting
+			select {
+			case <-o.over:
+				giveUp(errPidEnded)
+			case <-waiting.Done():
+			}
+		}()
+	}
 	client, closed, err := o.Open(waiting, cmd.Flags())
 	if err != nil {
 		stop()
@@ -172,7 +196,7 @@ func (o *lockOptions) hold(cmd *cobra.Command, name string, opts lease.Options, 
 		Lease: cli.LeaseHex(session.ID()), TTL: session.TTL().Seconds(), Deadline: &till,
 	})
 	if c == nil {
-		return untilSignal(sigs, held, say)
+		return o.untilSignal(sigs, held, say)
 	}
 	c.Grace, c.Env = o.graceOf(session.TTL()), environ(name, held, cli.LeaseHex(session.ID()))
 	return commandEnd(c.Run(held))
@@ -223,15 +247,24 @@ func (o *lockOptions) sort(ctx context.Context, err error, name string, look fun
 	return cli.Reach(err)
 }
 
-// untilSignal waits for a deadly signal, which is the way to end it, or for the loss.
-func untilSignal(sigs *supervise.Signals, held *lock.Held, say reporter) error {
+// errPidEnded is the cause of a wait that the end of --pid's process ended.
+var errPidEnded = errors.New("the process of --pid has ended")
+
+// untilSignal waits for a deadly signal or the end of --pid's process, which are the ways
+// to end it, or for the loss.
+func (o *lockOptions) untilSignal(sigs *supervise.Signals, held *lock.Held, say reporter) error {
 	for {
 		select {
 		case sig := <-sigs.C:
 			if sig.Deadly() {
 				return nil
 			}
+		case <-o.over:
+			return nil
 		case <-held.Done():
+			if o.pid != 0 {
+				_ = unix.Kill(o.pid, unix.SIGTERM)
+			}
 			say.say(notice{Event: "lost", Name: held.Name(), Token: held.Token(), Cause: held.Err().Error()})
 			return cli.Exit(cli.ExitLost, held.Err())
 		}
