@@ -13,6 +13,9 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
+
+	"github.com/pawl-locks/pawl/fencing"
 )
 
 // A Dir is a Store in a directory of a local disk, shared by any number of processes. It is not for network file systems. It exists on systems with flock.
@@ -93,15 +96,33 @@ func syncDir(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-const headMark = "pawl-blob-1"
+// The first word of a file, without and with Meta.Ahead. What knows no shared tokens refuses the second.
+const (
+	headMark       = "pawl-blob-1"
+	sharedHeadMark = "pawl-blob-2"
+)
 
 func formatHead(m Meta, name string) string {
-	return fmt.Sprintf("%s %d %s %t %s\n", headMark, int64(m.Token), m.Nonce, m.Absent, strconv.Quote(name))
+	mark := headMark
+	if m.Ahead > 0 {
+		mark = fmt.Sprintf("%s %d", sharedHeadMark, int64(m.Ahead))
+	}
+	return fmt.Sprintf("%s %d %s %t %s\n", mark, int64(m.Token), m.Nonce, m.Absent, strconv.Quote(name))
 }
 
 func parseHead(line, name string) (m Meta, err error) {
-	var mark, quoted string
-	if n, _ := fmt.Sscanf(line, "%s %d %s %t %q", &mark, (*int64)(&m.Token), &m.Nonce, &m.Absent, &quoted); n != 5 || mark != headMark {
+	var quoted string
+	mark, rest, _ := strings.Cut(line, " ")
+	if mark == sharedHeadMark {
+		var ahead string
+		ahead, rest, _ = strings.Cut(rest, " ")
+		n, err := strconv.ParseInt(ahead, 10, 64)
+		if err != nil || n <= 0 {
+			return Meta{}, errors.New("the file is not of this package")
+		}
+		m.Ahead, mark = fencing.Token(n), headMark
+	}
+	if n, _ := fmt.Sscanf(rest, "%d %s %t %q", (*int64)(&m.Token), &m.Nonce, &m.Absent, &quoted); n != 4 || mark != headMark || m.Ahead > m.Token {
 		return Meta{}, errors.New("the file is not of this package")
 	}
 	if quoted != name {

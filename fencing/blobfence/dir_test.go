@@ -180,3 +180,26 @@ func TestLockOfAProcessThatIsKilledIsFree(t *testing.T) {
 		cancel()
 	}
 }
+
+func TestDirFileOfAReaderIsRefusedByWhatKnowsNoReaders(t *testing.T) {
+	d := blobfence.Dir{Path: t.TempDir()}
+	f := blobfence.Fence{Store: d}
+	require.NoError(t, f.Write(t.Context(), "a", 41, []byte("x")))
+	head := func() string {
+		data, err := os.ReadFile(filepath.Join(d.Path, "a"))
+		require.NoError(t, err)
+		first, _, _ := strings.Cut(string(data), "\n")
+		return first
+	}
+	assert.True(t, strings.HasPrefix(head(), "pawl-blob-1 41 "), head())
+	_, err := f.ReadShared(t.Context(), "a", 57)
+	require.NoError(t, err)
+	assert.True(t, strings.HasPrefix(head(), "pawl-blob-2 16 57 "), head())
+	require.NoError(t, f.Write(t.Context(), "a", 58, []byte("y")))
+	assert.True(t, strings.HasPrefix(head(), "pawl-blob-1 58 "), head())
+	for _, bad := range []string{"pawl-blob-2 0 57 N false \"a\"\n", "pawl-blob-2 58 57 N false \"a\"\n", "pawl-blob-2 57 N false \"a\"\n", "pawl-blob-3 1 57 N false \"a\"\n"} {
+		require.NoError(t, os.WriteFile(filepath.Join(d.Path, "a"), []byte(bad), 0o644))
+		_, err := f.Read(t.Context(), "a", 60)
+		assert.ErrorContains(t, err, "not of this package", bad)
+	}
+}

@@ -1,6 +1,6 @@
 // Package blobfence guards objects of an object store with fencing tokens, on the store's conditional writes.
 //
-// Each object carries the highest token among its metadata. A Fence reads token and version of the object, refuses a token below it, and writes with the
+// Each object carries its two registers among its metadata: the highest token, and the highest exclusive one. A Fence reads token and version of the object, refuses a token below it, and writes with the
 // condition that the object still has that version; if another write came between, it looks again. A Store is whatever can do that; Dir is one in a local
 // directory, and the module fencing/blobfence/s3blob has one for S3.
 //
@@ -13,7 +13,8 @@
 //
 //  1. Once a token was admitted for an object, by Read, Write or Delete, every smaller one is refused with a *fencing.StaleError, and writes nothing; also a
 //     write of an older holder that was already on its way.
-//  2. Read registers the token before it returns, also where there is no object.
+//  2. Read and ReadShared register the token before they return, also where there is no object. ReadShared admits the tokens of readers that hold a lock together in any
+//     order, and refuses those below an exclusive one; Read, Write and Delete refuse an exclusive token below a reader's.
 //  3. A write is applied at most once, whatever is lost on the way; one whose outcome cannot be told ends in ErrUnknown.
 //
 // They rest on the Store's: each successful Put gives the object a version that it never had before, and compares and writes in one step.

@@ -26,10 +26,18 @@ type Fence struct {
 // Read registers t for the object and returns the body as it is from then on: nobody with a smaller token changes it any more. Where there is no object the error matches
 // ErrNotFound, and t is registered all the same. A refusal is a *fencing.StaleError. Any other error leaves open whether t is registered.
 func (f Fence) Read(ctx context.Context, name string, t fencing.Token) ([]byte, error) {
-	r := reading{f.Store, name, t, newNonce(), nil}
-	err := f.repeat(ctx, name, t, r.try)
-	if err != nil {
-		return nil, wrap("read", name, err)
+	return f.read(ctx, reading{store: f.Store, name: name, token: t, nonce: newNonce()})
+}
+
+// ReadShared is Read for t, the token of a shared lock: nobody with a smaller exclusive token changes the object any more. It is refused if an exclusive token as
+// great as t was there. It writes only where no token as great was registered, so the readers that come last do.
+func (f Fence) ReadShared(ctx context.Context, name string, t fencing.Token) ([]byte, error) {
+	return f.read(ctx, reading{store: f.Store, name: name, token: t, shared: true, nonce: newNonce()})
+}
+
+func (f Fence) read(ctx context.Context, r reading) ([]byte, error) {
+	if err := f.repeat(ctx, r.name, r.token, r.try); err != nil {
+		return nil, wrap("read", r.name, err)
 	}
 	return r.body, nil
 }
@@ -56,13 +64,31 @@ func wrap(op, name string, err error) error {
 	return fmt.Errorf("blobfence: %s %.64q: %w", op, name, err)
 }
 
-// A reading is one call of Read.
+// A reading is one call of Read or ReadShared.
 type reading struct {
-	store Store
-	name  string
-	token fencing.Token
-	nonce string
-	body  []byte
+	store  Store
+	name   string
+	token  fencing.Token
+	shared bool
+	nonce  string
+	body   []byte
+}
+
+// admit returns what the object's metadata become, or a refusal.
+func (r *reading) admit(m Meta) (Meta, error) {
+	seen := m.Token
+	if r.shared {
+		seen = m.exclusive()
+	}
+	switch {
+	case seen > r.token || r.shared && seen == r.token:
+		return m, &fencing.StaleError{Resource: r.name, Got: r.token, Highest: seen}
+	case !r.shared:
+		return Meta{Token: r.token, Absent: m.Absent}, nil
+	case m.Token < r.token:
+		return Meta{Token: r.token, Ahead: r.token - seen, Absent: m.Absent}, nil
+	}
+	return m, nil
 }
 
 func (r *reading) try(ctx context.Context) (done bool, err error) {
@@ -70,14 +96,17 @@ func (r *reading) try(ctx context.Context) (done bool, err error) {
 	if errors.Is(err, ErrNotFound) {
 		body, m, at, err = nil, Meta{Absent: true}, "", nil
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return true, err
-	case m.Token > r.token:
-		return true, &fencing.StaleError{Resource: r.name, Got: r.token, Highest: m.Token}
-	case m.Token < r.token:
+	}
+	next, err := r.admit(m)
+	if err != nil {
+		return true, err
+	}
+	if next.Token != m.Token || next.Ahead != m.Ahead {
 		// Whether an unclear Put was applied shows at the next look: then the token is there.
-		if err := r.store.Put(ctx, r.name, body, Meta{Token: r.token, Nonce: r.nonce, Absent: m.Absent}, at); err != nil {
+		next.Nonce = r.nonce
+		if err := r.store.Put(ctx, r.name, body, next, at); err != nil {
 			return errors.Is(err, ErrNotApplied), err
 		}
 	}

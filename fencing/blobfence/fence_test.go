@@ -202,3 +202,36 @@ func TestContextThatEndsAfterAnUnclearAnswerLeavesTheOutcomeOpen(t *testing.T) {
 	assert.ErrorIs(t, err, blobfence.ErrUnknown)
 	assert.ErrorIs(t, err, why)
 }
+
+func TestReaderThatFindsAGreaterTokenRegisteredWritesNothing(t *testing.T) {
+	m := newMemory()
+	f := blobfence.Fence{Store: m}
+	require.NoError(t, f.Write(t.Context(), name, 41, []byte("a")))
+	for _, token := range []fencing.Token{57, 55, 57} {
+		body, err := f.ReadShared(t.Context(), name, token)
+		require.NoError(t, err)
+		assert.Equal(t, "a", string(body))
+	}
+	assert.Equal(t, 2, m.puts)
+	assert.Equal(t, fencing.Token(16), m.objects[name].meta.Ahead)
+}
+
+// A Store of somebody else's that was written before there were readers.
+type forgetful struct{ *memory }
+
+func (s forgetful) Put(ctx context.Context, name string, body []byte, m blobfence.Meta, at blobfence.Version) error {
+	m.Ahead = 0
+	return s.memory.Put(ctx, name, body, m, at)
+}
+
+func TestStoreThatDropsOneRegisterRefusesReadersAndAdmitsNothingStale(t *testing.T) {
+	f := blobfence.Fence{Store: forgetful{newMemory()}}
+	require.NoError(t, f.Write(t.Context(), name, 41, []byte("a")))
+	_, err := f.ReadShared(t.Context(), name, 57)
+	require.NoError(t, err)
+	var stale *fencing.StaleError
+	_, err = f.ReadShared(t.Context(), name, 55)
+	require.ErrorAs(t, err, &stale, "over-strict")
+	require.ErrorAs(t, f.Write(t.Context(), name, 56, nil), &stale)
+	require.NoError(t, f.Write(t.Context(), name, 58, nil))
+}

@@ -61,6 +61,11 @@ func (g gcs) look(ctx context.Context, method, name string) (body []byte, m blob
 			return nil, m, "", err
 		}
 		m = blobfence.Meta{Token: fencing.Token(n), Nonce: resp.Header.Get("x-goog-meta-nonce"), Absent: resp.Header.Get("x-goog-meta-absent") == "true"}
+		ahead, err := strconv.ParseInt(resp.Header.Get("x-goog-meta-ahead"), 10, 64)
+		if err != nil {
+			return nil, m, "", err
+		}
+		m.Ahead = fencing.Token(ahead)
 	}
 	return body, m, blobfence.Version(resp.Header.Get("x-goog-generation")), nil
 }
@@ -82,6 +87,7 @@ func (g gcs) Put(ctx context.Context, name string, body []byte, m blobfence.Meta
 	resp, err := g.do(ctx, http.MethodPut, name, body, map[string]string{
 		"x-goog-if-generation-match": string(at),
 		"x-goog-meta-token":          strconv.FormatInt(int64(m.Token), 10),
+		"x-goog-meta-ahead":          strconv.FormatInt(int64(m.Ahead), 10),
 		"x-goog-meta-nonce":          m.Nonce,
 		"x-goog-meta-absent":         strconv.FormatBool(m.Absent),
 	})

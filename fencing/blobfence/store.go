@@ -9,10 +9,14 @@ import (
 
 // Meta is what the store keeps with an object's body, and replaces in one step with it.
 type Meta struct {
-	Token  fencing.Token // the highest admitted; 0: the object was not written by this package
+	Token  fencing.Token // the highest admitted, of either mode; 0: the object was not written by this package
+	Ahead  fencing.Token // how far Token, a shared one, is ahead of the highest exclusive one; 0: it is exclusive
 	Nonce  string        // names the write that made this version; letters and digits
 	Absent bool          // a placeholder: to Read there is no object
 }
+
+// exclusive returns the highest exclusive token. A Store that does not keep Ahead makes it too high, which refuses readers that hold, and admits nothing stale.
+func (m Meta) exclusive() fencing.Token { return m.Token - m.Ahead }
 
 // A Version names a state of an object: an S3 ETag, a GCS generation. Two successful Puts of an object never give it the same one, not even with equal bodies. "" is the version
 // of an object that is not there.

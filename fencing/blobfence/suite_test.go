@@ -15,7 +15,14 @@ import (
 type guarded struct{ blobfence.Fence }
 
 func (g guarded) Read(ctx context.Context, name string, t fencing.Token) (string, error) {
-	body, err := g.Fence.Read(ctx, name, t)
+	return read(g.Fence.Read(ctx, name, t))
+}
+
+func (g guarded) ReadShared(ctx context.Context, name string, t fencing.Token) (string, error) {
+	return read(g.Fence.ReadShared(ctx, name, t))
+}
+
+func read(body []byte, err error) (string, error) {
 	if errors.Is(err, blobfence.ErrNotFound) {
 		err = nil
 	}

@@ -5,7 +5,7 @@
 //
 // # In the bucket
 //
-// An object's key is its name, its token and the nonce of its last write are user metadata (x-amz-meta-pawl-token, -nonce, -absent, -trailer), and its body is followed by a
+// An object's key is its name, its token and the nonce of its last write are user metadata (x-amz-meta-pawl-token, -ahead, -nonce, -absent, -trailer), and its body is followed by a
 // trailer of 64 spaces and tabs. S3 compares ETags, and the ETag of an object depends on its body alone: without the trailer the registration of a new token, which changes the
 // metadata and not the body, would leave the ETag as it was, and a write of an older holder, conditional on that ETag, would still be applied. Get removes
 // the trailer. To others who read the object it is blank space at the end, which JSON, YAML and most text allow; a reader of binary

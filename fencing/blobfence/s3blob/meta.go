@@ -2,6 +2,7 @@ package s3blob
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"hash/fnv"
 	"strconv"
@@ -13,18 +14,23 @@ import (
 // Names of user metadata. S3 gives them back in lower case.
 const (
 	metaToken   = "pawl-token"
+	metaAhead   = "pawl-ahead" // not there: 0
 	metaNonce   = "pawl-nonce"
 	metaAbsent  = "pawl-absent"
 	metaTrailer = "pawl-trailer"
 )
 
 func formatMeta(m blobfence.Meta) map[string]string {
-	return map[string]string{
+	data := map[string]string{
 		metaToken:   strconv.FormatInt(int64(m.Token), 10),
 		metaNonce:   m.Nonce,
 		metaAbsent:  strconv.FormatBool(m.Absent),
 		metaTrailer: strconv.Itoa(trailerLen),
 	}
+	if m.Ahead > 0 {
+		data[metaAhead] = strconv.FormatInt(int64(m.Ahead), 10)
+	}
+	return data
 }
 
 // parseMeta returns what formatMeta was given; ours is false for an object that was written past this package.
@@ -32,11 +38,12 @@ func parseMeta(data map[string]string) (m blobfence.Meta, ours bool, err error) 
 	if data[metaToken] == "" {
 		return blobfence.Meta{}, false, nil
 	}
-	n, err := strconv.ParseInt(data[metaToken], 10, 64)
-	if err != nil || n <= 0 || data[metaTrailer] != strconv.Itoa(trailerLen) {
+	n, err1 := strconv.ParseInt(data[metaToken], 10, 64)
+	ahead, err2 := strconv.ParseInt(cmp.Or(data[metaAhead], "0"), 10, 64)
+	if err1 != nil || err2 != nil || n <= 0 || ahead < 0 || ahead > n || data[metaTrailer] != strconv.Itoa(trailerLen) {
 		return blobfence.Meta{}, false, fmt.Errorf("s3blob: metadata not understood: %q", data)
 	}
-	return blobfence.Meta{Token: fencing.Token(n), Nonce: data[metaNonce], Absent: data[metaAbsent] == "true"}, true, nil
+	return blobfence.Meta{Token: fencing.Token(n), Ahead: fencing.Token(ahead), Nonce: data[metaNonce], Absent: data[metaAbsent] == "true"}, true, nil
 }
 
 const trailerLen = 64

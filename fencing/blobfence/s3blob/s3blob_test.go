@@ -36,6 +36,14 @@ func (s guarded) Read(ctx context.Context, name string, t fencing.Token) (string
 	return string(body), err
 }
 
+func (s guarded) ReadShared(ctx context.Context, name string, t fencing.Token) (string, error) {
+	body, err := s.Fence.ReadShared(ctx, name, t)
+	if errors.Is(err, blobfence.ErrNotFound) {
+		err = nil
+	}
+	return string(body), err
+}
+
 func (s guarded) Write(ctx context.Context, name string, t fencing.Token, value string) error {
 	return s.Fence.Write(ctx, name, t, []byte(value))
 }
