@@ -6,16 +6,18 @@
 // seen for the resource.
 //
 // The package has the token itself, its way through a context, and Gate, a guard in memory for a service that owns its state. Guards for
-// other stores are in the packages below it: sqlfence (SQL databases, in the caller's own transaction), httpfence and grpcfence (the way over the
+// other stores are in the packages below it: sqlfence and pgxfence (SQL databases, in the caller's own transaction), httpfence and grpcfence (the way over the
 // network), blobfence (object stores and directories). Package fencetest has the suite that all of them pass.
 //
 // # Guarantees
 //
-//  1. After a guard admitted a token, it refuses every smaller one for that resource, also after a restart of what the guard keeps its
+//  1. After a guard admitted an exclusive token, it refuses every smaller one for that resource, also after a restart of what the guard keeps its
 //     tokens in. A refusal is a *StaleError, and nothing was written.
 //  2. A token equal to the highest is admitted: one holder writes many times.
-//  3. A token that is zero or negative, and an empty resource, are refused with an error, and nothing is written.
-//  4. The token of a context is the innermost; one that cannot be used hides the outer ones.
+//  3. After a guard admitted a shared token, it refuses every smaller exclusive one, and no shared one because of it. So nobody that holds is refused, and a writer that
+//     was paused is refused after a reader that came later.
+//  4. A token that is zero or negative, and an empty resource, are refused with an error, and nothing is written.
+//  5. The token of a context is the innermost; one that cannot be used hides the outer ones. FromContext finds exclusive tokens only.
 //
 // # What the caller does
 //

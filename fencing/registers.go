@@ -36,9 +36,14 @@ func (r *registers) admit(t Token, shared bool) (seen Token) {
 		}
 		return seen
 	}
-	if seen = raise(&r.highest, t); seen != t {
-		return seen
+	if seen = raise(&r.highest, t); seen == t {
+		seen = r.raiseExclusive(t)
 	}
+	return seen
+}
+
+// raiseExclusive raises the second register after the first, and returns t, or forgotten.
+func (r *registers) raiseExclusive(t Token) Token {
 	raise(&r.exclusive, t)
 	if r.highest.Load() == forgotten { // so the floor may lack what was just raised
 		return forgotten

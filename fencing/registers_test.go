@@ -55,7 +55,7 @@ func TestExclusiveTokenRaisedInAForgottenEntryIsNotLost(t *testing.T) {
 	r := newRegisters("r", pair{5, 5})
 	raise(&r.highest, 10)
 	assert.Equal(t, pair{5, 10}, r.forget(), "the floor has only the one that was raised first")
-	assert.Equal(t, Token(forgotten), r.admit(10, false), "so the admission begins again")
+	assert.Equal(t, Token(forgotten), r.raiseExclusive(10), "so the admission begins again")
 }
 
 // A storage decides on operations. Its text is its whole state.

@@ -43,3 +43,30 @@ func ExampleFence() {
 	fmt.Println(withdraw(57, 30))
 	fmt.Println(withdraw(41, 50)) // fencing: stale token 41 for "account/7": 57 was seen
 }
+
+// A reader under a shared lock: registered once, then admitted in each transaction that reads.
+func ExampleFence_Register() {
+	ctx := context.Background()
+	db, err := sql.Open("pgx", "postgres://app@db.example/app")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fence := sqlfence.Fence{Dialect: sqlfence.Postgres}
+	report := func(t fencing.Token) (total int, err error) {
+		if err := fence.Register(ctx, db, "accounts", t); err != nil { // before the first read
+			return 0, err
+		}
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return 0, err
+		}
+		defer func() { _ = tx.Rollback() }()
+		if err := fence.AdmitShared(ctx, tx, "accounts", t); err != nil {
+			return 0, err
+		}
+		err = tx.QueryRowContext(ctx, "SELECT sum(balance) FROM accounts").Scan(&total)
+		return total, err
+	}
+	fmt.Println(report(57))
+}

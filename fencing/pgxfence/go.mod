@@ -1,0 +1,15 @@
+module github.com/pawl-locks/pawl/fencing/pgxfence
+
+go 1.26.0
+
+require (
+	github.com/jackc/pgx/v5 v5.7.0
+	github.com/pawl-locks/pawl v0.0.0
+)
+
+require (
+	github.com/jackc/pgpassfile v1.0.0 // indirect
+	github.com/jackc/pgservicefile v0.0.0-20240606120523-5a60cdf6a761 // indirect
+	golang.org/x/crypto v0.52.0 // indirect
+	golang.org/x/text v0.41.0 // indirect
+)
