@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// An authority grants leases on resources, over lines on a unix socket: "acquire WHO RESOURCE" is answered, in turn, by "granted TOKEN"; "release RESOURCE
+// An authority grants leases on resources, over lines on a unix socket: "acquire WHO RESOURCE MODE", the mode being shared or exclusive, is answered, in turn, by "granted TOKEN"; "release RESOURCE
 // TOKEN" is not answered. A connection that ends gives up its place in the queue, not its lease.
 type authority struct {
 	issuer Issuer
@@ -29,6 +29,12 @@ type authority struct {
 	expired int
 	inARow  int // leases that expired since the last release
 }
+
+// The modes.
+const (
+	shared    = "shared"
+	exclusive = "exclusive"
+)
 
 func newAuthority(path string, ttl time.Duration, issuer Issuer) (*authority, error) {
 	lis, err := net.Listen("unix", path)
@@ -94,17 +100,17 @@ func (a *authority) serve(conn net.Conn) {
 }
 
 func (a *authority) do(conn net.Conn, line string, gone <-chan struct{}) bool {
-	var resource string
+	var resource, mode string
 	var token fencing.Token
 	var who int
 	if n, _ := fmt.Sscanf(line, "release %s %d", &resource, &token); n == 2 {
 		a.release(resource, token)
 		return true
 	}
-	if n, _ := fmt.Sscanf(line, "acquire %d %s", &who, &resource); n != 2 {
+	if n, _ := fmt.Sscanf(line, "acquire %d %s %s", &who, &resource, &mode); n != 3 {
 		return false
 	}
-	g := a.enqueue(resource, who)
+	g := a.enqueue(resource, who, mode == shared)
 	select {
 	case t := <-g.given:
 		_, err := fmt.Fprintf(conn, "granted %d\n", t)
@@ -137,8 +143,8 @@ func (a *authority) close() {
 		_ = conn.Close()
 	}
 	for _, l := range a.locks {
-		if l.holder != nil {
-			l.holder.timer.Stop()
+		for _, g := range l.holders {
+			g.timer.Stop()
 		}
 	}
 	a.mu.Unlock()

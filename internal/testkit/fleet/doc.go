@@ -5,6 +5,9 @@
 // a lease is over, whatever its holder does. That is what every lock service with leases can do to a holder; that it excludes less well than a careful
 // client would is on purpose: the workers do not look at their lease before they write. Nothing here shows anything about the lock; all of it is about the guard.
 //
+// Where readers take part, every other turn is theirs, under a lock that they share: what each has read must be what the writers before it had written, and nothing
+// that a writer before it writes later. With one register in place of two, some are refused that hold, or some read what is overwritten behind them.
+//
 // For etcd the token is the create revision of a key that the authority makes for each lease and deletes at its end: see Issuer.
 //
 // A run lasts as long as it is told to, and longer where the machine is so busy that too little has happened; leases get longer there too.

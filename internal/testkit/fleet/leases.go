@@ -23,18 +23,19 @@ func (*counter) End(string, fencing.Token)    {}
 
 type leased struct {
 	resource string
-	holder   *grant
+	holders  []*grant // one, or all shared
 	queue    []*grant
 }
 
 type grant struct {
-	who   int
-	token fencing.Token
-	given chan fencing.Token // buffered, for the one token
-	timer *time.Timer
+	who    int
+	shared bool
+	token  fencing.Token
+	given  chan fencing.Token // buffered, for the one token
+	timer  *time.Timer
 }
 
-func (a *authority) enqueue(resource string, who int) *grant {
+func (a *authority) enqueue(resource string, who int, shared bool) *grant {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	l := a.locks[resource]
@@ -42,7 +43,7 @@ func (a *authority) enqueue(resource string, who int) *grant {
 		l = &leased{resource: resource}
 		a.locks[resource] = l
 	}
-	g := &grant{who: who, given: make(chan fencing.Token, 1)}
+	g := &grant{who: who, shared: shared, given: make(chan fencing.Token, 1)}
 	l.queue = append(l.queue, g)
 	a.pass(l)
 	return g
@@ -58,18 +59,24 @@ func (a *authority) leave(resource string, g *grant) {
 func (a *authority) release(resource string, t fencing.Token) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if l := a.locks[resource]; l != nil && l.holder != nil && l.holder.token == t {
-		l.holder.timer.Stop()
-		a.inARow = 0
-		a.end(l)
-		a.pass(l)
+	l := a.locks[resource]
+	if l == nil {
+		return
+	}
+	for _, g := range slices.Clone(l.holders) {
+		if g.token == t {
+			g.timer.Stop()
+			a.inARow = 0
+			a.end(l, g)
+			a.pass(l)
+		}
 	}
 }
 
-// end takes the lock from its holder. mu is held.
-func (a *authority) end(l *leased) {
-	a.issuer.End(l.resource, l.holder.token)
-	l.holder = nil
+// end takes the lock from one of its holders. mu is held.
+func (a *authority) end(l *leased, g *grant) {
+	a.issuer.End(l.resource, g.token)
+	l.holders = slices.DeleteFunc(l.holders, func(h *grant) bool { return h == g })
 }
 
 // patience is how many leases may expire in a row before they get longer: the machine is then too busy for anybody to be done in time.
@@ -79,26 +86,29 @@ const patience = 20
 func (a *authority) expire(l *leased, g *grant) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if l.holder != g || a.closed {
+	if !slices.Contains(l.holders, g) || a.closed {
 		return
 	}
 	a.expired++
 	if a.inARow++; a.inARow == patience {
 		a.inARow, a.ttl = 0, 2*a.ttl
 	}
-	a.end(l)
+	a.end(l, g)
 	a.pass(l)
 }
 
-// pass gives a free lock to the first in the queue. mu is held.
+// pass gives the lock to the first in the queue, while it is free or all who hold it and the first share it. mu is held.
 func (a *authority) pass(l *leased) {
-	if l.holder != nil || len(l.queue) == 0 || a.closed {
-		return
+	for len(l.queue) > 0 && !a.closed && (len(l.holders) == 0 || l.holders[0].shared && l.queue[0].shared) {
+		g := l.queue[0]
+		l.queue = l.queue[1:]
+		a.grant(l, g)
 	}
-	g := l.queue[0]
-	l.queue = l.queue[1:]
+}
+
+func (a *authority) grant(l *leased, g *grant) {
 	a.granted++
-	g.token, l.holder = a.issuer.Issue(l.resource), g
+	g.token, l.holders = a.issuer.Issue(l.resource), append(l.holders, g)
 	g.timer = time.AfterFunc(a.ttl, func() { a.expire(l, g) }) // ends at once
 	g.given <- g.token
 }
@@ -115,8 +125,8 @@ func (a *authority) holders() (who []int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, l := range a.locks {
-		if l.holder != nil {
-			who = append(who, l.holder.who)
+		for _, g := range l.holders {
+			who = append(who, g.who)
 		}
 	}
 	return who

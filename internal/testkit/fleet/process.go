@@ -28,7 +28,7 @@ func (y *yard) start(t testing.TB, who int) *process {
 	log := filepath.Join(y.dir, fmt.Sprintf("log%d", len(y.logs)))
 	y.logs = append(y.logs, log)
 	text, err := json.Marshal(order{Who: who, Store: y.fleet.Store, Address: y.fleet.Address, Guard: y.fleet.Guard, Authority: filepath.Join(y.dir, "authority"), Log: log,
-		Resources: resources, MinThink: time.Millisecond, Think: y.fleet.TTL / 6, Seed: y.rnd.Uint64()})
+		Resources: resources, Readers: y.fleet.Readers, MinThink: time.Millisecond, Think: y.fleet.TTL / 6, Seed: y.rnd.Uint64()})
 	if err != nil {
 		t.Fatal(err)
 	}

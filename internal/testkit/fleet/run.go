@@ -27,6 +27,7 @@ type Fleet struct {
 	Cut     func()        // cuts the workers from the store; nil: there is no connection to cut
 	Issuer  Issuer        // nil: counts
 	Seed    uint64
+	Readers Readers
 }
 
 // A Result is what a run came to.

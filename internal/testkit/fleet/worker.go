@@ -34,6 +34,7 @@ type order struct {
 	Guard           bool
 	Authority, Log  string
 	Resources       int
+	Readers         Readers
 	MinThink, Think time.Duration
 	Seed            uint64
 }
@@ -70,6 +71,9 @@ func (o order) work(open Opener) error {
 	if err != nil {
 		return err
 	}
+	if store, err = o.Readers.store(store, func() (Store, error) { return open(o.Address, false) }); err != nil {
+		return err
+	}
 	defer store.Close()
 	var stop atomic.Bool
 	go func() { // ends with the process: standard input is closed when the run is over
@@ -101,7 +105,11 @@ type worker struct {
 // turn acquires, reads, thinks, writes and releases. It returns false when the connection to the authority is gone. It does not look at its lease.
 func (w *worker) turn(conn net.Conn, answers *bufio.Scanner) bool {
 	resource := fmt.Sprint("set", w.rnd.IntN(w.Resources))
-	fmt.Fprintf(conn, "acquire %d %s\n", w.Who, resource)
+	mode, work := exclusive, w.update
+	if w.Readers != NoReaders && w.rnd.IntN(2) == 0 {
+		mode, work = shared, w.look
+	}
+	fmt.Fprintf(conn, "acquire %d %s %s\n", w.Who, resource, mode)
 	var t fencing.Token
 	if !answers.Scan() {
 		return false
@@ -109,7 +117,7 @@ func (w *worker) turn(conn net.Conn, answers *bufio.Scanner) bool {
 	if _, err := fmt.Sscanf(answers.Text(), "granted %d", &t); err != nil {
 		return false
 	}
-	w.update(resource, t)
+	work(resource, t)
 	_, err := fmt.Fprintf(conn, "release %s %d\n", resource, t)
 	return err == nil
 }
@@ -133,6 +141,21 @@ func (w *worker) update(resource string, t fencing.Token) {
 	_ = w.actor.do(fencetest.Op{Kind: fencetest.Write, Resource: resource, Token: t, Value: set}, id, func() (string, error) {
 		return "", w.store.Write(ctx, resource, t, set)
 	})
+}
+
+// look reads a set twice, under a shared lock.
+func (w *worker) look(resource string, t fencing.Token) {
+	ctx, cancel := context.WithTimeout(context.Background(), opTime)
+	defer cancel()
+	for range 2 {
+		err := w.actor.do(fencetest.Op{Kind: fencetest.Read, Resource: resource, Token: t, Shared: true}, "", func() (string, error) {
+			return w.store.(SharedStore).ReadShared(ctx, resource, t)
+		})
+		if err != nil {
+			return
+		}
+		wait(w.MinThink + rand.N(w.Think))
+	}
 }
 
 func wait(d time.Duration) { <-time.After(d) }

@@ -35,9 +35,9 @@ func TestMain(m *testing.M) {
 	os.Exit(realdb.Main(m))
 }
 
-func run(t *testing.T, name string, guard bool, seed uint64, least time.Duration) fleet.Result {
+func run(t *testing.T, name string, guard bool, readers fleet.Readers, seed uint64, least time.Duration) fleet.Result {
 	at := places[name](t, guard)
-	r := fleet.Fleet{Store: name, Open: openers[name], Address: at.address, Guard: guard, For: least, Cut: at.cut, Issuer: at.issuer, Seed: seed}.Run(t)
+	r := fleet.Fleet{Store: name, Open: openers[name], Address: at.address, Guard: guard, For: least, Cut: at.cut, Issuer: at.issuer, Seed: seed, Readers: readers}.Run(t)
 	t.Logf("guard %t, seed %d: %v", guard, seed, r)
 	require.Positive(t, r.Acked, "nothing was written, so nothing was shown")
 	require.Positive(t, r.Expired, "no lease was outlived, so nothing was shown")
@@ -49,15 +49,38 @@ func TestFleetLosesNoUpdateWithTheGuardAndSomeWithoutIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			seed := rand.Uint64()
-			guarded := run(t, name, true, seed, *runFor)
+			guarded := run(t, name, true, fleet.NoReaders, seed, *runFor)
 			assert.Zero(t, guarded.Lost, "%q", guarded.Missing)
 			assert.NoError(t, fencetest.Check(guarded.History))
 
-			bare := run(t, name, false, seed, *runFor)
+			bare := run(t, name, false, fleet.NoReaders, seed, *runFor)
 			for more := uint64(1); bare.Lost == 0 && more < 5; more++ { // a short run may be lucky
-				bare = run(t, name, false, seed+more, *runFor<<more)
+				bare = run(t, name, false, fleet.NoReaders, seed+more, *runFor<<more)
 			}
 			assert.Positive(t, bare.Lost, "without the guard nothing was lost either: this test shows nothing")
+		})
+	}
+}
+
+// etcd has no register, with readers or without: a guard there compares the holder's own key.
+func TestFleetOfReadersAndWritersIsRightWithTwoRegistersAndNotWithOne(t *testing.T) {
+	for name := range places {
+		if name == "etcd" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seed := rand.Uint64()
+			two := run(t, name, true, fleet.TwoRegisters, seed, *runFor)
+			assert.Zero(t, two.Lost, "%q", two.Missing)
+			assert.NoError(t, fencetest.Check(two.History))
+			for kind, readers := range map[string]fleet.Readers{"of either mode": fleet.HighestOnly, "of exclusive tokens": fleet.ExclusiveOnly} {
+				wrong := fencetest.Check(run(t, name, true, readers, seed, *runFor).History)
+				for more := uint64(1); wrong == nil && more < 5; more++ { // a short run may be lucky
+					wrong = fencetest.Check(run(t, name, true, readers, seed+more, *runFor<<more).History)
+				}
+				assert.Error(t, wrong, "with one register %s nothing was wrong either: this test shows nothing", kind)
+			}
 		})
 	}
 }

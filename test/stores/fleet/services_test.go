@@ -36,8 +36,7 @@ func (s *sets) do(ctx context.Context, resource string, write *string) (string, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.gate != nil {
-		name, token, _ := fencing.FromContext(ctx)
-		if err := s.gate.Admit(name, token); err != nil {
+		if err := s.gate.AdmitContext(ctx); err != nil {
 			return "", err
 		}
 	}
@@ -93,24 +92,39 @@ func listen(t *testing.T) net.Listener {
 }
 
 type httpStore struct {
-	http  *http.Client
-	guard bool
+	http *http.Client
+	carrier
 }
 
 func openHTTP(path string, guard bool) (fleet.Store, error) {
 	var tr http.RoundTripper = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", path)
 	}}
-	if guard {
-		tr = httpfence.Transport{Base: tr}
+	return httpStore{&http.Client{Transport: httpfence.Transport{Base: tr}}, carrier{guard}}, nil
+}
+
+// A carrier puts tokens into contexts. Without the guard they are for another resource: a server without a guard does not look at them, and one with a guard registers nothing
+// for the resource that is read.
+type carrier struct{ guard bool }
+
+func (c carrier) exclusive(ctx context.Context, resource string, t fencing.Token) context.Context {
+	if !c.guard {
+		return c.shared(ctx, resource, t)
 	}
-	return httpStore{&http.Client{Transport: tr}, guard}, nil
+	return fencing.NewContext(ctx, resource, t)
+}
+
+func (c carrier) shared(ctx context.Context, resource string, t fencing.Token) context.Context {
+	if !c.guard {
+		resource = "another " + resource
+	}
+	return fencing.NewSharedContext(ctx, resource, t)
 }
 
 func (s httpStore) Close() error { return nil }
 
-func (s httpStore) do(ctx context.Context, method, resource string, t fencing.Token, value string) (string, error) {
-	r, err := http.NewRequestWithContext(fencing.NewContext(ctx, resource, t), method, "http://store/"+resource, strings.NewReader(value))
+func (s httpStore) do(ctx context.Context, method, resource, value string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://store/"+resource, strings.NewReader(value))
 	if err != nil {
 		return "", err
 	}
@@ -130,11 +144,15 @@ func (s httpStore) do(ctx context.Context, method, resource string, t fencing.To
 }
 
 func (s httpStore) Read(ctx context.Context, resource string, t fencing.Token) (string, error) {
-	return s.do(ctx, http.MethodGet, resource, t, "")
+	return s.do(s.exclusive(ctx, resource, t), http.MethodGet, resource, "")
+}
+
+func (s httpStore) ReadShared(ctx context.Context, resource string, t fencing.Token) (string, error) {
+	return s.do(s.shared(ctx, resource, t), http.MethodGet, resource, "")
 }
 
 func (s httpStore) Write(ctx context.Context, resource string, t fencing.Token, value string) error {
-	_, err := s.do(ctx, http.MethodPut, resource, t, value)
+	_, err := s.do(s.exclusive(ctx, resource, t), http.MethodPut, resource, value)
 	return err
 }
 
@@ -179,28 +197,33 @@ func serveGRPC(t *testing.T, guard bool) string {
 	return lis.Addr().String()
 }
 
-type grpcStore struct{ *grpc.ClientConn }
+type grpcStore struct {
+	*grpc.ClientConn
+	carrier
+}
 
 func openGRPC(path string, guard bool) (fleet.Store, error) {
 	opts := []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1 << 30))}
-	if guard {
-		opts = append(opts, grpc.WithUnaryInterceptor(grpcfence.UnaryClientInterceptor()))
-	}
+	opts = append(opts, grpc.WithUnaryInterceptor(grpcfence.UnaryClientInterceptor()))
 	conn, err := grpc.NewClient("unix://"+path, opts...)
-	return grpcStore{conn}, err
+	return grpcStore{conn, carrier{guard}}, err
 }
 
-func (s grpcStore) do(ctx context.Context, method, resource string, t fencing.Token, value string) (string, error) {
+func (s grpcStore) do(ctx context.Context, method, resource, value string) (string, error) {
 	out := new(wrapperspb.StringValue)
-	err := s.Invoke(fencing.NewContext(ctx, resource, t), "/Sets/"+method, wrapperspb.String(resource+"\n"+value), out)
+	err := s.Invoke(ctx, "/Sets/"+method, wrapperspb.String(resource+"\n"+value), out)
 	return out.GetValue(), err
 }
 
 func (s grpcStore) Read(ctx context.Context, resource string, t fencing.Token) (string, error) {
-	return s.do(ctx, "Read", resource, t, "")
+	return s.do(s.exclusive(ctx, resource, t), "Read", resource, "")
+}
+
+func (s grpcStore) ReadShared(ctx context.Context, resource string, t fencing.Token) (string, error) {
+	return s.do(s.shared(ctx, resource, t), "Read", resource, "")
 }
 
 func (s grpcStore) Write(ctx context.Context, resource string, t fencing.Token, value string) error {
-	_, err := s.do(ctx, "Write", resource, t, value)
+	_, err := s.do(s.exclusive(ctx, resource, t), "Write", resource, value)
 	return err
 }

@@ -58,6 +58,22 @@ func (s sqlStore) Read(ctx context.Context, resource string, t fencing.Token) (v
 	return value, err
 }
 
+func (s sqlStore) ReadShared(ctx context.Context, resource string, t fencing.Token) (value string, err error) {
+	if err := s.fence.Register(ctx, s.DB, resource, t); err != nil {
+		return "", err
+	}
+	tx, err := s.BeginTx(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if err := s.fence.AdmitShared(ctx, tx, resource, t); err != nil {
+		return "", err
+	}
+	err = tx.QueryRowContext(ctx, "SELECT ids FROM fleet_sets WHERE name = '"+resource+"'").Scan(&value)
+	return value, errors.Join(err, tx.Commit())
+}
+
 func (s sqlStore) Write(ctx context.Context, resource string, t fencing.Token, value string) error {
 	return s.transact(ctx, resource, t, func(tx *sql.Tx) error {
 		// Names and values are letters, digits, points and spaces; so all dialects take the same text.
@@ -108,6 +124,14 @@ func (s dirStore) Read(ctx context.Context, resource string, t fencing.Token) (s
 	} else {
 		body, _, _, err = s.Store.Get(ctx, resource)
 	}
+	if errors.Is(err, blobfence.ErrNotFound) {
+		err = nil
+	}
+	return string(body), err
+}
+
+func (s dirStore) ReadShared(ctx context.Context, resource string, t fencing.Token) (string, error) {
+	body, err := s.Fence.ReadShared(ctx, resource, t)
 	if errors.Is(err, blobfence.ErrNotFound) {
 		err = nil
 	}
