@@ -121,7 +121,7 @@ var mutants = []mutant{
 	{"reads are serializable", "H3", []edit{{"internal/txn/txn.go", "	op := &rangeOp{}\n", "	op := &rangeOp{}\n	op.get.Serializable = true\n"}}, []string{"./internal/txn", inQueue, inSession}},
 	{"a revision that goes back is ignored", "K4", []edit{{"internal/cluster/pin.go", "	if h.Revision < floor {", "	if h.Revision < 0 {"}}, []string{inCluster, inSession}},
 	{"another cluster is taken for the same", "K4", []edit{{"internal/cluster/pin.go", "	if id == pinned {", "	if id == pinned || pinned > 0 {"}}, []string{inCluster}},
-	{"whoever hands off is believed", "A2", []edit{{"internal/queue/state/owner.go", "	case a.predecessor.is(h):", "	case a.predecessor != Key{}:"}}, []string{lockstep, inQueue}},
+	{"whoever hands off is believed", "A2", []edit{{"internal/queue/state/owner.go", "	case a.predecessor.is(h):", "	case a.predecessor != Key{}:"}}, []string{inState, inQueue}},
 	{"a handoff is put whatever the successor is", "A2", []edit{{"internal/queue/handoff.go",
 		"		t.Compare = append(t.Compare, txn.CreateIs(successor, next.Create))\n", ""}}, []string{inQueue}},
 	{"a Run that is told to end returns what lead returned", "contract", []edit{{"elect/run.go", "		stopped = ctx.Err() != nil\n", "		stopped = true\n"}}, []string{inElect}},
