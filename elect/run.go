@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/session"
@@ -45,7 +45,7 @@ func Run(ctx context.Context, c *pawl.Client, name string, opts RunOptions, lead
 		return failed("run", name, ctx, err)
 	}
 	lo, hi := opts.backoffs()
-	r.backoff = backoff{next: lo, most: hi}
+	r.backoff = backoff.Backoff{First: lo, Most: hi}
 	for {
 		o := r.round(ctx)
 		switch {
@@ -56,13 +56,13 @@ func Run(ctx context.Context, c *pawl.Client, name string, opts RunOptions, lead
 		case r.fatal(o.err) != nil:
 			return failed("run", name, ctx, r.fatal(o.err))
 		case o.led:
-			r.backoff.next = lo
-			r.backoff.wait(ctx)
+			r.backoff.Reset()
+			r.backoff.Sleep(ctx)
 		case o.err != nil:
 			r.tell(Event{Kind: Retrying, Term: r.term, Token: r.token, Err: o.err})
-			r.backoff.wait(ctx)
+			r.backoff.Sleep(ctx)
 		default: // Eligible said no
-			pause(ctx, lo)
+			backoff.Sleep(ctx, backoff.Jitter(lo))
 		}
 	}
 }
@@ -75,7 +75,7 @@ type runner struct {
 	lead    func(ctx context.Context, t *Term) error
 	term    int64         // terms so far
 	token   fencing.Token // of the last one
-	backoff backoff
+	backoff backoff.Backoff
 }
 
 func (r *runner) check(ctx context.Context) error {
@@ -193,23 +193,4 @@ func (r *runner) ended(t *Term, err error) {
 		ev.Kind, ev.Err = Lost, err
 	}
 	r.tell(ev)
-}
-
-// backoff is a jittered, doubling wait.
-type backoff struct{ next, most time.Duration }
-
-// wait waits for the next wait, and doubles it.
-func (b *backoff) wait(ctx context.Context) {
-	pause(ctx, b.next)
-	b.next = min(2*b.next, b.most)
-}
-
-// pause waits for half to all of d, at most until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d/2 + rand.N(d/2+1))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

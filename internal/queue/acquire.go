@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/pawl-locks/pawl/fencing"
@@ -177,6 +176,3 @@ const (
 	minPause = 25 * time.Millisecond
 	maxPause = time.Second
 )
-
-// jitter is half to all of pause.
-func jitter(pause time.Duration) time.Duration { return pause/2 + rand.N(pause/2+1) }

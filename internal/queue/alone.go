@@ -9,5 +9,5 @@ package queue
 // none since the acquisition began. In etcd's layout others' names may lie among the
 // session's keys.
 func (a *Acquisition) isAlone() bool {
-	return !a.queue.EtcdLayout && a.s.Sole(a.n, a.queue.Prefix)
+	return !a.queue.EtcdLayout && a.s.Alone(a.n, a.queue.Prefix)
 }

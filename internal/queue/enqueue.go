@@ -6,6 +6,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
@@ -27,7 +28,7 @@ func (a *Acquisition) enter(ctx context.Context, r Request) error {
 			a.notifyEnqueued()
 			return nil
 		}
-		if err := a.linger(ctx, jitter(pause)); err != nil {
+		if err := a.linger(ctx, backoff.Jitter(pause)); err != nil {
 			return err
 		}
 	}

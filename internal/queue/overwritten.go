@@ -2,11 +2,11 @@ package queue
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/txn"
@@ -14,13 +14,14 @@ import (
 
 // removeOverwritten deletes the own key after somebody else wrote to it. It outlives the
 // session: that key may not be on its lease any more, so nothing else would take it out
-// of the queue. Work that spares the lease spares the key.
+// of the queue. Work that defers the revocation of the lease
+// defers this.
 func (a *Acquisition) removeOverwritten(ctx context.Context) {
 	if !a.s.AwaitDeferred(ctx) {
 		return
 	}
 	for pause := 100 * time.Millisecond; a.deleteOwn(ctx) != nil; pause = min(2*pause, 2*time.Second) {
-		t := time.NewTimer(pause/2 + rand.N(pause/2))
+		t := time.NewTimer(backoff.Jitter(pause))
 		select {
 		case <-t.C:
 		case <-ctx.Done():

@@ -9,6 +9,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
@@ -54,7 +55,7 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 			a.apply(state.DeletionCompacted{}, nil) // asked as of now, which is no better than that
 			continue
 		}
-		if err := a.linger(ctx, jitter(pause)); err != nil || read(a, (*state.Acquisition).Next) != state.Query {
+		if err := a.linger(ctx, backoff.Jitter(pause)); err != nil || read(a, (*state.Acquisition).Next) != state.Query {
 			return err // or handed off meanwhile
 		}
 	}

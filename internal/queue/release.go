@@ -159,7 +159,7 @@ func (a *Acquisition) freeInBackground() {
 	a.mu.Unlock()
 	if begin {
 		a.s.Reopen(a.n, a.key)
-		a.s.RemoveBehind(&freeing{a})
+		a.s.RemoveInBackground(&freeing{a})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/txn"
@@ -48,7 +49,7 @@ func (a *Acquisition) findOut(ctx context.Context) (own state.Key, err error) {
 		case cluster.IsNoSpace(err), cluster.IsPermissionDenied(err), ctx.Err() != nil:
 			return state.Key{}, err
 		}
-		if err := a.linger(ctx, jitter(pause)); err != nil {
+		if err := a.linger(ctx, backoff.Jitter(pause)); err != nil {
 			return state.Key{}, err
 		}
 	}

@@ -146,9 +146,9 @@ func (r *removals) again(batch []*removal, now time.Time, err error) {
 	r.pending = append(r.pending, batch...)
 }
 
-// RemoveBehind has r removed, again and again until it is done or the
+// RemoveInBackground has r removed, again and again until it is done or the
 // session is over, for then the lease takes it along.
-func (s *Session) RemoveBehind(r Removal) { s.remove(&removal{other: r}) }
+func (s *Session) RemoveInBackground(r Removal) { s.remove(&removal{other: r}) }
 
 // Leave has entry n removed in the background: whether its enqueue was applied,
 // was not, or may be later (rules A5, A6). An entry that is gone stays so.

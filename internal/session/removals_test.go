@@ -208,11 +208,11 @@ func TestARemovalIsTriedUntilItIsDone(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{})
 		x := &release{at: 7}
-		s.RemoveBehind(x)
+		s.RemoveInBackground(x)
 		sleep(time.Minute)
 		assert.Equal(t, 7, x.count())
 		y := &release{at: 1}
-		s.RemoveBehind(y)
+		s.RemoveInBackground(y)
 		synctest.Wait()
 		assert.Equal(t, 1, y.count(), "at once")
 	})
@@ -224,10 +224,10 @@ func TestARemovalThatFailsForEverHoldsUpNoOther(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{})
 		stuck, other, later := &release{}, &release{at: 1}, &release{at: 2}
-		s.RemoveBehind(stuck)
+		s.RemoveInBackground(stuck)
 		synctest.Wait()
-		s.RemoveBehind(other)
-		s.RemoveBehind(later)
+		s.RemoveInBackground(other)
+		s.RemoveInBackground(later)
 		sleep(time.Second)
 		assert.Equal(t, 1, other.count())
 		sleep(10 * time.Second)
@@ -241,11 +241,11 @@ func TestRemovalsEndWithTheSession(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{})
 		x := &release{}
-		s.RemoveBehind(x)
+		s.RemoveInBackground(x)
 		sleep(time.Second)
 		require.NoError(t, s.Close(context.Background()))
 		n := x.count()
-		s.RemoveBehind(&release{})
+		s.RemoveInBackground(&release{})
 		sleep(time.Minute)
 		assert.Equal(t, n, x.count(), "the lease took it along")
 		assert.Empty(t, r.host.Behind.Close(0))
@@ -308,7 +308,7 @@ func TestReleasesInTheBackgroundGoSideBySide(t *testing.T) {
 		slow := make([]*slowRelease, 80)
 		for i := range slow {
 			slow[i] = &slowRelease{}
-			s.RemoveBehind(slow[i])
+			s.RemoveInBackground(slow[i])
 		}
 		sleep(1100 * time.Millisecond)
 		for _, x := range slow {

@@ -60,7 +60,7 @@ func (s *Session) move(n int64, ev evidence, key string) bool {
 	return s.ledger.move(n, ev, key)
 }
 
-// Sole reports whether entry n is the only one of the session's in the queue
+// Alone reports whether entry n is the only one of the session's in the queue
 // with this prefix that had, may have, or may yet have, a key there since n
 // began. Others of its lease's keys under that prefix are gone for good then, for
 // no name is used twice (rule A1). A session that was taken over does not know
@@ -69,7 +69,7 @@ func (s *Session) move(n int64, ev evidence, key string) bool {
 // Asked before n's enqueue is sent and after it was answered, it tells that
 // nothing of this session's stood before n: an entry that begins later is sent
 // after that answer.
-func (s *Session) Sole(n int64, prefix string) bool {
+func (s *Session) Alone(n int64, prefix string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ledger.alone(n, prefix)

@@ -127,7 +127,7 @@ var mutants = []mutant{
 	{"a Run that is told to end returns what lead returned", "contract", []edit{{"elect/run.go", "		stopped = ctx.Err() != nil\n", "		stopped = true\n"}}, []string{inElect}},
 	{"a lease is revoked while its leader still works", "E8", []edit{{"elect/run.go",
 		"	release := s.DeferRevocation() // before", "	release := func() {} // before"}}, []string{inElect}},
-	{"the pause after a term grows for ever", "E9", []edit{{"elect/run.go", "			r.backoff.next = lo\n", ""}}, []string{inElect}},
+	{"the pause after a term grows for ever", "E9", []edit{{"elect/run.go", "			r.backoff.Reset()\n", ""}}, []string{inElect}},
 	{"an observer forgets the value that it read", "O1", []edit{{"elect/observe.go", "			f.note(p)\n", ""}}, []string{inElect}},
 	{"an observer takes old events for new", "O1", []edit{{"elect/standing.go", "		if events[i].ModRevision > s.rev {", "		if events[i].ModRevision > 0 {"}}, []string{inElect}},
 	{"storage admits a token that is one too low", "K2", []edit{{"fencing/registers.go", "	if t < seen ||", "	if t < seen-1 ||"}}, []string{inFencing}},
