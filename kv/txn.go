@@ -73,7 +73,7 @@ func (c *Client) Txn(ctx context.Context, t Txn) (Result, error) {
 // tell tells the client's observer of a refusal by a guard.
 func (c *Client) tell(ctx context.Context, err error) {
 	if errors.Is(err, ErrFenced) {
-		c.c.Teller().Feed().Now(context.WithoutCancel(ctx), observe.WriteFenced{Err: err})
+		c.c.Notifier().NewSource().Now(context.WithoutCancel(ctx), observe.WriteFenced{Err: err})
 	}
 }
 

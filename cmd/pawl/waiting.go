@@ -69,13 +69,13 @@ type standing struct {
 
 // standingOf reads who is in the way, as far as can be read now; mine picks the caller's
 // own place in the queue.
-func standingOf(ctx context.Context, c *pawl.Client, scope inspect.Scope, mine func(inspect.Place) bool) standing {
+func standingOf(ctx context.Context, c *pawl.Client, scope inspect.Scope, mine func(inspect.Position) bool) standing {
 	s, err := inspect.Read(ctx, c, scope)
-	if err != nil || len(s.Lines) == 0 {
+	if err != nil || len(s.Queues) == 0 {
 		return standing{}
 	}
 	var out standing
-	for i, p := range s.Lines[0].Queue {
+	for i, p := range s.Queues[0].Queue {
 		switch {
 		case mine(p):
 			return out
@@ -151,12 +151,12 @@ func (o *waiting) say(ctx context.Context, name string, r reporter, verbose bool
 }
 
 // onLease picks the place on a lease.
-func onLease(id int64) func(inspect.Place) bool {
-	return func(p inspect.Place) bool { return p.Lease == id }
+func onLease(id int64) func(inspect.Position) bool {
+	return func(p inspect.Position) bool { return p.Lease == id }
 }
 
 // ofThisProcess picks the place that this process has, by what the key says of it.
-func ofThisProcess(p inspect.Place) bool {
+func ofThisProcess(p inspect.Position) bool {
 	host, _ := os.Hostname()
 	return p.PID == os.Getpid() && strings.EqualFold(p.Host, host)
 }

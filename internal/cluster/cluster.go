@@ -46,11 +46,11 @@ type Config struct {
 
 // Cluster is a connection to an etcd cluster. It is safe for concurrent use.
 type Cluster struct {
-	cfg   Config
-	log   *slog.Logger
-	tell  *notify.Teller
-	feed  *notify.Feed // of the members
-	began time.Time
+	cfg      Config
+	log      *slog.Logger
+	notifier *notify.Notifier
+	events   *notify.Source // of the members
+	began    time.Time
 
 	members atomic.Pointer[[]*Member] // replaced as a whole, under mu
 	turn    atomic.Uint64             // of Pick
@@ -101,8 +101,8 @@ func newCluster(cfg Config) (*Cluster, error) {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	c := &Cluster{cfg: cfg, log: cfg.Logger, began: time.Now(), wake: make(chan struct{}, 1), ended: make(chan struct{}), reaching: make(chan struct{}, 1)}
-	c.tell = notify.New(cfg.Observer, c.log, c.spawn)
-	c.feed = c.tell.Feed()
+	c.notifier = notify.New(cfg.Observer, c.log, c.spawn)
+	c.events = c.notifier.NewSource()
 	c.life, c.die = context.WithCancelCause(context.Background())
 	c.creds = newCredentials(c, cfg.Username, cfg.Password)
 	list := make([]*Member, 0, len(eps))
@@ -125,7 +125,7 @@ func newCluster(cfg Config) (*Cluster, error) {
 func (c *Cluster) Logger() *slog.Logger { return c.log }
 
 // Teller is Config.Observer; nil without one.
-func (c *Cluster) Teller() *notify.Teller { return c.tell }
+func (c *Cluster) Notifier() *notify.Notifier { return c.notifier }
 
 // Ended is closed when Err becomes non-nil.
 func (c *Cluster) Ended() <-chan struct{} { return c.ended }

@@ -83,7 +83,7 @@ func (c *Cluster) Failed(m *Member, err error) {
 	d := coolDown - coolDown/10 + rand.N(coolDown/5)
 	if m.coolUntil.Swap(int64(c.now()+d)) == 0 {
 		c.log.Warn("etcd member failing", "endpoint", m.Endpoint(), "error", textOf(err))
-		c.feed.Later(context.Background(), observe.MemberSwitched{From: m.Endpoint(), Err: err})
+		c.events.Later(context.Background(), observe.MemberSwitched{From: m.Endpoint(), Err: err})
 	}
 }
 
@@ -92,7 +92,7 @@ func (c *Cluster) Failed(m *Member, err error) {
 func (c *Cluster) Worked(m *Member) {
 	if m.coolUntil.Load() != 0 && m.coolUntil.Swap(0) != 0 {
 		c.log.Info("etcd member serves again", "endpoint", m.Endpoint())
-		c.feed.Later(context.Background(), observe.MemberServes{Member: m.Endpoint()})
+		c.events.Later(context.Background(), observe.MemberServes{Member: m.Endpoint()})
 		m.checked.Store(false)
 		c.nudge()
 	}

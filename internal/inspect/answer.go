@@ -10,29 +10,29 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// answer asks the cluster. What may not be read stays unknown.
-func (r *reader) answer(ctx context.Context, asked []question) (map[question]answer, error) {
-	answers := make(map[question]answer, len(asked))
-	for len(asked) > 0 {
-		n := min(batch, len(asked))
-		err := r.answerSome(ctx, asked[:n], true, answers)
+// answer queries the cluster. What the role may not read stays unknown.
+func (r *reader) answer(ctx context.Context, queries []query) (map[query]answer, error) {
+	answers := make(map[query]answer, len(queries))
+	for len(queries) > 0 {
+		n := min(batchSize, len(queries))
+		err := r.answerBatch(ctx, queries[:n], true, answers)
 		if cluster.IsCompacted(err) {
-			err = r.answerSome(ctx, asked[:n], false, answers)
+			err = r.answerBatch(ctx, queries[:n], false, answers)
 		}
 		if err != nil && !cluster.IsPermissionDenied(err) {
 			return nil, err
 		}
-		asked = asked[n:]
+		queries = queries[n:]
 	}
 	return answers, nil
 }
 
-// answerSome asks how it was at the questions' revisions or, where those are
-// compacted, how it is now: a session that is there now was there then, and of one
-// that is gone nothing is known.
-func (r *reader) answerSome(ctx context.Context, asked []question, then bool, answers map[question]answer) error {
+// answerBatch reads the state at the queries' revisions. With then false, because
+// those are compacted, it reads the present: a session that exists now existed then,
+// and a session that does not exist now stays unknown.
+func (r *reader) answerBatch(ctx context.Context, queries []query, then bool, answers map[query]answer) error {
 	var ops []*pb.RequestOp
-	for _, q := range asked {
+	for _, q := range queries {
 		rev := q.rev
 		if !then {
 			rev = 0
@@ -43,12 +43,12 @@ func (r *reader) answerSome(ctx context.Context, asked []question, then bool, an
 			ops = append(ops, get(&pb.RangeRequest{Key: []byte(keys.EvictionKey(key, q.n)), Revision: rev}))
 		}
 	}
-	resp, err := r.ask(ctx, "read sessions", ops...)
+	resp, err := r.query(ctx, "read sessions", ops...)
 	if err != nil {
 		return err
 	}
 	i := 0
-	for _, q := range asked {
+	for _, q := range queries {
 		var a answer
 		if kv := txn.KV(resp, i); kv != nil {
 			a = answer{known: true, there: true, value: kv.Value}

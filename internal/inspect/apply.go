@@ -10,48 +10,48 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// A question is about the session of a key at one revision: whether its key was
-// there, and what it says.
-type question struct {
+// A query is about the session of a queue key at one revision: whether the session's
+// key existed, and its value.
+type query struct {
 	lease, n int64
 	rev      int64
-	ended    bool // the key is gone: was there a mark of Evict?
+	ended    bool // the queue key is gone: read the mark of Evict too
 }
 
-// An answer to a question. The zero answer: it is not known.
+// An answer to a query. The zero answer is unknown.
 type answer struct {
 	known  bool
 	there  bool   // the session's key
 	value  []byte // of it
-	broken []byte // what the mark of Evict says; nil: there is none
+	broken []byte // the mark of Evict; nil: there is none
 }
 
-// questions are what apply needs to know about the events of one revision: of a
-// candidate's key, who that is, and of one that went and was not handed on,
+// queriesOf returns what apply needs to know about the events of one revision: of a
+// new candidate's key, who the candidate is; of a key deleted without a handoff,
 // whether its session had ended.
-func questions(events []watcher.Event) (asked []question) {
-	handed := grantsOf(events)
+func queriesOf(events []watcher.Event) (queries []query) {
+	handed := handoffsOf(events)
 	for _, ev := range events {
 		k, ok := keys.ParseQueueKey(ev.Key)
 		switch {
 		case !ok || keys.OfSessions(ev.Key):
 		case ev.Deleted && !handed[ev.Key]:
-			asked = append(asked, question{lease: k.Lease, n: k.N, rev: ev.ModRevision, ended: true})
+			queries = append(queries, query{lease: k.Lease, n: k.N, rev: ev.ModRevision, ended: true})
 		case !ev.Deleted && ev.CreateRevision == ev.ModRevision:
 			if !keys.OfLock(ev.Value) {
-				asked = append(asked, question{lease: k.Lease, n: k.N, rev: ev.ModRevision})
+				queries = append(queries, query{lease: k.Lease, n: k.N, rev: ev.ModRevision})
 			}
 		}
 	}
-	return asked
+	return queries
 }
 
-// grantsOf are the keys whose release has granted the line to the next, in events
-// of one revision.
-func grantsOf(events []watcher.Event) map[string]bool {
+// handoffsOf returns the keys whose release handed the queue to the next, in the
+// events of one revision.
+func handoffsOf(events []watcher.Event) map[string]bool {
 	var by map[string]bool
 	for _, ev := range events {
-		if granter, ok := granterOf(ev); ok {
+		if granter, ok := releasedBy(ev); ok {
 			if by == nil {
 				by = map[string]bool{}
 			}
@@ -61,8 +61,8 @@ func grantsOf(events []watcher.Event) map[string]bool {
 	return by
 }
 
-// granterOf is the key that ev is a grant by.
-func granterOf(ev watcher.Event) (key string, ok bool) {
+// releasedBy returns the key whose release wrote ev as a handoff.
+func releasedBy(ev watcher.Event) (key string, ok bool) {
 	if ev.Deleted || ev.CreateRevision == ev.ModRevision {
 		return "", false
 	}
@@ -71,18 +71,19 @@ func granterOf(ev watcher.Event) (key string, ok bool) {
 	return prefix + string(h.By), ok
 }
 
-// A revision is the events of one revision, and what is known besides.
+// A revision is the events of one revision, when they arrived, and the answers to
+// their queries.
 type revision struct {
 	events  []watcher.Event
 	now     time.Time
-	answers map[question]answer
+	answers map[query]answer
 }
 
-// apply takes a revision in and returns what happened by it: first the ends, then
-// who came, then who holds now.
+// apply applies a revision and returns its events: first the ends, then the arrivals,
+// then the new holders.
 func (s *state) apply(r revision) (out []Event) {
 	s.rev = r.events[0].ModRevision
-	t := &turn{state: s, revision: r, handed: grantsOf(r.events), gone: map[int64]int{}, touched: map[string]bool{}}
+	t := &turn{state: s, revision: r, handed: handoffsOf(r.events), gone: map[int64]int{}, touched: map[string]bool{}}
 	for _, ev := range r.events {
 		if e := s.keys[ev.Key]; ev.Deleted && e != nil {
 			t.gone[e.Lease]++
@@ -99,10 +100,10 @@ type turn struct {
 	*state
 	revision
 	handed  map[string]bool
-	gone    map[int64]int // keys that went, by lease
+	gone    map[int64]int // deleted keys, by lease
 	came    []*entry
 	touched map[string]bool
-	unsure  bool // the events are the difference that a reading shows
+	unsure  bool // the events are the differences that a read shows
 	out     []Event
 }
 
@@ -110,7 +111,7 @@ func (t *turn) take(ev watcher.Event) {
 	e := t.keys[ev.Key]
 	switch {
 	case ev.Deleted && e != nil:
-		cause, by := t.judge(e)
+		cause, by := t.classify(e)
 		t.leave(e, cause, by)
 	case ev.Deleted:
 		t.ignore(ev.Key)
@@ -124,24 +125,24 @@ func (t *turn) take(ev watcher.Event) {
 	}
 }
 
-// ignore notes the end of a key that was not kept.
+// ignore counts the end of a key that was not kept.
 func (t *turn) ignore(key string) {
 	if f, _ := formOf(key); f == Foreign && !t.hides(key) && t.ignored > 0 {
 		t.ignored--
 	}
 }
 
-// judge says why e, which is gone, went.
-func (t *turn) judge(e *entry) (c Cause, by string) {
+// classify returns why e's key was deleted.
+func (t *turn) classify(e *entry) (c Cause, by string) {
 	if t.handed[e.Key] {
 		return HandedOn, ""
 	}
-	id, n := attemptOf(e.Key)
-	a := t.answers[question{lease: id, n: n, rev: t.rev, ended: true}]
+	id, n := sequenceOf(e.Key)
+	a := t.answers[query{lease: id, n: n, rev: t.rev, ended: true}]
 	switch {
 	case a.broken != nil:
 		return Broken, byWhom(a.broken)
-	case e.Lease == 0: // nothing but a request takes it away
+	case e.Lease == 0: // only a request deletes it
 		return KeyDeleted, ""
 	case a.known && !a.there:
 		return LeaseEnded, ""
@@ -153,28 +154,28 @@ func (t *turn) judge(e *entry) (c Cause, by string) {
 	return Unknown, ""
 }
 
-// attemptOf are the lease and the number in a key of pawl's form; 0: it has
-// another.
-func attemptOf(key string) (lease, n int64) {
+// sequenceOf returns the lease and the sequence number in a key of pawl's form, and
+// zeros for other forms.
+func sequenceOf(key string) (lease, n int64) {
 	k, _ := keys.ParseQueueKey(key)
 	return k.Lease, k.N
 }
 
-// leave takes e out and tells it, unless its end was told before.
+// leave removes e, and reports its end unless that is reported already.
 func (t *turn) leave(e *entry, c Cause, by string) {
 	t.touch(e.Key)
-	t.tellEnd(e, c, by)
+	t.end(e, c, by)
 	t.remove(e)
 }
 
 func (t *turn) touch(key string) { t.above(key, func(f string) { t.touched[f] = true }) }
 
-// tellEnd tells that e is over.
-func (t *turn) tellEnd(e *entry, c Cause, by string) {
-	if e.over {
+// end reports e's end.
+func (t *turn) end(e *entry, c Cause, by string) {
+	if e.ended {
 		return
 	}
-	e.over = true
+	e.ended = true
 	ev, ok := t.event(e)
 	if !ok {
 		return
@@ -191,43 +192,44 @@ func (t *turn) tellEnd(e *entry, c Cause, by string) {
 	default:
 		ev.Kind = Lost
 	}
-	if ev.Kind != GaveUp && !e.Held.IsZero() {
-		ev.Held = t.now.Sub(e.Held)
+	if ev.Kind != GaveUp && !e.HeldSince.IsZero() {
+		ev.Held = t.now.Sub(e.HeldSince)
 	}
 	t.out = append(t.out, ev)
 }
 
-// event is an event of e; false: nothing is told of its kind.
+// event returns an event of e without its Kind; false: nothing is reported of such
+// keys.
 func (t *turn) event(e *entry) (Event, bool) {
 	l := t.folders[e.home]
 	if e.Form == Foreign || l == nil || !l.named {
 		return Event{}, false
 	}
 	return Event{
-		Name: l.line.Name, Prefix: e.home, Election: e.Election, Place: e.Place,
+		Name: l.queueName.Name, Prefix: e.home, Election: e.Election, Position: e.Position,
 		Revision: t.rev, Time: t.now, Waited: notKnown, Held: notKnown, Unsure: t.unsure,
 	}, true
 }
 
-// waited is how long e waits: since it was seen to come, or since it says that it
-// came.
+// waited is how long e waits: since its key was observed to appear, or since its
+// value says that it was put.
 func (e *entry) waited(now time.Time) time.Duration {
 	switch {
-	case !e.Seen.IsZero():
-		return now.Sub(e.Seen)
+	case !e.Observed.IsZero():
+		return now.Sub(e.Observed)
 	case !e.Since.IsZero() && !e.Election:
 		return max(0, now.Sub(e.Since))
 	}
 	return notKnown
 }
 
-// enter takes a new key in.
+// enter adds a new key.
 func (t *turn) enter(ev watcher.Event) {
-	p := newPlace(ev.Key, ev.Value, ev.CreateRevision, ev.ModRevision, ev.Lease)
-	p.Seen = t.now
-	id, n := attemptOf(p.Key)
-	if a := t.answers[question{lease: id, n: n, rev: t.rev}]; p.Election && a.there {
-		p.sign(a.value)
+	p := newPosition(ev.Key, ev.Value, ev.CreateRevision, ev.ModRevision, ev.Lease)
+	p.Observed = t.now
+	id, n := sequenceOf(p.Key)
+	if a := t.answers[query{lease: id, n: n, rev: t.rev}]; p.Election && a.there {
+		p.identify(a.value)
 	}
 	if e := t.add(p); e != nil {
 		t.came = append(t.came, e)
@@ -235,19 +237,19 @@ func (t *turn) enter(ev watcher.Event) {
 	}
 }
 
-// change takes in a put on a key that is there: a grant, a candidate's new value,
-// or a writing by somebody else.
+// change applies a put on an existing key: a handoff, a candidate's new value, or a
+// write by somebody else.
 func (t *turn) change(e *entry, ev watcher.Event) {
 	e.Modified = ev.ModRevision
 	if e.Form == Foreign {
 		e.Lease = ev.Lease
 		return
 	}
-	_, granted := granterOf(ev)
+	_, handedOff := releasedBy(ev)
 	switch {
-	case ev.Lease != e.Lease, e.Form == Pawl && !e.Election && !granted:
+	case ev.Lease != e.Lease, e.Form == Pawl && !e.Election && !handedOff:
 		e.Lease = ev.Lease
-		t.tellEnd(e, Overwritten, "")
+		t.end(e, Overwritten, "")
 	case e.Election:
 		old := e.Value
 		e.Value, e.Size = bytes.Clone(ev.Value[:min(len(ev.Value), maxValue)]), len(ev.Value)
@@ -258,25 +260,25 @@ func (t *turn) change(e *entry, ev watcher.Event) {
 			}
 		}
 	default:
-		e.sign(ev.Value)
+		e.identify(ev.Value)
 	}
 }
 
-// finish tells who came to wait, and who holds now.
+// finish reports who has begun to wait, and who holds now.
 func (t *turn) finish() []Event {
 	for _, e := range t.came {
 		if l := t.folders[e.home]; l != nil && l.queue[0] != e {
-			e.waits = true
-			t.tell(e, Enqueued)
+			e.waiting = true
+			t.emit(e, Enqueued)
 		}
 	}
-	for _, f := range t.lanes() {
+	for _, f := range t.remaining() {
 		l := t.folders[f]
 		if l.first == l.queue[0] {
 			continue
 		}
 		l.first = l.queue[0]
-		if e := l.first; e.home == f && !e.over {
+		if e := l.first; e.home == f && !e.ended {
 			t.acquired(e)
 		}
 	}
@@ -285,28 +287,28 @@ func (t *turn) finish() []Event {
 
 func (t *turn) acquired(e *entry) {
 	if !t.unsure {
-		e.Held = t.now
+		e.HeldSince = t.now
 	}
 	ev, ok := t.event(e)
 	if !ok {
 		return
 	}
 	ev.Kind = Acquired
-	if ev.Waited = 0; e.waits || t.unsure {
+	if ev.Waited = 0; e.waiting || t.unsure {
 		ev.Waited = e.waited(t.now)
 	}
 	t.out = append(t.out, ev)
 }
 
-func (t *turn) tell(e *entry, k Kind) {
+func (t *turn) emit(e *entry, k Kind) {
 	if ev, ok := t.event(e); ok {
 		ev.Kind = k
 		t.out = append(t.out, ev)
 	}
 }
 
-// lanes are the touched folders that still are, in order.
-func (t *turn) lanes() (fs []string) {
+// remaining returns the touched folders that still exist, in order.
+func (t *turn) remaining() (fs []string) {
 	for f := range t.touched {
 		if t.folders[f] != nil {
 			fs = append(fs, f)
@@ -316,8 +318,8 @@ func (t *turn) lanes() (fs []string) {
 	return fs
 }
 
-// replace makes s what a reading at rev found after a gap, and tells the
-// difference.
+// replace makes s equal to what a read found after a gap, and reports the
+// differences.
 func (s *state) replace(found *state, now time.Time) []Event {
 	s.rev, s.ignored = found.rev, found.ignored
 	t := &turn{state: s, revision: revision{now: now}, touched: map[string]bool{}, unsure: true}
@@ -329,7 +331,7 @@ func (s *state) replace(found *state, now time.Time) []Event {
 	for _, f := range found.byToken() {
 		e := s.keys[f.Key]
 		if e == nil {
-			if e = s.add(f.Place); e != nil {
+			if e = s.add(f.Position); e != nil {
 				t.came = append(t.came, e)
 				t.touch(e.Key)
 			}
@@ -340,7 +342,7 @@ func (s *state) replace(found *state, now time.Time) []Event {
 	return t.finish()
 }
 
-// byToken are all keys in the order of their create revisions.
+// byToken returns all keys in the order of their create revisions.
 func (s *state) byToken() []*entry {
 	all := make([]*entry, 0, len(s.keys))
 	for _, e := range s.keys {
@@ -350,10 +352,10 @@ func (s *state) byToken() []*entry {
 	return all
 }
 
-// byWhom is what a mark of Evict says, for people.
+// byWhom returns the caller that a mark of Evict names, for people.
 func byWhom(mark []byte) string {
-	var p Place
-	p.sign(mark)
+	var p Position
+	p.identify(mark)
 	if p.Owner == "" {
 		return strconv.Quote(string(mark[:min(len(mark), 64)]))
 	}

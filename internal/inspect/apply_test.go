@@ -60,13 +60,13 @@ func (h *history) events(steps string) (out []watcher.Event) {
 	return out
 }
 
-func (h *history) answers(events []watcher.Event) map[question]answer {
-	out := map[question]answer{}
-	for _, q := range questions(events) {
+func (h *history) answers(events []watcher.Event) map[query]answer {
+	out := map[query]answer{}
+	for _, q := range queriesOf(events) {
 		value, there := h.living[fmt.Sprintf("%x", q.lease)]
 		a := answer{known: !h.unknown, there: there, value: []byte(value)}
 		for key, by := range h.broken {
-			if id, n := attemptOf(key); id == q.lease && n == q.n && q.ended {
+			if id, n := sequenceOf(key); id == q.lease && n == q.n && q.ended {
 				a.broken = []byte(by)
 			}
 		}
@@ -75,7 +75,7 @@ func (h *history) answers(events []watcher.Event) map[question]answer {
 	return out
 }
 
-// does applies steps and returns what happened, a line an event.
+// does applies steps and returns what happened, one line for each event.
 func (h *history) does(steps string) (said []string) {
 	events := h.events(steps)
 	now := began.Add(time.Duration(h.rev) * time.Second)
@@ -95,7 +95,7 @@ func (h *history) does(steps string) (said []string) {
 	return said
 }
 
-func TestEachEndIsToldByWhatStandsInItsRevision(t *testing.T) {
+func TestEachEndIsClassifiedByItsRevision(t *testing.T) {
 	for name, c := range map[string]struct {
 		steps   []string
 		living  string
@@ -111,7 +111,7 @@ func TestEachEndIsToldByWhatStandsInItsRevision(t *testing.T) {
 			steps: []string{"put a/1-1 1 LABEL", "put a/2-1 2 LABEL"},
 			want:  "2 a enqueued token=2",
 		},
-		"a release with a grant is told, and the next one's wait": {
+		"a release with a handoff is reported with the successor's wait": {
 			steps: []string{"put a/1-1 1 LABEL", "put a/2-1 2 LABEL", "del a/1-1; put a/2-1 2 LABEL\ngranted 1-1 1\n"},
 			want:  "3 a released token=1 (handed on) held=2s|3 a acquired token=2 waited=1s",
 		},
@@ -151,7 +151,7 @@ func TestEachEndIsToldByWhatStandsInItsRevision(t *testing.T) {
 			steps: []string{"put a/1-1 1 LABEL", "put a/1-1 1 other"},
 			want:  "2 a lost token=1 (overwritten) held=1s",
 		},
-		"and its end is told once": {
+		"and its end is reported once": {
 			steps: []string{"put a/1-1 1 LABEL", "put a/2-1 2 LABEL", "put a/1-1 1 other", "del a/1-1"}, living: "1",
 			want: "4 a acquired token=2 waited=2s",
 		},
@@ -166,7 +166,7 @@ func TestEachEndIsToldByWhatStandsInItsRevision(t *testing.T) {
 		"one that waits does not": {
 			steps: []string{"put a/1-1 1 v1", "put a/2-1 2 w1", "put a/2-1 2 w2"},
 		},
-		"clientv3's keys do not tell why they go": {
+		"clientv3's keys do not record why they go": {
 			steps: []string{"put a/1f 1f ", "put a/2f 2f ", "del a/1f"},
 			want:  "3 a ended token=1 (cause unknown) held=2s|3 a acquired token=2 waited=1s",
 		},
@@ -178,7 +178,7 @@ func TestEachEndIsToldByWhatStandsInItsRevision(t *testing.T) {
 			steps: []string{"put a/b/1f-1 1f ETCD", "del a/b/1f-1"}, living: "1f",
 			want: "2 a/b released token=1 (key deleted) held=1s",
 		},
-		"a key of nobody's form blocks and is not told": {
+		"a foreign key blocks and is not reported": {
 			steps: []string{"put a/x 0 ", "put a/1-1 1 LABEL"},
 			want:  "2 a enqueued token=2",
 		},
@@ -227,29 +227,29 @@ func TestEachEndIsToldByWhatStandsInItsRevision(t *testing.T) {
 	}
 }
 
-func TestACandidateIsSignedByItsSession(t *testing.T) {
+func TestACandidateIsIdentifiedByItsSession(t *testing.T) {
 	h := begin(t, "ns/")
 	h.living["1f"] = `{"owner":"ann","host":"h1","pid":7,"since":"2026-01-02T03:04:05Z"}`
 	h.does("put ns/chief/1f-1 1f " + strings.Repeat("v", 3000))
-	lines := h.s.lines("", "")
-	require.Len(t, lines, 1)
-	assert.Equal(t, Line{Name: "chief", Prefix: "ns/chief/", Election: true, Queue: []Place{{
+	queues := h.s.queues("", "")
+	require.Len(t, queues, 1)
+	assert.Equal(t, NamedQueue{Name: "chief", Prefix: "ns/chief/", Election: true, Queue: []Position{{
 		Key: "ns/chief/1f-1", Token: 1, Modified: 1, Lease: 0x1f, Form: Pawl, Election: true,
 		Owner: "ann", Host: "h1", PID: 7, Since: began, Value: []byte(strings.Repeat("v", 1024)), Size: 3000,
-		Seen: began.Add(time.Second), Held: began.Add(time.Second),
-	}}}, lines[0])
+		Observed: began.Add(time.Second), HeldSince: began.Add(time.Second),
+	}}}, queues[0])
 }
 
-func TestAReadingAfterAGapTellsTheDifferenceAndNoCauses(t *testing.T) {
+func TestAReadAfterAGapReportsTheDifferencesWithoutCauses(t *testing.T) {
 	h := begin(t, "")
 	h.does("put a/1-1 1 LABEL; put b/3-1 3 LABEL; put c/4-1 4 LABEL")
 	h.does("put a/2-1 2 LABEL")
 	found := newState("")
 	found.rev = 9
-	found.add(newPlace("a/2-1", []byte(label), 2, 2, 2))
-	found.add(newPlace("b/3-1", []byte(label), 1, 1, 3))
-	found.add(newPlace("c/4-1", []byte(label), 8, 8, 4)) // its name again, and another
-	found.add(newPlace("d/5-1", []byte(label), 7, 7, 5))
+	found.add(newPosition("a/2-1", []byte(label), 2, 2, 2))
+	found.add(newPosition("b/3-1", []byte(label), 1, 1, 3))
+	found.add(newPosition("c/4-1", []byte(label), 8, 8, 4)) // its name again, and another
+	found.add(newPosition("d/5-1", []byte(label), 7, 7, 5))
 	var said []string
 	for _, e := range h.s.replace(found, began.Add(9*time.Second)) {
 		assert.True(t, e.Unsure)
@@ -261,21 +261,21 @@ func TestAReadingAfterAGapTellsTheDifferenceAndNoCauses(t *testing.T) {
 	}, said)
 	assert.Equal(t, int64(9), h.s.rev)
 
-	// What comes then is told as ever.
+	// Later events are reported as usual.
 	h.rev = 9
 	h.known["b/3-1"] = 1
 	assert.Equal(t, []string{"10 b lost token=1 (lease ended) held=9s"}, h.does("del b/3-1"))
 }
 
-func TestKeysOfNobodyAreKeptUpToABound(t *testing.T) {
+func TestForeignKeysAreKeptUpToABound(t *testing.T) {
 	s := newState("")
 	for i := range maxOthers + 5 {
-		s.add(Place{Key: fmt.Sprintf("x/y%dz", i), Token: 1})
+		s.add(Position{Key: fmt.Sprintf("x/y%dz", i), Token: 1})
 	}
 	assert.Equal(t, 5, s.ignored)
 	assert.Len(t, s.keys, maxOthers)
-	assert.Empty(t, s.lines("", ""))
-	assert.Len(t, s.lines("", "x/"), 1)
+	assert.Empty(t, s.queues("", ""))
+	assert.Len(t, s.queues("", "x/"), 1)
 	h := &history{t: t, s: s, known: map[string]int64{}}
 	h.does(fmt.Sprintf("del x/y%dz", maxOthers+1))
 	assert.Equal(t, 4, s.ignored)

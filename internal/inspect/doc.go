@@ -1,32 +1,32 @@
-// Package inspect says who holds and who waits: the locks and elections of a
-// namespace, with their queues, and what changes in them. It holds nothing, needs
-// no session, and writes nothing but for Evict.
+// Package inspect reads who holds and who waits: the locks and elections of a
+// namespace, their queues, and the changes in them. It holds nothing, needs no
+// session, and only Evict writes.
 //
-// [Read] reads a [Scope] once. [Follow] reads it, and then tells each change as an
+// [Read] reads a [Scope] once. [Follow] reads it, and then reports each change as an
 // [Event]: enqueued, acquired, proclaimed, released, lost, gave up, ended.
 //
 // # What it guarantees
 //
-//  1. What it tells was so: a [Survey] is the state at one revision of the cluster,
-//     read linearizably; an Event is a change that was committed, at its Revision.
-//     Those of one line come in the order of revisions, each once.
-//  2. Whoever is first in a line by its create revision is told as its holder, as
-//     those who wait see it. The token is the create revision.
-//  3. A follower resumes where it was, whatever stream, member or connection
-//     breaks. Where that cannot be, because the cluster compacted what it had still
-//     to see, it reads anew and tells what is different with [Event.Unsure] set, and
-//     with causes unknown.
+//  1. A [Snapshot] is the state at one revision of the cluster, read linearizably. An
+//     Event is a committed change, at its Revision. The events of one queue come in
+//     the order of their revisions, each once.
+//  2. The key with the lowest create revision in a queue is reported as its holder,
+//     as the waiters themselves see it. The token is the create revision.
+//  3. A follower resumes where it was when a stream, member or connection breaks.
+//     Where it cannot, because the cluster compacted changes that it had not seen, it
+//     reads the scope again and reports the differences with [Event.Unsure] set and
+//     with unknown causes.
 //  4. Its memory is bounded: about 500 bytes and the value's first KiB for each
-//     place, at most 10,000 keys of nobody's form (those beyond are counted), and at
-//     most 4,096 changes or 16 MiB not yet taken by the reader, or one message.
+//     position, at most 10,000 foreign keys (further ones are counted), and at most
+//     4,096 changes or 16 MiB not yet taken by the reader, or one message.
 //
-// # How an end is told
+// # How an end is classified
 //
-// etcd does not record who deleted a key. A place's end is judged by what stands in
-// the same revision, first match first:
+// etcd does not record who deleted a key. The end of a position is classified by the
+// other contents of the same revision. The first match counts:
 //
 //	a mark of Evict                         lost: [Broken], by whom
-//	a grant to the next that names the key  released: [HandedOn]. No other request writes that
+//	a handoff to the next, naming the key   released: [HandedOn]. No other request writes that
 //	the session's key is gone               lost: [LeaseEnded]. It expired, was revoked, or its
 //	                                        session was closed before the lock was released
 //	the session's key is still there        released: [KeyDeleted]. A release does that where
@@ -35,19 +35,20 @@
 //	none of these                           ended: [Unknown], as with clientv3's keys, or where
 //	                                        the session's keys may not be read
 //
-// A put on a holder's key that is neither a grant nor a proclaimed value, or that
-// takes the key off its lease, means lost: [Overwritten].
+// A put on a holder's key that is neither a handoff nor a proclaimed value, or that
+// detaches the key from its lease, means lost: [Overwritten].
 //
 // # What it does not
 //
-// Times are this process's, of when it learned of a change; the waits and holds
-// made of them are right to the watch's delay. A holder with lock.Options.Delay,
-// or one that has yet to confirm, is told as acquired from when it is first. What
-// counts as lock or election is told by the keys alone: see [Place].
+// Times are by this process's clock, of when it learned of a change. The waits and
+// holds computed from them are off by the watch's delay. A holder with
+// lock.Options.Delay, or one that has yet to confirm, is reported as acquired as soon
+// as it is first. The keys alone say what is a lock and what an election: see
+// [Position].
 //
 // # Failures
 //
-// An error of Read or Follow, and of [Follower.Next], is the context's, the end of
-// the client, or a permission that is denied; everything else is tried again,
-// Follow's first reading for 12 s.
+// Read, Follow and [Follower.Next] fail when the context ends, when the client ends,
+// and when permission is denied. Every other failure is retried; Follow retries its
+// first read for 12 s.
 package inspect

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// A Kind is what happened to a place.
+// A Kind is what happened to a position.
 type Kind int
 
 const (
-	Enqueued   Kind = iota // behind others
+	Enqueued   Kind = iota // others are ahead of it
 	Acquired               // it is first now
 	Proclaimed             // a candidate that leads has put a new value
-	Released               // given back by its holder
+	Released               // by its holder
 	Lost                   // taken from its holder
-	GaveUp                 // it waited, and is gone
-	Ended                  // released or lost: etcd does not tell
+	GaveUp                 // it waited, and its key is gone
+	Ended                  // released or lost: etcd does not record which
 )
 
 var kinds = [...]string{"enqueued", "acquired", "proclaimed", "released", "lost", "gave up", "ended"}
@@ -25,15 +25,15 @@ func (k Kind) String() string { return kinds[k] }
 // MarshalText makes a Kind its name in JSON.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// A Cause is why a place ended, as far as etcd's data tell: see the package's comment.
+// A Cause is why a position ended, as far as etcd's data show: see the package's comment.
 type Cause int
 
 const (
 	NoCause     Cause = iota // it did not end
-	HandedOn                 // its release granted the line to the next
+	HandedOn                 // its release handed the queue to the next
 	KeyDeleted               // its key was deleted while its session lived
 	LeaseEnded               // with all keys of its lease
-	Broken                   // Evict; Event.By says by whom
+	Broken                   // by Evict; Event.By names the caller
 	Overwritten              // somebody else wrote its key
 	Unknown
 )
@@ -47,30 +47,30 @@ func (c Cause) String() string { return causes[c] }
 // MarshalText makes a Cause its name in JSON.
 func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
 
-// An Event is one change of one place.
+// An Event is one change of one position.
 type Event struct {
 	Kind     Kind
 	Cause    Cause
 	By       string // Broken: by whom
 	Name     string
-	Prefix   string // of the line's keys
-	Election bool   // a candidate's, not a lock's
-	Place    Place  // as it was just before, or became
+	Prefix   string   // of the queue's keys
+	Election bool     // a candidate's, not a lock's
+	Position Position // as it was just before, or became
 	Revision int64
 	Time     time.Time // when this process learned of it
 
-	// Waited is from the enqueueing on, Held from the acquisition on; below 0: not
-	// known, or not meant.
+	// Waited counts from the enqueueing, Held from the acquisition. Below 0: it is not
+	// known, or does not apply to this Kind.
 	Waited, Held time.Duration
 
-	// Unsure: a reading after a gap shows it. It happened at Revision or before.
+	// Unsure: a read after a gap shows it. It happened at Revision or before.
 	Unsure bool
 }
 
 const notKnown = time.Duration(-1)
 
 func (e Event) String() string {
-	s := fmt.Sprintf("%d %s %s token=%d", e.Revision, e.Name, e.Kind, e.Place.Token)
+	s := fmt.Sprintf("%d %s %s token=%d", e.Revision, e.Name, e.Kind, e.Position.Token)
 	if e.Cause != NoCause {
 		s += " (" + e.Cause.String() + ")"
 	}

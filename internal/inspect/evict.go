@@ -15,39 +15,40 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// ErrGone: the place was not there any more, so nothing was done.
+// ErrGone: the key no longer exists, so nothing was done.
 var ErrGone = errors.New("it is not there any more")
 
-// Evict ends the place p by deleting its key, if that still has the create
-// revision that p says: never somebody else's, however late the request arrives.
-// Its holder, if it is pawl's, finds out by the watch of its own key, or by its
-// next renewal's look, and not at once: only the token, checked by the storage,
-// keeps its late writes out. The next in line follows, with a greater token, as
-// every key that is in the line or will be has been created later.
+// Evict removes the position p from its queue: it deletes p's key if the key still
+// has p's create revision. It never deletes somebody else's key, however late the
+// request arrives. A holder that uses pawl learns of it by the watch of its own key or
+// by the read with its next renewal, and not at once; until then only the token,
+// checked by the storage, keeps its writes out. The next in the queue succeeds it,
+// with a greater token, because every other key in the queue was created later.
 //
-// Beside, where p is pawl's, it leaves a mark on p's lease, which says by whom; it
-// goes with the lease. Where that cannot be written, for want of space or
-// permission, the key is deleted without.
+// Where p is pawl's, Evict also writes a mark on p's lease that names the caller; the
+// mark goes with the lease. Where the mark cannot be written, for lack of space or
+// permission, Evict deletes the key without it.
 //
-// The error matches ErrGone where the key is not there, and kv.ErrUnknown where no
-// answer said what became of the request.
-func Evict(ctx context.Context, c *pawl.Client, p Place, by string) error {
+// The error matches ErrGone where the key does not exist, and kv.ErrUnknown where no
+// answer resolved the request's outcome.
+func Evict(ctx context.Context, c *pawl.Client, p Position, by string) error {
 	r, _, err := newReader(ctx, c, Scope{})
 	if err == nil && p.Token == 0 {
-		err = errors.New("no place")
+		err = errors.New("no position")
 	}
 	if err == nil {
 		err = r.evict(ctx, p, by)
 	}
 	if err != nil {
-		return fmt.Errorf("survey: evict %q: %w", p.Key, err)
+		return fmt.Errorf("inspect: evict %q: %w", p.Key, err)
 	}
 	return nil
 }
 
-// evict sends again what was lost: a second copy is harmless. Where it finds the
-// key gone after an answer was lost, it is taken for the first one's doing.
-func (r *reader) evict(ctx context.Context, p Place, by string) error {
+// evict sends its request again when the answer is lost: a second copy is harmless.
+// Where it then finds the key gone, it counts the first request as the one that
+// deleted it.
+func (r *reader) evict(ctx context.Context, p Position, by string) error {
 	mark := r.mark(p, by)
 	for doubt := false; ; {
 		t := &pb.TxnRequest{
@@ -75,10 +76,10 @@ func (r *reader) evict(ctx context.Context, p Place, by string) error {
 	}
 }
 
-// mark puts the mark of an eviction; nil: p is not pawl's, and gets none.
-func (r *reader) mark(p Place, by string) *pb.RequestOp {
-	id, n := attemptOf(p.Key)
-	if id == 0 || id != p.Lease { // a foreign place may be another name's, and pawl's there
+// mark returns the write of an eviction's mark, and nil where p is not pawl's.
+func (r *reader) mark(p Position, by string) *pb.RequestOp {
+	id, n := sequenceOf(p.Key)
+	if id == 0 || id != p.Lease { // a foreign key may be pawl's under another name
 		return nil
 	}
 	host, _ := os.Hostname()
@@ -86,7 +87,7 @@ func (r *reader) mark(p Place, by string) *pb.RequestOp {
 	return txn.Put(keys.EvictionKey(keys.SessionKey(r.host.Namespace, id), n), who.Value(), id)
 }
 
-func (r *reader) explainWrite(err error, p Place) error {
+func (r *reader) explainWrite(err error, p Position) error {
 	if !cluster.IsPermissionDenied(err) {
 		return err
 	}

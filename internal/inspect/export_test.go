@@ -3,7 +3,7 @@ package inspect
 // What the tests outside of the package need of its inside: they use lock and elect,
 // which import this package.
 const (
-	Page      = page
+	Page      = pageSize
 	SomeLabel = label
 )
 

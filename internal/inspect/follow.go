@@ -18,9 +18,9 @@ import (
 )
 
 // ErrClosed: the Follower was closed.
-var ErrClosed = errors.New("survey: follower is closed")
+var ErrClosed = errors.New("inspect: follower is closed")
 
-// A Follower is a scope that is kept up to date. Next is for one goroutine; the
+// A Follower keeps the state of a scope up to date. Next is for one goroutine; the
 // other methods may be called by any, at any time.
 type Follower struct {
 	reader *reader
@@ -29,27 +29,27 @@ type Follower struct {
 	closed chan struct{}
 	shut   sync.Once
 
-	mu     sync.Mutex // never held while the cluster is asked
+	mu     sync.Mutex // never held during a request
 	tracks []*track
 }
 
-// A track is one span's state, and what comes next of it.
+// A track is one span's state and the watch of its changes.
 type track struct {
 	span
 	state *state
 	tail  *listwatch.Tail
 }
 
-// Follow reads the scope, and follows it from there. Close it.
+// Follow reads the scope, and follows it from that revision on. The caller closes it.
 func Follow(ctx context.Context, c *pawl.Client, scope Scope) (*Follower, error) {
 	r, spans, err := newReader(ctx, c, scope)
 	if err != nil {
-		return nil, fmt.Errorf("survey: %w", err)
+		return nil, fmt.Errorf("inspect: %w", err)
 	}
 	f := &Follower{reader: r, scope: scope, news: make(chan struct{}, 1), closed: make(chan struct{})}
 	states, err := r.read(ctx, spans)
 	if err != nil {
-		return nil, fmt.Errorf("survey: %w", err)
+		return nil, fmt.Errorf("inspect: %w", err)
 	}
 	for i, sp := range spans {
 		t := &track{span: sp, state: states[i]}
@@ -59,8 +59,8 @@ func Follow(ctx context.Context, c *pawl.Client, scope Scope) (*Follower, error)
 	return f, nil
 }
 
-// watch begins to follow t from its state on. Caller holds mu, or nobody else has
-// f yet.
+// watch begins to follow t from its state's revision on. The caller holds mu, or is
+// the only one to have f yet.
 func (f *Follower) watch(t *track) {
 	from, end := t.keys()
 	keys := listwatch.Keys{Key: string(from), End: string(end)}
@@ -72,7 +72,7 @@ func (f *Follower) watch(t *track) {
 	}
 }
 
-// Close ends the following, and Next with ErrClosed. It can be called again.
+// Close ends the watches, and Next returns ErrClosed. It can be called again.
 func (f *Follower) Close() {
 	f.shut.Do(func() { close(f.closed) })
 	f.mu.Lock()
@@ -82,20 +82,20 @@ func (f *Follower) Close() {
 	}
 }
 
-// Survey is the state after the last Next.
-func (f *Follower) Survey() *Survey {
+// Snapshot returns the state after the last Next.
+func (f *Follower) Snapshot() *Snapshot {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	out := &Survey{}
+	out := &Snapshot{}
 	for _, t := range f.tracks {
-		out.take(t.state, f.scope, t.span)
+		out.add(t.state, f.scope, t.span)
 	}
 	return out
 }
 
-// Next waits for changes, and returns what happened; that may be nothing which an
-// Event tells, as with a key of nobody's form. After an error, ctx's apart, it is
-// over.
+// Next waits for changes, and returns their events. It may return none, because some
+// changes have no Event, such as those of a foreign key. After an error other than
+// ctx's the Follower is of no more use.
 func (f *Follower) Next(ctx context.Context) ([]Event, error) {
 	for {
 		var out []Event
@@ -103,7 +103,7 @@ func (f *Follower) Next(ctx context.Context) ([]Event, error) {
 		for _, t := range f.tracks {
 			events, news, err := f.advance(ctx, t)
 			if err != nil && len(out) == 0 {
-				return nil, fmt.Errorf("survey: %w", f.reader.explain(err, t.span))
+				return nil, fmt.Errorf("inspect: %w", f.reader.explain(err, t.span))
 			}
 			out, changed = append(out, events...), changed || news
 		}
@@ -116,14 +116,14 @@ func (f *Follower) Next(ctx context.Context) ([]Event, error) {
 		case <-f.closed:
 			return nil, ErrClosed
 		case <-ctx.Done():
-			return nil, fmt.Errorf("survey: %w", context.Cause(ctx))
+			return nil, fmt.Errorf("inspect: %w", context.Cause(ctx))
 		case <-f.reader.host.Cluster.Ended():
-			return nil, fmt.Errorf("survey: %w", f.reader.host.Cluster.Err())
+			return nil, fmt.Errorf("inspect: %w", f.reader.host.Cluster.Err())
 		}
 	}
 }
 
-// advance takes in what came of t.
+// advance applies the changes that arrived for t.
 func (f *Follower) advance(ctx context.Context, t *track) (out []Event, changed bool, err error) {
 	held, gap, end := t.tail.Peek()
 	for _, b := range held {
@@ -149,23 +149,24 @@ func (f *Follower) advance(ctx context.Context, t *track) (out []Event, changed 
 	return append(out, events...), err == nil || changed, err
 }
 
-// answers are those to the questions of events, asked until the cluster answers.
-func (f *Follower) answers(ctx context.Context, events []watcher.Event) (answers map[question]answer, err error) {
-	var asked []question
+// answers returns the answers to the queries of events. It retries until the cluster
+// answers.
+func (f *Follower) answers(ctx context.Context, events []watcher.Event) (answers map[query]answer, err error) {
+	var queries []query
 	for _, of := range revisions(events) {
-		asked = append(asked, questions(of)...)
+		queries = append(queries, queriesOf(of)...)
 	}
-	if len(asked) == 0 {
+	if len(queries) == 0 {
 		return nil, nil
 	}
 	err = listwatch.Persist(ctx, f.reader.host.Cluster, func() (err error) {
-		answers, err = f.reader.answer(ctx, asked)
+		answers, err = f.reader.answer(ctx, queries)
 		return err
 	})
 	return answers, err
 }
 
-// reread reads t anew, after a gap, and watches from there.
+// reread reads t again after a gap, and watches from that revision on.
 func (f *Follower) reread(ctx context.Context, t *track) ([]Event, error) {
 	t.tail.Close()
 	var found []*state
@@ -183,17 +184,17 @@ func (f *Follower) reread(ctx context.Context, t *track) ([]Event, error) {
 	return events, nil
 }
 
-// ours are those of events that are in the scope.
+// ours returns the events that are in the scope.
 func (f *Follower) ours(t *track, events []Event) []Event {
 	return slices.DeleteFunc(events, func(e Event) bool {
-		if t.asked != "" {
-			return e.Prefix != t.asked
+		if t.only != "" {
+			return e.Prefix != t.only
 		}
 		return len(e.Name) < len(f.scope.Prefix) || e.Name[:len(f.scope.Prefix)] != f.scope.Prefix
 	})
 }
 
-// revisions are events, which are in order, by their revisions.
+// revisions groups events, which are in order, by their revisions.
 func revisions(events []watcher.Event) (out [][]watcher.Event) {
 	for len(events) > 0 {
 		n := 1
@@ -205,10 +206,10 @@ func revisions(events []watcher.Event) (out [][]watcher.Event) {
 	return out
 }
 
-// merge are the lines of two spans, by name.
-func merge(a, b []Line) []Line {
+// merge returns the queues of two spans, sorted by name.
+func merge(a, b []NamedQueue) []NamedQueue {
 	a = append(a, b...)
-	slices.SortStableFunc(a, func(x, y Line) int { return cmp.Compare(x.Name, y.Name) })
+	slices.SortStableFunc(a, func(x, y NamedQueue) int { return cmp.Compare(x.Name, y.Name) })
 	return a
 }
 

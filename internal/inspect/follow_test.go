@@ -16,7 +16,7 @@ import (
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
-func TestAFollowerTellsWhatHappens(t *testing.T) {
+func TestAFollowerReportsEveryChange(t *testing.T) {
 	for _, scope := range []inspect.Scope{{}, {Prefix: "re"}, {Name: "reports/daily"}} {
 		inBubble(t, func(w *world) {
 			w.namespace = "app/"
@@ -24,57 +24,57 @@ func TestAFollowerTellsWhatHappens(t *testing.T) {
 			ann, bob := w.session("ann"), w.session("bob")
 			f := w.follow(scope)
 			h := w.holds(ann, name)
-			f.tells("reports/daily acquired")
+			f.reports("reports/daily acquired")
 
 			time.Sleep(2 * time.Second)
 			giving, giveUp := context.WithCancel(w.Context())
 			w.waits(giving, bob, name)
-			f.tells("reports/daily enqueued")
+			f.reports("reports/daily enqueued")
 			giveUp()
-			f.tells("reports/daily gave up (key deleted)")
+			f.reports("reports/daily gave up (key deleted)")
 
 			next := w.waits(w.Context(), bob, name)
 			again := w.waits(w.Context(), ann, name)
-			f.tells("reports/daily enqueued", "reports/daily enqueued")
+			f.reports("reports/daily enqueued", "reports/daily enqueued")
 			time.Sleep(time.Second)
 			require.NoError(w, h.Release(w.Context()))
-			evs := f.tells("reports/daily released (key deleted)", "reports/daily acquired")
+			evs := f.reports("reports/daily released (key deleted)", "reports/daily acquired")
 			assert.InDelta(w, 3, evs[0].Held.Seconds(), 0.2)
 			assert.InDelta(w, 1, evs[1].Waited.Seconds(), 0.2)
-			assert.Equal(w, "ann", evs[0].Place.Owner)
+			assert.Equal(w, "ann", evs[0].Position.Owner)
 
 			b := <-next
-			assert.Equal(w, b.Token(), evs[1].Place.Token)
-			assert.Equal(w, evs[1].Place, f.f.Survey().Lines[0].Queue[0])
+			assert.Equal(w, b.Token(), evs[1].Position.Token)
+			assert.Equal(w, evs[1].Position, f.f.Snapshot().Queues[0].Queue[0])
 			require.NoError(w, b.Release(w.Context()))
-			f.tells("reports/daily released (handed on)", "reports/daily acquired")
+			f.reports("reports/daily released (handed on)", "reports/daily acquired")
 			require.NoError(w, (<-again).Release(w.Context()))
-			f.tells("reports/daily released (key deleted)")
+			f.reports("reports/daily released (key deleted)")
 			w.holds(bob, name)
-			f.tells("reports/daily acquired")
+			f.reports("reports/daily acquired")
 			w.f.Revoke(bob.ID())
-			f.tells("reports/daily lost (lease ended)")
+			f.reports("reports/daily lost (lease ended)")
 			w.holds(ann, name)
-			f.tells("reports/daily acquired")
+			f.reports("reports/daily acquired")
 			require.NoError(w, ann.Close(w.Context()))
-			f.tells("reports/daily lost (lease ended)")
-			assert.Empty(w, f.f.Survey().Lines)
+			f.reports("reports/daily lost (lease ended)")
+			assert.Empty(w, f.f.Snapshot().Queues)
 		})
 	}
 }
 
-func TestAFollowerTellsATerm(t *testing.T) {
+func TestAFollowerReportsATerm(t *testing.T) {
 	inBubble(t, func(w *world) {
 		f := w.follow(inspect.Scope{})
 		term := w.leads(w.session("ann"), "chief", "v1")
-		evs := f.tells("chief acquired")
+		evs := f.reports("chief acquired")
 		assert.True(w, evs[0].Election)
-		assert.Equal(w, "ann", evs[0].Place.Owner)
+		assert.Equal(w, "ann", evs[0].Position.Owner)
 		require.NoError(w, term.Proclaim(w.Context(), []byte("v2")))
-		evs = f.tells("chief proclaimed")
-		assert.Equal(w, "v2", string(evs[0].Place.Value))
+		evs = f.reports("chief proclaimed")
+		assert.Equal(w, "v2", string(evs[0].Position.Value))
 		require.NoError(w, term.Resign(w.Context()))
-		f.tells("chief released (key deleted)")
+		f.reports("chief released (key deleted)")
 	})
 }
 
@@ -83,18 +83,18 @@ func TestAFollowerGoesOnAfterACut(t *testing.T) {
 		ann := w.session("ann")
 		f := w.follow(inspect.Scope{})
 		h := w.holds(ann, "a")
-		f.tells("a acquired")
+		f.reports("a acquired")
 		for range 3 {
 			w.f.Cut() // connections end, and new ones can be made
 			w.f.Heal()
 			require.NoError(w, h.Release(w.Context()))
 			h = w.holds(ann, "a")
-			f.tells("a released (key deleted)", "a acquired")
+			f.reports("a released (key deleted)", "a acquired")
 		}
 	})
 }
 
-func TestAFollowerReadsAnewAfterACompaction(t *testing.T) {
+func TestAFollowerReadsAgainAfterACompaction(t *testing.T) {
 	inBubble(t, func(w *world) {
 		ann, bob := w.session("ann"), w.session("bob")
 		h := w.holds(ann, "a")
@@ -102,17 +102,17 @@ func TestAFollowerReadsAnewAfterACompaction(t *testing.T) {
 		f, err := inspect.Follow(w.Context(), other, inspect.Scope{})
 		require.NoError(w, err)
 		defer f.Close()
-		tell := &teller{w, f}
+		fw := &follower{w, f}
 		synctest.Wait()
-		// Nobody tells it anything while the line moves on, and the past goes.
+		// The follower gets no event while the queue moves on and its past is compacted.
 		f.Deaf()
 		require.NoError(w, h.Release(w.Context()))
 		w.holds(bob, "a")
 		w.f.Compact(w.f.Revision())
 		f.Hear()
-		tell.tells("a ended (cause unknown)?", "a acquired?")
+		fw.reports("a ended (cause unknown)?", "a acquired?")
 		require.NoError(w, bob.Close(w.Context()))
-		tell.tells("a lost (lease ended)")
+		fw.reports("a lost (lease ended)")
 	})
 }
 
@@ -127,9 +127,9 @@ func TestASlowReaderMissesNothing(t *testing.T) {
 		}
 		w.holds(ann, "a")
 		synctest.Wait()
-		f.tells("b acquired", "a acquired")
+		f.reports("b acquired", "a acquired")
 		w.f.Revoke(ann.ID())
-		f.tells("a lost (lease ended)", "b lost (lease ended)")
+		f.reports("a lost (lease ended)", "b lost (lease ended)")
 	})
 }
 
@@ -170,7 +170,7 @@ func TestAFollowerOnARealServer(t *testing.T) {
 	f, err := inspect.Follow(t.Context(), watcher, inspect.Scope{Prefix: "re"})
 	require.NoError(t, err)
 	defer f.Close()
-	tell := &teller{&world{T: t}, f}
+	fw := &follower{&world{T: t}, f}
 	session, err := holder.Session(t.Context())
 	require.NoError(t, err)
 	acquire := func() *lock.Held {
@@ -179,20 +179,20 @@ func TestAFollowerOnARealServer(t *testing.T) {
 		return h
 	}
 	h := acquire()
-	tell.tells("reports/daily acquired")
+	fw.reports("reports/daily acquired")
 	require.NoError(t, h.Release(t.Context()))
-	tell.tells("reports/daily released (key deleted)")
+	fw.reports("reports/daily released (key deleted)")
 	h = acquire()
-	tell.tells("reports/daily acquired")
-	p := f.Survey().Lines[0].Queue[0]
+	fw.reports("reports/daily acquired")
+	p := f.Snapshot().Queues[0].Queue[0]
 	assert.Equal(t, h.Token(), p.Token)
 	leases, err := inspect.Leases(t.Context(), watcher, p.Lease)
 	require.NoError(t, err)
 	assert.Equal(t, session.TTL(), leases[p.Lease].Granted)
 	require.NoError(t, inspect.Evict(t.Context(), watcher, p, "carol"))
-	tell.tells("reports/daily lost (broken) by carol")
+	fw.reports("reports/daily lost (broken) by carol")
 	acquire()
-	tell.tells("reports/daily acquired")
+	fw.reports("reports/daily acquired")
 	require.NoError(t, session.Close(t.Context()))
-	tell.tells("reports/daily lost (lease ended)")
+	fw.reports("reports/daily lost (lease ended)")
 }

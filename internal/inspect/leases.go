@@ -12,35 +12,35 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// A Lease is how long a lease lasts without a renewal, as its leader says.
+// A Lease is how long a lease lasts without a renewal, as etcd's leader reports it.
 type Lease struct {
 	Left, Granted time.Duration
 	Gone          bool
 }
 
-// asking is how many leases are asked for at a time.
-const asking = 16
+// maxQueries is how many leases are queried at a time.
+const maxQueries = 16
 
-// Leases asks for leases, each once, those that are 0 left out. It is for people:
-// what is left is right to a second, and old when it arrives. A lease that cannot
-// be asked for is left out, and the first error is returned beside the rest.
+// Leases queries leases, each once, and skips the ID 0. It is for people: the
+// remaining time is exact to a second, and out of date when it arrives. It leaves out a
+// lease whose query fails, and returns the first error beside the others' answers.
 func Leases(ctx context.Context, c *pawl.Client, ids ...int64) (map[int64]Lease, error) {
 	r, _, err := newReader(ctx, c, Scope{})
 	if err != nil {
-		return nil, fmt.Errorf("survey: leases: %w", err)
+		return nil, fmt.Errorf("inspect: leases: %w", err)
 	}
 	var (
-		mu    sync.Mutex
-		wg    sync.WaitGroup
-		slots = make(chan struct{}, asking)
-		out   = make(map[int64]Lease, len(ids))
-		asked = make(map[int64]bool, len(ids))
+		mu      sync.Mutex
+		wg      sync.WaitGroup
+		slots   = make(chan struct{}, maxQueries)
+		out     = make(map[int64]Lease, len(ids))
+		queried = make(map[int64]bool, len(ids))
 	)
 	for _, id := range ids {
-		if id == 0 || asked[id] {
+		if id == 0 || queried[id] {
 			continue
 		}
-		asked[id] = true
+		queried[id] = true
 		slots <- struct{}{}
 		wg.Go(func() { // ends with its request
 			defer func() { <-slots }()
@@ -50,7 +50,7 @@ func Leases(ctx context.Context, c *pawl.Client, ids ...int64) (map[int64]Lease,
 			if lerr == nil {
 				out[id] = l
 			} else if err == nil {
-				err = fmt.Errorf("survey: lease %x: %w", id, lerr)
+				err = fmt.Errorf("inspect: lease %x: %w", id, lerr)
 			}
 		})
 	}

@@ -82,29 +82,29 @@ func (w *world) leads(s *pawl.Session, name, value string) *elect.Term {
 	return t
 }
 
-func (w *world) read(scope inspect.Scope) *inspect.Survey {
+func (w *world) read(scope inspect.Scope) *inspect.Snapshot {
 	w.Helper()
 	s, err := inspect.Read(w.Context(), w.client(), scope)
 	require.NoError(w, err)
 	return s
 }
 
-func (w *world) follow(scope inspect.Scope) *teller {
+func (w *world) follow(scope inspect.Scope) *follower {
 	w.Helper()
 	f, err := inspect.Follow(w.Context(), w.client(), scope)
 	require.NoError(w, err)
 	w.Cleanup(f.Close)
-	return &teller{w, f}
+	return &follower{w, f}
 }
 
-// teller is a follower and what it is to tell.
-type teller struct {
+// follower checks the events of a Follower.
+type follower struct {
 	w *world
 	f *inspect.Follower
 }
 
-// tells wants exactly these events next, as "name kind (cause) by".
-func (f *teller) tells(want ...string) (events []inspect.Event) {
+// reports requires exactly these events next, as "name kind (cause) by".
+func (f *follower) reports(want ...string) (events []inspect.Event) {
 	f.w.Helper()
 	var said []string
 	for len(said) < len(want) {
@@ -133,9 +133,9 @@ func saying(e inspect.Event) string {
 	return s
 }
 
-// sketch is a survey's lines, for comparison.
-func sketch(s *inspect.Survey) (out []string) {
-	for _, l := range s.Lines {
+// sketch is the queues of a snapshot, for comparison.
+func sketch(s *inspect.Snapshot) (out []string) {
+	for _, l := range s.Queues {
 		var queue []string
 		for _, p := range l.Queue {
 			who := p.Owner

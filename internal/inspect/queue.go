@@ -9,17 +9,18 @@ import (
 	"github.com/pawl-locks/pawl/internal/inside"
 )
 
-// A Queue is who wants one name at one moment, in order: the first holds it, or is
-// about to, and the others wait. It is empty where nobody wants the name.
+// A Queue is the holder and the waiters of one name at one moment, in order: the first
+// holds it, or is about to, and the others wait. It is empty where nobody holds or
+// waits.
 type Queue []Queued
 
-// A Queued is one in a Queue. What nobody says is empty: a key that etcd's own clients
-// made does not say whose it is.
+// A Queued is one position in a Queue. Unknown fields are empty: a key that etcd's own
+// clients made does not name its owner.
 type Queued struct {
 	Key   string        // whole, namespace included
-	Token fencing.Token // what it holds with, or will: the create revision of Key
+	Token fencing.Token // that it holds with, or will: the create revision of Key
 	Owner string        // lease.Options.Owner of its session
-	Host  string        // of its process, as that calls itself
+	Host  string        // of its process, as the process reports it
 	PID   int           // of its process
 	// Since is when Key was put, by that process's clock. For a candidate it is when
 	// the candidate's session began, which was earlier.
@@ -29,7 +30,7 @@ type Queued struct {
 	Slot  int // of a semaphore; -1: it takes no slot
 }
 
-// A Mode is how one in a Queue wants the name.
+// A Mode is how a position in a Queue holds or will hold the name.
 type Mode string
 
 const (
@@ -40,26 +41,26 @@ const (
 	ModeForeign Mode = "foreign"
 )
 
-// QueueOf reads who wants a name, linearizably, by one that gives sessions. A
-// *pawl.Client is asked for none.
+// QueueOf reads the queue of a name, linearizably, through s. With a *pawl.Client it
+// needs no session.
 func QueueOf(ctx context.Context, s pawl.Sessions, name string, etcdLayout bool) (Queue, error) {
 	host, err := inside.HostFor(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	r := &reader{host}
-	found, err := r.survey(ctx, Scope{Name: name, EtcdLayout: etcdLayout})
-	if err != nil || len(found.Lines) == 0 {
+	found, err := r.snapshot(ctx, Scope{Name: name, EtcdLayout: etcdLayout})
+	if err != nil || len(found.Queues) == 0 {
 		return nil, err
 	}
-	q := make(Queue, 0, len(found.Lines[0].Queue))
-	for _, p := range found.Lines[0].Queue {
+	q := make(Queue, 0, len(found.Queues[0].Queue))
+	for _, p := range found.Queues[0].Queue {
 		q = append(q, p.queued())
 	}
 	return q, nil
 }
 
-func (p Place) queued() Queued {
+func (p Position) queued() Queued {
 	q := Queued{
 		Key: p.Key, Token: p.Token, Owner: p.Owner, Host: p.Host, PID: p.PID, Since: p.Since,
 		Lease: p.Lease, Mode: ModeExclusive, Slot: -1,

@@ -17,31 +17,31 @@ import (
 )
 
 const (
-	page  = 1000 // keys read at a time, without values
-	batch = 32   // values read at a time: an election's may have 1.5 MB
+	pageSize  = 1000 // keys read at a time, without values
+	batchSize = 32   // values read at a time: an election's may have 1.5 MB
 )
 
-// A Survey is the lines of a scope at one revision.
-type Survey struct {
+// A Snapshot is the queues of a scope at one revision.
+type Snapshot struct {
 	Revision int64
-	Lines    []Line // by name
-	Ignored  int    // keys of nobody's form that were too many to be kept
+	Queues   []NamedQueue // by name
+	Ignored  int          // foreign keys beyond the bound, which are not kept
 }
 
-// Read reads the scope's lines, linearizably.
-func Read(ctx context.Context, c *pawl.Client, scope Scope) (*Survey, error) {
+// Read reads the scope's queues, linearizably.
+func Read(ctx context.Context, c *pawl.Client, scope Scope) (*Snapshot, error) {
 	r, _, err := newReader(ctx, c, scope)
 	if err != nil {
-		return nil, fmt.Errorf("survey: %w", err)
+		return nil, fmt.Errorf("inspect: %w", err)
 	}
-	out, err := r.survey(ctx, scope)
+	out, err := r.snapshot(ctx, scope)
 	if err != nil {
-		return nil, fmt.Errorf("survey: %w", err)
+		return nil, fmt.Errorf("inspect: %w", err)
 	}
 	return out, nil
 }
 
-func (r *reader) survey(ctx context.Context, scope Scope) (*Survey, error) {
+func (r *reader) snapshot(ctx context.Context, scope Scope) (*Snapshot, error) {
 	spans, err := scope.spans(r.host.Namespace)
 	if err != nil {
 		return nil, err
@@ -50,29 +50,29 @@ func (r *reader) survey(ctx context.Context, scope Scope) (*Survey, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &Survey{}
+	out := &Snapshot{}
 	for i, sp := range spans {
-		out.take(states[i], scope, sp)
+		out.add(states[i], scope, sp)
 	}
 	return out, nil
 }
 
-// take adds the lines of one span.
-func (v *Survey) take(s *state, scope Scope, sp span) {
-	v.Revision = max(v.Revision, s.rev)
-	v.Ignored += s.ignored
-	if sp.asked == "" {
-		v.Lines = merge(v.Lines, s.lines(scope.Prefix, ""))
+// add adds the queues of one span.
+func (s *Snapshot) add(st *state, scope Scope, sp span) {
+	s.Revision = max(s.Revision, st.rev)
+	s.Ignored += st.ignored
+	if sp.only == "" {
+		s.Queues = merge(s.Queues, st.queues(scope.Prefix, ""))
 		return
 	}
-	for _, l := range s.lines("", sp.asked) {
-		if l.Prefix == sp.asked {
-			v.Lines = append(v.Lines, l)
+	for _, q := range st.queues("", sp.only) {
+		if q.Prefix == sp.only {
+			s.Queues = append(s.Queues, q)
 		}
 	}
 }
 
-// A reader asks the cluster.
+// A reader reads from the cluster.
 type reader struct{ host session.Host }
 
 func newReader(ctx context.Context, c *pawl.Client, scope Scope) (*reader, []span, error) {
@@ -87,10 +87,10 @@ func newReader(ctx context.Context, c *pawl.Client, scope Scope) (*reader, []spa
 	return &reader{host}, spans, err
 }
 
-// rereads is how often a reading begins anew because what it reads is compacted.
+// rereads is how often a read starts again because its revision is compacted.
 const rereads = 5
 
-// read is the spans as they are at one revision.
+// read reads the spans at one revision.
 func (r *reader) read(ctx context.Context, spans []span) (states []*state, err error) {
 	for range rereads {
 		if states, err = r.readOnce(ctx, spans); !cluster.IsCompacted(err) {
@@ -114,11 +114,11 @@ func (r *reader) readOnce(ctx context.Context, spans []span) (states []*state, e
 	return states, nil
 }
 
-// readInto reads page by page, and settles who holds.
+// readInto reads page by page, and then notes who holds.
 func (r *reader) readInto(ctx context.Context, s *state, sp span) error {
 	from, end := sp.keys()
 	for {
-		resp, err := r.ask(ctx, "read keys", get(&pb.RangeRequest{Key: from, RangeEnd: end, Limit: page, Revision: s.rev, KeysOnly: true}))
+		resp, err := r.query(ctx, "read keys", get(&pb.RangeRequest{Key: from, RangeEnd: end, Limit: pageSize, Revision: s.rev, KeysOnly: true}))
 		if err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func (r *reader) readInto(ctx context.Context, s *state, sp span) error {
 		if err := r.keep(ctx, s, kvs); err != nil {
 			return err
 		}
-		if len(kvs) < page {
+		if len(kvs) < pageSize {
 			s.settle()
 			return nil
 		}
@@ -137,8 +137,7 @@ func (r *reader) readInto(ctx context.Context, s *state, sp span) error {
 	}
 }
 
-// keep takes keys in; those that may be a lock's or a candidate's with their
-// values.
+// keep adds keys. It reads the values of those that may be a lock's or a candidate's.
 func (r *reader) keep(ctx context.Context, s *state, kvs []*mvccpb.KeyValue) error {
 	var formed []string
 	for _, kv := range kvs {
@@ -146,13 +145,13 @@ func (r *reader) keep(ctx context.Context, s *state, kvs []*mvccpb.KeyValue) err
 		switch f, _ := formOf(key); {
 		case s.hides(key):
 		case f == Foreign:
-			s.add(Place{Key: key, Token: tokenOf(kv), Modified: kv.ModRevision})
+			s.add(Position{Key: key, Token: tokenOf(kv), Modified: kv.ModRevision})
 		default:
 			formed = append(formed, key)
 		}
 	}
 	for len(formed) > 0 {
-		n := min(batch, len(formed))
+		n := min(batchSize, len(formed))
 		if err := r.keepFormed(ctx, s, formed[:n]); err != nil {
 			return err
 		}
@@ -166,39 +165,39 @@ func (r *reader) keepFormed(ctx context.Context, s *state, keys []string) error 
 	for i, key := range keys {
 		ops[i] = get(&pb.RangeRequest{Key: []byte(key), Revision: s.rev})
 	}
-	resp, err := r.ask(ctx, "read places", ops...)
+	resp, err := r.query(ctx, "read queue keys", ops...)
 	if err != nil {
 		return err
 	}
-	var places []Place
-	var who []question
+	var positions []Position
+	var queries []query
 	for i := range keys {
 		kv := txn.KV(resp, i)
 		if kv == nil {
 			return fmt.Errorf("key %q is listed at revision %d, and not there", keys[i], s.rev)
 		}
-		p := newPlace(keys[i], kv.Value, kv.CreateRevision, kv.ModRevision, kv.Lease)
-		if id, n := attemptOf(p.Key); p.Election && id != 0 {
-			who = append(who, question{lease: id, n: n, rev: s.rev})
+		p := newPosition(keys[i], kv.Value, kv.CreateRevision, kv.ModRevision, kv.Lease)
+		if id, n := sequenceOf(p.Key); p.Election && id != 0 {
+			queries = append(queries, query{lease: id, n: n, rev: s.rev})
 		}
-		places = append(places, p)
+		positions = append(positions, p)
 	}
-	answers, err := r.answer(ctx, who)
+	answers, err := r.answer(ctx, queries)
 	if err != nil {
 		return err
 	}
-	for _, p := range places {
-		id, n := attemptOf(p.Key)
-		if a := answers[question{lease: id, n: n, rev: s.rev}]; p.Election && a.there {
-			p.sign(a.value)
+	for _, p := range positions {
+		id, n := sequenceOf(p.Key)
+		if a := answers[query{lease: id, n: n, rev: s.rev}]; p.Election && a.there {
+			p.identify(a.value)
 		}
 		s.add(p)
 	}
 	return nil
 }
 
-// ask makes one linearizable read.
-func (r *reader) ask(ctx context.Context, op string, what ...*pb.RequestOp) (*pb.TxnResponse, error) {
+// query makes one linearizable read.
+func (r *reader) query(ctx context.Context, op string, what ...*pb.RequestOp) (*pb.TxnResponse, error) {
 	return r.host.Cluster.Txn(ctx, cluster.Request{Op: op, Repeat: cluster.Always}, &pb.TxnRequest{Success: what})
 }
 
@@ -206,7 +205,7 @@ func get(r *pb.RangeRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: r}}
 }
 
-// explain says what a role needs where permission was denied.
+// explain adds what the role needs where permission was denied.
 func (r *reader) explain(err error, sp span) error {
 	if !cluster.IsPermissionDenied(err) {
 		return err

@@ -15,7 +15,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-func TestASurveyTellsLocksAndElectionsWithTheirQueues(t *testing.T) {
+func TestReadReturnsLocksAndElectionsWithTheirQueues(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.namespace = "app/"
 		ann, bob := w.session("ann"), w.session("bob")
@@ -34,13 +34,13 @@ func TestASurveyTellsLocksAndElectionsWithTheirQueues(t *testing.T) {
 			"lock backup: ann bob :foreign", "election chief: ann", "lock reports/daily: bob", "lock etcd x/y: bob",
 		}, sketch(s))
 		assert.Equal(w, w.f.Revision(), s.Revision)
-		p, ok := s.Lines[0].Holder()
+		p, ok := s.Queues[0].Holder()
 		require.True(w, ok)
 		assert.Equal(w, h.Key(), p.Key)
 		assert.Equal(w, h.Token(), p.Token)
 		assert.Equal(w, ann.ID(), p.Lease)
-		assert.Equal(w, "at desk 7", string(s.Lines[1].Queue[0].Value))
-		assert.Equal(w, nested.Key(), s.Lines[3].Queue[0].Key)
+		assert.Equal(w, "at desk 7", string(s.Queues[1].Queue[0].Value))
+		assert.Equal(w, nested.Key(), s.Queues[3].Queue[0].Key)
 		assert.NotZero(w, p.PID)
 		assert.NotEmpty(w, p.Host)
 
@@ -49,26 +49,26 @@ func TestASurveyTellsLocksAndElectionsWithTheirQueues(t *testing.T) {
 		assert.Equal(w, []string{"lock reports/daily: bob"}, sketch(w.read(inspect.Scope{Name: "reports/daily"})))
 		assert.Equal(w, []string{"lock etcd x/y: bob"}, sketch(w.read(inspect.Scope{Name: "x/y", EtcdLayout: true})))
 		assert.Equal(w, []string{"lock etcd x/y: bob"}, sketch(w.read(inspect.Scope{Prefix: "x"})))
-		assert.Empty(w, w.read(inspect.Scope{Prefix: "/"}).Lines)
-		assert.Empty(w, w.read(inspect.Scope{Name: "nobody"}).Lines)
+		assert.Empty(w, w.read(inspect.Scope{Prefix: "/"}).Queues)
+		assert.Empty(w, w.read(inspect.Scope{Name: "nobody"}).Queues)
 		assert.Equal(w, []string{"lock old: :foreign"}, sketch(w.read(inspect.Scope{Name: "old"})))
 		_, err = inspect.Read(w.Context(), w.client(), inspect.Scope{Name: "//pawl", EtcdLayout: true})
 		assert.ErrorContains(w, err, "sessions' own keys")
 	})
 }
 
-func TestAReadingGoesPageByPage(t *testing.T) {
+func TestReadGoesPageByPage(t *testing.T) {
 	inBubble(t, func(w *world) {
 		for i := range 2*inspect.Page + 7 {
 			w.f.Put(fmt.Sprintf("n%04d/1f-%d", i, i+1), inspect.SomeLabel, 0)
 		}
 		s := w.read(inspect.Scope{})
-		require.Len(w, s.Lines, 2*inspect.Page+7)
-		assert.Equal(w, "n2006", s.Lines[2*inspect.Page+6].Name)
+		require.Len(w, s.Queues, 2*inspect.Page+7)
+		assert.Equal(w, "n2006", s.Queues[2*inspect.Page+6].Name)
 	})
 }
 
-func TestLeasesAreAskedForOnce(t *testing.T) {
+func TestEachLeaseIsQueriedOnce(t *testing.T) {
 	inBubble(t, func(w *world) {
 		ann, err := w.client().NewSession(w.Context(), lease.Options{TTL: 9 * time.Second})
 		require.NoError(w, err)
@@ -81,7 +81,7 @@ func TestLeasesAreAskedForOnce(t *testing.T) {
 	})
 }
 
-func TestAReadingEndsWithItsContext(t *testing.T) {
+func TestReadEndsWithItsContext(t *testing.T) {
 	inBubble(t, func(w *world) {
 		c := w.client()
 		w.f.BlackHole()
@@ -101,13 +101,13 @@ func TestEvictEndsTheHolderAndTheNextHasAGreaterToken(t *testing.T) {
 		h := w.holds(ann, "backup")
 		next := w.waits(w.Context(), bob, "backup")
 		f := w.follow(inspect.Scope{Prefix: "b"})
-		p := w.read(inspect.Scope{Name: "backup"}).Lines[0].Queue[0]
+		p := w.read(inspect.Scope{Name: "backup"}).Queues[0].Queue[0]
 		require.NoError(w, inspect.Evict(w.Context(), w.client(), p, "carol"))
 		<-h.Done()
 		assert.ErrorIs(w, h.Err(), lock.ErrKeyDeleted)
 		b := <-next
 		assert.Greater(w, b.Token(), h.Token())
-		f.tells("backup lost (broken) by carol", "backup acquired")
+		f.reports("backup lost (broken) by carol", "backup acquired")
 
 		assert.ErrorIs(w, inspect.Evict(w.Context(), w.client(), p, "carol"), inspect.ErrGone)
 		assert.NoError(w, b.Err(), "the next one is left alone")
@@ -122,19 +122,19 @@ func TestEvictEndsATermAndAForeignKey(t *testing.T) {
 		term := w.leads(w.session("ann"), "chief", "v")
 		w.f.Put("old/readme", "", 0)
 		for _, name := range []string{"chief", "old"} {
-			require.NoError(w, inspect.Evict(w.Context(), w.client(), w.read(inspect.Scope{Name: name}).Lines[0].Queue[0], "x"))
-			assert.Empty(w, w.read(inspect.Scope{Name: name}).Lines)
+			require.NoError(w, inspect.Evict(w.Context(), w.client(), w.read(inspect.Scope{Name: name}).Queues[0].Queue[0], "x"))
+			assert.Empty(w, w.read(inspect.Scope{Name: name}).Queues)
 		}
 		<-term.Done()
 		assert.ErrorIs(w, term.Err(), elect.ErrKeyDeleted)
-		assert.Error(w, inspect.Evict(w.Context(), w.client(), inspect.Place{}, "x"))
+		assert.Error(w, inspect.Evict(w.Context(), w.client(), inspect.Position{}, "x"))
 	})
 }
 
 func TestEvictWorksOnAFullDiskWithoutAMark(t *testing.T) {
 	inBubble(t, func(w *world) {
 		h := w.holds(w.session("ann"), "backup")
-		p := w.read(inspect.Scope{}).Lines[0].Queue[0]
+		p := w.read(inspect.Scope{}).Queues[0].Queue[0]
 		w.f.SetNoSpace(true)
 		require.NoError(w, inspect.Evict(w.Context(), w.client(), p, "carol"))
 		assert.Nil(w, w.f.Get(h.Key()))

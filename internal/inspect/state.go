@@ -10,47 +10,47 @@ import (
 	"github.com/pawl-locks/pawl/internal/keys"
 )
 
-// maxOthers is how many keys of nobody's form are kept.
+// maxOthers is how many foreign keys are kept.
 const maxOthers = 10_000
 
-// A state is the keys of a namespace, by the folders that they lie in. It is pure;
-// its owner guards it.
+// A state is the keys of a namespace, by the folders that they lie in. It is pure; its
+// owner guards it.
 //
-// Invariants: a key is in each folder above it, at any depth, for whatever has a
-// key under a name is waited for; a folder's keys are in the order of their create
-// revisions; folders without keys are not kept. A folder is a line if a key of
-// pawl's or etcd's form lies right in it; or if it is asked for by name.
+// Invariants: a key is in each folder above it, at any depth, because a waiter waits
+// for every key under its name; a folder's keys are in the order of their create
+// revisions; folders without keys are not kept. A folder is a queue if a key of pawl's
+// or etcd's form lies directly in it, or if the caller names it.
 type state struct {
 	namespace string
 	rev       int64
 	keys      map[string]*entry
-	folders   map[string]*lane
-	others    int // kept keys of nobody's form
-	ignored   int // those that were too many
+	folders   map[string]*folder
+	others    int // foreign keys that are kept
+	ignored   int // foreign keys beyond the bound
 }
 
-// entry is a key and what was said of it.
+// entry is a key and what was reported of it.
 type entry struct {
-	Place
-	home  string // the folder that it lies right in
-	waits bool   // it was told as enqueued, or was behind others from the start
-	over  bool   // its end was told, and its key is still there
+	Position
+	home    string // the folder that it lies directly in
+	waiting bool   // it was reported as enqueued, or was not first at the first read
+	ended   bool   // its end was reported, and its key still exists
 }
 
-// lane is a folder's keys.
-type lane struct {
-	line  keys.Queue
-	named bool // a name has such keys
-	own   int  // keys of known form right in it
-	queue []*entry
-	first *entry // as was last told
+// folder is the keys in a folder.
+type folder struct {
+	queueName keys.Queue
+	named     bool // a name has this prefix
+	own       int  // keys of a known form directly in it
+	queue     []*entry
+	first     *entry // the holder that was last reported
 }
 
 func newState(namespace string) *state {
-	return &state{namespace: namespace, keys: map[string]*entry{}, folders: map[string]*lane{}}
+	return &state{namespace: namespace, keys: map[string]*entry{}, folders: map[string]*folder{}}
 }
 
-// above calls f with the folders that key lies in, behind the namespace.
+// above calls f with each folder that key lies in, below the namespace.
 func (s *state) above(key string, f func(folder string)) {
 	for i := len(s.namespace); i < len(key); i++ {
 		if key[i] == '/' {
@@ -59,14 +59,14 @@ func (s *state) above(key string, f func(folder string)) {
 	}
 }
 
-// hides reports whether key is not a line's: a session's own, or not in a folder.
+// hides reports whether key is in no queue: a session's own, or in no folder.
 func (s *state) hides(key string) bool {
 	rest, ok := strings.CutPrefix(key, s.namespace)
 	return !ok || !strings.Contains(rest, "/") || keys.OfSessions(rest)
 }
 
-// add takes a new key in; nil: it is none that counts.
-func (s *state) add(p Place) *entry {
+// add adds a new key. It returns nil for a key that is not kept.
+func (s *state) add(p Position) *entry {
 	if s.hides(p.Key) {
 		return nil
 	}
@@ -78,13 +78,13 @@ func (s *state) add(p Place) *entry {
 		s.others++
 	}
 	home, _ := keys.Split(p.Key)
-	e := &entry{Place: p, home: home}
+	e := &entry{Position: p, home: home}
 	s.keys[p.Key] = e
 	s.above(p.Key, func(f string) {
 		l := s.folders[f]
 		if l == nil {
-			l = &lane{}
-			l.line, l.named = keys.ParseQueue(s.namespace, f)
+			l = &folder{}
+			l.queueName, l.named = keys.ParseQueue(s.namespace, f)
 			s.folders[f] = l
 		}
 		at, _ := slices.BinarySearchFunc(l.queue, e, inOrder)
@@ -96,7 +96,7 @@ func (s *state) add(p Place) *entry {
 	return e
 }
 
-// remove takes a key out.
+// remove removes a key.
 func (s *state) remove(e *entry) {
 	delete(s.keys, e.Key)
 	if e.Form == Foreign {
@@ -116,48 +116,49 @@ func (s *state) remove(e *entry) {
 	})
 }
 
-// inOrder is the order in which keys hold.
+// inOrder is the order in which keys acquire.
 func inOrder(a, b *entry) int {
 	return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(a.Key, b.Key))
 }
 
-// settle notes who is first in each line, as a reading found it, and tells nothing.
+// settle notes who is first in each queue after a read, and reports nothing.
 func (s *state) settle() {
 	for f, l := range s.folders {
 		l.first = l.queue[0]
 		for _, e := range l.queue[1:] {
-			e.waits = e.waits || e.home == f
+			e.waiting = e.waiting || e.home == f
 		}
 	}
 }
 
-// lines are all lines whose name begins with begin, by name. asked is the folder
-// that counts as one in any case.
-func (s *state) lines(begin, asked string) []Line {
-	out := make([]Line, 0, len(s.folders))
+// queues returns all queues whose name begins with begin, sorted by name. The folder
+// only is included even where its queue is empty.
+func (s *state) queues(begin, only string) []NamedQueue {
+	out := make([]NamedQueue, 0, len(s.folders))
 	for _, f := range slices.Sorted(maps.Keys(s.folders)) {
 		l := s.folders[f]
-		if !l.named || !strings.HasPrefix(l.line.Name, begin) || l.own == 0 && f != asked {
+		if !l.named || !strings.HasPrefix(l.queueName.Name, begin) || l.own == 0 && f != only {
 			continue
 		}
-		line := Line{Name: l.line.Name, Prefix: f, EtcdLayout: l.line.EtcdLayout, Queue: make([]Place, len(l.queue))}
+		q := NamedQueue{Name: l.queueName.Name, Prefix: f, EtcdLayout: l.queueName.EtcdLayout, Queue: make([]Position, len(l.queue))}
 		for i, e := range l.queue {
-			line.Queue[i] = e.placeIn(f)
+			q.Queue[i] = e.positionIn(f)
 		}
-		if i := slices.IndexFunc(line.Queue, func(p Place) bool { return p.Form != Foreign }); i >= 0 {
-			line.Election = line.Queue[i].Election
+		if i := slices.IndexFunc(q.Queue, func(p Position) bool { return p.Form != Foreign }); i >= 0 {
+			q.Election = q.Queue[i].Election
 		}
-		out = append(out, line)
+		out = append(out, q)
 	}
-	slices.SortStableFunc(out, func(a, b Line) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(out, func(a, b NamedQueue) int { return cmp.Compare(a.Name, b.Name) })
 	return out
 }
 
-// placeIn is e as a place in a folder: a key of another name's is foreign there.
-func (e *entry) placeIn(f string) Place {
-	p := e.Place
+// positionIn returns e's position in a folder. The key of another name is foreign
+// there.
+func (e *entry) positionIn(f string) Position {
+	p := e.Position
 	if f != e.home {
-		p.Form, p.Election, p.Value, p.Held = Foreign, false, nil, time.Time{}
+		p.Form, p.Election, p.Value, p.HeldSince = Foreign, false, nil, time.Time{}
 	}
 	return p
 }

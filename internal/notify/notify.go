@@ -1,9 +1,9 @@
-// Package notify carries events to a client's Observer.
+// Package notify delivers events to a client's Observer.
 //
-// An Observer is a user's code: it may be slow, call back into the library, or
-// panic. So an event is put into a Feed first, which keeps the order, and is
-// delivered while nothing is locked. Whoever put one in while another is being
-// delivered goes on: the one who delivers takes it along.
+// An Observer is a user's code. It may be slow, call back into the library, or
+// panic. A [Source] therefore queues its events in order, and delivers them while no
+// mutex is held. A goroutine that adds an event while another goroutine delivers
+// does not wait; the delivering goroutine delivers the new event too.
 package notify
 
 import (
@@ -13,77 +13,77 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// A Teller knows a client's Observer. nil: there is none.
-type Teller struct {
+// A Notifier delivers events to a client's Observer. A nil Notifier has no Observer.
+type Notifier struct {
 	to    observe.Observer
 	log   *slog.Logger
 	spawn func(func()) bool
 
 	mu      sync.Mutex
-	waiting []*Feed // to be delivered by the worker
+	waiting []*Source // whose events the worker delivers
 	working bool
 }
 
-// New makes a Teller; nil for a nil Observer. spawn runs a function in a goroutine
-// that somebody owns; it returns false, and runs nothing, when none may begin any
-// more.
-func New(to observe.Observer, log *slog.Logger, spawn func(func()) bool) *Teller {
+// New returns a Notifier for an Observer, and nil for a nil Observer. spawn runs a
+// function in a goroutine that the caller owns. When no more goroutines may start, it
+// returns false and runs nothing.
+func New(to observe.Observer, log *slog.Logger, spawn func(func()) bool) *Notifier {
 	if to == nil {
 		return nil
 	}
-	return &Teller{to: to, log: log, spawn: spawn}
+	return &Notifier{to: to, log: log, spawn: spawn}
 }
 
-// Feed is a new Feed; nil for a nil Teller.
-func (t *Teller) Feed() *Feed {
-	if t == nil {
+// NewSource returns a new Source, and nil for a nil Notifier.
+func (n *Notifier) NewSource() *Source {
+	if n == nil {
 		return nil
 	}
-	return &Feed{t: t}
+	return &Source{notifier: n}
 }
 
-// hand has f delivered by the worker, a goroutine that is there while there is
-// something to deliver.
-func (t *Teller) hand(f *Feed) {
-	t.mu.Lock()
-	t.waiting = append(t.waiting, f)
-	begin := !t.working
-	t.working = true
-	t.mu.Unlock()
+// enqueue leaves s to the worker, a goroutine that runs while a source has events to
+// deliver.
+func (n *Notifier) enqueue(s *Source) {
+	n.mu.Lock()
+	n.waiting = append(n.waiting, s)
+	begin := !n.working
+	n.working = true
+	n.mu.Unlock()
 	if begin {
-		t.begin()
+		n.begin()
 	}
 }
 
-// begin begins the worker; where none may be, it is the caller.
-func (t *Teller) begin() {
-	if !t.spawn(t.work) {
-		t.work()
+// begin starts the worker. Where no goroutine may start, the caller does its work.
+func (n *Notifier) begin() {
+	if !n.spawn(n.work) {
+		n.work()
 	}
 }
 
-func (t *Teller) work() {
+func (n *Notifier) work() {
 	done := false
 	defer func() {
-		if !done { // an observer has ended the goroutine
-			t.begin()
+		if !done { // an observer ended the goroutine
+			n.begin()
 		}
 	}()
-	for f := t.next(); f != nil; f = t.next() {
-		f.deliver()
+	for s := n.next(); s != nil; s = n.next() {
+		s.deliver()
 	}
 	done = true
 }
 
-// next takes a feed out; nil: there is none, and nobody works any more.
-func (t *Teller) next() *Feed {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.waiting) == 0 {
-		t.waiting, t.working = nil, false
+// next takes the next source. It returns nil when there is none, and then the worker ends.
+func (n *Notifier) next() *Source {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.waiting) == 0 {
+		n.waiting, n.working = nil, false
 		return nil
 	}
-	f := t.waiting[0]
-	t.waiting = t.waiting[1:]
-	return f
+	s := n.waiting[0]
+	n.waiting = n.waiting[1:]
+	return s
 }

@@ -31,20 +31,20 @@ func (o *owner) spawn(f func()) bool {
 	return !o.closed
 }
 
-// heard is an Observer that keeps what it is told, and does more.
-type heard struct {
+// recorder is an Observer that records its events, and then calls more.
+type recorder struct {
 	mu   sync.Mutex
 	all  []int64
 	more func(n int64)
 }
 
-func (h *heard) Observe(_ context.Context, ev observe.Event) {
+func (r *recorder) Observe(_ context.Context, ev observe.Event) {
 	n := ev.(observe.SessionHedged).Lease
-	h.mu.Lock()
-	h.all = append(h.all, n)
-	h.mu.Unlock()
-	if h.more != nil {
-		h.more(n)
+	r.mu.Lock()
+	r.all = append(r.all, n)
+	r.mu.Unlock()
+	if r.more != nil {
+		r.more(n)
 	}
 }
 
@@ -57,13 +57,13 @@ func upTo(n int64) (all []int64) {
 	return all
 }
 
-func newTeller(o observe.Observer) (t *Teller, own *owner, log *bytes.Buffer) {
+func newNotifier(o observe.Observer) (t *Notifier, own *owner, log *bytes.Buffer) {
 	own, log = &owner{}, &bytes.Buffer{}
 	return New(o, slog.New(slog.NewTextHandler(log, nil)), own.spawn), own, log
 }
 
-func TestWithoutAnObserverNothingIsToldAndNothingAllocated(t *testing.T) {
-	f := New(nil, nil, nil).Feed()
+func TestWithoutAnObserverNothingIsDeliveredAndNothingAllocated(t *testing.T) {
+	f := New(nil, nil, nil).NewSource()
 	require.Nil(t, f)
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
 		f.Now(context.Background(), nil)
@@ -71,25 +71,25 @@ func TestWithoutAnObserverNothingIsToldAndNothingAllocated(t *testing.T) {
 	}))
 }
 
-func TestNowIsToldBeforeItReturns(t *testing.T) {
-	h := &heard{}
-	teller, _, _ := newTeller(h)
-	teller.Feed().Now(t.Context(), event(1))
+func TestNowDeliversBeforeItReturns(t *testing.T) {
+	h := &recorder{}
+	notifier, _, _ := newNotifier(h)
+	notifier.NewSource().Now(t.Context(), event(1))
 	assert.Equal(t, upTo(1), h.all)
 }
 
-// A feed's events come in the order in which they were put in, one at a time,
-// however many goroutines put them in.
-func TestEventsOfAFeedComeInOrderAndOneAtATime(t *testing.T) {
+// A source delivers its events in the order in which they were added, one at a time,
+// however many goroutines add them.
+func TestEventsOfASourceComeInOrderAndOneAtATime(t *testing.T) {
 	var inside sync.Mutex
-	h := &heard{more: func(int64) {
+	h := &recorder{more: func(int64) {
 		if assert.True(t, inside.TryLock(), "two at a time") {
 			runtime.Gosched()
 			inside.Unlock()
 		}
 	}}
-	teller, own, _ := newTeller(h)
-	f := teller.Feed()
+	notifier, own, _ := newNotifier(h)
+	f := notifier.NewSource()
 	var putting sync.Mutex
 	n := int64(0)
 	var all sync.WaitGroup
@@ -98,10 +98,10 @@ func TestEventsOfAFeedComeInOrderAndOneAtATime(t *testing.T) {
 			for range 50 {
 				putting.Lock()
 				n++
-				if put := f.put(told{t.Context(), event(n)}); put && i%2 == 0 {
+				if put := f.put(notification{t.Context(), event(n)}); put && i%2 == 0 {
 					defer f.deliver()
 				} else if put {
-					teller.hand(f)
+					notifier.enqueue(f)
 				}
 				putting.Unlock()
 			}
@@ -112,18 +112,18 @@ func TestEventsOfAFeedComeInOrderAndOneAtATime(t *testing.T) {
 	assert.Equal(t, upTo(200), h.all)
 }
 
-// An observer may cause events of the feed that it is told of.
+// An observer may cause further events of the source whose event it receives.
 func TestAnEventWithinAnEventComesAfterIt(t *testing.T) {
-	var f *Feed
-	h := &heard{}
+	var f *Source
+	h := &recorder{}
 	h.more = func(n int64) {
 		if n < 3 {
 			f.Now(t.Context(), event(n+1))
-			assert.Len(t, h.all, int(n), "told within another")
+			assert.Len(t, h.all, int(n), "delivered within another")
 		}
 	}
-	teller, _, _ := newTeller(h)
-	f = teller.Feed()
+	notifier, _, _ := newNotifier(h)
+	f = notifier.NewSource()
 	f.Now(t.Context(), event(1))
 	assert.Equal(t, upTo(3), h.all)
 }
@@ -131,13 +131,13 @@ func TestAnEventWithinAnEventComesAfterIt(t *testing.T) {
 func TestLaterDoesNotWaitForAnObserverThatIsStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
-		h := &heard{more: func(int64) { <-stuck }}
-		teller, own, _ := newTeller(h)
-		a, b := teller.Feed(), teller.Feed()
+		h := &recorder{more: func(int64) { <-stuck }}
+		notifier, own, _ := newNotifier(h)
+		a, b := notifier.NewSource(), notifier.NewSource()
 		a.Later(t.Context(), event(1))
 		synctest.Wait()
 		a.Later(t.Context(), event(2))
-		a.Now(t.Context(), event(3)) // told by the one that is stuck
+		a.Now(t.Context(), event(3)) // delivered by the goroutine that is stuck
 		b.Later(t.Context(), event(4))
 		close(stuck)
 		own.Wait()
@@ -145,32 +145,32 @@ func TestLaterDoesNotWaitForAnObserverThatIsStuck(t *testing.T) {
 	})
 }
 
-func TestOfWhatIsTooMuchTheLatestIsKept(t *testing.T) {
+func TestWhenTooManyEventsWaitTheLatestIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
-		h := &heard{more: func(int64) { <-stuck }}
-		teller, own, log := newTeller(h)
-		f := teller.Feed()
+		h := &recorder{more: func(int64) { <-stuck }}
+		notifier, own, log := newNotifier(h)
+		f := notifier.NewSource()
 		f.Later(t.Context(), event(1))
 		synctest.Wait()
-		for n := range int64(10 * most) {
+		for n := range int64(10 * maxPending) {
 			f.Later(t.Context(), event(n+2))
 		}
 		close(stuck)
 		own.Wait()
-		assert.Equal(t, append(upTo(most), 10*most+1), h.all)
+		assert.Equal(t, append(upTo(maxPending), 10*maxPending+1), h.all)
 		assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("does not keep up")))
 	})
 }
 
-func TestAPanicIsLoggedAndTheNextEventIsTold(t *testing.T) {
-	h := &heard{more: func(n int64) {
+func TestAPanicIsLoggedAndTheNextEventIsDelivered(t *testing.T) {
+	h := &recorder{more: func(n int64) {
 		if n == 1 {
 			panic("out of order")
 		}
 	}}
-	teller, own, log := newTeller(h)
-	f := teller.Feed()
+	notifier, own, log := newNotifier(h)
+	f := notifier.NewSource()
 	f.Now(t.Context(), event(1))
 	f.Now(t.Context(), event(2))
 	f.Later(t.Context(), event(1))
@@ -182,14 +182,14 @@ func TestAPanicIsLoggedAndTheNextEventIsTold(t *testing.T) {
 }
 
 // testing.T.FailNow ends the goroutine that calls it.
-func TestAnObserverThatEndsItsGoroutineEndsNoFeed(t *testing.T) {
-	h := &heard{more: func(n int64) {
+func TestAnObserverThatEndsItsGoroutineEndsNoSource(t *testing.T) {
+	h := &recorder{more: func(n int64) {
 		if n%2 == 1 {
 			runtime.Goexit()
 		}
 	}}
-	teller, own, _ := newTeller(h)
-	f := teller.Feed()
+	notifier, own, _ := newNotifier(h)
+	f := notifier.NewSource()
 	gone := make(chan struct{})
 	go func() { // ends within Now
 		defer close(gone)
@@ -205,15 +205,15 @@ func TestAnObserverThatEndsItsGoroutineEndsNoFeed(t *testing.T) {
 	assert.Equal(t, upTo(6), h.all)
 }
 
-func TestOnceNoGoroutineMayBeginTheCallerTells(t *testing.T) {
-	h := &heard{}
-	teller, own, _ := newTeller(h)
+func TestOnceNoGoroutineMayStartTheCallerDelivers(t *testing.T) {
+	h := &recorder{}
+	notifier, own, _ := newNotifier(h)
 	own.closed = true
-	teller.Feed().Later(t.Context(), event(1))
+	notifier.NewSource().Later(t.Context(), event(1))
 	assert.Equal(t, upTo(1), h.all)
 }
 
-// handler is a log's, and calls the library back.
+// handler is a log handler that calls the library back.
 type handler struct {
 	slog.Handler
 	back func()
@@ -226,14 +226,14 @@ func (h handler) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-func TestAHandlerOfLogsMayCallBackWhenEventsAreLeftOut(t *testing.T) {
-	var f *Feed
+func TestAHandlerOfLogsMayCallBackWhenEventsAreDropped(t *testing.T) {
+	var f *Source
 	logged := 0
 	log := slog.New(handler{slog.DiscardHandler, func() { logged++; f.Later(context.Background(), event(-1)) }})
 	own, release := &owner{}, make(chan struct{})
-	h := &heard{more: func(int64) { <-release }}
-	f = New(h, log, own.spawn).Feed()
-	for n := range int64(most + 2) {
+	h := &recorder{more: func(int64) { <-release }}
+	f = New(h, log, own.spawn).NewSource()
+	for n := range int64(maxPending + 2) {
 		f.Later(context.Background(), event(n))
 	}
 	close(release)

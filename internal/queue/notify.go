@@ -19,7 +19,7 @@ import (
 // first is delivered, and no other.
 type notice struct {
 	id    int64 // in this process
-	feed  *notify.Feed
+	feed  *notify.Source
 	ctx   context.Context // values of the call
 	began clock.Instant
 	ahead int // how many stood before it when it was enqueued; -1: not known
@@ -37,7 +37,7 @@ var notices atomic.Int64
 
 // beginNotices begins what an observer is notified of.
 func (a *Acquisition) beginNotices(ctx context.Context) {
-	if feed := a.s.Host().Cluster.Teller().Feed(); feed != nil {
+	if feed := a.s.Host().Cluster.Notifier().NewSource(); feed != nil {
 		a.notice = &notice{id: notices.Add(1), feed: feed, ctx: context.WithoutCancel(ctx), began: clock.Now(), ahead: -1}
 	}
 }

@@ -57,7 +57,7 @@ type Session struct {
 	looped chan struct{} // closed when the renewal loop has returned
 	poked  chan struct{} // wakes the loop
 
-	feed *notify.Feed // set before anybody has the session; nil: nobody is told
+	feed *notify.Source // set before anybody has the session; nil: nobody is told
 
 	mu       sync.Mutex
 	ledger   ledger

@@ -19,7 +19,7 @@ import (
 // tellGranted begins what is told of the session, before anything can end it.
 func (s *Session) tellGranted() {
 	s.host.Cluster.Logger().Info("session begins", "lease", hex(s.id), "ttl", s.TTL(), "owner", s.owner)
-	s.feed = s.host.Cluster.Teller().Feed()
+	s.feed = s.host.Cluster.Notifier().NewSource()
 	if s.feed == nil {
 		return
 	}

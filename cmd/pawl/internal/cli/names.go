@@ -40,7 +40,7 @@ func (o *Connection) names(cmd *cobra.Command, begun string) (names []cobra.Comp
 	if err != nil {
 		return nil
 	}
-	for _, l := range s.Lines {
+	for _, l := range s.Queues {
 		if p, ok := l.Holder(); ok && Plain(l.Name) == l.Name {
 			names = append(names, cobra.CompletionWithDesc(l.Name, Plain(KindOf(l.Election)+" held by "+Who(p))))
 		}

@@ -62,7 +62,7 @@ func TestTheDoctorJudgesSessions(t *testing.T) {
 	one := func(k inspect.SessionKey, left time.Duration) string {
 		return notes(func(d *doctor) { d.session(k, inspect.Lease{Left: left, Granted: 20 * time.Second}) })
 	}
-	good := inspect.SessionKey{Place: inspect.Place{Key: "//pawl/1f", Lease: 0x1f, Owner: "ann"}, Named: 0x1f}
+	good := inspect.SessionKey{Position: inspect.Position{Key: "//pawl/1f", Lease: 0x1f, Owner: "ann"}, Named: 0x1f}
 	assert.Empty(t, one(good, 10*time.Second))
 	assert.Regexp(t, `^look  session .*ann has not renewed it for 11s.*its locks go in 9s\n→ .*etcdctl lease revoke 1f$`, one(good, 9*time.Second))
 	other := good

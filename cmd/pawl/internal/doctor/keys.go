@@ -17,7 +17,7 @@ func (d *doctor) keys(ctx context.Context, c *pawl.Client, namespace, prefix str
 		return err
 	}
 	known := map[string]string{} // whose name each key is under
-	for _, l := range s.Lines {
+	for _, l := range s.Queues {
 		for _, p := range l.Queue {
 			if p.Form != inspect.Foreign {
 				known[p.Key] = l.Name
@@ -25,7 +25,7 @@ func (d *doctor) keys(ctx context.Context, c *pawl.Client, namespace, prefix str
 		}
 	}
 	before := d.counts[isWrong] + d.counts[isOdd]
-	for _, l := range s.Lines {
+	for _, l := range s.Queues {
 		if l.Mixed() {
 			d.odd("key", l.Prefix, fmt.Sprintf("a lock and an election are named %q: they queue together, and exclude each other", l.Name),
 				"give one of them another name, unless that is meant")
@@ -39,7 +39,7 @@ func (d *doctor) keys(ctx context.Context, c *pawl.Client, namespace, prefix str
 			"give pawl a --namespace of its own, or check a PREFIX")
 	}
 	if d.counts[isWrong]+d.counts[isOdd] == before {
-		d.ok("key", "", "%s", lines(len(s.Lines)))
+		d.ok("key", "", "%s", lines(len(s.Queues)))
 	}
 	return nil
 }
@@ -53,7 +53,7 @@ func lines(n int) string {
 
 // key looks at one place of a line. home is the name that its key belongs to, if
 // any.
-func (d *doctor) key(l inspect.Line, i int, p inspect.Place, home string) {
+func (d *doctor) key(l inspect.NamedQueue, i int, p inspect.Position, home string) {
 	breakIt := "pawl break " + cli.ShellName(l.Name)
 	if l.EtcdLayout {
 		breakIt = "pawl break --etcd-layout " + cli.ShellName(l.Name)
@@ -121,7 +121,7 @@ func (d *doctor) session(k inspect.SessionKey, l inspect.Lease) {
 		return // it has ended meanwhile
 	case l.Left < l.Granted/2:
 		d.odd("session", k.Key, fmt.Sprintf("%s has not renewed it for %s: it is stopped, cut off from the cluster, or dead; its locks go in %s",
-			cli.Plain(cmp.Or(k.Owner, cli.Who(k.Place))), cli.Span(l.Granted-l.Left), cli.Span(l.Left)),
+			cli.Plain(cmp.Or(k.Owner, cli.Who(k.Position))), cli.Span(l.Granted-l.Left), cli.Span(l.Left)),
 			"look at that process; if it is dead, wait, or end its lease now: etcdctl lease revoke "+cli.LeaseHex(k.Lease))
 	}
 }

@@ -73,14 +73,14 @@ leaves a mark, which goes with the evicted lease, so that pawl watch can say
 }
 
 func (o *breakOptions) breakIt(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
-	v, err := look(ctx, c, scope, func(l inspect.Line) []inspect.Place { return l.Queue[:1] })
+	v, err := look(ctx, c, scope, func(l inspect.NamedQueue) []inspect.Position { return l.Queue[:1] })
 	if err != nil {
 		return err
 	}
-	if len(v.Lines) == 0 {
+	if len(v.Queues) == 0 {
 		return fmt.Errorf("break %q: nobody holds it", scope.Name)
 	}
-	l := v.Lines[0]
+	l := v.Queues[0]
 	p := l.Queue[0]
 	if o.token != 0 && fencing.Token(o.token) != p.Token {
 		return fmt.Errorf("break %q: its holder's token is %d, not %d: nothing was done", scope.Name, p.Token, o.token)
@@ -101,7 +101,7 @@ func (o *breakOptions) breakIt(ctx context.Context, cmd *cobra.Command, c *pawl.
 }
 
 // ask asks on the terminal, and returns nil for a yes.
-func (o *breakOptions) ask(ctx context.Context, cmd *cobra.Command, v *view, l inspect.Line) error {
+func (o *breakOptions) ask(ctx context.Context, cmd *cobra.Command, v *view, l inspect.NamedQueue) error {
 	p, next := l.Queue[0], "nobody waits"
 	if n := len(l.Queue) - 1; n > 0 {
 		next = fmt.Sprintf("%d wait, next is %s", n, cli.Plain(cli.Who(l.Queue[1])))
@@ -137,12 +137,12 @@ type eviction struct {
 // tell says whom it evicted, and who holds now.
 func (o *breakOptions) tell(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope, before *view) error {
 	out := cmd.OutOrStdout()
-	p := before.Lines[0].Queue[0]
+	p := before.Queues[0].Queue[0]
 	now, err := inspect.Read(ctx, c, scope)
 	if o.JSON {
 		return o.tellJSON(out, before, now, err)
 	}
-	fmt.Fprintf(out, "evicted %s from %s %q: token=%d key=%s", cli.Plain(cli.Who(p)), cli.KindOf(before.Lines[0].Election), scope.Name, p.Token, cli.Plain(p.Key))
+	fmt.Fprintf(out, "evicted %s from %s %q: token=%d key=%s", cli.Plain(cli.Who(p)), cli.KindOf(before.Queues[0].Election), scope.Name, p.Token, cli.Plain(p.Key))
 	if p.Host != "" {
 		fmt.Fprintf(out, " host=%s pid=%d", cli.Plain(p.Host), p.PID)
 	}
@@ -153,19 +153,19 @@ func (o *breakOptions) tell(ctx context.Context, cmd *cobra.Command, c *pawl.Cli
 	switch {
 	case err != nil:
 		return fmt.Errorf("who holds it now is not known: %w", err)
-	case len(now.Lines) == 0:
+	case len(now.Queues) == 0:
 		fmt.Fprintf(out, "nobody holds it now\n")
 	default:
-		n := now.Lines[0].Queue[0]
+		n := now.Queues[0].Queue[0]
 		fmt.Fprintf(out, "%s holds it now, with token %d\n", cli.Plain(cli.Who(n)), n.Token)
 	}
 	return nil
 }
 
-func (o *breakOptions) tellJSON(out io.Writer, before *view, now *inspect.Survey, err error) error {
-	e := eviction{Event: "evicted", Evicted: before.placed(before.Lines[0], 0), Time: time.Now()}
-	if now != nil && len(now.Lines) > 0 {
-		h := (&view{Survey: now}).placed(now.Lines[0], 0)
+func (o *breakOptions) tellJSON(out io.Writer, before *view, now *inspect.Snapshot, err error) error {
+	e := eviction{Event: "evicted", Evicted: before.placed(before.Queues[0], 0), Time: time.Now()}
+	if now != nil && len(now.Queues) > 0 {
+		h := (&view{Snapshot: now}).placed(now.Queues[0], 0)
 		e.Holder = &h
 	}
 	if err != nil {

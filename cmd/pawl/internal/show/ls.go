@@ -47,13 +47,13 @@ not UTF-8.`,
 }
 
 func list(ctx context.Context, o *cli.Reader, cmd *cobra.Command, c *pawl.Client, prefix string) error {
-	v, err := look(ctx, c, inspect.Scope{Prefix: prefix}, func(l inspect.Line) []inspect.Place { return l.Queue[:1] })
+	v, err := look(ctx, c, inspect.Scope{Prefix: prefix}, func(l inspect.NamedQueue) []inspect.Position { return l.Queue[:1] })
 	if err != nil {
 		return err
 	}
 	if o.JSON {
 		out := json.NewEncoder(cmd.OutOrStdout())
-		for _, l := range v.Lines {
+		for _, l := range v.Queues {
 			p, waiters := v.placed(l, 0), len(l.Queue)-1
 			p.Waiters = &waiters
 			if err := out.Encode(p); err != nil {
@@ -62,12 +62,12 @@ func list(ctx context.Context, o *cli.Reader, cmd *cobra.Command, c *pawl.Client
 		}
 		return nil
 	}
-	if len(v.Lines) == 0 {
+	if len(v.Queues) == 0 {
 		fmt.Fprintln(cmd.ErrOrStderr(), "pawl: nobody holds or waits for anything here; --namespace says where to look")
 		return nil
 	}
 	t := cli.NewTable(cmd.OutOrStdout(), "NAME", "KIND", "HOLDER", "TOKEN", "AGE", "WAITERS", "TTL LEFT")
-	for _, l := range v.Lines {
+	for _, l := range v.Queues {
 		p := l.Queue[0]
 		t.Row(l.Name, cli.KindOf(l.Election), cli.Who(p), strconv.FormatInt(int64(p.Token), 10), cli.Age(p, v.now), strconv.Itoa(len(l.Queue)-1), cli.Left(v.leases, p))
 	}

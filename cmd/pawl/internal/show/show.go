@@ -73,13 +73,13 @@ func (o *showOptions) answer(ctx context.Context, cmd *cobra.Command, c *pawl.Cl
 	if err != nil {
 		return err
 	}
-	if len(s.Lines) == 0 {
+	if len(s.Queues) == 0 {
 		return cli.Exit(cli.ExitWrong, nil)
 	}
 	if o.quiet {
 		return nil
 	}
-	p := s.Lines[0].Queue[0]
+	p := s.Queues[0].Queue[0]
 	who := p.Owner
 	if p.Election && p.Form != inspect.Foreign {
 		who = string(p.Value)
@@ -95,14 +95,14 @@ func (o *showOptions) answer(ctx context.Context, cmd *cobra.Command, c *pawl.Cl
 }
 
 func (o *showOptions) show(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
-	v, err := look(ctx, c, scope, func(l inspect.Line) []inspect.Place { return l.Queue })
+	v, err := look(ctx, c, scope, func(l inspect.NamedQueue) []inspect.Position { return l.Queue })
 	if err != nil {
 		return err
 	}
-	if len(v.Lines) == 0 {
+	if len(v.Queues) == 0 {
 		return o.showNobody(ctx, cmd, c, scope)
 	}
-	l := v.Lines[0]
+	l := v.Queues[0]
 	if o.JSON {
 		out := json.NewEncoder(cmd.OutOrStdout())
 		for i := range l.Queue {
@@ -141,7 +141,7 @@ func (o *showOptions) show(ctx context.Context, cmd *cobra.Command, c *pawl.Clie
 }
 
 // kindAt is what a place in the queue wants.
-func kindAt(p inspect.Place) string {
+func kindAt(p inspect.Position) string {
 	if p.Form == inspect.Foreign {
 		return "-"
 	}
@@ -149,7 +149,7 @@ func kindAt(p inspect.Place) string {
 }
 
 // shown is who a place is, beside its key.
-func shown(p inspect.Place) string {
+func shown(p inspect.Position) string {
 	switch {
 	case p.Owner != "":
 		return p.Owner
@@ -171,7 +171,7 @@ func (o *showOptions) showNobody(ctx context.Context, cmd *cobra.Command, c *paw
 	}
 	other := scope
 	other.EtcdLayout = !scope.EtcdLayout
-	if v, err := inspect.Read(ctx, c, other); err == nil && len(v.Lines) > 0 {
+	if v, err := inspect.Read(ctx, c, other); err == nil && len(v.Queues) > 0 {
 		hint := "with --etcd-layout"
 		if scope.EtcdLayout {
 			hint = "without --etcd-layout"

@@ -38,19 +38,19 @@ type placed struct {
 
 // view makes placed ones of what was read.
 type view struct {
-	*inspect.Survey
+	*inspect.Snapshot
 	leases map[int64]inspect.Lease
 	now    time.Time
 }
 
 // look reads a scope, and the leases of those places that wanted picks.
-func look(ctx context.Context, c *pawl.Client, scope inspect.Scope, wanted func(inspect.Line) []inspect.Place) (*view, error) {
+func look(ctx context.Context, c *pawl.Client, scope inspect.Scope, wanted func(inspect.NamedQueue) []inspect.Position) (*view, error) {
 	s, err := inspect.Read(ctx, c, scope)
 	if err != nil {
 		return nil, err
 	}
 	var ids []int64
-	for _, l := range s.Lines {
+	for _, l := range s.Queues {
 		for _, p := range wanted(l) {
 			ids = append(ids, p.Lease)
 		}
@@ -59,7 +59,7 @@ func look(ctx context.Context, c *pawl.Client, scope inspect.Scope, wanted func(
 	return &view{s, leases, time.Now()}, err
 }
 
-func (v *view) placed(l inspect.Line, i int) placed {
+func (v *view) placed(l inspect.NamedQueue, i int) placed {
 	p := l.Queue[i]
 	out := placed{
 		Name: l.Name, Kind: cli.KindOf(l.Election), Position: i, Key: p.Key, Form: p.Form.String(), Token: p.Token,

@@ -75,11 +75,11 @@ func follow(ctx context.Context, out io.Writer, inJSON bool, c *pawl.Client, pre
 		return err
 	}
 	defer f.Close()
-	s := f.Survey()
+	s := f.Snapshot()
 	var events []inspect.Event
-	for _, l := range s.Lines {
+	for _, l := range s.Queues {
 		events = append(events, inspect.Event{
-			Name: l.Name, Election: l.Election, Place: l.Queue[0], Revision: s.Revision, Time: time.Now(), Waited: -1, Held: -1,
+			Name: l.Name, Election: l.Election, Position: l.Queue[0], Revision: s.Revision, Time: time.Now(), Waited: -1, Held: -1,
 		})
 	}
 	event := func(inspect.Event) string { return "holds" }
@@ -127,7 +127,7 @@ func change(inJSON bool, e inspect.Event, event string) string {
 	if !inJSON {
 		return changeText(e, event)
 	}
-	p := e.Place
+	p := e.Position
 	c := changed{
 		Event: event, Cause: e.Cause.String(), By: e.By, Name: e.Name, Kind: cli.KindOf(e.Election), Key: p.Key, Token: p.Token,
 		Owner: p.Owner, Host: p.Host, PID: p.PID, Value: string(p.Value), Waited: seconds64(e.Waited), Held: seconds64(e.Held),
@@ -153,9 +153,9 @@ func changeText(e inspect.Event, event string) string {
 	if e.Unsure {
 		event += "?"
 	}
-	s := fmt.Sprintf("%s %-10s %s token=%-6d %s", e.Time.Format(cli.ClockTime), event, cli.Padded(cli.Plain(e.Name), 20), e.Place.Token, cli.Plain(cli.Who(e.Place)))
+	s := fmt.Sprintf("%s %-10s %s token=%-6d %s", e.Time.Format(cli.ClockTime), event, cli.Padded(cli.Plain(e.Name), 20), e.Position.Token, cli.Plain(cli.Who(e.Position)))
 	if e.Kind == inspect.Proclaimed {
-		s += " value=" + strconv.Quote(string(e.Place.Value))
+		s += " value=" + strconv.Quote(string(e.Position.Value))
 	}
 	if e.Waited >= 0 {
 		s += " waited=" + cli.Span(e.Waited)

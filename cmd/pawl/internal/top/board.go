@@ -15,7 +15,7 @@ import (
 // A board is what pawl top shows: the lines as they are, and what was seen of each
 // name since it began. It is pure; one goroutine has it, but for shown.
 type board struct {
-	survey *inspect.Survey
+	survey *inspect.Snapshot
 	leases map[int64]inspect.Lease
 	seen   map[string]*tally // by the prefix of the line's keys
 	by     order
@@ -81,11 +81,11 @@ func orderNamed(name string) (order, bool) {
 }
 
 func newBoard(by order) *board {
-	return &board{survey: &inspect.Survey{}, seen: map[string]*tally{}, by: by}
+	return &board{survey: &inspect.Snapshot{}, seen: map[string]*tally{}, by: by}
 }
 
 // take takes in what happened.
-func (b *board) take(s *inspect.Survey, events []inspect.Event) {
+func (b *board) take(s *inspect.Snapshot, events []inspect.Event) {
 	b.survey = s
 	for _, e := range events {
 		t := b.seen[e.Prefix]
@@ -139,7 +139,7 @@ type topRow struct {
 // rows are the board's at now, in its order.
 func (b *board) rows(now time.Time) (rows []topRow) {
 	free := maps.Clone(b.seen)
-	for _, l := range b.survey.Lines {
+	for _, l := range b.survey.Queues {
 		t := b.seen[l.Prefix]
 		if t == nil {
 			t = &tally{}
@@ -169,20 +169,20 @@ func (r topRow) fits(filter string) bool {
 	return true
 }
 
-func (b *board) heldRow(l inspect.Line, t *tally, now time.Time) topRow {
+func (b *board) heldRow(l inspect.NamedQueue, t *tally, now time.Time) topRow {
 	p := l.Queue[0]
 	r := topRow{
 		prefix: l.Prefix, name: l.Name, kind: cli.KindOf(l.Election), holder: cli.Who(p), host: p.Host, token: int64(p.Token), lease: p.Lease, held: -1, wait: -1,
 		waiters: len(l.Queue) - 1, left: cli.Left(b.leases, p),
 	}
 	switch {
-	case !p.Held.IsZero():
-		r.held = now.Sub(p.Held)
+	case !p.HeldSince.IsZero():
+		r.held = now.Sub(p.HeldSince)
 	case !p.Since.IsZero():
 		r.held, r.heldAtMost = max(0, now.Sub(p.Since)), true
 	}
 	for _, w := range l.Queue[1:] {
-		came := w.Seen
+		came := w.Observed
 		if came.IsZero() && !w.Election {
 			came = w.Since
 		}

@@ -16,13 +16,13 @@ import (
 func TestTheBoardSortsByWhatIsMost(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	ago := func(s int) time.Time { return now.Add(-time.Duration(s) * time.Second) }
-	lines := []inspect.Line{
-		{Name: "a", Prefix: "a/", Queue: []inspect.Place{{Owner: "x", Held: ago(5)}, {Seen: ago(3)}, {Seen: ago(1)}}},
-		{Name: "b", Prefix: "b/", Queue: []inspect.Place{{Owner: "y", Since: ago(9)}}},
-		{Name: "c", Prefix: "c/", Election: true, Queue: []inspect.Place{{Owner: "z"}, {Since: ago(60), Election: true}}},
+	lines := []inspect.NamedQueue{
+		{Name: "a", Prefix: "a/", Queue: []inspect.Position{{Owner: "x", HeldSince: ago(5)}, {Observed: ago(3)}, {Observed: ago(1)}}},
+		{Name: "b", Prefix: "b/", Queue: []inspect.Position{{Owner: "y", Since: ago(9)}}},
+		{Name: "c", Prefix: "c/", Election: true, Queue: []inspect.Position{{Owner: "z"}, {Since: ago(60), Election: true}}},
 	}
 	b := newBoard(byName)
-	b.take(&inspect.Survey{Lines: lines}, []inspect.Event{
+	b.take(&inspect.Snapshot{Queues: lines}, []inspect.Event{
 		{Kind: inspect.Acquired, Name: "d", Prefix: "d/", Waited: 2 * time.Second, Held: -1},
 		{Kind: inspect.Lost, Name: "d", Prefix: "d/", Waited: -1, Held: 4 * time.Second},
 		{Kind: inspect.Acquired, Name: "b", Prefix: "b/", Waited: -1, Held: -1},
@@ -66,10 +66,10 @@ func (fiveLines) PutStrStyled(int, int, string, tcell.Style) {}
 
 func TestOnlyTheLeasesThatAreShownAreAskedFor(t *testing.T) {
 	v := &viewer{board: newBoard(byName), screen: fiveLines{}}
-	s := &inspect.Survey{}
+	s := &inspect.Snapshot{}
 	for i := range 5 {
 		name := fmt.Sprint(i)
-		s.Lines = append(s.Lines, inspect.Line{Name: name, Prefix: name + "/", Queue: []inspect.Place{{Token: 1, Lease: int64(100 + i)}}})
+		s.Queues = append(s.Queues, inspect.NamedQueue{Name: name, Prefix: name + "/", Queue: []inspect.Position{{Token: 1, Lease: int64(100 + i)}}})
 	}
 	v.take(s, nil)
 	v.draw(time.Now())
@@ -81,7 +81,7 @@ func TestOnlyTheLeasesThatAreShownAreAskedFor(t *testing.T) {
 	v.draw(time.Now())
 	assert.Equal(t, []int64{102}, *v.shown.Load())
 	v.back()
-	v.take(&inspect.Survey{}, nil)
+	v.take(&inspect.Snapshot{}, nil)
 	v.draw(time.Now())
 	assert.Empty(t, *v.shown.Load())
 }

@@ -33,12 +33,12 @@ func (v *viewer) drawDetails(now time.Time, width int) (leases []int64) {
 }
 
 // line is the one with this prefix, if somebody holds it or waits for it.
-func (b *board) line(prefix string) (inspect.Line, bool) {
-	i := slices.IndexFunc(b.survey.Lines, func(l inspect.Line) bool { return l.Prefix == prefix })
+func (b *board) line(prefix string) (inspect.NamedQueue, bool) {
+	i := slices.IndexFunc(b.survey.Queues, func(l inspect.NamedQueue) bool { return l.Prefix == prefix })
 	if i < 0 {
-		return inspect.Line{}, false
+		return inspect.NamedQueue{}, false
 	}
-	return b.survey.Lines[i], true
+	return b.survey.Queues[i], true
 }
 
 // describe says all that is known of the name whose details are shown.
@@ -85,14 +85,14 @@ func (t *tally) describe() []string {
 }
 
 // hostOf is where a place's process runs; "": nobody says.
-func hostOf(p inspect.Place) string {
+func hostOf(p inspect.Position) string {
 	if p.Host == "" || p.PID == 0 {
 		return p.Host
 	}
 	return fmt.Sprintf("%s, pid %d", p.Host, p.PID)
 }
 
-func leaseOfPlace(p inspect.Place, left string) string {
+func leaseOfPlace(p inspect.Position, left string) string {
 	if p.Lease == 0 {
 		return "none: it stays until somebody deletes it"
 	}

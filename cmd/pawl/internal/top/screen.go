@@ -109,8 +109,8 @@ const (
 func (v *viewer) draw(now time.Time) {
 	width, height := v.screen.Size()
 	v.screen.Clear()
-	held, waiting := len(v.survey.Lines), 0
-	for _, l := range v.survey.Lines {
+	held, waiting := len(v.survey.Queues), 0
+	for _, l := range v.survey.Queues {
 		waiting += len(l.Queue) - 1
 	}
 	v.put(0, fmt.Sprintf("pawl top  %s  %d held, %d waiting, revision %d%s", now.Format(time.TimeOnly), held, waiting, v.survey.Revision, v.status), tcell.StyleDefault.Bold(true))

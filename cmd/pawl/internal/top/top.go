@@ -76,7 +76,7 @@ func (o *topOptions) run(cmd *cobra.Command, by order, prefix string) error {
 		defer f.Close()
 		b := newBoard(by)
 		b.down = o.reverse
-		b.take(f.Survey(), nil)
+		b.take(f.Snapshot(), nil)
 		return b.show(ctx, c, f)
 	})
 	var sig *supervise.Interrupted
@@ -88,7 +88,7 @@ func (o *topOptions) run(cmd *cobra.Command, by order, prefix string) error {
 
 // followed is what the follower told.
 type followed struct {
-	survey *inspect.Survey
+	survey *inspect.Snapshot
 	events []inspect.Event
 	err    error
 }
@@ -131,7 +131,7 @@ func hear(ctx context.Context, f *inspect.Follower, news chan<- followed) {
 	for {
 		events, err := f.Next(ctx)
 		select {
-		case news <- followed{f.Survey(), events, err}:
+		case news <- followed{f.Snapshot(), events, err}:
 		case <-ctx.Done():
 			return
 		}

@@ -24,7 +24,7 @@ type feed struct {
 	closed   bool
 	revision int64
 	ignored  int
-	lines    map[string]inspect.Line // by prefix
+	lines    map[string]inspect.NamedQueue // by prefix
 	history  *history
 	since    time.Time
 	failures [2]failure
@@ -32,7 +32,7 @@ type feed struct {
 
 func newFeed(o Options) *feed {
 	return &feed{
-		boot: rand.Text(), opts: o, readers: map[*reader]bool{}, lines: map[string]inspect.Line{}, history: newHistory(),
+		boot: rand.Text(), opts: o, readers: map[*reader]bool{}, lines: map[string]inspect.NamedQueue{}, history: newHistory(),
 		since: time.Now(),
 	}
 }
@@ -67,7 +67,7 @@ type change struct {
 }
 
 // begin takes in a first reading, or one after a failure.
-func (f *feed) begin(s *inspect.Survey, now time.Time) {
+func (f *feed) begin(s *inspect.Snapshot, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.tell(s, f.history.meet(s, now))
@@ -75,17 +75,17 @@ func (f *feed) begin(s *inspect.Survey, now time.Time) {
 }
 
 // apply takes in what happened.
-func (f *feed) apply(events []inspect.Event, s *inspect.Survey) {
+func (f *feed) apply(events []inspect.Event, s *inspect.Snapshot) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.tell(s, f.history.apply(events))
 }
 
 // tell publishes the difference to s, if there is any. Caller holds mu.
-func (f *feed) tell(s *inspect.Survey, c changes) {
+func (f *feed) tell(s *inspect.Snapshot, c changes) {
 	out := change{Now: time.Now().UnixMilli(), Revision: s.Revision, Ignored: s.Ignored, changes: c}
-	lines := make(map[string]inspect.Line, len(s.Lines))
-	for _, l := range s.Lines {
+	lines := make(map[string]inspect.NamedQueue, len(s.Queues))
+	for _, l := range s.Queues {
 		lines[l.Prefix] = l
 		if old, ok := f.lines[l.Prefix]; !ok || !same(old, l) {
 			out.Lines = append(out.Lines, lineOf(l))
@@ -127,7 +127,7 @@ func (f *feed) snapshot() snapshot {
 }
 
 // line is the one with this ID.
-func (f *feed) line(id string) (inspect.Line, bool) {
+func (f *feed) line(id string) (inspect.NamedQueue, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	prefix, ok := prefixOf(id)

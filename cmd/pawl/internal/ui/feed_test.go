@@ -152,9 +152,9 @@ func TestAStreamLivesWhileNothingHappens(t *testing.T) {
 }
 
 func TestALongQueueIsShownToItsHundredthPlace(t *testing.T) {
-	l := inspect.Line{Name: "a", Prefix: "a/"}
+	l := inspect.NamedQueue{Name: "a", Prefix: "a/"}
 	for i := range 1000 {
-		l.Queue = append(l.Queue, inspect.Place{Key: fmt.Sprint("a/", i)})
+		l.Queue = append(l.Queue, inspect.Position{Key: fmt.Sprint("a/", i)})
 	}
 	got := lineOf(l)
 	assert.Len(t, got.Queue, maxQueue)

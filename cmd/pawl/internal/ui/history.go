@@ -58,9 +58,9 @@ func newHistory() *history {
 
 // meet takes in what a reading found: who holds now has done so since before, at the
 // earliest since its key was put, and who is not found does not hold any more.
-func (h *history) meet(s *inspect.Survey, now time.Time) (c changes) {
+func (h *history) meet(s *inspect.Snapshot, now time.Time) (c changes) {
 	found := map[string]fencing.Token{}
-	for _, l := range s.Lines {
+	for _, l := range s.Queues {
 		if p := l.Queue[0]; p.Form != inspect.Foreign {
 			found[l.Prefix] = p.Token
 		}
@@ -70,9 +70,9 @@ func (h *history) meet(s *inspect.Survey, now time.Time) (c changes) {
 			h.end(&c, prefix, inspect.Event{Kind: inspect.Ended, Cause: inspect.Unknown, Time: now, Unsure: true})
 		}
 	}
-	for _, l := range s.Lines {
+	for _, l := range s.Queues {
 		if p := l.Queue[0]; p.Form != inspect.Foreign && h.lasting[l.Prefix] == nil {
-			h.begin(&c, inspect.Event{Name: l.Name, Prefix: l.Prefix, Election: l.Election, Place: p, Time: now, Unsure: true})
+			h.begin(&c, inspect.Event{Name: l.Name, Prefix: l.Prefix, Election: l.Election, Position: p, Time: now, Unsure: true})
 		}
 	}
 	return c
@@ -88,7 +88,7 @@ func (h *history) apply(events []inspect.Event) (c changes) {
 			}
 			h.begin(&c, e)
 		case inspect.Released, inspect.Lost, inspect.Ended:
-			if old := h.lasting[e.Prefix]; old != nil && old.Token == e.Place.Token {
+			if old := h.lasting[e.Prefix]; old != nil && old.Token == e.Position.Token {
 				h.end(&c, e.Prefix, e)
 			}
 		}
@@ -98,7 +98,7 @@ func (h *history) apply(events []inspect.Event) (c changes) {
 
 func (h *history) begin(c *changes, e inspect.Event) {
 	h.count++
-	p := e.Place
+	p := e.Position
 	from, early, atMost := e.Time, e.Unsure, false
 	if e.Unsure && !p.Since.IsZero() {
 		early, atMost = false, true

@@ -17,7 +17,7 @@ var began = time.UnixMilli(1_000_000)
 // told is an event of a name's holder, so many seconds after the beginning.
 func told(k inspect.Kind, name string, token fencing.Token, second int) inspect.Event {
 	return inspect.Event{
-		Kind: k, Name: name, Prefix: name + "/", Place: inspect.Place{Token: token, Form: inspect.Pawl},
+		Kind: k, Name: name, Prefix: name + "/", Position: inspect.Position{Token: token, Form: inspect.Pawl},
 		Time: began.Add(time.Duration(second) * time.Second),
 	}
 }
@@ -54,23 +54,23 @@ func TestAHistoryIsWhoHeldWhat(t *testing.T) {
 }
 
 func TestAReadingBeginsAndEndsHolds(t *testing.T) {
-	holder := func(name string, token fencing.Token, f inspect.Form) inspect.Line {
-		return inspect.Line{Name: name, Prefix: name + "/", Queue: []inspect.Place{{Token: token, Form: f}}}
+	holder := func(name string, token fencing.Token, f inspect.Form) inspect.NamedQueue {
+		return inspect.NamedQueue{Name: name, Prefix: name + "/", Queue: []inspect.Position{{Token: token, Form: f}}}
 	}
 	h := newHistory()
-	h.meet(&inspect.Survey{Lines: []inspect.Line{holder("a", 1, inspect.Pawl), holder("b", 2, inspect.Etcd), holder("c", 3, inspect.Foreign), holder("d", 4, inspect.Pawl)}}, began)
+	h.meet(&inspect.Snapshot{Queues: []inspect.NamedQueue{holder("a", 1, inspect.Pawl), holder("b", 2, inspect.Etcd), holder("c", 3, inspect.Foreign), holder("d", 4, inspect.Pawl)}}, began)
 	assert.Len(t, h.all(), 3, "a foreign key holds nothing")
-	c := h.meet(&inspect.Survey{Lines: []inspect.Line{holder("a", 1, inspect.Pawl), holder("b", 5, inspect.Etcd)}}, began.Add(time.Second))
+	c := h.meet(&inspect.Snapshot{Queues: []inspect.NamedQueue{holder("a", 1, inspect.Pawl), holder("b", 5, inspect.Etcd)}}, began.Add(time.Second))
 	assert.Len(t, c.Holds, 3)
 	assert.ElementsMatch(t, []string{"<a 1 0-", "<b 2 0-1 ended?", "<d 4 0-1 ended?", "<b 5 1-"}, sketch(h.all()))
 }
 
 func TestARestartTakesSinceWhenFromTheKeys(t *testing.T) {
-	holder := func(name string, since time.Time, election bool) inspect.Line {
-		return inspect.Line{Name: name, Prefix: name + "/", Election: election, Queue: []inspect.Place{{Token: 1, Form: inspect.Pawl, Since: since, Election: election}}}
+	holder := func(name string, since time.Time, election bool) inspect.NamedQueue {
+		return inspect.NamedQueue{Name: name, Prefix: name + "/", Election: election, Queue: []inspect.Position{{Token: 1, Form: inspect.Pawl, Since: since, Election: election}}}
 	}
 	h := newHistory()
-	h.meet(&inspect.Survey{Lines: []inspect.Line{
+	h.meet(&inspect.Snapshot{Queues: []inspect.NamedQueue{
 		holder("lock", began.Add(-time.Hour), false), holder("chief", began.Add(-time.Minute), true), holder("ahead", began.Add(time.Minute), false), holder("none", time.Time{}, false),
 	}}, began)
 	assert.ElementsMatch(t, []string{">lock 1 -3600-", ">chief 1 -60-", ">ahead 1 0-", "<none 1 0-"}, sketch(h.all()), "a holder's clock may be ahead of ours")

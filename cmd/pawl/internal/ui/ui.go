@@ -96,13 +96,13 @@ func (p *Page) keepFollowing(ctx context.Context, f *inspect.Follower) {
 
 // follow tells what f finds, changes that come together together.
 func (p *Page) follow(ctx context.Context, f *inspect.Follower) error {
-	p.feed.begin(f.Survey(), time.Now())
+	p.feed.begin(f.Snapshot(), time.Now())
 	for {
 		events, err := f.Next(ctx)
 		if err != nil {
 			return err
 		}
-		p.feed.apply(events, f.Survey())
+		p.feed.apply(events, f.Snapshot())
 		if !sleep(ctx, pace) {
 			return context.Cause(ctx)
 		}

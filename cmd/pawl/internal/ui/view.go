@@ -52,7 +52,7 @@ func prefixOf(id string) (string, bool) {
 	return string(prefix), err == nil
 }
 
-func lineOf(l inspect.Line) line {
+func lineOf(l inspect.NamedQueue) line {
 	out := line{
 		ID: idOf(l.Prefix), Name: text(l.Name), Kind: kindOf(l.Election), Prefix: text(l.Prefix), Waiting: len(l.Queue) - 1,
 	}
@@ -65,10 +65,10 @@ func lineOf(l inspect.Line) line {
 	return out
 }
 
-func placeOf(p inspect.Place) place {
+func placeOf(p inspect.Position) place {
 	out := place{
 		Token: p.Token, Key: text(p.Key), Form: p.Form.String(), Owner: clip(p.Owner), Host: clip(p.Host), PID: p.PID,
-		Since: millis(p.Since), Held: millis(p.Held),
+		Since: millis(p.Since), Held: millis(p.HeldSince),
 	}
 	if p.Lease != 0 {
 		out.Lease = strconv.FormatInt(p.Lease, 16)
@@ -111,14 +111,14 @@ func millis(t time.Time) int64 {
 }
 
 // same reports whether a browser that has a needs nothing of b.
-func same(a, b inspect.Line) bool {
+func same(a, b inspect.NamedQueue) bool {
 	if a.Election != b.Election || len(a.Queue) != len(b.Queue) {
 		return false
 	}
 	for i := range a.Queue[:min(len(a.Queue), maxQueue)] {
 		x, y := &a.Queue[i], &b.Queue[i]
 		if x.Key != y.Key || x.Token != y.Token || x.Modified != y.Modified || x.Lease != y.Lease ||
-			x.Form != y.Form || !x.Held.Equal(y.Held) {
+			x.Form != y.Form || !x.HeldSince.Equal(y.HeldSince) {
 			return false
 		}
 	}

@@ -125,6 +125,6 @@ func (p *part) end(at stand, how string) {
 	case "broken":
 		v, err := inspect.Read(context.Background(), s.client, inspect.Scope{Name: p.name})
 		require.NoError(s, err)
-		require.NoError(s, inspect.Evict(context.Background(), s.client, v.Lines[0].Queue[0], s.opts.By))
+		require.NoError(s, inspect.Evict(context.Background(), s.client, v.Queues[0].Queue[0], s.opts.By))
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // Left is what a place's lease has left, for people.
-func Left(leases map[int64]inspect.Lease, p inspect.Place) string {
+func Left(leases map[int64]inspect.Lease, p inspect.Position) string {
 	lease, ok := leases[p.Lease]
 	switch {
 	case p.Lease == 0:
@@ -24,7 +24,7 @@ func Left(leases map[int64]inspect.Lease, p inspect.Place) string {
 
 // Age is how old a place is, by its holder's clock. A candidate's session says
 // only how old it can be.
-func Age(p inspect.Place, now time.Time) string {
+func Age(p inspect.Position, now time.Time) string {
 	if p.Since.IsZero() {
 		return "-"
 	}
@@ -36,7 +36,7 @@ func Age(p inspect.Place, now time.Time) string {
 }
 
 // Who names a place for people.
-func Who(p inspect.Place) string {
+func Who(p inspect.Position) string {
 	switch {
 	case p.Owner != "" && p.Form == inspect.Foreign: // in etcd's layout names nest
 		return fmt.Sprintf("%s, who has %q", p.Owner, p.Key)
@@ -51,7 +51,7 @@ func Who(p inspect.Place) string {
 }
 
 // More says how much of a value is not shown.
-func More(p inspect.Place) string {
+func More(p inspect.Position) string {
 	if n := p.Size - len(p.Value); n > 0 {
 		return fmt.Sprintf(" and %d bytes more", n)
 	}

@@ -1,0 +1,110 @@
+package notify
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	"github.com/pawl-locks/pawl/observe"
+)
+
+// A Source is the events of one session, lock or candidacy. It delivers them in order
+// and one at a time. A nil Source drops them.
+type Source struct {
+	notifier *Notifier
+	mu       sync.Mutex
+	queue    []notification
+	busy     bool // a goroutine delivers, or the worker is to
+	full     bool // an event was dropped, and that is logged
+}
+
+type notification struct {
+	ctx context.Context
+	ev  observe.Event
+}
+
+// maxPending is how many events may wait. Once so many wait, each further event
+// replaces the last one, so that the final event of a source is always delivered.
+const maxPending = 256
+
+// Now delivers ev before it returns or, where another goroutine delivers already,
+// leaves ev to that goroutine. The caller holds no mutex.
+func (s *Source) Now(ctx context.Context, ev observe.Event) {
+	if s != nil && s.put(notification{ctx, ev}) {
+		s.deliver()
+	}
+}
+
+// Later leaves ev to the worker, and does not wait for its delivery.
+func (s *Source) Later(ctx context.Context, ev observe.Event) {
+	if s != nil && s.put(notification{ctx, ev}) {
+		s.notifier.enqueue(s)
+	}
+}
+
+// put adds an event, and reports whether the caller has to deliver it or to leave it
+// to the worker. It logs without the mutex, because a log handler is a user's code too.
+func (s *Source) put(e notification) bool {
+	begin, overflows := s.add(e)
+	if overflows {
+		s.notifier.log.Error("observer does not keep up: events are dropped", "waiting", maxPending)
+	}
+	return begin
+}
+
+// add adds an event. overflows reports that it is the first one to replace another.
+func (s *Source) add(e notification) (begin, overflows bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) < maxPending {
+		s.queue = append(s.queue, e)
+	} else {
+		s.queue[maxPending-1] = e
+		overflows, s.full = !s.full, true
+	}
+	begin, s.busy = !s.busy, true
+	return begin, overflows
+}
+
+// next takes the next event. It returns false when there is none, and then nobody
+// delivers any more.
+func (s *Source) next() (e notification, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) == 0 {
+		s.queue, s.busy = nil, false
+		return notification{}, false
+	}
+	e = s.queue[0]
+	s.queue = s.queue[1:]
+	return e, true
+}
+
+// deliver calls the Observer until the queue is empty.
+func (s *Source) deliver() {
+	for {
+		e, ok := s.next()
+		if !ok {
+			return
+		}
+		s.call(e)
+	}
+}
+
+// call delivers one event to the Observer, and recovers from its panic. Where the
+// Observer ends the goroutine, as testing.T.FailNow does, the worker delivers the rest.
+func (s *Source) call(e notification) {
+	returned := false
+	defer func() {
+		p := recover()
+		switch {
+		case p != nil:
+			s.notifier.log.Error("observer panicked", "event", fmt.Sprintf("%T", e.ev), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		case !returned:
+			s.notifier.enqueue(s)
+		}
+	}()
+	s.notifier.to.Observe(e.ctx, e.ev)
+	returned = true
+}
