@@ -56,8 +56,9 @@ type Config struct {
 	Observer observe.Observer
 	// DialOptions come after pawl's own, and win. An interceptor may change or
 	// drop options, bound a request, and send it several times: pawl's own writes
-	// are harmless when they are executed twice, a kv.Txn of the caller's may not
-	// be. It must pass on the context that it got, or one made from it, and must
+	// are harmless when they are executed twice; the outcome of a kv.Txn of the
+	// caller's, of which more than one copy may have been applied, is unknown.
+	// It must pass on the context that it got, or one made from it, and must
 	// not send after it has returned, which is refused. pawl sees what really
 	// leaves: where an interceptor fails a request without sending it, or sends it
 	// with another context, an error's outcome is unknown (kv.ErrUnknown).

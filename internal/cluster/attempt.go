@@ -25,7 +25,7 @@ type attempt struct {
 	peer    peer.Peer // of the first request
 	seen    int       // requests that left
 	running int       // of those, the ones that have not ended
-	worst   Outcome   // of those that have
+	unclear int       // of those that have, the ones that may have been applied, or are known to
 	closed  bool      // nothing more may leave
 }
 
@@ -88,17 +88,21 @@ func (a *attempt) end(p *peer.Peer, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.running--
-	a.worst = max(a.worst, outcome)
+	if outcome == Unknown {
+		a.unclear++
+	}
 }
 
-// close lets nothing more leave, and returns what the evidence proves about the failed attempt: NotApplied
-// if something left, all of it has ended, and for each there was no stream or the server's word.
-func (a *attempt) close() Outcome {
+// close lets nothing more leave, and returns what the evidence proves about the attempt if it failed: NotApplied
+// if something left, all of it has ended, and for each there was no stream or the server's word; and copies, how
+// many of the requests may have been applied, or may still be, or were.
+func (a *attempt) close() (failed Outcome, copies int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.closed = true
-	if a.seen == 0 || a.running > 0 {
-		return Unknown
+	copies = a.running + a.unclear
+	if a.seen == 0 || copies > 0 {
+		return Unknown, copies
 	}
-	return a.worst
+	return NotApplied, copies
 }

@@ -129,6 +129,47 @@ func TestAnOutcomeRestsOnEvidenceWhateverInterceptorsDo(t *testing.T) {
 
 type valueKey struct{}
 
+// An answer is that of a request only if no copy of it that an interceptor sent may have been applied before, or may
+// be later: a comparison that fails may have failed because of that copy.
+func TestAnAnswerBesideACopyThatMayHaveBeenAppliedLeavesTheOutcomeUnknown(t *testing.T) {
+	again := func(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		if invoke(ctx, method, req, answer, conn, opts...) == nil {
+			return nil
+		}
+		return invoke(ctx, method, req, answer, conn, opts...)
+	}
+	for name, tc := range map[string]struct {
+		first error
+		want  error
+	}{
+		"its answer was lost":      {status.Error(codes.Unavailable, "error reading from server: EOF"), ErrUnknown},
+		"it was certainly refused": {rpctypes.ErrGRPCNoLeader, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			intercepted(t, again, func(t *testing.T, ss *stubs, c *Cluster) {
+				ss.each(func(s *stub) {
+					s.onTxn = func(_ context.Context, n int64, _ *pb.TxnRequest) (*pb.TxnResponse, error) {
+						if n%2 == 1 {
+							return nil, tc.first
+						}
+						return &pb.TxnResponse{Header: s.header()}, nil
+					}
+				})
+				m := member(t, c, "m0:2379")
+				_, err := c.Txn(t.Context(), Request{Op: "txn", On: m}, writing())
+				require.ErrorIs(t, err, tc.want)
+				assert.EqualValues(t, 2, ss.txns())
+				assert.Zero(t, m.coolUntil.Load(), "the member has answered")
+
+				_, err = c.Txn(t.Context(), Request{Op: "txn", On: m, Repeat: Always}, writing())
+				require.NoError(t, err, "a copy is harmless")
+				_, err = c.Txn(t.Context(), Request{Op: "txn", On: m}, reading())
+				require.NoError(t, err, "a read is harmless")
+			})
+		})
+	}
+}
+
 func TestWhatAnInterceptorSendsInTheBackgroundIsUnknownAndThenRefused(t *testing.T) {
 	var goOn chan struct{}
 	var late chan error

@@ -117,11 +117,22 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 	a := &attempt{Context: bound, login: s.login}
 	floor := s.c.Revision()
 	h, err := s.send(a)
+	failed, copies := a.close()
 	if err != nil {
-		return a.close(), plainEnd(ctx, err)
+		return failed, plainEnd(ctx, err)
 	}
-	return Unknown, s.c.Check(s.member, h, floor, !s.r.Local)
+	if err := s.c.Check(s.member, h, floor, !s.r.Local); err != nil {
+		return Unknown, err
+	}
+	if copies > 1 && s.r.Repeat != Always && !s.harmless {
+		return Unknown, errCopies
+	}
+	return NotApplied, nil
 }
+
+// errCopies is why an answer does not tell what became of the request: it may be that of a second copy which found
+// what the first had done, and the first may be applied later still.
+var errCopies = errors.New("an interceptor sent it more than once, and each copy may have been applied, or may still be")
 
 // send is the one place where a request leaves.
 func (s *sender) send(a *attempt) (*pb.ResponseHeader, error) {
@@ -208,6 +219,7 @@ func (s *sender) blame(err error) {
 	case is(err, rpctypes.ErrGRPCNotSupportedForLearner):
 		s.c.foundLearner(s.member)
 	case errors.Is(err, errForeign), errors.Is(err, ErrChanged): // Check has dealt with it
+	case errors.Is(err, errCopies): // the member has answered
 	default:
 		s.c.Failed(s.member, err)
 	}

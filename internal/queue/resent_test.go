@@ -1,0 +1,98 @@
+package queue
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+)
+
+// resending is a session whose client has an interceptor that sends each request a second time when the first
+// answer is lost, as middleware that retries does.
+func (w *world) resending() *session.Session {
+	w.Helper()
+	again := func(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		err := invoke(ctx, method, req, answer, conn, opts...)
+		if status.Code(err) == codes.Unavailable {
+			err = invoke(ctx, method, req, answer, conn, opts...)
+		}
+		return err
+	}
+	c, err := pawl.Dial(w.Context(), pawl.Config{
+		Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{w.f.DialOption(), grpc.WithUnaryInterceptor(again)},
+	})
+	require.NoError(w, err)
+	w.Cleanup(func() { _ = c.Close() })
+	s, err := c.Session(w.Context())
+	require.NoError(w, err)
+	return inside.SessionOf(s)
+}
+
+// writes matches transactions that put, or with del delete.
+func writes(del bool) func(etcdfake.Request) bool {
+	return func(r etcdfake.Request) bool {
+		for _, op := range r.Message.(*pb.TxnRequest).Success {
+			if op.GetRequestPut() != nil && !del || op.GetRequestDeleteRange() != nil && del {
+				return true
+			}
+		}
+		return false
+	}
+}
+
+var errConnectionLost = status.Error(codes.Unavailable, "connection lost")
+
+// Rule A5 where the copies are an interceptor's: one that comes late, after the other was answered, puts no key
+// that nobody knows of.
+func TestALateCopyThatAnInterceptorSentLeavesNothingInTheQueue(t *testing.T) {
+	for name, try := range map[string]bool{"acquired": false, "tried": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{}, func(w *world) {
+				s := w.resending()
+				w.f.Inject(etcdfake.Rule{Method: "Txn", Match: writes(false), Times: 1, Late: 3 * time.Second, Err: errConnectionLost})
+				c, err := Acquire(w.Context(), s, w.queue(), Request{Try: try})
+				require.NoError(w, err)
+				w.held(c)
+				w.release(c)
+				time.Sleep(4 * time.Second)
+				w.clear()
+			})
+		})
+	}
+}
+
+func TestALateCopyOfATryThatAnInterceptorSentLeavesNothingInTheQueue(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *world) {
+		s, other := w.resending(), w.session()
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: writes(false), Times: 1, Late: 3 * time.Second, Err: errConnectionLost})
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: writes(false), Times: 1, Delay: time.Second})
+		try := w.acquiring(w.Context(), s, Request{Try: true})
+		held := w.acquire(other) // between the two copies
+		require.ErrorIs(w, try.failed(), ErrBusy)
+		w.release(held)
+		time.Sleep(4 * time.Second)
+		w.clear()
+	})
+}
+
+// Rule R1: the copy that an interceptor sent after a lost answer does not find the key, and it was held all the same.
+func TestAReleaseThatAnInterceptorSentTwiceSaysNil(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *world) {
+		c := w.acquire(w.resending())
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: writes(true), Times: 1, Err: errConnectionLost})
+		assert.NoError(w, c.Release(w.Context(), errGivenBack))
+		w.clear()
+	})
+}
