@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -140,6 +141,9 @@ func (s *credentials) refused(m *Member, token string) (again, blamed bool) {
 	l := s.current.Load()
 	if l == nil || l.token != token {
 		return true, false // there is another already, or it is being fetched
+	}
+	if !slices.Contains(s.c.list(), m) {
+		return false, false // a member that is not used yet, or not any more, takes nobody's token away
 	}
 	before := m.refused.Swap(l)
 	m.accepted.Store(nil)

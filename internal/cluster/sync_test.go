@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
 // synced runs f on a Cluster that has been told of members once a minute, by the first two of n stubs.
@@ -171,5 +172,27 @@ func TestWithoutSyncEveryNobodyIsAsked(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
 		time.Sleep(24 * time.Hour) // a stub that is asked for its members panics
 		assert.Len(t, c.list(), 2)
+	})
+}
+
+// A member that is advertised, refuses every token, and so never comes into use, makes nobody log in again.
+func TestAnAdvertisedEndpointThatRefusesEveryTokenTakesNobodysTokenAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 3)
+		g := guard(ss)
+		ss.each(func(s *stub) {
+			s.onMembers = func() []*pb.Member {
+				return []*pb.Member{advertise(1, "http://m0:2379"), advertise(2, "http://m1:2379"), advertise(3, "http://m2:2379")}
+			}
+		})
+		ss.get(2).do(func(s *stub) {
+			s.onStatus = func(context.Context, int64) error { return rpctypes.ErrGRPCInvalidAuthToken }
+		})
+		cfg := ss.config("m0:2379", "m1:2379")
+		cfg.Username, cfg.Password, cfg.SyncEvery = "root", password, time.Minute
+		c := ss.connect(cfg)
+		time.Sleep(10 * time.Minute)
+		assert.Equal(t, []string{"m0:2379", "m1:2379"}, endpointsOf(c))
+		assert.EqualValues(t, 1, g.n.Load(), "logins")
 	})
 }
