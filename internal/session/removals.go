@@ -159,18 +159,25 @@ func (s *Session) Leave(n int64) {
 	s.remove(&removal{n: n})
 }
 
-func (s *Session) remove(xs ...*removal) {
+// remove adds xs to the work, and returns what is closed when that ends; nil: the
+// session or the client is over, and nothing is removed.
+func (s *Session) remove(xs ...*removal) (idle <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.over.Load() != nil {
-		return
+		return nil
 	}
 	for _, x := range xs {
 		s.removals.add(x)
 	}
-	if s.removals.idle != nil {
-		return
+	if s.removals.idle == nil {
+		s.beginRemovals()
 	}
+	return s.removals.idle
+}
+
+// beginRemovals begins the work, unless the client is closed; s.mu is held.
+func (s *Session) beginRemovals() {
 	idle := make(chan struct{})
 	if s.host.Behind.Go(fmt.Sprintf("keys of lease %x", s.id), func(ctx context.Context) { s.removeAll(ctx, idle) }) {
 		s.removals.idle = idle

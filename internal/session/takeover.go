@@ -191,10 +191,10 @@ func (s *Session) tidy(ctx context.Context) {
 	if len(open) == 0 {
 		return
 	}
-	s.remove(open...)
-	s.mu.Lock()
-	idle := s.removals.idle
-	s.mu.Unlock()
+	idle := s.remove(open...)
+	if idle == nil {
+		return
+	}
 	late := time.NewTimer(tidyWait)
 	defer late.Stop()
 	select {
@@ -253,9 +253,19 @@ func (s *Session) firstRenewal(ctx context.Context) error {
 		}
 		switch late := clock.Now().Sub(began) > s.TTL(); {
 		case late, s.host.Cluster.Err() != nil:
-			return r.err
+			return plainEnd(ctx, r.err)
 		case ctx.Err() != nil, !wait.Sleep(ctx):
 			return fmt.Errorf("%w: %w", cluster.EndOf(ctx), r.err)
 		}
 	}
+}
+
+// plainEnd is err, of an attempt for a caller with ctx: the end of the attempt's
+// own bound must not match as the end of ctx.
+func plainEnd(ctx context.Context, err error) error {
+	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	if !ended || cluster.EndOf(ctx) != nil {
+		return err
+	}
+	return errors.New(err.Error())
 }

@@ -350,8 +350,25 @@ func TestATakeoverWithoutADeadlineReturnsFromABlackHole(t *testing.T) {
 				return
 			}
 			require.Error(t, err)
+			assert.NotErrorIs(t, err, context.DeadlineExceeded, "a bound that passed is no end of a context")
+			assert.NotErrorIs(t, err, context.Canceled)
 		})
 	}
+}
+
+// A takeover waits for what its predecessor left open only while somebody removes it.
+func TestATakeoverWaitsForNoRemovalThatIsNotBegun(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{})
+		r.open(s, 3)
+		r.host.Behind.Close(0)
+		began := time.Now()
+		s.tidy(context.Background())
+		assert.Zero(t, time.Since(began), "the client is closed")
+		s.end(lease.ErrClosed, leave)
+		s.tidy(context.Background())
+		assert.Zero(t, time.Since(began), "the session is over")
+	})
 }
 
 func TestAKeyThatIsNotOfTheHandlesLeaseIsNotDeleted(t *testing.T) {
