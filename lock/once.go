@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/keys"
@@ -106,6 +107,9 @@ func (r *record) covers(ctx context.Context, at time.Time) (bool, error) {
 // leaves of the 100 ms that a caller is promised.
 const recordGrace = 15 * time.Millisecond
 
+// recordTotal is for how long a record whose outcome is unknown is sent again: it may stay unknown, as on a full disk.
+const recordTotal = 12 * time.Second
+
 // write records a run for at, if h is held and nobody has written the record since it was
 // read. It is sent again after an unknown outcome: two copies cannot both apply, and a
 // record for at counts whichever of them wrote it.
@@ -116,16 +120,19 @@ func (r *record) write(ctx context.Context, h *Held, at time.Time) error {
 	if r.mod != 0 {
 		cond = kv.ModRevision(r.key, r.mod)
 	}
-	for {
+	began := time.Now()
+	for wait := (backoff.Backoff{First: 50 * time.Millisecond, Most: time.Second}); ; {
 		res, err := r.kv.Txn(grace, kv.Txn{
 			Guards: []kv.Guard{h.Guard()}, If: []kv.Cond{cond}, Then: []kv.Op{kv.Put(r.key, keys.OnceValue(at))},
 		})
 		switch {
 		case err == nil && res.OK:
 			return nil
-		case err != nil && (!errors.Is(err, kv.ErrUnknown) || grace.Err() != nil):
-			return fmt.Errorf("write the record: %w", err)
-		case err == nil:
+		case err != nil:
+			if !errors.Is(err, kv.ErrUnknown) || time.Since(began) > recordTotal || !wait.Sleep(grace) {
+				return fmt.Errorf("write the record: %w", err)
+			}
+		default:
 			if covered, rerr := r.covers(grace, at); covered || rerr != nil {
 				return rerr
 			}

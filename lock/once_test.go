@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -220,6 +221,26 @@ func TestOnceEndsWithItsContextWhileNobodyAnswers(t *testing.T) {
 		assert.ErrorIs(w, err, kv.ErrUnknown, "the run may be recorded")
 		assert.LessOrEqual(w, time.Since(began), 1100*time.Millisecond)
 		w.f.Heal()
+	})
+}
+
+// A full disk answers at once, and never says whether it has applied: the record is sent again after pauses, and given
+// up, whether the context ends or not.
+func TestARecordWhoseOutcomeStaysUnknownIsGivenUpAfterPauses(t *testing.T) {
+	inBubble(t, func(w *world) {
+		var sent atomic.Int64
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCNoSpace, Match: func(r etcdfake.Request) bool {
+			if writesRecord(r) {
+				sent.Add(1)
+			}
+			return writesRecord(r) && sent.Load() < 1000
+		}})
+		began := time.Now()
+		ran, err := lock.New(w.spare, "name", lock.Options{}).Once(context.Background(), firing, job(new(atomic.Int64), nil))
+		assert.True(w, ran)
+		assert.ErrorIs(w, err, kv.ErrUnknown, "the run may be recorded")
+		assert.Less(w, sent.Load(), int64(40))
+		assert.Less(w, time.Since(began), time.Minute)
 	})
 }
 
