@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -380,6 +382,44 @@ func TestWaitingForAForeignKeyIsLogged(t *testing.T) {
 		assert.Contains(w, log.String(), "key=name/stray")
 		w.f.Delete("name/stray")
 		w.release(a.won())
+	})
+}
+
+// A lock and an election of one name exclude each other, which is seldom meant.
+func TestALockAndAnElectionThatWaitForEachOtherAreLoggedOnce(t *testing.T) {
+	inBubble(t, func(w *world) {
+		var log bytes.Buffer
+		logging := w.client(pawl.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		count := func() int {
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			return strings.Count(log.String(), "a lock and an election of one name")
+		}
+		s, err := logging.Session(w.Context())
+		require.NoError(w, err)
+
+		h := w.acquire(w.session())
+		a := w.waiting(s)
+		assert.Zero(w, count(), "a lock waits for a lock")
+		candidate := w.campaigning(s) // behind a lock of its own session, which this process knows
+		w.release(h)
+		w.release(a.won())
+		<-candidate
+
+		term, err := elect.New(w.session(), "name", elect.Options{}).Campaign(w.Context(), nil)
+		require.NoError(w, err)
+		a = w.waiting(s)
+		assert.Equal(w, 1, count(), "a lock waits for a candidate")
+		assert.Contains(w, log.String(), term.Key())
+		require.NoError(w, term.Resign(w.Context()))
+		w.release(a.won())
+
+		h = w.acquire(w.session())
+		candidate = w.campaigning(s)
+		assert.Equal(w, 2, count(), "a candidate waits for a lock")
+		w.release(h)
+		<-candidate
+		w.clear()
 	})
 }
 

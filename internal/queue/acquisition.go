@@ -45,6 +45,8 @@ type Acquisition struct {
 	done     chan struct{}
 	works    []*work // of Do, to be cancelled at loss
 	pending  bool    // a release goes on in the background
+
+	kindChecked bool // whether it waits for one of its own kind: see kind.go
 }
 
 // None is what a nil handle holds: an acquisition that has ended and was never held.

@@ -71,6 +71,7 @@ func (a *Acquisition) ownChanged(u watcher.Update) {
 // showed of the own key and the predecessor.
 func (a *Acquisition) Saw(rev int64, own, predecessor session.Seen) {
 	a.apply(state.Observed{Revision: rev, Own: state.Seen(own), Predecessor: state.Seen(predecessor)}, nil)
+	a.checkKind()
 }
 
 // Arm implements session.Claim: it is held for longer than a moment, so its key is
