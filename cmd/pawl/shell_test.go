@@ -55,6 +55,7 @@ func startTerminal(t *testing.T, etcd *etcdtest.Server, name string, args ...str
 	s.cmd = exec.Command(name, args...)
 	s.cmd.Dir = s.dir
 	s.cmd.Env = append(os.Environ(), "ETCDCTL_ENDPOINTS="+etcd.Addr(), "PS1=ready$ ", "TERM=dumb", "HISTFILE=", "TMPDIR="+s.dir, markVariable+"="+s.mark)
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP) // where the tests run under nohup, the shell does not
 	tty, err := pty.Start(s.cmd)
 	require.NoError(t, err)
 	fd, err := unix.FcntlInt(tty.Fd(), unix.F_DUPFD_CLOEXEC, 0)
@@ -102,6 +103,20 @@ func (s *shell) press(keys string) {
 	require.NoError(s.t, err)
 }
 
+// stops presses Ctrl-Z until the shell says that its job has stopped. A shell that
+// continues a job says so a moment before it gives it the terminal.
+func (s *shell) stops() {
+	s.t.Helper()
+	var pressed time.Time
+	eventually(s.t, func() bool {
+		if time.Since(pressed) > time.Second {
+			s.press(ctrlZ)
+			pressed = time.Now()
+		}
+		return s.shows("Stopped")
+	}, "the job does not stop")
+}
+
 // Keys that the terminal makes signals of.
 const ctrlC, ctrlZ, ctrlBackslash = "\x03", "\x1a", "\x1c"
 
@@ -109,15 +124,18 @@ const ctrlC, ctrlZ, ctrlBackslash = "\x03", "\x1a", "\x1c"
 // typed is shown too: text is to be none of that.
 func (s *shell) sees(text string) {
 	s.t.Helper()
-	eventually(s.t, func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		i := bytes.Index(s.out[s.read:], []byte(text))
-		if i >= 0 {
-			s.read += i + len(text)
-		}
-		return i >= 0
-	}, fmt.Sprintf("the terminal does not show %q", text))
+	eventually(s.t, func() bool { return s.shows(text) }, fmt.Sprintf("the terminal does not show %q", text))
+}
+
+// shows reports whether the terminal shows text after what was seen before.
+func (s *shell) shows(text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := bytes.Index(s.out[s.read:], []byte(text))
+	if i >= 0 {
+		s.read += i + len(text)
+	}
+	return i >= 0
 }
 
 // reports waits until the shell, which does so before it prompts, says what has become

@@ -137,8 +137,7 @@ func TestAStoppedJobKeepsItsLockUntilItGoesOn(t *testing.T) {
 	eventually(t, func() bool { return lastBeat(t, filepath.Join(s.dir, "a.beat")).After(last) }, "bg does not make it go on")
 	s.types("fg")
 	s.sees("worker a.beat\r\n")
-	s.press(ctrlZ)
-	s.sees("Stopped")
+	s.stops()
 	s.types("kill -KILL %1")
 	s.nobodyWorks("stop")
 }

@@ -72,6 +72,8 @@ func TestARestartKeepsSinceWhenAHoldHasLasted(t *testing.T) {
 	s := newSite(t, ui.Options{})
 	began := time.Now().Add(-2 * time.Hour).UTC().Format(time.RFC3339)
 	s.etcd.Put("app/a/1f-1", `{"pawl":"lock","owner":"ann","since":"`+began+`"}`, 0)
+	s.stop()
+	s.start() // it finds the key there
 	b := open(t, s.url(), "/", look{})
 	b.shows("a", "ann", 0)
 	b.says("#rows .c-for", "≤ 2h00m")
