@@ -25,7 +25,7 @@
 //     ended.
 //  4. The exit code tells the command's own end from a lost lock, from one that
 //     was not acquired, from wrong usage and from a cluster that does not answer:
-//     see exit.go.
+//     see internal/cli.
 //
 // What no client can rule out, pawl cannot either: both of its processes can be stopped
 // in the same instant, or the whole machine. Give PAWL_TOKEN to storage that checks it.

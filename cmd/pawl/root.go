@@ -12,6 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/demo"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/doctor"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/hold"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/show"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/top"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/ui"
@@ -49,7 +50,7 @@ Which cluster: --endpoints, --user and so on, or the ETCDCTL_* variables.`,
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"hold", "Holding:", []*cobra.Command{newLock(), newElect()}},
+		{"hold", "Holding:", []*cobra.Command{hold.NewLock(), hold.NewElect()}},
 		{"look", "Looking:", []*cobra.Command{show.NewLs(), show.NewShow(), show.NewWatch(), top.New(), ui.New(), show.NewObserve()}},
 		{"act", "Acting:", []*cobra.Command{show.NewBreak(), doctor.New()}},
 		{"try", "Trying:", []*cobra.Command{newDev(), demo.New()}},

@@ -1,19 +1,15 @@
-package main
+package hold
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
-	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
-	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
 // waiting is how long lock and elect wait, and what they do when that was not enough.
@@ -49,7 +45,7 @@ var errWaited = errors.New("not acquired within --wait")
 
 // refusal is the error for a name that was not acquired with -n or within --wait. It is
 // silent where that is called success.
-func (o *waiting) refusal(name string, q standing) error {
+func (o *waiting) refusal(name string, q blocker) error {
 	if o.conflict == cli.ExitOK {
 		return cli.Exit(cli.ExitOK, nil)
 	}
@@ -60,68 +56,12 @@ func (o *waiting) refusal(name string, q standing) error {
 	return cli.Exit(o.conflict, fmt.Errorf("%s: %s", why, q.text(name)))
 }
 
-// standing is who is in the way to a name. The zero one is that of nobody, or of an unknown.
-type standing struct {
-	holder string // for people; "": nobody
-	since  time.Time
-	ahead  int // who waits, and is served earlier
-}
-
-// standingOf reads who is in the way, as far as can be read now; mine picks the caller's
-// own place in the queue.
-func standingOf(ctx context.Context, c *pawl.Client, scope inspect.Scope, mine func(inspect.Position) bool) standing {
-	s, err := inspect.Read(ctx, c, scope)
-	if err != nil || len(s.Queues) == 0 {
-		return standing{}
-	}
-	var out standing
-	for i, p := range s.Queues[0].Queue {
-		switch {
-		case mine(p):
-			return out
-		case i == 0:
-			out.holder, out.since = cli.Who(p), p.Since
-		default:
-			out.ahead++
-		}
-	}
-	return out
-}
-
-// text says it for people: "backup" is held by ann for 3 min, 2 ahead.
-func (q standing) text(name string) string {
-	if q.holder == "" {
-		return strconv.Quote(name) + " is taken"
-	}
-	s := fmt.Sprintf("%q is held by %s", name, cli.Plain(q.holder))
-	if !q.since.IsZero() {
-		s += " for " + lasting(time.Since(q.since))
-	}
-	if q.ahead > 0 {
-		s += fmt.Sprintf(", %d ahead", q.ahead)
-	}
-	return s
-}
-
-// lasting is d for people, in its largest unit.
-func lasting(d time.Duration) string {
-	for _, u := range []struct {
-		unit time.Duration
-		name string
-	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}} {
-		if d >= u.unit {
-			return fmt.Sprintf("%d %s", d/u.unit, u.name)
-		}
-	}
-	return fmt.Sprintf("%d s", max(0, d)/time.Second)
-}
-
 // patience is how long pawl waits before it says what for.
 const patience = time.Second
 
 // say reports a wait that lasts, until stop, which waits for it. For people it is said
 // on a terminal, and elsewhere with --verbose.
-func (o *waiting) say(ctx context.Context, name string, r reporter, verbose bool, look func(context.Context) standing) (stop func()) {
+func (o *waiting) say(ctx context.Context, name string, r reporter, verbose bool, look func(context.Context) blocker) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	gone := make(chan struct{})
 	go func() { // ends with stop, which waits for it
@@ -148,15 +88,4 @@ func (o *waiting) say(ctx context.Context, name string, r reporter, verbose bool
 		cancel()
 		<-gone
 	}
-}
-
-// onLease picks the place on a lease.
-func onLease(id int64) func(inspect.Position) bool {
-	return func(p inspect.Position) bool { return p.Lease == id }
-}
-
-// ofThisProcess picks the place that this process has, by what the key says of it.
-func ofThisProcess(p inspect.Position) bool {
-	host, _ := os.Hostname()
-	return p.PID == os.Getpid() && strings.EqualFold(p.Host, host)
 }

@@ -1,4 +1,4 @@
-package main
+package hold
 
 import (
 	"encoding/json"
@@ -27,6 +27,12 @@ type notice struct {
 	Since    *time.Time    `json:"since,omitempty"`
 	Ahead    int           `json:"ahead,omitempty"`
 	Time     time.Time     `json:"time"`
+
+	// What JSON cannot carry as it is.
+	NameBase64   string `json:"nameBase64,omitempty"`
+	KeyBase64    string `json:"keyBase64,omitempty"`
+	ValueBase64  string `json:"valueBase64,omitempty"`
+	HolderBase64 string `json:"holderBase64,omitempty"`
 }
 
 // text is n for people.
@@ -70,6 +76,8 @@ func (r reporter) say(n notice) {
 		_, _ = fmt.Fprintln(r.w, n.text())
 		return
 	}
+	n.NameBase64, n.KeyBase64 = cli.Base64(n.Name), cli.Base64(n.Key)
+	n.ValueBase64, n.HolderBase64 = cli.Base64(n.Value), cli.Base64(n.Holder)
 	line, _ := json.Marshal(n) // of plain fields: cannot fail
 	_, _ = r.w.Write(append(line, '\n'))
 }

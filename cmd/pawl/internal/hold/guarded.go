@@ -1,4 +1,4 @@
-package main
+package hold
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 )
 
-// find looks for the program of argv before anything else is done.
-func find(argv []string) (path string, err error) {
+// lookPath finds the program of argv before anything else is done.
+func lookPath(argv []string) (path string, err error) {
 	if len(argv) == 0 {
 		return "", nil
 	}

@@ -1,8 +1,11 @@
-package main
+package hold
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,4 +61,16 @@ func TestNoticeForPeopleAndPrograms(t *testing.T) {
 	assert.Equal(t, `held "a" key=a/1-1 token=5 lease=1 ttl=15s until=03:04:05.000 unless renewed, as it is`, n.text())
 	assert.Equal(t, `held "a" key="a\x1b[2J/1-1"`, notice{Event: "held", Name: "a", Key: "a\x1b[2J/1-1"}.text(), "nothing raw reaches a terminal")
 	assert.Equal(t, `lost "a": gone`, notice{Event: "lost", Name: "a", Cause: "gone"}.text())
+}
+
+func TestNoticeOfAnInvalidNameIsWholeInJSON(t *testing.T) {
+	var out strings.Builder
+	reporter{&out, true}.say(notice{Event: "waiting", Name: "a\xff", Key: "k\xff", Value: "v\xff", Holder: "h\xff"})
+	var got map[string]any
+	require.NoError(t, json.Unmarshal([]byte(out.String()), &got))
+	for field, want := range map[string]string{"name": "a\xff", "key": "k\xff", "value": "v\xff", "holder": "h\xff"} {
+		whole, err := base64.StdEncoding.DecodeString(got[field+"Base64"].(string))
+		require.NoError(t, err)
+		assert.Equal(t, want, string(whole))
+	}
 }

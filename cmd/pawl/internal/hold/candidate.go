@@ -1,0 +1,179 @@
+package hold
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
+	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/internal/inspect"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// candidate is pawl elect under way. Its methods are called from one goroutine.
+type candidate struct {
+	o           *electOptions
+	client      *pawl.Client
+	name, value string
+	opts        lease.Options
+	say         reporter
+	command     *supervise.Command // nil: none
+	sigs        *supervise.Signals
+	cancel      context.CancelCauseFunc
+	rest        func() // ends the listening for deadly signals
+	terms       int64
+	limit       *time.Timer // ends the wait for the first term; nil: nothing does
+	waited      func()      // is called at the first term; nil: nobody waits for one
+	led         bool        // a signal ended a term, which is how one without a command ends
+}
+
+// run campaigns and leads until a signal, or the command's own end.
+func (c *candidate) run(ctx context.Context) error {
+	opts := elect.RunOptions{EtcdLayout: c.o.etcd, Value: []byte(c.value), Session: c.opts, Notify: c.notify}
+	for {
+		if err, again := c.end(ctx, elect.Run(ctx, c.client, c.name, opts, c.lead)); !again {
+			return err
+		}
+	}
+}
+
+// end is how pawl ends after err, or that it campaigns again.
+func (c *candidate) end(ctx context.Context, err error) (_ error, again bool) {
+	sig := signalIn(ctx)
+	switch {
+	case sig != nil && c.led:
+		return nil, false
+	case sig != nil:
+		return cut(sig), false
+	}
+	// Where the term ran out, the command was ended, and the term given back.
+	return cli.Reach(err), cli.WasEnded(err)
+}
+
+// tryAndRun is run for a first term that is not waited for.
+func (c *candidate) tryAndRun(ctx context.Context) error {
+	if err, again := c.try(ctx); !again {
+		return err
+	}
+	return c.run(ctx)
+}
+
+// try leads for one term, if that is to be had without waiting.
+func (c *candidate) try(ctx context.Context) (_ error, again bool) {
+	trying, cancel := context.WithTimeout(ctx, c.o.DialTimeout)
+	defer cancel()
+	session, err := c.client.NewSession(trying, c.opts)
+	if err != nil {
+		return c.end(ctx, err)
+	}
+	defer c.leave(session)
+	t, err := elect.New(session, c.name, elect.Options{EtcdLayout: c.o.etcd}).TryCampaign(trying, []byte(c.value))
+	switch {
+	case errors.Is(err, elect.ErrBusy):
+		return c.o.refusal(c.name, c.blocker(context.WithoutCancel(ctx))), false
+	case err != nil:
+		return c.end(ctx, err)
+	}
+	err = c.lead(ctx, t)
+	if lost := c.resign(t); lost && signalIn(ctx) == nil {
+		return nil, true
+	}
+	return c.end(ctx, err)
+}
+
+// resign ends a term that try won, and reports whether it was lost before.
+func (c *candidate) resign(t *elect.Term) (lost bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), lateRelease)
+	defer cancel()
+	err := t.Resign(ctx)
+	lost = errors.Is(err, elect.ErrLost)
+	kind := elect.Resigned
+	if lost {
+		kind = elect.Lost
+	}
+	c.notify(elect.Event{Kind: kind, Term: c.terms, Token: t.Token(), Err: err})
+	return lost
+}
+
+// leave revokes the lease of try's session. Without an answer it ends by itself.
+func (c *candidate) leave(session *pawl.Session) {
+	ctx, cancel := context.WithTimeout(context.Background(), lateRelease)
+	defer cancel()
+	_ = session.Close(ctx)
+}
+
+// blocker is who keeps c from leading.
+func (c *candidate) blocker(ctx context.Context) blocker {
+	ctx, cancel := context.WithTimeout(ctx, c.o.DialTimeout)
+	defer cancel()
+	return blockerOf(ctx, c.client, inspect.Scope{Name: c.name, EtcdLayout: c.o.etcd}, ofThisProcess)
+}
+
+// lead is one term.
+func (c *candidate) lead(ctx context.Context, t *elect.Term) error {
+	if c.limit != nil && !c.limit.Stop() && c.terms == 0 {
+		return nil // it came too late: --wait has ended
+	}
+	if c.waited != nil {
+		c.waited()
+	}
+	c.terms++
+	till, id := t.Deadline(), leaseOf(t.Key())
+	c.say.say(notice{
+		Event: "elected", Name: c.name, Key: t.Key(), Token: t.Token(), Term: c.terms, Value: c.value,
+		Lease: id, TTL: cmp.Or(c.opts.TTL, lease.DefaultTTL).Seconds(), Deadline: &till,
+	})
+	if c.command == nil {
+		select {
+		case <-ctx.Done(): // a signal
+		case <-t.Done(): // the loss
+		}
+		c.led = t.Err() == nil
+		return nil
+	}
+	c.rest() // signals are the command's now
+	defer func() { c.rest = c.sigs.Listen(c.cancel) }()
+	var told syscall.Signal
+	c.command.Env = environ(c.name, t, id)
+	c.command.Heard = func(sig supervise.Signal) {
+		if sig.Deadly() && sig.Number != unix.SIGHUP { // which means "read your configuration" to many
+			told = sig.Number
+		}
+	}
+	err := commandEnd(c.command.Run(t))
+	if told != 0 && cli.WasEnded(err) {
+		c.cancel(&supervise.Interrupted{Signal: told}) // it was asked to end: no further term
+	}
+	return err
+}
+
+func (c *candidate) notify(ev elect.Event) {
+	n := notice{Event: ev.Kind.String(), Name: c.name, Token: ev.Token, Term: c.terms, Time: time.Now()}
+	if ev.Err != nil {
+		n.Cause = ev.Err.Error()
+	}
+	switch {
+	case ev.Kind == elect.Elected: // lead says it, with more
+	case ev.Kind == elect.Retrying && !c.say.json:
+		fmt.Fprintf(os.Stderr, "pawl: %s\n", n.text())
+	default:
+		c.say.say(n)
+	}
+}
+
+// leaseOf is the lease in a key of ours: "…/<lease in hex>-<n>", and in etcd's
+// layout without n.
+func leaseOf(key string) string {
+	id, _, _ := strings.Cut(key[strings.LastIndexByte(key, '/')+1:], "-")
+	return id
+}

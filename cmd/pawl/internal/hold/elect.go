@@ -1,0 +1,111 @@
+package hold
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+type electOptions struct {
+	cli.Connection
+	tenure
+	waiting
+	etcd bool
+}
+
+// NewElect makes pawl elect.
+func NewElect() *cobra.Command {
+	var o electOptions
+	cmd := &cobra.Command{
+		Use:   "elect NAME VALUE [-- COMMAND…]",
+		Short: "Lead an election, and run a command while leading",
+		Long: `Campaigns for the leadership of NAME with VALUE, which observers see, and leads: until
+a signal, or, with a COMMAND, for as long as that runs. When the term is lost, it
+campaigns again, and runs COMMAND again at each new term. When COMMAND ends by itself
+during a term, pawl resigns and exits with its code.
+
+COMMAND runs as under pawl lock: the same stdin, stdout, stderr, signals, environment
+(PAWL_LOCK is NAME) and end: it is dead, with all that it started, before its term's
+deadline.
+
+` + cli.ExitHelp,
+		Example: `  pawl elect scheduler "$(hostname)" -- ./scheduler
+  pawl observe scheduler`,
+		Args: cli.Words(2, "NAME VALUE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd, args[0], args[1], args[2:])
+		},
+	}
+	fs := cmd.Flags()
+	o.Connection.Flags(fs)
+	o.tenure.flags(fs)
+	o.waiting.flags(fs, "the first term")
+	fs.BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, to share the election with etcdctl elect and clientv3's concurrency.Election")
+	cli.CompletesNames(cmd, &o.Connection)
+	return cmd
+}
+
+func (o *electOptions) run(cmd *cobra.Command, name, value string, argv []string) error {
+	opts, err := o.session()
+	if err != nil {
+		return err
+	}
+	if err := cli.CheckName(name, o.etcd); err != nil {
+		return err
+	}
+	if err := o.waiting.check(); err != nil {
+		return err
+	}
+	program, err := lookPath(argv)
+	if err != nil {
+		return err
+	}
+	if len(argv) == 0 {
+		return o.campaign(cmd, name, value, opts, nil)
+	}
+	c := &supervise.Command{Argv: argv, Path: program, Warn: warn, Grace: o.graceOf(cmp.Or(opts.TTL, lease.DefaultTTL))}
+	return guarded(c, func() error { return o.campaign(cmd, name, value, opts, c) })
+}
+
+// campaign leads until a signal, or, with a command, until that ends by itself.
+func (o *electOptions) campaign(cmd *cobra.Command, name, value string, opts lease.Options, command *supervise.Command) error {
+	sigs := signalsOf(command)
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	c := candidate{
+		o: o, name: name, value: value, opts: opts, say: o.reporter(cmd, command != nil, o.Verbose),
+		command: command, sigs: sigs, cancel: cancel, rest: sigs.Listen(cancel),
+	}
+	defer func() { c.rest() }()
+	client, closed, err := o.Open(ctx, cmd.Flags())
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := closed(); cerr != nil {
+			cli.Complain(cerr)
+		}
+	}()
+	c.client = client
+	if o.nonblock {
+		return c.tryAndRun(ctx)
+	}
+	if o.wait > 0 {
+		c.limit = time.AfterFunc(time.Duration(o.wait), func() { cancel(errWaited) })
+		defer c.limit.Stop()
+	}
+	c.waited = sync.OnceFunc(o.say(ctx, name, c.say, o.Verbose, c.blocker))
+	defer c.waited()
+	err = c.run(ctx)
+	if context.Cause(ctx) == errWaited {
+		return o.refusal(name, c.blocker(context.Background()))
+	}
+	return err
+}

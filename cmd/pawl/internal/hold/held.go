@@ -1,0 +1,163 @@
+package hold
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
+	"github.com/pawl-locks/pawl/internal/inspect"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// hold waits for the lock, and holds it: while c runs, or without a c until a signal.
+func (o *lockOptions) hold(cmd *cobra.Command, name string, opts lease.Options, c *supervise.Command) (err error) {
+	sigs := signalsOf(c)
+	waiting, stop := sigs.Ends(context.Background())
+	if o.over != nil {
+		var giveUp context.CancelCauseFunc
+		waiting, giveUp = context.WithCancelCause(waiting)
+		defer giveUp(nil)
+		go func() { // ends with waiting
+			select {
+			case <-o.over:
+				giveUp(errPidEnded)
+			case <-waiting.Done():
+			}
+		}()
+	}
+	client, closed, err := o.Open(waiting, cmd.Flags())
+	if err != nil {
+		stop()
+		return err
+	}
+	defer func() {
+		if cerr := closed(); cerr != nil {
+			cli.Complain(cerr)
+		}
+	}()
+	say := o.reporter(cmd, c != nil, o.Verbose)
+	held, session, err := o.acquire(waiting, client, name, opts, say)
+	stop()
+	if err != nil {
+		return err
+	}
+	defer func() { err = o.release(cmd, held, session, c != nil, err) }()
+	if sig := signalIn(waiting); sig != nil { // in the instant in which it was acquired
+		return cut(sig)
+	}
+	till := held.Deadline()
+	say.say(notice{
+		Event: "held", Name: name, Key: held.Key(), Token: held.Token(),
+		Lease: cli.LeaseHex(session.ID()), TTL: session.TTL().Seconds(), Deadline: &till,
+	})
+	if c == nil {
+		return o.untilSignal(sigs, held, say)
+	}
+	c.Grace, c.Env = o.graceOf(session.TTL()), environ(name, held, cli.LeaseHex(session.ID()))
+	return commandEnd(c.Run(held))
+}
+
+// acquire makes a session and takes the lock, within --wait where it is given.
+func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, name string, opts lease.Options, say reporter) (*lock.Held, *pawl.Session, error) {
+	granting, cancel := context.WithTimeout(ctx, o.DialTimeout)
+	defer cancel()
+	session, err := client.NewSession(granting, opts)
+	if err != nil {
+		return nil, nil, o.sort(ctx, err, name, nil)
+	}
+	m := lock.New(session, name, lock.Options{EtcdLayout: o.etcd})
+	look := func(ctx context.Context) blocker {
+		ctx, cancel := context.WithTimeout(ctx, o.DialTimeout)
+		defer cancel()
+		return blockerOf(ctx, client, inspect.Scope{Name: name, EtcdLayout: o.etcd}, onLease(session.ID()))
+	}
+	if o.nonblock {
+		trying, cancel := context.WithTimeout(ctx, o.DialTimeout)
+		defer cancel()
+		held, err := m.TryAcquire(trying)
+		return held, session, o.sort(ctx, err, name, look)
+	}
+	defer o.say(ctx, name, say, o.Verbose, look)()
+	if o.wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(o.wait), errWaited)
+		defer cancel()
+	}
+	held, err := m.Acquire(ctx)
+	return held, session, o.sort(ctx, err, name, look)
+}
+
+// sort gives an error of acquire its exit code; ctx knows of signals and --wait, look
+// of who is in the way.
+func (o *lockOptions) sort(ctx context.Context, err error, name string, look func(context.Context) blocker) error {
+	cause, sig := context.Cause(ctx), signalIn(ctx)
+	switch {
+	case err == nil:
+		return nil
+	case sig != nil:
+		return cut(sig)
+	case cause == errWaited, errors.Is(err, lock.ErrBusy):
+		return o.refusal(name, look(context.WithoutCancel(ctx)))
+	}
+	return cli.Reach(err)
+}
+
+// errPidEnded is the cause of a wait that the end of --pid's process ended.
+var errPidEnded = errors.New("the process of --pid has ended")
+
+// untilSignal waits for a deadly signal or the end of --pid's process, which are the ways
+// to end it, or for the loss.
+func (o *lockOptions) untilSignal(sigs *supervise.Signals, held *lock.Held, say reporter) error {
+	for {
+		select {
+		case sig := <-sigs.C:
+			if sig.Deadly() {
+				return nil
+			}
+		case <-o.over:
+			return nil
+		case <-held.Done():
+			if o.pid != 0 {
+				_ = unix.Kill(o.pid, unix.SIGTERM)
+			}
+			say.say(notice{Event: "lost", Name: held.Name(), Token: held.Token(), Cause: held.Err().Error()})
+			return cli.Exit(cli.ExitLost, held.Err())
+		}
+	}
+}
+
+// lateRelease is how long a lock that is lost or about to be is still given back.
+const lateRelease = time.Second
+
+// release gives the lock back and revokes the lease. err is how the work ended;
+// it stands, but for a loss that nobody has noticed before.
+func (o *lockOptions) release(cmd *cobra.Command, held *lock.Held, session *pawl.Session, command bool, err error) error {
+	patience := o.DialTimeout
+	if cli.CodeOf(err) == cli.ExitLost {
+		patience = min(patience, lateRelease) // what is left, if anything, expires soon
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	rerr := held.Release(ctx)
+	if rerr == nil {
+		o.reporter(cmd, command, o.Verbose).say(notice{Event: "released", Name: held.Name(), Token: held.Token()})
+	}
+	if cerr := session.Close(ctx); rerr == nil && cerr != nil {
+		rerr = cerr
+	}
+	switch {
+	case rerr == nil || cli.CodeOf(err) == cli.ExitLost:
+	case errors.Is(rerr, lock.ErrLost):
+		return cli.Exit(cli.ExitLost, rerr)
+	default:
+		cli.Complain(rerr) // it ends with its lease
+	}
+	return err
+}

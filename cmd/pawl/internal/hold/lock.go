@@ -1,0 +1,92 @@
+package hold
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
+)
+
+type lockOptions struct {
+	cli.Connection
+	tenure
+	waiting
+	etcd bool
+	pid  int             // hold it only until this process ends; 0: there is none
+	over <-chan struct{} // closed when it has
+}
+
+// NewLock makes pawl lock.
+func NewLock() *cobra.Command {
+	var o lockOptions
+	cmd := &cobra.Command{
+		Use:   "lock NAME [-- COMMAND…]",
+		Short: "Hold a lock, or run a command while holding it",
+		Long: `Waits for the lock NAME, first come, first served, and holds it: until a signal,
+or, with a COMMAND, for as long as that runs. Without a COMMAND it says on stdout
+when it holds the lock, with key, token and deadline, and exits 121 when it is lost.
+
+COMMAND has pawl's stdin, stdout, stderr and terminal, and is sent TERM, INT, HUP, QUIT,
+USR1, USR2 and WINCH. A job that Ctrl-Z stops keeps its lock. COMMAND finds in its
+environment
+  PAWL_LOCK      NAME
+  PAWL_KEY       the lock's key in etcd
+  PAWL_TOKEN     the fencing token: give it to storage that checks it
+  PAWL_LEASE     the lease, in hex
+  PAWL_DEADLINE  until when it was held at the start, unless renewed (RFC 3339);
+                 pawl renews it
+
+When the lock is lost, or renewals fail for so long that less than --grace is left of
+it, COMMAND and all that it started get TERM, then KILL, and are dead before the
+deadline; likewise when pawl is killed. What COMMAND leaves in the background when it
+ends by itself, runs on without the lock.
+
+` + cli.ExitHelp,
+		Example: `  pawl lock backup -- ./backup.sh
+  pawl lock -n -E 0 hourly -- ./report.sh      # skip if it is running elsewhere
+  pawl lock --wait 30 deploy -- make deploy`,
+		Args: cli.Words(1, "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd, args[0], args[1:])
+		},
+	}
+	fs := cmd.Flags()
+	o.Connection.Flags(fs)
+	o.tenure.flags(fs)
+	o.waiting.flags(fs, "the lock")
+	fs.IntVar(&o.pid, "pid", 0, "without a COMMAND: give the lock back, or stop waiting, when process PID ends; it gets TERM when the lock is lost")
+	fs.BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, to exclude etcdctl lock and clientv3's concurrency.Mutex too")
+	cli.CompletesNames(cmd, &o.Connection)
+	return cmd
+}
+
+// run is pawl lock.
+func (o *lockOptions) run(cmd *cobra.Command, name string, argv []string) error {
+	opts, err := o.session()
+	if err != nil {
+		return err
+	}
+	if err := cli.CheckName(name, o.etcd); err != nil {
+		return err
+	}
+	if err := o.waiting.check(); err != nil {
+		return err
+	}
+	if o.pid != 0 {
+		if len(argv) > 0 {
+			return cli.Usage("--pid and a COMMAND exclude each other")
+		}
+		if o.over, err = ended(o.pid); o.pid < 0 || err != nil {
+			return cli.Usage("--pid: there is no process %d", o.pid)
+		}
+	}
+	program, err := lookPath(argv)
+	if err != nil {
+		return err
+	}
+	if len(argv) == 0 {
+		return o.hold(cmd, name, opts, nil)
+	}
+	c := &supervise.Command{Argv: argv, Path: program, Warn: warn}
+	return guarded(c, func() error { return o.hold(cmd, name, opts, c) })
+}

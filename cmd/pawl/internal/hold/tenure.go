@@ -1,0 +1,65 @@
+package hold
+
+import (
+	"cmp"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// tenure is what lock and elect have in common: how long a lease lasts, in whose
+// name, and how the end is brought about.
+type tenure struct {
+	ttl   seconds
+	owner string
+	grace seconds
+	json  bool
+}
+
+func (o *tenure) flags(fs *pflag.FlagSet) {
+	fs.Var(&o.ttl, "ttl", "how long the lease outlives its last renewal, 3s to 300s (default 15s)")
+	fs.StringVar(&o.owner, "owner", "", "who holds it, for people (default host:pid)")
+	o.grace = noGrace
+	fs.Var(&o.grace, "grace", "from TERM to KILL for the command, at most a sixth of the TTL (default: that)")
+	fs.BoolVar(&o.json, "json", false, "say what happens as lines of JSON")
+}
+
+// noGrace is --grace where it was not given.
+const noGrace = seconds(-1)
+
+// session are o's options for a session. What is wrong with them is wrong usage.
+func (o *tenure) session() (lease.Options, error) {
+	opts := lease.Options{TTL: time.Duration(o.ttl), Owner: o.owner}
+	if err := opts.Check(); err != nil {
+		return opts, cli.Exit(cli.ExitUsage, err)
+	}
+	if most := cmp.Or(opts.TTL, lease.DefaultTTL) / 6; time.Duration(o.grace) > most {
+		return opts, cli.Usage("--grace is %v, want at most %v, a sixth of the TTL", time.Duration(o.grace), most)
+	}
+	return opts, nil
+}
+
+// graceOf is the time from TERM to KILL under a lease of ttl as granted.
+func (o *tenure) graceOf(ttl time.Duration) time.Duration {
+	if o.grace == noGrace {
+		return ttl / 6
+	}
+	return time.Duration(o.grace)
+}
+
+// reporter is where a command's notices go: stdout belongs to the COMMAND where there is one.
+func (o *tenure) reporter(cmd *cobra.Command, command, verbose bool) reporter {
+	var w io.Writer
+	switch {
+	case !command:
+		w = cmd.OutOrStdout()
+	case o.json || verbose:
+		w = cmd.ErrOrStderr()
+	}
+	return reporter{w, o.json}
+}
