@@ -40,8 +40,8 @@ type Config struct {
 	// DialOptions come after this package's own, so they win. An interceptor may change or drop options, and
 	// send a request several times. It must pass on the context that it got, or one made from it, and must
 	// not send after it has returned: what is sent with that context is refused then. The outcome of
-	// a request that an interceptor fails without sending it is Unknown, and so is that of a write which it sent
-	// twice, where more than one copy may have been applied.
+	// a request that an interceptor fails without sending it is Unknown, and so is that of a transaction
+	// that it sent twice, where more than one copy may have been applied.
 	DialOptions []grpc.DialOption
 }
 

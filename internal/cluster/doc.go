@@ -12,8 +12,9 @@
 //     down, and nobody logs in again because of it.
 //  3. The outcome of a failed write is one of two. NotApplied needs evidence: every request that left
 //     for it is known to have ended, without a stream or with a status that the server gives only when
-//     nothing was applied. Everything else is Unknown, whatever interceptors of the user's do. So is a write
-//     that was answered, unless declared repeatable, while another copy that an interceptor sent may have been applied.
+//     nothing was applied. Everything else is Unknown, whatever interceptors of the user's do. So is a
+//     transaction that was answered, unless declared repeatable, while another copy that an interceptor sent may have
+//     been applied.
 //  4. A request that may have been applied is sent again only where its sender declared a second
 //     copy harmless (Always).
 //  5. Every attempt has a bound of its own, and so have all attempts together, with

@@ -124,7 +124,7 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 	if err := s.c.Check(s.member, h, floor, !s.r.Local); err != nil {
 		return Unknown, err
 	}
-	if copies > 1 && s.r.Repeat != Always && !s.harmless {
+	if copies > 1 && s.txn != nil && s.r.Repeat != Always && !s.harmless {
 		return Unknown, errCopies
 	}
 	return NotApplied, nil
