@@ -19,25 +19,34 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// resending is a session whose client has an interceptor that sends each request a second time when the first
-// answer is lost, as middleware that retries does.
-func (w *world) resending() *session.Session {
+// through is a session whose client has this interceptor.
+func (w *world) through(in grpc.UnaryClientInterceptor) *session.Session {
 	w.Helper()
-	again := func(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		err := invoke(ctx, method, req, answer, conn, opts...)
-		if status.Code(err) == codes.Unavailable {
-			err = invoke(ctx, method, req, answer, conn, opts...)
-		}
-		return err
-	}
 	c, err := pawl.Dial(w.Context(), pawl.Config{
-		Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{w.f.DialOption(), grpc.WithUnaryInterceptor(again)},
+		Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{w.f.DialOption(), grpc.WithUnaryInterceptor(in)},
 	})
 	require.NoError(w, err)
 	w.Cleanup(func() { _ = c.Close() })
 	s, err := c.Session(w.Context())
 	require.NoError(w, err)
 	return inside.SessionOf(s)
+}
+
+// resend sends each request a second time when the first answer is lost, as middleware that retries does.
+func resend(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	err := invoke(ctx, method, req, answer, conn, opts...)
+	if status.Code(err) == codes.Unavailable {
+		err = invoke(ctx, method, req, answer, conn, opts...)
+	}
+	return err
+}
+
+// twice sends each transaction twice.
+func twice(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if _, ok := req.(*pb.TxnRequest); ok {
+		_ = invoke(ctx, method, req, new(pb.TxnResponse), conn, opts...)
+	}
+	return invoke(ctx, method, req, answer, conn, opts...)
 }
 
 // writes matches transactions that put, or with del delete.
@@ -60,7 +69,7 @@ func TestALateCopyThatAnInterceptorSentLeavesNothingInTheQueue(t *testing.T) {
 	for name, try := range map[string]bool{"acquired": false, "tried": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{}, func(w *world) {
-				s := w.resending()
+				s := w.through(resend)
 				w.f.Inject(etcdfake.Rule{Method: "Txn", Match: writes(false), Times: 1, Late: 3 * time.Second, Err: errConnectionLost})
 				c, err := Acquire(w.Context(), s, w.queue(), Request{Try: try})
 				require.NoError(w, err)
@@ -75,7 +84,7 @@ func TestALateCopyThatAnInterceptorSentLeavesNothingInTheQueue(t *testing.T) {
 
 func TestALateCopyOfATryThatAnInterceptorSentLeavesNothingInTheQueue(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *world) {
-		s, other := w.resending(), w.session()
+		s, other := w.through(resend), w.session()
 		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: writes(false), Times: 1, Late: 3 * time.Second, Err: errConnectionLost})
 		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: writes(false), Times: 1, Delay: time.Second})
 		try := w.acquiring(w.Context(), s, Request{Try: true})
@@ -90,9 +99,36 @@ func TestALateCopyOfATryThatAnInterceptorSentLeavesNothingInTheQueue(t *testing.
 // Rule R1: the copy that an interceptor sent after a lost answer does not find the key, and it was held all the same.
 func TestAReleaseThatAnInterceptorSentTwiceSaysNil(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *world) {
-		c := w.acquire(w.resending())
+		c := w.acquire(w.through(resend))
 		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: writes(true), Times: 1, Err: errConnectionLost})
 		assert.NoError(w, c.Release(w.Context(), errGivenBack))
+		w.clear()
+	})
+}
+
+// An interceptor that has everything executed twice changes nothing: who waits is handed the lock in turn, values are
+// written, releases say nil, and nothing is left.
+func TestAnInterceptorThatSendsEverythingTwiceChangesNothing(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *world) {
+		a, b := w.through(twice), w.through(twice)
+		lock := func(s *session.Session) Request { return Request{Value: s.Label(), Handoffs: true} }
+		first, err := Acquire(w.Context(), a, w.queue(), lock(a))
+		require.NoError(w, err)
+		var line []*attempt
+		for range 4 {
+			line = append(line, w.acquiring(w.Context(), b, lock(b)), w.acquiring(w.Context(), a, lock(a)))
+		}
+		time.Sleep(time.Second)
+		w.release(first)
+		for _, waiter := range line {
+			w.release(waiter.won())
+		}
+		c, err := Acquire(w.Context(), a, w.queue(), Request{Try: true})
+		require.NoError(w, err)
+		require.NoError(w, c.Rewrite(w.Context(), []byte("one")))
+		require.NoError(w, c.Rewrite(w.Context(), []byte("two")))
+		assert.Equal(w, "two", string(w.f.Get(c.Key()).Value))
+		w.release(c)
 		w.clear()
 	})
 }
