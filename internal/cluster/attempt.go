@@ -43,7 +43,7 @@ func (a *attempt) Value(key any) any {
 }
 
 // errAttemptOver is what an interceptor gets that sends after it has returned.
-var errAttemptOver = status.Error(codes.Canceled, "the call is over: an interceptor must not send after it has returned")
+var errAttemptOver = status.Error(codes.Canceled, "the call has ended: an interceptor must not send after it has returned")
 
 // witness notes on the attempt that ctx belongs to what becomes of a request: whether a stream was made for it,
 // which gRPC reports by its peer, and with what status it ended.

@@ -300,7 +300,7 @@ func TestTheCodeTellsWhatEndedAnAttempt(t *testing.T) {
 	})
 }
 
-// A bound of this package's is not the end of a context of the caller's, wherever it passes and whoever says so.
+// A bound of this package's is not the end of a context of the caller's, wherever it passes and whichever layer reports it.
 func TestABoundThatPassedIsNoEndOfAContext(t *testing.T) {
 	hold := func(ctx context.Context, _ string, _, _ any, _ *grpc.ClientConn, _ grpc.UnaryInvoker, _ ...grpc.CallOption) error {
 		<-ctx.Done()

@@ -27,9 +27,9 @@ type rule struct {
 }
 
 // rules holds every status of etcd's server that proves more than "unknown, try elsewhere", by its
-// message; the code must agree. Each was looked up in the server's source (v3.7.3), named here by file.
+// message; the code must agree. Each was read in the server's source (v3.7.3), named here by file.
 var rules = ruleTable(
-	// v3rpc/interceptor.go: looked at before the handler is called. A follower that waits for an
+	// v3rpc/interceptor.go: checked before the handler is called. A follower that waits for an
 	// election while a lease is renewed or shown answers so too, and those write nothing.
 	entry{rpctypes.ErrGRPCNoLeader, NotApplied, elsewhere},
 	entry{rpctypes.ErrGRPCNotSupportedForLearner, NotApplied, elsewhere},
@@ -40,8 +40,8 @@ var rules = ruleTable(
 	entry{rpctypes.ErrGRPCRequestTooManyRequests, NotApplied, elsewhere},
 	entry{rpctypes.ErrGRPCRequestTooLarge, NotApplied, stop},
 
-	// auth/store.go AuthInfoFromCtx, before the proposal; and isOpPermitted, which the applier asks
-	// about the whole request (apply/auth.go) before it applies any of it. The same for reads.
+	// auth/store.go AuthInfoFromCtx, before the proposal; and isOpPermitted, which the applier calls
+	// for the whole request (apply/auth.go) before it applies any of it. The same for reads.
 	entry{rpctypes.ErrGRPCInvalidAuthToken, NotApplied, reauth},
 	entry{rpctypes.ErrGRPCUserEmpty, NotApplied, reauth},
 	entry{rpctypes.ErrGRPCAuthOldRevision, NotApplied, reauth},
@@ -51,7 +51,7 @@ var rules = ruleTable(
 	entry{rpctypes.ErrGRPCAuthFailed, NotApplied, stop},
 	entry{rpctypes.ErrGRPCAuthNotEnabled, NotApplied, stop},
 
-	// v3rpc/key.go: the request is looked through before it reaches the server.
+	// v3rpc/key.go: the request is validated before it reaches the server.
 	entry{rpctypes.ErrGRPCEmptyKey, NotApplied, stop},
 	entry{rpctypes.ErrGRPCValueProvided, NotApplied, stop},
 	entry{rpctypes.ErrGRPCLeaseProvided, NotApplied, stop},
@@ -69,15 +69,15 @@ var rules = ruleTable(
 	entry{rpctypes.ErrGRPCLeaseExist, NotApplied, stop},
 	entry{rpctypes.ErrGRPCLeaseTTLTooLarge, NotApplied, stop},
 
-	// apply/quota.go applies, and then says so; v3rpc/quota.go says it before. They look the same.
-	// The alarm is the cluster's, so nobody would answer otherwise.
+	// apply/quota.go applies and then reports it; v3rpc/quota.go reports it before. The two are indistinguishable.
+	// The alarm is the cluster's, so every member answers alike.
 	entry{rpctypes.ErrGRPCNoSpace, Unknown, stop},
 
 	// apply/corrupt.go refuses to apply, on this member: what the others do is not known.
 	entry{rpctypes.ErrGRPCCorrupt, Unknown, stop},
 )
 
-// dropped is raft's refusal, before the entry was taken, while leadership is being handed over or
+// dropped is raft's refusal, before the entry was taken, while leadership is being transferred or
 // too much is uncommitted. etcd gives it no code of its own.
 const dropped = "raft proposal dropped"
 
@@ -160,7 +160,7 @@ func IsCompacted(err error) bool { return is(err, rpctypes.ErrGRPCCompacted) }
 // IsTooManyOps reports whether the transaction has more operations than the server's max-txn-ops.
 func IsTooManyOps(err error) bool { return is(err, rpctypes.ErrGRPCTooManyOps) }
 
-// overLimit is how gRPC's server begins what it says of a request over its own limit, which is
+// overLimit is how gRPC's server begins its message about a request over its own limit, which is
 // 512 KiB above etcd's --max-request-bytes.
 const overLimit = "grpc: received message larger than max"
 
@@ -171,7 +171,7 @@ func IsTooLarge(err error) bool {
 		IsCode(err, codes.ResourceExhausted) && strings.HasPrefix(statusOf(err).Message(), overLimit)
 }
 
-// IsNoLeader reports whether the member that was asked had no leader.
+// IsNoLeader reports whether the member that answered had no leader.
 func IsNoLeader(err error) bool { return is(err, rpctypes.ErrGRPCNoLeader) }
 
 // IsTokenRefusal reports whether the request's auth token, or its absence, was refused, so that a

@@ -140,7 +140,7 @@ func (c *Cluster) Err() error {
 	return nil
 }
 
-// end marks the Cluster as over; the first reason stays. Requests under way go on to their own end.
+// end marks the Cluster as ended; the first reason stays. Requests under way go on to their own end.
 func (c *Cluster) end(err error) {
 	c.mu.Lock()
 	first := c.err.CompareAndSwap(nil, &err)

@@ -80,7 +80,7 @@ func newCredentials(c *Cluster, user, password string) *credentials {
 }
 
 // For returns the login for a request to m. Where there is none it waits for one, within ctx and until that
-// time; m is asked for it first, unless it refused the last one. The fetch outlives ctx: others wait for it
+// time; m is queried first, unless it refused the last one. The fetch outlives ctx: others wait for it
 // too. A login that is about to expire still serves while the next is fetched.
 func (s *credentials) For(ctx context.Context, m *Member, until time.Time) (*login, error) {
 	l := s.current.Load()
@@ -122,8 +122,8 @@ func (s *credentials) Accepted(m *Member, l *login) {
 	}
 }
 
-// Refused takes in that m refused token, with err, and reports whether asking m again may help. If not, the
-// token stays, and another member is to be asked.
+// Refused records that m refused token, with err, and reports whether trying m again may help. If not, the
+// token stays, and another member is to be tried.
 func (s *credentials) Refused(m *Member, token string, err error) bool {
 	if s.user == "" {
 		return true // an identity from the certificate is just sent again
@@ -202,7 +202,7 @@ func (s *credentials) join(first *Member) (*fetch, error) {
 	return f, nil
 }
 
-// pace returns how long the fetch that is asked for now waits before it begins.
+// pace returns how long a fetch requested now waits before it begins.
 func (s *credentials) pace(now time.Duration) time.Duration {
 	if s.began == 0 || now-s.began > calmAfter {
 		s.pause = 0
@@ -262,8 +262,8 @@ func (c *Cluster) Outgoing(ctx context.Context, m *Member) (out context.Context,
 // outgoingTotal bounds Outgoing.
 const outgoingTotal = 10 * time.Second
 
-// TokenRefused takes in that m refused token, with err, and reports whether asking m again, with what Outgoing
-// then returns, may help. If not, m alone refuses the token, or may: another member is to be asked.
+// TokenRefused records that m refused token, with err, and reports whether trying m again, with what Outgoing
+// then returns, may help. If not, m alone refuses the token, or may: another member is to be tried.
 func (c *Cluster) TokenRefused(m *Member, token string, err error) bool {
 	return c.creds.Refused(m, token, err)
 }

@@ -17,7 +17,7 @@ import (
 // dialTotal bounds Dial where its context does not.
 const dialTotal = 12 * time.Second
 
-// Dial checks cfg and reaches at least one member: it asks all endpoints at once who they are, and
+// Dial checks cfg and reaches at least one member: it queries all endpoints at once for their identity, and
 // is done with the first good answer, which pins the cluster, and a token if there is a user. The
 // other answers are taken in the background. ctx bounds Dial alone. When no endpoint serves, the
 // error holds what each of them said. With Config.Lazy it only checks cfg.
@@ -43,7 +43,7 @@ func Dial(ctx context.Context, cfg Config) (*Cluster, error) {
 }
 
 // Reach returns nil once the cluster has been reached and its ID pinned. After Dial it has been, unless Lazy
-// was set: then the first call that needs the cluster does what Dial would have done, and asks the
+// was set: then the first call that needs the cluster does what Dial would have done, and queries the
 // endpoints again and again while nobody answers, until ctx ends, or for 12 s.
 func (c *Cluster) Reach(ctx context.Context) error {
 	return c.reachUntil(ctx, time.Now().Add(dialTotal))
@@ -89,7 +89,7 @@ func (l *firstProbe) err() error {
 	return fmt.Errorf("%s: %w", l.member.Endpoint(), errNoAnswerYet)
 }
 
-// reach asks all endpoints until one gives a good answer, all have failed with errors that waiting does
+// reach queries all endpoints until one gives a good answer, all have failed with errors that waiting does
 // not mend, or the time is up.
 func (c *Cluster) reach(ctx context.Context, until time.Time, waitOut func(error) bool) error {
 	late := time.NewTimer(time.Until(until))

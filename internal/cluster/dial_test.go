@@ -67,7 +67,7 @@ func TestDialIsDoneWithTheFirstGoodAnswer(t *testing.T) {
 		c := ss.connect(ss.config())
 		assert.Zero(t, time.Since(began))
 		assert.EqualValues(t, 7, c.ID())
-		for range 6 { // and nothing that is asked of it waits long for the others
+		for range 6 { // and no request to it waits long for the others
 			began := time.Now()
 			_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
 			require.NoError(t, err)

@@ -94,7 +94,7 @@ func (e *Error) Unwrap() []error {
 }
 
 // EndOf returns why ctx ended, matching both ctx.Err and its cause; nil if it has not. A deadline
-// that has passed is an end even before the context's timer has run: a server that was told the
+// that has passed is an end even before the context's timer has run: a server that received the
 // deadline may give up in the same instant.
 func EndOf(ctx context.Context) error {
 	err := ctx.Err()

@@ -53,7 +53,7 @@ func TestTheEndOfAContextMatchesItsErrorAndItsCause(t *testing.T) {
 	assert.EqualError(t, EndOf(ctx), "wrapped: context canceled")
 }
 
-// A server that was told the deadline may answer in the instant in which it passes,
+// A server that received the deadline may answer in the instant in which it passes,
 // before the context's own timer has run.
 func TestADeadlineThatHasPassedIsAnEnd(t *testing.T) {
 	ctx := late{context.Background(), time.Now()}
@@ -62,7 +62,7 @@ func TestADeadlineThatHasPassedIsAnEnd(t *testing.T) {
 	assert.NoError(t, EndOf(ctx))
 }
 
-// A member that gives up with the caller is not in trouble.
+// A member whose request ends with the caller's context is not at fault.
 func TestAMemberThatEndsARequestAtItsDeadlineIsNotBlamed(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ss *stubs, c *Cluster) {
 		s := &sender{c: c, member: member(t, c, "m0:2379"), began: time.Now()}

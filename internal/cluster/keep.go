@@ -38,13 +38,13 @@ func (c *Cluster) nudge() {
 // keep probes members and refreshes the list of them from time to time, until Close.
 func (c *Cluster) keep() {
 	var recheck, sync <-chan time.Time
-	var looked time.Time // when the last recheck ended
+	var checked time.Time // when the last recheck ended
 	for {
 		reached := c.id.Load() != 0 // until then there is nothing to do: see Reach
 		urgent := reached && c.Err() == nil && c.noneIsOurs(1)
-		if urgent && time.Since(looked) >= urgentEvery {
+		if urgent && time.Since(checked) >= urgentEvery {
 			c.recheck()
-			looked = time.Now()
+			checked = time.Now()
 		}
 		switch {
 		case urgent:
@@ -62,7 +62,7 @@ func (c *Cluster) keep() {
 		case <-recheck:
 			recheck = nil
 			c.recheck()
-			looked = time.Now()
+			checked = time.Now()
 		case <-sync:
 			sync = nil
 			c.syncMembers()

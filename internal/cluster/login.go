@@ -16,7 +16,7 @@ const (
 	maxLogins  = 3               // of one round that may be under way
 )
 
-// hedgeAfter is how long a login may take before another member is asked too, as a renewal is (N3). It is
+// hedgeAfter is how long a login may take before another member is queried too, as a renewal is (N3). It is
 // never so long that a session with a short TTL could not wait for it.
 func hedgeAfter(usual time.Duration) time.Duration {
 	return min(max(300*time.Millisecond, 3*usual), time.Second)
@@ -25,14 +25,14 @@ func hedgeAfter(usual time.Duration) time.Duration {
 // loginRound gets one token. Its one goroutine owns it.
 type loginRound struct {
 	s          *credentials
-	first      *Member   // asked first, if not shunned
-	shun       []*Member // asked last: what they issue is likely to be refused
+	first      *Member   // queried first, if not shunned
+	shun       []*Member // queried last: what they issue is likely to be refused
 	hedgeAfter time.Duration
 
 	ctx     context.Context
 	results chan loginResult
 	tries   []loginTry // under way
-	asked   []*Member  // since the last pause
+	queried []*Member  // since the last pause
 	pause   time.Duration
 }
 
@@ -97,7 +97,7 @@ func (r *loginRound) login(got loginResult) (*login, error) {
 	return l, nil
 }
 
-// begin asks another member, if one is left and few are being asked, and returns when to look again.
+// begin queries another member, if one is left and few queries are under way, and returns when to check again.
 func (r *loginRound) begin() time.Duration {
 	if len(r.tries) >= maxLogins {
 		return fetchTotal // an answer comes first: every try is bounded
@@ -107,42 +107,42 @@ func (r *loginRound) begin() time.Duration {
 		return r.hedgeAfter
 	}
 	t := loginTry{m, time.Now()}
-	r.tries, r.asked = append(r.tries, t), append(r.asked, m)
+	r.tries, r.queried = append(r.tries, t), append(r.queried, m)
 	if !r.s.c.spawn(func() { r.results <- r.authenticate(t) }) { // ends with ctx, or by its bound
 		r.drop(m)
 	}
 	return r.hedgeAfter
 }
 
-// member chooses whom to ask: the first, then one that was not asked, shunned ones last; nil: all are
-// being asked, or were since the last pause.
+// member chooses the member to query: the first, then one not yet queried, shunned ones last; nil: all are
+// being queried, or were since the last pause.
 func (r *loginRound) member() *Member {
-	if len(r.asked) == 0 && r.first != nil && !slices.Contains(r.shun, r.first) {
+	if len(r.queried) == 0 && r.first != nil && !slices.Contains(r.shun, r.first) {
 		return r.first
 	}
-	avoid := append(slices.Clone(r.asked), r.shun...)
+	avoid := append(slices.Clone(r.queried), r.shun...)
 	if m := r.s.c.Pick(avoid...); !slices.Contains(avoid, m) {
 		return m
 	}
-	if len(r.shun) > 0 && !slices.Contains(r.asked, r.shun[0]) { // rather its issuer than who refused it
-		if m := r.s.c.Pick(append(slices.Clone(r.asked), r.shun[0])...); m != r.shun[0] && !slices.Contains(r.asked, m) {
+	if len(r.shun) > 0 && !slices.Contains(r.queried, r.shun[0]) { // rather its issuer than who refused it
+		if m := r.s.c.Pick(append(slices.Clone(r.queried), r.shun[0])...); m != r.shun[0] && !slices.Contains(r.queried, m) {
 			return m
 		}
 	}
-	if m := r.s.c.Pick(r.asked...); !slices.Contains(r.asked, m) {
+	if m := r.s.c.Pick(r.queried...); !slices.Contains(r.queried, m) {
 		return m
 	}
 	return nil
 }
 
-// after is how long to wait after a failure: not at all while there is a member that was not asked.
+// after is how long to wait after a failure: zero while some member was not queried.
 func (r *loginRound) after() time.Duration {
-	if len(r.asked) < len(r.s.c.Members()) {
+	if len(r.queried) < len(r.s.c.Members()) {
 		return 0
 	}
-	r.asked = r.asked[:0]
+	r.queried = r.queried[:0]
 	for _, t := range r.tries {
-		r.asked = append(r.asked, t.member)
+		r.queried = append(r.queried, t.member)
 	}
 	r.pause = min(max(minBackoff, 2*r.pause), maxBackoff)
 	return jitter(r.pause)

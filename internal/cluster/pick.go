@@ -28,18 +28,18 @@ func (c *Cluster) Members() []*Member {
 	return out
 }
 
-// usable reports whether the member may be asked while there are others.
+// usable reports whether the member may be picked while there are others.
 func (m *Member) usable() bool { return !m.learner.Load() && !m.isForeign() }
 
 // The grades of Pick, the lowest first. Each is worse than all below it together.
 const (
 	cooling  = 1 << iota // failed lately
-	avoided              // the caller asks for another
+	avoided              // the caller wants another
 	learning             // a learner serves no linearizable request
 	foreign              // another cluster's
 )
 
-// Pick returns the member to ask next: the first of the best, searched round robin, so that
+// Pick returns the member to try next: the first of the best, searched round robin, so that
 // successive calls spread over all members. The best are usable and not in avoid, and have not
 // failed within the cool-down; failing that, not in avoid; failing that, any usable one.
 // It is never nil.

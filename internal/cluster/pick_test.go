@@ -28,18 +28,18 @@ func TestPickSpreadsOverAllMembers(t *testing.T) {
 func TestAMemberThatFailedComesLastUntilItHasCooledDown(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
 		bad, good := member(t, c, "m0:2379"), member(t, c, "m1:2379")
-		c.Failed(bad, errors.New("trouble"))
+		c.Failed(bad, errors.New("fault"))
 		for range 10 {
 			require.Same(t, good, c.Pick())
 		}
-		assert.Same(t, bad, c.Pick(good), "another one is asked for")
+		assert.Same(t, bad, c.Pick(good), "another one is wanted")
 		time.Sleep(coolDown - coolDown/10 - 1)
 		require.Same(t, good, c.Pick())
 		require.Same(t, good, c.Pick())
 		time.Sleep(coolDown/5 + 2)
 		assert.Contains(t, []*Member{c.Pick(), c.Pick()}, bad)
-		c.Failed(bad, errors.New("trouble"))
-		assert.Equal(t, 1, strings.Count(ss.log.String(), "member failing"), "told once")
+		c.Failed(bad, errors.New("fault"))
+		assert.Equal(t, 1, strings.Count(ss.log.String(), "member failing"), "logged once")
 		c.Worked(bad)
 		assert.Contains(t, []*Member{c.Pick(), c.Pick()}, bad)
 	})
@@ -48,7 +48,7 @@ func TestAMemberThatFailedComesLastUntilItHasCooledDown(t *testing.T) {
 func TestPickOfTheAvoidedTakesTheBest(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, _ *stubs, c *Cluster) {
 		a, b := member(t, c, "m0:2379"), member(t, c, "m1:2379")
-		c.Failed(a, errors.New("trouble"))
+		c.Failed(a, errors.New("fault"))
 		for range 4 {
 			assert.Same(t, b, c.Pick(a, b))
 		}
@@ -74,7 +74,7 @@ func TestALearnerIsLeftOutUntilItIsPromoted(t *testing.T) {
 		assert.Contains(t, []*Member{c.Pick(), c.Pick()}, learner)
 		n := ss.get(0).statuses.Load()
 		time.Sleep(time.Hour)
-		assert.Equal(t, n, ss.get(0).statuses.Load(), "nothing is left to look for")
+		assert.Equal(t, n, ss.get(0).statuses.Load(), "nothing is left to check")
 	})
 }
 

@@ -187,7 +187,7 @@ func TestOneForeignAnswerOfTheLastEndpointEndsNothingWhileOneIsHealthy(t *testin
 	}
 }
 
-// What cannot be asked again is not found to be another cluster's.
+// A request that cannot be repeated does not prove another cluster.
 func TestAForeignAnswerIsConfirmedBeforeTheClusterEnds(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ss *stubs, c *Cluster) {
 		ss.get(0).do(func(s *stub) {

@@ -14,7 +14,7 @@ import (
 // probeTotal bounds one probe of one member.
 const probeTotal = 5 * time.Second
 
-// probe asks the member who it is: the cluster, its version, whether it is a learner. Where the
+// probe queries the member for its identity: the cluster, its version, whether it is a learner. Where the
 // cluster demands a token even for that, it gets one.
 func (c *Cluster) probe(ctx context.Context, m *Member) error {
 	until := time.Now().Add(probeTotal)

@@ -30,7 +30,7 @@ type Request struct {
 	Total   time.Duration // bound of all attempts together; 0: 12 s. A context that ends sooner wins
 	Avoid   *Member       // not this one, if there is another
 	On      *Member       // only this one, and one attempt
-	Local   bool          // the answer's revision is not judged: Status, LeaseTimeToLive, MemberList
+	Local   bool          // the answer's revision is not checked: Status, LeaseTimeToLive, MemberList
 	Reads   bool          // for Do: it writes nothing, so its failure is NotApplied. Txn sees it by itself
 
 	anonymous bool // without a token: Authenticate

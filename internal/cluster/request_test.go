@@ -26,7 +26,7 @@ func bubble(t *testing.T, n int, f func(t *testing.T, ss *stubs, c *Cluster)) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, n)
 		c := ss.connect(ss.config())
-		synctest.Wait() // the looks of all members have been taken
+		synctest.Wait() // all members have been probed
 		f(t, ss, c)
 	})
 }
@@ -223,7 +223,7 @@ func TestTheContextsEndEndsThePauseBetweenAttempts(t *testing.T) {
 		began := time.Now()
 		_, err := c.Txn(ctx, Request{Op: "txn"}, writing())
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.True(t, IsNoLeader(err), "what was wrong is told too")
+		assert.True(t, IsNoLeader(err), "the fault is reported too")
 		assert.NotErrorIs(t, err, ErrUnknown)
 		assert.Equal(t, 1500*time.Millisecond, time.Since(began))
 	})
@@ -236,7 +236,7 @@ func TestWhatFoundNoConnectionWasNotSent(t *testing.T) {
 		c := ss.connect(ss.config())
 		for range 2 {
 			_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
-			require.NoError(t, err, "the one in the hole was never reached, so the other is asked")
+			require.NoError(t, err, "the one in the hole was never reached, so the other is tried")
 		}
 		on := member(t, c, "m1:2379")
 		_, err := c.Txn(t.Context(), Request{Op: "txn", On: on}, writing())
@@ -277,7 +277,7 @@ func TestPausesGrowWhenEveryMemberWasTried(t *testing.T) {
 		for i := 2; i < len(at); i += 2 {
 			within(t, pause/2, pause, at[i].Sub(at[i-1]))
 			if i+1 < len(at) {
-				assert.Zero(t, at[i+1].Sub(at[i]), "the other member is asked at once")
+				assert.Zero(t, at[i+1].Sub(at[i]), "the other member is tried at once")
 			}
 			pause = min(2*pause, maxBackoff)
 		}

@@ -70,7 +70,7 @@ func (s *sender) run(ctx context.Context) error {
 	}
 }
 
-// prepare picks the member to ask, and its login.
+// prepare picks the member to try, and its login.
 func (s *sender) prepare(ctx context.Context) error {
 	if err := s.c.Err(); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (s *sender) send(a *attempt) (*pb.ResponseHeader, error) {
 }
 
 // plainEnd is err, of an attempt for a caller with ctx. The end of a context that is not the caller's must not
-// look like the end of his, so only its code and text are kept: an interceptor may have returned it.
+// look like the end of the caller's, so only its code and text are kept: an interceptor may have returned it.
 func plainEnd(ctx context.Context, err error) error {
 	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	if !ended || EndOf(ctx) != nil {
@@ -166,7 +166,7 @@ func (s *sender) served() {
 	}
 }
 
-// goOn takes in a failed attempt, and reports whether there may be another.
+// goOn records a failed attempt, and reports whether there may be another.
 func (s *sender) goOn(ctx context.Context, outcome Outcome, err error) bool {
 	if s.harmless {
 		outcome = NotApplied
@@ -196,7 +196,7 @@ func (s *sender) goOn(ctx context.Context, outcome Outcome, err error) bool {
 	return may
 }
 
-// refused takes in that the member refused the token, and reports whether there may be another attempt: on
+// refused records that the member refused the token, and reports whether there may be another attempt: on
 // any member with a new token, or with the same one on another.
 func (s *sender) refused(err error) bool {
 	if !s.c.creds.Refused(s.member, s.login.token, err) {

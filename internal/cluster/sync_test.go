@@ -18,7 +18,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// synced runs f on a Cluster that has been told of members once a minute, by the first two of n stubs.
+// synced runs f on a Cluster whose member list is synced once a minute, by the first two of n stubs.
 func synced(t *testing.T, n int, members func() []*pb.Member, f func(t *testing.T, ss *stubs, c *Cluster)) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, n)
@@ -170,7 +170,7 @@ func TestALearnerIsNotAddedToTheEndpoints(t *testing.T) {
 
 func TestWithoutSyncEveryNobodyIsAsked(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
-		time.Sleep(24 * time.Hour) // a stub that is asked for its members panics
+		time.Sleep(24 * time.Hour) // a stub panics when its members are queried
 		assert.Len(t, c.list(), 2)
 	})
 }

@@ -21,7 +21,7 @@ func VersionFault(version string) string {
 	return ""
 }
 
-// parseVersion reads "3.6.0-rc.1+meta"; pre tells of a pre-release.
+// parseVersion parses "3.6.0-rc.1+meta"; pre reports a pre-release.
 func parseVersion(s string) (v [3]int, pre, ok bool) {
 	s, _, _ = strings.Cut(s, "+")
 	s, _, pre = strings.Cut(s, "-")
