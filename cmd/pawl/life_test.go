@@ -250,7 +250,7 @@ func TestCommandIsDeadBeforeTheKeyOfACutOffHolderGoes(t *testing.T) {
 	}
 }
 
-// watchDeletion tells when a key under prefix was seen to be deleted.
+// watchDeletion reports when it observes a key under prefix to be deleted.
 func watchDeletion(t *testing.T, s *etcdtest.Server, prefix string) <-chan time.Time {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -5,7 +5,7 @@
 //	pawl lock NAME                         hold a lock until a signal
 //	pawl lock NAME -- COMMAND…             run a command while holding it
 //	pawl elect NAME VALUE [-- COMMAND…]    lead, and run a command while leading
-//	pawl observe NAME                      print who leads, a line a change
+//	pawl observe NAME                      print who leads, one line for each change
 //	pawl ls, show, watch, top              who holds, who waits, and what happens
 //	pawl ui                                the same, as a page for a browser
 //	pawl break NAME                        take a lock or a term from its holder
@@ -23,7 +23,7 @@
 //  2. The command sees the lock's fencing token in PAWL_TOKEN.
 //  3. The lease is revoked on every way out but KILL, after the command has
 //     ended.
-//  4. The exit code tells the command's own end from a lost lock, from one that
+//  4. The exit code distinguishes the command's own end from a lost lock, from one that
 //     was not acquired, from wrong usage and from a cluster that does not answer:
 //     see internal/cli.
 //

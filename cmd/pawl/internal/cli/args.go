@@ -5,7 +5,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Words wants n words before the "--", and passes what is behind it.
+// Words wants n words before the "--", and passes what follows it.
 func Words(n int, names string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		before := cmd.ArgsLenAtDash()
@@ -16,9 +16,9 @@ func Words(n int, names string) cobra.PositionalArgs {
 		case before < n:
 			return Usage("%s: want %s", cmd.CommandPath(), names)
 		case before > n:
-			return Usage("%s: %q is one too many after %s; a command goes behind --", cmd.CommandPath(), args[n], names)
+			return Usage("%s: %q is one too many after %s; a command goes after --", cmd.CommandPath(), args[n], names)
 		case cmd.ArgsLenAtDash() >= 0 && len(args) == n:
-			return Usage("%s: no command behind --", cmd.CommandPath())
+			return Usage("%s: no command after --", cmd.CommandPath())
 		}
 		return nil
 	}
@@ -34,7 +34,7 @@ func UpTo(n int, names string) cobra.PositionalArgs {
 	}
 }
 
-// CheckName finds out that no lock can have that name before anything is asked.
+// CheckName refuses a name that no lock can have, before any request.
 func CheckName(name string, etcdLayout bool) error {
 	if _, err := keys.NewQueue("", name, etcdLayout); err != nil {
 		return Usage("NAME: %w", err)
@@ -42,7 +42,7 @@ func CheckName(name string, etcdLayout bool) error {
 	return nil
 }
 
-// OneName wants NAME alone, which may begin with a dash behind "--".
+// OneName wants NAME alone, which may begin with a dash after "--".
 func OneName(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return Usage("%s: want NAME", cmd.CommandPath())

@@ -162,11 +162,11 @@ func (c *Connection) Open(ctx context.Context, fs *pflag.FlagSet) (client *pawl.
 	return client, func() error { return errors.Join(client.Close(), server.Close()) }, nil
 }
 
-// dialCode tells a configuration that cannot be right from a cluster that does
+// dialCode distinguishes a configuration that cannot be right from a cluster that does
 // not answer: a member that was reached has left a gRPC status in err.
 func dialCode(err error) int {
-	_, asked := status.FromError(err)
-	if asked || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, pawl.ErrClusterChanged) {
+	_, answered := status.FromError(err)
+	if answered || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, pawl.ErrClusterChanged) {
 		return ExitNoCluster
 	}
 	return ExitUsage

@@ -3,7 +3,7 @@
 //
 // # What it guarantees
 //
-//  1. Each error has one exit code (exit.go): wrong usage is told from a cluster that does not answer or refuses the
+//  1. Each error has one exit code (exit.go): wrong usage is distinct from a cluster that does not answer or refuses the
 //     user, and from everything else.
 //  2. Nothing that others wrote reaches a terminal raw ([Plain]), and advice can be pasted into a shell ([ShellWord]).
 //  3. What JSON cannot carry is there in base64 too ([Base64]).

@@ -9,9 +9,9 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// askingNames is how long completion waits for the cluster: somebody has pressed
+// completionTimeout is how long completion waits for the cluster: somebody has pressed
 // a key.
-const askingNames = 2 * time.Second
+const completionTimeout = 2 * time.Second
 
 // CompletesNames makes the shell offer the names that the cluster knows, for a
 // command's first word.
@@ -29,7 +29,7 @@ func CompletesNames(cmd *cobra.Command, o *Connection) {
 
 // names are those that begin so; none where the cluster does not say.
 func (o *Connection) names(cmd *cobra.Command, begun string) (names []cobra.Completion) {
-	ctx, cancel := context.WithTimeout(context.Background(), askingNames)
+	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 	defer cancel()
 	client, closed, err := o.Open(ctx, cmd.Flags())
 	if err != nil {

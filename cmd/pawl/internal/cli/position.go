@@ -8,7 +8,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// Left is what a place's lease has left, for people.
+// Left is how much time a position's lease has left, for people.
 func Left(leases map[int64]inspect.Lease, p inspect.Position) string {
 	lease, ok := leases[p.Lease]
 	switch {
@@ -22,8 +22,8 @@ func Left(leases map[int64]inspect.Lease, p inspect.Position) string {
 	return fmt.Sprintf("%s of %s", Span(lease.Left), Span(lease.Granted))
 }
 
-// Age is how old a place is, by its holder's clock. A candidate's session says
-// only how old it can be.
+// Age is how long ago a position's key was put, by its owner's clock. For a candidate
+// it is an upper bound, the age of its session.
 func Age(p inspect.Position, now time.Time) string {
 	if p.Since.IsZero() {
 		return "-"
@@ -35,7 +35,7 @@ func Age(p inspect.Position, now time.Time) string {
 	return age
 }
 
-// Who names a place for people.
+// Who names a position's owner for people.
 func Who(p inspect.Position) string {
 	switch {
 	case p.Owner != "" && p.Form == inspect.Foreign: // in etcd's layout names nest

@@ -11,7 +11,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// Reader is what the commands that look at a namespace have in common.
+// Reader is what the commands that read a namespace have in common.
 type Reader struct {
 	Connection
 	JSON bool
@@ -45,15 +45,15 @@ func PrefixOf(args []string) string {
 	return args[0]
 }
 
-// With calls look with a client, and a ctx that a deadly signal ends.
-func (o *Reader) With(cmd *cobra.Command, look func(ctx context.Context, c *pawl.Client) error) error {
+// With calls read with a client, and a ctx that a deadly signal ends.
+func (o *Reader) With(cmd *cobra.Command, read func(ctx context.Context, c *pawl.Client) error) error {
 	ctx, stop := supervise.Catch().Ends(context.Background())
 	defer stop()
 	client, closed, err := o.Open(ctx, cmd.Flags())
 	if err != nil {
 		return err
 	}
-	err = look(ctx, client)
+	err = read(ctx, client)
 	if cerr := closed(); err == nil {
 		err = cerr
 	}

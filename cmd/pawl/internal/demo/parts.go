@@ -19,7 +19,7 @@ const (
 	demoThink  = 40 * time.Millisecond
 )
 
-// queue plays the first part: all queue behind the demo itself, in a known order,
+// queue plays the first part: all queue after the demo itself, in a known order,
 // and then take turns. What it returns says what was shown.
 func (d *demo) queue(ctx context.Context) (shown string, err error) {
 	const name = "counter"

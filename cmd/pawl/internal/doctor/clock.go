@@ -13,8 +13,8 @@ const (
 	wrongRate = 100_000
 )
 
-// judgeRate judges how far the clock's rate is corrected.
-func (d *doctor) judgeRate(ppm float64, kept bool) {
+// classifyRate classifies how far the clock's rate is corrected.
+func (d *doctor) classifyRate(ppm float64, kept bool) {
 	says := fmt.Sprintf("its clock is corrected by %.0f millionths", ppm)
 	switch size := math.Abs(ppm); {
 	case size > wrongRate:

@@ -24,5 +24,5 @@ func (d *doctor) clock() {
 		d.odd("clock", "this machine", fmt.Sprintf("the kernel does not say how fast its clock runs: %v", err), "check it by hand (chronyc tracking, timedatectl)")
 		return
 	}
-	d.judgeRate(ppm, kept)
+	d.classifyRate(ppm, kept)
 }

@@ -33,10 +33,10 @@ func answering(ends []endpoint) (n int) {
 	return n
 }
 
-// asks is how often an endpoint is asked, for how long it takes.
-const asks = 3
+// probes is how often an endpoint is probed, to measure how long it takes.
+const probes = 3
 
-// endpoints asks each by itself, all at once.
+// endpoints probes each endpoint by itself, all at once.
 func (d *doctor) endpoints(ctx context.Context, cfg pawl.Config, within time.Duration) []endpoint {
 	ends := make([]endpoint, len(cfg.Endpoints))
 	var all sync.WaitGroup
@@ -45,7 +45,7 @@ func (d *doctor) endpoints(ctx context.Context, cfg pawl.Config, within time.Dur
 			ends[i] = endpoint{name: name}
 			ctx, cancel := context.WithTimeout(ctx, within)
 			defer cancel()
-			ends[i].ask(ctx, cluster.Config{Endpoints: []string{name}, TLS: cfg.TLS, Username: cfg.Username, Password: cfg.Password})
+			ends[i].probe(ctx, cluster.Config{Endpoints: []string{name}, TLS: cfg.TLS, Username: cfg.Username, Password: cfg.Password})
 		})
 	}
 	all.Wait()
@@ -55,15 +55,15 @@ func (d *doctor) endpoints(ctx context.Context, cfg pawl.Config, within time.Dur
 	return ends
 }
 
-// ask reaches the endpoint, and asks how it is.
-func (e *endpoint) ask(ctx context.Context, cfg cluster.Config) {
+// probe reaches the endpoint, and reads its status.
+func (e *endpoint) probe(ctx context.Context, cfg cluster.Config) {
 	c, err := cluster.Dial(ctx, cfg)
 	if err != nil {
 		e.err = err
 		return
 	}
 	defer c.Close()
-	for range asks {
+	for range probes {
 		began := time.Now()
 		err := c.Do(ctx, cluster.Request{Op: "status", Repeat: cluster.Always, Local: true, Reads: true}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
 			resp, err := pb.NewMaintenanceClient(m).Status(ctx, &pb.StatusRequest{})
@@ -107,10 +107,10 @@ func (d *doctor) endpoint(e endpoint) {
 	d.room(e)
 }
 
-// full is from which share of its quota on a database is to be looked at.
+// full is the share of its quota from which a database is reported.
 const full = 0.8
 
-// room looks how full the database is.
+// room checks how full the database is.
 func (d *doctor) room(e endpoint) {
 	size, quota := e.status.DbSize, e.status.DbSizeQuota
 	if quota <= 0 || float64(size) < full*float64(quota) {
@@ -214,7 +214,7 @@ func (d *doctor) call(ctx context.Context, c *pawl.Client, r cluster.Request, f 
 	return host.Cluster.Do(ctx, r, f)
 }
 
-// alarms asks which are raised. Who may not ask learns them from Status alone.
+// alarms queries which are raised. A user who may not query them learns them from Status alone.
 func (d *doctor) alarms(ctx context.Context, c *pawl.Client, ends []endpoint) error {
 	var resp *pb.AlarmResponse
 	err := d.call(ctx, c, cluster.Request{Op: "alarm list", Reads: true}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {

@@ -74,7 +74,7 @@ func TestTheDoctorJudgesSessions(t *testing.T) {
 }
 
 func TestTheDoctorJudgesTheClocksRateAndNotItsTime(t *testing.T) {
-	rate := func(ppm float64, kept bool) string { return notes(func(d *doctor) { d.judgeRate(ppm, kept) }) }
+	rate := func(ppm float64, kept bool) string { return notes(func(d *doctor) { d.classifyRate(ppm, kept) }) }
 	assert.Empty(t, rate(-500, true))
 	assert.Contains(t, rate(12, false), "look  clock")
 	assert.Contains(t, rate(-5000, true), "catching up")

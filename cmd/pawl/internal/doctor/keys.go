@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// keys looks at what lies under the names.
+// keys checks the keys under the names.
 func (d *doctor) keys(ctx context.Context, c *pawl.Client, namespace, prefix string) error {
 	s, err := inspect.Read(ctx, c, inspect.Scope{Prefix: prefix})
 	if err != nil {
@@ -51,7 +51,7 @@ func lines(n int) string {
 	return fmt.Sprintf("%d locks and elections, with no other keys under their names", n)
 }
 
-// key looks at one place of a line. home is the name that its key belongs to, if
+// key checks one position of a queue. home is the name that its key belongs to, if
 // any.
 func (d *doctor) key(l inspect.NamedQueue, i int, p inspect.Position, home string) {
 	breakIt := "pawl break " + cli.ShellName(l.Name)
@@ -81,7 +81,7 @@ func (d *doctor) key(l inspect.NamedQueue, i int, p inspect.Position, home strin
 	}
 }
 
-// sessions looks at the sessions' own keys and their leases.
+// sessions checks the sessions' own keys and their leases.
 func (d *doctor) sessions(ctx context.Context, c *pawl.Client) error {
 	keys, err := inspect.Sessions(ctx, c)
 	if err != nil {

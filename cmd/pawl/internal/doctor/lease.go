@@ -20,7 +20,7 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// ttl asks for the shortest lease that pawl takes, and revokes it.
+// ttl grants the shortest lease that pawl takes, and revokes it.
 func (d *doctor) ttl(ctx context.Context, c *pawl.Client) error {
 	var resp *pb.LeaseGrantResponse
 	err := d.call(ctx, c, cluster.Request{Op: "lease grant"}, func(ctx context.Context, m *cluster.Member) (h *pb.ResponseHeader, err error) {
@@ -51,7 +51,7 @@ func (d *doctor) ttl(ctx context.Context, c *pawl.Client) error {
 	return nil
 }
 
-// permissions asks for what sessions need, and locks under prefix. Those may lie in
+// permissions checks what sessions need, and locks under prefix. Those may lie in
 // two places, of which one may be enough: pawl's layout keeps names with a slash
 // apart, and etcd's does not.
 func (d *doctor) permissions(ctx context.Context, c *pawl.Client, namespace, prefix string) error {
@@ -67,11 +67,11 @@ func (d *doctor) permissions(ctx context.Context, c *pawl.Client, namespace, pre
 		if lacks, err = may.lacks(ctx, c, names...); err != nil {
 			return err
 		}
-		tell := d.wrong
+		report := d.wrong
 		if len(lacks) < len(names) {
-			tell = d.odd
+			report = d.odd
 		}
-		d.denied(tell, may, lacks, "locks and elections there cannot be had")
+		d.denied(report, may, lacks, "locks and elections there cannot be had")
 	}
 	if d.counts[isWrong]+d.counts[isOdd] == before {
 		var all []string
@@ -85,14 +85,14 @@ func (d *doctor) permissions(ctx context.Context, c *pawl.Client, namespace, pre
 
 // A permission is one thing that a user may do or not.
 type permission struct {
-	what string
-	ask  func(ctx context.Context, c *pawl.Client, prefix string) error
+	what  string
+	check func(ctx context.Context, c *pawl.Client, prefix string) error
 }
 
 // lacks are those of prefixes where it is denied.
 func (may permission) lacks(ctx context.Context, c *pawl.Client, prefixes ...string) (denied []string, err error) {
 	for _, p := range prefixes {
-		err := may.ask(ctx, c, p)
+		err := may.check(ctx, c, p)
 		switch {
 		case cluster.IsPermissionDenied(err):
 			denied = append(denied, p)
@@ -103,9 +103,9 @@ func (may permission) lacks(ctx context.Context, c *pawl.Client, prefixes ...str
 	return denied, nil
 }
 
-func (d *doctor) denied(tell func(check, subject, says, do string), may permission, prefixes []string, why string) {
+func (d *doctor) denied(report func(check, subject, says, do string), may permission, prefixes []string, why string) {
 	for _, p := range prefixes {
-		tell("permission", fmt.Sprintf("keys from %q", p), fmt.Sprintf("this user may not %s all of them: %s", may.what, why),
+		report("permission", fmt.Sprintf("keys from %q", p), fmt.Sprintf("this user may not %s all of them: %s", may.what, why),
 			fmt.Sprintf("etcdctl role grant-permission --prefix ROLE readwrite %s, or check a narrower PREFIX", cli.ShellWord(p)))
 	}
 }
@@ -121,7 +121,7 @@ func mayRead(ctx context.Context, c *pawl.Client, prefix string) error {
 	return transact(ctx, c, &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{RequestRange: one}}}})
 }
 
-// mayWrite asks for a put that never happens: etcd looks at the permissions for
+// mayWrite requests a put that never happens: etcd looks at the permissions for
 // both branches of a transaction.
 func mayWrite(ctx context.Context, c *pawl.Client, prefix string) error {
 	key := prefix + "pawl-doctor"

@@ -73,7 +73,7 @@ leaves a mark, which goes with the evicted lease, so that pawl watch can say
 }
 
 func (o *breakOptions) breakIt(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
-	v, err := look(ctx, c, scope, func(l inspect.NamedQueue) []inspect.Position { return l.Queue[:1] })
+	v, err := read(ctx, c, scope, func(l inspect.NamedQueue) []inspect.Position { return l.Queue[:1] })
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (o *breakOptions) breakIt(ctx context.Context, cmd *cobra.Command, c *pawl.
 		return fmt.Errorf("break %q: its holder's token is %d, not %d: nothing was done", scope.Name, p.Token, o.token)
 	}
 	if !o.yes {
-		if err := o.ask(ctx, cmd, v, l); err != nil {
+		if err := o.confirm(ctx, cmd, v, l); err != nil {
 			return err
 		}
 	}
@@ -97,11 +97,11 @@ func (o *breakOptions) breakIt(ctx context.Context, cmd *cobra.Command, c *pawl.
 	if err != nil {
 		return err
 	}
-	return o.tell(ctx, cmd, c, scope, v)
+	return o.report(ctx, cmd, c, scope, v)
 }
 
-// ask asks on the terminal, and returns nil for a yes.
-func (o *breakOptions) ask(ctx context.Context, cmd *cobra.Command, v *view, l inspect.NamedQueue) error {
+// confirm asks on the terminal, and returns nil for a yes.
+func (o *breakOptions) confirm(ctx context.Context, cmd *cobra.Command, v *view, l inspect.NamedQueue) error {
 	p, next := l.Queue[0], "nobody waits"
 	if n := len(l.Queue) - 1; n > 0 {
 		next = fmt.Sprintf("%d wait, next is %s", n, cli.Plain(cli.Who(l.Queue[1])))
@@ -128,19 +128,19 @@ func (o *breakOptions) ask(ctx context.Context, cmd *cobra.Command, v *view, l i
 // An eviction is a line of JSON.
 type eviction struct {
 	Event   string    `json:"event"` // evicted
-	Evicted placed    `json:"evicted"`
-	Holder  *placed   `json:"holder"`          // now; null: nobody, or not known
-	Trouble string    `json:"error,omitempty"` // why it is not known
+	Evicted position  `json:"evicted"`
+	Holder  *position `json:"holder"`          // now; null: nobody, or not known
+	Failure string    `json:"error,omitempty"` // why it is not known
 	Time    time.Time `json:"time"`
 }
 
-// tell says whom it evicted, and who holds now.
-func (o *breakOptions) tell(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope, before *view) error {
+// report prints whom it evicted, and who holds now.
+func (o *breakOptions) report(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope, before *view) error {
 	out := cmd.OutOrStdout()
 	p := before.Queues[0].Queue[0]
 	now, err := inspect.Read(ctx, c, scope)
 	if o.JSON {
-		return o.tellJSON(out, before, now, err)
+		return o.reportJSON(out, before, now, err)
 	}
 	fmt.Fprintf(out, "evicted %s from %s %q: token=%d key=%s", cli.Plain(cli.Who(p)), cli.KindOf(before.Queues[0].Election), scope.Name, p.Token, cli.Plain(p.Key))
 	if p.Host != "" {
@@ -162,15 +162,15 @@ func (o *breakOptions) tell(ctx context.Context, cmd *cobra.Command, c *pawl.Cli
 	return nil
 }
 
-func (o *breakOptions) tellJSON(out io.Writer, before *view, now *inspect.Snapshot, err error) error {
-	e := eviction{Event: "evicted", Evicted: before.placed(before.Queues[0], 0), Time: time.Now()}
+func (o *breakOptions) reportJSON(out io.Writer, before *view, now *inspect.Snapshot, err error) error {
+	e := eviction{Event: "evicted", Evicted: before.position(before.Queues[0], 0), Time: time.Now()}
 	if now != nil && len(now.Queues) > 0 {
-		h := (&view{Snapshot: now}).placed(now.Queues[0], 0)
+		h := (&view{Snapshot: now}).position(now.Queues[0], 0)
 		e.Holder = &h
 	}
 	if err != nil {
 		err = fmt.Errorf("who holds it now is not known: %w", err)
-		e.Trouble = err.Error()
+		e.Failure = err.Error()
 	}
 	return errors.Join(cli.Written(cli.JSONLine(out, e)), err)
 }

@@ -47,14 +47,14 @@ not UTF-8.`,
 }
 
 func list(ctx context.Context, o *cli.Reader, cmd *cobra.Command, c *pawl.Client, prefix string) error {
-	v, err := look(ctx, c, inspect.Scope{Prefix: prefix}, func(l inspect.NamedQueue) []inspect.Position { return l.Queue[:1] })
+	v, err := read(ctx, c, inspect.Scope{Prefix: prefix}, func(l inspect.NamedQueue) []inspect.Position { return l.Queue[:1] })
 	if err != nil {
 		return err
 	}
 	if o.JSON {
 		out := json.NewEncoder(cmd.OutOrStdout())
 		for _, l := range v.Queues {
-			p, waiters := v.placed(l, 0), len(l.Queue)-1
+			p, waiters := v.position(l, 0), len(l.Queue)-1
 			p.Waiters = &waiters
 			if err := out.Encode(p); err != nil {
 				return cli.Written(err)

@@ -27,7 +27,7 @@ func NewObserve() *cobra.Command {
 	var o observeOptions
 	cmd := &cobra.Command{
 		Use:   "observe NAME",
-		Short: "Print who leads an election, a line a change",
+		Short: "Print who leads an election, one line for each change",
 		Long: `Prints who leads NAME now, and a line at each change: another leader, another value,
 or that nobody leads. It writes nothing, holds no lease, and ends at a signal, with
 exit code 0.

@@ -25,7 +25,7 @@ the order in which they will be served: owner, host and pid, fencing token, leas
 what it has left, since when the key is there, and the key.
 
 A token goes up along the queue: it is the revision at which the key was put. A
-foreign key is one that pawl does not know; who queues behind it waits until
+foreign key is one that pawl does not know; who queues after it waits until
 somebody deletes it. A lock and an election of one name queue together, and exclude
 each other: show says so.
 
@@ -54,7 +54,7 @@ With --json a line is an object as of pawl ls, with position: 0 holds.`,
 			return o.With(cmd, func(ctx context.Context, c *pawl.Client) error { return o.show(ctx, cmd, c, scope) })
 		},
 	}
-	o.Flags(cmd, "place in the queue")
+	o.Flags(cmd, "position in the queue")
 	o.NameFlags(cmd)
 	cmd.Flags().BoolVarP(&o.quiet, "quiet", "q", false, "print nothing: the exit code says whether somebody holds it")
 	cmd.Flags().BoolVar(&o.holder, "holder", false, "print the leader's value, or the owner of the lock, and nothing else")
@@ -95,7 +95,7 @@ func (o *showOptions) answer(ctx context.Context, cmd *cobra.Command, c *pawl.Cl
 }
 
 func (o *showOptions) show(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
-	v, err := look(ctx, c, scope, func(l inspect.NamedQueue) []inspect.Position { return l.Queue })
+	v, err := read(ctx, c, scope, func(l inspect.NamedQueue) []inspect.Position { return l.Queue })
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (o *showOptions) show(ctx context.Context, cmd *cobra.Command, c *pawl.Clie
 	if o.JSON {
 		out := json.NewEncoder(cmd.OutOrStdout())
 		for i := range l.Queue {
-			if err := out.Encode(v.placed(l, i)); err != nil {
+			if err := out.Encode(v.position(l, i)); err != nil {
 				return cli.Written(err)
 			}
 		}
@@ -115,9 +115,9 @@ func (o *showOptions) show(ctx context.Context, cmd *cobra.Command, c *pawl.Clie
 	fmt.Fprintf(cmd.OutOrStdout(), "%s %s, at revision %d\n", cli.KindOf(l.Election), strconv.Quote(l.Name), v.Revision)
 	t := cli.NewTable(cmd.OutOrStdout(), "", "KIND", "OWNER", "HOST", "PID", "TOKEN", "AGE", "TTL LEFT", "LEASE", "KEY")
 	for i, p := range l.Queue {
-		place := "holds"
+		position := "holds"
 		if i > 0 {
-			place = strconv.Itoa(i)
+			position = strconv.Itoa(i)
 		}
 		lease, pid := "none", "-"
 		if p.Lease != 0 {
@@ -126,7 +126,7 @@ func (o *showOptions) show(ctx context.Context, cmd *cobra.Command, c *pawl.Clie
 		if p.PID != 0 {
 			pid = strconv.Itoa(p.PID)
 		}
-		t.Row(place, kindAt(p), shown(p), cli.OrNone(p.Host), pid, strconv.FormatInt(int64(p.Token), 10), cli.Age(p, v.now), cli.Left(v.leases, p), lease, p.Key)
+		t.Row(position, kindAt(p), shown(p), cli.OrNone(p.Host), pid, strconv.FormatInt(int64(p.Token), 10), cli.Age(p, v.now), cli.Left(v.leases, p), lease, p.Key)
 	}
 	if err := t.Write(); err != nil {
 		return cli.Written(err)
@@ -140,7 +140,7 @@ func (o *showOptions) show(ctx context.Context, cmd *cobra.Command, c *pawl.Clie
 	return nil
 }
 
-// kindAt is what a place in the queue wants.
+// kindAt is the kind of a position in the queue.
 func kindAt(p inspect.Position) string {
 	if p.Form == inspect.Foreign {
 		return "-"
@@ -148,7 +148,7 @@ func kindAt(p inspect.Position) string {
 	return cli.KindOf(p.Election)
 }
 
-// shown is who a place is, beside its key.
+// shown is the owner of a position, beside its key.
 func shown(p inspect.Position) string {
 	switch {
 	case p.Owner != "":

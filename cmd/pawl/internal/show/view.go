@@ -10,8 +10,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// A placed is a place in a queue as a line of JSON.
-type placed struct {
+// A position is a position in a queue as a line of JSON.
+type position struct {
 	Name     string        `json:"name"`
 	Kind     string        `json:"kind"`             // lock, election
 	Layout   string        `json:"layout,omitempty"` // etcd: the name is verbatim
@@ -36,15 +36,15 @@ type placed struct {
 	ValueBase64 string `json:"valueBase64,omitempty"`
 }
 
-// view makes placed ones of what was read.
+// view converts what was read to positions.
 type view struct {
 	*inspect.Snapshot
 	leases map[int64]inspect.Lease
 	now    time.Time
 }
 
-// look reads a scope, and the leases of those places that wanted picks.
-func look(ctx context.Context, c *pawl.Client, scope inspect.Scope, wanted func(inspect.NamedQueue) []inspect.Position) (*view, error) {
+// read reads a scope, and the leases of the positions that wanted picks.
+func read(ctx context.Context, c *pawl.Client, scope inspect.Scope, wanted func(inspect.NamedQueue) []inspect.Position) (*view, error) {
 	s, err := inspect.Read(ctx, c, scope)
 	if err != nil {
 		return nil, err
@@ -59,9 +59,9 @@ func look(ctx context.Context, c *pawl.Client, scope inspect.Scope, wanted func(
 	return &view{s, leases, time.Now()}, err
 }
 
-func (v *view) placed(l inspect.NamedQueue, i int) placed {
+func (v *view) position(l inspect.NamedQueue, i int) position {
 	p := l.Queue[i]
-	out := placed{
+	out := position{
 		Name: l.Name, Kind: cli.KindOf(l.Election), Position: i, Key: p.Key, Form: p.Form.String(), Token: p.Token,
 		Owner: p.Owner, Host: p.Host, PID: p.PID, Value: string(p.Value), Revision: v.Revision,
 		NameBase64: cli.Base64(l.Name), KeyBase64: cli.Base64(p.Key), ValueBase64: cli.Base64(string(p.Value)),

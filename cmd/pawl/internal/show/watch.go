@@ -28,20 +28,20 @@ elections, or of those whose names begin with PREFIX:
 
   holds       it was so when pawl began to watch
   acquired    it is first in the queue now; with the time it waited
-  enqueued    it waits behind others
+  enqueued    others are ahead of it
   proclaimed  the leader has put a new value
   released    its holder gave it back; with the time it was held
   lost        it was taken from its holder; with the cause
   gave up     it waited, and does not any more
-  ended       released or lost: etcd does not tell
+  ended       released or lost: etcd does not record which
 
-The causes are: "handed on" (its release granted the lock to the next), "key deleted"
+The causes are: "handed on" (its release handed the lock to the next), "key deleted"
 (while its session lived: by its release, or by hand, which look the same), "lease
 ended" (it expired, was revoked, or its session was closed before a release),
 "broken" (pawl break, with by whom), "overwritten", "cause unknown".
 
 Times are of this machine, when it learned of it. It survives the loss of members and
-connections; after a gap, as when etcd has compacted what was still to be told, it
+connections; after a gap, as when etcd has compacted changes not yet seen, it
 prints what is different with a "?". It writes nothing, holds no lease, and ends at
 a signal, with exit code 0.
 

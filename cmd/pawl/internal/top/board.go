@@ -12,18 +12,18 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// A board is what pawl top shows: the lines as they are, and what was seen of each
+// A board is what pawl top shows: the queues as they are, and what was observed of each
 // name since it began. It is pure; one goroutine has it, but for shown.
 type board struct {
-	survey *inspect.Snapshot
-	leases map[int64]inspect.Lease
-	seen   map[string]*tally // by the prefix of the line's keys
-	by     order
-	down   bool   // the opposite way
-	busy   bool   // only what somebody holds
-	filter string // only rows that contain each of its words
+	snapshot *inspect.Snapshot
+	leases   map[int64]inspect.Lease
+	seen     map[string]*tally // by the prefix of the queue's keys
+	by       order
+	down     bool   // the opposite way
+	busy     bool   // only what somebody holds
+	filter   string // only rows that contain each of its words
 
-	// shown are the leases of the rows that were last drawn, and all that are asked for:
+	// shown are the leases of the rows that were last drawn, and all that are queried:
 	// of thousands, the cluster would have to answer thousands of requests at each turn.
 	shown atomic.Pointer[[]int64]
 }
@@ -81,12 +81,12 @@ func orderNamed(name string) (order, bool) {
 }
 
 func newBoard(by order) *board {
-	return &board{survey: &inspect.Snapshot{}, seen: map[string]*tally{}, by: by}
+	return &board{snapshot: &inspect.Snapshot{}, seen: map[string]*tally{}, by: by}
 }
 
 // take takes in what happened.
 func (b *board) take(s *inspect.Snapshot, events []inspect.Event) {
-	b.survey = s
+	b.snapshot = s
 	for _, e := range events {
 		t := b.seen[e.Prefix]
 		if t == nil {
@@ -122,7 +122,7 @@ func (b *board) forget() {
 	delete(b.seen, oldest)
 }
 
-// A topRow is a line of the board.
+// A topRow is a row of the board.
 type topRow struct {
 	prefix             string // of the name's keys
 	name, kind         string
@@ -139,7 +139,7 @@ type topRow struct {
 // rows are the board's at now, in its order.
 func (b *board) rows(now time.Time) (rows []topRow) {
 	free := maps.Clone(b.seen)
-	for _, l := range b.survey.Queues {
+	for _, l := range b.snapshot.Queues {
 		t := b.seen[l.Prefix]
 		if t == nil {
 			t = &tally{}

@@ -50,7 +50,7 @@ func TestTheBoardForgetsTheNameThatWasQuietForLongest(t *testing.T) {
 	b := newBoard(byName)
 	for i := range maxTallies + 1 {
 		name := fmt.Sprint(i)
-		b.take(b.survey, []inspect.Event{{Name: name, Prefix: name, Time: time.Unix(int64(i), 0)}})
+		b.take(b.snapshot, []inspect.Event{{Name: name, Prefix: name, Time: time.Unix(int64(i), 0)}})
 	}
 	assert.Len(t, b.seen, maxTallies)
 	assert.NotContains(t, b.seen, "0")
@@ -76,7 +76,7 @@ func TestOnlyTheLeasesThatAreShownAreAskedFor(t *testing.T) {
 	assert.Equal(t, []int64{100, 101}, *v.shown.Load())
 	v.move(2)
 	v.draw(time.Now())
-	assert.Equal(t, []int64{101, 102}, *v.shown.Load(), "the selected row is in sight")
+	assert.Equal(t, []int64{101, 102}, *v.shown.Load(), "the selected row is visible")
 	v.open()
 	v.draw(time.Now())
 	assert.Equal(t, []int64{102}, *v.shown.Load())

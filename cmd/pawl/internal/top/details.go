@@ -26,24 +26,24 @@ func (v *viewer) drawDetails(now time.Time, width int) (leases []int64) {
 	for i := range min(v.room, len(lines)-v.scroll) {
 		v.put(2+i, lines[v.scroll+i], tcell.StyleDefault)
 	}
-	if l, ok := v.line(v.details); ok {
+	if l, ok := v.queue(v.details); ok {
 		leases = append(leases, l.Queue[0].Lease)
 	}
 	return leases
 }
 
-// line is the one with this prefix, if somebody holds it or waits for it.
-func (b *board) line(prefix string) (inspect.NamedQueue, bool) {
-	i := slices.IndexFunc(b.survey.Queues, func(l inspect.NamedQueue) bool { return l.Prefix == prefix })
+// queue returns the queue with this prefix, if it is not empty.
+func (b *board) queue(prefix string) (inspect.NamedQueue, bool) {
+	i := slices.IndexFunc(b.snapshot.Queues, func(l inspect.NamedQueue) bool { return l.Prefix == prefix })
 	if i < 0 {
 		return inspect.NamedQueue{}, false
 	}
-	return b.survey.Queues[i], true
+	return b.snapshot.Queues[i], true
 }
 
 // describe says all that is known of the name whose details are shown.
 func (v *viewer) describe(now time.Time) []string {
-	l, ok := v.line(v.details)
+	l, ok := v.queue(v.details)
 	t := v.seen[v.details]
 	if t == nil {
 		t = &tally{name: l.Name, election: l.Election}
@@ -84,7 +84,7 @@ func (t *tally) describe() []string {
 	return []string{fmt.Sprintf("seen    taken %d times, lost %d times; held %s and waited for %s at the mean", t.taken, t.lost, cli.Span(t.held.mean()), cli.Span(t.waits.mean()))}
 }
 
-// hostOf is where a place's process runs; "": nobody says.
+// hostOf is the host of a position's process; "": unknown.
 func hostOf(p inspect.Position) string {
 	if p.Host == "" || p.PID == 0 {
 		return p.Host

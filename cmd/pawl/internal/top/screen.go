@@ -109,11 +109,11 @@ const (
 func (v *viewer) draw(now time.Time) {
 	width, height := v.screen.Size()
 	v.screen.Clear()
-	held, waiting := len(v.survey.Queues), 0
-	for _, l := range v.survey.Queues {
+	held, waiting := len(v.snapshot.Queues), 0
+	for _, l := range v.snapshot.Queues {
 		waiting += len(l.Queue) - 1
 	}
-	v.put(0, fmt.Sprintf("pawl top  %s  %d held, %d waiting, revision %d%s", now.Format(time.TimeOnly), held, waiting, v.survey.Revision, v.status), tcell.StyleDefault.Bold(true))
+	v.put(0, fmt.Sprintf("pawl top  %s  %d held, %d waiting, revision %d%s", now.Format(time.TimeOnly), held, waiting, v.snapshot.Revision, v.status), tcell.StyleDefault.Bold(true))
 	v.settle(v.board.rows(now), max(0, height-3))
 	keys := topKeys
 	var leases []int64
@@ -140,7 +140,7 @@ func (v *viewer) put(y int, text string, style tcell.Style) {
 	v.screen.PutStrStyled(0, y, fit(text, width, false), style)
 }
 
-// drawRows draws the rows in sight, and returns their leases.
+// drawRows draws the visible rows, and returns their leases.
 func (v *viewer) drawRows(width int) (leases []int64) {
 	widths := layout(width, v.rows)
 	v.put(1, line(widths, func(c column) string {

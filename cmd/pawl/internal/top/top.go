@@ -86,23 +86,23 @@ func (o *topOptions) run(cmd *cobra.Command, by order, prefix string) error {
 	return err
 }
 
-// followed is what the follower told.
+// followed is what the follower reported.
 type followed struct {
-	survey *inspect.Snapshot
-	events []inspect.Event
-	err    error
+	snapshot *inspect.Snapshot
+	events   []inspect.Event
+	err      error
 }
 
-// asked is what the leases of the holders came to.
-type asked struct {
+// leaseAnswer is the answer about the holders' leases.
+type leaseAnswer struct {
 	leases map[int64]inspect.Lease
 	err    error
 }
 
-// askEvery is how often the leases are asked for, and the screen drawn at least.
+// queryEvery is how often the leases are queried, and the screen drawn at least.
 const (
-	askEvery  = 2 * time.Second
-	drawEvery = time.Second
+	queryEvery = 2 * time.Second
+	drawEvery  = time.Second
 )
 
 // show shows the board until a key or ctx ends it.
@@ -118,15 +118,15 @@ func (b *board) show(ctx context.Context, c *pawl.Client, f *inspect.Follower) e
 	v := &viewer{board: b, screen: screen}
 	v.draw(time.Now())
 	ctx, cancel := context.WithCancel(ctx)
-	news, leases := make(chan followed), make(chan asked)
+	news, leases := make(chan followed), make(chan leaseAnswer)
 	ended := make(chan struct{}, 2)
 	defer func() { cancel(); <-ended; <-ended }()
-	go func() { hear(ctx, f, news); ended <- struct{}{} }()                  // ends with ctx; awaited above
-	go func() { askLeases(ctx, c, &b.shown, leases); ended <- struct{}{} }() // likewise
+	go func() { hear(ctx, f, news); ended <- struct{}{} }()                    // ends with ctx; awaited above
+	go func() { queryLeases(ctx, c, &b.shown, leases); ended <- struct{}{} }() // likewise
 	return b.loop(ctx, v, news, leases)
 }
 
-// hear hands on what the follower tells.
+// hear passes on what the follower reports.
 func hear(ctx context.Context, f *inspect.Follower, news chan<- followed) {
 	for {
 		events, err := f.Next(ctx)
@@ -141,20 +141,20 @@ func hear(ctx context.Context, f *inspect.Follower, news chan<- followed) {
 	}
 }
 
-// askLeases asks for the leases of the holders that are shown, again and again.
-func askLeases(ctx context.Context, c *pawl.Client, shown *atomic.Pointer[[]int64], leases chan<- asked) {
+// queryLeases queries the leases of the holders that are shown, periodically.
+func queryLeases(ctx context.Context, c *pawl.Client, shown *atomic.Pointer[[]int64], leases chan<- leaseAnswer) {
 	for {
 		ids := *shown.Load() // it was drawn before
-		within, cancel := context.WithTimeout(ctx, 2*askEvery)
+		within, cancel := context.WithTimeout(ctx, 2*queryEvery)
 		got, err := inspect.Leases(within, c, ids...)
 		cancel()
 		select {
-		case leases <- asked{got, err}:
+		case leases <- leaseAnswer{got, err}:
 		case <-ctx.Done():
 			return
 		}
 		select {
-		case <-time.After(askEvery):
+		case <-time.After(queryEvery):
 		case <-ctx.Done():
 			return
 		}
@@ -162,7 +162,7 @@ func askLeases(ctx context.Context, c *pawl.Client, shown *atomic.Pointer[[]int6
 }
 
 // loop draws at each change, each key and each second.
-func (b *board) loop(ctx context.Context, v *viewer, news <-chan followed, leases <-chan asked) error {
+func (b *board) loop(ctx context.Context, v *viewer, news <-chan followed, leases <-chan leaseAnswer) error {
 	tick := time.NewTicker(drawEvery)
 	defer tick.Stop()
 	for {
@@ -175,7 +175,7 @@ func (b *board) loop(ctx context.Context, v *viewer, news <-chan followed, lease
 			if n.err != nil {
 				return n.err
 			}
-			b.take(n.survey, n.events)
+			b.take(n.snapshot, n.events)
 		case a := <-leases:
 			if b.leases, v.status = a.leases, ""; a.err != nil {
 				v.status = "  THE CLUSTER DOES NOT ANSWER"

@@ -16,12 +16,12 @@ type viewer struct {
 
 	rows     []topRow // as last drawn
 	room     int      // how many rows, or lines, there is room for
-	at, from int      // the selected row, and the first one in sight
+	at, from int      // the selected row, and the first visible one
 	selected string   // its prefix
 	typing   bool     // the filter
 
 	details string // the prefix of the name that is shown whole; "": the rows are
-	scroll  int    // the first line of it in sight
+	scroll  int    // its first visible line
 	lines   int    // that it has
 }
 
@@ -131,7 +131,7 @@ func (v *viewer) move(by int) {
 	}
 }
 
-// settle finds the selected row among others, and brings it into sight.
+// settle finds the selected row among others, and scrolls to it.
 func (v *viewer) settle(rows []topRow, room int) {
 	v.rows, v.room = rows, room
 	if i := slices.IndexFunc(rows, func(r topRow) bool { return r.prefix == v.selected }); i >= 0 {

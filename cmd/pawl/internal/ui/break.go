@@ -46,16 +46,16 @@ func (p *Page) breakIt(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusForbidden, "without its key the page is read-only: open the whole address that pawl ui printed, #key=… included")
 		return
 	}
-	var asked struct {
+	var request struct {
 		Line  string        `json:"line"`
 		Token fencing.Token `json:"token,string"`
 	}
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(&asked); err != nil {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(&request); err != nil {
 		refuse(w, http.StatusBadRequest, "want line and token as JSON: "+err.Error())
 		return
 	}
-	l, ok := p.feed.line(asked.Line)
-	if !ok || l.Queue[0].Token != asked.Token {
+	l, ok := p.hub.queue(request.Line)
+	if !ok || l.Queue[0].Token != request.Token {
 		refuse(w, http.StatusConflict, "somebody else holds it now, or nobody: nothing was done")
 		return
 	}
@@ -64,8 +64,8 @@ func (p *Page) breakIt(w http.ResponseWriter, r *http.Request) {
 	err := inspect.Evict(ctx, p.client, l.Queue[0], p.opts.By)
 	switch {
 	case err == nil:
-		p.opts.Logger.Info("ui: holder evicted", "name", l.Name, "token", asked.Token, "by", p.opts.By)
-		answer(w, http.StatusOK, map[string]any{"evicted": placeOf(l.Queue[0])})
+		p.opts.Logger.Info("ui: holder evicted", "name", l.Name, "token", request.Token, "by", p.opts.By)
+		answer(w, http.StatusOK, map[string]any{"evicted": positionOf(l.Queue[0])})
 	case errors.Is(err, inspect.ErrGone):
 		refuse(w, http.StatusConflict, "it is not there any more: nothing was done")
 	case errors.Is(err, kv.ErrUnknown):

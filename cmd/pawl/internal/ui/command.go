@@ -39,22 +39,22 @@ func New() *cobra.Command {
 		Short: "Serve a page that shows locks, elections and queues live",
 		Long: `Serves a page that shows the locks, elections and queues of the namespace live, or
 those whose names begin with PREFIX, and a timeline of who held what when; released,
-lost and broken are told apart. It ends at a signal, with exit code 0.
+lost and broken look different. It ends at a signal, with exit code 0.
 
 The page has no users and no TLS: who reaches its address sees what these
 credentials may read. So it listens on loopback; from elsewhere, use
-ssh -L 7295:127.0.0.1:7295 HOST, or a proxy that asks who it is. Another address needs
+ssh -L 7295:127.0.0.1:7295 HOST, or a proxy that authenticates the user. Another address needs
 --allow-remote.
 
 It is read-only. With --allow-break a holder can be evicted from it, as by pawl
 break, after a question. For that the page needs the key that is a part of the address
-that is printed; who opens the page without it, can only look. A key lasts as long
+that is printed. Without the key, the page only shows. A key lasts as long
 as pawl ui runs. On another address than loopback there is no --allow-break.
 
 The timeline begins when pawl ui is started, is kept in its memory, and goes with it:
-at most 10,000 holds that are over, and 200 of one name. It holds no lease, writes
-nothing but what it breaks, and asks the cluster for a read every 5 s while
-somebody looks.`,
+at most 10,000 ended holds, and 200 of one name. It holds no lease, writes
+nothing but what it breaks, and reads from the cluster every 5 s while a browser
+is connected.`,
 		Example: `  pawl ui
   pawl ui --listen 127.0.0.1:0 reports/
   pawl ui --allow-break`,
@@ -76,7 +76,7 @@ somebody looks.`,
 	fs := cmd.Flags()
 	o.Connection.Flags(fs)
 	fs.StringVar(&o.listen, "listen", defaultListen, "address to serve on; port 0: a free one")
-	fs.StringSliceVar(&o.hosts, "host", nil, "name that the page may be asked for by, as behind a proxy, beside addresses and localhost; can be given again")
+	fs.StringSliceVar(&o.hosts, "host", nil, "host name that the page is served under, as behind a proxy, beside addresses and localhost; can be given again")
 	fs.BoolVar(&o.allowRemote, "allow-remote", false, "serve on an address that other machines can reach")
 	fs.BoolVar(&o.allowBreak, "allow-break", false, "let the page evict holders")
 	cli.CompletesNames(cmd, &o.Connection)

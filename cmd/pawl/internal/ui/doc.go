@@ -5,9 +5,9 @@
 //	GET  /              the page, and its files
 //	GET  /api/state     what it shows, as JSON
 //	GET  /api/events    the same, and then each change, as server-sent events
-//	GET  /api/leases    what the leases of a line have left
+//	GET  /api/leases    how much time a queue's leases have left
 //	GET  /api/key       whether a request brings the key to break
-//	POST /api/break     ends a line's holder; with [Options.Token] alone
+//	POST /api/break     evicts a queue's holder; with [Options.Token] alone
 //
 // # What it guarantees
 //
@@ -20,7 +20,7 @@
 //     nothing that stands in it ([policy]). Names, owners and values are shown as text.
 //  4. It answers only to hosts that cannot be another site's: addresses, localhost,
 //     and [Options.Hosts]. So no name that a stranger points here gets an answer.
-//  5. Its memory is bounded: 10,000 holds that are over, 200 of one line; 4 MiB of
+//  5. Its memory is bounded: 10,000 ended holds, 200 of one queue; 4 MiB of
 //     changes for those who come back; 64 streams at a time, each at most 32
 //     changes behind; and what the follower keeps.
 //
@@ -29,13 +29,13 @@
 // It has no users and no TLS: who reaches the address sees what the client may
 // read. The timeline begins when the page is opened, and is gone when it is closed; who holds
 // at the beginning holds at the earliest since its key was put, by the key's own word.
-// A line's queue is shown to its hundredth place.
+// The page shows the first hundred positions of a queue.
 //
 // # Failures
 //
 // Open fails as inspect.Follow does. Later, where following ends, as when a
 // permission is taken away, the page says why, and since when, and begins again until it
-// works. While somebody looks, it asks the cluster every 5 s, to say so when no answer comes.
+// works. While a browser is connected, it reads from the cluster every 5 s, so that it can show when no answer comes.
 //
 // A browser opens six connections to a host: its tabs share one stream (static/shared.js).
 package ui

@@ -34,7 +34,7 @@ func (p *Page) guard(next http.Handler) http.Handler {
 	})
 }
 
-// mayBe reports whether host, of a request, can be asked for. A name that a
+// mayBe reports whether host, of a request, is one that the page is served under. A name that a
 // stranger's DNS points here could be the stranger's site to the browser, which
 // would let its scripts read the answer; an address cannot.
 func (p *Page) mayBe(host string) bool {

@@ -21,10 +21,10 @@ func TestItAnswersToNoHostThatCouldBeAnotherSites(t *testing.T) {
 			"x.locks.example.net": 421, "evil.example.org:7295:127.0.0.1": 421,
 		} {
 			for _, target := range []string{"/", "/api/state"} {
-				assert.Equal(w, code, w.asks("GET", target, "", "Host", host).Code, "%s of %q", target, host)
+				assert.Equal(w, code, w.requests("GET", target, "", "Host", host).Code, "%s of %q", target, host)
 			}
 			if code == 421 {
-				assert.Equal(w, 421, w.asks("POST", "/api/break", "", "Host", host).Code, host)
+				assert.Equal(w, 421, w.requests("POST", "/api/break", "", "Host", host).Code, host)
 			}
 		}
 	})
@@ -33,7 +33,7 @@ func TestItAnswersToNoHostThatCouldBeAnotherSites(t *testing.T) {
 func TestEveryAnswerSaysWhatThePageMayDo(t *testing.T) {
 	inBubble(t, Options{}, func(w *world) {
 		for _, target := range []string{"/", "/app.js", "/app.css", "/icon.svg", "/api/state", "/none", "/api/none"} {
-			got := w.asks("GET", target, "")
+			got := w.requests("GET", target, "")
 			h := got.Result().Header
 			assert.Equal(w, policy, h.Get("Content-Security-Policy"), target)
 			assert.Equal(w, "nosniff", h.Get("X-Content-Type-Options"))
@@ -45,10 +45,10 @@ func TestEveryAnswerSaysWhatThePageMayDo(t *testing.T) {
 				assert.Equal(w, "no-store", h.Get("Cache-Control"))
 			}
 		}
-		assert.Contains(w, w.asks("GET", "/app.js", "").Header().Get("Content-Type"), "javascript")
-		assert.Equal(w, 405, w.asks("PUT", "/api/state", "").Code)
-		assert.Equal(w, 404, w.asks("GET", "/api/break", "").Code)
-		assert.Equal(w, 405, w.asks("OPTIONS", "/api/break", "").Code, "no other site is allowed anything")
+		assert.Contains(w, w.requests("GET", "/app.js", "").Header().Get("Content-Type"), "javascript")
+		assert.Equal(w, 405, w.requests("PUT", "/api/state", "").Code)
+		assert.Equal(w, 404, w.requests("GET", "/api/break", "").Code)
+		assert.Equal(w, 405, w.requests("OPTIONS", "/api/break", "").Code, "no other site is allowed anything")
 	})
 }
 
@@ -91,14 +91,14 @@ func TestABreakNeedsTheTokenTheSameSiteAndTheHolderThatWasShown(t *testing.T) {
 			"no token of the holder's":    {fmt.Sprintf(`{"line":%q}`, id), []string{"Pawl-Break", "SECRET"}, 409},
 			"a token that is no number's": {fmt.Sprintf(`{"line":%q,"token":"x"}`, id), []string{"Pawl-Break", "SECRET"}, 400},
 		} {
-			got := w.asks("POST", "/api/break", c.body, c.header...)
+			got := w.requests("POST", "/api/break", c.body, c.header...)
 			assert.Equal(w, c.code, got.Code, "%s: %s", name, got.Body)
 		}
 		assert.NoError(w, h.Err(), "nothing was done")
 
-		got := w.asks("POST", "/api/break", right, "Pawl-Break", "SECRET", "Sec-Fetch-Site", "same-origin")
+		got := w.requests("POST", "/api/break", right, "Pawl-Break", "SECRET", "Sec-Fetch-Site", "same-origin")
 		assert.Equal(w, 200, got.Code, got.Body)
-		var said struct{ Evicted place }
+		var said struct{ Evicted positionView }
 		require.NoError(w, json.Unmarshal(got.Body.Bytes(), &said))
 		assert.Equal(w, "ann", said.Evicted.Owner)
 		<-h.Done()
@@ -107,18 +107,18 @@ func TestABreakNeedsTheTokenTheSameSiteAndTheHolderThatWasShown(t *testing.T) {
 		assert.Equal(w, "bob", s.Lines[0].Queue[0].Owner)
 		assert.Equal(w, "carol", s.Holds[0].By)
 		assert.Equal(w, "broken", s.Holds[0].Cause)
-		assert.Equal(w, 409, w.asks("POST", "/api/break", right, "Pawl-Break", "SECRET").Code, "once more hits nobody")
+		assert.Equal(w, 409, w.requests("POST", "/api/break", right, "Pawl-Break", "SECRET").Code, "once more hits nobody")
 	})
 }
 
 func TestThePageLearnsWhetherItsKeyIsTheRightOne(t *testing.T) {
 	inBubble(t, Options{Token: "SECRET"}, func(w *world) {
-		assert.Equal(w, 204, w.asks("GET", "/api/key", "", "Pawl-Break", "SECRET").Code)
-		assert.Equal(w, 403, w.asks("GET", "/api/key", "", "Pawl-Break", "OTHER").Code)
-		assert.Equal(w, 403, w.asks("GET", "/api/key", "").Code)
+		assert.Equal(w, 204, w.requests("GET", "/api/key", "", "Pawl-Break", "SECRET").Code)
+		assert.Equal(w, 403, w.requests("GET", "/api/key", "", "Pawl-Break", "OTHER").Code)
+		assert.Equal(w, 403, w.requests("GET", "/api/key", "").Code)
 	})
 	inBubble(t, Options{}, func(w *world) {
-		assert.Equal(w, 403, w.asks("GET", "/api/key", "", "Pawl-Break", "").Code, "there is none")
+		assert.Equal(w, 403, w.requests("GET", "/api/key", "", "Pawl-Break", "").Code, "there is none")
 	})
 }
 
@@ -126,7 +126,7 @@ func TestWithoutATokenNothingCanBeBroken(t *testing.T) {
 	inBubble(t, Options{}, func(w *world) {
 		h := w.holds(w.session("ann"), "backup")
 		body := fmt.Sprintf(`{"line":%q,"token":"%d"}`, w.settled().Lines[0].ID, h.Token())
-		got := w.asks("POST", "/api/break", body, "Pawl-Break", "")
+		got := w.requests("POST", "/api/break", body, "Pawl-Break", "")
 		assert.Equal(w, 403, got.Code)
 		assert.Contains(w, got.Body.String(), "--allow-break")
 		assert.NoError(w, h.Err())
@@ -138,7 +138,7 @@ func TestABreakThatGetsNoAnswerSaysSo(t *testing.T) {
 		h := w.holds(w.session("ann"), "backup")
 		body := fmt.Sprintf(`{"line":%q,"token":"%d"}`, w.settled().Lines[0].ID, h.Token())
 		w.f.BlackHole()
-		got := w.asks("POST", "/api/break", body, "Pawl-Break", "SECRET")
+		got := w.requests("POST", "/api/break", body, "Pawl-Break", "SECRET")
 		w.f.Heal()
 		assert.Equal(w, 502, got.Code)
 		assert.Contains(w, got.Body.String(), "may have been evicted or not")

@@ -8,13 +8,13 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// How many holds that are over are kept: of all lines, and of one.
+// How many ended holds are kept: of all queues, and of one.
 const (
 	maxEnded = 10_000
 	maxOfOne = 200
 )
 
-// A hold is a time in which somebody held a line, for the browser.
+// A hold is a time in which somebody held a name, for the browser.
 type hold struct {
 	N     int64         `json:"n"` // counts the holds of this page
 	Line  string        `json:"line"`
@@ -26,7 +26,7 @@ type hold struct {
 	PID   int           `json:"pid,omitempty"`
 	From  int64         `json:"from"`
 	Early bool          `json:"early,omitempty"` // it began before From
-	// AtMost: it began at From or later. From is when its key was put, or its session granted, by its holder's clock.
+	// AtMost: it began at From or later. From is when its key was put, or its session's lease granted, by its holder's clock.
 	AtMost bool   `json:"atMost,omitempty"`
 	To     int64  `json:"to,omitempty"`  // 0: it lasts
 	End    string `json:"end,omitempty"` // released, lost, ended
@@ -37,16 +37,16 @@ type hold struct {
 
 // A history is who held what when. Its owner guards it.
 //
-// Invariants: a line has at most one hold that lasts; ended is in the order of the
-// ends; counts says how many of ended each line has.
+// Invariants: a queue has at most one hold that lasts; ended is in the order of the
+// ends; counts is how many of ended each queue has.
 type history struct {
 	count   int64
-	lasting map[string]*hold // by the line's prefix
+	lasting map[string]*hold // by the queue's prefix
 	ended   []*hold
-	counts  map[string]int // by the line's ID
+	counts  map[string]int // by the queue's ID
 }
 
-// changes are what a browser has still to be told.
+// changes are what a browser does not have yet.
 type changes struct {
 	Holds  []*hold `json:"holds,omitempty"`
 	Forgot []int64 `json:"forgot,omitempty"` // numbers of holds
@@ -83,7 +83,7 @@ func (h *history) apply(events []inspect.Event) (c changes) {
 	for _, e := range events {
 		switch e.Kind {
 		case inspect.Acquired:
-			if old := h.lasting[e.Prefix]; old != nil { // its end was not told
+			if old := h.lasting[e.Prefix]; old != nil { // its end was not reported
 				h.end(&c, e.Prefix, inspect.Event{Kind: inspect.Ended, Cause: inspect.Unknown, Time: e.Time, Unsure: true})
 			}
 			h.begin(&c, e)
@@ -117,15 +117,15 @@ func (h *history) begin(c *changes, e inspect.Event) {
 // end ends the hold that lasts. It is a new value: the old one may be on its way
 // to a browser.
 func (h *history) end(c *changes, prefix string, e inspect.Event) {
-	over := *h.lasting[prefix]
+	done := *h.lasting[prefix]
 	delete(h.lasting, prefix)
-	over.To, over.End, over.Cause, over.By, over.Late = millis(e.Time), e.Kind.String(), e.Cause.String(), clip(e.By), e.Unsure
-	h.ended = append(h.ended, &over)
-	h.counts[over.Line]++
-	c.Holds = append(c.Holds, &over)
+	done.To, done.End, done.Cause, done.By, done.Late = millis(e.Time), e.Kind.String(), e.Cause.String(), clip(e.By), e.Unsure
+	h.ended = append(h.ended, &done)
+	h.counts[done.Line]++
+	c.Holds = append(c.Holds, &done)
 	switch {
-	case h.counts[over.Line] > maxOfOne:
-		h.forget(c, slices.IndexFunc(h.ended, func(x *hold) bool { return x.Line == over.Line }))
+	case h.counts[done.Line] > maxOfOne:
+		h.forget(c, slices.IndexFunc(h.ended, func(x *hold) bool { return x.Line == done.Line }))
 	case len(h.ended) > maxEnded:
 		h.forget(c, 0)
 	}

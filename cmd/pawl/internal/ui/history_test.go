@@ -14,8 +14,8 @@ import (
 
 var began = time.UnixMilli(1_000_000)
 
-// told is an event of a name's holder, so many seconds after the beginning.
-func told(k inspect.Kind, name string, token fencing.Token, second int) inspect.Event {
+// event is an event of a name's holder, so many seconds after the beginning.
+func event(k inspect.Kind, name string, token fencing.Token, second int) inspect.Event {
 	return inspect.Event{
 		Kind: k, Name: name, Prefix: name + "/", Position: inspect.Position{Token: token, Form: inspect.Pawl},
 		Time: began.Add(time.Duration(second) * time.Second),
@@ -45,12 +45,12 @@ func sketch(holds []*hold) (out []string) {
 
 func TestAHistoryIsWhoHeldWhat(t *testing.T) {
 	h := newHistory()
-	h.apply([]inspect.Event{told(inspect.Acquired, "a", 1, 1), told(inspect.Enqueued, "a", 2, 2), told(inspect.Released, "a", 1, 3), told(inspect.Acquired, "a", 2, 3)})
-	c := h.apply([]inspect.Event{told(inspect.GaveUp, "a", 9, 4), told(inspect.Lost, "a", 2, 5), told(inspect.Lost, "a", 2, 6), told(inspect.Released, "b", 7, 6)})
-	assert.Equal(t, []string{"a 2 3-5 lost"}, sketch(c.Holds), "what is told twice, or of nobody, counts once, or not")
+	h.apply([]inspect.Event{event(inspect.Acquired, "a", 1, 1), event(inspect.Enqueued, "a", 2, 2), event(inspect.Released, "a", 1, 3), event(inspect.Acquired, "a", 2, 3)})
+	c := h.apply([]inspect.Event{event(inspect.GaveUp, "a", 9, 4), event(inspect.Lost, "a", 2, 5), event(inspect.Lost, "a", 2, 6), event(inspect.Released, "b", 7, 6)})
+	assert.Equal(t, []string{"a 2 3-5 lost"}, sketch(c.Holds), "an event that comes twice counts once, and one without a holder not at all")
 	assert.Equal(t, []string{"a 1 1-3 released", "a 2 3-5 lost"}, sketch(h.all()))
-	h.apply([]inspect.Event{told(inspect.Acquired, "a", 5, 7), told(inspect.Acquired, "a", 6, 8)})
-	assert.Equal(t, []string{"a 5 7-8 ended?", "a 6 8-"}, sketch(h.all())[2:], "an end that was not told")
+	h.apply([]inspect.Event{event(inspect.Acquired, "a", 5, 7), event(inspect.Acquired, "a", 6, 8)})
+	assert.Equal(t, []string{"a 5 7-8 ended?", "a 6 8-"}, sketch(h.all())[2:], "an end that was not reported")
 }
 
 func TestAReadingBeginsAndEndsHolds(t *testing.T) {
@@ -76,10 +76,10 @@ func TestARestartTakesSinceWhenFromTheKeys(t *testing.T) {
 	assert.ElementsMatch(t, []string{">lock 1 -3600-", ">chief 1 -60-", ">ahead 1 0-", "<none 1 0-"}, sketch(h.all()), "a holder's clock may be ahead of ours")
 }
 
-func TestAHistoryForgetsOfOneLineFirstAndOfAllThen(t *testing.T) {
+func TestAHistoryForgetsOfOneQueueFirstAndThenOfAll(t *testing.T) {
 	h := newHistory()
 	turn := func(name string, token int) (forgot []int64) {
-		return h.apply([]inspect.Event{told(inspect.Acquired, name, fencing.Token(token), token), told(inspect.Released, name, fencing.Token(token), token)}).Forgot
+		return h.apply([]inspect.Event{event(inspect.Acquired, name, fencing.Token(token), token), event(inspect.Released, name, fencing.Token(token), token)}).Forgot
 	}
 	turn("rare", 1)
 	for i := range maxOfOne {

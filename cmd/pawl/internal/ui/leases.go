@@ -11,7 +11,7 @@ import (
 
 const (
 	leasesWithin = 3 * time.Second
-	leasesOfOne  = 10 // of the first places
+	leasesOfOne  = 10 // of the first positions
 )
 
 // A left is what a lease has left, in seconds.
@@ -21,9 +21,9 @@ type left struct {
 	Gone bool    `json:"gone,omitempty"`
 }
 
-// leases says what the leases of a line's first places have left.
+// leases returns how much time the leases of a queue's first positions have left.
 func (p *Page) leases(w http.ResponseWriter, r *http.Request) {
-	l, ok := p.feed.line(r.URL.Query().Get("line"))
+	l, ok := p.hub.queue(r.URL.Query().Get("line"))
 	if !ok {
 		refuse(w, http.StatusNotFound, "nobody holds it or waits for it")
 		return

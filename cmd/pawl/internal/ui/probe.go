@@ -20,22 +20,22 @@ const (
 	probeWithin = 4 * time.Second
 )
 
-// probe asks the cluster now and then, while somebody looks: a follower says
+// probe reads from the cluster now and then, while a browser is connected: a follower says
 // nothing while it waits, and would say nothing if it waited in vain.
 func (p *Page) probe(ctx context.Context) {
 	for sleep(ctx, probeEvery) {
-		if !p.feed.watched() {
+		if !p.hub.watched() {
 			continue
 		}
-		asked := time.Now()
-		err := p.ask(ctx)
+		began := time.Now()
+		err := p.read(ctx)
 		if ctx.Err() == nil {
-			p.feed.fail(answering, err, asked)
+			p.hub.fail(answering, err, began)
 		}
 	}
 }
 
-func (p *Page) ask(ctx context.Context) error {
+func (p *Page) read(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeWithin)
 	defer cancel()
 	_, err := inspect.Read(ctx, p.client, inspect.Scope{Name: "probe"})
@@ -57,32 +57,32 @@ type failure struct {
 }
 
 // fail notes an error of a source since then, or with a nil err, that it has none.
-func (f *feed) fail(source int, err error, since time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.set(source, err, since)
+func (h *hub) fail(source int, err error, since time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.set(source, err, since)
 }
 
 // set is fail. A source that goes on failing does so since its first failure. Caller holds mu.
-func (f *feed) set(source int, err error, since time.Time) {
-	before := f.failure()
-	switch old := f.failures[source]; {
+func (h *hub) set(source int, err error, since time.Time) {
+	before := h.failure()
+	switch old := h.failures[source]; {
 	case err == nil:
-		f.failures[source] = failure{}
+		h.failures[source] = failure{}
 	case old.Why != "":
-		f.failures[source].Why = clip(err.Error())
+		h.failures[source].Why = clip(err.Error())
 	default:
-		f.failures[source] = failure{clip(err.Error()), millis(since)}
+		h.failures[source] = failure{clip(err.Error()), millis(since)}
 	}
-	if now := f.failure(); now != before {
-		f.publish("trouble", now)
+	if now := h.failure(); now != before {
+		h.publish("trouble", now)
 	}
 }
 
 // failure is the gravest. Caller holds mu.
-func (f *feed) failure() failure {
-	if f.failures[following].Why != "" {
-		return f.failures[following]
+func (h *hub) failure() failure {
+	if h.failures[following].Why != "" {
+		return h.failures[following]
 	}
-	return f.failures[answering]
+	return h.failures[answering]
 }

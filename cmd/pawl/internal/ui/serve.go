@@ -15,7 +15,7 @@ func (p *Page) handler() http.Handler {
 	files, _ := fs.Sub(static, "static") // it is there: it was compiled in
 	mux := http.NewServeMux()
 	mux.Handle("GET /", http.FileServerFS(files))
-	mux.HandleFunc("GET /api/state", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, p.feed.state()) })
+	mux.HandleFunc("GET /api/state", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, p.hub.state()) })
 	mux.HandleFunc("GET /api/events", p.stream)
 	mux.HandleFunc("GET /api/leases", p.leases)
 	mux.HandleFunc("GET /api/key", p.key)

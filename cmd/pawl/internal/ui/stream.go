@@ -18,13 +18,13 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 	if last == "" {
 		last = r.Header.Get("Last-Event-ID")
 	}
-	first, reader := p.feed.join(last)
+	first, reader := p.hub.join(last)
 	if reader == nil {
 		w.Header().Set("Retry-After", "5")
 		refuse(w, http.StatusServiceUnavailable, fmt.Sprintf("the page is closing, or open %d times", maxStreams))
 		return
 	}
-	defer p.feed.leave(reader)
+	defer p.hub.leave(reader)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // of a proxy
 	out := http.NewResponseController(w)
@@ -51,5 +51,5 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// ping tells a browser that the stream lives, and what time it is here.
+// ping shows a browser that the stream works, and the time here.
 func ping() []byte { return fmt.Appendf(nil, "event: ping\ndata: %d\n\n", time.Now().UnixMilli()) }

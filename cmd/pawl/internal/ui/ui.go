@@ -16,7 +16,7 @@ type Options struct {
 	Prefix    string       // the names that begin so
 	Namespace string       // of the client; it is shown
 	Cluster   string       // which it is, for people
-	Hosts     []string     // names that the page may be asked for by, beside localhost and addresses
+	Hosts     []string     // host names that the page is served under, beside localhost and addresses
 	Token     string       // must come with a request to break; "": nothing can be broken
 	By        string       // who breaks, for the mark
 	Logger    *slog.Logger // nil: silent
@@ -26,7 +26,7 @@ type Options struct {
 type Page struct {
 	client *pawl.Client
 	opts   Options
-	feed   *feed
+	hub    *hub
 	mux    http.Handler
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
@@ -41,7 +41,7 @@ func Open(ctx context.Context, client *pawl.Client, o Options) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Page{client: client, opts: o, feed: newFeed(o)}
+	p := &Page{client: client, opts: o, hub: newHub(o)}
 	p.mux = p.handler()
 	living, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
@@ -56,7 +56,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.mux.ServeHT
 // Close ends the following, and all streams that are served.
 func (p *Page) Close() {
 	p.cancel()
-	p.feed.close()
+	p.hub.close()
 	p.tasks.Wait()
 }
 
@@ -81,7 +81,7 @@ func (p *Page) keepFollowing(ctx context.Context, f *inspect.Follower) {
 				pause = minPause
 			}
 			p.opts.Logger.Warn("ui: following has ended, and begins again", "err", err)
-			p.feed.fail(following, err, time.Now())
+			p.hub.fail(following, err, time.Now())
 		}
 		if !sleep(ctx, pause) {
 			return
@@ -89,20 +89,20 @@ func (p *Page) keepFollowing(ctx context.Context, f *inspect.Follower) {
 		var err error
 		if f, err = inspect.Follow(ctx, p.client, inspect.Scope{Prefix: p.opts.Prefix}); err != nil {
 			f = nil
-			p.feed.fail(following, err, time.Now())
+			p.hub.fail(following, err, time.Now())
 		}
 	}
 }
 
-// follow tells what f finds, changes that come together together.
+// follow publishes what f finds; changes that arrive together go out together.
 func (p *Page) follow(ctx context.Context, f *inspect.Follower) error {
-	p.feed.begin(f.Snapshot(), time.Now())
+	p.hub.begin(f.Snapshot(), time.Now())
 	for {
 		events, err := f.Next(ctx)
 		if err != nil {
 			return err
 		}
-		p.feed.apply(events, f.Snapshot())
+		p.hub.apply(events, f.Snapshot())
 		if !sleep(ctx, pace) {
 			return context.Cause(ctx)
 		}

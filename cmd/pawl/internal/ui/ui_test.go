@@ -73,7 +73,7 @@ func (w *world) holds(s *pawl.Session, name string) *lock.Held {
 	return h
 }
 
-// waits enqueues behind others.
+// waits enqueues where others hold.
 func (w *world) waits(s *pawl.Session, name string) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
@@ -82,15 +82,15 @@ func (w *world) waits(s *pawl.Session, name string) {
 	synctest.Wait()
 }
 
-// settled is the state once all is told.
+// settled is the state once every change is published.
 func (w *world) settled() snapshot {
 	w.Helper()
 	require.True(w, sleep(w.Context(), 2*pace))
 	synctest.Wait()
-	return w.page.feed.state()
+	return w.page.hub.state()
 }
 
-func (w *world) asks(method, target, body string, header ...string) *httptest.ResponseRecorder {
+func (w *world) requests(method, target, body string, header ...string) *httptest.ResponseRecorder {
 	w.Helper()
 	r := httptest.NewRequestWithContext(w.Context(), method, target, strings.NewReader(body))
 	r.Host = "127.0.0.1:7295"
@@ -111,7 +111,7 @@ type wire struct {
 	code   int
 	pipe   *io.PipeWriter
 	hangUp context.CancelFunc
-	over   chan struct{} // closed when the handler has returned
+	ended  chan struct{} // closed when the handler has returned
 }
 
 func (w *wire) Header() http.Header         { return w.header }
@@ -119,7 +119,7 @@ func (w *wire) WriteHeader(code int)        { w.code = code }
 func (w *wire) Write(b []byte) (int, error) { return w.pipe.Write(b) }
 func (w *wire) FlushError() error           { return nil }
 
-// stream follows, from behind the message last on.
+// stream follows, from the message after last on.
 func (w *world) stream(last string) *wire {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
@@ -129,19 +129,19 @@ func (w *world) stream(last string) *wire {
 	r := httptest.NewRequestWithContext(ctx, "GET", "/api/events?last="+last, nil)
 	r.Host = "localhost"
 	go func() { // ends when the stream does
-		defer close(s.over)
+		defer close(s.ended)
 		w.page.ServeHTTP(s, r)
 		_ = out.Close()
 	}()
 	w.Cleanup(func() {
 		cancel()
 		_ = in.Close()
-		<-s.over
+		<-s.ended
 	})
 	return s
 }
 
-// next is the next message of the stream, pings left out; "": it is over.
+// next is the next message of the stream, without pings; "": the stream has ended.
 func (w *wire) next(t *world) (id, event, data string) {
 	t.Helper()
 	for w.Scan() {
@@ -170,7 +170,7 @@ func (w *wire) change(t *world) (id string, c change) {
 	return id, c
 }
 
-func TestTheStateTellsLinesQueuesAndHolds(t *testing.T) {
+func TestTheStateHasQueuesAndHolds(t *testing.T) {
 	inBubble(t, Options{Cluster: "here"}, func(w *world) {
 		ann, bob := w.session("ann"), w.session("bob")
 		h := w.holds(ann, "reports/daily")
@@ -207,7 +207,7 @@ func TestTheStateTellsLinesQueuesAndHolds(t *testing.T) {
 		assert.Equal(w, []string{"ann released", "bob lost", "bob lost"}, ends)
 
 		var got snapshot
-		require.NoError(w, json.Unmarshal(w.asks("GET", "/api/state", "").Body.Bytes(), &got))
+		require.NoError(w, json.Unmarshal(w.requests("GET", "/api/state", "").Body.Bytes(), &got))
 		assert.Equal(w, s.Holds, got.Holds)
 		assert.Equal(w, "here", got.Cluster)
 		assert.False(w, got.Breakable)
@@ -218,13 +218,13 @@ func TestLeasesTellWhatIsLeft(t *testing.T) {
 	inBubble(t, Options{}, func(w *world) {
 		w.holds(w.session("ann"), "a")
 		id := w.settled().Lines[0].ID
-		got := w.asks("GET", "/api/leases?line="+id, "")
+		got := w.requests("GET", "/api/leases?line="+id, "")
 		assert.Equal(w, 200, got.Code)
 		assert.Contains(w, got.Body.String(), `"ttl":15`)
-		assert.Equal(w, 404, w.asks("GET", "/api/leases?line="+idOf("app/b/"), "").Code)
-		assert.Equal(w, 404, w.asks("GET", "/api/leases?line=%25", "").Code)
+		assert.Equal(w, 404, w.requests("GET", "/api/leases?line="+idOf("app/b/"), "").Code)
+		assert.Equal(w, 404, w.requests("GET", "/api/leases?line=%25", "").Code)
 		w.f.BlackHole()
-		assert.Equal(w, 502, w.asks("GET", "/api/leases?line="+id, "").Code)
+		assert.Equal(w, 502, w.requests("GET", "/api/leases?line="+id, "").Code)
 		w.f.Heal()
 	})
 }
@@ -237,11 +237,11 @@ func TestFollowingThatEndsBeginsAnewAndIsToldMeanwhile(t *testing.T) {
 		c := w.client()
 		f, err := inspect.Follow(w.Context(), c, inspect.Scope{})
 		require.NoError(w, err)
-		p := &Page{client: c, opts: w.page.opts, feed: newFeed(Options{})}
+		p := &Page{client: c, opts: w.page.opts, hub: newHub(Options{})}
 		ctx, cancel := context.WithCancel(w.Context())
-		over := make(chan struct{})
+		ended := make(chan struct{})
 		go func() { // ends with ctx
-			defer close(over)
+			defer close(ended)
 			p.keepFollowing(ctx, f)
 		}()
 		synctest.Wait()
@@ -250,21 +250,21 @@ func TestFollowingThatEndsBeginsAnewAndIsToldMeanwhile(t *testing.T) {
 			synctest.Wait()
 			sleep(ctx, pace)
 			synctest.Wait()
-			assert.Contains(w, p.feed.state().Trouble, "closed")
+			assert.Contains(w, p.hub.state().Trouble, "closed")
 			return nil
 		}))
 		sleep(ctx, 2*minPause)
 		synctest.Wait()
-		s := p.feed.state()
+		s := p.hub.state()
 		assert.Empty(w, s.Trouble)
 		require.Len(w, s.Lines, 1)
 		assert.Equal(w, "a", s.Lines[0].Name)
 		require.NoError(w, c.Close())
 		synctest.Wait()
 		sleep(ctx, 10*maxPause)
-		assert.NotEmpty(w, p.feed.state().Trouble, "and as long as it fails")
+		assert.NotEmpty(w, p.hub.state().Trouble, "and as long as it fails")
 		cancel()
-		<-over
+		<-ended
 	})
 }
 
@@ -277,10 +277,10 @@ func TestASilentClusterIsToldWhileSomebodyLooks(t *testing.T) {
 		_, event, data := s.next(w)
 		assert.Equal(w, "trouble", event)
 		assert.Contains(w, data, "the cluster does not answer")
-		since := w.page.feed.state().Since
-		assert.InDelta(w, time.Now().UnixMilli(), since, float64(probeWithin.Milliseconds()), "since it was asked")
+		since := w.page.hub.state().Since
+		assert.InDelta(w, time.Now().UnixMilli(), since, float64(probeWithin.Milliseconds()), "since it was queried")
 		require.True(w, sleep(w.Context(), time.Minute))
-		assert.Equal(w, since, w.page.feed.state().Since, "it goes on since then")
+		assert.Equal(w, since, w.page.hub.state().Since, "it goes on since then")
 		w.f.Heal()
 		_, event, data = s.next(w)
 		assert.Equal(w, "trouble", event)

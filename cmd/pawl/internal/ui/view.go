@@ -11,26 +11,26 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// The bounds of what is shown of one line.
+// The bounds of what is shown of one queue.
 const (
-	maxQueue = 100 // places
+	maxQueue = 100 // positions
 	maxText  = 512 // bytes of an owner, a host
 )
 
-// A line is a inspect.Line for the browser. Numbers that can exceed what
-// JavaScript counts exactly are text, times milliseconds.
-type line struct {
-	ID      string  `json:"id"`
-	Name    string  `json:"name"`
-	Kind    string  `json:"kind"`             // lock, election
-	Layout  string  `json:"layout,omitempty"` // etcd: the name is verbatim
-	Prefix  string  `json:"prefix"`
-	Waiting int     `json:"waiting"`
-	Queue   []place `json:"queue"` // the first ones
+// A queueView is an inspect.NamedQueue for the browser. Numbers beyond JavaScript's exact
+// integers are text; times are in milliseconds.
+type queueView struct {
+	ID      string         `json:"id"`
+	Name    string         `json:"name"`
+	Kind    string         `json:"kind"`             // lock, election
+	Layout  string         `json:"layout,omitempty"` // etcd: the name is verbatim
+	Prefix  string         `json:"prefix"`
+	Waiting int            `json:"waiting"`
+	Queue   []positionView `json:"queue"` // the first ones
 }
 
-// A place is a inspect.Place for the browser.
-type place struct {
+// A positionView is an inspect.Position for the browser.
+type positionView struct {
 	Token fencing.Token `json:"token,string"`
 	Key   string        `json:"key"`
 	Form  string        `json:"form"`
@@ -39,12 +39,12 @@ type place struct {
 	Host  string        `json:"host,omitempty"`
 	PID   int           `json:"pid,omitempty"`
 	Since int64         `json:"since,omitempty"` // by its holder's clock
-	Held  int64         `json:"held,omitempty"`  // from when, as seen; 0: since before that
+	Held  int64         `json:"held,omitempty"`  // since when, as observed; 0: since before the page's server began
 	Value string        `json:"value,omitempty"`
 	Size  int           `json:"size,omitempty"`
 }
 
-// idOf names a line in requests, whatever its prefix is made of.
+// idOf returns a queue's ID in requests, in which every byte of its prefix is encoded.
 func idOf(prefix string) string { return base64.RawURLEncoding.EncodeToString([]byte(prefix)) }
 
 func prefixOf(id string) (string, bool) {
@@ -52,21 +52,21 @@ func prefixOf(id string) (string, bool) {
 	return string(prefix), err == nil
 }
 
-func lineOf(l inspect.NamedQueue) line {
-	out := line{
+func viewOf(l inspect.NamedQueue) queueView {
+	out := queueView{
 		ID: idOf(l.Prefix), Name: text(l.Name), Kind: kindOf(l.Election), Prefix: text(l.Prefix), Waiting: len(l.Queue) - 1,
 	}
 	if l.EtcdLayout {
 		out.Layout = "etcd"
 	}
 	for _, p := range l.Queue[:min(len(l.Queue), maxQueue)] {
-		out.Queue = append(out.Queue, placeOf(p))
+		out.Queue = append(out.Queue, positionOf(p))
 	}
 	return out
 }
 
-func placeOf(p inspect.Position) place {
-	out := place{
+func positionOf(p inspect.Position) positionView {
+	out := positionView{
 		Token: p.Token, Key: text(p.Key), Form: p.Form.String(), Owner: clip(p.Owner), Host: clip(p.Host), PID: p.PID,
 		Since: millis(p.Since), Held: millis(p.HeldSince),
 	}

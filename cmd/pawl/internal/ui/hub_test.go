@@ -25,7 +25,7 @@ func TestAStreamTellsTheStateAndThenEachChange(t *testing.T) {
 
 		h := w.holds(ann, "b")
 		_, c := s.change(w)
-		require.Len(w, c.Lines, 1, "what is as it was is not told again")
+		require.Len(w, c.Lines, 1, "what did not change is not sent again")
 		assert.Equal(w, "b", c.Lines[0].Name)
 		require.Len(w, c.Holds, 1)
 		require.NoError(w, h.Release(w.Context()))
@@ -43,10 +43,10 @@ func TestChangesThatComeTogetherAreToldTogether(t *testing.T) {
 		for i := range 50 {
 			w.holds(ann, fmt.Sprint("n", i))
 		}
-		told, messages := 0, 0
-		for told < 50 {
+		sent, messages := 0, 0
+		for sent < 50 {
 			_, c := s.change(w)
-			told += len(c.Lines)
+			sent += len(c.Lines)
 			messages++
 		}
 		assert.LessOrEqual(w, messages, 2)
@@ -61,7 +61,7 @@ func TestWhoWasAwayGetsWhatItMissedOrAllAnew(t *testing.T) {
 		w.holds(ann, "a")
 		last, _ := s.change(w)
 		s.hangUp()
-		<-s.over
+		<-s.ended
 		w.holds(ann, "b")
 		w.settled()
 
@@ -69,18 +69,18 @@ func TestWhoWasAwayGetsWhatItMissedOrAllAnew(t *testing.T) {
 		assert.Equal(w, "b", c.Lines[0].Name)
 		_, c = w.stream(first).change(w)
 		assert.Equal(w, "a", c.Lines[0].Name)
-		for _, unknown := range []string{"OTHER-1", last + "000", "x", w.page.feed.boot + "-", w.page.feed.boot + "--1"} {
+		for _, unknown := range []string{"OTHER-1", last + "000", "x", w.page.hub.boot + "-", w.page.hub.boot + "--1"} {
 			_, event, _ := w.stream(unknown).next(w)
 			assert.Equal(w, "state", event, unknown)
 		}
-		w.page.feed.kept = w.page.feed.kept[1:]
+		w.page.hub.kept = w.page.hub.kept[1:]
 		_, event, _ := w.stream(first).next(w)
 		assert.Equal(w, "state", event, "what it missed is not kept any more")
 	})
 }
 
 func TestWhatIsKeptForThoseWhoWereAwayIsBounded(t *testing.T) {
-	f := newFeed(Options{})
+	f := newHub(Options{})
 	big := make([]byte, maxKept/10)
 	for range 100 {
 		f.publish("change", big)
@@ -95,7 +95,7 @@ func TestWhatIsKeptForThoseWhoWereAwayIsBounded(t *testing.T) {
 }
 
 func TestASlowReaderIsEndedAndOthersGoOn(t *testing.T) {
-	f := newFeed(Options{})
+	f := newHub(Options{})
 	_, slow := f.join("")
 	_, quick := f.join("")
 	for range maxBehind + 1 {
@@ -114,10 +114,10 @@ func TestASlowReaderIsEndedAndOthersGoOn(t *testing.T) {
 func TestThereAreOnlySoManyStreams(t *testing.T) {
 	inBubble(t, Options{}, func(w *world) {
 		for range maxStreams {
-			_, r := w.page.feed.join("")
+			_, r := w.page.hub.join("")
 			require.NotNil(w, r)
 		}
-		got := w.asks("GET", "/api/events", "")
+		got := w.requests("GET", "/api/events", "")
 		assert.Equal(w, 503, got.Code)
 		assert.Contains(w, got.Body.String(), "open 64 times")
 	})
@@ -130,8 +130,8 @@ func TestCloseEndsAllStreams(t *testing.T) {
 		w.page.Close()
 		_, event, _ := s.next(w)
 		assert.Empty(w, event)
-		<-s.over
-		assert.Equal(w, 503, w.asks("GET", "/api/events", "").Code)
+		<-s.ended
+		assert.Equal(w, 503, w.requests("GET", "/api/events", "").Code)
 		w.page.Close()
 	})
 }
@@ -156,7 +156,7 @@ func TestALongQueueIsShownToItsHundredthPlace(t *testing.T) {
 	for i := range 1000 {
 		l.Queue = append(l.Queue, inspect.Position{Key: fmt.Sprint("a/", i)})
 	}
-	got := lineOf(l)
+	got := viewOf(l)
 	assert.Len(t, got.Queue, maxQueue)
 	assert.Equal(t, 999, got.Waiting)
 }

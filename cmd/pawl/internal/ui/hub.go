@@ -1,0 +1,136 @@
+package ui
+
+import (
+	"cmp"
+	"crypto/rand"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/inspect"
+)
+
+// A hub keeps the state that the page shows, and publishes its changes to the readers.
+type hub struct {
+	boot string // names this hub, so that a browser does not take another hub's message numbers for its own
+	opts Options
+
+	mu       sync.Mutex
+	number   int64 // of the last message
+	kept     []message
+	weight   int // of kept
+	readers  map[*reader]bool
+	closed   bool
+	revision int64
+	ignored  int
+	lines    map[string]inspect.NamedQueue // by prefix
+	history  *history
+	since    time.Time
+	failures [2]failure
+}
+
+func newHub(o Options) *hub {
+	return &hub{
+		boot: rand.Text(), opts: o, readers: map[*reader]bool{}, lines: map[string]inspect.NamedQueue{}, history: newHistory(),
+		since: time.Now(),
+	}
+}
+
+// A snapshot is the whole state that the page shows.
+type snapshot struct {
+	Boot      string      `json:"boot"`
+	Now       int64       `json:"now"`
+	Watched   int64       `json:"since"` // of the timeline's beginning
+	Namespace string      `json:"namespace"`
+	Prefix    string      `json:"prefix"`
+	Cluster   string      `json:"cluster"`
+	Breakable bool        `json:"breakable"`
+	MaxQueue  int         `json:"maxQueue"`
+	Number    int64       `json:"number"` // of the last message that it contains
+	Trouble   string      `json:"trouble"`
+	Since     int64       `json:"troubleSince"`
+	Revision  int64       `json:"revision,string"`
+	Ignored   int         `json:"ignored"` // foreign keys that are not shown
+	Lines     []queueView `json:"lines"`
+	Holds     []*hold     `json:"holds"`
+}
+
+// A change is the difference from the previous message.
+type change struct {
+	Now      int64       `json:"now"`
+	Revision int64       `json:"revision,string"`
+	Ignored  int         `json:"ignored"`
+	Lines    []queueView `json:"lines,omitempty"`
+	Gone     []string    `json:"gone,omitempty"` // IDs of queues
+	changes
+}
+
+// begin applies the first read, or the first one after a failure.
+func (h *hub) begin(s *inspect.Snapshot, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.update(s, h.history.meet(s, now))
+	h.set(following, nil, now)
+}
+
+// apply applies events.
+func (h *hub) apply(events []inspect.Event, s *inspect.Snapshot) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.update(s, h.history.apply(events))
+}
+
+// update publishes the difference to s, if there is any. The caller holds mu.
+func (h *hub) update(s *inspect.Snapshot, c changes) {
+	out := change{Now: time.Now().UnixMilli(), Revision: s.Revision, Ignored: s.Ignored, changes: c}
+	lines := make(map[string]inspect.NamedQueue, len(s.Queues))
+	for _, l := range s.Queues {
+		lines[l.Prefix] = l
+		if old, ok := h.lines[l.Prefix]; !ok || !same(old, l) {
+			out.Lines = append(out.Lines, viewOf(l))
+		}
+	}
+	for prefix := range h.lines {
+		if _, ok := lines[prefix]; !ok {
+			out.Gone = append(out.Gone, idOf(prefix))
+		}
+	}
+	news := len(out.Lines)+len(out.Gone)+len(c.Holds)+len(c.Forgot) > 0 || h.ignored != s.Ignored
+	h.lines, h.revision, h.ignored = lines, s.Revision, s.Ignored
+	if news {
+		h.publish("change", out)
+	}
+}
+
+// state returns the whole state.
+func (h *hub) state() snapshot {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.snapshot()
+}
+
+// snapshot returns the whole state. The caller holds mu.
+func (h *hub) snapshot() snapshot {
+	failed := h.failure()
+	s := snapshot{
+		Boot: h.boot, Number: h.number, Now: time.Now().UnixMilli(), Watched: millis(h.since), Namespace: text(h.opts.Namespace), Prefix: text(h.opts.Prefix),
+		Cluster: h.opts.Cluster, Breakable: h.opts.Token != "", MaxQueue: maxQueue, Trouble: failed.Why, Since: failed.Since,
+		Revision: h.revision, Ignored: h.ignored, Lines: []queueView{}, Holds: h.history.all(),
+	}
+	for _, prefix := range slices.SortedFunc(maps.Keys(h.lines), func(a, b string) int {
+		return cmp.Or(cmp.Compare(h.lines[a].Name, h.lines[b].Name), cmp.Compare(a, b))
+	}) {
+		s.Lines = append(s.Lines, viewOf(h.lines[prefix]))
+	}
+	return s
+}
+
+// queue returns the queue with this ID.
+func (h *hub) queue(id string) (inspect.NamedQueue, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	prefix, ok := prefixOf(id)
+	l, there := h.lines[prefix]
+	return l, ok && there
+}
