@@ -423,6 +423,29 @@ func TestALockAndAnElectionThatWaitForEachOtherAreLoggedOnce(t *testing.T) {
 	})
 }
 
+// What is read for the log alone is not waited for, nor called something that was left.
+func TestCloseDoesNotWaitForWhatIsReadForTheLog(t *testing.T) {
+	inBubble(t, func(w *world) {
+		term, err := elect.New(w.session(), "name", elect.Options{}).Campaign(w.Context(), nil)
+		require.NoError(w, err)
+		logging := w.client(pawl.Config{Logger: slog.New(slog.NewTextHandler(new(bytes.Buffer), nil))})
+		s, err := logging.Session(w.Context())
+		require.NoError(w, err)
+		hang := w.f.Inject(etcdfake.Rule{Method: "Txn", Hang: true, Match: func(r etcdfake.Request) bool {
+			ops := r.Message.(*pb.TxnRequest).Success
+			return len(ops) == 1 && string(ops[0].GetRequestRange().GetKey()) == term.Key() && !ops[0].GetRequestRange().KeysOnly
+		}})
+		a := w.waiting(s)
+		for hang.Hits() == 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		began := time.Now()
+		assert.NoError(w, logging.Close())
+		assert.LessOrEqual(w, time.Since(began), time.Second)
+		w.oneCause(lease.ErrClosed, a.failed())
+	})
+}
+
 // A14: two goroutines on one session exclude each other, on one Mutex or two.
 func TestGoroutinesOfOneSessionExcludeEachOther(t *testing.T) {
 	inBubble(t, func(w *world) {

@@ -113,9 +113,21 @@ func (a *Acquisition) readInBackground() {
 		_ = a.readOwn(ctx) // failed: the next renewal asks again
 		a.apply(state.ReadEnded{}, nil)
 	}
-	if !a.s.Host().Behind.Go("the value of "+a.key, read) {
+	if !a.ask("the value of "+a.key, read) {
 		a.apply(state.ReadEnded{}, nil)
 	}
+}
+
+// ask runs f, which reads something, in the background; false: the client is closed, and
+// f is not run. f's context ends with the session, when nobody needs what f reads, so that
+// closing the client does not wait for it.
+func (a *Acquisition) ask(what string, f func(ctx context.Context)) bool {
+	return a.s.Host().Behind.Go(what, func(ctx context.Context) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(a.s.Context(), cancel)()
+		f(ctx)
+	})
 }
 
 // takeIn takes in how an answer shows the session key and, with its value, the own key:
