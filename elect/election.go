@@ -95,7 +95,7 @@ func checkValue(value []byte) error {
 // observers see, stay the same.
 func (e *Election) Resume(ctx context.Context, key string, t fencing.Token) (*Term, error) {
 	term, err := e.with(ctx, func(s *session.Session, line queue.Queue) (*queue.Acquisition, error) {
-		return queue.Resume(ctx, s, line, key, t)
+		return queue.Resume(ctx, s, line, key, t, queue.Limits{})
 	})
 	if err != nil {
 		return nil, failed("resume", e.Name(), ctx, err)

@@ -19,7 +19,7 @@
 //  3. Tokens: Held.Token is the create revision of Held.Key, and strictly greater
 //     than that of every holder of the name before.
 //  4. Loss is told: when the session is over, when the key is deleted, or
-//     overwritten by somebody else, Err says so, with one cause that stands, the
+//     overwritten by somebody else, or held for longer than Options.MaxHold, Err says so, with one cause that stands, the
 //     Context is cancelled with it, and Done is closed. Err compares the clock at
 //     the call; after a pause of any length it is right at the first look.
 //  5. Errors are whole: an error and a Held are never both nil, nor both set. After
@@ -51,6 +51,7 @@
 //	  lease.ErrClosed              this process closed or detached the session, or the client
 //	  ErrKeyDeleted                somebody deleted the key
 //	  ErrKeyOverwritten            somebody wrote to the key
+//	  ErrMaxHold                   it was held for longer than Options.MaxHold
 //	  pawl.ErrClusterChanged       another cluster answers, or its revision went back
 //	a cause alone                an Acquire that never won
 //	ErrReleased                  Err after Release

@@ -7,7 +7,7 @@ import (
 )
 
 // What errors.Is matches. ErrLost comes with exactly one cause: ErrKeyDeleted,
-// ErrKeyOverwritten, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or
+// ErrKeyOverwritten, ErrMaxHold, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or
 // pawl.ErrClusterChanged.
 var (
 	// ErrBusy: another holds the name or waits for it. The error's text names
@@ -21,4 +21,6 @@ var (
 	ErrKeyDeleted = queue.ErrKeyDeleted
 	// ErrKeyOverwritten: somebody else wrote to the key.
 	ErrKeyOverwritten = queue.ErrKeyOverwritten
+	// ErrMaxHold: it was held for longer than Options.MaxHold.
+	ErrMaxHold = queue.ErrMaxHold
 )

@@ -68,8 +68,9 @@ func (h *Held) Done() <-chan struct{} { return h.claim().Done() }
 // the key is known to be gone and not yet whether its lease went with it.
 func (h *Held) Err() error { return h.claim().Err() }
 
-// Deadline is until when the lock is held unless its session is renewed: for
-// comparison with time.Now, and reckoned at the call. A kept one is wrong after
+// Deadline is until when the lock is held unless its session is renewed, or, where that
+// is earlier, until Options.MaxHold ends it: for comparison with time.Now, and computed
+// at the call. A kept one is wrong after
 // a suspend. It is the zero Time once it is over.
 func (h *Held) Deadline() time.Time { return h.claim().Deadline() }
 

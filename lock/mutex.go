@@ -27,6 +27,12 @@ type Options struct {
 	// those who were waiting; an acquisition that begins later finds no trace of the
 	// holder, and neither does one behind a waiter that gave up during its delay.
 	Delay time.Duration
+	// MaxHold ends a hold that lasts longer: it is lost, with ErrMaxHold, and its key is
+	// deleted in the background, without waiting for the function that still works with
+	// it. For those who wait with a Delay it is a holder that did not release. 0: none.
+	// The time counts from when Acquire, or Resume, won, on a clock that runs while the
+	// machine is suspended. Where the session ends first, that is the cause.
+	MaxHold time.Duration
 	// RecordFirst makes Once write its record before it calls the function instead of
 	// afterwards: at most once instead of at least once.
 	RecordFirst bool
@@ -44,7 +50,7 @@ type Mutex struct {
 // session of its time, so that the Mutex is of use again after a session was lost;
 // with a *pawl.Session, every call uses that one. The first call reports what is wrong
 // with the arguments: nil sessions, an empty name or one of more than 1 KiB, a negative
-// Delay, an EtcdLayout name that would contain the sessions' own keys.
+// Delay or MaxHold, an EtcdLayout name that would contain the sessions' own keys.
 func New(s pawl.Sessions, name string, opts Options) *Mutex {
 	return &Mutex{sessions: s, name: name, opts: opts}
 }
@@ -68,7 +74,7 @@ func (m *Mutex) acquire(ctx context.Context, op string, r queue.Request) (*Held,
 	if err == nil {
 		var c *queue.Acquisition
 		s := inside.SessionOf(session)
-		r.Delay, r.Handoffs = m.opts.Delay, !m.opts.EtcdLayout
+		r.Delay, r.Handoffs, r.Limits = m.opts.Delay, !m.opts.EtcdLayout, m.limits()
 		if r.Value = s.Label(); m.opts.EtcdLayout {
 			r.Value = s.EtcdLabel()
 		}
@@ -100,12 +106,15 @@ func (m *Mutex) Resume(ctx context.Context, key string, t fencing.Token) (*Held,
 	session, line, err := m.resolve(ctx)
 	if err == nil {
 		var c *queue.Acquisition
-		if c, err = queue.Resume(ctx, inside.SessionOf(session), line, key, t); err == nil {
+		if c, err = queue.Resume(ctx, inside.SessionOf(session), line, key, t, m.limits()); err == nil {
 			return &Held{c, session}, nil
 		}
 	}
 	return nil, fmt.Errorf("lock: resume %s: %w", keys.Quote(m.Name()), err)
 }
+
+// limits say how long it is held.
+func (m *Mutex) limits() queue.Limits { return queue.Limits{Max: m.opts.MaxHold} }
 
 // Name is the lock's name, as it was given.
 func (m *Mutex) Name() string {
@@ -143,6 +152,9 @@ func (m *Mutex) check(ctx context.Context) error {
 		return errors.New("nil session")
 	case m.opts.Delay < 0:
 		return fmt.Errorf("Options.Delay is %v, want 0 or more", m.opts.Delay)
+	}
+	if err := m.limits().Check(); err != nil {
+		return err
 	}
 	if err := keys.CheckName(m.name, m.opts.EtcdLayout); err != nil {
 		return err

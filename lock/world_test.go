@@ -159,6 +159,7 @@ func (a *attempt) failed() error {
 // causes are all that a loss or a failed attempt can match.
 var causes = []error{
 	lock.ErrKeyDeleted, lock.ErrKeyOverwritten, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed, pawl.ErrClusterChanged,
+	lock.ErrMaxHold,
 }
 
 // oneCause asserts that err matches want and no other cause.

@@ -24,6 +24,7 @@ var words = []struct {
 	{pawl.ErrClusterChanged, "cluster_changed"},
 	{lock.ErrKeyDeleted, "key_deleted"},
 	{lock.ErrKeyOverwritten, "key_overwritten"},
+	{lock.ErrMaxHold, "max_hold"},
 	{elect.ErrOverrun, "overrun"},
 	{lock.ErrBusy, "busy"},
 	{pawl.ErrTokenFloor, "token_floor"},
@@ -32,7 +33,7 @@ var words = []struct {
 }
 
 // Of is a word for err: "expired", "revoked", "closed", "cluster_changed",
-// "key_deleted", "key_overwritten", "overrun", "busy", "token_floor", "timeout", "canceled",
+// "key_deleted", "key_overwritten", "max_hold", "overrun", "busy", "token_floor", "timeout", "canceled",
 // or "other"; "" for nil.
 func Of(err error) string {
 	if err == nil {
@@ -48,5 +49,5 @@ func Of(err error) string {
 
 // Losses are the words that Of has for the loss of a lock or a term.
 func Losses() []string {
-	return []string{"expired", "revoked", "closed", "cluster_changed", "key_deleted", "key_overwritten", "overrun", "other"}
+	return []string{"expired", "revoked", "closed", "cluster_changed", "key_deleted", "key_overwritten", "max_hold", "overrun", "other"}
 }

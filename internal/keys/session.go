@@ -64,6 +64,12 @@ func CancelKey(session string, n int64) []byte {
 	return strconv.AppendInt(b, n, 10)
 }
 
+// ForfeitKey is the mark that acquisition n of the session with this key was held for
+// longer than it may be, so that its queue key was deleted without a release.
+func ForfeitKey(session string, n int64) string {
+	return string(CancelKey(session, n)) + "/forfeit"
+}
+
 // EvictionKey is the mark that an operator has evicted acquisition n of the session
 // with this key. Its value is an [Identity]: who did.
 func EvictionKey(session string, n int64) string {

@@ -22,6 +22,8 @@ type Request struct {
 	// to its successor. Value begins with keys.LockMark then, and only then, and has one
 	// line.
 	Handoffs bool
+
+	Limits Limits // of the hold
 }
 
 // Acquire enqueues a key on q and waits until it is first. Either the acquisition or
@@ -76,7 +78,7 @@ func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 		case state.Query:
 			err = a.query(ctx, r.Delay)
 		case state.Win:
-			return a.win(ctx)
+			return a.win(ctx, r.Limits)
 		default:
 			return a.over(ctx)
 		}
@@ -132,7 +134,7 @@ func (a *Acquisition) sleep(ctx context.Context) error {
 }
 
 // win makes it held, after the evidence. The clock is looked at last (rule T3).
-func (a *Acquisition) win(ctx context.Context) error {
+func (a *Acquisition) win(ctx context.Context, l Limits) error {
 	if ctx.Err() != nil {
 		return a.over(ctx)
 	}
@@ -143,6 +145,9 @@ func (a *Acquisition) win(ctx context.Context) error {
 	a.mu.Unlock()
 	if err := a.s.Hold(&a.hook, a, a.n); err != nil {
 		return err
+	}
+	if held {
+		a.limit(l)
 	}
 	if err := a.Err(); err != nil {
 		a.s.Drop(&a.hook) // it may have ended before Hold put it there

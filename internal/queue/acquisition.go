@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/kvinside"
 	"github.com/pawl-locks/pawl/internal/queue/state"
@@ -32,7 +33,8 @@ type Acquisition struct {
 	notice *notice // what an observer is notified of; nil: there is none
 
 	ended    atomic.Pointer[ending]
-	deleting turn // the right to send a release
+	deleting turn                    // the right to send a release
+	holdEnd  atomic.Pointer[holdEnd] // set once it is held; nil: there is none
 
 	mu       sync.Mutex
 	state    state.Acquisition
@@ -150,6 +152,9 @@ func (a *Acquisition) Err() error {
 		a.End(err)
 		return a.ended.Load().reason()
 	}
+	if a.overheld() {
+		return a.ended.Load().reason()
+	}
 	return nil
 }
 
@@ -162,13 +167,19 @@ func (a *Acquisition) over(ctx context.Context) error {
 	return cluster.EndOf(ctx)
 }
 
-// Deadline is until when it is held unless the session is renewed, for time.Now
-// and computed at the call; the zero Time once it has ended.
+// Deadline is until when it is held unless the session is renewed, or until when it may be
+// held, which is earlier, for time.Now and computed at the call; the zero Time once it has ended.
 func (a *Acquisition) Deadline() time.Time {
 	if a.Err() != nil {
 		return time.Time{}
 	}
-	return a.s.Deadline()
+	until := a.s.Deadline()
+	if end := a.holdEnd.Load(); end != nil {
+		if at := end.at.Time(clock.Now()); at.Before(until) {
+			return at
+		}
+	}
+	return until
 }
 
 // Done is closed when it is no longer held, release included.

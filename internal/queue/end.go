@@ -106,10 +106,23 @@ func (a *Acquisition) carryEnd(fx state.Effects, e *ending, why error) {
 			a.s.Reopen(a.n, a.key)
 			a.s.Host().Behind.Go("overwritten key "+a.key, a.removeOverwritten)
 		}
+	case state.HeldTooLong:
+		e.decide(why)
+		a.s.Forfeit(a.n)
+		a.s.Host().Behind.Go("key "+a.key+", held for too long", a.leaveOverheld)
 	case state.GivenUp:
 		e.decide(context.Canceled) // nobody has seen this acquisition
 	case state.SessionEnded:
 		e.decide(why)
+	}
+}
+
+// leaveOverheld has the own key deleted after it was held for too long, in a way that
+// shows successors that it was not released. Work that defers the revocation of the lease
+// defers this.
+func (a *Acquisition) leaveOverheld(ctx context.Context) {
+	if a.s.AwaitDeferred(ctx) {
+		a.s.Leave(a.n)
 	}
 }
 

@@ -18,6 +18,8 @@ var (
 	ErrKeyDeleted = errors.New("own key was deleted")
 	// ErrKeyOverwritten: somebody else wrote to the own key.
 	ErrKeyOverwritten = errors.New("own key was overwritten")
+	// ErrMaxHold: it was held for as long as its caller allows.
+	ErrMaxHold = errors.New("held for too long")
 )
 
 // loss is what a holder that is no longer one gets: it matches ErrLost and, by what

@@ -462,7 +462,7 @@ func TestAReleaseInTheBackgroundDoesNotWaitForAnUndoOnAFullDisk(t *testing.T) {
 
 // asksDelayed is the question of one that waits out a Delay.
 func asksDelayed(t *pb.TxnRequest) bool {
-	return op(t.Success, 0).GetRequestRange().GetMaxCreateRevision() > 0 && len(t.Success) == 2
+	return op(t.Success, 0).GetRequestRange().GetMaxCreateRevision() > 0 && len(t.Success) == 3
 }
 
 // isRewrite puts a value on a key that is there.

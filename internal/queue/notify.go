@@ -121,7 +121,7 @@ func (a *Acquisition) notifyGaveUp(err error) {
 // ask the session, whose end could come back to the end being decided.
 func (a *Acquisition) notifyLoss(e *ending) {
 	lost := e.held && !e.released
-	if lost && (errors.Is(e.err, ErrKeyDeleted) || errors.Is(e.err, ErrKeyOverwritten)) {
+	if lost && (errors.Is(e.err, ErrKeyDeleted) || errors.Is(e.err, ErrKeyOverwritten) || errors.Is(e.err, ErrMaxHold)) {
 		a.s.Host().Cluster.Logger().Warn("lost", "name", a.queue.Name, "key", a.key, "cause", cause(e.err).Error())
 	}
 	v := a.notice

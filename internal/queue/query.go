@@ -70,8 +70,9 @@ func (a *Acquisition) queryTxn(q query) *pb.TxnRequest {
 		Success: []*pb.RequestOp{txn.LastUnder(a.queue.Prefix, 1, q.own.Create-1)},
 		Failure: []*pb.RequestOp{txn.Look(session), txn.Look(q.own.Name)},
 	}
-	if owner, ok := a.queue.owner(q.predecessor.Name); q.delayed && ok {
-		t.Success = append(t.Success, txn.LookAt(keys.SessionKey(a.s.Host().Namespace, owner), q.deletedAt))
+	if owner, ok := a.queue.Parse(q.predecessor.Name); q.delayed && ok {
+		key := keys.SessionKey(a.s.Host().Namespace, owner.Lease)
+		t.Success = append(t.Success, txn.LookAt(key, q.deletedAt), txn.LookAt(keys.ForfeitKey(key, owner.N), q.deletedAt))
 	}
 	if q.handoffs {
 		t.Success = append(t.Success, txn.NextUnder(a.queue.Prefix, keys.MaxSuccessors, q.own.Create+1))
@@ -95,11 +96,11 @@ func (a *Acquisition) answer(q query, resp *pb.TxnResponse) state.Answered {
 
 // wentClean reports whether the predecessor, which is gone, went by a release as far as
 // resp can tell: at the revision of its deletion a holder that released had its session
-// key still, and one whose lease ended had lost both (F16). Of a key that is not pawl's
-// nothing is known.
+// key still, and one whose lease ended had lost both (F16). One that was held for too long
+// had its mark. Of a key that is not pawl's nothing is known.
 func (a *Acquisition) wentClean(q query, resp *pb.TxnResponse) bool {
 	_, ok := a.queue.owner(q.predecessor.Name)
-	return ok && txn.KV(resp, 1) != nil
+	return ok && txn.KV(resp, 1) != nil && txn.KV(resp, 2) == nil
 }
 
 // dismissed ends the acquisition whose own key, or session key, was not as we know it.

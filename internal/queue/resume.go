@@ -18,7 +18,7 @@ import (
 // nothing before it in the queue. The error matches ErrLost where it is not there
 // any more. A key is resumed once; one that this session acquired itself is not
 // to be resumed, because it has its holder.
-func Resume(ctx context.Context, s *session.Session, q Queue, key string, t fencing.Token) (*Acquisition, error) {
+func Resume(ctx context.Context, s *session.Session, q Queue, key string, t fencing.Token, l Limits) (*Acquisition, error) {
 	if t <= 0 {
 		return nil, fmt.Errorf("token %d is none", t)
 	}
@@ -56,6 +56,7 @@ func Resume(ctx context.Context, s *session.Session, q Queue, key string, t fenc
 	if err := s.Hold(&a.hook, a, own.N); err != nil {
 		return nil, err
 	}
+	a.limit(l)
 	a.watchOwn(resp.Header.Revision + 1)
 	a.notifyWon()
 	return a, nil

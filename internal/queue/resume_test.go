@@ -43,13 +43,13 @@ func TestEveryFailureOfAResumptionCanBeRepeated(t *testing.T) {
 		c := w.acquire(s)
 		next := w.successor(s)
 		hit := w.f.Inject(request(isResume).rule(fa.rule))
-		r, err := Resume(w.Context(), next, w.queue(), c.Key(), c.Token())
+		r, err := Resume(w.Context(), next, w.queue(), c.Key(), c.Token(), Limits{})
 		assert.NotZero(w, hit.Hits())
 		w.f.LiftAll()
 		if err != nil {
 			assert.Nil(w, r)
 			assert.NotErrorIs(w, err, ErrLost)
-			r, err = Resume(w.Context(), next, w.queue(), c.Key(), c.Token())
+			r, err = Resume(w.Context(), next, w.queue(), c.Key(), c.Token(), Limits{})
 			require.NoError(w, err)
 		}
 		time.Sleep(4 * time.Second) // what is late arrives
@@ -87,11 +87,11 @@ func TestConfirmAndResumeEndWithTheirContexts(t *testing.T) {
 		next := w.successor(s)
 		silence = w.f.Inject(request(isResume).rule(etcdfake.Rule{Hang: true}))
 		w.inTime(func(ctx context.Context) error {
-			_, err := Resume(ctx, next, w.queue(), c.Key(), c.Token())
+			_, err := Resume(ctx, next, w.queue(), c.Key(), c.Token(), Limits{})
 			return err
 		})
 		silence.Lift()
-		r, err := Resume(w.Context(), next, w.queue(), c.Key(), c.Token())
+		r, err := Resume(w.Context(), next, w.queue(), c.Key(), c.Token(), Limits{})
 		require.NoError(w, err)
 		w.release(r)
 		w.clear()

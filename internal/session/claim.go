@@ -1,6 +1,10 @@
 package session
 
-import "time"
+import (
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/clock"
+)
 
 // A Claim is a key on the session's lease: a place in a queue, or what is held.
 // Its methods are called without any of the session's locks held, and must not
@@ -15,6 +19,8 @@ type Claim interface {
 	Saw(rev int64, own, before Seen)
 	// Arm tells that the arming delay has passed.
 	Arm()
+	// HoldOver tells that the time that Limit set has come.
+	HoldOver()
 	// End tells, once, that the session is over.
 	End(cause error)
 }
@@ -69,6 +75,29 @@ func (s *Session) ArmLater(h *Hook) {
 	if s.over.Load() == nil { // nobody would take it off the list
 		s.roster.armLater(h, time.Now())
 	}
+}
+
+// Limit has HoldOver called on the claim of h at until, if it is held then. Who holds
+// looks at the clock, too.
+func (s *Session) Limit(h *Hook, until clock.Instant) {
+	s.mu.Lock()
+	soon := s.roster.limit(h, until)
+	s.mu.Unlock()
+	if soon {
+		s.wake()
+	}
+}
+
+// endHolds tells the claims whose holds are over, and returns when it wants to be called
+// again, at next at the latest.
+func (s *Session) endHolds(now clock.Instant, next time.Time) time.Time {
+	s.mu.Lock()
+	over, next := s.roster.overdue(now, next)
+	s.mu.Unlock()
+	for _, c := range over {
+		c.HoldOver()
+	}
+	return next
 }
 
 // arm arms the claims that are due at now and returns when the next is; the zero

@@ -25,6 +25,7 @@ type claim struct {
 	mu    sync.Mutex
 	saws  []saw
 	armed []time.Time
+	overs []time.Time
 	ends  []error
 	onEnd func(error)
 }
@@ -46,6 +47,12 @@ func (c *claim) Arm() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.armed = append(c.armed, time.Now())
+}
+
+func (c *claim) HoldOver() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.overs = append(c.overs, time.Now())
 }
 
 func (c *claim) End(cause error) {

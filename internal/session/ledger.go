@@ -17,6 +17,7 @@ const (
 	held                 // there, and somebody's: whoever takes the session over does not remove it
 	undoing              // to be removed, while its enqueue may yet be applied: its cancel key is put (rule A5)
 	leaving              // to be removed, and no enqueue is under way: a deletion is all
+	forfeit              // to be removed, and nobody released it: its mark is put with the deletion
 	left                 // a predecessor's, which it may have held: nobody here has resumed it
 )
 
@@ -28,6 +29,7 @@ const (
 	won                      // it is held
 	resumed                  // it was held by the predecessor, and is by this process now
 	unwanted                 // it is to be removed
+	overheld                 // it was held for too long, and is to be removed
 	absent                   // its key is not there and never will be
 )
 
@@ -56,6 +58,10 @@ func (st state) after(ev evidence) (state, bool) {
 			return undoing, true
 		case there, held:
 			return leaving, true
+		}
+	case overheld:
+		if st == held {
+			return forfeit, true
 		}
 	case absent:
 		if st != gone && st != left {
@@ -186,7 +192,7 @@ func (l *ledger) alone(n int64, name string) bool {
 func (l *ledger) unsettled() (all []string) {
 	for _, e := range l.entries {
 		switch e.state {
-		case open, there, undoing, leaving:
+		case open, there, undoing, leaving, forfeit:
 			all = append(all, e.key)
 		}
 	}

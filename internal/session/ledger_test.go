@@ -66,7 +66,7 @@ func TestTheLedgerAgreesWithACountOfItsEntries(t *testing.T) {
 				begun[n] = name
 			} else {
 				n := rnd.Int64N(l.next) + 1
-				l.move(n, evidence(rnd.IntN(5)), fmt.Sprintf("a/7-%d", n))
+				l.move(n, evidence(rnd.IntN(6)), fmt.Sprintf("a/7-%d", n))
 			}
 			live, unsettled := map[string][]int64{}, []string{}
 			for n := int64(1); n < l.next; n++ {
@@ -104,6 +104,20 @@ func TestAPredecessorsEntryIsResumedOnceEvenAfterItsEnd(t *testing.T) {
 	assert.False(t, l.move(5, resumed, "a/7-5"), "its own")
 	assert.False(t, l.move(0, resumed, "a/7-0"))
 	assert.Equal(t, []string{"a/7-2"}, l.unsettled())
+}
+
+// A key that was held for too long is removed with its mark, and by a successor too.
+func TestWhatWasHeldForTooLongIsForfeit(t *testing.T) {
+	l := newLedger()
+	n, key := l.begin(7, "a/")
+	assert.False(t, l.move(n, overheld, ""), "it is not held")
+	assert.True(t, l.move(n, won, ""))
+	assert.True(t, l.move(n, overheld, ""))
+	assert.False(t, l.move(n, unwanted, ""), "that it leaves takes nothing from it")
+	assert.Equal(t, 2, l.removalOps(n), "the mark, and the deletion")
+	assert.Equal(t, []string{key}, l.unsettled())
+	assert.True(t, l.move(n, absent, ""))
+	assert.Zero(t, l.removalOps(n))
 }
 
 func TestWhatIsNotOfTheLeaseIsNotInherited(t *testing.T) {

@@ -152,11 +152,14 @@ func (s *Session) RemoveInBackground(r Removal) { s.remove(&removal{other: r}) }
 
 // Leave has entry n removed in the background: whether its enqueue was applied,
 // was not, or may be later (rules A5, A6). An entry that is gone stays so.
-func (s *Session) Leave(n int64) {
+func (s *Session) Leave(n int64) { s.LeaveAt(n, time.Time{}) }
+
+// LeaveAt is Leave that begins at the time at; the session's end comes first.
+func (s *Session) LeaveAt(n int64, at time.Time) {
 	s.mu.Lock()
 	s.ledger.move(n, unwanted, "")
 	s.mu.Unlock()
-	s.remove(&removal{n: n})
+	s.remove(&removal{n: n, due: at})
 }
 
 // remove adds xs to the work, and returns what is closed when that ends; nil: the

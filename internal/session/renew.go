@@ -15,7 +15,7 @@ import (
 const maxTries = 3
 
 // loop renews the session until it is over. It owns the renewer and its
-// attempts, arms claims, and looks at the clock when the deadline comes.
+// attempts, arms claims, ends holds that have a limit, and looks at the clock when the deadline comes.
 func (s *Session) loop() {
 	defer close(s.looped)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -50,7 +50,7 @@ func (s *Session) loop() {
 		if end := s.Deadline(); end.Before(next) {
 			next = end
 		}
-		timer.Reset(time.Until(next))
+		timer.Reset(time.Until(s.endHolds(clock.Now(), next)))
 	}
 }
 

@@ -1,9 +1,12 @@
 package session
 
+import "github.com/pawl-locks/pawl/internal/clock"
+
 // A Hook is a claim's place in its session's roster, kept inside the claim so
 // that a claim costs the session no allocation. The session guards its fields.
 type Hook struct {
 	claim      Claim
+	until      clock.Instant // when a hold ends; zero: not by itself
 	prev, next *Hook
 	in         *ring
 }

@@ -1,15 +1,21 @@
 package session
 
-import "time"
+import (
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/clock"
+)
 
 // A roster is the claims that hang on a session: those that wait, which every
-// round looks at, those that are held, which take turns, and those to be armed. It
+// round looks at, those that are held, which take turns and may have a limit, and those to be armed. It
 // is pure but for its timer; its session guards it.
 type roster struct {
 	waiting ring
 	holding ring
 	arming  []armed     // the next due first
 	timer   *time.Timer // wakes the loop for the first of them
+	limited bool        // some hold has, or had, a limit
+	next    time.Time   // when the loop wakes by itself, at the latest
 }
 
 // armed is a claim to be armed at a time.
@@ -78,6 +84,28 @@ func (r *roster) due(now time.Time) (due []Claim, next time.Time) {
 		next = r.arming[0].at
 	}
 	return due, next
+}
+
+// limit sets when the hold of h ends, and reports whether the loop has to wake for it.
+func (r *roster) limit(h *Hook, until clock.Instant) bool {
+	h.until, r.limited = until, true
+	return until.Time(clock.Now()).Before(r.next)
+}
+
+// overdue are the claims whose holds are over at now, and when the loop wakes: at next,
+// or for the first hold that ends before.
+func (r *roster) overdue(now clock.Instant, next time.Time) (over []Claim, wakes time.Time) {
+	for h := r.holding.first; h != nil && r.limited; h = h.next {
+		switch {
+		case h.until.IsZero():
+		case !now.Before(h.until):
+			over = append(over, h.claim)
+		case h.until.Time(now).Before(next):
+			next = h.until.Time(now)
+		}
+	}
+	r.next = next
+	return over, next
 }
 
 // round chooses whom a round looks at with room for most keys: every claim that

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/clock"
 )
 
 // The list against a slice.
@@ -84,6 +86,34 @@ func TestAClosedRosterGivesEachClaimOnce(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		assert.False(t, woken, "nothing is to be armed")
+	})
+}
+
+// H4: the loop is told of every hold that is over and of none before, and it wakes for the
+// first one.
+func TestHoldsWithALimitEndInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRoster(func() {})
+		began, now := time.Now(), clock.Now()
+		later := began.Add(time.Hour)
+		over, next := r.overdue(now, later)
+		assert.Empty(t, over)
+		assert.Equal(t, later, next)
+		hooks, claims := make([]Hook, 4), []Claim{&claim{own: "a"}, &claim{own: "b"}, &claim{own: "c"}, &claim{own: "d"}}
+		for i := range hooks {
+			r.add(&hooks[i], claims[i], true)
+		}
+		assert.True(t, r.limit(&hooks[2], now.Add(3*time.Second)), "the loop sleeps for an hour")
+		r.limit(&hooks[0], now.Add(2*time.Second))
+		r.limit(&hooks[1], now.Add(time.Second))
+		r.drop(&hooks[1]) // released
+		over, next = r.overdue(now.Add(2*time.Second-1), later)
+		assert.Empty(t, over)
+		assert.Equal(t, began.Add(2*time.Second), next)
+		assert.False(t, r.limit(&hooks[3], now.Add(3*time.Second)), "the loop wakes before")
+		over, next = r.overdue(now.Add(3*time.Second), later)
+		assert.Equal(t, []Claim{claims[0], claims[2], claims[3]}, over)
+		assert.Equal(t, later, next)
 	})
 }
 

@@ -50,6 +50,10 @@ func (s *Session) Settle(n int64) { s.move(n, absent, "") }
 // all. Where that was settled meanwhile it stays so.
 func (s *Session) Reopen(n int64, _ string) { s.move(n, unwanted, "") }
 
+// Forfeit says that the key of entry n, which was held, was held for too long. Leave has
+// it removed, in a way that shows successors that it was not released.
+func (s *Session) Forfeit(n int64) { s.move(n, overheld, "") }
+
 // Adopt says that key, that of entry n, is resumed, and reports whether it may
 // be: it was left by the session's predecessor, and not resumed before.
 func (s *Session) Adopt(n int64, key string) bool { return s.move(n, resumed, key) }

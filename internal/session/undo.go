@@ -8,6 +8,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
@@ -15,7 +16,7 @@ import (
 // is to stay.
 func (l *ledger) removalOps(n int64) int {
 	switch l.state(n) {
-	case undoing:
+	case undoing, forfeit:
 		return 2
 	case leaving:
 		return 1
@@ -25,8 +26,9 @@ func (l *ledger) removalOps(n int64) int {
 
 // undoTxn removes entries for good, in one transaction that is refused to a
 // session which was taken over. Those whose enqueues may yet be applied get their
-// cancel keys with it, unless deletions alone are asked for. left are the entries
-// that are then still to be removed.
+// cancel keys with it, and those that were held for too long their marks, without which
+// they stay. deletions: only deletions are asked for; left are the entries that are then
+// still to be removed.
 func (s *Session) undoTxn(ns []int64, deletions bool) (t *pb.TxnRequest, left []int64) {
 	t = &pb.TxnRequest{Compare: []*pb.Compare{s.same}, Failure: []*pb.RequestOp{s.looked}}
 	s.mu.Lock()
@@ -34,6 +36,11 @@ func (s *Session) undoTxn(ns []int64, deletions bool) (t *pb.TxnRequest, left []
 	for _, n := range ns {
 		e := s.ledger.entries[n]
 		switch {
+		case e.state == forfeit && deletions:
+			left = append(left, n)
+			continue
+		case e.state == forfeit:
+			t.Success = append(t.Success, txn.Put(keys.ForfeitKey(s.key, n), nil, s.id))
 		case e.state == undoing && deletions:
 			left = append(left, n)
 		case e.state == undoing:

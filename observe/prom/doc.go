@@ -13,7 +13,7 @@
 //
 // kind is "lock" or "election". name is there only with Options.Name, for there can
 // be as many names as jobs. cause is one of few words: expired, revoked, closed,
-// cluster_changed, key_deleted, key_overwritten, overrun, busy, token_floor, timeout,
+// cluster_changed, key_deleted, key_overwritten, max_hold, overrun, busy, token_floor, timeout,
 // canceled, other.
 //
 //	pawl_sessions                                     gauge      sessions that are valid

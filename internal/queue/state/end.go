@@ -12,6 +12,7 @@ const (
 	KeyOverwritten     // somebody else wrote to its own key, which is deleted in the background
 	GivenUp            // its caller stopped waiting, or may not hold
 	GivenBack          // it was held, and is released
+	HeldTooLong        // it was held for as long as it may be; the own key is deleted in the background
 )
 
 // ends ends the acquisition. The first end stands.
@@ -24,7 +25,7 @@ func (a *Acquisition) ends(end End) Effects {
 	switch {
 	case end == GivenBack:
 		a.phase = Releasing
-	case end == KeyOverwritten:
+	case end == KeyOverwritten, end == HeldTooLong:
 		a.phase = Undoing
 	case end == GivenUp && (a.own.Create != 0 || a.phase == Settling):
 		a.phase, fx.Remove = Undoing, true
@@ -43,6 +44,16 @@ func (Over) apply(a *Acquisition) Effects { return a.ends(SessionEnded) }
 type GaveUp struct{}
 
 func (GaveUp) apply(a *Acquisition) Effects { return a.ends(GivenUp) }
+
+// HoldOver says that it was held for as long as it may be.
+type HoldOver struct{}
+
+func (HoldOver) apply(a *Acquisition) Effects {
+	if a.phase != Held {
+		return Effects{}
+	}
+	return a.ends(HeldTooLong)
+}
 
 // Removed says that the own key is gone, and stays so.
 type Removed struct{}

@@ -92,7 +92,7 @@ func (s *script) event() Event {
 	case 23:
 		return WriteAnswered{s.out(), s.rev(), s.bool(), s.bool()}
 	}
-	return []Event{Over{}, GaveUp{}, Removed{}, ReadEnded{}, RewriteEnded{}}[s.n(5)]
+	return []Event{Over{}, GaveUp{}, Removed{}, ReadEnded{}, RewriteEnded{}, HoldOver{}}[s.n(6)]
 }
 
 // Whatever happens, in whatever order, the invariants hold and nothing panics.
@@ -135,6 +135,8 @@ func broken(was, a Acquisition, ev Event, fx Effects) string {
 		return "an end that was decided changed"
 	case (was.end != a.end) != (fx.End != Alive), fx.End != Alive && fx.End != a.end:
 		return "an end is an effect, once"
+	case a.end == HeldTooLong && was.end == Alive && was.phase != Held:
+		return "held for too long, and not held"
 	case a.end == Alive && a.phase > Held:
 		return "over, and alive"
 	case a.evidence != was.evidence:

@@ -314,6 +314,26 @@ func TestAWriteIsSentAgainAFewTimes(t *testing.T) {
 	assert.Equal(t, Finished, a.Apply(WriteAnswered{Outcome: Refused}).Verdict, "a copy of it was applied")
 }
 
+// What is held for too long is lost, and its key is deleted after that was said. What is
+// not held is not ended by it.
+func TestAHoldThatIsOverIsLost(t *testing.T) {
+	a := holding()
+	assert.Equal(t, Effects{End: HeldTooLong, Held: true}, a.Apply(HoldOver{}))
+	assert.Equal(t, []any{HeldTooLong, Undoing}, []any{a.Ended(), a.Phase()})
+	assert.Zero(t, a.Apply(HoldOver{}))
+	assert.Zero(t, a.Apply(Released{}), "a release has nothing to give back")
+	assert.False(t, a.Releases())
+
+	for _, b := range []Acquisition{Begin(Options{}), waiting()} {
+		assert.Zero(t, b.Apply(HoldOver{}))
+		assert.Equal(t, Alive, b.Ended())
+	}
+	released := holding()
+	released.Apply(Released{})
+	assert.Zero(t, released.Apply(HoldOver{}), "it is given back")
+	assert.Equal(t, Releasing, released.Phase())
+}
+
 func TestTheFirstEndStands(t *testing.T) {
 	a := holding()
 	require.Equal(t, KeyDeleted, a.Apply(OwnDeleted{}).End)

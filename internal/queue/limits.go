@@ -1,0 +1,54 @@
+package queue
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/queue/state"
+)
+
+// Limits say how long a key is held at the most. The time counts from when the
+// acquisition was won, or resumed, here.
+type Limits struct {
+	Max time.Duration // a hold that lasts longer is lost with ErrMaxHold; 0: none
+}
+
+// Check reports what is wrong with l.
+func (l Limits) Check() error {
+	if l.Max < 0 {
+		return fmt.Errorf("Options.MaxHold is %v, want 0 or more", l.Max)
+	}
+	return nil
+}
+
+// limit begins to count, once it is held and on the session's roster. The session's loop
+// notifies of the end of the hold; Err looks at the clock.
+func (a *Acquisition) limit(l Limits) {
+	if l.Max == 0 {
+		return
+	}
+	end := &holdEnd{at: clock.Now().Add(l.Max), max: l.Max}
+	a.holdEnd.Store(end)
+	a.s.Limit(&a.hook, end.at)
+}
+
+// A holdEnd is when a hold ends by itself.
+type holdEnd struct {
+	at  clock.Instant
+	max time.Duration
+}
+
+// HoldOver implements session.Claim: it looks at the clock.
+func (a *Acquisition) HoldOver() { _ = a.Err() }
+
+// overheld ends a hold that has lasted for as long as it may, and reports whether it has
+// ended.
+func (a *Acquisition) overheld() bool {
+	end := a.holdEnd.Load()
+	if end == nil || clock.Now().Before(end.at) {
+		return false
+	}
+	a.apply(state.HoldOver{}, &detail{ErrMaxHold, fmt.Sprintf("for %v", end.max)})
+	return true
+}

@@ -1,0 +1,216 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// acquireWith acquires the name with options, on s.
+func (w *world) acquireWith(s *pawl.Session, o lock.Options) *lock.Held {
+	w.Helper()
+	h, err := lock.New(s, "name", o).Acquire(w.Context())
+	require.NoError(w, err)
+	w.held(h)
+	return h
+}
+
+// MaxHold: to the nanosecond, wherever a loss is told, whether anybody asks or not, and
+// the next one has the lock soon after. The session goes on.
+func TestAHoldThatLastsTooLongIsLost(t *testing.T) {
+	for _, limit := range []time.Duration{time.Millisecond, time.Second, time.Minute} {
+		t.Run(limit.String(), func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				s := w.session()
+				began := time.Now()
+				h := w.acquireWith(s, lock.Options{MaxHold: limit})
+				assert.LessOrEqual(w, h.Deadline(), began.Add(limit))
+				ctx, done := h.Context(), h.Done()
+				next := w.waiting(w.session())
+				<-done
+				assert.Equal(w, limit, time.Since(began))
+				synctest.Wait()
+				w.oneCause(lock.ErrMaxHold, context.Cause(ctx))
+				w.lostBy(lock.ErrMaxHold, h)
+				w.release(next.won())
+				assert.Less(w, time.Since(began), limit+100*time.Millisecond)
+				assert.NoError(w, s.Err())
+				w.clear()
+			})
+		})
+	}
+}
+
+// T3: no timer is needed for Err to be right, and none makes it wrong before.
+func TestErrLooksAtTheClockForTheEndOfAHold(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquireWith(w.session(), lock.Options{MaxHold: time.Minute})
+		time.Sleep(time.Minute - 1)
+		w.held(h)
+		assert.Equal(w, time.Now().Add(1), h.Deadline())
+		time.Sleep(1) // whether the session's loop has run, or not
+		w.oneCause(lock.ErrMaxHold, h.Err())
+		w.lostBy(lock.ErrMaxHold, h)
+	})
+}
+
+// Do: its function's context ends, its error says why, and the lock is not kept for it.
+func TestDoIsToldThatItsHoldIsOver(t *testing.T) {
+	inBubble(t, func(w *world) {
+		m := lock.New(w.session(), "name", lock.Options{MaxHold: time.Second})
+		began := time.Now()
+		err := m.Do(w.Context(), func(ctx context.Context, h *lock.Held) error {
+			<-ctx.Done()
+			assert.Equal(w, time.Second, time.Since(began))
+			w.release(w.acquire(w.session()))
+			return context.Cause(ctx)
+		})
+		w.oneCause(lock.ErrMaxHold, err)
+		assert.ErrorIs(w, err, lock.ErrLost)
+	})
+}
+
+// A hold that ends before, in whatever way, ends so; nothing comes of the limit then.
+func TestAHoldThatEndsBeforeItsLimitEndsAsItDoes(t *testing.T) {
+	inBubble(t, func(w *world) {
+		o := lock.Options{MaxHold: 20 * time.Second}
+		s := w.session()
+		released := w.acquireWith(s, o)
+		w.release(released)
+		lost := w.acquireWith(s, o)
+		w.f.Delete(lost.Key())
+		<-lost.Done()
+		again := w.acquire(s)
+		time.Sleep(time.Minute)
+		w.released(released)
+		w.oneCause(lock.ErrKeyDeleted, lost.Err())
+		w.held(again)
+		w.release(again)
+
+		h := w.acquireWith(s, o)
+		require.NoError(w, s.Close(w.Context()))
+		time.Sleep(time.Minute)
+		w.oneCause(lease.ErrClosed, h.Err())
+	})
+}
+
+// For one that waits with a Delay, a hold that was too long is none that was released;
+// for others it is over.
+func TestDelayAfterAHoldThatWasTooLong(t *testing.T) {
+	const delay, limit = 30 * time.Second, 5 * time.Second
+	for name, o := range map[string]lock.Options{"pawl": {Delay: delay}, "etcd": {Delay: delay, EtcdLayout: true}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				holds := o
+				holds.MaxHold = limit
+				s := w.session()
+				h, err := lock.New(s, "name", holds).Acquire(w.Context())
+				require.NoError(w, err)
+				began := time.Now()
+				a := w.acquiring(w.Context(), lock.New(w.session(), "name", o))
+				<-a.done
+				require.NoError(w, a.err)
+				assert.GreaterOrEqual(w, time.Since(began), limit+delay)
+				assert.Less(w, time.Since(began), limit+delay+time.Second)
+				w.oneCause(lock.ErrMaxHold, h.Err())
+				require.NoError(w, a.h.Release(w.Context()))
+				assert.NoError(w, s.Err())
+			})
+		})
+	}
+}
+
+// On a full disk the mark cannot be written: the key stays until it can.
+func TestAHoldThatWasTooLongIsNotTakenForAReleaseOnAFullDisk(t *testing.T) {
+	const delay = 30 * time.Second
+	inBubble(t, func(w *world) {
+		h := w.acquireWith(w.session(), lock.Options{MaxHold: time.Second})
+		a := w.acquiring(w.Context(), lock.New(w.session(), "name", lock.Options{Delay: delay}))
+		w.f.SetNoSpace(true)
+		time.Sleep(10 * time.Second)
+		w.oneCause(lock.ErrMaxHold, h.Err())
+		assert.True(w, a.waits())
+		w.f.SetNoSpace(false)
+		began := time.Now()
+		w.release(a.won())
+		assert.GreaterOrEqual(w, time.Since(began), delay)
+	})
+}
+
+// What the cluster does not answer to is removed once it does.
+func TestAHoldThatIsOverWhileNobodyAnswersIsRemovedLater(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquireWith(w.session(), lock.Options{MaxHold: time.Second})
+		fault := w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true})
+		time.Sleep(2 * time.Second)
+		w.oneCause(lock.ErrMaxHold, h.Err())
+		fault.Lift()
+		w.clear()
+	})
+}
+
+// A resumed one counts from its resumption.
+func TestAResumedHoldHasALimitOfItsOwn(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		h := w.acquire(s)
+		time.Sleep(5 * time.Second)
+		next, err := w.client(pawl.Config{}).NewSession(w.Context(), lease.Options{Resume: s.Detach()})
+		require.NoError(w, err)
+		began := time.Now()
+		r, err := lock.New(next, "name", lock.Options{MaxHold: time.Second}).Resume(w.Context(), h.Key(), h.Token())
+		require.NoError(w, err)
+		w.held(r)
+		<-r.Done()
+		assert.Equal(w, time.Second, time.Since(began))
+		w.lostBy(lock.ErrMaxHold, r)
+		w.clear()
+	})
+}
+
+// H4: a limit costs no goroutine.
+func TestAThousandLimitsCostNoGoroutine(t *testing.T) {
+	inBubbleOf(t, 1, func(w *world) {
+		s := w.session()
+		time.Sleep(time.Second)
+		_ = w.acquire(s)
+		before := settledGoroutines()
+		var last *lock.Held
+		for i := range 500 {
+			h, err := lock.New(s, fmt.Sprint("n", i), lock.Options{MaxHold: time.Minute}).Acquire(w.Context())
+			require.NoError(w, err)
+			last = h
+		}
+		time.Sleep(time.Second)
+		assert.LessOrEqual(w, settledGoroutines(), before+8)
+		<-last.Done()
+		w.oneCause(lock.ErrMaxHold, last.Err())
+	})
+}
+
+// The clock that counts runs while the machine is suspended.
+func TestTimeAsleepCountsForTheEndOfAHold(t *testing.T) {
+	var slept atomic.Int64
+	clock.SetSource(func(time.Time) time.Duration { return time.Duration(slept.Load()) })
+	t.Cleanup(func() { clock.SetSource(nil) })
+	inBubble(t, func(w *world) {
+		h := w.acquireWith(w.session(), lock.Options{MaxHold: 5 * time.Second})
+		slept.Store(int64(5*time.Second - 1))
+		w.held(h)
+		slept.Add(1)
+		w.oneCause(lock.ErrMaxHold, h.Err())
+		w.lostBy(lock.ErrMaxHold, h)
+	})
+}
