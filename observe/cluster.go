@@ -1,7 +1,7 @@
 package observe
 
 // MemberSwitched: a member failed, or was slow, and from now on the others are
-// asked first, until it serves again, or for about five seconds after it failed
+// tried first, until it serves again, or for about five seconds after it failed
 // last.
 type MemberSwitched struct {
 	From string // its endpoint

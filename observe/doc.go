@@ -25,19 +25,19 @@
 //  2. The events of one session come in order and one at a time, and so do those
 //     of one acquisition of a lock or one candidacy. Events of different ones come
 //     in any order, and at the same time.
-//  3. What a call has done, that call's goroutine tells, before the call returns:
+//  3. The goroutine of a call delivers the events of that call, before the call returns:
 //     enqueued, acquired, gave up, released, elected, proclaimed, resigned, fenced.
-//     (Where another event of the same one is being told just then, whoever tells
-//     that one goes on with it.) Everything else, and every loss, is told by one goroutine of the client's. So an
+//     (Where another goroutine delivers an event of the same one just then, that
+//     goroutine delivers this event too.) One goroutine of the client's delivers everything else, and every loss. So an
 //     Observer that is slow delays those calls, and never a renewal, nor the news
 //     of a loss, nor what Err says: that is the clock's matter alone.
 //  4. LockEnqueued is followed by LockAcquired or LockGaveUp. LockAcquired is
 //     followed by LockReleased or LockLost, one of them and once. Likewise in
 //     elections. SessionGranted is followed by SessionLost or SessionClosed.
 //  5. An Observer that panics breaks nothing: the panic is logged, with Config.Logger,
-//     and the event counts as told.
-//  6. Client.Close returns when everything that came of the client was told. After it,
-//     only calls tell that were still under way, or begin then: how they failed.
+//     and the event counts as delivered.
+//  6. Client.Close returns when every event of the client was delivered. After it,
+//     only calls that were still under way, or begin then, deliver events: how they failed.
 //
 // # What it does not
 //

@@ -2,14 +2,14 @@ package observe
 
 import "time"
 
-// CampaignEnqueued: the candidate is in line.
+// CampaignEnqueued: the candidate is in the queue.
 type CampaignEnqueued struct {
 	Claim
 	Ahead int // how many stood before it then; 0: it leads; -1: not known
 }
 
 // CampaignGaveUp: Campaign returned an error. The candidate may not have come into
-// the line.
+// the queue.
 type CampaignGaveUp struct {
 	Claim
 	Wait time.Duration // since the call
@@ -35,5 +35,5 @@ type TermEnded struct {
 	Claim
 	Led     time.Duration
 	Err     error // why it was lost: matches elect.ErrLost and one cause; nil: it resigned
-	Pending error // a resignation that is not confirmed for now, for this reason: it goes on behind
+	Pending error // a resignation that is not confirmed for now, for this reason: it goes on in the background
 }

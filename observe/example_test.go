@@ -11,7 +11,7 @@ import (
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
 
-// alarm is what a program does for itself with what it is told.
+// alarm is what a program does for itself with the events.
 func alarm(_ context.Context, ev observe.Event) {
 	switch ev := ev.(type) {
 	case observe.LockAcquired:

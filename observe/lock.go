@@ -21,11 +21,11 @@ type How string
 const (
 	Free      How = "free"      // nobody else was there
 	Granted   How = "granted"   // by the release of the holder before
-	Confirmed How = "confirmed" // by asking the cluster after the one before had gone
+	Confirmed How = "confirmed" // by a read of the cluster after the predecessor's key was deleted
 	Resumed   How = "resumed"   // taken over with its session from another process
 )
 
-// LockEnqueued: the key is in line.
+// LockEnqueued: the key is in the queue.
 type LockEnqueued struct {
 	Claim
 	Ahead int // how many stood before it then; 0: it holds; -1: not known
@@ -39,7 +39,7 @@ type LockAcquired struct {
 }
 
 // LockGaveUp: the call returned an error and holds nothing. It may not have come
-// into the line.
+// into the queue.
 type LockGaveUp struct {
 	Claim
 	Wait time.Duration // since the call
@@ -50,7 +50,7 @@ type LockGaveUp struct {
 type LockReleased struct {
 	Claim
 	Held    time.Duration
-	Pending error // not confirmed for now, for this reason: it goes on behind
+	Pending error // not confirmed for now, for this reason: it goes on in the background
 }
 
 // LockLost: it is not held any more, and was not given back.

@@ -9,8 +9,8 @@ type SessionGranted struct {
 	TTL     time.Duration // as granted by the server
 	Resumed bool          // it was taken over from another process
 
-	// Left is the validity that is left: it looks at the clock at the call, does
-	// not block, and may be kept and called at any time. 0: the session is over.
+	// Left is the validity that is left: it reads the clock at the call, does
+	// not block, and may be kept and called at any time. 0: the session has ended.
 	Left func() time.Duration
 }
 
@@ -28,8 +28,8 @@ type SessionRenewed struct {
 type SessionHedged struct {
 	Lease  int64
 	Slow   string        // the endpoint that has not answered
-	Member string        // the endpoint that is asked now; the same, where there is no other
-	After  time.Duration // since the first was asked
+	Member string        // the endpoint that is tried now; the same, where there is no other
+	After  time.Duration // since the first was tried
 }
 
 // SessionInJeopardy: less than half of the session's validity is left. It is told
@@ -37,10 +37,10 @@ type SessionHedged struct {
 type SessionInJeopardy struct {
 	Lease int64
 	Left  time.Duration
-	Err   error // why the last attempt to renew failed; nil: none has an answer yet
+	Err   error // why the last try to renew failed; nil: none has an answer yet
 }
 
-// SessionLost: the session is over, and with it all that hung on it, though this
+// SessionLost: the session has ended, with all its locks and terms, though this
 // process did not end it.
 type SessionLost struct {
 	Lease int64

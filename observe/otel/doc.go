@@ -18,7 +18,7 @@
 //
 // Their attributes are pawl.name, pawl.key, pawl.token, pawl.lease, and pawl.how or
 // pawl.cause. One that gave up or was lost has the status Error and the error, but
-// for an attempt of TryAcquire that found the lock busy: that is an answer. While a
+// for a TryAcquire that found the lock busy: that is an answer. While a
 // session is in jeopardy, the spans of what is held on it get the event
 // "session in jeopardy".
 //

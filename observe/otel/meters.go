@@ -16,7 +16,7 @@ type meters struct {
 	inLine, held, sessionsValid    metric.Int64UpDownCounter
 }
 
-// What the histograms tell apart, in seconds.
+// The buckets of the histograms, in seconds.
 var (
 	trips = metric.WithExplicitBucketBoundaries(.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10)
 	long  = metric.WithExplicitBucketBoundaries(.001, .005, .025, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 4*3600, 24*3600)
@@ -53,7 +53,7 @@ func newMeters(m metric.Meter, least func() (time.Duration, bool)) (ms meters, e
 		switches:     counter("pawl.member.switches", "How often a member failed, so that others are asked first."),
 		fenced:       counter("pawl.fenced", "Transactions of kv that a guard refused."),
 
-		inLine:        upDown("pawl.waiting", "Acquisitions and candidacies in line."),
+		inLine:        upDown("pawl.waiting", "Acquisitions and candidacies that wait in a queue."),
 		held:          upDown("pawl.held", "Locks held and elections led."),
 		sessionsValid: upDown("pawl.sessions", "Sessions that are valid."),
 	}

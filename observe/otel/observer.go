@@ -29,7 +29,7 @@ type Observer struct {
 
 	mu       sync.Mutex
 	spans    map[int64]span                 // of what is held, by the ID of the claim
-	waiting  map[int64]bool                 // claims in line
+	waiting  map[int64]bool                 // acquisitions in a queue
 	sessions map[int64]func() time.Duration // valid ones, by lease: what is left
 }
 
@@ -128,7 +128,7 @@ func (o *Observer) least() (least time.Duration, any bool) {
 		all = append(all, left)
 	}
 	o.mu.Unlock()
-	for _, left := range all { // without the mutex: a look can be what ends a session
+	for _, left := range all { // without the mutex: this read can end a session
 		if d := left(); d > 0 && (!any || d < least) {
 			least, any = d, true
 		}

@@ -59,7 +59,7 @@ func (o *Observer) enqueued(ctx context.Context, k kind, id int64) {
 	o.inLine.Add(ctx, 1, metric.WithAttributes(k.attribute))
 }
 
-// left takes a claim out of those that wait.
+// left removes an acquisition from those that wait.
 func (o *Observer) left(ctx context.Context, k kind, id int64) {
 	o.mu.Lock()
 	waited := o.waiting[id]
@@ -70,7 +70,7 @@ func (o *Observer) left(ctx context.Context, k kind, id int64) {
 	}
 }
 
-// waited is the span of a wait that is over now.
+// waited is the span of a wait that has ended now.
 func (o *Observer) waited(ctx context.Context, k kind, c observe.Claim, wait time.Duration) trace.Span {
 	_, s := o.tracer.Start(ctx, k.wait, trace.WithTimestamp(time.Now().Add(-wait)), attributes(c))
 	return s

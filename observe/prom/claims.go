@@ -107,13 +107,13 @@ func (c *Collector) finished(l labels, held time.Duration, lost, pending error) 
 	}
 }
 
-// collectWaiting reckons who waits, and since when.
+// collectWaiting computes how many wait, and since when.
 func (c *Collector) collectWaiting(ch chan<- prometheus.Metric) {
-	type line struct {
+	type queue struct {
 		n      int
 		oldest time.Time
 	}
-	lines := map[labels]line{}
+	lines := map[labels]queue{}
 	c.mu.Lock()
 	for _, w := range c.waiting {
 		l, there := lines[w.labels]

@@ -23,16 +23,16 @@
 //	pawl_sessions_in_jeopardy_total                   counter    less than half of the validity left
 //	pawl_renewal_seconds{member}                      histogram  a renewal and its confirming read
 //	pawl_renewals_hedged_total{member}                counter    that member had not answered
-//	pawl_waiting{kind,name}                           gauge      in line, in this process
+//	pawl_waiting{kind,name}                           gauge      in a queue, in this process
 //	pawl_oldest_wait_seconds{kind,name}               gauge      how long the first of them has waited
-//	pawl_queue_ahead{kind,name}                       histogram  how many were ahead when one came into the line
+//	pawl_queue_ahead{kind,name}                       histogram  how many were ahead when one came into the queue
 //	pawl_wait_seconds{kind,name,how}                  histogram  until it was held; how: free, granted, confirmed, resumed
-//	pawl_gave_up_total{kind,name,cause}               counter    attempts that failed
+//	pawl_gave_up_total{kind,name,cause}               counter    acquisitions that failed
 //	pawl_held{kind,name}                              gauge      held, or led, by this process
 //	pawl_hold_seconds{kind,name}                      histogram  until it was released or lost
 //	pawl_lost_total{kind,name,cause}                  counter
 //	pawl_releases_pending_total{kind,name}            counter    unconfirmed when the call returned
 //	pawl_proclaims_total{name,result}                 counter    result: ok, failed
-//	pawl_member_switches_total{member}                counter    a member failed, others are asked first
+//	pawl_member_switches_total{member}                counter    a member failed, others are tried first
 //	pawl_fenced_total{guard}                          counter    writes refused; guard: etcd, storage
 package prom

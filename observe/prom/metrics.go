@@ -7,7 +7,7 @@ import (
 )
 
 // metrics are what is counted as events come, and the descriptions of what is
-// reckoned at a scrape.
+// computed at a scrape.
 type metrics struct {
 	valid, validity, line, oldest *prometheus.Desc
 
@@ -23,7 +23,7 @@ type metrics struct {
 	pending, proclaim *prometheus.CounterVec
 }
 
-// What the histograms tell apart.
+// The buckets of the histograms.
 var (
 	trips = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 	spans = []float64{.001, .005, .025, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600, 24 * 3600}
@@ -61,7 +61,7 @@ func newMetrics(opts Options) metrics {
 	return metrics{
 		valid:    b.desc("pawl_sessions", "Sessions that are valid."),
 		validity: b.desc("pawl_session_validity_seconds", "How long the session is valid from now on, unless it is renewed.", "lease"),
-		line:     b.desc("pawl_waiting", "Acquisitions and candidacies of this process that are in line.", b.of()...),
+		line:     b.desc("pawl_waiting", "Acquisitions and candidacies of this process that wait in a queue.", b.of()...),
 		oldest:   b.desc("pawl_oldest_wait_seconds", "How long the one that has waited longest in this process has.", b.of()...),
 
 		granted:  b.counter("pawl_sessions_granted_total", "Sessions that began.").WithLabelValues(),
@@ -72,7 +72,7 @@ func newMetrics(opts Options) metrics {
 		switches: b.counter("pawl_member_switches_total", "How often a member failed, so that others are asked first.", "member"),
 		fenced:   b.counter("pawl_fenced_total", "Writes that a guard refused: of etcd's transactions, or of another storage.", "guard"),
 
-		ahead:    b.histogram("pawl_queue_ahead", "How many were ahead when one came into the line.", heads, b.of()...),
+		ahead:    b.histogram("pawl_queue_ahead", "How many were ahead when one came into the queue.", heads, b.of()...),
 		wait:     b.histogram("pawl_wait_seconds", "Time from the call until it was held.", spans, b.of("how")...),
 		hold:     b.histogram("pawl_hold_seconds", "Time for which it was held.", spans, b.of()...),
 		held:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "pawl_held", Help: "Locks held and elections led by this process.", ConstLabels: opts.ConstLabels}, b.of()),

@@ -25,7 +25,7 @@ func (c *Collector) ended(lease int64, err error) {
 	delete(c.sessions, lease)
 }
 
-// collectSessions looks how much validity each session has left, by the clock, at
+// collectSessions reads how much validity each session has left, by the clock, at
 // the scrape.
 func (c *Collector) collectSessions(ch chan<- prometheus.Metric) {
 	type session struct {
@@ -36,7 +36,7 @@ func (c *Collector) collectSessions(ch chan<- prometheus.Metric) {
 	all := maps.Clone(c.sessions)
 	c.mu.Unlock()
 	valid := make([]session, 0, len(all))
-	for lease, left := range all { // without the mutex: a look can be what ends a session
+	for lease, left := range all { // without the mutex: this read can end a session
 		if d := left(); d > 0 {
 			valid = append(valid, session{lease, d})
 		}

@@ -3,7 +3,7 @@ package prom
 import "github.com/pawl-locks/pawl/internal/cause"
 
 // A counter that begins to exist at 1 shows no increase, so that no alert fires at its
-// first event. What alerts look at therefore begins at 0, as soon as its labels are
+// first event. What alerts read therefore begins at 0, as soon as its labels are
 // known.
 
 // begin begins the series whose labels are known from the start.
