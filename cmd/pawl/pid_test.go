@@ -33,3 +33,16 @@ func TestAScriptIsSentTermWhenItsLockIsLost(t *testing.T) {
 	assert.Equal(t, "told", next(t, out))
 	assert.Equal(t, 9, p.code(t))
 }
+
+func TestWhatTheTerminalSendsToAScriptDoesNotEndItsLock(t *testing.T) {
+	s := etcdtest.Start(t)
+	p := beginWith(t, s.Addr(), "bash", "-c", `exec 9< <(exec pawl lock --pid $$ rest); read -r -u 9 line || exit 1; echo $!; while :; do sleep 0.05; done`)
+	pawl := pid(t, p.lines())
+	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} { // a script may handle these, and go on
+		require.NoError(t, unix.Kill(pawl, sig))
+	}
+	staysBusy(t, s, "rest")
+	require.NoError(t, unix.Kill(pawl, unix.SIGTERM))
+	eventually(t, func() bool { return !busy(t, s, "rest") }, "TERM does not end it")
+	assert.True(t, runs(p.cmd.Process.Pid))
+}

@@ -143,6 +143,9 @@ func (c *candidate) lead(ctx context.Context, t *elect.Term) error {
 	}
 	c.rest() // signals are the command's now
 	defer func() { c.rest = c.sigs.Listen(c.cancel) }()
+	if ctx.Err() != nil { // in the instant in which it was elected
+		return nil
+	}
 	var told syscall.Signal
 	c.command.Env = environ(c.name, t, id)
 	c.command.Heard = func(sig supervise.Signal) {

@@ -20,13 +20,13 @@ import (
 func (o *lockOptions) hold(cmd *cobra.Command, name string, opts lease.Options, c *supervise.Command) (err error) {
 	sigs := signalsOf(c)
 	waiting, stop := sigs.Ends(context.Background())
-	if o.over != nil {
+	if o.user != nil {
 		var giveUp context.CancelCauseFunc
 		waiting, giveUp = context.WithCancelCause(waiting)
 		defer giveUp(nil)
 		go func() { // ends with waiting
 			select {
-			case <-o.over:
+			case <-o.user.over:
 				giveUp(errPidEnded)
 			case <-waiting.Done():
 			}
@@ -115,17 +115,21 @@ var errPidEnded = errors.New("the process of --pid has ended")
 // untilSignal waits for a deadly signal or the end of --pid's process, which are the ways
 // to end it, or for the loss.
 func (o *lockOptions) untilSignal(sigs *supervise.Signals, held *lock.Held, say reporter) error {
+	var over <-chan struct{}
+	if o.user != nil {
+		over = o.user.over
+	}
 	for {
 		select {
 		case sig := <-sigs.C:
-			if sig.Deadly() {
+			if o.user == nil && sig.Deadly() || sig.Number == unix.SIGTERM {
 				return nil
-			}
-		case <-o.over:
+			} // what the terminal sends to the script too, that may survive
+		case <-over:
 			return nil
 		case <-held.Done():
-			if o.pid != 0 {
-				_ = unix.Kill(o.pid, unix.SIGTERM)
+			if o.user != nil {
+				o.user.terminate()
 			}
 			say.say(notice{Event: "lost", Name: held.Name(), Token: held.Token(), Cause: held.Err().Error()})
 			return cli.Exit(cli.ExitLost, held.Err())

@@ -12,8 +12,8 @@ type lockOptions struct {
 	tenure
 	waiting
 	etcd bool
-	pid  int             // hold it only until this process ends; 0: there is none
-	over <-chan struct{} // closed when it has
+	pid  int      // hold it only until this process ends; 0: there is none
+	user *process // that one
 }
 
 // NewLock makes pawl lock.
@@ -76,7 +76,7 @@ func (o *lockOptions) run(cmd *cobra.Command, name string, argv []string) error 
 		if len(argv) > 0 {
 			return cli.Usage("--pid and a COMMAND exclude each other")
 		}
-		if o.over, err = ended(o.pid); o.pid < 0 || err != nil {
+		if o.user, err = processOf(o.pid); o.pid < 0 || err != nil {
 			return cli.Usage("--pid: there is no process %d", o.pid)
 		}
 	}

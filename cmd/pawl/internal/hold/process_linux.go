@@ -2,15 +2,20 @@ package hold
 
 import "golang.org/x/sys/unix"
 
-// ended returns a channel that is closed when the process pid has ended.
-func ended(pid int) (<-chan struct{}, error) {
+// process is one that a lock is held for.
+type process struct {
+	over <-chan struct{} // closed when it has ended
+	fd   int
+}
+
+// processOf is the process with that number.
+func processOf(pid int) (*process, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return nil, err
 	}
 	over := make(chan struct{})
 	go func() { // ends with that process, or with this one
-		defer unix.Close(fd)
 		defer close(over)
 		for {
 			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
@@ -19,5 +24,8 @@ func ended(pid int) (<-chan struct{}, error) {
 			}
 		}
 	}()
-	return over, nil
+	return &process{over, fd}, nil
 }
+
+// terminate sends it TERM, and no other that was given its number.
+func (p *process) terminate() { _ = unix.PidfdSendSignal(p.fd, unix.SIGTERM, nil, 0) }

@@ -8,8 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ended returns a channel that is closed when there is no process pid any more.
-func ended(pid int) (<-chan struct{}, error) {
+// process is one that a lock is held for.
+type process struct {
+	over <-chan struct{} // closed when it has ended
+	pid  int
+}
+
+// processOf is the process with that number.
+func processOf(pid int) (*process, error) {
 	if err := unix.Kill(pid, 0); err != nil && err != unix.EPERM {
 		return nil, err
 	}
@@ -20,5 +26,14 @@ func ended(pid int) (<-chan struct{}, error) {
 			time.Sleep(100 * time.Millisecond)
 		}
 	}()
-	return over, nil
+	return &process{over, pid}, nil
+}
+
+// terminate sends it TERM, unless it was seen to have ended.
+func (p *process) terminate() {
+	select {
+	case <-p.over:
+	default:
+		_ = unix.Kill(p.pid, unix.SIGTERM)
+	}
 }

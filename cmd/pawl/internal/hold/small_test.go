@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -73,4 +74,18 @@ func TestNoticeOfAnInvalidNameIsWholeInJSON(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, string(whole))
 	}
+}
+
+func TestASignalInTheInstantOfAnElectionStartsNoCommand(t *testing.T) {
+	signals := make(chan supervise.Signal)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	sigs := &supervise.Signals{C: signals}
+	c := &candidate{o: new(electOptions), command: new(supervise.Command), sigs: sigs, cancel: cancel, rest: sigs.Listen(cancel)}
+	signals <- supervise.Signal{Number: unix.SIGTERM}
+	<-ctx.Done()
+	assert.NoError(t, c.lead(ctx, nil), "a command without a link cannot run")
+	c.rest()
+	err, again := c.end(ctx, nil)
+	assert.False(t, again)
+	assert.Equal(t, 143, cli.CodeOf(err))
 }

@@ -11,7 +11,7 @@ import (
 // Caveat is what the user has to know before a program at path is started, because it
 // weakens the guarantees; "": nothing.
 func Caveat(path string) string {
-	if user, ok := runsAs(path); ok {
+	if user, ok := runsAs(path, unix.Geteuid()); ok {
 		return fmt.Sprintf("%s runs as user %d: pawl may not end it when the lock is lost; run pawl itself as that user", path, user)
 	}
 	if len(processes()) == 0 {
@@ -20,13 +20,13 @@ func Caveat(path string) string {
 	return ""
 }
 
-// runsAs is the user that a set-user-ID program runs as, where this process may not
-// signal that user's processes.
-func runsAs(path string) (user uint32, ok bool) {
+// runsAs is the user that a set-user-ID program runs as, where caller may not signal that
+// user's processes.
+func runsAs(path string, caller int) (user uint32, ok bool) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return 0, false
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
-	return stat.Uid, ok && info.Mode()&os.ModeSetuid != 0 && unix.Geteuid() != 0 && int(stat.Uid) != unix.Geteuid()
+	return stat.Uid, ok && info.Mode()&os.ModeSetuid != 0 && caller != 0 && int(stat.Uid) != caller
 }

@@ -56,7 +56,8 @@ func (c *Command) Run(h Holding) (unix.WaitStatus, error) {
 	page := c.Link.page
 	page.grace.Store(int64(c.Grace))
 	page.extend(deadline)
-	page.running.Store(1)
+	c.Link.runs++
+	page.running.Store(c.Link.runs)
 	defer page.running.Store(0)
 	j, err := c.start()
 	if err != nil {

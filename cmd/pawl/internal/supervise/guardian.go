@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
@@ -28,8 +29,9 @@ var errNotExtended = errors.New("the pawl process that held the lock did not ext
 // guardian is the process that the user started.
 type guardian struct {
 	holder int // its process
-	conn   io.Writer
+	conn   net.Conn
 	page   *page
+	run    int64 // the page's, which watch is for
 	watch  *watchman
 	heard  map[os.Signal]bool
 	ended  bool
@@ -49,31 +51,37 @@ func Guard() (End, error) {
 		return End{}, errors.Join(err, theirs.Close())
 	}
 	g := &guardian{conn: conn, page: shared, heard: make(map[os.Signal]bool)}
-	g.watch = &watchman{h: g}
+	g.begin(0)
 	signals, children := make(chan os.Signal, 16), make(chan os.Signal, 1)
 	notify(signals, append([]os.Signal{unix.SIGCONT}, forwarded...)...)
 	signal.Notify(children, unix.SIGCHLD)
 	drop(unix.SIGPIPE)
 	adoptOrphans()
-	err = g.start(theirs, file)
+	err = g.start(int(theirs.Fd()), int(file.Fd()))
 	theirs.Close()
 	file.Close()
 	if err != nil {
 		return End{}, fmt.Errorf("start the process that holds the lock: %w", err)
 	}
-	g.run(signals, children, questions(conn))
+	g.guard(signals, children, questions(conn))
 	return g.end(signals), nil
 }
 
-// start starts the holder, in a process group of its own.
-func (g *guardian) start(conn, page *os.File) error {
+// start starts the holder, in a process group of its own. It inherits conn and page under
+// their own numbers, so that they take no descriptor's place that is the command's.
+func (g *guardian) start(conn, page int) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
+	for _, fd := range []int{conn, page} {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0); err != nil {
+			return os.NewSyscallError("fcntl", err)
+		}
+	}
 	proc, err := os.StartProcess(self, os.Args, &os.ProcAttr{
-		Env:   append(os.Environ(), fmt.Sprintf("%s=3,4,%d", linkVariable, unix.Getpgrp())),
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr, conn, page},
+		Env:   append(os.Environ(), fmt.Sprintf("%s=%d,%d,%d", linkVariable, conn, page, unix.Getpgrp())),
+		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
 		Sys:   &unix.SysProcAttr{Setpgid: true},
 	})
 	if err != nil {
@@ -97,30 +105,37 @@ func questions(conn io.Reader) <-chan struct{} {
 	return asked
 }
 
-// run returns when the holder has ended, and, where it has left a command behind, all
+// guard returns when the holder has ended, and, where it has left a command behind, all
 // that that started.
-func (g *guardian) run(signals, children <-chan os.Signal, asked <-chan struct{}) {
+func (g *guardian) guard(signals, children <-chan os.Signal, asked <-chan struct{}) {
 	timer := time.NewTimer(glance)
 	defer timer.Stop()
-	for !g.ended || g.page.running.Load() != 0 && len(below(os.Getpid(), processes())) > 0 {
+	for !g.ended || g.page.running.Load() != 0 && anyLeft() {
 		select {
 		case sig := <-signals:
 			g.forward(sig)
 		case <-asked: // this process can answer, so the job is not stopped
-			_, _ = g.conn.Write([]byte{isAwake})
+			g.send(isAwake)
 		case <-children:
-			g.reap()
 		case <-timer.C:
 		}
-		if g.page.running.Load() != 0 {
-			grace := time.Duration(g.page.grace.Load())
-			g.watch.grace, g.watch.reserve = grace, reserveOf(grace)/2 // later than the holder
-			g.watch.notice = g.watch.reserve
-			timer.Reset(g.watch.look(time.Now(), g))
+		g.reap()
+		if run := g.page.running.Load(); run != 0 {
+			if run != g.run {
+				g.begin(run)
+			}
+			timer.Reset(g.watch.look(g))
 		} else {
 			timer.Reset(glance)
 		}
 	}
+}
+
+// begin watches over another run of the command.
+func (g *guardian) begin(run int64) {
+	grace := time.Duration(g.page.grace.Load())
+	reserve := reserveOf(grace) / 2 // later than the holder
+	g.run, g.watch = run, &watchman{h: g, grace: grace, reserve: reserve, notice: reserve}
 }
 
 // forward sends a signal to the holder. What the terminal sends, it sends to the
@@ -132,6 +147,13 @@ func (g *guardian) forward(sig os.Signal) {
 	if typed[number] && inForeground() {
 		message |= fromTerminal
 	}
+	g.send(message)
+}
+
+// send sends a message. A holder that reads none, since it is stopped, misses those that the
+// system does not keep for it: the deadline does not wait.
+func (g *guardian) send(message byte) {
+	_ = g.conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
 	_, _ = g.conn.Write([]byte{message})
 }
 
@@ -160,7 +182,7 @@ func (g *guardian) Err() error {
 
 // Deadline is the holder's, as last written.
 func (g *guardian) Deadline() time.Time {
-	return time.Now().Add(time.Duration(g.page.deadline.Load()) - awake())
+	return g.page.until(awake)
 }
 
 func (g *guardian) signal(sig unix.Signal) { signalAll(below(os.Getpid(), processes()), sig) }

@@ -54,7 +54,7 @@ func (j *job) run(h Holding) (unix.WaitStatus, error) {
 		case <-timer.C:
 			j.wakeOrphan()
 		}
-		timer.Reset(j.watch.look(time.Now(), j))
+		timer.Reset(j.watch.look(j))
 		j.Link.page.extend(h.Deadline())
 	}
 	if cause := j.watch.cause; cause != nil && cause != errLeftBehind {
@@ -196,7 +196,7 @@ func (j *job) kill() {
 // alive reports whether anything that the command started is left.
 func (j *job) alive() bool {
 	j.reap()
-	return len(below(os.Getpid(), processes())) > 0
+	return anyLeft()
 }
 
 func (j *job) warn(text string) {

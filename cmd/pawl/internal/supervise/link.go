@@ -37,6 +37,7 @@ type Link struct {
 	ttou    bool          // the guardian does not ignore TTOU
 	awake   chan struct{} // the guardian said that the job is not stopped
 	gone    chan struct{} // closed when the guardian is gone
+	runs    int64         // of commands so far
 }
 
 // Inherited is the link to the guardian that started this process; nil where none did.
@@ -140,7 +141,7 @@ func (l *Link) withoutTTOU(start func()) {
 }
 
 // newConn makes the link's two ends.
-func newConn() (ours io.ReadWriteCloser, theirs *os.File, err error) {
+func newConn() (ours net.Conn, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		return nil, nil, os.NewSyscallError("socketpair", err)
@@ -156,7 +157,7 @@ func newConn() (ours io.ReadWriteCloser, theirs *os.File, err error) {
 }
 
 // openConn makes f a connection, and closes f.
-func openConn(f *os.File) (io.ReadWriteCloser, error) {
+func openConn(f *os.File) (net.Conn, error) {
 	defer f.Close()
 	return net.FileConn(f)
 }

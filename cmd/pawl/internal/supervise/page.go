@@ -14,7 +14,7 @@ import (
 // guardian reads it. Unlike a message, what it says is never old when a process that
 // was stopped goes on.
 type page struct {
-	running  atomic.Int64 // 1: a command runs, or what it started
+	running  atomic.Int64 // not 0: a command runs, or what it started, as the holder's run of that number
 	deadline atomic.Int64 // of the lock, by awake's clock; 0: none
 	grace    atomic.Int64 // from TERM to KILL
 }
@@ -54,6 +54,18 @@ func (p *page) extend(deadline time.Time) {
 		return // it is over: the last one stands
 	}
 	p.deadline.Store(int64(now + time.Until(deadline)))
+}
+
+// until is the deadline as last extended. clock is the page's. A process that is stopped
+// between a look at the page and one at the clock would find an old deadline passed.
+func (p *page) until(clock func() time.Duration) time.Time {
+	for {
+		at, deadline := time.Now(), p.deadline.Load()
+		now := clock()
+		if p.deadline.Load() == deadline {
+			return at.Add(time.Duration(deadline) - now)
+		}
+	}
 }
 
 // awake reads a clock that runs during suspend where the system has one, and that is

@@ -104,8 +104,11 @@ func (s *Signals) Listen(cancel context.CancelCauseFunc) (stop func()) {
 }
 
 // Die ends this process by sig, INT, as it ends a program that does not handle it: a
-// shell's loop then ends too.
+// shell's loop then ends too. It returns where this process was started to ignore sig.
 func Die(sig syscall.Signal) {
+	if signal.Ignored(sig) {
+		return
+	}
 	signal.Reset(sig)
 	_ = unix.Kill(os.Getpid(), sig)
 	select {} // until it arrives

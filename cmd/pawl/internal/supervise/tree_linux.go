@@ -18,6 +18,18 @@ func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 // anyChild is what wait4 is asked for: orphans come to this process too.
 func anyChild(int) int { return -1 }
 
+// anyLeft reports whether anything runs that this process's children started, or they
+// themselves do. An orphan among them becomes a child, so that none is left when there is no child.
+// No look at all processes can say so: one that forks and ends meanwhile is in none.
+func anyLeft() bool {
+	for {
+		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+		if err != unix.EINTR {
+			return err != unix.ECHILD
+		}
+	}
+}
+
 // processes are all that are to be seen. One that ends meanwhile is left out.
 func processes() (all []relative) {
 	dir, err := os.Open("/proc")

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 
@@ -20,6 +21,10 @@ func adoptOrphans() {}
 
 // anyChild is what wait4 is asked for: the command alone, since ps is a child too.
 func anyChild(pid int) int { return pid }
+
+// anyLeft reports whether anything runs that this process's children started, or they
+// themselves do, as far as ps shows it.
+func anyLeft() bool { return len(below(os.Getpid(), processes())) > 0 }
 
 // processes are all that ps shows.
 func processes() (all []relative) {

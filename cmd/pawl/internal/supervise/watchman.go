@@ -54,13 +54,14 @@ func newWatchman(h Holding, grace time.Duration) *watchman {
 	return &watchman{h: h, grace: grace, notice: max(grace, reserve), reserve: reserve, deadline: h.Deadline()}
 }
 
-// look acts on what is so at now, and returns how long until the next look.
-func (w *watchman) look(now time.Time, t target) time.Duration {
+// look acts on what is so now, and returns how long until the next look.
+func (w *watchman) look(t target) time.Duration {
 	if w.cause == nil {
-		if left := w.left(now); left > 0 {
+		if left := w.left(); left > 0 {
 			return min(left, glance)
 		}
 	}
+	now := time.Now()
 	if w.killAt.IsZero() {
 		w.begin(now, t)
 	}
@@ -92,13 +93,13 @@ func (w *watchman) begin(now time.Time, t target) {
 
 // left is how long the command may run on without another look. It sets cause where
 // that is none.
-func (w *watchman) left(now time.Time) time.Duration {
+func (w *watchman) left() time.Duration {
 	err, deadline := w.h.Err(), w.h.Deadline()
 	if !deadline.IsZero() {
 		w.deadline = deadline
 	}
 	if err == nil && !deadline.IsZero() {
-		if left := deadline.Sub(now) - w.notice; left > 0 {
+		if left := time.Until(deadline) - w.notice; left > 0 { // the clock is read last: this process may have been stopped
 			return left
 		}
 		err = ErrRunningOut

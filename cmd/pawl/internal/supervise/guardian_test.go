@@ -1,0 +1,123 @@
+package supervise
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func TestAHolderThatReadsNoSignalsDoesNotHoldUpItsGuardian(t *testing.T) {
+	ours, theirs, err := newConn()
+	require.NoError(t, err)
+	defer ours.Close()
+	defer theirs.Close()
+	g := &guardian{conn: ours, heard: map[os.Signal]bool{}}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ours.SetWriteDeadline(time.Time{}); ; { // until nothing more is kept for it
+			ours.SetWriteDeadline(time.Now().Add(time.Millisecond))
+			if _, err := ours.Write([]byte{1}); err != nil {
+				break
+			}
+		}
+		g.forward(unix.SIGUSR1)
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "the guardian waits for its holder")
+	}
+}
+
+func TestAGuardianStoppedBetweenPageAndClockFindsTheDeadlineExtended(t *testing.T) {
+	var p page
+	p.deadline.Store(int64(10 * time.Second))
+	now := 9 * time.Second
+	stopped := func() time.Duration { // for a minute, in which the holder goes on
+		if p.deadline.CompareAndSwap(int64(10*time.Second), int64(75*time.Second)) {
+			now += time.Minute
+		}
+		return now
+	}
+	assert.WithinDuration(t, time.Now().Add(6*time.Second), p.until(stopped), time.Second)
+}
+
+func TestAGuardianWatchesEachRunAnew(t *testing.T) {
+	g := &guardian{page: new(page)}
+	g.begin(1)
+	g.watch.end(ErrRunningOut)
+	g.begin(2)
+	assert.NoError(t, g.watch.cause)
+	assert.Equal(t, int64(2), g.run)
+}
+
+// dieVariable has a test's copy of itself die.
+const dieVariable = "PAWL_TEST_DIE"
+
+func TestWhoIgnoresASignalDoesNotWaitToDieOfIt(t *testing.T) {
+	if os.Getenv(dieVariable) != "" {
+		signal.Notify(make(chan os.Signal, 1), unix.SIGTERM)
+		Die(unix.SIGINT)
+		os.Exit(7)
+	}
+	for trap, want := range map[string]string{"''": "exit status 7", "-": "signal: interrupt"} {
+		cmd := exec.Command("sh", "-c", `trap `+trap+` INT; exec "$0" -test.run='^`+t.Name()+`$'`, os.Args[0])
+		cmd.Env = append(os.Environ(), dieVariable+"=1")
+		require.NoError(t, cmd.Start())
+		timeout := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+		assert.EqualError(t, cmd.Wait(), want)
+		timeout.Stop()
+	}
+}
+
+func TestAProgramOfAnotherUserIsWarnedOf(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "program")
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"), 0o700))
+	me := os.Geteuid()
+	for _, c := range []struct {
+		name   string
+		setuid bool
+		caller int
+		warned bool
+	}{
+		{"a usual program", false, me + 1, false},
+		{"one that runs as its caller", true, me, false},
+		{"one that runs as another", true, me + 1, true},
+		{"one that root starts", true, 0, false},
+	} {
+		mode := os.FileMode(0o700)
+		if c.setuid {
+			mode |= fs.ModeSetuid
+		}
+		require.NoError(t, os.Chmod(path, mode))
+		user, warned := runsAs(path, c.caller)
+		assert.Equal(t, c.warned, warned, c.name)
+		if warned {
+			assert.EqualValues(t, me, user, c.name)
+		}
+	}
+	_, warned := runsAs(path+"s", me+1)
+	assert.False(t, warned, "one that is not there")
+}
+
+func TestWhatForksAndEndsIsLeftThoughNoLookShowsIt(t *testing.T) {
+	adoptOrphans()
+	assert.False(t, anyLeft())
+	cmd := exec.Command("sleep", "1000")
+	require.NoError(t, cmd.Start())
+	assert.True(t, anyLeft())
+	require.NoError(t, cmd.Process.Kill())
+	var exit *exec.ExitError
+	require.True(t, errors.As(cmd.Wait(), &exit))
+	assert.False(t, anyLeft())
+}
