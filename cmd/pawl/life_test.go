@@ -3,9 +3,11 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
@@ -109,6 +111,19 @@ func TestCommandIsSentTheSignalsThatPawlGets(t *testing.T) {
 		assert.Equal(t, name, next(t, out))
 	}
 	assert.Equal(t, 5, p.code(t), "the command's own end")
+	requireNothingLeft(t, s)
+}
+
+func TestASignalToTheProcessThatTheKeyNamesReachesTheCommand(t *testing.T) {
+	s := etcdtest.Start(t)
+	p := begin(t, s.Addr(), "lock", "named", "--", "sh", "-c", "echo held; exec sleep 1000")
+	next(t, p.lines())
+	shown, err := exec.Command("pawl", "show", "--endpoints", s.Addr(), "--json", "named").Output()
+	require.NoError(t, err)
+	var holder struct{ PID int }
+	require.NoError(t, json.Unmarshal(shown, &holder))
+	require.NoError(t, unix.Kill(holder.PID, unix.SIGTERM))
+	assert.Equal(t, 143, p.code(t))
 	requireNothingLeft(t, s)
 }
 

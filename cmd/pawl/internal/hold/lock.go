@@ -54,7 +54,7 @@ ends by itself, runs on without the lock.
 	o.Connection.Flags(fs)
 	o.tenure.flags(fs)
 	o.waiting.flags(fs, "the lock")
-	fs.IntVar(&o.pid, "pid", 0, "without a COMMAND: give the lock back, or stop waiting, when process PID ends; it gets TERM when the lock is lost")
+	fs.IntVar(&o.pid, "pid", 0, "without a COMMAND: give the lock back, or stop waiting, when process PID ends, and not at INT, HUP and QUIT; it gets TERM when the lock is lost")
 	fs.BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, to exclude etcdctl lock and clientv3's concurrency.Mutex too")
 	cli.CompletesNames(cmd, &o.Connection)
 	return cmd

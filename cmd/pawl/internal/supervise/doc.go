@@ -27,7 +27,7 @@
 //     on any descriptor; Ctrl-C, Ctrl-Z, fg, bg and pipes mean what they mean
 //     without pawl. When the command stops, the guardian stops with it. A job that
 //     nobody can continue is not left stopped.
-//  5. A signal sent to the guardian alone is forwarded to the command and to those
+//  5. A signal sent to the guardian alone, or to the holder, is forwarded to the command and to those
 //     of its children that are in its process group. TERM, INT, HUP and QUIT are
 //     followed by CONT, so that stopped ones receive them.
 //

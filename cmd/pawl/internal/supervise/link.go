@@ -64,13 +64,15 @@ func Inherited() (*Link, error) {
 	if l.conn, err = openConn(os.NewFile(conn, "guardian")); err != nil {
 		return nil, fmt.Errorf("the link to the guardian: %w", err)
 	}
-	// What is typed goes to the job. What else is sent to this process alone is
-	// dropped: who wants to end pawl sends it to the guardian.
-	drop(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGTTIN, unix.SIGPIPE)
+	// What is typed goes to the job. The number of this process is the one in the lock's
+	// key: who sends a signal to that means pawl.
+	signals, own := make(chan Signal, 16), make(chan os.Signal, 16)
+	notify(own, forwarded...)
+	drop(unix.SIGTSTP, unix.SIGTTIN, unix.SIGPIPE)
 	l.ignoreTTOU()
-	signals := make(chan Signal, 16)
 	l.Signals = &Signals{signals}
-	go l.read(signals) // ends with the guardian
+	go l.read(signals)    // ends with the guardian
+	go pass(own, signals) // ends with the process
 	return l, nil
 }
 

@@ -49,12 +49,15 @@ func Catch() *Signals {
 	from, to := make(chan os.Signal, 16), make(chan Signal, 16)
 	notify(from, forwarded...)
 	drop(unix.SIGPIPE)
-	go func() { // ends with the process, as the signals do
-		for sig := range from {
-			to <- Signal{Number: sig.(syscall.Signal)}
-		}
-	}()
+	go pass(from, to) // ends with the process, as the signals do
 	return &Signals{to}
+}
+
+// pass passes signals on, for ever.
+func pass(from <-chan os.Signal, to chan<- Signal) {
+	for sig := range from {
+		to <- Signal{Number: sig.(syscall.Signal)}
+	}
 }
 
 // notify has to receive sigs, but for those that are ignored.
