@@ -16,12 +16,15 @@
 //		…
 //	}
 //
+// A server that many tests share is started with New, in a TestMain, and ended with
+// Server.Close.
+//
 // What it promises:
 //
 //  1. Start and StartCluster return when there is a leader and requests are
 //     served.
 //  2. Servers, their data, processes and goroutines are gone when the test is
-//     over; processes also when the test process is killed.
+//     over, or Close is called; processes also when the test process is killed.
 //  3. Their ports stay their own from the start to the test's end, Stop, Kill
 //     and Restart included: no other process can take them in between. (etcd
 //     3.4, which ClusterOptions.Binary may name, cannot share them.)

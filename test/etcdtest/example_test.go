@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
@@ -21,6 +22,26 @@ func ExampleStart() {
 	}
 	fmt.Println("written at revision", r.Header.Revision)
 	// Output: written at revision 2
+}
+
+// Without a test, as in a TestMain, where m.Run stands for what is done here.
+func ExampleNew() {
+	s, err := etcdtest.New(etcdtest.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer s.Close()
+	ctx := context.Background()
+	client, err := pawl.Dial(ctx, pawl.Config{Endpoints: s.Endpoints()})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer client.Close()
+	entry, err := client.KV().Get(ctx, "greeting")
+	fmt.Println(entry.ModRevision, err)
+	// Output: 0 <nil>
 }
 
 func ExampleServer_Counts() {

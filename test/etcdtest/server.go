@@ -27,7 +27,7 @@ const startTimeout = 30 * time.Second
 const embeddedHeartbeat = 10 * time.Millisecond
 
 // Server is a real etcd server with one member. Its methods may be called from
-// any goroutine, but Stop and Restart by one at a time.
+// any goroutine, but Stop, Restart and Close by one at a time.
 type Server struct {
 	opts   Options
 	dir    string
@@ -39,6 +39,7 @@ type Server struct {
 	mu      sync.Mutex
 	etcd    *embed.Etcd // nil while it is stopped
 	serving *grpc.Server
+	closed  bool
 }
 
 // Start starts a server that lasts until the end of the test. It fails the
@@ -58,34 +59,71 @@ func StartWith(t testing.TB, o Options) *Server {
 		m := c.Member(0)
 		return &Server{opts: o, client: m.client, certs: c.certs, other: m}
 	}
-	s, err := newServer(t, o)
-	if err == nil {
-		err = s.Restart()
-	}
+	s, err := New(o)
 	if err != nil {
-		t.Fatalf("etcdtest: start: %v", err)
+		t.Fatalf("%v", err)
 	}
+	t.Cleanup(s.Close)
 	return s
 }
 
-func newServer(t testing.TB, o Options) (*Server, error) {
-	s := &Server{opts: o, dir: t.TempDir()}
-	if o.TLS {
+// New is StartWith without a test, for a TestMain, which many tests share a server
+// through, or an example. The server lasts until Close. It is always the embedded one,
+// whatever BinaryEnv says.
+func New(o Options) (*Server, error) {
+	dir, err := os.MkdirTemp("", "etcdtest-")
+	if err != nil {
+		return nil, fmt.Errorf("etcdtest: start: %w", err)
+	}
+	s := &Server{opts: o, dir: dir}
+	if err = s.prepare(); err == nil {
+		err = s.Restart()
+	}
+	if err != nil {
+		s.Close()
+		return nil, fmt.Errorf("etcdtest: start: %w", err)
+	}
+	return s, nil
+}
+
+// prepare makes what a server needs before it starts.
+func (s *Server) prepare() error {
+	if s.opts.TLS {
 		certs, err := newAuthority(filepath.Join(s.dir, "certs"))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		s.certs = certs
 	}
 	for _, p := range []**loopback.Port{&s.client, &s.peer} {
 		var err error
 		if *p, err = loopback.Reserve(); err != nil {
-			return nil, fmt.Errorf("reserve a port: %w", err)
+			return fmt.Errorf("reserve a port: %w", err)
 		}
-		t.Cleanup((*p).Release)
 	}
-	t.Cleanup(s.Stop)
-	return s, nil
+	return nil
+}
+
+// Close stops a server that New started, and gives up its ports and its data. It does
+// nothing the second time. A test's server is closed at the test's end.
+func (s *Server) Close() {
+	if s.other != nil {
+		return // its cluster ends with the test
+	}
+	s.Stop()
+	s.mu.Lock()
+	closed := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if closed {
+		return
+	}
+	for _, p := range []*loopback.Port{s.client, s.peer} {
+		if p != nil {
+			p.Release()
+		}
+	}
+	_ = os.RemoveAll(s.dir)
 }
 
 // Endpoints are the addresses for a client's configuration.
@@ -111,6 +149,12 @@ func (s *Server) Restart() error {
 			return err
 		}
 		return s.other.ready(startTimeout)
+	}
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		return errors.New("etcdtest: the server is closed")
 	}
 	etcd, serving, err := s.run()
 	if err != nil {

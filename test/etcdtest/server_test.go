@@ -3,6 +3,8 @@ package etcdtest
 import (
 	"context"
 	"net"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -126,4 +128,25 @@ func TestElectionTimeoutSetsTheShortestLease(t *testing.T) {
 	assert.Equal(t, int64(2), g.TTL)
 	_, err = pb.NewKVClient(s.Conn(t)).Txn(t.Context(), &pb.TxnRequest{Compare: make([]*pb.Compare, 3)})
 	assert.Equal(t, codes.InvalidArgument, status.Code(err))
+}
+
+// New: a closed server's data and ports are given up, and it stays closed.
+func TestAServerWithoutATestLastsUntilItsClose(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	s, err := New(Options{TLS: true})
+	require.NoError(t, err)
+	require.NoError(t, s.Restart())
+	left, err := os.ReadDir(os.TempDir())
+	require.NoError(t, err)
+	assert.Len(t, left, 1)
+	s.Close()
+	s.Close()
+	left, err = os.ReadDir(os.TempDir())
+	require.NoError(t, err)
+	assert.Empty(t, left)
+	assert.ErrorContains(t, s.Restart(), "closed")
+
+	t.Setenv("TMPDIR", filepath.Join(os.TempDir(), "missing"))
+	_, err = New(Options{})
+	assert.ErrorContains(t, err, "etcdtest: start")
 }
