@@ -135,8 +135,8 @@ func (a *Acquisition) sleep(ctx context.Context) error {
 
 // win makes it held, after the evidence. The clock is looked at last (rule T3).
 func (a *Acquisition) win(ctx context.Context, l Limits) error {
-	if ctx.Err() != nil {
-		return a.over(ctx)
+	if err := a.over(ctx); err != nil {
+		return err
 	}
 	a.apply(state.Won{}, nil)
 	a.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -43,5 +44,40 @@ func TestNoCallLeavesAnythingOnItsContext(t *testing.T) {
 		assert.Zero(w, ctx.n.Load(), "released, and won")
 		require.NoError(w, s.Close(ctx))
 		assert.Zero(w, ctx.n.Load(), "closed")
+	})
+}
+
+// slow is a context whose deadline passes and whose timer does not run, as in a process
+// that goes on after a pause.
+type slow struct {
+	context.Context
+	end time.Time
+}
+
+func (s slow) Deadline() (time.Time, bool) { return s.end, true }
+
+// A handoff needs no request, which would look at the deadline.
+func TestAHandoffAfterTheContextsDeadlineIsNotHeldThoughNoTimerHasRun(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		holder, waiting := w.inTurn(1)
+		s := w.session()
+		late := w.acquiring(slow{w.Context(), time.Now().Add(time.Second)}, s, takingHandoffs(s))
+		time.Sleep(2 * time.Second)
+		require.False(w, isClosed(late.done))
+		w.release(holder)
+		w.release(waiting[0].won()) // which knows who is behind it
+		assert.ErrorIs(w, late.failed(), context.DeadlineExceeded)
+		w.clear()
+	})
+}
+
+func TestAFunctionIsNotCalledAfterTheContextsDeadlineThoughNoTimerHasRun(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		err := w.acquire(w.session()).Do(slow{w.Context(), time.Now()}, errGivenBack, func(context.Context) error {
+			assert.Fail(w, "called")
+			return nil
+		})
+		assert.ErrorIs(w, err, context.DeadlineExceeded)
+		w.clear()
 	})
 }

@@ -26,8 +26,8 @@ func (a *Acquisition) Do(ctx context.Context, as error, fn func(ctx context.Cont
 		a.finished(w)
 		err = both(err, a.Release(ctx, as))
 	}()
-	if ctx.Err() != nil {
-		return cluster.EndOf(ctx)
+	if end := cluster.EndOf(ctx); end != nil {
+		return end
 	}
 	return fn(child)
 }

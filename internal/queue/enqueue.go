@@ -55,7 +55,7 @@ func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) 
 		return nil, a.s.Gone(err.Error())
 	case cluster.OutcomeOf(err) == cluster.NotApplied:
 		a.s.Settle(a.n)
-		if r.Try || ctx.Err() != nil || cluster.IsFinal(err) {
+		if r.Try || cluster.EndOf(ctx) != nil || cluster.IsFinal(err) {
 			return nil, err
 		}
 		return nil, nil // the bound of a request is not an acquisition's

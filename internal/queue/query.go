@@ -48,7 +48,7 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 			}
 			return nil
 		}
-		if ctx.Err() != nil || cluster.IsPermissionDenied(err) {
+		if cluster.EndOf(ctx) != nil || cluster.IsPermissionDenied(err) {
 			return err
 		}
 		if cluster.IsCompacted(err) && q.deletedAt > 0 {

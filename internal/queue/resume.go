@@ -47,8 +47,8 @@ func Resume(ctx context.Context, s *session.Session, q Queue, key string, t fenc
 		return nil, err
 	}
 	a.state = state.Resumed(asked.own, mod)
-	if ctx.Err() != nil {
-		return nil, cluster.EndOf(ctx)
+	if end := cluster.EndOf(ctx); end != nil {
+		return nil, end
 	}
 	if !s.Adopt(own.N, key) {
 		return nil, fmt.Errorf("key %q was acquired, or resumed, in this process", key)

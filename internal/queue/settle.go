@@ -46,7 +46,7 @@ func (a *Acquisition) findOut(ctx context.Context) (own state.Key, err error) {
 			return state.Key{Name: a.key, Create: txn.KV(resp, 1).GetCreateRevision()}, nil
 		case cluster.IsLeaseNotFound(err):
 			return state.Key{}, a.s.Gone(err.Error())
-		case cluster.IsNoSpace(err), cluster.IsPermissionDenied(err), ctx.Err() != nil:
+		case cluster.IsNoSpace(err), cluster.IsPermissionDenied(err), cluster.EndOf(ctx) != nil:
 			return state.Key{}, err
 		}
 		if err := a.linger(ctx, backoff.Jitter(pause)); err != nil {

@@ -108,7 +108,7 @@ var mutants = []mutant{
 	{"an acquisition that failed leaves its key", "A6", []edit{{"internal/queue/acquisition.go",
 		"		a.s.Leave(a.n)\n", ""}}, []string{inQueue, simulation}},
 	{"a context that ended loses against success", "contract", []edit{{"internal/queue/acquire.go",
-		"	if ctx.Err() != nil {\n		return a.over(ctx)\n	}\n	a.apply(state.Won{}, nil)\n", "	a.apply(state.Won{}, nil)\n"}}, []string{simulation, inQueue, inLock}},
+		"	if err := a.over(ctx); err != nil {\n		return err\n	}\n	a.apply(state.Won{}, nil)\n", "	a.apply(state.Won{}, nil)\n"}}, []string{simulation, inQueue, inLock}},
 	{"a release deletes whatever is there", "R1", []edit{{"internal/queue/handoff.go",
 		"append(t.Compare, txn.CreateIs(key, own.Create))", "append(t.Compare, &pb.Compare{Target: pb.Compare_CREATE, Result: pb.Compare_GREATER, Key: key, TargetUnion: &pb.Compare_CreateRevision{}})"}}, []string{inQueue, inLock, simulation}},
 	{"the token is the header's revision", "K1", []edit{{"internal/queue/settle.go",
