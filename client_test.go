@@ -299,9 +299,10 @@ func TestAClientForgetsSessionsThatAreOver(t *testing.T) {
 			require.NoError(t, s.Close(context.Background()))
 			all = append(all, weak.Make(inside.SessionOf(s)))
 		}
+		time.Sleep(time.Second) // the cancels of their watches have been sent
 		runtime.GC()
 		kept := slices.DeleteFunc(all, func(p weak.Pointer[session.Session]) bool { return p.Value() == nil })
-		assert.Less(t, len(kept), n/2)
+		assert.Less(t, len(kept), n/10)
 	})
 }
 
