@@ -19,9 +19,11 @@ func (t Table) Create(ctx context.Context, db DB) error {
 	// In PostgreSQL two that create at once can fail for one another although it says IF NOT EXISTS. What counts is what is there.
 	err := db.Exec(ctx, t.schema())
 	probe := t.has(ctx, db, "highest, exclusive")
-	if probe != nil && t.has(ctx, db, "token") == nil {
-		err = t.migrate(ctx, db)
-		probe = t.has(ctx, db, "highest, exclusive")
+	if probe != nil {
+		if t.has(ctx, db, "token") == nil {
+			err = t.migrate(ctx, db)
+		}
+		probe = t.has(ctx, db, "highest, exclusive") // another may have migrated it since the first probe
 	}
 	if probe != nil {
 		return errors.Join(err, probe)

@@ -35,7 +35,8 @@ func TestThePageHasARowForEveryFault(t *testing.T) {
 	table, _, ok := strings.Cut(table, "<!-- /mutants -->")
 	require.True(t, ok)
 	for _, m := range mutants {
-		assert.Contains(t, table, fmt.Sprintf("\n| %s | %s | `", m.name, m.rule), "make mutants writes it")
+		row := fmt.Sprintf("| %s | %s | `", m.name, m.rule)
+		assert.True(t, strings.Contains(table, "\n"+row), "make mutants writes the row %q", row)
 	}
 	assert.Equal(t, len(mutants)+2, strings.Count(table, "\n|"), "and for nothing else")
 }
