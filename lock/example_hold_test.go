@@ -11,6 +11,21 @@ import (
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
 
+// A job that takes a moment keeps its lock for as long as clocks may differ.
+func ExampleOptions_atLeast() {
+	t := begin()
+	defer t.end()
+	etcd := pawltest.New(t) // an etcd in memory, for the example
+	client := etcd.Client(t, pawl.Config{})
+	ctx := context.Background()
+
+	m := lock.New(client, "cron/report", lock.Options{AtLeast: time.Minute})
+	err := m.Do(ctx, func(context.Context, *lock.Held) error { return nil })
+	_, again := m.TryAcquire(ctx) // a machine whose clock is late
+	fmt.Println(err, errors.Is(again, lock.ErrBusy))
+	// Output: <nil> true
+}
+
 // A job that hangs keeps the others waiting no longer than MaxHold.
 func ExampleOptions_maxHold() {
 	t := begin()

@@ -105,7 +105,8 @@ func (h *Held) Do(ctx context.Context, fn func(ctx context.Context) error) error
 // kv.ErrUnknown: that is not confirmed, and goes on behind; called again,
 // Release tries again, and once it is decided gives the same answer. With a ctx
 // that is done, it still sends, and waits for at most 100 ms: `defer
-// h.Release(ctx)` never strands a lock.
+// h.Release(ctx)` never strands a lock. With Options.AtLeast it may return before the
+// others can have the lock.
 func (h *Held) Release(ctx context.Context) error {
 	return h.wrap("release", ctx, func(ctx context.Context) error { return h.claim().Release(ctx, ErrReleased) })
 }

@@ -33,6 +33,13 @@ type Options struct {
 	// The time counts from when Acquire, or Resume, won, on a clock that runs while the
 	// machine is suspended. Where the session ends first, that is the cause.
 	MaxHold time.Duration
+	// AtLeast keeps the lock taken until it was held that long, for a short job on many
+	// machines whose clocks differ. Release returns at once then, without asking the
+	// cluster, and Err matches ErrReleased; the key is deleted in the background when the
+	// time has come. The session's end, and so its Close or the client's, ends that
+	// before; a process that ends without either leaves the key to its lease. 0: none.
+	// The time counts as that of MaxHold does, whose end deletes no key before it either.
+	AtLeast time.Duration
 	// RecordFirst makes Once write its record before it calls the function instead of
 	// afterwards: at most once instead of at least once.
 	RecordFirst bool
@@ -50,7 +57,7 @@ type Mutex struct {
 // session of its time, so that the Mutex is of use again after a session was lost;
 // with a *pawl.Session, every call uses that one. The first call reports what is wrong
 // with the arguments: nil sessions, an empty name or one of more than 1 KiB, a negative
-// Delay or MaxHold, an EtcdLayout name that would contain the sessions' own keys.
+// Delay, MaxHold or AtLeast, an EtcdLayout name that would contain the sessions' own keys.
 func New(s pawl.Sessions, name string, opts Options) *Mutex {
 	return &Mutex{sessions: s, name: name, opts: opts}
 }
@@ -114,7 +121,9 @@ func (m *Mutex) Resume(ctx context.Context, key string, t fencing.Token) (*Held,
 }
 
 // limits say how long it is held.
-func (m *Mutex) limits() queue.Limits { return queue.Limits{Max: m.opts.MaxHold} }
+func (m *Mutex) limits() queue.Limits {
+	return queue.Limits{Max: m.opts.MaxHold, AtLeast: m.opts.AtLeast}
+}
 
 // Name is the lock's name, as it was given.
 func (m *Mutex) Name() string {

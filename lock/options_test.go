@@ -28,6 +28,7 @@ func TestBadArgumentsAreClearErrors(t *testing.T) {
 			"empty name":         lock.New(s, "", lock.Options{}),
 			"at most 1024":       lock.New(s, strings.Repeat("x", 1025), lock.Options{}),
 			"Delay":              lock.New(s, "name", lock.Options{Delay: -1}),
+			"AtLeast":            lock.New(s, "name", lock.Options{AtLeast: -1}),
 			"MaxHold":            lock.New(s, "name", lock.Options{MaxHold: -1}),
 			"sessions' own keys": lock.New(s, "//pawl", lock.Options{EtcdLayout: true}),
 			"nil Mutex":          nil,

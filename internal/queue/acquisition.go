@@ -32,9 +32,10 @@ type Acquisition struct {
 	hook   session.Hook
 	notice *notice // what an observer is notified of; nil: there is none
 
-	ended    atomic.Pointer[ending]
-	deleting turn                    // the right to send a release
-	holdEnd  atomic.Pointer[holdEnd] // set once it is held; nil: there is none
+	ended     atomic.Pointer[ending]
+	deleting  turn                    // the right to send a release
+	holdEnd   atomic.Pointer[holdEnd] // set once it is held; nil: there is none
+	keepUntil clock.Instant           // set before the caller has it; zero: its key need not stay
 
 	mu       sync.Mutex
 	state    state.Acquisition

@@ -122,7 +122,8 @@ func (a *Acquisition) carryEnd(fx state.Effects, e *ending, why error) {
 // defers this.
 func (a *Acquisition) leaveOverheld(ctx context.Context) {
 	if a.s.AwaitDeferred(ctx) {
-		a.s.Leave(a.n)
+		until, _ := a.keeps()
+		a.s.LeaveAt(a.n, until)
 	}
 }
 

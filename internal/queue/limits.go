@@ -8,10 +8,11 @@ import (
 	"github.com/pawl-locks/pawl/internal/queue/state"
 )
 
-// Limits say how long a key is held at the most. The time counts from when the
-// acquisition was won, or resumed, here.
+// Limits say how long a key is held at the most, and is there at least. The time counts
+// from when the acquisition was won, or resumed, here.
 type Limits struct {
-	Max time.Duration // a hold that lasts longer is lost with ErrMaxHold; 0: none
+	Max     time.Duration // a hold that lasts longer is lost with ErrMaxHold; 0: none
+	AtLeast time.Duration // the key of one that was released before is deleted later; 0: at once
 }
 
 // Check reports what is wrong with l.
@@ -19,12 +20,18 @@ func (l Limits) Check() error {
 	if l.Max < 0 {
 		return fmt.Errorf("Options.MaxHold is %v, want 0 or more", l.Max)
 	}
+	if l.AtLeast < 0 {
+		return fmt.Errorf("Options.AtLeast is %v, want 0 or more", l.AtLeast)
+	}
 	return nil
 }
 
 // limit begins to count, once it is held and on the session's roster. The session's loop
 // notifies of the end of the hold; Err looks at the clock.
 func (a *Acquisition) limit(l Limits) {
+	if l.AtLeast > 0 {
+		a.keepUntil = clock.Now().Add(l.AtLeast)
+	}
 	if l.Max == 0 {
 		return
 	}
@@ -37,6 +44,12 @@ func (a *Acquisition) limit(l Limits) {
 type holdEnd struct {
 	at  clock.Instant
 	max time.Duration
+}
+
+// keeps reports whether the own key is to stay for now, and until when.
+func (a *Acquisition) keeps() (until time.Time, ok bool) {
+	now := clock.Now()
+	return a.keepUntil.Time(now), now.Before(a.keepUntil)
 }
 
 // HoldOver implements session.Claim: it looks at the clock.

@@ -17,6 +17,7 @@ import (
 // that matches ErrLost: it was not. One that matches kv.ErrUnknown: unconfirmed, it goes
 // on in the background; called again, it tries again, and once decided gives the same
 // answer. With a ctx that is done it still sends, and waits no longer than cluster.Grace.
+// Where the key is to stay for now, nothing is asked, and it is deleted in the background.
 func (a *Acquisition) Release(ctx context.Context, as error) error {
 	if err := a.letGo(as); err != nil {
 		return err
@@ -51,7 +52,11 @@ func (a *Acquisition) letGo(as error) error {
 	// Until the release is decided, a Handle has the session's next process delete
 	// the key.
 	a.s.Reopen(a.n, a.key)
-	a.apply(state.Released{}, as)
+	until, later := a.keeps()
+	if fx := a.apply(state.Released{Later: later}, as); later && fx.End == state.GivenBack {
+		a.s.LeaveAt(a.n, until)
+		a.notifyReleased(nil)
+	}
 	if a.isGivenBack() {
 		return nil
 	}

@@ -78,7 +78,7 @@ func (s *script) event() Event {
 	case 16:
 		return Won{}
 	case 17:
-		return Released{}
+		return Released{s.bool()}
 	case 18:
 		return DeleteSent{}
 	case 19:

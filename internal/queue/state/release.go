@@ -42,14 +42,19 @@ type deletion struct {
 	decided bool
 }
 
-// Released says that the caller gives it back.
-type Released struct{}
+// Released says that the caller gives it back. Later says that the own key stays for a
+// while, and is deleted in the background then: the release is decided at once.
+type Released struct{ Later bool }
 
-func (Released) apply(a *Acquisition) Effects {
+func (ev Released) apply(a *Acquisition) Effects {
 	if a.phase != Held {
 		return Effects{}
 	}
-	return a.ends(GivenBack)
+	fx := a.ends(GivenBack)
+	if ev.Later {
+		a.phase, a.deletion.decided = Undoing, true
+	}
+	return fx
 }
 
 // DeleteSent says that a delete is about to be sent. The first one carries a handoff,

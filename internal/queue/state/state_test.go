@@ -334,6 +334,17 @@ func TestAHoldThatIsOverIsLost(t *testing.T) {
 	assert.Equal(t, Releasing, released.Phase())
 }
 
+// A release that leaves the key for a while is decided, and nothing replaces it.
+func TestAReleaseThatDeletesLaterIsDecidedAtOnce(t *testing.T) {
+	a := holding()
+	assert.Equal(t, Effects{End: GivenBack, Held: true}, a.Apply(Released{Later: true}))
+	assert.Equal(t, []any{GivenBack, Undoing, true}, []any{a.Ended(), a.Phase(), a.Released()})
+	for _, ev := range []Event{Released{}, OwnDeleted{}, Over{}, HoldOver{}, DeleteAnswered{Outcome: Applied}, Explained{}} {
+		assert.Equal(t, Alive, a.Apply(ev).End)
+		assert.Equal(t, GivenBack, a.Ended())
+	}
+}
+
 func TestTheFirstEndStands(t *testing.T) {
 	a := holding()
 	require.Equal(t, KeyDeleted, a.Apply(OwnDeleted{}).End)

@@ -1,0 +1,99 @@
+package lock_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// AtLeast: a release returns at once and sends nothing, and the key goes when its time
+// has come.
+func TestALockStaysTakenUntilItWasHeldForLongEnough(t *testing.T) {
+	inBubble(t, func(w *world) {
+		began := time.Now()
+		h := w.acquireWith(w.session(), lock.Options{AtLeast: 30 * time.Second})
+		next := w.waiting(w.session())
+		time.Sleep(time.Second)
+		before, now := w.f.Counts(), time.Now()
+		require.NoError(w, h.Release(w.Context()))
+		assert.Zero(w, time.Since(now))
+		assert.Empty(w, w.f.Counts().Since(before).Received["Txn"])
+		assert.ErrorIs(w, h.Err(), lock.ErrReleased)
+		assert.NoError(w, h.Release(w.Context()), "the same answer")
+		time.Sleep(began.Add(30*time.Second - 1).Sub(time.Now()))
+		require.True(w, next.waits())
+		w.release(next.won())
+		assert.Less(w, time.Since(began), 30*time.Second+100*time.Millisecond)
+		w.released(h)
+		w.clear()
+	})
+}
+
+// One that was held for long enough is released as any other is.
+func TestALockThatWasHeldForLongEnoughIsReleasedAtOnce(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquireWith(w.session(), lock.Options{AtLeast: 5 * time.Second})
+		time.Sleep(5 * time.Second)
+		w.release(h)
+		assert.Empty(w, w.keys())
+	})
+}
+
+// A Close of the session, or of the client, ends it, and waits for nothing else.
+func TestACloseEndsWhatIsHeldForLongEnough(t *testing.T) {
+	for name, end := range map[string]func(w *world, c *pawl.Client, s *pawl.Session) error{
+		"session": func(w *world, _ *pawl.Client, s *pawl.Session) error { return s.Close(w.Context()) },
+		"client":  func(_ *world, c *pawl.Client, _ *pawl.Session) error { return c.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				c := w.client(pawl.Config{})
+				s, err := c.Session(w.Context())
+				require.NoError(w, err)
+				h := w.acquireWith(s, lock.Options{AtLeast: time.Hour})
+				require.NoError(w, h.Release(w.Context()))
+				began := time.Now()
+				require.NoError(w, end(w, c, s))
+				assert.Less(w, time.Since(began), time.Second)
+				assert.Empty(w, w.keys())
+				assert.ErrorIs(w, h.Err(), lock.ErrReleased)
+			})
+		})
+	}
+}
+
+// What becomes of the key meanwhile is no matter of the released one's.
+func TestAReleasedLockStaysReleasedWhateverBecomesOfItsKey(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		h := w.acquireWith(s, lock.Options{AtLeast: 10 * time.Second})
+		require.NoError(w, h.Release(w.Context()))
+		w.f.Delete(h.Key())
+		time.Sleep(time.Second)
+		synctest.Wait()
+		other := w.acquire(s)
+		time.Sleep(time.Minute)
+		w.released(h)
+		assert.NoError(w, h.Release(w.Context()))
+		w.held(other)
+	})
+}
+
+// A hold that was too long keeps its key for as long, too.
+func TestAHoldThatWasTooLongStaysTakenForLongEnough(t *testing.T) {
+	inBubble(t, func(w *world) {
+		began := time.Now()
+		h := w.acquireWith(w.session(), lock.Options{MaxHold: time.Second, AtLeast: 10 * time.Second})
+		next := w.waiting(w.session())
+		<-h.Done()
+		assert.Equal(w, time.Second, time.Since(began))
+		w.release(next.won())
+		assert.GreaterOrEqual(w, time.Since(began), 10*time.Second)
+	})
+}
