@@ -135,7 +135,9 @@ func (w *world) acquiring(ctx context.Context, m *lock.Mutex) *attempt {
 func (w *world) waiting(s *pawl.Session) *attempt {
 	w.Helper()
 	a := w.acquiring(w.Context(), mutex(s))
-	require.False(w, isClosed(a.done), "it does not wait: %v", a.err)
+	if isClosed(a.done) { // otherwise err is not to be read yet
+		require.Fail(w, "it does not wait", "%v", a.err)
+	}
 	return a
 }
 
