@@ -84,7 +84,7 @@ func (j *job) received(sig Signal) {
 func (j *job) reap() {
 	for {
 		var ws unix.WaitStatus
-		pid, err := unix.Wait4(anyChild(j.pid), &ws, unix.WNOHANG|unix.WUNTRACED|unix.WCONTINUED, nil)
+		pid, err := unix.Wait4(anyChild(j.pid), &ws, unix.WNOHANG|unix.WUNTRACED|waitContinued, nil)
 		switch {
 		case err == unix.EINTR:
 		case err != nil || pid <= 0:

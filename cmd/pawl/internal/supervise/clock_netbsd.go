@@ -1,3 +1,0 @@
-package supervise
-
-const sharedClock = 3 // CLOCK_MONOTONIC in <time.h>

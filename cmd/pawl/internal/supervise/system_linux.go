@@ -1,0 +1,8 @@
+package supervise
+
+import "golang.org/x/sys/unix"
+
+const sharedClock = unix.CLOCK_BOOTTIME
+
+// waitContinued is that wait4 tells of a command that goes on.
+const waitContinued = unix.WCONTINUED
