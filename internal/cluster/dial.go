@@ -192,12 +192,10 @@ func explain(m *Member, err error) error {
 		hint = "the server does not speak TLS"
 	case strings.Contains(msg, "authentication handshake failed: EOF"):
 		hint = "the server ended the TLS handshake; it may not speak TLS"
-	case strings.Contains(msg, "error reading server preface") && timedOut(msg):
-		hint = "it takes connections and says nothing: stopped, overloaded, or not an etcd server"
 	case strings.Contains(msg, "error reading server preface"):
-		hint = "not an etcd server, or one that wants TLS"
-		if m.endpoint.tls {
-			hint = "not an etcd server, or one that wants a client certificate"
+		hint = "not an etcd server, or one that wants " + m.endpoint.unasked()
+		if saysNothing(msg) {
+			hint = "it takes connections and says nothing: stopped, overloaded, " + hint
 		}
 	case m.endpoint.tls && broken(msg): // TLS 1.3 reports a missing certificate after the handshake
 		hint = "the server ended the connection; it may want a client certificate"
@@ -214,9 +212,9 @@ func explain(m *Member, err error) error {
 	return fmt.Errorf("%s: %s: %w", m.Endpoint(), hint, &plainStatus{err, msg})
 }
 
-// timedOut reports whether nothing came, rather than something wrong or the other side's end: it is
-// gRPC that then closes the connection.
-func timedOut(msg string) bool {
+// saysNothing reports whether perhaps nothing came, rather than something wrong: gRPC closes a connection that stays
+// silent, and sometimes one that the other side is closing.
+func saysNothing(msg string) bool {
 	return strings.Contains(msg, "use of closed network connection") || strings.Contains(msg, "i/o timeout")
 }
 

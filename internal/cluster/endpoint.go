@@ -155,3 +155,11 @@ func redact(text string) string {
 	}
 	return "…" + text[at:]
 }
+
+// unasked is what a server may want of a client of this endpoint that has not been offered.
+func (e endpoint) unasked() string {
+	if e.tls {
+		return "a client certificate"
+	}
+	return "TLS"
+}

@@ -43,13 +43,13 @@ lost and broken look different. It ends at a signal, with exit code 0.
 
 The page has no users and no TLS: who reaches its address sees what these
 credentials may read. So it listens on loopback; from elsewhere, use
-ssh -L 7295:127.0.0.1:7295 HOST, or a proxy that authenticates the user. Another address needs
---allow-remote.
+ssh -L 7295:127.0.0.1:7295 HOST, or a proxy that authenticates the user. Another
+address needs --allow-remote.
 
 It is read-only. With --allow-break a holder can be evicted from it, as by pawl
-break, after a question. For that the page needs the key that is a part of the address
-that is printed. Without the key, the page only shows. A key lasts as long
-as pawl ui runs. On another address than loopback there is no --allow-break.
+break, after a question. For that the page needs the key that is a part of the
+address that is printed. Without the key, the page only shows. A key lasts as long as
+pawl ui runs. On another address than loopback there is no --allow-break.
 
 The timeline begins when pawl ui is started, is kept in its memory, and goes with it:
 at most 10,000 ended holds, and 200 of one name. It holds no lease, writes
