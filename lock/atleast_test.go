@@ -26,7 +26,7 @@ func TestALockStaysTakenUntilItWasHeldForLongEnough(t *testing.T) {
 		assert.Empty(w, w.f.Counts().Since(before).Received["Txn"])
 		assert.ErrorIs(w, h.Err(), lock.ErrReleased)
 		assert.NoError(w, h.Release(w.Context()), "the same answer")
-		time.Sleep(began.Add(30*time.Second - 1).Sub(time.Now()))
+		time.Sleep(time.Until(began.Add(30*time.Second - 1)))
 		require.True(w, next.waits())
 		w.release(next.won())
 		assert.Less(w, time.Since(began), 30*time.Second+100*time.Millisecond)

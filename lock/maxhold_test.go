@@ -60,7 +60,7 @@ func TestErrLooksAtTheClockForTheEndOfAHold(t *testing.T) {
 		time.Sleep(time.Minute - 1)
 		w.held(h)
 		assert.Equal(w, time.Now().Add(1), h.Deadline())
-		time.Sleep(1) // whether the session's loop has run, or not
+		time.Sleep(time.Nanosecond) // whether the session's loop has run, or not
 		w.oneCause(lock.ErrMaxHold, h.Err())
 		w.lostBy(lock.ErrMaxHold, h)
 	})
