@@ -342,7 +342,7 @@ func (l *lockstep) heardBefore(p *pair, st step) bool {
 
 func TestTheProductionStateAndTheModelSayTheSameInEveryInterleaving(t *testing.T) {
 	configs := []Config{{Clients: 2, Attempts: 2, Deletes: 1, Exact: true}, {Clients: 3, Attempts: 1, Deletes: 0, Exact: true}}
-	if testing.Short() {
+	if testing.Short() || raceDetector { // nothing here runs beside anything else, and the long walk takes the detector minutes
 		configs = configs[:1]
 	}
 	for _, c := range configs {
