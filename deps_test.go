@@ -38,7 +38,7 @@ var layers = [][]string{
 var beside = map[string][]string{
 	"cmd/pawl":                       {"*", "cmd/pawl/internal/...", "fencing/sqlfence", "internal/testkit/loopback"},
 	"cmd/pawl/internal/...":          {"*", "cmd/pawl/internal/...", "fencing/sqlfence", "internal/testkit/loopback"},
-	"fencing/blobfence":              {"fencing"},
+	"fencing/blobfence":              {"fencing", "internal/backoff"},
 	"fencing/fencetest":              {"fencing"},
 	"fencing/grpcfence":              {"fencing", "fencing/internal/wire"},
 	"fencing/httpfence":              {"fencing", "fencing/internal/wire"},

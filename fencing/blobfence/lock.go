@@ -9,6 +9,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/pawl-locks/pawl/internal/backoff"
 )
 
 // lockRetry is how often a lock that another process has is tried. flock cannot be waited for under a context.
@@ -44,8 +46,8 @@ func flock(ctx context.Context, f *os.File) error {
 		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
 			return fmt.Errorf("flock %s: %w", f.Name(), err)
 		}
-		if err := sleep(ctx, lockRetry); err != nil {
-			return err
+		if !backoff.Sleep(ctx, lockRetry) {
+			return context.Cause(ctx)
 		}
 	}
 }

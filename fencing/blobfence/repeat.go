@@ -5,10 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	mathrand "math/rand/v2"
 	"time"
 
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/backoff"
 )
 
 const (
@@ -34,7 +34,7 @@ func (f Fence) repeat(ctx context.Context, name string, t fencing.Token, try fun
 	if attempts <= 0 {
 		attempts = DefaultAttempts
 	}
-	pause := firstPause
+	wait := backoff.Backoff{First: firstPause, Most: maxPause}
 	for n := 1; ; n++ {
 		done, err := try(ctx)
 		switch {
@@ -45,21 +45,9 @@ func (f Fence) repeat(ctx context.Context, name string, t fencing.Token, try fun
 		case n == attempts:
 			return err
 		}
-		if ended := sleep(ctx, pause/2+mathrand.N(pause)); ended != nil {
-			return errors.Join(ended, err)
+		if !wait.Sleep(ctx) {
+			return errors.Join(context.Cause(ctx), err)
 		}
-		pause = min(2*pause, maxPause)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

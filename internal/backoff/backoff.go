@@ -3,7 +3,7 @@
 // clients that failed together do not try again together.
 //
 // A Backoff belongs to one goroutine at a time. It does no I/O and starts no
-// goroutine; Sleep is all that blocks.
+// goroutine; Sleep and Wait are all that block.
 package backoff
 
 import (
@@ -43,15 +43,25 @@ func Jitter(d time.Duration) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
+// Spread returns d give or take a tenth, at random: the interval of what recurs.
+func Spread(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }
+
 // Sleep waits for d and reports whether ctx lasts; it returns false as soon as
 // ctx ends.
 func Sleep(ctx context.Context, d time.Duration) bool {
+	return Wait(d, ctx.Done(), nil) && ctx.Err() == nil
+}
+
+// Wait waits for d and reports whether it has passed; it returns false as soon as
+// end or stop is closed.
+func Wait(d time.Duration, end, stop <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
-	case <-ctx.Done():
-		return false
 	case <-t.C:
-		return ctx.Err() == nil
+		return true
+	case <-end:
+	case <-stop:
 	}
+	return false
 }

@@ -64,3 +64,24 @@ func TestSleepReturnsAtOnceWhenTheContextEnds(t *testing.T) {
 		assert.Equal(t, time.Second+time.Minute, time.Since(began))
 	})
 }
+
+func TestWaitReturnsAtOnceWhenOneOfTheTwoIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		open, closed := make(chan struct{}), make(chan struct{})
+		close(closed)
+		began := time.Now()
+		assert.False(t, Wait(time.Hour, closed, open))
+		assert.False(t, Wait(time.Hour, open, closed))
+		assert.Zero(t, time.Since(began))
+		assert.True(t, Wait(time.Minute, open, nil))
+		assert.Equal(t, time.Minute, time.Since(began))
+	})
+}
+
+func TestAnIntervalIsSpreadByATenth(t *testing.T) {
+	spread := map[time.Duration]bool{}
+	for range 1000 {
+		spread[Spread(20)] = true
+	}
+	assert.Len(t, spread, 5, "18 to 22")
+}

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/backoff"
 )
 
 const (
@@ -56,11 +58,11 @@ type credentials struct {
 
 	mu       sync.Mutex
 	fetching *fetch
-	shun     []*Member     // for the next fetch: who refused the last login, and who issued it
-	usual    time.Duration // how long a login usually takes
-	began    time.Duration // the last fetch; 0: there was none
-	pause    time.Duration // between that and the next
-	failure  error         // of the last fetch, if user and password were refused
+	shun     []*Member       // for the next fetch: who refused the last login, and who issued it
+	usual    time.Duration   // how long a login usually takes
+	began    time.Duration   // the last fetch; 0: there was none
+	backoff  backoff.Backoff // between that and the next
+	failure  error           // of the last fetch, if user and password were refused
 	failedAt time.Duration
 }
 
@@ -72,7 +74,8 @@ type fetch struct {
 }
 
 func newCredentials(c *Cluster, user, password string) *credentials {
-	s := &credentials{c: c, user: user, password: password, bare: newLogin("", nil)}
+	s := &credentials{c: c, user: user, password: password, bare: newLogin("", nil),
+		backoff: backoff.Backoff{First: minBackoff, Most: maxLoginPause}}
 	if user == "" {
 		s.current.Store(s.bare)
 	}
@@ -204,24 +207,19 @@ func (s *credentials) join(first *Member) (*fetch, error) {
 
 // pace returns how long a fetch requested now waits before it begins.
 func (s *credentials) pace(now time.Duration) time.Duration {
+	var wait time.Duration
 	if s.began == 0 || now-s.began > calmAfter {
-		s.pause = 0
+		s.backoff.Reset()
 	} else {
-		s.pause = min(max(minBackoff, 2*s.pause), maxLoginPause)
+		wait = max(0, s.began+s.backoff.Next()-now)
 	}
-	wait := max(0, s.began+s.pause-now)
 	s.began = max(1, now+wait)
 	return wait
 }
 
 // run fetches a login, and takes it in.
 func (s *credentials) run(f *fetch, round *loginRound, wait time.Duration) {
-	t := time.NewTimer(wait)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-s.c.life.Done():
-	}
+	backoff.Sleep(s.c.life, wait)
 	var trip time.Duration
 	f.login, trip, f.err = round.run()
 	s.mu.Lock()

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/backoff"
 )
 
 // dialTotal bounds Dial where its context does not.
@@ -124,23 +126,12 @@ func (c *Cluster) reach(ctx context.Context, until time.Time, waitOut func(error
 // probeUntilGood probes l's member until it gives a good answer, or fails in a way that waiting does not mend, or
 // it no longer matters.
 func (c *Cluster) probeUntilGood(l *firstProbe, decided <-chan struct{}, waitOut func(error) bool) {
-	pause := minBackoff
-	for {
+	for wait := newBackoff(); ; {
 		err := c.probe(c.life, l.member)
 		l.last.Store(&err)
-		if err == nil || !waitOut(err) {
+		if err == nil || !waitOut(err) || !backoff.Wait(wait.Next(), decided, c.life.Done()) {
 			return
 		}
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-decided:
-		case <-c.life.Done():
-		}
-		if t.Stop() { // decided, or closed
-			return
-		}
-		pause = min(2*pause, maxBackoff)
 	}
 }
 

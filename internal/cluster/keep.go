@@ -1,9 +1,10 @@
 package cluster
 
 import (
-	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/pawl-locks/pawl/internal/backoff"
 )
 
 // recheckEvery is how often members are probed that have never answered, are learners, were set aside, or
@@ -50,10 +51,10 @@ func (c *Cluster) keep() {
 		case urgent:
 			recheck = time.After(urgentEvery)
 		case reached && recheck == nil && len(c.unchecked()) > 0:
-			recheck = time.After(jitter(recheckEvery))
+			recheck = time.After(backoff.Spread(recheckEvery))
 		}
 		if reached && sync == nil && c.cfg.SyncEvery > 0 {
-			sync = time.After(jitter(max(c.cfg.SyncEvery, minSync)))
+			sync = time.After(backoff.Spread(max(c.cfg.SyncEvery, minSync)))
 		}
 		select {
 		case <-c.life.Done():
@@ -89,6 +90,3 @@ func (c *Cluster) recheck() {
 	wg.Wait()
 	c.endIfForeign()
 }
-
-// jitter spreads d by a tenth up and down.
-func jitter(d time.Duration) time.Duration { return d - d/10 + rand.N(d/5+1) }

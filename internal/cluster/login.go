@@ -9,6 +9,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/backoff"
 )
 
 const (
@@ -33,7 +35,7 @@ type loginRound struct {
 	results chan loginResult
 	tries   []loginTry // under way
 	queried []*Member  // since the last pause
-	pause   time.Duration
+	backoff backoff.Backoff
 }
 
 type loginTry struct {
@@ -52,7 +54,7 @@ type loginResult struct {
 func (r *loginRound) run() (*login, time.Duration, error) {
 	ctx, cancel := context.WithCancel(r.s.c.life)
 	defer cancel() // ends what is still under way
-	r.ctx, r.results = ctx, make(chan loginResult, maxLogins)
+	r.ctx, r.results, r.backoff = ctx, make(chan loginResult, maxLogins), newBackoff()
 	late := time.NewTimer(fetchTotal)
 	defer late.Stop()
 	last := errNoToken
@@ -144,8 +146,7 @@ func (r *loginRound) after() time.Duration {
 	for _, t := range r.tries {
 		r.queried = append(r.queried, t.member)
 	}
-	r.pause = min(max(minBackoff, 2*r.pause), maxBackoff)
-	return jitter(r.pause)
+	return r.backoff.Next()
 }
 
 func (r *loginRound) drop(m *Member) {

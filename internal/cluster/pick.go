@@ -2,14 +2,14 @@ package cluster
 
 import (
 	"context"
-	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// coolDown is how long a member that failed comes after the others, before jitter of a fifth.
+// coolDown is how long a member that failed comes after the others, give or take a tenth.
 const coolDown = 5 * time.Second
 
 // Members returns the current members in a fresh slice: those that can be used, or all if none
@@ -80,8 +80,7 @@ func (m *Member) grade(now time.Duration, avoid []*Member) int {
 
 // Failed notes that m did not serve, and why: for a cool-down of about 5 s, Pick prefers others.
 func (c *Cluster) Failed(m *Member, err error) {
-	d := coolDown - coolDown/10 + rand.N(coolDown/5)
-	if m.coolUntil.Swap(int64(c.now()+d)) == 0 {
+	if m.coolUntil.Swap(int64(c.now()+backoff.Spread(coolDown))) == 0 {
 		c.log.Warn("etcd member failing", "endpoint", m.Endpoint(), "error", textOf(err))
 		c.events.Later(context.Background(), observe.MemberSwitched{From: m.Endpoint(), Err: err})
 	}

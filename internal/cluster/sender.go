@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"google.golang.org/grpc"
@@ -12,6 +11,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/backoff"
 )
 
 const (
@@ -20,6 +21,9 @@ const (
 	maxRefusals = 2           // of tokens, for one request, where a new one may help
 	slow        = time.Second // a member that is given up after this long is graded down
 )
+
+// newBackoff is the series of waits of a request, a login or a first contact.
+func newBackoff() backoff.Backoff { return backoff.Backoff{First: minBackoff, Most: maxBackoff} }
 
 // sender carries one request through its attempts.
 type sender struct {
@@ -35,7 +39,7 @@ type sender struct {
 	began    time.Time // the last attempt
 	login    *login    // of the last attempt
 	tried    []*Member // since the last pause
-	pause    time.Duration
+	backoff  backoff.Backoff
 	refusals int
 
 	member  *Member // of the last attempt
@@ -50,7 +54,7 @@ func (s *sender) run(ctx context.Context) error {
 	if s.r.Total == 0 {
 		s.r.Total = defaultTotal
 	}
-	s.until = time.Now().Add(s.r.Total)
+	s.until, s.backoff = time.Now().Add(s.r.Total), newBackoff()
 	for {
 		if EndOf(ctx) != nil {
 			return s.failed(ctx)
@@ -231,14 +235,7 @@ func (s *sender) wait(ctx context.Context) bool {
 		return time.Now().Before(s.until)
 	}
 	s.tried = s.tried[:0]
-	s.pause = min(max(minBackoff, 2*s.pause), maxBackoff)
-	t := time.NewTimer(min(s.pause/2+rand.N(s.pause/2), time.Until(s.until)))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	case <-s.c.ended:
-	}
+	backoff.Wait(min(s.backoff.Next(), time.Until(s.until)), ctx.Done(), s.c.ended)
 	return time.Now().Before(s.until)
 }
 

@@ -21,13 +21,7 @@ func Persist(ctx context.Context, c *cluster.Cluster, read func() error) error {
 		if err == nil || cluster.IsPermissionDenied(err) {
 			return err
 		}
-		t := time.NewTimer(pace.Next())
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-		case <-c.Ended():
-		}
-		t.Stop()
+		backoff.Wait(pace.Next(), ctx.Done(), c.Ended())
 		if end := Ended(ctx, c); end != nil {
 			return end
 		}

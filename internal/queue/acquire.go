@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/lease"
@@ -164,8 +165,8 @@ func (a *Acquisition) win(ctx context.Context, l Limits) error {
 	return nil
 }
 
-// linger waits for d while ctx and the acquisition last.
-func (a *Acquisition) linger(ctx context.Context, d time.Duration) error {
+// pause waits for d while ctx and the acquisition last.
+func (a *Acquisition) pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -181,3 +182,5 @@ const (
 	minPause = 25 * time.Millisecond
 	maxPause = time.Second
 )
+
+func newBackoff() backoff.Backoff { return backoff.Backoff{First: minPause, Most: maxPause} }

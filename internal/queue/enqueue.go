@@ -6,7 +6,6 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
@@ -16,7 +15,7 @@ import (
 // enter puts a queue key at the end of the queue, and returns when it is known to be
 // there.
 func (a *Acquisition) enter(ctx context.Context, r Request) error {
-	for pause := minPause; ; pause = min(2*pause, maxPause) {
+	for wait := newBackoff(); ; {
 		lost, err := a.enqueue(ctx, r)
 		if err == nil && lost != nil {
 			err = a.settle(ctx, lost)
@@ -28,7 +27,7 @@ func (a *Acquisition) enter(ctx context.Context, r Request) error {
 			a.notifyEnqueued()
 			return nil
 		}
-		if err := a.linger(ctx, backoff.Jitter(pause)); err != nil {
+		if err := a.pause(ctx, wait.Next()); err != nil {
 			return err
 		}
 	}

@@ -20,15 +20,9 @@ func (a *Acquisition) removeOverwritten(ctx context.Context) {
 	if !a.s.AwaitDeferred(ctx) {
 		return
 	}
-	for pause := 100 * time.Millisecond; a.deleteOwn(ctx) != nil; pause = min(2*pause, 2*time.Second) {
-		t := time.NewTimer(backoff.Jitter(pause))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-		case <-a.s.Host().Cluster.Ended():
-		}
-		t.Stop()
-		if ctx.Err() != nil || a.s.Host().Cluster.Err() != nil {
+	wait := backoff.Backoff{First: 100 * time.Millisecond, Most: 2 * time.Second}
+	for a.deleteOwn(ctx) != nil {
+		if !backoff.Wait(wait.Next(), ctx.Done(), a.s.Host().Cluster.Ended()) {
 			return
 		}
 	}

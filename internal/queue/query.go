@@ -9,7 +9,6 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
@@ -34,7 +33,7 @@ func asking(s *state.Acquisition) query {
 // query asks who owns, and goes on asking while the cluster cannot be reached, the
 // session is valid and ctx lasts. delay is waited for where the answer calls for it.
 func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
-	for pause := minPause; ; pause = min(2*pause, maxPause) {
+	for wait := newBackoff(); ; {
 		q := read(a, asking)
 		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "confirm position", Repeat: cluster.Always}, a.queryTxn(q))
 		switch {
@@ -44,7 +43,7 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 			return a.dismissed(resp)
 		case err == nil:
 			if fx := a.apply(a.answer(q, resp), nil); fx.Linger {
-				return a.linger(ctx, delay)
+				return a.pause(ctx, delay)
 			}
 			return nil
 		}
@@ -55,7 +54,7 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 			a.apply(state.DeletionCompacted{}, nil) // asked as of now, which is no better than that
 			continue
 		}
-		if err := a.linger(ctx, backoff.Jitter(pause)); err != nil || read(a, (*state.Acquisition).Next) != state.Query {
+		if err := a.pause(ctx, wait.Next()); err != nil || read(a, (*state.Acquisition).Next) != state.Query {
 			return err // or handed off meanwhile
 		}
 	}

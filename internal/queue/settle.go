@@ -6,7 +6,6 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/txn"
@@ -37,7 +36,7 @@ func (a *Acquisition) settle(ctx context.Context, lost error) error {
 // findOut puts the cancel key and reads the own key, in one transaction: no late copy of
 // the enqueue is applied after it, neither now nor when the key is released (rule A5).
 func (a *Acquisition) findOut(ctx context.Context) (own state.Key, err error) {
-	for pause := minPause; ; pause = min(2*pause, maxPause) {
+	for wait := newBackoff(); ; {
 		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "settle enqueue", Repeat: cluster.Always}, &pb.TxnRequest{
 			Success: []*pb.RequestOp{txn.Put(a.s.CancelKey(a.n), nil, a.s.ID()), txn.Look(a.key)},
 		})
@@ -49,7 +48,7 @@ func (a *Acquisition) findOut(ctx context.Context) (own state.Key, err error) {
 		case cluster.IsNoSpace(err), cluster.IsPermissionDenied(err), cluster.EndOf(ctx) != nil:
 			return state.Key{}, err
 		}
-		if err := a.linger(ctx, backoff.Jitter(pause)); err != nil {
+		if err := a.pause(ctx, wait.Next()); err != nil {
 			return state.Key{}, err
 		}
 	}

@@ -3,10 +3,10 @@ package session
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
@@ -128,7 +128,7 @@ func (r *round) fail(now time.Time, ttl, left time.Duration) {
 	}
 	wait := min(ttl/40<<min(r.failures-2, 8), ttl/8)
 	wait = max(min(wait, left/4), min(ttl/40, 100*time.Millisecond))
-	r.retry = now.Add(wait/2 + rand.N(wait/2+1))
+	r.retry = now.Add(backoff.Jitter(wait))
 }
 
 // hedgeAfter is how long an attempt may take before another joins it (rule N3):

@@ -65,7 +65,7 @@ func (s *stream) refused(t *topic, reason string, now time.Time, out []delivery)
 	case denied && !isFresh:
 		s.hub.cluster.TokenRefused(s.link.member, token, rpctypes.ErrGRPCPermissionDenied)
 	}
-	s.table.postpone(t, now.Add(delay(n)), denied)
+	s.table.postpone(t, now.Add(t.refusals.backoff.Next()), denied)
 	return out, nil
 }
 

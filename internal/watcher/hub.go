@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
@@ -37,8 +38,9 @@ type Hub struct {
 
 // refusals are a server's refusals of one topic.
 type refusals struct {
-	count int // close together
-	last  time.Time
+	count   int // close together
+	last    time.Time
+	backoff backoff.Backoff
 }
 
 // New returns a Hub without watches, which has no stream and no goroutine. Close it before c.
@@ -214,7 +216,7 @@ func (h *Hub) isFresh(token string, now time.Time) bool {
 // refused counts a refusal of t at now. It returns how many there were close together. Caller holds mu.
 func (t *topic) refused(now time.Time) int {
 	if t.refusals == nil || now.Sub(t.refusals.last) > fresh {
-		t.refusals = &refusals{}
+		t.refusals = &refusals{backoff: newBackoff()}
 	}
 	t.refusals.count++
 	t.refusals.last = now

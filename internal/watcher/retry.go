@@ -7,31 +7,31 @@ import (
 )
 
 const (
-	minDelay = 50 * time.Millisecond
+	minDelay = 100 * time.Millisecond // before jitter
 	maxDelay = 1 * time.Second
 	// steady is how long a stream must have lived for its end not to count as one more failure in a row.
 	// Without it, a server that takes streams and ends them would be asked without a pause.
 	steady = 2 * time.Second
 )
 
+// newBackoff is the series of waits before a stream is opened again, or a refused topic is created again.
+func newBackoff() backoff.Backoff { return backoff.Backoff{First: minDelay, Most: maxDelay} }
+
 // retry paces the reopening of one stream.
-type retry struct{ failures int }
+type retry struct {
+	failed  bool // the last stream had ended, too, before it was steady
+	backoff backoff.Backoff
+}
+
+func newRetry() retry { return retry{backoff: newBackoff()} }
 
 // ended counts an end of a stream that lived (gave answers) for lived, and returns how long to wait before
 // the next one: not at all after the first, then between 50 ms and 1 s.
 func (r *retry) ended(lived time.Duration) time.Duration {
-	if lived >= steady {
-		r.failures = 0
-	}
-	r.failures++
-	return delay(r.failures - 1)
-}
-
-// delay returns a random time from [50 ms, 100 ms) for n = 1, twice that for 2, and so on, up to [500 ms, 1 s);
-// 0 for n = 0.
-func delay(n int) time.Duration {
-	if n <= 0 {
+	if lived >= steady || !r.failed {
+		r.failed = true
+		r.backoff.Reset()
 		return 0
 	}
-	return backoff.Jitter(min(2*minDelay<<min(n-1, 10), maxDelay))
+	return r.backoff.Next()
 }

@@ -57,7 +57,7 @@ func (s *stream) run() {
 	s.alarm.Stop()
 	s.empty = time.Now()
 
-	var pace retry
+	pace := newRetry()
 	for {
 		err := s.attend()
 		if err == nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/lock"
 )
 
@@ -188,12 +189,8 @@ func (d *demo) wake(ctx context.Context, first *worker, p *paused) (err error) {
 
 // sleepUntil waits until t, or returns why ctx ended.
 func sleepUntil(ctx context.Context, t time.Time) error {
-	timer := time.NewTimer(time.Until(t))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !backoff.Sleep(ctx, time.Until(t)) {
 		return context.Cause(ctx)
 	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
@@ -23,7 +24,7 @@ const (
 // probe reads from the cluster now and then, while a browser is connected: a follower says
 // nothing while it waits, and would say nothing if it waited in vain.
 func (p *Page) probe(ctx context.Context) {
-	for sleep(ctx, probeEvery) {
+	for backoff.Sleep(ctx, probeEvery) {
 		if !p.hub.watched() {
 			continue
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
@@ -69,7 +70,7 @@ const (
 
 // keepFollowing follows until ctx ends, again after each failure.
 func (p *Page) keepFollowing(ctx context.Context, f *inspect.Follower) {
-	for pause := minPause; ; pause = min(2*pause, maxPause) {
+	for wait := (backoff.Backoff{First: minPause, Most: maxPause}); ; {
 		if f != nil {
 			began := time.Now()
 			err := p.follow(ctx, f)
@@ -78,12 +79,12 @@ func (p *Page) keepFollowing(ctx context.Context, f *inspect.Follower) {
 				return
 			}
 			if time.Since(began) > maxPause {
-				pause = minPause
+				wait.Reset()
 			}
 			p.opts.Logger.Warn("ui: following has ended, and begins again", "err", err)
 			p.hub.fail(following, err, time.Now())
 		}
-		if !sleep(ctx, pause) {
+		if !wait.Sleep(ctx) {
 			return
 		}
 		var err error
@@ -103,20 +104,8 @@ func (p *Page) follow(ctx context.Context, f *inspect.Follower) error {
 			return err
 		}
 		p.hub.apply(events, f.Snapshot())
-		if !sleep(ctx, pace) {
+		if !backoff.Sleep(ctx, pace) {
 			return context.Cause(ctx)
 		}
-	}
-}
-
-// sleep waits for d; false: ctx has ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lease"
@@ -85,7 +86,7 @@ func (w *world) waits(s *pawl.Session, name string) {
 // settled is the state once every change is published.
 func (w *world) settled() snapshot {
 	w.Helper()
-	require.True(w, sleep(w.Context(), 2*pace))
+	require.True(w, backoff.Sleep(w.Context(), 2*pace))
 	synctest.Wait()
 	return w.page.hub.state()
 }
@@ -248,12 +249,12 @@ func TestFollowingThatEndsBeginsAnewAndIsToldMeanwhile(t *testing.T) {
 		require.NoError(w, lock.New(ann, "b", lock.Options{}).Do(w.Context(), func(context.Context, *lock.Held) error {
 			f.Close()
 			synctest.Wait()
-			sleep(ctx, pace)
+			backoff.Sleep(ctx, pace)
 			synctest.Wait()
 			assert.Contains(w, p.hub.state().Trouble, "closed")
 			return nil
 		}))
-		sleep(ctx, 2*minPause)
+		backoff.Sleep(ctx, 2*minPause)
 		synctest.Wait()
 		s := p.hub.state()
 		assert.Empty(w, s.Trouble)
@@ -261,7 +262,7 @@ func TestFollowingThatEndsBeginsAnewAndIsToldMeanwhile(t *testing.T) {
 		assert.Equal(w, "a", s.Lines[0].Name)
 		require.NoError(w, c.Close())
 		synctest.Wait()
-		sleep(ctx, 10*maxPause)
+		backoff.Sleep(ctx, 10*maxPause)
 		assert.NotEmpty(w, p.hub.state().Trouble, "and as long as it fails")
 		cancel()
 		<-ended
@@ -279,7 +280,7 @@ func TestASilentClusterIsToldWhileSomebodyLooks(t *testing.T) {
 		assert.Contains(w, data, "the cluster does not answer")
 		since := w.page.hub.state().Since
 		assert.InDelta(w, time.Now().UnixMilli(), since, float64(probeWithin.Milliseconds()), "since it was queried")
-		require.True(w, sleep(w.Context(), time.Minute))
+		require.True(w, backoff.Sleep(w.Context(), time.Minute))
 		assert.Equal(w, since, w.page.hub.state().Since, "it goes on since then")
 		w.f.Heal()
 		_, event, data = s.next(w)
