@@ -56,6 +56,7 @@ var beside = map[string][]string{
 	"internal/testkit/fleet":         {"fencing", "fencing/fencetest"},
 	"internal/testkit/paired":        {},
 	"internal/testkit/loopback":      {},
+	"internal/testkit/stage":         {},
 	"observe/otel":                   {"*", "internal/cause"},
 	"observe/prom":                   {"*", "internal/cause"},
 	"test/...":                       {"*", "internal/testkit/...", "test/..."},

@@ -5,14 +5,15 @@ import (
 	"fmt"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/stage"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
 
 // Each name is on one of two clusters; the program need not know on which.
 func ExampleClusters() {
-	t := begin()
-	defer t.end()
+	t := stage.Begin()
+	defer t.End()
 	ctx := context.Background()
 
 	clusters, err := pawl.NewClusters(map[string]*pawl.Client{ // in a program, pawl.Dial gives each

@@ -19,6 +19,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/stage"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/test/etcdtest"
@@ -324,8 +325,8 @@ func TestAWatchOnARealCluster(t *testing.T) {
 
 // A program keeps a copy of its configuration up to date.
 func ExampleClient_Watch() {
-	t := begin()
-	defer t.end()
+	t := stage.Begin()
+	defer t.End()
 	ctx := context.Background()
 	client := pawltest.New(t).Client(t, pawl.Config{})
 

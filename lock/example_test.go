@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/stage"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/pawltest"
@@ -13,8 +14,8 @@ import (
 
 // With a client, a Mutex outlives the sessions that its locks are held on.
 func ExampleNew() {
-	t := begin()
-	defer t.end()
+	t := stage.Begin()
+	defer t.End()
 	etcd := pawltest.New(t) // an etcd in memory, for the example
 	client := etcd.Client(t, pawl.Config{})
 	ctx := context.Background()
@@ -39,8 +40,8 @@ func ExampleNew() {
 
 // Who holds it, and who waits?
 func ExampleMutex_Queue() {
-	t := begin()
-	defer t.end()
+	t := stage.Begin()
+	defer t.End()
 	etcd := pawltest.New(t) // an etcd in memory, for the example
 	client := etcd.Client(t, pawl.Config{Session: lease.Options{Owner: "ann"}})
 	ctx := context.Background()
@@ -64,8 +65,8 @@ func ExampleMutex_Queue() {
 
 // A cron job on ten machines runs once a firing.
 func ExampleMutex_Once() {
-	t := begin()
-	defer t.end()
+	t := stage.Begin()
+	defer t.End()
 	etcd := pawltest.New(t) // an etcd in memory, for the example
 	firing := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	for _, machine := range []string{"a", "b"} {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/stage"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
@@ -35,8 +36,8 @@ func (p *probe) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 
 // A liveness probe for work that goes on though its lock is lost.
 func Example_health() {
-	t := begin() // in a test, its own *testing.T
-	defer t.end()
+	t := stage.Begin() // in a test, its own *testing.T
+	defer t.End()
 	ctx := context.Background()
 	cluster := pawltest.New(t)
 	session, err := cluster.Client(t, pawl.Config{}).Session(ctx)

@@ -8,14 +8,15 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/stage"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/observe/otel"
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
 
 func Example() {
-	t := begin() // in a test, its own *testing.T
-	defer t.end()
+	t := stage.Begin() // in a test, its own *testing.T
+	defer t.End()
 	cluster := pawltest.New(t) // in production, a real one and pawl.Dial
 	ctx := context.Background()
 

@@ -5,13 +5,14 @@ import (
 	"fmt"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/stage"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
 func ExampleStart() {
-	t := begin() // in a test, this is the test's own t
-	defer t.end()
+	t := stage.Begin() // in a test, this is the test's own t
+	defer t.End()
 
 	s := etcdtest.Start(t)
 	kv := pb.NewKVClient(s.Conn(t))
@@ -45,8 +46,8 @@ func ExampleNew() {
 }
 
 func ExampleServer_Counts() {
-	t := begin() // in a test, this is the test's own t
-	defer t.end()
+	t := stage.Begin() // in a test, this is the test's own t
+	defer t.End()
 
 	s := etcdtest.Start(t)
 	kv := pb.NewKVClient(s.Conn(t))
@@ -60,8 +61,8 @@ func ExampleServer_Counts() {
 }
 
 func ExampleStartCluster() {
-	t := begin() // in a test, this is the test's own t
-	defer t.end()
+	t := stage.Begin() // in a test, this is the test's own t
+	defer t.End()
 
 	c := etcdtest.StartCluster(t, 3)
 	c.Leader(t).Kill() // the other two elect another one
@@ -76,8 +77,8 @@ func ExampleStartCluster() {
 }
 
 func ExampleCluster_MoveLeader() {
-	t := begin() // in a test, this is the test's own t
-	defer t.end()
+	t := stage.Begin() // in a test, this is the test's own t
+	defer t.End()
 
 	c := etcdtest.StartCluster(t, 3)
 	next := c.Follower(t)

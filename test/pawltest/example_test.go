@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/stage"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
 
 // Two clients of one cluster are like two processes.
 func ExampleNew() {
-	t := begin() // in a test, this is the test's own t
-	defer t.end()
+	t := stage.Begin() // in a test, this is the test's own t
+	defer t.End()
 	ctx := context.Background()
 
 	etcd := pawltest.New(t)
@@ -36,8 +37,8 @@ func ExampleNew() {
 
 // A program must notice that it lost its lock.
 func ExampleCluster_Delete() {
-	t := begin() // in a test, this is the test's own t
-	defer t.end()
+	t := stage.Begin() // in a test, this is the test's own t
+	defer t.End()
 	ctx := context.Background()
 
 	etcd := pawltest.New(t)

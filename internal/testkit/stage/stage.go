@@ -1,0 +1,44 @@
+// Package stage stands in for a test in runnable examples, which have none and use what wants one.
+package stage
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+)
+
+// A T is a test that an example begins and ends. What goes wrong in it panics.
+type T struct {
+	testing.TB
+	cleanups []func()
+}
+
+// Begin returns a T. End it.
+func Begin() *T { return &T{} }
+
+// End runs what Cleanup was given, the last first.
+func (t *T) End() {
+	for _, f := range slices.Backward(t.cleanups) {
+		f()
+	}
+}
+
+// Helper does nothing.
+func (t *T) Helper() {}
+
+// Cleanup has f run by End.
+func (t *T) Cleanup(f func()) { t.cleanups = append(t.cleanups, f) }
+
+// Fatalf panics.
+func (t *T) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
+
+// TempDir returns a folder that End removes.
+func (t *T) TempDir() string {
+	dir, err := os.MkdirTemp("", "pawl")
+	if err != nil {
+		panic(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
