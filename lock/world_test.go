@@ -184,6 +184,7 @@ func (w *world) lostBy(want error, h *lock.Held) {
 	err := h.Err()
 	w.oneCause(want, err)
 	assert.ErrorIs(w, err, lock.ErrLost)
+	synctest.Wait() // a watch or a timer may have marked the loss first, and be ending its contexts
 	assert.True(w, isClosed(h.Done()))
 	assert.ErrorIs(w, h.Context().Err(), context.Canceled)
 	w.oneCause(want, context.Cause(h.Context()))

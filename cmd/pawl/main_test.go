@@ -36,31 +36,38 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// TestScripts runs testdata/script against one real etcd server.
+// TestScripts runs each script of testdata/script against a real etcd server of its own:
+// they run side by side, and use the same names.
 func TestScripts(t *testing.T) {
-	s := etcdtest.Start(t)
-	conn := s.Conn(t)
+	kv := func(ts *testscript.TestScript) pb.KVClient {
+		return pb.NewKVClient(ts.Value(serverKey{}).(*etcdtest.Server).Conn(t))
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
+			s := etcdtest.Start(t)
+			env.Values[serverKey{}] = s
 			env.Setenv("ETCDCTL_ENDPOINTS", s.Addr())
 			env.Setenv("TMPDIR", env.WorkDir)
+			env.Defer(func() { requireNothingLeft(t, s) })
 			return nil
 		},
 		RequireExplicitExec: true,
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"del": func(ts *testscript.TestScript, _ bool, args []string) { // KEY
-				_, err := pb.NewKVClient(conn).DeleteRange(context.Background(), &pb.DeleteRangeRequest{Key: []byte(args[0])})
+				_, err := kv(ts).DeleteRange(context.Background(), &pb.DeleteRangeRequest{Key: []byte(args[0])})
 				ts.Check(err)
 			},
 			"put": func(ts *testscript.TestScript, _ bool, args []string) { // KEY VALUE, without a lease
-				_, err := pb.NewKVClient(conn).Put(context.Background(), &pb.PutRequest{Key: []byte(args[0]), Value: []byte(args[1])})
+				_, err := kv(ts).Put(context.Background(), &pb.PutRequest{Key: []byte(args[0]), Value: []byte(args[1])})
 				ts.Check(err)
 			},
 		},
 	})
-	t.Cleanup(func() { requireNothingLeft(t, s) })
 }
+
+// serverKey is where a script's values hold its server.
+type serverKey struct{}
 
 // requireNothingLeft fails unless every key and every lease is gone.
 func requireNothingLeft(t *testing.T, s *etcdtest.Server) {

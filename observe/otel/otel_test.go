@@ -131,6 +131,7 @@ func set(s attribute.Set) string {
 
 func (w *world) shows(want map[string]string) {
 	w.Helper()
+	synctest.Wait() // a release's answer comes after its handoff
 	got := w.points()
 	for name, value := range want {
 		assert.Equal(w, value, got[name], "%s of %v", name, got)
