@@ -28,6 +28,22 @@ func (c conn) QueryRow(ctx context.Context, query string, args []any, dest ...an
 	return err
 }
 
+// transaction is tx as a sqltable.Conn; nil where it is nil.
+func transaction(tx pgx.Tx) sqltable.Conn {
+	if tx == nil {
+		return nil
+	}
+	return conn{tx}
+}
+
+// database is db as a sqltable.DB; nil where it is nil.
+func database(db Beginner) sqltable.DB {
+	if db == nil {
+		return nil
+	}
+	return pool{db}
+}
+
 // A pool is a sqltable.DB, whose statements are transactions of their own.
 type pool struct{ Beginner }
 

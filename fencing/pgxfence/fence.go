@@ -2,8 +2,6 @@ package pgxfence
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -38,20 +36,7 @@ type Beginner interface {
 // Create creates the table unless it is there. It can be run again, and by several processes at once. It fails if a table is there that has other columns. It migrates the
 // table of a pawl without shared tokens, as sqlfence.Fence.Create does.
 func (f Fence) Create(ctx context.Context, db Beginner) error {
-	table, err := sqltable.New(sqltable.Postgres, f.Table)
-	switch {
-	case err != nil:
-	case ctx == nil:
-		err = errNilContext
-	case db == nil:
-		err = errNilDB
-	default:
-		err = table.Create(ctx, pool{db})
-	}
-	if err != nil {
-		return fmt.Errorf("pgxfence: create: %w", err)
-	}
-	return nil
+	return f.table().Create(ctx, database(db))
 }
 
 // Admit returns nil if no greater token was committed for resource: then t, an exclusive token, is its highest if tx is committed, and nobody else is admitted for
@@ -60,28 +45,14 @@ func (f Fence) Create(ctx context.Context, db Beginner) error {
 //
 // Call it before the first read of tx.
 func (f Fence) Admit(ctx context.Context, tx pgx.Tx, resource string, t fencing.Token) error {
-	return f.in(ctx, "admit", tx, resource, t, sqltable.Table.Admit)
+	return f.table().Admit(ctx, transaction(tx), resource, t)
 }
 
 // Register registers t, the token of a shared lock, in a short transaction of its own. A reader calls it once, before its first read; from then on Admit refuses every smaller
 // token. It returns nil if no exclusive token as great as t was committed, and a *fencing.StaleError if one was. It blocks while a transaction that was
 // admitted for resource is open, a reader's too.
 func (f Fence) Register(ctx context.Context, db Beginner, resource string, t fencing.Token) error {
-	switch {
-	case ctx == nil:
-		return wrap("register", resource, errNilContext)
-	case db == nil:
-		return wrap("register", resource, errNilDB)
-	}
-	tx, err := db.Begin(ctx)
-	if err != nil {
-		return wrap("register", resource, err)
-	}
-	if err := f.in(ctx, "register", tx, resource, t, sqltable.Table.Register); err != nil {
-		rollback(ctx, tx)
-		return err
-	}
-	return wrap("register", resource, tx.Commit(ctx))
+	return f.table().Register(ctx, database(db), resource, t)
 }
 
 // AdmitShared returns nil if t, the token of a shared lock, was registered, and no exclusive token as great was committed for resource. No writer is admitted for
@@ -90,40 +61,9 @@ func (f Fence) Register(ctx context.Context, db Beginner, resource string, t fen
 //
 // Call it before the first read of tx.
 func (f Fence) AdmitShared(ctx context.Context, tx pgx.Tx, resource string, t fencing.Token) error {
-	return f.in(ctx, "admit shared", tx, resource, t, sqltable.Table.AdmitShared)
+	return f.table().AdmitShared(ctx, transaction(tx), resource, t)
 }
 
-type operation func(t sqltable.Table, ctx context.Context, c sqltable.Conn, resource string, token fencing.Token) error
-
-// in checks what a method was given, and does the operation in tx.
-func (f Fence) in(ctx context.Context, what string, tx pgx.Tx, resource string, t fencing.Token, do operation) error {
-	table, err := sqltable.New(sqltable.Postgres, f.Table)
-	switch {
-	case err != nil:
-	case ctx == nil:
-		err = errNilContext
-	case tx == nil:
-		err = errNilTx
-	default:
-		err = fencing.Check(resource, t)
-	}
-	if err == nil {
-		err = do(table, ctx, conn{tx}, resource, t)
-	}
-	return wrap(what, resource, err)
-}
-
-var (
-	errNilContext = errors.New("nil context")
-	errNilDB      = errors.New("nil database")
-	errNilTx      = errors.New("nil transaction")
-)
-
-// wrap leaves a refusal as it is.
-func wrap(what, resource string, err error) error {
-	var stale *fencing.StaleError
-	if err == nil || errors.As(err, &stale) {
-		return err
-	}
-	return fmt.Errorf("pgxfence: %s %.64q: %w", what, resource, err)
+func (f Fence) table() sqltable.Fence {
+	return sqltable.Fence{Package: "pgxfence", Dialect: sqltable.Postgres, Table: f.Table}
 }

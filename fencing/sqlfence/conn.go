@@ -19,6 +19,22 @@ func (c conn) QueryRow(ctx context.Context, query string, args []any, dest ...an
 	return c.QueryRowContext(ctx, query, args...).Scan(dest...)
 }
 
+// transaction is tx as a sqltable.Conn; nil where it is nil.
+func transaction(tx *sql.Tx) sqltable.Conn {
+	if tx == nil {
+		return nil
+	}
+	return conn{tx}
+}
+
+// database is db as a sqltable.DB; nil where it is nil.
+func database(db *sql.DB) sqltable.DB {
+	if db == nil {
+		return nil
+	}
+	return pool{conn{db}, db}
+}
+
 // A pool is a sqltable.DB.
 type pool struct {
 	conn

@@ -17,9 +17,3 @@ var (
 	// ErrBadName is matched by errors that refuse the name of a table or a column.
 	ErrBadName = sqltable.ErrBadName
 )
-
-var (
-	errNilContext = errors.New("nil context")
-	errNilDB      = errors.New("nil database")
-	errNilTx      = errors.New("nil transaction")
-)

@@ -3,8 +3,6 @@ package sqlfence
 import (
 	"context"
 	"database/sql"
-	"errors"
-	"fmt"
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/fencing/internal/sqltable"
@@ -26,20 +24,7 @@ type Fence struct {
 // It migrates the table of a pawl without shared tokens, which has one column, token: that becomes the column highest, and each row's exclusive the same. Processes of that
 // older version fail from then on, and admit nothing. Migration needs the right to alter the table.
 func (f Fence) Create(ctx context.Context, db *sql.DB) error {
-	table, err := sqltable.New(f.Dialect.table(), f.Table)
-	switch {
-	case err != nil:
-	case ctx == nil:
-		err = errNilContext
-	case db == nil:
-		err = errNilDB
-	default:
-		err = table.Create(ctx, pool{conn{db}, db})
-	}
-	if err != nil {
-		return fmt.Errorf("sqlfence: create: %w", err)
-	}
-	return nil
+	return f.table().Create(ctx, database(db))
 }
 
 // Admit returns nil if no greater token was committed for resource: then t, an exclusive token, is its highest if tx is committed, and nobody else is admitted for resource until
@@ -48,28 +33,14 @@ func (f Fence) Create(ctx context.Context, db *sql.DB) error {
 //
 // Call it before the first read of tx (package comment).
 func (f Fence) Admit(ctx context.Context, tx *sql.Tx, resource string, t fencing.Token) error {
-	return f.in(ctx, "admit", tx, resource, t, sqltable.Table.Admit)
+	return f.table().Admit(ctx, transaction(tx), resource, t)
 }
 
 // Register registers t, the token of a shared lock, in a short transaction of its own. A reader calls it once, before its first read; from then on Admit refuses every smaller
 // token. It returns nil if no exclusive token as great as t was committed, and a *fencing.StaleError if one was. It blocks while a transaction that was
 // admitted for resource is open, a reader's too.
 func (f Fence) Register(ctx context.Context, db *sql.DB, resource string, t fencing.Token) error {
-	switch {
-	case ctx == nil:
-		return wrap("register", resource, errNilContext)
-	case db == nil:
-		return wrap("register", resource, errNilDB)
-	}
-	tx, err := db.BeginTx(ctx, nil)
-	if err != nil {
-		return wrap("register", resource, err)
-	}
-	defer func() { _ = tx.Rollback() }() // does nothing once committed
-	if err := f.in(ctx, "register", tx, resource, t, sqltable.Table.Register); err != nil {
-		return err
-	}
-	return wrap("register", resource, tx.Commit())
+	return f.table().Register(ctx, database(db), resource, t)
 }
 
 // AdmitShared returns nil if t, the token of a shared lock, was registered, and no exclusive token as great was committed for resource. No writer is admitted for
@@ -78,34 +49,9 @@ func (f Fence) Register(ctx context.Context, db *sql.DB, resource string, t fenc
 //
 // Call it before the first read of tx (package comment).
 func (f Fence) AdmitShared(ctx context.Context, tx *sql.Tx, resource string, t fencing.Token) error {
-	return f.in(ctx, "admit shared", tx, resource, t, sqltable.Table.AdmitShared)
+	return f.table().AdmitShared(ctx, transaction(tx), resource, t)
 }
 
-type operation func(t sqltable.Table, ctx context.Context, c sqltable.Conn, resource string, token fencing.Token) error
-
-// in checks what a method was given, and does the operation in tx.
-func (f Fence) in(ctx context.Context, what string, tx *sql.Tx, resource string, t fencing.Token, do operation) error {
-	table, err := sqltable.New(f.Dialect.table(), f.Table)
-	switch {
-	case err != nil:
-	case ctx == nil:
-		err = errNilContext
-	case tx == nil:
-		err = errNilTx
-	default:
-		err = fencing.Check(resource, t)
-	}
-	if err == nil {
-		err = do(table, ctx, conn{tx}, resource, t)
-	}
-	return wrap(what, resource, err)
-}
-
-// wrap leaves a refusal as it is.
-func wrap(what, resource string, err error) error {
-	var stale *fencing.StaleError
-	if err == nil || errors.As(err, &stale) {
-		return err
-	}
-	return fmt.Errorf("sqlfence: %s %.64q: %w", what, resource, err)
+func (f Fence) table() sqltable.Fence {
+	return sqltable.Fence{Package: "sqlfence", Dialect: f.Dialect.table(), Table: f.Table}
 }

@@ -96,20 +96,19 @@ func (r Row) run(ctx context.Context, what string, q Querier, key any, t fencing
 	switch {
 	case err != nil:
 	case ctx == nil:
-		err = errNilContext
+		err = sqltable.ErrNilContext
 	case isNil(q):
-		err = errNilDB
+		err = sqltable.ErrNilDB
 	default:
 		err = fencing.Check(resource, t)
 	}
 	if err == nil {
 		err = do(c, resource)
 	}
-	var stale *fencing.StaleError
-	if err == nil || errors.As(err, &stale) {
-		return err
+	if stale := (*fencing.StaleError)(nil); err != nil && !errors.As(err, &stale) {
+		err = sqltable.Missing(err, r.Table)
 	}
-	return wrap(what, resource, sqltable.Missing(err, r.Table))
+	return sqltable.Wrap("sqlfence", what, resource, err)
 }
 
 func (r Row) update(ctx context.Context, q Querier, st statement, key any, resource string, t fencing.Token) error {
