@@ -54,6 +54,7 @@ var beside = map[string][]string{
 	"internal/testkit/etcdfake/wire": {},
 	"internal/testkit/faultproxy":    {"internal/testkit/loopback"},
 	"internal/testkit/fleet":         {"fencing", "fencing/fencetest"},
+	"internal/testkit/inmemory":      {"*", "internal/testkit/etcdfake"},
 	"internal/testkit/paired":        {},
 	"internal/testkit/loopback":      {},
 	"internal/testkit/stage":         {},

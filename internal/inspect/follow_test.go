@@ -11,6 +11,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/inspect"
+	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/etcdtest"
@@ -19,11 +20,11 @@ import (
 func TestAFollowerReportsEveryChange(t *testing.T) {
 	for _, scope := range []inspect.Scope{{}, {Prefix: "re"}, {Name: "reports/daily"}} {
 		inBubble(t, func(w *world) {
-			w.namespace = "app/"
+			w.Namespace = "app/"
 			const name = "reports/daily"
-			ann, bob := w.session("ann"), w.session("bob")
+			ann, bob := w.Session("ann"), w.Session("bob")
 			f := w.follow(scope)
-			h := w.holds(ann, name)
+			h := w.Holds(ann, name)
 			f.reports("reports/daily acquired")
 
 			time.Sleep(2 * time.Second)
@@ -50,11 +51,11 @@ func TestAFollowerReportsEveryChange(t *testing.T) {
 			f.reports("reports/daily released (handed on)", "reports/daily acquired")
 			require.NoError(w, (<-again).Release(w.Context()))
 			f.reports("reports/daily released (key deleted)")
-			w.holds(bob, name)
+			w.Holds(bob, name)
 			f.reports("reports/daily acquired")
-			w.f.Revoke(bob.ID())
+			w.Cluster.Revoke(bob.ID())
 			f.reports("reports/daily lost (lease ended)")
-			w.holds(ann, name)
+			w.Holds(ann, name)
 			f.reports("reports/daily acquired")
 			require.NoError(w, ann.Close(w.Context()))
 			f.reports("reports/daily lost (lease ended)")
@@ -66,7 +67,7 @@ func TestAFollowerReportsEveryChange(t *testing.T) {
 func TestAFollowerReportsATerm(t *testing.T) {
 	inBubble(t, func(w *world) {
 		f := w.follow(inspect.Scope{})
-		term := w.leads(w.session("ann"), "chief", "v1")
+		term := w.leads(w.Session("ann"), "chief", "v1")
 		evs := f.reports("chief acquired")
 		assert.True(w, evs[0].Election)
 		assert.Equal(w, "ann", evs[0].Position.Owner)
@@ -80,15 +81,15 @@ func TestAFollowerReportsATerm(t *testing.T) {
 
 func TestAFollowerGoesOnAfterACut(t *testing.T) {
 	inBubble(t, func(w *world) {
-		ann := w.session("ann")
+		ann := w.Session("ann")
 		f := w.follow(inspect.Scope{})
-		h := w.holds(ann, "a")
+		h := w.Holds(ann, "a")
 		f.reports("a acquired")
 		for range 3 {
-			w.f.Cut() // connections end, and new ones can be made
-			w.f.Heal()
+			w.Cluster.Cut() // connections end, and new ones can be made
+			w.Cluster.Heal()
 			require.NoError(w, h.Release(w.Context()))
-			h = w.holds(ann, "a")
+			h = w.Holds(ann, "a")
 			f.reports("a released (key deleted)", "a acquired")
 		}
 	})
@@ -96,9 +97,9 @@ func TestAFollowerGoesOnAfterACut(t *testing.T) {
 
 func TestAFollowerReadsAgainAfterACompaction(t *testing.T) {
 	inBubble(t, func(w *world) {
-		ann, bob := w.session("ann"), w.session("bob")
-		h := w.holds(ann, "a")
-		other := w.client()
+		ann, bob := w.Session("ann"), w.Session("bob")
+		h := w.Holds(ann, "a")
+		other := w.Client()
 		f, err := inspect.Follow(w.Context(), other, inspect.Scope{})
 		require.NoError(w, err)
 		defer f.Close()
@@ -107,8 +108,8 @@ func TestAFollowerReadsAgainAfterACompaction(t *testing.T) {
 		// The follower gets no event while the queue moves on and its past is compacted.
 		f.Deaf()
 		require.NoError(w, h.Release(w.Context()))
-		w.holds(bob, "a")
-		w.f.Compact(w.f.Revision())
+		w.Holds(bob, "a")
+		w.Cluster.Compact(w.Cluster.Revision())
 		f.Hear()
 		fw.reports("a ended (cause unknown)?", "a acquired?")
 		require.NoError(w, bob.Close(w.Context()))
@@ -118,24 +119,24 @@ func TestAFollowerReadsAgainAfterACompaction(t *testing.T) {
 
 func TestASlowReaderMissesNothing(t *testing.T) {
 	inBubble(t, func(w *world) {
-		ann := w.session("ann")
+		ann := w.Session("ann")
 		f := w.follow(inspect.Scope{})
-		w.holds(ann, "b")
+		w.Holds(ann, "b")
 		for i := range 4096 {
-			w.f.Put("x", "", int64(i%2)*ann.ID())
-			w.f.Put("x/y", "", 0)
+			w.Cluster.Put("x", "", int64(i%2)*ann.ID())
+			w.Cluster.Put("x/y", "", 0)
 		}
-		w.holds(ann, "a")
+		w.Holds(ann, "a")
 		synctest.Wait()
 		f.reports("b acquired", "a acquired")
-		w.f.Revoke(ann.ID())
+		w.Cluster.Revoke(ann.ID())
 		f.reports("a lost (lease ended)", "b lost (lease ended)")
 	})
 }
 
 func TestNextEndsWithItsContextWithTheFollowerAndWithTheClient(t *testing.T) {
 	inBubble(t, func(w *world) {
-		c := w.client()
+		c := w.Client()
 		f, err := inspect.Follow(w.Context(), c, inspect.Scope{})
 		require.NoError(w, err)
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
@@ -170,7 +171,7 @@ func TestAFollowerOnARealServer(t *testing.T) {
 	f, err := inspect.Follow(t.Context(), watcher, inspect.Scope{Prefix: "re"})
 	require.NoError(t, err)
 	defer f.Close()
-	fw := &follower{&world{T: t}, f}
+	fw := &follower{&world{&inmemory.World{T: t}}, f}
 	session, err := holder.Session(t.Context())
 	require.NoError(t, err)
 	acquire := func() *lock.Held {

@@ -9,56 +9,25 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"google.golang.org/grpc"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
 	"github.com/pawl-locks/pawl/lock"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is a cluster in memory, in a bubble.
-type world struct {
-	*testing.T
-	f         *etcdfake.Cluster
-	namespace string
-}
+type world struct{ *inmemory.World }
 
 func inBubble(t *testing.T, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := etcdfake.New(etcdfake.Options{Members: 3})
-		t.Cleanup(c.Close)
-		f(&world{T: t, f: c})
+		f(&world{inmemory.New(t, etcdfake.Options{Members: 3})})
 	})
-}
-
-func (w *world) client() *pawl.Client {
-	w.Helper()
-	c, err := pawl.Dial(w.Context(), pawl.Config{
-		Endpoints: w.f.Endpoints(), Namespace: w.namespace, DialOptions: []grpc.DialOption{w.f.DialOption()},
-	})
-	require.NoError(w, err)
-	w.Cleanup(func() { _ = c.Close() })
-	return c
-}
-
-func (w *world) session(owner string) *pawl.Session {
-	w.Helper()
-	s, err := w.client().NewSession(w.Context(), lease.Options{Owner: owner})
-	require.NoError(w, err)
-	return s
-}
-
-func (w *world) holds(s *pawl.Session, name string) *lock.Held {
-	w.Helper()
-	h, err := lock.New(s, name, lock.Options{}).Acquire(w.Context())
-	require.NoError(w, err)
-	return h
 }
 
 // waits enqueues behind others, and returns when it waits.
@@ -84,14 +53,14 @@ func (w *world) leads(s *pawl.Session, name, value string) *elect.Term {
 
 func (w *world) read(scope inspect.Scope) *inspect.Snapshot {
 	w.Helper()
-	s, err := inspect.Read(w.Context(), w.client(), scope)
+	s, err := inspect.Read(w.Context(), w.Client(), scope)
 	require.NoError(w, err)
 	return s
 }
 
 func (w *world) follow(scope inspect.Scope) *follower {
 	w.Helper()
-	f, err := inspect.Follow(w.Context(), w.client(), scope)
+	f, err := inspect.Follow(w.Context(), w.Client(), scope)
 	require.NoError(w, err)
 	w.Cleanup(f.Close)
 	return &follower{w, f}

@@ -17,23 +17,23 @@ import (
 
 func TestReadReturnsLocksAndElectionsWithTheirQueues(t *testing.T) {
 	inBubble(t, func(w *world) {
-		w.namespace = "app/"
-		ann, bob := w.session("ann"), w.session("bob")
-		h := w.holds(ann, "backup")
+		w.Namespace = "app/"
+		ann, bob := w.Session("ann"), w.Session("bob")
+		h := w.Holds(ann, "backup")
 		w.waits(w.Context(), bob, "backup")
-		w.holds(bob, "reports/daily")
+		w.Holds(bob, "reports/daily")
 		w.leads(ann, "chief", "at desk 7")
 		nested, err := lock.New(bob, "x/y", lock.Options{EtcdLayout: true}).Acquire(w.Context())
 		require.NoError(w, err)
-		w.f.Put("app/backup/readme", "", 0)
-		w.f.Put("app/old/1f", "", w.f.Leases()[0].ID) // names another lease than it is on
-		w.f.Put("other/lock/1f-1", inspect.SomeLabel, 0)
+		w.Cluster.Put("app/backup/readme", "", 0)
+		w.Cluster.Put("app/old/1f", "", w.Cluster.Leases()[0].ID) // names another lease than it is on
+		w.Cluster.Put("other/lock/1f-1", inspect.SomeLabel, 0)
 
 		s := w.read(inspect.Scope{})
 		assert.Equal(w, []string{
 			"lock backup: ann bob :foreign", "election chief: ann", "lock reports/daily: bob", "lock etcd x/y: bob",
 		}, sketch(s))
-		assert.Equal(w, w.f.Revision(), s.Revision)
+		assert.Equal(w, w.Cluster.Revision(), s.Revision)
 		p, ok := s.Queues[0].Holder()
 		require.True(w, ok)
 		assert.Equal(w, h.Key(), p.Key)
@@ -52,7 +52,7 @@ func TestReadReturnsLocksAndElectionsWithTheirQueues(t *testing.T) {
 		assert.Empty(w, w.read(inspect.Scope{Prefix: "/"}).Queues)
 		assert.Empty(w, w.read(inspect.Scope{Name: "nobody"}).Queues)
 		assert.Equal(w, []string{"lock old: :foreign"}, sketch(w.read(inspect.Scope{Name: "old"})))
-		_, err = inspect.Read(w.Context(), w.client(), inspect.Scope{Name: "//pawl", EtcdLayout: true})
+		_, err = inspect.Read(w.Context(), w.Client(), inspect.Scope{Name: "//pawl", EtcdLayout: true})
 		assert.ErrorContains(w, err, "sessions' own keys")
 	})
 }
@@ -60,7 +60,7 @@ func TestReadReturnsLocksAndElectionsWithTheirQueues(t *testing.T) {
 func TestReadGoesPageByPage(t *testing.T) {
 	inBubble(t, func(w *world) {
 		for i := range 2*inspect.Page + 7 {
-			w.f.Put(fmt.Sprintf("n%04d/1f-%d", i, i+1), inspect.SomeLabel, 0)
+			w.Cluster.Put(fmt.Sprintf("n%04d/1f-%d", i, i+1), inspect.SomeLabel, 0)
 		}
 		s := w.read(inspect.Scope{})
 		require.Len(w, s.Queues, 2*inspect.Page+7)
@@ -70,9 +70,9 @@ func TestReadGoesPageByPage(t *testing.T) {
 
 func TestEachLeaseIsQueriedOnce(t *testing.T) {
 	inBubble(t, func(w *world) {
-		ann, err := w.client().NewSession(w.Context(), lease.Options{TTL: 9 * time.Second})
+		ann, err := w.Client().NewSession(w.Context(), lease.Options{TTL: 9 * time.Second})
 		require.NoError(w, err)
-		got, err := inspect.Leases(w.Context(), w.client(), ann.ID(), 0, 77, ann.ID())
+		got, err := inspect.Leases(w.Context(), w.Client(), ann.ID(), 0, 77, ann.ID())
 		require.NoError(w, err)
 		assert.Len(w, got, 2)
 		assert.Equal(w, 9*time.Second, got[ann.ID()].Granted)
@@ -83,9 +83,9 @@ func TestEachLeaseIsQueriedOnce(t *testing.T) {
 
 func TestReadEndsWithItsContext(t *testing.T) {
 	inBubble(t, func(w *world) {
-		c := w.client()
-		w.f.BlackHole()
-		defer w.f.Heal()
+		c := w.Client()
+		w.Cluster.BlackHole()
+		defer w.Cluster.Heal()
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		_, err := inspect.Read(ctx, c, inspect.Scope{})
@@ -97,57 +97,57 @@ func TestReadEndsWithItsContext(t *testing.T) {
 
 func TestEvictEndsTheHolderAndTheNextHasAGreaterToken(t *testing.T) {
 	inBubble(t, func(w *world) {
-		ann, bob := w.session("ann"), w.session("bob")
-		h := w.holds(ann, "backup")
+		ann, bob := w.Session("ann"), w.Session("bob")
+		h := w.Holds(ann, "backup")
 		next := w.waits(w.Context(), bob, "backup")
 		f := w.follow(inspect.Scope{Prefix: "b"})
 		p := w.read(inspect.Scope{Name: "backup"}).Queues[0].Queue[0]
-		require.NoError(w, inspect.Evict(w.Context(), w.client(), p, "carol"))
+		require.NoError(w, inspect.Evict(w.Context(), w.Client(), p, "carol"))
 		<-h.Done()
 		assert.ErrorIs(w, h.Err(), lock.ErrKeyDeleted)
 		b := <-next
 		assert.Greater(w, b.Token(), h.Token())
 		f.reports("backup lost (broken) by carol", "backup acquired")
 
-		assert.ErrorIs(w, inspect.Evict(w.Context(), w.client(), p, "carol"), inspect.ErrGone)
+		assert.ErrorIs(w, inspect.Evict(w.Context(), w.Client(), p, "carol"), inspect.ErrGone)
 		assert.NoError(w, b.Err(), "the next one is left alone")
 		require.NoError(w, ann.Close(w.Context()))
 		require.NoError(w, bob.Close(w.Context()))
-		assert.Empty(w, w.f.Keys(""), "the mark goes with the lease")
+		assert.Empty(w, w.Cluster.Keys(""), "the mark goes with the lease")
 	})
 }
 
 func TestEvictEndsATermAndAForeignKey(t *testing.T) {
 	inBubble(t, func(w *world) {
-		term := w.leads(w.session("ann"), "chief", "v")
-		w.f.Put("old/readme", "", 0)
+		term := w.leads(w.Session("ann"), "chief", "v")
+		w.Cluster.Put("old/readme", "", 0)
 		for _, name := range []string{"chief", "old"} {
-			require.NoError(w, inspect.Evict(w.Context(), w.client(), w.read(inspect.Scope{Name: name}).Queues[0].Queue[0], "x"))
+			require.NoError(w, inspect.Evict(w.Context(), w.Client(), w.read(inspect.Scope{Name: name}).Queues[0].Queue[0], "x"))
 			assert.Empty(w, w.read(inspect.Scope{Name: name}).Queues)
 		}
 		<-term.Done()
 		assert.ErrorIs(w, term.Err(), elect.ErrKeyDeleted)
-		assert.Error(w, inspect.Evict(w.Context(), w.client(), inspect.Position{}, "x"))
+		assert.Error(w, inspect.Evict(w.Context(), w.Client(), inspect.Position{}, "x"))
 	})
 }
 
 func TestEvictWorksOnAFullDiskWithoutAMark(t *testing.T) {
 	inBubble(t, func(w *world) {
-		h := w.holds(w.session("ann"), "backup")
+		h := w.Holds(w.Session("ann"), "backup")
 		p := w.read(inspect.Scope{}).Queues[0].Queue[0]
-		w.f.SetNoSpace(true)
-		require.NoError(w, inspect.Evict(w.Context(), w.client(), p, "carol"))
-		assert.Nil(w, w.f.Get(h.Key()))
+		w.Cluster.SetNoSpace(true)
+		require.NoError(w, inspect.Evict(w.Context(), w.Client(), p, "carol"))
+		assert.Nil(w, w.Cluster.Get(h.Key()))
 	})
 }
 
 func TestSessionsAreReadWithTheLeaseThatEachNames(t *testing.T) {
 	inBubble(t, func(w *world) {
-		w.namespace = "ns/"
-		ann := w.session("ann")
-		w.f.Put("ns///pawl/1f/3", "", ann.ID())
-		w.f.Put("ns///pawl/x", "", 0)
-		got, err := inspect.Sessions(w.Context(), w.client())
+		w.Namespace = "ns/"
+		ann := w.Session("ann")
+		w.Cluster.Put("ns///pawl/1f/3", "", ann.ID())
+		w.Cluster.Put("ns///pawl/x", "", 0)
+		got, err := inspect.Sessions(w.Context(), w.Client())
 		require.NoError(w, err)
 		require.Len(w, got, 3)
 		byName := map[int64]inspect.SessionKey{}

@@ -69,8 +69,8 @@ func TestTheFilesNeedNothingFromElsewhere(t *testing.T) {
 
 func TestABreakNeedsTheTokenTheSameSiteAndTheHolderThatWasShown(t *testing.T) {
 	inBubble(t, Options{Token: "SECRET", By: "carol"}, func(w *world) {
-		h := w.holds(w.session("ann"), "backup")
-		w.waits(w.session("bob"), "backup")
+		h := w.Holds(w.Session("ann"), "backup")
+		w.waits(w.Session("bob"), "backup")
 		id := w.settled().Lines[0].ID
 		right := fmt.Sprintf(`{"line":%q,"token":"%d"}`, id, h.Token())
 		for name, c := range map[string]struct {
@@ -124,7 +124,7 @@ func TestThePageLearnsWhetherItsKeyIsTheRightOne(t *testing.T) {
 
 func TestWithoutATokenNothingCanBeBroken(t *testing.T) {
 	inBubble(t, Options{}, func(w *world) {
-		h := w.holds(w.session("ann"), "backup")
+		h := w.Holds(w.Session("ann"), "backup")
 		body := fmt.Sprintf(`{"line":%q,"token":"%d"}`, w.settled().Lines[0].ID, h.Token())
 		got := w.requests("POST", "/api/break", body, "Pawl-Break", "")
 		assert.Equal(w, 403, got.Code)
@@ -135,11 +135,11 @@ func TestWithoutATokenNothingCanBeBroken(t *testing.T) {
 
 func TestABreakThatGetsNoAnswerSaysSo(t *testing.T) {
 	inBubble(t, Options{Token: "SECRET"}, func(w *world) {
-		h := w.holds(w.session("ann"), "backup")
+		h := w.Holds(w.Session("ann"), "backup")
 		body := fmt.Sprintf(`{"line":%q,"token":"%d"}`, w.settled().Lines[0].ID, h.Token())
-		w.f.BlackHole()
+		w.Cluster.BlackHole()
 		got := w.requests("POST", "/api/break", body, "Pawl-Break", "SECRET")
-		w.f.Heal()
+		w.Cluster.Heal()
 		assert.Equal(w, 502, got.Code)
 		assert.Contains(w, got.Body.String(), "may have been evicted or not")
 	})

@@ -14,8 +14,8 @@ import (
 
 func TestAStreamTellsTheStateAndThenEachChange(t *testing.T) {
 	inBubble(t, Options{}, func(w *world) {
-		ann := w.session("ann")
-		w.holds(ann, "a")
+		ann := w.Session("ann")
+		w.Holds(ann, "a")
 		w.settled()
 		s := w.stream("")
 		_, event, data := s.next(w)
@@ -23,7 +23,7 @@ func TestAStreamTellsTheStateAndThenEachChange(t *testing.T) {
 		assert.Contains(w, data, `"name":"a"`)
 		assert.Equal(w, "text/event-stream", s.header.Get("Content-Type"))
 
-		h := w.holds(ann, "b")
+		h := w.Holds(ann, "b")
 		_, c := s.change(w)
 		require.Len(w, c.Lines, 1, "what did not change is not sent again")
 		assert.Equal(w, "b", c.Lines[0].Name)
@@ -37,11 +37,11 @@ func TestAStreamTellsTheStateAndThenEachChange(t *testing.T) {
 
 func TestChangesThatComeTogetherAreToldTogether(t *testing.T) {
 	inBubble(t, Options{}, func(w *world) {
-		ann := w.session("ann")
+		ann := w.Session("ann")
 		s := w.stream("")
 		s.next(w)
 		for i := range 50 {
-			w.holds(ann, fmt.Sprint("n", i))
+			w.Holds(ann, fmt.Sprint("n", i))
 		}
 		sent, messages := 0, 0
 		for sent < 50 {
@@ -55,14 +55,14 @@ func TestChangesThatComeTogetherAreToldTogether(t *testing.T) {
 
 func TestWhoWasAwayGetsWhatItMissedOrAllAnew(t *testing.T) {
 	inBubble(t, Options{}, func(w *world) {
-		ann := w.session("ann")
+		ann := w.Session("ann")
 		s := w.stream("")
 		first, _, _ := s.next(w)
-		w.holds(ann, "a")
+		w.Holds(ann, "a")
 		last, _ := s.change(w)
 		s.hangUp()
 		<-s.ended
-		w.holds(ann, "b")
+		w.Holds(ann, "b")
 		w.settled()
 
 		_, c := w.stream(last).change(w)

@@ -15,14 +15,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"google.golang.org/grpc"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
 	"github.com/pawl-locks/pawl/lock"
 )
 
@@ -30,48 +29,21 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is a cluster in memory and a page of it, in a bubble.
 type world struct {
-	*testing.T
-	f    *etcdfake.Cluster
+	*inmemory.World
 	page *Page
 }
 
 func inBubble(t *testing.T, o Options, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		c := etcdfake.New(etcdfake.Options{})
-		t.Cleanup(c.Close)
-		w := &world{T: t, f: c}
-		o.Namespace = "app/"
-		p, err := Open(t.Context(), w.client(), o)
+		w := &world{World: inmemory.New(t, etcdfake.Options{})}
+		w.Namespace, o.Namespace = "app/", "app/"
+		p, err := Open(t.Context(), w.Client(), o)
 		require.NoError(t, err)
 		t.Cleanup(p.Close)
 		w.page = p
 		f(w)
 	})
-}
-
-func (w *world) client() *pawl.Client {
-	w.Helper()
-	c, err := pawl.Dial(w.Context(), pawl.Config{
-		Endpoints: w.f.Endpoints(), Namespace: "app/", DialOptions: []grpc.DialOption{w.f.DialOption()},
-	})
-	require.NoError(w, err)
-	w.Cleanup(func() { _ = c.Close() })
-	return c
-}
-
-func (w *world) session(owner string) *pawl.Session {
-	w.Helper()
-	s, err := w.client().NewSession(w.Context(), lease.Options{Owner: owner})
-	require.NoError(w, err)
-	return s
-}
-
-func (w *world) holds(s *pawl.Session, name string) *lock.Held {
-	w.Helper()
-	h, err := lock.New(s, name, lock.Options{}).Acquire(w.Context())
-	require.NoError(w, err)
-	return h
 }
 
 // waits enqueues where others hold.
@@ -173,13 +145,13 @@ func (w *wire) change(t *world) (id string, c change) {
 
 func TestTheStateHasQueuesAndHolds(t *testing.T) {
 	inBubble(t, Options{Cluster: "here"}, func(w *world) {
-		ann, bob := w.session("ann"), w.session("bob")
-		h := w.holds(ann, "reports/daily")
+		ann, bob := w.Session("ann"), w.Session("bob")
+		h := w.Holds(ann, "reports/daily")
 		w.waits(bob, "reports/daily")
 		_, err := elect.New(bob, "chief", elect.Options{}).Campaign(w.Context(), []byte("desk\xff"))
 		require.NoError(w, err)
-		w.f.Put("app/old/readme", "", 0)
-		w.f.Put("app/old/1f-1", `{"pawl":"lock"`, 0)
+		w.Cluster.Put("app/old/readme", "", 0)
+		w.Cluster.Put("app/old/1f-1", `{"pawl":"lock"`, 0)
 
 		s := w.settled()
 		require.Len(w, s.Lines, 3)
@@ -198,7 +170,7 @@ func TestTheStateHasQueuesAndHolds(t *testing.T) {
 		assert.False(w, s.Holds[0].Early)
 
 		require.NoError(w, h.Release(w.Context()))
-		w.f.Revoke(bob.ID())
+		w.Cluster.Revoke(bob.ID())
 		s = w.settled()
 		require.Len(w, s.Lines, 1, "one is foreign")
 		var ends []string
@@ -217,25 +189,25 @@ func TestTheStateHasQueuesAndHolds(t *testing.T) {
 
 func TestLeasesTellWhatIsLeft(t *testing.T) {
 	inBubble(t, Options{}, func(w *world) {
-		w.holds(w.session("ann"), "a")
+		w.Holds(w.Session("ann"), "a")
 		id := w.settled().Lines[0].ID
 		got := w.requests("GET", "/api/leases?line="+id, "")
 		assert.Equal(w, 200, got.Code)
 		assert.Contains(w, got.Body.String(), `"ttl":15`)
 		assert.Equal(w, 404, w.requests("GET", "/api/leases?line="+idOf("app/b/"), "").Code)
 		assert.Equal(w, 404, w.requests("GET", "/api/leases?line=%25", "").Code)
-		w.f.BlackHole()
+		w.Cluster.BlackHole()
 		assert.Equal(w, 502, w.requests("GET", "/api/leases?line="+id, "").Code)
-		w.f.Heal()
+		w.Cluster.Heal()
 	})
 }
 
 func TestFollowingThatEndsBeginsAnewAndIsToldMeanwhile(t *testing.T) {
 	inBubble(t, Options{}, func(w *world) {
-		ann := w.session("ann")
-		w.holds(ann, "a")
+		ann := w.Session("ann")
+		w.Holds(ann, "a")
 		w.settled()
-		c := w.client()
+		c := w.Client()
 		f, err := inspect.Follow(w.Context(), c, inspect.Scope{})
 		require.NoError(w, err)
 		p := &Page{client: c, opts: w.page.opts, hub: newHub(Options{})}
@@ -274,7 +246,7 @@ func TestASilentClusterIsToldWhileSomebodyLooks(t *testing.T) {
 		s := w.stream("")
 		_, event, _ := s.next(w)
 		require.Equal(w, "state", event)
-		w.f.BlackHole()
+		w.Cluster.BlackHole()
 		_, event, data := s.next(w)
 		assert.Equal(w, "trouble", event)
 		assert.Contains(w, data, "the cluster does not answer")
@@ -282,7 +254,7 @@ func TestASilentClusterIsToldWhileSomebodyLooks(t *testing.T) {
 		assert.InDelta(w, time.Now().UnixMilli(), since, float64(probeWithin.Milliseconds()), "since it was queried")
 		require.True(w, backoff.Sleep(w.Context(), time.Minute))
 		assert.Equal(w, since, w.page.hub.state().Since, "it goes on since then")
-		w.f.Heal()
+		w.Cluster.Heal()
 		_, event, data = s.next(w)
 		assert.Equal(w, "trouble", event)
 		assert.Equal(w, `{"trouble":"","since":0}`, data)
