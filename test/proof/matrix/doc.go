@@ -1,8 +1,10 @@
 // Package matrix runs every fault in every phase of a lock's life, on real
 // clusters, and checks each cell from outside.
 //
-// The two tables are in faults_test.go and phases_test.go. A cell is one fault
-// that strikes while one phase is under way, and is healed. What is checked of
+// The tables are in faults_test.go and phases_test.go, and each is run twice, as
+// access_test.go says: over plain connections, and with a password, over TLS, through
+// an interceptor that repeats requests. A cell is one fault that strikes while one
+// phase is under way, and is healed. What is checked of
 // it, by an oracle that reaches the members past their proxies and shares
 // nothing with pawl but a clock:
 //
@@ -20,7 +22,7 @@
 //  8. No goroutine is left at the end.
 //
 // In go test a few cells run; all of them with PAWL_MATRIX=all, and one line of
-// the table with -run 'Matrix/pause_the_leader'.
+// the table with -run 'Matrix/secured/pause_the_leader'.
 //
 // The soak has processes of their own compete while the same faults strike at
 // random, for one round, or for as long as PAWL_SOAK says (1h), and writes what it

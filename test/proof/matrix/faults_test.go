@@ -16,6 +16,7 @@ type fault struct {
 	name    string
 	options etcdtest.ClusterOptions
 	auth    bool
+	resends bool          // requests go through an interceptor that repeats them
 	lasts   time.Duration // until it is healed; 0: 3 s
 	// loses: the session, or the lock, of whom it strikes may be lost.
 	loses bool

@@ -43,30 +43,33 @@ func TestMatrix(t *testing.T) {
 		t.Skip("real clusters")
 	}
 	if !all() {
-		c := etcdtest.StartCluster(t, 3)
-		cells := 0
-		for _, f := range faults {
-			for _, p := range phases {
-				if slices.Contains(few[f.name], p.name) {
-					cells++
-					t.Run(f.name+"/"+p.name, func(t *testing.T) { cell(t, c, f, p) })
+		for _, a := range accesses {
+			t.Run(a.name, func(t *testing.T) {
+				c := a.cluster(t, fault{})
+				cells := 0
+				for _, f := range faults {
+					for _, p := range phases {
+						if slices.Contains(few[f.name], p.name) {
+							cells++
+							t.Run(f.name+"/"+p.name, func(t *testing.T) { cell(t, c, a.of(f), p) })
+						}
+					}
 				}
-			}
+				assert.Equal(t, 6, cells, "each of the few is in the table")
+			})
 		}
-		assert.Equal(t, 6, cells, "each of the few is in the table")
 		return
 	}
-	for _, f := range faults {
-		t.Run(f.name, func(t *testing.T) {
-			t.Parallel()
-			c := etcdtest.StartClusterWith(t, 3, f.options)
-			if f.auth {
-				c.EnableAuth(t, password)
-			}
-			for _, p := range phases {
-				t.Run(p.name, func(t *testing.T) { cell(t, c, f, p) })
-			}
-		})
+	for _, a := range accesses {
+		for _, f := range faults {
+			t.Run(a.name+"/"+f.name, func(t *testing.T) {
+				t.Parallel()
+				c := a.cluster(t, f)
+				for _, p := range phases {
+					t.Run(p.name, func(t *testing.T) { cell(t, c, a.of(f), p) })
+				}
+			})
+		}
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/kv"
@@ -107,6 +108,9 @@ func (w *world) person(t *testing.T, number int) *person {
 	cfg := pawl.Config{Endpoints: w.c.Endpoints(), TLS: w.c.TLS("root"), SyncEvery: time.Second}
 	if w.fault.auth {
 		cfg.Username, cfg.Password = "root", password
+	}
+	if w.fault.resends {
+		cfg.DialOptions = append(cfg.DialOptions, grpc.WithChainUnaryInterceptor(resend))
 	}
 	client, err := pawl.Dial(w.within(t), cfg)
 	require.NoError(t, err)
