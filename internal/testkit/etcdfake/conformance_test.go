@@ -61,7 +61,7 @@ func newRig(t *testing.T, endpoint string, dial grpc.DialOption) *rig {
 
 func TestFakeAnswersAsTheRealServer(t *testing.T) {
 	var scripts []script
-	for _, s := range [][]script{kvScripts, txnScripts, leaseScripts, watchScripts, authScripts} {
+	for _, s := range [][]script{kvScripts, txnScripts, nestedScripts, leaseScripts, watchScripts, authScripts} {
 		scripts = append(scripts, s...)
 	}
 	for _, s := range scripts {
