@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -98,10 +99,20 @@ func begin(t *testing.T, endpoint string, args ...string) *program {
 // beginWith starts another program, which can start pawl.
 func beginWith(t *testing.T, endpoint, name string, args ...string) *program {
 	t.Helper()
+	return beginAs(t, os.Geteuid(), endpoint, name, args...)
+}
+
+// beginAs starts a program as a user.
+func beginAs(t *testing.T, user int, endpoint, name string, args ...string) *program {
+	t.Helper()
 	p := &program{cmd: exec.Command(name, args...), stderr: &strings.Builder{}, tmp: t.TempDir()}
 	p.cmd.Env = append(os.Environ(), "ETCDCTL_ENDPOINTS="+endpoint, "TMPDIR="+p.tmp)
 	p.cmd.Stderr = p.stderr
 	p.cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true} // never in a terminal's foreground
+	if user != os.Geteuid() {
+		p.cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(user), Gid: uint32(user)}
+		require.NoError(t, os.Chown(p.tmp, user, user))
+	}
 	out, err := p.cmd.StdoutPipe()
 	require.NoError(t, err)
 	p.stdout = out
