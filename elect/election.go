@@ -53,7 +53,8 @@ func (e *Election) Name() string {
 // returns an error when ctx ends, even if that is in the instant of success;
 // when the session is over, with its cause alone; and when the own key is deleted
 // or overwritten while it waits. With a ctx that never ends it waits as long as
-// the session lasts. After any error the candidate's queue key is deleted in the
+// the session lasts. A client that has no valid session gets one first, as by
+// Client.Session; where that fails, so does Campaign. After any error the candidate's queue key is deleted in the
 // background. The value is copied; observers see it while the term lasts. One that
 // begins as the values of locks' keys do, with {"pawl":"lock", is refused.
 func (e *Election) Campaign(ctx context.Context, value []byte) (*Term, error) {
