@@ -53,7 +53,7 @@ func TestATermIsToldFromItsCampaignToItsEnd(t *testing.T) {
 		all := e.told()
 		require.Len(t, all, 4)
 		c := all[0].(observe.CampaignEnqueued).Claim
-		assert.Equal(t, observe.Claim{ID: c.ID, Name: "e", Key: term.Key(), Token: term.Token(), Lease: c.Lease}, c)
+		assert.Equal(t, observe.Claim{ID: c.ID, Name: "e", Key: term.Key(), Token: term.Token(), Lease: c.Lease, Mode: observe.Exclusive}, c)
 		assert.Equal(t, []observe.Event{
 			observe.CampaignEnqueued{Claim: c},
 			observe.TermElected{Claim: c, How: observe.Free},

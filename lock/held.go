@@ -43,6 +43,9 @@ func (h *Held) Token() fencing.Token { return h.claim().Token() }
 // such a transaction is refused with kv.ErrFenced.
 func (h *Held) Guard() kv.Guard { return h.claim().Guard() }
 
+// Shared reports whether it was acquired in shared mode. It stays the same after the end.
+func (h *Held) Shared() bool { return h.claim().Shared() }
+
 // Session is the session that the lock is held on, and lost with. It stays the same
 // after the end; nil for a nil or zero Held.
 func (h *Held) Session() *pawl.Session {
@@ -53,7 +56,7 @@ func (h *Held) Session() *pawl.Session {
 }
 
 // Context has the values of Acquire's ctx, not its end, and carries the token:
-// fencing.FromContext. It is cancelled at loss, with the error that Err returns
+// fencing.FromContext, or fencing.FromSharedContext for a shared one. It is cancelled at loss, with the error that Err returns
 // as its cause, and not at Release.
 func (h *Held) Context() context.Context { return h.claim().Context() }
 

@@ -47,6 +47,10 @@ type Options struct {
 
 // A Mutex is a name, and where its sessions come from. It never changes state: each
 // acquisition is a Held of its own, and any number of goroutines may use one Mutex.
+//
+// It has two modes, as std::shared_mutex has: Acquire, TryAcquire and Do hold the lock
+// alone; AcquireShared, TryAcquireShared and DoShared hold it together with others that
+// are shared. Both queue in one order, so that neither can starve the other.
 type Mutex struct {
 	sessions pawl.Sessions
 	name     string
@@ -68,21 +72,44 @@ func New(s pawl.Sessions, name string, opts Options) *Mutex {
 // ctx that never ends it waits as long as the session lasts. A client that has no valid
 // session gets one first, as by Client.Session; where that fails, so does Acquire.
 func (m *Mutex) Acquire(ctx context.Context) (*Held, error) {
-	return m.acquire(ctx, "acquire", queue.Request{})
+	return m.acquire(ctx, "acquire", false, queue.Request{})
 }
 
 // TryAcquire is Acquire without waiting: it fails with ErrBusy at once when
 // another holds the lock or waits for it, and writes nothing then.
 func (m *Mutex) TryAcquire(ctx context.Context) (*Held, error) {
-	return m.acquire(ctx, "try to acquire", queue.Request{Try: true})
+	return m.acquire(ctx, "try to acquire", false, queue.Request{Try: true})
 }
 
-func (m *Mutex) acquire(ctx context.Context, op string, r queue.Request) (*Held, error) {
-	session, line, err := m.resolve(ctx)
+// AcquireShared is Acquire in shared mode: the lock is held together with others that
+// hold it in this mode, and never while somebody holds it with Acquire. It waits for
+// every exclusive acquisition that was enqueued before it, held or waiting, and for no
+// shared one. EtcdLayout and Delay are refused.
+//
+// Its token excludes late writers only where the storage keeps two registers: see
+// package fencing.
+func (m *Mutex) AcquireShared(ctx context.Context) (*Held, error) {
+	return m.acquire(ctx, "acquire shared", true, queue.Request{})
+}
+
+// TryAcquireShared is AcquireShared without waiting: it fails with ErrBusy at once where
+// an exclusive acquisition is there, held or waiting, and writes nothing then.
+func (m *Mutex) TryAcquireShared(ctx context.Context) (*Held, error) {
+	return m.acquire(ctx, "try to acquire shared", true, queue.Request{Try: true})
+}
+
+func (m *Mutex) acquire(ctx context.Context, op string, shared bool, r queue.Request) (*Held, error) {
+	err := m.checkShared(shared)
+	var session *pawl.Session
+	var line queue.Queue
+	if err == nil {
+		session, line, err = m.resolve(ctx)
+	}
 	if err == nil {
 		var c *queue.Acquisition
 		s := inside.SessionOf(session)
-		r.Delay, r.Handoffs, r.Limits = m.opts.Delay, !m.opts.EtcdLayout, m.limits()
+		line.Shared = shared
+		r.Delay, r.Handoffs, r.Limits = m.opts.Delay, !m.opts.EtcdLayout && !shared, m.limits()
 		if r.Value = s.Label(); m.opts.EtcdLayout {
 			r.Value = s.EtcdLabel()
 		}
@@ -96,10 +123,20 @@ func (m *Mutex) acquire(ctx context.Context, op string, r queue.Request) (*Held,
 // Do acquires the lock, runs fn and releases it: see Held.Do. fn is not called
 // unless the lock is held.
 func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, h *Held) error) error {
+	return m.do(ctx, "do", m.Acquire, fn)
+}
+
+// DoShared is Do in shared mode: see AcquireShared. fn's context carries the shared
+// token: fencing.FromSharedContext finds it, and fencing.FromContext does not.
+func (m *Mutex) DoShared(ctx context.Context, fn func(ctx context.Context, h *Held) error) error {
+	return m.do(ctx, "do shared", m.AcquireShared, fn)
+}
+
+func (m *Mutex) do(ctx context.Context, op string, acquire func(context.Context) (*Held, error), fn func(ctx context.Context, h *Held) error) error {
 	if fn == nil {
-		return fmt.Errorf("lock: do %s: nil function", keys.Quote(m.Name()))
+		return fmt.Errorf("lock: %s %s: nil function", op, keys.Quote(m.Name()))
 	}
-	h, err := m.Acquire(ctx)
+	h, err := acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -108,8 +145,9 @@ func (m *Mutex) Do(ctx context.Context, fn func(ctx context.Context, h *Held) er
 
 // Resume makes the Held of a key that this session's predecessor held, after the
 // session was made with lease.Options.Resume: key and t are Held.Key and
-// Held.Token there. It asks the cluster, in one transaction; the error matches
-// ErrLost where the key is not there any more. The token stays the same.
+// Held.Token there. The key says whether it is a shared one. It asks the cluster, in one
+// transaction; the error matches ErrLost where the key is not there any more. The token
+// stays the same.
 func (m *Mutex) Resume(ctx context.Context, key string, t fencing.Token) (*Held, error) {
 	session, line, err := m.resolve(ctx)
 	if err == nil {
@@ -119,6 +157,19 @@ func (m *Mutex) Resume(ctx context.Context, key string, t fencing.Token) (*Held,
 		}
 	}
 	return nil, fmt.Errorf("lock: resume %s: %w", keys.Quote(m.Name()), err)
+}
+
+// checkShared reports what of the Options does not go with shared mode.
+func (m *Mutex) checkShared(shared bool) error {
+	switch {
+	case !shared || m == nil:
+		return nil
+	case m.opts.EtcdLayout:
+		return errors.New("shared mode does not go with Options.EtcdLayout: etcd's own clients know no shared keys")
+	case m.opts.Delay != 0:
+		return errors.New("shared mode does not go with Options.Delay")
+	}
+	return nil
 }
 
 // limits say how long it is held.

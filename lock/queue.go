@@ -23,6 +23,8 @@ type Mode = inspect.Mode
 // What a Mode says.
 const (
 	ModeExclusive = inspect.ModeExclusive // alone
+	ModeShared    = inspect.ModeShared    // together with other shared ones
+	ModeSemaphore = inspect.ModeSemaphore // a slot of a semaphore
 	ModeForeign   = inspect.ModeForeign   // a key in a form of nobody's, which blocks until somebody deletes it
 )
 

@@ -75,7 +75,7 @@ func (w *world) toldTo(e observe.Observer) (*pawl.Client, *pawl.Session) {
 
 // as is the Claim of h, as it is in events; the ID is that of ev.
 func as(h *lock.Held, s *pawl.Session, id int64) observe.Claim {
-	return observe.Claim{ID: id, Name: h.Name(), Key: h.Key(), Token: h.Token(), Lease: s.ID()}
+	return observe.Claim{ID: id, Name: h.Name(), Key: h.Key(), Token: h.Token(), Lease: s.ID(), Mode: observe.Exclusive}
 }
 
 func TestTheLifeOfALockIsToldInOrderBeforeItsCallsReturn(t *testing.T) {

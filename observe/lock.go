@@ -13,7 +13,16 @@ type Claim struct {
 	Key   string        // in etcd, whole; "": none was written
 	Token fencing.Token // 0: the key is not known to have been written
 	Lease int64         // of the session
+	Mode  Mode          // how the name is wanted
 }
+
+// A Mode says how a name is held, or wanted.
+type Mode string
+
+const (
+	Exclusive Mode = "exclusive" // alone, as by a lock or a candidate
+	Shared    Mode = "shared"    // together with other shared ones
+)
 
 // How says how a lock or an election was won.
 type How string
@@ -28,7 +37,7 @@ const (
 // LockEnqueued: the key is in the queue.
 type LockEnqueued struct {
 	Claim
-	Ahead int // how many stood before it then; 0: it holds; -1: not known
+	Ahead int // how many it stood behind then, of a shared one without shared ones; 0: it holds; -1: not known
 }
 
 // LockAcquired: it is held.

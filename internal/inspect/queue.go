@@ -7,6 +7,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/keys"
 )
 
 // A Queue is the holder and the waiters of one name at one moment, in order: the first
@@ -36,6 +37,10 @@ type Mode string
 const (
 	// ModeExclusive: alone.
 	ModeExclusive Mode = "exclusive"
+	// ModeShared: together with other shared ones.
+	ModeShared Mode = "shared"
+	// ModeSemaphore: a slot of a semaphore.
+	ModeSemaphore Mode = "semaphore"
 	// ModeForeign: the key is in no form that pawl or etcd's clients make. It blocks
 	// the name until somebody deletes it.
 	ModeForeign Mode = "foreign"
@@ -65,8 +70,16 @@ func (p Position) queued() Queued {
 		Key: p.Key, Token: p.Token, Owner: p.Owner, Host: p.Host, PID: p.PID, Since: p.Since,
 		Lease: p.Lease, Mode: ModeExclusive, Slot: -1,
 	}
-	if p.Form == Foreign {
+	k, _ := keys.ParseQueueKey(p.Key)
+	switch {
+	case p.Form == Foreign:
 		q.Mode = ModeForeign
+	case k.Form == keys.Shared:
+		q.Mode = ModeShared
+	case k.Form == keys.Turnstile:
+		q.Mode = ModeSemaphore
+	case k.Form == keys.Slot:
+		q.Mode, q.Slot = ModeSemaphore, k.Slot
 	}
 	return q
 }

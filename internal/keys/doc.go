@@ -5,6 +5,9 @@
 // Behind Config.Namespace, "ns" here, stand
 //
 //	ns<escaped name>/<lease>-<n>       a queue key: acquisition n of a lease ([Queue], [QueueKey])
+//	ns<escaped name>/+<lease>-<n>      one of a shared lock
+//	ns<escaped name>/q<lease>-<n>      one that waits at a semaphore's turnstile
+//	ns<escaped name>/s<i>.<limit>.<lease>-<n>  one that holds slot i of a semaphore with this many slots
 //	ns<name>/<lease>                   a queue key as etcd's own clients write it ([ParsePeerKey])
 //	ns//pawl/<lease>                   a session key, whose value says whose it is ([SessionKey])
 //	ns//pawl/<lease>/<n>               a cancel key ([CancelKey])
@@ -26,10 +29,9 @@
 //  3. What a writer here wrote its reader reads back, and a reader refuses what no
 //     writer here can have written: it never panics and never guesses.
 //
-// # More forms
+// # Forms
 //
-// Queue keys of further kinds (shared holders, a semaphore's turnstile and slots)
-// begin with a character that is no hexadecimal digit, so that a reader that does
-// not know them takes them for foreign keys and waits for them. They join as
-// further forms of QueueKey, whose zero form stays the exclusive one.
+// A queue key of any form but the exclusive one begins with a character that is no
+// hexadecimal digit, so that a reader that does not know the form takes the key for a
+// foreign one and waits for it. The keys of each form lie together, in a range.
 package keys

@@ -79,10 +79,11 @@ func (s Successor) receives(value []byte) bool {
 	return s.Create > 0 && bytes.HasPrefix(value, lockMark) && isQueueKey(s.Name)
 }
 
-// isQueueKey reports whether name is that of a queue key, right in its queue.
+// isQueueKey reports whether name is that of an exclusive queue key, right in its queue:
+// no other form hands a queue on, or is handed one (rule RW4).
 func isQueueKey(name []byte) bool {
-	_, ok := ParseQueueKey(string(name))
-	return ok && bytes.IndexByte(name, '/') < 0
+	k, ok := ParseQueueKey(string(name))
+	return ok && k.Form == Exclusive && bytes.IndexByte(name, '/') < 0
 }
 
 // Empty reports whether no successor is known.

@@ -32,6 +32,12 @@ func NewQueue(namespace, name string, etcdLayout bool) (Queue, error) {
 	return Queue{Name: name, Prefix: prefix, EtcdLayout: etcdLayout}, nil
 }
 
+// A Place is where a queue key is to be put: in which queue, and in which form.
+type Place struct {
+	Prefix string // of the queue's keys
+	Form   Form
+}
+
 // CheckName says what is wrong with a name, in any namespace.
 func CheckName(name string, etcdLayout bool) error {
 	switch {

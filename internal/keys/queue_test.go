@@ -42,9 +42,9 @@ func TestQueuesOfDifferentNamesAreDisjoint(t *testing.T) {
 			}
 			queues[q.Prefix] = n
 			assert.False(t, strings.HasPrefix(session, q.Prefix), "%q holds the sessions' keys", q.Prefix)
-			key := QueueKey{0x1f, 9}.In(q.Prefix)
+			key := QueueKey{Lease: 0x1f, N: 9}.In(q.Prefix)
 			got, ok := q.Parse(key)
-			assert.Equal(t, []any{QueueKey{0x1f, 9}, true}, []any{got, ok}, "%q", key)
+			assert.Equal(t, []any{QueueKey{Lease: 0x1f, N: 9}, true}, []any{got, ok}, "%q", key)
 			back, ok := ParseQueue(namespace, q.Prefix)
 			assert.Equal(t, []any{q, true}, []any{back, ok}, "%q", key)
 		}

@@ -6,16 +6,41 @@ import (
 	"strings"
 )
 
+// A Form is what a queue key asks for. Its name begins with what tells the form.
+type Form uint8
+
+const (
+	Exclusive Form = iota // <lease>-<n>: the name, alone
+	Shared                // +<lease>-<n>: the name, together with other shared keys
+	Turnstile             // q<lease>-<n>: a slot of a semaphore, once it is first among its like
+	Slot                  // s<slot>.<limit>.<lease>-<n>: a slot of a semaphore that is held
+)
+
+// marks begin the names of each form but the first, whose names begin with a
+// hexadecimal digit.
+var marks = [...]string{Exclusive: "", Shared: "+", Turnstile: "q", Slot: "s"}
+
+// MaxLimit is how many slots a semaphore has at the most.
+const MaxLimit = 1000
+
 // A QueueKey is what the name of a queue key says: which acquisition of which lease
-// it is. A lease never uses a sequence number twice (rule A1).
+// it is, and what it asks for. A lease never uses a sequence number twice (rule A1).
 type QueueKey struct {
 	Lease int64
 	N     int64 // the sequence number, from 1
+	Form  Form
+	Slot  int // of a Slot: from 0
+	Limit int // of a Slot: how many slots its holder's semaphore has
 }
 
 // In is the whole key in the queue with this prefix.
 func (k QueueKey) In(prefix string) string {
 	b := append(make([]byte, 0, 128), prefix...) // on the stack, if the name is not long
+	b = append(b, marks[k.Form]...)
+	if k.Form == Slot {
+		b = append(strconv.AppendInt(b, int64(k.Slot), 10), '.')
+		b = append(strconv.AppendInt(b, int64(k.Limit), 10), '.')
+	}
 	b = strconv.AppendInt(b, k.Lease, 16)
 	b = append(b, '-')
 	return string(strconv.AppendInt(b, k.N, 10))
@@ -25,6 +50,17 @@ func (k QueueKey) In(prefix string) string {
 // the last slash. ok is false for a key in another form.
 func ParseQueueKey(key string) (k QueueKey, ok bool) {
 	_, name := Split(key)
+	for f := Shared; f <= Slot; f++ {
+		if rest, of := strings.CutPrefix(name, marks[f]); of {
+			k.Form, name = f, rest
+			break
+		}
+	}
+	if k.Form == Slot {
+		if name, ok = k.cutSlot(name); !ok {
+			return QueueKey{}, false
+		}
+	}
 	hex, number, ok := strings.Cut(name, "-")
 	if !ok {
 		return QueueKey{}, false
@@ -36,6 +72,19 @@ func ParseQueueKey(key string) (k QueueKey, ok bool) {
 		return QueueKey{}, false
 	}
 	return k, true
+}
+
+// cutSlot reads the slot and the limit off the name of a Slot.
+func (k *QueueKey) cutSlot(name string) (rest string, ok bool) {
+	slot, rest, _ := strings.Cut(name, ".")
+	limit, rest, _ := strings.Cut(rest, ".")
+	l, ok := parseNumber(limit, 10)
+	s, err := strconv.Atoi(slot)
+	if !ok || err != nil || strconv.Itoa(s) != slot || s < 0 || l > MaxLimit || int64(s) >= l {
+		return "", false
+	}
+	k.Slot, k.Limit = s, int(l)
+	return rest, true
 }
 
 // Parse is ParseQueueKey for a key of this queue. ok is false for a key that lies
@@ -55,13 +104,39 @@ func ParsePeerKey(key string) (lease int64, ok bool) {
 	return parseLease(name)
 }
 
-// LeaseRange is the range of all queue keys that the lease of own, a queue key,
+// LeaseRange is the range of all exclusive keys that the lease of own, one of them,
 // ever had in its queue.
 func LeaseRange(own []byte) (from, to []byte) {
 	dash := bytes.LastIndexByte(own, '-')
 	from, to = own[:dash+1:dash+1], bytes.Clone(own[:dash+1])
 	to[dash]++
 	return from, to
+}
+
+// SharedRange is the range of all shared keys of the queue with this prefix. What else
+// begins with the prefix counts as exclusive, keys in no form of pawl's too (rule RW1).
+func SharedRange(prefix string) (from, to []byte) { return markRange(prefix, '+', '+') }
+
+// SemaphoreRange is the range of all turnstile keys and slots of the queue with this
+// prefix, and of nothing else that pawl writes there: no other form begins with a
+// letter from q to s.
+func SemaphoreRange(prefix string) (from, to []byte) { return markRange(prefix, 'q', 's') }
+
+// TurnstileRange is the range of all turnstile keys of the queue with this prefix.
+func TurnstileRange(prefix string) (from, to []byte) { return markRange(prefix, 'q', 'q') }
+
+// SlotsRange is the range of all slots of the queue with this prefix.
+func SlotsRange(prefix string) (from, to []byte) { return markRange(prefix, 's', 's') }
+
+// SlotRange is the range of all keys of one slot of the queue with this prefix.
+func SlotRange(prefix string, slot int) (from, to []byte) {
+	return markRange(prefix+"s"+strconv.Itoa(slot), '.', '.')
+}
+
+// markRange is the range of keys that go on, after begin, with a character from first to
+// last.
+func markRange(begin string, first, last byte) (from, to []byte) {
+	return append([]byte(begin), first), append([]byte(begin), last+1)
 }
 
 // Split cuts a key behind its last slash: a queue's prefix, and the name of the key

@@ -12,7 +12,9 @@ func TestAQueueKeyInAnotherFormIsForeign(t *testing.T) {
 	require.NoError(t, err)
 	for _, bad := range []string{
 		"", "1f", "1f-", "-1", "1f-0", "1f--1", "1f-+1", "1f-01", "1F-1", "01f-1", "0-1", "-1f-1", "1f-1/x", "x/1f-1",
-		"1f-99999999999999999999", "8000000000000000-1", "xyz-1", "+1f-1", "q1f-1", "s0.3.1f-1", " 1f-1", "1f-1 ",
+		"1f-99999999999999999999", "8000000000000000-1", "xyz-1", " 1f-1", "1f-1 ",
+		"+", "++1f-1", "+1F-1", "+1f", "+q1f-1", "q", "q+1f-1", "q1f", "s1f-1", "s0.1f-1", "s0..1f-1", "s0.3.1f", "s3.3.1f-1", "s-1.3.1f-1",
+		"s00.3.1f-1", "s+0.3.1f-1", "s0.03.1f-1", "s0.0.1f-1", "s0.1001.1f-1", "s0.3.+1f-1", "s0.3.1f-1.", "r1f-1", "S0.3.1f-1",
 	} {
 		_, ok := q.Parse("n/" + bad)
 		assert.False(t, ok, "%q", bad)
@@ -21,7 +23,7 @@ func TestAQueueKeyInAnotherFormIsForeign(t *testing.T) {
 	assert.False(t, ok)
 	k, ok := ParseQueueKey("n/x/1f-1")
 	assert.True(t, ok, "in whichever queue")
-	assert.Equal(t, QueueKey{0x1f, 1}, k)
+	assert.Equal(t, QueueKey{Lease: 0x1f, N: 1}, k)
 }
 
 func TestAPeersQueueKeyIsALeaseAlone(t *testing.T) {
@@ -38,12 +40,12 @@ func TestAPeersQueueKeyIsALeaseAlone(t *testing.T) {
 
 // A lease's range holds all its keys of one queue, and none of another lease.
 func TestALeasesRangeHoldsItsKeysAlone(t *testing.T) {
-	from, to := LeaseRange([]byte(QueueKey{0x1f, 7}.In("n/")))
+	from, to := LeaseRange([]byte(QueueKey{Lease: 0x1f, N: 7}.In("n/")))
 	in := func(key string) bool { return key >= string(from) && key < string(to) }
 	for _, n := range []int64{1, 7, 10, 1<<63 - 1} {
-		assert.True(t, in(QueueKey{0x1f, n}.In("n/")))
+		assert.True(t, in(QueueKey{Lease: 0x1f, N: n}.In("n/")))
 		for _, other := range []int64{0x1, 0x1e, 0x1f0, 0x1f1, 0x20, 0x1ff, 0xf} {
-			assert.False(t, in(QueueKey{other, n}.In("n/")), "%x", other)
+			assert.False(t, in(QueueKey{Lease: other, N: n}.In("n/")), "%x", other)
 		}
 	}
 	for _, other := range []string{"n/1f", "n/1f.", "n/1f,1", "n/+1f-1"} {
@@ -62,9 +64,41 @@ func TestSplitCutsBehindTheLastSlash(t *testing.T) {
 func TestFormsOfKeysAreFixed(t *testing.T) {
 	q, err := NewQueue("ns/", "jobs/42%", false)
 	require.NoError(t, err)
-	assert.Equal(t, "ns//jobs%2F42%25/1f-9", QueueKey{0x1f, 9}.In(q.Prefix))
+	assert.Equal(t, "ns//jobs%2F42%25/1f-9", QueueKey{Lease: 0x1f, N: 9}.In(q.Prefix))
 	session := SessionKey("ns/", 0x1f)
 	assert.Equal(t, "ns///pawl/1f", session)
 	assert.Equal(t, "ns///pawl/1f/9", string(CancelKey(session, 9)))
 	assert.Equal(t, "ns///pawl/1f/9/broken", EvictionKey(session, 9))
+}
+
+// Each form is read back, and lies in the range of its form and in no other's.
+func TestEachFormOfQueueKeyIsReadBackAndLiesInItsRange(t *testing.T) {
+	forms := map[string]QueueKey{
+		"n/1f-7":               {Lease: 0x1f, N: 7},
+		"n/+1f-7":              {Lease: 0x1f, N: 7, Form: Shared},
+		"n/q1f-7":              {Lease: 0x1f, N: 7, Form: Turnstile},
+		"n/s0.1.1f-7":          {Lease: 0x1f, N: 7, Form: Slot, Limit: 1},
+		"n/s999.1000.1f-7":     {Lease: 0x1f, N: 7, Form: Slot, Slot: 999, Limit: 1000},
+		"n/s12.13.1f-7":        {Lease: 0x1f, N: 7, Form: Slot, Slot: 12, Limit: 13},
+		"n/7fffffffffffffff-1": {Lease: 1<<63 - 1, N: 1},
+	}
+	in := func(key string, from, to []byte) bool { return key >= string(from) && key < string(to) }
+	for key, want := range forms {
+		assert.Equal(t, key, want.In("n/"))
+		got, ok := ParseQueueKey(key)
+		assert.True(t, ok, "%q", key)
+		assert.Equal(t, want, got)
+		from, to := SharedRange("n/")
+		assert.Equal(t, want.Form == Shared, in(key, from, to), "%q", key)
+		from, to = TurnstileRange("n/")
+		assert.Equal(t, want.Form == Turnstile, in(key, from, to), "%q", key)
+		from, to = SlotsRange("n/")
+		assert.Equal(t, want.Form == Slot, in(key, from, to), "%q", key)
+		from, to = SemaphoreRange("n/")
+		assert.Equal(t, want.Form >= Turnstile, in(key, from, to), "%q", key)
+		for slot := range 15 {
+			from, to = SlotRange("n/", slot)
+			assert.Equal(t, want.Form == Slot && want.Slot == slot, in(key, from, to), "%q, %d", key, slot)
+		}
+	}
 }

@@ -33,7 +33,7 @@ type Request struct {
 // it waits as long as the session is valid.
 func Acquire(ctx context.Context, s *session.Session, q Queue, r Request) (*Acquisition, error) {
 	a := &Acquisition{s: s, queue: q, parent: ctx}
-	a.state = state.Begin(state.Options{Handoffs: r.Handoffs, Delay: r.Delay > 0})
+	a.state = state.Begin(state.Options{Handoffs: r.Handoffs, Delay: r.Delay > 0, Shared: q.Shared})
 	a.beginNotices(ctx)
 	err := a.acquire(ctx, r)
 	if err == nil {

@@ -132,6 +132,9 @@ func (a *Acquisition) own() state.Key { return read(a, (*state.Acquisition).Own)
 // Key is the whole key, namespace included.
 func (a *Acquisition) Key() string { return a.key }
 
+// Shared reports whether it holds together with others.
+func (a *Acquisition) Shared() bool { return a.queue.Shared }
+
 // Name is the queue's name as it was given.
 func (a *Acquisition) Name() string { return a.queue.Name }
 
@@ -206,7 +209,7 @@ func (a *Acquisition) Context() context.Context {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ctx == nil {
-		a.ctx, a.cancel = context.WithCancelCause(fencing.NewContext(context.WithoutCancel(a.parent), a.queue.Name, token))
+		a.ctx, a.cancel = context.WithCancelCause(a.queue.carry(context.WithoutCancel(a.parent), token))
 		if e := a.ended.Load(); e != nil && e.known() && !e.released {
 			a.cancel(e.err)
 		}

@@ -22,7 +22,7 @@ import (
 func (w *world) began(s *session.Session, q Queue) *Acquisition {
 	c := &Acquisition{s: s, queue: q}
 	var err error
-	c.n, c.key, err = s.Begin(q.Prefix)
+	c.n, c.key, err = beginAt(s, q)
 	require.NoError(w, err)
 	return c
 }
@@ -162,7 +162,7 @@ func TestAnAcquisitionThatHasEndedIsNotCountedAgain(t *testing.T) {
 		s := w.session()
 		first, second := w.began(s, w.queue()), w.began(s, w.queue())
 		s.Settle(first.n)
-		s.Reopen(first.n, first.key)
+		s.Reopen(first.n)
 		s.Settle(first.n)
 		assert.False(w, w.around(w.began(s, w.queue())), "the second one's key may be there")
 		s.Settle(second.n)

@@ -103,7 +103,7 @@ func (a *Acquisition) carryEnd(fx state.Effects, e *ending, why error) {
 	case state.KeyOverwritten:
 		e.decide(&detail{ErrKeyOverwritten, fmt.Sprintf("%q at revision %d", a.key, fx.At)})
 		if fx.Verdict != state.Lost { // otherwise a release has deleted it
-			a.s.Reopen(a.n, a.key)
+			a.s.Reopen(a.n)
 			a.s.Host().Behind.Go("overwritten key "+a.key, a.removeOverwritten)
 		}
 	case state.HeldTooLong:

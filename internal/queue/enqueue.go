@@ -37,9 +37,11 @@ func (a *Acquisition) enter(ctx context.Context, r Request) error {
 // tell whether it was applied. With neither lost nor an error it was applied, or it was
 // not and can be sent again later.
 func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) {
-	if a.n, a.key, err = a.s.Begin(a.queue.Prefix); err != nil {
+	n, own, err := a.s.Begin(a.queue.place())
+	if err != nil {
 		return nil, err
 	}
+	a.n, a.key = n, own[0]
 	around := !r.Try && a.isAlone() // a try compares with the whole queue in any case
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "enqueue"}, a.enqueueTxn(r.Value, r.Try, around))
 	switch {
@@ -72,14 +74,17 @@ func (a *Acquisition) enqueueTxn(value []byte, try, around bool) *pb.TxnRequest 
 	t := txn.New()
 	t.Compare = append(t.Compare, txn.CreateIs(own, 0), txn.CreateIs(a.s.CancelKey(a.n), 0), same)
 	t.Success = append(t.Success, txn.Put(own, value, a.s.ID()))
-	if around {
+	switch {
+	case around:
 		from, to := keys.LeaseRange(own)
-		t.Success = append(t.Success, txn.LastBetween([]byte(a.queue.Prefix), from), txn.LastBetween(to, txn.PrefixEnd(a.queue.Prefix)))
-	} else {
+		t.Success = append(t.Success, txn.LastBetween([]byte(a.queue.Prefix), from, 0), txn.LastBetween(to, txn.PrefixEnd(a.queue.Prefix), 0))
+	case a.queue.Shared: // the own key is not among those in its way
+		t.Success = append(t.Success, a.queue.lastInTheWay(0)...)
+	default:
 		t.Success = append(t.Success, txn.LastUnder(a.queue.Prefix, 2, 0))
 	}
 	if try {
-		t.Compare = append(t.Compare, txn.NoneUnder(a.queue.Prefix))
+		t.Compare = append(t.Compare, a.queue.noneInTheWay()...)
 	}
 	return t
 }
@@ -88,7 +93,7 @@ func (a *Acquisition) enqueueTxn(value []byte, try, around bool) *pb.TxnRequest 
 // session's own keys.
 func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 	ev := state.Enqueued{Own: state.Key{Name: a.key, Create: txn.PutRevision(resp, 0)}, Revision: resp.Header.Revision}
-	ahead, shown := 0, around
+	ahead, shown := 0, around || a.queue.Shared // neither reads the own key
 	for i := range resp.Responses {
 		for _, kv := range txn.KVs(resp, i) {
 			if string(kv.Key) == a.key {
@@ -118,7 +123,7 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 	_, session := a.s.Same()
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why an enqueue was refused", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: []*pb.RequestOp{session, txn.Look(a.key), txn.Look(a.s.CancelKey(a.n)), txn.FirstUnder(a.queue.Prefix)},
+		Success: append([]*pb.RequestOp{session, txn.Look(a.key), txn.Look(a.s.CancelKey(a.n))}, a.queue.firstInTheWay()...),
 	})
 	if err != nil {
 		return false, err
@@ -126,14 +131,14 @@ func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 	if err := a.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
 		return true, err
 	}
-	cancelled, first := txn.KV(resp, 2) != nil, txn.KV(resp, 3)
+	cancelled, first := txn.KV(resp, 2) != nil, first(resp, 3, len(resp.Responses)-3)
 	switch {
 	case txn.KV(resp, 1) != nil:
 		return false, fmt.Errorf("another copy of the request put key %q", a.key)
 	case cancelled:
 		err = fmt.Errorf("key %q: somebody else wrote its cancel key", a.key)
-	case try && first != nil:
-		err = a.busy(string(first.Key))
+	case try && first != "":
+		err = a.busy(first)
 	case try:
 		err = &detail{ErrBusy, "held until a moment ago"}
 	default:
@@ -143,7 +148,7 @@ func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 	return true, err
 }
 
-// busy is the error of a try that found key first in the queue.
+// busy is the error of a try that found key first in its way.
 func (a *Acquisition) busy(key string) error {
 	if lease, ok := a.queue.owner(key); ok {
 		return &detail{ErrBusy, fmt.Sprintf("held by %q, lease %x", key, lease)}
@@ -155,13 +160,13 @@ func (a *Acquisition) busy(key string) error {
 // waits, and writes nothing.
 func (a *Acquisition) peek(ctx context.Context) error {
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read who holds", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: []*pb.RequestOp{txn.FirstUnder(a.queue.Prefix)},
+		Success: a.queue.firstInTheWay(),
 	})
 	if err != nil {
 		return err
 	}
-	if first := txn.KV(resp, 0); first != nil {
-		return a.busy(string(first.Key))
+	if first := first(resp, 0, len(resp.Responses)); first != "" {
+		return a.busy(first)
 	}
 	return nil
 }

@@ -118,7 +118,7 @@ func TestAHandoffThatComesBeforeThePredecessorIsFollowedCounts(t *testing.T) {
 		s := w.session()
 		a := &Acquisition{s: s, queue: w.queue(), parent: w.Context(), state: state.Begin(state.Options{Handoffs: true})}
 		var err error
-		a.n, a.key, err = s.Begin(a.queue.Prefix)
+		a.n, a.key, err = beginAt(s, a.queue)
 		require.NoError(w, err)
 		value, name := string(s.Label()), a.queue.Prefix+"7f3a-1"
 		predecessor := state.Key{Name: name, Create: w.f.Put(name, value, 0)}

@@ -199,3 +199,12 @@ var (
 	errForbidden = rpctypes.ErrGRPCPermissionDenied
 	errRevoked   = lease.ErrRevoked
 )
+
+// beginAt opens an entry with one key in q.
+func beginAt(s *session.Session, q Queue) (n int64, key string, err error) {
+	n, own, err := s.Begin(q.place())
+	if err != nil {
+		return 0, "", err
+	}
+	return n, own[0], nil
+}

@@ -44,10 +44,19 @@ func (a *Acquisition) beginNotices(ctx context.Context) {
 
 // which is the acquisition in events.
 func (a *Acquisition) which() observe.Claim {
-	return observe.Claim{ID: a.notice.id, Name: a.queue.Name, Key: a.key, Token: a.Token(), Lease: a.s.ID()}
+	return observe.Claim{ID: a.notice.id, Name: a.queue.Name, Key: a.key, Token: a.Token(), Lease: a.s.ID(), Mode: a.queue.mode()}
 }
 
-// sawAhead notes that n stood before it when it was enqueued.
+// mode is how the name is wanted, in events.
+func (q Queue) mode() observe.Mode {
+	if q.Shared {
+		return observe.Shared
+	}
+	return observe.Exclusive
+}
+
+// sawAhead notes that n stood before it, or, of a shared one, in its way, when it was
+// enqueued.
 func (a *Acquisition) sawAhead(n int) {
 	if a.notice != nil {
 		a.notice.ahead = n

@@ -61,12 +61,12 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 }
 
 // queryTxn is the transaction that decides who owns: if the own key and the session key
-// are as we know them, it reads the last-created key before the own one.
+// are as we know them, it reads the last-created key in the way before the own one.
 func (a *Acquisition) queryTxn(q query) *pb.TxnRequest {
 	session, mod := a.s.Key()
 	t := &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(q.own.Name, q.own.Create), txn.ModIs(session, mod)},
-		Success: []*pb.RequestOp{txn.LastUnder(a.queue.Prefix, 1, q.own.Create-1)},
+		Success: a.queue.lastInTheWay(q.own.Create - 1),
 		Failure: []*pb.RequestOp{txn.Look(session), txn.Look(q.own.Name)},
 	}
 	if owner, ok := a.queue.Parse(q.predecessor.Name); q.delayed && ok {
@@ -82,8 +82,7 @@ func (a *Acquisition) queryTxn(q query) *pb.TxnRequest {
 // answer reads the answer to q, whose comparisons held.
 func (a *Acquisition) answer(q query, resp *pb.TxnResponse) state.Answered {
 	ev := state.Answered{Found: true, Revision: resp.Header.Revision}
-	if kv := txn.KV(resp, 0); kv != nil {
-		ev.Predecessor = state.Key{Name: string(kv.Key), Create: kv.CreateRevision}
+	if ev.Predecessor = last(resp, 0, a.queue.spans()); ev.Predecessor != (state.Key{}) {
 		return ev
 	}
 	ev.Unclean = q.delayed && q.predecessor != state.Key{} && !a.wentClean(q, resp)
@@ -99,7 +98,7 @@ func (a *Acquisition) answer(q query, resp *pb.TxnResponse) state.Answered {
 // had its mark. Of a key that is not pawl's nothing is known.
 func (a *Acquisition) wentClean(q query, resp *pb.TxnResponse) bool {
 	_, ok := a.queue.owner(q.predecessor.Name)
-	return ok && txn.KV(resp, 1) != nil && txn.KV(resp, 2) == nil
+	return ok && txn.KV(resp, 1) != nil && txn.KV(resp, 2) == nil // of an exclusive one: no other has a Delay
 }
 
 // dismissed ends the acquisition whose own key, or session key, was not as we know it.

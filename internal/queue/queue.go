@@ -1,12 +1,22 @@
 package queue
 
-import "github.com/pawl-locks/pawl/internal/keys"
+import (
+	"context"
 
-// A Queue is where all who want one name queue.
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/queue/state"
+	"github.com/pawl-locks/pawl/internal/txn"
+)
+
+// A Queue is where all who want one name queue, and how it is wanted.
 type Queue struct {
 	keys.Queue
 
 	Election bool // what an observer is notified of: campaigns and terms, or else locks
+	Shared   bool // together with other shared keys (rules RW1 to RW5)
 }
 
 // New checks name and makes its queue: see keys.NewQueue.
@@ -15,8 +25,94 @@ func New(namespace, name string, etcdLayout bool) (Queue, error) {
 	return Queue{Queue: q}, err
 }
 
+// place is where its keys are put.
+func (q Queue) place() keys.Place {
+	p := keys.Place{Prefix: q.Prefix}
+	if q.Shared {
+		p.Form = keys.Shared
+	}
+	return p
+}
+
 // owner is the lease of a key of the queue whose form is pawl's.
 func (q Queue) owner(key string) (lease int64, ok bool) {
 	k, ok := q.Parse(key)
 	return k.Lease, ok
+}
+
+// carry returns a child of ctx that carries t, as the token of the name in its mode.
+func (q Queue) carry(ctx context.Context, t fencing.Token) context.Context {
+	if q.Shared {
+		return fencing.NewSharedContext(ctx, q.Name, t)
+	}
+	return fencing.NewContext(ctx, q.Name, t)
+}
+
+// A span is a range of keys.
+type span struct{ from, to []byte }
+
+// inTheWay are the keys that one of the queue waits for where they were created before it:
+// of an exclusive one all, of a shared one those on either side of the shared ones
+// (rule RW1).
+func (q Queue) inTheWay() []span {
+	from, to := []byte(q.Prefix), txn.PrefixEnd(q.Prefix)
+	if !q.Shared {
+		return []span{{from, to}}
+	}
+	shared, above := keys.SharedRange(q.Prefix)
+	return []span{{from, shared}, {above, to}}
+}
+
+// lastInTheWay reads, of each span in the way, the last-created key that was created at
+// below or earlier; below 0: no bound.
+func (q Queue) lastInTheWay(below int64) (ops []*pb.RequestOp) {
+	for _, s := range q.inTheWay() {
+		ops = append(ops, txn.LastBetween(s.from, s.to, below))
+	}
+	return ops
+}
+
+// firstInTheWay reads, of each span in the way, the first-created key.
+func (q Queue) firstInTheWay() (ops []*pb.RequestOp) {
+	for _, s := range q.inTheWay() {
+		ops = append(ops, txn.FirstBetween(s.from, s.to))
+	}
+	return ops
+}
+
+// noneInTheWay compares for no key in the way at all.
+func (q Queue) noneInTheWay() (cs []*pb.Compare) {
+	for _, s := range q.inTheWay() {
+		cs = append(cs, txn.NoneBetween(s.from, s.to))
+	}
+	return cs
+}
+
+// last is the last-created of the keys that n operations, from the i-th on, have read.
+func last(resp *pb.TxnResponse, i, n int) (k state.Key) {
+	for ; n > 0; i, n = i+1, n-1 {
+		if kv := txn.KV(resp, i); kv != nil && kv.CreateRevision > k.Create {
+			k = state.Key{Name: string(kv.Key), Create: kv.CreateRevision}
+		}
+	}
+	return k
+}
+
+// first is the name of the first-created of the keys that n operations, from the i-th on,
+// have read; "": there is none.
+func first(resp *pb.TxnResponse, i, n int) (key string) {
+	for create := int64(0); n > 0; i, n = i+1, n-1 {
+		if kv := txn.KV(resp, i); kv != nil && (key == "" || kv.CreateRevision < create) {
+			key, create = string(kv.Key), kv.CreateRevision
+		}
+	}
+	return key
+}
+
+// spans is how many spans are in the way.
+func (q Queue) spans() int {
+	if q.Shared {
+		return 2
+	}
+	return 1
 }

@@ -51,7 +51,7 @@ func (a *Acquisition) letGo(as error) error {
 	}
 	// Until the release is decided, a Handle has the session's next process delete
 	// the key.
-	a.s.Reopen(a.n, a.key)
+	a.s.Reopen(a.n)
 	until, later := a.keeps()
 	if fx := a.apply(state.Released{Later: later}, as); later && fx.End == state.GivenBack {
 		a.s.LeaveAt(a.n, until)
@@ -163,7 +163,7 @@ func (a *Acquisition) freeInBackground() {
 	a.pending = true
 	a.mu.Unlock()
 	if begin {
-		a.s.Reopen(a.n, a.key)
+		a.s.Reopen(a.n)
 		a.s.RemoveInBackground(&freeing{a})
 	}
 }

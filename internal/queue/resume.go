@@ -8,6 +8,7 @@ import (
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
@@ -23,9 +24,10 @@ func Resume(ctx context.Context, s *session.Session, q Queue, key string, t fenc
 		return nil, fmt.Errorf("token %d is none", t)
 	}
 	own, ok := q.Parse(key)
-	if !ok || own.Lease != s.ID() {
+	if !ok || own.Lease != s.ID() || own.Form > keys.Shared {
 		return nil, fmt.Errorf("key %q is not one of lease %x under the name %q", key, s.ID(), q.Name)
 	}
+	q.Shared = own.Form == keys.Shared
 	a := &Acquisition{s: s, queue: q, parent: ctx, key: key, n: own.N}
 	a.beginNotices(ctx)
 	if err := s.Err(); err != nil {
@@ -78,11 +80,12 @@ func (a *Acquisition) resumed(q query, resp *pb.TxnResponse) (mod int64, err err
 		}
 		return 0, &loss{&detail{ErrKeyDeleted, fmt.Sprintf("%q with create revision %d is not there", a.key, q.own.Create)}}
 	}
-	if first := txn.KV(resp, 0); first != nil {
-		return 0, fmt.Errorf("key %q was never held: %q is before it", a.key, first.Key)
+	spans := a.queue.spans()
+	if before := last(resp, 0, spans); before != (state.Key{}) {
+		return 0, fmt.Errorf("key %q was never held: %q is before it", a.key, before.Name)
 	}
 	if resp.Header.Revision < q.own.Create {
 		return 0, fmt.Errorf("answered at revision %d, before the own key's %d", resp.Header.Revision, q.own.Create)
 	}
-	return txn.KV(resp, 1).ModRevision, nil
+	return txn.KV(resp, spans).ModRevision, nil
 }

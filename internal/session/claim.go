@@ -55,7 +55,7 @@ func (s *Session) add(h *Hook, c Claim, held bool, n int64) error {
 	}
 	s.roster.add(h, c, held)
 	if held {
-		s.ledger.move(n, won, "")
+		s.ledger.move(n, won, nil)
 	}
 	return nil
 }

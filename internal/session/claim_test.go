@@ -289,7 +289,7 @@ func TestEveryClaimIsToldTheEndOnceAndAfterTheMark(t *testing.T) {
 		late := &claim{own: "l"}
 		assert.Equal(t, s.Err(), s.Wait(&late.hook, late))
 		assert.Equal(t, s.Err(), s.Hold(&late.hook, late, 0))
-		_, _, err := s.Begin("p/")
+		_, _, err := begin(s, "p/")
 		assert.Equal(t, s.Err(), err)
 	})
 }

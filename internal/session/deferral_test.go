@@ -15,6 +15,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/kv"
@@ -191,7 +192,7 @@ func deferBy(t *testing.T, c *pawl.Client, s *session.Session, clientWide bool) 
 func TestAClientThatIsClosedInTheMiddleOfATakeoverLeavesTheLease(t *testing.T) {
 	for skip := range 3 {
 		abandoning(t, func(fake *etcdfake.Cluster, c *pawl.Client, s *session.Session) {
-			_, _, err := s.Begin("open/")
+			_, _, err := s.Begin(keys.Place{Prefix: "open/"})
 			require.NoError(t, err)
 			h := s.Detach()
 			fake.Inject(etcdfake.Rule{Method: "Txn", Skip: skip, Hang: true})

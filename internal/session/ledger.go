@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/pawl-locks/pawl/internal/keys"
@@ -71,11 +72,27 @@ func (st state) after(ev evidence) (state, bool) {
 	return st, false
 }
 
-// An entry is one acquisition's part in the queue of a name.
+// An entry is one acquisition's part in the queues of its names: one key in each, or,
+// of a semaphore's, all keys that it may have put in one. They are adopted, settled and
+// removed together. No key of them changes.
 type entry struct {
 	state state
-	name  string // of the queue: what its keys begin with, whatever their form
-	key   string
+	keys  []string
+}
+
+// names are the queues that e has keys in, by what their keys begin with, whatever
+// their form.
+func (e entry) names() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		last := ""
+		for _, key := range e.keys {
+			name, _ := keys.Split(key)
+			if name != last && !yield(name) {
+				return
+			}
+			last = name
+		}
+	}
 }
 
 // A ledger is the account of what a session has in the queues of all names. It
@@ -101,27 +118,33 @@ func newLedger() ledger {
 	return ledger{next: 1, entries: make(map[int64]entry), counts: make(map[string]count)}
 }
 
-// begin opens an entry in the queue of name: its number, and its key, which was
-// never used before (rule A1).
-func (l *ledger) begin(lease int64, name string) (n int64, key string) {
+// begin opens an entry: its number, and its key for each of places, which are of
+// different names. None was ever used before (rule A1).
+func (l *ledger) begin(lease int64, places ...keys.Place) (n int64, own []string) {
 	n = l.next
 	l.next++
-	key = keys.QueueKey{Lease: lease, N: n}.In(name)
-	l.put(n, entry{open, name, key})
-	return n, key
+	own = make([]string, len(places))
+	for i, p := range places {
+		own[i] = keys.QueueKey{Lease: lease, N: n, Form: p.Form}.In(p.Prefix)
+	}
+	l.put(n, entry{open, own})
+	return n, own
 }
 
 // inherit takes in what a predecessor left: entries below next are its, and those
 // with keys are to be undone, for their enqueues may yet be applied.
 func (l *ledger) inherit(lease, next int64, unsettled []string) error {
 	l.next, l.inherited = next, next
-	for _, key := range unsettled {
+	all := make(map[int64][]string)
+	for _, key := range slices.Sorted(slices.Values(unsettled)) {
 		k, ok := keys.ParseQueueKey(key)
 		if !ok || k.Lease != lease || k.N >= next {
 			return fmt.Errorf("key %q is not of lease %x", key, lease)
 		}
-		name, _ := keys.Split(key)
-		l.put(k.N, entry{undoing, name, key})
+		all[k.N] = append(all[k.N], key)
+	}
+	for n, own := range all {
+		l.put(n, entry{undoing, own})
 	}
 	return nil
 }
@@ -129,8 +152,10 @@ func (l *ledger) inherit(lease, next int64, unsettled []string) error {
 // put adds an entry that was not in the ledger.
 func (l *ledger) put(n int64, e entry) {
 	l.entries[n] = e
-	c := l.counts[e.name]
-	l.counts[e.name] = count{c.entries + 1, max(c.last, n)}
+	for name := range e.names() {
+		c := l.counts[name]
+		l.counts[name] = count{c.entries + 1, max(c.last, n)}
+	}
 }
 
 // state is that of entry n.
@@ -145,43 +170,45 @@ func (l *ledger) state(n int64) state {
 }
 
 // move is the one way in which an entry's state changes: ev moves entry n, and
-// false means that it is of no account. key is that of an entry which a
+// false means that it is of no account. own are the keys of an entry which a
 // predecessor left, and which the ledger does not know yet.
-func (l *ledger) move(n int64, ev evidence, key string) bool {
+func (l *ledger) move(n int64, ev evidence, own []string) bool {
 	before := l.state(n)
 	after, ok := before.after(ev)
 	if !ok {
 		return false
 	}
 	if before == left {
-		name, _ := keys.Split(key)
-		l.put(n, entry{left, name, key})
+		l.put(n, entry{left, own})
 	}
 	e := l.entries[n]
 	e.state = after
 	l.entries[n] = e
 	if after == gone {
-		l.strike(n, e.name)
+		l.strike(n, e)
 	}
 	return true
 }
 
 // strike takes an entry that is gone out of the count, and out of the ledger if
 // it was this process's.
-func (l *ledger) strike(n int64, name string) {
+func (l *ledger) strike(n int64, e entry) {
 	if n >= l.inherited {
 		delete(l.entries, n)
 	}
-	c := l.counts[name]
-	if c.entries--; c.entries == 0 {
-		delete(l.counts, name)
-		return
+	for name := range e.names() {
+		c := l.counts[name]
+		if c.entries--; c.entries == 0 {
+			delete(l.counts, name)
+			continue
+		}
+		l.counts[name] = c
 	}
-	l.counts[name] = c
 }
 
 // alone reports whether entry n is the only one of the session's in the queue of
-// name that had, may have, or may yet have, a key there since n began. A session
+// name that had, may have, or may yet have, a key there since n began, in whatever
+// form (rule RW5). A session
 // that was taken over does not know what its predecessor left, and never says so.
 func (l *ledger) alone(n int64, name string) bool {
 	return l.inherited == 0 && l.counts[name] == count{1, n} && l.state(n) != gone
@@ -193,7 +220,7 @@ func (l *ledger) unsettled() (all []string) {
 	for _, e := range l.entries {
 		switch e.state {
 		case open, there, undoing, leaving, forfeit:
-			all = append(all, e.key)
+			all = append(all, e.keys...)
 		}
 	}
 	slices.Sort(all)

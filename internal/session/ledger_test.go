@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/keys"
 )
 
 // The whole table: whatever is not in it changes nothing.
@@ -46,8 +48,8 @@ func TestNoEvidenceBringsAnEntryBack(t *testing.T) {
 	}
 }
 
-// A2: what Sole rests on, and what a Handle carries, against a count of the
-// entries that is made anew each time.
+// A2, RW5, ML8: what Alone rests on, and what a Handle carries, against a count of the
+// entries that is made anew each time, with keys of all forms, and several names at once.
 func TestTheLedgerAgreesWithACountOfItsEntries(t *testing.T) {
 	for seed := range uint64(50) {
 		rnd := rand.New(rand.NewPCG(seed, 0))
@@ -55,18 +57,25 @@ func TestTheLedgerAgreesWithACountOfItsEntries(t *testing.T) {
 		var first int64 = 1
 		if seed%3 == 0 {
 			first = 4
-			require.NoError(t, l.inherit(7, first, []string{"a/7-1", "b/7-3"}))
+			require.NoError(t, l.inherit(7, first, []string{"a/+7-1", "b/7-3", "a/7-3"}))
 		}
-		begun := map[int64]string{} // the name of every entry ever begun here
+		begun := map[int64][]string{} // the names of every entry ever begun here
 		for range 300 {
 			if rnd.IntN(3) == 0 {
-				name := []string{"a/", "b/", "a/b/"}[rnd.IntN(3)]
-				n, key := l.begin(7, name)
-				assert.Equal(t, fmt.Sprintf("%s7-%d", name, n), key)
-				begun[n] = name
+				var places []keys.Place
+				names := []string{"a/", "b/", "a/b/"}
+				rnd.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+				for _, name := range names[:1+rnd.IntN(len(names))] {
+					places = append(places, keys.Place{Prefix: name, Form: keys.Form(rnd.IntN(3))})
+				}
+				n, own := l.begin(7, places...)
+				for i, p := range places {
+					assert.Equal(t, fmt.Sprintf("%s%s7-%d", p.Prefix, []string{"", "+", "q"}[p.Form], n), own[i])
+					begun[n] = append(begun[n], p.Prefix)
+				}
 			} else {
 				n := rnd.Int64N(l.next) + 1
-				l.move(n, evidence(rnd.IntN(6)), fmt.Sprintf("a/7-%d", n))
+				l.move(n, evidence(rnd.IntN(6)), []string{fmt.Sprintf("a/7-%d", n)})
 			}
 			live, unsettled := map[string][]int64{}, []string{}
 			for n := int64(1); n < l.next; n++ {
@@ -74,49 +83,70 @@ func TestTheLedgerAgreesWithACountOfItsEntries(t *testing.T) {
 				if st := l.state(n); st == gone || st == left {
 					continue
 				}
-				live[e.name] = append(live[e.name], n)
+				for _, key := range e.keys {
+					name, _ := keys.Split(key)
+					live[name] = append(live[name], n)
+				}
 				if e.state != held {
-					unsettled = append(unsettled, e.key)
+					unsettled = append(unsettled, e.keys...)
 				}
 			}
 			slices.Sort(unsettled)
 			require.Equal(t, unsettled, append([]string{}, l.unsettled()...))
-			for n, name := range begun {
-				want := first == 1 && len(live[name]) == 1 && live[name][0] == n
-				for later, other := range begun {
-					want = want && !(later > n && other == name)
+			for n, names := range begun {
+				for _, name := range names {
+					want := first == 1 && len(live[name]) == 1 && live[name][0] == n
+					for later, others := range begun {
+						want = want && !(later > n && slices.Contains(others, name))
+					}
+					require.Equal(t, want, l.alone(n, name), "entry %d of %q: %v", n, name, live)
 				}
-				require.Equal(t, want, l.alone(n, name), "entry %d of %q: %v", n, name, live)
 			}
 		}
 	}
 }
 
+// ML8: the keys of one number are one entry, adopted and undone as one.
+func TestASetOfKeysIsOneEntry(t *testing.T) {
+	l := newLedger()
+	require.NoError(t, l.inherit(7, 5, []string{"a/7-2", "b/+7-2", "c/q7-3", "c/s1.4.7-3"}))
+	assert.Len(t, l.entries, 2)
+	assert.Equal(t, 3, l.removalOps(2), "its cancel key, and two deletions")
+	assert.Equal(t, count{1, 3}, l.counts["c/"], "a turnstile and a slot are one entry of the name")
+	require.True(t, l.move(4, resumed, []string{"a/7-4", "b/7-4"}))
+	assert.Equal(t, count{2, 4}, l.counts["a/"])
+	assert.True(t, l.move(4, unwanted, nil))
+	assert.Equal(t, 2, l.removalOps(4))
+	assert.True(t, l.move(4, absent, nil))
+	assert.Equal(t, count{1, 4}, l.counts["b/"])
+	assert.Equal(t, []string{"a/7-2", "b/+7-2", "c/q7-3", "c/s1.4.7-3"}, l.unsettled())
+}
+
 func TestAPredecessorsEntryIsResumedOnceEvenAfterItsEnd(t *testing.T) {
 	l := newLedger()
 	require.NoError(t, l.inherit(7, 5, []string{"a/7-2"}))
-	assert.False(t, l.move(2, resumed, "a/7-2"), "it was open: it is undone, and nobody's")
-	assert.True(t, l.move(3, resumed, "a/7-3"))
-	assert.False(t, l.move(3, resumed, "a/7-3"))
-	assert.True(t, l.move(3, absent, ""))
-	assert.False(t, l.move(3, resumed, "a/7-3"))
-	assert.False(t, l.move(3, unwanted, ""))
-	assert.False(t, l.move(5, resumed, "a/7-5"), "its own")
-	assert.False(t, l.move(0, resumed, "a/7-0"))
+	assert.False(t, l.move(2, resumed, []string{"a/7-2"}), "it was open: it is undone, and nobody's")
+	assert.True(t, l.move(3, resumed, []string{"a/7-3"}))
+	assert.False(t, l.move(3, resumed, []string{"a/7-3"}))
+	assert.True(t, l.move(3, absent, nil))
+	assert.False(t, l.move(3, resumed, []string{"a/7-3"}))
+	assert.False(t, l.move(3, unwanted, nil))
+	assert.False(t, l.move(5, resumed, []string{"a/7-5"}), "its own")
+	assert.False(t, l.move(0, resumed, []string{"a/7-0"}))
 	assert.Equal(t, []string{"a/7-2"}, l.unsettled())
 }
 
 // A key that was held for too long is removed with its mark, and by a successor too.
 func TestWhatWasHeldForTooLongIsForfeit(t *testing.T) {
 	l := newLedger()
-	n, key := l.begin(7, "a/")
-	assert.False(t, l.move(n, overheld, ""), "it is not held")
-	assert.True(t, l.move(n, won, ""))
-	assert.True(t, l.move(n, overheld, ""))
-	assert.False(t, l.move(n, unwanted, ""), "that it leaves takes nothing from it")
+	n, key := l.begin(7, keys.Place{Prefix: "a/"})
+	assert.False(t, l.move(n, overheld, nil), "it is not held")
+	assert.True(t, l.move(n, won, nil))
+	assert.True(t, l.move(n, overheld, nil))
+	assert.False(t, l.move(n, unwanted, nil), "that it leaves takes nothing from it")
 	assert.Equal(t, 2, l.removalOps(n), "the mark, and the deletion")
-	assert.Equal(t, []string{key}, l.unsettled())
-	assert.True(t, l.move(n, absent, ""))
+	assert.Equal(t, key, l.unsettled())
+	assert.True(t, l.move(n, absent, nil))
 	assert.Zero(t, l.removalOps(n))
 }
 

@@ -157,7 +157,7 @@ func (s *Session) Leave(n int64) { s.LeaveAt(n, time.Time{}) }
 // LeaveAt is Leave that begins at the time at; the session's end comes first.
 func (s *Session) LeaveAt(n int64, at time.Time) {
 	s.mu.Lock()
-	s.ledger.move(n, unwanted, "")
+	s.ledger.move(n, unwanted, nil)
 	s.mu.Unlock()
 	s.remove(&removal{n: n, due: at})
 }

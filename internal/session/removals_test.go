@@ -256,7 +256,7 @@ func TestRemovalsEndWithTheSession(t *testing.T) {
 func (r *rig) waiters(s *Session, n int) (ns []int64) {
 	r.t.Helper()
 	for range n {
-		n, key, err := s.Begin("queue/")
+		n, key, err := begin(s, "queue/")
 		require.NoError(r.t, err)
 		r.Put(key, "", s.ID())
 		s.Shown(n)

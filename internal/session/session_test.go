@@ -40,7 +40,7 @@ func TestSessionIsValidANanosecondBeforeItsDeadlineAndOverAtIt(t *testing.T) {
 			assert.Equal(t, valid, !isClosed(s.Done()))
 		},
 		"Begin": func(t *testing.T, s *Session, valid bool) {
-			_, _, err := s.Begin("p/")
+			_, _, err := begin(s, "p/")
 			assert.Equal(t, valid, err == nil)
 		},
 		"Hold": func(t *testing.T, s *Session, valid bool) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/detached"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/lease"
@@ -181,16 +182,16 @@ func muteWatches(m *etcdfake.Member) {
 func TestOpenAttemptsAreUndoneByTheSuccessor(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
-		n1, applied, err := s.Begin("a/")
+		n1, applied, err := begin(s, "a/")
 		require.NoError(t, err)
 		r.Put(applied, "", s.ID())
-		n2, coming, err := s.Begin("b/c/")
+		n2, coming, err := begin(s, "b/c/")
 		require.NoError(t, err)
-		n3, settled, err := s.Begin("d/")
+		n3, settled, err := begin(s, "d/")
 		require.NoError(t, err)
 		r.Put(settled, "", s.ID())
 		s.Settle(n3)
-		n4, held, err := s.Begin("e/")
+		n4, held, err := begin(s, "e/")
 		require.NoError(t, err)
 		r.Put(held, "", s.ID())
 		c := &claim{own: held}
@@ -206,7 +207,7 @@ func TestOpenAttemptsAreUndoneByTheSuccessor(t *testing.T) {
 		assert.NotNil(t, r.Get(string(next.CancelKey(n2))), "no late copy can be applied")
 		assert.Nil(t, r.Get(string(next.CancelKey(n3))))
 		assert.Nil(t, r.Get(coming))
-		n5, _, err := next.Begin("f/")
+		n5, _, err := begin(next, "f/")
 		require.NoError(t, err)
 		assert.Equal(t, n4+1, n5, "n goes on")
 		assert.True(t, next.Adopt(n4, held))
@@ -220,16 +221,16 @@ func TestOpenAttemptsAreUndoneByTheSuccessor(t *testing.T) {
 func TestUndoDeletesUnderNoSpaceAndCancelsLater(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{})
-		n, key, err := s.Begin("a/")
+		n, key, err := begin(s, "a/")
 		require.NoError(t, err)
 		r.Put(key, "", s.ID())
 		r.SetNoSpace(true)
-		err = s.Undo(context.Background(), n, key)
+		err = s.Undo(context.Background(), n)
 		assert.True(t, cluster.IsNoSpace(err))
 		assert.Nil(t, r.Get(key), "the delete alone works")
 		r.SetNoSpace(false)
 		for range 2 {
-			require.NoError(t, s.Undo(context.Background(), n, key))
+			require.NoError(t, s.Undo(context.Background(), n))
 			assert.NotNil(t, r.Get(string(s.CancelKey(n))))
 		}
 	})
@@ -238,12 +239,12 @@ func TestUndoDeletesUnderNoSpaceAndCancelsLater(t *testing.T) {
 func TestUndoIsRefusedToWhoWasTakenOver(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{})
-		n, key, err := s.Begin("a/")
+		n, key, err := begin(s, "a/")
 		require.NoError(t, err)
 		muteWatches(r.Member(0))
 		r.Put(key, "", s.ID())
 		r.Put(s.key, "another's", s.ID())
-		oneCause(t, s.Undo(context.Background(), n, key), lease.ErrRevoked)
+		oneCause(t, s.Undo(context.Background(), n), lease.ErrRevoked)
 		assert.NotNil(t, r.Get(key))
 		over(t, s, lease.ErrRevoked)
 	})
@@ -253,9 +254,9 @@ func TestUndoOfAGoneLeaseEndsTheSession(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{})
 		r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCLeaseNotFound})
-		n, key, err := s.Begin("a/")
+		n, _, err := begin(s, "a/")
 		require.NoError(t, err)
-		oneCause(t, s.Undo(context.Background(), n, key), lease.ErrRevoked)
+		oneCause(t, s.Undo(context.Background(), n), lease.ErrRevoked)
 		over(t, s, lease.ErrRevoked)
 	})
 }
@@ -269,7 +270,7 @@ func TestALostAnswerDuringATakeover(t *testing.T) {
 				t.Run(fmt.Sprintf("%d/%s/%d", skip, name, times), func(t *testing.T) {
 					inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 						s := r.session(lease.Options{TTL: 60 * time.Second})
-						_, key, err := s.Begin("a/")
+						_, key, err := begin(s, "a/")
 						require.NoError(t, err)
 						r.Put(key, "", s.ID())
 						h := s.Detach()
@@ -299,7 +300,7 @@ func TestATakeoverReturnsWhenItsContextEndsAndLeavesNothing(t *testing.T) {
 		for _, method := range []string{"Txn", "LeaseKeepAlive"} {
 			inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 				s := r.session(lease.Options{TTL: 300 * time.Second})
-				_, key, err := s.Begin("a/")
+				_, key, err := begin(s, "a/")
 				require.NoError(t, err)
 				r.Put(key, "", s.ID())
 				h := s.Detach()
@@ -334,7 +335,7 @@ func TestATakeoverWithoutADeadlineReturnsFromABlackHole(t *testing.T) {
 	for skip := range 3 {
 		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 			s := r.session(lease.Options{TTL: 20 * time.Second})
-			_, _, err := s.Begin("a/")
+			_, _, err := begin(s, "a/")
 			require.NoError(t, err)
 			h := s.Detach()
 			host := r.successor()
@@ -388,7 +389,7 @@ func TestAKeyThatIsNotOfTheHandlesLeaseIsNotDeleted(t *testing.T) {
 func (r *rig) open(s *Session, n int) (keys []string) {
 	r.t.Helper()
 	for i := range n {
-		_, key, err := s.Begin(fmt.Sprintf("open/%d/", i))
+		_, key, err := begin(s, fmt.Sprintf("open/%d/", i))
 		require.NoError(r.t, err)
 		if i%2 == 0 {
 			r.Put(key, "", s.ID())
@@ -516,4 +517,13 @@ func TestOfTwoTakeoversAtOnceOneSucceeds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// begin opens an entry with one key in the queue with this prefix.
+func begin(s *Session, prefix string) (n int64, key string, err error) {
+	n, own, err := s.Begin(keys.Place{Prefix: prefix})
+	if err != nil {
+		return 0, "", err
+	}
+	return n, own[0], nil
 }

@@ -15,11 +15,12 @@ import (
 // removalOps is how many operations it takes to remove entry n; 0: it is gone, or
 // is to stay.
 func (l *ledger) removalOps(n int64) int {
-	switch l.state(n) {
+	e := l.entries[n]
+	switch e.state {
 	case undoing, forfeit:
-		return 2
+		return 1 + len(e.keys)
 	case leaving:
-		return 1
+		return len(e.keys)
 	}
 	return 0
 }
@@ -48,7 +49,9 @@ func (s *Session) undoTxn(ns []int64, deletions bool) (t *pb.TxnRequest, left []
 		case e.state != leaving:
 			continue // gone meanwhile
 		}
-		t.Success = append(t.Success, txn.Delete(e.key))
+		for _, key := range e.keys {
+			t.Success = append(t.Success, txn.Delete(key))
+		}
 	}
 	return t, left
 }
@@ -69,7 +72,7 @@ func (s *Session) removeEntries(ctx context.Context, ns []int64) error {
 	if err == nil || cluster.IsNoSpace(err) {
 		s.mu.Lock()
 		for _, n := range ns {
-			s.ledger.move(n, absent, "")
+			s.ledger.move(n, absent, nil)
 		}
 		s.mu.Unlock()
 	}

@@ -45,6 +45,13 @@ func NoneUnder(prefix string) *pb.Compare {
 	return c
 }
 
+// NoneBetween compares for no key in [from, to).
+func NoneBetween(from, to []byte) *pb.Compare {
+	c := CreateIs(from, 0)
+	c.RangeEnd = to
+	return c
+}
+
 // ModIs compares key's modification revision with rev.
 func ModIs[K Key](key K, rev int64) *pb.Compare {
 	c := &struct {
@@ -153,9 +160,17 @@ func under(prefix string, n int64, order pb.RangeRequest_SortOrder) *rangeOp {
 	return between([]byte(prefix), PrefixEnd(prefix), n, order)
 }
 
-// LastBetween reads, without its value, the last-created key in [from, to).
-func LastBetween(from, to []byte) *pb.RequestOp {
-	return &between(from, to, 1, pb.RangeRequest_DESCEND).RequestOp
+// LastBetween reads, without its value, the last-created key in [from, to) that was
+// created at below or earlier; below 0: no bound.
+func LastBetween(from, to []byte, below int64) *pb.RequestOp {
+	op := between(from, to, 1, pb.RangeRequest_DESCEND)
+	op.get.MaxCreateRevision = below
+	return &op.RequestOp
+}
+
+// FirstBetween reads, without its value, the first-created key in [from, to).
+func FirstBetween(from, to []byte) *pb.RequestOp {
+	return &between(from, to, 1, pb.RangeRequest_ASCEND).RequestOp
 }
 
 func between(from, to []byte, n int64, order pb.RangeRequest_SortOrder) *rangeOp {

@@ -5,14 +5,19 @@ import "github.com/pawl-locks/pawl/internal/keys"
 // This file is rule A2: who owns a name is decided by one transaction. There are three
 // kinds of evidence, and own is called nowhere else.
 //
-//  1. The enqueue's own transaction read the queue after its put, and found nothing but
-//     the own key (Enqueued, in whole).
+//  1. The enqueue's own transaction read the queue after its put, and found nothing in the
+//     way of the own key (Enqueued, in whole).
 //  2. A query compared the own key's create revision and the session key's modification
-//     revision with ours, and read no key created before the own one, at a revision not
-//     below the own key's (Answered, First).
+//     revision with ours, and read no key in its way that was created before it, at a
+//     revision not below the own key's (Answered, without a predecessor).
 //  3. The predecessor's release put a handoff on the own key, in the transaction that
 //     deleted the predecessor, and found the own key there. The predecessor was the
 //     holder until then, so nothing created before it is left (handedOff).
+//
+// In the way of an exclusive key is every key of the queue, of a shared one every key that
+// is not shared (rules RW1, RW2). The transactions of package queue read no others; what
+// follows from them is the same for both. Of an exclusive and another key that are both
+// there the later one sees the earlier, so that never both hold.
 //
 // Nothing can be created before a key that is there, so what was first once stays first
 // for as long as it is there. Whether it still is, and whether the session is still
@@ -83,7 +88,7 @@ func (ev Answered) apply(a *Acquisition) Effects {
 	if ev.Predecessor != (Key{}) {
 		return a.waitFor(ev.Predecessor, ev.Revision)
 	}
-	if a.Delay && ev.Unclean {
+	if a.Delay && (ev.Unclean || a.sawShared) {
 		a.Delay = false
 		return Effects{Linger: true} // then it asks once more, because time has gone by
 	}

@@ -27,6 +27,7 @@ type Key struct {
 type Options struct {
 	Handoffs bool // it takes handoffs, and gives them; its value is a lock's label then
 	Delay    bool // it waits once before it succeeds a holder that did not release
+	Shared   bool // it holds together with other shared ones; neither of the above then
 }
 
 // An Acquisition is the state of one acquisition. The zero value, with Options, is one
@@ -49,6 +50,7 @@ type Acquisition struct {
 	expecting   bool  // the predecessor's release was to be a handoff to own
 	evidence    Evidence
 	successors  keys.Successors // those known to be behind, in order
+	sawShared   bool            // of one with Delay: a shared key was its predecessor
 
 	doubt     doubt
 	deletion  deletion
@@ -57,7 +59,10 @@ type Acquisition struct {
 }
 
 // Begin is the state of an acquisition that begins.
-func Begin(o Options) Acquisition { return Acquisition{Options: o} }
+func Begin(o Options) Acquisition {
+	o.Handoffs, o.Delay = o.Handoffs && !o.Shared, o.Delay && !o.Shared // rule RW4
+	return Acquisition{Options: o}
+}
 
 // Resumed is the state of an acquisition whose key, with modification revision mod, a
 // query showed first in its queue on a session that was taken over.

@@ -38,6 +38,10 @@ func (a *Acquisition) waitFor(p Key, rev int64) Effects {
 		return Effects{}
 	}
 	a.phase = Waiting
+	if a.Delay && !a.sawShared { // one that crashes among several leaves no trace (rule RW3)
+		k, ok := keys.ParseQueueKey(p.Name)
+		a.sawShared = ok && k.Form == keys.Shared
+	}
 	return Effects{Unfollow: true, Follow: p, From: rev + 1}
 }
 

@@ -109,7 +109,7 @@ func (l floorLocker) acquire(ctx context.Context) (held, error) {
 	r, err := s.c.txn(ctx, &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(key, 0), txn.CreateIs(cancel, 0), txn.ModIs(s.key, s.mod)},
 		Success: []*pb.RequestOp{txn.Put(key, s.c.holder(), s.lease),
-			txn.LastBetween([]byte(l.prefix), []byte(all+"-")), txn.LastBetween([]byte(all+"."), txn.PrefixEnd(l.prefix))},
+			txn.LastBetween([]byte(l.prefix), []byte(all+"-"), 0), txn.LastBetween([]byte(all+"."), txn.PrefixEnd(l.prefix), 0)},
 	})
 	if err != nil || !r.Succeeded {
 		return nil, fmt.Errorf("enqueue %s: %w, %v", key, err, r)
