@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -21,27 +22,29 @@ type crowd struct {
 	*world
 	pace, hold int // milliseconds, at the most
 
-	mu     sync.Mutex
-	rnd    *rand.Rand
-	holder *Acquisition
-	wins   int
+	mu      sync.Mutex
+	rnd     *rand.Rand
+	holders []*Acquisition
+	wins    [2]int // of exclusive ones, and of shared ones
 }
 
-// A2, A5, A6: one of them holds, whatever becomes of their requests, and nothing is
+// A2, A5, A6, RW: one of them holds, or several that share, whatever becomes of their requests, and nothing is
 // left, neither in the queue nor on the sessions' books.
 func TestOfManyAcquisitionsOfFewSessionsOneHolds(t *testing.T) {
-	wins := 0
+	var wins [2]int
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 				c := &crowd{world: w, rnd: rand.New(rand.NewPCG(seed, 0))}
 				c.pace, c.hold = 20+c.n(600), 10+c.n(200)
 				c.run([]*session.Session{w.session(), w.session()})
-				wins += c.wins
+				wins[0] += c.wins[0]
+				wins[1] += c.wins[1]
 			})
 		})
 	}
-	assert.NotZero(t, wins)
+	assert.NotZero(t, wins[0])
+	assert.NotZero(t, wins[1])
 }
 
 func (c *crowd) run(sessions []*session.Session) {
@@ -91,16 +94,20 @@ func (c *crowd) work(s *session.Session) {
 		if c.n(2) == 0 {
 			r = takingHandoffs(s)
 		}
+		q := c.queue()
+		if q.Shared = c.n(3) == 0; q.Shared {
+			r.Handoffs = false
+		}
 		r.Try = c.n(8) == 0
 		ctx, cancel := context.WithTimeout(c.Context(), time.Millisecond+c.ms(1500)/time.Duration(1+c.n(20)))
-		a, err := Acquire(ctx, s, c.queue(), r)
+		a, err := Acquire(ctx, s, q, r)
 		cancel()
 		if err != nil {
 			continue
 		}
 		c.holds(a)
 		time.Sleep(c.ms(c.hold))
-		c.holds(nil)
+		c.holdsNoLonger(a)
 		switch c.n(12) {
 		case 0:
 			c.f.Delete(a.Key())
@@ -121,20 +128,28 @@ func (c *crowd) work(s *session.Session) {
 	}
 }
 
-// holds notes that a holds; nil: that nobody does.
+// holds notes that a holds.
 func (c *crowd) holds(a *Acquisition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if a == nil {
-		c.holder = nil
-		return
-	}
-	if c.holder != nil {
-		assert.Fail(c, "both hold", "%v and %v", c.holder, a)
+	for _, other := range c.holders {
+		if !a.Shared() || !other.Shared() {
+			assert.Fail(c, "both hold", "%v and %v", other, a)
+		}
 	}
 	assert.NoError(c, a.Err())
-	c.holder = a
-	c.wins++
+	c.holders = append(c.holders, a)
+	if a.Shared() {
+		c.wins[1]++
+	} else {
+		c.wins[0]++
+	}
+}
+
+func (c *crowd) holdsNoLonger(a *Acquisition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.holders = slices.DeleteFunc(c.holders, func(other *Acquisition) bool { return other == a })
 }
 
 func (c *crowd) n(n int) int {

@@ -39,13 +39,17 @@ func isSettle(t *pb.TxnRequest) bool {
 	return len(t.Success) == 2 && len(t.Compare) == 0 && op(t.Success, 0).GetRequestPut() != nil && inQueue(op(t.Success, 1).GetRequestRange().GetKey())
 }
 
-func isAsk(t *pb.TxnRequest) bool {
-	return op(t.Success, 0).GetRequestRange().GetMaxCreateRevision() > 0 && len(t.Success) == 1
+// below is how many of the first operations read what was created before a key.
+func below(t *pb.TxnRequest) (n int) {
+	for op(t.Success, n).GetRequestRange().GetMaxCreateRevision() > 0 {
+		n++
+	}
+	return n
 }
 
-func isResume(t *pb.TxnRequest) bool {
-	return op(t.Success, 0).GetRequestRange().GetMaxCreateRevision() > 0 && len(t.Success) == 2
-}
+func isAsk(t *pb.TxnRequest) bool { return below(t) > 0 && len(t.Success) == below(t) }
+
+func isResume(t *pb.TxnRequest) bool { return below(t) > 0 && len(t.Success) == below(t)+1 }
 
 func isPeek(t *pb.TxnRequest) bool {
 	r := op(t.Success, 0).GetRequestRange()
@@ -57,7 +61,9 @@ func isRelease(t *pb.TxnRequest) bool {
 }
 
 // isWhy is the read after an enqueue that was refused.
-func isWhy(t *pb.TxnRequest) bool { return len(t.Compare) == 0 && len(t.Success) == 4 }
+func isWhy(t *pb.TxnRequest) bool {
+	return len(t.Compare) == 0 && len(t.Success) >= 4 && op(t.Success, 3).GetRequestRange().GetSortOrder() == pb.RangeRequest_ASCEND
+}
 
 // isExplain is the read after a release that did not find its key.
 func isExplain(t *pb.TxnRequest) bool {
@@ -137,10 +143,23 @@ func eachFault(t *testing.T, f func(w *world, fa fault)) {
 	}
 }
 
+// eachFaultInEachMode is eachFault for an exclusive and for a shared acquisition: what the
+// world's queue is in.
+func eachFaultInEachMode(t *testing.T, f func(w *world, fa fault)) {
+	for name, shared := range map[string]bool{"exclusive": false, "shared": true} {
+		t.Run(name, func(t *testing.T) {
+			eachFault(t, func(w *world, fa fault) {
+				w.shared = shared
+				f(w, fa)
+			})
+		})
+	}
+}
+
 // A4, A5, A6: whatever becomes of an enqueue, the lock is taken once, and given
 // back without a trace.
 func TestEveryFailureOfAnEnqueueEndsInOneHolder(t *testing.T) {
-	eachFault(t, func(w *world, fa fault) {
+	eachFaultInEachMode(t, func(w *world, fa fault) {
 		s := w.session()
 		hit := w.f.Inject(request(isEnqueue).rule(fa.rule))
 		c, err := Acquire(w.Context(), s, w.queue(), Request{})
@@ -205,7 +224,7 @@ func TestACopyOfAnEnqueueAfterItsReleaseIsRefused(t *testing.T) {
 // The same with another session waiting, so that a key of ours that was
 // forgotten would block it.
 func TestEveryFailureOfASettlingEndsInOneHolder(t *testing.T) {
-	eachFault(t, func(w *world, fa fault) {
+	eachFaultInEachMode(t, func(w *world, fa fault) {
 		s := w.session()
 		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Late: 50 * time.Millisecond, Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 		hit := w.f.Inject(request(isSettle).rule(fa.rule))
@@ -251,8 +270,8 @@ func TestAKeyOverwrittenBeforeItsEnqueueIsSettledIsLost(t *testing.T) {
 
 // A2: a waiter whose question fails asks again, and wins once.
 func TestEveryFailureOfAConfirmationEndsInOneHolder(t *testing.T) {
-	eachFault(t, func(w *world, fa fault) {
-		holder := w.acquire(w.session())
+	eachFaultInEachMode(t, func(w *world, fa fault) {
+		holder := w.acquireExclusive(w.session())
 		waiter := w.waiting(w.session())
 		hit := w.f.Inject(request(isAsk).rule(fa.rule))
 		w.release(holder)
@@ -269,7 +288,7 @@ func TestEveryFailureOfAConfirmationEndsInOneHolder(t *testing.T) {
 func TestEveryFailureOfATryEndsInOneHolder(t *testing.T) {
 	for name, r := range map[string]request{"peek": isPeek, "enqueue": isEnqueue, "settle": isSettle} {
 		t.Run(name, func(t *testing.T) {
-			eachFault(t, func(w *world, fa fault) {
+			eachFaultInEachMode(t, func(w *world, fa fault) {
 				s := w.session()
 				if name == "settle" {
 					w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
@@ -294,7 +313,7 @@ func TestEveryFailureOfATryEndsInOneHolder(t *testing.T) {
 
 // R1, R2, U3: a release whose answer was lost says nil when it is known.
 func TestEveryFailureOfAReleaseEndsReleased(t *testing.T) {
-	eachFault(t, func(w *world, fa fault) {
+	eachFaultInEachMode(t, func(w *world, fa fault) {
 		c := w.acquire(w.session())
 		hit := w.f.Inject(request(isRelease).rule(fa.rule))
 		err := c.Release(w.Context(), errGivenBack)
@@ -389,7 +408,7 @@ func TestNoSpaceLeavesNothingBehind(t *testing.T) {
 func TestEveryFailureOfTheReadAfterAReleaseEndsDecided(t *testing.T) {
 	for name, answerLost := range map[string]bool{"the delete's answer was lost": true, "an operator deleted it": false} {
 		t.Run(name, func(t *testing.T) {
-			eachFault(t, func(w *world, fa fault) {
+			eachFaultInEachMode(t, func(w *world, fa fault) {
 				c := w.acquire(w.session())
 				if answerLost {
 					w.f.Inject(request(isRelease).rule(etcdfake.Rule{Err: status.Error(codes.Unavailable, "gone"), Times: 1}))
@@ -462,7 +481,7 @@ func TestAReleaseInTheBackgroundDoesNotWaitForAnUndoOnAFullDisk(t *testing.T) {
 
 // asksDelayed is the question of one that waits out a Delay.
 func asksDelayed(t *pb.TxnRequest) bool {
-	return op(t.Success, 0).GetRequestRange().GetMaxCreateRevision() > 0 && len(t.Success) == 3
+	return below(t) == 1 && len(t.Success) == 3
 }
 
 // isRewrite puts a value on a key that is there.

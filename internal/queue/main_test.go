@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,14 +28,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world is a cluster, and clients of it, in a bubble.
 type world struct {
 	*testing.T
-	f *etcdfake.Cluster
+	f      *etcdfake.Cluster
+	shared bool // what queue is
 }
 
 // inBubble runs f in a world whose every goroutine is gone at the end.
 func inBubble(t *testing.T, o etcdfake.Options, f func(w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t, etcdfake.New(o)}
+		w := &world{T: t, f: etcdfake.New(o)}
 		t.Cleanup(w.f.Close)
 		f(w)
 	})
@@ -70,7 +72,19 @@ func (w *world) sessionWith(cfg pawl.Config) *session.Session {
 func (w *world) queue() Queue {
 	l, err := New("", "name", false)
 	require.NoError(w, err)
+	l.Shared = w.shared
 	return l
+}
+
+// acquireExclusive acquires alone, whatever the world's mode.
+func (w *world) acquireExclusive(s *session.Session) *Acquisition {
+	w.Helper()
+	q := w.queue()
+	q.Shared = false
+	c, err := Acquire(w.Context(), s, q, Request{})
+	require.NoError(w, err)
+	w.held(c)
+	return c
 }
 
 // keys are the lock keys in the queue.
@@ -85,7 +99,7 @@ func (w *world) acquire(s *session.Session) *Acquisition {
 }
 
 // held asserts what is true of whatever is held: its token is the create
-// revision of its key (K1), which is first in the queue.
+// revision of its key (K1), and nothing in its way was created before it.
 func (w *world) held(c *Acquisition) {
 	w.Helper()
 	require.NoError(w, c.Err())
@@ -93,6 +107,9 @@ func (w *world) held(c *Acquisition) {
 	require.NotNil(w, kv, "held, and its key is not there")
 	assert.Equal(w, kv.CreateRevision, int64(c.Token()))
 	for _, k := range w.f.Keys(c.queue.Prefix) {
+		if c.Shared() && strings.HasPrefix(k, c.queue.Prefix+"+") {
+			continue
+		}
 		assert.GreaterOrEqual(w, w.f.Get(k).CreateRevision, kv.CreateRevision, "%s is before the holder", k)
 	}
 }

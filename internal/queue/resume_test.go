@@ -38,7 +38,7 @@ func (w *world) successor(s *session.Session) *session.Session {
 // A13: whatever becomes of the question, a key is resumed, now or at the next
 // call, and never said to be lost that is there.
 func TestEveryFailureOfAResumptionCanBeRepeated(t *testing.T) {
-	eachFault(t, func(w *world, fa fault) {
+	eachFaultInEachMode(t, func(w *world, fa fault) {
 		s := w.session()
 		c := w.acquire(s)
 		next := w.successor(s)

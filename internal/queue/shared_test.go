@@ -1,0 +1,299 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/queue/state"
+	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+)
+
+// in is the tests' queue in one mode.
+func (w *world) in(shared bool) Queue {
+	q := w.queue()
+	q.Shared = shared
+	return q
+}
+
+// asks starts an Acquire in one mode, and returns when it waits for something.
+func (w *world) asks(s *session.Session, shared bool) *attempt {
+	w.shared = shared
+	return w.acquiring(w.Context(), s, Request{})
+}
+
+func (a *attempt) waits() bool {
+	synctest.Wait()
+	return !isClosed(a.done)
+}
+
+// RW1, RW2, RW3: shared ones hold together, an exclusive one alone, and all in the order in
+// which they came, so that neither mode starves the other.
+func TestSharedHoldTogetherAndExclusiveAloneInOneOrder(t *testing.T) {
+	for _, one := range []bool{false, true} { // all of one session, or each of its own
+		t.Run(fmt.Sprint(one), func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				same := w.session()
+				session := func() *session.Session {
+					if one {
+						return same
+					}
+					return w.session()
+				}
+				var all []*attempt
+				for _, mode := range "RRWRRWW" {
+					all = append(all, w.asks(session(), mode == 'R'))
+				}
+				at := func(i int) *attempt { return all[i] }
+				hold := func(want ...int) {
+					synctest.Wait()
+					var got []int
+					for i, a := range all {
+						if a != nil && isClosed(a.done) {
+							got = append(got, i)
+							a.won()
+						}
+					}
+					assert.Equal(w, want, got)
+				}
+				leave := func(i int) {
+					w.release(at(i).won())
+					all[i] = nil
+				}
+				hold(0, 1)
+				leave(1)
+				hold(0)
+				leave(0)
+				hold(2)
+				leave(2)
+				hold(3, 4)
+				leave(3)
+				leave(4)
+				hold(5)
+				leave(5)
+				hold(6)
+				leave(6)
+				w.clear()
+			})
+		})
+	}
+}
+
+// RW1: whatever is not in the shared keys' range counts as exclusive, on either side of it.
+func TestASharedOneWaitsForForeignKeysOnEitherSide(t *testing.T) {
+	for _, key := range []string{"name/", "name/!x", "name/*", "name/,", "name/x", "name/q1f-1", "name/~"} {
+		t.Run(key, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				w.f.Put(key, "", 0)
+				w.f.Put("name/+foreign", "", 0) // among the shared ones, and in nobody's way but an exclusive one's
+				a := w.asks(w.session(), true)
+				require.True(w, a.waits())
+				_, err := Acquire(w.Context(), w.session(), w.in(true), Request{Try: true})
+				require.ErrorIs(w, err, ErrBusy)
+				w.f.Delete(key)
+				w.release(a.won())
+				w.f.Delete("name/+foreign")
+				w.clear()
+			})
+		})
+	}
+}
+
+// RW3: a shared one behind an exclusive one that waits gets ahead when that gives up.
+func TestASharedOneGetsInWhenTheExclusiveOneBeforeItGivesUp(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		reader := w.asks(w.session(), true).won()
+		ctx, cancel := context.WithCancel(w.Context())
+		w.shared = false
+		writer := w.acquiring(ctx, w.session(), Request{})
+		late := w.asks(w.session(), true)
+		require.True(w, late.waits())
+		cancel()
+		require.ErrorIs(w, writer.failed(), context.Canceled)
+		w.release(late.won())
+		w.release(reader)
+		w.clear()
+	})
+}
+
+// RW4: an exclusive one hands on to an exclusive one, past no shared one, and a shared one
+// neither hands on nor reads who is behind it.
+func TestSharedOnesAreNotHandedOffTo(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		var handoffs, successors atomic.Int32
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: request(func(t *pb.TxnRequest) bool {
+			if isHandoff(t) {
+				handoffs.Add(1)
+			}
+			if below(t) == 2 && len(t.Success) > 2 {
+				successors.Add(1)
+			}
+			return false
+		}).is})
+		acquiring := func(shared bool) *attempt {
+			s := w.session()
+			w.shared = shared
+			return w.acquiring(w.Context(), s, takingHandoffs(s))
+		}
+		first := acquiring(false)
+		var all []*attempt
+		for _, mode := range "WRRWW" { // the first of them asks, and so knows who is behind
+			all = append(all, acquiring(mode == 'R'))
+		}
+		w.release(first.won())
+		w.release(all[0].won())
+		assert.Zero(w, handoffs.Load())
+		r, s := all[1].won(), all[2].won()
+		assert.Empty(w, read(r, func(s *state.Acquisition) bool { return !s.Successors().Empty() }))
+		assert.True(w, all[3].waits())
+		w.release(r)
+		assert.True(w, all[3].waits())
+		w.release(s)
+		w.release(all[3].won())
+		w.release(all[4].won())
+		assert.Equal(w, int32(1), handoffs.Load(), "from one exclusive one to the next")
+		assert.Zero(w, successors.Load())
+		w.clear()
+	})
+}
+
+// RW5: a session that holds a shared key, or waits with one, is not alone on the name.
+func TestASessionWithASharedKeyIsNotAlone(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		s := w.session()
+		w.release(w.asks(s, false).won()) // so that there are keys to read around
+		reader := w.asks(s, true).won()
+		writer := w.asks(s, false)
+		require.True(w, writer.waits(), "the session's own reader is in its way")
+		another := w.asks(s, true)
+		require.True(w, another.waits(), "and the session's own writer in this one's")
+		w.release(reader)
+		w.release(writer.won())
+		w.release(another.won())
+		w.clear()
+		assert.True(w, w.around(w.began(s, w.in(false))))
+	})
+}
+
+// RW3: for one with a Delay a shared key that is gone before it may be that of one that
+// crashed, whatever the last of them did.
+func TestADelayIsAlwaysWaitedForAfterSharedOnes(t *testing.T) {
+	const delay = 30 * time.Second
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		crashes, other := w.session(), w.session()
+		w.asks(crashes, true).won()
+		r := w.asks(other, true).won()
+		w.shared = false
+		a := w.acquiring(w.Context(), w.session(), Request{Delay: delay})
+		w.f.Revoke(crashes.ID())
+		synctest.Wait()
+		began := time.Now()
+		w.release(r)
+		w.release(a.won())
+		assert.GreaterOrEqual(w, time.Since(began), delay)
+		w.clear()
+	})
+}
+
+// A try in shared mode is busy where an exclusive one holds or waits, and not where shared
+// ones are; it writes nothing then.
+func TestASharedTryIsBusyOnlyBesideExclusiveOnes(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		r := w.asks(w.session(), true).won()
+		q, err := Acquire(w.Context(), w.session(), w.in(true), Request{Try: true})
+		require.NoError(w, err)
+		w.held(q)
+		_, err = Acquire(w.Context(), w.session(), w.in(false), Request{Try: true})
+		require.ErrorIs(w, err, ErrBusy)
+		writer := w.asks(w.session(), false)
+		late := w.session()
+		rev := w.f.Revision()
+		_, err = Acquire(w.Context(), late, w.in(true), Request{Try: true})
+		require.ErrorIs(w, err, ErrBusy)
+		require.ErrorContains(w, err, "lease")
+		assert.Equal(w, rev, w.f.Revision())
+		w.release(r)
+		w.release(q)
+		w.release(writer.won())
+		w.clear()
+	})
+}
+
+// A shared holder's contexts carry its token as a shared one, which is no exclusive one's.
+func TestTheContextsOfASharedHolderCarryASharedToken(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *world) {
+		r := w.asks(w.session(), true).won()
+		carries := func(ctx context.Context) {
+			_, _, exclusive := fencing.FromContext(ctx)
+			name, token, ok := fencing.FromSharedContext(ctx)
+			assert.Equal(w, []any{false, true, "name", r.Token()}, []any{exclusive, ok, name, token})
+		}
+		carries(r.Context())
+		require.NoError(w, r.Do(w.Context(), errGivenBack, func(ctx context.Context) error {
+			carries(ctx)
+			return nil
+		}))
+		w.clear()
+	})
+}
+
+// touched counts the keys that the server reads, or compares, for the transactions that
+// match.
+func (w *world) touched(match request) *atomic.Int64 {
+	var n atomic.Int64
+	count := func(from, to []byte) {
+		for _, k := range w.f.Keys("") {
+			if k >= string(from) && (len(to) == 0 && k == string(from) || k < string(to)) {
+				n.Add(1)
+			}
+		}
+	}
+	w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
+		if !match.is(q) {
+			return false
+		}
+		t := q.Message.(*pb.TxnRequest)
+		for _, c := range t.Compare {
+			count(c.Key, c.RangeEnd)
+		}
+		for _, o := range t.Success {
+			if r := o.GetRequestRange(); r != nil {
+				count(r.Key, r.RangeEnd)
+			}
+		}
+		return false
+	}})
+	return &n
+}
+
+// Budget: what a reader's enqueue and its question make the server read does not grow with
+// the number of readers.
+func TestAReadersQuestionCostsNoMoreBesideManyReaders(t *testing.T) {
+	var costs []int64
+	for _, readers := range []int{5, 5000} {
+		inBubble(t, etcdfake.Options{}, func(w *world) {
+			for i := range readers {
+				w.f.Put(fmt.Sprintf("name/+1f-%d", i+1), "", 0)
+			}
+			w.f.Put("name/x", "", 0)
+			enqueued, asked := w.touched(isEnqueue), w.touched(isAsk)
+			a := w.asks(w.session(), true)
+			require.True(w, a.waits())
+			w.f.Delete("name/x")
+			a.won()
+			assert.NotZero(w, enqueued.Load())
+			assert.NotZero(w, asked.Load())
+			costs = append(costs, enqueued.Load(), asked.Load())
+		})
+	}
+	assert.Equal(t, costs[:2], costs[2:])
+}
