@@ -16,8 +16,10 @@
 //     other as two processes do.
 //  2. Order: waiters get the lock first come, first served. A waiter that gives
 //     up, or dies, leaves the others' order as it is.
+//     Those that acquire in shared mode hold together, in the same order: one that came
+//     after somebody who waits to hold alone waits for it.
 //  3. Tokens: Held.Token is the create revision of Held.Key, and strictly greater
-//     than that of every holder of the name before.
+//     than that of every holder of the name before; of those that hold together each has its own.
 //  4. Loss is told: when the session is over, when the key is deleted, or
 //     overwritten by somebody else, or held for longer than Options.MaxHold, Err says so, with one cause that stands, the
 //     Context is cancelled with it, and Done is closed. Err compares the clock at
@@ -39,7 +41,8 @@
 // Err and its write. Whoever writes to storage gives it the token, and the
 // storage refuses one below the highest it has seen: package fencing.
 //
-// It is not reentrant, has no reader side and no priorities. A lock and an election
+// It is not reentrant and has no priorities. Nobody who holds it shared can turn that into
+// holding it alone: release, acquire, and look again. A lock and an election
 // of one name are one queue: they exclude each other.
 //
 // # Failures

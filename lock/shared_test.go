@@ -1,0 +1,247 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/observe"
+)
+
+func (w *world) acquireShared(s *pawl.Session) *lock.Held {
+	w.Helper()
+	h, err := mutex(s).AcquireShared(w.Context())
+	require.NoError(w, err)
+	require.NoError(w, h.Err())
+	assert.True(w, h.Shared())
+	return h
+}
+
+// Budget: a shared lock that nobody wants exclusively costs two requests, and no watch
+// where it is held for a moment, beside others that share it too.
+func TestASharedLockCostsTwoRequests(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.acquireShared(w.session())
+		time.Sleep(time.Second)
+		s := w.session()
+		n := w.counted(func() {
+			for range 100 {
+				h := w.acquireShared(s)
+				time.Sleep(session.ArmDelay / 200)
+				require.NoError(w, h.Release(w.Context()))
+			}
+		})
+		assert.Equal(w, map[string]int{"Txn": 200}, n.Received)
+	})
+}
+
+// Budget: behind an exclusive one, three requests and two watches.
+func TestASharedLockBehindAnExclusiveOneIsWithinItsBudget(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		s := w.session()
+		var a *attempt
+		n := w.counted(func() { a = w.sharing(w.Context(), mutex(s)) })
+		assert.Equal(w, 1, n.Received["Txn"], "to enqueue")
+		watches := n.Received["Watch"]
+		n = w.counted(func() {
+			require.NoError(w, h.Release(w.Context()))
+			<-a.done
+			require.NoError(w, a.err)
+		})
+		assert.Equal(w, 2, n.Received["Txn"], "the holder's release, and one to confirm")
+		watches += n.Received["Watch"]
+		n = w.counted(func() { require.NoError(w, a.h.Release(w.Context())) })
+		assert.Equal(w, 1, n.Received["Txn"], "to release")
+		assert.LessOrEqual(w, watches+n.Received["Watch"], 4, "two creations, two cancels")
+	})
+}
+
+// Budget: an exclusive one behind many shared ones asks once where they leave in the order
+// in which they came, and has two watches at a time.
+func TestAnExclusiveLockBehindReadersAsksOnceIfTheyLeaveInOrder(t *testing.T) {
+	const readers = 20
+	inBubble(t, func(w *world) {
+		var held []*lock.Held
+		for range readers {
+			held = append(held, w.acquireShared(w.session()))
+		}
+		writer := w.waiting(w.session())
+		n := w.counted(func() {
+			for _, h := range held {
+				require.NoError(w, h.Release(w.Context()))
+				synctest.Wait()
+			}
+			w.release(writer.won())
+		})
+		assert.Equal(w, readers+2, n.Received["Txn"], "their releases, its question and its release")
+		w.clear()
+	})
+}
+
+// sharing starts an AcquireShared, and returns when it waits for something.
+func (w *world) sharing(ctx context.Context, m *lock.Mutex) *attempt {
+	a := &attempt{w: w, done: make(chan struct{})}
+	go func() {
+		defer close(a.done)
+		a.h, a.err = m.AcquireShared(ctx)
+	}()
+	synctest.Wait()
+	return a
+}
+
+// Many holders share a lock without a goroutine for each.
+func TestAThousandSharedLocksHeldCostNoGoroutine(t *testing.T) {
+	inBubbleOf(t, 1, func(w *world) {
+		s := w.session()
+		w.acquireShared(s)
+		time.Sleep(time.Second)
+		before := settledGoroutines()
+		for range 400 {
+			w.acquireShared(s)
+		}
+		time.Sleep(time.Second)
+		assert.LessOrEqual(w, settledGoroutines(), before+1)
+	})
+}
+
+// What does not go with shared mode is refused, and nothing is sent.
+func TestWhatSharedModeDoesNotGoWithIsRefused(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		synctest.Wait()
+		before := w.f.Counts()
+		for want, m := range map[string]*lock.Mutex{
+			"EtcdLayout":    lock.New(s, "name", lock.Options{EtcdLayout: true}),
+			"Delay":         lock.New(s, "name", lock.Options{Delay: time.Second}),
+			"Options.Delay": lock.New(s, "name", lock.Options{Delay: -1}),
+			"MaxHold":       lock.New(s, "name", lock.Options{MaxHold: -1}),
+			"empty name":    lock.New(s, "", lock.Options{}),
+			"nil Mutex":     nil,
+			"nil session":   lock.New(nil, "name", lock.Options{}),
+		} {
+			_, err := m.AcquireShared(w.Context())
+			assert.ErrorContains(w, err, want)
+			_, err = m.TryAcquireShared(w.Context())
+			assert.ErrorContains(w, err, want)
+			assert.ErrorContains(w, m.DoShared(w.Context(), func(context.Context, *lock.Held) error { return nil }), want)
+		}
+		assert.ErrorContains(w, mutex(s).DoShared(w.Context(), nil), "nil function")
+		assert.Empty(w, w.f.Counts().Since(before).Received)
+		assert.False(w, (*lock.Held)(nil).Shared())
+	})
+}
+
+// A shared hold is lost as an exclusive one is, each by itself, with its cause.
+func TestASharedHoldIsLostByItself(t *testing.T) {
+	inBubble(t, func(w *world) {
+		a, b := w.acquireShared(w.session()), w.acquireShared(w.session())
+		time.Sleep(time.Second)
+		w.f.Delete(a.Key())
+		synctest.Wait()
+		w.lostBy(lock.ErrKeyDeleted, a)
+		require.NoError(w, b.Err())
+		w.f.Revoke(b.Session().ID())
+		synctest.Wait()
+		w.lostBy(lease.ErrRevoked, b)
+		w.clear()
+	})
+}
+
+// MaxHold and AtLeast are kept by a shared hold.
+func TestASharedHoldHasItsLimits(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h, err := lock.New(w.session(), "name", lock.Options{MaxHold: time.Minute, AtLeast: 10 * time.Second}).AcquireShared(w.Context())
+		require.NoError(w, err)
+		again, err := lock.New(w.session(), "name", lock.Options{AtLeast: 10 * time.Second}).AcquireShared(w.Context())
+		require.NoError(w, err)
+		require.NoError(w, again.Release(w.Context()))
+		assert.Len(w, w.keys(), 2, "it stays taken")
+		time.Sleep(time.Minute)
+		w.lostBy(lock.ErrMaxHold, h)
+		w.clear()
+	})
+}
+
+// Resume knows by the key in which mode it was held.
+func TestASharedLockIsResumedAsSharedByAnotherProcess(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		r, other := w.acquireShared(s), w.acquireShared(w.session())
+		open := w.sharing(w.Context(), lock.New(s, "other", lock.Options{}))
+		<-open.done // held, and not resumed
+		next, err := w.client(pawl.Config{}).NewSession(w.Context(), lease.Options{Resume: s.Detach()})
+		require.NoError(w, err)
+		h, err := mutex(next).Resume(w.Context(), r.Key(), r.Token())
+		require.NoError(w, err)
+		assert.True(w, h.Shared())
+		assert.Equal(w, r.Token(), h.Token())
+		_, _, ok := fencing.FromSharedContext(h.Context())
+		assert.True(w, ok)
+		_, err = mutex(next).Resume(w.Context(), r.Key(), r.Token())
+		require.ErrorContains(w, err, "resumed, in this process")
+		writer := w.waiting(w.session())
+		require.NoError(w, other.Release(w.Context()))
+		assert.True(w, writer.waits())
+		require.NoError(w, h.Release(w.Context()))
+		w.release(writer.won())
+		w.clear()
+	})
+}
+
+// What a waiter in shared mode left open is undone by the process that takes over.
+func TestAnOpenSharedAcquisitionIsUndoneByASuccessor(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		s := w.session()
+		a := w.sharing(w.Context(), mutex(s))
+		handle := s.Detach()
+		require.ErrorIs(w, a.failed(), lease.ErrClosed)
+		assert.Len(w, w.keys(), 2)
+		_, err := w.client(pawl.Config{}).NewSession(w.Context(), lease.Options{Resume: handle})
+		require.NoError(w, err)
+		synctest.Wait()
+		assert.Equal(w, []string{h.Key()}, w.keys())
+		w.release(h)
+		w.clear()
+	})
+}
+
+// Observers see the mode, and the queue shows it.
+func TestTheModeIsSeen(t *testing.T) {
+	inBubble(t, func(w *world) {
+		e := &ear{}
+		_, s := w.toldTo(e)
+		r := w.acquireShared(s)
+		writer := w.waiting(s)
+		q, err := mutex(s).Queue(w.Context())
+		require.NoError(w, err)
+		require.Len(w, q, 2)
+		assert.Equal(w, []lock.Mode{lock.ModeShared, lock.ModeExclusive}, []lock.Mode{q[0].Mode, q[1].Mode})
+		require.NoError(w, r.Release(w.Context()))
+		w.release(writer.won())
+		modes := map[observe.Mode]string{}
+		for _, ev := range e.told() {
+			switch ev := ev.(type) {
+			case observe.LockEnqueued:
+				modes[ev.Mode] += fmt.Sprint("e", ev.Ahead)
+			case observe.LockAcquired:
+				modes[ev.Mode] += "a"
+			case observe.LockReleased:
+				modes[ev.Mode] += "r"
+			}
+		}
+		assert.Equal(w, map[observe.Mode]string{observe.Shared: "e0ar", observe.Exclusive: "e1ar"}, modes)
+		w.clear()
+	})
+}
