@@ -24,7 +24,7 @@ type Client struct {
 	cfg     Config
 	cluster *cluster.Cluster
 	watches *watcher.Hub
-	behind  *cleanup.Group
+	cleanup *cleanup.Group
 	kv      *kv.Client
 
 	deferral session.Deferral // of what is revoked when sessions end
@@ -60,7 +60,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("pawl: dial: %w", err)
 	}
 	c := &Client{
-		cfg: cfg, cluster: conn, watches: watcher.New(conn), behind: &cleanup.Group{}, kv: kvinside.Client(conn).(*kv.Client),
+		cfg: cfg, cluster: conn, watches: watcher.New(conn), cleanup: &cleanup.Group{}, kv: kvinside.Client(conn).(*kv.Client),
 		own: make(chan struct{}, 1), sessions: make(map[*session.Session]struct{}),
 	}
 	c.own <- struct{}{}
@@ -226,7 +226,7 @@ func (c *Client) close() error {
 	for s := range open {
 		<-s.Stopped()
 	}
-	left := c.behind.Close(removalWait)
+	left := c.cleanup.Close(removalWait)
 	c.watches.Close()
 	_ = c.cluster.Close()
 	if len(left) > 0 {
@@ -264,7 +264,7 @@ var errClosed = fmt.Errorf("client: %w", lease.ErrClosed)
 
 func (c *Client) host() session.Host {
 	return session.Host{
-		Cluster: c.cluster, Watches: c.watches, Behind: c.behind,
+		Cluster: c.cluster, Watches: c.watches, Cleanup: c.cleanup,
 		Deferral: &c.deferral, Namespace: c.cfg.Namespace, Floor: c.cfg.TokenFloor,
 	}
 }

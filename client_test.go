@@ -152,7 +152,7 @@ func TestAClosedClientSaysSo(t *testing.T) {
 
 // The client's own session is shared, granted once however many ask, and anew
 // after it ended.
-func TestTheClientsSessionIsGrantedOnceAndAnewAfterItsEnd(t *testing.T) {
+func TestTheClientsSessionIsGrantedOnceAndAgainAfterItsEnd(t *testing.T) {
 	inBubble(t, pawl.Config{Session: lease.Options{TTL: 6 * time.Second, Owner: "me"}}, func(t *testing.T, fake *etcdfake.Cluster, c *pawl.Client) {
 		fake.Inject(etcdfake.Rule{Method: "LeaseGrant", HoldAnswer: 200 * time.Millisecond})
 		ask := func() *pawl.Session {
@@ -289,7 +289,7 @@ func TestCloseEndsAndRevokesEverySession(t *testing.T) {
 }
 
 // A client that makes many sessions, one after the other, does not keep them all.
-func TestAClientForgetsSessionsThatAreOver(t *testing.T) {
+func TestAClientForgetsSessionsThatHaveEnded(t *testing.T) {
 	inBubble(t, pawl.Config{}, func(t *testing.T, _ *etcdfake.Cluster, c *pawl.Client) {
 		const n = 200
 		var all []weak.Pointer[session.Session]
@@ -392,7 +392,7 @@ func TestASessionIsHandedToAnotherProcessAsText(t *testing.T) {
 	})
 }
 
-func TestSessionTellsWhatItsEngineTells(t *testing.T) {
+func TestSessionReportsWhatItsEngineReports(t *testing.T) {
 	inBubble(t, pawl.Config{}, func(t *testing.T, fake *etcdfake.Cluster, c *pawl.Client) {
 		began := time.Now()
 		s, err := c.NewSession(context.Background(), lease.Options{TTL: 6 * time.Second})

@@ -32,7 +32,7 @@
 //     revision that goes back ends every session with ErrClusterChanged.
 //  5. Every call returns within its context's end plus 100 ms, and with
 //     context.Background every request still has a bound of its own. What
-//     cannot be removed at once is removed behind the caller.
+//     cannot be removed at once is deleted in the background.
 //
 // # What it does not
 //

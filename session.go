@@ -91,7 +91,7 @@ func (s *Session) Context() context.Context {
 // revokes the lease. nil means that the lease is gone. It waits until ctx ends,
 // and for 12 s at the most; called with a ctx that is done, it still sends. An
 // error that matches kv.ErrUnknown means that the revocation was not confirmed in
-// time and goes on behind, calling Close again waits again; or that the lease was
+// time and goes on in the background, calling Close again waits again; or that the lease was
 // left to expire. It is idempotent, and does nothing after Detach.
 func (s *Session) Close(ctx context.Context) error {
 	switch {

@@ -228,7 +228,7 @@ func TestASlowConsumerSeesTheLatestState(t *testing.T) {
 
 // E6: whatever happens to members, connections, watches and revisions, Observe
 // goes on.
-func TestObserveSurvivesEveryTrouble(t *testing.T) {
+func TestObserveSurvivesEveryFault(t *testing.T) {
 	troubles := map[string]func(w *world){
 		"compaction": func(w *world) {
 			w.Cut()
@@ -344,7 +344,7 @@ func TestObserveEndsWithAWatchThatIsDenied(t *testing.T) {
 }
 
 // A read shows that the leader is gone, and the watch does not tell of it.
-func TestObserveReadsAnewWhenTheWatchKeepsSilent(t *testing.T) {
+func TestObserveReadsAgainWhenTheWatchKeepsSilent(t *testing.T) {
 	inBubble(t, func(w *world) {
 		for _, m := range w.Members() {
 			m.EditWatches(etcdfake.SwallowDeletes("e/"))
@@ -407,7 +407,7 @@ func TestBreakingOutOfObserveLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestObserveBeginsAnewEachTime(t *testing.T) {
+func TestObserveBeginsAgainEachTime(t *testing.T) {
 	inBubble(t, func(w *world) {
 		seq := elect.Observe(w.ctx, w.client(), "e", elect.Options{})
 		for _, want := range []string{"", "a"} {

@@ -366,7 +366,7 @@ func TestAnOverwrittenKeyStaysWhileLeadRunsAndThenGoes(t *testing.T) {
 	})
 }
 
-func TestStandIsAskedBeforeEachCampaign(t *testing.T) {
+func TestEligibleIsCalledBeforeEachCampaign(t *testing.T) {
 	inBubble(t, func(w *world) {
 		asked, terms := 0, 0
 		o := quick(nil)
@@ -387,7 +387,7 @@ func TestStandIsAskedBeforeEachCampaign(t *testing.T) {
 	})
 }
 
-func TestTroubleIsRetriedWithBoundedWaits(t *testing.T) {
+func TestFailuresAreRetriedWithBoundedWaits(t *testing.T) {
 	inBubble(t, func(w *world) {
 		var at []time.Time
 		var log []elect.Event

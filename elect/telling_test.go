@@ -43,7 +43,7 @@ func (e *ear) told() (all []observe.Event) {
 	return all
 }
 
-func TestATermIsToldFromItsCampaignToItsEnd(t *testing.T) {
+func TestATermIsReportedFromItsCampaignToItsEnd(t *testing.T) {
 	inBubble(t, func(w *world) {
 		e := &ear{}
 		term := w.campaign(w.sessionOn(w.clientWith(pawl.Config{Observer: e})), "e", "v")
@@ -67,7 +67,7 @@ func TestATermIsToldFromItsCampaignToItsEnd(t *testing.T) {
 	})
 }
 
-func TestATermThatIsLostIsToldWithItsCause(t *testing.T) {
+func TestATermThatIsLostIsReportedWithItsCause(t *testing.T) {
 	inBubble(t, func(w *world) {
 		e := &ear{}
 		term := w.campaign(w.sessionOn(w.clientWith(pawl.Config{Observer: e})), "e", "v")
@@ -82,7 +82,7 @@ func TestATermThatIsLostIsToldWithItsCause(t *testing.T) {
 	})
 }
 
-func TestACandidateThatGivesUpIsTold(t *testing.T) {
+func TestACandidateThatGivesUpIsReported(t *testing.T) {
 	inBubble(t, func(w *world) {
 		first := w.campaign(w.session(), "e", "v")
 		e := &ear{}
@@ -103,7 +103,7 @@ func TestACandidateThatGivesUpIsTold(t *testing.T) {
 
 // Calls of Proclaim are made one at a time, and one within what is told of another
 // must not wait for it.
-func TestAnObserverMayProclaimWhenItIsToldOfAProclamation(t *testing.T) {
+func TestAnObserverMayProclaimWhenAProclamationIsReported(t *testing.T) {
 	inBubble(t, func(w *world) {
 		e := &ear{}
 		term := w.campaign(w.sessionOn(w.clientWith(pawl.Config{Observer: e})), "e", "v")
@@ -122,7 +122,7 @@ func TestAnObserverMayProclaimWhenItIsToldOfAProclamation(t *testing.T) {
 }
 
 // What Run does is told as what its campaigns and terms are.
-func TestRunsTermsAreTold(t *testing.T) {
+func TestRunsTermsAreReported(t *testing.T) {
 	inBubble(t, func(w *world) {
 		e := &ear{}
 		c := w.clientWith(pawl.Config{Observer: e})

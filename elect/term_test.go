@@ -199,7 +199,7 @@ func TestACampaignThatFailsLeavesNoCandidate(t *testing.T) {
 }
 
 // E3: compaction is no error to a waiting candidate, nor does it cost its place.
-func TestCompactionWhileWaitingKeepsThePlace(t *testing.T) {
+func TestCompactionWhileWaitingKeepsThePosition(t *testing.T) {
 	inBubble(t, func(w *world) {
 		leader := w.campaign(w.session(), "e", "leader")
 		var won []string

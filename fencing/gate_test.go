@@ -68,7 +68,7 @@ func TestGateOfManyResourcesKeepsItsLimit(t *testing.T) {
 	assert.Equal(t, pair{100_000 - 100, 100_000 - 100}, g.floor)
 }
 
-func TestKnownResourceIsJudgedWithoutTheLock(t *testing.T) {
+func TestKnownResourceIsCheckedWithoutTheLock(t *testing.T) {
 	var g Gate
 	require.NoError(t, g.Admit("a", 10))
 	g.mu.Lock()

@@ -39,7 +39,7 @@ func TestRefusalChangesNeitherRegister(t *testing.T) {
 	assert.Equal(t, before, string(g.Snapshot()))
 }
 
-func TestForgottenResourceIsJudgedByBothRegistersOfTheFloor(t *testing.T) {
+func TestForgottenResourceIsCheckedAgainstBothRegistersOfTheFloor(t *testing.T) {
 	g := Gate{Limit: 1}
 	require.NoError(t, g.Admit("r", 5))
 	require.NoError(t, g.AdmitShared("r", 9))

@@ -54,7 +54,7 @@ func TestUnusableTokenHidesTheOuterOne(t *testing.T) {
 	}
 }
 
-func TestContextTellsSharedTokensFromExclusiveOnes(t *testing.T) {
+func TestContextDistinguishesSharedTokensFromExclusiveOnes(t *testing.T) {
 	outer := NewContext(t.Context(), "jobs/42", 57)
 	shared := NewSharedContext(outer, "jobs/43", 58)
 	resource, token, ok := FromSharedContext(shared)

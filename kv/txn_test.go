@@ -138,7 +138,7 @@ func TestAGuardThisProcessKnowsToBeLostIsRefusedUnsent(t *testing.T) {
 	})
 }
 
-func TestMistakesAreToldBeforeAnythingIsSent(t *testing.T) {
+func TestMistakesAreReportedBeforeAnythingIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stub{}
 		c := startStub(t, s)
@@ -255,7 +255,7 @@ func count(r *pb.TxnRequest) (ranges, writes, serializable int) {
 	return ranges, writes, serializable
 }
 
-func TestMoreOperationsThanTheClusterAllowsAreToldPlainly(t *testing.T) {
+func TestMoreOperationsThanTheClusterAllowsAreSaidPlainly(t *testing.T) {
 	c := newClient(startEtcd(t, func(cfg *embed.Config) { cfg.MaxTxnOps = 2 }))
 	_, err := c.Txn(t.Context(), Txn{Then: []Op{Put("a", nil), Put("b", nil), Put("c", nil)}})
 	require.ErrorContains(t, err, "kv: txn: 0 guards, 0 conditions and 3 and 0 operations are more than the cluster's --max-txn-ops allows")

@@ -45,7 +45,7 @@ func TestMarginBelowASixthOrAboveAThirdIsRefused(t *testing.T) {
 }
 
 // The bounds are those of the lease that is taken over, not of the default.
-func TestMarginOfAResumedSessionIsJudgedByTheHandlesTTL(t *testing.T) {
+func TestMarginOfAResumedSessionIsCheckedAgainstTheHandlesTTL(t *testing.T) {
 	h := handleOf(detached.State{Lease: 1, Cluster: 2, TTL: 6 * time.Second, Key: "k", Create: 3, Mod: 3, Next: 1})
 	assert.NoError(t, Options{Resume: h, Margin: time.Second}.Check())
 	assert.Error(t, Options{Resume: h, Margin: 2*time.Second + 1}.Check(), "more than a third of 6 s")

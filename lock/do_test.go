@@ -220,7 +220,7 @@ func TestDoAfterAnExpiryReportsIt(t *testing.T) {
 }
 
 // Two goroutines may use one Held: each Do's work is cancelled at loss.
-func TestEveryDoOfOneHeldIsToldOfTheLoss(t *testing.T) {
+func TestEveryDoOfOneHeldLearnsOfTheLoss(t *testing.T) {
 	inBubble(t, func(w *world) {
 		h := w.acquire(w.session())
 		errs := make(chan error, 3)

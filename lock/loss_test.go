@@ -93,7 +93,7 @@ func (b blow) swift() bool { return b.cause != pawl.ErrClusterChanged }
 
 // H1, H3 (hazard): after the arming delay a loss is told within 100 ms, with one
 // cause that stands.
-func TestLossIsToldWithin100MillisecondsOfArming(t *testing.T) {
+func TestLossIsReportedWithin100MillisecondsOfArming(t *testing.T) {
 	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
 		h := w.acquire(s)
 		ctx, done := h.Context(), h.Done()
@@ -113,7 +113,7 @@ func TestLossIsToldWithin100MillisecondsOfArming(t *testing.T) {
 
 // H4: what happened before the arming is told once it is armed: the watch begins
 // at the acquisition's revision.
-func TestLossBeforeArmingIsToldOnceArmed(t *testing.T) {
+func TestLossBeforeArmingIsReportedOnceArmed(t *testing.T) {
 	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
 		h := w.acquire(s)
 		time.Sleep(time.Millisecond)
@@ -151,7 +151,7 @@ func TestLossThatTheWatchMissedIsFoundByARenewal(t *testing.T) {
 
 // H2: the watch of a held key that a compaction has ended is made anew by the next
 // look, and tells what happens then.
-func TestTheWatchOfAHeldKeyIsMadeAnewAfterACompaction(t *testing.T) {
+func TestTheWatchOfAHeldKeyIsCreatedAgainAfterACompaction(t *testing.T) {
 	inBubble(t, func(w *world) {
 		s := w.session()
 		h := w.acquire(s)

@@ -54,7 +54,7 @@ func TestAHoldThatLastsTooLongIsLost(t *testing.T) {
 }
 
 // T3: no timer is needed for Err to be right, and none makes it wrong before.
-func TestErrLooksAtTheClockForTheEndOfAHold(t *testing.T) {
+func TestErrComparesTheClockForTheEndOfAHold(t *testing.T) {
 	inBubble(t, func(w *world) {
 		h := w.acquireWith(w.session(), lock.Options{MaxHold: time.Minute})
 		time.Sleep(time.Minute - 1)
@@ -67,7 +67,7 @@ func TestErrLooksAtTheClockForTheEndOfAHold(t *testing.T) {
 }
 
 // Do: its function's context ends, its error says why, and the lock is not kept for it.
-func TestDoIsToldThatItsHoldIsOver(t *testing.T) {
+func TestDoLearnsThatItsHoldHasEnded(t *testing.T) {
 	inBubble(t, func(w *world) {
 		m := lock.New(w.session(), "name", lock.Options{MaxHold: time.Second})
 		began := time.Now()
@@ -150,7 +150,7 @@ func TestAHoldThatWasTooLongIsNotTakenForAReleaseOnAFullDisk(t *testing.T) {
 }
 
 // What the cluster does not answer to is removed once it does.
-func TestAHoldThatIsOverWhileNobodyAnswersIsRemovedLater(t *testing.T) {
+func TestAHoldThatLastedTooLongWhileNobodyAnswersIsRemovedLater(t *testing.T) {
 	inBubble(t, func(w *world) {
 		h := w.acquireWith(w.session(), lock.Options{MaxHold: time.Second})
 		fault := w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true})

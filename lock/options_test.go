@@ -222,7 +222,7 @@ func TestDelayAfterAForeignKeyCountsWithSomebodyBehind(t *testing.T) {
 
 // A name without a slash is the same line in both layouts. Whoever queues there in
 // etcd's is granted nothing, for a put on its key is an overwriting to it.
-func TestBothLayoutsShareALineAndHandItOn(t *testing.T) {
+func TestBothLayoutsShareAQueueAndHandItOver(t *testing.T) {
 	inBubble(t, func(w *world) {
 		etcds := func(s *pawl.Session) *lock.Mutex { return lock.New(s, "name", lock.Options{EtcdLayout: true}) }
 		first := w.acquire(w.session())

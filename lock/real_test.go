@@ -49,7 +49,7 @@ func addressOf(t testing.TB, endpoint string) string {
 
 // H1, H3 (hazards): what an operator does to a lock that is watched is told
 // within 100 ms. A busy machine may need a second try; the best counts.
-func TestAnOperatorsBlowIsToldWithin100MillisecondsByARealServer(t *testing.T) {
+func TestAnOperatorsBlowIsNoticedWithin100MillisecondsOnARealServer(t *testing.T) {
 	t.Parallel()
 	endpoint := realServer(t)
 	ctx := context.Background()

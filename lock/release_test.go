@@ -187,7 +187,7 @@ func TestReleaseLeavesAnothersKeyAlone(t *testing.T) {
 }
 
 // U5: a renewal's answer that races with a release brings nothing back.
-func TestNothingIsRevivedByALookThatRacesWithTheRelease(t *testing.T) {
+func TestNothingIsRevivedByAReadThatRacesWithTheRelease(t *testing.T) {
 	inBubble(t, func(w *world) {
 		s := w.session()
 		h := w.acquire(s)

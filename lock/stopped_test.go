@@ -49,7 +49,7 @@ func TestRoleSleeper(t *testing.T) {
 // S22 (hazard), T3: a process that was stopped for longer than its TTL sees at
 // its first look, before anything was received, that its lock is lost; another
 // has it by then.
-func TestAStoppedHolderFindsItsLockLostAtItsFirstLook(t *testing.T) {
+func TestAStoppedHolderFindsItsLockLostAtItsFirstCall(t *testing.T) {
 	t.Parallel()
 	endpoint := realServer(t)
 	sleeper := child(t, "sleeper", endpointOf+"="+endpoint)

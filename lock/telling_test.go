@@ -78,7 +78,7 @@ func as(h *lock.Held, s *pawl.Session, id int64) observe.Claim {
 	return observe.Claim{ID: id, Name: h.Name(), Key: h.Key(), Token: h.Token(), Lease: s.ID(), Mode: observe.Exclusive}
 }
 
-func TestTheLifeOfALockIsToldInOrderBeforeItsCallsReturn(t *testing.T) {
+func TestTheLifeOfALockIsReportedInOrderBeforeItsCallsReturn(t *testing.T) {
 	inBubble(t, func(w *world) {
 		e := &ear{}
 		_, s := w.toldTo(e)
@@ -97,7 +97,7 @@ func TestTheLifeOfALockIsToldInOrderBeforeItsCallsReturn(t *testing.T) {
 	})
 }
 
-func TestAWaitIsToldWithWhoWasAheadAndHowItEnded(t *testing.T) {
+func TestAWaitIsReportedWithWhoWasAheadAndHowItEnded(t *testing.T) {
 	inBubble(t, func(w *world) {
 		h := w.acquire(w.session())
 		e := &ear{}
@@ -129,7 +129,7 @@ func TestAWaitIsToldWithWhoWasAheadAndHowItEnded(t *testing.T) {
 	})
 }
 
-func TestAnAttemptThatFailsIsToldAsGivenUp(t *testing.T) {
+func TestAnAttemptThatFailsIsReportedAsGivenUp(t *testing.T) {
 	inBubble(t, func(w *world) {
 		h := w.acquire(w.session())
 		e := &ear{}
@@ -158,7 +158,7 @@ func TestAnAttemptThatFailsIsToldAsGivenUp(t *testing.T) {
 }
 
 // Each way to lose a lock, and what an observer is told of it.
-func TestALossIsToldOnceWithItsCause(t *testing.T) {
+func TestALossIsReportedOnceWithItsCause(t *testing.T) {
 	for what, c := range map[string]struct {
 		cause  error
 		strike func(w *world, s *pawl.Session, h *lock.Held)
@@ -216,7 +216,7 @@ func TestTheLogNamesALossThatIsALocksOwn(t *testing.T) {
 	})
 }
 
-func TestALossThatOnlyTheReleaseFindsIsToldAsALoss(t *testing.T) {
+func TestALossThatOnlyTheReleaseFindsIsReportedAsALoss(t *testing.T) {
 	inBubble(t, func(w *world) {
 		e := &ear{}
 		_, s := w.toldTo(e)
@@ -230,7 +230,7 @@ func TestALossThatOnlyTheReleaseFindsIsToldAsALoss(t *testing.T) {
 	})
 }
 
-func TestAReleaseThatIsPendingIsToldSoAndOnce(t *testing.T) {
+func TestAReleaseThatIsPendingIsReportedAsSuchAndOnce(t *testing.T) {
 	inBubble(t, func(w *world) {
 		e := &ear{}
 		_, s := w.toldTo(e)
@@ -253,7 +253,7 @@ func TestAReleaseThatIsPendingIsToldSoAndOnce(t *testing.T) {
 }
 
 // A session that ends in the instant in which a lock is won.
-func TestALossIsNeverToldBeforeTheAcquisition(t *testing.T) {
+func TestALossIsNeverReportedBeforeTheAcquisition(t *testing.T) {
 	inBubble(t, func(w *world) {
 		e := &ear{}
 		client, s := w.toldTo(e)
@@ -275,7 +275,7 @@ func TestALossIsNeverToldBeforeTheAcquisition(t *testing.T) {
 	})
 }
 
-func TestWhatIsResumedIsToldAsAnother(t *testing.T) {
+func TestWhatIsResumedIsReportedAsAnother(t *testing.T) {
 	inBubble(t, func(w *world) {
 		e := &ear{}
 		_, s := w.toldTo(e)
@@ -405,7 +405,7 @@ func TestAStuckObserverDelaysNeitherRenewalsNorTheNewsOfALoss(t *testing.T) {
 }
 
 // The clock is looked at where it counts, however long an observer took.
-func TestALockWhoseObserverWasStuckBeyondTheTTLIsExpiredAtTheFirstLook(t *testing.T) {
+func TestALockWhoseObserverWasStuckBeyondTheTTLIsExpiredAtTheFirstCall(t *testing.T) {
 	inBubble(t, func(w *world) {
 		e := &ear{}
 		_, s := w.toldTo(e)
@@ -445,7 +445,7 @@ func TestAnObserverThatPanicsBreaksNothing(t *testing.T) {
 	})
 }
 
-func TestAfterClientCloseEverythingWasToldAndOnlyLaterCallsTellMore(t *testing.T) {
+func TestAfterClientCloseEverythingWasReportedAndOnlyLaterCallsReportMore(t *testing.T) {
 	inBubble(t, func(w *world) {
 		e := &ear{}
 		client, s := w.toldTo(e)
@@ -466,7 +466,7 @@ func TestAfterClientCloseEverythingWasToldAndOnlyLaterCallsTellMore(t *testing.T
 	})
 }
 
-func TestAFencedWriteIsTold(t *testing.T) {
+func TestAFencedWriteIsReported(t *testing.T) {
 	inBubble(t, func(w *world) {
 		e := &ear{}
 		client, s := w.toldTo(e)
@@ -484,7 +484,7 @@ func TestAFencedWriteIsTold(t *testing.T) {
 	})
 }
 
-func TestAMemberThatFailsAndServesAgainIsTold(t *testing.T) {
+func TestAMemberThatFailsAndServesAgainIsReported(t *testing.T) {
 	inBubble(t, func(w *world) {
 		e := &ear{}
 		_, s := w.toldTo(e)

@@ -155,7 +155,7 @@ func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 }
 
 // A4, E3: compaction is not an error and does not lose the place.
-func TestCompactionWhileWaitingKeepsThePlace(t *testing.T) {
+func TestCompactionWhileWaitingKeepsThePosition(t *testing.T) {
 	inBubble(t, func(w *world) {
 		h := w.acquire(w.session())
 		first, second := w.waiting(w.session()), w.waiting(w.session())
@@ -182,7 +182,7 @@ func TestCompactionWhileWaitingKeepsThePlace(t *testing.T) {
 
 // A4: a deletion that was compacted before the watch could tell it is asked for
 // as soon as the compaction is known, and not left to the next look.
-func TestADeletionThatWasCompactedIsAskedFor(t *testing.T) {
+func TestADeletionThatWasCompactedIsQueried(t *testing.T) {
 	inBubble(t, func(w *world) {
 		h := w.acquire(w.session())
 		s := w.session()
@@ -227,7 +227,7 @@ func TestAWaiterOnAnIsolatedMemberIsNoZombie(t *testing.T) {
 
 // H2: watches that tell nothing at all cost time and nothing else: the session's
 // renewals look (A4).
-func TestAWaiterWhoseWatchesAreSilentAcquiresByALook(t *testing.T) {
+func TestAWaiterWhoseWatchesAreSilentAcquiresByARead(t *testing.T) {
 	inBubble(t, func(w *world) {
 		h := w.acquire(w.session())
 		w.f.Inject(etcdfake.Rule{Method: "Watch", Lose: true})
@@ -283,7 +283,7 @@ func TestPutsOnTheKeyBeforeAreIgnored(t *testing.T) {
 }
 
 // A8: a key of the same name that is deleted and made again is another.
-func TestAKeyBeforeThatIsRecreatedIsBehind(t *testing.T) {
+func TestAPredecessorThatIsRecreatedIsASuccessor(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.f.Put("name/peer", "", 0)
 		a := w.waiting(w.session())
@@ -298,7 +298,7 @@ func TestAKeyBeforeThatIsRecreatedIsBehind(t *testing.T) {
 
 // A8: an attempt whose key is deleted while it waits, and another of the same
 // session that begins in the meantime, are two: neither takes the other's key.
-func TestADeletedAttemptAndTheSessionsNextOneAreTwo(t *testing.T) {
+func TestADeletedKeyAndTheSessionsNextOneAreTwo(t *testing.T) {
 	inBubble(t, func(w *world) {
 		h := w.acquire(w.session())
 		s := w.session()

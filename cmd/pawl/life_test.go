@@ -210,7 +210,7 @@ func countKeys(t *testing.T, s *etcdtest.Server) int64 {
 	return r.Count
 }
 
-func TestWhatTheCommandLeavesBehindRunsOn(t *testing.T) {
+func TestWhatTheCommandStartedRunsOn(t *testing.T) {
 	s := etcdtest.Start(t)
 	p := begin(t, s.Addr(), "lock", "daemon", "--", "sh", "-c", "sleep 1000 </dev/null >/dev/null 2>&1 & echo $!")
 	left := pid(t, p.lines())

@@ -169,7 +169,7 @@ func TestBadInputIsRefusedAndNamed(t *testing.T) {
 	assert.Zero(t, m.puts)
 }
 
-func TestErrorOfTheFirstLookIsReturnedAtOnce(t *testing.T) {
+func TestErrorOfTheFirstReadIsReturnedAtOnce(t *testing.T) {
 	m := newMemory()
 	m.script(lookFails)
 	err := blobfence.Fence{Store: m}.Write(t.Context(), name, 57, nil)

@@ -155,7 +155,7 @@ type reader struct{ error }
 
 func (r reader) Read([]byte) (int, error) { return 0, r.error }
 
-func TestRefusedTellsTheRefusalsApart(t *testing.T) {
+func TestRefusedDistinguishesTheRefusals(t *testing.T) {
 	var g fencing.Gate
 	h := httpfence.Handler(&g, echo)
 	const odd = "\xff\x00/ "

@@ -87,7 +87,7 @@ func TestBaseIsTheLeastOfSeveralReadings(t *testing.T) {
 	assert.Equal(t, 7*time.Second, runsAhead(stops, runs))
 }
 
-func TestTimeIsReckonedAgainAfterASuspend(t *testing.T) {
+func TestTimeIsComputedAgainAfterASuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var slept time.Duration
 		sleptFor(t, &slept)

@@ -252,7 +252,7 @@ func TestGraceEndsShortlyAfterTheCallersContext(t *testing.T) {
 	})
 }
 
-func TestTheServerIsToldTheSoonerEnd(t *testing.T) {
+func TestTheServerLearnsTheSoonerEnd(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ss *stubs, c *Cluster) {
 		ss.get(0).do(func(s *stub) {
 			s.onTxn = func(ctx context.Context, _ int64, _ *pb.TxnRequest) (*pb.TxnResponse, error) {
@@ -274,7 +274,7 @@ func TestTheServerIsToldTheSoonerEnd(t *testing.T) {
 	})
 }
 
-func TestTheCodeTellsWhatEndedAnAttempt(t *testing.T) {
+func TestTheCodeShowsWhatEndedARenewal(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ss *stubs, c *Cluster) {
 		ss.get(0).do(func(s *stub) { s.onTxn = silent })
 		timed, cancel := context.WithTimeout(t.Context(), time.Second)

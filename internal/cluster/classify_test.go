@@ -95,7 +95,7 @@ var verdicts = map[string]struct {
 	"ErrGRPCNoInflightDowngrade":           {rpctypes.ErrGRPCNoInflightDowngrade, Unknown, elsewhere},
 }
 
-func TestEveryStatusOfEtcdIsJudged(t *testing.T) {
+func TestEveryStatusOfEtcdIsClassified(t *testing.T) {
 	for name, want := range verdicts {
 		outcome, next := classify(want.err)
 		assert.Equal(t, want.outcome, outcome, name)
@@ -144,7 +144,7 @@ func TestTooManyRequestsIsKnownAsTheServerSendsIt(t *testing.T) {
 	assert.Equal(t, Unknown, outcome)
 }
 
-func TestOtherErrorsAreJudged(t *testing.T) {
+func TestOtherErrorsAreClassified(t *testing.T) {
 	for _, tc := range []struct {
 		err  error
 		want Outcome

@@ -216,7 +216,7 @@ func TestAnIdentityFromTheCertificateIsJustSentAgain(t *testing.T) {
 	})
 }
 
-func TestWithoutAUserADemandForOneIsToldAtOnce(t *testing.T) {
+func TestWithoutAUserADemandForOneIsReportedAtOnce(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
 		ss.each(func(s *stub) { s.onTxn = answers(rpctypes.ErrGRPCUserEmpty) })
 		_, err := c.Txn(t.Context(), Request{Op: "txn", Repeat: Always}, writing())
@@ -233,7 +233,7 @@ func lastAsked(err error) string {
 	return ""
 }
 
-func TestAWrongPasswordIsToldByDialWithoutThePassword(t *testing.T) {
+func TestDialReportsAWrongPasswordWithoutThePassword(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 2)
 		guard(ss)
@@ -246,7 +246,7 @@ func TestAWrongPasswordIsToldByDialWithoutThePassword(t *testing.T) {
 	})
 }
 
-func TestAWrongPasswordIsToldByDialWhereStatusNeedsNone(t *testing.T) {
+func TestDialReportsAWrongPasswordWhereStatusNeedsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 1)
 		guard(ss)

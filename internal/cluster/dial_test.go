@@ -89,7 +89,7 @@ func TestTheOtherAnswersAreTakenInTheBackground(t *testing.T) {
 	})
 }
 
-func TestAMemberThatWasDownIsLookedAtLater(t *testing.T) {
+func TestAMemberThatWasDownIsProbedLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 2)
 		ss.get(0).version.Store("3.6.0")
@@ -161,7 +161,7 @@ func TestDialWaitsForAnElection(t *testing.T) {
 	})
 }
 
-func TestDialToldNobodyListensSaysSoForEachEndpoint(t *testing.T) {
+func TestDialSaysForEachEndpointThatNobodyListens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 2)
 		ss.dead["m0:2379"], ss.dead["m1:2379"] = true, true

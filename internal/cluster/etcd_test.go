@@ -330,7 +330,7 @@ func TestARealServersAuthenticationIsToggled(t *testing.T) {
 	}
 }
 
-func TestWrongCredentialsAreToldByDial(t *testing.T) {
+func TestDialReportsWrongCredentials(t *testing.T) {
 	addr, _ := withAuth(t, 300)
 	for user, want := range map[string]string{
 		"alice": fmt.Sprintf(`authenticate user "alice" at %s: etcdserver: authentication failed`, addr),

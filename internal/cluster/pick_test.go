@@ -89,7 +89,7 @@ func TestAMemberThatAnswersAsALearnerIsLeftOut(t *testing.T) {
 	})
 }
 
-func TestALoneLearnerIsStillAsked(t *testing.T) {
+func TestALoneLearnerIsStillQueried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 1)
 		ss.get(0).learner.Store(true)

@@ -68,7 +68,7 @@ func TestATransactionsFloorIsReadBeforeItIsSent(t *testing.T) {
 	})
 }
 
-func TestOnlyLinearizableAnswersRaiseOrJudgeTheRevision(t *testing.T) {
+func TestOnlyLinearizableAnswersRaiseOrCheckTheRevision(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, _ *stubs, c *Cluster) {
 		m := c.Pick()
 		require.Zero(t, c.Revision(), "Status, which Dial asks for, proves nothing")

@@ -285,7 +285,7 @@ func TestPausesGrowWhenEveryMemberWasTried(t *testing.T) {
 	})
 }
 
-func TestOnAsksOneMemberOnce(t *testing.T) {
+func TestOnQueriesOneMemberOnce(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, ss *stubs, c *Cluster) {
 		ss.each(func(s *stub) { s.onTxn = answers(rpctypes.ErrGRPCNoLeader) })
 		_, err := c.Txn(t.Context(), Request{Op: "txn", Repeat: Always, On: member(t, c, "m1:2379")}, reading())
@@ -305,7 +305,7 @@ func TestAvoidIsHeeded(t *testing.T) {
 	})
 }
 
-func TestDoTellsOutcomesLikeTxn(t *testing.T) {
+func TestDoReportsOutcomesLikeTxn(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
 		ss.each(func(s *stub) { s.onTxn = answers(rpctypes.ErrGRPCTimeout) })
 		send := func(ctx context.Context, m *Member) (*pb.ResponseHeader, error) {

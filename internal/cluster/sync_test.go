@@ -168,7 +168,7 @@ func TestALearnerIsNotAddedToTheEndpoints(t *testing.T) {
 	})
 }
 
-func TestWithoutSyncEveryNobodyIsAsked(t *testing.T) {
+func TestWithoutSyncEveryNobodyIsQueried(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
 		time.Sleep(24 * time.Hour) // a stub panics when its members are queried
 		assert.Len(t, c.list(), 2)

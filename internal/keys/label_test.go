@@ -18,7 +18,7 @@ func TestFormsOfValuesAreFixed(t *testing.T) {
 	assert.Equal(t, `{"owner":"ann \"x\"","host":"h1","pid":7,"since":"2026-01-02T03:04:05.000000006Z"}`, string(ann.Value()))
 }
 
-func TestEachValueTellsWhoIsBehindIt(t *testing.T) {
+func TestEachValueNamesItsOwner(t *testing.T) {
 	lock := NewLabel(ann).Lock(ann.Since)
 	handed := Successor{Name: []byte("2-1"), Create: 5, Value: lock}.HandedOff("1-1", 3, Successors{})
 	for name, value := range map[string][]byte{
@@ -32,7 +32,7 @@ func TestEachValueTellsWhoIsBehindIt(t *testing.T) {
 	}
 }
 
-func TestALockIsToldFromACandidateByItsValue(t *testing.T) {
+func TestALockIsDistinguishedFromACandidateByItsValue(t *testing.T) {
 	assert.True(t, OfLock(NewLabel(ann).Lock(ann.Since)))
 	assert.True(t, OfLock(NewLabel(ann).EtcdLock(ann.Since)))
 	for _, value := range []string{"", "node-1", `{"pawl":"multi",`, `{"pawl":"lock"}`, ` {"pawl":"lock",`, string(ann.Value())} {

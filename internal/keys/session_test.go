@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestASessionKeyTellsItsLease(t *testing.T) {
+func TestASessionKeyNamesItsLease(t *testing.T) {
 	for _, namespace := range []string{"", "ns/", "//"} {
 		session := SessionKey(namespace, 0x1f)
 		for key, below := range map[string]bool{session: false, string(CancelKey(session, 3)): true, EvictionKey(session, 3): true} {
@@ -32,7 +32,7 @@ func TestNoQueueIsOfTheSessions(t *testing.T) {
 	}
 }
 
-func TestTheRecordOfARunIsToldFromSessionKeys(t *testing.T) {
+func TestTheRecordOfARunIsDistinguishedFromSessionKeys(t *testing.T) {
 	for _, name := range awkward {
 		key := OnceKey("ns/", name)
 		assert.True(t, OfOnce("ns/", key))

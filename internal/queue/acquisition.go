@@ -217,7 +217,7 @@ func (a *Acquisition) Context() context.Context {
 	return a.ctx
 }
 
-// Keys implements session.Claim.
+// Keys implements session.Acquisition.
 func (a *Acquisition) Keys() (own, predecessor string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

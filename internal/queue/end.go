@@ -80,7 +80,7 @@ func (e *ending) reason() error {
 	return e.err
 }
 
-// End implements session.Claim: the session is over. It also decides an end that has no
+// End implements session.Acquisition: the session is over. It also decides an end that has no
 // cause yet. The first cause stands.
 func (a *Acquisition) End(cause error) {
 	a.apply(state.Over{}, cause)
@@ -104,12 +104,12 @@ func (a *Acquisition) carryEnd(fx state.Effects, e *ending, why error) {
 		e.decide(&detail{ErrKeyOverwritten, fmt.Sprintf("%q at revision %d", a.key, fx.At)})
 		if fx.Verdict != state.Lost { // otherwise a release has deleted it
 			a.s.Reopen(a.n)
-			a.s.Host().Behind.Go("overwritten key "+a.key, a.removeOverwritten)
+			a.s.Host().Cleanup.Go("overwritten key "+a.key, a.removeOverwritten)
 		}
 	case state.HeldTooLong:
 		e.decide(why)
 		a.s.Forfeit(a.n)
-		a.s.Host().Behind.Go("key "+a.key+", held for too long", a.leaveOverheld)
+		a.s.Host().Cleanup.Go("key "+a.key+", held for too long", a.leaveOverheld)
 	case state.GivenUp:
 		e.decide(context.Canceled) // nobody has seen this acquisition
 	case state.SessionEnded:

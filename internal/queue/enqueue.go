@@ -128,7 +128,7 @@ func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if err := a.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
+	if err := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
 		return true, err
 	}
 	cancelled, first := txn.KV(resp, 2) != nil, first(resp, 3, len(resp.Responses)-3)

@@ -227,7 +227,7 @@ func TestAKeyMadeAgainByAnotherIsNotHandedOffTo(t *testing.T) {
 
 // A holder that dies hands nothing on; one that expected its handoff asks a moment
 // later.
-func TestAWaiterWhoseExpectedHandoffNeverComesAsks(t *testing.T) {
+func TestAWaiterWhoseExpectedHandoffNeverComesQueries(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		holder, waiting := w.inTurn(3)
 		w.release(holder)
@@ -331,7 +331,7 @@ func TestAForgedOrForeignWriteToAWaitingKeyIsALoss(t *testing.T) {
 
 // Rule A2: a handoff by a key that is not the one waited for makes the waiter ask,
 // and hold only if the answer says so.
-func TestAHandoffByAnotherKeyIsAReasonToAskAndNoMore(t *testing.T) {
+func TestAHandoffByAnotherKeyIsAReasonToQueryAndNoMore(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		holder, waiting := w.inTurn(1)
 		kv := w.f.Get(w.keyAt(1))

@@ -52,7 +52,7 @@ func (a *Acquisition) keeps() (until time.Time, ok bool) {
 	return a.keepUntil.Time(now), now.Before(a.keepUntil)
 }
 
-// HoldOver implements session.Claim: it looks at the clock.
+// HoldOver implements session.Acquisition: it looks at the clock.
 func (a *Acquisition) HoldOver() { _ = a.Err() }
 
 // overheld ends a hold that has lasted for as long as it may, and reports whether it has

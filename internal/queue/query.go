@@ -103,7 +103,7 @@ func (a *Acquisition) wentClean(q query, resp *pb.TxnResponse) bool {
 
 // dismissed ends the acquisition whose own key, or session key, was not as we know it.
 func (a *Acquisition) dismissed(resp *pb.TxnResponse) error {
-	if err := a.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
+	if err := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
 		return a.Err()
 	}
 	a.apply(state.OwnDeleted{}, &detail{ErrKeyDeleted, fmt.Sprintf("%q at revision %d", a.key, resp.Header.Revision)})

@@ -146,7 +146,7 @@ func (a *Acquisition) explainRelease(ctx context.Context) error {
 	if err != nil {
 		return err // undecided: the delete, sent again, leads here again
 	}
-	why := a.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision)
+	why := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision)
 	ev := state.Explained{SessionEnded: why != nil, There: txn.KV(resp, 1) != nil}
 	if why == nil {
 		why = &detail{ErrKeyDeleted, fmt.Sprintf("%q, before its release", a.key)}

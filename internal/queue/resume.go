@@ -75,7 +75,7 @@ func (a *Acquisition) resumeTxn(q query) *pb.TxnRequest {
 // not make it held.
 func (a *Acquisition) resumed(q query, resp *pb.TxnResponse) (mod int64, err error) {
 	if !resp.Succeeded {
-		if err := a.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
+		if err := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
 			return 0, &loss{err}
 		}
 		return 0, &loss{&detail{ErrKeyDeleted, fmt.Sprintf("%q with create revision %d is not there", a.key, q.own.Create)}}

@@ -122,7 +122,7 @@ func (a *Acquisition) readInBackground() {
 // f is not run. f's context ends with the session, when nobody needs what f reads, so that
 // closing the client does not wait for it.
 func (a *Acquisition) ask(what string, f func(ctx context.Context)) bool {
-	return a.s.Host().Behind.Go(what, func(ctx context.Context) {
+	return a.s.Host().Cleanup.Go(what, func(ctx context.Context) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		defer context.AfterFunc(a.s.Context(), cancel)()
@@ -133,7 +133,7 @@ func (a *Acquisition) ask(what string, f func(ctx context.Context)) bool {
 // takeIn takes in how an answer shows the session key and, with its value, the own key:
 // as we know it, rewritten by a value in doubt, handed off to, or lost.
 func (a *Acquisition) takeIn(resp *pb.TxnResponse) {
-	if a.s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision) != nil {
+	if a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision) != nil {
 		return
 	}
 	kv := txn.KV(resp, 1)

@@ -67,13 +67,13 @@ func (a *Acquisition) ownChanged(u watcher.Update) {
 	}
 }
 
-// Saw implements session.Claim: what the session's linearizable read at revision rev
+// Observe implements session.Acquisition: what the session's linearizable read at revision rev
 // showed of the own key and the predecessor.
-func (a *Acquisition) Saw(rev int64, own, predecessor session.Seen) {
+func (a *Acquisition) Observe(rev int64, own, predecessor session.Observed) {
 	a.apply(state.Observed{Revision: rev, Own: state.Seen(own), Predecessor: state.Seen(predecessor)}, nil)
 	a.checkKind()
 }
 
-// Arm implements session.Claim: it is held for longer than a moment, so its key is
+// Arm implements session.Acquisition: it is held for longer than a moment, so its key is
 // watched, from its own revision on.
 func (a *Acquisition) Arm() { a.apply(state.Armed{}, nil) }

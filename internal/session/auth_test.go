@@ -50,9 +50,9 @@ func withAuth(t *testing.T, o etcdfake.Options, f func(t *testing.T, r *rig, op 
 			Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption()}, Username: "app", Password: "pw",
 		})
 		require.NoError(t, err)
-		h := Host{Cluster: c, Watches: watcher.New(c), Behind: &cleanup.Group{}, Namespace: "ns"}
+		h := Host{Cluster: c, Watches: watcher.New(c), Cleanup: &cleanup.Group{}, Namespace: "ns"}
 		t.Cleanup(func() {
-			h.Behind.Close(2 * time.Second)
+			h.Cleanup.Close(2 * time.Second)
 			h.Watches.Close()
 			require.NoError(t, c.Close())
 		})
@@ -163,7 +163,7 @@ func TestPermissionThatIsLostForGoodEndsTheSessionAtItsDeadline(t *testing.T) {
 	})
 }
 
-func TestAUserWithoutPermissionIsToldWhatTheRoleNeeds(t *testing.T) {
+func TestTheErrorOfAUserWithoutPermissionSaysWhatTheRoleNeeds(t *testing.T) {
 	withAuth(t, etcdfake.Options{}, func(t *testing.T, r *rig, _ operator) {
 		h := r.host
 		h.Namespace = "other"

@@ -194,7 +194,7 @@ func TestAnotherClustersAnswerIsDropped(t *testing.T) {
 
 // Rules H1, H4: the watch of the session key tells a revocation at once, and
 // through it all that hangs on the session.
-func TestARevocationIsToldAtOnceByTheWatch(t *testing.T) {
+func TestARevocationIsReportedAtOnceByTheWatch(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{})
 		synctest.Wait()
@@ -207,7 +207,7 @@ func TestARevocationIsToldAtOnceByTheWatch(t *testing.T) {
 
 // Rule H2: a watch that is over is made anew, from what the read showed, and a
 // compaction is no loss.
-func TestTheWatchOfTheSessionKeyIsMadeAnewAfterACompaction(t *testing.T) {
+func TestTheWatchOfTheSessionKeyIsCreatedAgainAfterACompaction(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
 		synctest.Wait()

@@ -37,7 +37,7 @@ func abandoning(t *testing.T, f func(fake *etcdfake.Cluster, c *pawl.Client, s *
 	})
 }
 
-func TestAnAbandonedSessionIsOverAndNotRenewed(t *testing.T) {
+func TestAnAbandonedSessionHasEndedAndIsNotRenewed(t *testing.T) {
 	abandoning(t, func(fake *etcdfake.Cluster, _ *pawl.Client, s *session.Session) {
 		done := s.DeferRevocation()
 		defer done()

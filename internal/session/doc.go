@@ -27,7 +27,7 @@
 //  6. A session ends in three ways only: Close or Detach, the server's word
 //     that the lease is gone, the deadline (N5). A changed cluster ends all
 //     sessions of its client (K4). The first cause stands.
-//  7. When it ends, it is marked first, then all that hangs on it is told, then
+//  7. When it ends, it is marked first, then all that hangs on it is notified, then
 //     what is left at the server is removed in the background (H1).
 //  8. Detach hands the lease to another process; a Handle can be taken over
 //     once, which is checked in a transaction (N6). A takeover renews before it

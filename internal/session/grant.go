@@ -21,7 +21,7 @@ import (
 // Grant makes a session: a new lease with its session key, or, with
 // Options.Resume, the lease of a detached one. ctx bounds the call and nothing
 // after it. After an error nothing is left that does not end by itself: a lease
-// that may have been granted is revoked behind the caller.
+// that may have been granted is revoked in the background.
 func Grant(ctx context.Context, host Host, opts lease.Options) (*Session, error) {
 	if err := opts.Check(); err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (s *Session) grant(ctx context.Context, ttl time.Duration) error {
 		case cluster.IsLeaseExists(err) && try < grants: // another's: not to be touched
 			continue
 		case cluster.OutcomeOf(err) == cluster.Unknown:
-			revokeBehind(s.host, id, ttl)
+			revokeInBackground(s.host, id, ttl)
 			if try < grants && !cluster.IsNoSpace(err) && ctx.Err() == nil && s.host.Cluster.Err() == nil {
 				continue
 			}
@@ -134,7 +134,7 @@ func (s *Session) writeKey(ctx context.Context) error {
 // wroteKey notes how this session wrote its key.
 func (s *Session) wroteKey(kv *mvccpb.KeyValue) {
 	s.create, s.mod = kv.CreateRevision, kv.ModRevision
-	s.same, s.looked = txn.ModIs(s.key, s.mod), txn.Look(s.key)
+	s.same, s.ownRead = txn.ModIs(s.key, s.mod), txn.Look(s.key)
 }
 
 // keyValue is a new value for the session key: who, and a nonce.
@@ -144,7 +144,7 @@ func (s *Session) keyValue() []byte {
 	return keys.SessionValue(id, rand.Text())
 }
 
-// identity is this process as the one behind a key.
+// identity is this process as the holder that a key names.
 func identity(owner string) keys.Identity {
 	host, err := os.Hostname()
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *Session) start() error {
 		close(s.looped)
 		return err
 	}
-	s.tellGranted()
+	s.notifyGranted()
 	s.watchKey(s.mod + 1)
 	go s.loop() // ends with the session; Close waits for it
 	return nil

@@ -112,7 +112,7 @@ func TestALostAnswerDuringTheGrantLeavesNoLeaseBehind(t *testing.T) {
 							}
 							assert.Empty(t, r.Leases())
 							synctest.Wait() // the job that told Close has returned
-							assert.Empty(t, r.host.Behind.Close(0), "nothing goes on behind")
+							assert.Empty(t, r.host.Cleanup.Close(0), "nothing goes on behind")
 						})
 					})
 				}
@@ -193,7 +193,7 @@ func TestAGrantOfAnotherLeaseIsRefused(t *testing.T) {
 }
 
 // A grant that took so long that its window is over is no session.
-func TestAGrantWhoseWindowIsOverIsAnError(t *testing.T) {
+func TestAGrantWhoseWindowHasEndedIsAnError(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		r.Inject(etcdfake.Rule{Method: "Txn", HoldAnswer: 2600 * time.Millisecond})
 		_, err := Grant(context.Background(), r.host, lease.Options{TTL: 3 * time.Second})
@@ -215,7 +215,7 @@ func TestARefusedSessionKeyIsExplained(t *testing.T) {
 	})
 }
 
-func TestAFullDiskIsNotAskedThreeTimes(t *testing.T) {
+func TestAFullDiskIsNotQueriedThreeTimes(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		r.SetNoSpace(true)
 		_, err := Grant(context.Background(), r.host, lease.Options{})

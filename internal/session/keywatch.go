@@ -9,7 +9,7 @@ import (
 // A keyWatch is the watch of the session key. Its session guards it.
 type keyWatch struct {
 	watch *watcher.Watch // nil: there is none
-	ended bool           // it is to be made anew
+	ended bool           // it is to be created again
 }
 
 // end takes the watch away, to be cancelled.
@@ -19,7 +19,7 @@ func (k *keyWatch) end() *watcher.Watch {
 	return w
 }
 
-// again reports, once for each end, whether the watch is to be made anew.
+// again reports, once for each end, whether the watch is to be created again.
 func (k *keyWatch) again() bool {
 	again := k.ended
 	k.ended = false
@@ -58,7 +58,7 @@ func (s *Session) keyChanged(u watcher.Update) {
 	}
 }
 
-// keepWatching makes a watch that is over anew, after a confirmed renewal whose
+// keepWatching creates a watch that has ended again, after a confirmed renewal whose
 // read showed the session key at revision rev.
 func (s *Session) keepWatching(rev int64) {
 	s.mu.Lock()

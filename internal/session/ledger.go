@@ -15,7 +15,7 @@ const (
 	gone    state = iota // its key is not there and never will be; what the ledger does not know is gone
 	open                 // its enqueue may be applied, now or later
 	there                // an answer showed its key: no copy of its enqueue can be applied any more
-	held                 // there, and somebody's: whoever takes the session over does not remove it
+	held                 // there, and somebody's: the session's successor does not remove it
 	undoing              // to be removed, while its enqueue may yet be applied: its cancel key is put (rule A5)
 	leaving              // to be removed, and no enqueue is under way: a deletion is all
 	forfeit              // to be removed, and nobody released it: its mark is put with the deletion
@@ -214,7 +214,7 @@ func (l *ledger) alone(n int64, name string) bool {
 	return l.inherited == 0 && l.counts[name] == count{1, n} && l.state(n) != gone
 }
 
-// unsettled are the keys that whoever takes the session over has to undo, in
+// unsettled are the keys that the session's successor has to undo, in
 // order.
 func (l *ledger) unsettled() (all []string) {
 	for _, e := range l.entries {

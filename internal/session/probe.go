@@ -49,7 +49,7 @@ func (s *Session) ExamineSoon(wait time.Duration, then func()) {
 	}
 	what := fmt.Sprintf("session key %q", s.key)
 	read := func(ctx context.Context) { s.probe(func() { s.readKey(ctx, wait) }) }
-	if !s.host.Behind.Go(what, read) {
+	if !s.host.Cleanup.Go(what, read) {
 		s.probe(func() {})
 	}
 }
@@ -79,9 +79,9 @@ func (s *Session) readKey(ctx context.Context, wait time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "read session key", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: []*pb.RequestOp{s.looked},
+		Success: []*pb.RequestOp{s.ownRead},
 	})
 	if err == nil {
-		_ = s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision)
+		_ = s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision)
 	}
 }

@@ -68,7 +68,7 @@ func TestAnExaminationEndsInItsBoundAndDecidesNothingThen(t *testing.T) {
 		assert.LessOrEqual(t, time.Since(began), 100*time.Millisecond)
 		require.NoError(t, s.Err())
 		f.Lift()
-		s.host.Behind.Close(0)
+		s.host.Cleanup.Close(0)
 		examine(s, 1)
 		require.NoError(t, s.Err(), "nothing is read once the client is closed")
 	})

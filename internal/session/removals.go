@@ -182,7 +182,7 @@ func (s *Session) remove(xs ...*removal) (idle <-chan struct{}) {
 // beginRemovals begins the work, unless the client is closed; s.mu is held.
 func (s *Session) beginRemovals() {
 	idle := make(chan struct{})
-	if s.host.Behind.Go(fmt.Sprintf("keys of lease %x", s.id), func(ctx context.Context) { s.removeAll(ctx, idle) }) {
+	if s.host.Cleanup.Go(fmt.Sprintf("keys of lease %x", s.id), func(ctx context.Context) { s.removeAll(ctx, idle) }) {
 		s.removals.idle = idle
 	}
 }

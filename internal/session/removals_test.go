@@ -133,7 +133,7 @@ func TestARevocationThatIsRefusedIsGivenUpWhenTheLeaseHasEndedByItself(t *testin
 
 // A session that ends by itself has its lease revoked behind it, so that the
 // server and we agree (hazard H5).
-func TestAnExpiredSessionsLeaseIsRevokedBehind(t *testing.T) {
+func TestAnExpiredSessionsLeaseIsRevokedInTheBackground(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 300 * time.Second})
 		r.silence()
@@ -248,7 +248,7 @@ func TestRemovalsEndWithTheSession(t *testing.T) {
 		s.RemoveInBackground(&release{})
 		sleep(time.Minute)
 		assert.Equal(t, n, x.count(), "the lease took it along")
-		assert.Empty(t, r.host.Behind.Close(0))
+		assert.Empty(t, r.host.Cleanup.Close(0))
 	})
 }
 

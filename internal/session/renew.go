@@ -11,11 +11,11 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// maxTries is how many attempts of one round may be under way.
+// maxTries is how many tries of one round may be under way.
 const maxTries = 3
 
 // loop renews the session until it is over. It owns the renewer and its
-// attempts, arms claims, ends holds that have a limit, and looks at the clock when the deadline comes.
+// tries, arms acquisitions, ends holds that have a limit, and compares the clock when the deadline comes.
 func (s *Session) loop() {
 	defer close(s.looped)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -54,21 +54,21 @@ func (s *Session) loop() {
 	}
 }
 
-// A renewer makes the attempts of one session's rounds.
+// A renewer makes the tries of one session's rounds.
 type renewer struct {
 	s       *Session
 	ctx     context.Context
-	results chan finished     // holds as many as there can be attempts under way
+	results chan finished     // holds as many as there can be tries under way
 	tries   []*try            // under way
-	asked   []*cluster.Member // in this round, one after the other
+	queried []*cluster.Member // in this round, one after the other
 	last    *cluster.Member   // that confirmed
 	usual   time.Duration     // the usual round trip
 	round   round
-	warned  bool          // that the session is in jeopardy was told since the last renewal
-	looking chan struct{} // closed when the look beyond the last round's first is over; nil: there was none
+	warned  bool          // that the session is in jeopardy was reported since the last renewal
+	reading chan struct{} // closed when readRest has returned; nil: there was none
 }
 
-// A try is an attempt under way.
+// A try is a confirmed renewal under way.
 type try struct {
 	member *cluster.Member
 	began  time.Time
@@ -81,16 +81,16 @@ type finished struct {
 	result
 }
 
-// A round is the attempts from one confirmed renewal to the next. It is pure:
+// A round is the tries from one confirmed renewal to the next. It is pure:
 // step and the rest of the renewer ask it what to do at a time.
 type round struct {
-	begin    time.Time // when the first attempt is made
-	hedge    time.Time // when one that has no answer is joined by another; zero: no attempt is under way
+	begin    time.Time // when the first try is made
+	hedge    time.Time // when one that has no answer is joined by another; zero: none is under way
 	retry    time.Time // not before, after failures
 	failures int
 }
 
-// due reports whether an attempt is to be made at now, with n under way.
+// due reports whether a try is to be made at now, with n under way.
 func (r *round) due(now time.Time, n int) bool {
 	switch {
 	case n >= maxTries:
@@ -106,7 +106,7 @@ func (r *round) due(now time.Time, n int) bool {
 func (r *round) next(n int) time.Time {
 	switch {
 	case n >= maxTries:
-		return r.hedge.Add(time.Hour) // a result comes first: every attempt is bounded
+		return r.hedge.Add(time.Hour) // a result comes first: every try is bounded
 	case n == 0 && r.retry.After(r.begin):
 		return r.retry
 	case n == 0:
@@ -117,8 +117,8 @@ func (r *round) next(n int) time.Time {
 }
 
 // fail notes a failure, with left until the deadline: the first is followed by
-// another attempt at once, later ones after a doubling wait, which gets shorter
-// again as the deadline comes closer, so that trouble that ends before it is
+// another try at once, later ones after a doubling wait, which gets shorter
+// again as the deadline comes closer, so that a failure that ends before it is
 // survived.
 func (r *round) fail(now time.Time, ttl, left time.Duration) {
 	r.failures++
@@ -131,8 +131,8 @@ func (r *round) fail(now time.Time, ttl, left time.Duration) {
 	r.retry = now.Add(backoff.Jitter(wait))
 }
 
-// hedgeAfter is how long an attempt may take before another joins it (rule N3):
-// three round trips, but a quarter of the TTL at the most. So three attempts
+// hedgeAfter is how long a try may take before another joins it (rule N3):
+// three round trips, but a quarter of the TTL at the most. So three tries
 // begin while two round trips still fit before the deadline: at a quarter of the
 // TTL, at half of it, and when the first has failed, a third after its beginning.
 func (r *renewer) hedgeAfter() time.Duration {
@@ -148,43 +148,43 @@ func (r *renewer) step(now time.Time) time.Time {
 	return r.round.next(len(r.tries))
 }
 
-// member chooses whom to ask: at first another than the one that confirmed last
-// (rule N1), then one that was not asked in this round; when all were, one that
-// is not being asked.
+// member chooses the member to query: at first another than the one that confirmed last
+// (rule N1), then one that was not queried in this round; when all were, one that
+// is not being queried.
 func (r *renewer) member() *cluster.Member {
 	c := r.s.host.Cluster
-	if len(r.asked) == 0 {
+	if len(r.queried) == 0 {
 		return c.Pick(r.last)
 	}
-	m := c.Pick(r.asked...)
-	if slices.Contains(r.asked, m) {
-		r.asked = r.asked[:0]
+	m := c.Pick(r.queried...)
+	if slices.Contains(r.queried, m) {
+		r.queried = r.queried[:0]
 		for _, t := range r.tries {
-			r.asked = append(r.asked, t.member)
+			r.queried = append(r.queried, t.member)
 		}
-		m = c.Pick(r.asked...)
+		m = c.Pick(r.queried...)
 	}
 	return m
 }
 
-// begin starts an attempt.
+// begin starts a try.
 func (r *renewer) begin(now time.Time) {
 	m := r.member()
-	r.asked = append(r.asked, m)
+	r.queried = append(r.queried, m)
 	ctx, cancel := context.WithCancel(r.ctx)
 	t := &try{member: m, began: now, cancel: cancel}
 	if len(r.tries) > 0 {
-		r.s.tellHedged(r.tries[0], t)
+		r.s.notifyHedged(r.tries[0], t)
 	}
 	r.tries = append(r.tries, t)
-	go func() { // bounded by attemptBound; stop waits for it through results
-		res := r.s.attempt(ctx, m)
+	go func() { // bounded by renewalBound; stop waits for it through results
+		res := r.s.renew(ctx, m)
 		cancel()
 		r.results <- finished{t, res}
 	}()
 }
 
-// finish takes an attempt's result in.
+// finish takes in the result of a try.
 func (r *renewer) finish(f finished) {
 	i := slices.Index(r.tries, f.try)
 	if i < 0 {
@@ -199,7 +199,7 @@ func (r *renewer) finish(f finished) {
 		r.round.fail(now, r.s.TTL(), left)
 	case r.s.extend(f.sent, f.ttl) == nil:
 		r.confirmed(f, now)
-		r.s.tellRenewed(f, now, left)
+		r.s.notifyRenewed(f, now, left)
 	}
 }
 
@@ -222,25 +222,25 @@ func (r *renewer) confirmed(f finished, now time.Time) {
 		t.cancel()
 	}
 	r.drain()
-	r.asked = r.asked[:0]
+	r.queried = r.queried[:0]
 	r.round = round{begin: f.began.Add(f.ttl / 4)}
 	r.s.keepWatching(f.rev)
-	r.lookOn(f)
+	r.readRest(f)
 }
 
-// lookOn looks at what the round's first read had no room for, while the loop
-// goes on: the renewal counts already. One such look at a time.
-func (r *renewer) lookOn(f finished) {
-	if len(f.more) == 0 || r.looking != nil && !isClosed(r.looking) {
+// readRest reads what the round's first read had no room for, while the loop
+// goes on: the renewal counts already. One such read at a time.
+func (r *renewer) readRest(f finished) {
+	if len(f.more) == 0 || r.reading != nil && !isClosed(r.reading) {
 		return
 	}
 	done := make(chan struct{})
-	r.looking = done
-	go func() { // bounded by attemptBound; stop waits for it
+	r.reading = done
+	go func() { // bounded by renewalBound; stop waits for it
 		defer close(done)
-		ctx, cancel := context.WithTimeout(r.ctx, r.s.attemptBound())
+		ctx, cancel := context.WithTimeout(r.ctx, r.s.renewalBound())
 		defer cancel()
-		r.s.lookOn(ctx, f.member, f.more)
+		r.s.readRest(ctx, f.member, f.more)
 	}()
 }
 
@@ -253,7 +253,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// drain waits for the attempts that were cancelled.
+// drain waits for the tries that were cancelled.
 func (r *renewer) drain() {
 	for len(r.tries) > 0 {
 		f := <-r.results
@@ -261,15 +261,15 @@ func (r *renewer) drain() {
 	}
 }
 
-// stop waits for every attempt and look; r.ctx is cancelled.
+// stop waits for every try and read; r.ctx is cancelled.
 func (r *renewer) stop() {
 	r.drain()
-	if r.looking != nil {
-		<-r.looking
+	if r.reading != nil {
+		<-r.reading
 	}
 }
 
-// failed remembers why an attempt failed, for the text of a loss.
+// failed remembers why a try failed, for the text of a loss.
 func (s *Session) failed(err error) {
 	s.mu.Lock()
 	first := s.validity.failed(err)

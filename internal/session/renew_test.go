@@ -52,7 +52,7 @@ var oneMembersTroubles = []trouble{
 }
 
 // Rule N3: no single member can end a session: hazards S4, S5.
-func TestSessionSurvivesAnyTroubleOfAnyOneMemberOfThree(t *testing.T) {
+func TestSessionSurvivesAnyFailureOfAnyOneMemberOfThree(t *testing.T) {
 	for _, tr := range oneMembersTroubles {
 		for _, ttl := range []time.Duration{3, 5, 10, 15} {
 			t.Run(fmt.Sprintf("%s/%ds", tr.name, ttl), func(t *testing.T) {
@@ -140,7 +140,7 @@ func (r *rig) keepAlives() func() []asking {
 
 // Rule N3: an attempt without an answer is joined by another, on another member,
 // after 300 ms.
-func TestASlowAttemptIsJoinedAfter300Milliseconds(t *testing.T) {
+func TestASlowRenewalIsJoinedAfter300Milliseconds(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
 		began := time.Now()
@@ -156,7 +156,7 @@ func TestASlowAttemptIsJoinedAfter300Milliseconds(t *testing.T) {
 }
 
 // … or after three round trips, where those are longer.
-func TestASlowAttemptIsJoinedAfterThreeRoundTrips(t *testing.T) {
+func TestASlowRenewalIsJoinedAfterThreeRoundTrips(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 2}, func(t *testing.T, r *rig) {
 		for _, m := range r.Members() {
 			m.SetDelay(etcdfake.Fixed(75*time.Millisecond), etcdfake.Fixed(75*time.Millisecond))
@@ -177,7 +177,7 @@ func TestASlowAttemptIsJoinedAfterThreeRoundTrips(t *testing.T) {
 
 // Rule N3: at least three attempts on at least two members fit before the
 // deadline, however slow the members usually are.
-func TestThreeAttemptsOnTwoMembersFitBeforeTheDeadlineOnSlowMembers(t *testing.T) {
+func TestThreeTriesOnTwoMembersFitBeforeTheDeadlineOnSlowMembers(t *testing.T) {
 	for _, at := range []struct{ ttl, rtt time.Duration }{
 		{3000, 0}, {3000, 100}, {3000, 350}, {15000, 0}, {15000, 500}, {15000, 1600}, {60000, 2900}, // a write is given up after 3 s
 	} {
@@ -248,7 +248,7 @@ func TestEachCodeOnceOnOpenAnswerOrReadIsSurvived(t *testing.T) {
 
 // Hazard S7: the first failure is followed by another attempt at once, on a
 // stream of its own, and later ones after waits that leave room for many.
-func TestAfterAFailureTheNextAttemptIsAtOnceAndLaterOnesArePaced(t *testing.T) {
+func TestAfterAFailureTheNextTryIsAtOnceAndLaterOnesArePaced(t *testing.T) {
 	for _, ttl := range []time.Duration{3 * time.Second, 15 * time.Second, 300 * time.Second} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 			began := time.Now()

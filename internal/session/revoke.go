@@ -63,7 +63,7 @@ func (r *revocation) decide(left error) {
 
 // revoke has the lease revoked in the background, once nothing defers that.
 func (s *Session) revoke() {
-	ok := s.host.Behind.Go(fmt.Sprintf("lease %x", s.id), func(ctx context.Context) {
+	ok := s.host.Cleanup.Go(fmt.Sprintf("lease %x", s.id), func(ctx context.Context) {
 		if !s.AwaitDeferred(ctx) {
 			s.revocation.decide(leftToExpire(s.id, errors.New("its revocation is deferred")))
 			return
@@ -109,12 +109,12 @@ func revokeOnce(ctx context.Context, c *cluster.Cluster, id int64) error {
 // server gives a request up after 7 s.
 const lateGrant = 8 * time.Second
 
-// revokeBehind revokes a lease that may have been granted, or may yet be: not
+// revokeInBackground revokes a lease that may have been granted, or may yet be: not
 // found is no proof that it will not come (F8), so it asks until lateGrant has
 // passed. One that comes later still ends by itself, after ttl, for nobody renews
 // it.
-func revokeBehind(host Host, id int64, ttl time.Duration) {
-	host.Behind.Go(fmt.Sprintf("lease %x", id), func(ctx context.Context) {
+func revokeInBackground(host Host, id int64, ttl time.Duration) {
+	host.Cleanup.Go(fmt.Sprintf("lease %x", id), func(ctx context.Context) {
 		sent := clock.Now()
 		for wait := (backoff.Backoff{First: minWait, Most: time.Second}); ; {
 			err := revokeOnce(ctx, host.Cluster, id)

@@ -51,9 +51,9 @@ func newHost(t *testing.T, fake *etcdfake.Cluster, namespace string) Host {
 		Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption()},
 	})
 	require.NoError(t, err)
-	h := Host{Cluster: c, Watches: watcher.New(c), Behind: &cleanup.Group{}, Namespace: namespace}
+	h := Host{Cluster: c, Watches: watcher.New(c), Cleanup: &cleanup.Group{}, Namespace: namespace}
 	t.Cleanup(func() {
-		h.Behind.Close(2 * time.Second)
+		h.Cleanup.Close(2 * time.Second)
 		h.Watches.Close()
 		require.NoError(t, c.Close())
 	})

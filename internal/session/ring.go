@@ -2,16 +2,16 @@ package session
 
 import "github.com/pawl-locks/pawl/internal/clock"
 
-// A Hook is a claim's place in its session's roster, kept inside the claim so
-// that a claim costs the session no allocation. The session guards its fields.
+// A Hook is an acquisition's position in its session's roster, kept inside the acquisition so
+// that an acquisition costs the session no allocation. The session guards its fields.
 type Hook struct {
-	claim      Claim
-	until      clock.Instant // when a hold ends; zero: not by itself
-	prev, next *Hook
-	in         *ring
+	acquisition Acquisition
+	until       clock.Instant // when a hold ends; zero: not by itself
+	prev, next  *Hook
+	in          *ring
 }
 
-// ring is a list of hooks in the order in which they are to be looked at.
+// ring is a list of hooks in the order in which they are to be read.
 type ring struct {
 	first, last *Hook
 	n           int
@@ -46,13 +46,13 @@ func (r *ring) drop(h *Hook) {
 	r.n--
 }
 
-// take empties r and returns its claims.
-func (r *ring) take() []Claim {
-	claims := make([]Claim, 0, r.n)
+// take empties r and returns its acquisitions.
+func (r *ring) take() []Acquisition {
+	acquisitions := make([]Acquisition, 0, r.n)
 	for r.first != nil {
 		h := r.first
 		r.drop(h)
-		claims = append(claims, h.claim)
+		acquisitions = append(acquisitions, h.acquisition)
 	}
-	return claims
+	return acquisitions
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// A roster is the claims that hang on a session: those that wait, which every
-// round looks at, those that are held, which take turns and may have a limit, and those to be armed. It
+// A roster is the acquisitions that hang on a session: those that wait, which every
+// round reads, those that are held, which take turns and may have a limit, and those to be armed. It
 // is pure but for its timer; its session guards it.
 type roster struct {
 	waiting ring
@@ -18,7 +18,7 @@ type roster struct {
 	next    time.Time   // when the loop wakes by itself, at the latest
 }
 
-// armed is a claim to be armed at a time.
+// armed is an acquisition to be armed at a time.
 type armed struct {
 	hook *Hook
 	at   time.Time
@@ -31,8 +31,8 @@ func newRoster(wake func()) roster {
 }
 
 // add puts c where it belongs, and takes it from where it was.
-func (r *roster) add(h *Hook, c Claim, held bool) {
-	h.claim = c
+func (r *roster) add(h *Hook, c Acquisition, held bool) {
+	h.acquisition = c
 	r.drop(h)
 	if held {
 		r.holding.push(h)
@@ -47,14 +47,14 @@ func (r *roster) drop(h *Hook) {
 	}
 }
 
-// close empties the roster and returns its claims.
-func (r *roster) close() []Claim {
+// close empties the roster and returns its acquisitions.
+func (r *roster) close() []Acquisition {
 	r.arming = nil
 	r.timer.Stop()
 	return append(r.waiting.take(), r.holding.take()...)
 }
 
-// armLater has the claim of h armed ArmDelay after now, unless it is dropped
+// armLater has the acquisition of h armed ArmDelay after now, unless it is dropped
 // before.
 func (r *roster) armLater(h *Hook, now time.Time) {
 	r.arming = append(r.arming, armed{h, now.Add(ArmDelay)})
@@ -63,10 +63,10 @@ func (r *roster) armLater(h *Hook, now time.Time) {
 	}
 }
 
-// due takes the claims that are to be armed at now, and returns when the next is;
+// due takes the acquisitions that are to be armed at now, and returns when the next is;
 // the zero Time: none. Those that were dropped are passed over, due or not, so that
 // a burst of short holds does not wake the loop for each.
-func (r *roster) due(now time.Time) (due []Claim, next time.Time) {
+func (r *roster) due(now time.Time) (due []Acquisition, next time.Time) {
 	i := 0
 	for ; i < len(r.arming); i++ {
 		h := r.arming[i].hook
@@ -76,7 +76,7 @@ func (r *roster) due(now time.Time) (due []Claim, next time.Time) {
 		if r.arming[i].at.After(now) {
 			break
 		}
-		due = append(due, h.claim)
+		due = append(due, h.acquisition)
 	}
 	r.arming = append(r.arming[:0], r.arming[i:]...)
 	clear(r.arming[len(r.arming):cap(r.arming)])
@@ -92,14 +92,14 @@ func (r *roster) limit(h *Hook, until clock.Instant) bool {
 	return until.Time(clock.Now()).Before(r.next)
 }
 
-// overdue are the claims whose holds are over at now, and when the loop wakes: at next,
+// overdue are the acquisitions whose holds are over at now, and when the loop wakes: at next,
 // or for the first hold that ends before.
-func (r *roster) overdue(now clock.Instant, next time.Time) (over []Claim, wakes time.Time) {
+func (r *roster) overdue(now clock.Instant, next time.Time) (over []Acquisition, wakes time.Time) {
 	for h := r.holding.first; h != nil && r.limited; h = h.next {
 		switch {
 		case h.until.IsZero():
 		case !now.Before(h.until):
-			over = append(over, h.claim)
+			over = append(over, h.acquisition)
 		case h.until.Time(now).Before(next):
 			next = h.until.Time(now)
 		}
@@ -108,18 +108,18 @@ func (r *roster) overdue(now clock.Instant, next time.Time) (over []Claim, wakes
 	return over, next
 }
 
-// round chooses whom a round looks at with room for most keys: every claim that
+// round chooses what a round reads with room for most keys: every acquisition that
 // waits, and as many of the held ones as fit beside them, in rotation.
-func (r *roster) round(most int) []Claim {
-	claims := make([]Claim, 0, r.waiting.n+min(r.holding.n, most))
+func (r *roster) round(most int) []Acquisition {
+	acquisitions := make([]Acquisition, 0, r.waiting.n+min(r.holding.n, most))
 	for n := min(r.holding.n, max(most-2*r.waiting.n, fewHolders)); n > 0; n-- {
 		h := r.holding.first
 		r.holding.drop(h)
 		r.holding.push(h)
-		claims = append(claims, h.claim)
+		acquisitions = append(acquisitions, h.acquisition)
 	}
 	for h := r.waiting.first; h != nil; h = h.next {
-		claims = append(claims, h.claim)
+		acquisitions = append(acquisitions, h.acquisition)
 	}
-	return claims
+	return acquisitions
 }

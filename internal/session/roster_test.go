@@ -50,9 +50,9 @@ func TestARoundHasAllThatWaitAndTheHeldInTurn(t *testing.T) {
 	r := newRoster(func() {})
 	hooks := make([]Hook, 300)
 	for i := range hooks {
-		r.add(&hooks[i], &claim{}, i >= 20)
+		r.add(&hooks[i], &acquisition{}, i >= 20)
 	}
-	seen := map[Claim]int{}
+	seen := map[Acquisition]int{}
 	for range 4 {
 		round := r.round(127)
 		assert.Len(t, round, 127-2*20+20)
@@ -62,26 +62,26 @@ func TestARoundHasAllThatWaitAndTheHeldInTurn(t *testing.T) {
 	}
 	for i := range hooks {
 		if i < 20 {
-			assert.Equal(t, 4, seen[hooks[i].claim], "it waits")
+			assert.Equal(t, 4, seen[hooks[i].acquisition], "it waits")
 		} else {
-			assert.Contains(t, []int{1, 2}, seen[hooks[i].claim])
+			assert.Contains(t, []int{1, 2}, seen[hooks[i].acquisition])
 		}
 	}
 }
 
-func TestAClosedRosterGivesEachClaimOnce(t *testing.T) {
+func TestAClosedRosterGivesEachAcquisitionOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		woken := false
 		r := newRoster(func() { woken = true })
 		waits, holds, dropped := &Hook{}, &Hook{}, &Hook{}
-		a, b, c := &claim{own: "a"}, &claim{own: "b"}, &claim{own: "c"}
+		a, b, c := &acquisition{own: "a"}, &acquisition{own: "b"}, &acquisition{own: "c"}
 		r.add(waits, a, false)
 		r.add(holds, b, false)
 		r.add(holds, b, true)
 		r.add(dropped, c, true)
 		r.drop(dropped)
 		r.armLater(holds, time.Now())
-		assert.Equal(t, []Claim{a, b}, r.close())
+		assert.Equal(t, []Acquisition{a, b}, r.close())
 		assert.Empty(t, r.close())
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -99,9 +99,9 @@ func TestHoldsWithALimitEndInTime(t *testing.T) {
 		over, next := r.overdue(now, later)
 		assert.Empty(t, over)
 		assert.Equal(t, later, next)
-		hooks, claims := make([]Hook, 4), []Claim{&claim{own: "a"}, &claim{own: "b"}, &claim{own: "c"}, &claim{own: "d"}}
+		hooks, acquisitions := make([]Hook, 4), []Acquisition{&acquisition{own: "a"}, &acquisition{own: "b"}, &acquisition{own: "c"}, &acquisition{own: "d"}}
 		for i := range hooks {
-			r.add(&hooks[i], claims[i], true)
+			r.add(&hooks[i], acquisitions[i], true)
 		}
 		assert.True(t, r.limit(&hooks[2], now.Add(3*time.Second)), "the loop sleeps for an hour")
 		r.limit(&hooks[0], now.Add(2*time.Second))
@@ -112,7 +112,7 @@ func TestHoldsWithALimitEndInTime(t *testing.T) {
 		assert.Equal(t, began.Add(2*time.Second), next)
 		assert.False(t, r.limit(&hooks[3], now.Add(3*time.Second)), "the loop wakes before")
 		over, next = r.overdue(now.Add(3*time.Second), later)
-		assert.Equal(t, []Claim{claims[0], claims[2], claims[3]}, over)
+		assert.Equal(t, []Acquisition{acquisitions[0], acquisitions[2], acquisitions[3]}, over)
 		assert.Equal(t, later, next)
 	})
 }
@@ -121,9 +121,9 @@ func TestHoldsWithALimitEndInTime(t *testing.T) {
 func TestWhatIsDueIsArmedInOrder(t *testing.T) {
 	r := newRoster(func() {})
 	began := time.Now()
-	hooks, claims := make([]Hook, 3), []Claim{&claim{own: "a"}, &claim{own: "b"}, &claim{own: "c"}}
+	hooks, acquisitions := make([]Hook, 3), []Acquisition{&acquisition{own: "a"}, &acquisition{own: "b"}, &acquisition{own: "c"}}
 	for i := range hooks {
-		r.add(&hooks[i], claims[i], true)
+		r.add(&hooks[i], acquisitions[i], true)
 		r.armLater(&hooks[i], began.Add(time.Duration(i)))
 	}
 	r.drop(&hooks[1])
@@ -131,9 +131,9 @@ func TestWhatIsDueIsArmedInOrder(t *testing.T) {
 	assert.Empty(t, due)
 	assert.Equal(t, began.Add(ArmDelay), next)
 	due, next = r.due(began.Add(ArmDelay))
-	assert.Equal(t, claims[:1], due)
+	assert.Equal(t, acquisitions[:1], due)
 	assert.Equal(t, began.Add(ArmDelay+2), next, "the dropped one is passed over")
 	due, next = r.due(began.Add(time.Hour))
-	assert.Equal(t, claims[2:], due)
+	assert.Equal(t, acquisitions[2:], due)
 	assert.Zero(t, next)
 }

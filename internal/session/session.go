@@ -22,7 +22,7 @@ import (
 type Host struct {
 	Cluster   *cluster.Cluster
 	Watches   *watcher.Hub
-	Behind    *cleanup.Group
+	Cleanup   *cleanup.Group
 	Deferral  *Deferral     // of all of the client's sessions; nil: there is none
 	Namespace string        // put before the session key
 	Floor     fencing.Token // no token at or below it is handed out
@@ -32,11 +32,11 @@ type Host struct {
 // methods may be called by several goroutines at once.
 //
 // It composes what it is made of, and has little of its own: a validity, a ledger
-// of its entries in queues, a roster of the claims that hang on it, removals, and
+// of its entries in queues, a roster of the acquisitions that hang on it, removals, and
 // the watch of its key.
 //
 // Invariants: validity decides while over is nil; over is set once, under mu, and
-// never cleared; each claim on the roster learns of the end once, after over was
+// never cleared; each acquisition on the roster learns of the end once, after over was
 // set.
 type Session struct {
 	host        Host
@@ -45,7 +45,7 @@ type Session struct {
 	key         string        // the session key
 	create, mod int64         // its revisions, as this session wrote it
 	same        *pb.Compare   // the key has mod
-	looked      *pb.RequestOp // reads the key, without its value
+	ownRead     *pb.RequestOp // reads the key, without its value
 	label       keys.Label    // the beginning of every key's value
 
 	validity validity
@@ -53,11 +53,11 @@ type Session struct {
 
 	ctx    context.Context // cancelled with the cause
 	cancel context.CancelCauseFunc
-	done   chan struct{} // closed after over is set and the claims are told
+	done   chan struct{} // closed after over is set and the acquisitions are notified
 	looped chan struct{} // closed when the renewal loop has returned
 	poked  chan struct{} // wakes the loop
 
-	feed *notify.Source // set before anybody has the session; nil: nobody is told
+	events *notify.Source // set before anybody has the session; nil: nobody observes
 
 	mu       sync.Mutex
 	ledger   ledger
@@ -95,7 +95,7 @@ func (s *Session) Key() (key string, mod int64) { return s.key, s.mod }
 // Same are parts of a transaction: the comparison of the session key with what
 // this session wrote, and a read of it without its value. They are made once,
 // for every lock sends them, and are not to be changed.
-func (s *Session) Same() (is *pb.Compare, look *pb.RequestOp) { return s.same, s.looked }
+func (s *Session) Same() (is *pb.Compare, read *pb.RequestOp) { return s.same, s.ownRead }
 
 // Err returns nil while the session is valid, and then forever the reason why
 // it is not: an error that matches one of ErrExpired, ErrRevoked, ErrClosed or
@@ -126,7 +126,7 @@ func (s *Session) expire() error {
 }
 
 // Deadline is until when the session is valid unless it is renewed, for
-// time.Now and reckoned at the call; the zero Time once it is over. A kept
+// time.Now and computed at the call; the zero Time once it is over. A kept
 // Deadline is wrong after a suspend.
 func (s *Session) Deadline() time.Time {
 	if s.Err() != nil {
@@ -158,7 +158,7 @@ const (
 )
 
 // end ends the session with err unless it is over, and returns the cause that
-// stands. Marked first, then told, then removed (rule H1).
+// stands. Marked first, then notified, then removed (rule H1).
 func (s *Session) end(err error, rest aftermath) error {
 	s.mu.Lock()
 	if e := s.over.Load(); e != nil {
@@ -169,10 +169,10 @@ func (s *Session) end(err error, rest aftermath) error {
 	if rest == remove && s.taking {
 		rest = leave
 	}
-	claims, w := s.roster.close(), s.keyWatch.end()
+	acquisitions, w := s.roster.close(), s.keyWatch.end()
 	s.mu.Unlock()
 
-	for _, c := range claims {
+	for _, c := range acquisitions {
 		c.End(err)
 	}
 	s.cancel(err)
@@ -180,7 +180,7 @@ func (s *Session) end(err error, rest aftermath) error {
 	if w != nil {
 		w.Cancel()
 	}
-	s.tellOver(err)
+	s.notifyOver(err)
 	switch rest {
 	case remove:
 		s.revoke()
@@ -204,12 +204,12 @@ func (s *Session) extend(sent clock.Instant, ttl time.Duration) error {
 		return e.err
 	}
 	if !s.validity.extend(sent, ttl, clock.Now()) {
-		return lease.ErrExpired // the loop's next look at Err ends it
+		return lease.ErrExpired // the loop's next call of Err ends it
 	}
 	return nil
 }
 
-// Gone tells the session that the server said its lease, or its key, is gone.
+// Gone ends the session because the server said that its lease, or its key, is gone.
 func (s *Session) Gone(detail string) error {
 	return s.end(because(lease.ErrRevoked, "%s", detail), remove)
 }
@@ -220,7 +220,7 @@ func (s *Session) displaced(mod int64) error {
 	return s.end(because(lease.ErrRevoked, "session key %q was rewritten at revision %d: taken over, or overwritten", s.key, mod), leave)
 }
 
-// wake makes the loop look at its timers again.
+// wake makes the loop check its timers again.
 func (s *Session) wake() {
 	select {
 	case s.poked <- struct{}{}:

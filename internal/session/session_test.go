@@ -28,7 +28,7 @@ func (r *rig) silence() *etcdfake.Fault {
 
 // Rules T3, T4, hazard S2: the first deadline is the grant's, one nanosecond
 // before it the session is valid, and at it it is over in all that tells.
-func TestSessionIsValidANanosecondBeforeItsDeadlineAndOverAtIt(t *testing.T) {
+func TestSessionIsValidANanosecondBeforeItsDeadlineAndExpiredAtIt(t *testing.T) {
 	for name, look := range map[string]func(t *testing.T, s *Session, valid bool){
 		"Err": func(t *testing.T, s *Session, valid bool) { assert.Equal(t, valid, s.Err() == nil) },
 		"Deadline": func(t *testing.T, s *Session, valid bool) {
@@ -44,7 +44,7 @@ func TestSessionIsValidANanosecondBeforeItsDeadlineAndOverAtIt(t *testing.T) {
 			assert.Equal(t, valid, err == nil)
 		},
 		"Hold": func(t *testing.T, s *Session, valid bool) {
-			c := &claim{}
+			c := &acquisition{}
 			assert.Equal(t, valid, s.Hold(&c.hook, c, 0) == nil)
 		},
 		"extend": func(t *testing.T, s *Session, valid bool) {
@@ -119,7 +119,7 @@ func TestALateAnswerNeverResurrects(t *testing.T) {
 }
 
 // Rule T4 under concurrency: once anyone has seen an error, nobody sees nil.
-func TestOnceOverSeenByOneNobodySeesItValid(t *testing.T) {
+func TestOnceSomebodySawItEndedNobodySeesItValid(t *testing.T) {
 	for range 20 {
 		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 			s := r.session(lease.Options{TTL: 3 * time.Second})
@@ -278,11 +278,11 @@ func TestExpiryNamesTheLastFailure(t *testing.T) {
 }
 
 // The context is cancelled, with the cause, for whoever looks after Err, even
-// while the claims are still being told.
+// while the acquisitions are still being told.
 func TestContextIsCancelledAsSoonAsErrSaysSo(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 3 * time.Second})
-		c := &claim{onEnd: func(cause error) {
+		c := &acquisition{onEnd: func(cause error) {
 			assert.Equal(t, cause, context.Cause(s.Context()))
 		}}
 		require.NoError(t, s.Hold(&c.hook, c, 0))
@@ -417,7 +417,7 @@ func TestTheGrantsContextIsNotTheSessionsLifetime(t *testing.T) {
 }
 
 // Session.TTL is what the server granted (T5, hazard S3).
-func TestTheTTLThatTheServerRaisedIsReckonedWith(t *testing.T) {
+func TestTheTTLThatTheServerRaisedCounts(t *testing.T) {
 	inBubble(t, etcdfake.Options{MinTTL: 30}, func(t *testing.T, r *rig) {
 		began := time.Now()
 		s := r.session(lease.Options{TTL: 3 * time.Second, Margin: time.Second})

@@ -34,8 +34,8 @@ func (s *Session) Begin(places ...keys.Place) (n int64, own []string, err error)
 	return n, own, nil
 }
 
-// CancelKey is the cancel key of attempt n: while it is there, no late copy of
-// the attempt's enqueue can be applied (rule A5).
+// CancelKey is the cancel key of entry n: while it is there, no late copy of
+// the entry's enqueue can be applied (rule A5).
 func (s *Session) CancelKey(n int64) []byte { return keys.CancelKey(s.key, n) }
 
 // Shown says that an answer showed the key of entry n: its enqueue was applied,
@@ -70,7 +70,7 @@ func (s *Session) move(n int64, ev evidence, own []string) bool {
 // no name is used twice (rule A1). A session that was taken over does not know
 // what its predecessor left, and never says so.
 //
-// Asked before n's enqueue is sent and after it was answered, it tells that
+// Called before n's enqueue is sent and after it was answered, it shows that
 // nothing of this session's stood before n: an entry that begins later is sent
 // after that answer.
 func (s *Session) Alone(n int64, prefix string) bool {
@@ -248,7 +248,7 @@ func (s *Session) firstRenewal(ctx context.Context) error {
 	began := clock.Now()
 	for wait := (backoff.Backoff{First: minWait, Most: maxWait}); ; {
 		last = s.host.Cluster.Pick(last)
-		r := s.attempt(ctx, last)
+		r := s.renew(ctx, last)
 		if e := s.over.Load(); e != nil {
 			return e.err
 		}
@@ -264,7 +264,7 @@ func (s *Session) firstRenewal(ctx context.Context) error {
 	}
 }
 
-// plainEnd is err, of an attempt for a caller with ctx: the end of the attempt's
+// plainEnd is err, of a renewal for a caller with ctx: the end of the renewal's
 // own bound must not match as the end of ctx.
 func plainEnd(ctx context.Context, err error) error {
 	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)

@@ -106,7 +106,7 @@ func TestAPredecessorThatMissedEverythingIsRefusedAtOnce(t *testing.T) {
 		})
 		require.NoError(t, err)
 		require.False(t, resp.Succeeded)
-		oneCause(t, s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision), lease.ErrRevoked)
+		oneCause(t, s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision), lease.ErrRevoked)
 		over(t, s, lease.ErrRevoked)
 		sleep(2 * time.Minute)
 		require.NoError(t, next.Err())
@@ -179,7 +179,7 @@ func muteWatches(m *etcdfake.Member) {
 
 // Rules N6, A5: what the predecessor left open is undone: removed if it was
 // applied, and made impossible if it comes later.
-func TestOpenAttemptsAreUndoneByTheSuccessor(t *testing.T) {
+func TestOpenEntriesAreUndoneByTheSuccessor(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
 		n1, applied, err := begin(s, "a/")
@@ -194,7 +194,7 @@ func TestOpenAttemptsAreUndoneByTheSuccessor(t *testing.T) {
 		n4, held, err := begin(s, "e/")
 		require.NoError(t, err)
 		r.Put(held, "", s.ID())
-		c := &claim{own: held}
+		c := &acquisition{own: held}
 		require.NoError(t, s.Hold(&c.hook, c, n4))
 		h := s.Detach()
 		require.Len(t, c.ends, 1)
@@ -362,7 +362,7 @@ func TestATakeoverWaitsForNoRemovalThatIsNotBegun(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{})
 		r.open(s, 3)
-		r.host.Behind.Close(0)
+		r.host.Cleanup.Close(0)
 		began := time.Now()
 		s.tidy(context.Background())
 		assert.Zero(t, time.Since(began), "the client is closed")

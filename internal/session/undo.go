@@ -31,7 +31,7 @@ func (l *ledger) removalOps(n int64) int {
 // they stay. deletions: only deletions are asked for; left are the entries that are then
 // still to be removed.
 func (s *Session) undoTxn(ns []int64, deletions bool) (t *pb.TxnRequest, left []int64) {
-	t = &pb.TxnRequest{Compare: []*pb.Compare{s.same}, Failure: []*pb.RequestOp{s.looked}}
+	t = &pb.TxnRequest{Compare: []*pb.Compare{s.same}, Failure: []*pb.RequestOp{s.ownRead}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range ns {
@@ -94,7 +94,7 @@ func (s *Session) sendUndo(ctx context.Context, t *pb.TxnRequest) error {
 	case err != nil:
 		return err
 	case !resp.Succeeded:
-		return s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision)
+		return s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision)
 	}
 	return nil
 }

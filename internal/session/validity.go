@@ -15,7 +15,7 @@ import (
 type validity struct {
 	margin  time.Duration // as asked for
 	force   atomic.Pointer[window]
-	failure error // of the last attempt to renew; nil after one that succeeded
+	failure error // of the last try to renew; nil after one that succeeded
 }
 
 // window is the one in force.
@@ -53,7 +53,7 @@ func (v *validity) extend(sent clock.Instant, granted time.Duration, now clock.I
 	return true
 }
 
-// failed notes why an attempt to renew failed; first: since the last that
+// failed notes why a try to renew failed; first: since the last that
 // succeeded.
 func (v *validity) failed(err error) (first bool) {
 	first = v.failure == nil

@@ -14,7 +14,7 @@ import (
 
 // A watch of deletions is told no put, and each deletion with what was deleted,
 // also after its stream was lost.
-func TestAWatchOfDeletionsIsToldTheValueThatWasDeleted(t *testing.T) {
+func TestAWatchOfDeletionsYieldsTheValueThatWasDeleted(t *testing.T) {
 	onRealEtcd(t, 300, func(t *testing.T, r *real) {
 		rev := r.put("k", "v")
 		h := r.hub("")

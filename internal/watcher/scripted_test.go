@@ -127,7 +127,7 @@ func TestAStreamThatNeverAcknowledgesIsLeftAfterThreeSeconds(t *testing.T) { // 
 	})
 }
 
-func TestASilentStreamIsAskedTwiceAndThenLeft(t *testing.T) { // W2
+func TestASilentStreamIsProbedTwiceAndThenLeft(t *testing.T) { // W2
 	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
 		_, l := b.watch("a", "", 5)
 		c := b.accept()
@@ -573,7 +573,7 @@ func TestATokenRefusedAtAnEchoIsReplacedWhileTheStreamLives(t *testing.T) { // C
 	})
 }
 
-func TestCredentialsThatAreAskedForAndNotThereEndTheWatch(t *testing.T) { // C6
+func TestCredentialsThatAreDemandedAndNotThereEndTheWatch(t *testing.T) { // C6
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
 		_, l := b.watch("a", "", 5)
 		for range 3 {
@@ -624,7 +624,7 @@ func TestPermissionDeniedIsBelievedUnderAFreshTokenAndEndsOnlyItsWatch(t *testin
 	})
 }
 
-func TestPermissionDeniedOnceIsAskedElsewhere(t *testing.T) {
+func TestPermissionDeniedOnceIsQueriedElsewhere(t *testing.T) {
 	inBubble(t, benchConfig{user: "u", members: 2}, func(t *testing.T, b *bench) {
 		_, l := b.watch("a", "", 5)
 		c := b.accept()

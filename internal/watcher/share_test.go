@@ -380,7 +380,7 @@ func TestSubscribersTakeNoRoomOnAStream(t *testing.T) {
 
 // Watches of all kinds come and go, keys too, and streams are cut: every watch
 // learns every deletion from its revision on, once.
-func TestWhoeverSharesWithWhomMissesNothing(t *testing.T) {
+func TestEverySubscriberMissesNothingWhicheverItSharesWith(t *testing.T) {
 	onRealEtcd(t, 300, func(t *testing.T, r *real) {
 		const keys = 4
 		type one struct {

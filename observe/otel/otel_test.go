@@ -237,7 +237,7 @@ func TestATermIsASpanWithItsProclamations(t *testing.T) {
 	})
 }
 
-func TestValidityIsLookedAtWhenItIsCollected(t *testing.T) {
+func TestValidityIsReadWhenItIsCollected(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.session(60 * time.Second)
 		w.session(12 * time.Second)

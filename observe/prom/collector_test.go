@@ -135,7 +135,7 @@ func TestTheLifeOfATerm(t *testing.T) {
 	})
 }
 
-func TestValidityIsLookedAtAtTheScrape(t *testing.T) {
+func TestValidityIsReadAtTheScrape(t *testing.T) {
 	inBubble(t, prom.Options{}, func(t *testing.T, c *prom.Collector, cluster *pawltest.Cluster, client *pawl.Client) {
 		s, err := client.NewSession(t.Context(), lease.Options{TTL: 12 * time.Second})
 		require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestRefusalsOfEtcdAndOfOtherStorageAreCounted(t *testing.T) {
 
 // A look at a session can be what ends it, and then tells the Collector that is
 // just being asked.
-func TestAScrapeMayBeWhatFindsASessionOver(t *testing.T) {
+func TestAScrapeMayBeWhatFindsASessionExpired(t *testing.T) {
 	c := prom.New(prom.Options{})
 	c.Observe(t.Context(), observe.SessionGranted{Lease: 1, Left: func() time.Duration {
 		c.Observe(t.Context(), observe.SessionLost{Lease: 1, Err: lease.ErrExpired})

@@ -11,7 +11,7 @@ import (
 )
 
 // What an alert looks at is there before the first event, at 0.
-func TestWhatAlertsLookAtBeginsAtZero(t *testing.T) {
+func TestWhatAlertsReadBeginsAtZero(t *testing.T) {
 	c := prom.New(prom.Options{})
 	shows(t, c,
 		`pawl_fenced_total{guard="etcd"} 0`, `pawl_fenced_total{guard="storage"} 0`, `pawl_sessions_in_jeopardy_total 0`,

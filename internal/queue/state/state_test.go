@@ -119,7 +119,7 @@ func TestAHandoffCarriesTheSuccessors(t *testing.T) {
 	assert.True(t, a.Apply(DeleteSent{}).Handoff)
 }
 
-func TestAHandoffByAnotherIsAReasonToAsk(t *testing.T) {
+func TestAHandoffByAnotherIsAReasonToQuery(t *testing.T) {
 	a := waiting()
 	a.Apply(handoffBy(Key{"n/9-1", 4}, 7))
 	assert.Equal(t, []any{None, Query}, []any{a.Evidence(), a.Next()})
@@ -316,7 +316,7 @@ func TestAWriteIsSentAgainAFewTimes(t *testing.T) {
 
 // What is held for too long is lost, and its key is deleted after that was said. What is
 // not held is not ended by it.
-func TestAHoldThatIsOverIsLost(t *testing.T) {
+func TestAHoldThatLastedTooLongIsLost(t *testing.T) {
 	a := holding()
 	assert.Equal(t, Effects{End: HeldTooLong, Held: true}, a.Apply(HoldOver{}))
 	assert.Equal(t, []any{HeldTooLong, Undoing}, []any{a.Ended(), a.Phase()})

@@ -74,7 +74,7 @@ func TestRenewedLeaseLives(t *testing.T) {
 	})
 }
 
-func TestWatchTellsThePastAndThePresent(t *testing.T) {
+func TestWatchShowsThePastAndThePresent(t *testing.T) {
 	inBubble(t, Options{Members: 2}, func(t *testing.T, c *Cluster) {
 		c.Put("a", "1", 0)
 		c.Put("a", "2", 0)

@@ -38,7 +38,7 @@ func TestOperatorSeesAndDoesEverythingAtOnce(t *testing.T) {
 	})
 }
 
-func TestChangesAreToldAtTheirMoment(t *testing.T) {
+func TestChangesAreReportedAtTheirMoment(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, c *Cluster) {
 		a := connect(t, c, 0)
 		var seen []Change

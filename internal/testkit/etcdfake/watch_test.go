@@ -61,7 +61,7 @@ func delivered(t *testing.T, w pb.Watch_WatchClient) (out []string) {
 	}
 }
 
-func TestSwallowedDeletionsAreNotTold(t *testing.T) {
+func TestSwallowedDeletionsAreNotDelivered(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, c *Cluster) {
 		w := watchKey(t, connect(t, c, 0), "k", true)
 		lift := c.Member(0).EditWatches(SwallowDeletes("k"))
@@ -143,7 +143,7 @@ func TestWatchBehindACompactionEnds(t *testing.T) {
 	})
 }
 
-func TestFrozenWatchIsToldLater(t *testing.T) {
+func TestFrozenWatchDeliversLater(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, c *Cluster) {
 		w := watchKey(t, connect(t, c, 0), "k", true)
 		c.Member(0).Freeze()

@@ -136,7 +136,7 @@ func TestHoldingOneWayLetsTheOtherThrough(t *testing.T) {
 	assert.NoError(t, hear(t, c, "b", soon))
 }
 
-func TestResetAndFinishAreToldApart(t *testing.T) {
+func TestResetAndFinishAreDistinguished(t *testing.T) {
 	p := Start(t, echo(t))
 	a := dial(t, p)
 	require.NoError(t, say(t, a, "a", soon))

@@ -112,7 +112,7 @@ func TestObserversOfBothKindsSeeBoth(t *testing.T) {
 }
 
 // An Election and a Mutex are the same keys there, and so here.
-func TestElectionsAndLocksAreTheSameLine(t *testing.T) {
+func TestElectionsAndLocksAreTheSameQueue(t *testing.T) {
 	b := start(t)
 	tm, err := elect.New(b.session(), "n", electLayout).Campaign(b.ctx, []byte("v"))
 	require.NoError(t, err)

@@ -63,7 +63,7 @@ func TestTryingSeesTheOtherKind(t *testing.T) {
 }
 
 // A waiter that gives up, of either kind, leaves the others in the line.
-func TestWaitersThatGiveUpDoNotBreakTheLine(t *testing.T) {
+func TestWaitersThatGiveUpDoNotBreakTheQueue(t *testing.T) {
 	b := start(t)
 	h, err := lock.New(b.session(), "n", etcdLayout).Acquire(b.ctx)
 	require.NoError(t, err)

@@ -113,7 +113,7 @@ func TestSeededViolationsAreCaughtByTheModel(t *testing.T) {
 	}
 }
 
-func TestAReleaseThatIsDecidedLateCountsFromItsFirstAttempt(t *testing.T) {
+func TestAReleaseThatIsDecidedLateCountsFromItsFirstTry(t *testing.T) {
 	ops := append(good(), op(1, Release, 12, 180, 190, Unknown),
 		op(4, Acquire, 13, 175, 200, OK), op(4, Look, 13, 205, 206, OK), op(1, Release, 12, 210, 220, OK))
 	assert.Empty(t, Intervals(ops))
@@ -155,7 +155,7 @@ func TestWhatIsNotDecidedInTimeIsNoViolationAndIsSaid(t *testing.T) {
 	assert.False(t, decided)
 }
 
-func TestAPulseTellsWhenTheMachineWasLate(t *testing.T) {
+func TestAPulseShowsWhenTheMachineWasLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stall atomic.Int64
 		since := Since()

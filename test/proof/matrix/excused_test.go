@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-locks/pawl/test/proof/history"
 )
 
-func TestAnOperatorsBlowExcusesTheLooksOfWhomItStruckAndNothingElse(t *testing.T) {
+func TestAnOperatorsBlowExcusesTheReadsOfWhomItStruckAndNothingElse(t *testing.T) {
 	s := &sightings{
 		keys:    map[int64]string{1: "n/1", 2: "n/2", 3: "n/3"},
 		deleted: map[string]time.Duration{"n/1": 50, "n/2": 120},

@@ -60,7 +60,7 @@ func scenario(t *testing.T, plan Plan, start func(*testing.T, *world) server) {
 	}
 }
 
-func TestRandomTroublesOnTheClusterInMemory(t *testing.T) {
+func TestRandomFaultsOnTheClusterInMemory(t *testing.T) {
 	run(t, 200, 9, fakeKinds, OnFake)
 }
 
@@ -83,12 +83,12 @@ func run(t *testing.T, few, tenths uint64, kinds []string, start func(*testing.T
 	simulate(t, first, n, kinds, start)
 }
 
-func TestASeedDecidesItsTroubles(t *testing.T) {
+func TestASeedDecidesItsFaults(t *testing.T) {
 	assert.Equal(t, Make(7, fakeKinds), Make(7, fakeKinds))
 	assert.NotEqual(t, Make(7, fakeKinds).Strikes, Make(8, fakeKinds).Strikes)
 	assert.Contains(t, Make(7, fakeKinds).String(), "seed 7")
 }
 
-func TestRandomTroublesOnARealServer(t *testing.T) {
+func TestRandomFaultsOnARealServer(t *testing.T) {
 	run(t, 20, 1, soloKinds, OnSolo)
 }

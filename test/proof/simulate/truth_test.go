@@ -12,7 +12,7 @@ import (
 
 // Whoever was overwritten is told a TTL later at the latest; a release that was
 // under way when it happened says in the end what it found.
-func TestAnOverwrittenHolderIsToldWithinATTL(t *testing.T) {
+func TestAnOverwrittenHolderLearnsOfItWithinATTL(t *testing.T) {
 	const ttl, s = 10 * time.Second, time.Second
 	now := time.Duration(0)
 	tr := newTruth("name/", func() time.Duration { return now })

@@ -28,7 +28,7 @@ func TestRowUpdatesSeveralColumnsInOneStatement(t *testing.T) {
 	})
 }
 
-func TestRowThatIsNotThereIsToldFromAStaleToken(t *testing.T) {
+func TestRowThatIsNotThereIsDistinguishedFromAStaleToken(t *testing.T) {
 	onEach(t, func(t *testing.T, d database) {
 		desk := d.open(t)
 		row := rows{desk}.row()

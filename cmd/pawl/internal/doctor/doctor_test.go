@@ -58,7 +58,7 @@ func TestTheDoctorComparesEndpoints(t *testing.T) {
 	assert.Contains(t, all(member(1, 7, 1, ""), member(2, 7, 2, "")), "different leaders")
 }
 
-func TestTheDoctorJudgesSessions(t *testing.T) {
+func TestTheDoctorExaminesSessions(t *testing.T) {
 	one := func(k inspect.SessionKey, left time.Duration) string {
 		return notes(func(d *doctor) { d.session(k, inspect.Lease{Left: left, Granted: 20 * time.Second}) })
 	}
@@ -73,7 +73,7 @@ func TestTheDoctorJudgesSessions(t *testing.T) {
 	assert.Contains(t, one(none, 0), "wrong session")
 }
 
-func TestTheDoctorJudgesTheClocksRateAndNotItsTime(t *testing.T) {
+func TestTheDoctorComparesTheClocksRateAndNotItsTime(t *testing.T) {
 	rate := func(ppm float64, kept bool) string { return notes(func(d *doctor) { d.classifyRate(ppm, kept) }) }
 	assert.Empty(t, rate(-500, true))
 	assert.Contains(t, rate(12, false), "look  clock")

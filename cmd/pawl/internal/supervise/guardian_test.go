@@ -52,7 +52,7 @@ func TestAGuardianStoppedBetweenPageAndClockFindsTheDeadlineExtended(t *testing.
 	assert.WithinDuration(t, time.Now().Add(6*time.Second), p.until(stopped), time.Second)
 }
 
-func TestAGuardianWatchesEachRunAnew(t *testing.T) {
+func TestAGuardianWatchesEachRunAgain(t *testing.T) {
 	g := &guardian{page: new(page)}
 	g.begin(1)
 	g.watch.end(ErrRunningOut)
@@ -110,7 +110,7 @@ func TestAProgramOfAnotherUserIsWarnedOf(t *testing.T) {
 	assert.False(t, warned, "one that is not there")
 }
 
-func TestWhatForksAndEndsIsLeftThoughNoLookShowsIt(t *testing.T) {
+func TestWhatForksAndEndsIsLeftThoughNoScanShowsIt(t *testing.T) {
 	adoptOrphans()
 	assert.False(t, anyLeft())
 	cmd := exec.Command("sleep", "1000")

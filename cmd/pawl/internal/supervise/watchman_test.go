@@ -130,7 +130,7 @@ func TestCommandIsKilledAtOnceWhenTheDeadlineHasPassed(t *testing.T) {
 	})
 }
 
-func TestTheClockIsLookedAtAtLeastEveryGlance(t *testing.T) {
+func TestTheClockIsComparedAtLeastEveryGlance(t *testing.T) {
 	h := &stubHolding{deadline: time.Now().Add(time.Hour)}
 	w := newWatchman(h, 0)
 	assert.LessOrEqual(t, w.look(&stubTarget{}), glance)

@@ -64,7 +64,7 @@ func (fiveLines) Clear()                                     {}
 func (fiveLines) Show()                                      {}
 func (fiveLines) PutStrStyled(int, int, string, tcell.Style) {}
 
-func TestOnlyTheLeasesThatAreShownAreAskedFor(t *testing.T) {
+func TestOnlyTheLeasesThatAreShownAreQueried(t *testing.T) {
 	v := &viewer{board: newBoard(byName), screen: fiveLines{}}
 	s := &inspect.Snapshot{}
 	for i := range 5 {

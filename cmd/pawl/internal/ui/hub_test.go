@@ -12,7 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-func TestAStreamTellsTheStateAndThenEachChange(t *testing.T) {
+func TestAStreamSendsTheStateAndThenEachChange(t *testing.T) {
 	inBubble(t, Options{}, func(w *world) {
 		ann := w.Session("ann")
 		w.Holds(ann, "a")
@@ -35,7 +35,7 @@ func TestAStreamTellsTheStateAndThenEachChange(t *testing.T) {
 	})
 }
 
-func TestChangesThatComeTogetherAreToldTogether(t *testing.T) {
+func TestChangesThatComeTogetherAreReportedTogether(t *testing.T) {
 	inBubble(t, Options{}, func(w *world) {
 		ann := w.Session("ann")
 		s := w.stream("")
@@ -53,7 +53,7 @@ func TestChangesThatComeTogetherAreToldTogether(t *testing.T) {
 	})
 }
 
-func TestWhoWasAwayGetsWhatItMissedOrAllAnew(t *testing.T) {
+func TestWhoWasAwayGetsWhatItMissedOrAllAgain(t *testing.T) {
 	inBubble(t, Options{}, func(w *world) {
 		ann := w.Session("ann")
 		s := w.stream("")
@@ -151,7 +151,7 @@ func TestAStreamLivesWhileNothingHappens(t *testing.T) {
 	})
 }
 
-func TestALongQueueIsShownToItsHundredthPlace(t *testing.T) {
+func TestALongQueueIsShownToItsHundredthPosition(t *testing.T) {
 	l := inspect.NamedQueue{Name: "a", Prefix: "a/"}
 	for i := range 1000 {
 		l.Queue = append(l.Queue, inspect.Position{Key: fmt.Sprint("a/", i)})

@@ -187,7 +187,7 @@ func TestTheStateHasQueuesAndHolds(t *testing.T) {
 	})
 }
 
-func TestLeasesTellWhatIsLeft(t *testing.T) {
+func TestLeasesShowWhatIsLeft(t *testing.T) {
 	inBubble(t, Options{}, func(w *world) {
 		w.Holds(w.Session("ann"), "a")
 		id := w.settled().Lines[0].ID
@@ -202,7 +202,7 @@ func TestLeasesTellWhatIsLeft(t *testing.T) {
 	})
 }
 
-func TestFollowingThatEndsBeginsAnewAndIsToldMeanwhile(t *testing.T) {
+func TestFollowingThatEndsBeginsAgainAndIsReportedMeanwhile(t *testing.T) {
 	inBubble(t, Options{}, func(w *world) {
 		ann := w.Session("ann")
 		w.Holds(ann, "a")
@@ -241,7 +241,7 @@ func TestFollowingThatEndsBeginsAnewAndIsToldMeanwhile(t *testing.T) {
 	})
 }
 
-func TestASilentClusterIsToldWhileSomebodyLooks(t *testing.T) {
+func TestASilentClusterIsReportedWhileSomebodyWatches(t *testing.T) {
 	inBubble(t, Options{}, func(w *world) {
 		s := w.stream("")
 		_, event, _ := s.next(w)

@@ -51,7 +51,7 @@ func TestPawlsLockExcludesEtcdctlAndEtcdctlWaitsForIt(t *testing.T) {
 }
 
 // A holder, and two of each kind that wait: first come, first served.
-func TestEtcdctlAndPawlWaitInOneLine(t *testing.T) {
+func TestEtcdctlAndPawlWaitInOneQueue(t *testing.T) {
 	b := start(t)
 	h, err := lock.New(b.session(), "n", layout).Acquire(b.ctx)
 	require.NoError(t, err)

@@ -6,28 +6,28 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// A Claim is a key on the session's lease: a place in a queue, or what is held.
+// An Acquisition is a key on the session's lease: a position in a queue, or what is held.
 // Its methods are called without any of the session's locks held, and must not
 // block.
-type Claim interface {
-	// Keys are what a look asks for: the claim's own key and, while it waits,
-	// the key before it; "" for one not to be asked for. A claim without an own
-	// key is not looked at.
-	Keys() (own, before string)
-	// Saw tells what a linearizable read at revision rev, sent after Keys was
+type Acquisition interface {
+	// Keys are what a round reads: the acquisition's own key and, while it waits,
+	// its predecessor; "" for one that is not to be read. An acquisition without an
+	// own key is not read at all.
+	Keys() (own, predecessor string)
+	// Observe reports what a linearizable read at revision rev, sent after Keys was
 	// called, showed of them.
-	Saw(rev int64, own, before Seen)
-	// Arm tells that the arming delay has passed.
+	Observe(rev int64, own, predecessor Observed)
+	// Arm is called when the arming delay has passed.
 	Arm()
-	// HoldOver tells that the time that Limit set has come.
+	// HoldOver is called when the time that Limit set has come.
 	HoldOver()
-	// End tells, once, that the session is over.
+	// End is called once, when the session has ended, with the cause.
 	End(cause error)
 }
 
-// Seen is what a keys-only read showed of one key; zero: it was not there, or
-// not asked for.
-type Seen struct{ Create, Mod int64 }
+// Observed is what a keys-only read showed of one key; zero: it was not there, or
+// not read.
+type Observed struct{ Create, Mod int64 }
 
 // ArmDelay is how long after its acquisition the watch of a lock's own key is
 // opened: a lock held for less needs none. The watch starts at the
@@ -36,15 +36,15 @@ const ArmDelay = 50 * time.Millisecond
 
 // Wait adds c, which acquires or waits, to what hangs on the session. The error
 // says why the session is over.
-func (s *Session) Wait(h *Hook, c Claim) error { return s.add(h, c, false, 0) }
+func (s *Session) Wait(h *Hook, c Acquisition) error { return s.add(h, c, false, 0) }
 
 // Hold adds c, whose entry is n, or moves it from the waiting ones: it is held
 // from now on, and so it is what a Detach leaves to a successor.
-func (s *Session) Hold(h *Hook, c Claim, n int64) error { return s.add(h, c, true, n) }
+func (s *Session) Hold(h *Hook, c Acquisition, n int64) error { return s.add(h, c, true, n) }
 
 // add puts c on the roster; where it is held, its entry n is won in the same step,
 // so that no Handle can have the one without the other.
-func (s *Session) add(h *Hook, c Claim, held bool, n int64) error {
+func (s *Session) add(h *Hook, c Acquisition, held bool, n int64) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
@@ -60,15 +60,15 @@ func (s *Session) add(h *Hook, c Claim, held bool, n int64) error {
 	return nil
 }
 
-// Drop takes a claim off the session; nothing more is called on it, but for what
-// a look that is under way shows.
+// Drop takes an acquisition off the session; nothing more is called on it, except
+// Observe for a read that is under way.
 func (s *Session) Drop(h *Hook) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.roster.drop(h)
 }
 
-// ArmLater has the claim of h armed after ArmDelay, unless it is dropped before.
+// ArmLater has the acquisition of h armed after ArmDelay, unless it is dropped before.
 func (s *Session) ArmLater(h *Hook) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,8 +77,8 @@ func (s *Session) ArmLater(h *Hook) {
 	}
 }
 
-// Limit has HoldOver called on the claim of h at until, if it is held then. Who holds
-// looks at the clock, too.
+// Limit has HoldOver called on the acquisition of h at until, if it is held then. The
+// holder's calls compare the clock, too.
 func (s *Session) Limit(h *Hook, until clock.Instant) {
 	s.mu.Lock()
 	soon := s.roster.limit(h, until)
@@ -88,8 +88,8 @@ func (s *Session) Limit(h *Hook, until clock.Instant) {
 	}
 }
 
-// endHolds tells the claims whose holds are over, and returns when it wants to be called
-// again, at next at the latest.
+// endHolds calls HoldOver on the acquisitions whose time has come, and returns when it wants
+// to be called again, at next at the latest.
 func (s *Session) endHolds(now clock.Instant, next time.Time) time.Time {
 	s.mu.Lock()
 	over, next := s.roster.overdue(now, next)
@@ -100,7 +100,7 @@ func (s *Session) endHolds(now clock.Instant, next time.Time) time.Time {
 	return next
 }
 
-// arm arms the claims that are due at now and returns when the next is; the zero
+// arm arms the acquisitions that are due at now and returns when the next is; the zero
 // Time: none.
 func (s *Session) arm(now time.Time) time.Time {
 	s.mu.Lock()

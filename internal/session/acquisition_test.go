@@ -17,45 +17,45 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// claim records what its session tells it.
-type claim struct {
-	hook        Hook
-	own, before string
+// acquisition records what its session tells it.
+type acquisition struct {
+	hook             Hook
+	own, predecessor string
 
-	mu    sync.Mutex
-	saws  []saw
-	armed []time.Time
-	overs []time.Time
-	ends  []error
-	onEnd func(error)
+	mu       sync.Mutex
+	observed []observation
+	armed    []time.Time
+	overs    []time.Time
+	ends     []error
+	onEnd    func(error)
 }
 
-type saw struct {
-	rev         int64
-	own, before Seen
+type observation struct {
+	rev              int64
+	own, predecessor Observed
 }
 
-func (c *claim) Keys() (own, before string) { return c.own, c.before }
+func (c *acquisition) Keys() (own, predecessor string) { return c.own, c.predecessor }
 
-func (c *claim) Saw(rev int64, own, before Seen) {
+func (c *acquisition) Observe(rev int64, own, predecessor Observed) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.saws = append(c.saws, saw{rev, own, before})
+	c.observed = append(c.observed, observation{rev, own, predecessor})
 }
 
-func (c *claim) Arm() {
+func (c *acquisition) Arm() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.armed = append(c.armed, time.Now())
 }
 
-func (c *claim) HoldOver() {
+func (c *acquisition) HoldOver() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.overs = append(c.overs, time.Now())
 }
 
-func (c *claim) End(cause error) {
+func (c *acquisition) End(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ends = append(c.ends, cause)
@@ -64,18 +64,18 @@ func (c *claim) End(cause error) {
 	}
 }
 
-func (c *claim) looks() int {
+func (c *acquisition) looks() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.saws)
+	return len(c.observed)
 }
 
-// hold puts n held claims with a key each on s.
-func (r *rig) hold(s *Session, n int) []*claim {
+// hold puts n held acquisitions with a key each on s.
+func (r *rig) hold(s *Session, n int) []*acquisition {
 	r.t.Helper()
-	var out []*claim
+	var out []*acquisition
 	for i := range n {
-		c := &claim{own: fmt.Sprintf("lock/%d", i)}
+		c := &acquisition{own: fmt.Sprintf("lock/%d", i)}
 		r.Put(c.own, "", s.ID())
 		require.NoError(r.t, s.Hold(&c.hook, c, 0))
 		out = append(out, c)
@@ -103,26 +103,26 @@ func (r *rig) ops() func() []int {
 }
 
 // Rule N1: the read looks at the lock keys, all when they are few.
-func TestEveryRoundLooksAtAllOfUpTo127Locks(t *testing.T) {
+func TestEveryRoundReadsAllOfUpTo127Locks(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
-		claims := r.hold(s, 127)
+		acquisitions := r.hold(s, 127)
 		ops := r.ops()
 		sleep(8*time.Second + time.Second)
 		assert.Equal(t, []int{128, 128, 128, 128}, ops(), "one read a round")
-		for _, c := range claims {
+		for _, c := range acquisitions {
 			assert.Equal(t, 4, c.looks())
-			assert.NotZero(t, c.saws[0].own.Create)
+			assert.NotZero(t, c.observed[0].own.Create)
 		}
 	})
 }
 
 // Rule N1: many locks take turns, so that a hundred thousand cost no more a
 // round than a hundred.
-func TestThreeThousandLocksAreEachLookedAtWithin24RoundsOfOneReadEach(t *testing.T) {
+func TestThreeThousandLocksAreEachReadWithin24RoundsOfOneReadEach(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
-		claims := r.hold(s, 3000)
+		acquisitions := r.hold(s, 3000)
 		ops := r.ops()
 		const rounds = (3000 + 126) / 127
 		sleep(rounds*time.Second + 500*time.Millisecond)
@@ -130,38 +130,38 @@ func TestThreeThousandLocksAreEachLookedAtWithin24RoundsOfOneReadEach(t *testing
 		for _, n := range ops() {
 			assert.LessOrEqual(t, n, 128)
 		}
-		for i, c := range claims {
+		for i, c := range acquisitions {
 			assert.NotZero(t, c.looks(), "lock %d", i)
 		}
 	})
 }
 
-func TestALookTellsEachClaimWhatItsKeysWere(t *testing.T) {
+func TestAReadShowsEachAcquisitionWhatItsKeysWere(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
 		a := r.Put("a", "", 0)
 		b := r.Put("b", "", s.ID())
 		b2 := r.Put("b", "again", s.ID())
-		waiter := &claim{own: "b", before: "a"}
-		gone := &claim{own: "gone"}
+		waiter := &acquisition{own: "b", predecessor: "a"}
+		gone := &acquisition{own: "gone"}
 		require.NoError(t, s.Wait(&waiter.hook, waiter))
 		require.NoError(t, s.Hold(&gone.hook, gone, 0))
 		sleep(1500 * time.Millisecond)
 		require.Equal(t, 1, waiter.looks())
-		assert.Equal(t, saw{r.Revision(), Seen{b, b2}, Seen{a, a}}, waiter.saws[0])
-		assert.Equal(t, []saw{{r.Revision(), Seen{}, Seen{}}}, gone.saws)
+		assert.Equal(t, observation{r.Revision(), Observed{b, b2}, Observed{a, a}}, waiter.observed[0])
+		assert.Equal(t, []observation{{r.Revision(), Observed{}, Observed{}}}, gone.observed)
 	})
 }
 
 // Rule A4: all of a session's waiters are looked at in each round, however many
 // locks it holds, and held ones still take turns beside them.
-func TestEveryRoundLooksAtAllWaiters(t *testing.T) {
+func TestEveryRoundReadsAllWaiters(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
 		held := r.hold(s, 60)
-		var waiters []*claim
+		var waiters []*acquisition
 		for i := range 200 {
-			c := &claim{own: fmt.Sprintf("own/%d", i), before: "before"}
+			c := &acquisition{own: fmt.Sprintf("own/%d", i), predecessor: "before"}
 			waiters = append(waiters, c)
 			require.NoError(t, s.Wait(&c.hook, c))
 		}
@@ -181,11 +181,11 @@ func TestEveryRoundLooksAtAllWaiters(t *testing.T) {
 
 // A session with more waiters than one read holds does not wait for the rest of
 // its looks before it trusts the renewal.
-func TestALongLookDoesNotDelayTheDeadline(t *testing.T) {
+func TestALongReadDoesNotDelayTheDeadline(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 3 * time.Second})
 		for i := range 1000 {
-			c := &claim{own: fmt.Sprintf("own/%d", i), before: "before"}
+			c := &acquisition{own: fmt.Sprintf("own/%d", i), predecessor: "before"}
 			require.NoError(t, s.Wait(&c.hook, c))
 		}
 		r.Member(0).SetDelay(etcdfake.Fixed(50*time.Millisecond), etcdfake.Fixed(50*time.Millisecond))
@@ -205,12 +205,12 @@ func TestALongLookDoesNotDelayTheDeadline(t *testing.T) {
 func TestTooManyOperationsFallBackToTheSessionKeyAndThenToLess(t *testing.T) {
 	inBubble(t, etcdfake.Options{MaxTxnOps: 32}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
-		claims := r.hold(s, 40)
+		acquisitions := r.hold(s, 40)
 		ops := r.ops()
 		sleep(20 * time.Second)
 		require.NoError(t, s.Err())
 		assert.Equal(t, []int{41, 1, 21, 21}, ops()[:4], "half of what was asked for")
-		for _, c := range claims {
+		for _, c := range acquisitions {
 			assert.NotZero(t, c.looks())
 		}
 	})
@@ -218,7 +218,7 @@ func TestTooManyOperationsFallBackToTheSessionKeyAndThenToLess(t *testing.T) {
 
 // Rule N1: refused for permission, the read is sent again with the session key
 // alone, and the session lives.
-func TestARefusedLookFallsBackToTheSessionKeyAlone(t *testing.T) {
+func TestARefusedReadFallsBackToTheSessionKeyAlone(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
 		c := r.hold(s, 1)[0]
@@ -231,12 +231,12 @@ func TestARefusedLookFallsBackToTheSessionKeyAlone(t *testing.T) {
 	})
 }
 
-// Rule H4: a claim is armed after the delay, unless it was dropped before; a
+// Rule H4: an acquisition is armed after the delay, unless it was dropped before; a
 // burst of short holds costs the loop one look.
-func TestAClaimIsArmedOnceAfterTheDelay(t *testing.T) {
+func TestAnAcquisitionIsArmedOnceAfterTheDelay(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
-		short, long := &claim{own: "short"}, &claim{own: "long"}
+		short, long := &acquisition{own: "short"}, &acquisition{own: "long"}
 		began := time.Now()
 		require.NoError(t, s.Hold(&short.hook, short, 0))
 		s.ArmLater(&short.hook)
@@ -255,7 +255,7 @@ func TestAClaimIsArmedOnceAfterTheDelay(t *testing.T) {
 func TestNothingIsArmedOnADeadSession(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
-		c := &claim{own: "k"}
+		c := &acquisition{own: "k"}
 		require.NoError(t, s.Hold(&c.hook, c, 0))
 		s.CloseInBackground()
 		s.ArmLater(&c.hook)
@@ -265,12 +265,12 @@ func TestNothingIsArmedOnADeadSession(t *testing.T) {
 	})
 }
 
-// Rule H1: every claim is told the cause once, after Err says so.
-func TestEveryClaimIsToldTheEndOnceAndAfterTheMark(t *testing.T) {
+// Rule H1: every acquisition is told the cause once, after Err says so.
+func TestEveryAcquisitionLearnsOfTheEndOnceAndAfterTheMark(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
-		held, waiting, dropped := &claim{own: "h"}, &claim{own: "w"}, &claim{own: "d"}
-		for _, c := range []*claim{held, waiting, dropped} {
+		held, waiting, dropped := &acquisition{own: "h"}, &acquisition{own: "w"}, &acquisition{own: "d"}
+		for _, c := range []*acquisition{held, waiting, dropped} {
 			c.onEnd = func(cause error) { assert.Equal(t, cause, s.Err(), "marked first") }
 		}
 		require.NoError(t, s.Wait(&held.hook, held))
@@ -286,7 +286,7 @@ func TestEveryClaimIsToldTheEndOnceAndAfterTheMark(t *testing.T) {
 		assert.Equal(t, []error{s.Err()}, waiting.ends)
 		assert.Empty(t, dropped.ends)
 
-		late := &claim{own: "l"}
+		late := &acquisition{own: "l"}
 		assert.Equal(t, s.Err(), s.Wait(&late.hook, late))
 		assert.Equal(t, s.Err(), s.Hold(&late.hook, late, 0))
 		_, _, err := begin(s, "p/")

@@ -77,16 +77,16 @@ func (e *ear) host(t *testing.T, r *rig) Host {
 		Observer: e, Logger: slog.New(slog.NewTextHandler(&e.log, nil)),
 	})
 	require.NoError(t, err)
-	h := Host{Cluster: c, Watches: watcher.New(c), Behind: &cleanup.Group{}, Namespace: "ns"}
+	h := Host{Cluster: c, Watches: watcher.New(c), Cleanup: &cleanup.Group{}, Namespace: "ns"}
 	t.Cleanup(func() {
-		h.Behind.Close(2 * time.Second)
+		h.Cleanup.Close(2 * time.Second)
 		h.Watches.Close()
 		require.NoError(t, c.Close())
 	})
 	return h
 }
 
-func TestASessionIsToldFromItsGrantToItsEnd(t *testing.T) {
+func TestASessionIsReportedFromItsGrantToItsEnd(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		e := &ear{}
 		s := sessionOn(t, e.host(t, r), lease.Options{TTL: 12 * time.Second, Owner: "me"})
@@ -121,7 +121,7 @@ func TestASessionIsToldFromItsGrantToItsEnd(t *testing.T) {
 	})
 }
 
-func TestARenewalIsToldWithItsRoundTrip(t *testing.T) {
+func TestARenewalIsReportedWithItsRoundTrip(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		e := &ear{}
 		sessionOn(t, e.host(t, r), lease.Options{TTL: 12 * time.Second})
@@ -137,7 +137,7 @@ func TestARenewalIsToldWithItsRoundTrip(t *testing.T) {
 	})
 }
 
-func TestAHedgeIsToldWithWhoIsSlowAndWhoIsAsked(t *testing.T) {
+func TestAHedgeIsReportedWithTheSlowMemberAndTheOther(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 2}, func(t *testing.T, r *rig) {
 		e := &ear{}
 		sessionOn(t, e.host(t, r), lease.Options{TTL: 12 * time.Second})
@@ -189,7 +189,7 @@ func TestASessionIsInJeopardyOnceLessThanHalfIsLeft(t *testing.T) {
 	})
 }
 
-func TestALostSessionIsToldWithItsCause(t *testing.T) {
+func TestALostSessionIsReportedWithItsCause(t *testing.T) {
 	for want, strike := range map[error]func(*rig, *Session){
 		lease.ErrRevoked: func(r *rig, s *Session) { r.Revoke(s.ID()) },
 		lease.ErrExpired: func(r *rig, _ *Session) { r.BlackHole() },
@@ -212,7 +212,7 @@ func TestALostSessionIsToldWithItsCause(t *testing.T) {
 	}
 }
 
-func TestASessionThatIsHandedOverIsToldAsClosedAndThenResumed(t *testing.T) {
+func TestASessionThatIsHandedOverIsReportedAsClosedAndThenResumed(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		e := &ear{}
 		h := e.host(t, r)
@@ -228,7 +228,7 @@ func TestASessionThatIsHandedOverIsToldAsClosedAndThenResumed(t *testing.T) {
 	})
 }
 
-func TestOfASessionThatNeverBeganNothingIsTold(t *testing.T) {
+func TestOfASessionThatNeverBeganNothingIsReported(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		e := &ear{}
 		h := e.host(t, r)

@@ -12,18 +12,17 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// What a session tells its client's log and observer. All but the first thing is
-// told by a goroutine of the client's, so that neither the loop nor Err waits for an
-// observer.
+// What a session reports to its client's log and observer. A goroutine of the client's
+// delivers it, so that neither the loop nor Err waits for an observer.
 
-// tellGranted begins what is told of the session, before anything can end it.
-func (s *Session) tellGranted() {
+// notifyGranted reports that the session begins, before anything can end it.
+func (s *Session) notifyGranted() {
 	s.host.Cluster.Logger().Info("session begins", "lease", hex(s.id), "ttl", s.TTL(), "owner", s.owner)
-	s.feed = s.host.Cluster.Notifier().NewSource()
-	if s.feed == nil {
+	s.events = s.host.Cluster.Notifier().NewSource()
+	if s.events == nil {
 		return
 	}
-	s.feed.Later(context.Background(), observe.SessionGranted{
+	s.events.Later(context.Background(), observe.SessionGranted{
 		Lease: s.id, Owner: s.owner, TTL: s.TTL(), Resumed: s.ledger.inherited > 0, Left: s.validFor,
 	})
 }
@@ -36,27 +35,27 @@ func (s *Session) validFor() time.Duration {
 	return max(s.validity.window().remaining(clock.Now()), 0)
 }
 
-// tellRenewed tells of a renewal that was confirmed when was was left.
-func (s *Session) tellRenewed(f finished, now time.Time, was time.Duration) {
-	if s.feed == nil {
+// notifyRenewed reports a renewal that was confirmed when was was left.
+func (s *Session) notifyRenewed(f finished, now time.Time, was time.Duration) {
+	if s.events == nil {
 		return
 	}
-	s.feed.Later(context.Background(), observe.SessionRenewed{
+	s.events.Later(context.Background(), observe.SessionRenewed{
 		Lease: s.id, Member: f.member.Endpoint(), RoundTrip: now.Sub(f.began), Was: was, Left: s.validFor(),
 	})
 }
 
-// tellHedged tells that slow is joined by t.
-func (s *Session) tellHedged(slow, t *try) {
-	if s.feed == nil {
+// notifyHedged reports that slow is joined by t.
+func (s *Session) notifyHedged(slow, t *try) {
+	if s.events == nil {
 		return
 	}
-	s.feed.Later(context.Background(), observe.SessionHedged{
+	s.events.Later(context.Background(), observe.SessionHedged{
 		Lease: s.id, Slow: slow.member.Endpoint(), Member: t.member.Endpoint(), After: t.began.Sub(slow.began),
 	})
 }
 
-// warn tells, once between two renewals, that less than half of the validity is
+// warn reports, once between two renewals, that less than half of the validity is
 // left. It returns when to call it again; the zero Time: not before a renewal.
 func (r *renewer) warn(now time.Time) time.Time {
 	if r.warned {
@@ -68,11 +67,11 @@ func (r *renewer) warn(now time.Time) time.Time {
 		return now.Add(before + 1)
 	}
 	r.warned = true
-	r.s.tellJeopardy(left)
+	r.s.notifyJeopardy(left)
 	return time.Time{}
 }
 
-func (s *Session) tellJeopardy(left time.Duration) {
+func (s *Session) notifyJeopardy(left time.Duration) {
 	s.mu.Lock()
 	err := s.validity.failure
 	s.mu.Unlock()
@@ -81,19 +80,19 @@ func (s *Session) tellJeopardy(left time.Duration) {
 		why = err.Error()
 	}
 	s.host.Cluster.Logger().Warn("session in jeopardy", "lease", hex(s.id), "left", left.Round(time.Millisecond), "error", why)
-	if s.feed != nil {
-		s.feed.Later(context.Background(), observe.SessionInJeopardy{Lease: s.id, Left: left, Err: err})
+	if s.events != nil {
+		s.events.Later(context.Background(), observe.SessionInJeopardy{Lease: s.id, Left: left, Err: err})
 	}
 }
 
-// tellOver tells why the session is over.
-func (s *Session) tellOver(err error) {
+// notifyOver reports why the session is over.
+func (s *Session) notifyOver(err error) {
 	level, ev := slog.LevelWarn, observe.Event(observe.SessionLost{Lease: s.id, Err: err})
 	if errors.Is(err, lease.ErrClosed) {
 		level, ev = slog.LevelInfo, observe.SessionClosed{Lease: s.id, Err: err}
 	}
 	s.host.Cluster.Logger().Log(context.Background(), level, "session over", "lease", hex(s.id), "cause", err.Error())
-	s.feed.Later(context.Background(), ev) // nobody is told of one that was never handed out
+	s.events.Later(context.Background(), ev) // there is no source for one that was never handed out
 }
 
 // hex is a lease's ID as people see it in keys.

@@ -15,32 +15,32 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// A result is what one attempt to renew came to.
+// A result is what one confirmed renewal came to.
 type result struct {
 	sent clock.Instant // read before the renewal was written
 	ttl  time.Duration // as the server answered
 	rev  int64         // at which the confirming read showed the session key
-	more []look        // what did not fit beside the session key
+	more []keyRead     // what did not fit beside the session key
 	over bool          // the server's word ended the session
-	err  error         // why it counts for nothing; a failed attempt is not a loss
+	err  error         // why it counts for nothing; a failure is not a loss
 }
 
-// attemptBound is how long an attempt may take: at most a third of the TTL, so
+// renewalBound is how long a confirmed renewal may take: at most a third of the TTL, so
 // that three fit, and no longer than a server goes on trying.
-func (s *Session) attemptBound() time.Duration {
+func (s *Session) renewalBound() time.Duration {
 	return min(s.TTL()/3, lateGrant)
 }
 
-// attempt makes one confirmed renewal on m (rule N1): a renewal on a stream of
+// renew makes one confirmed renewal on m (rule N1): a renewal on a stream of
 // its own, so that a late answer can never be taken for another's (N2), and
-// then a linearizable read on the same member. What the read shows of claims is
-// told to them here.
-func (s *Session) attempt(parent context.Context, m *cluster.Member) result {
-	ctx, cancel := context.WithTimeout(parent, s.attemptBound())
+// then a linearizable read on the same member. What the read shows of acquisitions is
+// reported to them here.
+func (s *Session) renew(parent context.Context, m *cluster.Member) result {
+	ctx, cancel := context.WithTimeout(parent, s.renewalBound())
 	defer cancel()
 	k, err := s.keepAlive(ctx, m)
 	if err != nil {
-		if k.asked && parent.Err() == nil {
+		if k.queried && parent.Err() == nil {
 			s.blame(m, err)
 		}
 		return result{err: fmt.Errorf("renewal on %s: %w", m.Endpoint(), err)}
@@ -56,7 +56,7 @@ func (s *Session) attempt(parent context.Context, m *cluster.Member) result {
 }
 
 // blame grades m down because it did not renew, unless that was said of this
-// lease alone: a lease that may not be renewed is no trouble of the member's,
+// lease alone: a lease that may not be renewed is no failure of the member's,
 // and must not turn other sessions away from it (rule N4).
 func (s *Session) blame(m *cluster.Member, err error) {
 	if !cluster.IsPermissionDenied(err) && !cluster.IsTokenRefusal(err) {
@@ -66,12 +66,12 @@ func (s *Session) blame(m *cluster.Member, err error) {
 
 // A renewal is one KeepAlive message and its answer, on a stream of its own.
 type renewal struct {
-	asked  bool          // m was asked
-	token  string        // with which it was
-	sent   clock.Instant // read before the message was written (rule T2)
-	answer *pb.LeaseKeepAliveResponse
-	stream pb.Lease_LeaseKeepAliveClient
-	cancel context.CancelFunc // of the stream
+	queried bool          // m was
+	token   string        // with which it was
+	sent    clock.Instant // read before the message was written (rule T2)
+	answer  *pb.LeaseKeepAliveResponse
+	stream  pb.Lease_LeaseKeepAliveClient
+	cancel  context.CancelFunc // of the stream
 }
 
 // drainFor is how long the end of a renewal's stream is waited for.
@@ -108,7 +108,7 @@ func (s *Session) keepAliveOnce(ctx context.Context, m *cluster.Member) (k renew
 	if err != nil {
 		return k, err
 	}
-	k.asked = true
+	k.queried = true
 	if k.stream, err = m.Lease().LeaseKeepAlive(ctx); err != nil {
 		return k, err
 	}
@@ -126,30 +126,30 @@ func (s *Session) keepAliveOnce(ctx context.Context, m *cluster.Member) (k renew
 	return k, s.host.Cluster.Check(m, k.answer.Header, 0, false)
 }
 
-// confirm reads the session key on m, and judges whether the renewal answered
+// confirm reads the session key on m, and decides whether the renewal answered
 // with answer can be trusted.
 func (s *Session) confirm(ctx context.Context, m *cluster.Member, answer *pb.LeaseKeepAliveResponse) result {
-	looks := s.looks()
-	resp, told, err := s.lookAt(ctx, m, &looks[0])
+	reads := s.keyReads()
+	resp, whole, err := s.readKeys(ctx, m, &reads[0])
 	if err != nil {
 		return result{err: fmt.Errorf("confirming a renewal: %w", err)}
 	}
-	if s.JudgeKey(txn.KV(resp, 0), resp.Header.Revision) != nil {
+	if s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision) != nil {
 		return result{over: true}
 	}
-	if told {
-		looks[0].tell(resp, 1)
+	if whole {
+		reads[0].deliver(resp, 1)
 	}
-	if err := s.judgeTerm(m, answer.Header, resp.Header); err != nil {
+	if err := s.validateRaftTerm(m, answer.Header, resp.Header); err != nil {
 		return result{err: err}
 	}
 	s.host.Cluster.Worked(m)
-	return result{rev: resp.Header.Revision, more: looks[1:]}
+	return result{rev: resp.Header.Revision, more: reads[1:]}
 }
 
-// JudgeKey ends the session if its key, which a linearizable read at revision
+// ValidateKey ends the session if its key, which a linearizable read at revision
 // rev showed as key (nil: not there), is not as this session wrote it.
-func (s *Session) JudgeKey(key *mvccpb.KeyValue, rev int64) error {
+func (s *Session) ValidateKey(key *mvccpb.KeyValue, rev int64) error {
 	switch {
 	case key == nil:
 		return s.Gone(fmt.Sprintf("session key %q is not there at revision %d", s.key, rev))
@@ -159,10 +159,10 @@ func (s *Session) JudgeKey(key *mvccpb.KeyValue, rev int64) error {
 	return nil
 }
 
-// judgeTerm compares the headers of a renewal and of its confirming read. Had a
+// validateRaftTerm compares the headers of a renewal and of its confirming read. Had a
 // newer leader promoted its lessor before the renewal ran, the read would show
 // its term.
-func (s *Session) judgeTerm(m *cluster.Member, renewal, read *pb.ResponseHeader) error {
+func (s *Session) validateRaftTerm(m *cluster.Member, renewal, read *pb.ResponseHeader) error {
 	switch term := renewal.RaftTerm; {
 	case term == 0:
 		return fmt.Errorf("renewal on %s: raft term 0", m.Endpoint())

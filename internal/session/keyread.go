@@ -1,0 +1,127 @@
+package session
+
+import (
+	"context"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/txn"
+)
+
+// maxOps is how many operations a transaction has beside that on the session key:
+// together the 128 that etcd allows by default.
+const maxOps = 127
+
+// fewHolders is how many held acquisitions a round reads at the least, however many
+// wait.
+const fewHolders = 16
+
+// A keyRead is the part of a linearizable read that is of acquisitions' keys.
+type keyRead struct {
+	acquisitions []keysOf
+	ops          []*pb.RequestOp
+}
+
+// keysOf is where an acquisition's keys are among a keyRead's operations; -1: not
+// read.
+type keysOf struct {
+	acquisition      Acquisition
+	own, predecessor int
+}
+
+// keyReads chooses what a round reads: the keys of every acquisition that waits, and of
+// as many of the held ones as fit beside them, in rotation (rule N1). Usually it is one
+// read; only many waiters need more.
+func (s *Session) keyReads() []keyRead {
+	s.mu.Lock()
+	most := s.maxOps
+	acquisitions := s.roster.round(most)
+	s.mu.Unlock()
+	return split(acquisitions, most)
+}
+
+// split takes each acquisition's keys and fills reads of at most most keys.
+func split(acquisitions []Acquisition, most int) []keyRead {
+	all := []keyRead{{}}
+	for _, c := range acquisitions {
+		own, predecessor := c.Keys()
+		if own == "" {
+			continue // its key is not known to be there yet
+		}
+		l := &all[len(all)-1]
+		if len(l.ops) > 0 && len(l.ops)+opsFor(own)+opsFor(predecessor) > most {
+			all = append(all, keyRead{})
+			l = &all[len(all)-1]
+		}
+		l.acquisitions = append(l.acquisitions, keysOf{c, l.add(own), l.add(predecessor)})
+	}
+	return all
+}
+
+// opsFor is how many operations it takes to read key.
+func opsFor(key string) int {
+	if key == "" {
+		return 0
+	}
+	return 1
+}
+
+func (l *keyRead) add(key string) int {
+	if key == "" {
+		return -1
+	}
+	l.ops = append(l.ops, txn.Look(key))
+	return len(l.ops) - 1
+}
+
+// deliver reports to the acquisitions what resp, whose operations from skip on are the
+// keyRead's, showed of their keys.
+func (l *keyRead) deliver(resp *pb.TxnResponse, skip int) {
+	seen := func(i int) Observed {
+		if i < 0 {
+			return Observed{}
+		}
+		if kv := txn.KV(resp, skip+i); kv != nil {
+			return Observed{kv.CreateRevision, kv.ModRevision}
+		}
+		return Observed{}
+	}
+	for _, at := range l.acquisitions {
+		at.acquisition.Observe(resp.Header.Revision, seen(at.own), seen(at.predecessor))
+	}
+}
+
+// readKeys reads the session key and l on m, in one transaction without writes.
+// Refused for permission on a lock key, or for too many operations, it reads
+// the session key alone; whole says whether l's keys were in the answer.
+func (s *Session) readKeys(ctx context.Context, m *cluster.Member, l *keyRead) (resp *pb.TxnResponse, whole bool, err error) {
+	read := cluster.Request{Op: "confirm session", On: m, Attempt: s.renewalBound()}
+	ops := append(make([]*pb.RequestOp, 0, 1+len(l.ops)), txn.Look(s.key))
+	resp, err = s.host.Cluster.Txn(ctx, read, &pb.TxnRequest{Success: append(ops, l.ops...)})
+	if err == nil || len(l.ops) == 0 {
+		return resp, true, err
+	}
+	switch {
+	case cluster.IsTooManyOps(err):
+		s.believe(len(l.ops))
+	case !cluster.IsPermissionDenied(err):
+		return nil, false, err
+	}
+	resp, err = s.host.Cluster.Txn(ctx, read, &pb.TxnRequest{Success: ops})
+	return resp, false, err
+}
+
+// readRest reads on m what did not fit beside the session key. It decides nothing
+// about the session; a read that fails is made in a later round.
+func (s *Session) readRest(ctx context.Context, m *cluster.Member, reads []keyRead) {
+	for i := range reads {
+		resp, whole, err := s.readKeys(ctx, m, &reads[i])
+		if err != nil {
+			return
+		}
+		if whole {
+			reads[i].deliver(resp, 1)
+		}
+	}
+}
