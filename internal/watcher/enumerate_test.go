@@ -470,6 +470,9 @@ func TestEverySubscriberReceivesEachEventOnceInAllInterleavings(t *testing.T) {
 	if manyWatches < 50_000 {
 		t.Skip("under the race detector: one goroutine, and ten times as slow")
 	}
+	if testing.Short() {
+		t.Skip("half a minute")
+	}
 	for name, p := range map[string]plan{
 		"two of all, and a loss":     {people: []person{{from: 2}, {from: 3}}, events: 2, losses: 1},
 		"all and deletions":          {people: []person{{from: 2}, {from: 3, deletions: true}}, events: 2, losses: 1},
