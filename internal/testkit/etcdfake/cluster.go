@@ -8,7 +8,6 @@ import (
 	"syscall"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/version"
 	"google.golang.org/grpc"
 
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/wire"
@@ -20,7 +19,7 @@ import (
 // version this repository is tested with.
 type Options struct {
 	Members      int           // 0: 1; at most 5
-	Version      string        // what Status reports; "": the API's own
+	Version      string        // what Status reports; "": 3.7.3
 	ClusterID    uint64        // 0: a fixed one
 	MinTTL       int64         // seconds; 0: 2, the default of a real server
 	MaxTxnOps    int           // 0: 128
@@ -78,7 +77,7 @@ func (o Options) filled() Options {
 	if o.Members > 5 {
 		panic("etcdfake: at most 5 members")
 	}
-	setDefault(&o.Version, version.Version)
+	setDefault(&o.Version, "3.7.3")
 	setDefault(&o.ClusterID, 0xcdf818194e3a8c32)
 	setDefault(&o.MinTTL, 2)
 	setDefault(&o.MaxTxnOps, 128)

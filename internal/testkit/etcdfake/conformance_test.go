@@ -11,6 +11,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	api "go.etcd.io/etcd/api/v3/version"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
@@ -72,7 +73,7 @@ func TestFakeAnswersAsTheRealServer(t *testing.T) {
 				return newRig(t, e.Endpoints()[0], e.DialOption())
 			})
 			fake := converse(t, s, func(t *testing.T) *rig {
-				c := etcdfake.New(etcdfake.Options{TokenTTL: 5 * time.Second})
+				c := etcdfake.New(etcdfake.Options{Version: api.Version, TokenTTL: 5 * time.Second})
 				t.Cleanup(c.Close)
 				return newRig(t, c.Endpoints()[0], c.DialOption())
 			})
