@@ -36,6 +36,7 @@ var layers = [][]string{
 // beside may be imported by no package of layers; each may import, of this
 // project, what stands behind it. "*" is every package of layers.
 var beside = map[string][]string{
+	"adapters/...":                   {"*"},
 	"cmd/pawl":                       {"*", "cmd/pawl/internal/...", "fencing/sqlfence", "internal/testkit/loopback"},
 	"cmd/pawl/internal/...":          {"*", "cmd/pawl/internal/...", "fencing/sqlfence", "internal/testkit/loopback"},
 	"fencing/blobfence":              {"fencing", "internal/backoff"},
@@ -66,6 +67,9 @@ var beside = map[string][]string{
 // heavy are modules that a user's program must not be given, and the only
 // packages outside of tests that may import them.
 var heavy = map[string][]string{
+	"github.com/go-co-op":       {"adapters/pawlgocron"},
+	"github.com/pressly":        {"adapters/pawlgoose"},
+	"github.com/caddyserver":    {"adapters/pawlcertmagic"},
 	"go.etcd.io/etcd/client/v3": {"test/..."},
 	"go.etcd.io/etcd/server":    {"cmd/pawl/...", "cmd/pawl", "internal/testkit/embedded", "test/..."},
 	"github.com/jackc/pgx":      {"fencing/pgxfence", "test/..."},

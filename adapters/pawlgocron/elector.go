@@ -1,0 +1,91 @@
+package pawlgocron
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/go-co-op/gocron/v2"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/elect"
+)
+
+// An Elector is gocron's: of all schedulers with an Elector of one name, one runs jobs. Its
+// methods may be called by several goroutines at once.
+type Elector struct {
+	stop context.CancelFunc
+	done chan struct{} // closed when elect.Run has returned
+
+	mu   sync.Mutex
+	term *elect.Term // of now, or the last one
+	err  error       // what Run returned
+}
+
+var _ gocron.Elector = (*Elector)(nil)
+
+// NewElector campaigns under the name, in the background and again after each loss, until
+// Close. options are those of elect.Run.
+//
+// A job that is running when the term is lost goes on: it is to use Elector.Context.
+func NewElector(c *pawl.Client, name string, opts elect.RunOptions) *Elector {
+	ctx, stop := context.WithCancel(context.Background())
+	e := &Elector{stop: stop, done: make(chan struct{})}
+	go func() { // ends at Close, or with what Run does not retry
+		defer close(e.done)
+		err := elect.Run(ctx, c, name, opts, e.lead)
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.err = err
+	}()
+	return e
+}
+
+func (e *Elector) lead(ctx context.Context, t *elect.Term) error {
+	e.mu.Lock()
+	e.term = t
+	e.mu.Unlock()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// ErrNotLeader is what IsLeader says while another scheduler leads, or none.
+var ErrNotLeader = errors.New("not the leader")
+
+// IsLeader is called by gocron before a run: nil while this scheduler leads, by the clock at
+// the call. It does no I/O. Otherwise the error matches ErrNotLeader, or says why the
+// campaigns have ended.
+func (e *Elector) IsLeader(context.Context) error {
+	_, err := e.leading()
+	return err
+}
+
+// Context is for a job that is running: a child of ctx that carries the term's fencing token,
+// and that is cancelled, with the cause, when the term is lost. Call cancel when the work is
+// done. The error is that of IsLeader.
+func (e *Elector) Context(ctx context.Context) (_ context.Context, cancel context.CancelFunc, err error) {
+	t, err := e.leading()
+	if err != nil {
+		return nil, nil, err
+	}
+	return within(ctx, t)
+}
+
+func (e *Elector) leading() (*elect.Term, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.term != nil && e.term.Err() == nil:
+		return e.term, nil
+	case e.err != nil:
+		return nil, e.err
+	}
+	return nil, ErrNotLeader
+}
+
+// Close resigns and ends the campaigns. Shut the scheduler down first: gocron waits for its
+// jobs then, and another scheduler leads as soon as this returns.
+func (e *Elector) Close() {
+	e.stop()
+	<-e.done
+}

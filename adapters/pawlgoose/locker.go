@@ -1,0 +1,94 @@
+// Package pawlgoose lets one of several processes migrate a database with goose v3 at a time,
+// by a lock on etcd: for databases without locks of their own, as SQLite and ClickHouse, and
+// for migrations of several databases under one lock. It is a module of its own, so that
+// nobody who does not need it has goose among the dependencies.
+//
+//	provider, err := goose.NewProvider(goose.DialectSQLite3, db, migrations,
+//		goose.WithLocker(pawlgoose.NewLocker(client, "migrations/app")))
+//
+// # What it guarantees
+//
+//  1. While one Provider migrates, and the lock is not lost, no other does that has a Locker of
+//     the same name. The others wait for it, and then find nothing to do.
+//  2. Unlock fails where the lock was lost before, so that Provider.Up does: migrations may
+//     have run beside another's then, and somebody should look.
+//
+// # What it does not
+//
+// goose does not stop a migration when the lock is lost. Give Provider.Up a context that ends
+// then, with Locker.Do. A database that has locks of its own, as PostgreSQL, refuses a second
+// migration by itself: use goose's own locker there.
+package pawlgoose
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+
+	gooselock "github.com/pressly/goose/v3/lock"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// A Locker is goose's lock.Locker, and its lock.SessionLocker. It is for any number of
+// Providers; each Lock that succeeds is ended by one Unlock.
+type Locker struct {
+	mutex *lock.Mutex
+
+	mu   sync.Mutex
+	held *lock.Held // of the one who has the lock through this Locker; nil: nobody
+}
+
+var (
+	_ gooselock.Locker        = (*Locker)(nil)
+	_ gooselock.SessionLocker = (*Locker)(nil)
+)
+
+// NewLocker makes a Locker of the lock with this name; it does no I/O.
+func NewLocker(s pawl.Sessions, name string) *Locker {
+	return &Locker{mutex: lock.New(s, name, lock.Options{})}
+}
+
+// Lock waits until the lock is held, or ctx ends. The database is not used.
+func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
+	h, err := l.mutex.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held = h // any other of this Locker was lost, or there would be none now
+	return nil
+}
+
+// ErrNotLocked is what Unlock says without a Lock.
+var ErrNotLocked = errors.New("goose: not locked")
+
+// Unlock gives the lock back. The error matches lock.ErrLost where it was not held until now.
+// The database is not used.
+func (l *Locker) Unlock(ctx context.Context, _ *sql.DB) error {
+	l.mu.Lock()
+	h := l.held
+	l.held = nil
+	l.mu.Unlock()
+	if h == nil {
+		return ErrNotLocked
+	}
+	return h.Release(ctx)
+}
+
+// SessionLock is Lock.
+func (l *Locker) SessionLock(ctx context.Context, _ *sql.Conn) error { return l.Lock(ctx, nil) }
+
+// SessionUnlock is Unlock.
+func (l *Locker) SessionUnlock(ctx context.Context, _ *sql.Conn) error { return l.Unlock(ctx, nil) }
+
+// Do runs migrate under the lock, with a context that ends when the lock is lost. Its
+// Provider is made without a Locker then.
+//
+//	err := locker.Do(ctx, func(ctx context.Context) error { _, err := provider.Up(ctx); return err })
+func (l *Locker) Do(ctx context.Context, migrate func(ctx context.Context) error) error {
+	return l.mutex.Do(ctx, func(ctx context.Context, _ *lock.Held) error { return migrate(ctx) })
+}
