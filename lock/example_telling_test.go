@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/stage"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/pawltest"
@@ -15,8 +16,8 @@ import (
 
 // A Held can be printed, and logged as a group of attributes.
 func ExampleHeld_LogValue() {
-	t := begin()
-	defer t.end()
+	t := stage.Begin()
+	defer t.End()
 	etcd := pawltest.New(t) // an etcd in memory, for the example
 	client := etcd.Client(t, pawl.Config{})
 	ctx := context.Background()
@@ -45,8 +46,8 @@ func ExampleHeld_LogValue() {
 
 // Locks of one session are lost together, and no others with them.
 func ExampleHeld_Session() {
-	t := begin()
-	defer t.end()
+	t := stage.Begin()
+	defer t.End()
 	etcd := pawltest.New(t) // an etcd in memory, for the example
 	client := etcd.Client(t, pawl.Config{})
 	ctx := context.Background()
@@ -72,8 +73,8 @@ func ExampleHeld_Session() {
 
 // A job that must not run twice, and rather not at all: the record is written first.
 func ExampleOptions_recordFirst() {
-	t := begin()
-	defer t.end()
+	t := stage.Begin()
+	defer t.End()
 	etcd := pawltest.New(t) // an etcd in memory, for the example
 	client := etcd.Client(t, pawl.Config{})
 	firing := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)

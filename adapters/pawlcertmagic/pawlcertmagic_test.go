@@ -23,6 +23,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/adapters/pawlcertmagic"
+	"github.com/pawl-locks/pawl/internal/testkit/stage"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
@@ -298,27 +299,11 @@ func TestCertmagicDoesNotReplaceWhatAnotherStored(t *testing.T) {
 }
 
 func ExampleNew() {
-	t := &example{}
-	defer t.end()
+	t := stage.Begin()
+	defer t.End()
 	client := pawltest.New(t).Client(t, pawl.Config{}) // in a program, pawl.Dial
 
 	certmagic.Default.Storage = pawlcertmagic.New(client, pawlcertmagic.Options{})
 	fmt.Println(certmagic.Default.Storage)
 	// Output: etcd:certmagic/
 }
-
-// example stands in for a test in runnable examples.
-type example struct {
-	testing.TB
-	cleanups []func()
-}
-
-func (e *example) end() {
-	for i := range e.cleanups {
-		e.cleanups[len(e.cleanups)-1-i]()
-	}
-}
-
-func (e *example) Helper()                           {}
-func (e *example) Cleanup(f func())                  { e.cleanups = append(e.cleanups, f) }
-func (e *example) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }

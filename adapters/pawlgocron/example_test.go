@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"testing"
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
@@ -12,6 +11,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/adapters/pawlgocron"
 	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/internal/testkit/stage"
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
 
@@ -40,8 +40,8 @@ func cleanup(client *pawl.Client, work func(ctx context.Context) error) (gocron.
 }
 
 func ExampleLocker() {
-	t := &example{}
-	defer t.end()
+	t := stage.Begin()
+	defer t.End()
 	client := pawltest.New(t).Client(t, pawl.Config{}) // in a program, pawl.Dial
 	scheduler, err := cleanup(client, func(context.Context) error { return nil })
 	if err != nil {
@@ -52,8 +52,8 @@ func ExampleLocker() {
 }
 
 func ExampleElector() {
-	t := &example{}
-	defer t.end()
+	t := stage.Begin()
+	defer t.End()
 	client := pawltest.New(t).Client(t, pawl.Config{}) // in a program, pawl.Dial
 
 	elector := pawlgocron.NewElector(client, "cron", elect.RunOptions{Value: []byte("host-1")})
@@ -80,19 +80,3 @@ func ExampleElector() {
 	// the leader runs its jobs
 	// <nil>
 }
-
-// example stands in for a test in runnable examples.
-type example struct {
-	testing.TB
-	cleanups []func()
-}
-
-func (e *example) end() {
-	for i := range e.cleanups {
-		e.cleanups[len(e.cleanups)-1-i]()
-	}
-}
-
-func (e *example) Helper()                           {}
-func (e *example) Cleanup(f func())                  { e.cleanups = append(e.cleanups, f) }
-func (e *example) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }

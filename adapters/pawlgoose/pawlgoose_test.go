@@ -21,6 +21,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/adapters/pawlgoose"
+	"github.com/pawl-locks/pawl/internal/testkit/stage"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/pawltest"
@@ -137,8 +138,8 @@ func TestDoEndsTheMigrationAtTheLoss(t *testing.T) {
 }
 
 func ExampleNewLocker() {
-	t := &example{}
-	defer t.end()
+	t := stage.Begin()
+	defer t.End()
 	client := pawltest.New(t).Client(t, pawl.Config{}) // in a program, pawl.Dial
 	db, err := sql.Open("sqlite", "file:app?mode=memory")
 	if err != nil {
@@ -155,19 +156,3 @@ func ExampleNewLocker() {
 	fmt.Println(len(results), err)
 	// Output: 3 <nil>
 }
-
-// example stands in for a test in runnable examples.
-type example struct {
-	testing.TB
-	cleanups []func()
-}
-
-func (e *example) end() {
-	for i := range e.cleanups {
-		e.cleanups[len(e.cleanups)-1-i]()
-	}
-}
-
-func (e *example) Helper()                           {}
-func (e *example) Cleanup(f func())                  { e.cleanups = append(e.cleanups, f) }
-func (e *example) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
