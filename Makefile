@@ -35,7 +35,8 @@ bench: ## all benchmarks, ten times each, for benchstat
 	go test -run '^$$' -bench . -benchmem -count=10 work
 
 proof: ## every cell of the matrix, a soak, random scenarios from a new seed: under 15 minutes
-	go test -count=1 ./test/proof/model ./test/proof/history
+	PAWL_MODEL=all go test -count=1 -timeout 15m ./test/proof/model
+	go test -count=1 ./test/proof/history
 	PAWL_SIMULATE=3000 PAWL_FIRST_SEED=$$(date +%s) go test -count=1 -timeout 15m -v ./test/proof/simulate
 	PAWL_SOAK=90s go test -count=1 -timeout 15m -v -run TestSoak ./test/proof/matrix
 	PAWL_MATRIX=all go test -count=1 -timeout 15m -parallel 12 -run TestMatrix ./test/proof/matrix

@@ -1,6 +1,9 @@
 package model
 
-import "fmt"
+import (
+	"fmt"
+	"hash/maphash"
+)
 
 // A Violation is a history that breaks a property.
 type Violation struct {
@@ -13,91 +16,202 @@ func (v *Violation) Error() string {
 	return fmt.Sprintf("%s, after %d steps: %q", v.Property, len(v.History), v.History)
 }
 
-// origin is how a state was first reached.
+// origin is how a state was first reached: from which, and by which of its steps.
 type origin struct {
-	from state
-	name string
+	from int32
+	step uint8
+}
+
+// fingerprints stand for states in the set of those that were seen: 128 bits each, so
+// that two among some millions share one with a probability below 1e-24.
+type fingerprints struct {
+	seeds [2]maphash.Seed
+	seen  map[[2]uint64]struct{}
+}
+
+// add reports whether s is new.
+func (f *fingerprints) add(s *state) bool {
+	of := [2]uint64{maphash.Comparable(f.seeds[0], *s), maphash.Comparable(f.seeds[1], *s)}
+	if _, ok := f.seen[of]; ok {
+		return false
+	}
+	f.seen[of] = struct{}{}
+	return true
 }
 
 // Explore walks every state that can be reached, shortest histories first, and
 // returns how many there are, and the first violation.
 func Explore(c Config) (states int, found *Violation) {
+	seen := fingerprints{[2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, map[[2]uint64]struct{}{}}
 	start := c.start()
-	seen := map[state]origin{start: {}}
-	queue := []state{start}
-	for len(queue) > 0 {
-		s := queue[0]
-		queue = queue[1:]
+	seen.add(&start)
+	queue, came := []state{start}, []origin{{}}
+	history := func(at int, last string) []string { return c.history(start, came, at, last) }
+	for at := 0; at < len(queue); at++ {
+		s := queue[at]
+		queue[at] = state{}
 		steps := c.steps(&s)
-		for _, st := range steps {
+		goesOn := false
+		for i, st := range steps {
 			if st.bad != "" {
-				return len(seen), &Violation{st.bad, append(history(seen, start, s), st.name)}
+				return len(came), &Violation{st.bad, history(at, st.name)}
 			}
-			if _, ok := seen[st.to]; !ok {
-				seen[st.to] = origin{s, st.name}
-				queue = append(queue, st.to)
+			goesOn = goesOn || !st.may && st.to != s
+			if seen.add(&st.to) {
+				queue, came = append(queue, st.to), append(came, origin{int32(at), uint8(i)})
 			}
 		}
-		if len(steps) == 0 {
+		if !goesOn {
 			if bad := s.unfinished(c); bad != "" {
-				return len(seen), &Violation{bad, history(seen, start, s)}
+				return len(came), &Violation{bad, history(at, "")}
 			}
 		}
 	}
-	return len(seen), nil
+	return len(came), nil
 }
 
-func history(seen map[state]origin, start, s state) []string {
-	var names []string
-	for s != start {
-		o := seen[s]
-		names = append([]string{o.name}, names...)
-		s = o.from
+// history is how state number at was reached, and the step after it. The steps are
+// taken again from the start.
+func (c Config) history(s state, came []origin, at int, last string) (names []string) {
+	var taken []uint8
+	for ; at > 0; at = int(came[at].from) {
+		taken = append(taken, came[at].step)
+	}
+	for i := len(taken) - 1; i >= 0; i-- {
+		st := c.steps(&s)[taken[i]]
+		names, s = append(names, st.name), st.to
+	}
+	if last != "" {
+		names = append(names, last)
 	}
 	return names
 }
 
 // believes reports whether client i would say that it holds.
-func (s *state) believes(i int, r Rules) bool {
-	return s.clients[i].pc == held && (s.clients[i].valid || r.NoDeadline)
+func (s *state) believes(i int, c Config) bool {
+	return s.clients[i].pc == held && (s.sessions[c.Clients[i].Session].valid || c.Rules.NoDeadline)
+}
+
+// acts are the names on which client i acts as a holder: where it believes that it
+// holds, or was told of a loss and winds up, without those that an operator has taken.
+func (s *state) acts(i int, c Config) names {
+	me := &s.clients[i]
+	if !s.believes(i, c) && (me.pc != winding || !s.sessions[c.Clients[i].Session].valid) {
+		return 0
+	}
+	return c.names(c.key(s, i)) &^ me.lost
 }
 
 // broken names the property that s, reached from was, breaks; and notes the
 // tokens that were held.
-func (s *state) broken(was *state, r Rules) string {
-	holders := 0
-	for i := range s.clients {
-		if s.believes(i, r) {
-			holders++
-		}
+func (s *state) broken(was *state, c Config) string {
+	var acts [maxClients]names
+	for i := range c.Clients {
+		acts[i] = s.acts(i, c)
 		me := &s.clients[i]
-		if !s.believes(i, r) || was.clients[i].pc == held {
+		if !s.believes(i, c) || was.clients[i].pc == held {
 			continue // one whose deadline has passed sees it before it says anything
 		}
-		if s.n == 0 || s.line[0].owner() != i || s.created[0] != me.token {
-			return "somebody believes to hold who is not first"
+		if bad := s.begins(c, me, c.key(s, i)); bad != "" {
+			return bad
 		}
-		if me.token <= s.highest {
-			return "a token was not greater than those before"
-		}
-		s.highest = me.token
 	}
-	if holders > 1 {
-		return "two believe to hold"
+	for i := range c.Clients {
+		if s.clients[i].twin && acts[i] != 0 {
+			return "two processes believe to hold one key"
+		}
+		for j := range i {
+			both := acts[i] & acts[j]
+			for n := range s.queues {
+				if both.has(n) && !s.together(c, i, j, n) {
+					return "two believe to hold"
+				}
+			}
+		}
+	}
+	if s.crowded(c, acts) {
+		return "more hold than one of them agreed to"
 	}
 	return ""
 }
 
-// unfinished names what is wrong with a state in which nothing can happen.
+// begins checks client me, which comes to believe that it holds k, and notes its tokens.
+func (s *state) begins(c Config, me *client, k key) string {
+	if c.isPermit(k) {
+		if s.slots[me.slot] != (slot{k, me.token}) {
+			return "somebody believes to have a slot that is not its own"
+		}
+		if !me.was && me.token <= s.permits[me.slot] {
+			return "a token was not greater than those before"
+		}
+		s.permits[me.slot] = me.token
+		return ""
+	}
+	for n, mode := range c.want(k) {
+		if mode == Not {
+			continue
+		}
+		q := &s.queues[n]
+		at := q.at(k)
+		if at < 0 || q.created[at] != me.token && !c.Rules.EnqueueInParts {
+			return "somebody believes to hold whose key is not there"
+		}
+		for _, f := range q.line[:at] {
+			if conflict(c.want(f)[n], mode) {
+				return "somebody believes to hold who is not first"
+			}
+		}
+		high := &s.tokens[n]
+		if !me.was && (me.token <= high.exclusive || mode == Exclusive && me.token <= high.any) {
+			return "a token was not greater than those before"
+		}
+		high.any = max(high.any, me.token)
+		if mode == Exclusive {
+			high.exclusive = me.token
+		}
+	}
+	return ""
+}
+
+// together reports whether clients i and j may both hold name n.
+func (s *state) together(c Config, i, j, n int) bool {
+	a, b := c.want(c.key(s, i))[n], c.want(c.key(s, j))[n]
+	if a == Permit && b == Permit {
+		return s.clients[i].slot != s.clients[j].slot
+	}
+	return !conflict(a, b)
+}
+
+// crowded reports whether more have a permit than the least limit of those who have.
+func (s *state) crowded(c Config, acts [maxClients]names) bool {
+	holders, least := 0, maxSlots
+	for i := range c.Clients {
+		if k := c.key(s, i); acts[i] != 0 && c.isPermit(k) {
+			holders++
+			least = min(least, c.limit(k))
+		}
+	}
+	return holders > least
+}
+
+// unfinished names what is wrong with a state in which nothing happens any more.
 func (s *state) unfinished(c Config) string {
 	for i := range c.Clients {
 		if p := s.clients[i].pc; p != done && p != dead {
 			return "deadlock"
 		}
 	}
-	for i := range int(s.n) {
-		if s.clients[s.line[i].owner()].alive {
-			return "an orphan key is left"
+	for k := key(1); int(k) <= len(c.Clients)*maxAttempts; k++ {
+		if !s.sessions[c.session(k)].alive {
+			continue
+		}
+		for n := range s.queues {
+			if s.queues[n].at(k) >= 0 {
+				return "an orphan key is left"
+			}
+		}
+		if s.slotOf(k) >= 0 {
+			return "an orphan slot is left"
 		}
 	}
 	return ""

@@ -4,52 +4,153 @@
 // The algorithm exists once in code, in internal/queue; here it is written a
 // second time, deliberately dumb, in the words of its rules: an enqueue whose
 // answer may be lost and whose copy may be applied late, the transaction that
-// settles it, the wait for the key before, the transaction that decides who
-// owns, the release, which may be applied late, the grant that it may put on the
-// next key, the deadline and the expiry of a lease. Explore visits every state
-// that can be reached and checks in each:
+// settles it, the wait for the predecessor, the transaction that decides who
+// owns, the release, which may be applied late, the handoff that it may put on the
+// successor, the deadline and the expiry of a lease, a takeover by another process.
+// A client acquires a lock, exclusive or shared, or several names at once, or a permit
+// of a semaphore. Explore visits every state that can be reached and checks in each:
 //
-//  1. Exclusion: at most one client believes that it holds.
-//  2. Tokens: whoever comes to hold has a greater token than all who held before.
-//  3. Honesty: whoever comes to believe that it holds is first in the line.
-//  4. No deadlock: where nothing can happen any more, every client has come to
-//     its end.
-//  5. No orphan: there, no key is left in the line whose lease is alive.
+//  1. Exclusion: of two clients that act on one name as holders, both are readers. No
+//     two permits have one slot, and there are never more than the least limit of
+//     those who hold one.
+//  2. Tokens: an exclusive holder has a greater token than all who held before, a
+//     reader a greater one than all exclusive holders before, and a permit a greater
+//     one than all who held its slot before.
+//  3. Honesty: a client that comes to believe that it holds has all its keys, and in
+//     each of its queues no key that bars it stands before.
+//  4. Storage: it refuses no holder, and admits no operation of a former holder after
+//     one that conflicts with it and is newer.
+//  5. No deadlock: there is no state in which a client waits and nothing happens
+//     unless a client gives up, or stops.
+//  6. No orphan: where nothing can happen any more, no key is left whose lease is
+//     alive.
 //
 // Rules switches single rules off, and every one of them is needed: without it
 // Explore finds a history that breaks a property, and returns it.
 package model
 
 // The bounds of a model: small enough to be walked, large enough for a queue of
-// three and a name that is used again.
+// three, for two names in one set, and for a name that is used again.
 const (
 	maxClients  = 3
 	maxAttempts = 2
 	maxKeys     = maxClients * maxAttempts
+	maxNames    = 2
+	maxSlots    = 2
 )
+
+// A Mode is how a name is wanted.
+type Mode uint8
+
+const (
+	Not Mode = iota // the name is not wanted
+	Exclusive
+	Shared
+	Permit // of a semaphore, which only the first name can be
+)
+
+// A Want is what one acquisition wants of each name.
+type Want [maxNames]Mode
+
+// Wants of one name, and of both.
+var (
+	lock     = Want{Exclusive}
+	reader   = Want{Shared}
+	permit   = Want{Permit}
+	second   = Want{Not, Exclusive}
+	both     = Want{Exclusive, Exclusive}
+	readBoth = Want{Shared, Shared}
+	mixed    = Want{Exclusive, Shared}
+)
+
+// A Client is a goroutine that acquires and releases, again and again.
+type Client struct {
+	Wants   []Want // of its attempts, one after the other
+	Session int    // whose it is: the number of its session, from 0
+	Limit   int    // of its semaphore
+}
 
 // Rules are the parts of the algorithm that can be left out, to see that they
 // are needed. The zero value leaves nothing out.
 type Rules struct {
-	ExpireEarly    bool // a lease may expire before its client's deadline has passed (T2)
-	NoDeadline     bool // a holder does not look at the clock (T3)
-	AbsenceSettles bool // an enqueue that is not there is taken for never applied (A5, F8)
-	NoCancelKey    bool // an enqueue does not compare its cancel key (A5)
-	TrustEvent     bool // the key before is gone, so the own one is first (A2)
-	AskOnce        bool // the own key is not compared when the line is read (A2)
-	ForgetEnqueue  bool // a lost answer is an error, and nothing is removed (A6)
-	BlindDelete    bool // names are used again, and a release deletes by name (A1, R1)
-	GrantAhead     bool // a grant is put before the own key is deleted, not with it (A2)
-	GrantOnLeaving bool // whoever leaves the line grants, not only who held (A2)
+	ExpireEarly      bool // a lease may expire before its client's deadline has passed (T2)
+	NoDeadline       bool // a holder does not look at the clock (T3)
+	AbsenceSettles   bool // an enqueue that is not there is taken for never applied (A5, F8)
+	NoCancelKey      bool // an enqueue does not compare its cancel key (A5)
+	TrustEvent       bool // the predecessor is gone, so the own key is first (A2)
+	AskOnce          bool // the own key is not compared when the queue is read (A2)
+	ForgetEnqueue    bool // a lost answer is an error, and nothing is removed (A6)
+	BlindDelete      bool // names are used again, and a release deletes by name (A1, R1)
+	HandoffAhead     bool // a handoff is put before the own key is deleted, not with it (A2)
+	HandoffOnLeaving bool // a client that leaves the queue hands off, not only one that held (A2)
+
+	ReaderIgnoresWriters bool // a shared key does not wait for exclusive ones (RW2)
+	WriterIgnoresReaders bool // an exclusive key does not wait for shared ones (RW2)
+	SharedHandsOff       bool // shared keys give and take handoffs (RW4)
+	CountByForm          bool // a session counts its keys of one form, not by name (RW5)
+
+	OutOfTurn       bool // each in the turnstile looks at the slots, not only the first (SM2)
+	BlindTake       bool // a take does not compare the slot (SM1)
+	TakeTwice       bool // a take does not compare its own key in the turnstile (SM1)
+	OwnLimit        bool // a taker heeds its own limit alone (SM3)
+	ForgetSlot      bool // an undo deletes the key in the turnstile alone (SM1)
+	LocksAmongSlots bool // a lock is not refused on a semaphore's name (SM5)
+	SlotsAmongLocks bool // a semaphore is not refused on a lock's name (SM5)
+
+	EnqueueInParts  bool // a set's keys are put in one transaction each (ML1)
+	OneQueueDecides bool // a set holds when the one queue that it waited in admits it (ML3)
+	OneKeyDecides   bool // one key of a set is compared when the queues are read (ML3)
+	OneKeySettles   bool // one key of a set is read when its enqueue is settled (ML5)
+	OneKeyUndone    bool // one key of a set is deleted when it is undone (ML5)
+	FreeAtLoss      bool // at the loss of one name the others are deleted at once (ML6)
+	SetTakesHandoff bool // a handoff of one name makes a set the owner (ML8)
+
+	TieInBatch         bool // two enqueues of one name share a request (G2)
+	ReleaseWithEnqueue bool // an enqueue shares a request with its predecessor's deletion (G2)
+
+	HandleTwice    bool // a takeover does not compare the session key (N6)
+	DetachGoesOn   bool // a session that is handed over goes on holding (N6, T4)
+	HandleForgets  bool // a handle does not list what is not settled (N6)
+	ResumedUnasked bool // a key in a handle is held without a query (N6, A2)
+
+	NewestOnly    bool // storage keeps one register, of the highest token (K2)
+	ExclusiveOnly bool // storage keeps one register, of the highest exclusive token (K2)
 }
 
 // Config is what is explored.
 type Config struct {
-	Clients  int // 1 to 3
-	Attempts int // of each client: 1 or 2
-	Deletes  int // how many keys of waiting clients an operator deletes
-	Rules    Rules
-	Exact    bool // revisions are kept as they are, not replaced by their ranks
+	Clients   []Client
+	Deletes   int  // how many keys of waiting clients an operator deletes
+	Losses    int  // how many keys of holders an operator deletes
+	Takeovers bool // a session may be handed over to another process once
+	Batches   bool // two writes may share a request, as G2 allows it
+	Storage   bool // holders use a storage that keeps registers for the first name
+	Rules     Rules
+	Exact     bool // revisions are kept as they are, not replaced by their ranks
+}
+
+// alike are n clients, each with a session of its own and the same wants.
+func alike(n int, wants ...Want) (all []Client) {
+	for i := range n {
+		all = append(all, Client{Wants: wants, Session: i})
+	}
+	return all
+}
+
+// each are clients of one attempt each, with a session of its own.
+func each(wants ...Want) (all []Client) {
+	for i, w := range wants {
+		all = append(all, Client{Wants: []Want{w}, Session: i})
+	}
+	return all
+}
+
+// limited are clients that want a permit each, under these limits.
+func limited(limits ...int) (all []Client) {
+	for i, l := range limits {
+		all = append(all, Client{Wants: []Want{permit}, Session: i, Limit: l})
+	}
+	return all
 }
 
 // pc is where a client is.
@@ -59,38 +160,66 @@ const (
 	idle      pc = iota
 	enqueuing    // the enqueue was sent
 	settling     // its answer is not waited for any more
-	waiting      // for the key before
-	asking       // the key before may be gone
+	waiting      // for its predecessor
+	asking       // the predecessor may be gone
+	taking       // first in the turnstile, and a take was sent
+	full         // first in the turnstile, and no slot is free
 	held
+	winding   // lost in part: what it ran under the lock still returns
 	releasing // the delete was sent
-	undoing   // a failed attempt is being removed behind
+	undoing   // a failed attempt is being removed in the background
+	handed    // its session was handed over, and nobody has resumed it yet
 	done      // all attempts made
-	dead      // the session is over
+	dead      // the session has ended
 )
 
-// key is an attempt's key: client*maxAttempts+attempt, plus one; 0 is none.
+// key is an acquisition: client*maxAttempts+attempt, plus one; 0 is none. It has one
+// key, of one name, in each queue that it stands in.
 type key uint8
 
-// answer is the server's to an enqueue.
+// names is a set of names, or of slots: a bit each.
+type names uint8
+
+func (m names) has(n int) bool { return m&(1<<n) != 0 }
+
+// answer is the server's to an enqueue, or to a take.
 type answer struct {
-	there bool
-	ok    bool
-	pred  key
+	there  bool
+	ok     bool
+	missed names // those predecessors went in the request that showed them
+	pred   [maxNames]key
 }
 
-// client is one session with one goroutine.
+// client is one goroutine.
 type client struct {
-	pc      pc
-	attempt uint8
-	valid   bool // its own clock's word
-	alive   bool // the server's: the lease exists
-	pred    key
-	token   uint8
-	heirs   heirs  // who stands behind, as far as it is known
-	got     answer // in flight
+	pc        pc
+	attempt   uint8
+	in        uint8 // the name that it waits in
+	pred      key   // whom it waits for there
+	missed    bool  // the watch of pred begins after its deletion
+	token     uint8
+	heirs     heirs // its successors, as far as they are known
+	lost      names // whose keys an operator has deleted, of one that holds
+	slot      uint8 // that it tries to take, or has
+	tried     names // the slots that it may have taken
+	around    bool  // its enqueue reads around its session's keys
+	overtaken bool  // another of its session has sent an enqueue since
+	was       bool  // handed: it held
+	handles   uint8 // handed: copies of the handle that nobody has used
+	twin      bool  // another process believes that it holds, too
+	used      bool  // its operation has reached the storage
+	old       uint8 // the token of a hold that has ended, and whose operation is under way
+	got       answer
 }
 
-// heirs are keys that stand behind one another in the line.
+// session is a lease and its client's view of it.
+type session struct {
+	valid bool // its own clock's word
+	alive bool // the server's: the lease exists
+	taken bool // it was taken over
+}
+
+// heirs are keys that follow one another in a queue.
 type heirs [maxClients - 1]key
 
 func (h heirs) rest() heirs {
@@ -99,45 +228,66 @@ func (h heirs) rest() heirs {
 	return h
 }
 
-// late is how many copies of a release are under way, and to whom they grant.
+// late is how many copies of a release are under way, and to whom they hand off.
 type late struct {
 	copies uint8 // 0 or 1
 	heirs  heirs
 }
 
-// grant is what a release puts on the next key.
-type grant struct {
+// handoff is what a release puts on the successor's key.
+type handoff struct {
 	by    key
 	heirs heirs
 }
 
+// queue is the keys of one name, in the order of their creation.
+type queue struct {
+	line    [maxKeys]key
+	created [maxKeys]uint8
+	n       uint8 // of line
+}
+
+// slot is a key of a semaphore.
+type slot struct {
+	of      key
+	created uint8
+}
+
+// highest are tokens: of exclusive ones, and of any.
+type highest struct{ exclusive, any uint8 }
+
 // state is everything there is; it is comparable.
 type state struct {
 	clients  [maxClients]client
-	line     [maxKeys]key // the keys that exist, in the order of their creation
-	created  [maxKeys]uint8
-	n        uint8 // of line
+	sessions [maxClients]session
+	queues   [maxNames]queue
+	slots    [maxSlots]slot
 	rev      uint8
-	cancel   [maxKeys + 1]bool  // cancel keys, by key
-	inFlight [maxKeys + 1]uint8 // copies of enqueues under way
-	releases [maxKeys + 1]late  // copies of releases under way
-	grants   [maxKeys + 1]grant // on keys that are there
-	highest  uint8              // of the tokens held so far
-	mishaps  uint8              // keys that an operator has deleted
+	cancel   [maxKeys + 1]bool    // cancel keys, by acquisition
+	inFlight [maxKeys + 1]names   // the names of enqueues under way
+	takes    [maxKeys + 1]names   // the slots of takes under way
+	releases [maxKeys + 1]late    // copies of releases under way
+	handoffs [maxKeys + 1]handoff // on keys that are there
+	tokens   [maxNames]highest    // held so far
+	permits  [maxSlots]uint8      // tokens of permits held so far
+	storage  highest              // what the storage has admitted
+	mishaps  uint8                // keys of waiters that an operator has deleted
+	losses   uint8                // keys of holders that an operator has deleted
 }
 
 func (c Config) start() state {
 	var s state
 	for i := range s.clients {
 		s.clients[i].pc = done
-		if i < c.Clients {
-			s.clients[i] = client{pc: idle, valid: true, alive: true}
+		if i < len(c.Clients) {
+			s.clients[i].pc = idle
+			s.sessions[c.Clients[i].Session] = session{valid: true, alive: true}
 		}
 	}
 	return s
 }
 
-// key is the name of client i's present attempt.
+// key is client i's present acquisition.
 func (c Config) key(s *state, i int) key {
 	a := s.clients[i].attempt
 	if c.Rules.BlindDelete {
@@ -149,40 +299,85 @@ func (c Config) key(s *state, i int) key {
 // owner is the client that a key belongs to.
 func (k key) owner() int { return int(k-1) / maxAttempts }
 
-// at is where k stands in the line; -1: nowhere.
-func (s *state) at(k key) int {
-	for i := range int(s.n) {
-		if s.line[i] == k {
+// session is the number of the session whose a key is.
+func (c Config) session(k key) int { return c.Clients[k.owner()].Session }
+
+// want is what acquisition k wants.
+func (c Config) want(k key) Want {
+	if all := c.Clients[k.owner()].Wants; int(k-1)%maxAttempts < len(all) {
+		return all[int(k-1)%maxAttempts]
+	}
+	return Want{}
+}
+
+// names are those that k wants.
+func (c Config) names(k key) (m names) {
+	for n, mode := range c.want(k) {
+		if mode != Not {
+			m |= 1 << n
+		}
+	}
+	return m
+}
+
+// isPermit reports whether k is a semaphore's.
+func (c Config) isPermit(k key) bool { return c.want(k)[0] == Permit }
+
+// handsOff reports whether k gives and takes handoffs: it is exclusive, of one name
+// (RW4, ML8).
+func (c Config) handsOff(k key) bool {
+	switch w := c.want(k); {
+	case c.isPermit(k):
+		return false
+	case w[0] != Not && w[1] != Not:
+		return c.Rules.SetTakesHandoff
+	case w[0] == Shared || w[1] == Shared:
+		return c.Rules.SharedHandsOff
+	}
+	return true
+}
+
+// limit is the limit of k's semaphore.
+func (c Config) limit(k key) int { return c.Clients[k.owner()].Limit }
+
+// conflict reports whether two modes of one name exclude one another.
+func conflict(a, b Mode) bool { return a != Shared || b != Shared }
+
+// bars reports whether e waits for f where f is before it in the queue of name n. The
+// turnstile of a semaphore is a queue of its own.
+func (c Config) bars(f, e key, n int) bool {
+	a, b := c.want(f)[n], c.want(e)[n]
+	switch {
+	case b == Permit && a != Permit, b == Shared && c.Rules.ReaderIgnoresWriters, a == Shared && b == Exclusive && c.Rules.WriterIgnoresReaders:
+		return false
+	}
+	return conflict(a, b)
+}
+
+// at is the position of k in the queue; -1: it is not there.
+func (q *queue) at(k key) int {
+	for i := range int(q.n) {
+		if q.line[i] == k {
 			return i
 		}
 	}
 	return -1
 }
 
-func (s *state) remove(i int) {
-	s.grants[s.line[i]] = grant{}
-	copy(s.line[i:s.n], s.line[i+1:s.n])
-	copy(s.created[i:s.n], s.created[i+1:s.n])
-	s.n--
-	s.line[s.n], s.created[s.n] = 0, 0
+// has reports whether k is there as it was created at rev.
+func (q *queue) has(k key, rev uint8) bool {
+	at := q.at(k)
+	return at >= 0 && q.created[at] == rev
 }
 
-func (s *state) add(k key) {
-	s.rev++
-	s.line[s.n], s.created[s.n] = k, s.rev
-	s.n++
+func (q *queue) remove(i int) {
+	copy(q.line[i:q.n], q.line[i+1:q.n])
+	copy(q.created[i:q.n], q.created[i+1:q.n])
+	q.n--
+	q.line[q.n], q.created[q.n] = 0, 0
 }
 
-// behind are the keys behind position i.
-func (s *state) behind(i int) (h heirs) {
-	copy(h[:], s.line[i+1:s.n])
-	return h
-}
-
-// before is the key just before position i; 0: it is first.
-func (s *state) before(i int) key {
-	if i == 0 {
-		return 0
-	}
-	return s.line[i-1]
+func (q *queue) add(k key, rev uint8) {
+	q.line[q.n], q.created[q.n] = k, rev
+	q.n++
 }

@@ -1,43 +1,164 @@
 package model
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-func TestEveryInterleavingOfThreeClientsIsSafe(t *testing.T) {
-	for _, c := range []Config{{Clients: 3, Attempts: 1}, {Clients: 2, Attempts: 2, Deletes: 1}} {
-		states, bad := Explore(c)
-		require.Nil(t, bad, "%+v", c)
-		assert.Greater(t, states, 10_000)
-		t.Logf("%d clients, %d attempts each: %d states", c.Clients, c.Attempts, states)
+// configurations are what is explored whole, with the number of states of each. The
+// larger ones are explored where PAWL_MODEL is all.
+var configurations = []struct {
+	name   string
+	c      Config
+	states int
+}{
+	{"three locks", Config{Clients: alike(3, lock)}, 486_099},
+	{"two locks, twice", Config{Clients: alike(2, lock, lock), Deletes: 1}, 111_137},
+	{"reader, writer, reader", Config{Clients: each(reader, lock, reader)}, 241_053},
+	{"writer, reader, writer", Config{Clients: each(lock, reader, lock)}, 290_441},
+	{"readers that become writers, and back", Config{Clients: []Client{{Wants: []Want{reader, lock}}, {Wants: []Want{lock, reader}, Session: 1}}, Deletes: 1}, 99_993},
+	{"a reader and a writer of one session", Config{Clients: []Client{{Wants: []Want{reader}}, {Wants: []Want{lock}}, {Wants: []Want{lock}, Session: 2}}}, 203_138},
+	{"storage", Config{Clients: each(reader, lock, reader), Storage: true}, 583_743},
+	{"storage, writers", Config{Clients: each(lock, reader, lock), Storage: true}, 688_451},
+	{"permits of one slot", Config{Clients: limited(1, 1, 1)}, 1_038_951},
+	{"permits under two limits", Config{Clients: limited(2, 1, 2)}, 1_591_074},
+	{"permits of two slots", Config{Clients: limited(2, 2, 2)}, 3_231_974},
+	{"two permits, their keys deleted", Config{Clients: limited(1, 2), Deletes: 1, Losses: 1}, 17_897},
+	{"a lock on a semaphore's name", Config{Clients: []Client{{Wants: []Want{lock}}, {Wants: []Want{permit}, Session: 1, Limit: 2}}, Deletes: 1}, 5_969},
+	{"two sets, their keys deleted", Config{Clients: alike(2, both), Deletes: 1, Losses: 1}, 17_552},
+	{"two sets, twice", Config{Clients: alike(2, both, both)}, 37_144},
+	{"a set and two locks", Config{Clients: each(both, lock, second)}, 255_324},
+	{"a set and two locks, a key deleted", Config{Clients: each(both, lock, second), Losses: 1}, 523_647},
+	{"sets of mixed modes", Config{Clients: each(mixed, readBoth, both)}, 322_434},
+	{"batches of locks", Config{Clients: each(lock, lock, second), Batches: true}, 476_490},
+	{"batches of sets", Config{Clients: alike(2, both), Batches: true}, 3_336},
+	{"batches of sets and readers", Config{Clients: each(both, readBoth, second), Batches: true}, 286_071},
+	{"batches of permits", Config{Clients: limited(1, 2), Batches: true}, 7_834},
+	{"a lock taken over", Config{Clients: alike(2, lock), Takeovers: true, Losses: 1}, 69_922},
+	{"readers and a writer taken over", Config{Clients: each(reader, lock, reader), Takeovers: true}, 4_263_736},
+	{"a set taken over", Config{Clients: each(both, lock), Takeovers: true, Losses: 1}, 63_596},
+	{"permits taken over", Config{Clients: limited(1, 2), Takeovers: true, Losses: 1}, 81_874},
+}
+
+func TestEveryInterleavingIsSafe(t *testing.T) {
+	for _, conf := range configurations {
+		t.Run(conf.name, func(t *testing.T) {
+			if limit := bound(); conf.states > limit {
+				t.Skipf("%d states, of at most %d here", conf.states, limit)
+			}
+			t.Parallel()
+			states, bad := Explore(conf.c)
+			require.Nil(t, bad)
+			assert.Equal(t, conf.states, states, "where the model has changed, the table follows")
+		})
 	}
 }
 
+// bound is how many states a configuration may have to be explored here.
+func bound() int {
+	switch {
+	case os.Getenv("PAWL_MODEL") == "all":
+		return 1 << 30
+	case testing.Short() || raceDetector: // nothing here runs beside anything else
+		return 100_000
+	}
+	return 600_000
+}
+
 func TestEachRuleIsNeeded(t *testing.T) {
-	for name, r := range map[string]Rules{
-		"expiry before the deadline":           {ExpireEarly: true},
-		"no look at the clock":                 {NoDeadline: true},
-		"absence taken for not committed":      {AbsenceSettles: true},
-		"no cancel key":                        {NoCancelKey: true},
-		"gone predecessor taken for ownership": {TrustEvent: true},
-		"own key not compared":                 {AskOnce: true},
-		"lost enqueue forgotten":               {ForgetEnqueue: true},
-		"delete by name, of a name used again": {BlindDelete: true},
-		"grant before the own key is deleted":  {GrantAhead: true},
-		"grant by one who did not hold":        {GrantOnLeaving: true},
+	var (
+		two         = Config{Clients: alike(2, lock), Deletes: 1}
+		twice       = Config{Clients: alike(2, lock, lock), Deletes: 1}
+		three       = Config{Clients: alike(3, lock)}
+		modes       = Config{Clients: each(reader, lock)}
+		readers     = Config{Clients: each(reader, reader, lock)}
+		neighbours  = Config{Clients: []Client{{Wants: []Want{reader}}, {Wants: []Want{lock}}}}
+		storage     = Config{Clients: each(reader, lock), Storage: true}
+		readStorage = Config{Clients: each(reader, reader), Storage: true}
+		permits     = Config{Clients: limited(2, 2)}
+		limits      = Config{Clients: limited(2, 1)}
+		kinds       = Config{Clients: []Client{{Wants: []Want{lock}}, {Wants: []Want{permit}, Session: 1, Limit: 2}}}
+		sets        = Config{Clients: alike(2, both), Deletes: 1, Losses: 1}
+		setAndLocks = Config{Clients: each(both, lock, second)}
+		batches     = Config{Clients: alike(2, lock), Batches: true}
+		setBatches  = Config{Clients: alike(2, both), Batches: true}
+		taken       = Config{Clients: alike(2, lock), Takeovers: true, Losses: 1}
+	)
+	const (
+		twoHold   = "two believe to hold"
+		notFirst  = "somebody believes to hold who is not first"
+		keyless   = "somebody believes to hold whose key is not there"
+		slotless  = "somebody believes to have a slot that is not its own"
+		crowd     = "more hold than one of them agreed to"
+		processes = "two processes believe to hold one key"
+		orphan    = "an orphan key is left"
+		slotLeft  = "an orphan slot is left"
+		deadlock  = "deadlock"
+		refused   = "the storage refused a holder"
+		stale     = "a stale operation passed after a newer one that conflicts"
+	)
+	for name, of := range map[string]struct {
+		rules  Rules
+		in     Config
+		breaks string
+	}{
+		"expiry before the deadline":            {Rules{ExpireEarly: true}, two, keyless},
+		"no look at the clock":                  {Rules{NoDeadline: true}, two, twoHold},
+		"absence taken for not committed":       {Rules{AbsenceSettles: true}, two, deadlock},
+		"no cancel key":                         {Rules{NoCancelKey: true}, two, deadlock},
+		"gone predecessor taken for ownership":  {Rules{TrustEvent: true}, two, keyless},
+		"own key not compared":                  {Rules{AskOnce: true}, two, keyless},
+		"lost enqueue forgotten":                {Rules{ForgetEnqueue: true}, two, orphan},
+		"delete by name, of a name used again":  {Rules{BlindDelete: true}, twice, keyless},
+		"handoff before the own key is deleted": {Rules{HandoffAhead: true}, two, notFirst},
+		"handoff by one that did not hold":      {Rules{HandoffOnLeaving: true}, three, notFirst},
+
+		"a reader ignores writers before it":  {Rules{ReaderIgnoresWriters: true}, modes, notFirst},
+		"a writer ignores readers":            {Rules{WriterIgnoresReaders: true}, modes, notFirst},
+		"successors taken from shared keys":   {Rules{SharedHandsOff: true}, readers, notFirst},
+		"keys counted by prefix, not by name": {Rules{CountByForm: true}, neighbours, notFirst},
+		"one register, of the newest token":   {Rules{NewestOnly: true}, readStorage, refused},
+		"one register, of exclusive tokens":   {Rules{ExclusiveOnly: true}, storage, stale},
+
+		"a take that compares neither slot nor turn": {Rules{BlindTake: true, OutOfTurn: true}, permits, slotless},
+		"a take out of turn":                         {Rules{OutOfTurn: true}, limits, deadlock},
+		"a take that is applied twice":               {Rules{TakeTwice: true}, permits, slotLeft},
+		"a taker that heeds its own limit alone":     {Rules{OwnLimit: true}, limits, crowd},
+		"undo of the key in the turnstile alone":     {Rules{ForgetSlot: true}, permits, slotLeft},
+		"a lock among permits":                       {Rules{LocksAmongSlots: true}, kinds, twoHold},
+		"a permit among locks":                       {Rules{SlotsAmongLocks: true}, kinds, twoHold},
+
+		"a set enqueued in two transactions":   {Rules{EnqueueInParts: true}, setBatches, deadlock},
+		"waiting for one queue only":           {Rules{OneQueueDecides: true}, setAndLocks, notFirst},
+		"comparing one own key only":           {Rules{OneKeyDecides: true}, sets, keyless},
+		"settling by one key":                  {Rules{OneKeySettles: true}, sets, deadlock},
+		"undo of one key of a set":             {Rules{OneKeyUndone: true}, sets, orphan},
+		"release at partial loss":              {Rules{FreeAtLoss: true}, sets, twoHold},
+		"a set that is handed one of its keys": {Rules{SetTakesHandoff: true}, setAndLocks, notFirst},
+
+		"a batch that ties two keys of one name":         {Rules{TieInBatch: true}, batches, notFirst},
+		"a batch that ties two sets":                     {Rules{TieInBatch: true}, setBatches, notFirst},
+		"a batch of an enqueue and the one before's end": {Rules{ReleaseWithEnqueue: true}, batches, deadlock},
+
+		"a handle that works twice":             {Rules{HandleTwice: true}, taken, processes},
+		"a session handed over goes on holding": {Rules{DetachGoesOn: true}, taken, processes},
+		"a handle that does not list attempts":  {Rules{HandleForgets: true}, taken, orphan},
+		"resumed without a query":               {Rules{ResumedUnasked: true}, taken, keyless},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var bad *Violation
-			for _, c := range []Config{{2, 1, 1, r, false}, {2, 2, 1, r, false}, {3, 1, 0, r, false}} {
-				if _, bad = Explore(c); bad != nil {
-					break
-				}
-			}
+			t.Parallel()
+			of.in.Rules = of.rules
+			_, bad := Explore(of.in)
 			require.NotNil(t, bad, "the rule is not needed, or the model does not see why")
+			assert.Equal(t, of.breaks, bad.Property)
 			t.Log(bad)
 		})
+	}
+	for _, c := range []Config{two, twice, modes, readers, neighbours, storage, readStorage, permits, limits, kinds, sets, batches, setBatches, taken} {
+		_, bad := Explore(c)
+		require.Nil(t, bad, "with all rules: %+v", c) // the other two are among the configurations
 	}
 }

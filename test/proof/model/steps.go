@@ -4,291 +4,219 @@ package model
 type step struct {
 	name string
 	to   state
+	may  bool   // it need not ever happen
 	bad  string // the property that it breaks
+}
+
+// A write is a transaction that can be applied now.
+type write struct {
+	name    string
+	i       int   // whose it is
+	of      names // the queues that it touches
+	enqueue bool
+	handoff bool
+	compare func(s *state) bool
+	apply   func(s *state, ok bool)
 }
 
 // steps are all that can happen in s.
 func (c Config) steps(s *state) []step {
-	w := walker{c: c, from: s}
+	w := walker{c: c, from: s, steps: make([]step, 0, 16)}
 	for i := range c.Clients {
 		w.clientSteps(i)
-		w.sessionSteps(i)
 		w.operatorSteps(i)
+		w.storageSteps(i)
+		if c.Takeovers {
+			w.takeoverSteps(i)
+		}
+		if c.Clients[i].Session == i {
+			w.sessionSteps(i)
+		}
 	}
-	for k := key(1); int(k) <= maxKeys; k++ {
+	for k := key(1); int(k) <= len(c.Clients)*maxAttempts; k++ {
 		w.networkSteps(k)
+	}
+	for i, a := range w.writes {
+		w.write(a)
+		if !c.Batches {
+			continue
+		}
+		for j, b := range w.writes {
+			if i != j && a.i != b.i && w.together(a, b) {
+				w.batch(a, b)
+			}
+		}
 	}
 	return w.steps
 }
 
 type walker struct {
-	c     Config
-	from  *state
-	steps []step
+	c      Config
+	from   *state
+	steps  []step
+	writes []write
 }
 
 // try adds the step that do makes of the state.
 func (w *walker) try(name string, i int, do func(s *state, me *client)) {
 	to := *w.from
 	do(&to, &to.clients[i])
-	bad := to.broken(w.from, w.c.Rules)
+	w.add(name+" "+string(rune('A'+i)), to, false)
+}
+
+// may is try for a step that need not ever happen.
+func (w *walker) may(name string, i int, do func(s *state, me *client)) {
+	w.try(name, i, do)
+	w.steps[len(w.steps)-1].may = true
+}
+
+func (w *walker) add(name string, to state, may bool) {
+	bad := to.broken(w.from, w.c)
 	to.forget(w.c)
-	w.steps = append(w.steps, step{name: name + " " + string(rune('A'+i)), to: to, bad: bad})
+	w.steps = append(w.steps, step{name: name, to: to, may: may, bad: bad})
 }
 
-// clientSteps are what client i can do of its own accord.
-func (w *walker) clientSteps(i int) {
-	me := w.from.clients[i]
-	if !me.valid && me.pc != done && me.pc != dead && !w.c.Rules.NoDeadline {
-		w.try("sees its session over", i, func(s *state, me *client) { me.pc, me.got = dead, answer{} })
-		return
+// write adds the step of a write that travels alone.
+func (w *walker) write(a write) {
+	to := *w.from
+	ok := a.compare(w.from)
+	if ok && a.enqueue {
+		to.rev++
 	}
-	switch me.pc {
-	case idle:
-		w.try("sends enqueue", i, func(s *state, me *client) {
-			me.pc = enqueuing
-			s.inFlight[w.c.key(s, i)]++
-		})
-	case enqueuing:
-		if me.got.there {
-			w.try("hears of its enqueue", i, w.enqueued)
-		}
-		w.try("gives its enqueue up", i, func(s *state, me *client) {
-			me.pc, me.got = settling, answer{}
-			if w.c.Rules.ForgetEnqueue {
-				w.next(me)
-			}
-		})
-	case settling:
-		w.settle(i)
-	case waiting:
-		if w.from.at(me.pred) < 0 {
-			w.try("hears that the one before is gone", i, func(s *state, me *client) {
-				me.pc = asking
-				if w.c.Rules.TrustEvent {
-					w.hold(me)
-				}
-			})
-		}
-		if g := w.from.grants[w.c.key(w.from, i)]; g.by != 0 {
-			w.try("hears of its grant", i, func(s *state, me *client) {
-				me.pc = asking
-				if g.by == me.pred {
-					me.heirs = g.heirs
-					w.hold(me)
-				}
-			})
-		}
-		w.try("gives up waiting", i, func(s *state, me *client) { me.pc = undoing })
-	case asking:
-		w.try("asks for its place", i, w.ask(i))
-	case held:
-		w.try("releases", i, func(s *state, me *client) {
-			me.pc = releasing
-			s.releases[w.c.key(s, i)] = late{1, me.heirs}
-			if w.c.Rules.GrantAhead {
-				s.grant(w.c.key(s, i), me.heirs)
-			}
-		})
-	case releasing:
-		w.release(i)
-	case undoing:
-		w.undo(i)
-	}
+	a.apply(&to, ok)
+	w.add(a.name+" "+string(rune('A'+a.i)), to, false)
 }
 
-// next goes on to the next attempt, or to the end.
-func (w *walker) next(me *client) {
-	me.pc, me.pred, me.token, me.heirs, me.got = done, 0, 0, heirs{}, answer{}
-	if int(me.attempt)+1 < w.c.Attempts {
-		me.attempt++
-		me.pc = idle
-	}
-}
-
-func (w *walker) hold(me *client) { me.pc = held }
-
-// enqueued takes the answer to an enqueue in.
-func (w *walker) enqueued(s *state, me *client) {
-	got := me.got
-	me.got = answer{}
+// together reports whether a and b may share a request: an enqueue shares one with
+// nothing else of its queue, nor does a release that hands off (G2).
+func (w *walker) together(a, b write) bool {
 	switch {
-	case !got.ok:
-		w.next(me)
-	case got.pred == 0:
-		w.hold(me)
-	default:
-		me.pc, me.pred = waiting, got.pred
+	case a.of&b.of == 0:
+		return true
+	case a.enqueue && b.enqueue:
+		return w.c.Rules.TieInBatch
+	case a.enqueue || b.enqueue:
+		return w.c.Rules.ReleaseWithEnqueue
 	}
+	return !a.handoff && !b.handoff
 }
 
-// settle decides an enqueue whose answer was lost (A5). Its own answer may be
-// lost too: then it has happened, and is done again.
-func (w *walker) settle(i int) {
-	do := func(heard bool) func(s *state, me *client) {
-		return func(s *state, me *client) {
-			k := w.c.key(s, i)
-			at := s.at(k)
-			if me.alive && !w.c.Rules.AbsenceSettles {
-				s.cancel[k] = true
-			}
-			switch {
-			case !heard:
-			case at >= 0:
-				me.pc, me.token = asking, s.created[at]
-			default:
-				w.next(me)
+// batch adds the step of two writes in one request: their comparisons are made before
+// either is applied, and what they put has one revision.
+func (w *walker) batch(a, b write) {
+	to := *w.from
+	to.rev++
+	okA, okB := a.compare(w.from), b.compare(w.from)
+	a.apply(&to, okA)
+	b.apply(&to, okB)
+	for _, i := range []int{a.i, b.i} {
+		got := &to.clients[i].got
+		for n, pred := range got.pred {
+			if pred != 0 && to.queues[n].at(pred) < 0 && w.from.queues[n].at(pred) >= 0 {
+				got.missed |= 1 << n // it was deleted at the revision of the answer
 			}
 		}
 	}
-	w.try("settles", i, do(true))
-	w.try("settles, the answer is lost,", i, do(false))
+	w.add(a.name+" "+string(rune('A'+a.i))+" together with: "+b.name+" "+string(rune('A'+b.i)), to, false)
 }
 
-// ask is the transaction that decides who owns the line (A2).
-func (w *walker) ask(i int) func(s *state, me *client) {
-	return func(s *state, me *client) {
-		at := s.at(w.c.key(s, i))
-		switch {
-		case at < 0 && !w.c.Rules.AskOnce, at >= 0 && s.created[at] != me.token:
-			me.pc = undoing // it was deleted, or its lease is gone
-		case at < 0: // only the keys before were looked at
-			if s.n == 0 || s.created[0] > me.token {
-				w.hold(me)
-			} else {
-				me.pc, me.pred = waiting, s.line[0]
-			}
-		case at == 0:
-			me.heirs = s.behind(at)
-			w.hold(me)
-		default:
-			me.pc, me.pred = waiting, s.before(at)
-		}
-	}
-}
-
-// release deletes under a comparison of the create revision (R1), and grants to
-// the next; done twice it is harmless, so a lost answer is a repetition.
-func (w *walker) release(i int) {
-	do := func(heard, grants bool) func(s *state, me *client) {
-		return func(s *state, me *client) {
-			k := w.c.key(s, i)
-			if at := s.at(k); at >= 0 && s.created[at] == me.token {
-				s.remove(at)
-				if grants {
-					s.grant(k, me.heirs)
-				}
-			}
-			if heard {
-				w.next(me)
-			}
-		}
-	}
-	w.try("is released", i, do(true, true))
-	w.try("is released without a grant", i, do(true, false))
-	w.try("is released, the answer is lost,", i, do(false, true))
-}
-
-// grant puts a grant by k on the first of h, if that is there.
-func (s *state) grant(k key, h heirs) {
-	if next := h[0]; next != 0 && s.at(next) >= 0 {
-		s.grants[next] = grant{k, h.rest()}
-	}
-}
-
-// undo removes a failed attempt, whatever became of it (A6).
-func (w *walker) undo(i int) {
-	w.try("is undone", i, func(s *state, me *client) {
-		k := w.c.key(s, i)
-		if me.alive && s.inFlight[k] > 0 {
-			s.cancel[k] = true
-		}
-		if at := s.at(k); at >= 0 {
-			behind := s.behind(at)
-			s.remove(at)
-			if w.c.Rules.GrantOnLeaving {
-				s.grant(k, behind)
-			}
-		}
-		w.next(me)
-	})
-}
-
-// sessionSteps are the passing of client i's deadline, and of its lease.
+// sessionSteps are the passing of session i's deadline, and of its lease.
 func (w *walker) sessionSteps(i int) {
-	me := w.from.clients[i]
-	if me.valid && me.pc != done {
-		w.try("passes its deadline", i, func(s *state, me *client) { me.valid = false })
+	ses := w.from.sessions[i]
+	if ses.valid && w.from.used(w.c, i) {
+		w.may("passes its deadline", i, func(s *state, _ *client) { s.sessions[i].valid = false })
 	}
-	if me.alive && (!me.valid || w.c.Rules.ExpireEarly) {
-		w.try("loses its lease", i, func(s *state, me *client) {
-			me.alive = false
-			for at := int(s.n) - 1; at >= 0; at-- {
-				if s.line[at].owner() == i {
-					s.remove(at)
+	if ses.alive && (!ses.valid || w.c.Rules.ExpireEarly) {
+		w.try("loses its lease", i, func(s *state, _ *client) {
+			s.sessions[i].alive = false
+			s.expire(w.c, i)
+			for j := range s.clients {
+				if j < len(w.c.Clients) && w.c.Clients[j].Session == i && w.c.Rules.NoDeadline && s.clients[j].pc != held {
+					s.clients[j].pc = dead
 				}
-			}
-			for k := range s.cancel {
-				if k > 0 && key(k).owner() == i {
-					s.cancel[k] = false
-				}
-			}
-			if w.c.Rules.NoDeadline && me.pc != held {
-				me.pc = dead
 			}
 		})
 	}
 }
 
-// operatorSteps delete the key of client i while it waits and has no grant, of
-// which it would hear before it hears of the end.
+// used reports whether a client of session i is not done.
+func (s *state) used(c Config, i int) bool {
+	for j := range c.Clients {
+		if c.Clients[j].Session == i && s.clients[j].pc != done {
+			return true
+		}
+	}
+	return false
+}
+
+// operatorSteps delete a key of client i while it waits and has no handoff, of
+// which it would learn before it learns of the end; or while it holds.
 func (w *walker) operatorSteps(i int) {
 	me := w.from.clients[i]
-	if int(w.from.mishaps) >= w.c.Deletes || me.pc != waiting && me.pc != asking {
+	k := w.c.key(w.from, i)
+	var lost bool
+	switch me.pc {
+	case settling, waiting, asking, taking, full:
+		if int(w.from.mishaps) >= w.c.Deletes || w.from.handoffs[k].by != 0 {
+			return
+		}
+	case held, winding, handed:
+		if lost = int(w.from.losses) < w.c.Losses; !lost {
+			return
+		}
+	default:
 		return
 	}
-	k := w.c.key(w.from, i)
-	if at := w.from.at(k); at >= 0 && w.from.grants[k].by == 0 {
-		w.try("an operator deletes the key of", i, func(s *state, me *client) {
-			s.mishaps++
-			s.remove(at)
+	deletes := func(n int, remove func(s *state)) {
+		w.may("an operator deletes the key of", i, func(s *state, me *client) {
+			remove(s)
+			if lost {
+				s.losses++
+				me.lost |= 1 << n
+			} else {
+				s.mishaps++
+			}
 		})
+	}
+	for n := range w.from.queues {
+		if w.from.queues[n].at(k) >= 0 {
+			deletes(n, func(s *state) { s.remove(k, n) })
+		}
+	}
+	if slot := w.from.slotOf(k); slot >= 0 && lost {
+		deletes(0, func(s *state) { s.removeSlot(k, slot) })
 	}
 }
 
 // networkSteps are what becomes of copies under way: applied, or lost.
 func (w *walker) networkSteps(k key) {
 	i := k.owner()
-	if w.from.inFlight[k] > 0 {
-		w.try("an enqueue arrives of", i, func(s *state, me *client) { w.arrive(s, me, k, i) })
-		w.try("an enqueue is lost of", i, func(s *state, me *client) { s.inFlight[k]-- })
+	if of := w.from.inFlight[k]; of != 0 {
+		w.writes = append(w.writes, write{
+			name: "an enqueue arrives of", i: i, of: of, enqueue: true,
+			compare: func(s *state) bool { return w.c.mayEnqueue(s, k) },
+			apply:   func(s *state, ok bool) { w.c.enqueue(s, k, ok) },
+		})
+		w.try("an enqueue is lost of", i, func(s *state, me *client) { s.inFlight[k] = 0 })
+	}
+	for slot := range w.from.slots {
+		if !w.from.takes[k].has(slot) {
+			continue
+		}
+		w.try("a take arrives of", i, func(s *state, me *client) {
+			ok := w.c.mayTake(w.from, k, slot)
+			if ok {
+				s.rev++
+			}
+			w.c.take(s, k, slot, ok)
+		})
+		w.try("a take is lost of", i, func(s *state, me *client) { s.takes[k] &^= 1 << slot })
 	}
 	if w.from.releases[k].copies > 0 {
 		w.try("a release arrives of", i, func(s *state, me *client) {
-			if at := s.at(k); at >= 0 {
-				s.remove(at)
-				s.grant(k, s.releases[k].heirs)
-			}
+			w.c.release(s, k, 0, s.releases[k].heirs)
 			s.releases[k] = late{}
 		})
 		w.try("a release is lost of", i, func(s *state, me *client) { s.releases[k] = late{} })
-	}
-}
-
-// arrive applies an enqueue: if neither the key nor its cancel key is there, and
-// the lease is alive.
-func (w *walker) arrive(s *state, me *client, k key, i int) {
-	s.inFlight[k]--
-	got := answer{there: true}
-	if s.at(k) < 0 && me.alive && (!s.cancel[k] || w.c.Rules.NoCancelKey) {
-		s.add(k)
-		got.ok = true
-		got.pred = s.before(int(s.n) - 1)
-	}
-	if me.pc == enqueuing && k == w.c.key(s, i) && !me.got.there {
-		me.got = got
-		if got.ok {
-			me.token = s.rev
-		}
 	}
 }

@@ -1,0 +1,316 @@
+package model
+
+// clientSteps are what client i can do of its own accord.
+func (w *walker) clientSteps(i int) {
+	me := w.from.clients[i]
+	if !w.from.sessions[w.c.Clients[i].Session].valid && me.pc != done && me.pc != dead && me.pc != handed && !w.c.Rules.NoDeadline {
+		w.try("sees its session over", i, func(s *state, me *client) {
+			w.ends(me)
+			me.pc = dead
+		})
+		return
+	}
+	k := w.c.key(w.from, i)
+	switch me.pc {
+	case idle:
+		w.try("sends enqueue", i, func(s *state, me *client) { w.sends(s, i, k) })
+	case enqueuing:
+		if me.got.there {
+			w.enqueued(i)
+		}
+		w.try("gives its enqueue up", i, func(s *state, me *client) {
+			me.pc, me.got = settling, answer{}
+			if w.c.Rules.ForgetEnqueue {
+				w.next(s, i)
+			}
+		})
+	case settling:
+		w.settle(i)
+	case waiting:
+		w.waits(i, k)
+		w.may("gives up waiting", i, func(s *state, me *client) { me.pc = undoing })
+	case asking:
+		if w.c.isPermit(k) {
+			w.askTurn(i)
+		} else {
+			w.ask(i)
+		}
+	case taking:
+		w.takes(i)
+	case full:
+		if w.c.free(w.from, k) >= 0 {
+			w.try("hears that a slot is free", i, func(s *state, me *client) { me.pc = asking })
+		}
+		w.operatorMayHaveDeleted(i, k)
+		w.may("gives up waiting", i, func(s *state, me *client) { me.pc = undoing })
+	case held:
+		w.holds(i, k)
+	case winding:
+		w.try("winds up", i, func(s *state, me *client) { w.sendsRelease(s, me, k) })
+	case releasing:
+		w.releases(i, k)
+	case undoing:
+		w.undoes(i, k)
+	}
+}
+
+// next goes on to client i's next attempt, or to the end.
+func (w *walker) next(s *state, i int) {
+	me := &s.clients[i]
+	w.ends(me)
+	*me = client{pc: done, attempt: me.attempt, used: me.used, old: me.old}
+	if int(me.attempt)+1 < len(w.c.Clients[i].Wants) {
+		me.attempt++
+		me.pc = idle
+	}
+}
+
+// sends sends an enqueue of k. Where the session has no other key of the name it reads
+// around its own, and decides where that is so still when its answer comes (RW5).
+func (w *walker) sends(s *state, i int, k key) {
+	me := &s.clients[i]
+	me.pc, me.around, me.overtaken = enqueuing, w.c.handsOff(k), false
+	s.inFlight[k] = w.c.names(k)
+	for j := range w.c.Clients {
+		other := w.c.key(s, j)
+		if j == i || w.c.Clients[j].Session != w.c.Clients[i].Session || w.c.names(other)&w.c.names(k) == 0 {
+			continue
+		}
+		if w.c.Rules.CountByForm && w.c.want(other) != w.c.want(k) {
+			continue
+		}
+		s.clients[j].overtaken = true
+		if p := s.clients[j].pc; p != idle && p != done && p != dead {
+			me.around = false
+		}
+	}
+}
+
+// follows makes what preds shows in one of its queues the predecessor, whichever that
+// is; none is for none to say. A set waits in one queue at a time (ML4).
+func (w *walker) follows(name string, i int, preds [maxNames]key, missed names, none func(s *state, me *client)) {
+	if preds == ([maxNames]key{}) {
+		w.try(name, i, func(s *state, me *client) {
+			me.got, me.pred, me.in, me.missed = answer{}, 0, 0, false
+			none(s, me)
+		})
+		return
+	}
+	for n, pred := range preds {
+		if pred == 0 {
+			continue
+		}
+		w.try(name, i, func(s *state, me *client) {
+			me.got = answer{}
+			me.pc, me.pred, me.in, me.missed = waiting, pred, uint8(n), missed.has(n)
+		})
+	}
+}
+
+// enqueued takes the answer to an enqueue in.
+func (w *walker) enqueued(i int) {
+	me := w.from.clients[i]
+	k := w.c.key(w.from, i)
+	name := "hears of its enqueue"
+	switch {
+	case !me.got.ok:
+		w.try(name, i, func(s *state, me *client) {
+			if w.c.Rules.EnqueueInParts {
+				me.pc, me.got = undoing, answer{}
+			} else {
+				w.next(s, i)
+			}
+		})
+	case w.c.isPermit(k) && w.c.Rules.OutOfTurn:
+		w.follows(name, i, [maxNames]key{}, 0, func(s *state, me *client) { me.pc = asking })
+	default:
+		whole := !me.around || !me.overtaken
+		w.follows(name, i, me.got.pred, me.got.missed, func(s *state, me *client) {
+			if me.pc = asking; !w.c.isPermit(k) && whole {
+				w.hold(me)
+			}
+		})
+	}
+}
+
+// settle decides an enqueue whose answer was lost (A5): all its keys are there, or some
+// are missing and it is undone, or none is there and none will be (ML5). Its own answer
+// may be lost too: then it has happened, and is done again.
+func (w *walker) settle(i int) {
+	do := func(heard bool) func(s *state, me *client) {
+		return func(s *state, me *client) {
+			k := w.c.key(s, i)
+			of := w.c.names(k)
+			if w.c.Rules.OneKeySettles {
+				of &= -of
+			}
+			if s.sessions[w.c.session(k)].alive && !w.c.Rules.AbsenceSettles {
+				s.cancel[k] = true
+			}
+			var found names
+			var rev uint8
+			for n := range s.queues {
+				if at := s.queues[n].at(k); at >= 0 && of.has(n) {
+					found |= 1 << n
+					rev = s.queues[n].created[at]
+				}
+			}
+			switch {
+			case !heard:
+			case found == 0:
+				w.next(s, i)
+			case found == of:
+				me.pc, me.token = asking, rev
+			default:
+				me.pc = undoing
+			}
+		}
+	}
+	w.try("settles", i, do(true))
+	w.try("settles, the answer is lost,", i, do(false))
+}
+
+// waits are what ends a wait: the predecessor is gone, or its release handed off.
+func (w *walker) waits(i int, k key) {
+	me := w.from.clients[i]
+	if w.from.queues[me.in].at(me.pred) < 0 && !me.missed {
+		w.try("hears that the one before is gone", i, func(s *state, me *client) {
+			me.pc = asking
+			if w.c.Rules.TrustEvent {
+				w.hold(me)
+			}
+		})
+	}
+	if g := w.from.handoffs[k]; g.by != 0 {
+		w.try("hears of its handoff", i, func(s *state, me *client) {
+			me.pc = asking
+			if g.by == me.pred {
+				me.heirs = g.heirs
+				w.hold(me)
+			}
+		})
+	}
+	w.operatorMayHaveDeleted(i, k)
+}
+
+// operatorMayHaveDeleted is the watch of the own keys, by which a client that waits
+// learns that one is gone while its lease is alive (A3).
+func (w *walker) operatorMayHaveDeleted(i int, k key) {
+	if w.from.mishaps == 0 || !w.from.sessions[w.c.session(k)].alive {
+		return
+	}
+	for n := range w.from.queues {
+		if w.c.names(k).has(n) && w.from.queues[n].at(k) < 0 {
+			w.try("hears that its own key is gone", i, func(s *state, me *client) { me.pc = undoing })
+			return
+		}
+	}
+}
+
+func (w *walker) hold(me *client) { me.pc = held }
+
+// ask is the transaction that decides who owns (A2): all own keys are there, and
+// nothing that bars them was created before (RW2, ML3).
+func (w *walker) ask(i int) {
+	name := "asks for its place"
+	me := w.from.clients[i]
+	k := w.c.key(w.from, i)
+	var preds [maxNames]key
+	missing := false
+	compared := false
+	for n := range w.from.queues {
+		q := &w.from.queues[n]
+		if !w.c.names(k).has(n) || w.c.Rules.OneQueueDecides && me.pred != 0 && int(me.in) != n {
+			continue
+		}
+		at := q.at(k)
+		if !compared || !w.c.Rules.OneKeyDecides {
+			missing = missing || at < 0 && !w.c.Rules.AskOnce || at >= 0 && q.created[at] != me.token && !w.c.Rules.EnqueueInParts
+		}
+		compared = true
+		rev := me.token
+		if at >= 0 {
+			rev = q.created[at]
+		}
+		preds[n] = w.from.predecessor(w.c, k, n, rev)
+	}
+	if ses := w.from.sessions[w.c.session(k)]; missing || !ses.alive && !w.c.Rules.AskOnce {
+		w.try(name, i, func(s *state, me *client) { me.pc = undoing }) // it was deleted, or its lease is gone
+		return
+	}
+	w.follows(name, i, preds, 0, func(s *state, me *client) {
+		if w.c.handsOff(k) && w.c.names(k) != 1|2 {
+			for n := range s.queues {
+				if s.queues[n].at(k) >= 0 {
+					me.heirs = s.successors(w.c, k, n)
+				}
+			}
+		}
+		w.hold(me)
+	})
+}
+
+// holds are what ends a hold: a release, or its loss.
+func (w *walker) holds(i int, k key) {
+	w.try("releases", i, func(s *state, me *client) { w.sendsRelease(s, me, k) })
+	if w.from.clients[i].lost == 0 {
+		return
+	}
+	w.try("hears of its loss", i, func(s *state, me *client) {
+		if me.lost == w.c.names(k) {
+			w.next(s, i)
+			return
+		}
+		me.pc = winding
+		if w.c.Rules.FreeAtLoss {
+			w.c.release(s, k, me.token, heirs{})
+		}
+	})
+}
+
+func (w *walker) sendsRelease(s *state, me *client, k key) {
+	w.ends(me)
+	me.pc = releasing
+	s.releases[k] = late{1, me.heirs}
+	if w.c.Rules.HandoffAhead {
+		s.handOff(k, me.heirs)
+	}
+}
+
+// releases deletes under a comparison of the create revision (R1), and hands off to
+// the next; done twice it is harmless, so a lost answer is a repetition.
+func (w *walker) releases(i int, k key) {
+	me := w.from.clients[i]
+	rev := me.token
+	if w.c.Rules.EnqueueInParts {
+		rev = 0
+	}
+	deletes := func(name string, heard bool, h heirs) {
+		w.writes = append(w.writes, write{
+			name: name, i: i, of: w.c.names(k), handoff: h != heirs{},
+			compare: func(s *state) bool { return true },
+			apply: func(s *state, _ bool) {
+				w.c.release(s, k, rev, h)
+				if heard {
+					w.next(s, i)
+				}
+			},
+		})
+	}
+	deletes("is released", true, me.heirs)
+	deletes("is released without a handoff", true, heirs{})
+	deletes("is released, the answer is lost,", false, me.heirs)
+}
+
+// undoes removes a failed attempt, whatever became of it (A6).
+func (w *walker) undoes(i int, k key) {
+	w.writes = append(w.writes, write{
+		name: "is undone", i: i, of: w.c.names(k), handoff: w.c.Rules.HandoffOnLeaving,
+		compare: func(s *state) bool { return true },
+		apply: func(s *state, _ bool) {
+			me := &s.clients[i]
+			w.c.undo(s, k, me.tried)
+			w.next(s, i)
+		},
+	})
+}

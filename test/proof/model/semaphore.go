@@ -1,0 +1,53 @@
+package model
+
+// This file is what a semaphore's client does that a lock's does not.
+
+// askTurn asks whether the own key is the first in the turnstile and, in the same
+// transaction, which slots are taken (SM2). It sends a take where one is free.
+func (w *walker) askTurn(i int) {
+	name := "asks for its turn"
+	k := w.c.key(w.from, i)
+	me := w.from.clients[i]
+	q := &w.from.queues[0]
+	at := q.at(k)
+	switch slot := w.from.slotOf(k); {
+	case slot >= 0 && me.tried.has(slot): // a take whose answer was lost
+		w.try(name, i, func(s *state, me *client) {
+			me.slot, me.token = uint8(slot), s.slots[slot].created
+			w.hold(me)
+		})
+		return
+	case at < 0 && !(w.c.Rules.TakeTwice && me.tried != 0):
+		w.try(name, i, func(s *state, me *client) { me.pc = undoing })
+		return
+	}
+	if pred := w.from.predecessor(w.c, k, 0, me.token); at > 0 && pred != 0 && !w.c.Rules.OutOfTurn {
+		w.follows(name, i, [maxNames]key{pred}, 0, nil)
+		return
+	}
+	free := w.c.free(w.from, k)
+	w.try(name, i, func(s *state, me *client) {
+		me.pred, me.pc = 0, full
+		if free >= 0 {
+			me.pc, me.slot, me.got = taking, uint8(free), answer{}
+			me.tried |= 1 << free
+			s.takes[k] |= 1 << free
+		}
+	})
+}
+
+// takes takes the answer to a take in.
+func (w *walker) takes(i int) {
+	me := w.from.clients[i]
+	if me.got.there {
+		w.try("hears of its take", i, func(s *state, me *client) {
+			ok := me.got.ok
+			me.got = answer{}
+			if me.pc = asking; ok {
+				w.hold(me)
+			}
+		})
+	}
+	w.try("gives its take up", i, func(s *state, me *client) { me.pc, me.got = asking, answer{} })
+	w.may("gives up waiting", i, func(s *state, me *client) { me.pc, me.got = undoing, answer{} })
+}

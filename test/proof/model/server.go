@@ -1,0 +1,260 @@
+package model
+
+// This file is what transactions make of the server's state.
+
+// remove deletes k in the queue of name n, if it is there.
+func (s *state) remove(k key, n int) {
+	if at := s.queues[n].at(k); at >= 0 {
+		s.queues[n].remove(at)
+		s.handoffs[k] = handoff{}
+	}
+}
+
+// removeSlot deletes k's key in slot i, if it is there.
+func (s *state) removeSlot(k key, i int) {
+	if s.slots[i].of == k {
+		s.slots[i] = slot{}
+	}
+}
+
+// expire deletes all that is on a lease.
+func (s *state) expire(c Config, of int) {
+	for k := key(1); int(k) <= len(c.Clients)*maxAttempts; k++ {
+		if c.session(k) != of {
+			continue
+		}
+		for n := range s.queues {
+			s.remove(k, n)
+		}
+		for i := range s.slots {
+			s.removeSlot(k, i)
+		}
+		s.cancel[k] = false
+	}
+}
+
+// slotOf is the slot that k has; -1: none.
+func (s *state) slotOf(k key) int {
+	for i := range s.slots {
+		if s.slots[i].of == k {
+			return i
+		}
+	}
+	return -1
+}
+
+// predecessor is the last key in the queue of name n that bars k, of those created
+// before rev. To a lock the keys of slots are foreign ones, which bar it as well.
+func (s *state) predecessor(c Config, k key, n int, rev uint8) key {
+	q := &s.queues[n]
+	for i := int(q.n) - 1; i >= 0; i-- {
+		if f := q.line[i]; f != k && q.created[i] < rev && c.bars(f, k, n) {
+			return f
+		}
+	}
+	return s.slotBefore(c, k, n, rev)
+}
+
+// slotBefore is whose slot bars k, a lock.
+func (s *state) slotBefore(c Config, k key, n int, rev uint8) key {
+	for _, slot := range s.slots {
+		if n == 0 && slot.of != 0 && slot.created < rev && !c.isPermit(k) {
+			return slot.of
+		}
+	}
+	return 0
+}
+
+// successors are the keys behind k in the queue of name n, as far as they can be
+// handed off to.
+func (s *state) successors(c Config, k key, n int) (h heirs) {
+	q := &s.queues[n]
+	for i, to := q.at(k)+1, 0; i < int(q.n) && to < len(h) && c.handsOff(q.line[i]); i, to = i+1, to+1 {
+		h[to] = q.line[i]
+	}
+	return h
+}
+
+// handOff puts a handoff by k on the first of h, if that is there.
+func (s *state) handOff(k key, h heirs) {
+	next := h[0]
+	if next == 0 {
+		return
+	}
+	for n := range s.queues {
+		if s.queues[n].at(next) >= 0 {
+			s.handoffs[next] = handoff{k, h.rest()}
+			return
+		}
+	}
+}
+
+// mayEnqueue is the comparison of an enqueue of k: none of its keys is there, nor its
+// cancel key, and the session is as it was. What is of another kind refuses it, too
+// (SM5).
+func (c Config) mayEnqueue(s *state, k key) bool {
+	if !s.sessions[c.session(k)].alive || s.cancel[k] && !c.Rules.NoCancelKey {
+		return false
+	}
+	parts := s.inFlight[k]
+	for n := range s.queues {
+		if parts.has(n) && s.queues[n].at(k) >= 0 {
+			return false
+		}
+	}
+	return !parts.has(0) || !c.otherKind(s, k)
+}
+
+// otherKind reports whether the first name is used by what k is not: a semaphore, or
+// locks.
+func (c Config) otherKind(s *state, k key) bool {
+	if c.isPermit(k) && c.Rules.SlotsAmongLocks || !c.isPermit(k) && c.Rules.LocksAmongSlots {
+		return false
+	}
+	q := &s.queues[0]
+	if q.n > 0 && c.isPermit(q.line[0]) != c.isPermit(k) {
+		return true
+	}
+	return !c.isPermit(k) && s.slots != [maxSlots]slot{}
+}
+
+// enqueue puts k's keys, and answers with what bars them.
+func (c Config) enqueue(s *state, k key, ok bool) {
+	i := k.owner()
+	me := &s.clients[i]
+	parts := s.inFlight[k]
+	if c.Rules.EnqueueInParts {
+		parts &= -parts // the first
+	}
+	s.inFlight[k] &^= parts
+	got := answer{there: s.inFlight[k] == 0, ok: ok}
+	if ok {
+		for n := range s.queues {
+			if parts.has(n) {
+				s.queues[n].add(k, s.rev)
+			}
+		}
+		for n := range s.queues {
+			if c.names(k).has(n) {
+				got.pred[n] = s.before(c, k, n)
+			}
+		}
+	}
+	if me.pc == enqueuing && k == c.key(s, i) && !me.got.there {
+		me.got = got
+		if ok {
+			me.token = s.rev
+		}
+	}
+}
+
+// before is what an enqueue reads of name n after its put: the last key that bars it,
+// one of the same revision included, or the last around its session's own keys.
+func (s *state) before(c Config, k key, n int) key {
+	q := &s.queues[n]
+	at := q.at(k)
+	if at < 0 {
+		return 0
+	}
+	for i := at - 1; i >= 0; i-- {
+		f := q.line[i]
+		if s.clients[k.owner()].around && c.session(f) == c.session(k) {
+			continue
+		}
+		if c.bars(f, k, n) {
+			return f
+		}
+	}
+	return s.slotBefore(c, k, n, q.created[at])
+}
+
+// release deletes k as it was created at rev, in all its queues or in its slot, and
+// hands off to h. A rev of 0 is any.
+func (c Config) release(s *state, k key, rev uint8, h heirs) {
+	found := false
+	for n := range s.queues {
+		if at := s.queues[n].at(k); at >= 0 && (rev == 0 || rev == s.queues[n].created[at]) {
+			found = true
+			s.remove(k, n)
+		}
+	}
+	for i := range s.slots {
+		if s.slots[i].of == k && (rev == 0 || rev == s.slots[i].created) {
+			s.slots[i] = slot{}
+		}
+	}
+	if found {
+		s.handOff(k, h)
+	}
+}
+
+// undo removes all that k may have, now or later.
+func (c Config) undo(s *state, k key, tried names) {
+	if s.sessions[c.session(k)].alive && s.inFlight[k] != 0 {
+		s.cancel[k] = true
+	}
+	var behind heirs
+	for n := range s.queues {
+		at := s.queues[n].at(k)
+		if at < 0 {
+			continue
+		}
+		if c.Rules.HandoffOnLeaving {
+			behind = s.successors(c, k, n)
+		}
+		s.remove(k, n)
+		s.handOff(k, behind)
+		if c.Rules.OneKeyUndone {
+			break
+		}
+	}
+	for i := range s.slots {
+		if tried.has(i) && !c.Rules.ForgetSlot {
+			s.removeSlot(k, i)
+		}
+	}
+}
+
+// mayTake is the comparison of a take of slot i by k (SM1).
+func (c Config) mayTake(s *state, k key, i int) bool {
+	return s.sessions[c.session(k)].alive &&
+		(s.queues[0].at(k) >= 0 || c.Rules.TakeTwice) &&
+		(s.slots[i].of == 0 || c.Rules.BlindTake)
+}
+
+// take puts k's key in slot i and deletes the one in the turnstile.
+func (c Config) take(s *state, k key, i int, ok bool) {
+	s.takes[k] &^= 1 << i
+	me := &s.clients[k.owner()]
+	if ok {
+		s.slots[i] = slot{k, s.rev}
+		s.remove(k, 0)
+	}
+	if me.pc == taking && k == c.key(s, k.owner()) && int(me.slot) == i && !me.got.there {
+		me.got = answer{there: true, ok: ok}
+		if ok {
+			me.token = s.rev
+		}
+	}
+}
+
+// free is the lowest slot that k may take; -1: there is none. It heeds the least of its
+// own limit and of those that hold (SM3).
+func (c Config) free(s *state, k key) int {
+	least, lowest, taken := c.limit(k), -1, 0
+	for i := len(s.slots) - 1; i >= 0; i-- {
+		switch f := s.slots[i].of; {
+		case f == 0:
+			lowest = i
+		case !c.Rules.OwnLimit:
+			least = min(least, c.limit(f))
+			fallthrough
+		default:
+			taken++
+		}
+	}
+	if taken >= least {
+		return -1
+	}
+	return lowest
+}
