@@ -29,14 +29,14 @@ type Client struct {
 
 	deferral session.Deferral // of what is revoked when sessions end
 
-	own chan struct{} // holds one element: the right to look after session
+	own chan struct{} // holds one element: the right to replace session
 	// session is the client's own; guarded by own.
 	session *Session
 
 	mu       sync.Mutex
 	closed   bool
 	sessions map[*session.Session]struct{} // still open
-	crowd    int                           // of sessions, at which those that are over are looked for
+	crowd    int                           // of sessions, at which those that have ended are forgotten
 	making   sync.WaitGroup                // calls that make a session; none begins once closed
 	life     context.Context               // of those calls
 	end      context.CancelFunc
@@ -78,7 +78,7 @@ func (c *Client) KV() *kv.Client {
 }
 
 // Session is the client's own session, shared by all who ask: granted at first
-// use with Config.Session, and anew after it ended. A caller whose ctx ends
+// use with Config.Session, and again after it ended. A caller whose ctx ends
 // while another's call is granting it returns with ctx's error. Closing the
 // session closes it for all.
 func (c *Client) Session(ctx context.Context) (*Session, error) {

@@ -26,7 +26,7 @@ import (
 //     must not be compared: each cluster counts for itself.
 //  3. A session ends with its cluster, and with it the locks there; those on the
 //     others stay. kv transactions guard with locks of one cluster only.
-//  4. A label says where a name is, not the endpoints behind it: a cluster may move
+//  4. A label says where a name is, not its endpoints: a cluster may move
 //     to other machines. Another set of labels moves names: to a label that is
 //     new, about its share of all names and no others; from one that is gone, its
 //     own names. While two processes use different sets, a name that moves

@@ -35,7 +35,7 @@ type Config struct {
 	Namespace string
 	// Lazy makes Dial check the Config alone and return, so that a program can
 	// start before the cluster. The first call that needs the cluster does what
-	// Dial would have done, and asks the endpoints again and again while nobody
+	// Dial would have done, and queries the endpoints again and again while nobody
 	// answers, until its context ends, or for 12 s; a later call tries again.
 	Lazy bool
 	// SyncEvery is how often the list of endpoints is refreshed from the
@@ -51,8 +51,8 @@ type Config struct {
 	// Logger gets what an operator must know, never a password or a token.
 	// nil: silent.
 	Logger *slog.Logger
-	// Observer is told what sessions, locks and elections do: see package
-	// observe. nil: nobody is, and nothing is spent on it.
+	// Observer gets the events of sessions, locks and elections: see package
+	// observe. nil: there are none, and nothing is spent on them.
 	Observer observe.Observer
 	// DialOptions come after pawl's own, and win. An interceptor may change or
 	// drop options, bound a request, and send it several times: pawl's own writes
@@ -68,8 +68,8 @@ type Config struct {
 // maxNamespace bounds what is put before every key.
 const maxNamespace = 1024
 
-// check reports what is wrong with cfg beyond what the connection itself looks
-// at.
+// check reports what is wrong with cfg beyond what the connection itself
+// checks.
 func (cfg Config) check() error {
 	if len(cfg.Namespace) > maxNamespace {
 		return fmt.Errorf("Config.Namespace has %d bytes, want at most %d", len(cfg.Namespace), maxNamespace)

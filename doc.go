@@ -23,10 +23,10 @@
 //  1. What hangs on a session is invalid before anybody else can be granted it:
 //     validity counts from the sending of the last confirmed renewal, on a
 //     clock that runs during suspend, and stops a sixth of the TTL early.
-//  2. Session.Err compares the clock at the call; what is over stays over, and
+//  2. Session.Err compares the clock at the call; what has ended stays ended, and
 //     one cause stands: lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or
 //     ErrClusterChanged.
-//  3. One member's trouble is its own: each has a connection of its own, and
+//  3. One member's failure is its own: each has a connection of its own, and
 //     the next attempt goes to another.
 //  4. A Client speaks to one cluster. Answers of another are dropped, and a
 //     revision that goes back ends every session with ErrClusterChanged.

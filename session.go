@@ -48,7 +48,7 @@ func (s *Session) TTL() time.Duration {
 }
 
 // Deadline is until when the session is valid unless it is renewed, by this
-// process's own clock: for comparison with time.Now, and reckoned at the call.
+// process's own clock: for comparison with time.Now, and computed at the call.
 // A kept one is wrong after a suspend. It is the zero Time once the session is
 // over.
 func (s *Session) Deadline() time.Time {

@@ -26,7 +26,7 @@ import (
 //
 // It needs no session, writes nothing, and has no goroutine of its own: breaking out of the loop
 // ends everything. The sequence can be ranged over again, and begins again then. Ranges over it in
-// several goroutines are independent, and share what they ask the cluster for.
+// several goroutines are independent, and share their requests.
 func (c *Client) Watch(ctx context.Context, key string, opts watch.Options) iter.Seq2[watch.Event, error] {
 	return func(yield func(watch.Event, error) bool) {
 		err := c.watchable(ctx, key, opts)
@@ -77,9 +77,9 @@ func (c *Client) nextRevision(ctx context.Context, key string) (rev int64, err e
 	if key == "" {
 		key = "\x00" // the smallest one; etcd refuses the empty one
 	}
-	look := &pb.TxnRequest{Success: []*pb.RequestOp{txn.Look(key)}}
+	read := &pb.TxnRequest{Success: []*pb.RequestOp{txn.Look(key)}}
 	err = listwatch.Persist(ctx, c.cluster, func() error {
-		resp, err := c.cluster.Txn(ctx, cluster.Request{Op: "read the revision", Repeat: cluster.Always}, look)
+		resp, err := c.cluster.Txn(ctx, cluster.Request{Op: "read the revision", Repeat: cluster.Always}, read)
 		rev = resp.GetHeader().GetRevision()
 		return err
 	})

@@ -7,7 +7,7 @@ import (
 )
 
 // String is the name, the key, the token, and whether the term lasts at the call, for people. Like
-// Err, it looks at the clock and does no I/O.
+// Err, it compares the clock and does no I/O.
 func (t *Term) String() string { return handle.String("term", t) }
 
 // LogValue is what String says, as a group of attributes: name, key, token, held, and

@@ -1,4 +1,4 @@
-// Package elect elects a leader on etcd: one that is told when it leads no more,
+// Package elect elects a leader on etcd: one that learns when it leads no more,
 // that comes with a fencing token, and that anybody can observe.
 //
 // [Run] is the loop that everyone otherwise writes by hand:
@@ -9,7 +9,7 @@
 //		})
 //
 // [Election.Campaign] is one campaign on a session of the caller's own, and a
-// [Term] what it wins. [LeaderOf] and [Observe] say who leads, to whoever may
+// [Term] what it wins. [LeaderOf] and [Observe] say who leads, to everybody who may
 // read, without a session and without writing anything.
 //
 // # What it guarantees
@@ -25,10 +25,10 @@
 //  3. Tokens: Term.Token is the create revision of Term.Key, and strictly greater
 //     than that of every term of the name before. It stays the same through
 //     Proclaim and Resume.
-//  4. Loss is told: when the session is over, when the key is deleted, or
+//  4. Loss is reported: when the session is over, when the key is deleted, or
 //     overwritten by somebody else, Err says so, with one cause that stands, the
 //     Context is cancelled with it, and Done is closed. Err compares the clock at
-//     the call; after a pause of any length it is right at the first look.
+//     the call; after a pause of any length it is right at the first call.
 //  5. Errors are whole: an error and a Term are never both nil, nor both set.
 //     After any error of Campaign the candidate's queue key is deleted in the
 //     background. Until then it blocks others, at the latest until its lease ends if
@@ -54,8 +54,8 @@
 // No client can rule out that an operator deletes the key, that the server
 // revokes a living lease, that a restore takes the cluster back, that a machine
 // is frozen together with its clocks, that clocks' rates differ by more than the
-// session's margin covers, or that a process is paused between its last look at
-// Err and its write. Whoever writes to storage gives it the token, and the
+// session's margin covers, or that a process is paused between its last call of
+// Err and its write. A writer gives the storage its token, and the
 // storage refuses one below the highest it has seen: package fencing.
 //
 // Who observes a leader learns who led, not who leads: by the time it acts,
@@ -79,7 +79,7 @@
 //	a cause alone                a Campaign that never won; Observe, where the client or the cluster ended
 //	ErrResigned                  Err after Resign, and after Run gave a term back
 //	ErrJeopardy                  the cause of lead's context, not of the term: StopInJeopardy has ended it
-//	kv.ErrUnknown                a Proclaim that may have been applied; a Resign that goes on behind
+//	kv.ErrUnknown                a Proclaim that may have been applied; a Resign that goes on in the background
 //	pawl.ErrTokenFloor           the token would not exceed Config.TokenFloor
 //	context.DeadlineExceeded, context.Canceled  the call's context ended
 package elect

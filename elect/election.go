@@ -71,8 +71,8 @@ func (e *Election) campaign(ctx context.Context, op string, value []byte, try bo
 	err := checkValue(value)
 	if err == nil {
 		var t *Term
-		if t, err = e.with(ctx, func(s *session.Session, line queue.Queue) (*queue.Acquisition, error) {
-			return queue.Acquire(ctx, s, line, queue.Request{Value: bytes.Clone(value), Try: try})
+		if t, err = e.with(ctx, func(s *session.Session, q queue.Queue) (*queue.Acquisition, error) {
+			return queue.Acquire(ctx, s, q, queue.Request{Value: bytes.Clone(value), Try: try})
 		}); err == nil {
 			return t, nil
 		}
@@ -91,12 +91,12 @@ func checkValue(value []byte) error {
 
 // Resume makes the Term of a key that this session's predecessor led with, after
 // the session was made with lease.Options.Resume: key and t are Term.Key and
-// Term.Token there. It asks the cluster, in one transaction; the error matches
+// Term.Token there. It queries the cluster, in one transaction; the error matches
 // ErrLost where the key is not there any more. The token, and the value that
 // observers see, stay the same.
 func (e *Election) Resume(ctx context.Context, key string, t fencing.Token) (*Term, error) {
-	term, err := e.with(ctx, func(s *session.Session, line queue.Queue) (*queue.Acquisition, error) {
-		return queue.Resume(ctx, s, line, key, t, queue.Limits{})
+	term, err := e.with(ctx, func(s *session.Session, q queue.Queue) (*queue.Acquisition, error) {
+		return queue.Resume(ctx, s, q, key, t, queue.Limits{})
 	})
 	if err != nil {
 		return nil, failed("resume", e.Name(), ctx, err)
@@ -117,19 +117,19 @@ func (e *Election) with(ctx context.Context, get func(*session.Session, queue.Qu
 	if s == nil {
 		return nil, errors.New("nil session")
 	}
-	line, err := queue.New(s.Host().Namespace, e.name, e.opts.EtcdLayout)
+	q, err := queue.New(s.Host().Namespace, e.name, e.opts.EtcdLayout)
 	if err != nil {
 		return nil, err
 	}
-	line.Election = true
-	c, err := get(s, line)
+	q.Election = true
+	c, err := get(s, q)
 	if err != nil {
 		return nil, err
 	}
 	return newTerm(c, session), nil
 }
 
-// check reports what is wrong before anything is asked of the cluster.
+// check reports what is wrong before anything is sent to the cluster.
 func (e *Election) check(ctx context.Context) error {
 	switch {
 	case e == nil:

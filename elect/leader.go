@@ -21,7 +21,7 @@ type Leader struct {
 	Key   string        // whole, namespace included; "" where nobody leads
 	Token fencing.Token // the create revision of Key; 0: nobody leads
 	Value []byte        // as it was last proclaimed
-	Lease int64         // that Key is on, which tells the leader's session; 0: none, so that Key stays until somebody deletes it
+	Lease int64         // that Key is on, which is that of the leader's session; 0: none, so that Key stays until somebody deletes it
 
 	CreateRevision int64 // of Key: the revision at which the leader became a candidate, and Token
 	ModRevision    int64 // of Key: the revision at which Value was written
@@ -30,7 +30,7 @@ type Leader struct {
 	Revision int64
 }
 
-// LeaderOf asks the cluster, linearizably, who leads: it was so at some moment
+// LeaderOf reads from the cluster, linearizably, who leads: it was so at some moment
 // during the call. The error matches ErrNoLeader if nobody did. It needs no
 // session, and writes nothing. It costs two reads, of which the first, without
 // values, takes the server time in proportion to the candidates. Whoever has a
@@ -60,8 +60,8 @@ func LeaderOf(ctx context.Context, c *pawl.Client, name string, opts Options) (L
 
 // A reader reads the candidates of one name. It needs no session.
 type reader struct {
-	host session.Host
-	line keys.Queue
+	host  session.Host
+	queue keys.Queue
 }
 
 func newReader(ctx context.Context, c *pawl.Client, name string, opts Options) (*reader, error) {
@@ -72,33 +72,33 @@ func newReader(ctx context.Context, c *pawl.Client, name string, opts Options) (
 	if err != nil {
 		return nil, err
 	}
-	line, err := keys.NewQueue(host.Namespace, name, opts.EtcdLayout)
+	queue, err := keys.NewQueue(host.Namespace, name, opts.EtcdLayout)
 	if err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	return &reader{host: host, line: line}, nil
+	return &reader{host: host, queue: queue}, nil
 }
 
-// leader is p as users see it; the zero post: nobody.
-func (r *reader) leader(p post, rev int64) Leader {
+// leader is p as users see it; the zero proclaimed: nobody.
+func (r *reader) leader(p proclaimed, rev int64) Leader {
 	return Leader{
-		Name: r.line.Name, Key: p.key, Token: fencing.Token(p.create), Value: p.value, Lease: p.lease,
+		Name: r.queue.Name, Key: p.key, Token: fencing.Token(p.create), Value: p.value, Lease: p.lease,
 		CreateRevision: p.create, ModRevision: p.mod, Revision: rev,
 	}
 }
 
-// ask makes one linearizable read.
-func (r *reader) ask(ctx context.Context, op string, what *pb.RequestOp) (*pb.TxnResponse, error) {
+// query makes one linearizable read.
+func (r *reader) query(ctx context.Context, op string, what *pb.RequestOp) (*pb.TxnResponse, error) {
 	return r.host.Cluster.Txn(ctx, cluster.Request{Op: op, Repeat: cluster.Always}, &pb.TxnRequest{Success: []*pb.RequestOp{what}})
 }
 
 // first is the first-created key at revision rev; the zero candidate: there is
 // none.
 func (r *reader) first(ctx context.Context) (c candidate, rev int64, err error) {
-	resp, err := r.ask(ctx, "read first candidate", txn.FirstUnder(r.line.Prefix))
+	resp, err := r.query(ctx, "read first candidate", txn.FirstUnder(r.queue.Prefix))
 	if err != nil {
 		return candidate{}, 0, err
 	}
@@ -108,14 +108,14 @@ func (r *reader) first(ctx context.Context) (c candidate, rev int64, err error) 
 	return c, resp.Header.Revision, nil
 }
 
-// value is c's value at revision rev; the zero post: c is not there any more.
-func (r *reader) value(ctx context.Context, c candidate) (p post, rev int64, err error) {
-	resp, err := r.ask(ctx, "read leader", txn.Get(c.key))
+// value is c's value at revision rev; the zero proclaimed: c is not there any more.
+func (r *reader) value(ctx context.Context, c candidate) (p proclaimed, rev int64, err error) {
+	resp, err := r.query(ctx, "read leader", txn.Get(c.key))
 	if err != nil {
-		return post{}, 0, err
+		return proclaimed{}, 0, err
 	}
 	if kv := txn.KV(resp, 0); kv != nil && kv.CreateRevision == c.create {
-		p = post{c, kv.ModRevision, kv.Lease, kv.Value}
+		p = proclaimed{c, kv.ModRevision, kv.Lease, kv.Value}
 	}
 	return p, resp.Header.Revision, nil
 }
@@ -124,14 +124,14 @@ func (r *reader) value(ctx context.Context, c candidate) (p post, rev int64, err
 // megabytes.
 const page = 1000
 
-// standing reads all candidates, without their values, as they are at one
+// state reads all candidates, without their values, as they are at one
 // revision.
-func (r *reader) standing(ctx context.Context) (*standing, error) {
+func (r *reader) state(ctx context.Context) (*electionState, error) {
 	var all []candidate
 	var rev int64 // 0: the present
-	from, end := []byte(r.line.Prefix), txn.PrefixEnd(r.line.Prefix)
+	from, end := []byte(r.queue.Prefix), txn.PrefixEnd(r.queue.Prefix)
 	for {
-		resp, err := r.ask(ctx, "read candidates", &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{
+		resp, err := r.query(ctx, "read candidates", &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{
 			Key: from, RangeEnd: end, Limit: page, Revision: rev, KeysOnly: true,
 		}}})
 		if err != nil {
@@ -145,7 +145,7 @@ func (r *reader) standing(ctx context.Context) (*standing, error) {
 			all = append(all, candidate{string(kv.Key), kv.CreateRevision})
 		}
 		if len(kvs) < page {
-			return newStanding(rev, all), nil
+			return newElectionState(rev, all), nil
 		}
 		from = []byte(all[len(all)-1].key + "\x00")
 	}

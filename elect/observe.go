@@ -21,13 +21,13 @@ import (
 //
 // It needs no session, writes nothing, and has no goroutine of its own: breaking
 // out of the loop ends everything. It survives the loss of members, leaders,
-// connections and watches, and compaction, after which it reads anew. It ends
+// connections and watches, and compaction, after which it reads again. It ends
 // with ctx, and further when the client is closed, the cluster has changed, the
 // permission to read is lost for good, or an argument is bad: then it yields an
 // error that says so, once, with the zero Leader, and is over.
 //
 // It keeps the name and the create revision of each candidate, about 100 bytes.
-// The sequence can be ranged over again, and begins anew then.
+// The sequence can be ranged over again, and begins again then.
 func Observe(ctx context.Context, c *pawl.Client, name string, opts Options) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		r, err := newReader(ctx, c, name, opts)
@@ -45,14 +45,14 @@ func Observe(ctx context.Context, c *pawl.Client, name string, opts Options) ite
 type observer struct {
 	*reader
 	begun bool
-	said  post // what was yielded last, without its value; the zero post: nobody
+	said  proclaimed // what was yielded last, without its value; the zero proclaimed: nobody
 }
 
 // observe yields until the consumer breaks, which is no error, or until there is
 // nothing more to be seen.
 func (o *observer) observe(ctx context.Context, yield func(Leader) bool) error {
 	for {
-		st, err := o.readStanding(ctx)
+		st, err := o.readState(ctx)
 		if err != nil {
 			return err
 		}
@@ -62,15 +62,15 @@ func (o *observer) observe(ctx context.Context, yield func(Leader) bool) error {
 	}
 }
 
-// follow yields what the observed standing becomes, watching from its revision on.
-// again: what the watch has told is not enough any more, the standing has to be
-// read anew.
+// follow yields what the observed state becomes, watching from its revision on.
+// again: what the watch has delivered is not enough any more, the state has to be
+// read again.
 func (o *observer) follow(ctx context.Context, f *observed, yield func(Leader) bool) (again bool, err error) {
-	prefix := o.line.Prefix
+	prefix := o.queue.Prefix
 	w := o.host.Watches.Watch(prefix, string(txn.PrefixEnd(prefix)), f.st.rev+1, f.take)
 	defer w.Cancel()
 	for {
-		p, rev, known, end := f.look()
+		p, rev, known, end := f.leading()
 		if end.Err != nil {
 			return false, end.Err
 		}
@@ -96,16 +96,16 @@ func (o *observer) follow(ctx context.Context, f *observed, yield func(Leader) b
 
 // isNews reports whether p differs from what was yielded last, and notes that p
 // is yielded now.
-func (o *observer) isNews(p post) bool {
+func (o *observer) isNews(p proclaimed) bool {
 	if o.begun && o.said.candidate == p.candidate && o.said.mod == p.mod {
 		return false
 	}
-	o.begun, o.said = true, post{candidate: p.candidate, mod: p.mod}
+	o.begun, o.said = true, proclaimed{candidate: p.candidate, mod: p.mod}
 	return true
 }
 
-// overdue is how long the watch may take to tell of a change that a read has
-// shown already, before everything is read anew.
+// overdue is how long the watch may take to deliver a change that a read has
+// shown already, before everything is read again.
 const overdue = 2 * time.Second
 
 // wait waits for a change of f. If one is due, it does not wait for long: quiet
@@ -127,15 +127,15 @@ func (o *observer) wait(ctx context.Context, f *observed, due bool) (quiet bool,
 	return quiet, listwatch.Ended(ctx, o.host.Cluster)
 }
 
-func (o *observer) readStanding(ctx context.Context) (st *standing, err error) {
+func (o *observer) readState(ctx context.Context) (st *electionState, err error) {
 	err = listwatch.Persist(ctx, o.host.Cluster, func() (err error) {
-		st, err = o.standing(ctx)
+		st, err = o.state(ctx)
 		return err
 	})
 	return st, err
 }
 
-func (o *observer) readValue(ctx context.Context, c candidate) (p post, rev int64, err error) {
+func (o *observer) readValue(ctx context.Context, c candidate) (p proclaimed, rev int64, err error) {
 	err = listwatch.Persist(ctx, o.host.Cluster, func() (err error) {
 		p, rev, err = o.value(ctx, c)
 		return err
@@ -143,17 +143,19 @@ func (o *observer) readValue(ctx context.Context, c candidate) (p post, rev int6
 	return p, rev, err
 }
 
-// An observed is a standing that a watch keeps up to date. It holds one state, the
+// An observed is an election's state that a watch keeps up to date. It holds one state, the
 // latest, however slow its reader is.
 type observed struct {
 	changed chan struct{} // holds one element when there is something new
 
 	mu  sync.Mutex
-	st  *standing
+	st  *electionState
 	end watcher.Update // once the watch is over
 }
 
-func newObserved(st *standing) *observed { return &observed{st: st, changed: make(chan struct{}, 1)} }
+func newObserved(st *electionState) *observed {
+	return &observed{st: st, changed: make(chan struct{}, 1)}
+}
 
 // take is the watch's function.
 func (f *observed) take(u watcher.Update) {
@@ -171,9 +173,9 @@ func (f *observed) take(u watcher.Update) {
 	}
 }
 
-// look is who leads at revision rev; known is false where the value has to be
+// leading is who leads at revision rev; known is false where the value has to be
 // read. end is set once the watch is over.
-func (f *observed) look() (p post, rev int64, known bool, end watcher.Update) {
+func (f *observed) leading() (p proclaimed, rev int64, known bool, end watcher.Update) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	p, known = f.st.leader()
@@ -181,7 +183,7 @@ func (f *observed) look() (p post, rev int64, known bool, end watcher.Update) {
 }
 
 // note takes in a value that was read, if its key is first still.
-func (f *observed) note(p post) {
+func (f *observed) note(p proclaimed) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.st.first() == p.candidate {

@@ -23,8 +23,8 @@ type RunOptions struct {
 	// to twice as long, at most MaxBackoff; of each, half is random. 0 means
 	// 500 ms and 30 s.
 	MinBackoff, MaxBackoff time.Duration
-	// Eligible is asked before each campaign, in Run's goroutine; while it returns
-	// false, it is asked again after up to MinBackoff. nil: always. Its ctx is
+	// Eligible is called before each campaign, in Run's goroutine; while it returns
+	// false, it is called again after up to MinBackoff. nil: always. Its ctx is
 	// Run's.
 	Eligible func(ctx context.Context) bool
 	// Overrun is how long lead may go on after its context's end before the Term
@@ -37,7 +37,7 @@ type RunOptions struct {
 	// whatever it returned, and goes on. Without it, lead's context ends at loss.
 	StopInJeopardy bool
 	// Notify is called with every change, in order, from Run's goroutine. It
-	// should be quick: nothing goes on meanwhile. nil: nobody is told.
+	// should be quick: nothing goes on meanwhile. nil: no call.
 	Notify func(Event)
 }
 
@@ -83,7 +83,7 @@ func (o RunOptions) backoffs() (lo, hi time.Duration) {
 	return lo, hi
 }
 
-// Kind says what an Event tells.
+// Kind says what an Event reports.
 type Kind int
 
 // The kinds of events.
@@ -109,7 +109,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", int(k))
 }
 
-// An Event is one change that Run tells of.
+// An Event is one change that Run reports.
 type Event struct {
 	Kind  Kind
 	Term  int64         // counts this Run's terms, from 1; Retrying: the latest one, 0 before the first

@@ -35,8 +35,8 @@ import (
 // kind of loss comes once. Two hundred take about ten minutes.
 const lossesVariable = "PAWL_ELECT_TEST_LOSSES"
 
-// A standingProcess is a candidate in a process of its own, and its way to etcd.
-type standingProcess struct {
+// A candidateProcess is a candidate in a process of its own, and its way to etcd.
+type candidateProcess struct {
 	cmd   *exec.Cmd
 	in    io.WriteCloser
 	proxy *faultproxy.Proxy
@@ -44,7 +44,7 @@ type standingProcess struct {
 
 // A news is what one of the processes said.
 type news struct {
-	by *standingProcess
+	by *candidateProcess
 	bulletin
 }
 
@@ -54,7 +54,7 @@ type field struct {
 	op   pb.KVClient
 	ls   pb.LeaseClient
 	news chan news
-	all  []*standingProcess
+	all  []*candidateProcess
 
 	won    map[int64]news // by token
 	over   map[int64]bulletin
@@ -77,7 +77,7 @@ func newField(t *testing.T, s *etcdtest.Server) *field {
 // start starts one candidate, which lasts until the end of the test.
 func (f *field) start(etcd string) {
 	f.t.Helper()
-	p := &standingProcess{proxy: faultproxy.Start(f.t, etcd)}
+	p := &candidateProcess{proxy: faultproxy.Start(f.t, etcd)}
 	p.cmd = exec.Command(os.Args[0], "-test.run=^TestRoleCandidate$", "-test.v")
 	p.cmd.Env = append(os.Environ(), roleVariable+"=candidate", endpointVariable+"="+p.proxy.Addr())
 	p.cmd.Stderr = os.Stderr

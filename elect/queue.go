@@ -26,7 +26,7 @@ const (
 
 // Queue reads who leads and who is a candidate, in order, at one moment during
 // the call. It is empty where nobody wants the name. A lock and an election of one
-// name are one queue. It asks the cluster, linearizably, and writes nothing: with a
+// name are one queue. It reads from the cluster, linearizably, and writes nothing: with a
 // *pawl.Client it needs no session, with other sessions it uses the one of now. It
 // costs the server time in proportion to the queue.
 func (e *Election) Queue(ctx context.Context) (Queue, error) {

@@ -15,7 +15,7 @@ import (
 )
 
 // Run leads again and again: it makes a session, campaigns, calls lead, and
-// after every loss does so anew with a new session, until ctx ends or lead
+// after every loss does so again with a new session, until ctx ends or lead
 // returns during its term.
 //
 // lead's ctx is a child of Run's, carries the token, and is cancelled with the
@@ -32,8 +32,8 @@ import (
 // Term marked lost, and then its lease is not renewed any more; Run still waits
 // for it.
 //
-// Trouble with sessions and campaigns is retried, for ever, after a jittered
-// wait; Notify is told. Run returns the error instead when it matches
+// A failure of sessions or campaigns is retried, for ever, after a jittered
+// wait, and reported to Notify. Run returns the error instead when it matches
 // pawl.ErrClusterChanged or pawl.ErrTokenFloor, when the client is closed
 // (lease.ErrClosed), and when an argument is bad, as a Value that is larger than
 // the cluster takes. With StopInJeopardy, lead's context also ends before a loss is
@@ -59,7 +59,7 @@ func Run(ctx context.Context, c *pawl.Client, name string, opts RunOptions, lead
 			r.backoff.Reset()
 			r.backoff.Sleep(ctx)
 		case o.err != nil:
-			r.tell(Event{Kind: Retrying, Term: r.term, Token: r.token, Err: o.err})
+			r.notify(Event{Kind: Retrying, Term: r.term, Token: r.token, Err: o.err})
 			r.backoff.Sleep(ctx)
 		default: // Eligible said no
 			backoff.Sleep(ctx, backoff.Jitter(lo))
@@ -100,7 +100,7 @@ func (r *runner) fatal(err error) error {
 	return nil
 }
 
-func (r *runner) tell(ev Event) {
+func (r *runner) notify(ev Event) {
 	if r.opts.Notify != nil {
 		r.opts.Notify(ev)
 	}
@@ -114,7 +114,7 @@ type outcome struct {
 	result error
 }
 
-// round asks whether to campaign, makes a session, campaigns and leads.
+// round calls Eligible, makes a session, campaigns and leads.
 func (r *runner) round(ctx context.Context) (o outcome) {
 	if r.opts.Eligible != nil && !r.opts.Eligible(ctx) || ctx.Err() != nil {
 		return outcome{}
@@ -132,7 +132,7 @@ func (r *runner) round(ctx context.Context) (o outcome) {
 }
 
 // leaveWait is how long a session is waited for to be given back; what takes
-// longer goes on behind.
+// longer goes on in the background.
 const leaveWait = time.Second
 
 // leave gives the session of a round back. When Run's own ctx has ended, its
@@ -153,8 +153,8 @@ func (r *runner) leave(ctx context.Context, s *pawl.Session) {
 func (r *runner) reign(ctx context.Context, s *session.Session, t *Term) (o outcome) {
 	r.term++
 	r.token = t.Token()
-	r.tell(Event{Kind: Elected, Term: r.term, Token: r.token})
-	release := s.DeferRevocation() // before the last look at Err, so that there is no gap
+	r.notify(Event{Kind: Elected, Term: r.term, Token: r.token})
+	release := s.DeferRevocation() // before the last call of Err, so that there is no gap
 	defer release()
 	var result, end error
 	stopped := true                    // lead has not returned before Run's ctx has ended
@@ -186,11 +186,11 @@ func (r *runner) reign(ctx context.Context, s *session.Session, t *Term) (o outc
 	return outcome{done: true, result: result}
 }
 
-// ended tells of a term's end; err is what came of giving it back.
+// ended reports a term's end; err is what came of giving it back.
 func (r *runner) ended(t *Term, err error) {
 	ev := Event{Kind: Resigned, Term: r.term, Token: r.token, Err: err}
 	if err := t.Err(); errors.Is(err, ErrLost) {
 		ev.Kind, ev.Err = Lost, err
 	}
-	r.tell(ev)
+	r.notify(ev)
 }

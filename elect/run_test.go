@@ -451,7 +451,7 @@ func TestRunReturnsWhatCannotGetBetter(t *testing.T) {
 		})
 	})
 	for name, want := range map[string]error{"closed": lease.ErrClosed, "changed": pawl.ErrClusterChanged} {
-		for _, when := range []string{"before", "leading", "waiting", "not standing"} {
+		for _, when := range []string{"before", "leading", "waiting", "not eligible"} {
 			t.Run(name+" "+when, func(t *testing.T) {
 				inBubble(t, func(w *world) {
 					c := w.client()
@@ -472,7 +472,7 @@ func TestRunReturnsWhatCannotGetBetter(t *testing.T) {
 					case "waiting":
 						w.Put("e/other", "", 0)
 						time.AfterFunc(time.Second, spoil)
-					case "not standing":
+					case "not eligible":
 						o.Eligible = func(context.Context) bool { return false }
 						time.AfterFunc(time.Second, func() { spoil(); _, _ = elect.LeaderOf(w.ctx, c, "e", elect.Options{}) })
 					}

@@ -27,8 +27,8 @@ func newTerm(c *queue.Acquisition, session *pawl.Session) *Term {
 	return t
 }
 
-// claim is what t holds; for a nil or zero Term, one that is over.
-func (t *Term) claim() *queue.Acquisition {
+// acquisition is what t holds; for a nil or zero Term, one that is over.
+func (t *Term) acquisition() *queue.Acquisition {
 	if t == nil || t.c == nil {
 		return queue.None
 	}
@@ -36,20 +36,20 @@ func (t *Term) claim() *queue.Acquisition {
 }
 
 // Name is the election's name, as it was given to New.
-func (t *Term) Name() string { return t.claim().Name() }
+func (t *Term) Name() string { return t.acquisition().Name() }
 
 // Key is the candidate's key in etcd, whole, namespace included. It stays the
 // same after the end.
-func (t *Term) Key() string { return t.claim().Key() }
+func (t *Term) Key() string { return t.acquisition().Key() }
 
 // Token is the fencing token: the create revision of Key, greater than that of
 // every term of the name before. It stays the same after the end.
-func (t *Term) Token() fencing.Token { return t.claim().Token() }
+func (t *Term) Token() fencing.Token { return t.acquisition().Token() }
 
 // Guard is "Key still has Token as its create revision", for a transaction of
 // the caller's own through kv.Client.Txn. It stays the same after the end, when
 // such a transaction is refused with kv.ErrFenced.
-func (t *Term) Guard() kv.Guard { return t.claim().Guard() }
+func (t *Term) Guard() kv.Guard { return t.acquisition().Guard() }
 
 // Session is the session that the term rests on, and is lost with. It stays the same
 // after the end; nil for a nil or zero Term.
@@ -63,29 +63,29 @@ func (t *Term) Session() *pawl.Session {
 // Context has the values of Campaign's ctx, not its end, and carries the token:
 // fencing.FromContext. It is cancelled at loss, with the error that Err returns
 // as its cause, and not at Resign.
-func (t *Term) Context() context.Context { return t.claim().Context() }
+func (t *Term) Context() context.Context { return t.acquisition().Context() }
 
 // Done is closed when the term is over, Resign included; Err says which. It only
 // notifies: Err is what decides.
-func (t *Term) Done() <-chan struct{} { return t.claim().Done() }
+func (t *Term) Done() <-chan struct{} { return t.acquisition().Done() }
 
 // Err is nil while the term lasts. After a loss it matches ErrLost and exactly
 // one cause; after Resign it matches ErrResigned. It compares the clock with the
-// deadline at the call, so it is right at the first look after a pause. It does
+// deadline at the call, so it is right at the first call after a pause. It does
 // no I/O. It does not block, but for at most 50 ms in the moment in which the key
 // is known to be gone and not yet whether its lease went with it.
-func (t *Term) Err() error { return t.claim().Err() }
+func (t *Term) Err() error { return t.acquisition().Err() }
 
 // Deadline is until when the term lasts unless its session is renewed: for
-// comparison with time.Now, and reckoned at the call. A kept one is wrong after
+// comparison with time.Now, and computed at the call. A kept one is wrong after
 // a suspend. It is the zero Time once the term is over.
-func (t *Term) Deadline() time.Time { return t.claim().Deadline() }
+func (t *Term) Deadline() time.Time { return t.acquisition().Deadline() }
 
-// Confirm asks the cluster, linearizably, whether the term lasts. nil: it did,
+// Confirm reads from the cluster, linearizably, whether the term lasts. nil: it did,
 // at some moment during the call. An error that matches ErrLost: it does not.
 // Another error: no answer came, and nothing has changed.
 func (t *Term) Confirm(ctx context.Context) error {
-	return t.call("confirm", ctx, t.claim().Confirm)
+	return t.call("confirm", ctx, t.acquisition().Confirm)
 }
 
 // Proclaim changes the value that observers see; the key, the token and the
@@ -99,12 +99,12 @@ func (t *Term) Confirm(ctx context.Context) error {
 // again. The value is copied.
 func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 	return t.call("proclaim", ctx, func(ctx context.Context) error {
-		if t.claim() == queue.None {
+		if t.acquisition() == queue.None {
 			return queue.None.Err()
 		}
-		told := t.c.Proclaiming()
+		proclaimed := t.c.Proclaiming()
 		err := t.proclaim(ctx, value)
-		told(err) // when the turn is given back: an observer may proclaim
+		proclaimed(err) // when the turn is given back: an observer may proclaim
 		return err
 	})
 }
@@ -122,12 +122,12 @@ func (t *Term) proclaim(ctx context.Context, value []byte) error {
 
 // Resign ends the term; the next candidate leads. From the call on this one does
 // not. nil: it led until now. An error that matches ErrLost: it did not. One
-// that matches kv.ErrUnknown: that is not confirmed, and goes on behind; called
+// that matches kv.ErrUnknown: that is not confirmed, and goes on in the background; called
 // again, Resign tries again, and once it is decided gives the same answer. With
 // a ctx that is done, it still sends, and waits for at most 100 ms: `defer
 // t.Resign(ctx)` never strands an election.
 func (t *Term) Resign(ctx context.Context) error {
-	return t.call("resign", ctx, func(ctx context.Context) error { return t.claim().Release(ctx, ErrResigned) })
+	return t.call("resign", ctx, func(ctx context.Context) error { return t.acquisition().Release(ctx, ErrResigned) })
 }
 
 // call runs one call and says in its error which it was.

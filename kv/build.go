@@ -8,7 +8,7 @@ import (
 //
 //	If(guards' create revisions) Then(Txn(If conditions Then … Else …)) Else(read the guards' keys)
 //
-// so that a stale holder runs neither branch, and a failed guard is told from a failed condition.
+// so that a stale holder runs neither branch, and a failed guard differs from a failed condition.
 // Without conditions Then needs no transaction of its own; without guards the inner one is all.
 func (t *Txn) request() *pb.TxnRequest {
 	inner := &pb.TxnRequest{Success: requests(t.Then), Failure: requests(t.Else)}

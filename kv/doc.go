@@ -24,7 +24,7 @@
 //  3. An error matches ErrUnknown if the transaction may have been applied, or may still be. With
 //     any other error it was not applied and never will be.
 //  4. A transaction that writes is never sent a second time after an unknown outcome.
-//  5. What is wrong with the arguments is told before anything is sent.
+//  5. What is wrong with the arguments is reported before anything is sent.
 //  6. Every transaction is linearizable; it sees all that was acknowledged before.
 //  7. A Put made with OnSession leaves its key on the session's lease: etcd deletes it when the session ends.
 //  8. Get and List are linearizable. What List returns was so at one revision.

@@ -41,7 +41,7 @@ type Txn struct {
 type Result struct {
 	OK       bool    // If was true and Then applied; otherwise Else did
 	Revision int64   // of the cluster: that of the writes, if there were any
-	Gets     []Entry // one for each Get that ran, in order, and what each GetPrefix found at its place
+	Gets     []Entry // one for each Get that ran, in order, and what each GetPrefix found in its position
 	More     bool    // a GetPrefix left out keys beyond its limit
 }
 
@@ -64,14 +64,14 @@ type Entry struct {
 func (c *Client) Txn(ctx context.Context, t Txn) (Result, error) {
 	res, err := c.txn(ctx, t)
 	if err != nil {
-		c.tell(ctx, err)
+		c.notify(ctx, err)
 		return Result{}, fmt.Errorf("kv: txn: %w", err)
 	}
 	return res, nil
 }
 
-// tell tells the client's observer of a refusal by a guard.
-func (c *Client) tell(ctx context.Context, err error) {
+// notify notifies the client's observer of a refusal by a guard.
+func (c *Client) notify(ctx context.Context, err error) {
 	if errors.Is(err, ErrFenced) {
 		c.c.Notifier().NewSource().Now(context.WithoutCancel(ctx), observe.WriteFenced{Err: err})
 	}

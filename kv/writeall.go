@@ -29,7 +29,7 @@ const doubts = 3
 // before it was sent. So a copy whose answer was lost, and which arrives late, can never overwrite
 // what was written after it, and a part whose outcome is unknown is sent again here. One thing such
 // a late copy can do while the lock is held: where all keys of its part were absent before it, and
-// have all been deleted since, it creates them anew. Who creates and deletes a key under one and
+// have all been deleted since, it creates them again. A caller who creates and deletes a key under one and
 // the same holding, and minds that, puts an empty value in place of the deletion. Somebody who
 // writes the same keys without the lock can make WriteAll fail.
 //
@@ -53,7 +53,7 @@ func (c *Client) WriteAll(ctx context.Context, guards []Guard, writes []Op) (app
 		case cluster.IsTooManyOps(err) && len(part) > 1:
 			size = len(part) / 2
 		default:
-			c.tell(ctx, err)
+			c.notify(ctx, err)
 			return applied, fmt.Errorf("kv: write all, %d of %d applied: %w", applied, len(writes), err)
 		}
 	}

@@ -1,4 +1,4 @@
-// Package lock takes locks on etcd that are told when they are lost, and that
+// Package lock acquires locks on etcd that report when they are lost, and that
 // come with a fencing token.
 //
 //	m := lock.New(session, "jobs/42", lock.Options{})
@@ -20,10 +20,10 @@
 //     after somebody who waits to hold alone waits for it.
 //  3. Tokens: Held.Token is the create revision of Held.Key, and strictly greater
 //     than that of every holder of the name before; of those that hold together each has its own.
-//  4. Loss is told: when the session is over, when the key is deleted, or
+//  4. Loss is reported: when the session is over, when the key is deleted, or
 //     overwritten by somebody else, or held for longer than Options.MaxHold, Err says so, with one cause that stands, the
 //     Context is cancelled with it, and Done is closed. Err compares the clock at
-//     the call; after a pause of any length it is right at the first look.
+//     the call; after a pause of any length it is right at the first call.
 //  5. Errors are whole: an error and a Held are never both nil, nor both set. After
 //     any error the acquisition's queue key is deleted in the background. Until then
 //     it blocks others, at the latest until its lease ends if etcd cannot be reached.
@@ -37,12 +37,12 @@
 // No client can rule out that an operator deletes the key, that the server
 // revokes a living lease, that a restore takes the cluster back, that a machine
 // is frozen together with its clocks, that clocks' rates differ by more than the
-// session's margin covers, or that a process is paused between its last look at
-// Err and its write. Whoever writes to storage gives it the token, and the
+// session's margin covers, or that a process is paused between its last call of
+// Err and its write. A writer gives the storage its token, and the
 // storage refuses one below the highest it has seen: package fencing.
 //
 // It is not reentrant and has no priorities. Nobody who holds it shared can turn that into
-// holding it alone: release, acquire, and look again. A lock and an election
+// holding it alone: release, acquire, and read again. A lock and an election
 // of one name are one queue: they exclude each other.
 //
 // # Failures
@@ -58,7 +58,7 @@
 //	  pawl.ErrClusterChanged       another cluster answers, or its revision went back
 //	a cause alone                an Acquire that never won
 //	ErrReleased                  Err after Release
-//	kv.ErrUnknown                a Release that was not confirmed; it goes on behind
+//	kv.ErrUnknown                a Release that was not confirmed; it goes on in the background
 //	pawl.ErrTokenFloor           the token would not exceed Config.TokenFloor
 //	context.DeadlineExceeded, context.Canceled  the call's context ended
 package lock

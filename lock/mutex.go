@@ -25,7 +25,7 @@ type Options struct {
 	// no token. 0: none. A holder that released and then closed its session does not
 	// count, unless etcd has compacted the moment of its release. Delay holds back
 	// those who were waiting; an acquisition that begins later finds no trace of the
-	// holder, and neither does one behind a waiter that gave up during its delay.
+	// holder, and neither does one after a waiter that gave up during its delay.
 	Delay time.Duration
 	// MaxHold ends a hold that lasts longer: it is lost, with ErrMaxHold, and its key is
 	// deleted in the background, without waiting for the function that still works with
@@ -101,19 +101,19 @@ func (m *Mutex) TryAcquireShared(ctx context.Context) (*Held, error) {
 func (m *Mutex) acquire(ctx context.Context, op string, shared bool, r queue.Request) (*Held, error) {
 	err := m.checkShared(shared)
 	var session *pawl.Session
-	var line queue.Queue
+	var q queue.Queue
 	if err == nil {
-		session, line, err = m.resolve(ctx)
+		session, q, err = m.resolve(ctx)
 	}
 	if err == nil {
 		var c *queue.Acquisition
 		s := inside.SessionOf(session)
-		line.Shared = shared
+		q.Shared = shared
 		r.Delay, r.Handoffs, r.Limits = m.opts.Delay, !m.opts.EtcdLayout && !shared, m.limits()
 		if r.Value = s.Label(); m.opts.EtcdLayout {
 			r.Value = s.EtcdLabel()
 		}
-		if c, err = queue.Acquire(ctx, s, line, r); err == nil {
+		if c, err = queue.Acquire(ctx, s, q, r); err == nil {
 			return &Held{c, session}, nil
 		}
 	}
@@ -145,14 +145,14 @@ func (m *Mutex) do(ctx context.Context, op string, acquire func(context.Context)
 
 // Resume makes the Held of a key that this session's predecessor held, after the
 // session was made with lease.Options.Resume: key and t are Held.Key and
-// Held.Token there. The key says whether it is a shared one. It asks the cluster, in one
+// Held.Token there. The key says whether it is a shared one. It queries the cluster, in one
 // transaction; the error matches ErrLost where the key is not there any more. The token
 // stays the same.
 func (m *Mutex) Resume(ctx context.Context, key string, t fencing.Token) (*Held, error) {
-	session, line, err := m.resolve(ctx)
+	session, q, err := m.resolve(ctx)
 	if err == nil {
 		var c *queue.Acquisition
-		if c, err = queue.Resume(ctx, inside.SessionOf(session), line, key, t, m.limits()); err == nil {
+		if c, err = queue.Resume(ctx, inside.SessionOf(session), q, key, t, m.limits()); err == nil {
 			return &Held{c, session}, nil
 		}
 	}
@@ -198,11 +198,11 @@ func (m *Mutex) resolve(ctx context.Context) (*pawl.Session, queue.Queue, error)
 	if s == nil {
 		return nil, queue.Queue{}, errors.New("nil session")
 	}
-	line, err := queue.New(s.Host().Namespace, m.name, m.opts.EtcdLayout)
-	return session, line, err
+	q, err := queue.New(s.Host().Namespace, m.name, m.opts.EtcdLayout)
+	return session, q, err
 }
 
-// check reports what is wrong before anything is asked of the cluster.
+// check reports what is wrong before anything is sent to the cluster.
 func (m *Mutex) check(ctx context.Context) error {
 	switch {
 	case m == nil:

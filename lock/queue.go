@@ -30,7 +30,7 @@ const (
 
 // Queue reads who holds the lock and who waits for it, in order, at one moment during
 // the call. It is empty where nobody wants the name. A lock and an election of one
-// name are one queue. It asks the cluster, linearizably, and writes nothing: with a
+// name are one queue. It reads from the cluster, linearizably, and writes nothing: with a
 // *pawl.Client it needs no session, with other sessions it uses the one of now. It
 // costs the server time in proportion to the queue.
 func (m *Mutex) Queue(ctx context.Context) (Queue, error) {

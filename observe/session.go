@@ -32,7 +32,7 @@ type SessionHedged struct {
 	After  time.Duration // since the first was tried
 }
 
-// SessionInJeopardy: less than half of the session's validity is left. It is told
+// SessionInJeopardy: less than half of the session's validity is left. It comes
 // once between two renewals.
 type SessionInJeopardy struct {
 	Lease int64

@@ -22,10 +22,10 @@
 //     revisions, except those in a gap.
 //  2. A watch goes on, where it was, after the loss of members, leaders, connections and auth tokens.
 //     A member that falls silent is left within 8 s.
-//  3. A gap is yielded in its place, as an Event with Gap, and the watch goes on behind it.
+//  3. A gap is yielded in its position, as an Event with Gap, and the watch goes on after it.
 //  4. The sequence ends after an error, and with no other end than an error or the consumer's.
 //  5. A slow consumer loses nothing unless the cluster compacts it. At most 4,096 changes or 16 MiB
-//     wait for it, or one message; what comes after that is asked for again later.
+//     wait for it, or one message; what comes after that is watched again later.
 //
 // # What it does not do
 //

@@ -143,7 +143,7 @@ var mutants = []mutant{
 		"	release := s.DeferRevocation() // before", "	release := func() {} // before"}}, []string{inElect}},
 	{"the pause after a term grows for ever", "E9", []edit{{"elect/run.go", "			r.backoff.Reset()\n", ""}}, []string{inElect}},
 	{"an observer forgets the value that it read", "O1", []edit{{"elect/observe.go", "			f.note(p)\n", ""}}, []string{inElect}},
-	{"an observer takes old events for new", "O1", []edit{{"elect/standing.go", "		if events[i].ModRevision > s.rev {", "		if events[i].ModRevision > 0 {"}}, []string{inElect}},
+	{"an observer takes old events for new", "O1", []edit{{"elect/state.go", "		if events[i].ModRevision > s.rev {", "		if events[i].ModRevision > 0 {"}}, []string{inElect}},
 	{"storage admits a token that is one too low", "K2", []edit{{"fencing/registers.go", "	if t < seen ||", "	if t < seen-1 ||"}}, []string{inFencing}},
 	{"storage has one register, of tokens of either mode", "K2", []edit{{"fencing/registers.go", "		seen = Token(r.exclusive.Load())", "		seen = Token(r.highest.Load())"}}, []string{inFencing}},
 	{"storage has one register, of exclusive tokens", "K2", []edit{{"fencing/registers.go",

@@ -50,7 +50,7 @@ func (c *crowd) step(rnd *rand.Rand) (events []watcher.Event) {
 	return events
 }
 
-func TestStandingAgreesWithAModelThatSortsEveryTime(t *testing.T) {
+func TestElectionStateAgreesWithAModelThatSortsEveryTime(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
@@ -63,7 +63,7 @@ func TestStandingAgreesWithAModelThatSortsEveryTime(t *testing.T) {
 		for k, ev := range c.keys {
 			all = append(all, candidate{k, ev.CreateRevision})
 		}
-		s := newStanding(c.rev, all)
+		s := newElectionState(c.rev, all)
 		for range 200 {
 			var events []watcher.Event
 			for range 1 + rnd.IntN(3) {
@@ -80,8 +80,8 @@ func TestStandingAgreesWithAModelThatSortsEveryTime(t *testing.T) {
 	}
 }
 
-func TestStandingLooksWhoIsFirstAfterWholeRevisions(t *testing.T) {
-	s := newStanding(5, []candidate{{"a", 3}})
+func TestElectionStateLooksWhoIsFirstAfterWholeRevisions(t *testing.T) {
+	s := newElectionState(5, []candidate{{"a", 3}})
 	s.apply([]watcher.Event{
 		{Key: "a", Deleted: true, ModRevision: 6},
 		{Key: "c", CreateRevision: 6, ModRevision: 6, Value: []byte("c")},
@@ -89,12 +89,12 @@ func TestStandingLooksWhoIsFirstAfterWholeRevisions(t *testing.T) {
 	}, 6)
 	p, known := s.leader()
 	assert.True(t, known)
-	assert.Equal(t, post{candidate{"b", 6}, 6, 7, []byte("b")}, p)
+	assert.Equal(t, proclaimed{candidate{"b", 6}, 6, 7, []byte("b")}, p)
 }
 
-func TestStandingDropsWhatItKnows(t *testing.T) {
-	s := newStanding(5, []candidate{{"a", 3}})
-	s.note(post{candidate{"a", 3}, 9, 0, []byte("read later")})
+func TestElectionStateDropsWhatItKnows(t *testing.T) {
+	s := newElectionState(5, []candidate{{"a", 3}})
+	s.note(proclaimed{candidate{"a", 3}, 9, 0, []byte("read later")})
 	s.apply([]watcher.Event{{Key: "a", Deleted: true, ModRevision: 4}}, 4)
 	s.apply([]watcher.Event{{Key: "a", CreateRevision: 3, ModRevision: 7, Value: []byte("old")}}, 7)
 	p, known := s.leader()
@@ -103,8 +103,8 @@ func TestStandingDropsWhatItKnows(t *testing.T) {
 	assert.EqualValues(t, 9, p.mod)
 }
 
-func TestStandingDropsEventsFromBeforeItWasRead(t *testing.T) {
-	s := newStanding(5, []candidate{{"a", 3}})
+func TestElectionStateDropsEventsFromBeforeItWasRead(t *testing.T) {
+	s := newElectionState(5, []candidate{{"a", 3}})
 	s.apply([]watcher.Event{{Key: "a", Deleted: true, ModRevision: 2}}, 4)
 	assert.EqualValues(t, 5, s.rev)
 	s.apply([]watcher.Event{{Key: "a", Deleted: true, ModRevision: 2}, {Key: "b", CreateRevision: 7, ModRevision: 7}}, 7)
@@ -112,27 +112,27 @@ func TestStandingDropsEventsFromBeforeItWasRead(t *testing.T) {
 	assert.EqualValues(t, 7, s.rev)
 }
 
-func TestStandingTellsAKeyThatCameAgainFromTheOneThatWent(t *testing.T) {
-	s := newStanding(5, []candidate{{"a", 3}, {"b", 4}})
+func TestElectionStateTellsAKeyThatCameAgainFromTheOneThatWent(t *testing.T) {
+	s := newElectionState(5, []candidate{{"a", 3}, {"b", 4}})
 	s.apply([]watcher.Event{{Key: "a", Deleted: true, ModRevision: 6}, {Key: "a", CreateRevision: 7, ModRevision: 7}}, 7)
 	assert.Equal(t, candidate{"b", 4}, s.first())
 	s.apply([]watcher.Event{{Key: "b", Deleted: true, ModRevision: 8}}, 8)
 	assert.Equal(t, candidate{"a", 7}, s.first())
 }
 
-func TestStandingIsBoundedByTheCandidatesThatAreThere(t *testing.T) {
-	s := newStanding(1, []candidate{{"stays", 1}})
+func TestElectionStateIsBoundedByTheCandidatesThatAreThere(t *testing.T) {
+	s := newElectionState(1, []candidate{{"stays", 1}})
 	for rev := int64(2); rev < 20_000; rev += 2 {
 		key := fmt.Sprint(rev)
 		s.apply([]watcher.Event{{Key: key, CreateRevision: rev, ModRevision: rev}}, rev)
 		s.apply([]watcher.Event{{Key: key, Deleted: true, ModRevision: rev + 1}}, rev+1)
 	}
 	assert.Equal(t, candidate{"stays", 1}, s.first())
-	assert.LessOrEqual(t, len(s.line), 128)
+	assert.LessOrEqual(t, len(s.queue), 128)
 	assert.Len(t, s.live, 1)
 }
 
-func TestStandingTakesAbout100BytesACandidate(t *testing.T) {
+func TestElectionStateTakesAbout100BytesACandidate(t *testing.T) {
 	const n = 100_000
 	heap := func() uint64 {
 		runtime.GC()
@@ -141,7 +141,7 @@ func TestStandingTakesAbout100BytesACandidate(t *testing.T) {
 		return m.HeapAlloc
 	}
 	before := heap()
-	s := newStanding(1, nil)
+	s := newElectionState(1, nil)
 	for i := range n {
 		s.apply([]watcher.Event{{Key: fmt.Sprintf("election/%016x-1", i), CreateRevision: int64(i + 2), ModRevision: int64(i + 2), Value: make([]byte, 1000)}}, int64(i+2))
 	}

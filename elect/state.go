@@ -13,36 +13,36 @@ type candidate struct {
 	create int64
 }
 
-// A post is what is known of one candidate's value. The zero post is of none.
-type post struct {
+// A proclaimed is what is known of one candidate's value. The zero proclaimed is of none.
+type proclaimed struct {
 	candidate
 	mod   int64 // the modification revision of value
 	lease int64
 	value []byte
 }
 
-// A standing is the candidates of a name at one revision: about a hundred bytes
+// An electionState is the candidates of a name at one revision: about a hundred bytes
 // each, however large their values. It is pure state; its owner guards it.
 //
-// Invariants: line is in the order of create revisions; a candidate in it is
+// Invariants: queue is in the order of create revisions; a candidate in it is
 // alive if and only if live has its create revision under its key. last is the
-// latest known put of whoever was first at that moment.
+// latest known put of the candidate that was first at that moment.
 //
-// A candidate that is first stays first until its key ends, for whoever comes
+// A candidate that is first stays first until its key ends, because one that comes
 // later has a greater create revision. So a read of one key, which finds it with
 // the create revision that was first before, shows the leader of the read's own
-// revision, however far the watch lags behind.
-type standing struct {
-	rev  int64 // the candidates are those of this revision
-	live map[string]int64
-	line []candidate
-	last post
+// revision, however far the watch lags.
+type electionState struct {
+	rev   int64 // the candidates are those of this revision
+	live  map[string]int64
+	queue []candidate
+	last  proclaimed
 }
 
-// newStanding is the standing of the candidates that were read at revision rev.
-func newStanding(rev int64, all []candidate) *standing {
+// newElectionState is the state of the candidates that were read at revision rev.
+func newElectionState(rev int64, all []candidate) *electionState {
 	slices.SortFunc(all, before)
-	s := &standing{rev: rev, live: make(map[string]int64, len(all)), line: all}
+	s := &electionState{rev: rev, live: make(map[string]int64, len(all)), queue: all}
 	for _, c := range all {
 		s.live[c.key] = c.create
 	}
@@ -55,20 +55,20 @@ func before(a, b candidate) int {
 }
 
 // first is who leads; the zero candidate: nobody.
-func (s *standing) first() candidate {
-	for i, c := range s.line {
+func (s *electionState) first() candidate {
+	for i, c := range s.queue {
 		if s.live[c.key] == c.create {
-			s.line = s.line[i:]
+			s.queue = s.queue[i:]
 			return c
 		}
 	}
-	s.line = nil
+	s.queue = nil
 	return candidate{}
 }
 
 // apply takes in events, which are those of whole revisions, the last one rev.
-// Events from before the standing's own revision are known already.
-func (s *standing) apply(events []watcher.Event, rev int64) {
+// Events from before the state's own revision are known already.
+func (s *electionState) apply(events []watcher.Event, rev int64) {
 	if rev <= s.rev {
 		return
 	}
@@ -86,57 +86,57 @@ func (s *standing) apply(events []watcher.Event, rev int64) {
 	s.shrink()
 }
 
-// applyOne takes in the events of one revision, and then looks who is first.
-func (s *standing) applyOne(events []watcher.Event) {
-	came := len(s.line)
+// applyOne takes in the events of one revision, and then finds who is first.
+func (s *electionState) applyOne(events []watcher.Event) {
+	came := len(s.queue)
 	for _, ev := range events {
 		switch {
 		case ev.Deleted:
 			delete(s.live, ev.Key)
 		case s.live[ev.Key] != ev.CreateRevision:
 			s.live[ev.Key] = ev.CreateRevision
-			s.line = append(s.line, candidate{ev.Key, ev.CreateRevision})
+			s.queue = append(s.queue, candidate{ev.Key, ev.CreateRevision})
 		}
 	}
-	slices.SortFunc(s.line[came:], before) // of one revision: their keys decide
+	slices.SortFunc(s.queue[came:], before) // of one revision: their keys decide
 	first := s.first()
 	for _, ev := range events {
 		if ev.Key == first.key && !ev.Deleted {
-			s.note(post{first, ev.ModRevision, ev.Lease, ev.Value})
+			s.note(proclaimed{first, ev.ModRevision, ev.Lease, ev.Value})
 		}
 	}
 }
 
 // note takes in what is known of the first candidate's value, unless something
 // later is known.
-func (s *standing) note(p post) {
+func (s *electionState) note(p proclaimed) {
 	if s.last.candidate != p.candidate || s.last.mod < p.mod {
 		s.last = p
 	}
 }
 
 // leader is who leads, with the value; known is false where that has to be read.
-func (s *standing) leader() (p post, known bool) {
+func (s *electionState) leader() (p proclaimed, known bool) {
 	first := s.first()
 	switch {
 	case first.create == 0:
-		return post{}, true
+		return proclaimed{}, true
 	case s.last.candidate == first:
 		return s.last, true
 	}
-	return post{candidate: first}, false
+	return proclaimed{candidate: first}, false
 }
 
 // shrink forgets candidates that are gone, when they are the greater part.
-func (s *standing) shrink() {
-	if len(s.line) < 64 || len(s.line) < 2*len(s.live) {
+func (s *electionState) shrink() {
+	if len(s.queue) < 64 || len(s.queue) < 2*len(s.live) {
 		return
 	}
 	alive := make([]candidate, 0, len(s.live))
-	for _, c := range s.line {
+	for _, c := range s.queue {
 		if s.live[c.key] == c.create {
 			alive = append(alive, c)
 		}
 	}
-	s.line = alive
+	s.queue = alive
 }
