@@ -42,7 +42,7 @@ proof: ## every cell of the matrix, a soak, random scenarios from a new seed: un
 	PAWL_MATRIX=all go test -count=1 -timeout 15m -parallel 12 -run TestMatrix ./test/proof/matrix
 
 soak: ## an hour of faults and pauses; then the fleets, 20,000 random scenarios, all tests again and again
-	PAWL_SOAK=1h PAWL_SOAK_PAGE=$(CURDIR)/docs/reliability.md go test -count=1 -timeout 90m -v -run TestSoak ./test/proof/matrix
+	PAWL_SOAK=1h PAWL_SOAK_PAGE=$(CURDIR)/docs/results/reliability.md go test -count=1 -timeout 90m -v -run TestSoak ./test/proof/matrix
 	go test -count=1 -timeout 60m -run Fleet ./test/stores/fleet -fleet 2m
 	cd fencing/blobfence/s3blob && GOWORK=off go test -count=1 -timeout 60m -run Fleet . -fleet 2m
 	PAWL_SIMULATE=20000 go test -count=1 -timeout 120m -v ./test/proof/simulate
@@ -52,19 +52,19 @@ compat: ## locks, elections and sessions against etcd 3.6, 3.5 and Debian's 3.4
 	.ci/compat
 
 mutants: ## plants faults in the code, and shows which test notices each
-	go run ./test/proof/mutants -o docs/reliability.md
+	go run ./test/proof/mutants -o docs/results/reliability.md
 
-compare: ## pawl and etcd's own client in the same faults; writes docs/comparison.md
-	go run ./test/peers/compare -o docs/comparison.md
+compare: ## pawl and etcd's own client in the same faults; writes docs/results/comparison.md
+	go run ./test/peers/compare -o docs/results/comparison.md
 
-performance: ## pawl, etcd's own client and the bare stubs in turns, an hour; writes docs/performance.md and its plots
-	go run ./test/peers/bench -o docs
+performance: ## pawl, etcd's own client and the bare stubs in turns, an hour; writes docs/results/performance.md and its plots
+	go run ./test/peers/bench -o docs/results
 
-scale: ## what clusters carry, from what performance measured; writes docs/scale.md
-	go run ./test/peers/scale -o docs
+scale: ## what clusters carry, from what performance measured; writes docs/results/scale.md
+	go run ./test/peers/scale -o docs/results
 
-screenshots: ## plays a scene in Chromium for a minute, and writes docs/ui/*.png
-	cd cmd/pawl/internal/ui/browser && go test -count=1 -run Pictures . -shots $(CURDIR)/docs/ui
+screenshots: ## plays a scene in Chromium for a minute, and writes docs/reference/ui/*.png
+	cd cmd/pawl/internal/ui/browser && go test -count=1 -run Pictures . -shots $(CURDIR)/docs/reference/ui
 
 tidy: ## go.mod and go.sum of every module
 	.ci/tidy

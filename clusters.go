@@ -30,7 +30,7 @@ import (
 //     to other machines. Another set of labels moves names: to a label that is
 //     new, about its share of all names and no others; from one that is gone, its
 //     own names. While two processes use different sets, a name that moves
-//     can have two holders, and its token may go back. docs/scale.md says how to
+//     can have two holders, and its token may go back. docs/results/scale.md says how to
 //     change the set safely.
 type Clusters struct {
 	clients map[string]*Client

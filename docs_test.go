@@ -44,7 +44,7 @@ func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 }
 
 // elsewhere are documents that name files of other projects.
-var elsewhere = map[string]bool{"docs/peers.md": true}
+var elsewhere = map[string]bool{"docs/explanation/peers.md": true}
 
 var file = regexp.MustCompile("`([\\w./-]+/[\\w.-]+\\.(?:go|md|txtar|sh))`")
 
@@ -94,7 +94,7 @@ var rule = regexp.MustCompile(`- \*\*([TNAHRK]\d|RW\d)\*\*`)
 
 func TestEachSafetyRuleHasItsFileAndItsTest(t *testing.T) {
 	docs := documents(t)
-	rules := rule.FindAllStringSubmatch(docs["docs/safety.md"], -1)
+	rules := rule.FindAllStringSubmatch(docs["docs/explanation/safety.md"], -1)
 	assert.Len(t, rules, 32)
 	for _, r := range rules {
 		row := regexp.MustCompile(`(?m)^\| ` + r[1] + ` \|.*$`).FindString(docs["ARCHITECTURE.md"])

@@ -23,7 +23,7 @@ func flat(text string) string {
 }
 
 func TestProgramsOfTheGuideAreThoseThatAreTested(t *testing.T) {
-	guide, err := os.ReadFile("../docs/fencing.md")
+	guide, err := os.ReadFile("../docs/how-to/fencing.md")
 	require.NoError(t, err)
 	var files []string
 	for _, where := range []string{"*_test.go", "*/*_test.go", "../kv/*_test.go", "../test/stores/*/*_test.go"} {

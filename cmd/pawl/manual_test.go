@@ -50,7 +50,7 @@ func TestEachCommandSaysWhatItDoesWithAnExample(t *testing.T) {
 var flagInDocs = regexp.MustCompile("`(?:pawl [^`]*)?(--[a-z][a-z-]+)")
 
 func TestDocsNameEachCommandAndEachFlagAndNoOther(t *testing.T) {
-	text, err := os.ReadFile("../../docs/commands.md")
+	text, err := os.ReadFile("../../docs/reference/commands.md")
 	require.NoError(t, err)
 	page := string(text)
 	flags := map[string]bool{}
@@ -58,16 +58,16 @@ func TestDocsNameEachCommandAndEachFlagAndNoOther(t *testing.T) {
 		if !c.Runnable() {
 			path = strings.Replace(path, "pawl ", "pawl help ", 1)
 		}
-		assert.True(t, strings.Contains(page, path), "docs/commands.md does not name %s", path)
+		assert.True(t, strings.Contains(page, path), "docs/reference/commands.md does not name %s", path)
 		c.Flags().VisitAll(func(f *pflag.Flag) {
 			flags["--"+f.Name] = true
 			named := regexp.MustCompile("`[^`]*--" + f.Name + `\b`).MatchString(page)
-			assert.True(t, named, "docs/commands.md does not name %s --%s", path, f.Name)
+			assert.True(t, named, "docs/reference/commands.md does not name %s --%s", path, f.Name)
 		})
 	}
 	flags["--help"] = true
 	for _, m := range flagInDocs.FindAllStringSubmatch(page, -1) {
-		assert.True(t, flags[m[1]], "docs/commands.md names %s, which no command has", m[1])
+		assert.True(t, flags[m[1]], "docs/reference/commands.md names %s, which no command has", m[1])
 	}
 }
 

@@ -72,13 +72,13 @@ and a condition:
 
   UPDATE report SET body = :body, token = :token WHERE id = 1 AND token <= :token
 
-and no row changed means: too late, stop. docs/fencing.md shows it for databases,
+and no row changed means: too late, stop. docs/how-to/fencing.md shows it for databases,
 HTTP, object stores, files and etcd itself.
 
 The token is the revision at which the holder's key was put in etcd. Revisions only go
 up, and the holder's is the lowest of those in the queue: so the next one's is
 higher, also after pawl break, a crash, or an expired lease. The exception is a cluster
-that was restored from a backup without care: docs/operations.md says how to do it.`,
+that was restored from a backup without care: docs/how-to/operations.md says how to do it.`,
 		},
 		{
 			Use:   "exit-codes",

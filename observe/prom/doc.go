@@ -6,7 +6,7 @@
 //	client, err := pawl.Dial(ctx, pawl.Config{Endpoints: endpoints, Observer: metrics})
 //
 // One Collector serves any number of clients. dashboard.json, beside this file, is
-// a Grafana dashboard of its metrics; docs/observability.md in pawl's repository
+// a Grafana dashboard of its metrics; docs/how-to/observability.md in pawl's repository
 // explains them, and what to raise an alarm for.
 //
 // # Metrics

@@ -215,7 +215,7 @@ func TestTheDashboardShowsTheFirstLoss(t *testing.T) {
 
 // The page for operators has the same expressions.
 func TestTheDocumentationShowsTheAlerts(t *testing.T) {
-	page, err := os.ReadFile("../../docs/observability.md")
+	page, err := os.ReadFile("../../docs/how-to/observability.md")
 	require.NoError(t, err)
 	for _, r := range shipped(t) {
 		assert.True(t, strings.Contains(string(page), "`"+r.Alert+"`"), r.Alert)

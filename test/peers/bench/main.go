@@ -5,7 +5,7 @@
 // in turns.
 //
 //	go run ./test/peers/bench                       prints the page
-//	go run ./test/peers/bench -o docs               writes docs/performance.md and docs/performance/*.svg
+//	go run ./test/peers/bench -o docs/results         writes docs/results/performance.md and docs/results/performance/*.svg
 //	go run ./test/peers/bench -short                a quick look
 //	go run ./test/peers/bench -only chain-100       the scenarios whose names contain the word
 //

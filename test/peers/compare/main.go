@@ -4,7 +4,7 @@
 // on the same cluster, in the same trouble, and measures both.
 //
 //	go run ./test/peers/compare                    prints the table
-//	go run ./test/peers/compare -o docs/comparison.md
+//	go run ./test/peers/compare -o docs/results/comparison.md
 //	go run ./test/peers/compare sets nested        the rows whose names contain one of the words
 //
 // Every figure is measured in that run, for both alike; nothing is remembered

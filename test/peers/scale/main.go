@@ -3,9 +3,9 @@
 // holders on one to thirty-two clusters.
 //
 //	go run ./test/peers/scale                 prints the page
-//	go run ./test/peers/scale -o docs         writes docs/scale.md
+//	go run ./test/peers/scale -o docs/results   writes docs/results/scale.md
 //
-// It needs docs/performance/figures.json, and no server.
+// It needs docs/results/performance/figures.json, and no server.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 
 func scale() error {
 	w := world{}
-	figures := flag.String("figures", "docs/performance/figures.json", "what was measured")
+	figures := flag.String("figures", "docs/results/performance/figures.json", "what was measured")
 	out := flag.String("o", "", "the folder to write scale.md to")
 	flag.IntVar(&w.holders, "holders", 1_000_000, "locks held at a time")
 	flag.IntVar(&w.processes, "processes", 10_000, "processes that hold them")

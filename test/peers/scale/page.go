@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// page is docs/scale.md.
+// page is docs/results/scale.md.
 func page(c costs, w world) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, intro, w.cores, percent(full))

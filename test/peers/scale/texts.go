@@ -62,7 +62,7 @@ new, a name that moves can have two holders. So let nobody hold a name that move
 
 Tokens of a name that moved come from another cluster's revision. Storage that has seen a higher one refuses the new holders:
 that is safe, and stops the work. Start a new cluster with its revision raised above the others'
-([operations.md](operations.md), "Restoring a backup", says how), and set ` + "`Config.TokenFloor`" + ` of its Client to the highest
+([operations.md](../how-to/operations.md), "Restoring a backup", says how), and set ` + "`Config.TokenFloor`" + ` of its Client to the highest
 token that the storage has seen, so that an acquisition fails where the revision is not above it.
 
 Who expects to grow begins with more labels than clusters: sixteen, say, each a ` + "`Config.Namespace`" + ` of its own on one

@@ -29,7 +29,7 @@ func TestEveryMutantHasItsPlaceInTheSources(t *testing.T) {
 func TestThePageHasARowForEveryFault(t *testing.T) {
 	root, err := projectRoot()
 	require.NoError(t, err)
-	page, err := os.ReadFile(filepath.Join(root, "docs", "reliability.md"))
+	page, err := os.ReadFile(filepath.Join(root, "docs", "results", "reliability.md"))
 	require.NoError(t, err)
 	_, table, _ := strings.Cut(string(page), "<!-- mutants -->")
 	table, _, ok := strings.Cut(table, "<!-- /mutants -->")
