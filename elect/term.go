@@ -7,6 +7,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/kv"
 )
@@ -136,4 +137,8 @@ func (t *Term) call(op string, ctx context.Context, f func(context.Context) erro
 		return failed(op, t.Name(), nil, errors.New("nil context"))
 	}
 	return failed(op, t.Name(), ctx, f(ctx))
+}
+
+func init() {
+	inside.KeeperOfTerm = func(v any) inside.Keeper { return v.(*Term).claim() }
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/kv"
 )
@@ -123,4 +124,8 @@ func (h *Held) wrap(op string, ctx context.Context, call func(context.Context) e
 		return fmt.Errorf("lock: %s %q: %w", op, h.acquisition().Name(), err)
 	}
 	return nil
+}
+
+func init() {
+	inside.KeeperOfHeld = func(v any) inside.Keeper { return v.(*Held).claim() }
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/internal/session"
 )
 
 // Options say how a name is locked. The zero value is the default.
@@ -43,7 +44,13 @@ type Options struct {
 	// RecordFirst makes Once write its record before it calls the function instead of
 	// afterwards: at most once instead of at least once.
 	RecordFirst bool
+	// Owner is written into the lock's key, for people, by a process that holds locks
+	// for others. "": that of the session, lease.Options.Owner. At most 1 KiB.
+	Owner string
 }
+
+// maxOwner bounds Options.Owner, as lease.Options bounds that of a session.
+const maxOwner = 1024
 
 // A Mutex is a name, and where its sessions come from. It never changes state: each
 // acquisition is a Held of its own, and any number of goroutines may use one Mutex.
@@ -61,7 +68,7 @@ type Mutex struct {
 // session of its time, so that the Mutex is of use again after a session was lost;
 // with a *pawl.Session, every call uses that one. The first call reports what is wrong
 // with the arguments: nil sessions, an empty name or one of more than 1 KiB, a negative
-// Delay, MaxHold or AtLeast, an EtcdLayout name that would contain the sessions' own keys.
+// Delay, MaxHold or AtLeast, an Owner of more than 1 KiB, an EtcdLayout name that would contain the sessions' own keys.
 func New(s pawl.Sessions, name string, opts Options) *Mutex {
 	return &Mutex{sessions: s, name: name, opts: opts}
 }
@@ -110,14 +117,23 @@ func (m *Mutex) acquire(ctx context.Context, op string, shared bool, r queue.Req
 		s := inside.SessionOf(session)
 		q.Shared = shared
 		r.Delay, r.Handoffs, r.Limits = m.opts.Delay, !m.opts.EtcdLayout && !shared, m.limits()
-		if r.Value = s.Label(); m.opts.EtcdLayout {
-			r.Value = s.EtcdLabel()
-		}
+		r.Value = m.label(s)
 		if c, err = queue.Acquire(ctx, s, q, r); err == nil {
 			return &Held{c, session}, nil
 		}
 	}
 	return nil, fmt.Errorf("lock: %s %s: %w", op, keys.Quote(m.Name()), err)
+}
+
+// label is the value of the own key: who holds, for people.
+func (m *Mutex) label(s *session.Session) []byte {
+	switch {
+	case m.opts.Owner != "":
+		return s.LabelOf(m.opts.Owner, m.opts.EtcdLayout)
+	case m.opts.EtcdLayout:
+		return s.EtcdLabel()
+	}
+	return s.Label()
 }
 
 // Do acquires the lock, runs fn and releases it: see Held.Do. fn is not called
@@ -213,6 +229,8 @@ func (m *Mutex) check(ctx context.Context) error {
 		return errors.New("nil session")
 	case m.opts.Delay < 0:
 		return fmt.Errorf("Options.Delay is %v, want 0 or more", m.opts.Delay)
+	case len(m.opts.Owner) > maxOwner:
+		return fmt.Errorf("Options.Owner has %d bytes, want at most %d", len(m.opts.Owner), maxOwner)
 	}
 	if err := m.limits().Check(); err != nil {
 		return err

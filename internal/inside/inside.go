@@ -6,6 +6,7 @@ package inside
 import (
 	"context"
 
+	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/session"
 )
 
@@ -19,3 +20,14 @@ var HostFor func(ctx context.Context, sessions any) (session.Host, error)
 // HostOf returns what a *pawl.Client's sessions live on, or the reason why the
 // client cannot be used: it is nil, closed, or its cluster has changed.
 var HostOf func(c any) (session.Host, error)
+
+// A Keeper is what a process that holds for others does with what it holds: see
+// queue.Acquisition for each method.
+type Keeper interface {
+	Promise(until clock.Instant) error
+	Until() clock.Instant
+	Forfeit(cause error)
+}
+
+// KeeperOfHeld and KeeperOfTerm return what stands behind a *lock.Held and a *elect.Term.
+var KeeperOfHeld, KeeperOfTerm func(v any) Keeper

@@ -48,6 +48,7 @@ type Acquisition struct {
 	done     chan struct{}
 	works    []*work // of Do, to be cancelled at loss
 	pending  bool    // a release goes on in the background
+	promised clock.Instant
 
 	kindChecked bool // whether it waits for one of its own kind: see kind.go
 }

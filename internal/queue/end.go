@@ -119,9 +119,9 @@ func (a *Acquisition) carryEnd(fx state.Effects, e *ending, why error) {
 
 // leaveOverheld has the own key deleted after it was held for too long, in a way that
 // shows successors that it was not released. Work that defers the revocation of the lease
-// defers this.
+// defers this, and so does a promise.
 func (a *Acquisition) leaveOverheld(ctx context.Context) {
-	if a.s.AwaitDeferred(ctx) {
+	if a.s.AwaitDeferred(ctx) && a.awaitPromise(ctx) {
 		until, _ := a.keeps()
 		a.s.LeaveAt(a.n, until)
 	}

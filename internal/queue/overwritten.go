@@ -15,9 +15,9 @@ import (
 // removeOverwritten deletes the own key after somebody else wrote to it. It outlives the
 // session: that key may not be on its lease any more, so nothing else would take it out
 // of the queue. Work that defers the revocation of the lease
-// defers this.
+// defers this, and so does a promise.
 func (a *Acquisition) removeOverwritten(ctx context.Context) {
-	if !a.s.AwaitDeferred(ctx) {
+	if !a.s.AwaitDeferred(ctx) || !a.awaitPromise(ctx) {
 		return
 	}
 	wait := backoff.Backoff{First: 100 * time.Millisecond, Most: 2 * time.Second}

@@ -190,6 +190,15 @@ func (s *Session) Label() []byte { return s.label.Lock(time.Now()) }
 // EtcdLabel is Label for a key in etcd's layout.
 func (s *Session) EtcdLabel() []byte { return s.label.EtcdLock(time.Now()) }
 
+// LabelOf is Label, or with etcd EtcdLabel, for a holder that is not the session's owner.
+func (s *Session) LabelOf(owner string, etcd bool) []byte {
+	label := keys.NewLabel(identity(owner))
+	if etcd {
+		return label.EtcdLock(time.Now())
+	}
+	return label.Lock(time.Now())
+}
+
 // explain says what a role needs when permission was denied for a session key.
 func explain(err error, namespace string) error {
 	if !cluster.IsPermissionDenied(err) {

@@ -61,11 +61,16 @@ func (r *revocation) decide(left error) {
 	close(r.done)
 }
 
-// revoke has the lease revoked in the background, once nothing defers that.
+// revoke has the lease revoked in the background, once nothing defers that and what
+// was promised has passed.
 func (s *Session) revoke() {
 	ok := s.host.Cleanup.Go(fmt.Sprintf("lease %x", s.id), func(ctx context.Context) {
 		if !s.AwaitDeferred(ctx) {
 			s.revocation.decide(leftToExpire(s.id, errors.New("its revocation is deferred")))
+			return
+		}
+		if !s.awaitPromise(ctx) {
+			s.revocation.decide(leftToExpire(s.id, errors.New("what it holds is promised")))
 			return
 		}
 		s.revocation.decide(revokeUntilGone(ctx, s.host.Cluster, s.id, s.TTL()))

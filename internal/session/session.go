@@ -69,6 +69,7 @@ type Session struct {
 	taking   bool // it is being taken over: whatever ends it leaves the lease
 
 	deferral   Deferral
+	promise    promise
 	revocation revocation
 }
 

@@ -1,0 +1,117 @@
+package lock_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+var errForfeit = errors.New("its client is gone")
+
+// V4: what was promised keeps the key a nanosecond longer than what ended the hold, and
+// no longer than that.
+func TestAKeyIsNotDeletedBeforeWhatWasPromised(t *testing.T) {
+	for name, end := range map[string]func(w *world, h *lock.Held){
+		"forfeited":   func(_ *world, h *lock.Held) { inside.KeeperOfHeld(h).Forfeit(errForfeit) },
+		"overwritten": func(w *world, h *lock.Held) { w.f.Put(h.Key(), "x", int64(h.Session().ID())) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				s := w.session()
+				h := w.acquire(s)
+				time.Sleep(time.Minute) // its watch is armed
+				begin := clock.Now()
+				other := w.acquireNamed(s, "other")
+				require.NoError(w, inside.KeeperOfHeld(other).Promise(begin.Add(10*time.Second)))
+				require.NoError(w, inside.KeeperOfHeld(h).Promise(begin.Add(3*time.Second)))
+				end(w, h)
+				<-h.Done()
+				require.ErrorIs(w, h.Err(), lock.ErrLost)
+				assert.Equal(w, h.Err(), inside.KeeperOfHeld(h).Promise(begin.Add(time.Hour)))
+				time.Sleep(3*time.Second - 1 - clock.Now().Sub(begin))
+				synctest.Wait()
+				assert.NotNil(w, w.f.Get(h.Key()))
+				time.Sleep(time.Second)
+				synctest.Wait()
+				assert.Nil(w, w.f.Get(h.Key()), "another's promise does not hold it back")
+				require.NoError(w, s.Err())
+				w.release(other)
+			})
+		})
+	}
+}
+
+func (w *world) acquireNamed(s *pawl.Session, name string) *lock.Held {
+	w.Helper()
+	h, err := lock.New(s, name, lock.Options{}).Acquire(w.Context())
+	require.NoError(w, err)
+	return h
+}
+
+// A release is its holder's own word, which ends what was promised to it.
+func TestAReleaseDoesNotWaitForWhatWasPromised(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		require.NoError(w, inside.KeeperOfHeld(h).Promise(clock.Now().Add(time.Hour)))
+		w.release(h)
+		assert.Nil(w, w.f.Get(h.Key()))
+	})
+}
+
+// V8: a forfeited key is no released one. Nothing is handed off, and who waits with a
+// Delay waits it.
+func TestAForfeitIsNoRelease(t *testing.T) {
+	const delay = 7 * time.Second
+	inBubble(t, func(w *world) {
+		h := w.acquire(w.session())
+		won := make(chan time.Time)
+		go func() {
+			next, err := lock.New(w.session(), "name", lock.Options{Delay: delay}).Acquire(w.Context())
+			assert.NoError(w, err)
+			won <- time.Now()
+			_ = next.Release(w.Context())
+		}()
+		time.Sleep(time.Second)
+		begin := time.Now()
+		inside.KeeperOfHeld(h).Forfeit(errForfeit)
+		inside.KeeperOfHeld(h).Forfeit(errors.New("again"))
+		require.ErrorIs(w, h.Err(), errForfeit)
+		assert.ErrorIs(w, h.Release(w.Context()), lock.ErrLost)
+		at := <-won
+		assert.GreaterOrEqual(w, at.Sub(begin), delay)
+		assert.Less(w, at.Sub(begin), delay+time.Second)
+		assert.Equal(w, clock.Instant{}, inside.KeeperOfHeld(h).Until())
+	})
+}
+
+// An Owner of the lock's own stands in the key in place of the session's.
+func TestALockCanHaveAnOwnerOfItsOwn(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s, err := w.client(pawl.Config{Session: lease.Options{Owner: "daemon"}}).Session(w.Context())
+		require.NoError(w, err)
+		for _, o := range []lock.Options{{Owner: "uid:7 \"x\""}, {Owner: "uid:7 \"x\"", EtcdLayout: true}, {}} {
+			h := w.acquireWith(s, o)
+			want := o.Owner
+			if want == "" {
+				want = "daemon"
+			}
+			value := w.f.Get(h.Key()).Value
+			assert.Equal(w, want, keys.ParseIdentity(value).Owner)
+			assert.True(w, keys.OfLock(value))
+			require.NoError(w, h.Release(w.Context()))
+		}
+		_, err = lock.New(s, "name", lock.Options{Owner: string(make([]byte, 1025))}).Acquire(w.Context())
+		assert.ErrorContains(w, err, "Options.Owner has 1025 bytes")
+	})
+}
