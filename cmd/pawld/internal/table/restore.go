@@ -1,0 +1,63 @@
+package table
+
+import (
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/clock"
+)
+
+// A Saved session is what outlives this process.
+type Saved struct {
+	ID, Identity string
+	TTL          time.Duration
+	Ended        bool
+	Rows         []SavedRow
+}
+
+// A SavedRow is one that is held, or one that has ended and is remembered.
+type SavedRow struct {
+	Request string
+	Params  Params
+	State   State
+	Why     error         // of Lost
+	Left    time.Duration // of Params.MaxHold
+	Holding Holding       // of Held, where it is saved
+}
+
+// Save is everything but the places, which are given up: their clients poll again, and
+// enqueue again.
+func (t *Table) Save(now clock.Instant) (all []Saved) {
+	t.look(now)
+	for _, s := range t.sessions {
+		saved := Saved{ID: s.id, Identity: s.identity, TTL: s.ttl, Ended: s.ended}
+		for _, r := range s.rows {
+			switch r.state {
+			case Held, Released, Lost, Left:
+				left := r.acquired.Add(r.params.MaxHold).Sub(now)
+				saved.Rows = append(saved.Rows, SavedRow{r.id, r.params, r.state, r.why, left, r.holding})
+			}
+		}
+		all = append(all, saved)
+	}
+	return all
+}
+
+// Restore takes in what a predecessor saved, and gives every session all of its time: what
+// a client still believes is shorter.
+func (t *Table) Restore(all []Saved, now clock.Instant) {
+	for _, saved := range all {
+		s := &session{id: saved.ID, identity: saved.Identity, ttl: saved.TTL, ended: saved.Ended, expiry: now.Add(saved.TTL), rows: make(map[string]*row)}
+		t.sessions[s.id] = s
+		for _, r := range saved.Rows {
+			x := &row{id: r.Request, params: r.Params, state: r.State, why: r.Why, polled: now, ended: now, sent: true}
+			s.rows[x.id] = x
+			if r.State != Held {
+				s.past = append(s.past, x)
+				continue
+			}
+			x.acquired, x.holding = now.Add(r.Left-r.Params.MaxHold), r.Holding
+			t.live++
+			t.each[s.identity]++
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package table
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/clock"
+)
+
+// A State is where a lock stands.
+type State uint8
+
+const (
+	Waiting   State = iota + 1
+	Held            // as far as is known here
+	Releasing       // its client gave it back, and the outcome is not known yet
+	Released        // its client gave it back, and it was held until then
+	Lost            // it was held or waited, and is not and does not any more
+	Left            // its client gave the place up, or released what it had not acquired: a tombstone
+)
+
+// A Holding is what the engine holds for a row.
+type Holding interface {
+	// Until is D: the first instant at which it is not held unless pawld's own session is
+	// renewed; the zero Instant once it has ended.
+	Until() clock.Instant
+	// Promise is called before a client is told that it may believe until then (rule V4).
+	// The error says why it has ended, and that nothing was promised.
+	Promise(until clock.Instant) error
+}
+
+// Params are what a repeat of a request must say again.
+type Params struct {
+	Text    string        // all of them, in one form
+	MaxHold time.Duration // 0: none
+}
+
+// A row is one lock or place.
+type row struct {
+	id       string
+	params   Params
+	state    State
+	polled   clock.Instant // arrival of the last Acquire, or when it was won
+	acquired clock.Instant
+	sent     bool // an answer has listed it as held
+	holding  Holding
+	why      error         // of Lost
+	ended    clock.Instant // once it is not live
+}
+
+// The causes that are the table's own.
+var (
+	ErrExpired = errors.New("the client's session expired")
+	ErrMaxHold = errors.New("held for longer than max_hold_ms")
+	ErrNotHeld = errors.New("not held")
+)
+
+// Acquire finds the lock or place of ref, in a session that was opened, or makes a place,
+// which is fresh then: whoever calls has to enqueue for it. most is how many this identity
+// may have.
+func (t *Table) Acquire(ref Ref, p Params, most int, arrival, now clock.Instant) (fresh bool, err error) {
+	t.look(now)
+	s := t.sessions[ref.Session]
+	r := s.rows[ref.Request]
+	if r == nil {
+		return true, t.add(s, &row{id: ref.Request, params: p, state: Waiting, polled: arrival}, most)
+	}
+	switch {
+	case r.state == Left || r.state == Released || r.state == Releasing:
+		return false, &Error{Invalid, "request_id was released: each acquisition has one of its own"}
+	case r.params != p:
+		return false, &Error{Invalid, "request_id was used before, with other parameters"}
+	}
+	if r.polled.Before(arrival) {
+		r.polled = arrival
+	}
+	return false, nil
+}
+
+// add puts a place into a session, where there is room.
+func (t *Table) add(s *session, r *row, most int) error {
+	switch n := t.each[s.identity]; {
+	case t.live >= t.cfg.Locks:
+		return &Error{Full, fmt.Sprintf("there are %d locks and waiters, and may be no more", t.live)}
+	case n >= most:
+		return &Error{Full, fmt.Sprintf("this identity has %d locks and waiters, and may have no more", n)}
+	}
+	s.rows[r.id] = r
+	t.live++
+	t.each[s.identity]++
+	return nil
+}
+
+// maxPast is how many rows that have ended a session remembers.
+const maxPast = 128
+
+// retire ends a row: it is remembered for a while, so that a repeat of a request finds out.
+func (t *Table) retire(s *session, r *row, st State, why error) {
+	t.uncount(s)
+	r.state, r.why, r.holding, r.ended = st, why, nil, t.looked
+	s.remember(r)
+}
+
+// remember appends r to the past, and forgets what is too much.
+func (s *session) remember(r *row) {
+	if s.past = append(s.past, r); len(s.past) > maxPast {
+		s.forgetFirst()
+	}
+}
+
+func (s *session) forgetFirst() {
+	delete(s.rows, s.past[0].id)
+	s.past = s.past[1:]
+}
+
+func (t *Table) uncount(s *session) {
+	t.live--
+	if t.each[s.identity]--; t.each[s.identity] == 0 {
+		delete(t.each, s.identity)
+	}
+}
+
+func (t *Table) row(ref Ref) (*session, *row) {
+	if s := t.sessions[ref.Session]; s != nil {
+		return s, s.rows[ref.Request]
+	}
+	return nil, nil
+}
+
+// Won says that the engine holds what the place of ref waited for. false: nobody wants it
+// any more, and it is to be released.
+func (t *Table) Won(ref Ref, h Holding, now clock.Instant) bool {
+	t.look(now)
+	_, r := t.row(ref)
+	if r == nil || r.state != Waiting {
+		return false
+	}
+	r.state, r.acquired, r.polled, r.holding = Held, now, now, h
+	return true
+}
+
+// Lose says that the engine has lost a lock, or a place.
+func (t *Table) Lose(ref Ref, why error, now clock.Instant) {
+	t.look(now)
+	if s, r := t.row(ref); r != nil && (r.state == Held || r.state == Waiting) {
+		t.retire(s, r, Lost, why)
+	}
+}
+
+// Forget takes the place of ref out, as if it had not been asked for: it was refused.
+func (t *Table) Forget(ref Ref) {
+	if s, r := t.row(ref); r != nil && r.state == Waiting {
+		t.uncount(s)
+		delete(s.rows, r.id)
+	}
+}
+
+// Settle forgets what the client knows to have ended.
+func (t *Table) Settle(ref Ref) error {
+	s, r := t.row(ref)
+	switch {
+	case r == nil:
+		return nil
+	case r.live():
+		return &Error{Invalid, fmt.Sprintf("settled names request_id %s, which has not ended", ref.Request)}
+	}
+	delete(s.rows, r.id)
+	s.past = slices.DeleteFunc(s.past, func(other *row) bool { return other == r })
+	return nil
+}
+
+func (r *row) live() bool { return r.state == Waiting || r.state == Held || r.state == Releasing }
