@@ -12,6 +12,7 @@ type Listed struct {
 	State State
 	Valid time.Duration // from the arrival of the request that is answered; of Held alone
 	Why   error         // of Lost
+	Text  string        // of its Params
 }
 
 // One is the lock of ref in an answer to a request that came at arrival. false: it is not
@@ -29,7 +30,7 @@ func (t *Table) One(ref Ref, arrival, now clock.Instant) (Listed, bool) {
 // that is held, and every one that was lost and is not settled.
 func (t *Table) All(id string, arrival, now clock.Instant) (all []Listed) {
 	t.look(now)
-	s := t.sessions[id]
+	s := t.session(id)
 	if s == nil {
 		return nil
 	}
@@ -43,7 +44,7 @@ func (t *Table) All(id string, arrival, now clock.Instant) (all []Listed) {
 
 // list is r as it stands; where it is held, until when is promised first (rules V2, V4).
 func (t *Table) list(s *session, r *row, arrival, now clock.Instant) Listed {
-	l := Listed{Ref: Ref{s.id, r.id}}
+	l := Listed{Ref: Ref{s.id, r.id}, Text: r.params.Text}
 	if r.state == Held {
 		end := s.end(r)
 		if err := r.holding.Promise(end); err != nil {

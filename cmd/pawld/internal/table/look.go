@@ -11,10 +11,15 @@ import (
 func (t *Table) Look(now clock.Instant) (next time.Duration) {
 	t.look(now)
 	next = t.Beat()
-	for _, s := range t.sessions {
-		if d := t.due(s, now); d < next {
-			next = d
+	for id := range t.sessions {
+		s := t.session(id)
+		if (s.over || s.ended) && now.Sub(s.expiry) >= t.cfg.Keep {
+			t.drop(s)
 		}
+		for len(s.past) > 0 && now.Sub(s.past[0].ended) >= t.cfg.Keep {
+			s.forgetFirst()
+		}
+		next = min(next, t.due(s, now))
 	}
 	return max(next, 0)
 }
@@ -44,31 +49,33 @@ func (t *Table) due(s *session, now clock.Instant) time.Duration {
 	return next
 }
 
-// look comes first in everything: whoever first sees that a time has come marks it. A
-// stall is seen before what would have been due in it.
+// look comes first in everything: a stall is seen before what would have been due in it.
+// What is due in a session is seen by whoever looks at it first: see session.
 func (t *Table) look(now clock.Instant) {
-	gap := now.Sub(t.looked)
+	before := t.looked
+	gap := now.Sub(before)
 	t.looked = now
-	stalled := false
-	for _, s := range t.sessions {
-		if s.over || s.ended {
-			if now.Sub(s.expiry) >= t.cfg.Keep {
-				t.drop(s)
+	if gap <= t.cfg.MinTTL/6 {
+		return
+	}
+	for id, s := range t.sessions {
+		if gap > s.ttl/6 && !s.over && !s.ended {
+			if t.looked = before; !t.session(id).over {
+				t.forgive(s, now)
 			}
-			continue
-		}
-		if gap > s.ttl/6 {
-			stalled = true
-			t.forgive(s, now)
-		}
-		t.expire(s, now)
-		for len(s.past) > 0 && now.Sub(s.past[0].ended) >= t.cfg.Keep {
-			s.forgetFirst()
+			t.looked = now
 		}
 	}
-	if stalled {
-		t.stalls++
+	t.stalls++
+}
+
+// session finds a session, after what is due in it.
+func (t *Table) session(id string) *session {
+	s := t.sessions[id]
+	if s != nil && !s.over && !s.ended {
+		t.expire(s, t.looked)
 	}
+	return s
 }
 
 // forgive gives a session that could not be heard all of its time again (rule V9).

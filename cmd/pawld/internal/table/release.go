@@ -37,7 +37,7 @@ func (t *Table) Released(ref Ref, err error) {
 
 // Requests are those of a session that are not known to have been released.
 func (t *Table) Requests(id string) (refs []Ref) {
-	for request, r := range t.sessions[id].rows {
+	for request, r := range t.session(id).rows {
 		if r.state != Left && r.state != Released {
 			refs = append(refs, Ref{id, request})
 		}
@@ -48,7 +48,7 @@ func (t *Table) Requests(id string) (refs []Ref) {
 // Ended marks a session all of whose locks were released: it is known as such for a
 // while, so that a late Acquire is refused.
 func (t *Table) Ended(id string) {
-	s := t.sessions[id]
+	s := t.session(id)
 	if s == nil {
 		return
 	}

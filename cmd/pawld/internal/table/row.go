@@ -62,7 +62,7 @@ var (
 // may have.
 func (t *Table) Acquire(ref Ref, p Params, most int, arrival, now clock.Instant) (fresh bool, err error) {
 	t.look(now)
-	s := t.sessions[ref.Session]
+	s := t.session(ref.Session)
 	r := s.rows[ref.Request]
 	if r == nil {
 		return true, t.add(s, &row{id: ref.Request, params: p, state: Waiting, polled: arrival}, most)
@@ -123,7 +123,7 @@ func (t *Table) uncount(s *session) {
 }
 
 func (t *Table) row(ref Ref) (*session, *row) {
-	if s := t.sessions[ref.Session]; s != nil {
+	if s := t.session(ref.Session); s != nil {
 		return s, s.rows[ref.Request]
 	}
 	return nil, nil

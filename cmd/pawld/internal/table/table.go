@@ -78,7 +78,7 @@ func (t *Table) Effects() []Effect {
 // it has, or else the default.
 func (t *Table) Open(id, identity string, ttl time.Duration, arrival, now clock.Instant) error {
 	t.look(now)
-	s := t.sessions[id]
+	s := t.session(id)
 	if s == nil {
 		if ttl == 0 {
 			ttl = t.cfg.DefaultTTL
@@ -101,7 +101,7 @@ func (t *Table) Open(id, identity string, ttl time.Duration, arrival, now clock.
 // Touch finds a session and counts its request (rule V1).
 func (t *Table) Touch(id, identity string, arrival, now clock.Instant) error {
 	t.look(now)
-	s := t.sessions[id]
+	s := t.session(id)
 	if s == nil {
 		return &Error{Unknown, "session is not known: Acquire opens one; one that ended or expired is forgotten after a while"}
 	}
@@ -114,7 +114,7 @@ func (t *Table) heard(s *session, identity string, arrival, now clock.Instant) e
 	case s.identity != identity:
 		return &Error{Denied, "session is another identity's"}
 	case s.ended:
-		return &Error{Invalid, "session has ended: Release without request_ids ended it"}
+		return &Error{Ended, "session has ended: Release without request_ids ended it"}
 	}
 	if until := arrival.Add(s.ttl); s.expiry.Before(until) {
 		s.expiry = until
@@ -193,7 +193,8 @@ type Code uint8
 const (
 	Invalid Code = iota + 1 // the request cannot be right
 	Denied                  // it is another's
-	Unknown                 // there is no such session or lock
+	Unknown                 // there is no such session
+	Ended                   // its client ended the session
 	Full                    // a limit is reached
 	Again                   // nothing is wrong with it, and it may be sent again
 )

@@ -249,9 +249,9 @@ func TestV6AnEndedSessionRefusesALateAcquire(t *testing.T) {
 	r.Released(ref, nil)
 	assert.Empty(t, r.Requests(id))
 	r.Ended(id)
-	r.refused(Invalid, "has ended", r.Open(id, who, 0, r.at(0), r.at(0)))
+	r.refused(Ended, "has ended", r.Open(id, who, 0, r.at(0), r.at(0)))
 	r.pass(h + cfg.Keep - 1)
-	r.refused(Invalid, "has ended", r.Open(id, who, 0, r.at(h), r.at(h+cfg.Keep-1)))
+	r.refused(Ended, "has ended", r.Open(id, who, 0, r.at(h), r.at(h+cfg.Keep-1)))
 	r.pass(h + cfg.Keep)
 	assert.NoError(t, r.Open(id, who, 0, r.at(h+cfg.Keep), r.at(h+cfg.Keep)))
 }

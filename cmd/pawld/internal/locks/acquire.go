@@ -1,0 +1,163 @@
+package locks
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/internal/clock"
+)
+
+// A Request is what each call on a session says.
+type Request struct {
+	Session  string
+	Identity string
+	Arrival  clock.Instant // when it came in
+	Wait     time.Duration // how long its answer may take
+}
+
+// A Lock is a lock in an answer.
+type Lock struct {
+	table.Listed
+	Names []string
+	Token int64
+	Keys  []string
+}
+
+// An Answer is Acquire's.
+type Answer struct {
+	Lock
+	Busy     bool
+	Position int // of Waiting: how many were before it when it took its place; -1: not known
+}
+
+// first is how long an Acquire waits for the engine's first word at the least, so that a
+// lock that is free is held in the first answer.
+const first = time.Second
+
+// Acquire finds the lock or place of a request, or takes a place, and waits a while. most is
+// how many locks and places this identity may have.
+func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Duration, w Want, most int) (Answer, error) {
+	ref := table.Ref{Session: r.Session, Request: id}
+	s.mu.Lock()
+	defer s.unlock()
+	if s.stopping() {
+		return Answer{}, ErrStopping
+	}
+	now := clock.Now()
+	if err := s.table.Open(r.Session, r.Identity, ttl, r.Arrival, now); err != nil {
+		return Answer{}, err
+	}
+	fresh, err := s.table.Acquire(ref, w.params(), most, r.Arrival, now)
+	if err != nil {
+		return Answer{}, err
+	}
+	if fresh {
+		ctx, cancel := context.WithCancel(s.life)
+		s.parts[ref] = &part{want: w, cancel: cancel, ahead: -1}
+		s.work.Add(1)
+		s.waits.Add(1)
+		go s.wait(ctx, ref, s.parts[ref]) // ends with the row, or life
+	}
+	p := s.parts[ref]
+	park := newParking(ctx, r, s.table.TTL(r.Session)/2)
+	for {
+		now := clock.Now()
+		l, known := s.table.One(ref, r.Arrival, now)
+		switch {
+		case !known && p != nil && p.refused:
+			if isBusy(p.err) {
+				return Answer{Busy: true}, nil
+			}
+			return Answer{}, p.err
+		case !known:
+			return Answer{}, fmt.Errorf("%w: the request was forgotten, send it again", ErrUnavailable)
+		case l.State != table.Waiting:
+			return Answer{Lock: s.lock(l), Position: -1}, nil
+		}
+		least := r.Arrival
+		if p != nil && !p.queued && p.err == nil {
+			least = least.Add(first)
+		}
+		if !s.park(ctx, park.until(now, least), s.listen(r.Session)) {
+			return s.waiting(ref, p)
+		}
+	}
+}
+
+// waiting is the answer of one that is parked no longer.
+func (s *Service) waiting(ref table.Ref, p *part) (Answer, error) {
+	switch {
+	case s.stopping():
+		return Answer{}, ErrStopping
+	case p != nil && p.err != nil:
+		return Answer{}, fmt.Errorf("%w: %w", ErrUnavailable, p.err)
+	}
+	a := Answer{Lock: Lock{Listed: table.Listed{Ref: ref, State: table.Waiting}}, Position: -1}
+	if p != nil {
+		a.Position = p.ahead
+	}
+	return a, nil
+}
+
+// lock is l with what the engine knows of it; s.mu is held.
+func (s *Service) lock(l table.Listed) Lock {
+	out := Lock{Listed: l, Names: namesOf(l.Text)}
+	if p := s.parts[l.Ref]; p != nil && p.held != nil {
+		out.Token, out.Keys = int64(p.held.Token()), []string{p.held.Key()}
+	}
+	return out
+}
+
+// A parking is how long an answer may be parked.
+type parking struct {
+	wait clock.Instant // as the client asked
+	most clock.Instant // as it must not be exceeded
+}
+
+// grace is what an answer has left of its caller's own timeout.
+const grace = 100 * time.Millisecond
+
+// newParking is that of a request; most counts from its arrival, as its promises do.
+func newParking(ctx context.Context, r Request, most time.Duration) parking {
+	p := parking{r.Arrival.Add(r.Wait), r.Arrival.Add(most)}
+	if end, ok := ctx.Deadline(); ok {
+		now := clock.Now()
+		if left := time.Until(end); now.Add(left - min(grace, left/4)).Before(p.most) {
+			p.most = now.Add(left - min(grace, left/4))
+		}
+	}
+	return p
+}
+
+// until is how long to park from now on, until least at least.
+func (p parking) until(now, least clock.Instant) time.Duration {
+	end := p.wait
+	if end.Before(least) {
+		end = least
+	}
+	if p.most.Before(end) {
+		end = p.most
+	}
+	return end.Sub(now)
+}
+
+// park waits for news, without the mutex. false: d is over, ctx has ended, or pawld stops.
+func (s *Service) park(ctx context.Context, d time.Duration, news <-chan struct{}) bool {
+	if d <= 0 || s.stopping() || ctx.Err() != nil {
+		return false
+	}
+	s.unlock()
+	defer s.mu.Lock()
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-news:
+		return true
+	case <-t.C:
+	case <-ctx.Done():
+	case <-s.draining:
+	}
+	return false
+}

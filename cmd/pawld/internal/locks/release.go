@@ -1,0 +1,106 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// A Result is what became of one that was released.
+type Result struct {
+	Request  string
+	Released bool // it was held until now
+	Why      error
+}
+
+// Release gives locks back and leaves places; none named: all of the session, which ends.
+// It waits until each is decided. An error that matches ErrUnavailable: some are not yet,
+// and go on in the background; a repeat waits again.
+func (s *Service) Release(ctx context.Context, r Request, ids []string) ([]Result, error) {
+	s.mu.Lock()
+	defer s.unlock()
+	if s.stopping() {
+		return nil, ErrStopping
+	}
+	now := clock.Now()
+	if err := s.table.Open(r.Session, r.Identity, 0, r.Arrival, now); err != nil {
+		return nil, unknownIsNone(err) // a session that has ended has nothing left
+	}
+	refs := s.table.Requests(r.Session)
+	if len(ids) > 0 {
+		refs = refs[:0]
+		for _, id := range ids {
+			refs = append(refs, table.Ref{Session: r.Session, Request: id})
+		}
+	}
+	for _, ref := range refs { // all are on their way before any is waited for
+		if st, _ := s.table.Release(ref, now); st == table.Releasing {
+			s.release(ref)
+		}
+	}
+	results := make([]Result, 0, len(refs))
+	for _, ref := range refs {
+		result, err := s.outcome(ctx, ref)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, result)
+	}
+	if len(ids) == 0 {
+		s.table.Ended(r.Session)
+	}
+	return results, nil
+}
+
+// release begins the release of a row that is releasing, once; s.mu is held.
+func (s *Service) release(ref table.Ref) {
+	p := s.parts[ref]
+	if p.released != nil {
+		return
+	}
+	p.released = make(chan struct{})
+	s.work.Add(1)
+	go func() { // ends when it is decided, or with life
+		defer s.work.Done()
+		for s.life.Err() == nil {
+			ctx, cancel := context.WithTimeout(s.life, 5*time.Second)
+			err := p.held.back(ctx)
+			cancel()
+			if err == nil || errors.Is(err, lock.ErrLost) || errors.Is(err, elect.ErrLost) {
+				s.mu.Lock()
+				s.table.Released(ref, err)
+				delete(s.parts, ref)
+				s.unlock()
+				close(p.released)
+				return
+			}
+		}
+	}()
+}
+
+// outcome waits for what becomes of a row that is released; s.mu is held.
+func (s *Service) outcome(ctx context.Context, ref table.Ref) (Result, error) {
+	if p := s.parts[ref]; p != nil && p.released != nil {
+		s.unlock()
+		late := time.NewTimer(5 * time.Second)
+		defer late.Stop()
+		select {
+		case <-p.released:
+		case <-late.C:
+		case <-ctx.Done():
+		case <-s.draining:
+		}
+		s.mu.Lock()
+	}
+	st, why := s.table.Release(ref, clock.Now())
+	if st == table.Releasing {
+		return Result{}, fmt.Errorf("%w: the release of %s is not confirmed yet, and goes on: call again", ErrUnavailable, ref.Request)
+	}
+	return Result{ref.Request, st == table.Released, why}, nil
+}

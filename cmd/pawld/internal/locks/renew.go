@@ -1,0 +1,64 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// Renew keeps a session, and returns its locks. A session that is not known has none. It
+// waits a while, and no longer than half of the shortest belief that it gives, unless
+// something changes.
+func (s *Service) Renew(ctx context.Context, r Request, settled []string) ([]Lock, error) {
+	s.mu.Lock()
+	defer s.unlock()
+	if s.stopping() {
+		return nil, ErrStopping
+	}
+	if err := s.table.Touch(r.Session, r.Identity, r.Arrival, clock.Now()); err != nil {
+		return nil, unknownIsNone(err)
+	}
+	for _, id := range settled {
+		if err := s.table.Settle(table.Ref{Session: r.Session, Request: id}); err != nil {
+			return nil, err
+		}
+	}
+	all := s.table.All(r.Session, r.Arrival, clock.Now())
+	if !anyLost(all) {
+		half := table.Shortest(all, s.table.TTL(r.Session)) / 2
+		park := newParking(ctx, r, half)
+		if s.park(ctx, park.until(clock.Now(), r.Arrival), s.listen(r.Session)) || ctx.Err() == nil {
+			if s.stopping() {
+				return nil, ErrStopping // nothing is promised any more
+			}
+			all = s.table.All(r.Session, r.Arrival, clock.Now())
+		}
+	}
+	locks := make([]Lock, 0, len(all))
+	for _, l := range all {
+		locks = append(locks, s.lock(l))
+	}
+	slices.SortFunc(locks, func(a, b Lock) int { return strings.Compare(a.Ref.Request, b.Ref.Request) })
+	return locks, nil
+}
+
+// unknownIsNone: what is not known is no error where an answer without locks says as much.
+func unknownIsNone(err error) error {
+	var e *table.Error
+	if errors.As(err, &e) && (e.Code == table.Unknown || e.Code == table.Ended) {
+		return nil
+	}
+	return err
+}
+
+func anyLost(all []table.Listed) bool {
+	return slices.ContainsFunc(all, func(l table.Listed) bool { return l.State == table.Lost })
+}
+
+func isBusy(err error) bool { return errors.Is(err, lock.ErrBusy) || errors.Is(err, elect.ErrBusy) }

@@ -1,0 +1,263 @@
+package locks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// Saved is what a successor has to know. Without a Handle it knows of the locks and can
+// take over none: their keys go with the lease.
+type Saved struct {
+	Handle   lease.Handle
+	Sessions []SavedSession
+}
+
+// A SavedSession is a client's.
+type SavedSession struct {
+	ID, Identity string
+	TTL          time.Duration
+	Ended        bool `json:",omitempty"`
+	Rows         []SavedRow
+}
+
+// A SavedRow is a lock, or what is remembered of one that has ended.
+type SavedRow struct {
+	Request string
+	Params  table.Params
+	State   table.State
+	Why     Why           `json:",omitempty"`
+	Left    time.Duration `json:",omitempty"` // of Params.MaxHold
+	Key     string        `json:",omitempty"`
+	Token   fencing.Token `json:",omitempty"`
+}
+
+// Drain answers what is parked, refuses what comes, and gives up the places. What is held
+// stays held, and no more is promised of it.
+func (s *Service) Drain() {
+	s.drained.Do(func() {
+		s.mu.Lock()
+		close(s.draining)
+		releases := []*part{}
+		for _, p := range s.parts {
+			switch {
+			case p.held == nil:
+				p.cancel()
+			case p.released != nil:
+				releases = append(releases, p)
+			}
+		}
+		s.unlock()
+		s.waits.Wait() // prompt: Acquire returns when its context ends
+		s.returns.Wait()
+		s.looking.Wait()
+		late := time.After(3 * time.Second)
+		for _, p := range releases {
+			select {
+			case <-p.released:
+			case <-late: // the successor deletes its key
+				return
+			}
+		}
+	})
+}
+
+// Detach leaves everything to a successor, when no request is under way any more: the rows are written, then the session is ended
+// here, then its Handle is written. After an error nothing may be left to take over; the
+// lease ends by itself.
+func (s *Service) Detach(write func(Saved) error) error {
+	s.Drain()
+	s.mu.Lock()
+	overwritten := s.overwritten
+	s.unlock()
+	session.AwaitInstant(s.life, overwritten)
+	s.mu.Lock()
+	saved := Saved{Sessions: save(s.table.Save(clock.Now()))}
+	s.unlock()
+	if err := write(saved); err != nil {
+		return err
+	}
+	<-s.own
+	own := s.session
+	s.own <- struct{}{}
+	if own != nil {
+		saved.Handle = own.Detach()
+	}
+	s.stop()
+	return write(saved)
+}
+
+// Close ends without a successor: it promises nothing any more, waits until what was
+// promised has passed, and has the lease revoked.
+func (s *Service) Close(ctx context.Context) error {
+	s.Drain()
+	<-s.own
+	own := s.session
+	s.own <- struct{}{}
+	defer s.stop()
+	if own == nil {
+		return nil
+	}
+	var err error
+	for ctx.Err() == nil { // each call has a bound of its own
+		if err = own.Close(ctx); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+func (s *Service) stop() {
+	s.end()
+	s.work.Wait()
+}
+
+func save(all []table.Saved) (out []SavedSession) {
+	for _, from := range all {
+		to := SavedSession{ID: from.ID, Identity: from.Identity, TTL: from.TTL, Ended: from.Ended}
+		for _, r := range from.Rows {
+			row := SavedRow{Request: r.Request, Params: r.Params, State: r.State, Why: WhyOf(r.Why), Left: r.Left}
+			if r.State == table.Held {
+				h := r.Holding.(*held)
+				row.Key, row.Token = h.Key(), h.Token()
+			}
+			to.Rows = append(to.Rows, row)
+		}
+		out = append(out, to)
+	}
+	return out
+}
+
+// resumers is how many locks are taken over at a time.
+const resumers = 32
+
+// Resume takes over what a predecessor saved: its session at etcd first, which is renewed
+// then, and then each lock. What cannot be taken over is lost, and its client learns that.
+// It comes before anything else is asked of the Service. An error says why nothing was.
+func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error) {
+	host, err := inside.HostOf(s.client)
+	if err != nil {
+		return 0, err
+	}
+	defer host.Deferral.Begin()() // what the predecessor promised keeps the lease, until it is promised here
+	own, err := s.takeOver(ctx, saved.Handle)
+	var wg sync.WaitGroup
+	turns := make(chan struct{}, resumers)
+	restored := make([]table.Saved, len(saved.Sessions))
+	for i, from := range saved.Sessions {
+		to := table.Saved{ID: from.ID, Identity: from.Identity, TTL: from.TTL, Ended: from.Ended, Rows: make([]table.SavedRow, len(from.Rows))}
+		for j, r := range from.Rows {
+			to.Rows[j] = table.SavedRow{Request: r.Request, Params: r.Params, State: r.State, Why: r.Why.cause(), Left: r.Left}
+			if r.State != table.Held {
+				continue
+			}
+			wg.Add(1)
+			go func() { // ends with ctx, or the session; waited for below
+				defer wg.Done()
+				turns <- struct{}{}
+				defer func() { <-turns }()
+				s.takeOne(ctx, own, r, &to.Rows[j])
+			}()
+		}
+		restored[i] = to
+	}
+	wg.Wait()
+	s.mu.Lock()
+	defer s.unlock()
+	s.table.Restore(restored, clock.Now())
+	for _, from := range restored {
+		for _, r := range from.Rows {
+			if r.State == table.Held {
+				taken++
+				s.watchTaken(table.Ref{Session: from.ID, Request: r.Request}, r)
+			}
+		}
+	}
+	return taken, err
+}
+
+// takeOver makes pawld's session of a Handle. It tries for as long as the lease may last.
+func (s *Service) takeOver(ctx context.Context, h lease.Handle) (*pawl.Session, error) {
+	if h == (lease.Handle{}) {
+		return nil, errors.New("the predecessor left no session")
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.TTL())
+	defer cancel()
+	for {
+		own, err := s.client.NewSession(ctx, lease.Options{Resume: h, Owner: s.cfg.Owner})
+		if err == nil {
+			<-s.own
+			s.session = own
+			s.own <- struct{}{}
+			return own, nil
+		}
+		if errors.Is(err, lease.ErrTakenOver) || errors.Is(err, lease.ErrRevoked) || ctx.Err() != nil {
+			return nil, fmt.Errorf("take over the predecessor's session: %w", err)
+		}
+		t := time.NewTimer(200 * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+		}
+	}
+}
+
+// takeOne takes one lock over, and promises at once what its client may still believe.
+func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow, to *table.SavedRow) {
+	to.State, to.Why = table.Lost, table.ErrExpired
+	if own == nil {
+		return
+	}
+	var w Want
+	if err := json.Unmarshal([]byte(from.Params.Text), &w); err != nil {
+		return
+	}
+	for own.Err() == nil && ctx.Err() == nil {
+		within, cancel := context.WithTimeout(ctx, 5*time.Second)
+		h, err := w.resume(within, own, from.Key, from.Token)
+		cancel()
+		switch {
+		case err == nil:
+			if to.Why = h.Promise(clock.Now().Add(s.cfg.Table.MaxTTL)); to.Why == nil {
+				to.State, to.Holding = table.Held, h
+			}
+			return
+		case errors.Is(err, lock.ErrLost), errors.Is(err, elect.ErrLost), errors.Is(err, pawl.ErrTokenFloor):
+			to.Why = err
+			return
+		}
+		s.cfg.Logger.Warn("a lock is not taken over yet", "name", w.Names, "cause", err)
+		t := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+		}
+	}
+}
+
+// watchTaken waits for the end of what was taken over; s.mu is held.
+func (s *Service) watchTaken(ref table.Ref, r table.SavedRow) {
+	p := &part{cancel: func() {}, held: r.Holding.(*held), ahead: -1}
+	_ = json.Unmarshal([]byte(r.Params.Text), &p.want)
+	s.parts[ref] = p
+	s.work.Add(1)
+	go func() { // ends with the lock, or life
+		defer s.work.Done()
+		s.watch(ref, p)
+	}()
+}

@@ -1,0 +1,359 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/observe"
+)
+
+// Config says what a Service works on.
+type Config struct {
+	Table  table.Config
+	Owner  string // of pawld's own session
+	Logger *slog.Logger
+}
+
+// TTL is that of pawld's own session: long enough that a client's own TTL decides.
+func (c Config) TTL() time.Duration { return 2 * c.Table.MaxTTL }
+
+// A Service holds locks for its clients. Its methods may be called by several goroutines
+// at once.
+type Service struct {
+	cfg    Config
+	client *pawl.Client
+
+	mu    sync.Mutex
+	table *table.Table
+	parts map[table.Ref]*part
+	news  map[string]chan struct{} // by session: closed when something of it has changed
+
+	own     chan struct{} // holds one element: the right to look after session
+	session *pawl.Session
+	lost    int // sessions of its own
+
+	poked    chan struct{}
+	draining chan struct{} // closed when nothing more is promised
+	drained  sync.Once
+	life     context.Context
+	end      context.CancelFunc
+	work     sync.WaitGroup
+	waits    sync.WaitGroup // acquisitions under way; none begins once draining
+	returns  sync.WaitGroup // releases of what nobody believes in; likewise
+	looking  sync.WaitGroup // run
+
+	overwritten clock.Instant // until when a client may believe in a key that somebody overwrote
+}
+
+// A part is what the engine does for one row.
+type part struct {
+	want   Want
+	cancel context.CancelFunc // of the wait
+
+	// Guarded by the service's mutex.
+	queued   bool // its key is in the queue
+	ahead    int  // how many were before it then
+	err      error
+	refused  bool // err is final, and the row is gone
+	held     *held
+	released chan struct{} // closed when the release is decided; nil: none has begun
+}
+
+// New makes a Service, which ends with Close or Detach. Observe has to be the client's
+// observer, or part of it.
+func New(client *pawl.Client, cfg Config) *Service {
+	s := &Service{
+		cfg: cfg, client: client, table: table.New(cfg.Table, clock.Now()),
+		parts: make(map[table.Ref]*part), news: make(map[string]chan struct{}),
+		own: make(chan struct{}, 1), poked: make(chan struct{}, 1), draining: make(chan struct{}),
+	}
+	s.own <- struct{}{}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.looking.Add(1)
+	go s.run() // ends once draining
+	return s
+}
+
+// run looks at the table whenever something is due in it.
+func (s *Service) run() {
+	defer s.looking.Done()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-s.poked:
+		case <-s.draining:
+			return
+		}
+		s.mu.Lock()
+		next := s.table.Look(clock.Now())
+		s.unlock()
+		timer.Reset(next)
+	}
+}
+
+func (s *Service) poke() {
+	select {
+	case s.poked <- struct{}{}:
+	default:
+	}
+}
+
+// unlock ends what was done to the table, and carries out its effects.
+func (s *Service) unlock() {
+	var todo []func()
+	for _, fx := range s.table.Effects() {
+		p := s.parts[fx.Ref]
+		delete(s.parts, fx.Ref)
+		s.tell(fx.Ref.Session)
+		if p == nil {
+			continue
+		}
+		p.cancel()
+		switch fx.Kind {
+		case table.Forfeit:
+			todo = append(todo, func() { p.held.Forfeit(fx.Why) })
+		case table.Return:
+			todo = append(todo, s.giveBack(p.held))
+		}
+	}
+	s.mu.Unlock()
+	for _, f := range todo {
+		f()
+	}
+}
+
+// giveBack returns what releases, in the background, what nobody believes in; s.mu is
+// held, and not any more when that is called. While pawld stops it is done at once, because a
+// key that is neither saved nor released would be nobody's.
+func (s *Service) giveBack(h *held) func() {
+	back := func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		_ = h.back(ctx) // goes on in the engine
+	}
+	if s.stopping() {
+		return back
+	}
+	s.returns.Add(1)
+	return func() {
+		go func() { // bounded
+			defer s.returns.Done()
+			back()
+		}()
+	}
+}
+
+// tell wakes the parked requests of a session; s.mu is held.
+func (s *Service) tell(session string) {
+	if ch := s.news[session]; ch != nil {
+		close(ch)
+		delete(s.news, session)
+	}
+}
+
+// listen is closed when something of the session has changed; s.mu is held.
+func (s *Service) listen(session string) <-chan struct{} {
+	ch := s.news[session]
+	if ch == nil {
+		ch = make(chan struct{})
+		s.news[session] = ch
+	}
+	return ch
+}
+
+// Session implements pawl.Sessions: pawld's own session, granted again after it ended.
+func (s *Service) Session(ctx context.Context) (*pawl.Session, error) {
+	select {
+	case <-s.own:
+		defer func() { s.own <- struct{}{} }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if s.session != nil {
+		err := s.session.Err()
+		if err == nil {
+			return s.session, nil
+		}
+		s.cfg.Logger.Warn("pawld's own session at etcd ended, and all locks on it", "cause", err)
+		s.lost++
+		s.session = nil
+	}
+	session, err := s.client.NewSession(ctx, lease.Options{TTL: s.cfg.TTL(), Owner: s.cfg.Owner})
+	if err != nil {
+		return nil, err
+	}
+	s.session = session
+	return session, nil
+}
+
+// partKey is where a part travels in a context, so that Observe finds it.
+type partKey struct{}
+
+// Observe is told by the engine that a place was taken.
+func (s *Service) Observe(ctx context.Context, ev observe.Event) {
+	p, _ := ctx.Value(partKey{}).(*part)
+	if p == nil {
+		return
+	}
+	ahead := -1
+	switch ev := ev.(type) {
+	case observe.LockEnqueued:
+		ahead = ev.Ahead
+	case observe.CampaignEnqueued:
+		ahead = ev.Ahead
+	default:
+		return
+	}
+	s.mu.Lock()
+	p.queued, p.ahead, p.err = true, ahead, nil
+	s.unlock()
+}
+
+// wait queues for a row until it is held, refused or not wanted any more, and then waits
+// for its end.
+func (s *Service) wait(ctx context.Context, ref table.Ref, p *part) {
+	defer s.work.Done()
+	defer p.cancel()
+	if s.wins(ctx, ref, p) {
+		s.watch(ref, p)
+	}
+}
+
+func (s *Service) wins(ctx context.Context, ref table.Ref, p *part) bool {
+	defer s.waits.Done()
+	h := s.queue(ctx, ref, p)
+	return h != nil && s.won(ref, p, h)
+}
+
+// queue queues until it is held; nil: it is refused, or not wanted any more.
+func (s *Service) queue(ctx context.Context, ref table.Ref, p *part) *held {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		h, err := p.want.acquire(context.WithValue(ctx, partKey{}, p), s)
+		if err == nil {
+			return h
+		}
+		if ctx.Err() != nil || s.failed(ref, p, err) {
+			return nil
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil
+		}
+	}
+}
+
+// failed takes in why an acquisition failed; true: it is not tried again.
+func (s *Service) failed(ref table.Ref, p *part, err error) bool {
+	s.mu.Lock()
+	defer s.unlock()
+	defer s.tell(ref.Session)
+	p.queued, p.err = false, err
+	switch final(err) {
+	case refusal:
+		p.refused = true
+		s.table.Forget(ref)
+	case loss:
+		s.table.Lose(ref, err, clock.Now())
+	default:
+		return false
+	}
+	if s.parts[ref] == p {
+		delete(s.parts, ref)
+	}
+	return true
+}
+
+// won hands what is held to the table. false: nobody wants it any more.
+func (s *Service) won(ref table.Ref, p *part, h *held) bool {
+	s.mu.Lock()
+	ok := !s.stopping() && s.table.Won(ref, h, clock.Now())
+	if ok {
+		p.held = h
+		s.tell(ref.Session)
+	}
+	back := func() {}
+	if !ok {
+		back = s.giveBack(h)
+	}
+	s.unlock()
+	back()
+	s.poke()
+	return ok
+}
+
+// watch waits for the end of what is held.
+func (s *Service) watch(ref table.Ref, p *part) {
+	select {
+	case <-p.held.Done():
+	case <-s.life.Done():
+		return
+	}
+	s.mu.Lock()
+	if p.released == nil { // otherwise that finds out
+		now := clock.Now()
+		s.table.Lose(ref, p.held.Err(), now)
+		if errors.Is(p.held.Err(), lock.ErrKeyOverwritten) { // whoever takes over deletes the key at once
+			s.overwritten = now.Add(s.cfg.Table.MaxTTL)
+		}
+		delete(s.parts, ref)
+		s.tell(ref.Session)
+	}
+	s.unlock()
+}
+
+// Errors of a Service.
+var (
+	// ErrUnavailable: call again.
+	ErrUnavailable = errors.New("unavailable")
+	// ErrStopping: pawld stops, or makes place for its successor.
+	ErrStopping = errors.New("pawld is stopping")
+)
+
+// stopping reports whether nothing more is promised; s.mu is held or not.
+func (s *Service) stopping() bool {
+	select {
+	case <-s.draining:
+		return true
+	default:
+		return false
+	}
+}
+
+// Counts are for metrics.
+type Counts struct {
+	table.Counts
+	Lost int // sessions of pawld's own
+}
+
+// Counts counts.
+func (s *Service) Counts() (c Counts) {
+	s.mu.Lock()
+	c.Counts = s.table.Counts()
+	s.unlock()
+	<-s.own
+	c.Lost = s.lost
+	s.own <- struct{}{}
+	return c
+}
+
+// Ready says why no lock can be had for now, nil: pawld has a session at etcd.
+func (s *Service) Ready(ctx context.Context) error {
+	if s.stopping() {
+		return ErrStopping
+	}
+	_, err := s.Session(ctx)
+	return err
+}

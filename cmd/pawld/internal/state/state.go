@@ -1,0 +1,108 @@
+// Package state keeps, in a directory of its own, what one pawld leaves to the next. The
+// file holds the secrets of clients' sessions: nobody else may read it. One pawld at a time
+// has the directory.
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
+)
+
+// A Dir is a state directory that this process has.
+type Dir struct {
+	path string
+	lock *os.File
+}
+
+// Open takes the directory, which it makes where it is missing, until Close.
+func Open(path string) (*Dir, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		return nil, fmt.Errorf("state directory %s can be written by others (mode %v): make it 0700", path, info.Mode().Perm())
+	}
+	f, err := os.OpenFile(filepath.Join(path, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("state directory: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("state directory %s is in use by another pawld", path)
+		}
+		return nil, fmt.Errorf("state directory %s: lock: %w", path, err)
+	}
+	return &Dir{path, f}, nil
+}
+
+// Close lets another have the directory.
+func (d *Dir) Close() error { return d.lock.Close() }
+
+func (d *Dir) file() string { return filepath.Join(d.path, "state.json") }
+
+// saved is the file's form.
+type saved struct {
+	Version int
+	locks.Saved
+}
+
+const version = 1
+
+// Write replaces what is kept, whole or not at all.
+func (d *Dir) Write(s locks.Saved) error {
+	b, err := json.Marshal(saved{version, s})
+	if err != nil {
+		return err
+	}
+	temp := d.file() + ".new"
+	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	_, err = f.Write(b)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("state: %w", err)
+	}
+	return os.Rename(temp, d.file())
+}
+
+// Take reads what is kept and removes it: a Handle works once. false: there is none.
+func (d *Dir) Take() (s locks.Saved, ok bool, err error) {
+	info, err := os.Stat(d.file())
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, false, nil
+	}
+	if err != nil {
+		return s, false, fmt.Errorf("state: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return s, false, fmt.Errorf("state: %s can be read by others (mode %v), and holds secrets: remove it", d.file(), info.Mode().Perm())
+	}
+	b, err := os.ReadFile(d.file())
+	if err != nil {
+		return s, false, fmt.Errorf("state: %w", err)
+	}
+	var in saved
+	if err := json.Unmarshal(b, &in); err != nil {
+		return s, false, fmt.Errorf("state: %s: %w", d.file(), err)
+	}
+	if in.Version != version {
+		return s, false, fmt.Errorf("state: %s is of version %d, this pawld knows %d", d.file(), in.Version, version)
+	}
+	if err := os.Remove(d.file()); err != nil {
+		return s, false, fmt.Errorf("state: %w", err)
+	}
+	return in.Saved, true, nil
+}
