@@ -38,7 +38,11 @@ var layers = [][]string{
 var beside = map[string][]string{
 	"adapters/...":                   {"*"},
 	"cmd/pawl":                       {"*", "cmd/pawl/internal/...", "fencing/sqlfence", "internal/testkit/loopback"},
-	"cmd/pawl/internal/...":          {"*", "cmd/pawl/internal/...", "fencing/sqlfence", "internal/testkit/loopback"},
+	"cmd/pawl/internal/...":          {"*", "cmd/pawl/internal/...", "fencing/sqlfence", "internal/testkit/devserver", "internal/testkit/loopback"},
+	"cmd/pawld":                      {"*", "cmd/pawld/...", "internal/testkit/devserver"},
+	"cmd/pawld/internal/...":         {"*", "cmd/pawld/..."},
+	"cmd/pawld/pawlv1":               {},
+	"cmd/pawld/pawlv1/pawlv1connect": {"cmd/pawld/pawlv1"},
 	"fencing/blobfence":              {"fencing", "internal/backoff"},
 	"fencing/fencetest":              {"fencing"},
 	"fencing/grpcfence":              {"fencing", "fencing/internal/wire"},
@@ -49,6 +53,7 @@ var beside = map[string][]string{
 	"fencing/sqlfence":               {"fencing", "fencing/internal/sqltable"},
 	"internal/cause":                 {"*"},
 	"internal/testkit/bufdial":       {},
+	"internal/testkit/devserver":     {"internal/testkit/loopback"},
 	"internal/testkit/embedded":      {"internal/testkit/bufdial"},
 	"internal/testkit/etcdfake":      {"internal/testkit/etcdfake/..."},
 	"internal/testkit/etcdfake/etcd": {},
@@ -61,6 +66,7 @@ var beside = map[string][]string{
 	"internal/testkit/stage":         {},
 	"observe/otel":                   {"*", "internal/cause"},
 	"observe/prom":                   {"*", "internal/cause"},
+	"tools/protogen":                 {},
 	"test/...":                       {"*", "internal/testkit/...", "test/..."},
 }
 
@@ -71,7 +77,7 @@ var heavy = map[string][]string{
 	"github.com/pressly":        {"adapters/pawlgoose"},
 	"github.com/caddyserver":    {"adapters/pawlcertmagic"},
 	"go.etcd.io/etcd/client/v3": {"test/..."},
-	"go.etcd.io/etcd/server":    {"cmd/pawl/...", "cmd/pawl", "internal/testkit/embedded", "test/..."},
+	"go.etcd.io/etcd/server":    {"cmd/pawl/...", "cmd/pawl", "internal/testkit/devserver", "internal/testkit/embedded", "test/..."},
 	"github.com/jackc/pgx":      {"fencing/pgxfence", "test/..."},
 	"github.com/go-sql-driver":  {"test/..."},
 	"github.com/stretchr":       {"test/..."},

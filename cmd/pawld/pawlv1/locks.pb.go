@@ -342,8 +342,8 @@ type AcquireResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         State                  `protobuf:"varint,1,opt,name=state,proto3,enum=pawl.v1.State" json:"state,omitempty"`
 	Lock          *Lock                  `protobuf:"bytes,2,opt,name=lock,proto3" json:"lock,omitempty"`          // HELD and LOST
-	Position      int32                  `protobuf:"varint,3,opt,name=position,proto3" json:"position,omitempty"` // WAITING: how many are before it, where that is known
-	Holder        string                 `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`      // BUSY and WAITING: the owner of what holds it, where that is known
+	Position      int32                  `protobuf:"varint,3,opt,name=position,proto3" json:"position,omitempty"` // WAITING: how many were before it when it took its place
+	Holder        string                 `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`      // BUSY: the owner of the lock that holds it, where that is known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -912,7 +912,7 @@ func (x *ProclaimResponse) GetLock() *Lock {
 type LeaderRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	AfterRevision int64                  `protobuf:"varint,2,opt,name=after_revision,json=afterRevision,proto3" json:"after_revision,omitempty"` // an answer's revision: return when something is newer
+	AfterRevision int64                  `protobuf:"varint,2,opt,name=after_revision,json=afterRevision,proto3" json:"after_revision,omitempty"` // an answer's revision: return when there is another
 	WaitMs        int32                  `protobuf:"varint,3,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`                      // at most 30,000
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

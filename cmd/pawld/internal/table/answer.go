@@ -51,6 +51,9 @@ func (t *Table) list(s *session, r *row, arrival, now clock.Instant) Listed {
 			t.retire(s, r, Lost, err)
 		} else {
 			r.sent = true
+			if d := r.holding.Until(); d.Before(s.expiry) {
+				t.counts.Cut++
+			}
 			l.Valid = Belief(end.Sub(arrival))
 		}
 	}

@@ -66,7 +66,7 @@ func (t *Table) look(now clock.Instant) {
 			t.looked = now
 		}
 	}
-	t.stalls++
+	t.counts.Stalls++
 }
 
 // session finds a session, after what is due in it.
@@ -96,6 +96,7 @@ func (t *Table) expire(s *session, now clock.Instant) {
 			t.end(s, r, Effect{ref, Leave, ErrExpired})
 		case r.state != Held:
 		case !r.sent && (s.over || !now.Before(r.polled.Add(s.ttl))):
+			t.counts.Orphans++
 			t.end(s, r, Effect{ref, Return, ErrExpired})
 		case s.over:
 			t.end(s, r, Effect{ref, Forfeit, ErrExpired})

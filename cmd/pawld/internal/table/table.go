@@ -23,7 +23,7 @@ type Table struct {
 	each     map[string]int // of them, by identity
 	looked   clock.Instant  // when anything was last done here
 	effects  []Effect
-	stalls   int
+	counts   Counts // but for those that are counted
 }
 
 // A session is one client's.
@@ -156,12 +156,17 @@ func (t *Table) drop(s *session) {
 	delete(t.sessions, s.id)
 }
 
-// Counts are how many sessions there are that are not over, and locks, places and
-// stalls, for metrics.
-type Counts struct{ Sessions, Held, Waiting, Stalls int }
+// Counts are for metrics.
+type Counts struct {
+	Sessions, Held, Waiting int // as of now
+	Stalls                  int // of pawld
+	Cut                     int // answers whose promise D made shorter
+	Orphans                 int // locks returned that no client had heard of
+}
 
 // Counts counts.
-func (t *Table) Counts() (c Counts) {
+func (t *Table) Counts() Counts {
+	c := t.counts
 	for _, s := range t.sessions {
 		if !s.over && !s.ended {
 			c.Sessions++
@@ -175,7 +180,6 @@ func (t *Table) Counts() (c Counts) {
 			}
 		}
 	}
-	c.Stalls = t.stalls
 	return c
 }
 

@@ -75,7 +75,7 @@ type LocksClient interface {
 	// Proclaim changes the value of an election's term.
 	Proclaim(context.Context, *connect.Request[pawlv1.ProclaimRequest]) (*connect.Response[pawlv1.ProclaimResponse], error)
 	// Leader returns who leads, or holds, a name. With wait_ms and after_revision it returns
-	// as soon as that has changed since then.
+	// as soon as that is another than in the answer of that revision.
 	Leader(context.Context, *connect.Request[pawlv1.LeaderRequest]) (*connect.Response[pawlv1.LeaderResponse], error)
 	// List returns who holds and who waits, of one name or of all under a prefix.
 	List(context.Context, *connect.Request[pawlv1.ListRequest]) (*connect.Response[pawlv1.ListResponse], error)
@@ -200,7 +200,7 @@ type LocksHandler interface {
 	// Proclaim changes the value of an election's term.
 	Proclaim(context.Context, *connect.Request[pawlv1.ProclaimRequest]) (*connect.Response[pawlv1.ProclaimResponse], error)
 	// Leader returns who leads, or holds, a name. With wait_ms and after_revision it returns
-	// as soon as that has changed since then.
+	// as soon as that is another than in the answer of that revision.
 	Leader(context.Context, *connect.Request[pawlv1.LeaderRequest]) (*connect.Response[pawlv1.LeaderResponse], error)
 	// List returns who holds and who waits, of one name or of all under a prefix.
 	List(context.Context, *connect.Request[pawlv1.ListRequest]) (*connect.Response[pawlv1.ListResponse], error)

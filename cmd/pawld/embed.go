@@ -1,0 +1,15 @@
+//go:build !small
+
+package main
+
+import "github.com/pawl-locks/pawl/internal/testkit/devserver"
+
+// startEmbedded starts an etcd server for --embed. A build with the tag small has none,
+// which is 20 MB less.
+func startEmbedded() (endpoint string, stop func() error, err error) {
+	s, err := devserver.Start(devserver.Options{Quick: true})
+	if err != nil {
+		return "", nil, err
+	}
+	return s.Endpoint, s.Close, nil
+}

@@ -1,0 +1,375 @@
+package handlers
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	pb "github.com/pawl-locks/pawl/cmd/pawld/pawlv1"
+	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/inspect"
+	"github.com/pawl-locks/pawl/internal/keys"
+)
+
+// calls are the seven.
+type calls struct{ s *Server }
+
+// request is what each call on a session says.
+func (c *calls) request(ctx context.Context, session string, waitMS int32) (locks.Request, error) {
+	who := callerOf(ctx)
+	if err := checkID("session", session); err != nil {
+		return locks.Request{}, err
+	}
+	if waitMS < 0 {
+		return locks.Request{}, invalid("wait_ms is %d, want 0 or more", waitMS)
+	}
+	return locks.Request{Session: session, Identity: who.identity, Arrival: who.arrival, Wait: millis(waitMS)}, nil
+}
+
+// Acquire implements the service.
+func (c *calls) Acquire(ctx context.Context, r *connect.Request[pb.AcquireRequest]) (*connect.Response[pb.AcquireResponse], error) {
+	m := r.Msg
+	who := callerOf(ctx)
+	req, err := c.request(ctx, m.Session, m.WaitMs)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkID("request_id", m.RequestId); err != nil {
+		return nil, err
+	}
+	want, err := wanted(m, who.identity)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range want.Names {
+		if err := c.may(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	a, err := c.s.Locks.Acquire(ctx, req, m.RequestId, millis(m.TtlMs), want, c.s.Policy.Locks(who.identity))
+	if err != nil {
+		return nil, refusal(err)
+	}
+	answer := &pb.AcquireResponse{}
+	switch {
+	case a.Busy:
+		answer.State, answer.Holder = pb.State_BUSY, c.holder(ctx, want.Names[0])
+	case a.State == table.Waiting:
+		answer.State, answer.Position = pb.State_WAITING, int32(max(a.Position, 0))
+	default:
+		answer.Lock = listed(a.Lock)
+		answer.State = answer.Lock.State
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// wanted is what a request asks for, or what is wrong with that.
+func wanted(m *pb.AcquireRequest, identity string) (locks.Want, error) {
+	w := locks.Want{Names: m.Names, Value: m.Value, Try: m.Try, Delay: millis(m.DelayMs), MaxHold: millis(m.MaxHoldMs)}
+	switch m.Mode {
+	case pb.Mode_EXCLUSIVE:
+		w.Mode = locks.Exclusive
+	case pb.Mode_ELECTION:
+		w.Mode = locks.Election
+	case pb.Mode_SHARED, pb.Mode_SEMAPHORE:
+		return w, invalid("mode is %v, which this pawld does not have: want EXCLUSIVE or ELECTION", m.Mode)
+	default:
+		return w, invalid("mode is %v, want EXCLUSIVE or ELECTION", m.Mode)
+	}
+	switch {
+	case len(m.Names) == 0:
+		return w, invalid("names: none given")
+	case len(m.Names) > 1:
+		return w, invalid("names: %d given, and this pawld takes one", len(m.Names))
+	case m.Limit != 0:
+		return w, invalid("limit is %d, and is for SEMAPHORE alone", m.Limit)
+	case m.TtlMs < 0:
+		return w, invalid("ttl_ms is %d, want 0 or more", m.TtlMs)
+	case m.DelayMs < 0:
+		return w, invalid("delay_ms is %d, want 0 or more", m.DelayMs)
+	case m.MaxHoldMs < 0:
+		return w, invalid("max_hold_ms is %d, want 0 or more", m.MaxHoldMs)
+	case w.Mode != locks.Election && len(m.Value) > 0:
+		return w, invalid("value is for ELECTION alone")
+	case w.Mode == locks.Election && m.DelayMs > 0:
+		return w, invalid("delay_ms is not for ELECTION")
+	case len(m.Owner) > maxOwner:
+		return w, invalid("owner has %d bytes, want at most %d", len(m.Owner), maxOwner)
+	}
+	if err := checkValue(m.Value); err != nil {
+		return w, err
+	}
+	for _, name := range m.Names {
+		if err := keys.CheckName(name, false); err != nil {
+			return w, invalid("names: %v", err)
+		}
+	}
+	if w.Owner = identity; m.Owner != "" {
+		w.Owner += " " + strconv.Quote(m.Owner)
+	}
+	return w, nil
+}
+
+const (
+	maxOwner = 200
+	maxValue = 16 << 10
+)
+
+func checkValue(value []byte) error {
+	switch {
+	case len(value) > maxValue:
+		return invalid("value has %d bytes, want at most %d", len(value), maxValue)
+	case strings.HasPrefix(string(value), keys.LockMark):
+		return invalid("value begins with %s, as the keys of locks do", keys.LockMark)
+	}
+	return nil
+}
+
+// Renew implements the service.
+func (c *calls) Renew(ctx context.Context, r *connect.Request[pb.RenewRequest]) (*connect.Response[pb.RenewResponse], error) {
+	req, err := c.request(ctx, r.Msg.Session, r.Msg.WaitMs)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range r.Msg.Settled {
+		if err := checkID("settled", id); err != nil {
+			return nil, err
+		}
+	}
+	all, err := c.s.Locks.Renew(ctx, req, r.Msg.Settled)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	answer := &pb.RenewResponse{}
+	for _, l := range all {
+		answer.Locks = append(answer.Locks, listed(l))
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// Release implements the service.
+func (c *calls) Release(ctx context.Context, r *connect.Request[pb.ReleaseRequest]) (*connect.Response[pb.ReleaseResponse], error) {
+	req, err := c.request(ctx, r.Msg.Session, 0)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range r.Msg.RequestIds {
+		if err := checkID("request_ids", id); err != nil {
+			return nil, err
+		}
+	}
+	results, err := c.s.Locks.Release(ctx, req, r.Msg.RequestIds)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	answer := &pb.ReleaseResponse{}
+	for _, x := range results {
+		answer.Results = append(answer.Results, &pb.ReleaseResponse_Result{RequestId: x.Request, Released: x.Released, Why: why(x.Why)})
+	}
+	return connect.NewResponse(answer), nil
+}
+
+// Confirm implements the service.
+func (c *calls) Confirm(ctx context.Context, r *connect.Request[pb.ConfirmRequest]) (*connect.Response[pb.ConfirmResponse], error) {
+	req, err := c.request(ctx, r.Msg.Session, 0)
+	if err == nil {
+		err = checkID("request_id", r.Msg.RequestId)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, etcdWait)
+	defer cancel()
+	l, err := c.s.Locks.Confirm(ctx, req, r.Msg.RequestId)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	return connect.NewResponse(&pb.ConfirmResponse{Lock: listed(l)}), nil
+}
+
+// etcdWait bounds what is asked of etcd where the caller does not.
+const etcdWait = 5 * time.Second
+
+// Proclaim implements the service.
+func (c *calls) Proclaim(ctx context.Context, r *connect.Request[pb.ProclaimRequest]) (*connect.Response[pb.ProclaimResponse], error) {
+	req, err := c.request(ctx, r.Msg.Session, 0)
+	if err == nil {
+		err = checkID("request_id", r.Msg.RequestId)
+	}
+	if err == nil {
+		err = checkValue(r.Msg.Value)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, etcdWait)
+	defer cancel()
+	l, err := c.s.Locks.Proclaim(ctx, req, r.Msg.RequestId, r.Msg.Value)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	return connect.NewResponse(&pb.ProclaimResponse{Lock: listed(l)}), nil
+}
+
+// maxLeaderWait bounds how long Leader may be parked.
+const maxLeaderWait = 30 * time.Second
+
+// nobody is the revision of a name that nobody has: no key's.
+const nobody = 1
+
+// Leader implements the service.
+func (c *calls) Leader(ctx context.Context, r *connect.Request[pb.LeaderRequest]) (*connect.Response[pb.LeaderResponse], error) {
+	m := r.Msg
+	switch {
+	case m.WaitMs < 0 || millis(m.WaitMs) > maxLeaderWait:
+		return nil, invalid("wait_ms is %d, want 0 to %d", m.WaitMs, maxLeaderWait.Milliseconds())
+	case m.AfterRevision < 0:
+		return nil, invalid("after_revision is %d, want 0 or an answer's revision", m.AfterRevision)
+	}
+	if err := c.checkName(ctx, "name", m.Name); err != nil {
+		return nil, err
+	}
+	arrival := callerOf(ctx).arrival
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	late := time.AfterFunc(etcdWait, end) // of the first answer; then of the change
+	defer late.Stop()
+	var last *pb.LeaderResponse
+	for l, err := range elect.Observe(ctx, c.s.Client, m.Name, elect.Options{}) {
+		if err != nil && last == nil {
+			return nil, refusal(err)
+		}
+		if err != nil {
+			break // parked for long enough
+		}
+		if last = leaderOf(l); m.AfterRevision == 0 || last.Revision != m.AfterRevision {
+			break
+		}
+		late.Reset(max(millis(m.WaitMs)-clock.Now().Sub(arrival), 0))
+	}
+	return connect.NewResponse(last), nil
+}
+
+func leaderOf(l elect.Leader) *pb.LeaderResponse {
+	if l.Token == 0 {
+		return &pb.LeaderResponse{Revision: nobody}
+	}
+	out := &pb.LeaderResponse{Token: int64(l.Token), Revision: l.ModRevision}
+	if keys.OfLock(l.Value) {
+		out.Owner = keys.ParseIdentity(l.Value).Owner
+	} else {
+		out.Value = l.Value
+	}
+	return out
+}
+
+// holder is the owner of whoever has a name, for people; "" where that is not known.
+func (c *calls) holder(ctx context.Context, name string) string {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	l, err := elect.LeaderOf(ctx, c.s.Client, name, elect.Options{})
+	if err != nil {
+		return ""
+	}
+	return leaderOf(l).Owner
+}
+
+// List implements the service.
+func (c *calls) List(ctx context.Context, r *connect.Request[pb.ListRequest]) (*connect.Response[pb.ListResponse], error) {
+	scope := inspect.Scope{Name: r.Msg.Name, Prefix: r.Msg.Prefix}
+	if scope.Name != "" {
+		if scope.Prefix != "" {
+			return nil, invalid("name and prefix are given, want one")
+		}
+		if err := c.checkName(ctx, "name", scope.Name); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, etcdWait)
+	defer cancel()
+	found, err := inspect.Read(ctx, c.s.Client, scope)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	answer := &pb.ListResponse{}
+	mine := callerOf(ctx).identity
+	for _, q := range found.Queues {
+		if c.may(ctx, q.Name) != nil {
+			continue
+		}
+		queue := &pb.ListResponse_Queue{Name: q.Name}
+		for _, p := range q.Queue {
+			queue.Entries = append(queue.Entries, entry(p, mine))
+		}
+		answer.Queues = append(answer.Queues, queue)
+	}
+	return connect.NewResponse(answer), nil
+}
+
+func entry(p inspect.Position, mine string) *pb.ListResponse_Entry {
+	e := &pb.ListResponse_Entry{Owner: p.Owner, Host: p.Host, Token: int64(p.Token), Mode: string(inspect.ModeExclusive), Value: p.Value}
+	if p.Form == inspect.Foreign {
+		e.Mode = string(inspect.ModeForeign)
+	}
+	if !p.Since.IsZero() {
+		e.Since = p.Since.UTC().Format(time.RFC3339Nano)
+	}
+	e.Mine = p.Owner == mine || strings.HasPrefix(p.Owner, mine+" ")
+	return e
+}
+
+// checkName checks a name's form, and whether the caller may use it.
+func (c *calls) checkName(ctx context.Context, field, name string) error {
+	if err := keys.CheckName(name, false); err != nil {
+		return invalid("%s: %v", field, err)
+	}
+	return c.may(ctx, name)
+}
+
+func (c *calls) may(ctx context.Context, name string) error {
+	who := callerOf(ctx)
+	if c.s.Policy.Allows(who.identity, who.local, name) {
+		return nil
+	}
+	return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the policy gives %q no name %q", who.identity, name))
+}
+
+// checkID checks the form of what a client chooses: 16 bytes in lower-case hexadecimal.
+// The value is a secret, or beside one, and is not repeated.
+func checkID(field, id string) error {
+	ok := len(id) == 32 && strings.Trim(id, "0123456789abcdef") == ""
+	if !ok {
+		return invalid("%s has %d characters, want 32 hexadecimal digits in lower case: 16 random bytes", field, len(id))
+	}
+	if strings.Trim(id, id[:1]) == "" {
+		return invalid("%s is not random: it is one digit, again and again", field)
+	}
+	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf(format, args...))
+}
+
+func millis(ms int32) time.Duration { return time.Duration(ms) * time.Millisecond }
+
+func listed(l locks.Lock) *pb.Lock {
+	out := &pb.Lock{RequestId: l.Ref.Request, State: pb.State_LOST, Names: l.Names, Token: l.Token, Keys: l.Keys}
+	if l.State == table.Held {
+		out.State, out.ValidForMs = pb.State_HELD, l.Valid.Milliseconds()
+		return out
+	}
+	if out.Why = why(l.Why); out.Why == pb.Why_WHY_UNSPECIFIED {
+		out.Why = pb.Why_NOT_HELD
+	}
+	return out
+}
+
+func why(err error) pb.Why { return pb.Why(pb.Why_value[string(locks.WhyOf(err))]) }

@@ -1,0 +1,181 @@
+// Package handlers is the API of pawld over HTTP: who asks, whether they may, whether what
+// they say can be right, and the answer. What a lock is stands in package table.
+package handlers
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+	"connectrpc.com/grpchealth"
+	"connectrpc.com/grpcreflect"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/cmd/pawld/pawlv1/pawlv1connect"
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/cluster"
+)
+
+// A Server serves the API.
+type Server struct {
+	Locks  *locks.Service
+	Client *pawl.Client
+	Policy *policy.Policy
+	Logger *slog.Logger
+}
+
+// MaxBody bounds a request's body, before and after decompression.
+const MaxBody = 64 << 10
+
+// bodyWait is how long a body may take to arrive.
+const bodyWait = 10 * time.Second
+
+// Handler is the API, with gRPC's health and reflection.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	limits := []connect.HandlerOption{
+		connect.WithReadMaxBytes(MaxBody), connect.WithCodec(strict{"json"}), connect.WithCodec(strict{"json; charset=utf-8"}),
+		connect.WithRecover(func(_ context.Context, spec connect.Spec, _ http.Header, v any) error {
+			s.Logger.Error("a handler panicked", "call", spec.Procedure, "panic", v)
+			return connect.NewError(connect.CodeInternal, errors.New("internal error"))
+		}),
+	}
+	path, api := pawlv1connect.NewLocksHandler(&calls{s}, limits...)
+	mux.Handle(path, whole(api))
+	mux.Handle(grpchealth.NewHandler(health{s.Locks}, connect.WithReadMaxBytes(MaxBody)))
+	reflector := grpcreflect.NewStaticReflector(pawlv1connect.LocksName)
+	mux.Handle(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(MaxBody)))
+	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, connect.WithReadMaxBytes(MaxBody)))
+	return s.identified(mux)
+}
+
+// caller is who asks, and when the request came in.
+type caller struct {
+	identity string
+	local    bool
+	arrival  clock.Instant
+}
+
+type callerKey struct{}
+
+func callerOf(ctx context.Context) caller { return ctx.Value(callerKey{}).(caller) }
+
+// identified reads the clock before anything else, and refuses who is not known.
+func (s *Server) identified(next http.Handler) http.Handler {
+	refuse := connect.NewErrorWriter()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := caller{arrival: clock.Now()}
+		var err error
+		if c.identity, c.local, err = peer.Identify(r); err != nil {
+			w.Header().Set("Connection", "close")
+			if refuse.IsSupported(r) {
+				_ = refuse.Write(w, r, connect.NewError(connect.CodeUnauthenticated, err))
+			} else {
+				http.Error(w, err.Error(), http.StatusUnauthorized)
+			}
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))
+	})
+}
+
+// whole reads the body before the call, within a time and a size, so that a parked call has
+// no deadline on its connection.
+func whole(next http.Handler) http.Handler {
+	refuse := connect.NewErrorWriter()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn := http.NewResponseController(w)
+		_ = conn.SetReadDeadline(time.Now().Add(bodyWait))
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+		_ = conn.SetReadDeadline(time.Time{})
+		if err != nil {
+			code := connect.CodeInvalidArgument
+			if large := new(http.MaxBytesError); errors.As(err, &large) {
+				code, err = connect.CodeResourceExhausted, fmt.Errorf("the body has more than %d bytes", MaxBody)
+			}
+			if refuse.IsSupported(r) {
+				_ = refuse.Write(w, r, connect.NewError(code, err))
+			} else {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+			}
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		next.ServeHTTP(w, r)
+	})
+}
+
+// strict is JSON in which a field that is not known is an error: a misspelt waitMs would
+// wait for nothing.
+type strict struct{ name string }
+
+// Name implements connect.Codec.
+func (c strict) Name() string { return c.name }
+
+// Marshal implements connect.Codec.
+func (strict) Marshal(v any) ([]byte, error) { return protojson.Marshal(v.(proto.Message)) }
+
+// Unmarshal implements connect.Codec.
+func (strict) Unmarshal(b []byte, v any) error {
+	if err := protojson.Unmarshal(b, v.(proto.Message)); err != nil {
+		return fmt.Errorf("the body is not what this call takes: %w", err)
+	}
+	return nil
+}
+
+// refusal is the error of a call.
+func refusal(err error) error {
+	if err == nil {
+		return nil
+	}
+	code := connect.CodeUnavailable
+	var e *table.Error
+	switch {
+	case errors.As(err, &e):
+		code = codes[e.Code]
+	case errors.Is(err, locks.ErrNoTerm):
+		code = connect.CodeInvalidArgument
+	case cluster.IsPermissionDenied(err):
+		code = connect.CodePermissionDenied
+	case errors.Is(err, pawl.ErrTokenFloor):
+		code = connect.CodeFailedPrecondition
+	}
+	return connect.NewError(code, err)
+}
+
+var codes = map[table.Code]connect.Code{
+	table.Invalid: connect.CodeInvalidArgument,
+	table.Denied:  connect.CodePermissionDenied,
+	table.Unknown: connect.CodeNotFound,
+	table.Ended:   connect.CodeInvalidArgument,
+	table.Full:    connect.CodeResourceExhausted,
+	table.Again:   connect.CodeUnavailable,
+}
+
+// health is gRPC's: whether a lock can be had.
+type health struct{ locks *locks.Service }
+
+// Check implements grpchealth.Checker.
+func (h health) Check(ctx context.Context, r *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {
+	if r.Service != "" && r.Service != pawlv1connect.LocksName {
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("unknown service %q", r.Service))
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	if h.locks.Ready(ctx) != nil {
+		return &grpchealth.CheckResponse{Status: grpchealth.StatusNotServing}, nil
+	}
+	return &grpchealth.CheckResponse{Status: grpchealth.StatusServing}, nil
+}

@@ -1,0 +1,140 @@
+// Package peer says who is at the other end of a connection: the user of a Unix socket's,
+// by the kernel's word; the one URI or else the common name of a verified certificate; or
+// the holder of a token, on loopback. Identities of different kinds differ in their first
+// part: uid:1000, cn:worker, spiffe://example.org/worker, token:local.
+package peer
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+// Overflow is the user that the kernel reports where one has no number here: two tenants
+// look alike by it.
+const Overflow = 65534
+
+// A Kind is how a listener's peers are known.
+type Kind int
+
+// The kinds.
+const (
+	Unix  Kind = iota // by SO_PEERCRED
+	TLS               // by their certificates
+	Token             // by a token, on loopback
+)
+
+// A Listener says how those who connect to it are known.
+type Listener struct {
+	Kind  Kind
+	Token [sha256.Size]byte // of Token: its hash
+	Hosts func(host string) bool
+}
+
+// conn is what is known of a connection.
+type conn struct {
+	*Listener
+	identity string // of Unix
+	err      error
+}
+
+type key struct{}
+
+// Context is http.Server's ConnContext.
+func (l *Listener) Context(ctx context.Context, c net.Conn) context.Context {
+	of := &conn{Listener: l}
+	if l.Kind == Unix {
+		of.identity, of.err = uidOf(c)
+	}
+	return context.WithValue(ctx, key{}, of)
+}
+
+func uidOf(c net.Conn) (string, error) {
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return "", errors.New("no Unix socket")
+	}
+	uid, err := credentials(u)
+	if err != nil {
+		return "", fmt.Errorf("who is at the other end of the socket is not known: %w", err)
+	}
+	if uid == Overflow {
+		return "", fmt.Errorf("user %d is nobody's: a user of another namespace cannot be told from others", uid)
+	}
+	return fmt.Sprintf("uid:%d", uid), nil
+}
+
+// Identify says who sent a request, and whether it came by the Unix socket. What came from
+// a browser's page, or was meant for another host, is refused.
+func Identify(r *http.Request) (identity string, local bool, err error) {
+	c, _ := r.Context().Value(key{}).(*conn)
+	switch {
+	case c == nil:
+		return "", false, errors.New("the connection is not known")
+	case len(r.Header.Values("Origin")) > 0:
+		return "", false, errors.New("a request with an Origin comes from a browser, and is refused")
+	case c.Kind == Unix:
+		return c.identity, true, c.err
+	case !c.Hosts(r.Host):
+		return "", false, fmt.Errorf("the request is for host %q, which is not served here", r.Host)
+	case c.Kind == Token:
+		given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		hash := sha256.Sum256([]byte(given))
+		if subtle.ConstantTimeCompare(hash[:], c.Token[:]) != 1 {
+			return "", false, errors.New("want the header Authorization: Bearer with the token of --token-file")
+		}
+		return "token:local", false, nil
+	case r.TLS == nil || len(r.TLS.VerifiedChains) == 0:
+		return "", false, errors.New("want a client certificate")
+	}
+	identity, err = OfCertificate(r.TLS.PeerCertificates[0], time.Now())
+	return identity, false, err
+}
+
+// OfCertificate is the identity in a verified certificate.
+func OfCertificate(cert *x509.Certificate, now time.Time) (string, error) {
+	switch {
+	case now.After(cert.NotAfter):
+		return "", fmt.Errorf("the certificate ended at %v", cert.NotAfter)
+	case len(cert.URIs) > 1:
+		return "", fmt.Errorf("the certificate has %d URIs, want one", len(cert.URIs))
+	case len(cert.URIs) == 1:
+		u := cert.URIs[0]
+		switch u.Scheme {
+		case "", "uid", "cn", "token":
+			return "", fmt.Errorf("the certificate's URI %q has the scheme %q, which is pawld's own", u, u.Scheme)
+		}
+		return u.String(), nil
+	case cert.Subject.CommonName == "":
+		return "", errors.New("the certificate has neither a URI nor a common name")
+	}
+	return "cn:" + cert.Subject.CommonName, nil
+}
+
+// ReadToken reads a token file, which nobody else may read.
+func ReadToken(path string) (hash [sha256.Size]byte, err error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return hash, fmt.Errorf("token file: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return hash, fmt.Errorf("token file %s can be read by others (mode %v): make it 0600", path, info.Mode().Perm())
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return hash, fmt.Errorf("token file: %w", err)
+	}
+	token := strings.TrimSpace(string(b))
+	if len(token) < 16 {
+		return hash, fmt.Errorf("token file %s has a token of %d bytes, want 16 or more", path, len(token))
+	}
+	return sha256.Sum256([]byte(token)), nil
+}

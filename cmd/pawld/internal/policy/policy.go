@@ -1,0 +1,148 @@
+// Package policy says which names an identity may use. Identities and names are compared
+// as bytes, exactly.
+package policy
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// A Policy says what each identity may use. The nil Policy gives all names to everybody on
+// the Unix socket, and none to anybody else.
+type Policy struct{ rules map[string]Rule }
+
+// A Rule is what one identity may use.
+type Rule struct {
+	Names []string // whole names, and prefixes that end in a slash
+	Locks int      // how many locks and waiters
+}
+
+// DefaultLocks is how many locks and waiters an identity may have where no policy says.
+const DefaultLocks = 100
+
+// Load reads a policy: a line for each identity, with the names that it may use, and
+// locks=N for how many at a time. Empty lines and those that begin with # say nothing; a
+// word with spaces stands in double quotes.
+//
+//	uid:1000                   orders/ report
+//	spiffe://example.org/cart  carts/ locks=2000
+func Load(path string) (*Policy, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	p := &Policy{rules: make(map[string]Rule)}
+	var errs []error
+	for i, line := range strings.Split(string(b), "\n") {
+		if err := p.add(strings.TrimSpace(line)); err != nil {
+			errs = append(errs, fmt.Errorf("policy: %s:%d: %w", path, i+1, err))
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return p, nil
+}
+
+// add takes in one line.
+func (p *Policy) add(line string) error {
+	if line == "" || strings.HasPrefix(line, "#") {
+		return nil
+	}
+	words, err := split(line)
+	if err != nil {
+		return err
+	}
+	identity, rule := words[0], Rule{Locks: DefaultLocks}
+	if err := CheckIdentity(identity); err != nil {
+		return err
+	}
+	if _, ok := p.rules[identity]; ok {
+		return fmt.Errorf("identity %q stands on a line before", identity)
+	}
+	for _, w := range words[1:] {
+		if n, ok := strings.CutPrefix(w, "locks="); ok {
+			if rule.Locks, err = strconv.Atoi(n); err != nil || rule.Locks <= 0 {
+				return fmt.Errorf("%q: want locks= and a number above 0", w)
+			}
+			continue
+		}
+		if w == "" || w == "/" {
+			return fmt.Errorf("%q is no name, and no prefix", w)
+		}
+		if strings.ContainsAny(w, "*?") {
+			return fmt.Errorf("%q: there are no patterns; a prefix ends in a slash", w)
+		}
+		rule.Names = append(rule.Names, w)
+	}
+	if len(rule.Names) == 0 {
+		return fmt.Errorf("identity %q has no names", identity)
+	}
+	p.rules[identity] = rule
+	return nil
+}
+
+// CheckIdentity reports what is wrong with the form of an identity.
+func CheckIdentity(identity string) error {
+	kind, rest, ok := strings.Cut(identity, ":")
+	if !ok || kind == "" || rest == "" {
+		return fmt.Errorf("identity %q: want uid:NUMBER, cn:NAME, or a certificate's URI", identity)
+	}
+	if kind == "uid" {
+		if n, err := strconv.ParseUint(rest, 10, 32); err != nil || strconv.FormatUint(n, 10) != rest {
+			return fmt.Errorf("identity %q: want uid: and a number", identity)
+		}
+	}
+	return nil
+}
+
+// split takes a line apart.
+func split(line string) (words []string, err error) {
+	for line = strings.TrimLeftFunc(line, unicode.IsSpace); line != ""; line = strings.TrimLeftFunc(line, unicode.IsSpace) {
+		end := strings.IndexFunc(line, unicode.IsSpace)
+		if line[0] == '"' {
+			quoted, err := strconv.QuotedPrefix(line)
+			if err != nil {
+				return nil, fmt.Errorf("a double quote without its end: %s", line)
+			}
+			word, err := strconv.Unquote(quoted)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", quoted, err)
+			}
+			words, line = append(words, word), line[len(quoted):]
+			continue
+		}
+		if end < 0 {
+			end = len(line)
+		}
+		words, line = append(words, line[:end]), line[end:]
+	}
+	return words, nil
+}
+
+// Allows reports whether an identity may use a name. local: it came by the Unix socket.
+func (p *Policy) Allows(identity string, local bool, name string) bool {
+	if p == nil {
+		return local
+	}
+	for _, n := range p.rules[identity].Names {
+		if n == name || strings.HasSuffix(n, "/") && strings.HasPrefix(name, n) {
+			return true
+		}
+	}
+	return false
+}
+
+// Locks is how many locks and waiters an identity may have.
+func (p *Policy) Locks(identity string) int {
+	if p != nil {
+		if r, ok := p.rules[identity]; ok {
+			return r.Locks
+		}
+	}
+	return DefaultLocks
+}

@@ -1,0 +1,66 @@
+package policy
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func load(t *testing.T, text string) (*Policy, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "policy")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return Load(path)
+}
+
+func TestNamesAndPrefixesAreComparedAsBytes(t *testing.T) {
+	p, err := load(t, "# who\n\nuid:1000 orders/ report \"with space\" locks=7\nspiffe://a/b x/\n")
+	require.NoError(t, err)
+	for name, want := range map[string]bool{
+		"orders/1": true, "orders/": true, "orders": false, "orders1": false, "orders/../report2": true,
+		"report": true, "report/": false, "reports": false, "Report": false, "with space": true, "": false, "/orders/1": false, "x/1": false,
+	} {
+		assert.Equal(t, want, p.Allows("uid:1000", true, name), name)
+	}
+	for _, identity := range []string{"uid:100", "uid:10000", "uid:01000", " uid:1000", "UID:1000", "cn:uid:1000", ""} {
+		assert.False(t, p.Allows(identity, true, "report"), identity)
+	}
+	assert.True(t, p.Allows("spiffe://a/b", false, "x/1"))
+	assert.Equal(t, 7, p.Locks("uid:1000"))
+	assert.Equal(t, DefaultLocks, p.Locks("spiffe://a/b"))
+	assert.Equal(t, DefaultLocks, p.Locks("uid:1"))
+}
+
+func TestWithoutAPolicyOnlyTheUnixSocketHasNames(t *testing.T) {
+	var p *Policy
+	assert.True(t, p.Allows("uid:1", true, "any"))
+	assert.False(t, p.Allows("cn:x", false, "any"))
+	assert.Equal(t, DefaultLocks, p.Locks("uid:1"))
+}
+
+func TestEachMistakeIsNamedWithItsLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"uid:1000":                  `:1: identity "uid:1000" has no names`,
+		"\nworker x/":               `:2: identity "worker": want uid:NUMBER`,
+		"uid:x a":                   `:1: identity "uid:x": want uid: and a number`,
+		"uid:-1 a":                  "want uid: and a number",
+		"uid:007 a":                 "want uid: and a number",
+		"cn: a":                     `identity "cn:"`,
+		"uid:1 a\nuid:1 b":          `:2: identity "uid:1" stands on a line before`,
+		"uid:1 a*":                  "there are no patterns",
+		"uid:1 /":                   `"/" is no name`,
+		`uid:1 ""`:                  `"" is no name`,
+		"uid:1 a locks=0":           `"locks=0": want locks= and a number`,
+		"uid:1 a locks=many":        "want locks= and a number",
+		`uid:1 "a`:                  "a double quote without its end",
+		"uid:x a\nok\nuid:1 a b c*": ":3: ",
+	} {
+		_, err := load(t, text)
+		assert.ErrorContains(t, err, want, text)
+	}
+	_, err := Load("/no/such/file")
+	assert.ErrorContains(t, err, "policy: open /no/such/file")
+}

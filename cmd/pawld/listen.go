@@ -1,0 +1,206 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
+)
+
+// A listener is where clients come in, and how they are known.
+type listener struct {
+	net.Listener
+	peers *peer.Listener
+	tls   *tls.Config
+}
+
+// listeners opens all that are asked for.
+func (o options) listeners() (all []listener, err error) {
+	defer func() {
+		if err != nil {
+			for _, l := range all {
+				_ = l.Close()
+			}
+		}
+	}()
+	activated, err := inherited()
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range activated {
+		if _, ok := l.(*net.UnixListener); !ok {
+			return nil, fmt.Errorf("the socket %v that was passed in is no Unix socket", l.Addr())
+		}
+		all = append(all, listener{l, &peer.Listener{Kind: peer.Unix}, nil})
+	}
+	if len(activated) == 0 && o.socket != "" {
+		l, err := listenUnix(o.socket, o.group)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, listener{l, &peer.Listener{Kind: peer.Unix}, nil})
+	}
+	if o.listen != "" {
+		l, err := o.listenTCP()
+		if err != nil {
+			return all, err
+		}
+		all = append(all, l)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("nothing to serve: want --socket or --listen")
+	}
+	return all, nil
+}
+
+// inherited are the sockets that systemd passes in: LISTEN_FDS, from 3 on.
+func inherited() (all []net.Listener, err error) {
+	pid, n := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS")
+	if pid != strconv.Itoa(os.Getpid()) || n == "" {
+		return nil, nil
+	}
+	count, err := strconv.Atoi(n)
+	if err != nil || count < 0 || count > 16 {
+		return nil, fmt.Errorf("LISTEN_FDS is %q, want a small number", n)
+	}
+	for fd := 3; fd < 3+count; fd++ {
+		f := os.NewFile(uintptr(fd), "socket "+strconv.Itoa(fd))
+		l, err := net.FileListener(f)
+		_ = f.Close()
+		if err != nil {
+			return nil, fmt.Errorf("socket %d that was passed in: %w", fd, err)
+		}
+		if u, ok := l.(*net.UnixListener); ok {
+			u.SetUnlinkOnClose(false) // it is systemd's
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+// listenUnix makes a socket that its owner and group may use, and nobody else from its
+// first moment on.
+func listenUnix(path, group string) (net.Listener, error) {
+	if strings.HasPrefix(path, "@") || path[0] == 0 {
+		return nil, fmt.Errorf("--socket %q is an abstract socket, which everybody may use: want a path", path)
+	}
+	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("--socket %s is in use: another process serves it", path)
+	}
+	info, err := os.Lstat(path)
+	switch {
+	case err == nil && info.Mode()&os.ModeSocket == 0:
+		return nil, fmt.Errorf("--socket %s is there, and is no socket", path)
+	case err == nil:
+		_ = os.Remove(path) // nobody answers there
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("--socket: %w", err)
+	}
+	old := syscall.Umask(0o117)
+	l, err := net.Listen("unix", path)
+	syscall.Umask(old)
+	if err != nil {
+		return nil, fmt.Errorf("--socket: %w", err)
+	}
+	if group != "" {
+		if err := giveTo(path, group); err != nil {
+			_ = l.Close()
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+func giveTo(path, group string) error {
+	g, err := user.LookupGroup(group)
+	if err != nil {
+		return fmt.Errorf("--socket-group: %w", err)
+	}
+	gid, err := strconv.Atoi(g.Gid)
+	if err != nil {
+		return fmt.Errorf("--socket-group: %w", err)
+	}
+	if err := os.Chown(path, -1, gid); err != nil {
+		return fmt.Errorf("--socket-group: %w", err)
+	}
+	return nil
+}
+
+// listenTCP opens --listen.
+func (o options) listenTCP() (listener, error) {
+	out := listener{peers: &peer.Listener{Kind: peer.Token, Hosts: onLoopback}}
+	if o.tokenFile != "" {
+		hash, err := peer.ReadToken(o.tokenFile)
+		if err != nil {
+			return listener{}, fmt.Errorf("--token-file: %w", err)
+		}
+		out.peers.Token = hash
+	} else {
+		config, leaf, err := o.mutualTLS()
+		if err != nil {
+			return listener{}, err
+		}
+		out.tls = config
+		out.peers = &peer.Listener{Kind: peer.TLS, Hosts: func(host string) bool {
+			return leaf.VerifyHostname(hostOf(host)) == nil
+		}}
+	}
+	l, err := net.Listen("tcp", o.listen)
+	if err != nil {
+		return listener{}, fmt.Errorf("--listen: %w", err)
+	}
+	out.Listener = l
+	return out, nil
+}
+
+// mutualTLS is the configuration of --listen, and its certificate.
+func (o options) mutualTLS() (*tls.Config, *x509.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(o.serverCert, o.serverKey)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--listen-cert, --listen-key: %w", err)
+	}
+	leaf, err := x509.ParseCertificate(pair.Certificate[0])
+	if err != nil {
+		return nil, nil, fmt.Errorf("--listen-cert: %w", err)
+	}
+	pem, err := os.ReadFile(o.clientCA)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--client-ca: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, nil, fmt.Errorf("--client-ca: %s holds no certificate", o.clientCA)
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { // it may have been rotated
+			pair, err := tls.LoadX509KeyPair(o.serverCert, o.serverKey)
+			return &pair, err
+		},
+	}, leaf, nil
+}
+
+func hostOf(host string) string {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		return h
+	}
+	return host
+}
+
+// onLoopback are the names of loopback: another is a page's that was rebound.
+func onLoopback(host string) bool {
+	h := strings.Trim(hostOf(host), "[]")
+	return h == "localhost" || h == "127.0.0.1" || h == "::1"
+}

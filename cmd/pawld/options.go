@@ -1,0 +1,196 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// options are the flags.
+type options struct {
+	endpoints         []string
+	user, password    string
+	cacert, cert, key string
+	namespace         string
+	embed, verbose    bool
+
+	socket, group         string
+	listen, clientCA      string
+	serverCert, serverKey string
+	tokenFile             string
+	health                string
+	stateDir, policy      string
+	maxTTL                time.Duration
+	sessions, locks       int
+	config                string
+}
+
+const usage = `pawld takes locks and elections on etcd for programs in any language.
+
+  pawld --embed                          for a first try, on an etcd of its own
+  pawld --endpoints 10.0.0.1:2379        for this machine, on /run/pawl/pawld.sock
+
+SIGTERM leaves what is held to the next pawld, where --state-dir is given; SIGINT gives it back.
+
+`
+
+// parse reads flags, then for those not given the file of --config, then the environment.
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	fs := pflag.NewFlagSet("pawld", pflag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.Usage = func() { fmt.Fprint(stderr, usage, fs.FlagUsages()) }
+	fs.SortFlags = false
+	fs.StringSliceVar(&o.endpoints, "endpoints", nil, "members of the etcd cluster, with commas between (or ETCDCTL_ENDPOINTS; default 127.0.0.1:2379)")
+	fs.StringVar(&o.user, "user", "", "name:password at etcd (or ETCDCTL_USER)")
+	fs.StringVar(&o.password, "password", "", "password of --user; better in ETCDCTL_PASSWORD")
+	fs.StringVar(&o.cacert, "cacert", "", "file of the authority of etcd's certificates (or ETCDCTL_CACERT)")
+	fs.StringVar(&o.cert, "cert", "", "file of our certificate at etcd (or ETCDCTL_CERT)")
+	fs.StringVar(&o.key, "key", "", "file of its key (or ETCDCTL_KEY)")
+	fs.StringVar(&o.namespace, "namespace", "", "put before every key (or PAWL_NAMESPACE)")
+	fs.BoolVar(&o.embed, "embed", false, "run an etcd server in this process, gone when it ends")
+	fs.StringVar(&o.socket, "socket", "/run/pawl/pawld.sock", "Unix socket to serve; empty: none. One that is passed in by systemd comes before it")
+	fs.StringVar(&o.group, "socket-group", "", "group that may use the socket")
+	fs.StringVar(&o.listen, "listen", "", "HOST:PORT to serve, with mutual TLS, or on loopback with --token-file")
+	fs.StringVar(&o.serverCert, "listen-cert", "", "file of the certificate of --listen")
+	fs.StringVar(&o.serverKey, "listen-key", "", "file of its key")
+	fs.StringVar(&o.clientCA, "client-ca", "", "file of the authority of the clients' certificates")
+	fs.StringVar(&o.tokenFile, "token-file", "", "file of a token for clients on loopback")
+	fs.StringVar(&o.health, "health", "", "HOST:PORT for /livez, /readyz and /metrics")
+	fs.StringVar(&o.stateDir, "state-dir", "", "directory in which locks outlive a restart; empty: they do not")
+	fs.StringVar(&o.policy, "policy", "", "file that says which names an identity may use; empty: all on the Unix socket, none on --listen")
+	fs.DurationVar(&o.maxTTL, "max-ttl", 15*time.Second, "the longest TTL of a client's session; pawld's own at etcd is twice that")
+	fs.IntVar(&o.sessions, "max-sessions", 1000, "how many sessions there may be")
+	fs.IntVar(&o.locks, "max-locks", 10000, "how many locks and waiters there may be")
+	fs.StringVar(&o.config, "config", "", "file of lines FLAG = VALUE, for flags that are not given")
+	fs.BoolVarP(&o.verbose, "verbose", "v", false, "say more on stderr")
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	if fs.NArg() > 0 {
+		return o, fmt.Errorf("%q: want flags alone", fs.Arg(0))
+	}
+	if o.config != "" {
+		if err := readConfig(fs, o.config); err != nil {
+			return o, err
+		}
+	}
+	if err := fromEnvironment(fs); err != nil {
+		return o, err
+	}
+	if len(o.endpoints) == 0 {
+		o.endpoints = []string{"127.0.0.1:2379"}
+	}
+	if name, password, ok := strings.Cut(o.user, ":"); o.user != "" && o.password == "" {
+		if !ok {
+			return o, fmt.Errorf("--user: no password for %q: give name:password, or ETCDCTL_PASSWORD", name)
+		}
+		o.user, o.password = name, password
+	}
+	return o, o.check(fs)
+}
+
+// readConfig sets the flags that are not given from a file.
+func readConfig(fs *pflag.FlagSet, path string) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	var errs []error
+	seen := map[string]bool{}
+	for i, line := range strings.Split(string(b), "\n") {
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		f := fs.Lookup(name)
+		switch {
+		case !ok:
+			err = errors.New("want FLAG = VALUE")
+		case f == nil, name == "config":
+			err = fmt.Errorf("there is no %q to be set here", name)
+		case seen[name]:
+			err = fmt.Errorf("%q stands on a line before", name)
+		case f.Changed:
+			err = nil
+		default:
+			if err = f.Value.Set(value); err != nil {
+				err = fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		seen[name] = true
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--config: %s:%d: %w", path, i+1, err))
+		}
+	}
+	for name := range seen {
+		if f := fs.Lookup(name); f != nil {
+			f.Changed = true
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// fromEnvironment sets what neither flags nor file gave, as etcdctl does.
+func fromEnvironment(fs *pflag.FlagSet) error {
+	names := map[string]string{"namespace": "PAWL_NAMESPACE"}
+	for _, name := range []string{"endpoints", "user", "password", "cacert", "cert", "key"} {
+		names[name] = "ETCDCTL_" + strings.ToUpper(name)
+	}
+	for name, variable := range names {
+		if v := os.Getenv(variable); v != "" && !fs.Changed(name) {
+			if err := fs.Set(name, v); err != nil {
+				return fmt.Errorf("%s: %w", variable, err)
+			}
+		}
+	}
+	return nil
+}
+
+// The bounds of --max-ttl: twice it is the TTL of a session at etcd.
+const (
+	minTTL     = 3 * time.Second
+	mostMaxTTL = 150 * time.Second
+)
+
+// check reports what does not fit together.
+func (o options) check(fs *pflag.FlagSet) error {
+	tls := o.serverCert != "" || o.serverKey != "" || o.clientCA != ""
+	switch {
+	case o.maxTTL < minTTL || o.maxTTL > mostMaxTTL:
+		return fmt.Errorf("--max-ttl is %v, want %v to %v", o.maxTTL, minTTL, mostMaxTTL)
+	case o.sessions <= 0:
+		return fmt.Errorf("--max-sessions is %d, want more than 0", o.sessions)
+	case o.locks <= 0:
+		return fmt.Errorf("--max-locks is %d, want more than 0", o.locks)
+	case (o.cert == "") != (o.key == ""):
+		return errors.New("--cert and --key belong together")
+	case o.embed && fs.Changed("endpoints") && os.Getenv("ETCDCTL_ENDPOINTS") == "":
+		return errors.New("--embed and --endpoints are given, want one")
+	case o.listen == "" && (tls || o.tokenFile != ""):
+		return errors.New("--listen-cert, --listen-key, --client-ca and --token-file are for --listen")
+	case o.listen == "":
+		return nil
+	case tls && o.tokenFile != "":
+		return errors.New("--token-file is for --listen without TLS")
+	case tls && (o.serverCert == "" || o.serverKey == "" || o.clientCA == ""):
+		return errors.New("--listen wants --listen-cert, --listen-key and --client-ca together")
+	case !tls && o.tokenFile == "":
+		return errors.New("--listen wants --listen-cert, --listen-key and --client-ca, or, on loopback, --token-file")
+	}
+	host, _, err := net.SplitHostPort(o.listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	if ip := net.ParseIP(host); o.tokenFile != "" && (ip == nil || !ip.IsLoopback()) {
+		return fmt.Errorf("--listen %s is not on loopback, and a token is for loopback alone: want 127.0.0.1:PORT", o.listen)
+	}
+	return nil
+}

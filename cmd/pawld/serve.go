@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/handlers"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/state"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/observe"
+)
+
+// A daemon is all that runs.
+type daemon struct {
+	options
+	log     *slog.Logger
+	dir     *state.Dir // nil: none
+	client  *pawl.Client
+	service *locks.Service
+	servers []*http.Server
+	failed  chan error
+}
+
+// serve runs until a signal comes, or something fails.
+func serve(ctx context.Context, o options, stderr io.Writer, signals <-chan os.Signal) (err error) {
+	level := slog.LevelInfo
+	if o.verbose {
+		level = slog.LevelDebug
+	}
+	d := &daemon{options: o, log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})), failed: make(chan error, 8)}
+	rules, err := loadPolicy(o.policy)
+	if err != nil {
+		return err
+	}
+	if o.stateDir != "" {
+		if d.dir, err = state.Open(o.stateDir); err != nil {
+			return fmt.Errorf("--state-dir: %w", err)
+		}
+		defer d.dir.Close()
+	}
+	if o.embed {
+		endpoint, stop, err := startEmbedded()
+		if err != nil {
+			return fmt.Errorf("--embed: %w", err)
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+		d.endpoints = []string{endpoint}
+		d.log.Info("etcd serves", "endpoint", endpoint)
+	}
+	all, err := o.listeners() // before anything is taken over
+	if err != nil {
+		return err
+	}
+	if err := d.connect(ctx); err != nil {
+		for _, l := range all {
+			_ = l.Close()
+		}
+		return err
+	}
+	api := (&handlers.Server{Locks: d.service, Client: d.client, Policy: rules, Logger: d.log}).Handler()
+	for _, l := range all {
+		d.serve(l, api)
+	}
+	if err := d.serveHealth(); err != nil {
+		return errors.Join(err, d.end(syscall.SIGINT, nil))
+	}
+	select {
+	case sig := <-signals:
+		return d.end(sig, signals)
+	case err := <-d.failed:
+		return errors.Join(err, d.end(syscall.SIGTERM, signals))
+	}
+}
+
+func loadPolicy(path string) (*policy.Policy, error) {
+	if path == "" {
+		return nil, nil
+	}
+	return policy.Load(path)
+}
+
+// connect makes the client, which reaches etcd when it is needed, and takes over what a
+// predecessor left.
+func (d *daemon) connect(ctx context.Context) (err error) {
+	cfg := pawl.Config{
+		Endpoints: d.endpoints, Username: d.user, Password: d.password, Namespace: d.namespace, Lazy: true, Logger: d.log,
+		Observer: observe.Func(func(ctx context.Context, ev observe.Event) { d.service.Observe(ctx, ev) }),
+	}
+	if cfg.TLS, err = d.etcdTLS(); err != nil {
+		return err
+	}
+	if d.client, err = pawl.Dial(ctx, cfg); err != nil {
+		return err
+	}
+	host, _ := os.Hostname()
+	d.service = locks.New(d.client, locks.Config{
+		Owner: fmt.Sprintf("pawld %s:%d", host, os.Getpid()), Logger: d.log,
+		Table: table.Config{
+			DefaultTTL: min(10*time.Second, d.maxTTL), MinTTL: minTTL, MaxTTL: d.maxTTL,
+			Sessions: d.sessions, Locks: d.locks, Keep: time.Minute,
+		},
+	})
+	if d.dir == nil {
+		return nil
+	}
+	left, ok, err := d.dir.Take()
+	if err != nil {
+		return errors.Join(err, d.client.Close())
+	}
+	if ok {
+		taken, err := d.service.Resume(ctx, left)
+		if err != nil {
+			d.log.Warn("the predecessor's locks are lost", "cause", err)
+		} else {
+			d.log.Info("took over", "locks", taken, "sessions", len(left.Sessions))
+		}
+	}
+	return nil
+}
+
+func (d *daemon) etcdTLS() (*tls.Config, error) {
+	if d.cacert == "" && d.cert == "" {
+		return nil, nil
+	}
+	t := &tls.Config{MinVersion: tls.VersionTLS12}
+	if d.cacert != "" {
+		pem, err := os.ReadFile(d.cacert)
+		if err != nil {
+			return nil, fmt.Errorf("--cacert: %w", err)
+		}
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--cacert: %s holds no certificate", d.cacert)
+		}
+	}
+	if d.cert == "" {
+		return t, nil
+	}
+	if _, err := tls.LoadX509KeyPair(d.cert, d.key); err != nil {
+		return nil, fmt.Errorf("--cert, --key: %w", err)
+	}
+	t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(d.cert, d.key) // it may have been rotated
+		return &pair, err
+	}
+	return t, nil
+}
+
+// serve serves one listener.
+func (d *daemon) serve(l listener, api http.Handler) {
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(l.tls != nil)
+	protocols.SetUnencryptedHTTP2(l.tls == nil)
+	server := &http.Server{
+		Handler: api, Protocols: protocols, TLSConfig: l.tls, ConnContext: l.peers.Context,
+		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
+	}
+	d.servers = append(d.servers, server)
+	d.log.Info("serving", "address", l.Addr().String())
+	go func() { // ends with Shutdown
+		var err error
+		if l.tls != nil {
+			err = server.ServeTLS(l, "", "")
+		} else {
+			err = server.Serve(l)
+		}
+		if !errors.Is(err, http.ErrServerClosed) {
+			d.failed <- fmt.Errorf("serve %v: %w", l.Addr(), err)
+		}
+	}()
+}
+
+// serveHealth serves --health.
+func (d *daemon) serveHealth() error {
+	if d.health == "" {
+		return nil
+	}
+	l, err := net.Listen("tcp", d.health)
+	if err != nil {
+		return fmt.Errorf("--health: %w", err)
+	}
+	server := &http.Server{Handler: d.healthHandler(), ReadHeaderTimeout: 5 * time.Second}
+	d.servers = append(d.servers, server)
+	d.log.Info("health", "address", l.Addr().String())
+	go func() { _ = server.Serve(l) }() // ends with Shutdown
+	return nil
+}
+
+// shutdownWait is how long requests that are answered may take to be written.
+const shutdownWait = 3 * time.Second
+
+// end ends everything: with SIGTERM, and a state directory, it leaves what is held to a
+// successor, and else it gives it back when what was promised has passed. A second signal
+// ends that.
+func (d *daemon) end(sig os.Signal, signals <-chan os.Signal) error {
+	d.log.Info("stopping", "signal", sig.String())
+	d.service.Drain()
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownWait)
+	for _, s := range d.servers {
+		if s.Shutdown(ctx) != nil {
+			_ = s.Close()
+		}
+	}
+	cancel()
+	ctx, cancel = context.WithTimeout(context.Background(), d.maxTTL+shutdownWait)
+	defer cancel()
+	go func() { // ends with ctx
+		select {
+		case <-signals:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	var err error
+	if sig == syscall.SIGTERM && d.dir != nil {
+		err = d.service.Detach(d.dir.Write)
+	} else {
+		err = d.service.Close(ctx)
+	}
+	return errors.Join(err, d.client.Close())
+}
