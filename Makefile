@@ -1,6 +1,6 @@
 # "make check" is what to run before a change is offered; .ci/run is all of it.
 
-.PHONY: help quick check test race fuzz bench proof soak compat mutants compare performance scale screenshots tidy man demo ci
+.PHONY: help quick check test race fuzz bench proof soak compat mutants compare performance scale screenshots tidy proto man demo ci
 
 SHORT = 5s # of each fuzz target
 LONG = 2m
@@ -68,6 +68,9 @@ screenshots: ## plays a scene in Chromium for a minute, and writes docs/referenc
 
 tidy: ## go.mod and go.sum of every module
 	.ci/tidy
+
+proto: ## Go code of proto/, with the compiler and plugins that tools/go.mod names
+	cd tools && GOWORK=off go run ./protogen
 
 man: ## man pages of the command, into ./man
 	go run ./cmd/pawl man man

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -107,7 +108,7 @@ func (d *daemon) connect(ctx context.Context) (err error) {
 	}
 	host, _ := os.Hostname()
 	d.service = locks.New(d.client, locks.Config{
-		Owner: fmt.Sprintf("pawld %s:%d", host, os.Getpid()), Logger: d.log,
+		Owner: fmt.Sprintf("pawld %s:%d", host, os.Getpid()), Etcd: strings.Join(d.endpoints, ", "), Logger: d.log,
 		Table: table.Config{
 			DefaultTTL: min(10*time.Second, d.maxTTL), MinTTL: minTTL, MaxTTL: d.maxTTL,
 			Sessions: d.sessions, Locks: d.locks, Keep: time.Minute,

@@ -244,7 +244,7 @@ func (c *calls) Leader(ctx context.Context, r *connect.Request[pb.LeaderRequest]
 	var last *pb.LeaderResponse
 	for l, err := range elect.Observe(ctx, c.s.Client, m.Name, elect.Options{}) {
 		if err != nil && last == nil {
-			return nil, refusal(err)
+			return nil, refusal(c.s.Locks.Silent(ctx, err))
 		}
 		if err != nil {
 			break // parked for long enough
@@ -296,7 +296,7 @@ func (c *calls) List(ctx context.Context, r *connect.Request[pb.ListRequest]) (*
 	defer cancel()
 	found, err := inspect.Read(ctx, c.s.Client, scope)
 	if err != nil {
-		return nil, refusal(err)
+		return nil, refusal(c.s.Locks.Silent(ctx, err))
 	}
 	answer := &pb.ListResponse{}
 	mine := callerOf(ctx).identity

@@ -55,7 +55,7 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 	}
 	if fresh {
 		ctx, cancel := context.WithCancel(s.life)
-		s.parts[ref] = &part{want: w, cancel: cancel, ahead: -1}
+		s.parts[ref] = &part{ref: ref, want: w, cancel: cancel, ahead: -1}
 		s.work.Add(1)
 		s.waits.Add(1)
 		go s.wait(ctx, ref, s.parts[ref]) // ends with the row, or life
@@ -92,13 +92,28 @@ func (s *Service) waiting(ref table.Ref, p *part) (Answer, error) {
 	case s.stopping():
 		return Answer{}, ErrStopping
 	case p != nil && p.err != nil:
-		return Answer{}, fmt.Errorf("%w: %w", ErrUnavailable, p.err)
+		return Answer{}, fmt.Errorf("%w: %w", s.silent(), p.err)
+	case p != nil && !p.queued:
+		return Answer{}, s.silent()
 	}
 	a := Answer{Lock: Lock{Listed: table.Listed{Ref: ref, State: table.Waiting}}, Position: -1}
 	if p != nil {
 		a.Position = p.ahead
 	}
 	return a, nil
+}
+
+// silent is what is said while etcd does not answer.
+func (s *Service) silent() error {
+	return fmt.Errorf("%w: etcd at %s does not answer, call again", ErrUnavailable, s.cfg.Etcd)
+}
+
+// Silent is err, or, where etcd did not answer within ctx, that.
+func (s *Service) Silent(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return s.silent()
+	}
+	return err
 }
 
 // lock is l with what the engine knows of it; s.mu is held.

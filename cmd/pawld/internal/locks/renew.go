@@ -5,12 +5,17 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/lock"
 )
+
+// leastPark is how long a Renew is parked at the least where its client wants that: a lock
+// whose max hold ends has a belief that no renewal makes longer.
+const leastPark = 100 * time.Millisecond
 
 // Renew keeps a session, and returns its locks. A session that is not known has none. It
 // waits a while, and no longer than half of the shortest belief that it gives, unless
@@ -31,7 +36,7 @@ func (s *Service) Renew(ctx context.Context, r Request, settled []string) ([]Loc
 	}
 	all := s.table.All(r.Session, r.Arrival, clock.Now())
 	if !anyLost(all) {
-		half := table.Shortest(all, s.table.TTL(r.Session)) / 2
+		half := max(table.Shortest(all, s.table.TTL(r.Session))/2, leastPark)
 		park := newParking(ctx, r, half)
 		if s.park(ctx, park.until(clock.Now(), r.Arrival), s.listen(r.Session)) || ctx.Err() == nil {
 			if s.stopping() {

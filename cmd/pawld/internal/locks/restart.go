@@ -252,7 +252,7 @@ func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow,
 
 // watchTaken waits for the end of what was taken over; s.mu is held.
 func (s *Service) watchTaken(ref table.Ref, r table.SavedRow) {
-	p := &part{cancel: func() {}, held: r.Holding.(*held), ahead: -1}
+	p := &part{ref: ref, cancel: func() {}, held: r.Holding.(*held), ahead: -1}
 	_ = json.Unmarshal([]byte(r.Params.Text), &p.want)
 	s.parts[ref] = p
 	s.work.Add(1)

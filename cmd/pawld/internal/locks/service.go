@@ -19,6 +19,7 @@ import (
 type Config struct {
 	Table  table.Config
 	Owner  string // of pawld's own session
+	Etcd   string // where etcd is, for errors
 	Logger *slog.Logger
 }
 
@@ -55,6 +56,7 @@ type Service struct {
 
 // A part is what the engine does for one row.
 type part struct {
+	ref    table.Ref
 	want   Want
 	cancel context.CancelFunc // of the wait
 
@@ -216,6 +218,7 @@ func (s *Service) Observe(ctx context.Context, ev observe.Event) {
 	}
 	s.mu.Lock()
 	p.queued, p.ahead, p.err = true, ahead, nil
+	s.tell(p.ref.Session)
 	s.unlock()
 }
 

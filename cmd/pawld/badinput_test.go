@@ -1,0 +1,233 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+// Each is refused with an error that names it, and leaves nothing held.
+func TestEachBadRequestIsNamed(t *testing.T) {
+	t.Parallel()
+	p := start(t, etcdtest.Start(t), "")
+	s, id := hex32(1), hex32(2)
+	acquire := func(more string) string {
+		return fmt.Sprintf(`{"session":%q,"requestId":%q,"names":["n"],"mode":"EXCLUSIVE"%s}`, s, id, more)
+	}
+	for _, c := range []struct{ method, body, code, text string }{
+		{"Acquire", acquire(`,"waitMS":5`), "invalid_argument", `unknown field "waitMS"`},
+		{"Acquire", acquire(`,"wait":5`), "invalid_argument", `unknown field "wait"`},
+		{"Acquire", acquire(`,"mode":"SHARED"`), "invalid_argument", `duplicate field "mode"`},
+		{"Acquire", "", "invalid_argument", "body"},
+		{"Acquire", "{", "invalid_argument", "body"},
+		{"Acquire", `[]`, "invalid_argument", "body"},
+		{"Acquire", `{}`, "invalid_argument", "session has 0 characters, want 32 hexadecimal digits"},
+		{"Acquire", `{"session":"` + strings.ToUpper(s) + `"}`, "invalid_argument", "lower case"},
+		{"Acquire", `{"session":"` + strings.Repeat("0", 32) + `"}`, "invalid_argument", "session is not random"},
+		{"Acquire", `{"session":"` + s + `"}`, "invalid_argument", "request_id has 0"},
+		{"Acquire", fmt.Sprintf(`{"session":%q,"requestId":%q,"names":["n"]}`, s, id), "invalid_argument", "mode is MODE_UNSPECIFIED, want EXCLUSIVE or"},
+		{"Acquire", fmt.Sprintf(`{"session":%q,"requestId":%q,"names":["n"],"mode":99}`, s, id), "invalid_argument", "mode is 99"},
+		{"Acquire", fmt.Sprintf(`{"session":%q,"requestId":%q,"names":["n"],"mode":"exclusive"}`, s, id), "invalid_argument", "exclusive"},
+		{"Acquire", fmt.Sprintf(`{"session":%q,"requestId":%q,"mode":"EXCLUSIVE"}`, s, id), "invalid_argument", "names: none given"},
+		{"Acquire", fmt.Sprintf(`{"session":%q,"requestId":%q,"mode":"EXCLUSIVE","names":[""]}`, s, id), "invalid_argument", "names: "},
+		{"Acquire", fmt.Sprintf(`{"session":%q,"requestId":%q,"mode":"EXCLUSIVE","names":[%q]}`, s, id, strings.Repeat("x", 1025)), "invalid_argument", "names: "},
+		{"Acquire", acquire(`,"ttlMs":2999`), "invalid_argument", "ttl_ms is 2999, want 0 or 3000 to 15000"},
+		{"Acquire", acquire(`,"ttlMs":15001`), "invalid_argument", "ttl_ms is 15001"},
+		{"Acquire", acquire(`,"ttlMs":-1`), "invalid_argument", "ttl_ms is -1"},
+		{"Acquire", acquire(`,"ttlMs":9999999999`), "invalid_argument", "9999999999"},
+		{"Acquire", acquire(`,"waitMs":-1`), "invalid_argument", "wait_ms is -1"},
+		{"Acquire", acquire(`,"delayMs":-1`), "invalid_argument", "delay_ms is -1"},
+		{"Acquire", acquire(`,"maxHoldMs":-1`), "invalid_argument", "max_hold_ms is -1"},
+		{"Acquire", acquire(`,"limit":3`), "invalid_argument", "limit is 3"},
+		{"Acquire", acquire(`,"value":"eA=="`), "invalid_argument", "value is for ELECTION alone"},
+		{"Acquire", acquire(`,"owner":"` + strings.Repeat("x", 201) + `"`), "invalid_argument", "owner has 201 bytes"},
+		{"Acquire", fmt.Sprintf(`{"session":%q,"requestId":%q,"names":["n"],"mode":"ELECTION","delayMs":5}`, s, id), "invalid_argument", "delay_ms is not for ELECTION"},
+		{"Acquire", fmt.Sprintf(`{"session":%q,"requestId":%q,"names":["n"],"mode":"ELECTION","value":"eyJwYXdsIjoibG9jayIs"}`, s, id), "invalid_argument", "as the keys of locks do"},
+		{"Renew", `{"session":"x"}`, "invalid_argument", "session has 1 characters"},
+		{"Renew", fmt.Sprintf(`{"session":%q,"settled":["x"]}`, s), "invalid_argument", "settled has 1"},
+		{"Renew", fmt.Sprintf(`{"session":%q,"waitMs":-1}`, s), "invalid_argument", "wait_ms is -1"},
+		{"Release", fmt.Sprintf(`{"session":%q,"requestIds":["x"]}`, s), "invalid_argument", "request_ids has 1"},
+		{"Confirm", fmt.Sprintf(`{"session":%q}`, s), "invalid_argument", "request_id has 0"},
+		{"Proclaim", fmt.Sprintf(`{"session":%q}`, s), "invalid_argument", "request_id has 0"},
+		{"Leader", `{}`, "invalid_argument", "name: "},
+		{"Leader", `{"name":"n","waitMs":30001}`, "invalid_argument", "wait_ms is 30001, want 0 to 30000"},
+		{"Leader", `{"name":"n","afterRevision":-1}`, "invalid_argument", "after_revision is -1"},
+		{"List", `{"name":"n","prefix":"m"}`, "invalid_argument", "want one"},
+	} {
+		_, out := p.raw(c.method, c.body)
+		assert.Equal(t, c.code, out["code"], "%s %s: %v", c.method, c.body, out)
+		assert.Contains(t, out["message"], c.text, "%s %s", c.method, c.body)
+		assert.NotContains(t, out["message"], s, "a session is a secret")
+	}
+	status, _ := p.raw("Nothing", "{}")
+	assert.Equal(t, 404, status)
+	status, _ = p.raw("Acquire", acquire(""), "Content-Type", "text/plain")
+	assert.Equal(t, 415, status)
+	resp, err := p.http.Get(api + "Acquire")
+	require.NoError(t, err)
+	resp.Body.Close()
+	assert.Equal(t, 405, resp.StatusCode)
+
+	p.hold(1, 2, "n")
+	for _, c := range []struct{ method, body, code, text string }{
+		{"Acquire", acquire(`,"owner":"other"`), "invalid_argument", "used before, with other parameters"},
+		{"Acquire", acquire(`,"ttlMs":4000`), "invalid_argument", "opened with 3000"},
+		{"Renew", fmt.Sprintf(`{"session":%q,"settled":[%q]}`, s, id), "invalid_argument", "has not ended"},
+		{"Proclaim", fmt.Sprintf(`{"session":%q,"requestId":%q}`, s, id), "invalid_argument", "no election"},
+	} {
+		_, out := p.raw(c.method, c.body)
+		assert.Equal(t, c.code, out["code"], "%s %s: %v", c.method, c.body, out)
+		assert.Contains(t, out["message"], c.text, "%s %s", c.method, c.body)
+	}
+	queues, _ := p.call("List", object{})["queues"].([]any)
+	assert.Len(t, queues, 1)
+}
+
+// A10.5: hostile requests are refused, and pawld goes on.
+func TestHostileRequestsAreRefused(t *testing.T) {
+	t.Parallel()
+	p := start(t, etcdtest.Start(t), "")
+	status, out := p.raw("Leader", `{"name":"n"}`, "Origin", "http://evil.example")
+	assert.Equal(t, 401, status)
+	assert.Contains(t, out["message"], "Origin")
+
+	status, out = p.raw("Leader", `{"name":"`+strings.Repeat("x", 70000)+`"}`)
+	assert.Equal(t, 429, status)
+	assert.Equal(t, "resource_exhausted", out["code"])
+
+	var bomb bytes.Buffer
+	z := gzip.NewWriter(&bomb)
+	_, err := io.CopyN(z, zeros{}, 100<<20)
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	status, out = p.raw("Leader", bomb.String()[:MaxBodyTest], "Content-Encoding", "gzip")
+	assert.GreaterOrEqual(t, status, 400)
+	small := bytes.Buffer{}
+	z = gzip.NewWriter(&small)
+	_, err = io.CopyN(z, zeros{}, 20<<20) // 20 KiB of it
+	require.NoError(t, err)
+	require.NoError(t, z.Close())
+	require.Less(t, small.Len(), MaxBodyTest)
+	status, out = p.raw("Leader", small.String(), "Content-Encoding", "gzip")
+	assert.Equal(t, 429, status, out)
+
+	c, err := net.Dial("unix", p.socket) // headers that never end
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = io.WriteString(c, "POST /pawl.v1.Locks/Leader HTTP/1.1\r\nHost: pawl\r\nX: ")
+	require.NoError(t, err)
+	begin := time.Now()
+	require.NoError(t, c.SetReadDeadline(begin.Add(15*time.Second)))
+	_, err = io.ReadAll(c)
+	require.NoError(t, err, "closed by pawld")
+	assert.Less(t, time.Since(begin), 10*time.Second)
+
+	p.hold(1, 1, "n")
+}
+
+const MaxBodyTest = 64 << 10
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { return len(b), nil }
+
+func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name, text string, mode os.FileMode) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), mode))
+		require.NoError(t, os.Chmod(path, mode))
+		return path
+	}
+	open := file("open", "0123456789abcdef", 0o644)
+	short := file("short", "x", 0o600)
+	policy := file("policy", "uid:1 a*\n", 0o600)
+	config := file("config", "max-ttl = 10s\nmax_ttl = 1\nmax-locks = many\nmax-ttl = 9s\nx\n", 0o600)
+	plain := file("plain", "", 0o600)
+	socket := socketPath(t)
+	for _, c := range []struct {
+		args []string
+		text string
+	}{
+		{[]string{"x"}, `"x": want flags alone`},
+		{[]string{"--nothing"}, "unknown flag: --nothing"},
+		{[]string{"--max-ttl", "2s"}, "--max-ttl is 2s, want 3s to 2m30s"},
+		{[]string{"--max-sessions", "0"}, "--max-sessions is 0"},
+		{[]string{"--listen", "127.0.0.1:0"}, "--listen wants --listen-cert"},
+		{[]string{"--listen", "0.0.0.0:0", "--token-file", open}, "not on loopback"},
+		{[]string{"--listen", "127.0.0.1:0", "--token-file", open}, "can be read by others (mode -rw-r--r--)"},
+		{[]string{"--listen", "127.0.0.1:0", "--token-file", short}, "token of 1 bytes, want 16"},
+		{[]string{"--token-file", open}, "are for --listen"},
+		{[]string{"--socket", "@abstract"}, "abstract socket"},
+		{[]string{"--socket", plain}, "is there, and is no socket"},
+		{[]string{"--socket", ""}, "nothing to serve"},
+		{[]string{"--socket", socket, "--socket-group", "no-such-group"}, "--socket-group: "},
+		{[]string{"--policy", policy}, "policy:1: \"a*\": there are no patterns"},
+		{[]string{"--policy", "/no/such"}, "open /no/such"},
+		{[]string{"--config", config}, "config:2: there is no \"max_ttl\" to be set here"},
+		{[]string{"--config", config}, "config:3: max-locks: "},
+		{[]string{"--config", config}, "config:4: \"max-ttl\" stands on a line before"},
+		{[]string{"--config", config}, "config:5: want FLAG = VALUE"},
+		{[]string{"--cert", "x"}, "--cert and --key belong together"},
+		{[]string{"--user", "x"}, `--user: no password for "x"`},
+	} {
+		p := begin(t, append([]string{"--endpoints", "127.0.0.1:1"}, c.args...)...)
+		assert.NotEqual(t, 0, p.wait(), c.args)
+		assert.Contains(t, p.said(), c.text, c.args)
+		assert.NotContains(t, p.said(), "goroutine")
+	}
+}
+
+func TestASocketOrAStateDirectoryInUseIsRefused(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	state := filepath.Join(t.TempDir(), "state")
+	p := start(t, etcd, "", "--state-dir", state)
+	other := begin(t, "--socket", p.socket)
+	assert.Equal(t, 1, other.wait())
+	assert.Contains(t, other.said(), "in use: another process serves it")
+	other = begin(t, "--socket", socketPath(t), "--state-dir", state)
+	assert.Equal(t, 1, other.wait())
+	assert.Contains(t, other.said(), "is in use by another pawld")
+	p.hold(1, 1, "n")
+
+	p.stop(syscall.SIGKILL) // its socket stays, and nobody answers there
+	require.NoError(t, os.Chmod(state, 0o777))
+	other = begin(t, "--socket", p.socket, "--state-dir", state)
+	other.wait()
+	assert.Contains(t, other.said(), "can be written by others")
+	require.NoError(t, os.Chmod(state, 0o700))
+	next := start(t, etcd, p.socket, "--state-dir", state)
+	assert.Empty(t, next.locks(1), "a killed one leaves nothing to be held")
+}
+
+// pawld starts before etcd, and says that it is not there.
+func TestWithoutEtcdEachCallSaysSo(t *testing.T) {
+	t.Parallel()
+	socket := socketPath(t)
+	p := begin(t, "--endpoints", "127.0.0.1:1", "--socket", socket)
+	p.http = unixClient(socket)
+	require.Eventually(t, func() bool { _, err := os.Stat(socket); return err == nil }, 10*time.Second, 5*time.Millisecond)
+	body := fmt.Sprintf(`{"session":%q,"requestId":%q,"names":["n"],"mode":"EXCLUSIVE","waitMs":500}`, hex32(1), hex32(2))
+	status, out := p.raw("Acquire", body)
+	assert.Equal(t, http.StatusServiceUnavailable, status, out)
+	assert.Contains(t, out["message"], "etcd at 127.0.0.1:1 does not answer")
+	status, out = p.raw("Leader", `{"name":"n"}`)
+	assert.Equal(t, http.StatusServiceUnavailable, status, out)
+	assert.Contains(t, out["message"], "etcd at 127.0.0.1:1 does not answer")
+}

@@ -1,0 +1,543 @@
+package locks
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/observe"
+)
+
+// world is an etcd in memory, in a bubble, and pawlds on it.
+type world struct {
+	*testing.T
+	f *etcdfake.Cluster
+}
+
+func inBubble(t *testing.T, f func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t, etcdfake.New(etcdfake.Options{Members: 3})}
+		t.Cleanup(w.f.Close)
+		f(w)
+	})
+}
+
+// daemon is one pawld.
+type daemon struct {
+	*Service
+	w      *world
+	client *pawl.Client
+}
+
+func (w *world) daemon() *daemon {
+	w.Helper()
+	d := &daemon{w: w}
+	var err error
+	d.client, err = pawl.Dial(w.Context(), pawl.Config{
+		Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{w.f.DialOption()}, Lazy: true,
+		Observer: observe.Func(func(ctx context.Context, ev observe.Event) { d.Observe(ctx, ev) }),
+	})
+	require.NoError(w, err)
+	d.Service = New(d.client, Config{
+		Owner: "pawld", Logger: slog.New(slog.DiscardHandler),
+		Table: table.Config{DefaultTTL: h, MinTTL: 3 * time.Second, MaxTTL: 15 * time.Second, Sessions: 2000, Locks: 5000, Keep: time.Minute},
+	})
+	w.Cleanup(func() { d.Drain(); d.stop(); _ = d.client.Close() })
+	return d
+}
+
+const h = 10 * time.Second
+
+func (d *daemon) request(session string, wait time.Duration) Request {
+	return Request{Session: session, Identity: "uid:1", Arrival: clock.Now(), Wait: wait}
+}
+
+func exclusive(name string) Want {
+	return Want{Names: []string{name}, Mode: Exclusive, Owner: `uid:1 "me"`}
+}
+
+func (d *daemon) acquire(session, id string, wait time.Duration, w Want) Answer {
+	d.w.Helper()
+	a, err := d.Acquire(d.w.Context(), d.request(session, wait), id, 0, w, 5000)
+	require.NoError(d.w, err)
+	return a
+}
+
+func (d *daemon) hold(session, id, name string) Lock {
+	d.w.Helper()
+	a := d.acquire(session, id, time.Second, exclusive(name))
+	require.Equal(d.w, table.Held, a.State)
+	return a.Lock
+}
+
+func (d *daemon) renew(session string, wait time.Duration) []Lock {
+	d.w.Helper()
+	all, err := d.Renew(d.w.Context(), d.request(session, wait), nil)
+	require.NoError(d.w, err)
+	return all
+}
+
+func (d *daemon) one(session string) Lock {
+	d.w.Helper()
+	all := d.renew(session, 0)
+	require.Len(d.w, all, 1)
+	return all[0]
+}
+
+func (d *daemon) release(session, id string) Result {
+	d.w.Helper()
+	results, err := d.Release(d.w.Context(), d.request(session, 0), []string{id})
+	require.NoError(d.w, err)
+	require.Len(d.w, results, 1)
+	return results[0]
+}
+
+// keep renews a session in the background until the test ends, or stop is called.
+func (d *daemon) keep(session string) (stop func()) {
+	ctx, cancel := context.WithCancel(d.w.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			_, _ = d.Renew(ctx, d.request(session, time.Second), nil)
+			time.Sleep(time.Second)
+		}
+	}()
+	stop = func() { cancel(); <-done }
+	d.w.Cleanup(stop)
+	return stop
+}
+
+func TestALockIsHeldInTheFirstAnswerAndPassedOn(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		a := d.hold("a", "1", "name")
+		assert.Equal(w, 8333*time.Millisecond, a.Valid)
+		key := w.f.Get(a.Keys[0])
+		require.NotNil(w, key)
+		assert.Equal(w, key.CreateRevision, a.Token)
+		assert.Equal(w, `uid:1 "me"`, keys.ParseIdentity(key.Value).Owner)
+
+		b := d.acquire("b", "1", time.Second, exclusive("name"))
+		assert.Equal(w, table.Waiting, b.State)
+		assert.Equal(w, 1, b.Position)
+		assert.True(w, d.acquire("c", "1", time.Second, Want{Names: []string{"name"}, Mode: Exclusive, Try: true}).Busy)
+		assert.Empty(w, d.renew("c", 0), "nothing is left of a try")
+
+		begin := time.Now()
+		go func() {
+			time.Sleep(time.Second)
+			assert.True(w, d.release("a", "1").Released)
+		}()
+		b = d.acquire("b", "1", 4*time.Second, exclusive("name"))
+		assert.Equal(w, table.Held, b.State)
+		assert.Less(w, time.Since(begin), 1100*time.Millisecond, "the parked answer comes at once")
+		assert.Greater(w, b.Token, a.Token)
+		assert.True(w, d.release("a", "1").Released, "a repeat says the same")
+		assert.ErrorIs(w, d.release("a", "2").Why, table.ErrNotHeld)
+		assert.True(w, d.release("b", "1").Released)
+		synctest.Wait()
+		assert.Empty(w, w.f.Keys("name/"))
+	})
+}
+
+// A8, client killed or stopped: the next one has the lock h after its last request, and no
+// sooner.
+func TestASilentClientIsFollowedAfterItsTTL(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		d.hold("a", "1", "name")
+		time.Sleep(2 * time.Second)
+		last := time.Now()
+		d.renew("a", 0)
+		d.keep("b")
+		for {
+			b := d.acquire("b", "1", 4*time.Second, exclusive("name"))
+			if b.State == table.Held {
+				break
+			}
+			require.Less(w, time.Since(last), h+time.Second)
+		}
+		assert.GreaterOrEqual(w, time.Since(last), h)
+		assert.Less(w, time.Since(last), h+100*time.Millisecond)
+		l := d.one("a")
+		assert.Equal(w, table.Lost, l.State)
+		assert.Equal(w, Why("EXPIRED"), WhyOf(l.Why))
+		assert.Equal(w, []string{"name"}, l.Names)
+	})
+}
+
+// V5, and A8: key deleted or overwritten.
+func TestAParkedRenewAnswersAtOnceWhenALockIsLost(t *testing.T) {
+	for name, c := range map[string]struct {
+		why Why
+		do  func(w *world, key string)
+	}{
+		"deleted":     {"KEY_DELETED", func(w *world, key string) { w.f.Delete(key) }},
+		"overwritten": {"KEY_OVERWRITTEN", func(w *world, key string) { w.f.Put(key, "x", 0) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				d := w.daemon()
+				l := d.hold("a", "1", "name")
+				time.Sleep(time.Second) // its watch is armed
+				begin := time.Now()
+				go func() {
+					time.Sleep(500 * time.Millisecond)
+					c.do(w, l.Keys[0])
+				}()
+				all := d.renew("a", 4*time.Second)
+				assert.Less(w, time.Since(begin), 700*time.Millisecond)
+				require.Len(w, all, 1)
+				assert.Equal(w, table.Lost, all[0].State)
+				assert.Equal(w, c.why, WhyOf(all[0].Why))
+				assert.Equal(w, c.why, WhyOf(d.release("a", "1").Why))
+				assert.Len(w, d.renew("a", 0), 1)
+				_, err := d.Renew(w.Context(), d.request("a", 0), []string{"1"})
+				require.NoError(w, err)
+				assert.Empty(w, d.renew("a", 0), "settled")
+			})
+		})
+	}
+}
+
+func TestRenewIsParkedForHalfOfTheShortestBelief(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		d.hold("a", "1", "name")
+		begin := time.Now()
+		l := d.renew("a", time.Minute)[0]
+		assert.Equal(w, 8333*time.Millisecond/2, time.Since(begin))
+		assert.Equal(w, 8333*time.Millisecond, l.Valid, "from its arrival")
+		begin = time.Now()
+		d.renew("none", time.Minute)
+		assert.Zero(w, time.Since(begin))
+		begin = time.Now()
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		_, err := d.Renew(ctx, d.request("a", time.Minute), nil)
+		require.NoError(w, err, "it answers before the caller's own timeout")
+		assert.Equal(w, 900*time.Millisecond, time.Since(begin))
+	})
+}
+
+// A8, pawld's wall clock stepped: it loses its session, and keeps the lease for as long as
+// a client may believe (V4).
+func TestAWallClockThatStepsTakesNoKeyBeforeItsPromise(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		l := d.hold("a", "1", "name")
+		begin := time.Now()
+		d.renew("a", 0)
+		clock.SetWallJump(time.Hour)
+		assert.Equal(w, table.Lost, d.one("a").State)
+		clock.SetWallJump(0)
+		time.Sleep(h - 1 - time.Since(begin))
+		synctest.Wait()
+		assert.NotNil(w, w.f.Get(l.Keys[0]))
+		next := d.acquire("b", "1", time.Second, exclusive("name"))
+		assert.Equal(w, table.Held, next.State, "on pawld's next session")
+		assert.Nil(w, w.f.Get(l.Keys[0]))
+		assert.Equal(w, 1, d.Counts().Lost)
+	})
+}
+
+// A8, etcd silent: D passes, all is lost, and no answer promised more than D.
+func TestASilentEtcdEndsEveryBeliefBeforeTheLease(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		d.hold("a", "1", "name")
+		begin := time.Now()
+		w.f.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Lose: true})
+		var belief time.Time
+		for {
+			sent := time.Now()
+			l := d.one("a")
+			if l.State == table.Lost {
+				assert.Equal(w, Why("EXPIRED"), WhyOf(l.Why))
+				break
+			}
+			belief = sent.Add(l.Valid)
+			time.Sleep(100 * time.Millisecond)
+		}
+		assert.LessOrEqual(w, belief.Sub(begin), 25*time.Second)
+		assert.Less(w, time.Since(begin), 26*time.Second)
+		assert.NotZero(w, d.Counts().Cut)
+	})
+}
+
+// A8, won in the instant in which the client gave up: V9.
+func TestALockThatNobodyHeardOfIsGivenBack(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		d.hold("a", "1", "name")
+		d.acquire("b", "1", 0, exclusive("name"))
+		time.Sleep(time.Second)
+		d.renew("b", 0) // its session lives, and it polls no more
+		d.release("a", "1")
+		synctest.Wait()
+		assert.Equal(w, 1, d.Counts().Held)
+		begin := time.Now()
+		for time.Since(begin) < h+time.Second {
+			time.Sleep(time.Second)
+		}
+		synctest.Wait()
+		assert.Empty(w, w.f.Keys("name/"))
+		assert.Equal(w, 1, d.Counts().Orphans)
+	})
+}
+
+func TestMaxHoldEndsWhatItsClientKeepsAlive(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		want := exclusive("name")
+		want.MaxHold = 5 * time.Second
+		begin := time.Now()
+		a := d.acquire("a", "1", 0, want)
+		require.Equal(w, table.Held, a.State)
+		for {
+			all := d.renew("a", time.Second)
+			if all[0].State == table.Lost {
+				assert.Equal(w, Why("MAX_HOLD"), WhyOf(all[0].Why))
+				break
+			}
+		}
+		assert.Equal(w, 5*time.Second, time.Since(begin))
+		d.hold("b", "1", "name")
+	})
+}
+
+// V8: whoever waits with a delay waits it after a client that was silent.
+func TestAnExpiredLockIsNoReleasedOne(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		d.hold("a", "1", "name")
+		begin := time.Now()
+		d.keep("b")
+		want := exclusive("name")
+		want.Delay = 7 * time.Second
+		for d.acquire("b", "1", 4*time.Second, want).State != table.Held {
+			require.Less(w, time.Since(begin), h+9*time.Second)
+		}
+		assert.GreaterOrEqual(w, time.Since(begin), h+7*time.Second)
+	})
+}
+
+func TestAnUnreachableEtcdIsSaidAndThePlaceIsKept(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		d.hold("x", "1", "other")
+		d.keep("x")
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Times: 4})
+		begin := time.Now()
+		refused := 0
+		for {
+			a, err := d.Acquire(w.Context(), d.request("a", time.Second), "1", 0, exclusive("name"), 10)
+			if err == nil && a.State == table.Held {
+				break
+			}
+			require.ErrorIs(w, err, ErrUnavailable)
+			refused++
+			require.Less(w, time.Since(begin), 30*time.Second)
+		}
+		assert.NotZero(w, refused)
+		assert.Len(w, w.f.Keys("name/"), 1)
+	})
+}
+
+func TestEndingASessionGivesAllOfItBack(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		for i := range 5 {
+			d.hold("a", fmt.Sprint(i), fmt.Sprint("name", i))
+		}
+		d.hold("b", "1", "name")
+		d.acquire("a", "waits", 0, exclusive("name"))
+		results, err := d.Release(w.Context(), d.request("a", 0), nil)
+		require.NoError(w, err)
+		assert.Len(w, results, 6)
+		synctest.Wait()
+		assert.Equal(w, 1, d.Counts().Held)
+		assert.Zero(w, d.Counts().Waiting)
+		_, err = d.Acquire(w.Context(), d.request("a", 0), "late", 0, exclusive("name"), 10)
+		assert.ErrorContains(w, err, "session has ended")
+		results, err = d.Release(w.Context(), d.request("a", 0), nil)
+		assert.NoError(w, err, "a repeat is no error")
+		assert.Empty(w, results)
+	})
+}
+
+func TestConfirmAndProclaimAskEtcd(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		l := d.hold("a", "1", "name")
+		got, err := d.Confirm(w.Context(), d.request("a", 0), "1")
+		require.NoError(w, err)
+		assert.Equal(w, table.Held, got.State)
+		_, err = d.Proclaim(w.Context(), d.request("a", 0), "1", []byte("v"))
+		assert.ErrorIs(w, err, ErrNoTerm)
+		w.f.Delete(l.Keys[0])
+		got, err = d.Confirm(w.Context(), d.request("a", 0), "1")
+		require.NoError(w, err)
+		assert.Equal(w, table.Lost, got.State)
+		for _, ref := range []string{"2", "1"} {
+			got, err = d.Confirm(w.Context(), d.request("other", 0), ref)
+			require.NoError(w, err)
+			assert.Equal(w, Why("NOT_HELD"), WhyOf(got.Why))
+		}
+		a := d.acquire("a", "e", 0, Want{Names: []string{"e"}, Mode: Election, Value: []byte("v1")})
+		require.Equal(w, table.Held, a.State)
+		_, err = d.Proclaim(w.Context(), d.request("a", 0), "e", []byte("v2"))
+		require.NoError(w, err)
+		assert.Equal(w, "v2", string(w.f.Get(a.Keys[0]).Value))
+	})
+}
+
+// A7: no lock is lost, the token stays, and what was waiting polls again.
+func TestARestartLosesNoLock(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		var before []Lock
+		for i := range 40 {
+			before = append(before, d.hold(fmt.Sprint("s", i%5), fmt.Sprint(i), fmt.Sprint("name", i)))
+		}
+		gone := d.hold("s0", "gone", "gone")
+		d.release("s1", "released")
+		d.acquire("w", "1", 0, exclusive("name0"))
+		parked := make(chan error, 1)
+		go func() {
+			_, err := d.Renew(w.Context(), d.request("s0", time.Minute), nil)
+			parked <- err
+		}()
+		synctest.Wait()
+		var saved Saved
+		d.Drain()
+		require.ErrorIs(w, <-parked, ErrStopping)
+		writes := 0
+		require.NoError(w, d.Detach(func(s Saved) error { saved = s; writes++; return nil }))
+		assert.Equal(w, 2, writes, "the rows, and then the Handle")
+		_, err := d.Acquire(w.Context(), d.request("s0", 0), "x", 0, exclusive("x"), 10)
+		assert.ErrorIs(w, err, ErrStopping)
+		require.NoError(w, d.client.Close())
+		w.f.Delete(gone.Keys[0])
+		time.Sleep(5 * time.Second)
+
+		next := w.daemon()
+		taken, err := next.Resume(w.Context(), saved)
+		require.NoError(w, err)
+		assert.Equal(w, 40, taken)
+		assert.Len(w, w.f.Keys("name0/"), 1, "places were given up")
+		after := map[string]Lock{}
+		for i := range 5 {
+			for _, l := range next.renew(fmt.Sprint("s", i), 0) {
+				after[l.Ref.Request] = l
+			}
+		}
+		for i, b := range before {
+			a := after[fmt.Sprint(i)]
+			assert.Equal(w, table.Held, a.State)
+			assert.Equal(w, b.Token, a.Token)
+			assert.Equal(w, b.Keys, a.Keys)
+		}
+		assert.Equal(w, Why("KEY_DELETED"), WhyOf(after["gone"].Why))
+		_, err = next.Acquire(w.Context(), next.request("s1", 0), "released", 0, exclusive("x"), 10)
+		assert.ErrorContains(w, err, "was released")
+		for i := range 5 {
+			next.keep(fmt.Sprint("s", i))
+		}
+		assert.Equal(w, table.Waiting, next.acquire("w", "1", time.Second, exclusive("name0")).State)
+		assert.True(w, next.release("s0", "0").Released)
+		assert.Equal(w, table.Held, next.acquire("w", "1", time.Second, exclusive("name0")).State)
+		time.Sleep(time.Minute)
+		assert.Equal(w, 40-1, next.Counts().Held)
+	})
+}
+
+// A place that wins while pawld stops is nobody's: its key must not stay with the lease.
+func TestAPlaceThatWinsWhilePawldStopsLeavesNoKey(t *testing.T) {
+	inBubble(t, func(w *world) {
+		for i := range 20 {
+			d := w.daemon()
+			d.hold("a", "1", "name")
+			d.acquire("b", "1", 0, exclusive("name"))
+			go func() {
+				time.Sleep(time.Duration(i) * 100 * time.Microsecond)
+				_, _ = d.Release(w.Context(), d.request("a", 0), []string{"1"})
+			}()
+			time.Sleep(time.Millisecond)
+			var saved Saved
+			require.NoError(w, d.Detach(func(s Saved) error { saved = s; return nil }))
+			_ = d.client.Close()
+			next := w.daemon()
+			taken, err := next.Resume(w.Context(), saved)
+			require.NoError(w, err)
+			time.Sleep(5 * time.Second) // what was unsettled is removed
+			assert.Len(w, w.f.Keys("name/"), taken)
+			next.Drain()
+			require.NoError(w, next.Close(w.Context()))
+			_ = next.client.Close()
+			assert.Empty(w, w.f.Keys("name/"))
+		}
+	})
+}
+
+// V4: without a successor pawld promises nothing more, and gives back when the last
+// promise has passed.
+func TestClosingRevokesWhenTheLastPromiseHasPassed(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		l := d.hold("a", "1", "name")
+		begin := time.Now()
+		d.renew("a", 0)
+		done := make(chan error)
+		go func() { done <- d.Close(w.Context()) }()
+		time.Sleep(h - 1)
+		synctest.Wait()
+		assert.NotNil(w, w.f.Get(l.Keys[0]))
+		require.NoError(w, <-done)
+		assert.Less(w, time.Since(begin), h+100*time.Millisecond)
+		assert.Nil(w, w.f.Get(l.Keys[0]))
+	})
+}
+
+// A8, pawld killed: a new one lists nothing as held, and the keys stay until the lease ends.
+func TestAPawldWithoutAHandleHoldsNothing(t *testing.T) {
+	inBubble(t, func(w *world) {
+		next := w.daemon()
+		taken, err := next.Resume(w.Context(), Saved{Sessions: []SavedSession{{ID: "a", Identity: "uid:1", TTL: h, Rows: []SavedRow{{
+			Request: "1", Params: exclusive("name").params(), State: table.Held, Key: "name/1-1", Token: 5,
+		}}}}})
+		assert.ErrorContains(w, err, "left no session")
+		assert.Zero(w, taken)
+		l := next.one("a")
+		assert.Equal(w, table.Lost, l.State)
+		assert.Equal(w, Why("EXPIRED"), WhyOf(l.Why))
+		next.hold("a", "2", "name")
+	})
+}
+
+// The daemon's locks and those of Go programs exclude each other, for they are the same.
+func TestTheLibraryAndTheDaemonExcludeEachOther(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		d.hold("a", "1", "name")
+		d.keep("a")
+		other := w.daemon().client
+		_, err := lock.New(other, "name", lock.Options{}).TryAcquire(w.Context())
+		assert.ErrorIs(w, err, lock.ErrBusy)
+	})
+}

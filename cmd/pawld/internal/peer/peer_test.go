@@ -1,0 +1,60 @@
+package peer
+
+import (
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func uris(t *testing.T, all ...string) (out []*url.URL) {
+	for _, text := range all {
+		u, err := url.Parse(text)
+		require.NoError(t, err)
+		out = append(out, u)
+	}
+	return out
+}
+
+func TestIdentitiesOfCertificates(t *testing.T) {
+	now := time.Now()
+	for name, c := range map[string]struct {
+		cn, uri, other string
+		ended          bool
+		want, refused  string
+	}{
+		"one URI":              {uri: "spiffe://example.org/cart", cn: "x", want: "spiffe://example.org/cart"},
+		"common name":          {cn: "worker", want: "cn:worker"},
+		"a name like a user":   {cn: "uid:0", want: "cn:uid:0"},
+		"several URIs":         {uri: "spiffe://a/b", other: "spiffe://a/c", refused: "has 2 URIs"},
+		"a URI like a user":    {uri: "uid:0", refused: "pawld's own"},
+		"a URI like a name":    {uri: "cn:worker", refused: "pawld's own"},
+		"a URI like a token":   {uri: "token:local", refused: "pawld's own"},
+		"a URI without scheme": {uri: "worker", refused: "pawld's own"},
+		"neither":              {refused: "neither a URI nor a common name"},
+		"ended":                {cn: "worker", ended: true, refused: "the certificate ended"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cert := &x509.Certificate{Subject: pkix.Name{CommonName: c.cn}, NotAfter: now.Add(time.Hour)}
+			for _, u := range []string{c.uri, c.other} {
+				if u != "" {
+					cert.URIs = append(cert.URIs, uris(t, u)...)
+				}
+			}
+			if c.ended {
+				cert.NotAfter = now.Add(-1)
+			}
+			got, err := OfCertificate(cert, now)
+			if c.refused != "" {
+				require.ErrorContains(t, err, c.refused)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, c.want, got)
+		})
+	}
+}

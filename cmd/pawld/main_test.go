@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+// The test binary is pawld, too, so that each test has real processes of it.
+func TestMain(m *testing.M) {
+	if os.Getenv("PAWLD_TEST_RUN") != "" {
+		signals := make(chan os.Signal, 2)
+		signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+		os.Exit(run(os.Args[1:], os.Stderr, signals))
+	}
+	os.Exit(m.Run())
+}
+
+// pawld is a process.
+type pawld struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	socket string
+	http   *http.Client
+	done   chan struct{} // closed when it has ended
+
+	mu     sync.Mutex
+	stderr bytes.Buffer
+}
+
+// Write implements io.Writer: its standard error.
+func (p *pawld) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stderr.Write(b)
+}
+
+func (p *pawld) said() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stderr.String()
+}
+
+// socketPath is short, as those of Unix sockets must be.
+func socketPath(t *testing.T) string {
+	dir, err := os.MkdirTemp("", "pawld")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	return filepath.Join(dir, "s")
+}
+
+// start starts one on a socket of its own, or the one given, and returns when it serves.
+func start(t *testing.T, etcd *etcdtest.Server, socket string, args ...string) *pawld {
+	t.Helper()
+	if socket == "" {
+		socket = socketPath(t)
+	}
+	p := begin(t, append([]string{"--endpoints", etcd.Addr(), "--socket", socket}, args...)...)
+	p.socket = socket
+	p.http = unixClient(socket)
+	require.Eventually(t, func() bool {
+		c, err := net.Dial("unix", socket)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil || p.ended()
+	}, 20*time.Second, 5*time.Millisecond, p.said())
+	require.False(t, p.ended(), p.said())
+	return p
+}
+
+// begin starts a process.
+func begin(t *testing.T, args ...string) *pawld {
+	t.Helper()
+	p := &pawld{t: t, cmd: exec.Command(os.Args[0], args...), done: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), "PAWLD_TEST_RUN=1", "ETCDCTL_ENDPOINTS=", "PAWL_NAMESPACE=")
+	p.cmd.Stderr = p
+	require.NoError(t, p.cmd.Start())
+	go func() { // ends with the process
+		_ = p.cmd.Wait()
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.done
+		if t.Failed() {
+			t.Log(p.said())
+		}
+	})
+	return p
+}
+
+func (p *pawld) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *pawld) signal(sig syscall.Signal) {
+	p.t.Helper()
+	require.NoError(p.t, p.cmd.Process.Signal(sig))
+}
+
+// stop sends a signal, and waits for the end.
+func (p *pawld) stop(sig syscall.Signal) {
+	p.t.Helper()
+	p.signal(sig)
+	p.wait()
+}
+
+func (p *pawld) wait() (code int) {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(30 * time.Second):
+		p.t.Fatal("pawld does not end: " + p.said())
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+func unixClient(socket string) *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}}}
+}
+
+// object is JSON.
+type object = map[string]any
+
+// post calls, and returns the status and the answer.
+func post(client *http.Client, url string, body string, header ...string) (int, object, error) {
+	r, err := http.NewRequest(http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	for i := 0; i+1 < len(header); i += 2 {
+		if header[i] == "Host" {
+			r.Host = header[i+1]
+		}
+		r.Header.Set(header[i], header[i+1])
+	}
+	resp, err := client.Do(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return resp.StatusCode, nil, err
+	}
+	var out object
+	if json.Unmarshal(b, &out) != nil {
+		out = object{"message": string(b)}
+	}
+	return resp.StatusCode, out, nil
+}
+
+const api = "http://pawl/pawl.v1.Locks/"
+
+// raw calls with a body as it is.
+func (p *pawld) raw(method, body string, header ...string) (int, object) {
+	p.t.Helper()
+	status, out, err := post(p.http, api+method, body, header...)
+	require.NoError(p.t, err)
+	return status, out
+}
+
+// call calls, and wants a success.
+func (p *pawld) call(method string, body object) object {
+	p.t.Helper()
+	b, err := json.Marshal(body)
+	require.NoError(p.t, err)
+	status, out := p.raw(method, string(b))
+	require.Equal(p.t, 200, status, "%s %s: %v", method, b, out)
+	return out
+}
+
+// hex32 is an ID that is as good as random.
+func hex32(n int) string { return fmt.Sprintf("%032x", n*7919+0x1234567890) }
+
+func lockOf(out object) object { l, _ := out["lock"].(object); return l }
+
+func (p *pawld) hold(session, id int, name string) object {
+	p.t.Helper()
+	out := p.call("Acquire", object{"session": hex32(session), "requestId": hex32(id), "names": []string{name}, "mode": "EXCLUSIVE", "ttlMs": 3000, "waitMs": 5000})
+	require.Equal(p.t, "HELD", out["state"], out)
+	return lockOf(out)
+}
+
+func (p *pawld) locks(session int) (all []object) {
+	p.t.Helper()
+	list, _ := p.call("Renew", object{"session": hex32(session)})["locks"].([]any)
+	for _, l := range list {
+		all = append(all, l.(object))
+	}
+	return all
+}
