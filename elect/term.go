@@ -140,5 +140,5 @@ func (t *Term) call(op string, ctx context.Context, f func(context.Context) erro
 }
 
 func init() {
-	inside.KeeperOfTerm = func(v any) inside.Keeper { return v.(*Term).claim() }
+	inside.KeeperOfTerm = func(v any) inside.Keeper { return v.(*Term).acquisition() }
 }

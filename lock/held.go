@@ -127,5 +127,5 @@ func (h *Held) wrap(op string, ctx context.Context, call func(context.Context) e
 }
 
 func init() {
-	inside.KeeperOfHeld = func(v any) inside.Keeper { return v.(*Held).claim() }
+	inside.KeeperOfHeld = func(v any) inside.Keeper { return v.(*Held).acquisition() }
 }

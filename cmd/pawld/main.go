@@ -1,5 +1,5 @@
 // Pawld takes strict locks and elections on etcd for programs in any language, over a Unix
-// socket and mutual TLS: see docs/pawld.md.
+// socket and mutual TLS: see docs/how-to/pawld.md.
 package main
 
 import (

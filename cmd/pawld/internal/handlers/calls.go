@@ -78,10 +78,12 @@ func wanted(m *pb.AcquireRequest, identity string) (locks.Want, error) {
 		w.Mode = locks.Exclusive
 	case pb.Mode_ELECTION:
 		w.Mode = locks.Election
-	case pb.Mode_SHARED, pb.Mode_SEMAPHORE:
-		return w, invalid("mode is %v, which this pawld does not have: want EXCLUSIVE or ELECTION", m.Mode)
+	case pb.Mode_SHARED:
+		w.Mode = locks.Shared
+	case pb.Mode_SEMAPHORE:
+		return w, invalid("mode is %v, which this pawld does not have: want EXCLUSIVE, SHARED or ELECTION", m.Mode)
 	default:
-		return w, invalid("mode is %v, want EXCLUSIVE or ELECTION", m.Mode)
+		return w, invalid("mode is %v, want EXCLUSIVE, SHARED or ELECTION", m.Mode)
 	}
 	switch {
 	case len(m.Names) == 0:
@@ -98,8 +100,8 @@ func wanted(m *pb.AcquireRequest, identity string) (locks.Want, error) {
 		return w, invalid("max_hold_ms is %d, want 0 or more", m.MaxHoldMs)
 	case w.Mode != locks.Election && len(m.Value) > 0:
 		return w, invalid("value is for ELECTION alone")
-	case w.Mode == locks.Election && m.DelayMs > 0:
-		return w, invalid("delay_ms is not for ELECTION")
+	case w.Mode != locks.Exclusive && m.DelayMs > 0:
+		return w, invalid("delay_ms is for EXCLUSIVE alone")
 	case len(m.Owner) > maxOwner:
 		return w, invalid("owner has %d bytes, want at most %d", len(m.Owner), maxOwner)
 	}

@@ -20,6 +20,7 @@ type Mode string
 // The modes.
 const (
 	Exclusive Mode = "exclusive"
+	Shared    Mode = "shared"
 	Election  Mode = "election"
 )
 
@@ -94,9 +95,15 @@ func (w Want) acquire(ctx context.Context, s pawl.Sessions) (*held, error) {
 		}
 		return ofTerm(t), nil
 	}
-	acquire := w.mutex(s).Acquire
-	if w.Try {
-		acquire = w.mutex(s).TryAcquire
+	m := w.mutex(s)
+	acquire := m.Acquire
+	switch {
+	case w.Mode == Shared && w.Try:
+		acquire = m.TryAcquireShared
+	case w.Mode == Shared:
+		acquire = m.AcquireShared
+	case w.Try:
+		acquire = m.TryAcquire
 	}
 	h, err := acquire(ctx)
 	if err != nil {
