@@ -24,13 +24,17 @@ type origin struct {
 
 // fingerprints stand for states in the set of those that were seen: 128 bits each, so
 // that two among some millions share one with a probability below 1e-24.
-type fingerprints struct {
+type fingerprints[S comparable] struct {
 	seeds [2]maphash.Seed
 	seen  map[[2]uint64]struct{}
 }
 
+func newFingerprints[S comparable]() *fingerprints[S] {
+	return &fingerprints[S]{[2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, map[[2]uint64]struct{}{}}
+}
+
 // add reports whether s is new.
-func (f *fingerprints) add(s *state) bool {
+func (f *fingerprints[S]) add(s *S) bool {
 	of := [2]uint64{maphash.Comparable(f.seeds[0], *s), maphash.Comparable(f.seeds[1], *s)}
 	if _, ok := f.seen[of]; ok {
 		return false
@@ -42,7 +46,7 @@ func (f *fingerprints) add(s *state) bool {
 // Explore walks every state that can be reached, shortest histories first, and
 // returns how many there are, and the first violation.
 func Explore(c Config) (states int, found *Violation) {
-	seen := fingerprints{[2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}, map[[2]uint64]struct{}{}}
+	seen := newFingerprints[state]()
 	start := c.start()
 	seen.add(&start)
 	queue, came := []state{start}, []origin{{}}

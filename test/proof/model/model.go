@@ -119,14 +119,15 @@ type Rules struct {
 
 // Config is what is explored.
 type Config struct {
-	Clients   []Client
-	Deletes   int  // how many keys of waiting clients an operator deletes
-	Losses    int  // how many keys of holders an operator deletes
-	Takeovers bool // a session may be handed over to another process once
-	Batches   bool // two writes may share a request, as G2 allows it
-	Storage   bool // holders use a storage that keeps registers for the first name
-	Rules     Rules
-	Exact     bool // revisions are kept as they are, not replaced by their ranks
+	Clients    []Client
+	Deletes    int  // how many keys of waiting clients an operator deletes
+	Losses     int  // how many keys of holders an operator deletes
+	Takeovers  bool // a session may be handed over to another process once
+	Batches    bool // two writes may share a request, as G2 allows it
+	NoHandoffs bool // nobody hands off, as in an election
+	Storage    bool // holders use a storage that keeps registers for the first name
+	Rules      Rules
+	Exact      bool // revisions are kept as they are, not replaced by their ranks
 }
 
 // alike are n clients, each with a session of its own and the same wants.
@@ -327,7 +328,7 @@ func (c Config) isPermit(k key) bool { return c.want(k)[0] == Permit }
 // (RW4, ML8).
 func (c Config) handsOff(k key) bool {
 	switch w := c.want(k); {
-	case c.isPermit(k):
+	case c.isPermit(k), c.NoHandoffs:
 		return false
 	case w[0] != Not && w[1] != Not:
 		return c.Rules.SetTakesHandoff
