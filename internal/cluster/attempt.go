@@ -93,9 +93,11 @@ func (a *attempt) end(p *peer.Peer, err error) {
 	}
 }
 
-// close lets nothing more leave, and returns what the evidence proves about the attempt if it failed: NotApplied
-// if something left, all of it has ended, and for each there was no stream or the server's word; and copies, how
-// many of the requests may have been applied, or may still be, or were.
+// close lets nothing more leave, and returns what the evidence proves.
+//
+// copies counts the requests that were applied, or may have been, or still may be.
+// failed is the outcome if the attempt failed: NotApplied where some request left and copies is 0, because each
+// then had no stream, or the server's word that nothing was applied. Otherwise it is Unknown.
 func (a *attempt) close() (failed Outcome, copies int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

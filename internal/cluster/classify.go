@@ -184,7 +184,7 @@ func IsTokenRefusal(err error) bool {
 	return n == reauth
 }
 
-// refusals are the texts behind IsTokenRefusalText.
+// refusals are the texts that IsTokenRefusalText knows.
 var refusals = [...]string{
 	descOf(rpctypes.ErrGRPCInvalidAuthToken),
 	descOf(rpctypes.ErrGRPCUserEmpty),

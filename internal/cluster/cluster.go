@@ -85,7 +85,7 @@ func (cfg *Config) check() ([]endpoint, error) {
 	return parseEndpoints(cfg.Endpoints, cfg.secure())
 }
 
-// secure reports whether anything in cfg asks for TLS. If so, no connection goes without it, to an
+// secure reports whether anything in cfg demands TLS. If so, no connection goes without it, to an
 // advertised address neither.
 func (cfg *Config) secure() bool { return cfg.TLS != nil || wantsTLS(cfg.Endpoints) }
 

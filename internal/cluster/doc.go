@@ -5,7 +5,7 @@
 //
 //  1. Every endpoint has a connection of its own, with its own TLS server name. One member's
 //     failure, slowness or certificate never affects another's. Once anything in the configuration
-//     asks for TLS, no connection goes without it, to an advertised address neither.
+//     demands TLS, no connection goes without it, to an advertised address neither.
 //  2. Everything sent carries "hasleader", so that a member without a leader says so at once, and
 //     the current auth token. Tokens are fetched once for all callers, hedged over members as a renewal
 //     is, paced, and fetched again when they have ended. A member that alone refuses a token is graded

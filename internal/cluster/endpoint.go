@@ -18,7 +18,7 @@ type endpoint struct {
 	tls    bool
 }
 
-// wantsTLS reports whether any endpoint of a list asks for TLS. Then all of them use it.
+// wantsTLS reports whether any endpoint of a list demands TLS. Then all of them use it.
 func wantsTLS(list []string) bool {
 	return slices.ContainsFunc(list, func(text string) bool {
 		scheme, _, ok := strings.Cut(text, "://")

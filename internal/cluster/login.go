@@ -165,7 +165,7 @@ func (r *loginRound) overtaken() {
 	}
 }
 
-// authenticate asks t's member, once.
+// authenticate queries t's member, once.
 func (r *loginRound) authenticate(t loginTry) loginResult {
 	s, got := r.s, loginResult{loginTry: t}
 	req := Request{Op: fmt.Sprintf("authenticate user %q", s.user), On: t.member, Local: true, anonymous: true}

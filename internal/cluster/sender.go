@@ -134,7 +134,7 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 	return NotApplied, nil
 }
 
-// errCopies is why an answer does not tell what became of the request: it may be that of a second copy which found
+// errCopies is why an answer does not show what became of the request: it may be that of a second copy which found
 // what the first had done, and the first may be applied later still.
 var errCopies = errors.New("an interceptor sent it more than once, and each copy may have been applied, or may still be")
 

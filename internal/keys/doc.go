@@ -24,7 +24,7 @@
 //  1. Escaping is injective, and no name's keys lie among the keys of another name
 //     or of the sessions. In etcd's layout names nest as they do there, but none
 //     contains the sessions' keys.
-//  2. A queue key tells its lease and its sequence number by its name alone, and a
+//  2. A queue key shows its lease and its sequence number by its name alone, and a
 //     name that is not exactly in that form is foreign.
 //  3. What a writer here wrote its reader reads back, and a reader refuses what no
 //     writer here can have written: it never panics and never guesses.

@@ -29,7 +29,7 @@ type Successor struct {
 	Value  []byte
 }
 
-// Successors are those behind a queue key, in order, as a handoff carries them. The
+// Successors are those after a queue key, in order, as a handoff carries them. The
 // zero Successors is empty.
 type Successors struct {
 	before []byte // the value before the first one's

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// An Identity is who is behind a key, for people: the owner as configured, and the
+// An Identity is whose a key is, for people: the owner as configured, and the
 // process, with the time at which the key was put, by that process's clock.
 type Identity struct {
 	Owner string    `json:"owner"`
@@ -18,7 +18,7 @@ type Identity struct {
 // Value is the value of a key that says nothing else, as the mark of an eviction.
 func (id Identity) Value() []byte { return marshal(id) }
 
-// SessionValue is the value of a session key. The nonce tells whose writing it is
+// SessionValue is the value of a session key. The nonce shows whose writing it is
 // after an answer was lost.
 func SessionValue(id Identity, nonce string) []byte {
 	return marshal(struct {
@@ -38,7 +38,7 @@ func ParseIdentity(value []byte) (id Identity) {
 }
 
 // LockMark is what the value of each lock's queue key begins with, and no other
-// value in a queue: it tells a lock's key from a candidate's under the same name,
+// value in a queue: it distinguishes a lock's key from a candidate's under the same name,
 // and from a key in etcd's layout. Only keys with it are handed off to.
 const LockMark = `{"pawl":"lock",`
 

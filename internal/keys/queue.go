@@ -76,7 +76,7 @@ func ParseQueue(namespace, prefix string) (q Queue, ok bool) {
 }
 
 // EscapePrefix is what the prefixes of all names that begin with begin and hold a
-// slash have in common, behind the namespace.
+// slash have in common, after the namespace.
 func EscapePrefix(begin string) string { return "/" + slashes.Replace(begin) }
 
 // Quote is a name for an error's text, in quotes, and shortened where it is longer

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A Form is what a queue key asks for. Its name begins with what tells the form.
+// A Form is how a queue key wants its name. The key's own name begins with what shows the form.
 type Form uint8
 
 const (
@@ -24,7 +24,7 @@ var marks = [...]string{Exclusive: "", Shared: "+", Turnstile: "q", Slot: "s"}
 const MaxLimit = 1000
 
 // A QueueKey is what the name of a queue key says: which acquisition of which lease
-// it is, and what it asks for. A lease never uses a sequence number twice (rule A1).
+// it is, and its form. A lease never uses a sequence number twice (rule A1).
 type QueueKey struct {
 	Lease int64
 	N     int64 // the sequence number, from 1
@@ -46,7 +46,7 @@ func (k QueueKey) In(prefix string) string {
 	return string(strconv.AppendInt(b, k.N, 10))
 }
 
-// ParseQueueKey is the inverse of In for a whole key: it reads what stands behind
+// ParseQueueKey is the inverse of In for a whole key: it reads what follows
 // the last slash. ok is false for a key in another form.
 func ParseQueueKey(key string) (k QueueKey, ok bool) {
 	_, name := Split(key)
@@ -139,7 +139,7 @@ func markRange(begin string, first, last byte) (from, to []byte) {
 	return append([]byte(begin), first), append([]byte(begin), last+1)
 }
 
-// Split cuts a key behind its last slash: a queue's prefix, and the name of the key
+// Split cuts a key after its last slash: a queue's prefix, and the name of the key
 // in it.
 func Split(key string) (prefix, name string) {
 	i := strings.LastIndexByte(key, '/')

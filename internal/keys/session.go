@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// sessionRoot is where sessions keep their own keys, behind the namespace. No
+// sessionRoot is where sessions keep their own keys, after the namespace. No
 // escaped name begins with two slashes.
 const sessionRoot = "//pawl/"
 
 // SessionRoot is what all session keys, and what belongs to them, begin with.
 func SessionRoot(namespace string) string { return namespace + sessionRoot }
 
-// OfSessions reports whether key, behind its namespace or with it, is among the
+// OfSessions reports whether key, after its namespace or with it, is among the
 // sessions' own, in this namespace or in one that begins with it.
 func OfSessions(key string) bool { return strings.Contains(key, sessionRoot) }
 
@@ -22,7 +22,7 @@ func SessionKey(namespace string, lease int64) string {
 	return SessionRoot(namespace) + strconv.FormatInt(lease, 16)
 }
 
-// ParseSessionKey tells which lease a key below SessionRoot names, and whether it
+// ParseSessionKey says which lease a key below SessionRoot names, and whether it
 // lies below that lease's session key. ok is false where it names none.
 func ParseSessionKey(namespace, key string) (lease int64, below, ok bool) {
 	rest, ok := strings.CutPrefix(key, SessionRoot(namespace))
@@ -34,7 +34,7 @@ func ParseSessionKey(namespace, key string) (lease int64, below, ok bool) {
 	return lease, below, ok
 }
 
-// onceRoot is where the records of runs are, behind SessionRoot. It is no lease.
+// onceRoot is where the records of runs are, after SessionRoot. It is no lease.
 const onceRoot = "once/"
 
 // OnceKey is the key of the record of the last run under a name. It is on no lease. The

@@ -9,7 +9,7 @@
 //  1. A Tail gives each event of its keys from its first revision on once, in the order of
 //     revisions, whole revisions at a time, up to a gap or an error.
 //  2. Its memory is bounded: it holds at most 4,096 events or 16 MiB that its reader has not taken, or one
-//     message. Where that is not enough, the watch ends, and begins again behind the last event held
+//     message. Where that is not enough, the watch ends, and begins again after the last event held
 //     when the reader has taken all: nothing is lost unless the cluster compacts it meanwhile.
 //  3. A gap is reported after the events before it, and is the last thing that a Tail gives.
 //  4. A Tail has no goroutine.

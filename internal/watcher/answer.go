@@ -27,7 +27,7 @@ func (s *stream) answer(r *pb.WatchResponse, now time.Time) error {
 	h.mu.Lock()
 	calls, got := s.table.answer(r, s.calls[:0])
 	if got.answered {
-		s.pulse.answered(now, len(s.table.asks))
+		s.pulse.answered(now, len(s.table.requests))
 	}
 	err := got.err
 	switch {

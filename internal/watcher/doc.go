@@ -20,21 +20,21 @@
 //     belongs to the first unanswered one. A server that answers in another order loses the stream.
 //  6. Silence is bounded. A stream that does not open within 3 s, does not answer a creation within 3 s after it was sent
 //     and the one before it was answered, or that has
-//     carried nothing for 5 s and then carries nothing for 3 s more although it is asked to, is abandoned,
+//     carried nothing for 5 s and then carries nothing for 3 s more although it was probed, is abandoned,
 //     and its watches resume on another member.
 //  7. Every stream asks its member to end it when the member has no leader ("hasleader").
 //  8. Every creation that a server acknowledged is cancelled at that server once nobody subscribes to it, by a cancel
 //     request, which waits up to 20 ms for others to go with, or by the end of the stream. A watch cancelled before its
 //     creation was sent costs no message.
-//  9. Reopening is paced: the first attempt at once, on another member if there is one, the following ones after
+//  9. Reopening is paced: the first try at once, on another member if there is one, the following ones after
 //     50 ms to 1 s, with jitter.
 //  10. Only answers of the cluster that was pinned are taken.
 //
 // # What it does not guarantee
 //
 // A watch proves loss, never ownership: that a key's deletion was not seen says nothing. A watch that is
-// silent, late, refused again and again or not yet created shows no sign of it ([Watch.Armed] tells only that a
-// server once acknowledged it). Whoever needs to know what is so asks the cluster.
+// silent, late, refused again and again or not yet created shows no sign of it ([Watch.Armed] says only that a
+// server once acknowledged it). To know what is so, query the cluster.
 //
 // Nothing is said about how soon an event comes. In particular, etcd brings a watch that starts at or below the
 // present revision up to date only with its next round, up to 100 ms later, after it acknowledged the creation.
@@ -62,10 +62,10 @@
 //
 // # How it ends
 //
-//	Update.Compacted > 0   events between what was delivered and this revision are gone: read anew,
+//	Update.Compacted > 0   events between what was delivered and this revision are gone: read again,
 //	                       and watch from the revision of that reading plus one
 //	Update.Err             permission denied, twice, at last with a fresh token (matched by the
-//	                       status etcd gave); credentials asked for and none configured; a range
+//	                       status etcd gave); credentials demanded and none configured; a range
 //	                       that is empty or too long; the Hub was closed (cluster.ErrClosed); the
 //	                       cluster ended (its own error)
 //

@@ -305,18 +305,18 @@ func (w *world) cancel(p *person) bool {
 
 // check asserts what is so in every state.
 func (w *world) check() {
-	topics := map[*topic]place{}
-	put := func(t *topic, p place) {
+	topics := map[*topic]topicState{}
+	put := func(t *topic, p topicState) {
 		require.NotContains(w.t, topics, t, "in one list")
-		require.Equal(w.t, p, t.place)
+		require.Equal(w.t, p, t.state)
 		require.False(w.t, t.subs.empty() && (p == queued || p == delayed))
 		topics[t] = p
 	}
 	for t := range w.table.queue.all {
 		put(t, queued)
 	}
-	for _, a := range w.table.asks {
-		put(a.topic, asking)
+	for _, a := range w.table.requests {
+		put(a.topic, requested)
 	}
 	for id, t := range w.table.live {
 		require.Equal(w.t, id, t.id)
@@ -390,7 +390,7 @@ func (w *world) String() string {
 		fmt.Fprint(&b, "|", r.WatchId, r.Created, r.Canceled, r.CompactRevision, len(r.Events))
 	}
 	one := func(t *topic) {
-		fmt.Fprint(&b, "/", t.id, t.next, t.place, t.wide, t.quiet, string(t.value), w.index["k"] == t)
+		fmt.Fprint(&b, "/", t.id, t.next, t.state, t.wide, t.quiet, string(t.value), w.index["k"] == t)
 		for i, p := range w.people {
 			if p.state == "on" && p.w.topic == t {
 				fmt.Fprint(&b, " ", i)
@@ -400,7 +400,7 @@ func (w *world) String() string {
 	for t := range w.table.queue.all {
 		one(t)
 	}
-	for _, a := range w.table.asks {
+	for _, a := range w.table.requests {
 		one(a.topic)
 	}
 	for id := range w.table.lastID + 1 {

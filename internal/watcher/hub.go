@@ -30,7 +30,7 @@ type Hub struct {
 	closed  bool
 	streams []*stream // those that take topics, with their tables
 	topics  index
-	watches int       // neither cancelled nor over
+	watches int       // neither cancelled nor ended
 	token   string    // the newest that a stream was opened with
 	since   time.Time // when it was first observed
 	moves   uint64
@@ -102,7 +102,7 @@ func (h *Hub) watch(sp span, w *Watch) *Watch {
 	t := &topic{span: sp, next: 1}
 	t.subscribe(w)
 	h.topics.offer(t)
-	s := h.place(t, nil)
+	s := h.assign(t, nil)
 	h.mu.Unlock()
 	s.nudge()
 	return w
@@ -110,7 +110,7 @@ func (h *Hub) watch(sp span, w *Watch) *Watch {
 
 // Stats is how much a Hub carries.
 type Stats struct {
-	Watches int    // not over
+	Watches int    // not ended
 	Streams int    // open, or being opened
 	Moves   uint64 // how often a stream was lost and its watches resumed
 }
@@ -122,9 +122,9 @@ func (h *Hub) Stats() Stats {
 	return Stats{Watches: h.watches, Streams: len(h.streams), Moves: h.moves}
 }
 
-// place gives t, which is in no table, to a stream with room that ok (nil: any) accepts, or to a new one. Caller holds mu and
+// assign gives t, which is in no table, to a stream with room that ok (nil: any) accepts, or to a new one. Caller holds mu and
 // nudges the stream afterwards; the Hub is not closed.
-func (h *Hub) place(t *topic, ok func(*stream) bool) *stream {
+func (h *Hub) assign(t *topic, ok func(*stream) bool) *stream {
 	i := slices.IndexFunc(h.streams, func(s *stream) bool {
 		return s.table.size < perStream && (ok == nil || ok(s))
 	})
@@ -167,7 +167,7 @@ func (h *Hub) leave(w *Watch) bool {
 	return true
 }
 
-// elsewhere gives a topic of from, which was refused, to another stream, so that another member is asked and, where
+// elsewhere gives a topic of from, which was refused, to another stream, so that another member is queried and, where
 // permission was refused, one that was opened with a fresh token. Caller holds mu.
 func (h *Hub) elsewhere(p postponed, from *stream, now time.Time) {
 	if h.closed {
@@ -175,7 +175,7 @@ func (h *Hub) elsewhere(p postponed, from *stream, now time.Time) {
 		return
 	}
 	before := len(h.streams)
-	s := h.place(p.topic, func(s *stream) bool {
+	s := h.assign(p.topic, func(s *stream) bool {
 		return s != from && (!p.denied || s.token == h.token && h.isFresh(s.token, now))
 	})
 	if len(h.streams) > before {

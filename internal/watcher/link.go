@@ -22,7 +22,7 @@ type link struct {
 	grpc   pb.Watch_WatchClient // nil until open
 	token  string
 	worked time.Time // when its first good answer came; zero: none
-	over   error     // why nothing more is taken from it; nil: it goes on
+	end    error     // why nothing more is taken from it; nil: it goes on
 }
 
 // linkError is why a link ended.
@@ -72,7 +72,7 @@ func (s *stream) converse(ctx context.Context, l *link) *linkError {
 	for {
 		r, err := grpc.Recv()
 		if err != nil && ctx.Err() != nil {
-			err = errSilent // the guard has ended it, unless it is over anyhow
+			err = errSilent // the guard has ended it, unless it has ended anyhow
 		}
 		if err != nil {
 			return &linkError{err, token, true}
@@ -85,7 +85,7 @@ func (s *stream) converse(ctx context.Context, l *link) *linkError {
 
 // send sends r. It does not block in practice: at most maxUnanswered of creations, or one, and a cancel for each watch can
 // be unread by the server, less than gRPC buffers. Should it, guard ends the link. An error is reported by the
-// reader as well, so it is not looked at here.
+// reader as well, so it is not read here.
 func (l *link) send(r *pb.WatchRequest) {
 	l.guard.Reset(answerWithin)
 	_ = l.grpc.Send(r)
@@ -105,7 +105,7 @@ func (l *link) create(c creation) {
 
 var noPuts = []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}
 
-// echoKey is both ends of the empty range that an echo asks for.
+// echoKey is both ends of the empty range that an echo is for.
 var echoKey = []byte("pawl")
 
 // echo sends a creation that etcd refuses at once and without a trace: of an empty range, or for lack of

@@ -278,7 +278,7 @@ type log struct {
 	t       testing.TB
 	mu      sync.Mutex
 	updates []Update
-	over    bool
+	ended   bool
 }
 
 func (l *log) note(u Update) {
@@ -290,11 +290,11 @@ func (l *log) note(u Update) {
 
 // check asserts guarantee 1 and 3 as far as one can see them from here. Caller holds mu.
 func (l *log) check(u Update) {
-	if l.over {
+	if l.ended {
 		l.t.Errorf("a call after the end: %+v", u)
 	}
 	if u.Err != nil || u.Compacted > 0 {
-		l.over = true
+		l.ended = true
 		return
 	}
 	last := int64(0)

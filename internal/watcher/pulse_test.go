@@ -17,13 +17,13 @@ func TestWhatIsDueIsDueAtTheNanosecond(t *testing.T) {
 	}{
 		"opening":                {pulse{since: t0}, abandon, at(openWithin)},
 		"open and quiet":         {pulse{open: true, since: t0}, progress, at(quietFor)},
-		"a creation unanswered":  {pulse{open: true, since: at(-time.Hour), asked: t0}, abandon, at(answerWithin)},
-		"heard, not answered":    {pulse{open: true, since: at(2 * time.Second), asked: t0}, abandon, at(answerWithin)},
+		"a creation unanswered":  {pulse{open: true, since: at(-time.Hour), unanswered: t0}, abandon, at(answerWithin)},
+		"heard, not answered":    {pulse{open: true, since: at(2 * time.Second), unanswered: t0}, abandon, at(answerWithin)},
 		"probed":                 {pulse{open: true, since: at(-quietFor), probed: t0}, echo, at(echoAfter)},
 		"probed twice":           {pulse{open: true, since: at(-quietFor), probed: t0, echoed: true}, abandon, at(answerWithin)},
-		"echo unanswered":        {pulse{open: true, since: at(-quietFor), probed: t0, asked: at(echoAfter), echoed: true}, abandon, at(answerWithin)},
-		"creation instead":       {pulse{open: true, since: at(-quietFor), probed: t0, asked: at(time.Second)}, abandon, at(answerWithin)},
-		"echo outlived by noise": {pulse{open: true, since: at(time.Minute), asked: t0}, abandon, at(answerWithin)},
+		"echo unanswered":        {pulse{open: true, since: at(-quietFor), probed: t0, unanswered: at(echoAfter), echoed: true}, abandon, at(answerWithin)},
+		"creation instead":       {pulse{open: true, since: at(-quietFor), probed: t0, unanswered: at(time.Second)}, abandon, at(answerWithin)},
+		"echo outlived by noise": {pulse{open: true, since: at(time.Minute), unanswered: t0}, abandon, at(answerWithin)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			what, next := c.p.due(c.at.Add(-1))
@@ -37,9 +37,9 @@ func TestWhatIsDueIsDueAtTheNanosecond(t *testing.T) {
 
 func TestHearingAnythingAnswersAQuestionButNotACreation(t *testing.T) {
 	t0 := time.Now()
-	p := pulse{open: true, since: t0, asked: t0, probed: t0, echoed: true}
+	p := pulse{open: true, since: t0, unanswered: t0, probed: t0, echoed: true}
 	p.heard(t0.Add(1))
-	assert.Equal(t, pulse{open: true, since: t0.Add(1), asked: t0}, p)
+	assert.Equal(t, pulse{open: true, since: t0.Add(1), unanswered: t0}, p)
 	p.opened(t0)
 	assert.Equal(t, pulse{open: true, since: t0}, p)
 }

@@ -10,7 +10,7 @@ const (
 	minDelay = 100 * time.Millisecond // before jitter
 	maxDelay = 1 * time.Second
 	// steady is how long a stream must have lived for its end not to count as one more failure in a row.
-	// Without it, a server that takes streams and ends them would be asked without a pause.
+	// Without it, a server that takes streams and ends them would be queried without a pause.
 	steady = 2 * time.Second
 )
 

@@ -2,9 +2,9 @@ package watcher
 
 // sends is memory for what the table wants to be sent, which is used again.
 type sends struct {
-	topics  []*topic
-	asked   []creation
-	cancels []int64
+	topics    []*topic
+	creations []creation
+	cancels   []int64
 }
 
 // creation is what is sent for a topic.
@@ -22,27 +22,27 @@ func (s *stream) send() {
 	h, out := s.hub, &s.sends
 	h.mu.Lock()
 	out.topics = s.table.create(out.topics[:0])
-	out.asked = out.asked[:0]
+	out.creations = out.creations[:0]
 	for _, t := range out.topics {
-		out.asked = append(out.asked, creation{t.id, t.next, t.span, t.wide})
+		out.creations = append(out.creations, creation{t.id, t.next, t.span, t.wide})
 	}
 	out.cancels, s.table.cancels = s.table.cancels, out.cancels[:0]
 	h.mu.Unlock()
-	for _, c := range out.asked {
+	for _, c := range out.creations {
 		s.link.create(c)
 	}
 	for _, id := range out.cancels {
 		s.link.cancelWatch(id)
 	}
-	if len(out.asked) > 0 {
-		s.pulse.ask()
+	if len(out.creations) > 0 {
+		s.pulse.sent()
 	}
-	if cap(out.asked) > kept {
+	if cap(out.creations) > kept {
 		*out = sends{}
 		return
 	}
 	clear(out.topics)
-	clear(out.asked)
+	clear(out.creations)
 }
 
 // kept is how much of a stream's memory for messages is kept for the next ones.

@@ -3,20 +3,20 @@ package watcher
 import "time"
 
 // turn lets one goroutine at a time, the loop or the reader of its link, work on what is the loop's. It does the work
-// unless the link is over, and then whatever that made due. The first error ends the link, and is what every
+// unless the link has ended, and then all that this made due. The first error ends the link, and is what every
 // later turn returns.
 func (s *stream) turn(work func(now time.Time) error) error {
 	s.busy <- struct{}{}
 	defer func() { <-s.busy }()
 	l, now := s.link, time.Now()
-	if l.over == nil {
-		l.over = work(now)
+	if l.end == nil {
+		l.end = work(now)
 	}
-	if l.over == nil {
+	if l.end == nil {
 		s.send()
-		l.over = s.look(now)
+		l.end = s.doDue(now)
 	}
-	return l.over
+	return l.end
 }
 
 // serve is the loop while there is a link, whose reader deals with what the server says. It returns errIdle, errOver
@@ -42,7 +42,7 @@ func (s *stream) serve() error {
 	}
 }
 
-// pause is the loop while there is no link, for d. It returns nil when d is over, errIdle or errOver.
+// pause is the loop while there is no link, for d. It returns nil when d has passed, errIdle or errOver.
 func (s *stream) pause(d time.Duration) error {
 	until := time.Now().Add(d)
 	for {
@@ -79,7 +79,7 @@ func (s *stream) clear() {
 	s.table.sweep()
 }
 
-// retryLater moves the topics whose delay is over to another stream, and returns when the next one's is. Caller holds
+// retryLater moves the topics whose delay has passed to another stream, and returns when the next one's is. Caller holds
 // Hub.mu.
 func (s *stream) retryLater(now time.Time) (next time.Time) {
 	due, next := s.table.take(now)
@@ -89,7 +89,7 @@ func (s *stream) retryLater(now time.Time) (next time.Time) {
 	return next
 }
 
-// rest returns when the table has to be looked at again; idle: the stream has had no topic for a while, and takes none.
+// rest returns when the table has to be checked again; idle: the stream has had no topic for a while, and takes none.
 func (s *stream) rest(now time.Time) (next time.Time, idle bool) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
@@ -108,8 +108,8 @@ func (s *stream) rest(now time.Time) (next time.Time, idle bool) {
 	return sooner(next, end), false
 }
 
-// look does what is due at now, and sets the alarm for what is due next.
-func (s *stream) look(now time.Time) error {
+// doDue does what is due at now, and sets the alarm for what is due next.
+func (s *stream) doDue(now time.Time) error {
 	next, idle := s.rest(now)
 	if idle {
 		return errIdle
@@ -127,7 +127,7 @@ func (s *stream) look(now time.Time) error {
 		id := s.table.echo()
 		s.hub.mu.Unlock()
 		s.link.echo(id)
-		s.pulse.ask()
+		s.pulse.sent()
 		s.pulse.echoed = true
 		_, at = s.pulse.due(now)
 	}
@@ -135,7 +135,7 @@ func (s *stream) look(now time.Time) error {
 	return nil
 }
 
-// arm sets the alarm to fire at t or sooner. (Sooner costs a look; setting it for every answer would cost more.)
+// arm sets the alarm to fire at t or sooner. (Sooner costs a check; setting it for every answer would cost more.)
 func (s *stream) arm(now, t time.Time) {
 	if t.IsZero() || !s.set.IsZero() && !t.Before(s.set) && now.Before(s.set) {
 		return

@@ -21,7 +21,7 @@ type stream struct {
 	token  string // the link's, or the last link's
 	avoid  *cluster.Member
 
-	// Of the loop or of the link's reader, whoever has filled busy.
+	// Of the loop or of the link's reader, whichever has filled busy.
 	busy  chan struct{}
 	link  *link // nil: there was none
 	pulse pulse
@@ -39,7 +39,7 @@ func newStream(h *Hub) *stream {
 	return s
 }
 
-// nudge makes the loop look at the table.
+// nudge makes the loop check the table.
 func (s *stream) nudge() {
 	select {
 	case s.wake <- struct{}{}:
@@ -134,12 +134,12 @@ func (s *stream) lived() time.Duration {
 	return time.Since(s.link.worked)
 }
 
-// lost tells the table that the link is gone.
+// lost empties the table: the link is gone.
 func (s *stream) lost() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	s.table.lost()
-	s.sweeps = false // the loop may have been woken for it when the link was over already, and have done nothing
+	s.sweeps = false // the loop may have been woken for it when the link had ended already, and have done nothing
 	s.table.sweep()
 }
 

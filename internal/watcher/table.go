@@ -12,25 +12,25 @@ import (
 // server, subscribers and the end of the link go in; requests to be sent and calls to be
 // made come out. It knows no lock, no clock and no gRPC, and is enumerated in enumerate_test.go.
 //
-// Every topic is in queue, in asks, in live or in later, as its place says.
+// Every topic is in queue, in requests, in live or in later, as its state says.
 type table struct {
 	index index // the Hub's
 	size  int   // how many topics there are
 
-	queue list[*topic]
-	asks  []ask                     // the creations that are not answered, as they were sent
-	bytes int                       // of asks
-	live  map[int64]*topic          // by the ID on the present link
-	held  map[int64][]*mvccpb.Event // of answers whose end has not come
-	later []postponed
-	quiet []*topic // that lost their last subscriber while living; some may have another since
+	queue    list[*topic]
+	requests []request                 // the creations that are not answered, as they were sent
+	bytes    int                       // of requests
+	live     map[int64]*topic          // by the ID on the present link
+	held     map[int64][]*mvccpb.Event // of answers whose end has not come
+	later    []postponed
+	quiet    []*topic // that lost their last subscriber while living; some may have another since
 
 	cancels []int64 // to be sent
 	lastID  int64   // IDs are never used twice on one link
 }
 
-// ask is a creation that is not answered. With topic nil it is an echo.
-type ask struct {
+// request is a creation that is not answered. With topic nil it is an echo.
+type request struct {
 	id    int64
 	topic *topic
 	bytes int
@@ -59,13 +59,13 @@ func (tb *table) add(t *topic) {
 }
 
 func (tb *table) enqueue(t *topic) {
-	t.place, t.id = queued, 0
+	t.state, t.id = queued, 0
 	tb.queue.push(t)
 }
 
 // remove lets go of a topic that is in no list.
 func (tb *table) remove(t *topic) {
-	t.place, t.id, t.value = nowhere, 0, nil
+	t.state, t.id, t.value = nowhere, 0, nil
 	tb.size--
 	tb.index.withdraw(t)
 }
@@ -77,7 +77,7 @@ func (tb *table) unsubscribe(w *Watch) (later bool) {
 	if !t.subs.empty() {
 		return false
 	}
-	switch t.place {
+	switch t.state {
 	case queued:
 		tb.queue.remove(t)
 		tb.remove(t)
@@ -90,14 +90,14 @@ func (tb *table) unsubscribe(w *Watch) (later bool) {
 		}
 		return true
 	}
-	return false // asking: the answer, if it is an acknowledgement, is followed by a cancel
+	return false // requested: the answer, if it is an acknowledgement, is followed by a cancel
 }
 
 // sweep cancels the creations of topics to which nobody subscribes any more.
 func (tb *table) sweep() {
 	for _, t := range tb.quiet {
 		t.quiet = false
-		if t.place == living && t.subs.empty() {
+		if t.state == living && t.subs.empty() {
 			tb.cancel(t)
 			tb.remove(t)
 		}
@@ -121,13 +121,13 @@ func (tb *table) forget(id int64) {
 func (tb *table) create(out []*topic) []*topic {
 	for t := tb.queue.head; t != nil; t = tb.queue.head {
 		size := t.span.size()
-		if len(tb.asks) > 0 && tb.bytes+size > maxUnanswered {
+		if len(tb.requests) > 0 && tb.bytes+size > maxUnanswered {
 			break
 		}
 		tb.queue.remove(t)
 		tb.lastID++
 		t.begin(tb.lastID)
-		tb.asks = append(tb.asks, ask{tb.lastID, t, size})
+		tb.requests = append(tb.requests, request{tb.lastID, t, size})
 		tb.bytes += size
 		out = append(out, t)
 	}
@@ -137,7 +137,7 @@ func (tb *table) create(out []*topic) []*topic {
 // echo returns the ID of a creation that the server must refuse.
 func (tb *table) echo() int64 {
 	tb.lastID++
-	tb.asks = append(tb.asks, ask{id: tb.lastID})
+	tb.requests = append(tb.requests, request{id: tb.lastID})
 	return tb.lastID
 }
 
@@ -148,13 +148,13 @@ func (tb *table) lost() {
 	for _, id := range slices.Sorted(maps.Keys(tb.live)) {
 		topics = append(topics, tb.live[id])
 	}
-	for _, a := range tb.asks {
+	for _, a := range tb.requests {
 		if a.topic != nil {
 			topics = append(topics, a.topic)
 		}
 	}
 	clear(tb.live)
-	tb.asks, tb.bytes, tb.held, tb.cancels, tb.lastID = nil, 0, nil, nil, 0
+	tb.requests, tb.bytes, tb.held, tb.cancels, tb.lastID = nil, 0, nil, nil, 0
 	for _, t := range topics {
 		if t.subs.empty() {
 			tb.remove(t)
@@ -190,11 +190,11 @@ func (tb *table) endAll(u Update, out []delivery) []delivery {
 
 // postpone has t, which is in no list, tried again at until.
 func (tb *table) postpone(t *topic, until time.Time, denied bool) {
-	t.place = delayed
+	t.state = delayed
 	tb.later = append(tb.later, postponed{t, until, denied})
 }
 
-// take returns the topics whose delay is over at now, which are then in no table, and when
+// take returns the topics whose delay has passed at now, which are then in no table, and when
 // the next one's is.
 func (tb *table) take(now time.Time) (due []postponed, next time.Time) {
 	tb.later = slices.DeleteFunc(tb.later, func(p postponed) bool {
@@ -202,7 +202,7 @@ func (tb *table) take(now time.Time) (due []postponed, next time.Time) {
 			next = sooner(next, p.until)
 			return false
 		}
-		p.topic.place = nowhere
+		p.topic.state = nowhere
 		tb.size--
 		due = append(due, p)
 		return true

@@ -22,7 +22,7 @@ var (
 	errBloat = errors.New("a fragmented revision is too long")
 )
 
-// maxHeld bounds the events of one revision that came in fragments, which were not asked for.
+// maxHeld bounds the events of one revision that came in fragments, which were not requested.
 const maxHeld = 1 << 20
 
 // answer takes what a server sent.
@@ -40,16 +40,16 @@ func (tb *table) answer(r *pb.WatchResponse, out []delivery) ([]delivery, outcom
 // answered takes the answer to the first unanswered creation: etcd answers creations in order. A refusal is known by the
 // watch ID -1, which says nothing about whose it is; any other ID must be the one we gave, or the answer is a repetition.
 func (tb *table) answered(r *pb.WatchResponse, out []delivery) ([]delivery, outcome) {
-	switch i := tb.unanswered(r.WatchId); {
-	case len(tb.asks) == 0 || i < 0 && r.WatchId != -1:
+	switch i := tb.indexOf(r.WatchId); {
+	case len(tb.requests) == 0 || i < 0 && r.WatchId != -1:
 		return out, outcome{}
 	case i > 0:
 		return out, outcome{err: errOrder}
 	}
-	a := tb.asks[0]
+	a := tb.requests[0]
 	tb.bytes -= a.bytes
-	if tb.asks = tb.asks[1:]; len(tb.asks) == 0 {
-		tb.asks = nil // its memory is that of all there were
+	if tb.requests = tb.requests[1:]; len(tb.requests) == 0 {
+		tb.requests = nil // its memory is that of all there were
 	}
 	t, res := a.topic, outcome{answered: true}
 	switch {
@@ -62,7 +62,7 @@ func (tb *table) answered(r *pb.WatchResponse, out []delivery) ([]delivery, outc
 		tb.cancels = append(tb.cancels, a.id)
 		return out, res
 	}
-	t.place = living
+	t.state = living
 	tb.live[a.id] = t
 	if t.subs.empty() {
 		tb.cancel(t)
@@ -76,16 +76,16 @@ func (tb *table) answered(r *pb.WatchResponse, out []delivery) ([]delivery, outc
 	return out, res
 }
 
-// unanswered is where in asks the creation of id is; below 0: nowhere.
-func (tb *table) unanswered(id int64) int {
-	return slices.IndexFunc(tb.asks, func(a ask) bool { return a.id == id })
+// indexOf is where in requests the creation of id is; below 0: nowhere.
+func (tb *table) indexOf(id int64) int {
+	return slices.IndexFunc(tb.requests, func(a request) bool { return a.id == id })
 }
 
 // deliver gives the events of an answer to their topic. Answers for topics that are gone have none.
 func (tb *table) deliver(r *pb.WatchResponse, out []delivery) ([]delivery, error) {
 	t := tb.live[r.WatchId]
-	if i := tb.unanswered(r.WatchId); t == nil && i >= 0 {
-		t = tb.asks[i].topic // etcd acknowledges first; events that came before would be lost otherwise
+	if i := tb.indexOf(r.WatchId); t == nil && i >= 0 {
+		t = tb.requests[i].topic // etcd acknowledges first; events that came before would be lost otherwise
 	}
 	if t == nil {
 		return out, nil
@@ -150,6 +150,6 @@ func (tb *table) compacted(t *topic, rev int64, out []delivery) ([]delivery, *to
 		tb.enqueue(t)
 		return out, nil
 	}
-	t.place, t.id = nowhere, 0
+	t.state, t.id = nowhere, 0
 	return out, t
 }

@@ -14,7 +14,7 @@ type topic struct {
 	span  span
 	subs  list[*Watch]
 	next  int64 // the lowest revision not delivered; moved by creations and by events alone
-	place place
+	state topicState
 	wide  bool // its creation is of all changes; otherwise of deletions, with the values that were deleted
 	quiet bool // it is among its table's quiet
 
@@ -25,24 +25,24 @@ type topic struct {
 
 func (t *topic) links() *links[*topic] { return &t.at }
 
-// place is where a topic is.
-type place uint8
+// topicState is where a topic is.
+type topicState uint8
 
 const (
-	nowhere place = iota
-	queued        // to be created
-	asking        // its creation is sent and not answered
-	living        // its creation is acknowledged
-	delayed       // was refused; to be tried again
+	nowhere   topicState = iota
+	queued               // to be created
+	requested            // its creation is sent and not answered
+	living               // its creation is acknowledged
+	delayed              // was refused; to be tried again
 )
 
 // takes reports whether w may subscribe: nothing that it waits for was delivered, and the creation
 // is, or will be, for what it waits for.
 func (t *topic) takes(w *Watch) bool {
-	switch t.place {
+	switch t.state {
 	case queued, delayed:
 		return w.from >= t.next
-	case asking, living:
+	case requested, living:
 		return w.from >= t.next && (t.wide || w.deletions)
 	}
 	return false
@@ -51,7 +51,7 @@ func (t *topic) takes(w *Watch) bool {
 func (t *topic) subscribe(w *Watch) {
 	w.topic = t
 	t.subs.push(w)
-	if t.place == living {
+	if t.state == living {
 		w.armed.Store(true)
 	}
 }
@@ -84,13 +84,13 @@ func (t *topic) begin(id int64) {
 	if low > t.next || !wide {
 		t.value = nil // what is put is passed over
 	}
-	t.next, t.wide, t.id, t.place = max(t.next, low), wide, id, asking
+	t.next, t.wide, t.id, t.state = max(t.next, low), wide, id, requested
 }
 
 // needs is the lowest revision that w waits for.
 func (t *topic) needs(w *Watch) int64 { return max(t.next, w.from) }
 
-// deliver moves next behind events, which are what a server sent, put right, and adds the calls that
+// deliver moves next past events, which are what a server sent, put right, and adds the calls that
 // they mean to out.
 func (t *topic) deliver(events []Event, out []delivery) []delivery {
 	t.next = events[len(events)-1].ModRevision + 1

@@ -12,7 +12,7 @@ type Update struct {
 	Revision int64   // of the last of them
 
 	// Compacted, if above 0, ends the watch: some events after those delivered may be gone, because what was
-	// before this revision is compacted. Read anew, and watch from the revision of that reading plus one.
+	// before this revision is compacted. Read again, and watch from the revision of that reading plus one.
 	Compacted int64
 
 	// Err, if not nil, ends the watch: see the package's comment.
@@ -29,7 +29,7 @@ type Watch struct {
 	// Under Hub.mu.
 	at      links[*Watch] // among its topic's subscribers
 	topic   *topic
-	counted bool // neither cancelled nor over
+	counted bool // neither cancelled nor ended
 
 	armed atomic.Bool
 	state atomic.Uint32
@@ -42,7 +42,7 @@ func (w *Watch) links() *links[*Watch] { return &w.at }
 const (
 	quiet uint32 = iota
 	calling
-	cancelled        // or over
+	cancelled        // or ended
 	callingCancelled // no further call
 )
 
