@@ -1,0 +1,66 @@
+/// <reference types="node" />
+
+/** A call that was refused, or that pawld or etcd does not answer: code says which. */
+export class PawldError extends Error {
+  readonly code: string;
+}
+
+/** The lock is not held any more; why says what ended it. */
+export class LockLost extends Error {
+  readonly lockName: string;
+  readonly why: string;
+}
+
+export interface SessionOptions {
+  /** Path of pawld's Unix socket; default /run/pawl/pawld.sock. */
+  socket?: string;
+  /** Of pawld's --listen, without a path: https://host:port, or http:// with token. */
+  url?: string;
+  token?: string;
+  /** ca, cert and key, as https.request takes them. */
+  tls?: { ca?: string | Buffer; cert?: string | Buffer; key?: string | Buffer };
+  /** In milliseconds; default 10,000. */
+  ttl?: number;
+  /** For people. */
+  owner?: string;
+}
+
+/** Times are in milliseconds. */
+export interface AcquireOptions {
+  timeout?: number;
+  shared?: boolean;
+  maxHold?: number;
+  delay?: number;
+}
+
+/** One acquisition of a lock, or one term of an election. */
+export class Lock {
+  readonly name: string;
+  /** For the storage: greater than that of every holder before. */
+  readonly token: bigint;
+  /** Its keys in etcd. */
+  readonly keys: string[];
+  /** Compares the clock, and does no I/O. */
+  held(): boolean;
+  /** Throws LockLost unless it is held; does no I/O. */
+  check(): void;
+  /** Asks etcd. */
+  confirm(): Promise<void>;
+  /** Changes the value of an election's term. */
+  proclaim(value: string | Uint8Array): Promise<void>;
+  /** Gives it back; rejects with LockLost if it was not held until now. */
+  release(): Promise<void>;
+}
+
+/** What a process's locks hang on: it renews them. */
+export class Session {
+  constructor(options?: SessionOptions);
+  /** Rejects with an Error whose name is TimeoutError after timeout. */
+  acquire(name: string, options?: AcquireOptions): Promise<Lock>;
+  /** null where another holds the lock, or waits for it. */
+  tryAcquire(name: string, options?: { shared?: boolean; maxHold?: number }): Promise<Lock | null>;
+  campaign(name: string, value?: string | Uint8Array, options?: { timeout?: number }): Promise<Lock>;
+  withLock<T>(name: string, options: AcquireOptions, f: (lock: Lock) => Promise<T> | T): Promise<T>;
+  /** Gives everything back. */
+  close(): Promise<void>;
+}

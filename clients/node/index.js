@@ -1,0 +1,302 @@
+'use strict';
+
+// Strict locks and elections on etcd, through the daemon pawld. A lock is believed in for
+// as long as pawld said, counted from before the request that it answered was written. The
+// clock is compared at each look, so that the first look after a pause is right.
+
+const http = require('http');
+const https = require('https');
+const { randomBytes } = require('crypto');
+
+/** A call that was refused, or that pawld or etcd does not answer: code says which. */
+class PawldError extends Error {
+  constructor(code, message) {
+    super(`${code}: ${message}`);
+    this.name = 'PawldError';
+    this.code = code;
+  }
+}
+
+/** The lock is not held any more; why says what ended it. */
+class LockLost extends Error {
+  constructor(lockName, why) {
+    super(`lock ${JSON.stringify(lockName)} is not held: ${why}`);
+    this.name = 'LockLost';
+    this.lockName = lockName;
+    this.why = why;
+  }
+}
+
+const newId = () => randomBytes(16).toString('hex');
+const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+
+/** now reads both clocks, in milliseconds. */
+const now = () => ({ steady: Number(process.hrtime.bigint() / 1000n) / 1000, wall: Date.now() });
+
+/** since is the larger of what they show to have passed. */
+const since = (later, earlier) => Math.max(later.steady - earlier.steady, later.wall - earlier.wall);
+
+/** One acquisition of a lock, or one term of an election. */
+class Lock {
+  #session;
+  #sent = null;
+  #valid = 0;
+  #over = '';
+  #lost = '';
+  #known = null;
+
+  constructor(session, id, name) {
+    this.#session = session;
+    this.id = id;
+    this.name = name;
+    this.token = 0n;
+    this.keys = [];
+  }
+
+  /** held compares the clock, and does no I/O. */
+  held() {
+    if (!this.#over && (!this.#sent || since(now(), this.#sent) >= this.#valid)) this.#over = 'EXPIRED'; // what is over stays over
+    return this.#over === '';
+  }
+
+  /** check throws LockLost unless it is held; it does no I/O. */
+  check() {
+    if (!this.held()) throw new LockLost(this.name, this.#over);
+  }
+
+  /** confirm asks etcd. */
+  confirm() {
+    return this.#ask('Confirm', {});
+  }
+
+  /** proclaim changes the value of an election's term. */
+  proclaim(value) {
+    return this.#ask('Proclaim', { value: Buffer.from(value).toString('base64') });
+  }
+
+  async #ask(method, more) {
+    this.check();
+    const sent = now();
+    const { lock } = await this.#session._call(method, { session: this.#session._id, requestId: this.id, ...more }, 10000);
+    if (lock.state === 'HELD') this._believe(sent, lock);
+    else this._lose(lock.why || 'NOT_HELD');
+    this.check();
+  }
+
+  /** release gives it back; it rejects with LockLost if it was not held until now. */
+  async release() {
+    this._end('released'); // before anything is sent
+    if (this.#lost) throw new LockLost(this.name, this.#lost);
+    const result = await this.#session._release(this);
+    if (!result.released) throw new LockLost(this.name, result.why || 'NOT_HELD');
+  }
+
+  _believe(sent, answer) {
+    const valid = Number(answer.validForMs || 0);
+    const at = now();
+    if (!this.#known) {
+      this.token = BigInt(answer.token);
+      this.keys = answer.keys;
+      this.#known = at;
+      [this.#sent, this.#valid] = [sent, valid];
+    } else if (this.held() && since(at, sent) - valid < since(at, this.#sent) - this.#valid) {
+      [this.#sent, this.#valid] = [sent, valid];
+    }
+  }
+
+  _end(why) {
+    if (!this.#over) this.#over = why;
+  }
+
+  /** _lose takes pawld's own word, which Release gives too. */
+  _lose(why) {
+    this.#lost = why;
+    this._end(why);
+  }
+
+  /** _knew reports whether it was known to be held when a request was sent. */
+  _knew(sent) {
+    return this.#known !== null && sent.steady >= this.#known.steady;
+  }
+}
+
+/** What a process's locks hang on: it renews them. */
+class Session {
+  constructor({ socket = '/run/pawl/pawld.sock', url, token = '', tls = {}, ttl = 10000, owner = '' } = {}) {
+    this._id = newId();
+    this._to = { socket, url, token, tls };
+    this._ttl = ttl;
+    this._owner = owner;
+    this._locks = new Map();
+    this._settled = [];
+    this._closed = false;
+    this._renewing = false;
+  }
+
+  /** acquire waits until the lock is held; it rejects with a TimeoutError after timeout ms. */
+  acquire(name, { timeout = Infinity, shared = false, maxHold = 0, delay = 0 } = {}) {
+    return this._acquire(name, timeout, { mode: shared ? 'SHARED' : 'EXCLUSIVE', maxHoldMs: maxHold, delayMs: delay });
+  }
+
+  /** tryAcquire gives null where another holds the lock, or waits for it. */
+  tryAcquire(name, { shared = false, maxHold = 0 } = {}) {
+    return this._acquire(name, this._ttl, { mode: shared ? 'SHARED' : 'EXCLUSIVE', maxHoldMs: maxHold, try: true });
+  }
+
+  /** campaign waits until it leads: the Lock is its term. */
+  campaign(name, value = '', { timeout = Infinity } = {}) {
+    return this._acquire(name, timeout, { mode: 'ELECTION', value: Buffer.from(value).toString('base64') });
+  }
+
+  /** withLock runs f under the lock, and releases it. */
+  async withLock(name, options, f) {
+    const lock = await this.acquire(name, options);
+    let result;
+    try {
+      result = await f(lock);
+    } catch (e) {
+      await lock.release().catch(() => {}); // f's own error is the one to tell
+      throw e;
+    }
+    await lock.release();
+    return result;
+  }
+
+  async _acquire(name, timeout, more) {
+    const lock = new Lock(this, newId(), name);
+    const body = { session: this._id, requestId: lock.id, names: [name], owner: this._owner, ttlMs: this._ttl, ...more };
+    const end = now().steady + timeout;
+    try {
+      for (;;) {
+        const left = Math.max(Math.min(end - now().steady, this._ttl / 2), 0);
+        const sent = now();
+        let answer;
+        try {
+          answer = await this._call('Acquire', { ...body, waitMs: Math.floor(left) }, left + 5000);
+        } catch (e) {
+          if (e.code !== 'unavailable' || now().steady >= end) throw e;
+          await sleep(100);
+          continue;
+        }
+        if (answer.state === 'HELD') {
+          lock._believe(sent, answer.lock);
+          this._keep(lock);
+          lock.check();
+          return lock;
+        }
+        if (answer.state === 'BUSY') return null;
+        if (answer.state === 'LOST') throw new LockLost(name, answer.lock.why || 'NOT_HELD');
+        if (now().steady >= end) {
+          const late = new Error(`lock ${JSON.stringify(name)}: not held after ${timeout} ms`);
+          late.name = 'TimeoutError';
+          throw late;
+        }
+      }
+    } catch (e) {
+      lock._end('given up');
+      this._locks.delete(lock.id);
+      await this._call('Release', { session: this._id, requestIds: [lock.id] }, 1000).catch(() => {}); // pawld leaves a place that is not polled
+      throw e;
+    }
+  }
+
+  _keep(lock) {
+    if (this._closed) throw new PawldError('invalid_argument', 'the session is closed');
+    this._locks.set(lock.id, lock);
+    if (!this._renewing) this._renew();
+  }
+
+  async _renew() {
+    this._renewing = true;
+    while (this._locks.size > 0 && !this._closed) {
+      const settled = this._settled;
+      this._settled = [];
+      const wait = this._ttl / 4;
+      const sent = now();
+      let answer;
+      try {
+        answer = await this._call('Renew', { session: this._id, waitMs: Math.floor(wait), settled }, wait + this._ttl / 4);
+      } catch (e) {
+        this._settled = settled.concat(this._settled);
+        await sleep(Math.min(100, this._ttl / 20));
+        continue;
+      }
+      const listed = new Map((answer.locks || []).map((l) => [l.requestId, l]));
+      for (const [id, lock] of [...this._locks]) {
+        const seen = listed.get(id);
+        if (seen && seen.state === 'HELD') lock._believe(sent, seen);
+        else if (seen || lock._knew(sent)) {
+          lock._lose((seen && seen.why) || 'NOT_HELD');
+          this._settle(id);
+        }
+      }
+    }
+    this._renewing = false;
+  }
+
+  _settle(id) {
+    this._locks.delete(id);
+    this._settled = this._settled.concat(id).slice(-100);
+  }
+
+  async _release(lock) {
+    const end = now().steady + this._ttl;
+    for (;;) {
+      try {
+        const { results } = await this._call('Release', { session: this._id, requestIds: [lock.id] }, 10000);
+        this._settle(lock.id);
+        return results[0];
+      } catch (e) {
+        if (e.code !== 'unavailable' || now().steady >= end) throw e;
+        await sleep(100);
+      }
+    }
+  }
+
+  /** close gives everything back. */
+  async close() {
+    if (this._closed) return;
+    this._closed = true;
+    const locks = [...this._locks.values()];
+    this._locks.clear();
+    for (const lock of locks) lock._end('the session was closed');
+    if (locks.length > 0) await this._call('Release', { session: this._id }, 10000);
+  }
+
+  /** _call is one request on a connection of its own. */
+  _call(method, body, timeout) {
+    const { socket, url, token, tls } = this._to;
+    const text = JSON.stringify(body);
+    const headers = { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(text) };
+    if (token) headers.Authorization = `Bearer ${token}`;
+    const options = { method: 'POST', headers, agent: false, timeout };
+    const path = `/pawl.v1.Locks/${method}`;
+    return new Promise((resolve, reject) => {
+      const fail = (e) => reject(new PawldError('unavailable', `pawld does not answer: ${e.message}`));
+      const receive = (response) => {
+        const parts = [];
+        response.on('data', (b) => parts.push(b));
+        response.on('error', fail);
+        response.on('end', () => {
+          let answer;
+          try {
+            answer = JSON.parse(Buffer.concat(parts).toString());
+          } catch (e) {
+            fail(e);
+            return;
+          }
+          if (response.statusCode === 200) resolve(answer);
+          else reject(new PawldError(answer.code || 'unknown', answer.message || ''));
+        });
+      };
+      const request = url
+        ? (url.startsWith('https:') ? https : http).request(url + path, { ...options, ...tls }, receive)
+        : http.request({ ...options, socketPath: socket, host: 'pawl', path }, receive);
+      request.on('error', fail);
+      request.on('timeout', () => request.destroy(new Error(`not within ${timeout} ms`)));
+      request.end(text);
+    });
+  }
+}
+
+module.exports = { Session, Lock, LockLost, PawldError };

@@ -1,0 +1,55 @@
+'use strict';
+
+// Plays clients/scenario.jsonl for a test: commands on stdin, results on stdout, a line each.
+
+const { createInterface } = require('readline');
+const { Session, LockLost, PawldError } = require('..');
+
+const session = new Session({ socket: process.argv[2], ttl: 3000, owner: 'node' });
+const locks = new Map();
+
+async function play(c) {
+  const held = locks.get(c.lock);
+  switch (c.op) {
+    case 'acquire': {
+      let lock;
+      try {
+        lock = c.try
+          ? await session.tryAcquire(c.name, { shared: c.shared })
+          : await session.acquire(c.name, { timeout: c.timeoutMs, shared: c.shared, maxHold: c.maxHoldMs });
+      } catch (e) {
+        if (e.name === 'TimeoutError') return { state: 'TIMEOUT' };
+        throw e;
+      }
+      if (lock === null) return { state: 'BUSY' };
+      locks.set(c.lock, lock);
+      return { state: 'HELD', token: Number(lock.token), key: lock.keys[0] };
+    }
+    case 'check':
+      return { held: held.held() };
+    case 'release':
+      try {
+        await held.release();
+      } catch (e) {
+        if (e instanceof LockLost) return { released: false, why: e.why };
+        throw e;
+      }
+      return { released: true };
+    default:
+      throw new Error(c.op);
+  }
+}
+
+(async () => {
+  for await (const line of createInterface({ input: process.stdin })) {
+    let result;
+    try {
+      result = await play(JSON.parse(line));
+    } catch (e) {
+      if (!(e instanceof PawldError)) throw e;
+      result = { error: e.code };
+    }
+    console.log(JSON.stringify(result));
+  }
+  process.exit(0);
+})();

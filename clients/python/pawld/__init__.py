@@ -1,0 +1,372 @@
+"""Strict locks and elections on etcd, through the daemon pawld.
+
+    with pawld.Session() as session, session.acquire("report") as lock:
+        for row in rows:
+            lock.check()                 # raises LockLost; compares the clock, does no I/O
+            store(row, token=lock.token)  # the storage refuses a token below the highest it has seen
+
+A lock is believed in for as long as pawld said, counted from before the request that it
+answered was written, on a clock that runs while the machine is suspended. So the first
+look after a pause is right, without a network. Only the process that acquired a lock has it.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import secrets
+import socket as _socket
+import ssl as _ssl
+import threading
+import time
+from base64 import b64encode
+from types import TracebackType
+from typing import Any, Dict, List, Optional, Tuple, Type
+
+__all__ = ["Session", "Lock", "Error", "LockLost"]
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class Error(Exception):
+    """A call that was refused, or that pawld or etcd does not answer: code says which."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+
+
+class LockLost(Exception):
+    """The lock is not held any more; why says what ended it."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"lock {name!r} is not held: {why}")
+        self.name = name
+        self.why = why
+
+
+class _Instant:
+    """A reading of both clocks: one that counts a suspend, and the wall's."""
+
+    __slots__ = ("boot", "wall")
+
+    def __init__(self) -> None:
+        self.boot = time.clock_gettime_ns(_CLOCK)
+        self.wall = time.time_ns()
+
+    def since(self, earlier: "_Instant") -> int:
+        return max(self.boot - earlier.boot, self.wall - earlier.wall)
+
+
+class Lock:
+    """One acquisition of a lock, or one term of an election."""
+
+    def __init__(self, session: "Session", request_id: str, name: str) -> None:
+        self.name = name
+        self.token = 0
+        """For the storage: greater than that of every holder before."""
+        self.keys: List[str] = []
+        """Its keys in etcd."""
+        self._session = session
+        self._id = request_id
+        self._sent = _Instant()
+        self._valid = 0
+        self._over = ""
+        self._lost = ""
+        self._known: Optional[_Instant] = None
+        self._guard = threading.Lock()
+
+    def held(self) -> bool:
+        """Whether it is held, by the clock at this call. It does no I/O."""
+        return self._why() == ""
+
+    def check(self) -> None:
+        """Raises LockLost unless it is held. It does no I/O."""
+        why = self._why()
+        if why:
+            raise LockLost(self.name, why)
+
+    def _why(self) -> str:
+        if os.getpid() != self._session._pid:
+            return "another process acquired it"
+        with self._guard:
+            if not self._over and _Instant().since(self._sent) >= self._valid:
+                self._over = "EXPIRED"  # what is over stays over
+            return self._over
+
+    def _believe(self, sent: _Instant, answer: Dict[str, Any]) -> None:
+        valid = int(answer.get("validForMs", "0")) * 1_000_000
+        now = _Instant()
+        with self._guard:
+            if self._known is None:
+                self.token = int(answer["token"])
+                self.keys = answer["keys"]
+                self._known = now
+                self._sent, self._valid = sent, valid
+            elif not self._over:
+                if now.since(self._sent) >= self._valid:
+                    self._over = "EXPIRED"
+                elif now.since(sent) - valid < now.since(self._sent) - self._valid:
+                    self._sent, self._valid = sent, valid
+
+    def _end(self, why: str) -> None:
+        with self._guard:
+            self._over = self._over or why
+
+    def _lose(self, why: str) -> None:
+        """pawld's own word, which Release gives too."""
+        self._lost = why
+        self._end(why)
+
+    def confirm(self) -> None:
+        """Asks etcd. Raises LockLost unless it is held."""
+        self._ask("Confirm", {})
+
+    def proclaim(self, value: bytes) -> None:
+        """Changes the value of an election's term."""
+        self._ask("Proclaim", {"value": b64encode(value).decode()})
+
+    def _ask(self, method: str, more: Dict[str, Any]) -> None:
+        self.check()
+        sent = _Instant()
+        answer = self._session._call(method, {"session": self._session._id, "requestId": self._id, **more}, 10)["lock"]
+        if answer["state"] == "HELD":
+            self._believe(sent, answer)
+        else:
+            self._lose(answer.get("why", "NOT_HELD"))
+        self.check()
+
+    def release(self) -> None:
+        """Gives it back. Raises LockLost if it was not held until now."""
+        self._end("released")  # before anything is sent
+        if self._lost:
+            raise LockLost(self.name, self._lost)
+        result = self._session._release(self)
+        if not result.get("released", False):
+            raise LockLost(self.name, result.get("why", "NOT_HELD"))
+
+    def __enter__(self) -> "Lock":
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
+        try:
+            self.release()
+        except (Error, LockLost):
+            if error is None:
+                raise
+
+
+class Session:
+    """What a process's locks hang on. It renews them in a thread of its own."""
+
+    def __init__(
+        self,
+        socket: str = "/run/pawl/pawld.sock",
+        *,
+        address: Optional[Tuple[str, int]] = None,
+        ssl: Optional[_ssl.SSLContext] = None,
+        token: str = "",
+        ttl: float = 10.0,
+        owner: str = "",
+    ) -> None:
+        """address, with ssl or with token, is that of pawld's --listen; else socket is used."""
+        self._socket, self._address, self._ssl, self._token = socket, address, ssl, token
+        self._ttl, self._owner = ttl, owner
+        self._id = secrets.token_hex(16)
+        self._pid = os.getpid()
+        self._change = threading.Condition()
+        self._locks: Dict[str, Lock] = {}
+        self._settled: List[str] = []
+        self._closed = False
+        self._renewer: Optional[threading.Thread] = None
+
+    def acquire(
+        self,
+        name: str,
+        *,
+        timeout: Optional[float] = None,
+        shared: bool = False,
+        max_hold: float = 0,
+        delay: float = 0,
+    ) -> Lock:
+        """Waits until the lock is held; raises TimeoutError after timeout seconds."""
+        lock = self._acquire(name, timeout, {
+            "mode": "SHARED" if shared else "EXCLUSIVE", "maxHoldMs": int(max_hold * 1000), "delayMs": int(delay * 1000),
+        })
+        assert lock is not None
+        return lock
+
+    def try_acquire(self, name: str, *, shared: bool = False, max_hold: float = 0) -> Optional[Lock]:
+        """None where another holds the lock, or waits for it."""
+        return self._acquire(name, self._ttl, {
+            "mode": "SHARED" if shared else "EXCLUSIVE", "maxHoldMs": int(max_hold * 1000), "try": True,
+        })
+
+    def campaign(self, name: str, value: bytes = b"", *, timeout: Optional[float] = None) -> Lock:
+        """Waits until it leads: the Lock is its term."""
+        lock = self._acquire(name, timeout, {"mode": "ELECTION", "value": b64encode(value).decode()})
+        assert lock is not None
+        return lock
+
+    def _acquire(self, name: str, timeout: Optional[float], more: Dict[str, Any]) -> Optional[Lock]:
+        lock = Lock(self, secrets.token_hex(16), name)
+        body = {"session": self._id, "requestId": lock._id, "names": [name], "owner": self._owner, "ttlMs": int(self._ttl * 1000), **more}
+        end = None if timeout is None else time.monotonic() + timeout
+        try:
+            while True:
+                left = self._ttl / 2 if end is None else min(end - time.monotonic(), self._ttl / 2)
+                body["waitMs"] = max(int(left * 1000), 0)
+                sent = _Instant()
+                try:
+                    answer = self._call("Acquire", body, max(left, 0) + 5)
+                except Error as e:
+                    if e.code != "unavailable" or (end is not None and time.monotonic() >= end):
+                        raise
+                    time.sleep(0.1)
+                    continue
+                state = answer["state"]
+                if state == "HELD":
+                    lock._believe(sent, answer["lock"])
+                    self._keep(lock)
+                    lock.check()
+                    return lock
+                if state == "BUSY":
+                    return None
+                if state == "LOST":
+                    raise LockLost(name, answer["lock"].get("why", "NOT_HELD"))
+                if end is not None and time.monotonic() >= end:
+                    raise TimeoutError(f"lock {name!r}: not held after {timeout} s")
+        except BaseException:
+            lock._end("given up")
+            try:
+                self._call("Release", {"session": self._id, "requestIds": [lock._id]}, 1)
+            except Error:
+                pass  # pawld leaves a place that is not polled
+            with self._change:
+                self._locks.pop(lock._id, None)
+            raise
+
+    def _keep(self, lock: Lock) -> None:
+        with self._change:
+            if self._closed:
+                raise Error("invalid_argument", "the session is closed")
+            self._locks[lock._id] = lock
+            if self._renewer is None:
+                self._renewer = threading.Thread(target=self._renew, name="pawld", daemon=True)
+                self._renewer.start()
+            self._change.notify()
+
+    def _renew(self) -> None:
+        """Runs in the thread: renews while there are locks."""
+        while True:
+            with self._change:
+                while not self._locks and not self._closed:
+                    self._change.wait()
+                if self._closed:
+                    return
+                settled, self._settled = self._settled, []
+            wait = self._ttl / 4
+            sent = _Instant()
+            try:
+                answer = self._call("Renew", {"session": self._id, "waitMs": int(wait * 1000), "settled": settled}, wait + self._ttl / 4)
+            except Error:
+                with self._change:
+                    self._settled += settled
+                time.sleep(min(0.1, self._ttl / 20))
+                continue
+            listed = {l["requestId"]: l for l in answer.get("locks", [])}
+            with self._change:
+                for request_id, lock in list(self._locks.items()):
+                    seen = listed.get(request_id)
+                    if seen is not None and seen["state"] == "HELD":
+                        lock._believe(sent, seen)
+                    elif seen is not None or (lock._known is not None and sent.boot >= lock._known.boot):
+                        lock._lose((seen or {}).get("why", "NOT_HELD"))
+                        self._settle(request_id)
+
+    def _settle(self, request_id: str) -> None:
+        self._locks.pop(request_id, None)
+        self._settled = (self._settled + [request_id])[-100:]
+
+    def _release(self, lock: Lock) -> Dict[str, Any]:
+        if os.getpid() != self._pid:
+            return {"why": "another process acquired it"}
+        end = time.monotonic() + self._ttl
+        while True:
+            try:
+                results = self._call("Release", {"session": self._id, "requestIds": [lock._id]}, 10)["results"]
+                break
+            except Error as e:
+                if e.code != "unavailable" or time.monotonic() >= end:
+                    raise
+                time.sleep(0.1)
+        with self._change:
+            self._settle(lock._id)
+        return results[0]
+
+    def close(self) -> None:
+        """Gives everything back."""
+        with self._change:
+            if self._closed or os.getpid() != self._pid:
+                return
+            self._closed = True
+            locks, self._locks = list(self._locks.values()), {}
+            self._change.notify()
+        for lock in locks:
+            lock._end("the session was closed")
+        if locks:
+            self._call("Release", {"session": self._id}, 10)
+
+    def __enter__(self) -> "Session":
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
+        try:
+            self.close()
+        except Error:
+            if error is None:
+                raise
+
+    def _call(self, method: str, body: Dict[str, Any], timeout: float) -> Dict[str, Any]:
+        """One request on a connection of its own."""
+        if os.getpid() != self._pid:
+            raise Error("invalid_argument", "the session is another process's")
+        connection = self._connection(timeout)
+        headers = {"Content-Type": "application/json"}
+        if self._token:
+            headers["Authorization"] = "Bearer " + self._token
+        try:
+            connection.request("POST", "/pawl.v1.Locks/" + method, json.dumps(body), headers)
+            response = connection.getresponse()
+            answer = json.loads(response.read())
+        except (OSError, http.client.HTTPException, ValueError) as e:
+            raise Error("unavailable", f"pawld does not answer: {e}") from e
+        finally:
+            connection.close()
+        if response.status != 200:
+            raise Error(answer.get("code", "unknown"), answer.get("message", ""))
+        return answer  # type: ignore[no-any-return]
+
+    def _connection(self, timeout: float) -> http.client.HTTPConnection:
+        if self._address is None:
+            return _UnixConnection(self._socket, timeout)
+        host, port = self._address
+        if self._ssl is not None:
+            return http.client.HTTPSConnection(host, port, timeout=timeout, context=self._ssl)
+        return http.client.HTTPConnection(host, port, timeout=timeout)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("pawl", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        try:
+            self.sock.connect(self._path)
+        except OSError:
+            self.sock.close()
+            raise

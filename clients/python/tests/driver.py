@@ -1,0 +1,45 @@
+"""Plays clients/scenario.jsonl for a test: commands on stdin, results on stdout, a line each."""
+
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
+
+import pawld  # noqa: E402
+
+session = pawld.Session(sys.argv[1], ttl=3, owner="python")
+locks = {}
+
+
+def play(c):
+    lock = locks.get(c.get("lock"))
+    if c["op"] == "acquire":
+        try:
+            if c.get("try"):
+                lock = session.try_acquire(c["name"], shared=c.get("shared", False))
+            else:
+                lock = session.acquire(c["name"], timeout=c["timeoutMs"] / 1000, shared=c.get("shared", False), max_hold=c.get("maxHoldMs", 0) / 1000)
+        except TimeoutError:
+            return {"state": "TIMEOUT"}
+        if lock is None:
+            return {"state": "BUSY"}
+        locks[c["lock"]] = lock
+        return {"state": "HELD", "token": lock.token, "key": lock.keys[0]}
+    if c["op"] == "check":
+        return {"held": lock.held()}
+    if c["op"] == "release":
+        try:
+            lock.release()
+        except pawld.LockLost as e:
+            return {"released": False, "why": e.why}
+        return {"released": True}
+    raise ValueError(c["op"])
+
+
+for line in sys.stdin:
+    try:
+        result = play(json.loads(line))
+    except pawld.Error as e:
+        result = {"error": e.code}
+    print(json.dumps(result), flush=True)

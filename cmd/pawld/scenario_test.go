@@ -1,0 +1,388 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	etcdpb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/pawl-locks/pawl/cmd/pawld/pawlv1"
+	"github.com/pawl-locks/pawl/cmd/pawld/pawlv1/pawlv1connect"
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+// A driver plays one client's part of the scenario.
+type driver interface {
+	play(command object) (object, error)
+	stop()
+	cont()
+	close()
+}
+
+// script is what every client is tried with.
+const script = "../../clients/scenario.jsonl"
+
+// Each client, in its own language, does what the scenario says.
+func TestEveryClientPlaysTheScenario(t *testing.T) {
+	for name, begin := range map[string]func(t *testing.T, socket string) driver{
+		"Python": func(t *testing.T, socket string) driver {
+			return newProgram(t, "python3", "../../clients/python/tests/driver.py", socket)
+		},
+		"Node": func(t *testing.T, socket string) driver {
+			return newProgram(t, "node", "../../clients/node/test/driver.js", socket)
+		},
+		"Go over gRPC": func(_ *testing.T, socket string) driver { return newThin(grpcCall(socket)) },
+		"curl":         func(t *testing.T, socket string) driver { return newThin(curlCall(t, socket)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, begin)
+		})
+	}
+}
+
+func play(t *testing.T, begin func(t *testing.T, socket string) driver) {
+	etcd := etcdtest.Start(t)
+	conn := etcd.Conn(t)
+	state := filepath.Join(t.TempDir(), "state")
+	p := start(t, etcd, "", "--state-dir", state)
+	clients := map[string]driver{}
+	for _, name := range []string{"a", "b"} {
+		clients[name] = begin(t, p.socket)
+		defer clients[name].close()
+	}
+	text, err := os.ReadFile(script)
+	require.NoError(t, err)
+	tokens, heldKeys := map[string]float64{}, map[string]string{}
+	for i, line := range bytes.Split(bytes.TrimSpace(text), []byte("\n")) {
+		at := fmt.Sprintf("%s:%d: %s", script, i+1, line)
+		var c object
+		require.NoError(t, json.Unmarshal(line, &c), at)
+		client, _ := c["client"].(string)
+		lock, _ := c["lock"].(string)
+		switch c["op"] {
+		case nil: // says something
+		case "sleep":
+			time.Sleep(time.Duration(c["ms"].(float64)) * time.Millisecond)
+		case "stop":
+			clients[client].stop()
+		case "continue":
+			clients[client].cont()
+		case "delete":
+			deleteKey(t, conn, heldKeys[client+lock])
+		case "restart":
+			p.stop(syscall.SIGTERM)
+			p = start(t, etcd, p.socket, "--state-dir", state)
+		case "kill":
+			p.stop(syscall.SIGKILL)
+		case "until":
+			require.Eventually(t, func() bool {
+				got, err := clients[client].play(object{"op": "check", "lock": lock})
+				return err == nil && got["held"] == false
+			}, time.Duration(c["withinMs"].(float64))*time.Millisecond, 20*time.Millisecond, at)
+		default:
+			got, err := clients[client].play(c)
+			require.NoError(t, err, at)
+			for field, want := range c["expect"].(object) {
+				require.Equal(t, want, got[field], "%s: %v", at, got)
+			}
+			if name, _ := c["name"].(string); got["state"] == "HELD" {
+				if c["greater"] == true {
+					assert.Greater(t, got["token"], tokens[name], at)
+				}
+				tokens[name], heldKeys[client+lock] = got["token"].(float64), got["key"].(string)
+			}
+		}
+	}
+}
+
+// A program is a client in a process of its own.
+type program struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Scanner
+}
+
+func newProgram(t *testing.T, name string, args ...string) *program {
+	path, err := exec.LookPath(name)
+	require.NoError(t, err, "%s is needed for this test", name)
+	p := &program{t: t, cmd: exec.Command(path, args...)}
+	p.cmd.Stderr = os.Stderr
+	p.in, err = p.cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := p.cmd.StdoutPipe()
+	require.NoError(t, err)
+	p.out = bufio.NewScanner(out)
+	require.NoError(t, p.cmd.Start())
+	return p
+}
+
+func (p *program) play(c object) (got object, err error) {
+	b, err := json.Marshal(c)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := p.in.Write(append(b, '\n')); err != nil {
+		return nil, err
+	}
+	if !p.out.Scan() {
+		return nil, errors.New("the program ended")
+	}
+	return got, json.Unmarshal(p.out.Bytes(), &got)
+}
+
+func (p *program) stop() { require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGSTOP)) }
+func (p *program) cont() { require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGCONT)) }
+
+func (p *program) close() {
+	_ = p.in.Close()
+	_ = p.cmd.Process.Kill()
+	_ = p.cmd.Wait()
+}
+
+// A caller makes one call: an answer, or an error with the code of a refusal.
+type caller func(method string, body object) (object, error)
+
+// curlCall calls with curl, a process for each.
+func curlCall(t *testing.T, socket string) caller {
+	path, err := exec.LookPath("curl")
+	require.NoError(t, err, "curl is needed for this test")
+	return func(method string, body object) (object, error) {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		cmd := exec.Command(path, "-sS", "-m", "10", "--unix-socket", socket, "-H", "content-type:application/json", "--data-binary", "@-", api+method)
+		cmd.Stdin = bytes.NewReader(b)
+		out, err := cmd.Output()
+		if err != nil {
+			return nil, err
+		}
+		var got object
+		if err := json.Unmarshal(out, &got); err != nil {
+			return nil, err
+		}
+		if got["code"] != nil {
+			return nil, fmt.Errorf("%v: %v", got["code"], got["message"])
+		}
+		return got, nil
+	}
+}
+
+// grpcCall calls with gRPC.
+func grpcCall(socket string) caller {
+	transport := unixClient(socket).Transport.(*http.Transport)
+	transport.Protocols = new(http.Protocols)
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	client := pawlv1connect.NewLocksClient(&http.Client{Transport: transport}, "http://pawl", connect.WithGRPC())
+	return func(method string, body object) (object, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		b, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		switch method {
+		case "Acquire":
+			return over(ctx, b, new(pb.AcquireRequest), client.Acquire)
+		case "Renew":
+			return over(ctx, b, new(pb.RenewRequest), client.Renew)
+		default:
+			return over(ctx, b, new(pb.ReleaseRequest), client.Release)
+		}
+	}
+}
+
+func over[Q, A any, PQ interface {
+	*Q
+	proto.Message
+}](ctx context.Context, b []byte, q PQ, call func(context.Context, *connect.Request[Q]) (*connect.Response[A], error)) (got object, err error) {
+	if err := protojson.Unmarshal(b, q); err != nil {
+		return nil, err
+	}
+	a, err := call(ctx, connect.NewRequest((*Q)(q)))
+	if err != nil {
+		return nil, err
+	}
+	if b, err = protojson.Marshal(any(a.Msg).(proto.Message)); err != nil {
+		return nil, err
+	}
+	return got, json.Unmarshal(b, &got)
+}
+
+// A thin client keeps rule V3 and nothing else, over any caller: what the page for those
+// who write a client says.
+type thin struct {
+	call    caller
+	session string
+	ended   chan struct{}
+
+	mu    sync.Mutex
+	n     int
+	locks map[string]*thinLock
+	still bool // stopped: it renews nothing
+}
+
+type thinLock struct {
+	id    string
+	until time.Time
+	over  bool
+}
+
+func newThin(call caller) *thin {
+	c := &thin{call: call, session: hex32(int(time.Now().UnixNano() & 0xffffffff)), ended: make(chan struct{}), locks: map[string]*thinLock{}}
+	go c.renew() // ends with close
+	return c
+}
+
+func (c *thin) renew() {
+	for tick := time.NewTicker(300 * time.Millisecond); ; {
+		select {
+		case <-tick.C:
+		case <-c.ended:
+			tick.Stop()
+			return
+		}
+		c.mu.Lock()
+		idle := c.still || len(c.locks) == 0
+		c.mu.Unlock()
+		if idle {
+			continue
+		}
+		sent := time.Now()
+		got, err := c.call("Renew", object{"session": c.session})
+		if err == nil {
+			c.believe(sent, got)
+		}
+	}
+}
+
+// believe takes an answer in: what it lists as held, from the sending of its request.
+func (c *thin) believe(sent time.Time, answer object) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	listed, _ := answer["locks"].([]any)
+	for _, l := range c.locks {
+		l.over = l.over || !time.Now().Before(l.until)
+		for _, x := range listed {
+			if x := x.(object); x["requestId"] == l.id {
+				l.take(sent, x)
+			}
+		}
+	}
+}
+
+func (l *thinLock) take(sent time.Time, x object) {
+	if x["state"] != "HELD" {
+		l.over = true
+		return
+	}
+	var ms int64
+	_, _ = fmt.Sscan(x["validForMs"].(string), &ms)
+	if until := sent.Add(time.Duration(ms) * time.Millisecond); until.After(l.until) {
+		l.until = until
+	}
+}
+
+func (c *thin) play(cmd object) (object, error) {
+	name, _ := cmd["lock"].(string)
+	c.mu.Lock()
+	l := c.locks[name]
+	c.n++
+	n := c.n
+	c.mu.Unlock()
+	switch cmd["op"] {
+	case "acquire":
+		return c.acquire(name, n, cmd)
+	case "check":
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		l.over = l.over || !time.Now().Before(l.until)
+		return object{"held": !l.over}, nil
+	}
+	c.mu.Lock()
+	l.over = true // before it is sent
+	c.mu.Unlock()
+	got, err := c.call("Release", object{"session": c.session, "requestIds": []string{l.id}})
+	if err != nil {
+		return nil, err
+	}
+	result := got["results"].([]any)[0].(object)
+	return object{"released": result["released"] == true, "why": result["why"]}, nil
+}
+
+func (c *thin) acquire(name string, n int, cmd object) (object, error) {
+	l := &thinLock{id: hex32(n)}
+	body := object{"session": c.session, "requestId": l.id, "names": []any{cmd["name"]}, "mode": "EXCLUSIVE", "ttlMs": 3000}
+	if cmd["shared"] == true {
+		body["mode"] = "SHARED"
+	}
+	for _, field := range []string{"try", "maxHoldMs"} {
+		if cmd[field] != nil {
+			body[field] = cmd[field]
+		}
+	}
+	timeout, _ := cmd["timeoutMs"].(float64)
+	for end := time.Now().Add(time.Duration(timeout) * time.Millisecond); ; {
+		body["waitMs"] = max(min(time.Until(end).Milliseconds(), 1000), 0)
+		sent := time.Now()
+		got, err := c.call("Acquire", body)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case got["state"] == "BUSY":
+			return object{"state": "BUSY"}, nil
+		case got["state"] == "HELD":
+			x := lockOf(got)
+			l.take(sent, x)
+			c.mu.Lock()
+			c.locks[name] = l
+			c.mu.Unlock()
+			var token float64
+			_, _ = fmt.Sscan(x["token"].(string), &token)
+			return object{"state": "HELD", "token": token, "key": x["keys"].([]any)[0]}, nil
+		case time.Now().After(end):
+			_, err := c.call("Release", object{"session": c.session, "requestIds": []string{l.id}})
+			return object{"state": "TIMEOUT"}, err
+		}
+	}
+}
+
+func (c *thin) set(still bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.still = still
+}
+
+func (c *thin) stop()  { c.set(true) }
+func (c *thin) cont()  { c.set(false) }
+func (c *thin) close() { close(c.ended) }
+
+// deleteKey does what an operator does.
+func deleteKey(t *testing.T, conn *grpc.ClientConn, key string) {
+	t.Helper()
+	resp, err := etcdpb.NewKVClient(conn).DeleteRange(t.Context(), &etcdpb.DeleteRangeRequest{Key: []byte(key)})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, resp.Deleted, "key %q", key)
+}
