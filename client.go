@@ -13,6 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/kvinside"
 	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/internal/together"
 	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
@@ -23,6 +24,7 @@ import (
 type Client struct {
 	cfg     Config
 	cluster *cluster.Cluster
+	writes  *together.Sender
 	watches *watcher.Hub
 	cleanup *cleanup.Group
 	kv      *kv.Client
@@ -60,7 +62,7 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 		return nil, fmt.Errorf("pawl: dial: %w", err)
 	}
 	c := &Client{
-		cfg: cfg, cluster: conn, watches: watcher.New(conn), cleanup: &cleanup.Group{}, kv: kvinside.Client(conn).(*kv.Client),
+		cfg: cfg, cluster: conn, writes: together.New(conn), watches: watcher.New(conn), cleanup: &cleanup.Group{}, kv: kvinside.Client(conn).(*kv.Client),
 		own: make(chan struct{}, 1), sessions: make(map[*session.Session]struct{}),
 	}
 	c.own <- struct{}{}
@@ -264,7 +266,7 @@ var errClosed = fmt.Errorf("client: %w", lease.ErrClosed)
 
 func (c *Client) host() session.Host {
 	return session.Host{
-		Cluster: c.cluster, Watches: c.watches, Cleanup: c.cleanup,
+		Cluster: c.cluster, Together: c.writes, Watches: c.watches, Cleanup: c.cleanup,
 		Deferral: &c.deferral, Namespace: c.cfg.Namespace, Floor: c.cfg.TokenFloor,
 	}
 }

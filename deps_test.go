@@ -23,7 +23,7 @@ var layers = [][]string{
 	{"observe", "internal/handle", "internal/queue/state"},
 	{"internal/notify"},
 	{"internal/cluster"},
-	{"internal/kvinside"},
+	{"internal/kvinside", "internal/together"},
 	{"kv", "internal/watcher", "watch"},
 	{"internal/listwatch", "lease"},
 	{"internal/session"},

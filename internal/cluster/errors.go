@@ -54,6 +54,36 @@ type Error struct {
 	ended error // why the caller's context ended; nil if it has not
 }
 
+// NotSent is the error of a request that never left, because ctx ended or because of why.
+func NotSent(ctx context.Context, op string, why error) error {
+	return withheld(ctx, op, NotApplied, why)
+}
+
+// NotAnswered is the error of a request that has left, and that its caller with ctx waits for no longer.
+func NotAnswered(ctx context.Context, op string) error { return withheld(ctx, op, Unknown, nil) }
+
+// Unclear is the error of a request whose answer does not tell what became of it.
+func Unclear(op string, why error) error { return &Error{Op: op, Outcome: Unknown, Err: why} }
+
+func withheld(ctx context.Context, op string, o Outcome, why error) error {
+	e := &Error{Op: op, Outcome: o, Err: why, ended: EndOf(ctx)}
+	if e.ended != nil {
+		e.Code = status.FromContextError(e.ended).Code()
+	}
+	return e
+}
+
+// Renamed is err, of a request in which that of op was.
+func Renamed(op string, err error) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	part := *e
+	part.Op = op
+	return &part
+}
+
 // Error names the operation, the endpoint, the outcome where it is unknown, and the cause.
 func (e *Error) Error() string {
 	var b strings.Builder

@@ -28,6 +28,10 @@ func (c *Cluster) spawn(f func()) bool {
 	return true
 }
 
+// Go runs f in a goroutine that Close waits for: f is to end soon once the Cluster has. false, and f is not run, once
+// Close was called.
+func (c *Cluster) Go(f func()) bool { return c.spawn(f) }
+
 // nudge wakes the keeper: there may be something to do.
 func (c *Cluster) nudge() {
 	select {

@@ -36,6 +36,7 @@ type Member struct {
 	refused   atomic.Pointer[login] // the last that it refused; nil since it took one
 	checked   atomic.Bool           // Status has answered
 	learner   atomic.Bool
+	nests     atomic.Int64           // the version that takes transactions within transactions: see TakesNested; 0: it does not
 	foreign   atomic.Int32           // how often in a row another cluster answered here, at most confirmed
 	warned    atomic.Pointer[string] // the version that was last warned of
 }

@@ -39,6 +39,7 @@ func (c *Cluster) probe(ctx context.Context, m *Member) error {
 		}
 		return err
 	}
+	m.nests.Store(nestsAs(resp.Version))
 	m.checked.Store(true)
 	c.warnOfVersion(m, resp.Version)
 	if resp.IsLearner {

@@ -32,8 +32,16 @@ type Request struct {
 	On      *Member       // only this one, and one attempt
 	Local   bool          // the answer's revision is not checked: Status, LeaseTimeToLive, MemberList
 	Reads   bool          // for Do: it writes nothing, so its failure is NotApplied. Txn sees it by itself
+	Lanes   Lanes         // is notified of each attempt; nil: nobody is
+	Ticket  int           // what Lanes knows the request by
 
 	anonymous bool // without a token: Authenticate
+}
+
+// Lanes is notified of the attempts of a request: of each when it is sent, and when it has ended. Neither blocks.
+type Lanes interface {
+	Began(ticket int, m *Member, now time.Time)
+	Ended(ticket int, answered bool)
 }
 
 // Txn sends t. A nil error means an answer that has passed Check as a linearizable one; so t must

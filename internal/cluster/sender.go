@@ -120,7 +120,13 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 	defer cancel()
 	a := &attempt{Context: bound, login: s.login}
 	floor := s.c.Revision()
+	if s.r.Lanes != nil {
+		s.r.Lanes.Began(s.r.Ticket, s.member, s.began)
+	}
 	h, err := s.send(a)
+	if s.r.Lanes != nil {
+		s.r.Lanes.Ended(s.r.Ticket, err == nil)
+	}
 	failed, copies := a.close()
 	if err != nil {
 		return failed, plainEnd(ctx, err)

@@ -21,6 +21,30 @@ func VersionFault(version string) string {
 	return ""
 }
 
+// TakesNested reports whether transactions within transactions are safe: all members report one minor version of etcd,
+// one that checks the permissions inside of them, which those of VersionFault do not. A member that has not answered yet,
+// or not since it failed, has not reported.
+func (c *Cluster) TakesNested() bool {
+	var all int64
+	for _, m := range c.list() {
+		as := m.nests.Load()
+		if as == 0 || !m.checked.Load() || all != 0 && as != all {
+			return false
+		}
+		all = as
+	}
+	return true
+}
+
+// nestsAs is a number for the minor version of a server that takes transactions within transactions; 0: it does not.
+func nestsAs(version string) int64 {
+	if VersionFault(version) != "" {
+		return 0
+	}
+	v, _, _ := parseVersion(version)
+	return int64(v[0])<<32 | int64(v[1])
+}
+
 // parseVersion parses "3.6.0-rc.1+meta"; pre reports a pre-release.
 func parseVersion(s string) (v [3]int, pre, ok bool) {
 	s, _, _ = strings.Cut(s, "+")

@@ -9,6 +9,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/queue/state"
+	"github.com/pawl-locks/pawl/internal/together"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
@@ -43,7 +44,7 @@ func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) 
 	}
 	a.n, a.key = n, own[0]
 	around := !r.Try && a.isAlone() // a try compares with the whole queue in any case
-	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "enqueue"}, a.enqueueTxn(r.Value, r.Try, around))
+	resp, err := a.write(ctx, together.Write{Op: "enqueue", Kind: together.Ordered, Txn: a.enqueueTxn(r.Value, r.Try, around)})
 	switch {
 	case err == nil && resp.Succeeded:
 		return nil, a.enqueued(resp, around)
@@ -94,11 +95,14 @@ func (a *Acquisition) enqueueTxn(value []byte, try, around bool) *pb.TxnRequest 
 func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 	ev := state.Enqueued{Own: state.Key{Name: a.key, Create: txn.PutRevision(resp, 0)}, Revision: resp.Header.Revision}
 	ahead, shown := 0, around || a.queue.Shared // neither reads the own key
+	var tied error
 	for i := range resp.Responses {
 		for _, kv := range txn.KVs(resp, i) {
 			if string(kv.Key) == a.key {
 				shown = kv.CreateRevision == ev.Own.Create
 				ahead--
+			} else if kv.CreateRevision == ev.Own.Create {
+				tied = tie(ev.Own, kv)
 			} else if kv.CreateRevision > ev.Predecessor.Create {
 				ev.Predecessor = state.Key{Name: string(kv.Key), Create: kv.CreateRevision}
 			}
@@ -114,7 +118,7 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 	}
 	a.s.Shown(a.n)
 	a.apply(ev, nil)
-	return nil
+	return tied
 }
 
 // refused finds out, by a read of its own, why an enqueue was refused: what an

@@ -42,7 +42,11 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 		case err == nil && !resp.Succeeded:
 			return a.dismissed(resp)
 		case err == nil:
-			if fx := a.apply(a.answer(q, resp), nil); fx.Linger {
+			before, tied := a.queue.before(q.own, resp)
+			if tied != nil {
+				return tied
+			}
+			if fx := a.apply(a.answer(q, before, resp), nil); fx.Linger {
 				return a.pause(ctx, delay)
 			}
 			return nil
@@ -61,12 +65,13 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 }
 
 // queryTxn is the transaction that decides who owns: if the own key and the session key
-// are as we know them, it reads the last-created key in the way before the own one.
+// are as we know them, it reads the last-created key in the way before the own one, and so
+// that a tie is seen (rule G3).
 func (a *Acquisition) queryTxn(q query) *pb.TxnRequest {
 	session, mod := a.s.Key()
 	t := &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(q.own.Name, q.own.Create), txn.ModIs(session, mod)},
-		Success: a.queue.lastInTheWay(q.own.Create - 1),
+		Success: a.queue.upTo(q.own.Create),
 		Failure: []*pb.RequestOp{txn.Look(session), txn.Look(q.own.Name)},
 	}
 	if owner, ok := a.queue.Parse(q.predecessor.Name); q.delayed && ok {
@@ -79,10 +84,34 @@ func (a *Acquisition) queryTxn(q query) *pb.TxnRequest {
 	return t
 }
 
-// answer reads the answer to q, whose comparisons held.
-func (a *Acquisition) answer(q query, resp *pb.TxnResponse) state.Answered {
+// before is the last-created key in the way before own, of those that upTo has read; the
+// zero Key: there is none. tied says that another has own's create revision. Nobody is
+// before whom then, and rule G2 was broken, by this program or by another.
+func (q Queue) before(own state.Key, resp *pb.TxnResponse) (predecessor state.Key, tied error) {
+	for i := range q.spans() {
+		for _, kv := range txn.KVs(resp, i) {
+			switch {
+			case string(kv.Key) == own.Name:
+			case kv.CreateRevision >= own.Create:
+				return state.Key{}, tie(own, kv)
+			case kv.CreateRevision > predecessor.Create:
+				predecessor = state.Key{Name: string(kv.Key), Create: kv.CreateRevision}
+			}
+		}
+	}
+	return predecessor, nil
+}
+
+// tie is why an acquisition fails that is not the only one made at its revision.
+func tie(own state.Key, kv *mvccpb.KeyValue) error {
+	return fmt.Errorf("key %q was created at revision %d, as the own key %q was: two of one queue in one request", kv.Key, kv.CreateRevision, own.Name)
+}
+
+// answer reads the answer to q, whose comparisons held. predecessor is the key before the
+// own one.
+func (a *Acquisition) answer(q query, predecessor state.Key, resp *pb.TxnResponse) state.Answered {
 	ev := state.Answered{Found: true, Revision: resp.Header.Revision}
-	if ev.Predecessor = last(resp, 0, a.queue.spans()); ev.Predecessor != (state.Key{}) {
+	if ev.Predecessor = predecessor; ev.Predecessor != (state.Key{}) {
 		return ev
 	}
 	ev.Unclean = q.delayed && q.predecessor != state.Key{} && !a.wentClean(q, resp)

@@ -72,6 +72,15 @@ func (q Queue) lastInTheWay(below int64) (ops []*pb.RequestOp) {
 	return ops
 }
 
+// upTo reads the last-created keys in the way up to the revision at which the own key was
+// created, itself included where it is among them.
+func (q Queue) upTo(own int64) []*pb.RequestOp {
+	if q.Shared {
+		return q.lastInTheWay(own)
+	}
+	return []*pb.RequestOp{txn.LastUnder(q.Prefix, 2, own)}
+}
+
 // firstInTheWay reads, of each span in the way, the first-created key.
 func (q Queue) firstInTheWay() (ops []*pb.RequestOp) {
 	for _, s := range q.inTheWay() {
@@ -86,16 +95,6 @@ func (q Queue) noneInTheWay() (cs []*pb.Compare) {
 		cs = append(cs, txn.NoneBetween(s.from, s.to))
 	}
 	return cs
-}
-
-// last is the last-created of the keys that n operations, from the i-th on, have read.
-func last(resp *pb.TxnResponse, i, n int) (k state.Key) {
-	for ; n > 0; i, n = i+1, n-1 {
-		if kv := txn.KV(resp, i); kv != nil && kv.CreateRevision > k.Create {
-			k = state.Key{Name: string(kv.Key), Create: kv.CreateRevision}
-		}
-	}
-	return k
 }
 
 // first is the name of the first-created of the keys that n operations, from the i-th on,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/queue/state"
+	"github.com/pawl-locks/pawl/internal/together"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
@@ -94,7 +95,7 @@ func (a *Acquisition) free(ctx context.Context) error {
 	repeat := cluster.IfNotApplied // so that a lost answer is noticed
 	for {
 		handoff := a.apply(state.DeleteSent{}, nil).Handoff
-		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "release", Repeat: repeat}, a.releaseTxn(handoff))
+		resp, err := a.write(ctx, together.Write{Op: "release", Repeat: repeat, Kind: releaseKind(handoff), Txn: a.releaseTxn(handoff)})
 		ev := state.DeleteAnswered{Outcome: outcomeOf(resp, err), Handoff: handoff, Repeated: repeat == cluster.Always, Ended: ctx.Err() != nil}
 		if ev.Outcome == state.Applied {
 			ev.Was = a.shown(txn.Deleted(resp, 0))

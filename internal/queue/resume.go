@@ -80,12 +80,14 @@ func (a *Acquisition) resumed(q query, resp *pb.TxnResponse) (mod int64, err err
 		}
 		return 0, &loss{&detail{ErrKeyDeleted, fmt.Sprintf("%q with create revision %d is not there", a.key, q.own.Create)}}
 	}
-	spans := a.queue.spans()
-	if before := last(resp, 0, spans); before != (state.Key{}) {
+	switch before, tied := a.queue.before(q.own, resp); {
+	case tied != nil:
+		return 0, tied
+	case before != (state.Key{}):
 		return 0, fmt.Errorf("key %q was never held: %q is before it", a.key, before.Name)
 	}
 	if resp.Header.Revision < q.own.Create {
 		return 0, fmt.Errorf("answered at revision %d, before the own key's %d", resp.Header.Revision, q.own.Create)
 	}
-	return txn.KV(resp, spans).ModRevision, nil
+	return txn.KV(resp, a.queue.spans()).ModRevision, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/queue/state"
+	"github.com/pawl-locks/pawl/internal/together"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
@@ -37,9 +38,9 @@ func (a *Acquisition) settle(ctx context.Context, lost error) error {
 // the enqueue is applied after it, neither now nor when the key is released (rule A5).
 func (a *Acquisition) findOut(ctx context.Context) (own state.Key, err error) {
 	for wait := newBackoff(); ; {
-		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "settle enqueue", Repeat: cluster.Always}, &pb.TxnRequest{
+		resp, err := a.write(ctx, together.Write{Op: "settle enqueue", Repeat: cluster.Always, Kind: together.Plain, Txn: &pb.TxnRequest{
 			Success: []*pb.RequestOp{txn.Put(a.s.CancelKey(a.n), nil, a.s.ID()), txn.Look(a.key)},
-		})
+		}})
 		switch {
 		case err == nil:
 			return state.Key{Name: a.key, Create: txn.KV(resp, 1).GetCreateRevision()}, nil

@@ -15,6 +15,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cleanup"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/together"
 	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -51,7 +52,7 @@ func newHost(t *testing.T, fake *etcdfake.Cluster, namespace string) Host {
 		Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption()},
 	})
 	require.NoError(t, err)
-	h := Host{Cluster: c, Watches: watcher.New(c), Cleanup: &cleanup.Group{}, Namespace: namespace}
+	h := Host{Cluster: c, Together: together.New(c), Watches: watcher.New(c), Cleanup: &cleanup.Group{}, Namespace: namespace}
 	t.Cleanup(func() {
 		h.Cleanup.Close(2 * time.Second)
 		h.Watches.Close()

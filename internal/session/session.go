@@ -14,6 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/notify"
+	"github.com/pawl-locks/pawl/internal/together"
 	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -21,6 +22,7 @@ import (
 // Host is what sessions live on: the parts of one client.
 type Host struct {
 	Cluster   *cluster.Cluster
+	Together  *together.Sender // of what goes into queues and leaves them
 	Watches   *watcher.Hub
 	Cleanup   *cleanup.Group
 	Deferral  *Deferral     // of all of the client's sessions; nil: there is none
@@ -97,6 +99,13 @@ func (s *Session) Key() (key string, mod int64) { return s.key, s.mod }
 // this session wrote, and a read of it without its value. They are made once,
 // for every lock sends them, and are not to be changed.
 func (s *Session) Same() (is *pb.Compare, read *pb.RequestOp) { return s.same, s.ownRead }
+
+// Write sends a write of the session's into queues: by itself, or together with others. One that
+// has not left when the session is over does not leave.
+func (s *Session) Write(ctx context.Context, w together.Write) (*pb.TxnResponse, error) {
+	w.Lease, w.Over = s.id, s.done
+	return s.host.Together.Txn(ctx, w)
+}
 
 // Err returns nil while the session is valid, and then forever the reason why
 // it is not: an error that matches one of ErrExpired, ErrRevoked, ErrClosed or

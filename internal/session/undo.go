@@ -9,6 +9,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/together"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
@@ -30,8 +31,9 @@ func (l *ledger) removalOps(n int64) int {
 // cancel keys with it, and those that were held for too long their marks, without which
 // they stay. deletions: only deletions are asked for; left are the entries that are then
 // still to be removed.
-func (s *Session) undoTxn(ns []int64, deletions bool) (t *pb.TxnRequest, left []int64) {
-	t = &pb.TxnRequest{Compare: []*pb.Compare{s.same}, Failure: []*pb.RequestOp{s.ownRead}}
+func (s *Session) undoTxn(ns []int64, deletions bool) (w together.Write, left []int64) {
+	t := &pb.TxnRequest{Compare: []*pb.Compare{s.same}, Failure: []*pb.RequestOp{s.ownRead}}
+	w = together.Write{Op: "leave the queue", Repeat: cluster.Always, Kind: together.Plain, Txn: t}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, n := range ns {
@@ -52,19 +54,37 @@ func (s *Session) undoTxn(ns []int64, deletions bool) (t *pb.TxnRequest, left []
 		for _, key := range e.keys {
 			t.Success = append(t.Success, txn.Delete(key))
 		}
+		for name := range e.names() {
+			s.touch(&w, name)
+		}
 	}
-	return t, left
+	return w, left
+}
+
+// touch notes that w touches the queue of name. One in etcd's layout may lie in another's.
+func (s *Session) touch(w *together.Write, name string) {
+	switch {
+	case w.Queue == "":
+		w.Queue = name
+	case w.Queue != name && !slices.Contains(w.More, name):
+		w.More = append(w.More, name)
+	default:
+		return
+	}
+	if q, ok := keys.ParseQueue(s.host.Namespace, name); !ok || q.EtcdLayout {
+		w.Kind = together.Alone
+	}
 }
 
 // removeEntries removes entries for good: whether their enqueues were applied,
 // were not, or may be later. It can be repeated. Under NOSPACE it deletes at least
 // what is there, and fails where a cancel key is to be put as well.
 func (s *Session) removeEntries(ctx context.Context, ns []int64) error {
-	t, _ := s.undoTxn(ns, false)
-	err := s.sendUndo(ctx, t)
+	w, _ := s.undoTxn(ns, false)
+	err := s.sendUndo(ctx, w)
 	if cluster.IsNoSpace(err) {
 		var left []int64
-		if t, left = s.undoTxn(ns, true); s.sendUndo(ctx, t) != nil {
+		if w, left = s.undoTxn(ns, true); s.sendUndo(ctx, w) != nil {
 			return err
 		}
 		ns = slices.DeleteFunc(slices.Clone(ns), func(n int64) bool { return slices.Contains(left, n) })
@@ -79,17 +99,17 @@ func (s *Session) removeEntries(ctx context.Context, ns []int64) error {
 	return err
 }
 
-// sendUndo sends t, which undoTxn has made.
-func (s *Session) sendUndo(ctx context.Context, t *pb.TxnRequest) error {
-	if len(t.Success) == 0 {
+// sendUndo sends w, which undoTxn has made.
+func (s *Session) sendUndo(ctx context.Context, w together.Write) error {
+	if len(w.Txn.Success) == 0 {
 		return nil
 	}
-	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "leave the queue", Repeat: cluster.Always}, t)
+	resp, err := s.Write(ctx, w)
 	switch {
 	case cluster.IsLeaseNotFound(err):
 		return s.Gone(fmt.Sprintf("lease %x was not found", s.id))
 	case cluster.IsTooManyOps(err):
-		s.believe(len(t.Success))
+		s.believe(len(w.Txn.Success))
 		return err
 	case err != nil:
 		return err

@@ -1,0 +1,27 @@
+package queue
+
+import (
+	"context"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/together"
+)
+
+// write sends one of the queue's writes, by itself or together with others' (package
+// together). In etcd's layout, where names nest, it goes alone (rule G1).
+func (a *Acquisition) write(ctx context.Context, w together.Write) (*pb.TxnResponse, error) {
+	w.Queue = a.queue.Prefix
+	if a.queue.EtcdLayout {
+		w.Kind = together.Alone
+	}
+	return a.s.Write(ctx, w)
+}
+
+// releaseKind is the kind of a release: one that hands off puts a key of its queue.
+func releaseKind(handoff bool) together.Kind {
+	if handoff {
+		return together.Ordered
+	}
+	return together.Plain
+}

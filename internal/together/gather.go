@@ -1,0 +1,128 @@
+package together
+
+import (
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+)
+
+// The bounds of a request (rule G5).
+const (
+	mostParts = 32
+	mostBytes = 128 << 10
+	mostOps   = 128 // etcd's default of --max-txn-ops, of which each level takes its own
+)
+
+// limits are how large a request may be, as the server said.
+type limits struct{ parts, bytes, ops int }
+
+// A part is a write that waits, and then is one of a request's.
+type part struct {
+	Write
+	size    int
+	writes  bool // it puts something
+	waiting bool // it can be taken out
+	told    chan verdict
+}
+
+// gather is what waits for a lane. It is pure.
+//
+// Invariants: queues has the kinds of all parts' queues, and no queue of an Ordered
+// part is another's (rule G2); bytes and ops are the sum and the greatest of the
+// parts'.
+type gather struct {
+	parts  []*part
+	queues map[string]Kind
+	bytes  int
+	ops    int
+	since  time.Time // when the first joined
+}
+
+// admits reports whether w, of so many bytes, may join. full: nothing more should
+// for it to be within the limits. apart: what puts travels apart.
+func (g *gather) admits(w *Write, size int, writes, apart bool, l limits) bool {
+	n := len(g.parts) + 1
+	switch {
+	case n > l.parts, g.bytes+size > l.bytes, n+max(g.ops, w.ops()) > l.ops:
+		return false
+	case apart && len(g.parts) > 0 && g.parts[0].writes != writes:
+		return false
+	}
+	if !g.shares(w.Queue, w.Kind) {
+		return false
+	}
+	return !slices.ContainsFunc(w.More, func(q string) bool { return !g.shares(q, w.Kind) })
+}
+
+// shares reports whether another write of this kind may touch the queue (rule G2).
+func (g *gather) shares(queue string, kind Kind) bool {
+	there, taken := g.queues[queue]
+	return !taken || there == Plain && kind == Plain
+}
+
+// add joins p, which it admits.
+func (g *gather) add(p *part, now time.Time) {
+	if len(g.parts) == 0 {
+		g.since, g.parts = now, make([]*part, 0, 16)
+	}
+	p.waiting = true
+	g.parts = append(g.parts, p)
+	g.count(p)
+}
+
+func (g *gather) count(p *part) {
+	if g.queues == nil {
+		g.queues = make(map[string]Kind)
+	}
+	g.bytes += p.size
+	g.ops = max(g.ops, p.ops())
+	g.queues[p.Queue] = p.Kind
+	for _, q := range p.More {
+		g.queues[q] = p.Kind
+	}
+}
+
+// remove takes p out; false: it has gone.
+func (g *gather) remove(p *part) bool {
+	if !p.waiting {
+		return false
+	}
+	p.waiting = false
+	g.parts = slices.DeleteFunc(g.parts, func(other *part) bool { return other == p })
+	g.bytes, g.ops = 0, 0
+	clear(g.queues)
+	for _, rest := range g.parts {
+		g.count(rest)
+	}
+	return true
+}
+
+// take empties it.
+func (g *gather) take() (parts []*part) {
+	parts = g.parts
+	for _, p := range parts {
+		p.waiting = false
+	}
+	g.parts, g.bytes, g.ops = nil, 0, 0
+	clear(g.queues)
+	return parts
+}
+
+// newPart is w, to wait.
+func newPart(w Write, size int, writes bool) *part {
+	return &part{Write: w, size: size, writes: writes, told: make(chan verdict, 1)}
+}
+
+func sizeOf(w *Write) int { return proto.Size(w.Txn) }
+
+// repeat is when a request of these parts is sent again: after any failure where each
+// of them may be.
+func repeat(parts []*part) cluster.Repeat {
+	if slices.ContainsFunc(parts, func(p *part) bool { return p.Repeat != cluster.Always }) {
+		return cluster.IfNotApplied
+	}
+	return cluster.Always
+}

@@ -1,0 +1,406 @@
+package together
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/txn"
+)
+
+var t0 = time.Unix(1_700_000_000, 0)
+
+// enqueue puts a key in the queue.
+func enqueue(queue string) *Write {
+	return &Write{Op: "enqueue", Kind: Ordered, Queue: queue, Lease: 7, Txn: &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.CreateIs(queue+"7-1", 0)},
+		Success: []*pb.RequestOp{txn.Put(queue+"7-1", []byte("v"), 7), txn.LastUnder(queue, 2, 0)},
+	}}
+}
+
+// handoff deletes a key of the queue and puts another.
+func handoff(queue string) *Write {
+	return &Write{Op: "release", Kind: Ordered, Queue: queue, Lease: 7, Txn: &pb.TxnRequest{
+		Success: []*pb.RequestOp{txn.DeletePrevious(queue + "7-1"), txn.PutKeepingLease(queue+"8-1", nil)},
+	}}
+}
+
+// release deletes a key of the queue.
+func release(queue string) *Write {
+	return &Write{Op: "release", Kind: Plain, Queue: queue, Lease: 7, Txn: &pb.TxnRequest{
+		Success: []*pb.RequestOp{txn.DeletePrevious(queue + "7-1")},
+	}}
+}
+
+// settle puts a cancel key.
+func settle(queue string) *Write {
+	return &Write{Op: "settle", Kind: Plain, Queue: queue, Lease: 7, Repeat: cluster.Always, Txn: &pb.TxnRequest{
+		Success: []*pb.RequestOp{txn.Put("//pawl/7/1", nil, 7), txn.Look(queue + "7-1")},
+	}}
+}
+
+// busy is a machine whose lanes are taken, by these tickets.
+func busy(t *testing.T) (m machine, tickets []int) {
+	m = newMachine()
+	for i := range fewestLanes {
+		p, ticket, fx := m.offer(enqueue(fmt.Sprint("busy", i, "/")), true, false, t0)
+		require.Nil(t, p)
+		require.Empty(t, fx)
+		m.began(ticket, nil, t0)
+		tickets = append(tickets, ticket)
+	}
+	return m, tickets
+}
+
+// waits offers w, which is to wait.
+func (m *machine) waits(t *testing.T, w *Write) *part {
+	t.Helper()
+	p, _, fx := m.offer(w, true, false, t0)
+	require.NotNil(t, p, "it went alone")
+	require.Empty(t, fx.send)
+	return p
+}
+
+// goes offers w, which is to go alone, at once.
+func (m *machine) goes(t *testing.T, w *Write, why string) {
+	t.Helper()
+	p, _, fx := m.offer(w, true, false, t0)
+	require.Nil(t, p, why)
+	require.Empty(t, fx.send, why)
+}
+
+func TestWithALaneFreeAWriteGoesAtOnceAndAloneAndTheNextGather(t *testing.T) {
+	m, tickets := busy(t)
+	a, b := m.waits(t, enqueue("a/")), m.waits(t, release("b/"))
+	fx := m.ended(tickets[0], true, t0.Add(time.Microsecond))
+	assert.Equal(t, []*part{a, b}, fx.send)
+	assert.Empty(t, m.finished(tickets[0], t0).send)
+	m.waits(t, enqueue("c/"))
+	assert.Len(t, m.finished(tickets[1], t0.Add(time.Hour)).send, 1, "one that failed before it was answered makes room too")
+}
+
+func TestARequestThatPausesHoldsNoLane(t *testing.T) {
+	m, tickets := busy(t)
+	m.waits(t, enqueue("a/"))
+	assert.Len(t, m.ended(tickets[0], false, t0).send, 1, "between two attempts")
+	m.began(tickets[0], nil, t0)
+	assert.Equal(t, 3, m.lanes.busy, "the next attempt does not wait")
+	m.waits(t, enqueue("b/"))
+	assert.Empty(t, m.ended(tickets[0], true, t0).send, "as many as there are lanes are under way still")
+}
+
+func TestLanesFollowTheLeastRoundTripOfLate(t *testing.T) {
+	for trip, want := range map[time.Duration]int{time.Microsecond: 2, 900 * time.Microsecond: 3, 10 * time.Millisecond: 33} {
+		m := newMachine()
+		for i := range 2 * recent {
+			_, ticket, _ := m.offer(enqueue("a/"), true, true, t0)
+			m.began(ticket, nil, t0)
+			m.ended(ticket, true, t0.Add(trip+time.Duration(i%5)*time.Second))
+			m.finished(ticket, t0)
+		}
+		assert.Equal(t, want, m.lanes.most(), trip)
+		for range 2 * recent {
+			_, ticket, _ := m.offer(enqueue("a/"), true, true, t0)
+			m.ended(ticket, true, t0.Add(3*time.Millisecond))
+			m.finished(ticket, t0)
+		}
+		assert.Equal(t, 10, m.lanes.most(), "what was long ago is forgotten")
+	}
+}
+
+func TestAnAttemptWithoutAnAnswerHoldsNoLaneAndItsMemberIsPassedOver(t *testing.T) {
+	m, tickets := busy(t)
+	assert.Zero(t, m.wake(), "nobody waits")
+	silent := new(cluster.Member)
+	m.began(tickets[0], silent, t0)
+	m.began(tickets[1], new(cluster.Member), t0.Add(time.Millisecond))
+	a := m.waits(t, enqueue("a/"))
+	require.Equal(t, t0.Add(minPatience), m.wake())
+	assert.Empty(t, m.tick(t0.Add(minPatience-1)))
+	fx := m.tick(t0.Add(minPatience))
+	assert.Equal(t, []*part{a}, fx.send)
+	assert.Same(t, silent, fx.avoid)
+	assert.Zero(t, m.wake())
+	m.ended(tickets[0], true, t0.Add(time.Second))
+	assert.Nil(t, m.lanes.silent(), "it has answered")
+	assert.Equal(t, 2, m.lanes.busy)
+
+	m = newMachine()
+	m.lanes.trip.add(time.Second)
+	assert.Equal(t, 3*time.Second, m.lanes.patience())
+}
+
+// Rule G2: which two may share a request. Both halves, and one way or the other.
+func TestAnOrderedWriteSharesARequestWithNothingElseOfItsQueues(t *testing.T) {
+	kinds := map[string]func(string) *Write{"enqueue": enqueue, "handoff": handoff, "release": release, "settle": settle}
+	for first, make1 := range kinds {
+		for second, make2 := range kinds {
+			name := first + ", " + second
+			plain := make1("a/").Kind == Plain && make2("a/").Kind == Plain
+			m, _ := busy(t)
+			m.waits(t, make1("a/"))
+			if plain {
+				m.waits(t, make2("a/"))
+			} else {
+				m.goes(t, make2("a/"), name)
+			}
+			m.waits(t, make2("ab/"))
+
+			m, _ = busy(t)
+			w := make1("b/")
+			w.More = []string{"c/", "a/"}
+			m.waits(t, w)
+			if v := make2("d/"); !plain {
+				v.More = []string{"a/"}
+				m.goes(t, v, name+", of several queues")
+			}
+			parts := []*part{newPart(*make1("a/"), 1, false), newPart(*make2("a/"), 1, false)}
+			_, err := request(parts)
+			switch {
+			case plain || first == "settle" || second == "settle": // whose own key is not of the queue
+				assert.NoError(t, err, name)
+			default:
+				assert.Error(t, err, name)
+			}
+		}
+	}
+}
+
+// Rule G2: what the transactions hold decides, not what was said of them.
+func TestTheAssertionLooksAtTheKeysThemselves(t *testing.T) {
+	lie := func(w *Write, queue string) *part {
+		w.Kind, w.Queue = Plain, queue
+		return newPart(*w, 1, false)
+	}
+	_, err := request([]*part{lie(enqueue("a/"), "x/"), lie(enqueue("b/"), "y/"), lie(enqueue("a/"), "z/")})
+	assert.ErrorContains(t, err, `"a/"`)
+	_, err = request([]*part{lie(release("a/"), "x/"), lie(enqueue("a/"), "y/")})
+	assert.ErrorContains(t, err, "release and enqueue")
+	w := release("b/")
+	w.Txn.Failure = []*pb.RequestOp{txn.Put("a/1-1", nil, 0)}
+	_, err = request([]*part{lie(w, "x/"), lie(release("a/"), "y/")})
+	assert.Error(t, err, "either branch")
+	got, err := request([]*part{lie(handoff("a/"), "x/"), lie(enqueue("b/"), "y/"), lie(settle("a/"), "z/"), lie(release("c/"), "c/"), lie(release("c/"), "c/")})
+	require.NoError(t, err)
+	assert.Len(t, got.Success, 5)
+	assert.True(t, got.Success[1].GetRequestTxn().Success[0].GetRequestPut() != nil)
+}
+
+// Rule G1.
+func TestWhatIsNotSaidToTravelTogetherGoesAlone(t *testing.T) {
+	m, _ := busy(t)
+	w := release("a/")
+	w.Kind = Alone
+	m.goes(t, w, "kind")
+	p, _, _ := m.offer(release("a/"), true, true, t0)
+	assert.Nil(t, p, "asked for")
+	p, _, _ = m.offer(release("a/"), false, false, t0)
+	assert.Nil(t, p, "the members do not take it")
+}
+
+// Rule G5.
+func TestARequestIsNeverLargerThanItsBounds(t *testing.T) {
+	m, _ := busy(t)
+	var fx effects
+	for i := range mostParts {
+		_, _, fx = m.offer(enqueue(fmt.Sprint("q", i, "/")), true, false, t0)
+		require.Equal(t, i == mostParts-1, len(fx.send) > 0)
+	}
+	require.Len(t, fx.send, mostParts)
+
+	large := func(queue string, size int) *Write {
+		w := enqueue(queue)
+		w.Txn.Success[0].GetRequestPut().Value = []byte(strings.Repeat("x", size))
+		return w
+	}
+	m, _ = busy(t)
+	m.waits(t, large("a/", 100<<10))
+	p, _, fx := m.offer(large("b/", 100<<10), true, false, t0)
+	assert.NotNil(t, p)
+	assert.Len(t, fx.send, 1, "what waits makes room at once")
+	m.goes(t, large("c/", 200<<10), "too large for any")
+
+	m, _ = busy(t)
+	many := release("a/")
+	for range 100 {
+		many.Txn.Success = append(many.Txn.Success, txn.Delete("a/1-1"))
+	}
+	m.waits(t, many)
+	for i := range 128 - 101 - 1 {
+		m.waits(t, release(fmt.Sprint("q", i, "/")))
+	}
+	_, _, fx = m.offer(release("b/"), true, false, t0)
+	assert.Len(t, fx.send, 128-101, "each level takes its own from max-txn-ops")
+}
+
+// Rule G5.
+func TestAServerThatWantsLessIsBelieved(t *testing.T) {
+	m, _ := busy(t)
+	var parts []*part
+	for i := range mostParts {
+		parts = append(parts, newPart(*enqueue(fmt.Sprint("q", i, "/")), 1000, true))
+	}
+	m.refusedTogether(parts, rpctypes.ErrGRPCTooManyOps)
+	assert.Equal(t, 17, m.limits.ops)
+	m.refusedTogether(parts, rpctypes.ErrGRPCRequestTooLarge)
+	assert.Equal(t, 16_000, m.limits.bytes)
+	for range 10 {
+		m.refusedTogether(parts[:2], rpctypes.ErrGRPCTooManyOps)
+	}
+	m.goes(t, enqueue("a/"), "nothing is so small")
+}
+
+// Rule G7, G8: what is taken out leaves room for others, and nothing of it is left.
+func TestWhatIsTakenOutIsForgotten(t *testing.T) {
+	m, tickets := busy(t)
+	a, b := m.waits(t, enqueue("a/")), m.waits(t, release("b/"))
+	require.True(t, m.gather.remove(a))
+	require.False(t, m.gather.remove(a))
+	c := m.waits(t, handoff("a/"))
+	fx := m.ended(tickets[0], true, t0)
+	assert.Equal(t, []*part{b, c}, fx.send)
+	assert.False(t, m.gather.remove(b), "it has gone")
+	assert.Zero(t, m.gather.bytes)
+}
+
+// Rule G9.
+func TestWhatWasRefusedGoesAloneForAWhile(t *testing.T) {
+	m, _ := busy(t)
+	m.refused(enqueue("forbidden/"), rpctypes.ErrGRPCPermissionDenied, t0)
+	m.goes(t, enqueue("forbidden/"), "the queue")
+	other := enqueue("forbidden/")
+	other.Lease = 8
+	m.goes(t, other, "whoever's")
+	both := release("a/")
+	both.More = []string{"forbidden/"}
+	m.goes(t, both, "among others")
+	m.waits(t, enqueue("a/"))
+	m.refused(enqueue("forbidden2/"), rpctypes.ErrGRPCPermissionDenied, t0)
+	m.goes(t, enqueue("b/"), "a session that was refused in two queues")
+	other = enqueue("b/")
+	other.Lease = 8
+	m.waits(t, other)
+	m.refused(other, rpctypes.ErrGRPCLeaseNotFound, t0)
+	other = enqueue("c/")
+	other.Lease = 8
+	m.goes(t, other, "a session whose lease is gone")
+	p, _, _ := m.offer(enqueue("forbidden/"), true, false, t0.Add(apartFor))
+	assert.NotNil(t, p, "for a while")
+	m.refused(other, rpctypes.ErrGRPCLeaseNotFound, t0.Add(2*apartFor))
+	assert.Empty(t, m.apart.queues)
+	assert.Len(t, m.apart.leases, 1, "what is over is forgotten")
+}
+
+// Rule G10.
+func TestWithoutSpaceWhatPutsAndWhatDeletesTravelApart(t *testing.T) {
+	for name, refuse := range map[string]func(m *machine){
+		"alone":    func(m *machine) { m.refused(enqueue("x/"), rpctypes.ErrGRPCNoSpace, t0) },
+		"together": func(m *machine) { m.refusedTogether(nil, rpctypes.ErrGRPCNoSpace) },
+	} {
+		m, _ := busy(t)
+		refuse(&m)
+		m.waits(t, release("a/"))
+		m.goes(t, enqueue("b/"), name)
+		m.goes(t, settle("b/"), name)
+		m.waits(t, release("c/"))
+		m.put()
+		m.waits(t, enqueue("b/"))
+	}
+}
+
+// Whatever happens, each write goes once or is taken out, no request is beyond what the rules
+// allow, and nobody waits while a lane is free.
+func FuzzEveryWriteGoesOnceAndNoRequestBreaksARule(f *testing.F) {
+	for seed := range uint64(20) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		m, now := newMachine(), t0
+		under, waiting := map[int]bool{}, map[*part]bool{}
+		took := func(fx effects) {
+			if len(fx.send) == 0 {
+				return
+			}
+			require.False(t, under[fx.ticket], "a ticket is one request's")
+			under[fx.ticket] = true
+			checkRequest(t, fx.send, m.limits)
+			for _, p := range fx.send {
+				require.True(t, waiting[p])
+				delete(waiting, p)
+			}
+		}
+		for range 500 {
+			now = now.Add(time.Duration(r.IntN(50)) * time.Millisecond)
+			switch n := r.IntN(10); {
+			case n < 5:
+				w := []func(string) *Write{enqueue, handoff, release, settle}[r.IntN(4)](fmt.Sprint(r.IntN(12), "/"))
+				if r.IntN(4) == 0 {
+					w.More = []string{fmt.Sprint(r.IntN(12), "/")}
+				}
+				p, ticket, fx := m.offer(w, r.IntN(20) > 0, r.IntN(20) == 0, now)
+				if p != nil {
+					waiting[p] = true
+				} else {
+					require.False(t, under[ticket])
+					under[ticket] = true
+				}
+				took(fx)
+			case n < 7:
+				for ticket := range under {
+					switch r.IntN(4) {
+					case 0:
+						m.began(ticket, nil, now)
+					case 1:
+						took(m.ended(ticket, r.IntN(2) == 0, now))
+					default:
+						delete(under, ticket)
+						took(m.finished(ticket, now))
+					}
+					break
+				}
+			case n < 8:
+				for p := range waiting {
+					require.True(t, m.gather.remove(p))
+					delete(waiting, p)
+					break
+				}
+			case n < 9:
+				took(m.tick(now))
+			default:
+				m.refused(enqueue(fmt.Sprint(r.IntN(12), "/")), []error{rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCPermissionDenied}[r.IntN(2)], now)
+			}
+			require.Len(t, m.gather.parts, len(waiting))
+			require.False(t, len(waiting) > 0 && m.lanes.open(), "somebody waits, and a lane is free")
+			require.Equal(t, len(waiting) > 0, !m.wake().IsZero())
+		}
+	})
+}
+
+// checkRequest says the rules a second time.
+func checkRequest(t *testing.T, parts []*part, l limits) {
+	t.Helper()
+	bytes := 0
+	for i, p := range parts {
+		bytes += p.size
+		require.LessOrEqual(t, len(parts)+p.ops(), l.ops)
+		for _, q := range append([]string{p.Queue}, p.More...) {
+			for j, other := range parts {
+				if i == j || p.Kind == Plain && other.Kind == Plain {
+					continue
+				}
+				require.NotContains(t, append([]string{other.Queue}, other.More...), q)
+			}
+		}
+	}
+	require.LessOrEqual(t, len(parts), l.parts)
+	require.LessOrEqual(t, bytes, l.bytes)
+}

@@ -1,0 +1,90 @@
+package together
+
+import (
+	"errors"
+	"fmt"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/keys"
+)
+
+// request is the parts as one transaction. The error says that it would break
+// rule G2, whatever was said of its parts: then they are not to travel together.
+func request(parts []*part) (*pb.TxnRequest, error) {
+	if err := apartEnough(parts); err != nil {
+		return nil, err
+	}
+	block := make([]struct {
+		op    pb.RequestOp
+		union pb.RequestOp_RequestTxn
+	}, len(parts))
+	ops := make([]*pb.RequestOp, len(parts))
+	for i, p := range parts {
+		b := &block[i]
+		b.union.RequestTxn = p.Txn
+		b.op.Request = &b.union
+		ops[i] = &b.op
+	}
+	return &pb.TxnRequest{Success: ops}, nil
+}
+
+// touch is what has been seen of a queue: the first part that writes to it, whether another
+// does too, and whether any puts a key there.
+type touch struct {
+	part          int
+	several, puts bool
+}
+
+// apartEnough asserts rule G2 from what the transactions hold: a queue to which one
+// of them puts a key is written to by no other.
+func apartEnough(parts []*part) error {
+	seen := make(map[string]touch, len(parts))
+	for i, p := range parts {
+		for _, branch := range [...][]*pb.RequestOp{p.Txn.Success, p.Txn.Failure} {
+			for _, op := range branch {
+				key, puts := written(op)
+				if key == nil || keys.OfSessions(string(key)) {
+					continue
+				}
+				queue, _ := keys.Split(string(key))
+				t, there := seen[queue]
+				if !there {
+					t.part = i
+				}
+				t.several, t.puts = t.several || t.part != i, t.puts || puts
+				if t.several && t.puts {
+					return fmt.Errorf("%s and %s of the queue %q are not to share a request", parts[t.part].Op, p.Op, queue)
+				}
+				seen[queue] = t
+			}
+		}
+	}
+	return nil
+}
+
+// written is the key that an operation writes; nil: it writes none.
+func written(op *pb.RequestOp) (key []byte, puts bool) {
+	switch r := op.GetRequest().(type) {
+	case *pb.RequestOp_RequestPut:
+		return r.RequestPut.Key, true
+	case *pb.RequestOp_RequestDeleteRange:
+		return r.RequestDeleteRange.Key, false
+	}
+	return nil, false
+}
+
+var errParts = errors.New("the answer does not have a part for each transaction")
+
+// answer is that to part i of n, with the header of them all.
+func answer(resp *pb.TxnResponse, i, n int) (*pb.TxnResponse, error) {
+	if len(resp.Responses) != n {
+		return nil, errParts
+	}
+	part := resp.Responses[i].GetResponseTxn()
+	if part == nil {
+		return nil, errParts
+	}
+	part.Header = resp.Header
+	return part, nil
+}

@@ -1,0 +1,272 @@
+package together
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+)
+
+// A Sender sends the writes of one client. It is safe for concurrent use.
+type Sender struct {
+	c *cluster.Cluster
+
+	mu    sync.Mutex
+	m     machine
+	timer *time.Timer
+	armed time.Time // when timer fires; the zero Time: it does not
+}
+
+// New makes a Sender on c, which closing c ends.
+func New(c *cluster.Cluster) *Sender { return &Sender{c: c, m: newMachine()} }
+
+// together is how often a write that may be done twice travels with others before it
+// goes alone.
+const together = 2
+
+// A verdict is what a part is told.
+type verdict struct {
+	resp   *pb.TxnResponse
+	err    error
+	next   next
+	ticket int // of one that goes by itself
+	avoid  *cluster.Member
+}
+
+// next is what a part does then.
+type next uint8
+
+const (
+	done    next = iota
+	alone        // it goes by itself, with the ticket
+	apartly      // it was refused because of another, perhaps, and goes alone
+	again        // its outcome is unknown, and it may be done twice
+)
+
+// Txn sends w as [cluster.Cluster.Txn] would, by itself or with others, and its
+// outcome is the same. It returns when ctx ends.
+func (s *Sender) Txn(ctx context.Context, w Write) (*pb.TxnResponse, error) {
+	own := false
+	for tries := 1; ; tries++ {
+		p, ticket, avoid := s.offer(&w, own || tries > together)
+		if p == nil {
+			return s.sendAlone(ctx, &w, ticket, avoid)
+		}
+		v, err := s.await(ctx, p)
+		switch {
+		case err != nil:
+			return nil, err
+		case v.next == alone:
+			return s.sendAlone(ctx, &w, v.ticket, v.avoid)
+		case v.next == done:
+			return v.resp, v.err
+		}
+		own = v.next == apartly
+	}
+}
+
+func (s *Sender) offer(w *Write, alone bool) (p *part, ticket int, avoid *cluster.Member) {
+	now := time.Now()
+	s.mu.Lock()
+	p, ticket, fx := s.m.offer(w, s.c.TakesNested(), alone, now)
+	avoid = s.m.lanes.silent()
+	s.carry(fx, now)
+	s.mu.Unlock()
+	return p, ticket, avoid
+}
+
+// await waits until p is told what became of it, ctx ends or, while it has not gone, its
+// session does (rules G7, G8).
+func (s *Sender) await(ctx context.Context, p *part) (verdict, error) {
+	over := p.Over
+	for {
+		select {
+		case v := <-p.told:
+			return v, nil
+		case <-ctx.Done():
+			if s.takeOut(p) {
+				return verdict{}, cluster.NotSent(ctx, p.Op, nil)
+			}
+			select {
+			case v := <-p.told: // in the same instant
+				return v, nil
+			default:
+			}
+			return verdict{}, cluster.NotAnswered(ctx, p.Op)
+		case <-over:
+			if s.takeOut(p) {
+				return verdict{}, cluster.NotSent(ctx, p.Op, errOver)
+			}
+			over = nil
+		}
+	}
+}
+
+var errOver = errors.New("the session was over before it was sent")
+
+func (s *Sender) takeOut(p *part) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.m.gather.remove(p)
+}
+
+// sendAlone sends w by itself, as it is.
+func (s *Sender) sendAlone(ctx context.Context, w *Write, ticket int, avoid *cluster.Member) (*pb.TxnResponse, error) {
+	resp, err := s.c.Txn(ctx, cluster.Request{Op: w.Op, Repeat: w.Repeat, Avoid: avoid, Lanes: s, Ticket: ticket}, w.Txn)
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.m.refused(w, err, now)
+	} else if s.m.noSpace && puts(ran(w.Txn, resp)) {
+		s.m.put()
+	}
+	s.carry(s.m.finished(ticket, now), now)
+	return resp, err
+}
+
+// ran is the branch that was carried out.
+func ran(t *pb.TxnRequest, resp *pb.TxnResponse) []*pb.RequestOp {
+	if resp.Succeeded {
+		return t.Success
+	}
+	return t.Failure
+}
+
+// sendTogether sends parts as one request, and tells each what became of it (rule
+// G6). Nobody's context bounds it but the Cluster's end.
+func (s *Sender) sendTogether(parts []*part, ticket int, avoid *cluster.Member) {
+	t, err := request(parts)
+	if err != nil {
+		s.c.Logger().Error("writes of one queue would have shared a request; they go alone", "error", err)
+		s.finished(ticket)
+		tell(parts, func(int) verdict { return verdict{next: apartly} })
+		return
+	}
+	resp, err := s.c.Txn(context.Background(), cluster.Request{Op: "txn", Repeat: repeat(parts), Avoid: avoid, Lanes: s, Ticket: ticket}, t)
+	s.learn(parts, resp, err, ticket)
+	tell(parts, func(i int) verdict { return outcome(parts, i, resp, err) })
+}
+
+// outcome is what part i is told of a request that was answered, or failed.
+func outcome(parts []*part, i int, resp *pb.TxnResponse, err error) verdict {
+	p := parts[i]
+	if err == nil {
+		resp, err := answer(resp, i, len(parts))
+		if err != nil {
+			err = cluster.Unclear(p.Op, err)
+		}
+		return verdict{resp: resp, err: err}
+	}
+	unknown := cluster.OutcomeOf(err) != cluster.NotApplied
+	switch {
+	case !unknown && cluster.IsFinal(err):
+		return verdict{next: apartly}
+	case unknown && p.Repeat == cluster.Always && cluster.IsNoSpace(err) && !p.writes:
+		return verdict{next: apartly} // rule G10
+	case unknown && p.Repeat == cluster.Always && !cluster.IsFinal(err) && repeat(parts) != cluster.Always:
+		return verdict{next: again}
+	}
+	return verdict{err: cluster.Renamed(p.Op, err)}
+}
+
+// learn takes in what became of a request of several parts.
+func (s *Sender) learn(parts []*part, resp *pb.TxnResponse, err error, ticket int) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.m.refusedTogether(parts, err)
+	} else if s.m.noSpace {
+		for i, p := range parts {
+			if r, err := answer(resp, i, len(parts)); err == nil && puts(ran(p.Txn, r)) {
+				s.m.put()
+			}
+		}
+	}
+	s.carry(s.m.finished(ticket, now), now)
+}
+
+func (s *Sender) finished(ticket int) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.carry(s.m.finished(ticket, now), now)
+}
+
+func tell(parts []*part, what func(i int) verdict) {
+	for i, p := range parts {
+		p.told <- what(i) // has room: each is told once
+	}
+}
+
+// carry does what fx asks for, and has the timer run if somebody waits; s.mu is held.
+func (s *Sender) carry(fx effects, now time.Time) {
+	switch len(fx.send) {
+	case 0:
+	case 1:
+		fx.send[0].told <- verdict{next: alone, ticket: fx.ticket, avoid: fx.avoid}
+	default:
+		// Ends within the bound of a request, or with the Cluster, whose Close waits for it.
+		if !s.c.Go(func() { s.sendTogether(fx.send, fx.ticket, fx.avoid) }) {
+			s.m.lanes.give(fx.ticket)
+			tell(fx.send, func(i int) verdict {
+				return verdict{err: cluster.NotSent(context.Background(), fx.send[i].Op, cluster.ErrClosed)}
+			})
+		}
+	}
+	s.arm(now)
+}
+
+// arm sets the timer to when the machine wants to be told of the time. One that fires
+// too early is set again.
+func (s *Sender) arm(now time.Time) {
+	if !s.armed.IsZero() {
+		return
+	}
+	at := s.m.wake()
+	if at.IsZero() {
+		return
+	}
+	s.armed = at
+	if s.timer == nil {
+		s.timer = time.AfterFunc(at.Sub(now), s.tick)
+		return
+	}
+	s.timer.Reset(at.Sub(now))
+}
+
+func (s *Sender) tick() {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.armed = time.Time{}
+	s.carry(s.m.tick(now), now)
+}
+
+// Began implements [cluster.Lanes].
+func (s *Sender) Began(ticket int, m *cluster.Member, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.m.began(ticket, m, now)
+}
+
+// Ended implements [cluster.Lanes].
+func (s *Sender) Ended(ticket int, answered bool) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.carry(s.m.ended(ticket, answered, now), now)
+}
+
+// Hold is for tests: from now on every write waits for company for d, and n of them go
+// at once. d 0: nothing waits.
+func (s *Sender) Hold(d time.Duration, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.m.hold, s.m.limits.parts = d, n
+}

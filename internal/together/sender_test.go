@@ -1,0 +1,526 @@
+package together
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/txn"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// world is a cluster in a bubble, and a Sender whose writes gather for a millisecond.
+type world struct {
+	*testing.T
+	f *etcdfake.Cluster
+	c *cluster.Cluster
+	s *Sender
+
+	mu   sync.Mutex
+	seen []*pb.TxnRequest // that were received
+}
+
+const held = time.Millisecond
+
+func inBubble(t *testing.T, o etcdfake.Options, f func(w *world), opts ...grpc.DialOption) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{T: t, f: etcdfake.New(o)}
+		t.Cleanup(w.f.Close)
+		w.connect(opts...)
+		f(w)
+	})
+}
+
+func (w *world) connect(opts ...grpc.DialOption) {
+	c, err := cluster.Dial(w.Context(), cluster.Config{Endpoints: w.f.Endpoints(), DialOptions: append([]grpc.DialOption{w.f.DialOption()}, opts...)})
+	require.NoError(w, err)
+	w.Cleanup(func() { _ = c.Close() })
+	synctest.Wait() // every member has been asked
+	w.c, w.s = c, New(c)
+	w.s.Hold(held, mostParts)
+	w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.seen = append(w.seen, q.Message.(*pb.TxnRequest))
+		return false
+	}})
+}
+
+// requests is how many parts each request since the last call had; 0: it went by itself.
+func (w *world) requests() (parts []int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, t := range w.seen {
+		n := 0
+		for _, op := range t.Success {
+			if op.GetRequestTxn() != nil {
+				n++
+			}
+		}
+		parts = append(parts, n)
+	}
+	w.seen = nil
+	return parts
+}
+
+// told is what one write was told.
+type told struct {
+	resp *pb.TxnResponse
+	err  error
+	took time.Duration
+}
+
+// all sends writes at the same time, and returns what each was told.
+func (w *world) all(ctx context.Context, ws ...Write) []told {
+	got := make([]told, len(ws))
+	var wg sync.WaitGroup
+	for i, x := range ws {
+		wg.Go(func() {
+			began := time.Now()
+			got[i].resp, got[i].err = w.s.Txn(ctx, x)
+			got[i].took = time.Since(began)
+		})
+	}
+	wg.Wait()
+	return got
+}
+
+// put puts a key in a queue of its own.
+func put(i int) Write {
+	queue := fmt.Sprintf("q%d/", i)
+	return Write{Op: "enqueue", Kind: Ordered, Queue: queue, Lease: 7, Txn: &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.CreateIs(queue+"7-1", 0)},
+		Success: []*pb.RequestOp{txn.Put(queue+"7-1", nil, 0), txn.LastUnder(queue, 2, 0)},
+	}}
+}
+
+// del deletes it; however often.
+func del(i int) Write {
+	queue := fmt.Sprintf("q%d/", i)
+	return Write{Op: "release", Kind: Plain, Queue: queue, Lease: 7, Repeat: cluster.Always, Txn: &pb.TxnRequest{Success: []*pb.RequestOp{txn.Delete(queue + "7-1")}}}
+}
+
+func puts32() (ws []Write) {
+	for i := range mostParts {
+		ws = append(ws, put(i))
+	}
+	return ws
+}
+
+// is is a rule for requests in which some key has this in it.
+func is(key string, r etcdfake.Rule) etcdfake.Rule {
+	r.Method = "Txn"
+	r.Match = func(q etcdfake.Request) bool { return strings.Contains(q.Message.(*pb.TxnRequest).String(), key) }
+	return r
+}
+
+// nested is a rule for requests of several parts.
+func nested(r etcdfake.Rule) etcdfake.Rule {
+	r.Method = "Txn"
+	r.Match = func(q etcdfake.Request) bool {
+		t := q.Message.(*pb.TxnRequest)
+		return len(t.Success) > 0 && t.Success[0].GetRequestTxn() != nil
+	}
+	return r
+}
+
+func TestEachHearsItsOwnAnswerWithTheHeaderOfAll(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		w.f.Put("q1/7-1", "there", 0)
+		got := w.all(w.Context(), put(0), put(1), put(2))
+		assert.Equal(t, []int{3}, w.requests())
+		for i, g := range got {
+			require.NoError(w, g.err)
+			assert.Equal(w, i != 1, g.resp.Succeeded, "the one that was refused is refused alone")
+			assert.Equal(w, w.f.Revision(), g.resp.Header.Revision)
+			assert.NotZero(w, g.resp.Header.MemberId)
+		}
+		assert.Equal(w, w.f.Revision(), txn.PutRevision(got[0].resp, 0))
+		assert.Equal(w, txn.PutRevision(got[0].resp, 0), txn.PutRevision(got[2].resp, 0), "keys of two queues are made at one revision")
+		w.all(w.Context(), del(0))
+		assert.Equal(w, []int{0}, w.requests(), "one goes as it is")
+	})
+}
+
+// Rule G2, with writes that come at the same time.
+func TestTwoOrderedWritesOfAQueueAreOfTwoRequests(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *world) {
+		other := put(0)
+		other.Txn.Success[0] = txn.Put("q0/8-1", nil, 0)
+		got := w.all(w.Context(), put(0), other, put(1))
+		assert.ElementsMatch(w, []int{2, 0}, w.requests())
+		assert.NotEqual(w, txn.PutRevision(got[0].resp, 0), txn.PutRevision(got[1].resp, 0))
+		w.all(w.Context(), del(0), del(0), del(1))
+		assert.Equal(w, []int{3}, w.requests())
+	})
+}
+
+// Rule G2: where the request is made, and whatever was said of its parts.
+func TestWhatWouldBreakRuleG2GoesAlone(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *world) {
+		first, second := put(0), put(0)
+		second.Txn.Success[0] = txn.Put("q0/8-1", nil, 0)
+		second.Queue = "another/"
+		got := w.all(w.Context(), first, second)
+		assert.Equal(w, []int{0, 0}, w.requests())
+		assert.NoError(w, errors.Join(got[0].err, got[1].err))
+	})
+}
+
+// Rule G6: what a member does not take goes elsewhere, together.
+func TestWhatAMemberDoesNotTakeGoesElsewhereTogether(t *testing.T) {
+	for _, err := range []error{rpctypes.ErrGRPCNoLeader, status.Error(codes.Unknown, "raft proposal dropped"), rpctypes.ErrGRPCRequestTooManyRequests} {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			w.f.Inject(nested(etcdfake.Rule{Lose: true, Err: err, Times: 2}))
+			for _, g := range w.all(w.Context(), puts32()...) {
+				require.NoError(w, g.err)
+				assert.True(w, g.resp.Succeeded)
+			}
+			assert.Equal(w, []int{32, 32, 32}, w.requests())
+		})
+	}
+}
+
+// Rules G6, G9: what one is refused for is its own, and for a while it goes alone.
+func TestEachHearsItsOwnReasonWhereOneIsRefused(t *testing.T) {
+	for name, refuse := range map[string]func(w *world, x *Write) (is func(error) bool){
+		"the lease of one is gone": func(w *world, x *Write) func(error) bool {
+			x.Lease, x.Txn.Success[0] = 99, txn.Put("q5/99-1", nil, 99)
+			return cluster.IsLeaseNotFound
+		},
+		"one name is forbidden": func(w *world, x *Write) func(error) bool {
+			w.f.Inject(is("q5/", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}))
+			return cluster.IsPermissionDenied
+		},
+		"one is too large": func(w *world, x *Write) func(error) bool {
+			w.f.Inject(is("q5/", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCRequestTooLarge}))
+			return cluster.IsTooLarge
+		},
+		"one is malformed": func(w *world, x *Write) func(error) bool {
+			x.Txn.Success = append(x.Txn.Success, txn.Put("q5/7-1", nil, 0))
+			return func(err error) bool { return strings.Contains(err.Error(), "duplicate key") }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				ws := puts32()
+				why := refuse(w, &ws[5])
+				for i, g := range w.all(w.Context(), ws...) {
+					if i != 5 {
+						require.NoError(w, g.err)
+						require.True(w, g.resp.Succeeded)
+						continue
+					}
+					require.Error(w, g.err)
+					assert.True(w, why(g.err), "%v", g.err)
+					assert.Equal(w, cluster.NotApplied, cluster.OutcomeOf(g.err))
+					assert.ErrorContains(w, g.err, "enqueue at")
+				}
+				assert.Equal(w, 33, len(w.requests()), "each once more, alone")
+				if name != "the lease of one is gone" && name != "one name is forbidden" {
+					return
+				}
+				for range 3 {
+					got := w.all(w.Context(), ws...)
+					assert.ElementsMatch(w, []int{31, 0}, w.requests())
+					assert.True(w, why(got[5].err), "%v", got[5].err)
+				}
+			})
+		})
+	}
+}
+
+// Rule G5.
+func TestAServersBoundsAreKeptOnceTheyAreKnown(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3, MaxTxnOps: 12}, func(w *world) {
+		for range 4 {
+			for _, g := range w.all(w.Context(), puts32()...) {
+				require.NoError(w, g.err)
+			}
+			for i := range mostParts {
+				require.NoError(w, w.all(w.Context(), del(i))[0].err)
+			}
+		}
+		w.requests()
+		w.all(w.Context(), puts32()...)
+		total := 0
+		for _, n := range w.requests() {
+			assert.LessOrEqual(w, n, 10)
+			assert.Greater(w, n, 1)
+			total += n
+		}
+		assert.Equal(w, 32, total)
+	})
+}
+
+// Rule G6: an unknown outcome is unknown to each, and what may be done twice is sent again,
+// together, with what else may.
+func TestALostAnswerIsEachOnesAndNoRequestIsSentTwice(t *testing.T) {
+	for name, rule := range map[string]etcdfake.Rule{
+		"applied":        {Err: rpctypes.ErrGRPCTimeout, Times: 1},
+		"lost":           {Lose: true, Err: rpctypes.ErrGRPCTimeout, Times: 1},
+		"leader changed": {Lose: true, Err: rpctypes.ErrGRPCLeaderChanged, Times: 1},
+		"silence":        {Hang: true, Times: 1},
+		"gone":           {Err: status.Error(codes.Unavailable, "gone"), Times: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				w.f.Inject(nested(rule))
+				got := w.all(w.Context(), put(0), put(1), del(2), del(3))
+				for i, g := range got {
+					if i >= 2 {
+						require.NoError(w, g.err)
+						continue
+					}
+					require.Error(w, g.err)
+					assert.Equal(w, cluster.Unknown, cluster.OutcomeOf(g.err))
+					assert.NotErrorIs(w, g.err, context.DeadlineExceeded, "no bound is the caller's")
+				}
+				assert.Equal(w, []int{4, 2}, w.requests())
+			})
+		})
+	}
+	t.Run("where all may be done twice", func(t *testing.T) {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			w.f.Inject(nested(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 2}))
+			for _, g := range w.all(w.Context(), del(0), del(1)) {
+				require.NoError(w, g.err)
+			}
+			assert.Equal(w, []int{2, 2, 2}, w.requests())
+		})
+	})
+	t.Run("where every answer to several is lost", func(t *testing.T) {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			w.f.Inject(nested(etcdfake.Rule{Lose: true, Err: status.Error(codes.DataLoss, "x")}))
+			got := w.all(w.Context(), put(0), del(1))
+			assert.Error(w, got[0].err)
+			assert.NoError(w, got[1].err, "it goes alone in the end")
+		})
+	})
+}
+
+// Rule G10.
+func TestReleasesBesideEnqueuesWorkOnAFullDisk(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		w.f.SetNoSpace(true)
+		for range 3 {
+			var ws []Write
+			for i := range 16 {
+				ws = append(ws, put(i), del(i+100))
+			}
+			for i, g := range w.all(w.Context(), ws...) {
+				if i%2 == 1 {
+					require.NoError(w, g.err)
+				} else {
+					require.True(w, cluster.IsNoSpace(g.err), "%v", g.err)
+				}
+			}
+		}
+		w.requests()
+		w.all(w.Context(), del(1), del(2), del(3))
+		assert.Equal(w, []int{3}, w.requests(), "deletions travel together")
+		w.f.SetNoSpace(false)
+		w.all(w.Context(), put(1), put(2), del(3))
+		assert.NotContains(w, w.requests(), 3)
+		w.all(w.Context(), put(1), put(2), del(3))
+		assert.Equal(w, []int{3}, w.requests(), "a put has succeeded")
+	})
+}
+
+// Rule G11.
+func TestWritesTravelTogetherWhereAllMembersTakeThem(t *testing.T) {
+	for _, x := range []struct {
+		versions [3]string
+		together bool
+	}{
+		{[3]string{"3.7.3", "3.7.3", "3.7.0"}, true},
+		{[3]string{"3.5.28", "3.5.28", "3.5.28"}, true},
+		{[3]string{"3.6.9", "3.6.10", "3.6.9"}, true},
+		{[3]string{"3.7.3", "3.6.9", "3.7.3"}, false},
+		{[3]string{"3.5.28", "3.5.27", "3.5.28"}, false},
+		{[3]string{"3.6.9", "3.6.9", "3.6.8"}, false},
+		{[3]string{"3.7.0-rc.0", "3.7.0-rc.0", "3.7.0-rc.0"}, false},
+		{[3]string{"3.7.3", "3.7.3", "master"}, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := &world{T: t, f: etcdfake.New(etcdfake.Options{Members: 3})}
+			t.Cleanup(w.f.Close)
+			for i, v := range x.versions {
+				w.f.Member(i).SetVersion(v)
+			}
+			w.connect()
+			w.all(w.Context(), put(0), put(1))
+			assert.Equal(t, x.together, len(w.requests()) == 1, x.versions)
+		})
+	}
+	t.Run("and none that has not said so", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := &world{T: t, f: etcdfake.New(etcdfake.Options{Members: 3})}
+			t.Cleanup(w.f.Close)
+			w.f.Member(2).Cut()
+			w.connect()
+			w.all(w.Context(), put(0), put(1))
+			assert.Equal(t, []int{0, 0}, w.requests())
+			w.f.Member(2).Heal()
+			time.Sleep(time.Minute)
+			w.all(w.Context(), del(0), del(1))
+			assert.Equal(t, []int{2}, w.requests())
+		})
+	})
+}
+
+// Rule G7: a caller whose context ends returns at once, before its write is sent and
+// after, and the others' go on.
+func TestACallerWhoseContextEndsReturnsAtOnceAndTheOthersGoOn(t *testing.T) {
+	for _, gone := range []int{1, 5, 8} { // of 8
+		for name, after := range map[string]time.Duration{"before it is sent": held / 2, "after": held + 5*time.Millisecond} {
+			t.Run(fmt.Sprint(gone, " ", name), func(t *testing.T) {
+				inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+					w.f.Inject(is("q", etcdfake.Rule{HoldAnswer: 100 * time.Millisecond}))
+					why := errors.New("why")
+					ctx, cancel := context.WithCancelCause(w.Context())
+					time.AfterFunc(after, func() { cancel(why) })
+					var wg sync.WaitGroup
+					for i := range 8 {
+						wg.Go(func() {
+							began, c := time.Now(), w.Context()
+							if i < gone {
+								c = ctx
+							}
+							resp, err := w.s.Txn(c, put(i))
+							if i >= gone {
+								if assert.NoError(w, err) {
+									assert.True(w, resp.Succeeded)
+								}
+								return
+							}
+							assert.Equal(w, after, time.Since(began))
+							assert.ErrorIs(w, err, why)
+							assert.ErrorIs(w, err, context.Canceled)
+							assert.Equal(w, after < held, cluster.OutcomeOf(err) == cluster.NotApplied)
+						})
+					}
+					wg.Wait()
+					time.Sleep(time.Second)
+					for i := range 8 {
+						assert.Equal(w, i >= gone || after > held, w.f.Get(fmt.Sprintf("q%d/7-1", i)) != nil, i)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Rule G8.
+func TestASessionThatEndsTakesOutWhatWaits(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		over := make(chan struct{})
+		time.AfterFunc(held/2, func() { close(over) })
+		ended := put(0)
+		ended.Over = over
+		got := w.all(w.Context(), ended, put(1), put(2))
+		assert.Equal(w, cluster.NotApplied, cluster.OutcomeOf(got[0].err))
+		assert.Equal(w, held/2, got[0].took)
+		assert.NoError(w, errors.Join(got[1].err, got[2].err))
+		assert.Equal(w, []int{2}, w.requests())
+		assert.Nil(w, w.f.Get("q0/7-1"))
+
+		over = make(chan struct{})
+		time.AfterFunc(2*held, func() { close(over) })
+		w.f.Inject(is("q", etcdfake.Rule{HoldAnswer: 3 * held}))
+		ended = del(0)
+		ended.Over = over
+		got = w.all(w.Context(), ended, del(1))
+		assert.NoError(w, got[0].err, "what has left goes on")
+	})
+}
+
+// Rule G7: no caller's context, nor its values, nor its deadline, is the request's.
+func TestNothingOfACallersContextIsInARequestOfSeveral(t *testing.T) {
+	type key struct{}
+	alone, several := 0, 0
+	watch := func(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		if r, ok := req.(*pb.TxnRequest); ok {
+			if r.Success[0].GetRequestTxn() != nil {
+				several++
+				assert.Nil(t, ctx.Value(key{}))
+				end, _ := ctx.Deadline()
+				assert.Equal(t, 3*time.Second, time.Until(end), "that of any request")
+			} else {
+				alone++
+				assert.Equal(t, "mine", ctx.Value(key{}))
+			}
+		}
+		return invoke(ctx, method, req, answer, conn, opts...)
+	}
+	inBubble(t, etcdfake.Options{}, func(w *world) {
+		ctx, cancel := context.WithTimeout(context.WithValue(w.Context(), key{}, "mine"), time.Second)
+		defer cancel()
+		w.all(ctx, put(0), put(1))
+		w.all(ctx, put(3))
+		assert.Equal(w, 1, several)
+		assert.Equal(w, 1, alone)
+	}, grpc.WithChainUnaryInterceptor(watch))
+}
+
+// Rule G4: of what comes while a member says nothing, no more hangs than what it was sent
+// before that was known.
+func TestAMemberThatSaysNothingIsPassedOver(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		w.s.Hold(0, mostParts)
+		w.f.Member(1).BlackHole()
+		late, n := 0, 0
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		for i := range 1000 {
+			wg.Go(func() {
+				began := time.Now()
+				_, err := w.s.Txn(w.Context(), del(i))
+				mu.Lock()
+				defer mu.Unlock()
+				n++
+				if assert.NoError(w, err); time.Since(began) > 500*time.Millisecond {
+					late++
+				}
+			})
+			time.Sleep(2500 * time.Microsecond)
+		}
+		wg.Wait()
+		assert.Equal(w, 1000, n)
+		assert.LessOrEqual(w, late, 3*mostParts)
+	})
+}
+
+// What a client closes under way ends.
+func TestClosingEndsWhatIsUnderWayAndWhatWaits(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		w.f.BlackHole()
+		time.AfterFunc(time.Second, func() { _ = w.c.Close() })
+		for _, g := range w.all(context.Background(), puts32()...) {
+			assert.ErrorIs(w, g.err, cluster.ErrClosed)
+			assert.Equal(w, time.Second, g.took)
+		}
+		for _, g := range w.all(context.Background(), put(1), put(2)) {
+			assert.ErrorIs(w, g.err, cluster.ErrClosed)
+			assert.Equal(w, cluster.NotApplied, cluster.OutcomeOf(g.err))
+		}
+	})
+}
