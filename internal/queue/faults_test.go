@@ -75,10 +75,21 @@ func isUndo(t *pb.TxnRequest) bool {
 		inQueue(op(t.Success, 1).GetRequestDeleteRange().GetKey())
 }
 
-// is makes a request what a rule matches.
-func (r request) is(q etcdfake.Request) bool {
-	t, ok := q.Message.(*pb.TxnRequest)
-	return ok && r(t)
+// is makes a request what a rule matches, by itself or as a part of one.
+func (r request) is(q etcdfake.Request) bool { return r.of(q) != nil }
+
+// of is the one in q that is r; nil: there is none.
+func (r request) of(q etcdfake.Request) *pb.TxnRequest {
+	t, _ := q.Message.(*pb.TxnRequest)
+	if t == nil || r(t) {
+		return t
+	}
+	for _, op := range t.Success {
+		if part := op.GetRequestTxn(); part != nil && r(part) {
+			return part
+		}
+	}
+	return nil
 }
 
 func (r request) rule(rule etcdfake.Rule) etcdfake.Rule {
@@ -128,18 +139,31 @@ func faults() []fault {
 }
 
 // eachFault runs f in a world for each fault: one that happens once and, plain
-// codes apart, one that happens thrice.
+// codes apart, one that happens thrice. What f does goes by itself, beside one other, and
+// as one of 32 writes.
 func eachFault(t *testing.T, f func(w *world, fa fault)) {
-	for _, times := range []int{1, 3} {
-		for _, fa := range faults() {
-			if times > 1 && status.Convert(fa.rule.Err).Message() == injected {
-				continue
+	for _, company := range []int{1, 2, 32} {
+		all, met := 0, 0
+		for _, times := range []int{1, 3} {
+			for _, fa := range faults() {
+				if company > 2 && testing.Short() || times > 1 && (company > 2 || status.Convert(fa.rule.Err).Message() == injected) {
+					continue
+				}
+				fa.rule.Times = times
+				name := fa.name + map[int]string{1: "", 3: ", thrice"}[times] + map[int]string{1: "", 2: ", of two", 32: ", of many"}[company]
+				t.Run(name, func(t *testing.T) {
+					inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+						w.others = newOthers(w, company-1, fa)
+						f(w, fa)
+						all++
+						if w.others.end() {
+							met++
+						}
+					})
+				})
 			}
-			fa.rule.Times = times
-			t.Run(fa.name+map[int]string{1: "", 3: ", thrice"}[times], func(t *testing.T) {
-				inBubble(t, etcdfake.Options{Members: 3}, func(w *world) { f(w, fa) })
-			})
 		}
+		assert.Greater(t, 2*met+1, all, "a member that failed is asked for its version before anything travels together again; most did")
 	}
 }
 

@@ -29,7 +29,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type world struct {
 	*testing.T
 	f      *etcdfake.Cluster
-	shared bool // what queue is
+	shared bool    // what queue is
+	others *others // nil: what the test does goes by itself
 }
 
 // inBubble runs f in a world whose every goroutine is gone at the end.
@@ -65,6 +66,7 @@ func (w *world) sessionWith(cfg pawl.Config) *session.Session {
 	w.Cleanup(func() { _ = c.Close() })
 	s, err := c.Session(w.Context())
 	require.NoError(w, err)
+	w.others.join(c)
 	return inside.SessionOf(s)
 }
 

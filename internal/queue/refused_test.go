@@ -20,8 +20,8 @@ import (
 func (w *world) before(r request, f func(t *pb.TxnRequest)) {
 	var once sync.Once
 	w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
-		if r.is(q) {
-			once.Do(func() { f(q.Message.(*pb.TxnRequest)) })
+		if t := r.of(q); t != nil {
+			once.Do(func() { f(t) })
 		}
 		return false
 	}})

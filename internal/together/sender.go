@@ -15,10 +15,11 @@ import (
 type Sender struct {
 	c *cluster.Cluster
 
-	mu    sync.Mutex
-	m     machine
-	timer *time.Timer
-	armed time.Time // when timer fires; the zero Time: it does not
+	mu      sync.Mutex
+	m       machine
+	timer   *time.Timer
+	armed   time.Time // when timer fires; the zero Time: it does not
+	company func(Write)
 }
 
 // New makes a Sender on c, which closing c ends.
@@ -74,8 +75,12 @@ func (s *Sender) offer(w *Write, alone bool) (p *part, ticket int, avoid *cluste
 	s.mu.Lock()
 	p, ticket, fx := s.m.offer(w, s.c.TakesNested(), alone, now)
 	avoid = s.m.lanes.silent()
+	company := s.company
 	s.carry(fx, now)
 	s.mu.Unlock()
+	if company != nil && p != nil {
+		company(*w)
+	}
 	return p, ticket, avoid
 }
 
@@ -264,9 +269,9 @@ func (s *Sender) Ended(ticket int, answered bool) {
 }
 
 // Hold is for tests: from now on every write waits for company for d, and n of them go
-// at once. d 0: nothing waits.
-func (s *Sender) Hold(d time.Duration, n int) {
+// at once. company, if not nil, is told of each that waits.
+func (s *Sender) Hold(d time.Duration, n int, company func(Write)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.m.hold, s.m.limits.parts = d, n
+	s.m.hold, s.m.limits.parts, s.company = d, n, company
 }

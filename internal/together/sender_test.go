@@ -55,7 +55,7 @@ func (w *world) connect(opts ...grpc.DialOption) {
 	w.Cleanup(func() { _ = c.Close() })
 	synctest.Wait() // every member has been asked
 	w.c, w.s = c, New(c)
-	w.s.Hold(held, mostParts)
+	w.s.Hold(held, mostParts, nil)
 	w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -485,7 +485,7 @@ func TestNothingOfACallersContextIsInARequestOfSeveral(t *testing.T) {
 // before that was known.
 func TestAMemberThatSaysNothingIsPassedOver(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
-		w.s.Hold(0, mostParts)
+		w.s.Hold(0, mostParts, nil)
 		w.f.Member(1).BlackHole()
 		late, n := 0, 0
 		var wg sync.WaitGroup

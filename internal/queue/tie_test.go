@@ -1,0 +1,101 @@
+package queue
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/txn"
+)
+
+const tiedKey = "name/7fffffff-1"
+
+// tying puts another key of the queue in the request of each enqueue, as a program would
+// that breaks rule G2.
+func tying(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if t, ok := req.(*pb.TxnRequest); ok && isEnqueue(t) {
+		t = proto.CloneOf(t)
+		t.Success = append([]*pb.RequestOp{t.Success[0], txn.Put(tiedKey, nil, 0)}, t.Success[1:]...)
+		req = t
+	}
+	return invoke(ctx, method, req, answer, conn, opts...)
+}
+
+// Rule G3: a key of the queue that was made at the own key's revision fails the
+// acquisition, wherever it is seen.
+func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
+	const loud = "two of one queue in one request"
+	t.Run("seen by the enqueue", func(t *testing.T) {
+		inBubble(t, etcdfake.Options{}, func(w *world) {
+			_, err := Acquire(w.Context(), w.through(tying), w.queue(), Request{})
+			assert.ErrorContains(w, err, loud)
+			w.f.Delete(tiedKey)
+			w.clear()
+		})
+	})
+	t.Run("seen by the question after an enqueue was settled", func(t *testing.T) {
+		inBubble(t, etcdfake.Options{}, func(w *world) {
+			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+			_, err := Acquire(w.Context(), w.through(tying), w.queue(), Request{})
+			assert.ErrorContains(w, err, loud)
+			w.f.Delete(tiedKey)
+			w.clear()
+		})
+	})
+	// show adds a key of the own key's revision to an answer.
+	show := func(w *world, r request, create func() int64) {
+		rule := r.rule(etcdfake.Rule{Edit: func(_ etcdfake.Request, m proto.Message) {
+			read := m.(*pb.TxnResponse).Responses[0].GetResponseRange()
+			read.Kvs = append([]*mvccpb.KeyValue{{Key: []byte(tiedKey), CreateRevision: create(), ModRevision: 1}}, read.Kvs...)[:2]
+		}})
+		w.f.Inject(rule)
+	}
+	t.Run("seen by a waiter's question", func(t *testing.T) {
+		inBubble(t, etcdfake.Options{}, func(w *world) {
+			holder := w.acquire(w.session())
+			waiter := w.waiting(w.session())
+			var own int64
+			for _, k := range w.keys() {
+				own = max(own, w.f.Get(k).CreateRevision)
+			}
+			show(w, isAsk, func() int64 { return own })
+			w.release(holder)
+			assert.ErrorContains(w, waiter.failed(), loud)
+			w.f.LiftAll()
+			w.clear()
+		})
+	})
+	t.Run("seen by whoever resumes", func(t *testing.T) {
+		inBubble(t, etcdfake.Options{}, func(w *world) {
+			s := w.session()
+			c := w.acquire(s)
+			show(w, isResume, func() int64 { return int64(c.Token()) })
+			_, err := Resume(w.Context(), s, w.queue(), c.Key(), c.Token(), Limits{})
+			assert.ErrorContains(w, err, loud)
+		})
+	})
+}
+
+// K1: the tokens of two names may be equal, for their keys may be made by one request.
+func TestTwoNamesMayHaveOneTokenAndEachHasItsHolder(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *world) {
+		w.others = newOthers(w, 1, fault{})
+		c := w.acquire(w.session())
+		var other fencing.Token
+		for _, k := range w.f.Keys(othersName) {
+			other = fencing.Token(w.f.Get(k).CreateRevision)
+		}
+		require.Equal(w, c.Token(), other)
+		w.release(c)
+		assert.True(w, w.others.end())
+	})
+}
