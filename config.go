@@ -62,6 +62,9 @@ type Config struct {
 	// not send after it has returned, which is refused. pawl sees what really
 	// leaves: where an interceptor fails a request without sending it, or sends it
 	// with another context, an error's outcome is unknown (kv.ErrUnknown).
+	// A transaction may hold those of many callers, each as a transaction of its
+	// own inside: the context of such a request has no caller's values, and no
+	// caller's deadline, so a trace of it is nobody's.
 	DialOptions []grpc.DialOption
 }
 

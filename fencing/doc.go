@@ -1,7 +1,8 @@
 // Package fencing carries the token of a lock to the storage that checks it.
 //
 // A lock service cannot stop a holder that was paused between its last look at the lock and its write; only the storage that
-// receives the write can. So every holding of a lock has a Token, greater than the tokens of all holders before it;
+// receives the write can. So every holding of a lock has a Token, greater than the tokens of all holders of that name before it (those of
+// two names may be equal, and mean nothing to one another);
 // the holder sends it along with what it writes; and a guard at the storage refuses a token below the highest that it has
 // seen for the resource.
 //

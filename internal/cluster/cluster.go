@@ -41,7 +41,8 @@ type Config struct {
 	// send a request several times. It must pass on the context that it got, or one made from it, and must
 	// not send after it has returned: what is sent with that context is refused then. The outcome of
 	// a request that an interceptor fails without sending it is Unknown, and so is that of a transaction
-	// that it sent twice, where more than one copy may have been applied.
+	// that it sent twice, where more than one copy may have been applied. The context of a request in which several
+	// callers' transactions travel has the values of none of them, nor their deadlines.
 	DialOptions []grpc.DialOption
 }
 

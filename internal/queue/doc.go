@@ -3,8 +3,9 @@
 //
 // A queue is all keys under one name, in the order of their create revisions.
 // The first one alive is the holder; its create revision is its fencing token.
-// Every write transaction has a revision of its own and the holder is the
-// smallest alive, so successive holders have strictly increasing tokens (K1).
+// No two keys of a queue are made at one revision (rule G2: package together) and
+// the holder is the smallest alive, so successive holders have strictly increasing
+// tokens (K1). The tokens of two names may be equal.
 //
 // An [Acquisition] is one key's life. What it is, and what follows from each event,
 // is package state, which is pure; the files here make requests and watches, turn what

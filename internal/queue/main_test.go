@@ -217,6 +217,7 @@ var (
 	errNoLeader  = rpctypes.ErrGRPCNoLeader
 	errForbidden = rpctypes.ErrGRPCPermissionDenied
 	errRevoked   = lease.ErrRevoked
+	errClosed    = lease.ErrClosed
 )
 
 // beginAt opens an entry with one key in q.

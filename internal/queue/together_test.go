@@ -1,0 +1,195 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+)
+
+// gathering is a session whose writes gather for a millisecond, and what counts the
+// writes in each request since.
+func (w *world) gathering() (s *session.Session, sizes func() []int) {
+	s = w.session()
+	synctest.Wait()
+	s.Host().Together.Hold(time.Millisecond, 32, nil)
+	var mu sync.Mutex
+	var all []int
+	w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
+		if t := q.Message.(*pb.TxnRequest); len(t.Compare) > 0 || partsOf(t) > 1 {
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, partsOf(t))
+		}
+		return false
+	}})
+	return s, func() []int {
+		mu.Lock()
+		defer mu.Unlock()
+		got := all
+		all = nil
+		return got
+	}
+}
+
+// each runs f for n names at the same time.
+func (w *world) each(n int, etcdLayout bool, f func(q Queue)) {
+	var all sync.WaitGroup
+	for i := range n {
+		q, err := New("", fmt.Sprint("each", i), etcdLayout)
+		require.NoError(w, err)
+		all.Go(func() { f(q) })
+	}
+	all.Wait()
+}
+
+// Rule G1.
+func TestInEtcdsLayoutEverythingGoesAlone(t *testing.T) {
+	for _, etcdLayout := range []bool{true, false} {
+		inBubble(t, etcdfake.Options{}, func(w *world) {
+			s, sizes := w.gathering()
+			w.each(8, etcdLayout, func(q Queue) {
+				c, err := Acquire(w.Context(), s, q, Request{})
+				if assert.NoError(w, err) {
+					assert.NoError(w, c.Release(w.Context(), errGivenBack))
+				}
+			})
+			if etcdLayout {
+				assert.Len(w, sizes(), 16)
+			} else {
+				assert.Equal(w, []int{8, 8}, sizes())
+			}
+			if !etcdLayout {
+				return
+			}
+			nested, err := New("", "a/b", true)
+			require.NoError(w, err)
+			_, key, err := s.Begin(nested.Prefix)
+			require.NoError(w, err)
+			require.Contains(w, key, "a/b/")
+			for n := range int64(16) {
+				s.Leave(n + 1)
+			}
+			s.Leave(17)
+			w.each(8, false, func(q Queue) {
+				c, err := Acquire(w.Context(), s, q, Request{})
+				if assert.NoError(w, err) {
+					assert.NoError(w, c.Release(w.Context(), errGivenBack))
+				}
+			})
+			assert.Equal(w, []int{1, 8, 8}, sizes(), "a removal too, where names nest")
+		})
+	}
+}
+
+// Rules G10, R1: releases beside enqueues that the full disk refuses say nil, all of them.
+func TestReleasesBesideRefusedEnqueuesSayNil(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		s, sizes := w.gathering()
+		var held []*Acquisition
+		var mu sync.Mutex
+		w.each(100, false, func(q Queue) {
+			c, err := Acquire(w.Context(), s, q, Request{})
+			assert.NoError(w, err)
+			mu.Lock()
+			defer mu.Unlock()
+			held = append(held, c)
+		})
+		sizes()
+		w.f.SetNoSpace(true)
+		var all sync.WaitGroup
+		for i, c := range held {
+			all.Go(func() { assert.NoError(w, c.Release(w.Context(), errGivenBack)) })
+			all.Go(func() {
+				q, err := New("", fmt.Sprint("refused", i), false)
+				assert.NoError(w, err)
+				_, err = Acquire(w.Context(), s, q, Request{})
+				assert.True(w, cluster.IsNoSpace(err), "%v", err)
+			})
+		}
+		all.Wait()
+		assert.Contains(w, sizes(), 32, "they were of one request")
+		w.f.SetNoSpace(false)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		assert.Empty(w, w.f.Keys("each"))
+		assert.Empty(w, w.f.Keys("refused"))
+	})
+}
+
+// Rules G6, F5: a name that is forbidden, and a lease that is gone, are heard of by those that
+// they concern.
+func TestWhatOneIsRefusedForIsHeardByNobodyElse(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		s, sizes := w.gathering()
+		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}))
+		var forbidden sync.WaitGroup
+		forbidden.Go(func() {
+			_, err := Acquire(w.Context(), s, w.queue(), Request{})
+			assert.True(w, cluster.IsPermissionDenied(err), "%v", err)
+		})
+		w.each(31, false, func(q Queue) {
+			c, err := Acquire(w.Context(), s, q, Request{})
+			if assert.NoError(w, err) {
+				assert.NoError(w, c.Release(w.Context(), errGivenBack))
+			}
+		})
+		forbidden.Wait()
+		assert.Contains(w, sizes(), 32)
+		assert.NoError(w, s.Err())
+		w.f.LiftAll()
+		w.clear()
+	})
+}
+
+// Rule G8: what a session that is over has not sent is not sent.
+func TestASessionThatEndsSendsNothingMore(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		s, sizes := w.gathering()
+		sizes()
+		s.Host().Together.Hold(time.Second, 32, nil)
+		time.AfterFunc(100*time.Millisecond, func() { _ = s.Close(w.Context()) })
+		began := time.Now()
+		w.each(3, false, func(q Queue) {
+			_, err := Acquire(w.Context(), s, q, Request{})
+			w.oneCause(errClosed, err)
+		})
+		assert.Equal(w, 100*time.Millisecond, time.Since(began))
+		time.Sleep(2 * time.Second)
+		assert.Empty(w, sizes())
+	})
+}
+
+// A6: what many gave up is removed by few requests, and beside what others do.
+func TestWhatManyGaveUpIsRemovedTogether(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		s, sizes := w.gathering()
+		holder := w.acquire(w.session())
+		ctx, cancel := context.WithCancel(w.Context())
+		var all []*attempt
+		for range 40 {
+			all = append(all, w.acquiring(ctx, s, Request{}))
+		}
+		sizes()
+		cancel()
+		for _, a := range all {
+			assert.ErrorIs(w, a.failed(), context.Canceled)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		assert.Len(w, w.keys(), 1)
+		assert.LessOrEqual(w, len(sizes()), 5)
+		w.release(holder)
+	})
+}
