@@ -75,9 +75,9 @@ func TestInEtcdsLayoutEverythingGoesAlone(t *testing.T) {
 			}
 			nested, err := New("", "a/b", true)
 			require.NoError(w, err)
-			_, key, err := s.Begin(nested.Prefix)
+			_, own, err := s.Begin(nested.place())
 			require.NoError(w, err)
-			require.Contains(w, key, "a/b/")
+			require.Contains(w, own[0], "a/b/")
 			for n := range int64(16) {
 				s.Leave(n + 1)
 			}
