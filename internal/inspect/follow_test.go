@@ -110,6 +110,7 @@ func TestAFollowerReadsAgainAfterACompaction(t *testing.T) {
 		require.NoError(w, h.Release(w.Context()))
 		w.Holds(bob, "a")
 		w.Cluster.Compact(w.Cluster.Revision())
+		synctest.Wait() // events under way would reach a watch that is made now
 		f.Hear()
 		fw.reports("a ended (cause unknown)?", "a acquired?")
 		require.NoError(w, bob.Close(w.Context()))
