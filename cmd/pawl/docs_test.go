@@ -1,0 +1,92 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A call of pawl in a block of a page: at the beginning of a line or behind a prompt, a
+// separator, or the path of it; in YAML as a list.
+var (
+	fenced  = regexp.MustCompile("(?s)```(console|bash|ini|yaml)?\n(.*?)```")
+	inShell = regexp.MustCompile(`(?m)(?:^\$ |[;&(] ?(?:exec )?|=/usr/bin/|[A-Z]+=\S+ )pawl ([a-z][^;&|\n#>)]*)`)
+	inYAML  = regexp.MustCompile(`\[pawl, ([^\]]*)\]`)
+)
+
+// Every command that a page shows is one that there is, with flags that it has.
+func TestCommandsInPagesAreCommands(t *testing.T) {
+	found := 0
+	check := func(page string, args []string) {
+		found++
+		c, rest, err := newRoot().Find(args)
+		if !assert.NoError(t, err, "%s: pawl %s", page, args) || len(rest) > 0 && rest[0] == "--help" {
+			return
+		}
+		own := rest
+		for i, a := range rest {
+			if a == "--" {
+				own = rest[:i]
+			}
+		}
+		assert.NoError(t, c.ParseFlags(own), "%s: pawl %s", page, args)
+		if c.Args != nil {
+			assert.NoError(t, c.ValidateArgs(c.Flags().Args()), "%s: pawl %s", page, args)
+		}
+	}
+	root := filepath.Join("..", "..")
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, block := range fenced.FindAllStringSubmatch(string(text), -1) {
+			for _, m := range inShell.FindAllStringSubmatch(block[2], -1) {
+				check(path, strings.Fields(strings.ReplaceAll(m[1], `"`, "")))
+			}
+			for _, m := range inYAML.FindAllStringSubmatch(block[2], -1) {
+				check(path, strings.Split(strings.ReplaceAll(m[1], `"`, ""), ", "))
+			}
+		}
+		return err
+	}))
+	assert.Greater(t, found, 40)
+}
+
+// The tutorial, as a reader does it, but for the port.
+func TestTheTutorialIsAsItSays(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/start/tutorial.md")
+	require.NoError(t, err)
+	source := regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindStringSubmatch(string(text))
+	require.NotNil(t, source)
+	dev := begin(t, "", "dev", "--port", "0")
+	serving := servesOn.FindStringSubmatch(next(t, dev.lines()))
+	require.NotNil(t, serving)
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(strings.ReplaceAll(source[1], "127.0.0.1:2379", serving[1])), 0o644))
+	out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "program"), filepath.Join(dir, "main.go")).CombinedOutput()
+	require.NoError(t, err, string(out))
+
+	program := beginWith(t, serving[1], filepath.Join(dir, "program"))
+	says := program.lines()
+	assert.Regexp(t, `^holding with token \d+$`, next(t, says))
+	assert.Equal(t, "first write: <nil>", next(t, says))
+	second := begin(t, serving[1], "lock", "--wait", "2", "report", "--", "echo", "my turn")
+	assert.Equal(t, 124, second.code(t))
+	assert.Contains(t, second.stderr.String(), "is held by")
+	assert.Equal(t, 0, begin(t, serving[1], "break", "--yes", "report").code(t))
+	assert.Regexp(t, `^lost: .*lost.*key deleted`, next(t, says))
+	assert.Regexp(t, `^late write: .*fenced: the lock is no longer held`, next(t, says))
+	assert.Equal(t, 0, program.code(t))
+	third := begin(t, serving[1], "lock", "--wait", "2", "report", "--", "echo", "my turn")
+	assert.Equal(t, "my turn", next(t, third.lines()))
+	assert.Equal(t, 0, third.code(t))
+}
