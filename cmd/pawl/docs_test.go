@@ -49,7 +49,7 @@ func TestCommandsInPagesAreCommands(t *testing.T) {
 		text, err := os.ReadFile(path)
 		for _, block := range fenced.FindAllStringSubmatch(string(text), -1) {
 			for _, m := range inShell.FindAllStringSubmatch(block[2], -1) {
-				check(path, strings.Fields(strings.ReplaceAll(m[1], `"`, "")))
+				check(path, strings.Fields(strings.NewReplacer(`"`, "", "$$", "1").Replace(m[1])))
 			}
 			for _, m := range inYAML.FindAllStringSubmatch(block[2], -1) {
 				check(path, strings.Split(strings.ReplaceAll(m[1], `"`, ""), ", "))
@@ -57,7 +57,7 @@ func TestCommandsInPagesAreCommands(t *testing.T) {
 		}
 		return err
 	}))
-	assert.Greater(t, found, 40)
+	assert.Greater(t, found, 20)
 }
 
 // The tutorial, as a reader does it, but for the port.
@@ -83,8 +83,10 @@ func TestTheTutorialIsAsItSays(t *testing.T) {
 	assert.Equal(t, 124, second.code(t))
 	assert.Contains(t, second.stderr.String(), "is held by")
 	assert.Equal(t, 0, begin(t, serving[1], "break", "--yes", "report").code(t))
-	assert.Regexp(t, `^lost: .*lost.*key deleted`, next(t, says))
-	assert.Regexp(t, `^late write: .*fenced: the lock is no longer held`, next(t, says))
+	for range 2 { // what the page prints, but for the lease
+		line := regexp.MustCompile(`[0-9a-f]+-1"`).ReplaceAllString(next(t, says), `694d8d2b6c1e3a05-1"`)
+		assert.True(t, strings.Contains(string(text), "\n"+line+"\n"), line)
+	}
 	assert.Equal(t, 0, program.code(t))
 	third := begin(t, serving[1], "lock", "--wait", "2", "report", "--", "echo", "my turn")
 	assert.Equal(t, "my turn", next(t, third.lines()))
