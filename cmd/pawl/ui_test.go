@@ -25,9 +25,9 @@ var pageIsAt = regexp.MustCompile(`^the page is at (http://\S+/)(?:#key=(\S+))?$
 type pageState struct {
 	Namespace, Prefix, Cluster string
 	Breakable                  bool
-	Lines                      []struct {
-		ID, Name string
-		Queue    []struct{ Token, Owner string }
+	Queues                     []struct {
+		ID, Name  string
+		Positions []struct{ Token, Owner string }
 	}
 	Holds []struct{ End, Cause, By string }
 }
@@ -55,15 +55,15 @@ func TestUIServesWhatIsHeldAndBreaksWithItsKey(t *testing.T) {
 	assert.Contains(t, next(t, holder.lines()), "held")
 	other := begin(t, s.Addr(), "lock", "--namespace", "app/", "backup")
 	assert.Contains(t, next(t, other.lines()), "held")
-	eventually(t, func() bool { return len(stateOf(t, base).Lines) > 0 }, "it shows nothing")
+	eventually(t, func() bool { return len(stateOf(t, base).Queues) > 0 }, "it shows nothing")
 	state := stateOf(t, base)
 	assert.Equal(t, []string{"app/", "re", s.Addr()}, []string{state.Namespace, state.Prefix, state.Cluster})
 	assert.True(t, state.Breakable)
-	require.Len(t, state.Lines, 1, "the others do not begin so")
-	line := state.Lines[0]
-	assert.Equal(t, "ann", line.Queue[0].Owner)
+	require.Len(t, state.Queues, 1, "the others do not begin so")
+	queue := state.Queues[0]
+	assert.Equal(t, "ann", queue.Positions[0].Owner)
 
-	body := fmt.Sprintf(`{"line":%q,"token":%q}`, line.ID, line.Queue[0].Token)
+	body := fmt.Sprintf(`{"queue":%q,"token":%q}`, queue.ID, queue.Positions[0].Token)
 	r, err := http.NewRequestWithContext(t.Context(), "POST", base+"api/break", strings.NewReader(body))
 	require.NoError(t, err)
 	r.Header.Set("Pawl-Break", key)

@@ -47,14 +47,14 @@ func (p *Page) breakIt(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var request struct {
-		Line  string        `json:"line"`
+		Queue string        `json:"queue"`
 		Token fencing.Token `json:"token,string"`
 	}
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxRequest)).Decode(&request); err != nil {
-		refuse(w, http.StatusBadRequest, "want line and token as JSON: "+err.Error())
+		refuse(w, http.StatusBadRequest, "want queue and token as JSON: "+err.Error())
 		return
 	}
-	l, ok := p.hub.queue(request.Line)
+	l, ok := p.hub.queue(request.Queue)
 	if !ok || l.Queue[0].Token != request.Token {
 		refuse(w, http.StatusConflict, "somebody else holds it now, or nobody: nothing was done")
 		return

@@ -71,8 +71,8 @@ func TestABreakNeedsTheTokenTheSameSiteAndTheHolderThatWasShown(t *testing.T) {
 	inBubble(t, Options{Token: "SECRET", By: "carol"}, func(w *world) {
 		h := w.Holds(w.Session("ann"), "backup")
 		w.waits(w.Session("bob"), "backup")
-		id := w.settled().Lines[0].ID
-		right := fmt.Sprintf(`{"line":%q,"token":"%d"}`, id, h.Token())
+		id := w.settled().Queues[0].ID
+		right := fmt.Sprintf(`{"queue":%q,"token":"%d"}`, id, h.Token())
 		for name, c := range map[string]struct {
 			body   string
 			header []string
@@ -83,13 +83,13 @@ func TestABreakNeedsTheTokenTheSameSiteAndTheHolderThatWasShown(t *testing.T) {
 			"from another site":           {right, []string{"Pawl-Break", "SECRET", "Sec-Fetch-Site", "cross-site"}, 403},
 			"from another port":           {right, []string{"Pawl-Break", "SECRET", "Sec-Fetch-Site", "same-site"}, 403},
 			"another origin":              {right, []string{"Pawl-Break", "SECRET", "Origin", "http://127.0.0.1:80"}, 403},
-			"no JSON":                     {"line=a", []string{"Pawl-Break", "SECRET"}, 400},
+			"no JSON":                     {"queue=a", []string{"Pawl-Break", "SECRET"}, 400},
 			"too much":                    {strings.Repeat(" ", maxRequest+1) + right, []string{"Pawl-Break", "SECRET"}, 400},
 			"another holder":              {strings.Replace(right, `"token":"`, `"token":"9`, 1), []string{"Pawl-Break", "SECRET"}, 409},
-			"nobody's line":               {`{"line":"YQ","token":"1"}`, []string{"Pawl-Break", "SECRET"}, 409},
-			"no line's":                   {`{"line":"%","token":"1"}`, []string{"Pawl-Break", "SECRET"}, 409},
-			"no token of the holder's":    {fmt.Sprintf(`{"line":%q}`, id), []string{"Pawl-Break", "SECRET"}, 409},
-			"a token that is no number's": {fmt.Sprintf(`{"line":%q,"token":"x"}`, id), []string{"Pawl-Break", "SECRET"}, 400},
+			"nobody's queue":              {`{"queue":"YQ","token":"1"}`, []string{"Pawl-Break", "SECRET"}, 409},
+			"no queue's":                  {`{"queue":"%","token":"1"}`, []string{"Pawl-Break", "SECRET"}, 409},
+			"no token of the holder's":    {fmt.Sprintf(`{"queue":%q}`, id), []string{"Pawl-Break", "SECRET"}, 409},
+			"a token that is no number's": {fmt.Sprintf(`{"queue":%q,"token":"x"}`, id), []string{"Pawl-Break", "SECRET"}, 400},
 		} {
 			got := w.requests("POST", "/api/break", c.body, c.header...)
 			assert.Equal(w, c.code, got.Code, "%s: %s", name, got.Body)
@@ -104,7 +104,7 @@ func TestABreakNeedsTheTokenTheSameSiteAndTheHolderThatWasShown(t *testing.T) {
 		<-h.Done()
 		assert.ErrorIs(w, h.Err(), lock.ErrKeyDeleted)
 		s := w.settled()
-		assert.Equal(w, "bob", s.Lines[0].Queue[0].Owner)
+		assert.Equal(w, "bob", s.Queues[0].Positions[0].Owner)
 		assert.Equal(w, "carol", s.Holds[0].By)
 		assert.Equal(w, "broken", s.Holds[0].Cause)
 		assert.Equal(w, 409, w.requests("POST", "/api/break", right, "Pawl-Break", "SECRET").Code, "once more hits nobody")
@@ -125,7 +125,7 @@ func TestThePageLearnsWhetherItsKeyIsTheRightOne(t *testing.T) {
 func TestWithoutATokenNothingCanBeBroken(t *testing.T) {
 	inBubble(t, Options{}, func(w *world) {
 		h := w.Holds(w.Session("ann"), "backup")
-		body := fmt.Sprintf(`{"line":%q,"token":"%d"}`, w.settled().Lines[0].ID, h.Token())
+		body := fmt.Sprintf(`{"queue":%q,"token":"%d"}`, w.settled().Queues[0].ID, h.Token())
 		got := w.requests("POST", "/api/break", body, "Pawl-Break", "")
 		assert.Equal(w, 403, got.Code)
 		assert.Contains(w, got.Body.String(), "--allow-break")
@@ -136,7 +136,7 @@ func TestWithoutATokenNothingCanBeBroken(t *testing.T) {
 func TestABreakThatGetsNoAnswerSaysSo(t *testing.T) {
 	inBubble(t, Options{Token: "SECRET"}, func(w *world) {
 		h := w.Holds(w.Session("ann"), "backup")
-		body := fmt.Sprintf(`{"line":%q,"token":"%d"}`, w.settled().Lines[0].ID, h.Token())
+		body := fmt.Sprintf(`{"queue":%q,"token":"%d"}`, w.settled().Queues[0].ID, h.Token())
 		w.Cluster.BlackHole()
 		got := w.requests("POST", "/api/break", body, "Pawl-Break", "SECRET")
 		w.Cluster.Heal()

@@ -17,7 +17,7 @@ const (
 // A hold is a time in which somebody held a name, for the browser.
 type hold struct {
 	N     int64         `json:"n"` // counts the holds of this page
-	Line  string        `json:"line"`
+	Queue string        `json:"queue"`
 	Name  string        `json:"name"`
 	Kind  string        `json:"kind"`
 	Token fencing.Token `json:"token,string"`
@@ -107,7 +107,7 @@ func (h *history) begin(c *changes, e inspect.Event) {
 		}
 	}
 	started := &hold{
-		N: h.count, Line: idOf(e.Prefix), Name: text(e.Name), Kind: kindOf(e.Election), Token: p.Token,
+		N: h.count, Queue: idOf(e.Prefix), Name: text(e.Name), Kind: kindOf(e.Election), Token: p.Token,
 		Owner: clip(p.Owner), Host: clip(p.Host), PID: p.PID, From: millis(from), Early: early, AtMost: atMost,
 	}
 	h.lasting[e.Prefix] = started
@@ -121,11 +121,11 @@ func (h *history) end(c *changes, prefix string, e inspect.Event) {
 	delete(h.lasting, prefix)
 	done.To, done.End, done.Cause, done.By, done.Late = millis(e.Time), e.Kind.String(), e.Cause.String(), clip(e.By), e.Unsure
 	h.ended = append(h.ended, &done)
-	h.counts[done.Line]++
+	h.counts[done.Queue]++
 	c.Holds = append(c.Holds, &done)
 	switch {
-	case h.counts[done.Line] > maxOfOne:
-		h.forget(c, slices.IndexFunc(h.ended, func(x *hold) bool { return x.Line == done.Line }))
+	case h.counts[done.Queue] > maxOfOne:
+		h.forget(c, slices.IndexFunc(h.ended, func(x *hold) bool { return x.Queue == done.Queue }))
 	case len(h.ended) > maxEnded:
 		h.forget(c, 0)
 	}
@@ -134,8 +134,8 @@ func (h *history) end(c *changes, prefix string, e inspect.Event) {
 func (h *history) forget(c *changes, i int) {
 	old := h.ended[i]
 	h.ended = slices.Delete(h.ended, i, i+1)
-	if h.counts[old.Line]--; h.counts[old.Line] == 0 {
-		delete(h.counts, old.Line)
+	if h.counts[old.Queue]--; h.counts[old.Queue] == 0 {
+		delete(h.counts, old.Queue)
 	}
 	c.Forgot = append(c.Forgot, old.N)
 }

@@ -24,7 +24,7 @@ type hub struct {
 	closed   bool
 	revision int64
 	ignored  int
-	lines    map[string]inspect.NamedQueue // by prefix
+	queues   map[string]inspect.NamedQueue // by prefix
 	history  *history
 	since    time.Time
 	failures [2]failure
@@ -32,7 +32,7 @@ type hub struct {
 
 func newHub(o Options) *hub {
 	return &hub{
-		boot: rand.Text(), opts: o, readers: map[*reader]bool{}, lines: map[string]inspect.NamedQueue{}, history: newHistory(),
+		boot: rand.Text(), opts: o, readers: map[*reader]bool{}, queues: map[string]inspect.NamedQueue{}, history: newHistory(),
 		since: time.Now(),
 	}
 }
@@ -48,11 +48,11 @@ type snapshot struct {
 	Breakable bool        `json:"breakable"`
 	MaxQueue  int         `json:"maxQueue"`
 	Number    int64       `json:"number"` // of the last message that it contains
-	Trouble   string      `json:"trouble"`
-	Since     int64       `json:"troubleSince"`
+	Failure   string      `json:"failure"`
+	Since     int64       `json:"failureSince"`
 	Revision  int64       `json:"revision,string"`
 	Ignored   int         `json:"ignored"` // foreign keys that are not shown
-	Lines     []queueView `json:"lines"`
+	Queues    []queueView `json:"queues"`
 	Holds     []*hold     `json:"holds"`
 }
 
@@ -61,7 +61,7 @@ type change struct {
 	Now      int64       `json:"now"`
 	Revision int64       `json:"revision,string"`
 	Ignored  int         `json:"ignored"`
-	Lines    []queueView `json:"lines,omitempty"`
+	Queues   []queueView `json:"queues,omitempty"`
 	Gone     []string    `json:"gone,omitempty"` // IDs of queues
 	changes
 }
@@ -84,20 +84,20 @@ func (h *hub) apply(events []inspect.Event, s *inspect.Snapshot) {
 // update publishes the difference to s, if there is any. The caller holds mu.
 func (h *hub) update(s *inspect.Snapshot, c changes) {
 	out := change{Now: time.Now().UnixMilli(), Revision: s.Revision, Ignored: s.Ignored, changes: c}
-	lines := make(map[string]inspect.NamedQueue, len(s.Queues))
+	queues := make(map[string]inspect.NamedQueue, len(s.Queues))
 	for _, l := range s.Queues {
-		lines[l.Prefix] = l
-		if old, ok := h.lines[l.Prefix]; !ok || !same(old, l) {
-			out.Lines = append(out.Lines, viewOf(l))
+		queues[l.Prefix] = l
+		if old, ok := h.queues[l.Prefix]; !ok || !same(old, l) {
+			out.Queues = append(out.Queues, viewOf(l))
 		}
 	}
-	for prefix := range h.lines {
-		if _, ok := lines[prefix]; !ok {
+	for prefix := range h.queues {
+		if _, ok := queues[prefix]; !ok {
 			out.Gone = append(out.Gone, idOf(prefix))
 		}
 	}
-	news := len(out.Lines)+len(out.Gone)+len(c.Holds)+len(c.Forgot) > 0 || h.ignored != s.Ignored
-	h.lines, h.revision, h.ignored = lines, s.Revision, s.Ignored
+	news := len(out.Queues)+len(out.Gone)+len(c.Holds)+len(c.Forgot) > 0 || h.ignored != s.Ignored
+	h.queues, h.revision, h.ignored = queues, s.Revision, s.Ignored
 	if news {
 		h.publish("change", out)
 	}
@@ -115,13 +115,13 @@ func (h *hub) snapshot() snapshot {
 	failed := h.failure()
 	s := snapshot{
 		Boot: h.boot, Number: h.number, Now: time.Now().UnixMilli(), Watched: millis(h.since), Namespace: text(h.opts.Namespace), Prefix: text(h.opts.Prefix),
-		Cluster: h.opts.Cluster, Breakable: h.opts.Token != "", MaxQueue: maxQueue, Trouble: failed.Why, Since: failed.Since,
-		Revision: h.revision, Ignored: h.ignored, Lines: []queueView{}, Holds: h.history.all(),
+		Cluster: h.opts.Cluster, Breakable: h.opts.Token != "", MaxQueue: maxQueue, Failure: failed.Why, Since: failed.Since,
+		Revision: h.revision, Ignored: h.ignored, Queues: []queueView{}, Holds: h.history.all(),
 	}
-	for _, prefix := range slices.SortedFunc(maps.Keys(h.lines), func(a, b string) int {
-		return cmp.Or(cmp.Compare(h.lines[a].Name, h.lines[b].Name), cmp.Compare(a, b))
+	for _, prefix := range slices.SortedFunc(maps.Keys(h.queues), func(a, b string) int {
+		return cmp.Or(cmp.Compare(h.queues[a].Name, h.queues[b].Name), cmp.Compare(a, b))
 	}) {
-		s.Lines = append(s.Lines, viewOf(h.lines[prefix]))
+		s.Queues = append(s.Queues, viewOf(h.queues[prefix]))
 	}
 	return s
 }
@@ -131,6 +131,6 @@ func (h *hub) queue(id string) (inspect.NamedQueue, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	prefix, ok := prefixOf(id)
-	l, there := h.lines[prefix]
+	l, there := h.queues[prefix]
 	return l, ok && there
 }

@@ -25,8 +25,8 @@ func TestAStreamSendsTheStateAndThenEachChange(t *testing.T) {
 
 		h := w.Holds(ann, "b")
 		_, c := s.change(w)
-		require.Len(w, c.Lines, 1, "what did not change is not sent again")
-		assert.Equal(w, "b", c.Lines[0].Name)
+		require.Len(w, c.Queues, 1, "what did not change is not sent again")
+		assert.Equal(w, "b", c.Queues[0].Name)
 		require.Len(w, c.Holds, 1)
 		require.NoError(w, h.Release(w.Context()))
 		_, c = s.change(w)
@@ -46,7 +46,7 @@ func TestChangesThatComeTogetherAreReportedTogether(t *testing.T) {
 		sent, messages := 0, 0
 		for sent < 50 {
 			_, c := s.change(w)
-			sent += len(c.Lines)
+			sent += len(c.Queues)
 			messages++
 		}
 		assert.LessOrEqual(w, messages, 2)
@@ -66,9 +66,9 @@ func TestWhoWasAwayGetsWhatItMissedOrAllAgain(t *testing.T) {
 		w.settled()
 
 		_, c := w.stream(last).change(w)
-		assert.Equal(w, "b", c.Lines[0].Name)
+		assert.Equal(w, "b", c.Queues[0].Name)
 		_, c = w.stream(first).change(w)
-		assert.Equal(w, "a", c.Lines[0].Name)
+		assert.Equal(w, "a", c.Queues[0].Name)
 		for _, unknown := range []string{"OTHER-1", last + "000", "x", w.page.hub.boot + "-", w.page.hub.boot + "--1"} {
 			_, event, _ := w.stream(unknown).next(w)
 			assert.Equal(w, "state", event, unknown)
@@ -157,7 +157,7 @@ func TestALongQueueIsShownToItsHundredthPosition(t *testing.T) {
 		l.Queue = append(l.Queue, inspect.Position{Key: fmt.Sprint("a/", i)})
 	}
 	got := viewOf(l)
-	assert.Len(t, got.Queue, maxQueue)
+	assert.Len(t, got.Positions, maxQueue)
 	assert.Equal(t, 999, got.Waiting)
 }
 

@@ -23,7 +23,7 @@ type left struct {
 
 // leases returns how much time the leases of a queue's first positions have left.
 func (p *Page) leases(w http.ResponseWriter, r *http.Request) {
-	l, ok := p.hub.queue(r.URL.Query().Get("line"))
+	l, ok := p.hub.queue(r.URL.Query().Get("queue"))
 	if !ok {
 		refuse(w, http.StatusNotFound, "nobody holds it or waits for it")
 		return

@@ -53,7 +53,7 @@ var errSilent = errors.New("the cluster does not answer")
 
 // A failure is why what is shown may be old, and since when that is so. The zero failure is none.
 type failure struct {
-	Why   string `json:"trouble"`
+	Why   string `json:"failure"`
 	Since int64  `json:"since"`
 }
 
@@ -76,7 +76,7 @@ func (h *hub) set(source int, err error, since time.Time) {
 		h.failures[source] = failure{clip(err.Error()), millis(since)}
 	}
 	if now := h.failure(); now != before {
-		h.publish("trouble", now)
+		h.publish("failure", now)
 	}
 }
 

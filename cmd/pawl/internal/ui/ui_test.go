@@ -154,25 +154,25 @@ func TestTheStateHasQueuesAndHolds(t *testing.T) {
 		w.Cluster.Put("app/old/1f-1", `{"pawl":"lock"`, 0)
 
 		s := w.settled()
-		require.Len(w, s.Lines, 3)
-		assert.Equal(w, []string{"chief", "old", "reports/daily"}, []string{s.Lines[0].Name, s.Lines[1].Name, s.Lines[2].Name})
-		assert.Equal(w, "election", s.Lines[0].Kind)
-		assert.Equal(w, "desk\uFFFD", s.Lines[0].Queue[0].Value)
-		assert.Equal(w, "foreign", s.Lines[1].Queue[0].Form)
-		daily := s.Lines[2]
+		require.Len(w, s.Queues, 3)
+		assert.Equal(w, []string{"chief", "old", "reports/daily"}, []string{s.Queues[0].Name, s.Queues[1].Name, s.Queues[2].Name})
+		assert.Equal(w, "election", s.Queues[0].Kind)
+		assert.Equal(w, "desk\uFFFD", s.Queues[0].Positions[0].Value)
+		assert.Equal(w, "foreign", s.Queues[1].Positions[0].Form)
+		daily := s.Queues[2]
 		assert.Equal(w, 1, daily.Waiting)
 		assert.Equal(w, "app//reports%2Fdaily/", daily.Prefix)
-		assert.Equal(w, h.Token(), daily.Queue[0].Token)
-		assert.Equal(w, "bob", daily.Queue[1].Owner)
+		assert.Equal(w, h.Token(), daily.Positions[0].Token)
+		assert.Equal(w, "bob", daily.Positions[1].Owner)
 		require.Len(w, s.Holds, 2)
-		assert.Equal(w, daily.ID, s.Holds[0].Line)
+		assert.Equal(w, daily.ID, s.Holds[0].Queue)
 		assert.Zero(w, s.Holds[0].To)
 		assert.False(w, s.Holds[0].Early)
 
 		require.NoError(w, h.Release(w.Context()))
 		w.Cluster.Revoke(bob.ID())
 		s = w.settled()
-		require.Len(w, s.Lines, 1, "one is foreign")
+		require.Len(w, s.Queues, 1, "one is foreign")
 		var ends []string
 		for _, h := range s.Holds {
 			ends = append(ends, h.Owner+" "+h.End)
@@ -190,14 +190,14 @@ func TestTheStateHasQueuesAndHolds(t *testing.T) {
 func TestLeasesShowWhatIsLeft(t *testing.T) {
 	inBubble(t, Options{}, func(w *world) {
 		w.Holds(w.Session("ann"), "a")
-		id := w.settled().Lines[0].ID
-		got := w.requests("GET", "/api/leases?line="+id, "")
+		id := w.settled().Queues[0].ID
+		got := w.requests("GET", "/api/leases?queue="+id, "")
 		assert.Equal(w, 200, got.Code)
 		assert.Contains(w, got.Body.String(), `"ttl":15`)
-		assert.Equal(w, 404, w.requests("GET", "/api/leases?line="+idOf("app/b/"), "").Code)
-		assert.Equal(w, 404, w.requests("GET", "/api/leases?line=%25", "").Code)
+		assert.Equal(w, 404, w.requests("GET", "/api/leases?queue="+idOf("app/b/"), "").Code)
+		assert.Equal(w, 404, w.requests("GET", "/api/leases?queue=%25", "").Code)
 		w.Cluster.BlackHole()
-		assert.Equal(w, 502, w.requests("GET", "/api/leases?line="+id, "").Code)
+		assert.Equal(w, 502, w.requests("GET", "/api/leases?queue="+id, "").Code)
 		w.Cluster.Heal()
 	})
 }
@@ -223,19 +223,19 @@ func TestFollowingThatEndsBeginsAgainAndIsReportedMeanwhile(t *testing.T) {
 			synctest.Wait()
 			backoff.Sleep(ctx, pace)
 			synctest.Wait()
-			assert.Contains(w, p.hub.state().Trouble, "closed")
+			assert.Contains(w, p.hub.state().Failure, "closed")
 			return nil
 		}))
 		backoff.Sleep(ctx, 2*minPause)
 		synctest.Wait()
 		s := p.hub.state()
-		assert.Empty(w, s.Trouble)
-		require.Len(w, s.Lines, 1)
-		assert.Equal(w, "a", s.Lines[0].Name)
+		assert.Empty(w, s.Failure)
+		require.Len(w, s.Queues, 1)
+		assert.Equal(w, "a", s.Queues[0].Name)
 		require.NoError(w, c.Close())
 		synctest.Wait()
 		backoff.Sleep(ctx, 10*maxPause)
-		assert.NotEmpty(w, p.hub.state().Trouble, "and as long as it fails")
+		assert.NotEmpty(w, p.hub.state().Failure, "and as long as it fails")
 		cancel()
 		<-ended
 	})
@@ -248,7 +248,7 @@ func TestASilentClusterIsReportedWhileSomebodyWatches(t *testing.T) {
 		require.Equal(w, "state", event)
 		w.Cluster.BlackHole()
 		_, event, data := s.next(w)
-		assert.Equal(w, "trouble", event)
+		assert.Equal(w, "failure", event)
 		assert.Contains(w, data, "the cluster does not answer")
 		since := w.page.hub.state().Since
 		assert.InDelta(w, time.Now().UnixMilli(), since, float64(probeWithin.Milliseconds()), "since it was queried")
@@ -256,7 +256,7 @@ func TestASilentClusterIsReportedWhileSomebodyWatches(t *testing.T) {
 		assert.Equal(w, since, w.page.hub.state().Since, "it goes on since then")
 		w.Cluster.Heal()
 		_, event, data = s.next(w)
-		assert.Equal(w, "trouble", event)
-		assert.Equal(w, `{"trouble":"","since":0}`, data)
+		assert.Equal(w, "failure", event)
+		assert.Equal(w, `{"failure":"","since":0}`, data)
 	})
 }

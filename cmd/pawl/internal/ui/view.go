@@ -20,13 +20,13 @@ const (
 // A queueView is an inspect.NamedQueue for the browser. Numbers beyond JavaScript's exact
 // integers are text; times are in milliseconds.
 type queueView struct {
-	ID      string         `json:"id"`
-	Name    string         `json:"name"`
-	Kind    string         `json:"kind"`             // lock, election
-	Layout  string         `json:"layout,omitempty"` // etcd: the name is verbatim
-	Prefix  string         `json:"prefix"`
-	Waiting int            `json:"waiting"`
-	Queue   []positionView `json:"queue"` // the first ones
+	ID        string         `json:"id"`
+	Name      string         `json:"name"`
+	Kind      string         `json:"kind"`             // lock, election
+	Layout    string         `json:"layout,omitempty"` // etcd: the name is verbatim
+	Prefix    string         `json:"prefix"`
+	Waiting   int            `json:"waiting"`
+	Positions []positionView `json:"positions"` // the first ones
 }
 
 // A positionView is an inspect.Position for the browser.
@@ -60,7 +60,7 @@ func viewOf(l inspect.NamedQueue) queueView {
 		out.Layout = "etcd"
 	}
 	for _, p := range l.Queue[:min(len(l.Queue), maxQueue)] {
-		out.Queue = append(out.Queue, positionOf(p))
+		out.Positions = append(out.Positions, positionOf(p))
 	}
 	return out
 }

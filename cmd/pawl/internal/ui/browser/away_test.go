@@ -55,17 +55,17 @@ func TestASilentClusterIsSaid(t *testing.T) {
 	s.holds(s.session("ann"), "a")
 	b := open(t, s.url(), "/", look{})
 	b.shows("a", "ann", 0)
-	b.sees(`document.getElementById("trouble").hidden`)
+	b.sees(`document.getElementById("failure").hidden`)
 	s.etcd.BlackHole()
-	b.says("#trouble", "may be old: the cluster does not answer")
+	b.says("#failure", "may be old: the cluster does not answer")
 	b.says("#link", "stale")
 	b.shows("a", "ann", 0)
-	before := b.text("#trouble-for")
-	b.sees(`document.getElementById("trouble-for").innerText !== %q`, before)
-	b.sees(`/, for [5-9]/.test(document.getElementById("trouble-for").innerText)`)
+	before := b.text("#failure-for")
+	b.sees(`document.getElementById("failure-for").innerText !== %q`, before)
+	b.sees(`/, for [5-9]/.test(document.getElementById("failure-for").innerText)`)
 	s.etcd.Heal()
 	b.says("#link", "live")
-	b.sees(`document.getElementById("trouble").hidden`)
+	b.sees(`document.getElementById("failure").hidden`)
 }
 
 func TestARestartKeepsSinceWhenAHoldHasLasted(t *testing.T) {

@@ -83,7 +83,7 @@ func TestTheTabKeyReachesEveryControl(t *testing.T) {
 	}
 }
 
-func TestFilterAndKindsPickLines(t *testing.T) {
+func TestFilterAndKindsPickQueues(t *testing.T) {
 	s := newSite(t, ui.Options{})
 	ann, bob := s.session("ann"), s.session("bob")
 	s.holds(ann, "reports/daily")

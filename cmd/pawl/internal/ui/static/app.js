@@ -45,8 +45,8 @@ const ui = {
   },
   break() {
     if (!grid.current()) return;
-    const why = breaking.ask(this.details.open ? this.details.id : grid.selected);
-    if (why) tell(why);
+    const why = breaking.confirm(this.details.open ? this.details.id : grid.selected);
+    if (why) notify(why);
   },
   // pause keeps the picture as it is; going on brings what was missed.
   pause() {
@@ -66,7 +66,7 @@ const ui = {
 };
 
 ui.details = new Details($("details"), model, { close: () => ui.closeDetails(), break: () => ui.break() });
-const breaking = new Breaking(model, tell);
+const breaking = new Breaking(model, notify);
 
 const stream = new Shared({
   link: (state) => model.frozen || link(state),
@@ -76,15 +76,15 @@ const stream = new Shared({
     scope();
     refresh();
     if (old !== s.boot) allow();
-    if (old && old !== s.boot) tell("The server was restarted: the timeline begins again.");
+    if (old && old !== s.boot) notify("The server was restarted: the timeline begins again.");
   },
   change: (c) => {
     for (const h of model.change(c)) {
-      if (h.end !== "released") tell(`${visible(h.name)}: ${ends(h).text}, from ${who(h)}, token ${h.token}`);
+      if (h.end !== "released") notify(`${visible(h.name)}: ${ends(h).text}, from ${who(h)}, token ${h.token}`);
     }
     refresh();
   },
-  trouble: (t) => {
+  failure: (t) => {
     model.fail(t);
     refresh();
   },
@@ -118,18 +118,18 @@ function draw() {
   const rows = model.rows({ words, kind, sort: $("sort").value });
   grid.show(rows);
   if (ui.details.open) ui.details.draw();
-  const all = new Set([...model.lines.keys(), ...model.holds.keys()]).size;
+  const all = new Set([...model.queues.keys(), ...model.holds.keys()]).size;
   set($("count"), rows.length === all ? count(all, "name", "names") : `${rows.length.toLocaleString("en")} of ${count(all, "name", "names")}`);
   empty(rows.length, all);
   tally();
-  trouble();
+  failure();
 }
 
-// trouble says that what is shown may be old, and for how long that has been so.
-function trouble() {
-  $("trouble").hidden = model.trouble === "";
-  set($("trouble-why"), model.trouble && `What is shown may be old: ${visible(model.trouble)}`);
-  set($("trouble-for"), model.trouble && `, for ${span(Math.max(1000, model.now() - model.troubleSince))} now`);
+// failure says that what is shown may be old, and for how long that has been so.
+function failure() {
+  $("failure").hidden = model.failure === "";
+  set($("failure-why"), model.failure && `What is shown may be old: ${visible(model.failure)}`);
+  set($("failure-for"), model.failure && `, for ${span(Math.max(1000, model.now() - model.failureSince))} now`);
   link($("link").dataset.link);
 }
 
@@ -163,18 +163,18 @@ function scope() {
 // link says how the connection is, and that it brings nothing new while the cluster does not answer.
 function link(state) {
   $("link").dataset.link = state;
-  if (state === "live" && model.trouble) state = "stale";
+  if (state === "live" && model.failure) state = "stale";
   if ($("link").dataset.state === state) return;
   $("link").dataset.state = state;
   set($("link-text"), state);
 }
 
-// tell says something that passes.
-let telling = 0;
-function tell(what) {
+// notify shows something that passes.
+let showing = 0;
+function notify(what) {
   $("news").textContent = what;
-  clearTimeout(telling);
-  telling = setTimeout(() => ($("news").textContent = ""), NEWS);
+  clearTimeout(showing);
+  showing = setTimeout(() => ($("news").textContent = ""), NEWS);
 }
 
 function setUp() {
@@ -201,7 +201,7 @@ function setUp() {
   setInterval(() => {
     if (model.frozen || document.hidden) return;
     grid.draw();
-    trouble();
+    failure();
     if (ui.details.open) ui.details.tick();
   }, TICK);
   stream.start();

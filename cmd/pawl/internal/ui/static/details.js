@@ -1,9 +1,9 @@
-// All that is known of one line: its holder, its queue, its history.
+// All that is known of one queue: its holder, its queue, its history.
 
 import { el, icon, set } from "./dom.js";
 import { bound, clock, ends, span, visible, who } from "./text.js";
 
-const LEASES = 3_000; // how often they are asked for
+const LEASES = 3_000; // how often they are read
 const PAST = 50; // holds shown
 
 export class Details {
@@ -22,7 +22,7 @@ export class Details {
       this.leases = {};
       this.drawn = null;
       this.aside.scrollTop = 0;
-      this.ask();
+      this.refresh();
     }
     this.aside.hidden = false;
     this.draw();
@@ -35,21 +35,21 @@ export class Details {
     clearTimeout(this.timer);
   }
 
-  // ask asks what the leases have left, again and again.
-  async ask() {
+  // refresh reads what the leases have left, again and again.
+  async refresh() {
     clearTimeout(this.timer);
     const id = this.id;
     if (!id) return;
-    if (this.model.lines.has(id) && !this.model.frozen) {
+    if (this.model.queues.has(id) && !this.model.frozen) {
       try {
-        const answer = await fetch("api/leases?line=" + encodeURIComponent(id));
+        const answer = await fetch("api/leases?queue=" + encodeURIComponent(id));
         if (answer.ok && id === this.id) this.leases = (await answer.json()).leases;
       } catch {
         this.leases = {}; // nothing is known: the stream says why
       }
       if (id === this.id) this.tick();
     }
-    if (id === this.id) this.timer = setTimeout(() => this.ask(), LEASES);
+    if (id === this.id) this.timer = setTimeout(() => this.refresh(), LEASES);
   }
 
   // draw makes the panel again where something is different, and keeps the focus.
@@ -57,7 +57,7 @@ export class Details {
     const r = this.model.row(this.id);
     if (!r) return this.on.close();
     const last = this.model.holdsOf(this.id).at(-1);
-    const drawn = [r.line, last, this.model.holds.get(this.id)?.size, this.model.info, this.model.may];
+    const drawn = [r.queue, last, this.model.holds.get(this.id)?.size, this.model.info, this.model.may];
     if (!this.drawn || drawn.some((x, i) => x !== this.drawn[i])) {
       this.drawn = drawn;
       const focused = this.aside.contains(document.activeElement) ? document.activeElement.dataset.focus : null;
@@ -111,14 +111,14 @@ export class Details {
       section.append(el("p", { class: "dim" }, "Nobody waits."));
       return section;
     }
-    const rows = r.line.queue.slice(1).map((p, i) => el("tr", {},
+    const rows = r.queue.positions.slice(1).map((p, i) => el("tr", {},
       el("td", { class: "number" }, String(i + 1)),
       el("td", { title: who(p) + (p.host ? " on " + visible(p.host) + (p.pid ? ", pid " + p.pid : "") : "") }, el("bdi", {}, who(p))),
       el("td", { class: "number" }, p.token),
       el("td", { class: "number" }, p.since && r.kind === "lock" ? el("time", { "data-from": p.since }) : "–")));
     section.append(table("Who waits, in order", ["", "Owner", "Token", "Waits"], rows));
-    const more = r.waiting + 1 - r.line.queue.length;
-    if (more > 0) section.append(el("p", { class: "dim" }, `and ${more} more: pawl show tells all`));
+    const more = r.waiting + 1 - r.queue.positions.length;
+    if (more > 0) section.append(el("p", { class: "dim" }, `and ${more} more: pawl show shows all`));
     return section;
   }
 

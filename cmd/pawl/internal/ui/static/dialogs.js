@@ -3,7 +3,7 @@
 import { $, el } from "./dom.js";
 import { span, visible, who } from "./text.js";
 
-// The key to break comes behind the address' #, which no server and no log gets
+// The key to break comes after the address' #, which no server and no log gets
 // to see, and is kept for this tab alone.
 const KEPT = "pawl-break-key";
 
@@ -35,20 +35,20 @@ export function setUpHelp() {
 
 export class Breaking {
   constructor(model, done) {
-    Object.assign(this, { model, done, asked: null });
+    Object.assign(this, { model, done, pending: null });
     $("break-no").addEventListener("click", () => $("break").close());
     $("break-yes").addEventListener("click", () => this.go());
   }
 
-  // ask asks about the present holder of a line, and nobody else.
-  ask(id) {
+  // confirm asks about the present holder of a queue, and nobody else.
+  confirm(id) {
     const r = this.model.row(id);
     if (!r?.holder) return "Nobody holds it.";
     if (!this.model.info.breakable) return "This page is read-only: start it with --allow-break to break.";
     if (!this.model.may) return "Here this page is read-only: open the whole address that pawl ui printed, #key=… included.";
     const p = r.holder;
-    this.asked = { id, token: p.token, name: r.name, who: who(p) };
-    const next = r.line.queue[1];
+    this.pending = { id, token: p.token, name: r.name, who: who(p) };
+    const next = r.queue.positions[1];
     $("break-title").replaceChildren("Break the " + r.kind + " ", el("bdi", {}, visible(r.name)), "?");
     $("break-text").replaceChildren(
       el("p", {}, "This evicts ", el("strong", {}, el("bdi", {}, who(p))), p.host ? " on " + visible(p.host) + (p.pid ? ", pid " + p.pid : "") : "",
@@ -63,13 +63,13 @@ export class Breaking {
   }
 
   async go() {
-    const { id, token, name, who: whom } = this.asked;
+    const { id, token, name, who: whom } = this.pending;
     $("break-yes").disabled = true;
     try {
       const answer = await fetch("api/break", {
         method: "POST",
         headers: { "Content-Type": "application/json", "Pawl-Break": sessionStorage.getItem(KEPT) },
-        body: JSON.stringify({ line: id, token }),
+        body: JSON.stringify({ queue: id, token }),
       });
       const said = await answer.json();
       if (!answer.ok) return this.wrong(said.error);

@@ -1,10 +1,10 @@
-// The lines: a row for each name, of which only those in sight are there.
+// The queues: a row for each name, of which only those on the screen are there.
 
 import { el, icon, set } from "./dom.js";
 import { Lane, drawAxis } from "./lane.js";
 import { bound, span, visible, who } from "./text.js";
 
-const BEYOND = 6; // rows above and below those in sight
+const BEYOND = 6; // rows above and below those on the screen
 
 export class Grid {
   constructor(grid, body, axis, model) {
@@ -28,7 +28,7 @@ export class Grid {
     return this.rows[this.at] ?? null;
   }
 
-  // move selects another row, and brings it into sight.
+  // move selects another row, and scrolls to it.
   move(to) {
     if (this.rows.length === 0) return;
     this.at = Math.max(0, Math.min(this.rows.length - 1, to));
@@ -46,7 +46,7 @@ export class Grid {
     return parseFloat(getComputedStyle(this.grid).getPropertyValue("--row")) || 44;
   }
 
-  // page is how many rows are in sight.
+  // page is how many rows are on the screen.
   page() {
     return Math.max(1, Math.floor((this.grid.clientHeight - this.body.offsetTop) / this.height()) - 1);
   }

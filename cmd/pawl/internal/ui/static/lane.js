@@ -5,7 +5,7 @@ import { bound, clock, ends, span, tick, visible, who } from "./text.js";
 
 const HUES = 7;
 
-// hueOf gives each owner a colour, the same at every look.
+// hueOf gives each owner a colour, the same every time.
 export function hueOf(owner) {
   let n = 7;
   for (const c of owner ?? "") n = (n * 31 + c.codePointAt(0)) >>> 0;
@@ -29,8 +29,8 @@ export class Lane {
       }
     }
     for (const h of shown) this.place(h, from, to, width);
-    const told = describe(shown, to - from);
-    if (this.cell.getAttribute("aria-label") !== told) this.cell.setAttribute("aria-label", told);
+    const label = describe(shown, to - from);
+    if (this.cell.getAttribute("aria-label") !== label) this.cell.setAttribute("aria-label", label);
   }
 
   place(h, from, to, width) {
@@ -104,7 +104,7 @@ export function drawAxis(axis, grid, from, to, width, since) {
 
 // drawLegend says what the marks mean.
 export function drawLegend(list) {
-  const words = { held: "held now", released: "released", lost: "lost", broken: "broken", ended: "either: not told" };
+  const words = { held: "held now", released: "released", lost: "lost", broken: "broken", ended: "either: not known" };
   for (const [mark, word] of Object.entries(words)) {
     const bar = el("span", { class: "hold hue0 sample " + mark, "aria-hidden": "true" });
     if (mark === "lost" || mark === "broken" || mark === "ended") bar.append(el("span", { class: "cap" }, icon(mark)));

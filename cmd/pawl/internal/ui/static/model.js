@@ -1,4 +1,4 @@
-// What the server has said, and what of it is asked for.
+// What the server has said, and what of it is shown.
 
 export class Model {
   constructor() {
@@ -12,10 +12,10 @@ export class Model {
     this.info = { namespace: "", prefix: "", cluster: "", breakable: false, maxQueue: 100, since: Date.now() };
     this.revision = "0";
     this.ignored = 0;
-    this.fail({ trouble: "", since: 0 });
-    this.lines = new Map(); // by ID
-    this.holds = new Map(); // of a line, by number, in the order in which they began
-    this.home = new Map(); // a hold's line
+    this.fail({ failure: "", since: 0 });
+    this.queues = new Map(); // by ID
+    this.holds = new Map(); // of a queue, by number, in the order in which they began
+    this.home = new Map(); // a hold's queue
     this.version = 0;
   }
 
@@ -31,14 +31,14 @@ export class Model {
     this.clear();
     this.hear(s.now);
     this.info = s;
-    this.fail({ trouble: s.trouble, since: s.troubleSince });
+    this.fail({ failure: s.failure, since: s.failureSince });
     this.take(s);
   }
 
   // fail takes in what is wrong with what is shown, and since when; "": nothing.
-  fail({ trouble, since }) {
-    this.trouble = trouble;
-    this.troubleSince = since;
+  fail({ failure, since }) {
+    this.failure = failure;
+    this.failureSince = since;
   }
 
   // change takes a change in, and returns the holds that are over since.
@@ -47,15 +47,15 @@ export class Model {
     return this.take(c).filter((h) => h.to);
   }
 
-  take({ revision, ignored, lines = [], gone = [], holds = [], forgot = [] }) {
+  take({ revision, ignored, queues = [], gone = [], holds = [], forgot = [] }) {
     this.revision = revision;
     this.ignored = ignored;
-    for (const l of lines ?? []) this.lines.set(l.id, l);
-    for (const id of gone) this.lines.delete(id);
+    for (const l of queues ?? []) this.queues.set(l.id, l);
+    for (const id of gone) this.queues.delete(id);
     for (const h of holds ?? []) {
-      if (!this.holds.has(h.line)) this.holds.set(h.line, new Map());
-      this.holds.get(h.line).set(h.n, h);
-      this.home.set(h.n, h.line);
+      if (!this.holds.has(h.queue)) this.holds.set(h.queue, new Map());
+      this.holds.get(h.queue).set(h.n, h);
+      this.home.set(h.n, h.queue);
     }
     for (const n of forgot) {
       const of = this.holds.get(this.home.get(n));
@@ -79,23 +79,23 @@ export class Model {
 
   // row is a name, whether anybody holds it now or did.
   row(id) {
-    const line = this.lines.get(id);
+    const queue = this.queues.get(id);
     const last = this.lastOf(id);
-    const of = line ?? last;
+    const of = queue ?? last;
     if (!of) return null;
-    const holder = line ? line.queue[0] : null;
+    const holder = queue ? queue.positions[0] : null;
     return {
-      id, line, last, holder, name: of.name, kind: of.kind, layout: line?.layout,
-      waiting: line ? line.waiting : 0,
+      id, queue, last, holder, name: of.name, kind: of.kind, layout: queue?.layout,
+      waiting: queue ? queue.waiting : 0,
       hold: holder && last && !last.to && last.token === holder.token ? last : null,
       latest: last ? last.to || last.from : 0,
     };
   }
 
-  // rows are those asked for, in order.
+  // rows are those that are wanted, in order.
   rows({ words, kind, sort }) {
     const rows = [];
-    for (const id of new Set([...this.lines.keys(), ...this.holds.keys()])) {
+    for (const id of new Set([...this.queues.keys(), ...this.holds.keys()])) {
       const r = this.row(id);
       if (this.fits(r, words, kind)) rows.push(r);
     }
@@ -115,14 +115,14 @@ export class Model {
     if (kind === "waiting" && r.waiting === 0) return false;
     if (kind === "lost" && !this.holdsOf(r.id).some((h) => h.end === "lost")) return false;
     if (words.length === 0) return true;
-    const said = [r.name, ...(r.line ? r.line.queue : [r.last]).flatMap((p) => [p.owner ?? "", p.host ?? ""])].join("\n").toLowerCase();
+    const said = [r.name, ...(r.queue ? r.queue.positions : [r.last]).flatMap((p) => [p.owner ?? "", p.host ?? ""])].join("\n").toLowerCase();
     return words.every((w) => said.includes(w));
   }
 
   // tally counts what is there.
   tally() {
     const t = { locks: 0, elections: 0, waiting: 0, lost: 0 };
-    for (const l of this.lines.values()) {
+    for (const l of this.queues.values()) {
       t[l.kind === "lock" ? "locks" : "elections"]++;
       t.waiting += l.waiting;
     }

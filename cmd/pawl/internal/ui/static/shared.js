@@ -11,9 +11,9 @@ import { SILENCE, Stream } from "./stream.js";
 const NAME = "pawl:" + location.pathname;
 
 export class Shared {
-  // on has state(data), change(data), trouble(data), ping(now) and link(word).
+  // on has state(data), change(data), failure(data), ping(now) and link(word).
   constructor(on) {
-    Object.assign(this, { on, wanted: false, isOpen: false, silence: 0, boot: "", number: 0, early: null, behind: false });
+    Object.assign(this, { on, wanted: false, isOpen: false, silence: 0, boot: "", number: 0, early: null, stale: false });
     this.stream = new Stream({
       hear: (m) => this.pass(m),
       link: (word) => this.pass({ kind: "link", id: "", data: word }),
@@ -111,7 +111,7 @@ export class Shared {
     if (m.kind === "link") return this.on.link(m.data);
     if (m.kind === "ping") {
       this.on.ping(m.data);
-      if (this.behind) this.catchUp();
+      if (this.stale) this.catchUp();
     } else if (m.kind === "state") {
       this.renew(m);
     } else if (this.early) {
@@ -123,7 +123,7 @@ export class Shared {
       this.number = n;
       this.on[m.kind](m.data);
     }
-    if (!this.behind) this.on.link("live");
+    if (!this.stale) this.on.link("live");
   }
 
   renew(m) {
@@ -133,7 +133,7 @@ export class Shared {
       this.number = n;
       this.on.state(m.data);
     }
-    this.behind = false;
+    this.stale = false;
     const early = this.early ?? [];
     this.early = null;
     for (const e of early) this.take(e);
@@ -143,7 +143,7 @@ export class Shared {
   async catchUp() {
     if (this.early) return;
     this.early = [];
-    this.behind = true;
+    this.stale = true;
     try {
       const answer = await fetch("api/state");
       const s = await answer.json();

@@ -1,4 +1,4 @@
-// The stream of changes, held open: when it breaks, another one is asked for what
+// The stream of changes, held open: when it breaks, another one is opened for what
 // came after the last message.
 
 export const SILENCE = 25_000; // the server speaks every 10 s
@@ -19,7 +19,7 @@ export class Stream {
     const source = new EventSource("api/events" + (last ? "?last=" + encodeURIComponent(last) : ""));
     this.source = source;
     this.listen();
-    for (const kind of ["state", "change", "trouble", "ping"]) {
+    for (const kind of ["state", "change", "failure", "ping"]) {
       source.addEventListener(kind, (m) => {
         this.pause = FIRST;
         this.listen();
