@@ -1,4 +1,4 @@
-// Package history records what clients of a lock were told, and checks that it
+// Package history records what clients of a lock learnt, and checks that it
 // can have been true.
 //
 // A history is a list of operations, each with the moments of its call and its
@@ -6,14 +6,16 @@
 // pawl works:
 //
 //   - Intervals: from its Acquire's return to its last look at Err that said
-//     nil, or to the call of a Release that said nil, a holder certainly was
-//     told that it holds. No two such intervals of one name overlap, tokens
-//     increase in their order, no look says nil after one that did not, no
-//     fenced write was accepted out of order, and every call returned within
-//     its context's end plus 100 ms.
+//     nil, or to the call of a Release that said nil, a holder certainly believed
+//     that it holds. No two such intervals of one name overlap, but those of shared
+//     holders; tokens increase in the order of what excludes one another, no look
+//     says nil after one that did not, no fenced write was accepted out of order,
+//     and every call returned within its context's end plus 100 ms.
 //   - Linearizable: there is an order of all operations, within their calls and
-//     returns, in which a mutex with fencing tokens behaves like that. It is
-//     looked for with porcupine.
+//     returns, in which a read-write mutex with fencing tokens, and a storage with
+//     two registers, behave like that. It is looked for with porcupine.
+//
+// Each slot of a semaphore is a mutex of its own.
 //
 // A history that fails is left in a file, with porcupine's picture of it.
 package history
@@ -37,7 +39,7 @@ const (
 	Other   Kind = "other"   // any other call, checked for its duration alone
 )
 
-// Outcome is what the caller was told.
+// Outcome is what the caller learnt.
 type Outcome string
 
 // The outcomes.
@@ -52,7 +54,9 @@ type Op struct {
 	Client  int           `json:"client"`
 	Kind    Kind          `json:"kind"`
 	Name    string        `json:"name"`
+	Slot    int           `json:"slot,omitempty"` // of a semaphore, from 1; 0: it is a lock
 	Token   int64         `json:"token,omitempty"`
+	Shared  bool          `json:"shared,omitempty"` // of an Acquire: it holds together with others
 	Call    time.Duration `json:"call"`
 	Return  time.Duration `json:"return"`
 	Limit   time.Duration `json:"limit,omitempty"` // its context's end; 0: none
@@ -64,6 +68,12 @@ type Op struct {
 // String is the operation on one line.
 func (o Op) String() string {
 	s := fmt.Sprintf("%s %q by %d: %s", o.Kind, o.Name, o.Client, o.Outcome)
+	if o.Slot != 0 {
+		s += fmt.Sprintf(", slot %d", o.Slot-1)
+	}
+	if o.Shared {
+		s += ", shared"
+	}
 	if o.Token != 0 {
 		s += fmt.Sprintf(", token %d", o.Token)
 	}

@@ -68,7 +68,7 @@ func TestSeededViolationsAreCaughtByTheIntervals(t *testing.T) {
 		"a smaller token later": {"a later holder has a smaller token",
 			[]Op{op(4, Acquire, 11, 200, 210, OK), op(4, Look, 11, 220, 221, OK)}},
 		"a token twice":       {"a token was given out twice", []Op{op(4, Acquire, 9, 200, 210, OK)}},
-		"a look that recants": {"what was over came back", []Op{op(2, Look, 7, 110, 111, OK)}},
+		"a look that recants": {"what had ended came back", []Op{op(2, Look, 7, 110, 111, OK)}},
 		"a stale write accepted": {"a write was accepted after one with a greater token",
 			[]Op{op(1, Fenced, 5, 92, 93, OK)}},
 		"a holder's write refused": {"a write was refused to one who still held",
@@ -95,6 +95,70 @@ func TestACallThatReturnsTooLateIsCaught(t *testing.T) {
 	o = op(1, Other, 0, 200, 299, OK)
 	o.Limit = 100 * time.Millisecond
 	assert.Empty(t, Intervals([]Op{o}), "a context that had ended before the call counts from the call")
+}
+
+// modes is a history of readers beside one another between writers, and of two slots.
+func modes() []Op {
+	shared := func(o Op) Op { o.Shared = true; return o }
+	slot := func(n int, o Op) Op { o.Name, o.Slot = "s", n; return o }
+	return []Op{
+		shared(op(1, Acquire, 5, 0, 10, OK)),
+		shared(op(2, Acquire, 7, 5, 12, OK)),
+		op(2, Fenced, 7, 13, 14, OK),
+		op(1, Fenced, 5, 15, 16, OK), // a reader older than one that came first
+		op(1, Look, 5, 20, 21, OK),
+		op(2, Look, 7, 22, 23, OK),
+		op(3, Acquire, 8, 11, 40, OK),
+		op(2, Release, 7, 30, 35, OK),
+		op(1, Release, 5, 31, 36, OK),
+		op(3, Look, 8, 41, 42, OK),
+		op(3, Fenced, 8, 43, 44, OK),
+		op(1, Fenced, 5, 45, 46, Refused),
+		op(3, Release, 8, 50, 55, OK),
+		shared(op(1, Acquire, 9, 45, 60, OK)),
+		op(1, Look, 9, 61, 62, OK),
+		op(1, Fenced, 9, 63, 64, OK),
+		slot(1, op(4, Acquire, 20, 0, 5, OK)),
+		slot(2, op(5, Acquire, 21, 1, 6, OK)),
+		slot(1, op(4, Look, 20, 90, 91, OK)),
+		slot(2, op(5, Look, 21, 90, 91, OK)),
+	}
+}
+
+func TestAHistoryOfModesThatCanHaveBeenHasNoViolation(t *testing.T) {
+	assert.Empty(t, Intervals(modes()))
+	ok, decided, _ := Linearizable(modes(), time.Minute)
+	assert.True(t, ok)
+	assert.True(t, decided)
+}
+
+func TestSeededViolationsOfModesAreCaughtByBothChecks(t *testing.T) {
+	shared := func(o Op) Op { o.Shared = true; return o }
+	slot := func(n int, o Op) Op { o.Name, o.Slot = "s", n; return o }
+	for what, c := range map[string]struct {
+		says string
+		ops  []Op
+	}{
+		"a writer beside a reader":          {"two held at the same time", []Op{op(2, Acquire, 11, 62, 65, OK), op(2, Look, 11, 66, 67, OK), op(1, Look, 9, 70, 71, OK)}},
+		"a reader beside a writer":          {"two held at the same time", []Op{shared(op(2, Acquire, 6, 40, 43, OK)), op(2, Look, 6, 45, 46, OK)}},
+		"a reader's token below a writer's": {"a later holder has a smaller token", []Op{shared(op(2, Acquire, 6, 60, 63, OK)), op(2, Look, 6, 64, 65, OK)}},
+		"a stale read accepted":             {"a write was accepted after one with a greater token", []Op{op(2, Fenced, 7, 47, 48, OK)}},
+		"a late write under a reader":       {"a write was accepted after one with a greater token", []Op{op(3, Fenced, 8, 66, 67, OK)}},
+		"a reader refused for another":      {"a write was refused to one who still held", []Op{op(1, Fenced, 5, 17, 18, Refused)}},
+		"one slot twice":                    {"two held at the same time", []Op{slot(1, op(6, Acquire, 22, 7, 8, OK)), slot(1, op(6, Look, 22, 80, 81, OK))}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			ops := append(modes(), c.ops...)
+			var all []string
+			for _, v := range Intervals(ops) {
+				all = append(all, v.What)
+			}
+			assert.Contains(t, all, c.says)
+			ok, decided, _ := Linearizable(ops, time.Minute)
+			assert.True(t, decided)
+			assert.False(t, ok)
+		})
+	}
 }
 
 func TestSeededViolationsAreCaughtByTheModel(t *testing.T) {

@@ -25,10 +25,10 @@ func (v Violation) String() string {
 	return s
 }
 
-// holding is what one holder was told from first to last.
+// holding is what one holder learnt from first to last.
 type holding struct {
 	acquire Op
-	until   time.Duration // it certainly was told that it holds until then
+	until   time.Duration // it certainly believed that it holds until then
 	last    Op            // the operation that said so
 	over    *Op           // the first look that said otherwise
 	release *Op           // the last one
@@ -37,7 +37,16 @@ type holding struct {
 
 type holder struct {
 	name  string
+	slot  int
 	token int64
+}
+
+// holder is whose operation it is.
+func (o Op) holder() holder { return holder{o.Name, o.Slot, o.Token} }
+
+// excludes reports whether two acquisitions cannot both hold.
+func (o Op) excludes(other Op) bool {
+	return o.Name == other.Name && o.Slot == other.Slot && !(o.Shared && other.Shared)
 }
 
 // holdings gathers each holder's operations, in the order of their acquisitions'
@@ -48,7 +57,7 @@ func holdings(ops []Op) ([]*holding, []Violation) {
 	var bad []Violation
 	for i := range ops {
 		if o := ops[i]; o.Kind == Acquire && o.Outcome == OK {
-			id := holder{o.Name, o.Token}
+			id := o.holder()
 			if other := all[id]; other != nil {
 				bad = append(bad, Violation{"a token was given out twice", []Op{other.acquire, o}})
 				continue
@@ -59,7 +68,7 @@ func holdings(ops []Op) ([]*holding, []Violation) {
 		}
 	}
 	for i := range ops {
-		if h := all[holder{ops[i].Name, ops[i].Token}]; h != nil {
+		if h := all[ops[i].holder()]; h != nil {
 			h.add(&ops[i])
 		}
 	}
@@ -102,18 +111,20 @@ func (h *holding) close() {
 	}
 }
 
-// told reports whether the holder was ever told that it holds, beyond Acquire.
-func (h *holding) told() bool { return h.until >= h.acquire.Return }
+// seen reports whether the holder ever learnt that it holds, beyond Acquire.
+func (h *holding) seen() bool { return h.until >= h.acquire.Return }
 
 // Intervals checks what can be seen by comparing times. Its violations are in
 // no particular order.
 func Intervals(ops []Op) []Violation {
 	all, bad := holdings(ops)
-	byName := map[string][]*holding{}
+	byName := map[holder][]*holding{}
 	for _, h := range all {
-		byName[h.acquire.Name] = append(byName[h.acquire.Name], h)
-		if h.over != nil && h.told() && h.until > h.over.Return {
-			bad = append(bad, Violation{"what was over came back", []Op{*h.over, h.last}})
+		of := h.acquire.holder()
+		of.token = 0
+		byName[of] = append(byName[of], h)
+		if h.over != nil && h.seen() && h.until > h.over.Return {
+			bad = append(bad, Violation{"what had ended came back", []Op{*h.over, h.last}})
 		}
 	}
 	for _, list := range byName {
@@ -125,40 +136,49 @@ func Intervals(ops []Op) []Violation {
 // overlaps looks at the holdings of one name, in the order of their acquisitions'
 // returns.
 func overlaps(list []*holding) (bad []Violation) {
-	var latest, highest *holding // of those told so far: the one that lasted longest, the greatest token
+	// Of those seen so far, exclusive and shared: the one that lasted longest, and the one
+	// with the greatest token.
+	var latest, highest [2]*holding
 	for _, h := range list {
-		if !h.told() {
+		if !h.seen() {
 			continue
 		}
-		if latest != nil && latest.until > h.acquire.Return {
-			bad = append(bad, Violation{"two held at the same time", []Op{latest.acquire, latest.last, h.acquire, h.last}})
+		mode := 0
+		if h.acquire.Shared {
+			mode = 1
 		}
-		if highest != nil && highest.acquire.Token > h.acquire.Token {
-			bad = append(bad, Violation{"a later holder has a smaller token", []Op{highest.acquire, h.acquire}})
+		for other := range 2 - mode { // shared ones exclude exclusive ones alone
+			if l := latest[other]; l != nil && l.until > h.acquire.Return {
+				bad = append(bad, Violation{"two held at the same time", []Op{l.acquire, l.last, h.acquire, h.last}})
+			}
+			if g := highest[other]; g != nil && g.acquire.Token > h.acquire.Token {
+				bad = append(bad, Violation{"a later holder has a smaller token", []Op{g.acquire, h.acquire}})
+			}
 		}
-		if latest == nil || h.until > latest.until {
-			latest = h
+		if l := latest[mode]; l == nil || h.until > l.until {
+			latest[mode] = h
 		}
-		if highest == nil || h.acquire.Token > highest.acquire.Token {
-			highest = h
+		if g := highest[mode]; g == nil || h.acquire.Token > g.acquire.Token {
+			highest[mode] = h
 		}
 	}
 	return bad
 }
 
-// writes looks at writes to storage: one that was accepted after one with a
-// greater token had been, and one that was refused to somebody who still held
-// afterwards.
+// writes looks at writes to storage: one that was accepted after one had been with
+// a greater token that excludes it, and one that was refused to somebody who still
+// held afterwards.
 func writes(ops []Op, all []*holding) (bad []Violation) {
 	until := map[holder]*holding{}
 	for _, h := range all {
-		until[holder{h.acquire.Name, h.acquire.Token}] = h
+		until[h.acquire.holder()] = h
 	}
 	sorted := slices.Clone(ops)
 	slices.SortFunc(sorted, func(a, b Op) int { return cmp.Compare(a.Return, b.Return) })
 	type key struct {
-		kind Kind
-		name string
+		kind   Kind
+		of     holder // without a token
+		shared bool
 	}
 	type best struct {
 		at time.Duration
@@ -169,22 +189,28 @@ func writes(ops []Op, all []*holding) (bad []Violation) {
 		if o.Kind != Guarded && o.Kind != Fenced {
 			continue
 		}
-		k := key{o.Kind, o.Name}
+		h := until[o.holder()]
+		k := key{o.Kind, holder{o.Name, o.Slot, 0}, h != nil && h.acquire.Shared}
 		switch o.Outcome {
 		case OK:
-			for _, b := range slices.Backward(seen[k]) {
-				if b.at < o.Call {
-					if b.op.Token > o.Token {
-						bad = append(bad, Violation{"a write was accepted after one with a greater token", []Op{b.op, o}})
+			for _, shared := range []bool{false, true} {
+				if shared && k.shared {
+					continue // shared ones exclude exclusive ones alone
+				}
+				for _, b := range slices.Backward(seen[key{k.kind, k.of, shared}]) {
+					if b.at < o.Call {
+						if b.op.Token > o.Token {
+							bad = append(bad, Violation{"a write was accepted after one with a greater token", []Op{b.op, o}})
+						}
+						break
 					}
-					break
 				}
 			}
 			if n := len(seen[k]); n == 0 || seen[k][n-1].op.Token < o.Token {
 				seen[k] = append(seen[k], best{o.Return, o})
 			}
 		case Refused:
-			if h := until[holder{o.Name, o.Token}]; h != nil && h.until > o.Return {
+			if h != nil && h.until > o.Return {
 				bad = append(bad, Violation{"a write was refused to one who still held", []Op{o, h.last}})
 			}
 		}

@@ -3,24 +3,68 @@ package history
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
 )
 
-// mutex is the state of the model: a mutex with fencing tokens, and a storage
-// that checks them.
+// mutex is the state of the model: a read-write mutex with fencing tokens, or one slot of
+// a semaphore, and a storage that checks them.
 type mutex struct {
-	holder  int64 // the token of who holds; 0: nobody
-	highest int64 // of the tokens given out
-	stored  int64 // the highest token that the storage has seen
+	holder  int64   // the token of the exclusive holder; 0: nobody
+	readers readers // the tokens of the shared ones
+	given   highest // the tokens given out
+	stored  highest // the tokens that the storage has admitted: its two registers
+}
+
+// highest are the greatest exclusive token, and the greatest of any.
+type highest struct{ exclusive, any int64 }
+
+// with is h after a token.
+func (h highest) with(st step) highest {
+	h.any = max(h.any, st.token)
+	if !st.shared {
+		h.exclusive = max(h.exclusive, st.token)
+	}
+	return h
+}
+
+// admits is the rule of the two registers (K2).
+func (h highest) admits(st step) bool {
+	if st.shared {
+		return st.token > h.exclusive
+	}
+	return st.token >= h.any
+}
+
+// readers is a set of tokens: their text, in order, so that states can be compared.
+type readers string
+
+func (r readers) tokens() (all []int64) {
+	for _, text := range strings.Fields(string(r)) {
+		token, _ := strconv.ParseInt(text, 10, 64) // it was written by set
+		all = append(all, token)
+	}
+	return all
+}
+
+func (r readers) has(token int64) bool { return slices.Contains(r.tokens(), token) }
+
+func set(tokens []int64) readers {
+	slices.Sort(tokens)
+	return readers(strings.Trim(fmt.Sprint(tokens), "[]"))
 }
 
 // step is an operation on it.
 type step struct {
-	name  string
-	kind  stepKind
-	token int64
+	name   string
+	slot   int
+	kind   stepKind
+	token  int64
+	shared bool
 }
 
 type stepKind string
@@ -43,33 +87,57 @@ func (st step) apply(s mutex) []mutex {
 		}
 		return []mutex{to}
 	}
+	to := s
+	holds := s.holder == st.token || st.shared && s.readers.has(st.token)
 	switch st.kind {
 	case grant:
-		return one(s.holder == 0 && st.token > s.highest, mutex{st.token, st.token, s.stored})
+		free := s.holder == 0 && st.token > s.given.any
+		if st.shared {
+			free = s.holder == 0 && st.token > s.given.exclusive
+			to.readers = set(append(s.readers.tokens(), st.token))
+		} else {
+			to.holder, free = st.token, free && s.readers == ""
+		}
+		to.given = s.given.with(st)
+		return one(free, to)
 	case hold, write:
-		return one(s.holder == st.token, s)
+		return one(holds, s)
 	case end:
-		return one(s.holder == st.token, mutex{0, s.highest, s.stored})
+		if to.holder == st.token {
+			to.holder = 0
+		}
+		to.readers = set(slices.DeleteFunc(s.readers.tokens(), func(t int64) bool { return t == st.token }))
+		return one(holds, to)
 	case store:
-		return one(st.token >= s.stored, mutex{s.holder, s.highest, st.token})
+		to.stored = s.stored.with(st)
+		return one(s.stored.admits(st), to)
 	case refusal:
-		return one(st.token < s.stored, s)
+		return one(!s.stored.admits(st), s)
 	default: // perhaps: it was stored or not, now or later
-		return []mutex{s, {s.holder, s.highest, max(s.stored, st.token)}}
+		to.stored = s.stored.with(st)
+		if !s.stored.admits(st) {
+			return []mutex{s}
+		}
+		return []mutex{s, to}
 	}
 }
 
-// model is a fenced mutex for each name.
+// model is a fenced read-write mutex for each name, and for each slot.
 func model() porcupine.Model {
 	return (&porcupine.NondeterministicModel{
 		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
-			byName := map[string][]porcupine.Operation{}
+			type mutex struct {
+				name string
+				slot int
+			}
+			of := map[mutex][]porcupine.Operation{}
 			for _, o := range history {
-				name := o.Input.(step).name
-				byName[name] = append(byName[name], o)
+				st := o.Input.(step)
+				m := mutex{st.name, st.slot}
+				of[m] = append(of[m], o)
 			}
 			var parts [][]porcupine.Operation
-			for _, p := range byName {
+			for _, p := range of {
 				parts = append(parts, p)
 			}
 			return parts
@@ -84,11 +152,14 @@ func model() porcupine.Model {
 		},
 		DescribeOperation: func(input, _ any) string {
 			st := input.(step)
+			if st.shared {
+				return fmt.Sprintf("%s %d, shared", st.kind, st.token)
+			}
 			return fmt.Sprintf("%s %d", st.kind, st.token)
 		},
 		DescribeState: func(state any) string {
 			s := state.(mutex)
-			return fmt.Sprintf("held by %d, highest %d, stored %d", s.holder, s.highest, s.stored)
+			return fmt.Sprintf("held by %d, readers %s, given %v, stored %v", s.holder, s.readers, s.given, s.stored)
 		},
 	}).ToModel()
 }
@@ -97,16 +168,20 @@ func model() porcupine.Model {
 // holding become few: what is over stays over, which Intervals checks.
 func steps(ops []Op) []porcupine.Operation {
 	var out []porcupine.Operation
+	all, _ := holdings(ops)
+	shared := map[holder]bool{}
+	for _, h := range all {
+		shared[h.acquire.holder()] = h.acquire.Shared
+	}
 	add := func(o Op, kind stepKind, call, ret time.Duration) {
 		out = append(out, porcupine.Operation{
-			ClientId: o.Client, Input: step{o.Name, kind, o.Token}, Call: int64(call), Return: int64(ret)})
+			ClientId: o.Client, Input: step{o.Name, o.Slot, kind, o.Token, shared[o.holder()]}, Call: int64(call), Return: int64(ret)})
 	}
-	all, _ := holdings(ops)
 	forever := time.Duration(math.MaxInt64)
 	for i, h := range all {
 		a := h.acquire
 		add(a, grant, a.Call, a.Return)
-		if h.told() && h.last.Kind == Look {
+		if h.seen() && h.last.Kind == Look {
 			add(h.last, hold, h.last.Call, h.last.Return)
 		}
 		if r := h.release; r != nil && r.Outcome == OK {
@@ -117,7 +192,7 @@ func steps(ops []Op) []porcupine.Operation {
 		// somebody else's began.
 		until := forever
 		for _, next := range all[i+1:] {
-			if next.acquire.Name == a.Name && next.acquire.Token > a.Token {
+			if next.acquire.excludes(a) && next.acquire.Token > a.Token {
 				until = min(until, next.acquire.Return)
 			}
 		}
@@ -139,7 +214,7 @@ func steps(ops []Op) []porcupine.Operation {
 	return out
 }
 
-// Linearizable looks for an order in which a fenced mutex behaves like the
+// Linearizable looks for an order in which fenced mutexes behave like the
 // history. Not decided within the timeout counts as found; decided tells.
 func Linearizable(ops []Op, timeout time.Duration) (ok, decided bool, info porcupine.LinearizationInfo) {
 	result, info := porcupine.CheckOperationsVerbose(model(), steps(ops), timeout)
