@@ -15,22 +15,24 @@ import (
 	"github.com/pawl-locks/pawl/test/proof/history"
 )
 
-// name is the lock that everybody wants.
-const name = "lock"
+// names are the locks that the clients of a scenario want: the first, or both.
+var names = []string{"lock", "lock2"}
 
-// actor is a client that wants the lock again and again.
+// actor is a client that wants a lock again and again.
 type actor struct {
 	w      *world
 	number int
 	r      *rand.Rand
 	client *pawl.Client
 	sess   *pawl.Session
-	calm   bool // the troubles are over
+	name   string // of the lock that it wants this time
+	shared bool   // it wants it shared
+	calm   bool   // the troubles have ended
 }
 
 // log makes a call and adds it to the history.
 func (a *actor) log(kind history.Kind, limit time.Duration, token int64, f func(ctx context.Context) (history.Outcome, int64, error)) {
-	o := history.Op{Client: a.number, Kind: kind, Name: name, Token: token, Call: a.w.rec.Now()}
+	o := history.Op{Client: a.number, Kind: kind, Name: a.name, Token: token, Shared: kind == history.Acquire && a.shared, Call: a.w.rec.Now()}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	o.Limit = o.Call + limit
@@ -64,19 +66,19 @@ func (a *actor) patience() time.Duration {
 	return between(a.r, 10*time.Millisecond, 2*a.w.plan.TTL)
 }
 
-// run acts until the troubles are over.
+// run acts until the troubles have ended.
 func (a *actor) run() {
 	for {
 		a.turn()
 		select {
-		case <-a.w.over:
+		case <-a.w.ended:
 			return
 		case <-time.After(between(a.r, 0, a.w.plan.TTL)):
 		}
 	}
 }
 
-// last takes the lock once more, when the troubles are over, and closes.
+// last takes a lock once more, when the troubles have ended, and closes.
 func (a *actor) last() {
 	a.calm = true
 	got := false
@@ -85,7 +87,7 @@ func (a *actor) last() {
 	}
 	if !got {
 		ops := a.w.rec.Ops()
-		a.w.fail("client %d never got the lock again; at last: %v; in the line: %q", a.number, ops[max(0, len(ops)-4):], a.w.truth.at())
+		a.w.fail("client %d never got the lock again; at last: %v; in the queue: %q", a.number, ops[max(0, len(ops)-4):], a.w.truth.at())
 	}
 	if a.client != nil {
 		_ = a.client.Close()
@@ -94,6 +96,7 @@ func (a *actor) last() {
 
 // turn is one acquisition and what comes of it; it reports whether there was one.
 func (a *actor) turn() bool {
+	a.name, a.shared = names[a.r.IntN(a.w.plan.Names)], a.r.IntN(5) < 2
 	if !a.ready() {
 		return false
 	}
@@ -151,10 +154,13 @@ func (a *actor) ready() bool {
 }
 
 func (a *actor) acquire() (h *lock.Held) {
-	m := lock.New(a.sess, name, lock.Options{})
-	get := m.Acquire
+	m := lock.New(a.sess, a.name, lock.Options{})
+	get, try := m.Acquire, m.TryAcquire
+	if a.shared {
+		get, try = m.AcquireShared, m.TryAcquireShared
+	}
 	if !a.calm && a.r.IntN(4) == 0 {
-		get = m.TryAcquire
+		get = try
 	}
 	a.log(history.Acquire, a.patience(), 0, func(ctx context.Context) (history.Outcome, int64, error) {
 		var err error
@@ -164,6 +170,9 @@ func (a *actor) acquire() (h *lock.Held) {
 		}
 		if err != nil {
 			return history.Refused, 0, err
+		}
+		if h.Shared() != a.shared {
+			a.w.fail("shared is %t of %q: token %d", h.Shared(), a.name, h.Token())
 		}
 		return history.OK, int64(h.Token()), nil
 	})
@@ -192,7 +201,7 @@ func (a *actor) work(h *lock.Held) {
 }
 
 func (a *actor) look(h *lock.Held) error {
-	o := history.Op{Client: a.number, Kind: history.Look, Name: name, Token: int64(h.Token()), Call: a.w.rec.Now(), Outcome: history.OK}
+	o := history.Op{Client: a.number, Kind: history.Look, Name: a.name, Token: int64(h.Token()), Call: a.w.rec.Now(), Outcome: history.OK}
 	err := h.Err()
 	if o.Return = a.w.rec.Now(); err != nil {
 		o.Outcome, o.Err = history.Refused, err.Error()
@@ -222,7 +231,11 @@ func (a *actor) fenced(h *lock.Held) {
 	a.log(history.Fenced, time.Hour, int64(h.Token()), func(context.Context) (history.Outcome, int64, error) {
 		time.Sleep(between(a.r, 0, a.w.plan.TTL))
 		var stale *fencing.StaleError
-		switch err := a.w.gate.Admit(name, h.Token()); {
+		admit := a.w.gate.Admit
+		if h.Shared() {
+			admit = a.w.gate.AdmitShared
+		}
+		switch err := admit(a.name, h.Token()); {
 		case errors.As(err, &stale):
 			return history.Refused, 0, err
 		default:
@@ -269,7 +282,7 @@ func (a *actor) handOn(h *lock.Held) {
 		return
 	}
 	a.log(history.Other, a.patience(), 0, func(ctx context.Context) (history.Outcome, int64, error) {
-		h, err = lock.New(a.sess, name, lock.Options{}).Resume(ctx, h.Key(), h.Token())
+		h, err = lock.New(a.sess, a.name, lock.Options{}).Resume(ctx, h.Key(), h.Token())
 		return verdict(err), 0, err
 	})
 	switch {
@@ -284,7 +297,7 @@ func (a *actor) handOn(h *lock.Held) {
 }
 
 // resumed gives back what was taken over. Its token is its predecessor's, so its
-// looks are not part of the history, where what is over stays over.
+// looks are not part of the history, where what has ended stays ended.
 func (a *actor) resumed(h *lock.Held) {
 	time.Sleep(between(a.r, 0, a.w.plan.TTL))
 	for range 20 {

@@ -1,6 +1,6 @@
-// Package simulate runs clients of a lock through random troubles, in
-// testing/synctest bubbles, and compares what they were told with what the
-// server did.
+// Package simulate runs clients of locks through random troubles, in
+// testing/synctest bubbles, and compares what they learnt with what the
+// server did. They acquire one or two names, shared or exclusive.
 //
 // A scenario is a number, its seed: it decides how many clients there are, how
 // long their sessions live, and which faults strike when. Same seed, same faults
@@ -11,15 +11,16 @@
 //
 // What is checked of each scenario:
 //
-//  1. Everything that package history checks: one holder at any instant, tokens
-//     that increase, fenced writes in order, every call back within its
+//  1. Everything that package history checks: one holder at any instant, or
+//     readers, tokens that increase, fenced writes in order, every call back within its
 //     context's end plus 100 ms, exactly.
-//  2. Honesty: whoever was told that it holds had the first key in the line, as
-//     the server knows it, at that very moment. Only a key that an operator
-//     deletes, overwrites or revokes may be told late, and by at most a TTL.
+//  2. Honesty: a client that learns that it holds had a key in the queue, and none
+//     before it that excludes it, as the server knows it, at that very moment. Only
+//     the end of a key that an operator deletes, overwrites or revokes may be learnt
+//     late, and by at most a TTL.
 //  3. A Release that says nil deleted the key between its call and its return,
 //     or one of an earlier attempt did.
-//  4. When the troubles are over, every client gets the lock, though all ask at once.
+//  4. When the troubles have ended, every client gets a lock, though all ask at once.
 //  5. When the clients have closed and a lease's time has passed, no key and no
 //     lease is left, and no goroutine.
 //

@@ -21,15 +21,15 @@ var order = map[[2]string]string{
 	{"valid", "SessionClosed"}:     "",
 
 	{"", "LockEnqueued"}:       "queued",
-	{"", "LockGaveUp"}:         "over",
+	{"", "LockGaveUp"}:         "ended",
 	{"", "LockAcquired"}:       "held", // resumed
 	{"queued", "LockAcquired"}: "held",
-	{"queued", "LockGaveUp"}:   "over",
-	{"held", "LockReleased"}:   "over",
-	{"held", "LockLost"}:       "over",
+	{"queued", "LockGaveUp"}:   "ended",
+	{"held", "LockReleased"}:   "ended",
+	{"held", "LockLost"}:       "ended",
 }
 
-// events is a client's Observer: it holds what it is told against order.
+// events is a client's Observer: it compares what is delivered to it with order.
 type events struct {
 	w      *world
 	client int
@@ -43,7 +43,7 @@ func (w *world) newEvents(client int) *events {
 	e := &events{w: w, client: client, states: map[string]string{}}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.told = append(w.told, e)
+	w.observers = append(w.observers, e)
 	return e
 }
 
@@ -94,19 +94,19 @@ func (e *events) step(of, ev string) {
 	from := e.states[of]
 	to, ok := order[[2]string{from, ev}]
 	if !ok || e.closed {
-		e.w.fail("client %d: %s: told %s in the state %q (closed: %t)", e.client, of, ev, from, e.closed)
+		e.w.fail("client %d: %s: %s in the state %q (closed: %t)", e.client, of, ev, from, e.closed)
 	}
 	e.states[of] = to
 }
 
-// close says what was begun and never told to be over; the client is closed.
+// close reports what began and whose end was never delivered; the client is closed.
 func (e *events) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = true
 	for of, state := range e.states {
-		if state != "" && state != "over" {
-			e.w.fail("client %d: %s: at last told to be %q", e.client, of, state)
+		if state != "" && state != "ended" {
+			e.w.fail("client %d: %s: at last %q", e.client, of, state)
 		}
 	}
 }

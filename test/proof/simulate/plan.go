@@ -11,9 +11,10 @@ import (
 type Plan struct {
 	Seed    uint64
 	Clients int
+	Names   int // of locks that they want
 	Members int
 	TTL     time.Duration
-	Lasts   time.Duration // within which all troubles begin; the clients act until the last is over
+	Lasts   time.Duration // within which all troubles begin; the clients act until the last has ended
 	Strikes []Strike
 }
 
@@ -24,7 +25,7 @@ type Strike struct {
 	Kind   string
 	Member int
 	Client int
-	N      int // whatever else the kind wants to know
+	N      int // what else the kind wants to know
 }
 
 // String is the strike on one line.
@@ -35,7 +36,7 @@ func (s Strike) String() string {
 // String is the plan, a line for each strike.
 func (p Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %d clients, %d members, TTL %v, %v\n", p.Seed, p.Clients, p.Members, p.TTL, p.Lasts)
+	fmt.Fprintf(&b, "seed %d: %d clients, %d names, %d members, TTL %v, %v\n", p.Seed, p.Clients, p.Names, p.Members, p.TTL, p.Lasts)
 	for _, s := range p.Strikes {
 		fmt.Fprintln(&b, "\t", s)
 	}
@@ -48,7 +49,7 @@ func Make(seed uint64, kinds []string) Plan {
 	// The last costs as much as six of the others: for more than an hour, each watch is asked for a
 	// sign of life every five seconds.
 	ttls := []time.Duration{3, 3, 3, 3, 5, 5, 5, 5, 10, 10, 10, 15, 15, 60, 60, 300}
-	p := Plan{Seed: seed, Clients: 2 + r.IntN(4), Members: 1 + 2*r.IntN(3), TTL: ttls[r.IntN(len(ttls))] * time.Second}
+	p := Plan{Seed: seed, Clients: 2 + r.IntN(4), Names: 1 + r.IntN(4)/3, Members: 1 + 2*r.IntN(3), TTL: ttls[r.IntN(len(ttls))] * time.Second}
 	p.Lasts = 12 * p.TTL
 	for range 3 + r.IntN(10) {
 		p.Strikes = append(p.Strikes, Strike{

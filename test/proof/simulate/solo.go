@@ -38,7 +38,7 @@ func OnSolo(t *testing.T, w *world) server {
 	stream, err := pb.NewWatchClient(s.conn).Watch(ctx)
 	if err == nil {
 		err = stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
-			CreateRequest: &pb.WatchCreateRequest{Key: []byte(name), RangeEnd: []byte(name + "\xff")}}})
+			CreateRequest: &pb.WatchCreateRequest{Key: []byte(names[0]), RangeEnd: []byte(names[0] + "\xff")}}})
 	}
 	if err == nil {
 		_, err = stream.Recv() // it is watching from now on

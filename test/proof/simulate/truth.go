@@ -10,41 +10,44 @@ import (
 	"github.com/pawl-locks/pawl/test/proof/history"
 )
 
-// life is one key of the line, from its creation to its deletion.
+// life is one key of a queue, from its creation to its deletion.
 type life struct {
 	key      string
+	name     string // of the queue
+	shared   bool
 	created  int64
 	from     time.Duration
 	to       time.Duration // -1: it is still there
+	first    time.Duration // when the last key before it that excludes it was gone; -1: never
 	meddled  time.Duration // when an operator did something to it; -1: never
 	deletion int64
 	// overwritten: what the operator did left the key where it was.
 	overwritten bool
 }
 
-// truth is what became of every key, as the server tells it.
+// truth is what became of every key, as the server knows it.
 type truth struct {
-	prefix string
-	now    func() time.Duration
+	now func() time.Duration
 
 	mu     sync.Mutex
 	lives  []*life
 	living map[string]*life
 }
 
-func newTruth(prefix string, now func() time.Duration) *truth {
-	return &truth{prefix: prefix, now: now, living: map[string]*life{}}
+func newTruth(now func() time.Duration) *truth {
+	return &truth{now: now, living: map[string]*life{}}
 }
 
 // put notes that a key was written.
 func (t *truth) put(key string, create int64, created, byOperator bool) {
-	if !strings.HasPrefix(key, t.prefix) {
+	name, form, queued := strings.Cut(key, "/")
+	if !queued || !slices.Contains(names, name) {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if created {
-		l := &life{key: key, created: create, from: t.now(), to: -1, meddled: -1}
+		l := &life{key: key, name: name, shared: strings.HasPrefix(form, "+"), created: create, from: t.now(), to: -1, meddled: -1}
 		t.lives, t.living[key] = append(t.lives, l), l
 	} else if l := t.living[key]; l != nil && byOperator && l.meddled < 0 {
 		l.meddled, l.overwritten = t.now(), true
@@ -75,7 +78,7 @@ func (t *truth) meddle(key string, overwrites bool) {
 	}
 }
 
-// at tells which keys there are.
+// at is which keys there are.
 func (t *truth) at() (keys []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,35 +89,65 @@ func (t *truth) at() (keys []string) {
 	return keys
 }
 
-// judge compares what clients were told with the truth, and returns what was not
-// so, and the history without what an operator's doing explains.
-func (t *truth) judge(ops []history.Op, ttl time.Duration) (bad []string, rest []history.Op) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	byToken, first := map[int64]*life{}, map[int64]time.Duration{}
-	var head time.Duration // when the last of all keys before was gone
-	var stays bool         // one before is still there
+// order computes when each key was the first of what excludes it: an exclusive one of
+// all, a shared one beside shared ones.
+func (t *truth) order() {
+	type head struct {
+		gone  time.Duration // when the last of them was gone
+		stays bool          // one is still there
+	}
+	type queue struct{ any, exclusive head }
+	queues := map[string]*queue{}
 	for _, l := range t.lives {
-		byToken[l.created] = l
-		if first[l.created] = max(head, l.from); stays {
-			first[l.created] = -1
+		q := queues[l.name]
+		if q == nil {
+			q = &queue{}
+			queues[l.name] = q
 		}
-		if stays = stays || l.to < 0; !stays {
-			head = max(head, l.to)
+		before := q.any
+		if l.shared {
+			before = q.exclusive
+		}
+		if l.first = max(before.gone, l.from); before.stays {
+			l.first = -1
+		}
+		q.any = head{max(q.any.gone, l.to), q.any.stays || l.to < 0}
+		if !l.shared {
+			q.exclusive = head{max(q.exclusive.gone, l.to), q.exclusive.stays || l.to < 0}
 		}
 	}
-	released := map[int64]time.Duration{}
+}
+
+// acquired is an acquisition of a name. Those of two names may have one token.
+type acquired struct {
+	name  string
+	token int64
+}
+
+// validate compares what clients learnt with the truth, and returns what was not
+// so, and the history without what an operator's doing explains.
+func (t *truth) validate(ops []history.Op, ttl time.Duration) (bad []string, rest []history.Op) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.order()
+	lives := map[acquired]*life{}
+	for _, l := range t.lives {
+		lives[acquired{l.name, l.created}] = l
+	}
+	released := map[acquired]time.Duration{}
 	for _, o := range ops {
-		if at, ok := released[o.Token]; o.Kind == history.Release && (!ok || o.Call < at) {
-			released[o.Token] = o.Call
+		of := acquired{o.Name, o.Token}
+		if at, ok := released[of]; o.Kind == history.Release && (!ok || o.Call < at) {
+			released[of] = o.Call
 		}
 	}
 	wrong := func(o history.Op, l *life, what string) {
 		bad = append(bad, fmt.Sprintf("%s: %v; the key was there from %v to %v, first from %v on, meddled with at %v",
-			what, o, l.from, l.to, first[l.created], l.meddled))
+			what, o, l.from, l.to, l.first, l.meddled))
 	}
 	for _, o := range ops {
-		l := byToken[o.Token]
+		of := acquired{o.Name, o.Token}
+		l := lives[of]
 		asserts := o.Outcome == history.OK && (o.Kind == history.Look || o.Kind == history.Acquire || o.Kind == history.Release)
 		if !asserts {
 			rest = append(rest, o)
@@ -126,22 +159,22 @@ func (t *truth) judge(ops []history.Op, ttl time.Duration) (bad []string, rest [
 		}
 		call := o.Call
 		if o.Kind == history.Release {
-			call = released[o.Token] // called again, it goes on with what the first call began
+			call = released[of] // called again, it goes on with what the first call began
 		}
 		meddled := l.meddled >= 0 && o.Return >= l.meddled
-		if l.overwritten && l.meddled <= first[l.created] {
-			meddled = false // while it waited: nobody was told to hold yet
+		if l.overwritten && l.meddled <= l.first {
+			meddled = false // while it waited: it did not hold yet
 		}
 		switch {
-		case first[l.created] < 0 || o.Return < first[l.created]:
-			wrong(o, l, "told to hold before it was first")
+		case l.first < 0 || o.Return < l.first:
+			wrong(o, l, "held before it was first")
 		case meddled && call > l.meddled+ttl+history.Grace:
-			wrong(o, l, "told to hold long after an operator ended it")
+			wrong(o, l, "held long after an operator ended it")
 		case meddled && o.Kind != history.Acquire:
-			continue // told late, as is allowed
+			continue // learnt late, as is allowed
 		case o.Kind == history.Look && l.to >= 0 && o.Call > l.to:
-			wrong(o, l, "told to hold when the key was gone")
-		case o.Kind == history.Release && (l.to < 0 || l.to > o.Return || l.to < released[o.Token]):
+			wrong(o, l, "held when the key was gone")
+		case o.Kind == history.Release && (l.to < 0 || l.to > o.Return || l.to < released[of]):
 			wrong(o, l, "a release that released nothing")
 		}
 		rest = append(rest, o)

@@ -10,31 +10,31 @@ import (
 	"github.com/pawl-locks/pawl/test/proof/history"
 )
 
-// Whoever was overwritten is told a TTL later at the latest; a release that was
-// under way when it happened says in the end what it found.
+// A holder whose key is overwritten learns of it a TTL later at the latest; a release
+// that was under way when it happened says in the end what it found.
 func TestAnOverwrittenHolderLearnsOfItWithinATTL(t *testing.T) {
 	const ttl, s = 10 * time.Second, time.Second
 	now := time.Duration(0)
-	tr := newTruth("name/", func() time.Duration { return now })
+	tr := newTruth(func() time.Duration { return now })
 	now = 1 * s
-	tr.put("name/1", 7, true, false)
+	tr.put("lock/1", 7, true, false)
 	now = 5 * s
-	tr.meddle("name/1", true)
+	tr.meddle("lock/1", true)
 	now = 40 * s
-	tr.gone("name/1", 9, false)
+	tr.gone("lock/1", 9, false)
 
 	release := func(call, end time.Duration, out history.Outcome) history.Op {
-		return history.Op{Kind: history.Release, Token: 7, Call: call * s, Return: end * s, Outcome: out}
+		return history.Op{Kind: history.Release, Name: "lock", Token: 7, Call: call * s, Return: end * s, Outcome: out}
 	}
 	look := func(at time.Duration) history.Op {
-		return history.Op{Kind: history.Look, Token: 7, Call: at * s, Return: at * s, Outcome: history.OK}
+		return history.Op{Kind: history.Look, Name: "lock", Token: 7, Call: at * s, Return: at * s, Outcome: history.OK}
 	}
-	bad, _ := tr.judge([]history.Op{look(4), look(14), release(14, 20, history.Unknown), release(39, 41, history.OK)}, ttl)
+	bad, _ := tr.validate([]history.Op{look(4), look(14), release(14, 20, history.Unknown), release(39, 41, history.OK)}, ttl)
 	assert.Empty(t, bad)
-	bad, _ = tr.judge([]history.Op{look(4), look(16)}, ttl)
+	bad, _ = tr.validate([]history.Op{look(4), look(16)}, ttl)
 	require.Len(t, bad, 1)
 	assert.Contains(t, bad[0], "long after an operator ended it")
-	bad, _ = tr.judge([]history.Op{release(39, 41, history.OK)}, ttl)
+	bad, _ = tr.validate([]history.Op{release(39, 41, history.OK)}, ttl)
 	require.Len(t, bad, 1)
 	assert.Contains(t, bad[0], "long after an operator ended it")
 }

@@ -23,7 +23,7 @@ type server interface {
 	endpoints() []string
 	options(client int) []grpc.DialOption // how that client reaches it
 	strike(w *world, s Strike) (heal func())
-	calm() // ends whatever trouble is left
+	calm() // ends the troubles that are left
 	left() []string
 	close()
 }
@@ -36,10 +36,10 @@ type world struct {
 	truth  *truth
 	gate   fencing.Gate
 
-	mu   sync.Mutex
-	bad  []string
-	told []*events
-	over chan struct{} // closed when the troubles are
+	mu        sync.Mutex
+	bad       []string
+	observers []*events
+	ended     chan struct{} // closed when the troubles have ended
 }
 
 // lean are options with which a connection in memory costs less: its windows stay as they are, so
@@ -66,7 +66,7 @@ func Run(t *testing.T, plan Plan, start func(t *testing.T, w *world) server) (re
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		clock := history.Since()
-		w := &world{plan: plan, rec: history.NewRecorder(clock), truth: newTruth(name+"/", clock), over: make(chan struct{})}
+		w := &world{plan: plan, rec: history.NewRecorder(clock), truth: newTruth(clock), ended: make(chan struct{})}
 		w.server = start(t, w)
 		defer w.server.close()
 		report = w.run(t.Name())
@@ -80,7 +80,7 @@ func (w *world) run(test string) string {
 	for i := range w.plan.Clients {
 		a := &actor{w: w, number: i, r: rand.New(rand.NewPCG(w.plan.Seed, uint64(i)+2))}
 		actors = append(actors, a)
-		acting.Go(a.run) // ends some time after w.over
+		acting.Go(a.run) // ends some time after w.ended
 	}
 	for _, s := range w.plan.Strikes {
 		striking.Go(func() { // ends when its trouble does
@@ -92,10 +92,10 @@ func (w *world) run(test string) string {
 	}
 	striking.Wait()
 	w.server.calm()
-	close(w.over)
+	close(w.ended)
 	acting.Wait()
 	w.afterwards(actors)
-	bad, rest := w.truth.judge(w.rec.Ops(), w.plan.TTL)
+	bad, rest := w.truth.validate(w.rec.Ops(), w.plan.TTL)
 	w.bad = append(w.bad, bad...)
 	report := ""
 	for _, b := range w.bad {
@@ -132,14 +132,14 @@ func (w *world) trace() string {
 	return text
 }
 
-// afterwards has every client take the lock once more, all at once, and close.
+// afterwards has every client take a lock once more, all at once, and close.
 func (w *world) afterwards(actors []*actor) {
 	var calm sync.WaitGroup
 	for _, a := range actors {
 		calm.Go(a.last) // five turns at most
 	}
 	calm.Wait()
-	for _, e := range w.told {
+	for _, e := range w.observers {
 		e.close()
 	}
 	time.Sleep(2*w.plan.TTL + 30*time.Second)
