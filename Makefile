@@ -34,10 +34,10 @@ fuzz: ## each target for LONG
 bench: ## all benchmarks, ten times each, for benchstat
 	go test -run '^$$' -bench . -benchmem -count=10 work
 
-proof: ## every cell of the matrix, a soak, random scenarios from a new seed: under 15 minutes
+proof: ## every cell of the matrix, a soak, 10,000 random scenarios from a new seed: under half an hour
 	PAWL_MODEL=all go test -count=1 -timeout 15m ./test/proof/model
 	go test -count=1 ./test/proof/history
-	PAWL_SIMULATE=3000 PAWL_FIRST_SEED=$$(date +%s) go test -count=1 -timeout 15m -v ./test/proof/simulate
+	PAWL_SIMULATE=10000 PAWL_FIRST_SEED=$$(date +%s) go test -count=1 -timeout 45m -v ./test/proof/simulate
 	PAWL_SOAK=90s go test -count=1 -timeout 15m -v -run TestSoak ./test/proof/matrix
 	PAWL_MATRIX=all go test -count=1 -timeout 15m -parallel 12 -run TestMatrix ./test/proof/matrix
 

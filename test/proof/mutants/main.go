@@ -116,7 +116,7 @@ func projectRoot() (string, error) {
 // errSurvived is a mutant that no test has noticed.
 var errSurvived = errors.New("not caught")
 
-// run plants a fault, and tells by which test it was caught.
+// run plants a fault, and reports by which test it was caught.
 func run(root string, m mutant, timeout time.Duration) (by string, err error) {
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
