@@ -215,7 +215,7 @@ func steps(ops []Op) []porcupine.Operation {
 }
 
 // Linearizable looks for an order in which fenced mutexes behave like the
-// history. Not decided within the timeout counts as found; decided tells.
+// history. Not decided within the timeout counts as found; decided reports it.
 func Linearizable(ops []Op, timeout time.Duration) (ok, decided bool, info porcupine.LinearizationInfo) {
 	result, info := porcupine.CheckOperationsVerbose(model(), steps(ops), timeout)
 	return result != porcupine.Illegal, result != porcupine.Unknown, info

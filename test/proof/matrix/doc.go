@@ -8,7 +8,7 @@
 // it, by an oracle that reaches the members past their proxies and shares
 // nothing with pawl but a clock:
 //
-//  1. One holder at any instant, and tokens that increase (package history).
+//  1. One holder at any instant, or readers, and tokens that increase (package history).
 //  2. A token is the create revision of its key, as the oracle saw it.
 //  3. Writes under a guard: in the order of their revisions, their tokens never
 //     decrease.
@@ -16,7 +16,7 @@
 //     machine itself was late.
 //  5. A session of 10 s lives through every fault of a single member, and
 //     through everything that is shorter than it.
-//  6. A loss that the oracle saw is told within the session's TTL.
+//  6. A loss that the oracle saw is noticed within the session's TTL.
 //  7. After the heal the lock can be taken, and when the clients have closed no
 //     key and no lease of theirs is left.
 //  8. No goroutine is left at the end.

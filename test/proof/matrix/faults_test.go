@@ -20,7 +20,7 @@ type fault struct {
 	lasts   time.Duration // until it is healed; 0: 3 s
 	// loses: the session, or the lock, of whom it strikes may be lost.
 	loses bool
-	// blow: an operator takes the key away, which nobody can be told before.
+	// blow: an operator takes the key away, of which nobody can learn before.
 	blow   bool
 	inject func(t *testing.T, w *world)
 	heal   func(t *testing.T, w *world) // beyond Cluster.Heal

@@ -26,8 +26,8 @@ type sightings struct {
 	missed  bool // a compaction came first
 }
 
-// watch looks at everything in the cell's line, and at what is written under its
-// guard, from now on, whatever becomes of the member that tells it.
+// watch looks at everything in the cell's queue, and at what is written under its
+// guard, from now on, whatever becomes of the member that shows it.
 func watch(t *testing.T, w *world) *sightings {
 	s, stop := watchUntil(t, w)
 	t.Cleanup(stop)
@@ -94,7 +94,7 @@ func (s *sightings) see(ev *clientv3.Event, at time.Duration, w *world) {
 	}
 }
 
-// appeared waits until n keys were seen in the cell's line.
+// appeared waits until n keys were seen in the cell's queue.
 func (s *sightings) appeared(t *testing.T, name string, n int) {
 	t.Helper()
 	for range 3000 {
@@ -115,7 +115,7 @@ func (s *sightings) appeared(t *testing.T, name string, n int) {
 }
 
 // caughtUp waits until the watch has shown what was written until now: one that was
-// made anew shows it with etcd's next round.
+// created again shows it with etcd's next round.
 func (s *sightings) caughtUp(t *testing.T, w *world) {
 	t.Helper()
 	var written int64
@@ -133,7 +133,7 @@ func (s *sightings) caughtUp(t *testing.T, w *world) {
 	}, 2*ttl, 10*time.Millisecond, "the oracle's watch does not get to revision %d", written)
 }
 
-// check compares what the clients were told with what the oracle saw.
+// check compares what the clients learnt with what the oracle saw.
 func (s *sightings) check(t *testing.T, ops []history.Op, lossAfter time.Duration) {
 	t.Helper()
 	s.mu.Lock()
@@ -151,7 +151,7 @@ func (s *sightings) check(t *testing.T, ops []history.Op, lossAfter time.Duratio
 			continue
 		}
 		if gone, ok := s.deleted[key]; ok && o.Call > gone+lossAfter {
-			t.Errorf("a loss that was seen at %v was not told: %v", gone, o)
+			t.Errorf("a loss that was seen at %v was not noticed: %v", gone, o)
 			break
 		}
 	}
@@ -161,8 +161,8 @@ func (s *sightings) check(t *testing.T, ops []history.Op, lossAfter time.Duratio
 }
 
 // excused is ops without the looks that said nil from an operator's blow on, of
-// holders whose keys went after it. Such a holder may still be told that it holds
-// when the next one is; check bounds for how long.
+// holders whose keys went after it. Such a holder may still believe that it holds
+// when the next one does; check bounds for how long.
 func (s *sightings) excused(ops []history.Op, struck time.Duration) (rest []history.Op) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

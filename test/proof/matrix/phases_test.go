@@ -107,11 +107,31 @@ var phases = []phase{
 			assert.ErrorIs(t, w.a.once(h), lock.ErrLost)
 		}
 	}},
+	{"share", share},
 	{"observe", observe},
 }
 
+// share has b hold the lock shared, and a acquire it too while the fault strikes. Both
+// hold it then, and give it back.
+func share(t *testing.T, w *world) func(func()) {
+	first := w.b.holdAs(t, w.b.session(t), true)
+	s := w.a.session(t)
+	return func(strike func()) {
+		strike()
+		second := w.a.holdAs(t, s, true)
+		for _, h := range []struct {
+			of   *person
+			held *lock.Held
+		}{{w.b, first}, {w.a, second}} {
+			assert.True(t, h.held.Shared())
+			_ = h.of.once(h.held)
+			w.kept(t, h.of.release(t, h.held))
+		}
+	}
+}
+
 // queued has b hold the lock and a wait for it. next waits until a holds it too,
-// and gives it back; kept: a's place in the line must have been kept.
+// and gives it back; kept: a's position in the queue must have been kept.
 func (w *world) queued(t *testing.T) (h *lock.Held, next func(kept bool)) {
 	h = w.b.hold(t, w.b.session(t))
 	s := w.a.session(t)
@@ -126,10 +146,10 @@ func (w *world) queued(t *testing.T) (h *lock.Held, next func(kept bool)) {
 	return h, func(kept bool) {
 		<-done
 		if err != nil && w.fault.loses && errors.Is(err, context.DeadlineExceeded) == false {
-			return // it was told, and is free to try again
+			return // it learnt of it, and is free to try again
 		}
 		if kept || err == nil {
-			require.NoError(t, err, "a waiter keeps its place")
+			require.NoError(t, err, "a waiter keeps its position")
 		} else {
 			held = w.a.hold(t, s)
 		}
@@ -148,7 +168,7 @@ func (w *world) kept(t *testing.T, err error) {
 
 // observe has a lead and proclaim while another watches.
 func observe(t *testing.T, w *world) func(func()) {
-	name := w.name // the same line: an election's keys look like a lock's
+	name := w.name // the same queue: an election's keys look like a lock's
 	term := w.campaign(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	seen := make(chan elect.Leader, 1000)

@@ -69,7 +69,11 @@ func (s *sets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	if strings.HasPrefix(name, "fenced") {
 		token, _ := strconv.ParseInt(q.Get("token"), 10, 64)
-		if err := s.gate.Admit(name, fencing.Token(token)); err != nil {
+		admit := s.gate.Admit
+		if q.Get("shared") != "" {
+			admit = s.gate.AdmitShared
+		}
+		if err := admit(name, fencing.Token(token)); err != nil {
 			http.Error(w, err.Error(), http.StatusPreconditionFailed)
 			return
 		}
@@ -78,6 +82,10 @@ func (s *sets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if one == nil {
 		one = &set{}
 		s.all[name] = one
+	}
+	if r.Method == http.MethodGet && q.Get("shared") != "" {
+		fmt.Fprint(w, strings.Join(one.elements, " "))
+		return
 	}
 	if r.Method == http.MethodGet {
 		s.reader, _ = strconv.ParseInt(q.Get("element"), 10, 64)

@@ -179,10 +179,10 @@ func (s *soak) round(t *testing.T) {
 	}
 	over := make(chan struct{})
 	var going sync.WaitGroup
-	var told told
+	var losses losses
 	for i, p := range s.crew {
 		going.Go(func() { // ends when the worker has said that it is through
-			if !told.hear(p, w.rec) {
+			if !losses.hear(p, w.rec) {
 				t.Errorf("worker %d ended", i)
 			}
 		})
@@ -211,18 +211,18 @@ func (s *soak) round(t *testing.T) {
 	}
 	lost, confirmed := store.lost("fenced")
 	assert.Zero(t, lost, "of %d confirmed elements of fenced sets", confirmed)
-	s.sum.add(f.name, ops, told.lost, seen, store)
+	s.sum.add(f.name, ops, losses.lost, seen, store)
 	t.Logf("round %d: %s for %v, TTL %v: %d operations", s.sum.Rounds, f.name, f.lasts.Round(time.Millisecond), ttl, len(ops))
 }
 
-// told are the losses that the workers' sessions told.
-type told struct {
+// losses are those that the workers' sessions reported.
+type losses struct {
 	mu   sync.Mutex
 	lost map[string]int
 }
 
 // hear takes in what p says, until it is through with the round.
-func (l *told) hear(p *process, rec *history.Recorder) bool {
+func (l *losses) hear(p *process, rec *history.Recorder) bool {
 	for s := range p.said {
 		switch {
 		case s.Op != nil:

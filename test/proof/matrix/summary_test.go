@@ -39,9 +39,9 @@ func newSummary(seed uint64) summary {
 func (s *summary) paused() { s.pauses.Add(1) }
 
 // add adds a round.
-func (s *summary) add(fault string, ops []history.Op, told map[string]int, seen *sightings, store *sets) {
+func (s *summary) add(fault string, ops []history.Op, losses map[string]int, seen *sightings, store *sets) {
 	s.faults[fault]++
-	for cause, n := range told {
+	for cause, n := range losses {
 		s.lost[cause] += n
 	}
 	for _, kind := range []string{"fenced", "unfenced"} {
@@ -55,8 +55,8 @@ func (s *summary) add(fault string, ops []history.Op, told map[string]int, seen 
 	s.detections(ops, seen)
 }
 
-// detections reckons, for each loss of a key that the oracle saw, for how long
-// after it the holder was still told that it held.
+// detections computes, for each loss of a key that the oracle saw, for how long
+// after it the holder still believed that it held.
 func (s *summary) detections(ops []history.Op, seen *sightings) {
 	type end struct {
 		held, over time.Duration
@@ -101,14 +101,14 @@ func (s summary) String() string {
 		"right before each write: %d of %d, the writes of processes that were stopped after that look.\n\n",
 		s.sets["fenced"][0], s.sets["fenced"][1], s.sets["unfenced"][0], s.sets["unfenced"][1])
 	slices.Sort(s.late)
-	fmt.Fprintf(&b, "Holds that were lost: %d. Of these %d were told before the oracle saw the key go", s.early+len(s.late), s.early)
+	fmt.Fprintf(&b, "Holds that were lost: %d. Of these %d were noticed before the oracle saw the key go", s.early+len(s.late), s.early)
 	if n := len(s.late); n > 0 {
-		fmt.Fprintf(&b, "; the others were last told \"held\" %v after it at the median, %v at most: an operator's deletions and revocations, which nobody announces",
+		fmt.Fprintf(&b, "; the others last said \"held\" %v after it at the median, %v at most: an operator's deletions and revocations, which nobody announces",
 			s.late[n/2].Round(10*time.Microsecond), s.late[n-1].Round(10*time.Microsecond))
 	}
 	b.WriteString(".\n\n| sessions lost by | times |\n|---|---|\n")
 	table(&b, s.lost)
-	b.WriteString("\n| operation, and what was told | times |\n|---|---|\n")
+	b.WriteString("\n| operation, and what its caller learnt | times |\n|---|---|\n")
 	table(&b, s.ops)
 	b.WriteString("\n| fault | rounds |\n|---|---|\n")
 	table(&b, s.faults)

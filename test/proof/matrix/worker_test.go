@@ -28,13 +28,13 @@ const workerEnv = "PAWL_MATRIX_WORKER"
 
 // order is a line that a worker reads: a round to take part in, or its end.
 type order struct {
-	Name string `json:"name"` // of the lock; "": the round is over
+	Name string `json:"name"` // of the lock; "": the round has ended
 	TTL  time.Duration
 	Sets string // the address of the sets' storage
 }
 
 // saying is a line that a worker writes: an operation, a loss, or, empty, that
-// the round is over for it and its sessions are closed.
+// the round has ended for it and its sessions are closed.
 type saying struct {
 	Op   *history.Op
 	Lost string // a session's cause
@@ -48,7 +48,7 @@ type holder interface {
 }
 
 // worker is a process that takes locks and terms, works under them, and says
-// what it was told.
+// what it learnt.
 type worker struct {
 	number int
 	client *pawl.Client
@@ -108,9 +108,12 @@ type took func(ctx context.Context, s *pawl.Session, name string) (holder, func(
 
 func (w *worker) lock(ctx context.Context, s *pawl.Session, name string) (holder, func(context.Context) error, error) {
 	m := lock.New(s, name, lock.Options{})
-	acquire := m.Acquire
+	acquire, try := m.Acquire, m.TryAcquire
+	if rand.N(5) < 2 {
+		acquire, try = m.AcquireShared, m.TryAcquireShared
+	}
 	if rand.N(6) == 0 {
-		acquire = m.TryAcquire
+		acquire = try
 	}
 	h, err := acquire(ctx)
 	if err != nil {
@@ -181,7 +184,7 @@ func causeOf(err error) string {
 	return err.Error()
 }
 
-// record makes a call with a context of its own and says what it was told.
+// record makes a call with a context of its own and says what it learnt.
 func (c *client) record(kind history.Kind, token fencing.Token, limit time.Duration, f func(ctx context.Context, o *history.Op)) {
 	o := history.Op{Client: c.number, Kind: kind, Name: c.line, Token: int64(token), Call: c.w.rec.Now()}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -203,17 +206,21 @@ func (c *client) turn(s *pawl.Session, take took) bool {
 			o.Outcome, o.Err = history.Refused, err.Error()
 			return
 		}
-		o.Outcome, o.Token = history.OK, int64(h.Token())
+		o.Outcome, o.Token, o.Shared = history.OK, int64(h.Token()), isShared(h)
 	})
 	if giveBack == nil {
 		return true
 	}
-	switch rand.N(4) {
-	case 0:
+	switch n := rand.N(4); {
+	case isShared(h) && n < 2:
+		c.read(h)
+	case isShared(h):
+		c.lookFor(h, rand.N(300*time.Millisecond))
+	case n == 0:
 		c.guarded(h)
-	case 1:
+	case n == 1:
 		c.add(h, "fenced", rand.N(400*time.Millisecond))
-	case 2:
+	case n == 2:
 		c.add(h, "unfenced", rand.N(2*time.Second))
 	default:
 		c.lookFor(h, rand.N(300*time.Millisecond))
@@ -275,6 +282,19 @@ func (c *client) guarded(h holder) {
 			o.Outcome, o.Err = history.Unknown, err.Error()
 		}
 	})
+}
+
+// isShared reports whether h holds together with others.
+func isShared(h holder) bool {
+	held, ok := h.(*lock.Held)
+	return ok && held.Shared()
+}
+
+// read reads the fenced set, which registers its token first, and looks for a while.
+func (c *client) read(h holder) {
+	at := setAddress(c.order.Sets, "fenced", c.line, int64(h.Token()), 0) + "&shared=1"
+	_, _ = c.storage(h, "fenced", func(ctx context.Context) ([]byte, int, error) { return exchange(ctx, "GET", at, "") })
+	c.lookFor(h, rand.N(200*time.Millisecond))
 }
 
 var added atomic.Int64

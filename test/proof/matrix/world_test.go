@@ -172,10 +172,21 @@ func (p *person) until(t *testing.T, what string, f func() error) {
 	require.NoError(t, err, "%s, within %v", what, recovery)
 }
 
-// acquire makes one attempt.
+// acquire makes one attempt at an exclusive lock.
 func (p *person) acquire(t *testing.T, s *pawl.Session, name string, limit time.Duration) (h *lock.Held, err error) {
+	return p.acquireAs(t, s, name, false, limit)
+}
+
+// acquireAs makes one attempt at a lock, shared or exclusive.
+func (p *person) acquireAs(t *testing.T, s *pawl.Session, name string, shared bool, limit time.Duration) (h *lock.Held, err error) {
+	m := lock.New(s, name, lock.Options{})
+	acquire := m.Acquire
+	if shared {
+		acquire = m.AcquireShared
+	}
 	p.record(history.Acquire, name, limit, func(ctx context.Context, o *history.Op) {
-		h, err = lock.New(s, name, lock.Options{}).Acquire(ctx)
+		o.Shared = shared
+		h, err = acquire(ctx)
 		if o.Outcome = outcome(err); err != nil {
 			o.Outcome, o.Err = history.Refused, err.Error()
 		} else {
@@ -188,13 +199,16 @@ func (p *person) acquire(t *testing.T, s *pawl.Session, name string, limit time.
 
 // hold acquires the cell's lock, with as many attempts, and sessions, as it
 // takes.
-func (p *person) hold(t *testing.T, s *pawl.Session) *lock.Held {
+func (p *person) hold(t *testing.T, s *pawl.Session) *lock.Held { return p.holdAs(t, s, false) }
+
+// holdAs is hold, shared or exclusive.
+func (p *person) holdAs(t *testing.T, s *pawl.Session, shared bool) *lock.Held {
 	var h *lock.Held
 	p.until(t, "the lock", func() (err error) {
 		if s.Err() != nil {
 			s = p.session(t)
 		}
-		h, err = p.acquire(t, s, p.w.name, patience)
+		h, err = p.acquireAs(t, s, p.w.name, shared, patience)
 		return err
 	})
 	return h
@@ -261,7 +275,7 @@ func (p *person) release(t *testing.T, h *lock.Held) (err error) {
 		}
 		return err
 	})
-	assert.Error(t, h.Err(), "what was released is over")
+	assert.Error(t, h.Err(), "what was released has ended")
 	return err
 }
 
