@@ -217,3 +217,11 @@ func (p *pawld) locks(session int) (all []object) {
 	}
 	return all
 }
+
+func marshal(v object) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}

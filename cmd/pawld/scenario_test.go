@@ -4,6 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -238,9 +240,15 @@ type thin struct {
 	ended   chan struct{}
 
 	mu    sync.Mutex
-	n     int
 	locks map[string]*thinLock
 	still bool // stopped: it renews nothing
+}
+
+// newID is 16 random bytes.
+func newID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:])
+	return hex.EncodeToString(b[:])
 }
 
 type thinLock struct {
@@ -250,7 +258,7 @@ type thinLock struct {
 }
 
 func newThin(call caller) *thin {
-	c := &thin{call: call, session: hex32(int(time.Now().UnixNano() & 0xffffffff)), ended: make(chan struct{}), locks: map[string]*thinLock{}}
+	c := &thin{call: call, session: newID(), ended: make(chan struct{}), locks: map[string]*thinLock{}}
 	go c.renew() // ends with close
 	return c
 }
@@ -308,20 +316,22 @@ func (c *thin) play(cmd object) (object, error) {
 	name, _ := cmd["lock"].(string)
 	c.mu.Lock()
 	l := c.locks[name]
-	c.n++
-	n := c.n
 	c.mu.Unlock()
 	switch cmd["op"] {
 	case "acquire":
-		return c.acquire(name, n, cmd)
+		return c.acquire(name, cmd)
 	case "check":
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		if l == nil { // released
+			return object{"held": false}, nil
+		}
 		l.over = l.over || !time.Now().Before(l.until)
 		return object{"held": !l.over}, nil
 	}
 	c.mu.Lock()
 	l.over = true // before it is sent
+	delete(c.locks, name)
 	c.mu.Unlock()
 	got, err := c.call("Release", object{"session": c.session, "requestIds": []string{l.id}})
 	if err != nil {
@@ -331,8 +341,8 @@ func (c *thin) play(cmd object) (object, error) {
 	return object{"released": result["released"] == true, "why": result["why"]}, nil
 }
 
-func (c *thin) acquire(name string, n int, cmd object) (object, error) {
-	l := &thinLock{id: hex32(n)}
+func (c *thin) acquire(name string, cmd object) (object, error) {
+	l := &thinLock{id: newID()}
 	body := object{"session": c.session, "requestId": l.id, "names": []any{cmd["name"]}, "mode": "EXCLUSIVE", "ttlMs": 3000}
 	if cmd["shared"] == true {
 		body["mode"] = "SHARED"

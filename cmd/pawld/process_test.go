@@ -1,0 +1,269 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+// jsonCall calls over JSON on connections that it keeps, and again while pawld is away.
+func jsonCall(socket string) caller {
+	p := &pawld{http: unixClient(socket)}
+	return func(method string, body object) (object, error) { return p.patient(method, body) }
+}
+
+// patient calls again while nobody answers, as every client does.
+func (p *pawld) patient(method string, body object) (object, error) {
+	for end := time.Now().Add(30 * time.Second); ; {
+		status, out, err := post(p.http, api+method, marshal(body))
+		switch {
+		case err == nil && status == 200:
+			return out, nil
+		case err == nil && out["code"] != "unavailable":
+			return nil, fmt.Errorf("%v: %v", out["code"], out["message"])
+		case time.Now().After(end):
+			return nil, fmt.Errorf("%w, %v", err, out)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
+// A counter is a storage that checks tokens.
+type counter struct {
+	mu    sync.Mutex
+	value int
+	gate  fencing.Gate
+}
+
+func (c *counter) read(t fencing.Token) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.value, c.gate.Admit("counter", t) // registered before the first read: K2
+}
+
+func (c *counter) write(t fencing.Token, v int) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.gate.Admit("counter", t); err != nil {
+		return err
+	}
+	c.value = v
+	return nil
+}
+
+// load is many clients that add one to a counter, each under a lock of pawld's.
+type load struct {
+	counter
+	added, lost atomic.Int64
+	end         context.CancelFunc
+	done        sync.WaitGroup
+}
+
+func newLoad(t *testing.T, clients int, socket string) *load {
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &load{end: cancel}
+	for range clients {
+		l.done.Add(1)
+		go func() { // ends with ctx
+			defer l.done.Done()
+			c := newThin(jsonCall(socket))
+			defer c.close()
+			for ctx.Err() == nil {
+				l.add(t, c)
+			}
+		}()
+	}
+	t.Cleanup(l.stop)
+	return l
+}
+
+func (l *load) stop() { l.end(); l.done.Wait() }
+
+// add adds one, or finds its lock lost.
+func (l *load) add(t *testing.T, c *thin) {
+	got, err := c.play(object{"op": "acquire", "lock": "1", "name": "counter", "timeoutMs": 60000.0})
+	if err != nil || got["state"] != "HELD" {
+		l.lost.Add(1) // lost while it waited
+		return
+	}
+	token := fencing.Token(got["token"].(float64))
+	v, err := l.read(token)
+	if err == nil {
+		err = l.write(token, v+1)
+	}
+	released, rerr := c.play(object{"op": "release", "lock": "1"})
+	if err == nil {
+		l.added.Add(1)
+	}
+	if rerr != nil || released["released"] != true {
+		l.lost.Add(1)
+		if released["why"] != "EXPIRED" && released["why"] != "REVOKED" && released["why"] != "NOT_HELD" {
+			t.Errorf("released: %v, %v", released, rerr)
+		}
+	}
+}
+
+// rounds is how often something is done: PAWLD_ROUNDS, or n.
+func rounds(n int) int {
+	if v, err := strconv.Atoi(os.Getenv("PAWLD_ROUNDS")); err == nil {
+		return v
+	}
+	return n
+}
+
+// A10.4: 50 clients go on while pawld is replaced again and again. No lock is lost, and no
+// update.
+func TestAnUpgradeUnderLoadLosesNoLock(t *testing.T) {
+	etcd := etcdtest.Start(t)
+	args := []string{"--state-dir", filepath.Join(t.TempDir(), "state"), "--max-sessions", "200"}
+	p := start(t, etcd, "", args...)
+	held := newThin(jsonCall(p.socket)) // through all of it
+	defer held.close()
+	got, err := held.play(object{"op": "acquire", "lock": "1", "name": "held", "timeoutMs": 5000.0})
+	require.NoError(t, err)
+	require.Equal(t, "HELD", got["state"])
+	l := newLoad(t, 50, p.socket)
+	for range rounds(6) {
+		before := l.added.Load()
+		require.Eventually(t, func() bool { return l.added.Load() >= before+20 }, 20*time.Second, 5*time.Millisecond, p.said())
+		p.stop(syscall.SIGTERM)
+		require.NotContains(t, p.said(), "panic")
+		p = start(t, etcd, p.socket, args...)
+		require.NotContains(t, p.said(), "are lost")
+	}
+	l.stop()
+	assert.Zero(t, l.lost.Load())
+	assert.EqualValues(t, l.added.Load(), l.value, "no update is lost")
+	released, err := held.play(object{"op": "release", "lock": "1"})
+	require.NoError(t, err)
+	assert.Equal(t, true, released["released"])
+}
+
+// A8, pawld killed: its locks are blocked until etcd's TTL, and no update is lost.
+func TestAKilledPawldLosesNoUpdate(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	args := []string{"--max-ttl", "3s", "--max-sessions", "200"}
+	p := start(t, etcd, "", args...)
+	l := newLoad(t, 10, p.socket)
+	for range rounds(1) {
+		before := l.added.Load()
+		require.Eventually(t, func() bool { return l.added.Load() >= before+20 }, 30*time.Second, 5*time.Millisecond, p.said())
+		p.stop(syscall.SIGKILL)
+		p = start(t, etcd, p.socket, args...)
+	}
+	before := l.added.Load()
+	require.Eventually(t, func() bool { return l.added.Load() >= before+20 }, 30*time.Second, 5*time.Millisecond, p.said())
+	l.stop()
+	assert.EqualValues(t, l.added.Load(), l.value, "no update is lost")
+}
+
+// A8, pawld stopped for longer than its TTL at etcd: another has the lock then, after the
+// client's belief, and pawld's first look says that it is lost.
+func TestAStoppedPawldFindsItsLocksLostAtItsFirstLook(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	p := start(t, etcd, "", "--max-ttl", "3s")
+	c := newThin(jsonCall(p.socket))
+	defer c.close()
+	got, err := c.play(object{"op": "acquire", "lock": "1", "name": "n", "timeoutMs": 5000.0})
+	require.NoError(t, err)
+	client, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: etcd.Endpoints()})
+	require.NoError(t, err)
+	defer client.Close()
+	c.stop()
+	p.signal(syscall.SIGSTOP)
+	h, err := lock.New(client, "n", lock.Options{}).Acquire(t.Context())
+	require.NoError(t, err)
+	believes, err := c.play(object{"op": "check", "lock": "1"})
+	require.NoError(t, err)
+	assert.Equal(t, false, believes["held"])
+	assert.Greater(t, float64(h.Token()), got["token"])
+	p.signal(syscall.SIGCONT)
+	out, err := p.patient("Renew", object{"session": c.session})
+	require.NoError(t, err)
+	for _, l := range out["locks"].([]any) {
+		assert.Equal(t, "LOST", l.(object)["state"])
+	}
+	require.NoError(t, h.Err())
+	require.NoError(t, h.Release(t.Context()))
+}
+
+// V6, V7: each call is made twice, the first one's answer being lost.
+func TestEachCallCanBeRepeated(t *testing.T) {
+	t.Parallel()
+	p := start(t, etcdtest.Start(t), "")
+	twice := func(method string, body object) object {
+		first := p.call(method, body)
+		second := p.call(method, body)
+		for _, out := range []object{first, second} {
+			if l := lockOf(out); l != nil {
+				delete(l, "validForMs")
+			}
+		}
+		assert.Equal(t, first, second, method)
+		return second
+	}
+	s := hex32(1)
+	twice("Acquire", object{"session": s, "requestId": hex32(2), "names": []string{"n"}, "mode": "ELECTION", "value": "eA==", "waitMs": 1000})
+	twice("Confirm", object{"session": s, "requestId": hex32(2)})
+	twice("Proclaim", object{"session": s, "requestId": hex32(2), "value": "eQ=="})
+	twice("Leader", object{"name": "n"})
+	twice("Release", object{"session": s, "requestIds": []string{hex32(2)}})
+	twice("Release", object{"session": s, "requestIds": []string{hex32(3)}})
+	_, out := p.raw("Acquire", marshal(object{"session": s, "requestId": hex32(3), "names": []string{"n"}, "mode": "EXCLUSIVE"}))
+	assert.Equal(t, "invalid_argument", out["code"], "an Acquire that comes after its Release")
+	p.call("Release", object{"session": s})
+	p.call("Release", object{"session": s})
+	assert.Empty(t, p.call("List", object{})["queues"])
+}
+
+// Leader is a blocking query.
+func TestLeaderReturnsWhenThereIsAnother(t *testing.T) {
+	t.Parallel()
+	p := start(t, etcdtest.Start(t), "")
+	none := p.call("Leader", object{"name": "n"})
+	assert.Equal(t, object{"revision": "1"}, none)
+	begin := time.Now()
+	assert.Equal(t, none, p.call("Leader", object{"name": "n", "afterRevision": none["revision"], "waitMs": 200}))
+	assert.GreaterOrEqual(t, time.Since(begin), 200*time.Millisecond)
+	next := make(chan object, 1)
+	go func() {
+		_, out, _ := post(p.http, api+"Leader", marshal(object{"name": "n", "afterRevision": none["revision"], "waitMs": 20000}))
+		next <- out
+	}()
+	l := p.hold(1, 1, "n")
+	out := <-next
+	assert.Equal(t, l["token"], out["token"])
+	assert.Equal(t, fmt.Sprintf("uid:%d", os.Getuid()), out["owner"])
+}
+
+// What is promised lasts: a SIGINT waits for the last belief, and then gives back.
+func TestSIGINTGivesBackWhenTheLastBeliefHasEnded(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	p := start(t, etcd, "")
+	begin := time.Now()
+	p.hold(1, 1, "n")
+	p.stop(syscall.SIGINT)
+	assert.GreaterOrEqual(t, time.Since(begin), 3*time.Second)
+	next := start(t, etcd, p.socket)
+	begin = time.Now()
+	next.hold(1, 2, "n")
+	assert.Less(t, time.Since(begin), 2*time.Second)
+}
