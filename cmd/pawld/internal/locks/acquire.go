@@ -77,7 +77,7 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 			return Answer{Lock: s.lock(l), Position: -1}, nil
 		}
 		least := r.Arrival
-		if p != nil && !p.queued && p.err == nil {
+		if p != nil && p.err == nil && (!p.queued || p.ahead == 0) { // it may be held in a moment
 			least = least.Add(first)
 		}
 		if !s.park(ctx, park.until(now, least), s.listen(r.Session)) {

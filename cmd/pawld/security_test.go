@@ -1,0 +1,219 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+// An authority makes certificates.
+type authority struct {
+	t    *testing.T
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	dir  string
+}
+
+func newAuthority(t *testing.T) *authority {
+	a := &authority{t: t, dir: t.TempDir()}
+	var err error
+	a.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &a.key.PublicKey, a.key)
+	require.NoError(t, err)
+	a.cert, err = x509.ParseCertificate(der)
+	require.NoError(t, err)
+	a.write("ca.pem", "CERTIFICATE", der)
+	return a
+}
+
+func (a *authority) write(name, kind string, der []byte) string {
+	path := filepath.Join(a.dir, name)
+	require.NoError(a.t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+	return path
+}
+
+// issue makes a certificate, and its files.
+func (a *authority) issue(cn string, uris ...string) (pair tls.Certificate, cert, key string) {
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(a.t, err)
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: cn},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	for _, text := range uris {
+		u, err := url.Parse(text)
+		require.NoError(a.t, err)
+		tmpl.URIs = append(tmpl.URIs, u)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, &k.PublicKey, a.key)
+	require.NoError(a.t, err)
+	kder, err := x509.MarshalECPrivateKey(k)
+	require.NoError(a.t, err)
+	name := strings.NewReplacer("/", "_", ":", "_").Replace(cn + strings.Join(uris, ""))
+	cert, key = a.write(name+".pem", "CERTIFICATE", der), a.write(name+".key", "EC PRIVATE KEY", kder)
+	pair, err = tls.LoadX509KeyPair(cert, key)
+	require.NoError(a.t, err)
+	return pair, cert, key
+}
+
+var serving = regexp.MustCompile(`msg=serving address=(127\.0\.0\.1:\d+)`)
+
+// address is that of --listen, as it is logged.
+func (p *pawld) address() string {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool { return serving.MatchString(p.said()) }, 10*time.Second, 5*time.Millisecond)
+	return serving.FindStringSubmatch(p.said())[1]
+}
+
+func TestMutualTLSSaysWhoAsksAndThePolicyWhatTheyMay(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	_, cert, key := a.issue("pawld")
+	policy := filepath.Join(a.dir, "policy")
+	require.NoError(t, os.WriteFile(policy, []byte("cn:worker orders/ report\nspiffe://example.org/cart carts/\n"), 0o600))
+	p := start(t, etcdtest.Start(t), "", "--listen", "127.0.0.1:0", "--listen-cert", cert, "--listen-key", key, "--client-ca", filepath.Join(a.dir, "ca.pem"), "--policy", policy)
+	address := p.address()
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	client := func(pairs ...tls.Certificate) *http.Client {
+		return &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: pairs}}}
+	}
+	acquire := func(c *http.Client, session int, name string, header ...string) (int, object, error) {
+		return post(c, "https://"+address+"/pawl.v1.Locks/Acquire", marshal(object{
+			"session": hex32(session), "requestId": newID(), "names": []string{name}, "mode": "EXCLUSIVE", "waitMs": 1000,
+		}), header...)
+	}
+	worker, _, _ := a.issue("worker")
+	cart, _, _ := a.issue("worker", "spiffe://example.org/cart")
+	twice, _, _ := a.issue("worker", "spiffe://example.org/cart", "spiffe://example.org/other")
+	user, _, _ := a.issue("worker", "uid:0")
+	stranger, _, _ := newAuthority(t).issue("worker")
+
+	for name, want := range map[string]int{"orders/1": 200, "report": 200, "reports": 403, "orders": 403, "carts/1": 403, "other": 403} {
+		status, out, err := acquire(client(worker), 1, name)
+		require.NoError(t, err)
+		assert.Equal(t, want, status, "%s: %v", name, out)
+	}
+	status, out, err := acquire(client(cart), 2, "carts/1")
+	require.NoError(t, err)
+	assert.Equal(t, 200, status, out)
+	status, out, err = acquire(client(cart), 1, "carts/2")
+	require.NoError(t, err)
+	assert.Equal(t, 403, status, "a session of another identity: %v", out)
+	assert.Contains(t, out["message"], "another identity")
+	for name, pair := range map[string]tls.Certificate{"two URIs": twice, "a URI like a user": user} {
+		status, out, err = acquire(client(pair), 3, "carts/3")
+		require.NoError(t, err)
+		assert.Equal(t, 401, status, "%s: %v", name, out)
+	}
+	for name, c := range map[string]*http.Client{"no certificate": client(), "another authority": client(stranger)} {
+		_, _, err = acquire(c, 4, "orders/1")
+		assert.Error(t, err, name)
+	}
+	status, out, err = acquire(client(worker), 1, "orders/2", "Host", "evil.example")
+	require.NoError(t, err)
+	assert.Equal(t, 401, status, out)
+	status, out, err = post(client(worker), "https://"+address+"/pawl.v1.Locks/List", "{}")
+	require.NoError(t, err)
+	require.Equal(t, 200, status)
+	for _, q := range out["queues"].([]any) {
+		assert.NotEqual(t, "carts/1", q.(object)["name"], "the policy holds for List too")
+	}
+	status, _, err = post(client(worker), "https://"+address+"/pawl.v1.Locks/Leader", `{"name":"carts/1"}`)
+	require.NoError(t, err)
+	assert.Equal(t, 403, status)
+	status, _, err = post(p.http, api+"Leader", `{"name":"orders/1"}`)
+	require.NoError(t, err)
+	assert.Equal(t, 403, status, "with a policy the Unix socket has what that says")
+}
+
+func TestATokenIsForLoopbackAndHasNoNamesWithoutAPolicy(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	token, policy := filepath.Join(dir, "token"), filepath.Join(dir, "policy")
+	require.NoError(t, os.WriteFile(token, []byte("0123456789abcdef0123\n"), 0o600))
+	require.NoError(t, os.WriteFile(policy, []byte("token:local n\n"), 0o600))
+	p := start(t, etcdtest.Start(t), "", "--listen", "127.0.0.1:0", "--token-file", token, "--policy", policy)
+	url := "http://" + p.address() + "/pawl.v1.Locks/Leader"
+	for name, c := range map[string]struct {
+		header []string
+		want   int
+	}{
+		"the token":        {[]string{"Authorization", "Bearer 0123456789abcdef0123"}, 200},
+		"none":             {nil, 401},
+		"another":          {[]string{"Authorization", "Bearer 0123456789abcdef0124"}, 401},
+		"its beginning":    {[]string{"Authorization", "Bearer 0123456789abcdef"}, 401},
+		"an empty one":     {[]string{"Authorization", "Bearer "}, 401},
+		"a page's":         {[]string{"Authorization", "Bearer 0123456789abcdef0123", "Origin", "http://localhost"}, 401},
+		"a rebound page's": {[]string{"Authorization", "Bearer 0123456789abcdef0123", "Host", "evil.example"}, 401},
+	} {
+		status, out, err := post(http.DefaultClient, url, `{"name":"n"}`, c.header...)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, status, "%s: %v", name, out)
+	}
+	assert.NotContains(t, p.said(), "0123456789abcdef")
+}
+
+// A10.5: another user, and one that cannot be told from others.
+func TestAnotherUserHasItsOwnSessions(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can be another user")
+	}
+	t.Parallel()
+	p := start(t, etcdtest.Start(t), "")
+	p.hold(1, 1, "n")
+	curl := func(uid uint32, method, body string) string {
+		cmd := exec.Command("curl", "-sS", "-m", "10", "--unix-socket", p.socket, "-H", "content-type:application/json", "--data-binary", "@-", api+method)
+		cmd.Stdin = strings.NewReader(body)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		out, _ := cmd.CombinedOutput()
+		return string(out)
+	}
+	renew := marshal(object{"session": hex32(1)})
+	assert.Contains(t, curl(12345, "Renew", renew), "curl: (7)", "the socket is its owner's and its group's")
+	require.NoError(t, os.Chmod(p.socket, 0o666))
+	assert.Contains(t, curl(12345, "Renew", renew), "another identity")
+	assert.Contains(t, curl(12345, "Release", renew), "another identity")
+	assert.Contains(t, curl(12345, "List", "{}"), `uid:0`)
+	assert.Contains(t, curl(65534, "Renew", renew), "user of another namespace")
+	require.Len(t, p.locks(1), 1)
+	assert.Equal(t, "HELD", p.locks(1)[0]["state"])
+}
+
+// No secret is logged.
+func TestSessionsAreNotLogged(t *testing.T) {
+	t.Parallel()
+	p := start(t, etcdtest.Start(t), "", "--verbose")
+	p.hold(1, 1, "n")
+	p.raw("Acquire", `{"session":"`+hex32(1)+`","requestId":"`+hex32(2)+`","names":["n"],"mode":"EXCLUSIVE","nope":1}`)
+	p.raw("Acquire", `{"session":"`+hex32(1)+`","requestId":"`+hex32(2)+`"}`)
+	p.stop(syscall.SIGTERM)
+	assert.NotContains(t, p.said(), hex32(1))
+}
