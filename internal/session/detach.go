@@ -1,0 +1,49 @@
+package session
+
+import (
+	"github.com/pawl-locks/pawl/internal/detached"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// Detach ends the session here, with ErrClosed and all that hangs on it, before
+// it returns, and leaves the lease and its keys to the process that resumes the
+// Handle. The zero Handle means that the session was over.
+func (s *Session) Detach() lease.Handle {
+	if s.Err() != nil {
+		return lease.Handle{}
+	}
+	if !s.endFor(because(lease.ErrClosed, "detached")) {
+		return lease.Handle{}
+	}
+	<-s.looped // so that nothing is renewed here any more
+	return handleOf(s.state())
+}
+
+// state is what a successor has to know.
+func (s *Session) state() detached.State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return detached.State{
+		Lease: s.id, Cluster: s.host.Cluster.ID(), TTL: s.TTL(),
+		Key: s.key, Create: s.create, Mod: s.mod, Next: s.ledger.next, Unsettled: s.ledger.unsettled(),
+	}
+}
+
+func handleOf(state detached.State) (h lease.Handle) {
+	if err := h.UnmarshalText([]byte(state.Text())); err != nil {
+		panic(err.Error()) // a session's state is one that Parse takes
+	}
+	return h
+}
+
+func stateOf(h lease.Handle) (detached.State, error) {
+	text, err := h.MarshalText()
+	if err != nil {
+		return detached.State{}, err
+	}
+	return detached.Parse(string(text))
+}
+
+// endFor ends the session with err, leaving the lease, and reports whether it
+// was this call that did.
+func (s *Session) endFor(err error) bool { return s.end(err, handOver) == err }
