@@ -11,7 +11,7 @@ import (
 
 func TestAnOperatorsBlowExcusesTheReadsOfWhomItStruckAndNothingElse(t *testing.T) {
 	s := &sightings{
-		keys:    map[int64]string{1: "n/1", 2: "n/2", 3: "n/3"},
+		keys:    map[queued]string{{"n", 1}: "n/1", {"n", 2}: "n/2", {"n", 3}: "n/3"},
 		deleted: map[string]time.Duration{"n/1": 50, "n/2": 120},
 	}
 	look := func(token int64, at time.Duration) history.Op {

@@ -20,10 +20,23 @@ type sightings struct {
 	mu      sync.Mutex
 	created map[string]int64         // a key's create revision
 	deleted map[string]time.Duration // when it was seen to be deleted
-	keys    map[int64]string         // by create revision
-	tokens  []int64                  // written under the guard, by revision
+	keys    map[queued]string
+	tokens  []int64 // written under the guard, by revision
 	next    int64
 	missed  bool // a compaction came first
+}
+
+// queued is a queue key by its queue and its create revision, which keys of two queues
+// may have in common.
+type queued struct {
+	queue string
+	rev   int64
+}
+
+// key is the key of the holder whose operation o is.
+func (s *sightings) key(o history.Op) (key string, ok bool) {
+	key, ok = s.keys[queued{o.Name, o.Token}]
+	return key, ok
 }
 
 // watch looks at everything in the cell's queue, and at what is written under its
@@ -36,7 +49,7 @@ func watch(t *testing.T, w *world) *sightings {
 
 // watchUntil is watch, until stop is called.
 func watchUntil(t *testing.T, w *world) (s *sightings, stop func()) {
-	s = &sightings{created: map[string]int64{}, deleted: map[string]time.Duration{}, keys: map[int64]string{}}
+	s = &sightings{created: map[string]int64{}, deleted: map[string]time.Duration{}, keys: map[queued]string{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	r, err := w.oracle.Get(w.within(t), "x")
 	if err != nil {
@@ -88,7 +101,8 @@ func (s *sightings) see(ev *clientv3.Event, at time.Duration, w *world) {
 		}
 	case !strings.HasPrefix(key, w.name):
 	case ev.IsCreate():
-		s.created[key], s.keys[ev.Kv.ModRevision] = ev.Kv.ModRevision, key
+		queue := key[:max(0, strings.LastIndexByte(key, '/'))]
+		s.created[key], s.keys[queued{queue, ev.Kv.ModRevision}] = ev.Kv.ModRevision, key
 	case ev.Type == clientv3.EventTypeDelete:
 		s.deleted[key] = at
 	}
@@ -141,12 +155,12 @@ func (s *sightings) check(t *testing.T, ops []history.Op, lossAfter time.Duratio
 	if !s.missed {
 		for _, o := range ops {
 			if o.Kind == history.Acquire && o.Outcome == history.OK {
-				assert.Contains(t, s.keys, o.Token, "a token is the create revision of a key")
+				assert.Contains(t, s.keys, queued{o.Name, o.Token}, "a token is the create revision of a key")
 			}
 		}
 	}
 	for _, o := range ops {
-		key, ok := s.keys[o.Token]
+		key, ok := s.key(o)
 		if !ok || o.Kind != history.Look || o.Outcome != history.OK {
 			continue
 		}
@@ -167,7 +181,8 @@ func (s *sightings) excused(ops []history.Op, struck time.Duration) (rest []hist
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, o := range ops {
-		gone, ok := s.deleted[s.keys[o.Token]]
+		key, _ := s.key(o)
+		gone, ok := s.deleted[key]
 		if o.Kind == history.Look && o.Outcome == history.OK && ok && gone >= struck && o.Call >= struck {
 			continue
 		}

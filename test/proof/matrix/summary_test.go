@@ -62,12 +62,13 @@ func (s *summary) detections(ops []history.Op, seen *sightings) {
 		held, over time.Duration
 		given      bool
 	}
-	ends := map[int64]*end{}
+	ends := map[queued]*end{}
 	for _, o := range ops {
-		e := ends[o.Token]
+		of := queued{o.Name, o.Token}
+		e := ends[of]
 		if e == nil {
 			e = &end{}
-			ends[o.Token] = e
+			ends[of] = e
 		}
 		switch {
 		case o.Kind == history.Look && o.Outcome == history.OK:
@@ -80,10 +81,10 @@ func (s *summary) detections(ops []history.Op, seen *sightings) {
 	}
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
-	for token, e := range ends {
-		gone, ok := seen.deleted[seen.keys[token]]
+	for of, e := range ends {
+		gone, ok := seen.deleted[seen.keys[of]]
 		switch {
-		case token == 0, !ok, e.given, e.over == 0:
+		case of.rev == 0, !ok, e.given, e.over == 0:
 		case e.held < gone:
 			s.early++
 		default:

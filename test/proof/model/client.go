@@ -185,7 +185,7 @@ func (w *walker) waits(i int, k key) {
 		w.try("hears of its handoff", i, func(s *state, me *client) {
 			me.pc = asking
 			if g.by == me.pred {
-				me.heirs = g.heirs
+				me.next = g.next
 				w.hold(me)
 			}
 		})
@@ -212,7 +212,7 @@ func (w *walker) hold(me *client) { me.pc = held }
 // ask is the transaction that decides who owns (A2): all own keys are there, and
 // nothing that bars them was created before (RW2, ML3).
 func (w *walker) ask(i int) {
-	name := "asks for its place"
+	name := "queries its position"
 	me := w.from.clients[i]
 	k := w.c.key(w.from, i)
 	var preds [maxNames]key
@@ -242,7 +242,7 @@ func (w *walker) ask(i int) {
 		if w.c.handsOff(k) && w.c.names(k) != 1|2 {
 			for n := range s.queues {
 				if s.queues[n].at(k) >= 0 {
-					me.heirs = s.successors(w.c, k, n)
+					me.next = s.successors(w.c, k, n)
 				}
 			}
 		}
@@ -263,7 +263,7 @@ func (w *walker) holds(i int, k key) {
 		}
 		me.pc = winding
 		if w.c.Rules.FreeAtLoss {
-			w.c.release(s, k, me.token, heirs{})
+			w.c.release(s, k, me.token, successors{})
 		}
 	})
 }
@@ -271,9 +271,9 @@ func (w *walker) holds(i int, k key) {
 func (w *walker) sendsRelease(s *state, me *client, k key) {
 	w.ends(me)
 	me.pc = releasing
-	s.releases[k] = late{1, me.heirs}
+	s.releases[k] = late{1, me.next}
 	if w.c.Rules.HandoffAhead {
-		s.handOff(k, me.heirs)
+		s.handOff(k, me.next)
 	}
 }
 
@@ -285,9 +285,9 @@ func (w *walker) releases(i int, k key) {
 	if w.c.Rules.EnqueueInParts {
 		rev = 0
 	}
-	deletes := func(name string, heard bool, h heirs) {
+	deletes := func(name string, heard bool, h successors) {
 		w.writes = append(w.writes, write{
-			name: name, i: i, of: w.c.names(k), handoff: h != heirs{},
+			name: name, i: i, of: w.c.names(k), handoff: h != successors{},
 			compare: func(s *state) bool { return true },
 			apply: func(s *state, _ bool) {
 				w.c.release(s, k, rev, h)
@@ -297,9 +297,9 @@ func (w *walker) releases(i int, k key) {
 			},
 		})
 	}
-	deletes("is released", true, me.heirs)
-	deletes("is released without a handoff", true, heirs{})
-	deletes("is released, the answer is lost,", false, me.heirs)
+	deletes("is released", true, me.next)
+	deletes("is released without a handoff", true, successors{})
+	deletes("is released, the answer is lost,", false, me.next)
 }
 
 // undoes removes a failed attempt, whatever became of it (A6).

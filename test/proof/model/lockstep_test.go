@@ -84,7 +84,7 @@ func (l *lockstep) seen(p *pair, k key) production.Key {
 }
 
 // successors are h as a handoff carries them.
-func (l *lockstep) successors(p *pair, h heirs) keys.Successors {
+func (l *lockstep) successors(p *pair, h successors) keys.Successors {
 	var all []keys.Successor
 	for _, k := range h {
 		if k != 0 {
@@ -110,7 +110,7 @@ var value = []byte("a value")
 // handoff is k as the handoff g makes it.
 func (l *lockstep) handoff(p *pair, k key, g handoff) production.OwnChanged {
 	_, by := keys.Split(l.name(g.by))
-	first, rest, _ := l.successors(p, heirs{k, g.heirs[0]}).First()
+	first, rest, _ := l.successors(p, successors{k, g.next[0]}).First()
 	return production.OwnChanged{
 		Create: int64(p.created[k]), Mod: int64(p.created[k]) + byHandoff, OnLease: true,
 		Value: first.HandedOff(by, int64(p.created[g.by]), rest),
@@ -174,7 +174,7 @@ func (l *lockstep) follow(p *pair, st step) (all []pair, wrong string) {
 	}
 	i := int(st.name[len(st.name)-1] - 'A')
 	what := st.name[:len(st.name)-2]
-	if what == "asks for its place" && l.delays(p, &next, i) {
+	if what == "queries its position" && l.delays(p, &next, i) {
 		next.s = p.s
 		next.delays[i] = false
 	}
@@ -305,7 +305,7 @@ func (l *lockstep) tellings(p, next *pair, i int, what string) []telling {
 			}
 			return ""
 		}}
-	case "asks for its place":
+	case "queries its position":
 		return []telling{expects(production.Query, l.answer(p, next, i))}
 	case "releases":
 		return []telling{func(a *production.Acquisition) string { return l.releases(p, i, a) }}
@@ -353,7 +353,7 @@ func (l *lockstep) answer(p, next *pair, i int) production.Event {
 // releases sends the first delete, which is under way from then on.
 func (l *lockstep) releases(p *pair, i int, a *production.Acquisition) (wrong string) {
 	a.Apply(production.Released{})
-	if a.Apply(production.DeleteSent{}).Handoff != (p.s.clients[i].heirs[0] != 0) {
+	if a.Apply(production.DeleteSent{}).Handoff != (p.s.clients[i].next[0] != 0) {
 		return "it hands off otherwise"
 	}
 	return ""
@@ -427,7 +427,7 @@ func (l *lockstep) differs(p *pair, i int, a *production.Acquisition) string {
 		return fmt.Sprintf("the model's token is %d, the state's %d", me.token, k.Create)
 	case me.pc == waiting && predecessor != l.seen(p, me.pred):
 		return fmt.Sprintf("the model waits for %d, the state for %v", me.pred, predecessor)
-	case me.pc == held && !sameSuccessors(a.Successors(), l.successors(p, me.heirs)):
+	case me.pc == held && !sameSuccessors(a.Successors(), l.successors(p, me.next)):
 		return "they know other successors"
 	case me.pc == held && p.s.sessions[i].valid && me.lost == 0 && p.s.predecessor(l.c, l.c.key(&p.s, i), 0, me.token) != 0:
 		return "the state holds, and is not first"

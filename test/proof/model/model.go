@@ -199,17 +199,17 @@ type client struct {
 	pred      key   // whom it waits for there
 	missed    bool  // the watch of pred begins after its deletion
 	token     uint8
-	heirs     heirs // its successors, as far as they are known
-	lost      names // whose keys an operator has deleted, of one that holds
-	slot      uint8 // that it tries to take, or has
-	tried     names // the slots that it may have taken
-	around    bool  // its enqueue reads around its session's keys
-	overtaken bool  // another of its session has sent an enqueue since
-	was       bool  // handed: it held
-	handles   uint8 // handed: copies of the handle that nobody has used
-	twin      bool  // another process believes that it holds, too
-	used      bool  // its operation has reached the storage
-	old       uint8 // the token of a hold that has ended, and whose operation is under way
+	next      successors // its successors, as far as they are known
+	lost      names      // whose keys an operator has deleted, of one that holds
+	slot      uint8      // that it tries to take, or has
+	tried     names      // the slots that it may have taken
+	around    bool       // its enqueue reads around its session's keys
+	overtaken bool       // another of its session has sent an enqueue since
+	was       bool       // handed: it held
+	handles   uint8      // handed: copies of the handle that nobody has used
+	twin      bool       // another process believes that it holds, too
+	used      bool       // its operation has reached the storage
+	old       uint8      // the token of a hold that has ended, and whose operation is under way
 	got       answer
 }
 
@@ -220,10 +220,10 @@ type session struct {
 	taken bool // it was taken over
 }
 
-// heirs are keys that follow one another in a queue.
-type heirs [maxClients - 1]key
+// successors are keys that follow one another in a queue.
+type successors [maxClients - 1]key
 
-func (h heirs) rest() heirs {
+func (h successors) rest() successors {
 	copy(h[:], h[1:])
 	h[len(h)-1] = 0
 	return h
@@ -232,13 +232,13 @@ func (h heirs) rest() heirs {
 // late is how many copies of a release are under way, and to whom they hand off.
 type late struct {
 	copies uint8 // 0 or 1
-	heirs  heirs
+	next   successors
 }
 
 // handoff is what a release puts on the successor's key.
 type handoff struct {
-	by    key
-	heirs heirs
+	by   key
+	next successors
 }
 
 // queue is the keys of one name, in the order of their creation.

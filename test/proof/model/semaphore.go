@@ -2,10 +2,10 @@ package model
 
 // This file is what a semaphore's client does that a lock's does not.
 
-// askTurn asks whether the own key is the first in the turnstile and, in the same
+// askTurn queries whether the own key is the first in the turnstile and, in the same
 // transaction, which slots are taken (SM2). It sends a take where one is free.
 func (w *walker) askTurn(i int) {
-	name := "asks for its turn"
+	name := "queries its turn"
 	k := w.c.key(w.from, i)
 	me := w.from.clients[i]
 	q := &w.from.queues[0]

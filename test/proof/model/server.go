@@ -67,7 +67,7 @@ func (s *state) slotBefore(c Config, k key, n int, rev uint8) key {
 
 // successors are the keys behind k in the queue of name n, as far as they can be
 // handed off to.
-func (s *state) successors(c Config, k key, n int) (h heirs) {
+func (s *state) successors(c Config, k key, n int) (h successors) {
 	q := &s.queues[n]
 	for i, to := q.at(k)+1, 0; i < int(q.n) && to < len(h) && c.handsOff(q.line[i]); i, to = i+1, to+1 {
 		h[to] = q.line[i]
@@ -76,7 +76,7 @@ func (s *state) successors(c Config, k key, n int) (h heirs) {
 }
 
 // handOff puts a handoff by k on the first of h, if that is there.
-func (s *state) handOff(k key, h heirs) {
+func (s *state) handOff(k key, h successors) {
 	next := h[0]
 	if next == 0 {
 		return
@@ -170,7 +170,7 @@ func (s *state) before(c Config, k key, n int) key {
 
 // release deletes k as it was created at rev, in all its queues or in its slot, and
 // hands off to h. A rev of 0 is any.
-func (c Config) release(s *state, k key, rev uint8, h heirs) {
+func (c Config) release(s *state, k key, rev uint8, h successors) {
 	found := false
 	for n := range s.queues {
 		if at := s.queues[n].at(k); at >= 0 && (rev == 0 || rev == s.queues[n].created[at]) {
@@ -193,7 +193,7 @@ func (c Config) undo(s *state, k key, tried names) {
 	if s.sessions[c.session(k)].alive && s.inFlight[k] != 0 {
 		s.cancel[k] = true
 	}
-	var behind heirs
+	var behind successors
 	for n := range s.queues {
 		at := s.queues[n].at(k)
 		if at < 0 {
