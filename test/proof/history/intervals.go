@@ -30,7 +30,7 @@ type holding struct {
 	acquire Op
 	until   time.Duration // it certainly believed that it holds until then
 	last    Op            // the operation that said so
-	over    *Op           // the first look that said otherwise
+	ended   *Op           // the first look that said otherwise
 	release *Op           // the last one
 	given   time.Duration // the call of the first; -1: none
 }
@@ -82,11 +82,11 @@ func holdings(ops []Op) ([]*holding, []Violation) {
 func (h *holding) add(o *Op) {
 	switch {
 	case o.Kind == Look && o.Outcome == OK:
-		// It was so at some moment from the call on, and what is over stays over:
+		// It was so at some moment from the call on, and what has ended stays ended:
 		// so it was so at the call.
 		h.hold(o.Call, *o)
-	case o.Kind == Look && (h.over == nil || o.Return < h.over.Return):
-		h.over = o
+	case o.Kind == Look && (h.ended == nil || o.Return < h.ended.Return):
+		h.ended = o
 	case o.Kind == Release:
 		if h.given < 0 || o.Call < h.given {
 			h.given = o.Call
@@ -103,7 +103,7 @@ func (h *holding) hold(until time.Duration, says Op) {
 	}
 }
 
-// close reckons with the release: nil, at whichever attempt, means that it held
+// close takes the release in: nil, at whichever attempt, means that it held
 // until the first one was called.
 func (h *holding) close() {
 	if h.release != nil && h.release.Outcome == OK {
@@ -123,8 +123,8 @@ func Intervals(ops []Op) []Violation {
 		of := h.acquire.holder()
 		of.token = 0
 		byName[of] = append(byName[of], h)
-		if h.over != nil && h.seen() && h.until > h.over.Return {
-			bad = append(bad, Violation{"what had ended came back", []Op{*h.over, h.last}})
+		if h.ended != nil && h.seen() && h.until > h.ended.Return {
+			bad = append(bad, Violation{"what had ended came back", []Op{*h.ended, h.last}})
 		}
 	}
 	for _, list := range byName {

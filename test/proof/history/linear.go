@@ -165,7 +165,7 @@ func model() porcupine.Model {
 }
 
 // steps turns a history into operations of the model. Looks and ends of one
-// holding become few: what is over stays over, which Intervals checks.
+// holding become few: what has ended stays ended, which Intervals checks.
 func steps(ops []Op) []porcupine.Operation {
 	var out []porcupine.Operation
 	all, _ := holdings(ops)

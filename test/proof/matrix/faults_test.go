@@ -28,7 +28,7 @@ type fault struct {
 
 var quota = etcdtest.ClusterOptions{Options: etcdtest.Options{QuotaBytes: 16 << 20}}
 
-// faults are all that a cluster of three can be troubled by.
+// faults are all that can strike a cluster of three.
 var faults = []fault{
 	{name: "no fault", lasts: time.Millisecond, inject: func(*testing.T, *world) {}},
 	{name: "kill the leader", inject: func(t *testing.T, w *world) { w.c.Leader(t).Kill() }},
@@ -114,7 +114,7 @@ func (w *world) within(t *testing.T) context.Context {
 	return ctx
 }
 
-// keys are those in the cell's line.
+// keys are those in the cell's queue.
 func (w *world) keys(t *testing.T) []string {
 	r, err := w.oracle.Get(w.within(t), w.name+"/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	require.NoError(t, err)

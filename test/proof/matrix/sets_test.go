@@ -38,9 +38,9 @@ func newSets(t testing.TB) *sets {
 	return s
 }
 
-func setAddress(server, kind, line string, token, element int64) string {
+func setAddress(server, kind, name string, token, element int64) string {
 	return server + "?" + url.Values{
-		"set": {kind + " " + line}, "token": {fmt.Sprint(token)}, "element": {fmt.Sprint(element)},
+		"set": {kind + " " + name}, "token": {fmt.Sprint(token)}, "element": {fmt.Sprint(element)},
 	}.Encode()
 }
 

@@ -177,7 +177,7 @@ func (s *soak) round(t *testing.T) {
 	for _, p := range s.crew {
 		require.NoError(t, p.orders.Encode(order{w.name, ttl, store.server.URL}))
 	}
-	over := make(chan struct{})
+	ended := make(chan struct{})
 	var going sync.WaitGroup
 	var losses losses
 	for i, p := range s.crew {
@@ -187,14 +187,14 @@ func (s *soak) round(t *testing.T) {
 			}
 		})
 	}
-	going.Go(func() { s.pauses(over, store, ttl) }) // ends after over
+	going.Go(func() { s.pauses(ended, store, ttl) }) // ends after ended
 	time.Sleep(2 * time.Second)
 	struck := w.rec.Now()
 	f.inject(t, w)
 	time.Sleep(f.lasts)
 	w.heal(t)
 	time.Sleep(4 * time.Second)
-	close(over)
+	close(ended)
 	for _, p := range s.crew {
 		_ = p.cmd.Process.Signal(syscall.SIGCONT)
 		require.NoError(t, p.orders.Encode(order{}))
@@ -243,10 +243,10 @@ func (l *losses) hear(p *process, rec *history.Recorder) bool {
 
 // pauses stops a worker every five seconds: the one that is between its read and
 // its write, if there is one; for long enough that its session ends, or not.
-func (s *soak) pauses(over <-chan struct{}, store *sets, ttl time.Duration) {
+func (s *soak) pauses(ended <-chan struct{}, store *sets, ttl time.Duration) {
 	wait := func(d time.Duration) bool {
 		select {
-		case <-over:
+		case <-ended:
 			return false
 		case <-time.After(d):
 			return true

@@ -83,14 +83,14 @@ func work(role string) int {
 			fmt.Fprintln(os.Stderr, "worker:", err)
 			return 1
 		}
-		over := make(chan struct{})
+		ended := make(chan struct{})
 		var round sync.WaitGroup
-		round.Go(func() { w.round(o, over, w.lock, 2*w.number) })       // ends after over
-		round.Go(func() { w.round(o, over, w.campaign, 2*w.number+1) }) // the same
+		round.Go(func() { w.round(o, ended, w.lock, 2*w.number) })       // ends after ended
+		round.Go(func() { w.round(o, ended, w.campaign, 2*w.number+1) }) // the same
 		if !orders.Scan() {
 			return 0
 		}
-		close(over)
+		close(ended)
 		round.Wait()
 		w.say(saying{})
 	}
@@ -135,24 +135,24 @@ type client struct {
 	w      *worker
 	order  order
 	number int
-	line   string
+	name   string // of the lock, or of the election
 }
 
-// round takes part until over is closed.
-func (w *worker) round(o order, over <-chan struct{}, take took, number int) {
-	c := &client{w: w, order: o, number: number, line: o.Name}
+// round takes part until ended is closed.
+func (w *worker) round(o order, ended <-chan struct{}, take took, number int) {
+	c := &client{w: w, order: o, number: number, name: o.Name}
 	if number%2 == 1 {
-		c.line += "-election"
+		c.name += "-election"
 	}
-	ended := func() bool {
+	hasEnded := func() bool {
 		select {
-		case <-over:
+		case <-ended:
 			return true
 		default:
 			return false
 		}
 	}
-	for !ended() {
+	for !hasEnded() {
 		var s *pawl.Session
 		c.record(history.Other, 0, patience, func(ctx context.Context, op *history.Op) {
 			var err error
@@ -163,7 +163,7 @@ func (w *worker) round(o order, over <-chan struct{}, take took, number int) {
 			time.Sleep(20 * time.Millisecond)
 			continue
 		}
-		for turns := 3 + rand.N(20); turns > 0 && s.Err() == nil && !ended() && c.turn(s, take); turns-- {
+		for turns := 3 + rand.N(20); turns > 0 && s.Err() == nil && !hasEnded() && c.turn(s, take); turns-- {
 		}
 		if err := s.Err(); err != nil {
 			w.say(saying{Lost: causeOf(err)})
@@ -186,7 +186,7 @@ func causeOf(err error) string {
 
 // record makes a call with a context of its own and says what it learnt.
 func (c *client) record(kind history.Kind, token fencing.Token, limit time.Duration, f func(ctx context.Context, o *history.Op)) {
-	o := history.Op{Client: c.number, Kind: kind, Name: c.line, Token: int64(token), Call: c.w.rec.Now()}
+	o := history.Op{Client: c.number, Kind: kind, Name: c.name, Token: int64(token), Call: c.w.rec.Now()}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	o.Limit = o.Call + limit
 	f(ctx, &o)
@@ -256,7 +256,7 @@ func (c *client) lookFor(h holder, d time.Duration) {
 }
 
 func (c *client) look(h holder) bool {
-	o := history.Op{Client: c.number, Kind: history.Look, Name: c.line, Token: int64(h.Token()), Call: c.w.rec.Now()}
+	o := history.Op{Client: c.number, Kind: history.Look, Name: c.name, Token: int64(h.Token()), Call: c.w.rec.Now()}
 	err := h.Err()
 	o.Return = c.w.rec.Now()
 	if o.Outcome = history.OK; err != nil {
@@ -271,7 +271,7 @@ func (c *client) guarded(h holder) {
 	c.record(history.Guarded, h.Token(), patience, func(ctx context.Context, o *history.Op) {
 		_, err := c.w.client.KV().Txn(ctx, kv.Txn{
 			Guards: []kv.Guard{h.Guard()},
-			Then:   []kv.Op{kv.Put("data/"+c.line, fmt.Appendf(nil, "%d", h.Token()))},
+			Then:   []kv.Op{kv.Put("data/"+c.name, fmt.Appendf(nil, "%d", h.Token()))},
 		})
 		switch {
 		case err == nil:
@@ -292,7 +292,7 @@ func isShared(h holder) bool {
 
 // read reads the fenced set, which registers its token first, and looks for a while.
 func (c *client) read(h holder) {
-	at := setAddress(c.order.Sets, "fenced", c.line, int64(h.Token()), 0) + "&shared=1"
+	at := setAddress(c.order.Sets, "fenced", c.name, int64(h.Token()), 0) + "&shared=1"
 	_, _ = c.storage(h, "fenced", func(ctx context.Context) ([]byte, int, error) { return exchange(ctx, "GET", at, "") })
 	c.lookFor(h, rand.N(200*time.Millisecond))
 }
@@ -303,7 +303,7 @@ var added atomic.Int64
 // element more.
 func (c *client) add(h holder, set string, wait time.Duration) {
 	element := int64(c.w.number+1)*1_000_000_000 + added.Add(1)
-	at := setAddress(c.order.Sets, set, c.line, int64(h.Token()), element)
+	at := setAddress(c.order.Sets, set, c.name, int64(h.Token()), element)
 	all, ok := c.storage(h, set, func(ctx context.Context) ([]byte, int, error) { return exchange(ctx, "GET", at, "") })
 	if !ok {
 		return

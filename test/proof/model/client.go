@@ -4,7 +4,7 @@ package model
 func (w *walker) clientSteps(i int) {
 	me := w.from.clients[i]
 	if !w.from.sessions[w.c.Clients[i].Session].valid && me.pc != done && me.pc != dead && me.pc != handed && !w.c.Rules.NoDeadline {
-		w.try("sees its session over", i, func(s *state, me *client) {
+		w.try("sees its session ended", i, func(s *state, me *client) {
 			w.ends(me)
 			me.pc = dead
 		})

@@ -254,7 +254,7 @@ func (l *lockstep) tellings(p, next *pair, i int, what string) []telling {
 	me := &p.s.clients[i]
 	at := p.s.queues[0].at(k)
 	switch what {
-	case "sees its session over":
+	case "sees its session ended":
 		return []telling{events(production.Over{})}
 	case "sends enqueue":
 		return []telling{expects(production.Enqueue)}

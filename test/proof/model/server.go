@@ -193,17 +193,17 @@ func (c Config) undo(s *state, k key, tried names) {
 	if s.sessions[c.session(k)].alive && s.inFlight[k] != 0 {
 		s.cancel[k] = true
 	}
-	var behind successors
+	var next successors
 	for n := range s.queues {
 		at := s.queues[n].at(k)
 		if at < 0 {
 			continue
 		}
 		if c.Rules.HandoffOnLeaving {
-			behind = s.successors(c, k, n)
+			next = s.successors(c, k, n)
 		}
 		s.remove(k, n)
-		s.handOff(k, behind)
+		s.handOff(k, next)
 		if c.Rules.OneKeyUndone {
 			break
 		}

@@ -27,7 +27,7 @@ type actor struct {
 	sess   *pawl.Session
 	name   string // of the lock that it wants this time
 	shared bool   // it wants it shared
-	calm   bool   // the troubles have ended
+	calm   bool   // the faults have ended
 }
 
 // log makes a call and adds it to the history.
@@ -66,7 +66,7 @@ func (a *actor) patience() time.Duration {
 	return between(a.r, 10*time.Millisecond, 2*a.w.plan.TTL)
 }
 
-// run acts until the troubles have ended.
+// run acts until the faults have ended.
 func (a *actor) run() {
 	for {
 		a.turn()
@@ -78,7 +78,7 @@ func (a *actor) run() {
 	}
 }
 
-// last takes a lock once more, when the troubles have ended, and closes.
+// last takes a lock once more, when the faults have ended, and closes.
 func (a *actor) last() {
 	a.calm = true
 	got := false

@@ -46,7 +46,7 @@ type seat struct {
 
 // crowdOf runs work for so many workers on so many names, on three members that are a round
 // trip of half a millisecond away.
-func crowdOf(t *testing.T, workers, names int, trouble *etcdfake.Rule, work func(c *crowd, s *pawl.Session, r *rand.Rand)) {
+func crowdOf(t *testing.T, workers, names int, fault *etcdfake.Rule, work func(c *crowd, s *pawl.Session, r *rand.Rand)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &crowd{T: t, f: etcdfake.New(etcdfake.Options{Members: 3})}
@@ -68,8 +68,8 @@ func crowdOf(t *testing.T, workers, names int, trouble *etcdfake.Rule, work func
 		}
 		synctest.Wait()
 		c.f.Inject(etcdfake.Rule{Method: "Txn", Match: c.count})
-		if trouble != nil {
-			c.f.Inject(*trouble)
+		if fault != nil {
+			c.f.Inject(*fault)
 		}
 		var all sync.WaitGroup
 		for i := range workers {
@@ -131,7 +131,7 @@ func (c *crowd) turn(s *pawl.Session, r *rand.Rand) error {
 	return err
 }
 
-// Rules G2, A3: many workers on few names and on many, and no trouble: each gets its turn
+// Rules G2, A3: many workers on few names and on many, and no fault: each gets its turn
 // without a look at what a watch missed, which comes after a quarter of a minute.
 func TestACrowdOnFewNamesAndOnMany(t *testing.T) {
 	for _, names := range []int{1, 2, 8, 30, 300} {

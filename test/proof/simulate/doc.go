@@ -1,4 +1,4 @@
-// Package simulate runs clients of locks through random troubles, in
+// Package simulate runs clients of locks through random faults, in
 // testing/synctest bubbles, and compares what they learnt with what the
 // server did. They acquire one or two names, shared or exclusive.
 //
@@ -6,7 +6,7 @@
 // long their sessions live, and which faults strike when. Same seed, same faults
 // and same wishes of the clients; how goroutines interleave is the scheduler's.
 // Two servers take part: the in-memory cluster of internal/testkit/etcdfake, with
-// every trouble it knows, and a real etcd with one member, internal/testkit/embedded,
+// every fault it knows, and a real etcd with one member, internal/testkit/embedded,
 // whose requests and answers are lost and delayed on the way.
 //
 // What is checked of each scenario:
@@ -20,7 +20,7 @@
 //     late, and by at most a TTL.
 //  3. A Release that says nil deleted the key between its call and its return,
 //     or one of an earlier attempt did.
-//  4. When the troubles have ended, every client gets a lock, though all ask at once.
+//  4. When the faults have ended, every client gets a lock, though all ask at once.
 //  5. When the clients have closed and a lease's time has passed, no key and no
 //     lease is left, and no goroutine.
 //

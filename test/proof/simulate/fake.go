@@ -59,7 +59,7 @@ func (f *fake) left() (left []string) {
 	return left
 }
 
-// fakeKinds are the troubles that the in-memory cluster knows.
+// fakeKinds are the faults that the in-memory cluster knows.
 var fakeKinds = []string{
 	"cut", "black hole", "deafen", "mute", "isolate", "depose", "stop", "reset", "freeze",
 	"all cut", "all black hole", "change leader", "delay", "end streams",

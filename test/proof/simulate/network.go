@@ -21,7 +21,7 @@ type network struct {
 	late  sync.WaitGroup // repetitions under way
 }
 
-// rule is one trouble in force.
+// rule is one fault in force.
 type rule struct {
 	client int    // -1: any
 	method string // "": any
@@ -80,7 +80,7 @@ func (n *network) options(client int) []grpc.DialOption {
 			if r == nil {
 				return invoke(ctx, method, req, reply, cc, opts...)
 			}
-			return n.trouble(ctx, r, func(ctx context.Context, reply any) error {
+			return n.fault(ctx, r, func(ctx context.Context, reply any) error {
 				return invoke(ctx, method, req, reply, cc, opts...)
 			}, reply)
 		}),
@@ -94,7 +94,7 @@ func (n *network) options(client int) []grpc.DialOption {
 	}
 }
 
-func (n *network) trouble(ctx context.Context, r *rule, send func(ctx context.Context, reply any) error, reply any) error {
+func (n *network) fault(ctx context.Context, r *rule, send func(ctx context.Context, reply any) error, reply any) error {
 	select {
 	case <-time.After(r.delay):
 	case <-ctx.Done():

@@ -14,11 +14,11 @@ type Plan struct {
 	Names   int // of locks that they want
 	Members int
 	TTL     time.Duration
-	Lasts   time.Duration // within which all troubles begin; the clients act until the last has ended
+	Lasts   time.Duration // within which all faults begin; the clients act until the last has ended
 	Strikes []Strike
 }
 
-// Strike is a trouble, and its time.
+// Strike is a fault, and its time.
 type Strike struct {
 	At     time.Duration
 	Lasts  time.Duration
@@ -43,7 +43,7 @@ func (p Plan) String() string {
 	return b.String()
 }
 
-// Make makes the plan of a seed, of troubles of these kinds.
+// Make makes the plan of a seed, of faults of these kinds.
 func Make(seed uint64, kinds []string) Plan {
 	r := rand.New(rand.NewPCG(seed, 1))
 	// The last costs as much as six of the others: for more than an hour, each watch is asked for a

@@ -95,7 +95,7 @@ func (s *solo) left() (left []string) {
 	return left
 }
 
-// soloKinds are the troubles between clients and a real server.
+// soloKinds are the faults between clients and a real server.
 var soloKinds = []string{
 	"lose requests", "lose answers", "lose an answer", "delay", "again", "error", "error after", "mute streams", "end streams",
 	"compact", "operator deletes", "operator overwrites", "operator revokes",

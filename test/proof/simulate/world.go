@@ -23,7 +23,7 @@ type server interface {
 	endpoints() []string
 	options(client int) []grpc.DialOption // how that client reaches it
 	strike(w *world, s Strike) (heal func())
-	calm() // ends the troubles that are left
+	calm() // ends the faults that are left
 	left() []string
 	close()
 }
@@ -39,7 +39,7 @@ type world struct {
 	mu        sync.Mutex
 	bad       []string
 	observers []*events
-	ended     chan struct{} // closed when the troubles have ended
+	ended     chan struct{} // closed when the faults have ended
 }
 
 // lean are options with which a connection in memory costs less: its windows stay as they are, so
@@ -83,7 +83,7 @@ func (w *world) run(test string) string {
 		acting.Go(a.run) // ends some time after w.ended
 	}
 	for _, s := range w.plan.Strikes {
-		striking.Go(func() { // ends when its trouble does
+		striking.Go(func() { // ends when its fault does
 			time.Sleep(s.At)
 			heal := w.server.strike(w, s)
 			time.Sleep(s.Lasts)
