@@ -26,6 +26,7 @@ const (
 	simulation = "./test/proof/simulate"
 	inState    = "./internal/queue/state"
 	lockstep   = "./test/proof/model"
+	inTogether = "./internal/together"
 )
 
 // mutants are the faults that others have made, each of which the tests must
@@ -170,4 +171,30 @@ var mutants = []mutant{
 	{"one foreign answer of the last endpoint ends the client", "K4", []edit{{"internal/cluster/pin.go",
 		"		c.nudge()\n	}\n	return fmt.Errorf(\"%s: %w (%x", "		if c.noneIsOurs(1) {\n			c.end(ErrChanged)\n		}\n	}\n	return fmt.Errorf(\"%s: %w (%x"}}, []string{inCluster}},
 	{"a watch shares one that has delivered what it waits for", "A9", []edit{{"internal/watcher/topic.go", "return w.from >= t.next && (t.wide || w.deletions)", "return t.wide || w.deletions"}}, []string{inWatch}},
+	{"two enqueues of one name share a request", "G2", []edit{
+		{"internal/together/gather.go", "	return !taken || there == Plain && kind == Plain\n", "	return !taken || there == kind\n"},
+		{"internal/together/request.go", "				if t.several && t.puts {\n", "				if false {\n"},
+	}, []string{simulation}},
+	{"an enqueue shares a request with the deletion of its predecessor", "G2", []edit{
+		{"internal/together/gather.go", "	return !taken || there == Plain && kind == Plain\n", "	return !taken || there == Plain || kind == Plain\n"},
+		{"internal/together/request.go", "				if t.several && t.puts {\n", "				if false {\n"},
+	}, []string{simulation}},
+	{"what a request holds is not looked at before it is sent", "G2", []edit{{"internal/together/request.go",
+		"				if t.several && t.puts {\n", "				if false {\n"}}, []string{inTogether}},
+	{"in etcd's layout writes travel together", "G1", []edit{{"internal/queue/write.go", "	if a.queue.EtcdLayout {\n", "	if false {\n"}}, []string{inQueue}},
+	{"a tie is not looked for", "G3", []edit{{"internal/queue/query.go", "			case kv.CreateRevision >= own.Create:\n", "			case len(kv.Key) == 0:\n"}}, []string{inQueue}},
+	{"an attempt that hangs keeps its lane", "G4", []edit{{"internal/together/lanes.go", "now.Sub(x.since) >= l.patience()", "now.Sub(x.since) >= time.Hour"}}, []string{inTogether}},
+	{"a member that says nothing is not passed over", "G4", []edit{{"internal/together/lanes.go", "			return l.all[i].member\n", "			return nil\n"}}, []string{inTogether}},
+	{"a write waits though a lane is free", "G4", []edit{{"internal/together/machine.go", "	return m.next(now)\n}\n\n// finished", "	return effects{}\n}\n\n// finished"}}, []string{inTogether}},
+	{"a server that wants fewer operations is not believed", "G5", []edit{{"internal/together/machine.go", "min(m.limits.ops, max((len(parts)+ops)/2, fewestOps))", "m.limits.ops"}}, []string{inTogether}},
+	{"what one is refused for is everybody's", "G6", []edit{{"internal/together/sender.go", "	case !unknown && cluster.IsFinal(err):\n", "	case !unknown && err == nil:\n"}}, []string{inTogether}},
+	{"a request of several is sent twice", "G6", []edit{{"internal/together/gather.go", "		return cluster.IfNotApplied\n", "		return cluster.Always\n"}}, []string{inTogether}},
+	{"what was taken out is sent all the same", "G7", []edit{{"internal/together/gather.go",
+		"	g.parts = slices.DeleteFunc(g.parts, func(other *part) bool { return other == p })\n", "	g.parts = slices.Clone(g.parts)\n"}}, []string{inTogether}},
+	{"a session's end leaves what waits", "G8", []edit{{"internal/together/sender.go", "	over := p.Over\n", "	over := (<-chan struct{})(nil)\n"}}, []string{inTogether}},
+	{"a forbidden name goes on spoiling everybody's requests", "G9", []edit{{"internal/together/apart.go", "	if len(a.queues) == 0 && len(a.leases) == 0 {\n", "	if len(a.leases) >= 0 {\n"}}, []string{inTogether}},
+	{"without space deletions travel with what puts", "G10", []edit{{"internal/together/gather.go", "	case apart && len(g.parts) > 0 && g.parts[0].writes != writes:\n", "	case apart && n < 0:\n"}}, []string{inTogether}},
+	{"a deletion that the full disk refused among others is given up", "G10", []edit{{"internal/together/sender.go",
+		"	case unknown && p.Repeat == cluster.Always && cluster.IsNoSpace(err) && !p.writes:\n", "	case unknown && p.Repeat == cluster.Always && cluster.IsNoSpace(err) && !p.writes && p.Op == \"\":\n"}}, []string{inTogether}},
+	{"writes travel together among members of two versions", "G11", []edit{{"internal/cluster/version.go", "all != 0 && as != all {", "all < 0 && as != all {"}}, []string{inTogether}},
 }
