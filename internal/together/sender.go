@@ -269,7 +269,7 @@ func (s *Sender) Ended(ticket int, answered bool) {
 }
 
 // Hold is for tests: from now on every write waits for company for d, and n of them go
-// at once. company, if not nil, is told of each that waits.
+// at once; with n 0 all go alone. company, if not nil, is told of each that waits.
 func (s *Sender) Hold(d time.Duration, n int, company func(Write)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -36,7 +36,7 @@ func TestARunCountsWhatEachSends(t *testing.T) {
 	r, err := measure(t.Context(), flags{rounds: 2, short: true, only: "uncontended-8", data: t.TempDir()})
 	require.NoError(t, err)
 	require.NoError(t, r.write(dir))
-	for kit, want := range map[string]string{ours: "2 Txn", theirs: "1 DeleteRange, 1 Txn", bare: "2 Txn"} {
+	for kit, want := range map[string]string{lone: "2 Txn", theirs: "1 DeleteRange, 1 Txn", bare: "2 Txn"} {
 		assert.Equal(t, want, calls(r, limit{scenario: "uncontended-8", n: 8}, kit), kit)
 		for _, f := range r.of("uncontended-8", kit, 8) {
 			assert.Positive(t, f.Ops)

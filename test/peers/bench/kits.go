@@ -40,10 +40,11 @@ const (
 	theirs   = "clientv3"
 	bare     = "floor"
 	watchful = "floor, own key watched" // for lines: a waiter that is to notice its own key's end
+	lone     = "pawl, alone"            // each of its writes goes by itself, however many workers there are
 	dutiful  = "floor, bounded"         // requests end with their caller's context, and by themselves
 )
 
-var kits = map[string]kit{ours: pawlKit{}, together: pawlKit{}, theirs: peerKit{}, bare: floorKit{}, watchful: floorKit{own: true}, dutiful: floorKit{bounded: true}}
+var kits = map[string]kit{ours: pawlKit{}, together: pawlKit{}, lone: pawlKit{alone: true}, theirs: peerKit{}, bare: floorKit{}, watchful: floorKit{own: true}, dutiful: floorKit{bounded: true}}
 
 func kitOf(name string) (kit, error) {
 	if k, ok := kits[name]; ok {

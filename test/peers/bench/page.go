@@ -54,7 +54,7 @@ func (r *results) page() string {
 	for _, section := range []struct{ title, text, body string }{
 		{"Targets", targetsText, r.targets()},
 		{"The cost budget", budgetText, r.budget()},
-		{"Nobody else there", uncontendedText, r.table("workers", []point{{"uncontended-1", 1}, {"uncontended-8", 8}, {"uncontended-64", 64}}, operationColumns) + r.image("throughput.svg")},
+		{"Nobody else there", uncontendedText, r.table("workers", workers, operationColumns) + r.image("throughput.svg")},
 		{"A line of waiters, locks held for no time", chainText, r.table("waiters", charts()[1].points, chainColumns) + r.image("handoff.svg")},
 		{"A line of waiters, locks held for 5 ms", "", r.table("waiters", charts()[2].points, chainColumns) + r.image("handoff-5ms.svg")},
 		{"TryAcquire, and a new session", tryText, r.table("operation", []point{{"try-held", 1}, {"try-free", 1}, {"sessions", 200}}, operationColumns)},
@@ -113,7 +113,7 @@ func (r *results) table(what string, points []point, columns []column) string {
 		if what == "operation" {
 			name = p.scenario
 		}
-		for _, kit := range append(all, dutiful) {
+		for _, kit := range append(all, lone, dutiful) {
 			if len(r.of(p.scenario, kit, p.n)) == 0 {
 				continue
 			}

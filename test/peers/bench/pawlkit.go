@@ -8,21 +8,30 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
 
-type pawlKit struct{}
-
-func (pawlKit) dial(ctx context.Context, addr string) (client, error) {
-	c, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{addr}})
-	return pawlClient{c}, err
+type pawlKit struct {
+	alone bool // nothing travels together
 }
 
-type pawlClient struct{ c *pawl.Client }
+func (k pawlKit) dial(ctx context.Context, addr string) (client, error) {
+	c, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{addr}})
+	return pawlClient{c, k.alone}, err
+}
+
+type pawlClient struct {
+	c     *pawl.Client
+	alone bool
+}
 
 func (c pawlClient) session(ctx context.Context, ttl time.Duration) (session, error) {
 	s, err := c.c.NewSession(ctx, lease.Options{TTL: ttl})
+	if err == nil && c.alone {
+		inside.SessionOf(s).Host().Together.Hold(0, 0, nil)
+	}
 	return pawlSession{s}, err
 }
 

@@ -42,7 +42,7 @@ func charts() []chart {
 	held := []point{{"held", 1_000}, {"held", 10_000}, {"held-many", 100_000}}
 	return []chart{
 		{"throughput.svg", "Uncontended: acquisitions and releases", "workers", "a second",
-			[]point{{"uncontended-1", 1}, {"uncontended-8", 8}, {"uncontended-64", 64}}, figures.throughput, 1, false},
+			workers, figures.throughput, 1, false},
 		{"handoff.svg", "Release to acquire, at the median; locks held for no time", "waiters", "ms", handoff(0), figures.p50, 1e3, true},
 		{"handoff-5ms.svg", "Release to acquire, at the median; locks held for 5 ms", "waiters", "ms", handoff(5 * time.Millisecond), figures.p50, 1e3, true},
 		{"memory.svg", "Memory of the client for all locks held", "locks held", "MiB", held,

@@ -21,6 +21,9 @@ type scenario struct {
 	once  bool // in the first round only
 }
 
+// workers are the scenarios in which each takes a lock of its own.
+var workers = []point{{"uncontended-1", 1}, {"uncontended-8", 8}, {"uncontended-64", 64}, {"uncontended-512", 512}}
+
 const longTTL = 300 * time.Second // so that renewals play no part
 
 var all, three = []string{ours, together, theirs, bare, watchful}, []string{ours, theirs, bare}
@@ -28,9 +31,10 @@ var all, three = []string{ours, together, theirs, bare, watchful}, []string{ours
 // scenarios are all of them; short: a quick look.
 func scenarios(short bool) []scenario {
 	list := []scenario{
-		{Name: "uncontended-1", Task: "uncontended", Sizes: []int{1}, Span: time.Second, kits: three, turns: 1},
-		{Name: "uncontended-8", Task: "uncontended", Sizes: []int{8}, Span: time.Second, kits: three, turns: 1},
-		{Name: "uncontended-64", Task: "uncontended", Sizes: []int{64}, Span: 1500 * time.Millisecond, kits: append(three, dutiful), turns: 12},
+		{Name: "uncontended-1", Task: "uncontended", Sizes: []int{1}, Span: time.Second, kits: append(three, lone), turns: 1},
+		{Name: "uncontended-8", Task: "uncontended", Sizes: []int{8}, Span: time.Second, kits: append(three, lone), turns: 1},
+		{Name: "uncontended-64", Task: "uncontended", Sizes: []int{64}, Span: 1500 * time.Millisecond, kits: append(three, lone, dutiful), turns: 12},
+		{Name: "uncontended-512", Task: "uncontended", Sizes: []int{512}, Span: 1500 * time.Millisecond, kits: append(three, lone), turns: 3},
 		{Name: "try-held", Task: "try-held", Sizes: []int{1}, Span: 400 * time.Millisecond, kits: three, turns: 1},
 		{Name: "try-free", Task: "try-free", Sizes: []int{1}, Span: 400 * time.Millisecond, kits: three, turns: 1},
 		{Name: "sessions", Task: "sessions", Sizes: []int{200}, kits: three, turns: 1},

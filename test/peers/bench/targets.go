@@ -24,8 +24,15 @@ type target struct {
 func targets() []target {
 	c100, c1000 := chainName(100, 0), chainName(1_000, 0)
 	return []target{
-		{"throughput with 64 workers, of the floor's", "uncontended-64", 64, ours, bare, figures.throughput, 0.95, true},
-		{"throughput with 64 workers, of the peer's", "uncontended-64", 64, ours, theirs, figures.throughput, 1, true},
+		{"throughput with 1 worker, of pawl's alone", "uncontended-1", 1, ours, lone, figures.throughput, 0.97, true},
+		{"throughput with 8 workers, of the peer's", "uncontended-8", 8, ours, theirs, figures.throughput, 0.95, true},
+		{"throughput with 64 workers, of the peer's", "uncontended-64", 64, ours, theirs, figures.throughput, 1.8, true},
+		{"throughput with 512 workers, of the peer's", "uncontended-512", 512, ours, theirs, figures.throughput, 2, true},
+		{"median time of an acquisition and release, 64 workers, of the peer's", "uncontended-64", 64, ours, theirs, figures.p50, 0.6, false},
+		{"client CPU of it, 64 workers, of the peer's", "uncontended-64", 64, ours, theirs, figures.cpu, 0.5, false},
+		{"client CPU of it, 512 workers, of the peer's", "uncontended-512", 512, ours, theirs, figures.cpu, 0.45, false},
+		{"server CPU of it, 64 workers, of the peer's", "uncontended-64", 64, ours, theirs, figures.serverCPU, 0.6, false},
+		{"server CPU of it, 512 workers, of the peer's", "uncontended-512", 512, ours, theirs, figures.serverCPU, 0.5, false},
 		{"drain of 1,000 waiters that hold for no time: the peer's, of ours", c1000, 1_000, theirs, ours, figures.wall, 1.5, true},
 		{"drain of 100 waiters that hold for no time: the peer's, of ours", c100, 100, theirs, ours, figures.wall, 1.3, true},
 		{"release to acquire at the median, holds of 5 ms, 100 waiters, of the peer's", chainName(100, 5*time.Millisecond), 100, ours, theirs, figures.p50, 0.5, false},

@@ -31,7 +31,8 @@ process. One release wakes one waiter, and the others send nothing: that, and ea
 tests too (` + "`lock/budget_test.go`" + `).
 
 `
-	uncontendedText = `Each worker acquires and releases a lock of its own, in one session.
+	uncontendedText = `Each worker acquires and releases a lock of its own, in one session. pawl's writes share requests where as many as
+there are lanes are under way ([how](../decisions/together.md)); "alone" is the same with that turned off.
 
 `
 	chainText = `All wait behind one holder; then the line goes on by itself. Of 5,000 waiters, and of 1,000 that hold for
