@@ -30,6 +30,7 @@ type Client struct {
 	kv      *kv.Client
 
 	deferral session.Deferral // of what is revoked when sessions end
+	renewals session.Renewals
 
 	own chan struct{} // holds one element: the right to replace session
 	// session is the client's own; guarded by own.
@@ -266,7 +267,7 @@ var errClosed = fmt.Errorf("client: %w", lease.ErrClosed)
 
 func (c *Client) host() session.Host {
 	return session.Host{
-		Cluster: c.cluster, Together: c.writes, Watches: c.watches, Cleanup: c.cleanup,
+		Cluster: c.cluster, Together: c.writes, Watches: c.watches, Cleanup: c.cleanup, Renewals: &c.renewals,
 		Deferral: &c.deferral, Namespace: c.cfg.Namespace, Floor: c.cfg.TokenFloor,
 	}
 }

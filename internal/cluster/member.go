@@ -128,5 +128,8 @@ func (m *Member) retire() {
 	}
 }
 
+// Retired reports whether the client no longer uses the member: streams to it are to be ended.
+func (m *Member) Retired() bool { return m.retired.Load() }
+
 // left reports whether a retired member's connection is closed.
 func (m *Member) left() bool { return m.conn.GetState() == connectivity.Shutdown }

@@ -20,7 +20,7 @@
 //     goroutine is trusted to have run (T3).
 //  4. What is over stays over. Whoever first sees the deadline passed, the
 //     handler of a late answer included, ends the session for good (T4).
-//  5. Renewals begin at a quarter of the TTL, each on a stream of its own, and
+//  5. Renewals begin at a quarter of the TTL, each with a stream to itself, and
 //     consecutive ones on different members; one that is slow is joined by
 //     another on another member, so no single member, connection or stream can
 //     end a session (N2, N3).

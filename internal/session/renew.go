@@ -17,6 +17,8 @@ const maxTries = 3
 // tries, arms acquisitions, ends holds that have a limit, and compares the clock when the deadline comes.
 func (s *Session) loop() {
 	defer close(s.looped)
+	s.host.Renewals.begin()
+	defer s.host.Renewals.end(s.host)
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &renewer{s: s, ctx: ctx, results: make(chan finished, maxTries)}
 	r.round.begin = time.Now().Add(s.validity.window().sent.Sub(clock.Now()) + s.TTL()/4)

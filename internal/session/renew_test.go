@@ -316,37 +316,88 @@ func TestAfterTheEndNoRenewalIsSent(t *testing.T) {
 			before := r.renewals()
 			sleep(time.Minute)
 			assert.Equal(t, before, r.renewals(), name)
-			for _, c := range r.Members() {
-				assert.Zero(t, c.Counts().Opened["LeaseKeepAlive"]-c.Counts().Received["LeaseKeepAlive"], name)
+			for _, m := range r.Members() {
+				assert.Zero(t, m.Streams("LeaseKeepAlive"), name)
 			}
 		})
 	}
 }
 
-// Rule N2: a renewal's stream carries one message, and none is open between
-// rounds.
-func TestEachRenewalHasAStreamOfItsOwnAndEndsIt(t *testing.T) {
+// Rule N2: while answers come in time a member's one stream carries the renewals
+// of all rounds there, one outstanding at a time.
+func TestRenewalsShareAStreamWhileTheirAnswersComeInTime(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
 		before := r.Counts()
 		sleep(40*time.Second + 500*time.Millisecond)
 		n := r.Counts().Since(before)
-		assert.Equal(t, 40, n.Opened["LeaseKeepAlive"])
+		assert.Equal(t, 3, n.Opened["LeaseKeepAlive"], "one for each member")
 		assert.Equal(t, 40, n.Received["LeaseKeepAlive"])
 		assert.Equal(t, 40, n.Received["Txn"], "budget: one read each")
 		require.NoError(t, s.Err())
+		r.Member(1).EndStreams("LeaseKeepAlive", rpctypes.ErrGRPCStopped)
+		before = r.Counts()
+		sleep(40 * time.Second)
+		n = r.Counts().Since(before)
+		assert.Equal(t, 1, n.Opened["LeaseKeepAlive"], "what ended between two renewals is opened again")
+		assert.Equal(t, 40, n.Received["LeaseKeepAlive"])
+		assert.Len(t, r.bothPicked(), 3, "and nobody is blamed for that")
+		require.NoError(t, s.Close(context.Background()))
+		synctest.Wait()
+		for _, m := range r.Members() {
+			assert.Zero(t, m.Streams("LeaseKeepAlive"))
+		}
 	})
 }
 
-// A member that answers renewals and does not end their streams renews all the
-// same.
-func TestAStreamThatDoesNotEndDoesNotHoldUpTheRenewal(t *testing.T) {
+// Rule N2: a late answer is dropped with its stream, and never counted for a
+// renewal that was sent after it.
+func TestALateAnswerIsNeverCountedForALaterRenewal(t *testing.T) {
+	for _, members := range []int{1, 3} {
+		for late := 100 * time.Millisecond; late < 6*time.Second; late += 217 * time.Millisecond {
+			inBubble(t, etcdfake.Options{Members: members, ExpiryTick: -1}, func(t *testing.T, r *rig) {
+				s := r.session(lease.Options{TTL: 6 * time.Second})
+				sleep(10 * time.Second)
+				r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", HoldAnswer: late, Times: 1})
+				r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Skip: members - 1, Lose: true})
+				for end := time.Now().Add(15 * time.Second); s.Err() == nil && time.Now().Before(end); {
+					require.LessOrEqual(t, s.Deadline().Add(time.Second), r.expiry(s), "an answer %v late", late)
+					sleep(50 * time.Millisecond)
+				}
+				oneCause(t, s.Err(), lease.ErrExpired)
+			})
+		}
+	}
+}
+
+// Rule N2: streams that are not kept are closed, and those of a renewal that was
+// given up, so that there are never more than a few.
+func TestStreamsAreClosedThatAreNotKept(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 2}, func(t *testing.T, r *rig) {
+		for range 50 {
+			r.session(lease.Options{TTL: 8 * time.Second})
+		}
+		sleep(10 * time.Second)
+		for _, m := range r.Members() {
+			assert.LessOrEqual(t, m.Streams("LeaseKeepAlive"), maxKept)
+		}
+		r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Member: r.Member(0), HoldAnswer: time.Second})
+		sleep(3500 * time.Millisecond)
+		assert.LessOrEqual(t, r.Member(0).Streams("LeaseKeepAlive"), maxKept)
+	})
+}
+
+// A stream that a member does not end is not waited for.
+func TestAStreamThatDoesNotEndIsCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stream := &neverEnding{ended: make(chan struct{})}
-		k := renewal{stream: stream, cancel: stream.end}
+		var all []*stream
+		for range 10 {
+			rpc := &neverEnding{ended: make(chan struct{})}
+			all = append(all, &stream{rpc: rpc, cancel: rpc.end})
+		}
 		began := time.Now()
-		k.drain()
-		assert.Equal(t, drainFor, time.Since(began))
+		finish(all...)
+		assert.Equal(t, finishFor, time.Since(began))
 	})
 }
 
@@ -357,7 +408,8 @@ type neverEnding struct {
 	ended chan struct{}
 }
 
-func (n *neverEnding) end() { n.once.Do(func() { close(n.ended) }) }
+func (n *neverEnding) end()             { n.once.Do(func() { close(n.ended) }) }
+func (n *neverEnding) CloseSend() error { return nil }
 func (n *neverEnding) Recv() (*pb.LeaseKeepAliveResponse, error) {
 	<-n.ended
 	return nil, context.Canceled

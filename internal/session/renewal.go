@@ -2,9 +2,7 @@ package session
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -31,9 +29,9 @@ func (s *Session) renewalBound() time.Duration {
 	return min(s.TTL()/3, lateGrant)
 }
 
-// renew makes one confirmed renewal on m (rule N1): a renewal on a stream of
-// its own, so that a late answer can never be taken for another's (N2), and
-// then a linearizable read on the same member. What the read shows of acquisitions is
+// renew makes one confirmed renewal on m (rule N1): a renewal on a stream that
+// carries no other meanwhile, and ends where the answer is late, so that it can
+// never be taken for another's (N2), and then a linearizable read on the same member. What the read shows of acquisitions is
 // reported to them here.
 func (s *Session) renew(parent context.Context, m *cluster.Member) result {
 	ctx, cancel := context.WithTimeout(parent, s.renewalBound())
@@ -45,7 +43,7 @@ func (s *Session) renew(parent context.Context, m *cluster.Member) result {
 		}
 		return result{err: fmt.Errorf("renewal on %s: %w", m.Endpoint(), err)}
 	}
-	defer k.drain()
+	defer finish(k.rest...)
 	if k.answer.TTL <= 0 {
 		s.Gone(fmt.Sprintf("%s answers a renewal with TTL %d", m.Endpoint(), k.answer.TTL))
 		return result{over: true}
@@ -64,27 +62,13 @@ func (s *Session) blame(m *cluster.Member, err error) {
 	}
 }
 
-// A renewal is one KeepAlive message and its answer, on a stream of its own.
+// A renewal is one KeepAlive message and its answer.
 type renewal struct {
 	queried bool          // m was
 	token   string        // with which it was
 	sent    clock.Instant // read before the message was written (rule T2)
 	answer  *pb.LeaseKeepAliveResponse
-	stream  pb.Lease_LeaseKeepAliveClient
-	cancel  context.CancelFunc // of the stream
-}
-
-// drainFor is how long the end of a renewal's stream is waited for.
-const drainFor = 100 * time.Millisecond
-
-// drain waits for the end of the stream, which was half-closed when the answer
-// came: the server records a clean end, and the confirming read has not waited
-// for it. One that does not end is cancelled.
-func (k *renewal) drain() {
-	stop := time.AfterFunc(drainFor, k.cancel)
-	defer stop.Stop()
-	defer k.cancel()
-	_, _ = k.stream.Recv()
+	rest    []*stream // to be finished: they are not kept
 }
 
 // keepAlive sends one renewal and takes its answer; with a token that was
@@ -97,33 +81,38 @@ func (s *Session) keepAlive(ctx context.Context, m *cluster.Member) (renewal, er
 	return k, err
 }
 
+// keepAliveOnce sends one renewal on a kept stream. Where there is none, or it
+// fails, which may be only because it ended since its last renewal, it sends
+// one on a new stream.
 func (s *Session) keepAliveOnce(ctx context.Context, m *cluster.Member) (k renewal, err error) {
-	ctx, k.cancel = context.WithCancel(ctx)
-	defer func() {
-		if err != nil {
-			k.cancel()
-		}
-	}()
 	ctx, k.token, err = s.host.Cluster.Outgoing(ctx, m)
 	if err != nil {
 		return k, err
 	}
 	k.queried = true
-	if k.stream, err = m.Lease().LeaseKeepAlive(ctx); err != nil {
-		return k, err
+	if st := s.host.Renewals.take(m, k.token); st != nil {
+		if err = k.on(ctx, s, st); err == nil || ctx.Err() != nil {
+			return k, err
+		}
 	}
-	k.sent = clock.Now()
-	if err = k.stream.Send(&pb.LeaseKeepAliveRequest{ID: s.id}); err != nil && !errors.Is(err, io.EOF) {
-		return k, err // io.EOF: Recv has the reason
+	st, err := openStream(ctx, m, k.token)
+	if err == nil {
+		err = k.on(ctx, s, st)
 	}
-	if k.answer, err = k.stream.Recv(); err != nil {
-		return k, err
+	return k, err
+}
+
+// on makes the renewal on st, and keeps that for the next.
+func (k *renewal) on(ctx context.Context, s *Session, st *stream) (err error) {
+	if k.sent, k.answer, err = st.renew(ctx, s.id); err != nil {
+		return err
 	}
-	_ = k.stream.CloseSend()
-	if k.answer.ID != s.id {
-		return k, fmt.Errorf("the answer is for lease %x", k.answer.ID)
+	if err = s.host.Cluster.Check(st.member, k.answer.Header, 0, false); err != nil {
+		st.cancel()
+		return err
 	}
-	return k, s.host.Cluster.Check(m, k.answer.Header, 0, false)
+	k.rest = s.host.Renewals.keep(st)
+	return nil
 }
 
 // confirm reads the session key on m, and decides whether the renewal answered

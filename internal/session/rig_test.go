@@ -52,7 +52,7 @@ func newHost(t *testing.T, fake *etcdfake.Cluster, namespace string) Host {
 		Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption()},
 	})
 	require.NoError(t, err)
-	h := Host{Cluster: c, Together: together.New(c), Watches: watcher.New(c), Cleanup: &cleanup.Group{}, Namespace: namespace}
+	h := Host{Cluster: c, Together: together.New(c), Watches: watcher.New(c), Cleanup: &cleanup.Group{}, Renewals: new(Renewals), Namespace: namespace}
 	t.Cleanup(func() {
 		h.Cleanup.Close(2 * time.Second)
 		h.Watches.Close()

@@ -25,6 +25,7 @@ type Host struct {
 	Together  *together.Sender // of what goes into queues and leaves them
 	Watches   *watcher.Hub
 	Cleanup   *cleanup.Group
+	Renewals  *Renewals     // of all of the client's sessions
 	Deferral  *Deferral     // of all of the client's sessions; nil: there is none
 	Namespace string        // put before the session key
 	Floor     fencing.Token // no token at or below it is handed out

@@ -49,6 +49,18 @@ func (s *liveStream) close() {
 	s.cancel(nil)
 }
 
+// Streams is how many streams of a method, "Watch" or "LeaseKeepAlive", are open.
+func (m *Member) Streams(method string) (n int) {
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	for s := range m.streams {
+		if (method == "Watch") == (s.watch != nil) {
+			n++
+		}
+	}
+	return n
+}
+
 // EndStreams ends the member's streams of a method, "" for all, with an error.
 func (m *Member) EndStreams(method string, err error) {
 	m.c.mu.Lock()

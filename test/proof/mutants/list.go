@@ -33,7 +33,7 @@ const (
 // notice.
 var mutants = []mutant{
 	{"a renewal counts from its answer's arrival", "T2", []edit{{"internal/session/renewal.go",
-		"	_ = k.stream.CloseSend()\n", "	_ = k.stream.CloseSend()\n	k.sent = clock.Now()\n"}}, []string{inSession, simulation}},
+		"	k.rest = s.host.Renewals.keep(st)\n", "	k.rest = s.host.Renewals.keep(st)\n	k.sent = clock.Now()\n"}}, []string{inSession, simulation}},
 	{"a grant counts from its answer's arrival", "T2", []edit{{"internal/session/grant.go",
 		"		return resp.GetHeader(), err\n	})\n	if err == nil && resp.ID != id {", "		sent = clock.Now()\n		return resp.GetHeader(), err\n	})\n	if err == nil && resp.ID != id {"}},
 		[]string{inSession, simulation}},
@@ -53,13 +53,13 @@ var mutants = []mutant{
 	{"a renewal answered with TTL 0 is a success", "N5", []edit{{"internal/session/renewal.go", "k.answer.TTL <= 0", "k.answer.TTL < 0"}}, []string{inSession}},
 	{"silence is taken for life: no attempt joins one that hangs", "N3", []edit{{"internal/session/renew.go",
 		"	return min(max(300*time.Millisecond, 3*r.usual), r.s.TTL()/4)", "	return time.Hour"}}, []string{inSession, simulation}},
-	{"one stream for all renewals on a member", "N2", []edit{
-		{"internal/session/renewal.go", "	ctx, k.cancel = context.WithCancel(ctx)\n", "	k.cancel = func() {}\n"},
-		{"internal/session/renewal.go", "	if k.stream, err = m.Lease().LeaseKeepAlive(ctx); err != nil {", "	if k.stream, err = oneStream(context.WithoutCancel(ctx), m); err != nil {"},
-		{"internal/session/renewal.go", "	_ = k.stream.CloseSend()\n", ""},
-		{"internal/session/renewal.go", "	_, _ = k.stream.Recv()\n", ""},
-		{"internal/session/renewal.go", "	\"io\"\n", "	\"io\"\n	\"sync\"\n"},
-		{"internal/session/renewal.go", "// confirm reads the session key", "var streams sync.Map\n\nfunc oneStream(ctx context.Context, m *cluster.Member) (pb.Lease_LeaseKeepAliveClient, error) {\n	if stream, ok := streams.Load(m); ok {\n		return stream.(pb.Lease_LeaseKeepAliveClient), nil\n	}\n	stream, err := m.Lease().LeaseKeepAlive(ctx)\n	if err == nil {\n		streams.Store(m, stream)\n	}\n	return stream, err\n}\n\n// confirm reads the session key"},
+	{"a stream whose answer is late is kept", "N2", []edit{
+		{"internal/session/streams.go", "	cancel context.CancelFunc\n}", "	cancel context.CancelFunc\n	answers chan *pb.LeaseKeepAliveResponse\n}"},
+		{"internal/session/streams.go", "	stop := context.AfterFunc(ctx, st.cancel)\n	defer", "	stop := func() bool { return true }\n	defer"},
+		{"internal/session/streams.go", "		if err != nil {\n			st.cancel()\n		}\n	}()", "		if err != nil && ctx.Err() == nil {\n			st.cancel()\n		}\n	}()"},
+		{"internal/session/streams.go", "	if answer, err = st.rpc.Recv(); err != nil {\n		return sent, nil, err\n	}\n", "	if st.answers == nil {\n		st.answers = make(chan *pb.LeaseKeepAliveResponse, 64)\n		go func() {\n			defer close(st.answers)\n			for {\n				late, err := st.rpc.Recv()\n				if err != nil {\n					return\n				}\n				st.answers <- late\n			}\n		}()\n	}\n	select {\n	case answer = <-st.answers:\n		if answer == nil {\n			return sent, nil, io.EOF\n		}\n	case <-ctx.Done():\n		return sent, nil, ctx.Err()\n	}\n"},
+		{"internal/session/streams.go", "	for _, st := range streams {\n		_, _ = st.rpc.Recv()\n	}\n", ""},
+		{"internal/session/renewal.go", "st.renew(ctx, s.id); err != nil {\n", "st.renew(ctx, s.id); err != nil {\n		if ctx.Err() != nil {\n			s.host.Renewals.keep(st)\n		}\n"},
 	}, []string{inSession}},
 	{"every renewal goes to the same member", "N1", []edit{{"internal/session/renew.go",
 		"		return c.Pick(r.last)\n", "		if r.last != nil {\n			return r.last\n		}\n		return c.Pick()\n"}}, []string{inSession}},
