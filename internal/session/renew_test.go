@@ -225,6 +225,22 @@ func TestSessionOnOneMemberSurvivesAStallShorterThanItsValidity(t *testing.T) {
 	}
 }
 
+// Rule N3: why the first try comes at a quarter of the TTL and not at a third: a stall of
+// 1.6 s, as of an election, is survived with the shortest TTL whenever it begins.
+func TestAStallOfAnElectionIsSurvivedWheneverItBegins(t *testing.T) {
+	for phase := time.Duration(0); phase < time.Second; phase += 50 * time.Millisecond {
+		inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+			s := r.session(lease.Options{TTL: 3 * time.Second})
+			sleep(3*time.Second + phase)
+			r.BlackHole()
+			sleep(1600 * time.Millisecond)
+			r.Heal()
+			sleep(3 * time.Second)
+			require.NoError(t, s.Err(), "phase %v", phase)
+		})
+	}
+}
+
 // Hazard S6: no single error ends the loop.
 func TestEachCodeOnceOnOpenAnswerOrReadIsSurvived(t *testing.T) {
 	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
