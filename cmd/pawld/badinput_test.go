@@ -116,7 +116,7 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 	_, err := io.CopyN(z, zeros{}, 100<<20)
 	require.NoError(t, err)
 	require.NoError(t, z.Close())
-	status, out = p.raw("Leader", bomb.String()[:MaxBodyTest], "Content-Encoding", "gzip")
+	status, _ = p.raw("Leader", bomb.String()[:MaxBodyTest], "Content-Encoding", "gzip")
 	assert.GreaterOrEqual(t, status, 400)
 	small := bytes.Buffer{}
 	z = gzip.NewWriter(&small)

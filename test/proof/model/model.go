@@ -365,12 +365,6 @@ func (q *queue) at(k key) int {
 	return -1
 }
 
-// has reports whether k is there as it was created at rev.
-func (q *queue) has(k key, rev uint8) bool {
-	at := q.at(k)
-	return at >= 0 && q.created[at] == rev
-}
-
 func (q *queue) remove(i int) {
 	copy(q.line[i:q.n], q.line[i+1:q.n])
 	copy(q.created[i:q.n], q.created[i+1:q.n])
