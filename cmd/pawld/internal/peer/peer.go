@@ -87,7 +87,7 @@ func Identify(r *http.Request) (identity string, local bool, err error) {
 		return "", false, fmt.Errorf("the request is for host %q, which is not served here", r.Host)
 	case c.Kind == Token:
 		given, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		hash := sha256.Sum256([]byte(given))
+		hash := HashOf(given)
 		if subtle.ConstantTimeCompare(hash[:], c.Token[:]) != 1 {
 			return "", false, errors.New("want the header Authorization: Bearer with the token of --token-file")
 		}
@@ -136,5 +136,8 @@ func ReadToken(path string) (hash [sha256.Size]byte, err error) {
 	if len(token) < 16 {
 		return hash, fmt.Errorf("token file %s has a token of %d bytes, want 16 or more", path, len(token))
 	}
-	return sha256.Sum256([]byte(token)), nil
+	return HashOf(token), nil
 }
+
+// HashOf is what a Listener keeps of a token.
+func HashOf(token string) [sha256.Size]byte { return sha256.Sum256([]byte(token)) }
