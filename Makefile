@@ -4,6 +4,7 @@
 
 SHORT = 5s # of each fuzz target
 LONG = 2m
+VERSION = v0.0.0-dev
 
 help: ## lists the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -19,6 +20,7 @@ check: ## what to run before a change is offered: formatting, vet, staticcheck, 
 	.ci/staticcheck
 	go test -count=1 -run 'TestPackages|TestUsers' .
 	.ci/scratch
+	.ci/api
 	go test -race -timeout 20m work
 	.ci/fuzz $(SHORT)
 
@@ -71,6 +73,12 @@ tidy: ## go.mod and go.sum of every module
 
 proto: ## Go code of proto/, with the compiler and plugins that tools/go.mod names
 	cd tools && GOWORK=off go run ./protogen
+
+release: ## binaries, Debian packages, images and checksums of VERSION, into ./dist
+	go run ./tools/release -version $(VERSION) -o dist
+
+api: ## what the API has lost since the last tag
+	.ci/api
 
 man: ## man pages of the command, into ./man
 	go run ./cmd/pawl man man

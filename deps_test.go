@@ -67,6 +67,7 @@ var beside = map[string][]string{
 	"observe/otel":                   {"*", "internal/cause"},
 	"observe/prom":                   {"*", "internal/cause"},
 	"tools/protogen":                 {},
+	"tools/release":                  {},
 	"test/...":                       {"*", "internal/testkit/...", "test/..."},
 }
 

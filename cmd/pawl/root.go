@@ -70,6 +70,9 @@ Which cluster: --endpoints, --user and so on, or the ETCDCTL_* variables.`,
 	return root
 }
 
+// What make release says of a build: its version, its commit, and the date of that.
+var release, commit, date string
+
 // version says which pawl this is: the module's version and the commit that it was built from, as far as
 // the build knows them, and the Go that built it.
 func version() string {
@@ -77,11 +80,17 @@ func version() string {
 	if !ok {
 		return "of unknown version"
 	}
-	v := cmp.Or(info.Main.Version, "(devel)")
+	v := cmp.Or(release, info.Main.Version, "(devel)")
+	if commit != "" {
+		v += " " + commit
+	}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.revision" && !strings.Contains(v, s.Value[:min(len(s.Value), 12)]) {
 			v += " " + s.Value
 		}
+	}
+	if date != "" {
+		v += " of " + date
 	}
 	return fmt.Sprintf("%s, %s %s/%s", v, info.GoVersion, runtime.GOOS, runtime.GOARCH)
 }

@@ -1,0 +1,227 @@
+// Command release makes what is published of a version: static binaries of the commands for
+// each system, a Debian package, a container image, and checksums of all.
+//
+//	go run ./tools/release -version v0.1.0 -o dist
+//
+// It needs Go and git, no network where the modules are there, no daemon and no root, and
+// the same commit gives the same files.
+package main
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A target is a system that binaries are made for.
+type target struct{ os, arch string }
+
+func (t target) String() string { return t.os + "/" + t.arch }
+
+var targets = []string{
+	"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "freebsd/amd64", "netbsd/amd64", "openbsd/amd64",
+}
+
+// A release is one version under way.
+type release struct {
+	version  string
+	commit   string
+	date     time.Time // of the commit
+	root     string    // of the repository
+	dir      string    // where the results go
+	commands []string
+}
+
+func main() {
+	log.SetFlags(0)
+	var (
+		version = flag.String("version", "v0.0.0-dev", "the version, v1.2.3")
+		dir     = flag.String("o", "dist", "where the files go")
+		only    = flag.String("targets", strings.Join(targets, ","), "the systems to build for")
+		of      = flag.String("commands", "pawl,pawld", "the commands to build")
+	)
+	flag.Parse()
+	if err := run(*version, *dir, strings.Split(*only, ","), strings.Split(*of, ",")); err != nil {
+		log.Fatal("release: ", err)
+	}
+}
+
+func run(version, dir string, only, commands []string) error {
+	root, err := output("git", "rev-parse", "--show-toplevel")
+	if err != nil {
+		return err
+	}
+	commit, err := output("git", "rev-parse", "HEAD")
+	if err != nil {
+		return err
+	}
+	when, err := output("git", "log", "-1", "--format=%cI")
+	if err != nil {
+		return err
+	}
+	date, err := time.Parse(time.RFC3339, when)
+	if err != nil {
+		return err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return err
+	}
+	r := &release{version: version, commit: commit, date: date.UTC(), root: root, dir: dir, commands: commands}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	docs, err := r.documents()
+	if err != nil {
+		return err
+	}
+	for _, name := range only {
+		sys, arch, ok := strings.Cut(name, "/")
+		if !ok {
+			return fmt.Errorf("target %q, want os/arch", name)
+		}
+		if err := r.make(target{sys, arch}, docs); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return r.checksums()
+}
+
+// make makes all files of a target.
+func (r *release) make(t target, docs []file) error {
+	binaries, err := r.build(t)
+	if err != nil {
+		return err
+	}
+	name := fmt.Sprintf("pawl_%s_%s_%s", strings.TrimPrefix(r.version, "v"), t.os, t.arch)
+	if err := r.write(name+".tar.gz", r.archive(name, binaries, docs)); err != nil {
+		return err
+	}
+	if t.os != "linux" {
+		return nil
+	}
+	deb, err := r.deb(t, binaries, docs)
+	if err != nil {
+		return err
+	}
+	if err := r.write(fmt.Sprintf("pawl_%s_%s.deb", strings.TrimPrefix(r.version, "v"), t.arch), deb); err != nil {
+		return err
+	}
+	return r.write(name+".oci.tar", r.image(t, binaries))
+}
+
+// build makes the binaries of a target: static, without paths of this machine, with
+// version, commit and date inside.
+func (r *release) build(t target) ([]file, error) {
+	var binaries []file
+	for _, command := range r.commands {
+		tmp, err := os.MkdirTemp("", "release")
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = os.RemoveAll(tmp) }()
+		out := filepath.Join(tmp, command)
+		build := exec.Command("go", "build", "-trimpath", "-o", out, "-ldflags",
+			fmt.Sprintf("-s -w -X main.release=%s -X main.commit=%s -X main.date=%s", r.version, r.commit, r.date.Format(time.RFC3339)), "./cmd/"+command)
+		build.Dir = r.root
+		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.os, "GOARCH="+t.arch)
+		if text, err := build.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("%w: %s", err, text)
+		}
+		binary, err := os.ReadFile(out)
+		if err != nil {
+			return nil, err
+		}
+		binaries = append(binaries, file{command, binary, 0o755})
+	}
+	return binaries, nil
+}
+
+// documents are the man pages and completions, which the command itself makes, and the
+// licence.
+func (r *release) documents() ([]file, error) {
+	tmp, err := os.MkdirTemp("", "release")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(tmp) }()
+	pawl := filepath.Join(tmp, "pawl")
+	build := exec.Command("go", "build", "-o", pawl, "./cmd/pawl")
+	build.Dir = r.root
+	if text, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, text)
+	}
+	man := filepath.Join(tmp, "man")
+	if _, err := output(pawl, "man", man); err != nil {
+		return nil, err
+	}
+	pages, err := filepath.Glob(filepath.Join(man, "*.1"))
+	if err != nil {
+		return nil, err
+	}
+	var docs []file
+	for _, p := range pages {
+		text, err := os.ReadFile(p)
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, file{"man/" + filepath.Base(p), text, 0o644})
+	}
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		text, err := exec.Command(pawl, "completion", shell).Output()
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, file{"completion/" + shell, text, 0o644})
+	}
+	for _, name := range []string{"LICENSE", "CHANGELOG.md"} {
+		text, err := os.ReadFile(filepath.Join(r.root, name))
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, file{name, text, 0o644})
+	}
+	return docs, nil
+}
+
+// checksums writes SHA256SUMS, which sha256sum -c reads.
+func (r *release) checksums() error {
+	entries, err := os.ReadDir(r.dir)
+	if err != nil {
+		return err
+	}
+	var sums bytes.Buffer
+	for _, e := range entries {
+		if e.Name() == "SHA256SUMS" || e.IsDir() {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(r.dir, e.Name()))
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(text), e.Name())
+	}
+	return r.write("SHA256SUMS", sums.Bytes())
+}
+
+func (r *release) write(name string, text []byte) error {
+	return os.WriteFile(filepath.Join(r.dir, name), text, 0o644)
+}
+
+// has reports whether a command is part of the release.
+func (r *release) has(command string) bool { return slices.Contains(r.commands, command) }
+
+func output(name string, args ...string) (string, error) {
+	out, err := exec.Command(name, args...).Output()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w", name, strings.Join(args, " "), err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
