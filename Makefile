@@ -7,7 +7,7 @@ LONG = 2m
 VERSION = v0.0.0-dev
 
 help: ## lists the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
 quick: ## the lane for a change in hand, under two minutes: formatting, vet, imports, the engine's tests
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
@@ -73,6 +73,9 @@ tidy: ## go.mod and go.sum of every module
 
 proto: ## Go code of proto/, with the compiler and plugins that tools/go.mod names
 	cd tools && GOWORK=off go run ./protogen
+
+release-test: ## that a release has in it what it is to have: minutes, the first time
+	PAWL_RELEASE=1 go test -count=1 -run TestARelease ./tools/release
 
 release: ## binaries, Debian packages, images and checksums of VERSION, into ./dist
 	go run ./tools/release -version $(VERSION) -o dist
