@@ -1,6 +1,6 @@
 # "make check" is what to run before a change is offered; .ci/run is all of it.
 
-.PHONY: help quick check test race fuzz bench proof soak compat mutants compare performance scale screenshots tidy proto man demo ci
+.PHONY: help quick check test race fuzz bench proof soak compat mutants compare performance scale screenshots tidy proto release-test release api man demo ci
 
 SHORT = 5s # of each fuzz target
 LONG = 2m
