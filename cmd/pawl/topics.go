@@ -78,7 +78,8 @@ HTTP, object stores, files and etcd itself.
 The token is the revision at which the holder's key was put in etcd. Revisions only go
 up, and the holder's is the lowest of those in the queue: so the next one's is
 higher, also after pawl break, a crash, or an expired lease. The exception is a cluster
-that was restored from a backup without care: docs/how-to/operations.md says how to do it.`,
+that was restored from a backup without care: docs/how-to/operations.md says how to do
+it.`,
 		},
 		{
 			Use:   "exit-codes",
