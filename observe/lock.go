@@ -9,11 +9,12 @@ import (
 // A Claim says which acquisition of a lock, or which candidacy, an event is of.
 type Claim struct {
 	ID    int64         // the same in all events of one, and in no other's in this process
-	Name  string        // as given to lock.New or elect.New
+	Name  string        // as given to lock.New or elect.New; of several names at once, the first
+	Names []string      // of several names at once, all of them; otherwise nil
 	Key   string        // in etcd, whole; "": none was written
 	Token fencing.Token // 0: the key is not known to have been written
 	Lease int64         // of the session
-	Mode  Mode          // how the name is wanted
+	Mode  Mode          // how the name is wanted; of several, shared where all are
 }
 
 // A Mode says how a name is held, or wanted.

@@ -71,6 +71,45 @@ func (l Label) Lock(since time.Time) []byte {
 	return append(b, `"}`...)
 }
 
+// multiMark is LockMark for a key of an acquisition of several names, which is not handed
+// off to.
+const multiMark = `{"pawl":"multi",`
+
+// maxNames is about how many bytes of names a set's value says.
+const maxNames = 1 << 10
+
+// Multi is Lock for the keys of an acquisition of several names. It says the names too, as
+// many of them as make it no longer than a little over a KiB.
+func (l Label) Multi(since time.Time, names []string) []byte {
+	size := 0
+	for i, name := range names {
+		if size += len(name) + len(`"",`); size > maxNames {
+			names = names[:i]
+			break
+		}
+	}
+	b := append([]byte(multiMark), `"names":`...)
+	b = append(append(b, marshal(append([]string{}, names...))...), ',')
+	return append(b, l.Lock(since)[len(LockMark):]...)
+}
+
+// ParseNames is what Multi has said of the names; none for another value.
+func ParseNames(value []byte) []string {
+	var v struct {
+		Names []string `json:"names"`
+	}
+	line, _, _ := bytes.Cut(value, newline)
+	if !bytes.HasPrefix(line, []byte(multiMark)) || json.Unmarshal(line, &v) != nil {
+		return nil
+	}
+	return v.Names
+}
+
+// EtcdMulti is Multi for keys in etcd's layout.
+func (l Label) EtcdMulti(since time.Time, names []string) []byte {
+	return append([]byte(etcdMark), l.Multi(since, names)[1:]...)
+}
+
 // EtcdLock is Lock for a key in etcd's layout. It says the same and does not begin
 // with LockMark, because such a key is never handed off to.
 func (l Label) EtcdLock(since time.Time) []byte {
@@ -80,7 +119,7 @@ func (l Label) EtcdLock(since time.Time) []byte {
 // OfLock reports whether the value of a queue key says that it is a lock's, in
 // either layout.
 func OfLock(value []byte) bool {
-	return bytes.HasPrefix(value, lockMark) || bytes.HasPrefix(value, []byte(etcdMark))
+	return bytes.HasPrefix(value, lockMark) || bytes.HasPrefix(value, []byte(etcdMark)) || bytes.HasPrefix(value, []byte(multiMark))
 }
 
 func marshal(v any) []byte {

@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,27 @@ func TestFormsOfValuesAreFixed(t *testing.T) {
 	assert.Equal(t, `{"layout":"etcd","pawl":"lock","owner":"ann \"x\"","host":"h1","pid":7,"since":"2026-01-02T03:04:05.000000006Z"}`, string(label.EtcdLock(ann.Since)))
 	assert.Equal(t, `{"owner":"ann \"x\"","host":"h1","pid":7,"since":"2026-01-02T03:04:05.000000006Z","nonce":"N"}`, string(SessionValue(ann, "N")))
 	assert.Equal(t, `{"owner":"ann \"x\"","host":"h1","pid":7,"since":"2026-01-02T03:04:05.000000006Z"}`, string(ann.Value()))
+}
+
+// The value of a set's keys says its names, as many as fit, and is no lock's that can be
+// handed off to.
+func TestTheValueOfASetSaysItsNames(t *testing.T) {
+	label := NewLabel(ann)
+	value := label.Multi(ann.Since, []string{"a/b", `c"`})
+	assert.Equal(t, `{"pawl":"multi","names":["a/b","c\""],"owner":"ann \"x\"","host":"h1","pid":7,"since":"2026-01-02T03:04:05.000000006Z"}`, string(value))
+	assert.Equal(t, []string{"a/b", `c"`}, ParseNames(value))
+	assert.Equal(t, ann, ParseIdentity(value))
+	assert.False(t, Successor{Name: []byte("7f-1"), Create: 4}.receives(value))
+	assert.Equal(t, `{"layout":"etcd","pawl":"multi","names":[],`, string(label.EtcdMulti(ann.Since, nil))[:43])
+	long := make([]string, 32)
+	for i := range long {
+		long[i] = strings.Repeat("x", 100)
+	}
+	value = label.Multi(ann.Since, long)
+	assert.Less(t, len(value), 1500)
+	assert.Len(t, ParseNames(value), 9)
+	assert.Empty(t, ParseNames(label.Lock(ann.Since)))
+	assert.Equal(t, ann, ParseIdentity(value))
 }
 
 func TestEachValueNamesItsOwner(t *testing.T) {
@@ -35,7 +57,9 @@ func TestEachValueNamesItsOwner(t *testing.T) {
 func TestALockIsDistinguishedFromACandidateByItsValue(t *testing.T) {
 	assert.True(t, OfLock(NewLabel(ann).Lock(ann.Since)))
 	assert.True(t, OfLock(NewLabel(ann).EtcdLock(ann.Since)))
-	for _, value := range []string{"", "node-1", `{"pawl":"multi",`, `{"pawl":"lock"}`, ` {"pawl":"lock",`, string(ann.Value())} {
+	assert.True(t, OfLock(NewLabel(ann).Multi(ann.Since, nil)))
+	assert.True(t, OfLock(NewLabel(ann).EtcdMulti(ann.Since, nil)))
+	for _, value := range []string{"", "node-1", `{"pawl":"multi"}`, `{"pawl":"lock"}`, ` {"pawl":"lock",`, string(ann.Value())} {
 		assert.False(t, OfLock([]byte(value)), "%q", value)
 	}
 }

@@ -32,7 +32,15 @@ type Request struct {
 // that ends means an error, even in the instant of success. With a ctx that never ends
 // it waits as long as the session is valid.
 func Acquire(ctx context.Context, s *session.Session, q Queue, r Request) (*Acquisition, error) {
-	a := &Acquisition{s: s, queue: q, parent: ctx}
+	return AcquireAll(ctx, s, r, q)
+}
+
+// AcquireAll is Acquire of several names at once, which are different: it enqueues a key on
+// the queue of each, all in one transaction, and is held once it is first in all of them.
+// r.Handoffs and r.Delay go with one name only.
+func AcquireAll(ctx context.Context, s *session.Session, r Request, q Queue, more ...Queue) (*Acquisition, error) {
+	a := &Acquisition{s: s, queue: q, more: more, parent: ctx}
+	a.hook.Several(1 + len(more))
 	a.state = state.Begin(state.Options{Handoffs: r.Handoffs, Delay: r.Delay > 0, Shared: q.Shared})
 	a.beginNotices(ctx)
 	err := a.acquire(ctx, r)
@@ -44,7 +52,7 @@ func Acquire(ctx context.Context, s *session.Session, q Queue, r Request) (*Acqu
 		err = cause(ended)
 	}
 	a.apply(state.GaveUp{}, nil)
-	err = q.explain(err, s.Host().Namespace)
+	err = a.explain(err)
 	a.notifyGaveUp(err)
 	return nil, err
 }
@@ -141,7 +149,7 @@ func (a *Acquisition) win(ctx context.Context, l Limits) error {
 	}
 	a.apply(state.Won{}, nil)
 	a.mu.Lock()
-	watched := a.ownWatch != nil
+	watched := a.ownWatch != nil // all of them, or none
 	held := a.state.Phase() == state.Held
 	a.mu.Unlock()
 	if err := a.s.Hold(&a.hook, a, a.n); err != nil {

@@ -3,6 +3,10 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,7 +22,8 @@ import (
 )
 
 // An Acquisition is one queue key's life, from its enqueue to its end: first it waits,
-// then it is held. It is used once. What it is follows from its state, which changes
+// then it is held. Of a set of names it is the life of a key in the queue of each: it begins
+// and ends with all of them. It is used once. What it is follows from its state, which changes
 // in apply and nowhere else.
 //
 // Invariants: ended is nil while it is alive, and is replaced at most once, a release
@@ -26,7 +31,9 @@ import (
 type Acquisition struct {
 	s      *session.Session
 	queue  Queue
-	key    string
+	more   []Queue         // of a set: the queues of its other names
+	key    string          // in queue
+	keys   []string        // key, and one in each of more
 	n      int64           // the sequence number
 	parent context.Context // Acquire's: for its values only
 	hook   session.Hook
@@ -34,6 +41,7 @@ type Acquisition struct {
 
 	ended     atomic.Pointer[ending]
 	deleting  turn                    // the right to send a release
+	deletions []deletion              // of a set that is released key by key; whoever has the turn has them
 	holdEnd   atomic.Pointer[holdEnd] // set once it is held; nil: there is none
 	keepUntil clock.Instant           // set before the caller has it; zero: its key need not stay
 
@@ -42,12 +50,14 @@ type Acquisition struct {
 	stop     context.CancelFunc // ends an Acquire under way
 	woken    chan struct{}      // wakes the Acquire that sleeps; nil where none has slept
 	ownWatch *watcher.Watch
-	preWatch *watcher.Watch // of the predecessor
+	others   []*watcher.Watch // of the other keys of a set
+	preWatch *watcher.Watch   // of the predecessor
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	done     chan struct{}
 	works    []*work // of Do, to be cancelled at loss
 	pending  bool    // a release goes on in the background
+	working  int     // calls of Do that have not returned
 	promised clock.Instant
 
 	kindChecked bool // whether it waits for one of its own kind: see kind.go
@@ -75,21 +85,19 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 		end = a.endsAs(fx, why)
 		a.ended.Store(end)
 	}
-	var dropped [2]*watcher.Watch
+	var pre, own *watcher.Watch
+	var others []*watcher.Watch
 	if fx.Unfollow || fx.Follow != (state.Key{}) {
-		dropped[0], a.preWatch = a.preWatch, nil
+		pre, a.preWatch = a.preWatch, nil
 	}
 	if fx.WatchOwn {
-		dropped[1], a.ownWatch = a.ownWatch, nil
+		own, others = a.unwatched(fx.Own)
 	}
 	woken := a.woken
 	a.mu.Unlock()
 
-	for _, w := range dropped {
-		if w != nil {
-			w.Cancel()
-		}
-	}
+	cancelAll(pre, own)
+	cancelAll(others...)
 	a.carry(fx, end, why)
 	if fx.Wake {
 		select {
@@ -107,7 +115,7 @@ func (a *Acquisition) carry(fx state.Effects, end *ending, why error) {
 		a.carryEnd(fx, end, why)
 	}
 	if fx.WatchOwn {
-		a.watchOwn(fx.From)
+		a.watchOwn(fx.Own, fx.From)
 	}
 	if fx.Follow != (state.Key{}) {
 		a.follow(fx.Follow, fx.From)
@@ -130,8 +138,47 @@ func read[T any](a *Acquisition, f func(s *state.Acquisition) T) T {
 // own is the own key; its Create is 0 until it is known to be there.
 func (a *Acquisition) own() state.Key { return read(a, (*state.Acquisition).Own) }
 
-// Key is the whole key, namespace included.
+// Key is the whole key, namespace included; of a set, the first.
 func (a *Acquisition) Key() string { return a.key }
+
+// AllKeys are Key, and those of a set's other names, in the order of the names.
+func (a *Acquisition) AllKeys() []string { return slices.Clone(a.keys) }
+
+// queues are those that it has a key in, in the order of its keys.
+func (a *Acquisition) queues() iter.Seq2[int, Queue] {
+	return func(yield func(int, Queue) bool) {
+		if !yield(0, a.queue) {
+			return
+		}
+		for i, q := range a.more {
+			if !yield(i+1, q) {
+				return
+			}
+		}
+	}
+}
+
+// isSet reports whether it is of several names.
+func (a *Acquisition) isSet() bool { return len(a.more) > 0 }
+
+// nameOf is the name whose queue the i-th key is in.
+func (a *Acquisition) nameOf(i int) string {
+	if i > 0 && i <= len(a.more) {
+		return a.more[i-1].Name
+	}
+	return a.queue.Name
+}
+
+// of says, in an error's text, which key it is: of a set with its name.
+func (a *Acquisition) of(i int) string {
+	if i < 0 || i >= len(a.keys) {
+		i = 0
+	}
+	if !a.isSet() {
+		return strconv.Quote(a.key)
+	}
+	return fmt.Sprintf("of %q, %q", a.nameOf(i), a.keys[i])
+}
 
 // Shared reports whether it holds together with others.
 func (a *Acquisition) Shared() bool { return a.queue.Shared }
@@ -145,6 +192,14 @@ func (a *Acquisition) Token() fencing.Token { return fencing.Token(a.own().Creat
 // Guard is a comparison of Key's create revision with Token. A transaction with
 // it is refused here once Err is not nil, and by the server in any case.
 func (a *Acquisition) Guard() kv.Guard { return kvinside.Guard(a.key, a.Token(), a).(kv.Guard) }
+
+// Guards are Guard for each of AllKeys.
+func (a *Acquisition) Guards() (all []kv.Guard) {
+	for _, key := range a.keys {
+		all = append(all, kvinside.Guard(key, a.Token(), a).(kv.Guard))
+	}
+	return all
+}
 
 // Err is nil while it is held, and then says why not. It compares the clock at the
 // call. In the moment in which the own key is known to be deleted but not yet
@@ -218,13 +273,24 @@ func (a *Acquisition) Context() context.Context {
 	return a.ctx
 }
 
+// ContextFor returns a child of ctx that carries the token for one of its names, in the
+// mode in which that is held; for another name, one that carries none.
+func (a *Acquisition) ContextFor(ctx context.Context, name string) context.Context {
+	for _, q := range a.queues() {
+		if q.Name == name {
+			return q.carry(ctx, a.Token())
+		}
+	}
+	return fencing.NewContext(ctx, "", 0)
+}
+
 // Keys implements session.Acquisition.
-func (a *Acquisition) Keys() (own, predecessor string) {
+func (a *Acquisition) Keys() (own []string, predecessor string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.state.Own().Create == 0 {
-		return "", "" // not known to be there
+		return nil, "" // not known to be there
 	}
 	p, _ := a.state.Predecessor()
-	return a.key, p.Name
+	return a.keys, p.Name
 }

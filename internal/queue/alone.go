@@ -7,7 +7,8 @@ package queue
 
 // isAlone reports whether the session has no key in the queue but the own one, and had
 // none since the acquisition began. In etcd's layout others' names may lie among the
-// session's keys. A shared one, which asks for those in its way alone, is never alone.
+// session's keys. A shared one, which asks for those in its way alone, is never alone,
+// nor is a set.
 func (a *Acquisition) isAlone() bool {
-	return !a.queue.EtcdLayout && !a.queue.Shared && a.s.Alone(a.n, a.queue.Prefix)
+	return !a.queue.EtcdLayout && !a.queue.Shared && !a.isSet() && a.s.Alone(a.n, a.queue.Prefix)
 }

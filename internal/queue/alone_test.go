@@ -21,8 +21,7 @@ import (
 // began is an acquisition that is begun, and whose enqueue is not sent.
 func (w *world) began(s *session.Session, q Queue) *Acquisition {
 	c := &Acquisition{s: s, queue: q}
-	var err error
-	c.n, c.key, err = beginAt(s, q)
+	err := c.begins()
 	require.NoError(w, err)
 	return c
 }

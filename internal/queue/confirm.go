@@ -18,13 +18,13 @@ func (a *Acquisition) Confirm(ctx context.Context) error {
 	}
 	session, _ := a.s.Key()
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "confirm", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: []*pb.RequestOp{txn.Look(session), txn.Get(a.key)},
+		Success: append([]*pb.RequestOp{txn.Look(session)}, a.ownKeys(txn.Get)...),
 	})
 	if err != nil {
 		if lost := a.Err(); lost != nil {
 			return lost
 		}
-		return a.queue.explain(err, a.s.Host().Namespace)
+		return a.explain(err)
 	}
 	a.takeIn(resp)
 	return a.Err()

@@ -41,6 +41,7 @@ func (a *Acquisition) begin(w *work) error {
 		alive := a.ended.Load() == nil
 		if alive {
 			a.works = append(a.works, w)
+			a.working++
 		}
 		a.mu.Unlock()
 		if alive {
@@ -52,5 +53,6 @@ func (a *Acquisition) begin(w *work) error {
 func (a *Acquisition) finished(w *work) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.working--
 	a.works = slices.DeleteFunc(a.works, func(other *work) bool { return other == w })
 }

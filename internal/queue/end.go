@@ -20,6 +20,7 @@ const causeWait = 50 * time.Millisecond
 type ending struct {
 	a        *Acquisition
 	held     bool // it was held: its loss matches ErrLost
+	place    int  // of the own key that it came from
 	released bool
 	once     sync.Once
 	decided  chan struct{} // closed once err is set
@@ -41,7 +42,7 @@ func (a *Acquisition) endsAs(fx state.Effects, why error) *ending {
 		e.held = true
 		return e
 	}
-	return &ending{a: a, held: fx.Held, decided: make(chan struct{})}
+	return &ending{a: a, held: fx.Held, place: fx.Own, decided: make(chan struct{})}
 }
 
 // decided is an ending whose cause is known from the beginning.
@@ -73,7 +74,7 @@ func (e *ending) reason() error {
 		select {
 		case <-e.decided:
 		case <-t.C:
-			e.decide(ErrKeyDeleted)
+			e.decide(e.a.deletedKey(e.place))
 		}
 	}
 	<-e.decided
@@ -94,17 +95,28 @@ func (a *Acquisition) carryEnd(fx state.Effects, e *ending, why error) {
 	case state.GivenBack:
 		a.spread(e)
 	case state.KeyDeleted:
-		a.s.Settle(a.n)
+		if !fx.Rest && !fx.Remove {
+			a.s.Settle(a.n)
+		}
+		if fx.Rest {
+			a.leaveRest()
+		}
 		if why == nil {
 			a.examine(e)
 			return
 		}
 		e.decide(why)
 	case state.KeyOverwritten:
-		e.decide(&detail{ErrKeyOverwritten, fmt.Sprintf("%q at revision %d", a.key, fx.At)})
+		e.decide(&detail{ErrKeyOverwritten, fmt.Sprintf("%s at revision %d", a.of(fx.Own), fx.At)})
+		if fx.Rest {
+			a.leaveRest()
+		}
 		if fx.Verdict != state.Lost { // otherwise a release has deleted it
-			a.s.Reopen(a.n)
-			a.s.Host().Cleanup.Go("overwritten key "+a.key, a.removeOverwritten)
+			if !a.isSet() {
+				a.s.Reopen(a.n)
+			}
+			key := state.Key{Name: a.keys[fx.Own], Create: a.own().Create}
+			a.s.Host().Cleanup.Go("overwritten key "+key.Name, func(ctx context.Context) { a.removeOverwritten(ctx, key) })
 		}
 	case state.HeldTooLong:
 		e.decide(why)
@@ -127,7 +139,7 @@ func (a *Acquisition) leaveOverheld(ctx context.Context) {
 	}
 }
 
-// examine decides the cause of the own key's deletion, which is not known: whether its
+// examine decides the cause of an own key's deletion, which is not known: whether its
 // lease went with it is read.
 func (a *Acquisition) examine(e *ending) {
 	a.s.ExamineSoon(causeWait, func() { // ends the session, and so decides, if its key is gone too
@@ -135,8 +147,16 @@ func (a *Acquisition) examine(e *ending) {
 			e.decide(err)
 			return
 		}
-		e.decide(ErrKeyDeleted)
+		e.decide(a.deletedKey(e.place))
 	})
+}
+
+// deletedKey is the cause of an end by the deletion of the own key at place.
+func (a *Acquisition) deletedKey(place int) error {
+	if !a.isSet() {
+		return ErrKeyDeleted
+	}
+	return &detail{ErrKeyDeleted, a.of(place)}
 }
 
 // spread does, once the cause is known and in this order, what rule H1 asks for after
@@ -144,8 +164,8 @@ func (a *Acquisition) examine(e *ending) {
 func (a *Acquisition) spread(e *ending) {
 	a.mu.Lock()
 	cancel, stop, works := a.cancel, a.stop, a.works
-	watches := [...]*watcher.Watch{a.ownWatch, a.preWatch}
-	a.stop, a.works, a.ownWatch, a.preWatch = nil, nil, nil, nil
+	watches := append([]*watcher.Watch{a.ownWatch, a.preWatch}, a.others...)
+	a.stop, a.works, a.ownWatch, a.preWatch, a.others = nil, nil, nil, nil, nil
 	a.mu.Unlock()
 	if stop != nil {
 		stop()
@@ -164,11 +184,7 @@ func (a *Acquisition) spread(e *ending) {
 	}
 	a.mu.Unlock()
 	a.s.Drop(&a.hook)
-	for _, w := range watches {
-		if w != nil {
-			w.Cancel()
-		}
-	}
+	cancelAll(watches...)
 	a.notifyLoss(e)
 }
 

@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
@@ -13,7 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// enter puts a queue key at the end of the queue, and returns when it is known to be
+// enter puts a queue key at the end of each queue, and returns when they are known to be
 // there.
 func (a *Acquisition) enter(ctx context.Context, r Request) error {
 	for wait := newBackoff(); ; {
@@ -38,11 +39,9 @@ func (a *Acquisition) enter(ctx context.Context, r Request) error {
 // tell whether it was applied. With neither lost nor an error it was applied, or it was
 // not and can be sent again later.
 func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) {
-	n, own, err := a.s.Begin(a.queue.place())
-	if err != nil {
+	if err := a.begins(); err != nil {
 		return nil, err
 	}
-	a.n, a.key = n, own[0]
 	around := !r.Try && a.isAlone() // a try compares with the whole queue in any case
 	resp, err := a.write(ctx, together.Write{Op: "enqueue", Kind: together.Ordered, Txn: a.enqueueTxn(r.Value, r.Try, around)})
 	switch {
@@ -66,26 +65,46 @@ func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) 
 	return err, nil
 }
 
-// enqueueTxn puts the own key, if neither it nor its cancel key is there and the
-// session is as we know it, and reads who stands before it: the last-created keys
-// of the queue, or around the session's own keys.
+// begins opens an entry on the session, with keys of its own.
+func (a *Acquisition) begins() (err error) {
+	places := make([]keys.Place, 0, 4)
+	for _, q := range a.queues() {
+		places = append(places, q.place())
+	}
+	if a.n, a.keys, err = a.s.Begin(places...); err != nil {
+		return err
+	}
+	a.key = a.keys[0]
+	return nil
+}
+
+// enqueueTxn puts the own keys, if neither they nor their cancel key are there and the
+// session is as we know it, and reads who stands before them: the last-created keys
+// of each queue, or around the session's own keys. That it is one transaction gives all of
+// them one create revision (rule ML1).
 func (a *Acquisition) enqueueTxn(value []byte, try, around bool) *pb.TxnRequest {
 	same, _ := a.s.Same()
 	own := []byte(a.key)
 	t := txn.New()
 	t.Compare = append(t.Compare, txn.CreateIs(own, 0), txn.CreateIs(a.s.CancelKey(a.n), 0), same)
 	t.Success = append(t.Success, txn.Put(own, value, a.s.ID()))
-	switch {
-	case around:
-		from, to := keys.LeaseRange(own)
-		t.Success = append(t.Success, txn.LastBetween([]byte(a.queue.Prefix), from, 0), txn.LastBetween(to, txn.PrefixEnd(a.queue.Prefix), 0))
-	case a.queue.Shared: // the own key is not among those in its way
-		t.Success = append(t.Success, a.queue.lastInTheWay(0)...)
-	default:
-		t.Success = append(t.Success, txn.LastUnder(a.queue.Prefix, 2, 0))
+	for _, key := range a.keys[1:] {
+		t.Compare = append(t.Compare, txn.CreateIs(key, 0))
+		t.Success = append(t.Success, txn.Put(key, value, a.s.ID()))
 	}
-	if try {
-		t.Compare = append(t.Compare, a.queue.noneInTheWay()...)
+	for _, q := range a.queues() {
+		switch {
+		case around:
+			from, to := keys.LeaseRange(own)
+			t.Success = append(t.Success, txn.LastBetween([]byte(q.Prefix), from, 0), txn.LastBetween(to, txn.PrefixEnd(q.Prefix), 0))
+		case q.Shared: // the own key is not among those in its way
+			t.Success = append(t.Success, q.lastInTheWay(0)...)
+		default:
+			t.Success = append(t.Success, txn.LastUnder(q.Prefix, 2, 0))
+		}
+		if try {
+			t.Compare = append(t.Compare, q.noneInTheWay()...)
+		}
 	}
 	return t
 }
@@ -93,23 +112,30 @@ func (a *Acquisition) enqueueTxn(value []byte, try, around bool) *pb.TxnRequest 
 // enqueued takes in the answer of an applied enqueue. around: it read around the
 // session's own keys.
 func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
-	ev := state.Enqueued{Own: state.Key{Name: a.key, Create: txn.PutRevision(resp, 0)}, Revision: resp.Header.Revision}
-	ahead, shown := 0, around || a.queue.Shared // neither reads the own key
+	ev := state.Enqueued{Own: state.Key{Name: a.key, Create: txn.PutRevision(resp, 0)}, Others: a.keys[1:], Revision: resp.Header.Revision}
+	ahead, hidden := 0, len(a.keys)
 	var tied error
 	for i := range resp.Responses {
 		for _, kv := range txn.KVs(resp, i) {
-			if string(kv.Key) == a.key {
-				shown = kv.CreateRevision == ev.Own.Create
+			if own := string(kv.Key); own == a.key || a.isSet() && slices.Contains(a.keys, own) {
+				if kv.CreateRevision == ev.Own.Create {
+					hidden--
+				}
 				ahead--
 			} else if kv.CreateRevision == ev.Own.Create {
 				tied = tie(ev.Own, kv)
 			} else if kv.CreateRevision > ev.Predecessor.Create {
-				ev.Predecessor = state.Key{Name: string(kv.Key), Create: kv.CreateRevision}
+				ev.Predecessor = state.Key{Name: own, Create: kv.CreateRevision}
 			}
 		}
 		ahead += txn.Count(resp, i)
 	}
-	if ev.Own.Create == 0 || !shown {
+	for _, q := range a.queues() {
+		if around || q.Shared { // neither reads the own key
+			hidden--
+		}
+	}
+	if ev.Own.Create == 0 || hidden != 0 {
 		a.apply(state.AnswerLost{}, nil)
 		return fmt.Errorf("the server's answer does not show key %q that it put", a.key)
 	}
@@ -127,7 +153,7 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 	_, session := a.s.Same()
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why an enqueue was refused", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: append([]*pb.RequestOp{session, txn.Look(a.key), txn.Look(a.s.CancelKey(a.n))}, a.queue.firstInTheWay()...),
+		Success: append([]*pb.RequestOp{session, txn.Look(a.key), txn.Look(a.s.CancelKey(a.n))}, a.firstInTheWay()...),
 	})
 	if err != nil {
 		return false, err
@@ -135,14 +161,14 @@ func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 	if err := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
 		return true, err
 	}
-	cancelled, first := txn.KV(resp, 2) != nil, first(resp, 3, len(resp.Responses)-3)
+	cancelled, busy := txn.KV(resp, 2) != nil, a.firstBusy(resp, 3)
 	switch {
 	case txn.KV(resp, 1) != nil:
 		return false, fmt.Errorf("another copy of the request put key %q", a.key)
 	case cancelled:
 		err = fmt.Errorf("key %q: somebody else wrote its cancel key", a.key)
-	case try && first != "":
-		err = a.busy(first)
+	case try && busy != nil:
+		err = busy
 	case try:
 		err = &detail{ErrBusy, "held until a moment ago"}
 	default:
@@ -152,25 +178,46 @@ func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 	return true, err
 }
 
-// busy is the error of a try that found key first in its way.
-func (a *Acquisition) busy(key string) error {
-	if lease, ok := a.queue.owner(key); ok {
-		return &detail{ErrBusy, fmt.Sprintf("held by %q, lease %x", key, lease)}
+// firstInTheWay reads, of each queue, the first-created keys in the way.
+func (a *Acquisition) firstInTheWay() (ops []*pb.RequestOp) {
+	for _, q := range a.queues() {
+		ops = append(ops, q.firstInTheWay()...)
 	}
-	return &detail{ErrBusy, fmt.Sprintf("held by %q", key)}
+	return ops
+}
+
+// firstBusy is the error of a try for the first name that is not free, by what
+// firstInTheWay has read from the i-th operation on; nil: all are free.
+func (a *Acquisition) firstBusy(resp *pb.TxnResponse, i int) error {
+	for j, q := range a.queues() {
+		if key := first(resp, i, q.spans()); key != "" {
+			return a.busy(j, key)
+		}
+		i += q.spans()
+	}
+	return nil
+}
+
+// busy is the error of a try that found key first in the way in its queue at place.
+func (a *Acquisition) busy(place int, key string) error {
+	which := ""
+	if a.isSet() {
+		which = fmt.Sprintf("%q is ", a.nameOf(place))
+	}
+	if lease, ok := a.owner(key); ok {
+		return &detail{ErrBusy, fmt.Sprintf("%sheld by %q, lease %x", which, key, lease)}
+	}
+	return &detail{ErrBusy, fmt.Sprintf("%sheld by %q", which, key)}
 }
 
 // peek is the read before a try: it fails with ErrBusy where another holds or
 // waits, and writes nothing.
 func (a *Acquisition) peek(ctx context.Context) error {
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read who holds", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: a.queue.firstInTheWay(),
+		Success: a.firstInTheWay(),
 	})
 	if err != nil {
 		return err
 	}
-	if first := first(resp, 0, len(resp.Responses)); first != "" {
-		return a.busy(first)
-	}
-	return nil
+	return a.firstBusy(resp, 0)
 }

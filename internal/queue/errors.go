@@ -3,6 +3,7 @@ package queue
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/keys"
@@ -59,10 +60,19 @@ func both(err, also error) error {
 	return fmt.Errorf("%w; %w", err, also)
 }
 
-// explain says what a role needs where permission was denied.
-func (q Queue) explain(err error, namespace string) error {
-	if !cluster.IsPermissionDenied(err) {
-		return err
+// explain says what a role needs where permission was denied, which does not say for which
+// of several names, and what a set needs of the server.
+func (a *Acquisition) explain(err error) error {
+	switch {
+	case cluster.IsPermissionDenied(err):
+		var needs strings.Builder
+		fmt.Fprintf(&needs, "%q", keys.SessionRoot(a.s.Host().Namespace))
+		for _, q := range a.queues() {
+			fmt.Fprintf(&needs, " and from %q", q.Prefix)
+		}
+		return fmt.Errorf("%w (the role needs readwrite on all keys from %s)", err, &needs)
+	case a.isSet() && cluster.IsTooManyOps(err):
+		return fmt.Errorf("%w (the server's --max-txn-ops is too low for %d names at once)", err, 1+len(a.more))
 	}
-	return fmt.Errorf("%w (the role needs readwrite on all keys from %q and from %q)", err, keys.SessionRoot(namespace), q.Prefix)
+	return err
 }

@@ -30,13 +30,13 @@ func op(ops []*pb.RequestOp, i int) *pb.RequestOp {
 	return nil
 }
 
-// inQueue reports whether the key is one of the tests' queue.
-func inQueue(key []byte) bool { return strings.HasPrefix(string(key), "name/") }
+// inQueue reports whether the key is in one of the tests' queues.
+func inQueue(key []byte) bool { return strings.HasPrefix(string(key), "name") }
 
 func isEnqueue(t *pb.TxnRequest) bool { return inQueue(op(t.Success, 0).GetRequestPut().GetKey()) }
 
 func isSettle(t *pb.TxnRequest) bool {
-	return len(t.Success) == 2 && len(t.Compare) == 0 && op(t.Success, 0).GetRequestPut() != nil && inQueue(op(t.Success, 1).GetRequestRange().GetKey())
+	return len(t.Success) >= 2 && len(t.Compare) == 0 && op(t.Success, 0).GetRequestPut() != nil && inQueue(op(t.Success, 1).GetRequestRange().GetKey())
 }
 
 // below is how many of the first operations read what was created before a key.
@@ -57,6 +57,9 @@ func isPeek(t *pb.TxnRequest) bool {
 }
 
 func isRelease(t *pb.TxnRequest) bool {
+	if nested := op(t.Success, 0).GetRequestTxn(); nested != nil { // of a set
+		return isRelease(nested)
+	}
 	return inQueue(op(t.Success, 0).GetRequestDeleteRange().GetKey()) && len(t.Success) == 1 && len(t.Failure) == 0
 }
 
@@ -67,7 +70,8 @@ func isWhy(t *pb.TxnRequest) bool {
 
 // isExplain is the read after a release that did not find its key.
 func isExplain(t *pb.TxnRequest) bool {
-	return len(t.Compare) == 0 && len(t.Success) == 2 && inQueue(op(t.Success, 1).GetRequestRange().GetKey())
+	r := op(t.Success, 1).GetRequestRange()
+	return len(t.Compare) == 0 && op(t.Success, 0).GetRequestRange() != nil && inQueue(r.GetKey()) && r.GetRangeEnd() == nil && !isWhy(t)
 }
 
 func isUndo(t *pb.TxnRequest) bool {
@@ -167,13 +171,17 @@ func eachFault(t *testing.T, f func(w *world, fa fault)) {
 	}
 }
 
-// eachFaultInEachMode is eachFault for an exclusive and for a shared acquisition: what the
-// world's queue is in.
+// eachFaultInEachMode is eachFault for an exclusive and for a shared acquisition, which the
+// world's queue says, and for one of several names.
 func eachFaultInEachMode(t *testing.T, f func(w *world, fa fault)) {
-	for name, shared := range map[string]bool{"exclusive": false, "shared": true} {
+	for name, set := range map[string]func(w *world){
+		"exclusive": func(*world) {},
+		"shared":    func(w *world) { w.shared = true },
+		"set":       func(w *world) { w.set = []string{"name2", "name3"} },
+	} {
 		t.Run(name, func(t *testing.T) {
 			eachFault(t, func(w *world, fa fault) {
-				w.shared = shared
+				set(w)
 				f(w, fa)
 			})
 		})
@@ -186,7 +194,7 @@ func TestEveryFailureOfAnEnqueueEndsInOneHolder(t *testing.T) {
 	eachFaultInEachMode(t, func(w *world, fa fault) {
 		s := w.session()
 		hit := w.f.Inject(request(isEnqueue).rule(fa.rule))
-		c, err := Acquire(w.Context(), s, w.queue(), Request{})
+		c, err := w.take(w.Context(), s, Request{})
 		assert.NotZero(w, hit.Hits())
 		w.f.LiftAll()
 		if err != nil && fa.final {
@@ -252,7 +260,7 @@ func TestEveryFailureOfASettlingEndsInOneHolder(t *testing.T) {
 		s := w.session()
 		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Late: 50 * time.Millisecond, Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 		hit := w.f.Inject(request(isSettle).rule(fa.rule))
-		c, err := Acquire(w.Context(), s, w.queue(), Request{})
+		c, err := w.take(w.Context(), s, Request{})
 		assert.NotZero(w, hit.Hits())
 		w.f.LiftAll()
 		if err != nil && fa.final {
@@ -318,7 +326,7 @@ func TestEveryFailureOfATryEndsInOneHolder(t *testing.T) {
 					w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 				}
 				hit := w.f.Inject(r.rule(fa.rule))
-				c, err := Acquire(w.Context(), s, w.queue(), Request{Try: true})
+				c, err := w.take(w.Context(), s, Request{Try: true})
 				assert.NotZero(w, hit.Hits())
 				w.f.LiftAll()
 				if err != nil && fa.final {
@@ -416,7 +424,7 @@ func TestNoSpaceLeavesNothingBehind(t *testing.T) {
 			t, ok := q.Message.(*pb.TxnRequest)
 			return ok && (op(t.Success, 0).GetRequestPut() != nil || op(t.Failure, 0).GetRequestPut() != nil)
 		}})
-		_, err := Acquire(w.Context(), s, w.queue(), Request{})
+		_, err := w.take(w.Context(), s, Request{})
 		require.Error(w, err)
 		assert.True(w, cluster.IsNoSpace(err), "%v", err)
 		time.Sleep(time.Second)
@@ -437,7 +445,9 @@ func TestEveryFailureOfTheReadAfterAReleaseEndsDecided(t *testing.T) {
 				if answerLost {
 					w.f.Inject(request(isRelease).rule(etcdfake.Rule{Err: status.Error(codes.Unavailable, "gone"), Times: 1}))
 				} else {
-					w.f.Delete(c.Key())
+					for _, key := range c.AllKeys() {
+						w.f.Delete(key)
+					}
 				}
 				hit := w.f.Inject(request(isExplain).rule(fa.rule))
 				err := c.Release(w.Context(), errGivenBack)

@@ -118,7 +118,7 @@ func TestAHandoffThatComesBeforeThePredecessorIsFollowedCounts(t *testing.T) {
 		s := w.session()
 		a := &Acquisition{s: s, queue: w.queue(), parent: w.Context(), state: state.Begin(state.Options{Handoffs: true})}
 		var err error
-		a.n, a.key, err = beginAt(s, a.queue)
+		err = a.begins()
 		require.NoError(w, err)
 		value, name := string(s.Label()), a.queue.Prefix+"7f3a-1"
 		predecessor := state.Key{Name: name, Create: w.f.Put(name, value, 0)}
@@ -126,7 +126,7 @@ func TestAHandoffThatComesBeforeThePredecessorIsFollowedCounts(t *testing.T) {
 		a.mu.Lock() // as apply does, but nothing is carried out
 		fx := a.state.Apply(state.Enqueued{Own: own, Predecessor: predecessor, Whole: true, Revision: own.Create})
 		a.mu.Unlock()
-		a.watchOwn(fx.From)
+		a.watchOwn(0, fx.From)
 		w.f.Put(a.key, fmt.Sprintf("%s\ngranted 7f3a-1 %d\n", value, predecessor.Create), s.ID())
 		synctest.Wait()
 		a.follow(predecessor, fx.From)

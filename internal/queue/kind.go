@@ -28,7 +28,7 @@ func (a *Acquisition) checkKind() {
 	first := p.Name != "" && !a.kindChecked
 	a.kindChecked = a.kindChecked || first
 	a.mu.Unlock()
-	if owner, ok := a.queue.owner(p.Name); !first || !ok || owner == a.s.ID() {
+	if owner, ok := a.owner(p.Name); !first || !ok || owner == a.s.ID() {
 		return
 	}
 	a.ask(fmt.Sprintf("the kind of %q", p.Name), func(ctx context.Context) {

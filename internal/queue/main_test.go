@@ -29,8 +29,25 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type world struct {
 	*testing.T
 	f      *etcdfake.Cluster
-	shared bool    // what queue is
-	others *others // nil: what the test does goes by itself
+	shared bool     // what queue is
+	set    []string // names that are acquired together with the queue's
+	others *others  // nil: what the test does goes by itself
+}
+
+// more are the queues of the other names, of which every other is wanted shared.
+func (w *world) more() (all []Queue) {
+	for i, name := range w.set {
+		q, err := New("", name, false)
+		require.NoError(w, err)
+		q.Shared = i%2 == 0
+		all = append(all, q)
+	}
+	return all
+}
+
+// take acquires the queue, and those of the other names.
+func (w *world) take(ctx context.Context, s *session.Session, r Request) (*Acquisition, error) {
+	return AcquireAll(ctx, s, r, w.queue(), w.more()...)
 }
 
 // inBubble runs f in a world whose every goroutine is gone at the end.
@@ -94,7 +111,7 @@ func (w *world) keys() []string { return w.f.Keys(w.queue().Prefix) }
 
 func (w *world) acquire(s *session.Session) *Acquisition {
 	w.Helper()
-	c, err := Acquire(w.Context(), s, w.queue(), Request{})
+	c, err := w.take(w.Context(), s, Request{})
 	require.NoError(w, err)
 	w.held(c)
 	return c
@@ -105,14 +122,16 @@ func (w *world) acquire(s *session.Session) *Acquisition {
 func (w *world) held(c *Acquisition) {
 	w.Helper()
 	require.NoError(w, c.Err())
-	kv := w.f.Get(c.Key())
-	require.NotNil(w, kv, "held, and its key is not there")
-	assert.Equal(w, kv.CreateRevision, int64(c.Token()))
-	for _, k := range w.f.Keys(c.queue.Prefix) {
-		if c.Shared() && strings.HasPrefix(k, c.queue.Prefix+"+") {
-			continue
+	for i, q := range c.queues() {
+		kv := w.f.Get(c.keys[i])
+		require.NotNil(w, kv, "held, and its key is not there")
+		assert.Equal(w, kv.CreateRevision, int64(c.Token()))
+		for _, k := range w.f.Keys(q.Prefix) {
+			if q.Shared && strings.HasPrefix(k, q.Prefix+"+") {
+				continue
+			}
+			assert.GreaterOrEqual(w, w.f.Get(k).CreateRevision, kv.CreateRevision, "%s is before the holder", k)
 		}
-		assert.GreaterOrEqual(w, w.f.Get(k).CreateRevision, kv.CreateRevision, "%s is before the holder", k)
 	}
 }
 
@@ -123,7 +142,9 @@ func (w *world) release(c *Acquisition) {
 	require.NoError(w, c.Release(w.Context(), errGivenBack))
 	assert.ErrorIs(w, c.Err(), errGivenBack)
 	assert.NotErrorIs(w, c.Err(), ErrLost)
-	assert.Nil(w, w.f.Get(c.Key()))
+	for _, key := range c.keys {
+		assert.Nil(w, w.f.Get(key))
+	}
 }
 
 // attempt is an Acquire under way.
@@ -138,11 +159,11 @@ type attempt struct {
 // acquiring starts an Acquire, and returns when it waits for something.
 func (w *world) acquiring(ctx context.Context, s *session.Session, r Request) *attempt {
 	a := &attempt{w: w, done: make(chan struct{})}
-	q := w.queue()
+	q, more := w.queue(), w.more()
 	go func() {
 		defer close(a.done)
 		began := time.Now()
-		a.c, a.err = Acquire(ctx, s, q, r)
+		a.c, a.err = AcquireAll(ctx, s, r, q, more...)
 		a.took = time.Since(began)
 		assert.NotEqual(w, a.c == nil, a.err == nil, "an error and a handle are never both nil, nor both set")
 	}()
@@ -197,11 +218,11 @@ func (w *world) clear() {
 	w.Helper()
 	time.Sleep(time.Second)
 	synctest.Wait()
-	assert.Empty(w, w.keys(), "left in the queue")
+	assert.Empty(w, w.f.Keys("name"), "left in a queue")
 	other := w.session()
 	ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 	defer cancel()
-	c, err := Acquire(ctx, other, w.queue(), Request{})
+	c, err := w.take(ctx, other, Request{})
 	if assert.NoError(w, err, "another session's turn") {
 		w.release(c)
 	}
@@ -219,12 +240,3 @@ var (
 	errRevoked   = lease.ErrRevoked
 	errClosed    = lease.ErrClosed
 )
-
-// beginAt opens an entry with one key in q.
-func beginAt(s *session.Session, q Queue) (n int64, key string, err error) {
-	n, own, err := s.Begin(q.place())
-	if err != nil {
-		return 0, "", err
-	}
-	return n, own[0], nil
-}

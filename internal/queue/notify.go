@@ -44,7 +44,17 @@ func (a *Acquisition) beginNotices(ctx context.Context) {
 
 // which is the acquisition in events.
 func (a *Acquisition) which() observe.Claim {
-	return observe.Claim{ID: a.notice.id, Name: a.queue.Name, Key: a.key, Token: a.Token(), Lease: a.s.ID(), Mode: a.queue.mode()}
+	c := observe.Claim{ID: a.notice.id, Name: a.queue.Name, Key: a.key, Token: a.Token(), Lease: a.s.ID(), Mode: a.queue.mode()}
+	if !a.isSet() {
+		return c
+	}
+	for _, q := range a.queues() {
+		c.Names = append(c.Names, q.Name)
+		if !q.Shared {
+			c.Mode = observe.Exclusive
+		}
+	}
+	return c
 }
 
 // mode is how the name is wanted, in events.

@@ -47,14 +47,21 @@ func newOthers(w *world, n int, fa fault) *others {
 	return o
 }
 
-// partsOf is how many transactions a request consists of.
+// partsOf is how many writes a request consists of. The release of a set, which goes alone,
+// is one, though it is of a transaction for each key.
 func partsOf(m proto.Message) (n int) {
-	for _, op := range m.(*pb.TxnRequest).Success {
-		if op.GetRequestTxn() != nil {
+	ofSet := 0
+	for _, o := range m.(*pb.TxnRequest).Success {
+		part := o.GetRequestTxn()
+		switch {
+		case part == nil:
+		case isRelease(part) && len(part.Compare) == 1:
+			ofSet = 1
+		default:
 			n++
 		}
 	}
-	return max(n, 1)
+	return max(n+ofSet, 1)
 }
 
 const othersName = "other"

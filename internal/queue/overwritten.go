@@ -12,27 +12,28 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// removeOverwritten deletes the own key after somebody else wrote to it. It outlives the
+// removeOverwritten deletes an own key after somebody else wrote to it. It outlives the
 // session: that key may not be on its lease any more, so nothing else would take it out
 // of the queue. Work that defers the revocation of the lease
 // defers this, and so does a promise.
-func (a *Acquisition) removeOverwritten(ctx context.Context) {
+func (a *Acquisition) removeOverwritten(ctx context.Context, own state.Key) {
 	if !a.s.AwaitDeferred(ctx) || !a.awaitPromise(ctx) {
 		return
 	}
 	wait := backoff.Backoff{First: 100 * time.Millisecond, Most: 2 * time.Second}
-	for a.deleteOwn(ctx) != nil {
+	for a.deleteOwn(ctx, own) != nil {
 		if !backoff.Wait(wait.Next(), ctx.Done(), a.s.Host().Cluster.Ended()) {
 			return
 		}
 	}
-	a.s.Settle(a.n)
-	a.apply(state.Removed{}, nil)
+	if !a.isSet() { // the rest of a set goes by itself
+		a.s.Settle(a.n)
+		a.apply(state.Removed{}, nil)
+	}
 }
 
-// deleteOwn tries once to delete the own key. nil: it is not there.
-func (a *Acquisition) deleteOwn(ctx context.Context) error {
-	own := a.own()
+// deleteOwn tries once to delete an own key. nil: it is not there.
+func (a *Acquisition) deleteOwn(ctx context.Context, own state.Key) error {
 	_, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "delete overwritten key", Repeat: cluster.Always}, &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(own.Name, own.Create)},
 		Success: []*pb.RequestOp{txn.Delete(own.Name)},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -42,7 +43,7 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 		case err == nil && !resp.Succeeded:
 			return a.dismissed(resp)
 		case err == nil:
-			before, tied := a.queue.before(q.own, resp)
+			before, tied := a.before(q.own, resp)
 			if tied != nil {
 				return tied
 			}
@@ -64,15 +65,18 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 	}
 }
 
-// queryTxn is the transaction that decides who owns: if the own key and the session key
-// are as we know them, it reads the last-created key in the way before the own one, and so
-// that a tie is seen (rule G3).
+// queryTxn is the transaction that decides who owns: if the own keys and the session key
+// are as we know them, it reads, of each queue, the last-created key in the way before the
+// own one, and so that a tie is seen (rules A2, RW2, ML3, G3).
 func (a *Acquisition) queryTxn(q query) *pb.TxnRequest {
 	session, mod := a.s.Key()
-	t := &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.CreateIs(q.own.Name, q.own.Create), txn.ModIs(session, mod)},
-		Success: a.queue.upTo(q.own.Create),
-		Failure: []*pb.RequestOp{txn.Look(session), txn.Look(q.own.Name)},
+	t := &pb.TxnRequest{Failure: append([]*pb.RequestOp{txn.Look(session)}, a.ownKeys(txn.Look)...)}
+	for _, key := range a.keys {
+		t.Compare = append(t.Compare, txn.CreateIs(key, q.own.Create))
+	}
+	t.Compare = append(t.Compare, txn.ModIs(session, mod))
+	for _, in := range a.queues() {
+		t.Success = append(t.Success, in.upTo(q.own.Create)...)
 	}
 	if owner, ok := a.queue.Parse(q.predecessor.Name); q.delayed && ok {
 		key := keys.SessionKey(a.s.Host().Namespace, owner.Lease)
@@ -84,18 +88,18 @@ func (a *Acquisition) queryTxn(q query) *pb.TxnRequest {
 	return t
 }
 
-// before is the last-created key in the way before own, of those that upTo has read; the
-// zero Key: there is none. tied says that another has own's create revision. Nobody is
-// before whom then, and rule G2 was broken, by this program or by another.
-func (q Queue) before(own state.Key, resp *pb.TxnResponse) (predecessor state.Key, tied error) {
-	for i := range q.spans() {
+// before is the last-created key in the way before own, in any of the queues, of those that
+// upTo has read; the zero Key: there is none. tied says that another has own's create
+// revision. Nobody is before whom then, and rule G2 was broken, by this program or by another.
+func (a *Acquisition) before(own state.Key, resp *pb.TxnResponse) (predecessor state.Key, tied error) {
+	for i := range a.spans() {
 		for _, kv := range txn.KVs(resp, i) {
-			switch {
-			case string(kv.Key) == own.Name:
+			switch key := string(kv.Key); {
+			case key == own.Name, a.isSet() && slices.Contains(a.keys, key):
 			case kv.CreateRevision >= own.Create:
 				return state.Key{}, tie(own, kv)
 			case kv.CreateRevision > predecessor.Create:
-				predecessor = state.Key{Name: string(kv.Key), Create: kv.CreateRevision}
+				predecessor = state.Key{Name: key, Create: kv.CreateRevision}
 			}
 		}
 	}
@@ -135,8 +139,10 @@ func (a *Acquisition) dismissed(resp *pb.TxnResponse) error {
 	if err := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
 		return a.Err()
 	}
-	a.apply(state.OwnDeleted{}, &detail{ErrKeyDeleted, fmt.Sprintf("%q at revision %d", a.key, resp.Header.Revision)})
-	return a.Err()
+	if err := a.missing(resp, 1); err != nil {
+		return err
+	}
+	return fmt.Errorf("a query was refused at revision %d, and nothing shows why", resp.Header.Revision)
 }
 
 // successors are those of kvs, which follow one another in the queue, that can be

@@ -107,6 +107,14 @@ func first(resp *pb.TxnResponse, i, n int) (key string) {
 	return key
 }
 
+// spans is how many spans are in the way in all of its queues.
+func (a *Acquisition) spans() (n int) {
+	for _, q := range a.queues() {
+		n += q.spans()
+	}
+	return n
+}
+
 // spans is how many spans are in the way.
 func (q Queue) spans() int {
 	if q.Shared {

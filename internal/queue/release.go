@@ -21,6 +21,7 @@ import (
 // Where the key is to stay for now, nothing is asked, and it is deleted in the background.
 func (a *Acquisition) Release(ctx context.Context, as error) error {
 	if err := a.letGo(as); err != nil {
+		a.freeRest()
 		return err
 	}
 	if decided, err := a.outcome(); decided {
@@ -95,12 +96,13 @@ func (a *Acquisition) free(ctx context.Context) error {
 	repeat := cluster.IfNotApplied // so that a lost answer is noticed
 	for {
 		handoff := a.apply(state.DeleteSent{}, nil).Handoff
-		resp, err := a.write(ctx, together.Write{Op: "release", Repeat: repeat, Kind: releaseKind(handoff), Txn: a.releaseTxn(handoff)})
-		ev := state.DeleteAnswered{Outcome: outcomeOf(resp, err), Handoff: handoff, Repeated: repeat == cluster.Always, Ended: ctx.Err() != nil}
-		if ev.Outcome == state.Applied {
-			ev.Was = a.shown(txn.Deleted(resp, 0))
+		ev, err := a.sendRelease(ctx, handoff, repeat)
+		ev.Handoff, ev.Repeated, ev.Ended = handoff, repeat == cluster.Always, ctx.Err() != nil
+		var why error
+		if ev.Partly {
+			why = &detail{ErrKeyDeleted, a.of(ev.Missing) + ", before its release"}
 		}
-		switch a.apply(ev, nil).Verdict {
+		switch a.apply(ev, why).Verdict {
 		case state.Finished, state.Lost:
 			a.s.Settle(a.n)
 			return nil
@@ -116,6 +118,18 @@ func (a *Acquisition) free(ctx context.Context) error {
 	}
 }
 
+// sendRelease sends one deletion of all own keys.
+func (a *Acquisition) sendRelease(ctx context.Context, handoff bool, repeat cluster.Repeat) (ev state.DeleteAnswered, err error) {
+	if a.isSet() {
+		return a.releaseSet(ctx, repeat)
+	}
+	resp, err := a.write(ctx, together.Write{Op: "release", Repeat: repeat, Kind: releaseKind(handoff), Txn: a.releaseTxn(handoff)})
+	if ev.Outcome = outcomeOf(resp, err); ev.Outcome == state.Applied {
+		ev.Was = a.shown(0, txn.Deleted(resp, 0))
+	}
+	return ev, err
+}
+
 // outcomeOf is what is known of a transaction.
 func outcomeOf(resp *pb.TxnResponse, err error) state.Outcome {
 	switch {
@@ -129,12 +143,12 @@ func outcomeOf(resp *pb.TxnResponse, err error) state.Outcome {
 	return state.Unknown
 }
 
-// shown is the own key as a read with its value, or a delete, has shown it.
-func (a *Acquisition) shown(kv *mvccpb.KeyValue) state.OwnChanged {
+// shown is the own key at place as a read with its value, or a delete, has shown it.
+func (a *Acquisition) shown(place int, kv *mvccpb.KeyValue) state.OwnChanged {
 	if kv == nil {
 		return state.OwnChanged{}
 	}
-	return state.OwnChanged{Create: kv.CreateRevision, Mod: kv.ModRevision, OnLease: kv.Lease == a.s.ID(), Value: kv.Value}
+	return state.OwnChanged{Place: place, Create: kv.CreateRevision, Mod: kv.ModRevision, OnLease: kv.Lease == a.s.ID(), Value: kv.Value}
 }
 
 // explainRelease decides a release whose key was not there as it was acquired, by a
@@ -142,15 +156,15 @@ func (a *Acquisition) shown(kv *mvccpb.KeyValue) state.OwnChanged {
 func (a *Acquisition) explainRelease(ctx context.Context) error {
 	_, session := a.s.Same()
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why a release failed", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: []*pb.RequestOp{session, txn.Look(a.key)},
+		Success: append([]*pb.RequestOp{session}, a.ownKeys(txn.Look)...),
 	})
 	if err != nil {
 		return err // undecided: the delete, sent again, leads here again
 	}
 	why := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision)
-	ev := state.Explained{SessionEnded: why != nil, There: txn.KV(resp, 1) != nil}
+	ev := state.Explained{SessionEnded: why != nil, There: first(resp, 1, len(a.keys)) != ""}
 	if why == nil {
-		why = &detail{ErrKeyDeleted, fmt.Sprintf("%q, before its release", a.key)}
+		why = &detail{ErrKeyDeleted, a.of(0) + ", before its release"}
 	}
 	a.apply(ev, why)
 	a.s.Settle(a.n)

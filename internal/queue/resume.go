@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
@@ -20,15 +21,22 @@ import (
 // any more. A key is resumed once; one that this session acquired itself is not
 // to be resumed, because it has its holder.
 func Resume(ctx context.Context, s *session.Session, q Queue, key string, t fencing.Token, l Limits) (*Acquisition, error) {
+	return ResumeAll(ctx, s, []string{key}, t, l, q)
+}
+
+// ResumeAll is Resume of a set: own are its keys, in the order of its names.
+func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.Token, l Limits, q Queue, more ...Queue) (*Acquisition, error) {
 	if t <= 0 {
 		return nil, fmt.Errorf("token %d is none", t)
 	}
-	own, ok := q.Parse(key)
-	if !ok || own.Lease != s.ID() || own.Form > keys.Shared {
-		return nil, fmt.Errorf("key %q is not one of lease %x under the name %q", key, s.ID(), q.Name)
+	if len(own) != 1+len(more) {
+		return nil, fmt.Errorf("%d keys for %d names", len(own), 1+len(more))
 	}
-	q.Shared = own.Form == keys.Shared
-	a := &Acquisition{s: s, queue: q, parent: ctx, key: key, n: own.N}
+	a := &Acquisition{s: s, queue: q, more: slices.Clone(more), parent: ctx, key: own[0], keys: slices.Clone(own)}
+	a.hook.Several(len(own))
+	if err := a.knowOwn(); err != nil {
+		return nil, err
+	}
 	a.beginNotices(ctx)
 	if err := s.Err(); err != nil {
 		return nil, err
@@ -36,32 +44,50 @@ func Resume(ctx context.Context, s *session.Session, q Queue, key string, t fenc
 	if err := aboveFloor(t, s.Host().Floor); err != nil {
 		return nil, err
 	}
-	asked := query{own: state.Key{Name: key, Create: int64(t)}}
+	asked := query{own: state.Key{Name: a.key, Create: int64(t)}}
 	resp, err := s.Host().Cluster.Txn(ctx, cluster.Request{Op: "resume", Repeat: cluster.Always}, a.resumeTxn(asked))
 	if err != nil {
 		if ended := s.Err(); ended != nil {
 			return nil, ended
 		}
-		return nil, q.explain(err, s.Host().Namespace)
+		return nil, a.explain(err)
 	}
 	mod, err := a.resumed(asked, resp)
 	if err != nil {
 		return nil, err
 	}
-	a.state = state.Resumed(asked.own, mod)
+	a.state = state.Resumed(asked.own, mod, a.keys[1:]...)
 	if end := cluster.EndOf(ctx); end != nil {
 		return nil, end
 	}
-	if !s.Adopt(own.N, key) {
-		return nil, fmt.Errorf("key %q was acquired, or resumed, in this process", key)
+	if !s.Adopt(a.n, a.keys...) {
+		return nil, fmt.Errorf("key %q was acquired, or resumed, in this process", a.key)
 	}
-	if err := s.Hold(&a.hook, a, own.N); err != nil {
+	if err := s.Hold(&a.hook, a, a.n); err != nil {
 		return nil, err
 	}
 	a.limit(l)
-	a.watchOwn(resp.Header.Revision + 1)
+	a.watchOwn(state.All, resp.Header.Revision+1)
 	a.notifyWon()
 	return a, nil
+}
+
+// knowOwn takes from the names of the own keys which acquisition they are of, and in which
+// modes.
+func (a *Acquisition) knowOwn() error {
+	for i, q := range a.queues() {
+		own, ok := q.Parse(a.keys[i])
+		if !ok || own.Lease != a.s.ID() || own.Form > keys.Shared || i > 0 && own.N != a.n {
+			return fmt.Errorf("key %q is not one of lease %x under the name %q", a.keys[i], a.s.ID(), q.Name)
+		}
+		a.n = own.N
+		if shared := own.Form == keys.Shared; i == 0 {
+			a.queue.Shared = shared
+		} else {
+			a.more[i-1].Shared = shared
+		}
+	}
+	return nil
 }
 
 // resumeTxn is a query that reads the own key, too, for its modification revision.
@@ -78,16 +104,24 @@ func (a *Acquisition) resumed(q query, resp *pb.TxnResponse) (mod int64, err err
 		if err := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
 			return 0, &loss{err}
 		}
-		return 0, &loss{&detail{ErrKeyDeleted, fmt.Sprintf("%q with create revision %d is not there", a.key, q.own.Create)}}
+		for i := range a.keys {
+			if txn.KV(resp, 1+i).GetCreateRevision() != q.own.Create {
+				return 0, &loss{&detail{ErrKeyDeleted, fmt.Sprintf("%s with create revision %d is not there", a.of(i), q.own.Create)}}
+			}
+		}
+		return 0, fmt.Errorf("refused at revision %d, and nothing shows why", resp.Header.Revision)
 	}
-	switch before, tied := a.queue.before(q.own, resp); {
+	switch before, tied := a.before(q.own, resp); {
 	case tied != nil:
 		return 0, tied
 	case before != (state.Key{}):
-		return 0, fmt.Errorf("key %q was never held: %q is before it", a.key, before.Name)
+		return 0, fmt.Errorf("key %q was never held: %q is before it", a.key, before.Name) // or before one of the others
 	}
 	if resp.Header.Revision < q.own.Create {
 		return 0, fmt.Errorf("answered at revision %d, before the own key's %d", resp.Header.Revision, q.own.Create)
 	}
-	return txn.KV(resp, a.queue.spans()).ModRevision, nil
+	if a.isSet() {
+		return q.own.Create, nil // another revision than the first is not ours, and a renewal finds it
+	}
+	return txn.KV(resp, a.spans()).ModRevision, nil
 }

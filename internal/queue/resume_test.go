@@ -43,13 +43,13 @@ func TestEveryFailureOfAResumptionCanBeRepeated(t *testing.T) {
 		c := w.acquire(s)
 		next := w.successor(s)
 		hit := w.f.Inject(request(isResume).rule(fa.rule))
-		r, err := Resume(w.Context(), next, w.queue(), c.Key(), c.Token(), Limits{})
+		r, err := ResumeAll(w.Context(), next, c.AllKeys(), c.Token(), Limits{}, w.queue(), w.more()...)
 		assert.NotZero(w, hit.Hits())
 		w.f.LiftAll()
 		if err != nil {
 			assert.Nil(w, r)
 			assert.NotErrorIs(w, err, ErrLost)
-			r, err = Resume(w.Context(), next, w.queue(), c.Key(), c.Token(), Limits{})
+			r, err = ResumeAll(w.Context(), next, c.AllKeys(), c.Token(), Limits{}, w.queue(), w.more()...)
 			require.NoError(w, err)
 		}
 		time.Sleep(4 * time.Second) // what is late arrives
@@ -91,7 +91,7 @@ func TestConfirmAndResumeEndWithTheirContexts(t *testing.T) {
 			return err
 		})
 		silence.Lift()
-		r, err := Resume(w.Context(), next, w.queue(), c.Key(), c.Token(), Limits{})
+		r, err := ResumeAll(w.Context(), next, c.AllKeys(), c.Token(), Limits{}, w.queue(), w.more()...)
 		require.NoError(w, err)
 		w.release(r)
 		w.clear()

@@ -130,16 +130,18 @@ func (a *Acquisition) ask(what string, f func(ctx context.Context)) bool {
 	})
 }
 
-// takeIn takes in how an answer shows the session key and, with its value, the own key:
+// takeIn takes in how an answer shows the session key and, with their values, the own keys:
 // as we know it, rewritten by a value in doubt, handed off to, or lost.
 func (a *Acquisition) takeIn(resp *pb.TxnResponse) {
 	if a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision) != nil {
 		return
 	}
-	kv := txn.KV(resp, 1)
-	if kv == nil || kv.CreateRevision != a.own().Create {
-		a.apply(state.OwnDeleted{}, nil)
-		return
+	for i := range a.keys {
+		kv := txn.KV(resp, 1+i)
+		if kv == nil || kv.CreateRevision != a.own().Create {
+			a.apply(state.OwnDeleted{Place: i}, nil)
+			return
+		}
+		a.apply(a.shown(i, kv), nil)
 	}
-	a.apply(a.shown(kv), nil)
 }

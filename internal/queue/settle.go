@@ -16,17 +16,16 @@ import (
 // there it was, and it is ours. An error means that it was not applied and would not be
 // under another name either, or that it is undecided.
 func (a *Acquisition) settle(ctx context.Context, lost error) error {
-	own, err := a.findOut(ctx)
+	resp, err := a.findOut(ctx)
 	if err != nil {
 		return fmt.Errorf("%w (settling it: %w)", lost, err)
 	}
-	if own.Create != 0 {
+	if create := a.putAt(resp, 1); create != 0 {
 		a.s.Shown(a.n)
+		a.apply(state.Settled{Own: state.Key{Name: a.key, Create: create}, Others: a.keys[1:]}, nil)
+		return a.missing(resp, 1)
 	}
-	a.apply(state.Settled{Own: own}, nil)
-	if own.Create != 0 {
-		return nil
-	}
+	a.apply(state.Settled{}, nil)
 	a.s.Settle(a.n) // cancelled for good
 	if cluster.IsTooLarge(lost) {
 		return lost
@@ -34,23 +33,55 @@ func (a *Acquisition) settle(ctx context.Context, lost error) error {
 	return nil
 }
 
-// findOut puts the cancel key and reads the own key, in one transaction: no late copy of
-// the enqueue is applied after it, neither now nor when the key is released (rule A5).
-func (a *Acquisition) findOut(ctx context.Context) (own state.Key, err error) {
+// putAt is the create revision of the own keys, which the operations from the first on have
+// read; 0: none is there. One that somebody deleted and made again has a greater one.
+func (a *Acquisition) putAt(resp *pb.TxnResponse, first int) (create int64) {
+	for i := range a.keys {
+		if c := txn.KV(resp, first+i).GetCreateRevision(); c != 0 && (create == 0 || c < create) {
+			create = c
+		}
+	}
+	return create
+}
+
+// missing ends an acquisition of which not all keys, which the operations from the first on
+// have read, are there as they were put: they were put together, so that somebody has
+// deleted one.
+func (a *Acquisition) missing(resp *pb.TxnResponse, first int) error {
+	for i := range a.keys {
+		if txn.KV(resp, first+i).GetCreateRevision() != a.own().Create {
+			a.apply(state.OwnDeleted{Place: i}, &detail{ErrKeyDeleted, fmt.Sprintf("%s at revision %d", a.of(i), resp.Header.Revision)})
+			return a.Err()
+		}
+	}
+	return nil
+}
+
+// ownKeys is an operation on each own key.
+func (a *Acquisition) ownKeys(op func(key string) *pb.RequestOp) (ops []*pb.RequestOp) {
+	for _, key := range a.keys {
+		ops = append(ops, op(key))
+	}
+	return ops
+}
+
+// findOut puts the cancel key and reads the own keys, in one transaction: no late copy of
+// the enqueue is applied after it, neither now nor when a key is released (rules A5, ML5).
+func (a *Acquisition) findOut(ctx context.Context) (*pb.TxnResponse, error) {
 	for wait := newBackoff(); ; {
 		resp, err := a.write(ctx, together.Write{Op: "settle enqueue", Repeat: cluster.Always, Kind: together.Plain, Txn: &pb.TxnRequest{
-			Success: []*pb.RequestOp{txn.Put(a.s.CancelKey(a.n), nil, a.s.ID()), txn.Look(a.key)},
+			Success: append([]*pb.RequestOp{txn.Put(a.s.CancelKey(a.n), nil, a.s.ID())}, a.ownKeys(txn.Look)...),
 		}})
 		switch {
 		case err == nil:
-			return state.Key{Name: a.key, Create: txn.KV(resp, 1).GetCreateRevision()}, nil
+			return resp, nil
 		case cluster.IsLeaseNotFound(err):
-			return state.Key{}, a.s.Gone(err.Error())
+			return nil, a.s.Gone(err.Error())
 		case cluster.IsNoSpace(err), cluster.IsPermissionDenied(err), cluster.EndOf(ctx) != nil:
-			return state.Key{}, err
+			return nil, err
 		}
 		if err := a.pause(ctx, wait.Next()); err != nil {
-			return state.Key{}, err
+			return nil, err
 		}
 	}
 }

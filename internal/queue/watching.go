@@ -10,7 +10,7 @@ import (
 // change nothing and are not watched: an election's leader writes its value, and a
 // lock's key is handed off to.
 func (a *Acquisition) follow(p state.Key, from int64) {
-	if _, ok := a.queue.owner(p.Name); !ok {
+	if _, ok := a.owner(p.Name); !ok {
 		a.s.Host().Cluster.Logger().Warn("waiting for a key that is not pawl's", "name", a.queue.Name, "key", p.Name, "create_revision", p.Create)
 	}
 	w := a.s.Host().Watches.WatchDeletion(p.Name, from, func(u watcher.Update) { a.predecessorChanged(p, u) })
@@ -20,10 +20,61 @@ func (a *Acquisition) follow(p state.Key, from int64) {
 	})
 }
 
-// watchOwn watches the own key from revision from on.
-func (a *Acquisition) watchOwn(from int64) {
-	w := a.s.Host().Watches.Watch(a.key, "", from, a.ownChanged)
-	a.keep(w, &a.ownWatch, func() bool { return true })
+// watchOwn watches the own key at place, or all of them, from revision from on.
+func (a *Acquisition) watchOwn(place int, from int64) {
+	for i, key := range a.keys {
+		if place != i && place != state.All {
+			continue
+		}
+		w := a.s.Host().Watches.Watch(key, "", from, func(u watcher.Update) { a.ownChanged(i, u) })
+		a.keep(w, a.slot(i), func() bool { return true })
+	}
+}
+
+// slot is where the watch of the own key at place is kept.
+func (a *Acquisition) slot(place int) **watcher.Watch {
+	if place == 0 {
+		return &a.ownWatch
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.others == nil {
+		a.others = make([]*watcher.Watch, len(a.more))
+	}
+	return &a.others[place-1]
+}
+
+// unwatched takes out the watches of the own key at place, or of all; a.mu is held.
+func (a *Acquisition) unwatched(place int) (own *watcher.Watch, others []*watcher.Watch) {
+	if place <= 0 {
+		own, a.ownWatch = a.ownWatch, nil
+	}
+	for i := range a.others {
+		if place == i+1 || place == state.All {
+			others = append(others, a.others[i])
+			a.others[i] = nil
+		}
+	}
+	return own, others
+}
+
+// cancelAll cancels those of watches that there are.
+func cancelAll(watches ...*watcher.Watch) {
+	for _, w := range watches {
+		if w != nil {
+			w.Cancel()
+		}
+	}
+}
+
+// owner is the lease of a key in one of its queues whose form is pawl's.
+func (a *Acquisition) owner(key string) (lease int64, ok bool) {
+	for _, q := range a.queues() {
+		if lease, ok = q.owner(key); ok {
+			return lease, true
+		}
+	}
+	return 0, false
 }
 
 // keep makes w the watch in slot, unless it is no longer wanted.
@@ -51,27 +102,31 @@ func (a *Acquisition) predecessorChanged(p state.Key, u watcher.Update) {
 	}
 }
 
-// ownChanged is called with every change of the own key.
-func (a *Acquisition) ownChanged(u watcher.Update) {
+// ownChanged is called with every change of the own key at place.
+func (a *Acquisition) ownChanged(place int, u watcher.Update) {
 	for _, ev := range u.Events {
 		if ev.Deleted {
-			a.apply(state.OwnDeleted{}, nil)
+			a.apply(state.OwnDeleted{Place: place}, nil)
 			continue
 		}
 		a.apply(state.OwnChanged{
-			Create: ev.CreateRevision, Mod: ev.ModRevision, OnLease: ev.Lease == a.s.ID(), Value: ev.Value,
+			Place: place, Create: ev.CreateRevision, Mod: ev.ModRevision, OnLease: ev.Lease == a.s.ID(), Value: ev.Value,
 		}, nil)
 	}
 	if u.Err != nil || u.Compacted > 0 {
-		a.apply(state.WatchEnded{Key: a.own(), Missed: u.Compacted > 0}, nil)
+		key := a.own()
+		key.Name = a.keys[place]
+		a.apply(state.WatchEnded{Key: key, Missed: u.Compacted > 0}, nil)
 	}
 }
 
 // Observe implements session.Acquisition: what the session's linearizable read at revision rev
-// showed of the own key and the predecessor.
-func (a *Acquisition) Observe(rev int64, own, predecessor session.Observed) {
-	a.apply(state.Observed{Revision: rev, Own: state.Seen(own), Predecessor: state.Seen(predecessor)}, nil)
-	a.checkKind()
+// showed of the own key at place and, with the first, of the predecessor.
+func (a *Acquisition) Observe(rev int64, place int, own, predecessor session.Observed) {
+	a.apply(state.Observed{Revision: rev, Own: state.Seen(own), Predecessor: state.Seen(predecessor), Place: place}, nil)
+	if place == 0 {
+		a.checkKind()
+	}
 }
 
 // Arm implements session.Acquisition: it is held for longer than a moment, so its key is

@@ -12,6 +12,9 @@ import (
 // together). In etcd's layout, where names nest, it goes alone (rule G1).
 func (a *Acquisition) write(ctx context.Context, w together.Write) (*pb.TxnResponse, error) {
 	w.Queue = a.queue.Prefix
+	for _, q := range a.more {
+		w.More = append(w.More, q.Prefix)
+	}
 	if a.queue.EtcdLayout {
 		w.Kind = together.Alone
 	}

@@ -6,17 +6,18 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// An Acquisition is a key on the session's lease: a position in a queue, or what is held.
+// An Acquisition is what has keys on the session's lease, one for each of its names:
+// positions in queues, or what is held.
 // Its methods are called without any of the session's locks held, and must not
 // block.
 type Acquisition interface {
-	// Keys are what a round reads: the acquisition's own key and, while it waits,
-	// its predecessor; "" for one that is not to be read. An acquisition without an
-	// own key is not read at all.
-	Keys() (own, predecessor string)
+	// Keys are what a round reads: the acquisition's own keys and, while it waits,
+	// the one key that it waits for; "" for none. An acquisition without an
+	// own key is not read at all. What it returns is not changed.
+	Keys() (own []string, predecessor string)
 	// Observe reports what a linearizable read at revision rev, sent after Keys was
-	// called, showed of them.
-	Observe(rev int64, own, predecessor Observed)
+	// called, showed of the own key at place, and, with the first, of the predecessor.
+	Observe(rev int64, place int, own, predecessor Observed)
 	// Arm is called when the arming delay has passed.
 	Arm()
 	// HoldOver is called when the time that Limit set has come.

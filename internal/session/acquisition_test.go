@@ -21,6 +21,7 @@ import (
 type acquisition struct {
 	hook             Hook
 	own, predecessor string
+	more             []string // own keys
 
 	mu       sync.Mutex
 	observed []observation
@@ -32,15 +33,21 @@ type acquisition struct {
 
 type observation struct {
 	rev              int64
+	place            int
 	own, predecessor Observed
 }
 
-func (c *acquisition) Keys() (own, predecessor string) { return c.own, c.predecessor }
+func (c *acquisition) Keys() (own []string, predecessor string) {
+	if c.own == "" {
+		return nil, ""
+	}
+	return append([]string{c.own}, c.more...), c.predecessor
+}
 
-func (c *acquisition) Observe(rev int64, own, predecessor Observed) {
+func (c *acquisition) Observe(rev int64, place int, own, predecessor Observed) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.observed = append(c.observed, observation{rev, own, predecessor})
+	c.observed = append(c.observed, observation{rev, place, own, predecessor})
 }
 
 func (c *acquisition) Arm() {
@@ -148,8 +155,8 @@ func TestAReadShowsEachAcquisitionWhatItsKeysWere(t *testing.T) {
 		require.NoError(t, s.Hold(&gone.hook, gone, 0))
 		sleep(1500 * time.Millisecond)
 		require.Equal(t, 1, waiter.looks())
-		assert.Equal(t, observation{r.Revision(), Observed{b, b2}, Observed{a, a}}, waiter.observed[0])
-		assert.Equal(t, []observation{{r.Revision(), Observed{}, Observed{}}}, gone.observed)
+		assert.Equal(t, observation{r.Revision(), 0, Observed{b, b2}, Observed{a, a}}, waiter.observed[0])
+		assert.Equal(t, []observation{{r.Revision(), 0, Observed{}, Observed{}}}, gone.observed)
 	})
 }
 

@@ -199,6 +199,19 @@ func (s *Session) LabelOf(owner string, etcd bool) []byte {
 	return label.Lock(time.Now())
 }
 
+// MultiLabel is Label for the keys of an acquisition of several names, in either layout;
+// owner "": the session's.
+func (s *Session) MultiLabel(owner string, names []string, etcdLayout bool) []byte {
+	label := s.label
+	if owner != "" {
+		label = keys.NewLabel(identity(owner))
+	}
+	if etcdLayout {
+		return label.EtcdMulti(time.Now(), names)
+	}
+	return label.Multi(time.Now(), names)
+}
+
 // explain says what a role needs when permission was denied for a session key.
 func explain(err error, namespace string) error {
 	if !cluster.IsPermissionDenied(err) {

@@ -23,10 +23,11 @@ type keyRead struct {
 	ops          []*pb.RequestOp
 }
 
-// keysOf is where an acquisition's keys are among a keyRead's operations; -1: not
-// read.
+// keysOf is where one of an acquisition's keys, and its predecessor, are among a keyRead's
+// operations; -1: not read.
 type keysOf struct {
 	acquisition      Acquisition
+	place            int // of the own key
 	own, predecessor int
 }
 
@@ -45,16 +46,16 @@ func (s *Session) keyReads() []keyRead {
 func split(acquisitions []Acquisition, most int) []keyRead {
 	all := []keyRead{{}}
 	for _, c := range acquisitions {
-		own, predecessor := c.Keys()
-		if own == "" {
-			continue // its key is not known to be there yet
+		own, predecessor := c.Keys() // none: they are not known to be there yet
+		for place, key := range own {
+			l := &all[len(all)-1]
+			if len(l.ops) > 0 && len(l.ops)+1+opsFor(predecessor) > most {
+				all = append(all, keyRead{})
+				l = &all[len(all)-1]
+			}
+			l.acquisitions = append(l.acquisitions, keysOf{c, place, l.add(key), l.add(predecessor)})
+			predecessor = "" // once is enough
 		}
-		l := &all[len(all)-1]
-		if len(l.ops) > 0 && len(l.ops)+opsFor(own)+opsFor(predecessor) > most {
-			all = append(all, keyRead{})
-			l = &all[len(all)-1]
-		}
-		l.acquisitions = append(l.acquisitions, keysOf{c, l.add(own), l.add(predecessor)})
 	}
 	return all
 }
@@ -88,7 +89,7 @@ func (l *keyRead) deliver(resp *pb.TxnResponse, skip int) {
 		return Observed{}
 	}
 	for _, at := range l.acquisitions {
-		at.acquisition.Observe(resp.Header.Revision, seen(at.own), seen(at.predecessor))
+		at.acquisition.Observe(resp.Header.Revision, at.place, seen(at.own), seen(at.predecessor))
 	}
 }
 

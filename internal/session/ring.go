@@ -7,9 +7,17 @@ import "github.com/pawl-locks/pawl/internal/clock"
 type Hook struct {
 	acquisition Acquisition
 	until       clock.Instant // when a hold ends; zero: not by itself
+	keys        int           // how many own keys the acquisition has; 0: one
 	prev, next  *Hook
 	in          *ring
 }
+
+// Several says that the acquisition has this many own keys. It is called before the
+// acquisition is added to the roster.
+func (h *Hook) Several(keys int) { h.keys = keys }
+
+// own is how many own keys the acquisition has.
+func (h *Hook) own() int { return max(h.keys, 1) }
 
 // ring is a list of hooks in the order in which they are to be read.
 type ring struct {
@@ -55,4 +63,13 @@ func (r *ring) take() []Acquisition {
 		acquisitions = append(acquisitions, h.acquisition)
 	}
 	return acquisitions
+}
+
+// keys is how many keys are to be read of all of r while it waits: the own ones, and
+// one more for each.
+func (r *ring) keys() (n int) {
+	for h := r.first; h != nil; h = h.next {
+		n += h.own() + 1
+	}
+	return n
 }

@@ -112,11 +112,13 @@ func (r *roster) overdue(now clock.Instant, next time.Time) (over []Acquisition,
 // waits, and as many of the held ones as fit beside them, in rotation.
 func (r *roster) round(most int) []Acquisition {
 	acquisitions := make([]Acquisition, 0, r.waiting.n+min(r.holding.n, most))
-	for n := min(r.holding.n, max(most-2*r.waiting.n, fewHolders)); n > 0; n-- {
+	room := max(most-r.waiting.keys(), fewHolders)
+	for n := r.holding.n; n > 0 && room > 0; n-- {
 		h := r.holding.first
 		r.holding.drop(h)
 		r.holding.push(h)
 		acquisitions = append(acquisitions, h.acquisition)
+		room -= h.own()
 	}
 	for h := r.waiting.first; h != nil; h = h.next {
 		acquisitions = append(acquisitions, h.acquisition)

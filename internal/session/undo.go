@@ -82,6 +82,9 @@ func (s *Session) touch(w *together.Write, name string) {
 func (s *Session) removeEntries(ctx context.Context, ns []int64) error {
 	w, _ := s.undoTxn(ns, false)
 	err := s.sendUndo(ctx, w)
+	if len(ns) == 1 && len(w.Txn.Success) > 1 && (cluster.IsPermissionDenied(err) || cluster.IsTooManyOps(err)) {
+		err = s.undoEach(ctx, w)
+	}
 	if cluster.IsNoSpace(err) {
 		var left []int64
 		if w, left = s.undoTxn(ns, true); s.sendUndo(ctx, w) != nil {
@@ -95,6 +98,23 @@ func (s *Session) removeEntries(ctx context.Context, ns []int64) error {
 			s.ledger.move(n, absent, nil)
 		}
 		s.mu.Unlock()
+	}
+	return err
+}
+
+// undoEach sends the parts of w, which undoes one entry of several names, one by one, in
+// their order: a cancel key comes before the deletions. What may be removed is, though the
+// role has no permission on another name, or the server allows few operations.
+func (s *Session) undoEach(ctx context.Context, w together.Write) (err error) {
+	whole := w.Txn
+	for _, op := range whole.Success {
+		w.Txn = &pb.TxnRequest{Compare: whole.Compare, Success: []*pb.RequestOp{op}, Failure: whole.Failure}
+		if e := s.sendUndo(ctx, w); e != nil && err == nil {
+			err = e
+		}
+		if op.GetRequestPut() != nil && err != nil {
+			return err // a late copy could still be applied after the deletions
+		}
 	}
 	return err
 }

@@ -104,6 +104,23 @@ func DeletePrevious[K Key](key K) *pb.RequestOp {
 	return op
 }
 
+// Nested is a transaction within one. Its comparisons are made before anything of the
+// outer one is done.
+func Nested(t *pb.TxnRequest) *pb.RequestOp {
+	return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: t}}
+}
+
+// Answer is that of the nested transaction that is the i-th operation of the branch that
+// ran.
+func Answer(resp *pb.TxnResponse, i int) *pb.TxnResponse {
+	if i < len(resp.Responses) {
+		if nested := resp.Responses[i].GetResponseTxn(); nested != nil {
+			return nested
+		}
+	}
+	return &pb.TxnResponse{}
+}
+
 // Get reads one key with its value.
 func Get[K Key](key K) *pb.RequestOp {
 	op := newRange()

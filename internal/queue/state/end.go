@@ -8,7 +8,7 @@ type End uint8
 const (
 	Alive          End = iota
 	SessionEnded       // its session ended; the lease takes the own key along
-	KeyDeleted         // its own key is gone
+	KeyDeleted         // its own key is gone, or one of them
 	KeyOverwritten     // somebody else wrote to its own key, which is deleted in the background
 	GivenUp            // its caller stopped waiting, or may not hold
 	GivenBack          // it was held, and is released
@@ -25,6 +25,9 @@ func (a *Acquisition) ends(end End) Effects {
 	switch {
 	case end == GivenBack:
 		a.phase = Releasing
+	case a.set() && (end == KeyDeleted || end == KeyOverwritten):
+		a.phase = Undoing
+		fx.Rest, fx.Remove = fx.Held, !fx.Held
 	case end == KeyOverwritten, end == HeldTooLong:
 		a.phase = Undoing
 	case end == GivenUp && (a.own.Create != 0 || a.phase == Settling):
@@ -55,7 +58,7 @@ func (HoldOver) apply(a *Acquisition) Effects {
 	return a.ends(HeldTooLong)
 }
 
-// Removed says that the own key is gone, and stays so.
+// Removed says that no own key is there, and none will be.
 type Removed struct{}
 
 func (Removed) apply(a *Acquisition) Effects {

@@ -16,7 +16,9 @@ type Effects struct {
 	Read   bool  // read the own key in the background: its value tells whose change it is
 	Remove bool  // delete the own key in the background, again and again
 
-	WatchOwn bool  // watch the own key from revision From on
+	WatchOwn bool  // watch the own key at Own from revision From on
+	Own      int   // of WatchOwn, and of an End by a key's deletion or overwriting: the place of the own key, or All
+	Rest     bool  // of such an End: the other own keys stay until it is given back, or for one TTL (rule ML6)
 	Follow   Key   // watch this predecessor's deletion from revision From on
 	Unfollow bool  // cancel the watch of the predecessor, if there is one, and first
 	From     int64 // of WatchOwn and Follow

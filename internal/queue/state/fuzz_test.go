@@ -37,8 +37,11 @@ func (s *script) list() keys.Successors {
 	return keys.NewSuccessors(slices.Values(all))
 }
 
+// others are what a set has beside its first key; none, as a rule.
+func (s *script) others() []string { return []string{"m/1-1", "o/1-1"}[:s.n(5)/2] }
+
 func (s *script) changed() OwnChanged {
-	ev := OwnChanged{Create: s.rev(), Mod: s.rev(), OnLease: s.bool(), Value: s.value()}
+	ev := OwnChanged{Place: s.n(3), Create: s.rev(), Mod: s.rev(), OnLease: s.bool(), Value: s.value()}
 	if s.bool() {
 		ev.Value = keys.Successor{Value: []byte(label)}.HandedOff(string(s.name()), s.rev(), s.list())
 	}
@@ -48,13 +51,13 @@ func (s *script) changed() OwnChanged {
 func (s *script) event() Event {
 	switch s.n(25) {
 	case 0:
-		return Enqueued{s.key(), s.key(), s.bool(), s.rev()}
+		return Enqueued{Own: s.key(), Others: s.others(), Predecessor: s.key(), Whole: s.bool(), Revision: s.rev()}
 	case 1:
-		return Enqueued{Own: s.key(), Whole: s.bool(), Revision: s.rev()}
+		return Enqueued{Own: s.key(), Others: s.others(), Whole: s.bool(), Revision: s.rev()}
 	case 2:
 		return AnswerLost{}
 	case 3:
-		return Settled{s.key()}
+		return Settled{s.key(), s.others()}
 	case 4:
 		return Answered{s.bool(), s.key(), s.rev(), s.bool(), s.list()}
 	case 5:
@@ -68,11 +71,11 @@ func (s *script) event() Event {
 	case 9:
 		return WatchEnded{s.key(), s.bool()}
 	case 10, 11:
-		return Observed{s.rev(), s.seen(), s.seen()}
+		return Observed{s.rev(), s.seen(), s.seen(), s.n(3)}
 	case 12, 13:
 		return s.changed()
 	case 14:
-		return OwnDeleted{}
+		return OwnDeleted{s.n(3)}
 	case 15:
 		return Armed{}
 	case 16:
@@ -82,7 +85,7 @@ func (s *script) event() Event {
 	case 18:
 		return DeleteSent{}
 	case 19:
-		return DeleteAnswered{s.out(), s.bool(), s.bool(), s.bool(), s.changed()}
+		return DeleteAnswered{s.out(), s.bool(), s.bool(), s.bool(), s.changed(), s.bool(), s.n(3)}
 	case 20:
 		return Explained{s.bool(), s.bool()}
 	case 21:
@@ -137,6 +140,10 @@ func broken(was, a Acquisition, ev Event, fx Effects) string {
 		return "an end is an effect, once"
 	case a.end == HeldTooLong && was.end == Alive && was.phase != Held:
 		return "held for too long, and not held"
+	case fx.Rest && (was.phase != Held || !a.set() || fx.Remove), a.set() && fx.Remove && was.phase == Held && fx.End != GivenUp:
+		return "the rest of a set is removed though it was held"
+	case a.set() && fx.End == KeyDeleted && was.phase < Held && was.own.Create != 0 && !fx.Remove:
+		return "the rest of a set that waited stays"
 	case a.end == Alive && a.phase > Held:
 		return "over, and alive"
 	case a.evidence != was.evidence:

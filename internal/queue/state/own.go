@@ -9,6 +9,7 @@ type Seen struct{ Create, Mod int64 }
 type Observed struct {
 	Revision         int64
 	Own, Predecessor Seen
+	Place            int // of Own among the own keys; with another than the first nothing is said of the predecessor
 }
 
 func (ev Observed) apply(a *Acquisition) Effects {
@@ -16,17 +17,17 @@ func (ev Observed) apply(a *Acquisition) Effects {
 	case a.end != Alive, a.own.Create == 0, ev.Revision < a.own.Create:
 		return Effects{}
 	case ev.Own.Create != a.own.Create:
-		return a.ends(KeyDeleted)
+		return a.deleted(ev.Place)
 	case ev.Own.Mod > a.mod && !a.explains():
-		return a.overwritten(ev.Own.Mod)
+		return a.overwritten(ev.Place, ev.Own.Mod)
 	}
 	fx := Effects{Read: ev.Own.Mod > a.mod && a.doubt.beginRead()}
-	if a.ownBroken {
-		a.ownBroken = false
-		fx.WatchOwn, fx.From = true, ev.Revision+1
+	if a.broken&(1<<ev.Place) != 0 {
+		a.broken &^= 1 << ev.Place
+		fx.WatchOwn, fx.Own, fx.From = true, ev.Place, ev.Revision+1
 	}
 	switch {
-	case a.predecessor == Key{}:
+	case a.predecessor == Key{}, ev.Place != 0:
 	case ev.Predecessor.Create != a.predecessor.Create:
 		if a.phase == Waiting && !a.expecting {
 			a.ask()
@@ -45,8 +46,9 @@ func (a *Acquisition) explains() bool {
 	return a.doubt.any() || a.Handoffs && a.evidence != ByEnqueue
 }
 
-// OwnChanged is the own key as an event or an answer showed it.
+// OwnChanged is an own key as an event or an answer showed it.
 type OwnChanged struct {
+	Place       int
 	Create, Mod int64
 	OnLease     bool // it is on the own lease
 	Value       []byte
@@ -57,18 +59,25 @@ func (ev OwnChanged) apply(a *Acquisition) Effects {
 		return Effects{}
 	}
 	if ev.Create != a.own.Create && ev.Mod > a.mod {
-		return a.ends(KeyDeleted) // and made again by somebody
+		return a.deleted(ev.Place) // and made again by somebody
 	}
 	if !a.knows(ev) {
-		return a.overwritten(ev.Mod)
+		return a.overwritten(ev.Place, ev.Mod)
 	}
 	return Effects{Wake: a.phase < Held && a.phase >= Waiting}
 }
 
-// overwritten ends the acquisition because somebody else wrote to the own key at mod.
-func (a *Acquisition) overwritten(mod int64) Effects {
+// overwritten ends the acquisition because somebody else wrote to an own key at mod.
+func (a *Acquisition) overwritten(place int, mod int64) Effects {
 	fx := a.ends(KeyOverwritten)
-	fx.At = mod
+	fx.At, fx.Own = mod, place
+	return fx
+}
+
+// deleted ends the acquisition because an own key is gone.
+func (a *Acquisition) deleted(place int) Effects {
+	fx := a.ends(KeyDeleted)
+	fx.Own = place
 	return fx
 }
 
@@ -88,14 +97,14 @@ func (a *Acquisition) knows(ev OwnChanged) bool {
 	return false
 }
 
-// OwnDeleted says that the own key is gone, which it is not to our doing.
-type OwnDeleted struct{}
+// OwnDeleted says that an own key is gone, which it is not to our doing.
+type OwnDeleted struct{ Place int }
 
-func (OwnDeleted) apply(a *Acquisition) Effects {
+func (ev OwnDeleted) apply(a *Acquisition) Effects {
 	if a.own.Create == 0 {
 		return Effects{}
 	}
-	return a.ends(KeyDeleted)
+	return a.deleted(ev.Place)
 }
 
 // Armed says that it has been held for longer than a moment.
@@ -105,5 +114,5 @@ func (Armed) apply(a *Acquisition) Effects {
 	if a.end != Alive {
 		return Effects{}
 	}
-	return Effects{WatchOwn: true, From: a.own.Create + 1}
+	return a.watchOwn(a.own.Create + 1)
 }

@@ -19,6 +19,9 @@ import "github.com/pawl-locks/pawl/internal/keys"
 // follows from them is the same for both. Of an exclusive and another key that are both
 // there the later one sees the earlier, so that never both hold.
 //
+// A set's transactions decide about all of its names at once (rule ML3), so that its
+// evidence is of one revision too.
+//
 // Nothing can be created before a key that is there, so what was first once stays first
 // for as long as it is there. Whether it still is, and whether the session is still
 // valid, is what the clock says afterwards (rule T3): Won comes after that look.
@@ -44,16 +47,17 @@ func (a *Acquisition) owns(by Evidence) {
 // Enqueued is the answer of an enqueue that was applied.
 type Enqueued struct {
 	Own         Key
-	Predecessor Key   // the last-created key before Own that was read, or the zero Key
-	Whole       bool  // nothing of the queue was left out of the read
-	Revision    int64 // of the answer
+	Others      []string // the other keys of a set
+	Predecessor Key      // the last-created key in the way before Own that was read, in any queue, or the zero Key
+	Whole       bool     // nothing of the queue was left out of the read
+	Revision    int64    // of the answer
 }
 
 func (ev Enqueued) apply(a *Acquisition) Effects {
 	if a.phase != Enqueuing || ev.Own.Create <= 0 {
 		return Effects{}
 	}
-	a.own, a.mod = ev.Own, ev.Own.Create
+	a.own, a.others, a.mod = ev.Own, ev.Others, ev.Own.Create
 	if a.end != Alive {
 		return Effects{}
 	}
@@ -64,10 +68,11 @@ func (ev Enqueued) apply(a *Acquisition) Effects {
 		return Effects{} // its key is watched when it has been held for a moment
 	}
 	fx := a.waitFor(ev.Predecessor, ev.Revision)
-	fx.WatchOwn = true
+	own := a.watchOwn(fx.From)
 	if fx.Follow == (Key{}) {
-		fx.From = ev.Own.Create + 1
+		own.From = ev.Own.Create + 1
 	}
+	fx.WatchOwn, fx.Own, fx.From = true, own.Own, own.From
 	return fx
 }
 
@@ -75,7 +80,7 @@ func (ev Enqueued) apply(a *Acquisition) Effects {
 // key is not as it was, and the user reports why as another event.
 type Answered struct {
 	Found       bool
-	Predecessor Key   // the last-created key before the own one; the zero Key: none, it is first
+	Predecessor Key   // the last-created key in the way before the own ones, in any queue; the zero Key: none, it is first in all
 	Revision    int64 // of the answer
 	Unclean     bool  // the predecessor before that went without a release
 	Successors  keys.Successors

@@ -73,7 +73,13 @@ type DeleteAnswered struct {
 	Handoff  bool       // it carried one
 	Repeated bool       // its sender repeats it by itself after any failure
 	Ended    bool       // the caller waits no longer
-	Was      OwnChanged // the own key as it was deleted; of an applied one, else zero
+	Was      OwnChanged // the own key as it was deleted, of a set one that is not known, if any is; of an applied one, else zero
+
+	// Partly says, of a refused one of a set, that some own keys were there, and are deleted,
+	// and that the one at Missing was not. It is no trace of an earlier delete of ours, which
+	// would have deleted all.
+	Partly  bool
+	Missing int
 }
 
 func (ev DeleteAnswered) apply(a *Acquisition) Effects {
@@ -82,9 +88,13 @@ func (ev DeleteAnswered) apply(a *Acquisition) Effects {
 	}
 	v := afterDelete(ev)
 	switch {
+	case ev.Outcome == Refused && ev.Partly:
+		fx := a.decided(KeyDeleted)
+		fx.Own = ev.Missing
+		return fx
 	case v == Finished && !a.knows(ev.Was):
 		fx := a.decided(KeyOverwritten)
-		fx.At = ev.Was.Mod
+		fx.At, fx.Own = ev.Was.Mod, ev.Was.Place
 		return fx
 	case v == Finished:
 		return a.decided(GivenBack)

@@ -1,6 +1,10 @@
 package state
 
-import "github.com/pawl-locks/pawl/internal/keys"
+import (
+	"slices"
+
+	"github.com/pawl-locks/pawl/internal/keys"
+)
 
 // A Phase is how far an acquisition has come.
 type Phase uint8
@@ -33,6 +37,10 @@ type Options struct {
 // An Acquisition is the state of one acquisition. The zero value, with Options, is one
 // that begins.
 //
+// An acquisition of a set of names has a key in the queue of each, all with one create
+// revision: it waits for one predecessor in any of them, and is held once it is the owner in
+// all (rules ML1 to ML8).
+//
 // Invariants: own.Create is 0 until the enqueue is known to be applied, and never
 // changes then. evidence is set at most once, while end is Alive. phase is Held only
 // with evidence. predecessor is zero before the enqueue is answered, and once it is
@@ -44,7 +52,8 @@ type Acquisition struct {
 	end   End
 
 	own         Key
-	mod         int64 // own's modification revision, as far as it is known
+	others      []string // the other own keys of a set, which have own's create revision
+	mod         int64    // own's modification revision, as far as it is known; others never have another than the first
 	predecessor Key
 	deletedAt   int64 // the revision of the predecessor's deletion; 0: not known
 	expecting   bool  // the predecessor's release was to be a handoff to own
@@ -54,9 +63,15 @@ type Acquisition struct {
 
 	doubt     doubt
 	deletion  deletion
-	ownBroken bool // the watch of own has ended
-	preBroken bool // the watch of the predecessor has ended
+	broken    uint64 // of each own key, by its place, whether its watch has ended
+	preBroken bool   // the watch of the predecessor has ended
 }
+
+// MaxKeys is how many own keys an acquisition has at the most.
+const MaxKeys = 64
+
+// All is, of an own key's place, all of them.
+const All = -1
 
 // Begin is the state of an acquisition that begins.
 func Begin(o Options) Acquisition {
@@ -64,10 +79,31 @@ func Begin(o Options) Acquisition {
 	return Acquisition{Options: o}
 }
 
-// Resumed is the state of an acquisition whose key, with modification revision mod, a
-// query showed first in its queue on a session that was taken over.
-func Resumed(own Key, mod int64) Acquisition {
-	return Acquisition{phase: Held, own: own, mod: mod, evidence: ByResuming}
+// Resumed is the state of an acquisition whose key, with modification revision mod, and
+// whose other keys a query showed first in their queues on a session that was taken over.
+func Resumed(own Key, mod int64, others ...string) Acquisition {
+	return Acquisition{phase: Held, own: own, mod: mod, others: others, evidence: ByResuming}
+}
+
+// set reports whether it has keys of several names.
+func (a *Acquisition) set() bool { return len(a.others) > 0 }
+
+// place is that of the own key with this name; false: it is none.
+func (a *Acquisition) place(key Key) (i int, ok bool) {
+	if key == a.own {
+		return 0, true
+	}
+	i = slices.Index(a.others, key.Name)
+	return i + 1, i >= 0 && key.Create == a.own.Create
+}
+
+// watchOwn asks for the watches of all own keys from revision from on.
+func (a *Acquisition) watchOwn(from int64) Effects {
+	fx := Effects{WatchOwn: true, From: from}
+	if a.broken = 0; a.set() {
+		fx.Own = All
+	}
+	return fx
 }
 
 // Phase is how far it has come.
@@ -76,7 +112,7 @@ func (a *Acquisition) Phase() Phase { return a.phase }
 // Ended is how it ended, or Alive.
 func (a *Acquisition) Ended() End { return a.end }
 
-// Own is the own key; its Create is 0 until the key is known to be there.
+// Own is the own key, of a set the first; its Create is 0 until the key is known to be there.
 func (a *Acquisition) Own() Key { return a.own }
 
 // Mod is the own key's modification revision, as far as it is known: what the next

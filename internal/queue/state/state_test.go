@@ -165,7 +165,7 @@ func TestALostAnswerIsSettled(t *testing.T) {
 	again := a
 	again.Apply(Settled{})
 	assert.Equal(t, Enqueue, again.Next())
-	a.Apply(Settled{own})
+	a.Apply(Settled{Own: own})
 	assert.Equal(t, []any{Query, own}, []any{a.Next(), a.Own()})
 }
 
@@ -188,7 +188,7 @@ func TestGivingUpRemovesWhatMayBeThere(t *testing.T) {
 
 // A4, N1: what the renewals' reads show.
 func TestWhatIsObserved(t *testing.T) {
-	seen := Observed{9, Seen{own.Create, own.Create}, Seen{before.Create, before.Create}}
+	seen := Observed{Revision: 9, Own: Seen{own.Create, own.Create}, Predecessor: Seen{before.Create, before.Create}}
 	with := func(f func(o *Observed)) Observed { o := seen; f(&o); return o }
 	for name, c := range map[string]struct {
 		ev   Observed
@@ -208,14 +208,14 @@ func TestWhatIsObserved(t *testing.T) {
 	}
 	alone := Begin(Options{Handoffs: true})
 	alone.Apply(Enqueued{Own: own, Whole: true, Revision: 5})
-	assert.Equal(t, KeyOverwritten, alone.Apply(Observed{9, Seen{own.Create, 8}, Seen{}}).End, "nobody hands off to one without predecessor")
+	assert.Equal(t, KeyOverwritten, alone.Apply(Observed{Revision: 9, Own: Seen{own.Create, 8}, Predecessor: Seen{}}).End, "nobody hands off to one without predecessor")
 }
 
 func TestWatchesThatEndedAreRenewedByTheNextRead(t *testing.T) {
 	a := waiting()
 	a.Apply(WatchEnded{Key: own})
 	a.Apply(WatchEnded{Key: before})
-	seen := Observed{9, Seen{own.Create, own.Create}, Seen{before.Create, before.Create}}
+	seen := Observed{Revision: 9, Own: Seen{own.Create, own.Create}, Predecessor: Seen{before.Create, before.Create}}
 	assert.Equal(t, Effects{WatchOwn: true, Follow: before, From: 10}, a.Apply(seen))
 	assert.Equal(t, Effects{}, a.Apply(seen), "once")
 }

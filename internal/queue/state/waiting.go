@@ -13,9 +13,13 @@ func (AnswerLost) apply(a *Acquisition) Effects {
 	return Effects{}
 }
 
-// Settled is what became of an enqueue whose answer was lost: Own was found, or, where
-// its Create is 0, it was not applied and never will be.
-type Settled struct{ Own Key }
+// Settled is what became of an enqueue whose answer was lost: Own was found, with Others of
+// a set, or, where its Create is 0, it was not applied and never will be. That one of them
+// was not there is an event of its own, after this.
+type Settled struct {
+	Own    Key
+	Others []string
+}
 
 func (ev Settled) apply(a *Acquisition) Effects {
 	if a.phase != Settling {
@@ -25,8 +29,8 @@ func (ev Settled) apply(a *Acquisition) Effects {
 		a.phase = Enqueuing // under another name
 		return Effects{}
 	}
-	a.own, a.mod, a.phase = ev.Own, ev.Own.Create, Asking
-	return Effects{WatchOwn: true, From: ev.Own.Create + 1}
+	a.own, a.others, a.mod, a.phase = ev.Own, ev.Others, ev.Own.Create, Asking
+	return a.watchOwn(ev.Own.Create + 1)
 }
 
 // waitFor makes p, which an answer at revision rev showed, the predecessor. Without one
@@ -105,7 +109,7 @@ func (DeletionCompacted) apply(a *Acquisition) Effects {
 	return Effects{}
 }
 
-// WatchEnded says that the watch of Key, which is the own key or the predecessor, has
+// WatchEnded says that the watch of Key, which is an own key or the predecessor, has
 // ended. Missed says that events of it may have been missed, by a compaction: what they
 // may have told is asked for, and the position is kept (rule A4).
 type WatchEnded struct {
@@ -114,10 +118,11 @@ type WatchEnded struct {
 }
 
 func (ev WatchEnded) apply(a *Acquisition) Effects {
+	i, own := a.place(ev.Key)
 	switch {
 	case a.end != Alive || ev.Key == (Key{}):
-	case ev.Key == a.own:
-		a.ownBroken = true
+	case own:
+		a.broken |= 1 << i
 	case ev.Key == a.predecessor:
 		a.preBroken = true
 		if ev.Missed {

@@ -1,0 +1,389 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/queue/state"
+	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+)
+
+// named are the queues of names; one that begins with "+" is wanted shared.
+func (w *world) named(names ...string) (all []Queue) {
+	for _, name := range names {
+		q, err := New("", "name"+strings.TrimPrefix(name, "+"), false)
+		require.NoError(w, err)
+		q.Shared = name[0] == '+'
+		all = append(all, q)
+	}
+	return all
+}
+
+// takes starts an acquisition of several names, and returns when it waits for something.
+func (w *world) takes(ctx context.Context, s *session.Session, r Request, names ...string) *attempt {
+	a := &attempt{w: w, done: make(chan struct{})}
+	qs := w.named(names...)
+	go func() {
+		defer close(a.done)
+		a.c, a.err = AcquireAll(ctx, s, r, qs[0], qs[1:]...)
+	}()
+	synctest.Wait()
+	return a
+}
+
+// ML1, ML2, ML3: a set is held once it is first in all of its queues, and its keys have one
+// create revision; each of its names is taken meanwhile.
+func TestASetIsHeldOnceItIsFirstInAllItsQueues(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		ctx := w.Context()
+		a := w.takes(ctx, w.session(), Request{}, "a").won()
+		c := w.takes(ctx, w.session(), Request{}, "+c").won()
+		set := w.takes(ctx, w.session(), Request{}, "a", "b", "c", "+d")
+		behind := w.takes(ctx, w.session(), Request{}, "b")
+		reader := w.takes(ctx, w.session(), Request{}, "+d").won()
+		require.True(w, set.waits())
+		require.True(w, behind.waits(), "the price: it is in the way on b, too")
+		w.release(c)
+		require.True(w, set.waits())
+		w.release(a)
+		held := set.won()
+		revs := map[int64]bool{}
+		for _, key := range held.AllKeys() {
+			revs[w.f.Get(key).CreateRevision] = true
+		}
+		assert.Equal(w, map[int64]bool{int64(held.Token()): true}, revs)
+		require.True(w, behind.waits())
+		w.release(held)
+		w.release(behind.won())
+		w.release(reader)
+		w.clear()
+	})
+}
+
+// ML1: nobody waits in a circle, in whatever order the names are given, on one session or
+// on several, in whichever modes, with requests that fail and waiters that give up.
+func TestSetsNeverWaitForOneAnotherInACircle(t *testing.T) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				c := &crowd{world: w, rnd: rand.New(rand.NewPCG(seed, 1))}
+				c.pace, c.hold = 20+c.n(200), 10+c.n(100)
+				if seed > 1 { // with none, too
+					for _, r := range []request{isEnqueue, isSettle, isAsk, isRelease, isUndo, isExplain} {
+						c.trouble(r)
+					}
+				}
+				sessions := []*session.Session{w.session(), w.session(), w.session()}
+				won := 0
+				var workers sync.WaitGroup
+				for i := range 6 {
+					workers.Go(func() { c.takeSets(sessions[i%3], &won) })
+				}
+				workers.Wait()
+				c.f.LiftAll()
+				assert.NotZero(w, won)
+				time.Sleep(10 * time.Second)
+				for _, s := range sessions {
+					w.release(w.takes(w.Context(), s, Request{}, "d", "c", "b", "a").won())
+				}
+				w.clear()
+			})
+		})
+	}
+}
+
+// takeSets takes some of four names again and again.
+func (c *crowd) takeSets(s *session.Session, won *int) {
+	for range 25 {
+		time.Sleep(c.ms(c.pace))
+		names := []string{"a", "b", "c", "d"}
+		for i := range names {
+			j := i + c.n(len(names)-i)
+			names[i], names[j] = names[j], names[i]
+			if c.n(3) == 0 {
+				names[i] = "+" + names[i]
+			}
+		}
+		qs := c.named(names[:1+c.n(4)]...)
+		limit := 10 * time.Minute // a circle would last until its end
+		if c.n(4) == 0 {
+			limit = c.ms(800)
+		}
+		ctx, cancel := context.WithTimeout(c.Context(), limit)
+		a, err := AcquireAll(ctx, s, Request{Try: c.n(8) == 0}, qs[0], qs[1:]...)
+		cancel()
+		if err != nil {
+			if limit > time.Minute {
+				assert.NotErrorIs(c, err, context.DeadlineExceeded, "it waited for ever")
+			}
+			continue
+		}
+		c.holdsSet(a)
+		time.Sleep(c.ms(c.hold))
+		c.mu.Lock()
+		*won++
+		c.mu.Unlock()
+		c.holdsNoLonger(a)
+		_ = a.Release(c.Context(), errGivenBack)
+	}
+}
+
+// holdsSet notes that a holds, beside others that may.
+func (c *crowd) holdsSet(a *Acquisition) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	assert.NoError(c, a.Err())
+	for _, other := range c.holders {
+		for _, p := range a.queues() {
+			for _, q := range other.queues() {
+				if p.Name == q.Name && (!p.Shared || !q.Shared) {
+					assert.Fail(c, "both hold", "%s: %v and %v", p.Name, other, a)
+				}
+			}
+		}
+	}
+	c.holders = append(c.holders, a)
+}
+
+// ML6: the loss of one key ends the whole, at once and with its name; the other names stay
+// taken until it is given back.
+func TestThePartialLossOfASetLeavesTheRestUntilItIsGivenBack(t *testing.T) {
+	for name, lose := range map[string]func(w *world, key string){
+		"deleted":     func(w *world, key string) { w.f.Delete(key) },
+		"overwritten": func(w *world, key string) { w.f.Put(key, "another's", 0) },
+	} {
+		cause := map[string]error{"deleted": ErrKeyDeleted, "overwritten": ErrKeyOverwritten}[name]
+		for i := range 3 {
+			t.Run(fmt.Sprint(name, i), func(t *testing.T) {
+				inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+					ctx := w.Context()
+					held := w.takes(ctx, w.session(), Request{}, "a", "b", "+c").won()
+					time.Sleep(time.Second) // armed
+					lost := held.AllKeys()[i]
+					lose(w, lost)
+					synctest.Wait()
+					w.oneCause(cause, held.Err())
+					require.ErrorIs(w, held.Err(), ErrLost)
+					assert.ErrorContains(w, held.Err(), fmt.Sprintf("%q", held.nameOf(i)))
+					w.oneCause(cause, context.Cause(held.Context()))
+					var waiting []*attempt
+					for _, other := range []string{"a", "b", "c"} {
+						waiting = append(waiting, w.takes(ctx, w.session(), Request{}, other))
+					}
+					time.Sleep(time.Second)
+					for j, a := range waiting {
+						assert.Equal(w, j != i, a.waits(), "%d", j)
+					}
+					require.ErrorIs(w, held.Release(ctx, errGivenBack), cause)
+					for _, a := range waiting {
+						w.release(a.won())
+					}
+					w.clear()
+				})
+			})
+		}
+	}
+}
+
+// ML6: a function of Do that is told of the loss keeps the other names until it has
+// returned, however long that takes.
+func TestTheRestOfALostSetStaysWhileItsFunctionWorks(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		s := w.session()
+		held := w.takes(w.Context(), s, Request{}, "a", "b").won()
+		var other *attempt
+		err := held.Do(w.Context(), errGivenBack, func(ctx context.Context) error {
+			w.f.Delete(held.AllKeys()[1])
+			<-ctx.Done()
+			other = w.takes(w.Context(), w.session(), Request{}, "a")
+			time.Sleep(3 * s.TTL())
+			assert.True(w, other.waits())
+			return nil
+		})
+		w.oneCause(ErrKeyDeleted, err)
+		w.release(other.won())
+		w.clear()
+	})
+}
+
+// ML6: what nobody claims goes one TTL later, and not before.
+func TestTheRestOfALostSetGoesAfterATTL(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		s := w.session()
+		held := w.takes(w.Context(), s, Request{}, "a", "b").won()
+		time.Sleep(time.Second)
+		w.f.Delete(held.AllKeys()[0])
+		synctest.Wait()
+		began := time.Now()
+		other := w.takes(w.Context(), w.session(), Request{}, "b")
+		w.release(other.won())
+		assert.InDelta(w, s.TTL(), time.Since(began), float64(time.Second))
+		w.oneCause(ErrKeyDeleted, held.Release(w.Context(), errGivenBack))
+		require.NoError(w, s.Err())
+		w.clear()
+	})
+}
+
+// ML6: while it waits, the end of one of its keys is an error at once, and the others go.
+func TestASetThatLosesAKeyWhileItWaitsFailsAtOnce(t *testing.T) {
+	for name, lose := range map[string]func(w *world, key string){
+		"deleted":     func(w *world, key string) { w.f.Delete(key) },
+		"overwritten": func(w *world, key string) { w.f.Put(key, "another's", 0) },
+	} {
+		cause := map[string]error{"deleted": ErrKeyDeleted, "overwritten": ErrKeyOverwritten}[name]
+		for i, which := range []string{"namea/", "nameb/", "namec/+"} {
+			t.Run(fmt.Sprint(name, i), func(t *testing.T) {
+				inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+					s := w.session()
+					holder := w.takes(w.Context(), w.session(), Request{}, "a").won()
+					a := w.takes(w.Context(), s, Request{}, "a", "b", "+c")
+					own := slices.DeleteFunc(w.f.Keys(which), func(k string) bool { return k == holder.Key() })
+					require.Len(w, own, 1)
+					began := time.Now()
+					lose(w, own[0])
+					err := a.failed()
+					assert.LessOrEqual(w, time.Since(began), 100*time.Millisecond)
+					w.oneCause(cause, err)
+					assert.NotErrorIs(w, err, ErrLost)
+					time.Sleep(time.Second)
+					assert.Equal(w, []string{holder.Key()}, w.f.Keys("name"))
+					require.NoError(w, s.Err())
+					w.release(holder)
+					w.clear()
+				})
+			})
+		}
+	}
+}
+
+// ML5: an enqueue that was applied, and one of whose keys was deleted before it was settled,
+// is undone: no key of it is left.
+func TestASetWhoseEnqueueWasLostAndThenAKeyIsUndone(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		s := w.session()
+		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+		w.f.Inject(request(isSettle).rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
+		a := w.takes(w.Context(), s, Request{}, "a", "b", "c")
+		time.Sleep(100 * time.Millisecond)
+		w.f.Delete(w.f.Keys("namea/")[0])
+		w.oneCause(ErrKeyDeleted, a.failed())
+		w.clear()
+	})
+}
+
+// ML4, A3: it learns that its own keys are there, and that what it waits for is not, from a
+// renewal's read where its watches are silent.
+func TestASetWhoseWatchesAreSilentIsTakenByALook(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		holder := w.takes(w.Context(), w.session(), Request{}, "b").won()
+		w.f.Inject(etcdfake.Rule{Method: "Watch", Lose: true})
+		a := w.takes(w.Context(), w.session(), Request{}, "a", "b")
+		w.release(holder)
+		held := a.won()
+		w.f.Delete(held.AllKeys()[1])
+		<-held.Done()
+		w.oneCause(ErrKeyDeleted, held.Err())
+		_ = held.Release(w.Context(), errGivenBack)
+		w.f.LiftAll()
+		w.clear()
+	})
+}
+
+// ML5, R1: a release needs no space, and one that is not allowed for one name frees the
+// others, and the last once it is.
+func TestAReleaseOfASetFreesWhatItMay(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		s := w.session()
+		held := w.takes(w.Context(), s, Request{}, "a", "b", "c").won()
+		w.f.SetNoSpace(true)
+		w.release(held)
+		w.f.SetNoSpace(false)
+
+		for name, err := range map[string]error{"permission": rpctypes.ErrGRPCPermissionDenied, "operations": rpctypes.ErrGRPCTooManyOps} {
+			held = w.takes(w.Context(), s, Request{}, "a", "b", "c").won()
+			w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: err, Match: request(func(t *pb.TxnRequest) bool {
+				all := len(t.Success) > 1 && isRelease(t)
+				forbidden := name == "permission" && string(op(t.Success, 0).GetRequestDeleteRange().GetKey()) == held.keys[1]
+				return all || forbidden
+			}).is})
+			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+			got := held.Release(ctx, errGivenBack)
+			cancel()
+			w.f.LiftAll()
+			if name == "permission" {
+				require.Error(w, got)
+				assert.Equal(w, held.keys[1:2], w.f.Keys("name"))
+				require.NoError(w, held.Release(w.Context(), errGivenBack))
+			} else {
+				require.NoError(w, got)
+			}
+			w.clear()
+		}
+	})
+}
+
+// ML5: giving up frees what may be freed where the server refuses all at once.
+func TestASetThatGivesUpIsRemovedKeyByKeyWhereItHasTo(t *testing.T) {
+	for _, err := range []error{rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCTooManyOps} {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			holder := w.takes(w.Context(), w.session(), Request{}, "a").won()
+			ctx, cancel := context.WithCancel(w.Context())
+			a := w.takes(ctx, w.session(), Request{}, "a", "b", "c")
+			w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: err, Match: request(func(t *pb.TxnRequest) bool {
+				return len(t.Success) > 1 && isUndo(t)
+			}).is})
+			cancel()
+			require.ErrorIs(w, a.failed(), context.Canceled)
+			time.Sleep(2 * time.Second)
+			assert.Equal(w, []string{holder.Key()}, w.f.Keys("name"))
+			w.release(holder)
+			w.clear()
+		})
+	}
+}
+
+// What the server refuses is said, with all names: the refusal cannot say which.
+func TestARefusedSetSaysWhatItNeeds(t *testing.T) {
+	for want, err := range map[string]error{
+		`"//pawl/" and from "namea/" and from "nameb/"`: rpctypes.ErrGRPCPermissionDenied,
+		"--max-txn-ops is too low for 2 names":          rpctypes.ErrGRPCTooManyOps,
+	} {
+		inBubble(t, etcdfake.Options{}, func(w *world) {
+			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Lose: true, Err: err}))
+			a := w.takes(w.Context(), w.session(), Request{}, "a", "b")
+			require.ErrorContains(w, a.failed(), want)
+			w.f.LiftAll()
+			w.clear()
+		})
+	}
+}
+
+// R1: a set of which one key was gone before its release was not held until then; the rest
+// is freed.
+func TestAReleaseOfASetOfWhichAKeyIsGoneSaysLost(t *testing.T) {
+	for i := range 3 {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			held := w.takes(w.Context(), w.session(), Request{}, "a", "b", "c").won() // not watched yet
+			w.f.Delete(held.keys[i])
+			err := held.Release(w.Context(), errGivenBack)
+			w.oneCause(ErrKeyDeleted, err)
+			require.ErrorIs(w, err, ErrLost)
+			assert.ErrorContains(w, err, fmt.Sprintf("%q", held.nameOf(i)))
+			assert.Equal(w, state.KeyDeleted, read(held, (*state.Acquisition).Ended))
+			w.clear()
+		})
+	}
+}

@@ -1,0 +1,142 @@
+package lock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/queue"
+	"github.com/pawl-locks/pawl/kv"
+)
+
+// A HeldMulti is one acquisition of several names. It is used once; its methods may be
+// called by several goroutines at once.
+//
+// It is held as a whole: where one of its names is lost, all of it is. The other names stay
+// taken until Release, or until the function of Do has returned, because that may still work
+// under them; where neither comes, for one TTL.
+type HeldMulti struct {
+	c       *queue.Acquisition
+	session *pawl.Session
+	names   []string
+}
+
+// claim is what h holds; for a nil or zero HeldMulti, one that is over.
+func (h *HeldMulti) claim() *queue.Acquisition {
+	if h == nil || h.c == nil {
+		return queue.None
+	}
+	return h.c
+}
+
+// Names are the names, in the order in which they were given.
+func (h *HeldMulti) Names() []string {
+	if h == nil {
+		return nil
+	}
+	return slices.Clone(h.names)
+}
+
+// Keys are the keys in etcd, whole, one for each of Names. They stay the same after the end.
+func (h *HeldMulti) Keys() []string { return h.claim().AllKeys() }
+
+// Token is the fencing token, the same for each of the names: the create revision of all of
+// Keys. For each name it is strictly greater than that of whoever held the name before.
+func (h *HeldMulti) Token() fencing.Token { return h.claim().Token() }
+
+// Guards are "this key still has Token as its create revision" for each of Keys, for a
+// transaction of the caller's own: one that is about some of the names needs theirs alone.
+func (h *HeldMulti) Guards() []kv.Guard { return h.claim().Guards() }
+
+// Session is the session that the names are held on, and lost with.
+func (h *HeldMulti) Session() *pawl.Session {
+	if h == nil {
+		return nil
+	}
+	return h.session
+}
+
+// Context has the values of Acquire's ctx, not its end. It is cancelled at loss, with the
+// error that Err returns as its cause, and not at Release. It carries no token, and hides
+// an outer one, because a token goes with one name: see ContextFor.
+func (h *HeldMulti) Context() context.Context { return withoutToken(h.claim().Context()) }
+
+// ContextFor returns a child of ctx that carries the token for one of the names, as a shared
+// one where the name is held so; for any other name, one that carries none.
+func (h *HeldMulti) ContextFor(ctx context.Context, name string) context.Context {
+	return h.claim().ContextFor(ctx, name)
+}
+
+func withoutToken(ctx context.Context) context.Context { return fencing.NewContext(ctx, "", 0) }
+
+// Done is closed when the names are no longer held, Release included; Err says which.
+func (h *HeldMulti) Done() <-chan struct{} { return h.claim().Done() }
+
+// Err is nil while all the names are held. After a loss it matches ErrLost and exactly one
+// cause, and its text says of which name; after Release it matches ErrReleased. It compares
+// the clock with the deadline at the call, as Held.Err does.
+func (h *HeldMulti) Err() error { return h.claim().Err() }
+
+// Deadline is as Held.Deadline.
+func (h *HeldMulti) Deadline() time.Time { return h.claim().Deadline() }
+
+// Confirm asks the cluster, linearizably, whether all the names are still held: see
+// Held.Confirm.
+func (h *HeldMulti) Confirm(ctx context.Context) error {
+	return h.wrap("confirm", ctx, h.claim().Confirm)
+}
+
+// Do runs fn while the names are held, and then releases them: see Held.Do. fn's context
+// carries no token, and hides an outer one: see ContextFor.
+func (h *HeldMulti) Do(ctx context.Context, fn func(ctx context.Context) error) error {
+	return h.wrap("do", ctx, func(ctx context.Context) error {
+		if fn == nil {
+			return errors.Join(errors.New("nil function"), h.claim().Release(ctx, ErrReleased))
+		}
+		return h.claim().Do(ctx, ErrReleased, func(ctx context.Context) error { return fn(withoutToken(ctx)) })
+	})
+}
+
+// Release gives all the names back, in one request: see Held.Release. nil: all of them were
+// held until now. After the loss of one it frees the others, in the background, and returns
+// what Err does.
+func (h *HeldMulti) Release(ctx context.Context) error {
+	return h.wrap("release", ctx, func(ctx context.Context) error { return h.claim().Release(ctx, ErrReleased) })
+}
+
+// wrap runs one call and says in its error which it was.
+func (h *HeldMulti) wrap(op string, ctx context.Context, call func(context.Context) error) error {
+	if ctx == nil {
+		return fmt.Errorf("lock: %s %s: nil context", op, quoteAll(h.Names()))
+	}
+	if err := call(ctx); err != nil {
+		return fmt.Errorf("lock: %s %s: %w", op, quoteAll(h.Names()), err)
+	}
+	return nil
+}
+
+// String is the names, the keys, the token, and whether they are held at the call, for people.
+// Like Err, it looks at the clock and does no I/O.
+func (h *HeldMulti) String() string {
+	state := "held"
+	if err := h.Err(); err != nil {
+		state = err.Error()
+	}
+	return fmt.Sprintf("locks %s (keys %q, token %d): %s", quoteAll(h.Names()), h.Keys(), h.Token(), state)
+}
+
+// LogValue is what String says, as a group of attributes: names, keys, token, held, and the
+// cause once they are not.
+func (h *HeldMulti) LogValue() slog.Value {
+	attrs := []slog.Attr{slog.Any("names", h.Names()), slog.Any("keys", h.Keys()), slog.Int64("token", int64(h.Token()))}
+	err := h.Err()
+	if attrs = append(attrs, slog.Bool("held", err == nil)); err != nil {
+		attrs = append(attrs, slog.String("cause", err.Error()))
+	}
+	return slog.GroupValue(attrs...)
+}

@@ -1,0 +1,378 @@
+package lock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/kv"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/observe"
+)
+
+// wants are n names, of which every third is shared.
+func wants(n int) (all []lock.Want) {
+	for i := range n {
+		name := fmt.Sprintf("set/%d", i)
+		if i%3 == 2 {
+			all = append(all, lock.Shared(name))
+		} else {
+			all = append(all, lock.Exclusive(name))
+		}
+	}
+	return all
+}
+
+func (w *world) acquireAll(s *pawl.Session, all ...lock.Want) *lock.HeldMulti {
+	w.Helper()
+	h, err := lock.NewMulti(s, lock.Options{}, all...).Acquire(w.Context())
+	require.NoError(w, err)
+	require.NoError(w, h.Err())
+	require.Len(w, h.Keys(), len(all))
+	for _, key := range h.Keys() {
+		assert.Equal(w, int64(h.Token()), w.f.Get(key).GetCreateRevision())
+	}
+	return h
+}
+
+// collecting starts an acquisition of several names, and returns when it waits.
+func (w *world) collecting(ctx context.Context, m *lock.Multi) (h func() (*lock.HeldMulti, error), waits func() bool) {
+	done := make(chan struct{})
+	var held *lock.HeldMulti
+	var err error
+	go func() {
+		defer close(done)
+		held, err = m.Acquire(ctx)
+	}()
+	synctest.Wait()
+	return func() (*lock.HeldMulti, error) { <-done; return held, err }, func() bool { synctest.Wait(); return !isClosed(done) }
+}
+
+// Budget: a set of any size that nobody else wants costs two requests, and no watch where it
+// is held for a moment.
+func TestASetOfAnySizeCostsTwoRequests(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		for _, size := range []int{1, 2, 8, lock.MaxNames} {
+			n := w.counted(func() {
+				h := w.acquireAll(s, wants(size)...)
+				time.Sleep(session.ArmDelay / 2)
+				require.NoError(w, h.Release(w.Context()))
+			})
+			assert.Equal(w, map[string]int{"Txn": 2}, n.Received, "%d names", size)
+		}
+		assert.Empty(w, w.f.Keys("/set"))
+	})
+}
+
+// Budget, ML4: one that waits for several watches one key that is not its own at a time, and
+// asks once for each that goes.
+func TestAWaitingSetHasOneForeignWatchAtATime(t *testing.T) {
+	const names = 5
+	inBubble(t, func(w *world) {
+		holders := make([]*lock.Held, names)
+		for i := range holders {
+			var err error
+			holders[i], err = lock.New(w.session(), fmt.Sprintf("set/%d", i), lock.Options{}).Acquire(w.Context())
+			require.NoError(w, err)
+		}
+		time.Sleep(time.Second) // they are watched by their own
+		s := w.session()
+		var all []lock.Want
+		for i := range names {
+			all = append(all, lock.Exclusive(fmt.Sprintf("set/%d", i)))
+		}
+		var got func() (*lock.HeldMulti, error)
+		n := w.counted(func() { got, _ = w.collecting(w.Context(), lock.NewMulti(s, lock.Options{}, all...)) })
+		assert.Equal(w, map[string]int{"Txn": 1, "Watch": names + 1}, n.Received, "its own keys, and one")
+		for i, h := range holders {
+			n := w.counted(func() { require.NoError(w, h.Release(w.Context())) })
+			if i < names-1 {
+				assert.Equal(w, 1, n.Received["Txn"], "the release: it waits for the last-created of them")
+			}
+		}
+		h, err := got()
+		require.NoError(w, err)
+		require.NoError(w, h.Release(w.Context()))
+	})
+}
+
+// Budget: no goroutine for each set, nor for each of its names.
+func TestSetsHeldCostNoGoroutine(t *testing.T) {
+	inBubbleOf(t, 1, func(w *world) {
+		s := w.session()
+		w.acquireAll(s, lock.Exclusive("x"), lock.Shared("y"))
+		time.Sleep(time.Second)
+		before := settledGoroutines()
+		for i := range 40 {
+			h := w.acquireAll(s, lock.Exclusive(fmt.Sprint("a", i)), lock.Exclusive(fmt.Sprint("b", i)), lock.Shared("c"))
+			_, _ = h.Done(), h.Context()
+		}
+		time.Sleep(time.Second)
+		assert.LessOrEqual(w, settledGoroutines(), before+1)
+	})
+}
+
+// Bad input is a clear error before anything is sent.
+func TestBadSetsAreClearErrors(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		synctest.Wait()
+		before := w.f.Counts()
+		a, b := lock.Exclusive("a"), lock.Exclusive("b")
+		etcd := lock.Options{EtcdLayout: true}
+		for want, m := range map[string]*lock.Multi{
+			"no names":                                   lock.NewMulti(s, lock.Options{}),
+			"33 names, want at most 32":                  lock.NewMulti(s, lock.Options{}, wants(33)...),
+			`"a" is given twice`:                         lock.NewMulti(s, lock.Options{}, a, b, lock.Shared("a")),
+			"name 2 of 2: empty name":                    lock.NewMulti(s, lock.Options{}, a, lock.Exclusive("")),
+			"at most 1024":                               lock.NewMulti(s, lock.Options{}, a, lock.Exclusive(strings.Repeat("x", 1025))),
+			"several names do not go with Options.Delay": lock.NewMulti(s, lock.Options{Delay: 1}, a, b),
+			"shared mode does not go with Options.Delay": lock.NewMulti(s, lock.Options{Delay: 1}, lock.Shared("a")),
+			"Options.Delay is":                           lock.NewMulti(s, lock.Options{Delay: -1}, a),
+			"MaxHold":                                    lock.NewMulti(s, lock.Options{MaxHold: -1}, a),
+			"EtcdLayout":                                 lock.NewMulti(s, etcd, a, lock.Shared("b")),
+			"within the other":                           lock.NewMulti(s, etcd, lock.Exclusive("a/b"), a),
+			"sessions' own keys":                         lock.NewMulti(s, etcd, a, lock.Exclusive("//pawl")),
+			"nil session":                                lock.NewMulti(nil, lock.Options{}, a),
+			"nil Multi":                                  nil,
+		} {
+			_, err := m.Acquire(w.Context())
+			assert.ErrorContains(w, err, want)
+			_, err = m.TryAcquire(w.Context())
+			assert.ErrorContains(w, err, want)
+			_, err = m.Resume(w.Context(), []string{"k"}, 1)
+			assert.ErrorContains(w, err, want)
+			assert.ErrorContains(w, m.Do(w.Context(), func(context.Context, *lock.HeldMulti) error { return nil }), want)
+		}
+		good := lock.NewMulti(s, lock.Options{}, a, b)
+		assert.ErrorContains(w, good.Do(w.Context(), nil), "nil function")
+		var none context.Context
+		_, err := good.Acquire(none)
+		assert.ErrorContains(w, err, `"a", "b": nil context`)
+		_, err = good.Acquire(over(w.Context()))
+		assert.ErrorIs(w, err, context.Canceled)
+		for _, keys := range [][]string{nil, {"a/1-1"}, {"a/1-1", "b/1-1"}, {fmt.Sprintf("a/%x-1", s.ID()), fmt.Sprintf("b/%x-2", s.ID())}} {
+			_, err = good.Resume(w.Context(), keys, 1)
+			assert.Error(w, err)
+		}
+		assert.Empty(w, w.f.Counts().Since(before).Received)
+		assert.Empty(w, (*lock.HeldMulti)(nil).Names())
+		assert.Empty(w, (*lock.HeldMulti)(nil).Keys())
+		assert.Error(w, (&lock.HeldMulti{}).Err())
+	})
+}
+
+// Names of two clusters are refused where the sessions for them are asked for.
+func TestASetOfTwoClustersIsRefused(t *testing.T) {
+	inBubble(t, func(w *world) {
+		a := w.client(pawl.Config{})
+		clusters, err := pawl.NewClusters(map[string]*pawl.Client{"a": a, "b": w.client(pawl.Config{})})
+		require.NoError(w, err)
+		var names []string
+		for i := 0; len(names) < 2; i++ {
+			name := fmt.Sprint("n", i)
+			if len(names) == 0 || clusters.Label(name) != clusters.Label(names[0]) {
+				names = append(names, name)
+			}
+		}
+		_, err = clusters.ForAll(names...)
+		require.ErrorContains(w, err, "must be on one cluster")
+	})
+}
+
+// TryAcquire takes all or none, says which name is not free, and writes nothing then.
+func TestATryOfASetTakesAllOrNone(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		h, err := lock.New(w.session(), "b", lock.Options{}).AcquireShared(w.Context())
+		require.NoError(w, err)
+		rev := w.f.Revision()
+		n := w.counted(func() {
+			_, err = lock.NewMulti(s, lock.Options{}, lock.Exclusive("a"), lock.Exclusive("b")).TryAcquire(w.Context())
+		})
+		require.ErrorIs(w, err, lock.ErrBusy)
+		assert.ErrorContains(w, err, `"b" is held by`)
+		assert.Equal(w, map[string]int{"Txn": 1}, n.Received)
+		assert.Equal(w, rev, w.f.Revision())
+		set, err := lock.NewMulti(s, lock.Options{}, lock.Exclusive("a"), lock.Shared("b")).TryAcquire(w.Context())
+		require.NoError(w, err)
+		require.NoError(w, set.Release(w.Context()))
+		require.NoError(w, h.Release(w.Context()))
+	})
+}
+
+// Two sets in opposite orders, again and again, do not wait for each other.
+func TestSetsInOppositeOrdersDoNotDeadlock(t *testing.T) {
+	inBubble(t, func(w *world) {
+		a, b := lock.Exclusive("a"), lock.Exclusive("b")
+		one, two := lock.NewMulti(w.session(), lock.Options{}, a, b), lock.NewMulti(w.session(), lock.Options{}, b, a)
+		done := make(chan error, 2)
+		for _, m := range []*lock.Multi{one, two} {
+			go func() {
+				for range 50 {
+					if err := m.Do(w.Context(), func(context.Context, *lock.HeldMulti) error { return nil }); err != nil {
+						done <- err
+						return
+					}
+				}
+				done <- nil
+			}()
+		}
+		for range 2 {
+			require.NoError(w, <-done)
+		}
+	})
+}
+
+// The contexts carry no token, and hide an outer one; ContextFor carries that of a name.
+func TestTheContextsOfASetCarryNoToken(t *testing.T) {
+	inBubble(t, func(w *world) {
+		outer := fencing.NewContext(w.Context(), "outer", 1)
+		h, err := lock.NewMulti(w.session(), lock.Options{}, lock.Exclusive("a"), lock.Shared("b")).Acquire(outer)
+		require.NoError(w, err)
+		bare := func(ctx context.Context) {
+			_, _, ok := fencing.FromContext(ctx)
+			_, _, shared := fencing.FromSharedContext(ctx)
+			assert.False(w, ok || shared)
+		}
+		bare(h.Context())
+		one, err := lock.NewMulti(w.session(), lock.Options{}, lock.Exclusive("one")).Acquire(outer)
+		require.NoError(w, err)
+		bare(one.Context())
+		require.NoError(w, one.Release(w.Context()))
+		require.NoError(w, h.Do(outer, func(ctx context.Context) error {
+			bare(ctx)
+			name, token, ok := fencing.FromContext(h.ContextFor(ctx, "a"))
+			assert.Equal(w, []any{"a", h.Token(), true}, []any{name, token, ok})
+			name, token, ok = fencing.FromSharedContext(h.ContextFor(ctx, "b"))
+			assert.Equal(w, []any{"b", h.Token(), true}, []any{name, token, ok})
+			bare(h.ContextFor(outer, "c"))
+			bare(h.ContextFor(outer, ""))
+			return nil
+		}))
+		assert.ErrorIs(w, h.Err(), lock.ErrReleased)
+	})
+}
+
+// Each of Guards holds for as long as its name is held.
+func TestTheGuardsOfASet(t *testing.T) {
+	inBubble(t, func(w *world) {
+		h := w.acquireAll(w.session(), lock.Exclusive("a"), lock.Exclusive("b"))
+		require.Len(w, h.Guards(), 2)
+		write := func() error {
+			_, err := w.spare.KV().Txn(w.Context(), kv.Txn{Guards: h.Guards(), Then: []kv.Op{kv.Put("guarded", nil)}})
+			return err
+		}
+		require.NoError(w, write())
+		require.NoError(w, h.Confirm(w.Context()))
+		require.NoError(w, h.Release(w.Context()))
+		require.ErrorIs(w, write(), kv.ErrFenced)
+		require.ErrorIs(w, h.Confirm(w.Context()), lock.ErrReleased)
+	})
+}
+
+// Another process resumes a set as a whole, and what was open is undone as a whole.
+func TestASetIsResumedAsAWholeByAnotherProcess(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		all := []lock.Want{lock.Exclusive("a"), lock.Shared("b"), lock.Exclusive("c")}
+		held := w.acquireAll(s, all...)
+		open, _ := w.collecting(w.Context(), lock.NewMulti(s, lock.Options{}, lock.Exclusive("c"), lock.Exclusive("d")))
+		handle := s.Detach()
+		_, err := open()
+		require.ErrorIs(w, err, lease.ErrClosed)
+		assert.NotEmpty(w, w.f.Keys("d/"))
+		next, err := w.client(pawl.Config{}).NewSession(w.Context(), lease.Options{Resume: handle})
+		require.NoError(w, err)
+		synctest.Wait()
+		assert.Empty(w, w.f.Keys("d/"))
+		m := lock.NewMulti(next, lock.Options{}, all...)
+		h, err := m.Resume(w.Context(), held.Keys(), held.Token())
+		require.NoError(w, err)
+		assert.Equal(w, []any{held.Keys(), held.Token(), held.Names()}, []any{h.Keys(), h.Token(), h.Names()})
+		_, err = m.Resume(w.Context(), held.Keys(), held.Token())
+		require.ErrorContains(w, err, "resumed, in this process")
+		w.f.Delete(h.Keys()[1])
+		<-h.Done()
+		require.ErrorIs(w, h.Err(), lock.ErrKeyDeleted)
+		assert.ErrorContains(w, h.Err(), `of "b"`)
+		require.ErrorIs(w, h.Release(w.Context()), lock.ErrLost)
+		time.Sleep(time.Second)
+		for _, name := range []string{"a/", "b/", "c/"} {
+			assert.Empty(w, w.f.Keys(name))
+		}
+		_, err = m.Resume(w.Context(), held.Keys(), held.Token())
+		require.ErrorIs(w, err, lock.ErrLost)
+	})
+}
+
+// MaxHold and AtLeast are kept by a set.
+func TestASetHasItsLimits(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		o := lock.Options{MaxHold: time.Minute, AtLeast: 10 * time.Second}
+		m := lock.NewMulti(s, o, lock.Exclusive("a"), lock.Exclusive("b"))
+		h, err := m.Acquire(w.Context())
+		require.NoError(w, err)
+		require.NoError(w, h.Release(w.Context()))
+		assert.NotEmpty(w, w.f.Keys("b/"), "it stays taken")
+		time.Sleep(11 * time.Second)
+		assert.Empty(w, w.f.Keys("b/"))
+		h, err = m.Acquire(w.Context())
+		require.NoError(w, err)
+		<-h.Done()
+		assert.ErrorIs(w, h.Err(), lock.ErrMaxHold)
+		time.Sleep(time.Second)
+		assert.Empty(w, append(w.f.Keys("a/"), w.f.Keys("b/")...))
+	})
+}
+
+// Observers see the names, and String and LogValue say them.
+func TestTheNamesOfASetAreSeen(t *testing.T) {
+	inBubble(t, func(w *world) {
+		e := &ear{}
+		_, s := w.toldTo(e)
+		h := w.acquireAll(s, lock.Shared("b"), lock.Exclusive("a"))
+		assert.Equal(w, fmt.Sprintf(`locks "b", "a" (keys %q, token %d): held`, h.Keys(), h.Token()), h.String())
+		assert.Contains(w, logged(h), "lock.held=true")
+		q, err := lock.New(s, "a", lock.Options{}).Queue(w.Context())
+		require.NoError(w, err)
+		assert.Equal(w, h.Token(), q[0].Token)
+		assert.NotEmpty(w, q[0].Owner)
+		require.NoError(w, h.Release(w.Context()))
+		got := of[observe.LockReleased](e.told())
+		require.Len(w, got, 1)
+		assert.Equal(w, []any{"b", []string{"b", "a"}, observe.Exclusive}, []any{got[0].Name, got[0].Names, got[0].Mode})
+		assert.Contains(w, h.String(), "released")
+		assert.Contains(w, logged(h), "lock.cause=released")
+	})
+}
+
+// In etcd's layout a set excludes etcd's own clients, all or none.
+func TestASetInEtcdsLayout(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.f.Put("a/1f", "", 0) // as etcdctl writes it
+		m := lock.NewMulti(w.session(), lock.Options{EtcdLayout: true}, lock.Exclusive("a"), lock.Exclusive("b/c"))
+		_, err := m.TryAcquire(w.Context())
+		require.ErrorIs(w, err, lock.ErrBusy)
+		got, waits := w.collecting(w.Context(), m)
+		require.True(w, waits())
+		assert.NotEmpty(w, w.f.Keys("b/c/"))
+		w.f.Delete("a/1f")
+		h, err := got()
+		require.NoError(w, err)
+		require.NoError(w, errors.Join(h.Err(), h.Release(w.Context())))
+	})
+}
