@@ -40,7 +40,7 @@ func Acquire(ctx context.Context, s *session.Session, q Queue, r Request) (*Acqu
 // r.Handoffs and r.Delay go with one name only.
 func AcquireAll(ctx context.Context, s *session.Session, r Request, q Queue, more ...Queue) (*Acquisition, error) {
 	a := &Acquisition{s: s, queue: q, more: more, parent: ctx}
-	a.hook.Several(1 + len(more))
+	a.makeSet()
 	a.state = state.Begin(state.Options{Handoffs: r.Handoffs, Delay: r.Delay > 0, Shared: q.Shared})
 	a.beginNotices(ctx)
 	err := a.acquire(ctx, r)

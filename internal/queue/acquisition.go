@@ -32,6 +32,7 @@ type Acquisition struct {
 	s      *session.Session
 	queue  Queue
 	more   []Queue         // of a set: the queues of its other names
+	set    *set            // what only a set has; nil: it is none
 	key    string          // in queue
 	keys   []string        // key, and one in each of more
 	n      int64           // the sequence number
@@ -41,7 +42,6 @@ type Acquisition struct {
 
 	ended     atomic.Pointer[ending]
 	deleting  turn                    // the right to send a release
-	deletions []deletion              // of a set that is released key by key; whoever has the turn has them
 	holdEnd   atomic.Pointer[holdEnd] // set once it is held; nil: there is none
 	keepUntil clock.Instant           // set before the caller has it; zero: its key need not stay
 
@@ -50,8 +50,7 @@ type Acquisition struct {
 	stop     context.CancelFunc // ends an Acquire under way
 	woken    chan struct{}      // wakes the Acquire that sleeps; nil where none has slept
 	ownWatch *watcher.Watch
-	others   []*watcher.Watch // of the other keys of a set
-	preWatch *watcher.Watch   // of the predecessor
+	preWatch *watcher.Watch // of the predecessor
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	done     chan struct{}
@@ -156,6 +155,15 @@ func (a *Acquisition) queues() iter.Seq2[int, Queue] {
 			}
 		}
 	}
+}
+
+// queueAt is the queue that the i-th key is in. Where no allocation is to be made it is
+// called in a loop instead of queues.
+func (a *Acquisition) queueAt(i int) *Queue {
+	if i == 0 {
+		return &a.queue
+	}
+	return &a.more[i-1]
 }
 
 // isSet reports whether it is of several names.

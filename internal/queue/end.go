@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/queue/state"
-	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
 // causeWait is how long a deleted key's cause may stay undecided: whether it
@@ -164,8 +163,9 @@ func (a *Acquisition) deletedKey(place int) error {
 func (a *Acquisition) spread(e *ending) {
 	a.mu.Lock()
 	cancel, stop, works := a.cancel, a.stop, a.works
-	watches := append([]*watcher.Watch{a.ownWatch, a.preWatch}, a.others...)
-	a.stop, a.works, a.ownWatch, a.preWatch, a.others = nil, nil, nil, nil, nil
+	pre := a.preWatch
+	own, others := a.unwatched(state.All)
+	a.stop, a.works, a.preWatch = nil, nil, nil
 	a.mu.Unlock()
 	if stop != nil {
 		stop()
@@ -184,7 +184,8 @@ func (a *Acquisition) spread(e *ending) {
 	}
 	a.mu.Unlock()
 	a.s.Drop(&a.hook)
-	cancelAll(watches...)
+	cancelAll(own, pre)
+	cancelAll(others...)
 	a.notifyLoss(e)
 }
 

@@ -67,8 +67,9 @@ func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) 
 
 // begins opens an entry on the session, with keys of its own.
 func (a *Acquisition) begins() (err error) {
-	places := make([]keys.Place, 0, 4)
-	for _, q := range a.queues() {
+	places := make([]keys.Place, 0, 1+len(a.more))
+	for i := range 1 + len(a.more) {
+		q := a.queueAt(i)
 		places = append(places, q.place())
 	}
 	if a.n, a.keys, err = a.s.Begin(places...); err != nil {
@@ -92,7 +93,8 @@ func (a *Acquisition) enqueueTxn(value []byte, try, around bool) *pb.TxnRequest 
 		t.Compare = append(t.Compare, txn.CreateIs(key, 0))
 		t.Success = append(t.Success, txn.Put(key, value, a.s.ID()))
 	}
-	for _, q := range a.queues() {
+	for i := range a.keys {
+		q := a.queueAt(i)
 		switch {
 		case around:
 			from, to := keys.LeaseRange(own)
@@ -130,8 +132,8 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 		}
 		ahead += txn.Count(resp, i)
 	}
-	for _, q := range a.queues() {
-		if around || q.Shared { // neither reads the own key
+	for i := range a.keys {
+		if around || a.queueAt(i).Shared { // neither reads the own key
 			hidden--
 		}
 	}

@@ -33,7 +33,7 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 		return nil, fmt.Errorf("%d keys for %d names", len(own), 1+len(more))
 	}
 	a := &Acquisition{s: s, queue: q, more: slices.Clone(more), parent: ctx, key: own[0], keys: slices.Clone(own)}
-	a.hook.Several(len(own))
+	a.makeSet()
 	if err := a.knowOwn(); err != nil {
 		return nil, err
 	}

@@ -9,10 +9,25 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/txn"
+	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
 // What only a set of names needs: its release, and what becomes of its other keys when one
 // is lost (rules ML5, ML6).
+
+// A set is what an acquisition of several names has beside others.
+type set struct {
+	watches   []*watcher.Watch // of the other own keys; guarded by the acquisition's mutex
+	deletions []deletion       // where it is released key by key; whoever has the right to send has them
+}
+
+// makeSet makes a an acquisition of its names, before anything else is done with it.
+func (a *Acquisition) makeSet() {
+	if a.isSet() {
+		a.set = &set{watches: make([]*watcher.Watch, len(a.more))}
+		a.hook.Several(1 + len(a.more))
+	}
+}
 
 // A deletion is what a release of a set, key by key, knows of one of its keys.
 type deletion struct {
@@ -27,7 +42,7 @@ type deletion struct {
 // by now, it deletes key by key: what can be freed is. Only the one that has the right to
 // send a release calls it.
 func (a *Acquisition) releaseSet(ctx context.Context, repeat cluster.Repeat) (state.DeleteAnswered, error) {
-	if a.deletions == nil {
+	if a.set.deletions == nil {
 		t := &pb.TxnRequest{}
 		for _, key := range a.keys {
 			t.Success = append(t.Success, txn.Nested(a.deleteTxn(key)))
@@ -45,12 +60,12 @@ func (a *Acquisition) releaseSet(ctx context.Context, repeat cluster.Repeat) (st
 		if !cluster.IsPermissionDenied(err) && !cluster.IsTooManyOps(err) {
 			return state.DeleteAnswered{Outcome: outcomeOf(resp, err)}, err
 		}
-		a.deletions = make([]deletion, len(a.keys))
+		a.set.deletions = make([]deletion, len(a.keys))
 	}
 	if out, err := a.releaseEach(ctx, repeat); err != nil {
 		return state.DeleteAnswered{Outcome: out}, err
 	}
-	return a.deleted(func(i int) *state.OwnChanged { return a.deletions[i].was }), nil
+	return a.deleted(func(i int) *state.OwnChanged { return a.set.deletions[i].was }), nil
 }
 
 // deleteTxn deletes an own key if it is as it was acquired, and shows it as it was.
@@ -65,7 +80,7 @@ func (a *Acquisition) deleteTxn(key string) *pb.TxnRequest {
 // the outcome the worst.
 func (a *Acquisition) releaseEach(ctx context.Context, repeat cluster.Repeat) (out state.Outcome, err error) {
 	for i, key := range a.keys {
-		d := &a.deletions[i]
+		d := &a.set.deletions[i]
 		if d.done {
 			continue
 		}

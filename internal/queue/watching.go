@@ -36,12 +36,7 @@ func (a *Acquisition) slot(place int) **watcher.Watch {
 	if place == 0 {
 		return &a.ownWatch
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.others == nil {
-		a.others = make([]*watcher.Watch, len(a.more))
-	}
-	return &a.others[place-1]
+	return &a.set.watches[place-1]
 }
 
 // unwatched takes out the watches of the own key at place, or of all; a.mu is held.
@@ -49,10 +44,13 @@ func (a *Acquisition) unwatched(place int) (own *watcher.Watch, others []*watche
 	if place <= 0 {
 		own, a.ownWatch = a.ownWatch, nil
 	}
-	for i := range a.others {
+	if a.set == nil {
+		return own, nil
+	}
+	for i, w := range a.set.watches {
 		if place == i+1 || place == state.All {
-			others = append(others, a.others[i])
-			a.others[i] = nil
+			others = append(others, w)
+			a.set.watches[i] = nil
 		}
 	}
 	return own, others
