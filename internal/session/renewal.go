@@ -112,6 +112,7 @@ func (k *renewal) on(ctx context.Context, s *Session, st *stream) (err error) {
 		return err
 	}
 	k.rest = s.host.Renewals.keep(st)
+	halfClose(k.rest) // so that nothing is waited for once the read has confirmed it
 	return nil
 }
 

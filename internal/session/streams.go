@@ -148,14 +148,22 @@ func (st *stream) renew(ctx context.Context, id int64) (sent clock.Instant, answ
 	return sent, answer, nil
 }
 
+// halfClose says on streams that no renewal follows. Their ends come while
+// something else is done.
+func halfClose(streams []*stream) {
+	for _, st := range streams {
+		_ = st.rpc.CloseSend()
+	}
+}
+
 // finishFor is how long the end of a stream is waited for.
 const finishFor = 100 * time.Millisecond
 
 // finish closes streams whose every renewal was answered, and waits for their
 // ends, so that the server records clean ones. What does not end is cancelled.
 func finish(streams ...*stream) {
+	halfClose(streams)
 	for _, st := range streams {
-		_ = st.rpc.CloseSend()
 		defer st.cancel()
 		defer time.AfterFunc(finishFor, st.cancel).Stop()
 	}
