@@ -154,10 +154,11 @@ func TestTheLeaderRunsTheJobs(t *testing.T) {
 		ran := make(chan int, 100)
 		for i := range 3 {
 			clients[i] = etcd.Client(t, pawl.Config{})
-			electors[i] = pawlgocron.NewElector(clients[i], "cron", elect.RunOptions{})
-			t.Cleanup(electors[i].Close)
-			scheduler(t, gocron.WithDistributedElector(electors[i]), time.Minute, 0, func(context.Context) {
-				ctx, done, err := electors[i].Context(context.Background())
+			elector := pawlgocron.NewElector(clients[i], "cron", elect.RunOptions{})
+			electors[i] = elector
+			t.Cleanup(elector.Close)
+			scheduler(t, gocron.WithDistributedElector(elector), time.Minute, 0, func(context.Context) {
+				ctx, done, err := elector.Context(context.Background())
 				if assert.NoError(t, err) {
 					defer done()
 					_, token, ok := fencing.FromContext(ctx)
