@@ -84,6 +84,17 @@ func Renamed(op string, err error) error {
 	return &part
 }
 
+// Doubtful is err, of the last try of a request that an earlier one may have applied.
+func Doubtful(err error) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err // unknown in any case
+	}
+	last := *e
+	last.Outcome = Unknown
+	return &last
+}
+
 // Error names the operation, the endpoint, the outcome where it is unknown, and the cause.
 func (e *Error) Error() string {
 	var b strings.Builder

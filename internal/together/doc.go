@@ -23,8 +23,8 @@
 //     and does not protect; G2 protects.
 //   - G4. A lane is an attempt under way. There are max(2, the least recent round
 //     trip ÷ 300 µs). With one free a write goes at once, by itself and as it is.
-//     Otherwise it joins what gathers, which goes when a lane is answered, or at once
-//     when it is full. What cannot join goes at once, alone. An attempt without an
+//     Otherwise it joins what gathers, which goes when there is a lane again, or as many
+//     attempts as there are lanes have ended, or at once when it is full. What cannot join goes at once, alone. An attempt without an
 //     answer for max(300 ms, 3 round trips) holds no lane, and its member is passed
 //     over. Nothing else waits.
 //   - G5. At most 32 writes and 128 KiB in a request. A server that says "too many

@@ -39,6 +39,7 @@ type gather struct {
 	bytes  int
 	ops    int
 	since  time.Time // when the first joined
+	passed int       // attempts that have ended since then
 }
 
 // admits reports whether w, of so many bytes, may join. full: nothing more should
@@ -66,7 +67,7 @@ func (g *gather) shares(queue string, kind Kind) bool {
 // add joins p, which it admits.
 func (g *gather) add(p *part, now time.Time) {
 	if len(g.parts) == 0 {
-		g.since, g.parts = now, make([]*part, 0, 16)
+		g.since, g.passed, g.parts = now, 0, make([]*part, 0, 16)
 	}
 	p.waiting = true
 	g.parts = append(g.parts, p)

@@ -62,9 +62,10 @@ func (m *machine) flush(now time.Time) effects {
 	return effects{send: m.gather.take(), ticket: m.lanes.take(now), avoid: m.lanes.silent()}
 }
 
-// next lets go what waits if there is a lane.
+// next lets go what waits if there is a lane; or if as many attempts as there are lanes
+// have ended meanwhile, for those that go alone may take every one that is given back.
 func (m *machine) next(now time.Time) effects {
-	if len(m.gather.parts) == 0 || m.hold > 0 || !m.lanes.open() {
+	if len(m.gather.parts) == 0 || m.hold > 0 || !m.lanes.open() && m.gather.passed < m.lanes.most() {
 		return effects{}
 	}
 	return m.flush(now)
@@ -82,6 +83,7 @@ func (m *machine) ended(ticket int, answered bool, now time.Time) effects {
 	} else {
 		m.lanes.ended(ticket)
 	}
+	m.gather.passed++
 	return m.next(now)
 }
 

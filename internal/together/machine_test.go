@@ -404,3 +404,30 @@ func checkRequest(t *testing.T, parts []*part, l limits) {
 	require.LessOrEqual(t, len(parts), l.parts)
 	require.LessOrEqual(t, bytes, l.bytes)
 }
+
+// Rule G4: those that go alone may always be more than there are lanes. What gathers
+// goes in its turn even so.
+func TestWhatGathersIsNotHeldUpByThoseThatGoAlone(t *testing.T) {
+	m, tickets := busy(t)
+	_, over, _ := m.offer(enqueue("alone/"), true, true, t0)
+	m.began(over, nil, t0)
+	tickets = append(tickets, over)
+	a := m.waits(t, release("a/"))
+	for i := range 10 {
+		now := t0.Add(time.Duration(i) * time.Millisecond)
+		first := tickets[0]
+		fx := m.ended(first, true, now)
+		if len(fx.send) == 0 {
+			fx = m.finished(first, now)
+		}
+		if len(fx.send) > 0 {
+			assert.Equal(t, []*part{a}, fx.send)
+			assert.Less(t, i, m.lanes.most(), "no more answers are waited for than there are lanes")
+			return
+		}
+		_, next, _ := m.offer(enqueue("alone/"), true, true, now)
+		m.began(next, nil, now)
+		tickets = append(tickets[1:], next)
+	}
+	t.Fatal("it waits for as long as others go alone")
+}

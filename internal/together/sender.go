@@ -34,7 +34,8 @@ type verdict struct {
 	resp   *pb.TxnResponse
 	err    error
 	next   next
-	ticket int // of one that goes by itself
+	sent   bool // of one that goes once more: it may have been applied
+	ticket int  // of one that goes by itself
 	avoid  *cluster.Member
 }
 
@@ -51,23 +52,32 @@ const (
 // Txn sends w as [cluster.Cluster.Txn] would, by itself or with others, and its
 // outcome is the same. It returns when ctx ends.
 func (s *Sender) Txn(ctx context.Context, w Write) (*pb.TxnResponse, error) {
-	own := false
+	own, sent := false, false
 	for tries := 1; ; tries++ {
-		p, ticket, avoid := s.offer(&w, own || tries > together)
-		if p == nil {
-			return s.sendAlone(ctx, &w, ticket, avoid)
-		}
-		v, err := s.await(ctx, p)
+		resp, v, err := s.try(ctx, &w, own || tries > together)
 		switch {
-		case err != nil:
-			return nil, err
-		case v.next == alone:
-			return s.sendAlone(ctx, &w, v.ticket, v.avoid)
+		case v.next == done && err != nil && sent:
+			return nil, cluster.Doubtful(err)
 		case v.next == done:
-			return v.resp, v.err
+			return resp, err
 		}
-		own = v.next == apartly
+		own, sent = v.next == apartly, sent || v.sent
 	}
+}
+
+// try sends w once, by itself or with others. Where v.next is not done, it goes once more.
+func (s *Sender) try(ctx context.Context, w *Write, own bool) (resp *pb.TxnResponse, v verdict, err error) {
+	p, ticket, avoid := s.offer(w, own)
+	if p != nil {
+		if v, err = s.await(ctx, p); err != nil {
+			return nil, v, err
+		} else if v.next != alone {
+			return v.resp, v, v.err
+		}
+		ticket, avoid = v.ticket, v.avoid
+	}
+	resp, err = s.sendAlone(ctx, w, ticket, avoid)
+	return resp, verdict{}, err
 }
 
 func (s *Sender) offer(w *Write, alone bool) (p *part, ticket int, avoid *cluster.Member) {
@@ -168,13 +178,18 @@ func outcome(parts []*part, i int, resp *pb.TxnResponse, err error) verdict {
 		return verdict{resp: resp, err: err}
 	}
 	unknown := cluster.OutcomeOf(err) != cluster.NotApplied
+	refused := cluster.IsFinal(err) && !cluster.IsNoSpace(err) // for what one of them holds, perhaps
 	switch {
 	case !unknown && cluster.IsFinal(err):
 		return verdict{next: apartly}
+	case unknown && p.Repeat == cluster.Always && refused:
+		return verdict{next: apartly, sent: true}
 	case unknown && p.Repeat == cluster.Always && cluster.IsNoSpace(err) && !p.writes:
-		return verdict{next: apartly} // rule G10
+		return verdict{next: apartly, sent: true} // rule G10
+	case unknown && refused: // another copy may have been applied, and the reason is another's, perhaps
+		return verdict{err: cluster.Unclear(p.Op, errors.New(err.Error()))}
 	case unknown && p.Repeat == cluster.Always && !cluster.IsFinal(err) && repeat(parts) != cluster.Always:
-		return verdict{next: again}
+		return verdict{next: again, sent: true}
 	}
 	return verdict{err: cluster.Renamed(p.Op, err)}
 }

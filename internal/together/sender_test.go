@@ -524,3 +524,73 @@ func TestClosingEndsWhatIsUnderWayAndWhatWaits(t *testing.T) {
 		}
 	})
 }
+
+// cancel puts a cancel key on the lease of a session; however often.
+func cancel(i int, lease int64) Write {
+	return Write{Op: "settle enqueue", Kind: Plain, Queue: fmt.Sprintf("q%d/", i), Lease: lease, Repeat: cluster.Always, Txn: &pb.TxnRequest{
+		Success: []*pb.RequestOp{txn.Put(fmt.Sprintf("//pawl/%x/1", i+1), nil, lease), txn.Look(fmt.Sprintf("q%d/7-1", i))},
+	}}
+}
+
+// Rules G6, N4: what was sent again after a lost answer, and is refused for one of its parts
+// then, is refused for nobody else: each hears its own reason even so.
+func TestEachHearsItsOwnReasonAfterALostAnswerToo(t *testing.T) {
+	for name, refuse := range map[string]func(w *world) (is func(error) bool){
+		"the lease of one is gone": func(w *world) func(error) bool { return cluster.IsLeaseNotFound },
+		"one name is forbidden": func(w *world) func(error) bool {
+			w.f.Inject(is("q1/", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}))
+			return cluster.IsPermissionDenied
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				w.f.Inject(nested(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+				why, gone := refuse(w), int64(0)
+				if name == "the lease of one is gone" {
+					gone = 99
+				}
+				got := w.all(w.Context(), cancel(0, 0), cancel(1, gone), del(2))
+				assert.NoError(w, got[0].err)
+				assert.NoError(w, got[2].err)
+				require.Error(w, got[1].err)
+				assert.True(w, why(got[1].err), "%v", got[1].err)
+				assert.Equal(w, cluster.Unknown, cluster.OutcomeOf(got[1].err), "the first copy may yet be applied")
+			})
+		})
+	}
+}
+
+// Rule G6: an interceptor that sends again what got no answer, and is refused the second
+// time, leaves it unknown to each, and nobody hears another's reason.
+func TestARefusalAfterAnInterceptorsLostCopyIsNobodyElses(t *testing.T) {
+	twice := grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		if err := invoke(ctx, method, req, reply, cc, opts...); status.Code(err) != codes.Unavailable {
+			return err
+		}
+		return invoke(ctx, method, req, reply, cc, opts...)
+	})
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		w.f.Inject(nested(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+		bad := put(1)
+		bad.Lease, bad.Txn.Success[0] = 99, txn.Put("q1/99-1", nil, 99)
+		for _, g := range w.all(w.Context(), put(0), bad) {
+			require.Error(w, g.err)
+			assert.Equal(w, cluster.Unknown, cluster.OutcomeOf(g.err))
+			assert.False(w, cluster.IsLeaseNotFound(g.err), "%v", g.err)
+		}
+	}, twice)
+}
+
+// Rule G7: what was sent, and waits to be sent once more, is not "not applied".
+func TestWhatWaitsToBeSentAgainIsUnknownToWhoeverStopsWaiting(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		w.s.Hold(time.Second, mostParts, nil)
+		w.f.Inject(nested(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+		ctx, stop := context.WithTimeout(w.Context(), 1500*time.Millisecond)
+		defer stop()
+		got := w.all(ctx, put(0), del(1))
+		assert.Equal(w, []int{2}, w.requests())
+		require.ErrorIs(w, got[1].err, context.DeadlineExceeded)
+		assert.Equal(w, cluster.Unknown, cluster.OutcomeOf(got[1].err), "it was sent once: %v", got[1].err)
+	})
+}
