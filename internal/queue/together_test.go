@@ -12,10 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc"
 
+	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
 )
 
 // gathering is a session whose writes gather for a millisecond, and what counts the
@@ -191,5 +195,49 @@ func TestWhatManyGaveUpIsRemovedTogether(t *testing.T) {
 		assert.Len(w, w.keys(), 1)
 		assert.LessOrEqual(w, len(sizes()), 5)
 		w.release(holder)
+	})
+}
+
+// Rules G6, N4: a lease that is found gone by a settling which is sent again, after its
+// answer was lost, ends its own session, and no other whose settling was of that request.
+func TestALeaseThatIsGoneEndsNoOtherSessionAfterALostAnswer(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		c, err := pawl.Dial(w.Context(), pawl.Config{Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{w.f.DialOption()}})
+		require.NoError(w, err)
+		defer c.Close()
+		var both [2]*session.Session
+		for i := range both {
+			own, err := c.NewSession(w.Context(), lease.Options{})
+			require.NoError(w, err)
+			both[i] = inside.SessionOf(own)
+		}
+		synctest.Wait()
+		both[0].Host().Together.Hold(time.Millisecond, 32, nil)
+		lost := 0
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCTimeout, Times: 2, Match: func(q etcdfake.Request) bool {
+			if partsOf(q.Message) != 2 {
+				return false
+			}
+			if lost++; lost == 2 {
+				w.f.Revoke(both[1].ID())
+			}
+			return true
+		}})
+		var all sync.WaitGroup
+		for i, s := range both {
+			all.Go(func() {
+				q, err := New("", fmt.Sprint("each", i), false)
+				require.NoError(w, err)
+				got, err := Acquire(w.Context(), s, q, Request{})
+				if i == 1 {
+					assert.ErrorIs(w, err, lease.ErrRevoked)
+				} else if assert.NoError(w, err) {
+					assert.NoError(w, got.Release(w.Context(), errGivenBack))
+				}
+			})
+		}
+		all.Wait()
+		assert.GreaterOrEqual(w, lost, 2)
+		assert.NoError(w, both[0].Err())
 	})
 }
