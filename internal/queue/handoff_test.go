@@ -117,9 +117,7 @@ func TestAHandoffThatComesBeforeThePredecessorIsFollowedCounts(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *world) {
 		s := w.session()
 		a := &Acquisition{s: s, queue: w.queue(), parent: w.Context(), state: state.Begin(state.Options{Handoffs: true})}
-		var err error
-		err = a.begins()
-		require.NoError(w, err)
+		require.NoError(w, a.begins())
 		value, name := string(s.Label()), a.queue.Prefix+"7f3a-1"
 		predecessor := state.Key{Name: name, Create: w.f.Put(name, value, 0)}
 		own := state.Key{Name: a.key, Create: w.f.Put(a.key, value, s.ID())}
