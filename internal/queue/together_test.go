@@ -186,6 +186,7 @@ func TestWhatManyGaveUpIsRemovedTogether(t *testing.T) {
 			all = append(all, w.acquiring(ctx, s, Request{}))
 		}
 		sizes()
+		w.f.Inject(etcdfake.Rule{Method: "Txn", HoldAnswer: 10 * time.Millisecond}) // all have given up before the first is removed
 		cancel()
 		for _, a := range all {
 			assert.ErrorIs(w, a.failed(), context.Canceled)
@@ -193,7 +194,7 @@ func TestWhatManyGaveUpIsRemovedTogether(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		assert.Len(w, w.keys(), 1)
-		assert.LessOrEqual(w, len(sizes()), 5)
+		assert.LessOrEqual(w, len(sizes()), 8)
 		w.release(holder)
 	})
 }

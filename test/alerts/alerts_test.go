@@ -1,6 +1,7 @@
 package alerts
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -67,7 +68,9 @@ func aClaim(name string) observe.Claim { return observe.Claim{ID: 1, Name: name}
 
 // leads keeps the alert about nobody quiet, which is of use only where there are
 // elections.
-func leads(c *prom.Collector) { c.Observe(nil, observe.TermElected{Claim: aClaim("leader")}) }
+func leads(c *prom.Collector) {
+	c.Observe(context.Background(), observe.TermElected{Claim: aClaim("leader")})
+}
 
 func TestAlertsFireAtTheFirstEventAndNotBefore(t *testing.T) {
 	byName := prom.Options{Name: strings.ToLower}
@@ -86,25 +89,25 @@ func TestAlertsFireAtTheFirstEventAndNotBefore(t *testing.T) {
 		"of another cause":     {before: lost(lease.ErrExpired), event: lost(errors.New("another")), want: "PawlLockLost"},
 		"by this process":      {event: lost(lease.ErrClosed)},
 		"of a name never seen": {opts: byName, event: lost(lease.ErrExpired), want: "PawlLockLost"},
-		"of a name seen": {opts: byName, before: func(c *prom.Collector) { c.Observe(nil, observe.LockAcquired{Claim: aClaim("a")}) },
+		"of a name seen": {opts: byName, before: func(c *prom.Collector) { c.Observe(context.Background(), observe.LockAcquired{Claim: aClaim("a")}) },
 			event: func(c *prom.Collector) {
-				c.Observe(nil, observe.LockLost{Claim: aClaim("a"), Err: lease.ErrRevoked})
+				c.Observe(context.Background(), observe.LockLost{Claim: aClaim("a"), Err: lease.ErrRevoked})
 			}, want: "PawlLockLost"},
 		"a term is lost": {event: func(c *prom.Collector) {
 			leads(c)
-			c.Observe(nil, observe.TermEnded{Claim: aClaim("e"), Err: lease.ErrExpired})
+			c.Observe(context.Background(), observe.TermEnded{Claim: aClaim("e"), Err: lease.ErrExpired})
 		}, want: "PawlLockLost"},
-		"a write of etcd's is fenced":  {event: func(c *prom.Collector) { c.Observe(nil, observe.WriteFenced{}) }, want: "PawlWriteFenced"},
+		"a write of etcd's is fenced":  {event: func(c *prom.Collector) { c.Observe(context.Background(), observe.WriteFenced{}) }, want: "PawlWriteFenced"},
 		"a write to storage is fenced": {event: func(c *prom.Collector) { c.Refused(stale) }, want: "PawlWriteFenced"},
-		"a session is in jeopardy":     {event: func(c *prom.Collector) { c.Observe(nil, observe.SessionInJeopardy{}) }, want: "PawlSessionInJeopardy"},
+		"a session is in jeopardy":     {event: func(c *prom.Collector) { c.Observe(context.Background(), observe.SessionInJeopardy{}) }, want: "PawlSessionInJeopardy"},
 		"a member is slow": {event: func(c *prom.Collector) {
 			for range 10 {
-				c.Observe(nil, observe.SessionRenewed{Member: "m", RoundTrip: 3 * time.Second})
+				c.Observe(context.Background(), observe.SessionRenewed{Member: "m", RoundTrip: 3 * time.Second})
 			}
 		}, before: func(c *prom.Collector) {
-			c.Observe(nil, observe.SessionRenewed{Member: "m", RoundTrip: time.Millisecond})
+			c.Observe(context.Background(), observe.SessionRenewed{Member: "m", RoundTrip: time.Millisecond})
 		}, want: "PawlMemberSlow"},
-		"nobody leads any more": {event: func(c *prom.Collector) { c.Observe(nil, observe.TermEnded{Claim: aClaim("leader")}) }, want: "PawlNobodyLeads"},
+		"nobody leads any more": {event: func(c *prom.Collector) { c.Observe(context.Background(), observe.TermEnded{Claim: aClaim("leader")}) }, want: "PawlNobodyLeads"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := scraped(t, c.opts, 2*quiet, func(of *prom.Collector) {
@@ -138,8 +141,8 @@ func TestAlertsFireAtTheFirstEventAndNotBefore(t *testing.T) {
 
 func lost(err error) func(c *prom.Collector) {
 	return func(c *prom.Collector) {
-		c.Observe(nil, observe.LockAcquired{Claim: aClaim("a")})
-		c.Observe(nil, observe.LockLost{Claim: aClaim("a"), Err: err})
+		c.Observe(context.Background(), observe.LockAcquired{Claim: aClaim("a")})
+		c.Observe(context.Background(), observe.LockLost{Claim: aClaim("a"), Err: err})
 	}
 }
 
@@ -147,7 +150,7 @@ func lost(err error) func(c *prom.Collector) {
 func TestALongWaitIsAnAlarm(t *testing.T) {
 	all := scraped(t, prom.Options{}, 15*time.Minute, func(c *prom.Collector) {
 		leads(c)
-		c.Observe(nil, observe.LockEnqueued{Claim: observe.Claim{ID: 7, Name: "a"}, Ahead: 1})
+		c.Observe(context.Background(), observe.LockEnqueued{Claim: observe.Claim{ID: 7, Name: "a"}, Ahead: 1})
 	})
 	s, engine, rules := stored(t, all), anEngine(t), shipped(t)
 	assert.Empty(t, firing(t, engine, s, rules, 10*time.Minute))
@@ -162,9 +165,9 @@ func TestThatNobodyEverLedIsAnAlarm(t *testing.T) {
 		f    func(c *prom.Collector)
 	}{
 		"nothing is known":        {f: func(*prom.Collector) {}},
-		"a candidate waits":       {f: func(c *prom.Collector) { c.Observe(nil, observe.CampaignEnqueued{Claim: aClaim("e")}) }},
-		"a candidate has a name":  {opts: prom.Options{Name: strings.ToLower}, f: func(c *prom.Collector) { c.Observe(nil, observe.CampaignEnqueued{Claim: aClaim("e")}) }},
-		"a campaign was given up": {f: func(c *prom.Collector) { c.Observe(nil, observe.CampaignGaveUp{Claim: aClaim("e")}) }},
+		"a candidate waits":       {f: func(c *prom.Collector) { c.Observe(context.Background(), observe.CampaignEnqueued{Claim: aClaim("e")}) }},
+		"a candidate has a name":  {opts: prom.Options{Name: strings.ToLower}, f: func(c *prom.Collector) { c.Observe(context.Background(), observe.CampaignEnqueued{Claim: aClaim("e")}) }},
+		"a campaign was given up": {f: func(c *prom.Collector) { c.Observe(context.Background(), observe.CampaignGaveUp{Claim: aClaim("e")}) }},
 	} {
 		all := scraped(t, c.opts, 5*time.Minute, c.f)
 		assert.Equal(t, []string{"PawlNobodyLeads"}, firing(t, anEngine(t), stored(t, all), shipped(t), 5*time.Minute), name)
@@ -275,6 +278,6 @@ func everything(c *prom.Collector) {
 		observe.LockEnqueued{Claim: observe.Claim{ID: 9, Name: "b"}, Ahead: 2},
 		observe.MemberSwitched{From: "m"}, observe.WriteFenced{},
 	} {
-		c.Observe(nil, ev)
+		c.Observe(context.Background(), ev)
 	}
 }

@@ -54,7 +54,7 @@ func scraped(t *testing.T, opts prom.Options, length time.Duration, f func(c *pr
 func samples(name string, m *dto.Metric, at time.Duration) (all []sample) {
 	add := func(suffix string, value float64, more ...string) {
 		b := labels.NewScratchBuilder(8)
-		b.Add(labels.MetricName, name+suffix)
+		b.Add("__name__", name+suffix)
 		b.Add("job", "app")
 		b.Add("instance", "host-1:80")
 		for _, l := range m.Label {
