@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/pawl-locks/pawl/internal/queue/state"
@@ -272,16 +273,45 @@ func TestASetThatLosesAKeyWhileItWaitsFailsAtOnce(t *testing.T) {
 // ML5: an enqueue that was applied, and one of whose keys was deleted before it was settled,
 // is undone: no key of it is left.
 func TestASetWhoseEnqueueWasLostAndThenAKeyIsUndone(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
-		s := w.session()
-		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
-		w.f.Inject(request(isSettle).rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
-		a := w.takes(w.Context(), s, Request{}, "a", "b", "c")
-		time.Sleep(100 * time.Millisecond)
-		w.f.Delete(w.f.Keys("namea/")[0])
-		w.oneCause(ErrKeyDeleted, a.failed())
-		w.clear()
-	})
+	for _, gone := range []string{"namea/", "nameb/", "namec/"} {
+		t.Run(gone, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				s := w.session()
+				w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+				w.f.Inject(request(isSettle).rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
+				a := w.takes(w.Context(), s, Request{}, "a", "b", "c")
+				time.Sleep(100 * time.Millisecond)
+				w.f.Delete(w.f.Keys(gone)[0])
+				w.oneCause(ErrKeyDeleted, a.failed())
+				w.clear()
+			})
+		})
+	}
+}
+
+// ML3: the query that decides compares all own keys, whatever the watches have shown. Here
+// they show all but that one of the own keys is gone.
+func TestASetOfWhichAKeyIsGoneDoesNotWinWhereNoWatchShowsIt(t *testing.T) {
+	for _, gone := range []string{"namea/", "nameb/", "namec/"} {
+		t.Run(gone, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				holder := w.takes(w.Context(), w.session(), Request{}, "d").won()
+				a := w.takes(w.Context(), w.session(), Request{}, "a", "b", "c", "d")
+				require.True(w, a.waits())
+				own := w.f.Keys(gone)[0]
+				for _, m := range w.f.Members() {
+					m.EditWatches(func(r *pb.WatchResponse) []*pb.WatchResponse {
+						r.Events = slices.DeleteFunc(r.Events, func(ev *mvccpb.Event) bool { return string(ev.Kv.Key) == own })
+						return []*pb.WatchResponse{r}
+					})
+				}
+				w.f.Delete(own)
+				w.release(holder)
+				w.oneCause(ErrKeyDeleted, a.failed())
+				w.clear()
+			})
+		})
+	}
 }
 
 // ML4, A3: it learns that its own keys are there, and that what it waits for is not, from a
