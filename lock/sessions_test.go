@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -57,6 +58,7 @@ func TestAMutexOfASessionEndsWithIt(t *testing.T) {
 func TestNoSessionIsGrantedForBadArguments(t *testing.T) {
 	inBubble(t, func(w *world) {
 		c := w.client(pawl.Config{})
+		synctest.Wait() // what clients ask on their own account is asked
 		before := w.f.Counts()
 		_, err := lock.New(c, "", lock.Options{}).Acquire(w.Context())
 		assert.ErrorContains(w, err, "empty name")
