@@ -21,8 +21,8 @@
 //   - G3. Whoever asks for its position, or resumes, looks for another key with its
 //     own create revision, and fails loudly (internal/queue/query.go). That detects,
 //     and does not protect; G2 protects.
-//   - G4. A lane is an attempt under way. There are max(2, the least recent round
-//     trip ÷ 300 µs). With one free a write goes at once, by itself and as it is.
+//   - G4. A lane is an attempt under way. There is one for each 300 µs of
+//     the least recent round trip, 2 at the least and 16 at the most. With one free a write goes at once, by itself and as it is.
 //     Otherwise it joins what gathers, which goes when there is a lane again, or as many
 //     attempts as there are lanes have ended, or at once when it is full. What cannot join goes at once, alone. An attempt without an
 //     answer for max(300 ms, 3 round trips) holds no lane, and its member is passed

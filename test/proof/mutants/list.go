@@ -185,6 +185,7 @@ var mutants = []mutant{
 	{"a tie is not looked for", "G3", []edit{{"internal/queue/query.go", "			case kv.CreateRevision >= own.Create:\n", "			case len(kv.Key) == 0:\n"}}, []string{inQueue}},
 	{"an attempt that hangs keeps its lane", "G4", []edit{{"internal/together/lanes.go", "now.Sub(x.since) >= l.patience()", "now.Sub(x.since) >= time.Hour"}}, []string{inTogether}},
 	{"a member that says nothing is not passed over", "G4", []edit{{"internal/together/lanes.go", "			return l.all[i].member\n", "			return nil\n"}}, []string{inTogether}},
+	{"a slow server is sent every write by itself", "G4", []edit{{"internal/together/lanes.go", "	mostLanes   = 16 ", "	mostLanes   = 1 << 20 "}}, []string{inTogether}},
 	{"a write waits though a lane is free", "G4", []edit{{"internal/together/machine.go", "	return m.next(now)\n}\n\n// finished", "	return effects{}\n}\n\n// finished"}}, []string{inTogether}},
 	{"a server that wants fewer operations is not believed", "G5", []edit{{"internal/together/machine.go", "min(m.limits.ops, max((len(parts)+ops)/2, fewestOps))", "m.limits.ops"}}, []string{inTogether}},
 	{"what one is refused for is everybody's", "G6", []edit{{"internal/together/sender.go", "	case !unknown && cluster.IsFinal(err):\n", "	case !unknown && err == nil:\n"}}, []string{inTogether}},
