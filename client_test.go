@@ -150,7 +150,7 @@ func TestAClosedClientSaysSo(t *testing.T) {
 	})
 }
 
-// The client's own session is shared, granted once however many ask, and anew
+// The client's own session is shared, granted once however many ask, and again
 // after it ended.
 func TestTheClientsSessionIsGrantedOnceAndAgainAfterItsEnd(t *testing.T) {
 	inBubble(t, pawl.Config{Session: lease.Options{TTL: 6 * time.Second, Owner: "me"}}, func(t *testing.T, fake *etcdfake.Cluster, c *pawl.Client) {

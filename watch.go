@@ -77,7 +77,7 @@ func (c *Client) nextRevision(ctx context.Context, key string) (rev int64, err e
 	if key == "" {
 		key = "\x00" // the smallest one; etcd refuses the empty one
 	}
-	read := &pb.TxnRequest{Success: []*pb.RequestOp{txn.Look(key)}}
+	read := &pb.TxnRequest{Success: []*pb.RequestOp{txn.Stat(key)}}
 	err = listwatch.Persist(ctx, c.cluster, func() error {
 		resp, err := c.cluster.Txn(ctx, cluster.Request{Op: "read the revision", Repeat: cluster.Always}, read)
 		rev = resp.GetHeader().GetRevision()

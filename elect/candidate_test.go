@@ -19,7 +19,7 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// Variables of the environment that make this binary a candidate, and tell it
+// Variables of the environment that make this binary a candidate, and say
 // where etcd is.
 const (
 	roleVariable     = "PAWL_ELECT_TEST_ROLE"
@@ -38,18 +38,18 @@ type bulletin struct {
 }
 
 // TestRoleCandidate is not a test: it is a process that wins and loses one name,
-// until its input ends. Lines on its input tell it to give up a term that they
+// until its input ends. Lines on its input have it give up a term that they
 // name.
 func TestRoleCandidate(t *testing.T) {
 	if os.Getenv(roleVariable) == "" {
 		t.Skip("the role of a child process")
 	}
-	told := make(chan string, 100)
+	orders := make(chan string, 100)
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() { // ends with the input, as the process does
 		defer cancel()
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-			told <- in.Text()
+			orders <- in.Text()
 		}
 	}()
 	c, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{os.Getenv(endpointVariable)}})
@@ -63,14 +63,14 @@ func TestRoleCandidate(t *testing.T) {
 		}
 		tm, err := elect.New(s, "e", elect.Options{}).Campaign(ctx, fmt.Append(nil, os.Getpid()))
 		if err == nil {
-			reign(ctx, s, tm, told)
+			reign(ctx, s, tm, orders)
 		}
 		_ = s.Close(ctx)
 	}
 }
 
-// reign says what becomes of the term, and does what it is told.
-func reign(ctx context.Context, s *pawl.Session, tm *elect.Term, told <-chan string) {
+// reign says what becomes of the term, and does what it is ordered to.
+func reign(ctx context.Context, s *pawl.Session, tm *elect.Term, orders <-chan string) {
 	b := bulletin{Key: tm.Key(), Token: tm.Token(), Lease: s.ID(), Won: time.Now()}
 	say(b)
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -86,7 +86,7 @@ func reign(ctx context.Context, s *pawl.Session, tm *elect.Term, told <-chan str
 		b.Last = at
 		select {
 		case <-tick.C:
-		case what := <-told:
+		case what := <-orders:
 			switch what {
 			case fmt.Sprint("close ", tm.Token()):
 				_ = s.Close(ctx)

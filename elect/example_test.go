@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// The loop around a term, and what it tells.
+// The loop around a term, and what it reports.
 func ExampleRun() {
 	s := begin() // an etcd in memory, for the example
 	defer s.end()
@@ -28,7 +28,7 @@ func ExampleRun() {
 		if terms++; terms == 2 {
 			return nil // done: Run resigns, and returns nil
 		}
-		s.etcd.Delete(t.Key()) // an operator makes room
+		s.etcd.Delete(t.Key()) // an operator deletes its key
 		<-ctx.Done()           // stop what is under way …
 		return ctx.Err()       // … and return: Run campaigns again
 	})
@@ -191,7 +191,7 @@ func handOver(session *pawl.Session, term *elect.Term) note {
 func takeOver(ctx context.Context, client *pawl.Client, n note) (*pawl.Session, *elect.Term, error) {
 	session, err := client.NewSession(ctx, lease.Options{Resume: n.Session})
 	if err != nil {
-		return nil, nil, err // lease.ErrRevoked: too late, campaign anew
+		return nil, nil, err // lease.ErrRevoked: too late, campaign again
 	}
 	term, err := elect.New(session, "primary", elect.Options{}).Resume(ctx, n.Key, n.Token)
 	return session, term, err

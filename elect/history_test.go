@@ -72,7 +72,7 @@ type contest struct {
 	leader chan forced
 	// calm holds one element: the right to take a term away by force, or to look
 	// at all terms. An operator's deed is at once at the server, and at its victim
-	// only when it is told; so nobody looks between.
+	// only when it is ordered to; so nobody reads in between.
 	calm chan struct{}
 }
 
@@ -148,7 +148,7 @@ func (c *contest) check() {
 	assert.LessOrEqual(c.w.t, valid, 1)
 }
 
-// deed does to f what an operator does, and returns when f has been told: at
+// deed does to f what an operator does, and returns when f has learned of it: at
 // once, unless its key is so new that it is not watched yet; and when the
 // cluster has just forgotten its history, with the next renewal.
 func (c *contest) deed(f forced, compacted bool, do func()) {
@@ -168,7 +168,7 @@ func (c *contest) deed(f forced, compacted bool, do func()) {
 }
 
 // Three candidates over two hundred forced losses: never two terms at once,
-// rising tokens, each loss told with its cause; and what Observe says of it all
+// rising tokens, each loss reported with its cause; and what Observe says of it all
 // is true, with a consumer that is quick and one that is slow.
 func TestThreeCandidatesOverTwoHundredLosses(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
@@ -213,7 +213,7 @@ func TestThreeCandidatesOverTwoHundredLosses(t *testing.T) {
 	})
 }
 
-// lose takes the term from f, in one of six ways, and checks what it is told.
+// lose takes the term from f, in one of six ways, and checks what it reports.
 func (c *contest) lose(f forced, compacted bool, how int) {
 	w := c.w
 	want := [...]error{lease.ErrRevoked, elect.ErrKeyDeleted, elect.ErrKeyOverwritten, lease.ErrExpired, lease.ErrClosed, elect.ErrResigned}[how]

@@ -33,7 +33,7 @@ type Leader struct {
 // LeaderOf reads from the cluster, linearizably, who leads: it was so at some moment
 // during the call. The error matches ErrNoLeader if nobody did. It needs no
 // session, and writes nothing. It costs two reads, of which the first, without
-// values, takes the server time in proportion to the candidates. Whoever has a
+// values, takes the server time in proportion to the candidates. Anyone who has a
 // key under the name, first of all, counts as leading, as candidates see it.
 func LeaderOf(ctx context.Context, c *pawl.Client, name string, opts Options) (Leader, error) {
 	r, err := newReader(ctx, c, name, opts)

@@ -125,7 +125,7 @@ func requireTrue(t *testing.T, seen []elect.Leader, history []etcdfake.Change, p
 		require.Equal(t, want, got, "event %d, at revision %d", i, l.Revision)
 		if i > 0 {
 			require.Greater(t, l.Revision, seen[i-1].Revision)
-			require.NotEqual(t, last, want, "event %d tells nothing new", i)
+			require.NotEqual(t, last, want, "event %d has nothing new", i)
 		}
 		last = want
 	}
@@ -179,8 +179,8 @@ func TestObserveYieldsEachLeaderAndNoLeader(t *testing.T) {
 	})
 }
 
-// E7: what happens within one batch of the watch is applied before anybody is
-// told.
+// E7: what happens within one batch of the watch is applied before anything is
+// yielded.
 func TestObserveNeverYieldsACandidateOfABatchThatDidNotLead(t *testing.T) {
 	inBubble(t, func(w *world) {
 		v := w.observe(context.Background(), w.client(), "e", 0)
@@ -229,7 +229,7 @@ func TestASlowConsumerSeesTheLatestState(t *testing.T) {
 // E6: whatever happens to members, connections, watches and revisions, Observe
 // goes on.
 func TestObserveSurvivesEveryFault(t *testing.T) {
-	troubles := map[string]func(w *world){
+	faults := map[string]func(w *world){
 		"compaction": func(w *world) {
 			w.Cut()
 			w.Put("noise", "", 0)
@@ -259,7 +259,7 @@ func TestObserveSurvivesEveryFault(t *testing.T) {
 			w.Compact(w.Revision())
 		},
 	}
-	for name, trouble := range troubles {
+	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *world) {
 				ctx, cancel := context.WithCancel(w.ctx)
@@ -269,13 +269,13 @@ func TestObserveSurvivesEveryFault(t *testing.T) {
 				w.Put("e/b", "b", 0)
 				synctest.Wait()
 				for i := range 3 {
-					trouble(w)
+					fault(w)
 					w.Put("e/a", fmt.Sprint(i), 0)
 					time.Sleep(30 * time.Second)
 					seen := v.seen()
 					require.Equal(t, fmt.Sprint(i), string(seen[len(seen)-1].Value))
 				}
-				trouble(w)
+				fault(w)
 				w.Delete("e/a")
 				time.Sleep(30 * time.Second)
 				assert.True(t, strings.HasSuffix(v.said(), " 2 b"), v.said())
@@ -343,7 +343,7 @@ func TestObserveEndsWithAWatchThatIsDenied(t *testing.T) {
 	})
 }
 
-// A read shows that the leader is gone, and the watch does not tell of it.
+// A read shows that the leader is gone, and the watch does not deliver it.
 func TestObserveReadsAgainWhenTheWatchKeepsSilent(t *testing.T) {
 	inBubble(t, func(w *world) {
 		for _, m := range w.Members() {

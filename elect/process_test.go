@@ -128,7 +128,7 @@ func (f *field) until(what string, enough func(n news) bool) news {
 }
 
 // lose takes its term from the leader n, in the way of that name, and checks
-// what it is told. It returns the next leader.
+// what it reports. It returns the next leader.
 func (f *field) lose(n news, way string) (next news) {
 	f.t.Helper()
 	var want []string
@@ -160,7 +160,7 @@ func (f *field) lose(n news, way string) (next news) {
 	}
 	next = f.until("the next leader after "+way, func(other news) bool { return other.Over == "" && other.Token != n.Token })
 	heal()
-	if _, told := f.over[token]; !told {
+	if _, reported := f.over[token]; !reported {
 		f.until("the loss by "+way, func(other news) bool { return other.Over != "" && other.Token == n.Token })
 	}
 	assert.Contains(f.t, want, f.over[token].Over)
@@ -218,7 +218,7 @@ func TestProcessesLoseTheirTermsInEveryWay(t *testing.T) {
 		seen := v.seen()
 		return len(seen) > 0 && seen[len(seen)-1].Token == leader.Token
 	}, time.Minute, 10*time.Millisecond)
-	_, err = f.op.Put(ctx, &pb.PutRequest{Key: []byte("e/end")}) // behind the leader in the line
+	_, err = f.op.Put(ctx, &pb.PutRequest{Key: []byte("e/end")}) // behind the leader in the queue
 	require.NoError(t, err)
 	history := witness("e/end")
 	cancel()
@@ -227,7 +227,7 @@ func TestProcessesLoseTheirTermsInEveryWay(t *testing.T) {
 }
 
 // watchPrefix watches a prefix of a real etcd as plainly as can be. What it
-// returns waits until the watch has told of a key, and returns all that it told
+// returns waits until the watch has delivered an event of a key, and returns all that it delivered
 // until then.
 func watchPrefix(t *testing.T, ctx context.Context, s *etcdtest.Server, prefix string) func(key string) []etcdfake.Change {
 	w, err := pb.NewWatchClient(s.Conn(t)).Watch(ctx)

@@ -119,7 +119,7 @@ func TestRunLeadsAgainAfterEachKillOfItsLease(t *testing.T) {
 	})
 }
 
-// E8, E11: lead is told first and waited for, and only then is the term given
+// E8, E11: lead's context ends first and lead is waited for, and only then is the term given
 // up.
 func TestRunStopsLeadBeforeItResigns(t *testing.T) {
 	inBubble(t, func(w *world) {

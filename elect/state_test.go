@@ -112,7 +112,7 @@ func TestElectionStateDropsEventsFromBeforeItWasRead(t *testing.T) {
 	assert.EqualValues(t, 7, s.rev)
 }
 
-func TestElectionStateTellsAKeyThatCameAgainFromTheOneThatWent(t *testing.T) {
+func TestElectionStateDistinguishesAKeyThatCameAgainFromTheOneThatWent(t *testing.T) {
 	s := newElectionState(5, []candidate{{"a", 3}, {"b", 4}})
 	s.apply([]watcher.Event{{Key: "a", Deleted: true, ModRevision: 6}, {Key: "a", CreateRevision: 7, ModRevision: 7}}, 7)
 	assert.Equal(t, candidate{"b", 4}, s.first())

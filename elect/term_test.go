@@ -136,7 +136,7 @@ func TestCampaignNeverWinsWithoutItsKey(t *testing.T) {
 	}
 }
 
-// E1: nor in the moment of its turn, when no watch has told yet.
+// E1: nor in the moment of its turn, when no watch has delivered anything yet.
 func TestCampaignWhoseKeyGoesWithTheLeadersDoesNotWin(t *testing.T) {
 	for _, how := range []string{"revoked", "deleted"} {
 		t.Run(how, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestCampaignWhoseKeyGoesWithTheLeadersDoesNotWin(t *testing.T) {
 	}
 }
 
-// E2: whatever error Campaign returns, its candidacy leaves the line.
+// E2: whatever error Campaign returns, its candidacy leaves the queue.
 func TestACampaignThatFailsLeavesNoCandidate(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
 		"applied, answer lost":       {Method: "Txn", Err: unavailable},
@@ -203,7 +203,7 @@ func TestCompactionWhileWaitingKeepsThePosition(t *testing.T) {
 	inBubble(t, func(w *world) {
 		leader := w.campaign(w.session(), "e", "leader")
 		var won []string
-		var wg sync.WaitGroup // a resignation that the test's end overtakes is told that its client is closed
+		var wg sync.WaitGroup // a resignation that the test's end overtakes reports that its client is closed
 		for _, v := range []string{"second", "third"} {
 			s := w.session()
 			wg.Go(func() {

@@ -11,7 +11,7 @@ const DefaultLimit = 1 << 16
 
 // A Gate is a guard in memory, for a service that owns its state: it admits a token unless a greater one was admitted for the same
 // resource. The zero Gate is ready. It is safe for concurrent use, and must not be copied after its first use. A resource that
-// the gate remembers is judged without a lock; only a new resource takes one.
+// the gate remembers is compared without a lock; only a new resource takes one.
 //
 // # Two registers
 //
@@ -28,9 +28,9 @@ const DefaultLimit = 1 << 16
 //
 // A gate remembers at most Limit resources, about 200 bytes and the name for each. When one more comes, it forgets one that was not asked for since
 // the last sweep, and raises its floor to the highest tokens forgotten so far. A resource that it does not remember is
-// judged by the floor. So a token that was refused once is refused for good: if it was below the highest of a forgotten
+// compared with the floor. So a token that was refused once is refused for good: if it was below the highest of a forgotten
 // resource, it is below the floor. What it costs is the other error: a holder that came before the forgotten one, and has sent nothing while Limit
-// other resources were used, is refused too. It acquires the lock anew, and its new token is above the floor, provided
+// other resources were used, is refused too. It acquires the lock again, and its new token is above the floor, provided
 // that the tokens of all resources of one gate come from one counter, as those of one etcd cluster do. Use a gate for each cluster.
 //
 // A huge token is admitted like any other: it shuts all real holders out of its resource for good, and of every unknown resource once the gate forgets it, so authenticate
@@ -40,7 +40,7 @@ const DefaultLimit = 1 << 16
 //
 // The zero Gate knows nothing, and admits what its predecessor refused. Restore it from a Snapshot that was saved together with the state,
 // or Admit again, in order, what a log of the writes says; or, with nothing kept, acquire a lock of the service's own and call
-// RefuseBelow with its token, so that every holder from before the restart has to acquire anew.
+// RefuseBelow with its token, so that every holder from before the restart has to acquire again.
 type Gate struct {
 	Limit int // resources remembered; 0 or less: DefaultLimit. Set it before the first use.
 
@@ -78,13 +78,13 @@ func (g *Gate) admit(resource string, t Token, shared bool) error {
 		r := v.(*registers)
 		if seen := r.admit(t, shared); seen != forgotten {
 			r.touch()
-			return judge(resource, t, seen, shared)
+			return compare(resource, t, seen, shared)
 		}
 	}
 	return g.admitUnknown(resource, t, shared)
 }
 
-// admitUnknown judges a resource that was not there when its caller looked. Entries are added and forgotten only under mu, so that it
+// admitUnknown admits a token for a resource that was not there when its caller looked. Entries are added and forgotten only under mu, so that it
 // sees either the entry, alive, or a floor that covers it.
 func (g *Gate) admitUnknown(resource string, t Token, shared bool) error {
 	g.mu.Lock()
@@ -92,10 +92,10 @@ func (g *Gate) admitUnknown(resource string, t Token, shared bool) error {
 	if v, ok := g.known.Load(resource); ok {
 		r := v.(*registers)
 		r.touch()
-		return judge(resource, t, r.admit(t, shared), shared)
+		return compare(resource, t, r.admit(t, shared), shared)
 	}
 	r := newRegisters(resource, g.floor)
-	err := judge(resource, t, r.admit(t, shared), shared)
+	err := compare(resource, t, r.admit(t, shared), shared)
 	if err == nil {
 		g.remember(r)
 	}

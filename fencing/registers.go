@@ -89,8 +89,8 @@ func (r *registers) touch() {
 	}
 }
 
-// judge refuses a token because of the register that it was compared with.
-func judge(resource string, t, seen Token, shared bool) error {
+// compare refuses a token because of the register that it was compared with.
+func compare(resource string, t, seen Token, shared bool) error {
 	if t < seen || shared && t == seen {
 		return &StaleError{Resource: resource, Got: t, Highest: seen}
 	}

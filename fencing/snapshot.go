@@ -58,7 +58,7 @@ func (g *Gate) Restore(snapshot []byte) error {
 	before := g.floor
 	g.floor = before.max(floor)
 	for _, r := range g.ring {
-		// What the snapshot does not name, its gate judged by its floor.
+		// What the snapshot does not name, its gate compared with its floor.
 		if _, named := seen[r.resource]; !named {
 			r.raise(floor)
 		}
@@ -69,7 +69,7 @@ func (g *Gate) Restore(snapshot []byte) error {
 			delete(seen, resource)
 		}
 	}
-	// Only now, as each that is added may end one that was known. What this gate did not know, it judged by its own floor; the snapshot's floor
+	// Only now, as each that is added may end one that was known. What this gate did not know, it compared with its own floor; the snapshot's floor
 	// says nothing of what the snapshot names.
 	for resource, p := range seen {
 		g.remember(newRegisters(resource, before.max(p)))

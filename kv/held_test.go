@@ -78,7 +78,7 @@ func TestAConditionOfOnesOwnThatFailsIsDistinguishedFromALostLock(t *testing.T) 
 		assert.Equal(t, "held, but config has changed to a", said)
 
 		cluster.Delete(h.Key())
-		require.NoError(t, h.Err(), "nobody has told this process yet: it is etcd that refuses")
+		require.NoError(t, h.Err(), "this process has not noticed yet: it is etcd that refuses")
 		for seen := range int64(2) { // whether the condition would have failed too, or not
 			said, err = change(t.Context(), client, h, []byte("late"), seen)
 			require.ErrorIs(t, err, kv.ErrFenced)

@@ -89,7 +89,7 @@ func startStub(t *testing.T, s *stub) *Client {
 	}}))
 }
 
-// holder is what a Held tells its Guards.
+// holder is what a Held's Guards ask of it.
 type holder struct{ err error }
 
 func (h *holder) Err() error { return h.err }

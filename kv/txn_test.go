@@ -28,7 +28,7 @@ func do(t *testing.T, c *Client, txn Txn) Result {
 	return res
 }
 
-// lock makes a lock key anew, and returns its Guard.
+// lock makes a lock key again, and returns its Guard.
 func lock(t *testing.T, c *Client, key string) Guard {
 	t.Helper()
 	do(t, c, Txn{Then: []Op{Delete(key)}})

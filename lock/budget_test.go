@@ -57,7 +57,7 @@ func TestALockHeldForLongerIsWatchedOnce(t *testing.T) {
 			time.Sleep(20 * time.Millisecond) // a cancel waits for others
 		})
 		assert.Equal(w, map[string]int{"Txn": 2, "Watch": 2}, n.Received)
-		// Both are answered; the deletion is told too, where the cancel comes after it.
+		// Both are answered; the deletion is delivered too, where the cancel comes after it.
 		assert.LessOrEqual(w, n.Sent["Watch"], 3)
 	})
 }
@@ -81,7 +81,7 @@ func TestAContendedAcquisitionIsWithinItsBudget(t *testing.T) {
 	})
 }
 
-// One in the middle of a line, which is granted the lock and grants it on: over its
+// One in the middle of a queue, which is granted the lock and grants it on: over its
 // whole life a Txn to enqueue, one to release, none to confirm but one in 25.
 func TestAGrantedAcquisitionIsWithinItsBudget(t *testing.T) {
 	const waiters = 12
@@ -107,13 +107,13 @@ func TestAGrantedAcquisitionIsWithinItsBudget(t *testing.T) {
 		watchIn, watchOut = watchIn+n.Received["Watch"], watchOut+n.Sent["Watch"]
 		assert.LessOrEqual(w, watchIn, 4*waiters)
 		// Two creations, two cancels, the deletion of the key before, the grant; and
-		// here, where a release takes no time, the own key's deletion may be told
+		// here, where a release takes no time, the own key's deletion may be delivered
 		// before the cancel is heard. test/peers/bench counts six on a real server.
 		assert.LessOrEqual(w, watchOut, 7*waiters)
 	})
 }
 
-// Where those in line are of one client, whoever waits for a key's deletion shares the
+// Where those in the queue are of one client, a waiter for a key's deletion shares the
 // watch that the key's owner has of it: one creation and one cancel for each.
 func TestWaitersOfOneClientShareTheirWatches(t *testing.T) {
 	const waiters = 12
@@ -339,7 +339,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// waitFor lets real time pass in which work goes on behind.
+// waitFor lets real time pass in which work goes on in the background.
 func waitFor(t *testing.T, d time.Duration) {
 	t.Helper()
 	timer := time.NewTimer(d)

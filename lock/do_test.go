@@ -40,7 +40,7 @@ func TestDoRunsTheFunctionUnderAChildOfItsContext(t *testing.T) {
 			return nil
 		}))
 		w.released(h)
-		assert.ErrorIs(w, inner.Err(), context.Canceled, "nothing goes on behind Do")
+		assert.ErrorIs(w, inner.Err(), context.Canceled, "nothing goes on in the background after Do")
 		w.clear()
 	})
 }
@@ -67,9 +67,9 @@ func TestDoCancelsTheWorkWithTheCauseAndWaitsForItBeforeItReleases(t *testing.T)
 		assert.LessOrEqual(w, time.Since(ended), 100*time.Millisecond)
 		w.oneCause(b.cause, err)
 		assert.ErrorIs(w, err, lock.ErrLost)
-		told := <-cause
-		w.oneCause(b.cause, told)
-		assert.ErrorIs(w, told, lock.ErrLost)
+		reported := <-cause
+		w.oneCause(b.cause, reported)
+		assert.ErrorIs(w, reported, lock.ErrLost)
 		w.oneCause(b.cause, h.Err())
 	})
 }
@@ -152,7 +152,7 @@ func TestDoReportsTheFunctionsErrorTheReleasesOrBoth(t *testing.T) {
 }
 
 // With the cluster silent and ctx over, Do returns within 100 ms of the
-// function's return, and the release goes on behind.
+// function's return, and the release goes on in the background.
 func TestDoReturnsSoonAfterTheFunctionEvenIfTheClusterIsSilent(t *testing.T) {
 	inBubble(t, func(w *world) {
 		ctx, cancel := context.WithCancel(w.Context())

@@ -35,7 +35,7 @@ func (w *worker) run(ctx context.Context) {
 			}
 			h, err := lock.New(w.client, fmt.Sprintf("shards/%d", shard), lock.Options{}).TryAcquire(ctx)
 			if err != nil {
-				continue // lock.ErrBusy: another works on it. Or etcd has trouble: later
+				continue // lock.ErrBusy: another works on it. Or etcd fails: later
 			}
 			busy.Add(1)
 			go func() { // ends with its work

@@ -26,8 +26,8 @@ type HeldMulti struct {
 	names   []string
 }
 
-// claim is what h holds; for a nil or zero HeldMulti, one that is over.
-func (h *HeldMulti) claim() *queue.Acquisition {
+// acquisition is what h holds; for a nil or zero HeldMulti, one that is over.
+func (h *HeldMulti) acquisition() *queue.Acquisition {
 	if h == nil || h.c == nil {
 		return queue.None
 	}
@@ -43,15 +43,15 @@ func (h *HeldMulti) Names() []string {
 }
 
 // Keys are the keys in etcd, whole, one for each of Names. They stay the same after the end.
-func (h *HeldMulti) Keys() []string { return h.claim().AllKeys() }
+func (h *HeldMulti) Keys() []string { return h.acquisition().AllKeys() }
 
 // Token is the fencing token, the same for each of the names: the create revision of all of
-// Keys. For each name it is strictly greater than that of whoever held the name before.
-func (h *HeldMulti) Token() fencing.Token { return h.claim().Token() }
+// Keys. For each name it is strictly greater than that of the holder before.
+func (h *HeldMulti) Token() fencing.Token { return h.acquisition().Token() }
 
 // Guards are "this key still has Token as its create revision" for each of Keys, for a
 // transaction of the caller's own: one that is about some of the names needs theirs alone.
-func (h *HeldMulti) Guards() []kv.Guard { return h.claim().Guards() }
+func (h *HeldMulti) Guards() []kv.Guard { return h.acquisition().Guards() }
 
 // Session is the session that the names are held on, and lost with.
 func (h *HeldMulti) Session() *pawl.Session {
@@ -64,31 +64,31 @@ func (h *HeldMulti) Session() *pawl.Session {
 // Context has the values of Acquire's ctx, not its end. It is cancelled at loss, with the
 // error that Err returns as its cause, and not at Release. It carries no token, and hides
 // an outer one, because a token goes with one name: see ContextFor.
-func (h *HeldMulti) Context() context.Context { return withoutToken(h.claim().Context()) }
+func (h *HeldMulti) Context() context.Context { return withoutToken(h.acquisition().Context()) }
 
 // ContextFor returns a child of ctx that carries the token for one of the names, as a shared
 // one where the name is held so; for any other name, one that carries none.
 func (h *HeldMulti) ContextFor(ctx context.Context, name string) context.Context {
-	return h.claim().ContextFor(ctx, name)
+	return h.acquisition().ContextFor(ctx, name)
 }
 
 func withoutToken(ctx context.Context) context.Context { return fencing.NewContext(ctx, "", 0) }
 
 // Done is closed when the names are no longer held, Release included; Err says which.
-func (h *HeldMulti) Done() <-chan struct{} { return h.claim().Done() }
+func (h *HeldMulti) Done() <-chan struct{} { return h.acquisition().Done() }
 
 // Err is nil while all the names are held. After a loss it matches ErrLost and exactly one
 // cause, and its text says of which name; after Release it matches ErrReleased. It compares
 // the clock with the deadline at the call, as Held.Err does.
-func (h *HeldMulti) Err() error { return h.claim().Err() }
+func (h *HeldMulti) Err() error { return h.acquisition().Err() }
 
 // Deadline is as Held.Deadline.
-func (h *HeldMulti) Deadline() time.Time { return h.claim().Deadline() }
+func (h *HeldMulti) Deadline() time.Time { return h.acquisition().Deadline() }
 
 // Confirm asks the cluster, linearizably, whether all the names are still held: see
 // Held.Confirm.
 func (h *HeldMulti) Confirm(ctx context.Context) error {
-	return h.wrap("confirm", ctx, h.claim().Confirm)
+	return h.wrap("confirm", ctx, h.acquisition().Confirm)
 }
 
 // Do runs fn while the names are held, and then releases them: see Held.Do. fn's context
@@ -96,9 +96,9 @@ func (h *HeldMulti) Confirm(ctx context.Context) error {
 func (h *HeldMulti) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	return h.wrap("do", ctx, func(ctx context.Context) error {
 		if fn == nil {
-			return errors.Join(errors.New("nil function"), h.claim().Release(ctx, ErrReleased))
+			return errors.Join(errors.New("nil function"), h.acquisition().Release(ctx, ErrReleased))
 		}
-		return h.claim().Do(ctx, ErrReleased, func(ctx context.Context) error { return fn(withoutToken(ctx)) })
+		return h.acquisition().Do(ctx, ErrReleased, func(ctx context.Context) error { return fn(withoutToken(ctx)) })
 	})
 }
 
@@ -106,7 +106,7 @@ func (h *HeldMulti) Do(ctx context.Context, fn func(ctx context.Context) error) 
 // held until now. After the loss of one it frees the others, in the background, and returns
 // what Err does.
 func (h *HeldMulti) Release(ctx context.Context) error {
-	return h.wrap("release", ctx, func(ctx context.Context) error { return h.claim().Release(ctx, ErrReleased) })
+	return h.wrap("release", ctx, func(ctx context.Context) error { return h.acquisition().Release(ctx, ErrReleased) })
 }
 
 // wrap runs one call and says in its error which it was.

@@ -20,7 +20,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// A blow is what ends a claim, its session, or its client.
+// A blow is what ends an acquisition, its session, or its client.
 type blow struct {
 	name   string
 	cause  error
@@ -87,11 +87,11 @@ func eachBlow(t *testing.T, f func(w *world, b blow, c *pawl.Client, s *pawl.Ses
 	}
 }
 
-// swift reports whether a blow is told within 100 ms: a changed cluster is found
+// swift reports whether a blow is noticed within 100 ms: a changed cluster is found
 // at the next request.
 func (b blow) swift() bool { return b.cause != pawl.ErrClusterChanged }
 
-// H1, H3 (hazard): after the arming delay a loss is told within 100 ms, with one
+// H1, H3 (hazard): after the arming delay a loss is reported within 100 ms, with one
 // cause that stands.
 func TestLossIsReportedWithin100MillisecondsOfArming(t *testing.T) {
 	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
@@ -111,7 +111,7 @@ func TestLossIsReportedWithin100MillisecondsOfArming(t *testing.T) {
 	})
 }
 
-// H4: what happened before the arming is told once it is armed: the watch begins
+// H4: what happened before the arming is reported once it is armed: the watch begins
 // at the acquisition's revision.
 func TestLossBeforeArmingIsReportedOnceArmed(t *testing.T) {
 	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
@@ -134,7 +134,7 @@ func TestLossBeforeArmingIsReportedOnceArmed(t *testing.T) {
 func TestLossThatTheWatchMissedIsFoundByARenewal(t *testing.T) {
 	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
 		if !b.quiet {
-			w.Skip("told by this process")
+			w.Skip("this process itself does it")
 		}
 		w.f.Inject(etcdfake.Rule{Method: "Watch", Lose: true})
 		h := w.acquire(s)
@@ -149,8 +149,8 @@ func TestLossThatTheWatchMissedIsFoundByARenewal(t *testing.T) {
 	})
 }
 
-// H2: the watch of a held key that a compaction has ended is made anew by the next
-// look, and tells what happens then.
+// H2: the watch of a held key that a compaction has ended is created again by the next
+// round's read, and delivers what happens then.
 func TestTheWatchOfAHeldKeyIsCreatedAgainAfterACompaction(t *testing.T) {
 	inBubble(t, func(w *world) {
 		s := w.session()
@@ -184,7 +184,7 @@ func (w *world) noStreams() *etcdfake.Fault {
 
 // N6: a session whose key was rewritten, because another process has taken it
 // over, or somebody wrote to it, acquires nothing from then on, though no watch
-// has told it; a waiter whose turn comes does not either.
+// has reported it; a waiter whose turn comes does not either.
 func TestASessionWhoseKeyWasRewrittenAcquiresNothing(t *testing.T) {
 	rewrite := func(w *world, s *pawl.Session) {
 		w.f.Put(fmt.Sprintf("//pawl/%x", s.ID()), "another's", s.ID())
@@ -217,7 +217,7 @@ func TestASessionWhoseKeyWasRewrittenAcquiresNothing(t *testing.T) {
 	})
 }
 
-// Confirm finds at once what no watch told.
+// Confirm finds at once what no watch delivered.
 func TestConfirmFindsALossAndNamesItsCause(t *testing.T) {
 	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
 		w.f.Inject(etcdfake.Rule{Method: "Watch", Lose: true})
@@ -290,7 +290,7 @@ func TestAWaitersOwnEndReturnsAtOnce(t *testing.T) {
 func TestAnAcquireUnderWayEndsWithItsSession(t *testing.T) {
 	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
 		if b.quiet {
-			w.Skip("told by the cluster, which says nothing")
+			w.Skip("only the cluster could report it, and it is silent")
 		}
 		w.f.BlackHole()
 		a := w.acquiring(context.Background(), mutex(s))
@@ -319,13 +319,13 @@ func TestAHolderCutOffExpiresByItsOwnClock(t *testing.T) {
 		h := w.acquire(s)
 		w.f.BlackHole()
 		<-h.Done()
-		told := time.Now()
+		reported := time.Now()
 		w.lostBy(lease.ErrExpired, h)
 		time.Sleep(20 * time.Second)
 		last := w.f.History()[len(w.f.History())-1]
 		require.True(w, last.Deleted)
 		assert.Equal(w, etcdfake.ByExpiry, last.Why)
-		assert.True(w, told.Before(last.At))
+		assert.True(w, reported.Before(last.At))
 		w.f.Heal()
 		w.clear()
 	})

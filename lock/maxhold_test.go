@@ -27,7 +27,7 @@ func (w *world) acquireWith(s *pawl.Session, o lock.Options) *lock.Held {
 	return h
 }
 
-// MaxHold: to the nanosecond, wherever a loss is told, whether anybody asks or not, and
+// MaxHold: to the nanosecond, wherever a loss is reported, whether anybody calls Err or not, and
 // the next one has the lock soon after. The session goes on.
 func TestAHoldThatLastsTooLongIsLost(t *testing.T) {
 	for _, limit := range []time.Duration{time.Millisecond, time.Second, time.Minute} {

@@ -342,8 +342,8 @@ func TestASetHasItsLimits(t *testing.T) {
 // Observers see the names, and String and LogValue say them.
 func TestTheNamesOfASetAreSeen(t *testing.T) {
 	inBubble(t, func(w *world) {
-		e := &ear{}
-		_, s := w.toldTo(e)
+		e := &recorder{}
+		_, s := w.observedBy(e)
 		h := w.acquireAll(s, lock.Shared("b"), lock.Exclusive("a"))
 		assert.Equal(w, fmt.Sprintf(`locks "b", "a" (keys %q, token %d): held`, h.Keys(), h.Token()), h.String())
 		assert.Contains(w, logged(h), "lock.held=true")
@@ -352,7 +352,7 @@ func TestTheNamesOfASetAreSeen(t *testing.T) {
 		assert.Equal(w, h.Token(), q[0].Token)
 		assert.NotEmpty(w, q[0].Owner)
 		require.NoError(w, h.Release(w.Context()))
-		got := of[observe.LockReleased](e.told())
+		got := of[observe.LockReleased](e.events())
 		require.Len(w, got, 1)
 		assert.Equal(w, []any{"b", []string{"b", "a"}, observe.Exclusive}, []any{got[0].Name, got[0].Names, got[0].Mode})
 		assert.Contains(w, h.String(), "released")

@@ -136,7 +136,7 @@ func TestATokenAtTheFloorIsRefusedBeforeWaiting(t *testing.T) {
 		w.release(h)
 		_, err = mutex(s).TryAcquire(w.Context())
 		assert.ErrorIs(w, err, pawl.ErrTokenFloor)
-		synctest.Wait() // its key is removed behind, at a revision of its own
+		synctest.Wait() // its key is removed in the background, at a revision of its own
 		for w.f.Revision() < 1000 {
 			w.f.Put("other", "", 0)
 		}
@@ -206,7 +206,7 @@ func TestDelayAfterAForeignKeyAlwaysCounts(t *testing.T) {
 	})
 }
 
-// Whether somebody stands behind says nothing about the one before.
+// Whether somebody waits behind says nothing about the one before.
 func TestDelayAfterAForeignKeyCountsWithSomebodyBehind(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.f.Put("name/peer", "", 0)
@@ -220,7 +220,7 @@ func TestDelayAfterAForeignKeyCountsWithSomebodyBehind(t *testing.T) {
 	})
 }
 
-// A name without a slash is the same line in both layouts. Whoever queues there in
+// A name without a slash is the same queue in both layouts. A waiter there in
 // etcd's is granted nothing, for a put on its key is an overwriting to it.
 func TestBothLayoutsShareAQueueAndHandItOver(t *testing.T) {
 	inBubble(t, func(w *world) {

@@ -31,9 +31,9 @@ func requestOf(s *pawl.Session) func(q etcdfake.Request) bool {
 	}
 }
 
-// A1 (hazard), A2, T3: whatever ends the claim while one of an Acquire's requests
-// is on its way, it is not told that it holds; and where its answer was on the
-// way back already, the loss is told.
+// A1 (hazard), A2, T3: whatever ends the acquisition while one of an Acquire's requests
+// is on its way, Acquire does not return a Held; and where its answer was on the
+// way back already, the loss is reported.
 func TestNoAcquireSucceedsWithoutItsKeyAtAnyAwaitPoint(t *testing.T) {
 	for _, contended := range []bool{false, true} {
 		for request := range map[bool]int{false: 1, true: 2}[contended] {
@@ -85,12 +85,12 @@ func awaitPoint(w *world, contended bool, request int, answer bool, b blow) {
 		assert.NotErrorIs(w, a.err, lock.ErrLost, "it never held")
 		return
 	}
-	told, cancel := context.WithTimeout(context.Background(), session.ArmDelay+100*time.Millisecond)
+	noticed, cancel := context.WithTimeout(context.Background(), session.ArmDelay+100*time.Millisecond)
 	defer cancel()
 	select {
 	case <-a.h.Done():
-	case <-told.Done():
-		w.Error("held, and not told of its loss")
+	case <-noticed.Done():
+		w.Error("held, and its loss was not reported")
 	}
 	w.lostBy(b.cause, a.h)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// endpointOf is the environment variable that tells a child where etcd is.
+// endpointOf is the environment variable that names etcd's address to a child.
 const endpointOf = "PAWL_LOCK_TEST_ENDPOINT"
 
 // realServer is the endpoint of an etcd in a process of its own.

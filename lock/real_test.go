@@ -47,7 +47,7 @@ func addressOf(t testing.TB, endpoint string) string {
 	return u.Host
 }
 
-// H1, H3 (hazards): what an operator does to a lock that is watched is told
+// H1, H3 (hazards): what an operator does to a lock that is watched is reported
 // within 100 ms. A busy machine may need a second try; the best counts.
 func TestAnOperatorsBlowIsNoticedWithin100MillisecondsOnARealServer(t *testing.T) {
 	t.Parallel()
@@ -87,7 +87,7 @@ func TestAnOperatorsBlowIsNoticedWithin100MillisecondsOnARealServer(t *testing.T
 			assert.ErrorIs(t, h.Err(), lock.ErrLost)
 			require.NoError(t, s.Close(ctx))
 		}
-		t.Logf("%s: told within %v", name, best)
+		t.Logf("%s: reported within %v", name, best)
 		assert.LessOrEqual(t, best, 100*time.Millisecond, name)
 	}
 }

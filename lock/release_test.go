@@ -42,7 +42,7 @@ func TestReleaseWithADoneContextStillSends(t *testing.T) {
 	})
 }
 
-// R2, U4: unconfirmed, it says so in time, goes on behind, and once decided gives
+// R2, U4: unconfirmed, it says so in time, goes on in the background, and once decided gives
 // the same answer.
 func TestReleaseIntoABlackHoleIsUnknownAndDecidedLater(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"done": 0, "ends": 300 * time.Millisecond} {
@@ -64,7 +64,7 @@ func TestReleaseIntoABlackHoleIsUnknownAndDecidedLater(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				w.f.Heal()
 				time.Sleep(time.Second)
-				assert.Empty(w, w.keys(), "behind the caller")
+				assert.Empty(w, w.keys(), "in the background")
 				before := w.f.Counts()
 				assert.NoError(w, h.Release(over(w.Context())))
 				assert.Empty(w, w.f.Counts().Since(before).Received["Txn"], "it is decided")
@@ -83,13 +83,13 @@ func (w *world) pending(h *lock.Held) {
 	assert.Zero(w, h.Deadline())
 }
 
-// R1: a key that was deleted before a pending release is found out behind, and
-// told from then on.
+// R1: a key that was deleted before a pending release is found out in the background, and
+// reported from then on.
 func TestAPendingReleaseThatFindsTheKeyGoneReportsTheLoss(t *testing.T) {
 	inBubble(t, func(w *world) {
 		h := w.acquire(w.session())
 		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: isRelease, Lose: true, Times: 1, Err: status.Error(codes.Unavailable, "gone"), HoldAnswer: 50 * time.Millisecond})
-		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: isRelease, Lose: true, Times: 2}) // the second one behind the caller
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: isRelease, Lose: true, Times: 2}) // the second one in the background
 		require.ErrorIs(w, h.Release(over(w.Context())), kv.ErrUnknown)
 		w.f.Delete(h.Key())
 		w.f.Put(h.Key(), "x", 0)
@@ -101,10 +101,10 @@ func TestAPendingReleaseThatFindsTheKeyGoneReportsTheLoss(t *testing.T) {
 	})
 }
 
-// Many goroutines release at once: all are told the same, and nobody takes
+// Many goroutines release at once: all get the same result, and nobody takes
 // another's delete for a loss.
 func TestConcurrentReleasesAllSayNil(t *testing.T) {
-	for _, trouble := range []etcdfake.Rule{
+	for _, fault := range []etcdfake.Rule{
 		{},
 		{HoldAnswer: 30 * time.Millisecond, Times: 1},
 		{HoldAnswer: 30 * time.Millisecond},
@@ -112,8 +112,8 @@ func TestConcurrentReleasesAllSayNil(t *testing.T) {
 	} {
 		inBubble(t, func(w *world) {
 			h := w.acquire(w.session())
-			trouble.Method, trouble.Match = "Txn", isRelease
-			w.f.Inject(trouble)
+			fault.Method, fault.Match = "Txn", isRelease
+			w.f.Inject(fault)
 			var all sync.WaitGroup
 			for i := range 32 {
 				all.Go(func() {

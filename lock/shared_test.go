@@ -220,8 +220,8 @@ func TestAnOpenSharedAcquisitionIsUndoneByASuccessor(t *testing.T) {
 // Observers see the mode, and the queue shows it.
 func TestTheModeIsSeen(t *testing.T) {
 	inBubble(t, func(w *world) {
-		e := &ear{}
-		_, s := w.toldTo(e)
+		e := &recorder{}
+		_, s := w.observedBy(e)
 		r := w.acquireShared(s)
 		writer := w.waiting(s)
 		q, err := mutex(s).Queue(w.Context())
@@ -231,7 +231,7 @@ func TestTheModeIsSeen(t *testing.T) {
 		require.NoError(w, r.Release(w.Context()))
 		w.release(writer.won())
 		modes := map[observe.Mode]string{}
-		for _, ev := range e.told() {
+		for _, ev := range e.events() {
 			switch ev := ev.(type) {
 			case observe.LockEnqueued:
 				modes[ev.Mode] += fmt.Sprint("e", ev.Ahead)

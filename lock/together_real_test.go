@@ -63,7 +63,7 @@ func TestManyWorkersOnFewNamesExcludeEachOtherOnARealServer(t *testing.T) {
 	s, err := dial(t, endpoint).NewSession(ctx, lease.Options{TTL: 300 * time.Second}) // no read finds what a watch missed
 	require.NoError(t, err)
 	type seat struct {
-		mu   sync.Mutex // held by whoever is told to hold
+		mu   sync.Mutex // locked by each that acquired, while it holds
 		last fencing.Token
 	}
 	seats := make([]seat, 16)

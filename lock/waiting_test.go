@@ -160,7 +160,7 @@ func TestCompactionWhileWaitingKeepsThePosition(t *testing.T) {
 		h := w.acquire(w.session())
 		first, second := w.waiting(w.session()), w.waiting(w.session())
 		for i := range 600 {
-			if i%50 == 25 { // watches made anew begin before what is compacted
+			if i%50 == 25 { // watches made again begin before what is compacted
 				for _, m := range w.f.Members() {
 					m.Reset()
 				}
@@ -180,7 +180,7 @@ func TestCompactionWhileWaitingKeepsThePosition(t *testing.T) {
 	})
 }
 
-// A4: a deletion that was compacted before the watch could tell it is asked for
+// A4: a deletion that was compacted before the watch could deliver it is queried
 // as soon as the compaction is known, and not left to the next look.
 func TestADeletionThatWasCompactedIsQueried(t *testing.T) {
 	inBubble(t, func(w *world) {
@@ -225,7 +225,7 @@ func TestAWaiterOnAnIsolatedMemberIsNoZombie(t *testing.T) {
 	}
 }
 
-// H2: watches that tell nothing at all cost time and nothing else: the session's
+// H2: watches that deliver nothing at all cost time and nothing else: the session's
 // renewals look (A4).
 func TestAWaiterWhoseWatchesAreSilentAcquiresByARead(t *testing.T) {
 	inBubble(t, func(w *world) {
@@ -255,7 +255,7 @@ func TestADeletionBetweenReadAndWatchIsNotMissed(t *testing.T) {
 		w.release(h)
 		began := time.Now()
 		w.release(a.won())
-		assert.LessOrEqual(w, time.Since(began), 1100*time.Millisecond, "told by the watch, once it is made, and not by a look")
+		assert.LessOrEqual(w, time.Since(began), 1100*time.Millisecond, "delivered by the watch, once it is made, and not found by a read")
 		w.clear()
 	})
 }
@@ -317,7 +317,7 @@ func TestADeletedKeyAndTheSessionsNextOneAreTwo(t *testing.T) {
 	})
 }
 
-// inOrder are the line's keys, the first-created one first.
+// inOrder are the queue's keys, the first-created one first.
 func (w *world) inOrder() []string {
 	all := w.keys()
 	slices.SortFunc(all, func(a, b string) int { return int(w.f.Get(a).CreateRevision - w.f.Get(b).CreateRevision) })
@@ -356,7 +356,7 @@ func TestAWaiterWaitsForTheKeyToGoAndNotForTimeToPass(t *testing.T) {
 			return q.Message.(*pb.LeaseKeepAliveRequest).ID == s.ID()
 		}})
 		w.f.Inject(etcdfake.Rule{Method: "LeaseRevoke", Lose: true})
-		for i := range 15 { // every one starts all leases anew
+		for i := range 15 { // every one starts all leases again
 			w.f.ChangeLeader(i % 3)
 			time.Sleep(2 * time.Second)
 			if i > 0 {

@@ -72,7 +72,7 @@ func (w *world) acquire(s *pawl.Session) *lock.Held {
 }
 
 // held asserts what is true of whatever is held: the token is the create
-// revision of the key (K1), which is first in the line.
+// revision of the key (K1), which is first in the queue.
 func (w *world) held(h *lock.Held) {
 	w.Helper()
 	require.NoError(w, h.Err())
@@ -177,7 +177,7 @@ func (w *world) oneCause(want, err error) {
 	assert.Equal(w, []error{want}, got, "causes of %q", err)
 }
 
-// lostBy asserts that h is lost, by one cause, wherever that is told.
+// lostBy asserts that h is lost, by one cause, wherever that is reported.
 func (w *world) lostBy(want error, h *lock.Held) {
 	w.Helper()
 	key, token, guard := h.Key(), h.Token(), h.Guard()
@@ -202,7 +202,7 @@ func (w *world) lostBy(want error, h *lock.Held) {
 		w.oneCause(want, err)
 		assert.ErrorIs(w, err, lock.ErrLost, name)
 	}
-	synctest.Wait() // what is removed behind is not counted
+	synctest.Wait() // what is removed in the background is not counted
 	before := w.f.Counts()
 	_, err = w.spare.KV().Txn(w.Context(), kv.Txn{Guards: []kv.Guard{guard}, Then: []kv.Op{kv.Put("guarded", nil)}})
 	assert.ErrorIs(w, err, kv.ErrFenced)
@@ -210,13 +210,13 @@ func (w *world) lostBy(want error, h *lock.Held) {
 	assert.Equal(w, []any{key, token, guard}, []any{h.Key(), h.Token(), h.Guard()}, "they stay the same after the end")
 }
 
-// clear asserts that nothing is left in the line a second from now, and that
+// clear asserts that nothing is left in the queue a second from now, and that
 // another session can have it.
 func (w *world) clear() {
 	w.Helper()
 	time.Sleep(time.Second)
 	synctest.Wait()
-	assert.Empty(w, w.keys(), "left in the line")
+	assert.Empty(w, w.keys(), "left in the queue")
 	other := w.session()
 	ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 	defer cancel()
@@ -236,7 +236,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// quietWatches makes every watch tell nothing.
+// quietWatches makes every watch deliver nothing.
 var quietWatches = etcdfake.Rule{Method: "Watch", Lose: true}
 
 func (w *world) acquireName(s *pawl.Session, name string) *lock.Held {

@@ -40,7 +40,7 @@ func Example() {
 	held, _ := jobs.Acquire(ctx)
 	cluster.Delete(held.Key()) // an operator
 	<-held.Done()
-	_ = client.Close() // returns when everything was told
+	_ = client.Close() // returns when every event was delivered
 	// Output:
 	// acquired jobs free
 	// released jobs

@@ -6,8 +6,8 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// A Claim says which acquisition of a lock, or which candidacy, an event is of.
-type Claim struct {
+// An Acquisition says which acquisition of a lock, or which candidacy, an event is about.
+type Acquisition struct {
 	ID    int64         // the same in all events of one, and in no other's in this process
 	Name  string        // as given to lock.New or elect.New; of several names at once, the first
 	Names []string      // of several names at once, all of them; otherwise nil
@@ -37,13 +37,13 @@ const (
 
 // LockEnqueued: the key is in the queue.
 type LockEnqueued struct {
-	Claim
+	Acquisition
 	Ahead int // how many it stood behind then, of a shared one without shared ones; 0: it holds; -1: not known
 }
 
 // LockAcquired: it is held.
 type LockAcquired struct {
-	Claim
+	Acquisition
 	How  How
 	Wait time.Duration // since the call
 }
@@ -51,21 +51,21 @@ type LockAcquired struct {
 // LockGaveUp: the call returned an error and holds nothing. It may not have come
 // into the queue.
 type LockGaveUp struct {
-	Claim
+	Acquisition
 	Wait time.Duration // since the call
 	Err  error         // matches what the call's error matches
 }
 
 // LockReleased: it was given back.
 type LockReleased struct {
-	Claim
+	Acquisition
 	Held    time.Duration
 	Pending error // not confirmed for now, for this reason: it goes on in the background
 }
 
 // LockLost: it is not held any more, and was not given back.
 type LockLost struct {
-	Claim
+	Acquisition
 	Held time.Duration
 	Err  error // matches lock.ErrLost and one cause
 }

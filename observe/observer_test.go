@@ -11,12 +11,12 @@ import (
 )
 
 func TestAllCallsEachInOrderAndLeavesNilOut(t *testing.T) {
-	var told []string
+	var got []string
 	say := func(who string) observe.Observer {
 		return observe.Func(func(_ context.Context, ev observe.Event) {
-			told = append(told, fmt.Sprintf("%s %T", who, ev))
+			got = append(got, fmt.Sprintf("%s %T", who, ev))
 		})
 	}
 	observe.All(say("a"), nil, say("b")).Observe(t.Context(), observe.LockLost{})
-	assert.Equal(t, []string{"a observe.LockLost", "b observe.LockLost"}, told)
+	assert.Equal(t, []string{"a observe.LockLost", "b observe.LockLost"}, got)
 }

@@ -44,13 +44,13 @@ type locks struct {
 	prefix   string
 
 	mu    sync.Mutex
-	rooms map[string]*room // by certmagic's name of the lock
+	slots map[string]*slot // by certmagic's name of the lock
 }
 
-// A room is a name that goroutines of this process hold or wait for. One at a time is in it,
+// A slot is a name that goroutines of this process hold or wait for. One at a time is in it,
 // from before its Acquire until its Unlock, whether it has lost its lock meanwhile or not:
 // what it stores without knowing of the loss must meet its own guard.
-type room struct {
+type slot struct {
 	in   chan struct{} // has one element while somebody is in
 	held *lock.Held    // under locks.mu; nil: not yet
 	wait int           // how many are in or wait, under locks.mu
@@ -93,31 +93,31 @@ func (l *locks) lock(ctx context.Context, name string, wait bool) (bool, error) 
 	return true, nil
 }
 
-func (l *locks) enter(name string) *room {
+func (l *locks) enter(name string) *slot {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := l.rooms[name]
+	r := l.slots[name]
 	if r == nil {
-		r = &room{in: make(chan struct{}, 1)}
-		l.rooms[name] = r
+		r = &slot{in: make(chan struct{}, 1)}
+		l.slots[name] = r
 	}
 	r.wait++
 	return r
 }
 
-func (l *locks) leave(name string, r *room) {
+func (l *locks) leave(name string, r *slot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r.wait--; r.wait == 0 {
-		delete(l.rooms, name)
+		delete(l.slots, name)
 	}
 }
 
 // take gives the Held of a name that is locked here, and forgets it with forget.
-func (l *locks) take(name string, forget bool) (*room, *lock.Held, error) {
+func (l *locks) take(name string, forget bool) (*slot, *lock.Held, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := l.rooms[name]
+	r := l.slots[name]
 	if r == nil || r.held == nil {
 		return nil, nil, fmt.Errorf("certmagic: %q is not locked", name)
 	}
@@ -161,7 +161,7 @@ func (l *locks) renew(ctx context.Context, name string) error {
 func (l *locks) guards(key string, deletes bool) (guards []kv.Guard) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for name, r := range l.rooms {
+	for name, r := range l.slots {
 		if r.held != nil && Guards(name, key, deletes) {
 			guards = append(guards, r.held.Guard())
 		}
@@ -170,7 +170,7 @@ func (l *locks) guards(key string, deletes bool) (guards []kv.Guard) {
 }
 
 // Guards reports whether the lock of this name, while a Storage holds it, guards what the
-// Storage writes to the key; deletes tells a deletion. certmagic does not say under which lock
+// Storage writes to the key; deletes marks a deletion. certmagic does not say under which lock
 // it stores, but by its names:
 //
 //	issue_cert_DOMAIN          files of that domain

@@ -45,7 +45,7 @@ func New(c *pawl.Client, opts Options) *Storage {
 	if opts.Locks == "" {
 		opts.Locks = "certmagic-locks/"
 	}
-	return &Storage{kv: c.KV(), prefix: opts.Prefix, locks: locks{sessions: c, prefix: opts.Locks, rooms: map[string]*room{}}}
+	return &Storage{kv: c.KV(), prefix: opts.Prefix, locks: locks{sessions: c, prefix: opts.Locks, slots: map[string]*slot{}}}
 }
 
 // String is what certmagic logs.

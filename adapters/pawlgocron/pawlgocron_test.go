@@ -110,7 +110,7 @@ func TestAJobLearnsThatItsLockIsLost(t *testing.T) {
 		<-ctx.Done()
 		assert.ErrorIs(t, context.Cause(ctx), lock.ErrLost)
 		_, err = other.Lock(t.Context(), "report")
-		require.ErrorIs(t, err, lock.ErrBusy, "the loss is told before another can have it")
+		require.ErrorIs(t, err, lock.ErrBusy, "the loss is reported before another can have it")
 		_, _, err = l.Context(t.Context(), "report")
 		require.ErrorIs(t, err, lock.ErrLost)
 		time.Sleep(10 * time.Second)

@@ -155,7 +155,7 @@ class Session {
     try {
       result = await f(lock);
     } catch (e) {
-      await lock.release().catch(() => {}); // f's own error is the one to tell
+      await lock.release().catch(() => {}); // f's own error is the one to report
       throw e;
     }
     await lock.release();

@@ -141,13 +141,13 @@ func TestLossEndsTheCommandAndWhatItStarted(t *testing.T) {
 	s := etcdtest.Start(t)
 	p := begin(t, s.Addr(), "lock", "lost", "--", "sh", "-c", `
 		setsid sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' &
-		trap 'echo told; exit 3' TERM
+		trap 'echo TERM; exit 3' TERM
 		sleep 1000 & echo $!
 		wait; wait`)
 	out := p.lines()
 	pids := []int{pid(t, out), pid(t, out)}
 	revoke(t, s)
-	assert.Equal(t, "told", next(t, out), "TERM comes first")
+	assert.Equal(t, "TERM", next(t, out), "TERM comes first")
 	assert.Equal(t, cli.ExitLost, p.code(t))
 	assert.Contains(t, p.stderr.String(), "lease is gone at the server")
 	for _, n := range pids {
@@ -220,7 +220,7 @@ func TestWhatTheCommandStartedRunsOn(t *testing.T) {
 	requireNothingLeft(t, s)
 }
 
-// beat writes the time into a file, again and again, whatever it is told.
+// beat writes the time into a file, again and again, whatever signal it gets.
 const beat = `trap "" TERM INT HUP; echo $$; while :; do date +%s%N >>"$1"; sleep 0.02; done`
 
 // lastBeat is the last time that a beat wrote.

@@ -26,11 +26,11 @@ func TestALockIsHeldForTheRestOfAScriptHoweverItEnds(t *testing.T) {
 
 func TestAScriptIsSentTermWhenItsLockIsLost(t *testing.T) {
 	s := etcdtest.Start(t)
-	p := beginWith(t, s.Addr(), "bash", "-c", `trap 'echo told; exit 9' TERM; `+holding)
+	p := beginWith(t, s.Addr(), "bash", "-c", `trap 'echo TERM; exit 9' TERM; `+holding)
 	out := p.lines()
 	assert.Contains(t, next(t, out), `held "rest"`)
 	revoke(t, s)
-	assert.Equal(t, "told", next(t, out))
+	assert.Equal(t, "TERM", next(t, out))
 	assert.Equal(t, 9, p.code(t))
 }
 

@@ -22,7 +22,7 @@ slow one, skip it, and call that success:
 
   pawl lock -n -E 0 hourly -- ./report.sh
 
-Wait for some time only, and tell "not acquired" from the script's own failure:
+Wait for some time only, and distinguish "not acquired" from the script's own failure:
 
   pawl lock --wait 30 deploy -- make deploy
   test $? = 124 && echo "somebody else is deploying: pawl show deploy"

@@ -8,7 +8,7 @@ import (
 )
 
 // healthHandler is /livez, which says that this process serves; /readyz, which says that a
-// lock can be had; and /metrics. They are apart, because whoever restarts a daemon that is
+// lock can be had; and /metrics. They are apart, because a supervisor that restarts a daemon that is
 // not ready restarts it during each outage of etcd.
 func (d *daemon) healthHandler() http.Handler {
 	mux := http.NewServeMux()
@@ -35,7 +35,7 @@ func (d *daemon) healthHandler() http.Handler {
 			{"pawld_stalls_total", "counter", "Times that pawld itself did not run for long enough to be a risk to its clients' sessions.", c.Stalls},
 			{"pawld_etcd_sessions_lost_total", "counter", "Sessions of pawld's own at etcd that were lost, each with all locks.", c.Lost},
 			{"pawld_promises_cut_total", "counter", "Answers whose promise was shorter than the client's TTL, because pawld's own session had little left.", c.Cut},
-			{"pawld_orphans_total", "counter", "Locks given back because no client had heard of them.", c.Orphans},
+			{"pawld_orphans_total", "counter", "Locks given back because no answer had listed them.", c.Orphans},
 		} {
 			fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %d\n", m.name, m.help, m.name, m.kind, m.name, m.value)
 		}

@@ -181,7 +181,7 @@ func TestATokenIsForLoopbackAndHasNoNamesWithoutAPolicy(t *testing.T) {
 	assert.NotContains(t, p.said(), "0123456789abcdef")
 }
 
-// A10.5: another user, and one that cannot be told from others.
+// A10.5: another user, and one that cannot be distinguished from others.
 func TestAnotherUserHasItsOwnSessions(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("only root can be another user")

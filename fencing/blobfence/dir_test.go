@@ -102,7 +102,7 @@ func (w waited) Done() <-chan struct{} {
 	return w.Context.Done()
 }
 
-// A directory that was removed while a Put waited is not written to, nor is it made anew.
+// A directory that was removed while a Put waited is not written to, nor is it made again.
 func TestDirThatIsRemovedWhileAPutWaitsIsNotWrittenTo(t *testing.T) {
 	d := blobfence.Dir{Path: filepath.Join(t.TempDir(), "objects")}
 	require.NoError(t, os.Mkdir(d.Path, 0o755))

@@ -15,7 +15,7 @@
 //     write of an older holder that was already on its way.
 //  2. Read and ReadShared register the token before they return, also where there is no object. ReadShared admits the tokens of readers that hold a lock together in any
 //     order, and refuses those below an exclusive one; Read, Write and Delete refuse an exclusive token below a reader's.
-//  3. A write is applied at most once, whatever is lost on the way; one whose outcome cannot be told ends in ErrUnknown.
+//  3. A write is applied at most once, whatever is lost on the way; one whose outcome cannot be known ends in ErrUnknown.
 //
 // They rest on the Store's: each successful Put gives the object a version that it never had before, and compares and writes in one step.
 //

@@ -124,7 +124,7 @@ type writing struct {
 	body  []byte
 	meta  Meta
 
-	open bool    // a Put had no clear answer, and nothing seen since tells its outcome
+	open bool    // a Put had no clear answer, and nothing seen since shows its outcome
 	over Version // the version that it was to replace
 }
 

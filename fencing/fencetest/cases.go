@@ -25,7 +25,7 @@ func staleTokens(b *bench) {
 func equalTokens(b *bench) {
 	b.write("jobs/42", 57, "a")
 	b.write("jobs/42", 57, "b")
-	b.write("jobs/42", 57, "b") // the same again: some stores tell rows changed, not rows found
+	b.write("jobs/42", 57, "b") // the same again: some stores report rows changed, not rows found
 	b.reads("jobs/42", 57, "b")
 	b.reads("jobs/42", 57, "b")
 	b.write("jobs/42", 57, "c")

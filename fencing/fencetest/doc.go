@@ -1,4 +1,4 @@
-// Package fencetest is the conformance suite for guards: whoever guards another kind of store runs it.
+// Package fencetest is the conformance suite for guards: an author of a guard for another kind of store runs it.
 //
 // A guard is wrapped as a Store, which keeps one string for each resource, and opened twice, as two processes would; Suite.Run then checks, each as a test of its own:
 //

@@ -7,7 +7,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// Kind tells reads from writes.
+// Kind distinguishes reads from writes.
 type Kind int
 
 // An operation reads or writes. A read registers its token.

@@ -83,7 +83,7 @@ func (r *Recorder) note(o Op, err error) {
 	r.to.ops = append(r.to.ops, o)
 }
 
-// OutcomeOf tells what an error of a Store says, and the highest token of a refusal. What it does not know is Unknown.
+// OutcomeOf returns what an error of a Store says, and the highest token of a refusal. What it does not know is Unknown.
 func OutcomeOf(err error) (Outcome, fencing.Token) {
 	var stale *fencing.StaleError
 	switch {

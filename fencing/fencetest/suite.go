@@ -22,7 +22,7 @@ type Suite struct {
 	// Peek reads a value past the guard, and registers nothing. "": none was written.
 	Peek func(ctx context.Context, s Store, resource string) (string, error)
 
-	// Restart ends what keeps the tokens and starts it anew on what it had saved.
+	// Restart ends what keeps the tokens and starts it again on what it had saved.
 	Restart func(t *testing.T, s Store) Store
 
 	// Abort has t admitted and value written, and then gives both up, as in a transaction that is rolled back.

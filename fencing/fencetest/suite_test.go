@@ -95,7 +95,7 @@ func (m *memory) admit(resource string, t fencing.Token) error {
 	err := m.gate.Admit(m.name(resource), t)
 	var stale *fencing.StaleError
 	if errors.As(err, &stale) {
-		if m.fault == "tells no highest" {
+		if m.fault == "reports no highest" {
 			return errors.New("stale")
 		}
 		stale.Resource = resource
@@ -253,7 +253,7 @@ func TestSuiteFindsBrokenGuards(t *testing.T) {
 		"one register, of either mode":      "SharedTokensShareAndExcludeWriters",
 		"one register, of exclusive tokens": "SharedTokensShareAndExcludeWriters",
 		"writes first":                      "StaleTokensAreRefusedAndWriteNothing",
-		"tells no highest":                  "StaleTokensAreRefusedAndWriteNothing",
+		"reports no highest":                "StaleTokensAreRefusedAndWriteNothing",
 		"refuses equals":                    "EqualTokensAreAdmitted",
 		"reads do not register":             "ReadsRegisterTheirToken",
 		"folds case":                        "ResourcesAreKeptApart",

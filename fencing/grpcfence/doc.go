@@ -8,7 +8,7 @@
 //
 //  1. A client interceptor sends exactly one such value, with the innermost token of the call's context, or does not make the call.
 //  2. Behind a server interceptor a call had a token when it came, that was at its admission not below the highest the gate had seen for the
-//     resource; each message that a stream receives was admitted anew when it came. The token is in the call's context.
+//     resource; each message that a stream receives was admitted by itself when it came. The token is in the call's context.
 //  3. All others are refused by the interceptor. The clients' interceptors turn a stale token's refusal into an error that matches *fencing.StaleError, and is
 //     still the status.
 //

@@ -31,7 +31,7 @@ func (r Row) columns() (columns, error) {
 	return c, errors.Join(err1, err2, err3, err4)
 }
 
-// A statement updates a row, or does not find it. find then tells why: it reads the register that decides.
+// A statement updates a row, or does not find it. find then says why: it reads the register that decides.
 type statement struct {
 	update string
 	args   []any

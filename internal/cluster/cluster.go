@@ -126,7 +126,7 @@ func newCluster(cfg Config) (*Cluster, error) {
 // Logger is Config.Logger, never nil.
 func (c *Cluster) Logger() *slog.Logger { return c.log }
 
-// Teller is Config.Observer; nil without one.
+// Notifier delivers to Config.Observer; nil without one.
 func (c *Cluster) Notifier() *notify.Notifier { return c.notifier }
 
 // Ended is closed when Err becomes non-nil.

@@ -62,7 +62,7 @@ func NotSent(ctx context.Context, op string, why error) error {
 // NotAnswered is the error of a request that has left, and that its caller with ctx waits for no longer.
 func NotAnswered(ctx context.Context, op string) error { return withheld(ctx, op, Unknown, nil) }
 
-// Unclear is the error of a request whose answer does not tell what became of it.
+// Unclear is the error of a request whose answer does not say what became of it.
 func Unclear(op string, why error) error { return &Error{Op: op, Outcome: Unknown, Err: why} }
 
 func withheld(ctx context.Context, op string, o Outcome, why error) error {

@@ -17,7 +17,7 @@ type Handle interface {
 	Err() error
 }
 
-// String names what h holds, and tells whether it holds it at the call.
+// String names what h holds, and says whether it holds it at the call.
 func String(kind string, h Handle) string {
 	state := "held"
 	if err := h.Err(); err != nil {

@@ -54,7 +54,7 @@ func (r *reader) evict(ctx context.Context, p Position, by string) error {
 		t := &pb.TxnRequest{
 			Compare: []*pb.Compare{txn.CreateIs(p.Key, int64(p.Token))},
 			Success: []*pb.RequestOp{txn.Delete(p.Key)},
-			Failure: []*pb.RequestOp{txn.Look(p.Key)},
+			Failure: []*pb.RequestOp{txn.Stat(p.Key)},
 		}
 		if mark != nil {
 			t.Success = append(t.Success, mark)

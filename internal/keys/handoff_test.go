@@ -45,7 +45,7 @@ func TestTheFormOfAHandoffIsFixed(t *testing.T) {
 }
 
 // Only a lock's key in pawl's layout is handed off to, and a list ends before the
-// first that is none: whoever stands behind it would overtake it.
+// first that is none: its successor would overtake it.
 func TestAListEndsBeforeTheFirstThatIsNotHandedOffTo(t *testing.T) {
 	good := successor("7f-1", 4, someLabel)
 	for name, bad := range map[string]Successor{

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// awkward are names that have made trouble, alone and as parts of others.
+// awkward are names that have caused faults, alone and as parts of others.
 var awkward = []string{"a", "b", "/", "a/b", "a/", "/a", "//", "a\x00", "\x00", "%", "%2F", "%25", "a%2Fb", "ü", "世界", "\xff", "\xff\xff", "//pawl/", "-1", " "}
 
 func name(r *rand.Rand) string {

@@ -56,7 +56,7 @@ func TestOnlyALoneAcquisitionReadsAroundItsSessionsKeys(t *testing.T) {
 		assert.False(w, w.around(second), "the first one's key may be there")
 		assert.False(w, w.around(first), "and so may the second one's")
 		s.Settle(first.n)
-		s.Settle(first.n) // tells nothing new
+		s.Settle(first.n) // settles nothing new
 		assert.True(w, w.around(second))
 		s.Settle(second.n)
 		assert.False(w, w.around(second), "which may have stood before who asks now")

@@ -18,7 +18,7 @@ func (a *Acquisition) Confirm(ctx context.Context) error {
 	}
 	session, _ := a.s.Key()
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "confirm", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: append([]*pb.RequestOp{txn.Look(session)}, a.ownKeys(txn.Get)...),
+		Success: append([]*pb.RequestOp{txn.Stat(session)}, a.ownKeys(txn.Get)...),
 	})
 	if err != nil {
 		if lost := a.Err(); lost != nil {

@@ -49,7 +49,7 @@ func TestOfManyAcquisitionsOfFewSessionsOneHolds(t *testing.T) {
 
 func (c *crowd) run(sessions []*session.Session) {
 	for _, r := range []request{isEnqueue, isEnqueue, isSettle, isAsk, isRelease, isUndo, isExplain} {
-		c.trouble(r)
+		c.fault(r)
 	}
 	var workers sync.WaitGroup
 	for i := range 7 {
@@ -67,8 +67,8 @@ func (c *crowd) run(sessions []*session.Session) {
 	}
 }
 
-// trouble has some of the requests fail in some ways.
-func (c *crowd) trouble(r request) {
+// fault has some of the requests fail in some ways.
+func (c *crowd) fault(r request) {
 	for range 1 + c.n(3) {
 		rule := r.rule([]etcdfake.Rule{
 			{Delay: c.ms(500)},

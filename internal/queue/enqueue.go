@@ -36,7 +36,7 @@ func (a *Acquisition) enter(ctx context.Context, r Request) error {
 }
 
 // enqueue sends one enqueue, under a name of its own. lost says why its answer does not
-// tell whether it was applied. With neither lost nor an error it was applied, or it was
+// say whether it was applied. With neither lost nor an error it was applied, or it was
 // not and can be sent again later.
 func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) {
 	if err := a.begins(); err != nil {
@@ -151,11 +151,11 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 
 // refused finds out, by a read of its own, why an enqueue was refused: what an
 // enqueue seldom needs is not carried by each. false: the own key is there, put by
-// another copy, or it cannot be told, so that the enqueue has to be settled.
+// another copy, or that cannot be known, so that the enqueue has to be settled.
 func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 	_, session := a.s.Same()
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why an enqueue was refused", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: append([]*pb.RequestOp{session, txn.Look(a.key), txn.Look(a.s.CancelKey(a.n))}, a.firstInTheWay()...),
+		Success: append([]*pb.RequestOp{session, txn.Stat(a.key), txn.Stat(a.s.CancelKey(a.n))}, a.firstInTheWay()...),
 	})
 	if err != nil {
 		return false, err

@@ -364,7 +364,7 @@ func TestEveryFailureOfAReleaseEndsReleased(t *testing.T) {
 }
 
 // A7: with every request silent, a call ends with its context; A4: when the
-// trouble is over nothing is left.
+// faults are over nothing is left.
 func TestACallEndsWithItsContextWhereverTheClusterFallsSilent(t *testing.T) {
 	type step struct {
 		at  request
@@ -436,7 +436,7 @@ func TestNoSpaceLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// R1: and whatever becomes of the read that tells why a release did not find its
+// R1: and whatever becomes of the read that shows why a release did not find its
 // key: released where the answer of a delete was lost, else not held until then.
 func TestEveryFailureOfTheReadAfterAReleaseEndsDecided(t *testing.T) {
 	for name, answerLost := range map[string]bool{"the delete's answer was lost": true, "an operator deleted it": false} {

@@ -10,8 +10,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// A handoff passes a queue on without a query. Whoever asks for its position reads also
-// who stands behind it. That order is final: a key that is created later comes after all
+// A handoff passes a queue on without a query. A query for a position reads also
+// who waits behind it. That order is final: a key that is created later comes after all
 // of them. Its release deletes its own key and, if the successor still has the create
 // revision that was seen, puts a handoff on it, all in one transaction, which shows that
 // the predecessor was there until it released and that the successor was there then.
@@ -22,7 +22,7 @@ import (
 // keys.MaxSuccessors handoffs: see keys.Handoff.
 //
 // Only keys whose value begins with keys.LockMark are handed off to: a lock's, in pawl's
-// layout. Everybody else, and whoever comes to a queue about which nothing is known, is
+// layout. Everybody else, and a newcomer to a queue about which nothing is known, is
 // left to the ordinary way.
 
 // releaseTxn deletes the own key if it is the one that was acquired, and shows it as it

@@ -83,7 +83,7 @@ func TestAWaiterThatIsHandedTheQueueHoldsWithoutARequest(t *testing.T) {
 			}
 		}
 		// A release each, a question when those are used up whom one found, and,
-		// after a question, perhaps one by whoever cannot know that it is handed off to.
+		// after a question, perhaps one by a waiter that cannot know that it is handed off to.
 		assert.LessOrEqual(w, requests, len(waiting)+4)
 		w.clear()
 	})
@@ -275,7 +275,7 @@ func TestAHandoffThatWatchesMissIsFoundByARenewal(t *testing.T) {
 	})
 }
 
-// The own key's watch may miss the handoff, or tell it late, when the one of the key
+// The own key's watch may miss the handoff, or deliver it late, when the one of the key
 // before has made the waiter ask.
 func TestAHandoffFoundAfterTheAnswerIsNotAnOverwriting(t *testing.T) {
 	for _, looked := range []bool{false, true} { // by a read, or by Confirm
@@ -375,7 +375,7 @@ func TestAHandoffAfterTheDeadlineIsNotHeld(t *testing.T) {
 		w.release(holder)
 		first := waiting[0].won()
 		lease := w.f.Get(w.keyAt(1)).Lease
-		// The second's session hears nothing any more, and its lease lives on.
+		// The second's session receives nothing any more, and its lease lives on.
 		w.f.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Lose: true, Match: func(q etcdfake.Request) bool {
 			r, ok := q.Message.(*pb.LeaseKeepAliveRequest)
 			return ok && r.ID == lease

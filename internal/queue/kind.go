@@ -13,7 +13,7 @@ import (
 )
 
 // A lock and an election of one name are one queue, which is seldom meant. A key's name
-// does not tell which of the two it is, and its value is not read while waiting: so an
+// does not say which of the two it is, and its value is not read while waiting: so an
 // acquisition that still waits after a round of renewals has its predecessor's value read,
 // once, in the background, if somebody reads the log.
 

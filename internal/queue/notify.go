@@ -18,11 +18,11 @@ import (
 // Invariants: a win is delivered before its end, whichever came first; of ends the
 // first is delivered, and no other.
 type notice struct {
-	id    int64 // in this process
-	feed  *notify.Source
-	ctx   context.Context // values of the call
-	began clock.Instant
-	ahead int // how many stood before it when it was enqueued; -1: not known
+	id     int64 // in this process
+	source *notify.Source
+	ctx    context.Context // values of the call
+	began  clock.Instant
+	ahead  int // how many stood before it when it was enqueued; -1: not known
 
 	mu        sync.Mutex
 	won       clock.Instant
@@ -37,14 +37,14 @@ var notices atomic.Int64
 
 // beginNotices begins what an observer is notified of.
 func (a *Acquisition) beginNotices(ctx context.Context) {
-	if feed := a.s.Host().Cluster.Notifier().NewSource(); feed != nil {
-		a.notice = &notice{id: notices.Add(1), feed: feed, ctx: context.WithoutCancel(ctx), began: clock.Now(), ahead: -1}
+	if source := a.s.Host().Cluster.Notifier().NewSource(); source != nil {
+		a.notice = &notice{id: notices.Add(1), source: source, ctx: context.WithoutCancel(ctx), began: clock.Now(), ahead: -1}
 	}
 }
 
 // which is the acquisition in events.
-func (a *Acquisition) which() observe.Claim {
-	c := observe.Claim{ID: a.notice.id, Name: a.queue.Name, Key: a.key, Token: a.Token(), Lease: a.s.ID(), Mode: a.queue.mode()}
+func (a *Acquisition) which() observe.Acquisition {
+	c := observe.Acquisition{ID: a.notice.id, Name: a.queue.Name, Key: a.key, Token: a.Token(), Lease: a.s.ID(), Mode: a.queue.mode()}
 	if !a.isSet() {
 		return c
 	}
@@ -78,9 +78,9 @@ func (a *Acquisition) notifyEnqueued() {
 	switch {
 	case v == nil:
 	case a.queue.Election:
-		v.feed.Now(v.ctx, observe.CampaignEnqueued{Claim: a.which(), Ahead: v.ahead})
+		v.source.Now(v.ctx, observe.CampaignEnqueued{Acquisition: a.which(), Ahead: v.ahead})
 	default:
-		v.feed.Now(v.ctx, observe.LockEnqueued{Claim: a.which(), Ahead: v.ahead})
+		v.source.Now(v.ctx, observe.LockEnqueued{Acquisition: a.which(), Ahead: v.ahead})
 	}
 }
 
@@ -108,16 +108,16 @@ func (a *Acquisition) notifyWon() {
 	wait := v.won.Sub(v.began)
 	v.mu.Unlock()
 	if a.queue.Election {
-		v.feed.Now(v.ctx, observe.TermElected{Claim: a.which(), How: a.how(), Wait: wait})
+		v.source.Now(v.ctx, observe.TermElected{Acquisition: a.which(), How: a.how(), Wait: wait})
 	} else {
-		v.feed.Now(v.ctx, observe.LockAcquired{Claim: a.which(), How: a.how(), Wait: wait})
+		v.source.Now(v.ctx, observe.LockAcquired{Acquisition: a.which(), How: a.how(), Wait: wait})
 	}
 	v.mu.Lock()
 	v.delivered = true
 	end := v.end
 	v.mu.Unlock()
 	if end != nil {
-		v.feed.Later(v.ctx, end)
+		v.source.Later(v.ctx, end)
 	}
 }
 
@@ -129,9 +129,9 @@ func (a *Acquisition) notifyGaveUp(err error) {
 	}
 	wait := clock.Now().Sub(v.began)
 	if a.queue.Election {
-		v.feed.Now(v.ctx, observe.CampaignGaveUp{Claim: a.which(), Wait: wait, Err: err})
+		v.source.Now(v.ctx, observe.CampaignGaveUp{Acquisition: a.which(), Wait: wait, Err: err})
 	} else {
-		v.feed.Now(v.ctx, observe.LockGaveUp{Claim: a.which(), Wait: wait, Err: err})
+		v.source.Now(v.ctx, observe.LockGaveUp{Acquisition: a.which(), Wait: wait, Err: err})
 	}
 }
 
@@ -153,7 +153,7 @@ func (a *Acquisition) notifyLoss(e *ending) {
 	}
 	v.mu.Unlock()
 	if lost {
-		a.notifyEnd(e.err, nil, v.feed.Later)
+		a.notifyEnd(e.err, nil, v.source.Later)
 	}
 }
 
@@ -161,7 +161,7 @@ func (a *Acquisition) notifyLoss(e *ending) {
 // the release has found a loss, that was delivered.
 func (a *Acquisition) notifyReleased(pending error) {
 	if a.notice != nil {
-		a.notifyEnd(nil, pending, a.notice.feed.Now)
+		a.notifyEnd(nil, pending, a.notice.source.Now)
 	}
 }
 
@@ -176,11 +176,11 @@ func (a *Acquisition) notifyEnd(lost, pending error, deliver func(context.Contex
 	var ev observe.Event
 	switch {
 	case a.queue.Election:
-		ev = observe.TermEnded{Claim: a.which(), Led: held, Err: lost, Pending: pending}
+		ev = observe.TermEnded{Acquisition: a.which(), Led: held, Err: lost, Pending: pending}
 	case lost != nil:
-		ev = observe.LockLost{Claim: a.which(), Held: held, Err: lost}
+		ev = observe.LockLost{Acquisition: a.which(), Held: held, Err: lost}
 	default:
-		ev = observe.LockReleased{Claim: a.which(), Held: held, Pending: pending}
+		ev = observe.LockReleased{Acquisition: a.which(), Held: held, Pending: pending}
 	}
 	first, won := !v.over, v.delivered
 	v.over = true
@@ -202,6 +202,6 @@ func (a *Acquisition) Proclaiming() func(err error) {
 	}
 	began := clock.Now()
 	return func(err error) {
-		v.feed.Now(v.ctx, observe.TermProclaimed{Claim: a.which(), Took: clock.Now().Sub(began), Err: err})
+		v.source.Now(v.ctx, observe.TermProclaimed{Acquisition: a.which(), Took: clock.Now().Sub(began), Err: err})
 	}
 }

@@ -37,7 +37,7 @@ func (a *Acquisition) deleteOwn(ctx context.Context, own state.Key) error {
 	_, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "delete overwritten key", Repeat: cluster.Always}, &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(own.Name, own.Create)},
 		Success: []*pb.RequestOp{txn.Delete(own.Name)},
-		Failure: []*pb.RequestOp{txn.Look(own.Name)},
+		Failure: []*pb.RequestOp{txn.Stat(own.Name)},
 	})
 	return err
 }

@@ -47,7 +47,7 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 			if tied != nil {
 				return tied
 			}
-			if fx := a.apply(a.answer(q, before, resp), nil); fx.Linger {
+			if fx := a.apply(a.answer(q, before, resp), nil); fx.Delay {
 				return a.pause(ctx, delay)
 			}
 			return nil
@@ -70,7 +70,7 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 // own one, and so that a tie is seen (rules A2, RW2, ML3, G3).
 func (a *Acquisition) queryTxn(q query) *pb.TxnRequest {
 	session, mod := a.s.Key()
-	t := &pb.TxnRequest{Failure: append([]*pb.RequestOp{txn.Look(session)}, a.ownKeys(txn.Look)...)}
+	t := &pb.TxnRequest{Failure: append([]*pb.RequestOp{txn.Stat(session)}, a.ownKeys(txn.Stat)...)}
 	for _, key := range a.keys {
 		t.Compare = append(t.Compare, txn.CreateIs(key, q.own.Create))
 	}
@@ -80,7 +80,7 @@ func (a *Acquisition) queryTxn(q query) *pb.TxnRequest {
 	}
 	if owner, ok := a.queue.Parse(q.predecessor.Name); q.delayed && ok {
 		key := keys.SessionKey(a.s.Host().Namespace, owner.Lease)
-		t.Success = append(t.Success, txn.LookAt(key, q.deletedAt), txn.LookAt(keys.ForfeitKey(key, owner.N), q.deletedAt))
+		t.Success = append(t.Success, txn.StatAt(key, q.deletedAt), txn.StatAt(keys.ForfeitKey(key, owner.N), q.deletedAt))
 	}
 	if q.handoffs {
 		t.Success = append(t.Success, txn.NextUnder(a.queue.Prefix, keys.MaxSuccessors, q.own.Create+1))
@@ -126,7 +126,7 @@ func (a *Acquisition) answer(q query, predecessor state.Key, resp *pb.TxnRespons
 }
 
 // wentClean reports whether the predecessor, which is gone, went by a release as far as
-// resp can tell: at the revision of its deletion a holder that released had its session
+// resp can show: at the revision of its deletion a holder that released had its session
 // key still, and one whose lease ended had lost both (F16). One that was held for too long
 // had its mark. Of a key that is not pawl's nothing is known.
 func (a *Acquisition) wentClean(q query, resp *pb.TxnResponse) bool {

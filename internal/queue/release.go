@@ -156,7 +156,7 @@ func (a *Acquisition) shown(place int, kv *mvccpb.KeyValue) state.OwnChanged {
 func (a *Acquisition) explainRelease(ctx context.Context) error {
 	_, session := a.s.Same()
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why a release failed", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: append([]*pb.RequestOp{session}, a.ownKeys(txn.Look)...),
+		Success: append([]*pb.RequestOp{session}, a.ownKeys(txn.Stat)...),
 	})
 	if err != nil {
 		return err // undecided: the delete, sent again, leads here again

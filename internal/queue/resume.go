@@ -93,7 +93,7 @@ func (a *Acquisition) knowOwn() error {
 // resumeTxn is a query that reads the own key, too, for its modification revision.
 func (a *Acquisition) resumeTxn(q query) *pb.TxnRequest {
 	t := a.queryTxn(q)
-	t.Success = append(t.Success, txn.Look(a.key))
+	t.Success = append(t.Success, txn.Stat(a.key))
 	return t
 }
 

@@ -87,8 +87,8 @@ func (a *Acquisition) rewriteTxn(value []byte) *pb.TxnRequest {
 	own, mod := a.own(), read(a, (*state.Acquisition).Mod)
 	return &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(own.Name, own.Create), txn.ModIs(own.Name, mod), txn.ModIs(session, sessionMod)},
-		Success: []*pb.RequestOp{txn.Put(own.Name, value, a.s.ID()), txn.Look(own.Name)},
-		Failure: []*pb.RequestOp{txn.Look(session), txn.Get(own.Name)},
+		Success: []*pb.RequestOp{txn.Put(own.Name, value, a.s.ID()), txn.Stat(own.Name)},
+		Failure: []*pb.RequestOp{txn.Stat(session), txn.Get(own.Name)},
 	}
 }
 
@@ -96,7 +96,7 @@ func (a *Acquisition) rewriteTxn(value []byte) *pb.TxnRequest {
 func (a *Acquisition) readOwn(ctx context.Context) error {
 	session, _ := a.s.Key()
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read value", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: []*pb.RequestOp{txn.Look(session), txn.Get(a.key)},
+		Success: []*pb.RequestOp{txn.Stat(session), txn.Get(a.key)},
 	})
 	if err == nil {
 		a.takeIn(resp)

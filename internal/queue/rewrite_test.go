@@ -147,7 +147,7 @@ func TestDelayedCopyOfAnOlderValueNeverReplacesANewerOne(t *testing.T) {
 	for _, late := range []time.Duration{time.Millisecond, 40 * time.Millisecond, 100 * time.Millisecond, 3 * time.Second, 20 * time.Second} {
 		rewriting(t, func(w *writer) {
 			w.Inject(etcdfake.Rule{Method: "Txn", Match: writeOf("old"), Late: late})
-			ctx, cancel := context.WithTimeout(w.ctx, session.ArmDelay-time.Millisecond) // no watch tells what landed
+			ctx, cancel := context.WithTimeout(w.ctx, session.ArmDelay-time.Millisecond) // no watch shows what landed
 			defer cancel()
 			err := w.held.Rewrite(ctx, []byte("old"))
 			require.ErrorIs(t, err, kv.ErrUnknown)

@@ -18,7 +18,7 @@ import (
 // A set is what an acquisition of several names has beside others.
 type set struct {
 	watches   []*watcher.Watch // of the other own keys; guarded by the acquisition's mutex
-	deletions []deletion       // where it is released key by key; whoever has the right to send has them
+	deletions []deletion       // where it is released key by key; the goroutine with the right to send has them
 }
 
 // makeSet makes a an acquisition of its names, before anything else is done with it.

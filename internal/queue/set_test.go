@@ -84,7 +84,7 @@ func TestSetsNeverWaitForOneAnotherInACircle(t *testing.T) {
 				c.pace, c.hold = 20+c.n(200), 10+c.n(100)
 				if seed > 1 { // with none, too
 					for _, r := range []request{isEnqueue, isSettle, isAsk, isRelease, isUndo, isExplain} {
-						c.trouble(r)
+						c.fault(r)
 					}
 				}
 				sessions := []*session.Session{w.session(), w.session(), w.session()}
@@ -199,7 +199,7 @@ func TestThePartialLossOfASetLeavesTheRestUntilItIsGivenBack(t *testing.T) {
 	}
 }
 
-// ML6: a function of Do that is told of the loss keeps the other names until it has
+// ML6: a function of Do whose context has ended keeps the other names until it has
 // returned, however long that takes.
 func TestTheRestOfALostSetStaysWhileItsFunctionWorks(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {

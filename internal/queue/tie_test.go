@@ -74,7 +74,7 @@ func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 			w.clear()
 		})
 	})
-	t.Run("seen by whoever resumes", func(t *testing.T) {
+	t.Run("seen by a process that resumes", func(t *testing.T) {
 		inBubble(t, etcdfake.Options{}, func(w *world) {
 			s := w.session()
 			c := w.acquire(s)

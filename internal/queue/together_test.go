@@ -132,9 +132,9 @@ func TestReleasesBesideRefusedEnqueuesSayNil(t *testing.T) {
 	})
 }
 
-// Rules G6, F5: a name that is forbidden, and a lease that is gone, are heard of by those that
-// they concern.
-func TestWhatOneIsRefusedForIsHeardByNobodyElse(t *testing.T) {
+// Rules G6, F5: a name that is forbidden, and a lease that is gone, concern nobody but those that
+// use them.
+func TestWhatOneIsRefusedForConcernsNobodyElse(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		s, sizes := w.gathering()
 		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}))

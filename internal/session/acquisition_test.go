@@ -17,7 +17,7 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// acquisition records what its session tells it.
+// acquisition records what its session calls.
 type acquisition struct {
 	hook             Hook
 	own, predecessor string
@@ -234,7 +234,7 @@ func TestARefusedReadFallsBackToTheSessionKeyAlone(t *testing.T) {
 		}})
 		sleep(time.Minute)
 		require.NoError(t, s.Err())
-		assert.Zero(t, c.looks(), "what was not read is not told")
+		assert.Zero(t, c.looks(), "what was not read is not delivered")
 	})
 }
 
@@ -272,7 +272,7 @@ func TestNothingIsArmedOnADeadSession(t *testing.T) {
 	})
 }
 
-// Rule H1: every acquisition is told the cause once, after Err says so.
+// Rule H1: every acquisition gets the cause once, after Err says so.
 func TestEveryAcquisitionLearnsOfTheEndOnceAndAfterTheMark(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})

@@ -126,7 +126,7 @@ func TestASessionOutlivesAuthenticationBeingSwitched(t *testing.T) {
 }
 
 // Hazards S17, F5, rule N4: a foreign key on one session's lease poisons that
-// session's renewals, and no other's; its cause is told, and its lease ends.
+// session's renewals, and no other's; its cause is reported, and its lease ends.
 func TestAForeignKeyPoisonsOneSessionAlone(t *testing.T) {
 	withAuth(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig, op operator) {
 		a, b := r.session(lease.Options{TTL: 6 * time.Second}), r.session(lease.Options{TTL: 6 * time.Second})
@@ -186,8 +186,8 @@ func refusing(c *etcdfake.Cluster, m *etcdfake.Member) {
 // Rule N3 with authentication on: no single member can end a session while tokens end beside it, and one that
 // refuses every token makes nobody log in again and again.
 func TestSessionSurvivesAnyFaultOfAnyOneMemberOfThreeWithAuthenticationOn(t *testing.T) {
-	faults := append(slices.Clone(oneMembersTroubles), trouble{"refuses every token", refusing},
-		trouble{"never answers Authenticate", func(c *etcdfake.Cluster, m *etcdfake.Member) {
+	faults := append(slices.Clone(oneMembersFaults), fault{"refuses every token", refusing},
+		fault{"never answers Authenticate", func(c *etcdfake.Cluster, m *etcdfake.Member) {
 			c.Inject(etcdfake.Rule{Member: m, Method: "Authenticate", Hang: true})
 		}})
 	for _, tr := range faults {

@@ -29,7 +29,7 @@ func (r *rig) confirms(ttl int64) *etcdfake.Fault {
 }
 
 // Rule N1, hazards S13, S14: a renewal that is confirmed for a lease that is gone
-// does not extend: the read finds it, though no watch told it.
+// does not extend: the read finds it, though no watch delivered it.
 func TestAPositiveAnswerForAGoneLeaseEndsTheSessionAtTheRead(t *testing.T) {
 	for name, gone := range map[string]func(r *rig, s *Session){
 		"revoked": func(r *rig, s *Session) { r.Revoke(s.ID()) },
@@ -43,7 +43,7 @@ func TestAPositiveAnswerForAGoneLeaseEndsTheSessionAtTheRead(t *testing.T) {
 			}
 			sleep(time.Second)
 			gone(r, s)
-			require.NoError(t, s.Err(), "nothing has told it")
+			require.NoError(t, s.Err(), "nothing has shown it")
 			sleep(500 * time.Millisecond) // the round at a quarter of the TTL
 			oneCause(t, s.Err(), lease.ErrRevoked)
 			assert.ErrorContains(t, s.Err(), "is not there at revision", name)
@@ -94,7 +94,7 @@ func TestARenewalIsNotConfirmedBy(t *testing.T) {
 		if name == "a newer term in the read" {
 			continue // from then on the others' terms are below one that was shown
 		}
-		// One member's alone is no trouble.
+		// One member's alone is no loss.
 		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 			s := r.session(lease.Options{TTL: 6 * time.Second})
 			for _, rule := range rules {
@@ -192,7 +192,7 @@ func TestAnotherClustersAnswerIsDropped(t *testing.T) {
 	})
 }
 
-// Rules H1, H4: the watch of the session key tells a revocation at once, and
+// Rules H1, H4: the watch of the session key shows a revocation at once, and
 // through it all that hangs on the session.
 func TestARevocationIsReportedAtOnceByTheWatch(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
@@ -205,7 +205,7 @@ func TestARevocationIsReportedAtOnceByTheWatch(t *testing.T) {
 	})
 }
 
-// Rule H2: a watch that is over is made anew, from what the read showed, and a
+// Rule H2: a watch that has ended is created again, from what the read showed, and a
 // compaction is no loss.
 func TestTheWatchOfTheSessionKeyIsCreatedAgainAfterACompaction(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
@@ -222,7 +222,7 @@ func TestTheWatchOfTheSessionKeyIsCreatedAgainAfterACompaction(t *testing.T) {
 		sleep(100 * time.Millisecond)
 		r.Delete(s.key)
 		synctest.Wait()
-		assert.True(t, isClosed(s.Done()), "told by the new watch")
+		assert.True(t, isClosed(s.Done()), "shown by the new watch")
 		oneCause(t, s.Err(), lease.ErrRevoked)
 	})
 }

@@ -130,7 +130,7 @@ func TestClosingTheClientNamesALeaseWhoseRevocationIsDeferred(t *testing.T) {
 	})
 }
 
-// Whatever ends a session, however it came to be and whoever defers it, its lease
+// Whatever ends a session, however it came to be and whichever acquisition defers it, its lease
 // is not revoked while that is deferred, and is once it is not.
 func TestNoPathRevokesWhileRevocationIsDeferred(t *testing.T) {
 	ends := map[string]func(fake *etcdfake.Cluster, s *session.Session){

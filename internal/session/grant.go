@@ -112,7 +112,7 @@ func (s *Session) adopt(id int64, sent clock.Instant, granted time.Duration) {
 }
 
 // writeKey puts the session key. It may be sent again: only one copy can find
-// the key absent, and the nonce tells whose it was.
+// the key absent, and the nonce shows whose it was.
 func (s *Session) writeKey(ctx context.Context) error {
 	value := s.keyValue()
 	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "put session key", Repeat: cluster.Always}, &pb.TxnRequest{
@@ -134,7 +134,7 @@ func (s *Session) writeKey(ctx context.Context) error {
 // wroteKey notes how this session wrote its key.
 func (s *Session) wroteKey(kv *mvccpb.KeyValue) {
 	s.create, s.mod = kv.CreateRevision, kv.ModRevision
-	s.same, s.ownRead = txn.ModIs(s.key, s.mod), txn.Look(s.key)
+	s.same, s.ownRead = txn.ModIs(s.key, s.mod), txn.Stat(s.key)
 }
 
 // keyValue is a new value for the session key: who, and a nonce.

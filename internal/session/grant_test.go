@@ -111,8 +111,8 @@ func TestALostAnswerDuringTheGrantLeavesNoLeaseBehind(t *testing.T) {
 								require.NoError(t, s.Close(context.Background()))
 							}
 							assert.Empty(t, r.Leases())
-							synctest.Wait() // the job that told Close has returned
-							assert.Empty(t, r.host.Cleanup.Close(0), "nothing goes on behind")
+							synctest.Wait() // the job that reported to Close has returned
+							assert.Empty(t, r.host.Cleanup.Close(0), "nothing goes on in the background")
 						})
 					})
 				}

@@ -72,7 +72,7 @@ func (l *keyRead) add(key string) int {
 	if key == "" {
 		return -1
 	}
-	l.ops = append(l.ops, txn.Look(key))
+	l.ops = append(l.ops, txn.Stat(key))
 	return len(l.ops) - 1
 }
 
@@ -98,7 +98,7 @@ func (l *keyRead) deliver(resp *pb.TxnResponse, skip int) {
 // the session key alone; whole says whether l's keys were in the answer.
 func (s *Session) readKeys(ctx context.Context, m *cluster.Member, l *keyRead) (resp *pb.TxnResponse, whole bool, err error) {
 	read := cluster.Request{Op: "confirm session", On: m, Attempt: s.renewalBound()}
-	ops := append(make([]*pb.RequestOp, 0, 1+len(l.ops)), txn.Look(s.key))
+	ops := append(make([]*pb.RequestOp, 0, 1+len(l.ops)), txn.Stat(s.key))
 	resp, err = s.host.Cluster.Txn(ctx, read, &pb.TxnRequest{Success: append(ops, l.ops...)})
 	if err == nil || len(l.ops) == 0 {
 		return resp, true, err

@@ -49,7 +49,7 @@ func TestNoEvidenceBringsAnEntryBack(t *testing.T) {
 }
 
 // A2, RW5, ML8: what Alone rests on, and what a Handle carries, against a count of the
-// entries that is made anew each time, with keys of all forms, and several names at once.
+// entries that is made again each time, with keys of all forms, and several names at once.
 func TestTheLedgerAgreesWithACountOfItsEntries(t *testing.T) {
 	for seed := range uint64(50) {
 		rnd := rand.New(rand.NewPCG(seed, 0))

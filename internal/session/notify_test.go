@@ -23,21 +23,21 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// ear keeps what it is told, and what is logged.
-type ear struct {
+// recorder keeps events, and what is logged.
+type recorder struct {
 	mu  sync.Mutex
 	all []observe.Event
 	log lines
 }
 
-func (e *ear) Observe(_ context.Context, ev observe.Event) {
+func (e *recorder) Observe(_ context.Context, ev observe.Event) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.all = append(e.all, ev)
 }
 
-// told is what e was told of sessions since it was asked last.
-func (e *ear) told() (all []observe.Event) {
+// events returns the events of sessions since the last call.
+func (e *recorder) events() (all []observe.Event) {
 	synctest.Wait()
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -71,7 +71,7 @@ func (l *lines) String() string {
 }
 
 // host is a client of its own whose observer is e.
-func (e *ear) host(t *testing.T, r *rig) Host {
+func (e *recorder) host(t *testing.T, r *rig) Host {
 	t.Helper()
 	c, err := cluster.Dial(context.Background(), cluster.Config{
 		Endpoints: r.Endpoints(), DialOptions: []grpc.DialOption{r.DialOption()},
@@ -89,9 +89,9 @@ func (e *ear) host(t *testing.T, r *rig) Host {
 
 func TestASessionIsReportedFromItsGrantToItsEnd(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
-		e := &ear{}
+		e := &recorder{}
 		s := sessionOn(t, e.host(t, r), lease.Options{TTL: 12 * time.Second, Owner: "me"})
-		all := e.told()
+		all := e.events()
 		require.Len(t, all, 1)
 		granted := all[0].(observe.SessionGranted)
 		assert.Equal(t, s.ID(), granted.Lease)
@@ -103,7 +103,7 @@ func TestASessionIsReportedFromItsGrantToItsEnd(t *testing.T) {
 		assert.Equal(t, 8*time.Second, granted.Left(), "it looks at the clock at the call")
 
 		sleep(1500 * time.Millisecond)
-		all = e.told()
+		all = e.events()
 		require.Len(t, all, 1)
 		renewed := all[0].(observe.SessionRenewed)
 		assert.Equal(t, observe.SessionRenewed{
@@ -112,7 +112,7 @@ func TestASessionIsReportedFromItsGrantToItsEnd(t *testing.T) {
 		assert.Contains(t, r.Endpoints(), renewed.Member)
 
 		require.NoError(t, s.Close(t.Context()))
-		all = e.told()
+		all = e.events()
 		require.Len(t, all, 1)
 		assert.ErrorIs(t, all[0].(observe.SessionClosed).Err, lease.ErrClosed)
 		assert.Zero(t, granted.Left())
@@ -124,12 +124,12 @@ func TestASessionIsReportedFromItsGrantToItsEnd(t *testing.T) {
 
 func TestARenewalIsReportedWithItsRoundTrip(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
-		e := &ear{}
+		e := &recorder{}
 		sessionOn(t, e.host(t, r), lease.Options{TTL: 12 * time.Second})
 		r.Member(0).SetDelay(etcdfake.Fixed(40*time.Millisecond), etcdfake.Fixed(60*time.Millisecond))
-		e.told()
+		e.events()
 		sleep(4 * time.Second)
-		all := e.told()
+		all := e.events()
 		require.Len(t, all, 1)
 		renewed := all[0].(observe.SessionRenewed)
 		assert.Equal(t, 200*time.Millisecond, renewed.RoundTrip, "a renewal and a read, there and back")
@@ -140,13 +140,13 @@ func TestARenewalIsReportedWithItsRoundTrip(t *testing.T) {
 
 func TestAHedgeIsReportedWithTheSlowMemberAndTheOther(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 2}, func(t *testing.T, r *rig) {
-		e := &ear{}
+		e := &recorder{}
 		sessionOn(t, e.host(t, r), lease.Options{TTL: 12 * time.Second})
 		noKeepAlive(r.Cluster, r.Member(0))
 		noKeepAlive(r.Cluster, r.Member(1))
-		e.told()
+		e.events()
 		sleep(3*time.Second + 400*time.Millisecond)
-		all := e.told()
+		all := e.events()
 		require.Len(t, all, 1)
 		hedged := all[0].(observe.SessionHedged)
 		assert.Equal(t, 300*time.Millisecond, hedged.After)
@@ -158,17 +158,17 @@ func TestAHedgeIsReportedWithTheSlowMemberAndTheOther(t *testing.T) {
 // The half of ten seconds of validity: a nanosecond later less than half is left.
 func TestASessionIsInJeopardyOnceLessThanHalfIsLeft(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
-		e := &ear{}
+		e := &recorder{}
 		s := sessionOn(t, e.host(t, r), lease.Options{TTL: 12 * time.Second})
 		jeopardies := func() (some []observe.SessionInJeopardy) {
-			for _, ev := range e.told() {
+			for _, ev := range e.events() {
 				if j, ok := ev.(observe.SessionInJeopardy); ok {
 					some = append(some, j)
 				}
 			}
 			return some
 		}
-		for range 2 { // each time anew
+		for range 2 { // each time again
 			sleep(s.validFor() - 5*time.Second) // a renewal is sent in between
 			r.BlackHole()
 			sleep(s.validFor() - 5*time.Second)
@@ -180,7 +180,7 @@ func TestASessionIsInJeopardyOnceLessThanHalfIsLeft(t *testing.T) {
 			assert.Equal(t, 5*time.Second-1, some[0].Left)
 			assert.Equal(t, s.ID(), some[0].Lease)
 			sleep(time.Second)
-			assert.Empty(t, jeopardies(), "it was told")
+			assert.Empty(t, jeopardies(), "it was reported")
 			r.Heal()
 			sleep(3 * time.Second)
 			require.NoError(t, s.Err())
@@ -197,14 +197,14 @@ func TestALostSessionIsReportedWithItsCause(t *testing.T) {
 	} {
 		t.Run(want.Error(), func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
-				e := &ear{}
+				e := &recorder{}
 				s := sessionOn(t, e.host(t, r), lease.Options{})
 				sleep(time.Second)
-				e.told()
+				e.events()
 				strike(r, s)
 				sleep(20 * time.Second)
 				over(t, s, want)
-				all := e.told()
+				all := e.events()
 				oneCause(t, all[len(all)-1].(observe.SessionLost).Err, want)
 				assert.Contains(t, e.log.String(), `level=WARN msg="session over"`)
 				r.Heal()
@@ -215,12 +215,12 @@ func TestALostSessionIsReportedWithItsCause(t *testing.T) {
 
 func TestASessionThatIsHandedOverIsReportedAsClosedAndThenResumed(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
-		e := &ear{}
+		e := &recorder{}
 		h := e.host(t, r)
 		first := sessionOn(t, h, lease.Options{})
 		handle := first.Detach()
 		second := sessionOn(t, h, lease.Options{Resume: handle})
-		all := e.told()
+		all := e.events()
 		require.Len(t, all, 3)
 		assert.ErrorContains(t, all[1].(observe.SessionClosed).Err, "detached")
 		granted := all[2].(observe.SessionGranted)
@@ -231,7 +231,7 @@ func TestASessionThatIsHandedOverIsReportedAsClosedAndThenResumed(t *testing.T) 
 
 func TestOfASessionThatNeverBeganNothingIsReported(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
-		e := &ear{}
+		e := &recorder{}
 		h := e.host(t, r)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -239,7 +239,7 @@ func TestOfASessionThatNeverBeganNothingIsReported(t *testing.T) {
 		_, err := Grant(ctx, h, lease.Options{})
 		require.Error(t, err)
 		sleep(time.Minute)
-		assert.Empty(t, e.told())
+		assert.Empty(t, e.events())
 		r.LiftAll()
 	})
 }

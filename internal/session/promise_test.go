@@ -20,9 +20,9 @@ import (
 // whatever has ended the session.
 func TestALeaseIsNotRevokedBeforeWhatWasPromised(t *testing.T) {
 	for name, end := range map[string]func(c *pawl.Client, s *session.Session){
-		"closed":               func(_ *pawl.Client, s *session.Session) { s.CloseInBackground() },
-		"abandoned":            func(_ *pawl.Client, s *session.Session) { s.Abandon(context.Canceled) },
-		"told that it is gone": func(_ *pawl.Client, s *session.Session) { _ = s.Gone("by mistake") },
+		"closed":           func(_ *pawl.Client, s *session.Session) { s.CloseInBackground() },
+		"abandoned":        func(_ *pawl.Client, s *session.Session) { s.Abandon(context.Canceled) },
+		"found to be gone": func(_ *pawl.Client, s *session.Session) { _ = s.Gone("by mistake") },
 		"wall clock stepped": func(_ *pawl.Client, s *session.Session) {
 			clock.SetWallJump(time.Hour)
 			defer clock.SetWallJump(0)

@@ -131,7 +131,7 @@ func TestARevocationThatIsRefusedIsGivenUpWhenTheLeaseHasEndedByItself(t *testin
 	})
 }
 
-// A session that ends by itself has its lease revoked behind it, so that the
+// A session that ends by itself has its lease revoked in the background, so that the
 // server and we agree (hazard H5).
 func TestAnExpiredSessionsLeaseIsRevokedInTheBackground(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
@@ -383,8 +383,8 @@ func TestOnePartThatIsForbiddenKeepsNoOther(t *testing.T) {
 }
 
 // removesAll has 100 entries, every other of them not known to be there, removed
-// while trouble is about.
-func removesAll(t *testing.T, name string, trouble func(r *rig, keys []string)) {
+// while there are faults.
+func removesAll(t *testing.T, name string, fault func(r *rig, keys []string)) {
 	t.Run(name, func(t *testing.T) {
 		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 			s := r.session(lease.Options{TTL: 60 * time.Second})
@@ -394,7 +394,7 @@ func removesAll(t *testing.T, name string, trouble func(r *rig, keys []string)) 
 					s.Shown(n)
 				}
 			}
-			trouble(r, keys)
+			fault(r, keys)
 			for i := range keys {
 				s.Leave(int64(i + 1))
 			}

@@ -22,8 +22,8 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// trouble is something that befalls one member.
-type trouble struct {
+// fault is something that befalls one member.
+type fault struct {
 	name string
 	on   func(*etcdfake.Cluster, *etcdfake.Member)
 }
@@ -33,7 +33,7 @@ func noKeepAlive(c *etcdfake.Cluster, m *etcdfake.Member) {
 	c.Inject(etcdfake.Rule{Member: m, Method: "LeaseKeepAlive", Lose: true})
 }
 
-var oneMembersTroubles = []trouble{
+var oneMembersFaults = []fault{
 	{"black hole", func(_ *etcdfake.Cluster, m *etcdfake.Member) { m.BlackHole() }},
 	{"deaf", func(_ *etcdfake.Cluster, m *etcdfake.Member) { m.Deafen() }},
 	{"mute", func(_ *etcdfake.Cluster, m *etcdfake.Member) { m.Mute() }},
@@ -53,7 +53,7 @@ var oneMembersTroubles = []trouble{
 
 // Rule N3: no single member can end a session: hazards S4, S5.
 func TestSessionSurvivesAnyFailureOfAnyOneMemberOfThree(t *testing.T) {
-	for _, tr := range oneMembersTroubles {
+	for _, tr := range oneMembersFaults {
 		for _, ttl := range []time.Duration{3, 5, 10, 15} {
 			t.Run(fmt.Sprintf("%s/%ds", tr.name, ttl), func(t *testing.T) {
 				inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
@@ -78,7 +78,7 @@ func TestSessionSurvivesAnyFailureOfAnyOneMemberOfThree(t *testing.T) {
 // whether they fail at once or say nothing.
 func TestSessionSurvivesOnTheOneMemberThatItsClientReaches(t *testing.T) {
 	for _, members := range []int{2, 3, 5} {
-		for name, trouble := range map[string]func(*etcdfake.Member){
+		for name, fault := range map[string]func(*etcdfake.Member){
 			"black hole": (*etcdfake.Member).BlackHole, "cut": (*etcdfake.Member).Cut, "mute": (*etcdfake.Member).Mute,
 		} {
 			for good := range members {
@@ -86,7 +86,7 @@ func TestSessionSurvivesOnTheOneMemberThatItsClientReaches(t *testing.T) {
 					s := r.session(lease.Options{TTL: 3 * time.Second})
 					for i, m := range r.Members() {
 						if i != good {
-							trouble(m)
+							fault(m)
 						}
 					}
 					sleep(time.Minute)
@@ -121,7 +121,7 @@ type asking struct {
 	at     time.Time
 }
 
-// keepAlives tells what renewals arrive from now on.
+// keepAlives reports the renewals that arrive from now on.
 func (r *rig) keepAlives() func() []asking {
 	var mu sync.Mutex
 	var all []asking

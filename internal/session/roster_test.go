@@ -89,7 +89,7 @@ func TestAClosedRosterGivesEachAcquisitionOnce(t *testing.T) {
 	})
 }
 
-// H4: the loop is told of every hold that is over and of none before, and it wakes for the
+// H4: the loop learns of every hold that has ended and of none before, and it wakes for the
 // first one.
 func TestHoldsWithALimitEndInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -27,7 +27,7 @@ func (r *rig) silence() *etcdfake.Fault {
 }
 
 // Rules T3, T4, hazard S2: the first deadline is the grant's, one nanosecond
-// before it the session is valid, and at it it is over in all that tells.
+// before it the session is valid, and at it it has ended in everything that reports so.
 func TestSessionIsValidANanosecondBeforeItsDeadlineAndExpiredAtIt(t *testing.T) {
 	for name, look := range map[string]func(t *testing.T, s *Session, valid bool){
 		"Err": func(t *testing.T, s *Session, valid bool) { assert.Equal(t, valid, s.Err() == nil) },
@@ -96,7 +96,7 @@ func TestDeadlineIsNeverAfterTheServersExpiryHoweverLateAnswersCome(t *testing.T
 }
 
 // Rule T4: an answer that comes at or after the deadline never resurrects,
-// whoever is first to see that the time is over.
+// the first goroutine to see that the time is over.
 func TestALateAnswerNeverResurrects(t *testing.T) {
 	for name, first := range map[string]func(s *Session){
 		"Err":    func(s *Session) { _ = s.Err() },
@@ -154,7 +154,7 @@ func TestOnceSomebodySawItEndedNobodySeesItValid(t *testing.T) {
 }
 
 // Rule T2: a renewal whose answer shows a shorter TTL than before takes the
-// deadline back, for the server counts anew from it.
+// deadline back, because the server counts again from it.
 func TestAShorterTTLTakesTheDeadlineBack(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
@@ -213,7 +213,7 @@ func TestAWallClockThatRanAheadByMoreThanTheMarginEndsTheSession(t *testing.T) {
 	})
 }
 
-// Rule N5, H1: each way to end is told apart, and the first cause stands.
+// Rule N5, H1: each way to end is distinguished, and the first cause stands.
 func TestEachEndHasOneCauseThatStays(t *testing.T) {
 	ends := map[string]struct {
 		want error
@@ -277,8 +277,8 @@ func TestExpiryNamesTheLastFailure(t *testing.T) {
 	})
 }
 
-// The context is cancelled, with the cause, for whoever looks after Err, even
-// while the acquisitions are still being told.
+// The context is cancelled, with the cause, for a goroutine that reads it after Err, even
+// while the acquisitions are still being notified.
 func TestContextIsCancelledAsSoonAsErrSaysSo(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 3 * time.Second})

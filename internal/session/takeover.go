@@ -104,7 +104,7 @@ func (s *Session) tidy(ctx context.Context) {
 }
 
 // takeKey rewrites the session key with a new nonce. It may be sent again: the
-// comparison lets one copy through, and the nonce tells whose it was.
+// comparison lets one copy through, and the nonce shows whose it was.
 func (s *Session) takeKey(ctx context.Context, h detached.State, value []byte) error {
 	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "take over session", Repeat: cluster.Always}, &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(s.key, h.Create), txn.ModIs(s.key, h.Mod)},

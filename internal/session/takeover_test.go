@@ -99,10 +99,10 @@ func TestAPredecessorThatMissedEverythingIsRefusedAtOnce(t *testing.T) {
 			muteWatches(m)
 		}
 		next := sessionOn(t, r.successor(), lease.Options{Resume: h})
-		require.NoError(t, s.Err(), "nothing has told it")
+		require.NoError(t, s.Err(), "nothing has shown it")
 		key, mod := s.Key()
 		resp, err := r.host.Cluster.Txn(context.Background(), cluster.Request{Op: "enqueue"}, &pb.TxnRequest{
-			Compare: []*pb.Compare{txn.ModIs(key, mod)}, Success: []*pb.RequestOp{txn.Put("q", nil, s.ID())}, Failure: []*pb.RequestOp{txn.Look(key)},
+			Compare: []*pb.Compare{txn.ModIs(key, mod)}, Success: []*pb.RequestOp{txn.Put("q", nil, s.ID())}, Failure: []*pb.RequestOp{txn.Stat(key)},
 		})
 		require.NoError(t, err)
 		require.False(t, resp.Succeeded)

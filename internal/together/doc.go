@@ -18,7 +18,7 @@
 //     would see it at the answer's own revision, and wait for ever for what is over.
 //     Plain writes touch their own keys alone: any number of one queue share a request.
 //     Both halves are asserted where the request is made, from what it holds.
-//   - G3. Whoever asks for its position, or resumes, looks for another key with its
+//   - G3. Who queries its position, or resumes, looks for another key with its
 //     own create revision, and fails loudly (internal/queue/query.go). That detects,
 //     and does not protect; G2 protects.
 //   - G4. A lane is an attempt under way. There is one for each 300 µs of
@@ -31,7 +31,7 @@
 //     operations" or "request too large" is believed.
 //   - G6. The outcome of each is its own. Applied: its own answer, with the request's
 //     header. Not applied because of a member: all go elsewhere, as any request
-//     does. Refused for what it holds: each is sent again alone, and hears its own
+//     does. Refused for what it holds: each is sent again alone, and gets its own
 //     reason. Unknown: unknown to each, and a request of which anything may not be
 //     done twice is never sent twice.
 //   - G7. A caller whose context ends returns at once: with "not applied" while its

@@ -25,7 +25,7 @@ type part struct {
 	size    int
 	writes  bool // it puts something
 	waiting bool // it can be taken out
-	told    chan verdict
+	verdict chan verdict
 }
 
 // gather is what waits for a lane. It is pure.
@@ -114,7 +114,7 @@ func (g *gather) take() (parts []*part) {
 
 // newPart is w, to wait.
 func newPart(w Write, size int, writes bool) *part {
-	return &part{Write: w, size: size, writes: writes, told: make(chan verdict, 1)}
+	return &part{Write: w, size: size, writes: writes, verdict: make(chan verdict, 1)}
 }
 
 func sizeOf(w *Write) int { return proto.Size(w.Txn) }

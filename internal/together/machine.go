@@ -113,7 +113,7 @@ func (m *machine) wake() time.Time {
 	return m.lanes.next()
 }
 
-// refused is a write that went alone, and what it was told.
+// refused takes in a write that went alone and was refused.
 func (m *machine) refused(w *Write, err error, now time.Time) {
 	switch {
 	case cluster.IsNoSpace(err):
@@ -125,7 +125,7 @@ func (m *machine) refused(w *Write, err error, now time.Time) {
 	}
 }
 
-// refusedTogether is a request of several parts, and what it was told.
+// refusedTogether takes in a request of several parts that was refused.
 func (m *machine) refusedTogether(parts []*part, err error) {
 	bytes, ops := 0, 0
 	for _, p := range parts {

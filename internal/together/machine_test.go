@@ -43,7 +43,7 @@ func release(queue string) *Write {
 // settle puts a cancel key.
 func settle(queue string) *Write {
 	return &Write{Op: "settle", Kind: Plain, Queue: queue, Lease: 7, Repeat: cluster.Always, Txn: &pb.TxnRequest{
-		Success: []*pb.RequestOp{txn.Put("//pawl/7/1", nil, 7), txn.Look(queue + "7-1")},
+		Success: []*pb.RequestOp{txn.Put("//pawl/7/1", nil, 7), txn.Stat(queue + "7-1")},
 	}}
 }
 
@@ -278,7 +278,7 @@ func TestWhatWasRefusedGoesAloneForAWhile(t *testing.T) {
 	m.goes(t, enqueue("forbidden/"), "the queue")
 	other := enqueue("forbidden/")
 	other.Lease = 8
-	m.goes(t, other, "whoever's")
+	m.goes(t, other, "another write of the queue")
 	both := release("a/")
 	both.More = []string{"forbidden/"}
 	m.goes(t, both, "among others")

@@ -29,7 +29,7 @@ func New(c *cluster.Cluster) *Sender { return &Sender{c: c, m: newMachine()} }
 // goes alone.
 const together = 2
 
-// A verdict is what a part is told.
+// A verdict is the outcome of sending a part.
 type verdict struct {
 	resp   *pb.TxnResponse
 	err    error
@@ -94,20 +94,20 @@ func (s *Sender) offer(w *Write, alone bool) (p *part, ticket int, avoid *cluste
 	return p, ticket, avoid
 }
 
-// await waits until p is told what became of it, ctx ends or, while it has not gone, its
+// await waits until p has a verdict, ctx ends or, while it has not gone, its
 // session does (rules G7, G8).
 func (s *Sender) await(ctx context.Context, p *part) (verdict, error) {
 	over := p.Over
 	for {
 		select {
-		case v := <-p.told:
+		case v := <-p.verdict:
 			return v, nil
 		case <-ctx.Done():
 			if s.takeOut(p) {
 				return verdict{}, cluster.NotSent(ctx, p.Op, nil)
 			}
 			select {
-			case v := <-p.told: // in the same instant
+			case v := <-p.verdict: // in the same instant
 				return v, nil
 			default:
 			}
@@ -152,22 +152,22 @@ func ran(t *pb.TxnRequest, resp *pb.TxnResponse) []*pb.RequestOp {
 	return t.Failure
 }
 
-// sendTogether sends parts as one request, and tells each what became of it (rule
+// sendTogether sends parts as one request, and delivers each its verdict (rule
 // G6). Nobody's context bounds it but the Cluster's end.
 func (s *Sender) sendTogether(parts []*part, ticket int, avoid *cluster.Member) {
 	t, err := request(parts)
 	if err != nil {
 		s.c.Logger().Error("writes of one queue would have shared a request; they go alone", "error", err)
 		s.finished(ticket)
-		tell(parts, func(int) verdict { return verdict{next: apartly} })
+		deliver(parts, func(int) verdict { return verdict{next: apartly} })
 		return
 	}
 	resp, err := s.c.Txn(context.Background(), cluster.Request{Op: "txn", Repeat: repeat(parts), Avoid: avoid, Lanes: s, Ticket: ticket}, t)
 	s.learn(parts, resp, err, ticket)
-	tell(parts, func(i int) verdict { return outcome(parts, i, resp, err) })
+	deliver(parts, func(i int) verdict { return outcome(parts, i, resp, err) })
 }
 
-// outcome is what part i is told of a request that was answered, or failed.
+// outcome is the verdict on part i of a request that was answered, or failed.
 func outcome(parts []*part, i int, resp *pb.TxnResponse, err error) verdict {
 	p := parts[i]
 	if err == nil {
@@ -218,9 +218,9 @@ func (s *Sender) finished(ticket int) {
 	s.carry(s.m.finished(ticket, now), now)
 }
 
-func tell(parts []*part, what func(i int) verdict) {
+func deliver(parts []*part, what func(i int) verdict) {
 	for i, p := range parts {
-		p.told <- what(i) // has room: each is told once
+		p.verdict <- what(i) // does not block: each part gets one verdict
 	}
 }
 
@@ -229,12 +229,12 @@ func (s *Sender) carry(fx effects, now time.Time) {
 	switch len(fx.send) {
 	case 0:
 	case 1:
-		fx.send[0].told <- verdict{next: alone, ticket: fx.ticket, avoid: fx.avoid}
+		fx.send[0].verdict <- verdict{next: alone, ticket: fx.ticket, avoid: fx.avoid}
 	default:
 		// Ends within the bound of a request, or with the Cluster, whose Close waits for it.
 		if !s.c.Go(func() { s.sendTogether(fx.send, fx.ticket, fx.avoid) }) {
 			s.m.lanes.give(fx.ticket)
-			tell(fx.send, func(i int) verdict {
+			deliver(fx.send, func(i int) verdict {
 				return verdict{err: cluster.NotSent(context.Background(), fx.send[i].Op, cluster.ErrClosed)}
 			})
 		}
@@ -242,7 +242,7 @@ func (s *Sender) carry(fx effects, now time.Time) {
 	s.arm(now)
 }
 
-// arm sets the timer to when the machine wants to be told of the time. One that fires
+// arm sets the timer to when the machine next needs the time. One that fires
 // too early is set again.
 func (s *Sender) arm(now time.Time) {
 	if !s.armed.IsZero() {
@@ -284,7 +284,7 @@ func (s *Sender) Ended(ticket int, answered bool) {
 }
 
 // Hold is for tests: from now on every write waits for company for d, and n of them go
-// at once; with n 0 all go alone. company, if not nil, is told of each that waits.
+// at once; with n 0 all go alone. company, if not nil, is called for each that waits.
 func (s *Sender) Hold(d time.Duration, n int, company func(Write)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -81,16 +81,16 @@ func (w *world) requests() (parts []int) {
 	return parts
 }
 
-// told is what one write was told.
-type told struct {
+// result is the outcome of one write.
+type result struct {
 	resp *pb.TxnResponse
 	err  error
 	took time.Duration
 }
 
-// all sends writes at the same time, and returns what each was told.
-func (w *world) all(ctx context.Context, ws ...Write) []told {
-	got := make([]told, len(ws))
+// all sends writes at the same time, and returns the outcome of each.
+func (w *world) all(ctx context.Context, ws ...Write) []result {
+	got := make([]result, len(ws))
 	var wg sync.WaitGroup
 	for i, x := range ws {
 		wg.Go(func() {
@@ -142,7 +142,7 @@ func nested(r etcdfake.Rule) etcdfake.Rule {
 	return r
 }
 
-func TestEachHearsItsOwnAnswerWithTheHeaderOfAll(t *testing.T) {
+func TestEachGetsItsOwnAnswerWithTheHeaderOfAll(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		w.f.Put("q1/7-1", "there", 0)
 		got := w.all(w.Context(), put(0), put(1), put(2))
@@ -200,7 +200,7 @@ func TestWhatAMemberDoesNotTakeGoesElsewhereTogether(t *testing.T) {
 }
 
 // Rules G6, G9: what one is refused for is its own, and for a while it goes alone.
-func TestEachHearsItsOwnReasonWhereOneIsRefused(t *testing.T) {
+func TestEachGetsItsOwnReasonWhereOneIsRefused(t *testing.T) {
 	for name, refuse := range map[string]func(w *world, x *Write) (is func(error) bool){
 		"the lease of one is gone": func(w *world, x *Write) func(error) bool {
 			x.Lease, x.Txn.Success[0] = 99, txn.Put("q5/99-1", nil, 99)
@@ -528,13 +528,13 @@ func TestClosingEndsWhatIsUnderWayAndWhatWaits(t *testing.T) {
 // cancel puts a cancel key on the lease of a session; however often.
 func cancel(i int, lease int64) Write {
 	return Write{Op: "settle enqueue", Kind: Plain, Queue: fmt.Sprintf("q%d/", i), Lease: lease, Repeat: cluster.Always, Txn: &pb.TxnRequest{
-		Success: []*pb.RequestOp{txn.Put(fmt.Sprintf("//pawl/%x/1", i+1), nil, lease), txn.Look(fmt.Sprintf("q%d/7-1", i))},
+		Success: []*pb.RequestOp{txn.Put(fmt.Sprintf("//pawl/%x/1", i+1), nil, lease), txn.Stat(fmt.Sprintf("q%d/7-1", i))},
 	}}
 }
 
 // Rules G6, N4: what was sent again after a lost answer, and is refused for one of its parts
-// then, is refused for nobody else: each hears its own reason even so.
-func TestEachHearsItsOwnReasonAfterALostAnswerToo(t *testing.T) {
+// then, is refused for nobody else: each gets its own reason even so.
+func TestEachGetsItsOwnReasonAfterALostAnswerToo(t *testing.T) {
 	for name, refuse := range map[string]func(w *world) (is func(error) bool){
 		"the lease of one is gone": func(w *world) func(error) bool { return cluster.IsLeaseNotFound },
 		"one name is forbidden": func(w *world) func(error) bool {
@@ -561,7 +561,7 @@ func TestEachHearsItsOwnReasonAfterALostAnswerToo(t *testing.T) {
 }
 
 // Rule G6: an interceptor that sends again what got no answer, and is refused the second
-// time, leaves it unknown to each, and nobody hears another's reason.
+// time, leaves it unknown to each, and nobody gets another's reason.
 func TestARefusalAfterAnInterceptorsLostCopyIsNobodyElses(t *testing.T) {
 	twice := grpc.WithUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		if err := invoke(ctx, method, req, reply, cc, opts...); status.Code(err) != codes.Unavailable {

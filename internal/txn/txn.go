@@ -128,8 +128,8 @@ func Get[K Key](key K) *pb.RequestOp {
 	return &op.RequestOp
 }
 
-// Look reads one key without its value. The answer's lease is always 0.
-func Look[K Key](key K) *pb.RequestOp {
+// Stat reads one key without its value. The answer's lease is always 0.
+func Stat[K Key](key K) *pb.RequestOp {
 	op := newRange()
 	op.get.Key, op.get.KeysOnly = []byte(key), true
 	return &op.RequestOp
@@ -248,9 +248,9 @@ func Deleted(resp *pb.TxnResponse, i int) *mvccpb.KeyValue {
 	return nil
 }
 
-// LookAt is Look as of revision rev. The server refuses it where that is compacted.
-func LookAt[K Key](key K, rev int64) *pb.RequestOp {
-	op := Look(key)
+// StatAt is Stat as of revision rev. The server refuses it where that is compacted.
+func StatAt[K Key](key K, rev int64) *pb.RequestOp {
+	op := Stat(key)
 	op.GetRequestRange().Revision = rev
 	return op
 }

@@ -12,7 +12,7 @@ import (
 func everything() *pb.TxnRequest {
 	return &pb.TxnRequest{
 		Compare: []*pb.Compare{CreateIs("k", 7), NoneUnder("p/"), ModIs("k", 8)},
-		Success: []*pb.RequestOp{Put("k", []byte("v"), 9), Delete("k"), Get("k"), Look("k"), LastUnder("p/", 2, 6), FirstUnder("p/")},
+		Success: []*pb.RequestOp{Put("k", []byte("v"), 9), Delete("k"), Get("k"), Stat("k"), LastUnder("p/", 2, 6), FirstUnder("p/")},
 	}
 }
 
@@ -64,7 +64,7 @@ func TestAPartIsOneAllocation(t *testing.T) {
 	var c *pb.Compare
 	var op *pb.RequestOp
 	assert.Equal(t, 1.0, testing.AllocsPerRun(100, func() { c = CreateIs(key, 1) }))
-	assert.Equal(t, 1.0, testing.AllocsPerRun(100, func() { op = Look(key) }))
+	assert.Equal(t, 1.0, testing.AllocsPerRun(100, func() { op = Stat(key) }))
 	assert.Equal(t, 1.0, testing.AllocsPerRun(100, func() { op = Put(key, key, 1) }))
 	_, _ = c, op
 }

@@ -18,7 +18,7 @@ func (s *stream) answer(r *pb.WatchResponse, now time.Time) error {
 	if err := c.Check(l.member, r.Header, 0, false); err != nil {
 		return &linkError{err, l.token, true}
 	}
-	s.pulse.heard(now)
+	s.pulse.alive(now)
 	if l.worked.IsZero() {
 		l.worked = now
 		c.TokenAccepted(l.member, l.token)

@@ -12,7 +12,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// A watch of deletions is told no put, and each deletion with what was deleted,
+// A watch of deletions is delivered no put, and each deletion with what was deleted,
 // also after its stream was lost.
 func TestAWatchOfDeletionsYieldsTheValueThatWasDeleted(t *testing.T) {
 	onRealEtcd(t, 300, func(t *testing.T, r *real) {
@@ -40,7 +40,7 @@ func TestAWatchOfDeletionsYieldsTheValueThatWasDeleted(t *testing.T) {
 	})
 }
 
-// Where what was deleted is compacted, the deletion is told without it, or the
+// Where what was deleted is compacted, the deletion is delivered without it, or the
 // compaction in its place.
 func TestAWatchOfDeletionsLearnsOfOneWhoseValueIsCompacted(t *testing.T) {
 	onRealEtcd(t, 300, func(t *testing.T, r *real) {

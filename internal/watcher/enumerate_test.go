@@ -338,7 +338,7 @@ func (w *world) check() {
 	}
 }
 
-// settle does all that is still to be done, without further trouble, and asserts that everybody has everything; and,
+// settle does all that is still to be done, without further faults, and asserts that everybody has everything; and,
 // once all have cancelled, that nothing is left anywhere.
 func (w *world) settle() {
 	run := func() {
@@ -376,7 +376,7 @@ func (w *world) settle() {
 	require.Zero(w.t, w.table.bytes)
 }
 
-// String tells states apart.
+// String distinguishes states.
 func (w *world) String() string {
 	var b strings.Builder
 	for _, p := range w.people {
@@ -464,7 +464,7 @@ func walk(t *testing.T, p plan) (states int) {
 	return len(seen)
 }
 
-// Whoever subscribes to a key when, from whatever revision, and whatever happens meanwhile, receives
+// Any subscriber to a key, at any time, from whatever revision, and whatever happens meanwhile, receives
 // each event that is due once, and leaves nothing behind.
 func TestEverySubscriberReceivesEachEventOnceInAllInterleavings(t *testing.T) {
 	if manyWatches < 50_000 {

@@ -124,7 +124,7 @@ func (r *real) compact(rev int64) {
 	require.NoError(r.t, err)
 }
 
-// history returns the first n events of [key, end) from revision from on, as etcd itself tells them on a
+// history returns the first n events of [key, end) from revision from on, as etcd itself delivers them on a
 // connection that is never cut.
 func (r *real) history(key, end string, from int64, n int) []Event {
 	ctx, cancel := context.WithCancel(context.Background())

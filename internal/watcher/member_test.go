@@ -312,7 +312,7 @@ func (l *log) all() []Update {
 	return append([]Update(nil), l.updates...)
 }
 
-// revisions are those of all events so far, with events of one revision told apart.
+// revisions are those of all events so far, with events of one revision distinguished.
 func (l *log) revisions() []int64 {
 	var out []int64
 	for _, u := range l.all() {

@@ -42,8 +42,8 @@ func (p *pulse) opening(now time.Time) { *p = pulse{since: now} }
 // opened: the stream is there.
 func (p *pulse) opened(now time.Time) { *p = pulse{open: true, since: now} }
 
-// heard: an answer came, of whatever kind.
-func (p *pulse) heard(now time.Time) {
+// alive: an answer came, of whatever kind.
+func (p *pulse) alive(now time.Time) {
 	p.since, p.probed, p.echoed = now, time.Time{}, false
 }
 

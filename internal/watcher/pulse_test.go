@@ -18,7 +18,7 @@ func TestWhatIsDueIsDueAtTheNanosecond(t *testing.T) {
 		"opening":                {pulse{since: t0}, abandon, at(openWithin)},
 		"open and quiet":         {pulse{open: true, since: t0}, progress, at(quietFor)},
 		"a creation unanswered":  {pulse{open: true, since: at(-time.Hour), unanswered: t0}, abandon, at(answerWithin)},
-		"heard, not answered":    {pulse{open: true, since: at(2 * time.Second), unanswered: t0}, abandon, at(answerWithin)},
+		"active, not answered":   {pulse{open: true, since: at(2 * time.Second), unanswered: t0}, abandon, at(answerWithin)},
 		"probed":                 {pulse{open: true, since: at(-quietFor), probed: t0}, echo, at(echoAfter)},
 		"probed twice":           {pulse{open: true, since: at(-quietFor), probed: t0, echoed: true}, abandon, at(answerWithin)},
 		"echo unanswered":        {pulse{open: true, since: at(-quietFor), probed: t0, unanswered: at(echoAfter), echoed: true}, abandon, at(answerWithin)},
@@ -38,7 +38,7 @@ func TestWhatIsDueIsDueAtTheNanosecond(t *testing.T) {
 func TestHearingAnythingAnswersAQuestionButNotACreation(t *testing.T) {
 	t0 := time.Now()
 	p := pulse{open: true, since: t0, unanswered: t0, probed: t0, echoed: true}
-	p.heard(t0.Add(1))
+	p.alive(t0.Add(1))
 	assert.Equal(t, pulse{open: true, since: t0.Add(1), unanswered: t0}, p)
 	p.opened(t0)
 	assert.Equal(t, pulse{open: true, since: t0}, p)

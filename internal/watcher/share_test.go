@@ -146,7 +146,7 @@ func TestACreationEndsWithItsLastSubscriber(t *testing.T) {
 		d2, _ := b.watchDeletion("k", 7)
 		w.Cancel()
 		c.nothing(time.Second)
-		d3, late := b.watch("k", "", 7) // whoever comes meanwhile shares it
+		d3, late := b.watch("k", "", 7) // a subscriber that comes meanwhile shares it
 		c.events(id, put("k", 8), del("k", 9))
 		synctest.Wait()
 		assert.Empty(t, all.all())

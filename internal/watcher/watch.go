@@ -37,7 +37,7 @@ type Watch struct {
 
 func (w *Watch) links() *links[*Watch] { return &w.at }
 
-// A watch's state. Whoever calls fn first turns quiet into calling, so that Cancel either
+// A watch's state. The caller of fn first turns quiet into calling, so that Cancel either
 // finds the call begun or prevents it.
 const (
 	quiet uint32 = iota

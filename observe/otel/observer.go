@@ -28,7 +28,7 @@ type Observer struct {
 	meters
 
 	mu       sync.Mutex
-	spans    map[int64]span                 // of what is held, by the ID of the claim
+	spans    map[int64]span                 // of what is held, by the ID of the acquisition
 	waiting  map[int64]bool                 // acquisitions in a queue
 	sessions map[int64]func() time.Duration // valid ones, by lease: what is left
 }
@@ -62,21 +62,21 @@ func (o *Observer) Observe(ctx context.Context, ev observe.Event) {
 	case observe.LockEnqueued:
 		o.enqueued(ctx, aLock, ev.ID)
 	case observe.LockAcquired:
-		o.won(ctx, aLock, ev.Claim, ev.How, ev.Wait)
+		o.won(ctx, aLock, ev.Acquisition, ev.How, ev.Wait)
 	case observe.LockGaveUp:
-		o.gaveUp(ctx, aLock, ev.Claim, ev.Wait, ev.Err)
+		o.gaveUp(ctx, aLock, ev.Acquisition, ev.Wait, ev.Err)
 	case observe.LockReleased:
-		o.over(ctx, aLock, ev.Claim, ev.Held, nil, ev.Pending)
+		o.over(ctx, aLock, ev.Acquisition, ev.Held, nil, ev.Pending)
 	case observe.LockLost:
-		o.over(ctx, aLock, ev.Claim, ev.Held, ev.Err, nil)
+		o.over(ctx, aLock, ev.Acquisition, ev.Held, ev.Err, nil)
 	case observe.CampaignEnqueued:
 		o.enqueued(ctx, anElection, ev.ID)
 	case observe.TermElected:
-		o.won(ctx, anElection, ev.Claim, ev.How, ev.Wait)
+		o.won(ctx, anElection, ev.Acquisition, ev.How, ev.Wait)
 	case observe.CampaignGaveUp:
-		o.gaveUp(ctx, anElection, ev.Claim, ev.Wait, ev.Err)
+		o.gaveUp(ctx, anElection, ev.Acquisition, ev.Wait, ev.Err)
 	case observe.TermEnded:
-		o.over(ctx, anElection, ev.Claim, ev.Led, ev.Err, ev.Pending)
+		o.over(ctx, anElection, ev.Acquisition, ev.Led, ev.Err, ev.Pending)
 	case observe.TermProclaimed:
 		o.proclaimed(ev)
 	case observe.WriteFenced:

@@ -265,10 +265,10 @@ func TestAFencedWriteIsAnEventOfTheCallersSpan(t *testing.T) {
 
 func TestAReleaseThatIsPendingIsAnEvent(t *testing.T) {
 	w := newWorld(t)
-	c := observe.Claim{ID: 7, Name: "n"}
-	w.o.Observe(w.Context(), observe.LockAcquired{Claim: c})
-	w.o.Observe(w.Context(), observe.LockReleased{Claim: c, Pending: errors.New("no answer")})
-	w.o.Observe(w.Context(), observe.LockReleased{Claim: observe.Claim{ID: 8}}) // of which nothing is known
+	c := observe.Acquisition{ID: 7, Name: "n"}
+	w.o.Observe(w.Context(), observe.LockAcquired{Acquisition: c})
+	w.o.Observe(w.Context(), observe.LockReleased{Acquisition: c, Pending: errors.New("no answer")})
+	w.o.Observe(w.Context(), observe.LockReleased{Acquisition: observe.Acquisition{ID: 8}}) // of which nothing is known
 	spans := w.spans.Ended()
 	require.Len(w, spans, 2)
 	assert.Equal(w, []string{"release pending"}, events(spans[1]))

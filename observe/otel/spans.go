@@ -34,7 +34,7 @@ func because(err error) attribute.KeyValue { return attribute.String("pawl.cause
 
 func text(err error) attribute.KeyValue { return attribute.String("error", err.Error()) }
 
-func attributes(c observe.Claim) trace.SpanStartEventOption {
+func attributes(c observe.Acquisition) trace.SpanStartEventOption {
 	return trace.WithAttributes(
 		attribute.String("pawl.name", valid(c.Name)), attribute.String("pawl.key", valid(c.Key)),
 		attribute.Int64("pawl.token", int64(c.Token)), attribute.String("pawl.lease", strconv.FormatInt(c.Lease, 16)),
@@ -71,12 +71,12 @@ func (o *Observer) left(ctx context.Context, k kind, id int64) {
 }
 
 // waited is the span of a wait that has ended now.
-func (o *Observer) waited(ctx context.Context, k kind, c observe.Claim, wait time.Duration) trace.Span {
+func (o *Observer) waited(ctx context.Context, k kind, c observe.Acquisition, wait time.Duration) trace.Span {
 	_, s := o.tracer.Start(ctx, k.wait, trace.WithTimestamp(time.Now().Add(-wait)), attributes(c))
 	return s
 }
 
-func (o *Observer) won(ctx context.Context, k kind, c observe.Claim, how observe.How, wait time.Duration) {
+func (o *Observer) won(ctx context.Context, k kind, c observe.Acquisition, how observe.How, wait time.Duration) {
 	o.left(ctx, k, c.ID)
 	as := attribute.String("pawl.how", string(how))
 	o.wait.Record(ctx, wait.Seconds(), metric.WithAttributes(k.attribute, as))
@@ -91,7 +91,7 @@ func (o *Observer) won(ctx context.Context, k kind, c observe.Claim, how observe
 	o.spans[c.ID] = span{hold, c.Lease}
 }
 
-func (o *Observer) gaveUp(ctx context.Context, k kind, c observe.Claim, wait time.Duration, err error) {
+func (o *Observer) gaveUp(ctx context.Context, k kind, c observe.Acquisition, wait time.Duration, err error) {
 	o.left(ctx, k, c.ID)
 	o.failed.Add(ctx, 1, metric.WithAttributes(k.attribute, because(err)))
 	s := o.waited(ctx, k, c, wait)
@@ -103,7 +103,7 @@ func (o *Observer) gaveUp(ctx context.Context, k kind, c observe.Claim, wait tim
 	fail(s, err)
 }
 
-func (o *Observer) over(ctx context.Context, k kind, c observe.Claim, held time.Duration, lost, pending error) {
+func (o *Observer) over(ctx context.Context, k kind, c observe.Acquisition, held time.Duration, lost, pending error) {
 	o.hold.Record(ctx, held.Seconds(), metric.WithAttributes(k.attribute))
 	o.held.Add(ctx, -1, metric.WithAttributes(k.attribute))
 	if lost != nil {
@@ -138,7 +138,7 @@ func (o *Observer) proclaimed(ev observe.TermProclaimed) {
 	}
 }
 
-// warn tells what is held on a session that is in jeopardy.
+// warn marks what is held on a session that is in jeopardy.
 func (o *Observer) warn(ev observe.SessionInJeopardy) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -33,7 +33,7 @@ type Collector struct {
 
 	mu       sync.Mutex
 	sessions map[int64]func() time.Duration // valid ones, by lease: what is left
-	waiting  map[int64]waiter               // by the ID of the claim
+	waiting  map[int64]waiter               // by the ID of the acquisition
 	known    map[labels]bool                // whose series have begun
 }
 
@@ -83,7 +83,7 @@ func (c *Collector) Observe(_ context.Context, ev observe.Event) {
 
 // Refused counts err in pawl_fenced_total if it is a guard's refusal of a stale
 // token, a *fencing.StaleError: of fencing.Gate, sqlfence and the like, which
-// nobody else tells of. It reports whether it was.
+// nobody else reports. It reports whether it was.
 func (c *Collector) Refused(err error) bool {
 	var stale *fencing.StaleError
 	refused := errors.As(err, &stale)

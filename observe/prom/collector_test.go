@@ -198,7 +198,7 @@ func TestRefusalsOfEtcdAndOfOtherStorageAreCounted(t *testing.T) {
 	})
 }
 
-// A look at a session can be what ends it, and then tells the Collector that is
+// A call on a session can be what ends it, and then notifies the Collector that is
 // just being asked.
 func TestAScrapeMayBeWhatFindsASessionExpired(t *testing.T) {
 	c := prom.New(prom.Options{})
@@ -223,10 +223,10 @@ func TestTheMetricsAreNamedAsIsUsual(t *testing.T) {
 // A panic at the scrape, which is in a goroutine of its own, would end the program.
 func TestANameThatIsNotUTF8AndNoSessionsAtAllBreakNoScrape(t *testing.T) {
 	c := prom.New(prom.Options{Name: func(name string) string { return name }, Sessions: -1})
-	claim := observe.Claim{ID: 1, Name: "a\xff"}
+	acquisition := observe.Acquisition{ID: 1, Name: "a\xff"}
 	c.Observe(context.Background(), observe.SessionGranted{Lease: 1, Left: func() time.Duration { return time.Second }})
-	c.Observe(context.Background(), observe.LockEnqueued{Claim: claim})
+	c.Observe(context.Background(), observe.LockEnqueued{Acquisition: acquisition})
 	shows(t, c, `pawl_sessions 1`, `pawl_waiting{kind="lock",name="a�"} 1`)
-	c.Observe(context.Background(), observe.LockAcquired{Claim: claim, How: observe.Free})
+	c.Observe(context.Background(), observe.LockAcquired{Acquisition: acquisition, How: observe.Free})
 	shows(t, c, `pawl_held{kind="lock",name="a�"} 1`)
 }

@@ -22,9 +22,9 @@ var everything = []observe.Event{
 	observe.SessionGranted{Lease: 1, Left: func() time.Duration { return time.Second }},
 	observe.SessionRenewed{}, observe.SessionHedged{}, observe.SessionInJeopardy{},
 	observe.SessionLost{Lease: 2, Err: lease.ErrExpired}, observe.SessionClosed{Lease: 3, Err: lease.ErrClosed},
-	observe.LockEnqueued{Claim: observe.Claim{ID: 1}}, observe.LockAcquired{}, observe.LockGaveUp{Err: lease.ErrExpired},
+	observe.LockEnqueued{Acquisition: observe.Acquisition{ID: 1}}, observe.LockAcquired{}, observe.LockGaveUp{Err: lease.ErrExpired},
 	observe.LockReleased{Pending: lease.ErrExpired}, observe.LockLost{Err: lease.ErrExpired},
-	observe.CampaignEnqueued{Claim: observe.Claim{ID: 2}}, observe.CampaignGaveUp{Err: lease.ErrExpired},
+	observe.CampaignEnqueued{Acquisition: observe.Acquisition{ID: 2}}, observe.CampaignGaveUp{Err: lease.ErrExpired},
 	observe.TermElected{}, observe.TermProclaimed{}, observe.TermEnded{},
 	observe.MemberSwitched{}, observe.MemberServes{}, observe.WriteFenced{},
 }

@@ -19,14 +19,14 @@ func TestWhatAlertsReadBeginsAtZero(t *testing.T) {
 		`pawl_lost_total{cause="revoked",kind="lock"} 0`, `pawl_lost_total{cause="key_deleted",kind="election"} 0`,
 	)
 	assert.NotContains(t, everySeries(t, c), "pawl_held", "a program that holds no election does not say that nobody leads")
-	c.Observe(t.Context(), observe.CampaignEnqueued{Claim: observe.Claim{ID: 1}})
+	c.Observe(t.Context(), observe.CampaignEnqueued{Acquisition: observe.Acquisition{ID: 1}})
 	shows(t, c, `pawl_held{kind="election"} 0`)
 }
 
 func TestWithNamesTheSeriesBeginWithTheFirstAttempt(t *testing.T) {
 	for name, first := range map[string]observe.Event{
-		"enqueued": observe.CampaignEnqueued{Claim: observe.Claim{ID: 1, Name: "a"}},
-		"gave up":  observe.CampaignGaveUp{Claim: observe.Claim{ID: 1, Name: "a"}},
+		"enqueued": observe.CampaignEnqueued{Acquisition: observe.Acquisition{ID: 1, Name: "a"}},
+		"gave up":  observe.CampaignGaveUp{Acquisition: observe.Acquisition{ID: 1, Name: "a"}},
 	} {
 		c := prom.New(prom.Options{Name: strings.ToLower})
 		assert.NotContains(t, everySeries(t, c), "pawl_lost_total", name)

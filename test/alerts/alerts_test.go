@@ -64,12 +64,12 @@ func firing(t *testing.T, engine *promql.Engine, s storage.Queryable, rules []ru
 	return names
 }
 
-func aClaim(name string) observe.Claim { return observe.Claim{ID: 1, Name: name} }
+func anAcquisition(name string) observe.Acquisition { return observe.Acquisition{ID: 1, Name: name} }
 
 // leads keeps the alert about nobody quiet, which is of use only where there are
 // elections.
 func leads(c *prom.Collector) {
-	c.Observe(context.Background(), observe.TermElected{Claim: aClaim("leader")})
+	c.Observe(context.Background(), observe.TermElected{Acquisition: anAcquisition("leader")})
 }
 
 func TestAlertsFireAtTheFirstEventAndNotBefore(t *testing.T) {
@@ -89,13 +89,15 @@ func TestAlertsFireAtTheFirstEventAndNotBefore(t *testing.T) {
 		"of another cause":     {before: lost(lease.ErrExpired), event: lost(errors.New("another")), want: "PawlLockLost"},
 		"by this process":      {event: lost(lease.ErrClosed)},
 		"of a name never seen": {opts: byName, event: lost(lease.ErrExpired), want: "PawlLockLost"},
-		"of a name seen": {opts: byName, before: func(c *prom.Collector) { c.Observe(context.Background(), observe.LockAcquired{Claim: aClaim("a")}) },
+		"of a name seen": {opts: byName, before: func(c *prom.Collector) {
+			c.Observe(context.Background(), observe.LockAcquired{Acquisition: anAcquisition("a")})
+		},
 			event: func(c *prom.Collector) {
-				c.Observe(context.Background(), observe.LockLost{Claim: aClaim("a"), Err: lease.ErrRevoked})
+				c.Observe(context.Background(), observe.LockLost{Acquisition: anAcquisition("a"), Err: lease.ErrRevoked})
 			}, want: "PawlLockLost"},
 		"a term is lost": {event: func(c *prom.Collector) {
 			leads(c)
-			c.Observe(context.Background(), observe.TermEnded{Claim: aClaim("e"), Err: lease.ErrExpired})
+			c.Observe(context.Background(), observe.TermEnded{Acquisition: anAcquisition("e"), Err: lease.ErrExpired})
 		}, want: "PawlLockLost"},
 		"a write of etcd's is fenced":  {event: func(c *prom.Collector) { c.Observe(context.Background(), observe.WriteFenced{}) }, want: "PawlWriteFenced"},
 		"a write to storage is fenced": {event: func(c *prom.Collector) { c.Refused(stale) }, want: "PawlWriteFenced"},
@@ -107,7 +109,9 @@ func TestAlertsFireAtTheFirstEventAndNotBefore(t *testing.T) {
 		}, before: func(c *prom.Collector) {
 			c.Observe(context.Background(), observe.SessionRenewed{Member: "m", RoundTrip: time.Millisecond})
 		}, want: "PawlMemberSlow"},
-		"nobody leads any more": {event: func(c *prom.Collector) { c.Observe(context.Background(), observe.TermEnded{Claim: aClaim("leader")}) }, want: "PawlNobodyLeads"},
+		"nobody leads any more": {event: func(c *prom.Collector) {
+			c.Observe(context.Background(), observe.TermEnded{Acquisition: anAcquisition("leader")})
+		}, want: "PawlNobodyLeads"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := scraped(t, c.opts, 2*quiet, func(of *prom.Collector) {
@@ -141,8 +145,8 @@ func TestAlertsFireAtTheFirstEventAndNotBefore(t *testing.T) {
 
 func lost(err error) func(c *prom.Collector) {
 	return func(c *prom.Collector) {
-		c.Observe(context.Background(), observe.LockAcquired{Claim: aClaim("a")})
-		c.Observe(context.Background(), observe.LockLost{Claim: aClaim("a"), Err: err})
+		c.Observe(context.Background(), observe.LockAcquired{Acquisition: anAcquisition("a")})
+		c.Observe(context.Background(), observe.LockLost{Acquisition: anAcquisition("a"), Err: err})
 	}
 }
 
@@ -150,24 +154,30 @@ func lost(err error) func(c *prom.Collector) {
 func TestALongWaitIsAnAlarm(t *testing.T) {
 	all := scraped(t, prom.Options{}, 15*time.Minute, func(c *prom.Collector) {
 		leads(c)
-		c.Observe(context.Background(), observe.LockEnqueued{Claim: observe.Claim{ID: 7, Name: "a"}, Ahead: 1})
+		c.Observe(context.Background(), observe.LockEnqueued{Acquisition: observe.Acquisition{ID: 7, Name: "a"}, Ahead: 1})
 	})
 	s, engine, rules := stored(t, all), anEngine(t), shipped(t)
 	assert.Empty(t, firing(t, engine, s, rules, 10*time.Minute))
 	assert.Equal(t, []string{"PawlWaitsLong"}, firing(t, engine, s, rules, 10*time.Minute+2*interval))
 }
 
-// That nobody leads is an alarm also where nobody ever did, whoever stands, and where
+// That nobody leads is an alarm also where nobody ever did, whichever candidates wait, and where
 // no program runs at all.
 func TestThatNobodyEverLedIsAnAlarm(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts prom.Options
 		f    func(c *prom.Collector)
 	}{
-		"nothing is known":        {f: func(*prom.Collector) {}},
-		"a candidate waits":       {f: func(c *prom.Collector) { c.Observe(context.Background(), observe.CampaignEnqueued{Claim: aClaim("e")}) }},
-		"a candidate has a name":  {opts: prom.Options{Name: strings.ToLower}, f: func(c *prom.Collector) { c.Observe(context.Background(), observe.CampaignEnqueued{Claim: aClaim("e")}) }},
-		"a campaign was given up": {f: func(c *prom.Collector) { c.Observe(context.Background(), observe.CampaignGaveUp{Claim: aClaim("e")}) }},
+		"nothing is known": {f: func(*prom.Collector) {}},
+		"a candidate waits": {f: func(c *prom.Collector) {
+			c.Observe(context.Background(), observe.CampaignEnqueued{Acquisition: anAcquisition("e")})
+		}},
+		"a candidate has a name": {opts: prom.Options{Name: strings.ToLower}, f: func(c *prom.Collector) {
+			c.Observe(context.Background(), observe.CampaignEnqueued{Acquisition: anAcquisition("e")})
+		}},
+		"a campaign was given up": {f: func(c *prom.Collector) {
+			c.Observe(context.Background(), observe.CampaignGaveUp{Acquisition: anAcquisition("e")})
+		}},
 	} {
 		all := scraped(t, c.opts, 5*time.Minute, c.f)
 		assert.Equal(t, []string{"PawlNobodyLeads"}, firing(t, anEngine(t), stored(t, all), shipped(t), 5*time.Minute), name)
@@ -264,18 +274,18 @@ func dashboard(t *testing.T) (queries []string) {
 	return queries
 }
 
-// everything tells c of an event of each kind.
+// everything sends c an event of each kind.
 func everything(c *prom.Collector) {
 	left := func() time.Duration { return time.Second }
 	for _, ev := range []observe.Event{
 		observe.SessionGranted{Lease: 1, Left: left}, observe.SessionRenewed{Member: "m", RoundTrip: time.Millisecond},
 		observe.SessionHedged{Slow: "m"}, observe.SessionInJeopardy{}, observe.SessionLost{Lease: 2, Err: lease.ErrExpired},
-		observe.LockEnqueued{Claim: aClaim("a"), Ahead: 1}, observe.LockAcquired{Claim: aClaim("a"), Wait: time.Second},
-		observe.LockGaveUp{Claim: aClaim("a"), Err: lease.ErrExpired}, observe.LockAcquired{Claim: aClaim("a")},
-		observe.LockReleased{Claim: aClaim("a"), Held: time.Second, Pending: lease.ErrExpired},
-		observe.LockAcquired{Claim: aClaim("a")}, observe.LockLost{Claim: aClaim("a"), Err: lease.ErrExpired},
-		observe.TermElected{Claim: aClaim("e")}, observe.TermProclaimed{Claim: aClaim("e")},
-		observe.LockEnqueued{Claim: observe.Claim{ID: 9, Name: "b"}, Ahead: 2},
+		observe.LockEnqueued{Acquisition: anAcquisition("a"), Ahead: 1}, observe.LockAcquired{Acquisition: anAcquisition("a"), Wait: time.Second},
+		observe.LockGaveUp{Acquisition: anAcquisition("a"), Err: lease.ErrExpired}, observe.LockAcquired{Acquisition: anAcquisition("a")},
+		observe.LockReleased{Acquisition: anAcquisition("a"), Held: time.Second, Pending: lease.ErrExpired},
+		observe.LockAcquired{Acquisition: anAcquisition("a")}, observe.LockLost{Acquisition: anAcquisition("a"), Err: lease.ErrExpired},
+		observe.TermElected{Acquisition: anAcquisition("e")}, observe.TermProclaimed{Acquisition: anAcquisition("e")},
+		observe.LockEnqueued{Acquisition: observe.Acquisition{ID: 9, Name: "b"}, Ahead: 2},
 		observe.MemberSwitched{From: "m"}, observe.WriteFenced{},
 	} {
 		c.Observe(context.Background(), ev)

@@ -26,7 +26,7 @@ type sample struct {
 	value float64
 }
 
-// scraped is what Prometheus gets of one Collector while f tells it of events, f's own
+// scraped is what Prometheus gets of one Collector while f sends it events, f's own
 // time being that of the scrapes: one each interval, the first at 0.
 func scraped(t *testing.T, opts prom.Options, length time.Duration, f func(c *prom.Collector)) (all []sample) {
 	t.Helper()

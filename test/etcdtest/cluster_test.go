@@ -138,7 +138,7 @@ func TestAnIsolatedMemberIsReachedByClientsButNotByPeers(t *testing.T) {
 
 // What is isolated one way goes the other way: who only hears its peers learns
 // what they write, and who only speaks does not, and misses its leader.
-func TestAMemberThatIsIsolatedOneWayStillHearsOrSpeaks(t *testing.T) {
+func TestAMemberThatIsIsolatedOneWayStillReceivesOrSends(t *testing.T) {
 	t.Parallel()
 	c := quick(t, 3, ClusterOptions{})
 	leader, m := c.pair(t)

@@ -1250,7 +1250,7 @@ type ListResponse_Entry struct {
 	Owner         string                 `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
 	Host          string                 `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
 	Token         int64                  `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"` // that it holds with, or will
-	Since         string                 `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`  // RFC 3339, by the clock of whoever wrote it
+	Since         string                 `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`  // RFC 3339, by the clock of its writer
 	Mode          string                 `protobuf:"bytes,5,opt,name=mode,proto3" json:"mode,omitempty"`    // exclusive, or foreign: a key that no version of pawl or etcd's client made
 	Value         []byte                 `protobuf:"bytes,6,opt,name=value,proto3" json:"value,omitempty"`  // of a candidate
 	Mine          bool                   `protobuf:"varint,7,opt,name=mine,proto3" json:"mine,omitempty"`   // of the identity that asks

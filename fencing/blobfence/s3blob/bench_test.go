@@ -11,13 +11,13 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/paired"
 )
 
-// What a Fence adds to a conditional PutObject of 4 KiB, on a gateway on this machine: the look before it, which LookTwice doubles.
+// What a Fence adds to a conditional PutObject of 4 KiB, on a gateway on this machine: the read before it, which VerifyRead doubles.
 func BenchmarkWrite(b *testing.B) {
 	g := start(b)
 	body := make([]byte, 4<<10)
 	var at *string
 	once, twice := g.store(), g.store()
-	once.LookTwice = false
+	once.VerifyRead = false
 	paired.Bench(b,
 		paired.Way{Name: "bare", Do: func() error {
 			in := &s3.PutObjectInput{Bucket: aws.String("bucket"), Key: aws.String("bare"), Body: bytes.NewReader(body), IfMatch: at}
@@ -28,5 +28,5 @@ func BenchmarkWrite(b *testing.B) {
 			return err
 		}},
 		paired.Way{Name: "Fence", Do: func() error { return blobfence.Fence{Store: once}.Write(b.Context(), "once", 57, body) }},
-		paired.Way{Name: "LookTwice", Do: func() error { return blobfence.Fence{Store: twice}.Write(b.Context(), "twice", 57, body) }})
+		paired.Way{Name: "VerifyRead", Do: func() error { return blobfence.Fence{Store: twice}.Write(b.Context(), "twice", 57, body) }})
 }

@@ -49,7 +49,7 @@ type bucketStore struct {
 
 func openBucket(socket string, guard bool) (fleet.Store, error) {
 	client := dial(socket)
-	store := s3blob.Store{Client: client, Bucket: "bucket", Key: s3blob.Flat, LookTwice: true}
+	store := s3blob.Store{Client: client, Bucket: "bucket", Key: s3blob.Flat, VerifyRead: true}
 	return bucketStore{blobfence.Fence{Store: store, Attempts: 100}, client, guard}, nil
 }
 

@@ -19,7 +19,7 @@ import (
 )
 
 func (g *gateway) store() s3blob.Store {
-	return s3blob.Store{Client: g.client, Bucket: "bucket", Key: s3blob.Flat, LookTwice: true}
+	return s3blob.Store{Client: g.client, Bucket: "bucket", Key: s3blob.Flat, VerifyRead: true}
 }
 
 // guarded is a Fence as the suite wants it.
@@ -140,7 +140,7 @@ func TestObjectOfAnotherWriterIsAdoptedAndStaysReadable(t *testing.T) {
 	g := start(t)
 	_, err := g.client.PutObject(t.Context(), &s3.PutObjectInput{Bucket: aws.String("bucket"), Key: aws.String("dir/state.json"), Body: strings.NewReader(`{"a":1}`)})
 	require.NoError(t, err)
-	s := s3blob.Store{Client: g.client, Bucket: "bucket", LookTwice: true, Prepare: func(in *s3.PutObjectInput) { in.ContentType = aws.String("application/json") }}
+	s := s3blob.Store{Client: g.client, Bucket: "bucket", VerifyRead: true, Prepare: func(in *s3.PutObjectInput) { in.ContentType = aws.String("application/json") }}
 	body, err := blobfence.Fence{Store: s}.Read(t.Context(), "dir/state.json", 57)
 	require.NoError(t, err)
 	assert.Equal(t, `{"a":1}`, string(body))

@@ -35,42 +35,42 @@ type Store struct {
 	// the body, the conditions, and the metadata whose names begin with "pawl-".
 	Prepare func(*s3.PutObjectInput)
 
-	// LookTwice is for servers that read an object's metadata and its ETag one after the other while a write may come between (versitygw 1.8 does). S3
-	// itself gives both as of one instant. Each look is then made two times, until both find the same.
-	LookTwice bool
+	// VerifyRead is for servers that read an object's metadata and its ETag one after the other while a write may come between (versitygw 1.8 does). S3
+	// itself gives both as of one instant. Each read is then made twice, until both find the same.
+	VerifyRead bool
 }
 
-var errTorn = errors.New("the object changed while it was looked at")
+var errTorn = errors.New("the object changed while it was read")
 
-// looks bounds how often a look is repeated.
-const looks = 20
+// mostReads bounds how often a read is repeated.
+const mostReads = 20
 
 // Stat asks for the object's head.
 func (s Store) Stat(ctx context.Context, name string) (m blobfence.Meta, at blobfence.Version, err error) {
-	_, m, at, err = s.look(ctx, name, s.stat)
+	_, m, at, err = s.read(ctx, name, s.stat)
 	return m, at, err
 }
 
 // Get asks for the object.
 func (s Store) Get(ctx context.Context, name string) (body []byte, m blobfence.Meta, at blobfence.Version, err error) {
-	return s.look(ctx, name, s.get)
+	return s.read(ctx, name, s.get)
 }
 
-type lookFunc func(ctx context.Context, key string) ([]byte, blobfence.Meta, blobfence.Version, error)
+type readFunc func(ctx context.Context, key string) ([]byte, blobfence.Meta, blobfence.Version, error)
 
-// look calls first, and with LookTwice asks for the head thereafter. What both found was there from the time the first had read the later of its two parts, until the second
+// read calls first, and with VerifyRead asks for the head thereafter. What both found was there from the time the first had read the later of its two parts, until the second
 // read the earlier of its two: a version that was replaced does not come back.
-func (s Store) look(ctx context.Context, name string, first lookFunc) ([]byte, blobfence.Meta, blobfence.Version, error) {
+func (s Store) read(ctx context.Context, name string, first readFunc) ([]byte, blobfence.Meta, blobfence.Version, error) {
 	key, err := s.key(name)
 	if err != nil {
 		return nil, blobfence.Meta{}, "", err
 	}
-	for range looks {
+	for range mostReads {
 		body, m, at, err := first(ctx, key)
 		if errors.Is(err, errTorn) {
 			continue
 		}
-		if err != nil || !s.LookTwice {
+		if err != nil || !s.VerifyRead {
 			return body, m, at, err
 		}
 		_, m2, at2, err := s.stat(ctx, key)
@@ -81,13 +81,13 @@ func (s Store) look(ctx context.Context, name string, first lookFunc) ([]byte, b
 			return body, m, at, nil
 		}
 	}
-	return nil, blobfence.Meta{}, "", fmt.Errorf("s3://%s/%s: %w, %d times", s.Bucket, key, errTorn, looks)
+	return nil, blobfence.Meta{}, "", fmt.Errorf("s3://%s/%s: %w, %d times", s.Bucket, key, errTorn, mostReads)
 }
 
 func (s Store) stat(ctx context.Context, key string) ([]byte, blobfence.Meta, blobfence.Version, error) {
 	out, err := s.Client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &s.Bucket, Key: &key})
 	if err != nil {
-		return nil, blobfence.Meta{}, "", s.lookError(key, err)
+		return nil, blobfence.Meta{}, "", s.readError(key, err)
 	}
 	m, _, err := parseMeta(out.Metadata)
 	return nil, m, blobfence.Version(aws.ToString(out.ETag)), err
@@ -96,7 +96,7 @@ func (s Store) stat(ctx context.Context, key string) ([]byte, blobfence.Meta, bl
 func (s Store) get(ctx context.Context, key string) ([]byte, blobfence.Meta, blobfence.Version, error) {
 	out, err := s.Client.GetObject(ctx, &s3.GetObjectInput{Bucket: &s.Bucket, Key: &key})
 	if err != nil {
-		return nil, blobfence.Meta{}, "", s.lookError(key, err)
+		return nil, blobfence.Meta{}, "", s.readError(key, err)
 	}
 	body, err := io.ReadAll(out.Body)
 	if err = errors.Join(err, out.Body.Close()); err != nil {
@@ -155,15 +155,15 @@ func statusAndCode(err error) (status int, code string) {
 	return status, code
 }
 
-func (s Store) lookError(key string, err error) error {
-	// A HEAD has no body, so a missing bucket looks the same here; the write that follows tells it apart.
+func (s Store) readError(key string, err error) error {
+	// A HEAD has no body, so a missing bucket looks the same here; the write that follows distinguishes it.
 	if status, code := statusAndCode(err); status == http.StatusNotFound && code != "NoSuchBucket" {
 		return fmt.Errorf("s3://%s/%s: %w: %w", s.Bucket, key, blobfence.ErrNotFound, err)
 	}
 	return err
 }
 
-// putError tells refusals from what may have been applied. S3 answers 412 where the condition failed, 409 where another write was under way, and 404 for an If-Match on an
+// putError separates refusals from what may have been applied. S3 answers 412 where the condition failed, 409 where another write was under way, and 404 for an If-Match on an
 // object that has just been deleted. With any other 4xx it has not taken the request either.
 func putError(err error) error {
 	switch status, code := statusAndCode(err); {

@@ -87,7 +87,7 @@ func (t Table) AdmitShared(ctx context.Context, c Conn, resource string, token f
 }
 
 // missing adds ErrNoTable to a driver's error that says so. No driver is imported: PostgreSQL's have a method for the SQLSTATE, the others
-// are told by their text. An error that is not recognised is still an error.
+// are recognised by their text. An error that is not recognised is still an error.
 func (t Table) missing(err error) error { return Missing(err, t.name) }
 
 // Missing does so for any table.

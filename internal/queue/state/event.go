@@ -12,8 +12,8 @@ type Effects struct {
 	Held   bool  // of End: it was held, so that its end is a loss unless it was given back
 	At     int64 // of KeyOverwritten: the foreign modification revision
 	Wake   bool  // wake the goroutine that acquires
-	Linger bool  // wait the delay, then go on
-	Read   bool  // read the own key in the background: its value tells whose change it is
+	Delay  bool  // wait for the delay that the caller asked for, then go on
+	Read   bool  // read the own key in the background: its value shows whose change it is
 	Remove bool  // delete the own key in the background, again and again
 
 	WatchOwn bool  // watch the own key at Own from revision From on

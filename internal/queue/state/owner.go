@@ -95,7 +95,7 @@ func (ev Answered) apply(a *Acquisition) Effects {
 	}
 	if a.Delay && (ev.Unclean || a.sawShared) {
 		a.Delay = false
-		return Effects{Linger: true} // then it asks once more, because time has gone by
+		return Effects{Delay: true} // then it asks once more, because time has gone by
 	}
 	if a.Handoffs {
 		a.successors = ev.Successors

@@ -105,7 +105,7 @@ func TestAHandoffByThePredecessorIsEvidence(t *testing.T) {
 	assert.Equal(t, []any{KeyOverwritten, int64(8), true}, []any{fx.End, fx.At, fx.Held}, "a key is handed off to once")
 }
 
-// Whoever is handed the queue knows from the handoff who comes after.
+// A successor that is handed the queue knows from the handoff who comes after.
 func TestAHandoffCarriesTheSuccessors(t *testing.T) {
 	_, by := keys.Split(before.Name)
 	rest := keys.NewSuccessors(slices.Values([]keys.Successor{{Name: []byte("4-1"), Create: 6, Value: []byte(label)}}))
@@ -152,7 +152,7 @@ func TestADelayIsWaitedForOnce(t *testing.T) {
 	a.Apply(Enqueued{Own: own, Predecessor: before, Whole: true, Revision: 5})
 	a.Apply(PredecessorDeleted{Key: before, Revision: 7})
 	first := Answered{Found: true, Revision: 9, Unclean: true}
-	assert.True(t, a.Apply(first).Linger)
+	assert.True(t, a.Apply(first).Delay)
 	require.Equal(t, Query, a.Next(), "asked once more")
 	a.Apply(first)
 	assert.Equal(t, Win, a.Next())

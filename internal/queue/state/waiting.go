@@ -2,7 +2,7 @@ package state
 
 import "github.com/pawl-locks/pawl/internal/keys"
 
-// AnswerLost says that an enqueue was sent, and that its answer does not tell whether
+// AnswerLost says that an enqueue was sent, and that its answer does not say whether
 // it was applied.
 type AnswerLost struct{}
 
@@ -34,7 +34,7 @@ func (ev Settled) apply(a *Acquisition) Effects {
 }
 
 // waitFor makes p, which an answer at revision rev showed, the predecessor. Without one
-// a query tells.
+// a query shows.
 func (a *Acquisition) waitFor(p Key, rev int64) Effects {
 	a.predecessor, a.deletedAt, a.expecting, a.preBroken = p, 0, false, false
 	if p == (Key{}) {
@@ -111,7 +111,7 @@ func (DeletionCompacted) apply(a *Acquisition) Effects {
 
 // WatchEnded says that the watch of Key, which is an own key or the predecessor, has
 // ended. Missed says that events of it may have been missed, by a compaction: what they
-// may have told is asked for, and the position is kept (rule A4).
+// may have delivered is queried, and the position is kept (rule A4).
 type WatchEnded struct {
 	Key    Key
 	Missed bool

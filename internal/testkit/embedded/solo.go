@@ -50,7 +50,7 @@ func Start(t testing.TB, o Options) *Server {
 	t.Helper()
 	s, err := start(t.TempDir(), o)
 	if err != nil {
-		t.Fatalf("etcdsolo: start: %v", err)
+		t.Fatalf("embedded: start: %v", err)
 	}
 	t.Cleanup(s.Stop)
 	return s
@@ -137,7 +137,7 @@ func (s *Server) Endpoints() []string { return []string{endpoint} }
 func (s *Server) DialOption() grpc.DialOption {
 	return grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 		if address != endpoint {
-			return nil, fmt.Errorf("etcdsolo: dial %s: not this server", address)
+			return nil, fmt.Errorf("embedded: dial %s: not this server", address)
 		}
 		return s.turn.Dial(ctx, s.listen)
 	})

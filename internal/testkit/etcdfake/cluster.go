@@ -27,7 +27,7 @@ type Options struct {
 	ExpiryTick   time.Duration // leases are deleted at the first multiple of it, since New, at or after their expiry; 0: 500 ms; < 0: at expiry
 	TokenTTL     time.Duration // of auth tokens; 0: 300 s
 	MaxFragment  int           // bytes of a watch answer from which it is split, where asked for; 0: 2 MiB
-	ProgressTick time.Duration // of watches that ask to be told of progress; 0: 10 min
+	ProgressTick time.Duration // of watches that ask for progress notifications; 0: 10 min
 }
 
 // Cluster is an etcd cluster in memory. All its methods may be called from any

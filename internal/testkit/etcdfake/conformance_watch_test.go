@@ -49,7 +49,7 @@ func (w *watches) next() {
 }
 
 // events notes the next n events of each of the watches. In which order the
-// watches of a stream are told of one revision, no server promises.
+// watches of a stream are sent one revision, no server promises.
 func (w *watches) events(n int, ids ...int64) {
 	for _, id := range ids {
 		for len(w.got[id]) < n {

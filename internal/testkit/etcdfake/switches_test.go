@@ -151,7 +151,7 @@ func TestStreamsThatWantALeaderEndWhenIsolated(t *testing.T) {
 		c.Member(2).Heal()
 		r, err := patient.Recv()
 		require.NoError(t, err)
-		assert.Len(t, r.Events, 1, "what happened meanwhile is told after it")
+		assert.Len(t, r.Events, 1, "what happened meanwhile is delivered after it")
 	})
 }
 

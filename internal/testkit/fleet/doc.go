@@ -10,7 +10,7 @@
 //
 // For etcd the token is the create revision of a key that the authority makes for each lease and deletes at its end: see Issuer.
 //
-// A run lasts as long as it is told to, and longer where the machine is so busy that too little has happened; leases get longer there too.
+// A run lasts as long as it is set to, and longer where the machine is so busy that too little has happened; leases get longer there too.
 //
 // A worker is the test binary, run again: TestMain calls Main first. Each worker writes what it does to a log of its own, before and
 // after, so that a run leaves a history for fencetest.Check as well.

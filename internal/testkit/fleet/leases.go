@@ -113,7 +113,7 @@ func (a *authority) grant(l *leased, g *grant) {
 	g.given <- g.token
 }
 
-// seen tells how many leases were granted and how many expired, and how long they are.
+// seen reports how many leases were granted and how many expired, and how long they are.
 func (a *authority) seen() (granted, expired int, ttl time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

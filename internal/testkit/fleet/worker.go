@@ -27,7 +27,7 @@ type Store interface {
 	io.Closer
 }
 
-// An order is what a worker is told.
+// An order is what a worker is to do.
 type order struct {
 	Who             int
 	Store, Address  string

@@ -14,8 +14,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// chain lets n waiters stand in line behind a holder, each in a session of its
-// own, and then lets the line go on by itself. An operation is an acquisition
+// chain lets n waiters queue behind a holder, each in a session of its
+// own, and then lets the queue advance by itself. An operation is an acquisition
 // with all that belongs to it: enqueuing, waiting, releasing. P50 and P99 are of
 // release to acquire: from the call of a Release to the return of the next
 // Acquire. Wall is the drain alone.
@@ -62,7 +62,7 @@ func chain(ctx context.Context, w *worker, n int) (f figures, err error) {
 		return f, err
 	}
 	m.sum.calls["Range"] -= float64(polls)
-	// Where only a part of the line takes its turn, each of them also has its
+	// Where only a part of the queue takes its turn, each of them also has its
 	// share of the enqueuing, and no more.
 	m.sum.scale(float64(limit) / float64(n))
 	if err := w.occupied(&f, before, n); err != nil {
@@ -85,16 +85,16 @@ func chain(ctx context.Context, w *worker, n int) (f figures, err error) {
 	return f, nil
 }
 
-// arrivals is how many waiters come to a line at a time. Each has the server walk
-// the line: thousands at once are more than it answers in time.
+// arrivals is how many waiters come to a queue at a time. Each has the server walk
+// the queue: thousands at once are more than it answers in time.
 const arrivals = 200
 
-// queue has all lockers stand in line, and says how often it looked.
+// queue has all lockers enqueue, and says how often it polled.
 func (w *worker) queue(ctx context.Context, l *line, lockers []locker) (polls int, err error) {
 	for i, locker := range lockers {
 		go l.pass(ctx, locker) // ends with its turn, or with the process
 		if (i+1)%arrivals == 0 || i+1 == len(lockers) {
-			n, err := w.inLine(ctx, l, i+2) // the holder's key too
+			n, err := w.enqueued(ctx, l, i+2) // the holder's key too
 			polls += n
 			if err != nil {
 				return polls, err
@@ -104,13 +104,13 @@ func (w *worker) queue(ctx context.Context, l *line, lockers []locker) (polls in
 	return polls, nil
 }
 
-// inLine waits until n keys are in line, and says how often it looked.
-func (w *worker) inLine(ctx context.Context, l *line, n int) (polls int, err error) {
+// enqueued waits until n keys are in the queue, and says how often it polled.
+func (w *worker) enqueued(ctx context.Context, l *line, n int) (polls int, err error) {
 	prefix := w.Tag + "/"
 	for {
 		select {
 		case <-l.done:
-			return polls, fmt.Errorf("while the line was forming: %w", l.err)
+			return polls, fmt.Errorf("while the queue was forming: %w", l.err)
 		default:
 		}
 		polls++

@@ -59,7 +59,7 @@ func (f *floorSessions) read(c *floorClient) {
 	for s := range f.reads {
 		_, _ = c.kv.Txn(c.ctx, &pb.TxnRequest{
 			Compare: []*pb.Compare{txn.ModIs(s.key, s.mod)},
-			Failure: []*pb.RequestOp{txn.Look(s.key)},
+			Failure: []*pb.RequestOp{txn.Stat(s.key)},
 		})
 	}
 }

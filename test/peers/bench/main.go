@@ -70,7 +70,7 @@ func bench() error {
 	flag.StringVar(&f.profile, "profile", "", "a folder for the clients' profiles of CPU and allocations")
 	flag.Parse()
 	if f.out != "" && (f.only != "" || f.short) {
-		return errors.New("-o writes whole pages, from which test/peers/scale reckons: leave out -only and -short")
+		return errors.New("-o writes whole pages, from which test/peers/scale computes: leave out -only and -short")
 	}
 	if f.data == "" {
 		f.data = os.TempDir()

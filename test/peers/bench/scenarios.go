@@ -61,7 +61,7 @@ func scenarios(short bool) []scenario {
 }
 
 // chains are lines of waiters. In the longest a part of them takes its turn: a
-// whole drain would take the peer a minute, as standing in line does.
+// whole drain would take the peer a minute, as queueing does.
 func chains(short bool) (list []scenario) {
 	sizes := []int{2, 10, 100, 1_000, 5_000}
 	if short {

@@ -22,7 +22,7 @@ type steal struct {
 }
 
 // undisturbed takes a turn, and takes it again where others had too much of the
-// machine by clock, whoever's turn it is. Where they never had little, the turn
+// machine by clock, whichever's turn it is. Where they never had little, the turn
 // that was disturbed least counts.
 func (s *steal) undisturbed(o order, clock func() (machineTime, error), take func(order) ([]figures, error)) ([]figures, error) {
 	tag := o.Tag

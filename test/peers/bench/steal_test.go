@@ -20,7 +20,7 @@ func TestWhatOthersHadIsAShareOfTheMachinesTime(t *testing.T) {
 }
 
 func TestATurnOfWhichOthersHadMuchIsTakenAgain(t *testing.T) {
-	trouble := errors.New("no server")
+	failure := errors.New("no server")
 	for _, c := range []struct {
 		name             string
 		stolen           []float64 // of 100 ticks, in one turn after the other
@@ -32,7 +32,7 @@ func TestATurnOfWhichOthersHadMuchIsTakenAgain(t *testing.T) {
 		{"little", []float64{10}, nil, []string{"x"}, 1, 0, 0},
 		{"much, then little", []float64{11, 50, 0}, nil, []string{"x", "xa1", "xa2"}, 3, 2, 0},
 		{"much to the end", []float64{40, 20, 60, 30}, nil, []string{"x", "xa1", "xa2", "xa3"}, 2, 3, 1},
-		{"an error ends it", []float64{20, 20}, trouble, []string{"x", "xa1"}, 0, 1, 0},
+		{"an error ends it", []float64{20, 20}, failure, []string{"x", "xa1"}, 0, 1, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var now machineTime

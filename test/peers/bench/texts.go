@@ -10,12 +10,12 @@ Written by ` + "`make performance`" + ` on %s: %d rounds in %s, on a machine wit
 is one real etcd with its default settings in a process of its own, its data on %s, where a
 write of 2 KiB that waits for the disk takes %v. etcd %s, clientv3 %s.
 
-- **pawl** is this library. In a line of waiters each has a session of its own; "one session"
+- **pawl** is this library. In a queue each waiter has a session of its own; "one session"
   is the same with one shared by all, which the peer cannot do.
 - **clientv3**, the peer, is etcd's own ` + "`client/v3/concurrency`" + `.
 - **floor** is the least that such work can cost: pawl's transactions, with its comparisons, sent by hand
   on the bare generated stubs by a client that assumes that nothing fails. Its waiter takes the
-  deletion of the key before its own for the lock, without a question, which is not safe. In a line,
+  deletion of the key before its own for the lock, without a query, which is not safe. In a queue,
   "own key watched" is the floor of a waiter that has to notice its own key's end too. "bounded" is the floor of
   requests that end with their caller's context or after 3 s, and of keys that say who holds them.
 
@@ -35,7 +35,7 @@ tests too (` + "`lock/budget_test.go`" + `).
 there are lanes are under way ([how](../decisions/together.md)); "alone" is the same with that turned off.
 
 `
-	chainText = `All wait behind one holder; then the line goes on by itself. Of 5,000 waiters, and of 1,000 that hold for
+	chainText = `All wait behind one holder; then the queue advances by itself. Of 5,000 waiters, and of 1,000 that hold for
 5 ms, the first 300 take their turn, while the rest wait; 5,000 wait in the first round only. CPU, allocations and bytes are for a whole acquisition: to enqueue, to
 wait, to release. Release to acquire is from the call of Release to the next one's return from Acquire.
 

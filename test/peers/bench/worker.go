@@ -18,7 +18,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// order is what a client's process is told on its standard input.
+// order is what a client's process reads on its standard input.
 type order struct {
 	Kit      string
 	Scenario scenario
@@ -27,7 +27,7 @@ type order struct {
 	Profile  string // a folder for profiles; "": none
 }
 
-// work is a client's process: it does what it is told once, and writes the
+// work is a client's process: it carries out one order, and writes the
 // figures, one for each size, to its standard output.
 func work() error {
 	var o order

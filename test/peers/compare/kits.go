@@ -34,17 +34,17 @@ type client interface {
 // session is a lease and what hangs on it.
 type session interface {
 	id() int64
-	// over tells, as well as the kit can, whether the session is over.
+	// over reports, as well as the kit can, whether the session has ended.
 	over() bool
 	lock(ctx context.Context, name string) (held, error)
-	// campaign returns when it is told that it leads.
+	// campaign returns when the kit says that it leads.
 	campaign(ctx context.Context, name string) (resign func(context.Context) error, err error)
 }
 
 // held is a lock.
 type held interface {
 	key() string
-	// lost tells, as well as the kit can, whether it is held no more.
+	// lost reports, as well as the kit can, whether it is held no more.
 	lost() bool
 	token() int64 // 0: the kit has none
 	release(ctx context.Context) error

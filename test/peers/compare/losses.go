@@ -17,7 +17,7 @@ import (
 )
 
 // phantom deletes the key of a candidate who waits, has the leader resign, and
-// says what the candidate is told.
+// says what the campaign returns.
 func phantom(b *bench, k kit) string {
 	op := b.operator()
 	name := fmt.Sprintf("phantom-%d", time.Now().UnixNano())
@@ -25,10 +25,10 @@ func phantom(b *bench, k kit) string {
 	c := k.client(b, endpoints)
 	resign, err := c.session(10*time.Second).campaign(b.within(10*time.Second), name)
 	b.must(err)
-	told := make(chan error, 1)
+	returned := make(chan error, 1)
 	go func() { // ends with its context
 		_, err := c.session(10*time.Second).campaign(b.within(20*time.Second), name)
-		told <- err
+		returned <- err
 	}()
 	waitFor(10*time.Second, func() bool { return b.keys(op, name) == 2 })
 	r, err := op.Get(b.within(10*time.Second), name+"/", clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortDescend))
@@ -37,8 +37,8 @@ func phantom(b *bench, k kit) string {
 	b.must(err)
 	time.Sleep(100 * time.Millisecond)
 	_ = resign(b.within(10 * time.Second))
-	if err := <-told; err != nil {
-		return "no: it is told why not"
+	if err := <-returned; err != nil {
+		return "no: it returns an error that says why"
 	}
 	return fmt.Sprintf("yes, with %d keys", b.keys(op, name))
 }

@@ -1,7 +1,7 @@
 //go:build linux
 
 // Command compare puts pawl and etcd's own client/v3/concurrency side by side
-// on the same cluster, in the same trouble, and measures both.
+// on the same cluster, under the same faults, and measures both.
 //
 //	go run ./test/peers/compare                    prints the table
 //	go run ./test/peers/compare -o docs/results/comparison.md
@@ -136,7 +136,7 @@ const header = `# pawl and clientv3/concurrency, side by side
 
 Written by ` + "`go run ./test/peers/compare`" + ` on %s, with three real etcd members on
 one machine, and client/v3 %s. Each figure was measured in that run, in the
-same trouble for both; the command beside pawl's is etcdctl's.
+same faults for both; the command beside pawl's is etcdctl's.
 
 | what happens | what is measured | pawl | clientv3/concurrency |
 |---|---|---|---|

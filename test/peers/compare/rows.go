@@ -25,7 +25,7 @@ var rows = []row{
 				return doubleHold(b, k, (*faultproxy.Proxy).BlackHole, 2*time.Second)
 			})
 		}},
-	{"an operator deletes the holder's key", "when the holder is told", "after ", func(b *bench, k kit) string {
+	{"an operator deletes the holder's key", "when the holder learns of it", "after ", func(b *bench, k kit) string {
 		op := b.operator()
 		_, endpoints := b.network()
 		h, err := k.client(b, endpoints).session(10*time.Second).lock(b.within(10*time.Second), "deleted")
@@ -53,7 +53,7 @@ var rows = []row{
 		return after(waitFor(15*time.Second, func() bool { return closed(done) }))
 	}},
 	{"an acquisition times out while answers are lost", "keys left in the queue 3 s after; of 5", "0", ghosts},
-	{"a waiting candidate's key is deleted; then the leader resigns", "whether the candidate is told that it leads, with no key in etcd", "no: ", phantom},
+	{"a waiting candidate's key is deleted; then the leader resigns", "whether the campaign returns as won, with no key in etcd", "no: ", phantom},
 	{"the command that runs a child is cut off, TTL 5 s", "how long the child runs after the lock's key is gone", "0 ms: ", childAfterLoss},
 	{"two lockers share one session", "how many hold at once", "1", func(b *bench, k kit) string {
 		_, endpoints := b.network()
@@ -152,11 +152,11 @@ func doubleHold(b *bench, k kit, cut func(*faultproxy.Proxy), late time.Duration
 	time.Sleep(ttl)
 	net.each(cut)
 	at, ok := <-got
-	told := <-lost
+	reported := <-lost
 	if !ok {
 		panic("the waiter never got the lock")
 	}
-	return max(0, told.Sub(at))
+	return max(0, reported.Sub(at))
 }
 
 // ghosts has acquisitions time out while their answers are lost, and counts what

@@ -62,7 +62,7 @@ func TestTryingSeesTheOtherKind(t *testing.T) {
 	require.NoError(t, h.Release(b.ctx))
 }
 
-// A waiter that gives up, of either kind, leaves the others in the line.
+// A waiter that gives up, of either kind, leaves the others in the queue.
 func TestWaitersThatGiveUpDoNotBreakTheQueue(t *testing.T) {
 	b := start(t)
 	h, err := lock.New(b.session(), "n", etcdLayout).Acquire(b.ctx)

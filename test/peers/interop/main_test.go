@@ -64,13 +64,13 @@ func (b *bench) queued(name string, n int64) {
 	}, 10*time.Second, 5*time.Millisecond)
 }
 
-// turn is one that waits for its turn, and gives it up when it is told to.
+// turn is one that waits for its turn, and gives it up when it is cancelled.
 type turn struct {
 	who  string
 	give func()
 }
 
-// inOrder has each of enter, one after the other, wait in the line of name, and
+// inOrder has each of enter, one after the other, wait in the queue of name, and
 // checks that they come to hold it in that order, one at a time.
 func (b *bench) inOrder(name string, enter []func(turns chan<- turn)) (order []string) {
 	b.t.Helper()

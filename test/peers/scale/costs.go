@@ -10,12 +10,12 @@ import (
 // bytes of its heap.
 type costs struct {
 	pair      float64 // an acquisition and release that nobody contends
-	handoff   float64 // an acquisition, waiting and release in a line of 100
-	long      float64 // the same in a line of 1,000
+	handoff   float64 // an acquisition, waiting and release in a queue of 100
+	long      float64 // the same in a queue of 1,000
 	longest   float64 // and of 5,000
 	session   float64 // one session, for one TTL
 	open      float64 // to make a session
-	turn      float64 // release to acquire, at the median, in a line of 100
+	turn      float64 // release to acquire, at the median, in a queue of 100
 	lockHeap  float64 // for each lock held, with its watch
 	waitHeap  float64 // for each waiter, with its watches
 	leaseHeap float64 // for each session

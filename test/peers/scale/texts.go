@@ -17,13 +17,13 @@ waits for the second-fastest disk and a round trip between members.
 `
 	ends = `
 Each row is by itself; what a cluster has to do adds up. etcd also keeps each key that was deleted in its index
-until it is compacted, and a look at a line walks over those of that line, but for the asking session's own: with locks that
+until it is compacted, and a query of a queue walks over those of that queue, but for the asking session's own: with locks that
 change hands between sessions thousands of times an hour, have etcd compact every few minutes (` + "`--auto-compaction-mode=periodic --auto-compaction-retention=5m`" + `).
 
 ## Where it ends
 
-- **One line.** A line is handed on one by one. A handoff costs %s with 100 waiters, %s with 1,000 and
-  %s with 5,000, for who asks for its place has the server walk the line; and at most about %.0f a second can follow
+- **One queue.** A queue is handed on one by one. A handoff costs %s with 100 waiters, %s with 1,000 and
+  %s with 5,000, because a query has the server walk the queue; and at most about %.0f a second can follow
   one another, at %s each. More clusters do not help one name. Fewer waiters do: let those who need not wait use
   TryAcquire, which is one read.
 - **Sessions.** A session costs %s in each TTL, however many locks it has. Ten thousand

@@ -39,7 +39,7 @@ func (w *walker) clientSteps(i int) {
 		w.takes(i)
 	case full:
 		if w.c.free(w.from, k) >= 0 {
-			w.try("hears that a slot is free", i, func(s *state, me *client) { me.pc = asking })
+			w.try("learns that a slot is free", i, func(s *state, me *client) { me.pc = asking })
 		}
 		w.operatorMayHaveDeleted(i, k)
 		w.may("gives up waiting", i, func(s *state, me *client) { me.pc = undoing })
@@ -111,7 +111,7 @@ func (w *walker) follows(name string, i int, preds [maxNames]key, missed names, 
 func (w *walker) enqueued(i int) {
 	me := w.from.clients[i]
 	k := w.c.key(w.from, i)
-	name := "hears of its enqueue"
+	name := "learns of its enqueue"
 	switch {
 	case !me.got.ok:
 		w.try(name, i, func(s *state, me *client) {
@@ -137,7 +137,7 @@ func (w *walker) enqueued(i int) {
 // are missing and it is undone, or none is there and none will be (ML5). Its own answer
 // may be lost too: then it has happened, and is done again.
 func (w *walker) settle(i int) {
-	do := func(heard bool) func(s *state, me *client) {
+	do := func(answered bool) func(s *state, me *client) {
 		return func(s *state, me *client) {
 			k := w.c.key(s, i)
 			of := w.c.names(k)
@@ -156,7 +156,7 @@ func (w *walker) settle(i int) {
 				}
 			}
 			switch {
-			case !heard:
+			case !answered:
 			case found == 0:
 				w.next(s, i)
 			case found == of:
@@ -174,7 +174,7 @@ func (w *walker) settle(i int) {
 func (w *walker) waits(i int, k key) {
 	me := w.from.clients[i]
 	if w.from.queues[me.in].at(me.pred) < 0 && !me.missed {
-		w.try("hears that the one before is gone", i, func(s *state, me *client) {
+		w.try("learns that the one before is gone", i, func(s *state, me *client) {
 			me.pc = asking
 			if w.c.Rules.TrustEvent {
 				w.hold(me)
@@ -182,7 +182,7 @@ func (w *walker) waits(i int, k key) {
 		})
 	}
 	if g := w.from.handoffs[k]; g.by != 0 {
-		w.try("hears of its handoff", i, func(s *state, me *client) {
+		w.try("learns of its handoff", i, func(s *state, me *client) {
 			me.pc = asking
 			if g.by == me.pred {
 				me.next = g.next
@@ -201,7 +201,7 @@ func (w *walker) operatorMayHaveDeleted(i int, k key) {
 	}
 	for n := range w.from.queues {
 		if w.c.names(k).has(n) && w.from.queues[n].at(k) < 0 {
-			w.try("hears that its own key is gone", i, func(s *state, me *client) { me.pc = undoing })
+			w.try("learns that its own key is gone", i, func(s *state, me *client) { me.pc = undoing })
 			return
 		}
 	}
@@ -256,7 +256,7 @@ func (w *walker) holds(i int, k key) {
 	if w.from.clients[i].lost == 0 {
 		return
 	}
-	w.try("hears of its loss", i, func(s *state, me *client) {
+	w.try("learns of its loss", i, func(s *state, me *client) {
 		if me.lost == w.c.names(k) {
 			w.next(s, i)
 			return
@@ -285,13 +285,13 @@ func (w *walker) releases(i int, k key) {
 	if w.c.Rules.EnqueueInParts {
 		rev = 0
 	}
-	deletes := func(name string, heard bool, h successors) {
+	deletes := func(name string, answered bool, h successors) {
 		w.writes = append(w.writes, write{
 			name: name, i: i, of: w.c.names(k), handoff: h != successors{},
 			compare: func(s *state) bool { return true },
 			apply: func(s *state, _ bool) {
 				w.c.release(s, k, rev, h)
-				if heard {
+				if answered {
 					w.next(s, i)
 				}
 			},

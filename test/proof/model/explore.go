@@ -97,7 +97,7 @@ func (s *state) believes(i int, c Config) bool {
 }
 
 // acts are the names on which client i acts as a holder: where it believes that it
-// holds, or was told of a loss and winds up, without those that an operator has taken.
+// holds, or learned of a loss and winds up, without those that an operator has taken.
 func (s *state) acts(i int, c Config) names {
 	me := &s.clients[i]
 	if !s.believes(i, c) && (me.pc != winding || !s.sessions[c.Clients[i].Session].valid) {

@@ -157,9 +157,9 @@ func (l *lockstep) observed(p *pair, i int) production.Observed {
 	return ev
 }
 
-// A telling is one way in which a client learns of a step: the events that the engine
+// A report is one way in which a client learns of a step: the events that the engine
 // makes of it. It returns what is wrong with what they did.
-type telling func(a *production.Acquisition) (wrong string)
+type report func(a *production.Acquisition) (wrong string)
 
 // follow is what becomes of p by the model's step st, in each of the ways in which the
 // client learns of it, or why one of them is wrong.
@@ -182,10 +182,10 @@ func (l *lockstep) follow(p *pair, st step) (all []pair, wrong string) {
 	if me.pc == waiting && l.c.want(me.pred)[0] == Shared {
 		next.sawShared[i] = true
 	}
-	for _, tells := range l.tellings(p, &next, i, what) {
+	for _, report := range l.reports(p, &next, i, what) {
 		next := next
 		a := l.twins[p.twins[i]]
-		if wrong := tells(&a); wrong != "" {
+		if wrong := report(&a); wrong != "" {
 			return nil, wrong
 		}
 		if wrong := l.differs(&next, i, &a); wrong != "" {
@@ -210,7 +210,7 @@ func (l *lockstep) delays(p, next *pair, i int) bool {
 	return next.s.clients[i].pc == held && p.delays[i] && (unclean || p.sawShared[i])
 }
 
-// networkOnly reports whether a step is one that no client hears of.
+// networkOnly reports whether a step is one that no client notices.
 func (l *lockstep) networkOnly(name string) bool {
 	for _, w := range []string{"passes its deadline", "loses its lease", "an operator deletes", "an enqueue", "a release"} {
 		if strings.HasPrefix(name, w) {
@@ -227,8 +227,8 @@ func (l *lockstep) begin(p *pair, i int) production.Acquisition {
 	return production.Begin(production.Options{Handoffs: !l.c.NoHandoffs, Delay: l.delay, Shared: shared})
 }
 
-// events is the telling of events that decide no more than they are.
-func events(all ...production.Event) telling {
+// events is the report by events that decide no more than they are.
+func events(all ...production.Event) report {
 	return func(a *production.Acquisition) string {
 		for _, ev := range all {
 			a.Apply(ev)
@@ -238,8 +238,8 @@ func events(all ...production.Event) telling {
 	}
 }
 
-// expects is the telling of events for a client whose next step is to be this one.
-func expects(next production.Step, all ...production.Event) telling {
+// expects is the report of events for a client whose next step is to be this one.
+func expects(next production.Step, all ...production.Event) report {
 	return func(a *production.Acquisition) string {
 		if a.Next() != next {
 			return fmt.Sprintf("its next step is %d, want %d", a.Next(), next)
@@ -248,37 +248,37 @@ func expects(next production.Step, all ...production.Event) telling {
 	}
 }
 
-// tellings are the ways in which client i learns of the step which leads from p to next.
-func (l *lockstep) tellings(p, next *pair, i int, what string) []telling {
+// reports are the ways in which client i learns of the step which leads from p to next.
+func (l *lockstep) reports(p, next *pair, i int, what string) []report {
 	k := l.c.key(&p.s, i)
 	me := &p.s.clients[i]
 	at := p.s.queues[0].at(k)
 	switch what {
 	case "sees its session ended":
-		return []telling{events(production.Over{})}
+		return []report{events(production.Over{})}
 	case "sends enqueue":
-		return []telling{expects(production.Enqueue)}
-	case "hears of its enqueue":
+		return []report{expects(production.Enqueue)}
+	case "learns of its enqueue":
 		if !me.got.ok {
-			return []telling{events(production.Over{})} // the only reason there is, before it is settled
+			return []report{events(production.Over{})} // the only reason there is, before it is settled
 		}
-		return []telling{events(production.Enqueued{Own: production.Key{Name: l.name(k), Create: int64(me.token)}, Predecessor: l.seen(p, me.got.pred[0]), Whole: true, Revision: int64(me.token)})}
+		return []report{events(production.Enqueued{Own: production.Key{Name: l.name(k), Create: int64(me.token)}, Predecessor: l.seen(p, me.got.pred[0]), Whole: true, Revision: int64(me.token)})}
 	case "gives its enqueue up":
-		return []telling{events(production.AnswerLost{})}
+		return []report{events(production.AnswerLost{})}
 	case "settles":
 		own := production.Key{Name: l.name(k)}
 		if at >= 0 {
 			own.Create = int64(p.s.queues[0].created[at])
 		}
-		return []telling{expects(production.Settle, production.Settled{Own: own})}
-	case "hears that the one before is gone":
-		all := []telling{events(production.PredecessorDeleted{Key: l.seen(p, me.pred)})}
+		return []report{expects(production.Settle, production.Settled{Own: own})}
+	case "learns that the one before is gone":
+		all := []report{events(production.PredecessorDeleted{Key: l.seen(p, me.pred)})}
 		if own, ok := l.own(p, i); at >= 0 && ok && own.Mod == own.Create {
 			all = append(all, events(l.observed(p, i)))
 		}
 		return all
-	case "hears that its own key is gone", "hears of its loss":
-		return []telling{
+	case "learns that its own key is gone", "learns of its loss":
+		return []report{
 			events(production.OwnDeleted{}),
 			events(l.observed(p, i)),
 			func(a *production.Acquisition) string {
@@ -288,39 +288,39 @@ func (l *lockstep) tellings(p, next *pair, i int, what string) []telling {
 				return ""
 			},
 		}
-	case "hears of its handoff":
+	case "learns of its handoff":
 		changed := l.handoff(p, k, p.s.handoffs[k])
-		return []telling{events(changed), func(a *production.Acquisition) string {
+		return []report{events(changed), func(a *production.Acquisition) string {
 			seen := l.observed(p, i)
 			seen.Predecessor = production.Seen{Create: int64(p.created[me.pred])} // its deletion is another event
 			if !a.Apply(seen).Read {
-				return "a handoff that a look shows is not read"
+				return "a handoff that a read shows is not read"
 			}
 			return events(changed, production.ReadEnded{})(a)
 		}}
 	case "gives up waiting":
-		return []telling{func(a *production.Acquisition) string {
+		return []report{func(a *production.Acquisition) string {
 			if !a.Apply(production.GaveUp{}).Remove {
 				return "it leaves its key"
 			}
 			return ""
 		}}
 	case "queries its position":
-		return []telling{expects(production.Query, l.answer(p, next, i))}
+		return []report{expects(production.Query, l.answer(p, next, i))}
 	case "releases":
-		return []telling{func(a *production.Acquisition) string { return l.releases(p, i, a) }}
+		return []report{func(a *production.Acquisition) string { return l.releases(p, i, a) }}
 	case "is released", "is released without a handoff", "is released, the answer is lost,":
-		all := []telling{func(a *production.Acquisition) string { return l.released(p, i, a, what, false) }}
+		all := []report{func(a *production.Acquisition) string { return l.released(p, i, a, what, false) }}
 		if at >= 0 && what != "is released, the answer is lost," {
 			all = append(all, func(a *production.Acquisition) string { return l.released(p, i, a, what, true) })
 		}
 		return all
 	case "is undone":
-		return []telling{events(production.Removed{})}
+		return []report{events(production.Removed{})}
 	case "settles, the answer is lost,":
-		return []telling{events()}
+		return []report{events()}
 	}
-	return []telling{func(*production.Acquisition) string { return "a step that is not known: " + what }}
+	return []report{func(*production.Acquisition) string { return "a step that is not known: " + what }}
 }
 
 // win looks at the clock where the engine would: the model's client has done so.
@@ -574,7 +574,7 @@ func (l *lockstep) walk() (pairs int, wrong *Violation) {
 			reach(at, fmt.Sprintf("writes %c", 'A'+i), all)
 		}
 		for _, st := range l.c.steps(&p.s) {
-			if l.heardBefore(&p, st) {
+			if l.seenBefore(&p, st) {
 				continue
 			}
 			all, bad := l.follow(&p, st)
@@ -587,10 +587,10 @@ func (l *lockstep) walk() (pairs int, wrong *Violation) {
 	return len(came), nil
 }
 
-// heardBefore reports whether a step tells a client of a handoff that it has heard of,
-// which the model may hear again and again, and the state takes in once.
-func (l *lockstep) heardBefore(p *pair, st step) bool {
-	if !strings.HasPrefix(st.name, "hears of its handoff") {
+// seenBefore reports whether a step shows a client a handoff that it has seen,
+// which the model may see again and again, and the state takes in once.
+func (l *lockstep) seenBefore(p *pair, st step) bool {
+	if !strings.HasPrefix(st.name, "learns of its handoff") {
 		return false
 	}
 	a := l.twins[p.twins[st.name[len(st.name)-1]-'A']]

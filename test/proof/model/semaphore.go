@@ -40,7 +40,7 @@ func (w *walker) askTurn(i int) {
 func (w *walker) takes(i int) {
 	me := w.from.clients[i]
 	if me.got.there {
-		w.try("hears of its take", i, func(s *state, me *client) {
+		w.try("learns of its take", i, func(s *state, me *client) {
 			ok := me.got.ok
 			me.got = answer{}
 			if me.pc = asking; ok {

@@ -36,7 +36,7 @@ type crowd struct {
 	lost    int           // that failed
 }
 
-// seat is a name, and who is told to have it.
+// seat is a name, and which client's Acquire of it returned.
 type seat struct {
 	name string
 	mu   sync.Mutex

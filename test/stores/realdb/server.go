@@ -40,7 +40,7 @@ var (
 	skipped []string
 )
 
-// Main runs the tests, stops the servers, looks for goroutines that are left, tells what was skipped, and returns what TestMain must exit with.
+// Main runs the tests, stops the servers, looks for goroutines that are left, prints what was skipped, and returns what TestMain must exit with.
 func Main(m *testing.M) int {
 	code := m.Run()
 	for _, s := range []*server{postgres, mariadb} {

@@ -140,7 +140,7 @@ func (d *demo) pause(ctx context.Context) (shown string, err error) {
 		return "", err
 	}
 	return fmt.Sprintf("  - a holder stopped for %.1f s lost its lock; the next one came %.1f s after the stop, and not before the first one's deadline.\n"+
-		"  - waking, the first one was told at its first look that it had lost, and the store refused its late write:\n    token %d is below %d. The counter holds what the second one wrote.\n",
+		"  - waking, the first one found at its first check that it had lost, and the store refused its late write:\n    token %d is below %d. The counter holds what the second one wrote.\n",
 		p.continued.Sub(p.stopped).Seconds(), p.second.At.Sub(p.stopped).Seconds(), p.first.Token, p.second.Token), nil
 }
 
@@ -168,7 +168,7 @@ func (d *demo) takeOver(ctx context.Context, name string, p *paused) (*worker, e
 	return second, nil
 }
 
-// wake lets the first holder go on, and hears of its first look and its write.
+// wake lets the first holder go on, and reads of its first check and its write.
 func (d *demo) wake(ctx context.Context, first *worker, p *paused) (err error) {
 	p.continued = time.Now()
 	if err := first.goOn(); err != nil {

@@ -18,7 +18,7 @@ func New() *cobra.Command {
 	var o cli.Reader
 	cmd := &cobra.Command{
 		Use:   "doctor [PREFIX]",
-		Short: "Check the cluster and the keys for what troubles locks",
+		Short: "Check the cluster and the keys for what endangers locks",
 		Long: `Checks what locks rest on, and says what to do about each thing that is not as it
 should be:
 

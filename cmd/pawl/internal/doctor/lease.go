@@ -128,7 +128,7 @@ func mayWrite(ctx context.Context, c *pawl.Client, prefix string) error {
 	return transact(ctx, c, &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(key, math.MaxInt64)},
 		Success: []*pb.RequestOp{txn.Put(key, nil, 0)},
-		Failure: []*pb.RequestOp{txn.Look(key)},
+		Failure: []*pb.RequestOp{txn.Stat(key)},
 	})
 }
 

@@ -146,16 +146,16 @@ func (c *candidate) lead(ctx context.Context, t *elect.Term) error {
 	if ctx.Err() != nil { // in the instant in which it was elected
 		return nil
 	}
-	var told syscall.Signal
+	var got syscall.Signal
 	c.command.Env = environ(c.name, t, id)
 	c.command.Heard = func(sig supervise.Signal) {
 		if sig.Deadly() && sig.Number != unix.SIGHUP { // which means "read your configuration" to many
-			told = sig.Number
+			got = sig.Number
 		}
 	}
 	err := commandEnd(c.command.Run(t))
-	if told != 0 && cli.WasEnded(err) {
-		c.cancel(&supervise.Interrupted{Signal: told}) // it was asked to end: no further term
+	if got != 0 && cli.WasEnded(err) {
+		c.cancel(&supervise.Interrupted{Signal: got}) // it was asked to end: no further term
 	}
 	return err
 }

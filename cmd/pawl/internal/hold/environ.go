@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// tenureOf is what a command is told of a lock or a term.
+// tenureOf is what a command's environment says of a lock or a term.
 type tenureOf interface {
 	Key() string
 	Token() fencing.Token

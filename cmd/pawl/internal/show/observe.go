@@ -38,7 +38,7 @@ A name, key or value that is not UTF-8 is there in base64 too, as nameBase64 and
 
 To ask once who leads, use pawl show --holder.`,
 		Example: `  pawl observe scheduler
-  pawl observe --json scheduler | while read -r line; do ./tell "$line"; done`,
+  pawl observe --json scheduler | while read -r line; do ./notify "$line"; done`,
 		Args: cli.OneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := cli.CheckName(args[0], o.etcd); err != nil {

@@ -28,14 +28,14 @@ var errNotExtended = errors.New("the pawl process that held the lock did not ext
 
 // guardian is the process that the user started.
 type guardian struct {
-	holder int // its process
-	conn   net.Conn
-	page   *page
-	run    int64 // the page's, which watch is for
-	watch  *watchman
-	heard  map[os.Signal]bool
-	ended  bool
-	status unix.WaitStatus // how the holder ended
+	holder  int // its process
+	conn    net.Conn
+	page    *page
+	run     int64 // the page's, which watch is for
+	watch   *watchman
+	arrived map[os.Signal]bool
+	ended   bool
+	status  unix.WaitStatus // how the holder ended
 }
 
 // Guard starts this program again, with the same arguments, as the holder, and returns
@@ -50,7 +50,7 @@ func Guard() (End, error) {
 	if err != nil {
 		return End{}, errors.Join(err, theirs.Close())
 	}
-	g := &guardian{conn: conn, page: shared, heard: make(map[os.Signal]bool)}
+	g := &guardian{conn: conn, page: shared, arrived: make(map[os.Signal]bool)}
 	g.begin(0)
 	signals, children := make(chan os.Signal, 16), make(chan os.Signal, 1)
 	notify(signals, append([]os.Signal{unix.SIGCONT}, forwarded...)...)
@@ -141,7 +141,7 @@ func (g *guardian) begin(run int64) {
 // forward sends a signal to the holder. What the terminal sends, it sends to the
 // command too where the job is in its foreground.
 func (g *guardian) forward(sig os.Signal) {
-	g.heard[sig] = true
+	g.arrived[sig] = true
 	number := sig.(syscall.Signal)
 	message := byte(number)
 	if typed[number] && inForeground() {
@@ -213,10 +213,10 @@ func (g *guardian) end(signals <-chan os.Signal) End {
 // received reports whether sig came here too: the terminal sends it to all of the job,
 // one after the other.
 func (g *guardian) received(sig os.Signal, signals <-chan os.Signal) bool {
-	for timeout := time.After(afterwards); !g.heard[sig]; {
+	for timeout := time.After(afterwards); !g.arrived[sig]; {
 		select {
 		case s := <-signals:
-			g.heard[s] = true
+			g.arrived[s] = true
 		case <-timeout:
 			return false
 		}

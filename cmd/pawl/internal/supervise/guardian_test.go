@@ -20,7 +20,7 @@ func TestAHolderThatReadsNoSignalsDoesNotHoldUpItsGuardian(t *testing.T) {
 	require.NoError(t, err)
 	defer ours.Close()
 	defer theirs.Close()
-	g := &guardian{conn: ours, heard: map[os.Signal]bool{}}
+	g := &guardian{conn: ours, arrived: map[os.Signal]bool{}}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// linkVariable tells a holder which descriptors its guardian left it, and the job's
+// linkVariable names to a holder the descriptors that its guardian left it, and the job's
 // process group.
 const linkVariable = "PAWL_GUARDIAN"
 

@@ -4,5 +4,5 @@ import "golang.org/x/sys/unix"
 
 const sharedClock = unix.CLOCK_BOOTTIME
 
-// waitContinued is that wait4 tells of a command that goes on.
+// waitContinued has wait4 report a command that goes on.
 const waitContinued = unix.WCONTINUED

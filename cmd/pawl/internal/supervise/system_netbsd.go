@@ -2,5 +2,5 @@ package supervise
 
 const sharedClock = 3 // CLOCK_MONOTONIC in <time.h>
 
-// waitContinued is that wait4 tells of a command that goes on. package unix reads no such status here.
+// waitContinued would have wait4 report a command that goes on. package unix reads no such status here.
 const waitContinued = 0

@@ -32,7 +32,7 @@ func (h *stubHolding) Deadline() time.Time {
 	return h.deadline
 }
 
-// stubTarget notes when it was told what.
+// stubTarget notes each call and its time.
 type stubTarget struct{ term, killed time.Time }
 
 func (s *stubTarget) signal(sig unix.Signal) {

@@ -272,7 +272,7 @@ func leaderOf(l elect.Leader) *pb.LeaderResponse {
 	return out
 }
 
-// holder is the owner of whoever has a name, for people; "" where that is not known.
+// holder is the owner that the holder of a name stated, for people; "" where that is not known.
 func (c *calls) holder(ctx context.Context, name string) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

@@ -281,7 +281,7 @@ func TestASilentEtcdEndsEveryBeliefBeforeTheLease(t *testing.T) {
 }
 
 // A8, won in the instant in which the client gave up: V9.
-func TestALockThatNobodyHeardOfIsGivenBack(t *testing.T) {
+func TestALockThatNoAnswerListedIsGivenBack(t *testing.T) {
 	inBubble(t, func(w *world) {
 		d := w.daemon()
 		d.hold("a", "1", "name")
@@ -321,7 +321,7 @@ func TestMaxHoldEndsWhatItsClientKeepsAlive(t *testing.T) {
 	})
 }
 
-// V8: whoever waits with a delay waits it after a client that was silent.
+// V8: a waiter with a delay waits it after a client that was silent.
 func TestAnExpiredLockIsNoReleasedOne(t *testing.T) {
 	inBubble(t, func(w *world) {
 		d := w.daemon()

@@ -116,7 +116,7 @@ func (s *Service) unlock() {
 	for _, fx := range s.table.Effects() {
 		p := s.parts[fx.Ref]
 		delete(s.parts, fx.Ref)
-		s.tell(fx.Ref.Session)
+		s.wake(fx.Ref.Session)
 		if p == nil {
 			continue
 		}
@@ -155,8 +155,8 @@ func (s *Service) giveBack(h *held) func() {
 	}
 }
 
-// tell wakes the parked requests of a session; s.mu is held.
-func (s *Service) tell(session string) {
+// wake wakes the parked requests of a session; s.mu is held.
+func (s *Service) wake(session string) {
 	if ch := s.news[session]; ch != nil {
 		close(ch)
 		delete(s.news, session)
@@ -201,7 +201,7 @@ func (s *Service) Session(ctx context.Context) (*pawl.Session, error) {
 // partKey is where a part travels in a context, so that Observe finds it.
 type partKey struct{}
 
-// Observe is told by the engine that a place was taken.
+// Observe implements observe.Observer: it notes that a place in a queue was taken.
 func (s *Service) Observe(ctx context.Context, ev observe.Event) {
 	p, _ := ctx.Value(partKey{}).(*part)
 	if p == nil {
@@ -218,7 +218,7 @@ func (s *Service) Observe(ctx context.Context, ev observe.Event) {
 	}
 	s.mu.Lock()
 	p.queued, p.ahead, p.err = true, ahead, nil
-	s.tell(p.ref.Session)
+	s.wake(p.ref.Session)
 	s.unlock()
 }
 
@@ -262,7 +262,7 @@ func (s *Service) queue(ctx context.Context, ref table.Ref, p *part) *held {
 func (s *Service) failed(ref table.Ref, p *part, err error) bool {
 	s.mu.Lock()
 	defer s.unlock()
-	defer s.tell(ref.Session)
+	defer s.wake(ref.Session)
 	p.queued, p.err = false, err
 	switch final(err) {
 	case refusal:
@@ -285,7 +285,7 @@ func (s *Service) won(ref table.Ref, p *part, h *held) bool {
 	ok := !s.stopping() && s.table.Won(ref, h, clock.Now())
 	if ok {
 		p.held = h
-		s.tell(ref.Session)
+		s.wake(ref.Session)
 	}
 	back := func() {}
 	if !ok {
@@ -308,11 +308,11 @@ func (s *Service) watch(ref table.Ref, p *part) {
 	if p.released == nil { // otherwise that finds out
 		now := clock.Now()
 		s.table.Lose(ref, p.held.Err(), now)
-		if errors.Is(p.held.Err(), lock.ErrKeyOverwritten) { // whoever takes over deletes the key at once
+		if errors.Is(p.held.Err(), lock.ErrKeyOverwritten) { // who takes over deletes the key at once
 			s.overwritten = now.Add(s.cfg.Table.MaxTTL)
 		}
 		delete(s.parts, ref)
-		s.tell(ref.Session)
+		s.wake(ref.Session)
 	}
 	s.unlock()
 }

@@ -67,7 +67,7 @@ func uidOf(c net.Conn) (string, error) {
 		return "", fmt.Errorf("who is at the other end of the socket is not known: %w", err)
 	}
 	if uid == Overflow {
-		return "", fmt.Errorf("user %d is nobody's: a user of another namespace cannot be told from others", uid)
+		return "", fmt.Errorf("user %d is nobody's: a user of another namespace cannot be distinguished from others", uid)
 	}
 	return fmt.Sprintf("uid:%d", uid), nil
 }

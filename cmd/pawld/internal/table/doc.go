@@ -10,7 +10,7 @@
 //   - V2 An answer lists a lock as held with 5/6 of end - arrival, rounded down, where
 //     end = min(expiry, D, acquired + max hold).
 //   - V4 Before it does, end is promised: until then the key is not removed, except by the
-//     client's own Release. Holding.Promise is where the engine is told.
+//     client's own Release. Holding.Promise is where the engine learns of it.
 //   - V5 What ends a lock makes it lost in the next answer.
 //   - V6 A lock is named by session and request, both the client's own. A repeat finds the
 //     same lock or place; with other parameters it is refused. A Release of one that is not

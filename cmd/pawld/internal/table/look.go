@@ -7,7 +7,7 @@ import (
 )
 
 // Look does what is due at now, and returns when it is next to be called at the latest.
-// It is to be called at least every Beat, so that a stall is told from an idle time.
+// It is to be called at least every Beat, so that a stall is distinguished from an idle time.
 func (t *Table) Look(now clock.Instant) (next time.Duration) {
 	t.look(now)
 	next = t.Beat()
@@ -50,7 +50,7 @@ func (t *Table) due(s *session, now clock.Instant) time.Duration {
 }
 
 // look comes first in everything: a stall is seen before what would have been due in it.
-// What is due in a session is seen by whoever looks at it first: see session.
+// What is due in a session is seen by the first call that looks at it: see session.
 func (t *Table) look(now clock.Instant) {
 	before := t.looked
 	gap := now.Sub(before)
@@ -78,7 +78,7 @@ func (t *Table) session(id string) *session {
 	return s
 }
 
-// forgive gives a session that could not be heard all of its time again (rule V9).
+// forgive gives a session whose requests could not arrive all of its time again (rule V9).
 func (t *Table) forgive(s *session, now clock.Instant) {
 	s.expiry = now.Add(s.ttl)
 	for _, r := range s.rows {

@@ -3,7 +3,7 @@ package table
 import "github.com/pawl-locks/pawl/internal/clock"
 
 // Release takes the client's word that it is done with ref, in a session that was touched.
-// What it returns is the state from now on: Releasing has to be carried out, by whoever
+// What it returns is the state from now on: Releasing has to be carried out, by the caller that
 // calls, and Released called with what came of it.
 func (t *Table) Release(ref Ref, now clock.Instant) (st State, why error) {
 	t.look(now)

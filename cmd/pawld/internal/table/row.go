@@ -26,7 +26,7 @@ type Holding interface {
 	// Until is D: the first instant at which it is not held unless pawld's own session is
 	// renewed; the zero Instant once it has ended.
 	Until() clock.Instant
-	// Promise is called before a client is told that it may believe until then (rule V4).
+	// Promise is called before an answer lets a client believe until then (rule V4).
 	// The error says why it has ended, and that nothing was promised.
 	Promise(until clock.Instant) error
 }
@@ -58,7 +58,7 @@ var (
 )
 
 // Acquire finds the lock or place of ref, in a session that was opened, or makes a place,
-// which is fresh then: whoever calls has to enqueue for it. most is how many this identity
+// which is fresh then: the caller has to enqueue for it. most is how many this identity
 // may have.
 func (t *Table) Acquire(ref Ref, p Params, most int, arrival, now clock.Instant) (fresh bool, err error) {
 	t.look(now)

@@ -28,7 +28,7 @@ type Table struct {
 
 // A session is one client's.
 //
-// Invariants: expiry never moves back; over is set by whoever first sees that expiry has
+// Invariants: expiry never moves back; over is set by the first call that sees that expiry has
 // passed, and then no row is waiting or held. over is cleared by a later request, which
 // brings back no row.
 type session struct {
@@ -36,7 +36,7 @@ type session struct {
 	identity string
 	ttl      time.Duration
 	expiry   clock.Instant
-	over     bool // expired, and not heard of since
+	over     bool // expired, and without a request since
 	ended    bool // by its client; for good
 	rows     map[string]*row
 	past     []*row // those that have ended, the first one first
@@ -64,7 +64,7 @@ type Kind uint8
 const (
 	Leave   Kind = iota + 1 // its place
 	Forfeit                 // a lock that its client may have believed in: no release (rule V8)
-	Return                  // a lock that its client never heard of: a release
+	Return                  // a lock that no answer listed: a release
 )
 
 // Effects are those that have come up since the last call.
@@ -95,7 +95,7 @@ func (t *Table) Open(id, identity string, ttl time.Duration, arrival, now clock.
 	if ttl != 0 && s.identity == identity && ttl != s.ttl {
 		return &Error{Invalid, fmt.Sprintf("ttl_ms is %d, the session was opened with %d", ttl.Milliseconds(), s.ttl.Milliseconds())}
 	}
-	return t.heard(s, identity, arrival, now)
+	return t.renew(s, identity, arrival, now)
 }
 
 // Touch finds a session and counts its request (rule V1).
@@ -105,11 +105,11 @@ func (t *Table) Touch(id, identity string, arrival, now clock.Instant) error {
 	if s == nil {
 		return &Error{Unknown, "session is not known: Acquire opens one; one that ended or expired is forgotten after a while"}
 	}
-	return t.heard(s, identity, arrival, now)
+	return t.renew(s, identity, arrival, now)
 }
 
-// heard counts a request of s.
-func (t *Table) heard(s *session, identity string, arrival, now clock.Instant) error {
+// renew counts a request of s.
+func (t *Table) renew(s *session, identity string, arrival, now clock.Instant) error {
 	switch {
 	case s.identity != identity:
 		return &Error{Denied, "session is another identity's"}
@@ -151,7 +151,7 @@ func (t *Table) room() error {
 
 func (t *Table) drop(s *session) {
 	if len(s.rows) > len(s.past) {
-		return // what came of a release is still to be told
+		return // what came of a release is still to be reported
 	}
 	delete(t.sessions, s.id)
 }
@@ -161,7 +161,7 @@ type Counts struct {
 	Sessions, Held, Waiting int // as of now
 	Stalls                  int // of pawld
 	Cut                     int // answers whose promise D made shorter
-	Orphans                 int // locks returned that no client had heard of
+	Orphans                 int // locks returned that no answer had listed
 }
 
 // Counts counts.

@@ -12,7 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// rig is a table whose time is told, and counts from its beginning.
+// rig is a table whose time the test sets, and counts from its beginning.
 type rig struct {
 	*testing.T
 	*Table

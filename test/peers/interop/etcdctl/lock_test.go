@@ -83,7 +83,7 @@ func TestEtcdctlAndPawlWaitInOneQueue(t *testing.T) {
 	assert.Zero(t, code)
 }
 
-// The command that etcdctl runs is told a key, whose create revision is what
+// The command that etcdctl runs is given a key, whose create revision is what
 // compares with our tokens, and a revision, which is not.
 func TestEtcdctlsKeyComparesWithTokensAndItsRevisionDoesNot(t *testing.T) {
 	b := start(t)

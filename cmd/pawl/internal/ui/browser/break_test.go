@@ -62,7 +62,7 @@ func TestWhoIsNotThereAnyMoreIsNotBroken(t *testing.T) {
 	b.shows("backup", "bob", 0)
 	b.clicks("#break-yes")
 	b.says("#break-wrong", "nothing was done")
-	assert.NoError(t, (<-next).Err(), "whoever came next was not asked about")
+	assert.NoError(t, (<-next).Err(), "the next holder was not asked about")
 }
 
 func TestWithoutTheFlagOrTheKeyThePageIsReadOnly(t *testing.T) {

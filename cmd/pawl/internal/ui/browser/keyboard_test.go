@@ -132,7 +132,7 @@ func TestAPausedPageStandsStillAndGoesOnWithWhatItMissed(t *testing.T) {
 	b.sees(`document.getElementById("pause").getAttribute("aria-pressed") === "true"`)
 	s.holds(ann, "b")
 	second := open(t, s.url(), "/", look{})
-	second.shows("b", "ann", 0) // so it has been told
+	second.shows("b", "ann", 0) // so the page has been updated
 	assert.NotContains(t, b.text("#rows"), "b\n")
 	b.sees(`document.querySelectorAll("#rows .row").length === 1`)
 	b.presses("p")

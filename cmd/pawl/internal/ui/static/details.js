@@ -95,7 +95,7 @@ export class Details {
     ];
     const list = el("dl", { class: "facts" }, facts.filter(([, v]) => v !== null).map(([k, v]) => el("div", {}, el("dt", {}, k), el("dd", {}, v))));
     const section = el("section", {}, el("h3", {}, r.kind === "election" ? "Leader" : "Holder"));
-    if (p.form === "foreign") section.append(el("p", { class: "wrong" }, "This key is not a lock's. Whoever waits here waits until somebody deletes it."));
+    if (p.form === "foreign") section.append(el("p", { class: "wrong" }, "This key is not a lock's. Those that wait here wait until somebody deletes it."));
     section.append(list);
     if (this.model.may) {
       const button = el("button", { type: "button", class: "danger", "data-focus": "break", "aria-haspopup": "dialog" }, "Break…");

@@ -67,7 +67,7 @@ func TestNeitherLogNorEventsShowPasswordsTokensOrValues(t *testing.T) {
 			Username: "jobs", Password: password, Observer: w, SyncEvery: 10 * time.Second,
 			Logger: slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		})
-		errs := troubles(t, fake, c)
+		errs := faults(t, fake, c)
 		require.NoError(t, c.Close())
 		require.NotEmpty(t, w.tokens)
 		require.Greater(t, len(errs), 3)
@@ -76,14 +76,14 @@ func TestNeitherLogNorEventsShowPasswordsTokensOrValues(t *testing.T) {
 			require.NotEmpty(t, secret)
 			assert.NotContains(t, all, secret)
 		}
-		for _, told := range []string{"session begins", "session over", "failing", "in jeopardy", "observe.LockLost", "observe.SessionLost", "observe.MemberSwitched"} {
-			assert.Contains(t, all, told)
+		for _, logged := range []string{"session begins", "session over", "failing", "in jeopardy", "observe.LockLost", "observe.SessionLost", "observe.MemberSwitched"} {
+			assert.Contains(t, all, logged)
 		}
 	})
 }
 
-// troubles has locks and sessions lost in many ways, and returns the errors.
-func troubles(t *testing.T, fake *etcdfake.Cluster, c *pawl.Client) (errs []string) {
+// faults has locks and sessions lost in many ways, and returns the errors.
+func faults(t *testing.T, fake *etcdfake.Cluster, c *pawl.Client) (errs []string) {
 	note := func(err error) {
 		if err != nil {
 			errs = append(errs, err.Error())
@@ -104,7 +104,7 @@ func troubles(t *testing.T, fake *etcdfake.Cluster, c *pawl.Client) (errs []stri
 	require.NoError(t, term.Proclaim(t.Context(), []byte(value)))
 	fake.ForgetTokens()
 	sleep(20 * time.Second)
-	require.NoError(t, h.Err(), "the token was asked for anew")
+	require.NoError(t, h.Err(), "a new token was fetched")
 	fake.Put(term.Key(), value, 0)
 	fake.Delete(h.Key())
 	sleep(time.Second)

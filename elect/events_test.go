@@ -15,14 +15,14 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// ear keeps what it is told, but for what is of sessions and members.
-type ear struct {
+// recorder keeps all events but those of sessions and members.
+type recorder struct {
 	mu   sync.Mutex
 	all  []observe.Event
 	more func(ev observe.Event)
 }
 
-func (e *ear) Observe(_ context.Context, ev observe.Event) {
+func (e *recorder) Observe(_ context.Context, ev observe.Event) {
 	switch ev.(type) {
 	case observe.SessionGranted, observe.SessionRenewed, observe.SessionClosed, observe.MemberSwitched:
 		return
@@ -35,7 +35,7 @@ func (e *ear) Observe(_ context.Context, ev observe.Event) {
 	}
 }
 
-func (e *ear) told() (all []observe.Event) {
+func (e *recorder) events() (all []observe.Event) {
 	synctest.Wait()
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -45,23 +45,23 @@ func (e *ear) told() (all []observe.Event) {
 
 func TestATermIsReportedFromItsCampaignToItsEnd(t *testing.T) {
 	inBubble(t, func(w *world) {
-		e := &ear{}
+		e := &recorder{}
 		term := w.campaign(w.sessionOn(w.clientWith(pawl.Config{Observer: e})), "e", "v")
 		time.Sleep(time.Second)
 		require.NoError(t, term.Proclaim(w.ctx, []byte("v2")))
 		require.NoError(t, term.Resign(w.ctx))
-		all := e.told()
+		all := e.events()
 		require.Len(t, all, 4)
-		c := all[0].(observe.CampaignEnqueued).Claim
-		assert.Equal(t, observe.Claim{ID: c.ID, Name: "e", Key: term.Key(), Token: term.Token(), Lease: c.Lease, Mode: observe.Exclusive}, c)
+		c := all[0].(observe.CampaignEnqueued).Acquisition
+		assert.Equal(t, observe.Acquisition{ID: c.ID, Name: "e", Key: term.Key(), Token: term.Token(), Lease: c.Lease, Mode: observe.Exclusive}, c)
 		assert.Equal(t, []observe.Event{
-			observe.CampaignEnqueued{Claim: c},
-			observe.TermElected{Claim: c, How: observe.Free},
-			observe.TermProclaimed{Claim: c},
-			observe.TermEnded{Claim: c, Led: time.Second},
+			observe.CampaignEnqueued{Acquisition: c},
+			observe.TermElected{Acquisition: c, How: observe.Free},
+			observe.TermProclaimed{Acquisition: c},
+			observe.TermEnded{Acquisition: c, Led: time.Second},
 		}, all)
 		assert.Error(t, term.Proclaim(w.ctx, nil))
-		all = e.told()
+		all = e.events()
 		require.Len(t, all, 1)
 		assert.ErrorIs(t, all[0].(observe.TermProclaimed).Err, elect.ErrResigned)
 	})
@@ -69,11 +69,11 @@ func TestATermIsReportedFromItsCampaignToItsEnd(t *testing.T) {
 
 func TestATermThatIsLostIsReportedWithItsCause(t *testing.T) {
 	inBubble(t, func(w *world) {
-		e := &ear{}
+		e := &recorder{}
 		term := w.campaign(w.sessionOn(w.clientWith(pawl.Config{Observer: e})), "e", "v")
 		time.Sleep(time.Second)
 		w.Delete(term.Key())
-		all := e.told()
+		all := e.events()
 		ended := all[len(all)-1].(observe.TermEnded)
 		assert.ErrorIs(t, ended.Err, elect.ErrLost)
 		assert.ErrorIs(t, ended.Err, elect.ErrKeyDeleted)
@@ -85,13 +85,13 @@ func TestATermThatIsLostIsReportedWithItsCause(t *testing.T) {
 func TestACandidateThatGivesUpIsReported(t *testing.T) {
 	inBubble(t, func(w *world) {
 		first := w.campaign(w.session(), "e", "v")
-		e := &ear{}
+		e := &recorder{}
 		s := w.sessionOn(w.clientWith(pawl.Config{Observer: e}))
 		ctx, cancel := context.WithTimeout(w.ctx, 2*time.Second)
 		defer cancel()
 		_, err := elect.New(s, "e", elect.Options{}).Campaign(ctx, nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		all := e.told()
+		all := e.events()
 		require.Len(t, all, 2)
 		assert.Equal(t, 1, all[0].(observe.CampaignEnqueued).Ahead)
 		gaveUp := all[1].(observe.CampaignGaveUp)
@@ -101,11 +101,11 @@ func TestACandidateThatGivesUpIsReported(t *testing.T) {
 	})
 }
 
-// Calls of Proclaim are made one at a time, and one within what is told of another
+// Calls of Proclaim are made one at a time, and one within the event of another
 // must not wait for it.
 func TestAnObserverMayProclaimWhenAProclamationIsReported(t *testing.T) {
 	inBubble(t, func(w *world) {
-		e := &ear{}
+		e := &recorder{}
 		term := w.campaign(w.sessionOn(w.clientWith(pawl.Config{Observer: e})), "e", "v")
 		again := true
 		e.more = func(ev observe.Event) {
@@ -121,10 +121,10 @@ func TestAnObserverMayProclaimWhenAProclamationIsReported(t *testing.T) {
 	})
 }
 
-// What Run does is told as what its campaigns and terms are.
+// What Run does is reported as the events of its campaigns and terms.
 func TestRunsTermsAreReported(t *testing.T) {
 	inBubble(t, func(w *world) {
-		e := &ear{}
+		e := &recorder{}
 		c := w.clientWith(pawl.Config{Observer: e})
 		terms := 0
 		require.NoError(t, elect.Run(w.ctx, c, "e", elect.RunOptions{}, func(ctx context.Context, term *elect.Term) error {
@@ -134,7 +134,7 @@ func TestRunsTermsAreReported(t *testing.T) {
 			}
 			return nil
 		}))
-		all := e.told()
+		all := e.events()
 		require.Len(t, all, 6)
 		assert.ErrorIs(t, all[2].(observe.TermEnded).Err, elect.ErrKeyDeleted)
 		assert.NoError(t, all[5].(observe.TermEnded).Err, "resigned")

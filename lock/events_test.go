@@ -24,15 +24,15 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// ear is an Observer that keeps what it is told of locks, and all else.
-type ear struct {
+// recorder is an Observer that keeps the events of locks, and all others.
+type recorder struct {
 	mu    sync.Mutex
 	locks []observe.Event
 	rest  []observe.Event
 	more  func(ctx context.Context, ev observe.Event)
 }
 
-func (e *ear) Observe(ctx context.Context, ev observe.Event) {
+func (e *recorder) Observe(ctx context.Context, ev observe.Event) {
 	e.mu.Lock()
 	if strings.HasPrefix(fmt.Sprintf("%T", ev), "observe.Lock") {
 		e.locks = append(e.locks, ev)
@@ -45,8 +45,8 @@ func (e *ear) Observe(ctx context.Context, ev observe.Event) {
 	}
 }
 
-// told are the events of locks since it was asked last, once all was told.
-func (e *ear) told() (locks []observe.Event) {
+// events returns the events of locks since the last call, once all are delivered.
+func (e *recorder) events() (locks []observe.Event) {
 	synctest.Wait()
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -63,67 +63,67 @@ func of[E observe.Event](all []observe.Event) (some []E) {
 	return some
 }
 
-// toldTo is a session on a client of its own whose observer is e.
-func (w *world) toldTo(e observe.Observer) (*pawl.Client, *pawl.Session) {
+// observedBy is a session on a client of its own whose observer is e.
+func (w *world) observedBy(e observe.Observer) (*pawl.Client, *pawl.Session) {
 	w.Helper()
 	c := w.client(pawl.Config{Observer: e})
 	s, err := c.Session(w.Context())
 	require.NoError(w, err)
-	synctest.Wait() // the session is told of
+	synctest.Wait() // the session's event is delivered
 	return c, s
 }
 
-// as is the Claim of h, as it is in events; the ID is that of ev.
-func as(h *lock.Held, s *pawl.Session, id int64) observe.Claim {
-	return observe.Claim{ID: id, Name: h.Name(), Key: h.Key(), Token: h.Token(), Lease: s.ID(), Mode: observe.Exclusive}
+// as is the Acquisition of h, as it is in events; the ID is that of ev.
+func as(h *lock.Held, s *pawl.Session, id int64) observe.Acquisition {
+	return observe.Acquisition{ID: id, Name: h.Name(), Key: h.Key(), Token: h.Token(), Lease: s.ID(), Mode: observe.Exclusive}
 }
 
 func TestTheLifeOfALockIsReportedInOrderBeforeItsCallsReturn(t *testing.T) {
 	inBubble(t, func(w *world) {
-		e := &ear{}
-		_, s := w.toldTo(e)
+		e := &recorder{}
+		_, s := w.observedBy(e)
 		h := w.acquire(s)
 		require.Len(w, e.locks, 2)
 		c := as(h, s, e.locks[0].(observe.LockEnqueued).ID)
 		time.Sleep(time.Second)
 		w.release(h)
 		assert.Equal(w, []observe.Event{
-			observe.LockEnqueued{Claim: c, Ahead: 0},
-			observe.LockAcquired{Claim: c, How: observe.Free},
-			observe.LockReleased{Claim: c, Held: time.Second},
+			observe.LockEnqueued{Acquisition: c, Ahead: 0},
+			observe.LockAcquired{Acquisition: c, How: observe.Free},
+			observe.LockReleased{Acquisition: c, Held: time.Second},
 		}, e.locks)
 		assert.ErrorIs(w, h.Release(w.Context()), nil)
-		assert.Len(w, e.told(), 3, "a release is told once")
+		assert.Len(w, e.events(), 3, "a release is reported once")
 	})
 }
 
 func TestAWaitIsReportedWithWhoWasAheadAndHowItEnded(t *testing.T) {
 	inBubble(t, func(w *world) {
 		h := w.acquire(w.session())
-		e := &ear{}
-		_, s := w.toldTo(e)
+		e := &recorder{}
+		_, s := w.observedBy(e)
 		var all []*attempt
 		for range 30 {
 			all = append(all, w.waiting(s))
 		}
 		time.Sleep(3 * time.Second)
 		hows := map[observe.How]int{}
-		enqueued := of[observe.LockEnqueued](e.told())
+		enqueued := of[observe.LockEnqueued](e.events())
 		require.Len(w, enqueued, 30)
 		for i, a := range all {
 			w.release(h)
 			h = a.won()
-			acquired := of[observe.LockAcquired](e.told())
+			acquired := of[observe.LockAcquired](e.events())
 			require.Len(w, acquired, 1)
 			assert.Equal(w, i+1, enqueued[i].Ahead)
-			assert.Equal(w, enqueued[i].Claim, acquired[0].Claim)
-			assert.Equal(w, as(h, s, enqueued[i].ID), acquired[0].Claim)
+			assert.Equal(w, enqueued[i].Acquisition, acquired[0].Acquisition)
+			assert.Equal(w, as(h, s, enqueued[i].ID), acquired[0].Acquisition)
 			assert.Equal(w, time.Duration(i+3)*time.Second, acquired[0].Wait)
 			hows[acquired[0].How]++
 			time.Sleep(time.Second)
 		}
 		w.release(h)
-		assert.Len(w, hows, 2, "once somebody expects a grant, all behind are granted the line")
+		assert.Len(w, hows, 2, "once somebody expects a grant, all behind it are handed the queue")
 		assert.Positive(w, hows[observe.Confirmed], "nothing was known when h was acquired")
 		assert.Positive(w, hows[observe.Granted])
 	})
@@ -132,8 +132,8 @@ func TestAWaitIsReportedWithWhoWasAheadAndHowItEnded(t *testing.T) {
 func TestAnAttemptThatFailsIsReportedAsGivenUp(t *testing.T) {
 	inBubble(t, func(w *world) {
 		h := w.acquire(w.session())
-		e := &ear{}
-		_, s := w.toldTo(e)
+		e := &recorder{}
+		_, s := w.observedBy(e)
 		_, err := mutex(s).TryAcquire(w.Context())
 		require.ErrorIs(w, err, lock.ErrBusy)
 		gaveUp, ok := e.locks[0].(observe.LockGaveUp)
@@ -141,23 +141,23 @@ func TestAnAttemptThatFailsIsReportedAsGivenUp(t *testing.T) {
 		assert.ErrorIs(w, gaveUp.Err, lock.ErrBusy)
 		assert.Zero(w, gaveUp.Token)
 		assert.Empty(w, gaveUp.Key)
-		assert.Len(w, e.told(), 1)
+		assert.Len(w, e.events(), 1)
 
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		_, err = mutex(s).Acquire(ctx)
 		require.ErrorIs(w, err, context.DeadlineExceeded)
-		all := e.told()
+		all := e.events()
 		require.Len(w, all, 2)
 		gaveUp = all[1].(observe.LockGaveUp)
-		assert.Equal(w, all[0].(observe.LockEnqueued).Claim, gaveUp.Claim)
+		assert.Equal(w, all[0].(observe.LockEnqueued).Acquisition, gaveUp.Acquisition)
 		assert.Equal(w, time.Second, gaveUp.Wait)
 		assert.ErrorIs(w, gaveUp.Err, context.DeadlineExceeded)
 		w.release(h)
 	})
 }
 
-// Each way to lose a lock, and what an observer is told of it.
+// Each way to lose a lock, and the event that an observer gets.
 func TestALossIsReportedOnceWithItsCause(t *testing.T) {
 	for what, c := range map[string]struct {
 		cause  error
@@ -172,29 +172,29 @@ func TestALossIsReportedOnceWithItsCause(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			inBubble(t, func(w *world) {
-				e := &ear{}
-				_, s := w.toldTo(e)
+				e := &recorder{}
+				_, s := w.observedBy(e)
 				h := w.acquire(s)
 				time.Sleep(time.Second)
-				before := e.told()
+				before := e.events()
 				c.strike(w, s, h)
 				time.Sleep(20 * time.Second)
-				all := e.told()
+				all := e.events()
 				require.Len(w, all, 1)
 				lost := all[0].(observe.LockLost)
-				assert.Equal(w, before[0].(observe.LockEnqueued).Claim, lost.Claim)
+				assert.Equal(w, before[0].(observe.LockEnqueued).Acquisition, lost.Acquisition)
 				assert.ErrorIs(w, lost.Err, lock.ErrLost)
 				w.oneCause(c.cause, lost.Err)
 				assert.GreaterOrEqual(w, lost.Held, time.Second)
 				assert.ErrorIs(w, h.Release(w.Context()), lock.ErrLost)
-				assert.Empty(w, e.told(), "it was told")
+				assert.Empty(w, e.events(), "it was reported")
 				w.f.Heal()
 			})
 		})
 	}
 }
 
-// The log names the locks that were lost alone; of a session's end it is told once.
+// The log names the locks that were lost alone; a session's end is logged once.
 func TestTheLogNamesALossThatIsALocksOwn(t *testing.T) {
 	inBubble(t, func(w *world) {
 		var log bytes.Buffer
@@ -218,13 +218,13 @@ func TestTheLogNamesALossThatIsALocksOwn(t *testing.T) {
 
 func TestALossThatOnlyTheReleaseFindsIsReportedAsALoss(t *testing.T) {
 	inBubble(t, func(w *world) {
-		e := &ear{}
-		_, s := w.toldTo(e)
+		e := &recorder{}
+		_, s := w.observedBy(e)
 		h := w.acquire(s)
 		w.f.Inject(quietWatches)
 		w.f.Delete(h.Key())
 		require.ErrorIs(w, h.Release(w.Context()), lock.ErrLost)
-		all := e.told()
+		all := e.events()
 		require.Len(w, all, 3)
 		assert.ErrorIs(w, all[2].(observe.LockLost).Err, lock.ErrKeyDeleted)
 	})
@@ -232,15 +232,15 @@ func TestALossThatOnlyTheReleaseFindsIsReportedAsALoss(t *testing.T) {
 
 func TestAReleaseThatIsPendingIsReportedAsSuchAndOnce(t *testing.T) {
 	inBubble(t, func(w *world) {
-		e := &ear{}
-		_, s := w.toldTo(e)
+		e := &recorder{}
+		_, s := w.observedBy(e)
 		h := w.acquire(s)
 		w.f.BlackHole()
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		err := h.Release(ctx)
 		require.ErrorIs(w, err, kv.ErrUnknown)
-		all := e.told()
+		all := e.events()
 		require.Len(w, all, 3)
 		released := all[2].(observe.LockReleased)
 		assert.ErrorIs(w, released.Pending, kv.ErrUnknown)
@@ -248,15 +248,15 @@ func TestAReleaseThatIsPendingIsReportedAsSuchAndOnce(t *testing.T) {
 		w.f.Heal()
 		require.NoError(w, h.Release(w.Context()))
 		w.clear()
-		assert.Empty(w, e.told())
+		assert.Empty(w, e.events())
 	})
 }
 
 // A session that ends in the instant in which a lock is won.
 func TestALossIsNeverReportedBeforeTheAcquisition(t *testing.T) {
 	inBubble(t, func(w *world) {
-		e := &ear{}
-		client, s := w.toldTo(e)
+		e := &recorder{}
+		client, s := w.observedBy(e)
 		e.more = func(_ context.Context, ev observe.Event) {
 			if _, ok := ev.(observe.LockAcquired); ok {
 				w.f.Revoke(s.ID())
@@ -267,7 +267,7 @@ func TestALossIsNeverReportedBeforeTheAcquisition(t *testing.T) {
 		h, err := mutex(s).Acquire(w.Context())
 		require.NoError(w, err)
 		w.lostBy(lease.ErrRevoked, h)
-		all := e.told()
+		all := e.events()
 		require.Len(w, all, 3)
 		assert.IsType(w, observe.LockAcquired{}, all[1])
 		assert.IsType(w, observe.LockLost{}, all[2])
@@ -277,23 +277,23 @@ func TestALossIsNeverReportedBeforeTheAcquisition(t *testing.T) {
 
 func TestWhatIsResumedIsReportedAsAnother(t *testing.T) {
 	inBubble(t, func(w *world) {
-		e := &ear{}
-		_, s := w.toldTo(e)
+		e := &recorder{}
+		_, s := w.observedBy(e)
 		h := w.acquire(s)
 		handle := s.Detach()
 		other := w.client(pawl.Config{Observer: e})
 		s, err := other.NewSession(w.Context(), lease.Options{Resume: handle})
 		require.NoError(w, err)
-		e.told()
+		e.events()
 		h, err = mutex(s).Resume(w.Context(), h.Key(), h.Token())
 		require.NoError(w, err)
-		all := e.told()
+		all := e.events()
 		require.Len(w, all, 1)
 		acquired := all[0].(observe.LockAcquired)
 		assert.Equal(w, observe.Resumed, acquired.How)
-		assert.Equal(w, as(h, s, acquired.ID), acquired.Claim)
+		assert.Equal(w, as(h, s, acquired.ID), acquired.Acquisition)
 		w.release(h)
-		assert.IsType(w, observe.LockReleased{}, e.told()[0])
+		assert.IsType(w, observe.LockReleased{}, e.events()[0])
 	})
 }
 
@@ -301,8 +301,8 @@ type word struct{}
 
 func TestAnEventHasTheValuesOfItsCallsContextAndNotItsEnd(t *testing.T) {
 	inBubble(t, func(w *world) {
-		e := &ear{}
-		_, s := w.toldTo(e)
+		e := &recorder{}
+		_, s := w.observedBy(e)
 		var wrong int
 		e.more = func(ctx context.Context, ev observe.Event) {
 			if ctx.Value(word{}) != "mine" || ctx.Err() != nil {
@@ -315,7 +315,7 @@ func TestAnEventHasTheValuesOfItsCallsContextAndNotItsEnd(t *testing.T) {
 		cancel()
 		w.f.Delete(h.Key())
 		time.Sleep(time.Second)
-		assert.Len(w, e.told(), 3)
+		assert.Len(w, e.events(), 3)
 		assert.Zero(w, wrong)
 	})
 }
@@ -323,8 +323,8 @@ func TestAnEventHasTheValuesOfItsCallsContextAndNotItsEnd(t *testing.T) {
 // Every public method of what an event is about can be called within it.
 func TestAnObserverMayCallWhateverItLikes(t *testing.T) {
 	inBubble(t, func(w *world) {
-		e := &ear{}
-		client, s := w.toldTo(e)
+		e := &recorder{}
+		client, s := w.observedBy(e)
 		var mu sync.Mutex
 		held := map[string]*lock.Held{}
 		var calls int
@@ -365,7 +365,7 @@ func TestAnObserverMayCallWhateverItLikes(t *testing.T) {
 		time.Sleep(time.Minute) // renewals
 		w.f.Delete(h.Key())
 		time.Sleep(time.Minute)
-		all := e.told()
+		all := e.events()
 		assert.NotEmpty(w, of[observe.LockLost](all))
 		require.Error(w, s.Err(), "closed by the observer")
 	})
@@ -375,8 +375,8 @@ func TestAnObserverMayCallWhateverItLikes(t *testing.T) {
 // delayed, and everything else goes on.
 func TestAStuckObserverDelaysNeitherRenewalsNorTheNewsOfALoss(t *testing.T) {
 	inBubble(t, func(w *world) {
-		e, stuck := &ear{}, make(chan struct{})
-		client, s := w.toldTo(e)
+		e, stuck := &recorder{}, make(chan struct{})
+		client, s := w.observedBy(e)
 		h := w.acquire(s)
 		ctx, done := h.Context(), h.Done()
 		other := w.acquireName(s, "other").Context()
@@ -391,7 +391,7 @@ func TestAStuckObserverDelaysNeitherRenewalsNorTheNewsOfALoss(t *testing.T) {
 		began := time.Now()
 		synctest.Wait()
 		assert.Error(w, ctx.Err())
-		assert.Error(w, other.Err(), "told though the other's observer is stuck")
+		assert.Error(w, other.Err(), "reported though the other's observer is stuck")
 		w.oneCause(lease.ErrExpired, h.Err())
 		assert.True(w, isClosed(done))
 		assert.Error(w, s.Err())
@@ -399,7 +399,7 @@ func TestAStuckObserverDelaysNeitherRenewalsNorTheNewsOfALoss(t *testing.T) {
 		w.f.Heal()
 		close(stuck)
 		require.NoError(w, client.Close())
-		assert.Len(w, of[observe.LockLost](e.told()), 2)
+		assert.Len(w, of[observe.LockLost](e.events()), 2)
 		assert.Len(w, of[observe.SessionLost](e.rest), 1)
 	})
 }
@@ -407,8 +407,8 @@ func TestAStuckObserverDelaysNeitherRenewalsNorTheNewsOfALoss(t *testing.T) {
 // The clock is looked at where it counts, however long an observer took.
 func TestALockWhoseObserverWasStuckBeyondTheTTLIsExpiredAtTheFirstCall(t *testing.T) {
 	inBubble(t, func(w *world) {
-		e := &ear{}
-		_, s := w.toldTo(e)
+		e := &recorder{}
+		_, s := w.observedBy(e)
 		e.more = func(_ context.Context, ev observe.Event) {
 			if _, ok := ev.(observe.LockAcquired); ok {
 				w.f.BlackHole()
@@ -447,29 +447,29 @@ func TestAnObserverThatPanicsBreaksNothing(t *testing.T) {
 
 func TestAfterClientCloseEverythingWasReportedAndOnlyLaterCallsReportMore(t *testing.T) {
 	inBubble(t, func(w *world) {
-		e := &ear{}
-		client, s := w.toldTo(e)
+		e := &recorder{}
+		client, s := w.observedBy(e)
 		for i := range 50 {
 			w.acquireName(s, fmt.Sprint("n", i))
 		}
 		e.more = func(context.Context, observe.Event) { time.Sleep(time.Millisecond) }
 		require.NoError(w, client.Close())
-		told := len(e.rest) + len(e.locks)
+		before := len(e.rest) + len(e.locks)
 		assert.Len(w, of[observe.LockLost](e.locks), 50)
 		assert.Len(w, of[observe.SessionClosed](e.rest), 1)
 		time.Sleep(time.Minute)
-		assert.Equal(w, told, len(e.rest)+len(e.locks))
+		assert.Equal(w, before, len(e.rest)+len(e.locks))
 		_, err := mutex(s).Acquire(w.Context())
 		require.ErrorIs(w, err, lease.ErrClosed)
-		require.Equal(w, told+1, len(e.rest)+len(e.locks), "a call that begins later tells how it failed")
+		require.Equal(w, before+1, len(e.rest)+len(e.locks), "a call that begins later reports how it failed")
 		assert.ErrorIs(w, e.locks[len(e.locks)-1].(observe.LockGaveUp).Err, lease.ErrClosed)
 	})
 }
 
 func TestAFencedWriteIsReported(t *testing.T) {
 	inBubble(t, func(w *world) {
-		e := &ear{}
-		client, s := w.toldTo(e)
+		e := &recorder{}
+		client, s := w.observedBy(e)
 		h := w.acquire(s)
 		w.release(h)
 		for range 2 { // known here, and at the server
@@ -486,14 +486,14 @@ func TestAFencedWriteIsReported(t *testing.T) {
 
 func TestAMemberThatFailsAndServesAgainIsReported(t *testing.T) {
 	inBubble(t, func(w *world) {
-		e := &ear{}
-		_, s := w.toldTo(e)
+		e := &recorder{}
+		_, s := w.observedBy(e)
 		bad := w.f.Inject(etcdfake.Rule{Member: w.f.Member(0), Err: status.Error(codes.Unavailable, "down")})
 		time.Sleep(30 * time.Second)
 		bad.Lift()
 		time.Sleep(30 * time.Second)
 		require.NoError(w, s.Err())
-		e.told()
+		e.events()
 		switched, serves := of[observe.MemberSwitched](e.rest), of[observe.MemberServes](e.rest)
 		require.NotEmpty(w, switched)
 		require.NotEmpty(w, serves)
@@ -503,10 +503,10 @@ func TestAMemberThatFailsAndServesAgainIsReported(t *testing.T) {
 	})
 }
 
-// The answer to an enqueue counts the line, whatever it reads of it.
+// The answer to an enqueue counts the queue, whatever it reads of it.
 func TestARealServerSaysHowManyAreAhead(t *testing.T) {
 	enqueued := make(chan int, 1)
-	e := &ear{more: func(_ context.Context, ev observe.Event) {
+	e := &recorder{more: func(_ context.Context, ev observe.Event) {
 		if ev, ok := ev.(observe.LockEnqueued); ok {
 			enqueued <- ev.Ahead
 		}
