@@ -1,0 +1,178 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+// A shellLine is a command that a page shows: after a prompt, in a unit, in a crontab or
+// in a manifest of Kubernetes.
+type shellLine struct {
+	page, text string
+	shell      string // that it is for
+}
+
+// notRun are the beginnings of commands that TestCommandsInPagesRun leaves out, each with
+// where it is run instead, or why nowhere.
+var notRun = map[string]string{
+	"pawl dev":           "serves until it is interrupted: TestTheTutorialIsAsItSays",
+	"pawl ui":            "serves until it is interrupted: TestUIServesWhatIsHeldAndBreaksWithItsKey",
+	"pawl top":           "wants a terminal: TestTopOnATerminal",
+	"pawl watch":         "follows until it is interrupted: testdata/script",
+	"pawl break":         "needs a holder: testdata/script, TestTheTutorialIsAsItSays",
+	"pawl doctor":        "its exit code is what it finds: testdata/script/doctor.txtar",
+	"go ":                "builds and fetches: TestTheTutorialIsAsItSays, TestProgramsOfTheReadmeRunAgainstPawlDev",
+	"make ":              "builds: tools/release",
+	"npm ":               "fetches",
+	"pip ":               "fetches",
+	"mkdir ../tutorial":  "TestTheTutorialIsAsItSays",
+	"etcdctl ":           "etcd's own: test/peers/interop/etcdctl",
+	"etcdutl ":           "etcd's own, which this module does not have",
+	"ETCDCTL_USER=":      "needs a cluster with users: internal/cluster",
+	"pawld ":             "cmd/pawld: TestCommandsOfPagesRun",
+	"call() ":            "cmd/pawld: TestCommandsOfPagesRun",
+	"s=$(openssl":        "cmd/pawld: TestCommandsOfPagesRun",
+	"printf '{":          "cmd/pawld: TestCommandsOfPagesRun",
+	"echo '{\"session\"": "cmd/pawld: TestCommandsOfPagesRun",
+}
+
+// fails are commands that say something by their exit code, where nobody holds a lock.
+var fails = map[string]int{
+	"pawl show -q backup && echo busy":                               1,
+	`test "$(pawl show --holder scheduler)" = "$(hostname)" && echo`: 1,
+}
+
+// others are the programs that pages have pawl run, and that no machine has.
+var others = []string{"backup.sh", "report.sh", "deploy.sh", "nightly.sh", "scheduler", "nightly", "build", "push"}
+
+var (
+	block     = regexp.MustCompile("(?sm)^```(\\w*)\n(.*?)^```")
+	execStart = regexp.MustCompile(`(?m)^ExecStart=(.*)$`)
+	inCrontab = regexp.MustCompile(`(?m)^(?:\S+ +){5}(\. /etc/.*)$`)
+	manifest  = regexp.MustCompile(`(?m)^ *command: \[(.*)\]$`)
+	comment   = regexp.MustCompile(` +# .*$`)
+)
+
+// shellLines are all commands of a page, one each, though several stand on a line.
+func shellLines(page, text string) (all []shellLine) {
+	add := func(shell, line string) { all = append(all, shellLine{page, line, shell}) }
+	for _, b := range block.FindAllStringSubmatch(text, -1) {
+		switch body := strings.ReplaceAll(b[2], "\\\n", " "); b[1] {
+		case "console":
+			for line := range strings.Lines(body) {
+				if line, ok := strings.CutPrefix(strings.Replace(line, "# pawld", "$ pawld", 1), "$ "); ok { // root's prompt
+					line = comment.ReplaceAllString(strings.TrimSpace(line), "")
+					for part := range strings.SplitSeq(line, "; pawl ") {
+						if part != line && !strings.HasPrefix(part, "pawl ") {
+							part = "pawl " + part
+						}
+						add("bash", part)
+					}
+				}
+			}
+		case "bash":
+			add("bash", body)
+		case "ini":
+			for _, m := range execStart.FindAllStringSubmatch(body, -1) {
+				add("sh", strings.ReplaceAll(m[1], "%H", "$(hostname)"))
+			}
+		case "yaml":
+			for _, m := range manifest.FindAllStringSubmatch(body, -1) {
+				add("sh", strings.NewReplacer(", ", " ", "$(POD_NAME)", "pod-0").Replace(m[1]))
+			}
+		case "":
+			for _, m := range inCrontab.FindAllStringSubmatch(body, -1) {
+				add("sh", m[1])
+			}
+		}
+	}
+	return all
+}
+
+// Every command that a page shows does what it is there for, on a real server, but for
+// those that are named above with a reason.
+func TestCommandsInPagesRun(t *testing.T) {
+	t.Parallel()
+	root, used, ran := filepath.Join("..", ".."), map[string]bool{}, 0
+	var lines []shellLine
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		lines = append(lines, shellLines(path, string(text))...)
+		return err
+	}))
+	server := etcdtest.Start(t)
+	dir := t.TempDir()
+	inDir := machine(t, dir, server.Addr())
+	for _, l := range lines {
+		if reason := whyNot(l.text, used); reason != "" {
+			continue
+		}
+		ran++
+		want := 0
+		for begins, code := range fails {
+			if strings.HasPrefix(l.text, begins) {
+				want, used[begins] = code, true
+			}
+		}
+		cmd := exec.Command(l.shell, "-c", inDir.Replace(l.text))
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "ETCDCTL_ENDPOINTS="+server.Addr(), "HOME="+dir, "TMPDIR="+dir, "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		assert.Equal(t, want, cmd.ProcessState.ExitCode(), "%s: %s\n%v\n%s", l.page, l.text, err, out)
+	}
+	assert.Greater(t, ran, 15)
+	for begins := range notRun {
+		assert.True(t, used[begins], "no page has a command that begins %q", begins)
+	}
+	for begins := range fails {
+		assert.True(t, used[begins], "no page has a command that begins %q", begins)
+	}
+}
+
+// whyNot says why a command is not run, or "".
+func whyNot(text string, used map[string]bool) string {
+	for begins, reason := range notRun {
+		if strings.HasPrefix(text, begins) {
+			used[begins] = true
+			return reason
+		}
+	}
+	return ""
+}
+
+// machine puts into dir what the machines of the pages have, and returns what leads there.
+func machine(t *testing.T, dir, endpoint string) *strings.Replacer {
+	t.Helper()
+	for _, sub := range []string{"bin", ".local/share/man/man1", ".config/fish/completions"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, sub), 0o755))
+	}
+	for _, name := range others {
+		for _, path := range []string{filepath.Join(dir, name), filepath.Join(dir, "bin", name)} {
+			require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\ntest -n \"$PAWL_TOKEN$1\" || test $(basename $0) = build -o $(basename $0) = push\n"), 0o755))
+		}
+	}
+	defaults := filepath.Join(dir, "default")
+	require.NoError(t, os.WriteFile(defaults, fmt.Appendf(nil, "ETCDCTL_ENDPOINTS=%s\n", endpoint), 0o644))
+	pawl, err := exec.LookPath("pawl")
+	require.NoError(t, err)
+	pairs := []string{"/usr/bin/pawl", pawl, "/etc/default/pawl", defaults}
+	for _, name := range slices.Sorted(slices.Values(others)) {
+		pairs = append(pairs, "/usr/bin/"+name, filepath.Join(dir, "bin", name))
+	}
+	return strings.NewReplacer(pairs...)
+}

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var consoles = regexp.MustCompile("(?sm)^```console\n(.*?)^```")
+
+// called is the console of a page that calls pawld with curl.
+func called(t *testing.T, page string) string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	for _, b := range consoles.FindAllStringSubmatch(string(text), -1) {
+		if strings.Contains(b[1], "curl ") {
+			return strings.ReplaceAll("\n"+strings.ReplaceAll(b[1], "\\\n", " "), "\n$ ", "\n")
+		}
+	}
+	t.Fatal(page + " has no call of curl")
+	return ""
+}
+
+// What pages say about calling pawld with curl is done as they say it, but for where the
+// socket is.
+func TestCommandsOfPagesRun(t *testing.T) {
+	for page, want := range map[string][]string{
+		"../../docs/how-to/pawld.md": {`"state":"HELD","lock"`, `{"locks"`, `"state":"HELD"`, `"released":true`},
+		"../../README.md":            {`"state":"HELD","lock"`},
+	} {
+		t.Run(page, func(t *testing.T) {
+			t.Parallel()
+			socket := socketPath(t)
+			p := begin(t, "--embed", "--socket", socket)
+			p.http = unixClient(socket)
+			require.Eventually(t, func() bool {
+				_, err := os.Stat(socket)
+				return err == nil || p.ended()
+			}, 60*time.Second, 5*time.Millisecond)
+			require.False(t, p.ended(), p.said())
+			script := strings.ReplaceAll(called(t, page), "/tmp/pawld.sock", socket)
+			script = regexp.MustCompile(`(?m)^go run .*$`).ReplaceAllString(script, "")
+			out, err := exec.Command("bash", "-ec", script).CombinedOutput()
+			require.NoError(t, err, "%s\n%s", script, out)
+			rest := strings.ReplaceAll(string(out), " ", "") // of which protojson puts some by chance
+			for _, part := range want {
+				_, after, found := strings.Cut(rest, part)
+				require.True(t, found, "no %s in %s of %s", part, rest, out)
+				rest = after
+			}
+			assert.NotContains(t, string(out), `"code"`)
+		})
+	}
+}
