@@ -160,3 +160,42 @@ func TestPartsOfProgramsInDocumentsStandInExamples(t *testing.T) {
 	}
 	assert.Positive(t, found)
 }
+
+var goBlock = regexp.MustCompile("(?sm)^```go\n(.*?)^```")
+
+// flat takes indentation, comments' alignment and the names of packages and functions
+// away in which a document's program and the tested one differ.
+func flat(text string) string {
+	text = regexp.MustCompile(`(?m)^(package \w+|func (Example\w*|main)\(\) \{)$`).ReplaceAllString(text, "")
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for i, l := range lines {
+		lines[i] = strings.Join(strings.Fields(l), " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Whatever a document prints of Go stands in a file that a test compiles, and that an
+// example or a test runs.
+func TestGoInDocumentsStandsInTests(t *testing.T) {
+	var tested strings.Builder
+	require.NoError(t, filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(p, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(p)
+		tested.WriteString(flat(string(text)) + "\n")
+		return err
+	}))
+	all := tested.String()
+	found := 0
+	for doc, text := range documents(t) {
+		if doc == "docs/start/tutorial.md" {
+			continue // cmd/pawl: TestTheTutorialIsAsItSays builds and runs it
+		}
+		for _, b := range goBlock.FindAllStringSubmatch(text, -1) {
+			found++
+			assert.True(t, strings.Contains(all, flat(b[1])), "%s: no test has this:\n%s", doc, b[1])
+		}
+	}
+	assert.Greater(t, found, 40)
+}

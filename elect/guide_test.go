@@ -37,7 +37,8 @@ func TestProgramsOfTheGuideAreTheExamples(t *testing.T) {
 	for _, f := range files {
 		examples.WriteString(flat(read(t, f)) + "\n")
 	}
-	blocks := goBlock.FindAllStringSubmatch(read(t, "../docs/how-to/elections.md"), -1)
+	guide := read(t, "../docs/how-to/elections.md") + read(t, "../docs/how-to/migrating-elections.md")
+	blocks := goBlock.FindAllStringSubmatch(guide, -1)
 	require.Len(t, blocks, 11)
 	for _, b := range blocks {
 		assert.Contains(t, examples.String(), flat(b[1]))
