@@ -2,7 +2,6 @@ package session
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -189,57 +188,6 @@ func TestAnotherClustersAnswerIsDropped(t *testing.T) {
 		sleep(time.Minute)
 		require.NoError(t, s.Err())
 		assert.Len(t, r.host.Cluster.Members(), 2)
-	})
-}
-
-// Rules H1, H4: the watch of the session key shows a revocation at once, and
-// through it all that hangs on the session.
-func TestARevocationIsReportedAtOnceByTheWatch(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
-		s := r.session(lease.Options{})
-		synctest.Wait()
-		r.Revoke(s.ID())
-		synctest.Wait()
-		assert.True(t, isClosed(s.Done()))
-		oneCause(t, s.Err(), lease.ErrRevoked)
-	})
-}
-
-// Rule H2: a watch that has ended is created again, from what the read showed, and a
-// compaction is no loss.
-func TestTheWatchOfTheSessionKeyIsCreatedAgainAfterACompaction(t *testing.T) {
-	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
-		s := r.session(lease.Options{TTL: 8 * time.Second})
-		synctest.Wait()
-		r.Inject(etcdfake.Rule{Method: "Watch", Opening: true, Err: rpctypes.ErrGRPCNoLeader, Times: 3})
-		for range 10 {
-			r.Put("other", "", 0)
-		}
-		r.Compact(r.Revision())
-		r.Member(0).EndStreams("Watch", rpctypes.ErrGRPCStopped)
-		sleep(3 * time.Second) // a round
-		require.NoError(t, s.Err())
-		sleep(100 * time.Millisecond)
-		r.Delete(s.key)
-		synctest.Wait()
-		assert.True(t, isClosed(s.Done()), "shown by the new watch")
-		oneCause(t, s.Err(), lease.ErrRevoked)
-	})
-}
-
-// Rule H2: a watch that swallows a deletion is found out by the next round.
-func TestADeletionThatTheWatchSwallowedIsFoundByTheNextRound(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
-		s := r.session(lease.Options{TTL: 8 * time.Second})
-		for _, m := range r.Members() {
-			muteWatches(m)
-		}
-		sleep(time.Second)
-		r.Delete(s.key)
-		sleep(time.Second - 1)
-		require.NoError(t, s.Err())
-		sleep(1)
-		oneCause(t, s.Err(), lease.ErrRevoked)
 	})
 }
 

@@ -1,0 +1,138 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/watcher"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+func TestAKeyWatchIsCreatedAgainOnceForEachEnd(t *testing.T) {
+	k := keyWatch{}
+	assert.False(t, k.again(), "it has not ended")
+	k.ended = true
+	assert.True(t, k.again())
+	assert.False(t, k.again())
+	k.watch = new(watcher.Watch)
+	assert.NotNil(t, k.end())
+	assert.Nil(t, k.end(), "it is taken away once")
+}
+
+// Rules H1, H2: what each event of the session key means. A watch that ends proves
+// nothing.
+func TestWhatTheWatchOfTheSessionKeyShows(t *testing.T) {
+	for name, c := range map[string]struct {
+		update func(s *Session) watcher.Update
+		lost   string // what Err says; "": it goes on
+		again  bool   // the watch is created again
+	}{
+		"its own put": {update: func(s *Session) watcher.Update {
+			return watcher.Update{Events: []watcher.Event{{Key: s.key, CreateRevision: s.mod, ModRevision: s.mod}}}
+		}},
+		"a put of somebody else": {lost: "was rewritten", update: func(s *Session) watcher.Update {
+			return watcher.Update{Events: []watcher.Event{{Key: s.key, CreateRevision: s.mod, ModRevision: s.mod + 1}}}
+		}},
+		"its deletion": {lost: "was deleted", update: func(s *Session) watcher.Update {
+			return watcher.Update{Events: []watcher.Event{{Key: s.key, Deleted: true, ModRevision: s.mod + 1}}}
+		}},
+		"a deletion after its own put": {lost: "was deleted", update: func(s *Session) watcher.Update {
+			return watcher.Update{Events: []watcher.Event{{Key: s.key, ModRevision: s.mod}, {Key: s.key, Deleted: true, ModRevision: s.mod + 5}}}
+		}},
+		"a compaction": {again: true, update: func(s *Session) watcher.Update {
+			return watcher.Update{Compacted: s.mod + 9}
+		}},
+		"an error": {again: true, update: func(*Session) watcher.Update {
+			return watcher.Update{Err: errors.New("permission denied")}
+		}},
+		"nothing": {update: func(*Session) watcher.Update { return watcher.Update{} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+				s := r.session(lease.Options{})
+				synctest.Wait()
+				s.keyChanged(c.update(s))
+				if c.lost == "" {
+					require.NoError(t, s.Err())
+				} else {
+					over(t, s, lease.ErrRevoked)
+					assert.ErrorContains(t, s.Err(), c.lost)
+				}
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				assert.Equal(t, c.again, s.keyWatch.again())
+			})
+		})
+	}
+}
+
+// A session that ends while its watch is created keeps none.
+func TestAWatchThatIsCreatedAfterTheEndIsCancelled(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{})
+		require.NoError(t, s.Close(context.Background()))
+		s.watchKey(s.mod + 1)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		assert.Nil(t, s.keyWatch.watch)
+	})
+}
+
+// Rules H1, H4: the watch of the session key shows a revocation at once, and
+// through it all that hangs on the session.
+func TestARevocationIsReportedAtOnceByTheWatch(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{})
+		synctest.Wait()
+		r.Revoke(s.ID())
+		synctest.Wait()
+		assert.True(t, isClosed(s.Done()))
+		oneCause(t, s.Err(), lease.ErrRevoked)
+	})
+}
+
+// Rule H2: a watch that has ended is created again, from what the read showed, and a
+// compaction is no loss.
+func TestTheWatchOfTheSessionKeyIsCreatedAgainAfterACompaction(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 8 * time.Second})
+		synctest.Wait()
+		r.Inject(etcdfake.Rule{Method: "Watch", Opening: true, Err: rpctypes.ErrGRPCNoLeader, Times: 3})
+		for range 10 {
+			r.Put("other", "", 0)
+		}
+		r.Compact(r.Revision())
+		r.Member(0).EndStreams("Watch", rpctypes.ErrGRPCStopped)
+		sleep(3 * time.Second) // a round
+		require.NoError(t, s.Err())
+		sleep(100 * time.Millisecond)
+		r.Delete(s.key)
+		synctest.Wait()
+		assert.True(t, isClosed(s.Done()), "shown by the new watch")
+		oneCause(t, s.Err(), lease.ErrRevoked)
+	})
+}
+
+// Rule H2: a watch that swallows a deletion is found out by the next round.
+func TestADeletionThatTheWatchSwallowedIsFoundByTheNextRound(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 8 * time.Second})
+		for _, m := range r.Members() {
+			muteWatches(m)
+		}
+		sleep(time.Second)
+		r.Delete(s.key)
+		sleep(time.Second - 1)
+		require.NoError(t, s.Err())
+		sleep(1)
+		oneCause(t, s.Err(), lease.ErrRevoked)
+	})
+}
