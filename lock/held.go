@@ -127,5 +127,10 @@ func (h *Held) wrap(op string, ctx context.Context, call func(context.Context) e
 }
 
 func init() {
-	inside.KeeperOfHeld = func(v any) inside.Keeper { return v.(*Held).acquisition() }
+	inside.KeeperOfHeld = func(v any) inside.Keeper {
+		if h, ok := v.(*HeldMulti); ok {
+			return h.claim()
+		}
+		return v.(*Held).acquisition()
+	}
 }

@@ -318,6 +318,31 @@ func TestASetIsResumedAsAWholeByAnotherProcess(t *testing.T) {
 	})
 }
 
+// A set of which a key is gone is not resumed: what is left of it goes one TTL later, as
+// after a loss. A token that is not its own shows no loss.
+func TestWhatIsLeftOfASetThatCannotBeResumedGoesAfterATTL(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		all := []lock.Want{lock.Exclusive("a"), lock.Exclusive("b")}
+		held := w.acquireAll(s, all...)
+		next, err := w.client(pawl.Config{}).NewSession(w.Context(), lease.Options{Resume: s.Detach()})
+		require.NoError(w, err)
+		m := lock.NewMulti(next, lock.Options{}, all...)
+		_, err = m.Resume(w.Context(), held.Keys(), held.Token()+1)
+		require.ErrorIs(w, err, lock.ErrLost)
+		time.Sleep(2 * next.TTL())
+		require.NotNil(w, w.f.Get(held.Keys()[1]))
+		w.f.Delete(held.Keys()[0])
+		_, err = m.Resume(w.Context(), held.Keys(), held.Token())
+		require.ErrorIs(w, err, lock.ErrKeyDeleted)
+		time.Sleep(next.TTL() - 1)
+		require.NotNil(w, w.f.Get(held.Keys()[1]))
+		time.Sleep(time.Second)
+		assert.Nil(w, w.f.Get(held.Keys()[1]))
+		require.NoError(w, next.Err())
+	})
+}
+
 // MaxHold and AtLeast are kept by a set.
 func TestASetHasItsLimits(t *testing.T) {
 	inBubble(t, func(w *world) {

@@ -33,12 +33,21 @@ export interface AcquireOptions {
   delay?: number;
 }
 
-/** One acquisition of a lock, or one term of an election. */
+/** Times are in milliseconds. */
+export interface AcquireAllOptions {
+  /** Further names, which are held together with other readers. */
+  shared?: string[];
+  timeout?: number;
+  maxHold?: number;
+}
+
+/** One acquisition of a lock or of several at once, or one term of an election. */
 export class Lock {
   readonly name: string;
-  /** For the storage: greater than that of every holder before. */
+  readonly names: string[];
+  /** For the storage: greater than that of every holder before, of each of its names. */
   readonly token: bigint;
-  /** Its keys in etcd. */
+  /** Its keys in etcd, one for each of its names. */
   readonly keys: string[];
   /** Compares the clock, and does no I/O. */
   held(): boolean;
@@ -59,6 +68,10 @@ export class Session {
   acquire(name: string, options?: AcquireOptions): Promise<Lock>;
   /** null where another holds the lock, or waits for it. */
   tryAcquire(name: string, options?: { shared?: boolean; maxHold?: number }): Promise<Lock | null>;
+  /** All names at once, in whatever order: acquisitions of several never wait for one another in a circle. */
+  acquireAll(names: string[], options?: AcquireAllOptions): Promise<Lock>;
+  /** All of the names or none: null where one of them is not free. */
+  tryAcquireAll(names: string[], options?: { shared?: string[]; maxHold?: number }): Promise<Lock | null>;
   campaign(name: string, value?: string | Uint8Array, options?: { timeout?: number }): Promise<Lock>;
   withLock<T>(name: string, options: AcquireOptions, f: (lock: Lock) => Promise<T> | T): Promise<T>;
   /** Gives everything back. */

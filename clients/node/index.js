@@ -28,6 +28,7 @@ class LockLost extends Error {
 }
 
 const newId = () => randomBytes(16).toString('hex');
+const modesOf = (alone, shared) => [...alone.map(() => 'EXCLUSIVE'), ...shared.map(() => 'SHARED')];
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
 /** now reads both clocks, in milliseconds. */
@@ -36,7 +37,7 @@ const now = () => ({ steady: Number(process.hrtime.bigint() / 1000n) / 1000, wal
 /** since is the larger of what they show to have passed. */
 const since = (later, earlier) => Math.max(later.steady - earlier.steady, later.wall - earlier.wall);
 
-/** One acquisition of a lock, or one term of an election. */
+/** One acquisition of a lock or of several at once, or one term of an election. */
 class Lock {
   #session;
   #sent = null;
@@ -45,10 +46,11 @@ class Lock {
   #lost = '';
   #known = null;
 
-  constructor(session, id, name) {
+  constructor(session, id, names) {
     this.#session = session;
     this.id = id;
-    this.name = name;
+    this.name = names.join(', ');
+    this.names = names;
     this.token = 0n;
     this.keys = [];
   }
@@ -86,7 +88,10 @@ class Lock {
   /** release gives it back; it rejects with LockLost if it was not held until now. */
   async release() {
     this._end('released'); // before anything is sent
-    if (this.#lost) throw new LockLost(this.name, this.#lost);
+    if (this.#lost) {
+      if (this.names.length > 1) await this.#session._free(this); // what is left of it
+      throw new LockLost(this.name, this.#lost);
+    }
     const result = await this.#session._release(this);
     if (!result.released) throw new LockLost(this.name, result.why || 'NOT_HELD');
   }
@@ -135,17 +140,27 @@ class Session {
 
   /** acquire waits until the lock is held; it rejects with a TimeoutError after timeout ms. */
   acquire(name, { timeout = Infinity, shared = false, maxHold = 0, delay = 0 } = {}) {
-    return this._acquire(name, timeout, { mode: shared ? 'SHARED' : 'EXCLUSIVE', maxHoldMs: maxHold, delayMs: delay });
+    return this._acquire([name], timeout, { mode: shared ? 'SHARED' : 'EXCLUSIVE', maxHoldMs: maxHold, delayMs: delay });
   }
 
   /** tryAcquire gives null where another holds the lock, or waits for it. */
   tryAcquire(name, { shared = false, maxHold = 0 } = {}) {
-    return this._acquire(name, this._ttl, { mode: shared ? 'SHARED' : 'EXCLUSIVE', maxHoldMs: maxHold, try: true });
+    return this._acquire([name], this._ttl, { mode: shared ? 'SHARED' : 'EXCLUSIVE', maxHoldMs: maxHold, try: true });
+  }
+
+  /** acquireAll waits until all names are held at once, those of shared together with other readers. */
+  acquireAll(names, { shared = [], timeout = Infinity, maxHold = 0 } = {}) {
+    return this._acquire([...names, ...shared], timeout, { modes: modesOf(names, shared), maxHoldMs: maxHold });
+  }
+
+  /** tryAcquireAll gives null where one of the names is not free: all of them or none. */
+  tryAcquireAll(names, { shared = [], maxHold = 0 } = {}) {
+    return this._acquire([...names, ...shared], this._ttl, { modes: modesOf(names, shared), maxHoldMs: maxHold, try: true });
   }
 
   /** campaign waits until it leads: the Lock is its term. */
   campaign(name, value = '', { timeout = Infinity } = {}) {
-    return this._acquire(name, timeout, { mode: 'ELECTION', value: Buffer.from(value).toString('base64') });
+    return this._acquire([name], timeout, { mode: 'ELECTION', value: Buffer.from(value).toString('base64') });
   }
 
   /** withLock runs f under the lock, and releases it. */
@@ -162,9 +177,9 @@ class Session {
     return result;
   }
 
-  async _acquire(name, timeout, more) {
-    const lock = new Lock(this, newId(), name);
-    const body = { session: this._id, requestId: lock.id, names: [name], owner: this._owner, ttlMs: this._ttl, ...more };
+  async _acquire(names, timeout, more) {
+    const lock = new Lock(this, newId(), names);
+    const body = { session: this._id, requestId: lock.id, names, owner: this._owner, ttlMs: this._ttl, ...more };
     const end = now().steady + timeout;
     try {
       for (;;) {
@@ -185,9 +200,9 @@ class Session {
           return lock;
         }
         if (answer.state === 'BUSY') return null;
-        if (answer.state === 'LOST') throw new LockLost(name, answer.lock.why || 'NOT_HELD');
+        if (answer.state === 'LOST') throw new LockLost(lock.name, answer.lock.why || 'NOT_HELD');
         if (now().steady >= end) {
-          const late = new Error(`lock ${JSON.stringify(name)}: not held after ${timeout} ms`);
+          const late = new Error(`lock ${JSON.stringify(lock.name)}: not held after ${timeout} ms`);
           late.name = 'TimeoutError';
           throw late;
         }
@@ -195,7 +210,7 @@ class Session {
     } catch (e) {
       lock._end('given up');
       this._locks.delete(lock.id);
-      await this._call('Release', { session: this._id, requestIds: [lock.id] }, 1000).catch(() => {}); // pawld leaves a place that is not polled
+      await this._free(lock);
       throw e;
     }
   }
@@ -251,6 +266,11 @@ class Session {
         await sleep(100);
       }
     }
+  }
+
+  /** _free releases what nobody believes in; pawld would do so after a while. */
+  _free(lock) {
+    return this._call('Release', { session: this._id, requestIds: [lock.id] }, 1000).catch(() => {});
   }
 
   /** close gives everything back. */

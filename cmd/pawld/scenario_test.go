@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -346,6 +347,12 @@ func (c *thin) acquire(name string, cmd object) (object, error) {
 	body := object{"session": c.session, "requestId": l.id, "names": []any{cmd["name"]}, "mode": "EXCLUSIVE", "ttlMs": 3000}
 	if cmd["shared"] == true {
 		body["mode"] = "SHARED"
+	}
+	if names, ok := cmd["names"].([]any); ok {
+		shared, _ := cmd["sharedNames"].([]any)
+		modes := slices.Concat(slices.Repeat([]string{"EXCLUSIVE"}, len(names)), slices.Repeat([]string{"SHARED"}, len(shared)))
+		body["names"], body["modes"] = slices.Concat(names, shared), modes
+		delete(body, "mode")
 	}
 	for _, field := range []string{"try", "maxHoldMs"} {
 		if cmd[field] != nil {

@@ -210,6 +210,19 @@ const shutdownWait = 3 * time.Second
 // ends that.
 func (d *daemon) end(sig os.Signal, signals <-chan os.Signal) error {
 	d.log.Info("stopping", "signal", sig.String())
+	second, end := context.WithCancel(context.Background())
+	defer end()
+	go func() { // ends with second
+		select {
+		case <-signals:
+			end()
+		case <-second.Done():
+		}
+	}()
+	detach := sig == syscall.SIGTERM && d.dir != nil
+	if detach {
+		d.service.AwaitBeliefs(second)
+	}
 	d.service.Drain()
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownWait)
 	for _, s := range d.servers {
@@ -218,17 +231,10 @@ func (d *daemon) end(sig os.Signal, signals <-chan os.Signal) error {
 		}
 	}
 	cancel()
-	ctx, cancel = context.WithTimeout(context.Background(), d.maxTTL+shutdownWait)
+	ctx, cancel = context.WithTimeout(second, d.maxTTL+shutdownWait)
 	defer cancel()
-	go func() { // ends with ctx
-		select {
-		case <-signals:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
 	var err error
-	if sig == syscall.SIGTERM && d.dir != nil {
+	if detach {
 		err = d.service.Detach(d.dir.Write)
 	} else {
 		err = d.service.Close(ctx)

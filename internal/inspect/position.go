@@ -41,8 +41,9 @@ type Position struct {
 	// the session began, which was earlier. Zero: unknown.
 	Since time.Time
 
-	Value []byte // a candidate's, its first KiB
-	Size  int    // of the whole value
+	Names []string // of a set of names that is locked at once, as its key says them; nil: one name alone
+	Value []byte   // a candidate's, its first KiB
+	Size  int      // of the whole value
 
 	// Observed and HeldSince are when this process observed the key to appear, and to
 	// become first. Zero: it was so before this process began to read.
@@ -81,13 +82,17 @@ func newPosition(key string, value []byte, create, mod, leaseID int64) Position 
 // read sets what the value says.
 func (p *Position) read(value []byte) {
 	p.Election = !keys.OfLock(value) && (p.Form == Pawl || len(value) > 0)
-	p.Value, p.Size = nil, len(value)
+	p.Value, p.Size, p.Names = nil, len(value), nil
 	if p.Election {
 		p.Value = append([]byte(nil), value[:min(len(value), maxValue)]...)
 		return
 	}
+	p.Names = keys.ParseNames(value)
 	p.identify(value)
 }
+
+// Mode is how the position holds or will hold the name.
+func (p Position) Mode() Mode { return p.queued().Mode }
 
 // identify sets the owner from a lock's value or a session's. A value that cannot be
 // parsed changes nothing.

@@ -54,6 +54,9 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 	}
 	mod, err := a.resumed(asked, resp)
 	if err != nil {
+		if a.lacksOwn(resp) && s.Adopt(a.n, a.keys...) {
+			a.leaveRest()
+		}
 		return nil, err
 	}
 	a.state = state.Resumed(asked.own, mod, a.keys[1:]...)
@@ -95,6 +98,20 @@ func (a *Acquisition) resumeTxn(q query) *pb.TxnRequest {
 	t := a.queryTxn(q)
 	t.Success = append(t.Success, txn.Stat(a.key))
 	return t
+}
+
+// lacksOwn reports whether a refused resumeTxn has shown that a key of a set is not there: what
+// is left of the set has no other holder, and goes as after a loss (rule ML6).
+func (a *Acquisition) lacksOwn(resp *pb.TxnResponse) bool {
+	if !a.isSet() || resp.Succeeded || a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision) != nil {
+		return false
+	}
+	for i := range a.keys {
+		if txn.KV(resp, 1+i) == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // resumed is the own key's modification revision, or why the answer to resumeTxn does

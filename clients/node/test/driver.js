@@ -14,7 +14,9 @@ async function play(c) {
     case 'acquire': {
       let lock;
       try {
-        lock = c.try
+        if (c.names && c.try) lock = await session.tryAcquireAll(c.names, { shared: c.sharedNames });
+        else if (c.names) lock = await session.acquireAll(c.names, { shared: c.sharedNames, timeout: c.timeoutMs });
+        else lock = c.try
           ? await session.tryAcquire(c.name, { shared: c.shared })
           : await session.acquire(c.name, { timeout: c.timeoutMs, shared: c.shared, maxHold: c.maxHoldMs });
       } catch (e) {

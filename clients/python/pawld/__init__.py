@@ -22,7 +22,7 @@ import threading
 import time
 from base64 import b64encode
 from types import TracebackType
-from typing import Any, Dict, List, Optional, Tuple, Type
+from typing import Any, Dict, Iterable, List, Optional, Tuple, Type
 
 __all__ = ["Session", "Lock", "Error", "LockLost"]
 
@@ -60,14 +60,15 @@ class _Instant:
 
 
 class Lock:
-    """One acquisition of a lock, or one term of an election."""
+    """One acquisition of a lock or of several at once, or one term of an election."""
 
-    def __init__(self, session: "Session", request_id: str, name: str) -> None:
-        self.name = name
+    def __init__(self, session: "Session", request_id: str, names: List[str]) -> None:
+        self.name = ", ".join(names)
+        self.names = names
         self.token = 0
-        """For the storage: greater than that of every holder before."""
+        """For the storage: greater than that of every holder before, of each of its names."""
         self.keys: List[str] = []
-        """Its keys in etcd."""
+        """Its keys in etcd, one for each of its names."""
         self._session = session
         self._id = request_id
         self._sent = _Instant()
@@ -141,6 +142,8 @@ class Lock:
         """Gives it back. Raises LockLost if it was not held until now."""
         self._end("released")  # before anything is sent
         if self._lost:
+            if len(self.names) > 1:
+                self._session._free(self)  # what is left of it
             raise LockLost(self.name, self._lost)
         result = self._session._release(self)
         if not result.get("released", False):
@@ -191,27 +194,51 @@ class Session:
         delay: float = 0,
     ) -> Lock:
         """Waits until the lock is held; raises TimeoutError after timeout seconds."""
-        lock = self._acquire(name, timeout, {
+        lock = self._acquire([name], timeout, {
             "mode": "SHARED" if shared else "EXCLUSIVE", "maxHoldMs": int(max_hold * 1000), "delayMs": int(delay * 1000),
         })
         assert lock is not None
         return lock
 
+    def acquire_all(
+        self, names: Iterable[str], *, shared: Iterable[str] = (), timeout: Optional[float] = None, max_hold: float = 0
+    ) -> Lock:
+        """Waits until all names are held at once, those of shared together with other readers.
+
+        Acquisitions of several names never wait for one another in a circle, whatever their order.
+        """
+        lock = self._acquire(*self._set(names, shared, timeout, {"maxHoldMs": int(max_hold * 1000)}))
+        assert lock is not None
+        return lock
+
+    def try_acquire_all(self, names: Iterable[str], *, shared: Iterable[str] = (), max_hold: float = 0) -> Optional[Lock]:
+        """All of the names or none: None where one of them is not free."""
+        return self._acquire(*self._set(names, shared, self._ttl, {"maxHoldMs": int(max_hold * 1000), "try": True}))
+
+    @staticmethod
+    def _set(
+        names: Iterable[str], shared: Iterable[str], timeout: Optional[float], more: Dict[str, Any]
+    ) -> Tuple[List[str], Optional[float], Dict[str, Any]]:
+        if isinstance(names, str) or isinstance(shared, str):
+            raise TypeError("want several names, not one string")
+        alone, together = list(names), list(shared)
+        return alone + together, timeout, {"modes": ["EXCLUSIVE"] * len(alone) + ["SHARED"] * len(together), **more}
+
     def try_acquire(self, name: str, *, shared: bool = False, max_hold: float = 0) -> Optional[Lock]:
         """None where another holds the lock, or waits for it."""
-        return self._acquire(name, self._ttl, {
+        return self._acquire([name], self._ttl, {
             "mode": "SHARED" if shared else "EXCLUSIVE", "maxHoldMs": int(max_hold * 1000), "try": True,
         })
 
     def campaign(self, name: str, value: bytes = b"", *, timeout: Optional[float] = None) -> Lock:
         """Waits until it leads: the Lock is its term."""
-        lock = self._acquire(name, timeout, {"mode": "ELECTION", "value": b64encode(value).decode()})
+        lock = self._acquire([name], timeout, {"mode": "ELECTION", "value": b64encode(value).decode()})
         assert lock is not None
         return lock
 
-    def _acquire(self, name: str, timeout: Optional[float], more: Dict[str, Any]) -> Optional[Lock]:
-        lock = Lock(self, secrets.token_hex(16), name)
-        body = {"session": self._id, "requestId": lock._id, "names": [name], "owner": self._owner, "ttlMs": int(self._ttl * 1000), **more}
+    def _acquire(self, names: List[str], timeout: Optional[float], more: Dict[str, Any]) -> Optional[Lock]:
+        lock = Lock(self, secrets.token_hex(16), names)
+        body = {"session": self._id, "requestId": lock._id, "names": names, "owner": self._owner, "ttlMs": int(self._ttl * 1000), **more}
         end = None if timeout is None else time.monotonic() + timeout
         try:
             while True:
@@ -234,15 +261,12 @@ class Session:
                 if state == "BUSY":
                     return None
                 if state == "LOST":
-                    raise LockLost(name, answer["lock"].get("why", "NOT_HELD"))
+                    raise LockLost(lock.name, answer["lock"].get("why", "NOT_HELD"))
                 if end is not None and time.monotonic() >= end:
-                    raise TimeoutError(f"lock {name!r}: not held after {timeout} s")
+                    raise TimeoutError(f"lock {lock.name!r}: not held after {timeout} s")
         except BaseException:
             lock._end("given up")
-            try:
-                self._call("Release", {"session": self._id, "requestIds": [lock._id]}, 1)
-            except Error:
-                pass  # pawld leaves a place that is not polled
+            self._free(lock)
             with self._change:
                 self._locks.pop(lock._id, None)
             raise
@@ -304,6 +328,13 @@ class Session:
         with self._change:
             self._settle(lock._id)
         return results[0]
+
+    def _free(self, lock: Lock) -> None:
+        """Releases what nobody believes in; pawld would do so after a while."""
+        try:
+            self._call("Release", {"session": self._id, "requestIds": [lock._id]}, 1)
+        except Error:
+            pass
 
     def close(self) -> None:
         """Gives everything back."""

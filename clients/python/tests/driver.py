@@ -16,7 +16,11 @@ def play(c):
     lock = locks.get(c.get("lock"))
     if c["op"] == "acquire":
         try:
-            if c.get("try"):
+            if "names" in c and c.get("try"):
+                lock = session.try_acquire_all(c["names"], shared=c.get("sharedNames", []))
+            elif "names" in c:
+                lock = session.acquire_all(c["names"], shared=c.get("sharedNames", []), timeout=c["timeoutMs"] / 1000)
+            elif c.get("try"):
                 lock = session.try_acquire(c["name"], shared=c.get("shared", False))
             else:
                 lock = session.acquire(c["name"], timeout=c["timeoutMs"] / 1000, shared=c.get("shared", False), max_hold=c.get("maxHoldMs", 0) / 1000)

@@ -208,10 +208,10 @@ func (Why) EnumDescriptor() ([]byte, []int) {
 
 type AcquireRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`                      // 32 hexadecimal digits, a secret of the client's
-	RequestId     string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"` // 32 hexadecimal digits, one for each acquisition
-	Names         []string               `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"`                          // one, or a set
-	Mode          Mode                   `protobuf:"varint,4,opt,name=mode,proto3,enum=pawl.v1.Mode" json:"mode,omitempty"`
+	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`                          // 32 hexadecimal digits, a secret of the client's
+	RequestId     string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`     // 32 hexadecimal digits, one for each acquisition
+	Names         []string               `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"`                              // one, or a set of at most 32: all or none
+	Mode          Mode                   `protobuf:"varint,4,opt,name=mode,proto3,enum=pawl.v1.Mode" json:"mode,omitempty"`             // of every name: a set's is EXCLUSIVE or SHARED
 	Limit         int32                  `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`                             // SEMAPHORE: how many may hold it
 	Value         []byte                 `protobuf:"bytes,6,opt,name=value,proto3" json:"value,omitempty"`                              // ELECTION: what others see
 	Try           bool                   `protobuf:"varint,7,opt,name=try,proto3" json:"try,omitempty"`                                 // BUSY rather than wait
@@ -220,6 +220,7 @@ type AcquireRequest struct {
 	WaitMs        int32                  `protobuf:"varint,10,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`            // how long the answer may take, at the most
 	DelayMs       int32                  `protobuf:"varint,11,opt,name=delay_ms,json=delayMs,proto3" json:"delay_ms,omitempty"`         // to wait after a holder that did not release
 	MaxHoldMs     int32                  `protobuf:"varint,12,opt,name=max_hold_ms,json=maxHoldMs,proto3" json:"max_hold_ms,omitempty"` // 0: no limit
+	Modes         []Mode                 `protobuf:"varint,13,rep,packed,name=modes,proto3,enum=pawl.v1.Mode" json:"modes,omitempty"`   // instead of mode, of a set: one for each of names, in their order
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -338,12 +339,19 @@ func (x *AcquireRequest) GetMaxHoldMs() int32 {
 	return 0
 }
 
+func (x *AcquireRequest) GetModes() []Mode {
+	if x != nil {
+		return x.Modes
+	}
+	return nil
+}
+
 type AcquireResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         State                  `protobuf:"varint,1,opt,name=state,proto3,enum=pawl.v1.State" json:"state,omitempty"`
 	Lock          *Lock                  `protobuf:"bytes,2,opt,name=lock,proto3" json:"lock,omitempty"`          // HELD and LOST
 	Position      int32                  `protobuf:"varint,3,opt,name=position,proto3" json:"position,omitempty"` // WAITING: how many were before it when it took its place
-	Holder        string                 `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`      // BUSY: the owner of the lock that holds it, where that is known
+	Holder        string                 `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`      // BUSY: the owner of the first that is in the way, where that is known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -406,15 +414,16 @@ func (x *AcquireResponse) GetHolder() string {
 	return ""
 }
 
-// A Lock as of one answer.
+// A Lock as of one answer. A set is held as a whole: where one of its names is lost, all of
+// it is, and the others stay taken until its client releases it, for one TTL at the most.
 type Lock struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	RequestId string                 `protobuf:"bytes,1,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	State     State                  `protobuf:"varint,2,opt,name=state,proto3,enum=pawl.v1.State" json:"state,omitempty"` // HELD or LOST
 	Why       Why                    `protobuf:"varint,3,opt,name=why,proto3,enum=pawl.v1.Why" json:"why,omitempty"`       // of LOST
 	Names     []string               `protobuf:"bytes,4,rep,name=names,proto3" json:"names,omitempty"`
-	Token     int64                  `protobuf:"varint,5,opt,name=token,proto3" json:"token,omitempty"` // for the storage
-	Keys      []string               `protobuf:"bytes,6,rep,name=keys,proto3" json:"keys,omitempty"`    // in etcd
+	Token     int64                  `protobuf:"varint,5,opt,name=token,proto3" json:"token,omitempty"` // for the storage: the same for each of names
+	Keys      []string               `protobuf:"bytes,6,rep,name=keys,proto3" json:"keys,omitempty"`    // in etcd: one for each of names
 	Slot      int32                  `protobuf:"varint,7,opt,name=slot,proto3" json:"slot,omitempty"`   // of a semaphore
 	// HELD: how long it may be believed, counted from before the request that this answers
 	// was written.
@@ -1251,9 +1260,10 @@ type ListResponse_Entry struct {
 	Host          string                 `protobuf:"bytes,2,opt,name=host,proto3" json:"host,omitempty"`
 	Token         int64                  `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"` // that it holds with, or will
 	Since         string                 `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`  // RFC 3339, by the clock of its writer
-	Mode          string                 `protobuf:"bytes,5,opt,name=mode,proto3" json:"mode,omitempty"`    // exclusive, or foreign: a key that no version of pawl or etcd's client made
+	Mode          string                 `protobuf:"bytes,5,opt,name=mode,proto3" json:"mode,omitempty"`    // exclusive, shared, semaphore, or foreign: a key that no version of pawl or etcd's client made
 	Value         []byte                 `protobuf:"bytes,6,opt,name=value,proto3" json:"value,omitempty"`  // of a candidate
 	Mine          bool                   `protobuf:"varint,7,opt,name=mine,proto3" json:"mine,omitempty"`   // of the identity that asks
+	Names         []string               `protobuf:"bytes,8,rep,name=names,proto3" json:"names,omitempty"`  // of a set: all of them, as far as they were written down
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1337,11 +1347,18 @@ func (x *ListResponse_Entry) GetMine() bool {
 	return false
 }
 
+func (x *ListResponse_Entry) GetNames() []string {
+	if x != nil {
+		return x.Names
+	}
+	return nil
+}
+
 var File_pawl_v1_locks_proto protoreflect.FileDescriptor
 
 const file_pawl_v1_locks_proto_rawDesc = "" +
 	"\n" +
-	"\x13pawl/v1/locks.proto\x12\apawl.v1\"\xc1\x02\n" +
+	"\x13pawl/v1/locks.proto\x12\apawl.v1\"\xe6\x02\n" +
 	"\x0eAcquireRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x1d\n" +
 	"\n" +
@@ -1356,7 +1373,8 @@ const file_pawl_v1_locks_proto_rawDesc = "" +
 	"\await_ms\x18\n" +
 	" \x01(\x05R\x06waitMs\x12\x19\n" +
 	"\bdelay_ms\x18\v \x01(\x05R\adelayMs\x12\x1e\n" +
-	"\vmax_hold_ms\x18\f \x01(\x05R\tmaxHoldMs\"\x8e\x01\n" +
+	"\vmax_hold_ms\x18\f \x01(\x05R\tmaxHoldMs\x12#\n" +
+	"\x05modes\x18\r \x03(\x0e2\r.pawl.v1.ModeR\x05modes\"\x8e\x01\n" +
 	"\x0fAcquireResponse\x12$\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x0e.pawl.v1.StateR\x05state\x12!\n" +
 	"\x04lock\x18\x02 \x01(\v2\r.pawl.v1.LockR\x04lock\x12\x1a\n" +
@@ -1414,12 +1432,12 @@ const file_pawl_v1_locks_proto_rawDesc = "" +
 	"\brevision\x18\x04 \x01(\x03R\brevision\"9\n" +
 	"\vListRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06prefix\x18\x02 \x01(\tR\x06prefix\"\xb5\x02\n" +
+	"\x06prefix\x18\x02 \x01(\tR\x06prefix\"\xcb\x02\n" +
 	"\fListResponse\x123\n" +
 	"\x06queues\x18\x01 \x03(\v2\x1b.pawl.v1.ListResponse.QueueR\x06queues\x1aR\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
-	"\aentries\x18\x02 \x03(\v2\x1b.pawl.v1.ListResponse.EntryR\aentries\x1a\x9b\x01\n" +
+	"\aentries\x18\x02 \x03(\v2\x1b.pawl.v1.ListResponse.EntryR\aentries\x1a\xb1\x01\n" +
 	"\x05Entry\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12\x14\n" +
@@ -1427,7 +1445,8 @@ const file_pawl_v1_locks_proto_rawDesc = "" +
 	"\x05since\x18\x04 \x01(\tR\x05since\x12\x12\n" +
 	"\x04mode\x18\x05 \x01(\tR\x04mode\x12\x14\n" +
 	"\x05value\x18\x06 \x01(\fR\x05value\x12\x12\n" +
-	"\x04mine\x18\a \x01(\bR\x04mine*T\n" +
+	"\x04mine\x18\a \x01(\bR\x04mine\x12\x14\n" +
+	"\x05names\x18\b \x03(\tR\x05names*T\n" +
 	"\x04Mode\x12\x14\n" +
 	"\x10MODE_UNSPECIFIED\x10\x00\x12\r\n" +
 	"\tEXCLUSIVE\x10\x01\x12\n" +
@@ -1498,36 +1517,37 @@ var file_pawl_v1_locks_proto_goTypes = []any{
 }
 var file_pawl_v1_locks_proto_depIdxs = []int32{
 	0,  // 0: pawl.v1.AcquireRequest.mode:type_name -> pawl.v1.Mode
-	1,  // 1: pawl.v1.AcquireResponse.state:type_name -> pawl.v1.State
-	5,  // 2: pawl.v1.AcquireResponse.lock:type_name -> pawl.v1.Lock
-	1,  // 3: pawl.v1.Lock.state:type_name -> pawl.v1.State
-	2,  // 4: pawl.v1.Lock.why:type_name -> pawl.v1.Why
-	5,  // 5: pawl.v1.RenewResponse.locks:type_name -> pawl.v1.Lock
-	18, // 6: pawl.v1.ReleaseResponse.results:type_name -> pawl.v1.ReleaseResponse.Result
-	5,  // 7: pawl.v1.ConfirmResponse.lock:type_name -> pawl.v1.Lock
-	5,  // 8: pawl.v1.ProclaimResponse.lock:type_name -> pawl.v1.Lock
-	19, // 9: pawl.v1.ListResponse.queues:type_name -> pawl.v1.ListResponse.Queue
-	2,  // 10: pawl.v1.ReleaseResponse.Result.why:type_name -> pawl.v1.Why
-	20, // 11: pawl.v1.ListResponse.Queue.entries:type_name -> pawl.v1.ListResponse.Entry
-	3,  // 12: pawl.v1.Locks.Acquire:input_type -> pawl.v1.AcquireRequest
-	6,  // 13: pawl.v1.Locks.Renew:input_type -> pawl.v1.RenewRequest
-	8,  // 14: pawl.v1.Locks.Release:input_type -> pawl.v1.ReleaseRequest
-	10, // 15: pawl.v1.Locks.Confirm:input_type -> pawl.v1.ConfirmRequest
-	12, // 16: pawl.v1.Locks.Proclaim:input_type -> pawl.v1.ProclaimRequest
-	14, // 17: pawl.v1.Locks.Leader:input_type -> pawl.v1.LeaderRequest
-	16, // 18: pawl.v1.Locks.List:input_type -> pawl.v1.ListRequest
-	4,  // 19: pawl.v1.Locks.Acquire:output_type -> pawl.v1.AcquireResponse
-	7,  // 20: pawl.v1.Locks.Renew:output_type -> pawl.v1.RenewResponse
-	9,  // 21: pawl.v1.Locks.Release:output_type -> pawl.v1.ReleaseResponse
-	11, // 22: pawl.v1.Locks.Confirm:output_type -> pawl.v1.ConfirmResponse
-	13, // 23: pawl.v1.Locks.Proclaim:output_type -> pawl.v1.ProclaimResponse
-	15, // 24: pawl.v1.Locks.Leader:output_type -> pawl.v1.LeaderResponse
-	17, // 25: pawl.v1.Locks.List:output_type -> pawl.v1.ListResponse
-	19, // [19:26] is the sub-list for method output_type
-	12, // [12:19] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	0,  // 1: pawl.v1.AcquireRequest.modes:type_name -> pawl.v1.Mode
+	1,  // 2: pawl.v1.AcquireResponse.state:type_name -> pawl.v1.State
+	5,  // 3: pawl.v1.AcquireResponse.lock:type_name -> pawl.v1.Lock
+	1,  // 4: pawl.v1.Lock.state:type_name -> pawl.v1.State
+	2,  // 5: pawl.v1.Lock.why:type_name -> pawl.v1.Why
+	5,  // 6: pawl.v1.RenewResponse.locks:type_name -> pawl.v1.Lock
+	18, // 7: pawl.v1.ReleaseResponse.results:type_name -> pawl.v1.ReleaseResponse.Result
+	5,  // 8: pawl.v1.ConfirmResponse.lock:type_name -> pawl.v1.Lock
+	5,  // 9: pawl.v1.ProclaimResponse.lock:type_name -> pawl.v1.Lock
+	19, // 10: pawl.v1.ListResponse.queues:type_name -> pawl.v1.ListResponse.Queue
+	2,  // 11: pawl.v1.ReleaseResponse.Result.why:type_name -> pawl.v1.Why
+	20, // 12: pawl.v1.ListResponse.Queue.entries:type_name -> pawl.v1.ListResponse.Entry
+	3,  // 13: pawl.v1.Locks.Acquire:input_type -> pawl.v1.AcquireRequest
+	6,  // 14: pawl.v1.Locks.Renew:input_type -> pawl.v1.RenewRequest
+	8,  // 15: pawl.v1.Locks.Release:input_type -> pawl.v1.ReleaseRequest
+	10, // 16: pawl.v1.Locks.Confirm:input_type -> pawl.v1.ConfirmRequest
+	12, // 17: pawl.v1.Locks.Proclaim:input_type -> pawl.v1.ProclaimRequest
+	14, // 18: pawl.v1.Locks.Leader:input_type -> pawl.v1.LeaderRequest
+	16, // 19: pawl.v1.Locks.List:input_type -> pawl.v1.ListRequest
+	4,  // 20: pawl.v1.Locks.Acquire:output_type -> pawl.v1.AcquireResponse
+	7,  // 21: pawl.v1.Locks.Renew:output_type -> pawl.v1.RenewResponse
+	9,  // 22: pawl.v1.Locks.Release:output_type -> pawl.v1.ReleaseResponse
+	11, // 23: pawl.v1.Locks.Confirm:output_type -> pawl.v1.ConfirmResponse
+	13, // 24: pawl.v1.Locks.Proclaim:output_type -> pawl.v1.ProclaimResponse
+	15, // 25: pawl.v1.Locks.Leader:output_type -> pawl.v1.LeaderResponse
+	17, // 26: pawl.v1.Locks.List:output_type -> pawl.v1.ListResponse
+	20, // [20:27] is the sub-list for method output_type
+	13, // [13:20] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_pawl_v1_locks_proto_init() }

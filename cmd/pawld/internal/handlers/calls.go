@@ -3,6 +3,7 @@ package handlers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/lock"
 )
 
 // calls are the seven.
@@ -60,7 +62,7 @@ func (c *calls) Acquire(ctx context.Context, r *connect.Request[pb.AcquireReques
 	answer := &pb.AcquireResponse{}
 	switch {
 	case a.Busy:
-		answer.State, answer.Holder = pb.State_BUSY, c.holder(ctx, want.Names[0])
+		answer.State, answer.Holder = pb.State_BUSY, c.holder(ctx, want)
 	case a.State == table.Waiting:
 		answer.State, answer.Position = pb.State_WAITING, int32(max(a.Position, 0))
 	default:
@@ -73,23 +75,12 @@ func (c *calls) Acquire(ctx context.Context, r *connect.Request[pb.AcquireReques
 // wanted is what a request asks for, or what is wrong with that.
 func wanted(m *pb.AcquireRequest, identity string) (locks.Want, error) {
 	w := locks.Want{Names: m.Names, Value: m.Value, Try: m.Try, Delay: millis(m.DelayMs), MaxHold: millis(m.MaxHoldMs)}
-	switch m.Mode {
-	case pb.Mode_EXCLUSIVE:
-		w.Mode = locks.Exclusive
-	case pb.Mode_ELECTION:
-		w.Mode = locks.Election
-	case pb.Mode_SHARED:
-		w.Mode = locks.Shared
-	case pb.Mode_SEMAPHORE:
-		return w, invalid("mode is %v, which this pawld does not have: want EXCLUSIVE, SHARED or ELECTION", m.Mode)
-	default:
-		return w, invalid("mode is %v, want EXCLUSIVE, SHARED or ELECTION", m.Mode)
+	modes, err := modesOf(m)
+	if err != nil {
+		return w, err
 	}
+	w.Modes = modes
 	switch {
-	case len(m.Names) == 0:
-		return w, invalid("names: none given")
-	case len(m.Names) > 1:
-		return w, invalid("names: %d given, and this pawld takes one", len(m.Names))
 	case m.Limit != 0:
 		return w, invalid("limit is %d, and is for SEMAPHORE alone", m.Limit)
 	case m.TtlMs < 0:
@@ -98,25 +89,65 @@ func wanted(m *pb.AcquireRequest, identity string) (locks.Want, error) {
 		return w, invalid("delay_ms is %d, want 0 or more", m.DelayMs)
 	case m.MaxHoldMs < 0:
 		return w, invalid("max_hold_ms is %d, want 0 or more", m.MaxHoldMs)
-	case w.Mode != locks.Election && len(m.Value) > 0:
+	case modes[0] != locks.Election && len(m.Value) > 0:
 		return w, invalid("value is for ELECTION alone")
-	case w.Mode != locks.Exclusive && m.DelayMs > 0:
-		return w, invalid("delay_ms is for EXCLUSIVE alone")
+	case m.DelayMs > 0 && (modes[0] != locks.Exclusive || len(modes) > 1):
+		return w, invalid("delay_ms is for one name in mode EXCLUSIVE alone")
 	case len(m.Owner) > maxOwner:
 		return w, invalid("owner has %d bytes, want at most %d", len(m.Owner), maxOwner)
 	}
 	if err := checkValue(m.Value); err != nil {
 		return w, err
 	}
-	for _, name := range m.Names {
+	for i, name := range m.Names {
 		if err := keys.CheckName(name, false); err != nil {
 			return w, invalid("names: %v", err)
+		}
+		if slices.Contains(m.Names[:i], name) {
+			return w, invalid("names: %q is given twice", name)
 		}
 	}
 	if w.Owner = identity; m.Owner != "" {
 		w.Owner += " " + strconv.Quote(m.Owner)
 	}
 	return w, nil
+}
+
+// modesOf are the modes of the names, one for each, or what is wrong with names and modes.
+func modesOf(m *pb.AcquireRequest) ([]locks.Mode, error) {
+	switch {
+	case len(m.Names) == 0:
+		return nil, invalid("names: none given")
+	case len(m.Names) > lock.MaxNames:
+		return nil, invalid("names: %d given, want at most %d", len(m.Names), lock.MaxNames)
+	case len(m.Modes) > 0 && m.Mode != pb.Mode_MODE_UNSPECIFIED:
+		return nil, invalid("mode and modes are given, want one")
+	case len(m.Modes) > 0 && len(m.Modes) != len(m.Names):
+		return nil, invalid("modes: %d given, and %d names", len(m.Modes), len(m.Names))
+	}
+	modes := make([]locks.Mode, len(m.Names))
+	for i := range modes {
+		mode := m.Mode
+		if len(m.Modes) > 0 {
+			mode = m.Modes[i]
+		}
+		switch mode {
+		case pb.Mode_EXCLUSIVE:
+			modes[i] = locks.Exclusive
+		case pb.Mode_SHARED:
+			modes[i] = locks.Shared
+		case pb.Mode_ELECTION:
+			modes[i] = locks.Election
+		case pb.Mode_SEMAPHORE:
+			return nil, invalid("mode is %v, which this pawld does not have: want EXCLUSIVE, SHARED or ELECTION", mode)
+		default:
+			return nil, invalid("mode is %v, want EXCLUSIVE, SHARED or ELECTION", mode)
+		}
+		if len(modes) > 1 && modes[i] == locks.Election {
+			return nil, invalid("mode is %v, and names are %d: a set's is EXCLUSIVE or SHARED", mode, len(modes))
+		}
+	}
+	return modes, nil
 }
 
 const (
@@ -272,15 +303,23 @@ func leaderOf(l elect.Leader) *pb.LeaderResponse {
 	return out
 }
 
-// holder is the owner that the holder of a name stated, for people; "" where that is not known.
-func (c *calls) holder(ctx context.Context, name string) string {
+// holder is the owner of the first that is in the way of a want, for people; "" where that
+// is not known.
+func (c *calls) holder(ctx context.Context, w locks.Want) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	l, err := elect.LeaderOf(ctx, c.s.Client, name, elect.Options{})
-	if err != nil {
-		return ""
+	for i, name := range w.Names {
+		queue, err := inspect.QueueOf(ctx, c.s.Client, name, false)
+		if err != nil {
+			return ""
+		}
+		for _, q := range queue {
+			if w.Modes[i] != locks.Shared || q.Mode != inspect.ModeShared {
+				return q.Owner
+			}
+		}
 	}
-	return leaderOf(l).Owner
+	return ""
 }
 
 // List implements the service.
@@ -316,10 +355,7 @@ func (c *calls) List(ctx context.Context, r *connect.Request[pb.ListRequest]) (*
 }
 
 func entry(p inspect.Position, mine string) *pb.ListResponse_Entry {
-	e := &pb.ListResponse_Entry{Owner: p.Owner, Host: p.Host, Token: int64(p.Token), Mode: string(inspect.ModeExclusive), Value: p.Value}
-	if p.Form == inspect.Foreign {
-		e.Mode = string(inspect.ModeForeign)
-	}
+	e := &pb.ListResponse_Entry{Owner: p.Owner, Host: p.Host, Token: int64(p.Token), Mode: string(p.Mode()), Value: p.Value, Names: p.Names}
 	if !p.Since.IsZero() {
 		e.Since = p.Since.UTC().Format(time.RFC3339Nano)
 	}

@@ -120,7 +120,7 @@ func (s *Service) Silent(ctx context.Context, err error) error {
 func (s *Service) lock(l table.Listed) Lock {
 	out := Lock{Listed: l, Names: namesOf(l.Text)}
 	if p := s.parts[l.Ref]; p != nil && p.held != nil {
-		out.Token, out.Keys = int64(p.held.Token()), []string{p.held.Key()}
+		out.Token, out.Keys = int64(p.held.Token()), p.held.keys
 	}
 	return out
 }

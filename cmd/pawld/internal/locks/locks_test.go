@@ -67,7 +67,7 @@ func (d *daemon) request(session string, wait time.Duration) Request {
 }
 
 func exclusive(name string) Want {
-	return Want{Names: []string{name}, Mode: Exclusive, Owner: `uid:1 "me"`}
+	return Want{Names: []string{name}, Modes: []Mode{Exclusive}, Owner: `uid:1 "me"`}
 }
 
 func (d *daemon) acquire(session, id string, wait time.Duration, w Want) Answer {
@@ -135,7 +135,7 @@ func TestALockIsHeldInTheFirstAnswerAndPassedOn(t *testing.T) {
 		b := d.acquire("b", "1", time.Second, exclusive("name"))
 		assert.Equal(w, table.Waiting, b.State)
 		assert.Equal(w, 1, b.Position)
-		assert.True(w, d.acquire("c", "1", time.Second, Want{Names: []string{"name"}, Mode: Exclusive, Try: true}).Busy)
+		assert.True(w, d.acquire("c", "1", time.Second, Want{Names: []string{"name"}, Modes: []Mode{Exclusive}, Try: true}).Busy)
 		assert.Empty(w, d.renew("c", 0), "nothing is left of a try")
 
 		begin := time.Now()
@@ -399,7 +399,7 @@ func TestConfirmAndProclaimAskEtcd(t *testing.T) {
 			require.NoError(w, err)
 			assert.Equal(w, Why("NOT_HELD"), WhyOf(got.Why))
 		}
-		a := d.acquire("a", "e", 0, Want{Names: []string{"e"}, Mode: Election, Value: []byte("v1")})
+		a := d.acquire("a", "e", 0, Want{Names: []string{"e"}, Modes: []Mode{Election}, Value: []byte("v1")})
 		require.Equal(w, table.Held, a.State)
 		_, err = d.Proclaim(w.Context(), d.request("a", 0), "e", []byte("v2"))
 		require.NoError(w, err)
@@ -519,7 +519,7 @@ func TestAPawldWithoutAHandleHoldsNothing(t *testing.T) {
 	inBubble(t, func(w *world) {
 		next := w.daemon()
 		taken, err := next.Resume(w.Context(), Saved{Sessions: []SavedSession{{ID: "a", Identity: "uid:1", TTL: h, Rows: []SavedRow{{
-			Request: "1", Params: exclusive("name").params(), State: table.Held, Key: "name/1-1", Token: 5,
+			Request: "1", Params: exclusive("name").params(), State: table.Held, Keys: []string{"name/1-1"}, Token: 5,
 		}}}}})
 		assert.ErrorContains(w, err, "left no session")
 		assert.Zero(w, taken)
@@ -533,7 +533,7 @@ func TestAPawldWithoutAHandleHoldsNothing(t *testing.T) {
 func TestSharedLocksAreHeldTogetherAndOutliveARestart(t *testing.T) {
 	inBubble(t, func(w *world) {
 		d := w.daemon()
-		shared := Want{Names: []string{"name"}, Mode: Shared}
+		shared := Want{Names: []string{"name"}, Modes: []Mode{Shared}}
 		for _, s := range []string{"a", "b"} {
 			require.Equal(w, table.Held, d.acquire(s, "1", time.Second, shared).State)
 		}

@@ -43,6 +43,7 @@ func (s *Service) Release(ctx context.Context, r Request, ids []string) ([]Resul
 		if st, _ := s.table.Release(ref, now); st == table.Releasing {
 			s.release(ref)
 		}
+		s.freeRest(ref)
 	}
 	results := make([]Result, 0, len(refs))
 	for _, ref := range refs {

@@ -41,8 +41,32 @@ type SavedRow struct {
 	State   table.State
 	Why     Why           `json:",omitempty"`
 	Left    time.Duration `json:",omitempty"` // of Params.MaxHold
-	Key     string        `json:",omitempty"`
+	Keys    []string      `json:",omitempty"`
 	Token   fencing.Token `json:",omitempty"`
+}
+
+// believed is until when a client may believe in what a successor would delete, or would not
+// know of: an overwritten key, and what is left of a set.
+func (s *Service) believed() clock.Instant {
+	s.mu.Lock()
+	defer s.unlock()
+	until := s.overwritten
+	for _, r := range s.rests {
+		if until.Before(r.until) {
+			until = r.until
+		}
+	}
+	return until
+}
+
+// AwaitBeliefs waits, for the longest TTL at the most, until Detach has nothing to wait for.
+// It comes before Drain, so that clients go on meanwhile.
+func (s *Service) AwaitBeliefs(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Table.MaxTTL)
+	defer cancel()
+	for until := s.believed(); clock.Now().Before(until) && ctx.Err() == nil; until = s.believed() {
+		session.AwaitInstant(ctx, until)
+	}
 }
 
 // Drain answers what is parked, refuses what comes, and gives up the places. What is held
@@ -80,10 +104,10 @@ func (s *Service) Drain() {
 // lease ends by itself.
 func (s *Service) Detach(write func(Saved) error) error {
 	s.Drain()
-	s.mu.Lock()
-	overwritten := s.overwritten
-	s.unlock()
-	session.AwaitInstant(s.life, overwritten)
+	session.AwaitInstant(s.life, s.believed())
+	for _, r := range s.rests { // nobody changes it any more
+		s.back(r.held)
+	}
 	s.mu.Lock()
 	saved := Saved{Sessions: save(s.table.Save(clock.Now()))}
 	s.unlock()
@@ -132,7 +156,7 @@ func save(all []table.Saved) (out []SavedSession) {
 			row := SavedRow{Request: r.Request, Params: r.Params, State: r.State, Why: WhyOf(r.Why), Left: r.Left}
 			if r.State == table.Held {
 				h := r.Holding.(*held)
-				row.Key, row.Token = h.Key(), h.Token()
+				row.Keys, row.Token = h.keys, h.Token()
 			}
 			to.Rows = append(to.Rows, row)
 		}
@@ -153,7 +177,7 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 		return 0, err
 	}
 	defer host.Deferral.Begin()() // what the predecessor promised keeps the lease, until it is promised here
-	own, err := s.takeOver(ctx, saved.Handle)
+	own, err := s.takeOver(ctx, saved)
 	var wg sync.WaitGroup
 	turns := make(chan struct{}, resumers)
 	restored := make([]table.Saved, len(saved.Sessions))
@@ -190,9 +214,19 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 }
 
 // takeOver makes pawld's session of a Handle. It tries for as long as the lease may last.
-func (s *Service) takeOver(ctx context.Context, h lease.Handle) (*pawl.Session, error) {
+// Where a lock is not whole, nothing is taken over: its keys would stay in their queues for
+// as long as the session, and nobody would know of them.
+func (s *Service) takeOver(ctx context.Context, saved Saved) (*pawl.Session, error) {
+	h := saved.Handle
 	if h == (lease.Handle{}) {
 		return nil, errors.New("the predecessor left no session")
+	}
+	for _, from := range saved.Sessions {
+		for _, r := range from.Rows {
+			if _, whole := wantOf(r); r.State == table.Held && !whole {
+				return nil, errors.New("what the predecessor left is of another form")
+			}
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.TTL())
 	defer cancel()
@@ -216,19 +250,22 @@ func (s *Service) takeOver(ctx context.Context, h lease.Handle) (*pawl.Session, 
 	}
 }
 
+// wantOf is what a lock was acquired for; false: it is not whole.
+func wantOf(r SavedRow) (w Want, whole bool) {
+	err := json.Unmarshal([]byte(r.Params.Text), &w)
+	return w, err == nil && len(w.Names) > 0 && len(w.Modes) == len(w.Names) && len(r.Keys) == len(w.Names)
+}
+
 // takeOne takes one lock over, and promises at once what its client may still believe.
 func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow, to *table.SavedRow) {
 	to.State, to.Why = table.Lost, table.ErrExpired
 	if own == nil {
 		return
 	}
-	var w Want
-	if err := json.Unmarshal([]byte(from.Params.Text), &w); err != nil {
-		return
-	}
+	w, _ := wantOf(from)
 	for own.Err() == nil && ctx.Err() == nil {
 		within, cancel := context.WithTimeout(ctx, 5*time.Second)
-		h, err := w.resume(within, own, from.Key, from.Token)
+		h, err := w.resume(within, own, from.Keys, from.Token)
 		cancel()
 		switch {
 		case err == nil:

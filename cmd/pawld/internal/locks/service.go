@@ -35,6 +35,7 @@ type Service struct {
 	mu    sync.Mutex
 	table *table.Table
 	parts map[table.Ref]*part
+	rests map[table.Ref]rest       // of sets of which a name was lost: the other names are taken
 	news  map[string]chan struct{} // by session: closed when something of it has changed
 
 	own     chan struct{} // holds one element: the right to look after session
@@ -74,7 +75,7 @@ type part struct {
 func New(client *pawl.Client, cfg Config) *Service {
 	s := &Service{
 		cfg: cfg, client: client, table: table.New(cfg.Table, clock.Now()),
-		parts: make(map[table.Ref]*part), news: make(map[string]chan struct{}),
+		parts: make(map[table.Ref]*part), rests: make(map[table.Ref]rest), news: make(map[string]chan struct{}),
 		own: make(chan struct{}, 1), poked: make(chan struct{}, 1), draining: make(chan struct{}),
 	}
 	s.own <- struct{}{}
@@ -138,21 +139,22 @@ func (s *Service) unlock() {
 // held, and not any more when that is called. While pawld stops it is done at once, because a
 // key that is neither saved nor released would be nobody's.
 func (s *Service) giveBack(h *held) func() {
-	back := func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-		defer cancel()
-		_ = h.back(ctx) // goes on in the engine
-	}
 	if s.stopping() {
-		return back
+		return func() { s.back(h) }
 	}
 	s.returns.Add(1)
 	return func() {
 		go func() { // bounded
 			defer s.returns.Done()
-			back()
+			s.back(h)
 		}()
 	}
+}
+
+func (s *Service) back(h *held) {
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	defer cancel()
+	_ = h.back(ctx) // goes on in the engine
 }
 
 // wake wakes the parked requests of a session; s.mu is held.
@@ -313,8 +315,39 @@ func (s *Service) watch(ref table.Ref, p *part) {
 		}
 		delete(s.parts, ref)
 		s.wake(ref.Session)
+		if p.held.leavesRest() {
+			s.keepRest(ref, p.held)
+		}
 	}
 	s.unlock()
+}
+
+// A rest is what is left of a set of which a name was lost.
+type rest struct {
+	*held
+	until clock.Instant // when it is given back
+}
+
+// keepRest keeps the other names of a set of which one was lost taken, until its client
+// releases it or has had its TTL to wind down: to hand another name on before would make two
+// holders of it. Nobody believes in it for longer than that. s.mu is held.
+func (s *Service) keepRest(ref table.Ref, h *held) {
+	ttl := s.table.TTL(ref.Session)
+	s.rests[ref] = rest{h, clock.Now().Add(ttl)}
+	time.AfterFunc(ttl, func() {
+		s.mu.Lock()
+		s.freeRest(ref)
+		s.unlock()
+	})
+}
+
+// freeRest gives back, in the background, what is left of a set; s.mu is held. Once pawld
+// stops, that is Detach's.
+func (s *Service) freeRest(ref table.Ref) {
+	if r, ok := s.rests[ref]; ok && !s.stopping() {
+		delete(s.rests, ref)
+		s.giveBack(r.held)()
+	}
 }
 
 // Errors of a Service.

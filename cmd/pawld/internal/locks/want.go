@@ -3,7 +3,7 @@ package locks
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"time"
 
 	"github.com/pawl-locks/pawl"
@@ -24,10 +24,10 @@ const (
 	Election  Mode = "election"
 )
 
-// A Want is what is asked for.
+// A Want is what is wanted: one name, or a set of them, all or none.
 type Want struct {
 	Names   []string
-	Mode    Mode
+	Modes   []Mode // one for each of Names; of a set, Exclusive or Shared
 	Value   []byte `json:",omitempty"`
 	Try     bool   `json:",omitempty"`
 	Owner   string // as it is written into the key
@@ -41,7 +41,7 @@ func (w Want) params() table.Params {
 	if err != nil {
 		panic(err) // strings and numbers
 	}
-	return table.Params{Text: string(text), MaxHold: w.MaxHold}
+	return table.Params{Text: string(text), More: len(w.Names) - 1, MaxHold: w.MaxHold}
 }
 
 // namesOf are the names in the text of params.
@@ -57,12 +57,12 @@ type held struct {
 	inside.Keeper
 	handle
 	term *elect.Term // nil: a lock
+	keys []string    // one for each name
 	back func(ctx context.Context) error
 }
 
-// handle is what lock.Held and elect.Term have in common.
+// handle is what lock.HeldMulti and elect.Term have in common.
 type handle interface {
-	Key() string
 	Token() fencing.Token
 	Err() error
 	Done() <-chan struct{}
@@ -70,21 +70,36 @@ type handle interface {
 	Confirm(ctx context.Context) error
 }
 
-func ofLock(h *lock.Held) *held {
-	return &held{Keeper: inside.KeeperOfHeld(h), handle: h, back: h.Release}
+func ofLocks(h *lock.HeldMulti) *held {
+	return &held{Keeper: inside.KeeperOfHeld(h), handle: h, keys: h.Keys(), back: h.Release}
 }
 
 func ofTerm(t *elect.Term) *held {
-	return &held{Keeper: inside.KeeperOfTerm(t), handle: t, term: t, back: t.Resign}
+	return &held{Keeper: inside.KeeperOfTerm(t), handle: t, term: t, keys: []string{t.Key()}, back: t.Resign}
 }
 
-func (w Want) mutex(s pawl.Sessions) *lock.Mutex {
-	return lock.New(s, w.Names[0], lock.Options{Delay: w.Delay, Owner: w.Owner})
+// leavesRest reports whether what is lost leaves keys of other names, which stay taken
+// until they are given back.
+func (h *held) leavesRest() bool {
+	return len(h.keys) > 1 && (errors.Is(h.Err(), lock.ErrKeyDeleted) || errors.Is(h.Err(), lock.ErrKeyOverwritten))
+}
+
+func (w Want) election() bool { return w.Modes[0] == Election }
+
+// multi is the lock of all the names; of one, it is what lock.New makes.
+func (w Want) multi(s pawl.Sessions) *lock.Multi {
+	wants := make([]lock.Want, len(w.Names))
+	for i, name := range w.Names {
+		if wants[i] = lock.Exclusive(name); w.Modes[i] == Shared {
+			wants[i] = lock.Shared(name)
+		}
+	}
+	return lock.NewMulti(s, lock.Options{Delay: w.Delay, Owner: w.Owner}, wants...)
 }
 
 // acquire waits until it is held.
 func (w Want) acquire(ctx context.Context, s pawl.Sessions) (*held, error) {
-	if w.Mode == Election {
+	if w.election() {
 		campaign := elect.New(s, w.Names[0], elect.Options{}).Campaign
 		if w.Try {
 			campaign = elect.New(s, w.Names[0], elect.Options{}).TryCampaign
@@ -95,38 +110,29 @@ func (w Want) acquire(ctx context.Context, s pawl.Sessions) (*held, error) {
 		}
 		return ofTerm(t), nil
 	}
-	m := w.mutex(s)
-	acquire := m.Acquire
-	switch {
-	case w.Mode == Shared && w.Try:
-		acquire = m.TryAcquireShared
-	case w.Mode == Shared:
-		acquire = m.AcquireShared
-	case w.Try:
-		acquire = m.TryAcquire
+	acquire := w.multi(s).Acquire
+	if w.Try {
+		acquire = w.multi(s).TryAcquire
 	}
 	h, err := acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return ofLock(h), nil
+	return ofLocks(h), nil
 }
 
 // resume takes over what a predecessor held.
-func (w Want) resume(ctx context.Context, s pawl.Sessions, key string, t fencing.Token) (*held, error) {
-	if len(w.Names) != 1 {
-		return nil, fmt.Errorf("%d names", len(w.Names))
-	}
-	if w.Mode == Election {
-		term, err := elect.New(s, w.Names[0], elect.Options{}).Resume(ctx, key, t)
+func (w Want) resume(ctx context.Context, s pawl.Sessions, keys []string, t fencing.Token) (*held, error) {
+	if w.election() {
+		term, err := elect.New(s, w.Names[0], elect.Options{}).Resume(ctx, keys[0], t)
 		if err != nil {
 			return nil, err
 		}
 		return ofTerm(term), nil
 	}
-	h, err := w.mutex(s).Resume(ctx, key, t)
+	h, err := w.multi(s).Resume(ctx, keys, t)
 	if err != nil {
 		return nil, err
 	}
-	return ofLock(h), nil
+	return ofLocks(h), nil
 }

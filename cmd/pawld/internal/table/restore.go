@@ -56,8 +56,7 @@ func (t *Table) Restore(all []Saved, now clock.Instant) {
 				continue
 			}
 			x.acquired, x.holding = now.Add(r.Left-r.Params.MaxHold), r.Holding
-			t.live++
-			t.each[s.identity]++
+			t.count(s, x)
 		}
 	}
 }

@@ -34,8 +34,11 @@ type Holding interface {
 // Params are what a repeat of a request must say again.
 type Params struct {
 	Text    string        // all of them, in one form
+	More    int           // names beside the first, each of which counts
 	MaxHold time.Duration // 0: none
 }
+
+func (p Params) names() int { return 1 + p.More }
 
 // A row is one lock or place.
 type row struct {
@@ -82,14 +85,13 @@ func (t *Table) Acquire(ref Ref, p Params, most int, arrival, now clock.Instant)
 // add puts a place into a session, where there is room.
 func (t *Table) add(s *session, r *row, most int) error {
 	switch n := t.each[s.identity]; {
-	case t.live >= t.cfg.Locks:
-		return &Error{Full, fmt.Sprintf("there are %d locks and waiters, and may be no more", t.live)}
-	case n >= most:
-		return &Error{Full, fmt.Sprintf("this identity has %d locks and waiters, and may have no more", n)}
+	case t.live+r.params.names() > t.cfg.Locks:
+		return &Error{Full, fmt.Sprintf("there are %d locks and waiters, and may be no more than %d", t.live, t.cfg.Locks)}
+	case n+r.params.names() > most:
+		return &Error{Full, fmt.Sprintf("this identity has %d locks and waiters, and may have no more than %d", n, most)}
 	}
 	s.rows[r.id] = r
-	t.live++
-	t.each[s.identity]++
+	t.count(s, r)
 	return nil
 }
 
@@ -98,7 +100,7 @@ const maxPast = 128
 
 // retire ends a row: it is remembered for a while, so that a repeat of a request finds out.
 func (t *Table) retire(s *session, r *row, st State, why error) {
-	t.uncount(s)
+	t.uncount(s, r)
 	r.state, r.why, r.holding, r.ended = st, why, nil, t.looked
 	s.remember(r)
 }
@@ -115,9 +117,15 @@ func (s *session) forgetFirst() {
 	s.past = s.past[1:]
 }
 
-func (t *Table) uncount(s *session) {
-	t.live--
-	if t.each[s.identity]--; t.each[s.identity] == 0 {
+// count counts a row that is live from now on, and uncount one that is not any more.
+func (t *Table) count(s *session, r *row) {
+	t.live += r.params.names()
+	t.each[s.identity] += r.params.names()
+}
+
+func (t *Table) uncount(s *session, r *row) {
+	t.live -= r.params.names()
+	if t.each[s.identity] -= r.params.names(); t.each[s.identity] == 0 {
 		delete(t.each, s.identity)
 	}
 }
@@ -152,7 +160,7 @@ func (t *Table) Lose(ref Ref, why error, now clock.Instant) {
 // Forget takes the place of ref out, as if it had not been asked for: it was refused.
 func (t *Table) Forget(ref Ref) {
 	if s, r := t.row(ref); r != nil && r.state == Waiting {
-		t.uncount(s)
+		t.uncount(s, r)
 		delete(s.rows, r.id)
 	}
 }

@@ -1,0 +1,206 @@
+package locks
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/internal/keys"
+)
+
+// setOf wants the names alone, and shared ones shared.
+func setOf(shared []string, names ...string) Want {
+	w := Want{Names: append(names, shared...), Owner: "uid:1"}
+	for range names {
+		w.Modes = append(w.Modes, Exclusive)
+	}
+	for range shared {
+		w.Modes = append(w.Modes, Shared)
+	}
+	return w
+}
+
+func TestASetIsHeldAllOrNone(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		d.keep("a")
+		a := d.acquire("a", "1", time.Second, setOf([]string{"c"}, "a", "b"))
+		require.Equal(w, table.Held, a.State)
+		assert.Equal(w, []string{"a", "b", "c"}, a.Names)
+		require.Len(w, a.Keys, 3)
+		for _, key := range a.Keys {
+			require.NotNil(w, w.f.Get(key))
+			assert.Equal(w, a.Token, w.f.Get(key).CreateRevision)
+			assert.Equal(w, []string{"a", "b", "c"}, keys.ParseNames(w.f.Get(key).Value))
+		}
+		try := setOf(nil, "x", "b")
+		try.Try = true
+		assert.True(w, d.acquire("b", "try", time.Second, try).Busy)
+		assert.Empty(w, w.f.Keys("x/"), "a try that finds one name taken takes none")
+		assert.Equal(w, table.Held, d.acquire("b", "2", time.Second, setOf([]string{"c"}, "x")).State, "both read c")
+		d.keep("b")
+		assert.Equal(w, table.Waiting, d.acquire("b", "1", time.Second, setOf(nil, "b", "y")).State)
+		assert.Len(w, w.f.Keys("y/"), 1, "it stands in both queues")
+		assert.True(w, d.release("a", "1").Released)
+		next := d.acquire("b", "1", time.Second, setOf(nil, "b", "y"))
+		assert.Equal(w, table.Held, next.State)
+		assert.Greater(w, next.Token, a.Token)
+		synctest.Wait()
+		assert.Empty(w, w.f.Keys("a/"))
+	})
+}
+
+// ML6: where one name is lost, all is. The others stay taken until the client's Release, or
+// for its TTL.
+func TestWhatIsLeftOfALostSetStaysTakenForAWhile(t *testing.T) {
+	for name, release := range map[string]bool{"released": true, "not released": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *world) {
+				d := w.daemon()
+				d.keep("a")
+				a := d.acquire("a", "1", time.Second, setOf(nil, "a", "b"))
+				require.Equal(w, table.Held, a.State)
+				time.Sleep(time.Second) // its watches are armed
+				w.f.Delete(a.Keys[0])
+				synctest.Wait()
+				begin := time.Now()
+				l := d.one("a")
+				assert.Equal(w, table.Lost, l.State)
+				assert.Equal(w, Why("KEY_DELETED"), WhyOf(l.Why))
+				_, err := d.Renew(w.Context(), d.request("a", 0), []string{"1"}) // settled
+				require.NoError(w, err)
+				time.Sleep(h - 1)
+				synctest.Wait()
+				require.NotNil(w, w.f.Get(a.Keys[1]))
+				if release {
+					assert.False(w, d.release("a", "1").Released)
+					synctest.Wait()
+					assert.Nil(w, w.f.Get(a.Keys[1]))
+					return
+				}
+				next := d.acquire("b", "1", time.Second, exclusive("b"))
+				assert.Equal(w, table.Held, next.State)
+				assert.Less(w, time.Since(begin), h+100*time.Millisecond)
+			})
+		})
+	}
+}
+
+func TestASetOfASilentClientIsForfeitedWhole(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		a := d.acquire("a", "1", time.Second, setOf([]string{"b"}, "a"))
+		require.Equal(w, table.Held, a.State)
+		time.Sleep(h - 1)
+		synctest.Wait()
+		for _, key := range a.Keys {
+			assert.NotNil(w, w.f.Get(key))
+		}
+		time.Sleep(time.Second)
+		for _, key := range a.Keys {
+			assert.Nil(w, w.f.Get(key))
+		}
+		assert.Equal(w, Why("EXPIRED"), WhyOf(d.one("a").Why))
+	})
+}
+
+func TestASetOutlivesARestart(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		a := d.acquire("a", "1", time.Second, setOf([]string{"c"}, "a", "b"))
+		lost := d.acquire("a", "2", time.Second, setOf(nil, "d", "e"))
+		require.Equal(w, table.Held, lost.State)
+		var saved Saved
+		require.NoError(w, d.Detach(func(s Saved) error { saved = s; return nil }))
+		require.NoError(w, d.client.Close())
+		w.f.Delete(lost.Keys[1])
+		next := w.daemon()
+		taken, err := next.Resume(w.Context(), saved)
+		require.NoError(w, err)
+		assert.Equal(w, 1, taken)
+		all := next.renew("a", 0)
+		require.Len(w, all, 2)
+		assert.Equal(w, table.Held, all[0].State)
+		assert.Equal(w, a.Keys, all[0].Keys)
+		assert.Equal(w, a.Token, all[0].Token)
+		assert.Equal(w, Why("KEY_DELETED"), WhyOf(all[1].Why))
+		assert.True(w, next.release("a", "1").Released)
+		assert.Empty(w, w.f.Keys("a/"))
+		assert.Empty(w, w.f.Keys("c/"))
+		require.NotNil(w, w.f.Get(lost.Keys[0]))
+		time.Sleep(40 * time.Second) // the engine's TTL, and the removal
+		assert.Nil(w, w.f.Get(lost.Keys[0]), "what could not be taken over does not stay")
+	})
+}
+
+// What is left of a lost set is not a successor's: it would stay for as long as its session.
+func TestWhatIsLeftOfALostSetIsGivenBackBeforeARestart(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		a := d.acquire("a", "1", time.Second, setOf(nil, "a", "b"))
+		d.hold("b", "1", "c")
+		time.Sleep(time.Second) // its watches are armed
+		w.f.Delete(a.Keys[0])
+		synctest.Wait()
+		begin := time.Now()
+		go func() {
+			time.Sleep(h - 1)
+			assert.NotNil(w, w.f.Get(a.Keys[1]))
+		}()
+		var saved Saved
+		require.NoError(w, d.Detach(func(s Saved) error { saved = s; return nil }))
+		assert.GreaterOrEqual(w, time.Since(begin), h)
+		require.NoError(w, d.client.Close())
+		next := w.daemon()
+		taken, err := next.Resume(w.Context(), saved)
+		require.NoError(w, err)
+		assert.Equal(w, 1, taken)
+		time.Sleep(5 * time.Second) // what was unsettled is removed
+		assert.Nil(w, w.f.Get(a.Keys[1]))
+	})
+}
+
+// Others go on while pawld waits for them, before it stops to serve.
+func TestWhatIsLeftOfALostSetIsWaitedForWhilePawldServes(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		a := d.acquire("a", "1", time.Second, setOf(nil, "a", "b"))
+		d.hold("b", "1", "c")
+		d.keep("b")
+		time.Sleep(time.Second) // its watches are armed
+		w.f.Delete(a.Keys[0])
+		synctest.Wait()
+		begin := time.Now()
+		d.AwaitBeliefs(w.Context())
+		assert.Equal(w, h, time.Since(begin))
+		assert.Equal(w, table.Held, d.one("b").State)
+		synctest.Wait()
+		assert.Nil(w, w.f.Get(a.Keys[1]))
+		begin = time.Now()
+		require.NoError(w, d.Detach(func(Saved) error { return nil }))
+		assert.Zero(w, time.Since(begin))
+	})
+}
+
+// Of what is of another form nothing is taken over: all is lost, and goes with the lease.
+func TestWhatWasSavedAndIsNotWholeIsLost(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		l := d.hold("a", "1", "name")
+		var saved Saved
+		require.NoError(w, d.Detach(func(s Saved) error { saved = s; return nil }))
+		require.NoError(w, d.client.Close())
+		saved.Sessions[0].Rows[0].Keys = nil
+		next := w.daemon()
+		taken, err := next.Resume(w.Context(), saved)
+		require.ErrorContains(w, err, "of another form")
+		assert.Zero(w, taken)
+		assert.Equal(w, table.Lost, next.one("a").State)
+		time.Sleep(time.Minute)
+		assert.Nil(w, w.f.Get(l.Keys[0]))
+	})
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+// List says of each entry how it holds, and of a set which names are in it; BUSY says who is
+// in the way.
+func TestListSaysHowEachEntryHolds(t *testing.T) {
+	t.Parallel()
+	p := start(t, etcdtest.Start(t), "")
+	acquire := func(id int, more object) object {
+		body := object{"session": hex32(1), "requestId": hex32(id), "waitMs": 5000, "owner": "me"}
+		for k, v := range more {
+			body[k] = v
+		}
+		return p.call("Acquire", body)
+	}
+	held := acquire(1, object{"names": []string{"a", "b"}, "modes": []string{"EXCLUSIVE", "SHARED"}})
+	assert.Equal(t, "HELD", held["state"])
+	assert.Len(t, lockOf(held)["keys"], 2)
+	assert.Equal(t, "HELD", acquire(2, object{"names": []string{"b"}, "mode": "SHARED"})["state"])
+	assert.Equal(t, "HELD", acquire(3, object{"names": []string{"e"}, "mode": "ELECTION", "value": "eA==", "owner": ""})["state"])
+
+	modes, sets := object{}, object{}
+	for _, q := range p.call("List", object{})["queues"].([]any) {
+		for _, e := range q.(object)["entries"].([]any) {
+			name := q.(object)["name"].(string)
+			modes[name] = e.(object)["mode"]
+			if sets[name] == nil {
+				sets[name] = e.(object)["names"]
+			}
+		}
+	}
+	assert.Equal(t, object{"a": "exclusive", "b": "shared", "e": "exclusive"}, modes)
+	assert.Equal(t, object{"a": []any{"a", "b"}, "b": []any{"a", "b"}, "e": nil}, sets)
+
+	owner := fmt.Sprintf(`uid:%d "me"`, os.Getuid())
+	for name, more := range map[string]object{
+		"the second name":               {"names": []string{"x", "b"}, "mode": "EXCLUSIVE"},
+		"a shared one, by an exclusive": {"names": []string{"b", "a"}, "mode": "SHARED"},
+	} {
+		more["try"] = true
+		got := acquire(len(name), more)
+		assert.Equal(t, "BUSY", got["state"], name)
+		assert.Equal(t, owner, got["holder"], name)
+	}
+}
