@@ -14,31 +14,47 @@ func (d *daemon) healthHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
-		defer cancel()
-		if err := d.service.Ready(ctx); err != nil {
+		if err := d.ready(r.Context()); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ok")
 	})
-	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
 		c := d.service.Counts()
+		ready := 0
+		if d.ready(r.Context()) == nil {
+			ready = 1
+		}
 		for _, m := range []struct {
 			name, kind, help string
 			value            int
 		}{
+			{"pawld_ready", "gauge", "1 where a lock can be had, 0 where etcd does not answer.", ready},
 			{"pawld_sessions", "gauge", "Clients' sessions that have not expired.", c.Sessions},
 			{"pawld_locks_held", "gauge", "Locks and terms held for clients.", c.Held},
 			{"pawld_locks_waiting", "gauge", "Places in queues kept for clients.", c.Waiting},
 			{"pawld_stalls_total", "counter", "Times that pawld itself did not run for long enough to be a risk to its clients' sessions.", c.Stalls},
 			{"pawld_etcd_sessions_lost_total", "counter", "Sessions of pawld's own at etcd that were lost, each with all locks.", c.Lost},
 			{"pawld_promises_cut_total", "counter", "Answers whose promise was shorter than the client's TTL, because pawld's own session had little left.", c.Cut},
-			{"pawld_orphans_total", "counter", "Locks given back because no answer had listed them.", c.Orphans},
+			{"pawld_orphans_total", "counter", "Locks given back because no client had heard of them.", c.Orphans},
+			{"pawld_locks_expired_total", "counter", "Locks taken from clients that were silent for their TTL.", c.Expired},
+			{"pawld_locks_overheld_total", "counter", "Locks taken from clients that held them for longer than their max_hold_ms.", c.Overheld},
 		} {
 			fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %d\n", m.name, m.help, m.name, m.kind, m.name, m.value)
 		}
+		fmt.Fprintln(w, "# HELP pawld_requests_total Calls of clients, by what became of them.\n# TYPE pawld_requests_total counter")
+		d.api.Requests(func(call, code string, n int64) {
+			fmt.Fprintf(w, "pawld_requests_total{call=%q,code=%q} %d\n", call, code, n)
+		})
 	})
 	return mux
+}
+
+// ready says why no lock can be had for now.
+func (d *daemon) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	return d.service.Ready(ctx)
 }

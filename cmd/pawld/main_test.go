@@ -76,21 +76,32 @@ func start(t *testing.T, etcd *etcdtest.Server, socket string, args ...string) *
 	p := begin(t, append([]string{"--endpoints", etcd.Addr(), "--socket", socket}, args...)...)
 	p.socket = socket
 	p.http = unixClient(socket)
-	require.Eventually(t, func() bool {
+	p.waitFor(socket)
+	return p
+}
+
+// waitFor returns when it serves a socket.
+func (p *pawld) waitFor(socket string) {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool {
 		c, err := net.Dial("unix", socket)
 		if err == nil {
 			_ = c.Close()
 		}
 		return err == nil || p.ended()
-	}, 20*time.Second, 5*time.Millisecond, p.said())
-	require.False(t, p.ended(), p.said())
-	return p
+	}, time.Minute, 5*time.Millisecond)
+	require.False(p.t, p.ended(), p.said())
 }
 
 // begin starts a process.
 func begin(t *testing.T, args ...string) *pawld {
 	t.Helper()
-	p := &pawld{t: t, cmd: exec.Command(os.Args[0], args...), done: make(chan struct{})}
+	return beginCmd(t, exec.Command(os.Args[0], args...))
+}
+
+func beginCmd(t *testing.T, cmd *exec.Cmd) *pawld {
+	t.Helper()
+	p := &pawld{t: t, cmd: cmd, done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), "PAWLD_TEST_RUN=1", "ETCDCTL_ENDPOINTS=", "PAWL_NAMESPACE=")
 	p.cmd.Stderr = p
 	require.NoError(t, p.cmd.Start())

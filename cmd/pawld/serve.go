@@ -31,6 +31,7 @@ type daemon struct {
 	dir     *state.Dir // nil: none
 	client  *pawl.Client
 	service *locks.Service
+	api     *handlers.Server
 	servers []*http.Server
 	failed  chan error
 }
@@ -71,9 +72,10 @@ func serve(ctx context.Context, o options, stderr io.Writer, signals <-chan os.S
 		}
 		return err
 	}
-	api := (&handlers.Server{Locks: d.service, Client: d.client, Policy: rules, Logger: d.log}).Handler()
+	d.api = &handlers.Server{Locks: d.service, Client: d.client, Policy: rules, Logger: d.log}
+	handler := d.api.Handler()
 	for _, l := range all {
-		d.serve(l, api)
+		d.serve(l, handler)
 	}
 	if err := d.serveHealth(); err != nil {
 		return errors.Join(err, d.end(syscall.SIGINT, nil))
@@ -161,13 +163,13 @@ func (d *daemon) etcdTLS() (*tls.Config, error) {
 }
 
 // serve serves one listener.
-func (d *daemon) serve(l listener, api http.Handler) {
+func (d *daemon) serve(l listener, handler http.Handler) {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(l.tls != nil)
 	protocols.SetUnencryptedHTTP2(l.tls == nil)
 	server := &http.Server{
-		Handler: api, Protocols: protocols, TLSConfig: l.tls, ConnContext: l.peers.Context,
+		Handler: handler, Protocols: protocols, TLSConfig: l.tls, ConnContext: l.peers.Context,
 		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
 	}
@@ -204,6 +206,9 @@ func (d *daemon) serveHealth() error {
 
 // shutdownWait is how long requests that are answered may take to be written.
 const shutdownWait = 3 * time.Second
+
+// stopWait is how long end may take: what is believed in twice, requests, and etcd.
+func stopWait(maxTTL time.Duration) time.Duration { return 2*maxTTL + 3*shutdownWait }
 
 // end ends everything: with SIGTERM, and a state directory, it leaves what is held to a
 // successor, and else it gives it back when what was promised has passed. A second signal

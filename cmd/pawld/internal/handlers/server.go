@@ -4,12 +4,18 @@ package handlers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
+	"path"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -34,6 +40,8 @@ type Server struct {
 	Client *pawl.Client
 	Policy *policy.Policy
 	Logger *slog.Logger
+
+	requests sync.Map // of outcome to *atomic.Int64
 }
 
 // MaxBody bounds a request's body, before and after decompression.
@@ -46,19 +54,50 @@ const bodyWait = 10 * time.Second
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	limits := []connect.HandlerOption{
-		connect.WithReadMaxBytes(MaxBody), connect.WithCodec(strict{"json"}), connect.WithCodec(strict{"json; charset=utf-8"}),
+		connect.WithReadMaxBytes(MaxBody), connect.WithInterceptors(connect.UnaryInterceptorFunc(s.counted)), connect.WithCodec(strict{"json"}), connect.WithCodec(strict{"json; charset=utf-8"}),
 		connect.WithRecover(func(_ context.Context, spec connect.Spec, _ http.Header, v any) error {
 			s.Logger.Error("a handler panicked", "call", spec.Procedure, "panic", v)
 			return connect.NewError(connect.CodeInternal, errors.New("internal error"))
 		}),
 	}
-	path, api := pawlv1connect.NewLocksHandler(&calls{s}, limits...)
-	mux.Handle(path, whole(api))
+	route, api := pawlv1connect.NewLocksHandler(&calls{s}, limits...)
+	mux.Handle(route, whole(api))
 	mux.Handle(grpchealth.NewHandler(health{s.Locks}, connect.WithReadMaxBytes(MaxBody)))
 	reflector := grpcreflect.NewStaticReflector(pawlv1connect.LocksName)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(MaxBody)))
 	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, connect.WithReadMaxBytes(MaxBody)))
 	return s.identified(mux)
+}
+
+// An outcome is what became of a call: ok, or the code of its error.
+type outcome struct{ call, code string }
+
+// counted counts a call.
+func (s *Server) counted(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+		resp, err := next(ctx, r)
+		o := outcome{path.Base(r.Spec().Procedure), "ok"}
+		if err != nil {
+			o.code = connect.CodeOf(err).String()
+		}
+		n, _ := s.requests.LoadOrStore(o, new(atomic.Int64))
+		n.(*atomic.Int64).Add(1)
+		return resp, err
+	}
+}
+
+// Requests gives how often each call had which outcome, in order.
+func (s *Server) Requests(yield func(call, code string, n int64)) {
+	counts := map[outcome]int64{}
+	s.requests.Range(func(o, n any) bool {
+		counts[o.(outcome)] = n.(*atomic.Int64).Load()
+		return true
+	})
+	for _, o := range slices.SortedFunc(maps.Keys(counts), func(a, b outcome) int {
+		return cmp.Or(cmp.Compare(a.call, b.call), cmp.Compare(a.code, b.code))
+	}) {
+		yield(o.call, o.code, counts[o])
+	}
 }
 
 // caller is who asks, and when the request came in.

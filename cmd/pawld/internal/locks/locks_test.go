@@ -178,6 +178,7 @@ func TestASilentClientIsFollowedAfterItsTTL(t *testing.T) {
 		assert.Equal(w, table.Lost, l.State)
 		assert.Equal(w, Why("EXPIRED"), WhyOf(l.Why))
 		assert.Equal(w, []string{"name"}, l.Names)
+		assert.Equal(w, 1, d.Counts().Expired)
 	})
 }
 
@@ -280,6 +281,19 @@ func TestASilentEtcdEndsEveryBeliefBeforeTheLease(t *testing.T) {
 	})
 }
 
+// Metrics are there while etcd is not.
+func TestCountsDoNotWaitForEtcd(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		w.f.Inject(etcdfake.Rule{Hang: true})
+		go func() { _, _ = d.Acquire(w.Context(), d.request("a", 0), "1", 0, exclusive("name"), 10) }()
+		time.Sleep(time.Second)
+		begin := time.Now()
+		assert.Equal(w, 1, d.Counts().Waiting)
+		assert.Zero(w, time.Since(begin))
+	})
+}
+
 // A8, won in the instant in which the client gave up: V9.
 func TestALockThatNoAnswerListedIsGivenBack(t *testing.T) {
 	inBubble(t, func(w *world) {
@@ -317,6 +331,7 @@ func TestMaxHoldEndsWhatItsClientKeepsAlive(t *testing.T) {
 			}
 		}
 		assert.Equal(w, 5*time.Second, time.Since(begin))
+		assert.Equal(w, 1, d.Counts().Overheld)
 		d.hold("b", "1", "name")
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pawl-locks/pawl"
@@ -40,7 +41,7 @@ type Service struct {
 
 	own     chan struct{} // holds one element: the right to look after session
 	session *pawl.Session
-	lost    int // sessions of its own
+	lost    atomic.Int64 // sessions of its own
 
 	poked    chan struct{}
 	draining chan struct{} // closed when nothing more is promised
@@ -189,7 +190,7 @@ func (s *Service) Session(ctx context.Context) (*pawl.Session, error) {
 			return s.session, nil
 		}
 		s.cfg.Logger.Warn("pawld's own session at etcd ended, and all locks on it", "cause", err)
-		s.lost++
+		s.lost.Add(1)
 		s.session = nil
 	}
 	session, err := s.client.NewSession(ctx, lease.Options{TTL: s.cfg.TTL(), Owner: s.cfg.Owner})
@@ -379,9 +380,7 @@ func (s *Service) Counts() (c Counts) {
 	s.mu.Lock()
 	c.Counts = s.table.Counts()
 	s.unlock()
-	<-s.own
-	c.Lost = s.lost
-	s.own <- struct{}{}
+	c.Lost = int(s.lost.Load())
 	return c
 }
 

@@ -99,8 +99,10 @@ func (t *Table) expire(s *session, now clock.Instant) {
 			t.counts.Orphans++
 			t.end(s, r, Effect{ref, Return, ErrExpired})
 		case s.over:
+			t.counts.Expired++
 			t.end(s, r, Effect{ref, Forfeit, ErrExpired})
 		case r.params.MaxHold > 0 && !now.Before(r.acquired.Add(r.params.MaxHold)):
+			t.counts.Overheld++
 			t.end(s, r, Effect{ref, Forfeit, ErrMaxHold})
 		}
 	}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+var healthy = regexp.MustCompile(`msg=health address=(127\.0\.0\.1:\d+)`)
+
+// health is what one of the paths of --health gives.
+func (p *pawld) health(path string) (status int, text string) {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool { return healthy.MatchString(p.said()) }, 20*time.Second, 5*time.Millisecond)
+	resp, err := http.Get("http://" + healthy.FindStringSubmatch(p.said())[1] + path)
+	require.NoError(p.t, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(p.t, err)
+	return resp.StatusCode, string(b)
+}
+
+// metrics are the samples of /metrics; each has its help and its type.
+func (p *pawld) metrics() map[string]string {
+	p.t.Helper()
+	status, text := p.health("/metrics")
+	require.Equal(p.t, 200, status)
+	all, about := map[string]string{}, map[string]int{}
+	for line := range strings.Lines(text) {
+		words := strings.Fields(line)
+		switch {
+		case words[0] == "#":
+			about[words[2]]++
+		default:
+			require.Len(p.t, words, 2, line)
+			name, _, _ := strings.Cut(words[0], "{")
+			assert.Equal(p.t, 2, about[name], "HELP and TYPE of %s come before it", words[0])
+			all[words[0]] = words[1]
+		}
+	}
+	return all
+}
+
+func TestHealthTellsALiveProcessFromALockThatCanBeHad(t *testing.T) {
+	t.Parallel()
+	p := start(t, etcdtest.Start(t), "", "--health", "127.0.0.1:0")
+	for _, path := range []string{"/livez", "/readyz"} {
+		status, text := p.health(path)
+		assert.Equal(t, []any{200, "ok\n"}, []any{status, text}, path)
+	}
+	status, _ := p.health("/other")
+	assert.Equal(t, 404, status)
+
+	lonely := begin(t, "--endpoints", "127.0.0.1:1", "--socket", socketPath(t), "--health", "127.0.0.1:0")
+	status, _ = lonely.health("/livez")
+	assert.Equal(t, 200, status, "a restart brings etcd back for nobody")
+	status, text := lonely.health("/readyz")
+	assert.Equal(t, http.StatusServiceUnavailable, status, text)
+	assert.Equal(t, "0", lonely.metrics()["pawld_ready"])
+}
+
+func TestMetricsCountWhatIsThere(t *testing.T) {
+	t.Parallel()
+	p := start(t, etcdtest.Start(t), "", "--health", "127.0.0.1:0")
+	p.hold(1, 1, "a")
+	p.hold(1, 2, "b")
+	p.call("Acquire", object{"session": hex32(2), "requestId": hex32(3), "names": []string{"a"}, "mode": "EXCLUSIVE"})
+	got := p.metrics()
+	assert.Equal(t, "2", got["pawld_sessions"])
+	assert.Equal(t, "2", got["pawld_locks_held"])
+	assert.Equal(t, "1", got["pawld_locks_waiting"])
+	assert.Equal(t, "0", got["pawld_etcd_sessions_lost_total"])
+	for _, name := range []string{"pawld_stalls_total", "pawld_promises_cut_total", "pawld_orphans_total", "pawld_locks_expired_total", "pawld_locks_overheld_total"} {
+		assert.Contains(t, got, name)
+	}
+	assert.Equal(t, "1", got["pawld_ready"])
+	assert.Equal(t, "3", got[`pawld_requests_total{call="Acquire",code="ok"}`])
+	p.raw("Acquire", "{}")
+	assert.Equal(t, "1", p.metrics()[`pawld_requests_total{call="Acquire",code="invalid_argument"}`])
+	p.call("Release", object{"session": hex32(1)})
+	assert.Equal(t, "1", p.metrics()["pawld_sessions"])
+}
