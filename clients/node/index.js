@@ -89,7 +89,7 @@ class Lock {
   async release() {
     this._end('released'); // before anything is sent
     if (this.#lost) {
-      if (this.names.length > 1) await this.#session._free(this); // what is left of it
+      if (this.names.length > 1) await this.#session._free(this.id); // what is left of it
       throw new LockLost(this.name, this.#lost);
     }
     const result = await this.#session._release(this);
@@ -133,6 +133,7 @@ class Session {
     this._ttl = ttl;
     this._owner = owner;
     this._locks = new Map();
+    this._asked = new Set(); // being acquired
     this._settled = [];
     this._closed = false;
     this._renewing = false;
@@ -181,6 +182,7 @@ class Session {
     const lock = new Lock(this, newId(), names);
     const body = { session: this._id, requestId: lock.id, names, owner: this._owner, ttlMs: this._ttl, ...more };
     const end = now().steady + timeout;
+    this._asked.add(lock.id);
     try {
       for (;;) {
         const left = Math.max(Math.min(end - now().steady, this._ttl / 2), 0);
@@ -210,8 +212,10 @@ class Session {
     } catch (e) {
       lock._end('given up');
       this._locks.delete(lock.id);
-      await this._free(lock);
+      await this._free(lock.id);
       throw e;
+    } finally {
+      this._asked.delete(lock.id);
     }
   }
 
@@ -245,6 +249,10 @@ class Session {
           this._settle(id);
         }
       }
+      for (const [id, seen] of listed) {
+        // won, and its answer, or its release, was lost
+        if (seen.state === 'HELD' && !this._locks.has(id) && !this._asked.has(id)) this._free(id);
+      }
     }
     this._renewing = false;
   }
@@ -268,9 +276,9 @@ class Session {
     }
   }
 
-  /** _free releases what nobody believes in; pawld would do so after a while. */
-  _free(lock) {
-    return this._call('Release', { session: this._id, requestIds: [lock.id] }, 1000).catch(() => {});
+  /** _free releases what nobody believes in. Where that is lost, the next Renew lists it. */
+  _free(id) {
+    return this._call('Release', { session: this._id, requestIds: [id] }, 1000).catch(() => {});
   }
 
   /** close gives everything back. */

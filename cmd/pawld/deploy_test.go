@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
 // A unit is a unit file of systemd's: sections, and in them the values of each setting.
@@ -204,5 +207,32 @@ func TestTheSidecarIsAPodThatFitsPawld(t *testing.T) {
 	for _, c := range pod.Spec.Containers {
 		assert.Equal(t, mine[dir], mounts(c)[dir], "%s finds the socket", c.Name)
 		assert.NotContains(t, mounts(c), o.stateDir, "it holds secrets")
+	}
+}
+
+var pawldMetric = regexp.MustCompile(`\bpawld_\w+`)
+
+// The dashboard and the alerts query metrics that there are, and the dashboard shows each.
+func TestTheDashboardAndTheAlertsQueryMetricsThatThereAre(t *testing.T) {
+	t.Parallel()
+	p := start(t, etcdtest.Start(t), "", "--health", "127.0.0.1:0")
+	p.hold(1, 1, "n")
+	there := map[string]bool{}
+	for name := range p.metrics() {
+		name, _, _ = strings.Cut(name, "{")
+		there[name] = true
+	}
+	queried := map[string]bool{}
+	for _, file := range []string{"deploy/alerts.yaml", "deploy/dashboard.json"} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		queried = map[string]bool{}
+		for _, name := range pawldMetric.FindAllString(string(text), -1) {
+			assert.True(t, there[name], "%s: %s", file, name)
+			queried[name] = true
+		}
+	}
+	for name := range there {
+		assert.True(t, queried[name], "no panel shows %s", name)
 	}
 }

@@ -23,8 +23,13 @@ import (
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
-// The test binary is pawld, too, so that each test has real processes of it.
+// The test binary is pawld, too, and a client of it, so that each test has real processes of
+// them.
 func TestMain(m *testing.M) {
+	if os.Getenv(driveEnv) != "" {
+		drive(os.Args[1])
+		return
+	}
 	if os.Getenv("PAWLD_TEST_RUN") != "" {
 		signals := make(chan os.Signal, 2)
 		signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -30,6 +31,7 @@ import (
 
 	pb "github.com/pawl-locks/pawl/cmd/pawld/pawlv1"
 	"github.com/pawl-locks/pawl/cmd/pawld/pawlv1/pawlv1connect"
+	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -53,8 +55,10 @@ func TestEveryClientPlaysTheScenario(t *testing.T) {
 		"Node": func(t *testing.T, socket string) driver {
 			return newProgram(t, "node", "../../clients/node/test/driver.js", socket)
 		},
-		"Go over gRPC": func(_ *testing.T, socket string) driver { return newThin(grpcCall(socket)) },
-		"curl":         func(t *testing.T, socket string) driver { return newThin(curlCall(t, socket)) },
+		"Go over gRPC": func(t *testing.T, socket string) driver {
+			return newProgram(t, "env", driveEnv+"=1", os.Args[0], socket)
+		},
+		"curl": func(t *testing.T, socket string) driver { return newThin(curlCall(t, socket)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -115,6 +119,25 @@ func play(t *testing.T, begin func(t *testing.T, socket string) driver) {
 				tokens[name], heldKeys[client+lock] = got["token"].(float64), got["key"].(string)
 			}
 		}
+	}
+}
+
+// driveEnv is set where the test binary is a client over gRPC, in a process of its own.
+const driveEnv = "PAWLD_TEST_DRIVE"
+
+// drive plays what comes on stdin.
+func drive(socket string) {
+	c := newThin(grpcCall(socket))
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		var cmd object
+		if err := json.Unmarshal(in.Bytes(), &cmd); err != nil {
+			panic(err)
+		}
+		got, err := c.play(cmd)
+		if err != nil {
+			got = object{"error": err.Error()}
+		}
+		fmt.Println(marshal(got))
 	}
 }
 
@@ -242,7 +265,8 @@ type thin struct {
 
 	mu    sync.Mutex
 	locks map[string]*thinLock
-	still bool // stopped: it renews nothing
+	asked map[string]bool // being acquired, by request
+	still bool            // stopped: it renews nothing
 }
 
 // newID is 16 random bytes.
@@ -254,12 +278,12 @@ func newID() string {
 
 type thinLock struct {
 	id    string
-	until time.Time
+	until clock.Instant
 	over  bool
 }
 
 func newThin(call caller) *thin {
-	c := &thin{call: call, session: newID(), ended: make(chan struct{}), locks: map[string]*thinLock{}}
+	c := &thin{call: call, session: newID(), ended: make(chan struct{}), locks: map[string]*thinLock{}, asked: map[string]bool{}}
 	go c.renew() // ends with close
 	return c
 }
@@ -278,37 +302,48 @@ func (c *thin) renew() {
 		if idle {
 			continue
 		}
-		sent := time.Now()
+		sent := clock.Now()
 		got, err := c.call("Renew", object{"session": c.session})
 		if err == nil {
-			c.believe(sent, got)
+			for _, id := range c.believe(sent, got) {
+				_, _ = c.call("Release", object{"session": c.session, "requestIds": []string{id}})
+			}
 		}
 	}
 }
 
-// believe takes an answer in: what it lists as held, from the sending of its request.
-func (c *thin) believe(sent time.Time, answer object) {
+// believe takes an answer in: what it lists as held, from the sending of its request. nobodys
+// are held, and their answers were lost.
+func (c *thin) believe(sent clock.Instant, answer object) (nobodys []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	listed, _ := answer["locks"].([]any)
+	known := maps.Clone(c.asked)
 	for _, l := range c.locks {
-		l.over = l.over || !time.Now().Before(l.until)
+		known[l.id] = true
+		l.over = l.over || !clock.Now().Before(l.until)
 		for _, x := range listed {
 			if x := x.(object); x["requestId"] == l.id {
 				l.take(sent, x)
 			}
 		}
 	}
+	for _, x := range listed {
+		if x := x.(object); x["state"] == "HELD" && !known[x["requestId"].(string)] {
+			nobodys = append(nobodys, x["requestId"].(string))
+		}
+	}
+	return nobodys
 }
 
-func (l *thinLock) take(sent time.Time, x object) {
+func (l *thinLock) take(sent clock.Instant, x object) {
 	if x["state"] != "HELD" {
 		l.over = true
 		return
 	}
 	var ms int64
 	_, _ = fmt.Sscan(x["validForMs"].(string), &ms)
-	if until := sent.Add(time.Duration(ms) * time.Millisecond); until.After(l.until) {
+	if until := sent.Add(time.Duration(ms) * time.Millisecond); l.until.Before(until) {
 		l.until = until
 	}
 }
@@ -327,8 +362,11 @@ func (c *thin) play(cmd object) (object, error) {
 		if l == nil { // released
 			return object{"held": false}, nil
 		}
-		l.over = l.over || !time.Now().Before(l.until)
+		l.over = l.over || !clock.Now().Before(l.until)
 		return object{"held": !l.over}, nil
+	case "forget":
+		_, err := c.call("Acquire", object{"session": c.session, "requestId": newID(), "names": []any{cmd["name"]}, "mode": "EXCLUSIVE", "ttlMs": 3000, "waitMs": 5000})
+		return object{}, err
 	}
 	c.mu.Lock()
 	l.over = true // before it is sent
@@ -359,10 +397,12 @@ func (c *thin) acquire(name string, cmd object) (object, error) {
 			body[field] = cmd[field]
 		}
 	}
+	c.ask(l.id, true)
+	defer c.ask(l.id, false)
 	timeout, _ := cmd["timeoutMs"].(float64)
 	for end := time.Now().Add(time.Duration(timeout) * time.Millisecond); ; {
 		body["waitMs"] = max(min(time.Until(end).Milliseconds(), 1000), 0)
-		sent := time.Now()
+		sent := clock.Now()
 		got, err := c.call("Acquire", body)
 		if err != nil {
 			return nil, err
@@ -383,6 +423,14 @@ func (c *thin) acquire(name string, cmd object) (object, error) {
 			_, err := c.call("Release", object{"session": c.session, "requestIds": []string{l.id}})
 			return object{"state": "TIMEOUT"}, err
 		}
+	}
+}
+
+func (c *thin) ask(id string, begins bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if delete(c.asked, id); begins {
+		c.asked[id] = true
 	}
 }
 

@@ -27,9 +27,12 @@ import (
 )
 
 // shipped are the rules that observe/prom ships.
-func shipped(t *testing.T) []rulefmt.Rule {
+func shipped(t *testing.T) []rulefmt.Rule { return rules(t, "../../observe/prom/alerts.yaml") }
+
+// rules are those of a file.
+func rules(t *testing.T, file string) []rulefmt.Rule {
 	t.Helper()
-	groups, errs := parse("../../observe/prom/alerts.yaml")
+	groups, errs := parse(file)
 	require.Empty(t, errs)
 	require.Len(t, groups.Groups, 1)
 	return groups.Groups[0].Rules
@@ -247,9 +250,12 @@ func parse(file string) (*rulefmt.RuleGroups, []error) {
 }
 
 // dashboard are the queries that the dashboard makes, with its variables filled in.
-func dashboard(t *testing.T) (queries []string) {
+func dashboard(t *testing.T) []string { return queriesOf(t, "../../observe/prom/dashboard.json") }
+
+// queriesOf are those of a dashboard's file.
+func queriesOf(t *testing.T, file string) (queries []string) {
 	t.Helper()
-	text, err := os.ReadFile("../../observe/prom/dashboard.json")
+	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	var whole any
 	require.NoError(t, json.Unmarshal(text, &whole))

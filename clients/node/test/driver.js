@@ -2,6 +2,7 @@
 
 // Plays clients/scenario.jsonl for a test: commands on stdin, results on stdout, a line each.
 
+const { randomBytes } = require('crypto');
 const { createInterface } = require('readline');
 const { Session, LockLost, PawldError } = require('..');
 
@@ -37,6 +38,11 @@ async function play(c) {
         throw e;
       }
       return { released: true };
+    case 'forget': {
+      const body = { session: session._id, requestId: randomBytes(16).toString('hex'), names: [c.name], mode: 'EXCLUSIVE' };
+      await session._call('Acquire', { ...body, ttlMs: 3000, waitMs: 5000, owner: 'node' }, 10000);
+      return {};
+    }
     default:
       throw new Error(c.op);
   }

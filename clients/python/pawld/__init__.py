@@ -143,7 +143,7 @@ class Lock:
         self._end("released")  # before anything is sent
         if self._lost:
             if len(self.names) > 1:
-                self._session._free(self)  # what is left of it
+                self._session._free(self._id)  # what is left of it
             raise LockLost(self.name, self._lost)
         result = self._session._release(self)
         if not result.get("released", False):
@@ -180,6 +180,7 @@ class Session:
         self._pid = os.getpid()
         self._change = threading.Condition()
         self._locks: Dict[str, Lock] = {}
+        self._asked: Dict[str, Lock] = {}  # being acquired
         self._settled: List[str] = []
         self._closed = False
         self._renewer: Optional[threading.Thread] = None
@@ -240,6 +241,8 @@ class Session:
         lock = Lock(self, secrets.token_hex(16), names)
         body = {"session": self._id, "requestId": lock._id, "names": names, "owner": self._owner, "ttlMs": int(self._ttl * 1000), **more}
         end = None if timeout is None else time.monotonic() + timeout
+        with self._change:
+            self._asked[lock._id] = lock
         try:
             while True:
                 left = self._ttl / 2 if end is None else min(end - time.monotonic(), self._ttl / 2)
@@ -266,10 +269,13 @@ class Session:
                     raise TimeoutError(f"lock {lock.name!r}: not held after {timeout} s")
         except BaseException:
             lock._end("given up")
-            self._free(lock)
+            self._free(lock._id)
             with self._change:
                 self._locks.pop(lock._id, None)
             raise
+        finally:
+            with self._change:
+                self._asked.pop(lock._id, None)
 
     def _keep(self, lock: Lock) -> None:
         with self._change:
@@ -308,6 +314,9 @@ class Session:
                     elif seen is not None or (lock._known is not None and sent.boot >= lock._known.boot):
                         lock._lose((seen or {}).get("why", "NOT_HELD"))
                         self._settle(request_id)
+                nobodys = [i for i, seen in listed.items() if seen["state"] == "HELD" and i not in self._locks and i not in self._asked]
+            for request_id in nobodys:  # won, and its answer, or its release, was lost
+                threading.Thread(target=self._free, args=(request_id,), name="pawld", daemon=True).start()
 
     def _settle(self, request_id: str) -> None:
         self._locks.pop(request_id, None)
@@ -329,10 +338,10 @@ class Session:
             self._settle(lock._id)
         return results[0]
 
-    def _free(self, lock: Lock) -> None:
-        """Releases what nobody believes in; pawld would do so after a while."""
+    def _free(self, request_id: str) -> None:
+        """Releases what nobody believes in. Where that is lost, the next Renew lists it."""
         try:
-            self._call("Release", {"session": self._id, "requestIds": [lock._id]}, 1)
+            self._call("Release", {"session": self._id, "requestIds": [request_id]}, 1)
         except Error:
             pass
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
@@ -38,6 +39,12 @@ def play(c):
         except pawld.LockLost as e:
             return {"released": False, "why": e.why}
         return {"released": True}
+    if c["op"] == "forget":
+        session._call("Acquire", {
+            "session": session._id, "requestId": secrets.token_hex(16), "names": [c["name"]],
+            "mode": "EXCLUSIVE", "ttlMs": 3000, "waitMs": 5000, "owner": "python",
+        }, 10)
+        return {}
     raise ValueError(c["op"])
 
 

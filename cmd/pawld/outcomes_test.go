@@ -1,0 +1,292 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	etcdpb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+// What happens in each trouble, with real processes and a real etcd: the table of
+// docs/how-to/pawld.md. The next holder is always a Go program beside pawld. Stopped clients,
+// deleted keys, max_hold_ms and restarts are in the scenario; a killed and a stopped pawld are in
+// process_test.go; a wall clock that is set is in package locks, for a process has no clock of
+// its own.
+
+// ttl is that of the clients here.
+const ttl = 3 * time.Second
+
+// A next is a Go program that waits for a name, as whoever comes after a client of pawld's.
+type next struct {
+	t    *testing.T
+	held chan *lock.Held
+}
+
+// await begins to wait, and returns when its key is in the queue.
+func await(t *testing.T, etcd *etcdtest.Server, name string) *next {
+	t.Helper()
+	client, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: etcd.Endpoints()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	n := &next{t, make(chan *lock.Held, 1)}
+	go func() {
+		h, err := lock.New(client, name, lock.Options{}).Acquire(t.Context())
+		if err == nil {
+			n.held <- h
+		}
+	}()
+	kv := etcdpb.NewKVClient(etcd.Conn(t))
+	require.Eventually(t, func() bool {
+		resp, err := kv.Range(t.Context(), &etcdpb.RangeRequest{Key: []byte(name + "/"), RangeEnd: []byte(name + "0"), CountOnly: true})
+		return err == nil && resp.Count >= 2
+	}, 20*time.Second, 5*time.Millisecond)
+	return n
+}
+
+// wins waits until it holds the name, which is to be no sooner than at earliest, with a
+// greater token.
+func (n *next) wins(earliest time.Time, token any) {
+	n.t.Helper()
+	select {
+	case h := <-n.held:
+		assert.GreaterOrEqual(n.t, time.Now(), earliest, "the next holder has it too early")
+		assert.Greater(n.t, float64(h.Token()), token)
+	case <-time.After(time.Minute):
+		n.t.Fatal("nobody holds it")
+	}
+}
+
+// acquired acquires with a client, and wants a success. sent is before its request.
+func acquired(t *testing.T, d driver, more object) (sent time.Time, token any) {
+	t.Helper()
+	cmd := object{"op": "acquire", "lock": "1", "name": "n", "timeoutMs": 20000.0}
+	for k, v := range more {
+		cmd[k] = v
+	}
+	sent = time.Now()
+	got, err := d.play(cmd)
+	require.NoError(t, err)
+	require.Equal(t, "HELD", got["state"], got)
+	return sent, got["token"]
+}
+
+func believes(t *testing.T, d driver) bool {
+	t.Helper()
+	got, err := d.play(object{"op": "check", "lock": "1"})
+	require.NoError(t, err)
+	return got["held"] == true
+}
+
+func TestAKilledClientIsFollowedAfterItsTTL(t *testing.T) {
+	for name, args := range map[string][]string{
+		"Go":     {"env", driveEnv + "=1", os.Args[0]},
+		"Python": {"python3", "../../clients/python/tests/driver.py"},
+		"Node":   {"node", "../../clients/node/test/driver.js"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			etcd := etcdtest.Start(t)
+			p := start(t, etcd, "")
+			c := newProgram(t, args[0], append(args[1:], p.socket)...)
+			defer c.close()
+			sent, token := acquired(t, c, nil)
+			n := await(t, etcd, "n")
+			require.NoError(t, c.cmd.Process.Signal(syscall.SIGKILL))
+			n.wins(sent.Add(ttl), token)
+		})
+	}
+}
+
+// The first look after a stop says that it is lost, before anything was sent.
+func TestAStoppedClientFindsItsLockLostAtItsFirstLook(t *testing.T) {
+	for name, args := range map[string][]string{
+		"Go":     {"env", driveEnv + "=1", os.Args[0]},
+		"Python": {"python3", "../../clients/python/tests/driver.py"},
+		"Node":   {"node", "../../clients/node/test/driver.js"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			etcd := etcdtest.Start(t)
+			p := start(t, etcd, "")
+			c := newProgram(t, args[0], append(args[1:], p.socket)...)
+			defer c.close()
+			sent, token := acquired(t, c, nil)
+			require.True(t, believes(t, c))
+			n := await(t, etcd, "n")
+			c.stop()
+			n.wins(sent.Add(ttl), token)
+			p.signal(syscall.SIGKILL) // nobody can tell it
+			c.cont()
+			assert.False(t, believes(t, c))
+		})
+	}
+}
+
+func TestAHungWorkersLockEndsWithItsMaxHold(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	p := start(t, etcd, "")
+	c := newThin(jsonCall(p.socket))
+	defer c.close()
+	const hold = 4 * time.Second
+	sent, token := acquired(t, c, object{"maxHoldMs": float64(hold.Milliseconds())})
+	n := await(t, etcd, "n")
+	n.wins(sent.Add(hold), token) // it is renewed all the while
+	assert.False(t, believes(t, c), "before the next one holds it")
+	got, err := c.play(object{"op": "release", "lock": "1"})
+	require.NoError(t, err)
+	assert.Equal(t, object{"released": false, "why": "MAX_HOLD"}, got)
+}
+
+// overTCP starts pawld with a token on loopback, and a proxy before that.
+func overTCP(t *testing.T, etcd *etcdtest.Server) (p *pawld, proxy *faultproxy.Proxy, call caller) {
+	t.Helper()
+	const secret = "0123456789abcdef0123"
+	dir := t.TempDir()
+	token, policy := filepath.Join(dir, "token"), filepath.Join(dir, "policy")
+	require.NoError(t, os.WriteFile(token, []byte(secret), 0o600))
+	require.NoError(t, os.WriteFile(policy, []byte(fmt.Sprintf("token:local n\nuid:%d n\n", os.Getuid())), 0o600))
+	p = start(t, etcd, "", "--listen", "127.0.0.1:0", "--token-file", token, "--policy", policy)
+	proxy = faultproxy.Start(t, p.address())
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 2 * time.Second}
+	return p, proxy, func(method string, body object) (object, error) {
+		status, out, err := post(client, "http://"+proxy.Addr()+"/pawl.v1.Locks/"+method, marshal(body), "Authorization", "Bearer "+secret)
+		if err == nil && status != 200 {
+			err = fmt.Errorf("%d: %v", status, out)
+		}
+		return out, err
+	}
+}
+
+func TestACutBetweenClientAndPawldEndsTheBeliefFirst(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	_, proxy, call := overTCP(t, etcd)
+	c := newThin(call)
+	defer c.close()
+	sent, token := acquired(t, c, nil)
+	n := await(t, etcd, "n")
+	proxy.BlackHole()
+	n.wins(sent.Add(ttl), token)
+	assert.False(t, believes(t, c), "before the next one holds it")
+	proxy.Heal()
+	require.Eventually(t, func() bool {
+		got, err := call("Renew", object{"session": c.session})
+		all, _ := got["locks"].([]any)
+		return err == nil && len(all) == 1 && all[0].(object)["why"] == "EXPIRED"
+	}, 30*time.Second, 10*time.Millisecond)
+	assert.False(t, believes(t, c), "what is over stays over")
+}
+
+// The request was executed and its answer lost: sent again, it finds the same lock.
+func TestALostAnswerToAcquireIsTheSameLock(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	p, proxy, call := overTCP(t, etcd)
+	acquire := object{"session": hex32(1), "requestId": hex32(2), "names": []string{"n"}, "mode": "EXCLUSIVE", "ttlMs": 15000, "waitMs": 1000}
+	proxy.HoldAnswers()
+	first := make(chan error, 1)
+	go func() {
+		_, err := call("Acquire", acquire)
+		first <- err
+	}()
+	entries := func() []any {
+		queues, _ := p.call("List", object{"name": "n"})["queues"].([]any)
+		if len(queues) == 0 {
+			return nil
+		}
+		return queues[0].(object)["entries"].([]any)
+	}
+	require.Eventually(t, func() bool { return len(entries()) == 1 }, 20*time.Second, 5*time.Millisecond)
+	require.Error(t, <-first)
+	proxy.Reset()
+	proxy.Heal()
+	var second object
+	require.Eventually(t, func() (ok bool) {
+		out, err := call("Acquire", acquire)
+		second = out
+		return err == nil
+	}, 30*time.Second, 10*time.Millisecond)
+	require.Equal(t, "HELD", second["state"])
+	require.Len(t, entries(), 1)
+	assert.Equal(t, lockOf(second)["token"], entries()[0].(object)["token"])
+}
+
+// What is won in the instant in which its client gave up is given back: at once by its
+// Release, and else when its client was silent for its TTL. A client whose session lives on
+// gives back what it finds in a Renew and does not know: see the scenario.
+func TestALockThatItsClientGaveUpIsGivenBack(t *testing.T) {
+	for name, release := range map[string]bool{"with a Release": true, "without one": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			etcd := etcdtest.Start(t)
+			p := start(t, etcd, "")
+			token := p.hold(1, 1, "n")["token"]
+			last := time.Now() // of its client's requests
+			out := p.call("Acquire", object{"session": hex32(2), "requestId": hex32(2), "names": []string{"n"}, "mode": "EXCLUSIVE", "ttlMs": 15000})
+			require.Equal(t, "WAITING", out["state"])
+			c := newThin(jsonCall(p.socket)) // another of the same pawld's, behind it
+			defer c.close()
+			p.call("Release", object{"session": hex32(1)})
+			if release {
+				p.call("Release", object{"session": hex32(2), "requestIds": []string{hex32(2)}})
+			}
+			got, err := c.play(object{"op": "acquire", "lock": "1", "name": "n", "timeoutMs": 60000.0})
+			require.NoError(t, err)
+			require.Equal(t, "HELD", got["state"])
+			assert.NotEqual(t, token, fmt.Sprint(got["token"]))
+			if !release {
+				assert.GreaterOrEqual(t, time.Since(last), 15*time.Second)
+			}
+		})
+	}
+}
+
+func TestASilentEtcdEndsEveryBeliefFirst(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	proxy := faultproxy.Start(t, etcd.Addr())
+	socket := socketPath(t)
+	p := begin(t, "--endpoints", proxy.Addr(), "--socket", socket, "--max-ttl", "3s")
+	p.waitFor(socket)
+	c := newThin(jsonCall(socket))
+	defer c.close()
+	sent, token := acquired(t, c, nil)
+	n := await(t, etcd, "n")
+	proxy.BlackHole()
+	n.wins(sent.Add(2*ttl), token) // etcd's TTL, counted from the grant at the earliest
+	assert.False(t, believes(t, c), "before the next one holds it")
+	require.Eventually(t, func() bool { // pawld goes on
+		out, err := c.call("Renew", object{"session": c.session})
+		all, _ := out["locks"].([]any)
+		return err == nil && len(all) == 1 && all[0].(object)["state"] == "LOST"
+	}, 30*time.Second, 10*time.Millisecond)
+}
+
+func TestAnOverwrittenKeyIsLostAtOnce(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	p := start(t, etcd, "")
+	key := p.hold(1, 1, "n")["keys"].([]any)[0].(string)
+	_, err := etcdpb.NewKVClient(etcd.Conn(t)).Put(t.Context(), &etcdpb.PutRequest{Key: []byte(key), Value: []byte("x")})
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		all := p.locks(1)
+		return len(all) == 1 && all[0]["state"] == "LOST" && all[0]["why"] == "KEY_OVERWRITTEN"
+	}, 20*time.Second, 5*time.Millisecond)
+	c := newThin(jsonCall(p.socket))
+	defer c.close()
+	acquired(t, c, nil) // the key does not stay in the queue
+}
