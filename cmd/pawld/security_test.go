@@ -60,12 +60,16 @@ func (a *authority) write(name, kind string, der []byte) string {
 
 // issue makes a certificate, and its files.
 func (a *authority) issue(cn string, uris ...string) (pair tls.Certificate, cert, key string) {
+	return a.issueUntil(time.Now().Add(time.Hour), cn, uris...)
+}
+
+func (a *authority) issueUntil(end time.Time, cn string, uris ...string) (pair tls.Certificate, cert, key string) {
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(a.t, err)
 	tmpl := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: cn},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: end,
 	}
 	for _, text := range uris {
 		u, err := url.Parse(text)
@@ -152,6 +156,31 @@ func TestMutualTLSSaysWhoAsksAndThePolicyWhatTheyMay(t *testing.T) {
 	status, _, err = post(p.http, api+"Leader", `{"name":"orders/1"}`)
 	require.NoError(t, err)
 	assert.Equal(t, 403, status, "with a policy the Unix socket has what that says")
+}
+
+// A call that is parked when its caller's certificate ends is cut off, over either HTTP.
+func TestAConnectionEndsWithItsCertificate(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	_, cert, key := a.issue("pawld")
+	policy := filepath.Join(a.dir, "policy")
+	require.NoError(t, os.WriteFile(policy, []byte("cn:worker n\n"), 0o600))
+	p := start(t, etcdtest.Start(t), "", "--listen", "127.0.0.1:0", "--listen-cert", cert, "--listen-key", key, "--client-ca", filepath.Join(a.dir, "ca.pem"), "--policy", policy)
+	url := "https://" + p.address() + "/pawl.v1.Locks/Leader"
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			end := time.Now().Add(5 * time.Second).Truncate(time.Second) // as certificates have it
+			pair, _, _ := a.issueUntil(end, "worker")
+			client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: http2, TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}}
+			_, _, err := post(client, url, `{"name":"n","afterRevision":"1","waitMs":30000}`)
+			require.Error(t, err, "it is parked for longer than that")
+			assert.False(t, time.Now().Before(end))
+			assert.Less(t, time.Since(end), 20*time.Second, "and for less than it asked")
+		})
+	}
 }
 
 func TestATokenIsForLoopbackAndHasNoNamesWithoutAPolicy(t *testing.T) {

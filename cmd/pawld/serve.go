@@ -66,7 +66,7 @@ func serve(ctx context.Context, o options, stderr io.Writer, signals <-chan os.S
 	if err != nil {
 		return err
 	}
-	if err := d.connect(ctx); err != nil {
+	if err := d.connect(ctx, rules); err != nil {
 		for _, l := range all {
 			_ = l.Close()
 		}
@@ -97,7 +97,7 @@ func loadPolicy(path string) (*policy.Policy, error) {
 
 // connect makes the client, which reaches etcd when it is needed, and takes over what a
 // predecessor left.
-func (d *daemon) connect(ctx context.Context) (err error) {
+func (d *daemon) connect(ctx context.Context, rules *policy.Policy) (err error) {
 	cfg := pawl.Config{
 		Endpoints: d.endpoints, Username: d.user, Password: d.password, Namespace: d.namespace, Lazy: true, Logger: d.log,
 		Observer: observe.Func(func(ctx context.Context, ev observe.Event) { d.service.Observe(ctx, ev) }),
@@ -113,7 +113,7 @@ func (d *daemon) connect(ctx context.Context) (err error) {
 		Owner: fmt.Sprintf("pawld %s:%d", host, os.Getpid()), Etcd: strings.Join(d.endpoints, ", "), Logger: d.log,
 		Table: table.Config{
 			DefaultTTL: min(10*time.Second, d.maxTTL), MinTTL: minTTL, MaxTTL: d.maxTTL,
-			Sessions: d.sessions, Locks: d.locks, Keep: time.Minute,
+			Sessions: d.sessions, SessionsOf: rules.Sessions, Locks: d.locks, Keep: time.Minute,
 		},
 	})
 	if d.dir == nil {
@@ -169,7 +169,7 @@ func (d *daemon) serve(l listener, handler http.Handler) {
 	protocols.SetHTTP2(l.tls != nil)
 	protocols.SetUnencryptedHTTP2(l.tls == nil)
 	server := &http.Server{
-		Handler: handler, Protocols: protocols, TLSConfig: l.tls, ConnContext: l.peers.Context,
+		Handler: handler, Protocols: protocols, TLSConfig: l.tls, ConnContext: l.peers.Context, ConnState: l.peers.State,
 		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
 	}

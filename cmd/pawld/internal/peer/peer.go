@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -37,6 +38,8 @@ type Listener struct {
 	Kind  Kind
 	Token [sha256.Size]byte // of Token: its hash
 	Hosts func(host string) bool
+
+	conns sync.Map // of net.Conn to *conn: those of TLS
 }
 
 // conn is what is known of a connection.
@@ -44,6 +47,11 @@ type conn struct {
 	*Listener
 	identity string // of Unix
 	err      error
+
+	c      net.Conn // of TLS
+	mu     sync.Mutex
+	end    *time.Timer // closes it when its certificate ends
+	closed bool
 }
 
 type key struct{}
@@ -51,10 +59,39 @@ type key struct{}
 // Context is http.Server's ConnContext.
 func (l *Listener) Context(ctx context.Context, c net.Conn) context.Context {
 	of := &conn{Listener: l}
-	if l.Kind == Unix {
+	switch l.Kind {
+	case Unix:
 		of.identity, of.err = uidOf(c)
+	case TLS:
+		of.c = c
+		l.conns.Store(c, of)
 	}
 	return context.WithValue(ctx, key{}, of)
+}
+
+// State is http.Server's ConnState.
+func (l *Listener) State(c net.Conn, st http.ConnState) {
+	if st != http.StateClosed && st != http.StateHijacked {
+		return
+	}
+	if v, ok := l.conns.LoadAndDelete(c); ok {
+		of := v.(*conn)
+		of.mu.Lock()
+		defer of.mu.Unlock()
+		of.closed = true
+		if of.end != nil {
+			of.end.Stop()
+		}
+	}
+}
+
+// endsAt closes a connection when its certificate ends, with what is parked on it.
+func (c *conn) endsAt(cert *x509.Certificate, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.end == nil && !c.closed {
+		c.end = time.AfterFunc(cert.NotAfter.Sub(now), func() { _ = c.c.Close() })
+	}
 }
 
 func uidOf(c net.Conn) (string, error) {
@@ -95,7 +132,10 @@ func Identify(r *http.Request) (identity string, local bool, err error) {
 	case r.TLS == nil || len(r.TLS.VerifiedChains) == 0:
 		return "", false, errors.New("want a client certificate")
 	}
-	identity, err = OfCertificate(r.TLS.PeerCertificates[0], time.Now())
+	now := time.Now()
+	if identity, err = OfCertificate(r.TLS.PeerCertificates[0], now); err == nil {
+		c.endsAt(r.TLS.PeerCertificates[0], now)
+	}
 	return identity, false, err
 }
 

@@ -17,15 +17,20 @@ type Policy struct{ rules map[string]Rule }
 
 // A Rule is what one identity may use.
 type Rule struct {
-	Names []string // whole names, and prefixes that end in a slash
-	Locks int      // how many locks and waiters
+	Names    []string // whole names, and prefixes that end in a slash
+	Locks    int      // how many locks and waiters
+	Sessions int      // how many sessions
 }
 
-// DefaultLocks is how many locks and waiters an identity may have where no policy says.
-const DefaultLocks = 100
+// How many locks and waiters, and how many sessions, an identity may have where no policy
+// says.
+const (
+	DefaultLocks    = 100
+	DefaultSessions = 100
+)
 
 // Load reads a policy: a line for each identity, with the names that it may use, and
-// locks=N for how many at a time. Empty lines and those that begin with # say nothing; a
+// locks=N and sessions=N for how many at a time. Empty lines and those that begin with # say nothing; a
 // word with spaces stands in double quotes.
 //
 //	uid:1000                   orders/ report
@@ -48,6 +53,12 @@ func Load(path string) (*Policy, error) {
 	return p, nil
 }
 
+// limits are those that a line may give.
+var limits = map[string]func(r *Rule) *int{
+	"locks":    func(r *Rule) *int { return &r.Locks },
+	"sessions": func(r *Rule) *int { return &r.Sessions },
+}
+
 // add takes in one line.
 func (p *Policy) add(line string) error {
 	if line == "" || strings.HasPrefix(line, "#") {
@@ -57,7 +68,7 @@ func (p *Policy) add(line string) error {
 	if err != nil {
 		return err
 	}
-	identity, rule := words[0], Rule{Locks: DefaultLocks}
+	identity, rule := words[0], Rule{Locks: DefaultLocks, Sessions: DefaultSessions}
 	if err := CheckIdentity(identity); err != nil {
 		return err
 	}
@@ -65,9 +76,9 @@ func (p *Policy) add(line string) error {
 		return fmt.Errorf("identity %q stands on a line before", identity)
 	}
 	for _, w := range words[1:] {
-		if n, ok := strings.CutPrefix(w, "locks="); ok {
-			if rule.Locks, err = strconv.Atoi(n); err != nil || rule.Locks <= 0 {
-				return fmt.Errorf("%q: want locks= and a number above 0", w)
+		if what, n, ok := strings.Cut(w, "="); ok && limits[what] != nil {
+			if *limits[what](&rule), err = strconv.Atoi(n); err != nil || *limits[what](&rule) <= 0 {
+				return fmt.Errorf("%q: want %s= and a number above 0", w, what)
 			}
 			continue
 		}
@@ -145,4 +156,14 @@ func (p *Policy) Locks(identity string) int {
 		}
 	}
 	return DefaultLocks
+}
+
+// Sessions is how many sessions an identity may have.
+func (p *Policy) Sessions(identity string) int {
+	if p != nil {
+		if r, ok := p.rules[identity]; ok {
+			return r.Sessions
+		}
+	}
+	return DefaultSessions
 }

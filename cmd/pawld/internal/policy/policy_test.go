@@ -17,11 +17,11 @@ func load(t *testing.T, text string) (*Policy, error) {
 }
 
 func TestNamesAndPrefixesAreComparedAsBytes(t *testing.T) {
-	p, err := load(t, "# who\n\nuid:1000 orders/ report \"with space\" locks=7\nspiffe://a/b x/\n")
+	p, err := load(t, "# who\n\nuid:1000 orders/ report \"with space\" locks=7 sessions=8 a=b\nspiffe://a/b x/\n")
 	require.NoError(t, err)
 	for name, want := range map[string]bool{
 		"orders/1": true, "orders/": true, "orders": false, "orders1": false, "orders/../report2": true,
-		"report": true, "report/": false, "reports": false, "Report": false, "with space": true, "": false, "/orders/1": false, "x/1": false,
+		"report": true, "report/": false, "reports": false, "Report": false, "with space": true, "a=b": true, "": false, "/orders/1": false, "x/1": false,
 	} {
 		assert.Equal(t, want, p.Allows("uid:1000", true, name), name)
 	}
@@ -32,6 +32,8 @@ func TestNamesAndPrefixesAreComparedAsBytes(t *testing.T) {
 	assert.Equal(t, 7, p.Locks("uid:1000"))
 	assert.Equal(t, DefaultLocks, p.Locks("spiffe://a/b"))
 	assert.Equal(t, DefaultLocks, p.Locks("uid:1"))
+	assert.Equal(t, 8, p.Sessions("uid:1000"))
+	assert.Equal(t, DefaultSessions, p.Sessions("spiffe://a/b"))
 }
 
 func TestWithoutAPolicyOnlyTheUnixSocketHasNames(t *testing.T) {
@@ -39,6 +41,7 @@ func TestWithoutAPolicyOnlyTheUnixSocketHasNames(t *testing.T) {
 	assert.True(t, p.Allows("uid:1", true, "any"))
 	assert.False(t, p.Allows("cn:x", false, "any"))
 	assert.Equal(t, DefaultLocks, p.Locks("uid:1"))
+	assert.Equal(t, DefaultSessions, p.Sessions("uid:1"))
 }
 
 func TestEachMistakeIsNamedWithItsLine(t *testing.T) {
@@ -55,6 +58,7 @@ func TestEachMistakeIsNamedWithItsLine(t *testing.T) {
 		`uid:1 ""`:                  `"" is no name`,
 		"uid:1 a locks=0":           `"locks=0": want locks= and a number`,
 		"uid:1 a locks=many":        "want locks= and a number",
+		"uid:1 a sessions=-1":       `"sessions=-1": want sessions= and a number`,
 		`uid:1 "a`:                  "a double quote without its end",
 		"uid:x a\nok\nuid:1 a b c*": ":3: ",
 	} {

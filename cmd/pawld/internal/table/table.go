@@ -11,8 +11,12 @@ import (
 type Config struct {
 	DefaultTTL, MinTTL, MaxTTL time.Duration // of a session
 	Sessions                   int           // how many there may be
-	Locks                      int           // how many locks and waiters there may be, in all
-	Keep                       time.Duration // how long what is over is remembered
+
+	// SessionsOf is how many sessions an identity may have; nil: as many as there may be.
+	SessionsOf func(identity string) int
+
+	Locks int           // how many locks and waiters there may be, in all
+	Keep  time.Duration // how long what is over is remembered
 }
 
 // A Table holds the sessions. See the package's comment for what it guarantees.
@@ -86,7 +90,7 @@ func (t *Table) Open(id, identity string, ttl time.Duration, arrival, now clock.
 		if ttl < t.cfg.MinTTL || ttl > t.cfg.MaxTTL {
 			return &Error{Invalid, fmt.Sprintf("ttl_ms is %d, want 0 or %d to %d", ttl.Milliseconds(), t.cfg.MinTTL.Milliseconds(), t.cfg.MaxTTL.Milliseconds())}
 		}
-		if err := t.room(); err != nil {
+		if err := t.room(identity); err != nil {
 			return err
 		}
 		s = &session{id: id, identity: identity, ttl: ttl, rows: make(map[string]*row)}
@@ -133,8 +137,18 @@ func (t *Table) TTL(id string) time.Duration {
 	return 0
 }
 
-// room makes room for a session, or says that there is none.
-func (t *Table) room() error {
+// room makes room for a session of an identity, or says that there is none. What an identity
+// has is counted, for sessions are opened seldom.
+func (t *Table) room(identity string) error {
+	of := 0
+	for _, s := range t.sessions {
+		if s.identity == identity && !s.over && !s.ended {
+			of++
+		}
+	}
+	if t.cfg.SessionsOf != nil && of >= t.cfg.SessionsOf(identity) {
+		return &Error{Full, fmt.Sprintf("this identity has %d sessions, and may have no more", of)}
+	}
 	if len(t.sessions) < t.cfg.Sessions {
 		return nil
 	}

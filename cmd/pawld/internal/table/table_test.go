@@ -383,6 +383,38 @@ func TestLimits(t *testing.T) {
 	assert.Empty(t, r.each)
 }
 
+func TestAnIdentityHasSoManySessions(t *testing.T) {
+	r := newRig(t)
+	r.cfg.SessionsOf = func(identity string) int { return len(identity) - len("uid:") }
+	require.NoError(t, r.Open("a", "uid:12", 0, r.at(0), r.at(0)))
+	require.NoError(t, r.Open("b", "uid:12", 0, r.at(0), r.at(0)))
+	r.refused(Full, "this identity has 2 sessions", r.Open("c", "uid:12", 0, r.at(0), r.at(0)))
+	require.NoError(t, r.Open("a", "uid:12", 0, r.at(0), r.at(0)), "it is one of the two")
+	require.NoError(t, r.Open("c", "uid:1", 0, r.at(0), r.at(0)), "another's do not count")
+	r.Ended("b")
+	require.NoError(t, r.Open("d", "uid:12", 0, r.at(0), r.at(0)), "one that has ended does not count")
+}
+
+// Each name of a set counts.
+func TestASetCountsAsItsNames(t *testing.T) {
+	r := newRig(t)
+	require.NoError(t, r.Open(id, who, 0, r.at(0), r.at(0)))
+	_, err := r.Acquire(ref, Params{More: 2}, 3, r.at(0), r.at(0))
+	require.NoError(t, err)
+	assert.Equal(t, 3, r.live)
+	_, err = r.Acquire(Ref{id, "2"}, Params{}, 3, r.at(0), r.at(0))
+	r.refused(Full, "this identity has 3", err)
+	_, err = r.Acquire(Ref{id, "3"}, Params{More: cfg.Locks - 3}, most, r.at(0), r.at(0))
+	r.refused(Full, "3 locks and waiters", err)
+	_, err = r.Acquire(Ref{id, "3"}, Params{More: cfg.Locks - 4}, most, r.at(0), r.at(0))
+	require.NoError(t, err)
+	r.Forget(ref)
+	assert.Equal(t, cfg.Locks-3, r.live)
+	_, _ = r.Release(Ref{id, "3"}, r.at(0))
+	assert.Zero(t, r.live)
+	assert.Empty(t, r.each)
+}
+
 func TestWhatIsOverIsForgotten(t *testing.T) {
 	r := newRig(t)
 	require.NoError(t, r.Open(id, who, 0, r.at(0), r.at(0)))
