@@ -129,7 +129,7 @@ func (h *Held) wrap(op string, ctx context.Context, call func(context.Context) e
 func init() {
 	inside.KeeperOfHeld = func(v any) inside.Keeper {
 		if h, ok := v.(*HeldMulti); ok {
-			return h.claim()
+			return h.acquisition()
 		}
 		return v.(*Held).acquisition()
 	}

@@ -38,7 +38,7 @@ func (d *daemon) healthHandler() http.Handler {
 			{"pawld_stalls_total", "counter", "Times that pawld itself did not run for long enough to be a risk to its clients' sessions.", c.Stalls},
 			{"pawld_etcd_sessions_lost_total", "counter", "Sessions of pawld's own at etcd that were lost, each with all locks.", c.Lost},
 			{"pawld_promises_cut_total", "counter", "Answers whose promise was shorter than the client's TTL, because pawld's own session had little left.", c.Cut},
-			{"pawld_orphans_total", "counter", "Locks given back because no client had heard of them.", c.Orphans},
+			{"pawld_orphans_total", "counter", "Locks given back because no answer had listed them.", c.Orphans},
 			{"pawld_locks_expired_total", "counter", "Locks taken from clients that were silent for their TTL.", c.Expired},
 			{"pawld_locks_overheld_total", "counter", "Locks taken from clients that held them for longer than their max_hold_ms.", c.Overheld},
 		} {

@@ -19,7 +19,7 @@ import (
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
-// What happens in each trouble, with real processes and a real etcd: the table of
+// What happens in each failure, with real processes and a real etcd: the table of
 // docs/how-to/pawld.md. The next holder is always a Go program beside pawld. Stopped clients,
 // deleted keys, max_hold_ms and restarts are in the scenario; a killed and a stopped pawld are in
 // process_test.go; a wall clock that is set is in package locks, for a process has no clock of

@@ -175,7 +175,7 @@ type Counts struct {
 	Sessions, Held, Waiting int // as of now
 	Stalls                  int // of pawld
 	Cut                     int // answers whose promise D made shorter
-	Orphans                 int // locks returned that no client had heard of
+	Orphans                 int // locks returned that no answer had listed
 	Expired                 int // locks taken from clients that were silent for their TTL
 	Overheld                int // locks taken from clients that held them for longer than max_hold_ms
 }
