@@ -33,7 +33,7 @@ var notRun = map[string]string{
 	"pawl watch":         "follows until it is interrupted: testdata/script",
 	"pawl break":         "needs a holder: testdata/script, TestTheTutorialIsAsItSays",
 	"pawl doctor":        "its exit code is what it finds: testdata/script/doctor.txtar",
-	"go ":                "builds and fetches: TestTheTutorialIsAsItSays, TestProgramsOfTheReadmeRunAgainstPawlDev",
+	"go ":                "builds and fetches: TestTheTutorialIsAsItSays, TestFirstProgramsRunAgainstPawlDev",
 	"make ":              "builds: tools/release",
 	"npm ":               "fetches",
 	"pip ":               "fetches",

@@ -16,12 +16,15 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/demo"
 )
 
-// readme returns the whole programs that the README prints, in their order,
-// built as a reader would build them but for the endpoint.
-func readme(t *testing.T, endpoint string) (programs []string) {
+// firstPrograms returns the whole programs that the README and the page of elections print,
+// in their order, built as a reader would build them but for the endpoint.
+func firstPrograms(t *testing.T, endpoint string) (programs []string) {
 	t.Helper()
 	text, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
+	elections, err := os.ReadFile("../../docs/how-to/elections.md")
+	require.NoError(t, err)
+	text = append(text, elections...)
 	for i, m := range regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindAllStringSubmatch(string(text), -1) {
 		dir := filepath.Join(t.TempDir(), strconv.Itoa(i))
 		require.NoError(t, os.Mkdir(dir, 0o755))
@@ -42,12 +45,12 @@ func TestTheReadmeAndTheHelpAgreeOnHowLongTheDemoTakes(t *testing.T) {
 	assert.Contains(t, demo.New().Short, said[1])
 }
 
-func TestProgramsOfTheReadmeRunAgainstPawlDev(t *testing.T) {
+func TestFirstProgramsRunAgainstPawlDev(t *testing.T) {
 	t.Parallel()
 	dev := begin(t, "", "dev", "--port", "0")
 	serving := servesOn.FindStringSubmatch(next(t, dev.lines()))
 	require.NotNil(t, serving)
-	programs := readme(t, serving[1])
+	programs := firstPrograms(t, serving[1])
 	require.Len(t, programs, 2)
 
 	once := beginWith(t, serving[1], programs[0])
