@@ -11,13 +11,15 @@ import (
 
 // What errors.Is matches. ErrLost comes with exactly one cause: ErrKeyDeleted,
 // ErrKeyOverwritten, ErrOverrun, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed
-// or pawl.ErrClusterChanged. ErrBusy, ErrLost, ErrKeyDeleted and ErrKeyOverwritten
+// or pawl.ErrClusterChanged. ErrBusy, ErrKind, ErrLost, ErrKeyDeleted and ErrKeyOverwritten
 // are the same values as package lock's.
 var (
 	// ErrNoLeader: nobody leads.
 	ErrNoLeader = errors.New("nobody leads")
 	// ErrBusy: another leads or is a candidate. It is the same value as package lock's.
 	ErrBusy = queue.ErrBusy
+	// ErrKind: the name is a semaphore's. It is the same value as package lock's.
+	ErrKind = queue.ErrKind
 	// ErrLost: it was a term, and is over.
 	ErrLost = queue.ErrLost
 	// ErrOverrun: lead outlived its context by more than RunOptions.Overrun. It is the

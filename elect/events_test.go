@@ -53,7 +53,7 @@ func TestATermIsReportedFromItsCampaignToItsEnd(t *testing.T) {
 		all := e.events()
 		require.Len(t, all, 4)
 		c := all[0].(observe.CampaignEnqueued).Acquisition
-		assert.Equal(t, observe.Acquisition{ID: c.ID, Name: "e", Key: term.Key(), Token: term.Token(), Lease: c.Lease, Mode: observe.Exclusive}, c)
+		assert.Equal(t, observe.Acquisition{ID: c.ID, Name: "e", Key: term.Key(), Token: term.Token(), Lease: c.Lease, Mode: observe.Exclusive, Slot: -1}, c)
 		assert.Equal(t, []observe.Event{
 			observe.CampaignEnqueued{Acquisition: c},
 			observe.TermElected{Acquisition: c, How: observe.Free},

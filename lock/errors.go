@@ -13,6 +13,9 @@ var (
 	// ErrBusy: another holds the name or waits for it. The error's text names
 	// the holder's key and lease.
 	ErrBusy = queue.ErrBusy
+	// ErrKind: the name is a semaphore's, and a lock or an election wants it, or the other
+	// way round. Nothing was put then.
+	ErrKind = queue.ErrKind
 	// ErrLost: it was held, and is not any more.
 	ErrLost = queue.ErrLost
 	// ErrReleased: it was given back, by Release or Do.

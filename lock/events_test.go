@@ -75,7 +75,7 @@ func (w *world) observedBy(e observe.Observer) (*pawl.Client, *pawl.Session) {
 
 // as is the Acquisition of h, as it is in events; the ID is that of ev.
 func as(h *lock.Held, s *pawl.Session, id int64) observe.Acquisition {
-	return observe.Acquisition{ID: id, Name: h.Name(), Key: h.Key(), Token: h.Token(), Lease: s.ID(), Mode: observe.Exclusive}
+	return observe.Acquisition{ID: id, Name: h.Name(), Key: h.Key(), Token: h.Token(), Lease: s.ID(), Mode: observe.Exclusive, Slot: -1}
 }
 
 func TestTheLifeOfALockIsReportedInOrderBeforeItsCallsReturn(t *testing.T) {

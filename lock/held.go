@@ -128,9 +128,6 @@ func (h *Held) wrap(op string, ctx context.Context, call func(context.Context) e
 
 func init() {
 	inside.KeeperOfHeld = func(v any) inside.Keeper {
-		if h, ok := v.(*HeldMulti); ok {
-			return h.acquisition()
-		}
-		return v.(*Held).acquisition()
+		return v.(interface{ acquisition() *queue.Acquisition }).acquisition()
 	}
 }

@@ -203,7 +203,7 @@ func TestAcquireAndReleaseTakeFewAllocations(t *testing.T) {
 	}
 	t.Logf("%d allocations, %d bytes", allocs, size)
 	assert.LessOrEqual(t, allocs, uint64(265))
-	most := uint64(18 * 1024)
+	most := uint64(18*1024 + 512)
 	if strings.HasPrefix(grpc.Version, "1.81.") { // takes 1 KiB more than those after it
 		most += 1280
 	}

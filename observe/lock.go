@@ -12,9 +12,10 @@ type Acquisition struct {
 	Name  string        // as given to lock.New or elect.New; of several names at once, the first
 	Names []string      // of several names at once, all of them; otherwise nil
 	Key   string        // in etcd, whole; "": none was written
-	Token fencing.Token // 0: the key is not known to have been written
+	Token fencing.Token // 0: the key is not known to have been written, or, of a semaphore, no slot is held yet
 	Lease int64         // of the session
 	Mode  Mode          // how the name is wanted; of several, shared where all are
+	Slot  int           // of a semaphore, once one is held; -1: none
 }
 
 // A Mode says how a name is held, or wanted.
@@ -23,22 +24,23 @@ type Mode string
 const (
 	Exclusive Mode = "exclusive" // alone, as by a lock or a candidate
 	Shared    Mode = "shared"    // together with other shared ones
+	Semaphore Mode = "semaphore" // a slot of a semaphore
 )
 
 // How says how a lock or an election was won.
 type How string
 
 const (
-	Free      How = "free"      // nobody else was there
+	Free      How = "free"      // nobody else was there, or, of a semaphore, nobody waited and a slot was free
 	Granted   How = "granted"   // by the release of the holder before
-	Confirmed How = "confirmed" // by a read of the cluster after the predecessor's key was deleted
+	Confirmed How = "confirmed" // by a read of the cluster after the predecessor's key, or that of a slot, was deleted
 	Resumed   How = "resumed"   // taken over with its session from another process
 )
 
 // LockEnqueued: the key is in the queue.
 type LockEnqueued struct {
 	Acquisition
-	Ahead int // how many it stood behind then, of a shared one without shared ones; 0: it holds; -1: not known
+	Ahead int // how many it stood behind then, of a shared one without shared ones; 0: it holds, or, of a semaphore, waits for a slot alone; -1: not known
 }
 
 // LockAcquired: it is held.

@@ -29,6 +29,6 @@ type Keeper interface {
 	Forfeit(cause error)
 }
 
-// KeeperOfHeld returns what stands behind a *lock.Held or a *lock.HeldMulti, and KeeperOfTerm
-// what stands behind a *elect.Term.
+// KeeperOfHeld returns what stands behind a *lock.Held, a *lock.HeldMulti or a *lock.Permit, and
+// KeeperOfTerm what stands behind a *elect.Term.
 var KeeperOfHeld, KeeperOfTerm func(v any) Keeper

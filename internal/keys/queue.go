@@ -38,6 +38,19 @@ type Place struct {
 	Form   Form
 }
 
+// slotRoot begins the fencing resources of semaphores' slots, and no name.
+const slotRoot = "//pawl/slot/"
+
+// MaxSemaphore is the length limit of a semaphore's name, in bytes: one with which the
+// resource of each slot is as long as a name may be.
+const MaxSemaphore = MaxName - len(slotRoot) - len("999/")
+
+// SlotResource is what a slot of the semaphore of this name is to storage that checks fencing
+// tokens. It is no name, and no two slots have the same.
+func SlotResource(name string, slot int) string {
+	return slotRoot + strconv.Itoa(slot) + "/" + name
+}
+
 // CheckName says what is wrong with a name, in any namespace.
 func CheckName(name string, etcdLayout bool) error {
 	switch {
@@ -45,6 +58,8 @@ func CheckName(name string, etcdLayout bool) error {
 		return errors.New("empty name")
 	case len(name) > MaxName:
 		return fmt.Errorf("the name has %d bytes, want at most %d", len(name), MaxName)
+	case strings.HasPrefix(name, slotRoot):
+		return fmt.Errorf("the name begins with %q, as the fencing resources of semaphores' slots do", slotRoot)
 	case !etcdLayout:
 		return nil
 	}

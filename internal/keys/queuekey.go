@@ -136,7 +136,10 @@ func SlotRange(prefix string, slot int) (from, to []byte) {
 // markRange is the range of keys that go on, after begin, with a character from first to
 // last.
 func markRange(begin string, first, last byte) (from, to []byte) {
-	return append([]byte(begin), first), append([]byte(begin), last+1)
+	n := len(begin) + 1
+	b := append(append(make([]byte, 0, 2*n), begin...), first) // both in one allocation
+	b = append(append(b, begin...), last+1)
+	return b[:n:n], b[n:]
 }
 
 // Split cuts a key after its last slash: a queue's prefix, and the name of the key

@@ -41,7 +41,8 @@ func Acquire(ctx context.Context, s *session.Session, q Queue, r Request) (*Acqu
 func AcquireAll(ctx context.Context, s *session.Session, r Request, q Queue, more ...Queue) (*Acquisition, error) {
 	a := &Acquisition{s: s, queue: q, more: more, parent: ctx}
 	a.makeSet()
-	a.state = state.Begin(state.Options{Handoffs: r.Handoffs, Delay: r.Delay > 0, Shared: q.Shared})
+	a.makePermit()
+	a.state = state.Begin(state.Options{Handoffs: r.Handoffs, Delay: r.Delay > 0, Shared: q.Shared, Limit: q.Limit})
 	a.beginNotices(ctx)
 	err := a.acquire(ctx, r)
 	if err == nil {
@@ -79,11 +80,16 @@ func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 	if err := aboveFloor(a.Token(), a.s.Host().Floor); err != nil {
 		return err
 	}
-	for {
+	for wait := newBackoff(); ; {
 		var err error
 		switch next := read(a, (*state.Acquisition).Next); next {
 		case state.Sleep, state.SleepBriefly:
+			if a.permit != nil && r.Try { // the slot that was free is taken by now
+				return &detail{ErrBusy, "the last free slot was taken a moment ago"}
+			}
 			err = a.sleep(ctx)
+		case state.Take:
+			err = a.take(ctx, r.Value, &wait)
 		case state.Query:
 			err = a.query(ctx, r.Delay)
 		case state.Win:

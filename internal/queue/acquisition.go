@@ -33,8 +33,8 @@ type Acquisition struct {
 	queue  Queue
 	more   []Queue         // of a set: the queues of its other names
 	set    *set            // what only a set has; nil: it is none
-	key    string          // in queue
-	keys   []string        // key, and one in each of more
+	permit *permit         // what only one of a semaphore has; nil: it is none
+	keys   []string        // in queue, and in each of more; of a semaphore in the turnstile, and then see owned
 	n      int64           // the sequence number
 	parent context.Context // Acquire's: for its values only
 	hook   session.Hook
@@ -59,6 +59,7 @@ type Acquisition struct {
 	working  int     // calls of Do that have not returned
 	promised clock.Instant
 
+	nested      bool // its enqueues do not compare that no semaphore uses the name: see kind.go
 	kindChecked bool // whether it waits for one of its own kind: see kind.go
 }
 
@@ -86,18 +87,22 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 	}
 	var pre, own *watcher.Watch
 	var others []*watcher.Watch
-	if fx.Unfollow || fx.Follow != (state.Key{}) {
+	if fx.Unfollow || fx.FollowSlots || fx.Follow != (state.Key{}) {
 		pre, a.preWatch = a.preWatch, nil
 	}
 	if fx.WatchOwn {
 		own, others = a.unwatched(fx.Own)
+	}
+	if fx.Unwatch {
+		own, others = a.unwatched(state.All)
+		a.permit.has(a.state.Own().Name)
 	}
 	woken := a.woken
 	a.mu.Unlock()
 
 	cancelAll(pre, own)
 	cancelAll(others...)
-	a.carry(fx, end, why)
+	a.carryOut(fx, end, why)
 	if fx.Wake {
 		select {
 		case woken <- struct{}{}:
@@ -107,9 +112,9 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 	return fx
 }
 
-// carry does what an event asks for. An end comes first (rule H1), and an own watch
+// carryOut does what an event asks for. An end comes first (rule H1), and an own watch
 // before that of the predecessor: the successor watches the own key too, and shares it.
-func (a *Acquisition) carry(fx state.Effects, end *ending, why error) {
+func (a *Acquisition) carryOut(fx state.Effects, end *ending, why error) {
 	if end != nil {
 		a.carryEnd(fx, end, why)
 	}
@@ -118,6 +123,9 @@ func (a *Acquisition) carry(fx state.Effects, end *ending, why error) {
 	}
 	if fx.Follow != (state.Key{}) {
 		a.follow(fx.Follow, fx.From)
+	}
+	if fx.FollowSlots {
+		a.followSlots(fx.From)
 	}
 	if fx.Read {
 		a.readInBackground()
@@ -138,10 +146,25 @@ func read[T any](a *Acquisition, f func(s *state.Acquisition) T) T {
 func (a *Acquisition) own() state.Key { return read(a, (*state.Acquisition).Own) }
 
 // Key is the whole key, namespace included; of a set, the first.
-func (a *Acquisition) Key() string { return a.key }
+func (a *Acquisition) Key() string {
+	if all := a.owned(); len(all) > 0 {
+		return all[0]
+	}
+	return ""
+}
+
+// owned are the own keys.
+func (a *Acquisition) owned() []string {
+	if a.permit != nil {
+		if slot := a.permit.slot.Load(); slot != nil {
+			return *slot
+		}
+	}
+	return a.keys
+}
 
 // AllKeys are Key, and those of a set's other names, in the order of the names.
-func (a *Acquisition) AllKeys() []string { return slices.Clone(a.keys) }
+func (a *Acquisition) AllKeys() []string { return slices.Clone(a.owned()) }
 
 // queues are those that it has a key in, in the order of its keys.
 func (a *Acquisition) queues() iter.Seq2[int, Queue] {
@@ -179,13 +202,13 @@ func (a *Acquisition) nameOf(i int) string {
 
 // of says, in an error's text, which key it is: of a set with its name.
 func (a *Acquisition) of(i int) string {
-	if i < 0 || i >= len(a.keys) {
+	if i < 0 || i >= len(a.owned()) {
 		i = 0
 	}
 	if !a.isSet() {
-		return strconv.Quote(a.key)
+		return strconv.Quote(a.Key())
 	}
-	return fmt.Sprintf("of %q, %q", a.nameOf(i), a.keys[i])
+	return fmt.Sprintf("of %q, %q", a.nameOf(i), a.owned()[i])
 }
 
 // Shared reports whether it holds together with others.
@@ -199,11 +222,11 @@ func (a *Acquisition) Token() fencing.Token { return fencing.Token(a.own().Creat
 
 // Guard is a comparison of Key's create revision with Token. A transaction with
 // it is refused here once Err is not nil, and by the server in any case.
-func (a *Acquisition) Guard() kv.Guard { return kvinside.Guard(a.key, a.Token(), a).(kv.Guard) }
+func (a *Acquisition) Guard() kv.Guard { return kvinside.Guard(a.Key(), a.Token(), a).(kv.Guard) }
 
 // Guards are Guard for each of AllKeys.
 func (a *Acquisition) Guards() (all []kv.Guard) {
-	for _, key := range a.keys {
+	for _, key := range a.owned() {
 		all = append(all, kvinside.Guard(key, a.Token(), a).(kv.Guard))
 	}
 	return all
@@ -273,7 +296,7 @@ func (a *Acquisition) Context() context.Context {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ctx == nil {
-		a.ctx, a.cancel = context.WithCancelCause(a.queue.carry(context.WithoutCancel(a.parent), token))
+		a.ctx, a.cancel = context.WithCancelCause(a.carry(context.WithoutCancel(a.parent), a.queue, token))
 		if e := a.ended.Load(); e != nil && e.known() && !e.released {
 			a.cancel(e.err)
 		}
@@ -286,7 +309,7 @@ func (a *Acquisition) Context() context.Context {
 func (a *Acquisition) ContextFor(ctx context.Context, name string) context.Context {
 	for _, q := range a.queues() {
 		if q.Name == name {
-			return q.carry(ctx, a.Token())
+			return a.carry(ctx, q, a.Token())
 		}
 	}
 	return fencing.NewContext(ctx, "", 0)
@@ -300,5 +323,5 @@ func (a *Acquisition) Keys() (own []string, predecessor string) {
 		return nil, "" // not known to be there
 	}
 	p, _ := a.state.Predecessor()
-	return a.keys, p.Name
+	return a.owned(), p.Name
 }

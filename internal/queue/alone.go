@@ -8,7 +8,7 @@ package queue
 // isAlone reports whether the session has no key in the queue but the own one, and had
 // none since the acquisition began. In etcd's layout others' names may lie among the
 // session's keys. A shared one, which asks for those in its way alone, is never alone,
-// nor is a set.
+// nor is a set, nor one of a semaphore.
 func (a *Acquisition) isAlone() bool {
-	return !a.queue.EtcdLayout && !a.queue.Shared && !a.isSet() && a.s.Alone(a.n, a.queue.Prefix)
+	return !a.queue.EtcdLayout && !a.queue.Shared && a.permit == nil && !a.isSet() && a.s.Alone(a.n, a.queue.Prefix)
 }

@@ -15,7 +15,7 @@ type work struct{ cancel context.CancelCauseFunc }
 // called unless it is held, nor if ctx has ended. nil: fn returned nil, and it
 // was held until then. A panic in fn releases and goes on up.
 func (a *Acquisition) Do(ctx context.Context, as error, fn func(ctx context.Context) error) (err error) {
-	child, cancel := context.WithCancelCause(a.queue.carry(ctx, a.Token()))
+	child, cancel := context.WithCancelCause(a.carry(ctx, a.queue, a.Token()))
 	defer cancel(nil)
 	w := &work{cancel}
 	if err := a.begin(w); err != nil {

@@ -114,13 +114,13 @@ func (a *Acquisition) carryEnd(fx state.Effects, e *ending, why error) {
 			if !a.isSet() {
 				a.s.Reopen(a.n)
 			}
-			key := state.Key{Name: a.keys[fx.Own], Create: a.own().Create}
+			key := state.Key{Name: a.owned()[fx.Own], Create: a.own().Create}
 			a.s.Host().Cleanup.Go("overwritten key "+key.Name, func(ctx context.Context) { a.removeOverwritten(ctx, key) })
 		}
 	case state.HeldTooLong:
 		e.decide(why)
 		a.s.Forfeit(a.n)
-		a.s.Host().Cleanup.Go("key "+a.key+", held for too long", a.leaveOverheld)
+		a.s.Host().Cleanup.Go("key "+a.Key()+", held for too long", a.leaveOverheld)
 	case state.GivenUp:
 		e.decide(context.Canceled) // nobody has seen this acquisition
 	case state.SessionEnded:

@@ -49,7 +49,12 @@ func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) 
 		return nil, a.enqueued(resp, around)
 	case err == nil:
 		var refused bool
-		if refused, err = a.refused(ctx, r.Try); refused {
+		compared := !a.nested
+		refused, err = a.refused(ctx, r.Try)
+		switch {
+		case refused && err == nil && compared && a.nested:
+			return a.enqueue(ctx, r) // without the comparison that refused it
+		case refused:
 			return nil, err
 		}
 	case cluster.IsLeaseNotFound(err):
@@ -75,7 +80,6 @@ func (a *Acquisition) begins() (err error) {
 	if a.n, a.keys, err = a.s.Begin(places...); err != nil {
 		return err
 	}
-	a.key = a.keys[0]
 	return nil
 }
 
@@ -85,7 +89,7 @@ func (a *Acquisition) begins() (err error) {
 // them one create revision (rule ML1).
 func (a *Acquisition) enqueueTxn(value []byte, try, around bool) *pb.TxnRequest {
 	same, _ := a.s.Same()
-	own := []byte(a.key)
+	own := []byte(a.keys[0])
 	t := txn.New()
 	t.Compare = append(t.Compare, txn.CreateIs(own, 0), txn.CreateIs(a.s.CancelKey(a.n), 0), same)
 	t.Success = append(t.Success, txn.Put(own, value, a.s.ID()))
@@ -102,11 +106,17 @@ func (a *Acquisition) enqueueTxn(value []byte, try, around bool) *pb.TxnRequest 
 		case q.Shared: // the own key is not among those in its way
 			t.Success = append(t.Success, q.lastInTheWay(0)...)
 		default:
-			t.Success = append(t.Success, txn.LastUnder(q.Prefix, 2, 0))
+			t.Success = append(t.Success, txn.LastUnder(q.lined(), 2, 0))
 		}
 		if try {
 			t.Compare = append(t.Compare, q.noneInTheWay()...)
 		}
+		if a.comparesKind(q, try) {
+			t.Compare = q.noneOfOtherKind(t.Compare)
+		}
+	}
+	if a.permit != nil {
+		t.Success = append(t.Success, a.queue.slotsInTurn())
 	}
 	return t
 }
@@ -114,18 +124,18 @@ func (a *Acquisition) enqueueTxn(value []byte, try, around bool) *pb.TxnRequest 
 // enqueued takes in the answer of an applied enqueue. around: it read around the
 // session's own keys.
 func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
-	ev := state.Enqueued{Own: state.Key{Name: a.key, Create: txn.PutRevision(resp, 0)}, Others: a.keys[1:], Revision: resp.Header.Revision}
+	ev := state.Enqueued{Own: state.Key{Name: a.keys[0], Create: txn.PutRevision(resp, 0)}, Others: a.keys[1:], Revision: resp.Header.Revision}
 	ahead, hidden := 0, len(a.keys)
-	var tied error
+	var wrong error
 	for i := range resp.Responses {
 		for _, kv := range txn.KVs(resp, i) {
-			if own := string(kv.Key); own == a.key || a.isSet() && slices.Contains(a.keys, own) {
+			if own := string(kv.Key); own == a.keys[0] || a.isSet() && slices.Contains(a.keys, own) {
 				if kv.CreateRevision == ev.Own.Create {
 					hidden--
 				}
 				ahead--
 			} else if kv.CreateRevision == ev.Own.Create {
-				tied = tie(ev.Own, kv)
+				wrong = tie(ev.Own, kv)
 			} else if kv.CreateRevision > ev.Predecessor.Create {
 				ev.Predecessor = state.Key{Name: own, Create: kv.CreateRevision}
 			}
@@ -139,14 +149,19 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 	}
 	if ev.Own.Create == 0 || hidden != 0 {
 		a.apply(state.AnswerLost{}, nil)
-		return fmt.Errorf("the server's answer does not show key %q that it put", a.key)
+		return fmt.Errorf("the server's answer does not show key %q that it put", a.keys[0])
 	}
 	if ev.Whole = !around || a.isAlone(); ev.Whole { // otherwise one that began later may have overtaken
 		a.sawAhead(ahead)
 	}
+	if a.permit != nil {
+		ev.Taken, ev.Whole = a.takenInTurn(resp)
+	} else if wrong == nil {
+		wrong = a.otherKind(ev.Predecessor.Name)
+	}
 	a.s.Shown(a.n)
 	a.apply(ev, nil)
-	return tied
+	return wrong
 }
 
 // refused finds out, by a read of its own, why an enqueue was refused: what an
@@ -155,7 +170,7 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 	_, session := a.s.Same()
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why an enqueue was refused", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: append([]*pb.RequestOp{session, txn.Stat(a.key), txn.Stat(a.s.CancelKey(a.n))}, a.firstInTheWay()...),
+		Success: append([]*pb.RequestOp{session, txn.Stat(a.keys[0]), txn.Stat(a.s.CancelKey(a.n))}, append(a.firstInTheWay(), a.firstOfOtherKind()...)...),
 	})
 	if err != nil {
 		return false, err
@@ -163,18 +178,21 @@ func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 	if err := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
 		return true, err
 	}
-	cancelled, busy := txn.KV(resp, 2) != nil, a.firstBusy(resp, 3)
+	cancelled, busy, kind := txn.KV(resp, 2) != nil, a.firstBusy(resp, 3), a.whichOtherKind(resp, 3+a.spans())
 	switch {
 	case txn.KV(resp, 1) != nil:
-		return false, fmt.Errorf("another copy of the request put key %q", a.key)
+		return false, fmt.Errorf("another copy of the request put key %q", a.keys[0])
 	case cancelled:
-		err = fmt.Errorf("key %q: somebody else wrote its cancel key", a.key)
+		err = fmt.Errorf("key %q: somebody else wrote its cancel key", a.keys[0])
+	case kind != nil:
+		err = kind
+	case !try && a.leavesKind(resp, 3+a.spans()): // sent again without that comparison
 	case try && busy != nil:
 		err = busy
 	case try:
 		err = &detail{ErrBusy, "held until a moment ago"}
 	default:
-		return false, fmt.Errorf("key %q was refused, and nothing shows why", a.key)
+		return false, fmt.Errorf("key %q was refused, and nothing shows why", a.keys[0])
 	}
 	a.s.Settle(a.n)
 	return true, err
@@ -206,6 +224,9 @@ func (a *Acquisition) busy(place int, key string) error {
 	if a.isSet() {
 		which = fmt.Sprintf("%q is ", a.nameOf(place))
 	}
+	if err := a.otherKind(key); err != nil && a.permit == nil {
+		return err
+	}
 	if lease, ok := a.owner(key); ok {
 		return &detail{ErrBusy, fmt.Sprintf("%sheld by %q, lease %x", which, key, lease)}
 	}
@@ -215,11 +236,18 @@ func (a *Acquisition) busy(place int, key string) error {
 // peek is the read before a try: it fails with ErrBusy where another holds or
 // waits, and writes nothing.
 func (a *Acquisition) peek(ctx context.Context) error {
-	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read who holds", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: a.firstInTheWay(),
-	})
+	ops := a.firstInTheWay()
+	if a.permit != nil {
+		ops = append(ops, a.queue.slotsAndKind()...)
+	}
+	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read who holds", Repeat: cluster.Always}, &pb.TxnRequest{Success: ops})
 	if err != nil {
 		return err
+	}
+	if a.permit != nil {
+		if err := a.noneFree(resp, a.spans()); err != nil {
+			return err
+		}
 	}
 	return a.firstBusy(resp, 0)
 }

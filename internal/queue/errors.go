@@ -19,6 +19,9 @@ var (
 	ErrKeyDeleted = errors.New("own key was deleted")
 	// ErrKeyOverwritten: somebody else wrote to the own key.
 	ErrKeyOverwritten = errors.New("own key was overwritten")
+	// ErrKind: the name is a semaphore's, and a lock or an election wants it, or the other
+	// way round.
+	ErrKind = errors.New("another kind of lock uses the name")
 	// ErrMaxHold: it was held for as long as its caller allows.
 	ErrMaxHold = errors.New("held for too long")
 )

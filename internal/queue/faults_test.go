@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
@@ -33,7 +35,14 @@ func op(ops []*pb.RequestOp, i int) *pb.RequestOp {
 // inQueue reports whether the key is in one of the tests' queues.
 func inQueue(key []byte) bool { return strings.HasPrefix(string(key), "name") }
 
-func isEnqueue(t *pb.TxnRequest) bool { return inQueue(op(t.Success, 0).GetRequestPut().GetKey()) }
+func isEnqueue(t *pb.TxnRequest) bool {
+	return inQueue(op(t.Success, 0).GetRequestPut().GetKey()) && !isTake(t)
+}
+
+// isTake takes a slot of a semaphore.
+func isTake(t *pb.TxnRequest) bool {
+	return strings.HasPrefix(string(op(t.Success, 0).GetRequestPut().GetKey()), "name/s")
+}
 
 func isSettle(t *pb.TxnRequest) bool {
 	return len(t.Success) >= 2 && len(t.Compare) == 0 && op(t.Success, 0).GetRequestPut() != nil && inQueue(op(t.Success, 1).GetRequestRange().GetKey())
@@ -47,7 +56,14 @@ func below(t *pb.TxnRequest) (n int) {
 	return n
 }
 
-func isAsk(t *pb.TxnRequest) bool { return below(t) > 0 && len(t.Success) == below(t) }
+func isAsk(t *pb.TxnRequest) bool {
+	return below(t) > 0 && len(t.Success) == below(t) || isAskForSlots(t)
+}
+
+// isAskForSlots is the question of one in a turnstile.
+func isAskForSlots(t *pb.TxnRequest) bool {
+	return below(t) == 1 && strings.HasPrefix(string(op(t.Success, 1).GetRequestRange().GetKey()), "name/s")
+}
 
 func isResume(t *pb.TxnRequest) bool { return below(t) > 0 && len(t.Success) == below(t)+1 }
 
@@ -60,7 +76,11 @@ func isRelease(t *pb.TxnRequest) bool {
 	if nested := op(t.Success, 0).GetRequestTxn(); nested != nil { // of a set
 		return isRelease(nested)
 	}
-	return inQueue(op(t.Success, 0).GetRequestDeleteRange().GetKey()) && len(t.Success) == 1 && len(t.Failure) == 0
+	others := len(t.Success) - 1
+	if keys.OfSessions(string(op(t.Success, 1).GetRequestDeleteRange().GetKey())) { // the cancel key of a permit
+		others--
+	}
+	return inQueue(op(t.Success, 0).GetRequestDeleteRange().GetKey()) && others == 0 && len(t.Failure) == 0
 }
 
 // isWhy is the read after an enqueue that was refused.
@@ -76,7 +96,7 @@ func isExplain(t *pb.TxnRequest) bool {
 
 func isUndo(t *pb.TxnRequest) bool {
 	return inQueue(op(t.Success, 0).GetRequestDeleteRange().GetKey()) && len(t.Failure) == 1 ||
-		inQueue(op(t.Success, 1).GetRequestDeleteRange().GetKey())
+		inQueue(op(t.Success, 1).GetRequestDeleteRange().GetKey()) && !isTake(t)
 }
 
 // is makes a request what a rule matches, by itself or as a part of one.
@@ -173,12 +193,13 @@ func eachFault(t *testing.T, f func(w *world, fa fault)) {
 }
 
 // eachFaultInEachMode is eachFault for an exclusive and for a shared acquisition, which the
-// world's queue says, and for one of several names.
+// world's queue says, for one of several names, and for one of a semaphore's only slot.
 func eachFaultInEachMode(t *testing.T, f func(w *world, fa fault)) {
 	for name, set := range map[string]func(w *world){
 		"exclusive": func(*world) {},
 		"shared":    func(w *world) { w.shared = true },
 		"set":       func(w *world) { w.set = []string{"name2", "name3"} },
+		"permit":    func(w *world) { w.limit = 1 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachFault(t, func(w *world, fa fault) {
@@ -239,18 +260,21 @@ func TestACopyOfAnEnqueueAfterItsReleaseIsRefused(t *testing.T) {
 		"answer lost":                         rpctypes.ErrGRPCTimeout,
 		"the answer says that it was refused": rpctypes.ErrGRPCNoLeader,
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
-				s := w.session()
-				w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: err, Again: 6 * time.Second, Times: 1}))
-				c := w.acquire(s)
-				w.release(c)
-				time.Sleep(10 * time.Second)
-				require.Empty(w, w.keys())
-				w.release(w.acquire(s))
-				w.clear()
+		for _, limit := range []int{0, 1} {
+			t.Run(fmt.Sprint(name, ", slots: ", limit), func(t *testing.T) {
+				inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+					w.limit = limit
+					s := w.session()
+					w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: err, Again: 6 * time.Second, Times: 1}))
+					c := w.acquire(s)
+					w.release(c)
+					time.Sleep(10 * time.Second)
+					require.Empty(w, w.keys())
+					w.release(w.acquire(s))
+					w.clear()
+				})
 			})
-		})
+		}
 	}
 }
 

@@ -30,16 +30,19 @@ import (
 // is there as it was seen; without, it is nothing but a delete, so that it works on a full
 // disk. Doing it twice is harmless.
 func (a *Acquisition) releaseTxn(handoff bool) *pb.TxnRequest {
-	own, key := a.own(), []byte(a.key)
+	own, key := a.own(), []byte(a.Key())
 	t := txn.New()
 	t.Compare = append(t.Compare, txn.CreateIs(key, own.Create))
 	t.Success = append(t.Success, txn.DeletePrevious(key))
+	if a.permit != nil && a.permit.cancels {
+		t.Success = append(t.Success, txn.Delete(a.s.CancelKey(a.n))) // which its take has put
+	}
 	if !handoff {
 		return t
 	}
 	if next, rest, ok := read(a, (*state.Acquisition).Successors).First(); ok {
 		successor := slices.Concat([]byte(a.queue.Prefix), next.Name)
-		_, name := keys.Split(a.key)
+		_, name := keys.Split(a.Key())
 		t.Compare = append(t.Compare, txn.CreateIs(successor, next.Create))
 		t.Success = append(t.Success, txn.PutKeepingLease(successor, next.HandedOff(name, own.Create, rest)))
 	}

@@ -120,12 +120,12 @@ func TestAHandoffThatComesBeforeThePredecessorIsFollowedCounts(t *testing.T) {
 		require.NoError(w, a.begins())
 		value, name := string(s.Label()), a.queue.Prefix+"7f3a-1"
 		predecessor := state.Key{Name: name, Create: w.f.Put(name, value, 0)}
-		own := state.Key{Name: a.key, Create: w.f.Put(a.key, value, s.ID())}
+		own := state.Key{Name: a.Key(), Create: w.f.Put(a.Key(), value, s.ID())}
 		a.mu.Lock() // as apply does, but nothing is carried out
 		fx := a.state.Apply(state.Enqueued{Own: own, Predecessor: predecessor, Whole: true, Revision: own.Create})
 		a.mu.Unlock()
 		a.watchOwn(0, fx.From)
-		w.f.Put(a.key, fmt.Sprintf("%s\ngranted 7f3a-1 %d\n", value, predecessor.Create), s.ID())
+		w.f.Put(a.Key(), fmt.Sprintf("%s\ngranted 7f3a-1 %d\n", value, predecessor.Create), s.ID())
 		synctest.Wait()
 		a.follow(predecessor, fx.From)
 		require.Equal(w, state.Win, read(a, (*state.Acquisition).Next))

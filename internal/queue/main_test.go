@@ -30,6 +30,7 @@ type world struct {
 	*testing.T
 	f      *etcdfake.Cluster
 	shared bool     // what queue is
+	limit  int      // of a semaphore, which queue is; 0: it is none
 	set    []string // names that are acquired together with the queue's
 	others *others  // nil: what the test does goes by itself
 }
@@ -89,6 +90,11 @@ func (w *world) sessionWith(cfg pawl.Config) *session.Session {
 
 // queue is the one that most tests queue in.
 func (w *world) queue() Queue {
+	if w.limit > 0 {
+		l, err := NewSemaphore("", "name", w.limit)
+		require.NoError(w, err)
+		return l
+	}
 	l, err := New("", "name", false)
 	require.NoError(w, err)
 	l.Shared = w.shared
@@ -123,9 +129,13 @@ func (w *world) held(c *Acquisition) {
 	w.Helper()
 	require.NoError(w, c.Err())
 	for i, q := range c.queues() {
-		kv := w.f.Get(c.keys[i])
+		kv := w.f.Get(c.owned()[i])
 		require.NotNil(w, kv, "held, and its key is not there")
 		assert.Equal(w, kv.CreateRevision, int64(c.Token()))
+		if q.Limit > 0 {
+			w.holdsSlot(c)
+			continue
+		}
 		for _, k := range w.f.Keys(q.Prefix) {
 			if q.Shared && strings.HasPrefix(k, q.Prefix+"+") {
 				continue
@@ -142,7 +152,7 @@ func (w *world) release(c *Acquisition) {
 	require.NoError(w, c.Release(w.Context(), errGivenBack))
 	assert.ErrorIs(w, c.Err(), errGivenBack)
 	assert.NotErrorIs(w, c.Err(), ErrLost)
-	for _, key := range c.keys {
+	for _, key := range c.AllKeys() {
 		assert.Nil(w, w.f.Get(key))
 	}
 }
@@ -229,7 +239,7 @@ func (w *world) clear() {
 	require.NoError(w, other.Close(w.Context()))
 }
 
-func (c *Acquisition) String() string { return fmt.Sprintf("%s@%d", c.key, c.Token()) }
+func (c *Acquisition) String() string { return fmt.Sprintf("%s@%d", c.Key(), c.Token()) }
 
 // leaseOf are a session's options with this time to live.
 func leaseOf(ttl time.Duration) lease.Options { return lease.Options{TTL: ttl} }

@@ -44,7 +44,14 @@ func (a *Acquisition) beginNotices(ctx context.Context) {
 
 // which is the acquisition in events.
 func (a *Acquisition) which() observe.Acquisition {
-	c := observe.Acquisition{ID: a.notice.id, Name: a.queue.Name, Key: a.key, Token: a.Token(), Lease: a.s.ID(), Mode: a.queue.mode()}
+	c := observe.Acquisition{ID: a.notice.id, Name: a.queue.Name, Key: a.Key(), Token: a.Token(), Lease: a.s.ID(), Mode: a.queue.mode(), Slot: -1}
+	if a.permit != nil {
+		if slot, ok := a.Slot(); ok {
+			c.Slot = slot
+		} else {
+			c.Token = 0 // that of a key in the turnstile is none
+		}
+	}
 	if !a.isSet() {
 		return c
 	}
@@ -59,8 +66,11 @@ func (a *Acquisition) which() observe.Acquisition {
 
 // mode is how the name is wanted, in events.
 func (q Queue) mode() observe.Mode {
-	if q.Shared {
+	switch {
+	case q.Shared:
 		return observe.Shared
+	case q.Limit > 0:
+		return observe.Semaphore
 	}
 	return observe.Exclusive
 }
@@ -89,6 +99,10 @@ func (a *Acquisition) how() observe.How {
 	switch read(a, (*state.Acquisition).Evidence) {
 	case state.ByEnqueue:
 		return observe.Free
+	case state.ByTake:
+		if !read(a, (*state.Acquisition).Asked) {
+			return observe.Free
+		}
 	case state.ByHandoff:
 		return observe.Granted
 	case state.ByResuming:
@@ -141,7 +155,7 @@ func (a *Acquisition) notifyGaveUp(err error) {
 func (a *Acquisition) notifyLoss(e *ending) {
 	lost := e.held && !e.released
 	if lost && (errors.Is(e.err, ErrKeyDeleted) || errors.Is(e.err, ErrKeyOverwritten) || errors.Is(e.err, ErrMaxHold)) {
-		a.s.Host().Cluster.Logger().Warn("lost", "name", a.queue.Name, "key", a.key, "cause", cause(e.err).Error())
+		a.s.Host().Cluster.Logger().Warn("lost", "name", a.queue.Name, "key", a.Key(), "cause", cause(e.err).Error())
 	}
 	v := a.notice
 	if v == nil {

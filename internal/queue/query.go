@@ -36,16 +36,23 @@ func asking(s *state.Acquisition) query {
 func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 	for wait := newBackoff(); ; {
 		q := read(a, asking)
-		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "confirm position", Repeat: cluster.Always}, a.queryTxn(q))
+		t := a.queryTxn(q)
+		if a.permit != nil {
+			a.askSlots(t)
+		}
+		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "confirm position", Repeat: cluster.Always}, t)
 		switch {
 		case err == nil && resp.Header.Revision < q.own.Create:
 			err = fmt.Errorf("answered at revision %d, before the own key's %d", resp.Header.Revision, q.own.Create)
 		case err == nil && !resp.Succeeded:
 			return a.dismissed(resp)
 		case err == nil:
-			before, tied := a.before(q.own, resp)
-			if tied != nil {
-				return tied
+			before, wrong := a.before(q.own, resp)
+			if wrong == nil {
+				wrong = a.wrongKind(before, resp)
+			}
+			if wrong != nil {
+				return wrong
 			}
 			if fx := a.apply(a.answer(q, before, resp), nil); fx.Delay {
 				return a.pause(ctx, delay)
@@ -71,7 +78,7 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 func (a *Acquisition) queryTxn(q query) *pb.TxnRequest {
 	session, mod := a.s.Key()
 	t := &pb.TxnRequest{Failure: append([]*pb.RequestOp{txn.Stat(session)}, a.ownKeys(txn.Stat)...)}
-	for _, key := range a.keys {
+	for _, key := range a.owned() {
 		t.Compare = append(t.Compare, txn.CreateIs(key, q.own.Create))
 	}
 	t.Compare = append(t.Compare, txn.ModIs(session, mod))
@@ -95,7 +102,7 @@ func (a *Acquisition) before(own state.Key, resp *pb.TxnResponse) (predecessor s
 	for i := range a.spans() {
 		for _, kv := range txn.KVs(resp, i) {
 			switch key := string(kv.Key); {
-			case key == own.Name, a.isSet() && slices.Contains(a.keys, key):
+			case key == own.Name, a.isSet() && slices.Contains(a.owned(), key):
 			case kv.CreateRevision >= own.Create:
 				return state.Key{}, tie(own, kv)
 			case kv.CreateRevision > predecessor.Create:
@@ -118,6 +125,10 @@ func (a *Acquisition) answer(q query, predecessor state.Key, resp *pb.TxnRespons
 	if ev.Predecessor = predecessor; ev.Predecessor != (state.Key{}) {
 		return ev
 	}
+	if a.permit != nil {
+		ev.Taken = a.taken(txn.KVs(resp, a.spans()))
+		return ev
+	}
 	ev.Unclean = q.delayed && q.predecessor != state.Key{} && !a.wentClean(q, resp)
 	if q.handoffs {
 		ev.Successors = a.queue.successors(txn.KVs(resp, len(resp.Responses)-1))
@@ -138,6 +149,9 @@ func (a *Acquisition) wentClean(q query, resp *pb.TxnResponse) bool {
 func (a *Acquisition) dismissed(resp *pb.TxnResponse) error {
 	if err := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
 		return a.Err()
+	}
+	if read(a, (*state.Acquisition).Trying) && txn.KV(resp, 1).GetCreateRevision() != a.own().Create {
+		return a.foundTake(resp, 2)
 	}
 	if err := a.missing(resp, 1); err != nil {
 		return err

@@ -14,8 +14,10 @@ import (
 type Queue struct {
 	keys.Queue
 
-	Election bool // what an observer is notified of: campaigns and terms, or else locks
-	Shared   bool // together with other shared keys (rules RW1 to RW5)
+	Election bool  // what an observer is notified of: campaigns and terms, or else locks
+	Shared   bool  // together with other shared keys (rules RW1 to RW5)
+	resumed  int32 // of a semaphore: one more than the slot that a permit is resumed with; 0: it comes to the turnstile
+	Limit    int   // of a semaphore: how many slots it has; 0: it is none
 }
 
 // New checks name and makes its queue: see keys.NewQueue.
@@ -27,8 +29,11 @@ func New(namespace, name string, etcdLayout bool) (Queue, error) {
 // place is where its keys are put.
 func (q Queue) place() keys.Place {
 	p := keys.Place{Prefix: q.Prefix}
-	if q.Shared {
+	switch {
+	case q.Shared:
 		p.Form = keys.Shared
+	case q.Limit > 0:
+		p.Form = keys.Turnstile
 	}
 	return p
 }
@@ -39,9 +44,13 @@ func (q Queue) owner(key string) (lease int64, ok bool) {
 	return k.Lease, ok
 }
 
-// carry returns a child of ctx that carries t, as the token of the name in its mode.
-func (q Queue) carry(ctx context.Context, t fencing.Token) context.Context {
-	if q.Shared {
+// carry returns a child of ctx that carries t, as the token of q's name in its mode, or of
+// the slot that it holds.
+func (a *Acquisition) carry(ctx context.Context, q Queue, t fencing.Token) context.Context {
+	switch slot, ok := a.Slot(); {
+	case ok:
+		return fencing.NewContext(ctx, keys.SlotResource(q.Name, slot), t)
+	case q.Shared:
 		return fencing.NewSharedContext(ctx, q.Name, t)
 	}
 	return fencing.NewContext(ctx, q.Name, t)
@@ -50,11 +59,25 @@ func (q Queue) carry(ctx context.Context, t fencing.Token) context.Context {
 // A span is a range of keys.
 type span struct{ from, to []byte }
 
+// lined is what its keys begin with, and all that may be in their way.
+func (q Queue) lined() string {
+	var from []byte
+	switch {
+	case q.Limit == 0:
+		return q.Prefix // no allocation
+	case q.resumed > 0:
+		from, _ = keys.SlotRange(q.Prefix, int(q.resumed-1))
+	default:
+		from, _ = keys.TurnstileRange(q.Prefix)
+	}
+	return string(from)
+}
+
 // inTheWay are the keys that one of the queue waits for where they were created before it:
 // of an exclusive one all, of a shared one those on either side of the shared ones
-// (rule RW1).
+// (rule RW1), of a semaphore's those in the turnstile.
 func (q Queue) inTheWay() []span {
-	from, to := []byte(q.Prefix), txn.PrefixEnd(q.Prefix)
+	from, to := []byte(q.lined()), txn.PrefixEnd(q.lined())
 	if !q.Shared {
 		return []span{{from, to}}
 	}
@@ -77,7 +100,7 @@ func (q Queue) upTo(own int64) []*pb.RequestOp {
 	if q.Shared {
 		return q.lastInTheWay(own)
 	}
-	return []*pb.RequestOp{txn.LastUnder(q.Prefix, 2, own)}
+	return []*pb.RequestOp{txn.LastUnder(q.lined(), 2, own)}
 }
 
 // firstInTheWay reads, of each span in the way, the first-created key.

@@ -162,7 +162,7 @@ func (a *Acquisition) explainRelease(ctx context.Context) error {
 		return err // undecided: the delete, sent again, leads here again
 	}
 	why := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision)
-	ev := state.Explained{SessionEnded: why != nil, There: first(resp, 1, len(a.keys)) != ""}
+	ev := state.Explained{SessionEnded: why != nil, There: first(resp, 1, len(a.owned())) != ""}
 	if why == nil {
 		why = &detail{ErrKeyDeleted, a.of(0) + ", before its release"}
 	}

@@ -32,8 +32,9 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 	if len(own) != 1+len(more) {
 		return nil, fmt.Errorf("%d keys for %d names", len(own), 1+len(more))
 	}
-	a := &Acquisition{s: s, queue: q, more: slices.Clone(more), parent: ctx, key: own[0], keys: slices.Clone(own)}
+	a := &Acquisition{s: s, queue: q, more: slices.Clone(more), parent: ctx, keys: slices.Clone(own)}
 	a.makeSet()
+	a.makePermit()
 	if err := a.knowOwn(); err != nil {
 		return nil, err
 	}
@@ -44,7 +45,7 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 	if err := aboveFloor(t, s.Host().Floor); err != nil {
 		return nil, err
 	}
-	asked := query{own: state.Key{Name: a.key, Create: int64(t)}}
+	asked := query{own: state.Key{Name: a.Key(), Create: int64(t)}}
 	resp, err := s.Host().Cluster.Txn(ctx, cluster.Request{Op: "resume", Repeat: cluster.Always}, a.resumeTxn(asked))
 	if err != nil {
 		if ended := s.Err(); ended != nil {
@@ -64,7 +65,7 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 		return nil, end
 	}
 	if !s.Adopt(a.n, a.keys...) {
-		return nil, fmt.Errorf("key %q was acquired, or resumed, in this process", a.key)
+		return nil, fmt.Errorf("key %q was acquired, or resumed, in this process", a.Key())
 	}
 	if err := s.Hold(&a.hook, a, a.n); err != nil {
 		return nil, err
@@ -80,10 +81,14 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 func (a *Acquisition) knowOwn() error {
 	for i, q := range a.queues() {
 		own, ok := q.Parse(a.keys[i])
-		if !ok || own.Lease != a.s.ID() || own.Form > keys.Shared || i > 0 && own.N != a.n {
+		if !ok || own.Lease != a.s.ID() || !q.isHeldAs(own.Form) || i > 0 && own.N != a.n {
 			return fmt.Errorf("key %q is not one of lease %x under the name %q", a.keys[i], a.s.ID(), q.Name)
 		}
 		a.n = own.N
+		if own.Form == keys.Slot {
+			a.queue.resumed = int32(own.Slot) + 1
+			continue
+		}
 		if shared := own.Form == keys.Shared; i == 0 {
 			a.queue.Shared = shared
 		} else {
@@ -96,7 +101,7 @@ func (a *Acquisition) knowOwn() error {
 // resumeTxn is a query that reads the own key, too, for its modification revision.
 func (a *Acquisition) resumeTxn(q query) *pb.TxnRequest {
 	t := a.queryTxn(q)
-	t.Success = append(t.Success, txn.Stat(a.key))
+	t.Success = append(t.Success, txn.Stat(a.Key()))
 	return t
 }
 
@@ -121,7 +126,7 @@ func (a *Acquisition) resumed(q query, resp *pb.TxnResponse) (mod int64, err err
 		if err := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
 			return 0, &loss{err}
 		}
-		for i := range a.keys {
+		for i := range a.owned() {
 			if txn.KV(resp, 1+i).GetCreateRevision() != q.own.Create {
 				return 0, &loss{&detail{ErrKeyDeleted, fmt.Sprintf("%s with create revision %d is not there", a.of(i), q.own.Create)}}
 			}
@@ -132,7 +137,7 @@ func (a *Acquisition) resumed(q query, resp *pb.TxnResponse) (mod int64, err err
 	case tied != nil:
 		return 0, tied
 	case before != (state.Key{}):
-		return 0, fmt.Errorf("key %q was never held: %q is before it", a.key, before.Name) // or before one of the others
+		return 0, fmt.Errorf("key %q was never held: %q is before it", a.Key(), before.Name) // or before one of the others
 	}
 	if resp.Header.Revision < q.own.Create {
 		return 0, fmt.Errorf("answered at revision %d, before the own key's %d", resp.Header.Revision, q.own.Create)

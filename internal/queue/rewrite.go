@@ -96,7 +96,7 @@ func (a *Acquisition) rewriteTxn(value []byte) *pb.TxnRequest {
 func (a *Acquisition) readOwn(ctx context.Context) error {
 	session, _ := a.s.Key()
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read value", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: []*pb.RequestOp{txn.Stat(session), txn.Get(a.key)},
+		Success: []*pb.RequestOp{txn.Stat(session), txn.Get(a.Key())},
 	})
 	if err == nil {
 		a.takeIn(resp)
@@ -113,7 +113,7 @@ func (a *Acquisition) readInBackground() {
 		_ = a.readOwn(ctx) // failed: the next renewal asks again
 		a.apply(state.ReadEnded{}, nil)
 	}
-	if !a.ask("the value of "+a.key, read) {
+	if !a.ask("the value of "+a.Key(), read) {
 		a.apply(state.ReadEnded{}, nil)
 	}
 }
@@ -136,7 +136,7 @@ func (a *Acquisition) takeIn(resp *pb.TxnResponse) {
 	if a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision) != nil {
 		return
 	}
-	for i := range a.keys {
+	for i := range a.owned() {
 		kv := txn.KV(resp, 1+i)
 		if kv == nil || kv.CreateRevision != a.own().Create {
 			a.apply(state.OwnDeleted{Place: i}, nil)

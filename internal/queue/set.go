@@ -130,7 +130,7 @@ func (a *Acquisition) leaveRest() {
 		working := a.working > 0
 		a.mu.Unlock()
 		if !working {
-			a.s.Host().Cleanup.Go("the rest of "+a.key, func(ctx context.Context) {
+			a.s.Host().Cleanup.Go("the rest of "+a.Key(), func(ctx context.Context) {
 				if a.s.AwaitDeferred(ctx) && a.awaitPromise(ctx) {
 					a.s.Leave(a.n)
 				}

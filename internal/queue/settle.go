@@ -16,17 +16,23 @@ import (
 // there it was, and it is ours. An error means that it was not applied and would not be
 // under another name either, or that it is undecided.
 func (a *Acquisition) settle(ctx context.Context, lost error) error {
+	if a.permit != nil {
+		a.permit.settled = true
+	}
 	resp, err := a.findOut(ctx)
 	if err != nil {
 		return fmt.Errorf("%w (settling it: %w)", lost, err)
 	}
 	if create := a.putAt(resp, 1); create != 0 {
 		a.s.Shown(a.n)
-		a.apply(state.Settled{Own: state.Key{Name: a.key, Create: create}, Others: a.keys[1:]}, nil)
+		a.apply(state.Settled{Own: state.Key{Name: a.Key(), Create: create}, Others: a.keys[1:]}, nil)
 		return a.missing(resp, 1)
 	}
 	a.apply(state.Settled{}, nil)
 	a.s.Settle(a.n) // cancelled for good
+	if a.permit != nil {
+		a.permit.settled = false // the next enqueue has another
+	}
 	if cluster.IsTooLarge(lost) {
 		return lost
 	}
@@ -36,7 +42,7 @@ func (a *Acquisition) settle(ctx context.Context, lost error) error {
 // putAt is the create revision of the own keys, which the operations from the first on have
 // read; 0: none is there. One that somebody deleted and made again has a greater one.
 func (a *Acquisition) putAt(resp *pb.TxnResponse, first int) (create int64) {
-	for i := range a.keys {
+	for i := range a.owned() {
 		if c := txn.KV(resp, first+i).GetCreateRevision(); c != 0 && (create == 0 || c < create) {
 			create = c
 		}
@@ -48,7 +54,7 @@ func (a *Acquisition) putAt(resp *pb.TxnResponse, first int) (create int64) {
 // have read, are there as they were put: they were put together, so that somebody has
 // deleted one.
 func (a *Acquisition) missing(resp *pb.TxnResponse, first int) error {
-	for i := range a.keys {
+	for i := range a.owned() {
 		if txn.KV(resp, first+i).GetCreateRevision() != a.own().Create {
 			a.apply(state.OwnDeleted{Place: i}, &detail{ErrKeyDeleted, fmt.Sprintf("%s at revision %d", a.of(i), resp.Header.Revision)})
 			return a.Err()
@@ -59,7 +65,7 @@ func (a *Acquisition) missing(resp *pb.TxnResponse, first int) error {
 
 // ownKeys is an operation on each own key.
 func (a *Acquisition) ownKeys(op func(key string) *pb.RequestOp) (ops []*pb.RequestOp) {
-	for _, key := range a.keys {
+	for _, key := range a.owned() {
 		ops = append(ops, op(key))
 	}
 	return ops

@@ -22,17 +22,17 @@ func (a *Acquisition) follow(p state.Key, from int64) {
 
 // watchOwn watches the own key at place, or all of them, from revision from on.
 func (a *Acquisition) watchOwn(place int, from int64) {
-	for i, key := range a.keys {
+	for i, key := range a.owned() {
 		if place != i && place != state.All {
 			continue
 		}
-		w := a.s.Host().Watches.Watch(key, "", from, func(u watcher.Update) { a.ownChanged(i, u) })
-		a.keep(w, a.slot(i), func() bool { return true })
+		w := a.s.Host().Watches.Watch(key, "", from, func(u watcher.Update) { a.ownChanged(i, key, u) })
+		a.keep(w, a.watchAt(i), func() bool { return a.owned()[i] == key })
 	}
 }
 
-// slot is where the watch of the own key at place is kept.
-func (a *Acquisition) slot(place int) **watcher.Watch {
+// watchAt is where the watch of the own key at place is kept.
+func (a *Acquisition) watchAt(place int) **watcher.Watch {
 	if place == 0 {
 		return &a.ownWatch
 	}
@@ -100,11 +100,11 @@ func (a *Acquisition) predecessorChanged(p state.Key, u watcher.Update) {
 	}
 }
 
-// ownChanged is called with every change of the own key at place.
-func (a *Acquisition) ownChanged(place int, u watcher.Update) {
+// ownChanged is called with every change of the own key at place, as long as that is key.
+func (a *Acquisition) ownChanged(place int, key string, u watcher.Update) {
 	for _, ev := range u.Events {
 		if ev.Deleted {
-			a.apply(state.OwnDeleted{Place: place}, nil)
+			a.apply(state.OwnDeleted{Place: place, Revision: ev.ModRevision}, nil)
 			continue
 		}
 		a.apply(state.OwnChanged{
@@ -112,16 +112,14 @@ func (a *Acquisition) ownChanged(place int, u watcher.Update) {
 		}, nil)
 	}
 	if u.Err != nil || u.Compacted > 0 {
-		key := a.own()
-		key.Name = a.keys[place]
-		a.apply(state.WatchEnded{Key: key, Missed: u.Compacted > 0}, nil)
+		a.apply(state.WatchEnded{Key: state.Key{Name: key, Create: a.own().Create}, Missed: u.Compacted > 0}, nil)
 	}
 }
 
 // Observe implements session.Acquisition: what the session's linearizable read at revision rev
-// showed of the own key at place and, with the first, of the predecessor.
-func (a *Acquisition) Observe(rev int64, place int, own, predecessor session.Observed) {
-	a.apply(state.Observed{Revision: rev, Own: state.Seen(own), Predecessor: state.Seen(predecessor), Place: place}, nil)
+// showed of the own key at place, which was key, and, with the first, of the predecessor.
+func (a *Acquisition) Observe(rev int64, place int, key string, own, predecessor session.Observed) {
+	a.apply(state.Observed{Revision: rev, Own: state.Seen(own), Predecessor: state.Seen(predecessor), Place: place, Key: key}, nil)
 	if place == 0 {
 		a.checkKind()
 	}

@@ -16,8 +16,9 @@ type Acquisition interface {
 	// own key is not read at all. What it returns is not changed.
 	Keys() (own []string, predecessor string)
 	// Observe reports what a linearizable read at revision rev, sent after Keys was
-	// called, showed of the own key at place, and, with the first, of the predecessor.
-	Observe(rev int64, place int, own, predecessor Observed)
+	// called, showed of the own key at place, which was key, and, with the first, of the
+	// predecessor.
+	Observe(rev int64, place int, key string, own, predecessor Observed)
 	// Arm is called when the arming delay has passed.
 	Arm()
 	// HoldOver is called when the time that Limit set has come.

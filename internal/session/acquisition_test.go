@@ -44,7 +44,7 @@ func (c *acquisition) Keys() (own []string, predecessor string) {
 	return append([]string{c.own}, c.more...), c.predecessor
 }
 
-func (c *acquisition) Observe(rev int64, place int, own, predecessor Observed) {
+func (c *acquisition) Observe(rev int64, place int, key string, own, predecessor Observed) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.observed = append(c.observed, observation{rev, place, own, predecessor})

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/pawl-locks/pawl/internal/keys"
 )
@@ -21,6 +22,25 @@ func (s *Session) Begin(places ...keys.Place) (n int64, own []string, err error)
 	}
 	n, own = s.ledger.begin(s.id, places...)
 	return n, own, nil
+}
+
+// Add gives entry n, whose key is known to be there, another one in the same queue, before
+// that may be put: a removal of the entry, and a Handle, are about both from now on. cancels: the
+// cancel key, which did not settle the entry's enqueue, is put with it, and is removed with it. The error
+// says why the session is over, or that the entry is.
+func (s *Session) Add(n int64, key string, cancels bool) error {
+	if err := s.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.over.Load(); e != nil {
+		return e.err
+	}
+	if !s.ledger.add(n, key, cancels) {
+		return fmt.Errorf("entry %d is not there", n)
+	}
+	return nil
 }
 
 // CancelKey is the cancel key of entry n: while it is there, no late copy of

@@ -28,6 +28,7 @@ type keyRead struct {
 type keysOf struct {
 	acquisition      Acquisition
 	place            int // of the own key
+	key              string
 	own, predecessor int
 }
 
@@ -53,7 +54,7 @@ func split(acquisitions []Acquisition, most int) []keyRead {
 				all = append(all, keyRead{})
 				l = &all[len(all)-1]
 			}
-			l.acquisitions = append(l.acquisitions, keysOf{c, place, l.add(key), l.add(predecessor)})
+			l.acquisitions = append(l.acquisitions, keysOf{c, place, key, l.add(key), l.add(predecessor)})
 			predecessor = "" // once is enough
 		}
 	}
@@ -89,7 +90,7 @@ func (l *keyRead) deliver(resp *pb.TxnResponse, skip int) {
 		return Observed{}
 	}
 	for _, at := range l.acquisitions {
-		at.acquisition.Observe(resp.Header.Revision, at.place, seen(at.own), seen(at.predecessor))
+		at.acquisition.Observe(resp.Header.Revision, at.place, at.key, seen(at.own), seen(at.predecessor))
 	}
 }
 

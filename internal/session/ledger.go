@@ -74,10 +74,11 @@ func (st state) after(ev evidence) (state, bool) {
 
 // An entry is one acquisition's part in the queues of its names: one key in each, or,
 // of a semaphore's, all keys that it may have put in one. They are adopted, settled and
-// removed together. No key of them changes.
+// removed together. No key of them changes, and none is taken out.
 type entry struct {
 	state state
 	keys  []string
+	taken bool // the cancel key was put with a key that was added, and goes with it
 }
 
 // names are the queues that e has keys in, by what their keys begin with, whatever
@@ -127,7 +128,7 @@ func (l *ledger) begin(lease int64, places ...keys.Place) (n int64, own []string
 	for i, p := range places {
 		own[i] = keys.QueueKey{Lease: lease, N: n, Form: p.Form}.In(p.Prefix)
 	}
-	l.put(n, entry{open, own})
+	l.put(n, entry{state: open, keys: own})
 	return n, own
 }
 
@@ -144,7 +145,7 @@ func (l *ledger) inherit(lease, next int64, unsettled []string) error {
 		all[k.N] = append(all[k.N], key)
 	}
 	for n, own := range all {
-		l.put(n, entry{undoing, own})
+		l.put(n, entry{state: undoing, keys: own})
 	}
 	return nil
 }
@@ -156,6 +157,21 @@ func (l *ledger) put(n int64, e entry) {
 		c := l.counts[name]
 		l.counts[name] = count{c.entries + 1, max(c.last, n)}
 	}
+}
+
+// add gives entry n, which is there, another key in the queue that it is in; false: it is
+// not there. An entry that has the key already keeps it. cancels: the cancel key is put with
+// it, and goes with it.
+func (l *ledger) add(n int64, key string, cancels bool) bool {
+	e := l.entries[n]
+	if e.state != there {
+		return false
+	}
+	if !slices.Contains(e.keys, key) {
+		e.keys, e.taken = append(slices.Clip(e.keys), key), cancels // after the first: see undoEach
+		l.entries[n] = e
+	}
+	return true
 }
 
 // state is that of entry n.
@@ -179,7 +195,7 @@ func (l *ledger) move(n int64, ev evidence, own []string) bool {
 		return false
 	}
 	if before == left {
-		l.put(n, entry{left, own})
+		l.put(n, entry{state: left, keys: own})
 	}
 	e := l.entries[n]
 	e.state = after

@@ -21,6 +21,9 @@ func (l *ledger) removalOps(n int64) int {
 	case undoing, forfeit:
 		return 1 + len(e.keys)
 	case leaving:
+		if e.taken {
+			return 1 + len(e.keys)
+		}
 		return len(e.keys)
 	}
 	return 0
@@ -53,6 +56,9 @@ func (s *Session) undoTxn(ns []int64, deletions bool) (w together.Write, left []
 		}
 		for _, key := range e.keys {
 			t.Success = append(t.Success, txn.Delete(key))
+		}
+		if e.state == leaving && e.taken {
+			t.Success = append(t.Success, txn.Delete(s.CancelKey(n)))
 		}
 		for name := range e.names() {
 			s.touch(&w, name)
@@ -103,7 +109,8 @@ func (s *Session) removeEntries(ctx context.Context, ns []int64) error {
 }
 
 // undoEach sends the parts of w, which undoes one entry of several names, one by one, in
-// their order: a cancel key comes before the deletions. What may be removed is, though the
+// their order: a cancel key comes before the deletions, and the deletion of a key in a
+// turnstile before that of a slot, which may be put while the first is there. What may be removed is, though the
 // role has no permission on another name, or the server allows few operations.
 func (s *Session) undoEach(ctx context.Context, w together.Write) (err error) {
 	whole := w.Txn

@@ -185,6 +185,14 @@ func LastBetween(from, to []byte, below int64) *pb.RequestOp {
 	return &op.RequestOp
 }
 
+// Between reads, without values, the first n keys in [from, to), in their order.
+func Between(from, to []byte, n int64) *pb.RequestOp {
+	op := newRange()
+	r := &op.get
+	r.Key, r.RangeEnd, r.Limit, r.KeysOnly = from, to, n, true
+	return &op.RequestOp
+}
+
 // FirstBetween reads, without its value, the first-created key in [from, to).
 func FirstBetween(from, to []byte) *pb.RequestOp {
 	return &between(from, to, 1, pb.RangeRequest_ASCEND).RequestOp

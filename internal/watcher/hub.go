@@ -77,6 +77,11 @@ func (h *Hub) WatchDeletion(key string, from int64, fn func(Update)) *Watch {
 	return h.watch(newSpan(key, ""), &Watch{hub: h, fn: fn, from: max(from, 1), deletions: true})
 }
 
+// WatchDeletions is WatchDeletion of the keys in [key, end), with no values that can be relied on.
+func (h *Hub) WatchDeletions(key, end string, from int64, fn func(Update)) *Watch {
+	return h.watch(newSpan(key, end), &Watch{hub: h, fn: fn, from: max(from, 1), deletions: true})
+}
+
 func (h *Hub) watch(sp span, w *Watch) *Watch {
 	if w.fn == nil {
 		panic("watcher: nil function")

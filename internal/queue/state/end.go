@@ -29,7 +29,7 @@ func (a *Acquisition) ends(end End) Effects {
 		a.phase = Undoing
 		fx.Rest, fx.Remove = fx.Held, !fx.Held
 	case end == KeyOverwritten, end == HeldTooLong:
-		a.phase = Undoing
+		a.phase, fx.Remove = Undoing, a.Trying()
 	case end == GivenUp && (a.own.Create != 0 || a.phase == Settling):
 		a.phase, fx.Remove = Undoing, true
 	default:

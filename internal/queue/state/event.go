@@ -20,8 +20,11 @@ type Effects struct {
 	Own      int   // of WatchOwn, and of an End by a key's deletion or overwriting: the place of the own key, or All
 	Rest     bool  // of such an End: the other own keys stay until it is given back, or for one TTL (rule ML6)
 	Follow   Key   // watch this predecessor's deletion from revision From on
-	Unfollow bool  // cancel the watch of the predecessor, if there is one, and first
-	From     int64 // of WatchOwn and Follow
+	Unfollow bool  // cancel the watch of the predecessor, or of the slots, if there is one, and first
+	From     int64 // of WatchOwn, Follow and FollowSlots
+
+	FollowSlots bool // watch the slots' deletions from revision From on
+	Unwatch     bool // cancel the watch of the own key, if there is one: another key is the own one now
 
 	Handoff bool    // the next deletion carries a handoff
 	Verdict Verdict // what a release, or a rewrite, does next

@@ -22,9 +22,12 @@ func (s *script) n(n int) int {
 	return v
 }
 
-func (s *script) bool() bool    { return s.n(2) == 1 }
-func (s *script) rev() int64    { return int64(s.n(12)) }
-func (s *script) key() Key      { return Key{fmt.Sprintf("n/%d-1", 1+s.n(3)), s.rev()} }
+func (s *script) bool() bool { return s.n(2) == 1 }
+func (s *script) rev() int64 { return int64(s.n(12)) }
+func (s *script) key() Key   { return Key{fmt.Sprintf("n/%d-1", 1+s.n(3)), s.rev()} }
+func (s *script) ofKey() string {
+	return []string{"", "", s.key().Name}[s.n(3)]
+}
 func (s *script) seen() Seen    { return Seen{s.rev(), s.rev()} }
 func (s *script) out() Outcome  { return Outcome(s.n(4)) }
 func (s *script) value() []byte { return []byte{'a' + byte(s.n(3))} }
@@ -40,6 +43,14 @@ func (s *script) list() keys.Successors {
 // others are what a set has beside its first key; none, as a rule.
 func (s *script) others() []string { return []string{"m/1-1", "o/1-1"}[:s.n(5)/2] }
 
+// taken are slots that are held, by some with another limit, and one that is nobody's.
+func (s *script) taken() (all []Taken) {
+	for range s.n(4) {
+		all = append(all, Taken{s.n(4) - 1, s.n(4)})
+	}
+	return all
+}
+
 func (s *script) changed() OwnChanged {
 	ev := OwnChanged{Place: s.n(3), Create: s.rev(), Mod: s.rev(), OnLease: s.bool(), Value: s.value()}
 	if s.bool() {
@@ -49,19 +60,19 @@ func (s *script) changed() OwnChanged {
 }
 
 func (s *script) event() Event {
-	switch s.n(25) {
+	switch s.n(30) {
 	case 0:
-		return Enqueued{Own: s.key(), Others: s.others(), Predecessor: s.key(), Whole: s.bool(), Revision: s.rev()}
+		return Enqueued{Own: s.key(), Others: s.others(), Predecessor: s.key(), Whole: s.bool(), Revision: s.rev(), Taken: s.taken()}
 	case 1:
-		return Enqueued{Own: s.key(), Others: s.others(), Whole: s.bool(), Revision: s.rev()}
+		return Enqueued{Own: s.key(), Others: s.others(), Whole: s.bool(), Revision: s.rev(), Taken: s.taken()}
 	case 2:
 		return AnswerLost{}
 	case 3:
 		return Settled{s.key(), s.others()}
 	case 4:
-		return Answered{s.bool(), s.key(), s.rev(), s.bool(), s.list()}
+		return Answered{s.bool(), s.key(), s.rev(), s.bool(), s.list(), s.taken()}
 	case 5:
-		return Answered{Found: s.bool(), Revision: s.rev(), Unclean: s.bool(), Successors: s.list()}
+		return Answered{Found: s.bool(), Revision: s.rev(), Unclean: s.bool(), Successors: s.list(), Taken: s.taken()}
 	case 6:
 		return PredecessorDeleted{s.key(), s.rev(), s.changed().Value}
 	case 7:
@@ -71,11 +82,11 @@ func (s *script) event() Event {
 	case 9:
 		return WatchEnded{s.key(), s.bool()}
 	case 10, 11:
-		return Observed{s.rev(), s.seen(), s.seen(), s.n(3)}
+		return Observed{s.rev(), s.seen(), s.seen(), s.n(3), s.ofKey()}
 	case 12, 13:
 		return s.changed()
 	case 14:
-		return OwnDeleted{s.n(3)}
+		return OwnDeleted{s.n(3), s.rev()}
 	case 15:
 		return Armed{}
 	case 16:
@@ -94,6 +105,16 @@ func (s *script) event() Event {
 		return WriteSent{}
 	case 23:
 		return WriteAnswered{s.out(), s.rev(), s.bool(), s.bool()}
+	case 25:
+		return TakeAnswered{s.out(), s.key()}
+	case 26:
+		return TakeFound{s.key()}
+	case 27:
+		return SlotFreed{s.rev()}
+	case 28:
+		return SlotsWatchEnded{s.bool()}
+	case 29:
+		return Answered{Found: true, Revision: 11}
 	}
 	return []Event{Over{}, GaveUp{}, Removed{}, ReadEnded{}, RewriteEnded{}, HoldOver{}}[s.n(6)]
 }
@@ -105,7 +126,7 @@ func FuzzAnAcquisitionKeepsItsInvariants(f *testing.F) {
 	f.Add([]byte{0, 1, 5, 0, 3, 1, 5, 12, 5, 7, 1, 0, 1, 0, 3, 16, 21, 1, 22, 23, 3})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s := &script{b}
-		a := Begin(Options{Handoffs: s.bool(), Delay: s.bool()})
+		a := Begin(Options{Handoffs: s.bool(), Delay: s.bool(), Limit: max(s.n(6)-2, 0)})
 		for len(s.b) > 0 {
 			ev := s.event()
 			was := a
@@ -120,10 +141,27 @@ func FuzzAnAcquisitionKeepsItsInvariants(f *testing.F) {
 // broken names what should be true of every transition, and is not of this one.
 func broken(was, a Acquisition, ev Event, fx Effects) string {
 	_, won := ev.(Won)
+	took := a.evidence == ByTake && was.evidence == None
 	holds := a.phase == Held || a.phase == Releasing
 	switch {
-	case was.own.Create != 0 && was.own != a.own:
+	case was.own.Create != 0 && was.own != a.own && !took:
 		return "the token changed"
+	case took && a.own.Create <= was.own.Create:
+		return "the token of a slot is not above the key in the turnstile"
+	case a.Limit > 0 && a.evidence != None && a.evidence != ByTake:
+		return "held without a slot"
+	case a.Limit == 0 && (a.evidence == ByTake || a.phase == Full || a.phase == Taking || a.Trying()):
+		return "a slot, and no semaphore"
+	case took && !was.Trying(), a.evidence == ByTake && a.Trying():
+		return "taken, and not tried, or tried still"
+	case was.Trying() && a.end == KeyDeleted && was.end == Alive && !isFound(ev):
+		return "ended by the loss of a key that a take may have deleted"
+	case was.Trying() && was.end == Alive && a.end != Alive && a.end != SessionEnded && a.end != KeyDeleted && !fx.Remove:
+		return "what was tried is not removed"
+	case fx.FollowSlots && (a.phase != Full || !a.slots.watched || was.slots.watched && !fx.Unfollow), a.phase == Full && was.phase != Full && !a.slots.watched:
+		return "full, and the slots are not watched"
+	case a.phase == Full && was.phase != Full && a.slots.freed > revisionOf(ev):
+		return "full, by an answer older than a deletion that is known"
 	case was.own.Create != 0 && a.mod < was.mod:
 		return "the modification revision went back"
 	case was.evidence != None && a.evidence != was.evidence:
@@ -152,6 +190,22 @@ func broken(was, a Acquisition, ev Event, fx Effects) string {
 	return ""
 }
 
+func isFound(ev Event) bool {
+	_, found := ev.(TakeFound)
+	return found
+}
+
+// revisionOf is that of an answer which shows slots.
+func revisionOf(ev Event) int64 {
+	switch ev := ev.(type) {
+	case Enqueued:
+		return ev.Revision
+	case Answered:
+		return ev.Revision
+	}
+	return 0
+}
+
 // brokenA2 says rule A2 a second time: by which events an acquisition comes to own, and
 // with what in them.
 func brokenA2(was, a Acquisition, ev Event) string {
@@ -161,6 +215,10 @@ func brokenA2(was, a Acquisition, ev Event) string {
 		ok = ok && ev.Whole && ev.Predecessor == Key{} && a.evidence == ByEnqueue
 	case Answered:
 		ok = ok && ev.Found && ev.Predecessor == Key{} && ev.Revision >= a.own.Create && a.evidence == ByAnswer
+	case TakeAnswered:
+		ok = ok && was.phase == Taking && ev.Outcome == Applied && ev.Own == a.own && a.evidence == ByTake
+	case TakeFound:
+		ok = ok && was.phase == Asking && ev.Own == a.own && a.evidence == ByTake
 	case OwnChanged:
 		h, parsed := keys.ParseHandoff(ev.Value)
 		ok = ok && parsed && a.evidence == ByHandoff && ev.OnLease && ev.Create == a.own.Create && was.predecessor == Key{"n/" + string(h.By), h.Create}

@@ -10,14 +10,18 @@ type Observed struct {
 	Revision         int64
 	Own, Predecessor Seen
 	Place            int // of Own among the own keys; with another than the first nothing is said of the predecessor
+
+	// Key is the name of Own as it was read; "": that of the own key at Place. Of another
+	// nothing is said: a slot's key has taken its place meanwhile.
+	Key string
 }
 
 func (ev Observed) apply(a *Acquisition) Effects {
 	switch {
-	case a.end != Alive, a.own.Create == 0, ev.Revision < a.own.Create:
+	case a.end != Alive, a.own.Create == 0, ev.Revision < a.own.Create, ev.Key != "" && ev.Key != a.name(ev.Place):
 		return Effects{}
 	case ev.Own.Create != a.own.Create:
-		return a.deleted(ev.Place)
+		return a.gone(ev.Place)
 	case ev.Own.Mod > a.mod && !a.explains():
 		return a.overwritten(ev.Place, ev.Own.Mod)
 	}
@@ -27,6 +31,8 @@ func (ev Observed) apply(a *Acquisition) Effects {
 		fx.WatchOwn, fx.Own, fx.From = true, ev.Place, ev.Revision+1
 	}
 	switch {
+	case a.phase == Full:
+		fx.Wake = a.looked()
 	case a.predecessor == Key{}, ev.Place != 0:
 	case ev.Predecessor.Create != a.predecessor.Create:
 		if a.phase == Waiting && !a.expecting {
@@ -59,7 +65,7 @@ func (ev OwnChanged) apply(a *Acquisition) Effects {
 		return Effects{}
 	}
 	if ev.Create != a.own.Create && ev.Mod > a.mod {
-		return a.deleted(ev.Place) // and made again by somebody
+		return a.gone(ev.Place) // and made again by somebody
 	}
 	if !a.knows(ev) {
 		return a.overwritten(ev.Place, ev.Mod)
@@ -97,14 +103,18 @@ func (a *Acquisition) knows(ev OwnChanged) bool {
 	return false
 }
 
-// OwnDeleted says that an own key is gone, which it is not to our doing.
-type OwnDeleted struct{ Place int }
+// OwnDeleted says that an own key is gone, which it is not to our doing, or only because a
+// slot was taken.
+type OwnDeleted struct {
+	Place    int
+	Revision int64 // of the deletion; 0: not known. The own key was created later than what was deleted before.
+}
 
 func (ev OwnDeleted) apply(a *Acquisition) Effects {
-	if a.own.Create == 0 {
+	if a.own.Create == 0 || ev.Revision != 0 && ev.Revision <= a.own.Create {
 		return Effects{}
 	}
-	return a.deleted(ev.Place)
+	return a.gone(ev.Place)
 }
 
 // Armed says that it has been held for longer than a moment.

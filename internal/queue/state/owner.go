@@ -3,7 +3,7 @@ package state
 import "github.com/pawl-locks/pawl/internal/keys"
 
 // This file is rule A2: who owns a name is decided by one transaction. There are three
-// kinds of evidence, and own is called nowhere else.
+// kinds of evidence, and a fourth for the slots of a semaphore, and owns is called nowhere else.
 //
 //  1. The enqueue's own transaction read the queue after its put, and found nothing in the
 //     way of the own key (Enqueued, in whole).
@@ -13,6 +13,9 @@ import "github.com/pawl-locks/pawl/internal/keys"
 //  3. The predecessor's release put a handoff on the own key, in the transaction that
 //     deleted the predecessor, and found the own key there. The predecessor was the
 //     holder until then, so nothing created before it is left (handedOff).
+//
+//  4. A take put the key of a slot that had none, and deleted the own key in the
+//     turnstile, which it found there (rule SM1; slots.go).
 //
 // In the way of an exclusive key is every key of the queue, of a shared one every key that
 // is not shared (rules RW1, RW2). The transactions of package queue read no others; what
@@ -35,6 +38,7 @@ const (
 	ByAnswer            // a query showed it first
 	ByHandoff           // its predecessor handed the queue on
 	ByResuming          // a query of the session's next process showed it first
+	ByTake              // of a slot
 )
 
 // owns makes a the owner.
@@ -51,6 +55,7 @@ type Enqueued struct {
 	Predecessor Key      // the last-created key in the way before Own that was read, in any queue, or the zero Key
 	Whole       bool     // nothing of the queue was left out of the read
 	Revision    int64    // of the answer
+	Taken       []Taken  // of a semaphore, in whole and without a predecessor: the slots that are held
 }
 
 func (ev Enqueued) apply(a *Acquisition) Effects {
@@ -62,6 +67,9 @@ func (ev Enqueued) apply(a *Acquisition) Effects {
 		return Effects{}
 	}
 	alone := ev.Whole && ev.Predecessor == Key{}
+	if alone && a.Limit > 0 {
+		return a.turn(ev.Taken, ev.Revision)
+	}
 	if alone {
 		a.owns(ByEnqueue)
 		a.phase = Asking
@@ -84,6 +92,7 @@ type Answered struct {
 	Revision    int64 // of the answer
 	Unclean     bool  // the predecessor before that went without a release
 	Successors  keys.Successors
+	Taken       []Taken // of a semaphore, without a predecessor: the slots that are held
 }
 
 func (ev Answered) apply(a *Acquisition) Effects {
@@ -92,6 +101,10 @@ func (ev Answered) apply(a *Acquisition) Effects {
 	}
 	if ev.Predecessor != (Key{}) {
 		return a.waitFor(ev.Predecessor, ev.Revision)
+	}
+	if a.Limit > 0 {
+		a.slots.asked = true
+		return a.turn(ev.Taken, ev.Revision)
 	}
 	if a.Delay && (ev.Unclean || a.sawShared) {
 		a.Delay = false
@@ -141,6 +154,6 @@ func (Won) apply(a *Acquisition) Effects {
 	if a.end != Alive || a.evidence == None || a.phase >= Held {
 		return Effects{}
 	}
-	a.phase, a.predecessor, a.deletedAt = Held, Key{}, 0
+	a.phase, a.predecessor, a.deletedAt, a.slots.watched = Held, Key{}, 0, false
 	return Effects{Unfollow: true}
 }

@@ -14,6 +14,8 @@ const (
 	Settling               // the enqueue's answer was lost
 	Waiting                // for the end of its predecessor
 	Asking                 // the predecessor may be gone: a query decides
+	Full                   // of a semaphore, first in the turnstile: no slot is free
+	Taking                 // of a semaphore, first in the turnstile: a slot was free, and is taken now
 	Held
 	Releasing // the own key is being deleted, and the caller learns what was found
 	Undoing   // the own key may be there and has to be deleted, in the background
@@ -32,6 +34,7 @@ type Options struct {
 	Handoffs bool // it takes handoffs, and gives them; its value is a lock's label then
 	Delay    bool // it waits once before it succeeds a holder that did not release
 	Shared   bool // it holds together with other shared ones; neither of the above then
+	Limit    int  // it takes a slot of a semaphore, of which there are so many; none of the above then
 }
 
 // An Acquisition is the state of one acquisition. The zero value, with Options, is one
@@ -41,30 +44,35 @@ type Options struct {
 // revision: it waits for one predecessor in any of them, and is held once it is the owner in
 // all (rules ML1 to ML8).
 //
+// One that takes a slot of a semaphore has a key in the turnstile first, which is a queue
+// like any other, and then that of its slot in its place: see slots.go.
+//
 // Invariants: own.Create is 0 until the enqueue is known to be applied, and never
-// changes then. evidence is set at most once, while end is Alive. phase is Held only
+// changes then, except that the key of a slot takes the place of that in the turnstile, with
+// the evidence that it was taken. evidence is set at most once, while end is Alive. phase is Held only
 // with evidence. predecessor is zero before the enqueue is answered, and once it is
 // Held. doubt holds values that were sent with a comparison to mod and that are not
 // known to be applied or not, so at most one of them ever is, and none once mod moves.
 type Acquisition struct {
 	Options
-	phase Phase
-	end   End
+	phase     Phase
+	end       End
+	evidence  Evidence
+	expecting bool // the predecessor's release was to be a handoff to own
+	sawShared bool // of one with Delay: a shared key was its predecessor
+	preBroken bool // the watch of the predecessor has ended
 
 	own         Key
 	others      []string // the other own keys of a set, which have own's create revision
 	mod         int64    // own's modification revision, as far as it is known; others never have another than the first
 	predecessor Key
-	deletedAt   int64 // the revision of the predecessor's deletion; 0: not known
-	expecting   bool  // the predecessor's release was to be a handoff to own
-	evidence    Evidence
+	deletedAt   int64           // the revision of the predecessor's deletion; 0: not known
 	successors  keys.Successors // those known to be behind, in order
-	sawShared   bool            // of one with Delay: a shared key was its predecessor
 
-	doubt     doubt
-	deletion  deletion
-	broken    uint64 // of each own key, by its place, whether its watch has ended
-	preBroken bool   // the watch of the predecessor has ended
+	doubt    doubt
+	deletion deletion
+	broken   uint64 // of each own key, by its place, whether its watch has ended
+	slots    slots
 }
 
 // MaxKeys is how many own keys an acquisition has at the most.
@@ -75,7 +83,8 @@ const All = -1
 
 // Begin is the state of an acquisition that begins.
 func Begin(o Options) Acquisition {
-	o.Handoffs, o.Delay = o.Handoffs && !o.Shared, o.Delay && !o.Shared // rule RW4
+	alone := !o.Shared && o.Limit == 0
+	o.Handoffs, o.Delay = o.Handoffs && alone, o.Delay && alone // rules RW4, SM2
 	return Acquisition{Options: o}
 }
 
@@ -99,11 +108,20 @@ func (a *Acquisition) place(key Key) (i int, ok bool) {
 
 // watchOwn asks for the watches of all own keys from revision from on.
 func (a *Acquisition) watchOwn(from int64) Effects {
+	a.slots.ownWatched = true
 	fx := Effects{WatchOwn: true, From: from}
 	if a.broken = 0; a.set() {
 		fx.Own = All
 	}
 	return fx
+}
+
+// name is that of the own key at place.
+func (a *Acquisition) name(place int) string {
+	if place > 0 && place <= len(a.others) {
+		return a.others[place-1]
+	}
+	return a.own.Name
 }
 
 // Phase is how far it has come.
@@ -145,6 +163,7 @@ const (
 	Sleep                    // until woken
 	SleepBriefly             // until woken, or until a handoff that is expected is late
 	Query                    // ask who owns
+	Take                     // take the slot that Slot says
 	Win                      // look at the clock, and hold
 	Return                   // it has ended, or holds
 )
@@ -161,8 +180,10 @@ func (a *Acquisition) Next() Step {
 		return Settle
 	case a.phase == Waiting && a.expecting:
 		return SleepBriefly
-	case a.phase == Waiting:
+	case a.phase == Waiting, a.phase == Full:
 		return Sleep
+	case a.phase == Taking:
+		return Take
 	case a.phase == Asking:
 		return Query
 	}

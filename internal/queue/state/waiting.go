@@ -36,7 +36,7 @@ func (ev Settled) apply(a *Acquisition) Effects {
 // waitFor makes p, which an answer at revision rev showed, the predecessor. Without one
 // a query shows.
 func (a *Acquisition) waitFor(p Key, rev int64) Effects {
-	a.predecessor, a.deletedAt, a.expecting, a.preBroken = p, 0, false, false
+	a.predecessor, a.deletedAt, a.expecting, a.preBroken, a.slots.watched = p, 0, false, false, false
 	if p == (Key{}) {
 		a.phase = Asking
 		return Effects{}

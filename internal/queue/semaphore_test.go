@@ -1,0 +1,380 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+)
+
+// holdsSlot asserts what is true of a slot that is held: its key is the only one of the slot,
+// and none of the same acquisition waits in the turnstile.
+func (w *world) holdsSlot(c *Acquisition) {
+	w.Helper()
+	slot, ok := c.Slot()
+	require.True(w, ok)
+	assert.Equal(w, []string{c.Key()}, w.f.Keys(fmt.Sprintf("name/s%d.", slot)))
+	k, _ := keys.ParseQueueKey(c.Key())
+	assert.Nil(w, w.f.Get(keys.QueueKey{Lease: k.Lease, N: k.N, Form: keys.Turnstile}.In("name/")), "it is in the turnstile still")
+	resource, t, ok := fencing.FromContext(c.Context())
+	assert.Equal(w, []any{fmt.Sprintf("//pawl/slot/%d/name", slot), c.Token(), true}, []any{resource, t, ok})
+}
+
+// permit is an attempt on the semaphore with this limit.
+func (w *world) permit(limit int) *attempt {
+	w.Helper()
+	return w.permitOn(w.session(), limit)
+}
+
+func (w *world) permitOn(s *session.Session, limit int) *attempt {
+	w.Helper()
+	w.limit = limit
+	return w.acquiring(w.Context(), s, Request{})
+}
+
+func (a *attempt) slot() int {
+	a.w.Helper()
+	slot, ok := a.won().Slot()
+	require.True(a.w, ok)
+	return slot
+}
+
+func (w *world) slots() (all []string) {
+	for _, key := range w.f.Keys("name/s") {
+		all = append(all, strings.SplitAfter(key, ".")[0])
+	}
+	return all
+}
+
+// SM1, SM2: at most as many hold as there are slots, each has the lowest that was free, and they are
+// served in turn.
+func TestSlotsAreTakenInTurnAndTheLowestFirst(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		var all []*attempt
+		for range 6 {
+			all = append(all, w.permit(3))
+		}
+		for i, a := range all[:3] {
+			assert.Equal(w, i, a.slot())
+		}
+		for _, a := range all[3:] {
+			require.False(w, isClosed(a.done))
+		}
+		w.release(all[1].won())
+		assert.Equal(w, 1, all[3].slot())
+		assert.False(w, isClosed(all[4].done))
+		w.release(all[2].won())
+		assert.Equal(w, 2, all[4].slot())
+		w.release(all[0].won())
+		assert.Equal(w, 0, all[5].slot())
+		for _, i := range []int{3, 4, 5} {
+			w.release(all[i].won())
+		}
+		w.clear()
+	})
+}
+
+// SM3: each heeds the least limit of those that hold and its own, and counts.
+func TestNobodyIsOneOfMoreThanItAgreedTo(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		var five []*attempt
+		for range 3 {
+			five = append(five, w.permit(5))
+		}
+		w.release(five[0].won())
+		two := w.permit(2) // slot 0 is free, and two are held
+		synctest.Wait()
+		assert.False(w, isClosed(two.done))
+		w.release(five[2].won())
+		assert.Equal(w, 0, two.slot())
+		late := w.permit(5)
+		assert.False(w, isClosed(late.done), "it would be the third beside one that agreed to two")
+		w.release(two.won())
+		assert.Equal(w, 0, late.slot())
+		w.release(late.won())
+		w.release(five[1].won())
+		w.clear()
+	})
+}
+
+// A4, A5, A6: whatever becomes of a take, one slot is held once, and given back without a
+// trace, though another waits for it.
+func TestEveryFailureOfATakeEndsInOneHolder(t *testing.T) {
+	eachFault(t, func(w *world, fa fault) {
+		w.limit = 2
+		s := w.session()
+		hit := w.f.Inject(request(isTake).rule(fa.rule))
+		c, err := w.take(w.Context(), s, Request{})
+		assert.NotZero(w, hit.Hits())
+		w.f.LiftAll()
+		if err != nil && fa.final {
+			w.clear()
+			return
+		}
+		require.NoError(w, err)
+		time.Sleep(4 * time.Second) // what is late arrives
+		w.held(c)
+		assert.Len(w, w.keys(), 1)
+		w.release(c)
+		w.clear()
+	})
+}
+
+// SM1: a copy of a take that comes after the acquisition gave up, or after the slot was given back, puts
+// nothing.
+func TestACopyOfATakeThatComesTooLateIsRefused(t *testing.T) {
+	for name, rule := range map[string]etcdfake.Rule{
+		"after it was given up":      {Late: 6 * time.Second, Err: rpctypes.ErrGRPCTimeout},
+		"after the slot was free":    {Again: 6 * time.Second, Err: rpctypes.ErrGRPCTimeout, Times: 1},
+		"and nobody knows of either": {Again: 6 * time.Second, Hang: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				w.limit = 1
+				s := w.session()
+				w.f.Inject(request(isTake).rule(rule))
+				ctx, cancel := context.WithTimeout(w.Context(), 2*time.Second)
+				defer cancel()
+				c, err := w.take(ctx, s, Request{})
+				if rule.Late == 0 && err == nil {
+					w.release(c)
+				} else {
+					require.ErrorIs(w, err, context.DeadlineExceeded)
+				}
+				time.Sleep(10 * time.Second)
+				w.f.LiftAll()
+				require.Empty(w, w.keys())
+				w.clear()
+			})
+		})
+	}
+}
+
+// SM1: an acquisition that gives up when a take's answer is lost removes the slot too.
+func TestGivingUpAfterATakeLeavesNoSlot(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		w.limit = 1
+		w.f.Inject(request(isTake).rule(etcdfake.Rule{Hang: true}))
+		w.f.Inject(request(isAsk).rule(etcdfake.Rule{Lose: true, Hang: true}))
+		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+		defer cancel()
+		_, err := w.take(ctx, w.session(), Request{})
+		require.ErrorIs(w, err, context.DeadlineExceeded)
+		synctest.Wait()
+		w.f.LiftAll()
+		w.clear()
+	})
+}
+
+// A4: the first in the turnstile gets the slot though no watch shows that it is free, and when a
+// compaction has swallowed that.
+func TestASlotThatNoWatchShowsIsFoundFree(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		holder := w.permit(1).won()
+		w.f.Inject(etcdfake.Rule{Method: "Watch", Lose: true, Hang: true})
+		s := w.session()
+		a := w.permitOn(s, 1)
+		w.release(holder)
+		began := time.Now()
+		c := a.won()
+		assert.LessOrEqual(w, time.Since(began), s.TTL()/2+time.Second)
+		w.f.LiftAll()
+		w.release(c)
+		w.clear()
+	})
+}
+
+// A3: one that waits learns of the deletion of its key in the turnstile, first there or not.
+func TestOneInTheTurnstileLearnsThatItsKeyIsGone(t *testing.T) {
+	for _, ahead := range []int{1, 2} {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			holder := w.permit(1).won()
+			var waiters []*attempt
+			for range ahead {
+				waiters = append(waiters, w.permit(1))
+			}
+			last := waiters[ahead-1]
+			turnstile := w.f.Keys("name/q")
+			require.Len(w, turnstile, ahead)
+			newest := turnstile[0]
+			for _, key := range turnstile {
+				if w.f.Get(key).CreateRevision > w.f.Get(newest).CreateRevision {
+					newest = key
+				}
+			}
+			w.f.Delete(newest)
+			w.oneCause(ErrKeyDeleted, last.failed())
+			w.release(holder)
+			if ahead > 1 {
+				w.release(waiters[0].won())
+			}
+			w.clear()
+		})
+	}
+}
+
+// H1: the loss of a slot is that slot's alone.
+func TestTheLossOfASlotIsItsAlone(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		s := w.session()
+		one, two := w.permitOn(s, 3).won(), w.permitOn(s, 3).won()
+		time.Sleep(time.Second)
+		w.f.Delete(one.Key())
+		synctest.Wait()
+		w.oneCause(ErrKeyDeleted, one.Err())
+		require.ErrorIs(w, one.Err(), ErrLost)
+		w.held(two)
+		three := w.permitOn(s, 3)
+		assert.Equal(w, 0, three.slot())
+		w.release(two)
+		w.release(three.won())
+		w.clear()
+	})
+}
+
+// SM5: a lock on a semaphore's name is refused, and puts nothing, and the other way round.
+func TestANameIsOfOneKind(t *testing.T) {
+	for _, try := range []bool{false, true} {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			s := w.session()
+			refused := func(limit int, shared bool, set ...string) {
+				w.limit, w.shared, w.set = limit, shared, set
+				before := w.f.Revision()
+				_, err := w.take(w.Context(), s, Request{Try: try})
+				require.ErrorIs(w, err, ErrKind)
+				synctest.Wait()
+				assert.Equal(w, before, w.f.Revision(), "it wrote")
+				w.limit, w.shared, w.set = 0, false, nil
+			}
+			p := w.permit(1).won()
+			waits := w.permit(1)
+			for _, last := range []bool{false, true} {
+				refused(0, false)
+				refused(0, true)
+				refused(0, false, "name2")
+				if w.release(p); !last {
+					p = waits.won()
+				}
+			}
+			w.limit = 0
+			for _, shared := range []bool{false, true} {
+				w.shared = shared
+				c := w.acquire(w.session())
+				refused(2, false)
+				w.release(c)
+			}
+			w.clear()
+		})
+	}
+}
+
+// SM5: what comes to the name past that comparison, as etcd's own clients do, ends the
+// acquisitions of slots that are under way, and is excluded by those that are held.
+func TestNoSlotIsTakenBesideALock(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		w.f.Inject(request(isTake).rule(etcdfake.Rule{Delay: 100 * time.Millisecond, Times: 1}))
+		a := w.permit(2)
+		w.f.Put("name/1f", "", 0) // etcdctl's, between the question and the take
+		require.ErrorIs(w, a.failed(), ErrKind)
+		synctest.Wait()
+		w.f.Delete("name/1f")
+
+		held := w.permit(2).won()
+		w.limit = 0
+		q, err := New("", "name", true)
+		require.NoError(w, err)
+		_, err = Acquire(w.Context(), w.session(), q, Request{})
+		require.ErrorIs(w, err, ErrKind)
+		w.release(held)
+		w.clear()
+	})
+}
+
+// SM2: among the slots' keys one that is nobody's keeps all of them.
+func TestAForeignKeyAmongTheSlotsIsWaitedFor(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		for _, key := range []string{"name/s0", "name/s0.x", "name/qx"} {
+			w.f.Put(key, "", 0)
+			a := w.permit(3)
+			require.False(w, isClosed(a.done))
+			w.f.Delete(key)
+			w.release(a.won())
+		}
+		w.clear()
+	})
+}
+
+// N6: a permit is resumed with its session, in its slot; one that was under way is removed.
+func TestAPermitIsResumedInItsSlot(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		s := w.session()
+		one, two := w.permitOn(s, 2).won(), w.permitOn(s, 2).won()
+		w.f.Inject(request(isTake).rule(etcdfake.Rule{Hang: true, Times: 1}))
+		w.release(one)
+		under := w.permitOn(s, 2)
+		require.Equal(w, []string{"name/s0.", "name/s1."}, w.slots(), "it is taken, and the answer lost")
+		next := w.successor(s)
+		w.oneCause(errClosed, under.failed())
+		time.Sleep(time.Second)
+		assert.Equal(w, []string{two.Key()}, w.keys())
+
+		w.limit = 1 // by now
+		_, err := Resume(w.Context(), next, w.queue(), one.Key(), one.Token(), Limits{})
+		require.Error(w, err)
+		back, err := Resume(w.Context(), next, w.queue(), two.Key(), two.Token(), Limits{})
+		require.NoError(w, err)
+		require.NoError(w, back.Err())
+		slot, ok := back.Slot()
+		assert.Equal(w, []any{1, true, two.Token()}, []any{slot, ok, back.Token()})
+		w.limit = 0
+		_, err = Resume(w.Context(), next, w.queue(), two.Key(), two.Token(), Limits{})
+		require.Error(w, err, "it is no lock")
+		w.limit = 2
+		w.release(back)
+		w.clear()
+	})
+}
+
+// Try: it writes nothing where no slot is free, or others wait.
+func TestATryForASlotWritesNothingUnlessOneIsFree(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		p := w.permit(1).won()
+		s := w.session()
+		for range 2 {
+			before := w.f.Revision()
+			_, err := w.take(w.Context(), s, Request{Try: true})
+			require.ErrorIs(w, err, ErrBusy)
+			assert.Equal(w, before, w.f.Revision())
+			w.permit(1)
+		}
+		w.limit = 2 // one is free, but for the least limit, and for those who wait
+		_, err := w.take(w.Context(), s, Request{Try: true})
+		require.ErrorIs(w, err, ErrBusy)
+		_ = p
+	})
+}
+
+// A try that loses the last free slot between its look and its key returns, and leaves nothing.
+func TestATryThatComesTooLateLeavesNothing(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		w.limit = 1
+		s, other := w.session(), w.session()
+		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Delay: time.Second, Times: 1}))
+		a := w.acquiring(w.Context(), s, Request{Try: true})
+		c := w.acquire(other)
+		require.ErrorIs(w, a.failed(), ErrBusy)
+		w.release(c)
+		w.clear()
+	})
+}
