@@ -11,7 +11,7 @@ import (
 // anybody leads now.
 type Queue = inspect.Queue
 
-// A Queued is one in a Queue: Key, Token, Owner, Host, PID, Since, Lease, Mode, and
+// A Queued is one in a Queue: Key, Token, Holds, Owner, Host, PID, Since, Lease, Mode, and
 // Slot, which is -1 for all but a semaphore's.
 type Queued = inspect.Queued
 

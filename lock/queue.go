@@ -8,12 +8,12 @@ import (
 	"github.com/pawl-locks/pawl/internal/keys"
 )
 
-// A Queue is who holds the lock and who waits for it, in order: the first holds, or is about to.
+// A Queue is who holds the lock, or is about to, and then who waits for it, in order.
 // It is a picture of one moment, for people and dashboards, and no evidence that
 // anybody holds now.
 type Queue = inspect.Queue
 
-// A Queued is one in a Queue: Key, Token, Owner, Host, PID, Since, Lease, Mode, and
+// A Queued is one in a Queue: Key, Token, Holds, Owner, Host, PID, Since, Lease, Mode, and
 // Slot, which is -1 for all but a semaphore's.
 type Queued = inspect.Queued
 

@@ -40,10 +40,10 @@ func TestQueueSaysWhoHoldsAndWhoWaitsInOrder(t *testing.T) {
 			host, err := os.Hostname()
 			require.NoError(w, err)
 			assert.Equal(w, lock.Queued{
-				Key: h.Key(), Token: h.Token(), Owner: "ann", Host: host, PID: os.Getpid(), Since: began.UTC(), Lease: ann.ID(),
+				Key: h.Key(), Token: h.Token(), Holds: true, Owner: "ann", Host: host, PID: os.Getpid(), Since: began.UTC(), Lease: ann.ID(),
 				Mode: lock.ModeExclusive, Slot: -1,
 			}, q[0])
-			assert.Equal(w, []any{"bob", bob.ID(), lock.ModeExclusive}, []any{q[1].Owner, q[1].Lease, q[1].Mode})
+			assert.Equal(w, []any{"bob", bob.ID(), lock.ModeExclusive, false}, []any{q[1].Owner, q[1].Lease, q[1].Mode, q[1].Holds})
 			assert.Equal(w, time.Second, q[1].Since.Sub(began))
 			assert.Equal(w, []any{"name/stray", foreign, lock.ModeForeign}, []any{q[2].Key, int64(q[2].Token), q[2].Mode})
 			assert.Equal(w, []any{"eve", eve.ID(), lock.ModeExclusive}, []any{q[3].Owner, q[3].Lease, q[3].Mode}, "a candidate")
@@ -86,6 +86,28 @@ func TestQueueOfANameThatNobodyWantsIsEmpty(t *testing.T) {
 		ctx := over(w.Context())
 		_, err = lock.New(w.spare, "name", lock.Options{}).Queue(ctx)
 		assert.ErrorIs(w, err, ctx.Err())
+	})
+}
+
+func TestQueueSaysWhoSharesIt(t *testing.T) {
+	inBubble(t, func(w *world) {
+		a, b := w.session(), w.session()
+		r1, r2 := w.acquireShared(a), w.acquireShared(b)
+		writer := w.waiting(w.session())
+		r3 := w.sharing(w.Context(), mutex(a))
+		q, err := mutex(b).Queue(w.Context())
+		require.NoError(w, err)
+		var got []any
+		for _, p := range q {
+			got = append(got, p.Mode, p.Holds)
+		}
+		assert.Equal(w, []any{lock.ModeShared, true, lock.ModeShared, true, lock.ModeExclusive, false, lock.ModeShared, false}, got)
+		w.release(r1)
+		w.release(r2)
+		w.release(writer.won())
+		<-r3.done
+		require.NoError(w, r3.err)
+		w.release(r3.h)
 	})
 }
 

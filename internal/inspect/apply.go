@@ -30,11 +30,11 @@ type answer struct {
 // new candidate's key, who the candidate is; of a key deleted without a handoff,
 // whether its session had ended.
 func queriesOf(events []watcher.Event) (queries []query) {
-	handed := handoffsOf(events)
+	handed, taken := handoffsOf(events), takesOf(events)
 	for _, ev := range events {
 		k, ok := keys.ParseQueueKey(ev.Key)
 		switch {
-		case !ok || keys.OfSessions(ev.Key):
+		case !ok || keys.OfSessions(ev.Key) || taken[ev.Key] != "":
 		case ev.Deleted && !handed[ev.Key]:
 			queries = append(queries, query{lease: k.Lease, n: k.N, rev: ev.ModRevision, ended: true})
 		case !ev.Deleted && ev.CreateRevision == ev.ModRevision:
@@ -71,6 +71,37 @@ func releasedBy(ev watcher.Event) (key string, ok bool) {
 	return prefix + string(h.By), ok
 }
 
+// takesOf returns the turnstile keys in the events of one revision that were exchanged for a
+// slot, with the slot's key: one acquisition has both keys, one after the other.
+func takesOf(events []watcher.Event) map[string]string {
+	var taken map[string]string
+	for _, ev := range events {
+		if k, ok := keys.ParseQueueKey(ev.Key); ok && k.Form == keys.Slot && !ev.Deleted {
+			if taken == nil {
+				taken = map[string]string{}
+			}
+			taken[turnstileOf(ev.Key)] = ev.Key
+		}
+	}
+	if taken == nil {
+		return nil
+	}
+	gone := map[string]string{}
+	for _, ev := range events {
+		if slot := taken[ev.Key]; slot != "" && ev.Deleted {
+			gone[ev.Key] = slot
+		}
+	}
+	return gone
+}
+
+// turnstileOf returns the key with which the acquisition that has a slot's key waited.
+func turnstileOf(slot string) string {
+	prefix, _ := keys.Split(slot)
+	k, _ := keys.ParseQueueKey(slot)
+	return keys.QueueKey{Lease: k.Lease, N: k.N, Form: keys.Turnstile}.In(prefix)
+}
+
 // A revision is the events of one revision, when they arrived, and the answers to
 // their queries.
 type revision struct {
@@ -84,8 +115,11 @@ type revision struct {
 func (s *state) apply(r revision) (out []Event) {
 	s.rev = r.events[0].ModRevision
 	t := &turn{state: s, revision: r, handed: handoffsOf(r.events), gone: map[int64]int{}, touched: map[string]bool{}}
+	for key, slot := range takesOf(r.events) {
+		t.takes(s.keys[key], slot)
+	}
 	for _, ev := range r.events {
-		if e := s.keys[ev.Key]; ev.Deleted && e != nil {
+		if e := s.keys[ev.Key]; ev.Deleted && e != nil && e.Form == Etcd {
 			t.gone[e.Lease]++
 		}
 	}
@@ -100,11 +134,23 @@ type turn struct {
 	*state
 	revision
 	handed  map[string]bool
-	gone    map[int64]int // deleted keys, by lease
+	gone    map[int64]int     // deleted keys of clientv3's sessions, by lease
+	waited  map[string]*entry // with what key each slot was waited for that was taken in this revision
 	came    []*entry
 	touched map[string]bool
 	unsure  bool // the events are the differences that a read shows
 	out     []Event
+}
+
+// takes notes that e, which waited, has the slot with this key now: that is not its end.
+func (t *turn) takes(e *entry, slot string) {
+	if e == nil {
+		return
+	}
+	if t.waited == nil {
+		t.waited = map[string]*entry{}
+	}
+	t.waited[slot], e.ended = e, true
 }
 
 func (t *turn) take(ev watcher.Event) {
@@ -181,8 +227,8 @@ func (t *turn) end(e *entry, c Cause, by string) {
 		return
 	}
 	ev.Cause, ev.By = c, by
-	switch held := t.folders[e.home].first == e; {
-	case !held:
+	switch {
+	case !e.holds:
 		ev.Kind = GaveUp
 		ev.Waited = e.waited(t.now)
 	case c == HandedOn, c == KeyDeleted:
@@ -205,8 +251,10 @@ func (t *turn) event(e *entry) (Event, bool) {
 	if e.Form == Foreign || l == nil || !l.named {
 		return Event{}, false
 	}
+	p := e.Position
+	p.Holds = e.holds
 	return Event{
-		Name: l.queueName.Name, Prefix: e.home, Election: e.Election, Position: e.Position,
+		Name: l.queueName.Name, Prefix: e.home, Election: e.Election, Position: p,
 		Revision: t.rev, Time: t.now, Waited: notKnown, Held: notKnown, Unsure: t.unsure,
 	}, true
 }
@@ -231,10 +279,17 @@ func (t *turn) enter(ev watcher.Event) {
 	if a := t.answers[query{lease: id, n: n, rev: t.rev}]; p.Election && a.there {
 		p.identify(a.value)
 	}
-	if e := t.add(p); e != nil {
-		t.came = append(t.came, e)
-		t.touch(e.Key)
+	t.come(p)
+}
+
+// come adds a position that was not there before.
+func (t *turn) come(p Position) {
+	e := t.add(p)
+	if e == nil {
+		return
 	}
+	t.came = append(t.came, e)
+	t.touch(e.Key)
 }
 
 // change applies a put on an existing key: a handoff, a candidate's new value, or a
@@ -253,7 +308,7 @@ func (t *turn) change(e *entry, ev watcher.Event) {
 	case e.Election:
 		old := e.Value
 		e.Value, e.Size = bytes.Clone(ev.Value[:min(len(ev.Value), maxValue)]), len(ev.Value)
-		if t.folders[e.home].first == e && !(bytes.Equal(old, e.Value) && e.Size <= maxValue) {
+		if e.holds && !(bytes.Equal(old, e.Value) && e.Size <= maxValue) {
 			if p, ok := t.event(e); ok {
 				p.Kind = Proclaimed
 				t.out = append(t.out, p)
@@ -267,25 +322,54 @@ func (t *turn) change(e *entry, ev watcher.Event) {
 // finish reports who has begun to wait, and who holds now.
 func (t *turn) finish() []Event {
 	for _, e := range t.came {
-		if l := t.folders[e.home]; l != nil && l.queue[0] != e {
+		if l := t.folders[e.home]; l != nil && l.queues(e) {
 			e.waiting = true
 			t.emit(e, Enqueued)
 		}
 	}
+	for _, e := range t.came {
+		if t.keys[e.Key] == e && e.HasSlot() {
+			t.acquired(e)
+		}
+	}
 	for _, f := range t.remaining() {
 		l := t.folders[f]
-		if l.first == l.queue[0] {
-			continue
-		}
-		l.first = l.queue[0]
-		if e := l.first; e.home == f && !e.ended {
-			t.acquired(e)
+		for _, e := range l.queue[:l.holders(f)] {
+			if e.home == f && !e.holds {
+				t.acquired(e)
+			}
 		}
 	}
 	return t.out
 }
 
+// queues reports whether e, which came, has to wait for others. At a semaphore that is for
+// those before it at the turnstile, and where all slots are held.
+func (l *folder) queues(e *entry) bool {
+	switch {
+	case e.HasSlot():
+		return false
+	case e.Mode != ModeSemaphore:
+		return !slices.Contains(l.queue[:l.holders(e.home)], e)
+	}
+	slots, limit := 0, keys.MaxLimit
+	for _, other := range l.queue {
+		switch {
+		case other.modeIn(e.home) != ModeSemaphore:
+		case other.HasSlot():
+			slots, limit = slots+1, min(limit, other.Limit)
+		case other != e && inOrder(other, e) < 0:
+			return true
+		}
+	}
+	return slots >= limit
+}
+
 func (t *turn) acquired(e *entry) {
+	e.holds = true
+	if e.ended {
+		return
+	}
 	if !t.unsure {
 		e.HeldSince = t.now
 	}
@@ -294,8 +378,12 @@ func (t *turn) acquired(e *entry) {
 		return
 	}
 	ev.Kind = Acquired
-	if ev.Waited = 0; e.waiting || t.unsure {
-		ev.Waited = e.waited(t.now)
+	from := e
+	if q := t.waited[e.Key]; q != nil {
+		from = q
+	}
+	if ev.Waited = 0; from.waiting || t.unsure {
+		ev.Waited = from.waited(t.now)
 	}
 	t.out = append(t.out, ev)
 }
@@ -323,6 +411,11 @@ func (t *turn) remaining() (fs []string) {
 func (s *state) replace(found *state, now time.Time) []Event {
 	s.rev, s.ignored = found.rev, found.ignored
 	t := &turn{state: s, revision: revision{now: now}, touched: map[string]bool{}, unsure: true}
+	for _, f := range found.keys {
+		if q := turnstileOf(f.Key); f.HasSlot() && found.keys[q] == nil {
+			t.takes(s.keys[q], f.Key)
+		}
+	}
 	for _, e := range s.byToken() {
 		if f := found.keys[e.Key]; f == nil || f.Token != e.Token {
 			t.leave(e, Unknown, "")
@@ -331,10 +424,7 @@ func (s *state) replace(found *state, now time.Time) []Event {
 	for _, f := range found.byToken() {
 		e := s.keys[f.Key]
 		if e == nil {
-			if e = s.add(f.Position); e != nil {
-				t.came = append(t.came, e)
-				t.touch(e.Key)
-			}
+			t.come(f.Position)
 			continue
 		}
 		e.Modified, e.Lease, e.Value, e.Size = f.Modified, f.Lease, f.Value, f.Size

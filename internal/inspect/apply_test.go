@@ -9,11 +9,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
 const (
 	label = `{"pawl":"lock","owner":"ann","host":"h1","pid":7,"since":"2026-01-02T03:04:05Z"}`
+	set   = `{"pawl":"multi","names":["a","b"],"owner":"ann","host":"h1","pid":7,"since":"2026-01-02T03:04:05Z"}`
 	etcds = `{"layout":"etcd","pawl":"lock","owner":"eve","host":"h2","pid":8,"since":"2026-01-02T03:04:05Z"}`
 )
 
@@ -53,7 +55,7 @@ func (h *history) events(steps string) (out []watcher.Event) {
 			ev.CreateRevision = h.known[ev.Key]
 			_, err := fmt.Sscanf(w[2], "%x", &ev.Lease)
 			require.NoError(h.t, err, step)
-			ev.Value = []byte(strings.ReplaceAll(strings.ReplaceAll(w[3], "LABEL", label), "ETCD", etcds))
+			ev.Value = []byte(strings.NewReplacer("LABEL", label, "SET", set, "ETCD", etcds).Replace(w[3]))
 		}
 		out = append(out, ev)
 	}
@@ -131,10 +133,6 @@ func TestEachEndIsClassifiedByItsRevision(t *testing.T) {
 			steps: []string{"put a/1-1 1 LABEL", "del a/1-1"}, unknown: true,
 			want: "2 a ended token=1 (cause unknown) held=1s",
 		},
-		"but two keys of a lease that went together went with it": {
-			steps: []string{"put a/1-1 1 LABEL", "put b/1-2 1 LABEL", "del a/1-1; del b/1-2"}, unknown: true,
-			want: "3 a lost token=1 (lease ended) held=2s|3 b lost token=2 (lease ended) held=1s",
-		},
 		"a waiter that is gone gave up": {
 			steps: []string{"put a/1-1 1 LABEL", "put a/2-1 2 LABEL", "del a/2-1"}, living: "2",
 			want: "3 a gave up token=2 (key deleted) waited=1s",
@@ -205,6 +203,73 @@ func TestEachEndIsClassifiedByItsRevision(t *testing.T) {
 			steps: []string{"put /a%2Fb/1-1 1 LABEL"},
 			want:  "1 a/b acquired token=1 waited=0s",
 		},
+		"readers hold together": {
+			steps: []string{"put a/+1-1 1 LABEL", "put a/+2-1 2 LABEL"},
+			want:  "2 a acquired token=2 waited=0s",
+		},
+		"a writer waits for all of them": {
+			steps: []string{"put a/+1-1 1 LABEL", "put a/+2-1 2 LABEL", "put a/3-1 3 LABEL", "del a/+1-1", "del a/+2-1"}, living: "2",
+			want: "5 a released token=2 (key deleted) held=3s|5 a acquired token=3 waited=2s",
+		},
+		"and the first reader's end frees nothing": {
+			steps: []string{"put a/+1-1 1 LABEL", "put a/+2-1 2 LABEL", "put a/3-1 3 LABEL", "del a/+1-1"}, living: "1",
+			want: "4 a released token=1 (key deleted) held=3s",
+		},
+		"readers behind a writer queue": {
+			steps: []string{"put a/+1-1 1 LABEL", "put a/2-1 2 LABEL", "put a/+3-1 3 LABEL"},
+			want:  "3 a enqueued token=3",
+		},
+		"and go in together when it leaves": {
+			steps: []string{"put a/1-1 1 LABEL", "put a/+2-1 2 LABEL", "put a/+3-1 3 LABEL", "put a/4-1 4 LABEL", "put a/+5-1 5 LABEL", "del a/1-1"}, living: "1",
+			want: "6 a released token=1 (key deleted) held=5s|6 a acquired token=2 waited=4s|6 a acquired token=3 waited=3s",
+		},
+		"a reader that waited gave up, and one that held was lost": {
+			steps: []string{"put a/+1-1 1 LABEL", "put a/2-1 2 LABEL", "put a/+3-1 3 LABEL", "del a/+3-1; del a/+1-1"},
+			want:  "4 a gave up token=3 (lease ended) waited=1s|4 a lost token=1 (lease ended) held=3s|4 a acquired token=2 waited=2s",
+		},
+		"a reader behind a foreign key waits": {
+			steps: []string{"put a/x 0 ", "put a/+1-1 1 LABEL"},
+			want:  "2 a enqueued token=2",
+		},
+		"a set's release is one": {
+			steps: []string{"put a/1-1 1 SET; put b/1-1 1 SET", "del a/1-1; del b/1-1"}, living: "1",
+			want: "2 a released token=1 (key deleted) held=1s|2 b released token=1 (key deleted) held=1s",
+		},
+		"two keys of a lease that go together went together: why is not known": {
+			steps: []string{"put a/1-1 1 LABEL", "put b/1-2 1 LABEL", "del a/1-1; del b/1-2"}, unknown: true,
+			want: "3 a ended token=1 (cause unknown) held=2s|3 b ended token=2 (cause unknown) held=1s",
+		},
+		"the first at a turnstile with a free slot does not queue": {
+			steps: []string{"put a/q1-1 1 LABEL"},
+		},
+		"it takes a slot, and has not given up": {
+			steps: []string{"put a/q1-1 1 LABEL", "put a/s0.2.1-1 1 LABEL; del a/q1-1"}, living: "1",
+			want: "2 a acquired token=2 waited=0s",
+		},
+		"in whatever order the two come": {
+			steps: []string{"put a/q1-1 1 LABEL", "del a/q1-1; put a/s0.2.1-1 1 LABEL"}, living: "1",
+			want: "2 a acquired token=2 waited=0s",
+		},
+		"where all slots are held the first queues": {
+			steps: []string{"put a/q1-1 1 LABEL", "put a/s0.1.1-1 1 LABEL; del a/q1-1", "put a/q2-1 2 LABEL"},
+			want:  "3 a enqueued token=3",
+		},
+		"and the second does wherever there is a first": {
+			steps: []string{"put a/q1-1 1 LABEL", "put a/q2-1 2 LABEL"},
+			want:  "2 a enqueued token=2",
+		},
+		"its wait is counted from the turnstile": {
+			steps: []string{"put a/q1-1 1 LABEL", "put a/s0.1.1-1 1 LABEL; del a/q1-1", "put a/q2-1 2 LABEL", "del a/s0.1.1-1", "put a/s0.1.2-1 2 LABEL; del a/q2-1"},
+			want:  "5 a acquired token=5 waited=2s",
+		},
+		"a slot that is given back is released, whoever was first in the queue": {
+			steps: []string{"put a/q1-1 1 LABEL", "put a/s0.2.1-1 1 LABEL; del a/q1-1", "put a/q2-1 2 LABEL", "put a/s1.2.2-1 2 LABEL; del a/q2-1", "del a/s1.2.2-1"}, living: "2",
+			want: "5 a released token=4 (key deleted) held=1s",
+		},
+		"one that waits at the turnstile gives up": {
+			steps: []string{"put a/q1-1 1 LABEL", "put a/s0.1.1-1 1 LABEL; del a/q1-1", "put a/q2-1 2 LABEL", "del a/q2-1"}, living: "2",
+			want: "4 a gave up token=3 (key deleted) waited=1s",
+		},
 		"a key without a folder is nobody's": {
 			steps: []string{"put 1-1 1 LABEL; put /1-1 1 LABEL"},
 		},
@@ -234,7 +299,7 @@ func TestACandidateIsIdentifiedByItsSession(t *testing.T) {
 	queues := h.s.queues("", "")
 	require.Len(t, queues, 1)
 	assert.Equal(t, NamedQueue{Name: "chief", Prefix: "ns/chief/", Election: true, Queue: []Position{{
-		Key: "ns/chief/1f-1", Token: 1, Modified: 1, Lease: 0x1f, Form: Pawl, Election: true,
+		Key: "ns/chief/1f-1", Token: 1, Modified: 1, Lease: 0x1f, Form: Pawl, Election: true, Mode: ModeExclusive, Holds: true,
 		Owner: "ann", Host: "h1", PID: 7, Since: began, Value: []byte(strings.Repeat("v", 1024)), Size: 3000,
 		Observed: began.Add(time.Second), HeldSince: began.Add(time.Second),
 	}}}, queues[0])
@@ -267,10 +332,83 @@ func TestAReadAfterAGapReportsTheDifferencesWithoutCauses(t *testing.T) {
 	assert.Equal(t, []string{"10 b lost token=1 (lease ended) held=9s"}, h.does("del b/3-1"))
 }
 
+// modes is a queue in short: who holds it, and who waits.
+func modes(q NamedQueue) (holds, waits []string) {
+	for _, p := range q.Queue {
+		_, name := keys.Split(p.Key)
+		if p.Holds {
+			holds = append(holds, name)
+		} else {
+			waits = append(waits, name)
+		}
+	}
+	return holds, waits
+}
+
+func TestAQueueSaysWhoHoldsIt(t *testing.T) {
+	for _, c := range []struct {
+		steps        string
+		holds, waits []string
+		kind         string
+		limit        int
+	}{
+		{"put a/1-1 1 LABEL", []string{"1-1"}, nil, KindLock, 0},
+		{"put a/+1-1 1 LABEL; put a/+2-1 2 LABEL", []string{"+1-1", "+2-1"}, nil, KindLock, 0},
+		{"put a/+1-1 1 LABEL|put a/2-1 2 LABEL|put a/+3-1 3 LABEL", []string{"+1-1"}, []string{"2-1", "+3-1"}, KindLock, 0},
+		{"put a/2-1 2 LABEL|put a/+3-1 3 LABEL", []string{"2-1"}, []string{"+3-1"}, KindLock, 0},
+		{"put a/x 0 |put a/+3-1 3 LABEL", []string{"x"}, []string{"+3-1"}, KindLock, 0},
+		{"put a/q1-1 1 LABEL", nil, []string{"q1-1"}, KindSemaphore, 0},
+		{"put a/q1-1 1 LABEL|put a/s1.3.2-1 2 LABEL|put a/s0.2.3-1 2 LABEL", []string{"s0.2.3-1", "s1.3.2-1"}, []string{"q1-1"}, KindSemaphore, 2},
+		{"put a/1-1 1 v", []string{"1-1"}, nil, KindElection, 0},
+	} {
+		h := begin(t, "")
+		for step := range strings.SplitSeq(c.steps, "|") {
+			h.does(step)
+		}
+		q := h.s.queues("", "a/")[0]
+		holds, waits := modes(q)
+		assert.Equal(t, c.holds, holds, c.steps)
+		assert.Equal(t, c.waits, waits, c.steps)
+		assert.Len(t, q.Holders(), len(holds))
+		assert.Len(t, q.Waiters(), len(waits))
+		assert.Equal(t, c.kind, q.Kind(), c.steps)
+		assert.Equal(t, c.limit, q.Limit(), c.steps)
+		p, ok := q.Holder()
+		assert.Equal(t, len(holds) > 0, ok)
+		if ok {
+			assert.Equal(t, "a/"+holds[0], p.Key)
+		}
+	}
+}
+
+func TestASetSaysItsNames(t *testing.T) {
+	h := begin(t, "")
+	h.does("put a/1-1 1 SET; put b/+1-1 1 SET")
+	for _, q := range h.s.queues("", "") {
+		assert.Equal(t, []string{"a", "b"}, q.Queue[0].Names)
+		assert.Equal(t, "ann", q.Queue[0].Owner)
+	}
+}
+
+func TestATakeInAGapIsNoEnd(t *testing.T) {
+	h := begin(t, "")
+	h.does("put a/q1-1 1 LABEL")
+	h.does("put a/s0.1.1-1 1 LABEL; del a/q1-1")
+	h.does("put a/q2-1 2 LABEL")
+	found := newState("")
+	found.rev = 9
+	found.add(newPosition("a/s0.1.2-1", []byte(label), 7, 7, 2))
+	var said []string
+	for _, e := range h.s.replace(found, began.Add(9*time.Second)) {
+		said = append(said, e.String()+" "+e.Waited.String())
+	}
+	assert.Equal(t, []string{"9 a ended token=2 (cause unknown) -1ns", "9 a acquired token=7 6s"}, said)
+}
+
 func TestForeignKeysAreKeptUpToABound(t *testing.T) {
 	s := newState("")
 	for i := range maxOthers + 5 {
-		s.add(Position{Key: fmt.Sprintf("x/y%dz", i), Token: 1})
+		s.add(foreign(fmt.Sprintf("x/y%dz", i), 1, 1))
 	}
 	assert.Equal(t, 5, s.ignored)
 	assert.Len(t, s.keys, maxOthers)

@@ -10,8 +10,10 @@
 //  1. A [Snapshot] is the state at one revision of the cluster, read linearizably. An
 //     Event is a committed change, at its Revision. The events of one queue come in
 //     the order of their revisions, each once.
-//  2. The key with the lowest create revision in a queue is reported as its holder,
-//     as the waiters themselves see it. The token is the create revision.
+//  2. Holders are those that the waiters themselves see: the key with the lowest create
+//     revision in a queue, the shared keys that follow a first one that is shared, and
+//     each slot of a semaphore. The token is the create revision. The exchange of a
+//     semaphore's turnstile key for a slot is an acquisition, and no end.
 //  3. A follower resumes where it was when a stream, member or connection breaks.
 //     Where it cannot, because the cluster compacted changes that it had not seen, it
 //     reads the scope again and reports the differences with [Event.Unsure] set and
@@ -31,7 +33,8 @@
 //	                                        session was closed before the lock was released
 //	the session's key is still there        released: [KeyDeleted]. A release does that where
 //	                                        nobody waits; so does etcdctl del
-//	another key of its lease went too       lost: [LeaseEnded] (sessions of clientv3)
+//	it is clientv3's, and another key of    lost: [LeaseEnded]
+//	its lease went too
 //	none of these                           ended: [Unknown], as with clientv3's keys, or where
 //	                                        the session's keys may not be read
 //

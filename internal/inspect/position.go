@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"slices"
 	"time"
 
 	"github.com/pawl-locks/pawl/fencing"
@@ -12,7 +13,7 @@ type Form int
 
 const (
 	Foreign Form = iota // an unknown layout: the key blocks the queue until somebody deletes it
-	Pawl                // <lease>-<n>, whose session has a key of its own
+	Pawl                // <lease>-<n>, with what shows its mode before it, whose session has a key of its own
 	Etcd                // <lease>, as clientv3's concurrency and etcdctl make them
 )
 
@@ -32,6 +33,11 @@ type Position struct {
 	Lease    int64         // 0: none, so the key stays until somebody deletes it
 	Form     Form
 	Election bool
+	Mode     Mode
+	Slot     int // of a semaphore, that it holds, if HasSlot
+	Limit    int // how many slots its holder's semaphore has; 0: it holds none
+	// Holds: it does not wait, in the queue that it was returned with.
+	Holds bool
 
 	// From a lock's key, or else from the session's. Empty where neither says it.
 	Owner string
@@ -68,15 +74,28 @@ func formOf(key string) (f Form, named int64) {
 
 // newPosition returns the position of a key as it was read.
 func newPosition(key string, value []byte, create, mod, leaseID int64) Position {
-	p := Position{Key: key, Token: fencing.Token(create), Modified: mod, Lease: leaseID}
 	f, named := formOf(key)
-	if f == Etcd && named != leaseID {
+	p := foreign(key, create, mod)
+	p.Lease = leaseID
+	if f == Foreign || f == Etcd && named != leaseID {
 		return p
 	}
-	if p.Form = f; f != Foreign {
-		p.read(value)
+	p.Form, p.Mode = f, ModeExclusive
+	switch k, _ := keys.ParseQueueKey(key); k.Form {
+	case keys.Shared:
+		p.Mode = ModeShared
+	case keys.Turnstile:
+		p.Mode = ModeSemaphore
+	case keys.Slot:
+		p.Mode, p.Slot, p.Limit = ModeSemaphore, k.Slot, k.Limit
 	}
+	p.read(value)
 	return p
+}
+
+// foreign returns the position of a foreign key.
+func foreign(key string, create, mod int64) Position {
+	return Position{Key: key, Token: fencing.Token(create), Modified: mod, Mode: ModeForeign}
 }
 
 // read sets what the value says.
@@ -90,9 +109,6 @@ func (p *Position) read(value []byte) {
 	p.Names = keys.ParseNames(value)
 	p.identify(value)
 }
-
-// Mode is how the position holds or will hold the name.
-func (p Position) Mode() Mode { return p.queued().Mode }
 
 // identify sets the owner from a lock's value or a session's. A value that cannot be
 // parsed changes nothing.
@@ -109,24 +125,84 @@ type NamedQueue struct {
 	// EtcdLayout: the name contains a slash and is written verbatim. A name without a
 	// slash has the same keys in both layouts.
 	EtcdLayout bool
-	Election   bool       // the first key of a known form is a candidate's
-	Queue      []Position // in order; the first holds
+	Election   bool // the first key of a known form is a candidate's
+	// Queue is who holds the name, and then who waits for it, in order. Holders of a
+	// semaphore are in the order of their slots. A semaphore may have waiters and no
+	// holder, for a moment, or where the first waiter is dead.
+	Queue []Position
 }
 
-// Mixed reports whether locks and candidates queue on the name together. They exclude each other.
-func (q NamedQueue) Mixed() bool {
-	locks, candidates := false, false
-	for _, p := range q.Queue {
-		locks = locks || p.Form != Foreign && !p.Election
-		candidates = candidates || p.Form != Foreign && p.Election
+// What a name is used as: see Position.Kind.
+const (
+	KindLock      = "lock"
+	KindElection  = "election"
+	KindSemaphore = "semaphore"
+)
+
+// Kind returns what the position's key is of. A foreign key counts as a lock's.
+func (p Position) Kind() string {
+	switch {
+	case p.Election:
+		return KindElection
+	case p.Mode == ModeSemaphore:
+		return KindSemaphore
 	}
-	return locks && candidates
+	return KindLock
 }
 
-// Holder returns the first in the queue; false: the queue is empty.
+// HasSlot reports whether the position holds Slot of a semaphore.
+func (p Position) HasSlot() bool { return p.Limit > 0 }
+
+// Kinds returns what the name is used as, each kind once, in the order of the queue. It
+// is to be one: different kinds are in each other's way.
+func (q NamedQueue) Kinds() (kinds []string) {
+	for _, p := range q.Queue {
+		if k := p.Kind(); p.Form != Foreign && !slices.Contains(kinds, k) {
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds
+}
+
+// Kind returns the first of Kinds, and KindLock where there is none.
+func (q NamedQueue) Kind() string {
+	for _, p := range q.Queue {
+		if p.Form != Foreign {
+			return p.Kind()
+		}
+	}
+	return KindLock
+}
+
+// Holder returns the first of Holders; false: there is none.
 func (q NamedQueue) Holder() (p Position, ok bool) {
-	if len(q.Queue) == 0 {
+	if q.holders() == 0 {
 		return Position{}, false
 	}
 	return q.Queue[0], true
+}
+
+// Holders returns those that hold the name, and Waiters those that wait for it.
+func (q NamedQueue) Holders() []Position { return q.Queue[:q.holders()] }
+
+// Waiters returns those that wait, in the order in which they are served.
+func (q NamedQueue) Waiters() []Position { return q.Queue[q.holders():] }
+
+func (q NamedQueue) holders() int {
+	n := 0
+	for n < len(q.Queue) && q.Queue[n].Holds {
+		n++
+	}
+	return n
+}
+
+// Limit returns how many slots of a semaphore can be held, as far as those that hold one
+// say it: the least that one of them does. 0: it is not known.
+func (q NamedQueue) Limit() (limit int) {
+	for _, p := range q.Holders() {
+		if p.Limit > 0 && (limit == 0 || p.Limit < limit) {
+			limit = p.Limit
+		}
+	}
+	return limit
 }

@@ -7,19 +7,19 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/inside"
-	"github.com/pawl-locks/pawl/internal/keys"
 )
 
-// A Queue is the holder and the waiters of one name at one moment, in order: the first
-// holds it, or is about to, and the others wait. It is empty where nobody holds or
-// waits.
+// A Queue is who holds one name and who waits for it at one moment: first those that hold
+// it, or are about to, and then those that wait, in order. It is empty where nobody holds
+// or waits.
 type Queue []Queued
 
 // A Queued is one position in a Queue. Unknown fields are empty: a key that etcd's own
 // clients made does not name its owner.
 type Queued struct {
 	Key   string        // whole, namespace included
-	Token fencing.Token // that it holds with, or will: the create revision of Key
+	Token fencing.Token // that it holds with, or will, except one that waits for a slot: the create revision of Key
+	Holds bool          // it holds, or is about to; false: it waits
 	Owner string        // lease.Options.Owner of its session
 	Host  string        // of its process, as the process reports it
 	PID   int           // of its process
@@ -28,10 +28,10 @@ type Queued struct {
 	Since time.Time
 	Lease int64 // that Key is on: its session's ID; 0: none known
 	Mode  Mode
-	Slot  int // of a semaphore; -1: it takes no slot
+	Slot  int // of a semaphore, that it holds; -1: none
 }
 
-// A Mode is how a position in a Queue holds or will hold the name.
+// A Mode is how a position in a queue holds or will hold the name.
 type Mode string
 
 const (
@@ -67,19 +67,11 @@ func QueueOf(ctx context.Context, s pawl.Sessions, name string, etcdLayout bool)
 
 func (p Position) queued() Queued {
 	q := Queued{
-		Key: p.Key, Token: p.Token, Owner: p.Owner, Host: p.Host, PID: p.PID, Since: p.Since,
-		Lease: p.Lease, Mode: ModeExclusive, Slot: -1,
+		Key: p.Key, Token: p.Token, Holds: p.Holds, Owner: p.Owner, Host: p.Host, PID: p.PID, Since: p.Since,
+		Lease: p.Lease, Mode: p.Mode, Slot: -1,
 	}
-	k, _ := keys.ParseQueueKey(p.Key)
-	switch {
-	case p.Form == Foreign:
-		q.Mode = ModeForeign
-	case k.Form == keys.Shared:
-		q.Mode = ModeShared
-	case k.Form == keys.Turnstile:
-		q.Mode = ModeSemaphore
-	case k.Form == keys.Slot:
-		q.Mode, q.Slot = ModeSemaphore, k.Slot
+	if p.HasSlot() {
+		q.Slot = p.Slot
 	}
 	return q
 }

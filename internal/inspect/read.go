@@ -145,7 +145,7 @@ func (r *reader) keep(ctx context.Context, s *state, kvs []*mvccpb.KeyValue) err
 		switch f, _ := formOf(key); {
 		case s.hides(key):
 		case f == Foreign:
-			s.add(Position{Key: key, Token: tokenOf(kv), Modified: kv.ModRevision})
+			s.add(foreign(key, kv.CreateRevision, kv.ModRevision))
 		default:
 			formed = append(formed, key)
 		}

@@ -33,7 +33,8 @@ type state struct {
 type entry struct {
 	Position
 	home    string // the folder that it lies directly in
-	waiting bool   // it was reported as enqueued, or was not first at the first read
+	waiting bool   // it was reported as enqueued, or did not hold at the first read
+	holds   bool   // it holds the name of its home, and that was reported, or was so at the first read
 	ended   bool   // its end was reported, and its key still exists
 }
 
@@ -43,7 +44,28 @@ type folder struct {
 	named     bool // a name has this prefix
 	own       int  // keys of a known form directly in it
 	queue     []*entry
-	first     *entry // the holder that was last reported
+}
+
+// holders returns how many at the front of the queue in folder f hold it, slots of a
+// semaphore aside, which are held wherever they are: the first, and those that are shared
+// with it.
+func (l *folder) holders(f string) int {
+	n := 0
+	for n < len(l.queue) && l.queue[n].modeIn(f) == ModeShared {
+		n++
+	}
+	if n == 0 && len(l.queue) > 0 && l.queue[0].modeIn(f) != ModeSemaphore {
+		n = 1
+	}
+	return n
+}
+
+// modeIn is e's mode in a folder. The key of another name is foreign there.
+func (e *entry) modeIn(f string) Mode {
+	if f != e.home {
+		return ModeForeign
+	}
+	return e.Mode
 }
 
 func newState(namespace string) *state {
@@ -121,12 +143,15 @@ func inOrder(a, b *entry) int {
 	return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(a.Key, b.Key))
 }
 
-// settle notes who is first in each queue after a read, and reports nothing.
+// settle notes who holds and who waits after a read, and reports nothing.
 func (s *state) settle() {
 	for f, l := range s.folders {
-		l.first = l.queue[0]
-		for _, e := range l.queue[1:] {
-			e.waiting = e.waiting || e.home == f
+		n := l.holders(f)
+		for i, e := range l.queue {
+			if e.home == f {
+				e.holds = i < n || e.HasSlot()
+				e.waiting = !e.holds
+			}
 		}
 	}
 }
@@ -141,8 +166,15 @@ func (s *state) queues(begin, only string) []NamedQueue {
 			continue
 		}
 		q := NamedQueue{Name: l.queueName.Name, Prefix: f, EtcdLayout: l.queueName.EtcdLayout, Queue: make([]Position, len(l.queue))}
+		n, slots := l.holders(f), false
 		for i, e := range l.queue {
-			q.Queue[i] = e.positionIn(f)
+			p := e.positionIn(f)
+			p.Holds = i < n || p.HasSlot()
+			slots = slots || p.HasSlot()
+			q.Queue[i] = p
+		}
+		if slots {
+			slices.SortStableFunc(q.Queue, holdersFirst)
 		}
 		if i := slices.IndexFunc(q.Queue, func(p Position) bool { return p.Form != Foreign }); i >= 0 {
 			q.Election = q.Queue[i].Election
@@ -159,6 +191,20 @@ func (e *entry) positionIn(f string) Position {
 	p := e.Position
 	if f != e.home {
 		p.Form, p.Election, p.Value, p.HeldSince = Foreign, false, nil, time.Time{}
+		p.Mode, p.Slot, p.Limit, p.Names = ModeForeign, 0, 0, nil
 	}
 	return p
+}
+
+// holdersFirst compares positions by whether they hold, and by slot.
+func holdersFirst(a, b Position) int {
+	switch {
+	case a.Holds && b.Holds:
+		return cmp.Compare(a.Slot, b.Slot)
+	case a.Holds:
+		return -1
+	case b.Holds:
+		return 1
+	}
+	return 0
 }

@@ -41,8 +41,8 @@ func (o *Connection) names(cmd *cobra.Command, begun string) (names []cobra.Comp
 		return nil
 	}
 	for _, l := range s.Queues {
-		if p, ok := l.Holder(); ok && Plain(l.Name) == l.Name {
-			names = append(names, cobra.CompletionWithDesc(l.Name, Plain(KindOf(l.Election)+" held by "+Who(p))))
+		if who := Holding(l); who != "" && Plain(l.Name) == l.Name {
+			names = append(names, cobra.CompletionWithDesc(l.Name, l.Kind()+" held by "+who))
 		}
 	}
 	return names

@@ -59,13 +59,5 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
 }
 
-// KindOf is what is wanted.
-func KindOf(election bool) string {
-	if election {
-		return "election"
-	}
-	return "lock"
-}
-
 // LeaseHex is a lease as etcdctl writes it.
 func LeaseHex(id int64) string { return strconv.FormatInt(id, 16) }

@@ -30,7 +30,7 @@ should be:
   clock       this machine's clock, and how fast it is being corrected
   permission  the user may read and write the sessions' keys and those under PREFIX
   key         foreign keys under a lock's name, which block it; keys without a lease;
-              a lock and an election of one name, which exclude each other
+              two kinds of one name, as a lock and an election, which exclude each other
   session     sessions that have stopped renewing; session keys without a lease
 
 Under "key" it looks at the names that begin with PREFIX, or at all. It grants a lease

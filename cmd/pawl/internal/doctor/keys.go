@@ -26,12 +26,11 @@ func (d *doctor) keys(ctx context.Context, c *pawl.Client, namespace, prefix str
 	}
 	before := d.counts[isWrong] + d.counts[isOdd]
 	for _, l := range s.Queues {
-		if l.Mixed() {
-			d.odd("key", l.Prefix, fmt.Sprintf("a lock and an election are named %q: they queue together, and exclude each other", l.Name),
-				"give one of them another name, unless that is meant")
+		if mixed := cli.Mixed(l); mixed != "" {
+			d.odd("key", l.Prefix, mixed, "give each a name of its own, unless that is meant")
 		}
-		for i, p := range l.Queue {
-			d.key(l, i, p, known[p.Key])
+		for _, p := range l.Queue {
+			d.key(l, p, known[p.Key])
 		}
 	}
 	if s.Ignored > 0 {
@@ -46,27 +45,37 @@ func (d *doctor) keys(ctx context.Context, c *pawl.Client, namespace, prefix str
 
 func lines(n int) string {
 	if n == 1 {
-		return "1 lock or election, with no other keys under its name"
+		return "1 name that somebody wants, with no other keys under it"
 	}
-	return fmt.Sprintf("%d locks and elections, with no other keys under their names", n)
+	return fmt.Sprintf("%d names that somebody wants, with no other keys under them", n)
 }
 
 // key checks one position of a queue. home is the name that its key belongs to, if
 // any.
-func (d *doctor) key(l inspect.NamedQueue, i int, p inspect.Position, home string) {
-	breakIt := "pawl break " + cli.ShellName(l.Name)
+func (d *doctor) key(l inspect.NamedQueue, p inspect.Position, home string) {
+	breakIt := "pawl break "
 	if l.EtcdLayout {
-		breakIt = "pawl break --etcd-layout " + cli.ShellName(l.Name)
+		breakIt += "--etcd-layout "
 	}
+	switch {
+	case p.HasSlot():
+		breakIt += fmt.Sprintf("--slot %d ", p.Slot)
+	case len(l.Holders()) > 1:
+		breakIt += fmt.Sprintf("--token %d ", p.Token)
+	}
+	breakIt += cli.ShellName(l.Name)
 	blocks := "who comes after it waits until it is gone"
-	if i == 0 {
-		blocks = fmt.Sprintf("it holds the name, %d wait behind it", len(l.Queue)-1)
+	switch {
+	case p.HasSlot():
+		blocks = fmt.Sprintf("it holds slot %d of %q", p.Slot, l.Name)
+	case p.Holds:
+		blocks = fmt.Sprintf("it holds the name, %d wait behind it", len(l.Waiters()))
 	}
 	switch {
 	case p.Form == inspect.Foreign && home != "":
 		d.odd("key", p.Key, fmt.Sprintf("is of %q, and lies under %q: in etcd's layout names nest, and %s", home, l.Name, blocks),
 			"choose names of which none is a folder of another, or leave --etcd-layout out")
-	case p.Form == inspect.Foreign && i == 0:
+	case p.Form == inspect.Foreign && p.Holds:
 		d.wrong("key", p.Key, fmt.Sprintf("is no lock's key and lies under %q: %s", l.Name, blocks),
 			"if nobody needs it: "+breakIt+"; and keep other keys out from under the names of locks")
 	case p.Form == inspect.Foreign:
@@ -74,7 +83,7 @@ func (d *doctor) key(l inspect.NamedQueue, i int, p inspect.Position, home strin
 			"if nobody needs it: etcdctl del "+cli.ShellName(p.Key))
 	case p.Lease == 0:
 		do := "if its holder is gone: etcdctl del " + cli.ShellName(p.Key)
-		if i == 0 {
+		if p.Holds {
 			do = "if its holder is gone: " + breakIt
 		}
 		d.wrong("key", p.Key, "is on no lease, so it never ends by itself: written by hand, or restored; "+blocks, do)

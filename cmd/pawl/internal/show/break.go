@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,6 +24,7 @@ type breakOptions struct {
 	cli.Reader
 	yes   bool
 	token int64
+	slot  int // of a semaphore; below 0: none was given
 }
 
 func NewBreak() *cobra.Command {
@@ -44,12 +47,17 @@ token is greater than the evicted one's, as ever: it is the revision at which it
 key was put, revisions only go up, and the keys behind the holder's were put after
 it. Nothing that is deleted takes them back.
 
+Of several holders, of a shared lock or a semaphore, it evicts one: say which with
+--token or --slot; without, they are listed, and nothing is done. A holder of several
+names at once loses all of them, and keeps the others until it has learned of it.
+
 It works for locks, elections, etcd's layout, and foreign keys that block a name. It
 needs readwrite on the name's keys; with readwrite on <namespace>//pawl/ too, it
 leaves a mark, which goes with the evicted lease, so that pawl watch can say
 "broken" and by whom. Nobody there to evict is exit code 125.`,
 		Example: `  pawl break backup
-  pawl break --yes --token 57 backup     # only if it is still that holder`,
+  pawl break --yes --token 57 backup     # only if it is still that holder
+  pawl break --slot 2 gpu                # who holds this slot of a semaphore`,
 		Args: cli.OneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			scope, err := o.Scope(args[0])
@@ -58,6 +66,12 @@ leaves a mark, which goes with the evicted lease, so that pawl watch can say
 			}
 			if o.token < 0 {
 				return cli.Usage("--token is %d, want a token as pawl show says it", o.token)
+			}
+			switch given := cmd.Flags().Changed("slot"); {
+			case given && o.token != 0:
+				return cli.Usage("of --token and --slot, give one")
+			case given && o.slot < 0:
+				return cli.Usage("--slot is %d, want a slot as pawl show says it", o.slot)
 			}
 			if !o.yes && !cli.IsTerminal(os.Stdin) {
 				return cli.Usage("pawl break asks first, and stdin is no terminal: say --yes")
@@ -69,24 +83,29 @@ leaves a mark, which goes with the evicted lease, so that pawl watch can say
 	o.NameFlags(cmd)
 	cmd.Flags().BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	cmd.Flags().Int64Var(&o.token, "token", 0, "only the holder with this token")
+	cmd.Flags().IntVar(&o.slot, "slot", -1, "only the holder of this slot of a semaphore")
 	return cmd
 }
 
 func (o *breakOptions) breakIt(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
-	v, err := read(ctx, c, scope, func(l inspect.NamedQueue) []inspect.Position { return l.Queue[:1] })
+	v, err := read(ctx, c, scope, inspect.NamedQueue.Holders)
 	if err != nil {
 		return err
 	}
-	if len(v.Queues) == 0 {
-		return fmt.Errorf("break %q: nobody holds it", scope.Name)
+	var l inspect.NamedQueue
+	if len(v.Queues) > 0 {
+		l = v.Queues[0]
 	}
-	l := v.Queues[0]
-	p := l.Queue[0]
-	if o.token != 0 && fencing.Token(o.token) != p.Token {
-		return fmt.Errorf("break %q: its holder's token is %d, not %d: nothing was done", scope.Name, p.Token, o.token)
+	i, err := o.pick(l)
+	if err != nil {
+		if len(l.Holders()) > 1 {
+			v.list(cmd.ErrOrStderr(), l)
+		}
+		return fmt.Errorf("break %q: %w: nothing was done", scope.Name, err)
 	}
+	p := l.Queue[i]
 	if !o.yes {
-		if err := o.confirm(ctx, cmd, v, l); err != nil {
+		if err := o.confirm(ctx, cmd, v, l, p); err != nil {
 			return err
 		}
 	}
@@ -97,17 +116,56 @@ func (o *breakOptions) breakIt(ctx context.Context, cmd *cobra.Command, c *pawl.
 	if err != nil {
 		return err
 	}
-	return o.report(ctx, cmd, c, scope, v)
+	return o.report(ctx, cmd, c, scope, v, i)
 }
 
-// confirm asks on the terminal, and returns nil for a yes.
-func (o *breakOptions) confirm(ctx context.Context, cmd *cobra.Command, v *view, l inspect.NamedQueue) error {
-	p, next := l.Queue[0], "nobody waits"
-	if n := len(l.Queue) - 1; n > 0 {
-		next = fmt.Sprintf("%d wait, next is %s", n, cli.Plain(cli.Who(l.Queue[1])))
+// pick returns which of a queue's holders is meant.
+func (o *breakOptions) pick(l inspect.NamedQueue) (i int, err error) {
+	holders := l.Holders()
+	i = slices.IndexFunc(holders, func(p inspect.Position) bool {
+		return (o.token == 0 || p.Token == fencing.Token(o.token)) && (o.slot < 0 || p.HasSlot() && p.Slot == o.slot)
+	})
+	switch {
+	case len(holders) == 0:
+		return 0, errors.New("nobody holds it")
+	case i >= 0 && o.token == 0 && o.slot < 0 && len(holders) > 1:
+		return 0, fmt.Errorf("%d hold it: say which, with --token or --slot", len(holders))
+	case i >= 0:
+		return i, nil
+	case o.slot >= 0:
+		return 0, fmt.Errorf("nobody holds its slot %d", o.slot)
+	case len(holders) == 1:
+		return 0, fmt.Errorf("its holder's token is %d, not %d", holders[0].Token, o.token)
+	default:
+		return 0, fmt.Errorf("none of its %d holders has token %d", len(holders), o.token)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s %q is held by %s, token %d, age %s, lease left %s; %s.\nIt may go on working until it learns of it. Evict it? [y/N] ",
-		cli.KindOf(l.Election), l.Name, cli.Plain(cli.Who(p)), p.Token, cli.Age(p, v.now), cli.Left(v.leases, p), next)
+}
+
+// list says who holds a queue.
+func (v *view) list(out io.Writer, l inspect.NamedQueue) {
+	t := cli.NewTable(out, "HOLDER", "SLOT", "TOKEN", "AGE", "TTL LEFT")
+	for _, p := range l.Holders() {
+		slot := "-"
+		if p.HasSlot() {
+			slot = strconv.Itoa(p.Slot)
+		}
+		t.Row(cli.Who(p), slot, cli.Token(p), cli.Age(p, v.now), cli.Left(v.leases, p))
+	}
+	_ = t.Write() // to stderr
+}
+
+// confirm asks on the terminal about p, a holder, and returns nil for a yes.
+func (o *breakOptions) confirm(ctx context.Context, cmd *cobra.Command, v *view, l inspect.NamedQueue, p inspect.Position) error {
+	next := "nobody waits"
+	if w := l.Waiters(); len(w) > 0 {
+		next = fmt.Sprintf("%d wait, next is %s", len(w), cli.Plain(cli.Who(w[0])))
+	}
+	slot := ""
+	if p.HasSlot() {
+		slot = fmt.Sprintf("slot %d, ", p.Slot)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s %q is held by %s%s, %stoken %d, age %s, lease left %s; %s.\nIt may go on working until it learns of it. Evict it? [y/N] ",
+		l.Kind(), l.Name, cli.Plain(cli.Who(p)), cli.With(l.Name, p), slot, p.Token, cli.Age(p, v.now), cli.Left(v.leases, p), next)
 	answered := make(chan string, 1)
 	go func() { // ends with the answer, or with the process
 		line, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
@@ -129,20 +187,20 @@ func (o *breakOptions) confirm(ctx context.Context, cmd *cobra.Command, v *view,
 type eviction struct {
 	Event   string    `json:"event"` // evicted
 	Evicted position  `json:"evicted"`
-	Holder  *position `json:"holder"`          // now; null: nobody, or not known
+	Holder  *position `json:"holder"`          // now, the first of several; null: nobody, or not known
 	Failure string    `json:"error,omitempty"` // why it is not known
 	Time    time.Time `json:"time"`
 }
 
-// report prints whom it evicted, and who holds now.
-func (o *breakOptions) report(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope, before *view) error {
+// report prints that it evicted the i-th of the queue before, and who holds now.
+func (o *breakOptions) report(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope, before *view, i int) error {
 	out := cmd.OutOrStdout()
-	p := before.Queues[0].Queue[0]
+	p := before.Queues[0].Queue[i]
 	now, err := inspect.Read(ctx, c, scope)
 	if o.JSON {
-		return o.reportJSON(out, before, now, err)
+		return o.reportJSON(out, before, i, now, err)
 	}
-	fmt.Fprintf(out, "evicted %s from %s %q: token=%d key=%s", cli.Plain(cli.Who(p)), cli.KindOf(before.Queues[0].Election), scope.Name, p.Token, cli.Plain(p.Key))
+	fmt.Fprintf(out, "evicted %s from %s %q: token=%d key=%s", cli.Plain(cli.Who(p)), before.Queues[0].Kind(), scope.Name, p.Token, cli.Plain(p.Key))
 	if p.Host != "" {
 		fmt.Fprintf(out, " host=%s pid=%d", cli.Plain(p.Host), p.PID)
 	}
@@ -153,8 +211,10 @@ func (o *breakOptions) report(ctx context.Context, cmd *cobra.Command, c *pawl.C
 	switch {
 	case err != nil:
 		return fmt.Errorf("who holds it now is not known: %w", err)
-	case len(now.Queues) == 0:
+	case len(now.Queues) == 0 || len(now.Queues[0].Holders()) == 0:
 		fmt.Fprintf(out, "nobody holds it now\n")
+	case len(now.Queues[0].Holders()) > 1:
+		fmt.Fprintf(out, "%s hold it now\n", cli.Holding(now.Queues[0]))
 	default:
 		n := now.Queues[0].Queue[0]
 		fmt.Fprintf(out, "%s holds it now, with token %d\n", cli.Plain(cli.Who(n)), n.Token)
@@ -162,9 +222,9 @@ func (o *breakOptions) report(ctx context.Context, cmd *cobra.Command, c *pawl.C
 	return nil
 }
 
-func (o *breakOptions) reportJSON(out io.Writer, before *view, now *inspect.Snapshot, err error) error {
-	e := eviction{Event: "evicted", Evicted: before.position(before.Queues[0], 0), Time: time.Now()}
-	if now != nil && len(now.Queues) > 0 {
+func (o *breakOptions) reportJSON(out io.Writer, before *view, i int, now *inspect.Snapshot, err error) error {
+	e := eviction{Event: "evicted", Evicted: before.position(before.Queues[0], i), Time: time.Now()}
+	if now != nil && len(now.Queues) > 0 && len(now.Queues[0].Holders()) > 0 {
 		h := (&view{Snapshot: now}).position(now.Queues[0], 0)
 		e.Holder = &h
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -17,20 +16,26 @@ func NewLs() *cobra.Command {
 	var o cli.Reader
 	cmd := &cobra.Command{
 		Use:   "ls [PREFIX]",
-		Short: "List the locks and elections that somebody holds",
-		Long: `Lists the locks and elections that somebody holds or waits for, all of them or those
-whose names begin with PREFIX: who holds each, with which fencing token, how old the
-holder's key is, how many wait, and what its lease has left unless it is renewed.
+		Short: "List the locks, semaphores and elections that somebody holds",
+		Long: `Lists the locks, semaphores and elections that somebody holds or waits for, all of
+them or those whose names begin with PREFIX: who holds each, with which fencing token,
+how old the holder's key is, how many wait, and what its lease has left unless it is
+renewed.
+
+Of several holders, of a shared lock or a semaphore, token, age and lease are the first
+one's: pawl show lists all. A holder of several names at once is shown at each of them,
+with the others.
 
 It reads, writes nothing and holds no lease. The list is how it was at one revision
 of etcd. An election's age is its holder's session's, which may be older than the
 term. A holder that is a foreign key blocks the name until somebody deletes it: see
 pawl doctor.
 
-With --json a line is an object with name, kind (lock, election), layout, key, form
-(pawl, etcd, foreign), token, lease, ttl and left (seconds), owner, host, pid, since,
-value, waiters and revision; and nameBase64, keyBase64 and valueBase64 where those are
-not UTF-8.`,
+With --json a line is an object with name, kind (lock, election, semaphore), layout,
+key, form (pawl, etcd, foreign), mode (exclusive, shared, semaphore, foreign), slot,
+limit, names, token, lease, ttl and left (seconds), owner, host, pid, since, value,
+holders, waiters and revision; and nameBase64, keyBase64 and valueBase64 where those
+are not UTF-8.`,
 		Example: `  pawl ls
   pawl ls reports/
   pawl ls --json | jq -r 'select(.waiters > 10).name'`,
@@ -41,21 +46,25 @@ not UTF-8.`,
 			})
 		},
 	}
-	o.Flags(cmd, "lock or election")
+	o.Flags(cmd, "name")
 	cli.CompletesNames(cmd, &o.Connection)
 	return cmd
 }
 
 func list(ctx context.Context, o *cli.Reader, cmd *cobra.Command, c *pawl.Client, prefix string) error {
-	v, err := read(ctx, c, inspect.Scope{Prefix: prefix}, func(l inspect.NamedQueue) []inspect.Position { return l.Queue[:1] })
+	v, err := read(ctx, c, inspect.Scope{Prefix: prefix}, firstHolder)
 	if err != nil {
 		return err
 	}
 	if o.JSON {
 		out := json.NewEncoder(cmd.OutOrStdout())
 		for _, l := range v.Queues {
-			p, waiters := v.position(l, 0), len(l.Queue)-1
-			p.Waiters = &waiters
+			p := v.named(l)
+			holders, waiters := len(l.Holders()), len(l.Waiters())
+			if holders > 0 {
+				p = v.position(l, 0)
+			}
+			p.Holders, p.Waiters = &holders, &waiters
 			if err := out.Encode(p); err != nil {
 				return cli.Written(err)
 			}
@@ -68,8 +77,14 @@ func list(ctx context.Context, o *cli.Reader, cmd *cobra.Command, c *pawl.Client
 	}
 	t := cli.NewTable(cmd.OutOrStdout(), "NAME", "KIND", "HOLDER", "TOKEN", "AGE", "WAITERS", "TTL LEFT")
 	for _, l := range v.Queues {
-		p := l.Queue[0]
-		t.Row(l.Name, cli.KindOf(l.Election), cli.Who(p), strconv.FormatInt(int64(p.Token), 10), cli.Age(p, v.now), strconv.Itoa(len(l.Queue)-1), cli.Left(v.leases, p))
+		token, age, left := "-", "-", "-"
+		if p, ok := l.Holder(); ok {
+			token, age, left = cli.Token(p), cli.Age(p, v.now), cli.Left(v.leases, p)
+		}
+		t.Row(l.Name, l.Kind(), cli.OrNone(cli.Holding(l)), token, age, cli.Waiting(l), left)
 	}
 	return cli.Written(t.Write())
 }
+
+// firstHolder is a queue's holder whose lease is read.
+func firstHolder(l inspect.NamedQueue) []inspect.Position { return l.Queue[:min(1, len(l.Holders()))] }

@@ -22,7 +22,9 @@ func NewShow() *cobra.Command {
 		Short: "Show who holds a lock or leads, and who waits, in order",
 		Long: `Shows who holds the lock NAME, or leads the election NAME, and who waits for it, in
 the order in which they will be served: owner, host and pid, fencing token, lease and
-what it has left, since when the key is there, and the key.
+what it has left, since when the key is there, and the key. A shared lock has several
+holders, and a semaphore one at each slot that is taken. Who waits for a slot has no
+token yet. A holder of several names at once is shown with the others.
 
 A token goes up along the queue: it is the revision at which the key was put. A
 foreign key is one that pawl does not know; who queues after it waits until
@@ -30,10 +32,11 @@ somebody deletes it. A lock and an election of one name queue together, and excl
 each other: show says so.
 
 For scripts, -q prints nothing, and --holder the leader's value or the owner of the
-lock alone. The exit code of both is 0 where somebody holds NAME, a foreign key
-included, and 1 where nobody does.
+lock alone, a line for each holder. The exit code of both is 0 where somebody holds
+NAME, alone or shared, or a slot of it, a foreign key included, and 1 where nobody does.
 
-With --json a line is an object as of pawl ls, with position: 0 holds.`,
+With --json a line is an object as of pawl ls, with position: 0 holds, and those that
+wait are counted from 1.`,
 		Example: `  pawl show backup
   pawl show --etcd-layout jobs/42      # of etcdctl lock jobs/42
   pawl show -q backup && echo busy
@@ -73,13 +76,20 @@ func (o *showOptions) answer(ctx context.Context, cmd *cobra.Command, c *pawl.Cl
 	if err != nil {
 		return err
 	}
-	if len(s.Queues) == 0 {
+	if len(s.Queues) == 0 || len(s.Queues[0].Holders()) == 0 {
 		return cli.Exit(cli.ExitWrong, nil)
 	}
 	if o.quiet {
 		return nil
 	}
-	p := s.Queues[0].Queue[0]
+	for _, p := range s.Queues[0].Holders() {
+		fmt.Fprintln(cmd.OutOrStdout(), holderFor(p))
+	}
+	return nil
+}
+
+// holderFor is what --holder prints of a position.
+func holderFor(p inspect.Position) string {
 	who := p.Owner
 	if p.Election && p.Form != inspect.Foreign {
 		who = string(p.Value)
@@ -90,8 +100,7 @@ func (o *showOptions) answer(ctx context.Context, cmd *cobra.Command, c *pawl.Cl
 	if cli.IsTerminal(os.Stdout) {
 		who = cli.Plain(who)
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), who)
-	return nil
+	return who
 }
 
 func (o *showOptions) show(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
@@ -112,12 +121,15 @@ func (o *showOptions) show(ctx context.Context, cmd *cobra.Command, c *pawl.Clie
 		}
 		return nil
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s %s, at revision %d\n", cli.KindOf(l.Election), strconv.Quote(l.Name), v.Revision)
+	fmt.Fprintf(cmd.OutOrStdout(), "%s %s, at revision %d%s\n", l.Kind(), strconv.Quote(l.Name), v.Revision, prefixed(": ", cli.Sum(l)))
 	t := cli.NewTable(cmd.OutOrStdout(), "", "KIND", "OWNER", "HOST", "PID", "TOKEN", "AGE", "TTL LEFT", "LEASE", "KEY")
 	for i, p := range l.Queue {
 		position := "holds"
-		if i > 0 {
-			position = strconv.Itoa(i)
+		switch {
+		case p.HasSlot():
+			position = fmt.Sprintf("slot %d", p.Slot)
+		case !p.Holds:
+			position = strconv.Itoa(i - len(l.Holders()) + 1)
 		}
 		lease, pid := "none", "-"
 		if p.Lease != 0 {
@@ -126,26 +138,42 @@ func (o *showOptions) show(ctx context.Context, cmd *cobra.Command, c *pawl.Clie
 		if p.PID != 0 {
 			pid = strconv.Itoa(p.PID)
 		}
-		t.Row(position, kindAt(p), shown(p), cli.OrNone(p.Host), pid, strconv.FormatInt(int64(p.Token), 10), cli.Age(p, v.now), cli.Left(v.leases, p), lease, p.Key)
+		t.Row(position, kindAt(p), shown(p), cli.OrNone(p.Host), pid, cli.Token(p), cli.Age(p, v.now), cli.Left(v.leases, p), lease, p.Key)
 	}
 	if err := t.Write(); err != nil {
 		return cli.Written(err)
 	}
-	if l.Mixed() {
-		fmt.Fprintln(cmd.OutOrStdout(), "A lock and an election have this name: they queue together, and exclude each other.")
+	if mixed := cli.Mixed(l); mixed != "" {
+		fmt.Fprintln(cmd.OutOrStdout(), strings.ToUpper(mixed[:1])+mixed[1:]+".")
 	}
 	if p := l.Queue[0]; p.Election {
 		fmt.Fprintf(cmd.OutOrStdout(), "value: %q%s\n", p.Value, cli.More(p))
 	}
+	for _, p := range l.Queue {
+		if with := cli.With(l.Name, p); with != "" {
+			fmt.Fprintf(cmd.OutOrStdout(), "%s%s: all or none\n", cli.Plain(cli.Who(p)), with)
+		}
+	}
 	return nil
+}
+
+// prefixed is s after what goes before it; "" without an s.
+func prefixed(before, s string) string {
+	if s == "" {
+		return ""
+	}
+	return before + s
 }
 
 // kindAt is the kind of a position in the queue.
 func kindAt(p inspect.Position) string {
-	if p.Form == inspect.Foreign {
+	switch {
+	case p.Form == inspect.Foreign:
 		return "-"
+	case p.Mode == inspect.ModeShared:
+		return "shared lock"
 	}
-	return cli.KindOf(p.Election)
+	return p.Kind()
 }
 
 // shown is the owner of a position, beside its key.

@@ -13,13 +13,18 @@ import (
 // A position is a position in a queue as a line of JSON.
 type position struct {
 	Name     string        `json:"name"`
-	Kind     string        `json:"kind"`             // lock, election
+	Kind     string        `json:"kind"`             // lock, election, semaphore
 	Layout   string        `json:"layout,omitempty"` // etcd: the name is verbatim
-	Position int           `json:"position"`         // 0: it holds
+	Position int           `json:"position"`         // 0: it holds; of those that wait, from 1
+	Holders  *int          `json:"holders,omitempty"`
 	Waiters  *int          `json:"waiters,omitempty"`
+	Mode     inspect.Mode  `json:"mode,omitempty"`  // exclusive, shared, semaphore, foreign
+	Slot     *int          `json:"slot,omitempty"`  // of a semaphore, that it holds
+	Limit    int           `json:"limit,omitempty"` // how many slots that has
+	Names    []string      `json:"names,omitempty"` // of several names that are locked at once
 	Key      string        `json:"key"`
-	Form     string        `json:"form"` // pawl, etcd, foreign
-	Token    fencing.Token `json:"token"`
+	Form     string        `json:"form"`            // pawl, etcd, foreign
+	Token    fencing.Token `json:"token"`           // 0: it waits for a slot, and has none yet
 	Lease    string        `json:"lease,omitempty"` // in hex; none: it stays until somebody deletes it
 	TTL      float64       `json:"ttl,omitempty"`   // seconds, as granted
 	Left     *float64      `json:"left,omitempty"`  // seconds, unless renewed
@@ -59,18 +64,32 @@ func read(ctx context.Context, c *pawl.Client, scope inspect.Scope, wanted func(
 	return &view{s, leases, time.Now()}, err
 }
 
-func (v *view) position(l inspect.NamedQueue, i int) position {
-	p := l.Queue[i]
-	out := position{
-		Name: l.Name, Kind: cli.KindOf(l.Election), Position: i, Key: p.Key, Form: p.Form.String(), Token: p.Token,
-		Owner: p.Owner, Host: p.Host, PID: p.PID, Value: string(p.Value), Revision: v.Revision,
-		NameBase64: cli.Base64(l.Name), KeyBase64: cli.Base64(p.Key), ValueBase64: cli.Base64(string(p.Value)),
-	}
-	if p.Form != inspect.Foreign {
-		out.Kind = cli.KindOf(p.Election)
-	}
+// named is a position of a queue of which only the queue is known.
+func (v *view) named(l inspect.NamedQueue) position {
+	out := position{Name: l.Name, Kind: l.Kind(), Revision: v.Revision, NameBase64: cli.Base64(l.Name)}
 	if l.EtcdLayout {
 		out.Layout = "etcd"
+	}
+	return out
+}
+
+// position is a queue's i-th as a line of JSON.
+func (v *view) position(l inspect.NamedQueue, i int) position {
+	p, out := l.Queue[i], v.named(l)
+	out.Key, out.Form, out.Owner, out.Host, out.PID, out.Value = p.Key, p.Form.String(), p.Owner, p.Host, p.PID, string(p.Value)
+	out.Mode, out.Limit, out.Names = p.Mode, p.Limit, p.Names
+	out.KeyBase64, out.ValueBase64 = cli.Base64(p.Key), cli.Base64(string(p.Value))
+	if !p.Holds {
+		out.Position = i - len(l.Holders()) + 1
+	}
+	if p.HasSlot() {
+		out.Slot = &p.Slot
+	}
+	if cli.HasToken(p) {
+		out.Token = p.Token
+	}
+	if p.Form != inspect.Foreign {
+		out.Kind = p.Kind()
 	}
 	if p.Lease != 0 {
 		out.Lease = cli.LeaseHex(p.Lease)

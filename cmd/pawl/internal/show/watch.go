@@ -23,11 +23,11 @@ func NewWatch() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [PREFIX]",
 		Short: "Print each acquisition, release and loss, as it happens",
-		Long: `Prints a line for each holder there is, and then for each change of all locks and
-elections, or of those whose names begin with PREFIX:
+		Long: `Prints a line for each holder there is, and then for each change of all locks,
+semaphores and elections, or of those whose names begin with PREFIX:
 
   holds       it was so when pawl began to watch
-  acquired    it is first in the queue now; with the time it waited
+  acquired    it holds now, alone, shared, or a slot; with the time it waited
   enqueued    others are ahead of it
   proclaimed  the leader has put a new value
   released    its holder gave it back; with the time it was held
@@ -45,9 +45,9 @@ connections; after a gap, as when etcd has compacted changes not yet seen, it
 prints what is different with a "?". It writes nothing, holds no lease, and ends at
 a signal, with exit code 0.
 
-With --json a line is an object with event, cause, by, name, kind, key, token, lease,
-owner, host, pid, value, waited and held (seconds), revision, time and unsure; and
-nameBase64, keyBase64 and valueBase64 where those are not UTF-8.`,
+With --json a line is an object with event, cause, by, name, kind, mode, slot, names,
+key, token, lease, owner, host, pid, value, waited and held (seconds), revision, time
+and unsure; and nameBase64, keyBase64 and valueBase64 where those are not UTF-8.`,
 		Example: `  pawl watch
   pawl watch reports/
   pawl watch --json | jq -r 'select(.event == "lost") | [.time, .name, .cause] | @tsv'`,
@@ -78,9 +78,11 @@ func follow(ctx context.Context, out io.Writer, inJSON bool, c *pawl.Client, pre
 	s := f.Snapshot()
 	var events []inspect.Event
 	for _, l := range s.Queues {
-		events = append(events, inspect.Event{
-			Name: l.Name, Election: l.Election, Position: l.Queue[0], Revision: s.Revision, Time: time.Now(), Waited: -1, Held: -1,
-		})
+		for _, p := range l.Holders() {
+			events = append(events, inspect.Event{
+				Name: l.Name, Election: l.Election, Position: p, Revision: s.Revision, Time: time.Now(), Waited: -1, Held: -1,
+			})
+		}
 	}
 	event := func(inspect.Event) string { return "holds" }
 	for {
@@ -103,6 +105,9 @@ type changed struct {
 	By       string        `json:"by,omitempty"`
 	Name     string        `json:"name"`
 	Kind     string        `json:"kind"`
+	Mode     inspect.Mode  `json:"mode"`
+	Slot     *int          `json:"slot,omitempty"`
+	Names    []string      `json:"names,omitempty"`
 	Key      string        `json:"key"`
 	Token    fencing.Token `json:"token"`
 	Lease    string        `json:"lease,omitempty"`
@@ -129,13 +134,19 @@ func change(inJSON bool, e inspect.Event, event string) string {
 	}
 	p := e.Position
 	c := changed{
-		Event: event, Cause: e.Cause.String(), By: e.By, Name: e.Name, Kind: cli.KindOf(e.Election), Key: p.Key, Token: p.Token,
+		Event: event, Cause: e.Cause.String(), By: e.By, Name: e.Name, Kind: p.Kind(), Mode: p.Mode, Names: p.Names, Key: p.Key,
 		Owner: p.Owner, Host: p.Host, PID: p.PID, Value: string(p.Value), Waited: seconds64(e.Waited), Held: seconds64(e.Held),
 		Revision: e.Revision, Time: e.Time, Unsure: e.Unsure,
 		NameBase64: cli.Base64(e.Name), KeyBase64: cli.Base64(p.Key), ValueBase64: cli.Base64(string(p.Value)),
 	}
 	if p.Lease != 0 {
 		c.Lease = cli.LeaseHex(p.Lease)
+	}
+	if p.HasSlot() {
+		c.Slot = &p.Slot
+	}
+	if cli.HasToken(p) {
+		c.Token = p.Token
 	}
 	line, _ := json.Marshal(c) // of plain fields: cannot fail
 	return string(line)
@@ -153,7 +164,15 @@ func changeText(e inspect.Event, event string) string {
 	if e.Unsure {
 		event += "?"
 	}
-	s := fmt.Sprintf("%s %-10s %s token=%-6d %s", e.Time.Format(cli.ClockTime), event, cli.Padded(cli.Plain(e.Name), 20), e.Position.Token, cli.Plain(cli.Who(e.Position)))
+	p := e.Position
+	s := fmt.Sprintf("%s %-10s %s token=%-6s %s", e.Time.Format(cli.ClockTime), event, cli.Padded(cli.Plain(e.Name), 20), cli.Token(p), cli.Plain(cli.Who(p)))
+	switch {
+	case p.Mode == inspect.ModeShared:
+		s += " (reader)"
+	case p.HasSlot():
+		s += fmt.Sprintf(" slot=%d", p.Slot)
+	}
+	s += cli.With(e.Name, p)
 	if e.Kind == inspect.Proclaimed {
 		s += " value=" + strconv.Quote(string(e.Position.Value))
 	}

@@ -34,7 +34,7 @@ const maxTallies = 2000
 // A tally is what was seen of one name.
 type tally struct {
 	name        string
-	election    bool
+	kind        string
 	taken, lost int
 	held, waits sum
 	last        time.Time
@@ -94,7 +94,7 @@ func (b *board) take(s *inspect.Snapshot, events []inspect.Event) {
 			t = &tally{}
 			b.seen[e.Prefix] = t
 		}
-		t.name, t.election, t.last = e.Name, e.Election, e.Time
+		t.name, t.kind, t.last = e.Name, e.Position.Kind(), e.Time
 		switch e.Kind {
 		case inspect.Acquired:
 			t.taken++
@@ -127,8 +127,9 @@ type topRow struct {
 	prefix             string // of the name's keys
 	name, kind         string
 	holder, host       string
-	token, lease       int64         // 0: nobody holds; no lease
-	held, wait         time.Duration // of the holder, of the first waiter; below 0: not known, or none
+	others             string        // owners and hosts of all holders, for the filter
+	token, lease       int64         // of the first holder; 0: nobody holds; no lease
+	held, wait         time.Duration // the longest of a holder, of a waiter; below 0: not known, or none
 	heldAtMost         bool          // held is no more than that
 	waiters            int
 	taken, lost        int
@@ -149,7 +150,7 @@ func (b *board) rows(now time.Time) (rows []topRow) {
 	}
 	if !b.busy {
 		for prefix, t := range free {
-			r := topRow{prefix: prefix, name: t.name, kind: cli.KindOf(t.election), holder: "-", held: -1, wait: -1}
+			r := topRow{prefix: prefix, name: t.name, kind: t.kind, holder: "-", held: -1, wait: -1}
 			rows = append(rows, r.with(t))
 		}
 	}
@@ -160,7 +161,7 @@ func (b *board) rows(now time.Time) (rows []topRow) {
 
 // fits reports whether name, holder and host contain each word of a filter, in whatever case.
 func (r topRow) fits(filter string) bool {
-	text := strings.ToLower(r.name + "\n" + r.holder + "\n" + r.host)
+	text := strings.ToLower(r.name + "\n" + r.holder + "\n" + r.host + r.others)
 	for word := range strings.FieldsSeq(strings.ToLower(filter)) {
 		if !strings.Contains(text, word) {
 			return false
@@ -170,18 +171,19 @@ func (r topRow) fits(filter string) bool {
 }
 
 func (b *board) heldRow(l inspect.NamedQueue, t *tally, now time.Time) topRow {
-	p := l.Queue[0]
 	r := topRow{
-		prefix: l.Prefix, name: l.Name, kind: cli.KindOf(l.Election), holder: cli.Who(p), host: p.Host, token: int64(p.Token), lease: p.Lease, held: -1, wait: -1,
-		waiters: len(l.Queue) - 1, left: cli.Left(b.leases, p),
+		prefix: l.Prefix, name: l.Name, kind: l.Kind(), holder: cli.OrNone(cli.Holding(l)), held: -1, wait: -1, waiters: len(l.Waiters()),
 	}
-	switch {
-	case !p.HeldSince.IsZero():
-		r.held = now.Sub(p.HeldSince)
-	case !p.Since.IsZero():
-		r.held, r.heldAtMost = max(0, now.Sub(p.Since)), true
+	if p, ok := l.Holder(); ok {
+		r.host, r.token, r.lease, r.left = p.Host, int64(p.Token), p.Lease, cli.Left(b.leases, p)
 	}
-	for _, w := range l.Queue[1:] {
+	for _, p := range l.Holders() {
+		r.others += "\n" + p.Owner + "\n" + p.Host
+		if d, atMost := heldFor(p, now); d > r.held {
+			r.held, r.heldAtMost = d, atMost
+		}
+	}
+	for _, w := range l.Waiters() {
 		came := w.Observed
 		if came.IsZero() && !w.Election {
 			came = w.Since
@@ -191,6 +193,18 @@ func (b *board) heldRow(l inspect.NamedQueue, t *tally, now time.Time) topRow {
 		}
 	}
 	return r.with(t)
+}
+
+// heldFor is how long a position has been held; below 0: that is not known. atMost: it may
+// be less.
+func heldFor(p inspect.Position, now time.Time) (d time.Duration, atMost bool) {
+	switch {
+	case !p.HeldSince.IsZero():
+		return now.Sub(p.HeldSince), false
+	case !p.Since.IsZero():
+		return max(0, now.Sub(p.Since)), true
+	}
+	return -1, false
 }
 
 func (r topRow) with(t *tally) topRow {

@@ -69,7 +69,7 @@ func TestOnlyTheLeasesThatAreShownAreQueried(t *testing.T) {
 	s := &inspect.Snapshot{}
 	for i := range 5 {
 		name := fmt.Sprint(i)
-		s.Queues = append(s.Queues, inspect.NamedQueue{Name: name, Prefix: name + "/", Queue: []inspect.Position{{Token: 1, Lease: int64(100 + i)}}})
+		s.Queues = append(s.Queues, inspect.NamedQueue{Name: name, Prefix: name + "/", Queue: []inspect.Position{{Token: 1, Lease: int64(100 + i), Holds: true}}})
 	}
 	v.take(s, nil)
 	v.draw(time.Now())

@@ -14,7 +14,10 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// drawDetails draws all that is known of one name, and returns its holder's lease.
+// maxHolders is how many holders' leases the details have.
+const maxHolders = 10
+
+// drawDetails draws all that is known of one name, and returns its holders' leases.
 func (v *viewer) drawDetails(now time.Time, width int) (leases []int64) {
 	v.put(1, "DETAILS", tcell.StyleDefault.Reverse(true))
 	var lines []string
@@ -27,7 +30,9 @@ func (v *viewer) drawDetails(now time.Time, width int) (leases []int64) {
 		v.put(2+i, lines[v.scroll+i], tcell.StyleDefault)
 	}
 	if l, ok := v.queue(v.details); ok {
-		leases = append(leases, l.Queue[0].Lease)
+		for _, p := range l.Holders()[:min(len(l.Holders()), maxHolders)] {
+			leases = append(leases, p.Lease)
+		}
 	}
 	return leases
 }
@@ -46,37 +51,62 @@ func (v *viewer) describe(now time.Time) []string {
 	l, ok := v.queue(v.details)
 	t := v.seen[v.details]
 	if t == nil {
-		t = &tally{name: l.Name, election: l.Election}
+		t = &tally{name: l.Name, kind: l.Kind()}
 	}
 	if !ok {
-		return append([]string{cli.KindOf(t.election) + " " + cli.Plain(t.name), "nobody holds it or waits for it"}, t.describe()...)
+		return append([]string{t.kind + " " + cli.Plain(t.name), "nobody holds it or waits for it"}, t.describe()...)
 	}
 	r := v.heldRow(l, t, now)
-	p := l.Queue[0]
-	out := []string{cli.KindOf(l.Election) + " " + cli.Plain(l.Name)}
+	out := []string{l.Kind() + " " + cli.Plain(l.Name)}
 	fact := func(name, value string) {
 		if value != "" {
 			out = append(out, fmt.Sprintf("%-7s %s", name, value))
 		}
 	}
-	fact("holder", cli.Plain(cli.Who(p)))
-	fact("host", cli.Plain(hostOf(p)))
-	fact("held", heldCell(r))
-	fact("token", strconv.FormatInt(r.token, 10))
-	fact("lease", leaseOfPlace(p, r.left))
-	fact("key", cli.Plain(p.Key))
-	if p.Election {
-		fact("value", strconv.Quote(string(p.Value))+cli.More(p))
+	switch holders := l.Holders(); len(holders) {
+	case 0:
+		fact("holder", "nobody, for now")
+	case 1:
+		p := holders[0]
+		fact("holder", r.holder)
+		fact("host", cli.Plain(hostOf(p)))
+		fact("held", heldCell(r))
+		fact("token", strconv.FormatInt(r.token, 10))
+		fact("lease", leaseOfPlace(p, r.left))
+		fact("key", cli.Plain(p.Key))
+		if p.Election {
+			fact("value", strconv.Quote(string(p.Value))+cli.More(p))
+		}
+	default:
+		fact("held", cli.Sum(l))
+		for _, p := range holders {
+			out = append(out, v.holding(p, now))
+		}
 	}
-	if l.Mixed() {
-		out = append(out, "a lock and an election have this name: they exclude each other")
+	if mixed := cli.Mixed(l); mixed != "" {
+		out = append(out, mixed)
 	}
 	out = append(out, t.describe()...)
-	out = append(out, "", fmt.Sprintf("%d waiting", r.waiters))
-	for i, w := range l.Queue[1:] {
-		out = append(out, fmt.Sprintf("%4d  %s  token %d  %s", i+1, cli.Padded(cli.Plain(cli.Who(w)), 20), w.Token, cli.Plain(hostOf(w))))
+	out = append(out, "", cli.Waiting(l)+" waiting")
+	for i, w := range l.Waiters() {
+		token := ""
+		if cli.HasToken(w) {
+			token = fmt.Sprintf("token %d  ", w.Token)
+		}
+		out = append(out, fmt.Sprintf("%4d  %s  %s%s", i+1, cli.Padded(cli.Plain(cli.Who(w))+cli.With(l.Name, w), 20), token, cli.Plain(hostOf(w))))
 	}
 	return out
+}
+
+// holding says all that is known of one of several holders.
+func (v *viewer) holding(p inspect.Position, now time.Time) string {
+	what := "holds "
+	if p.HasSlot() {
+		what = fmt.Sprintf("slot %-3d", p.Slot)
+	}
+	d, atMost := heldFor(p, now)
+	return fmt.Sprintf("%s  %s  token %d  %s  held %s  lease %s", what, cli.Padded(cli.Plain(cli.Who(p)), 20), p.Token,
+		cli.Plain(hostOf(p)), heldCell(topRow{held: d, heldAtMost: atMost}), leaseOfPlace(p, cli.Left(v.leases, p)))
 }
 
 // describe says what was seen of a name.

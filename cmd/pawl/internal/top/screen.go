@@ -24,7 +24,7 @@ type column struct {
 
 var columns = []column{
 	{"NAME", 24, false, byName, func(r topRow) string { return cli.Plain(r.name) }},
-	{"HOLDER", 20, false, -1, func(r topRow) string { return cli.Plain(r.holder) }},
+	{"HOLDER", 20, false, -1, func(r topRow) string { return r.holder }},
 	{"HELD", 8, true, byHeld, heldCell},
 	{"WAITERS", 8, true, byWaiters, func(r topRow) string { return strconv.Itoa(r.waiters) }},
 	{"WAIT", 7, true, byWait, func(r topRow) string { return cli.Span(r.wait) }},
@@ -32,7 +32,7 @@ var columns = []column{
 	{"LOST", 5, true, byLost, func(r topRow) string { return strconv.Itoa(r.lost) }},
 	{"MEAN HELD", 9, true, -1, func(r topRow) string { return cli.Span(r.meanHeld) }},
 	{"MEAN WAIT", 9, true, -1, func(r topRow) string { return cli.Span(r.meanWait) }},
-	{"KIND", 8, false, -1, func(r topRow) string { return r.kind }},
+	{"KIND", 9, false, -1, func(r topRow) string { return r.kind }},
 	{"TOKEN", 8, true, -1, func(r topRow) string { return strconv.FormatInt(r.token, 10) }},
 	{"TTL LEFT", 14, false, -1, func(r topRow) string { return r.left }},
 }
@@ -109,9 +109,10 @@ const (
 func (v *viewer) draw(now time.Time) {
 	width, height := v.screen.Size()
 	v.screen.Clear()
-	held, waiting := len(v.snapshot.Queues), 0
+	held, waiting := 0, 0
 	for _, l := range v.snapshot.Queues {
-		waiting += len(l.Queue) - 1
+		held += min(1, len(l.Holders()))
+		waiting += len(l.Waiters())
 	}
 	v.put(0, fmt.Sprintf("pawl top  %s  %d held, %d waiting, revision %d%s", now.Format(time.TimeOnly), held, waiting, v.snapshot.Revision, v.status), tcell.StyleDefault.Bold(true))
 	v.settle(v.board.rows(now), max(0, height-3))

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/pawl-locks/pawl/fencing"
@@ -55,17 +56,18 @@ func (p *Page) breakIt(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	l, ok := p.hub.queue(request.Queue)
-	if !ok || l.Queue[0].Token != request.Token {
+	i := slices.IndexFunc(l.Holders(), func(p inspect.Position) bool { return p.Token == request.Token })
+	if !ok || i < 0 {
 		refuse(w, http.StatusConflict, "somebody else holds it now, or nobody: nothing was done")
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), breakWithin)
 	defer cancel()
-	err := inspect.Evict(ctx, p.client, l.Queue[0], p.opts.By)
+	err := inspect.Evict(ctx, p.client, l.Queue[i], p.opts.By)
 	switch {
 	case err == nil:
 		p.opts.Logger.Info("ui: holder evicted", "name", l.Name, "token", request.Token, "by", p.opts.By)
-		answer(w, http.StatusOK, map[string]any{"evicted": positionOf(l.Queue[0])})
+		answer(w, http.StatusOK, map[string]any{"evicted": positionOf(l.Queue[i])})
 	case errors.Is(err, inspect.ErrGone):
 		refuse(w, http.StatusConflict, "it is not there any more: nothing was done")
 	case errors.Is(err, kv.ErrUnknown):

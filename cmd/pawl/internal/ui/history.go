@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -37,11 +38,11 @@ type hold struct {
 
 // A history is who held what when. Its owner guards it.
 //
-// Invariants: a queue has at most one hold that lasts; ended is in the order of the
+// Invariants: each holder of a queue has one hold that lasts; ended is in the order of the
 // ends; counts is how many of ended each queue has.
 type history struct {
 	count   int64
-	lasting map[string]*hold // by the queue's prefix
+	lasting map[string]map[fencing.Token]*hold // by the queue's prefix
 	ended   []*hold
 	counts  map[string]int // by the queue's ID
 }
@@ -53,26 +54,31 @@ type changes struct {
 }
 
 func newHistory() *history {
-	return &history{lasting: map[string]*hold{}, counts: map[string]int{}}
+	return &history{lasting: map[string]map[fencing.Token]*hold{}, counts: map[string]int{}}
 }
 
 // meet takes in what a reading found: who holds now has done so since before, at the
 // earliest since its key was put, and who is not found does not hold any more.
 func (h *history) meet(s *inspect.Snapshot, now time.Time) (c changes) {
-	found := map[string]fencing.Token{}
+	found := map[string]map[fencing.Token]bool{}
 	for _, l := range s.Queues {
-		if p := l.Queue[0]; p.Form != inspect.Foreign {
-			found[l.Prefix] = p.Token
+		found[l.Prefix] = map[fencing.Token]bool{}
+		for _, p := range l.Holders() {
+			found[l.Prefix][p.Token] = p.Form != inspect.Foreign
 		}
 	}
-	for prefix, old := range h.lasting {
-		if found[prefix] != old.Token {
-			h.end(&c, prefix, inspect.Event{Kind: inspect.Ended, Cause: inspect.Unknown, Time: now, Unsure: true})
+	for prefix, of := range h.lasting {
+		for token := range of {
+			if !found[prefix][token] {
+				h.end(&c, prefix, token, unseen(now))
+			}
 		}
 	}
 	for _, l := range s.Queues {
-		if p := l.Queue[0]; p.Form != inspect.Foreign && h.lasting[l.Prefix] == nil {
-			h.begin(&c, inspect.Event{Name: l.Name, Prefix: l.Prefix, Election: l.Election, Position: p, Time: now, Unsure: true})
+		for _, p := range l.Holders() {
+			if found[l.Prefix][p.Token] && h.lasting[l.Prefix][p.Token] == nil {
+				h.begin(&c, inspect.Event{Name: l.Name, Prefix: l.Prefix, Election: l.Election, Position: p, Time: now, Unsure: true})
+			}
 		}
 	}
 	return c
@@ -81,19 +87,27 @@ func (h *history) meet(s *inspect.Snapshot, now time.Time) (c changes) {
 // apply takes events in.
 func (h *history) apply(events []inspect.Event) (c changes) {
 	for _, e := range events {
+		p := e.Position
 		switch e.Kind {
 		case inspect.Acquired:
-			if old := h.lasting[e.Prefix]; old != nil { // its end was not reported
-				h.end(&c, e.Prefix, inspect.Event{Kind: inspect.Ended, Cause: inspect.Unknown, Time: e.Time, Unsure: true})
+			if p.Mode == inspect.ModeExclusive {
+				for token := range h.lasting[e.Prefix] { // its end was not reported
+					h.end(&c, e.Prefix, token, unseen(e.Time))
+				}
 			}
 			h.begin(&c, e)
 		case inspect.Released, inspect.Lost, inspect.Ended:
-			if old := h.lasting[e.Prefix]; old != nil && old.Token == e.Position.Token {
-				h.end(&c, e.Prefix, e)
+			if h.lasting[e.Prefix][p.Token] != nil {
+				h.end(&c, e.Prefix, p.Token, e)
 			}
 		}
 	}
 	return c
+}
+
+// unseen is the end of a hold that was not reported.
+func unseen(now time.Time) inspect.Event {
+	return inspect.Event{Kind: inspect.Ended, Cause: inspect.Unknown, Time: now, Unsure: true}
 }
 
 func (h *history) begin(c *changes, e inspect.Event) {
@@ -107,18 +121,23 @@ func (h *history) begin(c *changes, e inspect.Event) {
 		}
 	}
 	started := &hold{
-		N: h.count, Queue: idOf(e.Prefix), Name: text(e.Name), Kind: kindOf(e.Election), Token: p.Token,
+		N: h.count, Queue: idOf(e.Prefix), Name: text(e.Name), Kind: p.Kind(), Token: p.Token,
 		Owner: clip(p.Owner), Host: clip(p.Host), PID: p.PID, From: millis(from), Early: early, AtMost: atMost,
 	}
-	h.lasting[e.Prefix] = started
+	if h.lasting[e.Prefix] == nil {
+		h.lasting[e.Prefix] = map[fencing.Token]*hold{}
+	}
+	h.lasting[e.Prefix][p.Token] = started
 	c.Holds = append(c.Holds, started)
 }
 
 // end ends the hold that lasts. It is a new value: the old one may be on its way
 // to a browser.
-func (h *history) end(c *changes, prefix string, e inspect.Event) {
-	done := *h.lasting[prefix]
-	delete(h.lasting, prefix)
+func (h *history) end(c *changes, prefix string, token fencing.Token, e inspect.Event) {
+	done := *h.lasting[prefix][token]
+	if delete(h.lasting[prefix], token); len(h.lasting[prefix]) == 0 {
+		delete(h.lasting, prefix)
+	}
 	done.To, done.End, done.Cause, done.By, done.Late = millis(e.Time), e.Kind.String(), e.Cause.String(), clip(e.By), e.Unsure
 	h.ended = append(h.ended, &done)
 	h.counts[done.Queue]++
@@ -143,8 +162,8 @@ func (h *history) forget(c *changes, i int) {
 // all are all holds, in the order in which they began.
 func (h *history) all() []*hold {
 	out := slices.Clone(h.ended)
-	for _, lasting := range h.lasting {
-		out = append(out, lasting)
+	for _, of := range h.lasting {
+		out = slices.AppendSeq(out, maps.Values(of))
 	}
 	slices.SortFunc(out, func(a, b *hold) int { return int(a.N - b.N) })
 	return out

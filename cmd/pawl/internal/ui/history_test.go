@@ -17,7 +17,7 @@ var began = time.UnixMilli(1_000_000)
 // event is an event of a name's holder, so many seconds after the beginning.
 func event(k inspect.Kind, name string, token fencing.Token, second int) inspect.Event {
 	return inspect.Event{
-		Kind: k, Name: name, Prefix: name + "/", Position: inspect.Position{Token: token, Form: inspect.Pawl},
+		Kind: k, Name: name, Prefix: name + "/", Position: inspect.Position{Token: token, Form: inspect.Pawl, Mode: inspect.ModeExclusive},
 		Time: began.Add(time.Duration(second) * time.Second),
 	}
 }
@@ -53,9 +53,26 @@ func TestAHistoryIsWhoHeldWhat(t *testing.T) {
 	assert.Equal(t, []string{"a 5 7-8 ended?", "a 6 8-"}, sketch(h.all())[2:], "an end that was not reported")
 }
 
+func TestAHistoryHasSeveralHoldersOfOneName(t *testing.T) {
+	h := newHistory()
+	shared := func(k inspect.Kind, token fencing.Token, second int) inspect.Event {
+		e := event(k, "a", token, second)
+		e.Position.Mode = inspect.ModeShared
+		return e
+	}
+	h.apply([]inspect.Event{shared(inspect.Acquired, 1, 1), shared(inspect.Acquired, 2, 2), shared(inspect.Lost, 1, 3), shared(inspect.Released, 2, 4)})
+	h.apply([]inspect.Event{event(inspect.Acquired, "a", 3, 4)})
+	assert.Equal(t, []string{"a 1 1-3 lost", "a 2 2-4 released", "a 3 4-"}, sketch(h.all()))
+	c := h.meet(&inspect.Snapshot{Queues: []inspect.NamedQueue{{Name: "a", Prefix: "a/", Queue: []inspect.Position{
+		{Token: 5, Form: inspect.Pawl, Mode: inspect.ModeShared, Holds: true}, {Token: 6, Form: inspect.Pawl, Mode: inspect.ModeShared, Holds: true},
+		{Token: 7, Form: inspect.Pawl, Mode: inspect.ModeExclusive},
+	}}}}, began.Add(9*time.Second))
+	assert.ElementsMatch(t, []string{"a 3 4-9 ended?", "<a 5 9-", "<a 6 9-"}, sketch(c.Holds))
+}
+
 func TestAReadingBeginsAndEndsHolds(t *testing.T) {
 	holder := func(name string, token fencing.Token, f inspect.Form) inspect.NamedQueue {
-		return inspect.NamedQueue{Name: name, Prefix: name + "/", Queue: []inspect.Position{{Token: token, Form: f}}}
+		return inspect.NamedQueue{Name: name, Prefix: name + "/", Queue: []inspect.Position{{Token: token, Form: f, Holds: true}}}
 	}
 	h := newHistory()
 	h.meet(&inspect.Snapshot{Queues: []inspect.NamedQueue{holder("a", 1, inspect.Pawl), holder("b", 2, inspect.Etcd), holder("c", 3, inspect.Foreign), holder("d", 4, inspect.Pawl)}}, began)
@@ -67,7 +84,7 @@ func TestAReadingBeginsAndEndsHolds(t *testing.T) {
 
 func TestARestartTakesSinceWhenFromTheKeys(t *testing.T) {
 	holder := func(name string, since time.Time, election bool) inspect.NamedQueue {
-		return inspect.NamedQueue{Name: name, Prefix: name + "/", Election: election, Queue: []inspect.Position{{Token: 1, Form: inspect.Pawl, Since: since, Election: election}}}
+		return inspect.NamedQueue{Name: name, Prefix: name + "/", Election: election, Queue: []inspect.Position{{Token: 1, Form: inspect.Pawl, Since: since, Election: election, Holds: true}}}
 	}
 	h := newHistory()
 	h.meet(&inspect.Snapshot{Queues: []inspect.NamedQueue{

@@ -154,11 +154,12 @@ func TestAStreamLivesWhileNothingHappens(t *testing.T) {
 func TestALongQueueIsShownToItsHundredthPosition(t *testing.T) {
 	l := inspect.NamedQueue{Name: "a", Prefix: "a/"}
 	for i := range 1000 {
-		l.Queue = append(l.Queue, inspect.Position{Key: fmt.Sprint("a/", i)})
+		l.Queue = append(l.Queue, inspect.Position{Key: fmt.Sprint("a/", i), Holds: i == 0})
 	}
 	got := viewOf(l)
 	assert.Len(t, got.Positions, maxQueue)
 	assert.Equal(t, 999, got.Waiting)
+	assert.Equal(t, 1, got.Holding)
 }
 
 func TestTextThatJSONCannotCarryIsQuotedAndLongTextCut(t *testing.T) {

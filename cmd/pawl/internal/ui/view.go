@@ -22,11 +22,13 @@ const (
 type queueView struct {
 	ID        string         `json:"id"`
 	Name      string         `json:"name"`
-	Kind      string         `json:"kind"`             // lock, election
+	Kind      string         `json:"kind"`             // lock, election, semaphore
 	Layout    string         `json:"layout,omitempty"` // etcd: the name is verbatim
 	Prefix    string         `json:"prefix"`
+	Holding   int            `json:"holding"`
 	Waiting   int            `json:"waiting"`
-	Positions []positionView `json:"positions"` // the first ones
+	Limit     int            `json:"limit,omitempty"` // how many slots a semaphore has
+	Positions []positionView `json:"positions"`       // the first ones
 }
 
 // A positionView is an inspect.Position for the browser.
@@ -34,6 +36,10 @@ type positionView struct {
 	Token fencing.Token `json:"token,string"`
 	Key   string        `json:"key"`
 	Form  string        `json:"form"`
+	Mode  inspect.Mode  `json:"mode"`
+	Holds bool          `json:"holds,omitempty"`
+	Slot  *int          `json:"slot,omitempty"`  // of a semaphore, that it holds
+	Names []string      `json:"names,omitempty"` // of several names that are locked at once
 	Lease string        `json:"lease,omitempty"` // in hex
 	Owner string        `json:"owner,omitempty"`
 	Host  string        `json:"host,omitempty"`
@@ -54,7 +60,7 @@ func prefixOf(id string) (string, bool) {
 
 func viewOf(l inspect.NamedQueue) queueView {
 	out := queueView{
-		ID: idOf(l.Prefix), Name: text(l.Name), Kind: kindOf(l.Election), Prefix: text(l.Prefix), Waiting: len(l.Queue) - 1,
+		ID: idOf(l.Prefix), Name: text(l.Name), Kind: l.Kind(), Prefix: text(l.Prefix), Holding: len(l.Holders()), Waiting: len(l.Waiters()), Limit: l.Limit(),
 	}
 	if l.EtcdLayout {
 		out.Layout = "etcd"
@@ -68,7 +74,13 @@ func viewOf(l inspect.NamedQueue) queueView {
 func positionOf(p inspect.Position) positionView {
 	out := positionView{
 		Token: p.Token, Key: text(p.Key), Form: p.Form.String(), Owner: clip(p.Owner), Host: clip(p.Host), PID: p.PID,
-		Since: millis(p.Since), Held: millis(p.HeldSince),
+		Since: millis(p.Since), Held: millis(p.HeldSince), Mode: p.Mode, Holds: p.Holds,
+	}
+	if p.HasSlot() {
+		out.Slot = &p.Slot
+	}
+	for _, name := range p.Names {
+		out.Names = append(out.Names, text(name))
 	}
 	if p.Lease != 0 {
 		out.Lease = strconv.FormatInt(p.Lease, 16)
@@ -77,13 +89,6 @@ func positionOf(p inspect.Position) positionView {
 		out.Value, out.Size = strings.ToValidUTF8(string(p.Value), "\uFFFD"), p.Size
 	}
 	return out
-}
-
-func kindOf(election bool) string {
-	if election {
-		return "election"
-	}
-	return "lock"
 }
 
 // text is s, or s quoted where JSON could not carry it.
@@ -112,13 +117,13 @@ func millis(t time.Time) int64 {
 
 // same reports whether a browser that has a needs nothing of b.
 func same(a, b inspect.NamedQueue) bool {
-	if a.Election != b.Election || len(a.Queue) != len(b.Queue) {
+	if a.Kind() != b.Kind() || len(a.Queue) != len(b.Queue) || len(a.Holders()) != len(b.Holders()) {
 		return false
 	}
 	for i := range a.Queue[:min(len(a.Queue), maxQueue)] {
 		x, y := &a.Queue[i], &b.Queue[i]
 		if x.Key != y.Key || x.Token != y.Token || x.Modified != y.Modified || x.Lease != y.Lease ||
-			x.Form != y.Form || !x.HeldSince.Equal(y.HeldSince) {
+			x.Form != y.Form || x.Holds != y.Holds || !x.HeldSince.Equal(y.HeldSince) {
 			return false
 		}
 	}

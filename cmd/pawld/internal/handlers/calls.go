@@ -355,7 +355,7 @@ func (c *calls) List(ctx context.Context, r *connect.Request[pb.ListRequest]) (*
 }
 
 func entry(p inspect.Position, mine string) *pb.ListResponse_Entry {
-	e := &pb.ListResponse_Entry{Owner: p.Owner, Host: p.Host, Token: int64(p.Token), Mode: string(p.Mode()), Value: p.Value, Names: p.Names}
+	e := &pb.ListResponse_Entry{Owner: p.Owner, Host: p.Host, Token: int64(p.Token), Mode: string(p.Mode), Value: p.Value, Names: p.Names}
 	if !p.Since.IsZero() {
 		e.Since = p.Since.UTC().Format(time.RFC3339Nano)
 	}

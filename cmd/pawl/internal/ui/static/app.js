@@ -43,9 +43,9 @@ const ui = {
     $("filter").value = "";
     refresh();
   },
-  break() {
+  break(token) {
     if (!grid.current()) return;
-    const why = breaking.confirm(this.details.open ? this.details.id : grid.selected);
+    const why = breaking.confirm(this.details.open ? this.details.id : grid.selected, token);
     if (why) notify(why);
   },
   // pause keeps the picture as it is; going on brings what was missed.
@@ -65,7 +65,7 @@ const ui = {
   },
 };
 
-ui.details = new Details($("details"), model, { close: () => ui.closeDetails(), break: () => ui.break() });
+ui.details = new Details($("details"), model, { close: () => ui.closeDetails(), break: (token) => ui.break(token) });
 const breaking = new Breaking(model, notify);
 
 const stream = new Shared({

@@ -1,7 +1,7 @@
 // All that is known of one queue: its holder, its queue, its history.
 
 import { el, icon, set } from "./dom.js";
-import { bound, clock, ends, span, visible, who } from "./text.js";
+import { besides, bound, clock, ends, span, sum, visible, who } from "./text.js";
 
 const LEASES = 3_000; // how often they are read
 const PAST = 50; // holds shown
@@ -62,7 +62,7 @@ export class Details {
       this.drawn = drawn;
       const focused = this.aside.contains(document.activeElement) ? document.activeElement.dataset.focus : null;
       const scroll = this.aside.scrollTop;
-      this.aside.replaceChildren(this.head(r), this.holder(r), this.queue(r), this.history(r));
+      this.aside.replaceChildren(this.head(r), r.holders.length > 1 ? this.holders(r) : this.holder(r), this.queue(r), this.history(r));
       this.aside.scrollTop = scroll;
       if (focused) this.focus(focused);
     }
@@ -82,10 +82,12 @@ export class Details {
 
   holder(r) {
     const p = r.holder;
-    if (!p) return el("section", {}, el("h3", {}, "Holder"), el("p", { class: "dim" }, "Nobody holds it or waits for it."));
+    if (!p) return el("section", {}, el("h3", {}, "Holder"), el("p", { class: "dim" }, r.queue ? "Nobody holds it." : "Nobody holds it or waits for it."));
     const facts = [
       ["Owner", p.owner ? visible(p.owner) : "not said"],
       ["Host", p.host ? visible(p.host) + (p.pid ? ", pid " + p.pid : "") : null],
+      ["Mode", p.mode === "shared" ? "shared" : p.slot !== undefined ? `slot ${p.slot}, ${sum(r.queue)}` : null],
+      ["Together", besides(p, r.name) ? "all or none" + besides(p, r.name) : null],
       ["Token", p.token],
       ["Held for", r.hold ? el("time", { "data-from": r.hold.from, "data-bound": bound(r.hold) }) : null],
       ["Lease", p.lease ? el("span", {}, p.lease, el("span", { "data-lease": p.lease, class: "dim" })) : "none: it stays until somebody deletes it"],
@@ -98,10 +100,35 @@ export class Details {
     if (p.form === "foreign") section.append(el("p", { class: "wrong" }, "This key is not a lock's. Those that wait here wait until somebody deletes it."));
     section.append(list);
     if (this.model.may) {
-      const button = el("button", { type: "button", class: "danger", "data-focus": "break", "aria-haspopup": "dialog" }, "Break…");
-      button.addEventListener("click", () => this.on.break());
-      section.append(el("div", { class: "buttons" }, button));
+      section.append(el("div", { class: "buttons" }, this.breaks(p.token, "break")));
     }
+    return section;
+  }
+
+  // breaks is a button that asks whether to break the holder with a token.
+  breaks(token, focus) {
+    const button = el("button", { type: "button", class: "danger", "data-focus": focus, "aria-haspopup": "dialog" }, "Break…");
+    button.addEventListener("click", () => this.on.break(token));
+    return button;
+  }
+
+  // holders are those of a name that has several.
+  holders(r) {
+    const section = el("section", {}, el("h3", {}, "Holders", el("span", { class: "dim" }, " " + sum(r.queue))));
+    const slots = r.kind === "semaphore";
+    const rows = r.holders.map((p) => {
+      const hold = this.model.holdOf(r.id, p.token);
+      return el("tr", {},
+        slots ? el("td", { class: "number" }, String(p.slot ?? "")) : null,
+        el("td", { title: who(p) + besides(p, r.name) + (p.host ? " on " + visible(p.host) + (p.pid ? ", pid " + p.pid : "") : "") + "\n" + visible(p.key) }, el("bdi", {}, who(p))),
+        el("td", { class: "number" }, p.token),
+        el("td", { class: "number" }, hold ? el("time", { "data-from": hold.from, "data-bound": bound(hold) }) : "–"),
+        this.model.may ? el("td", {}, this.breaks(p.token, "break-" + p.token)) : null);
+    });
+    const titles = [...(slots ? ["Slot"] : []), "Owner", "Token", "Held", ...(this.model.may ? ["Break"] : [])];
+    section.append(table("Who holds it", titles, rows));
+    const more = r.queue.holding - r.holders.length;
+    if (more > 0) section.append(el("p", { class: "dim" }, `and ${more} more: pawl show shows all`));
     return section;
   }
 
@@ -111,13 +138,14 @@ export class Details {
       section.append(el("p", { class: "dim" }, "Nobody waits."));
       return section;
     }
-    const rows = r.queue.positions.slice(1).map((p, i) => el("tr", {},
+    const waiters = r.queue.positions.filter((p) => !p.holds);
+    const rows = waiters.map((p, i) => el("tr", {},
       el("td", { class: "number" }, String(i + 1)),
-      el("td", { title: who(p) + (p.host ? " on " + visible(p.host) + (p.pid ? ", pid " + p.pid : "") : "") }, el("bdi", {}, who(p))),
-      el("td", { class: "number" }, p.token),
-      el("td", { class: "number" }, p.since && r.kind === "lock" ? el("time", { "data-from": p.since }) : "–")));
+      el("td", { title: who(p) + (p.mode === "shared" ? " (reader)" : "") + besides(p, r.name) + (p.host ? " on " + visible(p.host) + (p.pid ? ", pid " + p.pid : "") : "") }, el("bdi", {}, who(p))),
+      el("td", { class: "number" }, r.kind === "semaphore" ? "–" : p.token),
+      el("td", { class: "number" }, p.since && r.kind !== "election" ? el("time", { "data-from": p.since }) : "–")));
     section.append(table("Who waits, in order", ["", "Owner", "Token", "Waits"], rows));
-    const more = r.waiting + 1 - r.queue.positions.length;
+    const more = r.waiting - waiters.length;
     if (more > 0) section.append(el("p", { class: "dim" }, `and ${more} more: pawl show shows all`));
     return section;
   }

@@ -1,7 +1,7 @@
 // The two dialogs: the list of keys, and the question before a break.
 
 import { $, el } from "./dom.js";
-import { span, visible, who } from "./text.js";
+import { besides, span, visible, who } from "./text.js";
 
 // The key to break comes after the address' #, which no server and no log gets
 // to see, and is kept for this tab alone.
@@ -40,20 +40,25 @@ export class Breaking {
     $("break-yes").addEventListener("click", () => this.go());
   }
 
-  // confirm asks about the present holder of a queue, and nobody else.
-  confirm(id) {
+  // confirm asks about the present holder of a queue, and nobody else: of several, the one
+  // with a token.
+  confirm(id, token) {
     const r = this.model.row(id);
     if (!r?.holder) return "Nobody holds it.";
     if (!this.model.info.breakable) return "This page is read-only: start it with --allow-break to break.";
     if (!this.model.may) return "Here this page is read-only: open the whole address that pawl ui printed, #key=… included.";
-    const p = r.holder;
+    const p = r.holders.length === 1 && !token ? r.holder : r.holders.find((h) => h.token === token);
+    if (!p) return "It has several holders: choose one in the details.";
+    const hold = this.model.holdOf(id, p.token);
     this.pending = { id, token: p.token, name: r.name, who: who(p) };
-    const next = r.queue.positions[1];
+    const next = r.queue.positions.find((w) => !w.holds);
     $("break-title").replaceChildren("Break the " + r.kind + " ", el("bdi", {}, visible(r.name)), "?");
     $("break-text").replaceChildren(
       el("p", {}, "This evicts ", el("strong", {}, el("bdi", {}, who(p))), p.host ? " on " + visible(p.host) + (p.pid ? ", pid " + p.pid : "") : "",
-        `, token ${p.token}`, r.hold ? `, who has held it for ${r.hold.early ? "more than " : r.hold.atMost ? "at most " : ""}${span(this.model.now() - r.hold.from)}.` : "."),
-      el("p", {}, next ? `${r.waiting} waiting; next is ` : "Nobody waits.", next ? el("bdi", {}, who(next)) : null, next ? `, token ${next.token}.` : null),
+        p.slot === undefined ? "" : `, slot ${p.slot}`, `, token ${p.token}`,
+        hold ? `, who has held it for ${hold.early ? "more than " : hold.atMost ? "at most " : ""}${span(this.model.now() - hold.from)}.` : ".",
+        besides(p, r.name) ? ` It loses all of its names: this one${besides(p, r.name)}.` : ""),
+      el("p", {}, next ? `${r.waiting} waiting; next is ` : "Nobody waits.", next ? el("bdi", {}, who(next)) : null, next ? (r.kind === "semaphore" ? "." : `, token ${next.token}.`) : null),
       el("p", { class: "dim" }, "The holder is not stopped. Until it learns of it, only storage that checks the token refuses what it writes."));
     $("break-wrong").hidden = true;
     $("break-yes").disabled = false;

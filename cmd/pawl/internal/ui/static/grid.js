@@ -2,7 +2,7 @@
 
 import { el, icon, set } from "./dom.js";
 import { Lane, drawAxis } from "./lane.js";
-import { bound, span, visible, who } from "./text.js";
+import { bound, holding, span, visible } from "./text.js";
 
 const BEYOND = 6; // rows above and below those on the screen
 
@@ -100,7 +100,7 @@ class Row {
     e.style.transform = "translateY(" + i * high + "px)";
     e.setAttribute("aria-rowindex", i + 2);
     e.setAttribute("aria-selected", selected);
-    e.classList.toggle("free", !r.holder);
+    e.classList.toggle("free", !r.holder); // a semaphore may have waiters and no holder
     e.classList.toggle("blocked", r.holder?.form === "foreign");
     if (this.of !== r.kind) {
       this.of = r.kind;
@@ -109,7 +109,7 @@ class Row {
     set(this.name, visible(r.name));
     this.name.title = visible(r.name);
     this.tag.hidden = r.layout !== "etcd";
-    set(this.who, r.holder ? who(r.holder) : "free");
+    set(this.who, r.queue ? holding(r.queue) : "free");
     this.cells.who.title = r.holder?.host ? visible(r.holder.host) + (r.holder.pid ? ", pid " + r.holder.pid : "") : "";
     set(this.cells.token, r.holder ? r.holder.token : "");
     set(this.cells.for, r.hold ? bound(r.hold) + span(to - r.hold.from) : "");

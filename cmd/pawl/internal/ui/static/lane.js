@@ -28,12 +28,13 @@ export class Lane {
         this.bars.delete(n);
       }
     }
-    for (const h of shown) this.place(h, from, to, width);
+    const tracks = stack(shown, to);
+    for (const [i, h] of shown.entries()) this.place(h, from, to, width, tracks.of[i], tracks.count);
     const label = describe(shown, to - from);
     if (this.cell.getAttribute("aria-label") !== label) this.cell.setAttribute("aria-label", label);
   }
 
-  place(h, from, to, width) {
+  place(h, from, to, width, track, tracks) {
     let bar = this.bars.get(h.n);
     if (!bar || bar.hold !== h) {
       bar?.remove();
@@ -46,9 +47,27 @@ export class Lane {
     const right = (Math.min(h.to || to, to) - from) * scale;
     bar.style.left = left.toFixed(1) + "px";
     bar.style.width = Math.max(2, right - left).toFixed(1) + "px";
+    bar.style.setProperty("--track", track);
+    bar.style.setProperty("--tracks", tracks);
+    bar.classList.toggle("low", tracks > 1);
     bar.classList.toggle("narrow", right - left < 44);
     bar.classList.toggle("cut", h.from < from || bound(h) !== "");
   }
+}
+
+const TRACKS = 6; // of one lane
+
+// stack puts holds that overlap, of a lock that is shared or a semaphore, one above the
+// other, as far as a lane is high enough for it.
+function stack(holds, now) {
+  const free = []; // when each track is
+  const of = holds.map((h) => {
+    let track = free.findIndex((at) => at <= h.from);
+    if (track < 0) track = Math.min(free.length, TRACKS - 1);
+    free[track] = Math.max(free[track] ?? 0, h.to || now + 1);
+    return track;
+  });
+  return { of, count: Math.max(1, free.length) };
 }
 
 function makeBar(h) {

@@ -77,17 +77,24 @@ export class Model {
     return last;
   }
 
+  // holdOf is the hold that lasts of a holder; null: none was seen.
+  holdOf(id, token) {
+    for (const h of this.holds.get(id)?.values() ?? []) if (!h.to && h.token === token) return h;
+    return null;
+  }
+
   // row is a name, whether anybody holds it now or did.
   row(id) {
     const queue = this.queues.get(id);
     const last = this.lastOf(id);
     const of = queue ?? last;
     if (!of) return null;
-    const holder = queue ? queue.positions[0] : null;
+    const holders = queue ? queue.positions.filter((p) => p.holds) : [];
+    const holder = holders[0] ?? null;
     return {
-      id, queue, last, holder, name: of.name, kind: of.kind, layout: queue?.layout,
+      id, queue, last, holder, holders, name: of.name, kind: of.kind, layout: queue?.layout,
       waiting: queue ? queue.waiting : 0,
-      hold: holder && last && !last.to && last.token === holder.token ? last : null,
+      hold: holder ? this.holdOf(id, holder.token) : null,
       latest: last ? last.to || last.from : 0,
     };
   }
@@ -111,7 +118,8 @@ export class Model {
   }
 
   fits(r, words, kind) {
-    if ((kind === "lock" || kind === "election") && r.kind !== kind) return false;
+    if (kind === "lock" && r.kind === "election") return false;
+    if (kind === "election" && r.kind !== kind) return false;
     if (kind === "waiting" && r.waiting === 0) return false;
     if (kind === "lost" && !this.holdsOf(r.id).some((h) => h.end === "lost")) return false;
     if (words.length === 0) return true;
@@ -123,7 +131,7 @@ export class Model {
   tally() {
     const t = { locks: 0, elections: 0, waiting: 0, lost: 0 };
     for (const l of this.queues.values()) {
-      t[l.kind === "lock" ? "locks" : "elections"]++;
+      t[l.kind === "election" ? "elections" : "locks"]++;
       t.waiting += l.waiting;
     }
     for (const of of this.holds.values()) for (const h of of.values()) if (h.end === "lost") t.lost++;

@@ -46,6 +46,32 @@ export function who(p) {
   return p.lease ? "lease " + p.lease : "unnamed";
 }
 
+// holding says who holds a queue: "ann and 2 other readers", "ann and 1 other, 2 of 3 slots".
+export function holding(queue) {
+  const p = queue.positions[0];
+  if (!p?.holds) return "nobody";
+  const others = queue.holding - 1;
+  if (p.mode === "semaphore") return who(p) + (others ? " and " + count(others, "other", "others") : "") + ", " + slots(queue);
+  if (others) return who(p) + " and " + count(others, "other reader", "other readers");
+  return who(p) + (p.mode === "shared" ? " (reader)" : "") + besides(p, queue.name);
+}
+
+// sum says how a queue stands where that is not one holder: "3 readers", "2 of 3 slots".
+export function sum(queue) {
+  if (queue.kind === "semaphore") return slots(queue);
+  return queue.positions[0]?.mode === "shared" ? count(queue.holding, "reader", "readers") : "";
+}
+
+const slots = (queue) => (queue.limit ? queue.holding + " of " + count(queue.limit, "slot", "slots") : "no slot held");
+
+// besides says which other names a position has, or waits for, together with one.
+export function besides(p, name) {
+  const others = (p.names ?? []).filter((n) => n !== name).map(visible);
+  if (others.length === 0) return "";
+  const said = others.slice(0, 3).join(", ");
+  return ", with " + said + (others.length > 3 ? ` and ${others.length - 3} more` : "");
+}
+
 // ends says how a hold ended: a word for its mark, and a sentence.
 export function ends(h) {
   if (!h.to) return { mark: "held", word: "held", text: "held since" };
