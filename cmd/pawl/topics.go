@@ -31,6 +31,12 @@ Several steps under one lock are one script, or:
 
   pawl lock deploy -- sh -c './build && ./push && ./restart'
 
+Reading beside others that read, and never while somebody writes; and two things at
+once, both or neither:
+
+  pawl lock --shared catalogue -- ./export.sh
+  pawl lock account/3 account/7 -- ./transfer.sh
+
 A service that is to run on one machine at a time, and on another when that dies:
 
   pawl elect scheduler "$(hostname)" -- ./scheduler
@@ -72,7 +78,8 @@ and a condition:
 
   UPDATE report SET body = :body, token = :token WHERE id = 1 AND token <= :token
 
-and no row changed means: too late, stop. docs/how-to/fencing.md shows it for databases,
+and no row changed means: too late, stop. Where readers share the lock, storage keeps
+two numbers, and PAWL_MODE says which a token is for. docs/how-to/fencing.md shows it for databases,
 HTTP, object stores, files and etcd itself.
 
 The token is the revision at which the holder's key was put in etcd. Revisions only go

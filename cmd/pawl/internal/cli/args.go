@@ -8,10 +8,7 @@ import (
 // Words wants n words before the "--", and passes what follows it.
 func Words(n int, names string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		before := cmd.ArgsLenAtDash()
-		if before < 0 {
-			before = len(args)
-		}
+		before := len(BeforeDash(cmd, args))
 		switch {
 		case before < n:
 			return Usage("%s: want %s", cmd.CommandPath(), names)
@@ -22,6 +19,14 @@ func Words(n int, names string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+// BeforeDash are the words before the "--", or all where there is none.
+func BeforeDash(cmd *cobra.Command, args []string) []string {
+	if n := cmd.ArgsLenAtDash(); n >= 0 {
+		return args[:n]
+	}
+	return args
 }
 
 // UpTo wants at most n words.

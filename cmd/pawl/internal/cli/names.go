@@ -2,6 +2,9 @@ package cli
 
 import (
 	"context"
+	"math"
+	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,12 +18,17 @@ const completionTimeout = 2 * time.Second
 
 // CompletesNames makes the shell offer the names that the cluster knows, for a
 // command's first word.
-func CompletesNames(cmd *cobra.Command, o *Connection) {
+func CompletesNames(cmd *cobra.Command, o *Connection) { completes(cmd, o, 1) }
+
+// CompletesAllNames does so for each word.
+func CompletesAllNames(cmd *cobra.Command, o *Connection) { completes(cmd, o, math.MaxInt) }
+
+func completes(cmd *cobra.Command, o *Connection, words int) {
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		switch {
-		case len(args) > 0 && cmd.ArgsLenAtDash() > 0: // a command's
+		case len(args) > 0 && slices.Contains(os.Args, "--"): // a command's; cobra's own "--" hides from cmd whether there is one
 			return nil, cobra.ShellCompDirectiveDefault
-		case len(args) > 0, o.Embed:
+		case len(args) >= words, o.Embed:
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return o.names(cmd, begun), cobra.ShellCompDirectiveNoFileComp

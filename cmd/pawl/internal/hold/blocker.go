@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,45 +14,66 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// blocker is who is in the way to a name. The zero one is that of nobody, or of an unknown.
+// blocker is who is in the way to a name. One without a holder is that of nobody, or of an unknown.
 type blocker struct {
-	holder string // for people; "": nobody
-	since  time.Time
-	ahead  int // who waits, and is served earlier
+	name    string
+	holder  string // "": nobody
+	holders int    // more than one: of a shared lock, or a semaphore
+	said    string // all of them, for people
+	since   time.Time
+	ahead   int // who waits, and is served earlier
 }
 
-// blockerOf reads who is in the way, as far as can be read now; mine picks the caller's
-// own place in the queue.
-func blockerOf(ctx context.Context, c *pawl.Client, scope inspect.Scope, mine func(inspect.Position) bool) blocker {
-	s, err := inspect.Read(ctx, c, scope)
-	if err != nil || len(s.Queues) == 0 {
+// blockerOf reads who is in the way to the first of names that is taken, as far as can be
+// read now; mine picks the caller's own place in the queue.
+func blockerOf(ctx context.Context, c *pawl.Client, names []string, etcdLayout bool, mine func(inspect.Position) bool) blocker {
+	for _, name := range names {
+		s, err := inspect.Read(ctx, c, inspect.Scope{Name: name, EtcdLayout: etcdLayout})
+		if err != nil {
+			break
+		}
+		if len(s.Queues) > 0 {
+			if b := blockerIn(s.Queues[0], mine); b.holder != "" || b.ahead > 0 {
+				return b
+			}
+		}
+	}
+	return blocker{name: names[0]}
+}
+
+// blockerIn is who is in the way in a queue.
+func blockerIn(q inspect.NamedQueue, mine func(inspect.Position) bool) blocker {
+	holders := q.Holders()
+	if slices.ContainsFunc(holders, mine) {
 		return blocker{}
 	}
-	var out blocker
-	for i, p := range s.Queues[0].Queue {
-		switch {
-		case mine(p):
-			return out
-		case i == 0:
-			out.holder, out.since = cli.Who(p), p.Since
-		default:
-			out.ahead++
+	out := blocker{name: q.Name, said: cli.Holding(q)}
+	if len(holders) > 0 {
+		out.holder, out.since = cli.Who(holders[0]), holders[0].Since
+	}
+	if len(holders) > 1 {
+		out.holders = len(holders)
+	}
+	for _, p := range q.Waiters() {
+		if mine(p) {
+			break
 		}
+		out.ahead++
 	}
 	return out
 }
 
 // text says it for people: "backup" is held by ann for 3 min, 2 ahead.
-func (q blocker) text(name string) string {
-	if q.holder == "" {
-		return strconv.Quote(name) + " is taken"
+func (b blocker) text() string {
+	s := strconv.Quote(b.name) + " is taken"
+	if b.holder != "" {
+		s = fmt.Sprintf("%q is held by %s", b.name, b.said)
+		if !b.since.IsZero() {
+			s += " for " + lasting(time.Since(b.since))
+		}
 	}
-	s := fmt.Sprintf("%q is held by %s", name, cli.Plain(q.holder))
-	if !q.since.IsZero() {
-		s += " for " + lasting(time.Since(q.since))
-	}
-	if q.ahead > 0 {
-		s += fmt.Sprintf(", %d ahead", q.ahead)
+	if b.ahead > 0 {
+		s += fmt.Sprintf(", %d ahead", b.ahead)
 	}
 	return s
 }

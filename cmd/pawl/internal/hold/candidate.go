@@ -16,7 +16,6 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 	"github.com/pawl-locks/pawl/elect"
-	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -80,7 +79,7 @@ func (c *candidate) try(ctx context.Context) (_ error, again bool) {
 	t, err := elect.New(session, c.name, elect.Options{EtcdLayout: c.o.etcd}).TryCampaign(trying, []byte(c.value))
 	switch {
 	case errors.Is(err, elect.ErrBusy):
-		return c.o.refusal(c.name, c.blocker(context.WithoutCancel(ctx))), false
+		return c.o.refusal(c.blocker(context.WithoutCancel(ctx))), false
 	case err != nil:
 		return c.end(ctx, err)
 	}
@@ -116,7 +115,7 @@ func (c *candidate) leave(session *pawl.Session) {
 func (c *candidate) blocker(ctx context.Context) blocker {
 	ctx, cancel := context.WithTimeout(ctx, c.o.DialTimeout)
 	defer cancel()
-	return blockerOf(ctx, c.client, inspect.Scope{Name: c.name, EtcdLayout: c.o.etcd}, ofThisProcess)
+	return blockerOf(ctx, c.client, []string{c.name}, c.o.etcd, ofThisProcess)
 }
 
 // lead is one term.
@@ -147,7 +146,7 @@ func (c *candidate) lead(ctx context.Context, t *elect.Term) error {
 		return nil
 	}
 	var got syscall.Signal
-	c.command.Env = environ(c.name, t, id)
+	c.command.Env = environ([]string{c.name}, []string{t.Key()}, t, id)
 	c.command.Heard = func(sig supervise.Signal) {
 		if sig.Deadly() && sig.Number != unix.SIGHUP { // which means "read your configuration" to many
 			got = sig.Number

@@ -12,29 +12,36 @@ import (
 
 // tenureOf is what a command's environment says of a lock or a term.
 type tenureOf interface {
-	Key() string
 	Token() fencing.Token
 	Deadline() time.Time
 }
 
-// environ is our environment with the lock's variables, lease being in hex. They replace inherited
-// ones, so that a nested command sees the innermost lock.
-func environ(name string, t tenureOf, lease string) []string {
+// variables are those that a command gets, some of them.
+var variables = []string{
+	"PAWL_LOCK", "PAWL_LOCKS", "PAWL_KEY", "PAWL_KEYS", "PAWL_MODE", "PAWL_SLOT", "PAWL_TOKEN", "PAWL_LEASE", "PAWL_DEADLINE",
+}
+
+// environ is our environment with the variables of what is held, lease being in hex. They replace
+// all inherited ones, so that a nested command sees what is innermost.
+func environ(names, keys []string, t tenureOf, lease string, more ...string) []string {
 	ours := []string{
-		"PAWL_LOCK=" + name,
-		"PAWL_KEY=" + t.Key(),
 		"PAWL_TOKEN=" + strconv.FormatInt(int64(t.Token()), 10),
 		"PAWL_LEASE=" + lease,
 		"PAWL_DEADLINE=" + t.Deadline().Format(time.RFC3339Nano),
 	}
-	return replace(os.Environ(), ours)
+	if len(names) == 1 {
+		ours = append(ours, "PAWL_LOCK="+names[0], "PAWL_KEY="+keys[0])
+	} else {
+		ours = append(ours, "PAWL_LOCKS="+strings.Join(names, "\n"), "PAWL_KEYS="+strings.Join(keys, "\n"))
+	}
+	return replace(os.Environ(), append(ours, more...))
 }
 
-// replace returns env without the variables of ours, and then ours.
+// replace returns env without variables, and then ours.
 func replace(env, ours []string) []string {
 	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
-		return slices.ContainsFunc(ours, func(o string) bool { return strings.HasPrefix(o, name+"=") })
+		return slices.Contains(variables, name)
 	})
 	return append(env, ours...)
 }

@@ -11,13 +11,12 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
-	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
 
 // hold waits for the lock, and holds it: while c runs, or without a c until a signal.
-func (o *lockOptions) hold(cmd *cobra.Command, name string, opts lease.Options, c *supervise.Command) (err error) {
+func (o *lockOptions) hold(cmd *cobra.Command, names []string, opts lease.Options, c *supervise.Command) (err error) {
 	sigs := signalsOf(c)
 	waiting, stop := sigs.Ends(context.Background())
 	if o.user != nil {
@@ -43,7 +42,7 @@ func (o *lockOptions) hold(cmd *cobra.Command, name string, opts lease.Options, 
 		}
 	}()
 	say := o.reporter(cmd, c != nil, o.Verbose)
-	held, session, err := o.acquire(waiting, client, name, opts, say)
+	held, session, err := o.acquire(waiting, client, names, opts, say)
 	stop()
 	if err != nil {
 		return err
@@ -53,50 +52,51 @@ func (o *lockOptions) hold(cmd *cobra.Command, name string, opts lease.Options, 
 		return cut(sig)
 	}
 	till := held.Deadline()
-	say.say(notice{
-		Event: "held", Name: name, Key: held.Key(), Token: held.Token(),
-		Lease: cli.LeaseHex(session.ID()), TTL: session.TTL().Seconds(), Deadline: &till,
-	})
+	n := held.notice("held")
+	n.Lease, n.TTL, n.Deadline = cli.LeaseHex(session.ID()), session.TTL().Seconds(), &till
+	if n.Key = held.keys[0]; len(held.keys) > 1 {
+		n.Key, n.Keys = "", held.keys
+	}
+	say.say(n)
 	if c == nil {
 		return o.untilSignal(sigs, held, say)
 	}
-	c.Grace, c.Env = o.graceOf(session.TTL()), environ(name, held, cli.LeaseHex(session.ID()))
+	c.Grace, c.Env = o.graceOf(session.TTL()), held.environ(cli.LeaseHex(session.ID()))
 	return commandEnd(c.Run(held))
 }
 
-// acquire makes a session and takes the lock, within --wait where it is given.
-func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, name string, opts lease.Options, say reporter) (*lock.Held, *pawl.Session, error) {
+// acquire makes a session and takes the names, within --wait where it is given.
+func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, names []string, opts lease.Options, say reporter) (*grip, *pawl.Session, error) {
 	granting, cancel := context.WithTimeout(ctx, o.DialTimeout)
 	defer cancel()
 	session, err := client.NewSession(granting, opts)
 	if err != nil {
-		return nil, nil, o.sort(ctx, err, name, nil)
+		return nil, nil, o.sort(ctx, err, nil)
 	}
-	m := lock.New(session, name, lock.Options{EtcdLayout: o.etcd})
 	look := func(ctx context.Context) blocker {
 		ctx, cancel := context.WithTimeout(ctx, o.DialTimeout)
 		defer cancel()
-		return blockerOf(ctx, client, inspect.Scope{Name: name, EtcdLayout: o.etcd}, onLease(session.ID()))
+		return blockerOf(ctx, client, names, o.etcd, onLease(session.ID()))
 	}
 	if o.nonblock {
 		trying, cancel := context.WithTimeout(ctx, o.DialTimeout)
 		defer cancel()
-		held, err := m.TryAcquire(trying)
-		return held, session, o.sort(ctx, err, name, look)
+		held, err := o.take(trying, session, names, true)
+		return held, session, o.sort(ctx, err, look)
 	}
-	defer o.say(ctx, name, say, o.Verbose, look)()
+	defer o.say(ctx, say, o.Verbose, look)()
 	if o.wait > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(o.wait), errWaited)
 		defer cancel()
 	}
-	held, err := m.Acquire(ctx)
-	return held, session, o.sort(ctx, err, name, look)
+	held, err := o.take(ctx, session, names, false)
+	return held, session, o.sort(ctx, err, look)
 }
 
 // sort gives an error of acquire its exit code; ctx knows of signals and --wait, look
 // of who is in the way.
-func (o *lockOptions) sort(ctx context.Context, err error, name string, look func(context.Context) blocker) error {
+func (o *lockOptions) sort(ctx context.Context, err error, look func(context.Context) blocker) error {
 	cause, sig := context.Cause(ctx), signalIn(ctx)
 	switch {
 	case err == nil:
@@ -104,7 +104,7 @@ func (o *lockOptions) sort(ctx context.Context, err error, name string, look fun
 	case sig != nil:
 		return cut(sig)
 	case cause == errWaited, errors.Is(err, lock.ErrBusy):
-		return o.refusal(name, look(context.WithoutCancel(ctx)))
+		return o.refusal(look(context.WithoutCancel(ctx)))
 	}
 	return cli.Reach(err)
 }
@@ -114,7 +114,7 @@ var errPidEnded = errors.New("the process of --pid has ended")
 
 // untilSignal waits for a deadly signal or the end of --pid's process, which are the ways
 // to end it, or for the loss.
-func (o *lockOptions) untilSignal(sigs *supervise.Signals, held *lock.Held, say reporter) error {
+func (o *lockOptions) untilSignal(sigs *supervise.Signals, held *grip, say reporter) error {
 	var over <-chan struct{}
 	if o.user != nil {
 		over = o.user.over
@@ -131,7 +131,9 @@ func (o *lockOptions) untilSignal(sigs *supervise.Signals, held *lock.Held, say 
 			if o.user != nil {
 				o.user.terminate()
 			}
-			say.say(notice{Event: "lost", Name: held.Name(), Token: held.Token(), Cause: held.Err().Error()})
+			n := held.notice("lost")
+			n.Cause = held.Err().Error()
+			say.say(n)
 			return cli.Exit(cli.ExitLost, held.Err())
 		}
 	}
@@ -142,7 +144,7 @@ const lateRelease = time.Second
 
 // release gives the lock back and revokes the lease. err is how the work ended;
 // it stands, but for a loss that nobody has noticed before.
-func (o *lockOptions) release(cmd *cobra.Command, held *lock.Held, session *pawl.Session, command bool, err error) error {
+func (o *lockOptions) release(cmd *cobra.Command, held *grip, session *pawl.Session, command bool, err error) error {
 	patience := o.DialTimeout
 	if cli.CodeOf(err) == cli.ExitLost {
 		patience = min(patience, lateRelease) // what is left, if anything, expires soon
@@ -151,7 +153,7 @@ func (o *lockOptions) release(cmd *cobra.Command, held *lock.Held, session *pawl
 	defer cancel()
 	rerr := held.Release(ctx)
 	if rerr == nil {
-		o.reporter(cmd, command, o.Verbose).say(notice{Event: "released", Name: held.Name(), Token: held.Token()})
+		o.reporter(cmd, command, o.Verbose).say(held.notice("released"))
 	}
 	if cerr := session.Close(ctx); rerr == nil && cerr != nil {
 		rerr = cerr

@@ -11,27 +11,35 @@ type lockOptions struct {
 	cli.Connection
 	tenure
 	waiting
-	etcd bool
-	pid  int      // hold it only until this process ends; 0: there is none
-	user *process // that one
+	etcd   bool
+	shared bool
+	pid    int      // hold it only until this process ends; 0: there is none
+	user   *process // that one
 }
 
 // NewLock makes pawl lock.
 func NewLock() *cobra.Command {
 	var o lockOptions
 	cmd := &cobra.Command{
-		Use:   "lock NAME [-- COMMAND…]",
+		Use:   "lock NAME… [-- COMMAND…]",
 		Short: "Hold a lock, or run a command while holding it",
 		Long: `Waits for the lock NAME, first come, first served, and holds it: until a signal,
 or, with a COMMAND, for as long as that runs. Without a COMMAND it says on stdout
 when it holds the lock, with key, token and deadline, and exits 121 when it is lost.
 
+With --shared it holds NAME together with others that share it, and never while
+somebody holds it alone: readers and writers, in one queue. Several NAMEs, 32 at the
+most, are locked at once, all or none, so that two such commands never wait for each
+other, whatever the order of their names; take no other lock meanwhile. They want a
+COMMAND, or --pid.
+
 COMMAND has pawl's stdin, stdout, stderr and terminal, and is sent TERM, INT, HUP, QUIT,
 USR1, USR2 and WINCH. A job that Ctrl-Z stops keeps its lock. COMMAND finds in its
 environment
-  PAWL_LOCK      NAME
-  PAWL_KEY       the lock's key in etcd
+  PAWL_LOCK      NAME; of several instead PAWL_LOCKS, a line each
+  PAWL_KEY       the lock's key in etcd; of several instead PAWL_KEYS, a line each
   PAWL_TOKEN     the fencing token: give it to storage that checks it
+  PAWL_MODE      exclusive or shared: storage has to know which a token is
   PAWL_LEASE     the lease, in hex
   PAWL_DEADLINE  until when it was held at the start, unless renewed (RFC 3339);
                  pawl renews it
@@ -44,10 +52,13 @@ ends by itself, runs on without the lock.
 ` + cli.ExitHelp,
 		Example: `  pawl lock backup -- ./backup.sh
   pawl lock -n -E 0 hourly -- ./report.sh      # skip if it is running elsewhere
-  pawl lock --wait 30 deploy -- make deploy`,
-		Args: cli.Words(1, "NAME"),
+  pawl lock --wait 30 deploy -- make deploy
+  pawl lock --shared catalogue -- ./export.sh  # beside others that read
+  pawl lock account/3 account/7 -- ./transfer  # both, or neither`,
+		Args: o.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return o.run(cmd, args[0], args[1:])
+			names := cli.BeforeDash(cmd, args)
+			return o.run(cmd, names, args[len(names):])
 		},
 	}
 	fs := cmd.Flags()
@@ -56,17 +67,28 @@ ends by itself, runs on without the lock.
 	o.waiting.flags(fs, "the lock")
 	fs.IntVar(&o.pid, "pid", 0, "without a COMMAND: give the lock back, or stop waiting, when process PID ends, and not at INT, HUP and QUIT; it gets TERM when the lock is lost")
 	fs.BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, to exclude etcdctl lock and clientv3's concurrency.Mutex too")
-	cli.CompletesNames(cmd, &o.Connection)
+	fs.BoolVar(&o.shared, "shared", false, "hold it together with others that share it")
+	cli.CompletesAllNames(cmd, &o.Connection)
 	return cmd
 }
 
+// names are one word before the "--" or, with a COMMAND or --pid, any number: of others
+// one may be a COMMAND whose "--" was forgotten.
+func (o *lockOptions) names(cmd *cobra.Command, args []string) error {
+	n := len(cli.BeforeDash(cmd, args))
+	if n > 1 && n == len(args) && cmd.ArgsLenAtDash() < 0 && o.pid == 0 {
+		return cli.Usage("%s: %q is one too many after NAME; a command goes after --, and several names want one, or --pid", cmd.CommandPath(), args[1])
+	}
+	return cli.Words(max(1, n), "NAME")(cmd, args)
+}
+
 // run is pawl lock.
-func (o *lockOptions) run(cmd *cobra.Command, name string, argv []string) error {
+func (o *lockOptions) run(cmd *cobra.Command, names, argv []string) error {
 	opts, err := o.session()
 	if err != nil {
 		return err
 	}
-	if err := cli.CheckName(name, o.etcd); err != nil {
+	if err := o.check(names); err != nil {
 		return err
 	}
 	if err := o.waiting.check(); err != nil {
@@ -85,8 +107,8 @@ func (o *lockOptions) run(cmd *cobra.Command, name string, argv []string) error 
 		return err
 	}
 	if len(argv) == 0 {
-		return o.hold(cmd, name, opts, nil)
+		return o.hold(cmd, names, opts, nil)
 	}
 	c := &supervise.Command{Argv: argv, Path: program, Warn: warn}
-	return guarded(c, func() error { return o.hold(cmd, name, opts, c) })
+	return guarded(c, func() error { return o.hold(cmd, names, opts, c) })
 }

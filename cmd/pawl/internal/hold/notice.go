@@ -13,9 +13,13 @@ import (
 
 // A notice is one thing that happened, as a line for people or for programs.
 type notice struct {
-	Event    string        `json:"event"` // waiting, held, lost, released, elected, …
-	Name     string        `json:"name"`
+	Event    string        `json:"event"`           // waiting, held, lost, released, elected, …
+	Name     string        `json:"name"`            // of several names that are locked at once, the first
+	Names    []string      `json:"names,omitempty"` // of several, all
 	Key      string        `json:"key,omitempty"`
+	Keys     []string      `json:"keys,omitempty"` // one for each of Names
+	Mode     string        `json:"mode,omitempty"` // of a lock: exclusive, shared, semaphore
+	Slot     *int          `json:"slot,omitempty"` // of a semaphore
 	Token    fencing.Token `json:"token,omitempty"`
 	Lease    string        `json:"lease,omitempty"` // in hex, as etcdctl writes it
 	TTL      float64       `json:"ttl,omitempty"`   // seconds
@@ -23,7 +27,8 @@ type notice struct {
 	Term     int64         `json:"term,omitempty"`
 	Value    string        `json:"value,omitempty"`
 	Cause    string        `json:"cause,omitempty"`
-	Holder   string        `json:"holder,omitempty"` // of waiting: who holds it, since when, and how many are served earlier
+	Holder   string        `json:"holder,omitempty"`  // of waiting: who holds it, since when, and how many are served earlier
+	Holders  int           `json:"holders,omitempty"` // of waiting: how many hold it, where that is not one
 	Since    *time.Time    `json:"since,omitempty"`
 	Ahead    int           `json:"ahead,omitempty"`
 	Time     time.Time     `json:"time"`
@@ -38,11 +43,23 @@ type notice struct {
 // text is n for people.
 func (n notice) text() string {
 	s := n.Event + " " + strconv.Quote(n.Name)
+	for _, name := range n.Names[min(1, len(n.Names)):] {
+		s += ", " + strconv.Quote(name)
+	}
+	if n.Mode == shared {
+		s += " shared"
+	}
+	if n.Slot != nil {
+		s += fmt.Sprintf(" slot=%d", *n.Slot)
+	}
 	if n.Term != 0 {
 		s += fmt.Sprintf(" term=%d", n.Term)
 	}
 	if n.Key != "" {
 		s += " key=" + cli.Plain(n.Key)
+	}
+	for _, key := range n.Keys {
+		s += " key=" + cli.Plain(key)
 	}
 	if n.Token != 0 {
 		s += fmt.Sprintf(" token=%d", n.Token)

@@ -33,8 +33,8 @@ func TestSecondsAreNumbersOrDurations(t *testing.T) {
 }
 
 func TestOurVariablesReplaceInheritedOnes(t *testing.T) {
-	got := replace([]string{"A=1", "PAWL_KEY=outer", "PAWL_KEYS=other", "B=2"}, []string{"PAWL_KEY=inner"})
-	assert.Equal(t, []string{"A=1", "PAWL_KEYS=other", "B=2", "PAWL_KEY=inner"}, got)
+	got := replace([]string{"A=1", "PAWL_KEY=outer", "PAWL_KEYS=outer", "PAWL_KEYSTONE=other", "B=2"}, []string{"PAWL_KEY=inner"})
+	assert.Equal(t, []string{"A=1", "PAWL_KEYSTONE=other", "B=2", "PAWL_KEY=inner"}, got)
 }
 
 func TestExitCodes(t *testing.T) {

@@ -45,7 +45,7 @@ var errWaited = errors.New("not acquired within --wait")
 
 // refusal is the error for a name that was not acquired with -n or within --wait. It is
 // silent where that is called success.
-func (o *waiting) refusal(name string, q blocker) error {
+func (o *waiting) refusal(q blocker) error {
 	if o.conflict == cli.ExitOK {
 		return cli.Exit(cli.ExitOK, nil)
 	}
@@ -53,7 +53,7 @@ func (o *waiting) refusal(name string, q blocker) error {
 	if !o.nonblock {
 		why = fmt.Sprintf("not acquired within %v", time.Duration(o.wait))
 	}
-	return cli.Exit(o.conflict, fmt.Errorf("%s: %s", why, q.text(name)))
+	return cli.Exit(o.conflict, fmt.Errorf("%s: %s", why, q.text()))
 }
 
 // patience is how long pawl waits before it says what for.
@@ -61,7 +61,7 @@ const patience = time.Second
 
 // say reports a wait that lasts, until stop, which waits for it. For people it is said
 // on a terminal, and elsewhere with --verbose.
-func (o *waiting) say(ctx context.Context, name string, r reporter, verbose bool, look func(context.Context) blocker) (stop func()) {
+func (o *waiting) say(ctx context.Context, r reporter, verbose bool, look func(context.Context) blocker) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	gone := make(chan struct{})
 	go func() { // ends with stop, which waits for it
@@ -75,13 +75,13 @@ func (o *waiting) say(ctx context.Context, name string, r reporter, verbose bool
 		switch {
 		case ctx.Err() != nil:
 		case r.json:
-			n := notice{Event: "waiting", Name: name, Holder: q.holder, Ahead: q.ahead}
+			n := notice{Event: "waiting", Name: q.name, Holder: q.holder, Holders: q.holders, Ahead: q.ahead}
 			if !q.since.IsZero() {
 				n.Since = &q.since
 			}
 			r.say(n)
 		case verbose || cli.IsTerminal(os.Stderr):
-			warn("waiting: " + q.text(name))
+			warn("waiting: " + q.text())
 		}
 	}()
 	return func() {
