@@ -79,8 +79,8 @@ and a condition:
   UPDATE report SET body = :body, token = :token WHERE id = 1 AND token <= :token
 
 and no row changed means: too late, stop. Where readers share the lock, storage keeps
-two numbers, and PAWL_MODE says which a token is for. docs/how-to/fencing.md shows it for databases,
-HTTP, object stores, files and etcd itself.
+two numbers, and PAWL_MODE says which a token is for. docs/how-to/fencing.md shows it
+for databases, HTTP, object stores, files and etcd itself.
 
 The token is the revision at which the holder's key was put in etcd. Revisions only go
 up, and the holder's is the lowest of those in the queue: so the next one's is
