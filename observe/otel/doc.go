@@ -16,8 +16,9 @@
 //	pawl.campaign  from the call until it leads or gave up
 //	pawl.term      from then until it resigned or lost; events: proclaimed
 //
-// Their attributes are pawl.name, pawl.key, pawl.token, pawl.lease, and pawl.how or
-// pawl.cause. One that gave up or was lost has the status Error and the error, but
+// Their attributes are pawl.name, pawl.key, pawl.token, pawl.lease, pawl.mode, and
+// pawl.how or pawl.cause; of several names at once pawl.names too, and pawl.name is the
+// first. One that gave up or was lost has the status Error and the error, but
 // for a TryAcquire that found the lock busy: that is an answer. While a
 // session is in jeopardy, the spans of what is held on it get the event
 // "session in jeopardy".
@@ -27,12 +28,12 @@
 //
 // # Metrics
 //
-//	pawl.wait.duration           s   histogram  pawl.kind, pawl.how
-//	pawl.hold.duration           s   histogram  pawl.kind
-//	pawl.lost                        counter    pawl.kind, pawl.cause
-//	pawl.gave_up                     counter    pawl.kind, pawl.cause
-//	pawl.waiting                     up-down    pawl.kind
-//	pawl.held                        up-down    pawl.kind
+//	pawl.wait.duration           s   histogram  pawl.kind, pawl.mode, pawl.how
+//	pawl.hold.duration           s   histogram  pawl.kind, pawl.mode
+//	pawl.lost                        counter    pawl.kind, pawl.mode, pawl.cause
+//	pawl.gave_up                     counter    pawl.kind, pawl.mode, pawl.cause
+//	pawl.waiting                     up-down    pawl.kind, pawl.mode
+//	pawl.held                        up-down    pawl.kind, pawl.mode
 //	pawl.renewal.duration        s   histogram  pawl.member
 //	pawl.renewals.hedged             counter    pawl.member
 //	pawl.session.validity        s   gauge      the least of all sessions, when it is collected
@@ -42,6 +43,6 @@
 //	pawl.member.switches             counter    pawl.member
 //	pawl.fenced                      counter
 //
-// pawl.kind is lock or election; pawl.cause is one of few words: see observe/prom.
+// pawl.kind is lock or election; pawl.mode is exclusive or shared; pawl.cause is one of few words: see observe/prom.
 // Names of locks are on spans only.
 package otel

@@ -60,7 +60,7 @@ func New(opts Options) (*Observer, error) {
 func (o *Observer) Observe(ctx context.Context, ev observe.Event) {
 	switch ev := ev.(type) {
 	case observe.LockEnqueued:
-		o.enqueued(ctx, aLock, ev.ID)
+		o.enqueued(ctx, aLock, ev.Acquisition)
 	case observe.LockAcquired:
 		o.won(ctx, aLock, ev.Acquisition, ev.How, ev.Wait)
 	case observe.LockGaveUp:
@@ -70,7 +70,7 @@ func (o *Observer) Observe(ctx context.Context, ev observe.Event) {
 	case observe.LockLost:
 		o.over(ctx, aLock, ev.Acquisition, ev.Held, ev.Err, nil)
 	case observe.CampaignEnqueued:
-		o.enqueued(ctx, anElection, ev.ID)
+		o.enqueued(ctx, anElection, ev.Acquisition)
 	case observe.TermElected:
 		o.won(ctx, anElection, ev.Acquisition, ev.How, ev.Wait)
 	case observe.CampaignGaveUp:

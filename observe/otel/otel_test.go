@@ -149,7 +149,7 @@ func TestWaitAndHoldAreSpansOfTheCallersTrace(t *testing.T) {
 		ctx, root := w.traces.Tracer("test").Start(w.Context(), "job")
 		h, err := m.Acquire(ctx)
 		require.NoError(w, err)
-		w.shows(map[string]string{"pawl.held{kind=lock}": "1", "pawl.waiting{kind=lock}": "0"})
+		w.shows(map[string]string{"pawl.held{kind=lock,mode=exclusive}": "1", "pawl.waiting{kind=lock,mode=exclusive}": "0"})
 		time.Sleep(2 * time.Second)
 		require.NoError(w, h.Release(ctx))
 		root.End()
@@ -169,10 +169,30 @@ func TestWaitAndHoldAreSpansOfTheCallersTrace(t *testing.T) {
 		assert.Equal(w, 3*time.Second, wait.EndTime().Sub(wait.StartTime()))
 		assert.Equal(w, 2*time.Second, hold.EndTime().Sub(hold.StartTime()))
 		w.shows(map[string]string{
-			"pawl.held{kind=lock}":                   "0",
-			"pawl.hold.duration{kind=lock}":          "2 5",
-			"pawl.wait.duration{how=free,kind=lock}": "1 0",
+			"pawl.held{kind=lock,mode=exclusive}":                   "0",
+			"pawl.hold.duration{kind=lock,mode=exclusive}":          "2 5",
+			"pawl.wait.duration{how=free,kind=lock,mode=exclusive}": "1 0",
 		})
+	})
+}
+
+func TestModeAndNamesAreAttributes(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session(15 * time.Second)
+		reader, err := lock.New(s, "docs", lock.Options{}).AcquireShared(w.Context())
+		require.NoError(w, err)
+		synctest.Wait()
+		w.shows(map[string]string{"pawl.held{kind=lock,mode=shared}": "1"})
+		require.NoError(w, reader.Release(w.Context()))
+		assert.Equal(w, "shared", attributes(w.ended()["pawl.hold"])["pawl.mode"])
+		assert.NotContains(w, attributes(w.ended()["pawl.hold"]), "pawl.names")
+		w.shows(map[string]string{"pawl.held{kind=lock,mode=shared}": "0"})
+
+		set, err := lock.NewMulti(s, lock.Options{}, lock.Exclusive("a"), lock.Shared("b")).Acquire(w.Context())
+		require.NoError(w, err)
+		require.NoError(w, set.Release(w.Context()))
+		of := attributes(w.ended()["pawl.hold"])
+		assert.Equal(w, []any{"a", []string{"a", "b"}, "exclusive"}, []any{of["pawl.name"], of["pawl.names"], of["pawl.mode"]})
 	})
 }
 
@@ -191,7 +211,7 @@ func TestALossIsAnErrorOfTheHoldsSpan(t *testing.T) {
 		assert.Equal(w, "expired", attributes(hold)["pawl.cause"])
 		assert.Equal(w, []string{"session in jeopardy", "exception"}, events(hold))
 		w.shows(map[string]string{
-			"pawl.lost{cause=expired,kind=lock}": "1", "pawl.sessions": "0",
+			"pawl.lost{cause=expired,kind=lock,mode=exclusive}": "1", "pawl.sessions": "0",
 			"pawl.sessions.in_jeopardy": "1", "pawl.sessions.over{cause=expired}": "1",
 		})
 	})
@@ -216,7 +236,7 @@ func TestAnAttemptThatFailsIsAnErrorUnlessItWasBusy(t *testing.T) {
 		assert.Equal(w, codes.Error, late.Status().Code)
 		assert.Equal(w, time.Second, late.EndTime().Sub(late.StartTime()))
 		w.shows(map[string]string{
-			"pawl.gave_up{cause=busy,kind=lock}": "1", "pawl.gave_up{cause=timeout,kind=lock}": "1", "pawl.waiting{kind=lock}": "0",
+			"pawl.gave_up{cause=busy,kind=lock,mode=exclusive}": "1", "pawl.gave_up{cause=timeout,kind=lock,mode=exclusive}": "1", "pawl.waiting{kind=lock,mode=exclusive}": "0",
 		})
 		require.NoError(w, h.Release(w.Context()))
 	})
@@ -233,7 +253,7 @@ func TestATermIsASpanWithItsProclamations(t *testing.T) {
 		require.Contains(w, ended, "pawl.campaign")
 		assert.Equal(w, []string{"proclaimed"}, events(ended["pawl.term"]))
 		assert.Equal(w, codes.Unset, ended["pawl.term"].Status().Code)
-		w.shows(map[string]string{"pawl.held{kind=election}": "0"})
+		w.shows(map[string]string{"pawl.held{kind=election,mode=exclusive}": "0"})
 	})
 }
 

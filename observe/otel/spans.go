@@ -1,6 +1,7 @@
 package otel
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"strings"
@@ -21,6 +22,15 @@ type kind struct {
 	attribute  attribute.KeyValue
 }
 
+// of are the attributes of metrics of c, and more.
+func (k kind) of(c observe.Acquisition, more ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributes(append(more, k.attribute, mode(c))...)
+}
+
+func mode(c observe.Acquisition) attribute.KeyValue {
+	return attribute.String("pawl.mode", string(cmp.Or(c.Mode, observe.Exclusive)))
+}
+
 var (
 	aLock      = kind{"pawl.acquire", "pawl.hold", attribute.String("pawl.kind", "lock")}
 	anElection = kind{"pawl.campaign", "pawl.term", attribute.String("pawl.kind", "election")}
@@ -35,10 +45,18 @@ func because(err error) attribute.KeyValue { return attribute.String("pawl.cause
 func text(err error) attribute.KeyValue { return attribute.String("error", err.Error()) }
 
 func attributes(c observe.Acquisition) trace.SpanStartEventOption {
-	return trace.WithAttributes(
+	all := []attribute.KeyValue{
 		attribute.String("pawl.name", valid(c.Name)), attribute.String("pawl.key", valid(c.Key)),
-		attribute.Int64("pawl.token", int64(c.Token)), attribute.String("pawl.lease", strconv.FormatInt(c.Lease, 16)),
-	)
+		attribute.Int64("pawl.token", int64(c.Token)), attribute.String("pawl.lease", strconv.FormatInt(c.Lease, 16)), mode(c),
+	}
+	if len(c.Names) > 0 {
+		names := make([]string, len(c.Names))
+		for i, name := range c.Names {
+			names[i] = valid(name)
+		}
+		all = append(all, attribute.StringSlice("pawl.names", names))
+	}
+	return trace.WithAttributes(all...)
 }
 
 // valid is s as UTF-8. A name is any bytes; an exporter that speaks protobuf would
@@ -52,21 +70,21 @@ func fail(s trace.Span, err error) {
 	s.SetStatus(codes.Error, err.Error())
 }
 
-func (o *Observer) enqueued(ctx context.Context, k kind, id int64) {
+func (o *Observer) enqueued(ctx context.Context, k kind, c observe.Acquisition) {
 	o.mu.Lock()
-	o.waiting[id] = true
+	o.waiting[c.ID] = true
 	o.mu.Unlock()
-	o.inLine.Add(ctx, 1, metric.WithAttributes(k.attribute))
+	o.inLine.Add(ctx, 1, k.of(c))
 }
 
 // left removes an acquisition from those that wait.
-func (o *Observer) left(ctx context.Context, k kind, id int64) {
+func (o *Observer) left(ctx context.Context, k kind, c observe.Acquisition) {
 	o.mu.Lock()
-	waited := o.waiting[id]
-	delete(o.waiting, id)
+	waited := o.waiting[c.ID]
+	delete(o.waiting, c.ID)
 	o.mu.Unlock()
 	if waited {
-		o.inLine.Add(ctx, -1, metric.WithAttributes(k.attribute))
+		o.inLine.Add(ctx, -1, k.of(c))
 	}
 }
 
@@ -77,10 +95,10 @@ func (o *Observer) waited(ctx context.Context, k kind, c observe.Acquisition, wa
 }
 
 func (o *Observer) won(ctx context.Context, k kind, c observe.Acquisition, how observe.How, wait time.Duration) {
-	o.left(ctx, k, c.ID)
+	o.left(ctx, k, c)
 	as := attribute.String("pawl.how", string(how))
-	o.wait.Record(ctx, wait.Seconds(), metric.WithAttributes(k.attribute, as))
-	o.held.Add(ctx, 1, metric.WithAttributes(k.attribute))
+	o.wait.Record(ctx, wait.Seconds(), k.of(c, as))
+	o.held.Add(ctx, 1, k.of(c))
 	s := o.waited(ctx, k, c, wait)
 	s.SetAttributes(as)
 	s.End()
@@ -92,8 +110,8 @@ func (o *Observer) won(ctx context.Context, k kind, c observe.Acquisition, how o
 }
 
 func (o *Observer) gaveUp(ctx context.Context, k kind, c observe.Acquisition, wait time.Duration, err error) {
-	o.left(ctx, k, c.ID)
-	o.failed.Add(ctx, 1, metric.WithAttributes(k.attribute, because(err)))
+	o.left(ctx, k, c)
+	o.failed.Add(ctx, 1, k.of(c, because(err)))
 	s := o.waited(ctx, k, c, wait)
 	defer s.End()
 	if cause.Of(err) == "busy" {
@@ -104,10 +122,10 @@ func (o *Observer) gaveUp(ctx context.Context, k kind, c observe.Acquisition, wa
 }
 
 func (o *Observer) over(ctx context.Context, k kind, c observe.Acquisition, held time.Duration, lost, pending error) {
-	o.hold.Record(ctx, held.Seconds(), metric.WithAttributes(k.attribute))
-	o.held.Add(ctx, -1, metric.WithAttributes(k.attribute))
+	o.hold.Record(ctx, held.Seconds(), k.of(c))
+	o.held.Add(ctx, -1, k.of(c))
 	if lost != nil {
-		o.lost.Add(ctx, 1, metric.WithAttributes(k.attribute, because(lost)))
+		o.lost.Add(ctx, 1, k.of(c, because(lost)))
 	}
 	o.mu.Lock()
 	s, ok := o.spans[c.ID]

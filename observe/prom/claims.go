@@ -1,6 +1,7 @@
 package prom
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -11,7 +12,11 @@ import (
 )
 
 // labels are those of a lock or an election. name is empty without Options.Name.
-type labels struct{ kind, name string }
+type labels struct {
+	kind string
+	mode observe.Mode
+	name string
+}
 
 const (
 	aLock       = "lock"
@@ -19,17 +24,18 @@ const (
 	unknownLine = -1
 )
 
-func (c *Collector) labels(kind, name string) labels {
-	if c.opts.Name == nil {
-		return labels{kind: kind}
+func (c *Collector) labels(kind string, of observe.Acquisition) labels {
+	l := labels{kind: kind, mode: cmp.Or(of.Mode, observe.Exclusive)}
+	if c.opts.Name != nil {
+		// A name is any bytes, and Prometheus panics at a label that is not UTF-8.
+		l.name = strings.ToValidUTF8(c.opts.Name(of.Name), "\uFFFD")
 	}
-	// A name is any bytes, and Prometheus panics at a label that is not UTF-8.
-	return labels{kind, strings.ToValidUTF8(c.opts.Name(name), "\uFFFD")}
+	return l
 }
 
 // values are l's values, and more.
 func (c *Collector) values(l labels, more ...string) []string {
-	values := []string{l.kind}
+	values := []string{l.kind, string(l.mode)}
 	if c.opts.Name != nil {
 		values = append(values, l.name)
 	}
@@ -40,29 +46,29 @@ func (c *Collector) values(l labels, more ...string) []string {
 func (c *Collector) observeClaim(ev observe.Event) {
 	switch ev := ev.(type) {
 	case observe.LockEnqueued:
-		c.enqueued(c.labels(aLock, ev.Name), ev.ID, ev.Ahead)
+		c.enqueued(c.labels(aLock, ev.Acquisition), ev.ID, ev.Ahead)
 	case observe.CampaignEnqueued:
-		c.enqueued(c.labels(anElection, ev.Name), ev.ID, ev.Ahead)
+		c.enqueued(c.labels(anElection, ev.Acquisition), ev.ID, ev.Ahead)
 	case observe.LockAcquired:
-		c.won(c.labels(aLock, ev.Name), ev.ID, ev.How, ev.Wait)
+		c.won(c.labels(aLock, ev.Acquisition), ev.ID, ev.How, ev.Wait)
 	case observe.TermElected:
-		c.won(c.labels(anElection, ev.Name), ev.ID, ev.How, ev.Wait)
+		c.won(c.labels(anElection, ev.Acquisition), ev.ID, ev.How, ev.Wait)
 	case observe.LockGaveUp:
-		c.gone(c.labels(aLock, ev.Name), ev.ID, ev.Err)
+		c.gone(c.labels(aLock, ev.Acquisition), ev.ID, ev.Err)
 	case observe.CampaignGaveUp:
-		c.gone(c.labels(anElection, ev.Name), ev.ID, ev.Err)
+		c.gone(c.labels(anElection, ev.Acquisition), ev.ID, ev.Err)
 	case observe.LockReleased:
-		c.finished(c.labels(aLock, ev.Name), ev.Held, nil, ev.Pending)
+		c.finished(c.labels(aLock, ev.Acquisition), ev.Held, nil, ev.Pending)
 	case observe.LockLost:
-		c.finished(c.labels(aLock, ev.Name), ev.Held, ev.Err, nil)
+		c.finished(c.labels(aLock, ev.Acquisition), ev.Held, ev.Err, nil)
 	case observe.TermEnded:
-		c.finished(c.labels(anElection, ev.Name), ev.Led, ev.Err, ev.Pending)
+		c.finished(c.labels(anElection, ev.Acquisition), ev.Led, ev.Err, ev.Pending)
 	case observe.TermProclaimed:
 		result := "ok"
 		if ev.Err != nil {
 			result = "failed"
 		}
-		c.proclaim.WithLabelValues(c.values(c.labels(anElection, ev.Name), result)[1:]...).Inc()
+		c.proclaim.WithLabelValues(c.values(c.labels(anElection, ev.Acquisition), result)[2:]...).Inc() // an election has one mode
 	}
 }
 

@@ -86,12 +86,43 @@ func sessionOf(t *testing.T, client *pawl.Client) *pawl.Session {
 	return s
 }
 
+func TestReadersAndWritersAreCountedApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := prom.New(prom.Options{})
+		client := pawltest.New(t).Client(t, pawl.Config{Observer: c})
+		m := lock.New(client, "docs", lock.Options{})
+		var readers []*lock.Held
+		for range 2 {
+			h, err := m.AcquireShared(t.Context())
+			require.NoError(t, err)
+			readers = append(readers, h)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { // ends with ctx
+			defer close(done)
+			_, err := m.Acquire(ctx)
+			assert.Error(t, err)
+		}()
+		synctest.Wait()
+		shows(t, c, `pawl_held{kind="lock",mode="shared"} 2`, `pawl_held{kind="lock",mode="exclusive"} 0`,
+			`pawl_waiting{kind="lock",mode="exclusive"} 1`, `pawl_lost_total{cause="expired",kind="lock",mode="shared"} 0`)
+		cancel()
+		<-done
+		for _, h := range readers {
+			require.NoError(t, h.Release(t.Context()))
+		}
+		synctest.Wait()
+		shows(t, c, `pawl_held{kind="lock",mode="shared"} 0`)
+	})
+}
+
 func TestTheLifeOfALock(t *testing.T) {
 	inBubble(t, prom.Options{}, func(t *testing.T, c *prom.Collector, cluster *pawltest.Cluster, client *pawl.Client) {
 		m := lock.New(sessionOf(t, client), "n", lock.Options{})
 		h, err := m.Acquire(t.Context())
 		require.NoError(t, err)
-		shows(t, c, `pawl_held{kind="lock"} 1`, `pawl_wait_seconds_count{how="free",kind="lock"} 1`, `pawl_wait_seconds_sum{how="free",kind="lock"} 0`)
+		shows(t, c, `pawl_held{kind="lock",mode="exclusive"} 1`, `pawl_wait_seconds_count{how="free",kind="lock",mode="exclusive"} 1`, `pawl_wait_seconds_sum{how="free",kind="lock",mode="exclusive"} 0`)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		gaveUp := make(chan error)
@@ -100,10 +131,10 @@ func TestTheLifeOfALock(t *testing.T) {
 			gaveUp <- err
 		}()
 		time.Sleep(2 * time.Second)
-		shows(t, c, `pawl_waiting{kind="lock"} 1`, `pawl_oldest_wait_seconds{kind="lock"} 2`,
-			`pawl_queue_ahead_count{kind="lock"} 2`, `pawl_queue_ahead_sum{kind="lock"} 1`)
+		shows(t, c, `pawl_waiting{kind="lock",mode="exclusive"} 1`, `pawl_oldest_wait_seconds{kind="lock",mode="exclusive"} 2`,
+			`pawl_queue_ahead_count{kind="lock",mode="exclusive"} 2`, `pawl_queue_ahead_sum{kind="lock",mode="exclusive"} 1`)
 		require.Error(t, <-gaveUp)
-		shows(t, c, `pawl_gave_up_total{cause="timeout",kind="lock"} 1`)
+		shows(t, c, `pawl_gave_up_total{cause="timeout",kind="lock",mode="exclusive"} 1`)
 		_, err = m.TryAcquire(t.Context())
 		require.ErrorIs(t, err, lock.ErrBusy)
 		require.NoError(t, h.Release(t.Context()))
@@ -113,9 +144,9 @@ func TestTheLifeOfALock(t *testing.T) {
 		cluster.Delete(h.Key())
 		synctest.Wait()
 		shows(t, c,
-			`pawl_gave_up_total{cause="timeout",kind="lock"} 1`, `pawl_gave_up_total{cause="busy",kind="lock"} 1`,
-			`pawl_held{kind="lock"} 0`, `pawl_lost_total{cause="key_deleted",kind="lock"} 1`,
-			`pawl_hold_seconds_count{kind="lock"} 2`, `pawl_hold_seconds_sum{kind="lock"} 6`)
+			`pawl_gave_up_total{cause="timeout",kind="lock",mode="exclusive"} 1`, `pawl_gave_up_total{cause="busy",kind="lock",mode="exclusive"} 1`,
+			`pawl_held{kind="lock",mode="exclusive"} 0`, `pawl_lost_total{cause="key_deleted",kind="lock",mode="exclusive"} 1`,
+			`pawl_hold_seconds_count{kind="lock",mode="exclusive"} 2`, `pawl_hold_seconds_sum{kind="lock",mode="exclusive"} 6`)
 		assert.Zero(t, testutil.CollectAndCount(c, "pawl_waiting"))
 	})
 }
@@ -125,12 +156,12 @@ func TestTheLifeOfATerm(t *testing.T) {
 		term, err := elect.New(sessionOf(t, client), "e", elect.Options{}).Campaign(t.Context(), nil)
 		require.NoError(t, err)
 		require.NoError(t, term.Proclaim(t.Context(), []byte("v")))
-		shows(t, c, `pawl_held{kind="election",name="E"} 1`)
+		shows(t, c, `pawl_held{kind="election",mode="exclusive",name="E"} 1`)
 		time.Sleep(time.Second)
 		require.NoError(t, term.Resign(t.Context()))
 		require.Error(t, term.Proclaim(t.Context(), nil))
-		shows(t, c, `pawl_held{kind="election",name="E"} 0`,
-			`pawl_hold_seconds_count{kind="election",name="E"} 1`, `pawl_hold_seconds_sum{kind="election",name="E"} 1`,
+		shows(t, c, `pawl_held{kind="election",mode="exclusive",name="E"} 0`,
+			`pawl_hold_seconds_count{kind="election",mode="exclusive",name="E"} 1`, `pawl_hold_seconds_sum{kind="election",mode="exclusive",name="E"} 1`,
 			`pawl_proclaims_total{name="E",result="ok"} 1`, `pawl_proclaims_total{name="E",result="failed"} 1`)
 	})
 }
@@ -180,7 +211,7 @@ func TestAReleaseThatIsPendingIsCounted(t *testing.T) {
 	c := prom.New(prom.Options{})
 	c.Observe(t.Context(), observe.LockReleased{Pending: errors.New("no answer")})
 	c.Observe(t.Context(), observe.TermEnded{Pending: errors.New("no answer")})
-	shows(t, c, `pawl_releases_pending_total{kind="lock"} 1`, `pawl_releases_pending_total{kind="election"} 1`)
+	shows(t, c, `pawl_releases_pending_total{kind="lock",mode="exclusive"} 1`, `pawl_releases_pending_total{kind="election",mode="exclusive"} 1`)
 }
 
 func TestRefusalsOfEtcdAndOfOtherStorageAreCounted(t *testing.T) {
@@ -226,7 +257,7 @@ func TestANameThatIsNotUTF8AndNoSessionsAtAllBreakNoScrape(t *testing.T) {
 	acquisition := observe.Acquisition{ID: 1, Name: "a\xff"}
 	c.Observe(context.Background(), observe.SessionGranted{Lease: 1, Left: func() time.Duration { return time.Second }})
 	c.Observe(context.Background(), observe.LockEnqueued{Acquisition: acquisition})
-	shows(t, c, `pawl_sessions 1`, `pawl_waiting{kind="lock",name="a�"} 1`)
+	shows(t, c, `pawl_sessions 1`, `pawl_waiting{kind="lock",mode="exclusive",name="a�"} 1`)
 	c.Observe(context.Background(), observe.LockAcquired{Acquisition: acquisition, How: observe.Free})
-	shows(t, c, `pawl_held{kind="lock",name="a�"} 1`)
+	shows(t, c, `pawl_held{kind="lock",mode="exclusive",name="a�"} 1`)
 }

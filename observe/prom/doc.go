@@ -11,8 +11,10 @@
 //
 // # Metrics
 //
-// kind is "lock" or "election". name is there only with Options.Name, for there can
-// be as many names as jobs. cause is one of few words: expired, revoked, closed,
+// kind is "lock" or "election". mode is how a lock is wanted, "exclusive" or "shared"; of
+// several names at once, which count as one lock, shared where all are. name is there
+// only with Options.Name, for there can be as many names as jobs; of several it is the
+// first. cause is one of few words: expired, revoked, closed,
 // cluster_changed, key_deleted, key_overwritten, max_hold, overrun, busy, token_floor, timeout,
 // canceled, other.
 //
@@ -23,15 +25,15 @@
 //	pawl_sessions_in_jeopardy_total                   counter    less than half of the validity left
 //	pawl_renewal_seconds{member}                      histogram  a renewal and its confirming read
 //	pawl_renewals_hedged_total{member}                counter    that member had not answered
-//	pawl_waiting{kind,name}                           gauge      in a queue, in this process
-//	pawl_oldest_wait_seconds{kind,name}               gauge      how long the first of them has waited
-//	pawl_queue_ahead{kind,name}                       histogram  how many were ahead when one came into the queue
-//	pawl_wait_seconds{kind,name,how}                  histogram  until it was held; how: free, granted, confirmed, resumed
-//	pawl_gave_up_total{kind,name,cause}               counter    acquisitions that failed
-//	pawl_held{kind,name}                              gauge      held, or led, by this process
-//	pawl_hold_seconds{kind,name}                      histogram  until it was released or lost
-//	pawl_lost_total{kind,name,cause}                  counter
-//	pawl_releases_pending_total{kind,name}            counter    unconfirmed when the call returned
+//	pawl_waiting{kind,mode,name}                      gauge      in a queue, in this process
+//	pawl_oldest_wait_seconds{kind,mode,name}          gauge      how long the first of them has waited
+//	pawl_queue_ahead{kind,mode,name}                  histogram  how many were ahead when one came into the queue
+//	pawl_wait_seconds{kind,mode,name,how}             histogram  until it was held; how: free, granted, confirmed, resumed
+//	pawl_gave_up_total{kind,mode,name,cause}          counter    acquisitions that failed
+//	pawl_held{kind,mode,name}                         gauge      held, or led, by this process
+//	pawl_hold_seconds{kind,mode,name}                 histogram  until it was released or lost
+//	pawl_lost_total{kind,mode,name,cause}             counter
+//	pawl_releases_pending_total{kind,mode,name}       counter    unconfirmed when the call returned
 //	pawl_proclaims_total{name,result}                 counter    result: ok, failed
 //	pawl_member_switches_total{member}                counter    a member failed, others are tried first
 //	pawl_fenced_total{guard}                          counter    writes refused; guard: etcd, storage

@@ -40,9 +40,9 @@ func Example() {
 	fmt.Println(err)
 	show(registry, "pawl_held")
 	// Output:
-	// pawl_held kind=lock name=reports 1
+	// pawl_held kind=lock mode=exclusive name=reports 1
 	// <nil>
-	// pawl_held kind=lock name=reports 0
+	// pawl_held kind=lock mode=exclusive name=reports 0
 }
 
 // show prints one metric as a scrape finds it.

@@ -53,7 +53,7 @@ func (b builder) of(more ...string) []string {
 	if b.opts.Name != nil {
 		more = slices.Insert(more, 0, "name")
 	}
-	return slices.Insert(more, 0, "kind")
+	return slices.Insert(more, 0, "kind", "mode")
 }
 
 func newMetrics(opts Options) metrics {
@@ -79,11 +79,9 @@ func newMetrics(opts Options) metrics {
 		gaveUp:   b.counter("pawl_gave_up_total", "Attempts to acquire or to lead that failed, by cause.", b.of("cause")...),
 		lost:     b.counter("pawl_lost_total", "Locks and terms that were lost, by cause.", b.of("cause")...),
 		pending:  b.counter("pawl_releases_pending_total", "Releases and resignations that were not confirmed when the call returned.", b.of()...),
-		proclaim: b.counter("pawl_proclaims_total", "Calls of Term.Proclaim: ok or failed.", slices.DeleteFunc(b.of("result"), isKind)...),
+		proclaim: b.counter("pawl_proclaims_total", "Calls of Term.Proclaim: ok or failed.", b.of("result")[2:]...),
 	}
 }
-
-func isKind(label string) bool { return label == "kind" }
 
 // all are the metrics that are counted.
 func (m *metrics) all() []prometheus.Collector {

@@ -1,6 +1,9 @@
 package prom
 
-import "github.com/pawl-locks/pawl/internal/cause"
+import (
+	"github.com/pawl-locks/pawl/internal/cause"
+	"github.com/pawl-locks/pawl/observe"
+)
 
 // A counter that begins to exist at 1 shows no increase, so that no alert fires at its
 // first event. What alerts read therefore begins at 0, as soon as its labels are
@@ -11,8 +14,9 @@ func (c *Collector) begin() {
 	c.fenced.WithLabelValues("etcd")
 	c.fenced.WithLabelValues("storage")
 	if c.opts.Name == nil {
-		c.beginLosses(labels{kind: aLock})
-		c.beginLosses(labels{kind: anElection})
+		c.beginLosses(c.labels(aLock, observe.Acquisition{Mode: observe.Exclusive}))
+		c.beginLosses(c.labels(aLock, observe.Acquisition{Mode: observe.Shared}))
+		c.beginLosses(c.labels(anElection, observe.Acquisition{}))
 	}
 }
 

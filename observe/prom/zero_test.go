@@ -15,12 +15,12 @@ func TestWhatAlertsReadBeginsAtZero(t *testing.T) {
 	c := prom.New(prom.Options{})
 	shows(t, c,
 		`pawl_fenced_total{guard="etcd"} 0`, `pawl_fenced_total{guard="storage"} 0`, `pawl_sessions_in_jeopardy_total 0`,
-		`pawl_lost_total{cause="expired",kind="lock"} 0`, `pawl_lost_total{cause="expired",kind="election"} 0`,
-		`pawl_lost_total{cause="revoked",kind="lock"} 0`, `pawl_lost_total{cause="key_deleted",kind="election"} 0`,
+		`pawl_lost_total{cause="expired",kind="lock",mode="exclusive"} 0`, `pawl_lost_total{cause="expired",kind="election",mode="exclusive"} 0`,
+		`pawl_lost_total{cause="revoked",kind="lock",mode="exclusive"} 0`, `pawl_lost_total{cause="key_deleted",kind="election",mode="exclusive"} 0`,
 	)
 	assert.NotContains(t, everySeries(t, c), "pawl_held", "a program that holds no election does not say that nobody leads")
 	c.Observe(t.Context(), observe.CampaignEnqueued{Acquisition: observe.Acquisition{ID: 1}})
-	shows(t, c, `pawl_held{kind="election"} 0`)
+	shows(t, c, `pawl_held{kind="election",mode="exclusive"} 0`)
 }
 
 func TestWithNamesTheSeriesBeginWithTheFirstAttempt(t *testing.T) {
@@ -31,6 +31,6 @@ func TestWithNamesTheSeriesBeginWithTheFirstAttempt(t *testing.T) {
 		c := prom.New(prom.Options{Name: strings.ToLower})
 		assert.NotContains(t, everySeries(t, c), "pawl_lost_total", name)
 		c.Observe(t.Context(), first)
-		shows(t, c, `pawl_held{kind="election",name="a"} 0`, `pawl_lost_total{cause="expired",kind="election",name="a"} 0`)
+		shows(t, c, `pawl_held{kind="election",mode="exclusive",name="a"} 0`, `pawl_lost_total{cause="expired",kind="election",mode="exclusive",name="a"} 0`)
 	}
 }
