@@ -55,7 +55,7 @@ var fails = map[string]int{
 }
 
 // others are the programs that pages have pawl run, and that no machine has.
-var others = []string{"backup.sh", "report.sh", "deploy.sh", "nightly.sh", "scheduler", "nightly", "build", "push"}
+var others = []string{"backup.sh", "report.sh", "deploy.sh", "nightly.sh", "export.sh", "import.sh", "transfer.sh", "scheduler", "nightly", "build", "push"}
 
 var (
 	block     = regexp.MustCompile("(?sm)^```(\\w*)\n(.*?)^```")

@@ -17,9 +17,9 @@ func TestTheBoardSortsByWhatIsMost(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	ago := func(s int) time.Time { return now.Add(-time.Duration(s) * time.Second) }
 	lines := []inspect.NamedQueue{
-		{Name: "a", Prefix: "a/", Queue: []inspect.Position{{Owner: "x", HeldSince: ago(5)}, {Observed: ago(3)}, {Observed: ago(1)}}},
-		{Name: "b", Prefix: "b/", Queue: []inspect.Position{{Owner: "y", Since: ago(9)}}},
-		{Name: "c", Prefix: "c/", Election: true, Queue: []inspect.Position{{Owner: "z"}, {Since: ago(60), Election: true}}},
+		{Name: "a", Prefix: "a/", Queue: []inspect.Position{{Owner: "x", HeldSince: ago(5), Holds: true}, {Observed: ago(3)}, {Observed: ago(1)}}},
+		{Name: "b", Prefix: "b/", Queue: []inspect.Position{{Owner: "y", Since: ago(9), Holds: true}}},
+		{Name: "c", Prefix: "c/", Election: true, Queue: []inspect.Position{{Owner: "z", Holds: true}, {Since: ago(60), Election: true}}},
 	}
 	b := newBoard(byName)
 	b.take(&inspect.Snapshot{Queues: lines}, []inspect.Event{
@@ -44,6 +44,38 @@ func TestTheBoardSortsByWhatIsMost(t *testing.T) {
 	assert.True(t, rows[2].heldAtMost)
 	b.busy = true
 	assert.Equal(t, "cba", names())
+}
+
+func TestARowHasAllHoldersOfAName(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	reader := func(owner string, second int) inspect.Position {
+		return inspect.Position{Form: inspect.Pawl, Mode: inspect.ModeShared, Owner: owner, Host: "h-" + owner, Token: 5, HeldSince: now.Add(-time.Duration(second) * time.Second), Holds: true}
+	}
+	slot := func(owner string, n int) inspect.Position {
+		return inspect.Position{Form: inspect.Pawl, Mode: inspect.ModeSemaphore, Slot: n, Limit: 3, Owner: owner, Token: 7, Holds: true}
+	}
+	b := newBoard(byName)
+	b.take(&inspect.Snapshot{Queues: []inspect.NamedQueue{
+		{Name: "a", Prefix: "a/", Queue: []inspect.Position{reader("x", 5), reader("y", 9), {Form: inspect.Pawl, Mode: inspect.ModeExclusive, Owner: "w"}}},
+		{Name: "b", Prefix: "b/", Queue: []inspect.Position{slot("x", 0), slot("y", 2)}},
+		{Name: "c", Prefix: "c/", Queue: []inspect.Position{{Form: inspect.Pawl, Mode: inspect.ModeSemaphore, Owner: "q"}}},
+	}}, nil)
+	rows := b.rows(now)
+	assert.Equal(t, []any{"x and 1 other reader", 9 * time.Second, 1, "lock"}, []any{rows[0].holder, rows[0].held, rows[0].waiters, rows[0].kind})
+	assert.Equal(t, []any{"x and 1 other, 2 of 3 slots", "semaphore"}, []any{rows[1].holder, rows[1].kind})
+	assert.Equal(t, []any{"-", 1, int64(0)}, []any{rows[2].holder, rows[2].waiters, rows[2].token})
+	assert.True(t, rows[0].fits("h-y"), "a holder that is not the first")
+
+	v := &viewer{board: b, details: "a/"}
+	said := strings.Join(v.describe(now), "\n")
+	assert.Contains(t, said, "held    2 readers, 1 writer waiting")
+	assert.Regexp(t, `(?m)^holds   y +token 5  h-y  held 9s  lease none`, said)
+	assert.Contains(t, said, "\n1 writer waiting\n")
+	v.details = "b/"
+	assert.Regexp(t, `(?m)^slot 2 +y +token 7 `, strings.Join(v.describe(now), "\n"))
+	v.details = "c/"
+	assert.Contains(t, strings.Join(v.describe(now), "\n"), "holder  nobody, for now")
+	assert.NotContains(t, strings.Join(v.describe(now), "\n"), "token", "who waits for a slot has none")
 }
 
 func TestTheBoardForgetsTheNameThatWasQuietForLongest(t *testing.T) {

@@ -100,7 +100,7 @@ func (v *viewer) describe(now time.Time) []string {
 
 // holding says all that is known of one of several holders.
 func (v *viewer) holding(p inspect.Position, now time.Time) string {
-	what := "holds "
+	what := "holds   "
 	if p.HasSlot() {
 		what = fmt.Sprintf("slot %-3d", p.Slot)
 	}
