@@ -22,7 +22,7 @@ func Example() {
 		state = map[string]string{}
 	)
 	write := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		resource, token, _ := fencing.FromContext(r.Context())
+		resource, token, _ := fencing.FromContext(r.Context()) // which Handler put there
 		value, err := io.ReadAll(r.Body)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
@@ -32,8 +32,12 @@ func Example() {
 		defer mu.Unlock()
 		// Again, now that no newer holder can come between this and the write.
 		var stale *fencing.StaleError
-		if errors.As(gate.Admit(resource, token), &stale) {
+		switch err := gate.Admit(resource, token); {
+		case errors.As(err, &stale):
 			httpfence.WriteStale(w, stale)
+			return
+		case err != nil: // the token is a reader's, which may not write
+			http.Error(w, err.Error(), http.StatusForbidden)
 			return
 		}
 		state[resource] = string(value)
@@ -52,7 +56,13 @@ func Example() {
 			return err
 		}
 		defer resp.Body.Close()
-		return httpfence.Refused(resp)
+		if err := httpfence.Refused(resp); err != nil {
+			return err // a *fencing.StaleError: the lock is lost
+		}
+		if resp.StatusCode != http.StatusOK {
+			return errors.New(resp.Status)
+		}
+		return nil
 	}
 
 	// Held.Context and Mutex.Do of package lock give contexts like these.
@@ -61,10 +71,12 @@ func Example() {
 	fmt.Println(put(first, "a"))
 	fmt.Println(put(second, "b"))
 	fmt.Println(put(first, "late"))
+	fmt.Println(put(fencing.NewSharedContext(context.Background(), "jobs/42", 60), "a reader's"))
 	fmt.Println(state["jobs/42"])
 	// Output:
 	// <nil>
 	// <nil>
 	// fencing: stale token 41 for "jobs/42": 57 was seen
+	// 403 Forbidden
 	// b
 }
