@@ -19,7 +19,8 @@ import (
 type Options struct {
 	// EtcdLayout takes the name verbatim, so that pawl excludes, and is excluded
 	// by, clientv3's concurrency.Mutex and etcdctl lock on the same name. Names
-	// then collide as they do there: "a" is blocked by a holder of "a/b".
+	// then collide as they do there: "a" is blocked by a holder of "a/b". Of those of "a/+b"
+	// shared acquisitions of "a" see nothing: keys that begin with "+" are shared ones.
 	EtcdLayout bool
 	// Delay is how long to wait before succeeding a holder whose session ended
 	// without Release, so that its writes in flight can land in storage that checks

@@ -142,6 +142,27 @@ func TestWhatSharedModeDoesNotGoWithIsRefused(t *testing.T) {
 	})
 }
 
+// A name of etcd's layout that lies among another's shared keys blocks its exclusive
+// acquisitions, as any name within it does, and not its shared ones.
+func TestANameInEtcdsLayoutAmongTheSharedKeysOfAnother(t *testing.T) {
+	inBubble(t, func(w *world) {
+		for name, blocks := range map[string]bool{"name/b": true, "name/+b": false} {
+			h, err := lock.New(w.session(), name, lock.Options{EtcdLayout: true}).Acquire(w.Context())
+			require.NoError(w, err)
+			m := lock.New(w.session(), "name", lock.Options{})
+			_, err = m.TryAcquire(w.Context())
+			assert.ErrorIs(w, err, lock.ErrBusy, name)
+			shared, err := m.TryAcquireShared(w.Context())
+			if blocks {
+				assert.ErrorIs(w, err, lock.ErrBusy, name)
+			} else if assert.NoError(w, err, name) {
+				require.NoError(w, shared.Release(w.Context()))
+			}
+			require.NoError(w, h.Release(w.Context()))
+		}
+	})
+}
+
 // A shared hold is lost as an exclusive one is, each by itself, with its cause.
 func TestASharedHoldIsLostByItself(t *testing.T) {
 	inBubble(t, func(w *world) {

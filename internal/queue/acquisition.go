@@ -40,10 +40,9 @@ type Acquisition struct {
 	hook   session.Hook
 	notice *notice // what an observer is notified of; nil: there is none
 
-	ended     atomic.Pointer[ending]
-	deleting  turn                    // the right to send a release
-	holdEnd   atomic.Pointer[holdEnd] // set once it is held; nil: there is none
-	keepUntil clock.Instant           // set before the caller has it; zero: its key need not stay
+	ended    atomic.Pointer[ending]
+	deleting turn                    // the right to send a release
+	holdEnd  atomic.Pointer[holdEnd] // set once it is held; nil: there is none
 
 	mu       sync.Mutex
 	state    state.Acquisition
@@ -58,6 +57,7 @@ type Acquisition struct {
 	pending  bool    // a release goes on in the background
 	working  int     // calls of Do that have not returned
 	promised clock.Instant
+	keptTo   clock.Instant // until when the own keys stay, though it is given back; zero: they need not
 
 	nested      bool // its enqueues do not compare that no semaphore uses the name: see kind.go
 	kindChecked bool // whether it waits for one of its own kind: see kind.go

@@ -111,9 +111,7 @@ func (a *Acquisition) carryEnd(fx state.Effects, e *ending, why error) {
 			a.leaveRest()
 		}
 		if fx.Verdict != state.Lost { // otherwise a release has deleted it
-			if !a.isSet() {
-				a.s.Reopen(a.n)
-			}
+			a.s.Reopen(a.n)
 			key := state.Key{Name: a.owned()[fx.Own], Create: a.own().Create}
 			a.s.Host().Cleanup.Go("overwritten key "+key.Name, func(ctx context.Context) { a.removeOverwritten(ctx, key) })
 		}

@@ -170,7 +170,7 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 	_, session := a.s.Same()
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why an enqueue was refused", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: append([]*pb.RequestOp{session, txn.Stat(a.keys[0]), txn.Stat(a.s.CancelKey(a.n))}, append(a.firstInTheWay(), a.firstOfOtherKind()...)...),
+		Success: slices.Concat([]*pb.RequestOp{session, txn.Stat(a.keys[0]), txn.Stat(a.s.CancelKey(a.n))}, a.firstInTheWay(), a.ownKeys(txn.Stat)[1:], a.firstOfOtherKind()),
 	})
 	if err != nil {
 		return false, err
@@ -178,15 +178,16 @@ func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 	if err := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
 		return true, err
 	}
-	cancelled, busy, kind := txn.KV(resp, 2) != nil, a.firstBusy(resp, 3), a.whichOtherKind(resp, 3+a.spans())
+	kindAt := 3 + a.spans() + len(a.keys) - 1
+	cancelled, busy, kind := txn.KV(resp, 2) != nil, a.firstBusy(resp, 3), a.whichOtherKind(resp, kindAt)
 	switch {
-	case txn.KV(resp, 1) != nil:
+	case txn.KV(resp, 1) != nil, first(resp, 3+a.spans(), len(a.keys)-1) != "":
 		return false, fmt.Errorf("another copy of the request put key %q", a.keys[0])
 	case cancelled:
 		err = fmt.Errorf("key %q: somebody else wrote its cancel key", a.keys[0])
 	case kind != nil:
 		err = kind
-	case !try && a.leavesKind(resp, 3+a.spans()): // sent again without that comparison
+	case !try && a.leavesKind(resp, kindAt): // sent again without that comparison
 	case try && busy != nil:
 		err = busy
 	case try:

@@ -30,7 +30,10 @@ func (l Limits) Check() error {
 // notifies of the end of the hold; Err looks at the clock.
 func (a *Acquisition) limit(l Limits) {
 	if l.AtLeast > 0 {
-		a.keepUntil = clock.Now().Add(l.AtLeast)
+		until := clock.Now().Add(l.AtLeast)
+		a.mu.Lock()
+		a.keptTo = until
+		a.mu.Unlock()
 	}
 	if l.Max == 0 {
 		return
@@ -48,8 +51,15 @@ type holdEnd struct {
 
 // keeps reports whether the own key is to stay for now, and until when.
 func (a *Acquisition) keeps() (until time.Time, ok bool) {
-	now := clock.Now()
-	return a.keepUntil.Time(now), now.Before(a.keepUntil)
+	now, kept := clock.Now(), a.keptUntil()
+	return kept.Time(now), now.Before(kept)
+}
+
+// keptUntil is until when the own key is to stay; zero: it need not.
+func (a *Acquisition) keptUntil() clock.Instant {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.keptTo
 }
 
 // HoldOver implements session.Acquisition: it looks at the clock.

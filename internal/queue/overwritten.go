@@ -20,16 +20,25 @@ func (a *Acquisition) removeOverwritten(ctx context.Context, own state.Key) {
 	if !a.s.AwaitDeferred(ctx) || !a.awaitPromise(ctx) {
 		return
 	}
-	wait := backoff.Backoff{First: 100 * time.Millisecond, Most: 2 * time.Second}
-	for a.deleteOwn(ctx, own) != nil {
-		if !backoff.Wait(wait.Next(), ctx.Done(), a.s.Host().Cluster.Ended()) {
-			return
-		}
+	if !a.tryUntil(ctx, func() bool { return a.deleteOwn(ctx, own) == nil }) {
+		return
 	}
 	if !a.isSet() && !read(a, (*state.Acquisition).Trying) { // the rest goes by itself
 		a.s.Settle(a.n)
 		a.apply(state.Removed{}, nil)
 	}
+}
+
+// tryUntil tries again and again until that succeeds; false: ctx, or the cluster's client, has
+// ended.
+func (a *Acquisition) tryUntil(ctx context.Context, try func() bool) bool {
+	wait := backoff.Backoff{First: 100 * time.Millisecond, Most: 2 * time.Second}
+	for !try() {
+		if !backoff.Wait(wait.Next(), ctx.Done(), a.s.Host().Cluster.Ended()) {
+			return false
+		}
+	}
+	return true
 }
 
 // deleteOwn tries once to delete an own key. nil: it is not there.

@@ -59,7 +59,7 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 			}
 			return nil
 		}
-		if cluster.EndOf(ctx) != nil || cluster.IsPermissionDenied(err) {
+		if cluster.EndOf(ctx) != nil || cluster.IsPermissionDenied(err) || cluster.IsTooManyOps(err) {
 			return err
 		}
 		if cluster.IsCompacted(err) && q.deletedAt > 0 {

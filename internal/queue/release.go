@@ -155,14 +155,21 @@ func (a *Acquisition) shown(place int, kv *mvccpb.KeyValue) state.OwnChanged {
 // read of its own: what a release seldom needs is not carried by each.
 func (a *Acquisition) explainRelease(ctx context.Context) error {
 	_, session := a.s.Same()
-	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why a release failed", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: append([]*pb.RequestOp{session}, a.ownKeys(txn.Stat)...),
-	})
+	reads := append([]*pb.RequestOp{session}, a.ownKeys(txn.Stat)...)
+	ask := func(n int) (*pb.TxnResponse, error) {
+		return a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why a release failed", Repeat: cluster.Always}, &pb.TxnRequest{Success: reads[:n]})
+	}
+	n := len(reads)
+	resp, err := ask(n)
+	if cluster.IsTooManyOps(err) && n > 2 {
+		n = 2 // of a set whose keys are all gone: one name says as much as many
+		resp, err = ask(n)
+	}
 	if err != nil {
 		return err // undecided: the delete, sent again, leads here again
 	}
 	why := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision)
-	ev := state.Explained{SessionEnded: why != nil, There: first(resp, 1, len(a.owned())) != ""}
+	ev := state.Explained{SessionEnded: why != nil, There: first(resp, 1, n-1) != ""}
 	if why == nil {
 		why = &detail{ErrKeyDeleted, a.of(0) + ", before its release"}
 	}

@@ -56,7 +56,7 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 	mod, err := a.resumed(asked, resp)
 	if err != nil {
 		if a.lacksOwn(resp) && s.Adopt(a.n, a.keys...) {
-			a.leaveRest()
+			a.lostBefore(a.putAt(resp, 1))
 		}
 		return nil, err
 	}
@@ -74,6 +74,18 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 	a.watchOwn(state.All, resp.Header.Revision+1)
 	a.notifyWon()
 	return a, nil
+}
+
+// lostBefore leaves what is there of a set that was lost before it was resumed, put at create,
+// as at any other loss of one key (rule ML6); 0: nothing is there.
+func (a *Acquisition) lostBefore(create int64) {
+	if create == 0 {
+		a.s.Settle(a.n)
+		return
+	}
+	a.notice = nil // it was never held here
+	a.state = state.Resumed(state.Key{Name: a.keys[0], Create: create}, create, a.keys[1:]...)
+	a.apply(state.OwnDeleted{}, ErrKeyDeleted)
 }
 
 // knowOwn takes from the names of the own keys which acquisition they are of, and in which

@@ -2,12 +2,14 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/queue/state"
+	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
@@ -19,12 +21,17 @@ import (
 type set struct {
 	watches   []*watcher.Watch // of the other own keys; guarded by the acquisition's mutex
 	deletions []deletion       // where it is released key by key; the goroutine with the right to send has them
+	doubt     bool             // a release as a whole may have been applied whose answer was lost; as deletions
+
+	unclaimed context.Context // of one that is lost: ends when it is given back
+	giveBack  context.CancelFunc
 }
 
 // makeSet makes a an acquisition of its names, before anything else is done with it.
 func (a *Acquisition) makeSet() {
 	if a.isSet() {
 		a.set = &set{watches: make([]*watcher.Watch, len(a.more))}
+		a.set.unclaimed, a.set.giveBack = context.WithCancel(context.Background())
 		a.hook.Several(1 + len(a.more))
 	}
 }
@@ -43,11 +50,7 @@ type deletion struct {
 // send a release calls it.
 func (a *Acquisition) releaseSet(ctx context.Context, repeat cluster.Repeat) (state.DeleteAnswered, error) {
 	if a.set.deletions == nil {
-		t := &pb.TxnRequest{}
-		for _, key := range a.keys {
-			t.Success = append(t.Success, txn.Nested(a.deleteTxn(key)))
-		}
-		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "release", Repeat: repeat}, t) // by itself, as all that nests
+		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "release", Repeat: repeat}, a.deleteAllTxn()) // by itself, as all that nests
 		if err == nil {
 			return a.deleted(func(i int) *state.OwnChanged {
 				if kv := txn.Deleted(txn.Answer(resp, i), 0); kv != nil {
@@ -58,14 +61,25 @@ func (a *Acquisition) releaseSet(ctx context.Context, repeat cluster.Repeat) (st
 			}), nil
 		}
 		if !cluster.IsPermissionDenied(err) && !cluster.IsTooManyOps(err) {
-			return state.DeleteAnswered{Outcome: outcomeOf(resp, err)}, err
+			out := outcomeOf(resp, err)
+			a.set.doubt = a.set.doubt || out == state.Unknown
+			return state.DeleteAnswered{Outcome: out}, err
 		}
-		a.set.deletions = make([]deletion, len(a.keys))
+		a.set.deletions = slices.Repeat([]deletion{{doubt: a.set.doubt}}, len(a.keys))
 	}
 	if out, err := a.releaseEach(ctx, repeat); err != nil {
 		return state.DeleteAnswered{Outcome: out}, err
 	}
 	return a.deleted(func(i int) *state.OwnChanged { return a.set.deletions[i].was }), nil
+}
+
+// deleteAllTxn deletes those of the own keys that are as they were acquired.
+func (a *Acquisition) deleteAllTxn() *pb.TxnRequest {
+	t := &pb.TxnRequest{}
+	for _, key := range a.keys {
+		t.Success = append(t.Success, txn.Nested(a.deleteTxn(key)))
+	}
+	return t
 }
 
 // deleteTxn deletes an own key if it is as it was acquired, and shows it as it was.
@@ -121,31 +135,71 @@ func (a *Acquisition) deleted(was func(i int) *state.OwnChanged) (ev state.Delet
 	return ev
 }
 
-// leaveRest lets the other keys of a set go one TTL after a loss, unless they are given back
-// before, or a call of Do goes on, which gives them back when its function has returned:
-// to hand another name on while that winds down would make two of them (rule ML6).
+// leaveRest has the other keys of a set that is lost deleted in the background, in time: see
+// awaitGivenBack. It outlives the session, because more of the keys than the one that ended it
+// may not be on its lease any more. A Handle has the session's next process delete them.
 func (a *Acquisition) leaveRest() {
-	time.AfterFunc(a.s.TTL(), func() {
-		a.mu.Lock()
-		working := a.working > 0
-		a.mu.Unlock()
-		if !working {
-			a.s.Host().Cleanup.Go("the rest of "+a.Key(), func(ctx context.Context) {
-				if a.s.AwaitDeferred(ctx) && a.awaitPromise(ctx) {
-					a.s.Leave(a.n)
-				}
-			})
+	a.s.Reopen(a.n)
+	a.s.Host().Cleanup.Go("the rest of "+a.Key(), func(ctx context.Context) {
+		if !a.awaitGivenBack(ctx) {
+			return
+		}
+		if a.tryUntil(ctx, func() bool { return a.deleteRest(ctx) }) {
+			a.s.Settle(a.n)
+			a.apply(state.Removed{}, nil)
 		}
 	})
 }
 
+// deleteRest tries once to delete what is there of a set, and reports whether nothing is left:
+// key by key where it may not be in one transaction.
+func (a *Acquisition) deleteRest(ctx context.Context) bool {
+	_, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "delete the rest of a set", Repeat: cluster.Always}, a.deleteAllTxn())
+	if !cluster.IsPermissionDenied(err) && !cluster.IsTooManyOps(err) {
+		return err == nil
+	}
+	gone := true
+	for _, key := range a.keys {
+		gone = a.deleteOwn(ctx, state.Key{Name: key, Create: a.own().Create}) == nil && gone
+	}
+	return gone
+}
+
+// awaitGivenBack waits until a set that is lost is given back, or has been left unclaimed for
+// one TTL. While a call of Do goes on, which gives it back when its function has returned, it
+// is not unclaimed: to hand another name on while that winds down would make two of them (rule
+// ML6). What is kept for AtLeast is kept. The session's end comes first; false: ctx has ended.
+func (a *Acquisition) awaitGivenBack(ctx context.Context) bool {
+	unclaimed, claim := context.WithCancel(ctx)
+	defer claim()
+	defer context.AfterFunc(a.set.unclaimed, claim)()
+	ended := a.s.Context().Done()
+	for unused := time.After(a.s.TTL()); unused != nil && unclaimed.Err() == nil; {
+		select {
+		case <-unclaimed.Done():
+		case <-ended:
+			unused = nil
+		case <-unused:
+			a.mu.Lock()
+			if a.working == 0 {
+				unused = nil
+			}
+			a.mu.Unlock()
+		}
+	}
+	if a.s.AwaitDeferred(unclaimed) {
+		a.awaitPromise(unclaimed)
+	}
+	lasts, end := context.WithCancel(ctx)
+	defer end()
+	defer context.AfterFunc(a.s.Context(), end)()
+	session.AwaitInstant(lasts, a.keptUntil())
+	return ctx.Err() == nil
+}
+
 // freeRest lets the other keys of a set that is lost go now.
 func (a *Acquisition) freeRest() {
-	if !a.isSet() {
-		return
-	}
-	switch read(a, (*state.Acquisition).Ended) {
-	case state.KeyDeleted, state.KeyOverwritten:
-		a.s.Leave(a.n)
+	if a.isSet() {
+		a.set.giveBack()
 	}
 }

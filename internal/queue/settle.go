@@ -83,7 +83,7 @@ func (a *Acquisition) findOut(ctx context.Context) (*pb.TxnResponse, error) {
 			return resp, nil
 		case cluster.IsLeaseNotFound(err):
 			return nil, a.s.Gone(err.Error())
-		case cluster.IsNoSpace(err), cluster.IsPermissionDenied(err), cluster.EndOf(ctx) != nil:
+		case cluster.IsNoSpace(err), cluster.IsPermissionDenied(err), cluster.IsTooManyOps(err), cluster.EndOf(ctx) != nil:
 			return nil, err
 		}
 		if err := a.pause(ctx, wait.Next()); err != nil {

@@ -1,0 +1,255 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+)
+
+// ML5: a try whose enqueue was applied by a first copy, and whose first key somebody has
+// deleted before the second copy was refused, leaves none of the others behind.
+func TestATryOfASetThatFindsItsOwnKeysIsNotBusy(t *testing.T) {
+	for _, gone := range []string{"namea/", "nameb/"} {
+		inBubble(t, etcdfake.Options{}, func(w *world) {
+			s := w.session()
+			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Again: time.Nanosecond, Err: errNoLeader, Times: 1}))
+			w.before(isWhy, func(*pb.TxnRequest) { w.f.Delete(w.f.Keys(gone)[0]) })
+			a := w.takes(w.Context(), s, Request{Try: true}, "a", "b")
+			err := a.failed()
+			assert.NotErrorIs(w, err, ErrBusy)
+			w.oneCause(ErrKeyDeleted, err)
+			require.NoError(w, s.Err())
+			w.clear()
+		})
+	}
+}
+
+// An operator who lowers --max-txn-ops under a set that waits, or whose enqueue is being
+// settled, ends it with an error that says so, for it would be in the way for ever.
+func TestASetThatTheServerHasNoOperationsForEndsAtOnce(t *testing.T) {
+	tooMany := etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCTooManyOps}
+	t.Run("asking", func(t *testing.T) {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			holder := w.takes(w.Context(), w.session(), Request{}, "a").won()
+			a := w.takes(w.Context(), w.session(), Request{}, "a", "b")
+			w.f.Inject(request(isAsk).rule(tooMany))
+			w.release(holder)
+			synctest.Wait()
+			require.True(w, isClosed(a.done), "it asks again and again")
+			require.ErrorContains(w, a.err, "--max-txn-ops is too low for 2 names")
+			w.f.LiftAll()
+			w.clear()
+		})
+	})
+	t.Run("settling", func(t *testing.T) {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+			w.f.Inject(request(isSettle).rule(tooMany))
+			a := w.takes(w.Context(), w.session(), Request{}, "a", "b")
+			time.Sleep(time.Second)
+			require.True(w, isClosed(a.done), "it settles again and again")
+			require.ErrorContains(w, a.err, "too many operations")
+			w.f.LiftAll()
+			w.clear()
+		})
+	})
+}
+
+// R1: a release that is repeated key by key, after an answer to the whole was lost, is one:
+// what the lost one has deleted, now or later, is no loss.
+func TestAReleaseOfASetKeyByKeyAfterALostAnswer(t *testing.T) {
+	for name, late := range map[string]time.Duration{"applied": 0, "applied between": 100 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				held := w.takes(w.Context(), w.session(), Request{}, "a", "b", "c").won()
+				whole := request(func(t *pb.TxnRequest) bool { return len(t.Success) > 1 && isRelease(t) })
+				each := request(func(t *pb.TxnRequest) bool { return len(t.Success) == 1 && isRelease(t) })
+				w.f.Inject(whole.rule(etcdfake.Rule{Late: late, Err: status.Error(codes.Unavailable, "gone"), Times: 1}))
+				w.f.Inject(whole.rule(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCTooManyOps}))
+				w.f.Inject(each.rule(etcdfake.Rule{Delay: 200 * time.Millisecond, Skip: 1, Times: 1}))
+				w.release(held)
+				w.f.LiftAll()
+				w.clear()
+			})
+		})
+	}
+}
+
+// R1: why a release of a set did not find its keys is read, though the server allows few
+// operations by now.
+func TestTheReadAfterAReleaseOfASetNeedsFewOperations(t *testing.T) {
+	for name, answerLost := range map[string]bool{"the delete's answer was lost": true, "an operator deleted all": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				held := w.takes(w.Context(), w.session(), Request{}, "a", "b", "c").won()
+				if answerLost {
+					w.f.Inject(request(isRelease).rule(etcdfake.Rule{Err: status.Error(codes.Unavailable, "gone"), Times: 1}))
+				} else {
+					for _, key := range held.AllKeys() {
+						w.f.Delete(key)
+					}
+				}
+				w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCTooManyOps, Match: request(func(t *pb.TxnRequest) bool {
+					return len(t.Success) > 2
+				}).is})
+				ctx, cancel := context.WithTimeout(w.Context(), time.Second)
+				defer cancel()
+				err := held.Release(ctx, errGivenBack)
+				if answerLost {
+					require.NoError(w, err)
+				} else {
+					require.ErrorIs(w, err, ErrKeyDeleted)
+				}
+				w.f.LiftAll()
+				w.clear()
+			})
+		})
+	}
+}
+
+// ML6, N6: of a set that has lost a key its successor frees the rest: what was handed over
+// before it was given back, and what it cannot resume.
+func TestTheRestOfALostSetIsNotHandedOverForEver(t *testing.T) {
+	for name, lose := range map[string]func(w *world, key string){
+		"deleted":     func(w *world, key string) { w.f.Delete(key) },
+		"overwritten": func(w *world, key string) { w.f.Put(key, "another's", 0) },
+	} {
+		t.Run(name+" before", func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				s := w.session()
+				held := w.takes(w.Context(), s, Request{}, "a", "b", "c").won()
+				time.Sleep(time.Second) // armed
+				lose(w, held.AllKeys()[1])
+				synctest.Wait()
+				require.ErrorIs(w, held.Err(), ErrLost)
+				next := w.successor(s)
+				time.Sleep(3 * s.TTL())
+				require.NoError(w, next.Err())
+				assert.Empty(w, w.f.Keys("name"))
+				w.clear()
+			})
+		})
+		t.Run(name+" meanwhile", func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				s := w.session()
+				qs := w.named("a", "b", "+c")
+				held := w.takes(w.Context(), s, Request{}, "a", "b", "+c").won()
+				next := w.successor(s)
+				lose(w, held.AllKeys()[1])
+				r, err := ResumeAll(w.Context(), next, held.AllKeys(), held.Token(), Limits{}, qs[0], qs[1:]...)
+				if name == "deleted" {
+					w.oneCause(ErrKeyDeleted, err)
+					require.ErrorIs(w, err, ErrLost)
+					ctx, cancel := context.WithTimeout(w.Context(), 3*s.TTL())
+					defer cancel()
+					other := w.takes(ctx, w.session(), Request{}, "a")
+					time.Sleep(s.TTL() / 2)
+					assert.True(w, other.waits(), "what ran under it may wind up")
+					w.release(other.won())
+				} else {
+					require.NoError(w, err)
+					<-r.Done() // a renewal shows it
+					w.oneCause(ErrKeyOverwritten, r.Release(w.Context(), errGivenBack))
+				}
+				time.Sleep(3 * s.TTL())
+				require.NoError(w, next.Err())
+				assert.Empty(w, w.f.Keys("name"))
+				w.clear()
+			})
+		})
+	}
+}
+
+// AtLeast counts for what is left of a set that has lost a key, too.
+func TestTheRestOfALostSetStaysForAtLeast(t *testing.T) {
+	for name, giveBack := range map[string]bool{"given back": true, "unclaimed": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				s := w.session()
+				held := w.takes(w.Context(), s, Request{Limits: Limits{AtLeast: 10 * s.TTL()}}, "a", "b").won()
+				time.Sleep(time.Second)
+				w.f.Delete(held.AllKeys()[1])
+				synctest.Wait()
+				w.oneCause(ErrKeyDeleted, held.Err())
+				ctx, cancel := context.WithTimeout(w.Context(), 20*s.TTL())
+				defer cancel()
+				other := w.takes(ctx, w.session(), Request{}, "a")
+				if giveBack {
+					w.oneCause(ErrKeyDeleted, held.Release(w.Context(), errGivenBack))
+				}
+				time.Sleep(9 * s.TTL())
+				assert.True(w, other.waits())
+				w.release(other.won())
+				w.clear()
+			})
+		})
+	}
+}
+
+// ML6, A6: a key that somebody else wrote to off its lease is deleted in whatever way the set
+// ends, and whatever its layout.
+func TestAKeyOfASetThatIsOffItsLeaseDoesNotStay(t *testing.T) {
+	for _, etcd := range []bool{false, true} {
+		for name, end := range map[string]func(w *world, s *session.Session, held *Acquisition){
+			"released": func(w *world, _ *session.Session, held *Acquisition) {
+				assert.ErrorIs(w, held.Release(w.Context(), errGivenBack), ErrKeyOverwritten)
+			},
+			"noticed, then released": func(w *world, _ *session.Session, held *Acquisition) {
+				<-held.Done()
+				assert.ErrorIs(w, held.Release(w.Context(), errGivenBack), ErrKeyOverwritten)
+			},
+			"noticed, then released and closed": func(w *world, s *session.Session, held *Acquisition) {
+				<-held.Done()
+				assert.ErrorIs(w, held.Release(w.Context(), errGivenBack), ErrKeyOverwritten)
+				_ = s.Close(w.Context())
+			},
+			"noticed, then closed": func(w *world, s *session.Session, held *Acquisition) {
+				<-held.Done()
+				_ = s.Close(w.Context())
+			},
+			"noticed, and unclaimed": func(w *world, s *session.Session, held *Acquisition) {
+				<-held.Done()
+				time.Sleep(3 * s.TTL())
+			},
+			"held for too long": func(w *world, s *session.Session, held *Acquisition) {
+				held.Forfeit(errors.New("too long"))
+				time.Sleep(time.Second)
+			},
+		} {
+			t.Run(name+map[bool]string{true: ", in etcd's layout"}[etcd], func(t *testing.T) {
+				inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+					var qs []Queue
+					for _, name := range []string{"namea", "nameb/b", "namec"} {
+						q, err := New("", name, etcd)
+						require.NoError(w, err)
+						qs = append(qs, q)
+					}
+					s := w.session()
+					held, err := AcquireAll(w.Context(), s, Request{}, qs[0], qs[1:]...)
+					require.NoError(w, err)
+					time.Sleep(time.Second) // armed
+					w.f.Put(held.AllKeys()[1], "another's", 0)
+					w.f.Put(held.AllKeys()[2], "another's", 0)
+					end(w, s, held)
+					time.Sleep(time.Second)
+					for _, key := range held.AllKeys() {
+						assert.Nil(w, w.f.Get(key), "%s stays", key)
+					}
+					w.clear()
+				})
+			})
+		}
+	}
+}
