@@ -36,6 +36,25 @@ func TestATryOfASetThatFindsItsOwnKeysIsNotBusy(t *testing.T) {
 	}
 }
 
+// ML1, ML2: an enqueue compares all own keys. A second copy that comes after somebody has
+// deleted the first of them puts none: they would not have one create revision.
+func TestACopyOfASetsEnqueueIsRefusedWhereOneOfItsKeysIsThere(t *testing.T) {
+	for _, gone := range []string{"namea/", "nameb/+"} {
+		inBubble(t, etcdfake.Options{}, func(w *world) {
+			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: errNoLeader, Times: 1}))
+			w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
+				if keys := w.f.Keys(gone); len(keys) > 0 && request(isEnqueue).is(q) {
+					w.f.Delete(keys[0])
+				}
+				return false
+			}})
+			a := w.takes(w.Context(), w.session(), Request{}, "a", "+b")
+			w.oneCause(ErrKeyDeleted, a.failed())
+			w.clear()
+		})
+	}
+}
+
 // An operator who lowers --max-txn-ops under a set that waits, or whose enqueue is being
 // settled, ends it with an error that says so, for it would be in the way for ever.
 func TestASetThatTheServerHasNoOperationsForEndsAtOnce(t *testing.T) {

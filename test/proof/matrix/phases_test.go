@@ -108,6 +108,7 @@ var phases = []phase{
 		}
 	}},
 	{"share", share},
+	{"set", severalNames},
 	{"observe", observe},
 }
 
@@ -126,6 +127,23 @@ func share(t *testing.T, w *world) func(func()) {
 			assert.True(t, h.held.Shared())
 			_ = h.of.once(h.held)
 			w.kept(t, h.of.release(t, h.held))
+		}
+	}
+}
+
+// severalNames has b give two names back that it holds at once while the fault strikes, and a acquire
+// both, in the one mode and in the other.
+func severalNames(t *testing.T, w *world) func(func()) {
+	first := w.b.holdSet(t, w.b.session(t), false)
+	s := w.a.session(t)
+	return func(strike func()) {
+		strike()
+		_ = w.b.once(first)
+		w.kept(t, w.b.release(t, first))
+		for _, shared := range []bool{false, true} {
+			h := w.a.holdSet(t, s, shared)
+			_ = w.a.once(h)
+			w.kept(t, w.a.release(t, h))
 		}
 	}
 }

@@ -40,11 +40,24 @@ type saying struct {
 	Lost string // a session's cause
 }
 
-// holder is a Held or a Term.
+// holder is a Held, a HeldMulti or a Term.
 type holder interface {
 	Token() fencing.Token
-	Guard() kv.Guard
 	Err() error
+}
+
+// guards are those of all that h holds.
+func guards(h holder) []kv.Guard {
+	if set, ok := h.(*lock.HeldMulti); ok {
+		return set.Guards()
+	}
+	return []kv.Guard{h.(interface{ Guard() kv.Guard }).Guard()}
+}
+
+// want is a name, and whether it is wanted shared.
+type want struct {
+	name   string
+	shared bool
 }
 
 // worker is a process that takes locks and terms, works under them, and says
@@ -85,8 +98,8 @@ func work(role string) int {
 		}
 		ended := make(chan struct{})
 		var round sync.WaitGroup
-		round.Go(func() { w.round(o, ended, w.lock, 2*w.number) })       // ends after ended
-		round.Go(func() { w.round(o, ended, w.campaign, 2*w.number+1) }) // the same
+		round.Go(func() { w.round(o, ended, locks, 2*w.number) })   // ends after ended
+		round.Go(func() { w.round(o, ended, terms, 2*w.number+1) }) // the same
 		if !orders.Scan() {
 			return 0
 		}
@@ -103,17 +116,60 @@ func (w *worker) say(s saying) {
 	_ = w.out.Encode(s)
 }
 
-// took is one way of taking part: it acquires on s, and returns how to give back.
-type took func(ctx context.Context, s *pawl.Session, name string) (holder, func(context.Context) error, error)
+// took is one way of taking part.
+type took struct {
+	choose  func(name string) []want
+	acquire func(ctx context.Context, s *pawl.Session, wants []want) (holder, func(context.Context) error, error) // and how to give back
+}
 
-func (w *worker) lock(ctx context.Context, s *pawl.Session, name string) (holder, func(context.Context) error, error) {
-	m := lock.New(s, name, lock.Options{})
-	acquire, try := m.Acquire, m.TryAcquire
-	if rand.N(5) < 2 {
-		acquire, try = m.AcquireShared, m.TryAcquireShared
+// locks takes a name, or another, or both at once, shared or not.
+var locks = took{
+	choose: func(name string) (wants []want) {
+		n := rand.N(6)
+		if n > 0 {
+			wants = append(wants, want{name, rand.N(5) < 2})
+		}
+		if n < 3 {
+			wants = append(wants, want{name + "-second", rand.N(5) < 2})
+		}
+		return wants
+	},
+	acquire: func(ctx context.Context, s *pawl.Session, wants []want) (holder, func(context.Context) error, error) {
+		try := rand.N(6) == 0
+		if len(wants) > 1 {
+			return acquireSet(ctx, s, wants, try)
+		}
+		m := lock.New(s, wants[0].name, lock.Options{})
+		acquire := m.Acquire
+		switch {
+		case wants[0].shared && try:
+			acquire = m.TryAcquireShared
+		case wants[0].shared:
+			acquire = m.AcquireShared
+		case try:
+			acquire = m.TryAcquire
+		}
+		h, err := acquire(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		return h, h.Release, nil
+	},
+}
+
+func acquireSet(ctx context.Context, s *pawl.Session, wants []want, try bool) (holder, func(context.Context) error, error) {
+	var all []lock.Want
+	for _, w := range wants {
+		if w.shared {
+			all = append(all, lock.Shared(w.name))
+		} else {
+			all = append(all, lock.Exclusive(w.name))
+		}
 	}
-	if rand.N(6) == 0 {
-		acquire = try
+	m := lock.NewMulti(s, lock.Options{}, all...)
+	acquire := m.Acquire
+	if try {
+		acquire = m.TryAcquire
 	}
 	h, err := acquire(ctx)
 	if err != nil {
@@ -122,12 +178,15 @@ func (w *worker) lock(ctx context.Context, s *pawl.Session, name string) (holder
 	return h, h.Release, nil
 }
 
-func (w *worker) campaign(ctx context.Context, s *pawl.Session, name string) (holder, func(context.Context) error, error) {
-	t, err := elect.New(s, name+"-election", elect.Options{}).Campaign(ctx, []byte("candidate"))
-	if err != nil {
-		return nil, nil, err
-	}
-	return t, t.Resign, nil
+var terms = took{
+	choose: func(name string) []want { return []want{{name: name + "-election"}} },
+	acquire: func(ctx context.Context, s *pawl.Session, wants []want) (holder, func(context.Context) error, error) {
+		t, err := elect.New(s, wants[0].name, elect.Options{}).Campaign(ctx, []byte("candidate"))
+		if err != nil {
+			return nil, nil, err
+		}
+		return t, t.Resign, nil
+	},
 }
 
 // client is one goroutine of a worker's, in one round.
@@ -135,15 +194,12 @@ type client struct {
 	w      *worker
 	order  order
 	number int
-	name   string // of the lock, or of the election
+	wants  []want // this time
 }
 
 // round takes part until ended is closed.
 func (w *worker) round(o order, ended <-chan struct{}, take took, number int) {
-	c := &client{w: w, order: o, number: number, name: o.Name}
-	if number%2 == 1 {
-		c.name += "-election"
-	}
+	c := &client{w: w, order: o, number: number, wants: take.choose(o.Name)}
 	hasEnded := func() bool {
 		select {
 		case <-ended:
@@ -186,42 +242,57 @@ func causeOf(err error) string {
 
 // record makes a call with a context of its own and says what it learnt.
 func (c *client) record(kind history.Kind, token fencing.Token, limit time.Duration, f func(ctx context.Context, o *history.Op)) {
-	o := history.Op{Client: c.number, Kind: kind, Name: c.name, Token: int64(token), Call: c.w.rec.Now()}
+	c.recordOf(c.wants, kind, token, limit, f)
+}
+
+// recordOf is record of a call for some of its names.
+func (c *client) recordOf(wants []want, kind history.Kind, token fencing.Token, limit time.Duration, f func(ctx context.Context, o *history.Op)) {
+	o := history.Op{Client: c.number, Kind: kind, Token: int64(token), Call: c.w.rec.Now()}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	o.Limit = o.Call + limit
 	f(ctx, &o)
 	o.Return = c.w.rec.Now()
 	cancel()
 	o.Slack = c.w.pulse.Between(o.Call, o.Return)
-	c.w.say(saying{Op: &o})
+	c.say(wants, o)
+}
+
+// say says o, as an operation on each of wants.
+func (c *client) say(wants []want, o history.Op) {
+	for _, w := range wants {
+		o.Name, o.Shared = w.name, o.Kind == history.Acquire && w.shared
+		c.w.say(saying{Op: &o})
+	}
 }
 
 // turn acquires, works, and gives back; false: that is left to the session's end.
 func (c *client) turn(s *pawl.Session, take took) bool {
+	c.wants = take.choose(c.order.Name)
 	var h holder
 	var giveBack func(context.Context) error
 	c.record(history.Acquire, 0, 200*time.Millisecond+rand.N(8*time.Second), func(ctx context.Context, o *history.Op) {
 		var err error
-		if h, giveBack, err = take(ctx, s, c.order.Name); err != nil {
+		if h, giveBack, err = take.acquire(ctx, s, c.wants); err != nil {
 			o.Outcome, o.Err = history.Refused, err.Error()
 			return
 		}
-		o.Outcome, o.Token, o.Shared = history.OK, int64(h.Token()), isShared(h)
+		o.Outcome, o.Token = history.OK, int64(h.Token())
 	})
 	if giveBack == nil {
 		return true
 	}
+	of := c.wants[rand.N(len(c.wants))]
 	switch n := rand.N(4); {
-	case isShared(h) && n < 2:
-		c.read(h)
-	case isShared(h):
+	case of.shared && n < 2:
+		c.read(h, of)
+	case of.shared:
 		c.lookFor(h, rand.N(300*time.Millisecond))
 	case n == 0:
-		c.guarded(h)
+		c.guarded(h, of)
 	case n == 1:
-		c.add(h, "fenced", rand.N(400*time.Millisecond))
+		c.add(h, of, "fenced", rand.N(400*time.Millisecond))
 	case n == 2:
-		c.add(h, "unfenced", rand.N(2*time.Second))
+		c.add(h, of, "unfenced", rand.N(2*time.Second))
 	default:
 		c.lookFor(h, rand.N(300*time.Millisecond))
 	}
@@ -256,22 +327,22 @@ func (c *client) lookFor(h holder, d time.Duration) {
 }
 
 func (c *client) look(h holder) bool {
-	o := history.Op{Client: c.number, Kind: history.Look, Name: c.name, Token: int64(h.Token()), Call: c.w.rec.Now()}
+	o := history.Op{Client: c.number, Kind: history.Look, Token: int64(h.Token()), Call: c.w.rec.Now()}
 	err := h.Err()
 	o.Return = c.w.rec.Now()
 	if o.Outcome = history.OK; err != nil {
 		o.Outcome, o.Err = history.Refused, err.Error()
 	}
-	c.w.say(saying{Op: &o})
+	c.say(c.wants, o)
 	return err == nil
 }
 
-// guarded writes to etcd under the guard.
-func (c *client) guarded(h holder) {
-	c.record(history.Guarded, h.Token(), patience, func(ctx context.Context, o *history.Op) {
+// guarded writes to etcd under the guards, what is of one name.
+func (c *client) guarded(h holder, of want) {
+	c.recordOf([]want{of}, history.Guarded, h.Token(), patience, func(ctx context.Context, o *history.Op) {
 		_, err := c.w.client.KV().Txn(ctx, kv.Txn{
-			Guards: []kv.Guard{h.Guard()},
-			Then:   []kv.Op{kv.Put("data/"+c.name, fmt.Appendf(nil, "%d", h.Token()))},
+			Guards: guards(h),
+			Then:   []kv.Op{kv.Put("data/"+of.name, fmt.Appendf(nil, "%d", h.Token()))},
 		})
 		switch {
 		case err == nil:
@@ -284,16 +355,10 @@ func (c *client) guarded(h holder) {
 	})
 }
 
-// isShared reports whether h holds together with others.
-func isShared(h holder) bool {
-	held, ok := h.(*lock.Held)
-	return ok && held.Shared()
-}
-
 // read reads the fenced set, which registers its token first, and looks for a while.
-func (c *client) read(h holder) {
-	at := setAddress(c.order.Sets, "fenced", c.name, int64(h.Token()), 0) + "&shared=1"
-	_, _ = c.storage(h, "fenced", func(ctx context.Context) ([]byte, int, error) { return exchange(ctx, "GET", at, "") })
+func (c *client) read(h holder, of want) {
+	at := setAddress(c.order.Sets, "fenced", of.name, int64(h.Token()), 0) + "&shared=1"
+	_, _ = c.storage(h, of, "fenced", func(ctx context.Context) ([]byte, int, error) { return exchange(ctx, "GET", at, "") })
 	c.lookFor(h, rand.N(200*time.Millisecond))
 }
 
@@ -301,10 +366,10 @@ var added atomic.Int64
 
 // add reads a set, waits, looks whether it holds, and writes the set with one
 // element more.
-func (c *client) add(h holder, set string, wait time.Duration) {
+func (c *client) add(h holder, of want, set string, wait time.Duration) {
 	element := int64(c.w.number+1)*1_000_000_000 + added.Add(1)
-	at := setAddress(c.order.Sets, set, c.name, int64(h.Token()), element)
-	all, ok := c.storage(h, set, func(ctx context.Context) ([]byte, int, error) { return exchange(ctx, "GET", at, "") })
+	at := setAddress(c.order.Sets, set, of.name, int64(h.Token()), element)
+	all, ok := c.storage(h, of, set, func(ctx context.Context) ([]byte, int, error) { return exchange(ctx, "GET", at, "") })
 	if !ok {
 		return
 	}
@@ -312,16 +377,16 @@ func (c *client) add(h holder, set string, wait time.Duration) {
 		return
 	}
 	text := strings.TrimSpace(string(all) + fmt.Sprintf(" %d", element))
-	_, _ = c.storage(h, set, func(ctx context.Context) ([]byte, int, error) { return exchange(ctx, "POST", at, text) })
+	_, _ = c.storage(h, of, set, func(ctx context.Context) ([]byte, int, error) { return exchange(ctx, "POST", at, text) })
 }
 
 // storage makes one request to a set.
-func (c *client) storage(h holder, set string, f func(ctx context.Context) ([]byte, int, error)) (body []byte, ok bool) {
+func (c *client) storage(h holder, of want, set string, f func(ctx context.Context) ([]byte, int, error)) (body []byte, ok bool) {
 	kind := history.Other
 	if set == "fenced" {
 		kind = history.Fenced
 	}
-	c.record(kind, h.Token(), recovery, func(ctx context.Context, o *history.Op) {
+	c.recordOf([]want{of}, kind, h.Token(), recovery, func(ctx context.Context, o *history.Op) {
 		var status int
 		var err error
 		switch body, status, err = f(ctx); {

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -118,16 +119,44 @@ func (w *world) person(t *testing.T, number int) *person {
 	return &person{w, number, client}
 }
 
+// held is what an acquisition has: a *lock.Held, or a *lock.HeldMulti of several names.
+type held interface {
+	Token() fencing.Token
+	Err() error
+	Release(ctx context.Context) error
+}
+
+// namesOf are the names of h.
+func namesOf(h held) []string {
+	if set, ok := h.(*lock.HeldMulti); ok {
+		return set.Names()
+	}
+	return []string{h.(*lock.Held).Name()}
+}
+
 // record makes a call with a context of its own and adds it to the history.
 func (p *person) record(kind history.Kind, name string, limit time.Duration, f func(ctx context.Context, o *history.Op)) {
-	o := history.Op{Client: p.number, Kind: kind, Name: name, Call: p.w.rec.Now()}
+	p.recordAll(kind, []string{name}, limit, f)
+}
+
+// recordAll is record of a call for several names at once, which is an operation on each.
+func (p *person) recordAll(kind history.Kind, names []string, limit time.Duration, f func(ctx context.Context, o *history.Op)) {
+	o := history.Op{Client: p.number, Kind: kind, Name: names[0], Call: p.w.rec.Now()}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	o.Limit = p.w.rec.Now() + limit
 	f(ctx, &o)
 	o.Return = p.w.rec.Now()
 	cancel()
 	o.Slack = p.w.pulse.Between(o.Limit, o.Return)
-	p.w.rec.Add(o)
+	p.w.add(o, names)
+}
+
+// add adds o to the history, as an operation on each of names.
+func (w *world) add(o history.Op, names []string) {
+	for _, name := range names {
+		o.Name = name
+		w.rec.Add(o)
+	}
 }
 
 // outcome is what an error says of a write.
@@ -214,6 +243,33 @@ func (p *person) holdAs(t *testing.T, s *pawl.Session, shared bool) *lock.Held {
 	return h
 }
 
+// holdSet is holdAs for two names at once.
+func (p *person) holdSet(t *testing.T, s *pawl.Session, shared bool) *lock.HeldMulti {
+	var h *lock.HeldMulti
+	names := []string{p.w.name, p.w.name + "-second"}
+	wants := []lock.Want{lock.Exclusive(names[0]), lock.Exclusive(names[1])}
+	if shared {
+		wants = []lock.Want{lock.Shared(names[0]), lock.Shared(names[1])}
+	}
+	p.until(t, "the set", func() (err error) {
+		if s.Err() != nil {
+			s = p.session(t)
+		}
+		p.recordAll(history.Acquire, names, patience, func(ctx context.Context, o *history.Op) {
+			o.Shared = shared
+			h, err = lock.NewMulti(s, lock.Options{}, wants...).Acquire(ctx)
+			if o.Outcome = history.OK; err != nil {
+				o.Outcome, o.Err = history.Refused, err.Error()
+			} else {
+				o.Token = int64(h.Token())
+			}
+		})
+		assert.True(t, (h == nil) == (err != nil), "an error and a handle are never both nil, nor both set")
+		return err
+	})
+	return h
+}
+
 // look asks Err again and again until stop is closed.
 func (p *person) look(h *lock.Held, stop <-chan struct{}) {
 	for {
@@ -226,14 +282,14 @@ func (p *person) look(h *lock.Held, stop <-chan struct{}) {
 	}
 }
 
-func (p *person) once(h *lock.Held) error {
-	o := history.Op{Client: p.number, Kind: history.Look, Name: h.Name(), Token: int64(h.Token()), Call: p.w.rec.Now()}
+func (p *person) once(h held) error {
+	o := history.Op{Client: p.number, Kind: history.Look, Token: int64(h.Token()), Call: p.w.rec.Now()}
 	err := h.Err()
 	o.Return = p.w.rec.Now()
 	if o.Outcome = history.OK; err != nil {
 		o.Outcome, o.Err = history.Refused, err.Error()
 	}
-	p.w.rec.Add(o)
+	p.w.add(o, namesOf(h))
 	return err
 }
 
@@ -258,9 +314,9 @@ func (p *person) write(h *lock.Held) (err error) {
 }
 
 // release gives the lock back, with as many attempts as it takes to decide it.
-func (p *person) release(t *testing.T, h *lock.Held) (err error) {
+func (p *person) release(t *testing.T, h held) (err error) {
 	p.until(t, "a release", func() error {
-		p.record(history.Release, h.Name(), patience, func(ctx context.Context, o *history.Op) {
+		p.recordAll(history.Release, namesOf(h), patience, func(ctx context.Context, o *history.Op) {
 			o.Token = int64(h.Token())
 			if err = h.Release(ctx); err != nil {
 				o.Err = err.Error()

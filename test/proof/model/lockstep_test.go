@@ -66,21 +66,53 @@ func (l *lockstep) number(a production.Acquisition) int32 {
 // label is what a value begins with that can be handed off to.
 const label = keys.LockMark + `"owner":"a"}`
 
-// name is the queue key of k.
-func (l *lockstep) name(k key) string {
-	form := keys.Exclusive
-	if l.c.want(k)[0] == Shared {
-		form = keys.Shared
+// names are the queue keys of k, one for each of its names, in their order.
+func (l *lockstep) names(k key) (all []string) {
+	for n, mode := range l.c.want(k) {
+		if mode != Not {
+			all = append(all, l.in(k, n))
+		}
 	}
-	return keys.QueueKey{Lease: int64(k), N: 1, Form: form}.In("n/")
+	return all
 }
 
-// seen is k as the production state knows it.
-func (l *lockstep) seen(p *pair, k key) production.Key {
+// in is the queue key of k in the queue of name n.
+func (l *lockstep) in(k key, n int) string {
+	form := keys.Exclusive
+	if l.c.want(k)[n] == Shared {
+		form = keys.Shared
+	}
+	return keys.QueueKey{Lease: int64(k), N: 1, Form: form}.In([]string{"n/", "m/"}[n])
+}
+
+// name is the queue key of k, or its first.
+func (l *lockstep) name(k key) string { return l.names(k)[0] }
+
+// places are, for each queue key of k in their order, whether it is there.
+func (l *lockstep) places(p *pair, k key) (there []bool) {
+	for n := range p.s.queues {
+		if l.c.names(k).has(n) {
+			there = append(there, p.s.queues[n].at(k) >= 0)
+		}
+	}
+	return there
+}
+
+// gone is the place of the first queue key of k that is not there; -1: all are.
+func (l *lockstep) gone(p *pair, k key) int { return slices.Index(l.places(p, k), false) }
+
+// isSet reports whether k is of several names.
+func (l *lockstep) isSet(k key) bool { return len(l.names(k)) > 1 }
+
+// isThere reports whether k, which is waited for in the queue of name n, is there.
+func (p *pair) isThere(k key, n uint8) bool { return p.s.queues[n].at(k) >= 0 }
+
+// seen is the key of k in the queue of name n, as the production state knows it.
+func (l *lockstep) seen(p *pair, k key, n uint8) production.Key {
 	if k == 0 {
 		return production.Key{}
 	}
-	return production.Key{Name: l.name(k), Create: int64(p.created[k])}
+	return production.Key{Name: l.in(k, int(n)), Create: int64(p.created[k])}
 }
 
 // successors are h as a handoff carries them.
@@ -143,16 +175,17 @@ func (l *lockstep) overwritten(p *pair, i int) production.OwnChanged {
 	return changed
 }
 
-// observed is what a renewal's read shows of client i's key and its predecessor.
-func (l *lockstep) observed(p *pair, i int) production.Observed {
-	ev := production.Observed{Revision: int64(p.s.rev) + byOther}
-	k := l.c.key(&p.s, i)
-	if p.s.queues[0].at(k) >= 0 {
+// observed is what a renewal's read shows of client i's key at place and, with the first, of
+// its predecessor.
+func (l *lockstep) observed(p *pair, i, place int) production.Observed {
+	ev := production.Observed{Revision: int64(p.s.rev) + byOther, Place: place}
+	if l.places(p, l.c.key(&p.s, i))[place] {
 		own, _ := l.own(p, i)
 		ev.Own = production.Seen{Create: own.Create, Mod: own.Mod}
 	}
-	if pred := p.s.clients[i].pred; pred != 0 && p.s.queues[0].at(pred) >= 0 {
-		ev.Predecessor = production.Seen{Create: int64(p.created[pred]), Mod: int64(p.created[pred])}
+	me := p.s.clients[i]
+	if place == 0 && me.pred != 0 && p.isThere(me.pred, me.in) {
+		ev.Predecessor = production.Seen{Create: int64(p.created[me.pred]), Mod: int64(p.created[me.pred])}
 	}
 	return ev
 }
@@ -166,8 +199,10 @@ type report func(a *production.Acquisition) (wrong string)
 func (l *lockstep) follow(p *pair, st step) (all []pair, wrong string) {
 	next := *p
 	next.s = st.to
-	for i := range int(st.to.queues[0].n) {
-		next.created[st.to.queues[0].line[i]] = st.to.queues[0].created[i]
+	for n := range st.to.queues {
+		for i := range int(st.to.queues[n].n) {
+			next.created[st.to.queues[n].line[i]] = st.to.queues[n].created[i]
+		}
 	}
 	if l.networkOnly(st.name) {
 		return []pair{next}, ""
@@ -179,7 +214,10 @@ func (l *lockstep) follow(p *pair, st step) (all []pair, wrong string) {
 		next.delays[i] = false
 	}
 	me := next.s.clients[i]
-	if me.pc == waiting && l.c.want(me.pred)[0] == Shared {
+	if me.pc == waiting && l.otherQueue(p, &next, i) {
+		return nil, ""
+	}
+	if me.pc == waiting && l.c.want(me.pred)[me.in] == Shared {
 		next.sawShared[i] = true
 	}
 	for _, report := range l.reports(p, &next, i, what) {
@@ -199,6 +237,29 @@ func (l *lockstep) follow(p *pair, st step) (all []pair, wrong string) {
 		all = append(all, next)
 	}
 	return all, ""
+}
+
+// otherQueue reports whether client i, which waits, might as well wait in another of its
+// queues by the model, and does by the engine: it chooses the last-created key.
+func (l *lockstep) otherQueue(p, next *pair, i int) bool {
+	was, me := &p.s.clients[i], &next.s.clients[i]
+	if was.pc != enqueuing && was.pc != asking {
+		return false
+	}
+	k := l.c.key(&next.s, i)
+	for n := range next.s.queues {
+		other := was.got.pred[n]
+		if was.pc == asking && l.c.names(k).has(n) {
+			other = next.s.predecessor(l.c, k, n, me.token)
+		}
+		if other != 0 && next.created[other] > next.created[me.pred] {
+			return true
+		}
+		if other == me.pred && other != 0 && n < int(me.in) {
+			return true // of one that is before it in both, the first
+		}
+	}
+	return false
 }
 
 // delays reports whether client i, which a query shows first in its queue, has to wait
@@ -222,7 +283,7 @@ func (l *lockstep) networkOnly(name string) bool {
 
 // begin is client i's next acquisition.
 func (l *lockstep) begin(p *pair, i int) production.Acquisition {
-	shared := l.c.want(l.c.key(&p.s, i))[0] == Shared
+	shared := strings.Contains(l.name(l.c.key(&p.s, i)), "+")
 	p.wrote[i], p.sawShared[i], p.unsure[i], p.delays[i] = unwritten, false, false, l.delay && !shared
 	return production.Begin(production.Options{Handoffs: !l.c.NoHandoffs, Delay: l.delay, Shared: shared})
 }
@@ -252,7 +313,13 @@ func expects(next production.Step, all ...production.Event) report {
 func (l *lockstep) reports(p, next *pair, i int, what string) []report {
 	k := l.c.key(&p.s, i)
 	me := &p.s.clients[i]
-	at := p.s.queues[0].at(k)
+	gone := l.gone(p, k)
+	if a := l.twins[p.twins[i]]; me.pc == releasing && a.Phase() == production.Undoing { // it was lost in part
+		if what == "is released, the answer is lost," {
+			return []report{events()}
+		}
+		return []report{events(production.Removed{})}
+	}
 	switch what {
 	case "sees its session ended":
 		return []report{events(production.Over{})}
@@ -262,36 +329,34 @@ func (l *lockstep) reports(p, next *pair, i int, what string) []report {
 		if !me.got.ok {
 			return []report{events(production.Over{})} // the only reason there is, before it is settled
 		}
-		return []report{events(production.Enqueued{Own: production.Key{Name: l.name(k), Create: int64(me.token)}, Predecessor: l.seen(p, me.got.pred[0]), Whole: true, Revision: int64(me.token)})}
+		ev := production.Enqueued{Own: production.Key{Name: l.name(k), Create: int64(me.token)}, Others: l.names(k)[1:], Whole: true, Revision: int64(me.token)}
+		if next := &next.s.clients[i]; next.pc == waiting {
+			ev.Predecessor = l.seen(p, next.pred, next.in)
+		}
+		return []report{events(ev)}
 	case "gives its enqueue up":
 		return []report{events(production.AnswerLost{})}
 	case "settles":
-		own := production.Key{Name: l.name(k)}
-		if at >= 0 {
-			own.Create = int64(p.s.queues[0].created[at])
+		ev := production.Settled{Own: production.Key{Name: l.name(k)}, Others: l.names(k)[1:]}
+		if slices.Contains(l.places(p, k), true) {
+			ev.Own.Create = int64(p.created[k])
+			if gone >= 0 {
+				return []report{expects(production.Settle, ev, production.OwnDeleted{Place: gone})}
+			}
 		}
-		return []report{expects(production.Settle, production.Settled{Own: own})}
+		return []report{expects(production.Settle, ev)}
 	case "learns that the one before is gone":
-		all := []report{events(production.PredecessorDeleted{Key: l.seen(p, me.pred)})}
-		if own, ok := l.own(p, i); at >= 0 && ok && own.Mod == own.Create {
-			all = append(all, events(l.observed(p, i)))
+		all := []report{events(production.PredecessorDeleted{Key: l.seen(p, me.pred, me.in)})}
+		if own, ok := l.own(p, i); gone < 0 && ok && own.Mod == own.Create {
+			all = append(all, events(l.observed(p, i, 0)))
 		}
 		return all
 	case "learns that its own key is gone", "learns of its loss":
-		return []report{
-			events(production.OwnDeleted{}),
-			events(l.observed(p, i)),
-			func(a *production.Acquisition) string {
-				if fx := a.Apply(l.overwritten(p, i)); fx.End != production.KeyOverwritten || fx.Held != (me.pc == held) {
-					return "what somebody else put is not a loss"
-				}
-				return ""
-			},
-		}
+		return l.losses(p, i)
 	case "learns of its handoff":
 		changed := l.handoff(p, k, p.s.handoffs[k])
 		return []report{events(changed), func(a *production.Acquisition) string {
-			seen := l.observed(p, i)
+			seen := l.observed(p, i, 0)
 			seen.Predecessor = production.Seen{Create: int64(p.created[me.pred])} // its deletion is another event
 			if !a.Apply(seen).Read {
 				return "a handoff that a read shows is not read"
@@ -309,9 +374,11 @@ func (l *lockstep) reports(p, next *pair, i int, what string) []report {
 		return []report{expects(production.Query, l.answer(p, next, i))}
 	case "releases":
 		return []report{func(a *production.Acquisition) string { return l.releases(p, i, a) }}
+	case "winds up":
+		return []report{events()}
 	case "is released", "is released without a handoff", "is released, the answer is lost,":
 		all := []report{func(a *production.Acquisition) string { return l.released(p, i, a, what, false) }}
-		if at >= 0 && what != "is released, the answer is lost," {
+		if gone < 0 && what != "is released, the answer is lost," {
 			all = append(all, func(a *production.Acquisition) string { return l.released(p, i, a, what, true) })
 		}
 		return all
@@ -321,6 +388,34 @@ func (l *lockstep) reports(p, next *pair, i int, what string) []report {
 		return []report{events()}
 	}
 	return []report{func(*production.Acquisition) string { return "a step that is not known: " + what }}
+}
+
+// losses are the ways in which client i learns that one of its keys is gone, or that somebody
+// else has written to one: what it has beside that stays where it held, and goes where it
+// waited (ML6).
+func (l *lockstep) losses(p *pair, i int) (all []report) {
+	k := l.c.key(&p.s, i)
+	was := p.s.clients[i].pc == held
+	lost := func(ev production.Event, end production.End, place int) {
+		all = append(all, func(a *production.Acquisition) string {
+			fx := a.Apply(ev)
+			rest := l.isSet(k)
+			if fx.End != end || fx.Held != was || fx.Own != place || fx.Rest != (rest && was) || fx.Remove != (rest && !was) {
+				return fmt.Sprintf("%+v is a loss otherwise: %+v", ev, fx)
+			}
+			return ""
+		})
+	}
+	for place, there := range l.places(p, k) {
+		if !there {
+			lost(production.OwnDeleted{Place: place}, production.KeyDeleted, place)
+			lost(l.observed(p, i, place), production.KeyDeleted, place)
+		}
+		overwritten := l.overwritten(p, i)
+		overwritten.Place = place
+		lost(overwritten, production.KeyOverwritten, place)
+	}
+	return all
 }
 
 // win looks at the clock where the engine would: the model's client has done so.
@@ -334,19 +429,23 @@ func win(a *production.Acquisition) {
 func (l *lockstep) answer(p, next *pair, i int) production.Event {
 	k := l.c.key(&p.s, i)
 	me := &p.s.clients[i]
-	if p.s.queues[0].at(k) < 0 {
-		if p.s.sessions[i].alive {
-			return production.OwnDeleted{}
+	if gone := l.gone(p, k); gone >= 0 {
+		if p.s.sessions[l.c.session(k)].alive {
+			return production.OwnDeleted{Place: gone}
 		}
 		return production.Over{}
 	}
 	ev := production.Answered{Found: true, Revision: int64(p.s.rev)}
-	if pred := p.s.predecessor(l.c, k, 0, me.token); pred != 0 {
-		ev.Predecessor = l.seen(p, pred)
+	if to := &next.s.clients[i]; to.pc == waiting {
+		ev.Predecessor = l.seen(p, to.pred, to.in)
 		return ev
 	}
 	ev.Unclean = l.delay && me.pred != 0 && !p.s.sessions[l.c.session(me.pred)].alive
-	ev.Successors = l.successors(p, p.s.successors(l.c, k, 0))
+	for n := range p.s.queues {
+		if l.c.names(k).has(n) && !l.isSet(k) {
+			ev.Successors = l.successors(p, p.s.successors(l.c, k, n))
+		}
+	}
 	return ev
 }
 
@@ -364,7 +463,7 @@ func (l *lockstep) releases(p *pair, i int, a *production.Acquisition) (wrong st
 // deleted.
 func (l *lockstep) released(p *pair, i int, a *production.Acquisition, what string, spoilt bool) (wrong string) {
 	k := l.c.key(&p.s, i)
-	there := p.s.queues[0].at(k) >= 0
+	there, some := l.gone(p, k) < 0, slices.Contains(l.places(p, k), true)
 	applied := p.s.releases[k].copies == 0 && p.s.clients[i].lost == 0
 	doubt := applied || what == "is released, the answer is lost,"
 	if doubt {
@@ -375,7 +474,7 @@ func (l *lockstep) released(p *pair, i int, a *production.Acquisition, what stri
 			return ""
 		}
 	}
-	answered := production.DeleteAnswered{Outcome: production.Refused}
+	answered := production.DeleteAnswered{Outcome: production.Refused, Partly: some && !there, Missing: max(0, l.gone(p, k))}
 	if there {
 		answered.Outcome = production.Applied
 		answered.Was, _ = l.own(p, i)
@@ -388,13 +487,13 @@ func (l *lockstep) released(p *pair, i int, a *production.Acquisition, what stri
 	}
 	v := a.Apply(answered).Verdict
 	if v == production.Explain {
-		v = a.Apply(production.Explained{SessionEnded: !p.s.sessions[i].alive}).Verdict
+		v = a.Apply(production.Explained{SessionEnded: !p.s.sessions[l.c.session(k)].alive}).Verdict
 	}
 	// Gone though its lease is alive: one of its own deletes was applied or, where none can
 	// have been, somebody else's.
 	want := production.Finished
 	others := p.s.clients[i].lost != 0 && !doubt && !p.unsure[i]
-	if spoilt || !there && (others || !p.s.sessions[i].alive) {
+	if spoilt || answered.Partly || !there && (others || !p.s.sessions[l.c.session(k)].alive) {
 		want = production.Lost
 	}
 	if v != want {
@@ -409,8 +508,11 @@ func (l *lockstep) differs(p *pair, i int, a *production.Acquisition) string {
 	want := map[pc][]production.Phase{
 		enqueuing: {production.Enqueuing}, settling: {production.Settling}, waiting: {production.Waiting},
 		asking: {production.Asking}, held: {production.Held}, releasing: {production.Releasing},
-		undoing: {production.Undoing, production.Done},
+		undoing: {production.Undoing, production.Done}, winding: {production.Undoing},
 	}[me.pc]
+	if me.pc == releasing && a.Ended() != production.GivenBack {
+		want = []production.Phase{production.Undoing} // it was lost in part, and is wound up
+	}
 	k := a.Own()
 	predecessor, _ := a.Predecessor()
 	switch {
@@ -425,12 +527,16 @@ func (l *lockstep) differs(p *pair, i int, a *production.Acquisition) string {
 		return fmt.Sprintf("the model is in phase %d, the state in %d", me.pc, a.Phase())
 	case me.pc >= waiting && me.pc <= releasing && k.Create != int64(me.token):
 		return fmt.Sprintf("the model's token is %d, the state's %d", me.token, k.Create)
-	case me.pc == waiting && predecessor != l.seen(p, me.pred):
+	case me.pc == waiting && predecessor != l.seen(p, me.pred, me.in):
 		return fmt.Sprintf("the model waits for %d, the state for %v", me.pred, predecessor)
 	case me.pc == held && !sameSuccessors(a.Successors(), l.successors(p, me.next)):
 		return "they know other successors"
-	case me.pc == held && p.s.sessions[i].valid && me.lost == 0 && p.s.predecessor(l.c, l.c.key(&p.s, i), 0, me.token) != 0:
-		return "the state holds, and is not first"
+	}
+	for n := range p.s.queues {
+		own := l.c.key(&p.s, i)
+		if me.pc == held && p.s.sessions[l.c.session(own)].valid && me.lost == 0 && l.c.names(own).has(n) && p.s.predecessor(l.c, own, n, me.token) != 0 {
+			return "the state holds, and is not first"
+		}
 	}
 	return ""
 }
@@ -455,7 +561,8 @@ func sameSuccessors(a, b keys.Successors) bool {
 func (l *lockstep) idle(p *pair, i int) (wrong string) {
 	me := p.s.clients[i]
 	own, ok := l.own(p, i)
-	there := p.s.queues[0].at(l.c.key(&p.s, i)) >= 0 && (me.pred == 0 || p.s.queues[0].at(me.pred) >= 0)
+	k := l.c.key(&p.s, i)
+	there := l.gone(p, k) < 0 && (me.pred == 0 || p.isThere(me.pred, me.in))
 	if me.pc != waiting && me.pc != held || !there || !ok && me.pc == waiting {
 		return ""
 	}
@@ -469,17 +576,27 @@ func (l *lockstep) idle(p *pair, i int) (wrong string) {
 			return "the end of a key that is not waited for changes the state"
 		}
 	}
-	seen := l.observed(p, i)
-	seen.Own.Mod = max(seen.Own.Mod, was.Mod())
-	for _, ended := range []production.Key{{}, was.Own(), l.seen(p, me.pred)} {
-		a := was
-		a.Apply(production.WatchEnded{Key: ended})
-		fx := a.Apply(seen)
-		switch {
-		case l.number(a) != p.twins[i]:
-			return "a look without news changes the state"
-		case fx.WatchOwn != (ended == was.Own()), (fx.Follow != production.Key{}) != (ended != production.Key{} && ended != was.Own()):
-			return "a look renews another watch than the one that has ended"
+	pred := l.seen(p, me.pred, me.in)
+	for place, name := range l.names(k) {
+		seen := l.observed(p, i, place)
+		if place == 0 {
+			seen.Own.Mod = max(seen.Own.Mod, was.Mod())
+		}
+		own := production.Key{Name: name, Create: was.Own().Create}
+		for _, ended := range []production.Key{{}, own, pred} {
+			a := was
+			a.Apply(production.WatchEnded{Key: ended})
+			fx := a.Apply(seen)
+			followed := place == 0 && ended == pred && ended != production.Key{}
+			if place > 0 && ended == pred {
+				a.Apply(l.observed(p, i, 0))
+			}
+			switch {
+			case l.number(a) != p.twins[i]:
+				return "a look without news changes the state"
+			case fx.WatchOwn != (ended == own), fx.WatchOwn && fx.Own != place, (fx.Follow != production.Key{}) != followed:
+				return "a look renews another watch than the one that has ended"
+			}
 		}
 	}
 	return ""
@@ -517,7 +634,7 @@ func (l *lockstep) writes(p *pair, i int) (all []pair, wrong string) {
 		}
 	case doubted:
 		a := l.twins[p.twins[i]]
-		if !a.Apply(l.observed(p, i)).Read {
+		if !a.Apply(l.observed(p, i, 0)).Read {
 			return nil, "a value in doubt that a look shows is not read"
 		}
 		changed, _ := l.own(p, i)
@@ -611,6 +728,12 @@ func TestTheProductionStateAndTheModelSayTheSameInEveryInterleaving(t *testing.T
 		{"locks with a delay", lockstep{c: Config{Clients: alike(2, lock), Deletes: 1}, delay: true}, 13_559},
 		{"elections", lockstep{c: Config{Clients: alike(2, lock), Deletes: 1, Losses: 1, NoHandoffs: true}, rewrites: true}, 105_335},
 		{"three locks", lockstep{c: Config{Clients: alike(3, lock)}}, 1_152_252},
+		{"two sets, their keys deleted", lockstep{c: Config{Clients: alike(2, both), Deletes: 1, Losses: 1}}, 66_571},
+		{"a set and a lock", lockstep{c: Config{Clients: each(both, second), Deletes: 1, Losses: 1}}, 1},
+		{"a set of mixed modes and a reader", lockstep{c: Config{Clients: each(mixed, readBoth), Deletes: 1, Losses: 1}}, 1},
+		{"two sets, twice", lockstep{c: Config{Clients: alike(2, both, both)}}, 1},
+		{"a set, a lock and a set of mixed modes", lockstep{c: Config{Clients: []Client{{Wants: []Want{both, readBoth}}, {Wants: []Want{second, mixed}, Session: 1}}, Deletes: 1, Losses: 1}}, 2_353_365},
+		{"a set and two locks", lockstep{c: Config{Clients: each(both, lock, second)}}, 1},
 	} {
 		t.Run(walk.name, func(t *testing.T) {
 			if limit := bound(); walk.pairs > limit {

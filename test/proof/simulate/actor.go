@@ -15,24 +15,64 @@ import (
 	"github.com/pawl-locks/pawl/test/proof/history"
 )
 
-// names are the locks that the clients of a scenario want: the first, or both.
-var names = []string{"lock", "lock2"}
+// names are the locks that the clients of a scenario want: the first, or more.
+var names = []string{"lock", "lock2", "lock3"}
 
-// actor is a client that wants a lock again and again.
+// actor is a client that wants a lock, or several at once, again and again.
 type actor struct {
 	w      *world
 	number int
 	r      *rand.Rand
 	client *pawl.Client
 	sess   *pawl.Session
-	name   string // of the lock that it wants this time
-	shared bool   // it wants it shared
+	wants  []want // of the locks that it wants this time
 	calm   bool   // the faults have ended
 }
 
-// log makes a call and adds it to the history.
+// want is a name, and whether it is wanted shared.
+type want struct {
+	name   string
+	shared bool
+}
+
+// holding is what an acquisition has: a *lock.Held, or a *lock.HeldMulti of several names.
+type holding interface {
+	Token() fencing.Token
+	Err() error
+	Release(ctx context.Context) error
+}
+
+// choose chooses what to want: some names, each shared or not.
+func (a *actor) choose() {
+	a.wants = nil
+	of := a.r.Perm(a.w.plan.Names)
+	for _, i := range of[:1+a.r.IntN(len(of))] {
+		a.wants = append(a.wants, want{names[i], a.r.IntN(5) < 2})
+	}
+}
+
+// multi is what it wants, as several names at once.
+func (a *actor) multi() *lock.Multi {
+	var all []lock.Want
+	for _, w := range a.wants {
+		if w.shared {
+			all = append(all, lock.Shared(w.name))
+		} else {
+			all = append(all, lock.Exclusive(w.name))
+		}
+	}
+	return lock.NewMulti(a.sess, lock.Options{}, all...)
+}
+
+// log makes a call and adds it to the history: what is of several names is one operation
+// on each.
 func (a *actor) log(kind history.Kind, limit time.Duration, token int64, f func(ctx context.Context) (history.Outcome, int64, error)) {
-	o := history.Op{Client: a.number, Kind: kind, Name: a.name, Token: token, Shared: kind == history.Acquire && a.shared, Call: a.w.rec.Now()}
+	a.logOf(a.wants, kind, limit, token, f)
+}
+
+// logOf is log of some of the names that it wants.
+func (a *actor) logOf(wants []want, kind history.Kind, limit time.Duration, token int64, f func(ctx context.Context) (history.Outcome, int64, error)) {
+	o := history.Op{Client: a.number, Kind: kind, Token: token, Call: a.w.rec.Now()}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	o.Limit = o.Call + limit
@@ -45,7 +85,15 @@ func (a *actor) log(kind history.Kind, limit time.Duration, token int64, f func(
 		o.Err = err.Error()
 	}
 	o.Return = a.w.rec.Now()
-	a.w.rec.Add(o)
+	a.add(wants, o)
+}
+
+// add adds o to the history, as an operation on each of wants.
+func (a *actor) add(wants []want, o history.Op) {
+	for _, w := range wants {
+		o.Name, o.Shared = w.name, o.Kind == history.Acquire && w.shared
+		a.w.rec.Add(o)
+	}
 }
 
 func verdict(err error) history.Outcome {
@@ -96,7 +144,7 @@ func (a *actor) last() {
 
 // turn is one acquisition and what comes of it; it reports whether there was one.
 func (a *actor) turn() bool {
-	a.name, a.shared = names[a.r.IntN(a.w.plan.Names)], a.r.IntN(5) < 2
+	a.choose()
 	if !a.ready() {
 		return false
 	}
@@ -153,34 +201,64 @@ func (a *actor) ready() bool {
 	return err == nil
 }
 
-func (a *actor) acquire() (h *lock.Held) {
-	m := lock.New(a.sess, a.name, lock.Options{})
-	get, try := m.Acquire, m.TryAcquire
-	if a.shared {
-		get, try = m.AcquireShared, m.TryAcquireShared
-	}
-	if !a.calm && a.r.IntN(4) == 0 {
-		get = try
-	}
+func (a *actor) acquire() (h holding) {
+	try := !a.calm && a.r.IntN(4) == 0
 	a.log(history.Acquire, a.patience(), 0, func(ctx context.Context) (history.Outcome, int64, error) {
 		var err error
-		h, err = get(ctx)
-		if (h == nil) == (err == nil) {
-			a.w.fail("an error and a handle are both nil, or both set: %v, %v", h, err)
-		}
-		if err != nil {
+		if h, err = a.take(ctx, try); err != nil {
 			return history.Refused, 0, err
-		}
-		if h.Shared() != a.shared {
-			a.w.fail("shared is %t of %q: token %d", h.Shared(), a.name, h.Token())
 		}
 		return history.OK, int64(h.Token()), nil
 	})
 	return h
 }
 
+// take acquires what it wants.
+func (a *actor) take(ctx context.Context, try bool) (holding, error) {
+	if len(a.wants) > 1 {
+		m := a.multi()
+		get := m.Acquire
+		if try {
+			get = m.TryAcquire
+		}
+		h, err := get(ctx)
+		return took(a.w, h, err)
+	}
+	shared := a.wants[0].shared
+	m := lock.New(a.sess, a.wants[0].name, lock.Options{})
+	get := m.Acquire
+	switch {
+	case shared && try:
+		get = m.TryAcquireShared
+	case shared:
+		get = m.AcquireShared
+	case try:
+		get = m.TryAcquire
+	}
+	h, err := get(ctx)
+	if h != nil && h.Shared() != shared {
+		a.w.fail("shared is %t of %q: token %d", h.Shared(), h.Name(), h.Token())
+	}
+	return took(a.w, h, err)
+}
+
+// took is the outcome of an acquisition, of which either is nil.
+func took[H interface {
+	comparable
+	holding
+}](w *world, h H, err error) (holding, error) {
+	var none H
+	if (h == none) == (err == nil) {
+		w.fail("an error and a handle are both nil, or both set: %v, %v", h, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
 // work looks at Err, and writes, for a while: a short one when others wait for the end.
-func (a *actor) work(h *lock.Held) {
+func (a *actor) work(h holding) {
 	most := 5
 	if a.calm {
 		most = 1
@@ -200,20 +278,28 @@ func (a *actor) work(h *lock.Held) {
 	}
 }
 
-func (a *actor) look(h *lock.Held) error {
-	o := history.Op{Client: a.number, Kind: history.Look, Name: a.name, Token: int64(h.Token()), Call: a.w.rec.Now(), Outcome: history.OK}
+func (a *actor) look(h holding) error {
+	o := history.Op{Client: a.number, Kind: history.Look, Token: int64(h.Token()), Call: a.w.rec.Now(), Outcome: history.OK}
 	err := h.Err()
 	if o.Return = a.w.rec.Now(); err != nil {
 		o.Outcome, o.Err = history.Refused, err.Error()
 	}
-	a.w.rec.Add(o)
+	a.add(a.wants, o)
 	return err
 }
 
-func (a *actor) guarded(h *lock.Held) {
+// guards are those of all names.
+func guards(h holding) []kv.Guard {
+	if set, ok := h.(*lock.HeldMulti); ok {
+		return set.Guards()
+	}
+	return []kv.Guard{h.(*lock.Held).Guard()}
+}
+
+func (a *actor) guarded(h holding) {
 	a.log(history.Guarded, a.patience(), int64(h.Token()), func(ctx context.Context) (history.Outcome, int64, error) {
 		_, err := a.client.KV().Txn(ctx, kv.Txn{
-			Guards: []kv.Guard{h.Guard()},
+			Guards: guards(h),
 			Then:   []kv.Op{kv.Put("data", fmt.Appendf(nil, "%d", h.Token()))},
 		})
 		switch {
@@ -226,16 +312,18 @@ func (a *actor) guarded(h *lock.Held) {
 	})
 }
 
-// fenced writes to storage outside of etcd, after a while, as a slow write does.
-func (a *actor) fenced(h *lock.Held) {
-	a.log(history.Fenced, time.Hour, int64(h.Token()), func(context.Context) (history.Outcome, int64, error) {
+// fenced writes to storage outside of etcd that is guarded by one of the names, after a
+// while, as a slow write does.
+func (a *actor) fenced(h holding) {
+	of := a.wants[a.r.IntN(len(a.wants))]
+	a.logOf([]want{of}, history.Fenced, time.Hour, int64(h.Token()), func(context.Context) (history.Outcome, int64, error) {
 		time.Sleep(between(a.r, 0, a.w.plan.TTL))
 		var stale *fencing.StaleError
 		admit := a.w.gate.Admit
-		if h.Shared() {
+		if of.shared {
 			admit = a.w.gate.AdmitShared
 		}
-		switch err := admit(a.name, h.Token()); {
+		switch err := admit(of.name, h.Token()); {
 		case errors.As(err, &stale):
 			return history.Refused, 0, err
 		default:
@@ -244,7 +332,7 @@ func (a *actor) fenced(h *lock.Held) {
 	})
 }
 
-func (a *actor) release(h *lock.Held) {
+func (a *actor) release(h holding) {
 	for range 20 {
 		var err error
 		a.log(history.Release, a.patience(), int64(h.Token()), func(ctx context.Context) (history.Outcome, int64, error) {
@@ -265,7 +353,7 @@ func (a *actor) release(h *lock.Held) {
 }
 
 // handOn detaches the session and takes it over itself, lock and all.
-func (a *actor) handOn(h *lock.Held) {
+func (a *actor) handOn(h holding) {
 	handle := a.sess.Detach()
 	if handle == (lease.Handle{}) {
 		return
@@ -282,7 +370,7 @@ func (a *actor) handOn(h *lock.Held) {
 		return
 	}
 	a.log(history.Other, a.patience(), 0, func(ctx context.Context) (history.Outcome, int64, error) {
-		h, err = lock.New(a.sess, a.name, lock.Options{}).Resume(ctx, h.Key(), h.Token())
+		h, err = a.resume(ctx, h)
 		return verdict(err), 0, err
 	})
 	switch {
@@ -296,9 +384,20 @@ func (a *actor) handOn(h *lock.Held) {
 	}
 }
 
+// resume takes over what it held.
+func (a *actor) resume(ctx context.Context, h holding) (holding, error) {
+	if set, ok := h.(*lock.HeldMulti); ok {
+		next, err := a.multi().Resume(ctx, set.Keys(), set.Token())
+		return took(a.w, next, err)
+	}
+	held := h.(*lock.Held)
+	next, err := lock.New(a.sess, held.Name(), lock.Options{}).Resume(ctx, held.Key(), held.Token())
+	return took(a.w, next, err)
+}
+
 // resumed gives back what was taken over. Its token is its predecessor's, so its
 // looks are not part of the history, where what has ended stays ended.
-func (a *actor) resumed(h *lock.Held) {
+func (a *actor) resumed(h holding) {
 	time.Sleep(between(a.r, 0, a.w.plan.TTL))
 	for range 20 {
 		ctx, cancel := context.WithTimeout(context.Background(), a.patience())

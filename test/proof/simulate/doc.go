@@ -1,6 +1,7 @@
 // Package simulate runs clients of locks through random faults, in
 // testing/synctest bubbles, and compares what they learnt with what the
-// server did. They acquire one or two names, shared or exclusive.
+// server did. They acquire one to three names, one by one or several at once, shared or
+// exclusive.
 //
 // A scenario is a number, its seed: it decides how many clients there are, how
 // long their sessions live, and which faults strike when. Same seed, same faults

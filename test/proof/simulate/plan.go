@@ -49,7 +49,7 @@ func Make(seed uint64, kinds []string) Plan {
 	// The last costs as much as six of the others: for more than an hour, each watch is asked for a
 	// sign of life every five seconds.
 	ttls := []time.Duration{3, 3, 3, 3, 5, 5, 5, 5, 10, 10, 10, 15, 15, 60, 60, 300}
-	p := Plan{Seed: seed, Clients: 2 + r.IntN(4), Names: 1 + r.IntN(4)/3, Members: 1 + 2*r.IntN(3), TTL: ttls[r.IntN(len(ttls))] * time.Second}
+	p := Plan{Seed: seed, Clients: 2 + r.IntN(4), Names: []int{1, 1, 2, 3}[r.IntN(4)], Members: 1 + 2*r.IntN(3), TTL: ttls[r.IntN(len(ttls))] * time.Second}
 	p.Lasts = 12 * p.TTL
 	for range 3 + r.IntN(10) {
 		p.Strikes = append(p.Strikes, Strike{
