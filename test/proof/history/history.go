@@ -15,7 +15,8 @@
 //     returns, in which a read-write mutex with fencing tokens, and a storage with
 //     two registers, behave like that. It is looked for with porcupine.
 //
-// Each slot of a semaphore is a mutex of its own.
+// Each slot of a semaphore is a mutex of its own, and what is of several names at once is
+// one operation on each of them.
 //
 // A history that fails is left in a file, with porcupine's picture of it.
 package history

@@ -133,6 +133,7 @@ func TestAHistoryOfModesThatCanHaveBeenHasNoViolation(t *testing.T) {
 }
 
 func TestSeededViolationsOfModesAreCaughtByBothChecks(t *testing.T) {
+	named := func(name string, o Op) Op { o.Name = name; return o }
 	shared := func(o Op) Op { o.Shared = true; return o }
 	slot := func(n int, o Op) Op { o.Name, o.Slot = "s", n; return o }
 	for what, c := range map[string]struct {
@@ -145,7 +146,10 @@ func TestSeededViolationsOfModesAreCaughtByBothChecks(t *testing.T) {
 		"a stale read accepted":             {"a write was accepted after one with a greater token", []Op{op(2, Fenced, 7, 47, 48, OK)}},
 		"a late write under a reader":       {"a write was accepted after one with a greater token", []Op{op(3, Fenced, 8, 66, 67, OK)}},
 		"a reader refused for another":      {"a write was refused to one who still held", []Op{op(1, Fenced, 5, 17, 18, Refused)}},
-		"one slot twice":                    {"two held at the same time", []Op{slot(1, op(6, Acquire, 22, 7, 8, OK)), slot(1, op(6, Look, 22, 80, 81, OK))}},
+		"one of two names at once twice": {"two held at the same time", []Op{
+			named("n", op(5, Acquire, 30, 62, 80, OK)), named("other", op(5, Acquire, 30, 62, 80, OK)), named("n", op(5, Look, 30, 85, 86, OK)), named("other", op(5, Look, 30, 85, 86, OK)),
+			named("other", op(6, Acquire, 31, 63, 81, OK)), named("other", op(6, Look, 31, 84, 85, OK))}},
+		"one slot twice": {"two held at the same time", []Op{slot(1, op(6, Acquire, 22, 7, 8, OK)), slot(1, op(6, Look, 22, 80, 81, OK))}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			ops := append(modes(), c.ops...)

@@ -729,11 +729,11 @@ func TestTheProductionStateAndTheModelSayTheSameInEveryInterleaving(t *testing.T
 		{"elections", lockstep{c: Config{Clients: alike(2, lock), Deletes: 1, Losses: 1, NoHandoffs: true}, rewrites: true}, 105_335},
 		{"three locks", lockstep{c: Config{Clients: alike(3, lock)}}, 1_152_252},
 		{"two sets, their keys deleted", lockstep{c: Config{Clients: alike(2, both), Deletes: 1, Losses: 1}}, 66_571},
-		{"a set and a lock", lockstep{c: Config{Clients: each(both, second), Deletes: 1, Losses: 1}}, 1},
-		{"a set of mixed modes and a reader", lockstep{c: Config{Clients: each(mixed, readBoth), Deletes: 1, Losses: 1}}, 1},
-		{"two sets, twice", lockstep{c: Config{Clients: alike(2, both, both)}}, 1},
+		{"a set and a lock", lockstep{c: Config{Clients: each(both, second), Deletes: 1, Losses: 1}}, 38_149},
+		{"a set of mixed modes and a reader", lockstep{c: Config{Clients: each(mixed, readBoth), Deletes: 1, Losses: 1}}, 72_351},
+		{"two sets, twice", lockstep{c: Config{Clients: alike(2, both, both)}}, 118_521},
 		{"a set, a lock and a set of mixed modes", lockstep{c: Config{Clients: []Client{{Wants: []Want{both, readBoth}}, {Wants: []Want{second, mixed}, Session: 1}}, Deletes: 1, Losses: 1}}, 2_353_365},
-		{"a set and two locks", lockstep{c: Config{Clients: each(both, lock, second)}}, 1},
+		{"a set and two locks", lockstep{c: Config{Clients: each(both, lock, second)}}, 734_318},
 	} {
 		t.Run(walk.name, func(t *testing.T) {
 			if limit := bound(); walk.pairs > limit {

@@ -19,6 +19,7 @@
 //     before it that excludes it, as the server knows it, at that very moment. Only
 //     the end of a key that an operator deletes, overwrites or revokes may be learnt
 //     late, and by at most a TTL.
+//     The keys of several names that are acquired at once were put at once.
 //  3. A Release that says nil deleted the key between its call and its return,
 //     or one of an earlier attempt did.
 //  4. When the faults have ended, every client gets a lock, though all ask at once.

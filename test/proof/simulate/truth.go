@@ -124,6 +124,21 @@ type acquired struct {
 	token int64
 }
 
+// together says which keys of one acquisition of several names were not put at once: the
+// same session never uses a number twice.
+func (t *truth) together() (bad []string) {
+	first := map[string]*life{}
+	for _, l := range t.lives {
+		number := strings.TrimPrefix(l.key[len(l.name)+1:], "+")
+		if other := first[number]; other == nil {
+			first[number] = l
+		} else if other.created != l.created {
+			bad = append(bad, fmt.Sprintf("%s was put at %d, and %s at %d", other.key, other.created, l.key, l.created))
+		}
+	}
+	return bad
+}
+
 // validate compares what clients learnt with the truth, and returns what was not
 // so, and the history without what an operator's doing explains.
 func (t *truth) validate(ops []history.Op, ttl time.Duration) (bad []string, rest []history.Op) {
@@ -134,6 +149,7 @@ func (t *truth) validate(ops []history.Op, ttl time.Duration) (bad []string, res
 	for _, l := range t.lives {
 		lives[acquired{l.name, l.created}] = l
 	}
+	bad = t.together()
 	released := map[acquired]time.Duration{}
 	for _, o := range ops {
 		of := acquired{o.Name, o.Token}

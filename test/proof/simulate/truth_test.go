@@ -38,3 +38,16 @@ func TestAnOverwrittenHolderLearnsOfItWithinATTL(t *testing.T) {
 	require.Len(t, bad, 1)
 	assert.Contains(t, bad[0], "long after an operator ended it")
 }
+
+// The keys of several names that are acquired at once are put at once.
+func TestKeysOfOneAcquisitionThatWerePutApartAreFound(t *testing.T) {
+	tr := newTruth(func() time.Duration { return 0 })
+	tr.put("lock/7-1", 5, true, false)
+	tr.put("lock2/+7-1", 5, true, false)
+	tr.put("lock/7-2", 6, true, false)
+	bad, _ := tr.validate(nil, time.Second)
+	assert.Empty(t, bad)
+	tr.put("lock3/7-1", 8, true, false)
+	bad, _ = tr.validate(nil, time.Second)
+	assert.Equal(t, []string{"lock/7-1 was put at 5, and lock3/7-1 at 8"}, bad)
+}
