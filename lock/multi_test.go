@@ -401,3 +401,26 @@ func TestASetInEtcdsLayout(t *testing.T) {
 		require.NoError(w, errors.Join(h.Err(), h.Release(w.Context())))
 	})
 }
+
+// The longest names, and as many as there may be, fit one request.
+func TestASetOfTheLongestNames(t *testing.T) {
+	inBubble(t, func(w *world) {
+		var all []lock.Want
+		for i := range lock.MaxNames {
+			all = append(all, lock.Exclusive(fmt.Sprintf("%s%02d", strings.Repeat("/", 1022), i)))
+		}
+		s := w.session()
+		first := w.acquireAll(s, all...)
+		second := make(chan error, 1)
+		go func() {
+			h, err := lock.NewMulti(w.session(), lock.Options{}, all...).Acquire(w.Context())
+			if err == nil {
+				err = h.Release(w.Context())
+			}
+			second <- err
+		}()
+		synctest.Wait()
+		require.NoError(w, first.Release(w.Context()))
+		require.NoError(w, <-second)
+	})
+}

@@ -144,6 +144,9 @@ func (a *Acquisition) leaveRest() {
 		if !a.awaitGivenBack(ctx) {
 			return
 		}
+		if a.s.Err() != nil && read(a, (*state.Acquisition).Ended) == state.KeyDeleted {
+			return // nobody wrote to them, and their lease takes them along
+		}
 		if a.tryUntil(ctx, func() bool { return a.deleteRest(ctx) }) {
 			a.s.Settle(a.n)
 			a.apply(state.Removed{}, nil)

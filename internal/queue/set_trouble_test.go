@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -271,4 +273,32 @@ func TestAKeyOfASetThatIsOffItsLeaseDoesNotStay(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Budget: a revocation deletes the keys of many sets, and none of them asks for it again.
+func TestSetsWhoseLeaseIsRevokedSendNothing(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		s := w.session()
+		var sets []*Acquisition
+		for _, more := range []string{"b", "c", "d"} {
+			sets = append(sets, w.takes(w.Context(), s, Request{}, "+a", more).won())
+		}
+		time.Sleep(time.Second) // armed
+		for _, m := range w.f.Members() { // the sets learn of it first
+			m.EditWatches(func(r *pb.WatchResponse) []*pb.WatchResponse {
+				r.Events = slices.DeleteFunc(r.Events, func(ev *mvccpb.Event) bool { return !inQueue(ev.Kv.Key) })
+				return []*pb.WatchResponse{r}
+			})
+		}
+		sent := w.f.Inject(request(isRelease).rule(etcdfake.Rule{HoldAnswer: time.Nanosecond}))
+		w.f.Revoke(s.ID())
+		for _, set := range sets {
+			<-set.Done()
+			w.oneCause(errRevoked, set.Err())
+			w.oneCause(errRevoked, set.Release(w.Context(), errGivenBack))
+		}
+		time.Sleep(3 * s.TTL())
+		assert.Zero(w, sent.Hits())
+		w.clear()
+	})
 }
