@@ -283,7 +283,7 @@ func TestSetsWhoseLeaseIsRevokedSendNothing(t *testing.T) {
 		for _, more := range []string{"b", "c", "d"} {
 			sets = append(sets, w.takes(w.Context(), s, Request{}, "+a", more).won())
 		}
-		time.Sleep(time.Second) // armed
+		time.Sleep(time.Second)           // armed
 		for _, m := range w.f.Members() { // the sets learn of it first
 			m.EditWatches(func(r *pb.WatchResponse) []*pb.WatchResponse {
 				r.Events = slices.DeleteFunc(r.Events, func(ev *mvccpb.Event) bool { return !inQueue(ev.Kv.Key) })
