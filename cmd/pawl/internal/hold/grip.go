@@ -3,6 +3,7 @@ package hold
 import (
 	"context"
 	"errors"
+	"strconv"
 	"strings"
 
 	"github.com/pawl-locks/pawl"
@@ -17,6 +18,7 @@ type grip struct {
 	holding
 	names, keys []string
 	mode        string
+	slot        *int // of a semaphore; nil: none
 }
 
 // holding is what the modes' handles have in common.
@@ -30,11 +32,12 @@ type holding interface {
 const (
 	exclusive = "exclusive"
 	shared    = "shared"
+	semaphore = "semaphore"
 )
 
 // notice is one about g.
 func (g *grip) notice(event string) notice {
-	n := notice{Event: event, Name: g.names[0], Token: g.Token(), Mode: g.mode}
+	n := notice{Event: event, Name: g.names[0], Token: g.Token(), Mode: g.mode, Slot: g.slot}
 	if len(g.names) > 1 {
 		n.Names = g.names
 	}
@@ -43,7 +46,11 @@ func (g *grip) notice(event string) notice {
 
 // environ is the environment of a command that runs under g, lease being in hex.
 func (g *grip) environ(lease string) []string {
-	return environ(g.names, g.keys, g, lease, "PAWL_MODE="+g.mode)
+	more := []string{"PAWL_MODE=" + g.mode}
+	if g.slot != nil {
+		more = append(more, "PAWL_SLOT="+strconv.Itoa(*g.slot))
+	}
+	return environ(g.names, g.keys, g, lease, more...)
 }
 
 // take takes names once, as the options say, waiting for them unless try. It reports what
@@ -52,6 +59,15 @@ func (o *lockOptions) take(ctx context.Context, s pawl.Sessions, names []string,
 	opts, mode := lock.Options{EtcdLayout: o.etcd}, exclusive
 	if o.shared {
 		mode = shared
+	}
+	if o.permits != noPermits {
+		m := lock.NewSemaphore(s, names[0], o.permits, opts)
+		p, err := pick(try, m.TryAcquire, m.Acquire)(ctx)
+		if err != nil {
+			return nil, err
+		}
+		slot := p.Slot()
+		return &grip{p, names, []string{p.Key()}, semaphore, &slot}, nil
 	}
 	if len(names) == 1 {
 		m := lock.New(s, names[0], opts)
@@ -63,7 +79,7 @@ func (o *lockOptions) take(ctx context.Context, s pawl.Sessions, names []string,
 		if err != nil {
 			return nil, err
 		}
-		return &grip{h, names, []string{h.Key()}, mode}, nil
+		return &grip{h, names, []string{h.Key()}, mode, nil}, nil
 	}
 	wants := make([]lock.Want, len(names))
 	for i, name := range names {
@@ -77,7 +93,7 @@ func (o *lockOptions) take(ctx context.Context, s pawl.Sessions, names []string,
 	if err != nil {
 		return nil, err
 	}
-	return &grip{h, names, h.Keys(), mode}, nil
+	return &grip{h, names, h.Keys(), mode, nil}, nil
 }
 
 func pick[T any](first bool, a, b T) T {
@@ -89,6 +105,13 @@ func pick[T any](first bool, a, b T) T {
 
 // check finds what is wrong with names and options, before any request.
 func (o *lockOptions) check(names []string) error {
+	switch {
+	case o.permits == noPermits:
+	case o.shared:
+		return cli.Usage("--permits and --shared exclude each other")
+	case len(names) > 1:
+		return cli.Usage("--permits wants one NAME, not %d", len(names))
+	}
 	for _, name := range names {
 		if err := cli.CheckName(name, o.etcd); err != nil {
 			return err

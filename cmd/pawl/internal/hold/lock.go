@@ -11,11 +11,15 @@ type lockOptions struct {
 	cli.Connection
 	tenure
 	waiting
-	etcd   bool
-	shared bool
-	pid    int      // hold it only until this process ends; 0: there is none
-	user   *process // that one
+	etcd    bool
+	shared  bool
+	permits int      // slots of the semaphore; noPermits: it is none
+	pid     int      // hold it only until this process ends; 0: there is none
+	user    *process // that one
 }
+
+// noPermits is --permits where it was not given.
+const noPermits = -1
 
 // NewLock makes pawl lock.
 func NewLock() *cobra.Command {
@@ -28,7 +32,9 @@ or, with a COMMAND, for as long as that runs. Without a COMMAND it says on stdou
 when it holds the lock, with key, token and deadline, and exits 121 when it is lost.
 
 With --shared it holds NAME together with others that share it, and never while
-somebody holds it alone: readers and writers, in one queue. Several NAMEs, 32 at the
+somebody holds it alone: readers and writers, in one queue. With --permits N it holds
+one of N numbered slots of the semaphore NAME, so that N at the most hold it at once;
+all give the same N. Several NAMEs, 32 at the
 most, are locked at once, all or none, so that two such commands never wait for each
 other, whatever the order of their names; take no other lock meanwhile. They want a
 COMMAND, or --pid.
@@ -39,7 +45,8 @@ environment
   PAWL_LOCK      NAME; of several instead PAWL_LOCKS, a line each
   PAWL_KEY       the lock's key in etcd; of several instead PAWL_KEYS, a line each
   PAWL_TOKEN     the fencing token: give it to storage that checks it
-  PAWL_MODE      exclusive or shared: storage has to know which a token is
+  PAWL_MODE      exclusive, shared, or semaphore: storage has to know which a token is
+  PAWL_SLOT      with --permits the slot, from 0: the token is of this slot alone
   PAWL_LEASE     the lease, in hex
   PAWL_DEADLINE  until when it was held at the start, unless renewed (RFC 3339);
                  pawl renews it
@@ -54,7 +61,8 @@ ends by itself, runs on without the lock.
   pawl lock -n -E 0 hourly -- ./report.sh      # skip if it is running elsewhere
   pawl lock --wait 30 deploy -- make deploy
   pawl lock --shared catalogue -- ./export.sh  # beside others that read
-  pawl lock account/3 account/7 -- ./transfer  # both, or neither`,
+  pawl lock account/3 account/7 -- ./transfer  # both, or neither
+  pawl lock --permits 4 gpus -- sh -c 'CUDA_VISIBLE_DEVICES=$PAWL_SLOT ./train'`,
 		Args: o.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			names := cli.BeforeDash(cmd, args)
@@ -68,6 +76,7 @@ ends by itself, runs on without the lock.
 	fs.IntVar(&o.pid, "pid", 0, "without a COMMAND: give the lock back, or stop waiting, when process PID ends, and not at INT, HUP and QUIT; it gets TERM when the lock is lost")
 	fs.BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, to exclude etcdctl lock and clientv3's concurrency.Mutex too")
 	fs.BoolVar(&o.shared, "shared", false, "hold it together with others that share it")
+	fs.IntVar(&o.permits, "permits", noPermits, "hold one of this many slots of a semaphore, at most 1000")
 	cli.CompletesAllNames(cmd, &o.Connection)
 	return cmd
 }
