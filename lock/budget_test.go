@@ -346,3 +346,52 @@ func waitFor(t *testing.T, d time.Duration) {
 	defer timer.Stop()
 	<-timer.C
 }
+
+// SM1: three requests where a slot is free, and no watch where it is held for a moment.
+func TestAPermitCostsThreeRequests(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		n := w.counted(func() {
+			for range 100 {
+				p := w.permit(s, 3)
+				time.Sleep(session.ArmDelay / 200)
+				require.NoError(w, p.Release(w.Context()))
+			}
+		})
+		assert.Equal(w, map[string]int{"Txn": 300}, n.Received)
+	})
+}
+
+// SM2: behind a full semaphore one to enqueue, and, once a slot is free, one to ask and one to
+// take; of those in the turnstile the first alone watches the slots.
+func TestAPermitBehindAFullSemaphoreIsWithinItsBudget(t *testing.T) {
+	inBubble(t, func(w *world) {
+		held := w.permit(w.session(), 1)
+		one, two := w.session(), w.session()
+		var first, second *permitAttempt
+		n := w.counted(func() { first = w.permitting(w.Context(), one, 1) })
+		assert.Equal(w, []int{1, 2}, []int{n.Received["Txn"], n.Received["Watch"]}, "its own key and the slots")
+		n = w.counted(func() { second = w.permitting(w.Context(), two, 1) })
+		assert.Equal(w, []int{1, 2}, []int{n.Received["Txn"], n.Received["Watch"]}, "its own key and the first one's")
+		n = w.counted(func() { require.NoError(w, held.Release(w.Context())) })
+		assert.Equal(w, 4, n.Received["Txn"], "the release, a question and a take, and the question of the next")
+		n = w.counted(func() {
+			require.NoError(w, first.won().Release(w.Context()))
+			require.NoError(w, second.won().Release(w.Context()))
+		})
+		assert.Equal(w, 4, n.Received["Txn"], "two releases, a question and a take")
+	})
+}
+
+// One that waits for a slot costs its session no more than its renewals, and a question each half of a TTL.
+func TestAMinuteOfWaitingForASlotCostsAQuestionEachHalfOfATTL(t *testing.T) {
+	inBubble(t, func(w *world) {
+		held := w.permit(w.session(), 1)
+		s := w.session()
+		a := w.permitting(w.Context(), s, 1)
+		n := w.counted(func() { time.Sleep(4 * s.TTL()) })
+		assert.InDelta(w, 8, n.Received["Txn"]-n.Received["LeaseKeepAlive"], 2)
+		require.NoError(w, held.Release(w.Context()))
+		require.NoError(w, a.won().Release(w.Context()))
+	})
+}

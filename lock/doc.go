@@ -17,7 +17,8 @@
 //  2. Order: waiters get the lock first come, first served. A waiter that gives
 //     up, or dies, leaves the others' order as it is.
 //     Those that acquire in shared mode hold together, in the same order: one that came
-//     after somebody who waits to hold alone waits for it.
+//     after somebody who waits to hold alone waits for it. A Semaphore's slots are taken in
+//     turn too, each by one at a time.
 //  3. Tokens: Held.Token is the create revision of Held.Key, and strictly greater
 //     than that of every holder of the name before; of those that hold together each has its own.
 //  4. Loss is reported: when the session is over, when the key is deleted, or
@@ -48,6 +49,7 @@
 // # Failures
 //
 //	ErrBusy                      TryAcquire: another holds or waits
+//	ErrKind                      a lock on a semaphore's name, or the other way round
 //	ErrLost and one cause        it was held and is not:
 //	  lease.ErrExpired             renewals were not confirmed in time, by our clock
 //	  lease.ErrRevoked             the lease is gone at the server

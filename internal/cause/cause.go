@@ -27,13 +27,14 @@ var words = []struct {
 	{lock.ErrMaxHold, "max_hold"},
 	{elect.ErrOverrun, "overrun"},
 	{lock.ErrBusy, "busy"},
+	{lock.ErrKind, "kind"},
 	{pawl.ErrTokenFloor, "token_floor"},
 	{context.DeadlineExceeded, "timeout"},
 	{context.Canceled, "canceled"},
 }
 
 // Of is a word for err: "expired", "revoked", "closed", "cluster_changed",
-// "key_deleted", "key_overwritten", "max_hold", "overrun", "busy", "token_floor", "timeout", "canceled",
+// "key_deleted", "key_overwritten", "max_hold", "overrun", "busy", "kind", "token_floor", "timeout", "canceled",
 // or "other"; "" for nil.
 func Of(err error) string {
 	if err == nil {

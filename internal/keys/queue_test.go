@@ -101,3 +101,21 @@ func TestParseQueueReadsEtcdsLayoutWhereNoEscapedNameIsMeant(t *testing.T) {
 		assert.False(t, ok, "%q", prefix)
 	}
 }
+
+// SM4: what a slot is to storage is no name that anybody can lock, is as long as a name may be at the
+// most, and is no other slot's.
+func TestNoNameIsASlotsResource(t *testing.T) {
+	seen := map[string]bool{}
+	for _, name := range []string{"a", "1/a", "/a", "0/1", "//pawl/slot", strings.Repeat("x", MaxSemaphore)} {
+		for _, slot := range []int{0, 1, 10, MaxLimit - 1} {
+			r := SlotResource(name, slot)
+			assert.False(t, seen[r], r)
+			seen[r] = true
+			assert.LessOrEqual(t, len(r), MaxName)
+			for _, etcdLayout := range []bool{false, true} {
+				assert.Error(t, CheckName(r, etcdLayout))
+			}
+		}
+		assert.NoError(t, CheckName(name, false))
+	}
+}

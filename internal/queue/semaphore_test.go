@@ -378,3 +378,36 @@ func TestATryThatComesTooLateLeavesNothing(t *testing.T) {
 		w.clear()
 	})
 }
+
+// SM1: a slot that somebody else has by the time of the take is not taken a second time.
+func TestASlotThatIsTakenMeanwhileIsNotTakenTwice(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		w.f.Inject(request(isTake).rule(etcdfake.Rule{Delay: 100 * time.Millisecond, Times: 1}))
+		a := w.permit(2)
+		w.f.Put("name/s0.2.1f-1", "", 0) // between the question and the take
+		assert.Equal(w, 1, a.slot())
+		w.f.Delete("name/s0.2.1f-1")
+		w.release(a.won())
+		w.clear()
+	})
+}
+
+// SM2: the deletion of a slot that comes while the slots are read is not overlooked.
+func TestASlotThatIsFreedWhileItIsAskedAboutIsTakenAtOnce(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		one, two := w.permit(2).won(), w.permit(2).won()
+		s := w.session()
+		a := w.permitOn(s, 2)
+		w.f.Inject(request(isAsk).rule(etcdfake.Rule{HoldAnswer: 300 * time.Millisecond, Times: 1}))
+		w.f.Put("name/s9.2.1f-1", "", 0)
+		w.f.Delete("name/s9.2.1f-1") // it asks, and both are held still
+		time.Sleep(100 * time.Millisecond)
+		began := time.Now()
+		w.release(two)
+		assert.Equal(w, 1, a.slot())
+		assert.Less(w, time.Since(began), time.Second)
+		w.release(one)
+		w.release(a.won())
+		w.clear()
+	})
+}

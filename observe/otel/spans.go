@@ -56,6 +56,9 @@ func attributes(c observe.Acquisition) trace.SpanStartEventOption {
 		}
 		all = append(all, attribute.StringSlice("pawl.names", names))
 	}
+	if c.Mode == observe.Semaphore && c.Slot >= 0 {
+		all = append(all, attribute.Int("pawl.slot", c.Slot))
+	}
 	return trace.WithAttributes(all...)
 }
 

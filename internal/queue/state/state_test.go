@@ -353,3 +353,94 @@ func TestTheFirstEndStands(t *testing.T) {
 	}
 	assert.Equal(t, []any{KeyDeleted, Done}, []any{a.Ended(), a.Phase()})
 }
+
+// SM3: the least limit of all counts, and how many are held, not only which.
+func TestTheLowestFreeSlotOfTheLeastLimit(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit int
+		taken []Taken
+		slot  int
+		ok    bool
+	}{
+		"none is held":                   {3, nil, 0, true},
+		"the lowest":                     {3, []Taken{{0, 3}, {2, 3}}, 1, true},
+		"all":                            {2, []Taken{{0, 2}, {1, 2}}, 0, false},
+		"as many, by slots above":        {2, []Taken{{3, 5}, {4, 5}}, 0, false},
+		"one above":                      {2, []Taken{{4, 5}}, 0, true},
+		"another agreed to fewer":        {5, []Taken{{0, 2}, {1, 5}}, 0, false},
+		"one that is nobody's keeps all": {5, []Taken{{-1, 0}}, 0, false},
+	} {
+		slot, ok := Free(c.limit, c.taken)
+		assert.Equal(t, []any{c.slot, c.ok}, []any{slot, ok}, name)
+	}
+}
+
+// trying is first in the turnstile, and takes slot 0.
+func trying() Acquisition {
+	a := Begin(Options{Limit: 1})
+	a.Apply(Enqueued{Own: own, Whole: true, Revision: 5})
+	return a
+}
+
+// full is first in the turnstile of a semaphore whose one slot is held.
+func full() Acquisition {
+	a := Begin(Options{Limit: 1})
+	a.Apply(Enqueued{Own: own, Whole: true, Revision: 5, Taken: []Taken{{0, 1}}})
+	return a
+}
+
+var slotKey = Key{"n/s0.1.1-1", 9}
+
+func TestATakeMakesTheSlotsKeyTheOwnOne(t *testing.T) {
+	a := trying()
+	require.Equal(t, []any{Taking, Take, 0}, []any{a.Phase(), a.Next(), a.Slot()})
+	assert.Equal(t, Effects{Unwatch: true}, a.Apply(TakeAnswered{Outcome: Applied, Own: slotKey}))
+	require.Equal(t, []any{Win, slotKey, ByTake}, []any{a.Next(), a.Own(), a.Evidence()})
+	assert.Zero(t, a.Apply(OwnDeleted{Revision: 9}), "the key in the turnstile, by the take")
+	assert.Zero(t, a.Apply(Observed{Revision: 9, Key: own.Name}), "and as a read that began before showed it")
+	a.Apply(Won{})
+	assert.Equal(t, KeyDeleted, a.Apply(Observed{Revision: 10, Key: slotKey.Name}).End)
+}
+
+// SM1: while a take may have deleted the key in the turnstile its absence proves nothing.
+func TestAKeyThatATakeMayHaveDeletedIsAskedAbout(t *testing.T) {
+	for _, gone := range []Event{OwnDeleted{Revision: 8}, Observed{Revision: 9}} {
+		a := trying()
+		assert.Zero(t, a.Apply(gone).End)
+		a.Apply(TakeAnswered{Outcome: Unknown})
+		require.Equal(t, Query, a.Next())
+		assert.Zero(t, a.Apply(gone).End)
+		lost := a
+		lost.Apply(TakeFound{Own: slotKey})
+		assert.Equal(t, []any{Win, slotKey}, []any{lost.Next(), lost.Own()})
+		assert.Equal(t, KeyDeleted, a.Apply(TakeFound{}).End)
+	}
+	assert.True(t, func() bool { a := trying(); return a.Apply(GaveUp{}).Remove }())
+}
+
+func TestOneThatFindsNoSlotWatchesThemAndAsksAgain(t *testing.T) {
+	a := Begin(Options{Limit: 1})
+	fx := a.Apply(Enqueued{Own: own, Whole: true, Revision: 5, Taken: []Taken{{0, 1}}})
+	assert.Equal(t, Effects{WatchOwn: true, FollowSlots: true, From: 6}, fx)
+	require.Equal(t, Sleep, a.Next())
+	for name, ev := range map[string]Event{
+		"a slot is freed":       SlotFreed{Revision: 7},
+		"a watch missed events": SlotsWatchEnded{Missed: true},
+	} {
+		b := full()
+		assert.True(t, b.Apply(ev).Wake, name)
+		assert.Equal(t, Query, b.Next(), name)
+	}
+	seen := Observed{Revision: 9, Own: Seen{own.Create, own.Create}}
+	for range looksPerAsk - 1 {
+		a.Apply(seen)
+		require.Equal(t, Sleep, a.Next())
+	}
+	assert.True(t, a.Apply(seen).Wake, "each half of a TTL")
+	require.Equal(t, Query, a.Next())
+	a.Apply(SlotFreed{Revision: 12})
+	a.Apply(Answered{Found: true, Revision: 11, Taken: []Taken{{0, 1}}})
+	require.Equal(t, Query, a.Next(), "the answer is older than what the watch showed")
+	assert.Zero(t, a.Apply(Answered{Found: true, Revision: 12, Taken: []Taken{{0, 1}}}), "watched already")
+	assert.Equal(t, Sleep, a.Next())
+}

@@ -1,0 +1,209 @@
+package lock_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/observe"
+)
+
+func semaphore(s pawl.Sessions, limit int) *lock.Semaphore {
+	return lock.NewSemaphore(s, "name", limit, lock.Options{})
+}
+
+func (w *world) permit(s *pawl.Session, limit int) *lock.Permit {
+	w.Helper()
+	p, err := semaphore(s, limit).Acquire(w.Context())
+	require.NoError(w, err)
+	require.NoError(w, p.Err())
+	return p
+}
+
+// permitAttempt is an Acquire of a permit under way.
+type permitAttempt struct {
+	w    *world
+	p    *lock.Permit
+	err  error
+	done chan struct{}
+}
+
+func (w *world) permitting(ctx context.Context, s *pawl.Session, limit int) *permitAttempt {
+	a := &permitAttempt{w: w, done: make(chan struct{})}
+	go func() {
+		defer close(a.done)
+		a.p, a.err = semaphore(s, limit).Acquire(ctx)
+	}()
+	synctest.Wait()
+	return a
+}
+
+func (a *permitAttempt) won() *lock.Permit {
+	a.w.Helper()
+	<-a.done
+	require.NoError(a.w, a.err)
+	return a.p
+}
+
+func TestBadArgumentsOfASemaphoreAreClearErrors(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		synctest.Wait()
+		before := w.f.Counts()
+		for want, m := range map[string]*lock.Semaphore{
+			"nil session":    lock.NewSemaphore(nil, "name", 1, lock.Options{}),
+			"empty name":     lock.NewSemaphore(s, "", 1, lock.Options{}),
+			"at most 1008":   lock.NewSemaphore(s, strings.Repeat("x", 1009), 1, lock.Options{}),
+			"the limit is 0": lock.NewSemaphore(s, "name", 0, lock.Options{}),
+			"want 1 to 1000": lock.NewSemaphore(s, "name", 1001, lock.Options{}),
+			"Delay":          lock.NewSemaphore(s, "name", 1, lock.Options{Delay: 1}),
+			"EtcdLayout":     lock.NewSemaphore(s, "name", 1, lock.Options{EtcdLayout: true}),
+			"MaxHold":        lock.NewSemaphore(s, "name", 1, lock.Options{MaxHold: -1}),
+			"AtLeast":        lock.NewSemaphore(s, "name", 1, lock.Options{AtLeast: -1}),
+			"at most 1024":   lock.NewSemaphore(s, "name", 1, lock.Options{Owner: strings.Repeat("x", 1025)}),
+			"//pawl/slot/":   lock.NewSemaphore(s, "//pawl/slot/1/a", 1, lock.Options{}),
+			"nil Semaphore":  nil,
+		} {
+			_, err := m.Acquire(w.Context())
+			assert.ErrorContains(w, err, want)
+			_, err = m.TryAcquire(w.Context())
+			assert.ErrorContains(w, err, want)
+			_, err = m.Resume(w.Context(), "k", 1)
+			assert.ErrorContains(w, err, want)
+			_, err = m.Queue(w.Context())
+			assert.ErrorContains(w, err, want)
+			assert.ErrorContains(w, m.Do(w.Context(), func(context.Context, *lock.Permit) error { return nil }), want)
+		}
+		assert.ErrorContains(w, semaphore(s, 1).Do(w.Context(), nil), "nil function")
+		assert.Empty(w, w.f.Counts().Since(before).Received)
+		var none *lock.Permit
+		assert.Equal(w, []any{-1, "", fencing.Token(0)}, []any{none.Slot(), none.Key(), none.Token()})
+		assert.Error(w, none.Err())
+		assert.Nil(w, none.Session())
+		assert.Error(w, none.Release(w.Context()))
+	})
+}
+
+// A permit is a Held of a slot.
+func TestAPermitSaysWhatItHolds(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		m := semaphore(s, 3)
+		require.NoError(w, m.Do(w.Context(), func(ctx context.Context, p *lock.Permit) error {
+			assert.Equal(w, []any{0, "name", s}, []any{p.Slot(), p.Name(), p.Session()})
+			assert.Equal(w, int64(p.Token()), w.f.Get(p.Key()).CreateRevision)
+			resource, token, ok := fencing.FromContext(ctx)
+			assert.Equal(w, []any{"//pawl/slot/0/name", p.Token(), true}, []any{resource, token, ok})
+			assert.NoError(w, p.Confirm(ctx))
+			assert.Contains(w, p.String(), "slot 0 of semaphore \"name\"")
+			assert.Contains(w, p.LogValue().String(), "slot=0")
+			assert.True(w, p.Deadline().After(time.Now()))
+			q, err := m.Queue(ctx)
+			assert.NoError(w, err)
+			if assert.Len(w, q, 1) {
+				assert.Equal(w, []any{lock.ModeSemaphore, 0}, []any{q[0].Mode, q[0].Slot})
+			}
+			return nil
+		}))
+		assert.Empty(w, w.keys())
+	})
+}
+
+// MaxHold and AtLeast are as a lock's.
+func TestAPermitIsHeldForNoLongerAndNoLessThanItsOptionsSay(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		m := lock.NewSemaphore(s, "name", 1, lock.Options{MaxHold: 10 * time.Second, AtLeast: 3 * time.Second})
+		p, err := m.Acquire(w.Context())
+		require.NoError(w, err)
+		next := w.permitting(w.Context(), w.session(), 1)
+		began := time.Now()
+		require.NoError(w, p.Release(w.Context()))
+		held := next.won()
+		assert.InDelta(w, 3, time.Since(began).Seconds(), 0.2)
+		require.NoError(w, held.Release(w.Context()))
+
+		p, err = m.Acquire(w.Context())
+		require.NoError(w, err)
+		next = w.permitting(w.Context(), w.session(), 1)
+		began = time.Now()
+		<-p.Done()
+		require.ErrorIs(w, p.Err(), lock.ErrMaxHold)
+		held = next.won()
+		assert.InDelta(w, 10, time.Since(began).Seconds(), 0.2)
+		require.NoError(w, held.Release(w.Context()))
+		time.Sleep(time.Second)
+		assert.Empty(w, w.keys())
+	})
+}
+
+// SM5: a candidate on a semaphore's name is refused, too.
+func TestAnElectionOnASemaphoresNameIsRefused(t *testing.T) {
+	inBubble(t, func(w *world) {
+		s := w.session()
+		p := w.permit(s, 1)
+		_, err := elect.New(s, "name", elect.Options{}).Campaign(w.Context(), nil)
+		require.ErrorIs(w, err, elect.ErrKind)
+		require.ErrorIs(w, err, lock.ErrKind)
+		require.NoError(w, p.Release(w.Context()))
+	})
+}
+
+// What an observer is notified of says which slot it is, once it is one.
+func TestTheEventsOfAPermitCarryItsSlot(t *testing.T) {
+	inBubble(t, func(w *world) {
+		e := &recorder{}
+		_, s := w.observedBy(e)
+		first := w.permit(s, 2)
+		p := w.permit(s, 2)
+		require.NoError(w, p.Release(w.Context()))
+		all := e.events()
+		in, won, out := of[observe.LockEnqueued](all)[1], of[observe.LockAcquired](all)[1], of[observe.LockReleased](all)[0]
+		assert.Equal(w, []any{observe.Semaphore, -1, fencing.Token(0)}, []any{in.Mode, in.Slot, in.Token})
+		assert.Equal(w, []any{observe.Semaphore, 1, p.Token(), p.Key(), observe.Free}, []any{won.Mode, won.Slot, won.Token, won.Key, won.How})
+		assert.Equal(w, []any{1, p.Key(), in.ID}, []any{out.Slot, out.Key, out.ID})
+		require.NoError(w, first.Release(w.Context()))
+	})
+}
+
+// On a real server, with many workers and few slots, no two hold one slot, and no slot's token goes back.
+func TestManyWorkersShareFewSlotsOnARealServer(t *testing.T) {
+	const limit, workers, rounds = 3, 12, 10
+	endpoint := realServer(t)
+	var holders atomic.Int32
+	var inSlot, tokens [limit]atomic.Int64
+	var working sync.WaitGroup
+	for range workers {
+		m := lock.NewSemaphore(dial(t, endpoint), "slots", limit, lock.Options{})
+		working.Go(func() {
+			for range rounds {
+				err := m.Do(context.Background(), func(ctx context.Context, p *lock.Permit) error {
+					assert.LessOrEqual(t, holders.Add(1), int32(limit))
+					assert.Equal(t, int64(1), inSlot[p.Slot()].Add(1), "two hold one slot")
+					assert.Less(t, tokens[p.Slot()].Swap(int64(p.Token())), int64(p.Token()))
+					inSlot[p.Slot()].Add(-1)
+					holders.Add(-1)
+					return p.Err()
+				})
+				if !assert.NoError(t, err) {
+					return
+				}
+			}
+		})
+	}
+	working.Wait()
+	q, err := lock.NewSemaphore(dial(t, endpoint), "slots", limit, lock.Options{}).Queue(context.Background())
+	require.NoError(t, err)
+	assert.Empty(t, q)
+}
