@@ -23,7 +23,10 @@
 //  5. Renewals begin at a quarter of the TTL, each with a stream to itself, and
 //     consecutive ones on different members; one that is slow is joined by
 //     another on another member, so no single member, connection or stream can
-//     end a session (N2, N3).
+//     end a session (N2, N3). Before that, sessions of one client whose renewals
+//     are due together send them in a batch, on one stream and with one read. A
+//     batch delays nobody: what it has not renewed when it is due renews as if
+//     there had been no batch (N4).
 //  6. A session ends in three ways only: Close or Detach, the server's word
 //     that the lease is gone, the deadline (N5). A changed cluster ends all
 //     sessions of its client (K4). The first cause stands.

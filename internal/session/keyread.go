@@ -43,6 +43,16 @@ func (s *Session) keyReads() []keyRead {
 	return split(acquisitions, most)
 }
 
+// readSize is how many operations a round's read has, at the most.
+func (s *Session) readSize() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := 1 + s.roster.waiting.n + s.roster.holding.n; n > maxBatchKeys {
+		return n
+	}
+	return 1 + s.roster.waiting.keys() + s.roster.holding.keys() - s.roster.holding.n
+}
+
 // split takes each acquisition's keys and fills reads of at most most keys.
 func split(acquisitions []Acquisition, most int) []keyRead {
 	all := []keyRead{{}}

@@ -20,7 +20,8 @@ func (s *Session) loop() {
 	s.host.Renewals.begin()
 	defer s.host.Renewals.end(s.host)
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &renewer{s: s, ctx: ctx, results: make(chan finished, maxTries)}
+	r := &renewer{s: s, ctx: ctx, results: make(chan finished, maxTries+1)}
+	r.candidate.renewer = r
 	r.round.begin = time.Now().Add(s.validity.window().sent.Sub(clock.Now()) + s.TTL()/4)
 	defer r.stop()
 	defer cancel()
@@ -59,14 +60,18 @@ func (s *Session) loop() {
 type renewer struct {
 	s       *Session
 	ctx     context.Context
-	results chan finished     // holds as many as there can be tries under way
+	results chan finished     // holds as many as there can be tries under way, and a batch's
 	tries   []*try            // under way
 	queried []*cluster.Member // in this round, one after the other
 	last    *cluster.Member   // that confirmed
 	usual   time.Duration     // the usual round trip
 	round   round
+	began   time.Time     // the last renewal that was confirmed
+	apart   int           // for how many more rounds no batch is joined
 	warned  bool          // that the session is in jeopardy was reported since the last renewal
 	reading chan struct{} // closed when readRest has returned; nil: there was none
+
+	candidate candidate
 }
 
 // A try is a confirmed renewal under way.
@@ -80,6 +85,7 @@ type try struct {
 type finished struct {
 	*try
 	result
+	batch bool // the try is a batch's
 }
 
 // hedgeAfter is how long a try may take before another joins it (rule N3):
@@ -93,10 +99,20 @@ func (r *renewer) hedgeAfter() time.Duration {
 // step begins what is due and returns when it wants to be called again.
 func (r *renewer) step(now time.Time) time.Time {
 	for r.round.due(now, len(r.tries)) {
+		r.s.host.Renewals.withdraw(&r.candidate)
 		r.begin(now)
 		r.round.hedge = now.Add(r.hedgeAfter())
 	}
+	if r.joins() {
+		r.s.host.Renewals.offer(&r.candidate, r.round.begin, r.s.TTL(), r.last)
+	}
 	return r.round.next(len(r.tries))
+}
+
+// joins reports whether the round may begin in a batch: nothing was tried in it yet, and the session
+// had no trouble lately.
+func (r *renewer) joins() bool {
+	return r.apart == 0 && len(r.tries) == 0 && len(r.queried) == 0
 }
 
 // member chooses the member to query: at first another than the one that confirmed last
@@ -131,12 +147,16 @@ func (r *renewer) begin(now time.Time) {
 	go func() { // bounded by renewalBound; stop waits for it through results
 		res := r.s.renew(ctx, m)
 		cancel()
-		r.results <- finished{t, res}
+		r.results <- finished{t, res, false}
 	}()
 }
 
 // finish takes in the result of a try.
 func (r *renewer) finish(f finished) {
+	if f.batch {
+		r.finishBatch(f)
+		return
+	}
 	i := slices.Index(r.tries, f.try)
 	if i < 0 {
 		return
@@ -148,6 +168,29 @@ func (r *renewer) finish(f finished) {
 	case f.err != nil:
 		r.s.failed(f.err)
 		r.round.fail(now, r.s.TTL(), left)
+		r.apart = apartRounds
+	case r.s.extend(f.sent, f.ttl) == nil:
+		switch {
+		case f.apart:
+			r.apart = apartRounds
+		case r.apart > 0 && len(r.queried) == 1: // at the first try
+			r.apart--
+		}
+		r.confirmed(f, now)
+		r.s.notifyRenewed(f, now, left)
+	}
+}
+
+// finishBatch takes in what a batch was to the session. One that has failed changes
+// nothing but that the session renews alone.
+func (r *renewer) finishBatch(f finished) {
+	r.s.host.Renewals.received(&r.candidate)
+	now, left := time.Now(), r.s.validity.window().remaining(clock.Now())
+	switch {
+	case f.over: // the loop sees it
+	case f.err != nil: // because of it, or of another: that shows when it renews alone
+		r.apart = max(r.apart, 1)
+	case f.began.Before(r.began): // a later one was confirmed
 	case r.s.extend(f.sent, f.ttl) == nil:
 		r.confirmed(f, now)
 		r.s.notifyRenewed(f, now, left)
@@ -160,12 +203,14 @@ var errSlow = errors.New("no answer to a renewal until another member had confir
 // confirmed ends the round: what else is under way is given up.
 func (r *renewer) confirmed(f finished, now time.Time) {
 	late := r.hedgeAfter()
-	trip := now.Sub(f.began) / 2 // the renewal, and the read
-	if r.usual == 0 {
-		r.usual = trip
+	if !f.batch { // which takes longer
+		trip := now.Sub(f.began) / 2 // the renewal, and the read
+		if r.usual == 0 {
+			r.usual = trip
+		}
+		r.usual += (trip - r.usual) / 4
 	}
-	r.usual += (trip - r.usual) / 4
-	r.last, r.warned = f.member, false
+	r.last, r.began, r.warned = f.member, f.began, false
 	for _, t := range r.tries {
 		if t.member != f.member && now.Sub(t.began) >= late {
 			r.s.host.Cluster.Failed(t.member, errSlow)
@@ -212,8 +257,10 @@ func (r *renewer) drain() {
 	}
 }
 
-// stop waits for every try and read; r.ctx is cancelled.
+// stop waits for every try and read; r.ctx is cancelled. A batch goes on without the session, which
+// ends alone.
 func (r *renewer) stop() {
+	r.s.host.Renewals.withdraw(&r.candidate)
 	r.drain()
 	if r.reading != nil {
 		<-r.reading

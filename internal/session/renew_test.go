@@ -397,8 +397,10 @@ func TestStreamsAreClosedThatAreNotKept(t *testing.T) {
 		for _, m := range r.Members() {
 			assert.LessOrEqual(t, m.Streams("LeaseKeepAlive"), maxKept)
 		}
-		r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Member: r.Member(0), HoldAnswer: time.Second})
+		held := r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Member: r.Member(0), HoldAnswer: time.Second})
 		sleep(3500 * time.Millisecond)
+		held.Lift()
+		sleep(2 * time.Second)
 		assert.LessOrEqual(t, r.Member(0).Streams("LeaseKeepAlive"), maxKept)
 	})
 }
@@ -473,12 +475,12 @@ func TestAStalledOrForbiddenLeaseDoesNotTouchAnotherSession(t *testing.T) {
 // members that say so.
 func TestAForbiddenLeaseGradesNoMemberDown(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 2}, func(t *testing.T, r *rig) {
-		s := r.session(lease.Options{TTL: 6 * time.Second})
 		m := r.host.Cluster.Members()
-		s.blame(m[0], rpctypes.ErrGRPCPermissionDenied)
-		s.blame(m[0], rpctypes.ErrGRPCInvalidAuthToken)
+		k := renewal{host: r.host, member: m[0], queried: true}
+		k.blame(rpctypes.ErrGRPCPermissionDenied)
+		k.blame(rpctypes.ErrGRPCInvalidAuthToken)
 		assert.Equal(t, []*cluster.Member{m[0], m[1]}, r.bothPicked())
-		s.blame(m[0], rpctypes.ErrGRPCNoLeader)
+		k.blame(rpctypes.ErrGRPCNoLeader)
 		assert.Equal(t, []*cluster.Member{m[1]}, r.bothPicked())
 	})
 }

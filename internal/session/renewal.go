@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,12 +16,13 @@ import (
 
 // A result is what one confirmed renewal came to.
 type result struct {
-	sent clock.Instant // read before the renewal was written
-	ttl  time.Duration // as the server answered
-	rev  int64         // at which the confirming read showed the session key
-	more []keyRead     // what did not fit beside the session key
-	over bool          // the server's word ended the session
-	err  error         // why it counts for nothing; a failure is not a loss
+	sent  clock.Instant // read before the renewal was written
+	ttl   time.Duration // as the server answered
+	rev   int64         // at which the confirming read showed the session key
+	more  []keyRead     // what did not fit beside the session key
+	over  bool          // the server's word ended the session
+	apart bool          // its keys were refused beside others: it is to share no batch for a while
+	err   error         // why it counts for nothing; a failure is not a loss
 }
 
 // renewalBound is how long a confirmed renewal may take: at most a third of the TTL, so
@@ -29,112 +31,189 @@ func (s *Session) renewalBound() time.Duration {
 	return min(s.TTL()/3, lateGrant)
 }
 
-// renew makes one confirmed renewal on m (rule N1): a renewal on a stream that
-// carries no other meanwhile, and ends where the answer is late, so that it can
-// never be taken for another's (N2), and then a linearizable read on the same member. What the read shows of acquisitions is
-// reported to them here.
+// renew makes one confirmed renewal of the session alone on m. What the read shows of
+// acquisitions is reported to them here.
 func (s *Session) renew(parent context.Context, m *cluster.Member) result {
 	ctx, cancel := context.WithTimeout(parent, s.renewalBound())
 	defer cancel()
-	k, err := s.keepAlive(ctx, m)
-	if err != nil {
-		if k.queried && parent.Err() == nil {
-			s.blame(m, err)
-		}
-		return result{err: fmt.Errorf("renewal on %s: %w", m.Endpoint(), err)}
+	p := part{s: s}
+	k := renewal{host: s.host, member: m, parts: []*part{&p}}
+	if err := k.keepAlive(ctx); err != nil && parent.Err() == nil {
+		k.blame(err)
 	}
-	defer finish(k.rest...)
-	if k.answer.TTL <= 0 {
-		s.Gone(fmt.Sprintf("%s answers a renewal with TTL %d", m.Endpoint(), k.answer.TTL))
-		return result{over: true}
-	}
-	r := s.confirm(ctx, m, k.answer)
-	r.sent, r.ttl = k.sent, time.Duration(k.answer.TTL)*time.Second
-	return r
+	defer k.finish()
+	k.confirm(ctx)
+	return p.result
 }
 
-// blame grades m down because it did not renew, unless that was said of this
+// A renewal is a confirmed renewal on one member (rule N1), of one session or of a batch
+// of them: renewals on a stream that carries no others meanwhile, and ends
+// where an answer is late, so that none can ever be taken for another's (N2); and then a
+// linearizable read on the same member. Each part is judged by its own answer and its
+// own part of the read.
+type renewal struct {
+	host     Host
+	member   *cluster.Member
+	parts    []*part
+	answered int       // so many, from the first on
+	queried  bool      // the member was
+	token    string    // with which it was
+	rest     []*stream // to be finished: they are not kept
+}
+
+// A part is one session's part of a renewal.
+type part struct {
+	s      *Session
+	answer *pb.LeaseKeepAliveResponse
+	at     int      // where its session key is in the read
+	read   *keyRead // its keys beside that, which follow; nil: they were not read
+	result
+}
+
+// blame grades the member down because it did not renew, unless that was said of a
 // lease alone: a lease that may not be renewed is no failure of the member's,
 // and must not turn other sessions away from it (rule N4).
-func (s *Session) blame(m *cluster.Member, err error) {
-	if !cluster.IsPermissionDenied(err) && !cluster.IsTokenRefusal(err) {
-		s.host.Cluster.Failed(m, err)
+func (k *renewal) blame(err error) {
+	if k.queried && !cluster.IsPermissionDenied(err) && !cluster.IsTokenRefusal(err) {
+		k.host.Cluster.Failed(k.member, err)
 	}
 }
 
-// A renewal is one KeepAlive message and its answer.
-type renewal struct {
-	queried bool          // m was
-	token   string        // with which it was
-	sent    clock.Instant // read before the message was written (rule T2)
-	answer  *pb.LeaseKeepAliveResponse
-	rest    []*stream // to be finished: they are not kept
-}
-
-// keepAlive sends one renewal and takes its answer; with a token that was
-// refused, once more with a new one, unless it is m that refuses what others accept.
-func (s *Session) keepAlive(ctx context.Context, m *cluster.Member) (renewal, error) {
-	k, err := s.keepAliveOnce(ctx, m)
-	if cluster.IsTokenRefusal(err) && s.host.Cluster.TokenRefused(m, k.token, err) {
-		k, err = s.keepAliveOnce(ctx, m)
+// keepAlive sends the renewals and takes their answers; with a token that was
+// refused, what is unanswered goes once more with a new one, unless it is the member that refuses what
+// others accept. The error is that of the parts that were not answered.
+func (k *renewal) keepAlive(ctx context.Context) error {
+	err := k.keepAliveOnce(ctx)
+	if cluster.IsTokenRefusal(err) && k.host.Cluster.TokenRefused(k.member, k.token, err) {
+		err = k.keepAliveOnce(ctx)
 	}
-	return k, err
+	for _, p := range k.parts[k.answered:] {
+		p.err = fmt.Errorf("renewal on %s: %w", k.member.Endpoint(), err)
+	}
+	return err
 }
 
-// keepAliveOnce sends one renewal on a kept stream. Where there is none, or it
-// fails, which may be only because it ended since its last renewal, it sends
-// one on a new stream.
-func (s *Session) keepAliveOnce(ctx context.Context, m *cluster.Member) (k renewal, err error) {
-	ctx, k.token, err = s.host.Cluster.Outgoing(ctx, m)
+// keepAliveOnce sends the renewals on a kept stream. Where there is none, or it
+// answers nothing, which may be only because it ended since its last renewal, it sends
+// them on a new stream.
+func (k *renewal) keepAliveOnce(ctx context.Context) (err error) {
+	ctx, k.token, err = k.host.Cluster.Outgoing(ctx, k.member)
 	if err != nil {
-		return k, err
+		return err
 	}
 	k.queried = true
-	if st := s.host.Renewals.take(m, k.token); st != nil {
-		if err = k.on(ctx, s, st); err == nil || ctx.Err() != nil {
-			return k, err
+	if st := k.host.Renewals.take(k.member, k.token); st != nil {
+		before := k.answered
+		if err = k.on(ctx, st); err == nil || ctx.Err() != nil || k.answered > before {
+			return err
 		}
 	}
-	st, err := openStream(ctx, m, k.token)
+	st, err := openStream(ctx, k.member, k.token)
 	if err == nil {
-		err = k.on(ctx, s, st)
+		err = k.on(ctx, st)
 	}
-	return k, err
+	return err
 }
 
-// on makes the renewal on st, and keeps that for the next.
-func (k *renewal) on(ctx context.Context, s *Session, st *stream) (err error) {
-	if k.sent, k.answer, err = st.renew(ctx, s.id); err != nil {
+// on makes what is unanswered of the renewal on st, and keeps that for the next.
+func (k *renewal) on(ctx context.Context, st *stream) error {
+	n, err := st.renew(ctx, k.host.Cluster, k.parts[k.answered:])
+	k.answered += n
+	if err != nil {
 		return err
 	}
-	if err = s.host.Cluster.Check(st.member, k.answer.Header, 0, false); err != nil {
-		st.cancel()
-		return err
-	}
-	k.rest = s.host.Renewals.keep(st)
+	k.rest = k.host.Renewals.keep(st)
 	halfClose(k.rest) // so that nothing is waited for once the read has confirmed it
 	return nil
 }
 
-// confirm reads the session key on m, and decides whether the renewal answered
-// with answer can be trusted.
-func (s *Session) confirm(ctx context.Context, m *cluster.Member, answer *pb.LeaseKeepAliveResponse) result {
-	reads := s.keyReads()
-	resp, whole, err := s.readKeys(ctx, m, &reads[0])
-	if err != nil {
-		return result{err: fmt.Errorf("confirming a renewal: %w", err)}
+// finish closes the streams that are not kept.
+func (k *renewal) finish() {
+	if len(k.rest) > 0 {
+		finish(k.rest...)
 	}
-	if s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision) != nil {
-		return result{over: true}
+}
+
+// confirm reads the session keys of the parts that were answered on the same member, and
+// decides of each whether its renewal can be trusted.
+func (k *renewal) confirm(ctx context.Context) {
+	live := make([]*part, 0, k.answered)
+	for _, p := range k.parts[:k.answered] {
+		if p.answer.TTL <= 0 {
+			p.s.Gone(fmt.Sprintf("%s answers a renewal with TTL %d", k.member.Endpoint(), p.answer.TTL))
+			p.over = true
+			continue
+		}
+		p.ttl = time.Duration(p.answer.TTL) * time.Second
+		live = append(live, p)
 	}
+	if len(live) == 0 {
+		return
+	}
+	resp, err := k.read(ctx, live)
+	confirmed := false
+	for _, p := range live {
+		if err != nil {
+			p.err = fmt.Errorf("confirming a renewal: %w", err)
+			continue
+		}
+		p.judge(k.member, resp)
+		confirmed = confirmed || p.err == nil && !p.over
+	}
+	if confirmed {
+		k.host.Cluster.Worked(k.member)
+	}
+}
+
+// judge decides whether the read confirms the part's renewal.
+func (p *part) judge(m *cluster.Member, resp *pb.TxnResponse) {
+	if p.s.ValidateKey(txn.KV(resp, p.at), resp.Header.Revision) != nil {
+		p.over = true
+		return
+	}
+	if p.read != nil {
+		p.read.deliver(resp, p.at+1)
+	}
+	p.err = p.s.validateRaftTerm(m, p.answer.Header, resp.Header)
+	p.rev = resp.Header.Revision
+}
+
+// read reads the session keys of live, and what fits of their other keys.
+func (k *renewal) read(ctx context.Context, live []*part) (*pb.TxnResponse, error) {
+	if len(live) == 1 {
+		return live[0].readAlone(ctx, k.member)
+	}
+	room := k.host.Renewals.readOps() - len(live)
+	ops := make([]*pb.RequestOp, 0, 2*len(live))
+	for _, p := range live {
+		p.at = len(ops)
+		ops = append(ops, p.s.ownRead)
+		if reads := p.s.keyReads(); len(reads[0].ops) <= room { // what has come since the batch was made may not fit
+			p.read, p.more = &reads[0], reads[1:]
+			ops, room = append(ops, p.read.ops...), room-len(p.read.ops)
+		}
+	}
+	resp, err := k.host.Cluster.Txn(ctx, cluster.Request{Op: "confirm sessions", On: k.member}, &pb.TxnRequest{Success: ops})
+	switch {
+	case cluster.IsTooManyOps(err):
+		k.host.Renewals.readRefused(len(ops))
+	case err == nil && len(resp.Responses) != len(ops): // what is missing was not shown to be gone
+		err = errShort
+	}
+	return resp, err
+}
+
+var errShort = errors.New("the answer is not one to all that was read")
+
+// readAlone reads the part's keys, and notes where those beside the session key were refused.
+func (p *part) readAlone(ctx context.Context, m *cluster.Member) (*pb.TxnResponse, error) {
+	reads := p.s.keyReads()
+	resp, whole, err := p.s.readKeys(ctx, m, &reads[0])
 	if whole {
-		reads[0].deliver(resp, 1)
+		p.read = &reads[0]
 	}
-	if err := s.validateRaftTerm(m, answer.Header, resp.Header); err != nil {
-		return result{err: err}
-	}
-	s.host.Cluster.Worked(m)
-	return result{rev: resp.Header.Revision, more: reads[1:]}
+	p.more, p.apart = reads[1:], !whole
+	return resp, err
 }
 
 // ValidateKey ends the session if its key, which a linearizable read at revision

@@ -46,10 +46,10 @@ func newRig(t *testing.T, fake *etcdfake.Cluster) *rig {
 }
 
 // newHost is a client of its own; it is closed at the end of the test.
-func newHost(t *testing.T, fake *etcdfake.Cluster, namespace string) Host {
+func newHost(t *testing.T, fake *etcdfake.Cluster, namespace string, opts ...grpc.DialOption) Host {
 	t.Helper()
 	c, err := cluster.Dial(context.Background(), cluster.Config{
-		Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption()},
+		Endpoints: fake.Endpoints(), DialOptions: append(opts, fake.DialOption()),
 	})
 	require.NoError(t, err)
 	h := Host{Cluster: c, Together: together.New(c), Watches: watcher.New(c), Cleanup: &cleanup.Group{}, Renewals: new(Renewals), Namespace: namespace}

@@ -15,16 +15,22 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// Renewals keeps a client's LeaseKeepAlive streams from one renewal to the next,
-// for opening and closing one costs a server more than the renewal does. All of
-// the client's sessions use them. The zero Renewals is ready.
+// Renewals is what the renewals of a client's sessions share: LeaseKeepAlive streams, which are kept
+// from one renewal to the next, for opening and closing one costs a server more than the renewal does,
+// and batches. The zero Renewals is ready.
 //
 // Invariants: a kept stream owes no answer, and belongs to no renewal (rule N2);
-// none is kept while no session renews.
+// none is kept, and no batch is under way, while no session renews.
 type Renewals struct {
 	mu       sync.Mutex
 	sessions int                           // that renew
 	kept     map[*cluster.Member][]*stream // the last one used last
+
+	batcher batcher
+	timer   *time.Timer     // for the next batch
+	wake    time.Time       // when it fires; zero: it does not
+	life    context.Context // of batches: while any session renews
+	die     context.CancelFunc
 }
 
 // maxKept is how many streams of one member are kept: as many as sessions that
@@ -43,7 +49,9 @@ type stream struct {
 func (r *Renewals) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.sessions++
+	if r.sessions++; r.sessions == 1 {
+		r.life, r.die = context.WithCancel(context.Background())
+	}
 }
 
 // end ends what begin began. The last session to end has the streams closed.
@@ -52,6 +60,11 @@ func (r *Renewals) end(host Host) {
 	r.sessions--
 	var rest []*stream
 	if r.sessions == 0 {
+		r.die()
+		if !r.wake.IsZero() {
+			r.timer.Stop()
+			r.wake = time.Time{}
+		}
 		for _, list := range r.kept {
 			rest = append(rest, list...)
 		}
@@ -122,30 +135,44 @@ func openStream(ctx context.Context, m *cluster.Member, token string) (*stream, 
 	return &stream{member: m, token: token, rpc: rpc, cancel: cancel}, nil
 }
 
-// renew sends a renewal of lease id and waits for its answer, until ctx ends. An
-// answer counts for the one renewal that is outstanding. After an error, or where
+// renew sends the renewals of parts and takes their answers, until ctx ends; answered is how
+// many of them had theirs, from the first on. Answers come in the order of the renewals, and each
+// counts for the one renewal of its lease that is outstanding. After an error, or where
 // ctx ended first, the stream is over: what it may yet answer is dropped with it.
-func (st *stream) renew(ctx context.Context, id int64) (sent clock.Instant, answer *pb.LeaseKeepAliveResponse, err error) {
+func (st *stream) renew(ctx context.Context, c *cluster.Cluster, parts []*part) (answered int, err error) {
 	stop := context.AfterFunc(ctx, st.cancel)
 	defer func() {
 		if !stop() && err == nil {
-			err = ctx.Err()
+			answered, err = 0, ctx.Err()
 		}
 		if err != nil {
 			st.cancel()
 		}
 	}()
-	sent = clock.Now() // before the message is written (rule T2)
-	if err = st.rpc.Send(&pb.LeaseKeepAliveRequest{ID: id}); err != nil && !errors.Is(err, io.EOF) {
-		return sent, nil, err // io.EOF: Recv has the reason
+	for i, p := range parts {
+		p.sent = clock.Now() // before its message is written (rule T2)
+		if err := st.rpc.Send(&pb.LeaseKeepAliveRequest{ID: p.s.id}); errors.Is(err, io.EOF) {
+			parts = parts[:i+1] // Recv has the reason
+			break
+		} else if err != nil {
+			return 0, err
+		}
 	}
-	if answer, err = st.rpc.Recv(); err != nil {
-		return sent, nil, err
+	for _, p := range parts {
+		answer, err := st.rpc.Recv()
+		switch {
+		case err != nil:
+			return answered, err
+		case answer.ID != p.s.id:
+			return answered, fmt.Errorf("the answer is for lease %x", answer.ID)
+		}
+		if err := c.Check(st.member, answer.Header, 0, false); err != nil {
+			return answered, err
+		}
+		p.answer = answer
+		answered++
 	}
-	if answer.ID != id {
-		return sent, answer, fmt.Errorf("the answer is for lease %x", answer.ID)
-	}
-	return sent, answer, nil
+	return answered, nil
 }
 
 // halfClose says on streams that no renewal follows. Their ends come while

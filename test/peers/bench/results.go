@@ -46,8 +46,10 @@ func (r *results) round(ctx context.Context, e *etcd, round int, s scenario) err
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(os.Stderr, "round %d  %-20s %-18s %5.1f s  p50 %8.3f ms  wall %7.3f s  cpu/op %8.1f µs  server %8.1f µs\n",
-				round+1, s.Name, kit, time.Since(start).Seconds(), got[0].P50*1e3, got[0].Wall, got[0].cpu()*1e6, got[0].serverCPU()*1e6)
+			for _, f := range got {
+				fmt.Fprintf(os.Stderr, "round %d  %-20s %7d %-18s %5.1f s  p50 %8.3f ms  wall %7.3f s  cpu/op %8.1f µs  server %8.1f µs\n",
+					round+1, s.Name, f.N, kit, time.Since(start).Seconds(), f.P50*1e3, f.Wall, f.cpu()*1e6, f.serverCPU()*1e6)
+			}
 			if r.profile != "" {
 				fmt.Fprintf(os.Stderr, "  %v\n", got[0].Calls)
 			}

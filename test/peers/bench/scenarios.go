@@ -42,12 +42,13 @@ func scenarios(short bool) []scenario {
 	list = append(list, chains(short)...)
 	list = append(list,
 		scenario{Name: "held", Task: "held", Sizes: []int{1_000, 10_000}, kits: three, turns: 1},
-		scenario{Name: "renewals", Task: "renewals", Sizes: []int{100, 500}, TTL: 3 * time.Second, Span: 3 * time.Second, kits: three, turns: 1},
+		scenario{Name: "renewals", Task: "renewals", Sizes: []int{100, 500}, TTL: 3 * time.Second, Span: 6 * time.Second, kits: three, turns: 1},
+		scenario{Name: "renewals-apart", Task: "renewals-apart", Sizes: []int{200}, TTL: 3 * time.Second, Span: 6 * time.Second, kits: three, turns: 1},
 	)
 	if !short {
 		list = append(list,
 			scenario{Name: "held-many", Task: "held", Sizes: []int{100_000}, kits: three, once: true},
-			scenario{Name: "renewals-many", Task: "renewals", Sizes: []int{2_000, 10_000}, TTL: 20 * time.Second, Span: 20 * time.Second, kits: three, once: true},
+			scenario{Name: "renewals-many", Task: "renewals", Sizes: []int{1_000, 2_000, 10_000}, TTL: 20 * time.Second, Span: 20 * time.Second, kits: three, once: true},
 		)
 	}
 	for i := range list {

@@ -48,9 +48,10 @@ deletes it again, to find out that a lock is held.
 without garbage. 100,000 locks are held in the first round only.
 
 `
-	renewalsText = `For one session and one TTL, in processes that do nothing else. pawl renews four times and has each renewal confirmed
-by a read; clientv3 renews three times, unconfirmed, all on one stream. The floor does what pawl does, on one stream.
-2,000 and 10,000 sessions are kept in the first round only.
+	renewalsText = `For one session and one TTL, in processes that do nothing else. pawl has each renewal confirmed by a read; the sessions of a
+client renew together, five times on one stream with one read for up to 128 of them ([how](../decisions/shared-renewals.md)), and one that has
+its client to itself four times. clientv3 renews three times, unconfirmed, all on one stream. The floor renews four times on one stream, with
+a read for each. "1 each" is clients of one session each. From 1,000 sessions on, they are kept in the first round only.
 
 `
 )

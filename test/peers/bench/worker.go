@@ -143,6 +143,8 @@ var tasks = map[string]func(ctx context.Context, w *worker, n int) (figures, err
 	"chain":       chain,
 	"held":        manyHeld,
 	"renewals":    renewals,
+
+	"renewals-apart": renewalsApart,
 }
 
 // grow makes sessions until there are n.
