@@ -47,6 +47,8 @@ export class Lock {
   readonly names: string[];
   /** For the storage: greater than that of every holder before, of each of its names. */
   readonly token: bigint;
+  /** Of a semaphore: its number, that no other holder has. */
+  readonly slot: number;
   /** Its keys in etcd, one for each of its names. */
   readonly keys: string[];
   /** Compares the clock, and does no I/O. */
@@ -72,6 +74,10 @@ export class Session {
   acquireAll(names: string[], options?: AcquireAllOptions): Promise<Lock>;
   /** All of the names or none: null where one of them is not free. */
   tryAcquireAll(names: string[], options?: { shared?: string[]; maxHold?: number }): Promise<Lock | null>;
+  /** One of a semaphore's limit slots: lock.slot says which. */
+  acquireSlot(name: string, limit: number, options?: { timeout?: number; maxHold?: number }): Promise<Lock>;
+  /** null where no slot is free, or others wait for one. */
+  tryAcquireSlot(name: string, limit: number, options?: { maxHold?: number }): Promise<Lock | null>;
   campaign(name: string, value?: string | Uint8Array, options?: { timeout?: number }): Promise<Lock>;
   withLock<T>(name: string, options: AcquireOptions, f: (lock: Lock) => Promise<T> | T): Promise<T>;
   /** Gives everything back. */

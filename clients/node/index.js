@@ -52,6 +52,7 @@ class Lock {
     this.name = names.join(', ');
     this.names = names;
     this.token = 0n;
+    this.slot = 0;
     this.keys = [];
   }
 
@@ -102,6 +103,7 @@ class Lock {
     if (!this.#known) {
       this.token = BigInt(answer.token);
       this.keys = answer.keys;
+      this.slot = answer.slot || 0;
       this.#known = at;
       [this.#sent, this.#valid] = [sent, valid];
     } else if (this.held() && since(at, sent) - valid < since(at, this.#sent) - this.#valid) {
@@ -157,6 +159,16 @@ class Session {
   /** tryAcquireAll gives null where one of the names is not free: all of them or none. */
   tryAcquireAll(names, { shared = [], maxHold = 0 } = {}) {
     return this._acquire([...names, ...shared], this._ttl, { modes: modesOf(names, shared), maxHoldMs: maxHold, try: true });
+  }
+
+  /** acquireSlot waits until one of a semaphore's limit slots is held: lock.slot says which. */
+  acquireSlot(name, limit, { timeout = Infinity, maxHold = 0 } = {}) {
+    return this._acquire([name], timeout, { mode: 'SEMAPHORE', limit, maxHoldMs: maxHold });
+  }
+
+  /** tryAcquireSlot gives null where no slot is free, or others wait for one. */
+  tryAcquireSlot(name, limit, { maxHold = 0 } = {}) {
+    return this._acquire([name], this._ttl, { mode: 'SEMAPHORE', limit, maxHoldMs: maxHold, try: true });
   }
 
   /** campaign waits until it leads: the Lock is its term. */

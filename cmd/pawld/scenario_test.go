@@ -392,7 +392,10 @@ func (c *thin) acquire(name string, cmd object) (object, error) {
 		body["names"], body["modes"] = slices.Concat(names, shared), modes
 		delete(body, "mode")
 	}
-	for _, field := range []string{"try", "maxHoldMs"} {
+	if cmd["limit"] != nil {
+		body["mode"] = "SEMAPHORE"
+	}
+	for _, field := range []string{"try", "maxHoldMs", "limit"} {
 		if cmd[field] != nil {
 			body[field] = cmd[field]
 		}
@@ -418,13 +421,15 @@ func (c *thin) acquire(name string, cmd object) (object, error) {
 			c.mu.Unlock()
 			var token float64
 			_, _ = fmt.Sscan(x["token"].(string), &token)
-			return object{"state": "HELD", "token": token, "key": x["keys"].([]any)[0]}, nil
+			return object{"state": "HELD", "token": token, "key": x["keys"].([]any)[0], "slot": slotOf(x)}, nil
 		case time.Now().After(end):
 			_, err := c.call("Release", object{"session": c.session, "requestIds": []string{l.id}})
 			return object{"state": "TIMEOUT"}, err
 		}
 	}
 }
+
+func slotOf(l object) float64 { slot, _ := l["slot"].(float64); return slot }
 
 func (c *thin) ask(id string, begins bool) {
 	c.mu.Lock()

@@ -41,6 +41,17 @@ func TestListSaysHowEachEntryHolds(t *testing.T) {
 	assert.Equal(t, object{"a": "exclusive", "b": "shared", "e": "exclusive"}, modes)
 	assert.Equal(t, object{"a": []any{"a", "b"}, "b": []any{"a", "b"}, "e": nil}, sets)
 
+	slots := object{}
+	for id := 10; id < 12; id++ {
+		l := lockOf(acquire(id, object{"names": []string{"s"}, "mode": "SEMAPHORE", "limit": 2}))
+		slot, _ := l["slot"].(float64)
+		slots[fmt.Sprint(slot)] = l["state"]
+	}
+	assert.Equal(t, object{"0": "HELD", "1": "HELD"}, slots)
+	assert.Equal(t, "BUSY", acquire(12, object{"names": []string{"s"}, "mode": "SEMAPHORE", "limit": 2, "try": true})["state"])
+	_, out := p.raw("Acquire", marshal(object{"session": hex32(1), "requestId": hex32(13), "names": []string{"s"}, "mode": "EXCLUSIVE", "waitMs": 5000}))
+	assert.Equal(t, "failed_precondition", out["code"], "a semaphore's name is no lock's: %v", out)
+
 	owner := fmt.Sprintf(`uid:%d "me"`, os.Getuid())
 	for name, more := range map[string]object{
 		"the second name":               {"names": []string{"x", "b"}, "mode": "EXCLUSIVE"},

@@ -15,7 +15,9 @@ async function play(c) {
     case 'acquire': {
       let lock;
       try {
-        if (c.names && c.try) lock = await session.tryAcquireAll(c.names, { shared: c.sharedNames });
+        if (c.limit && c.try) lock = await session.tryAcquireSlot(c.name, c.limit);
+        else if (c.limit) lock = await session.acquireSlot(c.name, c.limit, { timeout: c.timeoutMs });
+        else if (c.names && c.try) lock = await session.tryAcquireAll(c.names, { shared: c.sharedNames });
         else if (c.names) lock = await session.acquireAll(c.names, { shared: c.sharedNames, timeout: c.timeoutMs });
         else lock = c.try
           ? await session.tryAcquire(c.name, { shared: c.shared })
@@ -26,7 +28,7 @@ async function play(c) {
       }
       if (lock === null) return { state: 'BUSY' };
       locks.set(c.lock, lock);
-      return { state: 'HELD', token: Number(lock.token), key: lock.keys[0] };
+      return { state: 'HELD', token: Number(lock.token), key: lock.keys[0], slot: lock.slot };
     }
     case 'check':
       return { held: held.held() };

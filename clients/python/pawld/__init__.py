@@ -67,6 +67,8 @@ class Lock:
         self.names = names
         self.token = 0
         """For the storage: greater than that of every holder before, of each of its names."""
+        self.slot = 0
+        """Of a semaphore: its number, that no other holder has."""
         self.keys: List[str] = []
         """Its keys in etcd, one for each of its names."""
         self._session = session
@@ -103,6 +105,7 @@ class Lock:
             if self._known is None:
                 self.token = int(answer["token"])
                 self.keys = answer["keys"]
+                self.slot = int(answer.get("slot", 0))
                 self._known = now
                 self._sent, self._valid = sent, valid
             elif not self._over:
@@ -229,6 +232,18 @@ class Session:
         """None where another holds the lock, or waits for it."""
         return self._acquire([name], self._ttl, {
             "mode": "SHARED" if shared else "EXCLUSIVE", "maxHoldMs": int(max_hold * 1000), "try": True,
+        })
+
+    def acquire_slot(self, name: str, limit: int, *, timeout: Optional[float] = None, max_hold: float = 0) -> Lock:
+        """Waits until one of a semaphore's limit slots is held: lock.slot says which."""
+        lock = self._acquire([name], timeout, {"mode": "SEMAPHORE", "limit": limit, "maxHoldMs": int(max_hold * 1000)})
+        assert lock is not None
+        return lock
+
+    def try_acquire_slot(self, name: str, limit: int, *, max_hold: float = 0) -> Optional[Lock]:
+        """None where no slot is free, or others wait for one."""
+        return self._acquire([name], self._ttl, {
+            "mode": "SEMAPHORE", "limit": limit, "maxHoldMs": int(max_hold * 1000), "try": True,
         })
 
     def campaign(self, name: str, value: bytes = b"", *, timeout: Optional[float] = None) -> Lock:

@@ -17,7 +17,11 @@ def play(c):
     lock = locks.get(c.get("lock"))
     if c["op"] == "acquire":
         try:
-            if "names" in c and c.get("try"):
+            if "limit" in c and c.get("try"):
+                lock = session.try_acquire_slot(c["name"], c["limit"])
+            elif "limit" in c:
+                lock = session.acquire_slot(c["name"], c["limit"], timeout=c["timeoutMs"] / 1000)
+            elif "names" in c and c.get("try"):
                 lock = session.try_acquire_all(c["names"], shared=c.get("sharedNames", []))
             elif "names" in c:
                 lock = session.acquire_all(c["names"], shared=c.get("sharedNames", []), timeout=c["timeoutMs"] / 1000)
@@ -30,7 +34,7 @@ def play(c):
         if lock is None:
             return {"state": "BUSY"}
         locks[c["lock"]] = lock
-        return {"state": "HELD", "token": lock.token, "key": lock.keys[0]}
+        return {"state": "HELD", "token": lock.token, "key": lock.keys[0], "slot": lock.slot}
     if c["op"] == "check":
         return {"held": lock.held()}
     if c["op"] == "release":

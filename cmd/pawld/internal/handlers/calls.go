@@ -74,15 +74,17 @@ func (c *calls) Acquire(ctx context.Context, r *connect.Request[pb.AcquireReques
 
 // wanted is what a request asks for, or what is wrong with that.
 func wanted(m *pb.AcquireRequest, identity string) (locks.Want, error) {
-	w := locks.Want{Names: m.Names, Value: m.Value, Try: m.Try, Delay: millis(m.DelayMs), MaxHold: millis(m.MaxHoldMs)}
+	w := locks.Want{Names: m.Names, Value: m.Value, Try: m.Try, Delay: millis(m.DelayMs), MaxHold: millis(m.MaxHoldMs), Limit: int(m.Limit)}
 	modes, err := modesOf(m)
 	if err != nil {
 		return w, err
 	}
 	w.Modes = modes
 	switch {
-	case m.Limit != 0:
+	case modes[0] != locks.Semaphore && m.Limit != 0:
 		return w, invalid("limit is %d, and is for SEMAPHORE alone", m.Limit)
+	case modes[0] == locks.Semaphore && (m.Limit < 1 || m.Limit > lock.MaxLimit):
+		return w, invalid("limit is %d, want 1 to %d", m.Limit, lock.MaxLimit)
 	case m.TtlMs < 0:
 		return w, invalid("ttl_ms is %d, want 0 or more", m.TtlMs)
 	case m.DelayMs < 0:
@@ -139,11 +141,11 @@ func modesOf(m *pb.AcquireRequest) ([]locks.Mode, error) {
 		case pb.Mode_ELECTION:
 			modes[i] = locks.Election
 		case pb.Mode_SEMAPHORE:
-			return nil, invalid("mode is %v, which this pawld does not have: want EXCLUSIVE, SHARED or ELECTION", mode)
+			modes[i] = locks.Semaphore
 		default:
-			return nil, invalid("mode is %v, want EXCLUSIVE, SHARED or ELECTION", mode)
+			return nil, invalid("mode is %v, want EXCLUSIVE, SHARED, SEMAPHORE or ELECTION", mode)
 		}
-		if len(modes) > 1 && modes[i] == locks.Election {
+		if len(modes) > 1 && modes[i] != locks.Exclusive && modes[i] != locks.Shared {
 			return nil, invalid("mode is %v, and names are %d: a set's is EXCLUSIVE or SHARED", mode, len(modes))
 		}
 	}
@@ -401,7 +403,7 @@ func millis(ms int32) time.Duration { return time.Duration(ms) * time.Millisecon
 func listed(l locks.Lock) *pb.Lock {
 	out := &pb.Lock{RequestId: l.Ref.Request, State: pb.State_LOST, Names: l.Names, Token: l.Token, Keys: l.Keys}
 	if l.State == table.Held {
-		out.State, out.ValidForMs = pb.State_HELD, l.Valid.Milliseconds()
+		out.State, out.ValidForMs, out.Slot = pb.State_HELD, l.Valid.Milliseconds(), int32(l.Slot)
 		return out
 	}
 	if out.Why = why(l.Why); out.Why == pb.Why_WHY_UNSPECIFIED {

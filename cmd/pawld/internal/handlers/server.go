@@ -32,6 +32,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/pawlv1/pawlv1connect"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/lock"
 )
 
 // A Server serves the API.
@@ -188,7 +189,7 @@ func refusal(err error) error {
 		code = connect.CodeInvalidArgument
 	case cluster.IsPermissionDenied(err):
 		code = connect.CodePermissionDenied
-	case errors.Is(err, pawl.ErrTokenFloor):
+	case errors.Is(err, pawl.ErrTokenFloor), errors.Is(err, lock.ErrKind):
 		code = connect.CodeFailedPrecondition
 	}
 	return connect.NewError(code, err)

@@ -23,6 +23,7 @@ type Lock struct {
 	Names []string
 	Token int64
 	Keys  []string
+	Slot  int // of a semaphore
 }
 
 // An Answer is Acquire's.
@@ -120,7 +121,7 @@ func (s *Service) Silent(ctx context.Context, err error) error {
 func (s *Service) lock(l table.Listed) Lock {
 	out := Lock{Listed: l, Names: namesOf(l.Text)}
 	if p := s.parts[l.Ref]; p != nil && p.held != nil {
-		out.Token, out.Keys = int64(p.held.Token()), p.held.keys
+		out.Token, out.Keys, out.Slot = int64(p.held.Token()), p.held.keys, p.held.slot
 	}
 	return out
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/lock"
 )
 
 // setOf wants the names alone, and shared ones shared.
@@ -202,5 +203,32 @@ func TestWhatWasSavedAndIsNotWholeIsLost(t *testing.T) {
 		assert.Equal(w, table.Lost, next.one("a").State)
 		time.Sleep(time.Minute)
 		assert.Nil(w, w.f.Get(l.Keys[0]))
+	})
+}
+
+func TestASlotOutlivesARestart(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		want := Want{Names: []string{"s"}, Modes: []Mode{Semaphore}, Limit: 2, Owner: "uid:1"}
+		for i, session := range []string{"a", "b"} {
+			a := d.acquire(session, "1", 2*time.Second, want)
+			require.Equal(w, table.Held, a.State)
+			assert.Equal(w, i, a.Slot)
+		}
+		assert.Equal(w, table.Waiting, d.acquire("c", "1", 0, want).State)
+		_, err := d.Acquire(w.Context(), d.request("c", time.Second), "2", 0, exclusive("s"), 10)
+		assert.ErrorIs(w, err, lock.ErrKind, "it is not tried again")
+		var saved Saved
+		require.NoError(w, d.Detach(func(s Saved) error { saved = s; return nil }))
+		require.NoError(w, d.client.Close())
+		next := w.daemon()
+		taken, err := next.Resume(w.Context(), saved)
+		require.NoError(w, err)
+		assert.Equal(w, 2, taken)
+		assert.Equal(w, 1, next.one("b").Slot)
+		assert.True(w, next.release("b", "1").Released)
+		c := next.acquire("c", "1", 2*time.Second, want)
+		assert.Equal(w, table.Held, c.State)
+		assert.Equal(w, 1, c.Slot)
 	})
 }

@@ -22,12 +22,14 @@ const (
 	Exclusive Mode = "exclusive"
 	Shared    Mode = "shared"
 	Election  Mode = "election"
+	Semaphore Mode = "semaphore" // of one name, with Limit
 )
 
 // A Want is what is wanted: one name, or a set of them, all or none.
 type Want struct {
 	Names   []string
 	Modes   []Mode // one for each of Names; of a set, Exclusive or Shared
+	Limit   int    `json:",omitempty"`
 	Value   []byte `json:",omitempty"`
 	Try     bool   `json:",omitempty"`
 	Owner   string // as it is written into the key
@@ -58,6 +60,7 @@ type held struct {
 	handle
 	term *elect.Term // nil: a lock
 	keys []string    // one for each name
+	slot int         // of a semaphore
 	back func(ctx context.Context) error
 }
 
@@ -72,6 +75,10 @@ type handle interface {
 
 func ofLocks(h *lock.HeldMulti) *held {
 	return &held{Keeper: inside.KeeperOfHeld(h), handle: h, keys: h.Keys(), back: h.Release}
+}
+
+func ofPermit(p *lock.Permit) *held {
+	return &held{Keeper: inside.KeeperOfHeld(p), handle: p, keys: []string{p.Key()}, slot: p.Slot(), back: p.Release}
 }
 
 func ofTerm(t *elect.Term) *held {
@@ -97,8 +104,23 @@ func (w Want) multi(s pawl.Sessions) *lock.Multi {
 	return lock.NewMulti(s, lock.Options{Delay: w.Delay, Owner: w.Owner}, wants...)
 }
 
+func (w Want) semaphore(s pawl.Sessions) *lock.Semaphore {
+	return lock.NewSemaphore(s, w.Names[0], w.Limit, lock.Options{Owner: w.Owner})
+}
+
 // acquire waits until it is held.
 func (w Want) acquire(ctx context.Context, s pawl.Sessions) (*held, error) {
+	if w.Modes[0] == Semaphore {
+		acquire := w.semaphore(s).Acquire
+		if w.Try {
+			acquire = w.semaphore(s).TryAcquire
+		}
+		p, err := acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return ofPermit(p), nil
+	}
 	if w.election() {
 		campaign := elect.New(s, w.Names[0], elect.Options{}).Campaign
 		if w.Try {
@@ -123,6 +145,13 @@ func (w Want) acquire(ctx context.Context, s pawl.Sessions) (*held, error) {
 
 // resume takes over what a predecessor held.
 func (w Want) resume(ctx context.Context, s pawl.Sessions, keys []string, t fencing.Token) (*held, error) {
+	if w.Modes[0] == Semaphore {
+		p, err := w.semaphore(s).Resume(ctx, keys[0], t)
+		if err != nil {
+			return nil, err
+		}
+		return ofPermit(p), nil
+	}
 	if w.election() {
 		term, err := elect.New(s, w.Names[0], elect.Options{}).Resume(ctx, keys[0], t)
 		if err != nil {
