@@ -242,14 +242,11 @@ func (s *Sender) carry(fx effects, now time.Time) {
 	s.arm(now)
 }
 
-// arm sets the timer to when the machine next needs the time. One that fires
+// arm sets the timer to when the machine is to know of the time, unless it fires before. One that fires
 // too early is set again.
 func (s *Sender) arm(now time.Time) {
-	if !s.armed.IsZero() {
-		return
-	}
 	at := s.m.wake()
-	if at.IsZero() {
+	if at.IsZero() || !s.armed.IsZero() && !at.Before(s.armed) {
 		return
 	}
 	s.armed = at

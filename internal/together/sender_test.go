@@ -594,3 +594,18 @@ func TestWhatWaitsToBeSentAgainIsUnknownToWhoeverStopsWaiting(t *testing.T) {
 		assert.Equal(w, cluster.Unknown, cluster.OutcomeOf(got[1].err), "it was sent once: %v", got[1].err)
 	})
 }
+
+// Rule G4: the timer fires when an attempt may be late, also where round trips have become shorter since it was set.
+func TestTheTimerIsBroughtForward(t *testing.T) {
+	s := &Sender{m: newMachine()}
+	now := time.Now()
+	s.m.hold = 2 * time.Hour
+	s.m.gather.add(newPart(Write{Txn: &pb.TxnRequest{}}, 0, false), now)
+	s.arm(now)
+	defer s.timer.Stop()
+	for _, at := range []struct{ wake, armed time.Duration }{{2 * time.Hour, 2 * time.Hour}, {time.Hour, time.Hour}, {3 * time.Hour, time.Hour}} {
+		s.m.hold = at.wake
+		s.arm(now)
+		assert.Equal(t, now.Add(at.armed), s.armed)
+	}
+}
