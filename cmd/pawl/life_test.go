@@ -77,7 +77,7 @@ func TestALockIsHeldUntilASignal(t *testing.T) {
 		{unix.SIGTERM, nil,
 			`^held "hold" key=hold/[0-9a-f]+-1 token=\d+ lease=[0-9a-f]+ ttl=15s until=[\d:.]+ unless renewed, as it is$`, `^released "hold" token=\d+$`},
 		{unix.SIGINT, []string{"--json", "--ttl", "5", "--owner", "me"},
-			`^{"event":"held","name":"hold","key":"hold/[0-9a-f]+-1","token":\d+,"lease":"[0-9a-f]+","ttl":5,"deadline":"`, `^{"event":"released","name":"hold",`},
+			`^{"event":"held","name":"hold","key":"hold/[0-9a-f]+-1","mode":"exclusive","token":\d+,"lease":"[0-9a-f]+","ttl":5,"deadline":"`, `^{"event":"released","name":"hold",`},
 	} {
 		p := begin(t, s.Addr(), append(append([]string{"lock"}, c.args...), "hold")...)
 		out := p.lines()
