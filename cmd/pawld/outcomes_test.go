@@ -28,7 +28,7 @@ import (
 // ttl is that of the clients here.
 const ttl = 3 * time.Second
 
-// A next is a Go program that waits for a name, as whoever comes after a client of pawld's.
+// A next is a Go program that waits for a name, as one that comes after a client of pawld's.
 type next struct {
 	t    *testing.T
 	held chan *lock.Held

@@ -262,7 +262,7 @@ func TestEachEndIsClassifiedByItsRevision(t *testing.T) {
 			steps: []string{"put a/q1-1 1 LABEL", "put a/s0.1.1-1 1 LABEL; del a/q1-1", "put a/q2-1 2 LABEL", "del a/s0.1.1-1", "put a/s0.1.2-1 2 LABEL; del a/q2-1"},
 			want:  "5 a acquired token=5 waited=2s",
 		},
-		"a slot that is given back is released, whoever was first in the queue": {
+		"a slot that is given back is released, first in the queue or not": {
 			steps: []string{"put a/q1-1 1 LABEL", "put a/s0.2.1-1 1 LABEL; del a/q1-1", "put a/q2-1 2 LABEL", "put a/s1.2.2-1 2 LABEL; del a/q2-1", "del a/s1.2.2-1"}, living: "2",
 			want: "5 a released token=4 (key deleted) held=1s",
 		},

@@ -178,6 +178,8 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 	}
 	defer host.Deferral.Begin()() // what the predecessor promised keeps the lease, until it is promised here
 	own, err := s.takeOver(ctx, saved)
+	within, cancel := context.WithTimeout(ctx, s.cfg.Table.MaxTTL) // no client believes in a lock for longer
+	defer cancel()
 	var wg sync.WaitGroup
 	turns := make(chan struct{}, resumers)
 	restored := make([]table.Saved, len(saved.Sessions))
@@ -189,11 +191,11 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 				continue
 			}
 			wg.Add(1)
-			go func() { // ends with ctx, or the session; waited for below
+			go func() { // ends with within, or the session; waited for below
 				defer wg.Done()
 				turns <- struct{}{}
 				defer func() { <-turns }()
-				s.takeOne(ctx, own, r, &to.Rows[j])
+				s.takeOne(within, own, r, &to.Rows[j])
 			}()
 		}
 		restored[i] = to
@@ -256,7 +258,8 @@ func wantOf(r SavedRow) (w Want, whole bool) {
 	return w, err == nil && len(w.Names) > 0 && len(w.Modes) == len(w.Names) && len(r.Keys) == len(w.Names)
 }
 
-// takeOne takes one lock over, and promises at once what its client may still believe.
+// takeOne takes one lock over, and promises at once what its client may still believe. It
+// tries until ctx ends.
 func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow, to *table.SavedRow) {
 	to.State, to.Why = table.Lost, table.ErrExpired
 	if own == nil {
@@ -276,6 +279,9 @@ func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow,
 		case errors.Is(err, lock.ErrLost), errors.Is(err, elect.ErrLost), errors.Is(err, pawl.ErrTokenFloor):
 			to.Why = err
 			return
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || to.Why == table.ErrExpired { // how the last try ended says less
+			to.Why = fmt.Errorf("%w: it could not be taken over: %w", table.ErrExpired, err)
 		}
 		s.cfg.Logger.Warn("a lock is not taken over yet", "name", w.Names, "cause", err)
 		t := time.NewTimer(100 * time.Millisecond)

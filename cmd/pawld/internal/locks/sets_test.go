@@ -1,15 +1,20 @@
 package locks
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lock"
 )
 
@@ -230,5 +235,32 @@ func TestASlotOutlivesARestart(t *testing.T) {
 		c := next.acquire("c", "1", 2*time.Second, want)
 		assert.Equal(w, table.Held, c.State)
 		assert.Equal(w, 1, c.Slot)
+	})
+}
+
+// A name that pawld may no longer read keeps no other lock from being taken over and served:
+// for as long as a client can believe in it it is tried, and then it is lost.
+func TestALockThatCannotBeTakenOverHoldsARestartUpForABoundedTime(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		d.hold("a", "1", "forbidden")
+		d.hold("b", "1", "other")
+		var saved Saved
+		require.NoError(w, d.Detach(func(s Saved) error { saved = s; return nil }))
+		require.NoError(w, d.client.Close())
+		w.f.Inject(etcdfake.Rule{
+			Match: func(r etcdfake.Request) bool { return strings.Contains(fmt.Sprint(r.Message), "forbidden/") },
+			Err:   status.Error(codes.PermissionDenied, "etcdserver: permission denied"), Lose: true,
+		})
+		next := w.daemon()
+		begin := time.Now()
+		taken, err := next.Resume(w.Context(), saved)
+		require.NoError(w, err)
+		assert.Equal(w, 1, taken)
+		assert.LessOrEqual(w, time.Since(begin), 16*time.Second)
+		lost := next.one("a")
+		assert.Equal(w, table.Lost, lost.State)
+		assert.Equal(w, Why("EXPIRED"), WhyOf(lost.Why))
+		assert.ErrorContains(w, lost.Why, "permission denied")
 	})
 }
