@@ -43,6 +43,6 @@
 //	pawl.member.switches             counter    pawl.member
 //	pawl.fenced                      counter
 //
-// pawl.kind is lock or election; pawl.mode is exclusive or shared; pawl.cause is one of few words: see observe/prom.
+// pawl.kind is lock or election; pawl.mode is exclusive, shared or semaphore; pawl.cause is one of few words: see observe/prom.
 // Names of locks are on spans only.
 package otel

@@ -11,12 +11,12 @@
 //
 // # Metrics
 //
-// kind is "lock" or "election". mode is how a lock is wanted, "exclusive" or "shared"; of
-// several names at once, which count as one lock, shared where all are. name is there
+// kind is "lock" or "election". mode is how a lock is wanted, "exclusive", "shared" or,
+// of a slot of a semaphore, "semaphore"; several names at once count as one lock, shared where all are. name is there
 // only with Options.Name, for there can be as many names as jobs; of several it is the
 // first. cause is one of few words: expired, revoked, closed,
 // cluster_changed, key_deleted, key_overwritten, max_hold, overrun, busy, token_floor, timeout,
-// canceled, other.
+// canceled, kind, other.
 //
 //	pawl_sessions                                     gauge      sessions that are valid
 //	pawl_session_validity_seconds{lease}              gauge      validity left, at the scrape

@@ -16,6 +16,7 @@ func (c *Collector) begin() {
 	if c.opts.Name == nil {
 		c.beginLosses(c.labels(aLock, observe.Acquisition{Mode: observe.Exclusive}))
 		c.beginLosses(c.labels(aLock, observe.Acquisition{Mode: observe.Shared}))
+		c.beginLosses(c.labels(aLock, observe.Acquisition{Mode: observe.Semaphore}))
 		c.beginLosses(c.labels(anElection, observe.Acquisition{}))
 	}
 }
