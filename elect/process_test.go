@@ -81,6 +81,7 @@ func (f *field) start(etcd string) {
 	p.cmd = exec.Command(os.Args[0], "-test.run=^TestRoleCandidate$", "-test.v")
 	p.cmd.Env = append(os.Environ(), roleVariable+"=candidate", endpointVariable+"="+p.proxy.Addr())
 	p.cmd.Stderr = os.Stderr
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that no other process wakes it while it is stopped
 	var err error
 	p.in, err = p.cmd.StdinPipe()
 	require.NoError(f.t, err)

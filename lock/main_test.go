@@ -42,12 +42,17 @@ type process struct {
 	lines *bufio.Scanner // what it says
 }
 
+// ownGroup has a process that is to be stopped run in a process group of its own, where there are such, so that
+// no other process of the tests' group wakes it when it ends.
+var ownGroup = func(*exec.Cmd) {}
+
 func child(t testing.TB, as string, env ...string) *process {
 	t.Helper()
 	name := "TestRole" + strings.ToUpper(as[:1]) + as[1:]
 	cmd := exec.Command(os.Args[0], "-test.run=^"+name+"$", "-test.v")
 	cmd.Env = append(append(os.Environ(), role+"="+as), env...)
 	cmd.Stderr = os.Stderr
+	ownGroup(cmd)
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()

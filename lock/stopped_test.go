@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"syscall"
 	"testing"
@@ -44,6 +45,10 @@ func TestRoleSleeper(t *testing.T) {
 	}
 	_, err = c.KV().Txn(ctx, kv.Txn{Guards: []kv.Guard{h.Guard()}, Then: []kv.Op{kv.Put("late", nil)}})
 	fmt.Printf("fenced %v\n", errors.Is(err, kv.ErrFenced))
+}
+
+func init() {
+	ownGroup = func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 }
 
 // S22 (hazard), T3: a process that was stopped for longer than its TTL sees at

@@ -104,11 +104,22 @@ func begin(t *testing.T, args ...string) *pawld {
 	return beginCmd(t, exec.Command(os.Args[0], args...))
 }
 
+// ownGroup has a process that is to be stopped run in a process group of its own, so that no other
+// process wakes it: the kernel does so, in a group that is orphaned, when one of the group ends whose
+// parent is in another.
+func ownGroup(cmd *exec.Cmd) {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = new(syscall.SysProcAttr)
+	}
+	cmd.SysProcAttr.Setpgid = true
+}
+
 func beginCmd(t *testing.T, cmd *exec.Cmd) *pawld {
 	t.Helper()
 	p := &pawld{t: t, cmd: cmd, done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), "PAWLD_TEST_RUN=1", "ETCDCTL_ENDPOINTS=", "PAWL_NAMESPACE=")
 	p.cmd.Stderr = p
+	ownGroup(p.cmd)
 	require.NoError(t, p.cmd.Start())
 	go func() { // ends with the process
 		_ = p.cmd.Wait()

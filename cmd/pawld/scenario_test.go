@@ -154,6 +154,7 @@ func newProgram(t *testing.T, name string, args ...string) *program {
 	require.NoError(t, err, "%s is needed for this test", name)
 	p := &program{t: t, cmd: exec.Command(path, args...)}
 	p.cmd.Stderr = os.Stderr
+	ownGroup(p.cmd)
 	p.in, err = p.cmd.StdinPipe()
 	require.NoError(t, err)
 	out, err := p.cmd.StdoutPipe()

@@ -121,6 +121,7 @@ func (tr *trial) startWorker(i int) {
 	require.NoError(tr.t, err, "python3 is needed for this test")
 	tr.workers[i] = exec.Command(python, "../../clients/python/examples/orders.py", tr.socket(), tr.store)
 	tr.workers[i].Stderr = tr
+	ownGroup(tr.workers[i])
 	require.NoError(tr.t, tr.workers[i].Start())
 }
 

@@ -10,8 +10,12 @@ import (
 	"time"
 )
 
-// tie has the process end with this one, even while it is paused.
-func tie(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
+// tie has the process end with this one, even while it is paused. It gets a process group of its
+// own: where the group of the tests is orphaned, as in a container, the kernel wakes what is stopped in it
+// (SIGHUP, SIGCONT) when any member ends whose parent is in another group, as a command of pawl's is.
+func tie(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+}
 
 // pause returns when every thread of the process has stopped: the signal alone
 // lets them go on for a moment.

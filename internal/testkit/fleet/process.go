@@ -35,7 +35,7 @@ func (y *yard) start(t testing.TB, who int) *process {
 	p := &process{cmd: exec.Command(os.Args[0]), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), orderVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
 	p.cmd.Stderr = &p.err
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that no other process wakes it while it is stopped
 	dieWithParent(p.cmd.SysProcAttr)
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)

@@ -78,6 +78,7 @@ func TestItIsAccessibleInBothSchemes(t *testing.T) {
 		b.value(`[...document.querySelectorAll("#rows .name")].find(n => n.textContent === "backup").click()`)
 		b.sees(`document.querySelector("#details .past.lost")`)
 		assert.Empty(t, b.value(faults))
+		b.says("#mode", "break allowed")
 		b.presses("b")
 		b.sees(`document.getElementById("break").open`)
 		assert.Empty(t, b.value(faults))

@@ -56,6 +56,7 @@ func TestWhoIsNotThereAnyMoreIsNotBroken(t *testing.T) {
 	next := s.waits(s.session("bob"), "backup")
 	b := open(t, s.url(), "/#key=KEY", look{})
 	b.shows("backup", "ann", 1)
+	b.says("#mode", "break allowed")
 	b.presses("b")
 	b.says("#break", "This evicts ann")
 	s.etcd.Delete(h.Key())

@@ -27,6 +27,7 @@ func TestWhatOthersWroteIsTextAndNothingElse(t *testing.T) {
 	b.sees(`[...document.querySelectorAll(".name")].some(n => n.textContent === '"bytes\\xff"')`)
 	b.value(fmt.Sprintf(`[...document.querySelectorAll(".name")].find(n => n.textContent === %q).click()`, evil))
 	b.sees(`document.querySelector("#details h2")?.textContent === %q`, evil)
+	b.says("#mode", "break allowed")
 	b.presses("b")
 	b.sees(`document.getElementById("break-text").textContent.includes(%q)`, evil)
 	b.presses(kb.Escape, kb.Escape)

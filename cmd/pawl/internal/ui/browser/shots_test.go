@@ -44,6 +44,7 @@ func TestPictures(t *testing.T) {
 		b.presses("p") // so that the two that follow show the same moment
 		b.sees(`document.querySelector("#details .past.lost")`)
 		b.picture("details-" + scheme)
+		b.says("#mode", "break allowed")
 		b.presses("b")
 		b.sees(`document.getElementById("break").open`)
 		b.picture("break-" + scheme)
