@@ -1,0 +1,132 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+)
+
+// most are the queues of as many names as a set has at the most, all of them shared.
+func (w *world) most() (all []Queue) {
+	for i := range 32 {
+		q, err := New("", fmt.Sprint("name", i), false)
+		require.NoError(w, err)
+		q.Shared = true
+		all = append(all, q)
+	}
+	return all
+}
+
+// ML1, SM5: a refusal is explained for as many names as a set may have, in any mode.
+func TestTheLargestSetLearnsWhyItIsRefused(t *testing.T) {
+	t.Run("another kind", func(t *testing.T) {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			q, err := NewSemaphore("", "name31", 1)
+			require.NoError(w, err)
+			p, err := Acquire(w.Context(), w.session(), q, Request{})
+			require.NoError(w, err)
+			ctx, cancel := context.WithTimeout(w.Context(), 5*time.Second)
+			defer cancel()
+			all := w.most()
+			_, err = AcquireAll(ctx, w.session(), Request{}, all[0], all[1:]...)
+			require.ErrorIs(w, err, ErrKind)
+			w.release(p)
+			w.clear()
+		})
+	})
+	t.Run("busy since the look", func(t *testing.T) {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			all := w.most()
+			one := all[31]
+			one.Shared = false
+			s, other := w.session(), w.session()
+			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Delay: time.Second, Times: 1}))
+			done := make(chan error, 1)
+			ctx, cancel := context.WithTimeout(w.Context(), 10*time.Second)
+			defer cancel()
+			go func() {
+				_, err := AcquireAll(ctx, s, Request{Try: true}, all[0], all[1:]...)
+				done <- err
+			}()
+			synctest.Wait()
+			c, err := Acquire(w.Context(), other, one, Request{})
+			require.NoError(w, err)
+			require.ErrorIs(w, <-done, ErrBusy)
+			w.release(c)
+			w.clear()
+		})
+	})
+}
+
+// cancels are the cancel keys, and marks, that sessions have left below their own keys.
+func cancels(w *world, s *session.Session) []string {
+	key, _ := s.Key()
+	return w.f.Keys(key + "/")
+}
+
+// SM1: the cancel key that a take has put goes with the slot, however that goes.
+func TestNoCancelKeyIsLeftOfATake(t *testing.T) {
+	for name, end := range map[string]func(w *world, s *session.Session, p *Acquisition) *session.Session{
+		"released": func(w *world, s *session.Session, p *Acquisition) *session.Session {
+			w.release(p)
+			return s
+		},
+		"held for too long": func(w *world, s *session.Session, p *Acquisition) *session.Session {
+			p.Forfeit(ErrMaxHold)
+			return s
+		},
+		"deleted by an operator": func(w *world, s *session.Session, p *Acquisition) *session.Session {
+			time.Sleep(time.Second)
+			w.f.Delete(p.Key())
+			return s
+		},
+		"deleted by an operator, found by the release": func(w *world, s *session.Session, p *Acquisition) *session.Session {
+			w.f.Delete(p.Key())
+			require.ErrorIs(w, p.Release(w.Context(), errGivenBack), ErrKeyDeleted)
+			return s
+		},
+		"overwritten": func(w *world, s *session.Session, p *Acquisition) *session.Session {
+			time.Sleep(time.Second)
+			w.f.Put(p.Key(), "x", s.ID())
+			return s
+		},
+		"resumed": func(w *world, s *session.Session, p *Acquisition) *session.Session {
+			next := w.successor(s)
+			back, err := Resume(w.Context(), next, w.queue(), p.Key(), p.Token(), Limits{})
+			require.NoError(w, err)
+			w.release(back)
+			return next
+		},
+		"resumed, and kept for a while": func(w *world, s *session.Session, p *Acquisition) *session.Session {
+			next := w.successor(s)
+			back, err := Resume(w.Context(), next, w.queue(), p.Key(), p.Token(), Limits{AtLeast: time.Second})
+			require.NoError(w, err)
+			require.NoError(w, back.Release(w.Context(), errGivenBack))
+			return next
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				w.limit = 1
+				s := w.session()
+				p := w.acquire(s)
+				require.Len(w, cancels(w, s), 1, "the take has put none")
+				s = end(w, s, p)
+				time.Sleep(5 * time.Second)
+				synctest.Wait()
+				for _, key := range cancels(w, s) {
+					assert.Contains(w, key, "/forfeit", "a cancel key is left")
+				}
+				w.clear()
+			})
+		})
+	}
+}
