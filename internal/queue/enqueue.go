@@ -169,19 +169,31 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 // another copy, or that cannot be known, so that the enqueue has to be settled.
 func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 	_, session := a.s.Same()
-	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why an enqueue was refused", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: slices.Concat([]*pb.RequestOp{session, txn.Stat(a.keys[0]), txn.Stat(a.s.CancelKey(a.n))}, a.firstInTheWay(), a.ownKeys(txn.Stat)[1:], a.firstOfOtherKind()),
-	})
+	ops := []*pb.RequestOp{session, txn.Stat(a.keys[0]), txn.Stat(a.s.CancelKey(a.n))}
+	kindAt := len(ops)
+	if try {
+		ops = append(ops, a.firstInTheWay()...)
+		kindAt = len(ops)
+	}
+	if !try || a.permit != nil { // of a lock that is tried they are in the way, and read already
+		ops = append(ops, a.firstOfOtherKind()...)
+	}
+	restAt := len(ops) // no more operations than the enqueue had, which the server took
+	ops = append(ops, a.ownKeys(txn.Stat)[1:]...)
+	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why an enqueue was refused", Repeat: cluster.Always}, &pb.TxnRequest{Success: ops})
 	if err != nil {
 		return false, err
 	}
 	if err := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
 		return true, err
 	}
-	kindAt := 3 + a.spans() + len(a.keys) - 1
-	cancelled, busy, kind := txn.KV(resp, 2) != nil, a.firstBusy(resp, 3), a.whichOtherKind(resp, kindAt)
+	cancelled, kind := txn.KV(resp, 2) != nil, a.whichOtherKind(resp, kindAt)
+	var busy error
+	if try {
+		busy = a.firstBusy(resp, 3)
+	}
 	switch {
-	case txn.KV(resp, 1) != nil, first(resp, 3+a.spans(), len(a.keys)-1) != "":
+	case txn.KV(resp, 1) != nil, first(resp, restAt, len(a.keys)-1) != "":
 		return false, fmt.Errorf("another copy of the request put key %q", a.keys[0])
 	case cancelled:
 		err = fmt.Errorf("key %q: somebody else wrote its cancel key", a.keys[0])
