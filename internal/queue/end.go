@@ -95,7 +95,7 @@ func (a *Acquisition) carryEnd(fx state.Effects, e *ending, why error) {
 		a.spread(e)
 	case state.KeyDeleted:
 		if !fx.Rest && !fx.Remove {
-			a.s.Settle(a.n)
+			a.s.Vanished(a.n)
 		}
 		if fx.Rest {
 			a.leaveRest()

@@ -24,7 +24,7 @@ func (a *Acquisition) removeOverwritten(ctx context.Context, own state.Key) {
 		return
 	}
 	if !a.isSet() && !read(a, (*state.Acquisition).Trying) { // the rest goes by itself
-		a.s.Settle(a.n)
+		a.s.Vanished(a.n)
 		a.apply(state.Removed{}, nil)
 	}
 }

@@ -103,8 +103,11 @@ func (a *Acquisition) free(ctx context.Context) error {
 			why = &detail{ErrKeyDeleted, a.of(ev.Missing) + ", before its release"}
 		}
 		switch a.apply(ev, why).Verdict {
-		case state.Finished, state.Lost:
+		case state.Finished:
 			a.s.Settle(a.n)
+			return nil
+		case state.Lost:
+			a.s.Vanished(a.n)
 			return nil
 		case state.Explain:
 			return a.explainRelease(ctx)
@@ -174,7 +177,7 @@ func (a *Acquisition) explainRelease(ctx context.Context) error {
 		why = &detail{ErrKeyDeleted, a.of(0) + ", before its release"}
 	}
 	a.apply(ev, why)
-	a.s.Settle(a.n)
+	a.s.Vanished(a.n)
 	return nil
 }
 

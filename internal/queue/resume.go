@@ -34,7 +34,9 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 	}
 	a := &Acquisition{s: s, queue: q, more: slices.Clone(more), parent: ctx, keys: slices.Clone(own)}
 	a.makeSet()
-	a.makePermit()
+	if a.makePermit(); a.permit != nil {
+		a.permit.cancels = true // since the session was taken over no copy of its predecessor's enqueue is applied
+	}
 	if err := a.knowOwn(); err != nil {
 		return nil, err
 	}

@@ -55,6 +55,19 @@ func (s *Session) Shown(n int64) { s.move(n, shown, nil) }
 // not be.
 func (s *Session) Settle(n int64) { s.move(n, absent, nil) }
 
+// Vanished is Settle of keys that went without a removal of ours: a cancel key that was put with
+// one of them is removed in the background.
+func (s *Session) Vanished(n int64) {
+	s.mu.Lock()
+	taken := s.ledger.entries[n].taken
+	s.mu.Unlock()
+	if taken {
+		s.Leave(n)
+		return
+	}
+	s.Settle(n)
+}
+
 // Reopen says that the keys of entry n, which was held, have to be removed after
 // all. Where that was settled meanwhile it stays so.
 func (s *Session) Reopen(n int64) { s.move(n, unwanted, nil) }

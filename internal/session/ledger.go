@@ -195,7 +195,8 @@ func (l *ledger) move(n int64, ev evidence, own []string) bool {
 		return false
 	}
 	if before == left {
-		l.put(n, entry{state: left, keys: own})
+		taken := slices.ContainsFunc(own, isSlot) // no copy of the predecessor's enqueue can be applied any more
+		l.put(n, entry{state: left, keys: own, taken: taken})
 	}
 	e := l.entries[n]
 	e.state = after
@@ -204,6 +205,12 @@ func (l *ledger) move(n int64, ev evidence, own []string) bool {
 		l.strike(n, e)
 	}
 	return true
+}
+
+// isSlot reports whether key is that of a semaphore's slot, which a take has put.
+func isSlot(key string) bool {
+	k, ok := keys.ParseQueueKey(key)
+	return ok && k.Form == keys.Slot
 }
 
 // strike takes an entry that is gone out of the count, and out of the ledger if

@@ -18,13 +18,20 @@ import (
 func (l *ledger) removalOps(n int64) int {
 	e := l.entries[n]
 	switch e.state {
-	case undoing, forfeit:
+	case undoing:
 		return 1 + len(e.keys)
+	case forfeit:
+		return 1 + len(e.keys) + e.cancels()
 	case leaving:
-		if e.taken {
-			return 1 + len(e.keys)
-		}
-		return len(e.keys)
+		return len(e.keys) + e.cancels()
+	}
+	return 0
+}
+
+// cancels is how many cancel keys go with e's keys.
+func (e entry) cancels() int {
+	if e.taken {
+		return 1
 	}
 	return 0
 }
@@ -57,7 +64,7 @@ func (s *Session) undoTxn(ns []int64, deletions bool) (w together.Write, left []
 		for _, key := range e.keys {
 			t.Success = append(t.Success, txn.Delete(key))
 		}
-		if e.state == leaving && e.taken {
+		if e.state != undoing && e.taken {
 			t.Success = append(t.Success, txn.Delete(s.CancelKey(n)))
 		}
 		for name := range e.names() {
