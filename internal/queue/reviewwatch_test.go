@@ -1,0 +1,80 @@
+package queue
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+)
+
+// A4: a slot that was freed while the watch was down, and compacted, is found at once; and after
+// it the slots are watched again.
+func TestASlotFreedInACompactionIsFound(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		one, two := w.permit(2).won(), w.permit(2).won()
+		s := w.session()
+		a := w.permitOn(s, 2)
+		watches := w.f.Inject(etcdfake.Rule{Method: "Watch", Lose: true, Hang: true})
+		w.f.Cut()
+		w.f.Heal()
+		time.Sleep(500 * time.Millisecond)
+		w.release(one)
+		w.f.Put("other", "", 0)
+		w.f.Compact(w.f.Revision())
+		watches.Lift()
+		began := time.Now()
+		c := a.won()
+		t.Logf("after %v", time.Since(began))
+		assert.LessOrEqual(w, time.Since(began), s.TTL()/2+time.Second)
+		b := w.permit(2)
+		assert.False(w, isClosed(b.done))
+		began = time.Now()
+		w.release(two)
+		d := b.won()
+		assert.Less(w, time.Since(began), time.Second)
+		w.release(c)
+		w.release(d)
+		w.clear()
+	})
+}
+
+// T, SM1: a holder whose lease is revoked does not hold any more, and its slot goes on.
+func TestARevokedHoldersSlotGoesOn(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		s := w.session()
+		p := w.permitOn(s, 1).won()
+		waits := w.permit(1)
+		behind := w.permitOn(s, 1)
+		w.f.Revoke(s.ID())
+		synctest.Wait()
+		c := waits.won()
+		w.oneCause(errRevoked, p.Err())
+		w.oneCause(errRevoked, behind.failed())
+		w.release(c)
+		w.clear()
+	})
+}
+
+// SM5: a lock that waits for a foreign key among a semaphore's does not keep a semaphore's name from
+// being refused, and holds in turn.
+func TestALockBesideAForeignKeyAmongASemaphores(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			w.f.Put("name/quux/1", "", 0)
+			w.shared = shared
+			a := w.waiting(w.session())
+			w.limit, w.shared = 1, false
+			_, err := w.take(w.Context(), w.session(), Request{})
+			assert.ErrorIs(w, err, ErrKind)
+			_, err = w.take(w.Context(), w.session(), Request{Try: true})
+			assert.ErrorIs(w, err, ErrKind)
+			w.limit = 0
+			w.f.Delete("name/quux/1")
+			w.release(a.won())
+			w.clear()
+		})
+	}
+}
