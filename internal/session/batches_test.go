@@ -562,3 +562,45 @@ func TestEndingInTheMiddleOfABatchWaitsForNothing(t *testing.T) {
 		assert.Len(t, r.bothPicked(), 2, "no member is blamed")
 	})
 }
+
+// What a batch comes to may arrive while tries that another has overtaken are given up: the session joins batches again
+// afterwards.
+func TestABatchsResultThatComesWhileTriesAreGivenUpIsReceived(t *testing.T) {
+	r := &renewer{s: &Session{host: Host{Renewals: new(Renewals)}}, results: make(chan finished, maxTries+1)}
+	given := &try{}
+	r.tries, r.candidate.state = []*try{given}, sent
+	r.results <- finished{&try{}, result{}, true}
+	r.results <- finished{given, result{}, false}
+	r.drain()
+	assert.Equal(t, idle, r.candidate.state)
+}
+
+// Rules N1, A4: keys for which the read of a batch has no room, because they came after the batch was made, are read
+// in the same round nevertheless.
+func TestKeysThatDoNotFitIntoTheReadOfABatchAreReadAfterIt(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		all := r.sessions(2, lease.Options{TTL: 20 * time.Second})
+		r.host.Renewals.readRefused(8) // room for 4 operations
+		for i, s := range all {
+			c := &acquisition{own: fmt.Sprintf("held/%d", i)}
+			r.Put(c.own, "", s.ID())
+			require.NoError(t, s.Hold(&c.hook, c, 0))
+		}
+		sleep(8900 * time.Millisecond) // each has renewed alone once
+		r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", HoldAnswer: 150 * time.Millisecond})
+		sleep(200 * time.Millisecond)
+		require.Equal(t, 3, r.renewals(), "a batch is under way, whose renewals are handled one after the other")
+		var late []*acquisition
+		for i, s := range all {
+			c := &acquisition{own: fmt.Sprintf("late/%d", i), predecessor: "other"}
+			r.Put(c.own, "", s.ID())
+			require.NoError(t, s.Wait(&c.hook, c))
+			late = append(late, c)
+		}
+		sleep(400 * time.Millisecond)
+		require.Equal(t, 4, r.renewals(), "the batch has renewed them")
+		for i, c := range late {
+			assert.Equal(t, 1, c.looks(), "session %d", i)
+		}
+	})
+}
