@@ -193,5 +193,6 @@ func (b *batcher) answered(m *cluster.Member, n, of int) {
 	}
 }
 
-// refused notes that a read of so many operations was too long.
-func (b *batcher) refused(ops int) { b.maxOps = max(min(b.ops(), ops)/2, minBatch) }
+// refused notes that a read of so many operations was too long. Several that were under way
+// together are refused for one reason.
+func (b *batcher) refused(ops int) { b.maxOps = max(min(b.ops(), ops/2), minBatch) }

@@ -249,10 +249,14 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// drain waits for the tries that were cancelled.
+// drain waits for the tries that were cancelled. What a batch comes to meanwhile is of no interest
+// any more.
 func (r *renewer) drain() {
 	for len(r.tries) > 0 {
 		f := <-r.results
+		if f.batch {
+			r.s.host.Renewals.received(&r.candidate)
+		}
 		r.tries = slices.DeleteFunc(r.tries, func(t *try) bool { return t == f.try })
 	}
 }

@@ -188,10 +188,13 @@ func (k *renewal) read(ctx context.Context, live []*part) (*pb.TxnResponse, erro
 	for _, p := range live {
 		p.at = len(ops)
 		ops = append(ops, p.s.ownRead)
-		if reads := p.s.keyReads(); len(reads[0].ops) <= room { // what has come since the batch was made may not fit
-			p.read, p.more = &reads[0], reads[1:]
-			ops, room = append(ops, p.read.ops...), room-len(p.read.ops)
+		reads := p.s.keyReads()
+		if len(reads[0].ops) > max(room, 0) { // what has come since the batch was made may not fit
+			p.more = reads
+			continue
 		}
+		p.read, p.more = &reads[0], reads[1:]
+		ops, room = append(ops, p.read.ops...), room-len(p.read.ops)
 	}
 	resp, err := k.host.Cluster.Txn(ctx, cluster.Request{Op: "confirm sessions", On: k.member}, &pb.TxnRequest{Success: ops})
 	switch {
