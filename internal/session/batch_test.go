@@ -48,6 +48,19 @@ func TestABatchIsSentATwentiethOfTheTTLBeforeTheFirstIsDue(t *testing.T) {
 	assert.Equal(t, sent, later.state, "it cannot be taken out any more")
 }
 
+// As when a stall has just ended: a batch would have no time for its answers, and cost its other
+// sessions theirs.
+func TestARenewalThatIsDueTooSoonIsInNoBatch(t *testing.T) {
+	var b batcher
+	soon := &candidate{due: noon.Add(499 * time.Millisecond), ttl: 20 * time.Second, keys: 1}
+	inTime := &candidate{due: noon.Add(500 * time.Millisecond), ttl: 20 * time.Second, keys: 1}
+	b.add(soon)
+	b.add(inTime)
+	assert.Equal(t, []*candidate{inTime}, b.take(noon))
+	assert.Equal(t, idle, soon.state)
+	assert.Empty(t, b.waiting)
+}
+
 func TestBatchesAreOfOneMemberAndWithinTheirBounds(t *testing.T) {
 	of := func(last *cluster.Member, n, keys int) (all []*candidate) {
 		for range n {
