@@ -56,6 +56,10 @@ func (c *candidate) earliest() time.Time { return c.due.Add(-c.ttl / 10) }
 // renewals, the rest for the read.
 func (c *candidate) latest() time.Time { return c.due.Add(-c.ttl / 20) }
 
+// tooLate reports whether less than half of the time from latest on is left: a batch
+// with it would have no time for the answers, those to its other renewals included.
+func (c *candidate) tooLate(now time.Time) bool { return now.After(c.due.Add(-c.ttl / 40)) }
+
 // A batch is the renewals that go to one member together.
 type batch struct {
 	member     *cluster.Member
@@ -107,12 +111,12 @@ func (b *batcher) next() (at time.Time) {
 }
 
 // take takes out the candidates whose time has come at now, the first due first. What
-// is due already is left to be made alone.
+// is due already, or too soon, is left to be made alone.
 func (b *batcher) take(now time.Time) (all []*candidate) {
 	rest := b.waiting[:0]
 	for _, c := range b.waiting {
 		switch {
-		case !c.due.After(now):
+		case c.tooLate(now):
 			c.state = idle
 		case !c.earliest().After(now):
 			c.state = sent
