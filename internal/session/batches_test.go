@@ -604,3 +604,28 @@ func TestKeysThatDoNotFitIntoTheReadOfABatchAreReadAfterIt(t *testing.T) {
 		}
 	})
 }
+
+// A batch that fails makes no herd: its sessions, which are due at one instant, do not all renew alone at that instant,
+// and none of them later.
+func TestTheSessionsOfABatchThatFailsRenewAloneOneAfterTheOther(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		all := r.sessions(100, lease.Options{TTL: 20 * time.Second})
+		sleep(12 * time.Second)
+		due := all[0].validity.window().sent.Time(clock.Now()).Add(5 * time.Second)
+		r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Times: 1, Lose: true, Err: rpctypes.ErrGRPCPermissionDenied})
+		seen := r.keepAlives()
+		sleep(time.Until(due) + time.Millisecond)
+		at := map[time.Time]int{}
+		for _, k := range seen() {
+			at[k.at]++
+		}
+		most := 0
+		for _, n := range at {
+			most = max(most, n)
+		}
+		assert.LessOrEqual(t, most, 10, "at one instant")
+		for _, s := range all {
+			require.LessOrEqual(t, clock.Now().Sub(s.validity.window().sent), time.Second+time.Millisecond, "renewed when it is due, at the latest")
+		}
+	})
+}

@@ -182,7 +182,7 @@ func (r *renewer) finish(f finished) {
 }
 
 // finishBatch takes in what a batch was to the session. One that has failed changes
-// nothing but that the session renews alone.
+// nothing but that the session renews alone, a little earlier than it would have.
 func (r *renewer) finishBatch(f finished) {
 	r.s.host.Renewals.received(&r.candidate)
 	now, left := time.Now(), r.s.validity.window().remaining(clock.Now())
@@ -190,6 +190,7 @@ func (r *renewer) finishBatch(f finished) {
 	case f.over: // the loop sees it
 	case f.err != nil: // because of it, or of another: that shows when it renews alone
 		r.apart = max(r.apart, 1)
+		r.round.scatter(now)
 	case f.began.Before(r.began): // a later one was confirmed
 	case r.s.extend(f.sent, f.ttl) == nil:
 		r.confirmed(f, now)
