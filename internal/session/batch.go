@@ -12,7 +12,7 @@ import (
 // batch: their renewals follow one another on one stream, and one read confirms
 // them all. A batch is an addition to what each session does, never a part of it:
 // it is sent before the first of its renewals is due, each session counts from when
-// its own was sent, and one that it has not renewed by then renews alone, exactly as
+// its own was sent, and one that it has not renewed renews alone, no later than
 // if there had been no batch (rules N3, N4).
 const (
 	// maxBatch is how many renewals a batch has at most: each takes an operation of

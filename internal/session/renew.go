@@ -188,10 +188,10 @@ func (r *renewer) finishBatch(f finished) {
 	now, left := time.Now(), r.s.validity.window().remaining(clock.Now())
 	switch {
 	case f.over: // the loop sees it
+	case f.began.Before(r.began): // a later one was confirmed
 	case f.err != nil: // because of it, or of another: that shows when it renews alone
 		r.apart = max(r.apart, 1)
 		r.round.scatter(now)
-	case f.began.Before(r.began): // a later one was confirmed
 	case r.s.extend(f.sent, f.ttl) == nil:
 		r.confirmed(f, now)
 		r.s.notifyRenewed(f, now, left)
