@@ -15,7 +15,7 @@ func (s *Session) Detach() lease.Handle {
 	if !s.endFor(because(lease.ErrClosed, "detached")) {
 		return lease.Handle{}
 	}
-	<-s.looped // so that nothing is renewed here any more
+	<-s.looped // so that nothing is renewed here any more, unless a batch that is under way does: that only keeps the lease longer
 	return handleOf(s.state())
 }
 
