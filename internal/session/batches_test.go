@@ -198,6 +198,51 @@ func TestInABatchValidityCountsFromEachOnesOwnSending(t *testing.T) {
 	}
 }
 
+// farAway delivers the first answer to what was sent only after a while, and the others with it.
+type farAway struct {
+	grpc.ClientStream
+	delay time.Duration
+	sent  *bool
+}
+
+func (s farAway) SendMsg(m any) error {
+	*s.sent = true
+	return s.ClientStream.SendMsg(m)
+}
+
+func (s farAway) RecvMsg(m any) error {
+	if *s.sent {
+		*s.sent = false
+		select {
+		case <-time.After(s.delay):
+		case <-s.Context().Done():
+		}
+	}
+	return s.ClientStream.RecvMsg(m)
+}
+
+// Where round trips are longer than a batch has for its answers, batches are rarely tried.
+func TestBatchesThatAlwaysFailAreRarelyTried(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := etcdfake.New(etcdfake.Options{Members: 3})
+		t.Cleanup(fake.Close)
+		far := func(ctx context.Context, d *grpc.StreamDesc, c *grpc.ClientConn, method string, next grpc.Streamer, o ...grpc.CallOption) (grpc.ClientStream, error) {
+			st, err := next(ctx, d, c, method, o...)
+			if err == nil && method == pb.Lease_LeaseKeepAlive_FullMethodName {
+				st = farAway{st, 100 * time.Millisecond, new(bool)}
+			}
+			return st, err
+		}
+		r := &rig{fake, t, newHost(t, fake, "ns", grpc.WithStreamInterceptor(far))}
+		all := r.sessions(20, lease.Options{TTL: 3 * time.Second})
+		sleep(10 * time.Second)
+		before := r.renewals()
+		sleep(30 * time.Second)
+		requireAll(t, all, "far away")
+		assert.LessOrEqual(t, r.renewals()-before, 800*3/2, "alone it would be 800")
+	})
+}
+
 // Rule N2: an answer counts for the lease that it names, in the order of the renewals, and what follows one that is
 // missing or is another's counts for nothing.
 func TestAnAnswerInABatchCountsForNoOtherLease(t *testing.T) {
