@@ -68,6 +68,7 @@ type renewer struct {
 	round   round
 	began   time.Time     // the last renewal that was confirmed
 	apart   int           // for how many more rounds no batch is joined
+	missed  int           // for how many rounds the last batch that failed kept it out; 0: the last one did not fail
 	warned  bool          // that the session is in jeopardy was reported since the last renewal
 	reading chan struct{} // closed when readRest has returned; nil: there was none
 
@@ -190,9 +191,11 @@ func (r *renewer) finishBatch(f finished) {
 	case f.over: // the loop sees it
 	case f.began.Before(r.began): // a later one was confirmed
 	case f.err != nil: // because of it, or of another: that shows when it renews alone
-		r.apart = max(r.apart, 1)
+		r.missed = min(max(2*r.missed, 1), apartRounds)
+		r.apart = max(r.apart, r.missed)
 		r.round.scatter(now)
 	case r.s.extend(f.sent, f.ttl) == nil:
+		r.missed = 0
 		r.confirmed(f, now)
 		r.s.notifyRenewed(f, now, left)
 	}
