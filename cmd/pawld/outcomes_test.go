@@ -89,12 +89,15 @@ func believes(t *testing.T, d driver) bool {
 	return got["held"] == true
 }
 
+// drivers play a client in each language.
+var drivers = map[string][]string{
+	"Go":     {"env", driveEnv + "=1", os.Args[0]},
+	"Python": {"python3", "../../clients/python/tests/driver.py"},
+	"Node":   {"node", "../../clients/node/test/driver.js"},
+}
+
 func TestAKilledClientIsFollowedAfterItsTTL(t *testing.T) {
-	for name, args := range map[string][]string{
-		"Go":     {"env", driveEnv + "=1", os.Args[0]},
-		"Python": {"python3", "../../clients/python/tests/driver.py"},
-		"Node":   {"node", "../../clients/node/test/driver.js"},
-	} {
+	for name, args := range drivers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			etcd := etcdtest.Start(t)
@@ -111,11 +114,7 @@ func TestAKilledClientIsFollowedAfterItsTTL(t *testing.T) {
 
 // The first look after a stop says that it is lost, before anything was sent.
 func TestAStoppedClientFindsItsLockLostAtItsFirstLook(t *testing.T) {
-	for name, args := range map[string][]string{
-		"Go":     {"env", driveEnv + "=1", os.Args[0]},
-		"Python": {"python3", "../../clients/python/tests/driver.py"},
-		"Node":   {"node", "../../clients/node/test/driver.js"},
-	} {
+	for name, args := range drivers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			etcd := etcdtest.Start(t)

@@ -1,0 +1,144 @@
+package handlers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
+	pb "github.com/pawl-locks/pawl/cmd/pawld/pawlv1"
+	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// wanted is what a request asks for, or what is wrong with that.
+func wanted(m *pb.AcquireRequest, identity string) (locks.Want, error) {
+	w := locks.Want{Names: m.Names, Value: m.Value, Try: m.Try, Delay: millis(m.DelayMs), MaxHold: millis(m.MaxHoldMs), Limit: int(m.Limit)}
+	modes, err := modesOf(m)
+	if err != nil {
+		return w, err
+	}
+	w.Modes = modes
+	switch {
+	case modes[0] != locks.Semaphore && m.Limit != 0:
+		return w, invalid("limit is %d, and is for SEMAPHORE alone", m.Limit)
+	case modes[0] == locks.Semaphore && (m.Limit < 1 || m.Limit > lock.MaxLimit):
+		return w, invalid("limit is %d, want 1 to %d", m.Limit, lock.MaxLimit)
+	case m.TtlMs < 0:
+		return w, invalid("ttl_ms is %d, want 0 or more", m.TtlMs)
+	case m.DelayMs < 0:
+		return w, invalid("delay_ms is %d, want 0 or more", m.DelayMs)
+	case m.MaxHoldMs < 0:
+		return w, invalid("max_hold_ms is %d, want 0 or more", m.MaxHoldMs)
+	case modes[0] != locks.Election && len(m.Value) > 0:
+		return w, invalid("value is for ELECTION alone")
+	case m.DelayMs > 0 && (modes[0] != locks.Exclusive || len(modes) > 1):
+		return w, invalid("delay_ms is for one name in mode EXCLUSIVE alone")
+	case len(m.Owner) > maxOwner:
+		return w, invalid("owner has %d bytes, want at most %d", len(m.Owner), maxOwner)
+	}
+	if err := checkValue(m.Value); err != nil {
+		return w, err
+	}
+	for i, name := range m.Names {
+		if err := keys.CheckName(name, false); err != nil {
+			return w, invalid("names: %v", err)
+		}
+		if slices.Contains(m.Names[:i], name) {
+			return w, invalid("names: %q is given twice", name)
+		}
+	}
+	if w.Owner = identity; m.Owner != "" {
+		w.Owner += " " + strconv.Quote(m.Owner)
+	}
+	return w, nil
+}
+
+// modesOf are the modes of the names, one for each, or what is wrong with names and modes.
+func modesOf(m *pb.AcquireRequest) ([]locks.Mode, error) {
+	switch {
+	case len(m.Names) == 0:
+		return nil, invalid("names: none given")
+	case len(m.Names) > lock.MaxNames:
+		return nil, invalid("names: %d given, want at most %d", len(m.Names), lock.MaxNames)
+	case len(m.Modes) > 0 && m.Mode != pb.Mode_MODE_UNSPECIFIED:
+		return nil, invalid("mode and modes are given, want one")
+	case len(m.Modes) > 0 && len(m.Modes) != len(m.Names):
+		return nil, invalid("modes: %d given, and %d names", len(m.Modes), len(m.Names))
+	}
+	modes := make([]locks.Mode, len(m.Names))
+	for i := range modes {
+		mode := m.Mode
+		if len(m.Modes) > 0 {
+			mode = m.Modes[i]
+		}
+		switch mode {
+		case pb.Mode_EXCLUSIVE:
+			modes[i] = locks.Exclusive
+		case pb.Mode_SHARED:
+			modes[i] = locks.Shared
+		case pb.Mode_ELECTION:
+			modes[i] = locks.Election
+		case pb.Mode_SEMAPHORE:
+			modes[i] = locks.Semaphore
+		default:
+			return nil, invalid("mode is %v, want EXCLUSIVE, SHARED, SEMAPHORE or ELECTION", mode)
+		}
+		if len(modes) > 1 && modes[i] != locks.Exclusive && modes[i] != locks.Shared {
+			return nil, invalid("mode is %v, and names are %d: a set's is EXCLUSIVE or SHARED", mode, len(modes))
+		}
+	}
+	return modes, nil
+}
+
+const (
+	maxOwner = 200
+	maxValue = 16 << 10
+)
+
+func checkValue(value []byte) error {
+	switch {
+	case len(value) > maxValue:
+		return invalid("value has %d bytes, want at most %d", len(value), maxValue)
+	case strings.HasPrefix(string(value), keys.LockMark):
+		return invalid("value begins with %s, as the keys of locks do", keys.LockMark)
+	}
+	return nil
+}
+
+// checkName checks a name's form, and whether the caller may use it.
+func (c *calls) checkName(ctx context.Context, field, name string) error {
+	if err := keys.CheckName(name, false); err != nil {
+		return invalid("%s: %v", field, err)
+	}
+	return c.may(ctx, name)
+}
+
+func (c *calls) may(ctx context.Context, name string) error {
+	who := callerOf(ctx)
+	if c.s.Policy.Allows(who.identity, who.local, name) {
+		return nil
+	}
+	return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the policy gives %q no name %q", who.identity, name))
+}
+
+// checkID checks the form of what a client chooses: 16 bytes in lower-case hexadecimal.
+// The value is a secret, or beside one, and is not repeated.
+func checkID(field, id string) error {
+	ok := len(id) == 32 && strings.Trim(id, "0123456789abcdef") == ""
+	if !ok {
+		return invalid("%s has %d characters, want 32 hexadecimal digits in lower case: 16 random bytes", field, len(id))
+	}
+	if strings.Trim(id, id[:1]) == "" {
+		return invalid("%s is not random: it is one digit, again and again", field)
+	}
+	return nil
+}
+
+func invalid(format string, args ...any) error {
+	return connect.NewError(connect.CodeInvalidArgument, fmt.Errorf(format, args...))
+}

@@ -1,0 +1,166 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/kv"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/test/proof/history"
+)
+
+// work looks at Err, and writes, for a while: a short one when others wait for the end.
+func (a *actor) work(h holding) {
+	most := 5
+	if a.calm {
+		most = 1
+	}
+	for range 1 + a.r.IntN(most) {
+		a.look(h)
+		switch a.r.IntN(3) {
+		case 0:
+			a.guarded(h)
+		case 1:
+			a.fenced(h)
+		}
+		time.Sleep(between(a.r, 0, a.w.plan.TTL/3))
+		if a.look(h) != nil {
+			return
+		}
+	}
+}
+
+func (a *actor) look(h holding) error {
+	o := history.Op{Client: a.number, Kind: history.Look, Token: int64(h.Token()), Call: a.w.rec.Now(), Outcome: history.OK}
+	err := h.Err()
+	if o.Return = a.w.rec.Now(); err != nil {
+		o.Outcome, o.Err = history.Refused, err.Error()
+	}
+	a.add(a.wants, o)
+	return err
+}
+
+// guards are those of all names.
+func guards(h holding) []kv.Guard {
+	if set, ok := h.(*lock.HeldMulti); ok {
+		return set.Guards()
+	}
+	return []kv.Guard{h.(*lock.Held).Guard()}
+}
+
+func (a *actor) guarded(h holding) {
+	a.log(history.Guarded, a.patience(), int64(h.Token()), func(ctx context.Context) (history.Outcome, int64, error) {
+		_, err := a.client.KV().Txn(ctx, kv.Txn{
+			Guards: guards(h),
+			Then:   []kv.Op{kv.Put("data", fmt.Appendf(nil, "%d", h.Token()))},
+		})
+		switch {
+		case err == nil:
+			return history.OK, 0, nil
+		case errors.Is(err, kv.ErrFenced):
+			return history.Refused, 0, err
+		}
+		return history.Unknown, 0, err
+	})
+}
+
+// fenced writes to storage outside of etcd that is guarded by one of the names, after a
+// while, as a slow write does.
+func (a *actor) fenced(h holding) {
+	of := a.wants[a.r.IntN(len(a.wants))]
+	a.logOf([]want{of}, history.Fenced, time.Hour, int64(h.Token()), func(context.Context) (history.Outcome, int64, error) {
+		time.Sleep(between(a.r, 0, a.w.plan.TTL))
+		var stale *fencing.StaleError
+		admit := a.w.gate.Admit
+		if of.shared {
+			admit = a.w.gate.AdmitShared
+		}
+		switch err := admit(of.name, h.Token()); {
+		case errors.As(err, &stale):
+			return history.Refused, 0, err
+		default:
+			return history.OK, 0, err
+		}
+	})
+}
+
+func (a *actor) release(h holding) {
+	for range 20 {
+		var err error
+		a.log(history.Release, a.patience(), int64(h.Token()), func(ctx context.Context) (history.Outcome, int64, error) {
+			if err = h.Release(ctx); errors.Is(err, lock.ErrLost) {
+				return history.Refused, 0, err
+			} else if err != nil {
+				return history.Unknown, 0, err
+			}
+			return history.OK, 0, nil
+		})
+		if h.Err() == nil {
+			a.w.fail("released, and Err is nil: token %d", h.Token())
+		}
+		if err == nil || errors.Is(err, lock.ErrLost) {
+			return
+		}
+	}
+}
+
+// handOn detaches the session and takes it over itself, lock and all.
+func (a *actor) handOn(h holding) {
+	handle := a.sess.Detach()
+	if handle == (lease.Handle{}) {
+		return
+	}
+	if h.Err() == nil {
+		a.w.fail("detached, and Err is nil: token %d", h.Token())
+	}
+	var err error
+	a.log(history.Other, a.patience(), 0, func(ctx context.Context) (history.Outcome, int64, error) {
+		a.sess, err = a.client.NewSession(ctx, lease.Options{TTL: a.w.plan.TTL, Resume: handle})
+		return verdict(err), 0, err
+	})
+	if err != nil {
+		return
+	}
+	a.log(history.Other, a.patience(), 0, func(ctx context.Context) (history.Outcome, int64, error) {
+		h, err = a.resume(ctx, h)
+		return verdict(err), 0, err
+	})
+	switch {
+	case err == nil:
+		a.resumed(h)
+	case !errors.Is(err, lock.ErrLost): // what is not resumed stays held until its session ends
+		a.log(history.Other, a.patience(), 0, func(ctx context.Context) (history.Outcome, int64, error) {
+			err := a.sess.Close(ctx)
+			return verdict(err), 0, err
+		})
+	}
+}
+
+// resume takes over what it held.
+func (a *actor) resume(ctx context.Context, h holding) (holding, error) {
+	if set, ok := h.(*lock.HeldMulti); ok {
+		next, err := a.multi().Resume(ctx, set.Keys(), set.Token())
+		return took(a.w, next, err)
+	}
+	held := h.(*lock.Held)
+	next, err := lock.New(a.sess, held.Name(), lock.Options{}).Resume(ctx, held.Key(), held.Token())
+	return took(a.w, next, err)
+}
+
+// resumed gives back what was taken over. Its token is its predecessor's, so its
+// looks are not part of the history, where what has ended stays ended.
+func (a *actor) resumed(h holding) {
+	time.Sleep(between(a.r, 0, a.w.plan.TTL))
+	for range 20 {
+		ctx, cancel := context.WithTimeout(context.Background(), a.patience())
+		err := h.Release(ctx)
+		cancel()
+		if err == nil || errors.Is(err, lock.ErrLost) {
+			return
+		}
+	}
+}
