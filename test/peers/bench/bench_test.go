@@ -14,15 +14,10 @@ import (
 
 // TestMain plays the other roles, for a test's run starts this program again.
 func TestMain(m *testing.M) {
-	var err error
-	switch os.Getenv(roleEnv) {
-	case roleServer:
-		err = serve(os.Args[1:])
-	case roleWorker:
-		err = work()
-	default:
+	err := play(func() error {
 		os.Exit(m.Run())
-	}
+		return nil
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
@@ -66,6 +61,62 @@ func TestAChainPassesTheLockOnInTurn(t *testing.T) {
 	assert.LessOrEqual(t, pawl.Calls["Watch"+in], 4*ops+4*2, "and the first holder's own, made and cancelled, in each turn")
 	assert.LessOrEqual(t, pawl.Calls["Watch"+out], 6*ops+4*2)
 	assert.LessOrEqual(t, pawl.Calls["Txn"], 3*ops+4)
+}
+
+// Waiters in processes of their own take their turns as one queue, for each name.
+func TestWaitersApartTakeTheirTurns(t *testing.T) {
+	r := &results{flags: flags{short: true}, got: map[string]map[string][][]figures{}}
+	e, err := startEtcd(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	defer e.stop()
+	s := scenario{Name: "apart-12", Task: "apart", Sizes: []int{12}, Processes: 3, Clients: 2, Names: 2, TTL: longTTL, kits: three, turns: 1}
+	require.NoError(t, r.round(t.Context(), e, 0, s))
+	for kit, want := range map[string]float64{ours: 24, theirs: 12, bare: 24} {
+		got := r.of("apart-12", kit, 12)
+		require.Len(t, got, 1, kit)
+		assert.Equal(t, 12, got[0].Ops)
+		assert.GreaterOrEqual(t, got[0].Calls["Txn"], want, "%s: each waiter has enqueued, at the least", kit)
+		assert.Positive(t, got[0].CPU)
+		assert.Positive(t, got[0].Allocs)
+		assert.GreaterOrEqual(t, got[0].P99, got[0].P50)
+		assert.GreaterOrEqual(t, got[0].Wall, got[0].P50)
+	}
+}
+
+// Every waiter is in one process and has one name; those of a name are spread.
+func TestPartsAreAllOfTheWaiters(t *testing.T) {
+	seen, names := map[int]bool{}, map[int]map[int]bool{}
+	for i := range 20 {
+		p := part{Order: order{Scenario: scenario{Processes: 20, Names: 250}}, Index: i, Total: 1001}
+		for j := range p.count(p.Total) {
+			at := p.at(j)
+			assert.False(t, seen[at])
+			seen[at] = true
+			if names[p.name(at)] == nil {
+				names[p.name(at)] = map[int]bool{}
+			}
+			names[p.name(at)][i] = true
+		}
+	}
+	assert.Len(t, seen, 1001)
+	assert.Len(t, names, 250)
+	for _, processes := range names {
+		assert.GreaterOrEqual(t, len(processes), 4)
+	}
+}
+
+// Two that hold one name at a time are noticed, in whatever processes they are.
+func TestAnAcquisitionBeforeItsReleaseIsAnError(t *testing.T) {
+	sum := report{Names: []times{{Released: []int64{10}}}}
+	sum.add(report{Names: []times{{Acquired: []int64{30}, Released: []int64{40}}}, End: 41})
+	sum.add(report{Names: []times{{Acquired: []int64{12}, Released: []int64{25}}}, End: 26})
+	got, err := sum.handoffs()
+	require.NoError(t, err)
+	assert.Equal(t, []time.Duration{2, 5}, got)
+	assert.Equal(t, []int64{10, 41}, []int64{sum.begin(), sum.End})
+	sum.Names[0].Acquired[1] = 24 // they are in order now
+	_, err = sum.handoffs()
+	assert.ErrorContains(t, err, "before the release")
 }
 
 // Where 300 of 5,000 take their turn, each has the cost of one enqueuing, the

@@ -29,25 +29,30 @@ import (
 
 // roleEnv names the environment variable that says in which role the program runs.
 const (
-	roleEnv    = "PAWL_BENCH_ROLE"
-	roleServer = "server"
-	roleWorker = "worker"
+	roleEnv     = "PAWL_BENCH_ROLE"
+	roleServer  = "server"
+	roleWorker  = "worker"
+	roleWaiters = "waiters" // of a worker
 )
 
 func main() {
-	var err error
-	switch os.Getenv(roleEnv) {
-	case roleServer:
-		err = serve(os.Args[1:])
-	case roleWorker:
-		err = work()
-	default:
-		err = bench()
-	}
-	if err != nil {
+	if err := play(bench); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
+}
+
+// play plays the program's role; without one it does main.
+func play(main func() error) error {
+	switch os.Getenv(roleEnv) {
+	case roleServer:
+		return serve(os.Args[1:])
+	case roleWorker:
+		return work()
+	case roleWaiters:
+		return waitApart()
+	}
+	return main()
 }
 
 // flags are how much is to be measured.

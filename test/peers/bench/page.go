@@ -57,6 +57,7 @@ func (r *results) page() string {
 		{"Nobody else there", uncontendedText, r.table("workers", workers, operationColumns) + r.image("throughput.svg")},
 		{"A line of waiters, locks held for no time", chainText, r.table("waiters", charts()[1].points, chainColumns) + r.image("handoff.svg")},
 		{"A line of waiters, locks held for 5 ms", "", r.table("waiters", charts()[2].points, chainColumns) + r.image("handoff-5ms.svg")},
+		{"A line of waiters in processes of their own", apartText, r.table("line", apartPoints(), apartColumns)},
 		{"TryAcquire, and a new session", tryText, r.table("operation", []point{{"try-held", 1}, {"try-free", 1}, {"sessions", 200}}, operationColumns)},
 		{"Locks held", heldText, r.table("locks", charts()[3].points, standingColumns) + r.image("memory.svg")},
 		{"Sessions kept alive", renewalsText, r.table("sessions", append([]point{{"renewals-apart", 200}}, charts()[4].points...), renewalColumns) + r.image("renewals.svg")},
@@ -92,6 +93,7 @@ var (
 		{"client CPU, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}, {"allocations", figures.allocs, 1},
 		{"bytes to the server", figures.bytesIn, 1}, {"bytes from it", figures.bytesOut, 1}, {"client heap a waiter, KiB", figures.heap, 1. / 1024},
 		{"server heap a waiter, KiB", figures.serverHeap, 1. / 1024}}
+	apartColumns    = chainColumns[:8] // memory is that of many processes
 	standingColumns = []column{{"client heap a lock, B", figures.heap, 1}, {"goroutines a lock", figures.goroutines, 1},
 		{"server heap a lock, B", figures.serverHeap, 1}, {"client CPU to acquire, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}}
 	renewalColumns = []column{{"client CPU, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}, {"client heap a session, KiB", figures.heap, 1. / 1024},
@@ -111,7 +113,7 @@ func (r *results) table(what string, points []point, columns []column) string {
 	for _, p := range points {
 		name := count(p.n)
 		switch {
-		case what == "operation":
+		case what == "operation", what == "line":
 			name = p.scenario
 		case p.scenario == "renewals-apart":
 			name += ", 1 each"

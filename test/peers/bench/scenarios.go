@@ -14,6 +14,11 @@ type scenario struct {
 	Sizes []int         // of workers, waiters, locks or sessions: one after another in one process
 	Hold  time.Duration // of each lock of a chain
 	Limit int           // of the handoffs of a chain; 0: all
+
+	Processes int // that waiters are spread over
+	Clients   int // of each of those
+	Names     int // that those wait for; 0: one
+
 	Span  time.Duration // how long a task without another end goes on
 	TTL   time.Duration
 	kits  []string
@@ -40,6 +45,7 @@ func scenarios(short bool) []scenario {
 		{Name: "sessions", Task: "sessions", Sizes: []int{200}, kits: three, turns: 1},
 	}
 	list = append(list, chains(short)...)
+	list = append(list, aparts()...)
 	list = append(list,
 		scenario{Name: "held", Task: "held", Sizes: []int{1_000, 10_000}, kits: three, turns: 1},
 		scenario{Name: "renewals", Task: "renewals", Sizes: []int{100, 500}, TTL: 3 * time.Second, Span: 6 * time.Second, kits: three, turns: 1},

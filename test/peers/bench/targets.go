@@ -38,6 +38,9 @@ func targets() []target {
 		{"release to acquire at the median, holds of 5 ms, 100 waiters, of the peer's", chainName(100, 5*time.Millisecond), 100, ours, theirs, figures.p50, 0.5, false},
 		{"client CPU of a contended acquisition, 1,000 waiters, of the peer's", c1000, 1_000, ours, theirs, figures.cpu, 0.5, false},
 		{"client CPU of a contended acquisition, 100 waiters, of the peer's", c100, 100, ours, theirs, figures.cpu, 0.5, false},
+		{"drain of 1,000 waiters in 20 processes: the peer's, of ours", "apart-1000-in-20-processes", 1_000, theirs, ours, figures.wall, 1.5, true},
+		{"client CPU of a contended acquisition, 1,000 waiters in 20 processes, of the peer's", "apart-1000-in-20-processes", 1_000, ours, theirs, figures.cpu, 0.6, false},
+		{"client CPU of it, 250 names of four waiters, of the peer's", "apart-250-names-of-4", 1_000, ours, theirs, figures.cpu, 0.8, false},
 	}
 }
 

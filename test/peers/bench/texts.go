@@ -40,6 +40,11 @@ there are lanes are under way ([how](../decisions/together.md)); "alone" is the 
 wait, to release. Release to acquire is from the call of Release to the next one's return from Acquire.
 
 `
+	apartText = `No lock is held for any time, and each waiter has a session of its own. "In 20 processes" is 5, or 50, waiters in each, which
+share its client, so that a waiter's neighbours in the queue are in other processes as a rule; "in 100 clients" is a client for each
+waiter, in one process. "250 names of 4" is 1,000 waiters in 20 processes, four for each name; all names advance at the same time.
+
+`
 	tryText = `One worker. ` + "`try-held`" + ` finds the lock held; ` + "`try-free`" + ` takes it, and releases. clientv3 writes its key, and
 deletes it again, to find out that a lock is held.
 

@@ -141,6 +141,7 @@ var tasks = map[string]func(ctx context.Context, w *worker, n int) (figures, err
 	"try-free":    tryFree,
 	"sessions":    newSessions,
 	"chain":       chain,
+	"apart":       apart,
 	"held":        manyHeld,
 	"renewals":    renewals,
 
