@@ -10,13 +10,14 @@
 //     that it holds. No two such intervals of one name overlap, but those of shared
 //     holders; tokens increase in the order of what excludes one another, no look
 //     says nil after one that did not, no fenced write was accepted out of order,
-//     and every call returned within its context's end plus 100 ms.
+//     and every call returned within its context's end plus 100 ms. Of a semaphore never
+//     more hold than the one of them with the least limit agreed to, and none beside a lock.
 //   - Linearizable: there is an order of all operations, within their calls and
 //     returns, in which a read-write mutex with fencing tokens, and a storage with
 //     two registers, behave like that. It is looked for with porcupine.
 //
-// Each slot of a semaphore is a mutex of its own, and what is of several names at once is
-// one operation on each of them.
+// Each slot of a semaphore is a mutex of its own, and all of them are a counter with a limit
+// beside; what is of several names at once is one operation on each of them.
 //
 // A history that fails is left in a file, with porcupine's picture of it.
 package history
@@ -57,7 +58,8 @@ type Op struct {
 	Name    string        `json:"name"`
 	Slot    int           `json:"slot,omitempty"` // of a semaphore, from 1; 0: it is a lock
 	Token   int64         `json:"token,omitempty"`
-	Shared  bool          `json:"shared,omitempty"` // of an Acquire: it holds together with others
+	Shared  bool          `json:"shared,omitempty"`  // of an Acquire: it holds together with others
+	Permits int           `json:"permits,omitempty"` // of an Acquire of a slot: its semaphore's limit
 	Call    time.Duration `json:"call"`
 	Return  time.Duration `json:"return"`
 	Limit   time.Duration `json:"limit,omitempty"` // its context's end; 0: none

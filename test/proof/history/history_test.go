@@ -101,6 +101,7 @@ func TestACallThatReturnsTooLateIsCaught(t *testing.T) {
 func modes() []Op {
 	shared := func(o Op) Op { o.Shared = true; return o }
 	slot := func(n int, o Op) Op { o.Name, o.Slot = "s", n; return o }
+	permits := func(o Op) Op { o.Permits = 2; return o }
 	return []Op{
 		shared(op(1, Acquire, 5, 0, 10, OK)),
 		shared(op(2, Acquire, 7, 5, 12, OK)),
@@ -118,10 +119,86 @@ func modes() []Op {
 		shared(op(1, Acquire, 9, 45, 60, OK)),
 		op(1, Look, 9, 61, 62, OK),
 		op(1, Fenced, 9, 63, 64, OK),
-		slot(1, op(4, Acquire, 20, 0, 5, OK)),
-		slot(2, op(5, Acquire, 21, 1, 6, OK)),
+		permits(slot(1, op(4, Acquire, 20, 0, 5, OK))),
+		permits(slot(2, op(5, Acquire, 21, 1, 6, OK))),
 		slot(1, op(4, Look, 20, 90, 91, OK)),
 		slot(2, op(5, Look, 21, 90, 91, OK)),
+	}
+}
+
+// permits is a history of a semaphore whose limit goes from 3 to 2, of a permit that was
+// lost, and of a lock on the same name afterwards.
+func permits() []Op {
+	return []Op{
+		permit(1, 3, op(1, Acquire, 5, 0, 10, OK)),
+		permit(2, 3, op(2, Acquire, 6, 1, 12, OK)),
+		permit(3, 3, op(3, Acquire, 7, 2, 14, OK)),
+		permit(1, 0, op(1, Fenced, 5, 15, 16, OK)),
+		permit(3, 0, op(3, Fenced, 7, 17, 18, OK)),
+		permit(2, 0, op(2, Fenced, 6, 19, 20, OK)), // each slot has registers of its own
+		permit(3, 0, op(3, Look, 7, 30, 31, OK)),
+		permit(2, 0, op(2, Look, 6, 40, 41, OK)),
+		permit(2, 0, op(2, Release, 6, 50, 55, OK)),
+		permit(1, 0, op(1, Release, 5, 60, 65, OK)),
+		permit(1, 2, op(4, Acquire, 9, 20, 64, OK)), // the third was lost after its last look
+		permit(1, 0, op(4, Look, 9, 70, 71, OK)),
+		permit(2, 2, op(5, Acquire, 11, 21, 80, OK)),
+		permit(2, 0, op(5, Look, 11, 90, 91, OK)),
+		permit(2, 0, op(5, Release, 11, 95, 99, OK)),
+		permit(1, 0, op(4, Release, 9, 96, 100, OK)),
+		op(1, Acquire, 14, 98, 110, OK),
+		op(1, Look, 14, 111, 112, OK),
+	}
+}
+
+// permit is o of a slot, from 1, of a semaphore with this limit.
+func permit(slot, limit int, o Op) Op {
+	o.Slot, o.Permits = slot, limit
+	return o
+}
+
+func TestAHistoryOfPermitsThatCanHaveBeenHasNoViolation(t *testing.T) {
+	assert.Empty(t, Intervals(permits()))
+	ok, decided, _ := Linearizable(permits(), time.Minute)
+	assert.True(t, ok)
+	assert.True(t, decided)
+}
+
+// Rules SM1, SM3 to SM5: no order of the operations explains what breaks one, and the
+// intervals say which.
+func TestSeededViolationsOfPermitsAreCaughtByBothChecks(t *testing.T) {
+	for what, c := range map[string]struct {
+		says string
+		ops  []Op
+	}{
+		"one more than all agreed to": {"more held at the same time than one of them agreed to: 4, of at most 3",
+			[]Op{permit(4, 3, op(6, Acquire, 8, 3, 16, OK)), permit(4, 0, op(6, Look, 8, 20, 21, OK))}},
+		"one more than one of them agreed to": {"more held at the same time than one of them agreed to: 3, of at most 2",
+			[]Op{permit(3, 3, op(6, Acquire, 12, 60, 82, OK)), permit(3, 0, op(6, Look, 12, 88, 89, OK))}},
+		"a newcomer that agreed to less": {"more held at the same time than one of them agreed to: 3, of at most 2",
+			[]Op{permit(1, 0, op(4, Look, 9, 92, 93, OK)), permit(3, 2, op(6, Acquire, 10, 60, 66, OK)), permit(3, 0, op(6, Look, 10, 85, 86, OK))}},
+		"one slot twice": {"two held at the same time",
+			[]Op{permit(1, 3, op(6, Acquire, 8, 3, 20, OK)), permit(1, 0, op(6, Look, 8, 22, 23, OK)), permit(1, 0, op(1, Look, 5, 25, 26, OK))}},
+		"a smaller token of one slot": {"a later holder has a smaller token",
+			[]Op{permit(2, 3, op(6, Acquire, 4, 56, 58, OK)), permit(2, 0, op(6, Look, 4, 59, 60, OK))}},
+		"a stale write in one slot": {"a write was accepted after one with a greater token",
+			[]Op{permit(2, 0, op(5, Fenced, 11, 81, 82, OK)), permit(2, 0, op(2, Fenced, 6, 83, 84, OK))}},
+		"a lock beside a permit": {"a lock and a permit were held at the same time",
+			[]Op{op(6, Acquire, 10, 60, 66, OK), op(6, Look, 10, 69, 70, OK)}},
+		"a permit beside a lock": {"a lock and a permit were held at the same time",
+			[]Op{op(1, Look, 14, 130, 131, OK), permit(3, 3, op(6, Acquire, 15, 100, 120, OK)), permit(3, 0, op(6, Look, 15, 121, 122, OK))}},
+	} {
+		t.Run(what, func(t *testing.T) {
+			ops := append(permits(), c.ops...)
+			var all []string
+			for _, v := range Intervals(ops) {
+				all = append(all, v.What)
+			}
+			assert.Contains(t, all, c.says)
+			ok, decided, _ := Linearizable(ops, time.Minute)
+			assert.True(t, decided)
+			assert.False(t, ok)
+		})
 	}
 }
 

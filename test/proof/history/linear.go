@@ -18,6 +18,44 @@ type mutex struct {
 	readers readers // the tokens of the shared ones
 	given   highest // the tokens given out
 	stored  highest // the tokens that the storage has admitted: its two registers
+
+	inside crowd // of a name with a semaphore: all who hold it
+}
+
+// A crowd is who holds a name, each as "token:limit", in order; a lock's limit is 0.
+type crowd string
+
+// crowded is the slot of the steps that are of all of a semaphore's slots.
+const crowded = -1
+
+// admits reports whether one with this limit may come to the crowd: a permit where no more
+// hold then than any of them agreed to, and neither kind beside the other.
+func (c crowd) admits(limit int) bool {
+	all := strings.Fields(string(c))
+	least := limit
+	for _, text := range all {
+		_, of, _ := strings.Cut(text, ":")
+		other, _ := strconv.Atoi(of) // it was written by with
+		if (other == 0) != (limit == 0) {
+			return false
+		}
+		least = min(least, other)
+	}
+	return limit == 0 || len(all) < least
+}
+
+func (c crowd) member(st step) string { return fmt.Sprintf("%d:%d", st.token, st.limit) }
+
+func (c crowd) has(st step) bool { return slices.Contains(strings.Fields(string(c)), c.member(st)) }
+
+func (c crowd) with(st step) crowd {
+	all := append(strings.Fields(string(c)), c.member(st))
+	slices.Sort(all)
+	return crowd(strings.Join(all, " "))
+}
+
+func (c crowd) without(st step) crowd {
+	return crowd(strings.Join(slices.DeleteFunc(strings.Fields(string(c)), func(m string) bool { return m == c.member(st) }), " "))
 }
 
 // highest are the greatest exclusive token, and the greatest of any.
@@ -65,6 +103,7 @@ type step struct {
 	kind   stepKind
 	token  int64
 	shared bool
+	limit  int // of the one that comes or goes
 }
 
 type stepKind string
@@ -77,6 +116,8 @@ const (
 	store   stepKind = "fenced write"
 	refusal stepKind = "fenced write refused"
 	perhaps stepKind = "fenced write, unknown"
+	comes   stepKind = "comes to hold"
+	goes    stepKind = "holds no more"
 )
 
 // apply says whether the step can be taken in s, and what s is then.
@@ -100,6 +141,12 @@ func (st step) apply(s mutex) []mutex {
 		}
 		to.given = s.given.with(st)
 		return one(free, to)
+	case comes:
+		to.inside = s.inside.with(st)
+		return one(s.inside.admits(st.limit), to)
+	case goes:
+		to.inside = s.inside.without(st)
+		return one(s.inside.has(st), to)
 	case hold, write:
 		return one(holds, s)
 	case end:
@@ -122,7 +169,8 @@ func (st step) apply(s mutex) []mutex {
 	}
 }
 
-// model is a fenced read-write mutex for each name, and for each slot.
+// model is a fenced read-write mutex for each name, and for each slot, and a counter for all
+// slots of a name.
 func model() porcupine.Model {
 	return (&porcupine.NondeterministicModel{
 		Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
@@ -159,7 +207,7 @@ func model() porcupine.Model {
 		},
 		DescribeState: func(state any) string {
 			s := state.(mutex)
-			return fmt.Sprintf("held by %d, readers %s, given %v, stored %v", s.holder, s.readers, s.given, s.stored)
+			return fmt.Sprintf("held by %d, readers %s, given %v, stored %v, inside %s", s.holder, s.readers, s.given, s.stored, s.inside)
 		},
 	}).ToModel()
 }
@@ -173,19 +221,32 @@ func steps(ops []Op) []porcupine.Operation {
 	for _, h := range all {
 		shared[h.acquire.holder()] = h.acquire.Shared
 	}
+	semaphores := map[string]bool{}
+	for _, h := range all {
+		semaphores[h.acquire.Name] = semaphores[h.acquire.Name] || h.acquire.Slot > 0
+	}
 	add := func(o Op, kind stepKind, call, ret time.Duration) {
 		out = append(out, porcupine.Operation{
-			ClientId: o.Client, Input: step{o.Name, o.Slot, kind, o.Token, shared[o.holder()]}, Call: int64(call), Return: int64(ret)})
+			ClientId: o.Client, Input: step{o.Name, o.Slot, kind, o.Token, shared[o.holder()], 0}, Call: int64(call), Return: int64(ret)})
+	}
+	// crowd adds that a holding begins or ends, where its name is a semaphore's.
+	crowd := func(h *holding, kind stepKind, call, ret time.Duration) {
+		if a := h.acquire; semaphores[a.Name] {
+			out = append(out, porcupine.Operation{
+				ClientId: a.Client, Input: step{a.Name, crowded, kind, a.Token, false, a.Permits}, Call: int64(call), Return: int64(ret)})
+		}
 	}
 	forever := time.Duration(math.MaxInt64)
 	for i, h := range all {
 		a := h.acquire
 		add(a, grant, a.Call, a.Return)
+		crowd(h, comes, a.Call, a.Return)
 		if h.seen() && h.last.Kind == Look {
 			add(h.last, hold, h.last.Call, h.last.Return)
 		}
 		if r := h.release; r != nil && r.Outcome == OK {
 			add(*r, end, h.given, r.Return)
+			crowd(h, goes, h.given, r.Return)
 			continue
 		}
 		// It ended at some moment after it was last known to last, and before
@@ -198,6 +259,7 @@ func steps(ops []Op) []porcupine.Operation {
 		}
 		begin := max(a.Call, h.until)
 		add(a, end, begin, max(begin, until))
+		crowd(h, goes, begin, max(begin, until))
 	}
 	for _, o := range ops {
 		switch {
