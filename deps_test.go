@@ -37,8 +37,9 @@ var layers = [][]string{
 // project, what stands behind it. "*" is every package of layers.
 var beside = map[string][]string{
 	"adapters/...":                   {"*"},
+	"clients/python":                 {},
 	"cmd/pawl":                       {"*", "cmd/pawl/internal/...", "fencing/sqlfence", "internal/testkit/loopback"},
-	"cmd/pawl/internal/...":          {"*", "cmd/pawl/internal/...", "fencing/sqlfence", "internal/testkit/devserver", "internal/testkit/loopback"},
+	"cmd/pawl/internal/...":          {"*", "cmd/pawl/internal/...", "fencing/sqlfence", "internal/testkit/devserver", "internal/testkit/loopback", "clients/python"},
 	"cmd/pawld":                      {"*", "cmd/pawld/...", "internal/testkit/devserver"},
 	"cmd/pawld/internal/...":         {"*", "cmd/pawld/..."},
 	"cmd/pawld/pawlv1":               {},

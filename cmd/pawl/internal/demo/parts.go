@@ -90,53 +90,29 @@ func (d *demo) turn(ctx context.Context, w *worker) error {
 	return nil
 }
 
-// pause plays the second part: the first holder is stopped, the next one takes
-// over, and the first one wakes.
-func (d *demo) pause(ctx context.Context) (shown string, err error) {
-	const name = "report"
+// A pausing is a part in which the first holder is stopped, the next one takes over, and the first one wakes.
+type pausing struct {
+	name          string // of the lock
+	first, second string
+	hire          func(who, name string) (*worker, error) // the first one
+	holds         string                                  // what is printed of the first one's deadline
+	freed         string                                  // what is printed of how the second one got it
+}
+
+// pauseWork is how long the first holder would work; the time in which it is stopped counts.
+const pauseWork = 500 * time.Millisecond
+
+// stopped plays the second part: a holder in Go.
+func (d *demo) stopped(ctx context.Context) (shown string, err error) {
 	d.print("\n2. A holder is stopped (SIGSTOP) in the middle of its work, for longer than its TTL of %v.", demoTTL)
-	before, _, err := d.store.history(ctx)
+	p, err := d.pause(ctx, pausing{
+		name: "report", first: "fay", second: "gus", holds: "holds %q until %s unless renewed",
+		hire: func(who, name string) (*worker, error) {
+			return d.hire(who, name, "--work", pauseWork.String(), "--careless")
+		},
+		freed: "the lease of fay has expired",
+	})
 	if err != nil {
-		return "", err
-	}
-	p := paused{ttl: demoTTL}
-	// It would work for half a second; the time in which it is stopped counts.
-	first, err := d.hire("fay", name, "--work", "500ms", "--careless")
-	if err != nil {
-		return "", err
-	}
-	if _, err = first.next(ctx, "holds"); err != nil {
-		return "", err
-	}
-	if p.first, err = first.next(ctx, "read"); err != nil {
-		return "", err
-	}
-	d.line(p.first.At, "fay", p.first.Token, "holds %q until %s unless renewed, read %d, works on it", name, p.first.Deadline.Format(cli.ClockTime), p.first.Was)
-	if err := first.stop(ctx); err != nil {
-		return "", err
-	}
-	p.stopped = time.Now()
-	d.line(p.stopped, "fay", 0, "is stopped: process %d neither works nor renews", first.cmd.Process.Pid)
-	second, err := d.takeOver(ctx, name, &p)
-	if err != nil {
-		return "", err
-	}
-	if err := sleepUntil(ctx, p.stopped.Add(demoTTL+250*time.Millisecond)); err != nil {
-		return "", err
-	}
-	if err := d.wake(ctx, first, &p); err != nil {
-		return "", err
-	}
-	for _, w := range []*worker{first, second} {
-		if err := w.finish(ctx); err != nil {
-			return "", err
-		}
-	}
-	if p.logged, p.value, err = d.store.history(ctx); err != nil {
-		return "", err
-	}
-	p.logged = p.logged[len(before):]
-	if err := checkPaused(p); err != nil {
 		return "", err
 	}
 	return fmt.Sprintf("  - a holder stopped for %.1f s lost its lock; the next one came %.1f s after the stop, and not before the first one's deadline.\n"+
@@ -144,45 +120,91 @@ func (d *demo) pause(ctx context.Context) (shown string, err error) {
 		p.continued.Sub(p.stopped).Seconds(), p.second.At.Sub(p.stopped).Seconds(), p.first.Token, p.second.Token), nil
 }
 
+// pause plays such a part, and checks it.
+func (d *demo) pause(ctx context.Context, of pausing) (p paused, err error) {
+	before, _, err := d.store.history(ctx)
+	if err != nil {
+		return p, err
+	}
+	p.ttl = demoTTL
+	first, err := of.hire(of.first, of.name)
+	if err != nil {
+		return p, err
+	}
+	if _, err = first.next(ctx, "holds"); err != nil {
+		return p, err
+	}
+	if p.first, err = first.next(ctx, "read"); err != nil {
+		return p, err
+	}
+	holds := fmt.Sprintf(of.holds, of.name, p.first.Deadline.Local().Format(cli.ClockTime))
+	d.line(p.first.At, of.first, p.first.Token, "%s, read %d, works on it", holds, p.first.Was)
+	if err := first.stop(ctx); err != nil {
+		return p, err
+	}
+	p.stopped = time.Now()
+	d.line(p.stopped, of.first, 0, "is stopped: process %d neither works nor renews", first.cmd.Process.Pid)
+	second, err := d.takeOver(ctx, of, &p)
+	if err != nil {
+		return p, err
+	}
+	if err := sleepUntil(ctx, p.stopped.Add(demoTTL+250*time.Millisecond)); err != nil {
+		return p, err
+	}
+	if err := d.wake(ctx, of.first, first, &p); err != nil {
+		return p, err
+	}
+	for _, w := range []*worker{first, second} {
+		if err := w.finish(ctx); err != nil {
+			return p, err
+		}
+	}
+	if p.logged, p.value, err = d.store.history(ctx); err != nil {
+		return p, err
+	}
+	p.logged = p.logged[len(before):]
+	return p, checkPaused(p)
+}
+
 // takeOver lets the next contender queue, take over and write.
-func (d *demo) takeOver(ctx context.Context, name string, p *paused) (*worker, error) {
-	second, err := d.hire("gus", name)
+func (d *demo) takeOver(ctx context.Context, of pausing, p *paused) (*worker, error) {
+	second, err := d.hire(of.second, of.name)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.queued(ctx, name, 2); err != nil {
+	if err := d.queued(ctx, of.name, 2); err != nil {
 		return nil, err
 	}
-	d.line(time.Now(), "gus", 0, "queues behind")
+	d.line(time.Now(), of.second, 0, "queues behind")
 	if p.second, err = second.next(ctx, "holds"); err != nil {
 		return nil, err
 	}
-	d.line(p.second.At, "gus", p.second.Token, "takes over: the lease of fay has expired")
+	d.line(p.second.At, of.second, p.second.Token, "takes over: %s", of.freed)
 	if _, err = second.next(ctx, "read"); err != nil {
 		return nil, err
 	}
 	if p.secondWrote, err = second.next(ctx, "wrote"); err != nil {
 		return nil, err
 	}
-	d.line(p.secondWrote.At, "gus", p.secondWrote.Token, "read %d, wrote %d, releases", p.secondWrote.Was, p.secondWrote.Became)
+	d.line(p.secondWrote.At, of.second, p.secondWrote.Token, "read %d, wrote %d, releases", p.secondWrote.Was, p.secondWrote.Became)
 	return second, nil
 }
 
 // wake lets the first holder go on, and reads of its first check and its write.
-func (d *demo) wake(ctx context.Context, first *worker, p *paused) (err error) {
+func (d *demo) wake(ctx context.Context, who string, first *worker, p *paused) (err error) {
 	p.continued = time.Now()
 	if err := first.goOn(); err != nil {
 		return err
 	}
-	d.line(p.continued, "fay", 0, "goes on (SIGCONT), after %.1f s", p.continued.Sub(p.stopped).Seconds())
+	d.line(p.continued, who, 0, "goes on (SIGCONT), after %.1f s", p.continued.Sub(p.stopped).Seconds())
 	if p.woke, err = first.next(ctx, "woke"); err != nil {
 		return err
 	}
-	d.line(p.woke.At, "fay", p.woke.Token, "looks: %s", p.woke.Err)
+	d.line(p.woke.At, who, p.woke.Token, "looks: %s", p.woke.Err)
 	if p.refused, err = first.next(ctx, "refused"); err != nil {
 		return err
 	}
-	d.line(p.refused.At, "fay", p.refused.Token, "writes all the same, as a program would that does not look")
+	d.line(p.refused.At, who, p.refused.Token, "writes all the same, as a program would that does not look")
 	d.line(p.refused.At, "store", p.refused.Highest, "refuses: %s", p.refused.Err)
 	return nil
 }

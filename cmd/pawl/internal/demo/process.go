@@ -40,8 +40,12 @@ func startWorker(name string, args ...string) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{name: name, facts: make(chan fact, mostFacts), exited: make(chan struct{})}
-	w.cmd = exec.Command(self, append([]string{"demo-worker", "--worker", name}, args...)...)
+	return startProcess(name, exec.Command(self, append([]string{"demo-worker", "--worker", name}, args...)...))
+}
+
+// startProcess starts a process of the demo.
+func startProcess(name string, cmd *exec.Cmd) (w *worker, err error) {
+	w = &worker{name: name, cmd: cmd, facts: make(chan fact, mostFacts), exited: make(chan struct{})}
 	w.cmd.Stderr = &w.stderr
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{}
 	supervise.DieWithParent(w.cmd.SysProcAttr)
