@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -17,6 +18,7 @@ type figures struct {
 	Ops        int
 	Wall       float64
 	CPU        float64
+	DaemonCPU  float64 // of pawld, where it is between
 	ServerCPU  float64
 	Allocs     float64
 	AllocBytes float64
@@ -34,7 +36,7 @@ func (f figures) add(g figures) figures {
 	mean := func(a, b float64) float64 {
 		return (a*float64(f.Turns) + b*float64(g.Turns)) / float64(f.Turns+g.Turns)
 	}
-	sum := figures{N: f.N, Turns: f.Turns + g.Turns, Ops: f.Ops + g.Ops, Wall: f.Wall + g.Wall, CPU: f.CPU + g.CPU, ServerCPU: f.ServerCPU + g.ServerCPU,
+	sum := figures{N: f.N, Turns: f.Turns + g.Turns, Ops: f.Ops + g.Ops, Wall: f.Wall + g.Wall, CPU: f.CPU + g.CPU, DaemonCPU: f.DaemonCPU + g.DaemonCPU, ServerCPU: f.ServerCPU + g.ServerCPU,
 		Allocs: f.Allocs + g.Allocs, AllocBytes: f.AllocBytes + g.AllocBytes, BytesIn: f.BytesIn + g.BytesIn, BytesOut: f.BytesOut + g.BytesOut,
 		P50: mean(f.P50, g.P50), P99: mean(f.P99, g.P99), Goroutines: mean(f.Goroutines, g.Goroutines),
 		Heap: mean(f.Heap, g.Heap), ServerHeap: mean(f.ServerHeap, g.ServerHeap), Calls: map[string]float64{}}
@@ -60,6 +62,33 @@ func (f figures) allocs() float64     { return f.Allocs / float64(f.Ops) }
 func (f figures) allocBytes() float64 { return f.AllocBytes / float64(f.Ops) }
 func (f figures) bytesIn() float64    { return f.BytesIn / float64(f.Ops) }
 func (f figures) bytesOut() float64   { return f.BytesOut / float64(f.Ops) }
+
+// daemonCPU is NaN where no daemon is between.
+func (f figures) daemonCPU() float64 {
+	if f.DaemonCPU == 0 {
+		return math.NaN()
+	}
+	return f.DaemonCPU / float64(f.Ops)
+}
+
+// requests are those of one operation that are no messages of a stream.
+func (f figures) requests() float64 {
+	return f.sent(func(method string) bool { return !strings.HasSuffix(method, in) && !strings.HasSuffix(method, out) })
+}
+
+// watches are the messages of watching, to the server and from it.
+func (f figures) watches() float64 {
+	return f.sent(func(method string) bool { return strings.HasPrefix(method, "Watch") })
+}
+
+func (f figures) sent(of func(method string) bool) (sum float64) {
+	for method, n := range f.Calls {
+		if of(method) {
+			sum += n / float64(f.Ops)
+		}
+	}
+	return sum
+}
 
 // quantiles are the median and the 99th percentile of times, which it sorts.
 func quantiles(times []time.Duration) (p50, p99 float64) {

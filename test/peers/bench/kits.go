@@ -42,9 +42,14 @@ const (
 	watchful = "floor, own key watched" // for lines: a waiter that is to notice its own key's end
 	lone     = "pawl, alone"            // each of its writes goes by itself, however many workers there are
 	dutiful  = "floor, bounded"         // requests end with their caller's context, and by themselves
+
+	plain     = "pawl, plain locks" // many where the others have a semaphore, one after another where they have a set
+	served    = "pawld"             // its own process between the workers and the server
+	gatewayed = "v3lock, JSON"      // the server's own lock service
 )
 
-var kits = map[string]kit{ours: pawlKit{}, together: pawlKit{}, lone: pawlKit{alone: true}, theirs: peerKit{}, bare: floorKit{}, watchful: floorKit{own: true}, dutiful: floorKit{bounded: true}}
+var kits = map[string]kit{ours: pawlKit{}, together: pawlKit{}, lone: pawlKit{alone: true}, theirs: peerKit{}, bare: floorKit{}, watchful: floorKit{own: true}, dutiful: floorKit{bounded: true},
+	plain: plainKit{}, served: daemonKit{}, gatewayed: gatewayKit{}}
 
 func kitOf(name string) (kit, error) {
 	if k, ok := kits[name]; ok {

@@ -100,7 +100,8 @@ func bench() error {
 
 // measure runs all rounds.
 func measure(ctx context.Context, f flags) (*results, error) {
-	if !slices.ContainsFunc(scenarios(f.short), func(s scenario) bool { return strings.Contains(s.Name, f.only) }) {
+	chosen := slices.DeleteFunc(scenarios(f.short), func(s scenario) bool { return !strings.Contains(s.Name, f.only) })
+	if len(chosen) == 0 {
 		return nil, fmt.Errorf("-only %s: no scenario is called like that", f.only)
 	}
 	r := &results{flags: f, began: time.Now(), got: map[string]map[string][][]figures{}}
@@ -109,6 +110,16 @@ func measure(ctx context.Context, f flags) (*results, error) {
 	if r.sync, err = syncTime(f.data); err != nil {
 		return nil, err
 	}
+	if needsDaemon(chosen) {
+		dir, err := os.MkdirTemp("", "pawl-bench-")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(dir)
+		if r.daemon, err = buildDaemon(ctx, dir); err != nil {
+			return nil, err
+		}
+	}
 	e, err := startEtcd(ctx, f.data)
 	if err != nil {
 		return nil, fmt.Errorf("start etcd: %w", err)
@@ -116,8 +127,8 @@ func measure(ctx context.Context, f flags) (*results, error) {
 	defer e.stop()
 	fmt.Fprintf(os.Stderr, "etcd: http://%s, profiles under /debug/pprof\n", e.addr)
 	for round := range f.rounds {
-		for _, s := range scenarios(f.short) {
-			if !strings.Contains(s.Name, f.only) || s.once && round > 0 {
+		for _, s := range chosen {
+			if s.once && round > 0 {
 				continue
 			}
 			if err := r.round(ctx, e, round, s); err != nil {

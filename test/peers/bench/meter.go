@@ -18,6 +18,7 @@ import (
 // and by the server's own metrics. What it costs itself is left out.
 type meter struct {
 	addr   string
+	daemon *daemon // whose CPU is of interest too; nil: none
 	before reading
 	sum    reading
 }
@@ -26,6 +27,7 @@ type meter struct {
 type reading struct {
 	at         time.Duration // since epoch
 	cpu        time.Duration // of this process, user and system
+	daemonCPU  time.Duration // of pawld, where the work is done through it
 	mallocs    uint64
 	allocated  uint64
 	serverCPU  float64
@@ -43,6 +45,11 @@ func (m *meter) start() error {
 		return err
 	}
 	runtime.GC()
+	if m.daemon != nil {
+		if r.daemonCPU, err = m.daemon.cpu(); err != nil {
+			return err
+		}
+	}
 	r.local()
 	m.before = r
 	return nil
@@ -51,6 +58,12 @@ func (m *meter) start() error {
 func (m *meter) stop() error {
 	var now reading
 	now.local()
+	if m.daemon != nil {
+		var err error
+		if now.daemonCPU, err = m.daemon.cpu(); err != nil {
+			return err
+		}
+	}
 	server, err := scrape(m.addr)
 	if err != nil {
 		return err
@@ -58,6 +71,7 @@ func (m *meter) stop() error {
 	b := m.before
 	m.sum.at += now.at - b.at
 	m.sum.cpu += now.cpu - b.cpu
+	m.sum.daemonCPU += now.daemonCPU - b.daemonCPU
 	m.sum.mallocs += now.mallocs - b.mallocs
 	m.sum.allocated += now.allocated - b.allocated
 	m.sum.serverCPU += server.serverCPU - b.serverCPU
@@ -78,6 +92,7 @@ func (m *meter) stop() error {
 func (r *reading) scale(share float64) {
 	r.at = time.Duration(share * float64(r.at))
 	r.cpu = time.Duration(share * float64(r.cpu))
+	r.daemonCPU = time.Duration(share * float64(r.daemonCPU))
 	r.mallocs = uint64(share * float64(r.mallocs))
 	r.allocated = uint64(share * float64(r.allocated))
 	r.serverCPU *= share
@@ -152,7 +167,7 @@ const (
 // figures are the sum, for n operations.
 func (m *meter) figures(n int) figures {
 	f := figures{
-		Ops: n, Wall: m.sum.at.Seconds(), CPU: m.sum.cpu.Seconds(), ServerCPU: m.sum.serverCPU,
+		Ops: n, Wall: m.sum.at.Seconds(), CPU: m.sum.cpu.Seconds(), DaemonCPU: m.sum.daemonCPU.Seconds(), ServerCPU: m.sum.serverCPU,
 		Allocs: float64(m.sum.mallocs), AllocBytes: float64(m.sum.allocated),
 		BytesIn: m.sum.bytesIn, BytesOut: m.sum.bytesOut, Calls: m.sum.calls,
 	}

@@ -15,6 +15,9 @@ import (
 	"time"
 )
 
+// A section is a part of the page; without a body it is left out.
+type section struct{ title, text, body string }
+
 // write puts the page and the plots under dir.
 func (r *results) write(dir string) error {
 	if err := r.draw(filepath.Join(dir, "performance")); err != nil {
@@ -34,6 +37,9 @@ func (r *results) write(dir string) error {
 func (r *results) medians() map[string]map[string]float64 {
 	all := map[string]map[string]float64{}
 	for scenario, of := range r.got {
+		if len(of[ours]) == 0 {
+			continue
+		}
 		for _, f := range of[ours][0] {
 			m := map[string]float64{}
 			for name, view := range map[string]func(figures) float64{"p50": figures.p50, "p99": figures.p99, "cpu": figures.cpu,
@@ -51,7 +57,7 @@ func (r *results) page() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, header, r.began.UTC().Format("2006-01-02"), r.rounds, r.took.Round(time.Second), machine(),
 		r.filesystem, r.sync.Round(time.Microsecond), version("go.etcd.io/etcd/server/v3"), version("go.etcd.io/etcd/client/v3"), r.steal.others())
-	for _, section := range []struct{ title, text, body string }{
+	for _, section := range append([]section{
 		{"Targets", targetsText, r.targets()},
 		{"The cost budget", budgetText, r.budget()},
 		{"Nobody else there", uncontendedText, r.table("workers", workers, operationColumns) + r.image("throughput.svg")},
@@ -61,7 +67,7 @@ func (r *results) page() string {
 		{"TryAcquire, and a new session", tryText, r.table("operation", []point{{"try-held", 1}, {"try-free", 1}, {"sessions", 200}}, operationColumns)},
 		{"Locks held", heldText, r.table("locks", charts()[3].points, standingColumns) + r.image("memory.svg")},
 		{"Sessions kept alive", renewalsText, r.table("sessions", append([]point{{"renewals-apart", 200}}, charts()[4].points...), renewalColumns) + r.image("renewals.svg")},
-	} {
+	}, append(r.modeSections(), r.daemonSections()...)...) {
 		if section.body != "" {
 			fmt.Fprintf(&b, "\n## %s\n\n%s%s", section.title, section.text, section.body)
 		}
@@ -118,7 +124,7 @@ func (r *results) table(what string, points []point, columns []column) string {
 		case p.scenario == "renewals-apart":
 			name += ", 1 each"
 		}
-		for _, kit := range append(all, lone, dutiful) {
+		for _, kit := range append(all, lone, dutiful, plain, served, gatewayed) {
 			if len(r.of(p.scenario, kit, p.n)) == 0 {
 				continue
 			}

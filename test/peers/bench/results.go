@@ -18,6 +18,7 @@ type results struct {
 	took       time.Duration
 	filesystem string
 	sync       time.Duration
+	daemon     string // where pawld was built
 	steal      steal
 	got        map[string]map[string][][]figures // by scenario, kit, round, size
 }
@@ -34,7 +35,7 @@ func (r *results) round(ctx context.Context, e *etcd, round int, s scenario) err
 			slices.Reverse(inTurn)
 		}
 		for i, kit := range inTurn {
-			o := order{Kit: kit, Scenario: s, Addr: e.addr, Profile: r.profile, Tag: fmt.Sprintf("%s-r%dt%dk%d", s.Name, round, turnNo, i)}
+			o := order{Kit: kit, Scenario: s, Addr: e.addr, Profile: r.profile, Daemon: r.daemon, Tag: fmt.Sprintf("%s-r%dt%dk%d", s.Name, round, turnNo, i)}
 			start := time.Now()
 			var got []figures
 			var err error

@@ -57,6 +57,8 @@ func scenarios(short bool) []scenario {
 			scenario{Name: "renewals-many", Task: "renewals", Sizes: []int{1_000, 2_000, 10_000}, TTL: 20 * time.Second, Span: 20 * time.Second, kits: three, once: true},
 		)
 	}
+	list = append(list, modes(short)...)
+	list = append(list, daemons(short)...)
 	for i := range list {
 		s := &list[i]
 		s.turns = max(s.turns, 1)

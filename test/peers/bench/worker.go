@@ -25,6 +25,7 @@ type order struct {
 	Addr     string
 	Tag      string // of this turn: no other uses its names
 	Profile  string // a folder for profiles; "": none
+	Daemon   string // where pawld is, for who needs it
 }
 
 // work is a client's process: it carries out one order, and writes the
@@ -52,9 +53,16 @@ func work() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
+	if d, ok := k.(daemonKit); ok {
+		d.path = o.Daemon
+		k = d
+	}
 	w := &worker{order: o, kit: k}
 	if w.client, err = k.dial(ctx, o.Addr); err != nil {
 		return err
+	}
+	if c, ok := w.client.(io.Closer); ok {
+		defer c.Close()
 	}
 	var got []figures
 	for _, n := range o.Scenario.Sizes {
@@ -146,6 +154,12 @@ var tasks = map[string]func(ctx context.Context, w *worker, n int) (figures, err
 	"renewals":    renewals,
 
 	"renewals-apart": renewalsApart,
+
+	"readers":     readers,
+	"permits":     permits,
+	"sets":        sets,
+	"beside":      beside,
+	"served-idle": servedIdle,
 }
 
 // grow makes sessions until there are n.
@@ -161,6 +175,7 @@ func (w *worker) grow(ctx context.Context, n int) error {
 // metered measures f, which returns how many operations it was.
 func (w *worker) metered(f func() (int, error)) (figures, error) {
 	m := &meter{addr: w.Addr}
+	m.daemon, _ = w.client.(*daemon)
 	if err := m.start(); err != nil {
 		return figures{}, err
 	}

@@ -1,0 +1,243 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// modeful is a session that has more than one lock at a time.
+type modeful interface {
+	session
+	readWrite(name string) readWriter
+	// permits is one of a limit that hold a name at once.
+	permits(name string, limit int) taker
+	// set is all of some names.
+	set(names []string) taker
+}
+
+// readWriter is one worker's lock of readers and writers.
+type readWriter interface {
+	read(ctx context.Context) (held, error)
+	write(ctx context.Context) (held, error)
+}
+
+type taker interface {
+	acquire(ctx context.Context) (held, error)
+}
+
+type takerFunc func(ctx context.Context) (held, error)
+
+func (f takerFunc) acquire(ctx context.Context) (held, error) { return f(ctx) }
+
+// anyOf is limit plain locks, of which each acquisition picks one at random: what who has no
+// semaphore can do. It waits for the one that it picked, though another be free.
+func anyOf(s session, name string, limit int) taker {
+	locks := make([]locker, limit)
+	for i := range locks {
+		locks[i] = s.locker(fmt.Sprintf("%s/%d", name, i))
+	}
+	return takerFunc(func(ctx context.Context) (held, error) { return locks[rand.IntN(limit)].acquire(ctx) })
+}
+
+// inOrder is the locks of some names, taken one after the other in the names' order, which keeps those
+// who do so from waiting in a circle.
+func inOrder(s session, names []string) taker {
+	locks := make([]locker, len(names))
+	for i, name := range slices.Sorted(slices.Values(names)) {
+		locks[i] = s.locker(name)
+	}
+	return takerFunc(func(ctx context.Context) (held, error) {
+		var all heldInTurn
+		for _, l := range locks {
+			h, err := l.acquire(ctx)
+			if err != nil {
+				return nil, errors.Join(err, all.release(ctx))
+			}
+			all = append(all, h)
+		}
+		return all, nil
+	})
+}
+
+type heldInTurn []held
+
+func (all heldInTurn) release(ctx context.Context) (err error) {
+	for _, h := range slices.Backward(all) {
+		err = errors.Join(err, h.release(ctx))
+	}
+	return err
+}
+
+const (
+	modeWorkers = 64
+	setWorkers  = 8
+	setPool     = 256 // names, of which each set is some
+)
+
+// modes are the scenarios of shared locks, semaphores and sets.
+func modes(short bool) []scenario {
+	const span = 800 * time.Millisecond
+	list := []scenario{
+		{Name: "readers-90", Task: "readers", Sizes: []int{90}, kits: []string{ours, theirs}},
+		{Name: "readers-50", Task: "readers", Sizes: []int{50}, kits: []string{ours, theirs}},
+		{Name: "permits-1", Task: "permits", Sizes: []int{1}, kits: []string{ours, plain, theirs}},
+		{Name: "permits-8", Task: "permits", Sizes: []int{8}, kits: []string{ours, plain, theirs}},
+		{Name: "sets-2", Task: "sets", Sizes: []int{2}, kits: []string{ours, plain, theirs}},
+		{Name: "sets-8", Task: "sets", Sizes: []int{8}, kits: []string{ours, plain, theirs}},
+		{Name: "sets-32", Task: "sets", Sizes: []int{32}, kits: []string{ours, plain, theirs}},
+		{Name: "beside", Task: "beside", Sizes: []int{5, 5_000}, kits: []string{ours, theirs}},
+	}
+	for i := range list {
+		list[i].Span = span
+	}
+	for i := range list[:4] {
+		list[i].Hold = time.Millisecond
+	}
+	if last := &list[len(list)-1]; short {
+		last.Sizes = last.Sizes[:1]
+	}
+	return list
+}
+
+func (w *worker) modeful(i int) (modeful, error) {
+	s, ok := w.sessions[i].(modeful)
+	if !ok {
+		return nil, fmt.Errorf("%s has no modes", w.Kit)
+	}
+	return s, nil
+}
+
+// pass acquires, holds for a while, and releases.
+func (w *worker) pass(ctx context.Context, acquire func(context.Context) (held, error)) error {
+	h, err := acquire(ctx)
+	if err != nil {
+		return err
+	}
+	time.Sleep(w.Scenario.Hold)
+	return h.release(ctx)
+}
+
+// readers is workers with a session each, who all read or write under one name: percent of what they do is
+// reading.
+func readers(ctx context.Context, w *worker, percent int) (f figures, err error) {
+	if err := w.grow(ctx, modeWorkers); err != nil {
+		return f, err
+	}
+	locks := make([]readWriter, modeWorkers)
+	for i := range locks {
+		s, err := w.modeful(i)
+		if err != nil {
+			return f, err
+		}
+		locks[i] = s.readWrite(w.Tag)
+	}
+	return w.repeat(ctx, modeWorkers, func(ctx context.Context, i int) error {
+		if rand.IntN(100) < percent {
+			return w.pass(ctx, locks[i].read)
+		}
+		return w.pass(ctx, locks[i].write)
+	})
+}
+
+// permits is workers with a session each, of whom limit hold one name at once.
+func permits(ctx context.Context, w *worker, limit int) (f figures, err error) {
+	if err := w.grow(ctx, modeWorkers); err != nil {
+		return f, err
+	}
+	takers := make([]taker, modeWorkers)
+	for i := range takers {
+		s, err := w.modeful(i)
+		if err != nil {
+			return f, err
+		}
+		takers[i] = s.permits(w.Tag, limit)
+	}
+	return w.repeat(ctx, modeWorkers, func(ctx context.Context, i int) error {
+		return w.pass(ctx, takers[i].acquire)
+	})
+}
+
+// sets is workers with a session each, each of whom takes n names at a time, of a pool that is the same for all.
+func sets(ctx context.Context, w *worker, n int) (f figures, err error) {
+	if err := w.grow(ctx, setWorkers); err != nil {
+		return f, err
+	}
+	of := make([]modeful, setWorkers)
+	for i := range of {
+		if of[i], err = w.modeful(i); err != nil {
+			return f, err
+		}
+	}
+	return w.repeat(ctx, setWorkers, func(ctx context.Context, i int) error {
+		names := make([]string, n)
+		for j, k := range rand.Perm(setPool)[:n] {
+			names[j] = fmt.Sprintf("%s-%d", w.Tag, k)
+		}
+		return w.pass(ctx, of[i].set(names).acquire)
+	})
+}
+
+// beside is one who reads, again and again, beside n who hold the name as readers.
+func beside(ctx context.Context, w *worker, n int) (f figures, err error) {
+	if err := w.grow(ctx, 2); err != nil {
+		return f, err
+	}
+	others, err := w.modeful(1)
+	if err != nil {
+		return f, err
+	}
+	have := len(w.held)
+	w.held = append(w.held, make([]held, n-have)...)
+	err = each(64, n-have, func(i int) (err error) {
+		w.held[have+i], err = others.readWrite(w.Tag).read(ctx)
+		return err
+	})
+	if err != nil {
+		return f, err
+	}
+	s, err := w.modeful(0)
+	if err != nil {
+		return f, err
+	}
+	l := s.readWrite(w.Tag)
+	return w.repeat(ctx, 1, func(ctx context.Context, _ int) error { return w.pass(ctx, l.read) })
+}
+
+var modeColumns = []column{{"a second", figures.throughput, 1}, {"p50, ms", figures.p50, 1e3}, {"p99, ms", figures.p99, 1e3},
+	{"requests", figures.requests, 1}, {"Watch messages", figures.watches, 1},
+	{"client CPU, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}}
+
+func (r *results) modeSections() []section {
+	return []section{
+		{"Readers and writers", readersText, r.table("readers, %", []point{{"readers-90", 90}, {"readers-50", 50}}, modeColumns)},
+		{"A reader beside others", besideText, r.table("readers that hold", []point{{"beside", 5}, {"beside", 5_000}}, modeColumns)},
+		{"Permits", permitsText, r.table("limit", []point{{"permits-1", 1}, {"permits-8", 8}}, modeColumns)},
+		{"Several names at once", setsText, r.table("names", []point{{"sets-2", 2}, {"sets-8", 8}, {"sets-32", 32}}, modeColumns)},
+	}
+}
+
+const (
+	readersText = `64 workers with a session each share one name, and hold it for 1 ms each time: as readers, in so many of a hundred, or as
+writers. clientv3 is ` + "`RWMutex`" + ` of etcd's ` + "`client/v3/experimental/recipes`" + `. Latency is from the call to the end of the release.
+
+`
+	besideText = `One worker acquires and releases as a reader, beside so many others that hold the name as readers.
+
+`
+	permitsText = `64 workers with a session each, of whom so many hold one name at once, for 1 ms. etcd's own client has no semaphore: it,
+and "plain locks" of pawl, have as many locks, of which a worker picks one at random and waits for it, though another be
+free. A semaphore costs more, and serves its waiters in turn: each takes a slot once it is first in the line.
+
+`
+	setsText = `8 workers with a session each take so many names of the same 256, at random, all at once, and release them. clientv3 and
+"plain locks" take them one after another in sorted order, as who has no sets must. Requests are for all the names of one
+acquisition together, and its release.
+
+`
+)

@@ -1,0 +1,86 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Of a reader's acquisition the server counts what each needs, whoever holds beside it.
+func TestAReaderBesideOthersIsCounted(t *testing.T) {
+	r, err := measure(t.Context(), flags{rounds: 1, short: true, only: "beside", data: t.TempDir()})
+	require.NoError(t, err)
+	for kit, want := range map[string]string{ours: "2 Txn", theirs: "1 DeleteRange, 1 Range, 1 Txn"} {
+		assert.Equal(t, want, calls(r, limit{scenario: "beside", n: 5}, kit), kit)
+	}
+	assert.InDelta(t, 2, r.of("beside", ours, 5)[0].requests(), 0.01)
+	assert.Contains(t, r.page(), "## A reader beside others")
+}
+
+// Of a lock that is taken through pawld its process's CPU is counted, and not with the worker's.
+func TestTheDaemonsShareIsItsOwn(t *testing.T) {
+	r, err := measure(t.Context(), flags{rounds: 1, short: true, only: "served-1", data: t.TempDir()})
+	require.NoError(t, err)
+	for kit, through := range map[string]bool{ours: false, served: true, gatewayed: false} {
+		f := r.of("served-1", kit, 1)[0]
+		assert.Positive(t, f.Ops, kit)
+		assert.Equal(t, through, f.DaemonCPU > 0, kit)
+	}
+	assert.InDelta(t, 2, r.of("served-1", served, 1)[0].requests(), 0.1)
+	assert.Contains(t, r.page(), "## Through a service")
+}
+
+// logged is a session whose locks write down what becomes of them.
+type logged struct{ log *[]string }
+
+func (s logged) locker(name string) locker { return loggedLock{s, name} }
+
+type loggedLock struct {
+	logged
+	name string
+}
+
+func (l loggedLock) acquire(context.Context) (held, error) {
+	*l.log = append(*l.log, "+"+l.name)
+	if l.name == "forbidden" {
+		return nil, errors.New("forbidden")
+	}
+	return l, nil
+}
+
+func (l loggedLock) try(ctx context.Context) (held, error) { return l.acquire(ctx) }
+
+func (l loggedLock) release(context.Context) error {
+	*l.log = append(*l.log, "-"+l.name)
+	return nil
+}
+
+func TestLocksThatAreTakenOneAfterAnotherAreTakenInTheNamesOrder(t *testing.T) {
+	var log []string
+	h, err := inOrder(logged{&log}, []string{"c", "a", "b"}).acquire(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, h.release(t.Context()))
+	assert.Equal(t, []string{"+a", "+b", "+c", "-c", "-b", "-a"}, log)
+
+	log = nil
+	_, err = inOrder(logged{&log}, []string{"z", "forbidden", "a"}).acquire(t.Context())
+	require.EqualError(t, err, "forbidden")
+	assert.Equal(t, []string{"+a", "+forbidden", "-a"}, log)
+}
+
+func TestOneOfManyLocksIsPickedAtRandom(t *testing.T) {
+	var log []string
+	all := anyOf(logged{&log}, "name", 3)
+	for range 200 {
+		_, err := all.acquire(t.Context())
+		require.NoError(t, err)
+	}
+	slices.Sort(log)
+	assert.Equal(t, []string{"+name/0", "+name/1", "+name/2"}, slices.Compact(log))
+}
