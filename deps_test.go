@@ -64,6 +64,7 @@ var beside = map[string][]string{
 	"internal/testkit/inmemory":      {"*", "internal/testkit/etcdfake"},
 	"internal/testkit/paired":        {},
 	"internal/testkit/loopback":      {},
+	"internal/testkit/racedetector":  {},
 	"internal/testkit/stage":         {},
 	"observe/otel":                   {"*", "internal/cause"},
 	"observe/prom":                   {"*", "internal/cause"},

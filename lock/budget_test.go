@@ -14,6 +14,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -301,7 +302,7 @@ func TestAThousandWaitersCostNoGoroutineBeyondTheirCallers(t *testing.T) {
 // At most 2 KiB for each lock held, its own watch included. The server's part, in
 // this process, is left out by measuring keys and watches of its own kind first.
 func TestALockHeldTakesLittleMemory(t *testing.T) {
-	if raceDetector {
+	if racedetector.On {
 		t.Skip("the race detector's own memory would be counted")
 	}
 	const n = 4_000

@@ -22,6 +22,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
+	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -176,7 +177,7 @@ func requests(t testing.TB, endpoint string) map[string]int {
 
 // The budget of allocations: little more than what gRPC takes for two requests with a deadline each.
 func TestAcquireAndReleaseTakeFewAllocations(t *testing.T) {
-	if raceDetector {
+	if racedetector.On {
 		t.Skip("the race detector's own allocations would be counted")
 	}
 	ctx := context.Background()

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -105,6 +106,9 @@ func shellLines(page, text string) (all []shellLine) {
 // those that are named above with a reason.
 func TestCommandsInPagesRun(t *testing.T) {
 	t.Parallel()
+	if racedetector.Short() {
+		t.Skip("what is tested is the page, and runs without the detector")
+	}
 	root, used, ran := filepath.Join("..", ".."), map[string]bool{}, 0
 	var lines []shellLine
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

@@ -32,6 +32,7 @@ import (
 	pb "github.com/pawl-locks/pawl/cmd/pawld/pawlv1"
 	"github.com/pawl-locks/pawl/cmd/pawld/pawlv1/pawlv1connect"
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -60,6 +61,9 @@ func TestEveryClientPlaysTheScenario(t *testing.T) {
 		},
 		"curl": func(t *testing.T, socket string) driver { return newThin(curlCall(t, socket)) },
 	} {
+		if racedetector.Short() && name != "Go over gRPC" && name != "curl" { // the daemon's part is the same
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			play(t, begin)

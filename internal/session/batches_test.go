@@ -19,6 +19,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -55,6 +56,9 @@ func TestManySessionsOfAClientRenewWithFewRequests(t *testing.T) {
 		{100, 500, 5, 0},
 		{1_000, 5_000, 5 * 8, 8}, // as many are kept as are in use at one time
 	} {
+		if racedetector.Short() && at.sessions > 100 {
+			continue
+		}
 		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 			all := r.sessions(at.sessions, lease.Options{TTL: 20 * time.Second})
 			sleep(40*time.Second + 500*time.Millisecond) // the first one has joined
@@ -309,6 +313,9 @@ func TestOneSessionsTroubleIsNotItsBatchs(t *testing.T) {
 		"rewritten": {func(r *rig, s *Session) { r.Put(s.key, "x", s.ID()) }, lease.ErrRevoked, 0},
 		"closed":    {func(r *rig, s *Session) { s.CloseInBackground() }, lease.ErrClosed, 0},
 	} {
+		if !racedetector.Samples(name) {
+			continue
+		}
 		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 			all := r.sessions(100, lease.Options{TTL: 12 * time.Second})
 			for _, m := range r.Members() {
@@ -393,7 +400,11 @@ func TestManySessionsSurviveAnyFailureOfAnyOneMemberOfThree(t *testing.T) {
 			n   int
 			ttl time.Duration
 		}{{2, 3}, {2, 15}, {many(), 3}} {
-			t.Run(fmt.Sprintf("%s/%d sessions/%ds", tr.name, at.n, at.ttl), func(t *testing.T) {
+			name := fmt.Sprintf("%s/%d sessions/%ds", tr.name, at.n, at.ttl)
+			if !racedetector.Samples(name) {
+				continue
+			}
+			t.Run(name, func(t *testing.T) {
 				inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 					all := r.sessions(at.n, lease.Options{TTL: at.ttl * time.Second})
 					for i := range 3 {
@@ -416,7 +427,11 @@ func TestManySessionsSurviveAnyFaultOfAnyOneMemberWithAuthenticationOn(t *testin
 	faults := append(slices.Clone(oneMembersFaults), fault{"refuses every token", refusing})
 	for _, tr := range faults {
 		for _, n := range []int{2, many()} {
-			t.Run(fmt.Sprintf("%s/%d sessions", tr.name, n), func(t *testing.T) {
+			name := fmt.Sprintf("%s/%d sessions", tr.name, n)
+			if !racedetector.Samples(name) {
+				continue
+			}
+			t.Run(name, func(t *testing.T) {
 				withAuth(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig, _ operator) {
 					all := r.sessions(n, lease.Options{TTL: 3 * time.Second})
 					for i := range 3 {
@@ -441,6 +456,9 @@ func TestManySessionsSurviveAnyFaultOfAnyOneMemberWithAuthenticationOn(t *testin
 // whenever it begins.
 func TestAStallOfAnElectionIsSurvivedByABatch(t *testing.T) {
 	for phase := time.Duration(0); phase < time.Second; phase += 50 * time.Millisecond {
+		if !racedetector.Samples(phase.String()) {
+			continue
+		}
 		inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 			all := r.sessions(30, lease.Options{TTL: 3 * time.Second})
 			sleep(3*time.Second + phase)
@@ -558,6 +576,9 @@ func TestBatchesAreAsLargeAsTheServerAllows(t *testing.T) {
 // A storm of pauses of members, one or several at a time, none longer than an election's, ends none of a client's many sessions.
 func TestManySessionsSurviveAStormOfPausedMembers(t *testing.T) {
 	for seed := range uint64(8) {
+		if racedetector.Short() && seed > 0 {
+			break
+		}
 		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 			var all []*Session
 			for range 30 {

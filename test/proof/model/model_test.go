@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 )
 
 // configurations are what is explored whole, with the number of states of each. The
@@ -62,7 +64,7 @@ func bound() int {
 	switch {
 	case os.Getenv("PAWL_MODEL") == "all":
 		return 1 << 30
-	case testing.Short() || raceDetector: // nothing here runs beside anything else
+	case testing.Short() || racedetector.On: // nothing here runs beside anything else
 		return 100_000
 	}
 	return 600_000

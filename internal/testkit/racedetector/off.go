@@ -1,0 +1,6 @@
+//go:build !race
+
+package racedetector
+
+// On reports whether the race detector is compiled in.
+const On = false
