@@ -59,7 +59,7 @@ func TestOnlyALoneAcquisitionReadsAroundItsSessionsKeys(t *testing.T) {
 		s.Settle(first.n) // settles nothing new
 		assert.True(w, w.around(second))
 		s.Settle(second.n)
-		assert.False(w, w.around(second), "which may have stood before who asks now")
+		assert.False(w, w.around(second), "which may have been before the one that queries now")
 
 		held := w.acquire(s)
 		third := w.began(s, w.queue())

@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// Confirm asks the cluster, linearizably, whether the own key and the session
+// Confirm reads, linearizably, whether the own key and the session
 // are as we know them. nil: they were, at some moment during the call. An answer
 // that they are not ends the acquisition; that no answer came does not.
 func (a *Acquisition) Confirm(ctx context.Context) error {

@@ -48,7 +48,7 @@ func TestOfManyAcquisitionsOfFewSessionsOneHolds(t *testing.T) {
 }
 
 func (c *crowd) run(sessions []*session.Session) {
-	for _, r := range []request{isEnqueue, isEnqueue, isSettle, isAsk, isRelease, isUndo, isExplain} {
+	for _, r := range []request{isEnqueue, isEnqueue, isSettle, isQuery, isRelease, isUndo, isExplain} {
 		c.fault(r)
 	}
 	var workers sync.WaitGroup

@@ -57,12 +57,12 @@ func below(t *pb.TxnRequest) (n int) {
 	return n
 }
 
-func isAsk(t *pb.TxnRequest) bool {
-	return below(t) > 0 && len(t.Success) == below(t) || isAskForSlots(t)
+func isQuery(t *pb.TxnRequest) bool {
+	return below(t) > 0 && len(t.Success) == below(t) || isSlotQuery(t)
 }
 
-// isAskForSlots is the question of one in a turnstile.
-func isAskForSlots(t *pb.TxnRequest) bool {
+// isSlotQuery is the question of one in a turnstile.
+func isSlotQuery(t *pb.TxnRequest) bool {
 	return below(t) == 1 && strings.HasPrefix(string(op(t.Success, 1).GetRequestRange().GetKey()), "name/s")
 }
 
@@ -337,7 +337,7 @@ func TestEveryFailureOfAConfirmationEndsInOneHolder(t *testing.T) {
 	eachFaultInEachMode(t, func(w *world, fa fault) {
 		holder := w.acquireExclusive(w.session())
 		waiter := w.waiting(w.session())
-		hit := w.f.Inject(request(isAsk).rule(fa.rule))
+		hit := w.f.Inject(request(isQuery).rule(fa.rule))
 		w.release(holder)
 		c := waiter.won()
 		assert.NotZero(w, hit.Hits())
@@ -402,14 +402,14 @@ func TestACallEndsWithItsContextWhereverTheClusterFallsSilent(t *testing.T) {
 		try bool
 	}
 	for name, st := range map[string]step{
-		"enqueue": {isEnqueue, false}, "settle": {isSettle, false}, "ask": {isAsk, false},
+		"enqueue": {isEnqueue, false}, "settle": {isSettle, false}, "query": {isQuery, false},
 		"peek": {isPeek, true}, "try": {isEnqueue, true}, "undo": {isUndo, false},
 	} {
 		for _, applied := range []bool{false, true} {
 			t.Run(name+map[bool]string{true: ", applied"}[applied], func(t *testing.T) {
 				inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 					s, holder := w.session(), (*Acquisition)(nil)
-					if name == "ask" || name == "undo" {
+					if name == "query" || name == "undo" {
 						holder = w.acquire(w.session())
 					}
 					if name == "settle" {
@@ -419,7 +419,7 @@ func TestACallEndsWithItsContextWhereverTheClusterFallsSilent(t *testing.T) {
 					ctx, cancel := context.WithTimeout(w.Context(), 700*time.Millisecond)
 					defer cancel()
 					a := w.acquiring(ctx, s, Request{Try: st.try})
-					if name == "ask" {
+					if name == "query" {
 						w.release(holder)
 						holder = nil
 					}
@@ -545,8 +545,8 @@ func TestAReleaseInTheBackgroundDoesNotWaitForAnUndoOnAFullDisk(t *testing.T) {
 	})
 }
 
-// asksDelayed is the question of one that waits out a Delay.
-func asksDelayed(t *pb.TxnRequest) bool {
+// isDelayedQuery is the question of one that waits out a Delay.
+func isDelayedQuery(t *pb.TxnRequest) bool {
 	return below(t) == 1 && len(t.Success) == 3
 }
 

@@ -18,7 +18,7 @@ import (
 // The successor's watch of its own key shows it that it holds, without a request
 // (state/owner.go).
 //
-// A handoff also carries who comes after, so that a queue is asked about once in
+// A handoff also carries who comes after, so that a queue is queried once in
 // keys.MaxSuccessors handoffs: see keys.Handoff.
 //
 // Only keys whose value begins with keys.LockMark are handed off to: a lock's, in pawl's

@@ -134,7 +134,7 @@ func (a *Acquisition) checkKind() {
 	if owner, ok := a.owner(p.Name); !first || !ok || owner == a.s.ID() {
 		return
 	}
-	a.ask(fmt.Sprintf("the kind of %q", p.Name), func(ctx context.Context) {
+	a.inBackground(fmt.Sprintf("the kind of %q", p.Name), func(ctx context.Context) {
 		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read predecessor", Repeat: cluster.Always},
 			&pb.TxnRequest{Success: []*pb.RequestOp{txn.Get(p.Name)}})
 		if err != nil {

@@ -100,7 +100,7 @@ func (a *Acquisition) how() observe.How {
 	case state.ByEnqueue:
 		return observe.Free
 	case state.ByTake:
-		if !read(a, (*state.Acquisition).Asked) {
+		if !read(a, (*state.Acquisition).Queried) {
 			return observe.Free
 		}
 	case state.ByHandoff:

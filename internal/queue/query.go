@@ -16,29 +16,29 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// A query asks, in one transaction, whether the own key is first (rule A2).
+// A query reads, in one transaction, whether the own key is first (rule A2).
 type query struct {
 	own         state.Key
 	predecessor state.Key // the last one that was waited for
 	deletedAt   int64     // the revision of its deletion; 0: not known
-	delayed     bool      // how it went is asked too
+	delayed     bool      // how it went is read too
 	handoffs    bool      // those behind are read too
 }
 
-// asking is the query that the state calls for.
-func asking(s *state.Acquisition) query {
+// queryOf is the query that the state calls for.
+func queryOf(s *state.Acquisition) query {
 	p, at := s.Predecessor()
 	return query{own: s.Own(), predecessor: p, deletedAt: at, delayed: s.Delay, handoffs: s.Handoffs}
 }
 
-// query asks who owns, and goes on asking while the cluster cannot be reached, the
+// query reads who owns, and repeats that while the cluster cannot be reached, the
 // session is valid and ctx lasts. delay is waited for where the answer calls for it.
 func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 	for wait := newBackoff(); ; {
-		q := read(a, asking)
+		q := read(a, queryOf)
 		t := a.queryTxn(q)
 		if a.permit != nil {
-			a.askSlots(t)
+			a.querySlots(t)
 		}
 		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "confirm position", Repeat: cluster.Always}, t)
 		switch {
@@ -63,7 +63,7 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 			return err
 		}
 		if cluster.IsCompacted(err) && q.deletedAt > 0 {
-			a.apply(state.DeletionCompacted{}, nil) // asked as of now, which is no better than that
+			a.apply(state.DeletionCompacted{}, nil) // read as of now, which is no better than that
 			continue
 		}
 		if err := a.pause(ctx, wait.Next()); err != nil || read(a, (*state.Acquisition).Next) != state.Query {

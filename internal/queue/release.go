@@ -18,7 +18,7 @@ import (
 // that matches ErrLost: it was not. One that matches kv.ErrUnknown: unconfirmed, it goes
 // on in the background; called again, it tries again, and once decided gives the same
 // answer. With a ctx that is done it still sends, and waits no longer than cluster.Grace.
-// Where the key is to stay for now, nothing is asked, and it is deleted in the background.
+// Where the key is to stay for now, nothing is sent, and it is deleted in the background.
 func (a *Acquisition) Release(ctx context.Context, as error) error {
 	if err := a.letGo(as); err != nil {
 		a.freeRest()
@@ -159,14 +159,14 @@ func (a *Acquisition) shown(place int, kv *mvccpb.KeyValue) state.OwnChanged {
 func (a *Acquisition) explainRelease(ctx context.Context) error {
 	_, session := a.s.Same()
 	reads := append([]*pb.RequestOp{session}, a.ownKeys(txn.Stat)...)
-	ask := func(n int) (*pb.TxnResponse, error) {
+	query := func(n int) (*pb.TxnResponse, error) {
 		return a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why a release failed", Repeat: cluster.Always}, &pb.TxnRequest{Success: reads[:n]})
 	}
 	n := len(reads)
-	resp, err := ask(n)
+	resp, err := query(n)
 	if cluster.IsTooManyOps(err) && n > 2 {
 		n = 2 // of a set whose keys are all gone: one name says as much as many
-		resp, err = ask(n)
+		resp, err = query(n)
 	}
 	if err != nil {
 		return err // undecided: the delete, sent again, leads here again

@@ -113,7 +113,7 @@ func TestAHolderThatReleasedAndClosedItsSessionWasClean(t *testing.T) {
 				waiter := w.session()
 				a := w.acquiring(w.Context(), waiter, Request{Delay: delay})
 				// The question comes when all this has happened.
-				w.f.Inject(request(asksDelayed).rule(etcdfake.Rule{Delay: time.Second, Times: 1}))
+				w.f.Inject(request(isDelayedQuery).rule(etcdfake.Rule{Delay: time.Second, Times: 1}))
 				began := time.Now()
 				end.end(w, c)
 				won := a.won()

@@ -16,7 +16,7 @@ import (
 )
 
 // Resume makes the acquisition of a key that the session's predecessor held: one
-// transaction asks whether key has the create revision t, on this session, with
+// transaction reads whether key has the create revision t, on this session, with
 // nothing before it in the queue. The error matches ErrLost where it is not there
 // any more. A key is resumed once; one that this session acquired itself is not
 // to be resumed, because it has its holder.
@@ -47,22 +47,22 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 	if err := aboveFloor(t, s.Host().Floor); err != nil {
 		return nil, err
 	}
-	asked := query{own: state.Key{Name: a.Key(), Create: int64(t)}}
-	resp, err := s.Host().Cluster.Txn(ctx, cluster.Request{Op: "resume", Repeat: cluster.Always}, a.resumeTxn(asked))
+	sent := query{own: state.Key{Name: a.Key(), Create: int64(t)}}
+	resp, err := s.Host().Cluster.Txn(ctx, cluster.Request{Op: "resume", Repeat: cluster.Always}, a.resumeTxn(sent))
 	if err != nil {
 		if ended := s.Err(); ended != nil {
 			return nil, ended
 		}
 		return nil, a.explain(err)
 	}
-	mod, err := a.resumed(asked, resp)
+	mod, err := a.resumed(sent, resp)
 	if err != nil {
 		if a.lacksOwn(resp) && s.Adopt(a.n, a.keys...) {
 			a.lostBefore(a.putAt(resp, 1))
 		}
 		return nil, err
 	}
-	a.state = state.Resumed(asked.own, mod, a.keys[1:]...)
+	a.state = state.Resumed(sent.own, mod, a.keys[1:]...)
 	if end := cluster.EndOf(ctx); end != nil {
 		return nil, end
 	}

@@ -110,18 +110,18 @@ func (a *Acquisition) readInBackground() {
 	read := func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
-		_ = a.readOwn(ctx) // failed: the next renewal asks again
+		_ = a.readOwn(ctx) // failed: the next renewal reads again
 		a.apply(state.ReadEnded{}, nil)
 	}
-	if !a.ask("the value of "+a.Key(), read) {
+	if !a.inBackground("the value of "+a.Key(), read) {
 		a.apply(state.ReadEnded{}, nil)
 	}
 }
 
-// ask runs f, which reads something, in the background; false: the client is closed, and
+// inBackground runs f, which reads something, in the background; false: the client is closed, and
 // f is not run. f's context ends with the session, when nobody needs what f reads, so that
 // closing the client does not wait for it.
-func (a *Acquisition) ask(what string, f func(ctx context.Context)) bool {
+func (a *Acquisition) inBackground(what string, f func(ctx context.Context)) bool {
 	return a.s.Host().Cleanup.Go(what, func(ctx context.Context) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()

@@ -132,9 +132,9 @@ func (a *Acquisition) noneFree(resp *pb.TxnResponse, i int) error {
 	return &detail{ErrBusy, fmt.Sprintf("no slot is free: %d of %d are held", len(taken), a.queue.Limit)}
 }
 
-// askSlots makes a query one about the slots too, which are of interest to the first in the
+// querySlots makes a query one about the slots too, which are of interest to the first in the
 // turnstile, and about those that it may have taken already.
-func (a *Acquisition) askSlots(t *pb.TxnRequest) {
+func (a *Acquisition) querySlots(t *pb.TxnRequest) {
 	t.Success = append(t.Success, a.queue.slotsAndKind()...)
 	for _, key := range a.tried() {
 		t.Failure = append(t.Failure, txn.Stat(key))

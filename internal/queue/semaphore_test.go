@@ -166,7 +166,7 @@ func TestGivingUpAfterATakeLeavesNoSlot(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		w.limit = 1
 		w.f.Inject(request(isTake).rule(etcdfake.Rule{Hang: true}))
-		w.f.Inject(request(isAsk).rule(etcdfake.Rule{Lose: true, Hang: true}))
+		w.f.Inject(request(isQuery).rule(etcdfake.Rule{Lose: true, Hang: true}))
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		_, err := w.take(ctx, w.session(), Request{})
@@ -398,7 +398,7 @@ func TestASlotThatIsFreedWhileItIsAskedAboutIsTakenAtOnce(t *testing.T) {
 		one, two := w.permit(2).won(), w.permit(2).won()
 		s := w.session()
 		a := w.permitOn(s, 2)
-		w.f.Inject(request(isAsk).rule(etcdfake.Rule{HoldAnswer: 300 * time.Millisecond, Times: 1}))
+		w.f.Inject(request(isQuery).rule(etcdfake.Rule{HoldAnswer: 300 * time.Millisecond, Times: 1}))
 		w.f.Put("name/s9.2.1f-1", "", 0)
 		w.f.Delete("name/s9.2.1f-1") // it asks, and both are held still
 		time.Sleep(100 * time.Millisecond)

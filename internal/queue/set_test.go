@@ -83,7 +83,7 @@ func TestSetsNeverWaitForOneAnotherInACircle(t *testing.T) {
 				c := &crowd{world: w, rnd: rand.New(rand.NewPCG(seed, 1))}
 				c.pace, c.hold = 20+c.n(200), 10+c.n(100)
 				if seed > 1 { // with none, too
-					for _, r := range []request{isEnqueue, isSettle, isAsk, isRelease, isUndo, isExplain} {
+					for _, r := range []request{isEnqueue, isSettle, isQuery, isRelease, isUndo, isExplain} {
 						c.fault(r)
 					}
 				}

@@ -65,7 +65,7 @@ func TestASetThatTheServerHasNoOperationsForEndsAtOnce(t *testing.T) {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 			holder := w.takes(w.Context(), w.session(), Request{}, "a").won()
 			a := w.takes(w.Context(), w.session(), Request{}, "a", "b")
-			w.f.Inject(request(isAsk).rule(tooMany))
+			w.f.Inject(request(isQuery).rule(tooMany))
 			w.release(holder)
 			synctest.Wait()
 			require.True(w, isClosed(a.done), "it asks again and again")

@@ -25,8 +25,8 @@ func (w *world) in(shared bool) Queue {
 	return q
 }
 
-// asks starts an Acquire in one mode, and returns when it waits for something.
-func (w *world) asks(s *session.Session, shared bool) *attempt {
+// starts begins an Acquire in one mode, and returns when it waits for something.
+func (w *world) starts(s *session.Session, shared bool) *attempt {
 	w.shared = shared
 	return w.acquiring(w.Context(), s, Request{})
 }
@@ -51,7 +51,7 @@ func TestSharedHoldTogetherAndExclusiveAloneInOneOrder(t *testing.T) {
 				}
 				var all []*attempt
 				for _, mode := range "RRWRRWW" {
-					all = append(all, w.asks(session(), mode == 'R'))
+					all = append(all, w.starts(session(), mode == 'R'))
 				}
 				at := func(i int) *attempt { return all[i] }
 				hold := func(want ...int) {
@@ -95,7 +95,7 @@ func TestASharedOneWaitsForForeignKeysOnEitherSide(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 				w.f.Put(key, "", 0)
 				w.f.Put("name/+foreign", "", 0) // among the shared ones, and in nobody's way but an exclusive one's
-				a := w.asks(w.session(), true)
+				a := w.starts(w.session(), true)
 				require.True(w, a.waits())
 				_, err := Acquire(w.Context(), w.session(), w.in(true), Request{Try: true})
 				require.ErrorIs(w, err, ErrBusy)
@@ -111,11 +111,11 @@ func TestASharedOneWaitsForForeignKeysOnEitherSide(t *testing.T) {
 // RW3: a shared one behind an exclusive one that waits gets ahead when that gives up.
 func TestASharedOneGetsInWhenTheExclusiveOneBeforeItGivesUp(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
-		reader := w.asks(w.session(), true).won()
+		reader := w.starts(w.session(), true).won()
 		ctx, cancel := context.WithCancel(w.Context())
 		w.shared = false
 		writer := w.acquiring(ctx, w.session(), Request{})
-		late := w.asks(w.session(), true)
+		late := w.starts(w.session(), true)
 		require.True(w, late.waits())
 		cancel()
 		require.ErrorIs(w, writer.failed(), context.Canceled)
@@ -170,11 +170,11 @@ func TestSharedOnesAreNotHandedOffTo(t *testing.T) {
 func TestASessionWithASharedKeyIsNotAlone(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		s := w.session()
-		w.release(w.asks(s, false).won()) // so that there are keys to read around
-		reader := w.asks(s, true).won()
-		writer := w.asks(s, false)
+		w.release(w.starts(s, false).won()) // so that there are keys to read around
+		reader := w.starts(s, true).won()
+		writer := w.starts(s, false)
 		require.True(w, writer.waits(), "the session's own reader is in its way")
-		another := w.asks(s, true)
+		another := w.starts(s, true)
 		require.True(w, another.waits(), "and the session's own writer in this one's")
 		w.release(reader)
 		w.release(writer.won())
@@ -190,8 +190,8 @@ func TestADelayIsAlwaysWaitedForAfterSharedOnes(t *testing.T) {
 	const delay = 30 * time.Second
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		crashes, other := w.session(), w.session()
-		w.asks(crashes, true).won()
-		r := w.asks(other, true).won()
+		w.starts(crashes, true).won()
+		r := w.starts(other, true).won()
 		w.shared = false
 		a := w.acquiring(w.Context(), w.session(), Request{Delay: delay})
 		w.f.Revoke(crashes.ID())
@@ -208,13 +208,13 @@ func TestADelayIsAlwaysWaitedForAfterSharedOnes(t *testing.T) {
 // ones are; it writes nothing then.
 func TestASharedTryIsBusyOnlyBesideExclusiveOnes(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
-		r := w.asks(w.session(), true).won()
+		r := w.starts(w.session(), true).won()
 		q, err := Acquire(w.Context(), w.session(), w.in(true), Request{Try: true})
 		require.NoError(w, err)
 		w.held(q)
 		_, err = Acquire(w.Context(), w.session(), w.in(false), Request{Try: true})
 		require.ErrorIs(w, err, ErrBusy)
-		writer := w.asks(w.session(), false)
+		writer := w.starts(w.session(), false)
 		late := w.session()
 		rev := w.f.Revision()
 		_, err = Acquire(w.Context(), late, w.in(true), Request{Try: true})
@@ -231,7 +231,7 @@ func TestASharedTryIsBusyOnlyBesideExclusiveOnes(t *testing.T) {
 // A shared holder's contexts carry its token as a shared one, which is no exclusive one's.
 func TestTheContextsOfASharedHolderCarryASharedToken(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *world) {
-		r := w.asks(w.session(), true).won()
+		r := w.starts(w.session(), true).won()
 		carries := func(ctx context.Context) {
 			_, _, exclusive := fencing.FromContext(ctx)
 			name, token, ok := fencing.FromSharedContext(ctx)
@@ -285,14 +285,14 @@ func TestAReadersQuestionCostsNoMoreBesideManyReaders(t *testing.T) {
 				w.f.Put(fmt.Sprintf("name/+1f-%d", i+1), "", 0)
 			}
 			w.f.Put("name/x", "", 0)
-			enqueued, asked := w.touched(isEnqueue), w.touched(isAsk)
-			a := w.asks(w.session(), true)
+			enqueued, queried := w.touched(isEnqueue), w.touched(isQuery)
+			a := w.starts(w.session(), true)
 			require.True(w, a.waits())
 			w.f.Delete("name/x")
 			a.won()
 			assert.NotZero(w, enqueued.Load())
-			assert.NotZero(w, asked.Load())
-			costs = append(costs, enqueued.Load(), asked.Load())
+			assert.NotZero(w, queried.Load())
+			costs = append(costs, enqueued.Load(), queried.Load())
 		})
 	}
 	assert.Equal(t, costs[:2], costs[2:])

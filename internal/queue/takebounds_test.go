@@ -21,7 +21,7 @@ func TestACallEndsWithItsContextWhileItTakesASlot(t *testing.T) {
 				w.limit = 1
 				s := w.session()
 				w.f.Inject(request(isTake).rule(etcdfake.Rule{Lose: !applied, Hang: true}))
-				w.f.Inject(request(isAskForSlots).rule(etcdfake.Rule{Lose: true, Hang: true}))
+				w.f.Inject(request(isSlotQuery).rule(etcdfake.Rule{Lose: true, Hang: true}))
 				ctx, cancel := context.WithTimeout(w.Context(), 700*time.Millisecond)
 				defer cancel()
 				a := w.acquiring(ctx, s, Request{Try: try})
@@ -52,7 +52,7 @@ func TestATakeThatLostItsTurnTakesNothing(t *testing.T) {
 	for _, limit := range []int{1, 2} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 			late := w.f.Inject(request(isTake).rule(etcdfake.Rule{Late: 500 * time.Millisecond, Err: rpctypes.ErrGRPCTimeout, Times: 1}))
-			asks := w.f.Inject(request(isAskForSlots).rule(etcdfake.Rule{Delay: time.Second, Times: 1}))
+			asks := w.f.Inject(request(isSlotQuery).rule(etcdfake.Rule{Delay: time.Second, Times: 1}))
 			a := w.permit(limit)
 			w.limit = limit
 			require.Len(w, w.f.Keys("name/q"), 1)

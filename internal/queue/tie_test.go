@@ -67,7 +67,7 @@ func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 			for _, k := range w.keys() {
 				own = max(own, w.f.Get(k).CreateRevision)
 			}
-			show(w, isAsk, func() int64 { return own })
+			show(w, isQuery, func() int64 { return own })
 			w.release(holder)
 			assert.ErrorContains(w, waiter.failed(), loud)
 			w.f.LiftAll()

@@ -83,7 +83,7 @@ func TestAcquireWaitsAsLongAsItsSessionIsValid(t *testing.T) {
 				var holder *Acquisition
 				at := request(isEnqueue)
 				if waits {
-					holder, at = w.acquire(w.sessionWith(pawl.Config{Session: leaseOf(300 * time.Second)})), isAsk
+					holder, at = w.acquire(w.sessionWith(pawl.Config{Session: leaseOf(300 * time.Second)})), isQuery
 				}
 				noLeader := w.f.Inject(at.rule(etcdfake.Rule{Lose: true, Err: errNoLeader}))
 				a := w.acquiring(context.Background(), s, Request{})

@@ -218,7 +218,7 @@ func brokenA2(was, a Acquisition, ev Event) string {
 	case TakeAnswered:
 		ok = ok && was.phase == Taking && ev.Outcome == Applied && ev.Own == a.own && a.evidence == ByTake
 	case TakeFound:
-		ok = ok && was.phase == Asking && ev.Own == a.own && a.evidence == ByTake
+		ok = ok && was.phase == Querying && ev.Own == a.own && a.evidence == ByTake
 	case OwnChanged:
 		h, parsed := keys.ParseHandoff(ev.Value)
 		ok = ok && parsed && a.evidence == ByHandoff && ev.OnLease && ev.Create == a.own.Create && was.predecessor == Key{"n/" + string(h.By), h.Create}

@@ -32,11 +32,11 @@ func (ev Observed) apply(a *Acquisition) Effects {
 	}
 	switch {
 	case a.phase == Full:
-		fx.Wake = a.looked()
+		fx.Wake = a.ownRead()
 	case a.predecessor == Key{}, ev.Place != 0:
 	case ev.Predecessor.Create != a.predecessor.Create:
 		if a.phase == Waiting && !a.expecting {
-			a.ask()
+			a.query()
 		}
 		fx.Wake = true
 	case a.preBroken:

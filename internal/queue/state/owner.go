@@ -72,7 +72,7 @@ func (ev Enqueued) apply(a *Acquisition) Effects {
 	}
 	if alone {
 		a.owns(ByEnqueue)
-		a.phase = Asking
+		a.phase = Querying
 		return Effects{} // its key is watched when it has been held for a moment
 	}
 	fx := a.waitFor(ev.Predecessor, ev.Revision)
@@ -96,19 +96,19 @@ type Answered struct {
 }
 
 func (ev Answered) apply(a *Acquisition) Effects {
-	if a.end != Alive || a.phase != Asking || a.evidence != None || !ev.Found || ev.Revision < a.own.Create {
+	if a.end != Alive || a.phase != Querying || a.evidence != None || !ev.Found || ev.Revision < a.own.Create {
 		return Effects{}
 	}
 	if ev.Predecessor != (Key{}) {
 		return a.waitFor(ev.Predecessor, ev.Revision)
 	}
 	if a.Limit > 0 {
-		a.slots.asked = true
+		a.slots.queried = true
 		return a.turn(ev.Taken, ev.Revision)
 	}
 	if a.Delay && (ev.Unclean || a.sawShared) {
 		a.Delay = false
-		return Effects{Delay: true} // then it asks once more, because time has gone by
+		return Effects{Delay: true} // then it queries once more, because time has gone by
 	}
 	if a.Handoffs {
 		a.successors = ev.Successors
@@ -119,7 +119,7 @@ func (ev Answered) apply(a *Acquisition) Effects {
 
 // handedOff takes in a put on the own key, newer than what was known and on the own
 // lease, if it is a handoff, and reports whether it is. A handoff by another key than
-// the predecessor, which is gone then, is a reason to ask and no more.
+// the predecessor, which is gone then, is a reason to query and no more.
 func (a *Acquisition) handedOff(value []byte) bool {
 	if !a.Handoffs || a.mod != a.own.Create {
 		return false // a key is handed off to once
@@ -129,13 +129,13 @@ func (a *Acquisition) handedOff(value []byte) bool {
 		return false
 	}
 	switch {
-	case a.phase != Waiting && a.phase != Asking, a.evidence != None: // it owns already
+	case a.phase != Waiting && a.phase != Querying, a.evidence != None: // it owns already
 	case a.predecessor.is(h):
 		a.successors = h.Successors
-		a.phase, a.expecting = Asking, false
+		a.phase, a.expecting = Querying, false
 		a.owns(ByHandoff)
 	default:
-		a.ask()
+		a.query()
 	}
 	return true
 }

@@ -17,8 +17,8 @@ type slots struct {
 	tried      []int // those whose keys may have been put, or may yet be, while the own key is that in the turnstile
 	freed      int64 // the highest revision at which a slot is known to have been freed
 	trying     int32 // the slot that Taking is about
-	looks      uint8 // reads of the own key since it became Full
-	asked      bool  // a query showed it first in the turnstile, and not its enqueue
+	reads      uint8 // reads of the own key since it became Full
+	queried    bool  // a query showed it first in the turnstile, and not its enqueue
 	watched    bool  // the slots' deletions are watched
 	ownWatched bool  // the own key is, or was
 }
@@ -59,10 +59,10 @@ func (a *Acquisition) turn(taken []Taken, rev int64) (fx Effects) {
 		return fx
 	}
 	if a.slots.freed > rev {
-		a.phase = Asking // what the answer showed is out of date
+		a.phase = Querying // what the answer showed is out of date
 		return fx
 	}
-	a.phase, a.slots.looks = Full, 0
+	a.phase, a.slots.reads = Full, 0
 	if !a.slots.ownWatched {
 		own := a.watchOwn(rev + 1)
 		fx.WatchOwn, fx.Own = true, own.Own
@@ -74,30 +74,30 @@ func (a *Acquisition) turn(taken []Taken, rev int64) (fx Effects) {
 	return fx
 }
 
-// askAgain ends the wait for a slot: one may be free, or the own key may be gone.
-func (a *Acquisition) askAgain() (wake bool) {
+// queryAgain ends the wait for a slot: one may be free, or the own key may be gone.
+func (a *Acquisition) queryAgain() (wake bool) {
 	if a.phase != Full {
 		return false
 	}
-	a.phase = Asking
+	a.phase = Querying
 	return true
 }
 
-// looksPerAsk is how many of the session's renewals, of which there are four in a TTL, come
+// readsPerQuery is how many of the session's renewals, of which there are four in a TTL, come
 // before the slots are asked for again though no watch showed that one is free (rule A4).
-const looksPerAsk = 2
+const readsPerQuery = 2
 
-// looked counts a read of the own key in a renewal, and reports whether it is time to ask.
-func (a *Acquisition) looked() (wake bool) {
-	a.slots.looks++
-	return a.slots.looks >= looksPerAsk && a.askAgain()
+// ownRead counts a read of the own key in a renewal, and reports whether it is time to query.
+func (a *Acquisition) ownRead() (wake bool) {
+	a.slots.reads++
+	return a.slots.reads >= readsPerQuery && a.queryAgain()
 }
 
 // gone is what follows when the own key at place is not there. While a take may have deleted
 // it nothing does but that a query finds out.
 func (a *Acquisition) gone(place int) Effects {
 	if a.end == Alive && a.Trying() {
-		return Effects{Wake: a.askAgain()}
+		return Effects{Wake: a.queryAgain()}
 	}
 	return a.deleted(place)
 }
@@ -107,7 +107,7 @@ type SlotFreed struct{ Revision int64 }
 
 func (ev SlotFreed) apply(a *Acquisition) Effects {
 	a.slots.freed = max(a.slots.freed, ev.Revision)
-	return Effects{Wake: a.askAgain()}
+	return Effects{Wake: a.queryAgain()}
 }
 
 // SlotsWatchEnded says that the watch of the slots has ended. Missed says that deletions may
@@ -119,7 +119,7 @@ func (ev SlotsWatchEnded) apply(a *Acquisition) Effects {
 		return Effects{}
 	}
 	a.slots.watched = false
-	return Effects{Unfollow: true, Wake: ev.Missed && a.askAgain()}
+	return Effects{Unfollow: true, Wake: ev.Missed && a.queryAgain()}
 }
 
 // TakeAnswered is what became of a take, Own the slot's key where it was applied. Otherwise
@@ -136,7 +136,7 @@ func (ev TakeAnswered) apply(a *Acquisition) Effects {
 	if ev.Outcome == Applied && ev.Own.Create > a.own.Create {
 		return a.took(ev.Own)
 	}
-	a.phase = Asking
+	a.phase = Querying
 	return Effects{}
 }
 
@@ -147,7 +147,7 @@ type TakeFound struct{ Own Key }
 
 func (ev TakeFound) apply(a *Acquisition) Effects {
 	switch {
-	case a.phase != Asking || !a.Trying():
+	case a.phase != Querying || !a.Trying():
 		return Effects{}
 	case ev.Own.Create > a.own.Create:
 		return a.took(ev.Own)
@@ -176,5 +176,5 @@ func (a *Acquisition) Tried() []int { return a.slots.tried }
 // FollowsSlots reports whether the slots' deletions are to be watched.
 func (a *Acquisition) FollowsSlots() bool { return a.slots.watched }
 
-// Asked reports whether it had to ask for its turn or for a slot after its enqueue.
-func (a *Acquisition) Asked() bool { return a.slots.asked }
+// Queried reports whether it had to query its turn or a slot after its enqueue.
+func (a *Acquisition) Queried() bool { return a.slots.queried }

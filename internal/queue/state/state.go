@@ -13,7 +13,7 @@ const (
 	Enqueuing Phase = iota // its queue key is not known to be there
 	Settling               // the enqueue's answer was lost
 	Waiting                // for the end of its predecessor
-	Asking                 // the predecessor may be gone: a query decides
+	Querying               // the predecessor may be gone: a query decides
 	Full                   // of a semaphore, first in the turnstile: no slot is free
 	Taking                 // of a semaphore, first in the turnstile: a slot was free, and is taken now
 	Held
@@ -162,7 +162,7 @@ const (
 	Settle                   // find out whether the enqueue was applied
 	Sleep                    // until woken
 	SleepBriefly             // until woken, or until a handoff that is expected is late
-	Query                    // ask who owns
+	Query                    // read who owns
 	Take                     // take the slot that Slot says
 	Win                      // look at the clock, and hold
 	Return                   // it has ended, or holds
@@ -184,7 +184,7 @@ func (a *Acquisition) Next() Step {
 		return Sleep
 	case a.phase == Taking:
 		return Take
-	case a.phase == Asking:
+	case a.phase == Querying:
 		return Query
 	}
 	return Enqueue

@@ -67,7 +67,7 @@ func TestAWaiterWatchesItsPredecessorAndItsOwnKey(t *testing.T) {
 	assert.Equal(t, Sleep, a.Next())
 }
 
-// A2: that the predecessor is gone is a reason to ask and no more.
+// A2: that the predecessor is gone is a reason to query and no more.
 func TestAPredecessorThatIsGoneIsNoEvidence(t *testing.T) {
 	a := waiting()
 	assert.True(t, a.Apply(PredecessorDeleted{Key: before, Revision: 7}).Wake)
@@ -153,7 +153,7 @@ func TestADelayIsWaitedForOnce(t *testing.T) {
 	a.Apply(PredecessorDeleted{Key: before, Revision: 7})
 	first := Answered{Found: true, Revision: 9, Unclean: true}
 	assert.True(t, a.Apply(first).Delay)
-	require.Equal(t, Query, a.Next(), "asked once more")
+	require.Equal(t, Query, a.Next(), "queried once more")
 	a.Apply(first)
 	assert.Equal(t, Win, a.Next())
 }
@@ -403,7 +403,7 @@ func TestATakeMakesTheSlotsKeyTheOwnOne(t *testing.T) {
 }
 
 // SM1: while a take may have deleted the key in the turnstile its absence proves nothing.
-func TestAKeyThatATakeMayHaveDeletedIsAskedAbout(t *testing.T) {
+func TestAKeyThatATakeMayHaveDeletedIsQueried(t *testing.T) {
 	for _, gone := range []Event{OwnDeleted{Revision: 8}, Observed{Revision: 9}} {
 		a := trying()
 		assert.Zero(t, a.Apply(gone).End)
@@ -418,7 +418,7 @@ func TestAKeyThatATakeMayHaveDeletedIsAskedAbout(t *testing.T) {
 	assert.True(t, func() bool { a := trying(); return a.Apply(GaveUp{}).Remove }())
 }
 
-func TestOneThatFindsNoSlotWatchesThemAndAsksAgain(t *testing.T) {
+func TestOneThatFindsNoSlotWatchesThemAndQueriesAgain(t *testing.T) {
 	a := Begin(Options{Limit: 1})
 	fx := a.Apply(Enqueued{Own: own, Whole: true, Revision: 5, Taken: []Taken{{0, 1}}})
 	assert.Equal(t, Effects{WatchOwn: true, FollowSlots: true, From: 6}, fx)
@@ -432,7 +432,7 @@ func TestOneThatFindsNoSlotWatchesThemAndAsksAgain(t *testing.T) {
 		assert.Equal(t, Query, b.Next(), name)
 	}
 	seen := Observed{Revision: 9, Own: Seen{own.Create, own.Create}}
-	for range looksPerAsk - 1 {
+	for range readsPerQuery - 1 {
 		a.Apply(seen)
 		require.Equal(t, Sleep, a.Next())
 	}

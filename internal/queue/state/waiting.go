@@ -29,7 +29,7 @@ func (ev Settled) apply(a *Acquisition) Effects {
 		a.phase = Enqueuing // under another name
 		return Effects{}
 	}
-	a.own, a.others, a.mod, a.phase = ev.Own, ev.Others, ev.Own.Create, Asking
+	a.own, a.others, a.mod, a.phase = ev.Own, ev.Others, ev.Own.Create, Querying
 	return a.watchOwn(ev.Own.Create + 1)
 }
 
@@ -38,7 +38,7 @@ func (ev Settled) apply(a *Acquisition) Effects {
 func (a *Acquisition) waitFor(p Key, rev int64) Effects {
 	a.predecessor, a.deletedAt, a.expecting, a.preBroken, a.slots.watched = p, 0, false, false, false
 	if p == (Key{}) {
-		a.phase = Asking
+		a.phase = Querying
 		return Effects{}
 	}
 	a.phase = Waiting
@@ -49,10 +49,10 @@ func (a *Acquisition) waitFor(p Key, rev int64) Effects {
 	return Effects{Unfollow: true, Follow: p, From: rev + 1}
 }
 
-// ask ends the wait for the predecessor: it may be gone.
-func (a *Acquisition) ask() {
+// query ends the wait for the predecessor: it may be gone.
+func (a *Acquisition) query() {
 	if a.phase == Waiting {
-		a.phase, a.expecting = Asking, false
+		a.phase, a.expecting = Querying, false
 	}
 }
 
@@ -73,7 +73,7 @@ func (ev PredecessorDeleted) apply(a *Acquisition) Effects {
 		a.expecting = true
 		return Effects{Wake: true}
 	}
-	a.ask()
+	a.query()
 	return Effects{Wake: true}
 }
 
@@ -95,7 +95,7 @@ type HandoffLate struct{}
 
 func (HandoffLate) apply(a *Acquisition) Effects {
 	if a.expecting {
-		a.ask()
+		a.query()
 	}
 	return Effects{}
 }
@@ -126,7 +126,7 @@ func (ev WatchEnded) apply(a *Acquisition) Effects {
 	case ev.Key == a.predecessor:
 		a.preBroken = true
 		if ev.Missed {
-			a.ask()
+			a.query()
 		}
 		return Effects{Wake: true}
 	}

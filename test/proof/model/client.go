@@ -29,17 +29,17 @@ func (w *walker) clientSteps(i int) {
 	case waiting:
 		w.waits(i, k)
 		w.may("gives up waiting", i, func(s *state, me *client) { me.pc = undoing })
-	case asking:
+	case querying:
 		if w.c.isPermit(k) {
-			w.askTurn(i)
+			w.queryTurn(i)
 		} else {
-			w.ask(i)
+			w.query(i)
 		}
 	case taking:
 		w.takes(i)
 	case full:
 		if w.c.free(w.from, k) >= 0 {
-			w.try("learns that a slot is free", i, func(s *state, me *client) { me.pc = asking })
+			w.try("learns that a slot is free", i, func(s *state, me *client) { me.pc = querying })
 		}
 		w.operatorMayHaveDeleted(i, k)
 		w.may("gives up waiting", i, func(s *state, me *client) { me.pc = undoing })
@@ -122,11 +122,11 @@ func (w *walker) enqueued(i int) {
 			}
 		})
 	case w.c.isPermit(k) && w.c.Rules.OutOfTurn:
-		w.follows(name, i, [maxNames]key{}, 0, func(s *state, me *client) { me.pc = asking })
+		w.follows(name, i, [maxNames]key{}, 0, func(s *state, me *client) { me.pc = querying })
 	default:
 		whole := !me.around || !me.overtaken
 		w.follows(name, i, me.got.pred, me.got.missed, func(s *state, me *client) {
-			if me.pc = asking; !w.c.isPermit(k) && whole {
+			if me.pc = querying; !w.c.isPermit(k) && whole {
 				w.hold(me)
 			}
 		})
@@ -160,7 +160,7 @@ func (w *walker) settle(i int) {
 			case found == 0:
 				w.next(s, i)
 			case found == of:
-				me.pc, me.token = asking, rev
+				me.pc, me.token = querying, rev
 			default:
 				me.pc = undoing
 			}
@@ -175,7 +175,7 @@ func (w *walker) waits(i int, k key) {
 	me := w.from.clients[i]
 	if w.from.queues[me.in].at(me.pred) < 0 && !me.missed {
 		w.try("learns that the one before is gone", i, func(s *state, me *client) {
-			me.pc = asking
+			me.pc = querying
 			if w.c.Rules.TrustEvent {
 				w.hold(me)
 			}
@@ -183,7 +183,7 @@ func (w *walker) waits(i int, k key) {
 	}
 	if g := w.from.handoffs[k]; g.by != 0 {
 		w.try("learns of its handoff", i, func(s *state, me *client) {
-			me.pc = asking
+			me.pc = querying
 			if g.by == me.pred {
 				me.next = g.next
 				w.hold(me)
@@ -209,9 +209,9 @@ func (w *walker) operatorMayHaveDeleted(i int, k key) {
 
 func (w *walker) hold(me *client) { me.pc = held }
 
-// ask is the transaction that decides who owns (A2): all own keys are there, and
+// query is the transaction that decides who owns (A2): all own keys are there, and
 // nothing that bars them was created before (RW2, ML3).
-func (w *walker) ask(i int) {
+func (w *walker) query(i int) {
 	name := "queries its position"
 	me := w.from.clients[i]
 	k := w.c.key(w.from, i)
@@ -225,7 +225,7 @@ func (w *walker) ask(i int) {
 		}
 		at := q.at(k)
 		if !compared || !w.c.Rules.OneKeyDecides {
-			missing = missing || at < 0 && !w.c.Rules.AskOnce || at >= 0 && q.created[at] != me.token && !w.c.Rules.EnqueueInParts
+			missing = missing || at < 0 && !w.c.Rules.QueryOnce || at >= 0 && q.created[at] != me.token && !w.c.Rules.EnqueueInParts
 		}
 		compared = true
 		rev := me.token
@@ -234,7 +234,7 @@ func (w *walker) ask(i int) {
 		}
 		preds[n] = w.from.predecessor(w.c, k, n, rev)
 	}
-	if ses := w.from.sessions[w.c.session(k)]; missing || !ses.alive && !w.c.Rules.AskOnce {
+	if ses := w.from.sessions[w.c.session(k)]; missing || !ses.alive && !w.c.Rules.QueryOnce {
 		w.try(name, i, func(s *state, me *client) { me.pc = undoing }) // it was deleted, or its lease is gone
 		return
 	}

@@ -243,13 +243,13 @@ func (l *lockstep) follow(p *pair, st step) (all []pair, wrong string) {
 // queues by the model, and does by the engine: it chooses the last-created key.
 func (l *lockstep) otherQueue(p, next *pair, i int) bool {
 	was, me := &p.s.clients[i], &next.s.clients[i]
-	if was.pc != enqueuing && was.pc != asking {
+	if was.pc != enqueuing && was.pc != querying {
 		return false
 	}
 	k := l.c.key(&next.s, i)
 	for n := range next.s.queues {
 		other := was.got.pred[n]
-		if was.pc == asking && l.c.names(k).has(n) {
+		if was.pc == querying && l.c.names(k).has(n) {
 			other = next.s.predecessor(l.c, k, n, me.token)
 		}
 		if other != 0 && next.created[other] > next.created[me.pred] {
@@ -507,7 +507,7 @@ func (l *lockstep) differs(p *pair, i int, a *production.Acquisition) string {
 	me := &p.s.clients[i]
 	want := map[pc][]production.Phase{
 		enqueuing: {production.Enqueuing}, settling: {production.Settling}, waiting: {production.Waiting},
-		asking: {production.Asking}, held: {production.Held}, releasing: {production.Releasing},
+		querying: {production.Querying}, held: {production.Held}, releasing: {production.Releasing},
 		undoing: {production.Undoing, production.Done}, winding: {production.Undoing},
 	}[me.pc]
 	if me.pc == releasing && a.Ended() != production.GivenBack {

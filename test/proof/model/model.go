@@ -78,7 +78,7 @@ type Rules struct {
 	AbsenceSettles   bool // an enqueue that is not there is taken for never applied (A5, F8)
 	NoCancelKey      bool // an enqueue does not compare its cancel key (A5)
 	TrustEvent       bool // the predecessor is gone, so the own key is first (A2)
-	AskOnce          bool // the own key is not compared when the queue is read (A2)
+	QueryOnce        bool // the own key is not compared when the queue is read (A2)
 	ForgetEnqueue    bool // a lost answer is an error, and nothing is removed (A6)
 	BlindDelete      bool // names are used again, and a release deletes by name (A1, R1)
 	HandoffAhead     bool // a handoff is put before the own key is deleted, not with it (A2)
@@ -162,7 +162,7 @@ const (
 	enqueuing    // the enqueue was sent
 	settling     // its answer is not waited for any more
 	waiting      // for its predecessor
-	asking       // the predecessor may be gone
+	querying     // the predecessor may be gone
 	taking       // first in the turnstile, and a take was sent
 	full         // first in the turnstile, and no slot is free
 	held

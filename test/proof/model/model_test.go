@@ -112,7 +112,7 @@ func TestEachRuleIsNeeded(t *testing.T) {
 		"absence taken for not committed":       {Rules{AbsenceSettles: true}, two, deadlock},
 		"no cancel key":                         {Rules{NoCancelKey: true}, two, deadlock},
 		"gone predecessor taken for ownership":  {Rules{TrustEvent: true}, two, keyless},
-		"own key not compared":                  {Rules{AskOnce: true}, two, keyless},
+		"own key not compared":                  {Rules{QueryOnce: true}, two, keyless},
 		"lost enqueue forgotten":                {Rules{ForgetEnqueue: true}, two, orphan},
 		"delete by name, of a name used again":  {Rules{BlindDelete: true}, twice, keyless},
 		"handoff before the own key is deleted": {Rules{HandoffAhead: true}, two, notFirst},

@@ -2,9 +2,9 @@ package model
 
 // This file is what a semaphore's client does that a lock's does not.
 
-// askTurn queries whether the own key is the first in the turnstile and, in the same
+// queryTurn queries whether the own key is the first in the turnstile and, in the same
 // transaction, which slots are taken (SM2). It sends a take where one is free.
-func (w *walker) askTurn(i int) {
+func (w *walker) queryTurn(i int) {
 	name := "queries its turn"
 	k := w.c.key(w.from, i)
 	me := w.from.clients[i]
@@ -43,11 +43,11 @@ func (w *walker) takes(i int) {
 		w.try("learns of its take", i, func(s *state, me *client) {
 			ok := me.got.ok
 			me.got = answer{}
-			if me.pc = asking; ok {
+			if me.pc = querying; ok {
 				w.hold(me)
 			}
 		})
 	}
-	w.try("gives its take up", i, func(s *state, me *client) { me.pc, me.got = asking, answer{} })
+	w.try("gives its take up", i, func(s *state, me *client) { me.pc, me.got = querying, answer{} })
 	w.may("gives up waiting", i, func(s *state, me *client) { me.pc, me.got = undoing, answer{} })
 }

@@ -156,7 +156,7 @@ func (w *walker) operatorSteps(i int) {
 	k := w.c.key(w.from, i)
 	var lost bool
 	switch me.pc {
-	case settling, waiting, asking, taking, full:
+	case settling, waiting, querying, taking, full:
 		if int(w.from.mishaps) >= w.c.Deletes || w.from.handoffs[k].by != 0 {
 			return
 		}

@@ -43,7 +43,7 @@ func (w *walker) resumes(s *state, me *client, i int) {
 		case me.was && w.c.Rules.ResumedUnasked:
 			w.hold(me)
 		case me.was:
-			me.pc = asking
+			me.pc = querying
 		case w.c.Rules.HandleForgets:
 			w.next(s, i)
 		default:
