@@ -64,7 +64,7 @@ mutants: ## plants faults in the code, and shows which test notices each
 compare: ## pawl and etcd's own client in the same faults; writes docs/results/comparison.md
 	go run ./test/peers/compare -o docs/results/comparison.md
 
-performance: ## pawl, etcd's own client and the bare stubs in turns, an hour; writes docs/results/performance.md and its plots
+performance: ## pawl, etcd's own client and the bare stubs in turns, 50 minutes; writes docs/results/performance.md and its plots
 	go run ./test/peers/bench -o docs/results
 
 scale: ## what clusters carry, from what performance measured; writes docs/results/scale.md

@@ -40,9 +40,9 @@ func (g *gate) state() (held bool, delay time.Duration, changed <-chan struct{})
 }
 
 // pass waits until what was read at the given time may go on; false: the link
-// was cut before.
-func (g *gate) pass(at time.Time, cut <-chan struct{}) bool {
-	if d := time.Until(at); d > 0 {
+// was cut before. It may say so fine later.
+func (g *gate) pass(at time.Time, cut <-chan struct{}, a *alarm) bool {
+	if d := time.Until(at) - fine; d > 0 {
 		timer := time.NewTimer(d)
 		defer timer.Stop()
 		select {
@@ -51,6 +51,7 @@ func (g *gate) pass(at time.Time, cut <-chan struct{}) bool {
 			return false
 		}
 	}
+	a.wait(time.Until(at))
 	for {
 		held, _, changed := g.state()
 		if !held {
@@ -129,8 +130,10 @@ func (c *link) forward(from, to net.Conn, g *gate) {
 	var reader sync.WaitGroup
 	reader.Go(func() { c.read(from, g, chunks) }) // ends with the connection, or when the link is cut
 	defer reader.Wait()
+	var a alarm
+	defer a.close()
 	for ch := range chunks {
-		if !g.pass(ch.at, c.done) {
+		if !g.pass(ch.at, c.done, &a) {
 			return
 		}
 		if len(ch.data) == 0 {
@@ -161,7 +164,9 @@ func (c *link) read(from net.Conn, g *gate, chunks chan<- chunk) {
 			c.send(chunks, chunk{at: at})
 			return
 		case err != nil:
-			if g.pass(at, c.done) {
+			var a alarm
+			defer a.close()
+			if g.pass(at, c.done, &a) {
 				c.cut(true)
 			}
 			return

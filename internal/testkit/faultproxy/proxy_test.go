@@ -3,6 +3,7 @@ package faultproxy
 import (
 	"io"
 	"net"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -107,6 +108,28 @@ func TestDelayTakesEffectEachWay(t *testing.T) {
 	start := time.Now()
 	require.NoError(t, say(t, c, "b", soon))
 	assert.GreaterOrEqual(t, time.Since(start), 70*time.Millisecond)
+}
+
+// The runtime's own timers round each of the two waits up to whole milliseconds, even on an idle machine.
+func TestDelayIsExactWhereTheMachineIsNotBusy(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs a timer of the kernel's")
+	}
+	p := Start(t, echo(t))
+	c := dial(t, p)
+	p.SetDelay(1500*time.Microsecond, 1500*time.Microsecond)
+	for exact := 0; exact < 15; { // of twenty, while others may have the machine
+		exact = 0
+		for range 20 {
+			start := time.Now()
+			require.NoError(t, say(t, c, "a", soon))
+			took := time.Since(start)
+			require.GreaterOrEqual(t, took, 3*time.Millisecond)
+			if took < 3700*time.Microsecond {
+				exact++
+			}
+		}
+	}
 }
 
 func TestBlackHoleKeepsConnectionsAndBytes(t *testing.T) {

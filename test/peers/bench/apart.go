@@ -317,7 +317,7 @@ func (p part) lockers(ctx context.Context) ([]locker, error) {
 	}
 	clients := make([]client, p.Order.Scenario.Clients)
 	for i := range clients {
-		if clients[i], err = k.dial(ctx, p.Order.Addr); err != nil {
+		if clients[i], err = k.dial(ctx, p.Order.Dial...); err != nil {
 			return nil, err
 		}
 	}

@@ -53,20 +53,20 @@ func TestAChainPassesTheLockOnInTurn(t *testing.T) {
 	for _, kit := range three {
 		got := r.of(chainName(10, 0), kit, 10)
 		require.Len(t, got, 1, kit)
-		assert.Equal(t, 40, got[0].Ops, "four turns of ten")
+		assert.Equal(t, 20, got[0].Ops, "two turns of ten")
 		assert.GreaterOrEqual(t, got[0].P50, 0.0)
 	}
 	pawl := r.of(chainName(10, 0), ours, 10)[0]
 	ops := float64(pawl.Ops)
-	assert.LessOrEqual(t, pawl.Calls["Watch"+in], 4*ops+4*2, "and the first holder's own, made and cancelled, in each turn")
-	assert.LessOrEqual(t, pawl.Calls["Watch"+out], 6*ops+4*2)
-	assert.LessOrEqual(t, pawl.Calls["Txn"], 3*ops+4)
+	assert.LessOrEqual(t, pawl.Calls["Watch"+in], 4*ops+2*2, "and the first holder's own, made and cancelled, in each turn")
+	assert.LessOrEqual(t, pawl.Calls["Watch"+out], 6*ops+2*2)
+	assert.LessOrEqual(t, pawl.Calls["Txn"], 3*ops+2)
 }
 
 // Waiters in processes of their own take their turns as one queue, for each name.
 func TestWaitersApartTakeTheirTurns(t *testing.T) {
 	r := &results{flags: flags{short: true}, got: map[string]map[string][][]figures{}}
-	e, err := startEtcd(t.Context(), t.TempDir())
+	e, err := startEtcd(t.Context(), t.TempDir(), 1)
 	require.NoError(t, err)
 	defer e.stop()
 	s := scenario{Name: "apart-12", Task: "apart", Sizes: []int{12}, Processes: 3, Clients: 2, Names: 2, TTL: longTTL, kits: three, turns: 1}

@@ -49,7 +49,7 @@ func buildDaemon(ctx context.Context, dir string) (path string, err error) {
 // daemonKit is pawld in a process of its own, and clients of its JSON on its socket.
 type daemonKit struct{ path string }
 
-func (k daemonKit) dial(ctx context.Context, addr string) (_ client, err error) {
+func (k daemonKit) dial(ctx context.Context, addrs ...string) (_ client, err error) {
 	d := &daemon{}
 	defer func() {
 		if err != nil {
@@ -65,7 +65,7 @@ func (k daemonKit) dial(ctx context.Context, addr string) (_ client, err error) 
 	if err := os.WriteFile(policy, []byte(line), 0o600); err != nil {
 		return nil, err
 	}
-	d.cmd = exec.CommandContext(context.Background(), k.path, "--endpoints", addr, "--socket", socket, "--policy", policy,
+	d.cmd = exec.CommandContext(context.Background(), k.path, "--endpoints", strings.Join(addrs, ","), "--socket", socket, "--policy", policy,
 		"--max-ttl", daemonTTL.String(), "--max-sessions", "20000", "--max-locks", "20000")
 	d.cmd.Stderr = &d.stderr
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -200,8 +200,8 @@ func (s daemonSession) renew(ctx context.Context) error {
 // gatewayKit is etcd's own lock service through its gateway for JSON.
 type gatewayKit struct{}
 
-func (gatewayKit) dial(_ context.Context, addr string) (client, error) {
-	return gateway{rpc{"http://" + addr + "/v3/", &http.Client{Transport: &http.Transport{MaxIdleConns: 1024, MaxIdleConnsPerHost: 1024}}}}, nil
+func (gatewayKit) dial(_ context.Context, addrs ...string) (client, error) {
+	return gateway{rpc{"http://" + addrs[0] + "/v3/", &http.Client{Transport: &http.Transport{MaxIdleConns: 1024, MaxIdleConnsPerHost: 1024}}}}, nil
 }
 
 type gateway struct{ rpc rpc }

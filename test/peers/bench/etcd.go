@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -21,26 +23,39 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
 	"github.com/pawl-locks/pawl/internal/testkit/loopback"
 )
 
-// etcd is a server in a process of its own, with the defaults of etcd: it waits
-// for its disk.
+// etcd is a server, or the members of a cluster, in processes of their own, with the
+// defaults of etcd: they wait for their disk.
 type etcd struct {
-	addr   string
-	dir    string
-	cmd    *exec.Cmd
-	stdin  io.Closer
-	conn   *grpc.ClientConn // the parent's own
-	kv     pb.KVClient
-	leases pb.LeaseClient
+	addr    string // the first member's
+	dir     string
+	members []member
+	procs   []proc
+	proxies map[time.Duration]*faultproxy.Proxy // before the first member, by the round trips they make
+	conn    *grpc.ClientConn                    // the parent's own
+	kv      pb.KVClient
+	leases  pb.LeaseClient
 
 	compacted int64 // up to which revision
 }
 
-// startEtcd starts a server whose data lie in a new folder under dir.
-func startEtcd(ctx context.Context, dir string) (e *etcd, err error) {
-	e = &etcd{}
+// member is one of a cluster.
+type member struct {
+	Addr string
+	Pid  int
+}
+
+type proc struct {
+	cmd   *exec.Cmd
+	stdin io.Closer
+}
+
+// startEtcd starts n members, one or more, whose data lie in a new folder under dir.
+func startEtcd(ctx context.Context, dir string, n int) (e *etcd, err error) {
+	e = &etcd{proxies: map[time.Duration]*faultproxy.Proxy{}}
 	defer func() {
 		if err != nil {
 			e.stop()
@@ -49,25 +64,25 @@ func startEtcd(ctx context.Context, dir string) (e *etcd, err error) {
 	if e.dir, err = os.MkdirTemp(dir, "pawl-bench-etcd-"); err != nil {
 		return e, err
 	}
-	client, err := loopback.Reserve()
-	if err != nil {
-		return e, err
+	var ports []*loopback.Port
+	var cluster []string
+	for i := range 2 * n {
+		p, err := loopback.Reserve()
+		if err != nil {
+			return e, err
+		}
+		defer p.Release()
+		ports = append(ports, p)
+		if i%2 == 1 {
+			cluster = append(cluster, fmt.Sprintf("m%d=http://%s", i/2, p))
+		}
 	}
-	defer client.Release()
-	peer, err := loopback.Reserve()
-	if err != nil {
-		return e, err
+	for i := range n {
+		if err := e.startMember(fmt.Sprintf("m%d", i), ports[2*i].String(), ports[2*i+1].String(), strings.Join(cluster, ",")); err != nil {
+			return e, err
+		}
 	}
-	defer peer.Release()
-	e.addr = client.String()
-	e.cmd = again(roleServer, e.dir, e.addr, peer.String())
-	e.cmd.Stdout, e.cmd.Stderr = os.Stderr, os.Stderr
-	if e.stdin, err = e.cmd.StdinPipe(); err != nil {
-		return e, err
-	}
-	if err := e.cmd.Start(); err != nil {
-		return e, err
-	}
+	e.addr = e.members[0].Addr
 	if e.conn, err = connect(e.addr); err != nil {
 		return e, err
 	}
@@ -76,15 +91,55 @@ func startEtcd(ctx context.Context, dir string) (e *etcd, err error) {
 	return e, err
 }
 
+func (e *etcd) startMember(name, client, peer, cluster string) error {
+	cmd := again(roleServer, filepath.Join(e.dir, name), client, peer, name, cluster)
+	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
+	cmd.SysProcAttr.Setpgid = true // one that is stopped is woken in an orphaned group of processes
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	e.procs = append(e.procs, proc{cmd, stdin})
+	e.members = append(e.members, member{client, cmd.Process.Pid})
+	return nil
+}
+
+// dial is where a client connects, with round trips that take rtt longer than the loopback's.
+func (e *etcd) dial(rtt time.Duration) ([]string, error) {
+	if rtt > 0 {
+		p := e.proxies[rtt]
+		if p == nil {
+			var err error
+			if p, err = faultproxy.New(e.addr); err != nil {
+				return nil, err
+			}
+			p.SetDelay(rtt/2, rtt/2)
+			e.proxies[rtt] = p
+		}
+		return []string{p.Addr()}, nil
+	}
+	var all []string
+	for _, m := range e.members {
+		all = append(all, m.Addr)
+	}
+	return all, nil
+}
+
 // stop ends the server and removes its data.
 func (e *etcd) stop() {
 	if e.conn != nil {
 		_ = e.conn.Close()
 	}
-	if e.cmd != nil && e.cmd.Process != nil {
-		_ = e.stdin.Close()
-		_ = e.cmd.Process.Kill()
-		_ = e.cmd.Wait()
+	for _, p := range e.proxies {
+		p.Close()
+	}
+	for _, p := range e.procs {
+		_ = p.stdin.Close()
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
 	}
 	if e.dir != "" {
 		_ = os.RemoveAll(e.dir)
@@ -136,15 +191,15 @@ func again(role string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// serve is the server's process: args are its folder, and where it listens for
-// clients and peers. It ends when its standard input does.
+// serve is a server's process: args are its folder, where it listens for
+// clients and peers, its name, and its cluster's members. It ends when its standard input does.
 func serve(args []string) error {
 	cfg := embed.NewConfig()
 	cfg.Dir, cfg.LogLevel, cfg.Metrics, cfg.EnablePprof = args[0], "error", "extensive", true
 	cfg.ListenClientUrls = []url.URL{{Scheme: "http", Host: args[1]}}
 	cfg.ListenPeerUrls = []url.URL{{Scheme: "http", Host: args[2]}}
 	cfg.AdvertiseClientUrls, cfg.AdvertisePeerUrls = cfg.ListenClientUrls, cfg.ListenPeerUrls
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
+	cfg.Name, cfg.InitialCluster = args[3], args[4]
 	cfg.SocketOpts.ReusePort = loopback.Shared
 	server, err := embed.StartEtcd(cfg)
 	if err != nil {

@@ -29,6 +29,7 @@ type figures struct {
 	Goroutines float64 // for each of N
 	Heap       float64 // for each of N, of the client
 	ServerHeap float64 // for each of N
+	Share      float64 // of all operations, what a scenario counts
 }
 
 // add puts another turn of the same round to those before.
@@ -39,7 +40,7 @@ func (f figures) add(g figures) figures {
 	sum := figures{N: f.N, Turns: f.Turns + g.Turns, Ops: f.Ops + g.Ops, Wall: f.Wall + g.Wall, CPU: f.CPU + g.CPU, DaemonCPU: f.DaemonCPU + g.DaemonCPU, ServerCPU: f.ServerCPU + g.ServerCPU,
 		Allocs: f.Allocs + g.Allocs, AllocBytes: f.AllocBytes + g.AllocBytes, BytesIn: f.BytesIn + g.BytesIn, BytesOut: f.BytesOut + g.BytesOut,
 		P50: mean(f.P50, g.P50), P99: mean(f.P99, g.P99), Goroutines: mean(f.Goroutines, g.Goroutines),
-		Heap: mean(f.Heap, g.Heap), ServerHeap: mean(f.ServerHeap, g.ServerHeap), Calls: map[string]float64{}}
+		Heap: mean(f.Heap, g.Heap), ServerHeap: mean(f.ServerHeap, g.ServerHeap), Share: mean(f.Share, g.Share), Calls: map[string]float64{}}
 	for _, calls := range []map[string]float64{f.Calls, g.Calls} {
 		for method, n := range calls {
 			sum.Calls[method] += n
@@ -56,6 +57,7 @@ func (f figures) p99() float64        { return f.P99 }
 func (f figures) heap() float64       { return f.Heap }
 func (f figures) goroutines() float64 { return f.Goroutines }
 func (f figures) serverHeap() float64 { return f.ServerHeap }
+func (f figures) share() float64      { return f.Share }
 func (f figures) cpu() float64        { return f.CPU / float64(f.Ops) }
 func (f figures) serverCPU() float64  { return f.ServerCPU / float64(f.Ops) }
 func (f figures) allocs() float64     { return f.Allocs / float64(f.Ops) }

@@ -21,11 +21,12 @@ import (
 // the lock, without a question; that is not safe, and cannot be undercut.
 type floorKit struct {
 	own     bool // a waiter's own key is watched too, as a waiter has to that is to notice its end
+	nested  bool // transactions share requests
 	bounded bool // a request ends with its caller's context, or after a while, and a key says who holds it
 }
 
-func (k floorKit) dial(ctx context.Context, addr string) (client, error) {
-	conn, err := connect(addr)
+func (k floorKit) dial(_ context.Context, addrs ...string) (client, error) {
+	conn, err := connect(addrs[0])
 	if err != nil {
 		return nil, err
 	}
@@ -45,11 +46,15 @@ type floorClient struct {
 	conn   pb.WatchClient
 	watch  floorWatch
 	all    floorSessions
+	nested floorBatches
 }
 
 // txn sends t: with a context that is made once, or with one that the caller's ends,
 // and that ends by itself when no answer comes.
 func (c *floorClient) txn(ctx context.Context, t *pb.TxnRequest) (*pb.TxnResponse, error) {
+	if c.kit.nested {
+		return c.nested.send(c, t)
+	}
 	if !c.kit.bounded {
 		return c.kv.Txn(c.ctx, t)
 	}

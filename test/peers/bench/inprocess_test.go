@@ -20,7 +20,7 @@ import (
 // withEach runs op for each kit, on a server of its own process, with a name that
 // no other uses.
 func withEach(b *testing.B, op func(b *testing.B, c client, name string)) {
-	e, err := startEtcd(b.Context(), b.TempDir())
+	e, err := startEtcd(b.Context(), b.TempDir(), 1)
 	require.NoError(b, err)
 	defer e.stop()
 	for i, kit := range three {

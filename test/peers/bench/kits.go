@@ -10,8 +10,8 @@ import (
 
 // kit is one of what is compared.
 type kit interface {
-	// dial connects to the server at addr.
-	dial(ctx context.Context, addr string) (client, error)
+	// dial connects to the server at addrs, of which the floor takes the first.
+	dial(ctx context.Context, addrs ...string) (client, error)
 }
 
 type client interface {
@@ -41,6 +41,7 @@ const (
 	bare     = "floor"
 	watchful = "floor, own key watched" // for lines: a waiter that is to notice its own key's end
 	lone     = "pawl, alone"            // each of its writes goes by itself, however many workers there are
+	joint    = "floor, together"        // its transactions share requests too, and nothing looks whether they may
 	dutiful  = "floor, bounded"         // requests end with their caller's context, and by themselves
 
 	plain     = "pawl, plain locks" // many where the others have a semaphore, one after another where they have a set
@@ -48,7 +49,7 @@ const (
 	gatewayed = "v3lock, JSON"      // the server's own lock service
 )
 
-var kits = map[string]kit{ours: pawlKit{}, together: pawlKit{}, lone: pawlKit{alone: true}, theirs: peerKit{}, bare: floorKit{}, watchful: floorKit{own: true}, dutiful: floorKit{bounded: true},
+var kits = map[string]kit{ours: pawlKit{}, together: pawlKit{}, lone: pawlKit{alone: true}, theirs: peerKit{}, bare: floorKit{}, watchful: floorKit{own: true}, joint: floorKit{nested: true}, dutiful: floorKit{bounded: true},
 	plain: plainKit{}, served: daemonKit{}, gatewayed: gatewayKit{}}
 
 func kitOf(name string) (kit, error) {

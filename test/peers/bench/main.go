@@ -9,9 +9,10 @@
 //	go run ./test/peers/bench -short                a quick look
 //	go run ./test/peers/bench -only chain-100       the scenarios whose names contain the word
 //
-// Each turn has a client process of its own; the server is another. A round is
-// one turn, or a few, of every scenario for everybody; the order changes with
-// the round. It takes about an hour, and Linux.
+// Each turn has a client process of its own; the server is another, or for a few
+// scenarios three members are. Round trips as on networks are a proxy's, in the
+// process that gives the orders. A round is one turn, or a few, of every scenario for everybody; the order
+// changes with the round. Five rounds take about 50 minutes, and Linux.
 package main
 
 import (
@@ -120,16 +121,24 @@ func measure(ctx context.Context, f flags) (*results, error) {
 			return nil, err
 		}
 	}
-	e, err := startEtcd(ctx, f.data)
-	if err != nil {
-		return nil, fmt.Errorf("start etcd: %w", err)
-	}
-	defer e.stop()
-	fmt.Fprintf(os.Stderr, "etcd: http://%s, profiles under /debug/pprof\n", e.addr)
+	clusters := map[int]*etcd{} // by the number of their members
+	defer func() {
+		for _, e := range clusters {
+			e.stop()
+		}
+	}()
 	for round := range f.rounds {
 		for _, s := range chosen {
 			if s.once && round > 0 {
 				continue
+			}
+			e := clusters[s.Members]
+			if e == nil {
+				if e, err = startEtcd(ctx, f.data, s.Members); err != nil {
+					return nil, fmt.Errorf("start etcd: %w", err)
+				}
+				clusters[s.Members] = e
+				fmt.Fprintf(os.Stderr, "etcd: http://%s, profiles under /debug/pprof\n", e.addr)
 			}
 			if err := r.round(ctx, e, round, s); err != nil {
 				return nil, err

@@ -66,8 +66,8 @@ func (l pawlReadWriter) read(ctx context.Context) (held, error) {
 // plainKit is pawl with no lock but the exclusive one.
 type plainKit struct{ pawlKit }
 
-func (k plainKit) dial(ctx context.Context, addr string) (client, error) {
-	c, err := k.pawlKit.dial(ctx, addr)
+func (k plainKit) dial(ctx context.Context, addrs ...string) (client, error) {
+	c, err := k.pawlKit.dial(ctx, addrs...)
 	return plainClient{c}, err
 }
 

@@ -61,6 +61,9 @@ func (r *results) page() string {
 		{"Targets", targetsText, r.targets()},
 		{"The cost budget", budgetText, r.budget()},
 		{"Nobody else there", uncontendedText, r.table("workers", workers, operationColumns) + r.image("throughput.svg")},
+		{"With round trips of 2 ms", delayedText, r.table("workers", delayedPoints(delays[0]), operationColumns) + r.image("throughput-2ms.svg")},
+		{"With round trips of 10 ms", "", r.table("workers", delayedPoints(delays[1]), operationColumns) + r.image("throughput-10ms.svg")},
+		{"Where requests are not to be shared, or fail", troubledText, r.table("operation", troubledPoints(), troubledColumns)},
 		{"A line of waiters, locks held for no time", chainText, r.table("waiters", charts()[1].points, chainColumns) + r.image("handoff.svg")},
 		{"A line of waiters, locks held for 5 ms", "", r.table("waiters", charts()[2].points, chainColumns) + r.image("handoff-5ms.svg")},
 		{"A line of waiters in processes of their own", apartText, r.table("line", apartPoints(), apartColumns)},
@@ -100,6 +103,7 @@ var (
 		{"bytes to the server", figures.bytesIn, 1}, {"bytes from it", figures.bytesOut, 1}, {"client heap a waiter, KiB", figures.heap, 1. / 1024},
 		{"server heap a waiter, KiB", figures.serverHeap, 1. / 1024}}
 	apartColumns    = chainColumns[:8] // memory is that of many processes
+	troubledColumns = []column{{"p50, ms", figures.p50, 1e3}, {"p99, ms", figures.p99, 1e3}, {"share, %", figures.share, 100}}
 	standingColumns = []column{{"client heap a lock, B", figures.heap, 1}, {"goroutines a lock", figures.goroutines, 1},
 		{"server heap a lock, B", figures.serverHeap, 1}, {"client CPU to acquire, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}}
 	renewalColumns = []column{{"client CPU, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}, {"client heap a session, KiB", figures.heap, 1. / 1024},
@@ -124,7 +128,7 @@ func (r *results) table(what string, points []point, columns []column) string {
 		case p.scenario == "renewals-apart":
 			name += ", 1 each"
 		}
-		for _, kit := range append(all, lone, dutiful, plain, served, gatewayed) {
+		for _, kit := range append(all, joint, dutiful, lone, plain, served, gatewayed) {
 			if len(r.of(p.scenario, kit, p.n)) == 0 {
 				continue
 			}

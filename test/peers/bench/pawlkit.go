@@ -7,6 +7,8 @@ import (
 	"errors"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/lease"
@@ -14,11 +16,12 @@ import (
 )
 
 type pawlKit struct {
-	alone bool // nothing travels together
+	alone   bool // nothing travels together
+	options []grpc.DialOption
 }
 
-func (k pawlKit) dial(ctx context.Context, addr string) (client, error) {
-	c, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{addr}})
+func (k pawlKit) dial(ctx context.Context, addrs ...string) (client, error) {
+	c, err := pawl.Dial(ctx, pawl.Config{Endpoints: addrs, DialOptions: k.options})
 	return pawlClient{c, k.alone}, err
 }
 
@@ -30,12 +33,15 @@ type pawlClient struct {
 func (c pawlClient) session(ctx context.Context, ttl time.Duration) (session, error) {
 	s, err := c.c.NewSession(ctx, lease.Options{TTL: ttl})
 	if err == nil && c.alone {
-		inside.SessionOf(s).Host().Together.Hold(0, 0, nil)
+		pawlSession{s}.together(0)
 	}
 	return pawlSession{s}, err
 }
 
 type pawlSession struct{ s *pawl.Session }
+
+// together lets up to n writes share a request from now on; 0: none does.
+func (s pawlSession) together(n int) { inside.SessionOf(s.s).Host().Together.Hold(0, n, nil) }
 
 func (s pawlSession) locker(name string) locker {
 	return pawlLocker{lock.New(s.s, name, lock.Options{})}

@@ -15,8 +15,8 @@ import (
 // peerKit is etcd's own client and its concurrency package, as they come.
 type peerKit struct{}
 
-func (peerKit) dial(ctx context.Context, addr string) (client, error) {
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop()})
+func (peerKit) dial(_ context.Context, addrs ...string) (client, error) {
+	c, err := clientv3.New(clientv3.Config{Endpoints: addrs, Logger: zap.NewNop()})
 	return peerClient{c}, err
 }
 

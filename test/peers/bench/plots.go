@@ -48,13 +48,21 @@ func charts() []chart {
 		{"memory.svg", "Memory of the client for all locks held", "locks held", "MiB", held,
 			func(f figures) float64 { return f.Heap * float64(f.N) }, 1. / (1 << 20), true},
 		{"renewals.svg", "Client CPU for keeping a session for one TTL", "sessions", "µs",
-			[]point{{"renewals", 100}, {"renewals", 500}, {"renewals-many", 1_000}, {"renewals-many", 2_000}, {"renewals-many", 10_000}}, figures.cpu, 1e6, true},
+			[]point{{"renewals", 100}, {"renewals", 500}, {"renewals", 1_000}, {"renewals-many", 2_000}, {"renewals-many", 10_000}}, figures.cpu, 1e6, true},
+		{"throughput-2ms.svg", "Uncontended, with round trips of 2 ms", "workers", "a second",
+			delayedPoints(delays[0]), figures.throughput, 1, false},
+		{"throughput-10ms.svg", "Uncontended, with round trips of 10 ms", "workers", "a second",
+			delayedPoints(delays[1]), figures.throughput, 1, false},
 	}
 }
+
+// drawn are the kits that are in the plots: those of the lines, and those of the workers.
+var drawn = append(all, joint, lone)
 
 var colours = map[string]color.Color{
 	ours: color.RGBA{R: 0x1f, G: 0x5f, B: 0xbf, A: 0xff}, together: color.RGBA{R: 0x7f, G: 0xaf, B: 0xef, A: 0xff},
 	theirs: color.RGBA{R: 0xc0, G: 0x50, B: 0x20, A: 0xff}, bare: color.RGBA{R: 0x70, G: 0x70, B: 0x70, A: 0xff},
+	lone: color.RGBA{R: 0x7f, G: 0xaf, B: 0xef, A: 0xff}, joint: color.RGBA{R: 0xb0, G: 0xb0, B: 0xb0, A: 0xff},
 }
 
 // draw writes the charts of which there are figures to dir.
@@ -92,7 +100,7 @@ func (r *results) plot(c chart) (*plot.Plot, error) {
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
 	p.Legend.Top, p.Legend.Left = true, true
 	p.Add(plotter.NewGrid())
-	for _, kit := range all {
+	for _, kit := range drawn {
 		curve := r.curve(c, kit)
 		if curve.Len() == 0 {
 			continue
@@ -122,7 +130,7 @@ func (r *results) plot(c chart) (*plot.Plot, error) {
 // lowest is where a logarithmic axis begins: below the least figure.
 func (r *results) lowest(c chart) float64 {
 	least := math.Inf(1)
-	for _, kit := range all {
+	for _, kit := range drawn {
 		curve := r.curve(c, kit)
 		for i, xy := range curve.XYs {
 			least = min(least, xy.Y-curve.YErrors[i].Low)

@@ -29,13 +29,17 @@ type results struct {
 func (r *results) round(ctx context.Context, e *etcd, round int, s scenario) error {
 	take := func(o order) ([]figures, error) { return turn(ctx, e, o) }
 	sum := map[string][]figures{}
+	dial, err := e.dial(s.RTT)
+	if err != nil {
+		return err
+	}
 	for turnNo := range s.turns {
 		inTurn := append(slices.Clone(s.kits[round%len(s.kits):]), s.kits[:round%len(s.kits)]...)
 		if turnNo%2 == 1 {
 			slices.Reverse(inTurn)
 		}
 		for i, kit := range inTurn {
-			o := order{Kit: kit, Scenario: s, Addr: e.addr, Profile: r.profile, Daemon: r.daemon, Tag: fmt.Sprintf("%s-r%dt%dk%d", s.Name, round, turnNo, i)}
+			o := order{Kit: kit, Scenario: s, Addr: e.addr, Dial: dial, Members: e.members, Profile: r.profile, Daemon: r.daemon, Tag: fmt.Sprintf("%s-r%dt%dk%d", s.Name, round, turnNo, i)}
 			start := time.Now()
 			var got []figures
 			var err error
@@ -92,11 +96,13 @@ func (r *results) spread(scenario, kit string, n int, view func(figures) float64
 	return spreadOf(values)
 }
 
-// ratios divide a's by b's, round by round.
+// ratios divide a's by b's, round by round; with no b they are a's figures.
 func (r *results) ratios(scenario, a, b string, n int, view func(figures) float64) (all []float64) {
 	bs := r.of(scenario, b, n)
 	for i, f := range r.of(scenario, a, n) {
-		if i < len(bs) && view(bs[i]) != 0 {
+		if b == "" {
+			all = append(all, view(f))
+		} else if i < len(bs) && view(bs[i]) != 0 {
 			all = append(all, view(f)/view(bs[i]))
 		} else {
 			all = append(all, math.NaN())

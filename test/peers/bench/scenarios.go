@@ -19,11 +19,13 @@ type scenario struct {
 	Clients   int // of each of those
 	Names     int // that those wait for; 0: one
 
-	Span  time.Duration // how long a task without another end goes on
-	TTL   time.Duration
-	kits  []string
-	turns int  // of each kit in a round
-	once  bool // in the first round only
+	Span    time.Duration // how long a task without another end goes on
+	TTL     time.Duration
+	RTT     time.Duration // of each round trip of a client's, beside what the machine takes
+	Members int           // of the cluster; 0: one
+	kits    []string
+	turns   int  // of each kit in a round
+	once    bool // in the first round only
 }
 
 // workers are the scenarios in which each takes a lock of its own.
@@ -31,42 +33,90 @@ var workers = []point{{"uncontended-1", 1}, {"uncontended-8", 8}, {"uncontended-
 
 const longTTL = 300 * time.Second // so that renewals play no part
 
-var all, three = []string{ours, together, theirs, bare, watchful}, []string{ours, theirs, bare}
+var (
+	all   = []string{ours, together, theirs, bare, watchful}
+	three = []string{ours, theirs, bare}
+	five  = []string{ours, theirs, bare, joint, lone}
+	two   = []string{ours, lone}
+)
 
 // scenarios are all of them; short: a quick look.
 func scenarios(short bool) []scenario {
 	list := []scenario{
-		{Name: "uncontended-1", Task: "uncontended", Sizes: []int{1}, Span: time.Second, kits: append(three, lone), turns: 1},
-		{Name: "uncontended-8", Task: "uncontended", Sizes: []int{8}, Span: time.Second, kits: append(three, lone), turns: 1},
-		{Name: "uncontended-64", Task: "uncontended", Sizes: []int{64}, Span: 1500 * time.Millisecond, kits: append(three, lone, dutiful), turns: 12},
-		{Name: "uncontended-512", Task: "uncontended", Sizes: []int{512}, Span: 1500 * time.Millisecond, kits: append(three, lone), turns: 3},
+		{Name: "uncontended-1", Task: "uncontended", Sizes: []int{1}, Span: time.Second, kits: five},
+		{Name: "uncontended-8", Task: "uncontended", Sizes: []int{8}, Span: time.Second, kits: five},
+		{Name: "uncontended-64", Task: "uncontended", Sizes: []int{64}, Span: 1500 * time.Millisecond, kits: append(five, dutiful), turns: 4},
+		{Name: "uncontended-512", Task: "uncontended", Sizes: []int{512}, Span: 1500 * time.Millisecond, kits: five, turns: 3},
 		{Name: "try-held", Task: "try-held", Sizes: []int{1}, Span: 400 * time.Millisecond, kits: three, turns: 1},
 		{Name: "try-free", Task: "try-free", Sizes: []int{1}, Span: 400 * time.Millisecond, kits: three, turns: 1},
 		{Name: "sessions", Task: "sessions", Sizes: []int{200}, kits: three, turns: 1},
 	}
+	list = append(list, delayed()...)
+	list = append(list, troubled()...)
 	list = append(list, chains(short)...)
 	list = append(list, aparts()...)
 	list = append(list,
 		scenario{Name: "held", Task: "held", Sizes: []int{1_000, 10_000}, kits: three, turns: 1},
-		scenario{Name: "renewals", Task: "renewals", Sizes: []int{100, 500}, TTL: 3 * time.Second, Span: 6 * time.Second, kits: three, turns: 1},
+		scenario{Name: "renewals", Task: "renewals", Sizes: []int{100, 500, 1_000}, TTL: 3 * time.Second, Span: 6 * time.Second, kits: three, turns: 1},
 		scenario{Name: "renewals-apart", Task: "renewals-apart", Sizes: []int{200}, TTL: 3 * time.Second, Span: 6 * time.Second, kits: three, turns: 1},
 	)
 	if !short {
 		list = append(list,
 			scenario{Name: "held-many", Task: "held", Sizes: []int{100_000}, kits: three, once: true},
-			scenario{Name: "renewals-many", Task: "renewals", Sizes: []int{1_000, 2_000, 10_000}, TTL: 20 * time.Second, Span: 20 * time.Second, kits: three, once: true},
+			scenario{Name: "renewals-many", Task: "renewals", Sizes: []int{2_000, 10_000}, TTL: 20 * time.Second, Span: 20 * time.Second, kits: three, once: true},
 		)
 	}
 	list = append(list, modes(short)...)
 	list = append(list, daemons(short)...)
 	for i := range list {
 		s := &list[i]
-		s.turns = max(s.turns, 1)
+		s.turns, s.Members = max(s.turns, 1), max(s.Members, 1)
 		if s.TTL == 0 {
 			s.TTL = longTTL
 		}
 	}
 	return list
+}
+
+// delays are round trips, as on networks.
+var delays = []time.Duration{2 * time.Millisecond, 10 * time.Millisecond}
+
+// delayed are workers with a lock of their own each, behind a network.
+func delayed() (list []scenario) {
+	for _, rtt := range delays {
+		for _, p := range delayedPoints(rtt) {
+			list = append(list, scenario{Name: p.scenario, Task: "uncontended", Sizes: []int{p.n}, RTT: rtt,
+				Span: 1500 * time.Millisecond, kits: []string{ours, theirs, bare, lone}})
+		}
+	}
+	return list
+}
+
+func delayedPoints(rtt time.Duration) (all []point) {
+	for _, n := range []int{8, 64, 512} {
+		all = append(all, point{fmt.Sprintf("round-trip-%v-%d", rtt, n), n})
+	}
+	return all
+}
+
+func troubledPoints() (all []point) {
+	for _, s := range troubled() {
+		all = append(all, point{s.Name, s.Sizes[0]})
+	}
+	return all
+}
+
+const far = 30 * time.Millisecond // the round trips of a cluster far away
+
+// troubled are what sharing requests may not make worse, or is to make better, than going alone does.
+func troubled() []scenario {
+	return []scenario{
+		{Name: "one-name", Task: "one-name", Sizes: []int{500}, RTT: far, kits: two},
+		{Name: "given-up", Task: "given-up", Sizes: []int{500}, RTT: far, kits: two},
+		{Name: "lost-answers", Task: "lost-answers", Sizes: []int{1_000}, RTT: far, kits: two},
+		{Name: "no-space", Task: "no-space", Sizes: []int{200}, kits: two},
+		{Name: "frozen", Task: "frozen", Sizes: []int{4_000}, Members: 3, Span: 6 * time.Second, kits: two},
+	}
 }
 
 // chains are lines of waiters. In the longest a part of them takes its turn: a
@@ -83,11 +133,11 @@ func chains(short bool) (list []scenario) {
 			switch {
 			case n < 100:
 				s.kits = three
-				s.turns = 4
+				s.turns = 2
 			case n == 100 && hold == 0: // a turn of so few says little: the CPU of two differs by 15 % for no reason
-				s.turns = 60
+				s.turns = 12
 			case n == 1_000 && hold == 0:
-				s.turns = 8
+				s.turns = 3
 			case n == 100:
 				s.turns = 4
 			case n > 100:

@@ -60,7 +60,7 @@ func renewalsApart(ctx context.Context, w *worker, n int) (f figures, err error)
 	}
 	return w.keep(n, 1, func() error {
 		return each(32, n-1, func(int) error {
-			c, err := w.kit.dial(ctx, w.Addr)
+			c, err := w.kit.dial(ctx, w.Dial...)
 			if err != nil {
 				return err
 			}

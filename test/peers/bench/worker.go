@@ -22,10 +22,12 @@ import (
 type order struct {
 	Kit      string
 	Scenario scenario
-	Addr     string
-	Tag      string // of this turn: no other uses its names
-	Profile  string // a folder for profiles; "": none
-	Daemon   string // where pawld is, for who needs it
+	Addr     string   // the server, or the first member
+	Dial     []string // where a client connects
+	Members  []member // where there is more than one
+	Tag      string   // of this turn: no other uses its names
+	Profile  string   // a folder for profiles; "": none
+	Daemon   string   // where pawld is, for who needs it
 }
 
 // work is a client's process: it carries out one order, and writes the
@@ -58,7 +60,7 @@ func work() error {
 		k = d
 	}
 	w := &worker{order: o, kit: k}
-	if w.client, err = k.dial(ctx, o.Addr); err != nil {
+	if w.client, err = k.dial(ctx, o.Dial...); err != nil {
 		return err
 	}
 	if c, ok := w.client.(io.Closer); ok {
@@ -160,6 +162,12 @@ var tasks = map[string]func(ctx context.Context, w *worker, n int) (figures, err
 	"sets":        sets,
 	"beside":      beside,
 	"served-idle": servedIdle,
+
+	"one-name":     oneName,
+	"given-up":     givenUp,
+	"lost-answers": lostAnswers,
+	"no-space":     noSpace,
+	"frozen":       frozenMember,
 }
 
 // grow makes sessions until there are n.

@@ -1,0 +1,103 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// Of frozenMember: a client's locks are asked for at a rate, whether those before were
+// acquired or not; a member stops for a while in the middle.
+const (
+	arrivalsEach = 2500 * time.Microsecond
+	frozenAfter  = time.Second
+	frozenFor    = 3 * time.Second
+	late         = 500 * time.Millisecond
+)
+
+// frozenMember has 400 locks a second acquired that nobody else wants, n at the most at one time,
+// while a member that does not lead is stopped as by SIGSTOP. Share is of those that took longer
+// than 500 ms from when they were due.
+func frozenMember(ctx context.Context, w *worker, n int) (f figures, err error) {
+	if err := w.grow(ctx, 1); err != nil {
+		return f, err
+	}
+	victim, err := w.follower(ctx)
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, syscall.Kill(victim.Pid, syscall.SIGCONT)) }()
+	var (
+		all   sync.WaitGroup
+		mu    sync.Mutex
+		took  []time.Duration
+		first error
+	)
+	slots := make(chan struct{}, n)
+	tick := time.NewTicker(arrivalsEach)
+	defer tick.Stop()
+	begin := time.Now()
+	frozen := false
+	for due := begin; due.Before(begin.Add(w.Scenario.Span)); due = due.Add(arrivalsEach) {
+		for time.Now().Before(due) {
+			<-tick.C
+		}
+		since := due.Sub(begin)
+		switch {
+		case !frozen && since >= frozenAfter && since < frozenAfter+frozenFor:
+			frozen, err = true, syscall.Kill(victim.Pid, syscall.SIGSTOP)
+		case frozen && since >= frozenAfter+frozenFor:
+			frozen, err = false, syscall.Kill(victim.Pid, syscall.SIGCONT)
+		}
+		if err != nil {
+			return f, err
+		}
+		slots <- struct{}{}
+		name := fmt.Sprintf("%s-%d", w.Tag, since)
+		all.Go(func() {
+			defer func() { <-slots }()
+			h, err := w.sessions[0].locker(name).acquire(ctx)
+			d := time.Since(due)
+			if err == nil {
+				err = h.release(ctx)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			took, first = append(took, d), errors.Join(first, err)
+		})
+	}
+	all.Wait()
+	if first != nil {
+		return f, first
+	}
+	f = timesOf(took)
+	for _, d := range took {
+		if d > late {
+			f.Share += 1 / float64(len(took))
+		}
+	}
+	return f, nil
+}
+
+// follower is a member that does not lead, and not the first one.
+func (w *worker) follower(ctx context.Context) (member, error) {
+	for _, m := range w.Members[1:] {
+		conn, err := connect(m.Addr)
+		if err != nil {
+			return m, err
+		}
+		s, err := pb.NewMaintenanceClient(conn).Status(ctx, &pb.StatusRequest{})
+		_ = conn.Close()
+		if err != nil || s.Leader != s.Header.MemberId {
+			return m, err
+		}
+	}
+	return member{}, errors.New("every member leads")
+}
