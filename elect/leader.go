@@ -11,6 +11,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
@@ -31,8 +32,8 @@ type Leader struct {
 }
 
 // LeaderOf reads from the cluster, linearizably, who leads: it was so at some moment
-// during the call. The error matches ErrNoLeader if nobody did. It needs no
-// session, and writes nothing. It costs two reads, of which the first, without
+// during the call. The error matches ErrNoLeader if nobody did, and ErrKind if the
+// name is a semaphore's, which nobody leads. It needs no session, and writes nothing. It costs two reads, of which the first, without
 // values, takes the server time in proportion to the candidates. Anyone who has a
 // key under the name, first of all, counts as leading, as candidates see it.
 func LeaderOf(ctx context.Context, c *pawl.Client, name string, opts Options) (Leader, error) {
@@ -47,6 +48,9 @@ func LeaderOf(ctx context.Context, c *pawl.Client, name string, opts Options) (L
 		}
 		if first.create == 0 {
 			return Leader{}, failed("leader of", name, ctx, ErrNoLeader)
+		}
+		if err := queue.CheckKey(r.queue, first.key); err != nil {
+			return Leader{}, failed("leader of", name, ctx, err)
 		}
 		p, rev, err := r.value(ctx, first)
 		if err != nil {
@@ -72,14 +76,14 @@ func newReader(ctx context.Context, c *pawl.Client, name string, opts Options) (
 	if err != nil {
 		return nil, err
 	}
-	queue, err := keys.NewQueue(host.Namespace, name, opts.EtcdLayout)
+	q, err := keys.NewQueue(host.Namespace, name, opts.EtcdLayout)
 	if err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	return &reader{host: host, queue: queue}, nil
+	return &reader{host: host, queue: q}, nil
 }
 
 // leader is p as users see it; the zero proclaimed: nobody.

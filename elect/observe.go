@@ -8,6 +8,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/listwatch"
+	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
@@ -23,8 +24,9 @@ import (
 // out of the loop ends everything. It survives the loss of members, leaders,
 // connections and watches, and compaction, after which it reads again. It ends
 // with ctx, and further when the client is closed, the cluster has changed, the
-// permission to read is lost for good, or an argument is bad: then it yields an
-// error that says so, once, with the zero Leader, and is over.
+// permission to read is lost for good, the name comes to be a semaphore's
+// (ErrKind), or an argument is bad: then it yields an error that says so, once,
+// with the zero Leader, and is over.
 //
 // It keeps the name and the create revision of each candidate, about 100 bytes.
 // The sequence can be ranged over again, and begins again then.
@@ -76,6 +78,9 @@ func (o *observer) follow(ctx context.Context, f *observed, yield func(Leader) b
 		}
 		if end.Compacted > 0 {
 			return true, nil
+		}
+		if err := queue.CheckKey(o.queue, p.key); err != nil {
+			return false, err
 		}
 		gone := false
 		if !known {

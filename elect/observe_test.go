@@ -22,6 +22,7 @@ import (
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
 )
 
 // A viewer ranges over Observe in a goroutine of its own.
@@ -129,6 +130,31 @@ func requireTrue(t *testing.T, seen []elect.Leader, history []etcdfake.Change, p
 		}
 		last = want
 	}
+}
+
+// Nobody leads a semaphore's name: the holder of its first slot is no leader. An observer that
+// was there before says so when it comes to be one.
+func TestASemaphoreHasNoLeader(t *testing.T) {
+	inBubble(t, func(w *world) {
+		c := w.client()
+		v := w.observe(w.ctx, c, "gpus", 0)
+		synctest.Wait()
+		assert.Equal(t, "-", v.said())
+		p, err := lock.NewSemaphore(w.session(), "gpus", 2, lock.Options{}).Acquire(w.ctx)
+		require.NoError(t, err)
+		<-v.over
+		require.ErrorIs(t, v.err, elect.ErrKind)
+		assert.Equal(t, "-", v.said(), "the slot's holder was shown as a leader")
+
+		_, err = elect.LeaderOf(w.ctx, c, "gpus", elect.Options{})
+		require.ErrorIs(t, err, elect.ErrKind)
+		assert.ErrorContains(t, err, `elect: leader of "gpus": another kind of lock uses the name: "gpus" is a semaphore's: key "gpus/s0.2.`)
+		_, err = elect.LeaderOf(w.ctx, c, "gpus", elect.Options{EtcdLayout: true})
+		require.ErrorIs(t, err, elect.ErrKind)
+		require.NoError(t, p.Release(w.ctx))
+		_, err = elect.LeaderOf(w.ctx, c, "gpus", elect.Options{})
+		assert.ErrorIs(t, err, elect.ErrNoLeader)
+	})
 }
 
 // E7: no leader is an event, at first too; a candidate that never led is none.

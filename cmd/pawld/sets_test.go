@@ -51,6 +51,8 @@ func TestListSaysHowEachEntryHolds(t *testing.T) {
 	assert.Equal(t, "BUSY", acquire(12, object{"names": []string{"s"}, "mode": "SEMAPHORE", "limit": 2, "try": true})["state"])
 	_, out := p.raw("Acquire", marshal(object{"session": hex32(1), "requestId": hex32(13), "names": []string{"s"}, "mode": "EXCLUSIVE", "waitMs": 5000}))
 	assert.Equal(t, "failed_precondition", out["code"], "a semaphore's name is no lock's: %v", out)
+	_, out = p.raw("Leader", `{"name":"s"}`)
+	assert.Equal(t, "failed_precondition", out["code"], "nobody leads it: %v", out)
 
 	owner := fmt.Sprintf(`uid:%d "me"`, os.Getuid())
 	for name, more := range map[string]object{

@@ -95,13 +95,21 @@ func (a *Acquisition) leavesKind(resp *pb.TxnResponse, i int) bool {
 // not, or there is no such key.
 func (a *Acquisition) otherKind(key string) error {
 	for _, q := range a.queues() {
-		k, ok := q.Parse(key)
-		switch {
-		case q.Limit > 0 && key != "" && (!ok || !isSemaphores(k.Form)):
+		if q.Limit == 0 {
+			if err := CheckKey(q.Queue, key); err != nil {
+				return err
+			}
+		} else if k, ok := q.Parse(key); key != "" && (!ok || !isSemaphores(k.Form)) {
 			return &detail{ErrKind, fmt.Sprintf("%q is not a semaphore's: key %q is there", q.Name, key)}
-		case q.Limit == 0 && ok && isSemaphores(k.Form):
-			return &detail{ErrKind, fmt.Sprintf("%q is a semaphore's: key %q is there", q.Name, key)}
 		}
+	}
+	return nil
+}
+
+// CheckKey fails with ErrKind if key is a semaphore's: then q is no lock's and no election's.
+func CheckKey(q keys.Queue, key string) error {
+	if k, ok := q.Parse(key); ok && isSemaphores(k.Form) {
+		return &detail{ErrKind, fmt.Sprintf("%q is a semaphore's: key %q is there", q.Name, key)}
 	}
 	return nil
 }
