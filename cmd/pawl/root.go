@@ -1,10 +1,6 @@
 package main
 
 import (
-	"cmp"
-	"fmt"
-	"runtime"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,6 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/show"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/top"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/ui"
+	"github.com/pawl-locks/pawl/internal/version"
 )
 
 // newRoot makes the whole tree of commands.
@@ -33,7 +30,7 @@ lock is lost, the command is ended before anybody else can acquire the lock.
   pawl help scripts                  how to use it in scripts
 
 Which cluster: --endpoints, --user and so on, or the ETCDCTL_* variables.`,
-		Version:           version(),
+		Version:           version.String(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
@@ -68,31 +65,6 @@ Which cluster: --endpoints, --user and so on, or the ETCDCTL_* variables.`,
 	root.SetHelpCommandGroupID("read")
 	root.SetCompletionCommandGroupID("read")
 	return root
-}
-
-// What make release says of a build: its version, its commit, and the date of that.
-var release, commit, date string
-
-// version says which pawl this is: the module's version and the commit that it was built from, as far as
-// the build knows them, and the Go that built it.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "of unknown version"
-	}
-	v := cmp.Or(release, info.Main.Version, "(devel)")
-	if commit != "" {
-		v += " " + commit
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && !strings.Contains(v, s.Value[:min(len(s.Value), 12)]) {
-			v += " " + s.Value
-		}
-	}
-	if date != "" {
-		v += " of " + date
-	}
-	return fmt.Sprintf("%s, %s %s/%s", v, info.GoVersion, runtime.GOOS, runtime.GOARCH)
 }
 
 // noCommand says that there is no such command, and which may be meant.

@@ -68,6 +68,12 @@ func (u unit) one(t *testing.T, section, name string) string {
 	return u[section][name][0]
 }
 
+func TestVersionIsSaid(t *testing.T) {
+	var out bytes.Buffer
+	assert.Zero(t, run([]string{"--version"}, &out, io.Discard, nil))
+	assert.Regexp(t, `^pawld version .*, go1\.\S+ \w+/\w+\n$`, out.String())
+}
+
 func TestTheUnitsAreSystemdsAndFitPawld(t *testing.T) {
 	service, socket := parseUnit(t, "deploy/pawld.service"), parseUnit(t, "deploy/pawld.socket")
 	assert.Equal(t, "pawld.socket", service.one(t, "Unit", "Requires"))
@@ -85,21 +91,31 @@ func TestTheUnitsAreSystemdsAndFitPawld(t *testing.T) {
 	assert.Equal(t, "0660", socket.one(t, "Socket", "SocketMode"))
 	assert.Equal(t, service.one(t, "Service", "Group"), socket.one(t, "Socket", "SocketGroup"))
 
-	config := filepath.Join(t.TempDir(), "pawld.conf")
-	require.NoError(t, os.WriteFile(config, []byte("# nothing\n"), 0o600))
+	config := "deploy/pawld.conf"
 	for i, w := range words[1:] {
 		words[1+i] = strings.NewReplacer("/etc/pawl/pawld.conf", config, "${STATE_DIRECTORY}", "/var/lib/pawld").Replace(w)
 	}
 	o, err = parse(words[1:], io.Discard)
 	require.NoError(t, err, words)
 	assert.Equal(t, "/var/lib/pawld", o.stateDir)
+	assert.Equal(t, []string{"127.0.0.1:2379"}, o.endpoints)
+
+	// What the configuration suggests is accepted once it is no comment any more.
+	text, err := os.ReadFile(config)
+	require.NoError(t, err)
+	suggested := regexp.MustCompile(`(?m)^#([a-z-]+ = )`).ReplaceAll(text, []byte("$1"))
+	all := filepath.Join(t.TempDir(), "pawld.conf")
+	require.NoError(t, os.WriteFile(all, append(suggested, "password = secret\n"...), 0o600))
+	o, err = parse([]string{"--config", all}, io.Discard)
+	require.NoError(t, err)
+	assert.Equal(t, "/etc/pawl/policy", o.policy)
 
 	verify, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		return // what it would say beyond the above is about the machine
 	}
 	dir := t.TempDir()
-	text, err := os.ReadFile("deploy/pawld.service")
+	text, err = os.ReadFile("deploy/pawld.service")
 	require.NoError(t, err)
 	text = bytes.Replace(text, []byte(words[0]), []byte(os.Args[0]), 1) // it looks for the program
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "pawld.service"), text, 0o600))

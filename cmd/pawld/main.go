@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
+
+	"github.com/pawl-locks/pawl/internal/version"
 )
 
 // The exit codes.
@@ -23,11 +25,11 @@ const (
 func main() {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	os.Exit(run(os.Args[1:], os.Stderr, signals))
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, signals))
 }
 
 // run is main with its surroundings given.
-func run(args []string, stderr io.Writer, signals <-chan os.Signal) int {
+func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
 	o, err := parse(args, stderr)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
@@ -35,6 +37,9 @@ func run(args []string, stderr io.Writer, signals <-chan os.Signal) int {
 	case err != nil:
 		fmt.Fprintln(stderr, "pawld:", err)
 		return exitUsage
+	case o.version:
+		fmt.Fprintln(stdout, "pawld version", version.String())
+		return 0
 	}
 	if err := serve(context.Background(), o, stderr, signals); err != nil {
 		fmt.Fprintln(stderr, "pawld:", err)

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("PAWLD_TEST_RUN") != "" {
 		signals := make(chan os.Signal, 2)
 		signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-		os.Exit(run(os.Args[1:], os.Stderr, signals))
+		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, signals))
 	}
 	os.Exit(m.Run())
 }

@@ -29,6 +29,7 @@ type options struct {
 	maxTTL                time.Duration
 	sessions, locks       int
 	config                string
+	version               bool
 }
 
 const usage = `pawld takes locks and elections on etcd for programs in any language.
@@ -70,8 +71,12 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.IntVar(&o.locks, "max-locks", 10000, "how many locks and waiters there may be")
 	fs.StringVar(&o.config, "config", "", "file of lines FLAG = VALUE, for flags that are not given")
 	fs.BoolVarP(&o.verbose, "verbose", "v", false, "say more on stderr")
+	fs.BoolVar(&o.version, "version", false, "print which version this is, and end")
 	if err := fs.Parse(args); err != nil {
 		return o, err
+	}
+	if o.version {
+		return o, nil
 	}
 	if fs.NArg() > 0 {
 		return o, fmt.Errorf("%q: want flags alone", fs.Arg(0))
@@ -114,7 +119,7 @@ func readConfig(fs *pflag.FlagSet, path string) error {
 		switch {
 		case !ok:
 			err = errors.New("want FLAG = VALUE")
-		case f == nil, name == "config":
+		case f == nil, name == "config", name == "version":
 			err = fmt.Errorf("there is no %q to be set here", name)
 		case seen[name]:
 			err = fmt.Errorf("%q stands on a line before", name)

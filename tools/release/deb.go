@@ -21,7 +21,7 @@ func (r *release) deb(t target, binaries, docs []file) ([]byte, error) {
 	for _, d := range docs {
 		switch dir, base := path.Split(d.name); {
 		case dir == "man/":
-			add("usr/share/man/man1/"+base+".gz", zipped(d.text), 0o644)
+			add("usr/share/man/man"+path.Ext(base)[1:]+"/"+base+".gz", zipped(d.text), 0o644)
 		case d.name == "completion/bash":
 			add("usr/share/bash-completion/completions/pawl", d.text, 0o644)
 		case d.name == "completion/zsh":
@@ -42,6 +42,11 @@ func (r *release) deb(t target, binaries, docs []file) ([]byte, error) {
 			}
 			add("usr/lib/systemd/system/"+unit, bytes.ReplaceAll(text, []byte("/usr/local/bin/"), []byte("/usr/bin/")), 0o644)
 		}
+		conf, err := os.ReadFile(filepath.Join(r.root, "cmd", "pawld", "deploy", "pawld.conf"))
+		if err != nil {
+			return nil, err
+		}
+		add(config, conf, 0o644)
 		add("usr/lib/sysusers.d/pawl.conf", []byte("u pawl - \"pawl's daemon\"\n"), 0o644)
 	}
 	var sums, size = bytes.Buffer{}, 0
@@ -60,10 +65,11 @@ Homepage: https://github.com/pawl-locks/pawl
 Description: locks and leader election on etcd
  Runs commands under locks that report when they are lost, and leads elections.
  The daemon does that for programs in any language.
-`, strings.TrimPrefix(r.version, "v"), t.arch, size/1024+1)
+`, r.debVersion(), t.arch, size/1024+1)
 	about := []file{{"control", []byte(control), 0o644}, {"md5sums", sums.Bytes(), 0o644}}
 	if r.has("pawld") {
-		about = append(about, file{"postinst", []byte(postinst), 0o755})
+		about = append(about, file{"conffiles", []byte("/" + config + "\n"), 0o644},
+			file{"postinst", []byte(postinst), 0o755}, file{"prerm", []byte(prerm), 0o755}, file{"postrm", []byte(postrm), 0o755})
 	}
 	var out bytes.Buffer
 	out.WriteString("!<arch>\n")
@@ -81,9 +87,37 @@ Description: locks and leader election on etcd
 	return out.Bytes(), nil
 }
 
-// postinst makes the user, and makes the units known; nothing is enabled or started.
+// debVersion is the version as Debian orders it: v1.2.0-rc.1 comes before v1.2.0.
+func (r *release) debVersion() string {
+	return strings.Replace(strings.TrimPrefix(r.version, "v"), "-", "~", 1)
+}
+
+// config is what an administrator edits, and dpkg leaves alone.
+const config = "etc/pawl/pawld.conf"
+
+// postinst makes the user, and makes the units known. Nothing is enabled or started; a daemon
+// that runs is restarted after an upgrade, and takes over what it held.
 const postinst = `#!/bin/sh
 set -e
-if command -v systemd-sysusers >/dev/null; then systemd-sysusers pawl.conf || true; fi
+if [ "$1" = configure ]; then
+	if command -v systemd-sysusers >/dev/null; then systemd-sysusers pawl.conf || true; fi
+	if [ -d /run/systemd/system ]; then
+		systemctl daemon-reload || true
+		if [ -n "$2" ]; then systemctl try-restart pawld.service || true; fi
+	fi
+fi
+`
+
+const prerm = `#!/bin/sh
+set -e
+if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
+	systemctl disable --now pawld.socket pawld.service || true
+fi
+`
+
+// postrm leaves the user, as Debian's packages do: files may still be its own.
+const postrm = `#!/bin/sh
+set -e
 if [ -d /run/systemd/system ]; then systemctl daemon-reload || true; fi
+if [ "$1" = purge ]; then rm -rf /var/lib/pawld; fi
 `

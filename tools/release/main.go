@@ -30,6 +30,9 @@ var targets = []string{
 	"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "freebsd/amd64", "netbsd/amd64", "openbsd/amd64",
 }
 
+// versions is the package that says which build a command is.
+const versions = "github.com/pawl-locks/pawl/internal/version"
+
 // A release is one version under way.
 type release struct {
 	version  string
@@ -129,7 +132,7 @@ func (r *release) build(t target) ([]file, error) {
 		defer func() { _ = os.RemoveAll(tmp) }()
 		out := filepath.Join(tmp, command)
 		build := exec.Command("go", "build", "-trimpath", "-o", out, "-ldflags",
-			fmt.Sprintf("-s -w -X main.release=%s -X main.commit=%s -X main.date=%s", r.version, r.commit, r.date.Format(time.RFC3339)), "./cmd/"+command)
+			fmt.Sprintf("-s -w -X %[1]s.release=%[2]s -X %[1]s.commit=%[3]s -X %[1]s.date=%[4]s", versions, r.version, r.commit, r.date.Format(time.RFC3339)), "./cmd/"+command)
 		build.Dir = r.root
 		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.os, "GOARCH="+t.arch)
 		if text, err := build.CombinedOutput(); err != nil {
@@ -144,7 +147,7 @@ func (r *release) build(t target) ([]file, error) {
 	return binaries, nil
 }
 
-// documents are the man pages and completions, which the command itself makes, and the
+// documents are the man pages and completions, which the commands themselves make, and the
 // licence.
 func (r *release) documents() ([]file, error) {
 	tmp, err := os.MkdirTemp("", "release")
@@ -153,10 +156,8 @@ func (r *release) documents() ([]file, error) {
 	}
 	defer func() { _ = os.RemoveAll(tmp) }()
 	pawl := filepath.Join(tmp, "pawl")
-	build := exec.Command("go", "build", "-o", pawl, "./cmd/pawl")
-	build.Dir = r.root
-	if text, err := build.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("%w: %s", err, text)
+	if err := r.compile(pawl, "pawl"); err != nil {
+		return nil, err
 	}
 	man := filepath.Join(tmp, "man")
 	if _, err := output(pawl, "man", man); err != nil {
@@ -174,6 +175,17 @@ func (r *release) documents() ([]file, error) {
 		}
 		docs = append(docs, file{"man/" + filepath.Base(p), text, 0o644})
 	}
+	if r.has("pawld") {
+		pawld := filepath.Join(tmp, "pawld")
+		if err := r.compile(pawld, "pawld"); err != nil {
+			return nil, err
+		}
+		help, err := exec.Command(pawld, "--help").CombinedOutput()
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, file{"man/pawld.8", daemonPage(string(help)), 0o644})
+	}
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		text, err := exec.Command(pawl, "completion", shell).Output()
 		if err != nil {
@@ -189,6 +201,31 @@ func (r *release) documents() ([]file, error) {
 		docs = append(docs, file{name, text, 0o644})
 	}
 	return docs, nil
+}
+
+// compile builds a command for this system, to see what it says.
+func (r *release) compile(out, command string) error {
+	build := exec.Command("go", "build", "-o", out, "./cmd/"+command)
+	build.Dir = r.root
+	if text, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w: %s", err, text)
+	}
+	return nil
+}
+
+// daemonPage is the man page of pawld: what pawld --help says, as it stands.
+func daemonPage(help string) []byte {
+	about, flags, _ := strings.Cut(help, "\n      --")
+	literal := func(text string) string {
+		return ".nf\n" + strings.NewReplacer(`\`, `\e`, "-", `\-`, "\n.", "\n\\&.", "\n'", "\n\\&'").Replace(strings.Trim(text, "\n")) + "\n.fi\n"
+	}
+	return []byte(".TH PAWLD 8 \"\" pawl pawl\n" +
+		".SH NAME\npawld \\- locks and elections on etcd for programs in any language\n" +
+		".SH SYNOPSIS\n.B pawld\n[flags]\n" +
+		".SH DESCRIPTION\n" + literal(about) +
+		".SH OPTIONS\n" + literal("      --"+flags) +
+		".SH FILES\n.I /etc/pawl/pawld.conf\nis what the unit pawld.service gives to \\-\\-config.\n" +
+		".SH SEE ALSO\n.BR pawl (1)\n")
 }
 
 // checksums writes SHA256SUMS, which sha256sum -c reads.

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 )
 
 // files are those of a tar, by their names.
@@ -45,19 +46,18 @@ func files(t *testing.T, text []byte) map[string][]byte {
 	}
 }
 
-// The release of this system, of the command alone: the binary says its version, commit and
-// date; package and image are what their tools and specification say; sums are right; and
+// The release of this system: the binaries say their version, commit and date; package and image are what their tools and specification say; sums are right; and
 // a second run makes the same.
 func TestARelease(t *testing.T) {
 	if os.Getenv("PAWL_RELEASE") == "" {
-		t.Skip("it compiles all of the command once more, without paths: make release-test")
+		t.Skip("it compiles all of the commands once more, without paths: make release-test")
 	}
 	if runtime.GOOS != "linux" {
 		t.Skip("packages and images are Linux's")
 	}
 	dir := t.TempDir()
 	here := "linux/" + runtime.GOARCH
-	if err := run("v1.2.3", dir, []string{here}, []string{"pawl"}); err != nil {
+	if err := run("v1.2.3", dir, []string{here}, []string{"pawl", "pawld"}); err != nil {
 		t.Fatal(err)
 	}
 	read := func(name string) []byte {
@@ -69,22 +69,27 @@ func TestARelease(t *testing.T) {
 	}
 	base := "pawl_1.2.3_linux_" + runtime.GOARCH
 	in := files(t, read(base+".tar.gz"))
-	for _, name := range []string{"pawl", "man/pawl-lock.1", "completion/bash", "LICENSE"} {
+	for _, name := range []string{"pawl", "pawld", "man/pawl-lock.1", "man/pawld.8", "completion/bash", "LICENSE"} {
 		if len(in[base+"/"+name]) == 0 {
 			t.Errorf("no %s in the archive", name)
 		}
 	}
-	pawl := filepath.Join(t.TempDir(), "pawl")
-	if err := os.WriteFile(pawl, in[base+"/pawl"], 0o755); err != nil {
+	commit, err := output("git", "rev-parse", "HEAD")
+	if err != nil {
 		t.Fatal(err)
 	}
-	says, err := output(pawl, "--version")
-	when, _ := output("git", "log", "-1", "--format=%cI")
-	if err != nil || !strings.Contains(says, "v1.2.3 ") || !strings.Contains(says, " of 20") || when == "" {
-		t.Errorf("%q, %v", says, err)
+	for _, command := range []string{"pawl", "pawld"} {
+		binary := filepath.Join(t.TempDir(), command)
+		if err := os.WriteFile(binary, in[base+"/"+command], 0o755); err != nil {
+			t.Fatal(err)
+		}
+		says, err := output(binary, "--version")
+		if want := command + " version v1.2.3 " + commit + " of 20"; err != nil || !strings.HasPrefix(says, want) {
+			t.Errorf("%q, %v, want %q", says, err, want)
+		}
 	}
-	if commit, _ := output("git", "rev-parse", "HEAD"); !strings.Contains(says, commit) {
-		t.Errorf("%q does not say commit %s", says, commit)
+	if page := string(in[base+"/man/pawld.8"]); !strings.Contains(page, `\-\-state\-dir string`) {
+		t.Errorf("a flag is missing in:\n%s", page)
 	}
 
 	image := files(t, read(base+".oci.tar"))
@@ -125,7 +130,7 @@ func TestARelease(t *testing.T) {
 		if err != nil || !strings.Contains(about, "Version: 1.2.3\nArchitecture: "+runtime.GOARCH) {
 			t.Errorf("%s, %v", about, err)
 		}
-		for _, name := range []string{"usr/bin/pawl", "usr/share/man/man1/pawl-lock.1.gz", "usr/share/bash-completion/completions/pawl", "usr/share/doc/pawl/copyright"} {
+		for _, name := range []string{"usr/bin/pawl", "usr/bin/pawld", "usr/share/man/man1/pawl-lock.1.gz", "usr/share/man/man8/pawld.8.gz", "usr/share/bash-completion/completions/pawl", "usr/share/doc/pawl/copyright"} {
 			if _, err := os.Stat(filepath.Join(to, name)); err != nil {
 				t.Error(err)
 			}
@@ -139,10 +144,64 @@ func TestARelease(t *testing.T) {
 		}
 	}
 	again := t.TempDir()
-	if err := run("v1.2.3", again, []string{here}, []string{"pawl"}); err != nil {
+	if err := run("v1.2.3", again, []string{here}, []string{"pawl", "pawld"}); err != nil {
 		t.Fatal(err)
 	}
 	if second, err := os.ReadFile(filepath.Join(again, "SHA256SUMS")); err != nil || !bytes.Equal(sums, second) {
 		t.Errorf("another run made something else, %v:\n%s%s", err, sums, second)
+	}
+}
+
+// The package, of commands that are none: it is what dpkg takes, a release candidate comes
+// before its release, the daemon's files are where systemd and dpkg look for them, and the
+// scripts are shell.
+func TestThePackage(t *testing.T) {
+	dpkg, err := exec.LookPath("dpkg-deb")
+	if err != nil {
+		t.Skip("no dpkg-deb here")
+	}
+	root, err := output("git", "rev-parse", "--show-toplevel")
+	if err != nil {
+		t.Skip("no git here: ", err)
+	}
+	r := &release{version: "v1.2.0-rc.1", root: root, date: time.Unix(1e9, 0), commands: []string{"pawl", "pawld"}}
+	text, err := r.deb(target{"linux", "amd64"}, []file{{"pawl", []byte("#!/bin/sh\n"), 0o755}, {"pawld", []byte("#!/bin/sh\n"), 0o755}},
+		[]file{{"man/pawld.8", daemonPage("about\n.dot\n\n      --flag string   what it's for\n"), 0o644}, {"LICENSE", []byte("all\n"), 0o644}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	deb, to := filepath.Join(dir, "pawl.deb"), filepath.Join(dir, "to")
+	if err := os.WriteFile(deb, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(dpkg, "--raw-extract", deb, to).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	version, err := output(dpkg, "-f", deb, "Version")
+	if err != nil || exec.Command("dpkg", "--compare-versions", version, "lt", "1.2.0").Run() != nil {
+		t.Errorf("%q, %v: not before 1.2.0", version, err)
+	}
+	for name, want := range map[string]string{
+		"DEBIAN/conffiles":                     "/etc/pawl/pawld.conf\n",
+		"etc/pawl/pawld.conf":                  "#endpoints = ",
+		"usr/lib/systemd/system/pawld.service": "ExecStart=/usr/bin/pawld --config /etc/pawl/pawld.conf",
+		"usr/lib/systemd/system/pawld.socket":  "ListenStream=/run/pawl/pawld.sock",
+		"usr/lib/sysusers.d/pawl.conf":         "u pawl ",
+		"usr/share/man/man8/pawld.8.gz":        "",
+		"usr/share/doc/pawl/copyright":         "all",
+		"usr/bin/pawld":                        "#!/bin/sh",
+	} {
+		if text, err := os.ReadFile(filepath.Join(to, name)); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %s, %v", name, text, err)
+		}
+	}
+	for _, script := range []string{"postinst", "prerm", "postrm"} {
+		if out, err := exec.Command("sh", "-n", filepath.Join(to, "DEBIAN", script)).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", script, err, out)
+		}
+	}
+	if page := string(daemonPage("about\n.dot\n\n      --flag string   what it's for\n")); !strings.Contains(page, "\n\\&.dot\n") || !strings.Contains(page, `\-\-flag string`) {
+		t.Errorf("%s", page)
 	}
 }
