@@ -29,18 +29,40 @@ func documents(t *testing.T) map[string]string {
 	return docs
 }
 
-var link = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
+var link = regexp.MustCompile(`\]\(([^)#\s]*)(#[^)\s]*)?\)`)
+
+var heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+
+// anchors are what can be linked to in a document, as GitHub makes them of its headings.
+func anchors(text string) map[string]bool {
+	all := map[string]bool{}
+	for _, h := range heading.FindAllStringSubmatch(text, -1) {
+		kept := regexp.MustCompile(`[^\p{L}\p{N}_ -]`).ReplaceAllString(strings.ToLower(h[1]), "")
+		all["#"+strings.ReplaceAll(strings.TrimSpace(kept), " ", "-")] = true
+	}
+	return all
+}
 
 func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
-	for doc, text := range documents(t) {
+	docs, found := documents(t), 0
+	for doc, text := range docs {
 		for _, l := range link.FindAllStringSubmatch(text, -1) {
 			if strings.Contains(l[1], "://") || strings.HasPrefix(l[1], "mailto:") {
 				continue
 			}
-			_, err := os.Stat(path.Join(path.Dir(doc), l[1]))
-			assert.NoError(t, err, "%s links to %s", doc, l[1])
+			to := doc
+			if l[1] != "" {
+				to = path.Join(path.Dir(doc), l[1])
+				_, err := os.Stat(to)
+				assert.NoError(t, err, "%s links to %s", doc, l[1])
+			}
+			if l[2] != "" && path.Ext(to) == ".md" {
+				found++
+				assert.True(t, anchors(docs[to])[l[2]], "%s links to %s%s, which has no such heading", doc, to, l[2])
+			}
 		}
 	}
+	assert.Greater(t, found, 10)
 }
 
 // elsewhere are documents that name files of other projects.

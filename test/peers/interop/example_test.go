@@ -2,6 +2,7 @@ package interop
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -16,7 +17,7 @@ import (
 )
 
 // before is a program that is not moved yet.
-func before(ctx context.Context, client *clientv3.Client, work func(ctx context.Context) error) error {
+func before(ctx context.Context, client *clientv3.Client, work func(ctx context.Context, token int64) error) error {
 	session, err := concurrency.NewSession(client, concurrency.WithTTL(15))
 	if err != nil {
 		return err
@@ -27,13 +28,30 @@ func before(ctx context.Context, client *clientv3.Client, work func(ctx context.
 		return err
 	}
 	defer m.Unlock(ctx)
-	return work(ctx)
+	token, err := tokenOf(ctx, client, m)
+	if err != nil {
+		return err
+	}
+	return work(ctx, token)
+}
+
+// tokenOf is the fencing token of a Mutex that is held, the one that pawl's Held.Token would
+// be: the create revision of its key.
+func tokenOf(ctx context.Context, client *clientv3.Client, m *concurrency.Mutex) (int64, error) {
+	resp, err := client.Get(ctx, m.Key())
+	if err != nil {
+		return 0, err
+	}
+	if len(resp.Kvs) == 0 {
+		return 0, errors.New("the lock is lost")
+	}
+	return resp.Kvs[0].CreateRevision, nil
 }
 
 // after is the same program on pawl, and excludes those that are not moved.
-func after(ctx context.Context, client *pawl.Client, work func(ctx context.Context) error) error {
+func after(ctx context.Context, client *pawl.Client, work func(ctx context.Context, token int64) error) error {
 	m := lock.New(client, "/jobs/nightly", lock.Options{EtcdLayout: true})
-	return m.Do(ctx, func(ctx context.Context, _ *lock.Held) error { return work(ctx) })
+	return m.Do(ctx, func(ctx context.Context, h *lock.Held) error { return work(ctx, int64(h.Token())) })
 }
 
 func TestOldAndNewCodeExcludeEachOther(t *testing.T) {
@@ -46,11 +64,15 @@ func TestOldAndNewCodeExcludeEachOther(t *testing.T) {
 	require.NoError(t, err)
 	defer client.Close()
 
-	inside, turns := 0, 0 // guarded by the lock alone
-	work := func(context.Context) error {
+	inside, turns, last := 0, 0, int64(0) // guarded by the lock alone
+	work := func(_ context.Context, token int64) error {
 		if inside++; inside != 1 {
 			return fmt.Errorf("%d at once", inside)
 		}
+		if token <= last {
+			return fmt.Errorf("token %d after %d", token, last)
+		}
+		last = token
 		turns++
 		inside--
 		return nil

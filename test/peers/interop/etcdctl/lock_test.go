@@ -2,6 +2,8 @@ package etcdctl
 
 import (
 	"fmt"
+	"os"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -84,12 +86,18 @@ func TestEtcdctlAndPawlWaitInOneQueue(t *testing.T) {
 }
 
 // The command that etcdctl runs is given a key, whose create revision is what
-// compares with our tokens, and a revision, which is not.
+// compares with our tokens, and a revision, which is not. The page on migrating has
+// the line of shell that reads the former.
 func TestEtcdctlsKeyComparesWithTokensAndItsRevisionDoesNot(t *testing.T) {
 	b := start(t)
 	h, err := lock.New(b.session(), "n", layout).Acquire(b.ctx)
 	require.NoError(t, err)
-	theirs := b.etcdctl("lock", "n", "--", "sh", "-c", "echo $ETCD_LOCK_REV; exit 3")
+	page, err := os.ReadFile("../../../../docs/how-to/migrating.md")
+	require.NoError(t, err)
+	read := regexp.MustCompile(`(?m)^token=.*$`).FindString(string(page))
+	require.NotEmpty(t, read)
+	script := fmt.Sprintf("etcdctl() { %s \"$@\"; }\n%s\necho $ETCD_LOCK_REV $token; exit 3", os.Args[0], read)
+	theirs := b.etcdctl("lock", "n", "--", "sh", "-c", script)
 	b.queued("n", 2)
 	next := make(chan *lock.Held, 1)
 	s := b.session()
@@ -100,12 +108,14 @@ func TestEtcdctlsKeyComparesWithTokensAndItsRevisionDoesNot(t *testing.T) {
 	}()
 	b.queued("n", 3)
 	require.NoError(t, h.Release(b.ctx))
-	var rev int64
-	_, err = fmt.Sscan(theirs.says(), &rev)
+	var rev, token int64
+	_, err = fmt.Sscan(theirs.says(), &rev, &token)
 	require.NoError(t, err)
 	code, _ := theirs.ends(false)
 	assert.Equal(t, 3, code)
 	after := <-next
 	assert.Greater(t, rev, int64(after.Token()), "ETCD_LOCK_REV is above the next holder's token")
+	assert.Greater(t, token, int64(h.Token()))
+	assert.Less(t, token, int64(after.Token()))
 	require.NoError(t, after.Release(b.ctx))
 }
