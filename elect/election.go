@@ -22,7 +22,14 @@ type Options struct {
 	// and lock.Mutex with its EtcdLayout. Names then collide as they do there: a
 	// candidate of "a/b" is one of "a".
 	EtcdLayout bool
+	// Owner is written beside the candidate's key, for people, by a process that
+	// leads for others: it is what Queue and pawl ls show. "": that of the session, lease.Options.Owner.
+	// At most 1 KiB.
+	Owner string
 }
+
+// maxOwner bounds Options.Owner, as lease.Options bounds that of a session.
+const maxOwner = 1024
 
 // An Election is a name, and where its sessions come from. It never changes state:
 // each campaign is a candidacy of its own, and any number of goroutines may use one
@@ -36,7 +43,7 @@ type Election struct {
 // New makes an Election; it does no I/O. With a *pawl.Client, each call uses the
 // client's session of its time; with a *pawl.Session, every call uses that one. The
 // first call reports what is wrong with the arguments: nil sessions, an empty name or
-// one of more than 1 KiB, an EtcdLayout name that would contain the sessions' own keys.
+// one of more than 1 KiB, an Owner of more than 1 KiB, an EtcdLayout name that would contain the sessions' own keys.
 func New(s pawl.Sessions, name string, opts Options) *Election {
 	return &Election{sessions: s, name: name, opts: opts}
 }
@@ -72,12 +79,20 @@ func (e *Election) campaign(ctx context.Context, op string, value []byte, try bo
 	if err == nil {
 		var t *Term
 		if t, err = e.with(ctx, func(s *session.Session, q queue.Queue) (*queue.Acquisition, error) {
-			return queue.Acquire(ctx, s, q, queue.Request{Value: bytes.Clone(value), Try: try})
+			return queue.Acquire(ctx, s, q, queue.Request{Value: bytes.Clone(value), Try: try, Owner: e.owner(s)})
 		}); err == nil {
 			return t, nil
 		}
 	}
 	return nil, failed(op, e.Name(), ctx, err)
+}
+
+// owner is the value of the candidate's owner key; nil: it has none.
+func (e *Election) owner(s *session.Session) []byte {
+	if e.opts.Owner == "" {
+		return nil
+	}
+	return s.OwnerValue(e.opts.Owner)
 }
 
 // checkValue refuses the one beginning that a candidate's value must not have: a
@@ -138,6 +153,8 @@ func (e *Election) check(ctx context.Context) error {
 		return errors.New("nil context")
 	case e.sessions == nil:
 		return errors.New("nil session")
+	case len(e.opts.Owner) > maxOwner:
+		return fmt.Errorf("Options.Owner has %d bytes, want at most %d", len(e.opts.Owner), maxOwner)
 	}
 	if err := keys.CheckName(e.name, e.opts.EtcdLayout); err != nil {
 		return err

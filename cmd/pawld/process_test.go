@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	etcdpb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
@@ -266,4 +267,42 @@ func TestSIGINTGivesBackWhenTheLastBeliefHasEnded(t *testing.T) {
 	begin = time.Now()
 	next.hold(1, 2, "n")
 	assert.Less(t, time.Since(begin), 2*time.Second)
+}
+
+// What lists locks and elections for people shows the client and not the daemon: pawl ls, show, top and ui read
+// what Queue does.
+func TestListingsShowTheClientsOwner(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	p := start(t, etcd, "", "--state-dir", filepath.Join(t.TempDir(), "state"))
+	want := map[string][]string{"lock": {"EXCLUSIVE", ""}, "reader": {"SHARED", ""}, "slot": {"SEMAPHORE", ""}, "chief": {"ELECTION", ""}}
+	id := 1
+	for name, of := range want {
+		body := object{"session": hex32(1), "requestId": hex32(id + 1), "names": []string{name}, "mode": of[0], "owner": "worker " + name, "waitMs": 5000}
+		if of[0] == "SEMAPHORE" {
+			body["limit"] = 2
+		}
+		require.Equal(t, "HELD", p.call("Acquire", body)["state"])
+		id++
+	}
+	client, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: etcd.Endpoints()})
+	require.NoError(t, err)
+	defer client.Close()
+	shown := func() {
+		for name := range want {
+			q, err := lock.New(client, name, lock.Options{}).Queue(t.Context())
+			require.NoError(t, err)
+			require.Len(t, q, 1)
+			assert.Equal(t, fmt.Sprintf("uid:%d %q", os.Getuid(), "worker "+name), q[0].Owner)
+		}
+	}
+	shown()
+	p.stop(syscall.SIGTERM)
+	p = start(t, etcd, p.socket, p.cmd.Args[5:]...)
+	shown() // it was taken over
+	p.call("Release", object{"session": hex32(1)})
+	kv := etcdpb.NewKVClient(etcd.Conn(t))
+	all, err := kv.Range(t.Context(), &etcdpb.RangeRequest{Key: []byte("\x00"), RangeEnd: []byte("\x00"), KeysOnly: true})
+	require.NoError(t, err)
+	assert.Len(t, all.Kvs, 1, "pawld's session alone is left")
 }

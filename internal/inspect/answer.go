@@ -41,6 +41,8 @@ func (r *reader) answerBatch(ctx context.Context, queries []query, then bool, an
 		ops = append(ops, get(&pb.RangeRequest{Key: []byte(key), Revision: rev}))
 		if q.ended {
 			ops = append(ops, get(&pb.RangeRequest{Key: []byte(keys.EvictionKey(key, q.n)), Revision: rev}))
+		} else {
+			ops = append(ops, get(&pb.RangeRequest{Key: []byte(keys.OwnerKey(key, q.n)), Revision: rev}))
 		}
 	}
 	resp, err := r.query(ctx, "read sessions", ops...)
@@ -56,12 +58,14 @@ func (r *reader) answerBatch(ctx context.Context, queries []query, then bool, an
 			a.known = then
 		}
 		i++
-		if q.ended {
-			if kv := txn.KV(resp, i); kv != nil && (!then || kv.ModRevision == q.rev) {
-				a.broken = append([]byte{}, kv.Value...)
-			}
-			i++
+		switch kv := txn.KV(resp, i); {
+		case kv == nil:
+		case !q.ended:
+			a.owner = append([]byte{}, kv.Value...)
+		case !then || kv.ModRevision == q.rev:
+			a.broken = append([]byte{}, kv.Value...)
 		}
+		i++
 		answers[q] = a
 	}
 	return nil

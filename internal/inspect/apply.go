@@ -22,6 +22,7 @@ type answer struct {
 	known  bool
 	there  bool   // the session's key
 	value  []byte // of it
+	owner  []byte // of the candidate's owner key; nil: there is none, and value says it
 	broken []byte // the mark of Evict; nil: there is none
 }
 

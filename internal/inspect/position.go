@@ -39,12 +39,12 @@ type Position struct {
 	// Holds: it does not wait, in the queue that it was returned with.
 	Holds bool
 
-	// From a lock's key, or else from the session's. Empty where neither says it.
+	// From a lock's key, a candidate's owner key, or else from the session's. Empty where neither says it.
 	Owner string
 	Host  string
 	PID   int
-	// Since is when the key was put, by its owner's clock; for a candidate it is when
-	// the session began, which was earlier. Zero: unknown.
+	// Since is when the key was put, by its owner's clock; for a candidate without an owner key it is
+	// when the session began, which was earlier. Zero: unknown.
 	Since time.Time
 
 	Names []string // of a set of names that is locked at once, as its key says them; nil: one name alone
@@ -116,6 +116,12 @@ func (p *Position) identify(value []byte) {
 	if id := keys.ParseIdentity(value); id != (keys.Identity{}) {
 		p.Owner, p.Host, p.PID, p.Since = id.Owner, id.Host, id.PID, id.Since
 	}
+}
+
+// candidate sets the owner of a candidate: its own, or else its session's.
+func (p *Position) candidate(a answer) {
+	p.identify(a.value)
+	p.identify(a.owner)
 }
 
 // A NamedQueue is a name and its queue.

@@ -20,11 +20,11 @@ type Queued struct {
 	Key   string        // whole, namespace included
 	Token fencing.Token // that it holds with, or will, except one that waits for a slot: the create revision of Key
 	Holds bool          // it holds, or is about to; false: it waits
-	Owner string        // lease.Options.Owner of its session
+	Owner string        // of the Options with which it was acquired, or else lease.Options.Owner of its session
 	Host  string        // of its process, as the process reports it
 	PID   int           // of its process
-	// Since is when Key was put, by that process's clock. For a candidate it is when
-	// the candidate's session began, which was earlier.
+	// Since is when Key was put, by that process's clock. For a candidate whose Options name no Owner it
+	// is when the candidate's session began, which was earlier.
 	Since time.Time
 	Lease int64 // that Key is on: its session's ID; 0: none known
 	Mode  Mode

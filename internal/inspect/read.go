@@ -188,8 +188,8 @@ func (r *reader) keepFormed(ctx context.Context, s *state, keys []string) error 
 	}
 	for _, p := range positions {
 		id, n := sequenceOf(p.Key)
-		if a := answers[query{lease: id, n: n, rev: s.rev}]; p.Election && a.there {
-			p.identify(a.value)
+		if a := answers[query{lease: id, n: n, rev: s.rev}]; p.Election {
+			p.candidate(a)
 		}
 		s.add(p)
 	}

@@ -11,6 +11,7 @@
 //	ns<name>/<lease>                   a queue key as etcd's own clients write it ([ParsePeerKey])
 //	ns//pawl/<lease>                   a session key, whose value says whose it is ([SessionKey])
 //	ns//pawl/<lease>/<n>               a cancel key ([CancelKey])
+//	ns//pawl/<lease>/<n>/owner         who a candidate is, where it is not its session's owner ([OwnerKey])
 //	ns//pawl/<lease>/<n>/broken        the mark of an operator's eviction ([EvictionKey])
 //	ns//pawl/once/<escaped name>       the record of the last run of a name, a time ([OnceKey])
 //

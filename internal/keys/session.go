@@ -70,6 +70,10 @@ func ForfeitKey(session string, n int64) string {
 	return string(CancelKey(session, n)) + "/forfeit"
 }
 
+// OwnerKey says whose acquisition n of the session with this key is, where the value of its
+// queue key cannot: a candidate's. Its value is an [Identity]. It comes and goes with the queue key.
+func OwnerKey(session string, n int64) string { return string(CancelKey(session, n)) + "/owner" }
+
 // EvictionKey is the mark that an operator has evicted acquisition n of the session
 // with this key. Its value is an [Identity]: who did.
 func EvictionKey(session string, n int64) string {

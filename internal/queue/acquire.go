@@ -25,6 +25,8 @@ type Request struct {
 	Handoffs bool
 
 	Limits Limits // of the hold
+
+	Owner []byte // value of the owner key, that is put with the own key; nil: none is
 }
 
 // Acquire enqueues a key on q and waits until it is first. Either the acquisition or
@@ -39,7 +41,7 @@ func Acquire(ctx context.Context, s *session.Session, q Queue, r Request) (*Acqu
 // the queue of each, all in one transaction, and is held once it is first in all of them.
 // r.Handoffs and r.Delay go with one name only.
 func AcquireAll(ctx context.Context, s *session.Session, r Request, q Queue, more ...Queue) (*Acquisition, error) {
-	a := &Acquisition{s: s, queue: q, more: more, parent: ctx}
+	a := &Acquisition{s: s, queue: q, more: more, parent: ctx, named: r.Owner != nil}
 	a.makeSet()
 	a.makePermit()
 	a.state = state.Begin(state.Options{Handoffs: r.Handoffs, Delay: r.Delay > 0, Shared: q.Shared, Limit: q.Limit})

@@ -36,6 +36,7 @@ type Acquisition struct {
 	permit *permit         // what only one of a semaphore has; nil: it is none
 	keys   []string        // in queue, and in each of more; of a semaphore in the turnstile, and then see owned
 	n      int64           // the sequence number
+	named  bool            // an owner key goes with the own key
 	parent context.Context // Acquire's: for its values only
 	hook   session.Hook
 	notice *notice // what an observer is notified of; nil: there is none

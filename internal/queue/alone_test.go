@@ -30,7 +30,7 @@ func (w *world) began(s *session.Session, q Queue) *Acquisition {
 // or else the whole queue.
 func (w *world) around(c *Acquisition) bool {
 	var read []string
-	for _, o := range c.enqueueTxn(nil, false, c.isAlone()).Success[1:] {
+	for _, o := range c.enqueueTxn(Request{}, c.isAlone()).Success[1:] {
 		r := o.GetRequestRange()
 		read = append(read, string(r.Key)+" to "+string(r.RangeEnd))
 	}

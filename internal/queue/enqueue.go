@@ -43,7 +43,7 @@ func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) 
 		return nil, err
 	}
 	around := !r.Try && a.isAlone() // a try compares with the whole queue in any case
-	resp, err := a.write(ctx, together.Write{Op: "enqueue", Kind: together.Ordered, Txn: a.enqueueTxn(r.Value, r.Try, around)})
+	resp, err := a.write(ctx, together.Write{Op: "enqueue", Kind: together.Ordered, Txn: a.enqueueTxn(r, around)})
 	switch {
 	case err == nil && resp.Succeeded:
 		return nil, a.enqueued(resp, around)
@@ -80,6 +80,9 @@ func (a *Acquisition) begins() (err error) {
 	if a.n, a.keys, err = a.s.Begin(places...); err != nil {
 		return err
 	}
+	if a.named {
+		a.s.Name(a.n)
+	}
 	return nil
 }
 
@@ -87,15 +90,15 @@ func (a *Acquisition) begins() (err error) {
 // session is as we know it, and reads who stands before them: the last-created keys
 // of each queue, or around the session's own keys. That it is one transaction gives all of
 // them one create revision (rule ML1).
-func (a *Acquisition) enqueueTxn(value []byte, try, around bool) *pb.TxnRequest {
+func (a *Acquisition) enqueueTxn(r Request, around bool) *pb.TxnRequest {
 	same, _ := a.s.Same()
 	own := []byte(a.keys[0])
 	t := txn.New()
 	t.Compare = append(t.Compare, txn.CreateIs(own, 0), txn.CreateIs(a.s.CancelKey(a.n), 0), same)
-	t.Success = append(t.Success, txn.Put(own, value, a.s.ID()))
+	t.Success = append(t.Success, txn.Put(own, r.Value, a.s.ID()))
 	for _, key := range a.keys[1:] {
 		t.Compare = append(t.Compare, txn.CreateIs(key, 0))
-		t.Success = append(t.Success, txn.Put(key, value, a.s.ID()))
+		t.Success = append(t.Success, txn.Put(key, r.Value, a.s.ID()))
 	}
 	for i := range a.keys {
 		q := a.queueAt(i)
@@ -108,15 +111,18 @@ func (a *Acquisition) enqueueTxn(value []byte, try, around bool) *pb.TxnRequest 
 		default:
 			t.Success = append(t.Success, txn.LastUnder(q.lined(), 2, 0))
 		}
-		if try {
+		if r.Try {
 			t.Compare = append(t.Compare, q.noneInTheWay()...)
 		}
-		if a.comparesKind(q, try) {
+		if a.comparesKind(q, r.Try) {
 			t.Compare = q.noneOfOtherKind(t.Compare)
 		}
 	}
 	if a.permit != nil {
 		t.Success = append(t.Success, a.queue.slotsInTurn())
+	}
+	if a.named {
+		t.Success = append(t.Success, txn.Put(a.s.OwnerKey(a.n), r.Owner, a.s.ID()))
 	}
 	return t
 }

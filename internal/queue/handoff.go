@@ -37,6 +37,9 @@ func (a *Acquisition) releaseTxn(handoff bool) *pb.TxnRequest {
 	if a.permit != nil && a.permit.cancels {
 		t.Success = append(t.Success, txn.Delete(a.s.CancelKey(a.n))) // which its take has put
 	}
+	if a.named {
+		t.Success = append(t.Success, txn.Delete(a.s.OwnerKey(a.n)))
+	}
 	if !handoff {
 		return t
 	}

@@ -32,7 +32,7 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 	if len(own) != 1+len(more) {
 		return nil, fmt.Errorf("%d keys for %d names", len(own), 1+len(more))
 	}
-	a := &Acquisition{s: s, queue: q, more: slices.Clone(more), parent: ctx, keys: slices.Clone(own)}
+	a := &Acquisition{s: s, queue: q, more: slices.Clone(more), parent: ctx, keys: slices.Clone(own), named: q.Election} // its predecessor may have put one
 	a.makeSet()
 	if a.makePermit(); a.permit != nil {
 		a.permit.cancels = true // since the session was taken over no copy of its predecessor's enqueue is applied
@@ -68,6 +68,9 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 	}
 	if !s.Adopt(a.n, a.keys...) {
 		return nil, fmt.Errorf("key %q was acquired, or resumed, in this process", a.Key())
+	}
+	if a.named {
+		s.Name(a.n)
 	}
 	if err := s.Hold(&a.hook, a, a.n); err != nil {
 		return nil, err

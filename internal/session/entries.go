@@ -47,6 +47,16 @@ func (s *Session) Add(n int64, key string, cancels bool) error {
 // the entry's enqueue can be applied (rule A5).
 func (s *Session) CancelKey(n int64) []byte { return keys.CancelKey(s.key, n) }
 
+// OwnerKey is the owner key of entry n.
+func (s *Session) OwnerKey(n int64) []byte { return []byte(keys.OwnerKey(s.key, n)) }
+
+// Name says that the owner key of entry n may be put, before it is: it is removed with the entry.
+func (s *Session) Name(n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ledger.name(n)
+}
+
 // Shown says that an answer showed the key of entry n: its enqueue was applied,
 // and no copy of it can be any more.
 func (s *Session) Shown(n int64) { s.move(n, shown, nil) }
@@ -55,13 +65,13 @@ func (s *Session) Shown(n int64) { s.move(n, shown, nil) }
 // not be.
 func (s *Session) Settle(n int64) { s.move(n, absent, nil) }
 
-// Vanished is Settle of keys that went without a removal of ours: a cancel key that was put with
-// one of them is removed in the background.
+// Vanished is Settle of keys that went without a removal of ours: a cancel key and an owner key that were
+// put with one of them are removed in the background.
 func (s *Session) Vanished(n int64) {
 	s.mu.Lock()
-	taken := s.ledger.entries[n].taken
+	extras := s.ledger.entries[n].extras()
 	s.mu.Unlock()
-	if taken {
+	if extras > 0 {
 		s.Leave(n)
 		return
 	}

@@ -199,6 +199,13 @@ func (s *Session) LabelOf(owner string, etcd bool) []byte {
 	return label.Lock(time.Now())
 }
 
+// OwnerValue is the value of an owner key that is put now.
+func (s *Session) OwnerValue(owner string) []byte {
+	id := identity(owner)
+	id.Since = time.Now().UTC()
+	return id.Value()
+}
+
 // MultiLabel is Label for the keys of an acquisition of several names, in either layout;
 // owner "": the session's.
 func (s *Session) MultiLabel(owner string, names []string, etcdLayout bool) []byte {

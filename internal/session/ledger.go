@@ -79,6 +79,7 @@ type entry struct {
 	state state
 	keys  []string
 	taken bool // the cancel key was put with a key that was added, and goes with it
+	named bool // an owner key may have been put with the first key, and goes with it
 }
 
 // names are the queues that e has keys in, by what their keys begin with, whatever
@@ -145,7 +146,7 @@ func (l *ledger) inherit(lease, next int64, unsettled []string) error {
 		all[k.N] = append(all[k.N], key)
 	}
 	for n, own := range all {
-		l.put(n, entry{state: undoing, keys: own})
+		l.put(n, entry{state: undoing, keys: own}) // a Handle does not say whether it is named: the lease ends an owner key
 	}
 	return nil
 }
@@ -205,6 +206,14 @@ func (l *ledger) move(n int64, ev evidence, own []string) bool {
 		l.strike(n, e)
 	}
 	return true
+}
+
+// name says of entry n, which is there, that an owner key may be put.
+func (l *ledger) name(n int64) {
+	if e, ok := l.entries[n]; ok {
+		e.named = true
+		l.entries[n] = e
+	}
 }
 
 // isSlot reports whether key is that of a semaphore's slot, which a take has put.

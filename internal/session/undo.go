@@ -21,19 +21,22 @@ func (l *ledger) removalOps(n int64) int {
 	case undoing:
 		return 1 + len(e.keys)
 	case forfeit:
-		return 1 + len(e.keys) + e.cancels()
+		return 1 + len(e.keys) + e.extras()
 	case leaving:
-		return len(e.keys) + e.cancels()
+		return len(e.keys) + e.extras()
 	}
 	return 0
 }
 
-// cancels is how many cancel keys go with e's keys.
-func (e entry) cancels() int {
+// extras is how many cancel keys and owner keys go with e's keys.
+func (e entry) extras() (n int) {
 	if e.taken {
-		return 1
+		n++
 	}
-	return 0
+	if e.named {
+		n++
+	}
+	return n
 }
 
 // undoTxn removes entries for good, in one transaction that is refused to a
@@ -66,6 +69,9 @@ func (s *Session) undoTxn(ns []int64, deletions bool) (w together.Write, left []
 		}
 		if e.state != undoing && e.taken {
 			t.Success = append(t.Success, txn.Delete(s.CancelKey(n)))
+		}
+		if e.named {
+			t.Success = append(t.Success, txn.Delete(s.OwnerKey(n)))
 		}
 		for name := range e.names() {
 			s.touch(&w, name)

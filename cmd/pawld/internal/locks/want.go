@@ -108,6 +108,10 @@ func (w Want) semaphore(s pawl.Sessions) *lock.Semaphore {
 	return lock.NewSemaphore(s, w.Names[0], w.Limit, lock.Options{Owner: w.Owner})
 }
 
+func (w Want) electionOf(s pawl.Sessions) *elect.Election {
+	return elect.New(s, w.Names[0], elect.Options{Owner: w.Owner})
+}
+
 // acquire waits until it is held.
 func (w Want) acquire(ctx context.Context, s pawl.Sessions) (*held, error) {
 	if w.Modes[0] == Semaphore {
@@ -122,9 +126,9 @@ func (w Want) acquire(ctx context.Context, s pawl.Sessions) (*held, error) {
 		return ofPermit(p), nil
 	}
 	if w.election() {
-		campaign := elect.New(s, w.Names[0], elect.Options{}).Campaign
+		campaign := w.electionOf(s).Campaign
 		if w.Try {
-			campaign = elect.New(s, w.Names[0], elect.Options{}).TryCampaign
+			campaign = w.electionOf(s).TryCampaign
 		}
 		t, err := campaign(ctx, w.Value)
 		if err != nil {
@@ -153,7 +157,7 @@ func (w Want) resume(ctx context.Context, s pawl.Sessions, keys []string, t fenc
 		return ofPermit(p), nil
 	}
 	if w.election() {
-		term, err := elect.New(s, w.Names[0], elect.Options{}).Resume(ctx, keys[0], t)
+		term, err := w.electionOf(s).Resume(ctx, keys[0], t)
 		if err != nil {
 			return nil, err
 		}
