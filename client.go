@@ -172,7 +172,7 @@ func (c *Client) begin() bool {
 	return true
 }
 
-// keep remembers a session for Close. It forgets those that are over whenever
+// keep remembers a session for Close. It forgets those that have ended whenever
 // their number may have doubled, so that ten thousand cost no more each than ten.
 func (c *Client) keep(s *session.Session) {
 	c.mu.Lock()

@@ -76,7 +76,7 @@ func TestNeitherLogNorEventsShowPasswordsTokensOrValues(t *testing.T) {
 			require.NotEmpty(t, secret)
 			assert.NotContains(t, all, secret)
 		}
-		for _, logged := range []string{"session begins", "session over", "failing", "in jeopardy", "observe.LockLost", "observe.SessionLost", "observe.MemberSwitched"} {
+		for _, logged := range []string{"session begins", "session ended", "failing", "in jeopardy", "observe.LockLost", "observe.SessionLost", "observe.MemberSwitched"} {
 			assert.Contains(t, all, logged)
 		}
 	})

@@ -69,7 +69,7 @@ func (s *Session) Err() error {
 	return s.engine.Err()
 }
 
-// Done is closed when the session is over. It may be closed a little after Err
+// Done is closed when the session has ended. It may be closed a little after Err
 // first says so; Err is what decides.
 func (s *Session) Done() <-chan struct{} {
 	if s.none() {
@@ -78,7 +78,7 @@ func (s *Session) Done() <-chan struct{} {
 	return s.engine.Done()
 }
 
-// Context is cancelled when the session is over, with the cause that Err
+// Context is cancelled when the session has ended, with the cause that Err
 // reports.
 func (s *Session) Context() context.Context {
 	if s.none() {
@@ -107,7 +107,7 @@ func (s *Session) Close(ctx context.Context) error {
 // before it returns; it leaves the lease and its keys to another process, which
 // passes the Handle as lease.Options.Resume before the lease expires, and
 // resumes its locks and terms by key and token. A Handle works once. The zero
-// Handle means that the session was over.
+// Handle means that the session had ended.
 func (s *Session) Detach() lease.Handle {
 	if s.none() {
 		return lease.Handle{}

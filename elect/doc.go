@@ -25,7 +25,7 @@
 //  3. Tokens: Term.Token is the create revision of Term.Key, and strictly greater
 //     than that of every term of the name before. It stays the same through
 //     Proclaim and Resume.
-//  4. Loss is reported: when the session is over, when the key is deleted, or
+//  4. Loss is reported: when the session has ended, when the key is deleted, or
 //     overwritten by somebody else, Err says so, with one cause that stands, the
 //     Context is cancelled with it, and Done is closed. Err compares the clock at
 //     the call; after a pause of any length it is right at the first call.

@@ -58,7 +58,7 @@ func (e *Election) Name() string {
 
 // Campaign queues as a candidate with value, and waits until it leads. It
 // returns an error when ctx ends, even if that is in the instant of success;
-// when the session is over, with its cause alone; and when the own key is deleted
+// when the session has ended, with its cause alone; and when the own key is deleted
 // or overwritten while it waits. With a ctx that never ends it waits as long as
 // the session lasts. A client that has no valid session gets one first, as by
 // Client.Session; where that fails, so does Campaign. After any error the candidate's queue key is deleted in the

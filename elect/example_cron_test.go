@@ -18,7 +18,7 @@ func everyMinute(ctx context.Context, t *elect.Term) error {
 		log.Println("my turn, token", t.Token()) // the work goes here, and gets ctx and the token
 		select {
 		case <-tick:
-		case <-ctx.Done(): // the term is over, or the program is to end
+		case <-ctx.Done(): // the term has ended, or the program is to end
 			return nil
 		}
 	}

@@ -28,7 +28,7 @@ func newTerm(c *queue.Acquisition, session *pawl.Session) *Term {
 	return t
 }
 
-// acquisition is what t holds; for a nil or zero Term, one that is over.
+// acquisition is what t holds; for a nil or zero Term, one that has ended.
 func (t *Term) acquisition() *queue.Acquisition {
 	if t == nil || t.c == nil {
 		return queue.None
@@ -66,7 +66,7 @@ func (t *Term) Session() *pawl.Session {
 // as its cause, and not at Resign.
 func (t *Term) Context() context.Context { return t.acquisition().Context() }
 
-// Done is closed when the term is over, Resign included; Err says which. It only
+// Done is closed when the term has ended, Resign included; Err says which. It only
 // notifies: Err is what decides.
 func (t *Term) Done() <-chan struct{} { return t.acquisition().Done() }
 
@@ -79,7 +79,7 @@ func (t *Term) Err() error { return t.acquisition().Err() }
 
 // Deadline is until when the term lasts unless its session is renewed: for
 // comparison with time.Now, and computed at the call. A kept one is wrong after
-// a suspend. It is the zero Time once the term is over.
+// a suspend. It is the zero Time once the term has ended.
 func (t *Term) Deadline() time.Time { return t.acquisition().Deadline() }
 
 // Confirm reads from the cluster, linearizably, whether the term lasts. nil: it did,
@@ -92,11 +92,11 @@ func (t *Term) Confirm(ctx context.Context) error {
 // Proclaim changes the value that observers see; the key, the token and the
 // place stay. Calls are made one at a time, in any order; one that waits for its
 // turn returns with ctx's end. nil: the value was written while the term lasted.
-// An error that matches ErrLost or ErrResigned: the term is over. One that
+// An error that matches ErrLost or ErrResigned: the term has ended. One that
 // matches kv.ErrUnknown: the value may have been written, or may be later; the
 // next Proclaim settles that before it writes its own, so that a delayed copy of
 // an older value never replaces a newer one. Another error: it was not written.
-// After an error that does not say that the term is over, it can be called
+// After an error that does not say that the term has ended, it can be called
 // again. The value is copied.
 func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 	return t.call("proclaim", ctx, func(ctx context.Context) error {

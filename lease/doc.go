@@ -6,7 +6,7 @@
 //	…
 //	if errors.Is(s.Err(), lease.ErrExpired) { … }
 //
-// # Why a session is over
+// # Why a session has ended
 //
 //	ErrExpired  the deadline passed unconfirmed; its text names the last failure
 //	ErrRevoked  the server says that the lease, or the session key, is gone

@@ -6,7 +6,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// Why a session is over. Exactly one of them, or pawl.ErrClusterChanged, is
+// Why a session has ended. Exactly one of them, or pawl.ErrClusterChanged, is
 // matched by Session.Err, by errors.Is.
 var (
 	// ErrExpired: renewals were not confirmed in time, by this process's own

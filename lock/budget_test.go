@@ -42,7 +42,7 @@ func TestAcquireAndReleaseCostTwoRequests(t *testing.T) {
 		})
 		assert.Equal(w, map[string]int{"Txn": 200}, n.Received)
 		n = w.counted(func() { time.Sleep(2 * session.ArmDelay) })
-		assert.Empty(w, n.Received, "nothing is armed for what is over")
+		assert.Empty(w, n.Received, "nothing is armed for what has ended")
 	})
 }
 

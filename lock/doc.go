@@ -21,7 +21,7 @@
 //     turn too, each by one at a time.
 //  3. Tokens: Held.Token is the create revision of Held.Key, and strictly greater
 //     than that of every holder of the name before; of those that hold together each has its own.
-//  4. Loss is reported: when the session is over, when the key is deleted, or
+//  4. Loss is reported: when the session has ended, when the key is deleted, or
 //     overwritten by somebody else, or held for longer than Options.MaxHold, Err says so, with one cause that stands, the
 //     Context is cancelled with it, and Done is closed. Err compares the clock at
 //     the call; after a pause of any length it is right at the first call.

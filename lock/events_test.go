@@ -212,7 +212,7 @@ func TestTheLogNamesALossThatIsALocksOwn(t *testing.T) {
 		assert.Equal(w, 2, strings.Count(log.String(), "msg=lost "), "%s", log.String())
 		assert.Contains(w, log.String(), "msg=lost name=deleted")
 		assert.Contains(w, log.String(), "msg=lost name=overwritten")
-		assert.Equal(w, 1, strings.Count(log.String(), `msg="session over"`))
+		assert.Equal(w, 1, strings.Count(log.String(), `msg="session ended"`))
 	})
 }
 

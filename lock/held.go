@@ -20,7 +20,7 @@ type Held struct {
 	session *pawl.Session
 }
 
-// acquisition is what h holds; for a nil or zero Held, one that is over.
+// acquisition is what h holds; for a nil or zero Held, one that has ended.
 func (h *Held) acquisition() *queue.Acquisition {
 	if h == nil || h.c == nil {
 		return queue.None
@@ -75,7 +75,7 @@ func (h *Held) Err() error { return h.acquisition().Err() }
 // Deadline is until when the lock is held unless its session is renewed, or, where that
 // is earlier, until Options.MaxHold ends it: for comparison with time.Now, and computed
 // at the call. A kept one is wrong after
-// a suspend. It is the zero Time once it is over.
+// a suspend. It is the zero Time once it has ended.
 func (h *Held) Deadline() time.Time { return h.acquisition().Deadline() }
 
 // Confirm reads from the cluster, linearizably, whether the lock is still held. nil:

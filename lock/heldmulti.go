@@ -26,7 +26,7 @@ type HeldMulti struct {
 	names   []string
 }
 
-// acquisition is what h holds; for a nil or zero HeldMulti, one that is over.
+// acquisition is what h holds; for a nil or zero HeldMulti, one that has ended.
 func (h *HeldMulti) acquisition() *queue.Acquisition {
 	if h == nil || h.c == nil {
 		return queue.None

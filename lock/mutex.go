@@ -75,7 +75,7 @@ func New(s pawl.Sessions, name string, opts Options) *Mutex {
 }
 
 // Acquire waits until the lock is held. It returns an error when ctx ends, even
-// if that is in the instant of success; when the session is over, with its cause
+// if that is in the instant of success; when the session has ended, with its cause
 // alone; and when the own key is deleted or overwritten while it waits. With a
 // ctx that never ends it waits as long as the session lasts. A client that has no valid
 // session gets one first, as by Client.Session; where that fails, so does Acquire.

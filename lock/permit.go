@@ -17,7 +17,7 @@ import (
 // by several goroutines at once. Its loss is that slot's alone.
 type Permit struct{ held Held }
 
-// acquisition is what p holds; for a nil or zero Permit, one that is over.
+// acquisition is what p holds; for a nil or zero Permit, one that has ended.
 func (p *Permit) acquisition() *queue.Acquisition { return p.of().acquisition() }
 
 // of is p as a Held.

@@ -58,7 +58,7 @@ class Lock {
 
   /** held compares the clock, and does no I/O. */
   held() {
-    if (!this.#over && (!this.#sent || since(now(), this.#sent) >= this.#valid)) this.#over = 'EXPIRED'; // what is over stays over
+    if (!this.#over && (!this.#sent || since(now(), this.#sent) >= this.#valid)) this.#over = 'EXPIRED'; // what has ended stays ended
     return this.#over === '';
   }
 

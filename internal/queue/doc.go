@@ -33,7 +33,7 @@
 //  5. An enqueue whose answer was lost is settled by a transaction that finds the
 //     key, or finds that it was not put, and makes it impossible in either case
 //     for a late copy to be applied; absence alone proves nothing (A5, F8).
-//  6. A holder learns, with one cause that stands, when its session is over, when
+//  6. A holder learns, with one cause that stands, when its session has ended, when
 //     its key is deleted, or overwritten by somebody else (H1). Err compares the clock
 //     at the call.
 //  7. A release deletes under a comparison of the create revision, and reports

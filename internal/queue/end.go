@@ -80,7 +80,7 @@ func (e *ending) reason() error {
 	return e.err
 }
 
-// End implements session.Acquisition: the session is over. It also decides an end that has no
+// End implements session.Acquisition: the session has ended. It also decides an end that has no
 // cause yet. The first cause stands.
 func (a *Acquisition) End(cause error) {
 	a.apply(state.Over{}, cause)

@@ -37,7 +37,7 @@ type Observed struct{ Create, Mod int64 }
 const ArmDelay = 50 * time.Millisecond
 
 // Wait adds c, which acquires or waits, to what hangs on the session. The error
-// says why the session is over.
+// says why the session has ended.
 func (s *Session) Wait(h *Hook, c Acquisition) error { return s.add(h, c, false, 0) }
 
 // Hold adds c, whose entry is n, or moves it from the waiting ones: it is held
@@ -52,7 +52,7 @@ func (s *Session) add(h *Hook, c Acquisition, held bool, n int64) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.over.Load(); e != nil {
+	if e := s.ended.Load(); e != nil {
 		return e.err
 	}
 	s.roster.add(h, c, held)
@@ -74,7 +74,7 @@ func (s *Session) Drop(h *Hook) {
 func (s *Session) ArmLater(h *Hook) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over.Load() == nil { // nobody would take it off the list
+	if s.ended.Load() == nil { // nobody would take it off the list
 		s.roster.armLater(h, time.Now())
 	}
 }

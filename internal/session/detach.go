@@ -7,7 +7,7 @@ import (
 
 // Detach ends the session here, with ErrClosed and all that hangs on it, before
 // it returns, and leaves the lease and its keys to the process that resumes the
-// Handle. The zero Handle means that the session was over.
+// Handle. The zero Handle means that the session had ended.
 func (s *Session) Detach() lease.Handle {
 	if s.Err() != nil {
 		return lease.Handle{}

@@ -18,7 +18,7 @@
 //     that was deposed goes on confirming renewals of leases that are gone.
 //  3. Err compares the clock with the deadline at the call. No timer and no
 //     goroutine is trusted to have run (T3).
-//  4. What is over stays over. The first goroutine to see the deadline passed, the
+//  4. What has ended stays ended. The first goroutine to see the deadline passed, the
 //     handler of a late answer included, ends the session for good (T4).
 //  5. Renewals begin at a quarter of the TTL, each with a stream to itself, and
 //     consecutive ones on different members; one that is slow is joined by

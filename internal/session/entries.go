@@ -10,14 +10,14 @@ import (
 // Begin opens entry n of this session, with a key at each of places, which are of
 // different names. No key is ever used again (rule A1). The entry stays
 // open until Settle, and is part of a Handle meanwhile unless it is held. The
-// error says why the session is over.
+// error says why the session has ended.
 func (s *Session) Begin(places ...keys.Place) (n int64, own []string, err error) {
 	if err := s.Err(); err != nil {
 		return 0, nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.over.Load(); e != nil {
+	if e := s.ended.Load(); e != nil {
 		return 0, nil, e.err
 	}
 	n, own = s.ledger.begin(s.id, places...)
@@ -27,14 +27,14 @@ func (s *Session) Begin(places ...keys.Place) (n int64, own []string, err error)
 // Add gives entry n, whose key is known to be there, another one in the same queue, before
 // that may be put: a removal of the entry, and a Handle, are about both from now on. cancels: the
 // cancel key, which did not settle the entry's enqueue, is put with it, and is removed with it. The error
-// says why the session is over, or that the entry is.
+// says why the session has ended, or that the entry is.
 func (s *Session) Add(n int64, key string, cancels bool) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.over.Load(); e != nil {
+	if e := s.ended.Load(); e != nil {
 		return e.err
 	}
 	if !s.ledger.add(n, key, cancels) {

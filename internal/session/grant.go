@@ -154,7 +154,7 @@ func identity(owner string) keys.Identity {
 }
 
 // start begins the watch of the session key and the renewal loop. If the
-// session is over by now, what it has is removed.
+// session has ended by now, what it has is removed.
 func (s *Session) start() error {
 	if err := s.Err(); err != nil {
 		close(s.looped)

@@ -31,7 +31,7 @@ func (k *keyWatch) again() bool {
 func (s *Session) watchKey(from int64) {
 	w := s.host.Watches.Watch(s.key, "", from, s.keyChanged)
 	s.mu.Lock()
-	over := s.over.Load() != nil
+	over := s.ended.Load() != nil
 	if !over {
 		s.keyWatch.watch = w
 	}

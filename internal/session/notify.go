@@ -85,13 +85,13 @@ func (s *Session) notifyJeopardy(left time.Duration) {
 	}
 }
 
-// notifyOver reports why the session is over.
+// notifyOver reports why the session has ended.
 func (s *Session) notifyOver(err error) {
 	level, ev := slog.LevelWarn, observe.Event(observe.SessionLost{Lease: s.id, Err: err})
 	if errors.Is(err, lease.ErrClosed) {
 		level, ev = slog.LevelInfo, observe.SessionClosed{Lease: s.id, Err: err}
 	}
-	s.host.Cluster.Logger().Log(context.Background(), level, "session over", "lease", hex(s.id), "cause", err.Error())
+	s.host.Cluster.Logger().Log(context.Background(), level, "session ended", "lease", hex(s.id), "cause", err.Error())
 	s.events.Later(context.Background(), ev) // there is no source for one that was never handed out
 }
 

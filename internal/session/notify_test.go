@@ -116,7 +116,7 @@ func TestASessionIsReportedFromItsGrantToItsEnd(t *testing.T) {
 		require.Len(t, all, 1)
 		assert.ErrorIs(t, all[0].(observe.SessionClosed).Err, lease.ErrClosed)
 		assert.Zero(t, granted.Left())
-		for _, line := range []string{"session begins", "session over", fmt.Sprintf("lease=%x", s.ID()), "ttl=12s", "owner=me"} {
+		for _, line := range []string{"session begins", "session ended", fmt.Sprintf("lease=%x", s.ID()), "ttl=12s", "owner=me"} {
 			assert.Contains(t, e.log.String(), line)
 		}
 	})
@@ -206,7 +206,7 @@ func TestALostSessionIsReportedWithItsCause(t *testing.T) {
 				over(t, s, want)
 				all := e.events()
 				oneCause(t, all[len(all)-1].(observe.SessionLost).Err, want)
-				assert.Contains(t, e.log.String(), `level=WARN msg="session over"`)
+				assert.Contains(t, e.log.String(), `level=WARN msg="session ended"`)
 				r.Heal()
 			})
 		})

@@ -20,7 +20,7 @@ func (p *promise) extend(until clock.Instant) {
 }
 
 // Promise keeps the lease from being revoked before until, whatever ends the session
-// from now on (rule V4). The error says why the session is over: then nothing was
+// from now on (rule V4). The error says why the session has ended: then nothing was
 // promised. The client's Close waits for a promise as long as for any removal, and
 // leaves the lease to expire then.
 func (s *Session) Promise(until clock.Instant) error {
@@ -29,7 +29,7 @@ func (s *Session) Promise(until clock.Instant) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e := s.over.Load(); e != nil {
+	if e := s.ended.Load(); e != nil {
 		return e.err
 	}
 	s.promise.extend(until)
@@ -37,7 +37,7 @@ func (s *Session) Promise(until clock.Instant) error {
 }
 
 // awaitPromise waits until what was promised has passed; false: ctx has ended before.
-// The session is over, so that nothing more is promised.
+// The session has ended, so that nothing more is promised.
 func (s *Session) awaitPromise(ctx context.Context) bool {
 	s.mu.Lock()
 	until := s.promise.until
@@ -63,8 +63,8 @@ func AwaitInstant(ctx context.Context, until clock.Instant) bool {
 	}
 }
 
-// Until is the first instant at which the session is over unless it is renewed; the
-// zero Instant once it is over.
+// Until is the first instant at which the session has ended unless it is renewed; the
+// zero Instant once it has ended.
 func (s *Session) Until() clock.Instant {
 	if s.Err() != nil {
 		return clock.Instant{}

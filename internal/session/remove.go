@@ -8,7 +8,7 @@ import (
 )
 
 // RemoveInBackground has r removed, again and again until it is done or the
-// session is over, for then the lease takes it along.
+// session has ended, for then the lease takes it along.
 func (s *Session) RemoveInBackground(r Removal) { s.remove(&removal{other: r}) }
 
 // Leave has entry n removed in the background: whether its enqueue was applied,
@@ -28,7 +28,7 @@ func (s *Session) LeaveAt(n int64, at time.Time) {
 func (s *Session) remove(xs ...*removal) (idle <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.over.Load() != nil {
+	if s.ended.Load() != nil {
 		return nil
 	}
 	for _, x := range xs {

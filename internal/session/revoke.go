@@ -46,7 +46,7 @@ func (s *Session) Close(ctx context.Context) error {
 // CloseInBackground begins what Close does, and does not wait for it.
 func (s *Session) CloseInBackground() { s.end(lease.ErrClosed, remove) }
 
-// Stopped is closed when the session is over and none of its goroutines runs
+// Stopped is closed when the session has ended and none of its goroutines runs
 // any more, a revocation apart.
 func (s *Session) Stopped() <-chan struct{} { return s.looped }
 

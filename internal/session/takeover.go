@@ -137,11 +137,11 @@ func (s *Session) firstRenewal(ctx context.Context) error {
 	for wait := (backoff.Backoff{First: minWait, Most: maxWait}); ; {
 		last = s.host.Cluster.Pick(last)
 		r := s.renew(ctx, last)
-		if e := s.over.Load(); e != nil {
+		if e := s.ended.Load(); e != nil {
 			return e.err
 		}
 		if r.err == nil {
-			return s.validity.begin(r.sent, r.ttl).over(clock.Now())
+			return s.validity.begin(r.sent, r.ttl).expired(clock.Now())
 		}
 		switch late := clock.Now().Sub(began) > s.TTL(); {
 		case late, s.host.Cluster.Err() != nil:

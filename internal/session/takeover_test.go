@@ -368,7 +368,7 @@ func TestATakeoverWaitsForNoRemovalThatIsNotBegun(t *testing.T) {
 		assert.Zero(t, time.Since(began), "the client is closed")
 		s.end(lease.ErrClosed, leave)
 		s.tidy(context.Background())
-		assert.Zero(t, time.Since(began), "the session is over")
+		assert.Zero(t, time.Since(began), "the session has ended")
 	})
 }
 

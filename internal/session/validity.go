@@ -11,7 +11,7 @@ import (
 // anybody may read at any time, and what its renewals came to, which the session
 // guards.
 //
-// Invariant: a window that is over is never replaced (rule T4).
+// Invariant: a window that has expired is never replaced (rule T4).
 type validity struct {
 	margin  time.Duration // as asked for
 	force   atomic.Pointer[window]
@@ -28,9 +28,9 @@ func (v *validity) begin(sent clock.Instant, granted time.Duration) window {
 	return w
 }
 
-// over says why the validity has ended at now; nil while it lasts.
-func (v *validity) over(now clock.Instant) error {
-	err := v.window().over(now)
+// expired says why the validity has ended at now; nil while it lasts.
+func (v *validity) expired(now clock.Instant) error {
+	err := v.window().expired(now)
 	if c, ok := err.(*cause); ok {
 		c.last = v.failure
 	}
@@ -42,7 +42,7 @@ func (v *validity) over(now clock.Instant) error {
 // at now. One of a longer TTL gives way even where the deadline moves back.
 func (v *validity) extend(sent clock.Instant, granted time.Duration, now clock.Instant) bool {
 	old := v.window()
-	if old.over(now) != nil {
+	if old.expired(now) != nil {
 		return false
 	}
 	w := window{sent: sent, granted: granted, margin: v.margin}

@@ -14,7 +14,7 @@ import (
 )
 
 // Rules T2, T4: a renewal counts from its sending, an older one moves nothing back,
-// and nothing extends what is over, to the nanosecond.
+// and nothing extends what has ended, to the nanosecond.
 func TestAValidityIsExtendedWhileItLastsAndNeverAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := clock.Now()
@@ -30,10 +30,10 @@ func TestAValidityIsExtendedWhileItLastsAndNeverAfter(t *testing.T) {
 		assert.Zero(t, v.window().deadline().Sub(began.Add(4500*time.Millisecond)), "but a shorter TTL does")
 
 		end = v.window().deadline()
-		require.NoError(t, v.over(end.Add(-1)))
-		require.ErrorIs(t, v.over(end), lease.ErrExpired)
+		require.NoError(t, v.expired(end.Add(-1)))
+		require.ErrorIs(t, v.expired(end), lease.ErrExpired)
 		assert.False(t, v.extend(end, time.Minute, end))
-		assert.ErrorIs(t, v.over(end), lease.ErrExpired)
+		assert.ErrorIs(t, v.expired(end), lease.ErrExpired)
 	})
 }
 
@@ -44,9 +44,9 @@ func TestAValiditysEndNamesTheLastFailureSinceTheLastSuccess(t *testing.T) {
 		v.begin(began, 6*time.Second)
 		assert.True(t, v.failed(errors.New("first")))
 		assert.False(t, v.failed(errors.New("second")))
-		assert.ErrorContains(t, v.over(began.Add(time.Hour)), "last failure: second")
+		assert.ErrorContains(t, v.expired(began.Add(time.Hour)), "last failure: second")
 		require.True(t, v.extend(began, 6*time.Second, began))
-		assert.NotContains(t, v.over(began.Add(time.Hour)).Error(), "failure")
+		assert.NotContains(t, v.expired(began.Add(time.Hour)).Error(), "failure")
 		assert.True(t, v.failed(errors.New("third")))
 	})
 }

@@ -22,12 +22,12 @@ func (w window) kept() time.Duration {
 	return max(w.margin, (w.granted+5)/6)
 }
 
-// deadline is the first instant at which the window is over.
+// deadline is the first instant at which the window has expired.
 func (w window) deadline() clock.Instant {
 	return w.sent.Add(w.granted - w.kept())
 }
 
-// remaining is how long the window lasts at now; it is not positive once over.
+// remaining is how long the window lasts at now; it is not positive once it has expired.
 func (w window) remaining(now clock.Instant) time.Duration {
 	return w.deadline().Sub(now)
 }
@@ -41,8 +41,8 @@ func (w window) half() time.Duration { return w.whole() / 2 }
 // Validity is how long a renewal makes the session valid, counted from its sending.
 func (s *Session) Validity() time.Duration { return s.validity.window().whole() }
 
-// over says why the window has ended at now; nil while it lasts.
-func (w window) over(now clock.Instant) error {
+// expired says why the window has ended at now; nil while it lasts.
+func (w window) expired(now clock.Instant) error {
 	if left := w.remaining(now); left <= 0 {
 		return because(lease.ErrExpired, "unconfirmed for %v of a TTL of %v", now.Sub(w.sent).Round(time.Millisecond), w.granted)
 	}

@@ -35,10 +35,10 @@ func TestWindowIsOverAtItsDeadlineAndNotANanosecondBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.Now()
 		w := window{sent: c, granted: 6 * time.Second}
-		assert.NoError(t, w.over(c.Add(5*time.Second-1)))
+		assert.NoError(t, w.expired(c.Add(5*time.Second-1)))
 		assert.Equal(t, time.Nanosecond, w.remaining(c.Add(5*time.Second-1)))
-		assert.ErrorIs(t, w.over(c.Add(5*time.Second)), lease.ErrExpired)
-		assert.ErrorIs(t, w.over(c.Add(time.Hour)), lease.ErrExpired)
+		assert.ErrorIs(t, w.expired(c.Add(5*time.Second)), lease.ErrExpired)
+		assert.ErrorIs(t, w.expired(c.Add(time.Hour)), lease.ErrExpired)
 	})
 }
 
@@ -52,7 +52,7 @@ func TestWindowIsOverWhenTheWallClockRanAheadByMoreThanTheMargin(t *testing.T) {
 			time.Second: nil, -time.Hour: nil, time.Second + 1: lease.ErrExpired, time.Hour: lease.ErrExpired,
 		} {
 			clock.SetWallJump(jump)
-			assert.ErrorIs(t, w.over(clock.Now()), want, "%v", jump)
+			assert.ErrorIs(t, w.expired(clock.Now()), want, "%v", jump)
 		}
 	})
 }

@@ -63,7 +63,7 @@ func (a *apart) gone(w *Write, now time.Time) {
 	a.leases[w.Lease] = now.Add(apartFor)
 }
 
-// forget drops what is over.
+// forget drops what has ended.
 func (a *apart) forget(now time.Time) {
 	maps.DeleteFunc(a.queues, func(_ string, d denial) bool { return !now.Before(d.until) })
 	maps.DeleteFunc(a.leases, func(_ int64, until time.Time) bool { return !now.Before(until) })

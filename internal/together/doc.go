@@ -15,7 +15,7 @@
 //     a request with nothing else of its queues, and a queue is all entries of one
 //     name. Keys that were made together have one create revision, and two holders
 //     would have one token; and an enqueue beside the deletion of its predecessor
-//     would see it at the answer's own revision, and wait for ever for what is over.
+//     would see it at the answer's own revision, and wait for ever for what has ended.
 //     Plain writes touch their own keys alone: any number of one queue share a request.
 //     Both halves are asserted where the request is made, from what it holds.
 //   - G3. Who queries its position, or resumes, looks for another key with its

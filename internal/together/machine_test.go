@@ -296,7 +296,7 @@ func TestWhatWasRefusedGoesAloneForAWhile(t *testing.T) {
 	assert.NotNil(t, p, "for a while")
 	m.refused(other, rpctypes.ErrGRPCLeaseNotFound, t0.Add(2*apartFor))
 	assert.Empty(t, m.apart.queues)
-	assert.Len(t, m.apart.leases, 1, "what is over is forgotten")
+	assert.Len(t, m.apart.leases, 1, "what has ended is forgotten")
 }
 
 // Rule G10.

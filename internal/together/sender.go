@@ -121,7 +121,7 @@ func (s *Sender) await(ctx context.Context, p *part) (verdict, error) {
 	}
 }
 
-var errOver = errors.New("the session was over before it was sent")
+var errOver = errors.New("the session had ended before it was sent")
 
 func (s *Sender) takeOut(p *part) bool {
 	s.mu.Lock()

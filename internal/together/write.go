@@ -28,7 +28,7 @@ type Write struct {
 	Queue  string          // what the keys of its queue begin with
 	More   []string        // further queues that it touches
 	Lease  int64           // of its session
-	Over   <-chan struct{} // closed when its session is over
+	Over   <-chan struct{} // closed when its session has ended
 	Txn    *pb.TxnRequest  // not to be changed until the write is decided
 }
 

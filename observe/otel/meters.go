@@ -49,7 +49,7 @@ func newMeters(m metric.Meter, least func() (time.Duration, bool)) (ms meters, e
 		failed:       counter("pawl.gave_up", "Attempts to acquire or to lead that failed."),
 		hedged:       counter("pawl.renewals.hedged", "Renewals that this member had not answered when another was asked."),
 		jeopardy:     counter("pawl.sessions.in_jeopardy", "How often less than half of a session's validity was left."),
-		sessionsOver: counter("pawl.sessions.over", "Sessions that are over."),
+		sessionsOver: counter("pawl.sessions.over", "Sessions that have ended."),
 		switches:     counter("pawl.member.switches", "How often a member failed, so that others are asked first."),
 		fenced:       counter("pawl.fenced", "Transactions of kv that a guard refused."),
 

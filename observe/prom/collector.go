@@ -77,7 +77,7 @@ func (c *Collector) Observe(_ context.Context, ev observe.Event) {
 	case observe.WriteFenced:
 		c.fenced.WithLabelValues("etcd").Inc()
 	default:
-		c.observeClaim(ev)
+		c.observeAcquisition(ev)
 	}
 }
 

@@ -66,7 +66,7 @@ func newMetrics(opts Options) metrics {
 
 		granted:  b.counter("pawl_sessions_granted_total", "Sessions that began.").WithLabelValues(),
 		jeopardy: b.counter("pawl_sessions_in_jeopardy_total", "How often less than half of a session's validity was left.").WithLabelValues(),
-		over:     b.counter("pawl_sessions_over_total", "Sessions that are over, by cause; closed: by this process.", "cause"),
+		over:     b.counter("pawl_sessions_over_total", "Sessions that have ended, by cause; closed: by this process.", "cause"),
 		renewal:  b.histogram("pawl_renewal_seconds", "Time of a renewal and of the read that confirms it.", trips, "member"),
 		hedged:   b.counter("pawl_renewals_hedged_total", "Renewals that this member had not answered when another was asked.", "member"),
 		switches: b.counter("pawl_member_switches_total", "How often a member failed, so that others are asked first.", "member"),

@@ -95,7 +95,7 @@ class Lock:
             return "another process acquired it"
         with self._guard:
             if not self._over and _Instant().since(self._sent) >= self._valid:
-                self._over = "EXPIRED"  # what is over stays over
+                self._over = "EXPIRED"  # what has ended stays ended
             return self._over
 
     def _believe(self, sent: _Instant, answer: Dict[str, Any]) -> None:

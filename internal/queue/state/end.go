@@ -2,7 +2,7 @@ package state
 
 import "errors"
 
-// An End is why an acquisition is over.
+// An End is why an acquisition has ended.
 type End uint8
 
 const (

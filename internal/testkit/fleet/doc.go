@@ -2,7 +2,7 @@
 // store, at random; afterwards no acknowledged write may be missing. The same run without the guard must lose some, or it has shown nothing.
 //
 // The lock service is a small authority in the parent process: it queues, grants leases of a fixed length with rising tokens, and passes the lock on when
-// a lease is over, whatever its holder does. That is what every lock service with leases can do to a holder; that it excludes less well than a careful
+// a lease has ended, whatever its holder does. That is what every lock service with leases can do to a holder; that it excludes less well than a careful
 // client would is on purpose: the workers do not look at their lease before they write. Nothing here shows anything about the lock; all of it is about the guard.
 //
 // Where readers take part, every other turn is theirs, under a lock that they share: what each has read must be what the writers before it had written, and nothing

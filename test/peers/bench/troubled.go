@@ -22,7 +22,7 @@ import (
 // What is measured here is measured of pawl alone and of pawl together: where its
 // writes may not share requests, and where they fail.
 
-// repeats is how often a turn does what is over at once.
+// repeats is how often a turn does what has ended at once.
 const repeats = 3
 
 // direct connects past everything to the server.

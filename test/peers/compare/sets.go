@@ -110,7 +110,7 @@ func sets(b *bench, k kit, fenced bool) string {
 }
 
 // pauseHolder waits until a worker is between its read and its write, and stops
-// its process there until its session is over at the server.
+// its process there until its session has ended at the server.
 func (s *store) pauseHolder(workers []*exec.Cmd) {
 	holder := 0
 	waitFor(10*time.Second, func() bool {

@@ -39,11 +39,11 @@ var mutants = []mutant{
 		[]string{inSession, simulation}},
 	{"no margin", "T2", []edit{{"internal/session/window.go", "	return w.sent.Add(w.granted - w.kept())", "	return w.sent.Add(w.granted)"}}, []string{inSession}},
 	{"what has ended comes back", "T4", []edit{
-		{"internal/session/session.go", "	if err := s.Err(); err != nil {\n		return err\n	}\n	s.mu.Lock()\n	defer s.mu.Unlock()\n	if e := s.over.Load(); e != nil {\n		return e.err\n	}\n	if !s.validity", "	s.mu.Lock()\n	defer s.mu.Unlock()\n	if !s.validity"},
-		{"internal/session/validity.go", "	if old.over(now) != nil {\n		return false\n	}\n", ""},
+		{"internal/session/end.go", "	if err := s.Err(); err != nil {\n		return err\n	}\n	s.mu.Lock()\n	defer s.mu.Unlock()\n	if e := s.ended.Load(); e != nil {\n		return e.err\n	}\n	if !s.validity", "	s.mu.Lock()\n	defer s.mu.Unlock()\n	if !s.validity"},
+		{"internal/session/validity.go", "	if old.expired(now) != nil {\n		return false\n	}\n", ""},
 	}, []string{simulation, inSession}},
 	{"only a timer ends the session", "T3", []edit{
-		{"internal/session/session.go", "	if s.validity.window().over(clock.Now()) == nil {\n		return nil\n	}\n	return s.expire()\n", "	return nil\n"},
+		{"internal/session/end.go", "	if s.validity.window().expired(clock.Now()) == nil {\n		return nil\n	}\n	return s.expire()\n", "	return nil\n"},
 		{"internal/session/renew.go", "		if s.Err() != nil {\n			return\n		}\n		now := time.Now()\n", "		if s.Err() != nil || s.expire() != nil {\n			return\n		}\n		now := time.Now()\n"},
 	}, []string{inSession}},
 	{"time slept does not count", "T1", []edit{{"internal/clock/clock.go", ", i.gain-j.gain)", ", 0)"}}, []string{inClock, inSession}},

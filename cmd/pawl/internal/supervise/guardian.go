@@ -124,7 +124,7 @@ func (g *guardian) guard(signals, children <-chan os.Signal, asked <-chan struct
 			if run != g.run {
 				g.begin(run)
 			}
-			timer.Reset(g.watch.look(g))
+			timer.Reset(g.watch.check(g))
 		} else {
 			timer.Reset(glance)
 		}

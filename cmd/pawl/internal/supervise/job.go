@@ -54,7 +54,7 @@ func (j *job) run(h Holding) (unix.WaitStatus, error) {
 		case <-timer.C:
 			j.wakeOrphan()
 		}
-		timer.Reset(j.watch.look(j))
+		timer.Reset(j.watch.check(j))
 		j.Link.page.extend(h.Deadline())
 	}
 	if cause := j.watch.cause; cause != nil && cause != errLeftBehind {

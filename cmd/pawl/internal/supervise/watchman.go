@@ -54,8 +54,8 @@ func newWatchman(h Holding, grace time.Duration) *watchman {
 	return &watchman{h: h, grace: grace, notice: max(grace, reserve), reserve: reserve, deadline: h.Deadline()}
 }
 
-// look acts on what is so now, and returns how long until the next look.
-func (w *watchman) look(t target) time.Duration {
+// check acts on what is so now, and returns how long until the next check.
+func (w *watchman) check(t target) time.Duration {
 	if w.cause == nil {
 		if left := w.left(); left > 0 {
 			return min(left, glance)
@@ -91,7 +91,7 @@ func (w *watchman) begin(now time.Time, t target) {
 	}
 }
 
-// left is how long the command may run on without another look. It sets cause where
+// left is how long the command may run on without another check. It sets cause where
 // that is none.
 func (w *watchman) left() time.Duration {
 	err, deadline := w.h.Err(), w.h.Deadline()

@@ -50,7 +50,7 @@ func (s *stubTarget) kill() {
 // watch lets w look until it has killed, or for an hour.
 func watch(w *watchman, s *stubTarget, each func()) {
 	for start := time.Now(); s.killed.IsZero() && time.Since(start) < time.Hour; {
-		time.Sleep(w.look(s))
+		time.Sleep(w.check(s))
 		each()
 	}
 }
@@ -95,7 +95,7 @@ func TestCommandGetsItsGraceAfterASuddenLoss(t *testing.T) {
 		h := &stubHolding{deadline: time.Now().Add(10 * time.Second)}
 		s := &stubTarget{}
 		w := newWatchman(h, time.Second)
-		w.look(s)
+		w.check(s)
 		h.err = errStub
 		lost := time.Now()
 		watch(w, s, func() {})
@@ -109,7 +109,7 @@ func TestGraceAfterASuddenLossEndsBeforeTheLastDeadlineKnown(t *testing.T) {
 		h := &stubHolding{deadline: time.Now().Add(2 * time.Second)}
 		s := &stubTarget{}
 		w := newWatchman(h, time.Second)
-		w.look(s)
+		w.check(s)
 		time.Sleep(990 * time.Millisecond)
 		h.err = errStub
 		watch(w, s, func() {})
@@ -122,7 +122,7 @@ func TestCommandIsKilledAtOnceWhenTheDeadlineHasPassed(t *testing.T) {
 		h := &stubHolding{deadline: time.Now().Add(2 * time.Second)}
 		s := &stubTarget{}
 		w := newWatchman(h, time.Second)
-		w.look(s)
+		w.check(s)
 		time.Sleep(time.Minute) // nobody looked: this process was stopped
 		now := time.Now()
 		watch(w, s, func() {})
@@ -133,5 +133,5 @@ func TestCommandIsKilledAtOnceWhenTheDeadlineHasPassed(t *testing.T) {
 func TestTheClockIsComparedAtLeastEveryGlance(t *testing.T) {
 	h := &stubHolding{deadline: time.Now().Add(time.Hour)}
 	w := newWatchman(h, 0)
-	assert.LessOrEqual(t, w.look(&stubTarget{}), glance)
+	assert.LessOrEqual(t, w.check(&stubTarget{}), glance)
 }

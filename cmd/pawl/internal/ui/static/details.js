@@ -163,7 +163,7 @@ export class Details {
       el("td", { class: "number" }, h.token),
       el("td", { class: "number" }, bound(h) + span(h.to - h.from)),
       el("td", { class: "number" }, clock(h.to))));
-    section.append(table("Holds that are over, the latest first", ["How", "Owner", "Token", "Held", "Until"], rows));
+    section.append(table("Holds that have ended, the latest first", ["How", "Owner", "Token", "Held", "Until"], rows));
     if (all.length > PAST) section.append(el("p", { class: "dim" }, `and ${all.length - PAST} before`));
     return section;
   }

@@ -41,7 +41,7 @@ export class Model {
     this.failureSince = since;
   }
 
-  // change takes a change in, and returns the holds that are over since.
+  // change takes a change in, and returns the holds that have ended since.
   change(c) {
     this.hear(c.now);
     return this.take(c).filter((h) => h.to);

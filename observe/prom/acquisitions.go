@@ -42,8 +42,8 @@ func (c *Collector) values(l labels, more ...string) []string {
 	return append(values, more...)
 }
 
-// observeClaim takes in what is of an acquisition or a candidacy.
-func (c *Collector) observeClaim(ev observe.Event) {
+// observeAcquisition takes in what is of an acquisition or a candidacy.
+func (c *Collector) observeAcquisition(ev observe.Event) {
 	switch ev := ev.(type) {
 	case observe.LockEnqueued:
 		c.enqueued(c.labels(aLock, ev.Acquisition), ev.ID, ev.Ahead)

@@ -1,0 +1,135 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// ending is why a session is over.
+type ending struct{ err error }
+
+// Err returns nil while the session is valid, and then forever the reason why
+// it is not: an error that matches one of ErrExpired, ErrRevoked, ErrClosed or
+// the cluster's end. It compares the clock with the deadline at the call; it
+// does no I/O and does not block.
+func (s *Session) Err() error {
+	if e := s.ended.Load(); e != nil {
+		return e.err
+	}
+	if err := s.host.Cluster.Err(); err != nil {
+		return s.end(err, leave)
+	}
+	if s.validity.window().expired(clock.Now()) == nil {
+		return nil
+	}
+	return s.expire()
+}
+
+// expire ends the session if the window in force is over.
+func (s *Session) expire() error {
+	s.mu.Lock()
+	err := s.validity.expired(clock.Now())
+	s.mu.Unlock()
+	if err == nil {
+		return nil // extended in the meantime, before its end
+	}
+	return s.end(err, remove)
+}
+
+// Deadline is until when the session is valid unless it is renewed, for
+// time.Now and computed at the call; the zero Time once it is over. A kept
+// Deadline is wrong after a suspend.
+func (s *Session) Deadline() time.Time {
+	if s.Err() != nil {
+		return time.Time{}
+	}
+	return s.validity.window().deadline().Time(clock.Now())
+}
+
+// Done is closed when the session is over. It only notifies: Err is what
+// decides.
+func (s *Session) Done() <-chan struct{} { return s.done }
+
+// Context is cancelled, with the cause that Err reports, when the session is
+// over.
+func (s *Session) Context() context.Context {
+	if err := s.Err(); err != nil { // a deadline that has passed is seen now
+		s.cancel(err) // end does so too, perhaps a moment later
+	}
+	return s.ctx
+}
+
+// aftermath is what is done at the server when a session ends.
+type aftermath int
+
+const (
+	remove   aftermath = iota // revoke the lease
+	handOver                  // nothing: it is for another process
+	leave                     // nothing, and Close says so: it may be another's, or is out of reach
+)
+
+// end ends the session with err unless it is over, and returns the cause that
+// stands. Marked first, then notified, then removed (rule H1).
+func (s *Session) end(err error, rest aftermath) error {
+	s.mu.Lock()
+	if e := s.ended.Load(); e != nil {
+		s.mu.Unlock()
+		return e.err
+	}
+	s.ended.Store(&ending{err})
+	if rest == remove && s.taking {
+		rest = leave
+	}
+	acquisitions, w := s.roster.close(), s.keyWatch.end()
+	s.mu.Unlock()
+
+	for _, c := range acquisitions {
+		c.End(err)
+	}
+	s.cancel(err)
+	close(s.done)
+	if w != nil {
+		w.Cancel()
+	}
+	s.notifyOver(err)
+	switch rest {
+	case remove:
+		s.revoke()
+	case handOver:
+		s.revocation.decide(nil)
+	case leave:
+		s.revocation.decide(leftToExpire(s.id, err))
+	}
+	return err
+}
+
+// extend moves the deadline to that of a confirmed renewal which was sent at
+// sent and answered with ttl. What is over is not extended (rule T4).
+func (s *Session) extend(sent clock.Instant, ttl time.Duration) error {
+	if err := s.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.ended.Load(); e != nil {
+		return e.err
+	}
+	if !s.validity.extend(sent, ttl, clock.Now()) {
+		return lease.ErrExpired // the loop's next call of Err ends it
+	}
+	return nil
+}
+
+// Gone ends the session because the server said that its lease, or its key, is gone.
+func (s *Session) Gone(detail string) error {
+	return s.end(because(lease.ErrRevoked, "%s", detail), remove)
+}
+
+// displaced ends the session because its key was rewritten: the lease may be
+// another process's by now, so it is left alone.
+func (s *Session) displaced(mod int64) error {
+	return s.end(because(lease.ErrRevoked, "session key %q was rewritten at revision %d: taken over, or overwritten", s.key, mod), leave)
+}
