@@ -142,7 +142,11 @@ func TestASemaphoreHasNoLeader(t *testing.T) {
 		assert.Equal(t, "-", v.said())
 		p, err := lock.NewSemaphore(w.session(), "gpus", 2, lock.Options{}).Acquire(w.ctx)
 		require.NoError(t, err)
-		<-v.over
+		select {
+		case <-v.over:
+		case <-time.After(time.Minute):
+			require.Fail(t, "it goes on", v.said())
+		}
 		require.ErrorIs(t, v.err, elect.ErrKind)
 		assert.Equal(t, "-", v.said(), "the slot's holder was shown as a leader")
 
