@@ -28,25 +28,37 @@ type actor struct {
 	calm   bool   // the faults have ended
 }
 
-// want is a name, and whether it is wanted shared.
+// want is a name, and how it is wanted: alone, shared, or as a semaphore with a limit.
 type want struct {
 	name   string
 	shared bool
+	limit  int // of a semaphore; 0: it is a lock
+	slot   int // of a semaphore, the slot that it has, from 1
 }
 
-// holding is what an acquisition has: a *lock.Held, or a *lock.HeldMulti of several names.
+// holding is what an acquisition has: a *lock.Held, a *lock.Permit, or a *lock.HeldMulti
+// of several names.
 type holding interface {
 	Token() fencing.Token
 	Err() error
 	Release(ctx context.Context) error
 }
 
-// choose chooses what to want: some names, each shared or not.
+// choose chooses what to want: a permit of a semaphore, whose limit others may think is
+// another, or some names, each shared or not. Now and then it takes a semaphore for a lock,
+// or the other way round.
 func (a *actor) choose() {
 	a.wants = nil
+	errs := func() bool { return !a.calm && a.r.IntN(8) == 0 }
 	of := a.r.Perm(a.w.plan.Names)
-	for _, i := range of[:1+a.r.IntN(len(of))] {
-		a.wants = append(a.wants, want{names[i], a.r.IntN(5) < 2})
+	if a.w.plan.semaphore(of[0]) != errs() {
+		a.wants = append(a.wants, want{name: names[of[0]], limit: 1 + a.r.IntN(3)})
+		return
+	}
+	for n, i := range of[:1+a.r.IntN(len(of))] {
+		if n == 0 || !a.w.plan.semaphore(i) || errs() {
+			a.wants = append(a.wants, want{name: names[i], shared: a.r.IntN(5) < 2})
+		}
 	}
 }
 
@@ -90,7 +102,10 @@ func (a *actor) logOf(wants []want, kind history.Kind, limit time.Duration, toke
 // add adds o to the history, as an operation on each of wants.
 func (a *actor) add(wants []want, o history.Op) {
 	for _, w := range wants {
-		o.Name, o.Shared = w.name, o.Kind == history.Acquire && w.shared
+		o.Name, o.Slot, o.Shared, o.Permits = w.name, w.slot, false, 0
+		if o.Kind == history.Acquire {
+			o.Shared, o.Permits = w.shared, w.limit
+		}
 		a.w.rec.Add(o)
 	}
 }
@@ -130,7 +145,9 @@ func (a *actor) last() {
 	a.calm = true
 	got := false
 	for n := 0; n < 5 && !got; n++ {
-		got = a.turn()
+		if got = a.turn(); !got {
+			time.Sleep(a.w.plan.TTL) // until what is of the other kind has expired
+		}
 	}
 	if !got {
 		ops := a.w.rec.Ops()
@@ -223,6 +240,9 @@ func (a *actor) take(ctx context.Context, try bool) (holding, error) {
 		h, err := get(ctx)
 		return took(a.w, h, err)
 	}
+	if a.wants[0].limit > 0 {
+		return a.takeSlot(ctx, try)
+	}
 	shared := a.wants[0].shared
 	m := lock.New(a.sess, a.wants[0].name, lock.Options{})
 	get := m.Acquire
@@ -239,6 +259,26 @@ func (a *actor) take(ctx context.Context, try bool) (holding, error) {
 		a.w.fail("shared is %t of %q: token %d", h.Shared(), h.Name(), h.Token())
 	}
 	return took(a.w, h, err)
+}
+
+// semaphore is what it wants, as a semaphore.
+func (a *actor) semaphore() *lock.Semaphore {
+	return lock.NewSemaphore(a.sess, a.wants[0].name, a.wants[0].limit, lock.Options{})
+}
+
+// takeSlot acquires a permit.
+func (a *actor) takeSlot(ctx context.Context, try bool) (holding, error) {
+	get := a.semaphore().Acquire
+	if try {
+		get = a.semaphore().TryAcquire
+	}
+	p, err := get(ctx)
+	if p != nil {
+		if a.wants[0].slot = p.Slot() + 1; p.Slot() < 0 || p.Slot() >= a.wants[0].limit {
+			a.w.fail("slot %d of %d: token %d", p.Slot(), a.wants[0].limit, p.Token())
+		}
+	}
+	return took(a.w, p, err)
 }
 
 // took is the outcome of an acquisition, of which either is nil.

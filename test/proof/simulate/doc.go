@@ -1,7 +1,8 @@
 // Package simulate runs clients of locks through random faults, in
 // testing/synctest bubbles, and compares what they learnt with what the
 // server did. They acquire one to three names, one by one or several at once, shared or
-// exclusive.
+// exclusive, or permits of semaphores under limits that differ; now and then one takes a
+// semaphore for a lock, or the other way round.
 //
 // A scenario is a number, its seed: it decides how many clients there are, how
 // long their sessions live, and which faults strike when. Same seed, same faults
@@ -19,7 +20,9 @@
 //     before it that excludes it, as the server knows it, at that very moment. Only
 //     the end of a key that an operator deletes, overwrites or revokes may be learnt
 //     late, and by at most a TTL.
-//     The keys of several names that are acquired at once were put at once.
+//     The keys of several names that are acquired at once were put at once. A slot's key
+//     was put where nobody had the slot, no more held than any of them agreed to, and no
+//     key of another kind was there.
 //  3. A Release that says nil deleted the key between its call and its return,
 //     or one of an earlier attempt did.
 //  4. When the faults have ended, every client gets a lock, though all ask at once.

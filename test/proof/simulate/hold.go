@@ -49,7 +49,7 @@ func guards(h holding) []kv.Guard {
 	if set, ok := h.(*lock.HeldMulti); ok {
 		return set.Guards()
 	}
-	return []kv.Guard{h.(*lock.Held).Guard()}
+	return []kv.Guard{h.(interface{ Guard() kv.Guard }).Guard()}
 }
 
 func (a *actor) guarded(h holding) {
@@ -68,8 +68,8 @@ func (a *actor) guarded(h holding) {
 	})
 }
 
-// fenced writes to storage outside of etcd that is guarded by one of the names, after a
-// while, as a slow write does.
+// fenced writes to storage outside of etcd that is guarded by one of the names, or by its
+// slot, after a while, as a slow write does.
 func (a *actor) fenced(h holding) {
 	of := a.wants[a.r.IntN(len(a.wants))]
 	a.logOf([]want{of}, history.Fenced, time.Hour, int64(h.Token()), func(context.Context) (history.Outcome, int64, error) {
@@ -79,7 +79,13 @@ func (a *actor) fenced(h holding) {
 		if of.shared {
 			admit = a.w.gate.AdmitShared
 		}
-		switch err := admit(of.name, h.Token()); {
+		resource, token := of.name, h.Token()
+		if p, ok := h.(*lock.Permit); ok {
+			if resource, token, ok = fencing.FromContext(p.Context()); !ok {
+				a.w.fail("the context of a permit has no token")
+			}
+		}
+		switch err := admit(resource, token); {
 		case errors.As(err, &stale):
 			return history.Refused, 0, err
 		default:
@@ -144,6 +150,13 @@ func (a *actor) handOn(h holding) {
 func (a *actor) resume(ctx context.Context, h holding) (holding, error) {
 	if set, ok := h.(*lock.HeldMulti); ok {
 		next, err := a.multi().Resume(ctx, set.Keys(), set.Token())
+		return took(a.w, next, err)
+	}
+	if p, ok := h.(*lock.Permit); ok {
+		next, err := a.semaphore().Resume(ctx, p.Key(), p.Token())
+		if next != nil && next.Slot() != p.Slot() {
+			a.w.fail("slot %d is resumed as slot %d", p.Slot(), next.Slot())
+		}
 		return took(a.w, next, err)
 	}
 	held := h.(*lock.Held)

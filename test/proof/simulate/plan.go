@@ -11,7 +11,8 @@ import (
 type Plan struct {
 	Seed    uint64
 	Clients int
-	Names   int // of locks that they want
+	Names   int // that they want
+	Slotted int // by bits, which of the names are semaphores
 	Members int
 	TTL     time.Duration
 	Lasts   time.Duration // within which all faults begin; the clients act until the last has ended
@@ -36,7 +37,7 @@ func (s Strike) String() string {
 // String is the plan, a line for each strike.
 func (p Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d: %d clients, %d names, %d members, TTL %v, %v\n", p.Seed, p.Clients, p.Names, p.Members, p.TTL, p.Lasts)
+	fmt.Fprintf(&b, "seed %d: %d clients, %d names, semaphores %b, %d members, TTL %v, %v\n", p.Seed, p.Clients, p.Names, p.Slotted, p.Members, p.TTL, p.Lasts)
 	for _, s := range p.Strikes {
 		fmt.Fprintln(&b, "\t", s)
 	}
@@ -61,8 +62,16 @@ func Make(seed uint64, kinds []string) Plan {
 			N:      r.IntN(1 << 20),
 		})
 	}
+	for i := range p.Names {
+		if r.IntN(5) < 2 {
+			p.Slotted |= 1 << i
+		}
+	}
 	return p
 }
+
+// semaphore reports whether the i-th name is used as a semaphore.
+func (p Plan) semaphore(i int) bool { return p.Slotted>>i&1 == 1 }
 
 // lasting is short, about as long as renewals are apart, or longer than a TTL.
 func lasting(r *rand.Rand, ttl time.Duration) time.Duration {

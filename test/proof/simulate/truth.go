@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/test/proof/history"
 )
 
@@ -15,6 +16,7 @@ type life struct {
 	key      string
 	name     string // of the queue
 	shared   bool
+	form     keys.QueueKey
 	created  int64
 	from     time.Duration
 	to       time.Duration // -1: it is still there
@@ -40,14 +42,15 @@ func newTruth(now func() time.Duration) *truth {
 
 // put notes that a key was written.
 func (t *truth) put(key string, create int64, created, byOperator bool) {
-	name, form, queued := strings.Cut(key, "/")
+	name, _, queued := strings.Cut(key, "/")
 	if !queued || !slices.Contains(names, name) {
 		return
 	}
+	form, _ := keys.ParseQueueKey(key)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if created {
-		l := &life{key: key, name: name, shared: strings.HasPrefix(form, "+"), created: create, from: t.now(), to: -1, meddled: -1}
+		l := &life{key: key, name: name, shared: form.Form == keys.Shared, form: form, created: create, from: t.now(), to: -1, meddled: -1}
 		t.lives, t.living[key] = append(t.lives, l), l
 	} else if l := t.living[key]; l != nil && byOperator && l.meddled < 0 {
 		l.meddled, l.overwritten = t.now(), true
@@ -90,7 +93,7 @@ func (t *truth) at() (keys []string) {
 }
 
 // order computes when each key was the first of what excludes it: an exclusive one of
-// all, a shared one beside shared ones.
+// all, a shared one beside shared ones, a slot's of its slot.
 func (t *truth) order() {
 	type head struct {
 		gone  time.Duration // when the last of them was gone
@@ -98,7 +101,16 @@ func (t *truth) order() {
 	}
 	type queue struct{ any, exclusive head }
 	queues := map[string]*queue{}
+	slots := map[string]head{}
 	for _, l := range t.lives {
+		if l.form.Form == keys.Slot {
+			of := fmt.Sprint(l.name, "/", l.form.Slot)
+			before := slots[of]
+			if l.first = max(before.gone, l.from); before.stays {
+				l.first = -1
+			}
+			slots[of] = head{max(before.gone, l.to), before.stays || l.to < 0}
+		}
 		q := queues[l.name]
 		if q == nil {
 			q = &queue{}
@@ -108,8 +120,10 @@ func (t *truth) order() {
 		if l.shared {
 			before = q.exclusive
 		}
-		if l.first = max(before.gone, l.from); before.stays {
-			l.first = -1
+		if l.form.Form != keys.Slot {
+			if l.first = max(before.gone, l.from); before.stays || l.form.Form == keys.Turnstile {
+				l.first = -1
+			}
 		}
 		q.any = head{max(q.any.gone, l.to), q.any.stays || l.to < 0}
 		if !l.shared {
@@ -129,12 +143,46 @@ type acquired struct {
 func (t *truth) together() (bad []string) {
 	first := map[string]*life{}
 	for _, l := range t.lives {
+		if isSemaphores(l) {
+			continue // a key for the turnstile, and then one for the slot
+		}
 		number := strings.TrimPrefix(l.key[len(l.name)+1:], "+")
 		if other := first[number]; other == nil {
 			first[number] = l
 		} else if other.created != l.created {
 			bad = append(bad, fmt.Sprintf("%s was put at %d, and %s at %d", other.key, other.created, l.key, l.created))
 		}
+	}
+	return bad
+}
+
+// isSemaphores reports whether a key is a semaphore's.
+func isSemaphores(l *life) bool { return l.form.Form == keys.Turnstile || l.form.Form == keys.Slot }
+
+// crowded says which keys were put where they must not: in a slot that was taken, or in one
+// more than one of those that held had agreed to, or beside a key of another kind (rules SM1, SM3,
+// SM5).
+func (t *truth) crowded() (bad []string) {
+	living := map[string][]*life{}
+	for _, l := range t.lives {
+		list := slices.DeleteFunc(living[l.name], func(other *life) bool { return other.deletion > 0 && other.deletion <= l.created })
+		held, least := 1, l.form.Limit
+		for _, other := range list {
+			if isSemaphores(other) != isSemaphores(l) {
+				bad = append(bad, fmt.Sprintf("%s was put at %d beside %s", l.key, l.created, other.key))
+			}
+			if other.form.Form != keys.Slot {
+				continue
+			}
+			held, least = held+1, min(least, other.form.Limit)
+			if l.form.Form == keys.Slot && other.form.Slot == l.form.Slot {
+				bad = append(bad, fmt.Sprintf("%s was put at %d into the slot of %s", l.key, l.created, other.key))
+			}
+		}
+		if l.form.Form == keys.Slot && held > least {
+			bad = append(bad, fmt.Sprintf("%s was put at %d as one of %d, where at most %d may hold", l.key, l.created, held, least))
+		}
+		living[l.name] = append(list, l)
 	}
 	return bad
 }
@@ -149,7 +197,7 @@ func (t *truth) validate(ops []history.Op, ttl time.Duration) (bad []string, res
 	for _, l := range t.lives {
 		lives[acquired{l.name, l.created}] = l
 	}
-	bad = t.together()
+	bad = append(t.together(), t.crowded()...)
 	released := map[acquired]time.Duration{}
 	for _, o := range ops {
 		of := acquired{o.Name, o.Token}
