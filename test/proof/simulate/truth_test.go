@@ -74,7 +74,7 @@ func TestKeysThatASemaphoreMayNotHaveAreFound(t *testing.T) {
 			tr.put("lock/s0.1.8-1", 6, true, false)
 		}, nil},
 		"a slot twice":             {func(tr *truth) { tr.put("lock/s0.3.8-1", 6, true, false) }, []string{"lock/s0.3.8-1 was put at 6 into the slot of lock/s0.2.7-1"}},
-		"more than agreed to":      {func(tr *truth) { tr.put("lock/s1.1.8-1", 6, true, false) }, []string{"lock/s1.1.8-1 was put at 6 as one of 2, where at most 1 may hold"}},
+		"more than agreed to":      {func(tr *truth) { tr.put("lock/s1.3.8-1", 6, true, false); tr.put("lock/s2.3.8-2", 7, true, false) }, []string{"lock/s2.3.8-2 was put at 7 as one of 3, where at most 2 may hold"}},
 		"a lock beside a permit":   {func(tr *truth) { tr.put("lock/8-1", 6, true, false) }, []string{"lock/8-1 was put at 6 beside lock/s0.2.7-1"}},
 		"a permit beside a reader": {func(tr *truth) { tr.put("lock2/+7-2", 6, true, false); tr.put("lock2/q8-1", 7, true, false) }, []string{"lock2/q8-1 was put at 7 beside lock2/+7-2"}},
 	} {
@@ -95,14 +95,14 @@ func TestAPermitThatItsSlotDoesNotShowIsFound(t *testing.T) {
 	tr := newTruth(func() time.Duration { return now })
 	at := func(s int) { now = time.Duration(s) * time.Second }
 	at(1)
-	tr.put("lock/s0.2.7-1", 5, true, false)
+	tr.put("lock/s0.3.7-1", 5, true, false)
 	tr.put("lock/q9-1", 6, true, false)
 	at(2)
-	tr.put("lock/s1.2.8-1", 7, true, false)
+	tr.put("lock/s1.3.8-1", 7, true, false)
 	at(5)
-	tr.put("lock/s0.2.8-2", 8, true, false) // beside the first, as if by a fault
+	tr.put("lock/s0.3.8-2", 8, true, false) // beside the first, as if by a fault
 	at(6)
-	tr.gone("lock/s0.2.7-1", 9, false)
+	tr.gone("lock/s0.3.7-1", 9, false)
 	look := func(token int64, slot, s int) history.Op {
 		at := time.Duration(s) * time.Second
 		return history.Op{Kind: history.Look, Name: "lock", Slot: slot, Token: token, Call: at, Return: at, Outcome: history.OK}
