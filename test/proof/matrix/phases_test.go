@@ -109,6 +109,7 @@ var phases = []phase{
 	}},
 	{"share", share},
 	{"set", severalNames},
+	{"permit", permits},
 	{"observe", observe},
 }
 
@@ -145,6 +146,25 @@ func severalNames(t *testing.T, w *world) func(func()) {
 			_ = w.a.once(h)
 			w.kept(t, w.a.release(t, h))
 		}
+	}
+}
+
+// permits has b hold a slot of a semaphore, and a take another while the fault strikes. Both
+// give it back. The name is a lock's before and after.
+func permits(t *testing.T, w *world) func(func()) {
+	first := w.b.holdSlot(t, w.b.session(t))
+	_ = w.b.once(first)
+	s := w.a.session(t)
+	return func(strike func()) {
+		strike()
+		second := w.a.holdSlot(t, s)
+		_ = w.a.once(second)
+		if !w.fault.loses {
+			assert.Equal(t, 0, first.Slot())
+			assert.Equal(t, 1, second.Slot())
+		}
+		w.kept(t, w.b.release(t, first))
+		w.kept(t, w.a.release(t, second))
 	}
 }
 

@@ -44,12 +44,15 @@ func setAddress(server, kind, name string, token, element int64) string {
 	}.Encode()
 }
 
+// storage keeps as many connections as there are workers at full rate in a process.
+var storage = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 200}}
+
 func exchange(ctx context.Context, method, address, body string) ([]byte, int, error) {
 	r, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
 	if err != nil {
 		return nil, 0, err
 	}
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := storage.Do(r)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -34,6 +34,7 @@ const (
 	soakPageEnv = "PAWL_SOAK_PAGE"
 )
 
+// workers is how many processes take part.
 const workers = 3
 
 // TestSoak has three processes take one lock and lead one election again and
@@ -41,36 +42,34 @@ const workers = 3
 // stopped every few seconds, and checks each round's history, and what is left
 // of it. It lasts for one round, or for PAWL_SOAK.
 func TestSoak(t *testing.T) {
-	if testing.Short() {
-		t.Skip("real clusters")
-	}
-	lasts, rounds := time.Duration(0), 1
-	if text := os.Getenv(soakEnv); text != "" {
-		var err error
-		lasts, err = time.ParseDuration(text)
-		require.NoError(t, err, soakEnv)
-		rounds = 0
-	}
-	seed := rand.Uint64()
-	if text := os.Getenv(soakSeedEnv); text != "" {
-		_, err := fmt.Sscan(text, &seed)
-		require.NoError(t, err, soakSeedEnv)
-	}
-	t.Logf("%s=%d", soakSeedEnv, seed)
-	s := newSoak(t, seed)
-	for began := time.Now(); s.sum.Rounds < rounds || time.Since(began) < lasts; {
-		s.round(t)
-		if t.Failed() {
-			break
-		}
-		s.sum.Lasted = time.Since(began)
-	}
-	if t.Failed() {
+	s := newSoak(t)
+	if s.run(t, lasting(t, soakEnv)); t.Failed() {
 		return
 	}
 	t.Log("\n" + s.sum.String())
 	if page := os.Getenv(soakPageEnv); page != "" {
-		require.NoError(t, s.sum.write(page))
+		require.NoError(t, write(page, "soak", s.sum.String()))
+	}
+}
+
+// lasting is for how long a variable of the environment says that a soak lasts; 0: for one round.
+func lasting(t *testing.T, variable string) time.Duration {
+	if testing.Short() {
+		t.Skip("real clusters")
+	}
+	text := os.Getenv(variable)
+	if text == "" {
+		return 0
+	}
+	lasts, err := time.ParseDuration(text)
+	require.NoError(t, err, variable)
+	return lasts
+}
+
+// run runs rounds for so long, and one at least, until one fails.
+func (s *soak) run(t *testing.T, lasts time.Duration) {
+	for began := time.Now(); !t.Failed() && (s.sum.Rounds == 0 || time.Since(began) < lasts); s.sum.Lasted = time.Since(began) {
+		s.round(t)
 	}
 }
 
@@ -79,6 +78,7 @@ type soak struct {
 	c      *etcdtest.Cluster
 	rand   *rand.Rand
 	faults []fault // those that a cluster without TLS and users can have
+	full   full
 	crew   []*process
 	sum    summary
 }
@@ -90,7 +90,13 @@ type process struct {
 	said   chan saying
 }
 
-func newSoak(t *testing.T, seed uint64) *soak {
+func newSoak(t *testing.T) *soak {
+	seed := rand.Uint64()
+	if text := os.Getenv(soakSeedEnv); text != "" {
+		_, err := fmt.Sscan(text, &seed)
+		require.NoError(t, err, soakSeedEnv)
+	}
+	t.Logf("%s=%d", soakSeedEnv, seed)
 	s := &soak{rand: rand.New(rand.NewPCG(seed, 0)), sum: newSummary(seed)}
 	o := quota
 	o.StallableDisk = true
@@ -175,7 +181,7 @@ func (s *soak) round(t *testing.T) {
 	store := newSets(t)
 	ttl := []time.Duration{3, 5, 10}[s.rand.IntN(3)] * time.Second
 	for _, p := range s.crew {
-		require.NoError(t, p.orders.Encode(order{w.name, ttl, store.server.URL}))
+		require.NoError(t, p.orders.Encode(order{w.name, ttl, store.server.URL, s.full}))
 	}
 	ended := make(chan struct{})
 	var going sync.WaitGroup
@@ -205,10 +211,9 @@ func (s *soak) round(t *testing.T) {
 	w.seen.caughtUp(t, w)
 	w.seen.check(t, ops, ttl)
 	if f.blow {
-		history.Check(t, seen.excused(ops, struck))
-	} else {
-		history.Check(t, ops)
+		ops = seen.excused(ops, struck)
 	}
+	history.Check(t, ops)
 	lost, confirmed := store.lost("fenced")
 	assert.Zero(t, lost, "of %d confirmed elements of fenced sets", confirmed)
 	s.sum.add(f.name, ops, losses.lost, seen, store)

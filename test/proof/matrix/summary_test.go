@@ -27,12 +27,15 @@ type summary struct {
 	late   []time.Duration
 	early  int
 	sets   map[string][2]int // lost and confirmed
+	modes  map[string]int    // acquisitions that succeeded, by name
+
+	overlaps, disorder, others int // violations of the histories
 }
 
 func newSummary(seed uint64) summary {
 	return summary{
 		Seed: seed, pauses: new(atomic.Int64),
-		faults: map[string]int{}, ops: map[string]int{}, lost: map[string]int{}, sets: map[string][2]int{},
+		faults: map[string]int{}, ops: map[string]int{}, lost: map[string]int{}, sets: map[string][2]int{}, modes: map[string]int{},
 	}
 }
 
@@ -51,8 +54,32 @@ func (s *summary) add(fault string, ops []history.Op, losses map[string]int, see
 	}
 	for _, o := range ops {
 		s.ops[string(o.Kind)+", "+string(o.Outcome)]++
+		if o.Kind == history.Acquire && o.Outcome == history.OK {
+			s.modes[mode(o)]++
+		}
+	}
+	for _, v := range history.Intervals(ops) {
+		switch {
+		case strings.Contains(v.What, "held at the same time"):
+			s.overlaps++
+		case strings.Contains(v.What, "token"):
+			s.disorder++
+		default:
+			s.others++
+		}
 	}
 	s.detections(ops, seen)
+}
+
+// mode is how an acquisition holds its name.
+func mode(o history.Op) string {
+	switch {
+	case o.Slot > 0:
+		return "a slot of a semaphore"
+	case o.Shared:
+		return "a name, shared"
+	}
+	return "a name, alone"
 }
 
 // detections computes, for each loss of a key that the oracle saw, for how long
@@ -126,13 +153,13 @@ func table(b *strings.Builder, m map[string]int) {
 	}
 }
 
-// write puts the summary into its section of a page.
-func (s summary) write(page string) error {
+// write puts a text into a section of a page.
+func write(page, section, report string) error {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		return err
 	}
-	out, err := pages.Replace(string(text), "soak", s.String())
+	out, err := pages.Replace(string(text), section, report)
 	if err != nil {
 		return fmt.Errorf("%s: %w", page, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -31,6 +32,14 @@ type order struct {
 	Name string `json:"name"` // of the lock; "": the round has ended
 	TTL  time.Duration
 	Sets string // the address of the sets' storage
+	Full full   // of a round at full rate
+}
+
+// full is how many take part at full rate; the zero value: none do.
+type full struct {
+	Names    int // that they want
+	Sessions int // in each process
+	Each     int // who use one session
 }
 
 // saying is a line that a worker writes: an operation, a loss, or, empty, that
@@ -40,7 +49,7 @@ type saying struct {
 	Lost string // a session's cause
 }
 
-// holder is a Held, a HeldMulti or a Term.
+// holder is a Held, a HeldMulti, a Permit or a Term.
 type holder interface {
 	Token() fencing.Token
 	Err() error
@@ -54,10 +63,12 @@ func guards(h holder) []kv.Guard {
 	return []kv.Guard{h.(interface{ Guard() kv.Guard }).Guard()}
 }
 
-// want is a name, and whether it is wanted shared.
+// want is a name, and how it is wanted: alone, shared, or as a semaphore with a limit.
 type want struct {
 	name   string
 	shared bool
+	limit  int // of a semaphore; 0: it is none
+	slot   int // of a semaphore, the slot that it has, from 1
 }
 
 // worker is a process that takes locks and terms, works under them, and says
@@ -98,8 +109,13 @@ func work(role string) int {
 		}
 		ended := make(chan struct{})
 		var round sync.WaitGroup
-		round.Go(func() { w.round(o, ended, locks, 2*w.number) })   // ends after ended
-		round.Go(func() { w.round(o, ended, terms, 2*w.number+1) }) // the same
+		for i := range o.Full.Sessions {
+			round.Go(func() { w.round(o, ended, quick, 10_000*(w.number+1)+100*i) }) // ends after ended
+		}
+		if o.Full.Sessions == 0 {
+			round.Go(func() { w.round(o, ended, locks, 2*w.number) })   // ends after ended
+			round.Go(func() { w.round(o, ended, terms, 2*w.number+1) }) // the same
+		}
 		if !orders.Scan() {
 			return 0
 		}
@@ -118,43 +134,98 @@ func (w *worker) say(s saying) {
 
 // took is one way of taking part.
 type took struct {
-	choose  func(name string) []want
+	choose  func(o order) []want
+	work    func(c *client, h holder, of want)                                                                    // under one of the names
 	acquire func(ctx context.Context, s *pawl.Session, wants []want) (holder, func(context.Context) error, error) // and how to give back
 }
 
-// locks takes a name, or another, or both at once, shared or not.
+// locks takes a name, or another, or both at once, shared or not, or a slot of a third under
+// one limit or another.
 var locks = took{
-	choose: func(name string) (wants []want) {
-		n := rand.N(6)
+	choose: func(o order) (wants []want) {
+		n := rand.N(8)
+		if n > 5 {
+			return []want{{name: o.Name + "-slots", limit: 1 + rand.N(2)}}
+		}
 		if n > 0 {
-			wants = append(wants, want{name, rand.N(5) < 2})
+			wants = append(wants, want{name: o.Name, shared: rand.N(5) < 2})
 		}
 		if n < 3 {
-			wants = append(wants, want{name + "-second", rand.N(5) < 2})
+			wants = append(wants, want{name: o.Name + "-second", shared: rand.N(5) < 2})
 		}
 		return wants
 	},
-	acquire: func(ctx context.Context, s *pawl.Session, wants []want) (holder, func(context.Context) error, error) {
-		try := rand.N(6) == 0
-		if len(wants) > 1 {
-			return acquireSet(ctx, s, wants, try)
+	work:    (*client).slowly,
+	acquire: acquireAny,
+}
+
+// quick takes one of very many names, or a few of them at once, of which a third are wanted
+// by many and one in five is a semaphore, and updates what it guards.
+var quick = took{
+	choose: func(o order) (wants []want) {
+		n := rand.N(o.Full.Names)
+		if rand.N(3) == 0 {
+			n = rand.N(1 + o.Full.Names/20)
 		}
-		m := lock.New(s, wants[0].name, lock.Options{})
-		acquire := m.Acquire
-		switch {
-		case wants[0].shared && try:
-			acquire = m.TryAcquireShared
-		case wants[0].shared:
-			acquire = m.AcquireShared
-		case try:
-			acquire = m.TryAcquire
+		if n%5 == 4 {
+			return []want{{name: fmt.Sprint(o.Name, "-", n), limit: 1 + rand.N(3)}}
 		}
-		h, err := acquire(ctx)
-		if err != nil {
-			return nil, nil, err
+		for i := range []int{1, 1, 1, 1, 2, 3}[rand.N(6)] {
+			if of := (n + i) % o.Full.Names; of%5 != 4 {
+				wants = append(wants, want{name: fmt.Sprint(o.Name, "-", of), shared: rand.N(6) == 0})
+			}
 		}
-		return h, h.Release, nil
+		return wants
 	},
+	work: func(c *client, h holder, of want) {
+		if of.shared {
+			c.read(h, of, 0)
+		} else {
+			c.add(h, of, "fenced", 0)
+		}
+	},
+	acquire: acquireAny,
+}
+
+// acquireAny acquires what it wants, or tries to.
+func acquireAny(ctx context.Context, s *pawl.Session, wants []want) (holder, func(context.Context) error, error) {
+	try := rand.N(6) == 0
+	switch {
+	case len(wants) > 1:
+		return acquireSet(ctx, s, wants, try)
+	case wants[0].limit > 0:
+		return acquireSlot(ctx, s, &wants[0], try)
+	}
+	m := lock.New(s, wants[0].name, lock.Options{})
+	acquire := m.Acquire
+	switch {
+	case wants[0].shared && try:
+		acquire = m.TryAcquireShared
+	case wants[0].shared:
+		acquire = m.AcquireShared
+	case try:
+		acquire = m.TryAcquire
+	}
+	h, err := acquire(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return h, h.Release, nil
+}
+
+// acquireSlot acquires a slot of a semaphore, and notes which.
+func acquireSlot(ctx context.Context, s *pawl.Session, w *want, try bool) (holder, func(context.Context) error, error) {
+	m := lock.NewSemaphore(s, w.name, w.limit, lock.Options{})
+	acquire := m.Acquire
+	if try {
+		acquire = m.TryAcquire
+	}
+	p, err := acquire(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	w.slot = slotOf(p)
+	return p, p.Release, nil
 }
 
 func acquireSet(ctx context.Context, s *pawl.Session, wants []want, try bool) (holder, func(context.Context) error, error) {
@@ -179,7 +250,8 @@ func acquireSet(ctx context.Context, s *pawl.Session, wants []want, try bool) (h
 }
 
 var terms = took{
-	choose: func(name string) []want { return []want{{name: name + "-election"}} },
+	choose: func(o order) []want { return []want{{name: o.Name + "-election"}} },
+	work:   (*client).slowly,
 	acquire: func(ctx context.Context, s *pawl.Session, wants []want) (holder, func(context.Context) error, error) {
 		t, err := elect.New(s, wants[0].name, elect.Options{}).Campaign(ctx, []byte("candidate"))
 		if err != nil {
@@ -199,7 +271,7 @@ type client struct {
 
 // round takes part until ended is closed.
 func (w *worker) round(o order, ended <-chan struct{}, take took, number int) {
-	c := &client{w: w, order: o, number: number, wants: take.choose(o.Name)}
+	c := &client{w: w, order: o, number: number, wants: take.choose(o)}
 	hasEnded := func() bool {
 		select {
 		case <-ended:
@@ -219,8 +291,15 @@ func (w *worker) round(o order, ended <-chan struct{}, take took, number int) {
 			time.Sleep(20 * time.Millisecond)
 			continue
 		}
-		for turns := 3 + rand.N(20); turns > 0 && s.Err() == nil && !hasEnded() && c.turn(s, take); turns-- {
+		var users sync.WaitGroup
+		for i := range max(1, o.Full.Each) {
+			c := &client{w: w, order: o, number: number + i}
+			users.Go(func() { // a few turns
+				for turns := 3 + rand.N(20)*(1+o.Full.Each); turns > 0 && s.Err() == nil && !hasEnded() && c.turn(s, take); turns-- {
+				}
+			})
 		}
+		users.Wait()
 		if err := s.Err(); err != nil {
 			w.say(saying{Lost: causeOf(err)})
 		}
@@ -260,14 +339,17 @@ func (c *client) recordOf(wants []want, kind history.Kind, token fencing.Token, 
 // say says o, as an operation on each of wants.
 func (c *client) say(wants []want, o history.Op) {
 	for _, w := range wants {
-		o.Name, o.Shared = w.name, o.Kind == history.Acquire && w.shared
+		o.Name, o.Slot, o.Shared, o.Permits = w.name, w.slot, false, 0
+		if o.Kind == history.Acquire {
+			o.Shared, o.Permits = w.shared, w.limit
+		}
 		c.w.say(saying{Op: &o})
 	}
 }
 
 // turn acquires, works, and gives back; false: that is left to the session's end.
 func (c *client) turn(s *pawl.Session, take took) bool {
-	c.wants = take.choose(c.order.Name)
+	c.wants = take.choose(c.order)
 	var h holder
 	var giveBack func(context.Context) error
 	c.record(history.Acquire, 0, 200*time.Millisecond+rand.N(8*time.Second), func(ctx context.Context, o *history.Op) {
@@ -281,22 +363,8 @@ func (c *client) turn(s *pawl.Session, take took) bool {
 	if giveBack == nil {
 		return true
 	}
-	of := c.wants[rand.N(len(c.wants))]
-	switch n := rand.N(4); {
-	case of.shared && n < 2:
-		c.read(h, of)
-	case of.shared:
-		c.lookFor(h, rand.N(300*time.Millisecond))
-	case n == 0:
-		c.guarded(h, of)
-	case n == 1:
-		c.add(h, of, "fenced", rand.N(400*time.Millisecond))
-	case n == 2:
-		c.add(h, of, "unfenced", rand.N(2*time.Second))
-	default:
-		c.lookFor(h, rand.N(300*time.Millisecond))
-	}
-	if rand.N(12) == 0 {
+	take.work(c, h, c.wants[rand.N(len(c.wants))])
+	if rand.N(12*(1+c.order.Full.Each)) == 0 {
 		return false
 	}
 	for range 20 {
@@ -318,6 +386,32 @@ func (c *client) turn(s *pawl.Session, take took) bool {
 		}
 	}
 	return true
+}
+
+// slowly does one of several things under a name, and takes its time.
+func (c *client) slowly(h holder, of want) {
+	switch n := rand.N(4); {
+	case of.shared && n < 2:
+		c.read(h, of, rand.N(200*time.Millisecond))
+	case of.shared:
+		c.lookFor(h, rand.N(300*time.Millisecond))
+	case n == 0:
+		c.guarded(h, of)
+	case n == 1:
+		c.add(h, of, "fenced", rand.N(400*time.Millisecond))
+	case n == 2:
+		c.add(h, of, "unfenced", rand.N(2*time.Second))
+	default:
+		c.lookFor(h, rand.N(300*time.Millisecond))
+	}
+}
+
+// resource is what a name, or the slot of a semaphore, is to storage.
+func (of want) resource() string {
+	if of.slot > 0 {
+		return keys.SlotResource(of.name, of.slot-1)
+	}
+	return of.name
 }
 
 // lookFor asks Err for so long.
@@ -355,11 +449,11 @@ func (c *client) guarded(h holder, of want) {
 	})
 }
 
-// read reads the fenced set, which registers its token first, and looks for a while.
-func (c *client) read(h holder, of want) {
-	at := setAddress(c.order.Sets, "fenced", of.name, int64(h.Token()), 0) + "&shared=1"
+// read reads the fenced set, which registers its token first, and looks for so long.
+func (c *client) read(h holder, of want, wait time.Duration) {
+	at := setAddress(c.order.Sets, "fenced", of.resource(), int64(h.Token()), 0) + "&shared=1"
 	_, _ = c.storage(h, of, "fenced", func(ctx context.Context) ([]byte, int, error) { return exchange(ctx, "GET", at, "") })
-	c.lookFor(h, rand.N(200*time.Millisecond))
+	c.lookFor(h, wait)
 }
 
 var added atomic.Int64
@@ -368,7 +462,7 @@ var added atomic.Int64
 // element more.
 func (c *client) add(h holder, of want, set string, wait time.Duration) {
 	element := int64(c.w.number+1)*1_000_000_000 + added.Add(1)
-	at := setAddress(c.order.Sets, set, of.name, int64(h.Token()), element)
+	at := setAddress(c.order.Sets, set, of.resource(), int64(h.Token()), element)
 	all, ok := c.storage(h, of, set, func(ctx context.Context) ([]byte, int, error) { return exchange(ctx, "GET", at, "") })
 	if !ok {
 		return

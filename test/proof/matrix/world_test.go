@@ -119,7 +119,8 @@ func (w *world) person(t *testing.T, number int) *person {
 	return &person{w, number, client}
 }
 
-// held is what an acquisition has: a *lock.Held, or a *lock.HeldMulti of several names.
+// held is what an acquisition has: a *lock.Held, a *lock.Permit, or a *lock.HeldMulti of
+// several names.
 type held interface {
 	Token() fencing.Token
 	Err() error
@@ -131,7 +132,15 @@ func namesOf(h held) []string {
 	if set, ok := h.(*lock.HeldMulti); ok {
 		return set.Names()
 	}
-	return []string{h.(*lock.Held).Name()}
+	return []string{h.(interface{ Name() string }).Name()}
+}
+
+// slotOf is the slot of h, from 1; 0: it is no permit.
+func slotOf(h interface{ Token() fencing.Token }) int {
+	if p, ok := h.(*lock.Permit); ok {
+		return p.Slot() + 1
+	}
+	return 0
 }
 
 // record makes a call with a context of its own and adds it to the history.
@@ -270,6 +279,28 @@ func (p *person) holdSet(t *testing.T, s *pawl.Session, shared bool) *lock.HeldM
 	return h
 }
 
+// holdSlot is hold for a slot of a semaphore with two.
+func (p *person) holdSlot(t *testing.T, s *pawl.Session) *lock.Permit {
+	const limit = 2
+	var h *lock.Permit
+	p.until(t, "a slot", func() (err error) {
+		if s.Err() != nil {
+			s = p.session(t)
+		}
+		p.record(history.Acquire, p.w.name, patience, func(ctx context.Context, o *history.Op) {
+			h, err = lock.NewSemaphore(s, p.w.name, limit, lock.Options{}).Acquire(ctx)
+			if o.Outcome = history.OK; err != nil {
+				o.Outcome, o.Err = history.Refused, err.Error()
+			} else {
+				o.Token, o.Slot, o.Permits = int64(h.Token()), slotOf(h), limit
+			}
+		})
+		assert.True(t, (h == nil) == (err != nil), "an error and a handle are never both nil, nor both set")
+		return err
+	})
+	return h
+}
+
 // look asks Err again and again until stop is closed.
 func (p *person) look(h *lock.Held, stop <-chan struct{}) {
 	for {
@@ -283,7 +314,7 @@ func (p *person) look(h *lock.Held, stop <-chan struct{}) {
 }
 
 func (p *person) once(h held) error {
-	o := history.Op{Client: p.number, Kind: history.Look, Token: int64(h.Token()), Call: p.w.rec.Now()}
+	o := history.Op{Client: p.number, Kind: history.Look, Token: int64(h.Token()), Slot: slotOf(h), Call: p.w.rec.Now()}
 	err := h.Err()
 	o.Return = p.w.rec.Now()
 	if o.Outcome = history.OK; err != nil {
@@ -317,7 +348,7 @@ func (p *person) write(h *lock.Held) (err error) {
 func (p *person) release(t *testing.T, h held) (err error) {
 	p.until(t, "a release", func() error {
 		p.recordAll(history.Release, namesOf(h), patience, func(ctx context.Context, o *history.Op) {
-			o.Token = int64(h.Token())
+			o.Token, o.Slot = int64(h.Token()), slotOf(h)
 			if err = h.Release(ctx); err != nil {
 				o.Err = err.Error()
 			}

@@ -1,0 +1,73 @@
+//go:build linux
+
+package matrix
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// fullRateEnv says for how long the soak at full rate lasts.
+const fullRateEnv = "PAWL_FULL_RATE"
+
+// Hundreds of names and of workers, whose writes travel together; and few, where a test among
+// others is to show that it works.
+var (
+	hundreds = full{Names: 300, Sessions: 25, Each: 4}
+	dozens   = full{Names: 20, Sessions: 2, Each: 3}
+)
+
+// target is how many fenced updates an hour has at the least.
+const target = 100_000
+
+// TestFullRate is TestSoak with very many workers, in three processes, who take very many
+// names as fast as they can: locks, shared or not, several at once, and slots of semaphores.
+// Under each they read a set, and write it with one element more, to storage that checks
+// tokens. It lasts for one round of few workers, or for PAWL_FULL_RATE.
+func TestFullRate(t *testing.T) {
+	lasts := lasting(t, fullRateEnv)
+	s := newSoak(t)
+	if s.full = hundreds; lasts == 0 {
+		s.full = dozens
+	}
+	s.run(t, lasts)
+	report := s.fullRate()
+	t.Log("\n" + report)
+	updates := s.sum.sets["fenced"][1]
+	assert.Positive(t, updates)
+	if lasts > 0 {
+		assert.GreaterOrEqual(t, updates, int(target*s.sum.Lasted.Hours()), "fenced updates, of %d in an hour", target)
+	}
+	if page := os.Getenv(soakPageEnv); page != "" && !t.Failed() {
+		require.NoError(t, write(page, "full rate", report))
+	}
+}
+
+// fullRate is what the soak at full rate has come to.
+func (s *soak) fullRate() string {
+	var b strings.Builder
+	sum := &s.sum
+	lost, updates := sum.sets["fenced"][0], sum.sets["fenced"][1]
+	fmt.Fprintf(&b, "On %s, with three real members, and %d workers in %d processes on %d names, on one machine with %d cores, for %v, from seed %d: "+
+		"%d rounds with a fault each, and %d pauses of whole processes.\n\n",
+		time.Now().UTC().Format("2006-01-02"), workers*s.full.Sessions*s.full.Each, workers, s.full.Names, runtime.NumCPU(),
+		sum.Lasted.Round(time.Second), sum.Seed, sum.Rounds, sum.pauses.Load())
+	fmt.Fprintf(&b, "| fenced updates | lost | tokens out of order | overlaps | other violations |\n|---|---|---|---|---|\n| %d | %d | %d | %d | %d |\n\n",
+		updates, lost, sum.disorder, sum.overlaps, sum.others)
+	b.WriteString("| held | times |\n|---|---|\n")
+	table(&b, sum.modes)
+	b.WriteString("\n| sessions lost by | times |\n|---|---|\n")
+	table(&b, sum.lost)
+	b.WriteString("\n| operation, and what its caller learnt | times |\n|---|---|\n")
+	table(&b, sum.ops)
+	b.WriteString("\n| fault | rounds |\n|---|---|\n")
+	table(&b, sum.faults)
+	return b.String()
+}
