@@ -1,6 +1,6 @@
 # "make check" is what to run before a change is offered; .ci/run is all of it.
 
-.PHONY: help quick check test race fuzz bench proof soak trial compat mutants compare performance scale screenshots tidy proto release-test release api man demo ci
+.PHONY: help quick check test race fuzz bench proof soak soak-full trial compat mutants compare performance scale screenshots tidy proto release-test release api man demo ci
 
 SHORT = 5s # of each fuzz target
 LONG = 2m
@@ -49,6 +49,11 @@ soak: ## an hour of faults and pauses; then the fleets, 20,000 random scenarios,
 	cd fencing/blobfence/s3blob && GOWORK=off go test -count=1 -timeout 60m -run Fleet . -fleet 2m
 	PAWL_SIMULATE=20000 go test -count=1 -timeout 120m -v ./test/proof/simulate
 	go test -race -count=20 -timeout 240m . ./elect ./fencing ./internal/... ./kv ./lease ./lock ./watch
+
+FULL = 1h
+
+soak-full: ## an hour of faults and pauses, or FULL, for hundreds of workers on hundreds of names; writes docs/results/reliability.md
+	PAWL_FULL_RATE=$(FULL) PAWL_SOAK_PAGE=$(CURDIR)/docs/results/reliability.md go test -count=1 -timeout 90m -v -run TestFullRate ./test/proof/matrix
 
 TRIAL = 10m
 
