@@ -193,13 +193,17 @@ func (s *soak) round(t *testing.T) {
 			}
 		})
 	}
-	going.Go(func() { s.pauses(ended, store, ttl) }) // ends after ended
-	time.Sleep(2 * time.Second)
+	pause, before, after := ttl/2, 2*time.Second, 4*time.Second
+	if s.full == hundreds { // the sessions of all whose process is stopped end, and others go on with what they had
+		pause, before, after = ttl, 8*time.Second, 8*time.Second
+	}
+	going.Go(func() { s.pauses(ended, store, pause, ttl) }) // ends after ended
+	time.Sleep(before)
 	struck := w.rec.Now()
 	f.inject(t, w)
 	time.Sleep(f.lasts)
 	w.heal(t)
-	time.Sleep(4 * time.Second)
+	time.Sleep(after)
 	close(ended)
 	for _, p := range s.crew {
 		_ = p.cmd.Process.Signal(syscall.SIGCONT)
@@ -247,8 +251,9 @@ func (l *losses) hear(p *process, rec *history.Recorder) bool {
 }
 
 // pauses stops a worker every five seconds: the one that is between its read and
-// its write, if there is one; for long enough that its session ends, or not.
-func (s *soak) pauses(ended <-chan struct{}, store *sets, ttl time.Duration) {
+// its write, if there is one; for as long as pause, and for up to a TTL more, so that its
+// session ends or, where pause is shorter than a TTL, may not.
+func (s *soak) pauses(ended <-chan struct{}, store *sets, pause, ttl time.Duration) {
 	wait := func(d time.Duration) bool {
 		select {
 		case <-ended:
@@ -269,7 +274,7 @@ func (s *soak) pauses(ended <-chan struct{}, store *sets, ttl time.Duration) {
 			return
 		}
 		s.sum.paused()
-		going := wait(time.Duration(rand.Int64N(int64(2*ttl)))/2 + ttl/2)
+		going := wait(pause + rand.N(ttl))
 		_ = s.crew[n].cmd.Process.Signal(syscall.SIGCONT)
 		if !going {
 			return

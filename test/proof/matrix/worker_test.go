@@ -181,7 +181,11 @@ var quick = took{
 		if of.shared {
 			c.read(h, of, 0)
 		} else {
-			c.add(h, of, "fenced", 0)
+			var late time.Duration
+			if rand.N(3) == 0 { // a slow write: its process may be stopped before it is sent
+				late = rand.N(200 * time.Millisecond)
+			}
+			c.add(h, of, "fenced", 0, late)
 		}
 	},
 	acquire: acquireAny,
@@ -398,9 +402,9 @@ func (c *client) slowly(h holder, of want) {
 	case n == 0:
 		c.guarded(h, of)
 	case n == 1:
-		c.add(h, of, "fenced", rand.N(400*time.Millisecond))
+		c.add(h, of, "fenced", rand.N(400*time.Millisecond), 0)
 	case n == 2:
-		c.add(h, of, "unfenced", rand.N(2*time.Second))
+		c.add(h, of, "unfenced", rand.N(2*time.Second), 0)
 	default:
 		c.lookFor(h, rand.N(300*time.Millisecond))
 	}
@@ -459,8 +463,8 @@ func (c *client) read(h holder, of want, wait time.Duration) {
 var added atomic.Int64
 
 // add reads a set, waits, looks whether it holds, and writes the set with one
-// element more.
-func (c *client) add(h holder, of want, set string, wait time.Duration) {
+// element more, so late.
+func (c *client) add(h holder, of want, set string, wait, late time.Duration) {
 	element := int64(c.w.number+1)*1_000_000_000 + added.Add(1)
 	at := setAddress(c.order.Sets, set, of.resource(), int64(h.Token()), element)
 	all, ok := c.storage(h, of, set, func(ctx context.Context) ([]byte, int, error) { return exchange(ctx, "GET", at, "") })
@@ -470,6 +474,7 @@ func (c *client) add(h holder, of want, set string, wait time.Duration) {
 	if c.lookFor(h, wait); !c.look(h) {
 		return
 	}
+	time.Sleep(late)
 	text := strings.TrimSpace(string(all) + fmt.Sprintf(" %d", element))
 	_, _ = c.storage(h, of, set, func(ctx context.Context) ([]byte, int, error) { return exchange(ctx, "POST", at, text) })
 }

@@ -79,8 +79,11 @@ func (l *lockstep) names(k key) (all []string) {
 // in is the queue key of k in the queue of name n.
 func (l *lockstep) in(k key, n int) string {
 	form := keys.Exclusive
-	if l.c.want(k)[n] == Shared {
+	switch l.c.want(k)[n] {
+	case Shared:
 		form = keys.Shared
+	case Permit:
+		form = keys.Turnstile
 	}
 	return keys.QueueKey{Lease: int64(k), N: 1, Form: form}.In([]string{"n/", "m/"}[n])
 }
@@ -90,6 +93,9 @@ func (l *lockstep) name(k key) string { return l.names(k)[0] }
 
 // places are, for each queue key of k in their order, whether it is there.
 func (l *lockstep) places(p *pair, k key) (there []bool) {
+	if l.hasSlot(p, k) {
+		return []bool{p.s.slotOf(k) >= 0}
+	}
 	for n := range p.s.queues {
 		if l.c.names(k).has(n) {
 			there = append(there, p.s.queues[n].at(k) >= 0)
@@ -153,7 +159,8 @@ func (l *lockstep) handoff(p *pair, k key, g handoff) production.OwnChanged {
 // handoff is on it.
 func (l *lockstep) own(p *pair, i int) (changed production.OwnChanged, ok bool) {
 	k := l.c.key(&p.s, i)
-	changed = production.OwnChanged{Create: int64(p.created[k]), Mod: int64(p.created[k]), OnLease: true}
+	created := l.createdOf(p, k)
+	changed = production.OwnChanged{Create: created, Mod: created, OnLease: true}
 	switch {
 	case p.s.handoffs[k].by != 0:
 		return l.handoff(p, k, p.s.handoffs[k]), false
@@ -167,7 +174,7 @@ func (l *lockstep) own(p *pair, i int) (changed production.OwnChanged, ok bool) 
 // overwritten is client i's key as somebody else's put makes it: with a value of its own,
 // or with the one that the client has put before.
 func (l *lockstep) overwritten(p *pair, i int) production.OwnChanged {
-	created := int64(p.created[l.c.key(&p.s, i)])
+	created := l.createdOf(p, l.c.key(&p.s, i))
 	changed := production.OwnChanged{Create: created, Mod: created + byOther, OnLease: true, Value: []byte("another value")}
 	if p.wrote[i] == written {
 		changed.Value = value
@@ -273,7 +280,7 @@ func (l *lockstep) delays(p, next *pair, i int) bool {
 
 // networkOnly reports whether a step is one that no client notices.
 func (l *lockstep) networkOnly(name string) bool {
-	for _, w := range []string{"passes its deadline", "loses its lease", "an operator deletes", "an enqueue", "a release"} {
+	for _, w := range []string{"passes its deadline", "loses its lease", "an operator deletes", "an enqueue", "a take", "a release"} {
 		if strings.HasPrefix(name, w) {
 			return true
 		}
@@ -285,7 +292,7 @@ func (l *lockstep) networkOnly(name string) bool {
 func (l *lockstep) begin(p *pair, i int) production.Acquisition {
 	shared := strings.Contains(l.name(l.c.key(&p.s, i)), "+")
 	p.wrote[i], p.sawShared[i], p.unsure[i], p.delays[i] = unwritten, false, false, l.delay && !shared
-	return production.Begin(production.Options{Handoffs: !l.c.NoHandoffs, Delay: l.delay, Shared: shared})
+	return production.Begin(production.Options{Handoffs: !l.c.NoHandoffs, Delay: l.delay, Shared: shared, Limit: l.c.limit(l.c.key(&p.s, i))})
 }
 
 // events is the report by events that decide no more than they are.
@@ -329,7 +336,8 @@ func (l *lockstep) reports(p, next *pair, i int, what string) []report {
 		if !me.got.ok {
 			return []report{events(production.Over{})} // the only reason there is, before it is settled
 		}
-		ev := production.Enqueued{Own: production.Key{Name: l.name(k), Create: int64(me.token)}, Others: l.names(k)[1:], Whole: true, Revision: int64(me.token)}
+		whole := !l.c.isPermit(k) // of a semaphore the slots are read by the next query
+		ev := production.Enqueued{Own: production.Key{Name: l.name(k), Create: int64(me.token)}, Others: l.names(k)[1:], Whole: whole, Revision: int64(me.token)}
 		if next := &next.s.clients[i]; next.pc == waiting {
 			ev.Predecessor = l.seen(p, next.pred, next.in)
 		}
@@ -352,6 +360,9 @@ func (l *lockstep) reports(p, next *pair, i int, what string) []report {
 		}
 		return all
 	case "learns that its own key is gone", "learns of its loss":
+		if l.c.isPermit(k) && me.pc == full {
+			return l.goneWhileFull()
+		}
 		return l.losses(p, i)
 	case "learns of its handoff":
 		changed := l.handoff(p, k, p.s.handoffs[k])
@@ -372,6 +383,18 @@ func (l *lockstep) reports(p, next *pair, i int, what string) []report {
 		}}
 	case "queries its position":
 		return []report{expects(production.Query, l.answer(p, next, i))}
+	case "queries its turn":
+		return []report{expects(production.Query, l.answerTurn(p, next, i))}
+	case "learns of its take":
+		ev := production.TakeAnswered{Outcome: production.Refused}
+		if me.got.ok {
+			ev.Outcome, ev.Own = production.Applied, production.Key{Name: l.slotName(k, int(me.slot)), Create: int64(me.token)}
+		}
+		return []report{expects(production.Take, ev)}
+	case "gives its take up":
+		return []report{expects(production.Take, production.TakeAnswered{Outcome: production.Unknown})}
+	case "learns that a slot is free":
+		return l.freed(p, i)
 	case "releases":
 		return []report{func(a *production.Acquisition) string { return l.releases(p, i, a) }}
 	case "winds up":
@@ -507,7 +530,8 @@ func (l *lockstep) differs(p *pair, i int, a *production.Acquisition) string {
 	me := &p.s.clients[i]
 	want := map[pc][]production.Phase{
 		enqueuing: {production.Enqueuing}, settling: {production.Settling}, waiting: {production.Waiting},
-		querying: {production.Querying}, held: {production.Held}, releasing: {production.Releasing},
+		querying: {production.Querying}, full: {production.Full}, taking: {production.Taking},
+		held: {production.Held}, releasing: {production.Releasing},
 		undoing: {production.Undoing, production.Done}, winding: {production.Undoing},
 	}[me.pc]
 	if me.pc == releasing && a.Ended() != production.GivenBack {
@@ -525,6 +549,8 @@ func (l *lockstep) differs(p *pair, i int, a *production.Acquisition) string {
 		}
 	case !slices.Contains(want, a.Phase()):
 		return fmt.Sprintf("the model is in phase %d, the state in %d", me.pc, a.Phase())
+	case l.c.isPermit(l.c.key(&p.s, i)):
+		return l.slotDiffers(p, i, a)
 	case me.pc >= waiting && me.pc <= releasing && k.Create != int64(me.token):
 		return fmt.Sprintf("the model's token is %d, the state's %d", me.token, k.Create)
 	case me.pc == waiting && predecessor != l.seen(p, me.pred, me.in):
@@ -563,6 +589,9 @@ func (l *lockstep) idle(p *pair, i int) (wrong string) {
 	own, ok := l.own(p, i)
 	k := l.c.key(&p.s, i)
 	there := l.gone(p, k) < 0 && (me.pred == 0 || p.isThere(me.pred, me.in))
+	if l.c.isPermit(k) && me.pc == held { // the watch of its slot's key begins later
+		return ""
+	}
 	if me.pc != waiting && me.pc != held || !there || !ok && me.pc == waiting {
 		return ""
 	}
@@ -734,6 +763,9 @@ func TestTheProductionStateAndTheModelSayTheSameInEveryInterleaving(t *testing.T
 		{"two sets, twice", lockstep{c: Config{Clients: alike(2, both, both)}}, 118_521},
 		{"a set, a lock and a set of mixed modes", lockstep{c: Config{Clients: []Client{{Wants: []Want{both, readBoth}}, {Wants: []Want{second, mixed}, Session: 1}}, Deletes: 1, Losses: 1}}, 2_353_365},
 		{"a set and two locks", lockstep{c: Config{Clients: each(both, lock, second)}}, 734_318},
+		{"permits of one slot, their keys deleted", lockstep{c: Config{Clients: limited(1, 1), Deletes: 1, Losses: 1}}, 55_609},
+		{"permits under two limits, their keys deleted", lockstep{c: Config{Clients: limited(1, 2), Deletes: 1, Losses: 1}}, 55_609},
+		{"permits of two slots", lockstep{c: Config{Clients: limited(2, 2)}}, 24_177},
 	} {
 		t.Run(walk.name, func(t *testing.T) {
 			if limit := bound(); walk.pairs > limit {
