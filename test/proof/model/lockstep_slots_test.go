@@ -98,6 +98,14 @@ func (l *lockstep) goneWhileFull() []report {
 	}}
 }
 
+// bits are slots as the model has them.
+func bits(slots []int) (of names) {
+	for _, slot := range slots {
+		of |= 1 << slot
+	}
+	return of
+}
+
 // slotDiffers says what the model and the state of client i's acquisition of a slot disagree
 // about.
 func (l *lockstep) slotDiffers(p *pair, i int, a *production.Acquisition) string {
@@ -110,7 +118,7 @@ func (l *lockstep) slotDiffers(p *pair, i int, a *production.Acquisition) string
 		return fmt.Sprintf("the model waits for %d, the state for %v", me.pred, predecessor)
 	case tries && a.Own() != (production.Key{Name: l.name(k), Create: int64(p.created[k])}):
 		return fmt.Sprintf("the model has no slot yet, the state %v", a.Own())
-	case tries && a.Trying() != (me.tried != 0):
+	case tries && bits(a.Tried()) != me.tried:
 		return fmt.Sprintf("the model has tried slots %b, the state %v", me.tried, a.Tried())
 	case me.pc == taking && a.Slot() != int(me.slot):
 		return fmt.Sprintf("the model takes slot %d, the state %d", me.slot, a.Slot())
