@@ -41,6 +41,7 @@ func (r *reader) answerBatch(ctx context.Context, queries []query, then bool, an
 		ops = append(ops, get(&pb.RangeRequest{Key: []byte(key), Revision: rev}))
 		if q.ended {
 			ops = append(ops, get(&pb.RangeRequest{Key: []byte(keys.EvictionKey(key, q.n)), Revision: rev}))
+			ops = append(ops, txn.StatAt(keys.ForfeitKey(key, q.n), rev))
 		} else {
 			ops = append(ops, get(&pb.RangeRequest{Key: []byte(keys.OwnerKey(key, q.n)), Revision: rev}))
 		}
@@ -65,7 +66,10 @@ func (r *reader) answerBatch(ctx context.Context, queries []query, then bool, an
 		case !then || kv.ModRevision == q.rev:
 			a.broken = append([]byte{}, kv.Value...)
 		}
-		i++
+		if i++; q.ended {
+			a.forfeit = txn.KV(resp, i) != nil // no number is used twice: whenever it was put
+			i++
+		}
 		answers[q] = a
 	}
 	return nil

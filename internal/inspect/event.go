@@ -35,11 +35,12 @@ const (
 	LeaseEnded               // with all keys of its lease
 	Broken                   // by Evict; Event.By names the caller
 	Overwritten              // somebody else wrote its key
+	Forfeited                // its process took it away: held for too long, or, of pawld's, by a silent client
 	Unknown
 )
 
 var causes = [...]string{
-	"", "handed on", "key deleted", "lease ended", "broken", "overwritten", "cause unknown",
+	"", "handed on", "key deleted", "lease ended", "broken", "overwritten", "forfeited", "cause unknown",
 }
 
 func (c Cause) String() string { return causes[c] }

@@ -184,6 +184,10 @@ func TestAFollowerOnARealServer(t *testing.T) {
 	fw.reports("reports/daily acquired")
 	require.NoError(t, h.Release(t.Context()))
 	fw.reports("reports/daily released (key deleted)")
+	_, err = lock.New(session, "reports/daily", lock.Options{MaxHold: 50 * time.Millisecond}).Acquire(t.Context())
+	require.NoError(t, err)
+	fw.reports("reports/daily acquired")
+	fw.reports("reports/daily lost (forfeited)")
 	h = acquire()
 	fw.reports("reports/daily acquired")
 	p := f.Snapshot().Queues[0].Queue[0]
