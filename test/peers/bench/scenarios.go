@@ -45,7 +45,7 @@ func scenarios(short bool) []scenario {
 	list := []scenario{
 		{Name: "uncontended-1", Task: "uncontended", Sizes: []int{1}, Span: time.Second, kits: five},
 		{Name: "uncontended-8", Task: "uncontended", Sizes: []int{8}, Span: time.Second, kits: five},
-		{Name: "uncontended-64", Task: "uncontended", Sizes: []int{64}, Span: 1500 * time.Millisecond, kits: append(five, dutiful), turns: 4},
+		{Name: "uncontended-64", Task: "uncontended", Sizes: []int{64}, Span: 1500 * time.Millisecond, kits: append(five, dutiful), turns: 3},
 		{Name: "uncontended-512", Task: "uncontended", Sizes: []int{512}, Span: 1500 * time.Millisecond, kits: five, turns: 3},
 		{Name: "try-held", Task: "try-held", Sizes: []int{1}, Span: 400 * time.Millisecond, kits: three, turns: 1},
 		{Name: "try-free", Task: "try-free", Sizes: []int{1}, Span: 400 * time.Millisecond, kits: three, turns: 1},
@@ -57,7 +57,7 @@ func scenarios(short bool) []scenario {
 	list = append(list, aparts()...)
 	list = append(list,
 		scenario{Name: "held", Task: "held", Sizes: []int{1_000, 10_000}, kits: three, turns: 1},
-		scenario{Name: "renewals", Task: "renewals", Sizes: []int{100, 500, 1_000}, TTL: 3 * time.Second, Span: 6 * time.Second, kits: three, turns: 1},
+		scenario{Name: "renewals", Task: "renewals", Sizes: []int{100, 500, 1_000}, TTL: 3 * time.Second, Span: 3 * time.Second, kits: three, turns: 1},
 		scenario{Name: "renewals-apart", Task: "renewals-apart", Sizes: []int{200}, TTL: 3 * time.Second, Span: 6 * time.Second, kits: three, turns: 1},
 	)
 	if !short {
@@ -86,7 +86,7 @@ func delayed() (list []scenario) {
 	for _, rtt := range delays {
 		for _, p := range delayedPoints(rtt) {
 			list = append(list, scenario{Name: p.scenario, Task: "uncontended", Sizes: []int{p.n}, RTT: rtt,
-				Span: 1500 * time.Millisecond, kits: []string{ours, theirs, bare, lone}})
+				Span: time.Second, kits: []string{ours, theirs, bare, lone}})
 		}
 	}
 	return list
@@ -135,11 +135,11 @@ func chains(short bool) (list []scenario) {
 				s.kits = three
 				s.turns = 2
 			case n == 100 && hold == 0: // a turn of so few says little: the CPU of two differs by 15 % for no reason
-				s.turns = 12
+				s.turns = 5
 			case n == 1_000 && hold == 0:
-				s.turns = 3
+				s.turns = 2
 			case n == 100:
-				s.turns = 4
+				s.turns = 2
 			case n > 100:
 				s.Limit = 300
 			}
