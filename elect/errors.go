@@ -18,7 +18,7 @@ var (
 	ErrNoLeader = errors.New("nobody leads")
 	// ErrBusy: another leads or is a candidate. It is the same value as package lock's.
 	ErrBusy = queue.ErrBusy
-	// ErrKind: the name is a semaphore's. It is the same value as package lock's.
+	// ErrKind: the name is a semaphore's, or a key that is to be resumed is a lock's. It is the same value as package lock's.
 	ErrKind = queue.ErrKind
 	// ErrLost: it was a term, and is over.
 	ErrLost = queue.ErrLost

@@ -14,7 +14,8 @@ var (
 	// the holder's key and lease.
 	ErrBusy = queue.ErrBusy
 	// ErrKind: the name is a semaphore's, and a lock or an election wants it, or the other
-	// way round. Nothing was put then.
+	// way round. Nothing was put then. Or a key that is to be resumed was acquired as something
+	// else: another kind of lock, or more names; it stays as it is, and can be resumed as that.
 	ErrKind = queue.ErrKind
 	// ErrLost: it was held, and is not any more.
 	ErrLost = queue.ErrLost

@@ -117,7 +117,8 @@ func (m *Multi) Do(ctx context.Context, fn func(ctx context.Context, h *HeldMult
 // Resume makes the HeldMulti of keys that this session's predecessor held, after the session
 // was made with lease.Options.Resume: all and t are HeldMulti.Keys and HeldMulti.Token there,
 // and the names are the same, in the same order. The keys say the modes. The error matches
-// ErrLost where one of them is not there any more.
+// ErrLost where one of them is not there any more, and ErrKind where they were not acquired
+// together, or others were acquired with them.
 func (m *Multi) Resume(ctx context.Context, all []string, t fencing.Token) (*HeldMulti, error) {
 	session, queues, err := m.resolve(ctx)
 	if err == nil {

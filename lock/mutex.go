@@ -163,8 +163,8 @@ func (m *Mutex) do(ctx context.Context, op string, acquire func(context.Context)
 // Resume makes the Held of a key that this session's predecessor held, after the
 // session was made with lease.Options.Resume: key and t are Held.Key and
 // Held.Token there. The key says whether it is a shared one. It queries the cluster, in one
-// transaction; the error matches ErrLost where the key is not there any more. The token
-// stays the same.
+// transaction; the error matches ErrLost where the key is not there any more, and ErrKind where
+// it is a permit's, an election's, or one of a Multi's. The token stays the same.
 func (m *Mutex) Resume(ctx context.Context, key string, t fencing.Token) (*Held, error) {
 	session, q, err := m.resolve(ctx)
 	if err == nil {

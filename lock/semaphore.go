@@ -100,7 +100,7 @@ func (m *Semaphore) Do(ctx context.Context, fn func(ctx context.Context, p *Perm
 // Resume makes the Permit of a key that this session's predecessor held, after the session
 // was made with lease.Options.Resume: key and t are Permit.Key and Permit.Token there. The key
 // says which slot it is, whatever the limit is by now. The error matches ErrLost where the key
-// is not there any more.
+// is not there any more, and ErrKind where it is no permit's.
 func (m *Semaphore) Resume(ctx context.Context, key string, t fencing.Token) (*Permit, error) {
 	session, q, err := m.resolve(ctx)
 	if err == nil {

@@ -3,6 +3,7 @@ package keys
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
 	"time"
 )
 
@@ -79,16 +80,17 @@ const multiMark = `{"pawl":"multi",`
 const maxNames = 1 << 10
 
 // Multi is Lock for the keys of an acquisition of several names. It says the names too, as
-// many of them as make it no longer than a little over a KiB.
+// many of them as make it no longer than a little over a KiB, and how many there are.
 func (l Label) Multi(since time.Time, names []string) []byte {
-	size := 0
+	size, count := 0, len(names)
 	for i, name := range names {
 		if size += len(name) + len(`"",`); size > maxNames {
 			names = names[:i]
 			break
 		}
 	}
-	b := append([]byte(multiMark), `"names":`...)
+	b := append([]byte(multiMark), `"count":`...)
+	b = append(strconv.AppendInt(b, int64(count), 10), `,"names":`...)
 	b = append(append(b, marshal(append([]string{}, names...))...), ',')
 	return append(b, l.Lock(since)[len(LockMark):]...)
 }
@@ -103,6 +105,21 @@ func ParseNames(value []byte) []string {
 		return nil
 	}
 	return v.Names
+}
+
+// SizeOfSet is how many names were acquired together with a value that Multi or EtcdMulti has
+// made; false: another made it.
+func SizeOfSet(value []byte) (names int, ok bool) {
+	var v struct {
+		Pawl  string   `json:"pawl"`
+		Count int      `json:"count"`
+		Names []string `json:"names"`
+	}
+	line, _, _ := bytes.Cut(value, newline)
+	if !OfLock(value) || json.Unmarshal(line, &v) != nil || v.Pawl != "multi" {
+		return 0, false
+	}
+	return max(v.Count, len(v.Names)), true
 }
 
 // EtcdMulti is Multi for keys in etcd's layout.

@@ -24,11 +24,11 @@ func TestFormsOfValuesAreFixed(t *testing.T) {
 func TestTheValueOfASetSaysItsNames(t *testing.T) {
 	label := NewLabel(ann)
 	value := label.Multi(ann.Since, []string{"a/b", `c"`})
-	assert.Equal(t, `{"pawl":"multi","names":["a/b","c\""],"owner":"ann \"x\"","host":"h1","pid":7,"since":"2026-01-02T03:04:05.000000006Z"}`, string(value))
+	assert.Equal(t, `{"pawl":"multi","count":2,"names":["a/b","c\""],"owner":"ann \"x\"","host":"h1","pid":7,"since":"2026-01-02T03:04:05.000000006Z"}`, string(value))
 	assert.Equal(t, []string{"a/b", `c"`}, ParseNames(value))
 	assert.Equal(t, ann, ParseIdentity(value))
 	assert.False(t, Successor{Name: []byte("7f-1"), Create: 4}.receives(value))
-	assert.Equal(t, `{"layout":"etcd","pawl":"multi","names":[],`, string(label.EtcdMulti(ann.Since, nil))[:43])
+	assert.Equal(t, `{"layout":"etcd","pawl":"multi","count":0,"names":[],`, string(label.EtcdMulti(ann.Since, nil))[:53])
 	long := make([]string, 32)
 	for i := range long {
 		long[i] = strings.Repeat("x", 100)
@@ -36,6 +36,16 @@ func TestTheValueOfASetSaysItsNames(t *testing.T) {
 	value = label.Multi(ann.Since, long)
 	assert.Less(t, len(value), 1500)
 	assert.Len(t, ParseNames(value), 9)
+	for text, want := range map[string]int{string(value): 32, string(label.EtcdMulti(ann.Since, long)): 32,
+		strings.Replace(string(label.Multi(ann.Since, long[:9])), `"count":9,`, "", 1): 9} {
+		n, ok := SizeOfSet([]byte(text))
+		assert.True(t, ok)
+		assert.Equal(t, want, n)
+	}
+	for _, value := range []string{"", "x", `{"pawl":"lock",`, string(label.Lock(ann.Since)), string(label.EtcdLock(ann.Since)), string(ann.Value())} {
+		_, ok := SizeOfSet([]byte(value))
+		assert.False(t, ok, value)
+	}
 	assert.Empty(t, ParseNames(label.Lock(ann.Since)))
 	assert.Equal(t, ann, ParseIdentity(value))
 }

@@ -20,7 +20,7 @@ var (
 	// ErrKeyOverwritten: somebody else wrote to the own key.
 	ErrKeyOverwritten = errors.New("own key was overwritten")
 	// ErrKind: the name is a semaphore's, and a lock or an election wants it, or the other
-	// way round.
+	// way round; or a key that is to be resumed was acquired as something else.
 	ErrKind = errors.New("another kind of lock uses the name")
 	// ErrMaxHold: it was held for as long as its caller allows.
 	ErrMaxHold = errors.New("held for too long")

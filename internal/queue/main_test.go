@@ -18,6 +18,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lease"
@@ -117,10 +118,23 @@ func (w *world) keys() []string { return w.f.Keys(w.queue().Prefix) }
 
 func (w *world) acquire(s *session.Session) *Acquisition {
 	w.Helper()
-	c, err := w.take(w.Context(), s, Request{})
+	c, err := w.take(w.Context(), s, labelled(Request{}, 1+len(w.more())))
 	require.NoError(w, err)
 	w.held(c)
 	return c
+}
+
+// labelled is r with the value of the keys of n names, where it has none: Resume looks at that.
+func labelled(r Request, n int) Request {
+	label := keys.NewLabel(keys.Identity{})
+	switch {
+	case r.Value != nil:
+	case n > 1:
+		r.Value = label.Multi(time.Now(), make([]string, n))
+	default:
+		r.Value = label.EtcdLock(time.Now()) // which is not handed off to
+	}
+	return r
 }
 
 // held asserts what is true of whatever is held: its token is the create

@@ -98,6 +98,9 @@ func (a *Acquisition) lostBefore(create int64) {
 func (a *Acquisition) knowOwn() error {
 	for i, q := range a.queues() {
 		own, ok := q.Parse(a.keys[i])
+		if ok && own.Lease == a.s.ID() && isSemaphores(own.Form) != (q.Limit > 0) {
+			return a.otherKind(a.keys[i])
+		}
 		if !ok || own.Lease != a.s.ID() || !q.isHeldAs(own.Form) || i > 0 && own.N != a.n {
 			return fmt.Errorf("key %q is not one of lease %x under the name %q", a.keys[i], a.s.ID(), q.Name)
 		}
@@ -115,11 +118,30 @@ func (a *Acquisition) knowOwn() error {
 	return nil
 }
 
-// resumeTxn is a query that reads the own key, too, for its modification revision.
+// resumeTxn is a query that reads the own key, too, for its modification revision, and for
+// its value.
 func (a *Acquisition) resumeTxn(q query) *pb.TxnRequest {
 	t := a.queryTxn(q)
-	t.Success = append(t.Success, txn.Stat(a.Key()))
+	t.Success = append(t.Success, txn.Get(a.Key()))
 	return t
+}
+
+// checkValue reports, by the value of the own key, or of a set's first, what was acquired with it
+// if that is something else than is resumed. A permit's key says that by its name.
+func (a *Acquisition) checkValue(value []byte) error {
+	if a.permit != nil {
+		return nil
+	}
+	n, set := keys.SizeOfSet(value)
+	switch {
+	case a.queue.Election && keys.OfLock(value):
+		return &detail{ErrKind, fmt.Sprintf("key %q is a lock's", a.Key())}
+	case !a.queue.Election && !keys.OfLock(value):
+		return &detail{ErrKind, fmt.Sprintf("key %q is no lock's: an election's, or somebody overwrote it", a.Key())}
+	case set && n != len(a.keys), !set && a.isSet():
+		return &detail{ErrKind, fmt.Sprintf("key %q is one of %d that are held as a whole, and %d are resumed", a.Key(), max(n, 1), len(a.keys))}
+	}
+	return nil
 }
 
 // lacksOwn reports whether a refused resumeTxn has shown that a key of a set is not there: what
@@ -159,8 +181,12 @@ func (a *Acquisition) resumed(q query, resp *pb.TxnResponse) (mod int64, err err
 	if resp.Header.Revision < q.own.Create {
 		return 0, fmt.Errorf("answered at revision %d, before the own key's %d", resp.Header.Revision, q.own.Create)
 	}
+	kv := txn.KV(resp, a.spans())
+	if err := a.checkValue(kv.Value); err != nil {
+		return 0, err
+	}
 	if a.isSet() {
 		return q.own.Create, nil // another revision than the first is not ours, and a renewal finds it
 	}
-	return txn.KV(resp, a.spans()).ModRevision, nil
+	return kv.ModRevision, nil
 }

@@ -37,6 +37,7 @@ func (w *world) named(names ...string) (all []Queue) {
 func (w *world) takes(ctx context.Context, s *session.Session, r Request, names ...string) *attempt {
 	a := &attempt{w: w, done: make(chan struct{})}
 	qs := w.named(names...)
+	r = labelled(r, len(qs))
 	go func() {
 		defer close(a.done)
 		a.c, a.err = AcquireAll(ctx, s, r, qs[0], qs[1:]...)

@@ -10,6 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
+	recipe "go.etcd.io/etcd/client/v3/experimental/recipes"
 	"go.uber.org/zap"
 
 	"github.com/pawl-locks/pawl"
@@ -37,6 +38,8 @@ type session interface {
 	// over reports, as well as the kit can, whether the session has ended.
 	over() bool
 	lock(ctx context.Context, name string) (held, error)
+	// write takes a lock of readers and writers as a writer.
+	write(ctx context.Context, name string) (held, error)
 	// campaign returns when the kit says that it leads.
 	campaign(ctx context.Context, name string) (resign func(context.Context) error, err error)
 }
@@ -88,6 +91,8 @@ func (s ourSession) lock(ctx context.Context, name string) (held, error) {
 	}
 	return ourHeld{h}, nil
 }
+
+func (s ourSession) write(ctx context.Context, name string) (held, error) { return s.lock(ctx, name) } // every lock has readers
 
 func (s ourSession) campaign(ctx context.Context, name string) (func(context.Context) error, error) {
 	t, err := elect.New(s.s, name, elect.Options{}).Campaign(ctx, nil)
@@ -158,6 +163,15 @@ func (s theirSession) lock(ctx context.Context, name string) (held, error) {
 	return theirHeld{m, s}, nil
 }
 
+// write is RWMutex of the experimental recipes, which knows no context.
+func (s theirSession) write(_ context.Context, name string) (held, error) {
+	m := recipe.NewRWMutex(s.s, name)
+	if err := m.Lock(); err != nil {
+		return nil, err
+	}
+	return theirWrite{m, s}, nil
+}
+
 func (s theirSession) campaign(ctx context.Context, name string) (func(context.Context) error, error) {
 	e := concurrency.NewElection(s.s, name)
 	if err := e.Campaign(ctx, ""); err != nil {
@@ -165,6 +179,16 @@ func (s theirSession) campaign(ctx context.Context, name string) (func(context.C
 	}
 	return e.Resign, nil
 }
+
+type theirWrite struct {
+	m *recipe.RWMutex
+	s theirSession
+}
+
+func (theirWrite) key() string                     { return "" } // it does not say
+func (h theirWrite) lost() bool                    { return h.s.over() }
+func (theirWrite) token() int64                    { return 0 }
+func (h theirWrite) release(context.Context) error { return h.m.Unlock() }
 
 type theirHeld struct {
 	m *concurrency.Mutex

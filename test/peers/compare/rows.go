@@ -52,6 +52,8 @@ var rows = []row{
 		b.must(err)
 		return after(waitFor(15*time.Second, func() bool { return closed(done) }))
 	}},
+	{"readers and writers (RWMutex of the recipes): a waiting writer's lease is revoked, and the writer before it releases",
+		"how many of the two that waited hold it at once", "1: ", writersAtOnce},
 	{"an acquisition times out while answers are lost", "keys left in the queue 3 s after; of 5", "0", ghosts},
 	{"a waiting candidate's key is deleted; then the leader resigns", "whether the campaign returns as won, with no key in etcd", "no: ", phantom},
 	{"the command that runs a child is cut off, TTL 5 s", "how long the child runs after the lock's key is gone", "0 ms: ", childAfterLoss},
@@ -157,6 +159,46 @@ func doubleHold(b *bench, k kit, cut func(*faultproxy.Proxy), late time.Duration
 		panic("the waiter never got the lock")
 	}
 	return max(0, reported.Sub(at))
+}
+
+// writersAtOnce has two writers wait for a third, revokes the lease of the first of them, has the third
+// release, and counts who holds then.
+func writersAtOnce(b *bench, k kit) string {
+	op := b.operator()
+	name := fmt.Sprintf("writers-%d", time.Now().UnixNano())
+	_, endpoints := b.network()
+	c := k.client(b, endpoints)
+	third, err := c.session(10*time.Second).write(b.within(10*time.Second), name)
+	b.must(err)
+	var waiters []session
+	won, failed := make(chan held, 2), make(chan error, 2)
+	for i := range 2 {
+		s := c.session(10 * time.Second)
+		waiters = append(waiters, s)
+		go func() { // ends once the name is free, or with this process
+			h, err := s.write(b.within(30*time.Second), name)
+			if err != nil {
+				failed <- err
+				return
+			}
+			won <- h
+		}()
+		if _, ok := waitFor(10*time.Second, func() bool { return b.keys(op, name) == int64(i)+2 }); !ok {
+			panic("a waiter's key never came")
+		}
+	}
+	_, err = op.Revoke(b.within(10*time.Second), clientv3.LeaseID(waiters[0].id()))
+	b.must(err)
+	if _, ok := waitFor(10*time.Second, func() bool { return b.keys(op, name) == 2 }); !ok {
+		panic("the revoked lease's key never went")
+	}
+	b.must(third.release(b.within(10 * time.Second)))
+	waitFor(10*time.Second, func() bool { return len(won)+len(failed) == 2 })
+	text := fmt.Sprintf("%d: with %d key in etcd", len(won), b.keys(op, name))
+	if len(failed) > 0 {
+		text += "; the other got an error"
+	}
+	return text
 }
 
 // ghosts has acquisitions time out while their answers are lost, and counts what

@@ -146,6 +146,12 @@ var mutants = []mutant{
 		"			} else if kv.CreateRevision > ev.Predecessor.Create {\n", "			} else if kv.CreateRevision > ev.Predecessor.Create && i < len(a.keys)+a.queue.spans() {\n"}}, []string{inQueue, simulation}},
 	{"a set waits in one queue only", "ML3", []edit{{"internal/queue/query.go",
 		"	for i := range a.spans() {\n", "	for i := range a.queue.spans() {\n"}}, []string{inQueue, simulation}},
+	{"the reason of a refused enqueue takes more operations than the enqueue", "ML1", []edit{
+		{"internal/queue/enqueue.go", "	if try {\n		ops = append(", "	if true {\n		ops = append("},
+		{"internal/queue/enqueue.go", "	if !try || a.permit != nil { // of", "	if true { // of"},
+	}, []string{inQueue}},
+	{"one key of a set is resumed as a lock", "ML6", []edit{{"internal/queue/resume.go",
+		"	if err := a.checkValue(kv.Value); err != nil {", "	if err := a.checkValue(kv.Value); false && err != nil {"}}, []string{inLock}},
 	{"a set's enqueue is settled by one key", "ML5", []edit{{"internal/queue/settle.go",
 		"	for i := range a.owned() {\n		if c := txn.KV(resp, first+i)", "	for i := range a.owned()[:1] {\n		if c := txn.KV(resp, first+i)"}}, []string{inQueue}},
 	{"a try of a set looks for one of its own keys", "ML5", []edit{{"internal/queue/enqueue.go",
@@ -189,6 +195,8 @@ var mutants = []mutant{
 		"		limit = min(limit, t.Limit)\n", ""}}, []string{inState}},
 	{"a slot is taken beside a lock", "SM5", []edit{{"internal/queue/semaphore.go",
 		"		Compare: a.queue.noneOfOtherKind([]*pb.Compare{txn.CreateIs(own.Name, own.Create), same, txn.NoneBetween(from, to)}),\n", "		Compare: []*pb.Compare{txn.CreateIs(own.Name, own.Create), same, txn.NoneBetween(from, to)},\n"}}, []string{inQueue}},
+	{"the cancel key of a take stays", "SM1", []edit{{"internal/session/undo.go",
+		"		if e.state != undoing && e.taken {\n", "		if false {\n"}}, []string{inQueue}},
 	{"a lock is not refused on a semaphore's name", "SM5", []edit{{"internal/queue/kind.go",
 		"	return q.Limit > 0 || !try && !q.EtcdLayout && !a.nested\n", "	return q.Limit > 0\n"}}, []string{inQueue}},
 	{"a guard compares existence", "K3", []edit{

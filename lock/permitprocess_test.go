@@ -1,0 +1,100 @@
+package lock_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/kv"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// TestRolePermits is not a test: it is a process that takes both slots of a semaphore, hands its session over,
+// and ends.
+func TestRolePermits(t *testing.T) {
+	if os.Getenv(role) != "permits" {
+		t.Skip("the role of a child process")
+	}
+	ctx := context.Background()
+	s, err := dial(t, os.Getenv(endpointOf)).NewSession(ctx, lease.Options{TTL: 20 * time.Second})
+	require.NoError(t, err)
+	for range 2 {
+		p, err := semaphore(s, 2).Acquire(ctx)
+		require.NoError(t, err)
+		fmt.Printf("permit %d %s %d\n", p.Slot(), p.Key(), p.Token())
+	}
+	handle, err := s.Detach().MarshalText()
+	require.NoError(t, err)
+	fmt.Printf("handle %s\n", handle)
+}
+
+// N6, SM4: permits outlive the process that took them: its successor has them in their slots, with their tokens, and
+// the next in line waits until one of them is given back.
+func TestPermitsAreResumedByAnotherProcessOnARealServer(t *testing.T) {
+	t.Parallel()
+	endpoint := realServer(t)
+	ctx := context.Background()
+	first := child(t, "permits", endpointOf+"="+endpoint)
+	var slots [2]int
+	var keys [2]string
+	var tokens [2]fencing.Token
+	for i := range slots {
+		_, err := fmt.Sscan(first.said("permit"), &slots[i], &keys[i], &tokens[i])
+		require.NoError(t, err)
+	}
+	require.Equal(t, [2]int{0, 1}, slots)
+	var handle lease.Handle
+	require.NoError(t, handle.UnmarshalText([]byte(first.said("handle"))))
+	require.Empty(t, first.said("anything"), "it has ended")
+
+	c := dial(t, endpoint)
+	other, err := dial(t, endpoint).Session(ctx)
+	require.NoError(t, err)
+	_, err = semaphore(other, 2).TryAcquire(ctx)
+	require.ErrorIs(t, err, lock.ErrBusy)
+	won := make(chan *lock.Permit)
+	go func() { // ends when a slot is free
+		p, err := semaphore(other, 2).Acquire(ctx)
+		assert.NoError(t, err)
+		won <- p
+	}()
+
+	next, err := c.NewSession(ctx, lease.Options{Resume: handle})
+	require.NoError(t, err)
+	m := semaphore(next, 2)
+	_, err = m.Resume(ctx, keys[0], tokens[0]-1)
+	require.ErrorIs(t, err, lock.ErrLost, "never this one's token")
+	_, err = mutex(next).Resume(ctx, keys[0], tokens[0])
+	require.ErrorIs(t, err, lock.ErrKind)
+	var resumed [2]*lock.Permit
+	for i := range resumed {
+		resumed[i], err = m.Resume(ctx, keys[i], tokens[i])
+		require.NoError(t, err)
+		require.NoError(t, resumed[i].Err())
+		require.NoError(t, resumed[i].Confirm(ctx))
+		assert.Equal(t, []any{i, keys[i], tokens[i]}, []any{resumed[i].Slot(), resumed[i].Key(), resumed[i].Token()})
+	}
+	_, err = m.Resume(ctx, keys[0], tokens[0])
+	require.Error(t, err, "one key, one Permit")
+	_, err = c.KV().Txn(ctx, kv.Txn{Guards: []kv.Guard{resumed[1].Guard()}, Then: []kv.Op{kv.Put("guarded", []byte("x"))}})
+	require.NoError(t, err)
+
+	require.NoError(t, resumed[1].Release(ctx))
+	p := <-won
+	require.NotNil(t, p)
+	assert.Equal(t, 1, p.Slot())
+	assert.Greater(t, p.Token(), tokens[1])
+	_, err = c.KV().Txn(ctx, kv.Txn{Guards: []kv.Guard{resumed[1].Guard()}, Then: []kv.Op{kv.Put("guarded", []byte("y"))}})
+	require.ErrorIs(t, err, kv.ErrFenced)
+	require.NoError(t, resumed[0].Err(), "the other slot is another matter")
+	require.NoError(t, p.Release(ctx))
+	require.NoError(t, resumed[0].Release(ctx))
+	require.NoError(t, next.Close(ctx))
+}
