@@ -16,7 +16,7 @@ func (w *walker) takeoverSteps(i int) {
 		}
 	default:
 		if ses.valid && !ses.taken {
-			w.may("hands its session ended", i, func(s *state, me *client) {
+			w.may("hands its session over", i, func(s *state, me *client) {
 				me.twin = w.c.Rules.DetachGoesOn && me.pc == held
 				me.was, me.handles, me.pc, me.got = me.pc == held, 2, handed, answer{}
 				s.sessions[w.c.Clients[i].Session].valid = false // it ends here
