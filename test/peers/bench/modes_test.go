@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,8 +17,9 @@ import (
 func TestAReaderBesideOthersIsCounted(t *testing.T) {
 	r, err := measure(t.Context(), flags{rounds: 1, short: true, only: "beside", data: t.TempDir()})
 	require.NoError(t, err)
-	for kit, want := range map[string]string{ours: "2 Txn", theirs: "1 DeleteRange, 1 Range, 1 Txn"} {
-		assert.Equal(t, want, calls(r, limit{scenario: "beside", n: 5}, kit), kit)
+	for kit, want := range map[string][]string{ours: {"2 Txn"}, theirs: {"1 DeleteRange", "1 Range", "1 Txn"}} {
+		// Beside them a first renewal may fall into the time that is counted.
+		assert.Subset(t, strings.Split(calls(r, limit{scenario: "beside", n: 5}, kit), ", "), want, kit)
 	}
 	assert.InDelta(t, 2, r.of("beside", ours, 5)[0].requests(), 0.01)
 	assert.Contains(t, r.page(), "## A reader beside others")
