@@ -115,6 +115,11 @@ class Lock {
     if (!this.#over) this.#over = why;
   }
 
+  /** _released reports whether its release has begun. */
+  _released() {
+    return this.#over === 'released';
+  }
+
   /** _lose takes pawld's own word, which Release gives too. */
   _lose(why) {
     this.#lost = why;
@@ -215,6 +220,7 @@ class Session {
         }
         if (answer.state === 'BUSY') return null;
         if (answer.state === 'LOST') throw new LockLost(lock.name, answer.lock.why || 'NOT_HELD');
+        if (!this._renewing && !this._closed) this._renew(); // what an earlier acquisition won, and never learned of, may be in the way
         if (now().steady >= end) {
           const late = new Error(`lock ${JSON.stringify(lock.name)}: not held after ${timeout} ms`);
           late.name = 'TimeoutError';
@@ -239,7 +245,7 @@ class Session {
 
   async _renew() {
     this._renewing = true;
-    while (this._locks.size > 0 && !this._closed) {
+    while ((this._locks.size > 0 || this._asked.size > 0) && !this._closed) {
       const settled = this._settled;
       this._settled = [];
       const wait = this._ttl / 4;
@@ -248,23 +254,27 @@ class Session {
       try {
         answer = await this._call('Renew', { session: this._id, waitMs: Math.floor(wait), settled }, wait + this._ttl / 4);
       } catch (e) {
-        this._settled = settled.concat(this._settled);
+        if (e.code === 'unavailable') this._settled = settled.concat(this._settled);
         await sleep(Math.min(100, this._ttl / 20));
         continue;
       }
       const listed = new Map((answer.locks || []).map((l) => [l.requestId, l]));
+      for (const [id, seen] of listed) {
+        if (this._locks.has(id) || this._asked.has(id)) continue;
+        if (seen.state === 'HELD') this._free(id); // won, and its answer, or its release, was lost
+        else this._settle(id); // as long as it is not settled, pawld parks no Renew
+      }
       for (const [id, lock] of [...this._locks]) {
         const seen = listed.get(id);
-        if (seen && seen.state === 'HELD') lock._believe(sent, seen);
-        else if (seen || lock._knew(sent)) {
-          lock._lose((seen && seen.why) || 'NOT_HELD');
+        if (seen && seen.state === 'HELD') {
+          lock._believe(sent, seen);
+          if (!lock.held()) this._free(id); // its belief has ended, or its release failed
+        } else if (seen || lock._knew(sent)) {
+          if (!lock._released()) lock._lose((seen && seen.why) || 'NOT_HELD'); // otherwise Release says what became of it
           this._settle(id);
         }
       }
-      for (const [id, seen] of listed) {
-        // won, and its answer, or its release, was lost
-        if (seen.state === 'HELD' && !this._locks.has(id) && !this._asked.has(id)) this._free(id);
-      }
+      if (listed.size === 0) await sleep(Math.min(100, this._ttl / 20)); // a session that is not known is not parked
     }
     this._renewing = false;
   }

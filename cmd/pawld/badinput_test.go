@@ -41,6 +41,7 @@ func TestEachBadRequestIsNamed(t *testing.T) {
 		{"Acquire", `{"session":"` + s + `"}`, "invalid_argument", "request_id has 0"},
 		{"Acquire", fmt.Sprintf(`{"session":%q,"requestId":%q,"names":["n"]}`, s, id), "invalid_argument", "mode is MODE_UNSPECIFIED, want EXCLUSIVE, SHARED, SEMAPHORE or ELECTION"},
 		{"Acquire", fmt.Sprintf(`{"session":%q,"requestId":%q,"names":["n"],"mode":"SEMAPHORE"}`, s, id), "invalid_argument", "limit is 0, want 1 to 1000"},
+		{"Acquire", fmt.Sprintf(`{"session":%q,"requestId":%q,"names":[%q],"mode":"SEMAPHORE","limit":1}`, s, id, strings.Repeat("x", 1024)), "invalid_argument", "for a semaphore"},
 		{"Acquire", fmt.Sprintf(`{"session":%q,"requestId":%q,"names":["n","n"],"mode":"EXCLUSIVE"}`, s, id), "invalid_argument", "names: \"n\" is given twice"},
 		{"Acquire", fmt.Sprintf(`{"session":%q,"requestId":%q,"names":["n","m"],"mode":"ELECTION"}`, s, id), "invalid_argument", "a set's is EXCLUSIVE or SHARED"},
 		{"Acquire", fmt.Sprintf(`{"session":%q,"requestId":%q,"names":[%s"n"],"mode":"SHARED"}`, s, id, strings.Repeat(`"n",`, 32)), "invalid_argument", "names: 33 given, want at most 32"},

@@ -94,8 +94,11 @@ func listenUnix(path, group string) (net.Listener, error) {
 	if strings.HasPrefix(path, "@") || path[0] == 0 {
 		return nil, fmt.Errorf("--socket %q is an abstract socket, which everybody may use: want a path", path)
 	}
-	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+	c, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
 		_ = c.Close()
+	}
+	if err == nil || errors.Is(err, syscall.EAGAIN) { // it may have more to accept than it keeps up with
 		return nil, fmt.Errorf("--socket %s is in use: another process serves it", path)
 	}
 	info, err := os.Lstat(path)

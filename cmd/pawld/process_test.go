@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -305,4 +306,24 @@ func TestListingsShowTheClientsOwner(t *testing.T) {
 	all, err := kv.Range(t.Context(), &etcdpb.RangeRequest{Key: []byte("\x00"), RangeEnd: []byte("\x00"), KeysOnly: true})
 	require.NoError(t, err)
 	assert.Len(t, all.Kvs, 1, "pawld's session alone is left")
+}
+
+// What was taken over before pawld found that it cannot serve is left to the next one.
+func TestAHealthAddressInUseLosesNoLock(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	state := filepath.Join(t.TempDir(), "state")
+	p := start(t, etcd, "", "--state-dir", state)
+	held := p.hold(1, 1, "n")
+	p.stop(syscall.SIGTERM)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	other := begin(t, "--endpoints", etcd.Addr(), "--socket", p.socket, "--state-dir", state, "--health", taken.Addr().String())
+	assert.Equal(t, 1, other.wait())
+	assert.Contains(t, other.said(), "--health")
+	all := start(t, etcd, p.socket, "--state-dir", state).locks(1)
+	require.Len(t, all, 1)
+	assert.Equal(t, "HELD", all[0]["state"])
+	assert.Equal(t, held["token"], all[0]["token"])
 }

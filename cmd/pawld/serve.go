@@ -78,7 +78,7 @@ func serve(ctx context.Context, o options, stderr io.Writer, signals <-chan os.S
 		d.serve(l, handler)
 	}
 	if err := d.serveHealth(); err != nil {
-		return errors.Join(err, d.end(syscall.SIGINT, nil))
+		return errors.Join(err, d.end(syscall.SIGTERM, nil)) // what was taken over is the next one's
 	}
 	select {
 	case sig := <-signals:
@@ -171,6 +171,7 @@ func (d *daemon) serve(l listener, handler http.Handler) {
 	server := &http.Server{
 		Handler: handler, Protocols: protocols, TLSConfig: l.tls, ConnContext: l.peers.Context, ConnState: l.peers.State,
 		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		WriteTimeout: d.maxTTL + time.Minute, // more than any call is parked for
 		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
 	}
 	d.servers = append(d.servers, server)

@@ -3,9 +3,11 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -64,4 +66,19 @@ func TestListSaysHowEachEntryHolds(t *testing.T) {
 		assert.Equal(t, "BUSY", got["state"], name)
 		assert.Equal(t, owner, got["holder"], name)
 	}
+}
+
+// The policy holds for the names that a set has beside the one that is listed.
+func TestListNamesNothingOfASetThatThePolicyForbids(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	all := start(t, etcd, "")
+	all.call("Acquire", object{"session": hex32(1), "requestId": hex32(1), "names": []string{"orders/1", "secret/1"}, "mode": "EXCLUSIVE", "waitMs": 5000})
+	policy := filepath.Join(t.TempDir(), "policy")
+	require.NoError(t, os.WriteFile(policy, fmt.Appendf(nil, "uid:%d orders/\n", os.Getuid()), 0o600))
+	p := start(t, etcd, "", "--policy", policy)
+	queues := p.call("List", object{})["queues"].([]any)
+	require.Len(t, queues, 1)
+	entry := queues[0].(object)["entries"].([]any)[0].(object)
+	assert.Equal(t, []any{"orders/1"}, entry["names"])
 }

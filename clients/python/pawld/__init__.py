@@ -115,6 +115,8 @@ class Lock:
                     self._sent, self._valid = sent, valid
 
     def _end(self, why: str) -> None:
+        if os.getpid() != self._session._pid:
+            return  # it holds nothing, and the guard may have been taken when it was forked
         with self._guard:
             self._over = self._over or why
 
@@ -253,6 +255,8 @@ class Session:
         return lock
 
     def _acquire(self, names: List[str], timeout: Optional[float], more: Dict[str, Any]) -> Optional[Lock]:
+        if os.getpid() != self._pid:
+            raise Error("invalid_argument", "the session is another process's")
         lock = Lock(self, secrets.token_hex(16), names)
         body = {"session": self._id, "requestId": lock._id, "names": names, "owner": self._owner, "ttlMs": int(self._ttl * 1000), **more}
         end = None if timeout is None else time.monotonic() + timeout
@@ -280,6 +284,8 @@ class Session:
                     return None
                 if state == "LOST":
                     raise LockLost(lock.name, answer["lock"].get("why", "NOT_HELD"))
+                with self._change:
+                    self._begin()  # what an earlier acquisition won, and never learned of, may be in the way
                 if end is not None and time.monotonic() >= end:
                     raise TimeoutError(f"lock {lock.name!r}: not held after {timeout} s")
         except BaseException:
@@ -297,16 +303,20 @@ class Session:
             if self._closed:
                 raise Error("invalid_argument", "the session is closed")
             self._locks[lock._id] = lock
-            if self._renewer is None:
-                self._renewer = threading.Thread(target=self._renew, name="pawld", daemon=True)
-                self._renewer.start()
-            self._change.notify()
+            self._begin()
+
+    def _begin(self) -> None:
+        """Starts the thread, or wakes it; self._change is held."""
+        if self._renewer is None:
+            self._renewer = threading.Thread(target=self._renew, name="pawld", daemon=True)
+            self._renewer.start()
+        self._change.notify()
 
     def _renew(self) -> None:
-        """Runs in the thread: renews while there are locks."""
+        """Runs in the thread: renews while there are locks, or while one is waited for."""
         while True:
             with self._change:
-                while not self._locks and not self._closed:
+                while not self._locks and not self._asked and not self._closed:
                     self._change.wait()
                 if self._closed:
                     return
@@ -315,23 +325,36 @@ class Session:
             sent = _Instant()
             try:
                 answer = self._call("Renew", {"session": self._id, "waitMs": int(wait * 1000), "settled": settled}, wait + self._ttl / 4)
-            except Error:
-                with self._change:
-                    self._settled += settled
+            except Error as e:
+                if e.code == "unavailable":
+                    with self._change:
+                        self._settled += settled
                 time.sleep(min(0.1, self._ttl / 20))
                 continue
             listed = {l["requestId"]: l for l in answer.get("locks", [])}
+            unwanted = []
             with self._change:
+                for request_id, entry in listed.items():
+                    if request_id in self._locks or request_id in self._asked:
+                        continue
+                    if entry["state"] == "HELD":  # won, and its answer, or its release, was lost
+                        unwanted.append(request_id)
+                    else:  # as long as it is not settled, pawld parks no Renew
+                        self._settle(request_id)
                 for request_id, lock in list(self._locks.items()):
                     seen = listed.get(request_id)
                     if seen is not None and seen["state"] == "HELD":
                         lock._believe(sent, seen)
+                        if not lock.held():  # its belief has ended, or its release failed
+                            unwanted.append(request_id)
                     elif seen is not None or (lock._known is not None and sent.boot >= lock._known.boot):
-                        lock._lose((seen or {}).get("why", "NOT_HELD"))
+                        if lock._over != "released":  # otherwise Release says what became of it
+                            lock._lose((seen or {}).get("why", "NOT_HELD"))
                         self._settle(request_id)
-                nobodys = [i for i, seen in listed.items() if seen["state"] == "HELD" and i not in self._locks and i not in self._asked]
-            for request_id in nobodys:  # won, and its answer, or its release, was lost
+            for request_id in unwanted:
                 threading.Thread(target=self._free, args=(request_id,), name="pawld", daemon=True).start()
+            if not listed:  # a session that is not known is not parked
+                time.sleep(min(0.1, self._ttl / 20))
 
     def _settle(self, request_id: str) -> None:
         self._locks.pop(request_id, None)
@@ -362,8 +385,10 @@ class Session:
 
     def close(self) -> None:
         """Gives everything back."""
+        if os.getpid() != self._pid:
+            return
         with self._change:
-            if self._closed or os.getpid() != self._pid:
+            if self._closed:
                 return
             self._closed = True
             locks, self._locks = list(self._locks.values()), {}

@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -250,7 +251,9 @@ func (c *calls) List(ctx context.Context, r *connect.Request[pb.ListRequest]) (*
 		}
 		queue := &pb.ListResponse_Queue{Name: q.Name}
 		for _, p := range q.Queue {
-			queue.Entries = append(queue.Entries, entry(p, mine))
+			e := entry(p, mine)
+			e.Names = slices.DeleteFunc(e.Names, func(name string) bool { return c.may(ctx, name) != nil })
+			queue.Entries = append(queue.Entries, e)
 		}
 		answer.Queues = append(answer.Queues, queue)
 	}

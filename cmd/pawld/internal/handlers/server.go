@@ -63,7 +63,8 @@ func (s *Server) Handler() http.Handler {
 	}
 	route, api := pawlv1connect.NewLocksHandler(&calls{s}, limits...)
 	mux.Handle(route, whole(api))
-	mux.Handle(grpchealth.NewHandler(health{s.Locks}, connect.WithReadMaxBytes(MaxBody)))
+	route, check := grpchealth.NewHandler(health{s.Locks}, connect.WithReadMaxBytes(MaxBody))
+	mux.Handle(route, whole(check))
 	reflector := grpcreflect.NewStaticReflector(pawlv1connect.LocksName)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(MaxBody)))
 	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, connect.WithReadMaxBytes(MaxBody)))

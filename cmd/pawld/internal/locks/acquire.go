@@ -81,7 +81,7 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 		if p != nil && p.err == nil && (!p.queued || p.ahead == 0) { // it may be held in a moment
 			least = least.Add(first)
 		}
-		if !s.park(ctx, park.until(now, least), s.listen(r.Session)) {
+		if !s.park(ctx, park.until(now, least), r.Session) {
 			return s.waiting(ref, p)
 		}
 	}
@@ -159,17 +159,22 @@ func (p parking) until(now, least clock.Instant) time.Duration {
 	return end.Sub(now)
 }
 
-// park waits for news, without the mutex. false: d is over, ctx has ended, or pawld stops.
-func (s *Service) park(ctx context.Context, d time.Duration, news <-chan struct{}) bool {
+// park waits for news of a session, without the mutex. false: d is over, ctx has ended, or
+// pawld stops.
+func (s *Service) park(ctx context.Context, d time.Duration, session string) bool {
 	if d <= 0 || s.stopping() || ctx.Err() != nil {
 		return false
 	}
+	n := s.listen(session)
 	s.unlock()
-	defer s.mu.Lock()
+	defer func() {
+		s.mu.Lock()
+		s.unpark(session, n)
+	}()
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
-	case <-news:
+	case <-n.changed:
 		return true
 	case <-t.C:
 	case <-ctx.Done():

@@ -69,7 +69,7 @@ func (s *Service) release(ref table.Ref) {
 	s.work.Add(1)
 	go func() { // ends when it is decided, or with life
 		defer s.work.Done()
-		for s.life.Err() == nil {
+		for s.life.Err() == nil { // the engine tries, too: what is refused is not asked for without a pause
 			ctx, cancel := context.WithTimeout(s.life, 5*time.Second)
 			err := p.held.back(ctx)
 			cancel()
@@ -80,6 +80,12 @@ func (s *Service) release(ref table.Ref) {
 				s.unlock()
 				close(p.released)
 				return
+			}
+			t := time.NewTimer(100 * time.Millisecond)
+			select {
+			case <-t.C:
+			case <-s.life.Done():
+				t.Stop()
 			}
 		}
 	}()

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -105,7 +107,10 @@ func (s *Service) Drain() {
 func (s *Service) Detach(write func(Saved) error) error {
 	s.Drain()
 	session.AwaitInstant(s.life, s.believed())
-	for _, r := range s.rests { // nobody changes it any more
+	s.mu.Lock()
+	rests := slices.Collect(maps.Values(s.rests)) // one more may be lost meanwhile
+	s.unlock()
+	for _, r := range rests {
 		s.back(r.held)
 	}
 	s.mu.Lock()
@@ -136,9 +141,15 @@ func (s *Service) Close(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	for ctx.Err() == nil { // each call has a bound of its own
+	for ctx.Err() == nil { // each call has a bound of its own, and returns at once where it is decided
 		if err = own.Close(ctx); err == nil {
 			return nil
+		}
+		t := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
 		}
 	}
 	return err
@@ -176,9 +187,24 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 	if err != nil {
 		return 0, err
 	}
-	defer host.Deferral.Begin()() // what the predecessor promised keeps the lease, until it is promised here
+	longest := s.cfg.Table.MaxTTL // no client believes in a lock for longer
+	for _, from := range saved.Sessions {
+		longest = max(longest, from.TTL) // the predecessor's bound may have been another
+	}
+	begun := clock.Now()
+	done := host.Deferral.Begin() // what the predecessor promised keeps the lease, until it is promised here
 	own, err := s.takeOver(ctx, saved)
-	within, cancel := context.WithTimeout(ctx, s.cfg.Table.MaxTTL) // no client believes in a lock for longer
+	defer func() {
+		if own == nil || own.Err() == nil {
+			done() // the lease is left alone, or what was taken over is promised
+			return
+		}
+		go func() { // it ended before anything was promised, perhaps; bounded
+			session.AwaitInstant(context.Background(), begun.Add(longest))
+			done()
+		}()
+	}()
+	within, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	var wg sync.WaitGroup
 	turns := make(chan struct{}, resumers)
@@ -195,7 +221,7 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 				defer wg.Done()
 				turns <- struct{}{}
 				defer func() { <-turns }()
-				s.takeOne(within, own, r, &to.Rows[j])
+				s.takeOne(within, own, r, &to.Rows[j], from.TTL)
 			}()
 		}
 		restored[i] = to
@@ -258,9 +284,9 @@ func wantOf(r SavedRow) (w Want, whole bool) {
 	return w, err == nil && len(w.Names) > 0 && len(w.Modes) == len(w.Names) && len(r.Keys) == len(w.Names)
 }
 
-// takeOne takes one lock over, and promises at once what its client may still believe. It
-// tries until ctx ends.
-func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow, to *table.SavedRow) {
+// takeOne takes one lock over, and promises at once what its client, whose session has ttl, may
+// still believe. It tries until ctx ends.
+func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow, to *table.SavedRow, ttl time.Duration) {
 	to.State, to.Why = table.Lost, table.ErrExpired
 	if own == nil {
 		return
@@ -272,7 +298,7 @@ func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow,
 		cancel()
 		switch {
 		case err == nil:
-			if to.Why = h.Promise(clock.Now().Add(s.cfg.Table.MaxTTL)); to.Why == nil {
+			if to.Why = h.Promise(clock.Now().Add(ttl)); to.Why == nil {
 				to.State, to.Holding = table.Held, h
 			}
 			return

@@ -36,8 +36,8 @@ type Service struct {
 	mu    sync.Mutex
 	table *table.Table
 	parts map[table.Ref]*part
-	rests map[table.Ref]rest       // of sets of which a name was lost: the other names are taken
-	news  map[string]chan struct{} // by session: closed when something of it has changed
+	rests map[table.Ref]rest // of sets of which a name was lost: the other names are taken
+	news  map[string]*news   // by session: of those of which a request is parked
 
 	own     chan struct{} // holds one element: the right to look after session
 	session *pawl.Session
@@ -76,7 +76,7 @@ type part struct {
 func New(client *pawl.Client, cfg Config) *Service {
 	s := &Service{
 		cfg: cfg, client: client, table: table.New(cfg.Table, clock.Now()),
-		parts: make(map[table.Ref]*part), rests: make(map[table.Ref]rest), news: make(map[string]chan struct{}),
+		parts: make(map[table.Ref]*part), rests: make(map[table.Ref]rest), news: make(map[string]*news),
 		own: make(chan struct{}, 1), poked: make(chan struct{}, 1), draining: make(chan struct{}),
 	}
 	s.own <- struct{}{}
@@ -160,20 +160,35 @@ func (s *Service) back(h *held) {
 
 // wake wakes the parked requests of a session; s.mu is held.
 func (s *Service) wake(session string) {
-	if ch := s.news[session]; ch != nil {
-		close(ch)
+	if n := s.news[session]; n != nil {
+		close(n.changed)
 		delete(s.news, session)
 	}
 }
 
-// listen is closed when something of the session has changed; s.mu is held.
-func (s *Service) listen(session string) <-chan struct{} {
-	ch := s.news[session]
-	if ch == nil {
-		ch = make(chan struct{})
-		s.news[session] = ch
+// news is what the parked requests of a session wait for.
+type news struct {
+	changed chan struct{} // closed when something of the session has changed
+	parked  int           // how many wait for it
+}
+
+// listen is what a request of the session waits for that is to be parked; s.mu is held.
+func (s *Service) listen(session string) *news {
+	n := s.news[session]
+	if n == nil {
+		n = &news{changed: make(chan struct{})}
+		s.news[session] = n
 	}
-	return ch
+	n.parked++
+	return n
+}
+
+// unpark ends what listen began: of a session that has no parked request nothing is kept.
+// s.mu is held.
+func (s *Service) unpark(session string, n *news) {
+	if n.parked--; n.parked == 0 && s.news[session] == n {
+		delete(s.news, session)
+	}
 }
 
 // Session implements pawl.Sessions: pawld's own session, granted again after it ended.
@@ -265,6 +280,9 @@ func (s *Service) queue(ctx context.Context, ref table.Ref, p *part) *held {
 func (s *Service) failed(ref table.Ref, p *part, err error) bool {
 	s.mu.Lock()
 	defer s.unlock()
+	if s.parts[ref] != p { // nobody wants it any more, and the row may be another acquisition's
+		return true
+	}
 	defer s.wake(ref.Session)
 	p.queued, p.err = false, err
 	switch final(err) {
@@ -276,16 +294,15 @@ func (s *Service) failed(ref table.Ref, p *part, err error) bool {
 	default:
 		return false
 	}
-	if s.parts[ref] == p {
-		delete(s.parts, ref)
-	}
+	delete(s.parts, ref)
 	return true
 }
 
 // won hands what is held to the table. false: nobody wants it any more.
 func (s *Service) won(ref table.Ref, p *part, h *held) bool {
 	s.mu.Lock()
-	ok := !s.stopping() && s.table.Won(ref, h, clock.Now())
+	// A client that settles what it released may use the request again: then the row is not p's.
+	ok := !s.stopping() && s.parts[ref] == p && s.table.Won(ref, h, clock.Now())
 	if ok {
 		p.held = h
 		s.wake(ref.Session)
@@ -310,12 +327,14 @@ func (s *Service) watch(ref table.Ref, p *part) {
 	s.mu.Lock()
 	if p.released == nil { // otherwise that finds out
 		now := clock.Now()
-		s.table.Lose(ref, p.held.Err(), now)
+		if s.parts[ref] == p { // otherwise the table has ended it, and the row may be another acquisition's
+			s.table.Lose(ref, p.held.Err(), now)
+			delete(s.parts, ref)
+			s.wake(ref.Session)
+		}
 		if errors.Is(p.held.Err(), lock.ErrKeyOverwritten) { // who takes over deletes the key at once
 			s.overwritten = now.Add(s.cfg.Table.MaxTTL)
 		}
-		delete(s.parts, ref)
-		s.wake(ref.Session)
 		if p.held.leavesRest() {
 			s.keepRest(ref, p.held)
 		}
@@ -337,7 +356,9 @@ func (s *Service) keepRest(ref table.Ref, h *held) {
 	s.rests[ref] = rest{h, clock.Now().Add(ttl)}
 	time.AfterFunc(ttl, func() {
 		s.mu.Lock()
-		s.freeRest(ref)
+		if s.rests[ref].held == h { // not a later one's
+			s.freeRest(ref)
+		}
 		s.unlock()
 	})
 }

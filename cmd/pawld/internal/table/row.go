@@ -102,6 +102,9 @@ const maxPast = 128
 func (t *Table) retire(s *session, r *row, st State, why error) {
 	t.uncount(s, r)
 	r.state, r.why, r.holding, r.ended = st, why, nil, t.looked
+	if st == Left || st == Released {
+		r.params = Params{} // a repeat is refused whatever it says, and what is remembered is to be small
+	}
 	s.remember(r)
 }
 
@@ -165,11 +168,12 @@ func (t *Table) Forget(ref Ref) {
 	}
 }
 
-// Settle forgets what the client knows to have ended.
+// Settle forgets what the client knows to have ended. One whose release is not decided yet is
+// forgotten later.
 func (t *Table) Settle(ref Ref) error {
 	s, r := t.row(ref)
 	switch {
-	case r == nil:
+	case r == nil, r.state == Releasing:
 		return nil
 	case r.live():
 		return &Error{Invalid, fmt.Sprintf("settled names request_id %s, which has not ended", ref.Request)}

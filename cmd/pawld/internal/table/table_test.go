@@ -442,6 +442,32 @@ func TestSettledNamesOnlyWhatHasEnded(t *testing.T) {
 	assert.NoError(t, r.Settle(Ref{id, "other"}))
 }
 
+// A client settles what is not listed any more. That its release is not decided yet must not
+// keep the session's other locks from being renewed.
+func TestSettledMayNameWhatIsBeingReleased(t *testing.T) {
+	r := newRig(t)
+	r.hold(0, Params{})
+	st, _ := r.Release(ref, r.at(0))
+	require.Equal(t, Releasing, st)
+	require.NoError(t, r.Settle(ref))
+	r.Released(ref, nil)
+	assert.Equal(t, Released, r.listed(0, 0).State, "a repeat of Release finds its outcome")
+	assert.NoError(t, r.Settle(ref))
+	assert.Empty(t, r.sessions[id].rows)
+}
+
+func TestWhatIsRememberedOfAReleaseIsSmall(t *testing.T) {
+	r := newRig(t)
+	r.hold(0, Params{Text: strings.Repeat("x", 60<<10), More: 3})
+	_, _ = r.Release(ref, r.at(0))
+	r.Released(ref, nil)
+	assert.Zero(t, r.sessions[id].rows["1"].params)
+	assert.Zero(t, r.live)
+	assert.Empty(t, r.each)
+	_, err := r.Acquire(ref, Params{}, most, r.at(0), r.at(0))
+	r.refused(Invalid, "was released", err)
+}
+
 func TestWhatIsSavedComesBackWithAllOfItsTime(t *testing.T) {
 	r := newRig(t)
 	r.hold(0, Params{Text: "a", MaxHold: time.Minute})

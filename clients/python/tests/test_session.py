@@ -1,0 +1,151 @@
+"""What a Session does where pawld's answers are lost or late: python3 -m unittest, in this directory."""
+
+import json
+import os
+import socketserver
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from http.server import BaseHTTPRequestHandler
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+
+import pawld  # noqa: E402
+
+
+class Pawld(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    """Answers as the test says: answers has a function for each call, from body to status and answer."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.path = os.path.join(self.dir.name, "s")
+        super().__init__(self.path, Handler)
+        self.answers = {}
+        self.seen = []  # calls and bodies
+        self.changed = threading.Condition()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def handle_error(self, request, client_address):
+        pass  # a client that has gone
+
+    def stop(self):
+        self.shutdown()
+        self.server_close()
+        self.dir.cleanup()
+
+    def count(self, call):
+        return len([c for c, _ in self.seen if c == call])
+
+    def await_call(self, call, want, seconds=10):
+        """Returns whether a call came whose body want accepts."""
+        with self.changed:
+            return self.changed.wait_for(lambda: any(c == call and want(b) for c, b in self.seen), seconds)
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        call = self.path.rsplit("/", 1)[1]
+        with self.server.changed:
+            self.server.seen.append((call, body))
+            self.server.changed.notify_all()
+        status, answer = self.server.answers[call](body)
+        text = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *args):
+        pass
+
+
+def held(request_id):
+    return {"requestId": request_id, "state": "HELD", "names": ["n"], "token": "5", "keys": ["n/1"], "validForMs": "60000"}
+
+
+AWAY = (503, {"code": "unavailable", "message": "away"})
+
+
+class SessionTest(unittest.TestCase):
+    def setUp(self):
+        self.pawld = Pawld()
+        self.addCleanup(self.pawld.stop)
+        self.rows = {}  # as Renew lists them
+        self.pawld.answers = {"Acquire": self.acquire, "Renew": self.renew, "Release": self.release}
+        self.session = pawld.Session(self.pawld.path, ttl=0.4)
+
+    def acquire(self, body):
+        self.rows[body["requestId"]] = held(body["requestId"])
+        return 200, {"state": "HELD", "lock": held(body["requestId"])}
+
+    def renew(self, body):
+        for i in body["settled"]:
+            self.rows.pop(i, None)
+        if not any(r["state"] == "LOST" for r in self.rows.values()):
+            time.sleep(body["waitMs"] / 1000)  # parked
+        return 200, {"locks": list(self.rows.values())}
+
+    def release(self, body):
+        for i in body.get("requestIds", []):
+            self.rows.pop(i, None)
+        return 200, {"results": [{"requestId": i, "released": True} for i in body.get("requestIds", [])]}
+
+    def test_a_lock_whose_release_failed_is_not_kept(self):
+        """Else it is renewed for ever, and its own client waits for it."""
+        lock = self.session.acquire("n")
+        self.pawld.answers["Release"] = lambda body: AWAY
+        with self.assertRaises(pawld.Error):
+            lock.release()
+        tried = self.pawld.count("Release")
+        self.pawld.answers["Release"] = self.release
+        self.assertTrue(self.pawld.await_call("Release", lambda b: self.pawld.count("Release") > tried))
+
+    def test_what_nobody_has_is_given_back_while_another_is_waited_for(self):
+        """Else a client waits for what it won itself, and was never told."""
+        orphan = "0123456789abcdef" * 2
+        self.rows[orphan] = held(orphan)
+        self.pawld.answers["Acquire"] = lambda body: (time.sleep(body["waitMs"] / 1000), (200, {"state": "WAITING"}))[1]
+        threading.Thread(target=lambda: self.assertRaises(TimeoutError, self.session.acquire, "n", timeout=8), daemon=True).start()
+        self.assertTrue(self.pawld.await_call("Release", lambda b: b.get("requestIds") == [orphan], 6))
+
+    def test_what_nobody_has_and_was_lost_is_settled(self):
+        """Else pawld parks no Renew, and they follow one another without a pause."""
+        lost = "fedcba9876543210" * 2
+        self.session.acquire("n")
+        self.rows[lost] = {"requestId": lost, "state": "LOST", "why": "EXPIRED"}
+        self.assertTrue(self.pawld.await_call("Renew", lambda b: lost in b["settled"]))
+
+    def test_a_child_waits_for_no_guard_of_its_parents(self):
+        lock = self.session.acquire("n")
+        with lock._guard, self.session._change:
+            child = os.fork()
+            if child == 0:
+                code = 1
+                try:
+                    if not lock.held():
+                        try:
+                            lock.release()
+                        except pawld.LockLost:
+                            self.session.close()
+                            code = 0
+                finally:
+                    os._exit(code)
+        end = time.monotonic() + 10
+        while time.monotonic() < end:
+            done, status = os.waitpid(child, os.WNOHANG)
+            if done:
+                self.assertEqual(status, 0)
+                return
+            time.sleep(0.01)
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        self.fail("the child hangs")
+
+
+if __name__ == "__main__":
+    unittest.main()

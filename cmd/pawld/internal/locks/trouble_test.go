@@ -1,0 +1,177 @@
+package locks
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+)
+
+// about matches what etcd is asked about a name.
+func about(name string) func(etcdfake.Request) bool {
+	return func(r etcdfake.Request) bool { return strings.Contains(fmt.Sprint(r.Message), name+"/") }
+}
+
+// left is what pawld leaves to its successor.
+func (d *daemon) left() (saved Saved) {
+	d.w.Helper()
+	require.NoError(d.w, d.Detach(func(s Saved) error { saved = s; return nil }))
+	require.NoError(d.w, d.client.Close())
+	return saved
+}
+
+// V6: a client that settles what it released may use its request again. What the first acquisition
+// wins or loses after that is not the second one's.
+func TestARequestThatIsUsedAgainIsAnotherAcquisition(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		d.hold("a", "1", "name")
+		d.keep("a")
+		d.acquire("b", "1", 0, exclusive("name"))
+		ref := table.Ref{Session: "b", Request: "1"}
+		d.mu.Lock()
+		earlier := d.parts[ref]
+		d.mu.Unlock()
+		d.release("b", "1")
+		_, err := d.Renew(w.Context(), d.request("b", 0), []string{"1"})
+		require.NoError(w, err)
+		require.Equal(w, table.Waiting, d.acquire("b", "1", 0, exclusive("name")).State)
+
+		h, err := exclusive("late").acquire(w.Context(), d.Service)
+		require.NoError(w, err)
+		assert.False(w, d.won(ref, earlier, h))
+		assert.True(w, d.failed(ref, earlier, fmt.Errorf("an earlier acquisition's")))
+		assert.Equal(w, table.Waiting, d.acquire("b", "1", 0, exclusive("name")).State)
+		d.release("a", "1")
+		a := d.acquire("b", "1", time.Second, exclusive("name"))
+		assert.Equal(w, table.Held, a.State)
+		assert.NotZero(w, a.Token)
+		assert.True(w, d.release("b", "1").Released)
+		synctest.Wait()
+		assert.Empty(w, w.f.Keys("late/"), "what nobody wants is given back")
+	})
+}
+
+func TestNothingIsKeptForASessionWithoutAParkedRequest(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		for i := range 20 {
+			session := fmt.Sprint(i)
+			d.hold(session, "1", "name")
+			d.renew(session, time.Second)
+			d.release(session, "1")
+			d.renew(session, time.Second)
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		assert.Empty(w, d.news)
+	})
+}
+
+// A release that etcd does not decide is not listed any more, so that its client settles it. That
+// must not keep another lock of the session from being renewed.
+func TestAReleaseThatIsNotDecidedKeepsNoOtherLockFromBeingRenewed(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		d.hold("a", "1", "slow")
+		d.hold("a", "2", "other")
+		lost := w.f.Inject(etcdfake.Rule{Method: "Txn", Match: about("slow"), Lose: true})
+		go func() { _, _ = d.Release(w.Context(), d.request("a", 0), []string{"1"}) }()
+		synctest.Wait()
+		all, err := d.Renew(w.Context(), d.request("a", 0), []string{"1"})
+		require.NoError(w, err)
+		require.Len(w, all, 1)
+		assert.Equal(w, "2", all[0].Ref.Request)
+		assert.Equal(w, table.Held, all[0].State)
+		lost.Lift()
+		for begin := time.Now(); ; {
+			results, err := d.Release(w.Context(), d.request("a", 0), []string{"1"})
+			if err == nil {
+				assert.True(w, results[0].Released)
+				return
+			}
+			require.Less(w, time.Since(begin), 30*time.Second)
+		}
+	})
+}
+
+func TestARefusedReleaseIsNotAskedForWithoutAPause(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		d.hold("a", "1", "refused")
+		refused := w.f.Inject(etcdfake.Rule{
+			Method: "Txn", Match: about("refused"), Lose: true, Err: status.Error(codes.PermissionDenied, "etcdserver: permission denied"),
+		})
+		go func() { _, _ = d.Release(w.Context(), d.request("a", 0), []string{"1"}) }()
+		time.Sleep(time.Second)
+		assert.Less(w, refused.Hits(), 60)
+		refused.Lift()
+		time.Sleep(2 * time.Second)
+		assert.True(w, d.release("a", "1").Released)
+	})
+}
+
+// V4: the session that is taken over ends before a lock on it is. What the predecessor promised
+// keeps the lease.
+func TestASessionThatEndsDuringATakeoverKeepsItsLeaseForThePredecessorsPromises(t *testing.T) {
+	inBubble(t, func(w *world) {
+		defer clock.SetWallJump(0)
+		d := w.daemon()
+		l := d.hold("a", "1", "taken")
+		begin := time.Now()
+		belief := d.one("a").Valid
+		saved := d.left()
+		next := w.daemon()
+		lost := w.f.Inject(etcdfake.Rule{Method: "Txn", Match: about("taken"), Lose: true})
+		go func() {
+			time.Sleep(time.Second)
+			clock.SetWallJump(time.Hour)
+		}()
+		taken, err := next.Resume(w.Context(), saved)
+		clock.SetWallJump(0)
+		lost.Lift()
+		require.NoError(w, err)
+		assert.Zero(w, taken)
+		require.Less(w, time.Since(begin), belief)
+		time.Sleep(belief - 1 - time.Since(begin))
+		synctest.Wait()
+		assert.NotNil(w, w.f.Get(l.Keys[0]), "its client believes until now")
+		time.Sleep(30 * time.Second)
+		assert.Nil(w, w.f.Get(l.Keys[0]))
+	})
+}
+
+// V4: the predecessor's --max-ttl was greater.
+func TestALongerTTLOfThePredecessorsIsPromised(t *testing.T) {
+	inBubble(t, func(w *world) {
+		defer clock.SetWallJump(0)
+		d := w.daemon()
+		a, err := d.Acquire(w.Context(), d.request("a", time.Second), "1", 15*time.Second, exclusive("name"), 10)
+		require.NoError(w, err)
+		require.Equal(w, table.Held, a.State)
+		begin := time.Now()
+		belief := d.one("a").Valid
+		saved := d.left()
+		next := w.daemon()
+		next.cfg.Table.MaxTTL = 3 * time.Second
+		taken, err := next.Resume(w.Context(), saved)
+		require.NoError(w, err)
+		assert.Equal(w, 1, taken)
+		clock.SetWallJump(time.Hour)
+		assert.Equal(w, table.Lost, next.one("a").State)
+		clock.SetWallJump(0)
+		time.Sleep(belief - 1 - time.Since(begin))
+		synctest.Wait()
+		assert.NotNil(w, w.f.Get(a.Keys[0]))
+	})
+}
