@@ -41,6 +41,7 @@ const first = time.Second
 // how many locks and places this identity may have.
 func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Duration, w Want, most int) (Answer, error) {
 	ref := table.Ref{Session: r.Session, Request: id}
+	params := w.params()
 	s.mu.Lock()
 	defer s.unlock()
 	if s.stopping() {
@@ -50,7 +51,7 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 	if err := s.table.Open(r.Session, r.Identity, ttl, r.Arrival, now); err != nil {
 		return Answer{}, err
 	}
-	fresh, err := s.table.Acquire(ref, w.params(), most, r.Arrival, now)
+	fresh, err := s.table.Acquire(ref, params, most, r.Arrival, now)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -117,9 +118,16 @@ func (s *Service) Silent(ctx context.Context, err error) error {
 	return err
 }
 
-// lock is l with what the engine knows of it; s.mu is held.
+// lock is l with its names, and what the engine knows of it; s.mu is held.
 func (s *Service) lock(l table.Listed) Lock {
-	out := Lock{Listed: l, Names: namesOf(l.Text)}
+	out := s.nameless(l)
+	out.Names = namesOf(l.Text)
+	return out
+}
+
+// nameless is lock without the names.
+func (s *Service) nameless(l table.Listed) Lock {
+	out := Lock{Listed: l}
 	if p := s.parts[l.Ref]; p != nil && p.held != nil {
 		out.Token, out.Keys, out.Slot = int64(p.held.Token()), p.held.keys, p.held.slot
 	}

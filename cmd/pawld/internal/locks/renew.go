@@ -21,6 +21,15 @@ const leastPark = 100 * time.Millisecond
 // waits a while, and no longer than half of the shortest belief that it gives, unless
 // something changes.
 func (s *Service) Renew(ctx context.Context, r Request, settled []string) ([]Lock, error) {
+	locks, err := s.renew(ctx, r, settled)
+	for i, l := range locks {
+		locks[i].Names = namesOf(l.Text) // without the mutex, because they may be many, and long
+	}
+	return locks, err
+}
+
+// renew is Renew without the names.
+func (s *Service) renew(ctx context.Context, r Request, settled []string) ([]Lock, error) {
 	s.mu.Lock()
 	defer s.unlock()
 	if s.stopping() {
@@ -47,7 +56,7 @@ func (s *Service) Renew(ctx context.Context, r Request, settled []string) ([]Loc
 	}
 	locks := make([]Lock, 0, len(all))
 	for _, l := range all {
-		locks = append(locks, s.lock(l))
+		locks = append(locks, s.nameless(l))
 	}
 	slices.SortFunc(locks, func(a, b Lock) int { return strings.Compare(a.Ref.Request, b.Ref.Request) })
 	return locks, nil
