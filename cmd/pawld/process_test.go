@@ -327,3 +327,19 @@ func TestAHealthAddressInUseLosesNoLock(t *testing.T) {
 	assert.Equal(t, "HELD", all[0]["state"])
 	assert.Equal(t, held["token"], all[0]["token"])
 }
+
+// What cannot be left to a successor is given back when the last belief has ended, and not with the
+// lease.
+func TestAStateThatCannotBeWrittenBlocksNoLock(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	state := filepath.Join(t.TempDir(), "state")
+	p := start(t, etcd, "", "--state-dir", state)
+	p.hold(1, 1, "n")
+	require.NoError(t, os.Mkdir(filepath.Join(state, "state.json.new"), 0o700))
+	p.signal(syscall.SIGTERM)
+	assert.Equal(t, 1, p.wait())
+	assert.Contains(t, p.said(), "state.json.new")
+	out := start(t, etcd, "").call("Acquire", object{"session": hex32(2), "requestId": hex32(2), "names": []string{"n"}, "mode": "EXCLUSIVE", "try": true})
+	assert.Equal(t, "HELD", out["state"], out)
+}

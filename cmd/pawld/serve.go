@@ -241,7 +241,9 @@ func (d *daemon) end(sig os.Signal, signals <-chan os.Signal) error {
 	defer cancel()
 	var err error
 	if detach {
-		err = d.service.Detach(d.dir.Write)
+		if err = d.service.Detach(d.dir.Write); err != nil { // where nothing is left to take over, it is given back
+			err = errors.Join(err, d.service.Close(ctx))
+		}
 	} else {
 		err = d.service.Close(ctx)
 	}
