@@ -120,6 +120,15 @@ class SessionTest(unittest.TestCase):
         self.rows[lost] = {"requestId": lost, "state": "LOST", "why": "EXPIRED"}
         self.assertTrue(self.pawld.await_call("Renew", lambda b: lost in b["settled"]))
 
+    def test_a_belief_counts_from_before_the_request_was_written(self):
+        def late(body):
+            time.sleep(0.3)
+            return 200, {"state": "HELD", "lock": dict(held(body["requestId"]), validForMs="200")}
+
+        self.pawld.answers["Acquire"] = late
+        with self.assertRaises(pawld.LockLost):
+            self.session.acquire("n")
+
     def test_a_child_waits_for_no_guard_of_its_parents(self):
         lock = self.session.acquire("n")
         with lock._guard, self.session._change:
