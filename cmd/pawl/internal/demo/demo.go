@@ -38,8 +38,8 @@ shows on real locks and a SQLite file that checks fencing tokens:
      next one takes over, the first one finds at its first look after waking that it
      has lost, and its late write is refused by the store;
   3. the same with a Python process that holds its lock through the daemon pawld, and a
-     Go process behind it. This part wants Linux, python3, and pawld: beside pawl, in
-     PATH, or in the checkout that pawl was built from. Else a line says what is missing.
+     Go process behind it. This part needs Linux, python3, and pawld: beside pawl, in
+     PATH, or in the checkout that pawl was built from; else it says what is missing.
 
 What it says it has checked. It exits 0 if all was as it should be, and 1 if not.
 Nothing is left behind.`,

@@ -36,8 +36,8 @@ With --json a line is an object with name, key, token, value, revision (of etcd,
 which it was so) and time; without a leader token is 0, and key and value are "".
 A name, key or value that is not UTF-8 is there in base64 too, as nameBase64 and so on.
 
-To ask once who leads, use pawl show --holder. Nobody leads a semaphore's name: pawl show
-lists its slots.`,
+To ask once who leads, use pawl show --holder. Nobody leads a semaphore's name:
+pawl show lists its slots.`,
 		Example: `  pawl observe scheduler
   pawl observe --json scheduler | while read -r line; do ./notify "$line"; done`,
 		Args: cli.OneName,
