@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -185,9 +186,17 @@ func (g *guardian) Deadline() time.Time {
 	return g.page.until(awake)
 }
 
-func (g *guardian) signal(sig unix.Signal) { signalAll(below(os.Getpid(), processes()), sig) }
+// signal sends sig to all that the holder started, and not to the holder itself. One that was stopped
+// for too long and goes on finds its session expired, and removes its key: another would get the lock
+// while the command still lives.
+func (g *guardian) signal(sig unix.Signal) {
+	isHolder := func(p relative) bool { return p.pid == g.holder }
+	signalAll(slices.DeleteFunc(below(os.Getpid(), processes()), isHolder), sig)
+}
 
-func (g *guardian) kill() { g.signal(unix.SIGKILL) }
+// kill kills all that the holder started, and first the holder, whose key then stays until its lease
+// expires.
+func (g *guardian) kill() { signalAll(below(os.Getpid(), processes()), unix.SIGKILL) }
 
 // afterwards is how long a signal that ended the command can take to arrive here too.
 const afterwards = 100 * time.Millisecond
