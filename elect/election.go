@@ -95,11 +95,12 @@ func (e *Election) owner(s *session.Session) []byte {
 	return s.OwnerValue(e.opts.Owner)
 }
 
-// checkValue refuses the one beginning that a candidate's value must not have: a
-// lock of the same name would take its key for a waiter's, and write to it.
+// checkValue refuses the beginnings that a candidate's value must not have: a
+// lock of the same name would take its key for a waiter's, and write to it; and Resume would
+// take it for a lock's, which no Election can resume.
 func checkValue(value []byte) error {
-	if bytes.HasPrefix(value, []byte(keys.LockMark)) {
-		return fmt.Errorf("the value begins with %s, as the keys of locks do", keys.LockMark)
+	if keys.OfLock(value) {
+		return fmt.Errorf("the value begins with %s, as the keys of locks do", value[:bytes.IndexByte(value, ',')+1])
 	}
 	return nil
 }

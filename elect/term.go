@@ -97,11 +97,14 @@ func (t *Term) Confirm(ctx context.Context) error {
 // next Proclaim settles that before it writes its own, so that a delayed copy of
 // an older value never replaces a newer one. Another error: it was not written.
 // After an error that does not say that the term has ended, it can be called
-// again. The value is copied.
+// again. The value is copied. One that begins as those of locks' keys do is refused, as Campaign does.
 func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 	return t.call("proclaim", ctx, func(ctx context.Context) error {
 		if t.acquisition() == queue.None {
 			return queue.None.Err()
+		}
+		if err := checkValue(value); err != nil {
+			return err
 		}
 		proclaimed := t.c.Proclaiming()
 		err := t.proclaim(ctx, value)

@@ -13,6 +13,7 @@
 //	ns//pawl/<lease>/<n>               a cancel key ([CancelKey])
 //	ns//pawl/<lease>/<n>/owner         who a candidate is, where it is not its session's owner ([OwnerKey])
 //	ns//pawl/<lease>/<n>/broken        the mark of an operator's eviction ([EvictionKey])
+//	ns//pawl/<lease>/<n>/forfeit       the mark of a hold that its own process ended ([ForfeitKey])
 //	ns//pawl/once/<escaped name>       the record of the last run of a name, a time ([OnceKey])
 //
 // where <lease> is a lease ID in hexadecimal and <n> a sequence number in decimal,

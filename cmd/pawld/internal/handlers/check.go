@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -104,8 +105,8 @@ func checkValue(value []byte) error {
 	switch {
 	case len(value) > maxValue:
 		return invalid("value has %d bytes, want at most %d", len(value), maxValue)
-	case strings.HasPrefix(string(value), keys.LockMark):
-		return invalid("value begins with %s, as the keys of locks do", keys.LockMark)
+	case keys.OfLock(value):
+		return invalid("value begins with %s, as the keys of locks do", value[:bytes.IndexByte(value, ',')+1])
 	}
 	return nil
 }
