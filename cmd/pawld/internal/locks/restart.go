@@ -279,6 +279,9 @@ func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow,
 		case errors.Is(err, lock.ErrLost), errors.Is(err, elect.ErrLost), errors.Is(err, pawl.ErrTokenFloor):
 			to.Why = err
 			return
+		case errors.Is(err, lock.ErrKind): // it was acquired as what is resumed, so that somebody has put another value
+			to.Why = fmt.Errorf("%w: %w", lock.ErrKeyOverwritten, err)
+			return
 		}
 		if !errors.Is(err, context.DeadlineExceeded) || to.Why == table.ErrExpired { // how the last try ended says less
 			to.Why = fmt.Errorf("%w: it could not be taken over: %w", table.ErrExpired, err)

@@ -238,6 +238,28 @@ func TestASlotOutlivesARestart(t *testing.T) {
 	})
 }
 
+// What somebody has overwritten while no pawld ran is lost at once: the clients of all else are served.
+func TestAKeyThatWasOverwrittenHoldsNoRestartUp(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		l := d.hold("a", "1", "name")
+		d.hold("b", "1", "other")
+		var saved Saved
+		require.NoError(w, d.Detach(func(s Saved) error { saved = s; return nil }))
+		require.NoError(w, d.client.Close())
+		w.f.Put(l.Keys[0], "x", w.f.Get(l.Keys[0]).Lease)
+		next := w.daemon()
+		begin := time.Now()
+		taken, err := next.Resume(w.Context(), saved)
+		require.NoError(w, err)
+		assert.Less(w, time.Since(begin), time.Second)
+		assert.Equal(w, 1, taken)
+		lost := next.one("a")
+		assert.Equal(w, table.Lost, lost.State)
+		assert.Equal(w, Why("KEY_OVERWRITTEN"), WhyOf(lost.Why))
+	})
+}
+
 // A name that pawld may no longer read keeps no other lock from being taken over and served:
 // for as long as a client can believe in it it is tried, and then it is lost.
 func TestALockThatCannotBeTakenOverHoldsARestartUpForABoundedTime(t *testing.T) {
