@@ -154,6 +154,17 @@ func TestWhatWasHeldForTooLongIsForfeit(t *testing.T) {
 	assert.Zero(t, l.removalOps(n))
 }
 
+// Whatever an entry is removed with counts as an operation: a server refuses more than it allows.
+func TestAnOwnerKeyIsCountedWithItsEntry(t *testing.T) {
+	l := newLedger()
+	n, _ := l.begin(7, keys.Place{Prefix: "a/"})
+	l.name(n)
+	assert.True(t, l.move(n, unwanted, nil))
+	assert.Equal(t, 3, l.removalOps(n), "its cancel key, and two deletions")
+	assert.True(t, l.move(n, shown, nil))
+	assert.Equal(t, 2, l.removalOps(n))
+}
+
 func TestWhatIsNotOfTheLeaseIsNotInherited(t *testing.T) {
 	for _, key := range []string{"precious/1-1", "a/7-x", "a/7", "a/7-0", "a/7--1", "a/7-5", "a/7-9223372036854775808"} {
 		l := newLedger()

@@ -88,7 +88,7 @@ func (s *Session) Host() Host { return s.host }
 
 // Key is the session's own key and the modification revision under which this
 // session wrote it: every enqueue compares it, so that a session that was taken
-// expired is refused at once (rule N6).
+// over is refused at once (rule N6).
 func (s *Session) Key() (key string, mod int64) { return s.key, s.mod }
 
 // Same are parts of a transaction: the comparison of the session key with what

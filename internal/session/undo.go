@@ -18,9 +18,7 @@ import (
 func (l *ledger) removalOps(n int64) int {
 	e := l.entries[n]
 	switch e.state {
-	case undoing:
-		return 1 + len(e.keys)
-	case forfeit:
+	case undoing, forfeit:
 		return 1 + len(e.keys) + e.extras()
 	case leaving:
 		return len(e.keys) + e.extras()
