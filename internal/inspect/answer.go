@@ -14,7 +14,7 @@ import (
 func (r *reader) answer(ctx context.Context, queries []query) (map[query]answer, error) {
 	answers := make(map[query]answer, len(queries))
 	for len(queries) > 0 {
-		n := min(batchSize, len(queries))
+		n := min(batchSize/2, len(queries)) // of up to three operations each: a server may allow no more than 64
 		err := r.answerBatch(ctx, queries[:n], true, answers)
 		if cluster.IsCompacted(err) {
 			err = r.answerBatch(ctx, queries[:n], false, answers)
