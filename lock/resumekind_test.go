@@ -100,3 +100,26 @@ func TestAKeyIsResumedAsWhatItWasAcquiredAs(t *testing.T) {
 		}
 	})
 }
+
+// What somebody else wrote to before it was resumed, and took from its lease, is lost, whatever it looks like by now; and
+// it is removed, for no lease would ever end it.
+func TestAKeyThatWasOverwrittenBeforeItIsResumedIsRemoved(t *testing.T) {
+	for _, value := range []string{"x", `{"pawl":"lock","owner":"eve"}`} {
+		inBubble(t, func(w *world) {
+			s := w.session()
+			h, err := lock.New(s, "a", lock.Options{}).Acquire(w.Context())
+			require.NoError(w, err)
+			handle := s.Detach()
+			w.f.Put(h.Key(), value, 0)
+			next, err := w.spare.NewSession(w.Context(), lease.Options{Resume: handle})
+			require.NoError(w, err)
+			got, err := lock.New(next, "a", lock.Options{}).Resume(w.Context(), h.Key(), h.Token())
+			assert.Nil(w, got)
+			require.ErrorIs(w, err, lock.ErrLost)
+			require.ErrorIs(w, err, lock.ErrKeyOverwritten)
+			time.Sleep(time.Minute)
+			assert.Empty(w, w.f.Keys("a/"))
+			require.NoError(w, next.Err())
+		})
+	}
+}

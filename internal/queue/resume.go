@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -57,8 +58,11 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 	}
 	mod, err := a.resumed(sent, resp)
 	if err != nil {
-		if a.lacksOwn(resp) && s.Adopt(a.n, a.keys...) {
+		switch {
+		case a.lacksOwn(resp) && s.Adopt(a.n, a.keys...):
 			a.lostBefore(a.putAt(resp, 1))
+		case errors.Is(err, ErrKeyOverwritten) && s.Adopt(a.n, a.keys...):
+			a.overwrittenBefore(sent.own, txn.KV(resp, a.spans()).ModRevision)
 		}
 		return nil, err
 	}
@@ -91,6 +95,14 @@ func (a *Acquisition) lostBefore(create int64) {
 	a.notice = nil // it was never held here
 	a.state = state.Resumed(state.Key{Name: a.keys[0], Create: create}, create, a.keys[1:]...)
 	a.apply(state.OwnDeleted{}, ErrKeyDeleted)
+}
+
+// overwrittenBefore has own removed, which somebody else wrote to, at mod, before it was resumed, and
+// took from the lease: nothing else would take it out of the queue.
+func (a *Acquisition) overwrittenBefore(own state.Key, mod int64) {
+	a.notice = nil // it was never held here
+	a.state = state.Resumed(own, own.Create, a.keys[1:]...)
+	a.apply(state.OwnChanged{Create: own.Create, Mod: mod}, nil)
 }
 
 // knowOwn takes from the names of the own keys which acquisition they are of, and in which
@@ -182,6 +194,9 @@ func (a *Acquisition) resumed(q query, resp *pb.TxnResponse) (mod int64, err err
 		return 0, fmt.Errorf("answered at revision %d, before the own key's %d", resp.Header.Revision, q.own.Create)
 	}
 	kv := txn.KV(resp, a.spans())
+	if kv.Lease != a.s.ID() {
+		return 0, &loss{&detail{ErrKeyOverwritten, fmt.Sprintf("%s is on another lease, or on none", a.of(0))}}
+	}
 	if err := a.checkValue(kv.Value); err != nil {
 		return 0, err
 	}
