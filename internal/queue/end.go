@@ -117,11 +117,7 @@ func (a *Acquisition) carryEnd(fx state.Effects, e *ending, why error) {
 		}
 	case state.HeldTooLong:
 		e.decide(why)
-		if a.permit != nil {
-			a.s.Reopen(a.n) // nobody waits with a Delay for a slot, and reads a mark
-		} else {
-			a.s.Forfeit(a.n)
-		}
+		a.s.Forfeit(a.n)
 		a.s.Host().Cleanup.Go("key "+a.Key()+", held for too long", a.leaveOverheld)
 	case state.GivenUp:
 		e.decide(context.Canceled) // nobody has seen this acquisition
