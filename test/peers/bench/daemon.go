@@ -120,7 +120,7 @@ func (r *results) daemonSections() []section {
 var (
 	servedColumns = []column{{"a second", figures.throughput, 1}, {"p50, ms", figures.p50, 1e3}, {"p99, ms", figures.p99, 1e3},
 		{"client CPU, µs", figures.cpu, 1e6}, {"pawld CPU, µs", figures.daemonCPU, 1e6}, {"etcd CPU, µs", figures.serverCPU, 1e6}}
-	idleColumns = []column{{"pawld CPU, µs", figures.daemonCPU, 1e6}, {"pawld memory a session, KiB", figures.heap, 1. / 1024},
+	idleColumns = []column{{"pawld CPU, µs", figures.daemonCPU, 1e6}, {"pawld memory per session, KiB", figures.heap, 1. / 1024},
 		{"client CPU, µs", figures.cpu, 1e6}, {"etcd CPU, µs", figures.serverCPU, 1e6}}
 )
 

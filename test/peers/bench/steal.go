@@ -91,5 +91,5 @@ func (s *steal) others() string {
 	if s.again+s.disturbed == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" Other programs on\nthe host used more than a tenth of its CPU during %d turns, which were repeated, and during %d that are counted nevertheless.", s.again, s.disturbed)
+	return fmt.Sprintf(" Other tenants of\nthe host took more than a tenth of the CPU during %d turns, which were repeated, and during %d that are counted nevertheless.", s.again, s.disturbed)
 }
