@@ -146,7 +146,7 @@ func examine(o *cli.Reader, cmd *cobra.Command, prefix string) error {
 			return cause
 		}
 		if err != nil {
-			d.wrong("request", "", err.Error(), "the checks that need it were left out: see to what is wrong above first")
+			d.wrong("request", "", err.Error(), "the checks that need it were skipped: fix the problems above first")
 		}
 	}
 	return d.sum()

@@ -164,7 +164,7 @@ func (o *breakOptions) confirm(ctx context.Context, cmd *cobra.Command, v *view,
 	if p.HasSlot() {
 		slot = fmt.Sprintf("slot %d, ", p.Slot)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s %q is held by %s%s, %stoken %d, age %s, lease left %s; %s.\nIt may go on working until it learns of it. Evict it? [y/N] ",
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s %q is held by %s%s, %stoken %d, age %s, lease left %s; %s.\nIt may continue to work until it sees the loss. Evict it? [y/N] ",
 		l.Kind(), l.Name, cli.Plain(cli.Who(p)), cli.With(l.Name, p), slot, p.Token, cli.Age(p, v.now), cli.Left(v.leases, p), next)
 	answered := make(chan string, 1)
 	go func() { // ends with the answer, or with the process
