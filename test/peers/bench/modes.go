@@ -35,8 +35,8 @@ type takerFunc func(ctx context.Context) (held, error)
 
 func (f takerFunc) acquire(ctx context.Context) (held, error) { return f(ctx) }
 
-// anyOf replaces a semaphore by limit plain locks, of which each acquisition picks one at random.
-// It waits for the one that it picked, even if another is free.
+// anyOf is limit plain locks, of which each acquisition picks one at random: what who has no
+// semaphore can do. It waits for the one that it picked, though another be free.
 func anyOf(s session, name string, limit int) taker {
 	locks := make([]locker, limit)
 	for i := range locks {
@@ -45,8 +45,8 @@ func anyOf(s session, name string, limit int) taker {
 	return takerFunc(func(ctx context.Context) (held, error) { return locks[rand.IntN(limit)].acquire(ctx) })
 }
 
-// inOrder replaces a set by plain locks, acquired one after the other in the names' order, so that
-// two workers never wait for each other in a circle.
+// inOrder is the locks of some names, taken one after the other in the names' order, which keeps those
+// who do so from waiting in a circle.
 func inOrder(s session, names []string) taker {
 	locks := make([]locker, len(names))
 	for i, name := range slices.Sorted(slices.Values(names)) {
