@@ -17,8 +17,8 @@ func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the man pages into DIR",
-		Long: `Writes a man page for each command and topic into DIR, which it makes: pawl.1,
-pawl-lock.1 and so on. They are made from what pawl help says.`,
+		Long: `Writes a man page for each command and topic into DIR, which it creates if necessary:
+pawl.1, pawl-lock.1 and so on. The pages have the same text as pawl help.`,
 		Example: `  pawl man ~/.local/share/man/man1`,
 		Args:    cli.Words(1, "DIR"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return writeMan(newRoot(), args[0]) },

@@ -120,18 +120,18 @@ func (r *results) daemonSections() []section {
 var (
 	servedColumns = []column{{"a second", figures.throughput, 1}, {"p50, ms", figures.p50, 1e3}, {"p99, ms", figures.p99, 1e3},
 		{"client CPU, µs", figures.cpu, 1e6}, {"pawld CPU, µs", figures.daemonCPU, 1e6}, {"etcd CPU, µs", figures.serverCPU, 1e6}}
-	idleColumns = []column{{"pawld CPU, µs", figures.daemonCPU, 1e6}, {"pawld memory a session, KiB", figures.heap, 1. / 1024},
+	idleColumns = []column{{"pawld CPU, µs", figures.daemonCPU, 1e6}, {"pawld memory per session, KiB", figures.heap, 1. / 1024},
 		{"client CPU, µs", figures.cpu, 1e6}, {"etcd CPU, µs", figures.serverCPU, 1e6}}
 )
 
 const (
-	servedText = `Each worker acquires and releases a lock of its own, as above, in one session. pawl is the library in the worker's process;
-pawld is the daemon, over JSON on its Unix socket; "v3lock, JSON" is etcd's own lock service through its gateway, which
-compares nothing and gives no deadline. Client, daemon and etcd share the machine.
+	servedText = `Each worker acquires and releases a lock of its own; all workers share one session. "pawl" is the library in the worker's process.
+"pawld" is the daemon, over JSON on its Unix socket. "v3lock, JSON" is etcd's own lock service through its gateway, which
+makes no comparisons and returns no deadline. Client, daemon and etcd share the machine.
 
 `
-	idleText = `Each session holds a lock through pawld and does nothing but renew, three times in a TTL of 30 s, over JSON on the Unix
-socket. CPU is for one session and one TTL; memory is what the process has grown by. In the first round only.
+	idleText = `Each session holds a lock through pawld and only renews, three times in a TTL of 30 s, over JSON on the Unix
+socket. CPU is for one session and one TTL; memory is the growth of the process. Measured in the first round only.
 
 `
 )

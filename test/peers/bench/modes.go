@@ -216,28 +216,28 @@ var modeColumns = []column{{"a second", figures.throughput, 1}, {"p50, ms", figu
 func (r *results) modeSections() []section {
 	return []section{
 		{"Readers and writers", readersText, r.table("readers, %", []point{{"readers-90", 90}, {"readers-50", 50}}, modeColumns)},
-		{"A reader beside others", besideText, r.table("readers that hold", []point{{"beside", 5}, {"beside", 5_000}}, modeColumns)},
+		{"A reader among others", besideText, r.table("readers that hold", []point{{"beside", 5}, {"beside", 5_000}}, modeColumns)},
 		{"Permits", permitsText, r.table("limit", []point{{"permits-1", 1}, {"permits-8", 8}}, modeColumns)},
 		{"Several names at once", setsText, r.table("names", []point{{"sets-2", 2}, {"sets-8", 8}, {"sets-32", 32}}, modeColumns)},
 	}
 }
 
 const (
-	readersText = `64 workers with a session each share one name, and hold it for 1 ms each time: as readers, in so many of a hundred, or as
-writers. clientv3 is ` + "`RWMutex`" + ` of etcd's ` + "`client/v3/experimental/recipes`" + `. Latency is from the call to the end of the release.
+	readersText = `64 workers, each with a session of its own, share one name and hold it for 1 ms each time. The first column is the percentage of holds
+as readers; the others are as writers. clientv3 is ` + "`RWMutex`" + ` of etcd's ` + "`client/v3/experimental/recipes`" + `. Latency is from the call to the end of the release.
 
 `
-	besideText = `One worker acquires and releases as a reader, beside so many others that hold the name as readers.
+	besideText = `One worker acquires and releases as a reader, while the given number of other readers hold the name.
 
 `
-	permitsText = `64 workers with a session each, of whom so many hold one name at once, for 1 ms. etcd's own client has no semaphore: it,
-and "plain locks" of pawl, have as many locks, of which a worker picks one at random and waits for it, though another be
-free. A semaphore costs more, and serves its waiters in turn: each takes a slot once it is first in the line.
+	permitsText = `64 workers, each with a session of its own. The given number of them can hold one name at once, for 1 ms each. etcd's own client has no semaphore. So for it,
+and for "plain locks" of pawl, there are as many locks instead. A worker picks one at random and waits for it even if another one is
+free. A semaphore costs more, and serves its waiters first come, first served: each takes a slot once it is first in the queue.
 
 `
-	setsText = `8 workers with a session each take so many names of the same 256, at random, all at once, and release them. clientv3 and
-"plain locks" take them one after another in sorted order, as who has no sets must. Requests are for all the names of one
-acquisition together, and its release.
+	setsText = `8 workers, each with a session of its own. Each acquires the given number of names at once, at random from the same 256, and releases them. clientv3 and
+"plain locks" of pawl acquire them one after another in sorted order, because they have no sets. Requests are those for all names of one
+acquisition and its release.
 
 `
 )

@@ -91,5 +91,5 @@ func (s *steal) others() string {
 	if s.again+s.disturbed == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" Others on\nthe host took more than a tenth of the machine away in %d turns, which were taken again, and in %d that count all the same.", s.again, s.disturbed)
+	return fmt.Sprintf(" Other tenants of\nthe host took more than a tenth of the CPU during %d turns, which were repeated, and during %d that are counted nevertheless.", s.again, s.disturbed)
 }

@@ -31,17 +31,17 @@ const full = 0.7
 func oneCluster(c costs, w world) string {
 	cpu := full * float64(w.cores)
 	var b strings.Builder
-	b.WriteString("| | costs the server | so one cluster carries |\n|---|---|---|\n")
+	b.WriteString("| | cost on the server | one cluster carries |\n|---|---|---|\n")
 	row := func(what, costs, carries string) { fmt.Fprintf(&b, "| %s | %s | %s |\n", what, costs, carries) }
-	row("an acquisition and release, nobody else there", us(c.pair)+" of CPU", rate(cpu/c.pair))
-	row("a handoff, 100 waiters, many such lines", us(c.handoff)+" of CPU", rate(cpu/c.handoff))
-	row("a handoff, 1,000 waiters", us(c.long)+" of CPU", rate(cpu/c.long))
-	row("a handoff, 5,000 waiters", us(c.longest)+" of CPU", rate(cpu/c.longest))
+	row("an uncontended acquisition and release", us(c.pair)+" of CPU", rate(cpu/c.pair))
+	row("a handover, 100 waiters, many such queues", us(c.handoff)+" of CPU", rate(cpu/c.handoff))
+	row("a handover, 1,000 waiters", us(c.long)+" of CPU", rate(cpu/c.long))
+	row("a handover, 5,000 waiters", us(c.longest)+" of CPU", rate(cpu/c.longest))
 	row("a session, TTL 15 s: four renewals, each with a read", us(c.session)+" of CPU in a TTL", thousands(15*cpu/c.session)+" sessions")
 	row("the same, TTL 60 s", us(c.session)+" of CPU in a TTL", thousands(60*cpu/c.session)+" sessions")
 	row("a new session", us(c.open)+" of CPU", rate(cpu/c.open))
 	row("a lock held, with its watch", bytes(c.lockHeap)+" of heap", thousands(4*gib/c.lockHeap)+" in 4 GiB")
-	row("a waiter, among others of its client, with whom it shares its watches", bytes(c.waitHeap)+" of heap", thousands(4*gib/c.waitHeap)+" in 4 GiB")
+	row("a waiter that shares its watches with others of its client", bytes(c.waitHeap)+" of heap", thousands(4*gib/c.waitHeap)+" in 4 GiB")
 	row("a session, with its key's watch", bytes(c.leaseHeap)+" of heap", thousands(4*gib/c.leaseHeap)+" in 4 GiB")
 	return b.String()
 }
@@ -51,7 +51,7 @@ const gib = 1 << 30
 // simulated is the table of clusters against what the busiest bears.
 func simulated(c costs, w world) (string, error) {
 	var b strings.Builder
-	b.WriteString("| clusters | names on the busiest | its sessions | acquisitions a second | renewals a second | its cores | a request waits, p50 | p99 | its heap |\n")
+	b.WriteString("| clusters | names on the busiest | its sessions | its acquisitions a second | its renewals a second | its cores in use | wait of a request, p50 | p99 | its heap |\n")
 	b.WriteString("|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, n := range []int{1, 2, 4, 8, 16, 32} {
 		shards, closeAll, err := shardsOf(n)

@@ -35,13 +35,13 @@ func (c *Connection) Flags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&c.Endpoints, "endpoints", nil, "members of the etcd cluster, with commas between (or ETCDCTL_ENDPOINTS; default "+defaultEndpoint+")")
 	fs.StringVar(&c.user, "user", "", "name:password, or a name alone with ETCDCTL_PASSWORD (or ETCDCTL_USER)")
 	fs.StringVar(&c.password, "password", "", "password of --user; better in ETCDCTL_PASSWORD, where ps does not show it")
-	fs.StringVar(&c.cacert, "cacert", "", "file of the authority that the members' certificates are verified with (or ETCDCTL_CACERT)")
-	fs.StringVar(&c.cert, "cert", "", "file of our certificate (or ETCDCTL_CERT)")
-	fs.StringVar(&c.key, "key", "", "file of our certificate's key (or ETCDCTL_KEY)")
-	fs.StringVar(&c.Namespace, "namespace", "", "put before every key (or PAWL_NAMESPACE)")
-	fs.DurationVar(&c.DialTimeout, "dial-timeout", 5*time.Second, "how long to wait for a first member to answer")
-	fs.BoolVar(&c.Embed, "embed", false, "run against an etcd server in this process, gone when it ends")
-	fs.BoolVarP(&c.Verbose, "verbose", "v", false, "say on stderr what happens")
+	fs.StringVar(&c.cacert, "cacert", "", "CA file for the members' certificates (or ETCDCTL_CACERT)")
+	fs.StringVar(&c.cert, "cert", "", "file of the client certificate (or ETCDCTL_CERT)")
+	fs.StringVar(&c.key, "key", "", "file of the client certificate's key (or ETCDCTL_KEY)")
+	fs.StringVar(&c.Namespace, "namespace", "", "prefix of every key (or PAWL_NAMESPACE)")
+	fs.DurationVar(&c.DialTimeout, "dial-timeout", 5*time.Second, "how long to wait for the first member to answer")
+	fs.BoolVar(&c.Embed, "embed", false, "run against an etcd server in this process, which ends with it")
+	fs.BoolVarP(&c.Verbose, "verbose", "v", false, "report on stderr what happens")
 }
 
 // environment fills in what no flag gave, as etcdctl does: an empty variable

@@ -36,15 +36,15 @@ const (
 )
 
 const ExitHelp = `Exit codes:
-  the command's own; 128+n when signal n ended it, or ended the wait;
-  of Ctrl-C pawl dies itself, as the command does, so that a shell's loop ends
-  121  the lock was lost, or about to be: the command was ended for it
+  the command's own code, or 128+n if signal n ended the command or the wait
+       (at Ctrl-C pawl dies of INT, as the command does, so that a shell's loop ends)
+  121  the lock was lost, or about to be lost, and pawl ended the command
   122  wrong usage
   123  no cluster answers, or it refuses the credentials
-  124  not acquired with -n or within --wait (-E picks another code)
-  125  pawl failed otherwise
+  124  not acquired with -n or within --wait (-E sets another code)
+  125  any other failure of pawl
   126  the command cannot be run
-  127  there is no such command`
+  127  the command does not exist`
 
 // exitError is an error that has an exit code of its own. Without an err it is
 // silent.

@@ -25,7 +25,7 @@ func (o *Reader) Flags(cmd *cobra.Command, forEach string) {
 
 // NameFlags are for commands about one NAME.
 func (o *Reader) NameFlags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, as etcdctl and clientv3's concurrency do; without a slash in it, it is the same")
+	cmd.Flags().BoolVar(&o.etcd, "etcd-layout", false, "use NAME verbatim, as etcdctl and clientv3's concurrency do; makes no difference if NAME has no slash")
 	CompletesNames(cmd, &o.Connection)
 }
 

@@ -32,17 +32,18 @@ func New() *cobra.Command {
 		Long: `Starts an etcd server in this process and contenders in processes of their own, and
 shows on real locks and a SQLite file that checks fencing tokens:
 
-  1. contenders that queue first come, first served, each doing a read-modify-write
-     under the lock, and nothing is lost;
-  2. a holder that is stopped in the middle of its work for longer than its TTL: the
-     next one takes over, the first one finds at its first look after waking that it
-     has lost, and its late write is refused by the store;
+  1. contenders queue first come, first served, and each does read-modify-writes under
+     the lock: no update is lost;
+  2. a holder is stopped in the middle of its work for longer than its TTL: the next
+     contender takes over, the first check of the stopped holder after it resumes says
+     that its lock is lost, and the store refuses its late write;
   3. the same with a Python process that holds its lock through the daemon pawld, and a
-     Go process behind it. This part needs Linux, python3, and pawld: beside pawl, in
-     PATH, or in the checkout that pawl was built from; else it says what is missing.
+     Go process that waits behind it. This part requires Linux, python3, and pawld:
+     beside pawl, in PATH, or in the checkout that pawl was built from. If one of them
+     is missing, a line says so.
 
-What it says it has checked. It exits 0 if all was as it should be, and 1 if not.
-Nothing is left behind.`,
+The demo checks each of its statements before it prints it. It exits with 0 if all of
+them hold, and with 1 if not. It leaves nothing behind.`,
 		Example: "  pawl demo",
 		Args:    cli.Words(0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

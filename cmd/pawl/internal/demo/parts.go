@@ -200,11 +200,11 @@ func (d *demo) wake(ctx context.Context, who string, first *worker, p *paused) (
 	if p.woke, err = first.next(ctx, "woke"); err != nil {
 		return err
 	}
-	d.line(p.woke.At, who, p.woke.Token, "looks: %s", p.woke.Err)
+	d.line(p.woke.At, who, p.woke.Token, "checks: %s", p.woke.Err)
 	if p.refused, err = first.next(ctx, "refused"); err != nil {
 		return err
 	}
-	d.line(p.refused.At, who, p.refused.Token, "writes all the same, as a program would that does not look")
+	d.line(p.refused.At, who, p.refused.Token, "writes all the same, as a program that does not check would")
 	d.line(p.refused.At, "store", p.refused.Highest, "refuses: %s", p.refused.Err)
 	return nil
 }

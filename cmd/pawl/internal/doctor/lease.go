@@ -32,7 +32,7 @@ func (d *doctor) ttl(ctx context.Context, c *pawl.Client) error {
 		d.wrong("ttl", "", "no lease is granted: the database is full", "see the alarm above")
 		return nil
 	case err != nil:
-		return fmt.Errorf("no lease is granted, so no lock can be taken: %w", err)
+		return fmt.Errorf("no lease is granted, so no lock can be acquired: %w", err)
 	}
 	_ = d.call(ctx, c, cluster.Request{Op: "lease revoke"}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
 		resp, err := m.Lease().LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: resp.ID})
@@ -41,12 +41,12 @@ func (d *doctor) ttl(ctx context.Context, c *pawl.Client) error {
 	granted := time.Duration(resp.TTL) * time.Second
 	switch {
 	case granted > lease.DefaultTTL:
-		d.odd("ttl", "", fmt.Sprintf("the shortest lease is %v, longer than pawl's default of %v: sessions get it all the same, and a dead holder's lock stays as long", granted, lease.DefaultTTL),
-			"lower the members' --election-timeout: the shortest lease is one and a half of it")
+		d.odd("ttl", "", fmt.Sprintf("the shortest lease is %v, longer than pawl's default of %v: sessions get this TTL instead, and the lock of a dead holder stays taken that long", granted, lease.DefaultTTL),
+			"lower the members' --election-timeout: the shortest lease is one and a half times that")
 	case granted > lease.MinTTL:
-		d.ok("ttl", "", "the shortest lease is %v; a session that asks for less gets that", granted)
+		d.ok("ttl", "", "the shortest lease is %v; a session that requests less gets that", granted)
 	default:
-		d.ok("ttl", "", "leases of %v and more are granted as they are asked for", granted)
+		d.ok("ttl", "", "leases of %v and more are granted as requested", granted)
 	}
 	return nil
 }
@@ -63,7 +63,7 @@ func (d *doctor) permissions(ctx context.Context, c *pawl.Client, namespace, pre
 		if err != nil {
 			return err
 		}
-		d.denied(d.wrong, may, lacks, "sessions cannot be had")
+		d.denied(d.wrong, may, lacks, "sessions cannot be made")
 		if lacks, err = may.lacks(ctx, c, names...); err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func (d *doctor) permissions(ctx context.Context, c *pawl.Client, namespace, pre
 		if len(lacks) < len(names) {
 			report = d.odd
 		}
-		d.denied(report, may, lacks, "locks and elections there cannot be had")
+		d.denied(report, may, lacks, "locks and elections there cannot be acquired")
 	}
 	if d.counts[isWrong]+d.counts[isOdd] == before {
 		var all []string

@@ -23,10 +23,10 @@ type tenure struct {
 
 func (o *tenure) flags(fs *pflag.FlagSet) {
 	fs.Var(&o.ttl, "ttl", "how long the lease outlives its last renewal, 3s to 300s (default 15s)")
-	fs.StringVar(&o.owner, "owner", "", "who holds it, for people (default host:pid)")
+	fs.StringVar(&o.owner, "owner", "", "name of the holder, for display (default host:pid)")
 	o.grace = noGrace
-	fs.Var(&o.grace, "grace", "from TERM to KILL for the command, at most a sixth of the TTL (default: that)")
-	fs.BoolVar(&o.json, "json", false, "say what happens as lines of JSON")
+	fs.Var(&o.grace, "grace", "time between TERM and KILL for the command, at most a sixth of the TTL, which is the default")
+	fs.BoolVar(&o.json, "json", false, "report what happens as lines of JSON")
 }
 
 // noGrace is --grace where it was not given.

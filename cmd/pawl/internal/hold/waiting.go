@@ -24,9 +24,9 @@ const noWait = seconds(-1)
 
 func (o *waiting) flags(fs *pflag.FlagSet, what string) {
 	o.wait = noWait
-	fs.VarP(&o.wait, "wait", "w", "how long to wait for "+what+"; 0 is -n (default: as long as it takes)")
-	fs.BoolVarP(&o.nonblock, "nonblock", "n", false, "do not wait when another holds it or waits for it")
-	fs.IntVarP(&o.conflict, "conflict-exit-code", "E", cli.ExitNotAcquired, "exit code when it is not acquired with -n or --wait; with 0 nothing is said either")
+	fs.VarP(&o.wait, "wait", "w", "how long to wait for "+what+"; 0 means -n (default: as long as it takes)")
+	fs.BoolVarP(&o.nonblock, "nonblock", "n", false, "do not wait if somebody else holds it or waits for it")
+	fs.IntVarP(&o.conflict, "conflict-exit-code", "E", cli.ExitNotAcquired, "exit code if it is not acquired with -n or --wait; 0 also prints nothing")
 }
 
 // check finds what is wrong with o. Not to wait is what a wait of 0 says.
