@@ -148,7 +148,7 @@ var mutants = []mutant{
 		"	for i := range a.spans() {\n", "	for i := range a.queue.spans() {\n"}}, []string{inQueue, simulation}},
 	{"the reason of a refused enqueue takes more operations than the enqueue", "ML1", []edit{
 		{"internal/queue/enqueue.go", "	if try {\n		ops = append(", "	if true {\n		ops = append("},
-		{"internal/queue/enqueue.go", "	if !try || a.permit != nil { // of", "	if true { // of"},
+		{"internal/queue/enqueue.go", "	if !try || a.permit != nil { // for", "	if true { // for"},
 	}, []string{inQueue}},
 	{"one key of a set is resumed as a lock", "ML6", []edit{{"internal/queue/resume.go",
 		"	if err := a.checkValue(kv.Value); err != nil {", "	if err := a.checkValue(kv.Value); false && err != nil {"}}, []string{inLock}},
