@@ -314,7 +314,7 @@ func (s *Service) watch(ref table.Ref, p *part) {
 	if p.released == nil { // otherwise the release reports it
 		now := clock.Now()
 		s.table.Lose(ref, p.held.Err(), now)
-		if errors.Is(p.held.Err(), lock.ErrKeyOverwritten) { // then the next holder deletes the key at once
+		if errors.Is(p.held.Err(), lock.ErrKeyOverwritten) { // a successor of this pawld deletes the key at once
 			s.overwritten = now.Add(s.cfg.Table.MaxTTL)
 		}
 		delete(s.parts, ref)
