@@ -43,7 +43,6 @@
 //
 // # Failures
 //
-//
 //	ErrExpired  the deadline passed unconfirmed; its text names the last failure
 //	ErrRevoked  the server says that the lease, or the session key, is gone
 //	ErrClosed   this process ended it: Close, Detach, or the client's Close
