@@ -11,10 +11,10 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// ErrNoTerm: Proclaim is for a term of an election.
+// ErrNoTerm: Proclaim was called for a lock that is no election's term.
 var ErrNoTerm = errors.New("request_id is no election's")
 
-// Confirm asks etcd whether a lock is held.
+// Confirm reads from etcd whether a lock is held.
 func (s *Service) Confirm(ctx context.Context, r Request, id string) (Lock, error) {
 	return s.ask(r, id, func(h *held) error { return h.Confirm(ctx) })
 }
@@ -29,7 +29,8 @@ func (s *Service) Proclaim(ctx context.Context, r Request, id string, value []by
 	})
 }
 
-// ask does something with what is held, and lists it. What is not known is not held.
+// ask calls do with what is held, and returns the lock as it is then. An unknown lock is not
+// held.
 func (s *Service) ask(r Request, id string, do func(h *held) error) (Lock, error) {
 	ref := table.Ref{Session: r.Session, Request: id}
 	notHeld := Lock{Listed: table.Listed{Ref: ref, State: table.Lost, Why: table.ErrNotHeld}}
