@@ -47,8 +47,8 @@ type Gate struct {
 	known sync.Map // resource → *registers; changed only under mu
 
 	mu    sync.Mutex
-	floor pair         // what was forgotten, and RefuseBelow; the registers of every unknown resource
-	ring  []*registers // all that is known, in the order in which the sweep comes by
+	floor pair         // of forgotten resources and of RefuseBelow; used for every unknown resource
+	ring  []*registers // all known resources, in the order of the sweep
 	hand  int
 }
 
@@ -84,8 +84,9 @@ func (g *Gate) admit(resource string, t Token, shared bool) error {
 	return g.admitUnknown(resource, t, shared)
 }
 
-// admitUnknown admits a token for a resource that was not there when its caller looked. Entries are added and forgotten only under mu, so that it
-// sees either the entry, alive, or a floor that covers it.
+// admitUnknown admits a token for a resource that was not known when its caller looked. Entries
+// are added and forgotten only under mu, so that it finds either the entry, alive, or a floor
+// that covers it.
 func (g *Gate) admitUnknown(resource string, t Token, shared bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,8 +113,9 @@ func (g *Gate) remember(r *registers) {
 	g.known.Store(r.resource, r)
 }
 
-// forgetOne ends the first entry that was not used since the sweep came by, and returns its place. mu is held. At most two
-// turns: the first takes the marks of use away; callers that set them again meanwhile are given no third.
+// forgetOne ends the first entry that was not used since the last sweep, and returns its place.
+// mu is held. It makes at most two rounds: the first clears the marks of use, and callers that
+// set them again meanwhile do not cause a third.
 func (g *Gate) forgetOne() int {
 	place := g.hand
 	for range 2 * len(g.ring) {

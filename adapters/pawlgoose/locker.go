@@ -32,13 +32,13 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// A Locker is goose's lock.Locker, and its lock.SessionLocker. It is for any number of
-// Providers; each Lock that succeeds is ended by one Unlock.
+// A Locker is a goose lock.Locker, and lock.SessionLocker, for any number of Providers; each
+// Lock that succeeds is ended by one Unlock.
 type Locker struct {
 	mutex *lock.Mutex
 
 	mu   sync.Mutex
-	held *lock.Held // of the one who has the lock through this Locker; nil: nobody
+	held *lock.Held // held through this Locker; nil: not held
 }
 
 var (
@@ -59,15 +59,15 @@ func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held = h // any other of this Locker was lost, or there would be none now
+	l.held = h // any earlier one was lost, because h was acquired
 	return nil
 }
 
-// ErrNotLocked is what Unlock says without a Lock.
+// ErrNotLocked is the error of Unlock without a Lock.
 var ErrNotLocked = errors.New("goose: not locked")
 
-// Unlock gives the lock back. The error matches lock.ErrLost where it was not held until now.
-// The database is not used.
+// Unlock releases the lock. If it was not held until now, the error matches lock.ErrLost. The
+// database is not used.
 func (l *Locker) Unlock(ctx context.Context, _ *sql.DB) error {
 	l.mu.Lock()
 	h := l.held
