@@ -61,7 +61,7 @@ no lease.`,
 	o.Connection.Flags(cmd.Flags())
 	cmd.Flags().StringVar(&o.sort, "sort", "name", "by what: "+strings.Join(orders, ", "))
 	cmd.Flags().BoolVar(&o.reverse, "reverse", false, "the opposite order")
-	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(orders, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(orders, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
 	cli.CompletesNames(cmd, &o.Connection)
 	return cmd
 }
@@ -121,8 +121,8 @@ func (b *board) show(ctx context.Context, c *pawl.Client, f *inspect.Follower) e
 	news, leases := make(chan followed), make(chan leaseAnswer)
 	ended := make(chan struct{}, 2)
 	defer func() { cancel(); <-ended; <-ended }()
-	go func() { hear(ctx, f, news); ended <- struct{}{} }()                    // ends with ctx; awaited above
-	go func() { queryLeases(ctx, c, &b.shown, leases); ended <- struct{}{} }() // likewise
+	go func() { hear(ctx, f, news); ended <- struct{}{} }()                    // returns when ctx ends; awaited above
+	go func() { queryLeases(ctx, c, &b.shown, leases); ended <- struct{}{} }() // the same
 	return b.loop(ctx, v, news, leases)
 }
 
@@ -144,7 +144,7 @@ func hear(ctx context.Context, f *inspect.Follower, news chan<- followed) {
 // queryLeases queries the leases of the holders that are shown, periodically.
 func queryLeases(ctx context.Context, c *pawl.Client, shown *atomic.Pointer[[]int64], leases chan<- leaseAnswer) {
 	for {
-		ids := *shown.Load() // it was drawn before
+		ids := *shown.Load() // not nil, because the board was drawn before
 		within, cancel := context.WithTimeout(ctx, 2*queryEvery)
 		got, err := inspect.Leases(within, c, ids...)
 		cancel()
