@@ -34,9 +34,8 @@ func (c *Cluster) FillQuota(t testing.TB) {
 	})
 }
 
-// FreeQuota ends what FillQuota brought about: it compacts, defragments and
-// disarms the alarms, until none comes back. A member that was behind raises its
-// own late.
+// FreeQuota undoes FillQuota: it compacts, defragments and disarms the alarms, until no new one
+// is raised. A member that was behind raises its own late.
 func (c *Cluster) FreeQuota(t testing.TB) {
 	t.Helper()
 	c.operate(t, "free the quota", func(ctx context.Context, m *Member) error {
