@@ -164,7 +164,7 @@ func TestALongWaitIsAnAlarm(t *testing.T) {
 	assert.Equal(t, []string{"PawlWaitsLong"}, firing(t, engine, s, rules, 10*time.Minute+2*interval))
 }
 
-// That nobody leads is an alarm also where nobody ever did, whichever candidates wait, and where
+// The alert that nobody leads also fires if nobody ever led, whichever candidates wait, and if
 // no program runs at all.
 func TestThatNobodyEverLedIsAnAlarm(t *testing.T) {
 	for name, c := range map[string]struct {
