@@ -84,7 +84,7 @@ func newCredentials(c *Cluster, user, password string) *credentials {
 }
 
 // For returns the login for a request to m. If there is none it waits for one, within ctx and
-// until until; m is queried first, unless it refused the last one. The fetch continues after
+// before the time until; m is queried first, unless it refused the last one. The fetch continues after
 // ctx ends, because other callers wait for it too. A login that is about to expire is still
 // used while the next is fetched.
 func (s *credentials) For(ctx context.Context, m *Member, until time.Time) (*login, error) {

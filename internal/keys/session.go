@@ -46,7 +46,7 @@ func OfOnce(namespace, key string) bool {
 	return strings.HasPrefix(key, SessionRoot(namespace)+onceRoot)
 }
 
-// OnceValue is the value of the record of a run that was due at at.
+// OnceValue is the value of the record of a run whose due time was at.
 func OnceValue(at time.Time) []byte { return at.UTC().AppendFormat(nil, time.RFC3339Nano) }
 
 // ParseOnceValue is the inverse of OnceValue.

@@ -33,7 +33,7 @@ func (r *Renewals) received(c *candidate) {
 	c.state = idle
 }
 
-// arm makes the timer fire at at, unless it fires earlier; r.mu is held.
+// arm sets the timer to at, unless it fires earlier; r.mu is held.
 func (r *Renewals) arm(at time.Time) {
 	if at.IsZero() || !r.wake.IsZero() && !at.Before(r.wake) {
 		return

@@ -12,7 +12,7 @@ type Hook struct {
 	in          *ring
 }
 
-// Several says that the acquisition has keys keys of its own. It is called before the
+// Several sets how many keys of its own the acquisition has. It is called before the
 // acquisition is added to the roster.
 func (h *Hook) Several(keys int) { h.keys = keys }
 

@@ -38,7 +38,7 @@ func rules(t *testing.T, file string) []rulefmt.Rule {
 	return groups.Groups[0].Rules
 }
 
-// vector is what expr gives at at.
+// vector is the value of expr at the time at.
 func vector(t *testing.T, engine *promql.Engine, s storage.Queryable, expr string, at time.Duration) promql.Vector {
 	t.Helper()
 	q, err := engine.NewInstantQuery(t.Context(), s, nil, expr, epoch.Add(at))
@@ -51,7 +51,7 @@ func vector(t *testing.T, engine *promql.Engine, s storage.Queryable, expr strin
 	return slices.Clone(v)
 }
 
-// firing are the alerts that fire at at: their expression has given something at each
+// firing are the alerts that fire at the time at: their expression has given something at each
 // evaluation for as long as they ask for.
 func firing(t *testing.T, engine *promql.Engine, s storage.Queryable, rules []rulefmt.Rule, at time.Duration) (names []string) {
 	t.Helper()

@@ -26,7 +26,7 @@ type Holding interface {
 	// Until is D: the first instant at which it is no longer held unless pawld's own session is
 	// renewed; the zero Instant once it has ended.
 	Until() clock.Instant
-	// Promise is called before an answer lets a client believe until until that it holds the
+	// Promise is called before an answer lets a client believe, up to until, that it holds the
 	// lock (rule V4). An error says why it has ended; then nothing was promised.
 	Promise(until clock.Instant) error
 }
