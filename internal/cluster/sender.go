@@ -68,7 +68,7 @@ func (s *sender) run(ctx context.Context) error {
 			s.served()
 			return nil
 		}
-		if !s.goOn(ctx, outcome, err) || !s.wait(ctx) {
+		if !s.mayRetry(ctx, outcome, err) || !s.wait(ctx) {
 			return s.failed(ctx)
 		}
 	}
@@ -178,8 +178,8 @@ func (s *sender) served() {
 	}
 }
 
-// goOn records a failed attempt, and reports whether another may follow.
-func (s *sender) goOn(ctx context.Context, outcome Outcome, err error) bool {
+// mayRetry records a failed attempt, and reports whether another may follow.
+func (s *sender) mayRetry(ctx context.Context, outcome Outcome, err error) bool {
 	if s.harmless {
 		outcome = NotApplied
 	}

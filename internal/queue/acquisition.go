@@ -93,10 +93,10 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 		pre, a.preWatch = a.preWatch, nil
 	}
 	if fx.WatchOwn {
-		own, others = a.unwatched(fx.Own)
+		own, others = a.takeWatches(fx.Own)
 	}
 	if fx.Unwatch {
-		own, others = a.unwatched(state.All)
+		own, others = a.takeWatches(state.All)
 		a.permit.has(a.state.Own().Name)
 	}
 	woken := a.woken

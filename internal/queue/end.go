@@ -166,7 +166,7 @@ func (a *Acquisition) spread(e *ending) {
 	a.mu.Lock()
 	cancel, stop, works := a.cancel, a.stop, a.works
 	pre := a.preWatch
-	own, others := a.unwatched(state.All)
+	own, others := a.takeWatches(state.All)
 	a.stop, a.works, a.preWatch = nil, nil, nil
 	a.mu.Unlock()
 	if stop != nil {

@@ -39,9 +39,9 @@ func (a *Acquisition) watchAt(place int) **watcher.Watch {
 	return &a.set.watches[place-1]
 }
 
-// unwatched removes the watches of its own key at index place, or of all, and returns them to
+// takeWatches removes the watches of its own key at index place, or of all, and returns them to
 // be cancelled; a.mu is held.
-func (a *Acquisition) unwatched(place int) (own *watcher.Watch, others []*watcher.Watch) {
+func (a *Acquisition) takeWatches(place int) (own *watcher.Watch, others []*watcher.Watch) {
 	if place <= 0 {
 		own, a.ownWatch = a.ownWatch, nil
 	}

@@ -115,7 +115,7 @@ func (s *Session) readKeys(ctx context.Context, m *cluster.Member, l *keyRead) (
 	}
 	switch {
 	case cluster.IsTooManyOps(err):
-		s.believe(len(l.ops))
+		s.limitOps(len(l.ops))
 	case !cluster.IsPermissionDenied(err):
 		return nil, false, err
 	}

@@ -157,7 +157,7 @@ func (k *renewal) confirm(ctx context.Context) {
 			p.err = fmt.Errorf("confirming a renewal: %w", err)
 			continue
 		}
-		p.judge(k.member, resp)
+		p.validate(k.member, resp)
 		confirmed = confirmed || p.err == nil && !p.over
 	}
 	if confirmed {
@@ -165,8 +165,8 @@ func (k *renewal) confirm(ctx context.Context) {
 	}
 }
 
-// judge decides whether the read confirms the part's renewal.
-func (p *part) judge(m *cluster.Member, resp *pb.TxnResponse) {
+// validate decides whether the read confirms the part's renewal.
+func (p *part) validate(m *cluster.Member, resp *pb.TxnResponse) {
 	if p.s.ValidateKey(txn.KV(resp, p.at), resp.Header.Revision) != nil {
 		p.over = true
 		return

@@ -148,7 +148,7 @@ func (s *Session) sendUndo(ctx context.Context, w together.Write) error {
 	case cluster.IsLeaseNotFound(err):
 		return s.Gone(fmt.Sprintf("lease %x was not found", s.id))
 	case cluster.IsTooManyOps(err):
-		s.believe(len(w.Txn.Success))
+		s.limitOps(len(w.Txn.Success))
 		return err
 	case err != nil:
 		return err
@@ -158,9 +158,9 @@ func (s *Session) sendUndo(ctx context.Context, w together.Write) error {
 	return nil
 }
 
-// believe records that a transaction with refused operations had too many: the next has at most
+// limitOps records that a transaction with refused operations had too many: the next has at most
 // half as many, and at least two.
-func (s *Session) believe(refused int) {
+func (s *Session) limitOps(refused int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.maxOps = min(s.maxOps, max(refused/2, 2))

@@ -25,9 +25,9 @@ type Sender struct {
 // New makes a Sender that writes to c. It ends with c.
 func New(c *cluster.Cluster) *Sender { return &Sender{c: c, m: newMachine()} }
 
-// together is how often a write that may be done twice is sent with others before it is sent
+// maxTogether is how often a write that may be done twice is sent with others before it is sent
 // alone.
-const together = 2
+const maxTogether = 2
 
 // A verdict is the outcome of sending a part.
 type verdict struct {
@@ -43,10 +43,10 @@ type verdict struct {
 type next uint8
 
 const (
-	done    next = iota
-	alone        // the caller sends it alone, now, with the ticket
-	apartly      // it was refused, perhaps because of another part, and is sent alone
-	again        // its outcome is unknown, and it may be done twice
+	done        next = iota
+	alone            // the caller sends it alone, now, with the ticket
+	resendAlone      // it was refused, perhaps because of another part, and is sent alone
+	again            // its outcome is unknown, and it may be done twice
 )
 
 // Txn sends w, alone or with others, with the same outcome as [cluster.Cluster.Txn]. It returns
@@ -54,14 +54,14 @@ const (
 func (s *Sender) Txn(ctx context.Context, w Write) (*pb.TxnResponse, error) {
 	own, sent := false, false
 	for tries := 1; ; tries++ {
-		resp, v, err := s.try(ctx, &w, own || tries > together)
+		resp, v, err := s.try(ctx, &w, own || tries > maxTogether)
 		switch {
 		case v.next == done && err != nil && sent:
 			return nil, cluster.Doubtful(err)
 		case v.next == done:
 			return resp, err
 		}
-		own, sent = v.next == apartly, sent || v.sent
+		own, sent = v.next == resendAlone, sent || v.sent
 	}
 }
 
@@ -159,7 +159,7 @@ func (s *Sender) sendTogether(parts []*part, ticket int, avoid *cluster.Member) 
 	if err != nil {
 		s.c.Logger().Error("writes of one queue would have shared a request; they go alone", "error", err)
 		s.finished(ticket)
-		deliver(parts, func(int) verdict { return verdict{next: apartly} })
+		deliver(parts, func(int) verdict { return verdict{next: resendAlone} })
 		return
 	}
 	resp, err := s.c.Txn(context.Background(), cluster.Request{Op: "txn", Repeat: repeat(parts), Avoid: avoid, Lanes: s, Ticket: ticket}, t)
@@ -181,11 +181,11 @@ func outcome(parts []*part, i int, resp *pb.TxnResponse, err error) verdict {
 	refused := cluster.IsFinal(err) && !cluster.IsNoSpace(err) // perhaps because of one of the parts
 	switch {
 	case !unknown && cluster.IsFinal(err):
-		return verdict{next: apartly}
+		return verdict{next: resendAlone}
 	case unknown && p.Repeat == cluster.Always && refused:
-		return verdict{next: apartly, sent: true}
+		return verdict{next: resendAlone, sent: true}
 	case unknown && p.Repeat == cluster.Always && cluster.IsNoSpace(err) && !p.writes:
-		return verdict{next: apartly, sent: true} // rule G10
+		return verdict{next: resendAlone, sent: true} // rule G10
 	case unknown && refused: // another copy may have been applied, and the error may be about another part
 		return verdict{err: cluster.Unclear(p.Op, errors.New(err.Error()))}
 	case unknown && p.Repeat == cluster.Always && !cluster.IsFinal(err) && repeat(parts) != cluster.Always:

@@ -66,7 +66,7 @@ var mutants = []mutant{
 	{"an answer in a batch counts for the lease whose turn it is", "N2", []edit{{"internal/session/streams.go",
 		"		case answer.ID != p.s.id:\n", "		case false:\n"}}, []string{inSession}},
 	{"one answer's term confirms a whole batch", "N1", []edit{{"internal/session/renewal.go",
-		"		p.judge(k.member, resp)\n", "		p.answer = live[0].answer\n		p.judge(k.member, resp)\n"}}, []string{inSession}},
+		"		p.validate(k.member, resp)\n", "		p.answer = live[0].answer\n		p.validate(k.member, resp)\n"}}, []string{inSession}},
 	{"what is in a batch waits for it", "N4", []edit{{"internal/session/renew.go",
 		"	for r.round.due(now, len(r.tries)) {\n", "	if r.candidate.state == sent {\n		return now.Add(10 * time.Millisecond)\n	}\n	for r.round.due(now, len(r.tries)) {\n"}}, []string{inSession}},
 	{"a session that ruins a batch is in the next but one", "N4", []edit{{"internal/session/renewal.go",

@@ -121,13 +121,13 @@ func (b *board) show(ctx context.Context, c *pawl.Client, f *inspect.Follower) e
 	news, leases := make(chan followed), make(chan leaseAnswer)
 	ended := make(chan struct{}, 2)
 	defer func() { cancel(); <-ended; <-ended }()
-	go func() { hear(ctx, f, news); ended <- struct{}{} }()                    // returns when ctx ends; awaited above
+	go func() { receive(ctx, f, news); ended <- struct{}{} }()                 // returns when ctx ends; awaited above
 	go func() { queryLeases(ctx, c, &b.shown, leases); ended <- struct{}{} }() // the same
 	return b.loop(ctx, v, news, leases)
 }
 
-// hear passes on what the follower reports.
-func hear(ctx context.Context, f *inspect.Follower, news chan<- followed) {
+// receive passes on what the follower reports.
+func receive(ctx context.Context, f *inspect.Follower, news chan<- followed) {
 	for {
 		events, err := f.Next(ctx)
 		select {

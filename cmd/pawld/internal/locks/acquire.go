@@ -81,7 +81,7 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 		if p != nil && p.err == nil && (!p.queued || p.ahead == 0) { // it may be held soon
 			least = least.Add(first)
 		}
-		if !s.park(ctx, park.until(now, least), s.listen(r.Session)) {
+		if !s.park(ctx, park.until(now, least), s.changes(r.Session)) {
 			return s.waiting(ref, p)
 		}
 	}

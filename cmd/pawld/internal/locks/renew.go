@@ -37,7 +37,7 @@ func (s *Service) Renew(ctx context.Context, r Request, settled []string) ([]Loc
 	if !anyLost(all) {
 		half := max(table.Shortest(all, s.table.TTL(r.Session))/2, leastPark)
 		park := newParking(ctx, r, half)
-		if s.park(ctx, park.until(clock.Now(), r.Arrival), s.listen(r.Session)) || ctx.Err() == nil {
+		if s.park(ctx, park.until(clock.Now(), r.Arrival), s.changes(r.Session)) || ctx.Err() == nil {
 			if s.stopping() {
 				return nil, ErrStopping // nothing may be promised any more
 			}

@@ -167,9 +167,9 @@ func (s *Service) wake(session string) {
 	}
 }
 
-// listen returns a channel that is closed when something about the session changes; s.mu is
+// changes returns a channel that is closed when something about the session changes; s.mu is
 // held.
-func (s *Service) listen(session string) <-chan struct{} {
+func (s *Service) changes(session string) <-chan struct{} {
 	ch := s.news[session]
 	if ch == nil {
 		ch = make(chan struct{})
