@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMain plays the other roles, for a test's run starts this program again.
+// TestMain plays the other roles, because a test's run starts this program again.
 func TestMain(m *testing.M) {
 	err := play(func() error {
 		os.Exit(m.Run())
