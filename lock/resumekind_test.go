@@ -14,8 +14,8 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// What was acquired as one thing is not resumed as another: the error says so, and it is resumed as what it is
-// afterwards.
+// A key is resumed only as what it was acquired as: otherwise the error says so, and it can
+// still be resumed correctly afterwards.
 func TestAKeyIsResumedAsWhatItWasAcquiredAs(t *testing.T) {
 	inBubble(t, func(w *world) {
 		s := w.session()

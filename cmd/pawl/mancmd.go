@@ -25,7 +25,7 @@ pawl.1, pawl-lock.1 and so on. The pages have the same text as pawl help.`,
 	}
 }
 
-// writeMan writes the pages of cmd and of what is below it.
+// writeMan writes the pages of cmd and of its subcommands.
 func writeMan(cmd *cobra.Command, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -62,7 +62,7 @@ func manPage(cmd *cobra.Command) ([]byte, error) {
 
 var special = strings.NewReplacer(`\`, `\\`, "<", `\<`, ">", `\>`, "*", `\*`, "_", `\_`, "`", "\\`")
 
-// forMan is a help text as Markdown: what is indented stays as it is.
+// forMan converts a help text to Markdown: indented text stays as it is.
 func forMan(text string) string {
 	var b strings.Builder
 	indented := false

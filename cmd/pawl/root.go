@@ -67,7 +67,7 @@ The flags --endpoints, --user and so on, or the ETCDCTL_* variables, select the 
 	return root
 }
 
-// noCommand says that there is no such command, and which may be meant.
+// noCommand is the error for a command that does not exist, with suggestions.
 func noCommand(root *cobra.Command, name string) error {
 	root.SuggestionsMinimumDistance = 2
 	if near := root.SuggestionsFor(name); len(near) > 0 {

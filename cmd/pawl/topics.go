@@ -6,7 +6,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 )
 
-// topics are pages of help that are no commands.
+// topics are the help pages that are not commands.
 func topics() []*cobra.Command {
 	return []*cobra.Command{
 		{

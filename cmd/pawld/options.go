@@ -41,7 +41,7 @@ With --state-dir, SIGTERM leaves all locks to the next pawld. SIGINT releases th
 
 `
 
-// parse reads flags, then for those not given the file of --config, then the environment.
+// parse reads the flags; for flags not given, the file of --config, and then the environment.
 func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	fs := pflag.NewFlagSet("pawld", pflag.ContinueOnError)
@@ -101,7 +101,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return o, o.check(fs)
 }
 
-// readConfig sets the flags that are not given from a file.
+// readConfig sets flags that were not given from a file.
 func readConfig(fs *pflag.FlagSet, path string) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -143,7 +143,7 @@ func readConfig(fs *pflag.FlagSet, path string) error {
 	return errors.Join(errs...)
 }
 
-// fromEnvironment sets what neither flags nor file gave, as etcdctl does.
+// fromEnvironment sets, from the same variables as etcdctl, what neither flags nor file gave.
 func fromEnvironment(fs *pflag.FlagSet) error {
 	names := map[string]string{"namespace": "PAWL_NAMESPACE"}
 	for _, name := range []string{"endpoints", "user", "password", "cacert", "cert", "key"} {
@@ -165,7 +165,7 @@ const (
 	mostMaxTTL = 150 * time.Second
 )
 
-// check reports what does not fit together.
+// check reports options that do not go together.
 func (o options) check(fs *pflag.FlagSet) error {
 	tls := o.serverCert != "" || o.serverKey != "" || o.clientCA != ""
 	switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// most are the queues of as many names as a set has at the most, all of them shared.
+// most returns the queues of as many names as a set has at most, all of them shared.
 func (w *world) most() (all []Queue) {
 	for i := range 32 {
 		q, err := New("", fmt.Sprint("name", i), false)

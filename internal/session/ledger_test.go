@@ -37,8 +37,8 @@ func TestEachPieceOfEvidenceMovesAnEntryAsTheTableSays(t *testing.T) {
 	}
 }
 
-// What is to be removed is never held again, and what is gone stays gone: by the
-// table itself, whatever evidence comes in whatever order.
+// An entry that is to be removed is never held again, and one that is gone stays gone: the
+// table itself guarantees it, whatever evidence comes in whatever order.
 func TestNoEvidenceBringsAnEntryBack(t *testing.T) {
 	rank := map[state]int{left: 0, open: 0, there: 1, held: 2, undoing: 3, leaving: 4, gone: 5}
 	for st, r := range rank {

@@ -37,10 +37,9 @@ func (c *Cluster) FillQuota(t testing.TB) {
 	})
 }
 
-// FreeQuota ends what FillQuota brought about: it compacts, defragments and
-// disarms the alarms, until none comes back and no member's database is large. A member
-// that was behind raises its own alarm late, and keeps its size where it had not yet
-// compacted when it was defragmented.
+// FreeQuota undoes FillQuota: it compacts, defragments and disarms the alarms, until no new one
+// is raised and no member's database is large. A member that was behind raises its own alarm
+// late, and keeps its size if it had not yet compacted when it was defragmented.
 func (c *Cluster) FreeQuota(t testing.TB) {
 	t.Helper()
 	c.operate(t, "free the quota", func(ctx context.Context, m *Member) error {

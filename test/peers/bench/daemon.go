@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// daemons are the scenarios of locks taken through a service.
+// daemons are the scenarios of locks that are acquired through a service.
 func daemons(short bool) []scenario {
 	list := []scenario{
 		{Name: "served-1", Task: "uncontended", Sizes: []int{1}, Span: 800 * time.Millisecond, kits: []string{ours, served, gatewayed}},
@@ -23,13 +23,13 @@ func daemons(short bool) []scenario {
 	return list
 }
 
-// needsDaemon reports whether one of them is done through pawld.
+// needsDaemon reports whether one of them uses pawld.
 func needsDaemon(all []scenario) bool {
 	return slices.ContainsFunc(all, func(s scenario) bool { return slices.Contains(s.kits, served) })
 }
 
-// servedIdle is what n sessions cost pawld that each hold a lock and do nothing but renew, three times in a TTL. An
-// operation is one session kept for one TTL.
+// servedIdle is what n sessions cost pawld that each hold a lock and only renew, three times in
+// a TTL. An operation is one session kept for one TTL.
 func servedIdle(ctx context.Context, w *worker, n int) (f figures, err error) {
 	d, ok := w.client.(*daemon)
 	if !ok {
@@ -63,7 +63,7 @@ func servedIdle(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if err != nil {
 		return f, err
 	}
-	time.Sleep(w.Scenario.TTL / 3) // this is how they go on
+	time.Sleep(w.Scenario.TTL / 3) // the steady state
 	f, err = w.metered(func() (int, error) {
 		select {
 		case <-time.After(w.Scenario.Span):

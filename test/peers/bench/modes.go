@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// modeful is a session that has more than one lock at a time.
+// modeful is a session with more modes than a plain lock.
 type modeful interface {
 	session
 	readWrite(name string) readWriter
@@ -35,8 +35,8 @@ type takerFunc func(ctx context.Context) (held, error)
 
 func (f takerFunc) acquire(ctx context.Context) (held, error) { return f(ctx) }
 
-// anyOf is limit plain locks, of which each acquisition picks one at random: what who has no
-// semaphore can do. It waits for the one that it picked, though another be free.
+// anyOf is limit plain locks, of which each acquisition picks one at random: the substitute
+// without a semaphore. It waits for the one that it picked, even if another is free.
 func anyOf(s session, name string, limit int) taker {
 	locks := make([]locker, limit)
 	for i := range locks {
@@ -45,8 +45,8 @@ func anyOf(s session, name string, limit int) taker {
 	return takerFunc(func(ctx context.Context) (held, error) { return locks[rand.IntN(limit)].acquire(ctx) })
 }
 
-// inOrder is the locks of some names, taken one after the other in the names' order, which keeps those
-// who do so from waiting in a circle.
+// inOrder is the locks of some names, acquired one after the other in the order of the names,
+// which prevents circular waits.
 func inOrder(s session, names []string) taker {
 	locks := make([]locker, len(names))
 	for i, name := range slices.Sorted(slices.Values(names)) {
@@ -123,8 +123,8 @@ func (w *worker) pass(ctx context.Context, acquire func(context.Context) (held, 
 	return h.release(ctx)
 }
 
-// readers is workers with a session each, who all read or write under one name: percent of what they do is
-// reading.
+// readers is workers with a session each, which all read or write under one name: percent of
+// their operations are reads.
 func readers(ctx context.Context, w *worker, percent int) (f figures, err error) {
 	if err := w.grow(ctx, modeWorkers); err != nil {
 		return f, err
@@ -145,7 +145,7 @@ func readers(ctx context.Context, w *worker, percent int) (f figures, err error)
 	})
 }
 
-// permits is workers with a session each, of whom limit hold one name at once.
+// permits is workers with a session each, of which limit hold one name at once.
 func permits(ctx context.Context, w *worker, limit int) (f figures, err error) {
 	if err := w.grow(ctx, modeWorkers); err != nil {
 		return f, err
@@ -163,7 +163,8 @@ func permits(ctx context.Context, w *worker, limit int) (f figures, err error) {
 	})
 }
 
-// sets is workers with a session each, each of whom takes n names at a time, of a pool that is the same for all.
+// sets is workers with a session each, each of which acquires n names at a time, from a pool
+// that is the same for all.
 func sets(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if err := w.grow(ctx, setWorkers); err != nil {
 		return f, err
@@ -183,7 +184,7 @@ func sets(ctx context.Context, w *worker, n int) (f figures, err error) {
 	})
 }
 
-// beside is one who reads, again and again, beside n who hold the name as readers.
+// beside is one reader that repeatedly acquires, beside n that hold the name as readers.
 func beside(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if err := w.grow(ctx, 2); err != nil {
 		return f, err

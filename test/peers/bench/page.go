@@ -110,8 +110,8 @@ var (
 		{"server heap per session, KiB", figures.serverHeap, 1. / 1024}, {"goroutines per session", figures.goroutines, 1}}
 )
 
-// table has a row for each point and kit: the median of the rounds, and behind the
-// first column its extremes.
+// table has a row for each point and kit: the median of the rounds, and after the first column
+// its extremes.
 func (r *results) table(what string, points []point, columns []column) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| %s | |", what)
@@ -156,7 +156,7 @@ func (r *results) cell(p point, kit string, c column, extremes bool) string {
 	return text
 }
 
-// figure writes a number with as many digits as it is worth.
+// figure formats a number with its significant digits.
 func figure(x float64) string {
 	switch a := math.Abs(x); {
 	case math.IsNaN(x):
@@ -172,7 +172,7 @@ func figure(x float64) string {
 	}
 }
 
-// count writes a whole number with its thousands apart.
+// count formats a whole number with separated thousands.
 func count(n int) string {
 	if n < 0 {
 		return "-" + count(-n)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A target is a ratio that is to be met in every round.
+// A target is a ratio that every round has to meet.
 type target struct {
 	what     string
 	scenario string
@@ -21,20 +21,21 @@ type target struct {
 	atLeast  bool // else at most
 }
 
-// Before its sessions shared streams and reads, pawl took 1.75 and 1.18 times the client's and the server's CPU of the
-// floor of as many confirmed renewals, with 100 sessions, and 2.15 and 1.65 times with 10,000. Half of it, for one session
-// that has its client to itself, and a quarter, for 1,000, of the floor's are these.
+// Before its sessions shared streams and reads, pawl took 1.75 and 1.18 times the client's and
+// the server's CPU of the floor of as many confirmed renewals, with 100 sessions, and 2.15 and
+// 1.65 times with 10,000. These targets are half of it for one session with a client of its
+// own, and a quarter, for 1,000, of the floor's.
 const (
 	halfOfClient, halfOfServer       = 0.874, 0.591
 	quarterOfClient, quarterOfServer = 0.537, 0.411
 )
 
-// targets are what is asked of pawl, as ratios within one round.
+// targets are the targets for pawl, as ratios within one round.
 func targets() []target {
 	return slices.Concat(loopbackTargets(), delayedTargets(), troubledTargets(), renewalTargets())
 }
 
-// delayedTargets are of workers behind a network.
+// delayedTargets are the targets for workers behind a network.
 func delayedTargets() (all []target) {
 	for i, bounds := range [][]float64{{0.97, 1.1, 1.6}, {0.97, 0.9, 1.5}} {
 		for j, p := range delayedPoints(delays[i]) {
@@ -45,7 +46,7 @@ func delayedTargets() (all []target) {
 	return all
 }
 
-// troubledTargets are of what can go wrong with requests of several writes.
+// troubledTargets are the targets for faults in requests of several writes.
 func troubledTargets() []target {
 	trips := func(f figures) float64 { return f.P50 / far.Seconds() }
 	return []target{
@@ -57,7 +58,7 @@ func troubledTargets() []target {
 	}
 }
 
-// renewalTargets are of keeping sessions.
+// renewalTargets are the targets for keeping sessions.
 func renewalTargets() []target {
 	return []target{
 		{"client CPU of a session alone in its client, pawl / floor: half of before", "renewals-apart", 200, ours, bare, figures.cpu, halfOfClient, false},

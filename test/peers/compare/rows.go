@@ -126,8 +126,8 @@ func worstOf(n int, f func() time.Duration) string {
 	return fmt.Sprintf("%d ms", worst.Milliseconds())
 }
 
-// doubleHold has one hold the lock and another wait for it, cuts the first one's
-// network, and returns for how long both believe to hold it.
+// doubleHold makes one client hold the lock and another wait for it, cuts the first one's
+// network, and returns for how long both believe that they hold it.
 func doubleHold(b *bench, k kit, cut func(*faultproxy.Proxy), late time.Duration) time.Duration {
 	const ttl = 5 * time.Second
 	name := fmt.Sprintf("cut-%d", time.Now().UnixNano())
@@ -161,8 +161,8 @@ func doubleHold(b *bench, k kit, cut func(*faultproxy.Proxy), late time.Duration
 	return max(0, reported.Sub(at))
 }
 
-// writersAtOnce has two writers wait for a third, revokes the lease of the first of them, has the third
-// release, and counts who holds then.
+// writersAtOnce makes two writers wait for a third, revokes the lease of the first of them,
+// lets the third release, and counts the holders.
 func writersAtOnce(b *bench, k kit) string {
 	op := b.operator()
 	name := fmt.Sprintf("writers-%d", time.Now().UnixNano())
@@ -201,8 +201,8 @@ func writersAtOnce(b *bench, k kit) string {
 	return text
 }
 
-// ghosts has acquisitions time out while their answers are lost, and counts what
-// they leave behind while their session lives.
+// ghosts makes acquisitions time out while their answers are lost, and counts what they leave
+// behind while their session lives.
 func ghosts(b *bench, k kit) string {
 	op := b.operator()
 	name := fmt.Sprintf("ghost-%d", time.Now().UnixNano())

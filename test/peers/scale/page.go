@@ -24,10 +24,10 @@ func page(c costs, w world) (string, error) {
 	return b.String(), nil
 }
 
-// full is how much of its cores a cluster is to be given at most.
+// full is how much of its cores a cluster should use at most.
 const full = 0.7
 
-// oneCluster is what one carries, of each thing when it has nothing else to do.
+// oneCluster is how much one cluster carries of each thing, if it does nothing else.
 func oneCluster(c costs, w world) string {
 	cpu := full * float64(w.cores)
 	var b strings.Builder
@@ -48,7 +48,7 @@ func oneCluster(c costs, w world) string {
 
 const gib = 1 << 30
 
-// simulated is the table of clusters against what the busiest bears.
+// simulated is the table of clusters and the load of the busiest.
 func simulated(c costs, w world) (string, error) {
 	var b strings.Builder
 	b.WriteString("| clusters | names on the busiest | its sessions | its acquisitions a second | its renewals a second | its cores in use | wait of a request, p50 | p99 | its heap |\n")
@@ -77,7 +77,7 @@ func bytes(n float64) string       { return fmt.Sprintf("%.1f KiB", n/1024) }
 func rate(a float64) string        { return thousands(a) + " a second" }
 func thousands(n float64) string   { return grouped(int(worth(n))) }
 
-// worth is n with the two digits that such an estimate is worth.
+// worth rounds n to the two digits that such an estimate is worth.
 func worth(n float64) float64 {
 	if n < 100 {
 		return math.Round(n)

@@ -56,7 +56,7 @@ them hold, and with 1 if not. It leaves nothing behind.`,
 	}
 }
 
-// demoEnd gives the demo's error its exit code; ctx knows of signals.
+// demoEnd adds the exit code to the demo's error; ctx knows of signals.
 func demoEnd(ctx context.Context, err error) error {
 	var sig *supervise.Interrupted
 	switch {
@@ -80,7 +80,7 @@ type demo struct {
 	crew   crew
 }
 
-// runDemo sets the stage, plays all parts, says what was shown, and clears up.
+// runDemo prepares and runs all parts, says what was shown, and cleans up.
 func runDemo(ctx context.Context, out io.Writer) (err error) {
 	d := &demo{out: out, start: time.Now()}
 	dir, err := os.MkdirTemp("", "pawl-demo-")
@@ -92,7 +92,7 @@ func runDemo(ctx context.Context, out io.Writer) (err error) {
 	if err := d.open(ctx, dir); err != nil {
 		return err
 	}
-	other := findDaemon(ctx, dir) // meanwhile, for it may have to be built
+	other := findDaemon(ctx, dir) // meanwhile, because it may have to be built
 	defer other.dismiss()
 	shown := ""
 	for _, part := range []func(ctx context.Context) (string, error){
@@ -126,7 +126,7 @@ func (d *demo) open(ctx context.Context, dir string) (err error) {
 	return err
 }
 
-// close ends everything that was begun, whatever it was.
+// close ends everything that was started.
 func (d *demo) close() error {
 	d.crew.dismiss()
 	var errs []error
@@ -174,7 +174,7 @@ func (d *demo) queued(ctx context.Context, name string, n int64) error {
 
 func (d *demo) print(format string, args ...any) { _, _ = fmt.Fprintf(d.out, format+"\n", args...) }
 
-// line prints what who did, at a time, with a token where there is one.
+// line prints what who did, at a time, with the token if there is one.
 func (d *demo) line(at time.Time, who string, t fencing.Token, format string, args ...any) {
 	token := ""
 	if t != 0 {

@@ -5,9 +5,8 @@ import (
 	"math"
 )
 
-// The bounds of a clock's rate, in millionths. pawl's margin, a sixth of the TTL,
-// is what two clocks may be apart, each corrected by a tenth, as NTP does at the
-// most.
+// The bounds of a clock's rate, in millionths. pawl's margin, a sixth of the TTL, covers two
+// clocks that are each corrected by a tenth, which is the most that NTP does.
 const (
 	oddRate   = 1_000
 	wrongRate = 100_000

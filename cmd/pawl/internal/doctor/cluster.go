@@ -16,7 +16,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/inside"
 )
 
-// An endpoint is what one of --endpoints says of itself.
+// An endpoint is what one of --endpoints reports about itself.
 type endpoint struct {
 	name   string
 	status *pb.StatusResponse // nil: it does not answer
@@ -55,7 +55,7 @@ func (d *doctor) endpoints(ctx context.Context, cfg pawl.Config, within time.Dur
 	return ends
 }
 
-// probe reaches the endpoint, and reads its status.
+// probe connects to the endpoint, and reads its status.
 func (e *endpoint) probe(ctx context.Context, cfg cluster.Config) {
 	c, err := cluster.Dial(ctx, cfg)
 	if err != nil {
@@ -120,7 +120,7 @@ func (d *doctor) room(e endpoint) {
 		"compact and defragment (etcdctl compact, etcdctl defrag), or raise --quota-backend-bytes")
 }
 
-// cluster compares what the endpoints say.
+// cluster compares what the endpoints report.
 func (d *doctor) cluster(ends []endpoint) {
 	ids := map[uint64][]string{}
 	leaders := map[uint64]bool{}
@@ -214,7 +214,7 @@ func (d *doctor) call(ctx context.Context, c *pawl.Client, r cluster.Request, f 
 	return host.Cluster.Do(ctx, r, f)
 }
 
-// alarms queries which are raised. A user who may not query them learns them from Status alone.
+// alarms queries the alarms. A user who may not query them learns them only from Status.
 func (d *doctor) alarms(ctx context.Context, c *pawl.Client, ends []endpoint) error {
 	var resp *pb.AlarmResponse
 	err := d.call(ctx, c, cluster.Request{Op: "alarm list", Reads: true}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {

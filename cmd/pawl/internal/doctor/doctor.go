@@ -54,7 +54,7 @@ With --json each line is an object with check, status, subject, says and do.`,
 	return cmd
 }
 
-// A finding is what a check has come to.
+// A finding is the result of a check.
 type finding struct {
 	Check   string `json:"check"`
 	Status  string `json:"status"`
@@ -72,7 +72,7 @@ const (
 	isWrong = "wrong"
 )
 
-// A doctor writes findings down.
+// A doctor prints findings.
 type doctor struct {
 	out    io.Writer
 	json   bool
@@ -83,7 +83,7 @@ func (d *doctor) find(f finding) {
 	d.counts[f.Status]++
 	if d.json {
 		f.SubjectBase64 = cli.Base64(f.Subject)
-		_ = cli.JSONLine(d.out, f) // run sees that it was not written
+		_ = cli.JSONLine(d.out, f) // the exit code shows that it was not written
 		return
 	}
 	line := fmt.Sprintf("%-5s %-10s ", f.Status, f.Check)
@@ -108,7 +108,7 @@ func (d *doctor) wrong(check, subject, says, do string) {
 	d.find(finding{Check: check, Status: isWrong, Subject: subject, Says: says, Do: do})
 }
 
-// examine makes all checks, and says what they come to.
+// examine makes all checks, and prints their results.
 func examine(o *cli.Reader, cmd *cobra.Command, prefix string) error {
 	ctx, stop := supervise.Catch().Ends(context.Background())
 	defer stop()
@@ -152,7 +152,7 @@ func examine(o *cli.Reader, cmd *cobra.Command, prefix string) error {
 	return d.sum()
 }
 
-// sum says what it came to.
+// sum prints the summary.
 func (d *doctor) sum() error {
 	wrong, odd := d.counts[isWrong], d.counts[isOdd]
 	if !d.json {

@@ -16,7 +16,7 @@ func (d *doctor) keys(ctx context.Context, c *pawl.Client, namespace, prefix str
 	if err != nil {
 		return err
 	}
-	known := map[string]string{} // whose name each key is under
+	known := map[string]string{} // the name that each key belongs to
 	for _, l := range s.Queues {
 		for _, p := range l.Queue {
 			if p.Form != inspect.Foreign {
@@ -50,8 +50,7 @@ func lines(n int) string {
 	return fmt.Sprintf("%d names that somebody holds or waits for, with no other keys under them", n)
 }
 
-// key checks one position of a queue. home is the name that its key belongs to, if
-// any.
+// key checks one position of a queue. home is the name to which its key belongs, if any.
 func (d *doctor) key(l inspect.NamedQueue, p inspect.Position, home string) {
 	breakIt := "pawl break "
 	if l.EtcdLayout {

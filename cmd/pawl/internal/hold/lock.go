@@ -13,12 +13,12 @@ type lockOptions struct {
 	waiting
 	etcd    bool
 	shared  bool
-	permits int      // slots of the semaphore; noPermits: it is none
-	pid     int      // hold it only until this process ends; 0: there is none
-	user    *process // that one
+	permits int      // slots of the semaphore; noPermits: not a semaphore
+	pid     int      // hold it only until this process ends; 0: no process
+	user    *process // the process with number pid
 }
 
-// noPermits is --permits where it was not given.
+// noPermits is the value of --permits if it was not given.
 const noPermits = -1
 
 // NewLock makes pawl lock.
@@ -79,8 +79,8 @@ it leaves in the background continue without the lock.` + cli.ExitHelp,
 	return cmd
 }
 
-// names are one word before the "--" or, with a COMMAND or --pid, any number: of others
-// one may be a COMMAND whose "--" was forgotten.
+// names are one word before the "--" or, with a COMMAND or --pid, any number of words. Without
+// those, a second word may be a COMMAND whose "--" was forgotten.
 func (o *lockOptions) names(cmd *cobra.Command, args []string) error {
 	n := len(cli.BeforeDash(cmd, args))
 	if n > 1 && n == len(args) && cmd.ArgsLenAtDash() < 0 && o.pid == 0 {

@@ -24,7 +24,7 @@ type breakOptions struct {
 	cli.Reader
 	yes   bool
 	token int64
-	slot  int // of a semaphore; below 0: none was given
+	slot  int // of a semaphore; below 0: not given
 }
 
 func NewBreak() *cobra.Command {
@@ -119,7 +119,7 @@ func (o *breakOptions) breakIt(ctx context.Context, cmd *cobra.Command, c *pawl.
 	return o.report(ctx, cmd, c, scope, v, i)
 }
 
-// pick returns which of a queue's holders is meant.
+// pick returns the holder that the options select.
 func (o *breakOptions) pick(l inspect.NamedQueue) (i int, err error) {
 	holders := l.Holders()
 	i = slices.IndexFunc(holders, func(p inspect.Position) bool {
@@ -141,7 +141,7 @@ func (o *breakOptions) pick(l inspect.NamedQueue) (i int, err error) {
 	}
 }
 
-// list says who holds a queue.
+// list prints who holds a queue.
 func (v *view) list(out io.Writer, l inspect.NamedQueue) {
 	t := cli.NewTable(out, "HOLDER", "SLOT", "TOKEN", "AGE", "TTL LEFT")
 	for _, p := range l.Holders() {
@@ -154,7 +154,7 @@ func (v *view) list(out io.Writer, l inspect.NamedQueue) {
 	_ = t.Write() // to stderr
 }
 
-// confirm asks on the terminal about p, a holder, and returns nil for a yes.
+// confirm asks the user on the terminal about p, a holder, and returns nil for a yes.
 func (o *breakOptions) confirm(ctx context.Context, cmd *cobra.Command, v *view, l inspect.NamedQueue, p inspect.Position) error {
 	next := "nobody waits"
 	if w := l.Waiters(); len(w) > 0 {
@@ -167,7 +167,7 @@ func (o *breakOptions) confirm(ctx context.Context, cmd *cobra.Command, v *view,
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s %q is held by %s%s, %stoken %d, age %s, lease left %s; %s.\nIt may continue to work until it sees the loss. Evict it? [y/N] ",
 		l.Kind(), l.Name, cli.Plain(cli.Who(p)), cli.With(l.Name, p), slot, p.Token, cli.Age(p, v.now), cli.Left(v.leases, p), next)
 	answered := make(chan string, 1)
-	go func() { // ends with the answer, or with the process
+	go func() { // returns at the answer, or ends with the process
 		line, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
 		answered <- strings.ToLower(strings.TrimSpace(line))
 	}()
@@ -192,7 +192,7 @@ type eviction struct {
 	Time    time.Time `json:"time"`
 }
 
-// report prints that it evicted the i-th of the queue before, and who holds now.
+// report prints that the i-th position of the earlier queue was evicted, and who holds now.
 func (o *breakOptions) report(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope, before *view, i int) error {
 	out := cmd.OutOrStdout()
 	p := before.Queues[0].Queue[i]

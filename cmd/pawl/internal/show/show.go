@@ -72,7 +72,7 @@ type showOptions struct {
 	holder bool
 }
 
-// answer is for scripts: whether somebody holds, by the exit code, and who.
+// answer is for scripts: the exit code says whether somebody holds, and the output who.
 func (o *showOptions) answer(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
 	s, err := inspect.Read(ctx, c, scope)
 	if err != nil {
@@ -90,7 +90,7 @@ func (o *showOptions) answer(ctx context.Context, cmd *cobra.Command, c *pawl.Cl
 	return nil
 }
 
-// holderFor is what --holder prints of a position.
+// holderFor is what --holder prints about a position.
 func holderFor(p inspect.Position) string {
 	who := p.Owner
 	if p.Election && p.Form != inspect.Foreign {
@@ -178,7 +178,7 @@ func kindAt(p inspect.Position) string {
 	return p.Kind()
 }
 
-// shown is the owner of a position, beside its key.
+// shown formats the owner of a position, beside its key.
 func shown(p inspect.Position) string {
 	switch {
 	case p.Owner != "":
@@ -189,8 +189,7 @@ func shown(p inspect.Position) string {
 	return p.Form.String()
 }
 
-// showNobody says that the name is free; and where it is not free in the other
-// layout, that.
+// showNobody prints that the name is free, and, if it is not free in the other layout, that.
 func (o *showOptions) showNobody(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
 	if o.JSON {
 		return nil

@@ -62,7 +62,7 @@ holds no lease.`,
 	o.Connection.Flags(cmd.Flags())
 	cmd.Flags().StringVar(&o.sort, "sort", "name", "column to sort by: "+strings.Join(orders, ", "))
 	cmd.Flags().BoolVar(&o.reverse, "reverse", false, "reverse the order")
-	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(orders, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(orders, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
 	cli.CompletesNames(cmd, &o.Connection)
 	return cmd
 }
@@ -122,13 +122,13 @@ func (b *board) show(ctx context.Context, c *pawl.Client, f *inspect.Follower) e
 	news, leases := make(chan followed), make(chan leaseAnswer)
 	ended := make(chan struct{}, 2)
 	defer func() { cancel(); <-ended; <-ended }()
-	go func() { hear(ctx, f, news); ended <- struct{}{} }()                    // ends with ctx; awaited above
-	go func() { queryLeases(ctx, c, &b.shown, leases); ended <- struct{}{} }() // likewise
+	go func() { receive(ctx, f, news); ended <- struct{}{} }()                 // returns when ctx ends; awaited above
+	go func() { queryLeases(ctx, c, &b.shown, leases); ended <- struct{}{} }() // the same
 	return b.loop(ctx, v, news, leases)
 }
 
-// hear passes on what the follower reports.
-func hear(ctx context.Context, f *inspect.Follower, news chan<- followed) {
+// receive passes on what the follower reports.
+func receive(ctx context.Context, f *inspect.Follower, news chan<- followed) {
 	for {
 		events, err := f.Next(ctx)
 		select {
@@ -145,7 +145,7 @@ func hear(ctx context.Context, f *inspect.Follower, news chan<- followed) {
 // queryLeases queries the leases of the holders that are shown, periodically.
 func queryLeases(ctx context.Context, c *pawl.Client, shown *atomic.Pointer[[]int64], leases chan<- leaseAnswer) {
 	for {
-		ids := *shown.Load() // it was drawn before
+		ids := *shown.Load() // not nil, because the board was drawn before
 		within, cancel := context.WithTimeout(ctx, 2*queryEvery)
 		got, err := inspect.Leases(within, c, ids...)
 		cancel()

@@ -82,7 +82,7 @@ it evicts, and reads from the cluster every 5 s while a browser is connected.`,
 	return cmd
 }
 
-// check refuses an address that more can reach than was said.
+// check refuses an address that others can reach, unless that was allowed.
 func (o *uiOptions) check() error {
 	host, _, err := net.SplitHostPort(o.listen)
 	if err != nil {
@@ -150,7 +150,7 @@ func (o *uiOptions) serve(ctx context.Context, cmd *cobra.Command, c *pawl.Clien
 	return err
 }
 
-// say prints the address, and what it lets others do.
+// say prints the address, and what it allows others to do.
 func (o *uiOptions) say(cmd *cobra.Command, addr, token string) {
 	address := "http://" + addr + "/"
 	if token != "" {

@@ -143,7 +143,8 @@ func TestASetOutlivesARestart(t *testing.T) {
 	})
 }
 
-// What is left of a lost set is not a successor's: it would stay for as long as its session.
+// A successor does not take over what is left of a lost set, which would stay for as long as
+// its session.
 func TestWhatIsLeftOfALostSetIsGivenBackBeforeARestart(t *testing.T) {
 	inBubble(t, func(w *world) {
 		d := w.daemon()
@@ -192,7 +193,7 @@ func TestWhatIsLeftOfALostSetIsWaitedForWhilePawldServes(t *testing.T) {
 	})
 }
 
-// Of what is of another form nothing is taken over: all is lost, and goes with the lease.
+// If a saved row has another form nothing is taken over: all is lost, and ends with the lease.
 func TestWhatWasSavedAndIsNotWholeIsLost(t *testing.T) {
 	inBubble(t, func(w *world) {
 		d := w.daemon()
