@@ -19,8 +19,7 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// A Client is a connection to one etcd cluster. Its methods may be called by
-// several goroutines at once.
+// A Client is a connection to one etcd cluster. Its methods are safe for concurrent use.
 type Client struct {
 	cfg     Config
 	cluster *cluster.Cluster
@@ -29,28 +28,28 @@ type Client struct {
 	cleanup *cleanup.Group
 	kv      *kv.Client
 
-	deferral session.Deferral // of what is revoked when sessions end
+	deferral session.Deferral // defers the revocation of ended sessions' leases
 	renewals session.Renewals
 
 	own chan struct{} // holds one element: the right to replace session
-	// session is the client's own; guarded by own.
+	// session is the client's own session; guarded by own.
 	session *Session
 
 	mu       sync.Mutex
 	closed   bool
 	sessions map[*session.Session]struct{} // still open
-	crowd    int                           // of sessions, at which those that have ended are forgotten
-	making   sync.WaitGroup                // calls that make a session; none begins once closed
+	crowd    int                           // the number of sessions at which ended ones are dropped
+	making   sync.WaitGroup                // calls that make a session; none begins once the client is closed
 	life     context.Context               // of those calls
 	end      context.CancelFunc
 	closing  sync.Once
 	left     error // what Close could not remove
 }
 
-// Dial checks cfg and connects to the cluster: it returns when at least one
-// member has answered, or with an error that names, for each endpoint, what was
-// wrong with it. With Config.Lazy it only checks cfg. ctx bounds the call and nothing after it; without a deadline
-// every attempt still has one. The Client is to be closed.
+// Dial checks cfg and connects to the cluster: it returns when at least one member has
+// answered, or with an error that says, for each endpoint, what was wrong. With Config.Lazy it
+// only checks cfg. ctx bounds the call only; without a deadline every attempt is still bounded.
+// The caller must close the Client.
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	if ctx == nil {
 		return nil, errors.New("pawl: dial: nil context")
@@ -71,19 +70,18 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// KV is the same cluster for transactions of the caller's own, guarded by a
-// lock or a term. It is usable until Close.
+// KV returns a client of the same cluster for the caller's own transactions, guarded by a lock
+// or a term. It is usable until Close.
 func (c *Client) KV() *kv.Client {
 	if c == nil {
-		return nil // whose calls say so
+		return nil // its calls report that
 	}
 	return c.kv
 }
 
-// Session is the client's own session, shared by all who ask: granted at first
-// use with Config.Session, and again after it ended. A caller whose ctx ends
-// while another's call is granting it returns with ctx's error. Closing the
-// session closes it for all.
+// Session returns the client's own session, which all callers share: it is granted at first
+// use, with Config.Session, and again after it ended. If ctx ends while another's call is
+// granting it, Session returns with ctx's error. Closing the session closes it for all.
 func (c *Client) Session(ctx context.Context) (*Session, error) {
 	if err := c.usable(ctx); err != nil {
 		return nil, fmt.Errorf("pawl: session: %w", err)
@@ -105,10 +103,9 @@ func (c *Client) Session(ctx context.Context) (*Session, error) {
 	return s, nil
 }
 
-// NewSession makes a session of its own: a new lease, or, with Options.Resume,
-// one that was detached. ctx bounds the call and nothing after it. After an
-// error nothing is left that does not end by itself. The Session is to be
-// closed, or ends with the Client.
+// NewSession makes a new session: on a new lease, or, with Options.Resume, on that of a
+// detached session. ctx bounds the call only. After an error nothing remains that does not end
+// without us. The Session ends with the Client if the caller does not close it earlier.
 func (c *Client) NewSession(ctx context.Context, opts lease.Options) (*Session, error) {
 	if err := c.usable(ctx); err != nil {
 		return nil, fmt.Errorf("pawl: session: %w", err)
@@ -120,8 +117,8 @@ func (c *Client) NewSession(ctx context.Context, opts lease.Options) (*Session, 
 	return &Session{engine: engine, client: c}, nil
 }
 
-// grant makes a session that Close will end. Close also ends the making, and
-// waits for it, so that it knows what was left.
+// grant makes a session that Close will end. Close also ends calls of grant, and waits for
+// them, so that it knows what was left.
 func (c *Client) grant(ctx context.Context, opts lease.Options) (*session.Session, error) {
 	if !c.begin() {
 		return nil, errClosed
@@ -150,8 +147,8 @@ func (c *Client) grant(ctx context.Context, opts lease.Options) (*session.Sessio
 	return engine, nil
 }
 
-// giveUp ends a session that nobody gets. The lease of one that was taken over is
-// left to expire, for others may rest on what is held there.
+// giveUp ends a session that no caller has received. The lease of a session that was taken over
+// is left to expire, because others may rely on what is held on it.
 func giveUp(engine *session.Session, opts lease.Options) {
 	if opts.Resume != (lease.Handle{}) {
 		engine.Detach()
@@ -172,8 +169,8 @@ func (c *Client) begin() bool {
 	return true
 }
 
-// keep remembers a session for Close. It forgets those that have ended whenever
-// their number may have doubled, so that ten thousand cost no more each than ten.
+// keep adds a session to those that Close ends. It drops ended ones whenever their number may
+// have doubled, so that each of ten thousand sessions costs no more than each of ten.
 func (c *Client) keep(s *session.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,17 +190,16 @@ func stopped(s *session.Session) bool {
 	}
 }
 
-// minCrowd is how many sessions are remembered before any is forgotten.
+// minCrowd is how many sessions are kept before any is dropped.
 const minCrowd = 16
 
-// removalWait is how long Close waits for what is still to be removed.
+// removalWait is how long Close waits for pending removals.
 const removalWait = 2 * time.Second
 
-// Close ends the sessions that are still open or being made, with
-// lease.ErrClosed, revokes their leases, waits at most 2 s for what is still to be removed at the
-// server, and closes the connections. The error says what was left to expire.
-// Every goroutine of the client is gone when it returns. It can be called
-// again, and gives the same answer.
+// Close ends the sessions that are still open or being made, with lease.ErrClosed, revokes
+// their leases, waits at most 2 s for pending removals at the server, and closes the
+// connections. The error says what was left to expire. Every goroutine of the client is gone
+// when it returns. It can be called again, and then returns the same.
 func (c *Client) Close() error {
 	if c == nil || c.cluster == nil {
 		return nil
@@ -217,7 +213,7 @@ func (c *Client) close() error {
 	c.closed = true
 	c.mu.Unlock()
 	c.end()
-	c.making.Wait() // prompt: every request of theirs has ended
+	c.making.Wait() // prompt, because all of their requests have ended
 	c.mu.Lock()
 	open := c.sessions
 	c.sessions = nil
@@ -238,7 +234,7 @@ func (c *Client) close() error {
 	return nil
 }
 
-// usable says why the client, or ctx, cannot be used.
+// usable returns why the client, or ctx, cannot be used.
 func (c *Client) usable(ctx context.Context) error {
 	if c == nil {
 		return errors.New("nil Client")
@@ -262,7 +258,7 @@ func (c *Client) usable(ctx context.Context) error {
 
 var errNilContext = errors.New("nil context")
 
-// errClosed is what a closed client says.
+// errClosed is the error of a closed client.
 var errClosed = fmt.Errorf("client: %w", lease.ErrClosed)
 
 func (c *Client) host() session.Host {

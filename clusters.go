@@ -12,24 +12,23 @@ import (
 	"sync"
 )
 
-// Clusters spreads names over several clusters: where one cluster cannot carry all
-// locks and elections, each name has its own among several. All processes must
-// be given the same labels for the same clusters; then they agree on where a name
-// is, without asking anybody. Its methods may be called by several goroutines
-// at once.
+// Clusters spreads names over several clusters: if one cluster cannot carry all locks and
+// elections, each name gets its own among several. All processes must use the same labels for
+// the same clusters; then they agree on where a name is, without any communication. Its
+// methods are safe for concurrent use.
 //
 // What holds across clusters, and what does not:
 //
-//  1. Of one name, everything that package pawl guarantees holds: it lives on one
+//  1. For one name, everything that package pawl guarantees holds: the name is on one
 //     cluster.
-//  2. Tokens of one name go up. Those of two names that are on different clusters
+//  2. The tokens of one name increase. Those of two names on different clusters
 //     must not be compared: each cluster counts for itself.
-//  3. A session ends with its cluster, and with it the locks there; those on the
+//  3. A session ends with its cluster, and so do the locks there; those on the
 //     others stay. kv transactions guard with locks of one cluster only.
-//  4. A label says where a name is, not its endpoints: a cluster may move
-//     to other machines. Another set of labels moves names: to a label that is
-//     new, about its share of all names and no others; from one that is gone, its
-//     own names. While two processes use different sets, a name that moves
+//  4. A label, not its endpoints, says where a name is, so a cluster may move
+//     to other machines. Another set of labels moves names: a new label takes about its
+//     share of all names, and the names of a removed label move to the others; no other
+//     name moves. While two processes use different sets, a name that moves
 //     can have two holders, and its token may go back. docs/results/scale.md says how to
 //     change the set safely.
 type Clusters struct {
@@ -37,11 +36,11 @@ type Clusters struct {
 	labels  []string // sorted
 }
 
-// NewClusters is a choice among clusters, each a Client by a label of your own
-// that stays with it. It does not connect. Close closes the Clients.
+// NewClusters makes a choice among clusters. Each is a Client, with a label that you choose and
+// that must not change. It does not connect. Close closes the Clients.
 //
-// Two labels may lead to one cluster, with a Config.Namespace each: who begins with
-// more labels than clusters can later move a label at a time.
+// Two labels may lead to one cluster, each with a Config.Namespace of its own. Whoever begins
+// with more labels than clusters can later move one label at a time.
 func NewClusters(clients map[string]*Client) (*Clusters, error) {
 	if len(clients) == 0 {
 		return nil, errors.New("pawl: clusters: no clusters")
@@ -62,15 +61,15 @@ func NewClusters(clients map[string]*Client) (*Clusters, error) {
 	return &Clusters{clients: maps.Clone(clients), labels: slices.Sorted(maps.Keys(clients))}, nil
 }
 
-// Label is the label of the cluster that name is on: of all labels, that whose
-// hash with the name is the highest. It depends on nothing else, and is the same
-// in every process and version. "" of a nil or zero Clusters.
+// Label is the label of the cluster of name: the one whose hash with the name is the highest of
+// all labels. It depends on nothing else, and is the same in every process and version. It is
+// "" for a nil or zero Clusters.
 func (c *Clusters) Label(name string) string {
 	if c == nil {
 		return ""
 	}
 	best, most := "", uint64(0)
-	for _, label := range c.labels { // in their order, which decides between equals
+	for _, label := range c.labels { // sorted, which decides between equal weights
 		if w := weight(label, name); best == "" || w > most {
 			best, most = label, w
 		}
@@ -78,14 +77,14 @@ func (c *Clusters) Label(name string) string {
 	return best
 }
 
-// weight is how much a label wants a name (rendezvous hashing).
+// weight is the weight of label for name (rendezvous hashing).
 func weight(label, name string) uint64 {
 	sum := sha256.Sum256([]byte(label + "\x00" + name))
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// Client is the Client of the cluster that name is on, for elect.LeaderOf,
-// elect.Observe and elect.Run, and for KV; nil of a nil or zero Clusters.
+// Client is the Client of the cluster of name, for elect.LeaderOf, elect.Observe and elect.Run,
+// and for KV; nil for a nil or zero Clusters.
 func (c *Clusters) Client(name string) *Client {
 	if c == nil {
 		return nil
@@ -93,9 +92,9 @@ func (c *Clusters) Client(name string) *Client {
 	return c.clients[c.Label(name)]
 }
 
-// For gives the sessions of the Client of the cluster that name is on, to lock name with
-// or to campaign for it: lock.New(clusters.For(name), name, …). There is one session on each
-// cluster that is used. A lock of another name is to be made with For of that name.
+// For returns the sessions with which to lock name or to campaign for it:
+// lock.New(clusters.For(name), name, …). They are those of the Client of name's cluster; there
+// is one session on each cluster that is used. A lock of another name needs For of that name.
 func (c *Clusters) For(name string) Sessions {
 	label := c.Label(name)
 	if label == "" {
@@ -104,8 +103,8 @@ func (c *Clusters) For(name string) Sessions {
 	return sessionsOf{label, c.clients[label]}
 }
 
-// ForAll is For of several names that are on one cluster, for a lock of all of them. The
-// error names two that are not.
+// ForAll is For of several names, for a lock of all of them. They must be on one cluster;
+// otherwise the error contains two that are not.
 func (c *Clusters) ForAll(names ...string) (Sessions, error) {
 	if c == nil || len(c.labels) == 0 {
 		return nil, errNoClusters
@@ -124,13 +123,13 @@ func (c *Clusters) ForAll(names ...string) (Sessions, error) {
 
 var errNoClusters = errors.New("pawl: clusters: nil Clusters, or not made by NewClusters")
 
-// sessionsOf gives the session of one cluster; the zero one: there is none.
+// sessionsOf are the sessions of one cluster; the zero value has none.
 type sessionsOf struct {
 	label  string
 	client *Client
 }
 
-// Session is that of the cluster's Client, as Client.Session gives it.
+// Session is the session of the cluster's Client, as Client.Session returns it.
 func (s sessionsOf) Session(ctx context.Context) (*Session, error) {
 	if s.client == nil {
 		return nil, errNoClusters
@@ -142,8 +141,8 @@ func (s sessionsOf) Session(ctx context.Context) (*Session, error) {
 	return session, nil
 }
 
-// Close closes all Clients, at the same time. The error says what was left to
-// expire, and where. It can be called again, and gives the same answer.
+// Close closes all Clients, at the same time. The error says what was left to expire, and
+// where. It can be called again, and then returns the same.
 func (c *Clusters) Close() error {
 	if c == nil {
 		return nil
@@ -151,7 +150,7 @@ func (c *Clusters) Close() error {
 	errs := make([]error, len(c.labels))
 	var wg sync.WaitGroup
 	for i, label := range c.labels {
-		wg.Go(func() { // ends when the Client is closed, as Close waits for
+		wg.Go(func() { // ends when the Client is closed; Close waits for it
 			if err := c.clients[label].Close(); err != nil {
 				errs[i] = fmt.Errorf("pawl: clusters: %q: %w", label, err)
 			}

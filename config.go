@@ -14,65 +14,61 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// Config says how to reach a cluster. Only Endpoints is required.
+// Config is the configuration of a Client. Only Endpoints is required.
 type Config struct {
-	// Endpoints are members of one etcd cluster: "host:port",
-	// "http://host:port", "https://host:port" or "unix:///path". They are
-	// spoken to directly: etcd's grpc-proxy is not supported.
+	// Endpoints are members of one etcd cluster: "host:port", "http://host:port",
+	// "https://host:port" or "unix:///path". The client connects to them directly: etcd's
+	// grpc-proxy is not supported.
 	Endpoints []string
-	// TLS is used for every endpoint; it may hold a client certificate. With nil,
-	// every endpoint uses TLS with the system's roots if any of them says https,
-	// and plain text otherwise. Where TLS is used, nothing is sent without it:
-	// "http" endpoints are refused, and those that SyncEvery finds are not used.
+	// TLS is used for every endpoint; it may hold a client certificate. With nil, every
+	// endpoint uses TLS with the system's roots if any of them says https, and plain text
+	// otherwise. If TLS is used, nothing is sent without it: "http" endpoints are refused, and
+	// those that SyncEvery finds are not used.
 	TLS *tls.Config
 	// Username and Password log in to a cluster with authentication on. The
 	// user's role needs readwrite on keys from <Namespace>//pawl/ and on the
 	// prefix of each lock's and election's name, or on the whole Namespace.
 	Username string
 	Password string
-	// Namespace is put before the keys of locks, elections and sessions, and
-	// never before those given to KV.
+	// Namespace is prefixed to the keys of locks, elections and sessions, but not to those
+	// given to KV.
 	Namespace string
-	// Lazy makes Dial check the Config alone and return, so that a program can
-	// start before the cluster. The first call that needs the cluster does what
-	// Dial would have done, and queries the endpoints again and again while nobody
-	// answers, until its context ends, or for 12 s; a later call tries again.
+	// Lazy makes Dial only check the Config, so that a program can start before the cluster.
+	// The first call that needs the cluster does what Dial would have done, and queries the
+	// endpoints again until one answers, until its context ends, or for 12 s; a later call
+	// tries again.
 	Lazy bool
 	// SyncEvery is how often the list of endpoints is refreshed from the
 	// cluster's own list of members; 0 means never.
 	SyncEvery time.Duration
-	// TokenFloor refuses to hand out a token at or below it, with
-	// ErrTokenFloor. After a restore of the cluster, set it to the highest
-	// token that the storage has seen.
+	// TokenFloor makes acquisitions fail with ErrTokenFloor if their token is at or below it.
+	// After a restore of the cluster, set it to the highest token that the storage has seen.
 	TokenFloor fencing.Token
-	// Session is how Client.Session makes the client's own session. Resume is
+	// Session is the options of the client's own session, which Client.Session makes. Resume is
 	// refused here: a Handle works once.
 	Session lease.Options
-	// Logger gets what an operator must know, never a password or a token.
-	// nil: silent.
+	// Logger gets what an operator has to know, never a password or a token. nil: no log.
 	Logger *slog.Logger
-	// Observer gets the events of sessions, locks and elections: see package
-	// observe. nil: there are none, and nothing is spent on them.
+	// Observer gets the events of sessions, locks and elections: see package observe. nil: no
+	// events, at no cost.
 	Observer observe.Observer
-	// DialOptions come after pawl's own, and win. An interceptor may change or
-	// drop options, bound a request, and send it several times: pawl's own writes
-	// are harmless when they are executed twice; the outcome of a kv.Txn of the
-	// caller's, of which more than one copy may have been applied, is unknown.
-	// It must pass on the context that it got, or one made from it, and must
-	// not send after it has returned, which is refused. pawl sees what really
-	// leaves: where an interceptor fails a request without sending it, or sends it
-	// with another context, an error's outcome is unknown (kv.ErrUnknown).
-	// A transaction may hold those of many callers, each as a transaction of its
-	// own inside: the context of such a request has no caller's values, and no
-	// caller's deadline, so a trace of it is nobody's.
+	// DialOptions come after pawl's own, and win. An interceptor may change or drop options,
+	// bound a request, and send it several times. pawl's own writes are harmless when they are
+	// executed twice; the outcome of a caller's kv.Txn, of which more than one copy may have
+	// been applied, is unknown. An interceptor must pass on the context that it got, or one
+	// made from it, and must not send after it has returned, which is refused. pawl sees which
+	// requests are really sent: if an interceptor fails a request without sending it, or sends
+	// it with another context, the error's outcome is unknown (kv.ErrUnknown). One request may
+	// contain the transactions of many callers, each as a transaction of its own: the context
+	// of such a request has no caller's values and no caller's deadline, so a trace of it
+	// belongs to none of them.
 	DialOptions []grpc.DialOption
 }
 
-// maxNamespace bounds what is put before every key.
+// maxNamespace bounds Config.Namespace.
 const maxNamespace = 1024
 
-// check reports what is wrong with cfg beyond what the connection itself
-// checks.
+// check reports what is wrong with cfg, except for what the connection itself checks.
 func (cfg Config) check() error {
 	if len(cfg.Namespace) > maxNamespace {
 		return fmt.Errorf("Config.Namespace has %d bytes, want at most %d", len(cfg.Namespace), maxNamespace)

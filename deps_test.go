@@ -171,8 +171,8 @@ func TestPackagesImportOnlyWhatTheTablesAllow(t *testing.T) {
 	}
 }
 
-// What comes along with the packages that users import: etcd's stubs, gRPC, and
-// what these two need. Nothing is to be added lightly.
+// The packages that users import depend on etcd's stubs, gRPC, and what these two need. Add
+// nothing without a strong reason.
 func TestUsersGetEtcdsStubsAndGRPCAndNoMore(t *testing.T) {
 	grpc := []string{
 		"golang.org/x/net", "golang.org/x/sys", "golang.org/x/text",
@@ -194,9 +194,9 @@ func TestUsersGetEtcdsStubsAndGRPCAndNoMore(t *testing.T) {
 	}
 }
 
-// What the root requires takes part in the selection of its users' versions, so
-// it requires what its users and its own tests need, and no more. Tools, drivers
-// and the libraries of commands belong into modules of their own.
+// The root's requirements take part in the selection of its users' versions, so it requires
+// only what its users and its own tests need. Tools, drivers and the libraries of commands
+// belong in modules of their own.
 func TestTheRootRequiresWhatItsUsersAndItsOwnTestsNeed(t *testing.T) {
 	var mod struct {
 		Require []struct {

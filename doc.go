@@ -20,18 +20,18 @@
 //
 // # What it guarantees
 //
-//  1. What hangs on a session is invalid before anybody else can be granted it:
-//     validity counts from the sending of the last confirmed renewal, on a
-//     clock that runs during suspend, and stops a sixth of the TTL early.
-//  2. Session.Err compares the clock at the call; what has ended stays ended, and
-//     one cause stands: lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or
+//  1. What is held on a session becomes invalid before anybody else can acquire it:
+//     validity counts from when the last confirmed renewal was sent, on a
+//     clock that runs during suspend, and ends a sixth of the TTL early.
+//  2. Session.Err compares the clock at the call; what has ended stays ended, with
+//     one final cause: lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or
 //     ErrClusterChanged.
-//  3. One member's failure is its own: each has a connection of its own, and
-//     the next attempt goes to another.
-//  4. A Client speaks to one cluster. Answers of another are dropped, and a
+//  3. One member's failure does not affect the others: each has a connection of its own,
+//     and the next attempt uses another member.
+//  4. A Client uses one cluster. It drops answers of another, and a
 //     revision that goes back ends every session with ErrClusterChanged.
-//  5. Every call returns within its context's end plus 100 ms, and with
-//     context.Background every request still has a bound of its own. What
+//  5. Every call returns within its context's end plus 100 ms, and even with
+//     context.Background every request is bounded. What
 //     cannot be removed at once is deleted in the background.
 //
 // # What it does not
@@ -40,6 +40,6 @@
 // revokes a living lease, that a restore takes the cluster back, that a machine
 // is frozen together with its clocks, that two clocks' rates differ by more than
 // the margin covers, or that a process is paused between its last check and its
-// write. For all of these there is the fencing token, where storage checks it.
+// write. The fencing token covers all of these, if the storage checks it.
 // etcd's grpc-proxy is not supported.
 package pawl

@@ -149,8 +149,8 @@ func testsByFolder(t *testing.T) map[string]map[string]bool {
 
 var program = regexp.MustCompile("(?s)<!-- same as (\\S+) -->\n```go\n(.*?)```")
 
-// What a document prints as a program is a tested example: the same, but for the
-// package and the function being named main.
+// A document's programs are tested examples: the same, except that the package and the function
+// are named main.
 func TestProgramsInDocumentsAreExamples(t *testing.T) {
 	rename := regexp.MustCompile(`(?m)^func Example\w*\(\) \{$`)
 	pkg := regexp.MustCompile(`(?m)^package \w+$`)
@@ -169,7 +169,7 @@ func TestProgramsInDocumentsAreExamples(t *testing.T) {
 
 var part = regexp.MustCompile("(?s)<!-- part of (\\S+) -->\n```go\n(.*?)```")
 
-// What a document prints of a program stands in a tested example.
+// A document's parts of programs are parts of tested examples.
 func TestPartsOfProgramsInDocumentsStandInExamples(t *testing.T) {
 	found := 0
 	for doc, text := range documents(t) {

@@ -5,11 +5,11 @@ import (
 	"github.com/pawl-locks/pawl/internal/queue/state"
 )
 
-// ErrClusterChanged is matched by the error of every session and call of a
-// Client once another cluster answers on its endpoints, or the cluster's
-// revision went back, as after a restore. The Client grants no more sessions.
+// ErrClusterChanged is matched by the error of every session and call of a Client after another
+// cluster has answered on its endpoints, or the cluster's revision went back, as after a
+// restore. The Client grants no sessions any more.
 var ErrClusterChanged = cluster.ErrChanged
 
-// ErrTokenFloor is matched by the error of an acquisition whose token would not
-// exceed Config.TokenFloor.
+// ErrTokenFloor is matched by the error of an acquisition whose token is not above
+// Config.TokenFloor.
 var ErrTokenFloor = state.ErrTokenFloor

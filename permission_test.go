@@ -17,7 +17,8 @@ import (
 // quoted are the prefixes that a denial names.
 var quoted = regexp.MustCompile(`from "([^"]*)"`)
 
-// What a denial asks for, for a session and for a name, is enough once it is granted.
+// The permissions that a denial's error names, for a session and for a name, are enough once
+// they are granted.
 func TestARoleWithWhatADenialNamesCanLock(t *testing.T) {
 	for _, name := range []string{"a", "a/b", "a b%"} {
 		t.Run(name, func(t *testing.T) {

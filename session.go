@@ -9,15 +9,14 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// A Session is a lease that is kept alive. Any number of locks and goroutines
-// share one; what hangs on it ends with it. Its methods may be called by
-// several goroutines at once.
+// A Session is a lease that is kept alive. Any number of locks and goroutines share one; its
+// locks, terms and keys end with it. Its methods are safe for concurrent use.
 type Session struct {
 	engine *session.Session
 	client *Client
 }
 
-// errNoSession is what a nil or zero Session says.
+// errNoSession is the error of a nil or zero Session.
 var errNoSession = errors.New("pawl: nil session, or one not made by a Client")
 
 // noSession is the context of a nil or zero Session.
@@ -27,7 +26,7 @@ var noSession = func() context.Context {
 	return ctx
 }()
 
-// none reports whether s is nil or zero: then it is over, for errNoSession.
+// none reports whether s is nil or zero: then it has ended, with errNoSession.
 func (s *Session) none() bool { return s == nil || s.engine == nil }
 
 // ID is the lease ID.
@@ -38,8 +37,7 @@ func (s *Session) ID() int64 {
 	return s.engine.ID()
 }
 
-// TTL is the time to live as granted by the server, which may be more than what
-// was asked for.
+// TTL is the TTL that the server granted, which may be more than was requested.
 func (s *Session) TTL() time.Duration {
 	if s.none() {
 		return 0
@@ -47,10 +45,9 @@ func (s *Session) TTL() time.Duration {
 	return s.engine.TTL()
 }
 
-// Deadline is until when the session is valid unless it is renewed, by this
-// process's own clock: for comparison with time.Now, and computed at the call.
-// A kept one is wrong after a suspend. It is the zero Time once the session is
-// over.
+// Deadline is until when the session is valid unless it is renewed, by this process's own
+// clock. It is computed at the call, for comparison with time.Now. A stored one is wrong after
+// a suspend. It is the zero Time once the session has ended.
 func (s *Session) Deadline() time.Time {
 	if s.none() {
 		return time.Time{}
@@ -58,10 +55,10 @@ func (s *Session) Deadline() time.Time {
 	return s.engine.Deadline()
 }
 
-// Err is nil while the session is valid, and then forever the reason why it is
-// over: it matches lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or
-// ErrClusterChanged; for a session of elect.Run also elect.ErrOverrun. It compares the clock at the call, does no I/O and does
-// not block.
+// Err is nil while the session is valid, and afterwards always the same reason why it is not:
+// it matches lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or ErrClusterChanged; for a
+// session of elect.Run also elect.ErrOverrun. It compares the clock at the call, does no I/O
+// and does not block.
 func (s *Session) Err() error {
 	if s.none() {
 		return errNoSession
@@ -69,8 +66,8 @@ func (s *Session) Err() error {
 	return s.engine.Err()
 }
 
-// Done is closed when the session has ended. It may be closed a little after Err
-// first says so; Err is what decides.
+// Done is closed when the session has ended. It may be closed a little after Err first returns
+// an error; Err decides.
 func (s *Session) Done() <-chan struct{} {
 	if s.none() {
 		return noSession.Done()
@@ -78,8 +75,7 @@ func (s *Session) Done() <-chan struct{} {
 	return s.engine.Done()
 }
 
-// Context is cancelled when the session has ended, with the cause that Err
-// reports.
+// Context is cancelled when the session has ended, with the error of Err as its cause.
 func (s *Session) Context() context.Context {
 	if s.none() {
 		return noSession
@@ -87,12 +83,12 @@ func (s *Session) Context() context.Context {
 	return s.engine.Context()
 }
 
-// Close ends the session, with all that hangs on it: it stops renewing and
-// revokes the lease. nil means that the lease is gone. It waits until ctx ends,
-// and for 12 s at the most; called with a ctx that is done, it still sends. An
-// error that matches kv.ErrUnknown means that the revocation was not confirmed in
-// time and goes on in the background, calling Close again waits again; or that the lease was
-// left to expire. It is idempotent, and does nothing after Detach.
+// Close ends the session, with all its locks, terms and keys: it stops renewing and revokes the
+// lease. nil means that the lease is gone. It waits until ctx ends, and for 12 s at most; if
+// ctx is already done, it still sends. An error that matches kv.ErrUnknown means that the
+// revocation was not confirmed in time and continues in the background (calling Close again
+// waits for it), or that the lease was left to expire. It is idempotent, and does nothing after
+// Detach.
 func (s *Session) Close(ctx context.Context) error {
 	switch {
 	case s.none():
@@ -103,11 +99,10 @@ func (s *Session) Close(ctx context.Context) error {
 	return s.engine.Close(ctx)
 }
 
-// Detach ends the session here, with lease.ErrClosed, and all that hangs on it,
-// before it returns; it leaves the lease and its keys to another process, which
-// passes the Handle as lease.Options.Resume before the lease expires, and
-// resumes its locks and terms by key and token. A Handle works once. The zero
-// Handle means that the session had ended.
+// Detach ends the session in this process, with lease.ErrClosed and with all its locks and
+// terms, before it returns. It leaves the lease and its keys to another process, which passes
+// the Handle as lease.Options.Resume before the lease expires, and resumes its locks and terms
+// by key and token. A Handle works once. The zero Handle means that the session had ended.
 func (s *Session) Detach() lease.Handle {
 	if s.none() {
 		return lease.Handle{}

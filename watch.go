@@ -15,18 +15,18 @@ import (
 	"github.com/pawl-locks/pawl/watch"
 )
 
-// Watch yields the changes of a key, or of all keys that begin with it, in the order of revisions,
-// each once: see package watch. The key is the caller's and taken as it is; Config.Namespace is not
-// put before it.
+// Watch yields the changes of a key, or of all keys with it as a prefix, in the order of
+// revisions, each once: see package watch. The key is used as it is; Config.Namespace is not
+// prefixed to it.
 //
-// It resumes wherever it breaks, and yields a gap where the cluster compacted what was still to
-// come. It ends with ctx, when the client is closed, when the cluster has changed, when the role may
-// not read the keys, or when an argument is bad: then it yields an error that says so, once, with the
-// zero Event.
+// It resumes wherever it is interrupted, and yields a gap if the cluster has compacted changes
+// that were not yielded yet. It ends when ctx ends, the client is closed, the cluster has
+// changed, the role may not read the keys, or an argument is invalid: then it yields an error
+// that says so, once, with the zero Event.
 //
-// It needs no session, writes nothing, and has no goroutine of its own: breaking out of the loop
-// ends everything. The sequence can be ranged over again, and begins again then. Ranges over it in
-// several goroutines are independent, and share their requests.
+// It needs no session, writes nothing, and has no goroutine of its own: breaking out of the
+// loop ends everything. Ranging over the sequence again begins again. Ranges over it in several
+// goroutines are independent, and share their requests.
 func (c *Client) Watch(ctx context.Context, key string, opts watch.Options) iter.Seq2[watch.Event, error] {
 	return func(yield func(watch.Event, error) bool) {
 		err := c.watchable(ctx, key, opts)
@@ -51,7 +51,7 @@ func (c *Client) watchable(ctx context.Context, key string, opts watch.Options) 
 	return nil
 }
 
-// watch yields until the consumer breaks, which is no error, or until nothing more can come.
+// watch yields until the consumer breaks, which is no error, or until it cannot continue.
 func (c *Client) watch(ctx context.Context, key string, opts watch.Options, yield func(watch.Event) bool) (err error) {
 	keys := listwatch.Keys{Key: key}
 	if opts.Prefix {
@@ -72,7 +72,7 @@ func (c *Client) watch(ctx context.Context, key string, opts watch.Options, yiel
 	}
 }
 
-// nextRevision is the revision after the cluster's present one.
+// nextRevision is the revision after the cluster's current one.
 func (c *Client) nextRevision(ctx context.Context, key string) (rev int64, err error) {
 	if key == "" {
 		key = "\x00" // the smallest one; etcd refuses the empty one
@@ -86,8 +86,8 @@ func (c *Client) nextRevision(ctx context.Context, key string) (rev int64, err e
 	return rev + 1, err
 }
 
-// tail yields what happens from revision from on, up to a gap. Gap 0 without an error: the consumer
-// broke.
+// tail yields what happens from revision from on, up to a gap. Gap 0 without an error: the
+// consumer broke.
 func (c *Client) tail(ctx context.Context, keys listwatch.Keys, from int64, values bool, yield func(watch.Event) bool) (gap int64, err error) {
 	news := make(chan struct{}, 1)
 	var strip func(*watcher.Event)
@@ -111,7 +111,7 @@ func (c *Client) tail(ctx context.Context, keys listwatch.Keys, from int64, valu
 		}
 		switch {
 		case len(held) > 0:
-			continue // more may have come, before the end
+			continue // more changes may have come before the end
 		case end != nil || gap > 0:
 			return gap, end
 		}

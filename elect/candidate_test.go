@@ -69,7 +69,7 @@ func TestRoleCandidate(t *testing.T) {
 	}
 }
 
-// reign says what becomes of the term, and does what it is ordered to.
+// reign reports the term, and obeys the commands that it gets.
 func reign(ctx context.Context, s *pawl.Session, tm *elect.Term, orders <-chan string) {
 	b := bulletin{Key: tm.Key(), Token: tm.Token(), Lease: s.ID(), Won: time.Now()}
 	say(b)

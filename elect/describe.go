@@ -6,10 +6,10 @@ import (
 	"github.com/pawl-locks/pawl/internal/handle"
 )
 
-// String is the name, the key, the token, and whether the term lasts at the call, for people. Like
-// Err, it compares the clock and does no I/O.
+// String returns the name, the key, the token, and whether the term lasts at the call, for
+// people to read. Like Err, it compares the clock and does no I/O.
 func (t *Term) String() string { return handle.String("term", t) }
 
-// LogValue is what String says, as a group of attributes: name, key, token, held, and
-// the cause once it is not.
+// LogValue returns what String does, as a group of attributes: name, key, token, held, and the
+// cause once the term has ended.
 func (t *Term) LogValue() slog.Value { return handle.LogValue(t) }

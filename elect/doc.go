@@ -9,7 +9,7 @@
 //		})
 //
 // [Election.Campaign] is one campaign on a session of the caller's own, and a
-// [Term] what it wins. [LeaderOf] and [Observe] say who leads, to everybody who may
+// [Term] is what it wins. [LeaderOf] and [Observe] report who leads, to anyone who may
 // read, without a session and without writing anything.
 //
 // # What it guarantees
@@ -21,48 +21,47 @@
 //     concurrency.Election. Two candidates of one session, or of one Election,
 //     exclude each other as two processes do.
 //  2. Order: candidates lead first come, first served. One that gives up, or
-//     dies, leaves the others' order as it is.
+//     dies, leaves the others' order unchanged.
 //  3. Tokens: Term.Token is the create revision of Term.Key, and strictly greater
-//     than that of every term of the name before. It stays the same through
+//     than that of every earlier term of the name. It stays the same through
 //     Proclaim and Resume.
-//  4. Loss is reported: when the session has ended, when the key is deleted, or
-//     overwritten by somebody else, Err says so, with one cause that stands, the
+//  4. Loss is reported: when the session has ended, when the key was deleted, or
+//     overwritten by somebody else, Err returns that, with one final cause, the
 //     Context is cancelled with it, and Done is closed. Err compares the clock at
 //     the call; after a pause of any length it is right at the first call.
-//  5. Errors are whole: an error and a Term are never both nil, nor both set.
-//     After any error of Campaign the candidate's queue key is deleted in the
-//     background. Until then it blocks others, at the latest until its lease ends if
-//     etcd cannot be reached. A Resign that says nil gave back what was led until
-//     then, and nobody else had written to the key.
+//  5. Either the error or the Term is nil. After any error of Campaign the candidate's
+//     queue key is deleted in the background. Until then it blocks others; if etcd cannot
+//     be reached, until its lease ends. A Resign that returns nil ended a term that lasted
+//     until then, and nobody else had written to the key.
 //  6. Values: a Proclaim compares the create and the modification revision of its
 //     key. A value that was proclaimed is never replaced by an older one of the
-//     same term, however late a copy of that comes; none is written after the term.
+//     same term, however late a copy of that arrives; none is written after the term.
 //  7. Observe yields who led at the revision that it names, or that nobody did:
 //     never a candidate that did not lead, never an event twice, never an older
-//     state after a newer one. The latest state is always reached. LeaderOf is
+//     state after a newer one. It always reaches the latest state. LeaderOf is
 //     linearizable.
 //  8. Run calls lead once for each term that it won, never before the campaign is
-//     decided, never twice at a time. It cancels lead's context first, waits for
-//     lead, and only then resigns. While lead runs, nothing is done that would
+//     decided, and never twice at a time. It cancels lead's context first, waits for
+//     lead, and only then resigns. While lead runs, Run does nothing that would
 //     let another be elected sooner.
-//  9. Every call returns within its context's end plus 100 ms; Run counts from
+//  9. Every call returns within its context's end plus 100 ms; for Run this counts from
 //     lead's return.
 //  10. A term costs no goroutine and no timer of its own; nor does Observe.
 //
 // # What it does not
 //
-// No client can rule out that an operator deletes the key, that the server
-// revokes a living lease, that a restore takes the cluster back, that a machine
-// is frozen together with its clocks, that clocks' rates differ by more than the
-// session's margin covers, or that a process is paused between its last call of
-// Err and its write. A writer gives the storage its token, and the
-// storage refuses one below the highest it has seen: package fencing.
+// No client can rule out that an operator deletes the key, that the server revokes
+// a living lease, that a restore takes the cluster back, that a machine is frozen
+// together with its clocks, that clocks' rates differ by more than the session's
+// margin covers, or that a process is paused between its last call of Err and its
+// write. A writer gives the storage its token, and the storage refuses one below
+// the highest it has seen: package fencing.
 //
-// Who observes a leader learns who led, not who leads: by the time it acts,
-// another may. A request that is sent to a leader carries the token that was
-// observed. There are no priorities, and leading cannot be handed to a candidate
-// of choice. Without EtcdLayout, nothing but pawl is excluded. An election and a lock
-// of one name are one queue: they exclude each other.
+// An observer learns who led, not who leads: when it acts, another may lead. A request
+// that is sent to a leader should carry the token that was observed. There are no
+// priorities, and leadership cannot be handed to a chosen candidate. Without
+// EtcdLayout, only pawl's own candidates are excluded. An election and a lock of one name
+// are one queue: they exclude each other.
 //
 // # Failures
 //

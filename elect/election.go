@@ -14,36 +14,35 @@ import (
 	"github.com/pawl-locks/pawl/internal/session"
 )
 
-// Options say how a name is taken. The zero value is the default.
+// Options are the options of an Election. The zero value is the default.
 type Options struct {
-	// EtcdLayout takes the name verbatim, so that pawl excludes and observes, and
-	// is excluded and observed by, clientv3's concurrency.Election and etcdctl
-	// elect on the same name; and, since they are the same keys, concurrency.Mutex
-	// and lock.Mutex with its EtcdLayout. Names then collide as they do there: a
-	// candidate of "a/b" is one of "a".
+	// EtcdLayout uses the name verbatim as the key prefix, so that pawl excludes and observes,
+	// and is excluded and observed by, clientv3's concurrency.Election and etcdctl elect on the
+	// same name. Because they use the same keys, that also holds for concurrency.Mutex and for
+	// lock.Mutex with its EtcdLayout. Names then collide as they do there: a candidate of "a/b"
+	// is a candidate of "a" too.
 	EtcdLayout bool
-	// Owner is written beside the candidate's key, for people, by a process that
-	// leads for others: it is what Queue and pawl ls show. "": that of the session, lease.Options.Owner.
-	// At most 1 KiB.
+	// Owner is written beside the candidate's key, for people to read: Queue and pawl ls show
+	// it. It is meant for a process that leads on behalf of others. "": the session's owner,
+	// lease.Options.Owner. At most 1 KiB.
 	Owner string
 }
 
-// maxOwner bounds Options.Owner, as lease.Options bounds that of a session.
+// maxOwner bounds Options.Owner, as lease.Options bounds the owner of a session.
 const maxOwner = 1024
 
-// An Election is a name, and where its sessions come from. It never changes state:
-// each campaign is a candidacy of its own, and any number of goroutines may use one
-// Election.
+// An Election is a name and a source of sessions. It never changes state: each campaign is a
+// candidacy of its own, and any number of goroutines may use one Election.
 type Election struct {
 	sessions pawl.Sessions
 	name     string
 	opts     Options
 }
 
-// New makes an Election; it does no I/O. With a *pawl.Client, each call uses the
-// client's session of its time; with a *pawl.Session, every call uses that one. The
-// first call reports what is wrong with the arguments: nil sessions, an empty name or
-// one of more than 1 KiB, an Owner of more than 1 KiB, an EtcdLayout name that would contain the sessions' own keys.
+// New makes an Election; it does no I/O. With a *pawl.Client, each call uses the client's
+// current session; with a *pawl.Session, every call uses that one. The first call reports
+// invalid arguments: nil sessions, an empty name or one of more than 1 KiB, an Owner of more
+// than 1 KiB, an EtcdLayout name that would contain the sessions' own keys.
 func New(s pawl.Sessions, name string, opts Options) *Election {
 	return &Election{sessions: s, name: name, opts: opts}
 }
@@ -56,20 +55,20 @@ func (e *Election) Name() string {
 	return e.name
 }
 
-// Campaign queues as a candidate with value, and waits until it leads. It
-// returns an error when ctx ends, even if that is in the instant of success;
-// when the session has ended, with its cause alone; and when the own key is deleted
-// or overwritten while it waits. With a ctx that never ends it waits as long as
-// the session lasts. A client that has no valid session gets one first, as by
-// Client.Session; where that fails, so does Campaign. After any error the candidate's queue key is deleted in the
-// background. The value is copied; observers see it while the term lasts. One that
-// begins as the values of locks' keys do, with {"pawl":"lock", is refused.
+// Campaign queues as a candidate with value, and waits until it leads. It returns an error when
+// ctx ends, even in the instant of success; when the session has ended, with the session's
+// cause and no other; and when its own key is deleted or overwritten while it waits. If ctx
+// never ends it waits as long as the session lasts. A client that has no valid session gets one
+// first, as Client.Session does; if that fails, so does Campaign. After any error the
+// candidate's queue key is deleted in the background. The value is copied; observers see it
+// while the term lasts. A value that begins with {"pawl":"lock", as the values of locks' keys
+// do, is refused.
 func (e *Election) Campaign(ctx context.Context, value []byte) (*Term, error) {
 	return e.campaign(ctx, "campaign", value, false)
 }
 
-// TryCampaign is Campaign without waiting: it fails with ErrBusy at once when another
-// leads or is a candidate, and writes nothing under the name then.
+// TryCampaign is Campaign without waiting: if another leads or is a candidate, it fails with
+// ErrBusy at once and writes nothing under the name.
 func (e *Election) TryCampaign(ctx context.Context, value []byte) (*Term, error) {
 	return e.campaign(ctx, "try to campaign", value, true)
 }
@@ -95,20 +94,20 @@ func (e *Election) owner(s *session.Session) []byte {
 	return s.OwnerValue(e.opts.Owner)
 }
 
-// checkValue refuses the one beginning that a candidate's value must not have: a
-// lock of the same name would take its key for a waiter's, and write to it.
+// checkValue refuses a value that begins as the values of locks' keys do: a lock of the same
+// name would take the candidate's key for a waiter's, and write to it; and Resume would take it
+// for a lock's, which no Election can resume.
 func checkValue(value []byte) error {
-	if bytes.HasPrefix(value, []byte(keys.LockMark)) {
-		return fmt.Errorf("the value begins with %s, as the keys of locks do", keys.LockMark)
+	if keys.OfLock(value) {
+		return fmt.Errorf("the value begins with %s, as the keys of locks do", value[:bytes.IndexByte(value, ',')+1])
 	}
 	return nil
 }
 
-// Resume makes the Term of a key that this session's predecessor led with, after
-// the session was made with lease.Options.Resume: key and t are Term.Key and
-// Term.Token there. It queries the cluster, in one transaction; the error matches
-// ErrLost where the key is not there any more. The token, and the value that
-// observers see, stay the same.
+// Resume makes the Term of a key with which this session's predecessor led, if the session was
+// made with lease.Options.Resume. key and t are the predecessor's Term.Key and Term.Token. It
+// queries the cluster, in one transaction; the error matches ErrLost if the key no longer
+// exists. The token, and the value that observers see, stay the same.
 func (e *Election) Resume(ctx context.Context, key string, t fencing.Token) (*Term, error) {
 	term, err := e.with(ctx, func(s *session.Session, q queue.Queue) (*queue.Acquisition, error) {
 		return queue.Resume(ctx, s, q, key, t, queue.Limits{})
@@ -119,7 +118,7 @@ func (e *Election) Resume(ctx context.Context, key string, t fencing.Token) (*Te
 	return term, nil
 }
 
-// with makes a Term of what get gives, on the session of now.
+// with makes a Term of the acquisition that get returns, on the current session.
 func (e *Election) with(ctx context.Context, get func(*session.Session, queue.Queue) (*queue.Acquisition, error)) (*Term, error) {
 	if err := e.check(ctx); err != nil {
 		return nil, err

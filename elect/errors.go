@@ -9,26 +9,27 @@ import (
 	"github.com/pawl-locks/pawl/internal/queue"
 )
 
-// What errors.Is matches. ErrLost comes with exactly one cause: ErrKeyDeleted,
-// ErrKeyOverwritten, ErrOverrun, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed
-// or pawl.ErrClusterChanged. ErrBusy, ErrKind, ErrLost, ErrKeyDeleted and ErrKeyOverwritten
-// are the same values as package lock's.
+// The errors that errors.Is matches. ErrLost comes with exactly one cause: ErrKeyDeleted,
+// ErrKeyOverwritten, ErrOverrun, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or
+// pawl.ErrClusterChanged. ErrBusy, ErrKind, ErrLost, ErrKeyDeleted and ErrKeyOverwritten are
+// the same values as package lock's.
 var (
 	// ErrNoLeader: nobody leads.
 	ErrNoLeader = errors.New("nobody leads")
 	// ErrBusy: another leads or is a candidate. It is the same value as package lock's.
 	ErrBusy = queue.ErrBusy
-	// ErrKind: the name is a semaphore's, or a key that is to be resumed is a lock's. It is the same value as package lock's.
+	// ErrKind: a semaphore uses the name, or the key to be resumed is a lock's. It is the same
+	// value as package lock's.
 	ErrKind = queue.ErrKind
-	// ErrLost: it was a term, and is over.
+	// ErrLost: the term was led, and has been lost.
 	ErrLost = queue.ErrLost
-	// ErrOverrun: lead outlived its context by more than RunOptions.Overrun. It is the
-	// cause of a term's loss.
+	// ErrOverrun: lead ran for more than RunOptions.Overrun after the end of its context. It is
+	// the cause of a term's loss.
 	ErrOverrun = errors.New("lead outlived its context")
-	// ErrJeopardy: RunOptions.StopInJeopardy has ended lead's context, of which it is
-	// the cause. The term was not lost by that.
+	// ErrJeopardy: RunOptions.StopInJeopardy ended lead's context, with this cause. That did
+	// not end the term.
 	ErrJeopardy = errors.New("in jeopardy: less than a third of the session's validity is left")
-	// ErrResigned: the term was given back, by Resign or Run.
+	// ErrResigned: the term was ended by Resign or Run.
 	ErrResigned = errors.New("resigned")
 	// ErrKeyDeleted: somebody deleted the key while its session was alive.
 	ErrKeyDeleted = queue.ErrKeyDeleted
@@ -36,9 +37,8 @@ var (
 	ErrKeyOverwritten = queue.ErrKeyOverwritten
 )
 
-// failed is the one wrapping of a public call's error: the operation, the name,
-// the cause. Where the call ended with its context, the error matches ctx.Err
-// and ctx's cause alike.
+// failed wraps the error of a public call, once: with the operation, the name, and the cause.
+// If the call ended with its context, the error matches both ctx.Err and ctx's cause.
 func failed(op, name string, ctx context.Context, err error) error {
 	if err == nil {
 		return nil

@@ -121,7 +121,7 @@ func TestAnObserverMayProclaimWhenAProclamationIsReported(t *testing.T) {
 	})
 }
 
-// What Run does is reported as the events of its campaigns and terms.
+// Run is reported as the events of its campaigns and terms.
 func TestRunsTermsAreReported(t *testing.T) {
 	inBubble(t, func(w *world) {
 		e := &recorder{}

@@ -16,13 +16,13 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// A Leader is who leads at one revision of the cluster.
+// A Leader describes the leader at one revision of the cluster.
 type Leader struct {
-	Name  string        // the election's, as it was given
+	Name  string        // the election's name, as it was given
 	Key   string        // whole, namespace included; "" where nobody leads
 	Token fencing.Token // the create revision of Key; 0: nobody leads
 	Value []byte        // as it was last proclaimed
-	Lease int64         // that Key is on, which is that of the leader's session; 0: none, so that Key stays until somebody deletes it
+	Lease int64         // the lease that Key is on, which is the leader's session's; 0: none, so that Key stays until somebody deletes it
 
 	CreateRevision int64 // of Key: the revision at which the leader became a candidate, and Token
 	ModRevision    int64 // of Key: the revision at which Value was written
@@ -31,17 +31,18 @@ type Leader struct {
 	Revision int64
 }
 
-// LeaderOf reads from the cluster, linearizably, who leads: it was so at some moment
-// during the call. The error matches ErrNoLeader if nobody did, and ErrKind if the
-// name is a semaphore's, which nobody leads. It needs no session, and writes nothing. It costs two reads, of which the first, without
-// values, takes the server time in proportion to the candidates. Anyone who has a
-// key under the name, first of all, counts as leading, as candidates see it.
+// LeaderOf reads from the cluster, linearizably, who leads: the answer was true at some moment
+// during the call. The error matches ErrNoLeader if nobody led, and ErrKind if a semaphore uses
+// the name. It needs no session, and writes nothing. It costs two reads; the first, without
+// values, costs the server time in proportion to the number of candidates. Whoever has the
+// first key under the name, even a key that is not pawl's, counts as the leader, as it does for
+// candidates.
 func LeaderOf(ctx context.Context, c *pawl.Client, name string, opts Options) (Leader, error) {
 	r, err := newReader(ctx, c, name, opts)
 	if err != nil {
 		return Leader{}, failed("leader of", name, ctx, err)
 	}
-	for { // again only when a leader went between the two reads
+	for { // repeated only if a leader's key was deleted between the two reads
 		first, _, err := r.first(ctx)
 		if err != nil {
 			return Leader{}, failed("leader of", name, ctx, err)
@@ -86,7 +87,7 @@ func newReader(ctx context.Context, c *pawl.Client, name string, opts Options) (
 	return &reader{host: host, queue: q}, nil
 }
 
-// leader is p as users see it; the zero proclaimed: nobody.
+// leader is p as a Leader; if p is zero, nobody leads.
 func (r *reader) leader(p proclaimed, rev int64) Leader {
 	return Leader{
 		Name: r.queue.Name, Key: p.key, Token: fencing.Token(p.create), Value: p.value, Lease: p.lease,
@@ -99,8 +100,7 @@ func (r *reader) query(ctx context.Context, op string, what *pb.RequestOp) (*pb.
 	return r.host.Cluster.Txn(ctx, cluster.Request{Op: op, Repeat: cluster.Always}, &pb.TxnRequest{Success: []*pb.RequestOp{what}})
 }
 
-// first is the first-created key at revision rev; the zero candidate: there is
-// none.
+// first is the first-created key at revision rev; the zero candidate: none exists.
 func (r *reader) first(ctx context.Context) (c candidate, rev int64, err error) {
 	resp, err := r.query(ctx, "read first candidate", txn.FirstUnder(r.queue.Prefix))
 	if err != nil {
@@ -112,7 +112,7 @@ func (r *reader) first(ctx context.Context) (c candidate, rev int64, err error) 
 	return c, resp.Header.Revision, nil
 }
 
-// value is c's value at revision rev; the zero proclaimed: c is not there any more.
+// value is c's value at revision rev; the zero proclaimed: c no longer exists.
 func (r *reader) value(ctx context.Context, c candidate) (p proclaimed, rev int64, err error) {
 	resp, err := r.query(ctx, "read leader", txn.Get(c.key))
 	if err != nil {
@@ -124,15 +124,14 @@ func (r *reader) value(ctx context.Context, c candidate) (p proclaimed, rev int6
 	return p, resp.Header.Revision, nil
 }
 
-// page is how many candidates one request reads: with the longest keys, a few
-// megabytes.
+// page is how many candidates one request reads: with the longest keys, a few megabytes.
 const page = 1000
 
 // state reads all candidates, without their values, as they are at one
 // revision.
 func (r *reader) state(ctx context.Context) (*electionState, error) {
 	var all []candidate
-	var rev int64 // 0: the present
+	var rev int64 // 0: the current revision
 	from, end := []byte(r.queue.Prefix), txn.PrefixEnd(r.queue.Prefix)
 	for {
 		resp, err := r.query(ctx, "read candidates", &pb.RequestOp{Request: &pb.RequestOp_RequestRange{RequestRange: &pb.RangeRequest{

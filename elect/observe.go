@@ -13,23 +13,20 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// Observe yields who leads, at first and after each change: another leader,
-// another value, and, as an event of its own with Token 0, that nobody leads;
-// the first event says how it is when Observe begins. It never yields a
-// candidate that did not lead, nor the same event twice, and Revision goes up
-// from event to event. A consumer that is slow sees the latest state and not
-// every state in between.
+// Observe yields who leads, first as it is when Observe begins and then after each change:
+// another leader, another value, or, as an event with Token 0, no leader. It never yields a
+// candidate that did not lead, nor the same event twice, and Revision increases from event to
+// event. A slow consumer sees the latest state and not every state in between.
 //
-// It needs no session, writes nothing, and has no goroutine of its own: breaking
-// out of the loop ends everything. It survives the loss of members, leaders,
-// connections and watches, and compaction, after which it reads again. It ends
-// with ctx, and further when the client is closed, the cluster has changed, the
-// permission to read is lost for good, the name comes to be a semaphore's
-// (ErrKind), or an argument is bad: then it yields an error that says so, once,
-// with the zero Leader, and is over.
+// It needs no session, writes nothing, and has no goroutine of its own: breaking out of the
+// loop ends everything. It survives the loss of members, leaders, connections and watches, and
+// compaction, after which it reads again. It ends when ctx ends, the client is closed, the
+// cluster has changed, the permission to read is lost for good, a semaphore uses the name
+// (ErrKind), or an argument is invalid. Then it yields an error that says so, once, with the
+// zero Leader, and returns.
 //
-// It keeps the name and the create revision of each candidate, about 100 bytes.
-// The sequence can be ranged over again, and begins again then.
+// It keeps the name and the create revision of each candidate, about 100 bytes. Ranging over
+// the sequence again begins again.
 func Observe(ctx context.Context, c *pawl.Client, name string, opts Options) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		r, err := newReader(ctx, c, name, opts)
@@ -47,11 +44,10 @@ func Observe(ctx context.Context, c *pawl.Client, name string, opts Options) ite
 type observer struct {
 	*reader
 	begun bool
-	said  proclaimed // what was yielded last, without its value; the zero proclaimed: nobody
+	said  proclaimed // what was yielded last, without its value; the zero proclaimed: no leader
 }
 
-// observe yields until the consumer breaks, which is no error, or until there is
-// nothing more to be seen.
+// observe yields until the consumer breaks, which is no error, or until it cannot continue.
 func (o *observer) observe(ctx context.Context, yield func(Leader) bool) error {
 	for {
 		st, err := o.readState(ctx)
@@ -64,9 +60,8 @@ func (o *observer) observe(ctx context.Context, yield func(Leader) bool) error {
 	}
 }
 
-// follow yields what the observed state becomes, watching from its revision on.
-// again: what the watch has delivered is not enough any more, the state has to be
-// read again.
+// follow yields the changes of the observed state, watching from its revision on. again: what
+// the watch delivered is no longer enough, and the state has to be read again.
 func (o *observer) follow(ctx context.Context, f *observed, yield func(Leader) bool) (again bool, err error) {
 	prefix := o.queue.Prefix
 	w := o.host.Watches.Watch(prefix, string(txn.PrefixEnd(prefix)), f.st.rev+1, f.take)
@@ -87,7 +82,7 @@ func (o *observer) follow(ctx context.Context, f *observed, yield func(Leader) b
 			if p, rev, err = o.readValue(ctx, p.candidate); err != nil {
 				return false, err
 			}
-			gone = p.create == 0 // the watch says who follows
+			gone = p.create == 0 // the watch will show who follows
 			f.note(p)
 		}
 		if !gone && o.isNews(p) && !yield(o.leader(p, rev)) {
@@ -99,8 +94,8 @@ func (o *observer) follow(ctx context.Context, f *observed, yield func(Leader) b
 	}
 }
 
-// isNews reports whether p differs from what was yielded last, and notes that p
-// is yielded now.
+// isNews reports whether p differs from what was yielded last, and records that p is yielded
+// now.
 func (o *observer) isNews(p proclaimed) bool {
 	if o.begun && o.said.candidate == p.candidate && o.said.mod == p.mod {
 		return false
@@ -109,12 +104,12 @@ func (o *observer) isNews(p proclaimed) bool {
 	return true
 }
 
-// overdue is how long the watch may take to deliver a change that a read has
-// shown already, before everything is read again.
+// overdue is how long the watch may take to deliver a change that a read has already shown,
+// before everything is read again.
 const overdue = 2 * time.Second
 
-// wait waits for a change of f. If one is due, it does not wait for long: quiet
-// says that none came.
+// wait waits for a change of f. With due set it waits at most overdue; quiet reports that no
+// change came.
 func (o *observer) wait(ctx context.Context, f *observed, due bool) (quiet bool, err error) {
 	var late <-chan time.Time
 	if due {
@@ -151,18 +146,18 @@ func (o *observer) readValue(ctx context.Context, c candidate) (p proclaimed, re
 // An observed is an election's state that a watch keeps up to date. It holds one state, the
 // latest, however slow its reader is.
 type observed struct {
-	changed chan struct{} // holds one element when there is something new
+	changed chan struct{} // holds one element when there is news
 
 	mu  sync.Mutex
 	st  *electionState
-	end watcher.Update // once the watch is over
+	end watcher.Update // set once the watch has ended
 }
 
 func newObserved(st *electionState) *observed {
 	return &observed{st: st, changed: make(chan struct{}, 1)}
 }
 
-// take is the watch's function.
+// take is called by the watch.
 func (f *observed) take(u watcher.Update) {
 	f.mu.Lock()
 	if len(u.Events) > 0 {
@@ -174,12 +169,12 @@ func (f *observed) take(u watcher.Update) {
 	f.mu.Unlock()
 	select {
 	case f.changed <- struct{}{}:
-	default: // its reader knows already
+	default: // its reader has been woken already
 	}
 }
 
-// leading is who leads at revision rev; known is false where the value has to be
-// read. end is set once the watch is over.
+// leading is who leads at revision rev; known is false if the value has to be read. end is set
+// once the watch has ended.
 func (f *observed) leading() (p proclaimed, rev int64, known bool, end watcher.Update) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -187,7 +182,7 @@ func (f *observed) leading() (p proclaimed, rev int64, known bool, end watcher.U
 	return p, f.st.rev, known, f.end
 }
 
-// note takes in a value that was read, if its key is first still.
+// note records a value that was read, if its key is still first.
 func (f *observed) note(p proclaimed) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

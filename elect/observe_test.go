@@ -132,8 +132,8 @@ func requireTrue(t *testing.T, seen []elect.Leader, history []etcdfake.Change, p
 	}
 }
 
-// Nobody leads a semaphore's name: the holder of its first slot is no leader. An observer that
-// was there before says so when it comes to be one.
+// A semaphore's name has no leader: the holder of its first slot is none. An observer that
+// began earlier reports the semaphore when it appears.
 func TestASemaphoreHasNoLeader(t *testing.T) {
 	inBubble(t, func(w *world) {
 		c := w.client()

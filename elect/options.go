@@ -10,34 +10,32 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// RunOptions say how Run leads. The zero value is the default.
+// RunOptions are the options of Run. The zero value is the default.
 type RunOptions struct {
 	// EtcdLayout is that of Options.
 	EtcdLayout bool
-	// Value is what each campaign stands with, and what observers see.
+	// Value is the value of each campaign, which observers see.
 	Value []byte
-	// Session is how each session is made; Resume is refused.
+	// Session is the options of each session; Resume is refused.
 	Session lease.Options
 	// MinBackoff and MaxBackoff bound the wait before the next campaign: the
 	// first after a term is up to MinBackoff, each following one that fails up
 	// to twice as long, at most MaxBackoff; of each, half is random. 0 means
 	// 500 ms and 30 s.
 	MinBackoff, MaxBackoff time.Duration
-	// Eligible is called before each campaign, in Run's goroutine; while it returns
-	// false, it is called again after up to MinBackoff. nil: always. Its ctx is
-	// Run's.
+	// Eligible is called before each campaign, in Run's goroutine; while it returns false, it
+	// is called again after up to MinBackoff. nil: always eligible. Its ctx is Run's.
 	Eligible func(ctx context.Context) bool
-	// Overrun is how long lead may go on after its context's end before the Term
-	// is marked lost, with ErrOverrun as the cause, and renewing stops; 0 means one
-	// TTL, as granted.
+	// Overrun is how long lead may run after its context's end before the Term is marked lost,
+	// with ErrOverrun as the cause, and renewing stops; 0 means one TTL, as granted.
 	Overrun time.Duration
-	// StopInJeopardy ends lead's context, with ErrJeopardy as the cause, as soon as
-	// less than a third of the session's validity is left: lead then has that third
-	// to stop in, while nobody else can lead. Run resigns when lead has returned,
-	// whatever it returned, and goes on. Without it, lead's context ends at loss.
+	// StopInJeopardy ends lead's context, with ErrJeopardy as the cause, as soon as less than a
+	// third of the session's validity is left. lead then has that third to return in, while
+	// nobody else can lead. When lead has returned, Run resigns, whatever lead returned, and
+	// campaigns again. Without StopInJeopardy, lead's context ends at loss.
 	StopInJeopardy bool
-	// Notify is called with every change, in order, from Run's goroutine. It
-	// should be quick: nothing goes on meanwhile. nil: no call.
+	// Notify is called with every change, in order, from Run's goroutine. It should return
+	// quickly, because Run waits for it. nil: no call.
 	Notify func(Event)
 }
 
@@ -67,8 +65,8 @@ func (o RunOptions) check() error {
 	return nil
 }
 
-// backoffs are the bounds in force. Where only one is given, it moves the other
-// one's default.
+// backoffs returns the bounds in force. If only one is given, the other one's default is
+// adapted to it.
 func (o RunOptions) backoffs() (lo, hi time.Duration) {
 	lo, hi = o.MinBackoff, o.MaxBackoff
 	if lo == 0 {
@@ -90,7 +88,7 @@ type Kind int
 const (
 	Elected  Kind = iota + 1 // a campaign was won; lead is called next
 	Lost                     // the term was lost, and lead has returned
-	Resigned                 // lead has returned during the term, or in jeopardy, and it was given back
+	Resigned                 // lead returned during the term, or in jeopardy, and the term was resigned
 	Retrying                 // a session or a campaign failed; Run tries again after a wait
 )
 
@@ -112,10 +110,10 @@ func (k Kind) String() string {
 // An Event is one change that Run reports.
 type Event struct {
 	Kind  Kind
-	Term  int64         // counts this Run's terms, from 1; Retrying: the latest one, 0 before the first
-	Token fencing.Token // of that term; 0 where Term is
-	// Err is, for Lost, what Term.Err says; for Retrying, what failed; for
-	// Resigned, that the resignation is not confirmed yet and goes on in the
-	// background, or ErrJeopardy where that has ended lead's context.
+	Term  int64         // the number of this Run's term, from 1; Retrying: of the latest one, 0 before the first
+	Token fencing.Token // the token of that term; 0 if Term is 0
+	// Err is, for Lost, the error of Term.Err; for Retrying, what failed; for Resigned, that
+	// the resignation is not confirmed yet and continues in the background, or ErrJeopardy if
+	// that ended lead's context.
 	Err error
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/pawl-locks/pawl/internal/session"
 )
 
-// watchOver gives the context that lead works with, a child of work, and watches over
-// lead until ended is called: with StopInJeopardy it ends that context when the
-// session's validity runs low, and once the context has ended, for whatever reason, it
-// gives lead its time to return and then abandons the session.
+// watchOver returns lead's context, a child of work, and watches lead until ended is called.
+// With StopInJeopardy it ends that context when the session's validity runs low. Once the
+// context has ended, for whatever reason, it gives lead the time of Overrun to return and then
+// abandons the session.
 func (r *runner) watchOver(work context.Context, s *session.Session, t *Term) (lead context.Context, ended func()) {
 	lead, cancel := context.WithCancelCause(work)
 	returned, watched := make(chan struct{}), make(chan struct{})
-	go func() { // ends with lead; ended waits for it
+	go func() { // ends after lead; ended waits for it
 		defer close(watched)
 		if r.opts.StopInJeopardy && !safe(lead, s, t, returned) {
 			cancel(ErrJeopardy)
@@ -25,8 +25,8 @@ func (r *runner) watchOver(work context.Context, s *session.Session, t *Term) (l
 	return lead, func() { close(returned); <-watched; cancel(nil) }
 }
 
-// safe waits until lead's context ends, or lead returns: true; or until less than a
-// third of the session's validity is left: false.
+// safe returns true when lead's context ends or lead returns, and false when less than a third
+// of the session's validity is left.
 func safe(lead context.Context, s *session.Session, t *Term, returned <-chan struct{}) bool {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -39,7 +39,7 @@ func safe(lead context.Context, s *session.Session, t *Term, returned <-chan str
 		case <-timer.C:
 		}
 		deadline := t.Deadline()
-		if deadline.IsZero() { // lost, so that lead's context ends
+		if deadline.IsZero() { // the term is lost, so lead's context ends
 			return true
 		}
 		left := time.Until(deadline) - s.Validity()/3
@@ -50,8 +50,7 @@ func safe(lead context.Context, s *session.Session, t *Term, returned <-chan str
 	}
 }
 
-// overrun abandons the session if lead goes on for longer than it may after the end of
-// its context.
+// overrun abandons the session if lead runs for too long after the end of its context.
 func (r *runner) overrun(lead context.Context, s *session.Session, returned <-chan struct{}) {
 	select {
 	case <-returned:

@@ -14,31 +14,27 @@ import (
 	"github.com/pawl-locks/pawl/internal/session"
 )
 
-// Run leads again and again: it makes a session, campaigns, calls lead, and
-// after every loss does so again with a new session, until ctx ends or lead
-// returns during its term.
+// Run leads again and again: it makes a session, campaigns, calls lead, and after every loss
+// does so again with a new session, until ctx ends or lead returns during its term.
 //
-// lead's ctx is a child of Run's, carries the token, and is cancelled with the
-// cause at loss. lead is to return then. It is called in Run's own goroutine,
-// once for each term that was won, and never again before it has returned. What
-// it returns after a loss is dropped, and Run goes on. When it returns during
-// its term, Run resigns, and returns what it returned, nil or error. When ctx
-// ends, Run waits for lead, resigns, and returns ctx's cause. A panic in lead
-// resigns and goes on up.
+// lead's ctx is a child of Run's, carries the token, and is cancelled with the cause at loss;
+// lead then has to return. lead is called in Run's own goroutine, once for each term that was
+// won, and never before the previous call has returned. What it returns after a loss is
+// dropped, and Run continues. When it returns during its term, Run resigns, and returns lead's
+// result, nil or error. When ctx ends, Run waits for lead, resigns, and returns ctx's cause. If
+// lead panics, Run resigns and the panic continues.
 //
-// The lease is never given up while lead runs, not even after a loss: nobody
-// else is elected before it has ended by itself at the server, or was ended by
-// somebody else. A lead that outlives its context by more than Overrun has its
-// Term marked lost, and then its lease is not renewed any more; Run still waits
-// for it.
+// The lease is never given up while lead runs, not even after a loss: nobody else is elected
+// before the lease has expired at the server, or somebody else has ended it. If lead runs for
+// more than Overrun after its context's end, its Term is marked lost, and the lease is no
+// longer renewed; Run still waits for lead.
 //
-// A failure of sessions or campaigns is retried, for ever, after a jittered
-// wait, and reported to Notify. Run returns the error instead when it matches
-// pawl.ErrClusterChanged or pawl.ErrTokenFloor, when the client is closed
-// (lease.ErrClosed), and when an argument is bad, as a Value that is larger than
-// the cluster takes. With StopInJeopardy, lead's context also ends before a loss is
-// certain. It returns within 100 ms of ctx's end and lead's return,
-// whichever is later.
+// Run retries a failure of sessions or campaigns for ever, each after a jittered wait, and
+// reports it to Notify. It returns the error instead when it matches pawl.ErrClusterChanged or
+// pawl.ErrTokenFloor, when the client is closed (lease.ErrClosed), and when an argument is
+// invalid, such as a Value that is larger than the cluster accepts. With StopInJeopardy, lead's
+// context also ends before a loss is certain. Run returns within 100 ms of ctx's end and lead's
+// return, whichever is later.
 func Run(ctx context.Context, c *pawl.Client, name string, opts RunOptions, lead func(ctx context.Context, t *Term) error) error {
 	r := &runner{client: c, name: name, opts: opts, lead: lead}
 	if err := r.check(ctx); err != nil {
@@ -61,7 +57,7 @@ func Run(ctx context.Context, c *pawl.Client, name string, opts RunOptions, lead
 		case o.err != nil:
 			r.notify(Event{Kind: Retrying, Term: r.term, Token: r.token, Err: o.err})
 			r.backoff.Sleep(ctx)
-		default: // Eligible said no
+		default: // Eligible returned false
 			backoff.Sleep(ctx, backoff.Jitter(lo))
 		}
 	}
@@ -74,7 +70,7 @@ type runner struct {
 	opts    RunOptions
 	lead    func(ctx context.Context, t *Term) error
 	term    int64         // terms so far
-	token   fencing.Token // of the last one
+	token   fencing.Token // the token of the last term
 	backoff backoff.Backoff
 }
 
@@ -89,7 +85,7 @@ func (r *runner) check(ctx context.Context) error {
 	return err
 }
 
-// fatal is why Run does not go on after err; nil: it does.
+// fatal returns why Run ends after err; nil: it continues.
 func (r *runner) fatal(err error) error {
 	if _, closed := inside.HostOf(r.client); closed != nil {
 		return closed
@@ -106,7 +102,7 @@ func (r *runner) notify(ev Event) {
 	}
 }
 
-// outcome is what one round came to.
+// outcome is the result of one round.
 type outcome struct {
 	led    bool  // a term was won
 	err    error // what failed, or the loss
@@ -123,7 +119,7 @@ func (r *runner) round(ctx context.Context) (o outcome) {
 	if err != nil {
 		return outcome{err: err}
 	}
-	defer r.leave(ctx, session) // also while a panic goes up
+	defer r.leave(ctx, session) // also if lead panics
 	t, err := New(session, r.name, Options{EtcdLayout: r.opts.EtcdLayout}).Campaign(ctx, r.opts.Value)
 	if err != nil {
 		return outcome{err: err}
@@ -131,12 +127,12 @@ func (r *runner) round(ctx context.Context) (o outcome) {
 	return r.reign(ctx, inside.SessionOf(session), t)
 }
 
-// leaveWait is how long a session is waited for to be given back; what takes
-// longer goes on in the background.
+// leaveWait is how long Run waits for a session to be closed; after that closing continues in
+// the background.
 const leaveWait = time.Second
 
-// leave gives the session of a round back. When Run's own ctx has ended, its
-// time has been spent on the resignation, so it does not wait.
+// leave closes the session of a round. If Run's ctx has ended, the time left after it was spent
+// on the resignation, so leave does not wait.
 func (r *runner) leave(ctx context.Context, s *pawl.Session) {
 	engine := inside.SessionOf(s)
 	engine.CloseInBackground()
@@ -149,16 +145,16 @@ func (r *runner) leave(ctx context.Context, s *pawl.Session) {
 	_ = s.Close(ctx)
 }
 
-// reign calls lead during t, and says what became of it.
+// reign calls lead during t, and returns the outcome.
 func (r *runner) reign(ctx context.Context, s *session.Session, t *Term) (o outcome) {
 	r.term++
 	r.token = t.Token()
 	r.notify(Event{Kind: Elected, Term: r.term, Token: r.token})
-	release := s.DeferRevocation() // before the last call of Err, so that there is no gap
+	release := s.DeferRevocation() // before the last call of Err, so that no loss can come between
 	defer release()
 	var result, end error
-	stopped := true                    // lead has not returned before Run's ctx has ended
-	defer func() { r.ended(t, end) }() // also while a panic goes up
+	stopped := true                    // true unless lead returned before Run's ctx ended
+	defer func() { r.ended(t, end) }() // also if lead panics
 	var jeopardy error
 	end = t.c.Do(ctx, ErrResigned, func(work context.Context) error {
 		defer release()
@@ -186,7 +182,7 @@ func (r *runner) reign(ctx context.Context, s *session.Session, t *Term) (o outc
 	return outcome{done: true, result: result}
 }
 
-// ended reports a term's end; err is what came of giving it back.
+// ended reports a term's end; err is the result of resigning.
 func (r *runner) ended(t *Term, err error) {
 	ev := Event{Kind: Resigned, Term: r.term, Token: r.token, Err: err}
 	if err := t.Err(); errors.Is(err, ErrLost) {

@@ -144,8 +144,8 @@ func TestRunStopsLeadBeforeItResigns(t *testing.T) {
 	})
 }
 
-// What lead returned while it led is returned, though Run's ctx ends before the
-// resignation is through.
+// Run returns what lead returned while it led, even if Run's ctx ends before the resignation is
+// complete.
 func TestRunsContextThatEndsAfterLeadDoesNotHideWhatLeadReturned(t *testing.T) {
 	for _, want := range []error{nil, errors.New("enough")} {
 		inBubble(t, func(w *world) {

@@ -7,13 +7,14 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// A candidate is a key under the name as it was created.
+// A candidate is a key under the name, and its creation.
 type candidate struct {
 	key    string
 	create int64
 }
 
-// A proclaimed is what is known of one candidate's value. The zero proclaimed is of none.
+// A proclaimed is what is known of one candidate's value. The zero proclaimed belongs to no
+// candidate.
 type proclaimed struct {
 	candidate
 	mod   int64 // the modification revision of value
@@ -21,17 +22,16 @@ type proclaimed struct {
 	value []byte
 }
 
-// An electionState is the candidates of a name at one revision: about a hundred bytes
-// each, however large their values. It is pure state; its owner guards it.
+// An electionState holds the candidates of a name at one revision: about a hundred bytes each,
+// however large their values. It is pure; its owner guards it.
 //
-// Invariants: queue is in the order of create revisions; a candidate in it is
-// alive if and only if live has its create revision under its key. last is the
-// latest known put of the candidate that was first at that moment.
+// Invariants: queue is in the order of create revisions; a candidate in it exists if and only
+// if live has its create revision under its key. last is the latest known put of the candidate
+// that was first at that moment.
 //
-// A candidate that is first stays first until its key ends, because one that comes
-// later has a greater create revision. So a read of one key, which finds it with
-// the create revision that was first before, shows the leader of the read's own
-// revision, however far the watch lags.
+// A candidate that is first stays first until its key is deleted, because a later one has a
+// greater create revision. So if a read of one key finds it with the create revision that was
+// first before, it shows the leader at the read's own revision, however far the watch lags.
 type electionState struct {
 	rev   int64 // the candidates are those of this revision
 	live  map[string]int64
@@ -39,7 +39,7 @@ type electionState struct {
 	last  proclaimed
 }
 
-// newElectionState is the state of the candidates that were read at revision rev.
+// newElectionState makes the state of the candidates that were read at revision rev.
 func newElectionState(rev int64, all []candidate) *electionState {
 	slices.SortFunc(all, before)
 	s := &electionState{rev: rev, live: make(map[string]int64, len(all)), queue: all}
@@ -54,7 +54,7 @@ func before(a, b candidate) int {
 	return cmp.Or(cmp.Compare(a.create, b.create), cmp.Compare(a.key, b.key))
 }
 
-// first is who leads; the zero candidate: nobody.
+// first is who leads; the zero candidate: no leader.
 func (s *electionState) first() candidate {
 	for i, c := range s.queue {
 		if s.live[c.key] == c.create {
@@ -66,8 +66,8 @@ func (s *electionState) first() candidate {
 	return candidate{}
 }
 
-// apply takes in events, which are those of whole revisions, the last one rev.
-// Events from before the state's own revision are known already.
+// apply processes events, which are those of whole revisions, the last one rev. Events from
+// before the state's own revision are known already.
 func (s *electionState) apply(events []watcher.Event, rev int64) {
 	if rev <= s.rev {
 		return
@@ -86,7 +86,7 @@ func (s *electionState) apply(events []watcher.Event, rev int64) {
 	s.shrink()
 }
 
-// applyOne takes in the events of one revision, and then finds who is first.
+// applyOne processes the events of one revision, and then finds the first candidate.
 func (s *electionState) applyOne(events []watcher.Event) {
 	came := len(s.queue)
 	for _, ev := range events {
@@ -98,7 +98,7 @@ func (s *electionState) applyOne(events []watcher.Event) {
 			s.queue = append(s.queue, candidate{ev.Key, ev.CreateRevision})
 		}
 	}
-	slices.SortFunc(s.queue[came:], before) // of one revision: their keys decide
+	slices.SortFunc(s.queue[came:], before) // created at one revision: their keys decide
 	first := s.first()
 	for _, ev := range events {
 		if ev.Key == first.key && !ev.Deleted {
@@ -107,15 +107,14 @@ func (s *electionState) applyOne(events []watcher.Event) {
 	}
 }
 
-// note takes in what is known of the first candidate's value, unless something
-// later is known.
+// note records a value of the first candidate, unless a later one is known.
 func (s *electionState) note(p proclaimed) {
 	if s.last.candidate != p.candidate || s.last.mod < p.mod {
 		s.last = p
 	}
 }
 
-// leader is who leads, with the value; known is false where that has to be read.
+// leader is who leads, with the value; known is false if the value has to be read.
 func (s *electionState) leader() (p proclaimed, known bool) {
 	first := s.first()
 	switch {
@@ -127,7 +126,7 @@ func (s *electionState) leader() (p proclaimed, known bool) {
 	return proclaimed{candidate: first}, false
 }
 
-// shrink forgets candidates that are gone, when they are the greater part.
+// shrink drops deleted candidates when they are the majority.
 func (s *electionState) shrink() {
 	if len(s.queue) < 64 || len(s.queue) < 2*len(s.live) {
 		return

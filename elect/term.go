@@ -12,9 +12,8 @@ import (
 	"github.com/pawl-locks/pawl/kv"
 )
 
-// A Term is one time of leading, from a won campaign to its end. It is used
-// once; its methods may be called by several goroutines at once. A nil or zero
-// Term is over, and was never led.
+// A Term is one period of leading, from a won campaign to its end. It is used once; its methods
+// are safe for concurrent use. A nil or zero Term has ended, and was never led.
 type Term struct {
 	c       *queue.Acquisition
 	session *pawl.Session
@@ -28,7 +27,7 @@ func newTerm(c *queue.Acquisition, session *pawl.Session) *Term {
 	return t
 }
 
-// acquisition is what t holds; for a nil or zero Term, one that has ended.
+// acquisition is t's acquisition; for a nil or zero Term, one that has ended.
 func (t *Term) acquisition() *queue.Acquisition {
 	if t == nil || t.c == nil {
 		return queue.None
@@ -47,13 +46,13 @@ func (t *Term) Key() string { return t.acquisition().Key() }
 // every term of the name before. It stays the same after the end.
 func (t *Term) Token() fencing.Token { return t.acquisition().Token() }
 
-// Guard is "Key still has Token as its create revision", for a transaction of
-// the caller's own through kv.Client.Txn. It stays the same after the end, when
-// such a transaction is refused with kv.ErrFenced.
+// Guard is the comparison "Key still has Token as its create revision", for a caller's own
+// transaction through kv.Client.Txn. It stays the same after the end; such a transaction is
+// then refused with kv.ErrFenced.
 func (t *Term) Guard() kv.Guard { return t.acquisition().Guard() }
 
-// Session is the session that the term rests on, and is lost with. It stays the same
-// after the end; nil for a nil or zero Term.
+// Session is the session of the term, with which the term is lost. It stays the same after the
+// end; nil for a nil or zero Term.
 func (t *Term) Session() *pawl.Session {
 	if t == nil {
 		return nil
@@ -61,51 +60,52 @@ func (t *Term) Session() *pawl.Session {
 	return t.session
 }
 
-// Context has the values of Campaign's ctx, not its end, and carries the token:
-// fencing.FromContext. It is cancelled at loss, with the error that Err returns
-// as its cause, and not at Resign.
+// Context has the values of Campaign's ctx, but does not end with it, and carries the token:
+// fencing.FromContext. It is cancelled at loss, with the error that Err returns as its cause,
+// but not at Resign.
 func (t *Term) Context() context.Context { return t.acquisition().Context() }
 
-// Done is closed when the term has ended, Resign included; Err says which. It only
-// notifies: Err is what decides.
+// Done is closed when the term has ended, also by Resign; Err returns why. It only notifies;
+// Err decides.
 func (t *Term) Done() <-chan struct{} { return t.acquisition().Done() }
 
-// Err is nil while the term lasts. After a loss it matches ErrLost and exactly
-// one cause; after Resign it matches ErrResigned. It compares the clock with the
-// deadline at the call, so it is right at the first call after a pause. It does
-// no I/O. It does not block, but for at most 50 ms in the moment in which the key
-// is known to be gone and not yet whether its lease went with it.
+// Err is nil while the term lasts. After a loss it matches ErrLost and exactly one cause; after
+// Resign it matches ErrResigned. It compares the clock with the deadline at the call, so it is
+// right at the first call after a pause. It does no I/O. It blocks only, for at most 50 ms,
+// when the key is known to be deleted but not yet whether its lease is gone too.
 func (t *Term) Err() error { return t.acquisition().Err() }
 
-// Deadline is until when the term lasts unless its session is renewed: for
-// comparison with time.Now, and computed at the call. A kept one is wrong after
-// a suspend. It is the zero Time once the term has ended.
+// Deadline is until when the term lasts unless its session is renewed. It is computed at the
+// call, for comparison with time.Now. A stored one is wrong after a suspend. It is the zero
+// Time once the term has ended.
 func (t *Term) Deadline() time.Time { return t.acquisition().Deadline() }
 
-// Confirm reads from the cluster, linearizably, whether the term lasts. nil: it did,
-// at some moment during the call. An error that matches ErrLost: it does not.
-// Another error: no answer came, and nothing has changed.
+// Confirm reads from the cluster, linearizably, whether the term still lasts. nil: it did, at
+// some moment during the call. An error that matches ErrLost: it does not. Another error: no
+// answer came, and nothing has changed.
 func (t *Term) Confirm(ctx context.Context) error {
 	return t.call("confirm", ctx, t.acquisition().Confirm)
 }
 
-// Proclaim changes the value that observers see; the key, the token and the
-// place stay. Calls are made one at a time, in any order; one that waits for its
-// turn returns with ctx's end. nil: the value was written while the term lasted.
-// An error that matches ErrLost or ErrResigned: the term has ended. One that
-// matches kv.ErrUnknown: the value may have been written, or may be later; the
-// next Proclaim settles that before it writes its own, so that a delayed copy of
-// an older value never replaces a newer one. Another error: it was not written.
-// After an error that does not say that the term has ended, it can be called
-// again. The value is copied.
+// Proclaim changes the value that observers see; the key, the token and the position stay.
+// Calls are made one at a time, in any order; one that waits for its turn returns when ctx
+// ends. nil: the value was written while the term lasted. An error that matches ErrLost or
+// ErrResigned: the term has ended. One that matches kv.ErrUnknown: the value may have been
+// written, or may be later; the next Proclaim settles that before it writes its own value, so
+// that a delayed copy of an older value never replaces a newer one. Another error: it was not
+// written. Unless the error says that the term has ended, Proclaim can be called again. A
+// value that begins as the values of locks' keys do is refused, as by Campaign. The value is copied.
 func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 	return t.call("proclaim", ctx, func(ctx context.Context) error {
 		if t.acquisition() == queue.None {
 			return queue.None.Err()
 		}
+		if err := checkValue(value); err != nil {
+			return err
+		}
 		proclaimed := t.c.Proclaiming()
 		err := t.proclaim(ctx, value)
-		proclaimed(err) // when the turn is given back: an observer may proclaim
+		proclaimed(err) // after the turn has ended, because an observer may call Proclaim
 		return err
 	})
 }
@@ -121,17 +121,17 @@ func (t *Term) proclaim(ctx context.Context, value []byte) error {
 	return t.c.Rewrite(ctx, value)
 }
 
-// Resign ends the term; the next candidate leads. From the call on this one does
-// not. nil: it led until now. An error that matches ErrLost: it did not. One
-// that matches kv.ErrUnknown: that is not confirmed, and goes on in the background; called
-// again, Resign tries again, and once it is decided gives the same answer. With
-// a ctx that is done, it still sends, and waits for at most 100 ms: `defer
-// t.Resign(ctx)` never strands an election.
+// Resign ends the term, so that the next candidate leads; from the call on this one does not
+// lead. nil: it led until now. An error that matches ErrLost: it did not. One that matches
+// kv.ErrUnknown: the resignation is not confirmed, and continues in the background; another
+// call tries again, and once it is decided every call returns the same. If ctx is done, Resign
+// still sends, and waits for at most 100 ms: `defer t.Resign(ctx)` never leaves an election
+// without a leader.
 func (t *Term) Resign(ctx context.Context) error {
 	return t.call("resign", ctx, func(ctx context.Context) error { return t.acquisition().Release(ctx, ErrResigned) })
 }
 
-// call runs one call and says in its error which it was.
+// call runs f and names the call in its error.
 func (t *Term) call(op string, ctx context.Context, f func(context.Context) error) error {
 	if ctx == nil {
 		return failed(op, t.Name(), nil, errors.New("nil context"))

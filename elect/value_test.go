@@ -11,6 +11,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -49,15 +50,27 @@ func TestAValueThatIsTooLargeIsRefusedAtOnce(t *testing.T) {
 }
 
 // A lock of the same name would take the candidate for one of its waiters, and
-// write a grant to its key.
+// write a grant to its key; and a term whose value looks like a lock's could not be resumed.
 func TestAValueThatLooksLikeALocksIsRefused(t *testing.T) {
-	inBubble(t, func(w *world) {
-		value := []byte(`{"pawl":"lock","owner":"x"}`)
-		_, err := elect.New(w.session(), "e", elect.Options{}).Campaign(w.ctx, value)
-		require.ErrorContains(t, err, "as the keys of locks do")
-		err = elect.Run(w.ctx, w.client(), "e", elect.RunOptions{Value: value},
-			func(context.Context, *elect.Term) error { return errors.New("never led") })
-		require.ErrorContains(t, err, "RunOptions.Value")
-		assert.Empty(t, w.Keys("e/"))
-	})
+	for _, value := range []string{`{"pawl":"lock","owner":"x"}`, `{"pawl":"multi","names":[]}`, `{"layout":"etcd","owner":"x"}`} {
+		inBubble(t, func(w *world) {
+			s := w.session()
+			_, err := elect.New(s, "e", elect.Options{}).Campaign(w.ctx, []byte(value))
+			require.ErrorContains(t, err, "as the keys of locks do")
+			err = elect.Run(w.ctx, w.client(), "e", elect.RunOptions{Value: []byte(value)},
+				func(context.Context, *elect.Term) error { return errors.New("never led") })
+			require.ErrorContains(t, err, "RunOptions.Value")
+			assert.Empty(t, w.Keys("e/"))
+
+			term := w.campaign(s, "e", "v")
+			require.ErrorContains(t, term.Proclaim(w.ctx, []byte(value)), "as the keys of locks do")
+			require.NoError(t, term.Err())
+			assert.Equal(t, "v", string(w.Get(term.Key()).Value))
+			next, err := w.client().NewSession(w.ctx, lease.Options{Resume: s.Detach()})
+			require.NoError(t, err)
+			resumed, err := elect.New(next, "e", elect.Options{}).Resume(w.ctx, term.Key(), term.Token())
+			require.NoError(t, err)
+			require.NoError(t, resumed.Resign(w.ctx))
+		})
+	}
 }

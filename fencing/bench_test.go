@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
-// What Admit of a resource that is known takes, asked by all processors at once.
+// The cost of Admit for a known resource, called by all processors at once.
 func BenchmarkGateAdmit(b *testing.B) {
 	var g fencing.Gate
 	b.ReportAllocs()
@@ -24,7 +24,7 @@ func BenchmarkGateAdmit(b *testing.B) {
 	})
 }
 
-// What a Guard adds to a put, on an etcd that waits for its disk.
+// The cost that a Guard adds to a put, on an etcd that waits for its disk.
 func BenchmarkEtcdPut(b *testing.B) {
 	server := etcdtest.StartWith(b, etcdtest.Options{Fsync: true})
 	client, err := pawl.Dial(b.Context(), pawl.Config{Endpoints: server.Endpoints()})

@@ -15,40 +15,44 @@ const DefaultLimit = 1 << 16
 //
 // # Two registers
 //
-// For each resource the gate keeps the highest exclusive token and the highest token of either mode. It admits an exclusive token that is not below the highest of
-// either mode, and a shared one that is above the highest exclusive one. So a holder never refuses one that holds the lock together with it, and is
-// never admitted after one that holds it later and alone, nor a writer after a reader that came later.
+// For each resource the gate keeps the highest exclusive token and the highest token of either mode. It admits an
+// exclusive token that is not below the highest of either mode, and a shared one that is above the highest exclusive
+// one. So it never refuses a holder because of another that holds the lock together with it. It never admits a holder
+// after a later exclusive one, nor a writer after a later reader.
 //
 // # In one step with the write
 //
-// Admit answers for the instant of the call. Call it under the same mutex (in the same turn of the same loop) that guards the state
-// which the caller goes on to read or write; a request that is admitted, then waits for that mutex, may write after a newer holder did.
+// Admit is valid for the instant of the call. Call it under the mutex (or in the same turn of the loop) that guards the
+// state which the caller then reads or writes. If a request is admitted and then waits for that mutex, it may write
+// after a newer holder did.
 //
 // # What is forgotten
 //
-// A gate remembers at most Limit resources, about 200 bytes and the name for each. When one more comes, it forgets one that was not asked for since
-// the last sweep, and raises its floor to the highest tokens forgotten so far. A resource that it does not remember is
-// compared with the floor. So a token that was refused once is refused for good: if it was below the highest of a forgotten
-// resource, it is below the floor. What it costs is the other error: a holder that came before the forgotten one, and has sent nothing while Limit
-// other resources were used, is refused too. It acquires the lock again, and its new token is above the floor, provided
-// that the tokens of all resources of one gate come from one counter, as those of one etcd cluster do. Use a gate for each cluster.
+// A gate remembers at most Limit resources, about 200 bytes and the name for each. When another one is added, it
+// forgets one that was not used since the last sweep, and raises its floor to the highest tokens forgotten so far. It
+// compares tokens of a resource that it does not remember with the floor. So a token that was refused once is refused
+// for good: if it was below the highest of a forgotten resource, it is below the floor. The price is that a valid
+// holder may be refused too, if it came before the forgotten one, and has sent nothing while Limit other resources were
+// used. It acquires the lock again, and its new token is above the floor, provided that the tokens of all resources of
+// one gate come from one counter, as those of one etcd cluster do. Use a gate for each cluster.
 //
-// A huge token is admitted like any other: it shuts all real holders out of its resource for good, and of every unknown resource once the gate forgets it, so authenticate
-// who may state one.
+// A huge token is admitted like any other. It excludes all real holders of its resource for good, and those of every
+// unknown resource once the gate forgets it, so authenticate clients before you accept their tokens.
 //
 // # Restart
 //
-// The zero Gate knows nothing, and admits what its predecessor refused. Restore it from a Snapshot that was saved together with the state,
-// or Admit again, in order, what a log of the writes says; or, with nothing kept, acquire a lock of the service's own and call
-// RefuseBelow with its token, so that every holder from before the restart has to acquire again.
+// The zero Gate knows nothing, and admits what its predecessor refused. Restore it from a Snapshot that was saved
+// together with the state, or call Admit again, in order, for a log of the writes. If nothing was kept, acquire a lock
+// of the service's own and call RefuseBelow with its token, so that every holder from before the restart has to
+// acquire again.
 type Gate struct {
 	Limit int // resources remembered; 0 or less: DefaultLimit. Set it before the first use.
 
 	known sync.Map // resource → *registers; changed only under mu
 
 	mu    sync.Mutex
-	floor pair         // what was forgotten, and RefuseBelow; the registers of every unknown resource
-	ring  []*registers // all that is known, in the order in which the sweep comes by
+	floor pair         // of forgotten resources and of RefuseBelow; used for every unknown resource
+	ring  []*registers // all known resources, in the order of the sweep
 	hand  int
 }
 
@@ -84,8 +88,9 @@ func (g *Gate) admit(resource string, t Token, shared bool) error {
 	return g.admitUnknown(resource, t, shared)
 }
 
-// admitUnknown admits a token for a resource that was not there when its caller looked. Entries are added and forgotten only under mu, so that it
-// sees either the entry, alive, or a floor that covers it.
+// admitUnknown admits a token for a resource that was not known when its caller looked. Entries
+// are added and forgotten only under mu, so that it finds either the entry, alive, or a floor
+// that covers it.
 func (g *Gate) admitUnknown(resource string, t Token, shared bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -112,8 +117,9 @@ func (g *Gate) remember(r *registers) {
 	g.known.Store(r.resource, r)
 }
 
-// forgetOne ends the first entry that was not used since the sweep came by, and returns its place. mu is held. At most two
-// turns: the first takes the marks of use away; callers that set them again meanwhile are given no third.
+// forgetOne ends the first entry that was not used since the last sweep, and returns its place.
+// mu is held. It makes at most two rounds: the first clears the marks of use, and callers that
+// set them again meanwhile do not cause a third.
 func (g *Gate) forgetOne() int {
 	place := g.hand
 	for range 2 * len(g.ring) {

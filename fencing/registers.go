@@ -10,12 +10,13 @@ type pair struct {
 
 func (p pair) max(q pair) pair { return pair{max(p.exclusive, q.exclusive), max(p.highest, q.highest)} }
 
-// The registers of a resource that a gate remembers. Both only rise, until highest becomes forgotten, once; from then on the entry decides nothing.
+// registers are the registers of a resource that a gate remembers. Both only rise, until
+// highest becomes forgotten, once; from then on the entry decides nothing.
 type registers struct {
 	resource  string
 	exclusive atomic.Int64
 	highest   atomic.Int64
-	used      atomic.Bool // since the sweep came by
+	used      atomic.Bool // since the last sweep
 }
 
 const forgotten = -1
@@ -82,7 +83,8 @@ func raise(register *atomic.Int64, t Token) Token {
 	}
 }
 
-// touch keeps the entry over the next sweep. It looks before it writes: many readers of one resource share the cache line.
+// touch keeps the entry over the next sweep. It reads before it writes, because many readers of
+// one resource share the cache line.
 func (r *registers) touch() {
 	if !r.used.Load() {
 		r.used.Store(true)

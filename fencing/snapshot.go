@@ -13,7 +13,7 @@ import (
 // ErrSnapshot is matched by the error of Restore when what it was given is not a whole snapshot.
 var ErrSnapshot = errors.New("not a snapshot of a gate")
 
-// The first line. A snapshot of before shared tokens has one number for both registers.
+// The first lines. A snapshot from before shared tokens has one number for both registers.
 const (
 	snapshotHead = "pawl gate 2"
 	oldHead      = "pawl gate 1"
@@ -58,7 +58,7 @@ func (g *Gate) Restore(snapshot []byte) error {
 	before := g.floor
 	g.floor = before.max(floor)
 	for _, r := range g.ring {
-		// What the snapshot does not name, its gate compared with its floor.
+		// Resources that the snapshot does not name were compared with the snapshot's floor.
 		if _, named := seen[r.resource]; !named {
 			r.raise(floor)
 		}
@@ -69,8 +69,9 @@ func (g *Gate) Restore(snapshot []byte) error {
 			delete(seen, resource)
 		}
 	}
-	// Only now, as each that is added may end one that was known. What this gate did not know, it compared with its own floor; the snapshot's floor
-	// says nothing of what the snapshot names.
+	// This comes last, because each resource that is added may end one that was known.
+	// Resources that this gate did not know were compared with its own floor; the snapshot's
+	// floor does not apply to resources that the snapshot names.
 	for resource, p := range seen {
 		g.remember(newRegisters(resource, before.max(p)))
 	}
@@ -109,7 +110,7 @@ func parseSnapshot(s string) (floor pair, seen map[string]pair, err error) {
 	return floor, seen, nil
 }
 
-// double makes of lines with one number lines with two.
+// double converts lines with one number to lines with two.
 func double(lines []string) {
 	for i, l := range lines {
 		if space := strings.LastIndexByte(l, ' '); space >= 0 {

@@ -15,7 +15,8 @@ type Token int64
 // MaxResource is the greatest length of a resource's name, in bytes. The name of every lock fits.
 const MaxResource = 1024
 
-// What is wrong with a resource or a token, whichever guard is asked. The errors of all guards match these with errors.Is.
+// The errors for an unusable resource or token. The errors of all guards match these with
+// errors.Is.
 var (
 	ErrNoToken    = errors.New("not a fencing token")
 	ErrNoResource = errors.New("not a resource name")

@@ -8,7 +8,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// errAnswer is an answer that does not fit what was sent. Whether it applied is not known.
+// errAnswer is the error of an answer that does not fit what was sent. Whether the transaction
+// was applied is not known.
 var errAnswer = errors.New("the answer does not fit the request")
 
 // result reads the answer to request.
@@ -30,7 +31,7 @@ func (t *Txn) result(a *pb.TxnResponse) (Result, error) {
 	if !a.Succeeded {
 		ran = t.Else
 	}
-	if len(a.Responses) < len(ran) || !res.OK && len(t.If) == 0 { // one more is the read that request adds
+	if len(a.Responses) < len(ran) || !res.OK && len(t.If) == 0 { // one more is the read that request added
 		return Result{}, fmt.Errorf("%w: %w", ErrUnknown, errAnswer)
 	}
 	for i, op := range ran {
@@ -66,7 +67,7 @@ func entries(r *pb.RangeResponse) []Entry {
 	return out
 }
 
-// fenced names the guards that failed, and what is there instead.
+// fenced names the guards that failed, and what was found instead.
 func (t *Txn) fenced(a *pb.TxnResponse) error {
 	var found []string
 	for i, g := range t.Guards {

@@ -16,7 +16,7 @@ func (t *Txn) request() *pb.TxnRequest {
 		inner.Compare = append(inner.Compare, cond.compare())
 	}
 	if len(inner.Success)+len(inner.Failure) == 0 {
-		// Without any operation etcd would compare against whatever this member has (F14, H3).
+		// Without any operation etcd would compare against this member's own state (F14, H3).
 		inner.Success = append(inner.Success, read(t.someKey(), true))
 	}
 	if len(t.Guards) == 0 {
@@ -33,7 +33,7 @@ func (t *Txn) request() *pb.TxnRequest {
 	return outer
 }
 
-// compare is "the key still has this create revision": the token (K1).
+// compare compares that the key still has this create revision: the token (K1).
 func (g Guard) compare() *pb.Compare {
 	return &pb.Compare{
 		Key: []byte(g.key), Target: pb.Compare_CREATE, Result: pb.Compare_EQUAL,
@@ -41,7 +41,7 @@ func (g Guard) compare() *pb.Compare {
 	}
 }
 
-// someKey is a key that the transaction names anyway, so that its user may read it.
+// someKey is a key that the transaction uses anyway, so that its user may read it.
 func (t *Txn) someKey() string {
 	if len(t.Guards) > 0 {
 		return t.Guards[0].key

@@ -8,7 +8,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// kind of a Cond or an Op; 0 is that of their zero values.
+// kind is the kind of a Cond or an Op; 0 is the kind of their zero values.
 type kind int
 
 const (
@@ -21,7 +21,8 @@ const (
 	opPrefix
 )
 
-// Cond is a condition of the caller's own: Absent, ModRevision or Value. The zero Cond is refused.
+// Cond is one of the caller's own conditions: Absent, ModRevision or Value. The zero Cond is
+// refused.
 type Cond struct {
 	kind  kind
 	key   string
@@ -29,13 +30,13 @@ type Cond struct {
 	value []byte
 }
 
-// Absent holds if key is not there.
+// Absent holds if key does not exist.
 func Absent(key string) Cond { return Cond{kind: condAbsent, key: key} }
 
-// ModRevision holds if key was last modified at revision rev; rev 0: if it is not there.
+// ModRevision holds if key was last modified at revision rev; rev 0: if it does not exist.
 func ModRevision(key string, rev int64) Cond { return Cond{kind: condModRevision, key: key, rev: rev} }
 
-// Value holds if key is there and has this value; a nil value is the empty one. value is copied.
+// Value holds if key exists and has this value; a nil value is the empty one. value is copied.
 func Value(key string, value []byte) Cond {
 	return Cond{kind: condValue, key: key, value: bytes.Clone(value)}
 }

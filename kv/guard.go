@@ -17,16 +17,16 @@ var (
 	ErrUnknown = cluster.ErrUnknown
 )
 
-// Guard is the condition "this lock is still held". It comes from a Held's or a Term's Guard
-// method, stays the same for as long as that lives, and can be compared with ==. The zero Guard
-// stands for no lock, and is refused.
+// Guard is the condition "this lock is still held". The Guard method of a Held or a Term
+// returns it; it stays the same for as long as that exists, and can be compared with ==. The
+// zero Guard belongs to no lock, and is refused.
 type Guard struct {
 	key    string
 	token  fencing.Token
 	holder kvinside.Holder
 }
 
-// check refuses a Guard that stands for no lock.
+// check refuses a Guard that belongs to no lock.
 func (g Guard) check() error {
 	if g.key == "" || g.token <= 0 {
 		return errors.New("the zero Guard stands for no lock")

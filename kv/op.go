@@ -16,7 +16,7 @@ type Op struct {
 	key   string // of a GetPrefix: the prefix
 	value []byte
 	lease Lease // of a Put that OnSession made; nil: none
-	bad   error // why it cannot be meant
+	bad   error // why it is invalid
 	limit int64 // of a GetPrefix
 	bare  bool  // of a Get: without the value
 }
@@ -24,28 +24,29 @@ type Op struct {
 // Put writes value to key, without a lease: see OnSession. value is copied.
 func Put(key string, value []byte) Op { return Op{kind: opPut, key: key, value: bytes.Clone(value)} }
 
-// Delete removes key; it is no error if that is not there.
+// Delete deletes key; it is no error if key does not exist.
 func Delete(key string) Op { return Op{kind: opDelete, key: key} }
 
 // Get reads key into Result.Gets. It sees what operations before it, in the same branch, have done.
 func Get(key string) Op { return Op{kind: opGet, key: key} }
 
-// GetPrefix reads the keys that begin with prefix, in their order, into Result.Gets: the first limit
-// of them, or all where limit is 0. Where more were left out, Result.More is true. An empty prefix
-// means all keys. Like Get, it sees what operations before it in the same branch have done.
+// GetPrefix reads the keys with prefix, in their order, into Result.Gets: the first limit of
+// them, or all if limit is 0. If more were left out, Result.More is true. An empty prefix means
+// all keys. Like Get, it sees what operations before it in the same branch have done.
 func GetPrefix(prefix string, limit int64) Op { return Op{kind: opPrefix, key: prefix, limit: limit} }
 
-// Lease is what the key of a Put can go with: a *pawl.Session is one. ID is the lease's, 0 for none;
-// Err is why it has ended, nil while it is valid, and must not block.
+// Lease is what a Put's key can end with: a *pawl.Session is one. ID is the lease's ID, 0 for
+// none; Err is why the session has ended, nil while it is valid, and must not block.
 type Lease interface {
 	ID() int64
 	Err() error
 }
 
-// OnSession makes op, a Put, write its key on s's lease: etcd deletes the key when the session ends,
-// however it ends. A transaction with one whose session has ended is refused, with what s.Err
-// reports; one whose lease is gone at the server without this process knowing it does not apply.
-// The next Put of the key without OnSession takes it off the lease.
+// OnSession makes op, a Put, write its key on s's lease: etcd deletes the key when the session
+// ends, however it ends. If the session has ended, the transaction is refused with s.Err's
+// error; if its lease is gone at the server and this process does not know that yet, the
+// transaction does not apply. The next Put of the key without OnSession removes it from the
+// lease.
 func OnSession(op Op, s Lease) Op {
 	switch {
 	case op.kind != opPut:
@@ -57,7 +58,7 @@ func OnSession(op Op, s Lease) Op {
 	return op
 }
 
-// ended is why the session that op is on has ended; nil: it has not, or op is on none.
+// ended is why the session of op has ended; nil: it has not, or op has no session.
 func (op Op) ended() error {
 	if op.lease == nil {
 		return nil
@@ -71,7 +72,7 @@ func (op Op) ended() error {
 	return nil
 }
 
-// checkOps refuses what etcd would refuse of one branch, or not understand.
+// checkOps refuses what etcd would refuse in one branch, or would not understand.
 func checkOps(branch string, ops []Op) error {
 	written := make(map[string]kind, len(ops))
 	for i, op := range ops {
@@ -128,8 +129,8 @@ func (op Op) leaseID() int64 {
 	return op.lease.ID()
 }
 
-// readPrefix is a linearizable Range of the first limit keys that begin with prefix, from key from
-// on; limit 0: of all. rev 0 is the present.
+// readPrefix is a linearizable Range of the first limit keys with prefix, from key from on;
+// limit 0: of all. rev 0 is the current revision.
 func readPrefix(prefix, from string, limit, rev int64) *pb.RequestOp {
 	r := &pb.RangeRequest{Key: []byte(from), RangeEnd: txn.PrefixEnd(prefix), Limit: limit, Revision: rev}
 	if from == "" {

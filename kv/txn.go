@@ -12,8 +12,8 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// The server answers within 7 s by default; an attempt outlasts that, so that what is unknown is
-// seldom unknown for want of patience.
+// The server answers within 7 s by default; an attempt lasts longer, so that an outcome is
+// seldom unknown only because the client did not wait.
 const (
 	attemptBound = 8 * time.Second
 	totalBound   = 20 * time.Second
@@ -33,7 +33,7 @@ func init() {
 type Txn struct {
 	Guards []Guard // all must hold, or nothing applies and the error matches ErrFenced
 	If     []Cond  // all must hold; empty: true
-	Then   []Op    // in order; a key can be put once, and not deleted beside that
+	Then   []Op    // in order; a key can be put once, and not also deleted
 	Else   []Op    // likewise; must be empty without If
 }
 
@@ -104,7 +104,7 @@ func (c *Client) txn(ctx context.Context, t Txn) (Result, error) {
 	return t.result(answer)
 }
 
-// check refuses what could not be meant, before anything is sent.
+// check refuses invalid arguments, before anything is sent.
 func (t *Txn) check() error {
 	if len(t.Guards)+len(t.If)+len(t.Then)+len(t.Else) == 0 {
 		return errors.New("it is empty")

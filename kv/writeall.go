@@ -8,8 +8,9 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// fullTxn is how many operations etcd allows a transaction by default, and fullRequest how many
-// bytes of keys and values go into one: two thirds of what --max-request-bytes is by default.
+// fullTxn is how many operations etcd allows in a transaction by default, and fullRequest how
+// many bytes of keys and values are put into one: two thirds of the default of
+// --max-request-bytes.
 const (
 	fullTxn     = 128
 	fullRequest = 1 << 20
@@ -60,7 +61,7 @@ func (c *Client) WriteAll(ctx context.Context, guards []Guard, writes []Op) (app
 	return applied, nil
 }
 
-// errOvertaken is that a part's keys changed between the read before it and itself.
+// errOvertaken says that a part's keys changed between the read before it and the part itself.
 var errOvertaken = errors.New("somebody else writes the same keys")
 
 // writePart applies one part, in one transaction.
@@ -82,7 +83,8 @@ func (c *Client) writePart(ctx context.Context, guards []Guard, part []Op) error
 	}
 }
 
-// writeOnce reads the modification revisions of the part's keys, and writes these if they are as they were read.
+// writeOnce reads the modification revisions of the part's keys, and writes the keys if these
+// are unchanged.
 func (c *Client) writeOnce(ctx context.Context, guards []Guard, part []Op) error {
 	var keys []Op
 	for _, op := range part {
@@ -121,7 +123,7 @@ func checkWrites(guards []Guard, writes []Op) error {
 	return nil
 }
 
-// take is the longest beginning of writes with at most size of them that etcd takes as one
+// take is the longest prefix of writes, with at most size of them, that etcd accepts as one
 // transaction: no key is written beside a put of the same key.
 func take(writes []Op, size int) []Op {
 	n := min(size, len(writes))

@@ -135,8 +135,8 @@ func TestWritesBeforeTheLossAreCounted(t *testing.T) {
 	assert.Zero(t, got[1].ModRevision, "the first that was not")
 }
 
-// What the comment of WriteAll admits: the comparison of a key that was absent holds again when it
-// has been deleted.
+// This is the exception in WriteAll's comment: the comparison of a key that was absent succeeds
+// again after the key was deleted.
 func TestALateCopyOfACreationComesBackOnlyAfterADeletion(t *testing.T) {
 	c := newClient(startEtcd(t, nil))
 	g := lock(t, c, "lock")

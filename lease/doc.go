@@ -1,6 +1,6 @@
-// Package lease holds what a user writes and reads about a session: its Options,
-// the Handle with which another process takes it over, and the errors that say why
-// it is over. The session itself is pawl.Session.
+// Package lease holds the part of a session that users write and read: its Options, the Handle
+// with which another process takes it over, and the errors that say why it has ended. The
+// session itself is pawl.Session.
 //
 //	s, err := client.NewSession(ctx, lease.Options{TTL: 10 * time.Second})
 //	…
@@ -13,7 +13,6 @@
 //	ErrClosed   this process ended it: Close, Detach, or the client's Close
 //	(an error that matches pawl.ErrClusterChanged)  another cluster answers
 //
-// Permission that is lost for good, a full disk, and members that cannot be
-// reached show as ErrExpired, with the last error in its text: until the
-// deadline they may pass.
+// Permission that is lost for good, a full disk, and unreachable members show as ErrExpired,
+// with the last error in its text, because until the deadline they may be temporary.
 package lease

@@ -6,11 +6,10 @@ import (
 	"github.com/pawl-locks/pawl/internal/detached"
 )
 
-// A Handle is what another process needs to take over a detached session: the
-// lease, the cluster it lives on, its session key as it was last written, how
-// many entries in queues it has had, and those whose outcome was not settled. It
-// is comparable, holds no secret, and works once. The zero Handle means no
-// session.
+// A Handle is what another process needs to take over a detached session: the lease, its
+// cluster, its session key as it was last written, how many entries in queues it has had, and
+// those whose outcome was not settled. It is comparable, holds no secret, and works once. The
+// zero Handle means no session.
 type Handle struct {
 	text string // as package detached writes it
 }
@@ -36,7 +35,7 @@ func (h *Handle) UnmarshalText(text []byte) error {
 // String names the lease, for logs.
 func (h Handle) String() string {
 	s, err := detached.Parse(h.text)
-	if err != nil { // the zero Handle: every other was read, or written
+	if err != nil { // the zero Handle: every other was parsed, or made by Detach
 		return "no session"
 	}
 	return fmt.Sprintf("session of lease %x", s.Lease)

@@ -8,8 +8,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/detached"
 )
 
-// The bounds of Options.TTL. Below, three renewals on two members do not fit;
-// above, the alpha lease checkpoints of etcd can end a lease sooner than a
+// The bounds of Options.TTL. With a shorter TTL, three renewals on two members do not fit; with
+// a longer one, etcd's alpha feature of lease checkpoints can end a lease sooner than a
 // renewal's answer said.
 const (
 	DefaultTTL = 15 * time.Second
@@ -17,24 +17,22 @@ const (
 	MaxTTL     = 300 * time.Second
 )
 
-// Options say how a session is made. The zero value is the default.
+// Options are the options of a session. The zero value is the default.
 type Options struct {
-	// TTL is how long the server keeps the lease without a renewal; 0 means
-	// 15 s, otherwise 3 s to 300 s, rounded up to seconds. The server may grant
-	// more; Session.TTL says what it granted.
+	// TTL is how long the server keeps the lease without a renewal; 0 means 15 s, otherwise 3 s
+	// to 300 s, rounded up to seconds. The server may grant more; Session.TTL returns what it
+	// granted.
 	TTL time.Duration
-	// Margin is how long before the server could end the lease this process
-	// stops trusting it. 0 means a sixth of the granted TTL, which covers two
-	// clocks that NTP slews at their limits in opposite directions; less, or
-	// more than a third, is refused.
+	// Margin is how much earlier than the server could end the lease this process stops
+	// trusting it. 0 means a sixth of the granted TTL, which covers two clocks that NTP slews
+	// at their limits in opposite directions. Less than that, or more than a third, is refused.
 	Margin time.Duration
-	// Owner is written into the session's key and each lock's key, for people.
-	// "" means host:pid.
+	// Owner is written into the session's key and each lock's key, for people to read. "" means
+	// host:pid.
 	Owner string
-	// Resume takes over the lease of a session that was detached, with the TTL
-	// it has; the zero Handle means a new lease. A takeover that failed leaves
-	// the lease, and what is held on it, to expire: this process can try again
-	// with the same Handle until then.
+	// Resume takes over the lease of a session that was detached, with the lease's TTL; the
+	// zero Handle means a new lease. A takeover that fails leaves the lease, and what is held
+	// on it, to expire: until then this process can try again with the same Handle.
 	Resume Handle
 }
 
@@ -56,11 +54,11 @@ func (o Options) Check() error {
 	return nil
 }
 
-// maxOwner bounds what is written into every key's value.
+// maxOwner bounds Options.Owner, which is written into every key's value.
 const maxOwner = 1024
 
-// WithDefaults returns o as a session is made with it: TTL in whole seconds,
-// rounded up, and Owner filled in.
+// WithDefaults returns o with defaults filled in, as a session uses it: TTL in whole seconds,
+// rounded up, and Owner.
 func (o Options) WithDefaults() Options {
 	if o.TTL == 0 {
 		o.TTL = DefaultTTL

@@ -35,7 +35,7 @@ func TestALockStaysTakenUntilItWasHeldForLongEnough(t *testing.T) {
 	})
 }
 
-// One that was held for long enough is released as any other is.
+// A lock that was held for long enough is released as usual.
 func TestALockThatWasHeldForLongEnoughIsReleasedAtOnce(t *testing.T) {
 	inBubble(t, func(w *world) {
 		h := w.acquireWith(w.session(), lock.Options{AtLeast: 5 * time.Second})
@@ -68,7 +68,7 @@ func TestACloseEndsWhatIsHeldForLongEnough(t *testing.T) {
 	}
 }
 
-// What becomes of the key meanwhile is no matter of the released one's.
+// What happens to the key does not change a lock that was released.
 func TestAReleasedLockStaysReleasedWhateverBecomesOfItsKey(t *testing.T) {
 	inBubble(t, func(w *world) {
 		s := w.session()

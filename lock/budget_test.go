@@ -46,7 +46,7 @@ func TestAcquireAndReleaseCostTwoRequests(t *testing.T) {
 	})
 }
 
-// One that is held for longer is watched: one creation, one cancel.
+// A lock that is held for longer is watched: one creation, one cancel.
 func TestALockHeldForLongerIsWatchedOnce(t *testing.T) {
 	inBubble(t, func(w *world) {
 		s := w.session()
@@ -384,7 +384,7 @@ func TestAPermitBehindAFullSemaphoreIsWithinItsBudget(t *testing.T) {
 	})
 }
 
-// One that waits for a slot costs its session no more than its renewals, and a question each half of a TTL.
+// A waiter for a slot costs its session only its renewals, and a query each half of a TTL.
 func TestAMinuteOfWaitingForASlotCostsAQuestionEachHalfOfATTL(t *testing.T) {
 	inBubble(t, func(w *world) {
 		held := w.permit(w.session(), 1)

@@ -202,7 +202,7 @@ func TestTheEndOfAcquiresContextEndsNothing(t *testing.T) {
 	})
 }
 
-// T3: Do looks at the clock when the function returns.
+// T3: Do compares the clock when the function returns.
 func TestDoAfterAnExpiryReportsIt(t *testing.T) {
 	inBubble(t, func(w *world) {
 		err := mutex(w.session()).Do(w.Context(), func(ctx context.Context, h *lock.Held) error {

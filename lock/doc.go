@@ -10,41 +10,41 @@
 //
 // Provided that none of the things below happened:
 //
-//  1. Exclusion: while a Held's Err is nil, nobody else can have been granted the
+//  1. Exclusion: while a Held's Err is nil, nobody else can have acquired the
 //     name, through pawl or, with Options.EtcdLayout, through clientv3's
 //     concurrency.Mutex. Two goroutines on one session, or one Mutex, exclude each
 //     other as two processes do.
 //  2. Order: waiters get the lock first come, first served. A waiter that gives
-//     up, or dies, leaves the others' order as it is.
-//     Those that acquire in shared mode hold together, in the same order: one that came
-//     after somebody who waits to hold alone waits for it. A Semaphore's slots are taken in
-//     turn too, each by one at a time.
+//     up, or dies, leaves the others' order unchanged. Shared acquisitions hold the lock
+//     together, in the same order: one that came after a waiter for exclusive mode waits for
+//     that waiter. A Semaphore's slots are also taken in order, one at a time.
 //  3. Tokens: Held.Token is the create revision of Held.Key, and strictly greater
-//     than that of every holder of the name before; of those that hold together each has its own.
-//  4. Loss is reported: when the session has ended, when the key is deleted, or
-//     overwritten by somebody else, or held for longer than Options.MaxHold, Err says so, with one cause that stands, the
-//     Context is cancelled with it, and Done is closed. Err compares the clock at
-//     the call; after a pause of any length it is right at the first call.
-//  5. Errors are whole: an error and a Held are never both nil, nor both set. After
-//     any error the acquisition's queue key is deleted in the background. Until then
-//     it blocks others, at the latest until its lease ends if etcd cannot be reached.
-//     A Release that says nil released what was held until then, and nobody else had
-//     written to the key.
+//     than that of every earlier holder of the name; each of several shared holders has its
+//     own.
+//  4. Loss is reported: when the session has ended, when the key was deleted, or
+//     overwritten by somebody else, or the lock was held for longer than Options.MaxHold, Err
+//     returns that, with one final cause, the Context is cancelled with it, and Done is
+//     closed. Err compares the clock at the call; after a pause of any length it is right at
+//     the first call.
+//  5. Either the error or the Held is nil. After any error the acquisition's queue key is
+//     deleted in the background. Until then it blocks others; if etcd cannot be reached, until
+//     its lease ends. A Release that returns nil released a lock that was held until then, and
+//     nobody else had written to the key.
 //  6. Every call returns within its context's end plus 100 ms.
 //  7. A lock costs no goroutine and no timer of its own.
 //
 // # What it does not
 //
-// No client can rule out that an operator deletes the key, that the server
-// revokes a living lease, that a restore takes the cluster back, that a machine
-// is frozen together with its clocks, that clocks' rates differ by more than the
-// session's margin covers, or that a process is paused between its last call of
-// Err and its write. A writer gives the storage its token, and the
-// storage refuses one below the highest it has seen: package fencing.
+// No client can rule out that an operator deletes the key, that the server revokes
+// a living lease, that a restore takes the cluster back, that a machine is frozen
+// together with its clocks, that clocks' rates differ by more than the session's
+// margin covers, or that a process is paused between its last call of Err and its
+// write. A writer gives the storage its token, and the storage refuses one below
+// the highest it has seen: package fencing.
 //
-// It is not reentrant and has no priorities. Nobody who holds it shared can turn that into
-// holding it alone: release, acquire, and read again. A lock and an election
-// of one name are one queue: they exclude each other.
+// It is not reentrant and has no priorities. A shared hold cannot be upgraded to an exclusive
+// one: release, acquire, and read again. A lock and an election of one name are one queue:
+// they exclude each other.
 //
 // # Failures
 //

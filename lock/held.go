@@ -13,14 +13,14 @@ import (
 	"github.com/pawl-locks/pawl/kv"
 )
 
-// A Held is one acquisition of a lock. It is used once; its methods may be
-// called by several goroutines at once.
+// A Held is one acquisition of a lock. It is used once; its methods are safe for concurrent
+// use.
 type Held struct {
 	c       *queue.Acquisition
 	session *pawl.Session
 }
 
-// acquisition is what h holds; for a nil or zero Held, one that has ended.
+// acquisition is h's acquisition; for a nil or zero Held, one that has ended.
 func (h *Held) acquisition() *queue.Acquisition {
 	if h == nil || h.c == nil {
 		return queue.None
@@ -39,16 +39,16 @@ func (h *Held) Key() string { return h.acquisition().Key() }
 // after the end.
 func (h *Held) Token() fencing.Token { return h.acquisition().Token() }
 
-// Guard is "Key still has Token as its create revision", for a transaction of
-// the caller's own through kv.Client.Txn. It stays the same after the end, when
-// such a transaction is refused with kv.ErrFenced.
+// Guard is the comparison "Key still has Token as its create revision", for a caller's own
+// transaction through kv.Client.Txn. It stays the same after the end; such a transaction is
+// then refused with kv.ErrFenced.
 func (h *Held) Guard() kv.Guard { return h.acquisition().Guard() }
 
 // Shared reports whether it was acquired in shared mode. It stays the same after the end.
 func (h *Held) Shared() bool { return h.acquisition().Shared() }
 
-// Session is the session that the lock is held on, and lost with. It stays the same
-// after the end; nil for a nil or zero Held.
+// Session is the session on which the lock is held, and with which it is lost. It stays the
+// same after the end; nil for a nil or zero Held.
 func (h *Held) Session() *pawl.Session {
 	if h == nil {
 		return nil
@@ -56,45 +56,41 @@ func (h *Held) Session() *pawl.Session {
 	return h.session
 }
 
-// Context has the values of Acquire's ctx, not its end, and carries the token:
-// fencing.FromContext, or fencing.FromSharedContext for a shared one. It is cancelled at loss, with the error that Err returns
-// as its cause, and not at Release.
+// Context has the values of Acquire's ctx, but does not end with it, and carries the token:
+// fencing.FromContext, or fencing.FromSharedContext for a shared one. It is cancelled at loss,
+// with the error that Err returns as its cause, but not at Release.
 func (h *Held) Context() context.Context { return h.acquisition().Context() }
 
-// Done is closed when the lock is no longer held, Release included; Err says
-// which. It only notifies: Err is what decides.
+// Done is closed when the lock is no longer held, also by Release; Err returns why. It only
+// notifies; Err decides.
 func (h *Held) Done() <-chan struct{} { return h.acquisition().Done() }
 
-// Err is nil while the lock is held. After a loss it matches ErrLost and exactly
-// one cause; after Release it matches ErrReleased. It compares the clock with
-// the deadline at the call, so it is right at the first call after a pause. It
-// does no I/O. It does not block, but for at most 50 ms in the moment in which
-// the key is known to be gone and not yet whether its lease went with it.
+// Err is nil while the lock is held. After a loss it matches ErrLost and exactly one cause;
+// after Release it matches ErrReleased. It compares the clock with the deadline at the call, so
+// it is right at the first call after a pause. It does no I/O. It blocks only, for at most 50
+// ms, when the key is known to be deleted but not yet whether its lease is gone too.
 func (h *Held) Err() error { return h.acquisition().Err() }
 
-// Deadline is until when the lock is held unless its session is renewed, or, where that
-// is earlier, until Options.MaxHold ends it: for comparison with time.Now, and computed
-// at the call. A kept one is wrong after
-// a suspend. It is the zero Time once it has ended.
+// Deadline is until when the lock is held unless its session is renewed, or the end of
+// Options.MaxHold if that is earlier. It is computed at the call, for comparison with time.Now.
+// A stored one is wrong after a suspend. It is the zero Time once the lock is no longer held.
 func (h *Held) Deadline() time.Time { return h.acquisition().Deadline() }
 
-// Confirm reads from the cluster, linearizably, whether the lock is still held. nil:
-// it was, at some moment during the call. An error that matches ErrLost: it is
-// not. Another error: no answer came, and nothing has changed.
+// Confirm reads from the cluster, linearizably, whether the lock is still held. nil: it was, at
+// some moment during the call. An error that matches ErrLost: it is not. Another error: no
+// answer came, and nothing has changed.
 func (h *Held) Confirm(ctx context.Context) error {
 	return h.wrap("confirm", ctx, h.acquisition().Confirm)
 }
 
-// Do runs fn while the lock is held, and then releases it. fn's context is a
-// child of ctx that carries the token; it is cancelled at loss, with the cause.
-// Do waits for fn to return before it releases: an fn that ignores its context
-// keeps the lock, on purpose. fn is not called unless the lock is held, nor when
-// ctx has ended.
+// Do runs fn while the lock is held, and then releases it. fn's context is a child of ctx that
+// carries the token; it is cancelled at loss, with the cause. Do waits for fn to return before
+// it releases: an fn that ignores its context keeps the lock, on purpose. fn is not called if
+// the lock is not held or ctx has ended.
 //
-// nil means that fn returned nil, and that the lock was held until then.
-// Otherwise errors.Is finds fn's error, the release's, or both. A panic in fn
-// releases and goes on up. Do returns within 100 ms of fn's return and ctx's
-// end, whichever is later.
+// nil means that fn returned nil, and that the lock was held until then. Otherwise errors.Is
+// finds fn's error, the release's, or both. If fn panics, Do releases and the panic continues.
+// Do returns within 100 ms of fn's return and ctx's end, whichever is later.
 func (h *Held) Do(ctx context.Context, fn func(ctx context.Context) error) error {
 	return h.wrap("do", ctx, func(ctx context.Context) error {
 		if fn == nil {
@@ -104,18 +100,17 @@ func (h *Held) Do(ctx context.Context, fn func(ctx context.Context) error) error
 	})
 }
 
-// Release gives the lock back. From the call on it is not held here. nil: it was
-// held until now. An error that matches ErrLost: it was not. One that matches
-// kv.ErrUnknown: that is not confirmed, and goes on in the background; called again,
-// Release tries again, and once it is decided gives the same answer. With a ctx
-// that is done, it still sends, and waits for at most 100 ms: `defer
-// h.Release(ctx)` never strands a lock. With Options.AtLeast it may return before the
-// others can have the lock.
+// Release releases the lock; from the call on it is not held here. nil: it was held until now.
+// An error that matches ErrLost: it was not. One that matches kv.ErrUnknown: the release is not
+// confirmed, and continues in the background; another call tries again, and once it is decided
+// every call returns the same. If ctx is done, Release still sends, and waits for at most 100
+// ms: `defer h.Release(ctx)` never leaves a lock behind. With Options.AtLeast it may return
+// before others can acquire the lock.
 func (h *Held) Release(ctx context.Context) error {
 	return h.wrap("release", ctx, func(ctx context.Context) error { return h.acquisition().Release(ctx, ErrReleased) })
 }
 
-// wrap runs one call and says in its error which it was.
+// wrap runs call and names it in its error.
 func (h *Held) wrap(op string, ctx context.Context, call func(context.Context) error) error {
 	if ctx == nil {
 		return fmt.Errorf("lock: %s %q: nil context", op, h.acquisition().Name())

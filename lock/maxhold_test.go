@@ -149,7 +149,7 @@ func TestAHoldThatWasTooLongIsNotTakenForAReleaseOnAFullDisk(t *testing.T) {
 	})
 }
 
-// What the cluster does not answer to is removed once it does.
+// A key that cannot be deleted while the cluster does not answer is deleted once it does.
 func TestAHoldThatLastedTooLongWhileNobodyAnswersIsRemovedLater(t *testing.T) {
 	inBubble(t, func(w *world) {
 		h := w.acquireWith(w.session(), lock.Options{MaxHold: time.Second})

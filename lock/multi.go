@@ -15,42 +15,41 @@ import (
 	"github.com/pawl-locks/pawl/internal/queue"
 )
 
-// MaxNames is how many names a Multi has at the most: half of what fits one transaction
-// at etcd's default limit.
+// MaxNames is how many names a Multi has at most: half of what fits into one transaction at
+// etcd's default limit.
 const MaxNames = 32
 
-// A Want is a name and the mode in which it is wanted: see Exclusive and Shared.
+// A Want is a name and the mode in which to acquire it: see Exclusive and Shared.
 type Want struct {
 	name   string
 	shared bool
 }
 
-// Exclusive wants name alone, as Mutex.Acquire does.
+// Exclusive is name in exclusive mode, as for Mutex.Acquire.
 func Exclusive(name string) Want { return Want{name: name} }
 
-// Shared wants name together with others that share it, as Mutex.AcquireShared does.
+// Shared is name in shared mode, as for Mutex.AcquireShared.
 func Shared(name string) Want { return Want{name: name, shared: true} }
 
-// A Multi is several names that are locked at once, all or none. It never changes state:
-// each acquisition is a HeldMulti of its own, and any number of goroutines may use one
-// Multi.
+// A Multi is several names that are locked at once, all or none. It never changes state: each
+// acquisition is a HeldMulti of its own, and any number of goroutines may use one Multi.
 //
-// One request enqueues for all the names, so that acquisitions of several names never wait
-// for one another in a circle, whatever their names and in whatever order: there is no
-// deadlock, provided that nobody waits for one acquisition while holding another. The price is
-// that one which waits for a name is meanwhile in the way of those behind it on its other names.
-// Keep sets small.
+// One request enqueues for all the names, so that acquisitions of several names never wait for
+// one another in a circle, whatever their names and in whatever order. There is no deadlock,
+// provided that nobody waits for one acquisition while holding another. The price is that an
+// acquisition which waits for one name also blocks those behind it on its other names. Keep
+// sets small.
 type Multi struct {
 	sessions pawl.Sessions
 	opts     Options
 	wants    []Want
 }
 
-// NewMulti makes a Multi of 1 to 32 names; it does no I/O. s is as for New: the names must
-// be on one cluster, which pawl.Clusters.ForAll sees to. The first call reports what is wrong
-// with the arguments: what New reports, no names, too many, or two alike; a Delay with more
-// than one name, or with a shared one; EtcdLayout with a shared name, or with one that lies
-// within another.
+// NewMulti makes a Multi of 1 to 32 names; it does no I/O. s is as for New. All names must be
+// on one cluster, which pawl.Clusters.ForAll checks. The first call reports invalid arguments:
+// those that New reports; no names, too many, or the same twice; a Delay with more than one
+// name, or with a shared one; EtcdLayout with a shared name, or with a name that lies within
+// another.
 func NewMulti(s pawl.Sessions, opts Options, wants ...Want) *Multi {
 	return &Multi{sessions: s, opts: opts, wants: slices.Clone(wants)}
 }
@@ -72,13 +71,14 @@ func namesOf(wants []Want) []string {
 }
 
 // Acquire waits until all the names are held, as Mutex.Acquire waits for one. After an error
-// none of them is.
+// none of them is held.
 func (m *Multi) Acquire(ctx context.Context) (*HeldMulti, error) {
 	return m.acquire(ctx, "acquire", queue.Request{})
 }
 
-// TryAcquire is Acquire without waiting: it takes all or none, and fails with ErrBusy at once,
-// whose text names the first name that is not free, and writes nothing then.
+// TryAcquire is Acquire without waiting: it acquires all names or none. If a name is not free,
+// it fails with ErrBusy at once and writes nothing; the error's text contains the first such
+// name.
 func (m *Multi) TryAcquire(ctx context.Context) (*HeldMulti, error) {
 	return m.acquire(ctx, "try to acquire", queue.Request{Try: true})
 }
@@ -114,11 +114,11 @@ func (m *Multi) Do(ctx context.Context, fn func(ctx context.Context, h *HeldMult
 	return h.Do(ctx, func(ctx context.Context) error { return fn(ctx, h) })
 }
 
-// Resume makes the HeldMulti of keys that this session's predecessor held, after the session
-// was made with lease.Options.Resume: all and t are HeldMulti.Keys and HeldMulti.Token there,
-// and the names are the same, in the same order. The keys say the modes. The error matches
-// ErrLost where one of them is not there any more, and ErrKind where they were not acquired
-// together, or others were acquired with them.
+// Resume makes the HeldMulti of keys that this session's predecessor held, if the session was
+// made with lease.Options.Resume. all and t are the predecessor's HeldMulti.Keys and
+// HeldMulti.Token, and the names are the same, in the same order. The modes follow from the
+// keys. The error matches ErrLost if one of the keys no longer exists, and ErrKind if they were
+// not acquired together, or others were acquired with them.
 func (m *Multi) Resume(ctx context.Context, all []string, t fencing.Token) (*HeldMulti, error) {
 	session, queues, err := m.resolve(ctx)
 	if err == nil {
@@ -134,7 +134,7 @@ func (m *Multi) limits() queue.Limits {
 	return queue.Limits{Max: m.opts.MaxHold, AtLeast: m.opts.AtLeast}
 }
 
-// resolve checks what NewMulti was given, and ctx, and gives the session of now.
+// resolve checks NewMulti's arguments and ctx, and returns the current session.
 func (m *Multi) resolve(ctx context.Context) (*pawl.Session, []queue.Queue, error) {
 	if err := m.check(ctx); err != nil {
 		return nil, nil, err
@@ -157,7 +157,7 @@ func (m *Multi) resolve(ctx context.Context) (*pawl.Session, []queue.Queue, erro
 	return session, queues, nil
 }
 
-// check reports what is wrong before anything is asked of the cluster.
+// check reports what is wrong before anything is sent to the cluster.
 func (m *Multi) check(ctx context.Context) error {
 	switch {
 	case m == nil:
@@ -191,7 +191,7 @@ func (m *Multi) check(ctx context.Context) error {
 	return nil
 }
 
-// checkWant reports what is wrong with the i-th want, beside those before it.
+// checkWant reports what is wrong with the i-th want, or with it and an earlier one.
 func (m *Multi) checkWant(i int, want Want) error {
 	if err := keys.CheckName(want.name, m.opts.EtcdLayout); err != nil {
 		return fmt.Errorf("name %d of %d: %w", i+1, len(m.wants), err)

@@ -17,91 +17,94 @@ import (
 
 // Options say how a name is locked. The zero value is the default.
 type Options struct {
-	// EtcdLayout takes the name verbatim, so that pawl excludes, and is excluded
-	// by, clientv3's concurrency.Mutex and etcdctl lock on the same name. Names
-	// then collide as they do there: "a" is blocked by a holder of "a/b". Of those of "a/+b"
-	// shared acquisitions of "a" see nothing: keys that begin with "+" are shared ones.
+	// EtcdLayout uses the name verbatim as the key prefix, so that pawl excludes, and is
+	// excluded by, clientv3's concurrency.Mutex and etcdctl lock on the same name. Names then
+	// collide as they do there: a holder of "a/b" blocks "a". Shared acquisitions of "a" do not
+	// see the holders and waiters of a name "a/+b", because keys that begin with "+" are those
+	// of shared acquisitions.
 	EtcdLayout bool
-	// Delay is how long to wait before succeeding a holder whose session ended
-	// without Release, so that its writes in flight can land in storage that checks
-	// no token. 0: none. A holder that released and then closed its session does not
-	// count, unless etcd has compacted the moment of its release. Delay holds back
-	// those who were waiting; an acquisition that begins later finds no trace of the
-	// holder, and neither does one after a waiter that gave up during its delay.
+	// Delay is how long to wait before succeeding a holder whose session ended without Release,
+	// so that its writes in flight can land in storage that checks no token. 0: none. There is
+	// no delay after a holder that released and then closed its session, unless etcd has
+	// compacted the revision of the release. Delay holds back only acquisitions that were
+	// waiting already: one that begins later finds no trace of the holder, and neither does one
+	// that succeeds a waiter which gave up during its delay.
 	Delay time.Duration
-	// MaxHold ends a hold that lasts longer: it is lost, with ErrMaxHold, and its key is
-	// deleted in the background, without waiting for the function that still works with
-	// it. For those who wait with a Delay it is a holder that did not release. 0: none.
-	// The time counts from when Acquire, or Resume, won, on a clock that runs while the
-	// machine is suspended. Where the session ends first, that is the cause.
+	// MaxHold bounds how long the lock may be held. A hold that lasts longer is lost, with
+	// ErrMaxHold, and its key is deleted in the background, even while the function that uses
+	// the lock still runs. Waiters with a Delay treat it as a holder that did not release. 0:
+	// no bound. The time counts from the moment when Acquire, or Resume, succeeded, on a clock
+	// that runs while the machine is suspended. If the session ends first, that is the cause.
 	MaxHold time.Duration
-	// AtLeast keeps the lock taken until it was held that long, for a short job on many
-	// machines whose clocks differ. Release returns at once then, without asking the
-	// cluster, and Err matches ErrReleased; the key is deleted in the background when the
-	// time has come. The session's end, and so its Close or the client's, ends that
-	// before; a process that ends without either leaves the key to its lease. 0: none.
-	// The time counts as that of MaxHold does, whose end deletes no key before it either.
+	// AtLeast keeps the lock taken until it was held for that long, for a short job on many
+	// machines whose clocks differ. An earlier Release returns at once, without a request to
+	// the cluster, and Err then matches ErrReleased; the key is deleted in the background when
+	// the time has passed. The key is kept no longer than the session lasts, so closing the
+	// session or the client ends that earlier; if the process ends without closing either, the
+	// key stays until its lease expires. 0: none. The time counts as that of MaxHold does. The
+	// end of MaxHold does not delete the key before AtLeast has passed either.
 	AtLeast time.Duration
 	// RecordFirst makes Once write its record before it calls the function instead of
 	// afterwards: at most once instead of at least once.
 	RecordFirst bool
-	// Owner is written into the lock's key, for people, by a process that holds locks
-	// for others. "": that of the session, lease.Options.Owner. At most 1 KiB.
+	// Owner is written into the lock's key, for people to read. It is meant for a process that
+	// holds locks on behalf of others. "": the session's owner, lease.Options.Owner. At most 1
+	// KiB.
 	Owner string
 }
 
-// maxOwner bounds Options.Owner, as lease.Options bounds that of a session.
+// maxOwner bounds Options.Owner, as lease.Options bounds the owner of a session.
 const maxOwner = 1024
 
-// A Mutex is a name, and where its sessions come from. It never changes state: each
-// acquisition is a Held of its own, and any number of goroutines may use one Mutex.
+// A Mutex is a name and a source of sessions. It never changes state: each acquisition is a
+// Held of its own, and any number of goroutines may use one Mutex.
 //
-// It has two modes, as std::shared_mutex has: Acquire, TryAcquire and Do hold the lock
-// alone; AcquireShared, TryAcquireShared and DoShared hold it together with others that
-// are shared. Both queue in one order, so that neither can starve the other.
+// It has two modes, like std::shared_mutex. Acquire, TryAcquire and Do hold the lock
+// exclusively; AcquireShared, TryAcquireShared and DoShared hold it together with other shared
+// holders. Both modes wait in one queue, so that neither can starve the other.
 type Mutex struct {
 	sessions pawl.Sessions
 	name     string
 	opts     Options
 }
 
-// New makes a Mutex; it does no I/O. With a *pawl.Client, each call uses the client's
-// session of its time, so that the Mutex is of use again after a session was lost;
-// with a *pawl.Session, every call uses that one. The first call reports what is wrong
-// with the arguments: nil sessions, an empty name or one of more than 1 KiB, a negative
-// Delay, MaxHold or AtLeast, an Owner of more than 1 KiB, an EtcdLayout name that would contain the sessions' own keys.
+// New makes a Mutex; it does no I/O. With a *pawl.Client, each call uses the client's current
+// session, so that the Mutex is usable again after a session was lost; with a *pawl.Session,
+// every call uses that one. The first call reports invalid arguments: nil sessions, an empty
+// name or one of more than 1 KiB, a negative Delay, MaxHold or AtLeast, an Owner of more than 1
+// KiB, an EtcdLayout name that would contain the sessions' own keys.
 func New(s pawl.Sessions, name string, opts Options) *Mutex {
 	return &Mutex{sessions: s, name: name, opts: opts}
 }
 
-// Acquire waits until the lock is held. It returns an error when ctx ends, even
-// if that is in the instant of success; when the session has ended, with its cause
-// alone; and when the own key is deleted or overwritten while it waits. With a
-// ctx that never ends it waits as long as the session lasts. A client that has no valid
-// session gets one first, as by Client.Session; where that fails, so does Acquire.
+// Acquire waits until the lock is held. It returns an error when ctx ends, even in the instant
+// of success; when the session has ended, with the session's cause and no other; and when its
+// own key is deleted or overwritten while it waits. If ctx never ends it waits as long as the
+// session lasts. A client that has no valid session gets one first, as Client.Session does; if
+// that fails, so does Acquire.
 func (m *Mutex) Acquire(ctx context.Context) (*Held, error) {
 	return m.acquire(ctx, "acquire", false, queue.Request{})
 }
 
-// TryAcquire is Acquire without waiting: it fails with ErrBusy at once when
-// another holds the lock or waits for it, and writes nothing then.
+// TryAcquire is Acquire without waiting: if another holds the lock or waits for it, it fails
+// with ErrBusy at once and writes nothing.
 func (m *Mutex) TryAcquire(ctx context.Context) (*Held, error) {
 	return m.acquire(ctx, "try to acquire", false, queue.Request{Try: true})
 }
 
-// AcquireShared is Acquire in shared mode: the lock is held together with others that
-// hold it in this mode, and never while somebody holds it with Acquire. It waits for
-// every exclusive acquisition that was enqueued before it, held or waiting, and for no
-// shared one. EtcdLayout and Delay are refused.
+// AcquireShared is Acquire in shared mode: the lock is held together with others that hold it
+// in this mode, and never while anyone holds it with Acquire. It waits for every exclusive
+// acquisition that was enqueued before it, held or waiting, and for no shared one. It fails if
+// the Mutex has EtcdLayout or Delay.
 //
-// Its token excludes late writers only where the storage keeps two registers: see
-// package fencing.
+// Its token excludes late writers only where the storage keeps two registers: see package
+// fencing.
 func (m *Mutex) AcquireShared(ctx context.Context) (*Held, error) {
 	return m.acquire(ctx, "acquire shared", true, queue.Request{})
 }
 
-// TryAcquireShared is AcquireShared without waiting: it fails with ErrBusy at once where
-// an exclusive acquisition is there, held or waiting, and writes nothing then.
+// TryAcquireShared is AcquireShared without waiting: if an exclusive acquisition holds the lock
+// or waits for it, it fails with ErrBusy at once and writes nothing.
 func (m *Mutex) TryAcquireShared(ctx context.Context) (*Held, error) {
 	return m.acquire(ctx, "try to acquire shared", true, queue.Request{Try: true})
 }
@@ -126,7 +129,7 @@ func (m *Mutex) acquire(ctx context.Context, op string, shared bool, r queue.Req
 	return nil, fmt.Errorf("lock: %s %s: %w", op, keys.Quote(m.Name()), err)
 }
 
-// label is the value of the own key: who holds, for people.
+// label is the value of the acquisition's own key: it says who holds, for people to read.
 func (m *Mutex) label(s *session.Session) []byte {
 	switch {
 	case m.opts.Owner != "":
@@ -160,11 +163,11 @@ func (m *Mutex) do(ctx context.Context, op string, acquire func(context.Context)
 	return h.Do(ctx, func(ctx context.Context) error { return fn(ctx, h) })
 }
 
-// Resume makes the Held of a key that this session's predecessor held, after the
-// session was made with lease.Options.Resume: key and t are Held.Key and
-// Held.Token there. The key says whether it is a shared one. It queries the cluster, in one
-// transaction; the error matches ErrLost where the key is not there any more, and ErrKind where
-// it is a permit's, an election's, or one of a Multi's. The token stays the same.
+// Resume makes the Held of a key that this session's predecessor held, if the session was made
+// with lease.Options.Resume. key and t are the predecessor's Held.Key and Held.Token. Whether
+// the lock is held exclusively or shared follows from the key. It queries the cluster, in one
+// transaction. The error matches ErrLost if the key no longer exists, and ErrKind if it belongs
+// to a permit, an election, or a Multi. The token stays the same.
 func (m *Mutex) Resume(ctx context.Context, key string, t fencing.Token) (*Held, error) {
 	session, q, err := m.resolve(ctx)
 	if err == nil {
@@ -176,7 +179,7 @@ func (m *Mutex) Resume(ctx context.Context, key string, t fencing.Token) (*Held,
 	return nil, fmt.Errorf("lock: resume %s: %w", keys.Quote(m.Name()), err)
 }
 
-// checkShared reports what of the Options does not go with shared mode.
+// checkShared reports which of the Options cannot be used in shared mode.
 func (m *Mutex) checkShared(shared bool) error {
 	switch {
 	case !shared || m == nil:
@@ -189,7 +192,7 @@ func (m *Mutex) checkShared(shared bool) error {
 	return nil
 }
 
-// limits say how long it is held.
+// limits returns the bounds on how long the lock is held.
 func (m *Mutex) limits() queue.Limits {
 	return queue.Limits{Max: m.opts.MaxHold, AtLeast: m.opts.AtLeast}
 }
@@ -202,7 +205,7 @@ func (m *Mutex) Name() string {
 	return m.name
 }
 
-// resolve checks what New was given, and ctx, and gives the session of now.
+// resolve checks New's arguments and ctx, and returns the current session.
 func (m *Mutex) resolve(ctx context.Context) (*pawl.Session, queue.Queue, error) {
 	if err := m.check(ctx); err != nil {
 		return nil, queue.Queue{}, err

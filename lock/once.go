@@ -14,19 +14,19 @@ import (
 	"github.com/pawl-locks/pawl/kv"
 )
 
-// Once runs fn under the lock unless a run for at, or for a later time, is recorded under
-// the name, and records the run. So a job that many machines start at the same time runs
-// once a firing, however short it is: at is the time for which the run was due, the same
-// on all machines, and not the time of the call. ran reports whether fn was called.
+// Once runs fn under the lock and records the run, unless a run for at, or for a later time, is
+// recorded under the name. So a job that many machines start at the same time runs once for
+// each firing, however short it is. at is the time for which the run was due, the same on all
+// machines, and not the time of the call. ran reports whether fn was called.
 //
-// The record is written under the lock's guard after fn has returned nil: at least once.
-// Where fn fails, the lock is lost, or the record cannot be written, the next Once for at
-// runs fn again. With Options.RecordFirst it is written before fn is called: at most once.
+// The record is written under the lock's guard after fn has returned nil: at least once. If fn
+// fails, the lock is lost, or the record cannot be written, the next Once for at runs fn again.
+// With Options.RecordFirst it is written before fn is called: at most once.
 //
-// A run that is recorded costs one read, and no lock. Otherwise Once waits for the lock as
-// Acquire does, and runs fn as Held.Do does: fn's context, the release, and errors are as
-// there. An error with ran comes from fn, the record, or the release. The record of an fn that
-// used all of ctx's time is still tried for 15 ms. The record stays: one key for each
+// If the run is recorded already, Once costs one read, and no lock. Otherwise Once waits for
+// the lock as Acquire does, and runs fn as Held.Do does, with the same context, release, and
+// errors. If ran is true, an error comes from fn, the record, or the release. If fn has used
+// all of ctx's time, the record is still tried for 15 ms. The record stays: one key for each
 // name, with the latest at, on no lease.
 func (m *Mutex) Once(ctx context.Context, at time.Time, fn func(ctx context.Context, h *Held) error) (ran bool, err error) {
 	r, err := m.record(ctx)
@@ -69,11 +69,11 @@ func (m *Mutex) Once(ctx context.Context, at time.Time, fn func(ctx context.Cont
 	return ran, err
 }
 
-// A record says for when the last run of a name was due.
+// A record holds the time for which the last run of a name was due.
 type record struct {
 	kv  *kv.Client
 	key string
-	mod int64 // as covers found it; 0: it is not there
+	mod int64 // as covers read it; 0: the record does not exist
 }
 
 func (m *Mutex) record(ctx context.Context) (*record, error) {
@@ -103,16 +103,17 @@ func (r *record) covers(ctx context.Context, at time.Time) (bool, error) {
 	return !last.Before(at), nil
 }
 
-// recordGrace is how long a record is waited for after the context's end: what the release
-// leaves of the 100 ms that a caller is promised.
+// recordGrace is how long Once waits for a record after the context's end: what the release
+// leaves of the 100 ms within which every call returns.
 const recordGrace = 15 * time.Millisecond
 
-// recordTotal is for how long a record whose outcome is unknown is sent again: it may stay unknown, as on a full disk.
+// recordTotal is how long a record whose outcome is unknown is sent again; it may stay unknown,
+// as on a full disk.
 const recordTotal = 12 * time.Second
 
-// write records a run for at, if h is held and nobody has written the record since it was
-// read. It is sent again after an unknown outcome: two copies cannot both apply, and a
-// record for at counts whichever of them wrote it.
+// write records a run for at, if h is held and nobody has written the record since it was read.
+// It is sent again after an unknown outcome: two copies cannot both be applied, and a record
+// for at counts whoever wrote it.
 func (r *record) write(ctx context.Context, h *Held, at time.Time) error {
 	grace, cancel := cluster.WithGraceOf(ctx, recordGrace)
 	defer cancel()

@@ -35,8 +35,8 @@ func TestRolePermits(t *testing.T) {
 	fmt.Printf("handle %s\n", handle)
 }
 
-// N6, SM4: permits outlive the process that took them: its successor has them in their slots, with their tokens, and
-// the next in line waits until one of them is given back.
+// N6, SM4: permits outlive the process that acquired them: its successor has them in their
+// slots, with their tokens, and the next waiter waits until one of them is released.
 func TestPermitsAreResumedByAnotherProcessOnARealServer(t *testing.T) {
 	t.Parallel()
 	endpoint := realServer(t)

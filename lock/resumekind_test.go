@@ -14,8 +14,8 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// What was acquired as one thing is not resumed as another: the error says so, and it is resumed as what it is
-// afterwards.
+// A key is resumed only as what it was acquired as: otherwise the error says so, and it can
+// still be resumed correctly afterwards.
 func TestAKeyIsResumedAsWhatItWasAcquiredAs(t *testing.T) {
 	inBubble(t, func(w *world) {
 		s := w.session()
@@ -99,4 +99,27 @@ func TestAKeyIsResumedAsWhatItWasAcquiredAs(t *testing.T) {
 			assert.Empty(w, w.f.Keys(name))
 		}
 	})
+}
+
+// What somebody else wrote to before it was resumed, and took from its lease, is lost, whatever it looks like by now; and
+// it is removed, for no lease would ever end it.
+func TestAKeyThatWasOverwrittenBeforeItIsResumedIsRemoved(t *testing.T) {
+	for _, value := range []string{"x", `{"pawl":"lock","owner":"eve"}`} {
+		inBubble(t, func(w *world) {
+			s := w.session()
+			h, err := lock.New(s, "a", lock.Options{}).Acquire(w.Context())
+			require.NoError(w, err)
+			handle := s.Detach()
+			w.f.Put(h.Key(), value, 0)
+			next, err := w.spare.NewSession(w.Context(), lease.Options{Resume: handle})
+			require.NoError(w, err)
+			got, err := lock.New(next, "a", lock.Options{}).Resume(w.Context(), h.Key(), h.Token())
+			assert.Nil(w, got)
+			require.ErrorIs(w, err, lock.ErrLost)
+			require.ErrorIs(w, err, lock.ErrKeyOverwritten)
+			time.Sleep(time.Minute)
+			assert.Empty(w, w.f.Keys("a/"))
+			require.NoError(w, next.Err())
+		})
+	}
 }

@@ -14,20 +14,20 @@ import (
 	"github.com/pawl-locks/pawl/internal/queue"
 )
 
-// MaxLimit is how many slots a Semaphore has at the most.
+// MaxLimit is how many slots a Semaphore has at most.
 const MaxLimit = keys.MaxLimit
 
-// A Semaphore is a name that at most a limit of acquisitions hold at once, each in a slot of its
-// own, numbered from 0. It never changes state: each acquisition is a Permit, and any number of
-// goroutines may use one Semaphore.
+// A Semaphore is a name that a limited number of acquisitions hold at once, each in a slot of
+// its own, numbered from 0. It never changes state: each acquisition is a Permit, and any
+// number of goroutines may use one Semaphore.
 //
-// Acquisitions are served in turn: they queue at a turnstile, and the first one takes the
-// lowest slot that is free. The price of the order is that one which is first there and crashes
-// keeps free slots from the others for one TTL, and that filling n slots takes about 2n
-// round trips.
+// Acquisitions are served in order: they queue at a turnstile, and the first one takes the
+// lowest free slot. The price of the order is that one which is first and crashes keeps free
+// slots from the others for one TTL, and that filling n slots takes about 2n round trips.
 //
-// Where Semaphores of one name have different limits, as while a new one is rolled out, each heeds
-// the least of its own and those of all that hold: nobody is ever one of more than it agreed to.
+// If Semaphores of one name have different limits, as while a new limit is rolled out, each
+// acquisition uses the least of its own limit and those of all holders: there are never more
+// holders than any one of them allows.
 type Semaphore struct {
 	sessions pawl.Sessions
 	name     string
@@ -36,8 +36,8 @@ type Semaphore struct {
 }
 
 // NewSemaphore makes a Semaphore with limit slots, 1 to MaxLimit; it does no I/O. s is as for
-// New. The first call reports what is wrong with the arguments: what New reports, another limit, a
-// name of more than 1008 bytes, a Delay or EtcdLayout, which do not go with a semaphore.
+// New. The first call reports invalid arguments: those that New reports, another limit, a name
+// of more than 1008 bytes, and a Delay or EtcdLayout, which a semaphore does not support.
 func NewSemaphore(s pawl.Sessions, name string, limit int, opts Options) *Semaphore {
 	return &Semaphore{sessions: s, name: name, limit: limit, opts: opts}
 }
@@ -50,7 +50,7 @@ func (m *Semaphore) Name() string {
 	return m.name
 }
 
-// Limit is how many slots there are, as it was given.
+// Limit is the number of slots, as it was given.
 func (m *Semaphore) Limit() int {
 	if m == nil {
 		return 0
@@ -59,14 +59,14 @@ func (m *Semaphore) Limit() int {
 }
 
 // Acquire waits until a slot is held, as Mutex.Acquire waits for a lock. It fails with ErrKind
-// where a lock or an election uses the name, held or waiting.
+// if a lock or an election uses the name, held or waiting.
 func (m *Semaphore) Acquire(ctx context.Context) (*Permit, error) {
 	return m.acquire(ctx, "acquire a permit of", queue.Request{})
 }
 
-// TryAcquire is Acquire without waiting: it fails with ErrBusy at once where no slot is free
-// or others wait for one, and writes nothing then, unless the last free slot is taken by
-// another during the call.
+// TryAcquire is Acquire without waiting: if no slot is free or others wait for one, it fails
+// with ErrBusy at once. Then it has written nothing, unless another took the last free slot
+// during the call.
 func (m *Semaphore) TryAcquire(ctx context.Context) (*Permit, error) {
 	return m.acquire(ctx, "try to acquire a permit of", queue.Request{Try: true})
 }
@@ -97,10 +97,10 @@ func (m *Semaphore) Do(ctx context.Context, fn func(ctx context.Context, p *Perm
 	return p.Do(ctx, func(ctx context.Context) error { return fn(ctx, p) })
 }
 
-// Resume makes the Permit of a key that this session's predecessor held, after the session
-// was made with lease.Options.Resume: key and t are Permit.Key and Permit.Token there. The key
-// says which slot it is, whatever the limit is by now. The error matches ErrLost where the key
-// is not there any more, and ErrKind where it is no permit's.
+// Resume makes the Permit of a key that this session's predecessor held, if the session was
+// made with lease.Options.Resume. key and t are the predecessor's Permit.Key and Permit.Token.
+// The slot follows from the key, whatever the limit is now. The error matches ErrLost if the
+// key no longer exists, and ErrKind if it is not a permit's.
 func (m *Semaphore) Resume(ctx context.Context, key string, t fencing.Token) (*Permit, error) {
 	session, q, err := m.resolve(ctx)
 	if err == nil {
@@ -113,7 +113,7 @@ func (m *Semaphore) Resume(ctx context.Context, key string, t fencing.Token) (*P
 }
 
 // Queue reads who holds a slot and who waits for one, at one moment during the call, as
-// Mutex.Queue does: those with a Slot of 0 or more hold it, the others wait, in their order.
+// Mutex.Queue does. Entries with a Slot of 0 or more hold it; the others wait, in order.
 func (m *Semaphore) Queue(ctx context.Context) (Queue, error) {
 	err := m.check(ctx)
 	if err == nil {
@@ -129,7 +129,7 @@ func (m *Semaphore) limits() queue.Limits {
 	return queue.Limits{Max: m.opts.MaxHold, AtLeast: m.opts.AtLeast}
 }
 
-// resolve checks what NewSemaphore was given, and ctx, and gives the session of now.
+// resolve checks NewSemaphore's arguments and ctx, and returns the current session.
 func (m *Semaphore) resolve(ctx context.Context) (*pawl.Session, queue.Queue, error) {
 	if err := m.check(ctx); err != nil {
 		return nil, queue.Queue{}, err

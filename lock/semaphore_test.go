@@ -160,7 +160,7 @@ func TestAnElectionOnASemaphoresNameIsRefused(t *testing.T) {
 	})
 }
 
-// What an observer is notified of says which slot it is, once it is one.
+// An observer's events contain the slot, once there is one.
 func TestTheEventsOfAPermitCarryItsSlot(t *testing.T) {
 	inBubble(t, func(w *world) {
 		e := &recorder{}

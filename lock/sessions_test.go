@@ -54,7 +54,7 @@ func TestAMutexOfASessionEndsWithIt(t *testing.T) {
 	})
 }
 
-// What is wrong with the arguments is said before a session is granted.
+// Invalid arguments are reported before a session is granted.
 func TestNoSessionIsGrantedForBadArguments(t *testing.T) {
 	inBubble(t, func(w *world) {
 		c := w.client(pawl.Config{})

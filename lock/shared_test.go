@@ -115,7 +115,7 @@ func TestAThousandSharedLocksHeldCostNoGoroutine(t *testing.T) {
 	})
 }
 
-// What does not go with shared mode is refused, and nothing is sent.
+// Options that cannot be used in shared mode are refused, and nothing is sent.
 func TestWhatSharedModeDoesNotGoWithIsRefused(t *testing.T) {
 	inBubble(t, func(w *world) {
 		s := w.session()
@@ -220,7 +220,7 @@ func TestASharedLockIsResumedAsSharedByAnotherProcess(t *testing.T) {
 	})
 }
 
-// What a waiter in shared mode left open is undone by the process that takes over.
+// A shared waiter's open acquisition is undone by the process that takes over.
 func TestAnOpenSharedAcquisitionIsUndoneByASuccessor(t *testing.T) {
 	inBubble(t, func(w *world) {
 		h := w.acquire(w.session())

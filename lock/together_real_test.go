@@ -15,8 +15,8 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// Rule G4, as a real server counts it: what many workers take and give back at the same
-// time, each a lock of its own, is a fraction of two requests each; one worker's are two.
+// Rule G4, as a real server counts it: many workers that acquire and release at the same time,
+// each a lock of its own, need a fraction of two requests each; a single worker needs two.
 func TestManyWorkersLocksShareRequestsOnARealServer(t *testing.T) {
 	endpoint := realServer(t)
 	ctx := context.Background()

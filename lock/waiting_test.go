@@ -99,8 +99,8 @@ func TestWaitersComeFirstComeFirstServed(t *testing.T) {
 	})
 }
 
-// A2, K4: an answer from before the own key was put does not make it first,
-// whatever it shows; it ends the session, for the cluster went back.
+// A2, K4: an answer from before its own key was put does not make an acquisition first,
+// whatever it shows; it ends the session, because the cluster went back.
 func TestAnAnswerFromBeforeTheOwnKeyDoesNotGiveTheLock(t *testing.T) {
 	inBubble(t, func(w *world) {
 		h := w.acquire(w.session())
@@ -119,7 +119,7 @@ func TestAnAnswerFromBeforeTheOwnKeyDoesNotGiveTheLock(t *testing.T) {
 	})
 }
 
-// asks matches the question who is before the own key.
+// asks matches the query for the key before the acquisition's own.
 func asks(q etcdfake.Request) bool {
 	t, _ := q.Message.(*pb.TxnRequest)
 	return len(t.GetSuccess()) > 0 && t.Success[0].GetRequestRange().GetMaxCreateRevision() > 0
@@ -202,8 +202,8 @@ func TestADeletionThatWasCompactedIsQueried(t *testing.T) {
 	})
 }
 
-// A3 (hazard), A4: a waiter whose watch hangs on a member that is cut off from
-// its peers acquires in a bounded time.
+// A3 (hazard), A4: a waiter whose watch is on a member that is cut off from its peers acquires
+// in a bounded time.
 func TestAWaiterOnAnIsolatedMemberIsNoZombie(t *testing.T) {
 	for i := range 3 {
 		t.Run(fmt.Sprint("member ", i), func(t *testing.T) {
@@ -423,7 +423,7 @@ func TestALockAndAnElectionThatWaitForEachOtherAreLoggedOnce(t *testing.T) {
 	})
 }
 
-// What is read for the log alone is not waited for, nor called something that was left.
+// Close does not wait for reads that only the log needs, nor report them as left.
 func TestCloseDoesNotWaitForWhatIsReadForTheLog(t *testing.T) {
 	inBubble(t, func(w *world) {
 		term, err := elect.New(w.session(), "name", elect.Options{}).Campaign(w.Context(), nil)

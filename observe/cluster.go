@@ -1,14 +1,13 @@
 package observe
 
-// MemberSwitched: a member failed, or was slow, and from now on the others are
-// tried first, until it serves again, or for about five seconds after it failed
-// last.
+// MemberSwitched: a member failed, or was slow. From now on the others are tried first, until
+// it serves again, or for about five seconds after its last failure.
 type MemberSwitched struct {
 	From string // its endpoint
 	Err  error
 }
 
-// MemberServes: a member that was switched away from has served again.
+// MemberServes: a member that was avoided has served again.
 type MemberServes struct {
 	Member string // its endpoint
 }

@@ -27,23 +27,23 @@
 //     in any order, and at the same time.
 //  3. The goroutine of a call delivers the events of that call, before the call returns:
 //     enqueued, acquired, gave up, released, elected, proclaimed, resigned, fenced.
-//     (Where another goroutine delivers an event of the same one just then, that
-//     goroutine delivers this event too.) One goroutine of the client's delivers everything else, and every loss. So an
-//     Observer that is slow delays those calls, and never a renewal, nor the news
-//     of a loss, nor what Err says: that is the clock's matter alone.
+//     (If another goroutine is delivering an event of the same acquisition, that
+//     goroutine delivers this event too.) One goroutine of the client delivers everything
+//     else, and every loss. So a slow Observer delays those calls, but never a renewal,
+//     nor the report of a loss, nor the result of Err, which only depends on the clock.
 //  4. LockEnqueued is followed by LockAcquired or LockGaveUp. LockAcquired is
-//     followed by LockReleased or LockLost, one of them and once. Likewise in
+//     followed by exactly one LockReleased or LockLost. Likewise in
 //     elections. SessionGranted is followed by SessionLost or SessionClosed.
 //  5. An Observer that panics breaks nothing: the panic is logged, with Config.Logger,
 //     and the event counts as delivered.
-//  6. Client.Close returns when every event of the client was delivered. After it,
-//     only calls that were still under way, or begin then, deliver events: how they failed.
+//  6. Client.Close returns when every event of the client was delivered. Afterwards
+//     only calls that were still under way, or begin then, deliver events of their failure.
 //
 // # What it does not
 //
-// An Observer that does not return is not given up: its goroutine, and Client.Close,
-// wait for it. Meanwhile 256 events of one session or lock are kept; of those that
-// come beyond them only the latest is.
+// An Observer that does not return is not abandoned: its goroutine, and Client.Close,
+// wait for it. Meanwhile 256 events of one session or lock are kept, and of further
+// ones only the latest.
 //
 // Events hold names, keys and fencing tokens. They never hold a password, an
 // authentication token or a value.

@@ -5,11 +5,10 @@ import "time"
 // CampaignEnqueued: the candidate is in the queue.
 type CampaignEnqueued struct {
 	Acquisition
-	Ahead int // how many stood before it then; 0: it leads; -1: not known
+	Ahead int // how many candidates were ahead then; 0: it leads; -1: not known
 }
 
-// CampaignGaveUp: Campaign returned an error. The candidate may not have come into
-// the queue.
+// CampaignGaveUp: Campaign returned an error. The candidate may never have been enqueued.
 type CampaignGaveUp struct {
 	Acquisition
 	Wait time.Duration // since the call
@@ -30,10 +29,10 @@ type TermProclaimed struct {
 	Err  error // nil: the value was written
 }
 
-// TermEnded: the candidate does not lead any more.
+// TermEnded: the candidate no longer leads.
 type TermEnded struct {
 	Acquisition
 	Led     time.Duration
 	Err     error // why it was lost: matches elect.ErrLost and one cause; nil: it resigned
-	Pending error // a resignation that is not confirmed for now, for this reason: it goes on in the background
+	Pending error // why a resignation is not confirmed yet: it continues in the background
 }

@@ -6,32 +6,32 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// An Acquisition says which acquisition of a lock, or which candidacy, an event is about.
+// An Acquisition identifies the acquisition of a lock, or the candidacy, of an event.
 type Acquisition struct {
-	ID    int64         // the same in all events of one, and in no other's in this process
+	ID    int64         // the same in all events of one acquisition, and unique in this process
 	Name  string        // as given to lock.New or elect.New; of several names at once, the first
 	Names []string      // of several names at once, all of them; otherwise nil
 	Key   string        // in etcd, whole; "": none was written
 	Token fencing.Token // 0: the key is not known to have been written, or, of a semaphore, no slot is held yet
 	Lease int64         // of the session
-	Mode  Mode          // how the name is wanted; of several, shared where all are
+	Mode  Mode          // the mode; of several names, shared if all are
 	Slot  int           // of a semaphore, once one is held; -1: none
 }
 
-// A Mode says how a name is held, or wanted.
+// A Mode is the mode in which a name is held, or acquired.
 type Mode string
 
 const (
-	Exclusive Mode = "exclusive" // alone, as by a lock or a candidate
-	Shared    Mode = "shared"    // together with other shared ones
+	Exclusive Mode = "exclusive" // exclusively, as by a lock or a candidate
+	Shared    Mode = "shared"    // together with other shared holders
 	Semaphore Mode = "semaphore" // a slot of a semaphore
 )
 
-// How says how a lock or an election was won.
+// How is the way in which a lock or an election was won.
 type How string
 
 const (
-	Free      How = "free"      // nobody else was there, or, of a semaphore, nobody waited and a slot was free
+	Free      How = "free"      // nobody else held or waited, or, of a semaphore, nobody waited and a slot was free
 	Granted   How = "granted"   // by the release of the holder before
 	Confirmed How = "confirmed" // by a read of the cluster after the predecessor's key, or that of a slot, was deleted
 	Resumed   How = "resumed"   // taken over with its session from another process
@@ -40,7 +40,7 @@ const (
 // LockEnqueued: the key is in the queue.
 type LockEnqueued struct {
 	Acquisition
-	Ahead int // how many it stood behind then, of a shared one without shared ones; 0: it holds, or, of a semaphore, waits for a slot alone; -1: not known
+	Ahead int // how many were ahead then, of a shared one without shared ones; 0: it holds, or, of a semaphore, is the only waiter; -1: not known
 }
 
 // LockAcquired: it is held.
@@ -50,22 +50,21 @@ type LockAcquired struct {
 	Wait time.Duration // since the call
 }
 
-// LockGaveUp: the call returned an error and holds nothing. It may not have come
-// into the queue.
+// LockGaveUp: the call returned an error and holds nothing. It may never have been enqueued.
 type LockGaveUp struct {
 	Acquisition
 	Wait time.Duration // since the call
 	Err  error         // matches what the call's error matches
 }
 
-// LockReleased: it was given back.
+// LockReleased: it was released.
 type LockReleased struct {
 	Acquisition
 	Held    time.Duration
-	Pending error // not confirmed for now, for this reason: it goes on in the background
+	Pending error // why the release is not confirmed yet: it continues in the background
 }
 
-// LockLost: it is not held any more, and was not given back.
+// LockLost: it is no longer held, and was not released.
 type LockLost struct {
 	Acquisition
 	Held time.Duration

@@ -20,17 +20,17 @@
 //
 //  1. Every change of the watched keys from the first revision on is yielded once, in the order of
 //     revisions, except those in a gap.
-//  2. A watch goes on, where it was, after the loss of members, leaders, connections and auth tokens.
-//     A member that falls silent is left within 8 s.
-//  3. A gap is yielded in its position, as an Event with Gap, and the watch goes on after it.
-//  4. The sequence ends after an error, and with no other end than an error or the consumer's.
+//  2. A watch resumes where it was after the loss of members, leaders, connections and auth tokens.
+//     It leaves a member that is silent within 8 s.
+//  3. A gap is yielded in its position, as an Event with Gap, and the watch continues after it.
+//  4. The sequence ends after an error, or when the consumer breaks, and in no other way.
 //  5. A slow consumer loses nothing unless the cluster compacts it. At most 4,096 changes or 16 MiB
-//     wait for it, or one message; what comes after that is watched again later.
+//     wait for it, or one message; later changes are watched again when it has taken those.
 //
 // # What it does not do
 //
-// It says nothing about how soon an event comes, and proves no ownership: that no deletion of a
-// lock's key was seen does not mean that it is held. It puts no Config.Namespace before keys.
+// It does not guarantee how soon an event comes, and proves no ownership: a lock may be lost even
+// if no deletion of its key was seen. It does not prefix Config.Namespace to keys.
 //
 // # Failures
 //

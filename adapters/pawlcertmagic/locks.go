@@ -27,8 +27,8 @@ func (s *Storage) TryLock(ctx context.Context, name string) (bool, error) {
 	return s.locks.lock(ctx, name, false)
 }
 
-// Unlock gives the lock back. It is no error that the lock was lost: what was stored since
-// was refused.
+// Unlock releases the lock. That the lock was lost is no error: what was stored since was
+// refused.
 func (s *Storage) Unlock(ctx context.Context, name string) error { return s.locks.unlock(ctx, name) }
 
 // RenewLockLease is called by certmagic before each try of an operation. The lock needs no
@@ -38,7 +38,7 @@ func (s *Storage) RenewLockLease(ctx context.Context, name string, _ time.Durati
 	return s.locks.renew(ctx, name)
 }
 
-// locks are those of one Storage.
+// locks are the locks of one Storage.
 type locks struct {
 	sessions pawl.Sessions
 	prefix   string
@@ -47,13 +47,13 @@ type locks struct {
 	slots map[string]*slot // by certmagic's name of the lock
 }
 
-// A slot is a name that goroutines of this process hold or wait for. One at a time is in it,
-// from before its Acquire until its Unlock, whether it has lost its lock meanwhile or not:
-// what it stores without knowing of the loss must meet its own guard.
+// A slot is a name that goroutines of this process hold or wait for. One goroutine at a time is
+// in it, from before its Acquire until its Unlock, even if it has lost its lock meanwhile: what
+// it stores without knowing of the loss must be compared with its own guard.
 type slot struct {
-	in   chan struct{} // has one element while somebody is in
-	held *lock.Held    // under locks.mu; nil: not yet
-	wait int           // how many are in or wait, under locks.mu
+	in   chan struct{} // holds one element while a goroutine is in
+	held *lock.Held    // guarded by locks.mu; nil: not yet acquired
+	wait int           // how many are in or wait; guarded by locks.mu
 }
 
 func (l *locks) lock(ctx context.Context, name string, wait bool) (bool, error) {
@@ -113,7 +113,7 @@ func (l *locks) leave(name string, r *slot) {
 	}
 }
 
-// take gives the Held of a name that is locked here, and forgets it with forget.
+// take returns the Held of a name that is locked here, and removes it if forget is set.
 func (l *locks) take(name string, forget bool) (*slot, *lock.Held, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,7 +157,7 @@ func (l *locks) renew(ctx context.Context, name string) error {
 	return nil
 }
 
-// guards are those of the locks held here that guard a key.
+// guards returns the guards of the locks held here that guard a key.
 func (l *locks) guards(key string, deletes bool) (guards []kv.Guard) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

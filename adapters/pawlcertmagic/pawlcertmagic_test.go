@@ -49,8 +49,8 @@ func storages(t *testing.T, test func(t *testing.T, s, other *pawlcertmagic.Stor
 	test(t, newProcess(t, etcd).Storage, newProcess(t, etcd).Storage)
 }
 
-// What certmagic asks of a Storage's files, by the comments of its interface, and where they
-// leave it open, by its FileStorage.
+// The file operations do what certmagic's interface documents, and otherwise what its
+// FileStorage does.
 func TestFiles(t *testing.T) {
 	storages(t, func(t *testing.T, s, other *pawlcertmagic.Storage) {
 		ctx := t.Context()
@@ -150,8 +150,8 @@ func TestLocks(t *testing.T) {
 	})
 }
 
-// What is stored or deleted under a lock that was lost is refused, and a new lock of the same
-// process waits until the old one is unlocked.
+// A store or a deletion under a lost lock is refused, and a new lock of the same process waits
+// until the old one is unlocked.
 func TestWhatIsStoredAfterALossIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -241,7 +241,7 @@ func magic(t *testing.T, p process, i certmagic.Issuer) *certmagic.Config {
 	return cfg
 }
 
-// Of five processes that want a certificate at once, one orders it.
+// If five processes want a certificate at once, one orders it.
 func TestCertmagicOrdersACertificateOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		etcd := pawltest.New(t)

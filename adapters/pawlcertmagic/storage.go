@@ -16,14 +16,14 @@ import (
 	"github.com/pawl-locks/pawl/kv"
 )
 
-// Options say where files and locks are kept. The zero value is the default.
+// Options are the options of a Storage. The zero value is the default.
 type Options struct {
 	Prefix string // of the keys of files; "" means "certmagic/"
 	Locks  string // put before the names of locks; "" means "certmagic-locks/"
 }
 
-// A Storage is certmagic's, on one etcd cluster. Its methods may be called by several
-// goroutines at once.
+// A Storage is a certmagic.Storage on one etcd cluster. Its methods are safe for concurrent
+// use.
 type Storage struct {
 	kv     *kv.Client
 	prefix string
@@ -36,8 +36,8 @@ var (
 	_ certmagic.LockLeaseRenewer = (*Storage)(nil)
 )
 
-// New makes a Storage; it does no I/O. Config.Namespace is put before the locks' keys and not
-// before the files'.
+// New makes a Storage; it does no I/O. Config.Namespace is prefixed to the locks' keys, but not
+// to the files'.
 func New(c *pawl.Client, opts Options) *Storage {
 	if opts.Prefix == "" {
 		opts.Prefix = "certmagic/"
@@ -51,14 +51,14 @@ func New(c *pawl.Client, opts Options) *Storage {
 // String is what certmagic logs.
 func (s *Storage) String() string { return "etcd:" + s.prefix }
 
-// Store writes a file, guarded by the locks that this Storage holds for it. The error matches
-// kv.ErrFenced where one of them was lost; nothing is written then.
+// Store writes a file, guarded by the locks that this Storage holds for it. If one of them was
+// lost, the error matches kv.ErrFenced and nothing is written.
 func (s *Storage) Store(ctx context.Context, key string, value []byte) error {
 	stored := append([]byte(time.Now().UTC().Format(time.RFC3339Nano)+"\n"), value...)
 	return s.write(ctx, s.locks.guards(key, false), []kv.Op{kv.Put(s.prefix+clean(key), stored)})
 }
 
-// Delete removes a file, or a directory with all that is in it, guarded as Store is.
+// Delete removes a file, or a directory with everything in it, guarded as Store is.
 func (s *Storage) Delete(ctx context.Context, key string) error {
 	guards := s.locks.guards(key, true)
 	below, err := s.kv.List(ctx, s.dir(key), 0)
@@ -75,13 +75,13 @@ func (s *Storage) Delete(ctx context.Context, key string) error {
 	return s.write(ctx, guards, deletes)
 }
 
-// write applies writes in as many transactions as they need.
+// write applies writes in as many transactions as necessary.
 func (s *Storage) write(ctx context.Context, guards []kv.Guard, writes []kv.Op) error {
 	if len(guards) > 0 {
 		_, err := s.kv.WriteAll(ctx, guards, writes)
 		return err
 	}
-	const atOnce = 64 // of the 128 that etcd takes
+	const atOnce = 64 // of the 128 that etcd accepts
 	for len(writes) > 0 {
 		part := writes[:min(atOnce, len(writes))]
 		if _, err := s.kv.Txn(ctx, kv.Txn{Then: part}); err != nil {
@@ -102,13 +102,14 @@ func (s *Storage) Load(ctx context.Context, key string) ([]byte, error) {
 	return f.contents, err
 }
 
-// Exists reports whether there is a file or a directory; false where etcd does not answer.
+// Exists reports whether a file or a directory exists; false if etcd does not answer.
 func (s *Storage) Exists(ctx context.Context, key string) bool {
 	_, err := s.Stat(ctx, key)
 	return err == nil
 }
 
-// Stat says when a file was stored, by the clock of who stored it, and how long it is.
+// Stat returns when a file was stored, by the clock of the process that stored it, and its
+// length.
 func (s *Storage) Stat(ctx context.Context, key string) (certmagic.KeyInfo, error) {
 	e, err := s.kv.Get(ctx, s.prefix+clean(key))
 	if err != nil {
@@ -131,8 +132,8 @@ func (s *Storage) Stat(ctx context.Context, key string) (certmagic.KeyInfo, erro
 	return certmagic.KeyInfo{Key: key}, nil
 }
 
-// List names the files and directories in a directory, and with recursive all below it, in
-// order.
+// List returns the names of the files and directories in a directory, and with recursive of
+// everything below it, in order.
 func (s *Storage) List(ctx context.Context, dir string, recursive bool) ([]string, error) {
 	below, err := s.kv.List(ctx, s.dir(dir), 0)
 	if err != nil {
@@ -166,10 +167,10 @@ func (s *Storage) dir(key string) string {
 	return s.prefix + key + "/"
 }
 
-// clean is a path without slashes at its ends.
+// clean removes the slashes at a path's ends.
 func clean(key string) string { return strings.Trim(key, "/") }
 
-// A file is what an entry in etcd holds.
+// A file is the content of an entry in etcd.
 type file struct {
 	modified time.Time
 	contents []byte

@@ -14,7 +14,7 @@ type holding interface {
 	Err() error
 }
 
-// within makes a child of ctx that carries h's token and ends when h is lost.
+// within returns a child of ctx that carries h's token and ends when h is lost.
 func within(ctx context.Context, h holding) (context.Context, context.CancelFunc, error) {
 	if err := h.Err(); err != nil {
 		return nil, nil, err

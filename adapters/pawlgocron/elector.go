@@ -11,14 +11,14 @@ import (
 	"github.com/pawl-locks/pawl/elect"
 )
 
-// An Elector is gocron's: of all schedulers with an Elector of one name, one runs jobs. Its
-// methods may be called by several goroutines at once.
+// An Elector is a gocron.Elector: of all schedulers with an Elector of one name, one runs jobs.
+// Its methods are safe for concurrent use.
 type Elector struct {
 	stop context.CancelFunc
 	done chan struct{} // closed when elect.Run has returned
 
 	mu   sync.Mutex
-	term *elect.Term // of now, or the last one
+	term *elect.Term // the current term, or the last one
 	err  error       // what Run returned
 }
 
@@ -27,11 +27,11 @@ var _ gocron.Elector = (*Elector)(nil)
 // NewElector campaigns under the name, in the background and again after each loss, until
 // Close. options are those of elect.Run.
 //
-// A job that is running when the term is lost goes on: it is to use Elector.Context.
+// A job that is running when the term is lost continues: it should use Elector.Context.
 func NewElector(c *pawl.Client, name string, opts elect.RunOptions) *Elector {
 	ctx, stop := context.WithCancel(context.Background())
 	e := &Elector{stop: stop, done: make(chan struct{})}
-	go func() { // ends at Close, or with what Run does not retry
+	go func() { // returns at Close, or at an error that Run does not retry
 		defer close(e.done)
 		err := elect.Run(ctx, c, name, opts, e.lead)
 		e.mu.Lock()
@@ -49,11 +49,11 @@ func (e *Elector) lead(ctx context.Context, t *elect.Term) error {
 	return ctx.Err()
 }
 
-// ErrNotLeader is what IsLeader says while another scheduler leads, or none.
+// ErrNotLeader is the error of IsLeader while this scheduler does not lead.
 var ErrNotLeader = errors.New("not the leader")
 
-// IsLeader is called by gocron before a run: nil while this scheduler leads, by the clock at
-// the call. It does no I/O. Otherwise the error matches ErrNotLeader, or says why the
+// IsLeader is called by gocron before a run: it returns nil while this scheduler leads, by the
+// clock at the call. It does no I/O. Otherwise the error matches ErrNotLeader, or is why the
 // campaigns have ended.
 func (e *Elector) IsLeader(context.Context) error {
 	_, err := e.leading()
@@ -83,8 +83,8 @@ func (e *Elector) leading() (*elect.Term, error) {
 	return nil, ErrNotLeader
 }
 
-// Close resigns and ends the campaigns. Shut the scheduler down first: gocron waits for its
-// jobs then, and another scheduler leads as soon as this returns.
+// Close resigns and ends the campaigns. Shut the scheduler down first, so that gocron waits for
+// its jobs; another scheduler leads as soon as Close returns.
 func (e *Elector) Close() {
 	e.stop()
 	<-e.done

@@ -13,28 +13,28 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// LockerOptions say how a Locker locks. The zero value is the default.
+// LockerOptions are the options of a Locker. The zero value is the default.
 type LockerOptions struct {
-	// Prefix is put before a job's name: the lock's name. "" means "gocron/".
+	// Prefix and a job's name make the lock's name. "" means "gocron/".
 	Prefix string
-	// AtLeast keeps a job's lock taken until it was held that long, though the job is done:
-	// by how much the schedulers' clocks may differ, and less than the time between two
-	// firings, as a firing that comes meanwhile is skipped. 0: no longer than the job runs.
+	// AtLeast keeps a job's lock taken for at least that long, even if the job ends earlier. It
+	// should be more than the difference between the schedulers' clocks, and less than the time
+	// between two firings, because a firing that comes meanwhile is skipped. 0: no longer than
+	// the job runs.
 	AtLeast time.Duration
 	// MaxHold ends the lock of a job that runs for longer, so that another scheduler may
 	// run it. 0: never.
 	MaxHold time.Duration
 }
 
-// A Locker is gocron's. It locks by the name of the job, so give each its own, with
-// gocron.WithName: it is the same on all schedulers then. Its methods may be called by
-// several goroutines at once.
+// A Locker is a gocron.Locker. It locks by the name of the job, so give each job its own name,
+// with gocron.WithName, the same on all schedulers. Its methods are safe for concurrent use.
 type Locker struct {
 	sessions pawl.Sessions
 	opts     LockerOptions
 
 	mu   sync.Mutex
-	held map[string]*lock.Held // by job, the latest of this scheduler
+	held map[string]*lock.Held // by job, the latest one of this scheduler
 }
 
 var _ gocron.Locker = (*Locker)(nil)
@@ -47,8 +47,8 @@ func NewLocker(s pawl.Sessions, opts LockerOptions) *Locker {
 	return &Locker{sessions: s, opts: opts, held: map[string]*lock.Held{}}
 }
 
-// Lock is called by gocron before a run. It does not wait: the error matches lock.ErrBusy
-// where another scheduler runs the job, and gocron skips the run.
+// Lock is called by gocron before a run. It does not wait: if another scheduler runs the job,
+// the error matches lock.ErrBusy, and gocron skips the run.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	m := lock.New(l.sessions, l.opts.Prefix+job, lock.Options{AtLeast: l.opts.AtLeast, MaxHold: l.opts.MaxHold})
 	h, err := m.TryAcquire(ctx)
@@ -61,12 +61,12 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	return &run{locker: l, job: job, held: h}, nil
 }
 
-// ErrNotRunning is what Context says of a job that holds no lock here.
+// ErrNotRunning is the error of Context for a job that holds no lock here.
 var ErrNotRunning = errors.New("the job is not running under a lock here")
 
-// Context is for the run of a job that is under way: a child of ctx that carries the fencing
-// token, and that is cancelled, with the cause, when the lock is lost. Call cancel when the
-// work is done. The error matches lock.ErrLost where it is lost already.
+// Context returns a context for the run of a job that is under way: a child of ctx that carries
+// the fencing token, and that is cancelled, with the cause, when the lock is lost. Call cancel
+// when the work is done. The error matches lock.ErrLost if the lock is lost already.
 func (l *Locker) Context(ctx context.Context, job string) (_ context.Context, cancel context.CancelFunc, err error) {
 	l.mu.Lock()
 	h := l.held[job]

@@ -1,23 +1,23 @@
 // Package pawlgoose lets one of several processes migrate a database with goose v3 at a time,
-// by a lock on etcd: for databases without locks of their own, as SQLite and ClickHouse, and
+// by a lock on etcd: for databases without locks of their own, such as SQLite and ClickHouse, and
 // for migrations of several databases under one lock. It is a module of its own, so that
-// nobody who does not need it has goose among the dependencies.
+// only its users depend on goose.
 //
 //	provider, err := goose.NewProvider(goose.DialectSQLite3, db, migrations,
 //		goose.WithLocker(pawlgoose.NewLocker(client, "migrations/app")))
 //
 // # What it guarantees
 //
-//  1. While one Provider migrates, and the lock is not lost, no other does that has a Locker of
-//     the same name. The others wait for it, and then find nothing to do.
-//  2. Unlock fails where the lock was lost before, so that Provider.Up does: migrations may
-//     have run beside another's then, and somebody should look.
+//  1. While one Provider migrates, and the lock is not lost, no other Provider with a Locker of
+//     the same name does. The others wait for it, and then find nothing to do.
+//  2. If the lock was lost, Unlock fails, and so does Provider.Up: migrations may
+//     have run beside another's, and somebody should check.
 //
 // # What it does not
 //
 // goose does not stop a migration when the lock is lost. Give Provider.Up a context that ends
-// then, with Locker.Do. A database that has locks of its own, as PostgreSQL, refuses a second
-// migration by itself: use goose's own locker there.
+// then, with Locker.Do. A database that has locks of its own, such as PostgreSQL, refuses a
+// second migration: use goose's own locker there.
 package pawlgoose
 
 import (
@@ -32,13 +32,13 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// A Locker is goose's lock.Locker, and its lock.SessionLocker. It is for any number of
-// Providers; each Lock that succeeds is ended by one Unlock.
+// A Locker is a goose lock.Locker, and lock.SessionLocker, for any number of Providers; each
+// Lock that succeeds is ended by one Unlock.
 type Locker struct {
 	mutex *lock.Mutex
 
 	mu   sync.Mutex
-	held *lock.Held // of the one who has the lock through this Locker; nil: nobody
+	held *lock.Held // held through this Locker; nil: not held
 }
 
 var (
@@ -59,15 +59,15 @@ func (l *Locker) Lock(ctx context.Context, _ *sql.DB) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.held = h // any other of this Locker was lost, or there would be none now
+	l.held = h // any earlier one was lost, because h was acquired
 	return nil
 }
 
-// ErrNotLocked is what Unlock says without a Lock.
+// ErrNotLocked is the error of Unlock without a Lock.
 var ErrNotLocked = errors.New("goose: not locked")
 
-// Unlock gives the lock back. The error matches lock.ErrLost where it was not held until now.
-// The database is not used.
+// Unlock releases the lock. If it was not held until now, the error matches lock.ErrLost. The
+// database is not used.
 func (l *Locker) Unlock(ctx context.Context, _ *sql.DB) error {
 	l.mu.Lock()
 	h := l.held

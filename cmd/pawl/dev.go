@@ -14,9 +14,9 @@ func newDev() *cobra.Command {
 	var o cli.ServerOptions
 	cmd := &cobra.Command{
 		Use:   "dev",
-		Short: "Run an etcd server on loopback, to try things on",
-		Long: `Runs an etcd server with one member on 127.0.0.1, says how to connect to it, and
-stops at a signal. It has no authentication. Without --data-dir its data lie in
+		Short: "Run an etcd server on loopback, for trying things out",
+		Long: `Runs an etcd server with one member on 127.0.0.1, prints how to connect to it, and
+stops at a signal. It has no authentication. Without --data-dir its data is in
 a temporary directory that is removed at exit.`,
 		Example: `  pawl dev
   pawl dev --port 0 --data-dir ./etcd-data`,
@@ -30,8 +30,8 @@ a temporary directory that is removed at exit.`,
 			return runDev(ctx, cmd, o)
 		},
 	}
-	cmd.Flags().IntVar(&o.Port, "port", 2379, "port to serve on; 0: a free one")
-	cmd.Flags().StringVar(&o.Dir, "data-dir", "", "directory that keeps the data; none: a temporary one")
+	cmd.Flags().IntVar(&o.Port, "port", 2379, "port to serve on; 0 means a free one")
+	cmd.Flags().StringVar(&o.Dir, "data-dir", "", "directory to keep the data in; without it, a temporary one")
 	return cmd
 }
 

@@ -96,7 +96,8 @@ func TestCommandIsSentTheSignalsThatPawlGets(t *testing.T) {
 		"TERM": unix.SIGTERM, "INT": unix.SIGINT, "HUP": unix.SIGHUP, "QUIT": unix.SIGQUIT,
 		"USR1": unix.SIGUSR1, "USR2": unix.SIGUSR2, "WINCH": unix.SIGWINCH,
 	}
-	// What these tests' parent ignores, as nohup does, is ignored by all below them.
+	// Signals that these tests' parent ignores, as nohup does, are ignored by all of its
+	// descendants.
 	maps.DeleteFunc(signals, func(_ string, sig unix.Signal) bool { return signal.Ignored(sig) })
 	p := begin(t, s.Addr(), "lock", "signals", "--", "sh", "-c", fmt.Sprintf(`
 		n=0

@@ -17,15 +17,15 @@ func newMan() *cobra.Command {
 	return &cobra.Command{
 		Use:   "man DIR",
 		Short: "Write the man pages into DIR",
-		Long: `Writes a man page for each command and topic into DIR, which it makes: pawl.1,
-pawl-lock.1 and so on. They are made from what pawl help says.`,
+		Long: `Writes a man page for each command and topic into DIR, which it creates if necessary:
+pawl.1, pawl-lock.1 and so on. The pages have the same text as pawl help.`,
 		Example: `  pawl man ~/.local/share/man/man1`,
 		Args:    cli.Words(1, "DIR"),
 		RunE:    func(cmd *cobra.Command, args []string) error { return writeMan(newRoot(), args[0]) },
 	}
 }
 
-// writeMan writes the pages of cmd and of what is below it.
+// writeMan writes the pages of cmd and of its subcommands.
 func writeMan(cmd *cobra.Command, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -62,7 +62,7 @@ func manPage(cmd *cobra.Command) ([]byte, error) {
 
 var special = strings.NewReplacer(`\`, `\\`, "<", `\<`, ">", `\>`, "*", `\*`, "_", `\_`, "`", "\\`")
 
-// forMan is a help text as Markdown: what is indented stays as it is.
+// forMan converts a help text to Markdown: indented text stays as it is.
 func forMan(text string) string {
 	var b strings.Builder
 	indented := false

@@ -46,7 +46,7 @@ func TestEachCommandSaysWhatItDoesWithAnExample(t *testing.T) {
 	}
 }
 
-// What a page says in code, and pawl has not: a flag that was renamed.
+// It finds flags in a page's code that pawl does not have, because they were renamed.
 var flagInDocs = regexp.MustCompile("`(?:pawl [^`]*)?(--[a-z][a-z-]+)")
 
 func TestDocsNameEachCommandAndEachFlagAndNoOther(t *testing.T) {

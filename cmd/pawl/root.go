@@ -27,9 +27,9 @@ lock is lost, the command is ended before anybody else can acquire the lock.
   pawl dev                           an etcd server to try it on
   pawl lock backup -- ./backup.sh    never two at once, on any machine
   pawl ls                            who holds what
-  pawl help scripts                  how to use it in scripts
+  pawl help scripts                  how to use locks in scripts
 
-Which cluster: --endpoints, --user and so on, or the ETCDCTL_* variables.`,
+The flags --endpoints, --user and so on, or the ETCDCTL_* variables, select the cluster.`,
 		Version:           version.String(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
@@ -48,10 +48,10 @@ Which cluster: --endpoints, --user and so on, or the ETCDCTL_* variables.`,
 		commands  []*cobra.Command
 	}{
 		{"hold", "Holding:", []*cobra.Command{hold.NewLock(), hold.NewElect()}},
-		{"look", "Looking:", []*cobra.Command{show.NewLs(), show.NewShow(), show.NewWatch(), top.New(), ui.New(), show.NewObserve()}},
-		{"act", "Acting:", []*cobra.Command{show.NewBreak(), doctor.New()}},
+		{"look", "Showing:", []*cobra.Command{show.NewLs(), show.NewShow(), show.NewWatch(), top.New(), ui.New(), show.NewObserve()}},
+		{"act", "Repairing:", []*cobra.Command{show.NewBreak(), doctor.New()}},
 		{"try", "Trying:", []*cobra.Command{newDev(), demo.New()}},
-		{"read", "Reading:", []*cobra.Command{newMan()}},
+		{"read", "Help:", []*cobra.Command{newMan()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, c := range g.commands {
@@ -67,7 +67,7 @@ Which cluster: --endpoints, --user and so on, or the ETCDCTL_* variables.`,
 	return root
 }
 
-// noCommand says that there is no such command, and which may be meant.
+// noCommand is the error for a command that does not exist, with suggestions.
 func noCommand(root *cobra.Command, name string) error {
 	root.SuggestionsMinimumDistance = 2
 	if near := root.SuggestionsFor(name); len(near) > 0 {

@@ -43,10 +43,10 @@ func TestDemoShowsWhatItSaysAndLeavesNothing(t *testing.T) {
 	said := p.all()
 	require.Equal(t, 0, p.code(t), said)
 	assert.Contains(t, said, "15 increments were made and 15 arrived")
-	assert.Regexp(t, `fay +token \d+ +looks: lost`, said)
+	assert.Regexp(t, `fay +token \d+ +checks: lost`, said)
 	assert.Regexp(t, `store +token \d+ +refuses: fencing: stale token`, said)
 	if runtime.GOOS == "linux" { // pawld is built from this checkout
-		assert.Regexp(t, `hal +token \d+ +looks: lock 'invoice' is not held: EXPIRED`, said)
+		assert.Regexp(t, `hal +token \d+ +checks: lock 'invoice' is not held: EXPIRED`, said)
 		assert.Regexp(t, `store +token \d+ +refuses: stale token \d+ for "invoice"`, said)
 	}
 	assert.Empty(t, p.left(t))

@@ -66,6 +66,8 @@ func TestEachBadRequestIsNamed(t *testing.T) {
 		{"Acquire", acquire(`,"owner":"` + strings.Repeat("x", 201) + `"`), "invalid_argument", "owner has 201 bytes"},
 		{"Acquire", fmt.Sprintf(`{"session":%q,"requestId":%q,"names":["n"],"mode":"ELECTION","delayMs":5}`, s, id), "invalid_argument", "delay_ms is for one name in mode EXCLUSIVE alone"},
 		{"Acquire", fmt.Sprintf(`{"session":%q,"requestId":%q,"names":["n"],"mode":"ELECTION","value":"eyJwYXdsIjoibG9jayIs"}`, s, id), "invalid_argument", "as the keys of locks do"},
+		{"Acquire", fmt.Sprintf(`{"session":%q,"requestId":%q,"names":["n"],"mode":"ELECTION","value":"eyJwYXdsIjoibXVsdGkiLA=="}`, s, id), "invalid_argument", "as the keys of locks do"},
+		{"Proclaim", fmt.Sprintf(`{"session":%q,"requestId":%q,"value":"eyJsYXlvdXQiOiJldGNkIiw="}`, s, id), "invalid_argument", "as the keys of locks do"},
 		{"Renew", `{"session":"x"}`, "invalid_argument", "session has 1 characters"},
 		{"Renew", fmt.Sprintf(`{"session":%q,"settled":["x"]}`, s), "invalid_argument", "settled has 1"},
 		{"Renew", fmt.Sprintf(`{"session":%q,"waitMs":-1}`, s), "invalid_argument", "wait_ms is -1"},

@@ -100,7 +100,7 @@ func TestTheUnitsAreSystemdsAndFitPawld(t *testing.T) {
 	assert.Equal(t, "/var/lib/pawld", o.stateDir)
 	assert.Equal(t, []string{"127.0.0.1:2379"}, o.endpoints)
 
-	// What the configuration suggests is accepted once it is no comment any more.
+	// The suggested settings are accepted once they are uncommented.
 	text, err := os.ReadFile(config)
 	require.NoError(t, err)
 	suggested := regexp.MustCompile(`(?m)^#([a-z-]+ = )`).ReplaceAll(text, []byte("$1"))

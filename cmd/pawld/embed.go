@@ -4,8 +4,8 @@ package main
 
 import "github.com/pawl-locks/pawl/internal/testkit/devserver"
 
-// startEmbedded starts an etcd server for --embed. A build with the tag small has none,
-// which is 20 MB less.
+// startEmbedded starts an etcd server for --embed. A build with the tag small cannot, and is 20
+// MB smaller.
 func startEmbedded() (endpoint string, stop func() error, err error) {
 	s, err := devserver.Start(devserver.Options{Quick: true})
 	if err != nil {

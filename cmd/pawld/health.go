@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// healthHandler is /livez, which says that this process serves; /readyz, which says that a
-// lock can be had; and /metrics. They are apart, because a supervisor that restarts a daemon that is
-// not ready restarts it during each outage of etcd.
+// healthHandler serves /livez, which reports that this process serves; /readyz, which reports
+// that a lock can be acquired; and /metrics. The first two are separate, because a supervisor
+// that restarts a daemon that is not ready would restart it during each outage of etcd.
 func (d *daemon) healthHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -52,7 +52,7 @@ func (d *daemon) healthHandler() http.Handler {
 	return mux
 }
 
-// ready says why no lock can be had for now.
+// ready returns why no lock can be acquired now.
 func (d *daemon) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

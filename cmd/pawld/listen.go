@@ -17,14 +17,14 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
 )
 
-// A listener is where clients come in, and how they are known.
+// A listener is an address for clients, and how it identifies them.
 type listener struct {
 	net.Listener
 	peers *peer.Listener
 	tls   *tls.Config
 }
 
-// listeners opens all that are asked for.
+// listeners opens all that the options name.
 func (o options) listeners() (all []listener, err error) {
 	defer func() {
 		if err != nil {
@@ -63,7 +63,7 @@ func (o options) listeners() (all []listener, err error) {
 	return all, nil
 }
 
-// inherited are the sockets that systemd passes in: LISTEN_FDS, from 3 on.
+// inherited are the sockets that systemd passes: LISTEN_FDS, from 3 on.
 func inherited() (all []net.Listener, err error) {
 	pid, n := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS")
 	if pid != strconv.Itoa(os.Getpid()) || n == "" {
@@ -81,15 +81,14 @@ func inherited() (all []net.Listener, err error) {
 			return nil, fmt.Errorf("socket %d that was passed in: %w", fd, err)
 		}
 		if u, ok := l.(*net.UnixListener); ok {
-			u.SetUnlinkOnClose(false) // it is systemd's
+			u.SetUnlinkOnClose(false) // systemd owns it
 		}
 		all = append(all, l)
 	}
 	return all, nil
 }
 
-// listenUnix makes a socket that its owner and group may use, and nobody else from its
-// first moment on.
+// listenUnix makes a socket that only its owner and group can use, from the first moment on.
 func listenUnix(path, group string) (net.Listener, error) {
 	if strings.HasPrefix(path, "@") || path[0] == 0 {
 		return nil, fmt.Errorf("--socket %q is an abstract socket, which everybody may use: want a path", path)
@@ -106,7 +105,7 @@ func listenUnix(path, group string) (net.Listener, error) {
 	case err == nil && info.Mode()&os.ModeSocket == 0:
 		return nil, fmt.Errorf("--socket %s is there, and is no socket", path)
 	case err == nil:
-		_ = os.Remove(path) // nobody answers there
+		_ = os.Remove(path) // no process listens there
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("--socket: %w", err)
@@ -188,7 +187,7 @@ func (o options) mutualTLS() (*tls.Config, *x509.Certificate, error) {
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { // it may have been rotated
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { // the file may have been rotated
 			pair, err := tls.LoadX509KeyPair(o.serverCert, o.serverKey)
 			return &pair, err
 		},
@@ -202,7 +201,8 @@ func hostOf(host string) string {
 	return host
 }
 
-// onLoopback are the names of loopback: another is a page's that was rebound.
+// onLoopback reports whether host is a name of loopback. Another name may be one that a page
+// rebound to loopback.
 func onLoopback(host string) bool {
 	h := strings.Trim(hostOf(host), "[]")
 	return h == "localhost" || h == "127.0.0.1" || h == "::1"

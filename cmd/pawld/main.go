@@ -1,4 +1,4 @@
-// Pawld takes strict locks and elections on etcd for programs in any language, over a Unix
+// Pawld acquires strict locks and elections on etcd for programs in any language, over a Unix
 // socket and mutual TLS: see docs/how-to/pawld.md.
 package main
 
@@ -28,7 +28,7 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, signals))
 }
 
-// run is main with its surroundings given.
+// run is main, with its environment as arguments.
 func run(args []string, stdout, stderr io.Writer, signals <-chan os.Signal) int {
 	o, err := parse(args, stderr)
 	switch {

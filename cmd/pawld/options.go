@@ -32,16 +32,16 @@ type options struct {
 	version               bool
 }
 
-const usage = `pawld takes locks and elections on etcd for programs in any language.
+const usage = `pawld acquires locks and elections on etcd for programs in any language.
 
-  pawld --embed                          for a first try, on an etcd of its own
+  pawld --embed                          for a first try, with an etcd server of its own
   pawld --endpoints 10.0.0.1:2379        for this machine, on /run/pawl/pawld.sock
 
-SIGTERM leaves what is held to the next pawld, where --state-dir is given; SIGINT gives it back.
+With --state-dir, SIGTERM leaves all locks to the next pawld. SIGINT releases them.
 
 `
 
-// parse reads flags, then for those not given the file of --config, then the environment.
+// parse reads the flags; for flags not given, the file of --config, and then the environment.
 func parse(args []string, stderr io.Writer) (options, error) {
 	var o options
 	fs := pflag.NewFlagSet("pawld", pflag.ContinueOnError)
@@ -51,27 +51,27 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringSliceVar(&o.endpoints, "endpoints", nil, "members of the etcd cluster, with commas between (or ETCDCTL_ENDPOINTS; default 127.0.0.1:2379)")
 	fs.StringVar(&o.user, "user", "", "name:password at etcd (or ETCDCTL_USER)")
 	fs.StringVar(&o.password, "password", "", "password of --user; better in ETCDCTL_PASSWORD")
-	fs.StringVar(&o.cacert, "cacert", "", "file of the authority of etcd's certificates (or ETCDCTL_CACERT)")
-	fs.StringVar(&o.cert, "cert", "", "file of our certificate at etcd (or ETCDCTL_CERT)")
+	fs.StringVar(&o.cacert, "cacert", "", "CA file for etcd's certificates (or ETCDCTL_CACERT)")
+	fs.StringVar(&o.cert, "cert", "", "file of pawld's client certificate for etcd (or ETCDCTL_CERT)")
 	fs.StringVar(&o.key, "key", "", "file of its key (or ETCDCTL_KEY)")
-	fs.StringVar(&o.namespace, "namespace", "", "put before every key (or PAWL_NAMESPACE)")
-	fs.BoolVar(&o.embed, "embed", false, "run an etcd server in this process, gone when it ends")
-	fs.StringVar(&o.socket, "socket", "/run/pawl/pawld.sock", "Unix socket to serve; empty: none. One that is passed in by systemd comes before it")
+	fs.StringVar(&o.namespace, "namespace", "", "prefix of every key (or PAWL_NAMESPACE)")
+	fs.BoolVar(&o.embed, "embed", false, "run an etcd server in this process, which ends with it")
+	fs.StringVar(&o.socket, "socket", "/run/pawl/pawld.sock", "Unix socket to serve on; empty means none. A socket that systemd passes takes precedence")
 	fs.StringVar(&o.group, "socket-group", "", "group that may use the socket")
-	fs.StringVar(&o.listen, "listen", "", "HOST:PORT to serve, with mutual TLS, or on loopback with --token-file")
-	fs.StringVar(&o.serverCert, "listen-cert", "", "file of the certificate of --listen")
+	fs.StringVar(&o.listen, "listen", "", "HOST:PORT to serve on, with mutual TLS, or on loopback with --token-file")
+	fs.StringVar(&o.serverCert, "listen-cert", "", "file of the server certificate for --listen")
 	fs.StringVar(&o.serverKey, "listen-key", "", "file of its key")
-	fs.StringVar(&o.clientCA, "client-ca", "", "file of the authority of the clients' certificates")
-	fs.StringVar(&o.tokenFile, "token-file", "", "file of a token for clients on loopback")
+	fs.StringVar(&o.clientCA, "client-ca", "", "CA file for the clients' certificates")
+	fs.StringVar(&o.tokenFile, "token-file", "", "file with a token for clients on loopback")
 	fs.StringVar(&o.health, "health", "", "HOST:PORT for /livez, /readyz and /metrics")
-	fs.StringVar(&o.stateDir, "state-dir", "", "directory in which locks outlive a restart; empty: they do not")
-	fs.StringVar(&o.policy, "policy", "", "file that says which names an identity may use; empty: all on the Unix socket, none on --listen")
+	fs.StringVar(&o.stateDir, "state-dir", "", "directory that keeps locks across a restart; empty means that they are not kept")
+	fs.StringVar(&o.policy, "policy", "", "file with the names that each identity may use; empty means all on the Unix socket, none on --listen")
 	fs.DurationVar(&o.maxTTL, "max-ttl", 15*time.Second, "the longest TTL of a client's session; pawld's own at etcd is twice that")
-	fs.IntVar(&o.sessions, "max-sessions", 1000, "how many sessions there may be")
-	fs.IntVar(&o.locks, "max-locks", 10000, "how many locks and waiters there may be")
-	fs.StringVar(&o.config, "config", "", "file of lines FLAG = VALUE, for flags that are not given")
-	fs.BoolVarP(&o.verbose, "verbose", "v", false, "say more on stderr")
-	fs.BoolVar(&o.version, "version", false, "print which version this is, and end")
+	fs.IntVar(&o.sessions, "max-sessions", 1000, "largest number of sessions")
+	fs.IntVar(&o.locks, "max-locks", 10000, "largest number of locks and waiters")
+	fs.StringVar(&o.config, "config", "", "file with lines FLAG = VALUE, for flags that are not given")
+	fs.BoolVarP(&o.verbose, "verbose", "v", false, "report more on stderr")
+	fs.BoolVar(&o.version, "version", false, "print the version and exit")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
@@ -101,7 +101,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	return o, o.check(fs)
 }
 
-// readConfig sets the flags that are not given from a file.
+// readConfig sets flags that were not given from a file.
 func readConfig(fs *pflag.FlagSet, path string) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -143,7 +143,7 @@ func readConfig(fs *pflag.FlagSet, path string) error {
 	return errors.Join(errs...)
 }
 
-// fromEnvironment sets what neither flags nor file gave, as etcdctl does.
+// fromEnvironment sets, from the same variables as etcdctl, what neither flags nor file gave.
 func fromEnvironment(fs *pflag.FlagSet) error {
 	names := map[string]string{"namespace": "PAWL_NAMESPACE"}
 	for _, name := range []string{"endpoints", "user", "password", "cacert", "cert", "key"} {
@@ -165,7 +165,7 @@ const (
 	mostMaxTTL = 150 * time.Second
 )
 
-// check reports what does not fit together.
+// check reports options that do not go together.
 func (o options) check(fs *pflag.FlagSet) error {
 	tls := o.serverCert != "" || o.serverKey != "" || o.clientCA != ""
 	switch {

@@ -19,11 +19,11 @@ import (
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
-// What happens in each failure, with real processes and a real etcd: the table of
+// These tests check each failure with real processes and a real etcd: the table of
 // docs/how-to/pawld.md. The next holder is always a Go program beside pawld. Stopped clients,
-// deleted keys, max_hold_ms and restarts are in the scenario; a killed and a stopped pawld are in
-// process_test.go; a wall clock that is set is in package locks, for a process has no clock of
-// its own.
+// deleted keys, max_hold_ms and restarts are in the scenario; a killed and a stopped pawld are
+// in process_test.go; a wall clock that is set is in package locks, because a process has no
+// clock of its own.
 
 // ttl is that of the clients here.
 const ttl = 3 * time.Second
@@ -223,9 +223,9 @@ func TestALostAnswerToAcquireIsTheSameLock(t *testing.T) {
 	assert.Equal(t, lockOf(second)["token"], entries()[0].(object)["token"])
 }
 
-// What is won in the instant in which its client gave up is given back: at once by its
-// Release, and else when its client was silent for its TTL. A client whose session lives on
-// gives back what it finds in a Renew and does not know: see the scenario.
+// A lock that is won at the moment when its client gave up is released: at once by the client's
+// Release, and otherwise when the client was silent for its TTL. A client whose session is
+// alive releases locks that it finds in a Renew and does not know: see the scenario.
 func TestALockThatItsClientGaveUpIsGivenBack(t *testing.T) {
 	for name, release := range map[string]bool{"with a Release": true, "without one": false} {
 		t.Run(name, func(t *testing.T) {

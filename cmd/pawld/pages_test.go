@@ -28,8 +28,7 @@ func called(t *testing.T, page string) string {
 	return ""
 }
 
-// What pages say about calling pawld with curl is done as they say it, but for where the
-// socket is.
+// The curl commands of pages are run as they are printed, except for the socket's path.
 func TestCommandsOfPagesRun(t *testing.T) {
 	for page, want := range map[string][]string{
 		"../../docs/how-to/pawld.md": {`"state":"HELD","lock"`, `{"locks"`, `"state":"HELD"`, `"released":true`},

@@ -255,7 +255,7 @@ func TestLeaderReturnsWhenThereIsAnother(t *testing.T) {
 	assert.Equal(t, fmt.Sprintf("uid:%d", os.Getuid()), out["owner"])
 }
 
-// What is promised lasts: a SIGINT waits for the last belief, and then gives back.
+// Promises are kept: after a SIGINT pawld waits for the last belief to end, and then releases.
 func TestSIGINTGivesBackWhenTheLastBeliefHasEnded(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -270,8 +270,8 @@ func TestSIGINTGivesBackWhenTheLastBeliefHasEnded(t *testing.T) {
 	assert.Less(t, time.Since(begin), 2*time.Second)
 }
 
-// What lists locks and elections for people shows the client and not the daemon: pawl ls, show, top and ui read
-// what Queue does.
+// Listings of locks and elections show the client and not the daemon: pawl ls, show, top and ui
+// read the same as Queue.
 func TestListingsShowTheClientsOwner(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)

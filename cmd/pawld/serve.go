@@ -24,11 +24,11 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// A daemon is all that runs.
+// A daemon is the running daemon's parts.
 type daemon struct {
 	options
 	log     *slog.Logger
-	dir     *state.Dir // nil: none
+	dir     *state.Dir // nil: no state directory
 	client  *pawl.Client
 	service *locks.Service
 	api     *handlers.Server
@@ -95,7 +95,7 @@ func loadPolicy(path string) (*policy.Policy, error) {
 	return policy.Load(path)
 }
 
-// connect makes the client, which reaches etcd when it is needed, and takes over what a
+// connect makes the client, which connects to etcd when it is needed, and takes over what a
 // predecessor left.
 func (d *daemon) connect(ctx context.Context, rules *policy.Policy) (err error) {
 	cfg := pawl.Config{
@@ -156,7 +156,7 @@ func (d *daemon) etcdTLS() (*tls.Config, error) {
 		return nil, fmt.Errorf("--cert, --key: %w", err)
 	}
 	t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		pair, err := tls.LoadX509KeyPair(d.cert, d.key) // it may have been rotated
+		pair, err := tls.LoadX509KeyPair(d.cert, d.key) // the file may have been rotated
 		return &pair, err
 	}
 	return t, nil
@@ -176,7 +176,7 @@ func (d *daemon) serve(l listener, handler http.Handler) {
 	}
 	d.servers = append(d.servers, server)
 	d.log.Info("serving", "address", l.Addr().String())
-	go func() { // ends with Shutdown
+	go func() { // returns after Shutdown
 		var err error
 		if l.tls != nil {
 			err = server.ServeTLS(l, "", "")
@@ -201,24 +201,24 @@ func (d *daemon) serveHealth() error {
 	server := &http.Server{Handler: d.healthHandler(), ReadHeaderTimeout: 5 * time.Second}
 	d.servers = append(d.servers, server)
 	d.log.Info("health", "address", l.Addr().String())
-	go func() { _ = server.Serve(l) }() // ends with Shutdown
+	go func() { _ = server.Serve(l) }() // returns after Shutdown
 	return nil
 }
 
-// shutdownWait is how long requests that are answered may take to be written.
+// shutdownWait is how long requests that have been answered may take to be written.
 const shutdownWait = 3 * time.Second
 
-// stopWait is how long end may take: what is believed in twice, requests, and etcd.
+// stopWait is how long end may take: twice the longest belief, and time for requests and etcd.
 func stopWait(maxTTL time.Duration) time.Duration { return 2*maxTTL + 3*shutdownWait }
 
-// end ends everything: with SIGTERM, and a state directory, it leaves what is held to a
-// successor, and else it gives it back when what was promised has passed. A second signal
-// ends that.
+// end stops the daemon. With SIGTERM and a state directory it leaves what is held to a
+// successor; otherwise it releases it when all promises have passed. A second signal ends the
+// waiting.
 func (d *daemon) end(sig os.Signal, signals <-chan os.Signal) error {
 	d.log.Info("stopping", "signal", sig.String())
 	second, end := context.WithCancel(context.Background())
 	defer end()
-	go func() { // ends with second
+	go func() { // returns after second
 		select {
 		case <-signals:
 			end()

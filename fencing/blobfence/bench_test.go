@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/paired"
 )
 
-// What a Fence adds to a conditional write of 4 KiB in a directory, synced.
+// The cost that a Fence adds to a conditional write of 4 KiB in a directory, synced.
 func BenchmarkDirWrite(b *testing.B) {
 	body := make([]byte, 4<<10)
 	d, at, n := blobfence.Dir{Path: b.TempDir()}, blobfence.Version(""), 0

@@ -25,7 +25,7 @@ import (
 // crash of the machine. The objects of a directory are written one at a time. A process that is stopped in the middle of a Put blocks the writers of the directory
 // for as long, until their contexts end; it does not block readers.
 type Dir struct {
-	Path string // of a directory that is there
+	Path string // of a directory that exists
 }
 
 // Stat reads the first line of the object's file.
@@ -51,7 +51,7 @@ func (d Dir) Get(ctx context.Context, name string) ([]byte, Meta, Version, error
 	return body, m, m.version(), nil
 }
 
-// parse parses what reading an object's file came to.
+// parse parses the result of reading an object's file.
 func (d Dir) parse(name string, data []byte, err error) ([]byte, Meta, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, Meta{}, fmt.Errorf("%w: %w", ErrNotFound, err)
@@ -136,8 +136,8 @@ const maxEncoded = 200
 
 func (d Dir) file(name string) string { return filepath.Join(d.Path, fileName(name)) }
 
-// fileName encodes a name so that it is one element of a path, not hidden, without a point, and another one for each name also where
-// case does not count. A long one ends in its hash.
+// fileName encodes a name so that it is one element of a path, not hidden, without a point, and
+// different for each name even where case does not count. A long one ends in its hash.
 func fileName(name string) string {
 	var b []byte
 	for _, c := range []byte(name) {

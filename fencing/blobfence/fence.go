@@ -8,10 +8,10 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// DefaultAttempts is how often a Fence whose Attempts is 0 looks and writes before it gives up.
+// DefaultAttempts is how often a Fence whose Attempts is 0 reads and writes before it gives up.
 const DefaultAttempts = 12
 
-// Errors of a Fence.
+// The errors of a Fence.
 var (
 	ErrUnknown   = errors.New("outcome unknown: it may have been applied")
 	ErrContended = errors.New("others wrote the object each time")
@@ -23,14 +23,18 @@ type Fence struct {
 	Attempts int // 0 or less: DefaultAttempts. Between them it waits, at first some 5 ms, at most a second.
 }
 
-// Read registers t for the object and returns the body as it is from then on: nobody with a smaller token changes it any more. Where there is no object the error matches
-// ErrNotFound, and t is registered all the same. A refusal is a *fencing.StaleError. Any other error leaves open whether t is registered.
+// Read registers t for the object and returns the body as it is from then on: nobody with a
+// smaller token changes it any more. If there is no object the error matches ErrNotFound, and t
+// is registered all the same. A refusal is a *fencing.StaleError. Any other error leaves open
+// whether t is registered.
 func (f Fence) Read(ctx context.Context, name string, t fencing.Token) ([]byte, error) {
 	return f.read(ctx, reading{store: f.Store, name: name, token: t, nonce: newNonce()})
 }
 
-// ReadShared is Read for t, the token of a shared lock: nobody with a smaller exclusive token changes the object any more. It is refused if an exclusive token as
-// great as t was there. It writes only where no token as great was registered, so the readers that come last do.
+// ReadShared is Read for t, the token of a shared lock: nobody with a smaller exclusive token
+// changes the object any more. It is refused if an exclusive token at least as great was
+// registered. It writes only if no token as great was registered, so of several readers only
+// those with the greatest tokens write.
 func (f Fence) ReadShared(ctx context.Context, name string, t fencing.Token) ([]byte, error) {
 	return f.read(ctx, reading{store: f.Store, name: name, token: t, shared: true, nonce: newNonce()})
 }
@@ -104,7 +108,8 @@ func (r *reading) try(ctx context.Context) (done bool, err error) {
 		return true, err
 	}
 	if next.Token != m.Token || next.Ahead != m.Ahead {
-		// Whether an unclear Put was applied shows at the next look: then the token is there.
+		// The next read shows whether an unclear Put was applied: then the token is in the
+		// object.
 		next.Nonce = r.nonce
 		if err := r.store.Put(ctx, r.name, body, next, at); err != nil {
 			return errors.Is(err, ErrNotApplied), err
@@ -124,8 +129,8 @@ type writing struct {
 	body  []byte
 	meta  Meta
 
-	open bool    // a Put had no clear answer, and nothing seen since shows its outcome
-	over Version // the version that it was to replace
+	open bool    // a Put had no clear answer, and no later read has shown its outcome
+	over Version // the version that it would replace
 }
 
 func (w *writing) try(ctx context.Context) (done bool, err error) {
@@ -140,14 +145,15 @@ func (w *writing) try(ctx context.Context) (done bool, err error) {
 	case m.Nonce == w.meta.Nonce:
 		w.open = false
 		return true, nil
-	case m.Token > t && w.open: // ours may have been applied before the newer holder came, so it is no refusal
+	case m.Token > t && w.open: // ours may have been applied before the newer holder's, so it is no refusal
 		return true, fmt.Errorf("token %d is there by now", int64(m.Token))
 	case m.Token > t:
 		return true, &fencing.StaleError{Resource: w.name, Got: t, Highest: m.Token}
 	case m.Token == t && w.open && at != w.over: // a write of the same holder came, after ours or instead of it
 		return true, errors.New("another write under the same token came in between")
 	}
-	// Where an older holder's write came in between, ours was not applied, and never will be: the version that it was to replace is gone.
+	// If an older holder's write came in between, ours was not applied, and never will be: the
+	// version that it would replace is gone.
 	w.open = w.open && at == w.over
 	switch err = w.store.Put(ctx, w.name, w.body, w.meta, at); {
 	case err == nil:

@@ -13,11 +13,13 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 )
 
-// lockRetry is how often a lock that another process has is tried. flock cannot be waited for under a context.
+// lockRetry is how often a lock that another process holds is tried. flock cannot wait under a
+// context.
 const lockRetry = 2 * time.Millisecond
 
-// A locked is the directory, with its write lock. The lock is on the directory itself and not on a file in it: nobody can delete it and leave the objects,
-// and so let a second writer in. All that is done under it goes through root, which is this directory whatever its path names by now.
+// A locked is the directory, with its write lock. The lock is on the directory itself and not
+// on a file in it, so that nobody can let a second writer in by deleting that file. All work
+// under the lock uses root, which stays this directory even if its path now names another.
 type locked struct {
 	root *os.Root
 	dir  *os.File // has the lock; the kernel takes it from a process that dies
@@ -52,7 +54,7 @@ func flock(ctx context.Context, f *os.File) error {
 	}
 }
 
-// unlock gives the lock up, by closing the file that has it.
+// unlock releases the lock, by closing the file that has it.
 func (l locked) unlock() error {
 	err := l.root.Close()
 	if l.dir != nil {

@@ -51,5 +51,5 @@ func (f Fence) repeat(ctx context.Context, name string, t fencing.Token, try fun
 	}
 }
 
-// newNonce returns a name for one write, which no other has.
+// newNonce returns a unique name for one write.
 func newNonce() string { return rand.Text() }

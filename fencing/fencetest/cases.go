@@ -141,11 +141,11 @@ func race(b *bench) {
 			b.Fatalf("the last read: %v", err)
 		}
 	}
-	b.judge(rec.History())
+	b.checkHistory(rec.History())
 }
 
-// judge wants a history that passes, and in which something happened.
-func (b *bench) judge(history []Op) {
+// checkHistory wants a history that passes, and in which something happened.
+func (b *bench) checkHistory(history []Op) {
 	count := map[Outcome]int{}
 	for _, o := range history {
 		count[o.Outcome]++

@@ -79,7 +79,8 @@ func (l *log) violation(o *Op) *Violation {
 	return l.wrongValue(o)
 }
 
-// end is when o had taken effect at the latest. An unknown one may do so at any time.
+// end is the latest time at which o may have taken effect. An unknown one may do so at any
+// time.
 func (o *Op) end() time.Duration {
 	if o.Outcome == Unknown {
 		return math.MaxInt64
@@ -126,7 +127,7 @@ func refuses(p, o *Op) bool {
 	return p.Token > o.Token
 }
 
-// wrongValue: the read r returned what it cannot have found.
+// wrongValue: the read r returned a value that it cannot have found.
 func (l *log) wrongValue(r *Op) *Violation {
 	w := l.wrote[r.Value]
 	if r.Value != "" {
@@ -146,7 +147,7 @@ func (l *log) wrongValue(r *Op) *Violation {
 		if p.Call > r.Return { // p is stale, and blamed itself
 			continue
 		}
-		// What r read was there before p, and p before r.
+		// p belongs between the write that r read and r itself, so r should have found p.
 		switch {
 		case p.Kind == Read: // so w came again, or for the first time, after p had registered
 			return &Violation{"an older holder's write was applied after a newer one had registered", *r, p}

@@ -27,7 +27,7 @@ func (k Kind) String() string {
 // Outcome is what the caller of an operation knows of it afterwards.
 type Outcome int
 
-// What became of an operation.
+// The outcomes of an operation.
 const (
 	Unknown    Outcome = iota // it may have been applied, once, at any time from its call on
 	Applied                   // it returned nil
@@ -43,7 +43,7 @@ func (o Outcome) String() string {
 // An Op is one operation of a history. Call and Return are read from one clock for the whole history, Call before it was sent and Return
 // after its answer came.
 type Op struct {
-	Who      string // for people
+	Who      string // for people to read
 	Kind     Kind
 	Resource string
 	Token    fencing.Token
@@ -55,7 +55,7 @@ type Op struct {
 	Return   time.Duration
 }
 
-// String is a line for people.
+// String is one line, for people to read.
 func (o Op) String() string {
 	mode := ""
 	if o.Shared {
@@ -71,7 +71,7 @@ func (o Op) String() string {
 // A Violation is the first operation of a history, in the order of the answers, that a guard should not have let through or
 // should not have refused.
 type Violation struct {
-	Rule    string // what it broke
+	Rule    string // the rule that it broke
 	Op      Op
 	Against *Op // the other operation that shows it; nil: none is needed
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// A Suite is what the tests need to know of a guard. Open, Join and Peek are required. Where a store has no such thing as another
-// function asks for, leave it nil: its test is skipped, and says so.
+// A Suite is what the tests need to know of a guard. Open, Join and Peek are required. If a
+// store does not support what another function needs, leave that nil: its test is then skipped,
+// and says so.
 type Suite struct {
 	// Open returns a store with nothing in it. It is called for each test, and cleans up with t.Cleanup.
 	Open func(t *testing.T) Store
@@ -22,14 +23,14 @@ type Suite struct {
 	// Peek reads a value past the guard, and registers nothing. "": none was written.
 	Peek func(ctx context.Context, s Store, resource string) (string, error)
 
-	// Restart ends what keeps the tokens and starts it again on what it had saved.
+	// Restart stops what keeps the tokens and starts it again on what was saved.
 	Restart func(t *testing.T, s Store) Store
 
 	// Abort has t admitted and value written, and then gives both up, as in a transaction that is rolled back.
 	Abort func(ctx context.Context, s Store, resource string, t fencing.Token, value string) error
 
-	// LoseAnswer is a Write that is applied but whose first answer is lost. It returns what its caller gets to see: an error, or nil where the guard
-	// settles such a thing by itself.
+	// LoseAnswer is a Write that is applied but whose first answer is lost. It returns what the
+	// caller gets: an error, or nil if the guard settles the lost answer itself.
 	LoseAnswer func(ctx context.Context, s Store, resource string, t fencing.Token, value string) error
 
 	// Writers and Rounds size the races. 0: 8 and 25.
@@ -75,7 +76,7 @@ func (s Suite) Run(t *testing.T) {
 	}
 }
 
-// A bench is one test: two instances of a store of its own, and what to say of it.
+// A bench is one test: two instances of a store of its own, and its failures.
 type bench struct {
 	*testing.T
 	Suite
@@ -119,7 +120,7 @@ func (b *bench) got(kind, resource string, t fencing.Token, got, want string, er
 	}
 }
 
-// stale wants a write and a read refused by each instance.
+// stale requires that each instance refuses a write and a read.
 func (b *bench) stale(resource string, t, highest fencing.Token) {
 	b.Helper()
 	before := b.peek(resource)

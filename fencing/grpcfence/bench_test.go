@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/paired"
 )
 
-// What the interceptors of both ends do, without the call between them.
+// The cost of the interceptors of both ends, without the call between them.
 func BenchmarkInterceptors(b *testing.B) {
 	var gate fencing.Gate
 	client, server := grpcfence.UnaryClientInterceptor(), grpcfence.UnaryServerInterceptor(&gate)
@@ -29,7 +29,7 @@ func BenchmarkInterceptors(b *testing.B) {
 	}
 }
 
-// What they add to a call over an in-memory connection.
+// The cost that they add to a call over an in-memory connection.
 func BenchmarkCall(b *testing.B) {
 	s := newService()
 	_, bare := serve(b, s)

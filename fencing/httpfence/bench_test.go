@@ -11,7 +11,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/paired"
 )
 
-// What Transport and Handler add to a PUT over loopback.
+// The cost that Transport and Handler add to a PUT over loopback.
 func BenchmarkPut(b *testing.B) {
 	ok := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	ctx := fencing.NewContext(b.Context(), "jobs/42", 57)

@@ -28,7 +28,7 @@ func (c conn) QueryRow(ctx context.Context, query string, args []any, dest ...an
 	return err
 }
 
-// transaction is tx as a sqltable.Conn; nil where it is nil.
+// transaction is tx as a sqltable.Conn; nil if tx is nil.
 func transaction(tx pgx.Tx) sqltable.Conn {
 	if tx == nil {
 		return nil
@@ -36,7 +36,7 @@ func transaction(tx pgx.Tx) sqltable.Conn {
 	return conn{tx}
 }
 
-// database is db as a sqltable.DB; nil where it is nil.
+// database is db as a sqltable.DB; nil if db is nil.
 func database(db Beginner) sqltable.DB {
 	if db == nil {
 		return nil
@@ -44,7 +44,7 @@ func database(db Beginner) sqltable.DB {
 	return pool{db}
 }
 
-// A pool is a sqltable.DB, whose statements are transactions of their own.
+// A pool is a sqltable.DB that runs each statement in a transaction of its own.
 type pool struct{ Beginner }
 
 func (p pool) Exec(ctx context.Context, query string, args ...any) error {
@@ -70,7 +70,7 @@ func (p pool) InTx(ctx context.Context, f func(c sqltable.Conn) error) error {
 // rollbackTime bounds a rollback; pgx closes a connection that is not rolled back.
 const rollbackTime = 100 * time.Millisecond
 
-// rollback ends tx also where ctx has ended.
+// rollback ends tx even if ctx has ended.
 func rollback(ctx context.Context, tx pgx.Tx) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTime)
 	defer cancel()

@@ -9,10 +9,10 @@ import (
 	"github.com/pawl-locks/pawl/fencing/internal/sqltable"
 )
 
-// DefaultTable is the table of a Fence that names none.
+// DefaultTable is the table of a Fence without a table name.
 const DefaultTable = sqltable.DefaultTable
 
-// Errors of a Fence.
+// The errors of a Fence.
 var (
 	// ErrNoTable is matched by the error of a call whose table is missing. Fence.Create makes the table.
 	ErrNoTable = sqltable.ErrNoTable
@@ -25,7 +25,7 @@ var (
 // A Fence is a table with the two registers of each resource: the highest token, and the highest exclusive one. It is a plain value; copies are the same fence. Its
 // methods are safe for concurrent use as far as their arguments are.
 type Fence struct {
-	Table string // "": pawl_fence; "schema.table" is allowed. It is quoted, so PostgreSQL takes it as it is spelled.
+	Table string // "": pawl_fence; "schema.table" is allowed. It is quoted, so PostgreSQL uses it exactly as spelled.
 }
 
 // A Beginner is a *pgxpool.Pool or a *pgx.Conn.
@@ -33,8 +33,9 @@ type Beginner interface {
 	Begin(ctx context.Context) (pgx.Tx, error)
 }
 
-// Create creates the table unless it is there. It can be run again, and by several processes at once. It fails if a table is there that has other columns. It migrates the
-// table of a pawl without shared tokens, as sqlfence.Fence.Create does.
+// Create creates the table unless it exists. It can be run again, and by several processes at
+// once. It fails if a table with other columns exists. It migrates the table of a pawl without
+// shared tokens, as sqlfence.Fence.Create does.
 func (f Fence) Create(ctx context.Context, db Beginner) error {
 	return f.table().Create(ctx, database(db))
 }

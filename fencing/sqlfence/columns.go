@@ -31,7 +31,8 @@ func (r Row) columns() (columns, error) {
 	return c, errors.Join(err1, err2, err3, err4)
 }
 
-// A statement updates a row, or does not find it. find then says why: it reads the register that decides.
+// A statement updates a row, or does not find it. Then find shows why: it reads the register
+// that decides.
 type statement struct {
 	update string
 	args   []any
@@ -39,7 +40,7 @@ type statement struct {
 	shared bool
 }
 
-// update sets what set says and both registers, where the highest is not above t.
+// update sets the columns in set, and both registers, if the highest is not above t.
 func (c columns) update(set string, args []any, key any, t fencing.Token) statement {
 	st := statement{args: append([]any(nil), args...), find: c.find(c.token)}
 	if set != "" {
@@ -53,7 +54,7 @@ func (c columns) update(set string, args []any, key any, t fencing.Token) statem
 	return st
 }
 
-// register raises the highest register to t, where the exclusive one is below it.
+// register raises the highest register to t, if the exclusive one is below it.
 func (c columns) register(key any, t fencing.Token) statement {
 	st := statement{find: c.find(c.exclusive), shared: true}
 	greatest := "GREATEST"
@@ -79,7 +80,7 @@ func (c columns) seen(token string) string {
 	return token
 }
 
-// find makes MySQL read what is there now, also in a transaction whose snapshot is older.
+// find makes MySQL read the current state, even in a transaction whose snapshot is older.
 func (c columns) find(register string) string {
 	if c.dialect == sqltable.MySQL {
 		return "SELECT " + register + c.from() + " FOR UPDATE"

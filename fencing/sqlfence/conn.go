@@ -19,7 +19,7 @@ func (c conn) QueryRow(ctx context.Context, query string, args []any, dest ...an
 	return c.QueryRowContext(ctx, query, args...).Scan(dest...)
 }
 
-// transaction is tx as a sqltable.Conn; nil where it is nil.
+// transaction is tx as a sqltable.Conn; nil if tx is nil.
 func transaction(tx *sql.Tx) sqltable.Conn {
 	if tx == nil {
 		return nil
@@ -27,7 +27,7 @@ func transaction(tx *sql.Tx) sqltable.Conn {
 	return conn{tx}
 }
 
-// database is db as a sqltable.DB; nil where it is nil.
+// database is db as a sqltable.DB; nil if db is nil.
 func database(db *sql.DB) sqltable.DB {
 	if db == nil {
 		return nil

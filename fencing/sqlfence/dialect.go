@@ -5,7 +5,8 @@ import "github.com/pawl-locks/pawl/fencing/internal/sqltable"
 // A Dialect is the kind of database. The zero Dialect is refused.
 type Dialect int
 
-// The databases that are known: PostgreSQL from 9.5, MySQL from 5.7 and MariaDB from 10.2 with InnoDB, SQLite from 3.25.
+// The supported databases: PostgreSQL from 9.5, MySQL from 5.7 and MariaDB from 10.2 with
+// InnoDB, SQLite from 3.25.
 const (
 	Postgres = Dialect(sqltable.Postgres)
 	MySQL    = Dialect(sqltable.MySQL)

@@ -6,7 +6,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing/internal/sqltable"
 )
 
-// What is not there.
+// The errors for what is missing.
 var (
 	// ErrNoTable is matched by the error of a call whose table is missing, where the driver's error can be understood. Fence.Create makes the table.
 	ErrNoTable = sqltable.ErrNoTable

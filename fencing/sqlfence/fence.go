@@ -8,21 +8,23 @@ import (
 	"github.com/pawl-locks/pawl/fencing/internal/sqltable"
 )
 
-// DefaultTable is the table of a Fence that names none.
+// DefaultTable is the table of a Fence without a table name.
 const DefaultTable = sqltable.DefaultTable
 
 // A Fence is a table with the two registers of each resource: the highest token, and the highest exclusive one. It is a plain value; copies are the same fence. Its
 // methods are safe for concurrent use as far as their db and tx are.
 type Fence struct {
 	Dialect Dialect
-	Table   string // "": pawl_fence; "schema.table" is allowed. It is quoted, so PostgreSQL takes it as it is spelled.
+	Table   string // "": pawl_fence; "schema.table" is allowed. It is quoted, so PostgreSQL uses it exactly as spelled.
 }
 
-// Create creates the table unless it is there. It can be run again, and by several processes at once. It fails if a table is there that has other columns. In MySQL it
-// commits a transaction only of its own connection.
+// Create creates the table unless it exists. It can be run again, and by several processes at
+// once. It fails if a table with other columns exists. In MySQL it commits a transaction only
+// of its own connection.
 //
-// It migrates the table of a pawl without shared tokens, which has one column, token: that becomes the column highest, and each row's exclusive the same. Processes of that
-// older version fail from then on, and admit nothing. Migration needs the right to alter the table.
+// It migrates the table of a pawl without shared tokens, whose one column, token, becomes the
+// column highest; each row's exclusive gets the same value. Processes of that older version
+// fail from then on, and admit nothing. Migration needs the right to alter the table.
 func (f Fence) Create(ctx context.Context, db *sql.DB) error {
 	return f.table().Create(ctx, database(db))
 }

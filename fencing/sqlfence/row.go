@@ -86,7 +86,7 @@ func (r Row) AdmitShared(ctx context.Context, tx *sql.Tx, key any, t fencing.Tok
 	})
 }
 
-// run checks what a method was given, and does the rest.
+// run checks a method's arguments, and does the rest.
 func (r Row) run(ctx context.Context, what string, q Querier, key any, t fencing.Token, do func(c columns, resource string) error) error {
 	resource := fmt.Sprint(key)
 	if b, ok := key.([]byte); ok {

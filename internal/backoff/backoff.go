@@ -1,9 +1,9 @@
-// Package backoff is the wait between two tries of what is repeated: it doubles
-// from one try to the next, up to a bound, and half of it is random, so that
-// clients that failed together do not try again together.
+// Package backoff computes the wait between two tries of a repeated operation: it doubles from
+// one try to the next, up to a bound, and half of it is random, so that clients that failed
+// together do not try again together.
 //
-// A Backoff belongs to one goroutine at a time. It does no I/O and starts no
-// goroutine; Sleep and Wait are all that block.
+// A Backoff belongs to one goroutine at a time. It does no I/O and starts no goroutine; only
+// Sleep and Wait block.
 package backoff
 
 import (
@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A Backoff is the series of waits of one operation. First and Most bound it;
-// where Most is the smaller, every wait is of First.
+// A Backoff is the series of waits of one operation. First and Most bound it; if Most is
+// smaller, every wait is First.
 type Backoff struct {
 	First, Most time.Duration
 

@@ -1,5 +1,5 @@
-// Package cause names errors with words that metrics and traces can use as labels:
-// few, and the same for ever.
+// Package cause names errors with words that metrics and traces use as labels. There are few
+// words, and they never change.
 package cause
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// words are in the order in which they are looked for: why a lock was lost or not
-// acquired comes before what that did to a context.
+// words are in the order in which they are tried: why a lock was lost or not acquired comes
+// before what that did to a context.
 var words = []struct {
 	err  error
 	word string
@@ -33,9 +33,9 @@ var words = []struct {
 	{context.Canceled, "canceled"},
 }
 
-// Of is a word for err: "expired", "revoked", "closed", "cluster_changed",
-// "key_deleted", "key_overwritten", "max_hold", "overrun", "busy", "kind", "token_floor", "timeout", "canceled",
-// or "other"; "" for nil.
+// Of returns a word for err: "expired", "revoked", "closed", "cluster_changed", "key_deleted",
+// "key_overwritten", "max_hold", "overrun", "busy", "kind", "token_floor", "timeout",
+// "canceled", or "other"; "" for nil.
 func Of(err error) string {
 	if err == nil {
 		return ""
@@ -48,7 +48,7 @@ func Of(err error) string {
 	return "other"
 }
 
-// Losses are the words that Of has for the loss of a lock or a term.
+// Losses returns the words that Of uses for the loss of a lock or a term.
 func Losses() []string {
 	return []string{"expired", "revoked", "closed", "cluster_changed", "key_deleted", "key_overwritten", "max_hold", "overrun", "other"}
 }

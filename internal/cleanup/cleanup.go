@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A Group is a set of jobs with one end. The zero Group is ready. It is safe
-// for use by several goroutines.
+// A Group is a set of jobs that end together. The zero Group is ready. It is safe for
+// concurrent use.
 type Group struct {
 	mu     sync.Mutex
 	jobs   map[*job]struct{}
@@ -48,9 +48,8 @@ func (g *Group) Go(what string, f func(ctx context.Context)) bool {
 	return true
 }
 
-// Close lets no further job begin, waits for those under way, at most wait,
-// then cancels the context of those that remain, waits for them to return, and
-// names them.
+// Close prevents further jobs, waits for those under way, at most wait, then cancels the
+// context of those that remain, waits for them to return, and returns their names.
 func (g *Group) Close(wait time.Duration) (left []string) {
 	g.mu.Lock()
 	g.start()

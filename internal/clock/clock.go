@@ -36,7 +36,7 @@ import (
 // An Instant is a reading of the clock. The zero Instant is before all others.
 type Instant struct {
 	at   time.Time     // time.Now at the reading
-	gain time.Duration // slept until the reading, since the process began
+	gain time.Duration // the time slept until the reading, since the process began
 	jump time.Duration // moved by SetWallJump, tests only
 }
 
@@ -59,8 +59,8 @@ func (i Instant) Add(d time.Duration) Instant {
 	return i
 }
 
-// Sub returns the time from j to i, the time slept included; the longest
-// Duration where that is longer, as it is from the zero Instant.
+// Sub returns the time from j to i, including the time slept. If that is longer than the
+// longest Duration, as it is from the zero Instant, Sub returns the longest Duration.
 func (i Instant) Sub(j Instant) time.Duration {
 	return sum(i.at.Sub(j.at), i.gain-j.gain)
 }
@@ -83,14 +83,14 @@ func (i Instant) Before(j Instant) bool { return i.Sub(j) < 0 }
 // IsZero reports whether i is the zero Instant.
 func (i Instant) IsZero() bool { return i.at.IsZero() }
 
-// Time returns what time.Now shows at the instant i if the machine sleeps no
-// more after now. A kept result is wrong after a suspend.
+// Time returns what time.Now shows at the instant i if the machine does not sleep again after
+// now. A stored result is wrong after a suspend.
 func (i Instant) Time(now Instant) time.Time {
 	return now.at.Add(i.Sub(now))
 }
 
-// WallAhead returns how much further the wall clock went from j to i than this
-// clock did; it is negative when the wall clock was set back.
+// WallAhead returns how much further the wall clock went from j to i than this clock did; it is
+// negative if the wall clock was set back.
 func (i Instant) WallAhead(j Instant) time.Duration {
 	wall := i.at.Round(0).Sub(j.at.Round(0)) + i.jump - j.jump
 	return wall - i.Sub(j)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Source says how long the machine has slept since some fixed moment, at a
-// call that follows the reading t of time.Now.
+// A Source returns how long the machine has slept since some fixed moment. It is called after
+// time.Now was read as t.
 type Source func(t time.Time) time.Duration
 
 func (s *Source) slept(t time.Time) time.Duration { return (*s)(t) }
@@ -18,8 +18,8 @@ var (
 
 func init() { SetSource(nil) }
 
-// SetSource replaces the source of the time slept, for tests of suspend; nil
-// puts the machine's own back.
+// SetSource replaces the source of the time slept, for tests of suspend; nil restores the
+// machine's own.
 func SetSource(s Source) {
 	if s == nil {
 		s = machine()
@@ -31,9 +31,9 @@ func SetSource(s Source) {
 // machine that was frozen together with its clocks.
 func SetWallJump(d time.Duration) { wallJump.Store(int64(d)) }
 
-// offset returns the source that follows two clocks of the kernel: stops, the
-// one that package time is built on, and runs, which goes on during suspend.
-// They are read in this order (guarantee 1 of the package).
+// offset returns the source that compares two clocks of the kernel: stops, on which package
+// time is built, and runs, which continues during suspend. They are read in this order
+// (guarantee 1 of the package).
 func offset(stops, runs func() time.Duration) Source {
 	base := runsAhead(stops, runs)
 	return func(t time.Time) time.Duration {

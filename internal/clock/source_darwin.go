@@ -9,8 +9,8 @@ import (
 // clockMonotonicRaw is the ID of CLOCK_MONOTONIC_RAW in <time.h>.
 const clockMonotonicRaw = 4
 
-// machine follows CLOCK_MONOTONIC_RAW, which runs during sleep on macOS,
-// against CLOCK_UPTIME_RAW, on which package time is built and which does not.
+// machine compares CLOCK_MONOTONIC_RAW, which runs during sleep on macOS, with
+// CLOCK_UPTIME_RAW, on which package time is built and which stops.
 func machine() Source {
 	return offset(monotonic(), read(clockMonotonicRaw))
 }

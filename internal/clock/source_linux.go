@@ -6,8 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine follows CLOCK_BOOTTIME against CLOCK_MONOTONIC, on which package time
-// is built here.
+// machine compares CLOCK_BOOTTIME with CLOCK_MONOTONIC, on which package time is built.
 func machine() Source {
 	return offset(monotonic(), read(unix.CLOCK_BOOTTIME))
 }

@@ -4,7 +4,7 @@ package clock
 
 import "time"
 
-// machine knows of no sleep; Instant.WallAhead is all there is.
+// machine reports no sleep; only Instant.WallAhead detects it.
 func machine() Source {
 	return func(time.Time) time.Duration { return 0 }
 }

@@ -10,12 +10,12 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// attempt is the context of one try to send a request, and the evidence of what became of it. It carries
-// the metadata that the request needs in place of what the caller's context had.
+// attempt is the context of one try to send a request, and collects the evidence of its
+// outcome. It carries the request's own metadata instead of that of the caller's context.
 //
-// The evidence comes from witness, the innermost interceptor of every connection: it sees each request that
-// leaves, however often an interceptor of the user's sends it and whatever options that one drops. Where
-// nothing was seen there is no evidence, and the outcome is Unknown.
+// The evidence comes from witness, the innermost interceptor of every connection. It sees each
+// request that is sent, even if one of the user's interceptors sends it several times or drops
+// options. If it saw nothing there is no evidence, and the outcome is Unknown.
 type attempt struct {
 	context.Context // ends with the caller's, and with the attempt's own bound
 	login           *login
@@ -23,10 +23,10 @@ type attempt struct {
 
 	mu      sync.Mutex
 	peer    peer.Peer // of the first request
-	seen    int       // requests that left
+	seen    int       // requests that were sent
 	running int       // of those, the ones that have not ended
 	unclear int       // of those that have, the ones that may have been applied, or are known to
-	closed  bool      // nothing more may leave
+	closed  bool      // no further request may be sent
 }
 
 type attemptKey struct{}
@@ -42,11 +42,11 @@ func (a *attempt) Value(key any) any {
 	return a.Context.Value(key)
 }
 
-// errAttemptOver is what an interceptor gets that sends after it has returned.
+// errAttemptOver is what an interceptor gets if it sends after it has returned.
 var errAttemptOver = status.Error(codes.Canceled, "the call has ended: an interceptor must not send after it has returned")
 
-// witness notes on the attempt that ctx belongs to what becomes of a request: whether a stream was made for it,
-// which gRPC reports by its peer, and with what status it ended.
+// witness records, on the attempt of ctx, how a request ended: whether a stream was made for
+// it, which gRPC reports by its peer, and with what status.
 func witness(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	a, ok := ctx.Value(attemptKey{}).(*attempt)
 	if !ok {
@@ -61,7 +61,8 @@ func witness(ctx context.Context, method string, req, reply any, cc *grpc.Client
 	return err
 }
 
-// begin notes that a request leaves, and returns where its peer goes; nil if the attempt is closed.
+// begin records that a request is sent, and returns where gRPC stores its peer; nil if the
+// attempt is closed.
 func (a *attempt) begin() *peer.Peer {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -76,7 +77,7 @@ func (a *attempt) begin() *peer.Peer {
 	return new(peer.Peer)
 }
 
-// end notes that a request has ended with err. gRPC has filled p if and only if there was a stream.
+// end records that a request ended with err. gRPC has set p if and only if there was a stream.
 func (a *attempt) end(p *peer.Peer, err error) {
 	outcome := NotApplied
 	if p.Addr != nil || p.LocalAddr != nil || p.AuthInfo != nil {
@@ -93,11 +94,12 @@ func (a *attempt) end(p *peer.Peer, err error) {
 	}
 }
 
-// close lets nothing more leave, and returns what the evidence proves.
+// close prevents further requests, and returns what the evidence proves.
 //
-// copies counts the requests that were applied, or may have been, or still may be.
-// failed is the outcome if the attempt failed: NotApplied where some request left and copies is 0, because each
-// then had no stream, or the server's word that nothing was applied. Otherwise it is Unknown.
+// copies counts the requests that were applied, or may have been, or still may be. failed is
+// the outcome if the attempt failed: NotApplied if some request was sent and copies is 0,
+// because for each there was no stream, or the server answered that nothing was applied.
+// Otherwise it is Unknown.
 func (a *attempt) close() (failed Outcome, copies int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

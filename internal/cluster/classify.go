@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// next is what is to be done after an attempt that failed.
+// next says what to do after a failed attempt.
 type next int
 
 const (
@@ -19,7 +19,7 @@ const (
 	reauth                // a new token is needed
 )
 
-// rule is what one of etcd's statuses proves.
+// rule says what one of etcd's statuses proves.
 type rule struct {
 	code    codes.Code
 	outcome Outcome
@@ -96,7 +96,8 @@ func ruleTable(entries ...entry) map[string]rule {
 	return t
 }
 
-// classify says what a status proves that came over a stream, and what is to be done after any error.
+// classify returns what a status that came over a stream proves, and what to do after any
+// error.
 func classify(err error) (Outcome, next) {
 	s := statusOf(err)
 	if s == nil {
@@ -109,7 +110,7 @@ func classify(err error) (Outcome, next) {
 	case s.Code() == codes.Unknown && s.Message() == dropped:
 		return NotApplied, elsewhere
 	case s.Code() == codes.Unimplemented:
-		// gRPC's server says it of a method that nobody has registered.
+		// gRPC's server returns it for a method that nobody has registered.
 		return NotApplied, elsewhere
 	}
 	return Unknown, elsewhere

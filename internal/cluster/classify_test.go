@@ -134,7 +134,7 @@ func TestAStatusIsKnownByCodeAndMessageTogether(t *testing.T) {
 }
 
 func TestTooManyRequestsIsKnownAsTheServerSendsIt(t *testing.T) {
-	// A status of code Unknown, for the server maps it to an error that is no gRPC status.
+	// A status of code Unknown, because the server maps it to an error that is no gRPC status.
 	for _, c := range []codes.Code{codes.Unknown, codes.ResourceExhausted} {
 		outcome, next := classify(status.Error(c, "etcdserver: too many requests"))
 		assert.Equal(t, NotApplied, outcome)

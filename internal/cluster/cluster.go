@@ -17,7 +17,7 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// Config is what Dial needs to know. Only Endpoints is required.
+// Config is the configuration of a Cluster. Only Endpoints is required.
 type Config struct {
 	// Endpoints are "host:port", "http://host:port", "https://host:port" or "unix:///path".
 	Endpoints []string
@@ -26,23 +26,25 @@ type Config struct {
 	// advertised http:// address is never used. TLS is copied. A ServerName in it is expected of every
 	// endpoint; without one each is checked against its own host name, a unix socket against localhost.
 	TLS *tls.Config
-	// Username and Password get the auth token. Empty: none, or the client certificate's name.
+	// Username and Password are used to fetch the auth token. Empty: no token, or the client
+	// certificate's name.
 	Username, Password string
-	// Lazy makes Dial check the Config alone. The first call reaches the cluster: see Reach.
+	// Lazy makes Dial only check the Config. The first call reaches the cluster: see Reach.
 	Lazy bool
 	// SyncEvery is how often the endpoints are replaced by those that the cluster's members
 	// advertise, at most ten times a second; 0 means never.
 	SyncEvery time.Duration
-	// Logger gets what an operator must know; nil means silent.
+	// Logger gets what an operator has to know; nil means no log.
 	Logger *slog.Logger
-	// Observer is notified of what happens; nil means that nobody is.
+	// Observer is notified of events; nil means no observer.
 	Observer observe.Observer
-	// DialOptions come after this package's own, so they win. An interceptor may change or drop options, and
-	// send a request several times. It must pass on the context that it got, or one made from it, and must
-	// not send after it has returned: what is sent with that context is refused then. The outcome of
-	// a request that an interceptor fails without sending it is Unknown, and so is that of a transaction
-	// that it sent twice, where more than one copy may have been applied. The context of a request in which several
-	// callers' transactions travel has the values of none of them, nor their deadlines.
+	// DialOptions come after this package's own, so they win. An interceptor may change or drop
+	// options, and send a request several times. It must pass on the context that it got, or
+	// one made from it, and must not send after it has returned: what is sent with that context
+	// is refused then. The outcome is Unknown for a request that an interceptor fails without
+	// sending it, and for a transaction that it sent twice if more than one copy may have been
+	// applied. The context of a request that carries several callers' transactions has the
+	// values of none of them, nor their deadlines.
 	DialOptions []grpc.DialOption
 }
 
@@ -57,14 +59,14 @@ type Cluster struct {
 	members atomic.Pointer[[]*Member] // replaced as a whole, under mu
 	turn    atomic.Uint64             // of Pick
 	leaving []*Member                 // no longer in members, still with requests under way; under mu
-	leftOut sync.Map                  // of advertised endpoints: why each was last left out
+	leftOut sync.Map                  // why each advertised endpoint was last not used
 
 	id       atomic.Uint64
 	revision atomic.Int64
 	term     atomic.Uint64
 
 	creds    *credentials
-	reaching chan struct{} // holds an element while a first call reaches the cluster
+	reaching chan struct{} // holds one element while a first call reaches the cluster
 
 	life  context.Context // ends with Close
 	die   context.CancelCauseFunc
@@ -86,8 +88,8 @@ func (cfg *Config) check() ([]endpoint, error) {
 	return parseEndpoints(cfg.Endpoints, cfg.secure())
 }
 
-// secure reports whether anything in cfg demands TLS. If so, no connection goes without it, to an
-// advertised address neither.
+// secure reports whether anything in cfg demands TLS. If so, every connection uses it, even to
+// an advertised address.
 func (cfg *Config) secure() bool { return cfg.TLS != nil || wantsTLS(cfg.Endpoints) }
 
 // newCluster checks cfg and makes the members' connections, which connect when first used.
@@ -141,7 +143,7 @@ func (c *Cluster) Err() error {
 	return nil
 }
 
-// end marks the Cluster as ended; the first reason stays. Requests under way go on to their own end.
+// end marks the Cluster as ended; the first reason stays. Requests under way continue.
 func (c *Cluster) end(err error) {
 	c.mu.Lock()
 	first := c.err.CompareAndSwap(nil, &err)

@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// failurePause is how long a refused user and password are not tried again: checking them
-	// costs the server much.
+	// failurePause is how long a refused user and password are not tried again, because
+	// checking them is expensive for the server.
 	failurePause = time.Second
 	// Logins within calmAfter of each other are paced by pauses that double up to maxLoginPause.
 	calmAfter     = time.Second
@@ -28,10 +28,10 @@ const (
 // login is what requests carry: the result of one Authenticate. It is immutable, and shared by all of them.
 type login struct {
 	md      metadata.MD
-	ctx     context.Context // that and nothing else
+	ctx     context.Context // with the token and nothing else
 	token   string          // empty: none is needed
-	issuer  *Member         // that gave it out; nil: nobody
-	renewAt time.Duration   // on the Cluster's clock; 0: when it is refused
+	issuer  *Member         // the member that issued it; nil: none
+	renewAt time.Duration   // on the Cluster's clock; 0: once it is refused
 }
 
 func newLogin(token string, issuer *Member) *login {
@@ -43,13 +43,14 @@ func newLogin(token string, issuer *Member) *login {
 	return l
 }
 
-// credentials are the user of a Cluster, its current login, and the one fetch that gets the next.
+// credentials are the user of a Cluster, its current login, and the one fetch of the next.
 //
-// A member may refuse a token because the token has ended, which a new one mends, or because the member is
-// at fault: its key or its clock is wrong. So each Member remembers the last login that it accepted and the
-// last that it refused. A first refusal fetches a new token. A member that refuses that one too, and has
-// accepted none in between, decides nothing alone: if another member accepts the token, the one that refuses
-// is blamed and the token stays; if none does, a further refusal fetches another.
+// A member may refuse a token because the token has expired, and then a new one helps, or
+// because the member is at fault, with a wrong key or a wrong clock. So each Member remembers
+// the last login that it accepted and the last that it refused. A first refusal fetches a new
+// token. If the member refuses that one too, and has accepted none in between, the other
+// members decide: if one of them accepts the token, the member that refuses it is blamed and
+// the token stays; if none does, a further refusal fetches another.
 type credentials struct {
 	c              *Cluster
 	user, password string
@@ -58,15 +59,15 @@ type credentials struct {
 
 	mu       sync.Mutex
 	fetching *fetch
-	shun     []*Member       // for the next fetch: who refused the last login, and who issued it
+	shun     []*Member       // for the next fetch: the members that refused the last login, and the one that issued it
 	usual    time.Duration   // how long a login usually takes
-	began    time.Duration   // the last fetch; 0: there was none
-	backoff  backoff.Backoff // between that and the next
+	began    time.Duration   // when the last fetch began; 0: there was none
+	backoff  backoff.Backoff // between that and the next fetch
 	failure  error           // of the last fetch, if user and password were refused
 	failedAt time.Duration
 }
 
-// fetch is one login under way, waited for by all who need it.
+// fetch is one login under way, shared by all callers that need it.
 type fetch struct {
 	done  chan struct{} // closed when login or err is set
 	login *login
@@ -82,14 +83,15 @@ func newCredentials(c *Cluster, user, password string) *credentials {
 	return s
 }
 
-// For returns the login for a request to m. Where there is none it waits for one, within ctx and until that
-// time; m is queried first, unless it refused the last one. The fetch outlives ctx: others wait for it
-// too. A login that is about to expire still serves while the next is fetched.
+// For returns the login for a request to m. If there is none it waits for one, within ctx and
+// before the time until; m is queried first, unless it refused the last one. The fetch continues after
+// ctx ends, because other callers wait for it too. A login that is about to expire is still
+// used while the next is fetched.
 func (s *credentials) For(ctx context.Context, m *Member, until time.Time) (*login, error) {
 	l := s.current.Load()
 	if l != nil {
 		if s.stale(l) {
-			_, _ = s.join(m) // if that fails, the server will say when a new one is needed
+			_, _ = s.join(m) // if that fails, the server says when a new one is needed
 		}
 		return l, nil
 	}
@@ -114,10 +116,10 @@ func (s *credentials) For(ctx context.Context, m *Member, until time.Time) (*log
 
 var errNoToken = errors.New("no auth token came in time")
 
-// stale reports whether l is about to expire by what it says itself.
+// stale reports whether l is about to expire according to its own claims.
 func (s *credentials) stale(l *login) bool { return l.renewAt != 0 && s.c.now() >= l.renewAt }
 
-// Accepted takes in that m served a request with l.
+// Accepted records that m served a request with l.
 func (s *credentials) Accepted(m *Member, l *login) {
 	if m.accepted.Load() != l {
 		m.accepted.Store(l)
@@ -125,8 +127,8 @@ func (s *credentials) Accepted(m *Member, l *login) {
 	}
 }
 
-// Refused records that m refused token, with err, and reports whether trying m again may help. If not, the
-// token stays, and another member is to be tried.
+// Refused records that m refused token, with err, and reports whether trying m again may help.
+// If not, the token stays, and the caller has to try another member.
 func (s *credentials) Refused(m *Member, token string, err error) bool {
 	if s.user == "" {
 		return true // an identity from the certificate is just sent again
@@ -146,7 +148,7 @@ func (s *credentials) refused(m *Member, token string) (again, blamed bool) {
 		return true, false // there is another already, or it is being fetched
 	}
 	if !slices.Contains(s.c.list(), m) {
-		return false, false // a member that is not used yet, or not any more, takes nobody's token away
+		return false, false // a member that is not yet, or no longer, in use cannot invalidate a token
 	}
 	before := m.refused.Swap(l)
 	m.accepted.Store(nil)
@@ -217,7 +219,7 @@ func (s *credentials) pace(now time.Duration) time.Duration {
 	return wait
 }
 
-// run fetches a login, and takes it in.
+// run fetches a login and makes it the current one.
 func (s *credentials) run(f *fetch, round *loginRound, wait time.Duration) {
 	backoff.Sleep(s.c.life, wait)
 	var trip time.Duration
@@ -242,9 +244,9 @@ func (s *credentials) noteTrip(trip time.Duration) {
 	s.usual += (trip - s.usual) / 4
 }
 
-// Outgoing returns ctx with the metadata that everything sent to m carries, in place of what metadata it had,
-// and the auth token in it (empty: none). Where there is no token yet it waits for one, within ctx and
-// 10 s; the error is then why there is none.
+// Outgoing returns ctx with the metadata of everything that is sent to m, instead of its own,
+// and the auth token in it (empty: none). If there is no token yet it waits for one, within ctx
+// and 10 s; the error then says why there is none.
 func (c *Cluster) Outgoing(ctx context.Context, m *Member) (out context.Context, token string, err error) {
 	until := time.Now().Add(outgoingTotal)
 	if err := c.reachUntil(ctx, until); err != nil {
@@ -260,13 +262,14 @@ func (c *Cluster) Outgoing(ctx context.Context, m *Member) (out context.Context,
 // outgoingTotal bounds Outgoing.
 const outgoingTotal = 10 * time.Second
 
-// TokenRefused records that m refused token, with err, and reports whether trying m again, with what Outgoing
-// then returns, may help. If not, m alone refuses the token, or may: another member is to be tried.
+// TokenRefused records that m refused token, with err, and reports whether trying m again, with
+// what Outgoing then returns, may help. If not, m alone refuses the token, or may be the only
+// one that does: the caller has to try another member.
 func (c *Cluster) TokenRefused(m *Member, token string, err error) bool {
 	return c.creds.Refused(m, token, err)
 }
 
-// TokenAccepted takes in that m accepted token on a stream. Requests of Txn and Do are noted without it.
+// TokenAccepted records that m accepted token on a stream. Txn and Do record that themselves.
 func (c *Cluster) TokenAccepted(m *Member, token string) {
 	if l := c.creds.current.Load(); l != nil && l.token == token {
 		c.creds.Accepted(m, l)

@@ -16,13 +16,14 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 )
 
-// dialTotal bounds Dial where its context does not.
+// dialTotal bounds Dial if its context does not.
 const dialTotal = 12 * time.Second
 
-// Dial checks cfg and reaches at least one member: it queries all endpoints at once for their identity, and
-// is done with the first good answer, which pins the cluster, and a token if there is a user. The
-// other answers are taken in the background. ctx bounds Dial alone. When no endpoint serves, the
-// error holds what each of them said. With Config.Lazy it only checks cfg.
+// Dial checks cfg and reaches at least one member. It queries all endpoints at once for their
+// identity, and returns after the first good answer, which pins the cluster, and, if there is a
+// user, a token. It processes the other answers in the background. ctx bounds Dial only. If no
+// endpoint serves, the error contains each endpoint's answer. With Config.Lazy it only checks
+// cfg.
 func Dial(ctx context.Context, cfg Config) (*Cluster, error) {
 	if ctx == nil {
 		return nil, errors.New("nil context")
@@ -44,9 +45,9 @@ func Dial(ctx context.Context, cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// Reach returns nil once the cluster has been reached and its ID pinned. After Dial it has been, unless Lazy
-// was set: then the first call that needs the cluster does what Dial would have done, and queries the
-// endpoints again and again while nobody answers, until ctx ends, or for 12 s.
+// Reach returns nil once the cluster has been reached and its ID pinned. After Dial that is so
+// unless Lazy was set. Then the first call that needs the cluster does what Dial would have
+// done, and queries the endpoints again until one answers, until ctx ends, or for 12 s.
 func (c *Cluster) Reach(ctx context.Context) error {
 	return c.reachUntil(ctx, time.Now().Add(dialTotal))
 }
@@ -79,7 +80,7 @@ var errNotReached = errors.New("no endpoint gave a good answer in time")
 // firstProbe is the first probing of an endpoint.
 type firstProbe struct {
 	member *Member
-	last   atomic.Pointer[error] // what the last probe came to; nil: there was none yet
+	last   atomic.Pointer[error] // the last probe's error; nil: no probe has ended
 }
 
 var errNoAnswerYet = errors.New("no answer yet")
@@ -91,8 +92,8 @@ func (l *firstProbe) err() error {
 	return fmt.Errorf("%s: %w", l.member.Endpoint(), errNoAnswerYet)
 }
 
-// reach queries all endpoints until one gives a good answer, all have failed with errors that waiting does
-// not mend, or the time is up.
+// reach queries all endpoints until one gives a good answer, all have failed in ways that
+// waiting does not help, or the time is up.
 func (c *Cluster) reach(ctx context.Context, until time.Time, waitOut func(error) bool) error {
 	late := time.NewTimer(time.Until(until))
 	defer late.Stop()
@@ -123,8 +124,8 @@ func (c *Cluster) reach(ctx context.Context, until time.Time, waitOut func(error
 	return joinProbes(probes)
 }
 
-// probeUntilGood probes l's member until it gives a good answer, or fails in a way that waiting does not mend, or
-// it no longer matters.
+// probeUntilGood probes l's member until it gives a good answer, fails in a way that waiting
+// does not help, or is no longer needed.
 func (c *Cluster) probeUntilGood(l *firstProbe, decided <-chan struct{}, waitOut func(error) bool) {
 	for wait := newBackoff(); ; {
 		err := c.probe(c.life, l.member)
@@ -135,7 +136,8 @@ func (c *Cluster) probeUntilGood(l *firstProbe, decided <-chan struct{}, waitOut
 	}
 }
 
-// passing reports whether etcd itself said so, and may say otherwise soon: during an election.
+// passing reports whether etcd itself returned err for a reason that may pass soon: an
+// election.
 func passing(err error) bool {
 	s := statusOf(err)
 	return s != nil && s.Code() == codes.Unavailable && strings.HasPrefix(s.Message(), "etcdserver: ")
@@ -152,7 +154,8 @@ func (c *Cluster) login(ctx context.Context, m *Member, until time.Time) error {
 	return err
 }
 
-// joinProbes joins the endpoints' errors in the endpoints' order; what all say alike, once.
+// joinProbes joins the endpoints' errors in the endpoints' order; an error that all share
+// appears once.
 func joinProbes(probes []*firstProbe) error {
 	all := make([]error, 0, len(probes))
 	said := make(map[string]bool)
@@ -166,7 +169,8 @@ func joinProbes(probes []*firstProbe) error {
 	return errors.Join(all...)
 }
 
-// explain says in plain words what a failed first contact means. Texts decide nothing here.
+// explain says in plain words what a failed first contact means. No decision depends on its
+// texts.
 func explain(m *Member, err error) error {
 	s, ok := status.FromError(err)
 	if !ok {
@@ -203,8 +207,9 @@ func explain(m *Member, err error) error {
 	return fmt.Errorf("%s: %s: %w", m.Endpoint(), hint, &plainStatus{err, msg})
 }
 
-// saysNothing reports whether perhaps nothing came, rather than something wrong: gRPC closes a connection that stays
-// silent, and sometimes one that the other side is closing.
+// saysNothing reports whether msg may mean that the other side sent nothing, rather than
+// something wrong: gRPC closes a connection that stays silent, and sometimes one that the other
+// side is closing.
 func saysNothing(msg string) bool {
 	return strings.Contains(msg, "use of closed network connection") || strings.Contains(msg, "i/o timeout")
 }
@@ -214,7 +219,7 @@ func broken(msg string) bool {
 	return strings.Contains(msg, "broken pipe") || strings.Contains(msg, "connection reset by peer")
 }
 
-// plainStatus is a gRPC status whose text is its message alone.
+// plainStatus is a gRPC status whose text is only its message.
 type plainStatus struct {
 	err  error
 	text string

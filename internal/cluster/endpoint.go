@@ -51,7 +51,7 @@ var errPlain = errors.New("http means plain text, but TLS is required by the TLS
 
 func parseEndpoint(text string, secure bool) (endpoint, error) {
 	scheme, rest, ok := strings.Cut(text, "://")
-	if strings.Contains(text, "@") && !strings.EqualFold(scheme, "unix") { // first: no other error may show what precedes it
+	if strings.Contains(text, "@") && !strings.EqualFold(scheme, "unix") { // checked first: other errors may show what precedes the @
 		return endpoint{}, fmt.Errorf("an endpoint cannot have user information; use Config.Username and Config.Password")
 	}
 	if !ok {
@@ -80,7 +80,7 @@ func parseEndpoint(text string, secure bool) (endpoint, error) {
 	if err != nil {
 		return endpoint{}, err
 	}
-	// passthrough leaves the name to the dialer, which looks it up again for each connection.
+	// passthrough leaves the name to the dialer, which resolves it again for each connection.
 	return endpoint{name: name, target: "passthrough:///" + url.PathEscape(name), tls: secure}, nil
 }
 
@@ -98,7 +98,7 @@ func parseUnix(path string, secure bool) (endpoint, error) {
 	return endpoint{name: "unix://" + path, target: target, tls: secure}, nil
 }
 
-// onlyHostPort refuses the parts of a URL that mean nothing here.
+// onlyHostPort refuses the parts of a URL that have no meaning in an endpoint.
 func onlyHostPort(s string) error {
 	for _, part := range []struct{ mark, what string }{
 		{"/", "a path"}, {"?", "a query"}, {"#", "a fragment"},
@@ -156,7 +156,8 @@ func redact(text string) string {
 	return "…" + text[at:]
 }
 
-// unasked is what a server may want of a client of this endpoint that has not been offered.
+// unasked names what a server may require of a client that this endpoint's configuration does
+// not offer.
 func (e endpoint) unasked() string {
 	if e.tls {
 		return "a client certificate"

@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	// ErrClosed is the end of whatever this process itself has closed.
+	// ErrClosed is the reason for everything that this process itself has closed.
 	ErrClosed = errors.New("closed by this process")
 
 	// ErrChanged says that the endpoints lead to another etcd cluster than the one first reached,
@@ -41,9 +41,10 @@ func (o Outcome) String() string {
 	return "outcome unknown"
 }
 
-// Error is a request that failed. It matches ErrUnknown exactly when its Outcome is Unknown, and
-// the end of the caller's context (context.Canceled or DeadlineExceeded, and its cause) when that
-// is what ended it. A bound of this package that passed is not the end of the caller's context.
+// Error is the error of a failed request. It matches ErrUnknown exactly when its Outcome is
+// Unknown. It matches the end of the caller's context (context.Canceled or DeadlineExceeded,
+// and its cause) when that ended the request. A time limit of this package that passed is not
+// the end of the caller's context.
 type Error struct {
 	Op       string     // the operation: "txn"
 	Endpoint string     // of the last attempt; empty if there was none
@@ -54,15 +55,16 @@ type Error struct {
 	ended error // why the caller's context ended; nil if it has not
 }
 
-// NotSent is the error of a request that never left, because ctx ended or because of why.
+// NotSent is the error of a request that was never sent, because ctx ended or because of why.
 func NotSent(ctx context.Context, op string, why error) error {
 	return withheld(ctx, op, NotApplied, why)
 }
 
-// NotAnswered is the error of a request that has left, and that its caller with ctx waits for no longer.
+// NotAnswered is the error of a request that was sent, and whose caller with ctx no longer
+// waits for it.
 func NotAnswered(ctx context.Context, op string) error { return withheld(ctx, op, Unknown, nil) }
 
-// Unclear is the error of a request whose answer does not say what became of it.
+// Unclear is the error of a request whose answer does not show its outcome.
 func Unclear(op string, why error) error { return &Error{Op: op, Outcome: Unknown, Err: why} }
 
 func withheld(ctx context.Context, op string, o Outcome, why error) error {
@@ -73,7 +75,7 @@ func withheld(ctx context.Context, op string, o Outcome, why error) error {
 	return e
 }
 
-// Renamed is err, of a request in which that of op was.
+// Renamed is err, the error of a shared request, as the error of op.
 func Renamed(op string, err error) error {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -84,18 +86,19 @@ func Renamed(op string, err error) error {
 	return &part
 }
 
-// Doubtful is err, of the last try of a request that an earlier one may have applied.
+// Doubtful is err, the error of the last try of a request, with outcome Unknown: an earlier try
+// may have been applied.
 func Doubtful(err error) error {
 	var e *Error
 	if !errors.As(err, &e) {
-		return err // unknown in any case
+		return err // its outcome is unknown already
 	}
 	last := *e
 	last.Outcome = Unknown
 	return &last
 }
 
-// Error names the operation, the endpoint, the outcome where it is unknown, and the cause.
+// Error names the operation, the endpoint, the outcome if it is unknown, and the cause.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Op)
@@ -110,7 +113,7 @@ func (e *Error) Error() string {
 	}
 	late := e.Code == codes.DeadlineExceeded || e.Code == codes.Canceled
 	switch {
-	case e.Err == nil, e.ended != nil && late: // says nothing more
+	case e.Err == nil, e.ended != nil && late: // adds nothing
 	case e.ended == nil && e.Code == codes.DeadlineExceeded:
 		fmt.Fprintf(&b, ": no answer in time: %s", textOf(e.Err))
 	default:
@@ -156,8 +159,8 @@ func EndOf(ctx context.Context) error {
 	return cause
 }
 
-// OutcomeOf returns the outcome of a request that failed with err, which must not be nil. What is
-// not an *Error, nor wraps one, is Unknown.
+// OutcomeOf returns the outcome of a request that failed with err, which must not be nil. It is
+// Unknown unless err is or wraps an *Error.
 func OutcomeOf(err error) Outcome {
 	var e *Error
 	if errors.As(err, &e) {
@@ -176,7 +179,7 @@ func statusOf(err error) *status.Status {
 	return nil
 }
 
-// textOf is an error's text for people, without gRPC's "rpc error: code = … desc =".
+// textOf is an error's text for people to read, without gRPC's "rpc error: code = … desc =".
 func textOf(err error) string {
 	if s, ok := err.(interface{ GRPCStatus() *status.Status }); ok {
 		return s.GRPCStatus().Message()

@@ -67,7 +67,7 @@ func TestAMemberThatEndsARequestAtItsDeadlineIsNotBlamed(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ss *stubs, c *Cluster) {
 		s := &sender{c: c, member: member(t, c, "m0:2379"), began: time.Now()}
 		ctx := late{context.Background(), time.Now()}
-		assert.False(t, s.goOn(ctx, Unknown, status.Error(codes.DeadlineExceeded, "context deadline exceeded")))
+		assert.False(t, s.mayRetry(ctx, Unknown, status.Error(codes.DeadlineExceeded, "context deadline exceeded")))
 		assert.True(t, s.unknown)
 		assert.NotContains(t, ss.log.String(), "member failing")
 	})

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Grace is how long a call may go on after its context's end, to send what it still has to send:
-// less than the 100 ms that a caller is promised.
+// Grace is how long a call may continue after its context's end, to send what it still has to
+// send: less than the 100 ms within which every call returns.
 const Grace = 80 * time.Millisecond
 
-// WithGrace returns a context with the values of ctx that ends Grace after ctx does, or when cancel is called,
-// which must be. EndOf gives for it what it gives for ctx.
+// WithGrace returns a context with the values of ctx that ends Grace after ctx does, or when
+// cancel is called; the caller must call it. EndOf returns the same for it as for ctx.
 func WithGrace(ctx context.Context) (graced context.Context, cancel context.CancelFunc) {
 	return WithGraceOf(ctx, Grace)
 }
@@ -27,7 +27,7 @@ func WithGraceOf(ctx context.Context, d time.Duration) (graced context.Context, 
 	}
 }
 
-// graceOver is the cause of a graced context's end: why the caller's ended.
+// graceOver is the cause of a graced context's end: the end of the caller's.
 type graceOver struct{ error }
 
 func (g graceOver) Unwrap() error { return g.error }

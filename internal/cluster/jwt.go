@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// tokenLife is how long a JSON web token lasts by its own word; 0 if it does not say, or is
-// another kind of token. Nothing is verified: this only decides when to fetch the next one, and
-// a wrong answer costs one refusal.
+// tokenLife is how long a JSON web token lasts according to its claims; 0 if it does not say,
+// or is another kind of token. Nothing is verified: this only decides when to fetch the next
+// one, and a wrong answer costs one refusal.
 func tokenLife(token string, now time.Time) time.Duration {
 	_, rest, ok := strings.Cut(token, ".")
 	if !ok {

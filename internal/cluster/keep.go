@@ -7,11 +7,11 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 )
 
-// recheckEvery is how often members are probed that have never answered, are learners, were set aside, or
-// have come back.
+// recheckEvery is how often members are probed that have never answered, are learners, were set
+// aside, or serve again after a failure.
 const recheckEvery = 10 * time.Second
 
-// urgentEvery is how often they are while no endpoint is known to belong to the cluster.
+// urgentEvery is that interval while no endpoint is known to belong to the cluster.
 const urgentEvery = time.Second
 
 // minSync is the least time between two refreshes of the member list.
@@ -28,8 +28,8 @@ func (c *Cluster) spawn(f func()) bool {
 	return true
 }
 
-// Go runs f in a goroutine that Close waits for: f is to end soon once the Cluster has. false, and f is not run, once
-// Close was called.
+// Go runs f in a goroutine that Close waits for; f has to return soon after the Cluster has
+// ended. Once Close was called it returns false and does not run f.
 func (c *Cluster) Go(f func()) bool { return c.spawn(f) }
 
 // nudge wakes the keeper: there may be something to do.
@@ -89,7 +89,7 @@ func (c *Cluster) unchecked() []*Member {
 func (c *Cluster) recheck() {
 	var wg sync.WaitGroup
 	for _, m := range c.unchecked() {
-		wg.Go(func() { _ = c.probe(c.life, m) }) // ends within probeTotal; what it found is on the member
+		wg.Go(func() { _ = c.probe(c.life, m) }) // ends within probeTotal; the result is stored on the member
 	}
 	wg.Wait()
 	c.endIfForeign()

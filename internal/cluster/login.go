@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	fetchTotal = 9 * time.Second // bound of getting a token, all tries together
-	maxLogins  = 3               // of one round that may be under way
+	fetchTotal = 9 * time.Second // bounds getting a token, with all tries
+	maxLogins  = 3               // tries of one round under way at once
 )
 
 // hedgeAfter is how long a login may take before another member is queried too, as a renewal is (N3). It is
@@ -28,7 +28,7 @@ func hedgeAfter(usual time.Duration) time.Duration {
 type loginRound struct {
 	s          *credentials
 	first      *Member   // queried first, if not shunned
-	shun       []*Member // queried last: what they issue is likely to be refused
+	shun       []*Member // queried last: tokens that they issue are likely to be refused
 	hedgeAfter time.Duration
 
 	ctx     context.Context
@@ -49,8 +49,9 @@ type loginResult struct {
 	err   error
 }
 
-// run returns the first login that a member gives out, and how long that took. A member that fails, or has
-// not answered within hedgeAfter, is joined by another. An answer that every member would give ends the round.
+// run returns the first login that a member issues, and how long that took. Another member
+// joins one that fails, or has not answered within hedgeAfter. An answer that every member
+// would give ends the round.
 func (r *loginRound) run() (*login, time.Duration, error) {
 	ctx, cancel := context.WithCancel(r.s.c.life)
 	defer cancel() // ends what is still under way
@@ -84,7 +85,7 @@ func (r *loginRound) run() (*login, time.Duration, error) {
 	}
 }
 
-// login makes a login of an answer.
+// login makes a login from an answer.
 func (r *loginRound) login(got loginResult) (*login, error) {
 	if is(got.err, rpctypes.ErrGRPCAuthNotEnabled) {
 		return newLogin("", nil), nil
@@ -102,7 +103,7 @@ func (r *loginRound) login(got loginResult) (*login, error) {
 // begin queries another member, if one is left and few queries are under way, and returns when to check again.
 func (r *loginRound) begin() time.Duration {
 	if len(r.tries) >= maxLogins {
-		return fetchTotal // an answer comes first: every try is bounded
+		return fetchTotal // every try is bounded, so its answer comes earlier
 	}
 	m := r.member()
 	if m == nil {
@@ -126,7 +127,7 @@ func (r *loginRound) member() *Member {
 	if m := r.s.c.Pick(avoid...); !slices.Contains(avoid, m) {
 		return m
 	}
-	if len(r.shun) > 0 && !slices.Contains(r.queried, r.shun[0]) { // rather its issuer than who refused it
+	if len(r.shun) > 0 && !slices.Contains(r.queried, r.shun[0]) { // rather the token's issuer than the members that refused it
 		if m := r.s.c.Pick(append(slices.Clone(r.queried), r.shun[0])...); m != r.shun[0] && !slices.Contains(r.queried, m) {
 			return m
 		}
@@ -137,7 +138,7 @@ func (r *loginRound) member() *Member {
 	return nil
 }
 
-// after is how long to wait after a failure: zero while some member was not queried.
+// after is how long to wait after a failure: zero while a member has not been queried.
 func (r *loginRound) after() time.Duration {
 	if len(r.queried) < len(r.s.c.Members()) {
 		return 0
@@ -153,10 +154,10 @@ func (r *loginRound) drop(m *Member) {
 	r.tries = slices.DeleteFunc(r.tries, func(t loginTry) bool { return t.member == m })
 }
 
-// errSlowLogin is why a member is graded down that another overtook.
+// errSlowLogin is why a member is graded down after another one answered first.
 var errSlowLogin = errors.New("no answer to a login until another member had given one")
 
-// overtaken grades down the members that were joined by another and have not answered.
+// overtaken grades down the members that had been joined by another and did not answer first.
 func (r *loginRound) overtaken() {
 	for _, t := range r.tries {
 		if time.Since(t.began) >= r.hedgeAfter {

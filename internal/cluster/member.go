@@ -17,9 +17,9 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// Member is one endpoint with a connection of its own: its own TLS server name, its own failures.
-// It is safe for concurrent use. Its clients send what they are given as it is: the context must
-// come from Cluster.Outgoing.
+// Member is one endpoint with a connection of its own, and so with its own TLS server name and
+// its own failures. It is safe for concurrent use. Its clients send requests unchanged: their
+// context must come from Cluster.Outgoing.
 type Member struct {
 	endpoint endpoint
 	conn     *grpc.ClientConn
@@ -30,15 +30,15 @@ type Member struct {
 	inflight atomic.Int64 // requests and streams under way
 	retired  atomic.Bool  // no longer in the list; the connection is closed when inflight is 0
 
-	coolUntil atomic.Int64 // on the Cluster's clock: other members come first until then
+	coolUntil atomic.Int64 // on the Cluster's clock: until then Pick prefers other members
 	id        atomic.Uint64
-	accepted  atomic.Pointer[login] // the last token that it took
-	refused   atomic.Pointer[login] // the last that it refused; nil since it took one
+	accepted  atomic.Pointer[login] // the last token that it accepted
+	refused   atomic.Pointer[login] // the last token that it refused; nil since it accepted one
 	checked   atomic.Bool           // Status has answered
 	learner   atomic.Bool
-	nests     atomic.Int64           // the version that takes transactions within transactions: see TakesNested; 0: it does not
+	nests     atomic.Int64           // the version, if it accepts transactions within transactions: see TakesNested; 0: it does not
 	foreign   atomic.Int32           // how often in a row another cluster answered here, at most confirmed
-	warned    atomic.Pointer[string] // the version that was last warned of
+	warned    atomic.Pointer[string] // the version that was last warned about
 }
 
 func newMember(ep endpoint, cfg *Config) (*Member, error) {
@@ -69,16 +69,18 @@ func dialOptions(ep endpoint, cfg *Config) []grpc.DialOption {
 		grpc.WithDisableServiceConfig(),
 		grpc.WithNoProxy(),
 		grpc.WithIdleTimeout(0),
-		// Windows of a fixed size: to size them itself gRPC pings the server whenever data come, which costs
-		// both ends a message for most answers here. A full one holds up a long answer by a round trip.
+		// Windows of a fixed size. To size them itself, gRPC would ping the server whenever
+		// data arrive, which costs both sides a message for most answers here. A full window
+		// delays a long answer by a round trip.
 		grpc.WithStaticStreamWindowSize(1 << 20),
 		grpc.WithStaticConnWindowSize(4 << 20),
 	}
-	// The witness comes last, so that no interceptor of the user's is between it and the transport.
+	// The witness comes last, so that none of the user's interceptors is between it and the
+	// transport.
 	return append(append(opts, cfg.DialOptions...), grpc.WithChainUnaryInterceptor(witness))
 }
 
-// Endpoint is the member's address as people are shown it: "host:port" or "unix:///path".
+// Endpoint is the member's address, for people to read: "host:port" or "unix:///path".
 func (m *Member) Endpoint() string { return m.endpoint.name }
 
 // KV is the member's key-value service.
@@ -97,8 +99,8 @@ func (m *Member) Invoke(ctx context.Context, method string, args, reply any, opt
 	return m.conn.Invoke(ctx, method, args, reply, opts...)
 }
 
-// NewStream implements grpc.ClientConnInterface. The stream counts as under way until it has ended. Of an
-// attempt that opens one, the outcome is Unknown.
+// NewStream implements grpc.ClientConnInterface. The stream counts as under way until it has
+// ended. The outcome of an attempt that opens a stream is Unknown.
 func (m *Member) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok && a.begin() == nil {
 		return nil, errAttemptOver
@@ -116,7 +118,7 @@ func (m *Member) NewStream(ctx context.Context, desc *grpc.StreamDesc, method st
 // done ends what Invoke or NewStream counted.
 func (m *Member) done() {
 	if m.inflight.Add(-1) == 0 && m.retired.Load() {
-		_ = m.conn.Close() // a second Close is an error, and harmless
+		_ = m.conn.Close() // a second Close returns an error, and is harmless
 	}
 }
 
@@ -128,7 +130,8 @@ func (m *Member) retire() {
 	}
 }
 
-// Retired reports whether the client no longer uses the member: streams to it are to be ended.
+// Retired reports whether the client no longer uses the member; its users then have to end
+// their streams to it.
 func (m *Member) Retired() bool { return m.retired.Load() }
 
 // left reports whether a retired member's connection is closed.

@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// coolDown is how long a member that failed comes after the others, give or take a tenth.
+// coolDown is for how long Pick prefers others to a member that failed, give or take a tenth.
 const coolDown = 5 * time.Second
 
 // Members returns the current members in a fresh slice: those that can be used, or all if none
@@ -31,7 +31,7 @@ func (c *Cluster) Members() []*Member {
 // usable reports whether the member may be picked while there are others.
 func (m *Member) usable() bool { return !m.learner.Load() && !m.isForeign() }
 
-// The grades of Pick, the lowest first. Each is worse than all below it together.
+// The grades of Pick, from the lowest. Each is worse than all lower ones together.
 const (
 	cooling  = 1 << iota // failed lately
 	avoided              // the caller wants another
@@ -39,9 +39,9 @@ const (
 	foreign              // another cluster's
 )
 
-// Pick returns the member to try next: the first of the best, searched round robin, so that
-// successive calls spread over all members. The best are usable and not in avoid, and have not
-// failed within the cool-down; failing that, not in avoid; failing that, any usable one.
+// Pick returns the member to try next: the first of the best, round robin, so that successive
+// calls spread over all members. The best are usable, not in avoid, and have not failed within
+// the cool-down; if there are none, those not in avoid; if there are none, any usable member.
 // It is never nil.
 func (c *Cluster) Pick(avoid ...*Member) *Member {
 	list := c.list()
@@ -78,7 +78,8 @@ func (m *Member) grade(now time.Duration, avoid []*Member) int {
 	return g
 }
 
-// Failed notes that m did not serve, and why: for a cool-down of about 5 s, Pick prefers others.
+// Failed records that m did not serve, and why: for a cool-down of about 5 s, Pick prefers
+// others.
 func (c *Cluster) Failed(m *Member, err error) {
 	if m.coolUntil.Swap(int64(c.now()+backoff.Spread(coolDown))) == 0 {
 		c.log.Warn("etcd member failing", "endpoint", m.Endpoint(), "error", textOf(err))
@@ -86,8 +87,8 @@ func (c *Cluster) Failed(m *Member, err error) {
 	}
 }
 
-// Worked notes that m served, which ends the cool-down. It is probed again, for it may have been
-// replaced by another version.
+// Worked records that m served, which ends the cool-down. m is probed again, because it may run
+// another version now.
 func (c *Cluster) Worked(m *Member) {
 	if m.coolUntil.Load() != 0 && m.coolUntil.Swap(0) != 0 {
 		c.log.Info("etcd member serves again", "endpoint", m.Endpoint())

@@ -8,7 +8,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// ID is the cluster_id that was pinned by the first answer.
+// ID is the cluster_id that the first answer pinned.
 func (c *Cluster) ID() uint64 { return c.id.Load() }
 
 // Revision is the highest revision received in a linearizable answer. Read before a request is
@@ -21,16 +21,17 @@ func (c *Cluster) Term() uint64 { return c.term.Load() }
 // errForeign is an answer of another cluster.
 var errForeign = errors.New("the answer is another cluster's")
 
-// Check validates the header of an answer from m, and takes it in.
+// Check validates the header of an answer from m, and records it.
 //
 // floor is Revision as it was when the request was sent. linearizable says that the answer's
-// revision is at least that of everything acknowledged before the request was sent: so for
-// transactions that hold a Range, linearizable ranges, and what goes through raft; not for
-// LeaseKeepAlive, watches, Status and LeaseTimeToLive.
+// revision is at least that of everything acknowledged before the request was sent. That is so
+// for transactions that hold a Range, for linearizable ranges, and for what goes through raft;
+// it is not for LeaseKeepAlive, watches, Status and LeaseTimeToLive.
 //
-// A linearizable revision below floor ends the Cluster, and the error matches ErrChanged. Another
-// cluster_id sets the endpoint aside, which is logged, until it answers as this cluster again; when every
-// endpoint is aside, and another probe of each confirms it, the Cluster ends likewise. Otherwise Term, and if linearizable Revision, are raised.
+// A linearizable revision below floor ends the Cluster, and the error matches ErrChanged.
+// Another cluster_id sets the endpoint aside, which is logged, until it answers as this cluster
+// again. If every endpoint is set aside, and another probe of each confirms it, the Cluster
+// ends with ErrChanged too. Otherwise Term, and if linearizable Revision, are raised.
 func (c *Cluster) Check(m *Member, h *pb.ResponseHeader, floor int64, linearizable bool) error {
 	if h == nil {
 		return fmt.Errorf("%s: %w", m.Endpoint(), errNoHeader)
@@ -43,7 +44,7 @@ func (c *Cluster) Check(m *Member, h *pb.ResponseHeader, floor int64, linearizab
 	if !linearizable {
 		return nil
 	}
-	if h.Revision <= 0 { // etcd's revisions begin at 1: nobody has filled it in
+	if h.Revision <= 0 { // etcd's revisions begin at 1, so the header was not filled in
 		return fmt.Errorf("%s: the answer has no revision", m.Endpoint())
 	}
 	if h.Revision < floor {
@@ -55,7 +56,7 @@ func (c *Cluster) Check(m *Member, h *pb.ResponseHeader, floor int64, linearizab
 	return nil
 }
 
-// checkID pins the first cluster_id, and refuses every other.
+// checkID pins the first cluster_id, and refuses all others.
 func (c *Cluster) checkID(m *Member, id uint64) error {
 	if id == 0 {
 		return fmt.Errorf("%s: %w", m.Endpoint(), errNoHeader)
@@ -78,14 +79,14 @@ func (c *Cluster) checkID(m *Member, id uint64) error {
 	return fmt.Errorf("%s: %w (%x instead of %x)", m.Endpoint(), errForeign, id, pinned)
 }
 
-// confirmed is the count of foreign answers in a row that makes an endpoint another cluster's: one
-// to a request, and one to a probe.
+// confirmed is how many foreign answers in a row make an endpoint another cluster's: one to a
+// request, and one to a probe.
 const confirmed = 2
 
 // isForeign reports whether the last answer of m was another cluster's.
 func (m *Member) isForeign() bool { return m.foreign.Load() != 0 }
 
-// noneIsOurs reports whether all endpoints have at least so many foreign answers in a row.
+// noneIsOurs reports whether each endpoint has given at least answers foreign answers in a row.
 func (c *Cluster) noneIsOurs(answers int32) bool {
 	for _, m := range c.list() {
 		if m.foreign.Load() < answers {
@@ -95,8 +96,8 @@ func (c *Cluster) noneIsOurs(answers int32) bool {
 	return true
 }
 
-// endIfForeign ends the Cluster if every endpoint was found to be another cluster's. The keeper calls it
-// after it has probed all of them.
+// endIfForeign ends the Cluster if every endpoint belongs to another cluster. The keeper calls
+// it after it has probed all of them.
 func (c *Cluster) endIfForeign() {
 	if c.id.Load() != 0 && c.noneIsOurs(confirmed) {
 		c.end(fmt.Errorf("%w: every endpoint answers as another cluster than %x", ErrChanged, c.id.Load()))

@@ -14,8 +14,8 @@ import (
 // probeTotal bounds one probe of one member.
 const probeTotal = 5 * time.Second
 
-// probe queries the member for its identity: the cluster, its version, whether it is a learner. Where the
-// cluster demands a token even for that, it gets one.
+// probe queries the member for its identity: the cluster, its version, whether it is a learner.
+// If the cluster demands a token even for that, probe fetches one.
 func (c *Cluster) probe(ctx context.Context, m *Member) error {
 	until := time.Now().Add(probeTotal)
 	l := c.creds.current.Load()
@@ -60,7 +60,7 @@ func (c *Cluster) status(ctx context.Context, m *Member, l *login, until time.Ti
 	return resp, nil
 }
 
-// foundLearner leaves the member out until it is promoted.
+// foundLearner excludes the member until it is promoted.
 func (c *Cluster) foundLearner(m *Member) {
 	if !m.learner.Swap(true) {
 		c.log.Info("etcd member is a learner: left out until it is promoted", "endpoint", m.Endpoint())
@@ -68,7 +68,8 @@ func (c *Cluster) foundLearner(m *Member) {
 	}
 }
 
-// warnOfVersion warns, once for each member and version, of servers that break a rule (F13).
+// warnOfVersion logs a warning, once for each member and version, about servers that break a
+// rule (F13).
 func (c *Cluster) warnOfVersion(m *Member, version string) {
 	why := VersionFault(version)
 	if why == "" {

@@ -28,17 +28,18 @@ type Request struct {
 	Repeat  Repeat        // when it is sent again
 	Attempt time.Duration // bound of one attempt; 0: 3 s
 	Total   time.Duration // bound of all attempts together; 0: 12 s. A context that ends sooner wins
-	Avoid   *Member       // not this one, if there is another
+	Avoid   *Member       // another member than this one, if there is one
 	On      *Member       // only this one, and one attempt
 	Local   bool          // the answer's revision is not checked: Status, LeaseTimeToLive, MemberList
-	Reads   bool          // for Do: it writes nothing, so its failure is NotApplied. Txn sees it by itself
-	Lanes   Lanes         // is notified of each attempt; nil: nobody is
-	Ticket  int           // what Lanes knows the request by
+	Reads   bool          // for Do: it writes nothing, so its failure is NotApplied. Txn finds that out from t
+	Lanes   Lanes         // is notified of each attempt; nil: none is
+	Ticket  int           // identifies the request to Lanes
 
 	anonymous bool // without a token: Authenticate
 }
 
-// Lanes is notified of the attempts of a request: of each when it is sent, and when it has ended. Neither blocks.
+// Lanes is notified when an attempt of a request is sent, and when it has ended. Neither method
+// blocks.
 type Lanes interface {
 	Began(ticket int, m *Member, now time.Time)
 	Ended(ticket int, answered bool)
@@ -58,8 +59,9 @@ func (c *Cluster) Txn(ctx context.Context, r Request, t *pb.TxnRequest) (*pb.Txn
 	return s.answer, nil
 }
 
-// Do is Txn for any other unary call. call sends it to m with the context that it is given, once,
-// and returns the answer's header. It may be called several times, one after the other.
+// Do is Txn for any other unary call. call sends the request to m once, with the context that
+// it is given, and returns the answer's header. It may be called several times, one after the
+// other.
 func (c *Cluster) Do(ctx context.Context, r Request, call func(ctx context.Context, m *Member) (*pb.ResponseHeader, error)) error {
 	s := sender{c: c, r: r, call: call, harmless: r.anonymous || r.Reads}
 	return s.run(ctx)

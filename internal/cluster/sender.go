@@ -18,14 +18,14 @@ import (
 const (
 	minBackoff  = 50 * time.Millisecond
 	maxBackoff  = time.Second
-	maxRefusals = 2           // of tokens, for one request, where a new one may help
-	slow        = time.Second // a member that is given up after this long is graded down
+	maxRefusals = 2           // token refusals after which a request gives up, if a new token may help
+	slow        = time.Second // an attempt that a caller gives up after this long grades the member down
 )
 
-// newBackoff is the series of waits of a request, a login or a first contact.
+// newBackoff is the backoff of a request, a login or a first contact.
 func newBackoff() backoff.Backoff { return backoff.Backoff{First: minBackoff, Most: maxBackoff} }
 
-// sender carries one request through its attempts.
+// sender makes the attempts of one request.
 type sender struct {
 	c    *Cluster
 	r    Request
@@ -33,17 +33,17 @@ type sender struct {
 
 	txn      *pb.TxnRequest
 	answer   *pb.TxnResponse
-	harmless bool // writes nothing
+	harmless bool // it writes nothing
 
-	until    time.Time // no attempt goes on after it
-	began    time.Time // the last attempt
+	until    time.Time // when the last attempt has to end
+	began    time.Time // when the last attempt began
 	login    *login    // of the last attempt
-	tried    []*Member // since the last pause
+	tried    []*Member // the members tried since the last pause
 	backoff  backoff.Backoff
 	refusals int
 
 	member  *Member // of the last attempt
-	last    error   // of the last attempt that failed for a reason of its own
+	last    error   // the error of the last attempt, unless it failed because ctx ended
 	unknown bool    // some attempt may have been applied
 }
 
@@ -68,13 +68,13 @@ func (s *sender) run(ctx context.Context) error {
 			s.served()
 			return nil
 		}
-		if !s.goOn(ctx, outcome, err) || !s.wait(ctx) {
+		if !s.mayRetry(ctx, outcome, err) || !s.wait(ctx) {
 			return s.failed(ctx)
 		}
 	}
 }
 
-// prepare picks the member to try, and its login.
+// prepare picks the member to try, and its credentials.
 func (s *sender) prepare(ctx context.Context) error {
 	if err := s.c.Err(); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (s *sender) pick() *Member {
 		return s.r.On
 	case len(s.tried) > 0:
 		return s.c.Pick(s.tried...)
-	case s.member != nil: // after a pause: not the last one again
+	case s.member != nil: // after a pause: not the last member again
 		return s.c.Pick(s.member)
 	case s.r.Avoid != nil:
 		return s.c.Pick(s.r.Avoid)
@@ -109,7 +109,7 @@ func (s *sender) pick() *Member {
 	return s.c.Pick()
 }
 
-// try makes one attempt. The outcome is that of a failed one.
+// try makes one attempt. Outcome is meaningful only with an error.
 func (s *sender) try(ctx context.Context) (Outcome, error) {
 	s.began = time.Now()
 	end := s.began.Add(s.r.Attempt)
@@ -140,11 +140,12 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 	return NotApplied, nil
 }
 
-// errCopies is why an answer does not show what became of the request: it may be that of a second copy which found
-// what the first had done, and the first may be applied later still.
+// errCopies is the error if the answer does not show whether the request was applied: it may be
+// the answer to a second copy, which found what the first copy wrote, and the first copy may
+// still be applied later.
 var errCopies = errors.New("an interceptor sent it more than once, and each copy may have been applied, or may still be")
 
-// send is the one place where a request leaves.
+// send is the only function that sends a request.
 func (s *sender) send(a *attempt) (*pb.ResponseHeader, error) {
 	m := s.member
 	m.inflight.Add(1)
@@ -158,8 +159,9 @@ func (s *sender) send(a *attempt) (*pb.ResponseHeader, error) {
 	return s.answer.Header, err
 }
 
-// plainEnd is err, of an attempt for a caller with ctx. The end of a context that is not the caller's must not
-// look like the end of the caller's, so only its code and text are kept: an interceptor may have returned it.
+// plainEnd returns err, of an attempt for a caller with ctx. An interceptor may have returned
+// the end of another context, which must not look like the end of the caller's: of such an
+// error only the code and the text are kept.
 func plainEnd(ctx context.Context, err error) error {
 	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	if !ended || EndOf(ctx) != nil {
@@ -168,7 +170,7 @@ func plainEnd(ctx context.Context, err error) error {
 	return status.Error(codes.DeadlineExceeded, textOf(err))
 }
 
-// served takes in that the member has answered.
+// served records that the member has answered.
 func (s *sender) served() {
 	s.c.Worked(s.member)
 	if !s.r.anonymous {
@@ -176,8 +178,8 @@ func (s *sender) served() {
 	}
 }
 
-// goOn records a failed attempt, and reports whether there may be another.
-func (s *sender) goOn(ctx context.Context, outcome Outcome, err error) bool {
+// mayRetry records a failed attempt, and reports whether another may follow.
+func (s *sender) mayRetry(ctx context.Context, outcome Outcome, err error) bool {
 	if s.harmless {
 		outcome = NotApplied
 	}
@@ -189,7 +191,8 @@ func (s *sender) goOn(ctx context.Context, outcome Outcome, err error) bool {
 		return false
 	}
 	if EndOf(ctx) != nil {
-		// A caller that stops waiting proves nothing about the member, unless it has waited long.
+		// A caller that stops waiting proves nothing about the member, unless it waited for
+		// long.
 		if time.Since(s.began) >= slow {
 			s.c.Failed(s.member, err)
 		}
@@ -206,8 +209,8 @@ func (s *sender) goOn(ctx context.Context, outcome Outcome, err error) bool {
 	return may
 }
 
-// refused records that the member refused the token, and reports whether there may be another attempt: on
-// any member with a new token, or with the same one on another.
+// refused records that the member refused the token. It reports whether another attempt may
+// follow: with a new token on any member, or with the same token on another member.
 func (s *sender) refused(err error) bool {
 	if !s.c.creds.Refused(s.member, s.login.token, err) {
 		s.tried = append(s.tried, s.member)
@@ -217,7 +220,7 @@ func (s *sender) refused(err error) bool {
 	return s.refusals <= maxRefusals && !s.pointless(err)
 }
 
-// pointless reports whether the server wants a token and there is none to be had.
+// pointless reports whether the server requires a token and no user is configured.
 func (s *sender) pointless(err error) bool {
 	return s.c.creds.user == "" && is(err, rpctypes.ErrGRPCUserEmpty)
 }
@@ -228,14 +231,14 @@ func (s *sender) blame(err error) {
 	switch {
 	case is(err, rpctypes.ErrGRPCNotSupportedForLearner):
 		s.c.foundLearner(s.member)
-	case errors.Is(err, errForeign), errors.Is(err, ErrChanged): // Check has dealt with it
+	case errors.Is(err, errForeign), errors.Is(err, ErrChanged): // Check has handled it
 	case errors.Is(err, errCopies): // the member has answered
 	default:
 		s.c.Failed(s.member, err)
 	}
 }
 
-// wait pauses when every member was tried, and reports whether to go on.
+// wait pauses once every member was tried, and reports whether to continue.
 func (s *sender) wait(ctx context.Context) bool {
 	if len(s.tried) < len(s.c.Members()) {
 		return time.Now().Before(s.until)

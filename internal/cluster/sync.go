@@ -7,10 +7,10 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// syncMembers replaces the endpoints by those that the cluster's voting members advertise. A new
-// one is used only after it has answered; an old one goes only when its member has left, or has
-// another endpoint that answers. So the list never becomes empty, and an advertised address that
-// cannot be reached from here replaces nothing.
+// syncMembers replaces the endpoints by those that the cluster's voting members advertise. A
+// new endpoint is used only after it has answered. An old one is removed only when its member
+// has left, or has another endpoint that answers. So the list never becomes empty, and an
+// advertised address that cannot be reached replaces nothing.
 func (c *Cluster) syncMembers() {
 	var resp *pb.MemberListResponse
 	err := c.Do(c.life, Request{Op: "member list", Repeat: Always, Local: true}, func(ctx context.Context, m *Member) (*pb.ResponseHeader, error) {
@@ -58,7 +58,7 @@ func (c *Cluster) leaveOut(endpoint string, err error) {
 	c.log.Warn("advertised endpoint left out", "endpoint", endpoint, "error", err)
 }
 
-// reachNew connects to those wanted that there are not yet, and returns those that answer.
+// reachNew connects to the wanted endpoints that are new, and returns those that answer.
 func (c *Cluster) reachNew(wanted map[endpoint]bool) []*Member {
 	have := make(map[endpoint]bool)
 	for _, m := range c.list() {

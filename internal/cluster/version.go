@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// VersionFault says what is wrong with a server of this version (F13); "" if nothing is known.
+// VersionFault returns what is wrong with a server of this version (F13); "" if nothing is
+// known.
 func VersionFault(version string) string {
 	v, pre, ok := parseVersion(version)
 	switch {
@@ -21,9 +22,10 @@ func VersionFault(version string) string {
 	return ""
 }
 
-// TakesNested reports whether transactions within transactions are safe: all members report one minor version of etcd,
-// one that checks the permissions inside of them, which those of VersionFault do not. A member that has not answered yet,
-// or not since it failed, has not reported.
+// TakesNested reports whether transactions within transactions are safe. All members must
+// report one minor version of etcd, one that checks the permissions inside of them; the
+// versions of VersionFault do not. A member that has not answered yet, or not since it failed,
+// has not reported.
 func (c *Cluster) TakesNested() bool {
 	var all int64
 	for _, m := range c.list() {
@@ -36,7 +38,8 @@ func (c *Cluster) TakesNested() bool {
 	return true
 }
 
-// nestsAs is a number for the minor version of a server that takes transactions within transactions; 0: it does not.
+// nestsAs is a number for the minor version of a server that accepts transactions within
+// transactions; 0: it does not.
 func nestsAs(version string) int64 {
 	if VersionFault(version) != "" {
 		return 0

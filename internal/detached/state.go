@@ -1,9 +1,9 @@
-// Package detached is what a lease.Handle holds: all that another process needs to
-// take a detached session over, and the text in which it travels.
+// Package detached is the content of a lease.Handle: all that another process needs to take a
+// detached session over, and its encoding as text.
 //
-// The text is one word of printable ASCII, fit for an environment variable or a
-// file. It holds no secret. Parse refuses what no session can have left, so that a
-// State which was read is as good as one that was written.
+// The text is one word of printable ASCII, fit for an environment variable or a file. It holds
+// no secret. Parse refuses what no session can have written, so that a State which was parsed
+// is as valid as one that was written.
 package detached
 
 import (
@@ -23,7 +23,7 @@ type State struct {
 	Key         string        // the session key
 	Create, Mod int64         // its revisions
 	Next        int64         // the number of the session's next entry
-	Unsettled   []string      // keys of the entries that are to be undone
+	Unsettled   []string      // keys of the entries that have to be undone
 }
 
 // form is the JSON inside the text. Keys are bytes.

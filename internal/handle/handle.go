@@ -1,5 +1,4 @@
-// Package handle describes for people and logs what a handle holds: one form for
-// locks and terms.
+// Package handle describes handles, for people and for logs: one form for locks and terms.
 package handle
 
 import (
@@ -9,7 +8,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// A Handle is what was acquired. Its methods are safe on a nil handle.
+// A Handle is a lock or a term. Its methods are safe on a nil handle.
 type Handle interface {
 	Name() string
 	Key() string

@@ -13,22 +13,22 @@ import (
 // SessionOf returns the engine of a *pawl.Session; nil for a nil one.
 var SessionOf func(s any) *session.Session
 
-// HostFor returns what the sessions of a pawl.Sessions live on. It asks a *pawl.Client
-// for no session, and others for the one of now.
+// HostFor returns the Host of a pawl.Sessions' sessions. For a *pawl.Client it needs no
+// session, for others it gets the current one.
 var HostFor func(ctx context.Context, sessions any) (session.Host, error)
 
-// HostOf returns what a *pawl.Client's sessions live on, or the reason why the
-// client cannot be used: it is nil, closed, or its cluster has changed.
+// HostOf returns the Host of a *pawl.Client's sessions, or an error why the client cannot be
+// used: it is nil, closed, or its cluster has changed.
 var HostOf func(c any) (session.Host, error)
 
-// A Keeper is what a process that holds for others does with what it holds: see
-// queue.Acquisition for each method.
+// A Keeper is the interface of a process that holds on behalf of others: see queue.Acquisition
+// for each method.
 type Keeper interface {
 	Promise(until clock.Instant) error
 	Until() clock.Instant
 	Forfeit(cause error)
 }
 
-// KeeperOfHeld returns what stands behind a *lock.Held, a *lock.HeldMulti or a *lock.Permit, and
-// KeeperOfTerm what stands behind a *elect.Term.
+// KeeperOfHeld returns the acquisition of a *lock.Held, a *lock.HeldMulti or a *lock.Permit,
+// and KeeperOfTerm that of a *elect.Term.
 var KeeperOfHeld, KeeperOfTerm func(v any) Keeper

@@ -9,8 +9,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// A query is about the session of a queue key at one revision: whether the session's
-// key existed, and its value.
+// A query asks about the session of a queue key at one revision: whether the session's key
+// existed, and its value.
 type query struct {
 	lease, n int64
 	rev      int64
@@ -131,8 +131,8 @@ func (s *state) apply(r revision) (out []Event) {
 	return t.finish()
 }
 
-// queues reports whether e, which came, has to wait for others. At a semaphore that is for
-// those before it at the turnstile, and where all slots are held.
+// queues reports whether e, which is new, has to wait for others. At a semaphore that is for
+// those ahead of it at the turnstile, and if all slots are held.
 func (l *folder) queues(e *entry) bool {
 	switch {
 	case e.HasSlot():

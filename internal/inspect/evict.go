@@ -45,9 +45,8 @@ func Evict(ctx context.Context, c *pawl.Client, p Position, by string) error {
 	return nil
 }
 
-// evict sends its request again when the answer is lost: a second copy is harmless.
-// Where it then finds the key gone, it counts the first request as the one that
-// deleted it.
+// evict sends its request again if the answer is lost: a second copy is harmless. If the key is
+// gone then, it assumes that the first request deleted it.
 func (r *reader) evict(ctx context.Context, p Position, by string) error {
 	mark := r.mark(p, by)
 	for doubt := false; ; {

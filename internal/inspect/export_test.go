@@ -1,7 +1,7 @@
 package inspect
 
-// What the tests outside of the package need of its inside: they use lock and elect,
-// which import this package.
+// This file exports internals for the tests outside of the package, which use lock and elect;
+// those import this package.
 const (
 	Page      = pageSize
 	SomeLabel = label

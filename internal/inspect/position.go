@@ -39,15 +39,16 @@ type Position struct {
 	// Holds: it does not wait, in the queue that it was returned with.
 	Holds bool
 
-	// From a lock's key, a candidate's owner key, or else from the session's. Empty where neither says it.
+	// From a lock's key, a candidate's owner key, or else from the session's. Empty if none of
+	// them contains it.
 	Owner string
 	Host  string
 	PID   int
-	// Since is when the key was put, by its owner's clock; for a candidate without an owner key it is
-	// when the session began, which was earlier. Zero: unknown.
+	// Since is when the key was put, by its owner's clock; for a candidate without an owner key
+	// it is when the session began, which was earlier. Zero: unknown.
 	Since time.Time
 
-	Names []string // of a set of names that is locked at once, as its key says them; nil: one name alone
+	Names []string // of a set of names that is locked at once, as its key lists them; nil: a single name
 	Value []byte   // a candidate's, its first KiB
 	Size  int      // of the whole value
 
@@ -159,8 +160,8 @@ func (p Position) Kind() string {
 // HasSlot reports whether the position holds Slot of a semaphore.
 func (p Position) HasSlot() bool { return p.Limit > 0 }
 
-// Kinds returns what the name is used as, each kind once, in the order of the queue. It
-// is to be one: different kinds are in each other's way.
+// Kinds returns what the name is used as, each kind once, in the order of the queue. There
+// should be one: different kinds block each other.
 func (q NamedQueue) Kinds() (kinds []string) {
 	for _, p := range q.Queue {
 		if k := p.Kind(); p.Form != Foreign && !slices.Contains(kinds, k) {
@@ -202,8 +203,8 @@ func (q NamedQueue) holders() int {
 	return n
 }
 
-// Limit returns how many slots of a semaphore can be held, as far as those that hold one
-// say it: the least that one of them does. 0: it is not known.
+// Limit returns how many slots of a semaphore can be held: the least limit among its holders.
+// 0: it is not known.
 func (q NamedQueue) Limit() (limit int) {
 	for _, p := range q.Holders() {
 		if p.Limit > 0 && (limit == 0 || p.Limit < limit) {

@@ -9,40 +9,40 @@ import (
 	"github.com/pawl-locks/pawl/internal/inside"
 )
 
-// A Queue is who holds one name and who waits for it at one moment: first those that hold
-// it, or are about to, and then those that wait, in order. It is empty where nobody holds
-// or waits.
+// A Queue lists who holds one name and who waits for it at one moment: first those that hold
+// it, or are about to, and then those that wait, in order. It is empty if nobody holds or
+// waits.
 type Queue []Queued
 
 // A Queued is one position in a Queue. Unknown fields are empty: a key that etcd's own
 // clients made does not name its owner.
 type Queued struct {
 	Key   string        // whole, namespace included
-	Token fencing.Token // that it holds with, or will, except one that waits for a slot: the create revision of Key
+	Token fencing.Token // the token with which it holds, or will hold: the create revision of Key. One that waits for a slot gets another
 	Holds bool          // it holds, or is about to; false: it waits
-	Owner string        // of the Options with which it was acquired, or else lease.Options.Owner of its session
+	Owner string        // of the Options with which it was acquired, or of its session's lease.Options
 	Host  string        // of its process, as the process reports it
 	PID   int           // of its process
-	// Since is when Key was put, by that process's clock. For a candidate whose Options name no Owner it
-	// is when the candidate's session began, which was earlier.
+	// Since is when Key was put, by that process's clock. For a candidate whose Options name no
+	// Owner it is when the candidate's session began, which was earlier.
 	Since time.Time
-	Lease int64 // that Key is on: its session's ID; 0: none known
+	Lease int64 // the lease that Key is on, its session's ID; 0: none known
 	Mode  Mode
-	Slot  int // of a semaphore, that it holds; -1: none
+	Slot  int // the slot of a semaphore that it holds; -1: none
 }
 
 // A Mode is how a position in a queue holds or will hold the name.
 type Mode string
 
 const (
-	// ModeExclusive: alone.
+	// ModeExclusive: exclusively.
 	ModeExclusive Mode = "exclusive"
-	// ModeShared: together with other shared ones.
+	// ModeShared: together with other shared holders.
 	ModeShared Mode = "shared"
 	// ModeSemaphore: a slot of a semaphore.
 	ModeSemaphore Mode = "semaphore"
-	// ModeForeign: the key is in no form that pawl or etcd's clients make. It blocks
-	// the name until somebody deletes it.
+	// ModeForeign: neither pawl nor etcd's clients make keys of this form. It blocks the name
+	// until somebody deletes it.
 	ModeForeign Mode = "foreign"
 )
 

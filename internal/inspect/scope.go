@@ -9,12 +9,12 @@ import (
 
 // A Scope is the names to read. The zero Scope is all of the namespace.
 type Scope struct {
-	Prefix     string // names that begin so
-	Name       string // this one alone, even where its queue is empty
+	Prefix     string // names with this prefix
+	Name       string // this name only, even if its queue is empty
 	EtcdLayout bool   // Name is verbatim
 }
 
-// A span is a range of keys: those that begin with prefix.
+// A span is the range of the keys with prefix.
 type span struct {
 	prefix string
 	only   string // the one queue to return; "": all of them

@@ -46,9 +46,9 @@ type folder struct {
 	queue     []*entry
 }
 
-// holders returns how many at the front of the queue in folder f hold it, slots of a
-// semaphore aside, which are held wherever they are: the first, and those that are shared
-// with it.
+// holders returns how many at the front of the queue in folder f hold it: the first, and those
+// that are shared with it. It does not count slots of a semaphore, which are held wherever they
+// are.
 func (l *folder) holders(f string) int {
 	n := 0
 	for n < len(l.queue) && l.queue[n].modeIn(f) == ModeShared {

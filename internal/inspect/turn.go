@@ -15,7 +15,7 @@ type turn struct {
 	revision
 	handed  map[string]bool
 	gone    map[int64]int     // deleted keys of clientv3's sessions, by lease
-	waited  map[string]*entry // with what key each slot was waited for that was taken in this revision
+	waited  map[string]*entry // with which key each slot that was taken in this revision was waited for
 	came    []*entry
 	touched map[string]bool
 	unsure  bool // the events are the differences that a read shows

@@ -1,8 +1,7 @@
-// Package keys spells what stands in etcd: the names of keys and what their values
-// say. The writer and the reader of each form stand side by side. The package is
-// pure and knows nothing of requests.
+// Package keys defines what is stored in etcd: the names of keys and the form of their values.
+// The writer and the reader of each form are side by side. The package is pure and does no I/O.
 //
-// Behind Config.Namespace, "ns" here, stand
+// After Config.Namespace, "ns" here, the keys are
 //
 //	ns<escaped name>/<lease>-<n>       a queue key: acquisition n of a lease ([Queue], [QueueKey])
 //	ns<escaped name>/+<lease>-<n>      one of a shared lock
@@ -13,6 +12,7 @@
 //	ns//pawl/<lease>/<n>               a cancel key ([CancelKey])
 //	ns//pawl/<lease>/<n>/owner         who a candidate is, where it is not its session's owner ([OwnerKey])
 //	ns//pawl/<lease>/<n>/broken        the mark of an operator's eviction ([EvictionKey])
+//	ns//pawl/<lease>/<n>/forfeit       the mark of a hold that its own process ended ([ForfeitKey])
 //	ns//pawl/once/<escaped name>       the record of the last run of a name, a time ([OnceKey])
 //
 // where <lease> is a lease ID in hexadecimal and <n> a sequence number in decimal,
@@ -25,14 +25,14 @@
 //  1. Escaping is injective, and no name's keys lie among the keys of another name
 //     or of the sessions. In etcd's layout names nest as they do there, but none
 //     contains the sessions' keys.
-//  2. A queue key shows its lease and its sequence number by its name alone, and a
+//  2. The name of a queue key alone shows its lease and its sequence number, and a
 //     name that is not exactly in that form is foreign.
-//  3. What a writer here wrote its reader reads back, and a reader refuses what no
+//  3. A reader reads what the writer here wrote, and refuses what no
 //     writer here can have written: it never panics and never guesses.
 //
 // # Forms
 //
 // A queue key of any form but the exclusive one begins with a character that is no
-// hexadecimal digit, so that a reader that does not know the form takes the key for a
-// foreign one and waits for it. The keys of each form lie together, in a range.
+// hexadecimal digit, so that a reader that does not know the form takes the key for
+// a foreign one and waits for it. The keys of each form lie together, in a range.
 package keys

@@ -31,7 +31,7 @@ func FuzzQueuesOfTwoNames(f *testing.F) {
 	})
 }
 
-// What a reader takes for a queue is written back as the same prefix.
+// A prefix that parses as a queue is written back as the same prefix.
 func FuzzParseQueue(f *testing.F) {
 	for _, p := range []string{"a/", "/a%2Fb/", "a/b/", "//pawl/", "/%2f/", "%/", "//", "/"} {
 		f.Add("", p)
@@ -129,8 +129,7 @@ func FuzzHandoffs(f *testing.F) {
 	})
 }
 
-// What stands in a value that others wrote is never handed off to a key that could
-// not have been in a list.
+// A forged value never leads to a handoff to a key that could not have been in a list.
 func FuzzForgedHandoffs(f *testing.F) {
 	f.Add(someLabel + "\ngranted 7f-1 3\n80-1 4 0 " + someLabel + "\n")
 	f.Add(someLabel + "\ngranted 7f-1 3\n+80-1 4 1 x\n")

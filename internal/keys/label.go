@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// An Identity is whose a key is, for people: the owner as configured, and the
+// An Identity names the owner of a key, for people to read: the owner as configured, and the
 // process, with the time at which the key was put, by that process's clock.
 type Identity struct {
 	Owner string    `json:"owner"`
@@ -16,11 +16,11 @@ type Identity struct {
 	Since time.Time `json:"since"`
 }
 
-// Value is the value of a key that says nothing else, as the mark of an eviction.
+// Value is the value of a key that contains nothing else, such as the mark of an eviction.
 func (id Identity) Value() []byte { return marshal(id) }
 
-// SessionValue is the value of a session key. The nonce shows whose writing it is
-// after an answer was lost.
+// SessionValue is the value of a session key. The nonce shows who wrote it, if the writer's
+// answer was lost.
 func SessionValue(id Identity, nonce string) []byte {
 	return marshal(struct {
 		Identity
@@ -28,8 +28,8 @@ func SessionValue(id Identity, nonce string) []byte {
 	}{id, nonce})
 }
 
-// ParseIdentity reads the identity in a value that Value, SessionValue, Lock or
-// EtcdLock wrote, with or without a handoff. What cannot be read is left out.
+// ParseIdentity reads the identity in a value that Value, SessionValue, Lock or EtcdLock wrote,
+// with or without a handoff. It leaves out what it cannot read.
 func ParseIdentity(value []byte) (id Identity) {
 	line, _, _ := bytes.Cut(value, newline)
 	if json.Unmarshal(line, &id) != nil {
@@ -38,9 +38,9 @@ func ParseIdentity(value []byte) (id Identity) {
 	return id
 }
 
-// LockMark is what the value of each lock's queue key begins with, and no other
-// value in a queue: it distinguishes a lock's key from a candidate's under the same name,
-// and from a key in etcd's layout. Only keys with it are handed off to.
+// LockMark is the beginning of the value of each lock's queue key, and of no other value in a
+// queue: it distinguishes a lock's key from a candidate's under the same name, and from a key
+// in etcd's layout. Only keys with it receive handoffs.
 const LockMark = `{"pawl":"lock",`
 
 // etcdMark is LockMark for a key in etcd's layout.
@@ -48,11 +48,10 @@ const etcdMark = `{"layout":"etcd",`
 
 var lockMark = []byte(LockMark)
 
-// A Label makes the values of one session's lock keys: everything but the time is
-// encoded once.
+// A Label makes the values of one session's lock keys: all but the time is encoded once.
 type Label []byte
 
-// NewLabel is the label of a session. id.Since is left out.
+// NewLabel makes the label of a session, without id.Since.
 func NewLabel(id Identity) Label {
 	b := marshal(struct {
 		Pawl  string `json:"pawl"`
@@ -72,15 +71,15 @@ func (l Label) Lock(since time.Time) []byte {
 	return append(b, `"}`...)
 }
 
-// multiMark is LockMark for a key of an acquisition of several names, which is not handed
-// off to.
+// multiMark is LockMark for a key of an acquisition of several names, which receives no
+// handoffs.
 const multiMark = `{"pawl":"multi",`
 
-// maxNames is about how many bytes of names a set's value says.
+// maxNames is about how many bytes of names a set's value contains.
 const maxNames = 1 << 10
 
-// Multi is Lock for the keys of an acquisition of several names. It says the names too, as
-// many of them as make it no longer than a little over a KiB, and how many there are.
+// Multi is Lock for the keys of an acquisition of several names. It also contains how many
+// names there are, and as many of them as fit into a little over a KiB.
 func (l Label) Multi(since time.Time, names []string) []byte {
 	size, count := 0, len(names)
 	for i, name := range names {
@@ -95,7 +94,7 @@ func (l Label) Multi(since time.Time, names []string) []byte {
 	return append(b, l.Lock(since)[len(LockMark):]...)
 }
 
-// ParseNames is what Multi has said of the names; none for another value.
+// ParseNames returns the names in a value that Multi made; none for another value.
 func ParseNames(value []byte) []string {
 	var v struct {
 		Names []string `json:"names"`
@@ -107,8 +106,8 @@ func ParseNames(value []byte) []string {
 	return v.Names
 }
 
-// SizeOfSet is how many names were acquired together with a value that Multi or EtcdMulti has
-// made; false: another made it.
+// SizeOfSet is how many names were acquired together, according to a value that Multi or
+// EtcdMulti made; false: it is another value.
 func SizeOfSet(value []byte) (names int, ok bool) {
 	var v struct {
 		Pawl  string   `json:"pawl"`
@@ -127,14 +126,13 @@ func (l Label) EtcdMulti(since time.Time, names []string) []byte {
 	return append([]byte(etcdMark), l.Multi(since, names)[1:]...)
 }
 
-// EtcdLock is Lock for a key in etcd's layout. It says the same and does not begin
-// with LockMark, because such a key is never handed off to.
+// EtcdLock is Lock for a key in etcd's layout. It has the same content but does not begin with
+// LockMark, because such a key never receives a handoff.
 func (l Label) EtcdLock(since time.Time) []byte {
 	return append([]byte(etcdMark), l.Lock(since)[1:]...)
 }
 
-// OfLock reports whether the value of a queue key says that it is a lock's, in
-// either layout.
+// OfLock reports whether a queue key with this value is a lock's, in either layout.
 func OfLock(value []byte) bool {
 	return bytes.HasPrefix(value, lockMark) || bytes.HasPrefix(value, []byte(etcdMark)) || bytes.HasPrefix(value, []byte(multiMark))
 }

@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// MaxName is the length limit of a name, in bytes: one that is escaped to three
-// times its length still fits into an etcd request many times over.
+// MaxName is the length limit of a name, in bytes: even escaped to three times its length, a
+// name fits into an etcd request many times over.
 const MaxName = 1024
 
-// A Queue is where all who want one name queue.
+// A Queue is the queue of one name.
 type Queue struct {
 	Name       string // as given
-	Prefix     string // of its keys, namespace included; ends in a slash
-	EtcdLayout bool   // the name was taken verbatim
+	Prefix     string // the prefix of its keys, namespace included; ends in a slash
+	EtcdLayout bool   // the name is used verbatim
 }
 
-// NewQueue checks name and returns its queue. With etcdLayout the name is taken
-// verbatim, as clientv3's concurrency package takes it; otherwise it is escaped
-// so that no name's keys lie among another's.
+// NewQueue checks name and returns its queue. With etcdLayout the name is used verbatim, as
+// clientv3's concurrency package uses it; otherwise it is escaped so that no name's keys lie
+// among another's.
 func NewQueue(namespace, name string, etcdLayout bool) (Queue, error) {
 	if err := CheckName(name, etcdLayout); err != nil {
 		return Queue{}, err
@@ -32,26 +32,26 @@ func NewQueue(namespace, name string, etcdLayout bool) (Queue, error) {
 	return Queue{Name: name, Prefix: prefix, EtcdLayout: etcdLayout}, nil
 }
 
-// A Place is where a queue key is to be put: in which queue, and in which form.
+// A Place is where a queue key is put: its queue and its form.
 type Place struct {
 	Prefix string // of the queue's keys
 	Form   Form
 }
 
-// slotRoot begins the fencing resources of semaphores' slots, and no name.
+// slotRoot is the beginning of the fencing resources of semaphores' slots, and of no name.
 const slotRoot = "//pawl/slot/"
 
-// MaxSemaphore is the length limit of a semaphore's name, in bytes: one with which the
-// resource of each slot is as long as a name may be.
+// MaxSemaphore is the length limit of a semaphore's name, in bytes. With it the resource of a
+// slot is at most as long as a name may be.
 const MaxSemaphore = MaxName - len(slotRoot) - len("999/")
 
-// SlotResource is what a slot of the semaphore of this name is to storage that checks fencing
-// tokens. It is no name, and no two slots have the same.
+// SlotResource identifies a slot of the semaphore of this name to storage that checks fencing
+// tokens. It is no valid name, and no two slots have the same.
 func SlotResource(name string, slot int) string {
 	return slotRoot + strconv.Itoa(slot) + "/" + name
 }
 
-// CheckName says what is wrong with a name, in any namespace.
+// CheckName returns what is wrong with a name, in any namespace.
 func CheckName(name string, etcdLayout bool) error {
 	switch {
 	case name == "":
@@ -69,10 +69,9 @@ func CheckName(name string, etcdLayout bool) error {
 	return nil
 }
 
-// ParseQueue is the inverse of NewQueue: it returns the queue whose keys have this
-// prefix. A name without a slash has the same queue in both layouts, and EtcdLayout
-// is false for it. ok is false where no name has such keys, as among the sessions'
-// own.
+// ParseQueue is the inverse of NewQueue: it returns the queue whose keys have this prefix. A
+// name without a slash has the same queue in both layouts, and EtcdLayout is false for it. ok
+// is false if no name has such keys, as among the sessions' own.
 func ParseQueue(namespace, prefix string) (q Queue, ok bool) {
 	rest, ok := strings.CutPrefix(prefix, namespace)
 	if !ok || OfSessions(rest) {
@@ -90,12 +89,12 @@ func ParseQueue(namespace, prefix string) (q Queue, ok bool) {
 	return q, err == nil
 }
 
-// EscapePrefix is what the prefixes of all names that begin with begin and hold a
-// slash have in common, after the namespace.
+// EscapePrefix is the common prefix, after the namespace, of the keys of all names that begin
+// with begin and contain a slash.
 func EscapePrefix(begin string) string { return "/" + slashes.Replace(begin) }
 
-// Quote is a name for an error's text, in quotes, and shortened where it is longer
-// than a name can be.
+// Quote is a name for an error's text, in quotes, and shortened if it is longer than a name may
+// be.
 func Quote(name string) string {
 	if len(name) > MaxName {
 		return strconv.Quote(name[:64]) + "…"
@@ -108,9 +107,9 @@ var (
 	unslashes = strings.NewReplacer("%2F", "/", "%25", "%")
 )
 
-// escape keeps a name without a slash as it is; one with a slash becomes a
-// slash and the name escaped. Of escaped names only those of the form "/<no slash>"
-// contain a slash, so none is a directory of another, and none begins with two.
+// escape returns a name without a slash as it is, and one with a slash as a slash and the name
+// escaped. Only escaped names of the form "/<no slash>" contain a slash, so none is a directory
+// of another, and none begins with two.
 func escape(name string) string {
 	if !strings.Contains(name, "/") {
 		return name

@@ -102,8 +102,8 @@ func TestParseQueueReadsEtcdsLayoutWhereNoEscapedNameIsMeant(t *testing.T) {
 	}
 }
 
-// SM4: what a slot is to storage is no name that anybody can lock, is as long as a name may be at the
-// most, and is no other slot's.
+// SM4: the resource of a slot is not a valid name of a lock, is at most as long as a name may
+// be, and is not another slot's.
 func TestNoNameIsASlotsResource(t *testing.T) {
 	seen := map[string]bool{}
 	for _, name := range []string{"a", "1/a", "/a", "0/1", "//pawl/slot", strings.Repeat("x", MaxSemaphore)} {

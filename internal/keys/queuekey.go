@@ -6,25 +6,26 @@ import (
 	"strings"
 )
 
-// A Form is how a queue key wants its name. The key's own name begins with what shows the form.
+// A Form is the form of a queue key, which shows the mode. The key's own name begins with a
+// mark of the form.
 type Form uint8
 
 const (
-	Exclusive Form = iota // <lease>-<n>: the name, alone
-	Shared                // +<lease>-<n>: the name, together with other shared keys
-	Turnstile             // q<lease>-<n>: a slot of a semaphore, once it is first among its like
-	Slot                  // s<slot>.<limit>.<lease>-<n>: a slot of a semaphore that is held
+	Exclusive Form = iota // <lease>-<n>: holds the name exclusively
+	Shared                // +<lease>-<n>: holds the name together with other shared keys
+	Turnstile             // q<lease>-<n>: waits for a slot of a semaphore
+	Slot                  // s<slot>.<limit>.<lease>-<n>: holds a slot of a semaphore
 )
 
-// marks begin the names of each form but the first, whose names begin with a
+// marks are the beginnings of the names of each form; names of the first form begin with a
 // hexadecimal digit.
 var marks = [...]string{Exclusive: "", Shared: "+", Turnstile: "q", Slot: "s"}
 
-// MaxLimit is how many slots a semaphore has at the most.
+// MaxLimit is how many slots a semaphore has at most.
 const MaxLimit = 1000
 
-// A QueueKey is what the name of a queue key says: which acquisition of which lease
-// it is, and its form. A lease never uses a sequence number twice (rule A1).
+// A QueueKey is the content of a queue key's name: the acquisition, by lease and sequence
+// number, and the form. A lease never uses a sequence number twice (rule A1).
 type QueueKey struct {
 	Lease int64
 	N     int64 // the sequence number, from 1
@@ -33,7 +34,7 @@ type QueueKey struct {
 	Limit int // of a Slot: how many slots its holder's semaphore has
 }
 
-// In is the whole key in the queue with this prefix.
+// In returns the whole key in the queue with this prefix.
 func (k QueueKey) In(prefix string) string {
 	b := append(make([]byte, 0, 128), prefix...) // on the stack, if the name is not long
 	b = append(b, marks[k.Form]...)
@@ -46,8 +47,8 @@ func (k QueueKey) In(prefix string) string {
 	return string(strconv.AppendInt(b, k.N, 10))
 }
 
-// ParseQueueKey is the inverse of In for a whole key: it reads what follows
-// the last slash. ok is false for a key in another form.
+// ParseQueueKey is the inverse of In for a whole key: it parses what follows the last slash. ok
+// is false for a key in another form.
 func ParseQueueKey(key string) (k QueueKey, ok bool) {
 	_, name := Split(key)
 	for f := Shared; f <= Slot; f++ {
@@ -74,7 +75,7 @@ func ParseQueueKey(key string) (k QueueKey, ok bool) {
 	return k, true
 }
 
-// cutSlot reads the slot and the limit off the name of a Slot.
+// cutSlot cuts the slot and the limit off the name of a Slot.
 func (k *QueueKey) cutSlot(name string) (rest string, ok bool) {
 	slot, rest, _ := strings.Cut(name, ".")
 	limit, rest, _ := strings.Cut(rest, ".")
@@ -87,8 +88,8 @@ func (k *QueueKey) cutSlot(name string) (rest string, ok bool) {
 	return rest, true
 }
 
-// Parse is ParseQueueKey for a key of this queue. ok is false for a key that lies
-// elsewhere, or deeper.
+// Parse is ParseQueueKey for a key of this queue. ok is false for a key outside the queue, or
+// deeper in it.
 func (q Queue) Parse(key string) (k QueueKey, ok bool) {
 	name, ok := strings.CutPrefix(key, q.Prefix)
 	if !ok || strings.Contains(name, "/") {
@@ -97,15 +98,15 @@ func (q Queue) Parse(key string) (k QueueKey, ok bool) {
 	return ParseQueueKey(name)
 }
 
-// ParsePeerKey reads the name of a queue key as clientv3's concurrency package and
-// etcdctl write it, which is a lease alone.
+// ParsePeerKey parses the name of a queue key as clientv3's concurrency package and etcdctl
+// write it: a lease alone.
 func ParsePeerKey(key string) (lease int64, ok bool) {
 	_, name := Split(key)
 	return parseLease(name)
 }
 
-// LeaseRange is the range of all exclusive keys that the lease of own, one of them,
-// ever had in its queue.
+// LeaseRange is the range of all exclusive keys that the lease of own, an exclusive key, ever
+// had in own's queue.
 func LeaseRange(own []byte) (from, to []byte) {
 	dash := bytes.LastIndexByte(own, '-')
 	from, to = own[:dash+1:dash+1], bytes.Clone(own[:dash+1])
@@ -113,13 +114,12 @@ func LeaseRange(own []byte) (from, to []byte) {
 	return from, to
 }
 
-// SharedRange is the range of all shared keys of the queue with this prefix. What else
-// begins with the prefix counts as exclusive, keys in no form of pawl's too (rule RW1).
+// SharedRange is the range of all shared keys of the queue with this prefix. All other keys
+// with the prefix count as exclusive, foreign ones too (rule RW1).
 func SharedRange(prefix string) (from, to []byte) { return markRange(prefix, '+', '+') }
 
-// SemaphoreRange is the range of all turnstile keys and slots of the queue with this
-// prefix, and of nothing else that pawl writes there: no other form begins with a
-// letter from q to s.
+// SemaphoreRange is the range of all turnstile keys and slots of the queue with this prefix,
+// and of no other key that pawl writes there: no other form begins with a letter from q to s.
 func SemaphoreRange(prefix string) (from, to []byte) { return markRange(prefix, 'q', 's') }
 
 // TurnstileRange is the range of all turnstile keys of the queue with this prefix.
@@ -133,8 +133,7 @@ func SlotRange(prefix string, slot int) (from, to []byte) {
 	return markRange(prefix+"s"+strconv.Itoa(slot), '.', '.')
 }
 
-// markRange is the range of keys that go on, after begin, with a character from first to
-// last.
+// markRange is the range of keys that begin with begin and then a character from first to last.
 func markRange(begin string, first, last byte) (from, to []byte) {
 	n := len(begin) + 1
 	b := append(append(make([]byte, 0, 2*n), begin...), first) // both in one allocation

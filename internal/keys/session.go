@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// sessionRoot is where sessions keep their own keys, after the namespace. No
-// escaped name begins with two slashes.
+// sessionRoot is the prefix of the sessions' own keys, after the namespace. No escaped name
+// begins with two slashes.
 const sessionRoot = "//pawl/"
 
-// SessionRoot is what all session keys, and what belongs to them, begin with.
+// SessionRoot is the prefix of all session keys, and of all keys that belong to them.
 func SessionRoot(namespace string) string { return namespace + sessionRoot }
 
-// OfSessions reports whether key, after its namespace or with it, is among the
-// sessions' own, in this namespace or in one that begins with it.
+// OfSessions reports whether key, with or without its namespace, is one of the sessions' own
+// keys, in this namespace or in one that begins with it.
 func OfSessions(key string) bool { return strings.Contains(key, sessionRoot) }
 
 // SessionKey is the session key of a lease.
@@ -22,8 +22,8 @@ func SessionKey(namespace string, lease int64) string {
 	return SessionRoot(namespace) + strconv.FormatInt(lease, 16)
 }
 
-// ParseSessionKey says which lease a key below SessionRoot names, and whether it
-// lies below that lease's session key. ok is false where it names none.
+// ParseSessionKey returns the lease named by a key below SessionRoot, and whether the key is
+// below that lease's session key. ok is false if it names no lease.
 func ParseSessionKey(namespace, key string) (lease int64, below, ok bool) {
 	rest, ok := strings.CutPrefix(key, SessionRoot(namespace))
 	if !ok {
@@ -34,7 +34,7 @@ func ParseSessionKey(namespace, key string) (lease int64, below, ok bool) {
 	return lease, below, ok
 }
 
-// onceRoot is where the records of runs are, after SessionRoot. It is no lease.
+// onceRoot is the prefix of the records of runs, after SessionRoot. It is not a lease.
 const onceRoot = "once/"
 
 // OnceKey is the key of the record of the last run under a name. It is on no lease. The
@@ -46,7 +46,7 @@ func OfOnce(namespace, key string) bool {
 	return strings.HasPrefix(key, SessionRoot(namespace)+onceRoot)
 }
 
-// OnceValue is the value of the record of a run that was due at at.
+// OnceValue is the value of the record of a run whose due time was at.
 func OnceValue(at time.Time) []byte { return at.UTC().AppendFormat(nil, time.RFC3339Nano) }
 
 // ParseOnceValue is the inverse of OnceValue.
@@ -55,8 +55,8 @@ func ParseOnceValue(value []byte) (at time.Time, ok bool) {
 	return at, err == nil
 }
 
-// CancelKey is the cancel key of acquisition n of the session with this key. While
-// it is there, no late copy of the acquisition's enqueue can be applied (rule A5).
+// CancelKey is the cancel key of acquisition n of the session with this key. While it exists,
+// no late copy of the acquisition's enqueue can be applied (rule A5).
 func CancelKey(session string, n int64) []byte {
 	b := make([]byte, 0, len(session)+len("/9223372036854775807"))
 	b = append(b, session...)
@@ -64,18 +64,19 @@ func CancelKey(session string, n int64) []byte {
 	return strconv.AppendInt(b, n, 10)
 }
 
-// ForfeitKey is the mark that acquisition n of the session with this key was held for
-// longer than it may be, so that its queue key was deleted without a release.
+// ForfeitKey is the mark that acquisition n of the session with this key was held for too long,
+// so that its queue key was deleted without a release.
 func ForfeitKey(session string, n int64) string {
 	return string(CancelKey(session, n)) + "/forfeit"
 }
 
-// OwnerKey says whose acquisition n of the session with this key is, where the value of its
-// queue key cannot: a candidate's. Its value is an [Identity]. It comes and goes with the queue key.
+// OwnerKey names the owner of acquisition n of the session with this key, for a candidate,
+// whose queue key's value is the caller's. Its value is an [Identity]. It is put and deleted
+// with the queue key.
 func OwnerKey(session string, n int64) string { return string(CancelKey(session, n)) + "/owner" }
 
-// EvictionKey is the mark that an operator has evicted acquisition n of the session
-// with this key. Its value is an [Identity]: who did.
+// EvictionKey is the mark that an operator has evicted acquisition n of the session with this
+// key. Its value is the operator's [Identity].
 func EvictionKey(session string, n int64) string {
 	return string(CancelKey(session, n)) + "/broken"
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// The pauses between two readings, before jitter.
+// The pauses between two reads, before jitter.
 const (
 	minPause = 50 * time.Millisecond
 	maxPause = 2 * time.Second
@@ -28,7 +28,7 @@ func Persist(ctx context.Context, c *cluster.Cluster, read func() error) error {
 	}
 }
 
-// Wait waits for news, or for the end of ctx or of the cluster, which it returns.
+// Wait waits for news, or for the end of ctx or of the cluster, and then returns that.
 func Wait(ctx context.Context, c *cluster.Cluster, news <-chan struct{}) error {
 	select {
 	case <-news:
@@ -38,7 +38,8 @@ func Wait(ctx context.Context, c *cluster.Cluster, news <-chan struct{}) error {
 	return Ended(ctx, c)
 }
 
-// Ended is why nothing more can be read: ctx's end and its cause, or the cluster's end; nil: it can.
+// Ended returns why nothing more can be read: ctx's end and its cause, or the cluster's end;
+// nil: neither has ended.
 func Ended(ctx context.Context, c *cluster.Cluster) error {
 	if err := cluster.EndOf(ctx); err != nil {
 		return err

@@ -8,23 +8,23 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// The bounds of what a Tail holds.
+// The bounds of a Tail's content.
 const (
 	maxEvents = 4096
 	maxBytes  = 16 << 20
 )
 
-// Keys are the keys of a Tail: [Key, End), or Key alone where End is empty.
+// Keys are the keys of a Tail: [Key, End), or only Key if End is empty.
 type Keys struct{ Key, End string }
 
-// Changes are the events that came in one message, and when it came.
+// Changes are the events of one message, and when it arrived.
 type Changes struct {
 	Events []watcher.Event
 	At     time.Time
 }
 
-// A Tail holds what a watch delivers until it is taken. Its methods may be called by several
-// goroutines, Peek and Drop by one at a time.
+// A Tail holds what a watch delivers until it is taken. Its methods are safe for concurrent
+// use, except that Peek and Drop are called by one goroutine at a time.
 type Tail struct {
 	hub   *watcher.Hub
 	keys  Keys
@@ -43,23 +43,24 @@ type Tail struct {
 	err           error
 }
 
-// Open begins a Tail of keys from revision from on. news gets an element, without waiting, when
-// there is something to Peek at; it should hold one. strip, unless nil, is called with each event
-// before it is held, and may take out what the reader does not need. Close the Tail.
+// Open begins a Tail of keys from revision from on. When there is something to Peek at, it
+// sends to news without waiting; news should hold one element. strip, unless nil, is called
+// with each event before it is held, and may remove what the reader does not need. The caller
+// has to Close the Tail.
 func Open(hub *watcher.Hub, keys Keys, from int64, news chan<- struct{}, strip func(*watcher.Event)) *Tail {
 	t := &Tail{hub: hub, keys: keys, strip: strip, news: news, next: from}
 	t.resume()
 	return t
 }
 
-// resume watches from next on.
+// resume watches from revision next on.
 func (t *Tail) resume() {
 	t.mu.Lock()
 	t.turn++
 	t.paused = false
 	turn, from := t.turn, t.next
 	t.mu.Unlock()
-	w := t.hub.Watch(t.keys.Key, t.keys.End, from, func(u watcher.Update) { t.take(turn, u) }) // which may call it
+	w := t.hub.Watch(t.keys.Key, t.keys.End, from, func(u watcher.Update) { t.take(turn, u) }) // may call take before it returns
 	t.mu.Lock()
 	t.watch = w
 	unwanted := t.closed || t.paused
@@ -69,7 +70,7 @@ func (t *Tail) resume() {
 	}
 }
 
-// take is the function of the watch whose turn it is. A call of an earlier one's can be late.
+// take is called by the watch number turn. A call of an earlier watch may come late.
 func (t *Tail) take(turn int, u watcher.Update) {
 	t.mu.Lock()
 	if t.closed || t.paused || turn != t.turn {
@@ -82,14 +83,14 @@ func (t *Tail) take(turn int, u watcher.Update) {
 	t.gap, t.err = max(t.gap, u.Compacted), u.Err
 	if t.events > maxEvents || t.bytes > maxBytes {
 		t.paused = true
-		if t.watch != nil { // nil, or the one before: resume cancels this one
+		if t.watch != nil { // nil, or the previous watch: resume cancels this one
 			t.watch.Cancel()
 		}
 	}
 	t.mu.Unlock()
 	select {
 	case t.news <- struct{}{}:
-	default: // its reader knows already
+	default: // its reader has been woken already
 	}
 }
 
@@ -97,7 +98,7 @@ func (t *Tail) take(turn int, u watcher.Update) {
 func (t *Tail) hold(u watcher.Update) {
 	events := u.Events
 	if t.strip != nil {
-		events = slices.Clone(events) // others may have them too
+		events = slices.Clone(events) // other watches may share them
 		for i := range events {
 			t.strip(&events[i])
 		}
@@ -108,7 +109,7 @@ func (t *Tail) hold(u watcher.Update) {
 	t.next = u.Revision + 1
 }
 
-// Peek returns what is held, the oldest first, and what ended the Tail after that: a gap up to a
+// Peek returns what is held, the oldest first, and what ended the Tail after it: a gap up to a
 // revision, or an error.
 func (t *Tail) Peek() (held []Changes, gap int64, err error) {
 	t.mu.Lock()
@@ -116,7 +117,7 @@ func (t *Tail) Peek() (held []Changes, gap int64, err error) {
 	return t.held, t.gap, t.err
 }
 
-// Drop takes out the oldest of what is held.
+// Drop removes the oldest of what is held.
 func (t *Tail) Drop() {
 	t.mu.Lock()
 	first := t.held[0]

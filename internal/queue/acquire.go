@@ -13,33 +13,32 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// Request says what Acquire is to do.
+// Request holds the options of one Acquire.
 type Request struct {
-	Value []byte        // of the key
-	Try   bool          // fail with ErrBusy rather than wait; write nothing then
+	Value []byte        // the value written to the key
+	Try   bool          // fail with ErrBusy instead of waiting, and then write nothing
 	Delay time.Duration // how long to wait after a holder that did not release
 
-	// Handoffs lets the acquisition be handed the queue by its predecessor, and hand it
-	// to its successor. Value begins with keys.LockMark then, and only then, and has one
-	// line.
+	// Handoffs lets the acquisition receive a handoff from its predecessor and give one to its
+	// successor. If it is set, and only then, Value begins with keys.LockMark and has one line.
 	Handoffs bool
 
-	Limits Limits // of the hold
+	Limits Limits // how long the lock may be held
 
-	Owner []byte // value of the owner key, that is put with the own key; nil: none is
+	Owner []byte // the value of the owner key, which is put together with its own key; nil: there is no owner key
 }
 
-// Acquire enqueues a key on q and waits until it is first. Either the acquisition or
-// the error is nil. After an error the queue key is deleted in the background. A ctx
-// that ends means an error, even in the instant of success. With a ctx that never ends
-// it waits as long as the session is valid.
+// Acquire enqueues a key on q and waits until it is first. Either the acquisition or the error
+// is nil. After an error the queue key is deleted in the background. If ctx ends, Acquire
+// returns an error, even in the instant of success. If ctx never ends, it waits as long as the
+// session is valid.
 func Acquire(ctx context.Context, s *session.Session, q Queue, r Request) (*Acquisition, error) {
 	return AcquireAll(ctx, s, r, q)
 }
 
-// AcquireAll is Acquire of several names at once, which are different: it enqueues a key on
-// the queue of each, all in one transaction, and is held once it is first in all of them.
-// r.Handoffs and r.Delay go with one name only.
+// AcquireAll is Acquire of several distinct names at once: it enqueues a key on the queue of
+// each, all in one transaction, and the acquisition is held once it is first in all of them.
+// r.Handoffs and r.Delay may be set for a single name only.
 func AcquireAll(ctx context.Context, s *session.Session, r Request, q Queue, more ...Queue) (*Acquisition, error) {
 	a := &Acquisition{s: s, queue: q, more: more, parent: ctx, named: r.Owner != nil}
 	a.makeSet()
@@ -51,7 +50,7 @@ func AcquireAll(ctx context.Context, s *session.Session, r Request, q Queue, mor
 		a.notifyWon()
 		return a, nil
 	}
-	if ended := a.Err(); ended != nil { // it is what the failure came from
+	if ended := a.Err(); ended != nil { // the acquisition ended, and err only follows from that
 		err = cause(ended)
 	}
 	a.apply(state.GaveUp{}, nil)
@@ -60,8 +59,8 @@ func AcquireAll(ctx context.Context, s *session.Session, r Request, q Queue, mor
 	return nil, err
 }
 
-// acquire hangs the acquisition on the session from the beginning, so that what is
-// under way ends at once when the session does, or, later, the own key.
+// acquire registers the acquisition with the session before it sends anything, so that requests
+// under way are cancelled at once when the session ends, or later when its own key is deleted.
 func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 	ctx, cancel := context.WithCancel(ctx)
 	a.mu.Lock()
@@ -86,7 +85,7 @@ func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 		var err error
 		switch next := read(a, (*state.Acquisition).Next); next {
 		case state.Sleep, state.SleepBriefly:
-			if a.permit != nil && r.Try { // the slot that was free is taken by now
+			if a.permit != nil && r.Try { // another took the free slot first
 				return &detail{ErrBusy, "the last free slot was taken a moment ago"}
 			}
 			err = a.sleep(ctx)
@@ -105,7 +104,8 @@ func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 	}
 }
 
-// aboveFloor refuses a token that is not above floor: storage may have seen a greater one.
+// aboveFloor refuses a token that is not above floor, because storage may have seen a greater
+// one.
 func aboveFloor(t, floor fencing.Token) error {
 	if t <= floor {
 		return fmt.Errorf("%w: %d, the floor is %d", state.ErrTokenFloor, t, floor)
@@ -113,11 +113,11 @@ func aboveFloor(t, floor fencing.Token) error {
 	return nil
 }
 
-// handoffWait is how long a waiter that expects a handoff waits for it after it saw
-// its predecessor go: the two events come in either order.
+// handoffWait is how long a waiter that expects a handoff waits for it once its predecessor's
+// key is deleted: the two events may arrive in either order.
 const handoffWait = 20 * time.Millisecond
 
-// sleep returns when something happened that may end the wait.
+// sleep returns when something has happened that may end the wait.
 func (a *Acquisition) sleep(ctx context.Context) error {
 	a.mu.Lock()
 	next := a.state.Next()
@@ -150,14 +150,15 @@ func (a *Acquisition) sleep(ctx context.Context) error {
 	}
 }
 
-// win makes it held, after the evidence. The clock is looked at last (rule T3).
+// win makes the acquisition held, after its evidence was found. It reads the clock last (rule
+// T3).
 func (a *Acquisition) win(ctx context.Context, l Limits) error {
 	if err := a.over(ctx); err != nil {
 		return err
 	}
 	a.apply(state.Won{}, nil)
 	a.mu.Lock()
-	watched := a.ownWatch != nil // all of them, or none
+	watched := a.ownWatch != nil // either all of its own keys are watched, or none
 	held := a.state.Phase() == state.Held
 	a.mu.Unlock()
 	if err := a.s.Hold(&a.hook, a, a.n); err != nil {
@@ -167,10 +168,10 @@ func (a *Acquisition) win(ctx context.Context, l Limits) error {
 		a.limit(l)
 	}
 	if err := a.Err(); err != nil {
-		a.s.Drop(&a.hook) // it may have ended before Hold put it there
+		a.s.Drop(&a.hook) // it may have ended before Hold registered it
 		if held && errors.Is(err, lease.ErrClosed) {
-			// It was held when the session ended: a Handle leaves its key to
-			// a successor, which only the caller can give the key's name.
+			// It was held when the session ended. The session's Handle leaves the key to a
+			// successor, which only the caller can give the key's name: so the caller needs it.
 			return nil
 		}
 		return err
@@ -193,7 +194,7 @@ func (a *Acquisition) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// The bounds of the pause between two requests that are repeated.
+// The bounds of the pause before a request is repeated.
 const (
 	minPause = 25 * time.Millisecond
 	maxPause = time.Second

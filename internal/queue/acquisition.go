@@ -21,47 +21,48 @@ import (
 	"github.com/pawl-locks/pawl/kv"
 )
 
-// An Acquisition is one queue key's life, from its enqueue to its end: first it waits,
-// then it is held. Of a set of names it is the life of a key in the queue of each: it begins
-// and ends with all of them. It is used once. What it is follows from its state, which changes
-// in apply and nowhere else.
+// An Acquisition is the life of one queue key, from its enqueue to its end: first it waits,
+// then it is held. An acquisition of a set of names has a key in the queue of each name; it
+// begins and ends with all of them. It is used once. What it reports follows from its state,
+// which changes in apply and nowhere else.
 //
-// Invariants: ended is nil while it is alive, and is replaced at most once, a release
-// by the loss that it found; it is stored together with the state's end.
+// Invariants: ended is nil while the acquisition is alive. It is replaced at most once, when a
+// release finds that the lock was lost before. It is stored in the same critical section in
+// which the state ends.
 type Acquisition struct {
 	s      *session.Session
 	queue  Queue
-	more   []Queue         // of a set: the queues of its other names
-	set    *set            // what only a set has; nil: it is none
-	permit *permit         // what only one of a semaphore has; nil: it is none
-	keys   []string        // in queue, and in each of more; of a semaphore in the turnstile, and then see owned
+	more   []Queue         // the queues of a set's other names
+	set    *set            // what only a set has; nil: it is not a set
+	permit *permit         // what only an acquisition of a semaphore has; nil: it is not of a semaphore
+	keys   []string        // its own keys, in queue and in each of more; of a semaphore, the key in the turnstile: owned has the slot's
 	n      int64           // the sequence number
-	named  bool            // an owner key goes with the own key
-	parent context.Context // Acquire's: for its values only
+	named  bool            // an owner key is put with its own key
+	parent context.Context // the context given to Acquire, used for its values only
 	hook   session.Hook
-	notice *notice // what an observer is notified of; nil: there is none
+	notice *notice // what an observer is notified of; nil: there is no observer
 
 	ended    atomic.Pointer[ending]
 	deleting turn                    // the right to send a release
-	holdEnd  atomic.Pointer[holdEnd] // set once it is held; nil: there is none
+	holdEnd  atomic.Pointer[holdEnd] // set once it is held; nil: its hold has no bounds
 
 	mu       sync.Mutex
 	state    state.Acquisition
-	stop     context.CancelFunc // ends an Acquire under way
-	woken    chan struct{}      // wakes the Acquire that sleeps; nil where none has slept
+	stop     context.CancelFunc // cancels an Acquire under way
+	woken    chan struct{}      // wakes a sleeping Acquire; nil if none has slept
 	ownWatch *watcher.Watch
-	preWatch *watcher.Watch // of the predecessor
+	preWatch *watcher.Watch // of the predecessor's key
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 	done     chan struct{}
-	works    []*work // of Do, to be cancelled at loss
-	pending  bool    // a release goes on in the background
+	works    []*work // calls of Do, to be cancelled at loss
+	pending  bool    // a release continues in the background
 	working  int     // calls of Do that have not returned
 	promised clock.Instant
-	keptTo   clock.Instant // until when the own keys stay, though it is given back; zero: they need not
+	keptTo   clock.Instant // until when its own keys stay after a release (Limits.AtLeast); zero: they need not
 
-	nested      bool // its enqueues do not compare that no semaphore uses the name: see kind.go
-	kindChecked bool // whether it waits for one of its own kind: see kind.go
+	nested      bool // its enqueues do not check that no semaphore uses the name: see kind.go
+	kindChecked bool // it has checked that it waits for a key of its own kind: see kind.go
 }
 
 // None is what a nil handle holds: an acquisition that has ended and was never held.
@@ -69,15 +70,15 @@ var None = func() *Acquisition {
 	a := &Acquisition{parent: context.Background()}
 	a.state.Apply(state.GaveUp{})
 	a.ended.Store(a.decided(errors.New("not held: nil handle"), false))
-	// Made now, for all: one made at a first call inside a synctest bubble could
-	// not be used in any other.
+	// They are made here, once: a channel made by a first call inside a synctest bubble could
+	// not be used in any other bubble.
 	_, _ = a.Done(), a.Context()
 	return a
 }()
 
-// apply takes ev in: it is the one place where the state changes. Then it carries the
-// effects out, without the mutex. why is the cause of an end that ev may bring; nil
-// where it is found out.
+// apply gives ev to the state, which changes nowhere else, and then carries the effects out,
+// without the mutex. why is the cause of an end that ev may bring; nil if the cause has to be
+// found out.
 func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 	a.mu.Lock()
 	fx := a.state.Apply(ev)
@@ -92,10 +93,10 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 		pre, a.preWatch = a.preWatch, nil
 	}
 	if fx.WatchOwn {
-		own, others = a.unwatched(fx.Own)
+		own, others = a.takeWatches(fx.Own)
 	}
 	if fx.Unwatch {
-		own, others = a.unwatched(state.All)
+		own, others = a.takeWatches(state.All)
 		a.permit.has(a.state.Own().Name)
 	}
 	woken := a.woken
@@ -107,14 +108,15 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 	if fx.Wake {
 		select {
 		case woken <- struct{}{}:
-		default: // nobody sleeps, or is woken already
+		default: // nobody sleeps, or a wakeup is pending
 		}
 	}
 	return fx
 }
 
-// carryOut does what an event asks for. An end comes first (rule H1), and an own watch
-// before that of the predecessor: the successor watches the own key too, and shares it.
+// carryOut carries out the effects of an event. The end comes first (rule H1). Its own key's
+// watch is made before the predecessor's, because the successor watches that key too and can
+// then share the watch.
 func (a *Acquisition) carryOut(fx state.Effects, end *ending, why error) {
 	if end != nil {
 		a.carryEnd(fx, end, why)
@@ -136,17 +138,17 @@ func (a *Acquisition) carryOut(fx state.Effects, end *ending, why error) {
 	}
 }
 
-// read returns what f takes from the state.
+// read returns what f reads from the state.
 func read[T any](a *Acquisition, f func(s *state.Acquisition) T) T {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return f(&a.state)
 }
 
-// own is the own key; its Create is 0 until it is known to be there.
+// own is its own key; Create is 0 until the key is known to exist.
 func (a *Acquisition) own() state.Key { return read(a, (*state.Acquisition).Own) }
 
-// Key is the whole key, namespace included; of a set, the first.
+// Key is the whole key, namespace included; for a set, the first of its keys.
 func (a *Acquisition) Key() string {
 	if all := a.owned(); len(all) > 0 {
 		return all[0]
@@ -154,7 +156,7 @@ func (a *Acquisition) Key() string {
 	return ""
 }
 
-// owned are the own keys.
+// owned returns its own keys.
 func (a *Acquisition) owned() []string {
 	if a.permit != nil {
 		if slot := a.permit.slot.Load(); slot != nil {
@@ -164,10 +166,10 @@ func (a *Acquisition) owned() []string {
 	return a.keys
 }
 
-// AllKeys are Key, and those of a set's other names, in the order of the names.
+// AllKeys returns its own keys; those of a set are in the order of the names.
 func (a *Acquisition) AllKeys() []string { return slices.Clone(a.owned()) }
 
-// queues are those that it has a key in, in the order of its keys.
+// queues yields the queues in which it has a key, in the order of its keys.
 func (a *Acquisition) queues() iter.Seq2[int, Queue] {
 	return func(yield func(int, Queue) bool) {
 		if !yield(0, a.queue) {
@@ -181,8 +183,8 @@ func (a *Acquisition) queues() iter.Seq2[int, Queue] {
 	}
 }
 
-// queueAt is the queue that the i-th key is in. Where no allocation is to be made it is
-// called in a loop instead of queues.
+// queueAt is the queue of the i-th key. Code that must not allocate calls it in a loop instead
+// of queues.
 func (a *Acquisition) queueAt(i int) *Queue {
 	if i == 0 {
 		return &a.queue
@@ -190,10 +192,10 @@ func (a *Acquisition) queueAt(i int) *Queue {
 	return &a.more[i-1]
 }
 
-// isSet reports whether it is of several names.
+// isSet reports whether it is an acquisition of several names.
 func (a *Acquisition) isSet() bool { return len(a.more) > 0 }
 
-// nameOf is the name whose queue the i-th key is in.
+// nameOf is the name of the queue that the i-th key is in.
 func (a *Acquisition) nameOf(i int) string {
 	if i > 0 && i <= len(a.more) {
 		return a.more[i-1].Name
@@ -201,7 +203,7 @@ func (a *Acquisition) nameOf(i int) string {
 	return a.queue.Name
 }
 
-// of says, in an error's text, which key it is: of a set with its name.
+// of describes the i-th key for an error's text: quoted, and for a set with its name.
 func (a *Acquisition) of(i int) string {
 	if i < 0 || i >= len(a.owned()) {
 		i = 0
@@ -212,7 +214,7 @@ func (a *Acquisition) of(i int) string {
 	return fmt.Sprintf("of %q, %q", a.nameOf(i), a.owned()[i])
 }
 
-// Shared reports whether it holds together with others.
+// Shared reports whether it is held in shared mode.
 func (a *Acquisition) Shared() bool { return a.queue.Shared }
 
 // Name is the queue's name as it was given.
@@ -233,9 +235,9 @@ func (a *Acquisition) Guards() (all []kv.Guard) {
 	return all
 }
 
-// Err is nil while it is held, and then says why not. It compares the clock at the
-// call. In the moment in which the own key is known to be deleted but not yet
-// whether its lease went with it, Err waits for that, at most causeWait.
+// Err is nil while it is held, and then returns why it no longer is. It compares the clock at
+// the call. When its own key is known to be deleted, but not yet whether its lease is gone too,
+// Err waits until that is known, at most causeWait.
 func (a *Acquisition) Err() error {
 	if e := a.ended.Load(); e != nil {
 		return e.reason()
@@ -250,8 +252,8 @@ func (a *Acquisition) Err() error {
 	return nil
 }
 
-// over is why an Acquire under way is given up: what Err says, and else the end
-// of ctx.
+// over is why an Acquire under way gives up: the error of Err if there is one, otherwise the
+// end of ctx.
 func (a *Acquisition) over(ctx context.Context) error {
 	if err := a.Err(); err != nil {
 		return err
@@ -259,8 +261,9 @@ func (a *Acquisition) over(ctx context.Context) error {
 	return cluster.EndOf(ctx)
 }
 
-// Deadline is until when it is held unless the session is renewed, or until when it may be
-// held, which is earlier, for time.Now and computed at the call; the zero Time once it has ended.
+// Deadline is until when it is held unless the session is renewed, or the end of Limits.Max if
+// that is earlier. It is computed at the call, for comparison with time.Now; it is the zero
+// Time once the acquisition has ended.
 func (a *Acquisition) Deadline() time.Time {
 	if a.Err() != nil {
 		return time.Time{}
@@ -276,7 +279,7 @@ func (a *Acquisition) Deadline() time.Time {
 
 // Done is closed when it is no longer held, release included.
 func (a *Acquisition) Done() <-chan struct{} {
-	_ = a.Err() // so that a deadline that has passed is seen now
+	_ = a.Err() // a deadline that has passed closes done now
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.done == nil {
@@ -288,9 +291,9 @@ func (a *Acquisition) Done() <-chan struct{} {
 	return a.done
 }
 
-// Context has the values of Acquire's context, and the token. It is cancelled,
-// with the cause, at loss, and not at release. It is made at the first call and
-// registered with no parent.
+// Context has the values of Acquire's context, and the token. It is cancelled, with the cause,
+// at loss, but not at release. It is made at the first call, and has no parent that could
+// cancel it.
 func (a *Acquisition) Context() context.Context {
 	_ = a.Err()
 	token := a.Token()
@@ -305,8 +308,8 @@ func (a *Acquisition) Context() context.Context {
 	return a.ctx
 }
 
-// ContextFor returns a child of ctx that carries the token for one of its names, in the
-// mode in which that is held; for another name, one that carries none.
+// ContextFor returns a child of ctx that carries the token of name, in the mode in which name
+// is held; if name is not one of its names, the child carries no token.
 func (a *Acquisition) ContextFor(ctx context.Context, name string) context.Context {
 	for _, q := range a.queues() {
 		if q.Name == name {
@@ -321,7 +324,7 @@ func (a *Acquisition) Keys() (own []string, predecessor string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.state.Own().Create == 0 {
-		return nil, "" // not known to be there
+		return nil, "" // not known to exist
 	}
 	p, _ := a.state.Predecessor()
 	return a.owned(), p.Name

@@ -9,9 +9,9 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// Confirm reads, linearizably, whether the own key and the session
-// are as we know them. nil: they were, at some moment during the call. An answer
-// that they are not ends the acquisition; that no answer came does not.
+// Confirm reads, linearizably, whether its own key and the session key are unchanged. nil: they
+// were, at some moment during the call. An answer that they are not ends the acquisition; a
+// missing answer does not.
 func (a *Acquisition) Confirm(ctx context.Context) error {
 	if err := a.Err(); err != nil {
 		return err

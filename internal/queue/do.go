@@ -7,13 +7,13 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// work is a function of Do under way.
+// work is a call of Do under way.
 type work struct{ cancel context.CancelCauseFunc }
 
-// Do runs fn, and then releases, with as for Err. fn's context is a child of
-// ctx, carries the token, and is cancelled with the cause at loss. fn is not
-// called unless it is held, nor if ctx has ended. nil: fn returned nil, and it
-// was held until then. A panic in fn releases and goes on up.
+// Do runs fn, and then releases, with as for Err. fn's context is a child of ctx, carries the
+// token, and is cancelled with the cause at loss. fn is not called if it is not held or ctx has
+// ended. nil: fn returned nil, and it was held until then. If fn panics, Do releases and the
+// panic continues.
 func (a *Acquisition) Do(ctx context.Context, as error, fn func(ctx context.Context) error) (err error) {
 	child, cancel := context.WithCancelCause(a.carry(ctx, a.queue, a.Token()))
 	defer cancel(nil)
@@ -21,7 +21,7 @@ func (a *Acquisition) Do(ctx context.Context, as error, fn func(ctx context.Cont
 	if err := a.begin(w); err != nil {
 		return err
 	}
-	defer func() { // also while a panic goes up
+	defer func() { // also if fn panics
 		a.finished(w)
 		err = both(err, a.Release(ctx, as))
 	}()
@@ -31,7 +31,7 @@ func (a *Acquisition) Do(ctx context.Context, as error, fn func(ctx context.Cont
 	return fn(child)
 }
 
-// begin notes w, to be cancelled at loss, unless it has ended.
+// begin records w, to be cancelled at loss; it fails if the acquisition has ended.
 func (a *Acquisition) begin(w *work) error {
 	for {
 		if err := a.Err(); err != nil {

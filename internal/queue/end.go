@@ -9,32 +9,31 @@ import (
 	"github.com/pawl-locks/pawl/internal/queue/state"
 )
 
-// causeWait is how long a deleted key's cause may stay undecided: whether it
-// alone was deleted, or its lease is gone, is known from another watch, or from a
-// read.
+// causeWait is how long the cause of a key's deletion may stay undecided. Another watch, or a
+// read, shows whether the key alone was deleted or its lease is gone.
 const causeWait = 50 * time.Millisecond
 
-// An ending is why an acquisition has ended. That it has may be known before the
-// cause is.
+// An ending is why an acquisition has ended. The cause may become known later than the end
+// itself.
 type ending struct {
 	a        *Acquisition
 	held     bool // it was held: its loss matches ErrLost
-	place    int  // of the own key that it came from
+	place    int  // the index of the key that caused it, among its own keys
 	released bool
 	once     sync.Once
 	decided  chan struct{} // closed once err is set
 	err      error
 }
 
-// always is closed.
+// always is a closed channel.
 var always = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }()
 
-// endsAs is the ending for an event's effects. One that was given back has its cause,
-// which is why, at once.
+// endsAs is the ending for an event's effects. The cause of a release is known at once: it is
+// why.
 func (a *Acquisition) endsAs(fx state.Effects, why error) *ending {
 	if fx.End == state.GivenBack {
 		e := a.decided(why, true)
@@ -51,7 +50,7 @@ func (a *Acquisition) decided(err error, released bool) *ending {
 	return e
 }
 
-// decide sets the cause; the first one stands.
+// decide sets the cause, once: later causes are ignored.
 func (e *ending) decide(cause error) {
 	e.once.Do(func() {
 		e.err = cause
@@ -65,7 +64,7 @@ func (e *ending) decide(cause error) {
 
 func (e *ending) known() bool { return isClosed(e.decided) }
 
-// reason is the cause, waited for a little where it is undecided.
+// reason is the cause. If it is undecided, reason waits for it, at most causeWait.
 func (e *ending) reason() error {
 	if !e.known() {
 		t := time.NewTimer(causeWait)
@@ -80,15 +79,15 @@ func (e *ending) reason() error {
 	return e.err
 }
 
-// End implements session.Acquisition: the session has ended. It also decides an end that has no
-// cause yet. The first cause stands.
+// End implements session.Acquisition. It is called when the session has ended, and also decides
+// an end that has no cause yet. The first cause is final.
 func (a *Acquisition) End(cause error) {
 	a.apply(state.Over{}, cause)
 	a.ended.Load().decide(cause)
 }
 
-// carryEnd does what an end asks for: first the cause, and with it notifications, then
-// what is left at the server.
+// carryEnd carries out an end: first the cause and its notifications, then the cleanup at the
+// server.
 func (a *Acquisition) carryEnd(fx state.Effects, e *ending, why error) {
 	switch fx.End {
 	case state.GivenBack:
@@ -117,22 +116,18 @@ func (a *Acquisition) carryEnd(fx state.Effects, e *ending, why error) {
 		}
 	case state.HeldTooLong:
 		e.decide(why)
-		if a.permit != nil {
-			a.s.Reopen(a.n) // nobody waits with a Delay for a slot, and reads a mark
-		} else {
-			a.s.Forfeit(a.n)
-		}
+		a.s.Forfeit(a.n)
 		a.s.Host().Cleanup.Go("key "+a.Key()+", held for too long", a.leaveOverheld)
 	case state.GivenUp:
-		e.decide(context.Canceled) // nobody has seen this acquisition
+		e.decide(context.Canceled) // no caller has this acquisition
 	case state.SessionEnded:
 		e.decide(why)
 	}
 }
 
-// leaveOverheld has the own key deleted after it was held for too long, in a way that
-// shows successors that it was not released. Work that defers the revocation of the lease
-// defers this, and so does a promise.
+// leaveOverheld has its own key deleted after it was held for too long, with a mark that shows
+// successors that it was not released. It waits for work that defers the revocation of the
+// lease, and for promises.
 func (a *Acquisition) leaveOverheld(ctx context.Context) {
 	if a.s.AwaitDeferred(ctx) && a.awaitPromise(ctx) {
 		until, _ := a.keeps()
@@ -140,10 +135,10 @@ func (a *Acquisition) leaveOverheld(ctx context.Context) {
 	}
 }
 
-// examine decides the cause of an own key's deletion, which is not known: whether its
-// lease went with it is read.
+// examine finds the cause of its own key's deletion, by a read of whether the lease is gone
+// too.
 func (a *Acquisition) examine(e *ending) {
-	a.s.ExamineSoon(causeWait, func() { // ends the session, and so decides, if its key is gone too
+	a.s.ExamineSoon(causeWait, func() { // ends the session, and so decides e, if the session key is gone too
 		if err := a.s.Err(); err != nil {
 			e.decide(err)
 			return
@@ -152,7 +147,7 @@ func (a *Acquisition) examine(e *ending) {
 	})
 }
 
-// deletedKey is the cause of an end by the deletion of the own key at place.
+// deletedKey is the cause of an end by the deletion of its own key at index place.
 func (a *Acquisition) deletedKey(place int) error {
 	if !a.isSet() {
 		return ErrKeyDeleted
@@ -160,13 +155,14 @@ func (a *Acquisition) deletedKey(place int) error {
 	return &detail{ErrKeyDeleted, a.of(place)}
 }
 
-// spread does, once the cause is known and in this order, what rule H1 asks for after
-// the mark: contexts, channels, and what is left of the acquisition here.
+// spread does what rule H1 asks for after the end is marked, once the cause is known and in
+// this order: it cancels contexts, closes channels, and drops the acquisition's watches and
+// registration.
 func (a *Acquisition) spread(e *ending) {
 	a.mu.Lock()
 	cancel, stop, works := a.cancel, a.stop, a.works
 	pre := a.preWatch
-	own, others := a.unwatched(state.All)
+	own, others := a.takeWatches(state.All)
 	a.stop, a.works, a.preWatch = nil, nil, nil
 	a.mu.Unlock()
 	if stop != nil {

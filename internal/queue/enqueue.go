@@ -14,8 +14,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// enter puts a queue key at the end of each queue, and returns when they are known to be
-// there.
+// enter puts a queue key at the end of each queue, and returns when the keys are known to
+// exist.
 func (a *Acquisition) enter(ctx context.Context, r Request) error {
 	for wait := newBackoff(); ; {
 		lost, err := a.enqueue(ctx, r)
@@ -35,14 +35,14 @@ func (a *Acquisition) enter(ctx context.Context, r Request) error {
 	}
 }
 
-// enqueue sends one enqueue, under a name of its own. lost says why its answer does not
-// say whether it was applied. With neither lost nor an error it was applied, or it was
-// not and can be sent again later.
+// enqueue sends one enqueue, with key names that were never used. A non-nil lost means that its
+// answer does not say whether it was applied, and why. If both are nil, either it was applied,
+// or it was not and may be sent again later.
 func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) {
 	if err := a.begins(); err != nil {
 		return nil, err
 	}
-	around := !r.Try && a.isAlone() // a try compares with the whole queue in any case
+	around := !r.Try && a.isAlone() // a try reads the whole queue in any case
 	resp, err := a.write(ctx, together.Write{Op: "enqueue", Kind: together.Ordered, Txn: a.enqueueTxn(r, around)})
 	switch {
 	case err == nil && resp.Succeeded:
@@ -53,7 +53,7 @@ func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) 
 		refused, err = a.refused(ctx, r.Try)
 		switch {
 		case refused && err == nil && compared && a.nested:
-			return a.enqueue(ctx, r) // without the comparison that refused it
+			return a.enqueue(ctx, r) // without the comparison that failed
 		case refused:
 			return nil, err
 		}
@@ -64,13 +64,13 @@ func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) 
 		if r.Try || cluster.EndOf(ctx) != nil || cluster.IsFinal(err) {
 			return nil, err
 		}
-		return nil, nil // the bound of a request is not an acquisition's
+		return nil, nil // a request's time limit does not end an acquisition
 	}
 	a.apply(state.AnswerLost{}, nil)
 	return err, nil
 }
 
-// begins opens an entry on the session, with keys of its own.
+// begins adds an entry to the session's ledger, which gives it new key names.
 func (a *Acquisition) begins() (err error) {
 	places := make([]keys.Place, 0, 1+len(a.more))
 	for i := range 1 + len(a.more) {
@@ -86,10 +86,10 @@ func (a *Acquisition) begins() (err error) {
 	return nil
 }
 
-// enqueueTxn puts the own keys, if neither they nor their cancel key are there and the
-// session is as we know it, and reads who stands before them: the last-created keys
-// of each queue, or around the session's own keys. That it is one transaction gives all of
-// them one create revision (rule ML1).
+// enqueueTxn puts its own keys if neither they nor their cancel key exist and the session key
+// is unchanged. It also reads the predecessors: the last-created keys of each queue, or, with
+// around, the last-created before and after the session's own keys. Because it is one
+// transaction, all its own keys get one create revision (rule ML1).
 func (a *Acquisition) enqueueTxn(r Request, around bool) *pb.TxnRequest {
 	same, _ := a.s.Same()
 	own := []byte(a.keys[0])
@@ -106,7 +106,7 @@ func (a *Acquisition) enqueueTxn(r Request, around bool) *pb.TxnRequest {
 		case around:
 			from, to := keys.LeaseRange(own)
 			t.Success = append(t.Success, txn.LastBetween([]byte(q.Prefix), from, 0), txn.LastBetween(to, txn.PrefixEnd(q.Prefix), 0))
-		case q.Shared: // the own key is not among those in its way
+		case q.Shared: // its own key is not among the keys in its way
 			t.Success = append(t.Success, q.lastInTheWay(0)...)
 		default:
 			t.Success = append(t.Success, txn.LastUnder(q.lined(), 2, 0))
@@ -127,8 +127,8 @@ func (a *Acquisition) enqueueTxn(r Request, around bool) *pb.TxnRequest {
 	return t
 }
 
-// enqueued takes in the answer of an applied enqueue. around: it read around the
-// session's own keys.
+// enqueued processes the answer of an applied enqueue. around: the enqueue left the session's
+// own keys out of what it read.
 func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 	ev := state.Enqueued{Own: state.Key{Name: a.keys[0], Create: txn.PutRevision(resp, 0)}, Others: a.keys[1:], Revision: resp.Header.Revision}
 	ahead, hidden := 0, len(a.keys)
@@ -149,7 +149,7 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 		ahead += txn.Count(resp, i)
 	}
 	for i := range a.keys {
-		if around || a.queueAt(i).Shared { // neither reads the own key
+		if around || a.queueAt(i).Shared { // neither reads its own key
 			hidden--
 		}
 	}
@@ -157,7 +157,7 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 		a.apply(state.AnswerLost{}, nil)
 		return fmt.Errorf("the server's answer does not show key %q that it put", a.keys[0])
 	}
-	if ev.Whole = !around || a.isAlone(); ev.Whole { // otherwise one that began later may have overtaken
+	if ev.Whole = !around || a.isAlone(); ev.Whole { // otherwise a later acquisition of this session may be ahead
 		a.sawAhead(ahead)
 	}
 	if a.permit != nil {
@@ -170,9 +170,10 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 	return wrong
 }
 
-// refused finds out, by a read of its own, why an enqueue was refused: what an
-// enqueue seldom needs is not carried by each. false: the own key is there, put by
-// another copy, or that cannot be known, so that the enqueue has to be settled.
+// refused finds out, by a separate read, why an enqueue was refused; the enqueue itself does
+// not carry these reads because they are seldom needed. false: its own key exists, put by
+// another copy of the request, or the reason cannot be known, so that the enqueue has to be
+// settled.
 func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 	_, session := a.s.Same()
 	ops := []*pb.RequestOp{session, txn.Stat(a.keys[0]), txn.Stat(a.s.CancelKey(a.n))}
@@ -181,10 +182,10 @@ func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 		ops = append(ops, a.firstInTheWay()...)
 		kindAt = len(ops)
 	}
-	if !try || a.permit != nil { // of a lock that is tried they are in the way, and read already
+	if !try || a.permit != nil { // for a try of a lock, keys of another kind are in the way, and so read already
 		ops = append(ops, a.firstOfOtherKind()...)
 	}
-	restAt := len(ops) // no more operations than the enqueue had, which the server took
+	restAt := len(ops) // not more operations than the enqueue had: the server accepted that many
 	ops = append(ops, a.ownKeys(txn.Stat)[1:]...)
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why an enqueue was refused", Repeat: cluster.Always}, &pb.TxnRequest{Success: ops})
 	if err != nil {
@@ -205,7 +206,7 @@ func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 		err = fmt.Errorf("key %q: somebody else wrote its cancel key", a.keys[0])
 	case kind != nil:
 		err = kind
-	case !try && a.leavesKind(resp, kindAt): // sent again without that comparison
+	case !try && a.leavesKind(resp, kindAt): // send it again without that comparison
 	case try && busy != nil:
 		err = busy
 	case try:
@@ -217,7 +218,7 @@ func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 	return true, err
 }
 
-// firstInTheWay reads, of each queue, the first-created keys in the way.
+// firstInTheWay reads the first-created keys in the way, in each queue.
 func (a *Acquisition) firstInTheWay() (ops []*pb.RequestOp) {
 	for _, q := range a.queues() {
 		ops = append(ops, q.firstInTheWay()...)
@@ -225,8 +226,8 @@ func (a *Acquisition) firstInTheWay() (ops []*pb.RequestOp) {
 	return ops
 }
 
-// firstBusy is the error of a try for the first name that is not free, by what
-// firstInTheWay has read from the i-th operation on; nil: all are free.
+// firstBusy is the error of a try for the first name that is not free, according to the answer
+// of firstInTheWay, which begins at operation i; nil: all are free.
 func (a *Acquisition) firstBusy(resp *pb.TxnResponse, i int) error {
 	for j, q := range a.queues() {
 		if key := first(resp, i, q.spans()); key != "" {
@@ -237,7 +238,7 @@ func (a *Acquisition) firstBusy(resp *pb.TxnResponse, i int) error {
 	return nil
 }
 
-// busy is the error of a try that found key first in the way in its queue at place.
+// busy is the error of a try that found key first in the way in the queue at index place.
 func (a *Acquisition) busy(place int, key string) error {
 	which := ""
 	if a.isSet() {
@@ -252,8 +253,8 @@ func (a *Acquisition) busy(place int, key string) error {
 	return &detail{ErrBusy, fmt.Sprintf("%sheld by %q", which, key)}
 }
 
-// peek is the read before a try: it fails with ErrBusy where another holds or
-// waits, and writes nothing.
+// peek reads before a try: if another holds or waits it fails with ErrBusy, and nothing is
+// written.
 func (a *Acquisition) peek(ctx context.Context) error {
 	ops := a.firstInTheWay()
 	if a.permit != nil {

@@ -11,29 +11,29 @@ import (
 
 // The sentinels that lock and elect export under their own names.
 var (
-	// ErrLost: it was held, and is not any more; the cause is matched too.
+	// ErrLost: it was held, and no longer is; the cause is matched too.
 	ErrLost = errors.New("lost")
 	// ErrBusy: another holds or waits.
 	ErrBusy = errors.New("busy")
-	// ErrKeyDeleted: the own key was deleted while its session was alive.
+	// ErrKeyDeleted: its own key was deleted while its session was alive.
 	ErrKeyDeleted = errors.New("own key was deleted")
-	// ErrKeyOverwritten: somebody else wrote to the own key.
+	// ErrKeyOverwritten: somebody else wrote to its own key.
 	ErrKeyOverwritten = errors.New("own key was overwritten")
-	// ErrKind: the name is a semaphore's, and a lock or an election wants it, or the other
-	// way round; or a key that is to be resumed was acquired as something else.
+	// ErrKind: a semaphore uses the name, and the caller wants a lock or an election, or the
+	// reverse; or the key to be resumed was acquired as something else.
 	ErrKind = errors.New("another kind of lock uses the name")
-	// ErrMaxHold: it was held for as long as its caller allows.
+	// ErrMaxHold: it was held for as long as its caller allowed.
 	ErrMaxHold = errors.New("held for too long")
 )
 
-// loss is what a holder that is no longer one gets: it matches ErrLost and, by what
-// it wraps, exactly one cause.
+// loss is the error of a holder that lost the lock: it matches ErrLost and, by what it wraps,
+// exactly one cause.
 type loss struct{ cause error }
 
 func (l *loss) Error() string   { return "lost: " + l.cause.Error() }
 func (l *loss) Unwrap() []error { return []error{ErrLost, l.cause} }
 
-// detail is a sentinel with more words.
+// detail is a sentinel with an explanation.
 type detail struct {
 	sentinel error
 	text     string
@@ -42,7 +42,7 @@ type detail struct {
 func (d *detail) Error() string { return d.sentinel.Error() + ": " + d.text }
 func (d *detail) Unwrap() error { return d.sentinel }
 
-// cause is what an acquisition that never won reports for err: the cause alone.
+// cause is the error of an acquisition that was never held: the cause without ErrLost.
 func cause(err error) error {
 	var l *loss
 	if errors.As(err, &l) {
@@ -51,8 +51,8 @@ func cause(err error) error {
 	return err
 }
 
-// both joins two errors in one text; either may be nil. A function that returns
-// the cause of its context's end has said it already.
+// both joins two errors in one text; either may be nil. If err already contains also, because a
+// function returned the cause of its context's end, it is not repeated.
 func both(err, also error) error {
 	switch {
 	case err == nil:
@@ -63,8 +63,8 @@ func both(err, also error) error {
 	return fmt.Errorf("%w; %w", err, also)
 }
 
-// explain says what a role needs where permission was denied, which does not say for which
-// of several names, and what a set needs of the server.
+// explain adds to an error what is missing: the permissions that a role needs, because etcd's
+// error does not say on which name, or what a set needs of the server.
 func (a *Acquisition) explain(err error) error {
 	switch {
 	case cluster.IsPermissionDenied(err):

@@ -217,8 +217,8 @@ func eachFaultInEachMode(t *testing.T, f func(w *world, fa fault)) {
 	}
 }
 
-// A4, A5, A6: whatever becomes of an enqueue, the lock is taken once, and given
-// back without a trace.
+// A4, A5, A6: however an enqueue fails, the lock is acquired once, and its release leaves no
+// trace.
 func TestEveryFailureOfAnEnqueueEndsInOneHolder(t *testing.T) {
 	eachFaultInEachMode(t, func(w *world, fa fault) {
 		s := w.session()

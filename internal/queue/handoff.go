@@ -10,32 +10,31 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// A handoff passes a queue on without a query. A query for a position reads also
-// who waits behind it. That order is final: a key that is created later comes after all
-// of them. Its release deletes its own key and, if the successor still has the create
-// revision that was seen, puts a handoff on it, all in one transaction, which shows that
-// the predecessor was there until it released and that the successor was there then.
-// The successor's watch of its own key shows it that it holds, without a request
-// (state/owner.go).
+// A handoff passes a queue to the successor without a query. A query that reads its own
+// position also reads which waiters are behind it. Their order is final, because a key that is
+// created later comes after all of them. The release deletes its own key and, if the successor
+// still has the create revision that was read, puts a handoff on the successor's key, all in
+// one transaction. The transaction shows that the predecessor existed until it released, and
+// that the successor existed then. The successor learns from the watch of its own key that it
+// holds, without a request (state/owner.go).
 //
-// A handoff also carries who comes after, so that a queue is queried once in
-// keys.MaxSuccessors handoffs: see keys.Handoff.
+// A handoff also carries the list of waiters that come after, so that a queue is queried once
+// in keys.MaxSuccessors handoffs: see keys.Handoff.
 //
-// Only keys whose value begins with keys.LockMark are handed off to: a lock's, in pawl's
-// layout. Everybody else, and a newcomer to a queue about which nothing is known, is
-// left to the ordinary way.
+// Only keys whose value begins with keys.LockMark receive handoffs: those of locks in pawl's
+// layout. All other keys, and waiters that nothing was read about, query as usual.
 
-// releaseTxn deletes the own key if it is the one that was acquired, and shows it as it
-// was. With handoff, it also puts a handoff on the successor, and does neither unless that
-// is there as it was seen; without, it is nothing but a delete, so that it works on a full
-// disk. Doing it twice is harmless.
+// releaseTxn deletes its own key if its create revision is unchanged, and returns the key as it
+// was. With handoff it also puts a handoff on the successor's key, and does neither unless that
+// key exists as it was read. Without handoff it only deletes, so that it works on a full disk.
+// Doing it twice is harmless.
 func (a *Acquisition) releaseTxn(handoff bool) *pb.TxnRequest {
 	own, key := a.own(), []byte(a.Key())
 	t := txn.New()
 	t.Compare = append(t.Compare, txn.CreateIs(key, own.Create))
 	t.Success = append(t.Success, txn.DeletePrevious(key))
 	if a.permit != nil && a.permit.cancels {
-		t.Success = append(t.Success, txn.Delete(a.s.CancelKey(a.n))) // which its take has put
+		t.Success = append(t.Success, txn.Delete(a.s.CancelKey(a.n))) // the take put it
 	}
 	if a.named {
 		t.Success = append(t.Success, txn.Delete(a.s.OwnerKey(a.n)))

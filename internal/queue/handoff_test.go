@@ -301,7 +301,7 @@ func TestAHandoffFoundAfterTheAnswerIsNotAnOverwriting(t *testing.T) {
 	}
 }
 
-// What the operator writes to a waiting key is no handoff.
+// An operator's write to a waiting key is not a handoff.
 func TestAForgedOrForeignWriteToAWaitingKeyIsALoss(t *testing.T) {
 	for name, write := range map[string]func(w *world, kv *mvccpb.KeyValue){
 		"a word":         func(w *world, kv *mvccpb.KeyValue) { w.f.Put(string(kv.Key), "x", kv.Lease) },
@@ -404,7 +404,7 @@ func TestAReleaseWithASuccessorWorksOnAFullDisk(t *testing.T) {
 	})
 }
 
-// What refuses a handoff need not refuse a delete.
+// A release whose handoff is refused may succeed without it.
 func TestAReleaseWhoseHandoffIsRefusedIsTriedWithoutIt(t *testing.T) {
 	for name, refusal := range map[string]error{
 		"permission": rpctypes.ErrGRPCPermissionDenied, "size": rpctypes.ErrGRPCRequestTooLarge, "operations": rpctypes.ErrGRPCTooManyOps,
@@ -423,8 +423,8 @@ func TestAReleaseWhoseHandoffIsRefusedIsTriedWithoutIt(t *testing.T) {
 	}
 }
 
-// Of a handoff's two events the one that the predecessor is gone may come first. Who
-// saw that key being handed off to, with the own one named as next, does not ask.
+// Of a handoff's two events the predecessor's deletion may come first. If the deleted value
+// named the waiter's own key as the next successor, the waiter does not query.
 func TestAHandoffIsWaitedForWhenTheDeletionComesFirst(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *world) {
 		holder, waiting := w.inTurn(3)

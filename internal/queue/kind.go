@@ -13,17 +13,17 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// What is a semaphore's is no lock's or election's, and the other way round (rule SM5). An
-// enqueue compares that no key of the other kind is there, and puts nothing where one is. In
-// etcd's layout names nest, so that keys which a semaphore's could be taken for may be another
-// lock's; so may a foreign key be that lies there. Then the predecessor's name says what it is, and the
-// acquisition fails once that is a semaphore's. Whichever of the two stays, they exclude each other:
-// a lock waits for all keys before its own, and a slot is taken only where no lock is.
+// A name is either a semaphore's, or a lock's or an election's (rule SM5). An enqueue compares
+// that no key of the other kind exists, and otherwise puts nothing. A key that looks like a
+// semaphore's may be another lock's, because names nest in etcd's layout, or may be a foreign
+// key. Then only the predecessor's name decides, and the acquisition fails if the predecessor
+// is a semaphore's. Should both kinds exist nevertheless, they still exclude each other: a lock
+// waits for all keys before its own, and a slot is taken only if no key of a lock exists.
 
 // isSemaphores reports whether a key of this form is a semaphore's.
 func isSemaphores(f keys.Form) bool { return f == keys.Turnstile || f == keys.Slot }
 
-// ofOtherKind are the ranges of the keys that are of another kind than the queue's.
+// ofOtherKind returns the ranges of the keys of another kind than the queue's.
 func (q Queue) ofOtherKind() []span {
 	if q.Limit == 0 {
 		from, to := keys.SemaphoreRange(q.Prefix)
@@ -34,9 +34,9 @@ func (q Queue) ofOtherKind() []span {
 	return []span{{[]byte(q.Prefix), turnstile}, {behind, slots}, {above, txn.PrefixEnd(q.Prefix)}}
 }
 
-// noneOfOtherKind adds the comparison for no key of another kind to cs.
+// noneOfOtherKind adds to cs the comparison that no key of another kind exists.
 func (q *Queue) noneOfOtherKind(cs []*pb.Compare) []*pb.Compare {
-	if q.Limit == 0 { // every lock's enqueue comes here
+	if q.Limit == 0 { // every enqueue of a lock takes this path
 		return append(cs, txn.NoneBetween(keys.SemaphoreRange(q.Prefix)))
 	}
 	for _, s := range q.ofOtherKind() {
@@ -53,13 +53,13 @@ func (q Queue) firstOfOtherKind() (ops []*pb.RequestOp) {
 	return ops
 }
 
-// comparesKind reports whether an enqueue compares that no key of another kind is in q. Of a
-// lock that is tried every key is in the way, and compared already.
+// comparesKind reports whether an enqueue has to compare that no key of another kind is in q. A
+// try of a lock need not: it compares that no key at all is in the way.
 func (a *Acquisition) comparesKind(q *Queue, try bool) bool {
 	return q.Limit > 0 || !try && !q.EtcdLayout && !a.nested
 }
 
-// firstOfOtherKind reads, of each queue, the first-created keys of another kind.
+// firstOfOtherKind reads, in each queue, the first-created keys of another kind.
 func (a *Acquisition) firstOfOtherKind() (ops []*pb.RequestOp) {
 	for _, q := range a.queues() {
 		ops = append(ops, q.firstOfOtherKind()...)
@@ -67,8 +67,8 @@ func (a *Acquisition) firstOfOtherKind() (ops []*pb.RequestOp) {
 	return ops
 }
 
-// whichOtherKind is the error for a key of another kind among those that firstOfOtherKind
-// has read from the i-th operation on; nil: there is none.
+// whichOtherKind is the error for a key of another kind in the answer of firstOfOtherKind,
+// which begins at operation i; nil: there is none.
 func (a *Acquisition) whichOtherKind(resp *pb.TxnResponse, i int) error {
 	for ; i < len(resp.Responses); i++ {
 		if kv := txn.KV(resp, i); kv != nil {
@@ -80,9 +80,9 @@ func (a *Acquisition) whichOtherKind(resp *pb.TxnResponse, i int) error {
 	return nil
 }
 
-// leavesKind reports whether only keys of nobody's lie where a semaphore's would, among those
-// that firstOfOtherKind has read from the i-th operation on, and from now on leaves it to the
-// predecessor's name to say what it is.
+// leavesKind reports whether firstOfOtherKind, from operation i on, read keys that only look
+// like a semaphore's; the caller has checked that none of them is one. If so, later enqueues do
+// not compare the kind, and only the predecessor's name decides.
 func (a *Acquisition) leavesKind(resp *pb.TxnResponse, i int) bool {
 	if a.permit != nil || a.queue.EtcdLayout || a.nested || first(resp, i, len(resp.Responses)-i) == "" {
 		return false
@@ -91,8 +91,8 @@ func (a *Acquisition) leavesKind(resp *pb.TxnResponse, i int) bool {
 	return true
 }
 
-// otherKind is the error for a key that is in the way, if it is of another kind; nil: it is
-// not, or there is no such key.
+// otherKind is the error for a key in the way that is of another kind; nil: it is not, or key
+// is empty.
 func (a *Acquisition) otherKind(key string) error {
 	for _, q := range a.queues() {
 		if q.Limit == 0 {
@@ -106,7 +106,8 @@ func (a *Acquisition) otherKind(key string) error {
 	return nil
 }
 
-// CheckKey fails with ErrKind if key is a semaphore's: then q is no lock's and no election's.
+// CheckKey fails with ErrKind if key is a semaphore's, so that q is not a lock's or an
+// election's.
 func CheckKey(q keys.Queue, key string) error {
 	if k, ok := q.Parse(key); ok && isSemaphores(k.Form) {
 		return &detail{ErrKind, fmt.Sprintf("%q is a semaphore's: key %q is there", q.Name, key)}
@@ -114,8 +115,8 @@ func CheckKey(q keys.Queue, key string) error {
 	return nil
 }
 
-// wrongKind is the error of a query that found before in the way, or, of a semaphore's, a
-// lock or an election beside.
+// wrongKind is the error of a query if before, the key in the way, is of another kind, or if,
+// for a semaphore, the query found a key of a lock or an election.
 func (a *Acquisition) wrongKind(before state.Key, resp *pb.TxnResponse) error {
 	if a.permit != nil {
 		return a.whichOtherKind(resp, a.spans()+1)
@@ -123,10 +124,10 @@ func (a *Acquisition) wrongKind(before state.Key, resp *pb.TxnResponse) error {
 	return a.otherKind(before.Name)
 }
 
-// A lock and an election of one name are one queue, which is seldom meant. A key's name
-// does not say which of the two it is, and its value is not read while waiting: so an
-// acquisition that still waits after a round of renewals has its predecessor's value read,
-// once, in the background, if somebody reads the log.
+// A lock and an election of one name share a queue, which is seldom meant. A key's name does
+// not say which of the two it is, and its value is not read while waiting. So an acquisition
+// that still waits after a round of renewals reads its predecessor's value, once, in the
+// background, if warnings are logged.
 
 // checkKind logs, once, that a lock waits for a candidate, or a candidate for a lock.
 func (a *Acquisition) checkKind() {
@@ -146,7 +147,7 @@ func (a *Acquisition) checkKind() {
 		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read predecessor", Repeat: cluster.Always},
 			&pb.TxnRequest{Success: []*pb.RequestOp{txn.Get(p.Name)}})
 		if err != nil {
-			return // it is for the log alone
+			return // only the log needs it
 		}
 		if kv := txn.KV(resp, 0); kv != nil && kv.CreateRevision == p.Create && keys.OfLock(kv.Value) == a.queue.Election {
 			log.Warn("a lock and an election of one name wait for each other", "name", a.queue.Name, "key", a.Key(), "waits_for", p.Name)

@@ -8,11 +8,11 @@ import (
 	"github.com/pawl-locks/pawl/internal/queue/state"
 )
 
-// Limits say how long a key is held at the most, and is there at least. The time counts
-// from when the acquisition was won, or resumed, here.
+// Limits bound how long a lock is held at most, and how long its key is kept at least. The time
+// counts from when the acquisition was won, or resumed, in this process.
 type Limits struct {
 	Max     time.Duration // a hold that lasts longer is lost with ErrMaxHold; 0: none
-	AtLeast time.Duration // the key of one that was released before is deleted later; 0: at once
+	AtLeast time.Duration // an earlier release leaves the key until then; 0: none
 }
 
 // Check reports what is wrong with l.
@@ -26,8 +26,8 @@ func (l Limits) Check() error {
 	return nil
 }
 
-// limit begins to count, once it is held and on the session's roster. The session's loop
-// notifies of the end of the hold; Err looks at the clock.
+// limit starts Limits once the lock is held and on the session's roster. The session's loop
+// reports the end of the hold; Err compares the clock.
 func (a *Acquisition) limit(l Limits) {
 	if l.AtLeast > 0 {
 		until := clock.Now().Add(l.AtLeast)
@@ -43,30 +43,29 @@ func (a *Acquisition) limit(l Limits) {
 	a.s.Limit(&a.hook, end.at)
 }
 
-// A holdEnd is when a hold ends by itself.
+// A holdEnd is when Limits end a hold.
 type holdEnd struct {
 	at  clock.Instant
 	max time.Duration
 }
 
-// keeps reports whether the own key is to stay for now, and until when.
+// keeps reports whether its own key has to stay for now, and until when.
 func (a *Acquisition) keeps() (until time.Time, ok bool) {
 	now, kept := clock.Now(), a.keptUntil()
 	return kept.Time(now), now.Before(kept)
 }
 
-// keptUntil is until when the own key is to stay; zero: it need not.
+// keptUntil is until when its own key has to stay; zero: it need not.
 func (a *Acquisition) keptUntil() clock.Instant {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.keptTo
 }
 
-// HoldOver implements session.Acquisition: it looks at the clock.
+// HoldOver implements session.Acquisition: it compares the clock.
 func (a *Acquisition) HoldOver() { _ = a.Err() }
 
-// overheld ends a hold that has lasted for as long as it may, and reports whether it has
-// ended.
+// overheld reports whether the hold has lasted as long as it may, and if so ends it.
 func (a *Acquisition) overheld() bool {
 	end := a.holdEnd.Load()
 	if end == nil || clock.Now().Before(end.at) {

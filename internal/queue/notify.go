@@ -12,44 +12,44 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// A notice is what the client's observer is notified of about an acquisition. Without
-// an observer it is nil, and everything here does nothing.
+// A notice holds what the client's observer learns of an acquisition. Without an observer it is
+// nil, and its methods do nothing.
 //
-// Invariants: a win is delivered before its end, whichever came first; of ends the
-// first is delivered, and no other.
+// Invariants: the event of the win is delivered before that of the end, whichever came first;
+// only the first end is delivered.
 type notice struct {
-	id     int64 // in this process
+	id     int64 // unique in this process
 	source *notify.Source
 	ctx    context.Context // values of the call
 	began  clock.Instant
-	ahead  int // how many stood before it when it was enqueued; -1: not known
+	ahead  int // how many keys were ahead when it was enqueued; -1: not known
 
 	mu        sync.Mutex
 	won       clock.Instant
-	delivered bool          // the win
-	end       observe.Event // came before that
-	over      bool          // end came
-	ended     clock.Instant // when it was marked so
+	delivered bool          // the win was delivered
+	end       observe.Event // an end that came before that
+	over      bool          // an end has come
+	ended     clock.Instant // when the acquisition was marked as ended
 }
 
-// notices is how many there were in this process.
+// notices counts the notices of this process.
 var notices atomic.Int64
 
-// beginNotices begins what an observer is notified of.
+// beginNotices makes the acquisition's notice.
 func (a *Acquisition) beginNotices(ctx context.Context) {
 	if source := a.s.Host().Cluster.Notifier().NewSource(); source != nil {
 		a.notice = &notice{id: notices.Add(1), source: source, ctx: context.WithoutCancel(ctx), began: clock.Now(), ahead: -1}
 	}
 }
 
-// which is the acquisition in events.
+// which identifies the acquisition in events.
 func (a *Acquisition) which() observe.Acquisition {
 	c := observe.Acquisition{ID: a.notice.id, Name: a.queue.Name, Key: a.Key(), Token: a.Token(), Lease: a.s.ID(), Mode: a.queue.mode(), Slot: -1}
 	if a.permit != nil {
 		if slot, ok := a.Slot(); ok {
 			c.Slot = slot
 		} else {
-			c.Token = 0 // that of a key in the turnstile is none
+			c.Token = 0 // the token of a key in the turnstile is not a token
 		}
 	}
 	if !a.isSet() {
@@ -64,7 +64,7 @@ func (a *Acquisition) which() observe.Acquisition {
 	return c
 }
 
-// mode is how the name is wanted, in events.
+// mode is the mode in which the name is acquired, in events.
 func (q Queue) mode() observe.Mode {
 	switch {
 	case q.Shared:
@@ -75,8 +75,8 @@ func (q Queue) mode() observe.Mode {
 	return observe.Exclusive
 }
 
-// sawAhead notes that n stood before it, or, of a shared one, in its way, when it was
-// enqueued.
+// sawAhead records that n keys were ahead of it when it was enqueued; for a shared one, n keys
+// in its way.
 func (a *Acquisition) sawAhead(n int) {
 	if a.notice != nil {
 		a.notice.ahead = n
@@ -94,7 +94,7 @@ func (a *Acquisition) notifyEnqueued() {
 	}
 }
 
-// how is how it was won.
+// how is the way in which it was won.
 func (a *Acquisition) how() observe.How {
 	switch read(a, (*state.Acquisition).Evidence) {
 	case state.ByEnqueue:
@@ -111,7 +111,7 @@ func (a *Acquisition) how() observe.How {
 	return observe.Confirmed
 }
 
-// notifyWon delivers that it is held, and then its end if that has come already.
+// notifyWon delivers that it is held, and then its end if that has already come.
 func (a *Acquisition) notifyWon() {
 	v := a.notice
 	if v == nil {
@@ -149,9 +149,9 @@ func (a *Acquisition) notifyGaveUp(err error) {
 	}
 }
 
-// notifyLoss notes when it was marked as ended, and delivers a loss. The log gets one
-// that is the acquisition's alone; a session's end is logged once, there. It does not
-// ask the session, whose end could come back to the end being decided.
+// notifyLoss records when the acquisition was marked as ended, and delivers a loss. It logs a
+// loss that concerns the acquisition alone; the session logs its own end, once. It does not
+// call the session's Err, which could decide the end that is being decided here.
 func (a *Acquisition) notifyLoss(e *ending) {
 	lost := e.held && !e.released
 	if lost && (errors.Is(e.err, ErrKeyDeleted) || errors.Is(e.err, ErrKeyOverwritten) || errors.Is(e.err, ErrMaxHold)) {
@@ -171,19 +171,19 @@ func (a *Acquisition) notifyLoss(e *ending) {
 	}
 }
 
-// notifyReleased delivers that it was given back; pending: not confirmed for now. Where
-// the release has found a loss, that was delivered.
+// notifyReleased delivers that it was released; pending: the release is not confirmed yet. If
+// the release found a loss, the loss was delivered already.
 func (a *Acquisition) notifyReleased(pending error) {
 	if a.notice != nil {
 		a.notifyEnd(nil, pending, a.notice.source.Now)
 	}
 }
 
-// notifyEnd delivers how it ended.
+// notifyEnd delivers the end.
 func (a *Acquisition) notifyEnd(lost, pending error, deliver func(context.Context, observe.Event)) {
 	v := a.notice
 	v.mu.Lock()
-	held := max(v.ended.Sub(v.won), 0) // it may end before the win is noted
+	held := max(v.ended.Sub(v.won), 0) // it may end before the win is recorded
 	if v.won == (clock.Instant{}) {
 		held = 0 // it ended before it could be delivered
 	}
@@ -207,8 +207,8 @@ func (a *Acquisition) notifyEnd(lost, pending error, deliver func(context.Contex
 	}
 }
 
-// Proclaiming begins a call of Term.Proclaim; the function that it returns
-// delivers what came of it.
+// Proclaiming begins a call of Term.Proclaim; the function that it returns delivers the call's
+// result.
 func (a *Acquisition) Proclaiming() func(err error) {
 	v := a.notice
 	if v == nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// others take and give back locks of their own whenever the test writes something, so
-// that its requests are of that many more. What befalls the test's befalls theirs.
+// others acquire and release locks of their own whenever the test writes something, so that the
+// test's requests also contain their writes. Faults in the test's requests also affect them.
 type others struct {
 	w     *world
 	n     int

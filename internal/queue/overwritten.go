@@ -12,10 +12,10 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// removeOverwritten deletes an own key after somebody else wrote to it. It outlives the
-// session: that key may not be on its lease any more, so nothing else would take it out
-// of the queue. Work that defers the revocation of the lease
-// defers this, and so does a promise.
+// removeOverwritten deletes one of its own keys after somebody else wrote to it. The work
+// outlives the session: the key may no longer be on the session's lease, and then nothing else
+// would remove it from the queue. It waits for work that defers the revocation of the lease,
+// and for promises.
 func (a *Acquisition) removeOverwritten(ctx context.Context, own state.Key) {
 	if !a.s.AwaitDeferred(ctx) || !a.awaitPromise(ctx) {
 		return
@@ -23,14 +23,13 @@ func (a *Acquisition) removeOverwritten(ctx context.Context, own state.Key) {
 	if !a.tryUntil(ctx, func() bool { return a.deleteOwn(ctx, own) == nil }) {
 		return
 	}
-	if !a.isSet() && !read(a, (*state.Acquisition).Trying) { // the rest goes by itself
+	if !a.isSet() && !read(a, (*state.Acquisition).Trying) { // otherwise the rest is deleted by leaveRest
 		a.s.Vanished(a.n)
 		a.apply(state.Removed{}, nil)
 	}
 }
 
-// tryUntil tries again and again until that succeeds; false: ctx, or the cluster's client, has
-// ended.
+// tryUntil calls try until it succeeds; false: ctx, or the cluster's client, has ended.
 func (a *Acquisition) tryUntil(ctx context.Context, try func() bool) bool {
 	wait := backoff.Backoff{First: 100 * time.Millisecond, Most: 2 * time.Second}
 	for !try() {
@@ -41,7 +40,7 @@ func (a *Acquisition) tryUntil(ctx context.Context, try func() bool) bool {
 	return true
 }
 
-// deleteOwn tries once to delete an own key. nil: it is not there.
+// deleteOwn tries once to delete one of its own keys. nil: it no longer exists.
 func (a *Acquisition) deleteOwn(ctx context.Context, own state.Key) error {
 	_, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "delete overwritten key", Repeat: cluster.Always}, &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(own.Name, own.Create)},

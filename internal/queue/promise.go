@@ -8,9 +8,9 @@ import (
 	"github.com/pawl-locks/pawl/internal/session"
 )
 
-// Promise says that somebody outside this process may believe until then that it is held:
-// before, neither its key is deleted nor its lease revoked, whatever ends it or its
-// session, except by Release (rule V4). The error says why it is not held: then nothing
+// Promise records that somebody outside this process may believe, up to until, that the lock is
+// held. Before until its key is not deleted and its lease not revoked, whatever ends the lock
+// or its session, except by Release (rule V4). An error says why it is not held; then nothing
 // was promised.
 func (a *Acquisition) Promise(until clock.Instant) error {
 	if err := a.Err(); err != nil {
@@ -24,10 +24,10 @@ func (a *Acquisition) Promise(until clock.Instant) error {
 		a.promised = until
 	}
 	a.mu.Unlock()
-	return a.Err() // it may have ended before it was noted
+	return a.Err() // it may have ended before that was recorded
 }
 
-// awaitPromise waits until what was promised has passed; false: ctx has ended before.
+// awaitPromise waits until all promises have passed; false: ctx ended earlier.
 func (a *Acquisition) awaitPromise(ctx context.Context) bool {
 	a.mu.Lock()
 	until := a.promised
@@ -35,8 +35,8 @@ func (a *Acquisition) awaitPromise(ctx context.Context) bool {
 	return session.AwaitInstant(ctx, until)
 }
 
-// Until is the first instant at which it is not held unless the session is renewed, or
-// at which Limits.Max ends it; the zero Instant once it has ended.
+// Until is the first instant at which it is no longer held unless the session is renewed, or at
+// which Limits.Max ends it, whichever is earlier; the zero Instant once it has ended.
 func (a *Acquisition) Until() clock.Instant {
 	if a.Err() != nil {
 		return clock.Instant{}
@@ -48,9 +48,9 @@ func (a *Acquisition) Until() clock.Instant {
 	return until
 }
 
-// Forfeit ends a hold as Limits.Max does, with cause: it is lost, and its key is deleted
-// in the background in a way that shows successors that it was not released. It does
-// nothing once it has ended.
+// Forfeit ends a hold as Limits.Max does, with cause: the lock is lost, and its key is deleted
+// in the background with a mark that shows successors that it was not released. It does nothing
+// once the acquisition has ended.
 func (a *Acquisition) Forfeit(cause error) {
 	if a.Err() == nil {
 		a.apply(state.HoldOver{}, cause)

@@ -16,23 +16,23 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// A query reads, in one transaction, whether the own key is first (rule A2).
+// A query reads, in one transaction, whether its own key is first (rule A2).
 type query struct {
 	own         state.Key
-	predecessor state.Key // the last one that was waited for
-	deletedAt   int64     // the revision of its deletion; 0: not known
-	delayed     bool      // how it went is read too
-	handoffs    bool      // those behind are read too
+	predecessor state.Key // the last predecessor
+	deletedAt   int64     // the revision at which it was deleted; 0: not known
+	delayed     bool      // also read how the predecessor ended
+	handoffs    bool      // also read the keys behind
 }
 
-// queryOf is the query that the state calls for.
+// queryOf is the query for the state.
 func queryOf(s *state.Acquisition) query {
 	p, at := s.Predecessor()
 	return query{own: s.Own(), predecessor: p, deletedAt: at, delayed: s.Delay, handoffs: s.Handoffs}
 }
 
-// query reads who owns, and repeats that while the cluster cannot be reached, the
-// session is valid and ctx lasts. delay is waited for where the answer calls for it.
+// query reads who owns. It repeats that while the cluster cannot be reached, the session is
+// valid and ctx has not ended. It waits for delay if the answer calls for it.
 func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 	for wait := newBackoff(); ; {
 		q := read(a, queryOf)
@@ -63,18 +63,18 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 			return err
 		}
 		if cluster.IsCompacted(err) && q.deletedAt > 0 {
-			a.apply(state.DeletionCompacted{}, nil) // read as of now, which is no better than that
+			a.apply(state.DeletionCompacted{}, nil) // the next query reads at the current revision instead
 			continue
 		}
 		if err := a.pause(ctx, wait.Next()); err != nil || read(a, (*state.Acquisition).Next) != state.Query {
-			return err // or handed off meanwhile
+			return err // or a handoff came meanwhile
 		}
 	}
 }
 
-// queryTxn is the transaction that decides who owns: if the own keys and the session key
-// are as we know them, it reads, of each queue, the last-created key in the way before the
-// own one, and so that a tie is seen (rules A2, RW2, ML3, G3).
+// queryTxn is the transaction that decides who owns. If its own keys and the session key are
+// unchanged, it reads in each queue the last-created key in the way before its own key, and
+// also enough to show a tie (rules A2, RW2, ML3, G3).
 func (a *Acquisition) queryTxn(q query) *pb.TxnRequest {
 	session, mod := a.s.Key()
 	t := &pb.TxnRequest{Failure: append([]*pb.RequestOp{txn.Stat(session)}, a.ownKeys(txn.Stat)...)}
@@ -95,9 +95,9 @@ func (a *Acquisition) queryTxn(q query) *pb.TxnRequest {
 	return t
 }
 
-// before is the last-created key in the way before own, in any of the queues, of those that
-// upTo has read; the zero Key: there is none. tied says that another has own's create
-// revision. Nobody is before whom then, and rule G2 was broken, by this program or by another.
+// before is the last-created key in the way before own, in any of the queues, according to the
+// answer of upTo; the zero Key: there is none. tied: another key has own's create revision.
+// Then neither is before the other, and this program or another broke rule G2.
 func (a *Acquisition) before(own state.Key, resp *pb.TxnResponse) (predecessor state.Key, tied error) {
 	for i := range a.spans() {
 		for _, kv := range txn.KVs(resp, i) {
@@ -113,13 +113,14 @@ func (a *Acquisition) before(own state.Key, resp *pb.TxnResponse) (predecessor s
 	return predecessor, nil
 }
 
-// tie is why an acquisition fails that is not the only one made at its revision.
+// tie is the error of an acquisition whose key shares its create revision with another key of
+// its queue.
 func tie(own state.Key, kv *mvccpb.KeyValue) error {
 	return fmt.Errorf("key %q was created at revision %d, as the own key %q was: two of one queue in one request", kv.Key, kv.CreateRevision, own.Name)
 }
 
-// answer reads the answer to q, whose comparisons held. predecessor is the key before the
-// own one.
+// answer reads the answer to q, whose comparisons succeeded. predecessor is the key before its
+// own.
 func (a *Acquisition) answer(q query, predecessor state.Key, resp *pb.TxnResponse) state.Answered {
 	ev := state.Answered{Found: true, Revision: resp.Header.Revision}
 	if ev.Predecessor = predecessor; ev.Predecessor != (state.Key{}) {
@@ -136,16 +137,16 @@ func (a *Acquisition) answer(q query, predecessor state.Key, resp *pb.TxnRespons
 	return ev
 }
 
-// wentClean reports whether the predecessor, which is gone, went by a release as far as
-// resp can show: at the revision of its deletion a holder that released had its session
-// key still, and one whose lease ended had lost both (F16). One that was held for too long
-// had its mark. Of a key that is not pawl's nothing is known.
+// wentClean reports whether the predecessor was released, as far as resp can show. At the
+// revision of its deletion, a holder that released still had its session key, and one whose
+// lease ended had lost both (F16). One that was held for too long had its mark. For a key that
+// is not pawl's, it is not known.
 func (a *Acquisition) wentClean(q query, resp *pb.TxnResponse) bool {
 	_, ok := a.queue.owner(q.predecessor.Name)
-	return ok && txn.KV(resp, 1) != nil && txn.KV(resp, 2) == nil // of an exclusive one: no other has a Delay
+	return ok && txn.KV(resp, 1) != nil && txn.KV(resp, 2) == nil // for an exclusive key: only exclusive acquisitions have a Delay
 }
 
-// dismissed ends the acquisition whose own key, or session key, was not as we know it.
+// dismissed ends the acquisition because one of its own keys, or the session key, had changed.
 func (a *Acquisition) dismissed(resp *pb.TxnResponse) error {
 	if err := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
 		return a.Err()
@@ -159,8 +160,7 @@ func (a *Acquisition) dismissed(resp *pb.TxnResponse) error {
 	return fmt.Errorf("a query was refused at revision %d, and nothing shows why", resp.Header.Revision)
 }
 
-// successors are those of kvs, which follow one another in the queue, that can be
-// handed off to.
+// successors are those of kvs, consecutive keys of the queue, that can receive a handoff.
 func (q Queue) successors(kvs []*mvccpb.KeyValue) keys.Successors {
 	return keys.NewSuccessors(func(yield func(keys.Successor) bool) {
 		for _, kv := range kvs {

@@ -10,23 +10,23 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// A Queue is where all who want one name queue, and how it is wanted.
+// A Queue is the queue of one name, and the mode in which the name is acquired.
 type Queue struct {
 	keys.Queue
 
-	Election bool  // what an observer is notified of: campaigns and terms, or else locks
-	Shared   bool  // together with other shared keys (rules RW1 to RW5)
-	resumed  int32 // of a semaphore: one more than the slot that a permit is resumed with; 0: it comes to the turnstile
-	Limit    int   // of a semaphore: how many slots it has; 0: it is none
+	Election bool  // for events: campaigns and terms instead of locks
+	Shared   bool  // held together with other shared keys (rules RW1 to RW5)
+	resumed  int32 // of a semaphore: one more than the slot that a resumed permit holds; 0: it begins at the turnstile
+	Limit    int   // of a semaphore: how many slots it has; 0: not a semaphore
 }
 
-// New checks name and makes its queue: see keys.NewQueue.
+// New checks name and makes its Queue: see keys.NewQueue.
 func New(namespace, name string, etcdLayout bool) (Queue, error) {
 	q, err := keys.NewQueue(namespace, name, etcdLayout)
 	return Queue{Queue: q}, err
 }
 
-// place is where its keys are put.
+// place is where an acquisition of the queue puts its keys.
 func (q Queue) place() keys.Place {
 	p := keys.Place{Prefix: q.Prefix}
 	switch {
@@ -38,14 +38,14 @@ func (q Queue) place() keys.Place {
 	return p
 }
 
-// owner is the lease of a key of the queue whose form is pawl's.
+// owner is the lease in the name of key, if key is in the queue and has pawl's form.
 func (q Queue) owner(key string) (lease int64, ok bool) {
 	k, ok := q.Parse(key)
 	return k.Lease, ok
 }
 
-// carry returns a child of ctx that carries t, as the token of q's name in its mode, or of
-// the slot that it holds.
+// carry returns a child of ctx that carries t as the token of q's name, in q's mode, or of the
+// slot that it holds.
 func (a *Acquisition) carry(ctx context.Context, q Queue, t fencing.Token) context.Context {
 	switch slot, ok := a.Slot(); {
 	case ok:
@@ -59,12 +59,12 @@ func (a *Acquisition) carry(ctx context.Context, q Queue, t fencing.Token) conte
 // A span is a range of keys.
 type span struct{ from, to []byte }
 
-// lined is what its keys begin with, and all that may be in their way.
+// lined is the prefix of the queue's keys, and of all keys that may be in their way.
 func (q Queue) lined() string {
 	var from []byte
 	switch {
 	case q.Limit == 0:
-		return q.Prefix // no allocation
+		return q.Prefix // does not allocate
 	case q.resumed > 0:
 		from, _ = keys.SlotRange(q.Prefix, int(q.resumed-1))
 	default:
@@ -73,9 +73,9 @@ func (q Queue) lined() string {
 	return string(from)
 }
 
-// inTheWay are the keys that one of the queue waits for where they were created before it:
-// of an exclusive one all, of a shared one those on either side of the shared ones
-// (rule RW1), of a semaphore's those in the turnstile.
+// inTheWay returns the ranges of keys for which an acquisition waits if they were created
+// earlier: for an exclusive one all keys, for a shared one those on either side of the shared
+// keys (rule RW1), for a semaphore those in the turnstile.
 func (q Queue) inTheWay() []span {
 	from, to := []byte(q.lined()), txn.PrefixEnd(q.lined())
 	if !q.Shared {
@@ -85,8 +85,8 @@ func (q Queue) inTheWay() []span {
 	return []span{{from, shared}, {above, to}}
 }
 
-// lastInTheWay reads, of each span in the way, the last-created key that was created at
-// below or earlier; below 0: no bound.
+// lastInTheWay reads, in each span in the way, the last-created key whose create revision is at
+// most below; below 0: no bound.
 func (q Queue) lastInTheWay(below int64) (ops []*pb.RequestOp) {
 	for _, s := range q.inTheWay() {
 		ops = append(ops, txn.LastBetween(s.from, s.to, below))
@@ -94,8 +94,8 @@ func (q Queue) lastInTheWay(below int64) (ops []*pb.RequestOp) {
 	return ops
 }
 
-// upTo reads the last-created keys in the way up to the revision at which the own key was
-// created, itself included where it is among them.
+// upTo reads the last-created keys in the way whose create revision is at most own, the create
+// revision of its own key. Its own key may be among them.
 func (q Queue) upTo(own int64) []*pb.RequestOp {
 	if q.Shared {
 		return q.lastInTheWay(own)
@@ -103,7 +103,7 @@ func (q Queue) upTo(own int64) []*pb.RequestOp {
 	return []*pb.RequestOp{txn.LastUnder(q.lined(), 2, own)}
 }
 
-// firstInTheWay reads, of each span in the way, the first-created key.
+// firstInTheWay reads the first-created key in each span in the way.
 func (q Queue) firstInTheWay() (ops []*pb.RequestOp) {
 	for _, s := range q.inTheWay() {
 		ops = append(ops, txn.FirstBetween(s.from, s.to))
@@ -111,7 +111,7 @@ func (q Queue) firstInTheWay() (ops []*pb.RequestOp) {
 	return ops
 }
 
-// noneInTheWay compares for no key in the way at all.
+// noneInTheWay compares that no key is in the way.
 func (q Queue) noneInTheWay() (cs []*pb.Compare) {
 	for _, s := range q.inTheWay() {
 		cs = append(cs, txn.NoneBetween(s.from, s.to))
@@ -119,8 +119,8 @@ func (q Queue) noneInTheWay() (cs []*pb.Compare) {
 	return cs
 }
 
-// first is the name of the first-created of the keys that n operations, from the i-th on,
-// have read; "": there is none.
+// first is the name of the first-created of the keys that n operations, from operation i on,
+// read; "": there is none.
 func first(resp *pb.TxnResponse, i, n int) (key string) {
 	for create := int64(0); n > 0; i, n = i+1, n-1 {
 		if kv := txn.KV(resp, i); kv != nil && (key == "" || kv.CreateRevision < create) {
@@ -130,7 +130,7 @@ func first(resp *pb.TxnResponse, i, n int) (key string) {
 	return key
 }
 
-// spans is how many spans are in the way in all of its queues.
+// spans is how many spans are in the way in all its queues together.
 func (a *Acquisition) spans() (n int) {
 	for _, q := range a.queues() {
 		n += q.spans()

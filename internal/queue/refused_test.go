@@ -104,8 +104,8 @@ func TestAnEnqueueThatWasRefusedForNothingIsTriedAgain(t *testing.T) {
 	})
 }
 
-// What cannot be known is settled: the key is there and waits its turn, or it
-// never will be.
+// If the reason cannot be known the enqueue is settled: the key exists and waits its turn, or
+// it never will exist.
 func TestEveryFailureOfTheReadAfterARefusalLeavesNothing(t *testing.T) {
 	eachFault(t, func(w *world, fa fault) {
 		w.before(isEnqueue, func(t *pb.TxnRequest) { w.f.Put(cancelKeyOf(t), "theirs", 0) })

@@ -13,12 +13,13 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// Release stops calling it held, with as for Err from then on, and deletes the
-// key. nil: it was held until now, and nobody else had written to the key. An error
-// that matches ErrLost: it was not. One that matches kv.ErrUnknown: unconfirmed, it goes
-// on in the background; called again, it tries again, and once decided gives the same
-// answer. With a ctx that is done it still sends, and waits no longer than cluster.Grace.
-// Where the key is to stay for now, nothing is sent, and it is deleted in the background.
+// Release ends the hold at once, with as for Err from then on, and then deletes the key. nil:
+// it was held until now, and nobody else had written to the key. An error that matches ErrLost:
+// it was not. One that matches kv.ErrUnknown: the deletion is unconfirmed and continues in the
+// background; another call tries again, and once it is decided every call returns the same
+// answer. If ctx is done, Release still sends, and waits no longer than cluster.Grace. If
+// Limits.AtLeast keeps the key for now, nothing is sent, and the key is deleted in the
+// background.
 func (a *Acquisition) Release(ctx context.Context, as error) error {
 	if err := a.letGo(as); err != nil {
 		a.freeRest()
@@ -43,7 +44,7 @@ func (a *Acquisition) Release(ctx context.Context, as error) error {
 	return err
 }
 
-// letGo makes it released, or says why it was lost before.
+// letGo marks it as released, or returns why it was lost before.
 func (a *Acquisition) letGo(as error) error {
 	if a.isGivenBack() {
 		return nil
@@ -51,8 +52,8 @@ func (a *Acquisition) letGo(as error) error {
 	if err := a.Err(); err != nil && !a.isGivenBack() {
 		return err
 	}
-	// Until the release is decided, a Handle has the session's next process delete
-	// the key.
+	// Until the release is decided, a Handle lists the key for the session's next process to
+	// delete.
 	a.s.Reopen(a.n)
 	until, later := a.keeps()
 	if fx := a.apply(state.Released{Later: later}, as); later && fx.End == state.GivenBack {
@@ -65,7 +66,7 @@ func (a *Acquisition) letGo(as error) error {
 	return a.Err()
 }
 
-// isGivenBack reports whether a release has begun: it found a loss since, or not.
+// isGivenBack reports whether a release has begun, even if that has since found a loss.
 func (a *Acquisition) isGivenBack() bool {
 	return read(a, (*state.Acquisition).Releases)
 }
@@ -82,9 +83,9 @@ func (a *Acquisition) outcome() (decided bool, err error) {
 	return decided, nil
 }
 
-// free tries to delete the key until that is decided, an error shows that it cannot be
-// for now, or ctx ends. One goroutine at a time sends: so a failed comparison means a
-// loss, unless a delete was sent before it whose answer was lost.
+// free tries to delete the key until the result is decided, an error shows that it cannot be
+// deleted for now, or ctx ends. Only one goroutine at a time sends. Therefore a failed
+// comparison means a loss, unless an earlier delete was sent whose answer was lost.
 func (a *Acquisition) free(ctx context.Context) error {
 	if err := a.deleting.take(ctx); err != nil {
 		return err
@@ -133,7 +134,7 @@ func (a *Acquisition) sendRelease(ctx context.Context, handoff bool, repeat clus
 	return ev, err
 }
 
-// outcomeOf is what is known of a transaction.
+// outcomeOf classifies the result of a transaction.
 func outcomeOf(resp *pb.TxnResponse, err error) state.Outcome {
 	switch {
 	case err == nil && resp.Succeeded:
@@ -146,7 +147,7 @@ func outcomeOf(resp *pb.TxnResponse, err error) state.Outcome {
 	return state.Unknown
 }
 
-// shown is the own key at place as a read with its value, or a delete, has shown it.
+// shown is the own key at index place as a delete, or a read with its value, showed it.
 func (a *Acquisition) shown(place int, kv *mvccpb.KeyValue) state.OwnChanged {
 	if kv == nil {
 		return state.OwnChanged{}
@@ -154,8 +155,8 @@ func (a *Acquisition) shown(place int, kv *mvccpb.KeyValue) state.OwnChanged {
 	return state.OwnChanged{Place: place, Create: kv.CreateRevision, Mod: kv.ModRevision, OnLease: kv.Lease == a.s.ID(), Value: kv.Value}
 }
 
-// explainRelease decides a release whose key was not there as it was acquired, by a
-// read of its own: what a release seldom needs is not carried by each.
+// explainRelease decides a release whose key had changed or was gone, by a separate read; the
+// delete itself does not carry this read because it is seldom needed.
 func (a *Acquisition) explainRelease(ctx context.Context) error {
 	_, session := a.s.Same()
 	reads := append([]*pb.RequestOp{session}, a.ownKeys(txn.Stat)...)
@@ -165,11 +166,11 @@ func (a *Acquisition) explainRelease(ctx context.Context) error {
 	n := len(reads)
 	resp, err := query(n)
 	if cluster.IsTooManyOps(err) && n > 2 {
-		n = 2 // of a set whose keys are all gone: one name says as much as many
+		n = 2 // for a set whose keys are all gone, one name tells as much as many
 		resp, err = query(n)
 	}
 	if err != nil {
-		return err // undecided: the delete, sent again, leads here again
+		return err // undecided: sending the delete again leads back here
 	}
 	why := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision)
 	ev := state.Explained{SessionEnded: why != nil, There: first(resp, 1, n-1) != ""}
@@ -181,7 +182,7 @@ func (a *Acquisition) explainRelease(ctx context.Context) error {
 	return nil
 }
 
-// freeInBackground lets the release go on in the background, once.
+// freeInBackground continues the release in the background, at most once at a time.
 func (a *Acquisition) freeInBackground() {
 	a.mu.Lock()
 	begin := !a.pending
@@ -193,7 +194,7 @@ func (a *Acquisition) freeInBackground() {
 	}
 }
 
-// freeing is a release that goes on in the background.
+// freeing is a release in the background.
 type freeing struct{ a *Acquisition }
 
 // Remove implements session.Removal.

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -15,11 +16,10 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// Resume makes the acquisition of a key that the session's predecessor held: one
-// transaction reads whether key has the create revision t, on this session, with
-// nothing before it in the queue. The error matches ErrLost where it is not there
-// any more. A key is resumed once; one that this session acquired itself is not
-// to be resumed, because it has its holder.
+// Resume makes the acquisition of a key that the session's predecessor held. One transaction
+// reads whether key has the create revision t, on this session, with nothing before it in the
+// queue. The error matches ErrLost if the key no longer exists. A key is resumed once. A key
+// that this session acquired itself must not be resumed, because it has its holder.
 func Resume(ctx context.Context, s *session.Session, q Queue, key string, t fencing.Token, l Limits) (*Acquisition, error) {
 	return ResumeAll(ctx, s, []string{key}, t, l, q)
 }
@@ -32,10 +32,10 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 	if len(own) != 1+len(more) {
 		return nil, fmt.Errorf("%d keys for %d names", len(own), 1+len(more))
 	}
-	a := &Acquisition{s: s, queue: q, more: slices.Clone(more), parent: ctx, keys: slices.Clone(own), named: q.Election} // its predecessor may have put one
+	a := &Acquisition{s: s, queue: q, more: slices.Clone(more), parent: ctx, keys: slices.Clone(own), named: q.Election} // the predecessor may have put an owner key
 	a.makeSet()
 	if a.makePermit(); a.permit != nil {
-		a.permit.cancels = true // since the session was taken over no copy of its predecessor's enqueue is applied
+		a.permit.cancels = true // the session was taken over, so no copy of the predecessor's enqueue can be applied
 	}
 	if err := a.knowOwn(); err != nil {
 		return nil, err
@@ -57,8 +57,11 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 	}
 	mod, err := a.resumed(sent, resp)
 	if err != nil {
-		if a.lacksOwn(resp) && s.Adopt(a.n, a.keys...) {
+		switch {
+		case a.lacksOwn(resp) && s.Adopt(a.n, a.keys...):
 			a.lostBefore(a.putAt(resp, 1))
+		case errors.Is(err, ErrKeyOverwritten) && s.Adopt(a.n, a.keys...):
+			a.overwrittenBefore(sent.own, txn.KV(resp, a.spans()).ModRevision)
 		}
 		return nil, err
 	}
@@ -81,8 +84,8 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 	return a, nil
 }
 
-// lostBefore leaves what is there of a set that was lost before it was resumed, put at create,
-// as at any other loss of one key (rule ML6); 0: nothing is there.
+// lostBefore handles a set that lost a key before it was resumed: its other keys, put at
+// create, are left as at any other loss of one key (rule ML6). create 0: no key is left.
 func (a *Acquisition) lostBefore(create int64) {
 	if create == 0 {
 		a.s.Settle(a.n)
@@ -93,8 +96,15 @@ func (a *Acquisition) lostBefore(create int64) {
 	a.apply(state.OwnDeleted{}, ErrKeyDeleted)
 }
 
-// knowOwn takes from the names of the own keys which acquisition they are of, and in which
-// modes.
+// overwrittenBefore removes the own key, which somebody else wrote to at mod, before it was
+// resumed, and took off its lease: nothing else would remove it from the queue.
+func (a *Acquisition) overwrittenBefore(own state.Key, mod int64) {
+	a.notice = nil // it was never held here
+	a.state = state.Resumed(own, own.Create, a.keys[1:]...)
+	a.apply(state.OwnChanged{Create: own.Create, Mod: mod}, nil)
+}
+
+// knowOwn takes the acquisition's number, and the modes, from the names of its own keys.
 func (a *Acquisition) knowOwn() error {
 	for i, q := range a.queues() {
 		own, ok := q.Parse(a.keys[i])
@@ -118,16 +128,15 @@ func (a *Acquisition) knowOwn() error {
 	return nil
 }
 
-// resumeTxn is a query that reads the own key, too, for its modification revision, and for
-// its value.
+// resumeTxn is a query that also reads its own key's modification revision and value.
 func (a *Acquisition) resumeTxn(q query) *pb.TxnRequest {
 	t := a.queryTxn(q)
 	t.Success = append(t.Success, txn.Get(a.Key()))
 	return t
 }
 
-// checkValue reports, by the value of the own key, or of a set's first, what was acquired with it
-// if that is something else than is resumed. A permit's key says that by its name.
+// checkValue fails if the value of its own key, for a set of the first, shows that the key was
+// acquired as something else. A permit's key shows that by its name.
 func (a *Acquisition) checkValue(value []byte) error {
 	if a.permit != nil {
 		return nil
@@ -144,8 +153,8 @@ func (a *Acquisition) checkValue(value []byte) error {
 	return nil
 }
 
-// lacksOwn reports whether a refused resumeTxn has shown that a key of a set is not there: what
-// is left of the set has no other holder, and goes as after a loss (rule ML6).
+// lacksOwn reports whether a refused resumeTxn showed that a key of a set is missing: what is
+// left of the set has no other holder, and is deleted as after a loss (rule ML6).
 func (a *Acquisition) lacksOwn(resp *pb.TxnResponse) bool {
 	if !a.isSet() || resp.Succeeded || a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision) != nil {
 		return false
@@ -158,8 +167,8 @@ func (a *Acquisition) lacksOwn(resp *pb.TxnResponse) bool {
 	return false
 }
 
-// resumed is the own key's modification revision, or why the answer to resumeTxn does
-// not make it held.
+// resumed is its own key's modification revision, or an error that says why the answer to
+// resumeTxn does not make it held.
 func (a *Acquisition) resumed(q query, resp *pb.TxnResponse) (mod int64, err error) {
 	if !resp.Succeeded {
 		if err := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
@@ -176,17 +185,20 @@ func (a *Acquisition) resumed(q query, resp *pb.TxnResponse) (mod int64, err err
 	case tied != nil:
 		return 0, tied
 	case before != (state.Key{}):
-		return 0, fmt.Errorf("key %q was never held: %q is before it", a.Key(), before.Name) // or before one of the others
+		return 0, fmt.Errorf("key %q was never held: %q is before it", a.Key(), before.Name) // or before one of the other keys
 	}
 	if resp.Header.Revision < q.own.Create {
 		return 0, fmt.Errorf("answered at revision %d, before the own key's %d", resp.Header.Revision, q.own.Create)
 	}
 	kv := txn.KV(resp, a.spans())
+	if kv.Lease != a.s.ID() {
+		return 0, &loss{&detail{ErrKeyOverwritten, fmt.Sprintf("%s is on another lease, or on none", a.of(0))}}
+	}
 	if err := a.checkValue(kv.Value); err != nil {
 		return 0, err
 	}
 	if a.isSet() {
-		return q.own.Create, nil // another revision than the first is not ours, and a renewal finds it
+		return q.own.Create, nil // a change of the key was not ours, and a renewal finds that
 	}
 	return kv.ModRevision, nil
 }

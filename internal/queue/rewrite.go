@@ -13,12 +13,11 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// Rewrite puts a new value on the own key, which keeps its create revision and
-// its position. Calls are to be made one at a time. The put compares the create and
-// the modification revision, so a delayed copy of an older value can never
-// overwrite a newer one, and a value is put once however often it is sent. nil:
-// it was put while it was held. An answer that was lost is settled by a read,
-// here or at the next call; while it is not, the error matches kv.ErrUnknown.
+// Rewrite puts a new value on its own key, which keeps its create revision and its position.
+// Calls must be made one at a time. The put compares the create and the modification revision.
+// Therefore a delayed copy of an older value can never overwrite a newer one, and a value is
+// put once however often it is sent. nil: it was put while the lock was held. A read settles a
+// lost answer, in this call or the next; until then the error matches kv.ErrUnknown.
 func (a *Acquisition) Rewrite(ctx context.Context, value []byte) error {
 	defer a.apply(state.RewriteEnded{}, nil)
 	err := a.rewrite(ctx, bytes.Clone(value))
@@ -37,7 +36,7 @@ func (a *Acquisition) rewrite(ctx context.Context, value []byte) error {
 			return fmt.Errorf("%w: of an earlier value: %w", cluster.ErrUnknown, err)
 		}
 	}
-	var lost error // the last answer that was lost in this call
+	var lost error // the last lost answer of this call
 	for {
 		a.apply(state.WriteSent{}, nil)
 		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "write value"}, a.rewriteTxn(value))
@@ -48,7 +47,7 @@ func (a *Acquisition) rewrite(ctx context.Context, value []byte) error {
 		switch ev.Outcome {
 		case state.Applied:
 			ev.Mod = txn.KV(resp, 1).ModRevision
-		case state.Refused: // a copy was applied before, of this value or of an older one; or it is lost
+		case state.Refused: // an earlier copy was applied, of this value or an older one; or the lock is lost
 			a.takeIn(resp)
 		case state.Unknown:
 			lost = err
@@ -57,7 +56,7 @@ func (a *Acquisition) rewrite(ctx context.Context, value []byte) error {
 			}
 			ev.Ended = ev.Ended || ctx.Err() != nil || cluster.IsNoSpace(err)
 		}
-		_ = a.Err() // so that a deadline that has passed is seen now
+		_ = a.Err() // a deadline that has passed ends the acquisition now
 		switch a.apply(ev, nil).Verdict {
 		case state.Finished, state.Lost:
 			return a.Err()
@@ -69,9 +68,9 @@ func (a *Acquisition) rewrite(ctx context.Context, value []byte) error {
 	}
 }
 
-// inDoubt is the error of a call whose value may have been applied, or may be yet: an
-// answer was lost, in this call or, where lost is nil, in an earlier one with the same
-// value. err is the last one's.
+// inDoubt is the error of a call whose value may have been applied, or may be applied later,
+// because an answer was lost: in this call or, if lost is nil, in an earlier call with the same
+// value. err is the error of the last attempt.
 func inDoubt(lost, err error) error {
 	switch {
 	case lost == nil:
@@ -92,7 +91,7 @@ func (a *Acquisition) rewriteTxn(value []byte) *pb.TxnRequest {
 	}
 }
 
-// readOwn reads how the own key is, and takes it in.
+// readOwn reads its own key and applies what it finds.
 func (a *Acquisition) readOwn(ctx context.Context) error {
 	session, _ := a.s.Key()
 	resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read value", Repeat: cluster.Always}, &pb.TxnRequest{
@@ -104,13 +103,13 @@ func (a *Acquisition) readOwn(ctx context.Context) error {
 	return err
 }
 
-// readInBackground reads whether a change of the own key is a handoff, or a write of
-// ours whose answer was lost and whose caller has gone.
+// readInBackground reads whether a change of its own key is a handoff, or a write of ours whose
+// answer was lost and whose caller has returned.
 func (a *Acquisition) readInBackground() {
 	read := func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
-		_ = a.readOwn(ctx) // failed: the next renewal reads again
+		_ = a.readOwn(ctx) // if it failed, the next renewal reads again
 		a.apply(state.ReadEnded{}, nil)
 	}
 	if !a.inBackground("the value of "+a.Key(), read) {
@@ -118,9 +117,9 @@ func (a *Acquisition) readInBackground() {
 	}
 }
 
-// inBackground runs f, which reads something, in the background; false: the client is closed, and
-// f is not run. f's context ends with the session, when nobody needs what f reads, so that
-// closing the client does not wait for it.
+// inBackground runs f, which only reads, in the background; false: the client is closed, and f
+// is not run. f's context ends with the session, because then nobody needs what f reads, so
+// that closing the client does not wait for it.
 func (a *Acquisition) inBackground(what string, f func(ctx context.Context)) bool {
 	return a.s.Host().Cleanup.Go(what, func(ctx context.Context) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -130,8 +129,8 @@ func (a *Acquisition) inBackground(what string, f func(ctx context.Context)) boo
 	})
 }
 
-// takeIn takes in how an answer shows the session key and, with their values, the own keys:
-// as we know it, rewritten by a value in doubt, handed off to, or lost.
+// takeIn applies what an answer shows of the session key and, with their values, of its own
+// keys: unchanged, rewritten with a value in doubt, changed by a handoff, or lost.
 func (a *Acquisition) takeIn(resp *pb.TxnResponse) {
 	if a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision) != nil {
 		return

@@ -41,25 +41,25 @@ func CheckSemaphore(name string, limit int) error {
 	return keys.CheckName(name, false)
 }
 
-// A permit is what an acquisition of a semaphore has beside others.
+// A permit is what only an acquisition of a semaphore has.
 type permit struct {
-	slot atomic.Pointer[[]string] // the key of the slot that it holds, which is its only one then; nil: it waits, or was resumed with it
+	slot atomic.Pointer[[]string] // the key of the slot that it holds, then its only key; nil: it waits, or was resumed
 
-	settled bool // its cancel key was put to settle the enqueue, and is to stay
-	cancels bool // its takes put the cancel key, to be deleted with the slot's
+	settled bool // its cancel key was put to settle the enqueue, and stays
+	cancels bool // its takes put the cancel key, which is deleted with the slot's key
 }
 
-// makePermit makes a an acquisition of its semaphore, before anything else is done with it.
+// makePermit makes a an acquisition of a semaphore; it is called first.
 func (a *Acquisition) makePermit() {
 	if a.queue.Limit > 0 {
 		a.permit = &permit{}
 	}
 }
 
-// has notes the key of the slot that it holds.
+// has records the key of the slot that it holds.
 func (p *permit) has(key string) { p.slot.Store(&[]string{key}) }
 
-// Slot is the slot of a semaphore that it holds, from 0; false: it holds none.
+// Slot is the semaphore's slot that it holds, from 0; false: it holds none.
 func (a *Acquisition) Slot() (slot int, ok bool) {
 	if a.permit == nil {
 		return 0, false
@@ -68,7 +68,7 @@ func (a *Acquisition) Slot() (slot int, ok bool) {
 	return k.Slot, ok && k.Form == keys.Slot
 }
 
-// isHeldAs reports whether a key of this form holds the name.
+// isHeldAs reports whether a key of this form can hold the name.
 func (q Queue) isHeldAs(f keys.Form) bool {
 	if q.Limit > 0 {
 		return f == keys.Slot
@@ -76,26 +76,25 @@ func (q Queue) isHeldAs(f keys.Form) bool {
 	return f <= keys.Shared
 }
 
-// slots reads the keys of the slots that are held. As many as there are slots are enough:
-// then none is free.
+// slots reads the keys of held slots. It reads at most as many as there are slots: that many
+// show that none is free.
 func (q Queue) slots() *pb.RequestOp {
 	from, to := keys.SlotsRange(q.Prefix)
 	return txn.Between(from, to, int64(q.Limit))
 }
 
-// slotsInTurn reads the slots if nobody is in the turnstile, of those that an enqueue finds
-// there (rule SM2).
+// slotsInTurn reads the slots, for an enqueue that finds nobody in the turnstile (rule SM2).
 func (q Queue) slotsInTurn() *pb.RequestOp {
 	return txn.Nested(&pb.TxnRequest{Compare: q.noneInTheWay(), Success: []*pb.RequestOp{q.slots()}})
 }
 
-// slotsAndKind reads the slots, and whether a key of another kind is there.
+// slotsAndKind reads the slots, and whether a key of another kind exists.
 func (q Queue) slotsAndKind() []*pb.RequestOp {
 	return append([]*pb.RequestOp{q.slots()}, q.firstOfOtherKind()...)
 }
 
-// taken are the slots whose keys are kvs. A key that is not pawl's is logged: nobody takes a
-// slot beside it.
+// taken are the slots whose keys are kvs. A key that is not pawl's is logged: while it exists
+// nobody takes a slot.
 func (a *Acquisition) taken(kvs []*mvccpb.KeyValue) []state.Taken {
 	all := make([]state.Taken, len(kvs))
 	for i, kv := range kvs {
@@ -109,8 +108,8 @@ func (a *Acquisition) taken(kvs []*mvccpb.KeyValue) []state.Taken {
 	return all
 }
 
-// takenInTurn is what slotsInTurn, the last operation of an enqueue, has read; false: somebody
-// was in the turnstile, and nothing was read.
+// takenInTurn is what slotsInTurn, the last operation of an enqueue, read; false: somebody was
+// in the turnstile, and nothing was read.
 func (a *Acquisition) takenInTurn(resp *pb.TxnResponse) ([]state.Taken, bool) {
 	slots := txn.Answer(resp, len(resp.Responses)-1)
 	if !slots.Succeeded {
@@ -119,8 +118,8 @@ func (a *Acquisition) takenInTurn(resp *pb.TxnResponse) ([]state.Taken, bool) {
 	return a.taken(txn.KVs(slots, 0)), true
 }
 
-// noneFree is the error of a try that may not go on, by what slotsAndKind has read from the
-// i-th operation on; nil: a slot is free.
+// noneFree is the error of a try that fails, according to the answer of slotsAndKind, which
+// begins at operation i; nil: a slot is free.
 func (a *Acquisition) noneFree(resp *pb.TxnResponse, i int) error {
 	if err := a.whichOtherKind(resp, i+1); err != nil {
 		return err
@@ -132,8 +131,8 @@ func (a *Acquisition) noneFree(resp *pb.TxnResponse, i int) error {
 	return &detail{ErrBusy, fmt.Sprintf("no slot is free: %d of %d are held", len(taken), a.queue.Limit)}
 }
 
-// querySlots makes a query one about the slots too, which are of interest to the first in the
-// turnstile, and about those that it may have taken already.
+// querySlots adds to a query the slots, which the first in the turnstile has to know, and those
+// that it may have taken already.
 func (a *Acquisition) querySlots(t *pb.TxnRequest) {
 	t.Success = append(t.Success, a.queue.slotsAndKind()...)
 	for _, key := range a.tried() {
@@ -141,7 +140,7 @@ func (a *Acquisition) querySlots(t *pb.TxnRequest) {
 	}
 }
 
-// tried are the keys of the slots that it may have taken.
+// tried returns the keys of the slots that it may have taken.
 func (a *Acquisition) tried() (all []string) {
 	for _, slot := range read(a, (*state.Acquisition).Tried) {
 		all = append(all, a.slotKey(slot))
@@ -149,18 +148,18 @@ func (a *Acquisition) tried() (all []string) {
 	return all
 }
 
-// slotKey is the key of a slot that it holds, or tries to.
+// slotKey is the key of a slot that it holds or tries to take.
 func (a *Acquisition) slotKey(slot int) string {
 	return keys.QueueKey{Lease: a.s.ID(), N: a.n, Form: keys.Slot, Slot: slot, Limit: a.queue.Limit}.In(a.queue.Prefix)
 }
 
-// take takes the slot that was seen to be free. What became of it, unless the answer shows
-// that, is for a query to find out.
+// take takes the slot that was free in the last answer. If the answer does not show the result,
+// a query finds it out.
 func (a *Acquisition) take(ctx context.Context, value []byte, wait *backoff.Backoff) error {
 	slot := read(a, (*state.Acquisition).Slot)
 	key := a.slotKey(slot)
 	a.permit.cancels = !a.permit.settled
-	if err := a.s.Add(a.n, key, a.permit.cancels); err != nil { // from now on it is removed with the other
+	if err := a.s.Add(a.n, key, a.permit.cancels); err != nil { // from now on it is removed together with the turnstile key
 		return err
 	}
 	resp, err := a.write(ctx, together.Write{Op: "take slot", Kind: together.Ordered, Txn: a.takeTxn(slot, key, value)})
@@ -180,11 +179,11 @@ func (a *Acquisition) take(ctx context.Context, value []byte, wait *backoff.Back
 	return a.pause(ctx, wait.Next())
 }
 
-// takeTxn puts the key of a slot and deletes the own one in the turnstile, if that is there,
-// the session is as we know it, nobody has the slot, and no lock or election has come to
-// the name (rules SM1, SM5). No copy of it is applied a second time, for the first deletes what
-// it compares. The cancel key stands in for that against copies of the enqueue, until the
-// slot is given back, or for good where it settled the enqueue.
+// takeTxn puts the key of a slot and deletes its own key in the turnstile, if that key exists,
+// the session key is unchanged, nobody has the slot, and no key of a lock or an election exists
+// (rules SM1, SM5). No second copy of it is applied, because the first deletes what both
+// compare. The cancel key protects in the same way against late copies of the enqueue, until
+// the slot is released, or for good if it was put to settle the enqueue.
 func (a *Acquisition) takeTxn(slot int, key string, value []byte) *pb.TxnRequest {
 	same, _ := a.s.Same()
 	own := a.own()
@@ -199,8 +198,8 @@ func (a *Acquisition) takeTxn(slot int, key string, value []byte) *pb.TxnRequest
 	return t
 }
 
-// foundTake takes in an answer that shows that the own key in the turnstile is gone: the
-// operations from the first on have read the slots that it may have taken.
+// foundTake processes an answer that shows that its own key in the turnstile is gone. The
+// operations from first on read the slots that it may have taken.
 func (a *Acquisition) foundTake(resp *pb.TxnResponse, first int) error {
 	ev := state.TakeFound{}
 	for i, key := range a.tried() {

@@ -108,8 +108,8 @@ func TestNobodyIsOneOfMoreThanItAgreedTo(t *testing.T) {
 	})
 }
 
-// A4, A5, A6: whatever becomes of a take, one slot is held once, and given back without a
-// trace, though another waits for it.
+// A4, A5, A6: however a take fails, one slot is held once, and its release leaves no trace,
+// even if another waits for it.
 func TestEveryFailureOfATakeEndsInOneHolder(t *testing.T) {
 	eachFault(t, func(w *world, fa fault) {
 		w.limit = 2
@@ -131,8 +131,8 @@ func TestEveryFailureOfATakeEndsInOneHolder(t *testing.T) {
 	})
 }
 
-// SM1: a copy of a take that comes after the acquisition gave up, or after the slot was given back, puts
-// nothing.
+// SM1: a copy of a take that arrives after the acquisition gave up, or after the slot was
+// released, puts nothing.
 func TestACopyOfATakeThatComesTooLateIsRefused(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
 		"after it was given up":      {Late: 6 * time.Second, Err: rpctypes.ErrGRPCTimeout},

@@ -14,20 +14,20 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// What only a set of names needs: its release, and what becomes of its other keys when one
-// is lost (rules ML5, ML6).
+// What only a set of names needs: its release, and what happens to its other keys when one is
+// lost (rules ML5, ML6).
 
-// A set is what an acquisition of several names has beside others.
+// A set is what only an acquisition of several names has.
 type set struct {
-	watches   []*watcher.Watch // of the other own keys; guarded by the acquisition's mutex
-	deletions []deletion       // where it is released key by key; the goroutine with the right to send has them
-	doubt     bool             // a release as a whole may have been applied whose answer was lost; as deletions
+	watches   []*watcher.Watch // of its own keys except the first; guarded by the acquisition's mutex
+	deletions []deletion       // for a release key by key; used by the goroutine with the right to send
+	doubt     bool             // a release of all keys may have been applied whose answer was lost; used like deletions
 
-	unclaimed context.Context // of one that is lost: ends when it is given back
+	unclaimed context.Context // for a lost set: ends when it is released
 	giveBack  context.CancelFunc
 }
 
-// makeSet makes a an acquisition of its names, before anything else is done with it.
+// makeSet makes a an acquisition of several names; it is called first.
 func (a *Acquisition) makeSet() {
 	if a.isSet() {
 		a.set = &set{watches: make([]*watcher.Watch, len(a.more))}
@@ -36,21 +36,21 @@ func (a *Acquisition) makeSet() {
 	}
 }
 
-// A deletion is what a release of a set, key by key, knows of one of its keys.
+// A deletion is the state of one key in a release key by key.
 type deletion struct {
-	done  bool              // it is decided, as follows
-	was   *state.OwnChanged // as it was deleted; nil: it was not there
-	doubt bool              // a delete may have been applied whose answer was lost
+	done  bool              // decided: see was
+	was   *state.OwnChanged // the key as it was deleted; nil: it did not exist
+	doubt bool              // a delete whose answer was lost may have been applied
 }
 
-// releaseSet deletes those of the own keys that are there as they were acquired, in one
-// transaction of nested ones, none of which puts anything, so that it works on a full disk.
-// Where the role has lost its permission on one name, or the server allows fewer operations
-// by now, it deletes key by key: what can be freed is. Only the one that has the right to
+// releaseSet deletes its own keys, as far as they exist as they were acquired, in one
+// transaction of nested ones. None of them puts anything, so that it works on a full disk. If
+// the role has lost its permission on one name, or the server now allows fewer operations, it
+// deletes key by key, so that what can be freed is freed. Only the goroutine with the right to
 // send a release calls it.
 func (a *Acquisition) releaseSet(ctx context.Context, repeat cluster.Repeat) (state.DeleteAnswered, error) {
 	if a.set.deletions == nil {
-		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "release", Repeat: repeat}, a.deleteAllTxn()) // by itself, as all that nests
+		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "release", Repeat: repeat}, a.deleteAllTxn()) // alone, like everything that nests
 		if err == nil {
 			return a.deleted(func(i int) *state.OwnChanged {
 				if kv := txn.Deleted(txn.Answer(resp, i), 0); kv != nil {
@@ -73,7 +73,7 @@ func (a *Acquisition) releaseSet(ctx context.Context, repeat cluster.Repeat) (st
 	return a.deleted(func(i int) *state.OwnChanged { return a.set.deletions[i].was }), nil
 }
 
-// deleteAllTxn deletes those of the own keys that are as they were acquired.
+// deleteAllTxn deletes its own keys, as far as they are as they were acquired.
 func (a *Acquisition) deleteAllTxn() *pb.TxnRequest {
 	t := &pb.TxnRequest{}
 	for _, key := range a.keys {
@@ -82,7 +82,7 @@ func (a *Acquisition) deleteAllTxn() *pb.TxnRequest {
 	return t
 }
 
-// deleteTxn deletes an own key if it is as it was acquired, and shows it as it was.
+// deleteTxn deletes one of its own keys if it is as it was acquired, and returns it as it was.
 func (a *Acquisition) deleteTxn(key string) *pb.TxnRequest {
 	return &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(key, a.own().Create)},
@@ -90,8 +90,8 @@ func (a *Acquisition) deleteTxn(key string) *pb.TxnRequest {
 	}
 }
 
-// releaseEach deletes key by key what is not decided yet. The error is the first one's, and
-// the outcome the worst.
+// releaseEach deletes, key by key, what is not decided yet. It returns the first error, and the
+// worst outcome.
 func (a *Acquisition) releaseEach(ctx context.Context, repeat cluster.Repeat) (out state.Outcome, err error) {
 	for i, key := range a.keys {
 		d := &a.set.deletions[i]
@@ -104,7 +104,7 @@ func (a *Acquisition) releaseEach(ctx context.Context, repeat cluster.Repeat) (o
 			was := a.shown(i, txn.Deleted(resp, 0))
 			d.done, d.was = true, &was
 		case o == state.Refused && d.doubt:
-			d.done, d.was = true, &state.OwnChanged{Place: i} // it was the delete whose answer was lost
+			d.done, d.was = true, &state.OwnChanged{Place: i} // deleted by the delete whose answer was lost
 		case o == state.Refused:
 			d.done = true
 		default:
@@ -118,8 +118,8 @@ func (a *Acquisition) releaseEach(ctx context.Context, repeat cluster.Repeat) (o
 	return out, err
 }
 
-// deleted is the event of a release that was answered: was is how each key was deleted, nil
-// where it was not there.
+// deleted is the event of an answered release: was is each key as it was deleted, nil if it did
+// not exist.
 func (a *Acquisition) deleted(was func(i int) *state.OwnChanged) (ev state.DeleteAnswered) {
 	there, missing := 0, 0
 	for i := range a.keys {
@@ -135,9 +135,9 @@ func (a *Acquisition) deleted(was func(i int) *state.OwnChanged) (ev state.Delet
 	return ev
 }
 
-// leaveRest has the other keys of a set that is lost deleted in the background, in time: see
-// awaitGivenBack. It outlives the session, because more of the keys than the one that ended it
-// may not be on its lease any more. A Handle has the session's next process delete them.
+// leaveRest has the other keys of a lost set deleted in the background, when awaitGivenBack
+// allows. The work outlives the session, because other keys than the one that was lost may also
+// no longer be on its lease. A Handle lists them for the session's next process to delete.
 func (a *Acquisition) leaveRest() {
 	a.s.Reopen(a.n)
 	a.s.Host().Cleanup.Go("the rest of "+a.Key(), func(ctx context.Context) {
@@ -145,7 +145,7 @@ func (a *Acquisition) leaveRest() {
 			return
 		}
 		if a.s.Err() != nil && read(a, (*state.Acquisition).Ended) == state.KeyDeleted {
-			return // nobody wrote to them, and their lease takes them along
+			return // nobody wrote to them, so they end with their lease
 		}
 		if a.tryUntil(ctx, func() bool { return a.deleteRest(ctx) }) {
 			a.s.Settle(a.n)
@@ -154,8 +154,8 @@ func (a *Acquisition) leaveRest() {
 	})
 }
 
-// deleteRest tries once to delete what is there of a set, and reports whether nothing is left:
-// key by key where it may not be in one transaction.
+// deleteRest tries once to delete what is left of a set, key by key if one transaction is
+// refused, and reports whether nothing is left.
 func (a *Acquisition) deleteRest(ctx context.Context) bool {
 	_, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "delete the rest of a set", Repeat: cluster.Always}, a.deleteAllTxn())
 	if !cluster.IsPermissionDenied(err) && !cluster.IsTooManyOps(err) {
@@ -168,10 +168,10 @@ func (a *Acquisition) deleteRest(ctx context.Context) bool {
 	return gone
 }
 
-// awaitGivenBack waits until a set that is lost is given back, or has been left unclaimed for
-// one TTL. While a call of Do goes on, which gives it back when its function has returned, it
-// is not unclaimed: to hand another name on while that winds down would make two of them (rule
-// ML6). What is kept for AtLeast is kept. The session's end comes first; false: ctx has ended.
+// awaitGivenBack waits until a lost set is released, or has been left unclaimed for one TTL.
+// While Do's function runs the set is not unclaimed: Do releases it when the function has
+// returned, and if another name were handed on earlier, it would have two holders (rule ML6).
+// It also waits for Limits.AtLeast. The session's end stops the waiting; false: ctx has ended.
 func (a *Acquisition) awaitGivenBack(ctx context.Context) bool {
 	unclaimed, claim := context.WithCancel(ctx)
 	defer claim()
@@ -200,7 +200,7 @@ func (a *Acquisition) awaitGivenBack(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// freeRest lets the other keys of a set that is lost go now.
+// freeRest lets awaitGivenBack return for a lost set.
 func (a *Acquisition) freeRest() {
 	if a.isSet() {
 		a.set.giveBack()

@@ -160,8 +160,8 @@ func (c *crowd) holdsSet(a *Acquisition) {
 	c.holders = append(c.holders, a)
 }
 
-// ML6: the loss of one key ends the whole, at once and with its name; the other names stay
-// taken until it is given back.
+// ML6: the loss of one key ends the whole set, at once, and the error names it; the other names
+// stay taken until the set is released.
 func TestThePartialLossOfASetLeavesTheRestUntilItIsGivenBack(t *testing.T) {
 	for name, lose := range map[string]func(w *world, key string){
 		"deleted":     func(w *world, key string) { w.f.Delete(key) },
@@ -292,8 +292,8 @@ func TestASetWhoseEnqueueWasLostAndThenAKeyIsUndone(t *testing.T) {
 	}
 }
 
-// ML3: the query that decides compares all own keys, whatever the watches have shown. Here
-// they show all but that one of the own keys is gone.
+// ML3: the query that decides compares all own keys, whatever the watches have shown. Here they
+// have not shown that one of its own keys is gone.
 func TestASetOfWhichAKeyIsGoneDoesNotWinWhereNoWatchShowsIt(t *testing.T) {
 	for _, gone := range []string{"namea/", "nameb/", "namec/"} {
 		t.Run(gone, func(t *testing.T) {
@@ -388,7 +388,7 @@ func TestASetThatGivesUpIsRemovedKeyByKeyWhereItHasTo(t *testing.T) {
 	}
 }
 
-// What the server refuses is said, with all names: the refusal cannot say which.
+// The error for a refused set lists all names, because the refusal cannot say which.
 func TestARefusedSetSaysWhatItNeeds(t *testing.T) {
 	for want, err := range map[string]error{
 		`"//pawl/" and from "namea/" and from "nameb/"`: rpctypes.ErrGRPCPermissionDenied,

@@ -140,8 +140,8 @@ func TestTheReadAfterAReleaseOfASetNeedsFewOperations(t *testing.T) {
 	}
 }
 
-// ML6, N6: of a set that has lost a key its successor frees the rest: what was handed over
-// before it was given back, and what it cannot resume.
+// ML6, N6: a successor releases the rest of a set that has lost a key: a set that was handed
+// over before it was released, and one that it cannot resume.
 func TestTheRestOfALostSetIsNotHandedOverForEver(t *testing.T) {
 	for name, lose := range map[string]func(w *world, key string){
 		"deleted":     func(w *world, key string) { w.f.Delete(key) },

@@ -12,9 +12,9 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// settle decides whether an enqueue whose answer was lost was applied: if the own key is
-// there it was, and it is ours. An error means that it was not applied and would not be
-// under another name either, or that it is undecided.
+// settle decides whether an enqueue whose answer was lost was applied: if its own key exists,
+// it was. An error means that it is undecided, or that it was not applied and that another
+// enqueue would not be either.
 func (a *Acquisition) settle(ctx context.Context, lost error) error {
 	if a.permit != nil {
 		a.permit.settled = true
@@ -29,9 +29,9 @@ func (a *Acquisition) settle(ctx context.Context, lost error) error {
 		return a.missing(resp, 1)
 	}
 	a.apply(state.Settled{}, nil)
-	a.s.Settle(a.n) // cancelled for good
+	a.s.Settle(a.n) // it can never be applied now
 	if a.permit != nil {
-		a.permit.settled = false // the next enqueue has another
+		a.permit.settled = false // the next enqueue has another cancel key
 	}
 	if cluster.IsTooLarge(lost) {
 		return lost
@@ -39,8 +39,8 @@ func (a *Acquisition) settle(ctx context.Context, lost error) error {
 	return nil
 }
 
-// putAt is the create revision of the own keys, which the operations from the first on have
-// read; 0: none is there. One that somebody deleted and made again has a greater one.
+// putAt is the create revision of its own keys, which the operations from first on read; 0:
+// none exists. A key that somebody deleted and made again has a greater create revision.
 func (a *Acquisition) putAt(resp *pb.TxnResponse, first int) (create int64) {
 	for i := range a.owned() {
 		if c := txn.KV(resp, first+i).GetCreateRevision(); c != 0 && (create == 0 || c < create) {
@@ -50,9 +50,8 @@ func (a *Acquisition) putAt(resp *pb.TxnResponse, first int) (create int64) {
 	return create
 }
 
-// missing ends an acquisition of which not all keys, which the operations from the first on
-// have read, are there as they were put: they were put together, so that somebody has
-// deleted one.
+// missing ends the acquisition if one of its own keys, which the operations from first on read,
+// is missing: they were put together, so somebody has deleted it.
 func (a *Acquisition) missing(resp *pb.TxnResponse, first int) error {
 	for i := range a.owned() {
 		if txn.KV(resp, first+i).GetCreateRevision() != a.own().Create {
@@ -63,7 +62,7 @@ func (a *Acquisition) missing(resp *pb.TxnResponse, first int) error {
 	return nil
 }
 
-// ownKeys is an operation on each own key.
+// ownKeys applies op to each of its own keys.
 func (a *Acquisition) ownKeys(op func(key string) *pb.RequestOp) (ops []*pb.RequestOp) {
 	for _, key := range a.owned() {
 		ops = append(ops, op(key))
@@ -71,8 +70,8 @@ func (a *Acquisition) ownKeys(op func(key string) *pb.RequestOp) (ops []*pb.Requ
 	return ops
 }
 
-// findOut puts the cancel key and reads the own keys, in one transaction: no late copy of
-// the enqueue is applied after it, neither now nor when a key is released (rules A5, ML5).
+// findOut puts the cancel key and reads its own keys, in one transaction. After it no late copy
+// of the enqueue is applied, neither now nor after a release (rules A5, ML5).
 func (a *Acquisition) findOut(ctx context.Context) (*pb.TxnResponse, error) {
 	for wait := newBackoff(); ; {
 		resp, err := a.write(ctx, together.Write{Op: "settle enqueue", Repeat: cluster.Always, Kind: together.Plain, Txn: &pb.TxnRequest{

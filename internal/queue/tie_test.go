@@ -30,8 +30,8 @@ func tying(ctx context.Context, method string, req, answer any, conn *grpc.Clien
 	return invoke(ctx, method, req, answer, conn, opts...)
 }
 
-// Rule G3: a key of the queue that was made at the own key's revision fails the
-// acquisition, wherever it is seen.
+// Rule G3: another key of the queue with the own key's create revision fails the acquisition,
+// wherever it is read.
 func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 	const loud = "two of one queue in one request"
 	t.Run("seen by the enqueue", func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 			w.clear()
 		})
 	})
-	// show adds a key of the own key's revision to an answer.
+	// show adds to an answer a key with the own key's create revision.
 	show := func(w *world, r request, create func() int64) {
 		rule := r.rule(etcdfake.Rule{Edit: func(_ etcdfake.Request, m proto.Message) {
 			read := m.(*pb.TxnResponse).Responses[0].GetResponseRange()

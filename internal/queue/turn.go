@@ -7,12 +7,12 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// A turn is a right that one goroutine has at a time. The zero turn is free. Nothing is
-// allocated unless somebody waits.
+// A turn is a right that one goroutine has at a time. The zero turn is free. It allocates only
+// if a goroutine has to wait.
 type turn struct {
 	mu    sync.Mutex
 	taken bool
-	ended chan struct{} // closed when the turn ends; made by the first that waits
+	ended chan struct{} // closed when the turn ends; made by the first waiter
 }
 
 // take waits until the turn is free, or ctx ends.
@@ -37,7 +37,7 @@ func (t *turn) take(ctx context.Context) error {
 	}
 }
 
-// end gives the turn back.
+// end ends the turn, so that another can take it.
 func (t *turn) end() {
 	t.mu.Lock()
 	ended := t.ended

@@ -112,7 +112,7 @@ func TestAcquireThatCannotBeSentEndsWithItsSession(t *testing.T) {
 	})
 }
 
-// What everybody would answer the same is said at once.
+// An error that every member would return is returned at once.
 func TestAnAcquireThatIsRefusedSaysSo(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Lose: true, Err: errForbidden}))

@@ -6,9 +6,9 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// follow watches the deletion of p, the predecessor, from revision from on. Puts on it
-// change nothing and are not watched: an election's leader writes its value, and a
-// lock's key is handed off to.
+// follow watches the deletion of p, the predecessor, from revision from on. Puts on p are not
+// watched because they do not end the wait: p's owner may write an election's value to it, and
+// p may receive a handoff.
 func (a *Acquisition) follow(p state.Key, from int64) {
 	if _, ok := a.owner(p.Name); !ok {
 		a.s.Host().Cluster.Logger().Warn("waiting for a key that is not pawl's", "name", a.queue.Name, "key", p.Name, "create_revision", p.Create)
@@ -20,7 +20,7 @@ func (a *Acquisition) follow(p state.Key, from int64) {
 	})
 }
 
-// watchOwn watches the own key at place, or all of them, from revision from on.
+// watchOwn watches its own key at index place, or all of them, from revision from on.
 func (a *Acquisition) watchOwn(place int, from int64) {
 	for i, key := range a.owned() {
 		if place != i && place != state.All {
@@ -31,7 +31,7 @@ func (a *Acquisition) watchOwn(place int, from int64) {
 	}
 }
 
-// watchAt is where the watch of the own key at place is kept.
+// watchAt is where the watch of its own key at index place is stored.
 func (a *Acquisition) watchAt(place int) **watcher.Watch {
 	if place == 0 {
 		return &a.ownWatch
@@ -39,8 +39,9 @@ func (a *Acquisition) watchAt(place int) **watcher.Watch {
 	return &a.set.watches[place-1]
 }
 
-// unwatched takes out the watches of the own key at place, or of all; a.mu is held.
-func (a *Acquisition) unwatched(place int) (own *watcher.Watch, others []*watcher.Watch) {
+// takeWatches removes the watches of its own key at index place, or of all, and returns them to
+// be cancelled; a.mu is held.
+func (a *Acquisition) takeWatches(place int) (own *watcher.Watch, others []*watcher.Watch) {
 	if place <= 0 {
 		own, a.ownWatch = a.ownWatch, nil
 	}
@@ -56,7 +57,7 @@ func (a *Acquisition) unwatched(place int) (own *watcher.Watch, others []*watche
 	return own, others
 }
 
-// cancelAll cancels those of watches that there are.
+// cancelAll cancels the watches that are not nil.
 func cancelAll(watches ...*watcher.Watch) {
 	for _, w := range watches {
 		if w != nil {
@@ -65,7 +66,7 @@ func cancelAll(watches ...*watcher.Watch) {
 	}
 }
 
-// owner is the lease of a key in one of its queues whose form is pawl's.
+// owner is the lease in the name of key, if key is in one of its queues and has pawl's form.
 func (a *Acquisition) owner(key string) (lease int64, ok bool) {
 	for _, q := range a.queues() {
 		if lease, ok = q.owner(key); ok {
@@ -75,7 +76,7 @@ func (a *Acquisition) owner(key string) (lease int64, ok bool) {
 	return 0, false
 }
 
-// keep makes w the watch in slot, unless it is no longer wanted.
+// keep stores w in slot, or cancels it if it is no longer wanted.
 func (a *Acquisition) keep(w *watcher.Watch, slot **watcher.Watch, wanted func() bool) {
 	a.mu.Lock()
 	ok := a.state.Ended() == state.Alive && *slot == nil && wanted()
@@ -100,7 +101,7 @@ func (a *Acquisition) predecessorChanged(p state.Key, u watcher.Update) {
 	}
 }
 
-// ownChanged is called with every change of the own key at place, as long as that is key.
+// ownChanged is called with every change of its own key at index place, while that key is key.
 func (a *Acquisition) ownChanged(place int, key string, u watcher.Update) {
 	for _, ev := range u.Events {
 		if ev.Deleted {
@@ -116,8 +117,9 @@ func (a *Acquisition) ownChanged(place int, key string, u watcher.Update) {
 	}
 }
 
-// Observe implements session.Acquisition: what the session's linearizable read at revision rev
-// showed of the own key at place, which was key, and, with the first, of the predecessor.
+// Observe implements session.Acquisition. It takes what the session's linearizable read at
+// revision rev showed of its own key at index place, which was named key; with the first key
+// also what it showed of the predecessor.
 func (a *Acquisition) Observe(rev int64, place int, key string, own, predecessor session.Observed) {
 	a.apply(state.Observed{Revision: rev, Own: state.Seen(own), Predecessor: state.Seen(predecessor), Place: place, Key: key}, nil)
 	if place == 0 {
@@ -125,6 +127,6 @@ func (a *Acquisition) Observe(rev int64, place int, key string, own, predecessor
 	}
 }
 
-// Arm implements session.Acquisition: it is held for longer than a moment, so its key is
-// watched, from its own revision on.
+// Arm implements session.Acquisition. It is called when the lock has been held for a while, so
+// that watching its own key is worth it; the watch begins at the key's own revision.
 func (a *Acquisition) Arm() { a.apply(state.Armed{}, nil) }

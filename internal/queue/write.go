@@ -8,8 +8,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/together"
 )
 
-// write sends one of the queue's writes, by itself or together with others' (package
-// together). In etcd's layout, where names nest, it goes alone (rule G1).
+// write sends one of the queue's writes, alone or together with others (package together). In
+// etcd's layout, where names nest, it is sent alone (rule G1).
 func (a *Acquisition) write(ctx context.Context, w together.Write) (*pb.TxnResponse, error) {
 	w.Queue = a.queue.Prefix
 	for _, q := range a.more {
@@ -21,7 +21,7 @@ func (a *Acquisition) write(ctx context.Context, w together.Write) (*pb.TxnRespo
 	return a.s.Write(ctx, w)
 }
 
-// releaseKind is the kind of a release: one that hands off puts a key of its queue.
+// releaseKind is the Kind of a release: with a handoff it puts a key of its queue.
 func releaseKind(handoff bool) together.Kind {
 	if handoff {
 		return together.Ordered

@@ -8,23 +8,22 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// Sessions of one client whose renewals are due at about the same time share a
-// batch: their renewals follow one another on one stream, and one read confirms
-// them all. A batch is an addition to what each session does, never a part of it:
-// it is sent before the first of its renewals is due, each session counts from when
-// its own was sent, and one that it has not renewed renews alone, no later than
-// if there had been no batch (rules N3, N4).
+// Sessions of one client whose renewals are due at about the same time share a batch: their
+// renewals are sent one after the other on one stream, and one read confirms them all. A batch
+// is an addition to what each session does, and no session depends on it: it is sent before the
+// first of its renewals is due, each session counts validity from when its own renewal was
+// sent, and a session that the batch has not renewed renews alone, no later than without a
+// batch (rules N3, N4).
 const (
-	// maxBatch is how many renewals a batch has at most: each takes an operation of
-	// the read.
+	// maxBatch is how many renewals a batch has at most: each takes one operation of the read.
 	maxBatch = maxOps + 1
 	// minBatch: one renewal is no batch.
 	minBatch = 2
-	// maxBatchKeys is how many keys a session in a batch may have read; one with more
-	// gains nothing from it.
+	// maxBatchKeys is how many keys may be read for a session in a batch; a session with more
+	// gains nothing from a batch.
 	maxBatchKeys = 16
-	// apartRounds is for how many rounds a session that had trouble when it was alone
-	// renews alone, each at the first try, before it joins a batch again.
+	// apartRounds is how many rounds a session that failed on its own renews alone, each with
+	// the first try, before it joins a batch again.
 	apartRounds = 4
 )
 
@@ -33,11 +32,11 @@ const (
 type candidate struct {
 	renewer *renewer
 	state   candidacy
-	due     time.Time // when it is made alone
+	due     time.Time // when it is renewed alone
 	ttl     time.Duration
-	last    *cluster.Member // that confirmed the session's last renewal; nil: none did
-	keys    int             // that are read of it, its session key included
-	at      int             // in waiting
+	last    *cluster.Member // the member that confirmed the session's last renewal; nil: none did
+	keys    int             // how many keys are read for it, its session key included
+	at      int             // its index in waiting
 }
 
 type candidacy uint8
@@ -45,28 +44,27 @@ type candidacy uint8
 const (
 	idle    candidacy = iota
 	waiting           // for a batch
-	sent              // in one that was sent; its result has not been received
+	sent              // in a batch that was sent; its result has not been received
 )
 
-// earliest is when a batch may be sent with it: a little too soon costs nothing but
-// the renewals that it makes more.
+// earliest is when a batch may be sent with it. A little too early only costs more renewals.
 func (c *candidate) earliest() time.Time { return c.due.Add(-c.ttl / 10) }
 
-// latest is when a batch is sent for its sake: half of what is left until it is due is for the
-// renewals, the rest for the read.
+// latest is when a batch has to be sent for it: half of the time from then until it is due is
+// for the renewals, the rest for the read.
 func (c *candidate) latest() time.Time { return c.due.Add(-c.ttl / 20) }
 
-// tooLate reports whether less than half of the time from latest on is left: a batch
-// with it would have no time for the answers, those to its other renewals included.
+// tooLate reports whether less than half of the time that begins at latest is left: a batch
+// with it would not leave enough time for any of its answers.
 func (c *candidate) tooLate(now time.Time) bool { return now.After(c.due.Add(-c.ttl / 40)) }
 
-// A batch is the renewals that go to one member together.
+// A batch is a group of renewals that are sent to one member.
 type batch struct {
 	member     *cluster.Member
 	candidates []*candidate
 }
 
-// due is when the first of its renewals is due.
+// due is when the first of its renewals is due on its own.
 func (b *batch) due() time.Time {
 	return slices.MinFunc(b.candidates, byDue).due
 }
@@ -75,10 +73,10 @@ func byDue(a, b *candidate) int { return a.due.Compare(b.due) }
 
 // A batcher decides which renewals share a batch, and when it is sent. It is pure.
 //
-// Invariant: at is where each waiting candidate stands in waiting.
+// Invariant: at is the index of each waiting candidate in waiting.
 type batcher struct {
 	waiting []*candidate
-	fit     map[*cluster.Member]int // how many renewals the member answers in time; none: maxBatch
+	fit     map[*cluster.Member]int // how many renewals the member answers in time; no entry: maxBatch
 	maxOps  int                     // of a read; 0: maxBatch
 }
 
@@ -87,7 +85,7 @@ func (b *batcher) add(c *candidate) {
 	b.waiting = append(b.waiting, c)
 }
 
-// remove takes c out, if it waits.
+// remove removes c if it is waiting.
 func (b *batcher) remove(c *candidate) {
 	if c.state != waiting {
 		return
@@ -100,7 +98,7 @@ func (b *batcher) remove(c *candidate) {
 	c.state = idle
 }
 
-// next is when a batch is to be sent; the zero Time: nothing waits.
+// next is when to send a batch; the zero Time: nothing waits.
 func (b *batcher) next() (at time.Time) {
 	for _, c := range b.waiting {
 		if l := c.latest(); at.IsZero() || l.Before(at) {
@@ -110,8 +108,8 @@ func (b *batcher) next() (at time.Time) {
 	return at
 }
 
-// take takes out the candidates whose time has come at now, the first due first. What
-// is due already, or too soon, is left to be made alone.
+// take removes and returns the candidates to be sent at now, the first due first. It removes,
+// but does not return, those that are due already or too soon: they are renewed alone.
 func (b *batcher) take(now time.Time) (all []*candidate) {
 	rest := b.waiting[:0]
 	for _, c := range b.waiting {
@@ -132,9 +130,9 @@ func (b *batcher) take(now time.Time) (all []*candidate) {
 	return all
 }
 
-// split makes batches of candidates. Each goes to another member than the one that confirmed its
-// last renewal, or to the one that pick returns instead (rule N1), so that most go
-// to one. Those that find no company, or read too many keys, are in none.
+// split makes batches of candidates. Each is sent to another member than the one that confirmed
+// its last renewal, chosen by pick (rule N1), so that most share one member. Those that are the
+// only one for a member, or that read too many keys, are in no batch.
 func (b *batcher) split(all []*candidate, pick func(last *cluster.Member) *cluster.Member) (batches []batch) {
 	var open, full []*filling
 	for _, c := range all {
@@ -170,7 +168,7 @@ func (b *batcher) split(all []*candidate, pick func(last *cluster.Member) *clust
 	return batches
 }
 
-// A filling is a batch that is being filled.
+// A filling is a batch that candidates are being added to.
 type filling struct {
 	batch
 	keys int
@@ -178,12 +176,12 @@ type filling struct {
 
 func (b *batcher) ops() int { return cmp.Or(b.maxOps, maxBatch) }
 
-// fits is how many renewals go to m in one batch. A member that is not the leader
-// forwards them one after the other.
+// fits is how many renewals are sent to m in one batch. A follower forwards them to the leader
+// one after the other, and so may be slow.
 func (b *batcher) fits(m *cluster.Member) int { return cmp.Or(b.fit[m], maxBatch) }
 
-// answered notes that m has answered n of a batch's renewals in time. Where that is
-// none, fewer would not have helped.
+// answered records that m answered n of a batch's renewals in time. If it answered none, a
+// smaller batch would not have helped.
 func (b *batcher) answered(m *cluster.Member, n, of int) {
 	if b.fit == nil {
 		b.fit = make(map[*cluster.Member]int)
@@ -197,6 +195,6 @@ func (b *batcher) answered(m *cluster.Member, n, of int) {
 	}
 }
 
-// refused notes that a read of so many operations was too long. Several that were under way
-// together are refused for one reason.
+// refused records that a read of ops operations was too long. Several reads under way at once
+// may be refused for one reason.
 func (b *batcher) refused(ops int) { b.maxOps = max(min(b.ops(), ops/2), minBatch) }

@@ -7,7 +7,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// offer has c wait for a batch, unless it does already or is in one.
+// offer adds c to those waiting for a batch, unless it is waiting or in a batch already.
 func (r *Renewals) offer(c *candidate, due time.Time, ttl time.Duration, last *cluster.Member) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -19,21 +19,21 @@ func (r *Renewals) offer(c *candidate, due time.Time, ttl time.Duration, last *c
 	r.arm(c.latest())
 }
 
-// withdraw takes c out, if it waits.
+// withdraw removes c if it is waiting for a batch.
 func (r *Renewals) withdraw(c *candidate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.batcher.remove(c)
 }
 
-// received says that the result of the batch that c was in has been received.
+// received says that the renewer has received the result of c's batch.
 func (r *Renewals) received(c *candidate) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.state = idle
 }
 
-// arm has the timer fire at the time, unless it fires before; r.mu is held.
+// arm sets the timer to at, unless it fires earlier; r.mu is held.
 func (r *Renewals) arm(at time.Time) {
 	if at.IsZero() || !r.wake.IsZero() && !at.Before(r.wake) {
 		return
@@ -46,7 +46,7 @@ func (r *Renewals) arm(at time.Time) {
 	}
 }
 
-// sendDue sends the batches whose time has come.
+// sendDue sends the batches that are due.
 func (r *Renewals) sendDue() {
 	now := time.Now()
 	r.mu.Lock()
@@ -76,8 +76,9 @@ func (r *Renewals) sendDue() {
 	}
 }
 
-// send makes the renewals of a batch. Answers are waited for for half of the time until
-// the first of them is due; what is not answered by then is made alone.
+// send makes the renewals of a batch. It waits for answers until half of the time has passed
+// that remains until the first of them is due on its own; sessions without an answer by then
+// renew alone.
 func (r *Renewals) send(life context.Context, host Host, b batch, now time.Time) {
 	k := renewal{host: host, member: b.member}
 	bound := lateGrant
@@ -104,21 +105,21 @@ func (r *Renewals) send(life context.Context, host Host, b batch, now time.Time)
 	k.finish()
 }
 
-// answered says that m has answered n of a batch's renewals in time.
+// answered records that m answered n of a batch's renewals in time.
 func (r *Renewals) answered(m *cluster.Member, n, of int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.batcher.answered(m, n, of)
 }
 
-// readOps is how many operations the read of a batch may have.
+// readOps is how many operations a batch's read may have.
 func (r *Renewals) readOps() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.batcher.ops()
 }
 
-// readRefused says that a read of so many was refused as too long.
+// readRefused records that a read of ops operations was refused as too long.
 func (r *Renewals) readRefused(ops int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -629,8 +629,8 @@ func TestEndingInTheMiddleOfABatchWaitsForNothing(t *testing.T) {
 	})
 }
 
-// What a batch comes to may arrive while tries that another has overtaken are given up: the session joins batches again
-// afterwards.
+// The result of a batch may arrive while tries are cancelled that another has overtaken: the
+// session joins batches again afterwards.
 func TestABatchsResultThatComesWhileTriesAreGivenUpIsReceived(t *testing.T) {
 	r := &renewer{s: &Session{host: Host{Renewals: new(Renewals)}}, results: make(chan finished, maxTries+1)}
 	given := &try{}

@@ -2,11 +2,11 @@ package session
 
 import "fmt"
 
-// cause says why in more words than its sentinel.
+// cause is a sentinel with an explanation.
 type cause struct {
 	sentinel error
 	detail   string
-	last     error // the failure before, for the text only: not matched
+	last     error // the previous failure, for the text only: not matched
 }
 
 func because(sentinel error, format string, args ...any) error {

@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// A Deferral holds back what would let somebody else have what a session held: the
-// revocation of its lease, and the removal of a key that others wrote to, while
-// work goes on that may rest on it. The zero Deferral is ready. It is safe for use
-// by several goroutines.
+// A Deferral holds back what would let another process acquire what a session held, while work
+// that may rest on the lock is still running: the revocation of the session's lease, and the
+// removal of a key that somebody overwrote. The zero Deferral is ready. It is safe for
+// concurrent use.
 type Deferral struct {
 	mu   sync.Mutex
 	work int
 	idle chan struct{} // closed when no work is left; nil: there is none
 }
 
-// Begin holds back until done is called, which may be called more than once.
+// Begin defers until done is called. done may be called more than once.
 func (d *Deferral) Begin() (done func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -34,22 +34,22 @@ func (d *Deferral) done() {
 	}
 }
 
-// pending is closed when no work is left; nil: there is none.
+// pending returns a channel that is closed when no work is left; nil: none is left now.
 func (d *Deferral) pending() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.idle
 }
 
-// DeferRevocation keeps the lease of a session that is over, for whatever reason,
-// from being revoked until done is called: then nobody else can acquire what hangs
-// on it before the lease ends by itself at the server. It is for work that may go on
-// beyond the session's end. The client's Close waits for done as long as for any
-// removal, and leaves the lease to expire then. done may be called more than once.
+// DeferRevocation keeps the lease of a session that has ended, for whatever reason, from being
+// revoked until done is called: until the lease expires at the server, nobody else can acquire
+// what the session held. It is for work that may outlast the session. The client's Close waits
+// for done as long as for any removal, and then leaves the lease to expire. done may be called
+// more than once.
 func (s *Session) DeferRevocation() (done func()) { return s.deferral.Begin() }
 
-// AwaitDeferred waits until nothing defers the session's revocation any more,
-// neither its own Deferral nor its client's; false: ctx has ended before.
+// AwaitDeferred waits until neither the session's Deferral nor its client's defers the
+// revocation; false: ctx ended earlier.
 func (s *Session) AwaitDeferred(ctx context.Context) bool {
 	for {
 		pending := s.deferral.pending()
@@ -67,8 +67,7 @@ func (s *Session) AwaitDeferred(ctx context.Context) bool {
 	}
 }
 
-// Abandon ends the session, and all that hangs on it, with cause: it is marked
-// first, then no renewal is sent any more. Its lease is revoked in the background,
-// as at any end; while that is deferred it is left to end by itself. After the
-// session's end Abandon does nothing.
+// Abandon ends the session, and all its acquisitions, with cause. It is marked first, and no
+// renewal is sent afterwards. Its lease is revoked in the background, as at any end; while that
+// is deferred the lease may expire instead. After the session's end Abandon does nothing.
 func (s *Session) Abandon(cause error) { s.end(cause, remove) }

@@ -207,7 +207,7 @@ func TestAClientThatIsClosedInTheMiddleOfATakeoverLeavesTheLease(t *testing.T) {
 	}
 }
 
-// What is deferred twice waits for both, in whatever order they begin and end.
+// A revocation that is deferred twice waits for both, in whatever order they begin and end.
 func TestAwaitDeferredWaitsForAllThatDefers(t *testing.T) {
 	abandoning(t, func(_ *etcdfake.Cluster, c *pawl.Client, s *session.Session) {
 		first := deferBy(t, c, s, false)

@@ -5,9 +5,9 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// Detach ends the session here, with ErrClosed and all that hangs on it, before
-// it returns, and leaves the lease and its keys to the process that resumes the
-// Handle. The zero Handle means that the session had ended.
+// Detach ends the session in this process, with ErrClosed and with all its acquisitions, before
+// it returns, and leaves the lease and its keys to the process that resumes the Handle. The
+// zero Handle means that the session had ended.
 func (s *Session) Detach() lease.Handle {
 	if s.Err() != nil {
 		return lease.Handle{}
@@ -15,11 +15,11 @@ func (s *Session) Detach() lease.Handle {
 	if !s.endFor(because(lease.ErrClosed, "detached")) {
 		return lease.Handle{}
 	}
-	<-s.looped // so that nothing is renewed here any more, unless a batch that is under way does: that only keeps the lease longer
+	<-s.looped // so that this process renews nothing more, except in a batch under way, which only keeps the lease longer
 	return handleOf(s.state())
 }
 
-// state is what a successor has to know.
+// state is what the session's successor has to know.
 func (s *Session) state() detached.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,7 +31,7 @@ func (s *Session) state() detached.State {
 
 func handleOf(state detached.State) (h lease.Handle) {
 	if err := h.UnmarshalText([]byte(state.Text())); err != nil {
-		panic(err.Error()) // a session's state is one that Parse takes
+		panic(err.Error()) // Parse accepts every session's state
 	}
 	return h
 }
@@ -44,6 +44,5 @@ func stateOf(h lease.Handle) (detached.State, error) {
 	return detached.Parse(string(text))
 }
 
-// endFor ends the session with err, leaving the lease, and reports whether it
-// was this call that did.
+// endFor ends the session with err and leaves the lease. It reports whether this call ended it.
 func (s *Session) endFor(err error) bool { return s.end(err, handOver) == err }

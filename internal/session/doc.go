@@ -1,13 +1,12 @@
-// Package lease is the engine of a session: it grants an etcd lease, renews it,
-// and says at any moment whether what hangs on it is still valid.
+// Package session is the engine of a session: it grants an etcd lease, renews it, and reports
+// at any moment whether what is held on it is still valid.
 //
-// Users meet it as pawl.Session; what they write themselves is Options, Handle
-// and the errors. The rest is for the packages of this module that put keys on
-// a session's lease.
+// Users know it as pawl.Session, and themselves write only lease.Options and lease.Handle.
+// The rest is for the packages of this module that put keys on a session's lease.
 //
 // # What it guarantees
 //
-//  1. Validity counts from the sending. A grant or a renewal moves the deadline
+//  1. Validity counts from when a request was sent. A grant or a renewal moves the deadline
 //     to c + TTL − margin, where c was read from a clock that runs during
 //     suspend before the request was written, TTL is what the server granted,
 //     and margin is at least a sixth of it (rules T1, T2).
@@ -15,34 +14,32 @@
 //     linearizable read of the session's own key on the same member must show
 //     the same raft term, a revision not older than what was known, and the key
 //     as this session wrote it (N1). An answer alone proves nothing: a leader
-//     that was deposed goes on confirming renewals of leases that are gone.
+//     that was deposed still confirms renewals of leases that are gone.
 //  3. Err compares the clock with the deadline at the call. No timer and no
 //     goroutine is trusted to have run (T3).
-//  4. What has ended stays ended. The first goroutine to see the deadline passed, the
-//     handler of a late answer included, ends the session for good (T4).
+//  4. What has ended stays ended. The first goroutine to see that the deadline has passed,
+//     even the handler of a late answer, ends the session for good (T4).
 //  5. Renewals begin at a quarter of the TTL, each with a stream to itself, and
-//     consecutive ones on different members; one that is slow is joined by
-//     another on another member, so no single member, connection or stream can
-//     end a session (N2, N3). Before that, sessions of one client whose renewals
-//     are due together send them in a batch, on one stream and with one read. A
-//     batch delays nobody: what it has not renewed when it is due renews as if
-//     there had been no batch (N4).
-//  6. A session ends in three ways only: Close or Detach, the server's word
+//     consecutive ones on different members. Another member joins a renewal that is slow,
+//     so that no single member, connection or stream can end a session (N2, N3). Sessions
+//     of one client whose renewals are due together send them earlier, in a batch, on one
+//     stream and with one read. A batch delays no session: one that it has not renewed
+//     when its renewal is due renews as if there had been no batch (N4).
+//  6. A session ends in three ways only: Close or Detach, the server's answer
 //     that the lease is gone, the deadline (N5). A changed cluster ends all
-//     sessions of its client (K4). The first cause stands.
-//  7. When it ends, it is marked first, then all that hangs on it is notified, then
-//     what is left at the server is removed in the background (H1).
+//     sessions of its client (K4). The first cause is final.
+//  7. A session that ends is marked first, then its acquisitions are notified, then
+//     what it left at the server is removed in the background (H1).
 //  8. Detach hands the lease to another process; a Handle can be taken over
-//     once, which is checked in a transaction (N6). A takeover renews before it
-//     removes what its predecessor left open, and revokes nothing when it fails.
+//     once, which a transaction checks (N6). A takeover renews before it
+//     removes what its predecessor left open, and revokes nothing if it fails.
 //
 // # What it does not
 //
-// It cannot see a machine that is frozen together with its clocks, nor stop a
-// write that was under way when validity ended: that is what fencing tokens are
-// for. It does not renew through etcd's grpc-proxy, which answers renewals from
-// a cache. After a takeover the token stays the same, so storage cannot distinguish
-// the late writes of the two processes apart.
+// It cannot detect that a machine was frozen together with its clocks, nor stop a
+// write that was under way when validity ended: fencing tokens are for that. It does not
+// renew through etcd's grpc-proxy, which answers renewals from a cache. After a takeover the
+// token stays the same, so storage cannot distinguish the two processes' late writes.
 //
 // # Failures
 //
@@ -51,7 +48,6 @@
 //	ErrClosed   this process ended it: Close, Detach, or the client's Close
 //	(an error that matches pawl.ErrClusterChanged)  another cluster answers
 //
-// Permission that is lost for good, a full disk, and members that cannot be
-// reached show as ErrExpired, with the last error in its text: until the
-// deadline they may pass.
+// Permission that is lost for good, a full disk, and unreachable members show as ErrExpired,
+// with the last error in its text, because until the deadline they may be temporary.
 package session

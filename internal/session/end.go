@@ -8,13 +8,12 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// ending is why a session is over.
+// ending is why a session has ended.
 type ending struct{ err error }
 
-// Err returns nil while the session is valid, and then forever the reason why
-// it is not: an error that matches one of ErrExpired, ErrRevoked, ErrClosed or
-// the cluster's end. It compares the clock with the deadline at the call; it
-// does no I/O and does not block.
+// Err returns nil while the session is valid, and afterwards always the same reason why it is
+// not: an error that matches one of ErrExpired, ErrRevoked, ErrClosed or the cluster's end. It
+// compares the clock with the deadline at the call; it does no I/O and does not block.
 func (s *Session) Err() error {
 	if e := s.ended.Load(); e != nil {
 		return e.err
@@ -28,19 +27,19 @@ func (s *Session) Err() error {
 	return s.expire()
 }
 
-// expire ends the session if the window in force is over.
+// expire ends the session if the window in force has expired.
 func (s *Session) expire() error {
 	s.mu.Lock()
 	err := s.validity.expired(clock.Now())
 	s.mu.Unlock()
 	if err == nil {
-		return nil // extended in the meantime, before its end
+		return nil // extended meanwhile, before the window expired
 	}
 	return s.end(err, remove)
 }
 
-// Deadline is until when the session is valid unless it is renewed, for
-// time.Now and computed at the call; the zero Time once it is over. A kept
+// Deadline is until when the session is valid unless it is renewed. It is computed at the call,
+// for comparison with time.Now; it is the zero Time once the session has ended. A stored
 // Deadline is wrong after a suspend.
 func (s *Session) Deadline() time.Time {
 	if s.Err() != nil {
@@ -49,30 +48,28 @@ func (s *Session) Deadline() time.Time {
 	return s.validity.window().deadline().Time(clock.Now())
 }
 
-// Done is closed when the session is over. It only notifies: Err is what
-// decides.
+// Done is closed when the session has ended. It only notifies; Err decides.
 func (s *Session) Done() <-chan struct{} { return s.done }
 
-// Context is cancelled, with the cause that Err reports, when the session is
-// over.
+// Context is cancelled, with the error of Err as its cause, when the session has ended.
 func (s *Session) Context() context.Context {
-	if err := s.Err(); err != nil { // a deadline that has passed is seen now
-		s.cancel(err) // end does so too, perhaps a moment later
+	if err := s.Err(); err != nil { // a deadline that has passed ends the session now
+		s.cancel(err) // end does this too, perhaps a moment later
 	}
 	return s.ctx
 }
 
-// aftermath is what is done at the server when a session ends.
+// aftermath says what happens to the lease when a session ends.
 type aftermath int
 
 const (
 	remove   aftermath = iota // revoke the lease
-	handOver                  // nothing: it is for another process
-	leave                     // nothing, and Close says so: it may be another's, or is out of reach
+	handOver                  // nothing: another process takes it over
+	leave                     // nothing, and Close reports that: the lease may be another process's, or cannot be reached
 )
 
-// end ends the session with err unless it is over, and returns the cause that
-// stands. Marked first, then notified, then removed (rule H1).
+// end ends the session with err unless it has ended, and returns the cause that counts. The
+// session is marked first, then acquisitions are notified, then the lease is removed (rule H1).
 func (s *Session) end(err error, rest aftermath) error {
 	s.mu.Lock()
 	if e := s.ended.Load(); e != nil {
@@ -106,8 +103,8 @@ func (s *Session) end(err error, rest aftermath) error {
 	return err
 }
 
-// extend moves the deadline to that of a confirmed renewal which was sent at
-// sent and answered with ttl. What is over is not extended (rule T4).
+// extend moves the deadline to that of a confirmed renewal which was sent at sent and answered
+// with ttl. It does not extend a session that has ended (rule T4).
 func (s *Session) extend(sent clock.Instant, ttl time.Duration) error {
 	if err := s.Err(); err != nil {
 		return err
@@ -118,7 +115,7 @@ func (s *Session) extend(sent clock.Instant, ttl time.Duration) error {
 		return e.err
 	}
 	if !s.validity.extend(sent, ttl, clock.Now()) {
-		return lease.ErrExpired // the loop's next call of Err ends it
+		return lease.ErrExpired // the loop's next call of Err ends the session
 	}
 	return nil
 }
@@ -128,8 +125,8 @@ func (s *Session) Gone(detail string) error {
 	return s.end(because(lease.ErrRevoked, "%s", detail), remove)
 }
 
-// displaced ends the session because its key was rewritten: the lease may be
-// another process's by now, so it is left alone.
+// displaced ends the session because its key was rewritten. The lease is left alone, because it
+// may be another process's now.
 func (s *Session) displaced(mod int64) error {
 	return s.end(because(lease.ErrRevoked, "session key %q was rewritten at revision %d: taken over, or overwritten", s.key, mod), leave)
 }

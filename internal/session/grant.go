@@ -18,10 +18,9 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// Grant makes a session: a new lease with its session key, or, with
-// Options.Resume, the lease of a detached one. ctx bounds the call and nothing
-// after it. After an error nothing is left that does not end by itself: a lease
-// that may have been granted is revoked in the background.
+// Grant makes a session: a new lease with its session key, or, with Options.Resume, the lease
+// of a detached one. ctx bounds the call only. After an error nothing remains that does not end
+// without us: a lease that may have been granted is revoked in the background.
 func Grant(ctx context.Context, host Host, opts lease.Options) (*Session, error) {
 	if err := opts.Check(); err != nil {
 		return nil, err
@@ -44,7 +43,7 @@ func Grant(ctx context.Context, host Host, opts lease.Options) (*Session, error)
 	return s, nil
 }
 
-// newSession is a session without a lease.
+// newSession makes a session that has no lease yet.
 func newSession(host Host, opts lease.Options) *Session {
 	s := &Session{
 		host:     host,
@@ -64,12 +63,11 @@ func newSession(host Host, opts lease.Options) *Session {
 	return s
 }
 
-// grants is how many leases are asked for at the most, one after the other, when
-// answers are lost.
+// grants is how many leases are requested at most, one after the other, when answers are lost.
 const grants = 3
 
-// grant asks for a lease with an ID of our own choosing, so that one whose
-// answer was lost can be revoked. The clock is read before each sending (T2).
+// grant requests a lease with an ID that we choose, so that it can be revoked if the answer is
+// lost. The clock is read before each request is sent (T2).
 func (s *Session) grant(ctx context.Context, ttl time.Duration) error {
 	for try := 1; ; try++ {
 		id := randomID()
@@ -78,7 +76,7 @@ func (s *Session) grant(ctx context.Context, ttl time.Duration) error {
 		case err == nil:
 			s.adopt(id, sent, granted)
 			return nil
-		case cluster.IsLeaseExists(err) && try < grants: // another's: not to be touched
+		case cluster.IsLeaseExists(err) && try < grants: // somebody else's lease: choose another ID
 			continue
 		case cluster.OutcomeOf(err) == cluster.Unknown:
 			revokeInBackground(s.host, id, ttl)
@@ -90,7 +88,7 @@ func (s *Session) grant(ctx context.Context, ttl time.Duration) error {
 	}
 }
 
-// grantOnce asks for lease id.
+// grantOnce requests lease id.
 func (s *Session) grantOnce(ctx context.Context, id int64, ttl time.Duration) (sent clock.Instant, granted time.Duration, err error) {
 	var resp *pb.LeaseGrantResponse
 	err = s.host.Cluster.Do(ctx, cluster.Request{Op: "lease grant"}, func(ctx context.Context, m *cluster.Member) (_ *pb.ResponseHeader, err error) {
@@ -104,15 +102,15 @@ func (s *Session) grantOnce(ctx context.Context, id int64, ttl time.Duration) (s
 	return sent, time.Duration(resp.GetTTL()) * time.Second, err
 }
 
-// adopt makes the session one of lease id.
+// adopt makes id the session's lease.
 func (s *Session) adopt(id int64, sent clock.Instant, granted time.Duration) {
 	s.id = id
 	s.key = keys.SessionKey(s.host.Namespace, id)
 	s.validity.begin(sent, granted)
 }
 
-// writeKey puts the session key. It may be sent again: only one copy can find
-// the key absent, and the nonce shows whose it was.
+// writeKey puts the session key. It may be sent again: only one copy can find the key absent,
+// and the nonce shows whose copy it was.
 func (s *Session) writeKey(ctx context.Context) error {
 	value := s.keyValue()
 	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "put session key", Repeat: cluster.Always}, &pb.TxnRequest{
@@ -131,20 +129,20 @@ func (s *Session) writeKey(ctx context.Context) error {
 	return nil
 }
 
-// wroteKey notes how this session wrote its key.
+// wroteKey records the revisions under which this session wrote its key.
 func (s *Session) wroteKey(kv *mvccpb.KeyValue) {
 	s.create, s.mod = kv.CreateRevision, kv.ModRevision
 	s.same, s.ownRead = txn.ModIs(s.key, s.mod), txn.Stat(s.key)
 }
 
-// keyValue is a new value for the session key: who, and a nonce.
+// keyValue is a new value for the session key: the owner, and a nonce.
 func (s *Session) keyValue() []byte {
 	id := identity(s.owner)
 	id.Since = time.Now().UTC()
 	return keys.SessionValue(id, rand.Text())
 }
 
-// identity is this process as the holder that a key names.
+// identity describes this process as the holder named in a key's value.
 func identity(owner string) keys.Identity {
 	host, err := os.Hostname()
 	if err != nil {
@@ -153,8 +151,8 @@ func identity(owner string) keys.Identity {
 	return keys.Identity{Owner: owner, Host: host, PID: os.Getpid()}
 }
 
-// start begins the watch of the session key and the renewal loop. If the
-// session has ended by now, what it has is removed.
+// start begins the watch of the session key and the renewal loop. If the session has already
+// ended, its lease is removed.
 func (s *Session) start() error {
 	if err := s.Err(); err != nil {
 		close(s.looped)
@@ -166,13 +164,13 @@ func (s *Session) start() error {
 	return nil
 }
 
-// discard ends a session that was never handed out.
+// discard ends a session that no caller has received.
 func (s *Session) discard() {
 	close(s.looped)
 	s.end(because(lease.ErrClosed, "never begun"), remove)
 }
 
-// randomID is a lease ID of 63 random bits, not 0.
+// randomID is a lease ID of 63 random bits, never 0.
 func randomID() int64 {
 	for {
 		var b [8]byte
@@ -183,8 +181,8 @@ func randomID() int64 {
 	}
 }
 
-// Label is the value of a lock's key that is put now: it names the holder for
-// people, as JSON.
+// Label is the value of a lock's key that is put now: JSON that names the holder, for people to
+// read.
 func (s *Session) Label() []byte { return s.label.Lock(time.Now()) }
 
 // EtcdLabel is Label for a key in etcd's layout.
@@ -219,7 +217,7 @@ func (s *Session) MultiLabel(owner string, names []string, etcdLayout bool) []by
 	return label.Multi(time.Now(), names)
 }
 
-// explain says what a role needs when permission was denied for a session key.
+// explain adds to a permission error for a session key which permissions a role needs.
 func explain(err error, namespace string) error {
 	if !cluster.IsPermissionDenied(err) {
 		return err

@@ -9,22 +9,21 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// maxOps is how many operations a transaction has beside that on the session key:
-// together the 128 that etcd allows by default.
+// maxOps is how many operations a transaction has beside the one on the session key: together
+// the 128 that etcd allows by default.
 const maxOps = 127
 
-// fewHolders is how many held acquisitions a round reads at the least, however many
-// wait.
+// fewHolders is how many held acquisitions a round reads at least, however many wait.
 const fewHolders = 16
 
-// A keyRead is the part of a linearizable read that is of acquisitions' keys.
+// A keyRead is the part of a linearizable read that covers acquisitions' keys.
 type keyRead struct {
 	acquisitions []keysOf
 	ops          []*pb.RequestOp
 }
 
-// keysOf is where one of an acquisition's keys, and its predecessor, are among a keyRead's
-// operations; -1: not read.
+// keysOf holds the indices of one of an acquisition's keys, and of its predecessor, among a
+// keyRead's operations; -1: not read.
 type keysOf struct {
 	acquisition      Acquisition
 	place            int // of the own key
@@ -32,9 +31,9 @@ type keysOf struct {
 	own, predecessor int
 }
 
-// keyReads chooses what a round reads: the keys of every acquisition that waits, and of
-// as many of the held ones as fit beside them, in rotation (rule N1). Usually it is one
-// read; only many waiters need more.
+// keyReads chooses what a round reads: the keys of every waiting acquisition, and of as many
+// held ones as fit, in rotation (rule N1). Usually that is one read; only many waiters need
+// more.
 func (s *Session) keyReads() []keyRead {
 	s.mu.Lock()
 	most := s.maxOps
@@ -43,7 +42,7 @@ func (s *Session) keyReads() []keyRead {
 	return split(acquisitions, most)
 }
 
-// readSize is how many operations a round's read has, at the most.
+// readSize is how many operations a round's read has at most.
 func (s *Session) readSize() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -53,11 +52,11 @@ func (s *Session) readSize() int {
 	return 1 + s.roster.waiting.keys() + s.roster.holding.keys() - s.roster.holding.n
 }
 
-// split takes each acquisition's keys and fills reads of at most most keys.
+// split fills reads of at most most keys with the keys of all acquisitions.
 func split(acquisitions []Acquisition, most int) []keyRead {
 	all := []keyRead{{}}
 	for _, c := range acquisitions {
-		own, predecessor := c.Keys() // none: they are not known to be there yet
+		own, predecessor := c.Keys() // none: they are not known to exist yet
 		for place, key := range own {
 			l := &all[len(all)-1]
 			if len(l.ops) > 0 && len(l.ops)+1+opsFor(predecessor) > most {
@@ -65,13 +64,13 @@ func split(acquisitions []Acquisition, most int) []keyRead {
 				l = &all[len(all)-1]
 			}
 			l.acquisitions = append(l.acquisitions, keysOf{c, place, key, l.add(key), l.add(predecessor)})
-			predecessor = "" // once is enough
+			predecessor = "" // it is read once
 		}
 	}
 	return all
 }
 
-// opsFor is how many operations it takes to read key.
+// opsFor is how many operations reading key takes.
 func opsFor(key string) int {
 	if key == "" {
 		return 0
@@ -87,8 +86,8 @@ func (l *keyRead) add(key string) int {
 	return len(l.ops) - 1
 }
 
-// deliver reports to the acquisitions what resp, whose operations from skip on are the
-// keyRead's, showed of their keys.
+// deliver gives each acquisition what resp showed of its keys; the keyRead's operations begin
+// at index skip.
 func (l *keyRead) deliver(resp *pb.TxnResponse, skip int) {
 	seen := func(i int) Observed {
 		if i < 0 {
@@ -104,9 +103,9 @@ func (l *keyRead) deliver(resp *pb.TxnResponse, skip int) {
 	}
 }
 
-// readKeys reads the session key and l on m, in one transaction without writes.
-// Refused for permission on a lock key, or for too many operations, it reads
-// the session key alone; whole says whether l's keys were in the answer.
+// readKeys reads the session key and l on m, in one transaction without writes. If that is
+// refused because of permission on a lock key, or as too many operations, it reads the session
+// key alone. whole reports whether l's keys were in the answer.
 func (s *Session) readKeys(ctx context.Context, m *cluster.Member, l *keyRead) (resp *pb.TxnResponse, whole bool, err error) {
 	read := cluster.Request{Op: "confirm session", On: m, Attempt: s.renewalBound()}
 	ops := append(make([]*pb.RequestOp, 0, 1+len(l.ops)), txn.Stat(s.key))
@@ -116,7 +115,7 @@ func (s *Session) readKeys(ctx context.Context, m *cluster.Member, l *keyRead) (
 	}
 	switch {
 	case cluster.IsTooManyOps(err):
-		s.believe(len(l.ops))
+		s.limitOps(len(l.ops))
 	case !cluster.IsPermissionDenied(err):
 		return nil, false, err
 	}
@@ -124,8 +123,8 @@ func (s *Session) readKeys(ctx context.Context, m *cluster.Member, l *keyRead) (
 	return resp, false, err
 }
 
-// readRest reads on m what did not fit beside the session key. It decides nothing
-// about the session; a read that fails is made in a later round.
+// readRest reads on m what did not fit beside the session key. It decides nothing about the
+// session, and a read that fails is made again in a later round.
 func (s *Session) readRest(ctx context.Context, m *cluster.Member, reads []keyRead) {
 	for i := range reads {
 		resp, whole, err := s.readKeys(ctx, m, &reads[i])

@@ -9,17 +9,17 @@ import (
 // A keyWatch is the watch of the session key. Its session guards it.
 type keyWatch struct {
 	watch *watcher.Watch // nil: there is none
-	ended bool           // it is to be created again
+	ended bool           // it has to be created again
 }
 
-// end takes the watch away, to be cancelled.
+// end removes the watch and returns it to be cancelled.
 func (k *keyWatch) end() *watcher.Watch {
 	w := k.watch
 	k.watch = nil
 	return w
 }
 
-// again reports, once for each end, whether the watch is to be created again.
+// again reports, once for each end, whether the watch has to be created again.
 func (k *keyWatch) again() bool {
 	again := k.ended
 	k.ended = false
@@ -58,8 +58,8 @@ func (s *Session) keyChanged(u watcher.Update) {
 	}
 }
 
-// keepWatching creates a watch that has ended again, after a confirmed renewal whose
-// read showed the session key at revision rev.
+// keepWatching creates the watch again if it has ended, after a confirmed renewal whose read
+// showed the session key at revision rev.
 func (s *Session) keepWatching(rev int64) {
 	s.mu.Lock()
 	again := s.keyWatch.again()

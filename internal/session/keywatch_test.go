@@ -86,8 +86,8 @@ func TestAWatchThatIsCreatedAfterTheEndIsCancelled(t *testing.T) {
 	})
 }
 
-// Rules H1, H4: the watch of the session key shows a revocation at once, and
-// through it all that hangs on the session.
+// Rules H1, H4: the watch of the session key reports a revocation at once, and so ends all of
+// the session's acquisitions.
 func TestARevocationIsReportedAtOnceByTheWatch(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{})

@@ -8,34 +8,33 @@ import (
 	"github.com/pawl-locks/pawl/internal/keys"
 )
 
-// A state is where an entry stands between its first request and its last.
+// A state is the state of an entry.
 type state uint8
 
 const (
-	gone    state = iota // its key is not there and never will be; what the ledger does not know is gone
+	gone    state = iota // its key does not exist and never will; the state of every entry that is not in the ledger
 	open                 // its enqueue may be applied, now or later
-	there                // an answer showed its key: no copy of its enqueue can be applied any more
-	held                 // there, and somebody's: the session's successor does not remove it
-	undoing              // to be removed, while its enqueue may yet be applied: its cancel key is put (rule A5)
-	leaving              // to be removed, and no enqueue is under way: a deletion is all
-	forfeit              // to be removed, and nobody released it: its mark is put with the deletion
-	left                 // a predecessor's, which it may have held: nobody here has resumed it
+	there                // an answer showed its key: no other copy of its enqueue can be applied
+	held                 // its key exists and its acquisition is held: the session's successor does not remove it
+	undoing              // to be removed, while its enqueue may still be applied: its cancel key is put (rule A5)
+	leaving              // to be removed, and no enqueue is under way: deleting it is enough
+	forfeit              // to be removed without a release: the deletion also puts its mark
+	left                 // a predecessor's, which may have been held: nobody in this process has resumed it
 )
 
-// Evidence is what moves an entry from one state to another.
+// Evidence is what changes an entry's state.
 type evidence uint8
 
 const (
 	shown    evidence = iota // an answer showed its key
 	won                      // it is held
-	resumed                  // it was held by the predecessor, and is by this process now
-	unwanted                 // it is to be removed
-	overheld                 // it was held for too long, and is to be removed
-	absent                   // its key is not there and never will be
+	resumed                  // the predecessor held it, and this process holds it now
+	unwanted                 // it has to be removed
+	overheld                 // it was held for too long, and has to be removed
+	absent                   // its key does not exist and never will
 )
 
-// after is the state that ev moves an entry to; false: ev is of no account in
-// that state, and changes nothing.
+// after is the state after ev; false: ev has no effect in state st.
 func (st state) after(ev evidence) (state, bool) {
 	switch ev {
 	case shown:
@@ -72,18 +71,17 @@ func (st state) after(ev evidence) (state, bool) {
 	return st, false
 }
 
-// An entry is one acquisition's part in the queues of its names: one key in each, or,
-// of a semaphore's, all keys that it may have put in one. They are adopted, settled and
-// removed together. No key of them changes, and none is taken out.
+// An entry is one acquisition's keys: one key in the queue of each of its names, or, for a
+// semaphore, all keys that it may have put under its one name. They are adopted, settled and
+// removed together. Keys are added to an entry, and never changed or removed.
 type entry struct {
 	state state
 	keys  []string
-	taken bool // the cancel key was put with a key that was added, and goes with it
-	named bool // an owner key may have been put with the first key, and goes with it
+	taken bool // the cancel key was put with a key that was added, and is removed with it
+	named bool // an owner key may have been put with the first key, and is removed with it
 }
 
-// names are the queues that e has keys in, by what their keys begin with, whatever
-// their form.
+// names yields the queues in which e has keys: the keys' prefixes, whatever the keys' form.
 func (e entry) names() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		last := ""
@@ -97,31 +95,31 @@ func (e entry) names() iter.Seq[string] {
 	}
 }
 
-// A ledger is the account of what a session has in the queues of all names. It
-// is pure; its session guards it.
+// A ledger records a session's entries in the queues of all names. It is pure; its session
+// guards it.
 //
-// Invariants: an entry of this process that is gone is not in entries; one of a
-// predecessor is, so that it is resumed once. counts has, for each name, what a
-// count of the entries that are not gone would find.
+// Invariants: an entry of this process that is gone is not in entries; one of a predecessor
+// stays, so that it is resumed only once. counts holds for each name the count of its entries
+// that are not gone.
 type ledger struct {
 	next      int64 // the next entry's number
-	inherited int64 // entries below it are a predecessor's; 0: none are
+	inherited int64 // entries below it are a predecessor's; 0: there is no predecessor
 	entries   map[int64]entry
 	counts    map[string]count
 }
 
-// count is what a session has in the queue of one name.
+// count counts a session's entries in the queue of one name.
 type count struct {
-	entries int   // that are not gone
-	last    int64 // the number of the last one that was begun
+	entries int   // those that are not gone
+	last    int64 // the number of the one that was begun last
 }
 
 func newLedger() ledger {
 	return ledger{next: 1, entries: make(map[int64]entry), counts: make(map[string]count)}
 }
 
-// begin opens an entry: its number, and its key for each of places, which are of
-// different names. None was ever used before (rule A1).
+// begin adds an entry, and returns its number and its key for each of places, which have
+// different names. No key name was ever used before (rule A1).
 func (l *ledger) begin(lease int64, places ...keys.Place) (n int64, own []string) {
 	n = l.next
 	l.next++
@@ -133,8 +131,8 @@ func (l *ledger) begin(lease int64, places ...keys.Place) (n int64, own []string
 	return n, own
 }
 
-// inherit takes in what a predecessor left: entries below next are its, and those
-// with keys are to be undone, for their enqueues may yet be applied.
+// inherit adds the entries that a predecessor left: those below next. Those with keys in
+// unsettled have to be undone, because their enqueues may still be applied.
 func (l *ledger) inherit(lease, next int64, unsettled []string) error {
 	l.next, l.inherited = next, next
 	all := make(map[int64][]string)
@@ -146,12 +144,12 @@ func (l *ledger) inherit(lease, next int64, unsettled []string) error {
 		all[k.N] = append(all[k.N], key)
 	}
 	for n, own := range all {
-		l.put(n, entry{state: undoing, keys: own}) // a Handle does not say whether it is named: the lease ends an owner key
+		l.put(n, entry{state: undoing, keys: own}) // a Handle does not say whether it is named: an owner key ends with the lease
 	}
 	return nil
 }
 
-// put adds an entry that was not in the ledger.
+// put adds an entry that is not in the ledger.
 func (l *ledger) put(n int64, e entry) {
 	l.entries[n] = e
 	for name := range e.names() {
@@ -160,9 +158,9 @@ func (l *ledger) put(n int64, e entry) {
 	}
 }
 
-// add gives entry n, which is there, another key in the queue that it is in; false: it is
-// not there. An entry that has the key already keeps it. cancels: the cancel key is put with
-// it, and goes with it.
+// add gives entry n, which is in state there, another key in the same queue; false: it is not
+// in that state. A key that the entry has already is not added again. cancels: the cancel key
+// is put and removed with the new key.
 func (l *ledger) add(n int64, key string, cancels bool) bool {
 	e := l.entries[n]
 	if e.state != there {
@@ -175,7 +173,7 @@ func (l *ledger) add(n int64, key string, cancels bool) bool {
 	return true
 }
 
-// state is that of entry n.
+// state is the state of entry n.
 func (l *ledger) state(n int64) state {
 	if e, ok := l.entries[n]; ok {
 		return e.state
@@ -186,9 +184,8 @@ func (l *ledger) state(n int64) state {
 	return gone
 }
 
-// move is the one way in which an entry's state changes: ev moves entry n, and
-// false means that it is of no account. own are the keys of an entry which a
-// predecessor left, and which the ledger does not know yet.
+// move is the only function that changes an entry's state: ev changes entry n; false: ev has no
+// effect. own are the keys of a predecessor's entry that is not in the ledger yet.
 func (l *ledger) move(n int64, ev evidence, own []string) bool {
 	before := l.state(n)
 	after, ok := before.after(ev)
@@ -196,7 +193,7 @@ func (l *ledger) move(n int64, ev evidence, own []string) bool {
 		return false
 	}
 	if before == left {
-		taken := slices.ContainsFunc(own, isSlot) // no copy of the predecessor's enqueue can be applied any more
+		taken := slices.ContainsFunc(own, isSlot) // then no copy of the predecessor's enqueue can be applied any more
 		l.put(n, entry{state: left, keys: own, taken: taken})
 	}
 	e := l.entries[n]
@@ -208,7 +205,7 @@ func (l *ledger) move(n int64, ev evidence, own []string) bool {
 	return true
 }
 
-// name says of entry n, which is there, that an owner key may be put.
+// name says that an owner key may be put for entry n, which is in the ledger.
 func (l *ledger) name(n int64) {
 	if e, ok := l.entries[n]; ok {
 		e.named = true
@@ -216,14 +213,14 @@ func (l *ledger) name(n int64) {
 	}
 }
 
-// isSlot reports whether key is that of a semaphore's slot, which a take has put.
+// isSlot reports whether key is the key of a semaphore's slot, which only a take puts.
 func isSlot(key string) bool {
 	k, ok := keys.ParseQueueKey(key)
 	return ok && k.Form == keys.Slot
 }
 
-// strike takes an entry that is gone out of the count, and out of the ledger if
-// it was this process's.
+// strike removes an entry that is gone from the count, and from the ledger if it was this
+// process's.
 func (l *ledger) strike(n int64, e entry) {
 	if n >= l.inherited {
 		delete(l.entries, n)
@@ -238,16 +235,14 @@ func (l *ledger) strike(n int64, e entry) {
 	}
 }
 
-// alone reports whether entry n is the only one of the session's in the queue of
-// name that had, may have, or may yet have, a key there since n began, in whatever
-// form (rule RW5). A session
-// that was taken over does not know what its predecessor left, and never says so.
+// alone reports whether n is the only entry of the session in the queue of name that had a key
+// there since n began, has one, or may get one later, in whatever form (rule RW5). It is always
+// false for a session that was taken over, which does not know what its predecessor left.
 func (l *ledger) alone(n int64, name string) bool {
 	return l.inherited == 0 && l.counts[name] == count{1, n} && l.state(n) != gone
 }
 
-// unsettled are the keys that the session's successor has to undo, in
-// order.
+// unsettled returns the keys that the session's successor has to undo, in order.
 func (l *ledger) unsettled() (all []string) {
 	for _, e := range l.entries {
 		switch e.state {

@@ -37,8 +37,8 @@ func TestEachPieceOfEvidenceMovesAnEntryAsTheTableSays(t *testing.T) {
 	}
 }
 
-// What is to be removed is never held again, and what is gone stays gone: by the
-// table itself, whatever evidence comes in whatever order.
+// An entry that is to be removed is never held again, and one that is gone stays gone: the
+// table itself guarantees it, whatever evidence comes in whatever order.
 func TestNoEvidenceBringsAnEntryBack(t *testing.T) {
 	rank := map[state]int{left: 0, open: 0, there: 1, held: 2, undoing: 3, leaving: 4, gone: 5}
 	for st, r := range rank {
@@ -152,6 +152,17 @@ func TestWhatWasHeldForTooLongIsForfeit(t *testing.T) {
 	assert.Equal(t, key, l.unsettled())
 	assert.True(t, l.move(n, absent, nil))
 	assert.Zero(t, l.removalOps(n))
+}
+
+// Whatever an entry is removed with counts as an operation: a server refuses more than it allows.
+func TestAnOwnerKeyIsCountedWithItsEntry(t *testing.T) {
+	l := newLedger()
+	n, _ := l.begin(7, keys.Place{Prefix: "a/"})
+	l.name(n)
+	assert.True(t, l.move(n, unwanted, nil))
+	assert.Equal(t, 3, l.removalOps(n), "its cancel key, and two deletions")
+	assert.True(t, l.move(n, shown, nil))
+	assert.Equal(t, 2, l.removalOps(n))
 }
 
 func TestWhatIsNotOfTheLeaseIsNotInherited(t *testing.T) {

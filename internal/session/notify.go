@@ -12,10 +12,10 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// What a session reports to its client's log and observer. A goroutine of the client's
-// delivers it, so that neither the loop nor Err waits for an observer.
+// This file reports to the client's log and observer. A goroutine of the client delivers the
+// events, so that neither the loop nor Err waits for an observer.
 
-// notifyGranted reports that the session begins, before anything can end it.
+// notifyGranted reports the beginning of the session, before anything can end it.
 func (s *Session) notifyGranted() {
 	s.host.Cluster.Logger().Info("session begins", "lease", hex(s.id), "ttl", s.TTL(), "owner", s.owner)
 	s.events = s.host.Cluster.Notifier().NewSource()
@@ -27,7 +27,7 @@ func (s *Session) notifyGranted() {
 	})
 }
 
-// validFor is how long the session is valid from now on, unless it is renewed.
+// validFor is how long the session is still valid unless it is renewed.
 func (s *Session) validFor() time.Duration {
 	if s.Err() != nil {
 		return 0
@@ -35,7 +35,7 @@ func (s *Session) validFor() time.Duration {
 	return max(s.validity.window().remaining(clock.Now()), 0)
 }
 
-// notifyRenewed reports a renewal that was confirmed when was was left.
+// notifyRenewed reports a renewal that was confirmed when the remaining validity was was.
 func (s *Session) notifyRenewed(f finished, now time.Time, was time.Duration) {
 	if s.events == nil {
 		return
@@ -45,7 +45,7 @@ func (s *Session) notifyRenewed(f finished, now time.Time, was time.Duration) {
 	})
 }
 
-// notifyHedged reports that slow is joined by t.
+// notifyHedged reports that try t joins slow.
 func (s *Session) notifyHedged(slow, t *try) {
 	if s.events == nil {
 		return
@@ -55,8 +55,8 @@ func (s *Session) notifyHedged(slow, t *try) {
 	})
 }
 
-// warn reports, once between two renewals, that less than half of the validity is
-// left. It returns when to call it again; the zero Time: not before a renewal.
+// warn reports jeopardy, once between two renewals: less than half of the validity is left. It
+// returns when to call it next; the zero Time: not before the next renewal.
 func (r *renewer) warn(now time.Time) time.Time {
 	if r.warned {
 		return time.Time{}
@@ -92,8 +92,8 @@ func (s *Session) notifyOver(err error) {
 		level, ev = slog.LevelInfo, observe.SessionClosed{Lease: s.id, Err: err}
 	}
 	s.host.Cluster.Logger().Log(context.Background(), level, "session ended", "lease", hex(s.id), "cause", err.Error())
-	s.events.Later(context.Background(), ev) // there is no source for one that was never handed out
+	s.events.Later(context.Background(), ev) // a session that no caller received has no source
 }
 
-// hex is a lease's ID as people see it in keys.
+// hex is a lease's ID as it appears in keys.
 func hex(id int64) string { return fmt.Sprintf("%x", id) }

@@ -11,15 +11,15 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// probes are who waits for a read of the session key that is not sent yet. Its
+// probes are the callers that wait for a read of the session key which is not sent yet. Its
 // session guards it.
 type probes struct {
 	waiting []func()
 	working bool // a goroutine sends them
 }
 
-// add has then called after a read that is sent from now on; begin says that the
-// caller is to see to it.
+// add has then called after a read that is sent from now on. begin: the caller has to start the
+// goroutine that reads.
 func (p *probes) add(then func()) (begin bool) {
 	p.waiting = append(p.waiting, then)
 	begin = !p.working
@@ -27,7 +27,7 @@ func (p *probes) add(then func()) (begin bool) {
 	return begin
 }
 
-// take takes who waits for the next read; none: there will be no next.
+// take returns the callers that wait for the next read; none: the goroutine ends.
 func (p *probes) take() []func() {
 	batch := p.waiting
 	p.waiting = nil
@@ -35,11 +35,10 @@ func (p *probes) take() []func() {
 	return batch
 }
 
-// ExamineSoon asks the cluster in the background, linearizably, whether the
-// session key is still as this session wrote it, and ends the session if not. Then
-// it calls then, once, whatever came of it. The read is sent after this call, and
-// bounded by wait. A burst of calls, as when a lease takes a thousand keys along,
-// shares its reads. Where the client is closed nothing is read.
+// ExamineSoon reads in the background, linearizably, whether the session key is still as this
+// session wrote it, and ends the session if not. Then it calls then, once, whatever the result.
+// The read is sent after this call, and bounded by wait. Calls in a burst, as when a lease ends
+// together with a thousand keys, share reads. If the client is closed nothing is read.
 func (s *Session) ExamineSoon(wait time.Duration, then func()) {
 	s.mu.Lock()
 	begin := s.probes.add(then)
@@ -54,7 +53,7 @@ func (s *Session) ExamineSoon(wait time.Duration, then func()) {
 	}
 }
 
-// probe reads for all who wait, until nobody does.
+// probe reads until no caller waits.
 func (s *Session) probe(read func()) {
 	for {
 		s.mu.Lock()
@@ -70,8 +69,7 @@ func (s *Session) probe(read func()) {
 	}
 }
 
-// readKey reads the session key, in no more than wait. That there is no answer
-// changes nothing.
+// readKey reads the session key, within wait. If there is no answer nothing changes.
 func (s *Session) readKey(ctx context.Context, wait time.Duration) {
 	if s.Err() != nil {
 		return

@@ -7,10 +7,10 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// promise is until when somebody outside this process may go on believing that what
-// the session holds is held. The zero promise has passed.
+// promise is until when somebody outside this process may believe that it holds something of
+// the session. The zero promise has passed.
 //
-// Invariant: it never moves back.
+// Invariant: until never moves back.
 type promise struct{ until clock.Instant }
 
 func (p *promise) extend(until clock.Instant) {
@@ -19,10 +19,9 @@ func (p *promise) extend(until clock.Instant) {
 	}
 }
 
-// Promise keeps the lease from being revoked before until, whatever ends the session
-// from now on (rule V4). The error says why the session has ended: then nothing was
-// promised. The client's Close waits for a promise as long as for any removal, and
-// leaves the lease to expire then.
+// Promise keeps the lease from being revoked before until, whatever ends the session from now
+// on (rule V4). An error is why the session has ended; then nothing was promised. The client's
+// Close waits for a promise as long as for any removal, and then leaves the lease to expire.
 func (s *Session) Promise(until clock.Instant) error {
 	if err := s.Err(); err != nil {
 		return err
@@ -36,8 +35,8 @@ func (s *Session) Promise(until clock.Instant) error {
 	return nil
 }
 
-// awaitPromise waits until what was promised has passed; false: ctx has ended before.
-// The session has ended, so that nothing more is promised.
+// awaitPromise waits until all promises have passed; false: ctx ended earlier. The session has
+// ended, so no promise can be added.
 func (s *Session) awaitPromise(ctx context.Context) bool {
 	s.mu.Lock()
 	until := s.promise.until
@@ -45,8 +44,8 @@ func (s *Session) awaitPromise(ctx context.Context) bool {
 	return AwaitInstant(ctx, until)
 }
 
-// AwaitInstant waits until the instant has come; false: ctx has ended before. It looks
-// at the clock again after each wait, because a timer stands still during a suspend.
+// AwaitInstant waits until the instant until; false: ctx ended earlier. It reads the clock
+// again after each wait, because a timer stands still during a suspend.
 func AwaitInstant(ctx context.Context, until clock.Instant) bool {
 	for {
 		left := until.Sub(clock.Now())
@@ -63,7 +62,7 @@ func AwaitInstant(ctx context.Context, until clock.Instant) bool {
 	}
 }
 
-// Until is the first instant at which the session has ended unless it is renewed; the
+// Until is the first instant at which the session is no longer valid unless it is renewed; the
 // zero Instant once it has ended.
 func (s *Session) Until() clock.Instant {
 	if s.Err() != nil {

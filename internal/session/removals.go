@@ -9,47 +9,45 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// A Removal is what a release may have left in etcd, and has an outcome of its
-// own.
+// A Removal deletes what a release may have left in etcd, and records its own outcome.
 type Removal interface {
 	// Remove tries once and reports whether nothing is left. It returns when
 	// ctx ends.
 	Remove(ctx context.Context) bool
 }
 
-// removals are what is to be removed at the server in the background: entries of
-// the ledger, which travel together, and Removals. Its session guards it.
+// removals are the background deletions of a session: of the ledger's entries, which share
+// requests, and of Removals. Its session guards it.
 type removals struct {
 	pending []*removal
 	lanes   lanes
-	added   chan struct{} // wakes the work
-	idle    chan struct{} // closed when the work ends; nil: there is none
+	added   chan struct{} // wakes removeAll
+	idle    chan struct{} // closed when removeAll returns; nil: it is not running
 }
 
-// A removal is tried until it is done, each time after a wait of its own, so that
-// one that fails holds up no other.
+// A removal is tried until it is done. Each waits on its own between tries, so that one that
+// fails delays no other.
 type removal struct {
-	n     int64   // of the entry; 0: other
-	other Removal // nil: an entry
+	n     int64   // the entry's number; 0: not an entry
+	other Removal // nil: it is an entry
 	tries int
 	wait  backoff.Backoff
 	due   time.Time
-	alone bool // refused together with others
+	alone bool // sent alone, because it was refused together with others
 }
 
 // lanes are how many requests of each kind are under way.
 type lanes struct{ entries, others int }
 
-// The bounds of lanes: what comes up while entries are under way gathers and goes
-// together, on the second lane where the first hangs.
+// The bounds of lanes. Entries that are added while a request is under way gather, and share
+// the second lane if the first hangs.
 const (
 	entryLanes = 2
 	otherLanes = 8
 )
 
-// How long one try of a removal may take: short, so that a member which says
-// nothing, or an answer that was lost, holds up little, and now and then as long
-// as a slow cluster needs.
+// How long one try of a removal may take. Usually it is short, so that a silent member or a
+// lost answer delays little; now and then it is as long as a slow cluster needs.
 const (
 	removalTry     = 400 * time.Millisecond
 	removalLongTry = 4 * time.Second
@@ -66,10 +64,10 @@ func (r *removals) add(x *removal) {
 	}
 }
 
-// take takes what is due at now and may go in one request of at most most
-// operations: entries, or one Removal. ops is how many operations an entry needs;
-// 0: it is gone, and forgotten. next is when something is due if nothing is now;
-// the zero Time: not before something else happens.
+// take removes and returns what is due at now and fits in one request of at most most
+// operations: entries, or one Removal. ops is how many operations an entry needs; 0: it is
+// gone, and is dropped. next is when something is due, if nothing is now; the zero Time: not
+// before another event.
 func (r *removals) take(now time.Time, most int, ops func(n int64) int) (batch []*removal, next time.Time) {
 	full := 0
 	r.pending = slices.DeleteFunc(r.pending, func(x *removal) bool {
@@ -90,7 +88,7 @@ func (r *removals) take(now time.Time, most int, ops func(n int64) int) (batch [
 		}
 		batch = append(batch, x)
 		if full += need; x.other != nil || x.alone {
-			full = most // nothing beside it
+			full = most // it is the only one of its request
 		}
 		return true
 	})
@@ -125,9 +123,9 @@ func bound(batch []*removal) time.Duration {
 	return removalLongTry
 }
 
-// again puts a batch back that was not removed because of err. One that was
-// refused for what it holds is tried in parts, and at once: in smaller ones where
-// it was for their number, and else each alone from now on.
+// again puts back a batch that was not removed because of err. A batch that was refused because
+// of its content is split and tried again at once: into smaller batches if it was too large,
+// and otherwise each alone from now on.
 func (r *removals) again(batch []*removal, now time.Time, err error) {
 	parts := len(batch) > 1
 	for _, x := range batch {

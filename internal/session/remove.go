@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// RemoveInBackground has r removed, again and again until it is done or the
-// session has ended, for then the lease takes it along.
+// RemoveInBackground has r removed, and tries again until it is done or the session has ended,
+// because then its keys end with the lease.
 func (s *Session) RemoveInBackground(r Removal) { s.remove(&removal{other: r}) }
 
-// Leave has entry n removed in the background: whether its enqueue was applied,
-// was not, or may be later (rules A5, A6). An entry that is gone stays so.
+// Leave has entry n removed in the background, whether its enqueue was applied, was not, or may
+// be later (rules A5, A6). It does nothing for an entry that is gone.
 func (s *Session) Leave(n int64) { s.LeaveAt(n, time.Time{}) }
 
-// LeaveAt is Leave that begins at the time at; the session's end comes first.
+// LeaveAt is Leave, not before the time at unless the session ends earlier.
 func (s *Session) LeaveAt(n int64, at time.Time) {
 	s.mu.Lock()
 	s.ledger.move(n, unwanted, nil)
@@ -23,8 +23,8 @@ func (s *Session) LeaveAt(n int64, at time.Time) {
 	s.remove(&removal{n: n, due: at})
 }
 
-// remove adds xs to the work, and returns what is closed when that ends; nil: the
-// session or the client is over, and nothing is removed.
+// remove adds xs to the removals, and returns a channel that is closed when removeAll returns;
+// nil: the session or the client has ended, and nothing is removed.
 func (s *Session) remove(xs ...*removal) (idle <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +40,7 @@ func (s *Session) remove(xs ...*removal) (idle <-chan struct{}) {
 	return s.removals.idle
 }
 
-// beginRemovals begins the work, unless the client is closed; s.mu is held.
+// beginRemovals starts removeAll, unless the client is closed; s.mu is held.
 func (s *Session) beginRemovals() {
 	idle := make(chan struct{})
 	if s.host.Cleanup.Go(fmt.Sprintf("keys of lease %x", s.id), func(ctx context.Context) { s.removeAll(ctx, idle) }) {
@@ -54,11 +54,10 @@ type tried struct {
 	err   error // nil: nothing is left
 }
 
-// errLeft is why a Removal is tried again.
+// errLeft makes again try a Removal again.
 var errLeft = errors.New("something is left")
 
-// removeAll works on the removals until there is none, ctx ends or the session
-// does.
+// removeAll carries out the removals until none is left, or ctx or the session ends.
 func (s *Session) removeAll(ctx context.Context, idle chan struct{}) {
 	defer close(idle)
 	ctx, cancel := context.WithCancel(ctx)
@@ -80,13 +79,13 @@ func (s *Session) removeAll(ctx context.Context, idle chan struct{}) {
 		case <-s.removals.added:
 		case <-timer.C:
 		case <-ended:
-			ended = nil // what is under way returns
+			ended = nil // the tries under way return
 		}
 	}
 }
 
-// startRemovals starts what is due and sets timer to when more is. false: there
-// is nothing left to do, or to wait for.
+// startRemovals starts the removals that are due and sets timer to when the next is. false:
+// nothing is left to do or to wait for.
 func (s *Session) startRemovals(ctx context.Context, results chan<- tried, timer *time.Timer) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,11 +10,11 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// maxTries is how many tries of one round may be under way.
+// maxTries bounds the tries of one round that are under way at once.
 const maxTries = 3
 
-// loop renews the session until it is over. It owns the renewer and its
-// tries, arms acquisitions, ends holds that have a limit, and compares the clock when the deadline comes.
+// loop renews the session until it ends. It owns the renewer and its tries, arms acquisitions,
+// ends holds that reach their limit, and compares the clock at the deadline.
 func (s *Session) loop() {
 	defer close(s.looped)
 	s.host.Renewals.begin()
@@ -60,17 +60,17 @@ func (s *Session) loop() {
 type renewer struct {
 	s       *Session
 	ctx     context.Context
-	results chan finished     // holds as many as there can be tries under way, and a batch's
+	results chan finished     // has room for all tries under way and one batch
 	tries   []*try            // under way
-	queried []*cluster.Member // in this round, one after the other
-	last    *cluster.Member   // that confirmed
+	queried []*cluster.Member // in this round, in order
+	last    *cluster.Member   // the member that confirmed last
 	usual   time.Duration     // the usual round trip
 	round   round
-	began   time.Time     // the last renewal that was confirmed
-	apart   int           // for how many more rounds no batch is joined
-	missed  int           // for how many rounds the last batch that failed kept it out; 0: the last one did not fail
-	warned  bool          // that the session is in jeopardy was reported since the last renewal
-	reading chan struct{} // closed when readRest has returned; nil: there was none
+	began   time.Time     // when the last confirmed renewal began
+	apart   int           // how many more rounds are renewed without a batch
+	missed  int           // how many rounds the last failed batch cost it; 0: the last batch did not fail
+	warned  bool          // jeopardy was reported since the last renewal
+	reading chan struct{} // closed when readRest has returned; nil: it was never started
 
 	candidate candidate
 }
@@ -86,18 +86,18 @@ type try struct {
 type finished struct {
 	*try
 	result
-	batch bool // the try is a batch's
+	batch bool // the try was a batch's
 }
 
-// hedgeAfter is how long a try may take before another joins it (rule N3):
-// three round trips, but a quarter of the TTL at the most. So three tries
-// begin while two round trips still fit before the deadline: at a quarter of the
-// TTL, at half of it, and when the first has failed, a third after its beginning.
+// hedgeAfter is how long a try may take before another joins it (rule N3): three round trips,
+// at least 300 ms, and at most a quarter of the TTL. Three tries then begin early enough that
+// two round trips still fit before the deadline: at a quarter of the TTL, at half of it, and,
+// when the first has failed, a third of the TTL after the first began.
 func (r *renewer) hedgeAfter() time.Duration {
 	return min(max(300*time.Millisecond, 3*r.usual), r.s.TTL()/4)
 }
 
-// step begins what is due and returns when it wants to be called again.
+// step begins what is due and returns when it has to be called next.
 func (r *renewer) step(now time.Time) time.Time {
 	for r.round.due(now, len(r.tries)) {
 		r.s.host.Renewals.withdraw(&r.candidate)
@@ -110,15 +110,15 @@ func (r *renewer) step(now time.Time) time.Time {
 	return r.round.next(len(r.tries))
 }
 
-// joins reports whether the round may begin in a batch: nothing was tried in it yet, and the session
-// had no trouble lately.
+// joins reports whether the round may begin in a batch: no try was made in it yet, and no
+// recent failure keeps the session out of batches.
 func (r *renewer) joins() bool {
 	return r.apart == 0 && len(r.tries) == 0 && len(r.queried) == 0
 }
 
-// member chooses the member to query: at first another than the one that confirmed last
-// (rule N1), then one that was not queried in this round; when all were, one that
-// is not being queried.
+// member chooses the member to query. The first try of a round uses another member than the one
+// that confirmed last (rule N1), later tries one that was not queried in this round. If all
+// were, it is one that has no try under way.
 func (r *renewer) member() *cluster.Member {
 	c := r.s.host.Cluster
 	if len(r.queried) == 0 {
@@ -152,7 +152,7 @@ func (r *renewer) begin(now time.Time) {
 	}()
 }
 
-// finish takes in the result of a try.
+// finish processes the result of a try.
 func (r *renewer) finish(f finished) {
 	if f.batch {
 		r.finishBatch(f)
@@ -165,7 +165,7 @@ func (r *renewer) finish(f finished) {
 	r.tries = slices.Delete(r.tries, i, i+1)
 	now, left := time.Now(), r.s.validity.window().remaining(clock.Now())
 	switch {
-	case f.over: // the loop sees it
+	case f.over: // the loop finds the session ended
 	case f.err != nil:
 		r.s.failed(f.err)
 		r.round.fail(now, r.s.TTL(), left)
@@ -174,7 +174,7 @@ func (r *renewer) finish(f finished) {
 		switch {
 		case f.apart:
 			r.apart = apartRounds
-		case r.apart > 0 && len(r.queried) == 1: // at the first try
+		case r.apart > 0 && len(r.queried) == 1: // confirmed by the round's first try
 			r.apart--
 		}
 		r.confirmed(f, now)
@@ -182,15 +182,15 @@ func (r *renewer) finish(f finished) {
 	}
 }
 
-// finishBatch takes in what a batch was to the session. One that has failed changes
-// nothing but that the session renews alone, a little earlier than it would have.
+// finishBatch processes the session's result of a batch. A failed batch has one effect: the
+// session renews alone, a little earlier than it would have.
 func (r *renewer) finishBatch(f finished) {
 	r.s.host.Renewals.received(&r.candidate)
 	now, left := time.Now(), r.s.validity.window().remaining(clock.Now())
 	switch {
-	case f.over: // the loop sees it
-	case f.began.Before(r.began): // a later one was confirmed
-	case f.err != nil: // because of it, or of another: that shows when it renews alone
+	case f.over: // the loop finds the session ended
+	case f.began.Before(r.began): // a later renewal was confirmed
+	case f.err != nil: // the fault may be this session's or another's: renewing alone shows which
 		r.missed = min(max(2*r.missed, 1), apartRounds)
 		r.apart = max(r.apart, r.missed)
 		r.round.scatter(now)
@@ -201,14 +201,14 @@ func (r *renewer) finishBatch(f finished) {
 	}
 }
 
-// errSlow is why a member is graded down that was overtaken by another.
+// errSlow is why a member is graded down after another one confirmed first.
 var errSlow = errors.New("no answer to a renewal until another member had confirmed one")
 
-// confirmed ends the round: what else is under way is given up.
+// confirmed ends the round and cancels its other tries.
 func (r *renewer) confirmed(f finished, now time.Time) {
 	late := r.hedgeAfter()
-	if !f.batch { // which takes longer
-		trip := now.Sub(f.began) / 2 // the renewal, and the read
+	if !f.batch { // a batch takes longer
+		trip := now.Sub(f.began) / 2 // a try is two round trips: the renewal and the read
 		if r.usual == 0 {
 			r.usual = trip
 		}
@@ -228,8 +228,8 @@ func (r *renewer) confirmed(f finished, now time.Time) {
 	r.readRest(f)
 }
 
-// readRest reads what the round's first read had no room for, while the loop
-// goes on: the renewal counts already. One such read at a time.
+// readRest reads what did not fit into the round's first read, in a goroutine, because the
+// renewal counts already and the loop must not wait. At most one such read is under way.
 func (r *renewer) readRest(f finished) {
 	if len(f.more) == 0 || r.reading != nil && !isClosed(r.reading) {
 		return
@@ -253,8 +253,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// drain waits for the tries that were cancelled. What a batch comes to meanwhile is of no interest
-// any more.
+// drain waits for the tries that were cancelled. It drops the result of a batch that arrives
+// meanwhile.
 func (r *renewer) drain() {
 	for len(r.tries) > 0 {
 		f := <-r.results
@@ -265,8 +265,8 @@ func (r *renewer) drain() {
 	}
 }
 
-// stop waits for every try and read; r.ctx is cancelled. A batch goes on without the session, which
-// ends alone.
+// stop waits for every try and read; r.ctx is cancelled. A batch continues without this
+// session.
 func (r *renewer) stop() {
 	r.s.host.Renewals.withdraw(&r.candidate)
 	r.drain()
@@ -275,7 +275,7 @@ func (r *renewer) stop() {
 	}
 }
 
-// failed remembers why a try failed, for the text of a loss.
+// failed records why a try failed, for the text of a loss.
 func (s *Session) failed(err error) {
 	s.mu.Lock()
 	first := s.validity.failed(err)

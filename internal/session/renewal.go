@@ -14,25 +14,25 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// A result is what one confirmed renewal came to.
+// A result is the result of one confirmed renewal.
 type result struct {
 	sent  clock.Instant // read before the renewal was written
 	ttl   time.Duration // as the server answered
-	rev   int64         // at which the confirming read showed the session key
-	more  []keyRead     // what did not fit beside the session key
-	over  bool          // the server's word ended the session
-	apart bool          // its keys were refused beside others: it is to share no batch for a while
-	err   error         // why it counts for nothing; a failure is not a loss
+	rev   int64         // the revision at which the confirming read showed the session key
+	more  []keyRead     // the reads that did not fit beside the session key
+	over  bool          // the server's answer ended the session
+	apart bool          // the server refused to read its keys, so it joins no batch for a while
+	err   error         // why it does not count; a failure is not a loss
 }
 
-// renewalBound is how long a confirmed renewal may take: at most a third of the TTL, so
-// that three fit, and no longer than a server goes on trying.
+// renewalBound is how long a confirmed renewal may take: at most a third of the TTL, so that
+// three fit, and not longer than a server keeps trying.
 func (s *Session) renewalBound() time.Duration {
 	return min(s.TTL()/3, lateGrant)
 }
 
-// renew makes one confirmed renewal of the session alone on m. What the read shows of
-// acquisitions is reported to them here.
+// renew makes one confirmed renewal of the session, by itself, on m. It also delivers to the
+// acquisitions what the read showed of their keys.
 func (s *Session) renew(parent context.Context, m *cluster.Member) result {
 	ctx, cancel := context.WithTimeout(parent, s.renewalBound())
 	defer cancel()
@@ -46,42 +46,42 @@ func (s *Session) renew(parent context.Context, m *cluster.Member) result {
 	return p.result
 }
 
-// A renewal is a confirmed renewal on one member (rule N1), of one session or of a batch
-// of them: renewals on a stream that carries no others meanwhile, and ends
-// where an answer is late, so that none can ever be taken for another's (N2); and then a
-// linearizable read on the same member. Each part is judged by its own answer and its
+// A renewal is a confirmed renewal on one member (rule N1), of one session or of a batch of
+// them. First it renews on a stream, which carries no other renewals meanwhile, and which is
+// closed if an answer is late, so that no answer is ever taken for another's (N2). Then it
+// makes a linearizable read on the same member. Each part is judged by its own answer and its
 // own part of the read.
 type renewal struct {
 	host     Host
 	member   *cluster.Member
 	parts    []*part
-	answered int       // so many, from the first on
-	queried  bool      // the member was
-	token    string    // with which it was
-	rest     []*stream // to be finished: they are not kept
+	answered int       // how many parts were answered: the first ones
+	queried  bool      // the member was sent a request
+	token    string    // the token of that request
+	rest     []*stream // streams to be closed, because they are not kept
 }
 
-// A part is one session's part of a renewal.
+// A part is one session's share of a renewal.
 type part struct {
 	s      *Session
 	answer *pb.LeaseKeepAliveResponse
-	at     int      // where its session key is in the read
-	read   *keyRead // its keys beside that, which follow; nil: they were not read
+	at     int      // the index of its session key in the read
+	read   *keyRead // its other keys, which follow the session key in the read; nil: they were not read
 	result
 }
 
-// blame grades the member down because it did not renew, unless that was said of a
-// lease alone: a lease that may not be renewed is no failure of the member's,
-// and must not turn other sessions away from it (rule N4).
+// blame grades the member down because it did not renew, unless the answer was about one lease
+// only: a lease that may not be renewed is not a fault of the member, and must not turn other
+// sessions away from it (rule N4).
 func (k *renewal) blame(err error) {
 	if k.queried && !cluster.IsPermissionDenied(err) && !cluster.IsTokenRefusal(err) {
 		k.host.Cluster.Failed(k.member, err)
 	}
 }
 
-// keepAlive sends the renewals and takes their answers; with a token that was
-// refused, what is unanswered goes once more with a new one, unless it is the member that refuses what
-// others accept. The error is that of the parts that were not answered.
+// keepAlive sends the renewals and receives their answers. If the token was refused, it sends
+// the unanswered ones once more with a new token, unless this member refuses tokens that others
+// accept. The error is that of the unanswered parts.
 func (k *renewal) keepAlive(ctx context.Context) error {
 	err := k.keepAliveOnce(ctx)
 	if cluster.IsTokenRefusal(err) && k.host.Cluster.TokenRefused(k.member, k.token, err) {
@@ -93,9 +93,9 @@ func (k *renewal) keepAlive(ctx context.Context) error {
 	return err
 }
 
-// keepAliveOnce sends the renewals on a kept stream. Where there is none, or it
-// answers nothing, which may be only because it ended since its last renewal, it sends
-// them on a new stream.
+// keepAliveOnce sends the renewals on a kept stream. If there is none, or if it answers
+// nothing, perhaps only because it was closed since its last renewal, it sends them on a new
+// stream.
 func (k *renewal) keepAliveOnce(ctx context.Context) (err error) {
 	ctx, k.token, err = k.host.Cluster.Outgoing(ctx, k.member)
 	if err != nil {
@@ -115,7 +115,7 @@ func (k *renewal) keepAliveOnce(ctx context.Context) (err error) {
 	return err
 }
 
-// on makes what is unanswered of the renewal on st, and keeps that for the next.
+// on sends the unanswered renewals on st, and keeps st for the next renewal.
 func (k *renewal) on(ctx context.Context, st *stream) error {
 	n, err := st.renew(ctx, k.host.Cluster, k.parts[k.answered:])
 	k.answered += n
@@ -123,7 +123,7 @@ func (k *renewal) on(ctx context.Context, st *stream) error {
 		return err
 	}
 	k.rest = k.host.Renewals.keep(st)
-	halfClose(k.rest) // so that nothing is waited for once the read has confirmed it
+	halfClose(k.rest) // so that closing them need not wait once the read has confirmed the renewal
 	return nil
 }
 
@@ -134,8 +134,8 @@ func (k *renewal) finish() {
 	}
 }
 
-// confirm reads the session keys of the parts that were answered on the same member, and
-// decides of each whether its renewal can be trusted.
+// confirm reads the session keys of the parts that were answered, on the same member, and
+// decides for each whether its renewal can be trusted.
 func (k *renewal) confirm(ctx context.Context) {
 	live := make([]*part, 0, k.answered)
 	for _, p := range k.parts[:k.answered] {
@@ -157,7 +157,7 @@ func (k *renewal) confirm(ctx context.Context) {
 			p.err = fmt.Errorf("confirming a renewal: %w", err)
 			continue
 		}
-		p.judge(k.member, resp)
+		p.validate(k.member, resp)
 		confirmed = confirmed || p.err == nil && !p.over
 	}
 	if confirmed {
@@ -165,8 +165,8 @@ func (k *renewal) confirm(ctx context.Context) {
 	}
 }
 
-// judge decides whether the read confirms the part's renewal.
-func (p *part) judge(m *cluster.Member, resp *pb.TxnResponse) {
+// validate decides whether the read confirms the part's renewal.
+func (p *part) validate(m *cluster.Member, resp *pb.TxnResponse) {
 	if p.s.ValidateKey(txn.KV(resp, p.at), resp.Header.Revision) != nil {
 		p.over = true
 		return
@@ -178,7 +178,7 @@ func (p *part) judge(m *cluster.Member, resp *pb.TxnResponse) {
 	p.rev = resp.Header.Revision
 }
 
-// read reads the session keys of live, and what fits of their other keys.
+// read reads the session keys of live, and as many of their other keys as fit.
 func (k *renewal) read(ctx context.Context, live []*part) (*pb.TxnResponse, error) {
 	if len(live) == 1 {
 		return live[0].readAlone(ctx, k.member)
@@ -189,7 +189,7 @@ func (k *renewal) read(ctx context.Context, live []*part) (*pb.TxnResponse, erro
 		p.at = len(ops)
 		ops = append(ops, p.s.ownRead)
 		reads := p.s.keyReads()
-		if len(reads[0].ops) > max(room, 0) { // what has come since the batch was made may not fit
+		if len(reads[0].ops) > max(room, 0) { // acquisitions added since the batch was made may not fit
 			p.more = reads
 			continue
 		}
@@ -200,7 +200,7 @@ func (k *renewal) read(ctx context.Context, live []*part) (*pb.TxnResponse, erro
 	switch {
 	case cluster.IsTooManyOps(err):
 		k.host.Renewals.readRefused(len(ops))
-	case err == nil && len(resp.Responses) != len(ops): // what is missing was not shown to be gone
+	case err == nil && len(resp.Responses) != len(ops): // a missing answer does not show that a key is gone
 		err = errShort
 	}
 	return resp, err
@@ -208,7 +208,8 @@ func (k *renewal) read(ctx context.Context, live []*part) (*pb.TxnResponse, erro
 
 var errShort = errors.New("the answer is not one to all that was read")
 
-// readAlone reads the part's keys, and notes where those beside the session key were refused.
+// readAlone reads the part's keys, and notes whether the read of its acquisitions' keys was
+// refused.
 func (p *part) readAlone(ctx context.Context, m *cluster.Member) (*pb.TxnResponse, error) {
 	reads := p.s.keyReads()
 	resp, whole, err := p.s.readKeys(ctx, m, &reads[0])
@@ -219,8 +220,8 @@ func (p *part) readAlone(ctx context.Context, m *cluster.Member) (*pb.TxnRespons
 	return resp, err
 }
 
-// ValidateKey ends the session if its key, which a linearizable read at revision
-// rev showed as key (nil: not there), is not as this session wrote it.
+// ValidateKey ends the session if its key, as a linearizable read at revision rev showed it
+// (nil: it does not exist), is not as this session wrote it.
 func (s *Session) ValidateKey(key *mvccpb.KeyValue, rev int64) error {
 	switch {
 	case key == nil:
@@ -231,9 +232,9 @@ func (s *Session) ValidateKey(key *mvccpb.KeyValue, rev int64) error {
 	return nil
 }
 
-// validateRaftTerm compares the headers of a renewal and of its confirming read. Had a
-// newer leader promoted its lessor before the renewal ran, the read would show
-// its term.
+// validateRaftTerm compares the headers of a renewal and of its confirming read. If a newer
+// leader had promoted its lessor before the renewal was handled, the read would show the newer
+// term.
 func (s *Session) validateRaftTerm(m *cluster.Member, renewal, read *pb.ResponseHeader) error {
 	switch term := renewal.RaftTerm; {
 	case term == 0:

@@ -14,15 +14,14 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// closeTotal bounds Close where its context does not.
+// closeTotal bounds Close if its context does not.
 const closeTotal = 12 * time.Second
 
-// Close ends the session, and all that hangs on it, with ErrClosed, stops
-// renewing, and revokes the lease. nil means that the lease is gone. It waits
-// until ctx ends, for 80 ms where ctx is done already, and for 12 s at the most;
-// then its error matches kv.ErrUnknown, and the revocation goes on in
-// the background: calling Close again waits again. Once decided it gives the same answer.
-// After Detach it does nothing.
+// Close ends the session, and all its acquisitions, with ErrClosed, stops renewing, and revokes
+// the lease. nil means that the lease is gone. It waits until ctx ends, or for 80 ms if ctx is
+// already done, and for 12 s at most; then its error matches kv.ErrUnknown, and the revocation
+// continues in the background. Calling Close again waits again. Once the result is decided
+// every call returns it. After Detach it does nothing.
 func (s *Session) Close(ctx context.Context) error {
 	s.end(lease.ErrClosed, remove)
 	<-s.looped
@@ -43,14 +42,14 @@ func (s *Session) Close(ctx context.Context) error {
 	}
 }
 
-// CloseInBackground begins what Close does, and does not wait for it.
+// CloseInBackground begins what Close does, without waiting.
 func (s *Session) CloseInBackground() { s.end(lease.ErrClosed, remove) }
 
-// Stopped is closed when the session has ended and none of its goroutines runs
-// any more, a revocation apart.
+// Stopped is closed when the session has ended and all of its goroutines have returned, except
+// for a revocation.
 func (s *Session) Stopped() <-chan struct{} { return s.looped }
 
-// A revocation is what becomes of the lease of a session that is over.
+// A revocation is the revocation of an ended session's lease, and its result.
 type revocation struct {
 	done chan struct{} // closed when that is decided
 	left error         // why the lease is left to expire; read after done
@@ -61,8 +60,8 @@ func (r *revocation) decide(left error) {
 	close(r.done)
 }
 
-// revoke has the lease revoked in the background, once nothing defers that and what
-// was promised has passed.
+// revoke has the lease revoked in the background, once nothing defers that and all promises
+// have passed.
 func (s *Session) revoke() {
 	ok := s.host.Cleanup.Go(fmt.Sprintf("lease %x", s.id), func(ctx context.Context) {
 		if !s.AwaitDeferred(ctx) {
@@ -80,10 +79,9 @@ func (s *Session) revoke() {
 	}
 }
 
-// revokeUntilGone revokes lease id, again and again, until the server confirms
-// that it is gone, or ctx ends. It gives up when the lease, which nobody renews,
-// has had the time to end by itself: a revocation may be refused for good, for
-// want of permission on one of the lease's keys.
+// revokeUntilGone revokes lease id until the server confirms that it is gone, or ctx ends. It
+// gives up when the lease, which is no longer renewed, must have expired: a revocation may be
+// refused for good, for lack of permission on one of the lease's keys.
 func revokeUntilGone(ctx context.Context, c *cluster.Cluster, id int64, ttl time.Duration) error {
 	began := clock.Now()
 	for wait := (backoff.Backoff{First: minWait, Most: maxWait}); ; {
@@ -97,8 +95,7 @@ func revokeUntilGone(ctx context.Context, c *cluster.Cluster, id int64, ttl time
 	}
 }
 
-// leftToExpire is what Close says of a lease whose revocation was not confirmed,
-// because of why.
+// leftToExpire is Close's error for a lease whose revocation was not confirmed because of why.
 func leftToExpire(id int64, why error) error {
 	return fmt.Errorf("lease: close: %w: lease %x is left to expire: %w", cluster.ErrUnknown, id, why)
 }
@@ -110,14 +107,13 @@ func revokeOnce(ctx context.Context, c *cluster.Cluster, id int64) error {
 	})
 }
 
-// lateGrant is how long a grant whose answer was lost may still be applied: the
-// server gives a request up after 7 s.
+// lateGrant is how long a grant whose answer was lost may still be applied: the server gives up
+// on a request after 7 s.
 const lateGrant = 8 * time.Second
 
-// revokeInBackground revokes a lease that may have been granted, or may yet be: not
-// found is no proof that it will not come (F8), so it asks until lateGrant has
-// passed. One that comes later still ends by itself, after ttl, for nobody renews
-// it.
+// revokeInBackground revokes a lease that may have been granted, or may be later. "Not found"
+// does not prove that it will not be granted (F8), so it repeats the revocation until lateGrant
+// has passed. A lease that is granted even later expires after ttl, because nobody renews it.
 func revokeInBackground(host Host, id int64, ttl time.Duration) {
 	host.Cleanup.Go(fmt.Sprintf("lease %x", id), func(ctx context.Context) {
 		sent := clock.Now()
@@ -133,7 +129,7 @@ func revokeInBackground(host Host, id int64, ttl time.Duration) {
 	})
 }
 
-// The bounds of the wait between two tries of what is repeated until done.
+// The bounds of the wait between two tries of a revocation.
 const (
 	minWait = 100 * time.Millisecond
 	maxWait = 2 * time.Second

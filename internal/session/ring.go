@@ -2,24 +2,24 @@ package session
 
 import "github.com/pawl-locks/pawl/internal/clock"
 
-// A Hook is an acquisition's position in its session's roster, kept inside the acquisition so
-// that an acquisition costs the session no allocation. The session guards its fields.
+// A Hook is an acquisition's place in its session's roster. It is part of the acquisition, so
+// that the session allocates nothing for it. The session guards its fields.
 type Hook struct {
 	acquisition Acquisition
-	until       clock.Instant // when a hold ends; zero: not by itself
-	keys        int           // how many own keys the acquisition has; 0: one
+	until       clock.Instant // when Limit ends the hold; zero: never
+	keys        int           // how many keys of its own the acquisition has; 0: one
 	prev, next  *Hook
 	in          *ring
 }
 
-// Several says that the acquisition has this many own keys. It is called before the
+// Several sets how many keys of its own the acquisition has. It is called before the
 // acquisition is added to the roster.
 func (h *Hook) Several(keys int) { h.keys = keys }
 
-// own is how many own keys the acquisition has.
+// own is how many keys of its own the acquisition has.
 func (h *Hook) own() int { return max(h.keys, 1) }
 
-// ring is a list of hooks in the order in which they are to be read.
+// ring is a list of hooks in the order in which rounds read them.
 type ring struct {
 	first, last *Hook
 	n           int
@@ -65,8 +65,8 @@ func (r *ring) take() []Acquisition {
 	return acquisitions
 }
 
-// keys is how many keys are to be read of all of r while it waits: the own ones, and
-// one more for each.
+// keys is how many keys rounds read for all of r while they wait: their own keys, and one
+// predecessor for each.
 func (r *ring) keys() (n int) {
 	for h := r.first; h != nil; h = h.next {
 		n += h.own() + 1

@@ -6,16 +6,16 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// A roster is the acquisitions that hang on a session: those that wait, which every
-// round reads, those that are held, which take turns and may have a limit, and those to be armed. It
-// is pure but for its timer; its session guards it.
+// A roster holds the acquisitions of a session: waiting ones, which every round reads, held
+// ones, which rounds read in rotation and which may have a limit, and those to be armed. It is
+// pure except for its timer; its session guards it.
 type roster struct {
 	waiting ring
 	holding ring
 	arming  []armed     // the next due first
 	timer   *time.Timer // wakes the loop for the first of them
 	limited bool        // some hold has, or had, a limit
-	next    time.Time   // when the loop wakes by itself, at the latest
+	next    time.Time   // when the loop wakes at the latest
 }
 
 // armed is an acquisition to be armed at a time.
@@ -30,7 +30,7 @@ func newRoster(wake func()) roster {
 	return r
 }
 
-// add puts c where it belongs, and takes it from where it was.
+// add adds c as held or waiting, and removes it from where it was.
 func (r *roster) add(h *Hook, c Acquisition, held bool) {
 	h.acquisition = c
 	r.drop(h)
@@ -54,8 +54,7 @@ func (r *roster) close() []Acquisition {
 	return append(r.waiting.take(), r.holding.take()...)
 }
 
-// armLater has the acquisition of h armed ArmDelay after now, unless it is dropped
-// before.
+// armLater has the acquisition of h armed ArmDelay after now, unless it is dropped earlier.
 func (r *roster) armLater(h *Hook, now time.Time) {
 	r.arming = append(r.arming, armed{h, now.Add(ArmDelay)})
 	if len(r.arming) == 1 {
@@ -63,9 +62,9 @@ func (r *roster) armLater(h *Hook, now time.Time) {
 	}
 }
 
-// due takes the acquisitions that are to be armed at now, and returns when the next is;
-// the zero Time: none. Those that were dropped are passed over, due or not, so that
-// a burst of short holds does not wake the loop for each.
+// due removes and returns the acquisitions to be armed at now, and returns when the next is
+// due; the zero Time: none. It skips dropped ones, due or not, so that a burst of short holds
+// does not wake the loop for each.
 func (r *roster) due(now time.Time) (due []Acquisition, next time.Time) {
 	i := 0
 	for ; i < len(r.arming); i++ {
@@ -92,8 +91,8 @@ func (r *roster) limit(h *Hook, until clock.Instant) bool {
 	return until.Time(clock.Now()).Before(r.next)
 }
 
-// overdue are the acquisitions whose holds are over at now, and when the loop wakes: at next,
-// or for the first hold that ends before.
+// overdue returns the acquisitions whose holds have reached their limit at now, and when the
+// loop has to wake: at next, or when the next hold reaches its limit, if that is earlier.
 func (r *roster) overdue(now clock.Instant, next time.Time) (over []Acquisition, wakes time.Time) {
 	for h := r.holding.first; h != nil && r.limited; h = h.next {
 		switch {
@@ -108,8 +107,8 @@ func (r *roster) overdue(now clock.Instant, next time.Time) (over []Acquisition,
 	return over, next
 }
 
-// round chooses what a round reads with room for most keys: every acquisition that
-// waits, and as many of the held ones as fit beside them, in rotation.
+// round chooses what a round reads, most keys at most: every waiting acquisition, and as many
+// held ones as fit, in rotation.
 func (r *roster) round(most int) []Acquisition {
 	acquisitions := make([]Acquisition, 0, r.waiting.n+min(r.holding.n, most))
 	room := max(most-r.waiting.keys(), fewHolders)

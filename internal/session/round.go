@@ -7,16 +7,16 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 )
 
-// A round is the tries from one confirmed renewal to the next. It is pure:
-// the renewer gets from it what to do at a time.
+// A round holds the tries from one confirmed renewal to the next. It is pure: it decides what
+// the renewer does at a given time.
 type round struct {
 	begin    time.Time // when the first try is made
-	hedge    time.Time // when one that has no answer is joined by another; zero: none is under way
-	retry    time.Time // not before, after failures
+	hedge    time.Time // when another try joins one that has no answer; zero: no try is under way
+	retry    time.Time // after failures, no try begins before this
 	failures int
 }
 
-// due reports whether a try is to be made at now, with n under way.
+// due reports whether to make a try at now, with n under way.
 func (r *round) due(now time.Time, n int) bool {
 	switch {
 	case n >= maxTries:
@@ -28,7 +28,7 @@ func (r *round) due(now time.Time, n int) bool {
 	}
 }
 
-// next is when due can change without anything else happening.
+// next is when the answer of due can change if nothing else happens.
 func (r *round) next(n int) time.Time {
 	switch {
 	case n >= maxTries:
@@ -42,10 +42,9 @@ func (r *round) next(n int) time.Time {
 	}
 }
 
-// fail notes a failure, with left until the deadline: the first is followed by
-// another try at once, later ones after a doubling wait, which gets shorter
-// again as the deadline comes closer, so that a failure that ends before it is
-// survived.
+// fail records a failure, with left until the deadline. The first failure is followed by
+// another try at once, later ones after a wait. The wait doubles, and shrinks again as the
+// deadline approaches, so that the session survives a failure that ends before the deadline.
 func (r *round) fail(now time.Time, ttl, left time.Duration) {
 	r.failures++
 	if r.failures == 1 {
@@ -58,7 +57,7 @@ func (r *round) fail(now time.Time, ttl, left time.Duration) {
 }
 
 // scatter moves the first try to a random instant between now and when it is due, so that
-// rounds which are due at one instant do not begin at one.
+// rounds that are due at the same instant do not begin together.
 func (r *round) scatter(now time.Time) {
 	if left := r.begin.Sub(now); left > 0 {
 		r.begin = now.Add(rand.N(left))

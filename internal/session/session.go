@@ -17,37 +17,35 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// Host is what sessions live on: the parts of one client.
+// Host is the environment of sessions: the parts of one client.
 type Host struct {
 	Cluster   *cluster.Cluster
-	Together  *together.Sender // of what goes into queues and leaves them
+	Together  *together.Sender // sends what is put into queues and deleted from them
 	Watches   *watcher.Hub
 	Cleanup   *cleanup.Group
 	Renewals  *Renewals     // of all of the client's sessions
 	Deferral  *Deferral     // of all of the client's sessions; nil: there is none
-	Namespace string        // put before the session key
-	Floor     fencing.Token // no token at or below it is handed out
+	Namespace string        // the prefix of the session key
+	Floor     fencing.Token // only tokens above it are returned
 }
 
-// A Session is a lease that is kept alive, and everything that hangs on it. Its
-// methods may be called by several goroutines at once.
+// A Session is a lease that is kept alive, and the acquisitions and keys on it. It is safe for
+// concurrent use.
 //
-// It composes what it is made of, and has little of its own: a validity, a ledger
-// of its entries in queues, a roster of the acquisitions that hang on it, removals, and
-// the watch of its key.
+// It is composed of a validity, a ledger of its entries in queues, a roster of its
+// acquisitions, removals, and the watch of its key, and adds little of its own.
 //
-// Invariants: validity decides while ended is nil; ended is set once, under mu, and
-// never cleared; each acquisition on the roster learns of the end once, after ended was
-// set.
+// Invariants: validity decides while ended is nil; ended is set once, under mu, and never
+// cleared; each acquisition on the roster learns of the end once, after ended was set.
 type Session struct {
 	host        Host
 	id          int64
 	owner       string
 	key         string        // the session key
 	create, mod int64         // its revisions, as this session wrote it
-	same        *pb.Compare   // the key has mod
+	same        *pb.Compare   // compares that the key has mod
 	ownRead     *pb.RequestOp // reads the key, without its value
-	label       keys.Label    // the beginning of every key's value
+	label       keys.Label    // what every key's value begins with
 
 	validity validity
 	ended    atomic.Pointer[ending]
@@ -58,7 +56,7 @@ type Session struct {
 	looped chan struct{} // closed when the renewal loop has returned
 	poked  chan struct{} // wakes the loop
 
-	events *notify.Source // set before anybody has the session; nil: nobody observes
+	events *notify.Source // set before a caller has the session; nil: there is no observer
 
 	mu       sync.Mutex
 	ledger   ledger
@@ -66,8 +64,8 @@ type Session struct {
 	probes   probes
 	roster   roster
 	keyWatch keyWatch
-	maxOps   int  // how many operations one transaction may have beside that on the session key
-	taking   bool // it is being taken over: whatever ends it leaves the lease
+	maxOps   int  // how many operations a transaction may have beside the one on the session key
+	taking   bool // it is being taken over: however it ends, the lease is left
 
 	deferral   Deferral
 	promise    promise
@@ -77,27 +75,27 @@ type Session struct {
 // ID is the lease ID.
 func (s *Session) ID() int64 { return s.id }
 
-// TTL is the time to live that the server granted in its last answer.
+// TTL is the TTL in the server's last answer.
 func (s *Session) TTL() time.Duration { return s.validity.window().granted }
 
-// Owner is who holds the session, for people.
+// Owner names the session's holder, for people to read.
 func (s *Session) Owner() string { return s.owner }
 
-// Host is the client that the session lives on.
+// Host is the session's client.
 func (s *Session) Host() Host { return s.host }
 
-// Key is the session's own key and the modification revision under which this
-// session wrote it: every enqueue compares it, so that a session that was taken
-// expired is refused at once (rule N6).
+// Key is the session's own key, and the modification revision under which this session wrote
+// it. Every enqueue compares that revision, so that a session that was taken over is refused at
+// once (rule N6).
 func (s *Session) Key() (key string, mod int64) { return s.key, s.mod }
 
-// Same are parts of a transaction: the comparison of the session key with what
-// this session wrote, and a read of it without its value. They are made once,
-// for every lock sends them, and are not to be changed.
+// Same returns two parts of transactions: the comparison that the session key is as this
+// session wrote it, and a read of the key without its value. They are made once, because every
+// lock sends them, and must not be modified.
 func (s *Session) Same() (is *pb.Compare, read *pb.RequestOp) { return s.same, s.ownRead }
 
-// Write sends a write of the session's into queues: by itself, or together with others. One that
-// has not left when the session has ended does not leave.
+// Write sends a write to queues, alone or together with others. A write that was not sent
+// before the session ended is not sent.
 func (s *Session) Write(ctx context.Context, w together.Write) (*pb.TxnResponse, error) {
 	w.Lease, w.Over = s.id, s.done
 	return s.host.Together.Txn(ctx, w)

@@ -15,37 +15,37 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// Renewals is what the renewals of a client's sessions share: LeaseKeepAlive streams, which are kept
-// from one renewal to the next, for opening and closing one costs a server more than the renewal does,
-// and batches. The zero Renewals is ready.
+// Renewals is what the renewals of a client's sessions share: batches, and LeaseKeepAlive
+// streams, which are kept from one renewal to the next because opening and closing a stream
+// costs a server more than the renewal. The zero Renewals is ready.
 //
-// Invariants: a kept stream owes no answer, and belongs to no renewal (rule N2);
-// none is kept, and no batch is under way, while no session renews.
+// Invariants: no answer is outstanding on a kept stream, and no renewal uses it (rule N2); no
+// stream is kept, and no batch is under way, while no session renews.
 type Renewals struct {
 	mu       sync.Mutex
-	sessions int                           // that renew
-	kept     map[*cluster.Member][]*stream // the last one used last
+	sessions int                           // how many sessions renew
+	kept     map[*cluster.Member][]*stream // the most recently used one last
 
 	batcher batcher
 	timer   *time.Timer     // for the next batch
-	wake    time.Time       // when it fires; zero: it does not
-	life    context.Context // of batches: while any session renews
+	wake    time.Time       // when it fires; zero: it is not set
+	life    context.Context // of batches: ends when no session renews
 	die     context.CancelFunc
 }
 
-// maxKept is how many streams of one member are kept: as many as sessions that
-// renew each by itself use at one time.
+// maxKept is how many streams of one member are kept: as many as sessions that renew alone use
+// at a time.
 const maxKept = 8
 
-// A stream is one LeaseKeepAlive stream. One renewal at a time has it.
+// A stream is one LeaseKeepAlive stream, used by one renewal at a time.
 type stream struct {
 	member *cluster.Member
-	token  string // with which it was opened
+	token  string // the token with which it was opened
 	rpc    pb.Lease_LeaseKeepAliveClient
 	cancel context.CancelFunc
 }
 
-// begin says that a session renews from now on, until it ends.
+// begin says that a session renews from now on, until it calls end.
 func (r *Renewals) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,7 +54,7 @@ func (r *Renewals) begin() {
 	}
 }
 
-// end ends what begin began. The last session to end has the streams closed.
+// end says that a session no longer renews. When the last one ends, the streams are closed.
 func (r *Renewals) end(host Host) {
 	r.mu.Lock()
 	r.sessions--
@@ -78,7 +78,7 @@ func (r *Renewals) end(host Host) {
 	}
 }
 
-// take takes a kept stream of m that was opened with token; nil: there is none.
+// take removes and returns a kept stream of m that was opened with token; nil: there is none.
 func (r *Renewals) take(m *cluster.Member, token string) *stream {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -90,14 +90,14 @@ func (r *Renewals) take(m *cluster.Member, token string) *stream {
 		if st.token == token {
 			return st
 		}
-		st.cancel() // the server would check each renewal with a token that was replaced
+		st.cancel() // its token was replaced, and the server would check the old one at each renewal
 	}
 	return nil
 }
 
-// keep keeps st, whose every renewal was answered in time, for the next one. It
-// returns what is to be finished instead: what is too much, and streams of members that
-// the client no longer uses.
+// keep keeps st, whose renewals were all answered in time, for the next renewal. It returns the
+// streams to be closed instead: those beyond maxKept, and those of members that the client no
+// longer uses.
 func (r *Renewals) keep(st *stream) (rest []*stream) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,8 +118,8 @@ func (r *Renewals) keep(st *stream) (rest []*stream) {
 	return rest
 }
 
-// openStream opens a stream to m with what ctx, which is of Cluster.Outgoing, sends
-// along. The stream outlives ctx; the opening does not.
+// openStream opens a stream to m with the metadata of ctx, which Cluster.Outgoing made. ctx
+// bounds the opening and not the stream.
 func openStream(ctx context.Context, m *cluster.Member, token string) (*stream, error) {
 	md, _ := metadata.FromOutgoingContext(ctx)
 	life, cancel := context.WithCancel(metadata.NewOutgoingContext(context.Background(), md))
@@ -135,10 +135,10 @@ func openStream(ctx context.Context, m *cluster.Member, token string) (*stream, 
 	return &stream{member: m, token: token, rpc: rpc, cancel: cancel}, nil
 }
 
-// renew sends the renewals of parts and takes their answers, until ctx ends; answered is how
-// many of them had theirs, from the first on. Answers come in the order of the renewals, and each
-// counts for the one renewal of its lease that is outstanding. After an error, or where
-// ctx ended first, the stream is over: what it may yet answer is dropped with it.
+// renew sends the renewals of parts and receives their answers, until ctx ends. answered is how
+// many parts, from the first on, have their answers. Answers come in the order of the renewals,
+// and each counts only for the one outstanding renewal of its lease. After an error, or if ctx
+// ended first, the stream is closed, and late answers are dropped with it.
 func (st *stream) renew(ctx context.Context, c *cluster.Cluster, parts []*part) (answered int, err error) {
 	stop := context.AfterFunc(ctx, st.cancel)
 	defer func() {
@@ -152,7 +152,7 @@ func (st *stream) renew(ctx context.Context, c *cluster.Cluster, parts []*part) 
 	for i, p := range parts {
 		p.sent = clock.Now() // before its message is written (rule T2)
 		if err := st.rpc.Send(&pb.LeaseKeepAliveRequest{ID: p.s.id}); errors.Is(err, io.EOF) {
-			parts = parts[:i+1] // Recv has the reason
+			parts = parts[:i+1] // Recv returns the reason
 			break
 		} else if err != nil {
 			return 0, err
@@ -175,19 +175,19 @@ func (st *stream) renew(ctx context.Context, c *cluster.Cluster, parts []*part) 
 	return answered, nil
 }
 
-// halfClose says on streams that no renewal follows. Their ends come while
-// something else is done.
+// halfClose tells the servers that no renewal follows on streams, so that they end while the
+// caller does something else.
 func halfClose(streams []*stream) {
 	for _, st := range streams {
 		_ = st.rpc.CloseSend()
 	}
 }
 
-// finishFor is how long the end of a stream is waited for.
+// finishFor is how long finish waits for the end of a stream.
 const finishFor = 100 * time.Millisecond
 
-// finish closes streams whose every renewal was answered, and waits for their
-// ends, so that the server records clean ones. What does not end is cancelled.
+// finish closes streams whose renewals were all answered, and waits for their ends, so that the
+// server records a clean end. A stream that does not end in time is cancelled.
 func finish(streams ...*stream) {
 	halfClose(streams)
 	for _, st := range streams {

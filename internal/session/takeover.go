@@ -17,11 +17,11 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// resume takes a detached session over (rule N6): one transaction that rewrites
-// the session key if it is as the Handle says, then a confirmed renewal; what the
-// predecessor left open is removed only then, in the background, for its number
-// must not cost validity. A takeover that failed leaves the lease to expire, with
-// what is held on it: the same process can try again with the same Handle.
+// resume takes a detached session over (rule N6). One transaction rewrites the session key if
+// it is as the Handle says; then a confirmed renewal follows. Only then is what the predecessor
+// left open removed, in the background, because removing many entries must not cost validity. A
+// takeover that fails leaves the lease, with all that is held on it, to expire: the same
+// process can try again with the same Handle.
 func resume(ctx context.Context, host Host, opts lease.Options) (*Session, error) {
 	h, err := stateOf(opts.Resume)
 	if err != nil {
@@ -46,7 +46,7 @@ func resume(ctx context.Context, host Host, opts lease.Options) (*Session, error
 	return s, nil
 }
 
-// takeOver makes s, which is of the Handle's lease, the session that h says.
+// takeOver makes s, which has the Handle's lease, the session described by h.
 func (s *Session) takeOver(ctx context.Context, of lease.Handle, h detached.State) (err error) {
 	t, err := takeovers.begin(ctx, of, h.TTL)
 	if err != nil {
@@ -74,12 +74,11 @@ func (s *Session) takeOver(ctx context.Context, of lease.Handle, h detached.Stat
 	return nil
 }
 
-// tidyWait is how long a takeover waits for what its predecessor left open to be
-// removed.
+// tidyWait is how long a takeover waits for the removal of what its predecessor left open.
 const tidyWait = 2 * time.Second
 
-// tidy has what the predecessor left open removed, and waits for that a little:
-// until ctx ends, or tidyWait is over. It goes on in the background.
+// tidy has what the predecessor left open removed in the background, and waits for it until ctx
+// ends or tidyWait has passed.
 func (s *Session) tidy(ctx context.Context) {
 	s.mu.Lock()
 	var open []*removal
@@ -103,8 +102,8 @@ func (s *Session) tidy(ctx context.Context) {
 	}
 }
 
-// takeKey rewrites the session key with a new nonce. It may be sent again: the
-// comparison lets one copy through, and the nonce shows whose it was.
+// takeKey rewrites the session key with a new nonce. It may be sent again: the comparison lets
+// one copy succeed, and the nonce shows whose copy it was.
 func (s *Session) takeKey(ctx context.Context, h detached.State, value []byte) error {
 	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "take over session", Repeat: cluster.Always}, &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(s.key, h.Create), txn.ModIs(s.key, h.Mod)},
@@ -128,9 +127,9 @@ func (s *Session) takeKey(ctx context.Context, h detached.State, value []byte) e
 	return nil
 }
 
-// firstRenewal gives a session that was taken over its first window, on
-// whichever member confirms it. It gives up when ctx ends, and when the lease,
-// which nobody renews meanwhile, has had the time to end.
+// firstRenewal gives a session that was taken over its first window, on whichever member
+// confirms it. It gives up when ctx ends, or when the lease, which nobody renews meanwhile,
+// must have expired.
 func (s *Session) firstRenewal(ctx context.Context) error {
 	var last *cluster.Member
 	began := clock.Now()
@@ -152,8 +151,8 @@ func (s *Session) firstRenewal(ctx context.Context) error {
 	}
 }
 
-// plainEnd is err, of a renewal for a caller with ctx: the end of the renewal's
-// own bound must not match as the end of ctx.
+// plainEnd returns err, of a renewal for a caller with ctx. If the renewal's own time limit
+// ended it, the error must not match the end of ctx.
 func plainEnd(ctx context.Context, err error) error {
 	ended := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	if !ended || cluster.EndOf(ctx) != nil {

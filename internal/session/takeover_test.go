@@ -489,7 +489,7 @@ func TestATakeoverThatFailedCanBeTriedAgainInTheSameProcess(t *testing.T) {
 	}
 }
 
-// Of two takeovers by one Handle at once one succeeds, whatever is lost.
+// If two takeovers use one Handle at once one of them succeeds, whatever is lost.
 func TestOfTwoTakeoversAtOnceOneSucceeds(t *testing.T) {
 	for name, rule := range lossesOf("Txn", codes.Unavailable) {
 		t.Run(name, func(t *testing.T) {

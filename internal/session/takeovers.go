@@ -11,20 +11,20 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// takeovers are those that this process has begun and not finished. One whose
-// answer was lost, or that failed later, may have rewritten the session key: the
-// next try with its Handle writes the same value, and so knows its own.
+// takeovers are the takeovers that this process has begun and not finished. One whose answer
+// was lost, or that failed later, may have rewritten the session key: the next try with its
+// Handle writes the same value, and so recognizes its own write.
 var takeovers takeoverTable
 
-// A takeoverTable holds takeovers by their Handles. The zero one is ready.
+// A takeoverTable holds takeovers by their Handles. The zero value is ready.
 type takeoverTable struct {
 	mu    sync.Mutex
 	begun map[lease.Handle]*takeover
 }
 
-// A takeover is one Handle's use. One call at a time tries it.
+// A takeover is the use of one Handle. One call at a time tries it.
 type takeover struct {
-	value []byte // what the session key is rewritten with; the caller that tries it sets it
+	value []byte // the new value of the session key; set by the caller that tries
 	ttl   time.Duration
 
 	// Guarded by the table's mutex.
@@ -32,7 +32,7 @@ type takeover struct {
 	last   clock.Instant // when the last try ended
 }
 
-// begin returns the takeover of h, to be ended, once nobody else tries it.
+// begin returns the takeover of h, once no other caller tries it; the caller has to call end.
 func (ts *takeoverTable) begin(ctx context.Context, h lease.Handle, ttl time.Duration) (*takeover, error) {
 	for {
 		ts.mu.Lock()
@@ -55,8 +55,7 @@ func (ts *takeoverTable) begin(ctx context.Context, h lease.Handle, ttl time.Dur
 	}
 }
 
-// add makes a takeover of h, and forgets those whose leases have ended by
-// themselves since they failed.
+// add makes a takeover of h, and drops failed ones whose leases must have expired.
 func (ts *takeoverTable) add(h lease.Handle, ttl time.Duration) *takeover {
 	if ts.begun == nil {
 		ts.begun = make(map[lease.Handle]*takeover)
@@ -70,7 +69,7 @@ func (ts *takeoverTable) add(h lease.Handle, ttl time.Duration) *takeover {
 	return t
 }
 
-// end ends a try of t; finished: none will follow.
+// end ends a try of t; finished: no further try will follow.
 func (ts *takeoverTable) end(h lease.Handle, t *takeover, finished bool) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

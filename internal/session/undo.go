@@ -13,14 +13,11 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// removalOps is how many operations it takes to remove entry n; 0: it is gone, or
-// is to stay.
+// removalOps is how many operations removing entry n takes; 0: it is gone, or has to stay.
 func (l *ledger) removalOps(n int64) int {
 	e := l.entries[n]
 	switch e.state {
-	case undoing:
-		return 1 + len(e.keys)
-	case forfeit:
+	case undoing, forfeit:
 		return 1 + len(e.keys) + e.extras()
 	case leaving:
 		return len(e.keys) + e.extras()
@@ -28,7 +25,7 @@ func (l *ledger) removalOps(n int64) int {
 	return 0
 }
 
-// extras is how many cancel keys and owner keys go with e's keys.
+// extras is how many cancel keys and owner keys are removed with e's keys.
 func (e entry) extras() (n int) {
 	if e.taken {
 		n++
@@ -39,11 +36,10 @@ func (e entry) extras() (n int) {
 	return n
 }
 
-// undoTxn removes entries for good, in one transaction that is refused to a
-// session which was taken over. Those whose enqueues may yet be applied get their
-// cancel keys with it, and those that were held for too long their marks, without which
-// they stay. deletions: only deletions are asked for; left are the entries that are then
-// still to be removed.
+// undoTxn removes entries for good, in one transaction that the server refuses to a session
+// that was taken over. It also puts the cancel keys of entries whose enqueues may still be
+// applied, and the marks of those that were held for too long, which are not deleted without one.
+// deletions: make only deletions; left are the entries that still have to be removed then.
 func (s *Session) undoTxn(ns []int64, deletions bool) (w together.Write, left []int64) {
 	t := &pb.TxnRequest{Compare: []*pb.Compare{s.same}, Failure: []*pb.RequestOp{s.ownRead}}
 	w = together.Write{Op: "leave the queue", Repeat: cluster.Always, Kind: together.Plain, Txn: t}
@@ -80,7 +76,7 @@ func (s *Session) undoTxn(ns []int64, deletions bool) (w together.Write, left []
 	return w, left
 }
 
-// touch notes that w touches the queue of name. One in etcd's layout may lie in another's.
+// touch adds the queue of name to w's queues. A queue in etcd's layout may contain another one.
 func (s *Session) touch(w *together.Write, name string) {
 	switch {
 	case w.Queue == "":
@@ -95,9 +91,9 @@ func (s *Session) touch(w *together.Write, name string) {
 	}
 }
 
-// removeEntries removes entries for good: whether their enqueues were applied,
-// were not, or may be later. It can be repeated. Under NOSPACE it deletes at least
-// what is there, and fails where a cancel key is to be put as well.
+// removeEntries removes entries for good, whether their enqueues were applied, were not, or may
+// be later. It can be repeated. Without disk space (NOSPACE) it at least deletes what exists,
+// and fails if a cancel key has to be put as well.
 func (s *Session) removeEntries(ctx context.Context, ns []int64) error {
 	w, _ := s.undoTxn(ns, false)
 	err := s.sendUndo(ctx, w)
@@ -121,10 +117,11 @@ func (s *Session) removeEntries(ctx context.Context, ns []int64) error {
 	return err
 }
 
-// undoEach sends the parts of w, which undoes one entry of several names, one by one, in
-// their order: a cancel key comes before the deletions, and the deletion of a key in a
-// turnstile before that of a slot, which may be put while the first is there. What may be removed is, though the
-// role has no permission on another name, or the server allows few operations.
+// undoEach sends the parts of w, which undoes one entry of several names, one by one and in
+// their order: a cancel key before the deletions, and the deletion of a key in a turnstile
+// before that of a slot's key, which a take may put while the first exists. So it removes what
+// can be removed even if the role has no permission on another name, or the server allows few
+// operations.
 func (s *Session) undoEach(ctx context.Context, w together.Write) (err error) {
 	whole := w.Txn
 	for _, op := range whole.Success {
@@ -149,7 +146,7 @@ func (s *Session) sendUndo(ctx context.Context, w together.Write) error {
 	case cluster.IsLeaseNotFound(err):
 		return s.Gone(fmt.Sprintf("lease %x was not found", s.id))
 	case cluster.IsTooManyOps(err):
-		s.believe(len(w.Txn.Success))
+		s.limitOps(len(w.Txn.Success))
 		return err
 	case err != nil:
 		return err
@@ -159,9 +156,9 @@ func (s *Session) sendUndo(ctx context.Context, w together.Write) error {
 	return nil
 }
 
-// believe notes that a transaction of so many operations was refused for their
-// number: half of them are tried next, and at least two.
-func (s *Session) believe(refused int) {
+// limitOps records that a transaction with refused operations had too many: the next has at most
+// half as many, and at least two.
+func (s *Session) limitOps(refused int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.maxOps = min(s.maxOps, max(refused/2, 2))

@@ -7,18 +7,17 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// A validity is until when a session is to be trusted: the window in force, which
-// anybody may read at any time, and what its renewals came to, which the session
-// guards.
+// A validity is until when a session is trusted: the window in force, which any goroutine may
+// read at any time, and the results of renewals, which the session guards.
 //
 // Invariant: a window that has expired is never replaced (rule T4).
 type validity struct {
-	margin  time.Duration // as asked for
+	margin  time.Duration // as configured
 	force   atomic.Pointer[window]
-	failure error // of the last try to renew; nil after one that succeeded
+	failure error // why the last renewal failed; nil after one that succeeded
 }
 
-// window is the one in force.
+// window is the window in force.
 func (v *validity) window() window { return *v.force.Load() }
 
 // begin sets the first window: of a grant, or of a takeover's first renewal.
@@ -28,7 +27,7 @@ func (v *validity) begin(sent clock.Instant, granted time.Duration) window {
 	return w
 }
 
-// expired says why the validity has ended at now; nil while it lasts.
+// expired returns why the validity has ended at now; nil while it has not.
 func (v *validity) expired(now clock.Instant) error {
 	err := v.window().expired(now)
 	if c, ok := err.(*cause); ok {
@@ -37,9 +36,9 @@ func (v *validity) expired(now clock.Instant) error {
 	return err
 }
 
-// extend moves the deadline to that of a confirmed renewal which was sent at sent
-// and answered with granted, and reports whether the window in force had not ended
-// at now. One of a longer TTL gives way even where the deadline moves back.
+// extend moves the deadline to that of a confirmed renewal which was sent at sent and answered
+// with granted, and reports whether the window in force had not expired at now. A window of a
+// longer TTL is replaced even if the deadline moves back.
 func (v *validity) extend(sent clock.Instant, granted time.Duration, now clock.Instant) bool {
 	old := v.window()
 	if old.expired(now) != nil {
@@ -53,7 +52,7 @@ func (v *validity) extend(sent clock.Instant, granted time.Duration, now clock.I
 	return true
 }
 
-// failed notes why a try to renew failed; first: since the last that
+// failed records why a renewal failed; first: it is the first failure since a renewal
 // succeeded.
 func (v *validity) failed(err error) (first bool) {
 	first = v.failure == nil

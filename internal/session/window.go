@@ -7,18 +7,17 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// A window is one stretch of validity: from the sending of a grant or renewal
-// to the moment from which it is not trusted. It is a value; all of its
-// methods are arithmetic.
+// A window is one period of validity: from when a grant or renewal was sent to when the session
+// is no longer trusted. It is a value, and its methods are pure arithmetic.
 type window struct {
 	sent    clock.Instant // c of rule T2: before the request was written
 	granted time.Duration // the TTL in the server's answer
-	margin  time.Duration // as asked for; a sixth of granted at the least
+	margin  time.Duration // as configured; kept enforces at least a sixth of granted
 }
 
-// kept is the margin in force: enlarged by the option, never made smaller.
+// kept is the margin in force: the configured one, or a sixth of granted if that is more.
 func (w window) kept() time.Duration {
-	// Rounded up, so that the division never takes from the margin.
+	// Rounded up, so that the integer division never makes the margin smaller.
 	return max(w.margin, (w.granted+5)/6)
 }
 
@@ -27,21 +26,22 @@ func (w window) deadline() clock.Instant {
 	return w.sent.Add(w.granted - w.kept())
 }
 
-// remaining is how long the window lasts at now; it is not positive once it has expired.
+// remaining is how long the window still lasts at now; zero or negative once it has expired.
 func (w window) remaining(now clock.Instant) time.Duration {
 	return w.deadline().Sub(now)
 }
 
-// whole is how long the window lasts in all.
+// whole is the window's whole length.
 func (w window) whole() time.Duration { return w.granted - w.kept() }
 
-// half is half of how long the window lasts in all.
+// half is half of the window's whole length.
 func (w window) half() time.Duration { return w.whole() / 2 }
 
-// Validity is how long a renewal makes the session valid, counted from its sending.
+// Validity is how long a renewal keeps the session valid, counted from when the renewal was
+// sent.
 func (s *Session) Validity() time.Duration { return s.validity.window().whole() }
 
-// expired says why the window has ended at now; nil while it lasts.
+// expired returns why the window has expired at now; nil while it has not.
 func (w window) expired(now clock.Instant) error {
 	if left := w.remaining(now); left <= 0 {
 		return because(lease.ErrExpired, "unconfirmed for %v of a TTL of %v", now.Sub(w.sent).Round(time.Millisecond), w.granted)

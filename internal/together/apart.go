@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// apartFor is how long what was refused goes alone.
+// apartFor is how long a queue or a session that was refused sends its writes alone.
 const apartFor = 10 * time.Second
 
-// apart is what goes alone for a while because it was refused for what it holds
-// (rule G9): a queue that the user may not write, or a session whose lease is gone, or
-// may not be written to because of a key on it (F5), which shows in its second queue.
-// It is pure.
+// apart remembers what was refused because of its content, whose writes are then sent alone for
+// a while (rule G9). That is a queue that the user may not write, a session whose lease is
+// gone, or a session that may not be written to because of a key on its lease (F5), which is
+// recognized when a second queue of it is refused. It is pure.
 type apart struct {
 	queues map[string]denial
 	leases map[int64]time.Time // until when
@@ -22,7 +22,7 @@ type denial struct {
 	until time.Time
 }
 
-// has reports whether w goes alone at now.
+// has reports whether w is to be sent alone at now.
 func (a *apart) has(w *Write, now time.Time) bool {
 	if len(a.queues) == 0 && len(a.leases) == 0 {
 		return false
@@ -38,7 +38,7 @@ func (a *apart) has(w *Write, now time.Time) bool {
 	return false
 }
 
-// denied notes that w, which went alone, was refused for its queue.
+// denied records that w, sent alone, was refused because of its queue.
 func (a *apart) denied(w *Write, now time.Time) {
 	a.forget(now)
 	for q, d := range a.queues {
@@ -54,7 +54,7 @@ func (a *apart) denied(w *Write, now time.Time) {
 	}
 }
 
-// gone notes that w, which went alone, was refused for its session.
+// gone records that w, sent alone, was refused because of its session.
 func (a *apart) gone(w *Write, now time.Time) {
 	a.forget(now)
 	if a.leases == nil {
@@ -63,7 +63,7 @@ func (a *apart) gone(w *Write, now time.Time) {
 	a.leases[w.Lease] = now.Add(apartFor)
 }
 
-// forget drops what has ended.
+// forget drops expired entries.
 func (a *apart) forget(now time.Time) {
 	maps.DeleteFunc(a.queues, func(_ string, d denial) bool { return !now.Before(d.until) })
 	maps.DeleteFunc(a.leases, func(_ int64, until time.Time) bool { return !now.Before(until) })

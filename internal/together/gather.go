@@ -13,37 +13,36 @@ import (
 const (
 	mostParts = 32
 	mostBytes = 128 << 10
-	mostOps   = 128 // etcd's default of --max-txn-ops, of which each level takes its own
+	mostOps   = 128 // etcd's default of --max-txn-ops, which applies to each level
 )
 
-// limits are how large a request may be, as the server said.
+// limits are how large a request may be, according to the server.
 type limits struct{ parts, bytes, ops int }
 
-// A part is a write that waits, and then is one of a request's.
+// A part is a write that waits to be sent in a request with others.
 type part struct {
 	Write
 	size    int
-	writes  bool // it puts something
-	waiting bool // it can be taken out
+	writes  bool // it contains a put
+	waiting bool // it has not been sent, and can be removed
 	verdict chan verdict
 }
 
-// gather is what waits for a lane. It is pure.
+// gather holds the writes that wait for a lane. It is pure.
 //
-// Invariants: queues has the kinds of all parts' queues, and no queue of an Ordered
-// part is another's (rule G2); bytes and ops are the sum and the greatest of the
-// parts'.
+// Invariants: queues has the kinds of all parts' queues, and no queue of an Ordered part is
+// also another part's (rule G2); bytes is the sum and ops the maximum of the parts'.
 type gather struct {
 	parts  []*part
 	queues map[string]Kind
 	bytes  int
 	ops    int
-	since  time.Time // when the first joined
+	since  time.Time // when the first part joined
 	passed int       // attempts that have ended since then
 }
 
-// admits reports whether w, of so many bytes, may join. full: nothing more should
-// for it to be within the limits. apart: what puts travels apart.
+// admits reports whether w, with size bytes, may join. The request must stay within limits.
+// apart: puts and deletions must not share a request.
 func (g *gather) admits(w *Write, size int, writes, apart bool, l limits) bool {
 	n := len(g.parts) + 1
 	switch {
@@ -58,13 +57,14 @@ func (g *gather) admits(w *Write, size int, writes, apart bool, l limits) bool {
 	return !slices.ContainsFunc(w.More, func(q string) bool { return !g.shares(q, w.Kind) })
 }
 
-// shares reports whether another write of this kind may touch the queue (rule G2).
+// shares reports whether another write of this kind may be in a request that touches the queue
+// (rule G2).
 func (g *gather) shares(queue string, kind Kind) bool {
 	there, taken := g.queues[queue]
 	return !taken || there == Plain && kind == Plain
 }
 
-// add joins p, which it admits.
+// add adds p, which admits has admitted.
 func (g *gather) add(p *part, now time.Time) {
 	if len(g.parts) == 0 {
 		g.since, g.passed, g.parts = now, 0, make([]*part, 0, 16)
@@ -86,7 +86,7 @@ func (g *gather) count(p *part) {
 	}
 }
 
-// remove takes p out; false: it has gone.
+// remove removes p; false: it was sent already.
 func (g *gather) remove(p *part) bool {
 	if !p.waiting {
 		return false
@@ -101,7 +101,7 @@ func (g *gather) remove(p *part) bool {
 	return true
 }
 
-// take empties it.
+// take removes and returns all parts.
 func (g *gather) take() (parts []*part) {
 	parts = g.parts
 	for _, p := range parts {
@@ -112,15 +112,15 @@ func (g *gather) take() (parts []*part) {
 	return parts
 }
 
-// newPart is w, to wait.
+// newPart makes w a part that waits.
 func newPart(w Write, size int, writes bool) *part {
 	return &part{Write: w, size: size, writes: writes, verdict: make(chan verdict, 1)}
 }
 
 func sizeOf(w *Write) int { return proto.Size(w.Txn) }
 
-// repeat is when a request of these parts is sent again: after any failure where each
-// of them may be.
+// repeat says when a request of these parts is sent again: after any failure if each of them
+// may be.
 func repeat(parts []*part) cluster.Repeat {
 	if slices.ContainsFunc(parts, func(p *part) bool { return p.Repeat != cluster.Always }) {
 		return cluster.IfNotApplied

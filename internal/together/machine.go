@@ -6,31 +6,31 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// machine decides what goes when, and with what. It is pure: events come in as
-// calls, with the time, and what is to be done comes out. Its Sender guards it.
+// machine decides when each write is sent, and with which others. It is pure: each call is an
+// event with its time, and returns what to do. A Sender guards it.
 type machine struct {
 	lanes   lanes
 	gather  gather
 	apart   apart
 	limits  limits
-	noSpace bool          // no put has succeeded since the cluster said that it has no space
-	hold    time.Duration // for tests: everything gathers, and goes after so long; 0: it does not
+	noSpace bool          // no put has succeeded since the cluster reported no space
+	hold    time.Duration // for tests: every write gathers, and is sent after this long; 0: off
 }
 
 func newMachine() machine {
 	return machine{limits: limits{mostParts, mostBytes, mostOps}}
 }
 
-// effects are what an event asks for. The zero one asks for nothing.
+// effects are what an event asks for; the zero value asks for nothing.
 type effects struct {
-	send   []*part // as one request; one alone goes by itself, as it is
+	send   []*part // one request; a single part is sent alone, as it is
 	ticket int     // of that request
 	avoid  *cluster.Member
 }
 
-// offer is a write that wants to go. With a nil part it goes at once, with the
-// ticket; otherwise the part waits. together: the cluster may be sent writes
-// together (rule G11). alone: this one is to go alone.
+// offer is a write that is to be sent. If p is nil it is sent at once, with the ticket;
+// otherwise it waits as p. together: the cluster accepts writes in one request (rule G11).
+// alone: this write must be sent alone.
 func (m *machine) offer(w *Write, together, alone bool, now time.Time) (p *part, ticket int, fx effects) {
 	if alone || !together || w.Kind == Alone || m.hold == 0 && m.lanes.open() || m.apart.has(w, now) {
 		return nil, m.lanes.take(now), effects{}
@@ -50,20 +50,21 @@ func (m *machine) offer(w *Write, together, alone bool, now time.Time) (p *part,
 	return p, 0, fx
 }
 
-// overfull reports whether w would fit into a request, and does not into this one.
+// overfull reports whether w fits into an empty request but not into this one.
 func (m *machine) overfull(w *Write, size int) bool {
 	var empty gather
 	return empty.admits(w, size, false, false, m.limits) &&
 		(m.gather.bytes+size > m.limits.bytes || len(m.gather.parts)+1+max(m.gather.ops, w.ops()) > m.limits.ops)
 }
 
-// flush lets go what waits.
+// flush sends what waits.
 func (m *machine) flush(now time.Time) effects {
 	return effects{send: m.gather.take(), ticket: m.lanes.take(now), avoid: m.lanes.silent()}
 }
 
-// next lets go what waits if there is a lane; or if as many attempts as there are lanes
-// have ended meanwhile, for those that go alone may take every one that is given back.
+// next sends what waits if a lane is free. It also does so once as many attempts as there are
+// lanes have ended since, because writes that are sent alone might take every lane that becomes
+// free.
 func (m *machine) next(now time.Time) effects {
 	if len(m.gather.parts) == 0 || m.hold > 0 || !m.lanes.open() && m.gather.passed < m.lanes.most() {
 		return effects{}
@@ -71,12 +72,12 @@ func (m *machine) next(now time.Time) effects {
 	return m.flush(now)
 }
 
-// began is an attempt that is sent.
+// began says that an attempt is sent to member to.
 func (m *machine) began(ticket int, to *cluster.Member, now time.Time) {
 	m.lanes.began(ticket, to, now)
 }
 
-// ended is an attempt that has ended.
+// ended says that an attempt has ended.
 func (m *machine) ended(ticket int, answered bool, now time.Time) effects {
 	if answered {
 		m.lanes.answered(ticket, now)
@@ -87,13 +88,13 @@ func (m *machine) ended(ticket int, answered bool, now time.Time) effects {
 	return m.next(now)
 }
 
-// finished is a request that is over.
+// finished says that a request has ended.
 func (m *machine) finished(ticket int, now time.Time) effects {
 	m.lanes.give(ticket)
 	return m.next(now)
 }
 
-// tick is time that has passed.
+// tick says that time has passed.
 func (m *machine) tick(now time.Time) effects {
 	m.lanes.expire(now)
 	if m.hold > 0 && len(m.gather.parts) > 0 && now.Sub(m.gather.since) >= m.hold {
@@ -102,7 +103,7 @@ func (m *machine) tick(now time.Time) effects {
 	return m.next(now)
 }
 
-// wake is when tick is to be called; the zero Time: nobody waits.
+// wake is when to call tick; the zero Time: nothing waits.
 func (m *machine) wake() time.Time {
 	switch {
 	case len(m.gather.parts) == 0:
@@ -113,7 +114,7 @@ func (m *machine) wake() time.Time {
 	return m.lanes.next()
 }
 
-// refused takes in a write that went alone and was refused.
+// refused processes the refusal of a write that was sent alone.
 func (m *machine) refused(w *Write, err error, now time.Time) {
 	switch {
 	case cluster.IsNoSpace(err):
@@ -125,7 +126,7 @@ func (m *machine) refused(w *Write, err error, now time.Time) {
 	}
 }
 
-// refusedTogether takes in a request of several parts that was refused.
+// refusedTogether processes the refusal of a request of several parts.
 func (m *machine) refusedTogether(parts []*part, err error) {
 	bytes, ops := 0, 0
 	for _, p := range parts {
@@ -142,8 +143,9 @@ func (m *machine) refusedTogether(parts []*part, err error) {
 	}
 }
 
-// fewestOps is how many operations a request of one write has: no two go together then.
+// fewestOps is the number of operations of a request of one write; at this limit no two share a
+// request.
 const fewestOps = 1
 
-// put is a put that has succeeded.
+// put says that a put has succeeded.
 func (m *machine) put() { m.noSpace = false }

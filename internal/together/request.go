@@ -9,8 +9,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/keys"
 )
 
-// request is the parts as one transaction. The error says that it would break
-// rule G2, whatever was said of its parts: then they are not to travel together.
+// request makes one transaction of parts. It returns an error if that would break rule G2,
+// whatever the parts' Kind claims: then they must not share a request.
 func request(parts []*part) (*pb.TxnRequest, error) {
 	if err := apartEnough(parts); err != nil {
 		return nil, err
@@ -29,15 +29,15 @@ func request(parts []*part) (*pb.TxnRequest, error) {
 	return &pb.TxnRequest{Success: ops}, nil
 }
 
-// touch is what has been seen of a queue: the first part that writes to it, whether another
+// touch records the writes to one queue: the first part that writes to it, whether another part
 // does too, and whether any puts a key there.
 type touch struct {
 	part          int
 	several, puts bool
 }
 
-// apartEnough asserts rule G2 from what the transactions hold: a queue to which one
-// of them puts a key is written to by no other.
+// apartEnough asserts rule G2 from the transactions' own operations: if a part puts a key to a
+// queue, no other part writes to that queue.
 func apartEnough(parts []*part) error {
 	seen := make(map[string]touch, len(parts))
 	for i, p := range parts {
@@ -63,7 +63,7 @@ func apartEnough(parts []*part) error {
 	return nil
 }
 
-// written is the key that an operation writes; nil: it writes none.
+// written is the key that op writes; nil: it writes none.
 func written(op *pb.RequestOp) (key []byte, puts bool) {
 	switch r := op.GetRequest().(type) {
 	case *pb.RequestOp_RequestPut:
@@ -76,7 +76,7 @@ func written(op *pb.RequestOp) (key []byte, puts bool) {
 
 var errParts = errors.New("the answer does not have a part for each transaction")
 
-// answer is that to part i of n, with the header of them all.
+// answer is the answer to part i of n, with the header of the whole.
 func answer(resp *pb.TxnResponse, i, n int) (*pb.TxnResponse, error) {
 	if len(resp.Responses) != n {
 		return nil, errParts

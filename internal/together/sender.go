@@ -18,54 +18,54 @@ type Sender struct {
 	mu      sync.Mutex
 	m       machine
 	timer   *time.Timer
-	armed   time.Time // when timer fires; the zero Time: it does not
+	armed   time.Time // when timer fires; the zero Time: it is not set
 	company func(Write)
 }
 
-// New makes a Sender on c, which closing c ends.
+// New makes a Sender that writes to c. It ends with c.
 func New(c *cluster.Cluster) *Sender { return &Sender{c: c, m: newMachine()} }
 
-// together is how often a write that may be done twice travels with others before it
-// goes alone.
-const together = 2
+// maxTogether is how often a write that may be done twice is sent with others before it is sent
+// alone.
+const maxTogether = 2
 
 // A verdict is the outcome of sending a part.
 type verdict struct {
 	resp   *pb.TxnResponse
 	err    error
 	next   next
-	sent   bool // of one that goes once more: it may have been applied
-	ticket int  // of one that goes by itself
+	sent   bool // if it is to be sent again: it may have been applied
+	ticket int  // the ticket, if it is to be sent alone
 	avoid  *cluster.Member
 }
 
-// next is what a part does then.
+// next says what happens to a part after its verdict.
 type next uint8
 
 const (
-	done    next = iota
-	alone        // it goes by itself, with the ticket
-	apartly      // it was refused because of another, perhaps, and goes alone
-	again        // its outcome is unknown, and it may be done twice
+	done        next = iota
+	alone            // the caller sends it alone, now, with the ticket
+	resendAlone      // it was refused, perhaps because of another part, and is sent alone
+	again            // its outcome is unknown, and it may be done twice
 )
 
-// Txn sends w as [cluster.Cluster.Txn] would, by itself or with others, and its
-// outcome is the same. It returns when ctx ends.
+// Txn sends w, alone or with others, with the same outcome as [cluster.Cluster.Txn]. It returns
+// when ctx ends.
 func (s *Sender) Txn(ctx context.Context, w Write) (*pb.TxnResponse, error) {
 	own, sent := false, false
 	for tries := 1; ; tries++ {
-		resp, v, err := s.try(ctx, &w, own || tries > together)
+		resp, v, err := s.try(ctx, &w, own || tries > maxTogether)
 		switch {
 		case v.next == done && err != nil && sent:
 			return nil, cluster.Doubtful(err)
 		case v.next == done:
 			return resp, err
 		}
-		own, sent = v.next == apartly, sent || v.sent
+		own, sent = v.next == resendAlone, sent || v.sent
 	}
 }
 
-// try sends w once, by itself or with others. Where v.next is not done, it goes once more.
+// try sends w once, alone or with others. Unless v.next is done, w has to be sent again.
 func (s *Sender) try(ctx context.Context, w *Write, own bool) (resp *pb.TxnResponse, v verdict, err error) {
 	p, ticket, avoid := s.offer(w, own)
 	if p != nil {
@@ -94,8 +94,8 @@ func (s *Sender) offer(w *Write, alone bool) (p *part, ticket int, avoid *cluste
 	return p, ticket, avoid
 }
 
-// await waits until p has a verdict, ctx ends or, while it has not gone, its
-// session does (rules G7, G8).
+// await waits until p has a verdict, or ctx ends, or, while p has not been sent, its session
+// ends (rules G7, G8).
 func (s *Sender) await(ctx context.Context, p *part) (verdict, error) {
 	over := p.Over
 	for {
@@ -107,7 +107,7 @@ func (s *Sender) await(ctx context.Context, p *part) (verdict, error) {
 				return verdict{}, cluster.NotSent(ctx, p.Op, nil)
 			}
 			select {
-			case v := <-p.verdict: // in the same instant
+			case v := <-p.verdict: // it arrived as ctx ended
 				return v, nil
 			default:
 			}
@@ -129,7 +129,7 @@ func (s *Sender) takeOut(p *part) bool {
 	return s.m.gather.remove(p)
 }
 
-// sendAlone sends w by itself, as it is.
+// sendAlone sends w as a request of its own.
 func (s *Sender) sendAlone(ctx context.Context, w *Write, ticket int, avoid *cluster.Member) (*pb.TxnResponse, error) {
 	resp, err := s.c.Txn(ctx, cluster.Request{Op: w.Op, Repeat: w.Repeat, Avoid: avoid, Lanes: s, Ticket: ticket}, w.Txn)
 	now := time.Now()
@@ -144,7 +144,7 @@ func (s *Sender) sendAlone(ctx context.Context, w *Write, ticket int, avoid *clu
 	return resp, err
 }
 
-// ran is the branch that was carried out.
+// ran is the branch of t that the server executed.
 func ran(t *pb.TxnRequest, resp *pb.TxnResponse) []*pb.RequestOp {
 	if resp.Succeeded {
 		return t.Success
@@ -152,14 +152,14 @@ func ran(t *pb.TxnRequest, resp *pb.TxnResponse) []*pb.RequestOp {
 	return t.Failure
 }
 
-// sendTogether sends parts as one request, and delivers each its verdict (rule
-// G6). Nobody's context bounds it but the Cluster's end.
+// sendTogether sends parts as one request, and delivers a verdict to each (rule G6). No
+// caller's context bounds it, only the Cluster's end.
 func (s *Sender) sendTogether(parts []*part, ticket int, avoid *cluster.Member) {
 	t, err := request(parts)
 	if err != nil {
 		s.c.Logger().Error("writes of one queue would have shared a request; they go alone", "error", err)
 		s.finished(ticket)
-		deliver(parts, func(int) verdict { return verdict{next: apartly} })
+		deliver(parts, func(int) verdict { return verdict{next: resendAlone} })
 		return
 	}
 	resp, err := s.c.Txn(context.Background(), cluster.Request{Op: "txn", Repeat: repeat(parts), Avoid: avoid, Lanes: s, Ticket: ticket}, t)
@@ -167,7 +167,7 @@ func (s *Sender) sendTogether(parts []*part, ticket int, avoid *cluster.Member) 
 	deliver(parts, func(i int) verdict { return outcome(parts, i, resp, err) })
 }
 
-// outcome is the verdict on part i of a request that was answered, or failed.
+// outcome is the verdict on part i of a request that was answered or failed.
 func outcome(parts []*part, i int, resp *pb.TxnResponse, err error) verdict {
 	p := parts[i]
 	if err == nil {
@@ -178,15 +178,15 @@ func outcome(parts []*part, i int, resp *pb.TxnResponse, err error) verdict {
 		return verdict{resp: resp, err: err}
 	}
 	unknown := cluster.OutcomeOf(err) != cluster.NotApplied
-	refused := cluster.IsFinal(err) && !cluster.IsNoSpace(err) // for what one of them holds, perhaps
+	refused := cluster.IsFinal(err) && !cluster.IsNoSpace(err) // perhaps because of one of the parts
 	switch {
 	case !unknown && cluster.IsFinal(err):
-		return verdict{next: apartly}
+		return verdict{next: resendAlone}
 	case unknown && p.Repeat == cluster.Always && refused:
-		return verdict{next: apartly, sent: true}
+		return verdict{next: resendAlone, sent: true}
 	case unknown && p.Repeat == cluster.Always && cluster.IsNoSpace(err) && !p.writes:
-		return verdict{next: apartly, sent: true} // rule G10
-	case unknown && refused: // another copy may have been applied, and the reason is another's, perhaps
+		return verdict{next: resendAlone, sent: true} // rule G10
+	case unknown && refused: // another copy may have been applied, and the error may be about another part
 		return verdict{err: cluster.Unclear(p.Op, errors.New(err.Error()))}
 	case unknown && p.Repeat == cluster.Always && !cluster.IsFinal(err) && repeat(parts) != cluster.Always:
 		return verdict{next: again, sent: true}
@@ -194,7 +194,7 @@ func outcome(parts []*part, i int, resp *pb.TxnResponse, err error) verdict {
 	return verdict{err: cluster.Renamed(p.Op, err)}
 }
 
-// learn takes in what became of a request of several parts.
+// learn processes the outcome of a request of several parts.
 func (s *Sender) learn(parts []*part, resp *pb.TxnResponse, err error, ticket int) {
 	now := time.Now()
 	s.mu.Lock()
@@ -220,18 +220,19 @@ func (s *Sender) finished(ticket int) {
 
 func deliver(parts []*part, what func(i int) verdict) {
 	for i, p := range parts {
-		p.verdict <- what(i) // does not block: each part gets one verdict
+		p.verdict <- what(i) // does not block: the channel has room, and each part gets one verdict
 	}
 }
 
-// carry does what fx asks for, and has the timer run if somebody waits; s.mu is held.
+// carry carries fx out, and sets the timer if a write waits; s.mu is held.
 func (s *Sender) carry(fx effects, now time.Time) {
 	switch len(fx.send) {
 	case 0:
 	case 1:
 		fx.send[0].verdict <- verdict{next: alone, ticket: fx.ticket, avoid: fx.avoid}
 	default:
-		// Ends within the bound of a request, or with the Cluster, whose Close waits for it.
+		// The goroutine ends within the time limit of a request, or with the Cluster, whose
+		// Close waits for it.
 		if !s.c.Go(func() { s.sendTogether(fx.send, fx.ticket, fx.avoid) }) {
 			s.m.lanes.give(fx.ticket)
 			deliver(fx.send, func(i int) verdict {
@@ -242,8 +243,8 @@ func (s *Sender) carry(fx effects, now time.Time) {
 	s.arm(now)
 }
 
-// arm sets the timer to when the machine is to know of the time, unless it fires before. One that fires
-// too early is set again.
+// arm sets the timer to when the machine needs the next tick, unless it fires earlier. A timer
+// that fires too early is set again.
 func (s *Sender) arm(now time.Time) {
 	at := s.m.wake()
 	if at.IsZero() || !s.armed.IsZero() && !at.Before(s.armed) {
@@ -280,8 +281,8 @@ func (s *Sender) Ended(ticket int, answered bool) {
 	s.carry(s.m.ended(ticket, answered, now), now)
 }
 
-// Hold is for tests: from now on every write waits for company for d, and n of them go
-// at once; with n 0 all go alone. company, if not nil, is called for each that waits.
+// Hold is for tests. From now on every write waits up to d for others, and n are sent in one
+// request; with n 0 each is sent alone. company, if not nil, is called for each that waits.
 func (s *Sender) Hold(d time.Duration, n int, company func(Write)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

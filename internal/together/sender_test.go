@@ -509,7 +509,7 @@ func TestAMemberThatSaysNothingIsPassedOver(t *testing.T) {
 	})
 }
 
-// What a client closes under way ends.
+// Requests under way end when their client is closed.
 func TestClosingEndsWhatIsUnderWayAndWhatWaits(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
 		w.f.BlackHole()

@@ -6,33 +6,33 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// Kind says with what a write may share a request.
+// Kind says which writes may share a request.
 type Kind uint8
 
 const (
-	// Alone goes alone (rule G1). It is the zero Kind, so that nothing travels with
-	// others unless somebody says that it may.
+	// Alone writes are sent alone (rule G1). It is the zero Kind, so that a write shares a
+	// request only if its sender says that it may.
 	Alone Kind = iota
-	// Ordered is an enqueue, or a release that hands off: it shares a request with
-	// nothing else of its queues (rule G2).
+	// Ordered is the kind of an enqueue, and of a release that hands off: it shares a request
+	// with nothing else of its queues (rule G2).
 	Ordered
-	// Plain touches its own keys alone: a settling, a deletion, an undo.
+	// Plain writes touch only their own keys: a settling, a deletion, an undo.
 	Plain
 )
 
-// A Write is one transaction of the queue's.
+// A Write is one transaction of package queue.
 type Write struct {
 	Op     string         // for error texts
 	Repeat cluster.Repeat // when it is sent again
 	Kind   Kind
-	Queue  string          // what the keys of its queue begin with
-	More   []string        // further queues that it touches
+	Queue  string          // the prefix of its queue's keys
+	More   []string        // other queues that it touches
 	Lease  int64           // of its session
 	Over   <-chan struct{} // closed when its session has ended
-	Txn    *pb.TxnRequest  // not to be changed until the write is decided
+	Txn    *pb.TxnRequest  // not modified until the write is decided
 }
 
-// puts reports whether the write can take up room.
+// puts reports whether the write may need disk space.
 func (w *Write) puts() bool { return puts(w.Txn.Success) || puts(w.Txn.Failure) }
 
 func puts(ops []*pb.RequestOp) bool {
@@ -44,7 +44,7 @@ func puts(ops []*pb.RequestOp) bool {
 	return false
 }
 
-// ops is how many operations the server counts.
+// ops is how many operations the server counts for it.
 func (w *Write) ops() int {
 	return max(len(w.Txn.Compare), len(w.Txn.Success), len(w.Txn.Failure))
 }

@@ -1,10 +1,9 @@
-// Package txn builds the parts of etcd transactions that the engine sends, and
-// reads their answers. Every one of its reads is linearizable: none sets
-// serializable (rule H3).
+// Package txn builds the parts of the etcd transactions that the engine sends, and reads their
+// answers. All of its reads are linearizable: none sets serializable (rule H3).
 //
-// Each part is one allocation: what etcd's messages hold by pointer lies beside
-// them. A key that several parts name is converted to bytes once by a caller
-// that counts allocations, and else at each part.
+// Each part is one allocation: what etcd's messages hold by pointer is allocated together with
+// them. A key that several parts name is converted to bytes at each part, unless the caller
+// converts it once to save allocations.
 package txn
 
 import (
@@ -12,11 +11,11 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// A Key is a key of etcd's, which are bytes. Bytes are not copied, and are not to
-// be changed while the transaction is in use.
+// A Key is an etcd key. Bytes are not copied, and must not be changed while the transaction is
+// in use.
 type Key interface{ ~string | ~[]byte }
 
-// New is an empty transaction, in one piece with room for a few parts.
+// New makes an empty transaction, allocated with room for a few parts.
 func New() *pb.TxnRequest {
 	t := &struct {
 		pb.TxnRequest
@@ -27,7 +26,7 @@ func New() *pb.TxnRequest {
 	return &t.TxnRequest
 }
 
-// CreateIs compares key's create revision with rev; 0: the key is not there.
+// CreateIs compares key's create revision with rev; 0: the key does not exist.
 func CreateIs[K Key](key K, rev int64) *pb.Compare {
 	c := &struct {
 		pb.Compare
@@ -38,14 +37,14 @@ func CreateIs[K Key](key K, rev int64) *pb.Compare {
 	return &c.Compare
 }
 
-// NoneUnder compares for no key beginning with prefix.
+// NoneUnder compares that no key has prefix.
 func NoneUnder(prefix string) *pb.Compare {
 	c := CreateIs(prefix, 0)
 	c.RangeEnd = PrefixEnd(prefix)
 	return c
 }
 
-// NoneBetween compares for no key in [from, to).
+// NoneBetween compares that no key is in [from, to).
 func NoneBetween(from, to []byte) *pb.Compare {
 	c := CreateIs(from, 0)
 	c.RangeEnd = to
@@ -63,7 +62,7 @@ func ModIs[K Key](key K, rev int64) *pb.Compare {
 	return &c.Compare
 }
 
-// Put writes key on a lease; lease 0: on none.
+// Put writes key on a lease; lease 0: on no lease.
 func Put[K Key](key K, value []byte, lease int64) *pb.RequestOp {
 	op := &struct {
 		pb.RequestOp
@@ -76,8 +75,7 @@ func Put[K Key](key K, value []byte, lease int64) *pb.RequestOp {
 	return &op.RequestOp
 }
 
-// PutKeepingLease writes a key that is there, and leaves it on the lease that it
-// is on.
+// PutKeepingLease writes a key that exists, and leaves it on its lease.
 func PutKeepingLease[K Key](key K, value []byte) *pb.RequestOp {
 	op := Put(key, value, 0)
 	op.GetRequestPut().IgnoreLease = true
@@ -97,20 +95,20 @@ func Delete[K Key](key K) *pb.RequestOp {
 	return &op.RequestOp
 }
 
-// DeletePrevious deletes one key, and the answer shows it as it was.
+// DeletePrevious deletes one key, and the answer contains the key as it was.
 func DeletePrevious[K Key](key K) *pb.RequestOp {
 	op := Delete(key)
 	op.GetRequestDeleteRange().PrevKv = true
 	return op
 }
 
-// Nested is a transaction within one. Its comparisons are made before anything of the
-// outer one is done.
+// Nested is a transaction within another. Its comparisons are made before any operation of the
+// outer one.
 func Nested(t *pb.TxnRequest) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: t}}
 }
 
-// Answer is that of the nested transaction that is the i-th operation of the branch that
+// Answer is the answer of the nested transaction that is the i-th operation of the branch that
 // ran.
 func Answer(resp *pb.TxnResponse, i int) *pb.TxnResponse {
 	if i < len(resp.Responses) {
@@ -135,29 +133,28 @@ func Stat[K Key](key K) *pb.RequestOp {
 	return &op.RequestOp
 }
 
-// LastUnder reads, without values, the n last-created keys that begin with
-// prefix and were created at below or earlier; below 0: no bound.
+// LastUnder reads, without values, the n last-created keys with prefix whose create revision is
+// at most below; below 0: no bound.
 func LastUnder(prefix string, n, below int64) *pb.RequestOp {
 	op := under(prefix, n, pb.RangeRequest_DESCEND)
 	op.get.MaxCreateRevision = below
 	return &op.RequestOp
 }
 
-// FirstUnder reads, without its value, the first-created key that begins with
-// prefix.
+// FirstUnder reads, without its value, the first-created key with prefix.
 func FirstUnder(prefix string) *pb.RequestOp {
 	return &under(prefix, 1, pb.RangeRequest_ASCEND).RequestOp
 }
 
-// NextUnder reads, with values, the n first-created keys that begin with prefix
-// and were created at above or later.
+// NextUnder reads, with values, the n first-created keys with prefix whose create revision is
+// at least above.
 func NextUnder(prefix string, n, above int64) *pb.RequestOp {
 	op := under(prefix, n, pb.RangeRequest_ASCEND)
 	op.get.MinCreateRevision, op.get.KeysOnly = above, false
 	return &op.RequestOp
 }
 
-// rangeOp is a read, in one piece.
+// rangeOp is a read in one allocation.
 type rangeOp struct {
 	pb.RequestOp
 	union pb.RequestOp_RequestRange
@@ -171,21 +168,20 @@ func newRange() *rangeOp {
 	return op
 }
 
-// under reads, without values, n keys that begin with prefix in the order of
-// their create revisions.
+// under reads, without values, n keys with prefix in the order of their create revisions.
 func under(prefix string, n int64, order pb.RangeRequest_SortOrder) *rangeOp {
 	return between([]byte(prefix), PrefixEnd(prefix), n, order)
 }
 
-// LastBetween reads, without its value, the last-created key in [from, to) that was
-// created at below or earlier; below 0: no bound.
+// LastBetween reads, without its value, the last-created key in [from, to) whose create
+// revision is at most below; below 0: no bound.
 func LastBetween(from, to []byte, below int64) *pb.RequestOp {
 	op := between(from, to, 1, pb.RangeRequest_DESCEND)
 	op.get.MaxCreateRevision = below
 	return &op.RequestOp
 }
 
-// Between reads, without values, the first n keys in [from, to), in their order.
+// Between reads, without values, the first n keys in [from, to), in the order of keys.
 func Between(from, to []byte, n int64) *pb.RequestOp {
 	op := newRange()
 	r := &op.get
@@ -206,7 +202,7 @@ func between(from, to []byte, n int64, order pb.RangeRequest_SortOrder) *rangeOp
 	return op
 }
 
-// PrefixEnd is the end of the range of keys that begin with prefix.
+// PrefixEnd is the end of the range of keys with prefix.
 func PrefixEnd(prefix string) []byte {
 	end := []byte(prefix)
 	for i := len(end) - 1; i >= 0; i-- {
@@ -218,7 +214,7 @@ func PrefixEnd(prefix string) []byte {
 	return []byte{0} // all keys
 }
 
-// KVs are the keys that the i-th operation of the branch that ran has read.
+// KVs are the keys that the i-th operation of the branch that ran returned.
 func KVs(resp *pb.TxnResponse, i int) []*mvccpb.KeyValue {
 	if i >= len(resp.Responses) {
 		return nil
@@ -226,8 +222,8 @@ func KVs(resp *pb.TxnResponse, i int) []*mvccpb.KeyValue {
 	return resp.Responses[i].GetResponseRange().GetKvs()
 }
 
-// Count is how many keys there are in the range that the i-th operation has read,
-// whatever its limit and its bounds let through.
+// Count is how many keys exist in the range of the i-th operation, regardless of its limit and
+// its revision bounds.
 func Count(resp *pb.TxnResponse, i int) int {
 	if i >= len(resp.Responses) {
 		return 0
@@ -235,8 +231,8 @@ func Count(resp *pb.TxnResponse, i int) int {
 	return int(resp.Responses[i].GetResponseRange().GetCount())
 }
 
-// PutRevision is the revision at which the i-th operation of the branch that ran
-// has put its key; 0: it has put none.
+// PutRevision is the revision at which the i-th operation of the branch that ran put its key;
+// 0: it put none.
 func PutRevision(resp *pb.TxnResponse, i int) int64 {
 	if i >= len(resp.Responses) {
 		return 0
@@ -244,8 +240,8 @@ func PutRevision(resp *pb.TxnResponse, i int) int64 {
 	return resp.Responses[i].GetResponsePut().GetHeader().GetRevision()
 }
 
-// Deleted is the key that the i-th operation of the branch that ran has deleted, as
-// DeletePrevious shows it; nil: there was none.
+// Deleted is the key that the i-th operation of the branch that ran deleted, as DeletePrevious
+// returns it; nil: there was none.
 func Deleted(resp *pb.TxnResponse, i int) *mvccpb.KeyValue {
 	if i >= len(resp.Responses) {
 		return nil
@@ -256,14 +252,14 @@ func Deleted(resp *pb.TxnResponse, i int) *mvccpb.KeyValue {
 	return nil
 }
 
-// StatAt is Stat as of revision rev. The server refuses it where that is compacted.
+// StatAt is Stat at revision rev. The server refuses it if that revision is compacted.
 func StatAt[K Key](key K, rev int64) *pb.RequestOp {
 	op := Stat(key)
 	op.GetRequestRange().Revision = rev
 	return op
 }
 
-// KV is the one key that the i-th operation has read, or nil.
+// KV is the one key that the i-th operation returned, or nil.
 func KV(resp *pb.TxnResponse, i int) *mvccpb.KeyValue {
 	if kvs := KVs(resp, i); len(kvs) > 0 {
 		return kvs[0]

@@ -12,7 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// answer deals with what the link's reader has read. An error ends the link.
+// answer processes what the link's reader received. An error ends the link.
 func (s *stream) answer(r *pb.WatchResponse, now time.Time) error {
 	c, l, h := s.hub.cluster, s.link, s.hub
 	if err := c.Check(l.member, r.Header, 0, false); err != nil {
@@ -42,8 +42,8 @@ func (s *stream) answer(r *pb.WatchResponse, now time.Time) error {
 	return err
 }
 
-// refused deals with t, which the server did not create, or ended, for reason; t is in no list. nil: only what that says of
-// the token counts. Caller holds Hub.mu.
+// refused handles t, which the server did not create, or ended, for reason; t is in no list.
+// With t nil, only what reason says about the token counts. Caller holds Hub.mu.
 func (s *stream) refused(t *topic, reason string, now time.Time, out []delivery) ([]delivery, error) {
 	token, isToken := s.link.token, cluster.IsTokenRefusalText(reason)
 	if t == nil {
@@ -55,7 +55,7 @@ func (s *stream) refused(t *topic, reason string, now time.Time, out []delivery)
 	n, isFresh := t.refused(now), s.hub.isFresh(token, now)
 	denied := strings.HasSuffix(reason, status.Convert(rpctypes.ErrGRPCPermissionDenied).Message())
 	switch {
-	case isToken && token == "" && n > 2: // there is no token to be had
+	case isToken && token == "" && n > 2: // there is no token to use
 		return s.table.end(t, Update{Err: tokenRefused(reason)}, out), nil
 	case isToken:
 		s.table.enqueue(t)
@@ -69,7 +69,7 @@ func (s *stream) refused(t *topic, reason string, now time.Time, out []delivery)
 	return out, nil
 }
 
-// tokenRefused makes of a cancel reason the status that it is the text of.
+// tokenRefused converts a cancel reason to the status whose text it is.
 func tokenRefused(reason string) error {
 	for _, err := range []error{rpctypes.ErrGRPCUserEmpty, rpctypes.ErrGRPCAuthOldRevision} {
 		if strings.HasSuffix(reason, status.Convert(err).Message()) {

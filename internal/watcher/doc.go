@@ -1,64 +1,65 @@
-// Package watcher carries many watches of etcd keys on few streams, and keeps each one going through
-// the loss of streams, members, leaders and auth tokens, without losing or repeating an event.
+// Package watcher carries many watches of etcd keys on few streams, and keeps each one going through the loss of
+// streams, members, leaders and auth tokens, without losing or repeating an event.
 //
-// A [Hub] belongs to one connection to a cluster. [Hub.Watch] adds a watch of a key or a range from a
-// revision on; its function is called with every change, until [Watch.Cancel], the compaction of what it still
-// had to see, a lasting refusal, or the end of the Hub or its cluster.
+// A [Hub] belongs to one connection to a cluster. [Hub.Watch] adds a watch of a key or a range from a revision on; its
+// function is called with every change, until [Watch.Cancel], the compaction of events not yet delivered, a
+// lasting refusal, or the end of the Hub or its cluster.
 //
 // # Guarantees
 //
 //  1. Every event of the watched keys from the given revision on is delivered, in the order of
-//     revisions, once. All events of one revision come in one [Update], in the order of their keys; what a server sends twice, late,
-//     out of order or in fragments is put right before it is delivered, and keys outside the range are dropped.
-//  2. A watch resumes at the revision of the last event delivered plus one, and at nothing else: headers,
-//     progress notices and acknowledgements of creations, which may run ahead of events, never move it.
-//  3. A watch's function is called by one goroutine at a time, also when the watch moves to another stream, and
-//     no lock that another method takes is held meanwhile. No call starts after Cancel returned.
-//  4. Watches are independent, also where they share a creation: the end of one (a compaction of what it still had
-//     to receive, a cancellation) ends no other. A denied permission is for all watches of the same keys.
-//  5. A refusal counts for the creation that it was for. etcd does not say which that was, but answers creations in order: it
-//     belongs to the first unanswered one. A server that answers in another order loses the stream.
-//  6. Silence is bounded. A stream that does not open within 3 s, does not answer a creation within 3 s after it was sent
-//     and the one before it was answered, or that has
-//     carried nothing for 5 s and then carries nothing for 3 s more although it was probed, is abandoned,
-//     and its watches resume on another member.
+//     revisions, once. All events of one revision come in one [Update], in the order of their keys. What a server
+//     sends twice, late, out of order or in fragments is sorted before it is delivered, and keys outside the range
+//     are dropped.
+//  2. A watch resumes at the revision of the last event delivered plus one. Only events move that revision: headers,
+//     progress notices and acknowledgements of creations, which may be ahead of events, never do.
+//  3. A watch's function is called by one goroutine at a time, even when the watch moves to another stream, and
+//     without any lock that another method takes. No call starts after Cancel returned.
+//  4. Watches are independent, even if they share a creation: the end of one (a compaction of events not yet
+//     delivered, a cancellation) ends no other. A denied permission is for all watches of the same keys.
+//  5. A refusal counts for the creation that it was for. etcd does not say which that was, but answers creations in
+//     order: the refusal belongs to the first unanswered one. A server that answers in another order loses the stream.
+//  6. Silence is bounded. A stream is abandoned, and its watches resume on another member, if it does not open within
+//     3 s, if it does not answer a creation within 3 s after it was sent and the one before it was answered, or if it
+//     has carried nothing for 5 s and then for 3 s more although it was probed.
 //  7. Every stream asks its member to end it when the member has no leader ("hasleader").
 //  8. Every creation that a server acknowledged is cancelled at that server once nobody subscribes to it, by a cancel
-//     request, which waits up to 20 ms for others to go with, or by the end of the stream. A watch cancelled before its
-//     creation was sent costs no message.
+//     request, which waits up to 20 ms to be sent with others, or by the end of the stream. A watch that is cancelled
+//     before its creation was sent costs no message.
 //  9. Reopening is paced: the first try at once, on another member if there is one, the following ones after
 //     50 ms to 1 s, with jitter.
-//  10. Only answers of the cluster that was pinned are taken.
+//  10. Only answers of the cluster that was pinned are used.
 //
 // # What it does not guarantee
 //
-// A watch proves loss, never ownership: that a key's deletion was not seen says nothing. A watch that is
-// silent, late, refused again and again or not yet created shows no sign of it ([Watch.Armed] says only that a
-// server once acknowledged it). To know what is so, query the cluster.
+// A watch proves loss, never ownership: that a key's deletion was not observed proves nothing. A watch that is silent,
+// late, refused again and again or not yet created does not show that ([Watch.Armed] only reports that a server once
+// acknowledged it). To learn the current state, query the cluster.
 //
-// Nothing is said about how soon an event comes. In particular, etcd brings a watch that starts at or below the
-// present revision up to date only with its next round, up to 100 ms later, after it acknowledged the creation.
-// grpc-proxy is not supported.
+// There is no bound on how soon an event comes. In particular, etcd brings a watch that starts at or below the current
+// revision up to date only with its next round, up to 100 ms later, after it acknowledged the creation. grpc-proxy is
+// not supported.
 //
 // # What it costs
 //
-// Watches of the same keys are subscribers to one topic, for which there is one creation at the server, where that is
-// right for each of them: see topic. A watch of all changes of a key and those of its deletion, as the owner's and the
-// successor's of a queue key are, cost one creation and one cancel in all.
-// One stream carries up to 512 topics; another is opened when all are full. A stream costs two goroutines
-// besides gRPC's own: one reads what the server says and deals with it, the other does what is due. A watch costs none, and no timer. A stream without topics is closed after 2 s: half-closed first,
-// and given 100 ms to be ended by the server, so that it counts no failure (etcd 3.7 does not end it then, and
-// records a cancellation); an idle Hub has no stream and no goroutine. A live watch of one key takes about 300 bytes and its key and function.
-// Creations do not wait for one another: 500 of them come back in a few round trips.
-// Messages to the server: one for each creation and one for its cancellation; while a stream is silent,
-// a progress request every 5 s, and where that goes unanswered, as it does in etcd while a watch on the stream
-// starts at a revision still to come, one creation that the server must refuse (of an empty range).
+// Watches of the same keys are subscribers of one topic, which has one creation at the server, if that is correct
+// for each of them: see topic. A watch of all changes of a key and one of its deletion, such as the owner's and the
+// successor's of a queue key, together cost one creation and one cancel. One stream carries up to 512 topics; another
+// is opened when all are full. A stream costs two goroutines besides gRPC's own: one reads and processes the server's
+// answers, the other does what is due. A watch costs no goroutine, and no timer. A stream without topics is closed
+// after 2 s: it is half-closed first, and the server gets 100 ms to end it, so that it counts no failure (etcd 3.7 does
+// not end it then, and records a cancellation). An idle Hub has no stream and no goroutine. A live watch of one key
+// takes about 300 bytes and its key and function. Creations do not wait for one another: 500 of them are answered in a
+// few round trips. Messages to the server: one for each creation and one for its cancellation; while a stream is
+// silent, a progress request every 5 s, and if that is not answered, as in etcd while a watch on the stream starts at
+// a future revision, one creation that the server must refuse (of an empty range).
 //
 // # How it is built
 //
-// table is a pure machine: answers of the server and subscribers go in, creations, cancels and calls come out. A test
-// walks it through every interleaving of a few subscribers with a server that writes, compacts, refuses and loses streams.
-// stream owns one: it gives it what its link has read, under the Hub's mutex, and then makes the calls without it.
+// table is a pure machine: the server's answers and the subscribers are its input, creations, cancels and calls its
+// output. A test walks it through every interleaving of a few subscribers with a server that writes, compacts, refuses
+// and loses streams. stream owns one: it passes its link's answers to it under the Hub's mutex, and then makes the
+// calls without the mutex.
 //
 // # How it ends
 //

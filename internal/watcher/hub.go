@@ -13,13 +13,13 @@ import (
 const (
 	perStream = 512 // topics on one stream
 
-	// fresh is for how long a token that was just fetched is taken as good for a refusal of permission: a refusal
-	// under an older one may be due to the token.
+	// fresh is how long a token that was just fetched is considered good when permission is
+	// refused: a refusal under an older one may be due to the token.
 	fresh = 10 * time.Second
 )
 
-// A Hub carries the watches of one cluster's connection. It is safe for use by several goroutines, which may hold
-// locks of their own: no method but Close waits for anything.
+// A Hub carries the watches of one cluster's connection. It is safe for concurrent use, even by
+// callers that hold locks of their own, because only Close waits for anything.
 type Hub struct {
 	cluster *cluster.Cluster
 	ctx     context.Context // of all streams; cancelled by Close
@@ -28,17 +28,17 @@ type Hub struct {
 
 	mu      sync.Mutex // never held while a function is called, nor across a request or channel operation
 	closed  bool
-	streams []*stream // those that take topics, with their tables
+	streams []*stream // those that accept topics, with their tables
 	topics  index
-	watches int       // neither cancelled nor ended
-	token   string    // the newest that a stream was opened with
+	watches int       // how many are neither cancelled nor ended
+	token   string    // the newest with which a stream was opened
 	since   time.Time // when it was first observed
 	moves   uint64
 }
 
 // refusals are a server's refusals of one topic.
 type refusals struct {
-	count   int // close together
+	count   int // how many were close together
 	last    time.Time
 	backoff backoff.Backoff
 }
@@ -59,25 +59,28 @@ func (h *Hub) Close() {
 	h.running.Wait()
 }
 
-// Watch calls fn with all changes of the keys in [key, end) from revision from on (below 1: from 1), until the watch
-// ends. An empty end means key alone; "\x00" means all keys from key on. An empty key is the smallest one.
+// Watch calls fn with all changes of the keys in [key, end) from revision from on (below 1:
+// from 1), until the watch ends. An empty end means key alone; "\x00" means all keys from key
+// on. An empty key is the smallest one.
 //
-// fn is called by one goroutine at a time. It must not block, because it holds up the other watches of its
-// stream, nor call Hub.Close. It may be called before Watch returns; on a closed Hub, and for a range that is empty or too
-// long, that is done by Watch itself, so locks that fn takes must not be held then. fn must not be nil. Watch itself
-// sends nothing and does not wait.
+// fn is called by one goroutine at a time. It must not block, because it delays the other
+// watches of its stream, and must not call Hub.Close. It may be called before Watch returns. On
+// a closed Hub, and for a range that is empty or too long, Watch itself calls it, so the caller
+// must not hold locks that fn takes. fn must not be nil. Watch itself sends nothing and does
+// not wait.
 func (h *Hub) Watch(key, end string, from int64, fn func(Update)) *Watch {
 	return h.watch(newSpan(key, end), &Watch{hub: h, fn: fn, from: max(from, 1)})
 }
 
-// WatchDeletion is Watch of one key, for its deletions only: puts are not delivered, and cost the server no message. An event
-// has the value that was deleted, unless that is compacted already. Where this Hub watches all changes of
-// the key too, the two may share one creation; a value is delivered then only if it was put meanwhile.
+// WatchDeletion is Watch of one key, for its deletions only: puts are not delivered, and cost
+// the server no message. An event has the value that was deleted, unless that is compacted
+// already. If this Hub watches all changes of the key too, the two may share one creation; then
+// the value is delivered only if it was put meanwhile.
 func (h *Hub) WatchDeletion(key string, from int64, fn func(Update)) *Watch {
 	return h.watch(newSpan(key, ""), &Watch{hub: h, fn: fn, from: max(from, 1), deletions: true})
 }
 
-// WatchDeletions is WatchDeletion of the keys in [key, end), with no values that can be relied on.
+// WatchDeletions is WatchDeletion of the keys in [key, end), whose events may lack the value.
 func (h *Hub) WatchDeletions(key, end string, from int64, fn func(Update)) *Watch {
 	return h.watch(newSpan(key, end), &Watch{hub: h, fn: fn, from: max(from, 1), deletions: true})
 }
@@ -100,7 +103,7 @@ func (h *Hub) watch(sp span, w *Watch) *Watch {
 	w.counted = true
 	h.watches++
 	if t := h.topics.find(sp, w); t != nil {
-		t.subscribe(w) // costs no message
+		t.subscribe(w) // sends no message
 		h.mu.Unlock()
 		return w
 	}
@@ -113,14 +116,14 @@ func (h *Hub) watch(sp span, w *Watch) *Watch {
 	return w
 }
 
-// Stats is how much a Hub carries.
+// Stats are the numbers of a Hub.
 type Stats struct {
-	Watches int    // not ended
-	Streams int    // open, or being opened
+	Watches int    // how many have not ended
+	Streams int    // how many are open, or being opened
 	Moves   uint64 // how often a stream was lost and its watches resumed
 }
 
-// Stats returns how much the Hub carries now.
+// Stats returns the Hub's current numbers.
 func (h *Hub) Stats() Stats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -146,8 +149,9 @@ func (h *Hub) assign(t *topic, ok func(*stream) bool) *stream {
 	return s
 }
 
-// cancel unsubscribes w, which is stopped. A creation to which nobody subscribes any more is cancelled a moment
-// later, with others: a message sent alone costs both ends several times as much as one of many.
+// cancel unsubscribes w, which is stopped. A creation without subscribers is cancelled a moment
+// later, together with others: a message that is sent alone costs both ends several times as
+// much as one of many.
 func (h *Hub) cancel(w *Watch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -162,7 +166,7 @@ func (h *Hub) cancel(w *Watch) {
 	}
 }
 
-// leave takes w out of the count; false: it was out already. Caller holds mu.
+// leave removes w from the count; false: it was removed already. Caller holds mu.
 func (h *Hub) leave(w *Watch) bool {
 	if !w.counted {
 		return false
@@ -172,8 +176,9 @@ func (h *Hub) leave(w *Watch) bool {
 	return true
 }
 
-// elsewhere gives a topic of from, which was refused, to another stream, so that another member is queried and, where
-// permission was refused, one that was opened with a fresh token. Caller holds mu.
+// elsewhere gives a topic of from, which was refused, to another stream, so that another member
+// is queried and, if permission was refused, one that was opened with a fresh token. Caller
+// holds mu.
 func (h *Hub) elsewhere(p postponed, from *stream, now time.Time) {
 	if h.closed {
 		from.table.add(p.topic) // which ends soon
@@ -189,7 +194,7 @@ func (h *Hub) elsewhere(p postponed, from *stream, now time.Time) {
 	s.nudge()
 }
 
-// retire takes s out of the streams that take topics; false: it has some. Caller holds mu.
+// retire removes s from the streams that accept topics; false: it has topics. Caller holds mu.
 func (h *Hub) retire(s *stream) bool {
 	if s.table.size > 0 {
 		return false
@@ -198,12 +203,12 @@ func (h *Hub) retire(s *stream) bool {
 	return true
 }
 
-// forget takes s out of the streams. Caller holds mu.
+// forget removes s from the streams. Caller holds mu.
 func (h *Hub) forget(s *stream) {
 	h.streams = slices.DeleteFunc(h.streams, func(t *stream) bool { return t == s })
 }
 
-// opened notes the token that s was opened with.
+// opened records the token with which s was opened.
 func (h *Hub) opened(s *stream, token string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -213,7 +218,7 @@ func (h *Hub) opened(s *stream, token string) {
 	}
 }
 
-// isFresh reports whether a refusal of permission under token is to be believed. Caller holds mu.
+// isFresh reports whether a refusal of permission under token counts. Caller holds mu.
 func (h *Hub) isFresh(token string, now time.Time) bool {
 	return token == "" || token == h.token && now.Sub(h.since) < fresh
 }

@@ -10,32 +10,32 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// link is one gRPC stream on one member. Its reader, which is its one goroutine, takes its turn with the loop of
-// the stream that made it: an answer is dealt with where it was read.
+// link is one gRPC stream on one member. Its reader, its only goroutine, takes turns with the
+// loop of its stream, so that an answer is processed where it was read.
 type link struct {
 	member *cluster.Member
 	cancel context.CancelFunc
-	done   chan struct{} // closed when the reader is gone
-	guard  *time.Timer   // cancels the link while it runs out: bounds Send
+	done   chan struct{} // closed when the reader has returned
+	guard  *time.Timer   // cancels the link when it fires: bounds Send
 
-	// Of the stream's turn.
+	// Used only in the stream's turn.
 	grpc   pb.Watch_WatchClient // nil until open
 	token  string
 	worked time.Time // when its first good answer came; zero: none
-	end    error     // why nothing more is taken from it; nil: it goes on
+	end    error     // why no further answer is used; nil: it has not ended
 }
 
 // linkError is why a link ended.
 type linkError struct {
 	err   error
-	token string // what it was opened with
-	blame bool   // the member is graded down for it
+	token string // with which it was opened
+	blame bool   // the member is graded down because of it
 }
 
 func (e *linkError) Error() string { return e.err.Error() }
 func (e *linkError) Unwrap() error { return e.err }
 
-// dial gives s a link to m, and that its reader.
+// dial gives s a link to m, and the link its reader.
 func (s *stream) dial(m *cluster.Member) {
 	ctx, cancel := context.WithCancel(s.hub.ctx)
 	l := &link{member: m, cancel: cancel, done: make(chan struct{})}
@@ -46,7 +46,7 @@ func (s *stream) dial(m *cluster.Member) {
 	go s.read(ctx, l) // ends with ctx or the stream; close waits for it
 }
 
-// read opens the stream and deals with what comes, until it ends.
+// read opens the stream and processes what arrives, until it ends.
 func (s *stream) read(ctx context.Context, l *link) {
 	defer close(l.done)
 	err := s.converse(ctx, l)
@@ -72,20 +72,21 @@ func (s *stream) converse(ctx context.Context, l *link) *linkError {
 	for {
 		r, err := grpc.Recv()
 		if err != nil && ctx.Err() != nil {
-			err = errSilent // the guard has ended it, unless it has ended anyhow
+			err = errSilent // the guard has ended it, unless it had ended already
 		}
 		if err != nil {
 			return &linkError{err, token, true}
 		}
 		if s.turn(func(now time.Time) error { return s.answer(r, now) }) != nil {
-			s.nudge() // what comes until the loop has ended the link is passed over
+			s.nudge() // answers that arrive before the loop has ended the link are dropped
 		}
 	}
 }
 
-// send sends r. It does not block in practice: at most maxUnanswered of creations, or one, and a cancel for each watch can
-// be unread by the server, less than gRPC buffers. Should it, guard ends the link. An error is reported by the
-// reader as well, so it is not read here.
+// send sends r. It does not block in practice: the server has at most maxUnanswered bytes of
+// creations, or one creation, and a cancel for each watch still to read, less than gRPC
+// buffers. If it blocks, guard ends the link. The reader gets the error too, so it is not
+// checked here.
 func (l *link) send(r *pb.WatchRequest) {
 	l.guard.Reset(answerWithin)
 	_ = l.grpc.Send(r)
@@ -105,11 +106,11 @@ func (l *link) create(c creation) {
 
 var noPuts = []pb.WatchCreateRequest_FilterType{pb.WatchCreateRequest_NOPUT}
 
-// echoKey is both ends of the empty range that an echo is for.
+// echoKey is both ends of an echo's empty range.
 var echoKey = []byte("pawl")
 
-// echo sends a creation that etcd refuses at once and without a trace: of an empty range, or for lack of
-// permission, or of a good token, which is worth knowing.
+// echo sends a creation that etcd refuses at once and without side effects: because its range
+// is empty, or for lack of permission or of a valid token, which is useful to know.
 func (l *link) echo(id int64) {
 	l.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: &pb.WatchCreateRequest{
 		Key: echoKey, RangeEnd: echoKey, StartRevision: 1, WatchId: id,
@@ -128,8 +129,8 @@ func (l *link) progress() {
 	}})
 }
 
-// drain half-closes the stream and gives the server a moment to end it, so that it need not record a
-// cancellation.
+// drain half-closes the stream and gives the server a moment to end it, so that the server
+// records no cancellation.
 func (l *link) drain() {
 	if l.grpc == nil || l.grpc.CloseSend() != nil {
 		return
@@ -142,7 +143,7 @@ func (l *link) drain() {
 	}
 }
 
-// close ends the link and returns when its reader is gone.
+// close ends the link and returns when its reader has returned.
 func (l *link) close() {
 	l.guard.Stop()
 	l.cancel()

@@ -1,6 +1,6 @@
 package watcher
 
-// item is what a list links.
+// item is an element of a list.
 type item[T any] interface {
 	comparable
 	links() *links[T]
@@ -9,7 +9,8 @@ type item[T any] interface {
 // links are an item's neighbours in the one list that it is in.
 type links[T any] struct{ before, after T }
 
-// list is a list, through its items, that can be left from the middle. An item is in at most one.
+// list is a linked list, stored in its items, so that an item can be removed from the middle.
+// An item is in at most one list.
 type list[T item[T]] struct{ head, tail T }
 
 func (l *list[T]) empty() bool {
@@ -29,7 +30,7 @@ func (l *list[T]) push(x T) {
 	l.tail = x
 }
 
-// remove takes x, which is in l, out of it.
+// remove removes x, which is in l.
 func (l *list[T]) remove(x T) {
 	var none T
 	at := *x.links()

@@ -4,29 +4,31 @@ import "time"
 
 const (
 	openWithin   = 3 * time.Second // a stream opens, once there is a token, and
-	answerWithin = 3 * time.Second // a creation, and a question, is answered, or the stream is abandoned
+	answerWithin = 3 * time.Second // a creation or a probe is answered, or the stream is abandoned
 	quietFor     = 5 * time.Second // then a silent stream is probed
 	echoAfter    = 1 * time.Second // after a progress request that was not answered
 	idleFor      = 2 * time.Second // then a stream without watches is closed
 	drainFor     = 100 * time.Millisecond
-	sweepAfter   = 20 * time.Millisecond // how long a cancel that is in no hurry waits for company
+	sweepAfter   = 20 * time.Millisecond // how long a cancel that is not urgent waits to be sent with others
 )
 
-// pulse decides, from times alone, whether a stream lives. The zero pulse is of a stream whose token is being fetched,
-// for which others answer; with since set, of one that is being opened.
+// pulse decides, from times alone, whether a stream is alive. The zero pulse is that of a
+// stream whose token is being fetched, which has time limits of its own; with since set, it is
+// that of a stream which is being opened.
 //
-// There are two questions. A progress request is the cheap one, but etcd leaves it unanswered while
-// one of the stream's watches is not synced or starts above the present revision, as a watch does that
-// waits on an otherwise idle cluster. So it is followed by an echo: a creation that the server must refuse.
+// There are two probes. A progress request is the cheap one, but etcd leaves it unanswered
+// while one of the stream's watches is not synced or starts above the current revision, as a
+// watch does that waits on an otherwise idle cluster. So it is followed by an echo: a creation
+// that the server must refuse.
 type pulse struct {
 	open       bool
-	since      time.Time // opening began, or the last answer came
+	since      time.Time // when opening began, or the last answer came
 	unanswered time.Time // when the first unanswered creation (or echo) was sent, or the one before it was answered; zero: there is none
 	probed     time.Time // when the unanswered progress request was sent; zero: there is none
-	echoed     bool      // since probed
+	echoed     bool      // an echo was sent since probed
 }
 
-// act is what is due.
+// act says what is due.
 type act int
 
 const (
@@ -39,7 +41,7 @@ const (
 // opening: the stream is requested from a member.
 func (p *pulse) opening(now time.Time) { *p = pulse{since: now} }
 
-// opened: the stream is there.
+// opened: the stream is open.
 func (p *pulse) opened(now time.Time) { *p = pulse{open: true, since: now} }
 
 // alive: an answer came, of whatever kind.
@@ -54,7 +56,7 @@ func (p *pulse) sent() {
 	}
 }
 
-// answered: a creation was, and left are not yet.
+// answered: a creation was answered, and left are still unanswered.
 func (p *pulse) answered(now time.Time, left int) {
 	p.unanswered = time.Time{}
 	if left > 0 {
@@ -62,7 +64,7 @@ func (p *pulse) answered(now time.Time, left int) {
 	}
 }
 
-// due says what is to be done at now, and when to check again if nothing happens until then.
+// due returns what to do at now, and when to check again if nothing happens until then.
 func (p *pulse) due(now time.Time) (act, time.Time) {
 	var limit, probe time.Time
 	what := nothing
@@ -90,7 +92,7 @@ func (p *pulse) due(now time.Time) (act, time.Time) {
 	return nothing, sooner(limit, probe)
 }
 
-// sooner returns the earlier one; the zero Time is never.
+// sooner returns the earlier time; the zero Time means never.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

@@ -9,24 +9,26 @@ import (
 const (
 	minDelay = 100 * time.Millisecond // before jitter
 	maxDelay = 1 * time.Second
-	// steady is how long a stream must have lived for its end not to count as one more failure in a row.
-	// Without it, a server that takes streams and ends them would be queried without a pause.
+	// steady is how long a stream must have lived for its end not to count as another failure
+	// in a row. Without it, a server that accepts streams and ends them would be queried
+	// without a pause.
 	steady = 2 * time.Second
 )
 
-// newBackoff is the series of waits before a stream is opened again, or a refused topic is created again.
+// newBackoff is the backoff before a stream is opened again, or a refused topic is created
+// again.
 func newBackoff() backoff.Backoff { return backoff.Backoff{First: minDelay, Most: maxDelay} }
 
 // retry paces the reopening of one stream.
 type retry struct {
-	failed  bool // the last stream had ended, too, before it was steady
+	failed  bool // the last stream also ended before it was steady
 	backoff backoff.Backoff
 }
 
 func newRetry() retry { return retry{backoff: newBackoff()} }
 
-// ended counts an end of a stream that lived (gave answers) for lived, and returns how long to wait before
-// the next one: not at all after the first, then between 50 ms and 1 s.
+// ended counts an end of a stream that gave answers for lived, and returns how long to wait
+// before the next one: not at all after the first, then between 50 ms and 1 s.
 func (r *retry) ended(lived time.Duration) time.Duration {
 	if lived >= steady || !r.failed {
 		r.failed = true

@@ -1,13 +1,13 @@
 package watcher
 
-// sends is memory for what the table wants to be sent, which is used again.
+// sends is memory for what the table wants to send, which is reused.
 type sends struct {
 	topics    []*topic
 	creations []creation
 	cancels   []int64
 }
 
-// creation is what is sent for a topic.
+// creation is the message sent for a topic.
 type creation struct {
 	id, from int64
 	span     span
@@ -45,5 +45,5 @@ func (s *stream) send() {
 	clear(out.creations)
 }
 
-// kept is how much of a stream's memory for messages is kept for the next ones.
+// kept is how much of a stream's memory for messages is kept for reuse.
 const kept = 16

@@ -2,9 +2,9 @@ package watcher
 
 import "time"
 
-// turn lets one goroutine at a time, the loop or the reader of its link, work on what is the loop's. It does the work
-// unless the link has ended, and then all that this made due. The first error ends the link, and is what every
-// later turn returns.
+// turn lets one goroutine at a time, the loop or the reader of its link, work on the loop's
+// state. Unless the link has ended it runs work, and then does all that became due. The first
+// error ends the link, and every later turn returns it.
 func (s *stream) turn(work func(now time.Time) error) error {
 	s.busy <- struct{}{}
 	defer func() { <-s.busy }()
@@ -19,8 +19,8 @@ func (s *stream) turn(work func(now time.Time) error) error {
 	return l.end
 }
 
-// serve is the loop while there is a link, whose reader deals with what the server says. It returns errIdle, errOver
-// or a *linkError.
+// serve is the loop while there is a link, whose reader processes the server's answers. It
+// returns errIdle, errOver or a *linkError.
 func (s *stream) serve() error {
 	nothing := func(time.Time) error { return nil }
 	for work := nothing; ; {
@@ -32,7 +32,7 @@ func (s *stream) serve() error {
 			work = func(time.Time) error { s.clear(); return nil }
 		case <-s.alarm.C:
 			work = func(time.Time) error { s.set = time.Time{}; return nil }
-		case <-s.link.done: // with an error
+		case <-s.link.done: // it ended with an error
 			work = nothing
 		case <-s.hub.ctx.Done():
 			work = func(time.Time) error { return errOver }
@@ -71,7 +71,7 @@ func (s *stream) pause(d time.Duration) error {
 	}
 }
 
-// clear has what nobody subscribes to cancelled.
+// clear cancels the creations without subscribers.
 func (s *stream) clear() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
@@ -79,8 +79,8 @@ func (s *stream) clear() {
 	s.table.sweep()
 }
 
-// retryLater moves the topics whose delay has passed to another stream, and returns when the next one's is. Caller holds
-// Hub.mu.
+// retryLater moves the topics whose delay has passed to another stream, and returns when the
+// next delay passes. Caller holds Hub.mu.
 func (s *stream) retryLater(now time.Time) (next time.Time) {
 	due, next := s.table.take(now)
 	for _, p := range due {
@@ -89,7 +89,8 @@ func (s *stream) retryLater(now time.Time) (next time.Time) {
 	return next
 }
 
-// rest returns when the table has to be checked again; idle: the stream has had no topic for a while, and takes none.
+// rest returns when the table has to be checked again; idle: the stream has had no topic for a
+// while, and accepts none any more.
 func (s *stream) rest(now time.Time) (next time.Time, idle bool) {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
@@ -135,7 +136,8 @@ func (s *stream) doDue(now time.Time) error {
 	return nil
 }
 
-// arm sets the alarm to fire at t or sooner. (Sooner costs a check; setting it for every answer would cost more.)
+// arm sets the alarm to fire at t or earlier. (Earlier costs a check; setting it for every
+// answer would cost more.)
 func (s *stream) arm(now, t time.Time) {
 	if t.IsZero() || !s.set.IsZero() && !t.Before(s.set) && now.Before(s.set) {
 		return

@@ -287,7 +287,8 @@ func TestATopicThatTheServerCancelsIsCreatedElsewhereForAll(t *testing.T) {
 	}
 }
 
-// What is put while nobody subscribes to deletions is not noted, so what was noted before is forgotten.
+// Values that are put while nobody subscribes to deletions are not recorded, so an earlier
+// recorded value is dropped.
 func TestALaterSubscriberIsNotGivenAnEarlierValue(t *testing.T) {
 	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
 		c, id, _, d, all, _ := b.sharing(7)

@@ -11,17 +11,17 @@ import (
 // An Event is one change of one key.
 type Event struct {
 	Key     string
-	Value   []byte // what was put; nil where the key was deleted, but see [Hub.WatchDeletion]. It must not be changed.
+	Value   []byte // what was put; nil if the key was deleted, but see [Hub.WatchDeletion]. It must not be changed.
 	Deleted bool   // the key was deleted, by a request or with its lease
 
-	CreateRevision int64 // 0 where the key was deleted
+	CreateRevision int64 // 0 if the key was deleted
 	ModRevision    int64 // of this change
 	Lease          int64 // 0: none, or the key was deleted
 }
 
-// advance takes the events of an answer, after those held back from the answers before, whose fragments they
-// continue. It returns what is to be delivered and what is to be held back now: where more fragments
-// are to come, the last revision, which may not be complete.
+// advance processes the events of an answer, after those held back from the answers before,
+// whose fragments they continue. It returns what to deliver and what to hold back now: if more
+// fragments follow, the last revision, which may not be complete.
 func advance(sp span, deletions bool, next int64, held, evs []*mvccpb.Event, more bool) (out []Event, rest []*mvccpb.Event) {
 	if len(held) > 0 {
 		evs = append(held, evs...)
@@ -37,10 +37,11 @@ func advance(sp span, deletions bool, next int64, held, evs []*mvccpb.Event, mor
 	return sift(sp, deletions, next, evs), rest
 }
 
-// sift makes of evs, which a server sent for a creation of sp, and which are in order, what is to be delivered:
-// each event once, nothing below next, nothing outside sp, and, where deletions is set, nothing else.
+// sift selects from evs, which a server sent for a creation of sp, in order, what to deliver:
+// each event once, nothing below next, nothing outside sp, and, if deletions is set, only
+// deletions.
 //
-// What comes in a later answer and is older than what was delivered is taken for a repetition.
+// An event in a later answer that is older than what was delivered counts as a repetition.
 func sift(sp span, deletions bool, next int64, evs []*mvccpb.Event) []Event {
 	var out []Event
 	for i, e := range evs {
@@ -62,7 +63,7 @@ func sift(sp span, deletions bool, next int64, evs []*mvccpb.Event) []Event {
 func event(sp span, deletions bool, e *mvccpb.Event) Event {
 	kv := e.Kv
 	out := Event{
-		Key:            sp.key, // no copy where only one key is watched
+		Key:            sp.key, // no copy if only one key is watched
 		Deleted:        e.Type == mvccpb.Event_DELETE,
 		CreateRevision: kv.CreateRevision,
 		ModRevision:    kv.ModRevision,
@@ -80,7 +81,7 @@ func event(sp span, deletions bool, e *mvccpb.Event) Event {
 	return out
 }
 
-// inOrder sorts by revision, and by key within one, what is not sorted.
+// inOrder returns evs sorted by revision, and by key within one.
 func inOrder(evs []*mvccpb.Event) []*mvccpb.Event {
 	if !slices.IsSortedFunc(evs, compare) {
 		slices.SortStableFunc(evs, compare)

@@ -5,15 +5,16 @@ import (
 	"fmt"
 )
 
-// maxSpan bounds a range's two ends together. It keeps a creation well below what a server takes in one
-// message, where a longer one would end the stream, and below what gRPC buffers for one stream.
+// maxSpan bounds the length of a range's two ends together. It keeps a creation well below the
+// size that a server accepts in one message, because a longer one would end the stream, and
+// below what gRPC buffers for one stream.
 const maxSpan = 32 << 10
 
-// maxUnanswered bounds the bytes of the creations that are unanswered on one stream, where there are several. It is half of
-// what gRPC buffers, and 500 creations of usual keys in two or three round trips.
+// maxUnanswered bounds the bytes of several unanswered creations on one stream. It is half of
+// what gRPC buffers; 500 creations of usual keys take two or three round trips.
 const maxUnanswered = 32 << 10
 
-// perCreation is what a creation takes beside its keys.
+// perCreation is the size of a creation without its keys.
 const perCreation = 24
 
 // everything, as the end of a range, means all keys from its beginning on.
@@ -24,12 +25,12 @@ var (
 	errLongSpan  = fmt.Errorf("the range is longer than %d bytes", maxSpan)
 )
 
-// span is the keys that are watched: [key, end), or key alone where end is empty.
+// span is the range of watched keys: [key, end), or key alone if end is empty.
 type span struct{ key, end string }
 
 func newSpan(key, end string) span {
 	if key == "" {
-		key = "\x00" // the smallest key; etcd takes it so too
+		key = "\x00" // the smallest key; etcd reads it so too
 	}
 	return span{key: key, end: end}
 }
@@ -44,10 +45,10 @@ func (s span) check() error {
 	return nil
 }
 
-// size is about how long a creation is.
+// size is about the size of a creation.
 func (s span) size() int { return len(s.key) + len(s.end) + perCreation }
 
-// covers reports whether key is one of them.
+// covers reports whether key is in the span.
 func (s span) covers(key []byte) bool {
 	switch s.end {
 	case "":

@@ -7,27 +7,27 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// stream has up to perStream topics and keeps a link for them, one after the other. Its loop, run, calls the functions
-// of who subscribes to them, in turns with the reader of its link while there is one; so those are called
-// by one goroutine at a time whatever becomes of the links.
+// stream has up to perStream topics and keeps a link for them, one after the other. Its loop,
+// run, and the reader of its link take turns calling the subscribers' functions, so that one
+// goroutine at a time calls them even when links change.
 type stream struct {
 	hub   *Hub
 	wake  chan struct{} // the table has something to send, or nothing left
-	sweep *time.Timer   // wakes the loop for what need not be cancelled at once
+	sweep *time.Timer   // wakes the loop for cancels that are not urgent
 
-	// Under Hub.mu.
+	// Guarded by Hub.mu.
 	table  table
 	sweeps bool   // sweep runs
-	token  string // the link's, or the last link's
+	token  string // of the link, or of the last link
 	avoid  *cluster.Member
 
-	// Of the loop or of the link's reader, whichever has filled busy.
+	// Used by the loop or the link's reader, whichever has filled busy.
 	busy  chan struct{}
-	link  *link // nil: there was none
+	link  *link // nil: there was none yet
 	pulse pulse
-	empty time.Time // since when there is no topic; zero: there is one
+	empty time.Time // since when it has no topic; zero: it has one
 	alarm *time.Timer
-	set   time.Time  // when alarm fires; zero: it does not
+	set   time.Time  // when alarm fires; zero: it is not set
 	calls []delivery // of one answer
 	sends sends
 }
@@ -47,8 +47,8 @@ func (s *stream) nudge() {
 	}
 }
 
-// run is the stream's loop. It ends when the stream has no topics for a while, or with the Hub or
-// the cluster.
+// run is the stream's loop. It returns when the stream has had no topics for a while, or the
+// Hub or the cluster has ended.
 func (s *stream) run() {
 	defer s.hub.running.Done()
 	defer s.sweep.Stop()
@@ -73,7 +73,7 @@ func (s *stream) run() {
 	}
 }
 
-// attend opens a link and keeps it until it ends. nil: open another one.
+// attend opens a link and serves it until it ends. nil: open another one.
 func (s *stream) attend() error {
 	c := s.hub.cluster
 	m := c.Pick(s.avoided()...)
@@ -90,20 +90,20 @@ func (s *stream) attend() error {
 		return err
 	}
 	if s.hub.ctx.Err() != nil || s.hub.cluster.Err() != nil {
-		return errOver // which ended the link: nobody's fault
+		return errOver // it ended the link, not a fault
 	}
 	s.blame(m, le)
 	return nil
 }
 
-// blame draws the consequences of a link's end.
+// blame grades members and tokens after a link's end.
 func (s *stream) blame(m *cluster.Member, e *linkError) {
 	h := s.hub
 	var avoid *cluster.Member
 	switch {
 	case cluster.IsTokenRefusal(e):
 		if !h.cluster.TokenRefused(m, e.token, e.err) {
-			avoid = m // the token is good elsewhere
+			avoid = m // other members accept the token
 		}
 	case e.blame:
 		h.cluster.Failed(m, e.err)
@@ -126,7 +126,7 @@ func (s *stream) avoided() []*cluster.Member {
 	return []*cluster.Member{s.avoid}
 }
 
-// lived is for how long the last link gave answers.
+// lived is how long the last link gave answers.
 func (s *stream) lived() time.Duration {
 	if s.link == nil || s.link.worked.IsZero() {
 		return 0
@@ -134,16 +134,16 @@ func (s *stream) lived() time.Duration {
 	return time.Since(s.link.worked)
 }
 
-// lost empties the table: the link is gone.
+// lost requeues the table's topics because the link is gone.
 func (s *stream) lost() {
 	s.hub.mu.Lock()
 	defer s.hub.mu.Unlock()
 	s.table.lost()
-	s.sweeps = false // the loop may have been woken for it when the link had ended already, and have done nothing
+	s.sweeps = false // the loop may have been woken for it after the link had ended, and have done nothing
 	s.table.sweep()
 }
 
-// end ends everybody, with the cluster's error or that of a closed Hub.
+// end ends all subscribers, with the cluster's error or that of a closed Hub.
 func (s *stream) end() {
 	h := s.hub
 	err := h.cluster.Err()
@@ -157,7 +157,7 @@ func (s *stream) end() {
 	s.call()
 }
 
-// left takes the watches that calls end out of the count. Caller holds Hub.mu.
+// left removes from the count the watches that calls end. Caller holds Hub.mu.
 func (s *stream) left(calls []delivery) []delivery {
 	for _, c := range calls {
 		if c.last {
@@ -167,7 +167,7 @@ func (s *stream) left(calls []delivery) []delivery {
 	return calls
 }
 
-// call makes the calls. Nobody holds Hub.mu.
+// call makes the calls. The caller does not hold Hub.mu.
 func (s *stream) call() {
 	for _, c := range s.calls {
 		if c.last {
@@ -182,7 +182,7 @@ func (s *stream) call() {
 	clear(s.calls)
 }
 
-// sweepLater has what nobody subscribes to cancelled in a moment. Caller holds Hub.mu.
+// sweepLater has creations without subscribers cancelled in a moment. Caller holds Hub.mu.
 func (s *stream) sweepLater() {
 	if !s.sweeps {
 		s.sweeps = true

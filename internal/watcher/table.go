@@ -8,28 +8,29 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// table is the topics of one stream, and what is under way for each: a pure machine. Answers of the
-// server, subscribers and the end of the link go in; requests to be sent and calls to be
-// made come out. It knows no lock, no clock and no gRPC, and is enumerated in enumerate_test.go.
+// table is the topics of one stream, and what is under way for each: a pure machine. The
+// server's answers, subscribers and the end of the link are its input; requests to send and
+// calls to make are its output. It has no lock, no clock and no gRPC, and enumerate_test.go
+// enumerates it.
 //
-// Every topic is in queue, in requests, in live or in later, as its state says.
+// Every topic is in queue, in requests, in live or in later, according to its state.
 type table struct {
 	index index // the Hub's
 	size  int   // how many topics there are
 
 	queue    list[*topic]
-	requests []request                 // the creations that are not answered, as they were sent
+	requests []request                 // the unanswered creations, in the order in which they were sent
 	bytes    int                       // of requests
-	live     map[int64]*topic          // by the ID on the present link
-	held     map[int64][]*mvccpb.Event // of answers whose end has not come
+	live     map[int64]*topic          // by the ID on the current link
+	held     map[int64][]*mvccpb.Event // events of answers whose last fragment has not arrived
 	later    []postponed
-	quiet    []*topic // that lost their last subscriber while living; some may have another since
+	quiet    []*topic // topics that lost their last subscriber while living; some may have a new one since
 
 	cancels []int64 // to be sent
-	lastID  int64   // IDs are never used twice on one link
+	lastID  int64   // IDs are used once on a link
 }
 
-// request is a creation that is not answered. With topic nil it is an echo.
+// request is an unanswered creation. With topic nil it is an echo.
 type request struct {
 	id    int64
 	topic *topic
@@ -52,7 +53,7 @@ type delivery struct {
 
 func newTable(ix index) table { return table{index: ix, live: map[int64]*topic{}} }
 
-// add takes in a topic, which is in no table.
+// add adds a topic, which is in no table.
 func (tb *table) add(t *topic) {
 	tb.size++
 	tb.enqueue(t)
@@ -63,14 +64,15 @@ func (tb *table) enqueue(t *topic) {
 	tb.queue.push(t)
 }
 
-// remove lets go of a topic that is in no list.
+// remove removes a topic that is in no list.
 func (tb *table) remove(t *topic) {
 	t.state, t.id, t.value = nowhere, 0, nil
 	tb.size--
 	tb.index.withdraw(t)
 }
 
-// unsubscribe takes w off its topic. later: its creation is to be cancelled, in company.
+// unsubscribe removes w from its topic. later: the topic's creation has to be cancelled,
+// together with others.
 func (tb *table) unsubscribe(w *Watch) (later bool) {
 	t := w.topic
 	t.unsubscribe(w)
@@ -90,10 +92,10 @@ func (tb *table) unsubscribe(w *Watch) (later bool) {
 		}
 		return true
 	}
-	return false // requested: the answer, if it is an acknowledgement, is followed by a cancel
+	return false // requested: if the creation is acknowledged, a cancel follows
 }
 
-// sweep cancels the creations of topics to which nobody subscribes any more.
+// sweep cancels the creations of topics without subscribers.
 func (tb *table) sweep() {
 	for _, t := range tb.quiet {
 		t.quiet = false
@@ -106,7 +108,7 @@ func (tb *table) sweep() {
 	tb.quiet = tb.quiet[:0]
 }
 
-// cancel takes a living topic's creation back.
+// cancel cancels a living topic's creation.
 func (tb *table) cancel(t *topic) {
 	tb.cancels = append(tb.cancels, t.id)
 	tb.forget(t.id)
@@ -117,7 +119,7 @@ func (tb *table) forget(id int64) {
 	delete(tb.held, id)
 }
 
-// create returns the creations that are to be sent now, which are then unanswered.
+// create returns the creations to send now, which are then unanswered.
 func (tb *table) create(out []*topic) []*topic {
 	for t := tb.queue.head; t != nil; t = tb.queue.head {
 		size := t.span.size()
@@ -141,8 +143,8 @@ func (tb *table) echo() int64 {
 	return tb.lastID
 }
 
-// lost puts the topics of a link that ended back into the queue, as they were created, and lets go
-// of those to which nobody subscribes.
+// lost puts the topics of a link that ended back into the queue, in the order of their
+// creation, and removes those without subscribers.
 func (tb *table) lost() {
 	var topics []*topic
 	for _, id := range slices.Sorted(maps.Keys(tb.live)) {
@@ -174,7 +176,7 @@ func (tb *table) end(t *topic, u Update, out []delivery) []delivery {
 	return out
 }
 
-// endAll ends everybody with u.
+// endAll ends all subscribers with u.
 func (tb *table) endAll(u Update, out []delivery) []delivery {
 	tb.lost()
 	for _, p := range tb.later {
@@ -188,14 +190,14 @@ func (tb *table) endAll(u Update, out []delivery) []delivery {
 	return out
 }
 
-// postpone has t, which is in no list, tried again at until.
+// postpone has t, which is in no list, created again at until.
 func (tb *table) postpone(t *topic, until time.Time, denied bool) {
 	t.state = delayed
 	tb.later = append(tb.later, postponed{t, until, denied})
 }
 
 // take returns the topics whose delay has passed at now, which are then in no table, and when
-// the next one's is.
+// the next delay passes.
 func (tb *table) take(now time.Time) (due []postponed, next time.Time) {
 	tb.later = slices.DeleteFunc(tb.later, func(p postponed) bool {
 		if now.Before(p.until) {

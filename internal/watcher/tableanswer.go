@@ -8,13 +8,13 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 )
 
-// outcome is what an answer means beside calls.
+// outcome is what an answer means, besides the calls.
 type outcome struct {
 	answered bool   // an unanswered creation was answered
 	refused  bool   // a creation was refused, or ended, for reason
-	topic    *topic // whose it was, in no list; nil: an echo's, or that of one that is dealt with
+	topic    *topic // the topic, in no list; nil: an echo's, or one that is handled already
 	reason   string
-	err      error // the link is to be ended
+	err      error // the link has to be ended
 }
 
 var (
@@ -22,10 +22,11 @@ var (
 	errBloat = errors.New("a fragmented revision is too long")
 )
 
-// maxHeld bounds the events of one revision that came in fragments, which were not requested.
+// maxHeld bounds the held events of one revision, which may come in fragments although
+// fragments were not requested.
 const maxHeld = 1 << 20
 
-// answer takes what a server sent.
+// answer processes a server's answer.
 func (tb *table) answer(r *pb.WatchResponse, out []delivery) ([]delivery, outcome) {
 	if r.Created {
 		return tb.answered(r, out)
@@ -37,8 +38,9 @@ func (tb *table) answer(r *pb.WatchResponse, out []delivery) ([]delivery, outcom
 	return tb.ended(r, out)
 }
 
-// answered takes the answer to the first unanswered creation: etcd answers creations in order. A refusal is known by the
-// watch ID -1, which says nothing about whose it is; any other ID must be the one we gave, or the answer is a repetition.
+// answered processes the answer to the first unanswered creation: etcd answers creations in
+// order. A refusal has the watch ID -1, which does not show which creation was refused; any
+// other ID must be the one we gave, or the answer is a repetition.
 func (tb *table) answered(r *pb.WatchResponse, out []delivery) ([]delivery, outcome) {
 	switch i := tb.indexOf(r.WatchId); {
 	case len(tb.requests) == 0 || i < 0 && r.WatchId != -1:
@@ -49,7 +51,7 @@ func (tb *table) answered(r *pb.WatchResponse, out []delivery) ([]delivery, outc
 	a := tb.requests[0]
 	tb.bytes -= a.bytes
 	if tb.requests = tb.requests[1:]; len(tb.requests) == 0 {
-		tb.requests = nil // its memory is that of all there were
+		tb.requests = nil // frees the memory of all requests
 	}
 	t, res := a.topic, outcome{answered: true}
 	switch {
@@ -58,7 +60,7 @@ func (tb *table) answered(r *pb.WatchResponse, out []delivery) ([]delivery, outc
 		out, res.topic = tb.compacted(t, r.CompactRevision, out)
 		res.refused, res.reason = true, r.CancelReason
 		return out, res
-	case t == nil: // an echo that was not refused
+	case t == nil: // an echo that the server accepted
 		tb.cancels = append(tb.cancels, a.id)
 		return out, res
 	}
@@ -76,16 +78,17 @@ func (tb *table) answered(r *pb.WatchResponse, out []delivery) ([]delivery, outc
 	return out, res
 }
 
-// indexOf is where in requests the creation of id is; below 0: nowhere.
+// indexOf is the index in requests of the creation of id; below 0: it is not there.
 func (tb *table) indexOf(id int64) int {
 	return slices.IndexFunc(tb.requests, func(a request) bool { return a.id == id })
 }
 
-// deliver gives the events of an answer to their topic. Answers for topics that are gone have none.
+// deliver delivers the events of an answer to their topic. Answers for removed topics have
+// none.
 func (tb *table) deliver(r *pb.WatchResponse, out []delivery) ([]delivery, error) {
 	t := tb.live[r.WatchId]
 	if i := tb.indexOf(r.WatchId); t == nil && i >= 0 {
-		t = tb.requests[i].topic // etcd acknowledges first; events that came before would be lost otherwise
+		t = tb.requests[i].topic // etcd acknowledges first, but should events come earlier they would be lost otherwise
 	}
 	if t == nil {
 		return out, nil
@@ -101,7 +104,7 @@ func (tb *table) deliver(r *pb.WatchResponse, out []delivery) ([]delivery, error
 	return t.deliver(events, out), nil
 }
 
-// hold keeps evs, in place of what was held back for this creation.
+// hold keeps evs instead of what was held back for this creation.
 func (tb *table) hold(id int64, evs []*mvccpb.Event) {
 	if len(evs) == 0 {
 		delete(tb.held, id)
@@ -113,7 +116,8 @@ func (tb *table) hold(id int64, evs []*mvccpb.Event) {
 	tb.held[id] = evs
 }
 
-// ended takes the server's word that a creation is over there. For those that we cancelled, it is expected.
+// ended processes the server's notice that a creation has ended there. It expects one for those
+// that we cancelled.
 func (tb *table) ended(r *pb.WatchResponse, out []delivery) ([]delivery, outcome) {
 	t := tb.live[r.WatchId]
 	if t == nil {
@@ -121,16 +125,17 @@ func (tb *table) ended(r *pb.WatchResponse, out []delivery) ([]delivery, outcome
 	}
 	tb.forget(r.WatchId)
 	if r.CompactRevision > t.next {
-		// etcd keeps a compacted watch in its books, where it also keeps progress requests from being
-		// answered, until it is cancelled.
+		// etcd keeps a compacted watch, which also prevents answers to progress requests, until
+		// it is cancelled.
 		tb.cancels = append(tb.cancels, r.WatchId)
 	}
 	out, t = tb.compacted(t, r.CompactRevision, out)
 	return out, outcome{refused: true, topic: t, reason: r.CancelReason}
 }
 
-// compacted ends the subscribers of t, which is in no list, that miss events because what was before rev is compacted.
-// Where rev says nothing about t it returns it; otherwise t is created for the others, or gone.
+// compacted ends the subscribers of t, which is in no list, that miss events because revisions
+// below rev are compacted. If rev does not affect t it returns t; otherwise t is created again
+// for the others, or removed.
 func (tb *table) compacted(t *topic, rev int64, out []delivery) ([]delivery, *topic) {
 	if t == nil {
 		return out, nil

@@ -1,43 +1,44 @@
 package watcher
 
-// A topic is what one creation at a server is for: a key, or a range of keys, and those who
-// subscribe to its changes. Subscribers are equal. Each has a revision of its own from which on it is
-// called; some are called with deletions only. A topic is pure: it calls nobody.
+// A topic is the subject of one creation at a server: a key, or a range of keys, and the
+// subscribers to its changes. Subscribers are equal. Each has a revision of its own from which
+// on it is called; some are called with deletions only. A topic is pure: it makes no calls.
 //
-// For every subscriber w, all events with revisions in [w.from, next) have been delivered to it, and
-// none of a revision from next on. So w subscribes only where w.from ≥ next, and a topic
-// resumes at the larger of next and the lowest from: nothing is missed, and nothing comes twice.
+// For every subscriber w, all events with revisions in [w.from, next) have been delivered to
+// it, and none of a revision from next on. So w can subscribe only if w.from ≥ next, and a
+// topic resumes at the larger of next and the lowest from: nothing is missed, and nothing is
+// delivered twice.
 type topic struct {
 	at   links[*topic] // in its table's queue
 	home *stream
 
 	span  span
 	subs  list[*Watch]
-	next  int64 // the lowest revision not delivered; moved by creations and by events alone
+	next  int64 // the lowest revision not delivered; only creations and events move it
 	state topicState
-	wide  bool // its creation is of all changes; otherwise of deletions, with the values that were deleted
-	quiet bool // it is among its table's quiet
+	wide  bool // its creation is for all changes; otherwise for deletions, with the values that were deleted
+	quiet bool // it is in its table's quiet
 
 	id       int64  // of its creation; 0: there is none
-	value    []byte // that was put last, as its subscribers to deletions are to know it; nil: none is known
+	value    []byte // the last value that was put, for its subscribers to deletions; nil: not known
 	refusals *refusals
 }
 
 func (t *topic) links() *links[*topic] { return &t.at }
 
-// topicState is where a topic is.
+// topicState is the state of a topic.
 type topicState uint8
 
 const (
 	nowhere   topicState = iota
-	queued               // to be created
-	requested            // its creation is sent and not answered
+	queued               // waits to be created
+	requested            // its creation was sent and is unanswered
 	living               // its creation is acknowledged
-	delayed              // was refused; to be tried again
+	delayed              // was refused; created again later
 )
 
-// takes reports whether w may subscribe: nothing that it waits for was delivered, and the creation
-// is, or will be, for what it waits for.
+// takes reports whether w may subscribe: nothing that it waits for was delivered, and the
+// creation covers, or will cover, what it waits for.
 func (t *topic) takes(w *Watch) bool {
 	switch t.state {
 	case queued, delayed:
@@ -56,8 +57,8 @@ func (t *topic) subscribe(w *Watch) {
 	}
 }
 
-// unsubscribe takes out w. A value is kept only while somebody subscribes to deletions: later ones are
-// not noted then.
+// unsubscribe removes w. The value is kept only while there is a subscriber to deletions,
+// because without one later values are not recorded.
 func (t *topic) unsubscribe(w *Watch) {
 	t.subs.remove(w)
 	if w.deletions && !t.anyone(func(w *Watch) bool { return w.deletions }) {
@@ -74,7 +75,8 @@ func (t *topic) anyone(is func(*Watch) bool) bool {
 	return false
 }
 
-// begin settles what the creation that is about to be sent is for, and from which revision on: next.
+// begin decides what the creation that is about to be sent covers, and from which revision on:
+// next.
 func (t *topic) begin(id int64) {
 	low := t.subs.head.from
 	wide := false
@@ -82,7 +84,7 @@ func (t *topic) begin(id int64) {
 		low, wide = min(low, w.from), wide || !w.deletions
 	}
 	if low > t.next || !wide {
-		t.value = nil // what is put is passed over
+		t.value = nil // puts are not recorded
 	}
 	t.next, t.wide, t.id, t.state = max(t.next, low), wide, id, requested
 }
@@ -90,11 +92,11 @@ func (t *topic) begin(id int64) {
 // needs is the lowest revision that w waits for.
 func (t *topic) needs(w *Watch) int64 { return max(t.next, w.from) }
 
-// deliver moves next past events, which are what a server sent, put right, and adds the calls that
-// they mean to out.
+// deliver moves next past events, which are a server's, sifted, and adds the resulting calls to
+// out.
 func (t *topic) deliver(events []Event, out []delivery) []delivery {
 	t.next = events[len(events)-1].ModRevision + 1
-	var deletions []Event // for those who subscribe to them
+	var deletions []Event // for the subscribers to them
 	for w := range t.subs.all {
 		mine := events
 		if w.deletions {
@@ -113,8 +115,8 @@ func (t *topic) deliver(events []Event, out []delivery) []delivery {
 	return out
 }
 
-// deletions are those among events, with the values that were deleted as far as they are known, and
-// notes the value that is put last. It is never nil.
+// deletions returns the deletions among events, with the values that were deleted as far as
+// they are known, and records the last value that was put. It is never nil.
 func (t *topic) deletions(events []Event) []Event {
 	if !t.wide {
 		return events
@@ -131,10 +133,11 @@ func (t *topic) deletions(events []Event) []Event {
 	return out
 }
 
-// index has, by their first key, the topics that may be subscribed to. Of several with one key it is the last.
+// index holds, by their first key, the topics that may be subscribed to. Of several with one
+// key it holds the last.
 type index map[string]*topic
 
-// find returns the topic that w, which is of sp, may subscribe to; nil: there is none.
+// find returns the topic, with span sp, that w may subscribe to; nil: there is none.
 func (ix index) find(sp span, w *Watch) *topic {
 	if t := ix[sp.key]; t != nil && t.span == sp && t.takes(w) {
 		return t

@@ -11,22 +11,24 @@ type Update struct {
 	Events   []Event // in the order of their revisions, only whole revisions, each event once
 	Revision int64   // of the last of them
 
-	// Compacted, if above 0, ends the watch: some events after those delivered may be gone, because what was
-	// before this revision is compacted. Read again, and watch from the revision of that reading plus one.
+	// Compacted, if above 0, ends the watch: some events after those delivered may be missing,
+	// because revisions below this one are compacted. Read again, and watch from the revision
+	// after that of the read.
 	Compacted int64
 
 	// Err, if not nil, ends the watch: see the package's comment.
 	Err error
 }
 
-// A Watch is one call of [Hub.Watch]. Its methods may be called from any goroutine, also from within its function.
+// A Watch is one call of [Hub.Watch]. Its methods may be called from any goroutine, even from
+// within its function.
 type Watch struct {
 	hub       *Hub
 	fn        func(Update)
 	from      int64
 	deletions bool // it is called with deletions only
 
-	// Under Hub.mu.
+	// Guarded by Hub.mu.
 	at      links[*Watch] // among its topic's subscribers
 	topic   *topic
 	counted bool // neither cancelled nor ended
@@ -37,7 +39,7 @@ type Watch struct {
 
 func (w *Watch) links() *links[*Watch] { return &w.at }
 
-// A watch's state. The caller of fn first turns quiet into calling, so that Cancel either
+// The states of a Watch. The caller of fn first changes quiet to calling, so that Cancel either
 // finds the call begun or prevents it.
 const (
 	quiet uint32 = iota
@@ -46,7 +48,7 @@ const (
 	callingCancelled // no further call
 )
 
-// call calls fn, unless the watch was cancelled. Only the watch's stream may call it, in its turn.
+// call calls fn, unless the watch was cancelled. Only the watch's stream calls it, in its turn.
 func (w *Watch) call(u Update) {
 	if !w.state.CompareAndSwap(quiet, calling) {
 		return
@@ -68,7 +70,7 @@ func (w *Watch) last(u Update) {
 	}
 }
 
-// stop lets no further call begin.
+// stop prevents further calls.
 func (w *Watch) stop() {
 	for {
 		switch s := w.state.Load(); s {
@@ -86,14 +88,16 @@ func (w *Watch) stop() {
 	}
 }
 
-// Cancel ends the watch. No call of its function starts after Cancel returned; one may be in progress. If a server
-// has the watch, and no other of this Hub shares it, it is cancelled there; nothing is sent for one that was not created yet. Cancel never blocks, may be
-// called from within the function, while holding locks that the function takes, and more than once.
+// Cancel ends the watch. No call of its function starts after Cancel returned; one may be in
+// progress. If the watch was created at a server, and no other of this Hub shares it, it is
+// cancelled there; for one that was not created yet nothing is sent. Cancel never blocks. It
+// may be called from within the function, while holding locks that the function takes, and more
+// than once.
 func (w *Watch) Cancel() {
 	w.stop()
 	w.hub.cancel(w)
 }
 
-// Armed reports whether a server acknowledged the creation of this watch, at least once. It says
-// nothing about the present.
+// Armed reports whether a server has ever acknowledged the creation of this watch. It does not
+// show the current state.
 func (w *Watch) Armed() bool { return w.armed.Load() }

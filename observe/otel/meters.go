@@ -22,7 +22,7 @@ var (
 	long  = metric.WithExplicitBucketBoundaries(.001, .005, .025, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 4*3600, 24*3600)
 )
 
-// newMeters makes the metrics; least says how much validity is left at the least.
+// newMeters makes the metrics; least returns the least remaining validity.
 func newMeters(m metric.Meter, least func() (time.Duration, bool)) (ms meters, err error) {
 	var errs []error
 	histogram := func(name, help string, bounds metric.HistogramOption) metric.Float64Histogram {

@@ -12,34 +12,33 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// scope names what makes the spans and the metrics.
+// scope is the name of the instrumentation.
 const scope = "github.com/pawl-locks/pawl/observe/otel"
 
-// Options say where spans and metrics go. The zero value is the default.
+// Options are the options of an Observer. The zero value is the default.
 type Options struct {
 	TracerProvider trace.TracerProvider // nil: the global one
 	MeterProvider  metric.MeterProvider // nil: the global one
 }
 
-// An Observer is an observe.Observer. Its methods may be called by several
-// goroutines at once.
+// An Observer is an observe.Observer. Its methods are safe for concurrent use.
 type Observer struct {
 	tracer trace.Tracer
 	meters
 
 	mu       sync.Mutex
-	spans    map[int64]span                 // of what is held, by the ID of the acquisition
+	spans    map[int64]span                 // of held locks and terms, by the ID of the acquisition
 	waiting  map[int64]bool                 // acquisitions in a queue
-	sessions map[int64]func() time.Duration // valid ones, by lease: what is left
+	sessions map[int64]func() time.Duration // remaining validity of valid ones, by lease
 }
 
-// A span is that of a hold or a term.
+// A span is the span of a hold or a term.
 type span struct {
 	trace.Span
 	lease int64
 }
 
-// New makes an Observer. The error is of the MeterProvider.
+// New makes an Observer. The error is the MeterProvider's.
 func New(opts Options) (*Observer, error) {
 	if opts.TracerProvider == nil {
 		opts.TracerProvider = otel.GetTracerProvider()
@@ -87,7 +86,7 @@ func (o *Observer) Observe(ctx context.Context, ev observe.Event) {
 	}
 }
 
-// observeSession takes in what is of sessions and members.
+// observeSession processes the events of sessions and members.
 func (o *Observer) observeSession(ctx context.Context, ev observe.Event) {
 	switch ev := ev.(type) {
 	case observe.SessionGranted:
@@ -119,8 +118,7 @@ func (o *Observer) ended(ctx context.Context, lease int64, err error) {
 	delete(o.sessions, lease)
 }
 
-// least is how much validity the session has left that has the least; false: there
-// is none.
+// least is the least remaining validity of the sessions; false: there is no session.
 func (o *Observer) least() (least time.Duration, any bool) {
 	o.mu.Lock()
 	all := make([]func() time.Duration, 0, len(o.sessions))
@@ -128,7 +126,7 @@ func (o *Observer) least() (least time.Duration, any bool) {
 		all = append(all, left)
 	}
 	o.mu.Unlock()
-	for _, left := range all { // without the mutex: this read can end a session
+	for _, left := range all { // without the mutex, because this read can end a session
 		if d := left(); d > 0 && (!any || d < least) {
 			least, any = d, true
 		}

@@ -16,13 +16,13 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// kind is how spans and metrics of locks differ from those of elections.
+// kind is what differs between the spans and metrics of locks and of elections.
 type kind struct {
 	wait, hold string // names of spans
 	attribute  attribute.KeyValue
 }
 
-// of are the attributes of metrics of c, and more.
+// of returns the attributes of c's metrics, and more.
 func (k kind) of(c observe.Acquisition, more ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributes(append(more, k.attribute, mode(c))...)
 }
@@ -62,8 +62,8 @@ func attributes(c observe.Acquisition) trace.SpanStartEventOption {
 	return trace.WithAttributes(all...)
 }
 
-// valid is s as UTF-8. A name is any bytes; an exporter that speaks protobuf would
-// refuse the whole batch for one that is not.
+// valid is s as UTF-8. A name may be any bytes, and an exporter that uses protobuf would refuse
+// the whole batch for one that is not UTF-8.
 func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
 // fail gives a span the status of err.
@@ -80,7 +80,7 @@ func (o *Observer) enqueued(ctx context.Context, k kind, c observe.Acquisition) 
 	o.inLine.Add(ctx, 1, k.of(c))
 }
 
-// left removes an acquisition from those that wait.
+// left removes an acquisition from the waiting ones.
 func (o *Observer) left(ctx context.Context, k kind, c observe.Acquisition) {
 	o.mu.Lock()
 	waited := o.waiting[c.ID]
@@ -91,7 +91,7 @@ func (o *Observer) left(ctx context.Context, k kind, c observe.Acquisition) {
 	}
 }
 
-// waited is the span of a wait that has ended now.
+// waited makes the span of a wait that ends now.
 func (o *Observer) waited(ctx context.Context, k kind, c observe.Acquisition, wait time.Duration) trace.Span {
 	_, s := o.tracer.Start(ctx, k.wait, trace.WithTimestamp(time.Now().Add(-wait)), attributes(c))
 	return s
@@ -118,7 +118,7 @@ func (o *Observer) gaveUp(ctx context.Context, k kind, c observe.Acquisition, wa
 	s := o.waited(ctx, k, c, wait)
 	defer s.End()
 	if cause.Of(err) == "busy" {
-		s.SetAttributes(because(err)) // what TryAcquire is for
+		s.SetAttributes(because(err)) // the normal result of a TryAcquire
 		return
 	}
 	fail(s, err)
@@ -151,7 +151,7 @@ func (o *Observer) proclaimed(ev observe.TermProclaimed) {
 	s, ok := o.spans[ev.ID]
 	o.mu.Unlock()
 	switch {
-	case !ok: // after the term's end
+	case !ok: // the term had ended
 	case ev.Err != nil:
 		s.AddEvent("proclaim failed", trace.WithAttributes(text(ev.Err)))
 	default:
@@ -159,7 +159,7 @@ func (o *Observer) proclaimed(ev observe.TermProclaimed) {
 	}
 }
 
-// warn marks what is held on a session that is in jeopardy.
+// warn marks the spans of what is held on a session in jeopardy.
 func (o *Observer) warn(ev observe.SessionInJeopardy) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

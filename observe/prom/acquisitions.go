@@ -27,7 +27,7 @@ const (
 func (c *Collector) labels(kind string, of observe.Acquisition) labels {
 	l := labels{kind: kind, mode: cmp.Or(of.Mode, observe.Exclusive)}
 	if c.opts.Name != nil {
-		// A name is any bytes, and Prometheus panics at a label that is not UTF-8.
+		// A name may be any bytes, and Prometheus panics at a label that is not UTF-8.
 		l.name = strings.ToValidUTF8(c.opts.Name(of.Name), "\uFFFD")
 	}
 	return l
@@ -42,7 +42,7 @@ func (c *Collector) values(l labels, more ...string) []string {
 	return append(values, more...)
 }
 
-// observeAcquisition takes in what is of an acquisition or a candidacy.
+// observeAcquisition processes the events of acquisitions and candidacies.
 func (c *Collector) observeAcquisition(ev observe.Event) {
 	switch ev := ev.(type) {
 	case observe.LockEnqueued:
@@ -68,7 +68,7 @@ func (c *Collector) observeAcquisition(ev observe.Event) {
 		if ev.Err != nil {
 			result = "failed"
 		}
-		c.proclaim.WithLabelValues(c.values(c.labels(anElection, ev.Acquisition), result)[2:]...).Inc() // an election has one mode
+		c.proclaim.WithLabelValues(c.values(c.labels(anElection, ev.Acquisition), result)[2:]...).Inc() // elections have one mode
 	}
 }
 
@@ -82,7 +82,7 @@ func (c *Collector) enqueued(l labels, id int64, ahead int) {
 	c.waiting[id] = waiter{l, time.Now()}
 }
 
-// left takes one out of those that wait.
+// left removes one from the waiting ones.
 func (c *Collector) left(id int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,29 +12,29 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// Options say what the metrics show. The zero value is the default.
+// Options are the options of a Collector. The zero value is the default.
 type Options struct {
-	// Name adds the label name, and makes its value of a lock's or an election's
-	// name. It is to return few different values, for each makes series of its own
-	// that stay. nil: no such label.
+	// Name adds the label name, whose value it makes from a lock's or an election's name. It
+	// should return few different values, because each gets series of its own, which stay. nil:
+	// no such label.
 	Name func(name string) string
-	// Sessions is how many sessions are shown at the most in
-	// pawl_session_validity_seconds: those with the least left. 0: 100; below 0: none.
+	// Sessions is how many sessions pawl_session_validity_seconds shows at most: those with the
+	// least left. 0: 100; below 0: none.
 	Sessions int
 	// ConstLabels are on all metrics.
 	ConstLabels prometheus.Labels
 }
 
-// A Collector is an observe.Observer and a prometheus.Collector. Its methods may be
-// called by several goroutines at once.
+// A Collector is an observe.Observer and a prometheus.Collector. Its methods are safe for
+// concurrent use.
 type Collector struct {
 	opts Options
 	metrics
 
 	mu       sync.Mutex
-	sessions map[int64]func() time.Duration // valid ones, by lease: what is left
+	sessions map[int64]func() time.Duration // remaining validity of valid ones, by lease
 	waiting  map[int64]waiter               // by the ID of the acquisition
-	known    map[labels]bool                // whose series have begun
+	known    map[labels]bool                // whose series exist
 }
 
 // A waiter is an acquisition or a candidacy that is in a queue.
@@ -43,7 +43,7 @@ type waiter struct {
 	since  time.Time
 }
 
-// New makes a Collector. It is to be registered once.
+// New makes a Collector, to be registered once.
 func New(opts Options) *Collector {
 	if opts.Sessions == 0 {
 		opts.Sessions = 100

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are what is counted as events come, and the descriptions of what is
-// computed at a scrape.
+// metrics are the counters, which events update, and the descriptions of what is computed at a
+// scrape.
 type metrics struct {
 	valid, validity, line, oldest *prometheus.Desc
 
@@ -48,7 +48,7 @@ func (b builder) desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, b.opts.ConstLabels)
 }
 
-// of are the labels of what is of a lock or an election.
+// of returns the labels of metrics of locks and elections.
 func (b builder) of(more ...string) []string {
 	if b.opts.Name != nil {
 		more = slices.Insert(more, 0, "name")
@@ -83,7 +83,7 @@ func newMetrics(opts Options) metrics {
 	}
 }
 
-// all are the metrics that are counted.
+// all returns the counters.
 func (m *metrics) all() []prometheus.Collector {
 	return []prometheus.Collector{
 		m.granted, m.jeopardy, m.over, m.renewal, m.hedged, m.switches, m.fenced,

@@ -36,7 +36,7 @@ func (c *Collector) collectSessions(ch chan<- prometheus.Metric) {
 	all := maps.Clone(c.sessions)
 	c.mu.Unlock()
 	valid := make([]session, 0, len(all))
-	for lease, left := range all { // without the mutex: this read can end a session
+	for lease, left := range all { // without the mutex, because this read can end a session
 		if d := left(); d > 0 {
 			valid = append(valid, session{lease, d})
 		}

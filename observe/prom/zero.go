@@ -5,9 +5,8 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// A counter that begins to exist at 1 shows no increase, so that no alert fires at its
-// first event. What alerts read therefore begins at 0, as soon as its labels are
-// known.
+// A counter that begins to exist at 1 shows no increase, so no alert would fire at its first
+// event. The series that alerts read therefore begin at 0, as soon as their labels are known.
 
 // begin begins the series whose labels are known from the start.
 func (c *Collector) begin() {
@@ -21,8 +20,8 @@ func (c *Collector) begin() {
 	}
 }
 
-// appear begins the series of l, when the first acquisition or candidacy of l shows:
-// a name that somebody wants and nobody ever holds is held by 0.
+// appear begins the series of l at its first acquisition or candidacy, so that a name which is
+// waited for and never held shows as held by 0.
 func (c *Collector) appear(l labels) {
 	c.mu.Lock()
 	known := c.known[l]

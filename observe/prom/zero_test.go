@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-locks/pawl/observe/prom"
 )
 
-// What an alert looks at is there before the first event, at 0.
+// Series that alerts read exist before the first event, at 0.
 func TestWhatAlertsReadBeginsAtZero(t *testing.T) {
 	c := prom.New(prom.Options{})
 	shows(t, c,

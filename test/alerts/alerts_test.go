@@ -38,7 +38,7 @@ func rules(t *testing.T, file string) []rulefmt.Rule {
 	return groups.Groups[0].Rules
 }
 
-// vector is what expr gives at at.
+// vector is the value of expr at the time at.
 func vector(t *testing.T, engine *promql.Engine, s storage.Queryable, expr string, at time.Duration) promql.Vector {
 	t.Helper()
 	q, err := engine.NewInstantQuery(t.Context(), s, nil, expr, epoch.Add(at))
@@ -51,7 +51,7 @@ func vector(t *testing.T, engine *promql.Engine, s storage.Queryable, expr strin
 	return slices.Clone(v)
 }
 
-// firing are the alerts that fire at at: their expression has given something at each
+// firing are the alerts that fire at the time at: their expression has given something at each
 // evaluation for as long as they ask for.
 func firing(t *testing.T, engine *promql.Engine, s storage.Queryable, rules []rulefmt.Rule, at time.Duration) (names []string) {
 	t.Helper()
@@ -164,7 +164,7 @@ func TestALongWaitIsAnAlarm(t *testing.T) {
 	assert.Equal(t, []string{"PawlWaitsLong"}, firing(t, engine, s, rules, 10*time.Minute+2*interval))
 }
 
-// That nobody leads is an alarm also where nobody ever did, whichever candidates wait, and where
+// The alert that nobody leads also fires if nobody ever led, whichever candidates wait, and if
 // no program runs at all.
 func TestThatNobodyEverLedIsAnAlarm(t *testing.T) {
 	for name, c := range map[string]struct {

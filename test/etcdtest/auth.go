@@ -8,15 +8,15 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Access is what a user may do on the keys that begin with Prefix.
+// Access is a permission on the keys with Prefix.
 type Access struct {
 	Prefix string
 	Read   bool
 	Write  bool
 }
 
-// EnableAuth adds the user root with that password, and makes the server ask
-// for authentication from then on.
+// EnableAuth adds the user root with that password, and makes the server require authentication
+// from then on.
 func (s *Server) EnableAuth(t testing.TB, password string) {
 	t.Helper()
 	s.AddUser(t, "root", password)

@@ -174,7 +174,7 @@ func (c *Cluster) Leader(t testing.TB) *Member {
 	}
 }
 
-// leader asks all members who leads, and takes the answer of the highest term.
+// leader queries all members for the leader, and returns the answer with the highest term.
 func (c *Cluster) leader(ctx context.Context) *Member {
 	all := c.Members()
 	type view struct{ leader, term uint64 }
@@ -211,7 +211,7 @@ func (c *Cluster) Follower(t testing.TB) *Member {
 	return follower
 }
 
-// pair returns the leader and a follower, as one look shows them.
+// pair returns the leader and a follower, as one reading shows them.
 func (c *Cluster) pair(t testing.TB) (leader, follower *Member) {
 	t.Helper()
 	leader = c.Leader(t)
@@ -232,8 +232,8 @@ func (c *Cluster) Conn(t testing.TB, i int) *grpc.ClientConn {
 	return c.Member(i).Conn(t)
 }
 
-// Heal ends the faults of the network and of every member: paused members
-// go on, dead ones start again, and disks answer. It returns when all of them serve.
+// Heal ends the faults of the network and of every member: paused members continue, dead ones
+// are started again, and disks answer. It returns when all of them serve.
 func (c *Cluster) Heal(t testing.TB) {
 	t.Helper()
 	for _, m := range c.Members() {

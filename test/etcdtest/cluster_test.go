@@ -136,8 +136,8 @@ func TestAnIsolatedMemberIsReachedByClientsButNotByPeers(t *testing.T) {
 	}
 }
 
-// What is isolated one way goes the other way: who only hears its peers learns
-// what they write, and who only speaks does not, and misses its leader.
+// A member that is isolated in one direction works in the other: one that only receives from
+// its peers learns what they write; one that only sends does not, and misses its leader.
 func TestAMemberThatIsIsolatedOneWayStillReceivesOrSends(t *testing.T) {
 	t.Parallel()
 	c := quick(t, 3, ClusterOptions{})

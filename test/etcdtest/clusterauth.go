@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// login is as whom this package itself talks to a cluster with authentication.
+// login is the user with which this package itself connects to a cluster with authentication.
 type login struct{ password string }
 
 // AddUser adds a user, with a role of the same name that has that access, and
@@ -21,9 +21,9 @@ func (c *Cluster) AddUser(t testing.TB, name, password string, access ...Access)
 	addUser(t, c.Leader(t).conn, name, password, access...)
 }
 
-// EnableAuth adds the user root with that password, and makes the cluster ask
-// for authentication from then on. After DisableAuth, it does so again with the
-// users and the password that there are.
+// EnableAuth adds the user root with that password, and makes the cluster require
+// authentication from then on. After DisableAuth, it does so again with the existing users and
+// the existing password.
 func (c *Cluster) EnableAuth(t testing.TB, password string) {
 	t.Helper()
 	auth := pb.NewAuthClient(c.Leader(t).conn)
@@ -39,8 +39,8 @@ func (c *Cluster) EnableAuth(t testing.TB, password string) {
 	c.login = &login{password}
 }
 
-// DisableAuth makes the cluster ask for no authentication any more; every token
-// it has given out is void.
+// DisableAuth makes the cluster require no authentication; every token that it has issued
+// becomes invalid.
 func (c *Cluster) DisableAuth(t testing.TB) {
 	t.Helper()
 	c.operate(t, "disable authentication", func(ctx context.Context, m *Member) error {
@@ -52,9 +52,8 @@ func (c *Cluster) DisableAuth(t testing.TB) {
 	c.login = nil
 }
 
-// ExpireTokens makes every token that was given out void, in use or not:
-// authentication is off for a moment. Tokens that are not used also expire by
-// themselves, after Options.TokenTTL.
+// ExpireTokens invalidates every token that was issued, in use or not: it turns authentication
+// off for a moment. Tokens that are not used also expire, after Options.TokenTTL.
 func (c *Cluster) ExpireTokens(t testing.TB) {
 	t.Helper()
 	c.mu.Lock()
@@ -67,8 +66,8 @@ func (c *Cluster) ExpireTokens(t testing.TB) {
 	c.EnableAuth(t, l.password)
 }
 
-// authenticated is ctx with a token of root's, from that member, if there is
-// need of one.
+// authenticated returns ctx with one of root's tokens, from that member, if authentication is
+// on.
 func (c *Cluster) authenticated(ctx context.Context, m *Member) (context.Context, error) {
 	c.mu.Lock()
 	l := c.login

@@ -11,8 +11,8 @@ import (
 // is the binary to become; "": the test binary.
 const superviseEnv = "PAWL_ETCDTEST_SUPERVISE"
 
-// disk holds up what a member waits for on its disk: every fsync and fdatasync
-// of its process is announced to us by the kernel, and goes on when we say so.
+// disk delays what a member waits for on its disk: the kernel reports every fsync and fdatasync
+// of the process to us, and the call continues when we say so.
 type disk struct {
 	mu       sync.Mutex
 	channel  [2]*os.File // ours, the process's: how its listener comes here
@@ -22,13 +22,13 @@ type disk struct {
 	wg       sync.WaitGroup
 }
 
-// StallDisk has every write that the member waits for take until Heal, as a
-// disk that hangs does. Its process goes on: it hears its peers, and answers what
-// needs no disk, while reads of keys may wait for a write. The cluster must have
-// been started with StallableDisk.
+// StallDisk makes every write that the member waits for block until Heal, like a disk that
+// hangs. The process still runs: it receives messages from its peers, and answers what needs no
+// disk; reads of keys may wait for a write. The cluster must have been started with
+// StallableDisk.
 //
-// A full disk, a slow one, and one that loses what it has confirmed cannot be
-// had without privileges of root; for a full database see Cluster.FillQuota.
+// A full disk, a slow one, and one that loses what it has confirmed would need root's
+// privileges; for a full database see Cluster.FillQuota.
 func (m *Member) StallDisk(t testing.TB) {
 	t.Helper()
 	m.disk.mu.Lock()
@@ -39,7 +39,7 @@ func (m *Member) StallDisk(t testing.TB) {
 	m.disk.stalled = true
 }
 
-// release lets everything go on that was held up.
+// release lets all delayed calls continue.
 func (d *disk) release() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -50,7 +50,7 @@ func (d *disk) release() {
 	d.held = nil
 }
 
-// end forgets a process that is gone.
+// end forgets a process that has ended.
 func (d *disk) end() {
 	d.wg.Wait()
 	d.mu.Lock()

@@ -132,7 +132,7 @@ func (d *disk) answer(fd int) {
 	}
 }
 
-// proceed lets a call go on; one whose thread is gone does not mind.
+// proceed lets a call continue; it does nothing if the call's thread is gone.
 func (d *disk) proceed(id uint64) {
 	if d.listener != nil {
 		ioctl(int(d.listener.Fd()), ioctlSend, unsafe.Pointer(&verdict{id: id, flags: continueCall}))

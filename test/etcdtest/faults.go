@@ -41,8 +41,7 @@ func (m *Member) Start(t testing.TB) {
 	}
 }
 
-// Pause stops the member's process with SIGSTOP: it keeps its connections and
-// says nothing.
+// Pause stops the member's process with SIGSTOP: it keeps its connections and sends nothing.
 func (m *Member) Pause(t testing.TB) {
 	t.Helper()
 	if err := m.signal(true); err != nil {
@@ -50,7 +49,7 @@ func (m *Member) Pause(t testing.TB) {
 	}
 }
 
-// Resume lets a paused member go on.
+// Resume continues a paused member.
 func (m *Member) Resume(t testing.TB) {
 	t.Helper()
 	if err := m.signal(false); err != nil {
@@ -71,16 +70,14 @@ func (m *Member) signal(stop bool) error {
 	return resume(m.cmd.Process)
 }
 
-// Isolate parts the member from its peers, both ways; clients still reach it.
-// What is said meanwhile arrives after Heal, if its connection lasts that long.
+// Isolate separates the member from its peers, in both directions; clients still reach it.
+// Messages sent meanwhile arrive after Heal, if their connection lasts that long.
 func (m *Member) Isolate() { m.isolate(true, true) }
 
-// IsolateInbound holds up what the peers say to the member; what it says still
-// arrives.
+// IsolateInbound delays the peers' messages to the member; its own still arrive.
 func (m *Member) IsolateInbound() { m.isolate(true, false) }
 
-// IsolateOutbound holds up what the member says to its peers; what they say
-// still arrives.
+// IsolateOutbound delays the member's messages to its peers; theirs still arrive.
 func (m *Member) IsolateOutbound() { m.isolate(false, true) }
 
 func (m *Member) isolate(inbound, outbound bool) {
@@ -95,14 +92,14 @@ func (m *Member) isolate(inbound, outbound bool) {
 	})
 }
 
-// BlackHole parts the member from its clients: connections stay, new ones are
-// accepted, and nobody gets an answer. Its peers still reach it.
+// BlackHole separates the member from its clients: connections stay, new ones are accepted, and
+// nobody gets an answer. Its peers still reach it.
 func (m *Member) BlackHole() { m.proxy.BlackHole() }
 
-// HoldRequests holds up what clients say to the member; its answers arrive.
+// HoldRequests delays clients' messages to the member; its answers arrive.
 func (m *Member) HoldRequests() { m.proxy.HoldRequests() }
 
-// HoldAnswers holds up what the member says to clients; it hears them.
+// HoldAnswers delays the member's messages to clients; it still receives theirs.
 func (m *Member) HoldAnswers() { m.proxy.HoldAnswers() }
 
 // Cut resets the member's clients' connections and refuses new ones.
@@ -118,8 +115,8 @@ func (m *Member) Slow(d time.Duration) {
 	m.cluster.peers.each(m, m.cluster.Members(), func(p *faultproxy.Proxy, _ bool) { p.SetDelay(d, d) })
 }
 
-// Heal ends the member's faults: it is in touch with clients and peers, goes
-// on if it was paused, and its disk answers. A killed one stays so.
+// Heal ends the member's faults: clients and peers reach it, it continues if it was paused, and
+// its disk answers. A killed member stays dead.
 func (m *Member) Heal(t testing.TB) {
 	t.Helper()
 	if err := m.calm(); err != nil {

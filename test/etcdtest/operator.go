@@ -22,7 +22,7 @@ var quickly = grpc.ConnectParams{
 	MinConnectTimeout: time.Second,
 }
 
-// operate has the current leader do something.
+// operate has the current leader carry f out.
 func (c *Cluster) operate(t testing.TB, what string, f func(ctx context.Context, m *Member) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)

@@ -8,9 +8,9 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/loopback"
 )
 
-// peerNetwork is what lies between the members: each advertises an address of
-// ours, and each connection that comes there goes through the proxy of its two
-// ends. The kernel knows which member opened it: see ownerOf.
+// peerNetwork is the network between the members: each advertises one of our addresses, and
+// each connection to it passes the proxy of its two ends. The kernel shows which member opened
+// it: see ownerOf.
 type peerNetwork struct {
 	wg sync.WaitGroup
 

@@ -1,6 +1,7 @@
 package etcdtest
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 
 // filler is the key that FillQuota writes to.
 var filler = []byte("\x00etcdtest/filler")
+
+const etcdsQuota = 2 << 30 // where Options say none
 
 // FillQuota writes until the database is full and the NOSPACE alarm is raised:
 // from then on only reads and deletions are served. The cluster must have been
@@ -34,27 +37,49 @@ func (c *Cluster) FillQuota(t testing.TB) {
 	})
 }
 
-// FreeQuota ends what FillQuota brought about: it compacts, defragments and
-// disarms the alarms, until none comes back. A member that was behind raises its
-// own late.
+// FreeQuota undoes FillQuota: it compacts, defragments and disarms the alarms, until no new one
+// is raised and no member's database is large. A member that was behind raises its own alarm
+// late, and keeps its size if it had not yet compacted when it was defragmented.
 func (c *Cluster) FreeQuota(t testing.TB) {
 	t.Helper()
 	c.operate(t, "free the quota", func(ctx context.Context, m *Member) error {
 		_, err := pb.NewKVClient(m.conn).DeleteRange(ctx, &pb.DeleteRangeRequest{Key: filler})
 		return err
 	})
+	end := time.Now().Add(startTimeout)
 	for calm := 0; calm < 3; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("etcdtest: free the quota: the database stays full, or the alarm comes back, for %v", startTimeout)
+		}
 		alarms := 0
 		c.operate(t, "disarm the alarms", func(ctx context.Context, m *Member) (err error) {
 			alarms, err = disarm(ctx, pb.NewMaintenanceClient(m.conn))
 			return err
 		})
-		if calm++; alarms > 0 || calm == 1 {
+		if calm++; alarms > 0 || calm == 1 || c.isLarge(t) {
 			calm = 1
 			c.Compact(t)
 			c.Defragment(t)
 		}
 	}
+}
+
+// isLarge reports whether the database of a running member takes more than half its quota, or does
+// not say its size.
+func (c *Cluster) isLarge(t testing.TB) (large bool) {
+	t.Helper()
+	for _, m := range c.Members() {
+		if !m.running() {
+			continue
+		}
+		err := c.attempt(context.Background(), m, func(ctx context.Context, m *Member) error {
+			r, err := pb.NewMaintenanceClient(m.conn).Status(ctx, &pb.StatusRequest{})
+			large = large || r.GetDbSize() > cmp.Or(c.opts.QuotaBytes, etcdsQuota)/2
+			return err
+		})
+		large = large || err != nil
+	}
+	return large
 }
 
 // disarm ends all alarms and returns how many there were.

@@ -33,8 +33,8 @@ func New(t testing.TB) *Cluster {
 	return c
 }
 
-// close ends clients first: what they still have to remove at the server, they
-// can, even if the test left the cluster cut.
+// close ends clients first: they can still remove their keys at the server, even if the test
+// left the cluster cut.
 func (c *Cluster) close() {
 	c.fake.Heal()
 	c.mu.Lock()
@@ -81,9 +81,9 @@ func (c *Cluster) Client(t testing.TB, cfg pawl.Config) *pawl.Client {
 	return client
 }
 
-// CutClient makes the cluster unreachable for one client, which Client of this cluster
-// has made: its connections stay open, and what either side sends waits. Other clients
-// are not affected. Another cluster's client, or nil, is left alone.
+// CutClient makes the cluster unreachable for one client, made by Client of this cluster: its
+// connections stay open, and what either side sends waits. Other clients are not affected. It
+// does nothing for another cluster's client, or nil.
 func (c *Cluster) CutClient(client *pawl.Client) {
 	if l := c.link(client); l != nil {
 		l.cut()
@@ -103,17 +103,17 @@ func (c *Cluster) link(client *pawl.Client) *link {
 	return c.links[client]
 }
 
-// Revoke has the server end a lease, as an operator can and as it does itself
-// when the lease expires: all keys on it are deleted at once. One that is not
-// there is left alone. Session.ID is the lease of a session.
+// Revoke makes the server end a lease, as an operator can and as the server does itself when
+// the lease expires: all keys on it are deleted at once. It does nothing if the lease does not
+// exist. Session.ID is the lease of a session.
 func (c *Cluster) Revoke(leaseID int64) { c.fake.Revoke(leaseID) }
 
-// Delete deletes a key, as an operator can. One that is not there is left
-// alone. Held.Key is the key of a lock.
+// Delete deletes a key, as an operator can. It does nothing if the key does not exist. Held.Key
+// is the key of a lock.
 func (c *Cluster) Delete(key string) { c.fake.Delete(key) }
 
-// Cut makes the cluster unreachable: nobody answers, connections stay open,
-// and new ones get no answer either. Leases go on expiring.
+// Cut makes the cluster unreachable: nobody answers, connections stay open, and new ones get no
+// answer either. Leases still expire.
 func (c *Cluster) Cut() { c.fake.BlackHole() }
 
 // Heal ends Cut. What was sent meanwhile arrives now, as a network would

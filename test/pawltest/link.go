@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// A link is one client's way to the cluster. While it is cut, what either side sends
-// waits, and new connections are not made.
+// A link is one client's connection to the cluster. While it is cut, what either side sends
+// waits, and no new connections are made.
 type link struct {
 	mu   sync.Mutex
 	open chan struct{} // closed while the link is not cut
@@ -85,7 +85,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// wait waits until the link is not cut; the error: the connection was closed.
+// wait waits until the link is not cut. It returns an error if the connection was closed.
 func (c *conn) wait() error {
 	select {
 	case <-c.link.passable():

@@ -11,7 +11,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/paired"
 )
 
-// What a Fence adds to a conditional PutObject of 4 KiB, on a gateway on this machine: the read before it, which VerifyRead doubles.
+// The cost that a Fence adds to a conditional PutObject of 4 KiB, on a gateway on this machine:
+// the read before it, which VerifyRead doubles.
 func BenchmarkWrite(b *testing.B) {
 	g := start(b)
 	body := make([]byte, 4<<10)

@@ -7,16 +7,18 @@ import (
 	"strings"
 )
 
-// A DB is a Conn whose statements are transactions of their own.
+// A DB is a Conn that runs each statement in a transaction of its own.
 type DB interface {
 	Conn
 	// InTx runs f in a transaction, and commits it if f returns nil.
 	InTx(ctx context.Context, f func(c Conn) error) error
 }
 
-// Create creates the table unless it is there, and migrates one from before shared tokens. It can be run again, and by several processes at once.
+// Create creates the table unless it exists, and migrates one from before shared tokens. It can
+// be run again, and by several processes at once.
 func (t Table) Create(ctx context.Context, db DB) error {
-	// In PostgreSQL two that create at once can fail for one another although it says IF NOT EXISTS. What counts is what is there.
+	// In PostgreSQL two processes that create the table at once can fail despite IF NOT EXISTS.
+	// So what counts is whether the table exists.
 	err := db.Exec(ctx, t.schema())
 	probe := t.has(ctx, db, "highest, exclusive")
 	if probe != nil {
@@ -34,7 +36,7 @@ func (t Table) Create(ctx context.Context, db DB) error {
 	return nil
 }
 
-// has returns nil if the table is there and has the columns.
+// has returns nil if the table exists and has the columns.
 func (t Table) has(ctx context.Context, db DB, columns string) error {
 	dest := make([]any, 1+len(strings.Split(columns, ",")))
 	for i := range dest {
@@ -62,7 +64,8 @@ func (t Table) schema() string {
 // at once one fails. All tokens were exclusive.
 func (t Table) migrate(ctx context.Context, db DB) error {
 	if t.Dialect == MySQL {
-		// No transaction holds this together. Until finish has run, the exclusive register refuses every shared token.
+		// This is not one transaction. Until finish has run, the exclusive register refuses
+		// every shared token.
 		return db.Exec(ctx, "ALTER TABLE "+t.name+" CHANGE token highest BIGINT NOT NULL, ADD COLUMN exclusive BIGINT NOT NULL DEFAULT 9223372036854775807")
 	}
 	return db.InTx(ctx, func(c Conn) error {
@@ -79,7 +82,7 @@ func (t Table) migrate(ctx context.Context, db DB) error {
 	})
 }
 
-// finish ends a migration in MySQL, also one whose process died.
+// finish completes a migration in MySQL, even one whose process died.
 func (t Table) finish(ctx context.Context, db DB) error {
 	var one int
 	err := db.QueryRow(ctx, "SELECT 1 FROM "+t.name+" WHERE exclusive > highest LIMIT 1", nil, &one)

@@ -11,7 +11,8 @@ import (
 // A Dialect is the kind of database. The zero Dialect is refused.
 type Dialect int
 
-// The databases that are known: PostgreSQL from 9.5, MySQL from 5.7 and MariaDB from 10.2 with InnoDB, SQLite from 3.25.
+// The supported databases: PostgreSQL from 9.5, MySQL from 5.7 and MariaDB from 10.2 with
+// InnoDB, SQLite from 3.25.
 const (
 	Postgres Dialect = iota + 1
 	MySQL
@@ -31,7 +32,7 @@ func (d Dialect) String() string {
 	return fmt.Sprintf("Dialect(%d)", int(d))
 }
 
-// Check refuses what is no dialect.
+// Check refuses a value that is no dialect.
 func (d Dialect) Check() error {
 	if d < Postgres || d > SQLite {
 		return fmt.Errorf("no such dialect: %v", d)
@@ -42,7 +43,7 @@ func (d Dialect) Check() error {
 // ErrBadName is matched by errors that refuse the name of a table or a column.
 var ErrBadName = errors.New("not a name for a table or column")
 
-// What names may be.
+// The allowed forms of names.
 var (
 	ColumnName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 	TableName  = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]{0,62}\.)?[A-Za-z_][A-Za-z0-9_]{0,62}$`)
@@ -68,10 +69,11 @@ func (d Dialect) Place(n int) string {
 	return "?"
 }
 
-// resource returns a resource as the table keeps it: in a binary column, so that neither encoding nor collation takes two resources for one.
+// resource returns a resource as the table stores it: in a binary column, so that neither
+// encoding nor collation makes two resources equal.
 func (d Dialect) resource(resource string) any {
 	if d == SQLite {
-		return resource // compared byte for byte already
+		return resource // compared byte for byte anyway
 	}
 	return []byte(resource)
 }

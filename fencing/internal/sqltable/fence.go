@@ -8,14 +8,15 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// A Fence is what the fences of all drivers have in common: it checks what a method was given, and names the method in its error.
+// A Fence is the common part of all drivers' fences: it checks the arguments of a method, and
+// names the method in its error.
 type Fence struct {
 	Package string // of the driver's fence, for errors
 	Dialect Dialect
 	Table   string // "": the DefaultTable
 }
 
-// What a method is not to be given.
+// The errors for invalid arguments.
 var (
 	ErrNilContext = errors.New("nil context")
 	ErrNilDB      = errors.New("nil database")

@@ -8,16 +8,18 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// A raising is a pair of statements: write raises the registers of a resource to a token, unless the register that decides is too high, and read reads that one. Both
-// lock the row, whether or not it is changed. Where returning is set, write returns what read would, unless it refused.
+// A raising is a pair of statements. write raises the registers of a resource to a token,
+// unless the register that decides is too high; read reads that register. Both lock the row,
+// whether or not it is changed. If returning is set, write returns what read would, unless it
+// refused.
 type raising struct {
 	write     string
-	args      int // of write, beside the resource: so often the token
+	args      int // how many arguments write has beside the resource; each is the token
 	read      string
 	returning bool
 }
 
-// raise does so, and returns the register that decides.
+// raise runs r, and returns the register that decides.
 func (t Table) raise(ctx context.Context, c Conn, r raising, resource string, token fencing.Token) (seen fencing.Token, err error) {
 	name := t.Dialect.resource(resource)
 	args := []any{name}
@@ -39,14 +41,16 @@ func (t Table) raise(ctx context.Context, c Conn, r raising, resource string, to
 func (t Table) exclusive() raising {
 	switch t.Dialect {
 	case Postgres:
-		// The row is locked even where WHERE refuses it. An equal token writes the row again, to save a second question.
+		// The row is locked even if WHERE refuses it. An equal token writes the row again,
+		// which saves a second statement.
 		return raising{
 			write: "INSERT INTO " + t.name + " AS f (resource, highest, exclusive) VALUES ($1, $2, $2) ON CONFLICT (resource)" +
 				" DO UPDATE SET highest = EXCLUDED.highest, exclusive = EXCLUDED.exclusive WHERE f.highest <= EXCLUDED.highest RETURNING highest",
 			args: 1, read: t.read("highest", " FOR UPDATE"), returning: true,
 		}
 	case MySQL:
-		// Neither statement opens the transaction's snapshot, so what the caller reads next is as it is now. The assignments are made from left to right.
+		// Neither statement opens the transaction's snapshot, so the caller's next read shows
+		// the current state. The assignments are made from left to right.
 		return raising{
 			write: "INSERT INTO " + t.name + " (resource, highest, exclusive) VALUES (?, ?, ?)" +
 				" ON DUPLICATE KEY UPDATE exclusive = IF(highest <= ?, ?, exclusive), highest = GREATEST(highest, ?)",
@@ -88,7 +92,8 @@ func (t Table) read(column, lock string) string {
 	return "SELECT " + column + " FROM " + t.name + " WHERE resource = " + t.Dialect.Place(1) + lock
 }
 
-// ForShare locks what a SELECT finds against writers and not against readers. SQLite has one writer at a time, and readers that see one state throughout.
+// ForShare locks the rows of a SELECT against writers but not against readers. SQLite has one
+// writer at a time, and its readers see one state throughout.
 func (d Dialect) ForShare() string {
 	switch d {
 	case Postgres:

@@ -10,16 +10,16 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// Errors of a Table.
+// The errors of a Table.
 var (
 	ErrNoTable       = errors.New("no such table; has Create been called?")
 	ErrNotRegistered = errors.New("the shared token was not registered; call Register before the first read")
 )
 
-// DefaultTable is the table of a fence that names none.
+// DefaultTable is the table of a fence without a table name.
 const DefaultTable = "pawl_fence"
 
-// A Conn runs statements, in a transaction or each in one of its own.
+// A Conn runs statements, in one transaction or each in its own.
 type Conn interface {
 	Exec(ctx context.Context, query string, args ...any) error
 	// QueryRow scans the one row of a query into dest. Without a row the error matches sql.ErrNoRows.
@@ -86,11 +86,12 @@ func (t Table) AdmitShared(ctx context.Context, c Conn, resource string, token f
 	return nil
 }
 
-// missing adds ErrNoTable to a driver's error that says so. No driver is imported: PostgreSQL's have a method for the SQLSTATE, the others
-// are recognised by their text. An error that is not recognised is still an error.
+// missing adds ErrNoTable to a driver's error for a missing table. No driver is imported:
+// PostgreSQL's errors have a method for the SQLSTATE, the others are recognised by their text.
+// An error that is not recognised is still returned.
 func (t Table) missing(err error) error { return Missing(err, t.name) }
 
-// Missing does so for any table.
+// Missing is missing for any table.
 func Missing(err error, table string) error {
 	state := ""
 	var s interface{ SQLState() string }

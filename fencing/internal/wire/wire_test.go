@@ -33,7 +33,7 @@ func TestEveryPairHasOneSpellingOfPrintableASCII(t *testing.T) {
 	assert.Equal(t, "57 jobs%2F42 shared", Token{"jobs/42", 57, true}.String())
 }
 
-// What the version before shared tokens did: a guard that does not know them must refuse them.
+// The version before shared tokens: a guard that does not know shared tokens must refuse them.
 func TestTextOfASharedTokenIsGarbledToWhatKnowsNone(t *testing.T) {
 	digits, escaped, _ := strings.Cut(Token{"jobs", 57, true}.String(), " ")
 	resource, err := url.PathUnescape(escaped)

@@ -1,7 +1,7 @@
-// Package state is one acquisition of a name as a pure machine: its phase, what it
-// knows of its queue key and of its predecessor, and what follows from each event.
-// It has no lock, no clock and no I/O. Package queue feeds it with what requests,
-// watches and renewals show, and carries out the effects.
+// Package state is the state of one acquisition of a name, as a pure machine: its phase, what
+// it knows of its queue key and of its predecessor, and the effects of each event. It has no
+// lock, no clock and no I/O. Package queue turns the results of requests, watches and renewals
+// into events, and carries out the effects.
 //
 //	Enqueuing ──alone──────────────────────────────┐
 //	   │  └─answer lost─▶ Settling ─found─┐        │ evidence
@@ -10,27 +10,25 @@
 //	                     ▲              │
 //	                     └─predecessor──┘
 //
-// An acquisition that gives up passes through Undoing until its key is deleted. One
-// that is lost, and one whose session ends, is Done at once, or Undoing where its key
-// has to be deleted still.
+// An acquisition that gives up is Undoing until its key is deleted. One that is lost, or whose
+// session ends, is Done at once, or Undoing if its key still has to be deleted.
 //
 // # What it guarantees
 //
-//  1. An acquisition becomes the owner by one of three kinds of evidence and by
-//     nothing else (rule A2): owner.go holds all three, and Won, which follows the
-//     last look at the clock, is the only way to Held.
-//  2. An acquisition ends once. A release that finds a loss replaces its end, and
-//     nothing else does.
-//  3. A modification of the own key is known already, ours, a handoff to it, or
+//  1. An acquisition becomes the owner by the kinds of evidence in owner.go and by nothing
+//     else (rule A2). Won, which follows the last reading of the clock, is the only way to
+//     Held.
+//  2. An acquisition ends once. Only a release that finds a loss replaces its end.
+//  3. A modification of its own key is known already, ours, a handoff to it, or
 //     foreign; a foreign one ends the acquisition (rule H1). The values in doubt are
 //     one set, which only a newer modification revision empties.
-//  4. What becomes of a release is a function of the request's outcome, of whether it
+//  4. The result of a release is a function of the request's outcome, of whether it
 //     carried a handoff, and of what was known before (rule R1).
 //  5. No event makes it panic, in any phase and in any order.
 //
 // # What it does not
 //
 // It does not know of leases' deadlines: its user compares the clock before Won, and
-// reports a session's end. It does not read names: which key is the predecessor is for
-// the transaction that reads the queue to say, by the mode of the acquisition.
+// reports a session's end. It does not read names: the transaction that reads the queue
+// decides which key is the predecessor, according to the mode of the acquisition.
 package state

@@ -7,15 +7,15 @@ type End uint8
 
 const (
 	Alive          End = iota
-	SessionEnded       // its session ended; the lease takes the own key along
-	KeyDeleted         // its own key is gone, or one of them
+	SessionEnded       // its session ended; its key ends with the lease
+	KeyDeleted         // its own key, or one of them, was deleted
 	KeyOverwritten     // somebody else wrote to its own key, which is deleted in the background
-	GivenUp            // its caller stopped waiting, or may not hold
-	GivenBack          // it was held, and is released
-	HeldTooLong        // it was held for as long as it may be; the own key is deleted in the background
+	GivenUp            // its caller stopped waiting, or must not hold it
+	GivenBack          // it was held, and was released
+	HeldTooLong        // it was held for as long as allowed; its own key is deleted in the background
 )
 
-// ends ends the acquisition. The first end stands.
+// ends ends the acquisition. Later ends change nothing.
 func (a *Acquisition) ends(end End) Effects {
 	if a.end != Alive {
 		return Effects{}
@@ -43,12 +43,12 @@ type Over struct{}
 
 func (Over) apply(a *Acquisition) Effects { return a.ends(SessionEnded) }
 
-// GaveUp says that the caller stopped waiting, or that it may not hold.
+// GaveUp says that the caller stopped waiting, or must not hold the lock.
 type GaveUp struct{}
 
 func (GaveUp) apply(a *Acquisition) Effects { return a.ends(GivenUp) }
 
-// HoldOver says that it was held for as long as it may be.
+// HoldOver says that the lock was held for as long as allowed.
 type HoldOver struct{}
 
 func (HoldOver) apply(a *Acquisition) Effects {
@@ -58,7 +58,7 @@ func (HoldOver) apply(a *Acquisition) Effects {
 	return a.ends(HeldTooLong)
 }
 
-// Removed says that no own key is there, and none will be.
+// Removed says that none of its own keys exists or will exist.
 type Removed struct{}
 
 func (Removed) apply(a *Acquisition) Effects {
@@ -68,6 +68,6 @@ func (Removed) apply(a *Acquisition) Effects {
 	return Effects{}
 }
 
-// ErrTokenFloor says that a token would not exceed the floor that was configured:
-// storage may have seen a greater one.
+// ErrTokenFloor says that a token is not above the configured floor, so that storage may have
+// seen a greater one.
 var ErrTokenFloor = errors.New("fencing token would not exceed the configured floor")

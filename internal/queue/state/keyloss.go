@@ -1,18 +1,18 @@
 package state
 
-// Seen is what a read without values showed of one key; the zero Seen: it was not there.
+// Seen is what a read without values showed of one key; the zero Seen: it did not exist.
 type Seen struct{ Create, Mod int64 }
 
-// Observed is what a linearizable read at Revision, sent after the own key and the
-// predecessor were asked for, showed of both. It finds what a watch missed, and renews
-// a watch that has ended (rules A4, N1).
+// Observed is what a linearizable read at Revision showed of its own key and the predecessor;
+// the read was sent after their names were read from the acquisition. It finds what a watch
+// missed, and renews a watch that has ended (rules A4, N1).
 type Observed struct {
 	Revision         int64
 	Own, Predecessor Seen
-	Place            int // of Own among the own keys; with another than the first nothing is said of the predecessor
+	Place            int // the index of Own among its own keys; unless that is the first, nothing was read of the predecessor
 
-	// Key is the name of Own as it was read; "": that of the own key at Place. Of another
-	// nothing is said: a slot's key has taken its place meanwhile.
+	// Key is the name of Own as it was read; "": the name of its own key at Place. If it is
+	// another name, the event is ignored: a slot's key has become its own meanwhile.
 	Key string
 }
 
@@ -46,17 +46,17 @@ func (ev Observed) apply(a *Acquisition) Effects {
 	return fx
 }
 
-// explains reports whether a newer modification revision may be ours: a value in doubt,
-// or a handoff of which nothing is known yet.
+// explains reports whether a newer modification revision may be ours: a value in doubt, or a
+// handoff that is not known yet.
 func (a *Acquisition) explains() bool {
 	return a.doubt.any() || a.Handoffs && a.evidence != ByEnqueue
 }
 
-// OwnChanged is an own key as an event or an answer showed it.
+// OwnChanged is one of its own keys as an event or an answer showed it.
 type OwnChanged struct {
 	Place       int
 	Create, Mod int64
-	OnLease     bool // it is on the own lease
+	OnLease     bool // it is on the session's lease
 	Value       []byte
 }
 
@@ -65,7 +65,7 @@ func (ev OwnChanged) apply(a *Acquisition) Effects {
 		return Effects{}
 	}
 	if ev.Create != a.own.Create && ev.Mod > a.mod {
-		return a.gone(ev.Place) // and made again by somebody
+		return a.gone(ev.Place) // somebody deleted it and made it again
 	}
 	if !a.knows(ev) {
 		return a.overwritten(ev.Place, ev.Mod)
@@ -73,22 +73,23 @@ func (ev OwnChanged) apply(a *Acquisition) Effects {
 	return Effects{Wake: a.phase < Held && a.phase >= Waiting}
 }
 
-// overwritten ends the acquisition because somebody else wrote to an own key at mod.
+// overwritten ends the acquisition because somebody else wrote to one of its own keys at
+// revision mod.
 func (a *Acquisition) overwritten(place int, mod int64) Effects {
 	fx := a.ends(KeyOverwritten)
 	fx.At, fx.Own = mod, place
 	return fx
 }
 
-// deleted ends the acquisition because an own key is gone.
+// deleted ends the acquisition because one of its own keys is gone.
 func (a *Acquisition) deleted(place int) Effects {
 	fx := a.ends(KeyDeleted)
 	fx.Own = place
 	return fx
 }
 
-// knows reports whether the own key as it was shown is ours: known already, a value in
-// doubt, or a handoff to it. What is new in it is taken in.
+// knows reports whether its own key, as ev showed it, is ours: known already, a value in doubt,
+// or a handoff to it. It records what is new.
 func (a *Acquisition) knows(ev OwnChanged) bool {
 	switch {
 	case ev.Mod <= a.mod:
@@ -103,11 +104,11 @@ func (a *Acquisition) knows(ev OwnChanged) bool {
 	return false
 }
 
-// OwnDeleted says that an own key is gone, which it is not to our doing, or only because a
-// slot was taken.
+// OwnDeleted says that one of its own keys was deleted, either not by us or by the take of a
+// slot.
 type OwnDeleted struct {
 	Place    int
-	Revision int64 // of the deletion; 0: not known. The own key was created later than what was deleted before.
+	Revision int64 // of the deletion; 0: not known. A deletion before its own key was created is ignored.
 }
 
 func (ev OwnDeleted) apply(a *Acquisition) Effects {
@@ -117,7 +118,7 @@ func (ev OwnDeleted) apply(a *Acquisition) Effects {
 	return a.gone(ev.Place)
 }
 
-// Armed says that it has been held for longer than a moment.
+// Armed says that it has been held for longer than session.ArmDelay.
 type Armed struct{}
 
 func (Armed) apply(a *Acquisition) Effects {

@@ -2,60 +2,59 @@ package state
 
 import "github.com/pawl-locks/pawl/internal/keys"
 
-// This file is rule A2: who owns a name is decided by one transaction. There are three
-// kinds of evidence, and a fourth for the slots of a semaphore, and owns is called nowhere else.
+// This file is rule A2: one transaction decides who owns a name. There are three kinds of
+// evidence, and a fourth for the slots of a semaphore. No other file calls owns.
 //
 //  1. The enqueue's own transaction read the queue after its put, and found nothing in the
-//     way of the own key (Enqueued, in whole).
-//  2. A query compared the own key's create revision and the session key's modification
-//     revision with ours, and read no key in its way that was created before it, at a
-//     revision not below the own key's (Answered, without a predecessor).
-//  3. The predecessor's release put a handoff on the own key, in the transaction that
-//     deleted the predecessor, and found the own key there. The predecessor was the
-//     holder until then, so nothing created before it is left (handedOff).
+//     way of its own key (Enqueued, with Whole set).
+//  2. A query found its own key's create revision and the session key's modification
+//     revision as we know them, and read no key in its way that was created earlier, at a
+//     revision not below its own key's (Answered, without a predecessor).
+//  3. The predecessor's release put a handoff on its own key, in the transaction that
+//     deleted the predecessor, and found its own key there. The predecessor was the
+//     holder until then, so nothing created earlier is left (handedOff).
+//  4. A take put the key of a free slot, and in the same transaction found its own key in
+//     the turnstile and deleted it (rule SM1; slots.go).
 //
-//  4. A take put the key of a slot that had none, and deleted the own key in the
-//     turnstile, which it found there (rule SM1; slots.go).
+// Every key of the queue is in the way of an exclusive key; every key that is not shared is
+// in the way of a shared one (rules RW1, RW2). Package queue's transactions read no other
+// keys, so this file treats both modes alike. If an exclusive key and another key both
+// exist, the later one sees the earlier one, so the two are never both held.
 //
-// In the way of an exclusive key is every key of the queue, of a shared one every key that
-// is not shared (rules RW1, RW2). The transactions of package queue read no others; what
-// follows from them is the same for both. Of an exclusive and another key that are both
-// there the later one sees the earlier, so that never both hold.
+// A set's transactions decide about all of its names at once (rule ML3), so its evidence is
+// of one revision too.
 //
-// A set's transactions decide about all of its names at once (rule ML3), so that its
-// evidence is of one revision too.
-//
-// Nothing can be created before a key that is there, so what was first once stays first
-// for as long as it is there. Whether it still is, and whether the session is still
-// valid, is what the clock says afterwards (rule T3): Won comes after that look.
+// No key can be created before one that exists, so a key that was first stays first for as
+// long as it exists. Whether it still exists, and whether the session is still valid, the
+// clock says afterwards (rule T3): Won follows that reading of the clock.
 
-// Evidence is what made an acquisition the owner.
+// Evidence is what showed that an acquisition is the owner.
 type Evidence uint8
 
 const (
 	None       Evidence = iota
 	ByEnqueue           // alone in the queue
 	ByAnswer            // a query showed it first
-	ByHandoff           // its predecessor handed the queue on
-	ByResuming          // a query of the session's next process showed it first
-	ByTake              // of a slot
+	ByHandoff           // its predecessor's release handed the queue to it
+	ByResuming          // a query by the process that took the session over showed it first
+	ByTake              // it took a slot
 )
 
-// owns makes a the owner.
+// owns makes a the owner, on the evidence by.
 func (a *Acquisition) owns(by Evidence) {
 	if a.end == Alive && a.evidence == None && a.phase < Held {
 		a.evidence = by
 	}
 }
 
-// Enqueued is the answer of an enqueue that was applied.
+// Enqueued is the answer to an enqueue that was applied.
 type Enqueued struct {
 	Own         Key
 	Others      []string // the other keys of a set
-	Predecessor Key      // the last-created key in the way before Own that was read, in any queue, or the zero Key
-	Whole       bool     // nothing of the queue was left out of the read
+	Predecessor Key      // the last-created key in the way before Own, in any queue; the zero Key: the read showed none
+	Whole       bool     // the read left nothing of the queue out
 	Revision    int64    // of the answer
-	Taken       []Taken  // of a semaphore, in whole and without a predecessor: the slots that are held
+	Taken       []Taken  // of a semaphore, if Whole and without a predecessor: the slots that are held
 }
 
 func (ev Enqueued) apply(a *Acquisition) Effects {
@@ -73,7 +72,7 @@ func (ev Enqueued) apply(a *Acquisition) Effects {
 	if alone {
 		a.owns(ByEnqueue)
 		a.phase = Querying
-		return Effects{} // its key is watched when it has been held for a moment
+		return Effects{} // its key is watched once it has been held for a while
 	}
 	fx := a.waitFor(ev.Predecessor, ev.Revision)
 	own := a.watchOwn(fx.From)
@@ -84,13 +83,13 @@ func (ev Enqueued) apply(a *Acquisition) Effects {
 	return fx
 }
 
-// Answered is the answer to a query. Where Found is false the own key or the session
-// key is not as it was, and the user reports why as another event.
+// Answered is the answer to a query. If Found is false its own key or the session key has
+// changed, and package queue reports why as another event.
 type Answered struct {
 	Found       bool
-	Predecessor Key   // the last-created key in the way before the own ones, in any queue; the zero Key: none, it is first in all
+	Predecessor Key   // the last-created key in the way before its own keys, in any queue; the zero Key: it is first in all
 	Revision    int64 // of the answer
-	Unclean     bool  // the predecessor before that went without a release
+	Unclean     bool  // an earlier predecessor's key was deleted without a release
 	Successors  keys.Successors
 	Taken       []Taken // of a semaphore, without a predecessor: the slots that are held
 }
@@ -108,7 +107,7 @@ func (ev Answered) apply(a *Acquisition) Effects {
 	}
 	if a.Delay && (ev.Unclean || a.sawShared) {
 		a.Delay = false
-		return Effects{Delay: true} // then it queries once more, because time has gone by
+		return Effects{Delay: true} // then it queries again, because time has passed
 	}
 	if a.Handoffs {
 		a.successors = ev.Successors
@@ -117,19 +116,19 @@ func (ev Answered) apply(a *Acquisition) Effects {
 	return Effects{}
 }
 
-// handedOff takes in a put on the own key, newer than what was known and on the own
-// lease, if it is a handoff, and reports whether it is. A handoff by another key than
-// the predecessor, which is gone then, is a reason to query and no more.
+// handedOff takes in a put on its own key that is newer than what was known and is on its own
+// lease, if it is a handoff, and reports whether it is. A handoff by another key than the
+// predecessor only leads to a query: the predecessor is gone then.
 func (a *Acquisition) handedOff(value []byte) bool {
 	if !a.Handoffs || a.mod != a.own.Create {
-		return false // a key is handed off to once
+		return false // a key receives at most one handoff
 	}
 	h, ok := keys.ParseHandoff(value)
 	if !ok {
 		return false
 	}
 	switch {
-	case a.phase != Waiting && a.phase != Querying, a.evidence != None: // it owns already
+	case a.phase != Waiting && a.phase != Querying, a.evidence != None: // it is the owner already
 	case a.predecessor.is(h):
 		a.successors = h.Successors
 		a.phase, a.expecting = Querying, false
@@ -140,14 +139,13 @@ func (a *Acquisition) handedOff(value []byte) bool {
 	return true
 }
 
-// is reports whether k is the key whose release was the handoff.
+// is reports whether k is the key whose release made the handoff.
 func (k Key) is(h keys.Handoff) bool {
 	_, name := keys.Split(k.Name)
 	return k.Create == h.Create && name == string(h.By)
 }
 
-// Won says that the clock, and the caller's context, were looked at after the evidence
-// was there.
+// Won says that the clock and the caller's context were checked after the evidence was found.
 type Won struct{}
 
 func (Won) apply(a *Acquisition) Effects {

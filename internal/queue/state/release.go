@@ -10,40 +10,40 @@ const (
 	Unknown            // failed: it may have been applied, or may still be
 )
 
-// A Verdict is what a release, or a rewrite, does next.
+// A Verdict is the next step of a release or a rewrite.
 type Verdict uint8
 
 const (
 	Proceed Verdict = iota // nothing was decided
 	Finished
-	Lost    // it was not held until then
+	Lost    // it was no longer held
 	Bare    // delete again, without a handoff
 	Explain // read why there was nothing to delete
 	Again   // write again
-	Stop    // return the error: what was asked for was not done
-	Doubt   // return the error: it is not known whether what was asked for was done
+	Stop    // return the error: the request was not carried out
+	Doubt   // return the error: whether the request was carried out is not known
 )
 
-// absence is the first evidence that the own key was not there any more.
+// absence is the first evidence that its own key no longer exists.
 type absence uint8
 
 const (
 	present absence = iota
 	// mayBeOurs: a delete may have been applied whose answer was lost.
 	mayBeOurs
-	// missed: it was not there, and no delete of ours can have been applied.
+	// missed: it did not exist, and no delete of ours can have been applied.
 	missed
 )
 
-// deletion is how far a release has come.
+// deletion is the state of a release.
 type deletion struct {
 	sent    bool // the first request was sent: later ones carry no handoff
 	absence absence
 	decided bool
 }
 
-// Released says that the caller gives it back. Later says that the own key stays for a
-// while, and is deleted in the background then: the release is decided at once.
+// Released says that the caller releases it. Later says that its own key has to stay for a
+// while and is then deleted in the background: the release is decided at once.
 type Released struct{ Later bool }
 
 func (ev Released) apply(a *Acquisition) Effects {
@@ -57,8 +57,8 @@ func (ev Released) apply(a *Acquisition) Effects {
 	return fx
 }
 
-// DeleteSent says that a delete is about to be sent. The first one carries a handoff,
-// where somebody is known to be behind.
+// DeleteSent says that a delete is about to be sent. The first one carries a handoff if a
+// waiter is known to be behind.
 type DeleteSent struct{}
 
 func (DeleteSent) apply(a *Acquisition) Effects {
@@ -67,17 +67,17 @@ func (DeleteSent) apply(a *Acquisition) Effects {
 	return Effects{Handoff: first && !a.successors.Empty()}
 }
 
-// DeleteAnswered is what became of a delete.
+// DeleteAnswered is the result of a delete.
 type DeleteAnswered struct {
 	Outcome  Outcome
-	Handoff  bool       // it carried one
-	Repeated bool       // its sender repeats it by itself after any failure
-	Ended    bool       // the caller waits no longer
-	Was      OwnChanged // the own key as it was deleted, of a set one that is not known, if any is; of an applied one, else zero
+	Handoff  bool       // it carried a handoff
+	Repeated bool       // its sender repeats it after any failure
+	Ended    bool       // the caller no longer waits
+	Was      OwnChanged // if it was applied: its own key as it was deleted; of a set, one that was not known to be ours, if any
 
-	// Partly says, of a refused one of a set, that some own keys were there, and are deleted,
-	// and that the one at Missing was not. It is no trace of an earlier delete of ours, which
-	// would have deleted all.
+	// Partly says, of a refused delete of a set, that some of its own keys existed and are
+	// deleted now, and that the one at index Missing did not. An earlier delete of ours is no
+	// explanation, because it would have deleted all.
 	Partly  bool
 	Missing int
 }
@@ -106,13 +106,13 @@ func (ev DeleteAnswered) apply(a *Acquisition) Effects {
 	return Effects{Verdict: v}
 }
 
-// afterDelete is what follows a delete.
+// afterDelete is the next step after a delete.
 func afterDelete(ev DeleteAnswered) Verdict {
 	switch {
 	case ev.Outcome == Applied:
 		return Finished
 	case ev.Handoff && (ev.Outcome == Refused || ev.Outcome == NotApplied && !ev.Ended):
-		return Bare // what refused the handoff may let the delete pass
+		return Bare // the server may accept the delete without the handoff
 	case ev.Outcome == Refused:
 		return Explain
 	case ev.Outcome == Unknown && !ev.Repeated && !ev.Ended:
@@ -123,11 +123,11 @@ func afterDelete(ev DeleteAnswered) Verdict {
 	return Stop
 }
 
-// Explained is what a read showed after a delete did not find the own key as it was
-// acquired. The key cannot come back meanwhile (rule A1).
+// Explained is what a read showed after a delete had not found its own key as it was acquired.
+// No key with the same name can be put meanwhile (rule A1).
 type Explained struct {
-	SessionEnded bool // the session key is not as we know it
-	There        bool // the own key's name is there
+	SessionEnded bool // the session key has changed
+	There        bool // a key with its own key's name exists
 }
 
 func (ev Explained) apply(a *Acquisition) Effects {
@@ -137,12 +137,12 @@ func (ev Explained) apply(a *Acquisition) Effects {
 	case ev.SessionEnded:
 		return a.decided(SessionEnded)
 	case a.deletion.absence == mayBeOurs && !ev.There:
-		return a.decided(GivenBack) // it was the delete whose answer was lost
+		return a.decided(GivenBack) // deleted by the delete whose answer was lost
 	}
 	return a.decided(KeyDeleted)
 }
 
-// decided is the end of a release: given back, or lost before.
+// decided ends a release: it was released, or had been lost before.
 func (a *Acquisition) decided(end End) Effects {
 	a.phase, a.end, a.deletion.decided = Done, end, true
 	if end == GivenBack {

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// doubt is what is known of values on their way to the own key.
+// doubt holds the values that may have been written to its own key, or may be later.
 type doubt struct {
 	values  [][]byte // sent with a comparison to mod; none is known to be applied or not
 	current []byte   // the value of the call under way
 	calling bool     // a call is under way
 	fresh   bool     // its value was not in doubt when it was sent last
 	done    bool     // its value was applied
-	reading bool     // a read in the background is under way
+	reading bool     // a background read is under way
 	lost    int      // how many answers of the call under way were lost
 }
 
-// attempts is how often in one call a write is sent whose answer is lost, before the
-// caller learns that the outcome is unknown.
+// attempts is how many lost answers of one call's write end the call, with the outcome reported
+// as unknown.
 const attempts = 3
 
 func (d *doubt) any() bool { return len(d.values) > 0 }
@@ -31,7 +31,7 @@ func (d *doubt) has(value []byte) bool {
 	return false
 }
 
-// landed reports whether value, which is on the own key, is one in doubt.
+// landed reports whether value, which was read from its own key, is one in doubt.
 func (d *doubt) landed(value []byte) bool {
 	if !d.has(value) {
 		return false
@@ -40,12 +40,11 @@ func (d *doubt) landed(value []byte) bool {
 	return true
 }
 
-// clear forgets all values: the modification revision has moved, and all of them
-// compare the one before.
+// clear drops all values: the modification revision has moved, and each value's write compares
+// the old one.
 func (d *doubt) clear() { d.values = nil }
 
-// beginRead reports whether a read in the background is to begin. A call under way
-// reads by itself.
+// beginRead reports whether to begin a background read. A call under way reads by itself.
 func (d *doubt) beginRead() bool {
 	if d.calling || d.reading {
 		return false
@@ -54,7 +53,7 @@ func (d *doubt) beginRead() bool {
 	return true
 }
 
-// ReadEnded says that the read in the background has ended.
+// ReadEnded says that the background read has ended.
 type ReadEnded struct{}
 
 func (ReadEnded) apply(a *Acquisition) Effects {
@@ -62,9 +61,9 @@ func (ReadEnded) apply(a *Acquisition) Effects {
 	return Effects{}
 }
 
-// Rewriting says that a call begins to put Value on the own key. Calls are made one at
-// a time. Verdict is Again, or Explain
-// where an earlier value is in doubt, so that the own key is to be read first.
+// Rewriting says that a call begins to put Value on its own key. Calls are made one at a time.
+// Verdict is Again, or Explain if an earlier value is in doubt, so that its own key has to be
+// read first.
 type Rewriting struct{ Value []byte }
 
 func (ev Rewriting) apply(a *Acquisition) Effects {
@@ -97,13 +96,13 @@ func (WriteSent) apply(a *Acquisition) Effects {
 	return Effects{}
 }
 
-// WriteAnswered is what became of a write. What an answer, or the read after an unknown
-// outcome, shows of the own key is an event of its own, before this one.
+// WriteAnswered is the result of a write. What an answer, or the read after an unknown outcome,
+// shows of its own key is reported as another event, before this one.
 type WriteAnswered struct {
 	Outcome Outcome
-	Mod     int64 // of an applied one: the own key's modification revision
-	Unread  bool  // after an unknown outcome: the own key could not be read
-	Ended   bool  // sending again is pointless, or the caller waits no longer
+	Mod     int64 // if it was applied: its own key's modification revision
+	Unread  bool  // after an unknown outcome: its own key could not be read
+	Ended   bool  // sending again is pointless, or the caller no longer waits
 }
 
 func (ev WriteAnswered) apply(a *Acquisition) Effects {
@@ -123,7 +122,7 @@ func (ev WriteAnswered) apply(a *Acquisition) Effects {
 	return Effects{Verdict: a.afterWrite(ev)}
 }
 
-// afterWrite is what follows a write.
+// afterWrite is the next step after a write.
 func (a *Acquisition) afterWrite(ev WriteAnswered) Verdict {
 	d := &a.doubt
 	switch {
@@ -132,7 +131,7 @@ func (a *Acquisition) afterWrite(ev WriteAnswered) Verdict {
 	case d.done:
 		return Finished
 	case ev.Outcome == NotApplied && d.has(d.current):
-		return Doubt // an earlier copy may come yet
+		return Doubt // an earlier copy may still be applied
 	case ev.Outcome == NotApplied:
 		return Stop
 	case d.lost > 0 && (d.lost >= attempts || ev.Ended || ev.Unread):
@@ -141,7 +140,7 @@ func (a *Acquisition) afterWrite(ev WriteAnswered) Verdict {
 	return Again
 }
 
-// drop takes the call's value out: its only copy was not applied and never will be.
+// drop removes the call's value: its only copy was not applied and never will be.
 func (d *doubt) drop() {
 	d.values = slices.DeleteFunc(d.values, func(v []byte) bool { return bytes.Equal(v, d.current) })
 }

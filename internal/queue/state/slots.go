@@ -2,34 +2,34 @@ package state
 
 import "slices"
 
-// This file is what a semaphore has beside a lock (rules SM1 to SM4). An acquisition queues at
-// the turnstile, as at a lock. The first one there looks which slots are held and, where one
-// is free for it, takes that: one transaction puts the slot's key if there is none, and
-// deletes the own key in the turnstile, which it finds there. That no two hold one slot rests
-// on the first half alone, that a take happens once and in turn on the second. The slot's key
-// is the own key from then on.
+// This file is what only a semaphore needs (rules SM1 to SM4). An acquisition first queues at
+// the turnstile, as at a lock. The first one there reads which slots are held and, if one is
+// free for it, takes that slot. The take is one transaction: it puts the slot's key if no key
+// of the slot exists, and deletes the acquisition's own key in the turnstile, if it finds that
+// there. The first half guarantees that no two hold one slot; the second, that a take happens
+// once, and only by the first in the turnstile. From then on the slot's key is the own key.
 //
-// While an acquisition is first no other can take a slot, so that what it saw held can only
-// have become less.
+// While an acquisition is first no other can take a slot, so slots that it saw held can only
+// have become free.
 
-// slots is what an acquisition knows of its semaphore.
+// slots is what an acquisition knows of its semaphore's slots.
 type slots struct {
-	tried      []int // those whose keys may have been put, or may yet be, while the own key is that in the turnstile
+	tried      []int // the slots whose keys may have been put, or may be later, while its own key is the one in the turnstile
 	freed      int64 // the highest revision at which a slot is known to have been freed
-	trying     int32 // the slot that Taking is about
-	reads      uint8 // reads of the own key since it became Full
-	queried    bool  // a query showed it first in the turnstile, and not its enqueue
+	trying     int32 // the slot of phase Taking
+	reads      uint8 // reads of its own key since the phase became Full
+	queried    bool  // it became first in the turnstile by a query, not by its enqueue
 	watched    bool  // the slots' deletions are watched
-	ownWatched bool  // the own key is, or was
+	ownWatched bool  // its own key is watched, or was
 }
 
-// Taken is a slot that is held, by one whose semaphore has Limit slots. A key among the
-// slots' that is not pawl's has Limit 0: nobody takes a slot beside it.
+// Taken is a held slot; Limit is how many slots its holder's semaphore has. A foreign key among
+// the slots has Limit 0: while it exists nobody takes a slot.
 type Taken struct{ Slot, Limit int }
 
-// Free is the lowest slot that one whose semaphore has limit slots may take beside taken. It
-// heeds the least limit of all, and counts, so that nobody is ever one of more than it agreed
-// to (rule SM3).
+// Free is the lowest slot that an acquisition with limit may take beside taken. It uses the
+// least limit of all, and the number of holders, so that no holder is ever one of more than its
+// own limit (rule SM3).
 func Free(limit int, taken []Taken) (slot int, ok bool) {
 	held := make(map[int]bool, len(taken))
 	for _, t := range taken {
@@ -45,8 +45,8 @@ func Free(limit int, taken []Taken) (slot int, ok bool) {
 	return slot, true // below limit: not even limit slots are held
 }
 
-// turn is what follows when it is the first in the turnstile, and an answer at revision rev
-// showed which slots are held.
+// turn decides what follows when it is the first in the turnstile, and an answer at revision
+// rev showed which slots are held.
 func (a *Acquisition) turn(taken []Taken, rev int64) (fx Effects) {
 	if a.predecessor != (Key{}) {
 		a.predecessor, a.deletedAt, a.preBroken, fx.Unfollow = Key{}, 0, false, true
@@ -74,7 +74,7 @@ func (a *Acquisition) turn(taken []Taken, rev int64) (fx Effects) {
 	return fx
 }
 
-// queryAgain ends the wait for a slot: one may be free, or the own key may be gone.
+// queryAgain ends the wait for a slot: one may be free, or its own key may be gone.
 func (a *Acquisition) queryAgain() (wake bool) {
 	if a.phase != Full {
 		return false
@@ -83,18 +83,18 @@ func (a *Acquisition) queryAgain() (wake bool) {
 	return true
 }
 
-// readsPerQuery is how many of the session's renewals, of which there are four in a TTL, come
-// before the slots are asked for again though no watch showed that one is free (rule A4).
+// readsPerQuery is after how many of the session's renewals, of which there are four in a TTL,
+// the slots are queried again even if no watch showed a free one (rule A4).
 const readsPerQuery = 2
 
-// ownRead counts a read of the own key in a renewal, and reports whether it is time to query.
+// ownRead counts a renewal's read of its own key, and reports whether it is time to query.
 func (a *Acquisition) ownRead() (wake bool) {
 	a.slots.reads++
 	return a.slots.reads >= readsPerQuery && a.queryAgain()
 }
 
-// gone is what follows when the own key at place is not there. While a take may have deleted
-// it nothing does but that a query finds out.
+// gone decides what follows when its own key at index place does not exist. While a take may
+// have deleted it, a query finds that out; otherwise it is a loss.
 func (a *Acquisition) gone(place int) Effects {
 	if a.end == Alive && a.Trying() {
 		return Effects{Wake: a.queryAgain()}
@@ -110,8 +110,8 @@ func (ev SlotFreed) apply(a *Acquisition) Effects {
 	return Effects{Wake: a.queryAgain()}
 }
 
-// SlotsWatchEnded says that the watch of the slots has ended. Missed says that deletions may
-// have been missed, by a compaction. It is renewed when the slots are asked for again.
+// SlotsWatchEnded says that the watch of the slots has ended. Missed says that a compaction may
+// have hidden deletions. The next query of the slots renews the watch.
 type SlotsWatchEnded struct{ Missed bool }
 
 func (ev SlotsWatchEnded) apply(a *Acquisition) Effects {
@@ -122,8 +122,8 @@ func (ev SlotsWatchEnded) apply(a *Acquisition) Effects {
 	return Effects{Unfollow: true, Wake: ev.Missed && a.queryAgain()}
 }
 
-// TakeAnswered is what became of a take, Own the slot's key where it was applied. Otherwise
-// a query shows what is so.
+// TakeAnswered is the result of a take; Own is the slot's key if it was applied. If it was not,
+// or that is unknown, a query finds out.
 type TakeAnswered struct {
 	Outcome Outcome
 	Own     Key
@@ -140,9 +140,10 @@ func (ev TakeAnswered) apply(a *Acquisition) Effects {
 	return Effects{}
 }
 
-// TakeFound is what an answer showed after a take when the own key in the turnstile was not
-// there, on the session as it is known: the key of a slot, ours, or, where Own's Create is 0, none
-// of those that were tried, so that somebody has deleted the one or the other.
+// TakeFound is what an answer showed after a take when its own key in the turnstile did not
+// exist, and the session key was unchanged. Own is the key of the slot that it took; if
+// Own.Create is 0, none of the slots that it tried has its key, so somebody has deleted the one
+// or the other.
 type TakeFound struct{ Own Key }
 
 func (ev TakeFound) apply(a *Acquisition) Effects {
@@ -155,7 +156,7 @@ func (ev TakeFound) apply(a *Acquisition) Effects {
 	return a.deleted(0)
 }
 
-// took makes the key of a slot the own key.
+// took makes the key of a slot its own key.
 func (a *Acquisition) took(slot Key) Effects {
 	a.own, a.mod, a.broken = slot, slot.Create, 0
 	a.slots.tried, a.slots.ownWatched = nil, false
@@ -163,17 +164,17 @@ func (a *Acquisition) took(slot Key) Effects {
 	return Effects{Unwatch: true}
 }
 
-// Trying reports whether the key of a slot may be there, or may yet come, beside the own key
-// in the turnstile or in its place.
+// Trying reports whether the key of a slot may exist, or may be put later, beside its own key
+// in the turnstile or instead of it.
 func (a *Acquisition) Trying() bool { return len(a.slots.tried) > 0 }
 
-// Slot is the slot that a Take is to take.
+// Slot is the slot to be taken in phase Taking.
 func (a *Acquisition) Slot() int { return int(a.slots.trying) }
 
-// Tried are the slots of which Trying speaks.
+// Tried returns the slots that Trying is about.
 func (a *Acquisition) Tried() []int { return a.slots.tried }
 
-// FollowsSlots reports whether the slots' deletions are to be watched.
+// FollowsSlots reports whether the slots' deletions have to be watched.
 func (a *Acquisition) FollowsSlots() bool { return a.slots.watched }
 
 // Queried reports whether it had to query its turn or a slot after its enqueue.

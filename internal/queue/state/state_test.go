@@ -34,7 +34,7 @@ func holding() Acquisition {
 	return a
 }
 
-// handoffBy is the own key as a handoff by k makes it.
+// handoffBy is the acquisition's own key with a handoff by k.
 func handoffBy(k Key, mod int64) OwnChanged {
 	_, name := keys.Split(k.Name)
 	value := keys.Successor{Value: []byte(label)}.HandedOff(name, k.Create, keys.Successors{})
@@ -81,7 +81,8 @@ func TestAPredecessorThatIsGoneIsNoEvidence(t *testing.T) {
 	assert.Equal(t, Sleep, a.Next(), "of an earlier predecessor")
 }
 
-// A2: an answer counts if it found the own key, at a revision not below it.
+// A2: an answer counts if it found the acquisition's own key, at a revision not below the
+// key's.
 func TestAnAnswerThatShowsNothingIsNoEvidence(t *testing.T) {
 	for name, ev := range map[string]Answered{
 		"not found": {Revision: 9},
@@ -314,8 +315,8 @@ func TestAWriteIsSentAgainAFewTimes(t *testing.T) {
 	assert.Equal(t, Finished, a.Apply(WriteAnswered{Outcome: Refused}).Verdict, "a copy of it was applied")
 }
 
-// What is held for too long is lost, and its key is deleted after that was said. What is
-// not held is not ended by it.
+// A hold that is too long is lost, and its key is deleted after that was reported. HoldOver
+// does not end an acquisition that is not held.
 func TestAHoldThatLastedTooLongIsLost(t *testing.T) {
 	a := holding()
 	assert.Equal(t, Effects{End: HeldTooLong, Held: true}, a.Apply(HoldOver{}))

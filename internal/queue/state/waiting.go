@@ -2,8 +2,8 @@ package state
 
 import "github.com/pawl-locks/pawl/internal/keys"
 
-// AnswerLost says that an enqueue was sent, and that its answer does not say whether
-// it was applied.
+// AnswerLost says that an enqueue was sent, and that its answer does not say whether it was
+// applied.
 type AnswerLost struct{}
 
 func (AnswerLost) apply(a *Acquisition) Effects {
@@ -13,9 +13,9 @@ func (AnswerLost) apply(a *Acquisition) Effects {
 	return Effects{}
 }
 
-// Settled is what became of an enqueue whose answer was lost: Own was found, with Others of
-// a set, or, where its Create is 0, it was not applied and never will be. That one of them
-// was not there is an event of its own, after this.
+// Settled is the result of settling an enqueue whose answer was lost. It was applied, and Own,
+// with Others of a set, was found; or Own.Create is 0, and it was not applied and never will
+// be. That one of a set's keys is missing is reported as another event, after this one.
 type Settled struct {
 	Own    Key
 	Others []string
@@ -26,15 +26,15 @@ func (ev Settled) apply(a *Acquisition) Effects {
 		return Effects{}
 	}
 	if ev.Own.Create <= 0 {
-		a.phase = Enqueuing // under another name
+		a.phase = Enqueuing // with another key name
 		return Effects{}
 	}
 	a.own, a.others, a.mod, a.phase = ev.Own, ev.Others, ev.Own.Create, Querying
 	return a.watchOwn(ev.Own.Create + 1)
 }
 
-// waitFor makes p, which an answer at revision rev showed, the predecessor. Without one
-// a query shows.
+// waitFor makes p, which an answer at revision rev showed, the predecessor. If p is zero, a
+// query finds the predecessor.
 func (a *Acquisition) waitFor(p Key, rev int64) Effects {
 	a.predecessor, a.deletedAt, a.expecting, a.preBroken, a.slots.watched = p, 0, false, false, false
 	if p == (Key{}) {
@@ -42,22 +42,22 @@ func (a *Acquisition) waitFor(p Key, rev int64) Effects {
 		return Effects{}
 	}
 	a.phase = Waiting
-	if a.Delay && !a.sawShared { // one that crashes among several leaves no trace (rule RW3)
+	if a.Delay && !a.sawShared { // a holder that crashed among several shared ones leaves no trace (rule RW3)
 		k, ok := keys.ParseQueueKey(p.Name)
 		a.sawShared = ok && k.Form == keys.Shared
 	}
 	return Effects{Unfollow: true, Follow: p, From: rev + 1}
 }
 
-// query ends the wait for the predecessor: it may be gone.
+// query ends the wait for the predecessor, which may be gone, so that a query follows.
 func (a *Acquisition) query() {
 	if a.phase == Waiting {
 		a.phase, a.expecting = Querying, false
 	}
 }
 
-// PredecessorDeleted says that Key was deleted at Revision, when it had Value. Of a key
-// that is not the predecessor any more it says nothing.
+// PredecessorDeleted says that Key was deleted at Revision, when its value was Value. It has no
+// effect if Key is no longer the predecessor.
 type PredecessorDeleted struct {
 	Key      Key
 	Revision int64
@@ -77,9 +77,9 @@ func (ev PredecessorDeleted) apply(a *Acquisition) Effects {
 	return Effects{Wake: true}
 }
 
-// isNamedBy reports whether value, of the predecessor, is that of a key which was handed
-// off to and which knew the own key as its successor, so that its release was to be a
-// handoff to the own key. The two events of such a release come in either order.
+// isNamedBy reports whether value, the predecessor's, is a handoff that names its own key as
+// the next successor. The predecessor's release was then meant to be a handoff to its own key.
+// The two events of such a release may arrive in either order.
 func (a *Acquisition) isNamedBy(value []byte) bool {
 	if !a.Handoffs {
 		return false
@@ -90,7 +90,7 @@ func (a *Acquisition) isNamedBy(value []byte) bool {
 	return ok && named && string(next.Name) == name && next.Create == a.own.Create
 }
 
-// HandoffLate says that a handoff which was expected has not come in time.
+// HandoffLate says that an expected handoff has not come in time.
 type HandoffLate struct{}
 
 func (HandoffLate) apply(a *Acquisition) Effects {
@@ -100,8 +100,8 @@ func (HandoffLate) apply(a *Acquisition) Effects {
 	return Effects{}
 }
 
-// DeletionCompacted says that the revision of the predecessor's deletion is compacted,
-// so that nothing can be read as of it.
+// DeletionCompacted says that the revision of the predecessor's deletion is compacted, so that
+// nothing can be read at that revision.
 type DeletionCompacted struct{}
 
 func (DeletionCompacted) apply(a *Acquisition) Effects {
@@ -109,9 +109,9 @@ func (DeletionCompacted) apply(a *Acquisition) Effects {
 	return Effects{}
 }
 
-// WatchEnded says that the watch of Key, which is an own key or the predecessor, has
-// ended. Missed says that events of it may have been missed, by a compaction: what they
-// may have delivered is queried, and the position is kept (rule A4).
+// WatchEnded says that the watch of Key, one of its own keys or the predecessor, has ended.
+// Missed says that a compaction may have hidden events of Key: a query replaces them, and its
+// position in the queue is kept (rule A4).
 type WatchEnded struct {
 	Key    Key
 	Missed bool

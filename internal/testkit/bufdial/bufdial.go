@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 )
 
-// Turn lets one dial at a time go on. One serves all connections of a bubble.
+// Turn lets one dial at a time proceed. One Turn serves all connections of a bubble.
 type Turn chan struct{}
 
 // New makes a Turn, in the bubble that it is for.

@@ -38,7 +38,7 @@ func (c *Cluster) expireNow() time.Duration {
 	return max(time.Nanosecond, time.Until(c.tickAfter(first)))
 }
 
-// tickAfter is when the lessor looks at what expired at t.
+// tickAfter is when the lessor next checks for leases that expired at t.
 func (c *Cluster) tickAfter(t time.Time) time.Time {
 	tick := c.opts.ExpiryTick
 	if tick < 0 {
@@ -48,7 +48,7 @@ func (c *Cluster) tickAfter(t time.Time) time.Time {
 	return c.started.Add((d + tick - 1) / tick * tick)
 }
 
-// hurry makes the expirer look again. The caller holds c.mu or not.
+// hurry makes the expirer check again. The caller need not hold c.mu.
 func (c *Cluster) hurry() {
 	select {
 	case c.kick <- struct{}{}:

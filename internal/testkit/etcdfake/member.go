@@ -46,7 +46,7 @@ type Member struct {
 	edits     []*watchEdit
 }
 
-// lastView is what a member that is out of touch saw last.
+// lastView is the last state that a member without contact saw.
 type lastView struct {
 	rev    int64
 	term   uint64
@@ -54,9 +54,9 @@ type lastView struct {
 	leases map[int64]int64 // ID to TTL
 }
 
-// lean spares a member what a real one spends on its network: windows stay as they are, so that no
-// pings measure the bandwidth; buffers are small; and goroutines serve request after request,
-// their stacks grown already.
+// lean spares a member the costs of a real one's network: windows are fixed, so that no pings
+// measure the bandwidth; buffers are small; and goroutines with grown stacks serve request
+// after request.
 var lean = []grpc.ServerOption{
 	grpc.StaticStreamWindowSize(wire.Buffer), grpc.StaticConnWindowSize(wire.Buffer),
 	grpc.ReadBufferSize(4 << 10), grpc.WriteBufferSize(4 << 10),
@@ -176,7 +176,7 @@ func (m *Member) revision() int64 {
 // view is what a read sees. The caller holds c.mu.
 func (m *Member) view() etcd.View { return etcd.View{Store: m.c.state.Store, Rev: m.revision()} }
 
-// who returns whose request it is. The caller holds c.mu.
+// who returns the sender of a request. The caller holds c.mu.
 func (m *Member) who(ctx context.Context) (*etcd.Identity, error) {
 	if !m.c.state.Auth.Enabled {
 		return nil, nil
@@ -194,7 +194,7 @@ func wantsLeader(ctx context.Context) bool {
 	return len(v) > 0 && v[0] == rpctypes.MetadataHasLeader
 }
 
-// admit refuses what the member would not even look at.
+// admit refuses requests that the member does not process.
 func (m *Member) admit(ctx context.Context, req any) error {
 	m.c.mu.Lock()
 	defer m.c.mu.Unlock()

@@ -10,11 +10,11 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/etcd"
 )
 
-// What a test does and reads without a client: at once, linearizably,
-// whatever the network and the members suffer from.
+// These are a test's own changes and reads, without a client: immediate and linearizable,
+// whatever faults the network and the members have.
 
-// Put writes a key, with a lease unless that is 0, and returns the revision.
-// A lease that is not there is taken for none.
+// Put writes a key, with a lease unless that is 0, and returns the revision. A lease that does
+// not exist counts as none.
 func (c *Cluster) Put(key, value string, lease int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -26,7 +26,7 @@ func (c *Cluster) Put(key, value string, lease int64) int64 {
 	return w.Done(etcd.ByOperator)
 }
 
-// Delete deletes a key and reports whether it was there.
+// Delete deletes a key and reports whether it existed.
 func (c *Cluster) Delete(key string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,8 +48,7 @@ func (c *Cluster) Revoke(id int64) bool {
 	return true
 }
 
-// Compact forgets what is older than revision rev; one that is not possible
-// does nothing.
+// Compact compacts revisions below rev; it does nothing if that is not possible.
 func (c *Cluster) Compact(rev int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,7 +62,7 @@ func (c *Cluster) Revision() int64 {
 	return c.state.Store.Rev
 }
 
-// Get returns a key; nil if it is not there.
+// Get returns a key; nil if it does not exist.
 func (c *Cluster) Get(key string) *mvccpb.KeyValue {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +101,7 @@ func (c *Cluster) Leases() []Lease {
 	return out
 }
 
-// Lease returns one lease; false if it is not there.
+// Lease returns one lease; false if it does not exist.
 func (c *Cluster) Lease(id int64) (Lease, bool) {
 	for _, l := range c.Leases() {
 		if l.ID == id {

@@ -89,8 +89,8 @@ func (s *leaseServer) renew(ctx context.Context, id int64) (*pb.LeaseKeepAliveRe
 	}
 }
 
-// tryRenew renews a lease, or returns what must happen before it can be known
-// whether that is possible: an expired lease is about to be deleted.
+// tryRenew renews a lease, or returns what must happen before that can be decided: an expired
+// lease is about to be deleted.
 func (m *Member) tryRenew(ctx context.Context, id int64) (ttl int64, pending <-chan struct{}, err error) {
 	m.c.mu.Lock()
 	confirms := m.confirms(time.Now())
@@ -128,12 +128,12 @@ func (m *Member) tryRenew(ctx context.Context, id int64) (ttl int64, pending <-c
 	return 0, ls.Ended, nil
 }
 
-// confirmsFor is how long, in election timeouts, a leader that is cut off from
-// its peers goes on confirming renewals.
+// confirmsFor is how long, in election timeouts, a leader that is cut off from its peers still
+// confirms renewals.
 const confirmsFor = 1.9
 
-// confirms reports whether the member answers renewals out of its own head. The
-// caller holds c.mu.
+// confirms reports whether the member answers renewals without its peers. The caller holds
+// c.mu.
 func (m *Member) confirms(now time.Time) bool {
 	if m.frozen == nil {
 		return false

@@ -16,8 +16,8 @@ func (c *Cluster) Snapshot() *Snapshot {
 	return &Snapshot{c.state.Store.Clone(), c.state.Lessor.Clone()}
 }
 
-// RestoreOptions say with what care a snapshot is restored; the zero value is
-// a restore like for like, which takes the revision back.
+// RestoreOptions are the options of a restore; the zero value restores the snapshot unchanged,
+// so that the revision goes back.
 type RestoreOptions struct {
 	ClusterID    uint64 // 0: as it was; another one for a new initial-cluster-token
 	BumpRevision int64  // the restored state's revision is that much higher

@@ -17,7 +17,7 @@ type liveStream struct {
 	watch       *watchStream // nil for KeepAlive
 }
 
-// open lets a stream begin, unless a rule or the member is against it.
+// open begins a stream, unless a rule or the member refuses it.
 func (m *Member) open(ctx context.Context, method string) (*liveStream, error) {
 	m.counts.add(&m.counts.opened, method)
 	req := Request{Member: m, Method: method, Opening: true}

@@ -4,18 +4,17 @@ import "time"
 
 // The faults of a member. Each lasts until Heal.
 
-// BlackHole makes the member say nothing and hear nothing, while its
-// connections stay and new ones are accepted. What is sent meanwhile, up to a
-// socket's buffer, arrives after Heal.
+// BlackHole makes the member neither send nor receive, while its connections stay and new ones
+// are accepted. What is sent meanwhile, up to a socket's buffer, arrives after Heal.
 func (m *Member) BlackHole() {
 	m.up.Hold(true)
 	m.down.Hold(true)
 }
 
-// Deafen holds up what clients send; the member's answers still arrive.
+// Deafen delays what clients send; the member's answers still arrive.
 func (m *Member) Deafen() { m.up.Hold(true) }
 
-// Mute holds up what the member answers; requests still arrive and are applied.
+// Mute delays the member's answers; requests still arrive and are applied.
 func (m *Member) Mute() { m.down.Hold(true) }
 
 // Cut resets the member's connections and refuses new ones.
@@ -34,19 +33,18 @@ func (m *Member) Reset() {
 	clear(m.conns)
 }
 
-// Isolate parts the member from its peers, while clients still reach it. It
-// serves serializable reads as of now, its watches are silent, and what needs
-// agreement fails after 5 s and two election timeouts; with the hasleader
-// metadata it fails at once from one election timeout on, and streams end
-// after 3.7. An isolated leader confirms renewals for 1.9 election timeouts
-// more, without effect, while the others have a new leader. Without a
-// majority in touch, nobody has a leader, and no lease expires.
+// Isolate separates the member from its peers, while clients still reach it. It serves
+// serializable reads at its current state, its watches are silent, and requests that need
+// agreement fail after 5 s and two election timeouts; with the hasleader metadata they fail at
+// once from one election timeout on, and streams end after 3.7. An isolated leader confirms
+// renewals for 1.9 election timeouts more, without effect, while the others have a new leader.
+// Without a majority in contact, nobody has a leader, and no lease expires.
 func (m *Member) Isolate() { m.setContact(isolated) }
 
-// Depose elects another leader, while the member goes on as the leader of the
-// old term: it confirms renewals of the leases it knew, without effect, and
-// shows the old term and the state as of now; what needs agreement times out,
-// and no stream ends. With one member the cluster goes on without a leader.
+// Depose elects another leader, while the member still acts as the leader of the old term: it
+// confirms renewals of the leases it knew, without effect, and shows the old term and its
+// current state; requests that need agreement time out, and no stream ends. With one member the
+// cluster continues without a leader.
 func (m *Member) Depose() {
 	m.c.mu.Lock()
 	defer m.c.mu.Unlock()
@@ -62,9 +60,8 @@ func (m *Member) Stop() {
 	m.Cut()
 }
 
-// Freeze makes the member's reads, linearizable ones too, and its watches stay
-// as of now, as a server with a stale-read bug would, while it still applies
-// what is written through it.
+// Freeze keeps the member's reads, linearizable ones too, and its watches at the current state,
+// like a server with a stale-read bug, while it still applies what is written through it.
 func (m *Member) Freeze() {
 	m.c.mu.Lock()
 	defer m.c.mu.Unlock()
@@ -77,8 +74,8 @@ func (m *Member) setContact(s contact) {
 	m.setContactLocked(s)
 }
 
-// Heal ends the member's faults: it starts, is in touch, sees everything,
-// and the network delivers. Rules, delays, learner, version and cluster ID stay.
+// Heal ends the member's faults: it runs, reaches its peers, sees everything, and the network
+// delivers. Rules, delays, learner, version and cluster ID stay.
 func (m *Member) Heal() {
 	m.setContact(inTouch)
 	m.c.mu.Lock()

@@ -102,8 +102,7 @@ func (s *watchServer) split(r *pb.WatchResponse, wanted bool) []*pb.WatchRespons
 	return append(parts, cur)
 }
 
-// requests handles what the client sends. When it will send no more, the
-// watches go on.
+// requests handles what the client sends. When it will send no more, the watches continue.
 func (s *watchServer) requests(live *liveStream, stream watchServerStream) error {
 	for {
 		r, err := stream.Recv()

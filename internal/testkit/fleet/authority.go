@@ -77,7 +77,7 @@ func (a *authority) serve(conn net.Conn) {
 			lines <- s.Text()
 		}
 	})
-	defer func() { // lets the reader go on to the connection's end
+	defer func() { // lets the reader read to the connection's end
 		_ = conn.Close()
 		for {
 			select {

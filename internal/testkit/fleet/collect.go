@@ -52,7 +52,7 @@ func (y *yard) collect(t testing.TB) {
 	}
 }
 
-// compare counts what is acknowledged and not there.
+// compare counts acknowledged writes that are missing.
 func (y *yard) compare(t testing.TB, store Store, resource string, ids map[string]bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

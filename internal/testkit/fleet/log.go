@@ -33,7 +33,8 @@ type actor struct {
 	n   int
 }
 
-// ErrNotApplied is matched by errors of a Store that say that nothing was done, besides those of package fencing.
+// ErrNotApplied is matched by a Store's errors that say that nothing was done, in addition to
+// those of package fencing.
 var ErrNotApplied = errors.New("not applied")
 
 // now reads the clock that all processes of the machine share, and that nobody sets.
@@ -86,7 +87,8 @@ func digest(value string) string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// readLog returns a log's operations, and the IDs of the acknowledged writes by resource. What has no end is unknown, for ever.
+// readLog returns a log's operations, and the IDs of the acknowledged writes by resource. An
+// operation without an end stays unknown.
 func readLog(path string) (ops []fencetest.Op, acked map[string][]string, err error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -30,7 +30,7 @@ type Fleet struct {
 	Readers Readers
 }
 
-// A Result is what a run came to.
+// A Result is the result of a run.
 type Result struct {
 	Acked, Lost        int
 	Refused, Unknown   int
@@ -93,7 +93,7 @@ func (f Fleet) Run(t testing.TB) Result {
 	return y.result
 }
 
-// A yard is a run that is going on.
+// A yard is a run in progress.
 type yard struct {
 	fleet   Fleet
 	dir     string
@@ -111,7 +111,7 @@ const (
 	overtime   = time.Minute
 )
 
-// torment stops, kills and cuts until the time is over.
+// torment stops, kills and cuts until the time has passed.
 func (y *yard) torment(t testing.TB, auth *authority) {
 	var resumed sync.WaitGroup
 	defer resumed.Wait()

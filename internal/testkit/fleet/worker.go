@@ -102,7 +102,8 @@ type worker struct {
 	n     int
 }
 
-// turn acquires, reads, thinks, writes and releases. It returns false when the connection to the authority is gone. It does not look at its lease.
+// turn acquires, reads, thinks, writes and releases. It returns false when the connection to
+// the authority is gone. It does not check its lease.
 func (w *worker) turn(conn net.Conn, answers *bufio.Scanner) bool {
 	resource := fmt.Sprint("set", w.rnd.IntN(w.Resources))
 	mode, work := exclusive, w.update

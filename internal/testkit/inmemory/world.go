@@ -1,4 +1,5 @@
-// Package inmemory is an etcd in memory with clients, sessions and holders on it, for tests in a bubble of what shows them to people.
+// Package inmemory is an etcd in memory with clients, sessions and holders on it, for tests, in
+// a bubble, of code that shows them to people.
 package inmemory
 
 import (

@@ -1,4 +1,5 @@
-// Package stage stands in for a test in runnable examples, which have none and use what wants one.
+// Package stage stands in for a test in runnable examples, which have no test but call
+// functions that need one.
 package stage
 
 import (

@@ -22,7 +22,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// aparts are lines whose waiters are spread over processes, or over clients of one.
+// aparts are queues whose waiters are spread over processes, or over the clients of one
+// process.
 func aparts() []scenario {
 	return []scenario{
 		{Name: "apart-100-in-20-processes", Task: "apart", Sizes: []int{100}, Processes: 20, Clients: 1, kits: three, turns: 3},
@@ -40,10 +41,10 @@ func apartPoints() (all []point) {
 	return all
 }
 
-// apart lets n waiters queue, in processes of their own, behind holders in this one, and
-// then lets the queues advance by themselves. What an operation is, and P50 and P99,
-// are as for a chain. CPU and allocations are those of the processes; Wall is from
-// the first release to the last.
+// apart lets n waiters queue, in processes of their own, behind holders in this process, and
+// then lets the queues advance by themselves. An operation, and P50 and P99, mean the same as
+// for a chain. CPU and allocations are those of the processes; Wall is from the first release
+// to the last.
 func apart(ctx context.Context, w *worker, n int) (f figures, err error) {
 	names := max(1, w.Scenario.Names)
 	if err := w.grow(ctx, 1); err != nil {
@@ -74,7 +75,7 @@ func apart(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if err != nil {
 		return f, err
 	}
-	time.Sleep(200 * time.Millisecond) // watches that are on their way
+	time.Sleep(200 * time.Millisecond) // until the last watches are created
 	released := make([]times, names)
 	err = each(names, names, func(i int) error {
 		released[i].Released = []int64{now()}
@@ -99,10 +100,10 @@ func apart(ctx context.Context, w *worker, n int) (f figures, err error) {
 	return f, err
 }
 
-// nameAt is the i-th name of a turn.
+// nameAt is the i-th name of a run.
 func nameAt(tag string, i int) string { return fmt.Sprintf("%s-%d", tag, i) }
 
-// now is a time that all processes of a machine agree on, in nanoseconds.
+// now is a time that is the same in all processes of a machine, in nanoseconds.
 func now() int64 {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail with these arguments
@@ -138,8 +139,8 @@ func (r *report) begin() int64 {
 	return first
 }
 
-// handoffs are the times from each release to the next acquisition of its name. An error is
-// an acquisition before the release that lets it in.
+// handoffs are the times from each release to the next acquisition of its name. An error is an
+// acquisition before the release that allows it.
 func (r *report) handoffs() (all []time.Duration, err error) {
 	for name, t := range r.Names {
 		slices.Sort(t.Acquired)
@@ -154,7 +155,7 @@ func (r *report) handoffs() (all []time.Duration, err error) {
 	return all, nil
 }
 
-// crowd is processes of waiters, which have their sessions.
+// crowd is the processes of waiters, each with its sessions.
 type crowd []*waiters
 
 type waiters struct {
@@ -213,7 +214,7 @@ func (w *worker) crowd(n int) (all crowd, err error) {
 	return all, nil
 }
 
-// enqueue has all waiters enqueue, a part of them at a time, and says how often it polled.
+// enqueue makes all waiters enqueue, a part of them at a time, and returns how often it polled.
 func (c crowd) enqueue(ctx context.Context, w *worker, n, names int) (polls int, err error) {
 	for so := 0; so < n; {
 		so = min(so+arrivals, n)
@@ -231,7 +232,7 @@ func (c crowd) enqueue(ctx context.Context, w *worker, n, names int) (polls int,
 	return polls, nil
 }
 
-// countedUntil waits until n keys are under the turn's names, and says how often it polled.
+// countedUntil waits until n keys exist under the run's names, and returns how often it polled.
 func (w *worker) countedUntil(ctx context.Context, n int) (polls int, err error) {
 	prefix := w.Tag + "-"
 	for {
@@ -244,7 +245,7 @@ func (w *worker) countedUntil(ctx context.Context, n int) (polls int, err error)
 	}
 }
 
-// reports waits for those of all processes, and adds them to when the holders released.
+// reports waits for the reports of all processes, and adds them to when the holders released.
 func (c crowd) reports(holders []times) (sum report, err error) {
 	sum.Names = holders
 	for _, p := range c {
@@ -257,7 +258,7 @@ func (c crowd) reports(holders []times) (sum report, err error) {
 	return sum, nil
 }
 
-// kill ends those that have not ended.
+// kill kills the processes that have not ended.
 func (c crowd) kill() {
 	for _, p := range c {
 		if p.cmd.ProcessState == nil {
@@ -267,8 +268,8 @@ func (c crowd) kill() {
 	}
 }
 
-// waitApart is a process of waiters: it reads its part on its standard input, makes its
-// sessions, says so, and then lets as many waiters enqueue as it is asked for. It ends
+// waitApart is the main of a process of waiters: it reads its part from standard input, makes
+// its sessions, reports that, and then lets as many waiters enqueue as it is told to. It ends
 // with a report when all have had their turn.
 func waitApart() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)

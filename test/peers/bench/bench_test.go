@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMain plays the other roles, for a test's run starts this program again.
+// TestMain plays the other roles, because a test's run starts this program again.
 func TestMain(m *testing.M) {
 	err := play(func() error {
 		os.Exit(m.Run())
@@ -24,8 +24,7 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// What a run writes down is what happened: counts that the server made, for all
-// three, and the plots.
+// A run writes down what happened: counts that the server made, for all three, and the plots.
 func TestARunCountsWhatEachSends(t *testing.T) {
 	dir := t.TempDir()
 	r, err := measure(t.Context(), flags{rounds: 2, short: true, only: "uncontended-8", data: t.TempDir()})

@@ -22,14 +22,14 @@ type limit struct {
 func limits() []limit {
 	chain := chainName(1_000, 0)
 	return []limit{
-		{"acquire and release, nobody else there", "uncontended-1", 1, "2 unary requests, no Watch message", calls},
-		{"a new session", "sessions", 200, "1 LeaseGrant, 1 Txn, and the first renewal's", calls},
-		{"each contended acquisition, whole life, 1,000 waiters", chain, 1_000, "3 requests; Watch at most 4 in, 6 out", calls},
+		{"acquire and release, uncontended", "uncontended-1", 1, "2 unary requests, no Watch message", calls},
+		{"a new session", "sessions", 200, "1 LeaseGrant, 1 Txn, and the first renewal", calls},
+		{"each contended acquisition with its release, 1,000 waiters", chain, 1_000, "3 requests; Watch at most 4 in, 6 out", calls},
 		{"TryAcquire on a held lock", "try-held", 1, "1 read", calls},
 		{"TryAcquire on a free lock, and its release", "try-free", 1, "1 read, 2 Txn", calls},
 		{"renewals of one session, for a TTL", "renewals", 500, "5 in batches of up to 128, each with one read", calls},
 		{"goroutines for each lock held", "held", 10_000, "0", number(figures.goroutines, "%.2f")},
-		{"goroutines for each waiter, beyond its caller's, 1,000 waiters", chain, 1_000, "0", number(figures.goroutines, "%.2f")},
+		{"goroutines for each waiter besides its caller's, 1,000 waiters", chain, 1_000, "0", number(figures.goroutines, "%.2f")},
 		{"goroutines for each session", "sessions", 200, "at most 3", number(figures.goroutines, "%.2f")},
 		{"memory for each lock held, 10,000 locks", "held", 10_000, "at most 2,048 B, its watch included", number(figures.heap, "%.0f B")},
 		{"allocations of an acquisition and release", "uncontended-64", 64, "at most 265", number(figures.allocs, "%.0f")},

@@ -14,11 +14,10 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// chain lets n waiters queue behind a holder, each in a session of its
-// own, and then lets the queue advance by itself. An operation is an acquisition
-// with all that belongs to it: enqueuing, waiting, releasing. P50 and P99 are of
-// release to acquire: from the call of a Release to the return of the next
-// Acquire. Wall is the drain alone.
+// chain lets n waiters queue behind a holder, each in a session of its own, and then lets the
+// queue advance by itself. An operation is one acquisition with all that belongs to it:
+// enqueuing, waiting, releasing. P50 and P99 are of release to acquire: from the call of a
+// Release to the return of the next Acquire. Wall is only the drain.
 func chain(ctx context.Context, w *worker, n int) (f figures, err error) {
 	sessions := n + 1
 	if w.Kit == together {
@@ -57,18 +56,18 @@ func chain(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if err != nil {
 		return f, err
 	}
-	time.Sleep(200 * time.Millisecond) // watches that are on their way
+	time.Sleep(200 * time.Millisecond) // until the last watches are created
 	if err := m.stop(); err != nil {
 		return f, err
 	}
 	m.sum.calls["Range"] -= float64(polls)
-	// Where only a part of the queue takes its turn, each of them also has its
-	// share of the enqueuing, and no more.
+	// If only a part of the queue takes its turn, each of them also counts only its share of
+	// the enqueuing.
 	m.sum.scale(float64(limit) / float64(n))
 	if err := w.occupied(&f, before, n); err != nil {
 		return f, err
 	}
-	heap, goroutines, serverHeap := f.Heap, f.Goroutines-1, f.ServerHeap // the caller's apart
+	heap, goroutines, serverHeap := f.Heap, f.Goroutines-1, f.ServerHeap // the caller's goroutine is not counted
 	if err := m.start(); err != nil {
 		return f, err
 	}
@@ -85,11 +84,11 @@ func chain(ctx context.Context, w *worker, n int) (f figures, err error) {
 	return f, nil
 }
 
-// arrivals is how many waiters come to a queue at a time. Each has the server walk
-// the queue: thousands at once are more than it answers in time.
+// arrivals is how many waiters enqueue at a time. For each the server walks the queue: it could
+// not answer thousands at once in time.
 const arrivals = 200
 
-// queue has all lockers enqueue, and says how often it polled.
+// queue makes all lockers enqueue, and returns how often it polled.
 func (w *worker) queue(ctx context.Context, l *line, lockers []locker) (polls int, err error) {
 	for i, locker := range lockers {
 		go l.pass(ctx, locker) // ends with its turn, or with the process
@@ -104,7 +103,7 @@ func (w *worker) queue(ctx context.Context, l *line, lockers []locker) (polls in
 	return polls, nil
 }
 
-// enqueued waits until n keys are in the queue, and says how often it polled.
+// enqueued waits until n keys are in the queue, and returns how often it polled.
 func (w *worker) enqueued(ctx context.Context, l *line, n int) (polls int, err error) {
 	prefix := w.Tag + "/"
 	for {
@@ -125,7 +124,7 @@ func (w *worker) enqueued(ctx context.Context, l *line, n int) (polls int, err e
 	}
 }
 
-// line is the order in which a chain went on.
+// line is the order in which a chain advanced.
 type line struct {
 	hold  time.Duration
 	limit int
@@ -154,7 +153,7 @@ func (l *line) pass(ctx context.Context, locker locker) {
 		return
 	}
 	if nth > l.limit {
-		return // keeps it
+		return // keeps the lock
 	}
 	if l.hold > 0 {
 		time.Sleep(l.hold)

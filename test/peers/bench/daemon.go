@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// daemons are the scenarios of locks taken through a service.
+// daemons are the scenarios of locks that are acquired through a service.
 func daemons(short bool) []scenario {
 	list := []scenario{
 		{Name: "served-1", Task: "uncontended", Sizes: []int{1}, Span: 800 * time.Millisecond, kits: []string{ours, served, gatewayed}},
@@ -23,13 +23,13 @@ func daemons(short bool) []scenario {
 	return list
 }
 
-// needsDaemon reports whether one of them is done through pawld.
+// needsDaemon reports whether one of them uses pawld.
 func needsDaemon(all []scenario) bool {
 	return slices.ContainsFunc(all, func(s scenario) bool { return slices.Contains(s.kits, served) })
 }
 
-// servedIdle is what n sessions cost pawld that each hold a lock and do nothing but renew, three times in a TTL. An
-// operation is one session kept for one TTL.
+// servedIdle is what n sessions cost pawld that each hold a lock and only renew, three times in
+// a TTL. An operation is one session kept for one TTL.
 func servedIdle(ctx context.Context, w *worker, n int) (f figures, err error) {
 	d, ok := w.client.(*daemon)
 	if !ok {
@@ -63,7 +63,7 @@ func servedIdle(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if err != nil {
 		return f, err
 	}
-	time.Sleep(w.Scenario.TTL / 3) // this is how they go on
+	time.Sleep(w.Scenario.TTL / 3) // the steady state
 	f, err = w.metered(func() (int, error) {
 		select {
 		case <-time.After(w.Scenario.Span):
@@ -120,18 +120,18 @@ func (r *results) daemonSections() []section {
 var (
 	servedColumns = []column{{"a second", figures.throughput, 1}, {"p50, ms", figures.p50, 1e3}, {"p99, ms", figures.p99, 1e3},
 		{"client CPU, µs", figures.cpu, 1e6}, {"pawld CPU, µs", figures.daemonCPU, 1e6}, {"etcd CPU, µs", figures.serverCPU, 1e6}}
-	idleColumns = []column{{"pawld CPU, µs", figures.daemonCPU, 1e6}, {"pawld memory a session, KiB", figures.heap, 1. / 1024},
+	idleColumns = []column{{"pawld CPU, µs", figures.daemonCPU, 1e6}, {"pawld memory per session, KiB", figures.heap, 1. / 1024},
 		{"client CPU, µs", figures.cpu, 1e6}, {"etcd CPU, µs", figures.serverCPU, 1e6}}
 )
 
 const (
-	servedText = `Each worker acquires and releases a lock of its own, as above, in one session. pawl is the library in the worker's process;
-pawld is the daemon, over JSON on its Unix socket; "v3lock, JSON" is etcd's own lock service through its gateway, which
-compares nothing and gives no deadline. Client, daemon and etcd share the machine.
+	servedText = `Each worker acquires and releases a lock of its own; all workers share one session. "pawl" is the library in the worker's process.
+"pawld" is the daemon, over JSON on its Unix socket. "v3lock, JSON" is etcd's own lock service through its gateway, which
+makes no comparisons and returns no deadline. Client, daemon and etcd share the machine.
 
 `
-	idleText = `Each session holds a lock through pawld and does nothing but renew, three times in a TTL of 30 s, over JSON on the Unix
-socket. CPU is for one session and one TTL; memory is what the process has grown by. In the first round only.
+	idleText = `Each session holds a lock through pawld and only renews, three times in a TTL of 30 s, over JSON on the Unix
+socket. CPU is for one session and one TTL; memory is the growth of the process. Measured in the first round only.
 
 `
 )

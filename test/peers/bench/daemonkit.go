@@ -25,7 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// daemonPrefix begins the names that pawld's policy allows.
+// daemonPrefix is the prefix of the names that pawld's policy allows.
 const daemonPrefix = "bench/"
 
 // daemonTTL is the longest that pawld allows.
@@ -98,7 +98,8 @@ type daemon struct {
 	stderr bytes.Buffer // to be read once the process has ended
 }
 
-// start starts the process on a thread that stays, because the kernel ends it with that.
+// start starts the process on a thread that stays, because the kernel ends the process with its
+// thread.
 func (d *daemon) start() error {
 	started := make(chan error)
 	go func() { // ends with this process
@@ -187,7 +188,7 @@ func (h daemonHeld) release(ctx context.Context) error {
 	return err
 }
 
-// renew keeps the session, which is to hold a lock.
+// renew keeps the session, which has to hold a lock.
 func (s daemonSession) renew(ctx context.Context) error {
 	var got struct{ Locks []struct{ State string } }
 	err := s.d.rpc.call(ctx, "Renew", object{"session": s.id}, &got)
@@ -272,7 +273,7 @@ func (r rpc) call(ctx context.Context, method string, ask object, answer any) er
 	return json.Unmarshal(text, answer)
 }
 
-// id is 32 hexadecimal digits that nobody else has.
+// id is a unique string of 32 hexadecimal digits.
 func id() string {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails

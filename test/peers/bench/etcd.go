@@ -27,19 +27,19 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/loopback"
 )
 
-// etcd is a server, or the members of a cluster, in processes of their own, with the
-// defaults of etcd: they wait for their disk.
+// etcd is a server, or the members of a cluster, in processes of their own, with etcd's
+// defaults: they wait for their disk.
 type etcd struct {
 	addr    string // the first member's
 	dir     string
 	members []member
 	procs   []proc
 	proxies map[time.Duration]*faultproxy.Proxy // before the first member, by the round trips they make
-	conn    *grpc.ClientConn                    // the parent's own
+	conn    *grpc.ClientConn                    // this process's own
 	kv      pb.KVClient
 	leases  pb.LeaseClient
 
-	compacted int64 // up to which revision
+	compacted int64 // the revision that is compacted
 }
 
 // member is one of a cluster.
@@ -53,7 +53,7 @@ type proc struct {
 	stdin io.Closer
 }
 
-// startEtcd starts n members, one or more, whose data lie in a new folder under dir.
+// startEtcd starts n members, one or more, with data in a new directory under dir.
 func startEtcd(ctx context.Context, dir string, n int) (e *etcd, err error) {
 	e = &etcd{proxies: map[time.Duration]*faultproxy.Proxy{}}
 	defer func() {
@@ -94,7 +94,7 @@ func startEtcd(ctx context.Context, dir string, n int) (e *etcd, err error) {
 func (e *etcd) startMember(name, client, peer, cluster string) error {
 	cmd := again(roleServer, filepath.Join(e.dir, name), client, peer, name, cluster)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
-	cmd.SysProcAttr.Setpgid = true // one that is stopped is woken in an orphaned group of processes
+	cmd.SysProcAttr.Setpgid = true // a stopped process is woken in an orphaned process group
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (e *etcd) startMember(name, client, peer, cluster string) error {
 	return nil
 }
 
-// dial is where a client connects, with round trips that take rtt longer than the loopback's.
+// dial returns the address for a client whose round trips take rtt longer than on loopback.
 func (e *etcd) dial(rtt time.Duration) ([]string, error) {
 	if rtt > 0 {
 		p := e.proxies[rtt]
@@ -146,8 +146,8 @@ func (e *etcd) stop() {
 	}
 }
 
-// clear ends all leases, with their keys, and forgets the past, so that each
-// turn finds the same server.
+// clear ends all leases, with their keys, and compacts, so that each run finds the server in
+// the same state.
 func (e *etcd) clear(ctx context.Context) error {
 	all, err := e.leases.LeaseLeases(ctx, &pb.LeaseLeasesRequest{})
 	if err != nil {
@@ -182,8 +182,8 @@ func connect(addr string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 
-// again is this program started another time, in another role. It ends with the
-// parent.
+// again is the command that runs this program again, in another role. It ends with this
+// process.
 func again(role string, args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Env = append(os.Environ(), roleEnv+"="+role)
@@ -191,8 +191,8 @@ func again(role string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// serve is a server's process: args are its folder, where it listens for
-// clients and peers, its name, and its cluster's members. It ends when its standard input does.
+// serve is the main of a server's process: args are its directory, its addresses for clients
+// and peers, its name, and its cluster's members. It ends when its standard input does.
 func serve(args []string) error {
 	cfg := embed.NewConfig()
 	cfg.Dir, cfg.LogLevel, cfg.Metrics, cfg.EnablePprof = args[0], "error", "extensive", true
@@ -237,7 +237,7 @@ func filesystem(dir string) string {
 	return fmt.Sprintf("of type %#x", s.Type)
 }
 
-// syncTime is what one write of 2 KiB takes that waits for its disk.
+// syncTime is how long one write of 2 KiB takes that waits for its disk.
 func syncTime(dir string) (time.Duration, error) {
 	f, err := os.CreateTemp(dir, "pawl-bench-sync-")
 	if err != nil {

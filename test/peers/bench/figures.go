@@ -10,29 +10,29 @@ import (
 	"time"
 )
 
-// figures are what one turn came to: sums over all operations, but for what says
-// otherwise. Times are in seconds.
+// figures are the results of one run: sums over all operations, unless a field says otherwise.
+// Times are in seconds.
 type figures struct {
 	N          int // of workers, waiters, locks, sessions
-	Turns      int // that are added up
+	Turns      int // how many runs are added up
 	Ops        int
 	Wall       float64
 	CPU        float64
-	DaemonCPU  float64 // of pawld, where it is between
+	DaemonCPU  float64 // of pawld, if the scenario uses it
 	ServerCPU  float64
 	Allocs     float64
 	AllocBytes float64
-	BytesIn    float64 // the server's view
+	BytesIn    float64 // as the server counts
 	BytesOut   float64
 	Calls      map[string]float64
 	P50, P99   float64 // of one operation, or of release to acquire
 	Goroutines float64 // for each of N
 	Heap       float64 // for each of N, of the client
 	ServerHeap float64 // for each of N
-	Share      float64 // of all operations, what a scenario counts
+	Share      float64 // the share of all operations that a scenario counts
 }
 
-// add puts another turn of the same round to those before.
+// add adds another run of the same round.
 func (f figures) add(g figures) figures {
 	mean := func(a, b float64) float64 {
 		return (a*float64(f.Turns) + b*float64(g.Turns)) / float64(f.Turns+g.Turns)
@@ -49,7 +49,7 @@ func (f figures) add(g figures) figures {
 	return sum
 }
 
-// The ways to look at figures.
+// The views of figures.
 func (f figures) throughput() float64 { return float64(f.Ops) / f.Wall }
 func (f figures) wall() float64       { return f.Wall / float64(f.Turns) }
 func (f figures) p50() float64        { return f.P50 }
@@ -65,7 +65,7 @@ func (f figures) allocBytes() float64 { return f.AllocBytes / float64(f.Ops) }
 func (f figures) bytesIn() float64    { return f.BytesIn / float64(f.Ops) }
 func (f figures) bytesOut() float64   { return f.BytesOut / float64(f.Ops) }
 
-// daemonCPU is NaN where no daemon is between.
+// daemonCPU is NaN if no daemon was used.
 func (f figures) daemonCPU() float64 {
 	if f.DaemonCPU == 0 {
 		return math.NaN()
@@ -73,12 +73,12 @@ func (f figures) daemonCPU() float64 {
 	return f.DaemonCPU / float64(f.Ops)
 }
 
-// requests are those of one operation that are no messages of a stream.
+// requests is how many requests one operation takes, without messages of streams.
 func (f figures) requests() float64 {
 	return f.sent(func(method string) bool { return !strings.HasSuffix(method, in) && !strings.HasSuffix(method, out) })
 }
 
-// watches are the messages of watching, to the server and from it.
+// watches is how many messages watching takes, to the server and from it.
 func (f figures) watches() float64 {
 	return f.sent(func(method string) bool { return strings.HasPrefix(method, "Watch") })
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// floorKit is the least that such work can cost: the same transactions as
-// pawl's, with its comparisons, sent by hand on the bare stubs by a client that
-// assumes that nothing fails. A waiter takes the deletion of the key before its own for
-// the lock, without a question; that is not safe, and cannot be undercut.
+// floorKit is the least that such work can cost: the same transactions as pawl's, with its
+// comparisons, sent on the bare stubs by a client that assumes that nothing fails. A waiter
+// takes the deletion of the key before its own as an acquisition, without a query; that is not
+// safe, and nothing can cost less.
 type floorKit struct {
-	own     bool // a waiter's own key is watched too, as a waiter has to that is to notice its end
+	own     bool // a waiter's own key is watched too, which is how a waiter notices its end
 	nested  bool // transactions share requests
 	bounded bool // a request ends with its caller's context, or after a while, and a key says who holds it
 }
@@ -49,8 +49,8 @@ type floorClient struct {
 	nested floorBatches
 }
 
-// txn sends t: with a context that is made once, or with one that the caller's ends,
-// and that ends by itself when no answer comes.
+// txn sends t, either with one context for all requests, or with one that ends with the
+// caller's, and after a while if no answer comes.
 func (c *floorClient) txn(ctx context.Context, t *pb.TxnRequest) (*pb.TxnResponse, error) {
 	if c.kit.nested {
 		return c.nested.send(c, t)
@@ -108,7 +108,7 @@ type floorLocker struct {
 func (l floorLocker) acquire(ctx context.Context) (held, error) {
 	s := l.s
 	n := strconv.FormatInt(s.n.Add(1), 10)
-	all := l.prefix + strconv.FormatInt(s.lease, 16) // the session's own keys begin so, and a dash
+	all := l.prefix + strconv.FormatInt(s.lease, 16) // the session's own keys have this prefix, and then a dash
 	key := all + "-" + n
 	cancel := s.key + "/" + n
 	r, err := s.c.txn(ctx, &pb.TxnRequest{
@@ -149,7 +149,7 @@ type floorHeld struct {
 	s      *floorSession
 	key    string
 	create int64
-	watch  int64 // of the own key; 0: none
+	watch  int64 // of its own key; 0: none
 }
 
 func (h floorHeld) release(ctx context.Context) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// floorSessions renews all sessions of a client on one stream, four times in a
-// TTL, each confirmed by a read, as pawl does.
+// floorSessions renews all sessions of a client on one stream, four times in a TTL, each
+// confirmed by a read, like pawl.
 type floorSessions struct {
 	mu     sync.Mutex
 	stream pb.Lease_LeaseKeepAliveClient
@@ -44,7 +44,7 @@ func (f *floorSessions) renew(c *floorClient, s *floorSession, ttl time.Duration
 	return nil
 }
 
-// later renews s after every pause.
+// later renews s again after each pause.
 func (f *floorSessions) later(s *floorSession, pause time.Duration) {
 	time.AfterFunc(pause, func() {
 		f.mu.Lock()

@@ -17,9 +17,9 @@ const (
 	floorParts = 32
 )
 
-// floorBatches is the least that sending transactions together takes: one that comes up
-// while all lanes are used waits, and goes with all that wait when a lane is answered.
-// Nothing looks whether they may share a request, and nothing is done where one is refused.
+// floorBatches is the least that sending transactions together costs: a transaction that comes
+// while all lanes are used waits, and is sent with all waiting ones when a lane is answered. It
+// does not check whether they may share a request, and does not handle a refusal.
 type floorBatches struct {
 	mu      sync.Mutex
 	busy    int
@@ -48,7 +48,7 @@ func (b *floorBatches) send(c *floorClient, t *pb.TxnRequest) (*pb.TxnResponse, 
 	return c.kv.Txn(c.ctx, t)
 }
 
-// next gives the lane on, or back.
+// next passes the lane on, or frees it.
 func (b *floorBatches) next(c *floorClient) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -18,7 +18,7 @@ type floorWatch struct {
 	wait   map[int64]chan struct{}
 }
 
-// gone returns when key was deleted, at revision from or later.
+// gone returns when key is deleted, at revision from or later.
 func (w *floorWatch) gone(ctx context.Context, c *floorClient, key string, from int64) error {
 	id, deleted, err := w.create(c, key, from, noPuts)
 	if err != nil {

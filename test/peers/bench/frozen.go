@@ -13,8 +13,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// Of frozenMember: a client's locks are asked for at a rate, whether those before were
-// acquired or not; a member stops for a while in the middle.
+// For frozenMember: a client acquires locks at a fixed rate, whether earlier ones were acquired
+// or not, and in the middle a member stops for a while.
 const (
 	arrivalsEach = 2500 * time.Microsecond
 	frozenAfter  = time.Second
@@ -22,9 +22,9 @@ const (
 	late         = 500 * time.Millisecond
 )
 
-// frozenMember has 400 locks a second acquired that nobody else wants, n at the most at one time,
-// while a member that does not lead is stopped as by SIGSTOP. Share is of those that took longer
-// than 500 ms from when they were due.
+// frozenMember acquires 400 uncontended locks a second, at most n at a time, while a follower
+// is stopped as by SIGSTOP. Share is that of acquisitions that took longer than 500 ms from
+// when they were due.
 func frozenMember(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if err := w.grow(ctx, 1); err != nil {
 		return f, err
@@ -86,7 +86,7 @@ func frozenMember(ctx context.Context, w *worker, n int) (f figures, err error) 
 	return f, nil
 }
 
-// follower is a member that does not lead, and not the first one.
+// follower is a member that is neither the leader nor the first one.
 func (w *worker) follower(ctx context.Context) (member, error) {
 	for _, m := range w.Members[1:] {
 		conn, err := connect(m.Addr)

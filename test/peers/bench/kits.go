@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// kit is one of what is compared.
+// kit is one of the clients that are compared.
 type kit interface {
-	// dial connects to the server at addrs, of which the floor takes the first.
+	// dial connects to the server at addrs; the floor uses only the first.
 	dial(ctx context.Context, addrs ...string) (client, error)
 }
 
@@ -23,7 +23,7 @@ type session interface {
 	locker(name string) locker
 }
 
-// locker takes one lock, again and again.
+// locker repeatedly acquires one lock.
 type locker interface {
 	acquire(ctx context.Context) (held, error)
 	// try returns a nil held when another holds it.
@@ -39,12 +39,12 @@ const (
 	together = "pawl, one session" // all waiters of a chain share it; clientv3 cannot
 	theirs   = "clientv3"
 	bare     = "floor"
-	watchful = "floor, own key watched" // for lines: a waiter that is to notice its own key's end
-	lone     = "pawl, alone"            // each of its writes goes by itself, however many workers there are
-	joint    = "floor, together"        // its transactions share requests too, and nothing looks whether they may
-	dutiful  = "floor, bounded"         // requests end with their caller's context, and by themselves
+	watchful = "floor, own key watched" // for queues: a waiter that notices the end of its own key
+	lone     = "pawl, alone"            // each of its writes is sent alone, however many workers there are
+	joint    = "floor, together"        // its transactions share requests too, without a check that they may
+	dutiful  = "floor, bounded"         // requests end with their caller's context, or after a while
 
-	plain     = "pawl, plain locks" // many where the others have a semaphore, one after another where they have a set
+	plain     = "pawl, plain locks" // several where the others use a semaphore, one after another where they use a set
 	served    = "pawld"             // its own process between the workers and the server
 	gatewayed = "v3lock, JSON"      // the server's own lock service
 )

@@ -14,16 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A meter adds up what happens between its starts and stops: in this process,
-// and by the server's own metrics. What it costs itself is left out.
+// A meter adds up what happens between its starts and stops: in this process, and according to
+// the server's own metrics. Its own cost is left out.
 type meter struct {
 	addr   string
-	daemon *daemon // whose CPU is of interest too; nil: none
+	daemon *daemon // its CPU is counted too; nil: there is none
 	before reading
 	sum    reading
 }
 
-// reading is where the counters stand.
+// reading is the counters at one moment.
 type reading struct {
 	at         time.Duration // since epoch
 	cpu        time.Duration // of this process, user and system
@@ -88,7 +88,7 @@ func (m *meter) stop() error {
 	return nil
 }
 
-// scale makes of a sum a share of it.
+// scale multiplies a sum by share.
 func (r *reading) scale(share float64) {
 	r.at = time.Duration(share * float64(r.at))
 	r.cpu = time.Duration(share * float64(r.cpu))
@@ -174,7 +174,7 @@ func (m *meter) figures(n int) figures {
 	return f
 }
 
-// footprint is what this process and the server occupy, garbage apart.
+// footprint is how much memory this process and the server use, without garbage.
 type footprint struct {
 	heap       float64
 	stacks     float64

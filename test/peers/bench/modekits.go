@@ -63,7 +63,7 @@ func (l pawlReadWriter) read(ctx context.Context) (held, error) {
 	return pawlHeld{h}, nil
 }
 
-// plainKit is pawl with no lock but the exclusive one.
+// plainKit is pawl with exclusive locks only.
 type plainKit struct{ pawlKit }
 
 func (k plainKit) dial(ctx context.Context, addrs ...string) (client, error) {
@@ -86,7 +86,7 @@ type plainSession struct{ pawlSession }
 func (s plainSession) permits(name string, limit int) taker { return anyOf(s, name, limit) }
 func (s plainSession) set(names []string) taker             { return inOrder(s, names) }
 
-// What etcd's own client has: RWMutex of its experimental recipes, and plain locks.
+// The modes of etcd's own client: RWMutex of its experimental recipes, and plain locks.
 
 func (s peerSession) readWrite(name string) readWriter {
 	return peerReadWriter{recipe.NewRWMutex(s.s, name)}
@@ -94,7 +94,7 @@ func (s peerSession) readWrite(name string) readWriter {
 func (s peerSession) permits(name string, limit int) taker { return anyOf(s, name, limit) }
 func (s peerSession) set(names []string) taker             { return inOrder(s, names) }
 
-// peerReadWriter is the recipe, which knows no context.
+// peerReadWriter is the recipe, which takes no context.
 type peerReadWriter struct{ m *recipe.RWMutex }
 
 func (l peerReadWriter) read(context.Context) (held, error) {

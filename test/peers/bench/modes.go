@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// modeful is a session that has more than one lock at a time.
+// modeful is a session with more modes than a plain lock.
 type modeful interface {
 	session
 	readWrite(name string) readWriter
@@ -35,8 +35,8 @@ type takerFunc func(ctx context.Context) (held, error)
 
 func (f takerFunc) acquire(ctx context.Context) (held, error) { return f(ctx) }
 
-// anyOf is limit plain locks, of which each acquisition picks one at random: what who has no
-// semaphore can do. It waits for the one that it picked, though another be free.
+// anyOf is limit plain locks, of which each acquisition picks one at random: the substitute
+// without a semaphore. It waits for the one that it picked, even if another is free.
 func anyOf(s session, name string, limit int) taker {
 	locks := make([]locker, limit)
 	for i := range locks {
@@ -45,8 +45,8 @@ func anyOf(s session, name string, limit int) taker {
 	return takerFunc(func(ctx context.Context) (held, error) { return locks[rand.IntN(limit)].acquire(ctx) })
 }
 
-// inOrder is the locks of some names, taken one after the other in the names' order, which keeps those
-// who do so from waiting in a circle.
+// inOrder is the locks of some names, acquired one after the other in the order of the names,
+// which prevents circular waits.
 func inOrder(s session, names []string) taker {
 	locks := make([]locker, len(names))
 	for i, name := range slices.Sorted(slices.Values(names)) {
@@ -123,8 +123,8 @@ func (w *worker) pass(ctx context.Context, acquire func(context.Context) (held, 
 	return h.release(ctx)
 }
 
-// readers is workers with a session each, who all read or write under one name: percent of what they do is
-// reading.
+// readers is workers with a session each, which all read or write under one name: percent of
+// their operations are reads.
 func readers(ctx context.Context, w *worker, percent int) (f figures, err error) {
 	if err := w.grow(ctx, modeWorkers); err != nil {
 		return f, err
@@ -145,7 +145,7 @@ func readers(ctx context.Context, w *worker, percent int) (f figures, err error)
 	})
 }
 
-// permits is workers with a session each, of whom limit hold one name at once.
+// permits is workers with a session each, of which limit hold one name at once.
 func permits(ctx context.Context, w *worker, limit int) (f figures, err error) {
 	if err := w.grow(ctx, modeWorkers); err != nil {
 		return f, err
@@ -163,7 +163,8 @@ func permits(ctx context.Context, w *worker, limit int) (f figures, err error) {
 	})
 }
 
-// sets is workers with a session each, each of whom takes n names at a time, of a pool that is the same for all.
+// sets is workers with a session each, each of which acquires n names at a time, from a pool
+// that is the same for all.
 func sets(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if err := w.grow(ctx, setWorkers); err != nil {
 		return f, err
@@ -183,7 +184,7 @@ func sets(ctx context.Context, w *worker, n int) (f figures, err error) {
 	})
 }
 
-// beside is one who reads, again and again, beside n who hold the name as readers.
+// beside is one reader that repeatedly acquires, beside n that hold the name as readers.
 func beside(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if err := w.grow(ctx, 2); err != nil {
 		return f, err
@@ -216,28 +217,28 @@ var modeColumns = []column{{"a second", figures.throughput, 1}, {"p50, ms", figu
 func (r *results) modeSections() []section {
 	return []section{
 		{"Readers and writers", readersText, r.table("readers, %", []point{{"readers-90", 90}, {"readers-50", 50}}, modeColumns)},
-		{"A reader beside others", besideText, r.table("readers that hold", []point{{"beside", 5}, {"beside", 5_000}}, modeColumns)},
+		{"A reader among others", besideText, r.table("readers that hold", []point{{"beside", 5}, {"beside", 5_000}}, modeColumns)},
 		{"Permits", permitsText, r.table("limit", []point{{"permits-1", 1}, {"permits-8", 8}}, modeColumns)},
 		{"Several names at once", setsText, r.table("names", []point{{"sets-2", 2}, {"sets-8", 8}, {"sets-32", 32}}, modeColumns)},
 	}
 }
 
 const (
-	readersText = `64 workers with a session each share one name, and hold it for 1 ms each time: as readers, in so many of a hundred, or as
-writers. clientv3 is ` + "`RWMutex`" + ` of etcd's ` + "`client/v3/experimental/recipes`" + `. Latency is from the call to the end of the release.
+	readersText = `64 workers, each with a session of its own, share one name and hold it for 1 ms each time. The first column is the percentage of holds
+as readers; the others are as writers. clientv3 is ` + "`RWMutex`" + ` of etcd's ` + "`client/v3/experimental/recipes`" + `. Latency is from the call to the end of the release.
 
 `
-	besideText = `One worker acquires and releases as a reader, beside so many others that hold the name as readers.
+	besideText = `One worker acquires and releases as a reader, while the given number of other readers hold the name.
 
 `
-	permitsText = `64 workers with a session each, of whom so many hold one name at once, for 1 ms. etcd's own client has no semaphore: it,
-and "plain locks" of pawl, have as many locks, of which a worker picks one at random and waits for it, though another be
-free. A semaphore costs more, and serves its waiters in turn: each takes a slot once it is first in the line.
+	permitsText = `64 workers, each with a session of its own. The given number of them can hold one name at once, for 1 ms each. etcd's own client has no semaphore. So for it,
+and for "plain locks" of pawl, there are as many locks instead. A worker picks one at random and waits for it even if another one is
+free. A semaphore costs more, and serves its waiters first come, first served: each takes a slot once it is first in the queue.
 
 `
-	setsText = `8 workers with a session each take so many names of the same 256, at random, all at once, and release them. clientv3 and
-"plain locks" take them one after another in sorted order, as who has no sets must. Requests are for all the names of one
-acquisition together, and its release.
+	setsText = `8 workers, each with a session of its own. Each acquires the given number of names at once, at random from the same 256, and releases them. clientv3 and
+"plain locks" of pawl acquire them one after another in sorted order, because they have no sets. Requests are those for all names of one
+acquisition and its release.
 
 `
 )

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Of a reader's acquisition the server counts what each needs, whoever holds beside it.
+// The server counts what each reader's acquisition needs, whoever else holds.
 func TestAReaderBesideOthersIsCounted(t *testing.T) {
 	r, err := measure(t.Context(), flags{rounds: 1, short: true, only: "beside", data: t.TempDir()})
 	require.NoError(t, err)
@@ -25,7 +25,7 @@ func TestAReaderBesideOthersIsCounted(t *testing.T) {
 	assert.Contains(t, r.page(), "## A reader beside others")
 }
 
-// Of a lock that is taken through pawld its process's CPU is counted, and not with the worker's.
+// The CPU of pawld's process is counted for a lock through pawld, apart from the worker's.
 func TestTheDaemonsShareIsItsOwn(t *testing.T) {
 	r, err := measure(t.Context(), flags{rounds: 1, short: true, only: "served-1", data: t.TempDir()})
 	require.NoError(t, err)
@@ -38,7 +38,7 @@ func TestTheDaemonsShareIsItsOwn(t *testing.T) {
 	assert.Contains(t, r.page(), "## Through a service")
 }
 
-// logged is a session whose locks write down what becomes of them.
+// logged is a session whose locks record what happens to them.
 type logged struct{ log *[]string }
 
 func (s logged) locker(name string) locker { return loggedLock{s, name} }

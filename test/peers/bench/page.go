@@ -60,13 +60,13 @@ func (r *results) page() string {
 	for _, section := range append([]section{
 		{"Targets", targetsText, r.targets()},
 		{"The cost budget", budgetText, r.budget()},
-		{"Nobody else there", uncontendedText, r.table("workers", workers, operationColumns) + r.image("throughput.svg")},
+		{"Uncontended locks", uncontendedText, r.table("workers", workers, operationColumns) + r.image("throughput.svg")},
 		{"With round trips of 2 ms", delayedText, r.table("workers", delayedPoints(delays[0]), operationColumns) + r.image("throughput-2ms.svg")},
 		{"With round trips of 10 ms", "", r.table("workers", delayedPoints(delays[1]), operationColumns) + r.image("throughput-10ms.svg")},
-		{"Where requests are not to be shared, or fail", troubledText, r.table("operation", troubledPoints(), troubledColumns)},
-		{"A line of waiters, locks held for no time", chainText, r.table("waiters", charts()[1].points, chainColumns) + r.image("handoff.svg")},
-		{"A line of waiters, locks held for 5 ms", "", r.table("waiters", charts()[2].points, chainColumns) + r.image("handoff-5ms.svg")},
-		{"A line of waiters in processes of their own", apartText, r.table("line", apartPoints(), apartColumns)},
+		{"When requests cannot be shared, or fail", troubledText, r.table("operation", troubledPoints(), troubledColumns)},
+		{"A queue of waiters, locks held for no time", chainText, r.table("waiters", charts()[1].points, chainColumns) + r.image("handoff.svg")},
+		{"A queue of waiters, locks held for 5 ms", "", r.table("waiters", charts()[2].points, chainColumns) + r.image("handoff-5ms.svg")},
+		{"A queue of waiters in several processes", apartText, r.table("queue", apartPoints(), apartColumns)},
 		{"TryAcquire, and a new session", tryText, r.table("operation", []point{{"try-held", 1}, {"try-free", 1}, {"sessions", 200}}, operationColumns)},
 		{"Locks held", heldText, r.table("locks", charts()[3].points, standingColumns) + r.image("memory.svg")},
 		{"Sessions kept alive", renewalsText, r.table("sessions", append([]point{{"renewals-apart", 200}}, charts()[4].points...), renewalColumns) + r.image("renewals.svg")},
@@ -100,18 +100,18 @@ var (
 		{"bytes to the server", figures.bytesIn, 1}, {"bytes from it", figures.bytesOut, 1}}
 	chainColumns = []column{{"drain, ms", figures.wall, 1e3}, {"release to acquire p50, ms", figures.p50, 1e3}, {"p99, ms", figures.p99, 1e3},
 		{"client CPU, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}, {"allocations", figures.allocs, 1},
-		{"bytes to the server", figures.bytesIn, 1}, {"bytes from it", figures.bytesOut, 1}, {"client heap a waiter, KiB", figures.heap, 1. / 1024},
-		{"server heap a waiter, KiB", figures.serverHeap, 1. / 1024}}
+		{"bytes to the server", figures.bytesIn, 1}, {"bytes from it", figures.bytesOut, 1}, {"client heap per waiter, KiB", figures.heap, 1. / 1024},
+		{"server heap per waiter, KiB", figures.serverHeap, 1. / 1024}}
 	apartColumns    = chainColumns[:8] // memory is that of many processes
 	troubledColumns = []column{{"p50, ms", figures.p50, 1e3}, {"p99, ms", figures.p99, 1e3}, {"share, %", figures.share, 100}}
-	standingColumns = []column{{"client heap a lock, B", figures.heap, 1}, {"goroutines a lock", figures.goroutines, 1},
-		{"server heap a lock, B", figures.serverHeap, 1}, {"client CPU to acquire, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}}
-	renewalColumns = []column{{"client CPU, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}, {"client heap a session, KiB", figures.heap, 1. / 1024},
-		{"server heap a session, KiB", figures.serverHeap, 1. / 1024}, {"goroutines a session", figures.goroutines, 1}}
+	standingColumns = []column{{"client heap per lock, B", figures.heap, 1}, {"goroutines per lock", figures.goroutines, 1},
+		{"server heap per lock, B", figures.serverHeap, 1}, {"client CPU to acquire, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}}
+	renewalColumns = []column{{"client CPU, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}, {"client heap per session, KiB", figures.heap, 1. / 1024},
+		{"server heap per session, KiB", figures.serverHeap, 1. / 1024}, {"goroutines per session", figures.goroutines, 1}}
 )
 
-// table has a row for each point and kit: the median of the rounds, and behind the
-// first column its extremes.
+// table has a row for each point and kit: the median of the rounds, and after the first column
+// its extremes.
 func (r *results) table(what string, points []point, columns []column) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "| %s | |", what)
@@ -123,7 +123,7 @@ func (r *results) table(what string, points []point, columns []column) string {
 	for _, p := range points {
 		name := count(p.n)
 		switch {
-		case what == "operation", what == "line":
+		case what == "operation", what == "queue":
 			name = p.scenario
 		case p.scenario == "renewals-apart":
 			name += ", 1 each"
@@ -156,7 +156,7 @@ func (r *results) cell(p point, kit string, c column, extremes bool) string {
 	return text
 }
 
-// figure writes a number with as many digits as it is worth.
+// figure formats a number with its significant digits.
 func figure(x float64) string {
 	switch a := math.Abs(x); {
 	case math.IsNaN(x):
@@ -172,7 +172,7 @@ func figure(x float64) string {
 	}
 }
 
-// count writes a whole number with its thousands apart.
+// count formats a whole number with separated thousands.
 func count(n int) string {
 	if n < 0 {
 		return "-" + count(-n)

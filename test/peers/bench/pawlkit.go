@@ -16,7 +16,7 @@ import (
 )
 
 type pawlKit struct {
-	alone   bool // nothing travels together
+	alone   bool // no write shares a request
 	options []grpc.DialOption
 }
 
@@ -40,7 +40,7 @@ func (c pawlClient) session(ctx context.Context, ttl time.Duration) (session, er
 
 type pawlSession struct{ s *pawl.Session }
 
-// together lets up to n writes share a request from now on; 0: none does.
+// together lets up to n writes share a request from now on; 0: none do.
 func (s pawlSession) together(n int) { inside.SessionOf(s.s).Host().Together.Hold(0, n, nil) }
 
 func (s pawlSession) locker(name string) locker {

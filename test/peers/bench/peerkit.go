@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// peerKit is etcd's own client and its concurrency package, as they come.
+// peerKit is etcd's own client and its concurrency package, unchanged.
 type peerKit struct{}
 
 func (peerKit) dial(_ context.Context, addrs ...string) (client, error) {

@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// repeat lets n workers do op for a while, and measures that. The first tenth
-// warms up.
+// repeat lets n workers do op for a while, and measures that. The first tenth is a warm-up.
 func (w *worker) repeat(ctx context.Context, n int, op func(ctx context.Context, worker int) error) (figures, error) {
 	run := func(d time.Duration) (all []time.Duration, err error) {
 		took := make([][]time.Duration, n)
@@ -41,8 +40,7 @@ func (w *worker) repeat(ctx context.Context, n int, op func(ctx context.Context,
 	return f, err
 }
 
-// uncontended is workers that each take and give back a lock of their own, in
-// one session.
+// uncontended is workers that each acquire and release a lock of their own, in one session.
 func uncontended(ctx context.Context, w *worker, n int) (figures, error) {
 	if err := w.grow(ctx, 1); err != nil {
 		return figures{}, err
@@ -60,7 +58,7 @@ func uncontended(ctx context.Context, w *worker, n int) (figures, error) {
 	})
 }
 
-// tryFree tries a lock that nobody holds, and gives it back.
+// tryFree tries a lock that nobody holds, and releases it.
 func tryFree(ctx context.Context, w *worker, n int) (figures, error) {
 	if err := w.grow(ctx, 1); err != nil {
 		return figures{}, err
@@ -120,7 +118,7 @@ func newSessions(ctx context.Context, w *worker, n int) (figures, error) {
 	return f, w.occupied(&f, before, n)
 }
 
-// occupied notes what n more of something occupy.
+// occupied records the memory of n more of something.
 func (w *worker) occupied(f *figures, before footprint, n int) error {
 	now, err := measureFootprint(w.Addr)
 	if err != nil {

@@ -23,9 +23,8 @@ type results struct {
 	got        map[string]map[string][][]figures // by scenario, kit, round, size
 }
 
-// round takes the turns of one scenario. Every kit is first as often as another,
-// and in a second turn the order is the reverse, so that a drift of the machine
-// or the server falls on all alike.
+// round makes the runs of one scenario. Every kit comes first equally often, and the order is
+// reversed in a second run, so that a drift of the machine or the server affects all alike.
 func (r *results) round(ctx context.Context, e *etcd, round int, s scenario) error {
 	take := func(o order) ([]figures, error) { return turn(ctx, e, o) }
 	sum := map[string][]figures{}

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// A scenario is one thing that is measured, for each kit in turn.
+// A scenario is one measurement, made for each kit.
 type scenario struct {
 	Name  string
-	Task  string        // the name of what a client's process does
+	Task  string        // the name of the task of a client's process
 	Sizes []int         // of workers, waiters, locks or sessions: one after another in one process
 	Hold  time.Duration // of each lock of a chain
 	Limit int           // of the handoffs of a chain; 0: all
@@ -19,19 +19,19 @@ type scenario struct {
 	Clients   int // of each of those
 	Names     int // that those wait for; 0: one
 
-	Span    time.Duration // how long a task without another end goes on
+	Span    time.Duration // how long a task without an end of its own lasts
 	TTL     time.Duration
-	RTT     time.Duration // of each round trip of a client's, beside what the machine takes
+	RTT     time.Duration // added to each of a client's round trips
 	Members int           // of the cluster; 0: one
 	kits    []string
-	turns   int  // of each kit in a round
-	once    bool // in the first round only
+	turns   int  // how many runs each kit makes in a round
+	once    bool // only in the first round
 }
 
-// workers are the scenarios in which each takes a lock of its own.
+// workers are the scenarios in which each worker acquires a lock of its own.
 var workers = []point{{"uncontended-1", 1}, {"uncontended-8", 8}, {"uncontended-64", 64}, {"uncontended-512", 512}}
 
-const longTTL = 300 * time.Second // so that renewals play no part
+const longTTL = 300 * time.Second // so that there are no renewals
 
 var (
 	all   = []string{ours, together, theirs, bare, watchful}
@@ -40,7 +40,7 @@ var (
 	two   = []string{ours, lone}
 )
 
-// scenarios are all of them; short: a quick look.
+// scenarios returns all of them; short: a quick selection.
 func scenarios(short bool) []scenario {
 	list := []scenario{
 		{Name: "uncontended-1", Task: "uncontended", Sizes: []int{1}, Span: time.Second, kits: five},
@@ -108,7 +108,8 @@ func troubledPoints() (all []point) {
 
 const far = 30 * time.Millisecond // the round trips of a cluster far away
 
-// troubled are what sharing requests may not make worse, or is to make better, than going alone does.
+// troubled are scenarios that sharing requests must not make worse, or has to improve, compared
+// with sending alone.
 func troubled() []scenario {
 	return []scenario{
 		{Name: "one-name", Task: "one-name", Sizes: []int{500}, RTT: far, kits: two},
@@ -119,8 +120,8 @@ func troubled() []scenario {
 	}
 }
 
-// chains are lines of waiters. In the longest a part of them takes its turn: a
-// whole drain would take the peer a minute, as queueing does.
+// chains are queues of waiters. In the longest only a part takes its turn: a whole drain would
+// take the peer a minute, because each enqueue walks the queue.
 func chains(short bool) (list []scenario) {
 	sizes := []int{2, 10, 100, 1_000, 5_000}
 	if short {
@@ -134,7 +135,7 @@ func chains(short bool) (list []scenario) {
 			case n < 100:
 				s.kits = three
 				s.turns = 2
-			case n == 100 && hold == 0: // a turn of so few says little: the CPU of two differs by 15 % for no reason
+			case n == 100 && hold == 0: // a run of so few has little meaning: the CPU of two differs by 15 % for no reason
 				s.turns = 5
 			case n == 1_000 && hold == 0:
 				s.turns = 2

@@ -10,14 +10,14 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// manyHeld holds n locks in one session, in addition to none, or to those that it
-// holds already, and says what each of all takes.
+// manyHeld holds n locks in one session, in addition to none, or to those that it holds
+// already, and returns what each of them costs.
 func manyHeld(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if err := w.grow(ctx, 1); err != nil {
 		return f, err
 	}
 	have := len(w.held)
-	if have == 0 { // what the first lock of a session brings about is not each lock's
+	if have == 0 { // the cost of a session's first lock is not the cost of each lock
 		if _, err := w.sessions[0].locker(w.Tag + "-first").acquire(ctx); err != nil {
 			return f, err
 		}
@@ -40,7 +40,7 @@ func manyHeld(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if err != nil {
 		return f, err
 	}
-	time.Sleep(1500 * time.Millisecond) // all are watched now, by those who watch
+	time.Sleep(1500 * time.Millisecond) // until all are watched, by kits that watch
 	return f, w.occupied(&f, before, n-have)
 }
 
@@ -70,7 +70,7 @@ func renewalsApart(ctx context.Context, w *worker, n int) (f figures, err error)
 	})
 }
 
-// keep measures what n sessions cost, of which grow makes all but have.
+// keep measures what n sessions cost; grow makes all but have of them.
 func (w *worker) keep(n, have int, grow func() error) (f figures, err error) {
 	before, err := measureFootprint(w.Addr)
 	if err != nil {
@@ -79,8 +79,8 @@ func (w *worker) keep(n, have int, grow func() error) (f figures, err error) {
 	if err := grow(); err != nil {
 		return f, err
 	}
-	// This is how they go on. Who renews at once, at a quarter or a fifth of the TTL, does so in the middle, and not
-	// at the ends, of what is measured.
+	// This is the steady state. Kits that renew at once, at a quarter or at a fifth of the TTL,
+	// renew in the middle of the measurement, and not at its ends.
 	time.Sleep(w.Scenario.TTL * 9 / 8)
 	f, err = w.metered(func() (int, error) {
 		time.Sleep(w.Scenario.Span)
@@ -95,7 +95,8 @@ func (w *worker) keep(n, have int, grow func() error) (f figures, err error) {
 	return f, w.occupied(&f, before, n-have)
 }
 
-// allKept reports an error where the server has fewer than n leases: what was lost costs nothing.
+// allKept reports an error if the server has fewer than n leases, because lost sessions cost
+// nothing.
 func (w *worker) allKept(n int) error {
 	conn, err := connect(w.Addr)
 	if err != nil {

@@ -8,22 +8,21 @@ import (
 	"strings"
 )
 
-// mostStolen is the share of the machine that a turn may be without: what a
-// hypervisor gives to others. A turn that was without more says little.
+// mostStolen is the greatest share of the machine that a hypervisor may give to others during a
+// run. A run with more has little meaning.
 const mostStolen = 0.1
 
-// maxAgain is how often such a turn is taken again, at the most.
+// maxAgain is how often such a run is repeated at most.
 const maxAgain = 3
 
-// steal counts the turns of which others on the host had too much of the machine.
+// steal counts the runs during which others on the host used too much of the machine.
 type steal struct {
-	again     int // taken again
+	again     int // repeated
 	disturbed int // that count all the same
 }
 
-// undisturbed takes a turn, and takes it again where others had too much of the
-// machine by clock, whichever's turn it is. Where they never had little, the turn
-// that was disturbed least counts.
+// undisturbed makes a run, and repeats it, whichever kit's it is, if others used too much of
+// the machine according to clock. If they always did, the run that was disturbed least counts.
 func (s *steal) undisturbed(o order, clock func() (machineTime, error), take func(order) ([]figures, error)) ([]figures, error) {
 	tag := o.Tag
 	var best []figures
@@ -91,5 +90,5 @@ func (s *steal) others() string {
 	if s.again+s.disturbed == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" Others on\nthe host took more than a tenth of the machine away in %d turns, which were taken again, and in %d that count all the same.", s.again, s.disturbed)
+	return fmt.Sprintf(" Other tenants of\nthe host took more than a tenth of the CPU during %d turns, which were repeated, and during %d that are counted nevertheless.", s.again, s.disturbed)
 }

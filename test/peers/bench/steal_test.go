@@ -59,5 +59,5 @@ func TestATurnOfWhichOthersHadMuchIsTakenAgain(t *testing.T) {
 
 func TestThePageSaysWhatOthersHad(t *testing.T) {
 	assert.Empty(t, (&steal{}).others())
-	assert.Contains(t, (&steal{again: 3, disturbed: 2}).others(), "in 3 turns, which were taken again, and in 2 that count all the same")
+	assert.Contains(t, (&steal{again: 3, disturbed: 2}).others(), "during 3 turns, which were repeated, and during 2 that are counted nevertheless")
 }

@@ -10,69 +10,71 @@ Written by ` + "`make performance`" + ` on %s: %d rounds in %s, on a machine wit
 is one real etcd with its default settings in a process of its own, its data on %s, where a
 write of 2 KiB that waits for the disk takes %v. etcd %s, clientv3 %s.
 
-- **pawl** is this library. In a queue each waiter has a session of its own; "one session"
-  is the same with one shared by all, which the peer cannot do.
+- **pawl** is this library. In a queue, each waiter has a session of its own. In "one session"
+  all waiters share one, which is not possible with the peer.
 - **clientv3**, the peer, is etcd's own ` + "`client/v3/concurrency`" + `.
-- **floor** is the least that such work can cost: pawl's transactions, with its comparisons, sent by hand
-  on the bare generated stubs by a client that assumes that nothing fails. Its waiter takes the
-  deletion of the key before its own for the lock, without a query, which is not safe. In a queue,
-  "own key watched" is the floor of a waiter that has to notice its own key's end too. "bounded" is the floor of
-  requests that end with their caller's context or after 3 s, and of keys that say who holds them. "Together" is the floor that
-  has transactions share requests as pawl does, without a look at whether they may.
+- **floor** is the least that such work can cost: a client that sends pawl's transactions, with their comparisons, on the bare
+  generated stubs, and assumes that nothing fails. Its waiter acquires the lock when the key before
+  its own is deleted, without a query, which is not safe. It has three variants. In "own key watched", each waiter in a queue
+  also watches its own key. In "bounded", requests end with their caller's context or after 3 s,
+  and keys say who holds them. In "together", transactions share requests as pawl's do, but nothing checks whether they may.
 
-The three take turns, each in a client process of its own, and the order changes from round to
+The three take turns, each in a client process of its own, in an order that changes from round to
 round. Client and server share the machine. Figures are medians of the rounds, with the extremes
-in parentheses; absolute ones are this machine's, ratios and counts travel.%s
+in parentheses. Absolute figures are valid for this machine only; ratios and counts can be compared across machines.%s
 `
-	targetsText = `Ratios within a round, in which all three met the same machine; of the rows on releases, figures of pawl. Where sessions were kept one by one pawl took 1.75 and
-1.18 times the CPU of the floor, client and server, with 100 in a client, and 2.15 and 1.65 times with 10,000: the targets of renewals are a half
+	targetsText = `Each ratio compares two figures of the same round, so that both met the same machine. The rows about releases have pawl's own figures, not
+ratios. Before sessions shared their renewals, pawl used 1.75 times the client's and
+1.18 times the server's CPU of the floor with 100 sessions in a client, and 2.15 and 1.65 times with 10,000. The targets for renewals are a half
 and a quarter of that.
 
 `
-	budgetText = `What each operation cost, counted by the server (its ` + "`grpc_server_*`" + ` metrics), or in the client's
-process. One release wakes one waiter, and the others send nothing: that, and each of these counts, is pinned by
-tests too (` + "`lock/budget_test.go`" + `).
+	budgetText = `The cost of each operation, counted by the server (its ` + "`grpc_server_*`" + ` metrics) or in the client's
+process. One release wakes one waiter, and the other waiters send nothing. Tests pin that, and each of these counts
+(` + "`lock/budget_test.go`" + `).
 
 `
-	uncontendedText = `Each worker acquires and releases a lock of its own, in one session. pawl's writes share requests where as many as
-there are lanes are under way ([how](../decisions/together.md)); "alone" is the same with that turned off.
+	uncontendedText = `Each worker acquires and releases a lock of its own; all workers share one session. When several of pawl's writes are under way at once, further
+writes share requests ([how](../decisions/together.md)); in "pawl, alone" that is turned off.
 
 `
-	delayedText = `The same as above through a proxy on the same machine that delays each byte by half a round trip, exactly to a tenth of a
-millisecond or so, each way. What proxy and machine take comes on top.
+	delayedText = `As above, through a proxy on the same machine that delays each byte by half a round trip each way, exact to about a tenth of a
+millisecond. The time that proxy and machine use is added to that.
 
 `
-	troubledText = "- `one-name`: 500 waiters of one session come at once to a lock that is held; until all are in the queue, with round trips of 30 ms.\n" +
+	troubledText = "Round trips take 30 ms, except in `no-space` and `frozen`.\n\n" +
+		"- `one-name`: 500 waiters of one session arrive at once at a lock that is held. The time is until all are in the queue.\n" +
 		"  Their enqueues may not share requests.\n" +
-		"- `given-up`: 500 waiters of one session give up, behind whom one of another waits; from the holder's release to that one's\n" +
-		"  acquisition, with round trips of 30 ms.\n" +
-		"- `lost-answers`: 1,000 enqueues, sent alone, were applied when the connection broke; until all have been settled and are held, a read of each\n" +
-		"  queue included, which goes alone, with round trips of 30 ms.\n" +
-		"- `no-space`: 200 releases beside 200 enqueues, which the server refuses for want of space; the share is of the releases that succeeded.\n" +
-		"- `frozen`: 400 locks a second are acquired on three members, of which one that does not lead stops for three of six seconds; the share\n" +
-		"  is of those that took longer than 500 ms from when they were due.\n\n"
-	chainText = `All wait behind one holder; then the queue advances by itself. Of 5,000 waiters, and of 1,000 that hold for
-5 ms, the first 300 take their turn, while the rest wait; 5,000 wait in the first round only. CPU, allocations and bytes are for a whole acquisition: to enqueue, to
-wait, to release. Release to acquire is from the call of Release to the next one's return from Acquire.
+		"- `given-up`: 500 waiters of one session give up. The time is from the holder's release to the acquisition by a waiter of\n" +
+		"  another session behind them.\n" +
+		"- `lost-answers`: 1,000 enqueues, sent alone, were applied, but the connection broke before their answers arrived. The time is\n" +
+		"  until all are settled and their locks are held. It includes a read of each queue, which goes alone.\n" +
+		"- `no-space`: 200 releases and 200 enqueues are made at the same time; the server refuses the enqueues for want of space. The share is of the\n" +
+		"  releases that succeeded.\n" +
+		"- `frozen`: 400 locks a second are acquired on three members. One member that does not lead stops for three of six seconds. The\n" +
+		"  share is of the acquisitions that took longer than 500 ms from when they were due.\n\n"
+	chainText = `All waiters wait behind one holder; then the lock passes from one to the next. Of 5,000 waiters, and of 1,000 that hold for
+5 ms, only the first 300 acquire the lock, while the rest wait. 5,000 waiters are measured in the first round only. CPU, allocations and bytes are for a whole acquisition: to enqueue,
+to wait and to release. "Release to acquire" is the time from the call of Release to the return of the next waiter's Acquire.
 
 `
-	apartText = `No lock is held for any time, and each waiter has a session of its own. "In 20 processes" is 5, or 50, waiters in each, which
-share its client, so that a waiter's neighbours in the queue are in other processes as a rule; "in 100 clients" is a client for each
-waiter, in one process. "250 names of 4" is 1,000 waiters in 20 processes, four for each name; all names advance at the same time.
+	apartText = `No lock is held for any time, and each waiter has a session of its own. "In 20 processes" means that each process has 5 or 50 waiters, which
+share its client. So the neighbours of a waiter in the queue are usually in other processes. In "in 100 clients" each waiter has a client of its own,
+and all are in one process. "250 names of 4" is 1,000 waiters in 20 processes, four for each name; the locks of all names pass on at the same time.
 
 `
-	tryText = `One worker. ` + "`try-held`" + ` finds the lock held; ` + "`try-free`" + ` takes it, and releases. clientv3 writes its key, and
-deletes it again, to find out that a lock is held.
+	tryText = `One worker. ` + "`try-held`" + ` tries to acquire a lock that is held; ` + "`try-free`" + ` acquires a free one and releases it. To find out that a lock
+is held, clientv3 writes a key and deletes it again.
 
 `
-	heldText = `All in one session, each lock watched by who watches: clientv3 watches nothing, and does not notice a loss. "Heap" is
-without garbage. 100,000 locks are held in the first round only.
+	heldText = `All locks are in one session. pawl watches the key of each lock. clientv3 watches none, and so does not detect the loss of a key. "Heap" is
+measured after a garbage collection. 100,000 locks are held in the first round only.
 
 `
-	renewalsText = `For one session and one TTL, in processes that do nothing else. pawl has each renewal confirmed by a read; the sessions of a
-client renew together, five times on one stream with one read for up to 128 of them ([how](../decisions/shared-renewals.md)), and one that has
-its client to itself four times. clientv3 renews three times, unconfirmed, all on one stream. The floor renews four times on one stream, with
-a read for each. "1 each" is clients of one session each. From 2,000 sessions on, they are kept in the first round only.
+	renewalsText = `For one session and one TTL, in processes that do nothing else. pawl confirms each renewal with a read. Sessions of one
+client renew together, five times in a TTL on one stream, with one read for up to 128 of them ([how](../decisions/shared-renewals.md)). A session that
+is alone in its client renews four times. clientv3 renews three times, unconfirmed, all sessions on one stream. The floor renews four times on one stream, with
+a read for each. In "1 each" every client has one session. 2,000 sessions and more are measured in the first round only.
 
 `
 )

@@ -19,13 +19,13 @@ import (
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// What is measured here is measured of pawl alone and of pawl together: where its
-// writes may not share requests, and where they fail.
+// These scenarios measure only pawl: alone and together, where its writes may not share
+// requests, and where requests fail.
 
-// repeats is how often a turn does what has ended at once.
+// repeats is how often a run repeats what ends at once.
 const repeats = 3
 
-// direct connects past everything to the server.
+// direct connects to the server without a proxy.
 func (w *worker) direct() error {
 	conn, err := connect(w.Addr)
 	if err == nil {
@@ -34,7 +34,7 @@ func (w *worker) direct() error {
 	return err
 }
 
-// keys waits until n keys begin with prefix, and looks every millisecond.
+// keys waits until n keys have prefix, polling every millisecond.
 func (w *worker) keys(ctx context.Context, prefix string, n int) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -50,7 +50,8 @@ func (w *worker) keys(ctx context.Context, prefix string, n int) error {
 	}
 }
 
-// acquireAll lets n lockers acquire, each in a goroutine of its own; wait waits for all, and returns the first error.
+// acquireAll makes n lockers acquire, each in a goroutine of its own; wait waits for all, and
+// returns the first error.
 func acquireAll(ctx context.Context, n int, l func(i int) locker) (wait func() error) {
 	errs := make([]error, n)
 	var all sync.WaitGroup
@@ -69,8 +70,8 @@ func acquireAll(ctx context.Context, n int, l func(i int) locker) (wait func() e
 	}
 }
 
-// oneName is n waiters of one session that come at once to a lock that is held. P50 is
-// from there until all are in the queue.
+// oneName is n waiters of one session that come at once to a held lock. P50 is the time until
+// all are in the queue.
 func oneName(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if err := errors.Join(w.direct(), w.grow(ctx, 2)); err != nil {
 		return f, err
@@ -94,8 +95,8 @@ func oneName(ctx context.Context, w *worker, n int) (f figures, err error) {
 	return timesOf(took), nil
 }
 
-// givenUp has n waiters of one session give up, behind whom another waits. P50 is
-// from the call of the holder's release to when the other has the lock.
+// givenUp makes n waiters of one session give up, with another waiter behind them. P50 is from
+// the call of the holder's release to the other's acquisition.
 func givenUp(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if err := errors.Join(w.direct(), w.grow(ctx, 3)); err != nil {
 		return f, err
@@ -113,7 +114,7 @@ func givenUp(ctx context.Context, w *worker, n int) (f figures, err error) {
 		if err == nil {
 			last := acquireAll(ctx, 1, func(int) locker { return w.sessions[2].locker(name) })
 			err = w.keys(ctx, name+"/", n+2)
-			time.Sleep(4 * w.Scenario.RTT) // watches that are on their way
+			time.Sleep(4 * w.Scenario.RTT) // until the last watches are created
 			cancel()
 			_ = wait() // they gave up
 			start := time.Now()
@@ -128,9 +129,9 @@ func givenUp(ctx context.Context, w *worker, n int) (f figures, err error) {
 	return timesOf(took), nil
 }
 
-// lostAnswers has n enqueues applied, each sent by itself, and all their answers lost with the
-// connection. P50 is from there until all have been settled, and have their locks. It is an interceptor that
-// withholds the answers: where the network does, so many requests do not leave.
+// lostAnswers has n enqueues applied, each sent alone, and all their answers lost with the
+// connection. P50 is the time until all have been settled and have their locks. An interceptor
+// withholds the answers: if the network did, so many requests would not be sent.
 func lostAnswers(ctx context.Context, w *worker, n int) (f figures, err error) {
 	k, ok := w.kit.(pawlKit)
 	if !ok {
@@ -206,8 +207,8 @@ func timesOf(took []time.Duration) (f figures) {
 	return f
 }
 
-// noSpace has n locks released, and as many others asked for, while the server has no
-// space. Share is of the releases that returned no error.
+// noSpace releases n locks and acquires as many others while the server has no space. Share is
+// that of releases that returned no error.
 func noSpace(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if err := errors.Join(w.direct(), w.grow(ctx, 1)); err != nil {
 		return f, err

@@ -23,7 +23,7 @@ func TestANetworkDelaysEachRoundTrip(t *testing.T) {
 	}
 }
 
-// What fails in these turns fails as it is to, and everything else succeeds, alone and together.
+// The intended failures happen in these runs, and everything else succeeds, alone and together.
 func TestTroublesAreMeasured(t *testing.T) {
 	for _, task := range []string{"one-name", "given-up", "lost-answers", "no-space"} {
 		s := scenario{Name: task, Task: task, Sizes: []int{40}, RTT: 2 * time.Millisecond, TTL: longTTL, kits: two, turns: 1}

@@ -18,20 +18,20 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// order is what a client's process reads on its standard input.
+// order is what a client's process reads from its standard input.
 type order struct {
 	Kit      string
 	Scenario scenario
 	Addr     string   // the server, or the first member
 	Dial     []string // where a client connects
-	Members  []member // where there is more than one
-	Tag      string   // of this turn: no other uses its names
+	Members  []member // if there is more than one
+	Tag      string   // of this run: no other uses its names
 	Profile  string   // a folder for profiles; "": none
-	Daemon   string   // where pawld is, for who needs it
+	Daemon   string   // the path of pawld, for kits that need it
 }
 
-// work is a client's process: it carries out one order, and writes the
-// figures, one for each size, to its standard output.
+// work is the main of a client's process: it carries out one order, and writes the figures, one
+// for each size, to its standard output.
 func work() error {
 	var o order
 	if err := json.NewDecoder(os.Stdin).Decode(&o); err != nil {
@@ -51,7 +51,7 @@ func work() error {
 			return err
 		}
 		defer stop()
-		o.Scenario.Span *= 10 // for a profile that says something
+		o.Scenario.Span *= 10 // so that the profile has enough samples
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -98,8 +98,8 @@ func profile(path string) (stop func(), err error) {
 	}, pprof.StartCPUProfile(cpu)
 }
 
-// turn has one scenario done by one kit, in a process of its own. What the
-// process leaves is cleared away.
+// turn runs one scenario with one kit, in a process of its own, and cleans up what that process
+// leaves.
 func turn(ctx context.Context, e *etcd, o order) (got []figures, err error) {
 	cmd := again(roleWorker)
 	in, err := cmd.StdinPipe()

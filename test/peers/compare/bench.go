@@ -15,7 +15,7 @@ import (
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
-// bench is what a row is measured with.
+// bench is the environment of a row's measurement.
 type bench struct {
 	t *scope
 	c *etcdtest.Cluster
@@ -35,7 +35,7 @@ func (b *bench) within(d time.Duration) context.Context {
 	return ctx
 }
 
-// network is a client's own way to the members.
+// network is a client's own connections to the members.
 type network []*faultproxy.Proxy
 
 func (b *bench) network() (n network, endpoints []string) {
@@ -52,7 +52,7 @@ func (n network) each(f func(p *faultproxy.Proxy)) {
 	}
 }
 
-// operator is a client past everything.
+// operator is a client without proxies.
 func (b *bench) operator() *clientv3.Client {
 	var endpoints []string
 	for _, m := range b.c.Members() {
@@ -64,15 +64,15 @@ func (b *bench) operator() *clientv3.Client {
 	return c
 }
 
-// keys counts what is under a name.
+// keys counts the keys under a name.
 func (b *bench) keys(op *clientv3.Client, name string) int64 {
 	r, err := op.Get(b.within(20*time.Second), name+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	b.must(err)
 	return r.Count
 }
 
-// waitFor waits until f holds and returns how long that took; not within limit:
-// false.
+// waitFor waits until f holds and returns how long that took; false: it did not hold within
+// limit.
 func waitFor(limit time.Duration, f func() bool) (time.Duration, bool) {
 	start := time.Now()
 	for !f() {

@@ -23,7 +23,7 @@ import (
 type kit interface {
 	name() string
 	client(b *bench, endpoints []string) client
-	// command is the kit's own command, that runs child while it holds the lock.
+	// command is the kit's own command, which runs child while it holds the lock.
 	command(b *bench, endpoints []string, name string, child ...string) *exec.Cmd
 }
 
@@ -32,22 +32,22 @@ type client interface {
 	session(ttl time.Duration) session
 }
 
-// session is a lease and what hangs on it.
+// session is a lease and the locks on it.
 type session interface {
 	id() int64
 	// over reports, as well as the kit can, whether the session has ended.
 	over() bool
 	lock(ctx context.Context, name string) (held, error)
-	// write takes a lock of readers and writers as a writer.
+	// write acquires a read-write lock as a writer.
 	write(ctx context.Context, name string) (held, error)
-	// campaign returns when the kit says that it leads.
+	// campaign returns when the kit reports that it leads.
 	campaign(ctx context.Context, name string) (resign func(context.Context) error, err error)
 }
 
 // held is a lock.
 type held interface {
 	key() string
-	// lost reports, as well as the kit can, whether it is held no more.
+	// lost reports, as well as the kit can, whether it is no longer held.
 	lost() bool
 	token() int64 // 0: the kit has none
 	release(ctx context.Context) error
@@ -163,7 +163,7 @@ func (s theirSession) lock(ctx context.Context, name string) (held, error) {
 	return theirHeld{m, s}, nil
 }
 
-// write is RWMutex of the experimental recipes, which knows no context.
+// write is RWMutex of the experimental recipes, which takes no context.
 func (s theirSession) write(_ context.Context, name string) (held, error) {
 	m := recipe.NewRWMutex(s.s, name)
 	if err := m.Lock(); err != nil {
@@ -185,7 +185,7 @@ type theirWrite struct {
 	s theirSession
 }
 
-func (theirWrite) key() string                     { return "" } // it does not say
+func (theirWrite) key() string                     { return "" } // it does not return its key
 func (h theirWrite) lost() bool                    { return h.s.over() }
 func (theirWrite) token() int64                    { return 0 }
 func (h theirWrite) release(context.Context) error { return h.m.Unlock() }
@@ -196,6 +196,6 @@ type theirHeld struct {
 }
 
 func (h theirHeld) key() string                       { return h.m.Key() }
-func (h theirHeld) lost() bool                        { return h.s.over() } // a Mutex says nothing itself
+func (h theirHeld) lost() bool                        { return h.s.over() } // a Mutex does not report a loss
 func (h theirHeld) token() int64                      { return 0 }
 func (h theirHeld) release(ctx context.Context) error { return h.m.Unlock(ctx) }

@@ -16,8 +16,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
 )
 
-// phantom deletes the key of a candidate who waits, has the leader resign, and
-// says what the campaign returns.
+// phantom deletes the key of a waiting candidate, lets the leader resign, and returns what the
+// campaign returns.
 func phantom(b *bench, k kit) string {
 	op := b.operator()
 	name := fmt.Sprintf("phantom-%d", time.Now().UnixNano())

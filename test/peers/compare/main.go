@@ -135,10 +135,10 @@ func measure(c *etcdtest.Cluster, r row, k kit, binaries map[string]string) (fig
 const header = `# pawl and clientv3/concurrency, side by side
 
 Written by ` + "`go run ./test/peers/compare`" + ` on %s, with three real etcd members on
-one machine, and client/v3 %s. Each figure was measured in that run, in the
-same faults for both; the command beside pawl's is etcdctl's.
+one machine, and client/v3 %s. Each figure was measured in that run, with the
+same faults for both. In the row about commands, the right column is etcdctl.
 
-| what happens | what is measured | pawl | clientv3/concurrency |
+| event | measured | pawl | clientv3/concurrency |
 |---|---|---|---|
 `
 

@@ -15,17 +15,17 @@ import (
 
 // rows are all comparisons.
 var rows = []row{
-	{"the holder is cut off, TTL 5 s", "how long it is believed to be held beside the next holder; five times, the worst", "0 ms",
+	{"the holder is cut off, TTL 5 s", "how long it believes that it holds the lock while the next holder has it; the worst of five", "0 ms",
 		func(b *bench, k kit) string {
 			return worstOf(5, func() time.Duration { return doubleHold(b, k, (*faultproxy.Proxy).BlackHole, 0) })
 		}},
-	{"the same, with answers 2 s late before", "likewise", "0 ms",
+	{"the holder is cut off, TTL 5 s, after answers that were 2 s late", "the same; the worst of three", "0 ms",
 		func(b *bench, k kit) string {
 			return worstOf(3, func() time.Duration {
 				return doubleHold(b, k, (*faultproxy.Proxy).BlackHole, 2*time.Second)
 			})
 		}},
-	{"an operator deletes the holder's key", "when the holder learns of it", "after ", func(b *bench, k kit) string {
+	{"an operator deletes the holder's key", "when the holder sees it", "after ", func(b *bench, k kit) string {
 		op := b.operator()
 		_, endpoints := b.network()
 		h, err := k.client(b, endpoints).session(10*time.Second).lock(b.within(10*time.Second), "deleted")
@@ -54,8 +54,8 @@ var rows = []row{
 	}},
 	{"readers and writers (RWMutex of the recipes): a waiting writer's lease is revoked, and the writer before it releases",
 		"how many of the two that waited hold it at once", "1: ", writersAtOnce},
-	{"an acquisition times out while answers are lost", "keys left in the queue 3 s after; of 5", "0", ghosts},
-	{"a waiting candidate's key is deleted; then the leader resigns", "whether the campaign returns as won, with no key in etcd", "no: ", phantom},
+	{"an acquisition times out while answers are lost", "keys left in the queue after 3 s, of 5", "0", ghosts},
+	{"a waiting candidate's key is deleted; then the leader resigns", "whether the campaign reports that it won without a key in etcd", "no: ", phantom},
 	{"the command that runs a child is cut off, TTL 5 s", "how long the child runs after the lock's key is gone", "0 ms: ", childAfterLoss},
 	{"two lockers share one session", "how many hold at once", "1", func(b *bench, k kit) string {
 		_, endpoints := b.network()
@@ -100,7 +100,7 @@ var rows = []row{
 	}},
 	{"sets, unfenced: three processes add, a holder is paused every 5 s", "additions that were confirmed and lost, of all confirmed", "",
 		func(b *bench, k kit) string { return sets(b, k, false) }},
-	{"sets, fenced: the same, and the storage checks tokens", "likewise", "0 of ",
+	{"sets, fenced: the same, and the storage checks tokens", "the same", "0 of ",
 		func(b *bench, k kit) string {
 			if k.name() != (ours{}).name() {
 				return "has no token"
@@ -126,8 +126,8 @@ func worstOf(n int, f func() time.Duration) string {
 	return fmt.Sprintf("%d ms", worst.Milliseconds())
 }
 
-// doubleHold has one hold the lock and another wait for it, cuts the first one's
-// network, and returns for how long both believe to hold it.
+// doubleHold makes one client hold the lock and another wait for it, cuts the first one's
+// network, and returns for how long both believe that they hold it.
 func doubleHold(b *bench, k kit, cut func(*faultproxy.Proxy), late time.Duration) time.Duration {
 	const ttl = 5 * time.Second
 	name := fmt.Sprintf("cut-%d", time.Now().UnixNano())
@@ -161,8 +161,8 @@ func doubleHold(b *bench, k kit, cut func(*faultproxy.Proxy), late time.Duration
 	return max(0, reported.Sub(at))
 }
 
-// writersAtOnce has two writers wait for a third, revokes the lease of the first of them, has the third
-// release, and counts who holds then.
+// writersAtOnce makes two writers wait for a third, revokes the lease of the first of them,
+// lets the third release, and counts the holders.
 func writersAtOnce(b *bench, k kit) string {
 	op := b.operator()
 	name := fmt.Sprintf("writers-%d", time.Now().UnixNano())
@@ -201,8 +201,8 @@ func writersAtOnce(b *bench, k kit) string {
 	return text
 }
 
-// ghosts has acquisitions time out while their answers are lost, and counts what
-// they leave behind while their session lives.
+// ghosts makes acquisitions time out while their answers are lost, and counts what they leave
+// behind while their session lives.
 func ghosts(b *bench, k kit) string {
 	op := b.operator()
 	name := fmt.Sprintf("ghost-%d", time.Now().UnixNano())

@@ -24,7 +24,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// workerEnv holds what a worker process is to do: its kit and number.
+// workerEnv describes a worker process: its kit and number.
 const workerEnv = "PAWL_COMPARE_WORKER"
 
 const (
@@ -32,7 +32,7 @@ const (
 	setLasts = 40 * time.Second
 )
 
-// store is a set that is read as a whole and written as a whole, as a file is.
+// store is a set that is read and written as a whole, like a file.
 type store struct {
 	fenced bool
 	gate   fencing.Gate
@@ -69,9 +69,8 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.confirmed = append(s.confirmed, added)
 }
 
-// sets has three processes add numbers to the store under the lock, pauses the
-// one that holds it, again and again, for longer than its session lives, and
-// returns what was lost.
+// sets makes three processes add numbers to the store under the lock, repeatedly pauses the
+// holder for longer than its session lives, and returns what was lost.
 func sets(b *bench, k kit, fenced bool) string {
 	s := &store{fenced: fenced}
 	server := httptest.NewServer(s)
@@ -127,8 +126,8 @@ func (s *store) pauseHolder(workers []*exec.Cmd) {
 	_ = workers[holder-1].Process.Signal(syscall.SIGCONT)
 }
 
-// work is a worker process: it adds numbers until it is killed. It looks whether
-// it still holds right before it writes, as its kit lets it.
+// work is the main of a worker process: it adds numbers until it is killed. Right before it
+// writes it checks whether it still holds, as well as its kit can.
 func work(role string) int {
 	f := strings.Fields(role)
 	number, _ := strconv.Atoi(f[1])
@@ -153,7 +152,7 @@ func work(role string) int {
 	}
 }
 
-// add reads, sleeps, looks whether it still holds, and writes.
+// add reads, sleeps, checks whether it still holds, and writes.
 func add(h held, worker, number int, address string) {
 	q := url.Values{"token": {fmt.Sprint(h.token())}, "added": {fmt.Sprint(number)}, "worker": {fmt.Sprint(worker)}}
 	r, err := http.Get(address + "?" + q.Encode())

@@ -24,34 +24,34 @@ func page(c costs, w world) (string, error) {
 	return b.String(), nil
 }
 
-// full is how much of its cores a cluster is to be given at most.
+// full is how much of its cores a cluster should use at most.
 const full = 0.7
 
-// oneCluster is what one carries, of each thing when it has nothing else to do.
+// oneCluster is how much one cluster carries of each thing, if it does nothing else.
 func oneCluster(c costs, w world) string {
 	cpu := full * float64(w.cores)
 	var b strings.Builder
-	b.WriteString("| | costs the server | so one cluster carries |\n|---|---|---|\n")
+	b.WriteString("| | cost on the server | one cluster carries |\n|---|---|---|\n")
 	row := func(what, costs, carries string) { fmt.Fprintf(&b, "| %s | %s | %s |\n", what, costs, carries) }
-	row("an acquisition and release, nobody else there", us(c.pair)+" of CPU", rate(cpu/c.pair))
-	row("a handoff, 100 waiters, many such lines", us(c.handoff)+" of CPU", rate(cpu/c.handoff))
-	row("a handoff, 1,000 waiters", us(c.long)+" of CPU", rate(cpu/c.long))
-	row("a handoff, 5,000 waiters", us(c.longest)+" of CPU", rate(cpu/c.longest))
+	row("an uncontended acquisition and release", us(c.pair)+" of CPU", rate(cpu/c.pair))
+	row("a handover, 100 waiters, many such queues", us(c.handoff)+" of CPU", rate(cpu/c.handoff))
+	row("a handover, 1,000 waiters", us(c.long)+" of CPU", rate(cpu/c.long))
+	row("a handover, 5,000 waiters", us(c.longest)+" of CPU", rate(cpu/c.longest))
 	row("a session, TTL 15 s: four renewals, each with a read", us(c.session)+" of CPU in a TTL", thousands(15*cpu/c.session)+" sessions")
 	row("the same, TTL 60 s", us(c.session)+" of CPU in a TTL", thousands(60*cpu/c.session)+" sessions")
 	row("a new session", us(c.open)+" of CPU", rate(cpu/c.open))
 	row("a lock held, with its watch", bytes(c.lockHeap)+" of heap", thousands(4*gib/c.lockHeap)+" in 4 GiB")
-	row("a waiter, among others of its client, with whom it shares its watches", bytes(c.waitHeap)+" of heap", thousands(4*gib/c.waitHeap)+" in 4 GiB")
+	row("a waiter that shares its watches with others of its client", bytes(c.waitHeap)+" of heap", thousands(4*gib/c.waitHeap)+" in 4 GiB")
 	row("a session, with its key's watch", bytes(c.leaseHeap)+" of heap", thousands(4*gib/c.leaseHeap)+" in 4 GiB")
 	return b.String()
 }
 
 const gib = 1 << 30
 
-// simulated is the table of clusters against what the busiest bears.
+// simulated is the table of clusters and the load of the busiest.
 func simulated(c costs, w world) (string, error) {
 	var b strings.Builder
-	b.WriteString("| clusters | names on the busiest | its sessions | acquisitions a second | renewals a second | its cores | a request waits, p50 | p99 | its heap |\n")
+	b.WriteString("| clusters | names on the busiest | its sessions | its acquisitions a second | its renewals a second | its cores in use | wait of a request, p50 | p99 | its heap |\n")
 	b.WriteString("|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, n := range []int{1, 2, 4, 8, 16, 32} {
 		shards, closeAll, err := shardsOf(n)
@@ -77,7 +77,7 @@ func bytes(n float64) string       { return fmt.Sprintf("%.1f KiB", n/1024) }
 func rate(a float64) string        { return thousands(a) + " a second" }
 func thousands(n float64) string   { return grouped(int(worth(n))) }
 
-// worth is n with the two digits that such an estimate is worth.
+// worth rounds n to the two digits that such an estimate is worth.
 func worth(n float64) float64 {
 	if n < 100 {
 		return math.Round(n)

@@ -56,7 +56,7 @@ func TestTheSimulatedQueueIsTheKnownOne(t *testing.T) {
 func TestThePageSaysWhatOneClusterCarries(t *testing.T) {
 	text, err := page(some, small)
 	require.NoError(t, err)
-	assert.Contains(t, text, "| an acquisition and release, nobody else there | 500 µs of CPU | 2,800 a second |")
+	assert.Contains(t, text, "| an uncontended acquisition and release | 500 µs of CPU | 2,800 a second |")
 	assert.Contains(t, text, fmt.Sprintf("| 1 | %s |", grouped(small.holders)))
 	assert.NotContains(t, text, "%!")
 }

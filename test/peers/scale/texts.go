@@ -4,82 +4,82 @@ package main
 const (
 	intro = `# Scale
 
-What one etcd cluster carries, where it ends, and how to go on from there. Written by ` + "`make scale`" + ` from the costs
-in [performance.md](performance.md), which were measured on one member with %d cores that it shared with
-its clients; the tables let it use %s of those cores. Scale the rates by your machine's.
+This page estimates what one etcd cluster carries, what its limits are, and how to use several clusters. ` + "`make scale`" + ` writes it from the costs
+in [performance.md](performance.md). They were measured on one member with %d cores that it shared with
+its clients; the tables let it use %s of those cores. Scale the rates to your machine.
 
-A cluster of three does the same work on its leader, and the others apply it too, so it carries no more writes
-than one member; reads, watches and renewals' streams are spread over its members. Each write also
+In a cluster of three, the leader does the same work, and the other members apply it too. So the cluster carries no more writes
+than one member. Reads, watches and the streams of renewals are spread over the members. Each write also
 waits for the second-fastest disk and a round trip between members.
 
 ## One cluster
 
 `
 	ends = `
-Each row is by itself; what a cluster has to do adds up. etcd also keeps each key that was deleted in its index
-until it is compacted, and a query of a queue walks over those of that queue, but for the asking session's own: with locks that
+Each row assumes that the cluster does nothing else; add up the rows that apply. etcd also keeps each deleted key in its index
+until the next compaction, and a query of a queue reads the deleted keys of that queue, except those of its own session. If locks
 change hands between sessions thousands of times an hour, have etcd compact every few minutes (` + "`--auto-compaction-mode=periodic --auto-compaction-retention=5m`" + `).
 
-## Where it ends
+## Limits
 
-- **One queue.** A queue is handed on one by one. A handoff costs %s with 100 waiters, %s with 1,000 and
-  %s with 5,000, because a query has the server walk the queue; and at most about %.0f a second can follow
-  one another, at %s each. More clusters do not help one name. Fewer waiters do: let those who need not wait use
+- **One queue.** A lock passes from one waiter to the next. That costs %s of CPU with 100 waiters, %s with 1,000 and
+  %s with 5,000, because a query makes the server read the queue. At most about %.0f handovers of one lock can follow
+  each other in a second, at %s each. More clusters do not help a single name. Fewer waiters do: programs that need not wait should use
   TryAcquire, which is one read.
-- **Sessions.** A session costs %s in each TTL, however many locks it has. Ten thousand
-  processes with the default TTL of 15 s take %s of the cores, with 60 s %s. So: one session a process, as
-  Client.Session gives it, and a longer TTL where a takeover may take longer.
-- **Disk.** A write is 1 to 2 KiB in the log, and each group of them waits for the disk once. What a slow disk
-  limits is one after the other: a handoff cannot be faster than one such wait.
-- **Memory.** Watches are the server's main cost for what merely stands: a lock held has one, a waiter two, a session
-  one. etcd's own limits on the database (2 GiB, ` + "`--quota-backend-bytes`" + `) are far: a lock's key is below 1 KiB, and up to 3 KiB
-  while it carries a grant.
+- **Sessions.** A session costs %s of CPU in each TTL, however many locks it has. Ten thousand
+  processes with the default TTL of 15 s take %s of the cores, with 60 s %s. So use one session for each process, as
+  Client.Session returns it, and a longer TTL if a takeover may take longer.
+- **Disk.** A write is 1 to 2 KiB in the log, and each group of writes waits for the disk once. A slow disk limits writes that
+  follow each other: a handover cannot be faster than one such wait.
+- **Memory.** For locks that are only held, watches are the server's main cost: a held lock has one, a waiter two, a session
+  one. etcd's own limit on the database (2 GiB, ` + "`--quota-backend-bytes`" + `) is far away: a lock's key takes less than 1 KiB, and up to 3 KiB
+  while it has a handoff.
 
 ## Several clusters
 
-` + "`pawl.Clusters`" + ` spreads names over clusters: each name is on the one whose label's hash with it is the highest, so all
-processes agree without asking. A process has one session on each cluster that it uses. Of one name
-everything holds that holds on one cluster. Across clusters there is no order:
+` + "`pawl.Clusters`" + ` spreads names over clusters. Each cluster has a label. A name is on the cluster whose label and the name have the highest hash together, so all
+processes agree without communication. A process has one session on each cluster that it uses. For a single name,
+everything is as on one cluster. Across clusters there is no order:
 
-- Tokens of one name go up. Tokens of names on different clusters must not be compared; give each name's token to the storage
+- Tokens of one name increase. Tokens of names on different clusters must not be compared. Give each name's token to the storage
   under that name, as the guards do.
-- Nothing can be held "together": a session, and the locks on it, can be lost on one cluster and
-  not on another, and one ` + "`kv`" + ` transaction can be guarded by locks of one cluster only. Who takes locks of several names
-  takes them in one order, as ever.
-- The session is on each cluster a cost of its own: more clusters do not make the renewals of a process fewer, they
-  multiply them, where its names are everywhere. Where you can, give a process names of one cluster.
+- Locks on different clusters cannot be held as a unit. A session, and the locks on it, can be lost on one cluster and
+  not on another, and one ` + "`kv`" + ` transaction can be guarded by locks of one cluster only. A program that takes locks of several names
+  must take them in a fixed order.
+- Each session has its own cost. If the names of a process are on all clusters, more clusters do not reduce its renewals, but
+  multiply them. If possible, give a process names of one cluster.
 
 ### Changing the set of clusters
 
-A cluster may move to other machines: the label stays, and so do the names. Another set of labels moves names: a
-label more takes its share of all, one less gives away its own. While one process uses the old set and another the
-new, a name that moves can have two holders. So let nobody hold a name that moves while the set changes:
+A cluster can move to other machines: its label stays, and so do its names. But another set of labels moves names. A new
+label takes its share of all names, and the names of a removed label are distributed. While one process uses the old set and another the
+new one, a moved name can have two holders. So nobody may hold such a name while the set changes:
 
-1. Find out what moves: ` + "`old.Label(name) != next.Label(name)`" + `.
-2. Every process stops to acquire those names, and releases those that it holds. Names that stay are not touched.
-3. When all have said so, and a TTL after the death of those that did not, nobody holds one.
-4. Every process goes on with the new set.
+1. Find the names that move: ` + "`old.Label(name) != next.Label(name)`" + `.
+2. Every process stops acquiring those names, and releases those that it holds. All other names are unaffected.
+3. When all processes have confirmed that, and a TTL after the death of those that did not, nobody holds a moved name.
+4. Every process continues with the new set.
 
-Tokens of a name that moved come from another cluster's revision. Storage that has seen a higher one refuses the new holders:
-that is safe, and stops the work. Start a new cluster with its revision raised above the others'
-([operations.md](../how-to/operations.md), "Restoring a backup", says how), and set ` + "`Config.TokenFloor`" + ` of its Client to the highest
-token that the storage has seen, so that an acquisition fails where the revision is not above it.
+Tokens of a moved name come from the revision of another cluster. Storage that has seen a higher token refuses the new holders:
+that is safe, but stops the work. So start a new cluster with its revision raised above those of the others
+([operations](../how-to/operations.md#restoring-a-backup) says how), and set ` + "`Config.TokenFloor`" + ` of its Client to the highest
+token that the storage has seen. Then an acquisition fails if the revision is not above it.
 
-Who expects to grow begins with more labels than clusters: sixteen, say, each a ` + "`Config.Namespace`" + ` of its own on one
-cluster. Later a label is moved by itself, in the same four steps, and the names of the other fifteen stay. Each label has
-a session of its own, though.
+If you expect to grow, start with more labels than clusters, for example sixteen, each a ` + "`Config.Namespace`" + ` of its own on one
+cluster. Later you can move a single label in the same four steps, and the names of the other fifteen stay. But each label has
+a session of its own.
 
 `
 	million = `## A million holders
 
-Simulated: %s locks held by %s processes, %v each at the mean, %s of the acquisitions behind another holder, sessions with
-a TTL of %v, clusters whose leaders have %d cores. Names are spread by ` + "`pawl.Clusters`" + ` itself; requests arrive at random, and
-wait for a core. A request then also takes what it takes on a cluster with nothing to do.
+The simulation has %s locks held by %s processes, for %v each on average. %s of the acquisitions wait behind another holder. Sessions have
+a TTL of %v, and the leaders of the clusters have %d cores. ` + "`pawl.Clusters`" + ` itself spreads the names. Requests arrive at random and
+wait for a core. The time of a request on an idle cluster is added to that wait.
 
 `
 	further = `
-A process of this simulation has its locks on every cluster, so the renewals of one cluster stay what they were, and what is
-left of its load when there are many clusters is those. The remedy is in the two rules above: a longer TTL, and processes
+Each process of this simulation has locks on every cluster. So the renewals on one cluster do not decrease with more clusters, and
+with many clusters they are most of its load. Two measures help, as described above: a longer TTL, and processes
 whose names are on few clusters.
 `
 )

@@ -33,7 +33,7 @@ func (w world) check() error {
 	return nil
 }
 
-// load is what the busiest of the clusters has to bear.
+// load is the load of the busiest cluster.
 type load struct {
 	names       int     // it has
 	sessions    int     // on it
@@ -44,8 +44,8 @@ type load struct {
 	heap        float64
 }
 
-// on spreads the holders over clusters, by where says that a name is, and lets the
-// busiest one work for a while.
+// on spreads the holders over clusters, according to where, and lets the busiest cluster work
+// for a while.
 func (w world) on(c costs, where func(name string) string) load {
 	names, sessions := w.spread(where)
 	var busiest string

@@ -12,15 +12,15 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// DirEnv names the environment variable with the directory in which failed
-// histories are left; without it they are left in the system's temporary one.
+// DirEnv names the environment variable with the directory for failed histories; without it
+// they are written to the system's temporary directory.
 const DirEnv = "PAWL_HISTORY_DIR"
 
-// patience is how long an order is looked for.
+// patience is how long Linearizable searches for an order.
 const patience = 20 * time.Second
 
-// Check makes both checks and fails the test with what they find; then the
-// history is left in a file, and porcupine's picture of it in another.
+// Check makes both checks and fails the test with their results; it then writes the history to
+// a file, and porcupine's visualization to another.
 func Check(t testing.TB, ops []Op) {
 	t.Helper()
 	report, decided := report(t.Name(), ops, patience)
@@ -32,15 +32,14 @@ func Check(t testing.TB, ops []Op) {
 	}
 }
 
-// Report makes both checks and says what they find, and where it was left; "":
-// nothing.
+// Report makes both checks and returns what they find, and where the history was written; "":
+// nothing was found.
 func Report(name string, ops []Op) string {
 	report, _ := report(name, ops, patience)
 	return report
 }
 
-// report is Report; decided is false where an order was looked for in vain for so
-// long.
+// report is Report; decided is false if the search for an order was given up after patience.
 func report(name string, ops []Op, patience time.Duration) (_ string, decided bool) {
 	bad := Intervals(ops)
 	ok, decided, info := Linearizable(ops, patience)
@@ -63,7 +62,7 @@ func report(name string, ops []Op, patience time.Duration) (_ string, decided bo
 	return b.String(), decided
 }
 
-// leave writes the history and the picture.
+// leave writes the history and the visualization.
 func leave(name string, ops []Op, bad []Violation, info porcupine.LinearizationInfo) (file, picture string, err error) {
 	dir := os.Getenv(DirEnv)
 	if dir == "" {

@@ -1,25 +1,23 @@
-// Package history records what clients of a lock learnt, and checks that it
-// can have been true.
+// Package history records what clients of a lock learned, and checks that it can be true.
 //
-// A history is a list of operations, each with the moments of its call and its
-// return on one clock. Two checks are made of it, which know nothing of how
-// pawl works:
+// A history is a list of operations, each with the times of its call and its return on one
+// clock. Two checks are made of it, which know nothing of how pawl works:
 //
-//   - Intervals: from its Acquire's return to its last look at Err that said
-//     nil, or to the call of a Release that said nil, a holder certainly believed
-//     that it holds. No two such intervals of one name overlap, but those of shared
-//     holders; tokens increase in the order of what excludes one another, no look
-//     says nil after one that did not, no fenced write was accepted out of order,
-//     and every call returned within its context's end plus 100 ms. Of a semaphore never
-//     more hold than the one of them with the least limit agreed to, and none beside a lock.
+//   - Intervals: a holder certainly believes that it holds from its Acquire's return to its
+//     last call of Err that returned nil, or to the call of a Release that returned nil. No
+//     two such intervals of one name overlap, except those of shared
+//     holders; tokens increase in the order of holders that exclude one another; Err never
+//     returns nil after it returned an error; no fenced write was accepted out of order;
+//     and every call returned within its context's end plus 100 ms. Never more acquisitions
+//     hold a semaphore than the least of their limits, and none beside a lock.
 //   - Linearizable: there is an order of all operations, within their calls and
 //     returns, in which a read-write mutex with fencing tokens, and a storage with
-//     two registers, behave like that. It is looked for with porcupine.
+//     two registers, behave like that. porcupine searches for it.
 //
-// Each slot of a semaphore is a mutex of its own, and all of them are a counter with a limit
-// beside; what is of several names at once is one operation on each of them.
+// Each slot of a semaphore is a mutex of its own, and all of them together are a counter with a
+// limit; an operation on several names at once is one operation on each of them.
 //
-// A history that fails is left in a file, with porcupine's picture of it.
+// A failed history is written to a file, with porcupine's visualization.
 package history
 
 import (
@@ -38,7 +36,7 @@ const (
 	Release Kind = "release" // Release or Resign: OK is nil, Refused is ErrLost
 	Guarded Kind = "guarded" // a transaction under the holder's guard: Refused is ErrFenced
 	Fenced  Kind = "fenced"  // a write to storage that checks tokens: Refused is a stale one
-	Other   Kind = "other"   // any other call, checked for its duration alone
+	Other   Kind = "other"   // any other call, only checked for its duration
 )
 
 // Outcome is what the caller learnt.
@@ -63,7 +61,7 @@ type Op struct {
 	Call    time.Duration `json:"call"`
 	Return  time.Duration `json:"return"`
 	Limit   time.Duration `json:"limit,omitempty"` // its context's end; 0: none
-	Slack   time.Duration `json:"slack,omitempty"` // by how much the machine was late meanwhile
+	Slack   time.Duration `json:"slack,omitempty"` // by how much the machine was late during the call
 	Outcome Outcome       `json:"outcome"`
 	Err     string        `json:"err,omitempty"`
 }
@@ -95,8 +93,7 @@ type Recorder struct {
 	ops []Op
 }
 
-// NewRecorder returns a Recorder with a clock: Clock for what several processes
-// do, Since for what happens in a bubble.
+// NewRecorder returns a Recorder with a clock: Clock for several processes, Since for a bubble.
 func NewRecorder(clock func() time.Duration) *Recorder { return &Recorder{now: clock} }
 
 // Since is a clock of this process that begins now.

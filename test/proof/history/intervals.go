@@ -10,13 +10,13 @@ import (
 // Grace is what a call may take beyond its context's end.
 const Grace = 100 * time.Millisecond
 
-// Violation is what cannot be true of a history.
+// Violation is something that cannot be true in a history.
 type Violation struct {
 	What string `json:"what"`
 	Ops  []Op   `json:"ops"`
 }
 
-// String is what is wrong, and the operations that show it, a line each.
+// String returns what is wrong, and the operations that show it, one line each.
 func (v Violation) String() string {
 	s := v.What
 	for _, o := range v.Ops {
@@ -25,12 +25,12 @@ func (v Violation) String() string {
 	return s
 }
 
-// holding is what one holder learnt from first to last.
+// holding is all that one holder learned.
 type holding struct {
 	acquire Op
 	until   time.Duration // it certainly believed that it holds until then
-	last    Op            // the operation that said so
-	ended   *Op           // the first look that said otherwise
+	last    Op            // the operation that showed so
+	ended   *Op           // the first look that returned an error
 	release *Op           // the last one
 	given   time.Duration // the call of the first; -1: none
 }
@@ -41,7 +41,7 @@ type holder struct {
 	token int64
 }
 
-// holder is whose operation it is.
+// holder identifies the holder of an operation.
 func (o Op) holder() holder { return holder{o.Name, o.Slot, o.Token} }
 
 // excludes reports whether two acquisitions cannot both hold.
@@ -103,19 +103,18 @@ func (h *holding) hold(until time.Duration, says Op) {
 	}
 }
 
-// close takes the release in: nil, at whichever attempt, means that it held
-// until the first one was called.
+// close applies the release: nil, at whichever attempt, means that it held until the first one
+// was called.
 func (h *holding) close() {
 	if h.release != nil && h.release.Outcome == OK {
 		h.hold(h.given, *h.release)
 	}
 }
 
-// seen reports whether the holder ever learnt that it holds, beyond Acquire.
+// seen reports whether the holder ever learned that it holds, other than by Acquire.
 func (h *holding) seen() bool { return h.until >= h.acquire.Return }
 
-// Intervals checks what can be seen by comparing times. Its violations are in
-// no particular order.
+// Intervals checks what comparing times can show. Its violations are in no particular order.
 func Intervals(ops []Op) []Violation {
 	all, bad := holdings(ops)
 	byName := map[holder][]*holding{}
@@ -134,10 +133,9 @@ func Intervals(ops []Op) []Violation {
 	return append(append(bad, writes(ops, all)...), durations(ops)...)
 }
 
-// overlaps looks at the holdings of one name, in the order of their acquisitions'
-// returns.
+// overlaps checks the holdings of one name, in the order of their acquisitions' returns.
 func overlaps(list []*holding) (bad []Violation) {
-	// Of those seen so far, exclusive and shared: the one that lasted longest, and the one
+	// Of the exclusive and the shared holdings so far: the one that lasted longest, and the one
 	// with the greatest token.
 	var latest, highest [2]*holding
 	for _, h := range list {
@@ -148,7 +146,7 @@ func overlaps(list []*holding) (bad []Violation) {
 		if h.acquire.Shared {
 			mode = 1
 		}
-		for other := range 2 - mode { // shared ones exclude exclusive ones alone
+		for other := range 2 - mode { // shared ones only exclude exclusive ones
 			if l := latest[other]; l != nil && l.until > h.acquire.Return {
 				bad = append(bad, Violation{"two held at the same time", []Op{l.acquire, l.last, h.acquire, h.last}})
 			}
@@ -166,8 +164,8 @@ func overlaps(list []*holding) (bad []Violation) {
 	return bad
 }
 
-// crowds looks at semaphores: never do more hold at once than any of them agreed to, and
-// none beside a lock of the same name. all is in the order of the acquisitions' returns.
+// crowds checks semaphores: never more hold at once than any of them allows, and none beside a
+// lock of the same name. all is in the order of the acquisitions' returns.
 func crowds(all []*holding) (bad []Violation) {
 	inside := map[string][]*holding{}
 	for _, h := range all {
@@ -198,9 +196,8 @@ func crowds(all []*holding) (bad []Violation) {
 	return bad
 }
 
-// writes looks at writes to storage: one that was accepted after one had been with
-// a greater token that excludes it, and one that was refused to somebody who still
-// held afterwards.
+// writes checks writes to storage: no write may be accepted after one with a greater token that
+// excludes it, and none may be refused for somebody who still held afterwards.
 func writes(ops []Op, all []*holding) (bad []Violation) {
 	until := map[holder]*holding{}
 	for _, h := range all {
@@ -251,7 +248,7 @@ func writes(ops []Op, all []*holding) (bad []Violation) {
 	return bad
 }
 
-// durations looks for calls that returned too late.
+// durations finds calls that returned too late.
 func durations(ops []Op) (bad []Violation) {
 	for _, o := range ops {
 		if o.Limit == 0 {

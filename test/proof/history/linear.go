@@ -17,19 +17,19 @@ type mutex struct {
 	holder  int64   // the token of the exclusive holder; 0: nobody
 	readers readers // the tokens of the shared ones
 	given   highest // the tokens given out
-	stored  highest // the tokens that the storage has admitted: its two registers
+	stored  highest // the tokens that were issued
 
 	inside crowd // of a name with a semaphore: all who hold it
 }
 
-// A crowd is who holds a name, each as "token:limit", in order; a lock's limit is 0.
+// A crowd is all holders of a name, each as "token:limit", in order; a lock's limit is 0.
 type crowd string
 
-// crowded is the slot of the steps that are of all of a semaphore's slots.
+// crowded is the slot of the steps that concern all of a semaphore's slots.
 const crowded = -1
 
-// admits reports whether one with this limit may come to the crowd: a permit where no more
-// hold then than any of them agreed to, and neither kind beside the other.
+// admits reports whether one with this limit may join the crowd: a permit if no more hold then
+// than any of them allows, and neither kind beside the other.
 func (c crowd) admits(limit int) bool {
 	all := strings.Fields(string(c))
 	least := limit
@@ -120,7 +120,7 @@ const (
 	goes    stepKind = "holds no more"
 )
 
-// apply says whether the step can be taken in s, and what s is then.
+// apply returns the states after the step; none: the step cannot be taken in s.
 func (st step) apply(s mutex) []mutex {
 	one := func(ok bool, to mutex) []mutex {
 		if !ok {
@@ -160,7 +160,7 @@ func (st step) apply(s mutex) []mutex {
 		return one(s.stored.admits(st), to)
 	case refusal:
 		return one(!s.stored.admits(st), s)
-	default: // perhaps: it was stored or not, now or later
+	default: // unknown: it may have been stored, now or later
 		to.stored = s.stored.with(st)
 		if !s.stored.admits(st) {
 			return []mutex{s}
@@ -212,8 +212,8 @@ func model() porcupine.Model {
 	}).ToModel()
 }
 
-// steps turns a history into operations of the model. Looks and ends of one
-// holding become few: what has ended stays ended, which Intervals checks.
+// steps converts a history to operations of the model. Looks and ends of one holding are
+// merged, because Intervals checks that what has ended stays ended.
 func steps(ops []Op) []porcupine.Operation {
 	var out []porcupine.Operation
 	all, _ := holdings(ops)
@@ -229,7 +229,7 @@ func steps(ops []Op) []porcupine.Operation {
 		out = append(out, porcupine.Operation{
 			ClientId: o.Client, Input: step{o.Name, o.Slot, kind, o.Token, shared[o.holder()], 0}, Call: int64(call), Return: int64(ret)})
 	}
-	// crowd adds that a holding begins or ends, where its name is a semaphore's.
+	// crowd adds that a holding begins or ends, if its name is a semaphore's.
 	crowd := func(h *holding, kind stepKind, call, ret time.Duration) {
 		if a := h.acquire; semaphores[a.Name] {
 			out = append(out, porcupine.Operation{
@@ -276,8 +276,8 @@ func steps(ops []Op) []porcupine.Operation {
 	return out
 }
 
-// Linearizable looks for an order in which fenced mutexes behave like the
-// history. Not decided within the timeout counts as found; decided reports it.
+// Linearizable searches for an order in which fenced mutexes behave like the history. If it is
+// not decided within the timeout, ok is true and decided false.
 func Linearizable(ops []Op, timeout time.Duration) (ok, decided bool, info porcupine.LinearizationInfo) {
 	result, info := porcupine.CheckOperationsVerbose(model(), steps(ops), timeout)
 	return result != porcupine.Illegal, result != porcupine.Unknown, info

@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// beat is how often a Pulse looks at the clock.
+// beat is how often a Pulse reads the clock.
 const beat = 5 * time.Millisecond
 
-// Pulse measures by how much the machine itself is late: a goroutine that wants
-// to run every 5 ms. On a busy machine a call can return late that ended in
-// time; what it may be late by is what the pulse was.
+// Pulse measures how late the machine itself is: a goroutine tries to run every 5 ms. On a busy
+// machine a call that ended in time can return late; the pulse's delay is how late it may be.
 type Pulse struct {
 	now  func() time.Duration
 	stop chan struct{}
@@ -50,8 +49,8 @@ func (p *Pulse) run() {
 	}
 }
 
-// Between is by how much the machine was late in that time, all in all, and
-// twice over: what returns late has been woken more than once.
+// Between is how late the machine was in that time, in total, and doubled, because a call that
+// returns late has been woken more than once.
 func (p *Pulse) Between(from, to time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

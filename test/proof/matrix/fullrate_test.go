@@ -24,7 +24,7 @@ var (
 	dozens   = full{Names: 20, Sessions: 2, Each: 3}
 )
 
-// target is how many fenced updates an hour has at the least.
+// target is how many fenced updates an hour has at least.
 const target = 100_000
 
 // TestFullRate is TestSoak with very many workers, in three processes, who take very many

@@ -41,8 +41,8 @@ func newSummary(seed uint64) summary {
 
 func (s *summary) paused() { s.pauses.Add(1) }
 
-// add adds a round.
-func (s *summary) add(fault string, ops []history.Op, losses map[string]int, seen *sightings, store *sets) {
+// add adds a round: all that was done, and that without what an operator's blow excuses, as it was checked.
+func (s *summary) add(fault string, ops, checked []history.Op, losses map[string]int, seen *sightings, store *sets) {
 	s.faults[fault]++
 	for cause, n := range losses {
 		s.lost[cause] += n
@@ -58,7 +58,7 @@ func (s *summary) add(fault string, ops []history.Op, losses map[string]int, see
 			s.modes[mode(o)]++
 		}
 	}
-	for _, v := range history.Intervals(ops) {
+	for _, v := range history.Intervals(checked) {
 		switch {
 		case strings.Contains(v.What, "held at the same time"):
 			s.overlaps++

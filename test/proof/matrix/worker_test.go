@@ -351,7 +351,7 @@ func (c *client) say(wants []want, o history.Op) {
 	}
 }
 
-// turn acquires, works, and gives back; false: that is left to the session's end.
+// turn acquires, works, and releases; false: the session's end has to release.
 func (c *client) turn(s *pawl.Session, take took) bool {
 	c.wants = take.choose(c.order)
 	var h holder

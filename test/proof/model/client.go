@@ -1,6 +1,6 @@
 package model
 
-// clientSteps are what client i can do of its own accord.
+// clientSteps adds the steps that client i can take by itself.
 func (w *walker) clientSteps(i int) {
 	me := w.from.clients[i]
 	if !w.from.sessions[w.c.Clients[i].Session].valid && me.pc != done && me.pc != dead && me.pc != handed && !w.c.Rules.NoDeadline {
@@ -54,7 +54,7 @@ func (w *walker) clientSteps(i int) {
 	}
 }
 
-// next goes on to client i's next attempt, or to the end.
+// next starts client i's next attempt, or ends it.
 func (w *walker) next(s *state, i int) {
 	me := &s.clients[i]
 	w.ends(me)
@@ -65,8 +65,9 @@ func (w *walker) next(s *state, i int) {
 	}
 }
 
-// sends sends an enqueue of k. Where the session has no other key of the name it reads
-// around its own, and decides where that is so still when its answer comes (RW5).
+// sends sends an enqueue of k. If the session has no other key of the name, the enqueue reads
+// around the session's own keys; the client decides when the answer comes whether that is still
+// so (RW5).
 func (w *walker) sends(s *state, i int, k key) {
 	me := &s.clients[i]
 	me.pc, me.around, me.overtaken = enqueuing, w.c.handsOff(k), false
@@ -86,8 +87,8 @@ func (w *walker) sends(s *state, i int, k key) {
 	}
 }
 
-// follows makes what preds shows in one of its queues the predecessor, whichever that
-// is; none is for none to say. A set waits in one queue at a time (ML4).
+// follows makes what preds shows in one of its queues the predecessor, any queue; none if preds
+// shows none. A set waits in one queue at a time (ML4).
 func (w *walker) follows(name string, i int, preds [maxNames]key, missed names, none func(s *state, me *client)) {
 	if preds == ([maxNames]key{}) {
 		w.try(name, i, func(s *state, me *client) {
@@ -107,7 +108,7 @@ func (w *walker) follows(name string, i int, preds [maxNames]key, missed names, 
 	}
 }
 
-// enqueued takes the answer to an enqueue in.
+// enqueued processes the answer to an enqueue.
 func (w *walker) enqueued(i int) {
 	me := w.from.clients[i]
 	k := w.c.key(w.from, i)
@@ -133,9 +134,9 @@ func (w *walker) enqueued(i int) {
 	}
 }
 
-// settle decides an enqueue whose answer was lost (A5): all its keys are there, or some
-// are missing and it is undone, or none is there and none will be (ML5). Its own answer
-// may be lost too: then it has happened, and is done again.
+// settle decides an enqueue whose answer was lost (A5): all its keys exist, or some are missing
+// and it is undone, or none exists and none will (ML5). Its own answer may be lost too; then it
+// is repeated.
 func (w *walker) settle(i int) {
 	do := func(answered bool) func(s *state, me *client) {
 		return func(s *state, me *client) {
@@ -170,7 +171,7 @@ func (w *walker) settle(i int) {
 	w.try("settles, the answer is lost,", i, do(false))
 }
 
-// waits are what ends a wait: the predecessor is gone, or its release handed off.
+// waits adds what ends a wait: the predecessor is gone, or its release handed off.
 func (w *walker) waits(i int, k key) {
 	me := w.from.clients[i]
 	if w.from.queues[me.in].at(me.pred) < 0 && !me.missed {
@@ -193,8 +194,8 @@ func (w *walker) waits(i int, k key) {
 	w.operatorMayHaveDeleted(i, k)
 }
 
-// operatorMayHaveDeleted is the watch of the own keys, by which a client that waits
-// learns that one is gone while its lease is alive (A3).
+// operatorMayHaveDeleted is the watch of a waiting client's own keys, which shows that one is
+// gone while the lease is alive (A3).
 func (w *walker) operatorMayHaveDeleted(i int, k key) {
 	if w.from.mishaps == 0 || !w.from.sessions[w.c.session(k)].alive {
 		return
@@ -209,8 +210,8 @@ func (w *walker) operatorMayHaveDeleted(i int, k key) {
 
 func (w *walker) hold(me *client) { me.pc = held }
 
-// query is the transaction that decides who owns (A2): all own keys are there, and
-// nothing that bars them was created before (RW2, ML3).
+// query is the transaction that decides who owns (A2): all own keys exist, and nothing that
+// bars them was created before (RW2, ML3).
 func (w *walker) query(i int) {
 	name := "queries its position"
 	me := w.from.clients[i]
@@ -250,7 +251,7 @@ func (w *walker) query(i int) {
 	})
 }
 
-// holds are what ends a hold: a release, or its loss.
+// holds adds what ends a hold: a release, or its loss.
 func (w *walker) holds(i int, k key) {
 	w.try("releases", i, func(s *state, me *client) { w.sendsRelease(s, me, k) })
 	if w.from.clients[i].lost == 0 {
@@ -277,8 +278,8 @@ func (w *walker) sendsRelease(s *state, me *client, k key) {
 	}
 }
 
-// releases deletes under a comparison of the create revision (R1), and hands off to
-// the next; done twice it is harmless, so a lost answer is a repetition.
+// releases deletes under a comparison of the create revision (R1), and hands off to the next.
+// Doing it twice is harmless, so a lost answer leads to a repetition.
 func (w *walker) releases(i int, k key) {
 	me := w.from.clients[i]
 	rev := me.token
@@ -302,7 +303,7 @@ func (w *walker) releases(i int, k key) {
 	deletes("is released, the answer is lost,", false, me.next)
 }
 
-// undoes removes a failed attempt, whatever became of it (A6).
+// undoes removes a failed attempt, whatever its enqueue came to (A6).
 func (w *walker) undoes(i int, k key) {
 	w.writes = append(w.writes, write{
 		name: "is undone", i: i, of: w.c.names(k), handoff: w.c.Rules.HandoffOnLeaving,

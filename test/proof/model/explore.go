@@ -11,19 +11,19 @@ type Violation struct {
 	History  []string
 }
 
-// Error is the property and the steps that led to its breach.
+// Error returns the property and the steps that broke it.
 func (v *Violation) Error() string {
 	return fmt.Sprintf("%s, after %d steps: %q", v.Property, len(v.History), v.History)
 }
 
-// origin is how a state was first reached: from which, and by which of its steps.
+// origin is how a state was first reached: the earlier state, and the number of the step.
 type origin struct {
 	from int32
 	step uint8
 }
 
-// fingerprints stand for states in the set of those that were seen: 128 bits each, so
-// that two among some millions share one with a probability below 1e-24.
+// fingerprints stand for the states that were visited: 128 bits each, so that among some
+// millions two share one with a probability below 1e-24.
 type fingerprints[S comparable] struct {
 	seeds [2]maphash.Seed
 	seen  map[[2]uint64]struct{}
@@ -43,8 +43,8 @@ func (f *fingerprints[S]) add(s *S) bool {
 	return true
 }
 
-// Explore walks every state that can be reached, shortest histories first, and
-// returns how many there are, and the first violation.
+// Explore walks every reachable state, shortest histories first, and returns how many there
+// are, and the first violation.
 func Explore(c Config) (states int, found *Violation) {
 	seen := newFingerprints[state]()
 	start := c.start()
@@ -74,8 +74,8 @@ func Explore(c Config) (states int, found *Violation) {
 	return len(came), nil
 }
 
-// history is how state number at was reached, and the step after it. The steps are
-// taken again from the start.
+// history is the steps to state number at, and the step after it. It takes the steps again from
+// the start.
 func (c Config) history(s state, came []origin, at int, last string) (names []string) {
 	var taken []uint8
 	for ; at > 0; at = int(came[at].from) {
@@ -91,13 +91,13 @@ func (c Config) history(s state, came []origin, at int, last string) (names []st
 	return names
 }
 
-// believes reports whether client i would say that it holds.
+// believes reports whether client i would report that it holds.
 func (s *state) believes(i int, c Config) bool {
 	return s.clients[i].pc == held && (s.sessions[c.Clients[i].Session].valid || c.Rules.NoDeadline)
 }
 
-// acts are the names on which client i acts as a holder: where it believes that it
-// holds, or learned of a loss and winds up, without those that an operator has taken.
+// acts returns the names on which client i acts as a holder: it believes that it holds, or has
+// learned of a loss and is still winding up. Names that an operator has taken are left out.
 func (s *state) acts(i int, c Config) names {
 	me := &s.clients[i]
 	if !s.believes(i, c) && (me.pc != winding || !s.sessions[c.Clients[i].Session].valid) {
@@ -106,15 +106,15 @@ func (s *state) acts(i int, c Config) names {
 	return c.names(c.key(s, i)) &^ me.lost
 }
 
-// broken names the property that s, reached from was, breaks; and notes the
-// tokens that were held.
+// broken returns the property that s, reached from was, breaks, and records the tokens that
+// were held.
 func (s *state) broken(was *state, c Config) string {
 	var acts [maxClients]names
 	for i := range c.Clients {
 		acts[i] = s.acts(i, c)
 		me := &s.clients[i]
 		if !s.believes(i, c) || was.clients[i].pc == held {
-			continue // one whose deadline has passed sees it before it says anything
+			continue // if its deadline has passed, it notices that before it reports anything
 		}
 		if bad := s.begins(c, me, c.key(s, i)); bad != "" {
 			return bad
@@ -139,7 +139,7 @@ func (s *state) broken(was *state, c Config) string {
 	return ""
 }
 
-// begins checks client me, which comes to believe that it holds k, and notes its tokens.
+// begins checks client me, which begins to believe that it holds k, and records its tokens.
 func (s *state) begins(c Config, me *client, k key) string {
 	if c.isPermit(k) {
 		if s.slots[me.slot] != (slot{k, me.token}) {
@@ -186,7 +186,7 @@ func (s *state) together(c Config, i, j, n int) bool {
 	return !conflict(a, b)
 }
 
-// crowded reports whether more have a permit than the least limit of those who have.
+// crowded reports whether more clients have a permit than the least limit among them.
 func (s *state) crowded(c Config, acts [maxClients]names) bool {
 	holders, least := 0, maxSlots
 	for i := range c.Clients {
@@ -198,7 +198,7 @@ func (s *state) crowded(c Config, acts [maxClients]names) bool {
 	return holders > least
 }
 
-// unfinished names what is wrong with a state in which nothing happens any more.
+// unfinished returns what is wrong with a state in which nothing happens any more.
 func (s *state) unfinished(c Config) string {
 	for i := range c.Clients {
 		if p := s.clients[i].pc; p != done && p != dead {

@@ -2,8 +2,8 @@ package model
 
 import "slices"
 
-// forget drops from s what cannot matter any more, so that states which differ in
-// nothing else are one: there are fewer to walk.
+// forget drops from s what can no longer matter, so that states which differ in nothing else
+// become one, and fewer are walked.
 func (s *state) forget(c Config) {
 	r := c.Rules
 	for i := range c.Clients {
@@ -68,7 +68,7 @@ func (s *state) rank(c Config) {
 	s.rev = uint8(len(revs) - 1)
 }
 
-// namesUsed is how many names there are that anybody wants.
+// namesUsed is how many names any client wants.
 func (c Config) namesUsed() int {
 	for _, cl := range c.Clients {
 		for _, w := range cl.Wants {

@@ -7,7 +7,7 @@ import (
 	production "github.com/pawl-locks/pawl/internal/queue/state"
 )
 
-// What a semaphore has beside a lock, of the walk of both (rules SM1 to SM4).
+// The semaphores' part of the lockstep walk (rules SM1 to SM4).
 
 // slotName is the key of k in a slot.
 func (l *lockstep) slotName(k key, slot int) string {

@@ -32,7 +32,7 @@ type pair struct {
 	unsure    [maxClients]bool // an answer to its release was lost
 }
 
-// writing is what became of the value that a client put on its key.
+// writing is the outcome of a value that a client put on its key.
 type writing uint8
 
 const (
@@ -201,7 +201,7 @@ func (l *lockstep) observed(p *pair, i, place int) production.Observed {
 // makes of it. It returns what is wrong with what they did.
 type report func(a *production.Acquisition) (wrong string)
 
-// follow is what becomes of p by the model's step st, in each of the ways in which the
+// follow returns the pairs that p becomes by the model's step st, one for each way in which the
 // client learns of it, or why one of them is wrong.
 func (l *lockstep) follow(p *pair, st step) (all []pair, wrong string) {
 	next := *p
@@ -441,7 +441,7 @@ func (l *lockstep) losses(p *pair, i int) (all []report) {
 	return all
 }
 
-// win looks at the clock where the engine would: the model's client has done so.
+// win reads the clock where the engine would: the model's client has done so.
 func win(a *production.Acquisition) {
 	if a.Next() == production.Win {
 		a.Apply(production.Won{})
@@ -542,7 +542,7 @@ func (l *lockstep) differs(p *pair, i int, a *production.Acquisition) string {
 	switch {
 	case want == nil: // it has ended
 		ph := a.Phase()
-		// What became of a release is found out still, and a deletion is tried still.
+		// The release is still decided, and the deletion still tried.
 		goesOn := me.pc == dead && ph == production.Releasing || ph == production.Undoing
 		if ph != production.Done && !goesOn && !(ph == production.Enqueuing && k.Create == 0) {
 			return fmt.Sprintf("the model's client has ended, and the state is in phase %d", ph)
@@ -631,8 +631,8 @@ func (l *lockstep) idle(p *pair, i int) (wrong string) {
 	return ""
 }
 
-// writes are what becomes of p where client i, which holds, puts a value on its key: it is
-// applied, or its answer is lost and it is applied, or never is. A look shows it later.
+// writes returns the pairs that p becomes when client i, which holds, puts a value on its key:
+// it is applied, or its answer is lost and it is applied, or never is. A later read shows it.
 func (l *lockstep) writes(p *pair, i int) (all []pair, wrong string) {
 	me := p.s.clients[i]
 	if !l.rewrites || me.pc != held || me.lost != 0 || !p.s.sessions[i].alive {

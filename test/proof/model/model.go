@@ -39,7 +39,7 @@ const (
 	maxSlots    = 2
 )
 
-// A Mode is how a name is wanted.
+// A Mode is the mode in which a name is acquired.
 type Mode uint8
 
 const (
@@ -49,7 +49,7 @@ const (
 	Permit // of a semaphore, which only the first name can be
 )
 
-// A Want is what one acquisition wants of each name.
+// A Want is the mode in which one acquisition wants each name.
 type Want [maxNames]Mode
 
 // Wants of one name, and of both.
@@ -63,18 +63,18 @@ var (
 	mixed    = Want{Exclusive, Shared}
 )
 
-// A Client is a goroutine that acquires and releases, again and again.
+// A Client is a goroutine that repeatedly acquires and releases.
 type Client struct {
 	Wants   []Want // of its attempts, one after the other
-	Session int    // whose it is: the number of its session, from 0
+	Session int    // the number of its session, from 0
 	Limit   int    // of its semaphore
 }
 
-// Rules are the parts of the algorithm that can be left out, to see that they
-// are needed. The zero value leaves nothing out.
+// Rules are the parts of the algorithm that can be left out, to show that each is needed. The
+// zero value leaves nothing out.
 type Rules struct {
 	ExpireEarly      bool // a lease may expire before its client's deadline has passed (T2)
-	NoDeadline       bool // a holder does not look at the clock (T3)
+	NoDeadline       bool // a holder does not compare the clock (T3)
 	AbsenceSettles   bool // an enqueue that is not there is taken for never applied (A5, F8)
 	NoCancelKey      bool // an enqueue does not compare its cancel key (A5)
 	TrustEvent       bool // the predecessor is gone, so the own key is first (A2)
@@ -89,11 +89,11 @@ type Rules struct {
 	SharedHandsOff       bool // shared keys give and take handoffs (RW4)
 	CountByForm          bool // a session counts its keys of one form, not by name (RW5)
 
-	OutOfTurn       bool // each in the turnstile looks at the slots, not only the first (SM2)
+	OutOfTurn       bool // each in the turnstile reads the slots, not only the first (SM2)
 	BlindTake       bool // a take does not compare the slot (SM1)
 	TakeTwice       bool // a take does not compare its own key in the turnstile (SM1)
-	OwnLimit        bool // a taker heeds its own limit alone (SM3)
-	ForgetSlot      bool // an undo deletes the key in the turnstile alone (SM1)
+	OwnLimit        bool // a taker uses only its own limit (SM3)
+	ForgetSlot      bool // an undo deletes only the key in the turnstile (SM1)
 	LocksAmongSlots bool // a lock is not refused on a semaphore's name (SM5)
 	SlotsAmongLocks bool // a semaphore is not refused on a lock's name (SM5)
 
@@ -109,7 +109,7 @@ type Rules struct {
 	ReleaseWithEnqueue bool // an enqueue shares a request with its predecessor's deletion (G2)
 
 	HandleTwice    bool // a takeover does not compare the session key (N6)
-	DetachGoesOn   bool // a session that is handed over goes on holding (N6, T4)
+	DetachGoesOn   bool // a session that was handed over continues to hold (N6, T4)
 	HandleForgets  bool // a handle does not list what is not settled (N6)
 	ResumedUnasked bool // a key in a handle is held without a query (N6, A2)
 
@@ -117,7 +117,7 @@ type Rules struct {
 	ExclusiveOnly bool // storage keeps one register, of the highest exclusive token (K2)
 }
 
-// Config is what is explored.
+// Config is what to explore.
 type Config struct {
 	Clients    []Client
 	Deletes    int  // how many keys of waiting clients an operator deletes
@@ -127,10 +127,10 @@ type Config struct {
 	NoHandoffs bool // nobody hands off, as in an election
 	Storage    bool // holders use a storage that keeps registers for the first name
 	Rules      Rules
-	Exact      bool // revisions are kept as they are, not replaced by their ranks
+	Exact      bool // revisions are kept, and not replaced by their ranks
 }
 
-// alike are n clients, each with a session of its own and the same wants.
+// alike returns n clients, each with a session of its own and the same wants.
 func alike(n int, wants ...Want) (all []Client) {
 	for i := range n {
 		all = append(all, Client{Wants: wants, Session: i})
@@ -138,7 +138,7 @@ func alike(n int, wants ...Want) (all []Client) {
 	return all
 }
 
-// each are clients of one attempt each, with a session of its own.
+// each returns clients with one attempt each, each with a session of its own.
 func each(wants ...Want) (all []Client) {
 	for i, w := range wants {
 		all = append(all, Client{Wants: []Want{w}, Session: i})
@@ -146,7 +146,7 @@ func each(wants ...Want) (all []Client) {
 	return all
 }
 
-// limited are clients that want a permit each, under these limits.
+// limited returns clients that want one permit each, with these limits.
 func limited(limits ...int) (all []Client) {
 	for i, l := range limits {
 		all = append(all, Client{Wants: []Want{permit}, Session: i, Limit: l})
@@ -154,13 +154,13 @@ func limited(limits ...int) (all []Client) {
 	return all
 }
 
-// pc is where a client is.
+// pc is the phase of a client.
 type pc uint8
 
 const (
 	idle      pc = iota
 	enqueuing    // the enqueue was sent
-	settling     // its answer is not waited for any more
+	settling     // its answer is no longer expected
 	waiting      // for its predecessor
 	querying     // the predecessor may be gone
 	taking       // first in the turnstile, and a take was sent
@@ -183,11 +183,11 @@ type names uint8
 
 func (m names) has(n int) bool { return m&(1<<n) != 0 }
 
-// answer is the server's to an enqueue, or to a take.
+// answer is the server's answer to an enqueue, or to a take.
 type answer struct {
 	there  bool
 	ok     bool
-	missed names // those predecessors went in the request that showed them
+	missed names // those predecessors were deleted by the same request
 	pred   [maxNames]key
 }
 
@@ -196,7 +196,7 @@ type client struct {
 	pc        pc
 	attempt   uint8
 	in        uint8 // the name that it waits in
-	pred      key   // whom it waits for there
+	pred      key   // the key that it waits for there
 	missed    bool  // the watch of pred begins after its deletion
 	token     uint8
 	next      successors // its successors, as far as they are known

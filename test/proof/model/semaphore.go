@@ -1,9 +1,9 @@
 package model
 
-// This file is what a semaphore's client does that a lock's does not.
+// This file is what only a semaphore's client does.
 
-// queryTurn queries whether the own key is the first in the turnstile and, in the same
-// transaction, which slots are taken (SM2). It sends a take where one is free.
+// queryTurn queries whether its own key is the first in the turnstile and, in the same
+// transaction, which slots are taken (SM2). It sends a take if one is free.
 func (w *walker) queryTurn(i int) {
 	name := "queries its turn"
 	k := w.c.key(w.from, i)
@@ -36,7 +36,7 @@ func (w *walker) queryTurn(i int) {
 	})
 }
 
-// takes takes the answer to a take in.
+// takes processes the answer to a take.
 func (w *walker) takes(i int) {
 	me := w.from.clients[i]
 	if me.got.there {

@@ -1,8 +1,8 @@
 package model
 
-// This file is what transactions make of the server's state.
+// This file is the effect of transactions on the server's state.
 
-// remove deletes k in the queue of name n, if it is there.
+// remove deletes k in the queue of name n, if it exists.
 func (s *state) remove(k key, n int) {
 	if at := s.queues[n].at(k); at >= 0 {
 		s.queues[n].remove(at)
@@ -10,14 +10,14 @@ func (s *state) remove(k key, n int) {
 	}
 }
 
-// removeSlot deletes k's key in slot i, if it is there.
+// removeSlot deletes k's key in slot i, if it exists.
 func (s *state) removeSlot(k key, i int) {
 	if s.slots[i].of == k {
 		s.slots[i] = slot{}
 	}
 }
 
-// expire deletes all that is on a lease.
+// expire deletes all keys on a lease.
 func (s *state) expire(c Config, of int) {
 	for k := key(1); int(k) <= len(c.Clients)*maxAttempts; k++ {
 		if c.session(k) != of {
@@ -33,7 +33,7 @@ func (s *state) expire(c Config, of int) {
 	}
 }
 
-// slotOf is the slot that k has; -1: none.
+// slotOf is the slot of k; -1: none.
 func (s *state) slotOf(k key) int {
 	for i := range s.slots {
 		if s.slots[i].of == k {
@@ -43,8 +43,8 @@ func (s *state) slotOf(k key) int {
 	return -1
 }
 
-// predecessor is the last key in the queue of name n that bars k, of those created
-// before rev. To a lock the keys of slots are foreign ones, which bar it as well.
+// predecessor is the last key in the queue of name n that bars k and was created before rev.
+// For a lock the keys of slots are foreign ones, which bar it as well.
 func (s *state) predecessor(c Config, k key, n int, rev uint8) key {
 	q := &s.queues[n]
 	for i := int(q.n) - 1; i >= 0; i-- {
@@ -55,7 +55,7 @@ func (s *state) predecessor(c Config, k key, n int, rev uint8) key {
 	return s.slotBefore(c, k, n, rev)
 }
 
-// slotBefore is whose slot bars k, a lock.
+// slotBefore is the key whose slot bars k, a lock.
 func (s *state) slotBefore(c Config, k key, n int, rev uint8) key {
 	for _, slot := range s.slots {
 		if n == 0 && slot.of != 0 && slot.created < rev && !c.isPermit(k) {
@@ -65,8 +65,7 @@ func (s *state) slotBefore(c Config, k key, n int, rev uint8) key {
 	return 0
 }
 
-// successors are the keys behind k in the queue of name n, as far as they can be
-// handed off to.
+// successors are the keys behind k in the queue of name n that can receive handoffs.
 func (s *state) successors(c Config, k key, n int) (h successors) {
 	q := &s.queues[n]
 	for i, to := q.at(k)+1, 0; i < int(q.n) && to < len(h) && c.handsOff(q.line[i]); i, to = i+1, to+1 {
@@ -75,7 +74,7 @@ func (s *state) successors(c Config, k key, n int) (h successors) {
 	return h
 }
 
-// handOff puts a handoff by k on the first of h, if that is there.
+// handOff puts a handoff by k on the first of h, if that exists.
 func (s *state) handOff(k key, h successors) {
 	next := h[0]
 	if next == 0 {
@@ -89,9 +88,8 @@ func (s *state) handOff(k key, h successors) {
 	}
 }
 
-// mayEnqueue is the comparison of an enqueue of k: none of its keys is there, nor its
-// cancel key, and the session is as it was. What is of another kind refuses it, too
-// (SM5).
+// mayEnqueue is the comparison of an enqueue of k: neither its keys nor its cancel key exist,
+// and the session is unchanged. A key of another kind also refuses it (SM5).
 func (c Config) mayEnqueue(s *state, k key) bool {
 	if !s.sessions[c.session(k)].alive || s.cancel[k] && !c.Rules.NoCancelKey {
 		return false
@@ -105,7 +103,7 @@ func (c Config) mayEnqueue(s *state, k key) bool {
 	return !parts.has(0) || !c.otherKind(s, k)
 }
 
-// otherKind reports whether the first name is used by what k is not: a semaphore, or
+// otherKind reports whether the first name is used by another kind than k's: a semaphore, or
 // locks.
 func (c Config) otherKind(s *state, k key) bool {
 	if c.isPermit(k) && c.Rules.SlotsAmongLocks || !c.isPermit(k) && c.Rules.LocksAmongSlots {
@@ -118,7 +116,7 @@ func (c Config) otherKind(s *state, k key) bool {
 	return !c.isPermit(k) && s.slots != [maxSlots]slot{}
 }
 
-// enqueue puts k's keys, and answers with what bars them.
+// enqueue puts k's keys, and answers with the keys that bar them.
 func (c Config) enqueue(s *state, k key, ok bool) {
 	i := k.owner()
 	me := &s.clients[i]
@@ -148,8 +146,8 @@ func (c Config) enqueue(s *state, k key, ok bool) {
 	}
 }
 
-// before is what an enqueue reads of name n after its put: the last key that bars it,
-// one of the same revision included, or the last around its session's own keys.
+// before is what an enqueue reads of name n after its put: the last key that bars it, one of
+// the same revision included, or the last one around its session's own keys.
 func (s *state) before(c Config, k key, n int) key {
 	q := &s.queues[n]
 	at := q.at(k)
@@ -168,8 +166,8 @@ func (s *state) before(c Config, k key, n int) key {
 	return s.slotBefore(c, k, n, q.created[at])
 }
 
-// release deletes k as it was created at rev, in all its queues or in its slot, and
-// hands off to h. A rev of 0 is any.
+// release deletes k if it was created at rev, in all its queues or in its slot, and hands off
+// to h. A rev of 0 matches any.
 func (c Config) release(s *state, k key, rev uint8, h successors) {
 	found := false
 	for n := range s.queues {
@@ -188,7 +186,7 @@ func (c Config) release(s *state, k key, rev uint8, h successors) {
 	}
 }
 
-// undo removes all that k may have, now or later.
+// undo removes every key that k may have, now or later.
 func (c Config) undo(s *state, k key, tried names) {
 	if s.sessions[c.session(k)].alive && s.inFlight[k] != 0 {
 		s.cancel[k] = true
@@ -238,8 +236,8 @@ func (c Config) take(s *state, k key, i int, ok bool) {
 	}
 }
 
-// free is the lowest slot that k may take; -1: there is none. It heeds the least of its
-// own limit and of those that hold (SM3).
+// free is the lowest slot that k may take; -1: there is none. It uses the least of its own
+// limit and of the holders' (SM3).
 func (c Config) free(s *state, k key) int {
 	least, lowest, taken := c.limit(k), -1, 0
 	for i := len(s.slots) - 1; i >= 0; i-- {

@@ -4,14 +4,14 @@ package model
 type step struct {
 	name string
 	to   state
-	may  bool   // it need not ever happen
+	may  bool   // it need not happen
 	bad  string // the property that it breaks
 }
 
 // A write is a transaction that can be applied now.
 type write struct {
 	name    string
-	i       int   // whose it is
+	i       int   // the client's number
 	of      names // the queues that it touches
 	enqueue bool
 	handoff bool
@@ -19,7 +19,7 @@ type write struct {
 	apply   func(s *state, ok bool)
 }
 
-// steps are all that can happen in s.
+// steps returns all that can happen in s.
 func (c Config) steps(s *state) []step {
 	w := walker{c: c, from: s, steps: make([]step, 0, 16)}
 	for i := range c.Clients {
@@ -57,14 +57,14 @@ type walker struct {
 	writes []write
 }
 
-// try adds the step that do makes of the state.
+// try adds the step with do's effect on the state.
 func (w *walker) try(name string, i int, do func(s *state, me *client)) {
 	to := *w.from
 	do(&to, &to.clients[i])
 	w.add(name+" "+string(rune('A'+i)), to, false)
 }
 
-// may is try for a step that need not ever happen.
+// may is try for a step that need not happen.
 func (w *walker) may(name string, i int, do func(s *state, me *client)) {
 	w.try(name, i, do)
 	w.steps[len(w.steps)-1].may = true
@@ -76,7 +76,7 @@ func (w *walker) add(name string, to state, may bool) {
 	w.steps = append(w.steps, step{name: name, to: to, may: may, bad: bad})
 }
 
-// write adds the step of a write that travels alone.
+// write adds the step of a write that is sent alone.
 func (w *walker) write(a write) {
 	to := *w.from
 	ok := a.compare(w.from)
@@ -87,8 +87,8 @@ func (w *walker) write(a write) {
 	w.add(a.name+" "+string(rune('A'+a.i)), to, false)
 }
 
-// together reports whether a and b may share a request: an enqueue shares one with
-// nothing else of its queue, nor does a release that hands off (G2).
+// together reports whether a and b may share a request: neither an enqueue nor a release that
+// hands off shares one with anything else of its queue (G2).
 func (w *walker) together(a, b write) bool {
 	switch {
 	case a.of&b.of == 0:
@@ -101,8 +101,8 @@ func (w *walker) together(a, b write) bool {
 	return !a.handoff && !b.handoff
 }
 
-// batch adds the step of two writes in one request: their comparisons are made before
-// either is applied, and what they put has one revision.
+// batch adds the step of two writes in one request: their comparisons are made before either is
+// applied, and their puts have one revision.
 func (w *walker) batch(a, b write) {
 	to := *w.from
 	to.rev++
@@ -120,7 +120,7 @@ func (w *walker) batch(a, b write) {
 	w.add(a.name+" "+string(rune('A'+a.i))+" together with: "+b.name+" "+string(rune('A'+b.i)), to, false)
 }
 
-// sessionSteps are the passing of session i's deadline, and of its lease.
+// sessionSteps adds the ends of session i's deadline and of its lease.
 func (w *walker) sessionSteps(i int) {
 	ses := w.from.sessions[i]
 	if ses.valid && w.from.used(w.c, i) {
@@ -149,8 +149,8 @@ func (s *state) used(c Config, i int) bool {
 	return false
 }
 
-// operatorSteps delete a key of client i while it waits and has no handoff, of
-// which it would learn before it learns of the end; or while it holds.
+// operatorSteps adds the deletion of a key of client i while it holds, or while it waits
+// without a handoff, which it would learn of before the deletion.
 func (w *walker) operatorSteps(i int) {
 	me := w.from.clients[i]
 	k := w.c.key(w.from, i)
@@ -188,7 +188,7 @@ func (w *walker) operatorSteps(i int) {
 	}
 }
 
-// networkSteps are what becomes of copies under way: applied, or lost.
+// networkSteps adds what can happen to copies under way: they are applied, or lost.
 func (w *walker) networkSteps(k key) {
 	i := k.owner()
 	if of := w.from.inFlight[k]; of != 0 {

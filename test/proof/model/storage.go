@@ -1,7 +1,7 @@
 package model
 
-// storageSteps are the operations of client i on a storage that is named as the first
-// name is: one while it holds, or one that was sent then and comes late.
+// storageSteps adds the operations of client i on a storage with the first name: one while it
+// holds, or one that was sent then and arrives late.
 func (w *walker) storageSteps(i int) {
 	if !w.c.Storage {
 		return
@@ -37,7 +37,7 @@ func (w *walker) storageSteps(i int) {
 	}
 }
 
-// admits is what the storage decides by its two registers (K2).
+// admits is the decision of the storage by its two registers (K2).
 func (w *walker) admits(mode Mode, token uint8) bool {
 	at := w.from.storage
 	switch {
@@ -51,7 +51,7 @@ func (w *walker) admits(mode Mode, token uint8) bool {
 	return token >= at.any
 }
 
-// ends notes that a hold ends, whose operation may be under way still.
+// ends records that a hold ends, whose operation may still be under way.
 func (w *walker) ends(me *client) {
 	if w.c.Storage && me.pc == held && !me.used {
 		me.old, me.used = me.token, true

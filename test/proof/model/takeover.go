@@ -1,7 +1,7 @@
 package model
 
-// takeoverSteps hand client i's session over, and resume it elsewhere (N6). There are
-// two copies of the handle, and a process beside each.
+// takeoverSteps adds handing client i's session over, and resuming it elsewhere (N6). There are
+// two copies of the handle, each with a process.
 func (w *walker) takeoverSteps(i int) {
 	me := w.from.clients[i]
 	ses := w.from.sessions[w.c.Clients[i].Session]
@@ -19,7 +19,7 @@ func (w *walker) takeoverSteps(i int) {
 			w.may("hands its session over", i, func(s *state, me *client) {
 				me.twin = w.c.Rules.DetachGoesOn && me.pc == held
 				me.was, me.handles, me.pc, me.got = me.pc == held, 2, handed, answer{}
-				s.sessions[w.c.Clients[i].Session].valid = false // it ends here
+				s.sessions[w.c.Clients[i].Session].valid = false // it ends in this process
 			})
 		}
 	}
@@ -28,9 +28,9 @@ func (w *walker) takeoverSteps(i int) {
 	}
 }
 
-// resumes is the transaction that takes a session over: it compares the session key
-// with what the handle says of it. What the process before sent, and what is yet under
-// way, compares that too, and is refused from now on.
+// resumes is the transaction that takes a session over: it compares the session key with the
+// handle. Requests of the previous process that are still under way compare the key too, and
+// are refused from now on.
 func (w *walker) resumes(s *state, me *client, i int) {
 	ses := &s.sessions[w.c.Clients[i].Session]
 	me.handles--

@@ -66,7 +66,7 @@ var mutants = []mutant{
 	{"an answer in a batch counts for the lease whose turn it is", "N2", []edit{{"internal/session/streams.go",
 		"		case answer.ID != p.s.id:\n", "		case false:\n"}}, []string{inSession}},
 	{"one answer's term confirms a whole batch", "N1", []edit{{"internal/session/renewal.go",
-		"		p.judge(k.member, resp)\n", "		p.answer = live[0].answer\n		p.judge(k.member, resp)\n"}}, []string{inSession}},
+		"		p.validate(k.member, resp)\n", "		p.answer = live[0].answer\n		p.validate(k.member, resp)\n"}}, []string{inSession}},
 	{"what is in a batch waits for it", "N4", []edit{{"internal/session/renew.go",
 		"	for r.round.due(now, len(r.tries)) {\n", "	if r.candidate.state == sent {\n		return now.Add(10 * time.Millisecond)\n	}\n	for r.round.due(now, len(r.tries)) {\n"}}, []string{inSession}},
 	{"a session that ruins a batch is in the next but one", "N4", []edit{{"internal/session/renewal.go",
@@ -148,7 +148,7 @@ var mutants = []mutant{
 		"	for i := range a.spans() {\n", "	for i := range a.queue.spans() {\n"}}, []string{inQueue, simulation}},
 	{"the reason of a refused enqueue takes more operations than the enqueue", "ML1", []edit{
 		{"internal/queue/enqueue.go", "	if try {\n		ops = append(", "	if true {\n		ops = append("},
-		{"internal/queue/enqueue.go", "	if !try || a.permit != nil { // of", "	if true { // of"},
+		{"internal/queue/enqueue.go", "	if !try || a.permit != nil { // for", "	if true { // for"},
 	}, []string{inQueue}},
 	{"one key of a set is resumed as a lock", "ML6", []edit{{"internal/queue/resume.go",
 		"	if err := a.checkValue(kv.Value); err != nil {", "	if err := a.checkValue(kv.Value); false && err != nil {"}}, []string{inLock}},

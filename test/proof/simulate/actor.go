@@ -14,10 +14,10 @@ import (
 	"github.com/pawl-locks/pawl/test/proof/history"
 )
 
-// names are the locks that the clients of a scenario want: the first, or more.
+// names are the locks of a scenario's clients: the first, or more.
 var names = []string{"lock", "lock2", "lock3"}
 
-// actor is a client that wants a lock, or several at once, again and again.
+// actor is a client that repeatedly acquires a lock, or several at once.
 type actor struct {
 	w      *world
 	number int
@@ -28,7 +28,8 @@ type actor struct {
 	calm   bool   // the faults have ended
 }
 
-// want is a name, and how it is wanted: alone, shared, or as a semaphore with a limit.
+// want is a name, and the mode in which to acquire it: exclusive, shared, or as a semaphore
+// with a limit.
 type want struct {
 	name   string
 	shared bool
@@ -36,7 +37,7 @@ type want struct {
 	slot   int // of a semaphore, the slot that it has, from 1
 }
 
-// holding is what an acquisition has: a *lock.Held, a *lock.Permit, or a *lock.HeldMulti
+// holding is the result of an acquisition: a *lock.Held, a *lock.Permit, or a *lock.HeldMulti
 // of several names.
 type holding interface {
 	Token() fencing.Token
@@ -44,9 +45,9 @@ type holding interface {
 	Release(ctx context.Context) error
 }
 
-// choose chooses what to want: a permit of a semaphore, whose limit others may think is
-// another, or some names, each shared or not. Now and then it takes a semaphore for a lock,
-// or the other way round.
+// choose chooses what to acquire: a permit of a semaphore, for which others may use another
+// limit, or some names, each shared or not. Now and then it uses a semaphore as a lock, or the
+// other way round.
 func (a *actor) choose() {
 	a.wants = nil
 	errs := func() bool { return !a.calm && a.r.IntN(8) == 0 }
@@ -62,7 +63,7 @@ func (a *actor) choose() {
 	}
 }
 
-// multi is what it wants, as several names at once.
+// multi is the lock of several names at once.
 func (a *actor) multi() *lock.Multi {
 	var all []lock.Want
 	for _, w := range a.wants {
@@ -75,13 +76,12 @@ func (a *actor) multi() *lock.Multi {
 	return lock.NewMulti(a.sess, lock.Options{}, all...)
 }
 
-// log makes a call and adds it to the history: what is of several names is one operation
-// on each.
+// log makes a call and adds it to the history: for several names, as one operation on each.
 func (a *actor) log(kind history.Kind, limit time.Duration, token int64, f func(ctx context.Context) (history.Outcome, int64, error)) {
 	a.logOf(a.wants, kind, limit, token, f)
 }
 
-// logOf is log of some of the names that it wants.
+// logOf is log for some of its names.
 func (a *actor) logOf(wants []want, kind history.Kind, limit time.Duration, token int64, f func(ctx context.Context) (history.Outcome, int64, error)) {
 	o := history.Op{Client: a.number, Kind: kind, Token: token, Call: a.w.rec.Now()}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
@@ -123,7 +123,7 @@ func verdict(err error) history.Outcome {
 // patience is how long a call may take.
 func (a *actor) patience() time.Duration {
 	if a.calm {
-		return 10*a.w.plan.TTL + 30*time.Second // the others may be first
+		return 10*a.w.plan.TTL + 30*time.Second // others may be first
 	}
 	return between(a.r, 10*time.Millisecond, 2*a.w.plan.TTL)
 }
@@ -140,7 +140,7 @@ func (a *actor) run() {
 	}
 }
 
-// last takes a lock once more, when the faults have ended, and closes.
+// last acquires a lock once more, when the faults have ended, and closes.
 func (a *actor) last() {
 	a.calm = true
 	got := false
@@ -158,7 +158,7 @@ func (a *actor) last() {
 	}
 }
 
-// turn is one acquisition and what comes of it; it reports whether there was one.
+// turn is one acquisition and its use; it reports whether there was one.
 func (a *actor) turn() bool {
 	a.choose()
 	if !a.ready() {
@@ -189,7 +189,7 @@ func (a *actor) turn() bool {
 	return true
 }
 
-// ready has a client and a session; false: not now.
+// ready makes sure of a client and a session; false: not possible now.
 func (a *actor) ready() bool {
 	if a.client == nil {
 		a.log(history.Other, a.patience(), 0, func(ctx context.Context) (history.Outcome, int64, error) {
@@ -210,7 +210,7 @@ func (a *actor) ready() bool {
 		a.sess, err = a.client.NewSession(ctx, lease.Options{TTL: a.w.plan.TTL})
 		return verdict(err), 0, err
 	})
-	if errors.Is(err, pawl.ErrClusterChanged) { // this client is of no use any more
+	if errors.Is(err, pawl.ErrClusterChanged) { // this client cannot be used any more
 		_ = a.client.Close()
 		a.client = nil
 	}
@@ -281,7 +281,7 @@ func (a *actor) takeSlot(ctx context.Context, try bool) (holding, error) {
 	return took(a.w, p, err)
 }
 
-// took is the outcome of an acquisition, of which either is nil.
+// took is the outcome of an acquisition; either h or err is nil.
 func took[H interface {
 	comparable
 	holding

@@ -131,8 +131,8 @@ func (c *crowd) turn(s *pawl.Session, r *rand.Rand) error {
 	return err
 }
 
-// Rules G2, A3: many workers on few names and on many, and no fault: each gets its turn
-// without a look at what a watch missed, which comes after a quarter of a minute.
+// Rules G2, A3: many workers on few names and on many, and no fault: each gets its turn without
+// the read that finds what a watch missed, which comes after a quarter of a minute.
 func TestACrowdOnFewNamesAndOnMany(t *testing.T) {
 	for _, names := range []int{1, 2, 8, 30, 300} {
 		t.Run(fmt.Sprint(names), func(t *testing.T) {

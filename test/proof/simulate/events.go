@@ -9,9 +9,8 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// order is what package observe guarantees of the order of events: in which state an
-// event may come, and in which state it leaves what it is of. "" is the state before
-// the first event.
+// order is the order of events that package observe guarantees: in which state an event may
+// come, and which state it leads to. "" is the state before the first event.
 var order = map[[2]string]string{
 	{"", "SessionGranted"}:         "valid",
 	{"valid", "SessionRenewed"}:    "valid",

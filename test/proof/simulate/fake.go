@@ -76,7 +76,7 @@ var errs = []error{
 	status.Error(codes.Internal, "stream terminated"),
 	status.Error(codes.DeadlineExceeded, "context deadline exceeded"),
 	status.Error(codes.Canceled, "context canceled"),
-	// From here on: what etcd says only of requests that it has not taken up.
+	// From here on: errors that etcd returns only for requests that it has not accepted.
 	status.Error(codes.Unavailable, "etcdserver: no leader"),
 	status.Error(codes.ResourceExhausted, "etcdserver: too many requests"),
 }
@@ -145,7 +145,7 @@ func (f *fake) strike(w *world, s Strike) (heal func()) {
 	case "late":
 		return inject(etcdfake.Rule{Late: delay, Err: err})
 	case "again":
-		// What was answered is not applied once more by any etcd.
+		// No etcd applies a request again that it has answered.
 		return inject(etcdfake.Rule{Again: delay, Err: err})
 	case "error":
 		return inject(etcdfake.Rule{Lose: true, Err: refusal})
@@ -180,7 +180,7 @@ func (f *fake) strike(w *world, s Strike) (heal func()) {
 	return m.Heal
 }
 
-// operate is what an operator does to somebody's key.
+// operate does what an operator does to somebody's key.
 func (f *fake) operate(w *world, s Strike) {
 	keys := w.truth.at()
 	if len(keys) == 0 {

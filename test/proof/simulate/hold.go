@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/test/proof/history"
 )
 
-// work looks at Err, and writes, for a while: a short one when others wait for the end.
+// work calls Err, and writes, for a while: a short one when others wait for the end.
 func (a *actor) work(h holding) {
 	most := 5
 	if a.calm {
@@ -44,7 +44,7 @@ func (a *actor) look(h holding) error {
 	return err
 }
 
-// guards are those of all names.
+// guards are the guards of all names.
 func guards(h holding) []kv.Guard {
 	if set, ok := h.(*lock.HeldMulti); ok {
 		return set.Guards()
@@ -68,8 +68,8 @@ func (a *actor) guarded(h holding) {
 	})
 }
 
-// fenced writes to storage outside of etcd that is guarded by one of the names, or by its
-// slot, after a while, as a slow write does.
+// fenced writes to storage outside of etcd, guarded by one of the names or by its slot, after a
+// while, like a slow write.
 func (a *actor) fenced(h holding) {
 	of := a.wants[a.r.IntN(len(a.wants))]
 	a.logOf([]want{of}, history.Fenced, time.Hour, int64(h.Token()), func(context.Context) (history.Outcome, int64, error) {
@@ -114,7 +114,7 @@ func (a *actor) release(h holding) {
 	}
 }
 
-// handOn detaches the session and takes it over itself, lock and all.
+// handOn detaches the session and takes it over itself, with the lock.
 func (a *actor) handOn(h holding) {
 	handle := a.sess.Detach()
 	if handle == (lease.Handle{}) {
@@ -138,7 +138,7 @@ func (a *actor) handOn(h holding) {
 	switch {
 	case err == nil:
 		a.resumed(h)
-	case !errors.Is(err, lock.ErrLost): // what is not resumed stays held until its session ends
+	case !errors.Is(err, lock.ErrLost): // a lock that is not resumed stays held until its session ends
 		a.log(history.Other, a.patience(), 0, func(ctx context.Context) (history.Outcome, int64, error) {
 			err := a.sess.Close(ctx)
 			return verdict(err), 0, err
@@ -146,7 +146,7 @@ func (a *actor) handOn(h holding) {
 	}
 }
 
-// resume takes over what it held.
+// resume resumes what it held.
 func (a *actor) resume(ctx context.Context, h holding) (holding, error) {
 	if set, ok := h.(*lock.HeldMulti); ok {
 		next, err := a.multi().Resume(ctx, set.Keys(), set.Token())
@@ -164,8 +164,8 @@ func (a *actor) resume(ctx context.Context, h holding) (holding, error) {
 	return took(a.w, next, err)
 }
 
-// resumed gives back what was taken over. Its token is its predecessor's, so its
-// looks are not part of the history, where what has ended stays ended.
+// resumed releases what was taken over. Its token is its predecessor's, so its looks are not
+// part of the history, where what has ended stays ended.
 func (a *actor) resumed(h holding) {
 	time.Sleep(between(a.r, 0, a.w.plan.TTL))
 	for range 20 {

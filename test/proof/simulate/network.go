@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// network is what lies between clients and a real server: it loses, delays and
-// repeats requests and their answers.
+// network is the network between clients and a real server: it loses, delays and repeats
+// requests and their answers.
 type network struct {
 	mu    sync.Mutex
 	rules []*rule
@@ -31,7 +31,7 @@ type rule struct {
 	delay  time.Duration
 	again  time.Duration // it arrives once more, so much later
 	err    error         // in place of the answer
-	mute   bool          // streams say nothing more until it is lifted
+	mute   bool          // streams send nothing more until it is lifted
 	lifted chan struct{}
 }
 
@@ -59,7 +59,7 @@ func (n *network) liftAll() {
 	n.rules = nil
 }
 
-// match finds the rule for a request, or for what a stream says.
+// match finds the rule for a request, or for a stream's message.
 func (n *network) match(client int, method string, stream bool) *rule {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -72,7 +72,7 @@ func (n *network) match(client int, method string, stream bool) *rule {
 	return nil
 }
 
-// options are what a client dials with.
+// options are a client's dial options.
 func (n *network) options(client int) []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
@@ -127,7 +127,7 @@ func (n *network) fault(ctx context.Context, r *rule, send func(ctx context.Cont
 	return err
 }
 
-// stream is one whose answers can be held up.
+// stream is a stream whose answers can be delayed.
 type stream struct {
 	grpc.ClientStream
 	n      *network

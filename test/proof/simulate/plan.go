@@ -15,18 +15,18 @@ type Plan struct {
 	Slotted int // by bits, which of the names are semaphores
 	Members int
 	TTL     time.Duration
-	Lasts   time.Duration // within which all faults begin; the clients act until the last has ended
+	Lasts   time.Duration // all faults begin within it; the clients act until the last has ended
 	Strikes []Strike
 }
 
-// Strike is a fault, and its time.
+// Strike is a fault, and when it strikes.
 type Strike struct {
 	At     time.Duration
 	Lasts  time.Duration
 	Kind   string
 	Member int
 	Client int
-	N      int // what else the kind wants to know
+	N      int // another parameter of the kind
 }
 
 // String is the strike on one line.
@@ -44,11 +44,11 @@ func (p Plan) String() string {
 	return b.String()
 }
 
-// Make makes the plan of a seed, of faults of these kinds.
+// Make makes the plan for a seed, with faults of these kinds.
 func Make(seed uint64, kinds []string) Plan {
 	r := rand.New(rand.NewPCG(seed, 1))
-	// The last costs as much as six of the others: for more than an hour, each watch is asked for a
-	// sign of life every five seconds.
+	// The last TTL costs as much as six of the others: for more than an hour, each watch is
+	// probed every five seconds.
 	ttls := []time.Duration{3, 3, 3, 3, 5, 5, 5, 5, 10, 10, 10, 15, 15, 60, 60, 300}
 	p := Plan{Seed: seed, Clients: 2 + r.IntN(4), Names: []int{1, 1, 2, 3}[r.IntN(4)], Members: 1 + 2*r.IntN(3), TTL: ttls[r.IntN(len(ttls))] * time.Second}
 	p.Lasts = 12 * p.TTL

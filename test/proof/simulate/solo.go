@@ -137,7 +137,7 @@ func (s *solo) strike(w *world, st Strike) (heal func()) {
 	return s.net.add(r)
 }
 
-// operate is what an operator does, to somebody's key or to the server.
+// operate does what an operator does, to somebody's key or to the server.
 func (s *solo) operate(w *world, st Strike) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -19,15 +19,15 @@ type life struct {
 	form     keys.QueueKey
 	created  int64
 	from     time.Duration
-	to       time.Duration // -1: it is still there
-	first    time.Duration // when the last key before it that excludes it was gone; -1: never
+	to       time.Duration // -1: it still exists
+	first    time.Duration // when the last earlier key that excludes it was deleted; -1: never
 	meddled  time.Duration // when an operator did something to it; -1: never
 	deletion int64
-	// overwritten: what the operator did left the key where it was.
+	// overwritten: the operator's action left the key's position unchanged.
 	overwritten bool
 }
 
-// truth is what became of every key, as the server knows it.
+// truth is the history of every key, as the server knows it.
 type truth struct {
 	now func() time.Duration
 
@@ -40,7 +40,7 @@ func newTruth(now func() time.Duration) *truth {
 	return &truth{now: now, living: map[string]*life{}}
 }
 
-// put notes that a key was written.
+// put records that a key was written.
 func (t *truth) put(key string, create int64, created, byOperator bool) {
 	name, _, queued := strings.Cut(key, "/")
 	if !queued || !slices.Contains(names, name) {
@@ -57,7 +57,7 @@ func (t *truth) put(key string, create int64, created, byOperator bool) {
 	}
 }
 
-// gone notes that a key was deleted.
+// gone records that a key was deleted.
 func (t *truth) gone(key string, rev int64, byOperator bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -71,8 +71,8 @@ func (t *truth) gone(key string, rev int64, byOperator bool) {
 	}
 }
 
-// meddle notes that an operator is about to do something to a key, which may
-// leave it where it is.
+// meddle records that an operator is about to do something to a key, which may keep its
+// position.
 func (t *truth) meddle(key string, overwrites bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -81,7 +81,7 @@ func (t *truth) meddle(key string, overwrites bool) {
 	}
 }
 
-// at is which keys there are.
+// at returns the keys that exist.
 func (t *truth) at() (keys []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,12 +92,12 @@ func (t *truth) at() (keys []string) {
 	return keys
 }
 
-// order computes when each key was the first of what excludes it: an exclusive one of
-// all, a shared one beside shared ones, a slot's of its slot.
+// order computes when each key was the first of those that exclude it: an exclusive one of all,
+// a shared one beside shared ones, a slot's key of its slot.
 func (t *truth) order() {
 	type head struct {
-		gone  time.Duration // when the last of them was gone
-		stays bool          // one is still there
+		gone  time.Duration // when the last of them was deleted
+		stays bool          // one still exists
 	}
 	type queue struct{ any, exclusive head }
 	queues := map[string]*queue{}
@@ -138,8 +138,8 @@ type acquired struct {
 	token int64
 }
 
-// together says which keys of one acquisition of several names were not put at once: the
-// same session never uses a number twice.
+// together returns which keys of one acquisition of several names were not put at once: a
+// session never uses a number twice.
 func (t *truth) together() (bad []string) {
 	first := map[string]*life{}
 	for _, l := range t.lives {
@@ -159,9 +159,8 @@ func (t *truth) together() (bad []string) {
 // isSemaphores reports whether a key is a semaphore's.
 func isSemaphores(l *life) bool { return l.form.Form == keys.Turnstile || l.form.Form == keys.Slot }
 
-// crowded says which keys were put where they must not: in a slot that was taken, or in one
-// more than one of those that held had agreed to, or beside a key of another kind (rules SM1, SM3,
-// SM5).
+// crowded returns which keys were put wrongly: in a slot that was taken, or with more holders
+// than one of them allows, or beside a key of another kind (rules SM1, SM3, SM5).
 func (t *truth) crowded() (bad []string) {
 	living := map[string][]*life{}
 	for _, l := range t.lives {
@@ -187,8 +186,8 @@ func (t *truth) crowded() (bad []string) {
 	return bad
 }
 
-// validate compares what clients learnt with the truth, and returns what was not
-// so, and the history without what an operator's doing explains.
+// validate compares what clients learned with the truth, and returns what was wrong, and the
+// history without what an operator's action explains.
 func (t *truth) validate(ops []history.Op, ttl time.Duration) (bad []string, rest []history.Op) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -223,7 +222,7 @@ func (t *truth) validate(ops []history.Op, ttl time.Duration) (bad []string, res
 		}
 		call := o.Call
 		if o.Kind == history.Release {
-			call = released[of] // called again, it goes on with what the first call began
+			call = released[of] // called again, it continues what the first call began
 		}
 		meddled := l.meddled >= 0 && o.Return >= l.meddled
 		if l.overwritten && l.meddled <= l.first {
@@ -235,7 +234,7 @@ func (t *truth) validate(ops []history.Op, ttl time.Duration) (bad []string, res
 		case meddled && call > l.meddled+ttl+history.Grace:
 			wrong(o, l, "held long after an operator ended it")
 		case meddled && o.Kind != history.Acquire:
-			continue // learnt late, as is allowed
+			continue // learned late, which is allowed
 		case o.Kind == history.Look && l.to >= 0 && o.Call > l.to:
 			wrong(o, l, "held when the key was gone")
 		case o.Kind == history.Release && (l.to < 0 || l.to > o.Return || l.to < released[of]):

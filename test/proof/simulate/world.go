@@ -18,12 +18,12 @@ import (
 	"github.com/pawl-locks/pawl/test/proof/history"
 )
 
-// server is what a scenario runs against.
+// server is the server of a scenario.
 type server interface {
 	endpoints() []string
-	options(client int) []grpc.DialOption // how that client reaches it
+	options(client int) []grpc.DialOption // how that client connects to it
 	strike(w *world, s Strike) (heal func())
-	calm() // ends the faults that are left
+	calm() // ends the remaining faults
 	left() []string
 	close()
 }
@@ -42,8 +42,8 @@ type world struct {
 	ended     chan struct{} // closed when the faults have ended
 }
 
-// lean are options with which a connection in memory costs less: its windows stay as they are, so
-// that no pings measure the bandwidth, and its buffers are small.
+// lean are options that make a connection in memory cost less: its windows are fixed, so that
+// no pings measure the bandwidth, and its buffers are small.
 func lean() []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithStaticStreamWindowSize(1 << 20), grpc.WithStaticConnWindowSize(1 << 20),
@@ -61,7 +61,7 @@ func (w *world) config(client int) pawl.Config {
 	return pawl.Config{Endpoints: w.server.endpoints(), DialOptions: w.server.options(client), Observer: w.newEvents(client)}
 }
 
-// Run runs the scenario of a plan in a bubble, and says what was wrong with it.
+// Run runs the scenario of a plan in a bubble, and returns what was wrong with it.
 func Run(t *testing.T, plan Plan, start func(t *testing.T, w *world) server) (report string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -132,7 +132,7 @@ func (w *world) trace() string {
 	return text
 }
 
-// afterwards has every client take a lock once more, all at once, and close.
+// afterwards has every client acquire a lock once more, all at once, and close.
 func (w *world) afterwards(actors []*actor) {
 	var calm sync.WaitGroup
 	for _, a := range actors {

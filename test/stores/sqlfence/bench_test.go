@@ -10,7 +10,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/paired"
 )
 
-// What Admit adds to a transaction that writes one row, and what a Row's condition adds to a statement of its own.
+// The cost that Admit adds to a transaction that writes one row, and that a Row's condition
+// adds to a single statement.
 func BenchmarkWrite(b *testing.B) {
 	for _, d := range databases {
 		b.Run(d.Dialect.String(), func(b *testing.B) {

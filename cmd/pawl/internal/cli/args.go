@@ -5,7 +5,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Words wants n words before the "--", and passes what follows it.
+// Words requires n words before the "--", and allows any after it.
 func Words(n int, names string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		before := len(BeforeDash(cmd, args))
@@ -21,7 +21,7 @@ func Words(n int, names string) cobra.PositionalArgs {
 	}
 }
 
-// BeforeDash are the words before the "--", or all where there is none.
+// BeforeDash returns the words before the "--", or all if there is none.
 func BeforeDash(cmd *cobra.Command, args []string) []string {
 	if n := cmd.ArgsLenAtDash(); n >= 0 {
 		return args[:n]
@@ -29,7 +29,7 @@ func BeforeDash(cmd *cobra.Command, args []string) []string {
 	return args
 }
 
-// UpTo wants at most n words.
+// UpTo requires at most n words.
 func UpTo(n int, names string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) > n {
@@ -39,7 +39,7 @@ func UpTo(n int, names string) cobra.PositionalArgs {
 	}
 }
 
-// CheckName refuses a name that no lock can have, before any request.
+// CheckName refuses an invalid name, before any request.
 func CheckName(name string, etcdLayout bool) error {
 	if _, err := keys.NewQueue("", name, etcdLayout); err != nil {
 		return Usage("NAME: %w", err)
@@ -47,7 +47,7 @@ func CheckName(name string, etcdLayout bool) error {
 	return nil
 }
 
-// OneName wants NAME alone, which may begin with a dash after "--".
+// OneName requires only NAME, which may begin with a dash after "--".
 func OneName(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return Usage("%s: want NAME", cmd.CommandPath())

@@ -17,8 +17,8 @@ import (
 	"github.com/pawl-locks/pawl"
 )
 
-// A Connection is where the cluster is and who we are there: flags, and the
-// variables of etcdctl for those that were not given.
+// A Connection holds the cluster's address and the user's credentials: flags, and the variables
+// of etcdctl for flags that were not given.
 type Connection struct {
 	Endpoints         []string
 	user, password    string
@@ -35,13 +35,13 @@ func (c *Connection) Flags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&c.Endpoints, "endpoints", nil, "members of the etcd cluster, with commas between (or ETCDCTL_ENDPOINTS; default "+defaultEndpoint+")")
 	fs.StringVar(&c.user, "user", "", "name:password, or a name alone with ETCDCTL_PASSWORD (or ETCDCTL_USER)")
 	fs.StringVar(&c.password, "password", "", "password of --user; better in ETCDCTL_PASSWORD, where ps does not show it")
-	fs.StringVar(&c.cacert, "cacert", "", "file of the authority that the members' certificates are verified with (or ETCDCTL_CACERT)")
-	fs.StringVar(&c.cert, "cert", "", "file of our certificate (or ETCDCTL_CERT)")
-	fs.StringVar(&c.key, "key", "", "file of our certificate's key (or ETCDCTL_KEY)")
-	fs.StringVar(&c.Namespace, "namespace", "", "put before every key (or PAWL_NAMESPACE)")
-	fs.DurationVar(&c.DialTimeout, "dial-timeout", 5*time.Second, "how long to wait for a first member to answer")
-	fs.BoolVar(&c.Embed, "embed", false, "run against an etcd server in this process, gone when it ends")
-	fs.BoolVarP(&c.Verbose, "verbose", "v", false, "say on stderr what happens")
+	fs.StringVar(&c.cacert, "cacert", "", "CA file for the members' certificates (or ETCDCTL_CACERT)")
+	fs.StringVar(&c.cert, "cert", "", "file of the client certificate (or ETCDCTL_CERT)")
+	fs.StringVar(&c.key, "key", "", "file of the client certificate's key (or ETCDCTL_KEY)")
+	fs.StringVar(&c.Namespace, "namespace", "", "prefix of every key (or PAWL_NAMESPACE)")
+	fs.DurationVar(&c.DialTimeout, "dial-timeout", 5*time.Second, "how long to wait for the first member to answer")
+	fs.BoolVar(&c.Embed, "embed", false, "run against an etcd server in this process, which ends with it")
+	fs.BoolVarP(&c.Verbose, "verbose", "v", false, "report on stderr what happens")
 }
 
 // environment fills in what no flag gave, as etcdctl does: an empty variable
@@ -65,7 +65,7 @@ func (c *Connection) environment(fs *pflag.FlagSet) {
 	}
 }
 
-// config is c for pawl.Dial. What is wrong with it is wrong usage.
+// config returns c for pawl.Dial. An invalid c is wrong usage.
 func (c *Connection) config() (pawl.Config, error) {
 	cfg := pawl.Config{Endpoints: c.Endpoints, Namespace: c.Namespace, Logger: c.Logger()}
 	var err error
@@ -116,7 +116,7 @@ func (c *Connection) tls() (*tls.Config, error) {
 	}
 	cert, key := c.cert, c.key
 	t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		pair, err := tls.LoadX509KeyPair(cert, key) // each time again, because it may have been rotated
+		pair, err := tls.LoadX509KeyPair(cert, key) // loaded each time, because it may have been rotated
 		return &pair, err
 	}
 	return t, nil
@@ -129,8 +129,8 @@ func (c *Connection) Logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, nil))
 }
 
-// Target is where to connect to, as pawl.Dial wants it; with --embed, that is server,
-// which is then to be closed.
+// Target returns the Config for pawl.Dial. With --embed it also returns server, to which the
+// Config leads, and which the caller has to close.
 func (c *Connection) Target(fs *pflag.FlagSet) (cfg pawl.Config, server *Server, err error) {
 	c.environment(fs)
 	if cfg, err = c.config(); err != nil || !c.Embed {
@@ -143,7 +143,7 @@ func (c *Connection) Target(fs *pflag.FlagSet) (cfg pawl.Config, server *Server,
 	return cfg, server, nil
 }
 
-// Open connects, to a server of our own with --embed. closed ends what it made.
+// Open connects; with --embed to a server of its own. closed ends what it made.
 func (c *Connection) Open(ctx context.Context, fs *pflag.FlagSet) (client *pawl.Client, closed func() error, err error) {
 	cfg, server, err := c.Target(fs)
 	if err != nil {
@@ -162,8 +162,8 @@ func (c *Connection) Open(ctx context.Context, fs *pflag.FlagSet) (client *pawl.
 	return client, func() error { return errors.Join(client.Close(), server.Close()) }, nil
 }
 
-// dialCode distinguishes a configuration that cannot be right from a cluster that does
-// not answer: a member that was reached has left a gRPC status in err.
+// dialCode distinguishes an invalid configuration from a cluster that does not answer: if a
+// member was reached, err contains a gRPC status.
 func dialCode(err error) int {
 	_, answered := status.FromError(err)
 	if answered || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, pawl.ErrClusterChanged) {

@@ -36,22 +36,21 @@ const (
 )
 
 const ExitHelp = `Exit codes:
-  the command's own; 128+n when signal n ended it, or ended the wait;
-  of Ctrl-C pawl dies itself, as the command does, so that a shell's loop ends
-  121  the lock was lost, or about to be: the command was ended for it
+  the command's own code, or 128+n if signal n ended the command or the wait
+       (at Ctrl-C pawl dies of INT, as the command does, so that a shell's loop ends)
+  121  the lock was lost, or about to be lost, and pawl ended the command
   122  wrong usage
   123  no cluster answers, or it refuses the credentials
-  124  not acquired with -n or within --wait (-E picks another code)
-  125  pawl failed otherwise
+  124  not acquired with -n or within --wait (-E sets another code)
+  125  any other failure of pawl
   126  the command cannot be run
-  127  there is no such command`
+  127  the command does not exist`
 
-// exitError is an error that has an exit code of its own. Without an err it is
-// silent.
+// exitError is an error with an exit code of its own. Without an err it is silent.
 type exitError struct {
 	code   int
 	err    error
-	signal syscall.Signal // not 0: the process is to die of it
+	signal syscall.Signal // not 0: the process has to die of it
 }
 
 func (e *exitError) Error() string {
@@ -65,8 +64,9 @@ func (e *exitError) Unwrap() error { return e.err }
 
 func Exit(code int, err error) error { return &exitError{code: code, err: err} }
 
-// EndedBy is for what sig ended, the command or the wait, err saying so if not nil. Of
-// INT pawl dies itself, as a shell's own command does: a loop of the shell ends then too.
+// EndedBy is the error of a command, or of a wait, that sig ended; err, if not nil, says so. If
+// sig is INT pawl dies of it too, as a shell's own command does, so that a loop of the shell
+// ends too.
 func EndedBy(sig syscall.Signal, err error) error {
 	e := &exitError{code: exitSignal + int(sig), err: err}
 	if sig == unix.SIGINT {
@@ -79,7 +79,7 @@ func Usage(format string, args ...any) error {
 	return Exit(ExitUsage, fmt.Errorf(format, args...))
 }
 
-// CodeOf is the exit code for what a command returned.
+// CodeOf is the exit code for a command's error.
 func CodeOf(err error) int {
 	var e *exitError
 	var sig *supervise.Interrupted
@@ -94,14 +94,14 @@ func CodeOf(err error) int {
 	return ExitFailed
 }
 
-// WasEnded reports whether err is of a command that was ended for a loss, and not
-// a command's own exit code that is the same.
+// WasEnded reports whether err says that a command was ended because of a loss, and is not a
+// command's own exit code that has the same value.
 func WasEnded(err error) bool {
 	var e *exitError
 	return errors.As(err, &e) && e.code == ExitLost && e.err != nil
 }
 
-// Reach gives an error of a call that needed the cluster its exit code.
+// Reach adds an exit code to the error of a call that needed the cluster.
 func Reach(err error) error {
 	var e *exitError
 	var sig *supervise.Interrupted
@@ -121,8 +121,8 @@ func Reach(err error) error {
 	return err
 }
 
-// Run runs pawl, whose commands root has, with args, and returns its exit code, unless it is to die of a
-// signal.
+// Run runs pawl, whose commands root has, with args, and returns its exit code. If it has to
+// die of a signal, it does not return.
 func Run(root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	out := &output{w: os.Stdout}
@@ -141,13 +141,13 @@ func Run(root *cobra.Command, args []string) int {
 	return CodeOf(err)
 }
 
-// Complain says err on stderr.
+// Complain prints err on stderr.
 func Complain(err error) {
 	fmt.Fprintln(os.Stderr, "pawl: "+strings.TrimPrefix(err.Error(), "pawl: "))
 }
 
-// hintFor says what to do about an error with an exit code of our own; "": its
-// text says it all.
+// hintFor returns what to do about an error with one of pawl's own exit codes; "": its text is
+// enough.
 func hintFor(err error) string {
 	var e *exitError
 	if !errors.As(err, &e) || e.err == nil {
@@ -167,7 +167,7 @@ func hintFor(err error) string {
 
 const CheckUser = "check --user, or ETCDCTL_USER and ETCDCTL_PASSWORD"
 
-// RefusesUser reports whether err is how etcd refuses a user, or the want of one.
+// RefusesUser reports whether err says that etcd refuses the user, or requires one.
 func RefusesUser(err error) bool {
 	switch status.Code(err) {
 	case codes.InvalidArgument, codes.Unauthenticated, codes.FailedPrecondition:

@@ -12,15 +12,15 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// completionTimeout is how long completion waits for the cluster: somebody has pressed
-// a key.
+// completionTimeout is how long completion waits for the cluster, while the user waits at the
+// terminal.
 const completionTimeout = 2 * time.Second
 
 // CompletesNames makes the shell offer the names that the cluster knows, for a
 // command's first word.
 func CompletesNames(cmd *cobra.Command, o *Connection) { completes(cmd, o, 1) }
 
-// CompletesAllNames does so for each word.
+// CompletesAllNames does the same for each word.
 func CompletesAllNames(cmd *cobra.Command, o *Connection) { completes(cmd, o, math.MaxInt) }
 
 func completes(cmd *cobra.Command, o *Connection, words int) {
@@ -35,7 +35,7 @@ func completes(cmd *cobra.Command, o *Connection, words int) {
 	}
 }
 
-// names are those that begin so; none where the cluster does not say.
+// names returns the names that begin with begun; none if the cluster does not answer.
 func (o *Connection) names(cmd *cobra.Command, begun string) (names []cobra.Completion) {
 	ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 	defer cancel()

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An output is stdout, which remembers that a write has failed: what looks like a report and is
-// none must not end with exit code 0.
+// An output is stdout, and records that a write has failed, so that an incomplete report does
+// not end with exit code 0.
 type output struct {
 	w   io.Writer
 	err error
@@ -24,8 +24,8 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// check is err, of a command, unless that says nothing of an output that failed. That nobody reads any more
-// is no failure.
+// check returns a command's err, or, if that is nil, the error of a failed write. A closed
+// reader is no failure.
 func (o *output) check(err error) error {
 	var e *exitError
 	if silent := errors.As(err, &e) && e.err == nil; (err == nil || silent) && Written(o.err) != nil {
@@ -43,7 +43,7 @@ func JSONLine(out io.Writer, v any) error {
 	return err
 }
 
-// Written is the error of writing to stdout; that nobody reads any more is none.
+// Written returns the error of writing to stdout; nil if the reader has closed it.
 func Written(err error) error {
 	if errors.Is(err, unix.EPIPE) {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// Left is how much time a position's lease has left, for people.
+// Left is how much time a position's lease has left, for people to read.
 func Left(leases map[int64]inspect.Lease, p inspect.Position) string {
 	lease, ok := leases[p.Lease]
 	switch {
@@ -35,7 +35,7 @@ func Age(p inspect.Position, now time.Time) string {
 	return age
 }
 
-// Who names a position's owner for people.
+// Who is a position's owner, for people to read.
 func Who(p inspect.Position) string {
 	switch {
 	case p.Owner != "" && p.Form == inspect.Foreign: // in etcd's layout names nest

@@ -8,8 +8,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// Holding says for people who holds a queue: "ann", "ann and 2 other readers", "ann and 1
-// other, 2 of 3 slots"; "": nobody does.
+// Holding describes, for people to read, who holds a queue: "ann", "ann and 2 other readers",
+// "ann and 1 other, 2 of 3 slots"; "": nobody does.
 func Holding(q inspect.NamedQueue) string {
 	holders := q.Holders()
 	if len(holders) == 0 {
@@ -30,11 +30,11 @@ func Holding(q inspect.NamedQueue) string {
 	return who + With(q.Name, p)
 }
 
-// maxWith is how many other names of a set are said.
+// maxWith is how many other names of a set are listed.
 const maxWith = 3
 
-// With says which other names a position holds, or waits for, together with name:
-// ", with b and c". "": none.
+// With lists the other names that a position holds, or waits for, together with name: ", with b
+// and c". "": none.
 func With(name string, p inspect.Position) string {
 	var others []string
 	for _, other := range p.Names {
@@ -54,8 +54,8 @@ func With(name string, p inspect.Position) string {
 	}
 }
 
-// Sum says how a queue stands where that is not one holder and a number of waiters:
-// "3 readers, 1 writer waiting", "2 of 3 slots, 1 waiting".
+// Sum summarizes a queue that is not one holder and a number of waiters: "3 readers, 1 writer
+// waiting", "2 of 3 slots, 1 waiting".
 func Sum(q inspect.NamedQueue) string {
 	held := ""
 	switch {
@@ -72,7 +72,7 @@ func Sum(q inspect.NamedQueue) string {
 	return held
 }
 
-// Waiting says how many wait in a queue, and, where some share, what for: "1 writer".
+// Waiting says how many wait in a queue, and, if some share it, in which modes: "1 writer".
 func Waiting(q inspect.NamedQueue) string {
 	w := q.Waiters()
 	if len(w) == 0 || !shares(q) {
@@ -91,7 +91,7 @@ func shares(q inspect.NamedQueue) bool {
 	return false
 }
 
-// sides counts readers and all others.
+// sides counts readers and others separately.
 func sides(all []inspect.Position) string {
 	readers := 0
 	for _, p := range all {
@@ -109,7 +109,7 @@ func sides(all []inspect.Position) string {
 	}
 }
 
-// slots counts those of a semaphore that are held.
+// slots counts the held slots of a semaphore.
 func slots(q inspect.NamedQueue) string {
 	n, limit := 0, q.Limit()
 	for _, p := range q.Holders() {
@@ -144,7 +144,8 @@ func Mixed(q inspect.NamedQueue) string {
 	return strings.Join(kinds, " and ") + " have this name: they queue together, and exclude each other"
 }
 
-// Token is a position's fencing token, for people. One that waits for a slot has none yet.
+// Token is a position's fencing token, for people to read. One that waits for a slot has none
+// yet.
 func Token(p inspect.Position) string {
 	if !HasToken(p) {
 		return "-"
@@ -152,6 +153,6 @@ func Token(p inspect.Position) string {
 	return strconv.FormatInt(int64(p.Token), 10)
 }
 
-// HasToken reports whether a position's create revision is the token that it holds with,
-// or will.
+// HasToken reports whether a position's create revision is the token with which it holds, or
+// will hold.
 func HasToken(p inspect.Position) bool { return p.Mode != inspect.ModeSemaphore || p.HasSlot() }

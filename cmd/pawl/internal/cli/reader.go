@@ -11,7 +11,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// Reader is what the commands that read a namespace have in common.
+// Reader is the common part of the commands that read a namespace.
 type Reader struct {
 	Connection
 	JSON bool
@@ -23,13 +23,13 @@ func (o *Reader) Flags(cmd *cobra.Command, forEach string) {
 	cmd.Flags().BoolVar(&o.JSON, "json", false, "a line of JSON for each "+forEach)
 }
 
-// NameFlags are for commands about one NAME.
+// NameFlags adds the flags of commands that have one NAME.
 func (o *Reader) NameFlags(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, as etcdctl and clientv3's concurrency do; without a slash in it, it is the same")
+	cmd.Flags().BoolVar(&o.etcd, "etcd-layout", false, "use NAME verbatim, as etcdctl and clientv3's concurrency do; makes no difference if NAME has no slash")
 	CompletesNames(cmd, &o.Connection)
 }
 
-// Scope is the one of a NAME, which it checks.
+// Scope is the scope of a NAME, which it checks.
 func (o *Reader) Scope(name string) (inspect.Scope, error) {
 	if err := CheckName(name, o.etcd); err != nil {
 		return inspect.Scope{}, err
@@ -45,7 +45,7 @@ func PrefixOf(args []string) string {
 	return args[0]
 }
 
-// With calls read with a client, and a ctx that a deadly signal ends.
+// With calls read with a client, and with a ctx that a deadly signal ends.
 func (o *Reader) With(cmd *cobra.Command, read func(ctx context.Context, c *pawl.Client) error) error {
 	ctx, stop := supervise.Catch().Ends(context.Background())
 	defer stop()

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// ShellWord is s as one word of a shell's command line that says s and nothing
-// else: names and keys are others' words, and advice is there to be pasted.
+// ShellWord quotes s as one word of a shell's command line. Names and keys come from others,
+// and advice should be safe to paste.
 func ShellWord(s string) string {
 	switch {
 	case s != "" && strings.Trim(s, plainInShells) == "":
@@ -26,7 +26,7 @@ func ShellWord(s string) string {
 	return b.String() + "'"
 }
 
-// ShellName is shellWord for a word that is no flag, whatever it begins with.
+// ShellName is ShellWord for a word that is not a flag, even if it begins with a dash.
 func ShellName(s string) string {
 	if strings.HasPrefix(s, "-") {
 		return "-- " + ShellWord(s)

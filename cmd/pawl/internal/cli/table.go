@@ -7,14 +7,15 @@ import (
 	"github.com/clipperhouse/displaywidth"
 )
 
-// widest is the width up to which a cell counts for its column's: a longer one pushes the
-// rest of its own row to the right, and nobody else's.
+// widest is the greatest width of a cell that widens its column: a longer cell only moves the
+// rest of its own row to the right.
 const widest = 40
 
-// Gap is between two columns.
+// Gap separates two columns.
 const Gap = "  "
 
-// A table is for people: columns, aligned by the width that a terminal shows them in.
+// A table is for people to read: its columns are aligned by the width in which a terminal shows
+// them.
 type table struct {
 	out  io.Writer
 	rows [][]string

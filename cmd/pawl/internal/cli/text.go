@@ -13,8 +13,8 @@ import (
 // ClockTime is a time of day for people.
 const ClockTime = "15:04:05.000"
 
-// Plain is s if it can be shown as it is, and quoted otherwise: what others wrote
-// must not reach a terminal raw, and spaces at an end or beside another would not be seen.
+// Plain returns s if it can be shown as it is, and quoted otherwise: text from others must not
+// reach a terminal raw, and spaces at an end or beside another would be invisible.
 func Plain(s string) string {
 	hidden := s != strings.TrimSpace(s) || strings.Contains(s, "  ")
 	if hidden || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }) {
@@ -23,7 +23,7 @@ func Plain(s string) string {
 	return s
 }
 
-// Base64 is s in base64 where JSON cannot carry it, and "" where it can.
+// Base64 returns s in base64 if JSON cannot represent it, and "" if it can.
 func Base64(s string) string {
 	if utf8.ValidString(s) {
 		return ""
@@ -31,7 +31,7 @@ func Base64(s string) string {
 	return base64.StdEncoding.EncodeToString([]byte(s))
 }
 
-// OrNone is s, or a dash.
+// OrNone returns s, or a dash if s is empty.
 func OrNone(s string) string {
 	if s == "" {
 		return "-"
@@ -39,7 +39,7 @@ func OrNone(s string) string {
 	return s
 }
 
-// Span is d for people, to two figures.
+// Span formats d for people to read, to two figures.
 func Span(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -59,5 +59,5 @@ func Span(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
 }
 
-// LeaseHex is a lease as etcdctl writes it.
+// LeaseHex formats a lease as etcdctl does.
 func LeaseHex(id int64) string { return strconv.FormatInt(id, 16) }

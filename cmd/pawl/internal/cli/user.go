@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Evictor is who evicts, for people.
+// Evictor names the user who evicts, for people to read.
 func Evictor() string {
 	host, _ := os.Hostname()
 	name := strconv.Itoa(os.Getuid())

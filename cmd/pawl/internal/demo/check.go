@@ -9,10 +9,10 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// checkQueue checks the first part by what the store logged: who came in which
-// order, how often each was to write, and what the counter is in the end. nil
-// means that every increment arrived, once, in the order of the tokens, and that
-// the first round went first come, first served.
+// checkQueue checks the first part against the store's log: the order in which contenders came,
+// how often each had to write, and the counter at the end. nil means that every increment
+// arrived, once, in the order of the tokens, and that the first round went first come, first
+// served.
 func checkQueue(log []write, value int64, came []string, rounds int) error {
 	if want := len(came) * rounds; len(log) != want || value != int64(want) {
 		return fmt.Errorf("%d writes, counter %d, want %d: something was lost", len(log), value, want)
@@ -42,20 +42,20 @@ func checkQueue(log []write, value int64, came []string, rounds int) error {
 	return nil
 }
 
-// paused is what was seen of the second part.
+// paused is what was observed of the second part.
 type paused struct {
 	ttl                 time.Duration // of both sessions
 	stopped, continued  time.Time     // the first holder's process
-	first               fact          // it reads, and says until when it holds
+	first               fact          // it reads, and reports until when it holds
 	second, secondWrote fact          // the next one holds, and has written
-	woke, refused       fact          // the first one's first look, and its late write
+	woke, refused       fact          // the first one's first check, and its late write
 	logged              []write       // by the store, of this part
 	value               int64         // of the counter in the end
 }
 
-// checkPaused checks the second part. nil means that the next holder came only
-// after the first one's deadline, that the first one found at its first look that
-// it had lost, and that the store refused its write for its token.
+// checkPaused checks the second part. nil means that the next holder came only after the first
+// one's deadline, that the first one's first check found that it had lost, and that the store
+// refused its write because of its token.
 func checkPaused(p paused) error {
 	switch {
 	case p.continued.Sub(p.stopped) <= p.ttl:

@@ -17,10 +17,10 @@ import (
 	"github.com/pawl-locks/pawl/clients/python"
 )
 
-// The third part runs pawld as a process, and does not link it. What pawld is made of is a module of its own,
-// whose dependencies a user who wants nothing but this command would have to take, and whose binary has a
-// use of its own beside this one's. A released pawl finds the pawld that was released with it; in
-// a checkout, it is built.
+// The third part runs pawld as a process, and does not link it: pawld is a module of its own,
+// whose dependencies would otherwise be forced on users of this command, and its binary is also
+// useful separately. A released pawl finds the pawld that was released with it; in a checkout,
+// it is built.
 
 //go:embed contender.py
 var contenderPy string
@@ -31,14 +31,14 @@ type tools struct {
 	missing       error // why there is no third part
 }
 
-// A search is for tools, while the other parts are played.
+// A search looks for the tools while the other parts run.
 type search struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	found  tools // read after done
 }
 
-// findDaemon looks for what the third part needs; what has to be built goes to dir.
+// findDaemon looks for what the third part needs; it builds what is missing in dir.
 func findDaemon(ctx context.Context, dir string) *search {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &search{cancel: cancel, done: make(chan struct{})}
@@ -49,7 +49,7 @@ func findDaemon(ctx context.Context, dir string) *search {
 	return s
 }
 
-// dismiss ends it, and waits for that.
+// dismiss ends the search, and waits for its end.
 func (s *search) dismiss() {
 	s.cancel()
 	<-s.done
@@ -129,7 +129,7 @@ func lastLine(out []byte, err error) string {
 	return err.Error()
 }
 
-// daemon plays the third part: a holder in Python, through pawld.
+// daemon runs the third part: a holder in Python, through pawld.
 func (d *demo) daemon(ctx context.Context, dir string, s *search) (shown string, err error) {
 	select {
 	case <-s.done:
@@ -163,7 +163,7 @@ func (d *demo) daemon(ctx context.Context, dir string, s *search) (shown string,
 func (d *demo) startPawld(ctx context.Context, dir, program string) (socket string, err error) {
 	socket = filepath.Join(dir, "pawld.sock")
 	cmd := exec.Command(program, "--endpoints", d.server.Endpoint, "--socket", socket, "--max-ttl", demoTTL.String())
-	for _, v := range os.Environ() { // what it is to know is in its flags
+	for _, v := range os.Environ() { // its flags contain all that it needs
 		if !strings.HasPrefix(v, "ETCDCTL_") && !strings.HasPrefix(v, "PAWL_NAMESPACE=") {
 			cmd.Env = append(cmd.Env, v)
 		}

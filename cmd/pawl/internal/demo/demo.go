@@ -32,17 +32,18 @@ func New() *cobra.Command {
 		Long: `Starts an etcd server in this process and contenders in processes of their own, and
 shows on real locks and a SQLite file that checks fencing tokens:
 
-  1. contenders that queue first come, first served, each doing a read-modify-write
-     under the lock, and nothing is lost;
-  2. a holder that is stopped in the middle of its work for longer than its TTL: the
-     next one takes over, the first one finds at its first look after waking that it
-     has lost, and its late write is refused by the store;
+  1. contenders queue first come, first served, and each does read-modify-writes under
+     the lock: no update is lost;
+  2. a holder is stopped in the middle of its work for longer than its TTL: the next
+     contender takes over, the first check of the stopped holder after it resumes says
+     that its lock is lost, and the store refuses its late write;
   3. the same with a Python process that holds its lock through the daemon pawld, and a
-     Go process behind it. This part wants Linux, python3, and pawld: beside pawl, in
-     PATH, or in the checkout that pawl was built from. Else a line says what is missing.
+     Go process that waits behind it. This part requires Linux, python3, and pawld:
+     beside pawl, in PATH, or in the checkout that pawl was built from. If one of them
+     is missing, a line says so.
 
-What it says it has checked. It exits 0 if all was as it should be, and 1 if not.
-Nothing is left behind.`,
+The demo checks each of its statements before it prints it. It exits with 0 if all of
+them hold, and with 1 if not. It leaves nothing behind.`,
 		Example: "  pawl demo",
 		Args:    cli.Words(0, "no argument"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -55,7 +56,7 @@ Nothing is left behind.`,
 	}
 }
 
-// demoEnd gives the demo's error its exit code; ctx knows of signals.
+// demoEnd adds the exit code to the demo's error; ctx knows of signals.
 func demoEnd(ctx context.Context, err error) error {
 	var sig *supervise.Interrupted
 	switch {
@@ -79,7 +80,7 @@ type demo struct {
 	crew   crew
 }
 
-// runDemo sets the stage, plays all parts, says what was shown, and clears up.
+// runDemo prepares and runs all parts, says what was shown, and cleans up.
 func runDemo(ctx context.Context, out io.Writer) (err error) {
 	d := &demo{out: out, start: time.Now()}
 	dir, err := os.MkdirTemp("", "pawl-demo-")
@@ -91,7 +92,7 @@ func runDemo(ctx context.Context, out io.Writer) (err error) {
 	if err := d.open(ctx, dir); err != nil {
 		return err
 	}
-	other := findDaemon(ctx, dir) // meanwhile, for it may have to be built
+	other := findDaemon(ctx, dir) // meanwhile, because it may have to be built
 	defer other.dismiss()
 	shown := ""
 	for _, part := range []func(ctx context.Context) (string, error){
@@ -125,7 +126,7 @@ func (d *demo) open(ctx context.Context, dir string) (err error) {
 	return err
 }
 
-// close ends everything that was begun, whatever it was.
+// close ends everything that was started.
 func (d *demo) close() error {
 	d.crew.dismiss()
 	var errs []error
@@ -173,7 +174,7 @@ func (d *demo) queued(ctx context.Context, name string, n int64) error {
 
 func (d *demo) print(format string, args ...any) { _, _ = fmt.Fprintf(d.out, format+"\n", args...) }
 
-// line prints what who did, at a time, with a token where there is one.
+// line prints what who did, at a time, with the token if there is one.
 func (d *demo) line(at time.Time, who string, t fencing.Token, format string, args ...any) {
 	token := ""
 	if t != 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// contenders are the cast of the first part.
+// contenders are the contenders of the first part.
 var contenders = []string{"ann", "ben", "cleo", "dan", "eve"}
 
 const (
@@ -20,8 +20,8 @@ const (
 	demoThink  = 40 * time.Millisecond
 )
 
-// queue plays the first part: all queue after the demo itself, in a known order,
-// and then take turns. What it returns says what was shown.
+// queue runs the first part: all queue after the demo itself, in a known order, and then take
+// turns. It returns what was shown.
 func (d *demo) queue(ctx context.Context) (shown string, err error) {
 	const name = "counter"
 	d.print("\n1. %d contenders read a counter, think, and write it back plus one, %d times each.", len(contenders), demoRounds)
@@ -95,14 +95,14 @@ type pausing struct {
 	name          string // of the lock
 	first, second string
 	hire          func(who, name string) (*worker, error) // the first one
-	holds         string                                  // what is printed of the first one's deadline
-	freed         string                                  // what is printed of how the second one got it
+	holds         string                                  // what to print about the first one's deadline
+	freed         string                                  // what to print about how the second one acquired it
 }
 
 // pauseWork is how long the first holder would work; the time in which it is stopped counts.
 const pauseWork = 500 * time.Millisecond
 
-// stopped plays the second part: a holder in Go.
+// stopped runs the second part, with a holder in Go.
 func (d *demo) stopped(ctx context.Context) (shown string, err error) {
 	d.print("\n2. A holder is stopped (SIGSTOP) in the middle of its work, for longer than its TTL of %v.", demoTTL)
 	p, err := d.pause(ctx, pausing{
@@ -120,7 +120,7 @@ func (d *demo) stopped(ctx context.Context) (shown string, err error) {
 		p.continued.Sub(p.stopped).Seconds(), p.second.At.Sub(p.stopped).Seconds(), p.first.Token, p.second.Token), nil
 }
 
-// pause plays such a part, and checks it.
+// pause runs such a part, and checks it.
 func (d *demo) pause(ctx context.Context, of pausing) (p paused, err error) {
 	before, _, err := d.store.history(ctx)
 	if err != nil {
@@ -190,7 +190,7 @@ func (d *demo) takeOver(ctx context.Context, of pausing, p *paused) (*worker, er
 	return second, nil
 }
 
-// wake lets the first holder go on, and reads of its first check and its write.
+// wake lets the first holder continue, and reads its first check and its write.
 func (d *demo) wake(ctx context.Context, who string, first *worker, p *paused) (err error) {
 	p.continued = time.Now()
 	if err := first.goOn(); err != nil {
@@ -200,11 +200,11 @@ func (d *demo) wake(ctx context.Context, who string, first *worker, p *paused) (
 	if p.woke, err = first.next(ctx, "woke"); err != nil {
 		return err
 	}
-	d.line(p.woke.At, who, p.woke.Token, "looks: %s", p.woke.Err)
+	d.line(p.woke.At, who, p.woke.Token, "checks: %s", p.woke.Err)
 	if p.refused, err = first.next(ctx, "refused"); err != nil {
 		return err
 	}
-	d.line(p.refused.At, who, p.refused.Token, "writes all the same, as a program would that does not look")
+	d.line(p.refused.At, who, p.refused.Token, "writes all the same, as a program that does not check would")
 	d.line(p.refused.At, "store", p.refused.Highest, "refuses: %s", p.refused.Err)
 	return nil
 }

@@ -20,18 +20,18 @@ import (
 // worker is a contender's process.
 type worker struct {
 	name   string
-	facts  chan fact // closed when it says no more
+	facts  chan fact // closed when it reports no more
 	exited chan struct{}
 
 	cmd    *exec.Cmd
-	stdin  io.Closer // it ends itself when this is closed, as when we are gone
+	stdin  io.Closer // it exits when this is closed, so also when we die
 	stdout io.Reader
 	stderr bytes.Buffer // read after exited
 	end    error        // read after exited
 }
 
-// mostFacts is more than a contender says in its life, so that it never waits
-// for the demo to listen.
+// mostFacts is more than a contender reports in its life, so that it never waits for the demo
+// to read.
 const mostFacts = 256
 
 // startWorker runs this program again, as a contender.
@@ -63,7 +63,7 @@ func startProcess(name string, cmd *exec.Cmd) (w *worker, err error) {
 	return w, nil
 }
 
-// live starts the process, reads what it says and waits for its end.
+// live starts the process, reads its facts and waits for its end.
 func (w *worker) live(started chan<- error) {
 	// The kernel's "die with the parent" means this thread: it must last as long
 	// as the process does.

@@ -17,7 +17,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// demoTTL is the TTL of the demo's sessions: the least there is.
+// demoTTL is the TTL of the demo's sessions: the shortest allowed.
 const demoTTL = lease.MinTTL
 
 // fact is one line from a contender to the demo.
@@ -39,7 +39,7 @@ type contender struct {
 	worker, endpoint, file, name string
 	rounds                       int
 	work                         time.Duration
-	careless                     bool // writes although it has seen that the lock is lost
+	careless                     bool // writes although it has found that the lock is lost
 	out                          *json.Encoder
 }
 
@@ -71,7 +71,7 @@ func NewWorker() *cobra.Command {
 
 func (c contender) say(f fact) {
 	f.Worker, f.At = c.worker, time.Now()
-	_ = c.out.Encode(f) // a demo that is gone ends us by stdin
+	_ = c.out.Encode(f) // if the demo has died, the closed stdin ends this process
 }
 
 func (c contender) run(ctx context.Context) error {
@@ -99,8 +99,8 @@ func (c contender) run(ctx context.Context) error {
 	return nil
 }
 
-// round is one read-modify-write under the lock. Reading and writing are two
-// transactions: it is the lock that makes them one step.
+// round is one read-modify-write under the lock. Reading and writing are two transactions: the
+// lock makes them one step.
 func (c contender) round(ctx context.Context, s *store, m *lock.Mutex) error {
 	h, err := m.Acquire(ctx)
 	if err != nil {
@@ -117,7 +117,7 @@ func (c contender) round(ctx context.Context, s *store, m *lock.Mutex) error {
 	for time.Since(start) < c.work {
 		time.Sleep(5 * time.Millisecond)
 	}
-	if err := h.Err(); err != nil { // the first look after the work
+	if err := h.Err(); err != nil { // the first check after the work
 		c.say(fact{What: "woke", Token: h.Token(), Err: err.Error(), Lost: errors.Is(err, lock.ErrLost)})
 		if !c.careless {
 			return err

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rateOf is how fast the kernel makes the clock run: how many millionths it is
-// faster than the oscillator, and whether somebody keeps it right.
+// rateOf is the rate of the kernel's clock: how many millionths it is faster than the
+// oscillator, and whether it is synchronized.
 func rateOf() (ppm float64, kept bool, err error) {
 	var t unix.Timex // Modes 0: it only reads
 	if _, err := unix.Adjtimex(&t); err != nil {
@@ -17,7 +17,7 @@ func rateOf() (ppm float64, kept bool, err error) {
 	return float64(t.Tick-nominal)*perTick + float64(t.Freq)/(1<<16), t.Status&unix.STA_UNSYNC == 0, nil
 }
 
-// clock looks at the rate of this machine's clock: only that matters.
+// clock checks the rate of this machine's clock; nothing else about the clock matters.
 func (d *doctor) clock() {
 	ppm, kept, err := rateOf()
 	if err != nil {

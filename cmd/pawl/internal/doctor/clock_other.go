@@ -2,7 +2,7 @@
 
 package doctor
 
-// clock says that nothing is known.
+// clock reports that nothing is known.
 func (d *doctor) clock() {
-	d.odd("clock", "this machine", "how fast its clock runs is looked at on Linux only", "check by hand that something keeps it right (ntpd, chronyd)")
+	d.odd("clock", "this machine", "the rate of its clock is checked on Linux only", "check by hand that something keeps it correct (ntpd, chronyd)")
 }

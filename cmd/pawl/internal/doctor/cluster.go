@@ -16,7 +16,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/inside"
 )
 
-// An endpoint is what one of --endpoints says of itself.
+// An endpoint is what one of --endpoints reports about itself.
 type endpoint struct {
 	name   string
 	status *pb.StatusResponse // nil: it does not answer
@@ -55,7 +55,7 @@ func (d *doctor) endpoints(ctx context.Context, cfg pawl.Config, within time.Dur
 	return ends
 }
 
-// probe reaches the endpoint, and reads its status.
+// probe connects to the endpoint, and reads its status.
 func (e *endpoint) probe(ctx context.Context, cfg cluster.Config) {
 	c, err := cluster.Dial(ctx, cfg)
 	if err != nil {
@@ -87,7 +87,7 @@ func (d *doctor) endpoint(e endpoint) {
 		return
 	case s == nil:
 		d.wrong("endpoint", e.name, fmt.Sprintf("does not answer: %v", e.err),
-			"start it, see to what is between, or take it out of --endpoints; the other members do without it as long as most of them answer")
+			"start it, check the network to it, or take it out of --endpoints; the cluster works without it as long as most members answer")
 		return
 	}
 	role := "follower"
@@ -99,7 +99,7 @@ func (d *doctor) endpoint(e endpoint) {
 	}
 	d.ok("endpoint", e.name, "%s, etcd %s, answers in %s", role, s.Version, cli.Span(e.took))
 	if s.IsLearner {
-		d.odd("endpoint", e.name, "is a learner, and serves nothing", "promote it (etcdctl member promote), or take it out of --endpoints")
+		d.odd("endpoint", e.name, "is a learner, and serves no requests", "promote it (etcdctl member promote), or take it out of --endpoints")
 	}
 	if why := cluster.VersionFault(s.Version); why != "" {
 		d.wrong("version", e.name, fmt.Sprintf("etcd %s: %s", s.Version, why), "upgrade this member")
@@ -116,11 +116,11 @@ func (d *doctor) room(e endpoint) {
 	if quota <= 0 || float64(size) < full*float64(quota) {
 		return
 	}
-	d.odd("alarm", e.name, fmt.Sprintf("its database has %d MB of %d MB; when it is full, no lock can be taken", size>>20, quota>>20),
+	d.odd("alarm", e.name, fmt.Sprintf("its database has %d MB of %d MB; when it is full, no lock can be acquired", size>>20, quota>>20),
 		"compact and defragment (etcdctl compact, etcdctl defrag), or raise --quota-backend-bytes")
 }
 
-// cluster compares what the endpoints say.
+// cluster compares what the endpoints report.
 func (d *doctor) cluster(ends []endpoint) {
 	ids := map[uint64][]string{}
 	leaders := map[uint64]bool{}
@@ -147,12 +147,12 @@ func (d *doctor) cluster(ends []endpoint) {
 			"correct --endpoints: locks in one cluster exclude nobody in another")
 	case len(leaderless) > 0:
 		d.wrong("cluster", "", "no leader is known at "+strings.Join(leaderless, ", "),
-			"see that most members run and reach each other: without a leader no lease is renewed")
+			"make sure that most members run and reach each other: without a leader no lease is renewed")
 	case len(leaders) > 1:
-		d.odd("cluster", "", "the endpoints name different leaders", "an election may be under way: look again; if it stays so, a member is cut off from its peers")
+		d.odd("cluster", "", "the endpoints name different leaders", "an election may be in progress: run doctor again; if this persists, a member is cut off from its peers")
 	default:
 		for id := range ids {
-			d.ok("cluster", "", "%x, all endpoints are of it and know the leader", id)
+			d.ok("cluster", "", "%x: all endpoints belong to it and know the leader", id)
 		}
 	}
 }
@@ -179,17 +179,17 @@ func (d *doctor) members(ctx context.Context, c *pawl.Client, ends []endpoint) e
 		}
 	}
 	if len(missing) == 0 {
-		d.ok("cluster", "", "has %s, and each was asked", members(len(resp.Members)))
+		d.ok("cluster", "", "has %s, and each was checked", members(len(resp.Members)))
 		return nil
 	}
-	d.odd("cluster", "", fmt.Sprintf("has %s; not asked, or without an answer: %s", members(len(resp.Members)), strings.Join(missing, "; ")),
-		"give all members in --endpoints, so that another can stand in when one fails")
+	d.odd("cluster", "", fmt.Sprintf("has %s; not checked, or without an answer: %s", members(len(resp.Members)), strings.Join(missing, "; ")),
+		"list all members in --endpoints, so that pawl can use another when one fails")
 	return nil
 }
 
 func members(n int) string {
 	if n == 1 {
-		return "one member, so that nothing stands in when it fails"
+		return "one member, and no other if it fails"
 	}
 	return fmt.Sprintf("%d members", n)
 }
@@ -214,7 +214,7 @@ func (d *doctor) call(ctx context.Context, c *pawl.Client, r cluster.Request, f 
 	return host.Cluster.Do(ctx, r, f)
 }
 
-// alarms queries which are raised. A user who may not query them learns them from Status alone.
+// alarms queries the alarms. A user who may not query them learns them only from Status.
 func (d *doctor) alarms(ctx context.Context, c *pawl.Client, ends []endpoint) error {
 	var resp *pb.AlarmResponse
 	err := d.call(ctx, c, cluster.Request{Op: "alarm list", Reads: true}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
@@ -225,16 +225,16 @@ func (d *doctor) alarms(ctx context.Context, c *pawl.Client, ends []endpoint) er
 		return resp.GetHeader(), err
 	})
 	if cluster.IsPermissionDenied(err) {
-		d.odd("alarm", "", "this user may not ask for alarms", "ask again as root")
+		d.odd("alarm", "", "this user may not query alarms", "run doctor as root")
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	for _, a := range resp.Alarms {
-		do := "compact and defragment each member, then etcdctl alarm disarm; until then no lock can be taken, and those held can be released"
+		do := "compact and defragment each member, then etcdctl alarm disarm; until then no lock can be acquired, but held locks can be released"
 		if a.Alarm == pb.AlarmType_CORRUPT {
-			do = "this member's data differ from the others': stop it, and replace it by a new one (etcdctl member remove, member add)"
+			do = "this member's data differ from the others': stop it, and replace it with a new one (etcdctl member remove, member add)"
 		}
 		d.wrong("alarm", fmt.Sprintf("member %x", a.MemberID), a.Alarm.String(), do)
 	}

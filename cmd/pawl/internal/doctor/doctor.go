@@ -19,28 +19,30 @@ func New() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor [PREFIX]",
 		Short: "Check the cluster and the keys for what endangers locks",
-		Long: `Checks what locks rest on, and says what to do about each thing that is not as it
-should be:
+		Long: `Checks the cluster and the keys that locks depend on, and says for each problem what to
+do:
 
   endpoint    each of --endpoints answers, and is a member that can serve
-  version     etcd 3.5.28, 3.6.9, 3.7.0 or later: older ones break rules of pawl
-  cluster     all endpoints are of one cluster, which has a leader; what members it has
-  alarm       NOSPACE, CORRUPT; and how full the database is
+  version     etcd is 3.5.28, 3.6.9, 3.7.0 or later: older ones have bugs that can
+              break locks
+  cluster     all endpoints are of one cluster, which has a leader; its members
+  alarm       NOSPACE and CORRUPT alarms; how full the database is
   ttl         the shortest lease that the cluster grants
   clock       this machine's clock, and how fast it is being corrected
-  permission  the user may read and write the sessions' keys and those under PREFIX
+  permission  the user may read and write the session keys and the keys under PREFIX
   key         foreign keys under a lock's name, which block it; keys without a lease;
-              two kinds of one name, as a lock and an election, which exclude each other
+              two kinds of lock with one name, such as a lock and an election, which
+              exclude each other
   session     sessions that have stopped renewing; session keys without a lease
 
-Under "key" it looks at the names that begin with PREFIX, or at all. It grants a lease
-and revokes it, and writes nothing else: permission to write is asked for with a
-transaction whose condition never holds.
+"key" checks the names that begin with PREFIX, or all. doctor grants a lease and revokes
+it, and writes nothing else. It checks the permission to write with a transaction whose
+condition is never true.
 
-"ok" is as it should be, "look" may be meant, "wrong" is not. The exit code is 0, or 1
-where something is wrong, or 123 where no endpoint answers.
+"ok" means no problem, "look" a problem unless it is intended, and "wrong" a problem.
+The exit code is 1 if something is wrong, 123 if no endpoint answers, and otherwise 0.
 
-With --json a line is an object with check, status, subject, says and do.`,
+With --json each line is an object with check, status, subject, says and do.`,
 		Example: `  pawl doctor
   pawl doctor --json | jq -r 'select(.status == "wrong") | .do'
   pawl doctor --endpoints a:2379,b:2379,c:2379 reports/`,
@@ -52,7 +54,7 @@ With --json a line is an object with check, status, subject, says and do.`,
 	return cmd
 }
 
-// A finding is what a check has come to.
+// A finding is the result of a check.
 type finding struct {
 	Check   string `json:"check"`
 	Status  string `json:"status"`
@@ -70,7 +72,7 @@ const (
 	isWrong = "wrong"
 )
 
-// A doctor writes findings down.
+// A doctor prints findings.
 type doctor struct {
 	out    io.Writer
 	json   bool
@@ -81,7 +83,7 @@ func (d *doctor) find(f finding) {
 	d.counts[f.Status]++
 	if d.json {
 		f.SubjectBase64 = cli.Base64(f.Subject)
-		_ = cli.JSONLine(d.out, f) // run sees that it was not written
+		_ = cli.JSONLine(d.out, f) // the exit code shows that it was not written
 		return
 	}
 	line := fmt.Sprintf("%-5s %-10s ", f.Status, f.Check)
@@ -106,7 +108,7 @@ func (d *doctor) wrong(check, subject, says, do string) {
 	d.find(finding{Check: check, Status: isWrong, Subject: subject, Says: says, Do: do})
 }
 
-// examine makes all checks, and says what they come to.
+// examine makes all checks, and prints their results.
 func examine(o *cli.Reader, cmd *cobra.Command, prefix string) error {
 	ctx, stop := supervise.Catch().Ends(context.Background())
 	defer stop()
@@ -144,13 +146,13 @@ func examine(o *cli.Reader, cmd *cobra.Command, prefix string) error {
 			return cause
 		}
 		if err != nil {
-			d.wrong("request", "", err.Error(), "the checks that need it were left out: see to what is wrong above first")
+			d.wrong("request", "", err.Error(), "the checks that need it were skipped: fix the problems above first")
 		}
 	}
 	return d.sum()
 }
 
-// sum says what it came to.
+// sum prints the summary.
 func (d *doctor) sum() error {
 	wrong, odd := d.counts[isWrong], d.counts[isOdd]
 	if !d.json {

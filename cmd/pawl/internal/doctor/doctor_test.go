@@ -64,7 +64,7 @@ func TestTheDoctorExaminesSessions(t *testing.T) {
 	}
 	good := inspect.SessionKey{Position: inspect.Position{Key: "//pawl/1f", Lease: 0x1f, Owner: "ann"}, Named: 0x1f}
 	assert.Empty(t, one(good, 10*time.Second))
-	assert.Regexp(t, `^look  session .*ann has not renewed it for 11s.*its locks go in 9s\n→ .*etcdctl lease revoke 1f$`, one(good, 9*time.Second))
+	assert.Regexp(t, `^look  session .*ann has not renewed it for 11s.*its locks expire in 9s\n→ .*etcdctl lease revoke 1f$`, one(good, 9*time.Second))
 	other := good
 	other.Named = 0x2f
 	assert.Contains(t, one(other, 20*time.Second), "is on lease 1f, which it does not name")

@@ -16,7 +16,7 @@ func (d *doctor) keys(ctx context.Context, c *pawl.Client, namespace, prefix str
 	if err != nil {
 		return err
 	}
-	known := map[string]string{} // whose name each key is under
+	known := map[string]string{} // the name that each key belongs to
 	for _, l := range s.Queues {
 		for _, p := range l.Queue {
 			if p.Form != inspect.Foreign {
@@ -27,14 +27,14 @@ func (d *doctor) keys(ctx context.Context, c *pawl.Client, namespace, prefix str
 	before := d.counts[isWrong] + d.counts[isOdd]
 	for _, l := range s.Queues {
 		if mixed := cli.Mixed(l); mixed != "" {
-			d.odd("key", l.Prefix, mixed, "give each a name of its own, unless that is meant")
+			d.odd("key", l.Prefix, mixed, "give each a name of its own, unless this is intended")
 		}
 		for _, p := range l.Queue {
 			d.key(l, p, known[p.Key])
 		}
 	}
 	if s.Ignored > 0 {
-		d.odd("key", "", fmt.Sprintf("%d keys more than are looked at here are no locks", s.Ignored),
+		d.odd("key", "", fmt.Sprintf("%d more keys are not locks, and were not checked", s.Ignored),
 			"give pawl a --namespace of its own, or check a PREFIX")
 	}
 	if d.counts[isWrong]+d.counts[isOdd] == before {
@@ -45,13 +45,12 @@ func (d *doctor) keys(ctx context.Context, c *pawl.Client, namespace, prefix str
 
 func lines(n int) string {
 	if n == 1 {
-		return "1 name that somebody wants, with no other keys under it"
+		return "1 name that somebody holds or waits for, with no other keys under it"
 	}
-	return fmt.Sprintf("%d names that somebody wants, with no other keys under them", n)
+	return fmt.Sprintf("%d names that somebody holds or waits for, with no other keys under them", n)
 }
 
-// key checks one position of a queue. home is the name that its key belongs to, if
-// any.
+// key checks one position of a queue. home is the name to which its key belongs, if any.
 func (d *doctor) key(l inspect.NamedQueue, p inspect.Position, home string) {
 	breakIt := "pawl break "
 	if l.EtcdLayout {
@@ -64,7 +63,7 @@ func (d *doctor) key(l inspect.NamedQueue, p inspect.Position, home string) {
 		breakIt += fmt.Sprintf("--token %d ", p.Token)
 	}
 	breakIt += cli.ShellName(l.Name)
-	blocks := "who comes after it waits until it is gone"
+	blocks := "all keys behind it wait until it is gone"
 	switch {
 	case p.HasSlot():
 		blocks = fmt.Sprintf("it holds slot %d of %q", p.Slot, l.Name)
@@ -73,20 +72,20 @@ func (d *doctor) key(l inspect.NamedQueue, p inspect.Position, home string) {
 	}
 	switch {
 	case p.Form == inspect.Foreign && home != "":
-		d.odd("key", p.Key, fmt.Sprintf("is of %q, and lies under %q: in etcd's layout names nest, and %s", home, l.Name, blocks),
-			"choose names of which none is a folder of another, or leave --etcd-layout out")
+		d.odd("key", p.Key, fmt.Sprintf("belongs to %q, and lies under %q: in etcd's layout names nest, and %s", home, l.Name, blocks),
+			"choose names of which none contains another, or omit --etcd-layout")
 	case p.Form == inspect.Foreign && p.Holds:
-		d.wrong("key", p.Key, fmt.Sprintf("is no lock's key and lies under %q: %s", l.Name, blocks),
+		d.wrong("key", p.Key, fmt.Sprintf("is not a lock's key, but lies under %q: %s", l.Name, blocks),
 			"if nobody needs it: "+breakIt+"; and keep other keys out from under the names of locks")
 	case p.Form == inspect.Foreign:
-		d.odd("key", p.Key, fmt.Sprintf("is no lock's key and lies under %q: %s", l.Name, blocks),
+		d.odd("key", p.Key, fmt.Sprintf("is not a lock's key, but lies under %q: %s", l.Name, blocks),
 			"if nobody needs it: etcdctl del "+cli.ShellName(p.Key))
 	case p.Lease == 0:
 		do := "if its holder is gone: etcdctl del " + cli.ShellName(p.Key)
 		if p.Holds {
 			do = "if its holder is gone: " + breakIt
 		}
-		d.wrong("key", p.Key, "is on no lease, so it never ends by itself: written by hand, or restored; "+blocks, do)
+		d.wrong("key", p.Key, "has no lease, so it never expires: written by hand, or restored; "+blocks, do)
 	}
 }
 
@@ -120,7 +119,7 @@ func (d *doctor) sessions(ctx context.Context, c *pawl.Client) error {
 func (d *doctor) session(k inspect.SessionKey, l inspect.Lease) {
 	switch {
 	case k.Lease == 0:
-		d.wrong("session", k.Key, "is on no lease, so it never ends by itself: written by hand, or restored",
+		d.wrong("session", k.Key, "has no lease, so it never expires: written by hand, or restored",
 			"if no session of that name is alive: etcdctl del "+cli.ShellName(k.Key))
 	case k.Below:
 	case k.Named == 0 || k.Named != k.Lease:
@@ -129,8 +128,8 @@ func (d *doctor) session(k inspect.SessionKey, l inspect.Lease) {
 	case l.Gone || l.Granted == 0:
 		return // it has ended meanwhile
 	case l.Left < l.Granted/2:
-		d.odd("session", k.Key, fmt.Sprintf("%s has not renewed it for %s: it is stopped, cut off from the cluster, or dead; its locks go in %s",
+		d.odd("session", k.Key, fmt.Sprintf("%s has not renewed it for %s: it is stopped, cut off from the cluster, or dead; its locks expire in %s",
 			cli.Plain(cmp.Or(k.Owner, cli.Who(k.Position))), cli.Span(l.Granted-l.Left), cli.Span(l.Left)),
-			"look at that process; if it is dead, wait, or end its lease now: etcdctl lease revoke "+cli.LeaseHex(k.Lease))
+			"check that process; if it is dead, wait, or end its lease now: etcdctl lease revoke "+cli.LeaseHex(k.Lease))
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// ttl grants the shortest lease that pawl takes, and revokes it.
+// ttl grants the shortest lease that pawl accepts, and revokes it.
 func (d *doctor) ttl(ctx context.Context, c *pawl.Client) error {
 	var resp *pb.LeaseGrantResponse
 	err := d.call(ctx, c, cluster.Request{Op: "lease grant"}, func(ctx context.Context, m *cluster.Member) (h *pb.ResponseHeader, err error) {
@@ -32,28 +32,28 @@ func (d *doctor) ttl(ctx context.Context, c *pawl.Client) error {
 		d.wrong("ttl", "", "no lease is granted: the database is full", "see the alarm above")
 		return nil
 	case err != nil:
-		return fmt.Errorf("no lease is granted, so no lock can be taken: %w", err)
+		return fmt.Errorf("no lease is granted, so no lock can be acquired: %w", err)
 	}
 	_ = d.call(ctx, c, cluster.Request{Op: "lease revoke"}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
 		resp, err := m.Lease().LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: resp.ID})
 		return resp.GetHeader(), err
-	}) // else it expires
+	}) // otherwise it expires
 	granted := time.Duration(resp.TTL) * time.Second
 	switch {
 	case granted > lease.DefaultTTL:
-		d.odd("ttl", "", fmt.Sprintf("the shortest lease is %v, longer than pawl's default of %v: sessions get it all the same, and a dead holder's lock stays as long", granted, lease.DefaultTTL),
-			"lower the members' --election-timeout: the shortest lease is one and a half of it")
+		d.odd("ttl", "", fmt.Sprintf("the shortest lease is %v, longer than pawl's default of %v: sessions get this TTL instead, and the lock of a dead holder stays taken that long", granted, lease.DefaultTTL),
+			"lower the members' --election-timeout: the shortest lease is one and a half times that")
 	case granted > lease.MinTTL:
-		d.ok("ttl", "", "the shortest lease is %v; a session that asks for less gets that", granted)
+		d.ok("ttl", "", "the shortest lease is %v; a session that requests less gets that", granted)
 	default:
-		d.ok("ttl", "", "leases of %v and more are granted as they are asked for", granted)
+		d.ok("ttl", "", "leases of %v and more are granted as requested", granted)
 	}
 	return nil
 }
 
-// permissions checks what sessions need, and locks under prefix. Those may lie in
-// two places, of which one may be enough: pawl's layout keeps names with a slash
-// apart, and etcd's does not.
+// permissions checks the permissions for sessions, and for locks under prefix. The latter may
+// be in two places, one of which may be enough: pawl's layout keeps names with a slash apart,
+// and etcd's does not.
 func (d *doctor) permissions(ctx context.Context, c *pawl.Client, namespace, prefix string) error {
 	own := keys.SessionRoot(namespace)
 	names := inspect.Scope{Prefix: prefix}.Prefixes(namespace)
@@ -63,7 +63,7 @@ func (d *doctor) permissions(ctx context.Context, c *pawl.Client, namespace, pre
 		if err != nil {
 			return err
 		}
-		d.denied(d.wrong, may, lacks, "sessions cannot be had")
+		d.denied(d.wrong, may, lacks, "sessions cannot be made")
 		if lacks, err = may.lacks(ctx, c, names...); err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func (d *doctor) permissions(ctx context.Context, c *pawl.Client, namespace, pre
 		if len(lacks) < len(names) {
 			report = d.odd
 		}
-		d.denied(report, may, lacks, "locks and elections there cannot be had")
+		d.denied(report, may, lacks, "locks and elections there cannot be acquired")
 	}
 	if d.counts[isWrong]+d.counts[isOdd] == before {
 		var all []string
@@ -83,13 +83,13 @@ func (d *doctor) permissions(ctx context.Context, c *pawl.Client, namespace, pre
 	return nil
 }
 
-// A permission is one thing that a user may do or not.
+// A permission is something that a user may or may not do.
 type permission struct {
 	what  string
 	check func(ctx context.Context, c *pawl.Client, prefix string) error
 }
 
-// lacks are those of prefixes where it is denied.
+// lacks returns the prefixes for which it is denied.
 func (may permission) lacks(ctx context.Context, c *pawl.Client, prefixes ...string) (denied []string, err error) {
 	for _, p := range prefixes {
 		err := may.check(ctx, c, p)
@@ -110,8 +110,8 @@ func (d *doctor) denied(report func(check, subject, says, do string), may permis
 	}
 }
 
-// mayRead reads no more than one key's name, in no order: to sort them, etcd would
-// read them all.
+// mayRead reads at most one key's name, unsorted, because to sort them etcd would read them
+// all.
 func mayRead(ctx context.Context, c *pawl.Client, prefix string) error {
 	from := []byte(prefix)
 	if prefix == "" {
@@ -121,8 +121,8 @@ func mayRead(ctx context.Context, c *pawl.Client, prefix string) error {
 	return transact(ctx, c, &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestRange{RequestRange: one}}}})
 }
 
-// mayWrite requests a put that never happens: etcd looks at the permissions for
-// both branches of a transaction.
+// mayWrite requests a put that never happens: etcd checks the permissions for both branches of
+// a transaction.
 func mayWrite(ctx context.Context, c *pawl.Client, prefix string) error {
 	key := prefix + "pawl-doctor"
 	return transact(ctx, c, &pb.TxnRequest{

@@ -14,18 +14,18 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// blocker is who is in the way to a name. One without a holder is that of nobody, or of an unknown.
+// blocker is who keeps a name taken. Without a holder, nobody does, or an unknown one.
 type blocker struct {
 	name    string
 	holder  string // "": nobody
 	holders int    // more than one: of a shared lock, or a semaphore
-	said    string // all of them, for people
+	said    string // all of them, for people to read
 	since   time.Time
-	ahead   int // who waits, and is served earlier
+	ahead   int // how many waiters are served earlier
 }
 
-// blockerOf reads who is in the way to the first of names that is taken, as far as can be
-// read now; mine picks the caller's own place in the queue.
+// blockerOf reads who keeps the first taken one of names, as far as can be read now; mine picks
+// the caller's own place in the queue.
 func blockerOf(ctx context.Context, c *pawl.Client, names []string, etcdLayout bool, mine func(inspect.Position) bool) blocker {
 	for _, name := range names {
 		s, err := inspect.Read(ctx, c, inspect.Scope{Name: name, EtcdLayout: etcdLayout})
@@ -41,7 +41,7 @@ func blockerOf(ctx context.Context, c *pawl.Client, names []string, etcdLayout b
 	return blocker{name: names[0]}
 }
 
-// blockerIn is who is in the way in a queue.
+// blockerIn is who keeps the name of a queue taken.
 func blockerIn(q inspect.NamedQueue, mine func(inspect.Position) bool) blocker {
 	holders := q.Holders()
 	if slices.ContainsFunc(holders, mine) {
@@ -63,7 +63,7 @@ func blockerIn(q inspect.NamedQueue, mine func(inspect.Position) bool) blocker {
 	return out
 }
 
-// text says it for people: "backup" is held by ann for 3 min, 2 ahead.
+// text describes it for people to read: "backup" is held by ann for 3 min, 2 ahead.
 func (b blocker) text() string {
 	s := strconv.Quote(b.name) + " is taken"
 	if b.holder != "" {
@@ -78,7 +78,7 @@ func (b blocker) text() string {
 	return s
 }
 
-// lasting is d for people, in its largest unit.
+// lasting formats d for people to read, in its largest unit.
 func lasting(d time.Duration) string {
 	for _, u := range []struct {
 		unit time.Duration
@@ -96,7 +96,7 @@ func onLease(id int64) func(inspect.Position) bool {
 	return func(p inspect.Position) bool { return p.Lease == id }
 }
 
-// ofThisProcess picks the place that this process has, by what the key says of it.
+// ofThisProcess picks the place of this process, according to the key's value.
 func ofThisProcess(p inspect.Position) bool {
 	host, _ := os.Hostname()
 	return p.PID == os.Getpid() && strings.EqualFold(p.Host, host)

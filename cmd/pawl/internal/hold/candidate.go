@@ -19,7 +19,7 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// candidate is pawl elect under way. Its methods are called from one goroutine.
+// candidate is a running pawl elect. Its methods are called from one goroutine.
 type candidate struct {
 	o           *electOptions
 	client      *pawl.Client
@@ -29,11 +29,11 @@ type candidate struct {
 	command     *supervise.Command // nil: none
 	sigs        *supervise.Signals
 	cancel      context.CancelCauseFunc
-	rest        func() // ends the listening for deadly signals
+	rest        func() // stops listening for deadly signals
 	terms       int64
-	limit       *time.Timer // ends the wait for the first term; nil: nothing does
-	waited      func()      // is called at the first term; nil: nobody waits for one
-	led         bool        // a signal ended a term, which is how one without a command ends
+	limit       *time.Timer // ends the wait for the first term; nil: the wait is not limited
+	waited      func()      // called at the first term; nil: nobody waits for it
+	led         bool        // a signal ended a term, which is how pawl elect without a command ends
 }
 
 // run campaigns and leads until a signal, or the command's own end.
@@ -46,7 +46,7 @@ func (c *candidate) run(ctx context.Context) error {
 	}
 }
 
-// end is how pawl ends after err, or that it campaigns again.
+// end returns how pawl ends after err, or that it campaigns again.
 func (c *candidate) end(ctx context.Context, err error) (_ error, again bool) {
 	sig := signalIn(ctx)
 	switch {
@@ -55,11 +55,11 @@ func (c *candidate) end(ctx context.Context, err error) (_ error, again bool) {
 	case sig != nil:
 		return cut(sig), false
 	}
-	// Where the term ran out, the command was ended, and the term given back.
+	// If the term was about to expire, the command was ended, and the term resigned.
 	return cli.Reach(err), cli.WasEnded(err)
 }
 
-// tryAndRun is run for a first term that is not waited for.
+// tryAndRun is run for a first term that it does not wait for.
 func (c *candidate) tryAndRun(ctx context.Context) error {
 	if err, again := c.try(ctx); !again {
 		return err
@@ -67,7 +67,7 @@ func (c *candidate) tryAndRun(ctx context.Context) error {
 	return c.run(ctx)
 }
 
-// try leads for one term, if that is to be had without waiting.
+// try leads for one term, if it can be won without waiting.
 func (c *candidate) try(ctx context.Context) (_ error, again bool) {
 	trying, cancel := context.WithTimeout(ctx, c.o.DialTimeout)
 	defer cancel()
@@ -104,7 +104,7 @@ func (c *candidate) resign(t *elect.Term) (lost bool) {
 	return lost
 }
 
-// leave revokes the lease of try's session. Without an answer it ends by itself.
+// leave revokes the lease of try's session. If there is no answer, the lease expires.
 func (c *candidate) leave(session *pawl.Session) {
 	ctx, cancel := context.WithTimeout(context.Background(), lateRelease)
 	defer cancel()
@@ -142,7 +142,7 @@ func (c *candidate) lead(ctx context.Context, t *elect.Term) error {
 	}
 	c.rest() // signals are the command's now
 	defer func() { c.rest = c.sigs.Listen(c.cancel) }()
-	if ctx.Err() != nil { // in the instant in which it was elected
+	if ctx.Err() != nil { // at the moment of the election
 		return nil
 	}
 	var got syscall.Signal
@@ -154,7 +154,7 @@ func (c *candidate) lead(ctx context.Context, t *elect.Term) error {
 	}
 	err := commandEnd(c.command.Run(t))
 	if got != 0 && cli.WasEnded(err) {
-		c.cancel(&supervise.Interrupted{Signal: got}) // it was asked to end: no further term
+		c.cancel(&supervise.Interrupted{Signal: got}) // it was told to end: no further term
 	}
 	return err
 }
@@ -173,8 +173,8 @@ func (c *candidate) notify(ev elect.Event) {
 	}
 }
 
-// leaseOf is the lease in a key of ours: "…/<lease in hex>-<n>", and in etcd's
-// layout without n.
+// leaseOf is the lease in one of our keys: "…/<lease in hex>-<n>", and in etcd's layout without
+// n.
 func leaseOf(key string) string {
 	id, _, _ := strings.Cut(key[strings.LastIndexByte(key, '/')+1:], "-")
 	return id

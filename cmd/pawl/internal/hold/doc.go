@@ -3,16 +3,16 @@
 //
 // # What it guarantees
 //
-//  1. COMMAND is started only after the lock or the term was acquired, and a signal that came before it was started ends
-//     the wait: it is not started.
-//  2. The lock is given back, and its lease revoked, on every way out but KILL, and only after COMMAND has ended.
+//  1. COMMAND is started only after the lock or the term was acquired. A signal that arrives before COMMAND is started
+//     ends the wait: COMMAND is not started.
+//  2. The lock is released, and its lease revoked, however pawl ends except by KILL, and only after COMMAND has ended.
 //  3. COMMAND finds the innermost lock in its environment, the fencing token included.
-//  4. stdout belongs to COMMAND. Without a COMMAND it says what is held, a line an event; --json writes the same as
-//     objects, and what JSON cannot carry in base64 too.
-//  5. With -n, and after --wait, the name of the holder is said and -E's code returned; with -E 0 nothing is said. -n
+//  4. stdout belongs to COMMAND. Without a COMMAND pawl prints what is held there, one line for each event; --json
+//     prints the same as objects, with base64 for what JSON cannot represent.
+//  5. With -n, and after --wait, pawl prints the holder's name and returns -E's code; with -E 0 it prints nothing. -n
 //     puts no key behind another's.
-//  6. With --pid the lock is given back, or the wait ends, when that process has ended. It gets TERM when the lock is
-//     lost, and never once it has ended, even if its number belongs to another process by then (Linux).
+//  6. With --pid the lock is released, or the wait ends, when that process has ended. The process gets TERM when the
+//     lock is lost, but never after it has ended, even if another process has its number by then (Linux).
 //
 // # Failures
 //
@@ -21,5 +21,5 @@
 //
 // # What it does not do
 //
-// --pid ends nothing but the wait: what that process has started runs on after a loss.
+// --pid ends only the process with that number: after a loss, the processes that it has started run on.
 package hold

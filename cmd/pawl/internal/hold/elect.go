@@ -26,16 +26,14 @@ func NewElect() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "elect NAME VALUE [-- COMMAND…]",
 		Short: "Lead an election, and run a command while leading",
-		Long: `Campaigns for the leadership of NAME with VALUE, which observers see, and leads: until
-a signal, or, with a COMMAND, for as long as that runs. When the term is lost, it
-campaigns again, and runs COMMAND again at each new term. When COMMAND ends by itself
+		Long: `Campaigns for the leadership of NAME with VALUE, which observers see. Then it leads
+until a signal or, with a COMMAND, as long as that runs. If the term is lost, it
+campaigns again, and runs COMMAND again in each new term. If COMMAND ends by itself
 during a term, pawl resigns and exits with its code.
 
-COMMAND runs as under pawl lock: the same stdin, stdout, stderr, signals, environment
-(PAWL_LOCK is NAME) and end: it is dead, with all that it started, before its term's
-deadline.
-
-` + cli.ExitHelp,
+COMMAND runs as under pawl lock, with the same stdin, stdout, stderr, signals and
+environment (PAWL_LOCK is NAME). It is dead before the deadline of its term, and so are
+all processes that it started.` + cli.ExitHelp,
 		Example: `  pawl elect scheduler "$(hostname)" -- ./scheduler
   pawl observe scheduler`,
 		Args: cli.Words(2, "NAME VALUE"),
@@ -47,7 +45,7 @@ deadline.
 	o.Connection.Flags(fs)
 	o.tenure.flags(fs)
 	o.waiting.flags(fs, "the first term")
-	fs.BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, to share the election with etcdctl elect and clientv3's concurrency.Election")
+	fs.BoolVar(&o.etcd, "etcd-layout", false, "use NAME verbatim, to share the election with etcdctl elect and clientv3's concurrency.Election")
 	cli.CompletesNames(cmd, &o.Connection)
 	return cmd
 }

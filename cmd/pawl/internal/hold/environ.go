@@ -10,19 +10,19 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// tenureOf is what a command's environment says of a lock or a term.
+// tenureOf is what a command's environment contains of a lock or a term.
 type tenureOf interface {
 	Token() fencing.Token
 	Deadline() time.Time
 }
 
-// variables are those that a command gets, some of them.
+// variables are all variables that a command may get.
 var variables = []string{
 	"PAWL_LOCK", "PAWL_LOCKS", "PAWL_KEY", "PAWL_KEYS", "PAWL_MODE", "PAWL_SLOT", "PAWL_TOKEN", "PAWL_LEASE", "PAWL_DEADLINE",
 }
 
-// environ is our environment with the variables of what is held, lease being in hex. They replace
-// all inherited ones, so that a nested command sees what is innermost.
+// environ is our environment with the variables of what is held, lease being in hex. They
+// replace inherited ones, so that a nested command sees the innermost lock.
 func environ(names, keys []string, t tenureOf, lease string, more ...string) []string {
 	ours := []string{
 		"PAWL_TOKEN=" + strconv.FormatInt(int64(t.Token()), 10),

@@ -21,21 +21,21 @@ type grip struct {
 	slot        *int // of a semaphore; nil: none
 }
 
-// holding is what the modes' handles have in common.
+// holding is the common interface of the modes' handles.
 type holding interface {
 	supervise.Holding
 	Token() fencing.Token
 	Release(ctx context.Context) error
 }
 
-// The modes, as notices and PAWL_MODE say them.
+// The modes, as in notices and PAWL_MODE.
 const (
 	exclusive = "exclusive"
 	shared    = "shared"
 	semaphore = "semaphore"
 )
 
-// notice is one about g.
+// notice makes a notice about g.
 func (g *grip) notice(event string) notice {
 	n := notice{Event: event, Name: g.names[0], Token: g.Token(), Mode: g.mode, Slot: g.slot}
 	if len(g.names) > 1 {
@@ -53,8 +53,8 @@ func (g *grip) environ(lease string) []string {
 	return environ(g.names, g.keys, g, lease, more...)
 }
 
-// take takes names once, as the options say, waiting for them unless try. It reports what
-// is wrong with the names and the options before it asks for a session.
+// take acquires names once, according to the options, and waits unless try is set. It reports
+// what is wrong with the names and the options before it needs a session.
 func (o *lockOptions) take(ctx context.Context, s pawl.Sessions, names []string, try bool) (*grip, error) {
 	opts, mode := lock.Options{EtcdLayout: o.etcd}, exclusive
 	if o.shared {
@@ -126,7 +126,7 @@ func (o *lockOptions) check(names []string) error {
 	return nil
 }
 
-// noSession is where sessions are asked for once the arguments are known to be right.
+// noSession is a Sessions for checks: a call of it shows that the arguments are valid.
 type noSession struct{}
 
 var errNoSession = errors.New("the arguments are right")

@@ -29,8 +29,8 @@ func lookPath(argv []string) (path string, err error) {
 	return "", cli.Exit(cli.ExitNoExec, err)
 }
 
-// guarded calls hold in the process that holds the lock, where c can run. The process
-// that the user started guards that one, and ends as it does.
+// guarded calls hold in the process that holds the lock, where c can run. The process that the
+// user started guards that process, and ends as it does.
 func guarded(c *supervise.Command, hold func() error) error {
 	link, err := supervise.Inherited()
 	switch {
@@ -57,7 +57,7 @@ func guarded(c *supervise.Command, hold func() error) error {
 	return nil
 }
 
-// signalsOf are those that come to c's guardian, or, without a c, to this process.
+// signalsOf are the signals that c's guardian receives, or, without a c, this process.
 func signalsOf(c *supervise.Command) *supervise.Signals {
 	if c == nil {
 		return supervise.Catch()
@@ -72,10 +72,10 @@ func signalIn(ctx context.Context) *supervise.Interrupted {
 	return sig
 }
 
-// cut is how pawl ends when sig ends its wait.
+// cut is the error of a wait that sig ended.
 func cut(sig *supervise.Interrupted) error { return cli.EndedBy(sig.Signal, sig) }
 
-// commandEnd is a command's end as pawl's.
+// commandEnd is pawl's error for a command's end.
 func commandEnd(ws unix.WaitStatus, err error) error {
 	var start *supervise.StartError
 	var sig *supervise.Interrupted
@@ -94,5 +94,5 @@ func commandEnd(ws unix.WaitStatus, err error) error {
 	return nil
 }
 
-// warn says on stderr what the user has to know.
+// warn prints a warning on stderr.
 func warn(text string) { fmt.Fprintln(os.Stderr, "pawl: "+text) }

@@ -15,7 +15,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// hold waits for the lock, and holds it: while c runs, or without a c until a signal.
+// hold waits for the lock, and holds it while c runs, or without a c until a signal.
 func (o *lockOptions) hold(cmd *cobra.Command, names []string, opts lease.Options, c *supervise.Command) (err error) {
 	sigs := signalsOf(c)
 	waiting, stop := sigs.Ends(context.Background())
@@ -23,7 +23,7 @@ func (o *lockOptions) hold(cmd *cobra.Command, names []string, opts lease.Option
 		var giveUp context.CancelCauseFunc
 		waiting, giveUp = context.WithCancelCause(waiting)
 		defer giveUp(nil)
-		go func() { // ends with waiting
+		go func() { // returns when waiting ends
 			select {
 			case <-o.user.over:
 				giveUp(errPidEnded)
@@ -48,7 +48,7 @@ func (o *lockOptions) hold(cmd *cobra.Command, names []string, opts lease.Option
 		return err
 	}
 	defer func() { err = o.release(cmd, held, session, c != nil, err) }()
-	if sig := signalIn(waiting); sig != nil { // in the instant in which it was acquired
+	if sig := signalIn(waiting); sig != nil { // at the moment of the acquisition
 		return cut(sig)
 	}
 	till := held.Deadline()
@@ -65,7 +65,7 @@ func (o *lockOptions) hold(cmd *cobra.Command, names []string, opts lease.Option
 	return commandEnd(c.Run(held))
 }
 
-// acquire makes a session and takes the names, within --wait where it is given.
+// acquire makes a session and acquires the names, within --wait if it is given.
 func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, names []string, opts lease.Options, say reporter) (*grip, *pawl.Session, error) {
 	granting, cancel := context.WithTimeout(ctx, o.DialTimeout)
 	defer cancel()
@@ -94,8 +94,8 @@ func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, names []
 	return held, session, o.sort(ctx, err, look)
 }
 
-// sort gives an error of acquire its exit code; ctx knows of signals and --wait, look
-// of who is in the way.
+// sort adds an exit code to an error of acquire; ctx knows of signals and --wait, look of who
+// holds the name.
 func (o *lockOptions) sort(ctx context.Context, err error, look func(context.Context) blocker) error {
 	cause, sig := context.Cause(ctx), signalIn(ctx)
 	switch {
@@ -112,8 +112,8 @@ func (o *lockOptions) sort(ctx context.Context, err error, look func(context.Con
 // errPidEnded is the cause of a wait that the end of --pid's process ended.
 var errPidEnded = errors.New("the process of --pid has ended")
 
-// untilSignal waits for a deadly signal or the end of --pid's process, which are the ways
-// to end it, or for the loss.
+// untilSignal waits for a deadly signal or the end of --pid's process, which end the hold, or
+// for the loss.
 func (o *lockOptions) untilSignal(sigs *supervise.Signals, held *grip, say reporter) error {
 	var over <-chan struct{}
 	if o.user != nil {
@@ -124,7 +124,7 @@ func (o *lockOptions) untilSignal(sigs *supervise.Signals, held *grip, say repor
 		case sig := <-sigs.C:
 			if o.user == nil && sig.Deadly() || sig.Number == unix.SIGTERM {
 				return nil
-			} // what the terminal sends to the script too, that may survive
+			} // the script may get the terminal's signals too, and survive them
 		case <-over:
 			return nil
 		case <-held.Done():
@@ -139,15 +139,15 @@ func (o *lockOptions) untilSignal(sigs *supervise.Signals, held *grip, say repor
 	}
 }
 
-// lateRelease is how long a lock that is lost or about to be is still given back.
+// lateRelease is how long the release of a lock that is lost, or about to be, may take.
 const lateRelease = time.Second
 
-// release gives the lock back and revokes the lease. err is how the work ended;
-// it stands, but for a loss that nobody has noticed before.
+// release releases the lock and revokes the lease. err is how the work ended, which is returned
+// unless a loss was not noticed before.
 func (o *lockOptions) release(cmd *cobra.Command, held *grip, session *pawl.Session, command bool, err error) error {
 	patience := o.DialTimeout
 	if cli.CodeOf(err) == cli.ExitLost {
-		patience = min(patience, lateRelease) // what is left, if anything, expires soon
+		patience = min(patience, lateRelease) // anything left expires soon
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -163,7 +163,7 @@ func (o *lockOptions) release(cmd *cobra.Command, held *grip, session *pawl.Sess
 	case errors.Is(rerr, lock.ErrLost):
 		return cli.Exit(cli.ExitLost, rerr)
 	default:
-		cli.Complain(rerr) // it ends with its lease
+		cli.Complain(rerr) // the lock ends with its lease
 	}
 	return err
 }

@@ -13,12 +13,12 @@ type lockOptions struct {
 	waiting
 	etcd    bool
 	shared  bool
-	permits int      // slots of the semaphore; noPermits: it is none
-	pid     int      // hold it only until this process ends; 0: there is none
-	user    *process // that one
+	permits int      // slots of the semaphore; noPermits: not a semaphore
+	pid     int      // hold it only until this process ends; 0: no process
+	user    *process // the process with number pid
 }
 
-// noPermits is --permits where it was not given.
+// noPermits is the value of --permits if it was not given.
 const noPermits = -1
 
 // NewLock makes pawl lock.
@@ -27,40 +27,38 @@ func NewLock() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lock NAME… [-- COMMAND…]",
 		Short: "Hold a lock, or run a command while holding it",
-		Long: `Waits for the lock NAME, first come, first served, and holds it: until a signal,
-or, with a COMMAND, for as long as that runs. Without a COMMAND it says on stdout
-when it holds the lock, with key, token and deadline, and exits 121 when it is lost.
+		Long: `Waits for the lock NAME, first come, first served, and holds it until a signal or, with
+a COMMAND, as long as that runs. Without a COMMAND it prints key, token and deadline on
+stdout when it holds the lock, and exits with 121 when the lock is lost.
 
-With --shared it holds NAME together with others that share it, and never while
-somebody holds it alone: readers and writers, in one queue. With --permits N it holds
-one of N numbered slots of the semaphore NAME, so that N at the most hold it at once;
-all give the same N. Several NAMEs, 32 at the
-most, are locked at once, all or none, so that two such commands never wait for each
-other, whatever the order of their names; take no other lock meanwhile. They want a
-COMMAND, or --pid.
+With --shared it holds NAME together with other shared holders, the readers. Without it,
+it excludes everybody, as a writer does; readers and writers wait in one queue. With
+--permits N it holds one of N numbered slots of the semaphore NAME, so that at most N
+hold it at once; all users of NAME should give the same N. Several NAMEs, at most 32,
+are locked at once, all or none. Two such commands never deadlock, whatever the order
+of their names, if they take no other lock meanwhile. Several NAMEs require a COMMAND or
+--pid.
 
-COMMAND has pawl's stdin, stdout, stderr and terminal, and is sent TERM, INT, HUP, QUIT,
-USR1, USR2 and WINCH. A job that Ctrl-Z stops keeps its lock. COMMAND finds in its
-environment
-  PAWL_LOCK      NAME; of several instead PAWL_LOCKS, a line each
-  PAWL_KEY       the lock's key in etcd; of several instead PAWL_KEYS, a line each
-  PAWL_TOKEN     the fencing token: give it to storage that checks it
-  PAWL_MODE      exclusive, shared, or semaphore: storage has to know which a token is
-  PAWL_SLOT      with --permits the slot, from 0: the token is of this slot alone
+COMMAND has pawl's stdin, stdout, stderr and terminal. TERM, INT, HUP, QUIT, USR1, USR2
+and WINCH are forwarded to it. A job that Ctrl-Z stops keeps its lock. The environment
+of COMMAND has
+  PAWL_LOCK      NAME; for several names PAWL_LOCKS instead, one a line
+  PAWL_KEY       the lock's key in etcd; for several PAWL_KEYS instead, one a line
+  PAWL_TOKEN     the fencing token, for storage that checks it
+  PAWL_MODE      exclusive, shared or semaphore, for storage that checks tokens
+  PAWL_SLOT      with --permits the slot, from 0: the token is for this slot only
   PAWL_LEASE     the lease, in hex
-  PAWL_DEADLINE  until when it was held at the start, unless renewed (RFC 3339);
-                 pawl renews it
+  PAWL_DEADLINE  the deadline of the lock when COMMAND starts (RFC 3339); pawl renews
+                 the lease, so the actual deadline moves
 
-When the lock is lost, or renewals fail for so long that less than --grace is left of
-it, COMMAND and all that it started get TERM, then KILL, and are dead before the
-deadline; likewise when pawl is killed. What COMMAND leaves in the background when it
-ends by itself, runs on without the lock.
-
-` + cli.ExitHelp,
+If the lock is lost, or renewals have failed for so long that less than --grace is left,
+COMMAND and all processes that it started get TERM, then KILL, and are dead before the
+deadline. The same happens if pawl is killed. If COMMAND ends by itself, processes that
+it leaves in the background continue without the lock.` + cli.ExitHelp,
 		Example: `  pawl lock backup -- ./backup.sh
   pawl lock -n -E 0 hourly -- ./report.sh      # skip if it is running elsewhere
   pawl lock --wait 30 deploy -- make deploy
-  pawl lock --shared catalogue -- ./export.sh  # beside others that read
+  pawl lock --shared catalogue -- ./export.sh  # together with other readers
   pawl lock account/3 account/7 -- ./transfer  # both, or neither
   pawl lock --permits 4 gpus -- sh -c 'CUDA_VISIBLE_DEVICES=$PAWL_SLOT ./train'`,
 		Args: o.names,
@@ -73,16 +71,16 @@ ends by itself, runs on without the lock.
 	o.Connection.Flags(fs)
 	o.tenure.flags(fs)
 	o.waiting.flags(fs, "the lock")
-	fs.IntVar(&o.pid, "pid", 0, "without a COMMAND: give the lock back, or stop waiting, when process PID ends, and not at INT, HUP and QUIT; it gets TERM when the lock is lost")
-	fs.BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, to exclude etcdctl lock and clientv3's concurrency.Mutex too")
-	fs.BoolVar(&o.shared, "shared", false, "hold it together with others that share it")
+	fs.IntVar(&o.pid, "pid", 0, "without a COMMAND: release the lock, or stop waiting, when process PID ends; ignore INT, HUP and QUIT; send TERM to PID when the lock is lost")
+	fs.BoolVar(&o.etcd, "etcd-layout", false, "use NAME verbatim, so that etcdctl lock and clientv3's concurrency.Mutex are excluded too")
+	fs.BoolVar(&o.shared, "shared", false, "hold it together with other shared holders")
 	fs.IntVar(&o.permits, "permits", noPermits, "hold one of this many slots of a semaphore, at most 1000")
 	cli.CompletesAllNames(cmd, &o.Connection)
 	return cmd
 }
 
-// names are one word before the "--" or, with a COMMAND or --pid, any number: of others
-// one may be a COMMAND whose "--" was forgotten.
+// names are one word before the "--" or, with a COMMAND or --pid, any number of words. Without
+// those, a second word may be a COMMAND whose "--" was forgotten.
 func (o *lockOptions) names(cmd *cobra.Command, args []string) error {
 	n := len(cli.BeforeDash(cmd, args))
 	if n > 1 && n == len(args) && cmd.ArgsLenAtDash() < 0 && o.pid == 0 {

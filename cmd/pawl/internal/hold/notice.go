@@ -11,7 +11,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// A notice is one thing that happened, as a line for people or for programs.
+// A notice is one event, as a line for people or for programs.
 type notice struct {
 	Event    string        `json:"event"`           // waiting, held, lost, released, elected, …
 	Name     string        `json:"name"`            // of several names that are locked at once, the first
@@ -28,19 +28,19 @@ type notice struct {
 	Value    string        `json:"value,omitempty"`
 	Cause    string        `json:"cause,omitempty"`
 	Holder   string        `json:"holder,omitempty"`  // of waiting: who holds it, since when, and how many are served earlier
-	Holders  int           `json:"holders,omitempty"` // of waiting: how many hold it, where that is not one
+	Holders  int           `json:"holders,omitempty"` // of waiting: how many hold it, if not one
 	Since    *time.Time    `json:"since,omitempty"`
 	Ahead    int           `json:"ahead,omitempty"`
 	Time     time.Time     `json:"time"`
 
-	// What JSON cannot carry as it is.
+	// What JSON cannot represent as it is.
 	NameBase64   string `json:"nameBase64,omitempty"`
 	KeyBase64    string `json:"keyBase64,omitempty"`
 	ValueBase64  string `json:"valueBase64,omitempty"`
 	HolderBase64 string `json:"holderBase64,omitempty"`
 }
 
-// text is n for people.
+// text formats n for people to read.
 func (n notice) text() string {
 	s := n.Event + " " + strconv.Quote(n.Name)
 	for _, name := range n.Names[min(1, len(n.Names)):] {
@@ -82,8 +82,7 @@ type reporter struct {
 	json bool
 }
 
-// say writes n; what cannot be written is dropped, since a closed pipe is no
-// reason to give up a lock.
+// say writes n. It ignores errors, because a closed pipe is no reason to release a lock.
 func (r reporter) say(n notice) {
 	if r.w == nil {
 		return

@@ -2,20 +2,20 @@ package hold
 
 import "golang.org/x/sys/unix"
 
-// process is one that a lock is held for.
+// process is a process for which a lock is held.
 type process struct {
 	over <-chan struct{} // closed when it has ended
 	fd   int
 }
 
-// processOf is the process with that number.
+// processOf is the process with number pid.
 func processOf(pid int) (*process, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	if err != nil {
 		return nil, err
 	}
 	over := make(chan struct{})
-	go func() { // ends with that process, or with this one
+	go func() { // returns when that process ends
 		defer close(over)
 		for {
 			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
@@ -27,5 +27,5 @@ func processOf(pid int) (*process, error) {
 	return &process{over, fd}, nil
 }
 
-// terminate sends it TERM, and no other that was given its number.
+// terminate sends it TERM, but never a later process with the same number.
 func (p *process) terminate() { _ = unix.PidfdSendSignal(p.fd, unix.SIGTERM, nil, 0) }

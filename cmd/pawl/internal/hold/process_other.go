@@ -8,19 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is one that a lock is held for.
+// process is a process for which a lock is held.
 type process struct {
 	over <-chan struct{} // closed when it has ended
 	pid  int
 }
 
-// processOf is the process with that number.
+// processOf is the process with number pid.
 func processOf(pid int) (*process, error) {
 	if err := unix.Kill(pid, 0); err != nil && err != unix.EPERM {
 		return nil, err
 	}
 	over := make(chan struct{})
-	go func() { // ends with that process, or with this one
+	go func() { // returns when that process ends
 		defer close(over)
 		for unix.Kill(pid, 0) != unix.ESRCH {
 			time.Sleep(100 * time.Millisecond)
@@ -29,7 +29,7 @@ func processOf(pid int) (*process, error) {
 	return &process{over, pid}, nil
 }
 
-// terminate sends it TERM, unless it was seen to have ended.
+// terminate sends it TERM, unless it is known to have ended.
 func (p *process) terminate() {
 	select {
 	case <-p.over:

@@ -12,8 +12,8 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// tenure is what lock and elect have in common: how long a lease lasts, in whose
-// name, and how the end is brought about.
+// tenure is what lock and elect have in common: how long a lease lasts, the owner's name, and
+// how the command is ended.
 type tenure struct {
 	ttl   seconds
 	owner string
@@ -23,16 +23,16 @@ type tenure struct {
 
 func (o *tenure) flags(fs *pflag.FlagSet) {
 	fs.Var(&o.ttl, "ttl", "how long the lease outlives its last renewal, 3s to 300s (default 15s)")
-	fs.StringVar(&o.owner, "owner", "", "who holds it, for people (default host:pid)")
+	fs.StringVar(&o.owner, "owner", "", "name of the holder, for display (default host:pid)")
 	o.grace = noGrace
-	fs.Var(&o.grace, "grace", "from TERM to KILL for the command, at most a sixth of the TTL (default: that)")
-	fs.BoolVar(&o.json, "json", false, "say what happens as lines of JSON")
+	fs.Var(&o.grace, "grace", "time between TERM and KILL for the command, at most a sixth of the TTL, which is the default")
+	fs.BoolVar(&o.json, "json", false, "report what happens as lines of JSON")
 }
 
-// noGrace is --grace where it was not given.
+// noGrace is the value of --grace if it was not given.
 const noGrace = seconds(-1)
 
-// session are o's options for a session. What is wrong with them is wrong usage.
+// session returns o's options for a session. Invalid ones are wrong usage.
 func (o *tenure) session() (lease.Options, error) {
 	opts := lease.Options{TTL: time.Duration(o.ttl), Owner: o.owner}
 	if err := opts.Check(); err != nil {
@@ -52,7 +52,8 @@ func (o *tenure) graceOf(ttl time.Duration) time.Duration {
 	return time.Duration(o.grace)
 }
 
-// reporter is where a command's notices go: stdout belongs to the COMMAND where there is one.
+// reporter returns where a command's notices go: stdout belongs to the COMMAND, if there is
+// one.
 func (o *tenure) reporter(cmd *cobra.Command, command, verbose bool) reporter {
 	var w io.Writer
 	switch {

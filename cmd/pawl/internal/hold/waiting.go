@@ -12,24 +12,24 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 )
 
-// waiting is how long lock and elect wait, and what they do when that was not enough.
+// waiting is how long lock and elect wait, and what they do if that was not enough.
 type waiting struct {
 	wait     seconds
 	nonblock bool
 	conflict int
 }
 
-// noWait is --wait where it was not given: it waits as long as it takes.
+// noWait is the value of --wait if it was not given: no limit.
 const noWait = seconds(-1)
 
 func (o *waiting) flags(fs *pflag.FlagSet, what string) {
 	o.wait = noWait
-	fs.VarP(&o.wait, "wait", "w", "how long to wait for "+what+"; 0 is -n (default: as long as it takes)")
-	fs.BoolVarP(&o.nonblock, "nonblock", "n", false, "do not wait when another holds it or waits for it")
-	fs.IntVarP(&o.conflict, "conflict-exit-code", "E", cli.ExitNotAcquired, "exit code when it is not acquired with -n or --wait; with 0 nothing is said either")
+	fs.VarP(&o.wait, "wait", "w", "how long to wait for "+what+"; 0 means -n (default: as long as it takes)")
+	fs.BoolVarP(&o.nonblock, "nonblock", "n", false, "do not wait if somebody else holds it or waits for it")
+	fs.IntVarP(&o.conflict, "conflict-exit-code", "E", cli.ExitNotAcquired, "exit code if it is not acquired with -n or --wait; 0 also prints nothing")
 }
 
-// check finds what is wrong with o. Not to wait is what a wait of 0 says.
+// check reports what is wrong with o. A wait of 0 means not to wait.
 func (o *waiting) check() error {
 	if o.wait == 0 {
 		o.nonblock = true
@@ -43,8 +43,8 @@ func (o *waiting) check() error {
 // errWaited is the cause of a wait that --wait ended.
 var errWaited = errors.New("not acquired within --wait")
 
-// refusal is the error for a name that was not acquired with -n or within --wait. It is
-// silent where that is called success.
+// refusal is the error for a name that was not acquired with -n or within --wait. It is silent
+// if -E makes that a success.
 func (o *waiting) refusal(q blocker) error {
 	if o.conflict == cli.ExitOK {
 		return cli.Exit(cli.ExitOK, nil)
@@ -56,15 +56,15 @@ func (o *waiting) refusal(q blocker) error {
 	return cli.Exit(o.conflict, fmt.Errorf("%s: %s", why, q.text()))
 }
 
-// patience is how long pawl waits before it says what for.
+// patience is how long pawl waits before it prints what it waits for.
 const patience = time.Second
 
-// say reports a wait that lasts, until stop, which waits for it. For people it is said
-// on a terminal, and elsewhere with --verbose.
+// say reports a wait that lasts, until stop, which waits for it to return. A terminal gets the
+// text for people; anything else needs --verbose.
 func (o *waiting) say(ctx context.Context, r reporter, verbose bool, look func(context.Context) blocker) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	gone := make(chan struct{})
-	go func() { // ends with stop, which waits for it
+	go func() { // returns after stop, which waits for it
 		defer close(gone)
 		select {
 		case <-time.After(patience):

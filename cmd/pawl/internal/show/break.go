@@ -24,7 +24,7 @@ type breakOptions struct {
 	cli.Reader
 	yes   bool
 	token int64
-	slot  int // of a semaphore; below 0: none was given
+	slot  int // of a semaphore; below 0: not given
 }
 
 func NewBreak() *cobra.Command {
@@ -32,32 +32,32 @@ func NewBreak() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "break NAME",
 		Short: "Take a lock or a term from its holder",
-		Long: `Ends the present holder's key of the lock or election NAME, and says whom it evicted.
-It asks first; --yes does not. Without a terminal to ask on, --yes is required.
+		Long: `Deletes the key of the present holder of the lock or election NAME, and prints whom it
+evicted. It asks first, unless --yes is given; --yes is required without a terminal.
 
-The holder learns of it from its watch of the key, mostly within milliseconds; if it
-is stopped or cut off, when it comes back. Until then it goes on working: what it
-still writes, only storage that checks the token refuses. So break a lock whose
-holder is dead or does not matter; one that is merely slow, ask to end (pawl show
-says where it runs).
+The holder sees the loss through its watch of the key, usually within milliseconds. If
+it is stopped or cut off, it sees it when that ends, and works on until then. Only
+storage that checks the token refuses what it still writes. So break a lock if its
+holder is dead or does not matter. If the holder is merely slow, end the process:
+pawl show says where it runs.
 
-Exactly the holder that was shown is evicted: its key is deleted if it still has its
-create revision, and nothing else is touched. The next in the queue follows at once. Its
-token is greater than the evicted one's, as ever: it is the revision at which its
-key was put, revisions only go up, and the keys behind the holder's were put after
-it. Nothing that is deleted takes them back.
+Only the holder that was shown is evicted: its key is deleted if it still has its
+create revision, and nothing else is changed. The next in the queue acquires the lock
+at once. As always, its token is greater than the evicted one: a token is the revision
+at which the holder's key was put, and the keys of waiters were put later.
 
-Of several holders, of a shared lock or a semaphore, it evicts one: say which with
---token or --slot; without, they are listed, and nothing is done. A holder of several
-names at once loses all of them, and keeps the others until it has learned of it.
+If a shared lock or a semaphore has several holders, --token or --slot selects one of
+them. Without these flags break lists the holders and does nothing. A holder of
+several names at once loses all of them; the other names stay taken until it has seen
+the loss.
 
-It works for locks, elections, etcd's layout, and foreign keys that block a name. It
-needs readwrite on the name's keys; with readwrite on <namespace>//pawl/ too, it
-leaves a mark, which goes with the evicted lease, so that pawl watch can say
-"broken" and by whom. Nobody there to evict is exit code 125.`,
+break works for locks, elections, etcd's layout, and foreign keys that block a name. It
+needs readwrite permission on the name's keys. With readwrite on <namespace>//pawl/ it
+also leaves a mark on the evicted lease, so that pawl watch can report "broken" and by
+whom. The exit code is 125 if there is nobody to evict.`,
 		Example: `  pawl break backup
-  pawl break --yes --token 57 backup     # only if it is still that holder
-  pawl break --slot 2 gpu                # who holds this slot of a semaphore`,
+  pawl break --yes --token 57 backup     # only if it still holds
+  pawl break --slot 2 gpu                # the holder of this slot of a semaphore`,
 		Args: cli.OneName,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			scope, err := o.Scope(args[0])
@@ -119,7 +119,7 @@ func (o *breakOptions) breakIt(ctx context.Context, cmd *cobra.Command, c *pawl.
 	return o.report(ctx, cmd, c, scope, v, i)
 }
 
-// pick returns which of a queue's holders is meant.
+// pick returns the holder that the options select.
 func (o *breakOptions) pick(l inspect.NamedQueue) (i int, err error) {
 	holders := l.Holders()
 	i = slices.IndexFunc(holders, func(p inspect.Position) bool {
@@ -141,7 +141,7 @@ func (o *breakOptions) pick(l inspect.NamedQueue) (i int, err error) {
 	}
 }
 
-// list says who holds a queue.
+// list prints who holds a queue.
 func (v *view) list(out io.Writer, l inspect.NamedQueue) {
 	t := cli.NewTable(out, "HOLDER", "SLOT", "TOKEN", "AGE", "TTL LEFT")
 	for _, p := range l.Holders() {
@@ -154,7 +154,7 @@ func (v *view) list(out io.Writer, l inspect.NamedQueue) {
 	_ = t.Write() // to stderr
 }
 
-// confirm asks on the terminal about p, a holder, and returns nil for a yes.
+// confirm asks the user on the terminal about p, a holder, and returns nil for a yes.
 func (o *breakOptions) confirm(ctx context.Context, cmd *cobra.Command, v *view, l inspect.NamedQueue, p inspect.Position) error {
 	next := "nobody waits"
 	if w := l.Waiters(); len(w) > 0 {
@@ -164,10 +164,10 @@ func (o *breakOptions) confirm(ctx context.Context, cmd *cobra.Command, v *view,
 	if p.HasSlot() {
 		slot = fmt.Sprintf("slot %d, ", p.Slot)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "%s %q is held by %s%s, %stoken %d, age %s, lease left %s; %s.\nIt may go on working until it learns of it. Evict it? [y/N] ",
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s %q is held by %s%s, %stoken %d, age %s, lease left %s; %s.\nIt may continue to work until it sees the loss. Evict it? [y/N] ",
 		l.Kind(), l.Name, cli.Plain(cli.Who(p)), cli.With(l.Name, p), slot, p.Token, cli.Age(p, v.now), cli.Left(v.leases, p), next)
 	answered := make(chan string, 1)
-	go func() { // ends with the answer, or with the process
+	go func() { // returns at the answer, or ends with the process
 		line, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
 		answered <- strings.ToLower(strings.TrimSpace(line))
 	}()
@@ -192,7 +192,7 @@ type eviction struct {
 	Time    time.Time `json:"time"`
 }
 
-// report prints that it evicted the i-th of the queue before, and who holds now.
+// report prints that the i-th position of the earlier queue was evicted, and who holds now.
 func (o *breakOptions) report(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope, before *view, i int) error {
 	out := cmd.OutOrStdout()
 	p := before.Queues[0].Queue[i]

@@ -17,24 +17,24 @@ func NewLs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls [PREFIX]",
 		Short: "List the locks, semaphores and elections that somebody holds",
-		Long: `Lists the locks, semaphores and elections that somebody holds or waits for, all of
-them or those whose names begin with PREFIX: who holds each, with which fencing token,
-how old the holder's key is, how many wait, and what its lease has left unless it is
+		Long: `Lists the locks, semaphores and elections that somebody holds or waits for, or those of
+them whose names begin with PREFIX. Each line has the holder, its fencing token, the age
+of its key, the number of waiters, and how much of its lease is left unless it is
 renewed.
 
-Of several holders, of a shared lock or a semaphore, token, age and lease are the first
-one's: pawl show lists all. A holder of several names at once is shown at each of them,
-with the others.
+If a shared lock or a semaphore has several holders, token, age and lease are those of
+the first; pawl show lists all. A holder of several names at once is listed at each of
+them, with its other names.
 
-It reads, writes nothing and holds no lease. The list is how it was at one revision
-of etcd. An election's age is its holder's session's, which may be older than the
-term. A holder that is a foreign key blocks the name until somebody deletes it: see
-pawl doctor.
+ls only reads: it writes nothing and holds no lease. The list shows one revision of
+etcd. The age of an election is that of its holder's session, which may be older than
+the term. A foreign key as holder blocks the name until somebody deletes it: see pawl
+doctor.
 
-With --json a line is an object with name, kind (lock, election, semaphore), layout,
+With --json each line is an object with name, kind (lock, election, semaphore), layout,
 key, form (pawl, etcd, foreign), mode (exclusive, shared, semaphore, foreign), slot,
 limit, names, token, lease, ttl and left (seconds), owner, host, pid, since, value,
-holders, waiters and revision; and nameBase64, keyBase64 and valueBase64 where those
+holders, waiters and revision; and nameBase64, keyBase64 and valueBase64 if those
 are not UTF-8.`,
 		Example: `  pawl ls
   pawl ls reports/

@@ -28,15 +28,14 @@ func NewObserve() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "observe NAME",
 		Short: "Print who leads an election, one line for each change",
-		Long: `Prints who leads NAME now, and a line at each change: another leader, another value,
-or that nobody leads. It writes nothing, holds no lease, and ends at a signal, with
-exit code 0.
+		Long: `Prints who leads NAME now, and a line for each change: another leader, another value,
+or no leader. It writes nothing, holds no lease, and exits with 0 at a signal.
 
-With --json a line is an object with name, key, token, value, revision (of etcd, at
-which it was so) and time; without a leader token is 0, and key and value are "".
-A name, key or value that is not UTF-8 is there in base64 too, as nameBase64 and so on.
+With --json each line is an object with name, key, token, value, revision (the revision
+of etcd that it shows) and time. Without a leader, token is 0, and key and value are "".
+A name, key or value that is not UTF-8 is also given in base64, as nameBase64 and so on.
 
-To ask once who leads, use pawl show --holder. Nobody leads a semaphore's name: pawl show
+pawl show --holder prints once who leads. A semaphore's name has no leader: pawl show
 lists its slots.`,
 		Example: `  pawl observe scheduler
   pawl observe --json scheduler | while read -r line; do ./notify "$line"; done`,
@@ -58,7 +57,7 @@ lists its slots.`,
 	fs := cmd.Flags()
 	o.Connection.Flags(fs)
 	fs.BoolVar(&o.json, "json", false, "a line of JSON for each change")
-	fs.BoolVar(&o.etcd, "etcd-layout", false, "take NAME verbatim, to observe etcdctl elect and clientv3's concurrency.Election")
+	fs.BoolVar(&o.etcd, "etcd-layout", false, "use NAME verbatim, to observe etcdctl elect and clientv3's concurrency.Election")
 	cli.CompletesNames(cmd, &o.Connection)
 	return cmd
 }

@@ -21,24 +21,26 @@ func NewShow() *cobra.Command {
 		Use:   "show NAME",
 		Short: "Show who holds a lock or leads, and who waits, in order",
 		Long: `Shows who holds the lock NAME, or leads the election NAME, and who waits for it, in
-the order in which they will be served: owner, host and pid, fencing token, lease and
-what it has left, since when the key is there, and the key. A shared lock has several
-holders, and a semaphore one at each slot that is taken. Who waits for a slot has no
-token yet. A holder of several names at once is shown with the others.
+the order in which they will be served. Each line has owner, host and pid, fencing
+token, the age of the key, the lease and how much of it is left, and the key. A shared
+lock can have several holders, and a semaphore has one for each slot that is taken. A
+waiter of a semaphore has no token yet. A holder of several names at once is shown with
+its other names.
 
-A token goes up along the queue: it is the revision at which the key was put. A
-foreign key is one that pawl does not know; who queues after it waits until
-somebody deletes it. A lock and an election of one name queue together, and exclude
-each other: show says so.
+Tokens increase along the queue: each is the revision at which the key was put. A
+foreign key is one that neither pawl nor clientv3 wrote; all keys behind it wait until
+somebody deletes it. A lock and an election of the same name share a queue and exclude
+each other; show reports that.
 
-For scripts, -q prints nothing, and --holder the leader's value or the owner of the
-lock alone, a line for each holder. The exit code of both is 0 where somebody holds
-NAME, alone or shared, or a slot of it, a foreign key included, and 1 where nobody does.
+For scripts, -q prints nothing. --holder prints only the value of the leader or the
+owner of the lock, a line for each holder. Both exit with 0 if somebody holds NAME,
+alone or shared, or one of its slots, even with a foreign key, and with 1 if nobody
+does.
 
-With --json a line is an object as of pawl ls, with position: 0 holds, and those that
-wait are counted from 1.`,
+With --json each line is an object as in pawl ls, with a position: 0 for holders, and
+from 1 for waiters.`,
 		Example: `  pawl show backup
-  pawl show --etcd-layout jobs/42      # of etcdctl lock jobs/42
+  pawl show --etcd-layout jobs/42      # the queue of etcdctl lock jobs/42
   pawl show -q backup && echo busy
   test "$(pawl show --holder scheduler)" = "$(hostname)" && echo "this machine leads"
   pawl show --json backup | jq -r 'select(.position == 0).owner'`,
@@ -70,7 +72,7 @@ type showOptions struct {
 	holder bool
 }
 
-// answer is for scripts: whether somebody holds, by the exit code, and who.
+// answer is for scripts: the exit code says whether somebody holds, and the output who.
 func (o *showOptions) answer(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
 	s, err := inspect.Read(ctx, c, scope)
 	if err != nil {
@@ -88,7 +90,7 @@ func (o *showOptions) answer(ctx context.Context, cmd *cobra.Command, c *pawl.Cl
 	return nil
 }
 
-// holderFor is what --holder prints of a position.
+// holderFor is what --holder prints about a position.
 func holderFor(p inspect.Position) string {
 	who := p.Owner
 	if p.Election && p.Form != inspect.Foreign {
@@ -176,7 +178,7 @@ func kindAt(p inspect.Position) string {
 	return p.Kind()
 }
 
-// shown is the owner of a position, beside its key.
+// shown formats the owner of a position, beside its key.
 func shown(p inspect.Position) string {
 	switch {
 	case p.Owner != "":
@@ -187,8 +189,7 @@ func shown(p inspect.Position) string {
 	return p.Form.String()
 }
 
-// showNobody says that the name is free; and where it is not free in the other
-// layout, that.
+// showNobody prints that the name is free, and, if it is not free in the other layout, that.
 func (o *showOptions) showNobody(ctx context.Context, cmd *cobra.Command, c *pawl.Client, scope inspect.Scope) error {
 	if o.JSON {
 		return nil

@@ -48,7 +48,7 @@ type view struct {
 	now    time.Time
 }
 
-// read reads a scope, and the leases of the positions that wanted picks.
+// read reads a scope, and the leases of the positions that wanted selects.
 func read(ctx context.Context, c *pawl.Client, scope inspect.Scope, wanted func(inspect.NamedQueue) []inspect.Position) (*view, error) {
 	s, err := inspect.Read(ctx, c, scope)
 	if err != nil {
@@ -73,7 +73,7 @@ func (v *view) named(l inspect.NamedQueue) position {
 	return out
 }
 
-// position is a queue's i-th as a line of JSON.
+// position is a queue's i-th position as a line of JSON.
 func (v *view) position(l inspect.NamedQueue, i int) position {
 	p, out := l.Queue[i], v.named(l)
 	out.Key, out.Form, out.Owner, out.Host, out.PID, out.Value = p.Key, p.Form.String(), p.Owner, p.Host, p.PID, string(p.Value)

@@ -23,31 +23,32 @@ func NewWatch() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "watch [PREFIX]",
 		Short: "Print each acquisition, release and loss, as it happens",
-		Long: `Prints a line for each holder there is, and then for each change of all locks,
+		Long: `Prints a line for each present holder, and then for each change of all locks,
 semaphores and elections, or of those whose names begin with PREFIX:
 
-  holds       it was so when pawl began to watch
-  acquired    it holds now, alone, shared, or a slot; with the time it waited
-  enqueued    others are ahead of it
+  holds       it was held when pawl watch started
+  acquired    somebody holds it now, alone, shared, or a slot; with the time it waited
+  enqueued    a waiter has joined the queue
   proclaimed  the leader has put a new value
-  released    its holder gave it back; with the time it was held
-  lost        it was taken from its holder; with the cause
-  gave up     it waited, and does not any more
+  released    its holder released it; with the time it was held
+  lost        its holder lost it; with the cause
+  gave up     a waiter has left the queue
   ended       released or lost: etcd does not record which
 
-The causes are: "handed on" (its release handed the lock to the next), "key deleted"
-(while its session lived: by its release, or by hand, which look the same), "lease
+The causes are: "handed on" (the release handed the lock to the next), "key deleted"
+(while its session lived: by its release or by hand, which look the same), "lease
 ended" (it expired, was revoked, or its session was closed before a release),
-"broken" (pawl break, with by whom), "overwritten", "cause unknown".
+"broken" (pawl break, and who called it), "overwritten", "forfeited" (by its own
+process, after MaxHold, or by pawld for a client), "cause unknown".
 
-Times are of this machine, when it learned of it. It survives the loss of members and
-connections; after a gap, as when etcd has compacted changes not yet seen, it
-prints what is different with a "?". It writes nothing, holds no lease, and ends at
-a signal, with exit code 0.
+Times are those of this machine when pawl saw the change. pawl watch survives the loss
+of members and connections. After a gap, for example because etcd has compacted changes
+that were not seen yet, it prints the differences with a "?". It writes nothing, holds
+no lease, and exits with 0 at a signal.
 
-With --json a line is an object with event, cause, by, name, kind, mode, slot, names,
+With --json each line is an object with event, cause, by, name, kind, mode, slot, names,
 key, token, lease, owner, host, pid, value, waited and held (seconds), revision, time
-and unsure; and nameBase64, keyBase64 and valueBase64 where those are not UTF-8.`,
+and unsure; and nameBase64, keyBase64 and valueBase64 if those are not UTF-8.`,
 		Example: `  pawl watch
   pawl watch reports/
   pawl watch --json | jq -r 'select(.event == "lost") | [.time, .name, .cause] | @tsv'`,

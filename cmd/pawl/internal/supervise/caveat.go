@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Caveat is what the user has to know before a program at path is started, because it
-// weakens the guarantees; "": nothing.
+// Caveat is what the user has to know before a program at path is started, because it weakens
+// the guarantees; "": nothing.
 func Caveat(path string) string {
 	if user, ok := runsAs(path, unix.Geteuid()); ok {
 		return fmt.Sprintf("%s runs as user %d: pawl may not end it when the lock is lost; run pawl itself as that user", path, user)

@@ -16,8 +16,8 @@ type Command struct {
 	Env   []string
 	Grace time.Duration // from TERM to KILL
 	Link  *Link
-	Heard func(Signal) // is called with each signal that comes meanwhile; may be nil
-	Warn  func(string) // is called with what the user has to know; may be nil
+	Heard func(Signal) // called with each signal that arrives meanwhile; may be nil
+	Warn  func(string) // called with warnings for the user; may be nil
 }
 
 // A StartError is why a command could not be started.
@@ -38,10 +38,9 @@ type EndedError struct {
 func (e *EndedError) Error() string { return fmt.Sprintf("%s was ended: %v", e.Name, e.Cause) }
 func (e *EndedError) Unwrap() error { return e.Cause }
 
-// Run runs the command while h is held. It returns when the command has ended, and,
-// unless it exited by itself, all that it started. The status is the command's. The
-// error is a *StartError, an *EndedError, an *Interrupted, or why h was over before
-// the start.
+// Run runs the command while h is held. It returns when the command has ended, and, unless the
+// command exited by itself, everything that it started too. The status is the command's. The
+// error is a *StartError, an *EndedError, an *Interrupted, or why h had ended before the start.
 func (c *Command) Run(h Holding) (unix.WaitStatus, error) {
 	// Linux kills the command when the thread that started it ends.
 	runtime.LockOSThread()

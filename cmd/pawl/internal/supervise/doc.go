@@ -12,19 +12,19 @@
 //
 // # What it guarantees
 //
-//  1. The command is started only while the lock is held. After a loss, it and all
+//  1. The command is started only while the lock is held. After a loss, it and everything
 //     that it started is dead before the lock's deadline, which is before anybody
 //     else can acquire the lock. They get TERM, then KILL.
-//  2. That is so whichever process is killed. The guardian and the holder watch
-//     each other: when one is gone, the other ends all that the command started.
+//  2. Guarantee 1 holds whichever process is killed. The guardian and the holder watch
+//     each other: when one is gone, the other ends everything that the command started.
 //     When a signal kills the command alone, the holder ends what it leaves behind,
 //     and releases the lock only then.
-//  3. That is so when the holder is stopped. The guardian reads the deadline by a
-//     clock of its own, and kills everything when the holder does not extend it.
-//     When the guardian is stopped, by Ctrl-Z for example, the holder goes on
-//     renewing, and the job keeps the lock.
+//  3. Guarantee 1 also holds when the holder is stopped. The guardian compares the deadline
+//     with its own clock, and kills everything when the holder does not extend it.
+//     When the guardian is stopped, by Ctrl-Z for example, the holder still
+//     renews, and the job keeps the lock.
 //  4. The terminal is the job's, as it is flock(1)'s: pagers, editors and sudo work
-//     on any descriptor; Ctrl-C, Ctrl-Z, fg, bg and pipes mean what they mean
+//     on any descriptor; Ctrl-C, Ctrl-Z, fg, bg and pipes work as they do
 //     without pawl. When the command stops, the guardian stops with it. A job that
 //     nobody can continue is not left stopped.
 //  5. A signal sent to the guardian alone, or to the holder, is forwarded to the command and to those

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 // An End is how a holder ended.
 type End struct {
 	Code   int
-	Signal syscall.Signal // not 0: the guardian is to die of it
+	Signal syscall.Signal // not 0: the guardian has to die of it
 	Err    error          // not nil: the holder failed its command, which was ended
 }
 
@@ -31,15 +32,15 @@ type guardian struct {
 	holder  int // its process
 	conn    net.Conn
 	page    *page
-	run     int64 // the page's, which watch is for
+	run     int64 // the page's run for which watch was made
 	watch   *watchman
 	arrived map[os.Signal]bool
 	ended   bool
 	status  unix.WaitStatus // how the holder ended
 }
 
-// Guard starts this program again, with the same arguments, as the holder, and returns
-// when that has ended, and, where it was killed, all that it started.
+// Guard starts this program again, with the same arguments, as the holder. It returns when the
+// holder has ended, and, if it was killed, everything that it started.
 func Guard() (End, error) {
 	conn, theirs, err := newConn()
 	if err != nil {
@@ -67,8 +68,8 @@ func Guard() (End, error) {
 	return g.end(signals), nil
 }
 
-// start starts the holder, in a process group of its own. It inherits conn and page under
-// their own numbers, so that they take no descriptor's place that is the command's.
+// start starts the holder, in a process group of its own. It inherits conn and page under their
+// own numbers, so that they do not use the numbers of the command's descriptors.
 func (g *guardian) start(conn, page int) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -105,8 +106,8 @@ func questions(conn io.Reader) <-chan struct{} {
 	return asked
 }
 
-// guard returns when the holder has ended, and, where it has left a command behind, all
-// that that started.
+// guard returns when the holder has ended, and, if it has left a command behind, everything
+// that the command started.
 func (g *guardian) guard(signals, children <-chan os.Signal, asked <-chan struct{}) {
 	timer := time.NewTimer(glance)
 	defer timer.Stop()
@@ -131,15 +132,15 @@ func (g *guardian) guard(signals, children <-chan os.Signal, asked <-chan struct
 	}
 }
 
-// begin watches over another run of the command.
+// begin starts watching another run of the command.
 func (g *guardian) begin(run int64) {
 	grace := time.Duration(g.page.grace.Load())
-	reserve := reserveOf(grace) / 2 // later than the holder
+	reserve := reserveOf(grace) / 2 // later than the holder does
 	g.run, g.watch = run, &watchman{h: g, grace: grace, reserve: reserve, notice: reserve}
 }
 
-// forward sends a signal to the holder. What the terminal sends, it sends to the
-// command too where the job is in its foreground.
+// forward sends a signal to the holder. If the job is in the foreground of its terminal, the
+// terminal has sent its signals to the command too.
 func (g *guardian) forward(sig os.Signal) {
 	g.arrived[sig] = true
 	number := sig.(syscall.Signal)
@@ -150,8 +151,8 @@ func (g *guardian) forward(sig os.Signal) {
 	g.send(message)
 }
 
-// send sends a message. A holder that reads none, since it is stopped, misses those that the
-// system does not keep for it: the deadline does not wait.
+// send sends a message. If the holder is stopped and reads none, it misses those for which the
+// system has no room: the deadline does not wait.
 func (g *guardian) send(message byte) {
 	_ = g.conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
 	_, _ = g.conn.Write([]byte{message})
@@ -172,7 +173,7 @@ func (g *guardian) reap() {
 	}
 }
 
-// Err is why the command has to end, as a watchman wants it.
+// Err is why the command has to end, for the watchman.
 func (g *guardian) Err() error {
 	if g.ended {
 		return errHolderGone
@@ -185,14 +186,22 @@ func (g *guardian) Deadline() time.Time {
 	return g.page.until(awake)
 }
 
-func (g *guardian) signal(sig unix.Signal) { signalAll(below(os.Getpid(), processes()), sig) }
+// signal sends sig to all that the holder started, and not to the holder itself. One that was stopped
+// for too long and goes on finds its session expired, and removes its key: another would get the lock
+// while the command still lives.
+func (g *guardian) signal(sig unix.Signal) {
+	isHolder := func(p relative) bool { return p.pid == g.holder }
+	signalAll(slices.DeleteFunc(below(os.Getpid(), processes()), isHolder), sig)
+}
 
-func (g *guardian) kill() { g.signal(unix.SIGKILL) }
+// kill kills all that the holder started, and first the holder, whose key then stays until its lease
+// expires.
+func (g *guardian) kill() { signalAll(below(os.Getpid(), processes()), unix.SIGKILL) }
 
-// afterwards is how long a signal that ended the command can take to arrive here too.
+// afterwards is how long a signal that ended the command may take to arrive here too.
 const afterwards = 100 * time.Millisecond
 
-// end is how the holder ended.
+// end returns how the holder ended.
 func (g *guardian) end(signals <-chan os.Signal) End {
 	running := g.page.running.Load() != 0
 	switch {
@@ -210,8 +219,8 @@ func (g *guardian) end(signals <-chan os.Signal) End {
 	return End{Code: 128 + int(sig)}
 }
 
-// received reports whether sig came here too: the terminal sends it to all of the job,
-// one after the other.
+// received reports whether sig also arrived here: the terminal sends it to all processes of the
+// job, one after the other.
 func (g *guardian) received(sig os.Signal, signals <-chan os.Signal) bool {
 	for timeout := time.After(afterwards); !g.arrived[sig]; {
 		select {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A job is a running command and all that it started, as the holder sees it.
+// A job is a running command and everything that it started, as the holder sees it.
 type job struct {
 	*Command
 	pid      int
@@ -19,8 +19,8 @@ type job struct {
 	ended    bool            // the command itself
 	status   unix.WaitStatus // how it ended
 	stopped  unix.Signal     // what stopped the command; 0: it runs
-	alone    bool            // nobody could have continued it from the beginning: there is no shell
-	warned   bool            // of processes that cannot be ended
+	alone    bool            // nobody could ever have continued it: there is no shell
+	warned   bool            // about processes that cannot be ended
 }
 
 // newJob is a job whose command is about to be started.
@@ -34,7 +34,7 @@ func newJob(c *Command) *job {
 
 func (j *job) close() { signal.Stop(j.children) }
 
-// errLeftBehind is why what a killed command leaves behind is ended.
+// errLeftBehind is why the processes that a killed command left behind are ended.
 var errLeftBehind = errors.New("a signal ended the command")
 
 // run returns when the job has ended.
@@ -80,7 +80,7 @@ func (j *job) received(sig Signal) {
 	}
 }
 
-// reap learns what has become of the command, and waits for orphans that have ended.
+// reap finds out what happened to the command, and waits for orphans that have ended.
 func (j *job) reap() {
 	for {
 		var ws unix.WaitStatus
@@ -123,7 +123,7 @@ func (j *job) stop(sig unix.Signal) {
 	}
 }
 
-// goOn has the guardian go on, as the command does.
+// goOn continues the guardian after the command continued.
 func (j *job) goOn() {
 	j.stopped = 0
 	if p, ok := process(j.Link.parent); ok && p.stopped {
@@ -131,8 +131,8 @@ func (j *job) goOn() {
 	}
 }
 
-// wakeOrphan does for a stopped job that nobody can continue what the kernel does for
-// an orphaned process group.
+// wakeOrphan does, for a stopped job that nobody can continue, what the kernel does for an
+// orphaned process group.
 func (j *job) wakeOrphan() {
 	if j.ended || j.stopped == unix.SIGSTOP {
 		return
@@ -174,7 +174,7 @@ func (j *job) forward(sig unix.Signal) {
 	signalAll(members, sig)
 }
 
-// signal sends sig to the command and to all that it started.
+// signal sends sig to the command and everything that it started.
 func (j *job) signal(sig unix.Signal) {
 	all := below(os.Getpid(), processes())
 	refused := signalAll(all, sig)
@@ -187,7 +187,7 @@ func (j *job) signal(sig unix.Signal) {
 	}
 }
 
-// kill ends the command, and all that it started, for good.
+// kill kills the command and everything that it started.
 func (j *job) kill() {
 	j.signal(unix.SIGKILL)
 	j.reap()

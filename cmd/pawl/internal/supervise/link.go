@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// linkVariable names to a holder the descriptors that its guardian left it, and the job's
-// process group.
+// linkVariable tells a holder the descriptors that it inherited from its guardian, and the
+// job's process group.
 const linkVariable = "PAWL_GUARDIAN"
 
 // The messages of the link, a byte each. From the guardian a signal's number comes as
@@ -24,24 +24,24 @@ const (
 	fromTerminal = 0x80
 )
 
-// ErrGuardianGone is why a command is ended whose guardian was killed.
+// ErrGuardianGone is why a command is ended after its guardian was killed.
 var ErrGuardianGone = errors.New("the pawl process that watches this one was killed")
 
-// A Link is the holder's end of what joins it to its guardian.
+// A Link is the holder's end of the connection to its guardian.
 type Link struct {
-	Signals *Signals // those that the guardian receives
+	Signals *Signals // the signals that the guardian receives
 	conn    io.ReadWriter
 	page    *page
 	group   int           // the job's process group
 	parent  int           // the guardian
 	ttou    bool          // the guardian does not ignore TTOU
 	awake   chan struct{} // the guardian said that the job is not stopped
-	gone    chan struct{} // closed when the guardian is gone
+	gone    chan struct{} // closed when the guardian has ended
 	runs    int64         // of commands so far
 }
 
-// Inherited is the link to the guardian that started this process; nil where none did.
-// It is called once, before anything else is started.
+// Inherited is the link to the guardian that started this process; nil if none did. It is
+// called once, before anything else is started.
 func Inherited() (*Link, error) {
 	text := os.Getenv(linkVariable)
 	if text == "" {
@@ -64,8 +64,8 @@ func Inherited() (*Link, error) {
 	if l.conn, err = openConn(os.NewFile(conn, "guardian")); err != nil {
 		return nil, fmt.Errorf("the link to the guardian: %w", err)
 	}
-	// What is typed goes to the job. The number of this process is the one in the lock's
-	// key: who sends a signal to that means pawl.
+	// Signals from the terminal go to the job. This process's number is the one in the lock's
+	// key, so a signal to it is meant for pawl.
 	signals, own := make(chan Signal, 16), make(chan os.Signal, 16)
 	notify(own, forwarded...)
 	drop(unix.SIGTSTP, unix.SIGTTIN, unix.SIGPIPE)
@@ -87,7 +87,7 @@ func (l *Link) read(signals chan<- Signal) {
 		if buf[0] == isAwake {
 			select {
 			case l.awake <- struct{}{}:
-			default: // said already
+			default: // an earlier answer is pending
 			}
 			continue
 		}
@@ -129,8 +129,8 @@ func (l *Link) ignoreTTOU() {
 	signal.Ignore(unix.SIGTTOU)
 }
 
-// withoutTTOU calls start with TTOU as the guardian has it, since a program inherits
-// what is ignored.
+// withoutTTOU calls start with the guardian's disposition of TTOU, because a program inherits
+// which signals are ignored.
 func (l *Link) withoutTTOU(start func()) {
 	if !l.ttou {
 		start()

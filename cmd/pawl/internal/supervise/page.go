@@ -10,9 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A page is memory that the guardian and the holder share. The holder writes it, the
-// guardian reads it. Unlike a message, what it says is never old when a process that
-// was stopped goes on.
+// A page is memory that the guardian and the holder share. The holder writes it, the guardian
+// reads it. Unlike a message, it is never out of date when a process that was stopped
+// continues.
 type page struct {
 	running  atomic.Int64 // not 0: a command runs, or what it started, as the holder's run of that number
 	deadline atomic.Int64 // of the lock, by awake's clock; 0: none
@@ -46,18 +46,19 @@ func mapPage(f *os.File) (*page, error) {
 	return (*page)(unsafe.Pointer(&mem[0])), nil
 }
 
-// extend writes the deadline of h. The clock of the page is read first, so that a
-// preemption in between makes the written deadline earlier.
+// extend writes the deadline of h. It reads the page's clock first, so that a preemption in
+// between makes the written deadline earlier.
 func (p *page) extend(deadline time.Time) {
 	now := awake()
 	if deadline.IsZero() {
-		return // it is over: the last one stands
+		return // it has ended: the last deadline stays
 	}
 	p.deadline.Store(int64(now + time.Until(deadline)))
 }
 
-// until is the deadline as last extended. clock is the page's. A process that is stopped
-// between a look at the page and one at the clock would find an old deadline passed.
+// until is the deadline as last extended. clock is the page's. It reads the page before and
+// after the clock, and again if the deadline moved meanwhile: a process that was stopped in
+// between would otherwise compare an old deadline with a late clock.
 func (p *page) until(clock func() time.Duration) time.Time {
 	for {
 		at, deadline := time.Now(), p.deadline.Load()
@@ -68,8 +69,8 @@ func (p *page) until(clock func() time.Duration) time.Time {
 	}
 }
 
-// awake reads a clock that runs during suspend where the system has one, and that is
-// the same in all processes.
+// awake reads a clock that is the same in all processes, and that runs during suspend if the
+// system has such a clock.
 func awake() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(sharedClock, &ts); err != nil {

@@ -15,7 +15,7 @@ var forwarded = []os.Signal{
 	unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH,
 }
 
-// typed are those of them that a terminal sends to all of the job.
+// typed are those that a terminal sends to all of the job.
 var typed = map[syscall.Signal]bool{unix.SIGINT: true, unix.SIGQUIT: true, unix.SIGWINCH: true}
 
 // A Signal is one that this process received, or its guardian.
@@ -43,8 +43,8 @@ type Signals struct {
 	C <-chan Signal
 }
 
-// Catch begins to catch this process's own signals, but for those that it was started
-// to ignore, as by nohup(1). It drops PIPE, which would end the process without a release.
+// Catch begins to catch this process's own signals, except for those that it was started to
+// ignore, as by nohup(1). It drops PIPE, which would end the process without a release.
 func Catch() *Signals {
 	from, to := make(chan os.Signal, 16), make(chan Signal, 16)
 	notify(from, forwarded...)
@@ -60,7 +60,7 @@ func pass(from <-chan os.Signal, to chan<- Signal) {
 	}
 }
 
-// notify has to receive sigs, but for those that are ignored.
+// notify requests sigs, except for ignored ones.
 func notify(to chan<- os.Signal, sigs ...os.Signal) {
 	for _, sig := range sigs {
 		if !signal.Ignored(sig) {
@@ -69,12 +69,12 @@ func notify(to chan<- os.Signal, sigs ...os.Signal) {
 	}
 }
 
-// drop has sigs do nothing here. Unlike ignored ones they do what they always do in
-// the programs that this one starts.
+// drop makes sigs have no effect in this process. Unlike ignored ones they have their usual
+// effect in programs that this one starts.
 func drop(sigs ...os.Signal) { notify(make(chan os.Signal, 1), sigs...) }
 
-// Ends returns a ctx that a deadly signal cancels. stop, which is to be called,
-// ends that; signals that come later stay in s.
+// Ends returns a ctx that a deadly signal cancels. The caller has to call stop; later signals
+// stay in s.
 func (s *Signals) Ends(ctx context.Context) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	rest := s.Listen(cancel)
@@ -84,7 +84,7 @@ func (s *Signals) Ends(ctx context.Context) (_ context.Context, stop func()) {
 	}
 }
 
-// Listen calls cancel at a deadly signal, until stop, which is to be called.
+// Listen calls cancel at a deadly signal, until the caller calls stop, which it has to.
 func (s *Signals) Listen(cancel context.CancelCauseFunc) (stop func()) {
 	quit, gone := make(chan struct{}), make(chan struct{})
 	go func() { // ends with stop, which waits for it
@@ -106,8 +106,8 @@ func (s *Signals) Listen(cancel context.CancelCauseFunc) (stop func()) {
 	}
 }
 
-// Die ends this process by sig, INT, as it ends a program that does not handle it: a
-// shell's loop then ends too. It returns where this process was started to ignore sig.
+// Die ends this process by sig, INT, as sig ends a program that does not handle it, so that a
+// shell's loop ends too. It returns if this process was started to ignore sig.
 func Die(sig syscall.Signal) {
 	if signal.Ignored(sig) {
 		return

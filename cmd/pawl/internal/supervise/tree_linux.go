@@ -11,16 +11,16 @@ import (
 // DieWithParent has a child killed when the thread that starts it ends.
 func DieWithParent(attr *unix.SysProcAttr) { attr.Pdeathsig = unix.SIGKILL }
 
-// adoptOrphans makes this process the parent of what its descendants leave behind,
-// so that it can be found.
+// adoptOrphans makes this process the parent of the orphans of its descendants, so that it can
+// find them.
 func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// anyChild is what wait4 is asked for: orphans come to this process too.
+// anyChild is wait4's argument: orphans are children of this process too.
 func anyChild(int) int { return -1 }
 
-// anyLeft reports whether anything runs that this process's children started, or they
-// themselves do. An orphan among them becomes a child, so that none is left when there is no child.
-// No look at all processes can say so: one that forks and ends meanwhile is in none.
+// anyLeft reports whether a child of this process, or anything that one started, still runs. An
+// orphan among them becomes a child, so if there is no child, nothing is left. A list of all
+// processes could not show that: it may miss a process that forks and ends meanwhile.
 func anyLeft() bool {
 	for {
 		err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
@@ -30,7 +30,7 @@ func anyLeft() bool {
 	}
 }
 
-// processes are all that are to be seen. One that ends meanwhile is left out.
+// processes returns all visible processes, except those that end meanwhile.
 func processes() (all []relative) {
 	dir, err := os.Open("/proc")
 	if err != nil {

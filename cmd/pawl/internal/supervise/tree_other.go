@@ -19,11 +19,11 @@ func DieWithParent(*unix.SysProcAttr) {}
 // adoptOrphans does nothing: only Linux has such a thing.
 func adoptOrphans() {}
 
-// anyChild is what wait4 is asked for: the command alone, since ps is a child too.
+// anyChild is wait4's argument: only the command, because ps is a child too.
 func anyChild(pid int) int { return pid }
 
-// anyLeft reports whether anything runs that this process's children started, or they
-// themselves do, as far as ps shows it.
+// anyLeft reports whether a child of this process, or anything that one started, still runs, as
+// far as ps shows it.
 func anyLeft() bool { return len(below(os.Getpid(), processes())) > 0 }
 
 // processes are all that ps shows.

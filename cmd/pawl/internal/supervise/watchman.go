@@ -24,23 +24,23 @@ func reserveOf(grace time.Duration) time.Duration { return max(leastReserve, gra
 // which stops timers, is noticed soon after.
 const glance = 500 * time.Millisecond
 
-// target is what is to end.
+// target is what the watchman ends.
 type target interface {
 	signal(sig unix.Signal)
 	kill()
 }
 
-// ErrRunningOut is why a command is ended before its lock is.
+// ErrRunningOut is why a command is ended before its lock ends.
 var ErrRunningOut = errors.New("the lock is running out: renewals are not confirmed")
 
-// watchman decides when a command has to end, and sees to it.
+// watchman decides when a command has to end, and ends it.
 type watchman struct {
 	h interface {
 		Err() error
 		Deadline() time.Time
 	}
 	grace    time.Duration // from TERM to KILL
-	notice   time.Duration // how long before the deadline it begins, when nothing but a lack of renewals is wrong
+	notice   time.Duration // how long before the deadline it begins, if only renewals are missing
 	reserve  time.Duration // how long before the deadline KILL is sent at the latest
 	deadline time.Time     // the last one known
 	cause    error         // why the command has to end; nil: it has not
@@ -54,7 +54,7 @@ func newWatchman(h Holding, grace time.Duration) *watchman {
 	return &watchman{h: h, grace: grace, notice: max(grace, reserve), reserve: reserve, deadline: h.Deadline()}
 }
 
-// check acts on what is so now, and returns how long until the next check.
+// check does what is due now, and returns how long until the next check.
 func (w *watchman) check(t target) time.Duration {
 	if w.cause == nil {
 		if left := w.left(); left > 0 {
@@ -74,14 +74,14 @@ func (w *watchman) check(t target) time.Duration {
 	return min(10*time.Millisecond<<min(w.kills, 7), time.Second)
 }
 
-// end has the command end for cause, unless it has to already.
+// end makes the command end for cause, unless it has to end already.
 func (w *watchman) end(cause error) {
 	if w.cause == nil {
 		w.cause = cause
 	}
 }
 
-// begin sends TERM. A stopped process receives it only when it goes on.
+// begin sends TERM. A stopped process receives it only when it continues.
 func (w *watchman) begin(now time.Time, t target) {
 	t.signal(unix.SIGTERM)
 	t.signal(unix.SIGCONT)
@@ -91,8 +91,7 @@ func (w *watchman) begin(now time.Time, t target) {
 	}
 }
 
-// left is how long the command may run on without another check. It sets cause where
-// that is none.
+// left is how long the command may run until the next check. It sets cause if no time is left.
 func (w *watchman) left() time.Duration {
 	err, deadline := w.h.Err(), w.h.Deadline()
 	if !deadline.IsZero() {

@@ -12,26 +12,26 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// A board is what pawl top shows: the queues as they are, and what was observed of each
-// name since it began. It is pure; one goroutine has it, but for shown.
+// A board is the content of pawl top: the current queues, and what was observed of each name
+// since it began. It is pure; one goroutine uses it, except for shown.
 type board struct {
 	snapshot *inspect.Snapshot
 	leases   map[int64]inspect.Lease
 	seen     map[string]*tally // by the prefix of the queue's keys
 	by       order
-	down     bool   // the opposite way
-	busy     bool   // only what somebody holds
+	down     bool   // in the opposite order
+	busy     bool   // only names that somebody holds
 	filter   string // only rows that contain each of its words
 
-	// shown are the leases of the rows that were last drawn, and all that are queried:
-	// of thousands, the cluster would have to answer thousands of requests at each turn.
+	// shown are the leases of the rows that were last drawn, the only ones that are queried:
+	// with thousands of rows, the cluster would have to answer thousands of requests each time.
 	shown atomic.Pointer[[]int64]
 }
 
-// maxTallies bounds the names that are remembered while nobody wants them.
+// maxTallies bounds the names without holders and waiters that are remembered.
 const maxTallies = 2000
 
-// A tally is what was seen of one name.
+// A tally is what was observed of one name.
 type tally struct {
 	name        string
 	kind        string
@@ -40,7 +40,7 @@ type tally struct {
 	last        time.Time
 }
 
-// sum is of durations that are known.
+// sum is a sum of known durations.
 type sum struct {
 	total time.Duration
 	n     int
@@ -84,7 +84,7 @@ func newBoard(by order) *board {
 	return &board{snapshot: &inspect.Snapshot{}, seen: map[string]*tally{}, by: by}
 }
 
-// take takes in what happened.
+// take processes a new state and its events.
 func (b *board) take(s *inspect.Snapshot, events []inspect.Event) {
 	b.snapshot = s
 	for _, e := range events {
@@ -108,7 +108,7 @@ func (b *board) take(s *inspect.Snapshot, events []inspect.Event) {
 	}
 }
 
-// forget makes room for one more name, by the one that was quiet for longest.
+// forget removes the name that was quiet for longest.
 func (b *board) forget() {
 	if len(b.seen) < maxTallies {
 		return
@@ -130,14 +130,14 @@ type topRow struct {
 	others             string        // owners and hosts of all holders, for the filter
 	token, lease       int64         // of the first holder; 0: nobody holds; no lease
 	held, wait         time.Duration // the longest of a holder, of a waiter; below 0: not known, or none
-	heldAtMost         bool          // held is no more than that
+	heldAtMost         bool          // held is an upper bound
 	waiters            int
 	taken, lost        int
 	meanHeld, meanWait time.Duration
 	left               string
 }
 
-// rows are the board's at now, in its order.
+// rows returns the board's rows at now, in its order.
 func (b *board) rows(now time.Time) (rows []topRow) {
 	free := maps.Clone(b.seen)
 	for _, l := range b.snapshot.Queues {
@@ -212,7 +212,7 @@ func (r topRow) with(t *tally) topRow {
 	return r
 }
 
-// compare puts what is most first, names in their order; down turns that round.
+// compare orders the greatest first, and names alphabetically; down reverses that.
 func (b *board) compare(x, y topRow) int {
 	var c int
 	switch b.by {

@@ -1,5 +1,7 @@
-// Package top has the command that shows live in a terminal who holds and who waits. A board is what was read and
-// counted, and pure; a viewer is what the terminal shows of it, and which keys do what.
+// Package top has the command that shows in a terminal, live, who holds and who waits. A board
+// is the content, and is pure; a viewer decides what the terminal shows of it, and what keys
+// do.
 //
-// It queries only the leases of the visible rows, and remembers at most 2,000 names whose queue is empty.
+// It queries only the leases of the visible rows, and remembers at most 2,000 names whose queue
+// is empty.
 package top

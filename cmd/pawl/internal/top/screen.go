@@ -12,8 +12,8 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 )
 
-// A column of the screen. Those to the right go first where it is narrow; the first two take what
-// width is left.
+// A column of the screen. On a narrow screen the rightmost ones are dropped first; the first
+// two take the remaining width.
 type column struct {
 	title string
 	width int // at least
@@ -37,7 +37,7 @@ var columns = []column{
 	{"TTL LEFT", 14, false, -1, func(r topRow) string { return r.left }},
 }
 
-// growing is how many columns, the first ones, take what width is left.
+// growing is how many columns, from the first, take the remaining width.
 const growing = 2
 
 func heldCell(r topRow) string {
@@ -47,8 +47,9 @@ func heldCell(r topRow) string {
 	return cli.Span(r.held)
 }
 
-// layout is how wide the columns are that a screen of a width has room for. Names may take two
-// fifths of it before others go; what is left then goes to the first columns, as far as their cells need it.
+// layout is the widths of the columns that fit into width. Names may take two fifths of it
+// before other columns are dropped; the remaining width goes to the first columns, as far as
+// their cells need it.
 func layout(width int, rows []topRow) (widths []int) {
 	left := width
 	for i, c := range columns {
@@ -81,7 +82,7 @@ func needed(c column, rows []topRow) (widest int) {
 	return widest
 }
 
-// fit is s in a column: cut off, or filled up.
+// fit cuts s off, or pads it, to the width of a column.
 func fit(s string, width int, right bool) string {
 	s = displaywidth.TruncateString(s, width, "…")
 	fill := strings.Repeat(" ", max(0, width-displaywidth.String(s)))

@@ -29,21 +29,22 @@ func New() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top [PREFIX]",
 		Short: "Show live who holds and who waits, in the terminal",
-		Long: `Shows the locks and elections, or those whose names begin with PREFIX, live: who
-holds each and for how long, how many wait and the longest wait, and, counted since
-pawl top began, how often each was taken and lost, and how long it was held and
-waited for at the mean. Names that nobody holds any more stay, without a holder.
+		Long: `Shows the locks and elections, or those whose names begin with PREFIX, live: who holds
+each and for how long, how many wait, and the longest wait. Since its start it also
+counts how often each was taken and lost, and its mean hold and wait. Names that nobody
+holds any more stay, without a holder.
 
-"≤" is before a hold that pawl top did not see begin: it cannot be longer.
+"≤" stands before the time of a hold that pawl top did not see begin: it is at most that
+long.
 
-Keys: n h w t a l sort by name, held, waiters, wait, taken, lost; r turns the order
-round; b shows only what somebody holds; / filters by name, holder and host, of which
-each word must be there; arrows, PgUp, PgDn, Home and End select; Enter shows all of the
-selected name, its queue included; Esc goes back, and ends it at last, as q and Ctrl-C
-do at once. Names and holders are as wide as the terminal allows.
+Keys: n h w t a l sort by name, held, waiters, wait, taken, lost; r reverses the order;
+b shows only names that somebody holds; / filters by name, holder and host, and every
+word must match; arrows, PgUp, PgDn, Home and End select; Enter shows all about the
+selected name, including its queue; Esc goes back, and from the list it exits, as q and
+Ctrl-C do. The columns of names and holders are as wide as the terminal allows.
 
-It needs a terminal: pawl watch and pawl ls are for pipes. It writes nothing and holds
-no lease.`,
+It needs a terminal; for pipes there are pawl watch and pawl ls. It writes nothing and
+holds no lease.`,
 		Example: `  pawl top
   pawl top --sort waiters reports/`,
 		Args: cli.UpTo(1, "PREFIX"),
@@ -59,9 +60,9 @@ no lease.`,
 		},
 	}
 	o.Connection.Flags(cmd.Flags())
-	cmd.Flags().StringVar(&o.sort, "sort", "name", "by what: "+strings.Join(orders, ", "))
-	cmd.Flags().BoolVar(&o.reverse, "reverse", false, "the opposite order")
-	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(orders, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	cmd.Flags().StringVar(&o.sort, "sort", "name", "column to sort by: "+strings.Join(orders, ", "))
+	cmd.Flags().BoolVar(&o.reverse, "reverse", false, "reverse the order")
+	_ = cmd.RegisterFlagCompletionFunc("sort", cobra.FixedCompletions(orders, cobra.ShellCompDirectiveNoFileComp)) // fails only for an unknown flag
 	cli.CompletesNames(cmd, &o.Connection)
 	return cmd
 }
@@ -121,13 +122,13 @@ func (b *board) show(ctx context.Context, c *pawl.Client, f *inspect.Follower) e
 	news, leases := make(chan followed), make(chan leaseAnswer)
 	ended := make(chan struct{}, 2)
 	defer func() { cancel(); <-ended; <-ended }()
-	go func() { hear(ctx, f, news); ended <- struct{}{} }()                    // ends with ctx; awaited above
-	go func() { queryLeases(ctx, c, &b.shown, leases); ended <- struct{}{} }() // likewise
+	go func() { receive(ctx, f, news); ended <- struct{}{} }()                 // returns when ctx ends; awaited above
+	go func() { queryLeases(ctx, c, &b.shown, leases); ended <- struct{}{} }() // the same
 	return b.loop(ctx, v, news, leases)
 }
 
-// hear passes on what the follower reports.
-func hear(ctx context.Context, f *inspect.Follower, news chan<- followed) {
+// receive passes on what the follower reports.
+func receive(ctx context.Context, f *inspect.Follower, news chan<- followed) {
 	for {
 		events, err := f.Next(ctx)
 		select {
@@ -144,7 +145,7 @@ func hear(ctx context.Context, f *inspect.Follower, news chan<- followed) {
 // queryLeases queries the leases of the holders that are shown, periodically.
 func queryLeases(ctx context.Context, c *pawl.Client, shown *atomic.Pointer[[]int64], leases chan<- leaseAnswer) {
 	for {
-		ids := *shown.Load() // it was drawn before
+		ids := *shown.Load() // not nil, because the board was drawn before
 		within, cancel := context.WithTimeout(ctx, 2*queryEvery)
 		got, err := inspect.Leases(within, c, ids...)
 		cancel()

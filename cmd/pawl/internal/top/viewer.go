@@ -8,27 +8,28 @@ import (
 	"github.com/gdamore/tcell/v3"
 )
 
-// A viewer is what a terminal shows of a board: its rows, of which one is selected, or all of one name.
+// A viewer decides what a terminal shows of a board: its rows, of which one is selected, or the
+// details of one name.
 type viewer struct {
 	*board
 	screen tcell.Screen
 	status string // beside the counts
 
 	rows     []topRow // as last drawn
-	room     int      // how many rows, or lines, there is room for
+	room     int      // how many rows, or lines, fit
 	at, from int      // the selected row, and the first visible one
 	selected string   // its prefix
-	typing   bool     // the filter
+	typing   bool     // the user is typing the filter
 
-	details string // the prefix of the name that is shown whole; "": the rows are
+	details string // the prefix of the name whose details are shown; "": the rows are shown
 	scroll  int    // its first visible line
-	lines   int    // that it has
+	lines   int    // how many it has
 }
 
 // sorts are the keys of the orders.
 const sorts = "nhwtal"
 
-// key does what a key is for; true: it ends the viewer.
+// key handles a key; true: it ends the viewer.
 func (v *viewer) key(ev *tcell.EventKey) (end bool) {
 	switch {
 	case ev.Key() == tcell.KeyCtrlC:
@@ -61,7 +62,7 @@ func (v *viewer) key(ev *tcell.EventKey) (end bool) {
 	return false
 }
 
-// typed takes a key for the filter.
+// typed adds a key to the filter.
 func (v *viewer) typed(ev *tcell.EventKey) {
 	switch ev.Key() {
 	case tcell.KeyEscape:

@@ -19,16 +19,16 @@ const (
 	maxRequest  = 64 << 10
 )
 
-// breakHeader carries Options.Token. No other site can send it: a browser asks
-// first whether it may, and is not answered.
+// breakHeader carries Options.Token. No other site can send it, because a browser would first
+// ask for permission, and gets no answer.
 const breakHeader = "Pawl-Break"
 
-// mayBreak compares the key that a request brings.
+// mayBreak compares the key in a request.
 func (p *Page) mayBreak(r *http.Request) bool {
 	return p.opts.Token != "" && subtle.ConstantTimeCompare([]byte(r.Header.Get(breakHeader)), []byte(p.opts.Token)) == 1
 }
 
-// key says whether a request brings the key to break.
+// key answers whether a request contains the key to break.
 func (p *Page) key(w http.ResponseWriter, r *http.Request) {
 	if !p.mayBreak(r) {
 		refuse(w, http.StatusForbidden, "this is not the key of this pawl ui")
@@ -37,7 +37,7 @@ func (p *Page) key(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// breakIt ends the holder that the browser showed, if it is that one still.
+// breakIt evicts the holder that the browser showed, if it still holds.
 func (p *Page) breakIt(w http.ResponseWriter, r *http.Request) {
 	if p.opts.Token == "" {
 		refuse(w, http.StatusForbidden, "this page is read-only: start it with --allow-break")

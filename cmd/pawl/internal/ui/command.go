@@ -38,23 +38,22 @@ func New() *cobra.Command {
 		Use:   "ui [PREFIX]",
 		Short: "Serve a page that shows locks, elections and queues live",
 		Long: `Serves a page that shows the locks, elections and queues of the namespace live, or
-those whose names begin with PREFIX, and a timeline of who held what when; released,
-lost and broken look different. It ends at a signal, with exit code 0.
+those whose names begin with PREFIX, and a timeline of who held what when. Releases,
+losses and evictions look different there. It exits with 0 at a signal.
 
-The page has no users and no TLS: who reaches its address sees what these
-credentials may read. So it listens on loopback; from elsewhere, use
-ssh -L 7295:127.0.0.1:7295 HOST, or a proxy that authenticates the user. Another
-address needs --allow-remote.
+The page has no users and no TLS: anyone who can reach its address sees what these
+credentials may read. So it listens on loopback. From elsewhere, use
+ssh -L 7295:127.0.0.1:7295 HOST, or a proxy that authenticates the user. Any other
+address requires --allow-remote.
 
-It is read-only. With --allow-break a holder can be evicted from it, as by pawl
-break, after a question. For that the page needs the key that is a part of the
-address that is printed. Without the key, the page only shows. A key lasts as long as
-pawl ui runs. On another address than loopback there is no --allow-break.
+It is read-only. With --allow-break the page can evict a holder, as pawl break does,
+after a question. That requires the key that is part of the printed address; without
+the key the page only shows. A key is valid as long as pawl ui runs. --allow-break is
+possible on loopback only.
 
-The timeline begins when pawl ui is started, is kept in its memory, and goes with it:
-at most 10,000 ended holds, and 200 of one name. It holds no lease, writes
-nothing but what it breaks, and reads from the cluster every 5 s while a browser
-is connected.`,
+The timeline begins when pawl ui starts. It is kept in memory, and has at most 10,000
+ended holds, and 200 of each name. pawl ui holds no lease, writes nothing except when
+it evicts, and reads from the cluster every 5 s while a browser is connected.`,
 		Example: `  pawl ui
   pawl ui --listen 127.0.0.1:0 reports/
   pawl ui --allow-break`,
@@ -75,15 +74,15 @@ is connected.`,
 	}
 	fs := cmd.Flags()
 	o.Connection.Flags(fs)
-	fs.StringVar(&o.listen, "listen", defaultListen, "address to serve on; port 0: a free one")
-	fs.StringSliceVar(&o.hosts, "host", nil, "host name that the page is served under, as behind a proxy, beside addresses and localhost; can be given again")
+	fs.StringVar(&o.listen, "listen", defaultListen, "address to serve on; port 0 means a free one")
+	fs.StringSliceVar(&o.hosts, "host", nil, "additional host name of the page, for example behind a proxy; can be given several times")
 	fs.BoolVar(&o.allowRemote, "allow-remote", false, "serve on an address that other machines can reach")
 	fs.BoolVar(&o.allowBreak, "allow-break", false, "let the page evict holders")
 	cli.CompletesNames(cmd, &o.Connection)
 	return cmd
 }
 
-// check refuses an address that more can reach than was said.
+// check refuses an address that others can reach, unless that was allowed.
 func (o *uiOptions) check() error {
 	host, _, err := net.SplitHostPort(o.listen)
 	if err != nil {
@@ -151,7 +150,7 @@ func (o *uiOptions) serve(ctx context.Context, cmd *cobra.Command, c *pawl.Clien
 	return err
 }
 
-// say prints the address, and what it lets others do.
+// say prints the address, and what it allows others to do.
 func (o *uiOptions) say(cmd *cobra.Command, addr, token string) {
 	address := "http://" + addr + "/"
 	if token != "" {

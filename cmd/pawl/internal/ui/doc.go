@@ -11,30 +11,30 @@
 //
 // # What it guarantees
 //
-//  1. It follows the order of revisions: a browser that was away gets the changes
+//  1. It follows the order of revisions: a browser that was disconnected gets the changes
 //     that it missed, or the whole state, and shows the same as one that was not.
-//  2. It changes nothing, unless Options.Token is set; and then it ends a holder only
-//     for a request that brings the token, does not come from another site, and names
-//     the fencing token of the holder that is there.
+//  2. It changes nothing, unless Options.Token is set. Then it evicts a holder only
+//     for a request that contains the token, does not come from another site, and names
+//     the fencing token of the current holder.
 //  3. Its files are its own: the page may load nothing from anywhere else, and run
-//     nothing that stands in it ([policy]). Names, owners and values are shown as text.
+//     no inline script ([policy]). Names, owners and values are shown as text.
 //  4. It answers only to hosts that cannot be another site's: addresses, localhost,
-//     and [Options.Hosts]. So no name that a stranger points here gets an answer.
+//     and [Options.Hosts]. So a stranger's DNS name that points here gets no answer.
 //  5. Its memory is bounded: 10,000 ended holds, 200 of one queue; 4 MiB of
-//     changes for those who come back; 64 streams at a time, each at most 32
+//     changes for browsers that reconnect; 64 streams at a time, each at most 32
 //     changes behind; and what the follower keeps.
 //
 // # What it does not
 //
-// It has no users and no TLS: who reaches the address sees what the client may
-// read. The timeline begins when the page is opened, and is gone when it is closed; who holds
-// at the beginning holds at the earliest since its key was put, by the key's own word.
+// It has no users and no TLS: anyone who reaches the address sees what the client may
+// read. The timeline begins when the page's server starts, and is gone when it ends; a holder
+// at the beginning has held at the earliest since its key was put, according to the key's value.
 // The page shows the first hundred positions of a queue.
 //
 // # Failures
 //
-// Open fails as inspect.Follow does. Later, where following ends, as when a
-// permission is taken away, the page says why, and since when, and begins again until it
+// Open fails as inspect.Follow does. If following ends later, as when a
+// permission is revoked, the page shows why, and since when, and tries again until it
 // works. While a browser is connected, it reads from the cluster every 5 s, so that it can show when no answer comes.
 //
 // A browser opens six connections to a host: its tabs share one stream (static/shared.js).

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// policy is what the page may load and do: its own files, and nothing that stands
-// in its text; no string becomes markup.
+// policy is what the page may load and run: its own files, no inline scripts or styles; no
+// string becomes markup.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// guard refuses what may be another site's doing, and has browsers keep to policy.
+// guard refuses requests that another site may have caused, and makes browsers enforce policy.
 func (p *Page) guard(next http.Handler) http.Handler {
 	sameSite := http.NewCrossOriginProtection().Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -34,9 +34,9 @@ func (p *Page) guard(next http.Handler) http.Handler {
 	})
 }
 
-// mayBe reports whether host, of a request, is one that the page is served under. A name that a
-// stranger's DNS points here could be the stranger's site to the browser, which
-// would let its scripts read the answer; an address cannot.
+// mayBe reports whether the page is served under host. If a stranger's DNS name pointed here,
+// it would be the stranger's site to the browser, which would let its scripts read the answer;
+// an address cannot be a stranger's.
 func (p *Page) mayBe(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

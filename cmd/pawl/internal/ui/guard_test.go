@@ -52,8 +52,7 @@ func TestEveryAnswerSaysWhatThePageMayDo(t *testing.T) {
 	})
 }
 
-// What stands in the files must be able to run under the policy, and come from
-// the page itself.
+// Everything in the files has to be allowed by the policy, and to come from the page itself.
 func TestTheFilesNeedNothingFromElsewhere(t *testing.T) {
 	entries, err := static.ReadDir("static")
 	require.NoError(t, err)

@@ -15,7 +15,7 @@ const (
 	maxOfOne = 200
 )
 
-// A hold is a time in which somebody held a name, for the browser.
+// A hold is a period during which somebody held a name, for the browser.
 type hold struct {
 	N     int64         `json:"n"` // counts the holds of this page
 	Queue string        `json:"queue"`
@@ -29,14 +29,14 @@ type hold struct {
 	Early bool          `json:"early,omitempty"` // it began before From
 	// AtMost: it began at From or later. From is when its key was put, or its session's lease granted, by its holder's clock.
 	AtMost bool   `json:"atMost,omitempty"`
-	To     int64  `json:"to,omitempty"`  // 0: it lasts
+	To     int64  `json:"to,omitempty"`  // 0: it has not ended
 	End    string `json:"end,omitempty"` // released, lost, ended
 	Cause  string `json:"cause,omitempty"`
 	By     string `json:"by,omitempty"`
 	Late   bool   `json:"late,omitempty"` // it ended before To
 }
 
-// A history is who held what when. Its owner guards it.
+// A history records who held what when. Its owner guards it.
 //
 // Invariants: each holder of a queue has one hold that lasts; ended is in the order of the
 // ends; counts is how many of ended each queue has.
@@ -57,8 +57,8 @@ func newHistory() *history {
 	return &history{lasting: map[string]map[fencing.Token]*hold{}, counts: map[string]int{}}
 }
 
-// meet takes in what a reading found: who holds now has done so since before, at the
-// earliest since its key was put, and who is not found does not hold any more.
+// meet processes a read. Those who hold now have held since an earlier moment, at the earliest
+// since their keys were put; those who are missing no longer hold.
 func (h *history) meet(s *inspect.Snapshot, now time.Time) (c changes) {
 	found := map[string]map[fencing.Token]bool{}
 	for _, l := range s.Queues {
@@ -84,7 +84,7 @@ func (h *history) meet(s *inspect.Snapshot, now time.Time) (c changes) {
 	return c
 }
 
-// apply takes events in.
+// apply processes events.
 func (h *history) apply(events []inspect.Event) (c changes) {
 	for _, e := range events {
 		p := e.Position
@@ -131,8 +131,8 @@ func (h *history) begin(c *changes, e inspect.Event) {
 	c.Holds = append(c.Holds, started)
 }
 
-// end ends the hold that lasts. It is a new value: the old one may be on its way
-// to a browser.
+// end ends the hold that lasts. It makes a new value, because the old one may be on its way to
+// a browser.
 func (h *history) end(c *changes, prefix string, token fencing.Token, e inspect.Event) {
 	done := *h.lasting[prefix][token]
 	if delete(h.lasting[prefix], token); len(h.lasting[prefix]) == 0 {

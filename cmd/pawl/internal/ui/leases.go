@@ -14,7 +14,7 @@ const (
 	leasesOfOne  = 10 // of the first positions
 )
 
-// A left is what a lease has left, in seconds.
+// A left is the remaining time of a lease, in seconds.
 type left struct {
 	TTL  float64 `json:"ttl"` // as granted
 	Left float64 `json:"left"`

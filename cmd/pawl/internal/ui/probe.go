@@ -21,8 +21,8 @@ const (
 	probeWithin = 4 * time.Second
 )
 
-// probe reads from the cluster now and then, while a browser is connected: a follower says
-// nothing while it waits, and would say nothing if it waited in vain.
+// probe reads from the cluster periodically, while a browser is connected: a follower that
+// waits reports nothing, even if it waits in vain.
 func (p *Page) probe(ctx context.Context) {
 	for backoff.Sleep(ctx, probeEvery) {
 		if !p.hub.watched() {
@@ -43,7 +43,7 @@ func (p *Page) read(ctx context.Context) error {
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return errSilent
-	case cluster.IsPermissionDenied(err): // so it answers
+	case cluster.IsPermissionDenied(err): // the cluster answers
 		return nil
 	}
 	return err
@@ -51,20 +51,21 @@ func (p *Page) read(ctx context.Context) error {
 
 var errSilent = errors.New("the cluster does not answer")
 
-// A failure is why what is shown may be old, and since when that is so. The zero failure is none.
+// A failure is why the state that is shown may be old, and since when. The zero failure means
+// none.
 type failure struct {
 	Why   string `json:"failure"`
 	Since int64  `json:"since"`
 }
 
-// fail notes an error of a source since then, or with a nil err, that it has none.
+// fail records an error of a source since then, or, with a nil err, that it works.
 func (h *hub) fail(source int, err error, since time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.set(source, err, since)
 }
 
-// set is fail. A source that goes on failing does so since its first failure. Caller holds mu.
+// set is fail. A source that keeps failing has failed since its first failure. Caller holds mu.
 func (h *hub) set(source int, err error, since time.Time) {
 	before := h.failure()
 	switch old := h.failures[source]; {
@@ -80,7 +81,7 @@ func (h *hub) set(source int, err error, since time.Time) {
 	}
 }
 
-// failure is the gravest. Caller holds mu.
+// failure is the most serious failure. Caller holds mu.
 func (h *hub) failure() failure {
 	if h.failures[following].Why != "" {
 		return h.failures[following]

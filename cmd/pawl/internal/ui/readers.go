@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// The bounds of what is kept for those who were away, and for those who are slow.
+// The bounds of what is kept for readers that were disconnected, and for slow ones.
 const (
 	maxKept    = 4 << 20 // bytes
 	maxStreams = 64
@@ -55,8 +55,8 @@ func (h *hub) drop(r *reader) {
 	}
 }
 
-// join adds a reader that has seen up to last. first is what it must be sent
-// before. A nil reader: there are too many, or the hub is closed.
+// join adds a reader that has received the messages up to last. first is what to send before
+// others. The reader is nil if there are too many, or the hub is closed.
 func (h *hub) join(last string) (first [][]byte, r *reader) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,8 +71,8 @@ func (h *hub) join(last string) (first [][]byte, r *reader) {
 	return [][]byte{h.frame(h.number, "state", h.snapshot())}, r
 }
 
-// after are the kept messages after last; false: some that came after are not
-// kept, or last is none of ours.
+// after returns the kept messages after last; false: some later ones are not kept, or last is
+// not this hub's.
 func (h *hub) after(last string) (frames [][]byte, ok bool) {
 	boot, count, _ := strings.Cut(last, "-")
 	n, err := strconv.ParseInt(count, 10, 64)
@@ -92,14 +92,14 @@ func (h *hub) leave(r *reader) {
 	h.drop(r)
 }
 
-// watched reports whether anybody follows.
+// watched reports whether there is a reader.
 func (h *hub) watched() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.readers) > 0
 }
 
-// close ends all readers, and lets no other join.
+// close ends all readers, and prevents others from joining.
 func (h *hub) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -35,7 +35,7 @@ func answer(w http.ResponseWriter, code int, what any) {
 	_, _ = w.Write(append(data, '\n'))
 }
 
-// refuse says why not.
+// refuse sends an error, with the reason.
 func refuse(w http.ResponseWriter, code int, why string) {
 	answer(w, code, map[string]string{"error": why})
 }

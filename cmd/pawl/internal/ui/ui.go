@@ -12,14 +12,14 @@ import (
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
 
-// Options are what a Page shows, and to whom.
+// Options are the options of a Page.
 type Options struct {
-	Prefix    string       // the names that begin so
+	Prefix    string       // of the names that are shown
 	Namespace string       // of the client; it is shown
-	Cluster   string       // which it is, for people
+	Cluster   string       // which cluster it is, for people to read
 	Hosts     []string     // host names that the page is served under, beside localhost and addresses
 	Token     string       // must come with a request to break; "": nothing can be broken
-	By        string       // who breaks, for the mark
+	By        string       // who breaks, written into the mark
 	Logger    *slog.Logger // nil: silent
 }
 
@@ -54,14 +54,14 @@ func Open(ctx context.Context, client *pawl.Client, o Options) (*Page, error) {
 // ServeHTTP serves the page.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.mux.ServeHTTP(w, r) }
 
-// Close ends the following, and all streams that are served.
+// Close ends the follower, and all streams.
 func (p *Page) Close() {
 	p.cancel()
 	p.hub.close()
 	p.tasks.Wait()
 }
 
-// The pace of changes, and of beginnings after a failure.
+// The pace of changes, and of new tries after a failure.
 const (
 	pace     = 100 * time.Millisecond
 	minPause = time.Second
@@ -95,7 +95,7 @@ func (p *Page) keepFollowing(ctx context.Context, f *inspect.Follower) {
 	}
 }
 
-// follow publishes what f finds; changes that arrive together go out together.
+// follow publishes what f reports; changes that arrive together are sent together.
 func (p *Page) follow(ctx context.Context, f *inspect.Follower) error {
 	p.hub.begin(f.Snapshot(), time.Now())
 	for {

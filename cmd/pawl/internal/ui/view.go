@@ -91,7 +91,7 @@ func positionOf(p inspect.Position) positionView {
 	return out
 }
 
-// text is s, or s quoted where JSON could not carry it.
+// text is s, quoted if JSON could not represent it.
 func text(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -115,7 +115,7 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// same reports whether a browser that has a needs nothing of b.
+// same reports whether a browser that shows a needs no update to show b.
 func same(a, b inspect.NamedQueue) bool {
 	if a.Kind() != b.Kind() || len(a.Queue) != len(b.Queue) || len(a.Holders()) != len(b.Holders()) {
 		return false

@@ -17,10 +17,10 @@ import (
 	"github.com/pawl-locks/pawl/internal/keys"
 )
 
-// calls are the seven.
+// calls implements the seven calls of the API.
 type calls struct{ s *Server }
 
-// request is what each call on a session says.
+// request makes a locks.Request from what each call on a session has in common.
 func (c *calls) request(ctx context.Context, session string, waitMS int32) (locks.Request, error) {
 	who := callerOf(ctx)
 	if err := checkID("session", session); err != nil {
@@ -131,7 +131,7 @@ func (c *calls) Confirm(ctx context.Context, r *connect.Request[pb.ConfirmReques
 	return connect.NewResponse(&pb.ConfirmResponse{Lock: listed(l)}), nil
 }
 
-// etcdWait bounds what is asked of etcd where the caller does not.
+// etcdWait bounds requests to etcd if the caller does not.
 const etcdWait = 5 * time.Second
 
 // Proclaim implements the service.
@@ -155,10 +155,10 @@ func (c *calls) Proclaim(ctx context.Context, r *connect.Request[pb.ProclaimRequ
 	return connect.NewResponse(&pb.ProclaimResponse{Lock: listed(l)}), nil
 }
 
-// maxLeaderWait bounds how long Leader may be parked.
+// maxLeaderWait bounds how long a call of Leader may be parked.
 const maxLeaderWait = 30 * time.Second
 
-// nobody is the revision of a name that nobody has: no key's.
+// nobody is the revision of a name without keys: it is no key's revision.
 const nobody = 1
 
 // Leader implements the service.
@@ -176,7 +176,7 @@ func (c *calls) Leader(ctx context.Context, r *connect.Request[pb.LeaderRequest]
 	arrival := callerOf(ctx).arrival
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	late := time.AfterFunc(etcdWait, end) // of the first answer; then of the change
+	late := time.AfterFunc(etcdWait, end) // bounds the first answer, then the wait for a change
 	defer late.Stop()
 	var last *pb.LeaderResponse
 	for l, err := range elect.Observe(ctx, c.s.Client, m.Name, elect.Options{}) {
@@ -184,7 +184,7 @@ func (c *calls) Leader(ctx context.Context, r *connect.Request[pb.LeaderRequest]
 			return nil, refusal(c.s.Locks.Silent(ctx, err))
 		}
 		if err != nil {
-			break // parked for long enough
+			break // the time to park is over
 		}
 		if last = leaderOf(l); m.AfterRevision == 0 || last.Revision != m.AfterRevision {
 			break
@@ -207,8 +207,8 @@ func leaderOf(l elect.Leader) *pb.LeaderResponse {
 	return out
 }
 
-// holder is the owner of the first that is in the way of a want, for people; "" where that
-// is not known.
+// holder is the owner of the first key in the way of a want, for people to read; "" if that is
+// not known.
 func (c *calls) holder(ctx context.Context, w locks.Want) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()

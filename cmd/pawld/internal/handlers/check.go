@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -15,7 +16,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// wanted is what a request asks for, or what is wrong with that.
+// wanted returns what a request wants to acquire, or what is wrong with it.
 func wanted(m *pb.AcquireRequest, identity string) (locks.Want, error) {
 	w := locks.Want{Names: m.Names, Value: m.Value, Try: m.Try, Delay: millis(m.DelayMs), MaxHold: millis(m.MaxHoldMs), Limit: int(m.Limit)}
 	modes, err := modesOf(m)
@@ -60,7 +61,7 @@ func wanted(m *pb.AcquireRequest, identity string) (locks.Want, error) {
 	return w, nil
 }
 
-// modesOf are the modes of the names, one for each, or what is wrong with names and modes.
+// modesOf returns the modes of the names, one for each, or what is wrong with names and modes.
 func modesOf(m *pb.AcquireRequest) ([]locks.Mode, error) {
 	switch {
 	case len(m.Names) == 0:
@@ -106,8 +107,8 @@ func checkValue(value []byte) error {
 	switch {
 	case len(value) > maxValue:
 		return invalid("value has %d bytes, want at most %d", len(value), maxValue)
-	case strings.HasPrefix(string(value), keys.LockMark):
-		return invalid("value begins with %s, as the keys of locks do", keys.LockMark)
+	case keys.OfLock(value):
+		return invalid("value begins with %s, as the keys of locks do", value[:bytes.IndexByte(value, ',')+1])
 	}
 	return nil
 }
@@ -128,8 +129,8 @@ func (c *calls) may(ctx context.Context, name string) error {
 	return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("the policy gives %q no name %q", who.identity, name))
 }
 
-// checkID checks the form of what a client chooses: 16 bytes in lower-case hexadecimal.
-// The value is a secret, or beside one, and is not repeated.
+// checkID checks the form of an ID that a client chooses: 16 bytes in lower-case hexadecimal.
+// The error does not repeat the value, which is a secret, or may contain one.
 func checkID(field, id string) error {
 	ok := len(id) == 32 && strings.Trim(id, "0123456789abcdef") == ""
 	if !ok {

@@ -1,5 +1,6 @@
-// Package handlers is the API of pawld over HTTP: who asks, whether they may, whether what
-// they say can be right, and the answer. What a lock is stands in package table.
+// Package handlers serves the API of pawld over HTTP: it identifies the caller, checks what the
+// caller may do and whether the request is valid, and answers. Package table decides what
+// happens to locks.
 package handlers
 
 import (
@@ -42,7 +43,7 @@ type Server struct {
 	Policy *policy.Policy
 	Logger *slog.Logger
 
-	requests sync.Map // of outcome to *atomic.Int64
+	requests sync.Map // counters, *atomic.Int64, by outcome
 }
 
 // MaxBody bounds a request's body, before and after decompression.
@@ -71,7 +72,7 @@ func (s *Server) Handler() http.Handler {
 	return s.identified(mux)
 }
 
-// An outcome is what became of a call: ok, or the code of its error.
+// An outcome is a call and its result: ok, or the code of its error.
 type outcome struct{ call, code string }
 
 // counted counts a call.
@@ -88,7 +89,7 @@ func (s *Server) counted(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 }
 
-// Requests gives how often each call had which outcome, in order.
+// Requests yields how often each call had which outcome, in order.
 func (s *Server) Requests(yield func(call, code string, n int64)) {
 	counts := map[outcome]int64{}
 	s.requests.Range(func(o, n any) bool {
@@ -102,7 +103,7 @@ func (s *Server) Requests(yield func(call, code string, n int64)) {
 	}
 }
 
-// caller is who asks, and when the request came in.
+// caller is who sent a request, and when it arrived.
 type caller struct {
 	identity string
 	local    bool
@@ -113,7 +114,7 @@ type callerKey struct{}
 
 func callerOf(ctx context.Context) caller { return ctx.Value(callerKey{}).(caller) }
 
-// identified reads the clock before anything else, and refuses who is not known.
+// identified reads the clock before anything else, and refuses callers without an identity.
 func (s *Server) identified(next http.Handler) http.Handler {
 	refuse := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -132,8 +133,8 @@ func (s *Server) identified(next http.Handler) http.Handler {
 	})
 }
 
-// whole reads the body before the call, within a time and a size, so that a parked call has
-// no deadline on its connection.
+// whole reads the body before the call, within limits of time and size, so that a parked call
+// has no deadline on its connection.
 func whole(next http.Handler) http.Handler {
 	refuse := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -158,8 +159,8 @@ func whole(next http.Handler) http.Handler {
 	})
 }
 
-// strict is JSON in which a field that is not known is an error: a misspelt waitMs would
-// wait for nothing.
+// strict is JSON in which an unknown field is an error: a misspelt waitMs would otherwise mean
+// no wait.
 type strict struct{ name string }
 
 // Name implements connect.Codec.
@@ -205,7 +206,7 @@ var codes = map[table.Code]connect.Code{
 	table.Again:   connect.CodeUnavailable,
 }
 
-// health is gRPC's: whether a lock can be had.
+// health is gRPC's health service: it reports whether a lock can be acquired.
 type health struct{ locks *locks.Service }
 
 // Check implements grpchealth.Checker.

@@ -9,12 +9,12 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// A Request is what each call on a session says.
+// A Request is what each call on a session has in common.
 type Request struct {
 	Session  string
 	Identity string
-	Arrival  clock.Instant // when it came in
-	Wait     time.Duration // how long its answer may take
+	Arrival  clock.Instant // when it arrived
+	Wait     time.Duration // how long the answer may take
 }
 
 // A Lock is a lock in an answer.
@@ -26,18 +26,18 @@ type Lock struct {
 	Slot  int // of a semaphore
 }
 
-// An Answer is Acquire's.
+// An Answer is the result of Acquire.
 type Answer struct {
 	Lock
 	Busy     bool
-	Position int // of Waiting: how many were before it when it took its place; -1: not known
+	Position int // if Waiting: how many were ahead when it was enqueued; -1: not known
 }
 
-// first is how long an Acquire waits for the engine's first word at the least, so that a
-// lock that is free is held in the first answer.
+// first is how long an Acquire waits at least for the engine's first result, so that a free
+// lock is held in the first answer.
 const first = time.Second
 
-// Acquire finds the lock or place of a request, or takes a place, and waits a while. most is
+// Acquire finds the lock or place of a request, or makes a place, and waits a while. most is
 // how many locks and places this identity may have.
 func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Duration, w Want, most int) (Answer, error) {
 	ref := table.Ref{Session: r.Session, Request: id}
@@ -60,7 +60,7 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 		s.parts[ref] = &part{ref: ref, want: w, cancel: cancel, ahead: -1}
 		s.work.Add(1)
 		s.waits.Add(1)
-		go s.wait(ctx, ref, s.parts[ref]) // ends with the row, or life
+		go s.wait(ctx, ref, s.parts[ref]) // returns when the row or life ends
 	}
 	p := s.parts[ref]
 	park := newParking(ctx, r, s.table.TTL(r.Session)/2)
@@ -79,7 +79,7 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 			return Answer{Lock: s.lock(l), Position: -1}, nil
 		}
 		least := r.Arrival
-		if p != nil && p.err == nil && (!p.queued || p.ahead == 0) { // it may be held in a moment
+		if p != nil && p.err == nil && (!p.queued || p.ahead == 0) { // it may be held soon
 			least = least.Add(first)
 		}
 		if !s.park(ctx, park.until(now, least), r.Session) {
@@ -88,7 +88,7 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 	}
 }
 
-// waiting is the answer of one that is parked no longer.
+// waiting is the answer of a call that is no longer parked.
 func (s *Service) waiting(ref table.Ref, p *part) (Answer, error) {
 	switch {
 	case s.stopping():
@@ -105,12 +105,12 @@ func (s *Service) waiting(ref table.Ref, p *part) (Answer, error) {
 	return a, nil
 }
 
-// silent is what is said while etcd does not answer.
+// silent is the error while etcd does not answer.
 func (s *Service) silent() error {
 	return fmt.Errorf("%w: etcd at %s does not answer, call again", ErrUnavailable, s.cfg.Etcd)
 }
 
-// Silent is err, or, where etcd did not answer within ctx, that.
+// Silent returns err, or the error of silent if etcd did not answer within ctx.
 func (s *Service) Silent(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil {
 		return s.silent()
@@ -118,7 +118,7 @@ func (s *Service) Silent(ctx context.Context, err error) error {
 	return err
 }
 
-// lock is l with its names, and what the engine knows of it; s.mu is held.
+// lock is l with its names, and what the engine knows about it; s.mu is held.
 func (s *Service) lock(l table.Listed) Lock {
 	out := s.nameless(l)
 	out.Names = namesOf(l.Text)
@@ -136,14 +136,14 @@ func (s *Service) nameless(l table.Listed) Lock {
 
 // A parking is how long an answer may be parked.
 type parking struct {
-	wait clock.Instant // as the client asked
-	most clock.Instant // as it must not be exceeded
+	wait clock.Instant // until when the client wants to wait
+	most clock.Instant // until when it may be parked at most
 }
 
-// grace is what an answer has left of its caller's own timeout.
+// grace is how much of its caller's own timeout an answer leaves.
 const grace = 100 * time.Millisecond
 
-// newParking is that of a request; most counts from its arrival, as its promises do.
+// newParking is the parking of a request; most counts from its arrival, as its promises do.
 func newParking(ctx context.Context, r Request, most time.Duration) parking {
 	p := parking{r.Arrival.Add(r.Wait), r.Arrival.Add(most)}
 	if end, ok := ctx.Deadline(); ok {
@@ -155,7 +155,7 @@ func newParking(ctx context.Context, r Request, most time.Duration) parking {
 	return p
 }
 
-// until is how long to park from now on, until least at least.
+// until is how long to park from now on, at least until least.
 func (p parking) until(now, least clock.Instant) time.Duration {
 	end := p.wait
 	if end.Before(least) {
@@ -167,7 +167,7 @@ func (p parking) until(now, least clock.Instant) time.Duration {
 	return end.Sub(now)
 }
 
-// park waits for news of a session, without the mutex. false: d is over, ctx has ended, or
+// park waits for news of a session, without the mutex. false: d has passed, ctx has ended, or
 // pawld stops.
 func (s *Service) park(ctx context.Context, d time.Duration, session string) bool {
 	if d <= 0 || s.stopping() || ctx.Err() != nil {

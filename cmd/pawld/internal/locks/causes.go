@@ -30,10 +30,10 @@ func final(err error) meaning {
 	return passing
 }
 
-// A Why says for clients what ended a lock: the names of the API.
+// A Why is why a lock has ended, as the API names it.
 type Why string
 
-// causes are the errors behind each Why, for Restore; the first that matches counts.
+// causes are the errors for each Why, for Restore; the first match counts.
 var causes = []struct {
 	why Why
 	err error
@@ -49,7 +49,7 @@ var causes = []struct {
 	{"EXPIRED", lease.ErrClosed},
 }
 
-// WhyOf is the Why of an error; "" of nil.
+// WhyOf is the Why of an error; "" for nil.
 func WhyOf(err error) Why {
 	if err == nil {
 		return ""

@@ -510,8 +510,8 @@ func TestAPlaceThatWinsWhilePawldStopsLeavesNoKey(t *testing.T) {
 	})
 }
 
-// V4: without a successor pawld promises nothing more, and gives back when the last
-// promise has passed.
+// V4: without a successor pawld makes no further promise, and releases when the last promise
+// has passed.
 func TestClosingRevokesWhenTheLastPromiseHasPassed(t *testing.T) {
 	inBubble(t, func(w *world) {
 		d := w.daemon()

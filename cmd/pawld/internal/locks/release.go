@@ -12,16 +12,16 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// A Result is what became of one that was released.
+// A Result is the result of releasing one lock.
 type Result struct {
 	Request  string
 	Released bool // it was held until now
 	Why      error
 }
 
-// Release gives locks back and leaves places; none named: all of the session, which ends.
-// It waits until each is decided. An error that matches ErrUnavailable: some are not yet,
-// and go on in the background; a repeat waits again.
+// Release releases locks and gives up places; with no ids, all of the session, which then ends.
+// It waits until each is decided. An error that matches ErrUnavailable: some are not decided
+// yet, and continue in the background; another call waits again.
 func (s *Service) Release(ctx context.Context, r Request, ids []string) ([]Result, error) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -39,7 +39,7 @@ func (s *Service) Release(ctx context.Context, r Request, ids []string) ([]Resul
 			refs = append(refs, table.Ref{Session: r.Session, Request: id})
 		}
 	}
-	for _, ref := range refs { // all are on their way before any is waited for
+	for _, ref := range refs { // begin all releases before waiting for any
 		if st, _ := s.table.Release(ref, now); st == table.Releasing {
 			s.release(ref)
 		}
@@ -59,7 +59,7 @@ func (s *Service) Release(ctx context.Context, r Request, ids []string) ([]Resul
 	return results, nil
 }
 
-// release begins the release of a row that is releasing, once; s.mu is held.
+// release begins the release of a row in state Releasing, once; s.mu is held.
 func (s *Service) release(ref table.Ref) {
 	p := s.parts[ref]
 	if p.released != nil {
@@ -67,7 +67,7 @@ func (s *Service) release(ref table.Ref) {
 	}
 	p.released = make(chan struct{})
 	s.work.Add(1)
-	go func() { // ends when it is decided, or with life
+	go func() { // returns when it is decided, or life ends
 		defer s.work.Done()
 		for s.life.Err() == nil { // the engine tries, too: what is refused is not asked for without a pause
 			ctx, cancel := context.WithTimeout(s.life, 5*time.Second)
@@ -91,7 +91,7 @@ func (s *Service) release(ref table.Ref) {
 	}()
 }
 
-// outcome waits for what becomes of a row that is released; s.mu is held.
+// outcome waits for the result of a row's release; s.mu is held.
 func (s *Service) outcome(ctx context.Context, ref table.Ref) (Result, error) {
 	if p := s.parts[ref]; p != nil && p.released != nil {
 		s.unlock()

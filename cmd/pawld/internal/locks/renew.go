@@ -13,13 +13,12 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// leastPark is how long a Renew is parked at the least where its client wants that: a lock
-// whose max hold ends has a belief that no renewal makes longer.
+// leastPark is how long a Renew is parked at least if its client wants to wait: when max hold
+// ends a lock soon, its belief stays short whatever is renewed.
 const leastPark = 100 * time.Millisecond
 
-// Renew keeps a session, and returns its locks. A session that is not known has none. It
-// waits a while, and no longer than half of the shortest belief that it gives, unless
-// something changes.
+// Renew keeps a session, and returns its locks; an unknown session has none. Unless something
+// changes, it waits a while, but no longer than half of the shortest belief that it returns.
 func (s *Service) Renew(ctx context.Context, r Request, settled []string) ([]Lock, error) {
 	locks, err := s.renew(ctx, r, settled)
 	for i, l := range locks {
@@ -49,7 +48,7 @@ func (s *Service) renew(ctx context.Context, r Request, settled []string) ([]Loc
 		park := newParking(ctx, r, half)
 		if s.park(ctx, park.until(clock.Now(), r.Arrival), r.Session) || ctx.Err() == nil {
 			if s.stopping() {
-				return nil, ErrStopping // nothing is promised any more
+				return nil, ErrStopping // nothing may be promised any more
 			}
 			all = s.table.All(r.Session, r.Arrival, clock.Now())
 		}
@@ -62,7 +61,8 @@ func (s *Service) renew(ctx context.Context, r Request, settled []string) ([]Loc
 	return locks, nil
 }
 
-// unknownIsNone: what is not known is no error where an answer without locks says as much.
+// unknownIsNone turns the error of an unknown session into nil, for calls whose answer then has
+// no locks.
 func unknownIsNone(err error) error {
 	var e *table.Error
 	if errors.As(err, &e) && (e.Code == table.Unknown || e.Code == table.Ended) {

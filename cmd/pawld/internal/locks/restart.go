@@ -21,14 +21,14 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// Saved is what a successor has to know. Without a Handle it knows of the locks and can
-// take over none: their keys go with the lease.
+// Saved is what a successor has to know. Without a Handle it knows of the locks but can take
+// over none: their keys end with the lease.
 type Saved struct {
 	Handle   lease.Handle
 	Sessions []SavedSession
 }
 
-// A SavedSession is a client's.
+// A SavedSession is one client's session.
 type SavedSession struct {
 	ID, Identity string
 	TTL          time.Duration
@@ -36,7 +36,7 @@ type SavedSession struct {
 	Rows         []SavedRow
 }
 
-// A SavedRow is a lock, or what is remembered of one that has ended.
+// A SavedRow is a lock, or a remembered one that has ended.
 type SavedRow struct {
 	Request string
 	Params  table.Params
@@ -47,8 +47,8 @@ type SavedRow struct {
 	Token   fencing.Token `json:",omitempty"`
 }
 
-// believed is until when a client may believe in what a successor would delete, or would not
-// know of: an overwritten key, and what is left of a set.
+// believed is until when a client may believe that it holds something which a successor would
+// delete, or would not know of: an overwritten key, or what is left of a set.
 func (s *Service) believed() clock.Instant {
 	s.mu.Lock()
 	defer s.unlock()
@@ -61,8 +61,8 @@ func (s *Service) believed() clock.Instant {
 	return until
 }
 
-// AwaitBeliefs waits, for the longest TTL at the most, until Detach has nothing to wait for.
-// It comes before Drain, so that clients go on meanwhile.
+// AwaitBeliefs waits until Detach need not wait for any belief, at most for the longest TTL. It
+// is called before Drain, so that clients are served meanwhile.
 func (s *Service) AwaitBeliefs(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Table.MaxTTL)
 	defer cancel()
@@ -71,8 +71,8 @@ func (s *Service) AwaitBeliefs(ctx context.Context) {
 	}
 }
 
-// Drain answers what is parked, refuses what comes, and gives up the places. What is held
-// stays held, and no more is promised of it.
+// Drain answers parked calls, refuses new ones, and gives up the places. Locks that are held
+// stay held, and no further promise is made for them.
 func (s *Service) Drain() {
 	s.drained.Do(func() {
 		s.mu.Lock()
@@ -87,23 +87,23 @@ func (s *Service) Drain() {
 			}
 		}
 		s.unlock()
-		s.waits.Wait() // prompt: Acquire returns when its context ends
+		s.waits.Wait() // prompt, because Acquire returns when its context ends
 		s.returns.Wait()
 		s.looking.Wait()
 		late := time.After(3 * time.Second)
 		for _, p := range releases {
 			select {
 			case <-p.released:
-			case <-late: // the successor deletes its key
+			case <-late: // its key is left to the successor to delete
 				return
 			}
 		}
 	})
 }
 
-// Detach leaves everything to a successor, when no request is under way any more: the rows are written, then the session is ended
-// here, then its Handle is written. After an error nothing may be left to take over; the
-// lease ends by itself.
+// Detach leaves everything to a successor once no request is under way: it writes the rows,
+// ends the session in this process, and then writes the session's Handle. After an error there
+// may be nothing to take over; then the lease expires.
 func (s *Service) Detach(write func(Saved) error) error {
 	s.Drain()
 	session.AwaitInstant(s.life, s.believed())
@@ -129,8 +129,8 @@ func (s *Service) Detach(write func(Saved) error) error {
 	return write(saved)
 }
 
-// Close ends without a successor: it promises nothing any more, waits until what was
-// promised has passed, and has the lease revoked.
+// Close ends without a successor: it makes no further promise, waits until all promises have
+// passed, and has the lease revoked.
 func (s *Service) Close(ctx context.Context) error {
 	s.Drain()
 	<-s.own
@@ -141,7 +141,7 @@ func (s *Service) Close(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	for ctx.Err() == nil { // each call has a bound of its own, and returns at once where it is decided
+	for ctx.Err() == nil { // each call is bounded, and returns at once if it is decided
 		if err = own.Close(ctx); err == nil {
 			return nil
 		}
@@ -176,12 +176,12 @@ func save(all []table.Saved) (out []SavedSession) {
 	return out
 }
 
-// resumers is how many locks are taken over at a time.
+// resumers bounds how many locks are taken over at a time.
 const resumers = 32
 
-// Resume takes over what a predecessor saved: its session at etcd first, which is renewed
-// then, and then each lock. What cannot be taken over is lost, and its client learns that.
-// It comes before anything else is asked of the Service. An error says why nothing was.
+// Resume takes over what a predecessor saved: first its session at etcd, which is then renewed,
+// and then each lock. What cannot be taken over is lost, and its client learns that. It is
+// called before any other method. An error says why nothing was taken over.
 func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error) {
 	host, err := inside.HostOf(s.client)
 	if err != nil {
@@ -217,7 +217,7 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 				continue
 			}
 			wg.Add(1)
-			go func() { // ends with within, or the session; waited for below
+			go func() { // returns when within or the session ends; waited for below
 				defer wg.Done()
 				turns <- struct{}{}
 				defer func() { <-turns }()
@@ -241,9 +241,9 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 	return taken, err
 }
 
-// takeOver makes pawld's session of a Handle. It tries for as long as the lease may last.
-// Where a lock is not whole, nothing is taken over: its keys would stay in their queues for
-// as long as the session, and nobody would know of them.
+// takeOver makes pawld's session from a Handle. It tries for as long as the lease may last. If
+// a lock is incomplete, nothing is taken over: its keys would stay in their queues for as long
+// as the session, without anyone knowing of them.
 func (s *Service) takeOver(ctx context.Context, saved Saved) (*pawl.Session, error) {
 	h := saved.Handle
 	if h == (lease.Handle{}) {
@@ -278,13 +278,13 @@ func (s *Service) takeOver(ctx context.Context, saved Saved) (*pawl.Session, err
 	}
 }
 
-// wantOf is what a lock was acquired for; false: it is not whole.
+// wantOf is the Want for which a lock was acquired; false: the row is incomplete.
 func wantOf(r SavedRow) (w Want, whole bool) {
 	err := json.Unmarshal([]byte(r.Params.Text), &w)
 	return w, err == nil && len(w.Names) > 0 && len(w.Modes) == len(w.Names) && len(r.Keys) == len(w.Names)
 }
 
-// takeOne takes one lock over, and promises at once what its client, whose session has ttl, may
+// takeOne takes one lock over, and at once promises what its client, whose session has ttl, may
 // still believe. It tries until ctx ends.
 func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow, to *table.SavedRow, ttl time.Duration) {
 	to.State, to.Why = table.Lost, table.ErrExpired
@@ -305,8 +305,11 @@ func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow,
 		case errors.Is(err, lock.ErrLost), errors.Is(err, elect.ErrLost), errors.Is(err, pawl.ErrTokenFloor):
 			to.Why = err
 			return
+		case errors.Is(err, lock.ErrKind): // it was acquired as what is resumed, so that somebody has put another value
+			to.Why = fmt.Errorf("%w: %w", lock.ErrKeyOverwritten, err)
+			return
 		}
-		if !errors.Is(err, context.DeadlineExceeded) || to.Why == table.ErrExpired { // how the last try ended says less
+		if !errors.Is(err, context.DeadlineExceeded) || to.Why == table.ErrExpired { // the last try's end explains less
 			to.Why = fmt.Errorf("%w: it could not be taken over: %w", table.ErrExpired, err)
 		}
 		s.cfg.Logger.Warn("a lock is not taken over yet", "name", w.Names, "cause", err)
@@ -319,13 +322,13 @@ func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow,
 	}
 }
 
-// watchTaken waits for the end of what was taken over; s.mu is held.
+// watchTaken waits for the end of a lock that was taken over; s.mu is held.
 func (s *Service) watchTaken(ref table.Ref, r table.SavedRow) {
 	p := &part{ref: ref, cancel: func() {}, held: r.Holding.(*held), ahead: -1}
 	_ = json.Unmarshal([]byte(r.Params.Text), &p.want)
 	s.parts[ref] = p
 	s.work.Add(1)
-	go func() { // ends with the lock, or life
+	go func() { // returns when the lock or life ends
 		defer s.work.Done()
 		s.watch(ref, p)
 	}()

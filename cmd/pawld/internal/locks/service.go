@@ -16,7 +16,7 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// Config says what a Service works on.
+// Config configures a Service.
 type Config struct {
 	Table  table.Config
 	Owner  string // of pawld's own session
@@ -24,7 +24,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// TTL is that of pawld's own session: long enough that a client's own TTL decides.
+// TTL is the TTL of pawld's own session, so long that a client's own TTL decides.
 func (c Config) TTL() time.Duration { return 2 * c.Table.MaxTTL }
 
 // A Service holds locks for its clients. Its methods may be called by several goroutines
@@ -36,43 +36,43 @@ type Service struct {
 	mu    sync.Mutex
 	table *table.Table
 	parts map[table.Ref]*part
-	rests map[table.Ref]rest // of sets of which a name was lost: the other names are taken
-	news  map[string]*news   // by session: of those of which a request is parked
+	rests map[table.Ref]rest // what is left of sets that lost a name: their other names stay taken
+	news  map[string]*news   // by session: what its parked requests wait for
 
-	own     chan struct{} // holds one element: the right to look after session
+	own     chan struct{} // holds one element: the right to use and replace session
 	session *pawl.Session
-	lost    atomic.Int64 // sessions of its own
+	lost    atomic.Int64 // how many of its own sessions were lost
 
 	poked    chan struct{}
-	draining chan struct{} // closed when nothing more is promised
+	draining chan struct{} // closed when no new promise is made
 	drained  sync.Once
 	life     context.Context
 	end      context.CancelFunc
 	work     sync.WaitGroup
-	waits    sync.WaitGroup // acquisitions under way; none begins once draining
-	returns  sync.WaitGroup // releases of what nobody believes in; likewise
-	looking  sync.WaitGroup // run
+	waits    sync.WaitGroup // acquisitions under way; none begins after draining is closed
+	returns  sync.WaitGroup // background releases; none begins after draining is closed
+	looking  sync.WaitGroup // waits for run
 
-	overwritten clock.Instant // until when a client may believe in a key that somebody overwrote
+	overwritten clock.Instant // until when a client may believe that it holds a key that somebody overwrote
 }
 
-// A part is what the engine does for one row.
+// A part is the engine's side of one row of the table.
 type part struct {
 	ref    table.Ref
 	want   Want
-	cancel context.CancelFunc // of the wait
+	cancel context.CancelFunc // cancels the wait
 
 	// Guarded by the service's mutex.
 	queued   bool // its key is in the queue
-	ahead    int  // how many were before it then
+	ahead    int  // how many were ahead of it when it was enqueued
 	err      error
-	refused  bool // err is final, and the row is gone
+	refused  bool // err is final, and the row was deleted
 	held     *held
-	released chan struct{} // closed when the release is decided; nil: none has begun
+	released chan struct{} // closed when the release is decided; nil: no release has begun
 }
 
-// New makes a Service, which ends with Close or Detach. Observe has to be the client's
-// observer, or part of it.
+// New makes a Service; Close or Detach ends it. The client's observer has to pass its events to
+// Observe.
 func New(client *pawl.Client, cfg Config) *Service {
 	s := &Service{
 		cfg: cfg, client: client, table: table.New(cfg.Table, clock.Now()),
@@ -82,11 +82,11 @@ func New(client *pawl.Client, cfg Config) *Service {
 	s.own <- struct{}{}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.looking.Add(1)
-	go s.run() // ends once draining
+	go s.run() // ends when draining is closed
 	return s
 }
 
-// run looks at the table whenever something is due in it.
+// run calls the table's Look whenever something in it is due.
 func (s *Service) run() {
 	defer s.looking.Done()
 	timer := time.NewTimer(0)
@@ -112,7 +112,7 @@ func (s *Service) poke() {
 	}
 }
 
-// unlock ends what was done to the table, and carries out its effects.
+// unlock ends a change of the table: it unlocks s.mu and carries out the table's effects.
 func (s *Service) unlock() {
 	var todo []func()
 	for _, fx := range s.table.Effects() {
@@ -136,9 +136,10 @@ func (s *Service) unlock() {
 	}
 }
 
-// giveBack returns what releases, in the background, what nobody believes in; s.mu is
-// held, and not any more when that is called. While pawld stops it is done at once, because a
-// key that is neither saved nor released would be nobody's.
+// giveBack returns a function that releases, in the background, a lock that no client believes
+// in. s.mu is held when giveBack is called, and not when the function is. While pawld stops,
+// the function releases in the foreground, because a key that is neither saved nor released
+// would belong to nobody.
 func (s *Service) giveBack(h *held) func() {
 	if s.stopping() {
 		return func() { s.back(h) }
@@ -155,7 +156,7 @@ func (s *Service) giveBack(h *held) func() {
 func (s *Service) back(h *held) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()
-	_ = h.back(ctx) // goes on in the engine
+	_ = h.back(ctx) // the engine completes it
 }
 
 // wake wakes the parked requests of a session; s.mu is held.
@@ -172,7 +173,7 @@ type news struct {
 	parked  int           // how many wait for it
 }
 
-// listen is what a request of the session waits for that is to be parked; s.mu is held.
+// listen returns what a request of the session that is to be parked waits for; s.mu is held.
 func (s *Service) listen(session string) *news {
 	n := s.news[session]
 	if n == nil {
@@ -183,7 +184,7 @@ func (s *Service) listen(session string) *news {
 	return n
 }
 
-// unpark ends what listen began: of a session that has no parked request nothing is kept.
+// unpark ends what listen began: nothing is kept for a session without a parked request.
 // s.mu is held.
 func (s *Service) unpark(session string, n *news) {
 	if n.parked--; n.parked == 0 && s.news[session] == n {
@@ -191,7 +192,8 @@ func (s *Service) unpark(session string, n *news) {
 	}
 }
 
-// Session implements pawl.Sessions: pawld's own session, granted again after it ended.
+// Session implements pawl.Sessions: it returns pawld's own session, and grants a new one after
+// that has ended.
 func (s *Service) Session(ctx context.Context) (*pawl.Session, error) {
 	select {
 	case <-s.own:
@@ -216,10 +218,10 @@ func (s *Service) Session(ctx context.Context) (*pawl.Session, error) {
 	return session, nil
 }
 
-// partKey is where a part travels in a context, so that Observe finds it.
+// partKey is the key of a part in a context, where Observe finds it.
 type partKey struct{}
 
-// Observe implements observe.Observer: it notes that a place in a queue was taken.
+// Observe implements observe.Observer: it notes that a part's key is in the queue.
 func (s *Service) Observe(ctx context.Context, ev observe.Event) {
 	p, _ := ctx.Value(partKey{}).(*part)
 	if p == nil {
@@ -240,8 +242,8 @@ func (s *Service) Observe(ctx context.Context, ev observe.Event) {
 	s.unlock()
 }
 
-// wait queues for a row until it is held, refused or not wanted any more, and then waits
-// for its end.
+// wait acquires for a row until the lock is held, refused or no longer wanted, and, once it is
+// held, waits for its end.
 func (s *Service) wait(ctx context.Context, ref table.Ref, p *part) {
 	defer s.work.Done()
 	defer p.cancel()
@@ -256,7 +258,7 @@ func (s *Service) wins(ctx context.Context, ref table.Ref, p *part) bool {
 	return h != nil && s.won(ref, p, h)
 }
 
-// queue queues until it is held; nil: it is refused, or not wanted any more.
+// queue acquires until the lock is held; nil: it was refused, or is no longer wanted.
 func (s *Service) queue(ctx context.Context, ref table.Ref, p *part) *held {
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		h, err := p.want.acquire(context.WithValue(ctx, partKey{}, p), s)
@@ -276,7 +278,7 @@ func (s *Service) queue(ctx context.Context, ref table.Ref, p *part) *held {
 	}
 }
 
-// failed takes in why an acquisition failed; true: it is not tried again.
+// failed records why an acquisition failed; true: it is not tried again.
 func (s *Service) failed(ref table.Ref, p *part, err error) bool {
 	s.mu.Lock()
 	defer s.unlock()
@@ -298,7 +300,7 @@ func (s *Service) failed(ref table.Ref, p *part, err error) bool {
 	return true
 }
 
-// won hands what is held to the table. false: nobody wants it any more.
+// won gives the table a lock that is held. false: no client wants it any more.
 func (s *Service) won(ref table.Ref, p *part, h *held) bool {
 	s.mu.Lock()
 	// A client that settles what it released may use the request again: then the row is not p's.
@@ -317,7 +319,7 @@ func (s *Service) won(ref table.Ref, p *part, h *held) bool {
 	return ok
 }
 
-// watch waits for the end of what is held.
+// watch waits for the end of a held lock.
 func (s *Service) watch(ref table.Ref, p *part) {
 	select {
 	case <-p.held.Done():
@@ -325,14 +327,14 @@ func (s *Service) watch(ref table.Ref, p *part) {
 		return
 	}
 	s.mu.Lock()
-	if p.released == nil { // otherwise that finds out
+	if p.released == nil { // otherwise the release reports it
 		now := clock.Now()
 		if s.parts[ref] == p { // otherwise the table has ended it, and the row may be another acquisition's
 			s.table.Lose(ref, p.held.Err(), now)
 			delete(s.parts, ref)
 			s.wake(ref.Session)
 		}
-		if errors.Is(p.held.Err(), lock.ErrKeyOverwritten) { // who takes over deletes the key at once
+		if errors.Is(p.held.Err(), lock.ErrKeyOverwritten) { // a successor of this pawld deletes the key at once
 			s.overwritten = now.Add(s.cfg.Table.MaxTTL)
 		}
 		if p.held.leavesRest() {
@@ -342,15 +344,15 @@ func (s *Service) watch(ref table.Ref, p *part) {
 	s.unlock()
 }
 
-// A rest is what is left of a set of which a name was lost.
+// A rest is what is left of a set that lost a name.
 type rest struct {
 	*held
-	until clock.Instant // when it is given back
+	until clock.Instant // when it is released
 }
 
-// keepRest keeps the other names of a set of which one was lost taken, until its client
-// releases it or has had its TTL to wind down: to hand another name on before would make two
-// holders of it. Nobody believes in it for longer than that. s.mu is held.
+// keepRest keeps the other names of a set that lost one taken until its client releases it, or
+// has had its TTL to stop its work: if another name were handed on earlier, that name would
+// have two holders. No client believes that it holds them for longer. s.mu is held.
 func (s *Service) keepRest(ref table.Ref, h *held) {
 	ttl := s.table.TTL(ref.Session)
 	s.rests[ref] = rest{h, clock.Now().Add(ttl)}
@@ -363,8 +365,8 @@ func (s *Service) keepRest(ref table.Ref, h *held) {
 	})
 }
 
-// freeRest gives back, in the background, what is left of a set; s.mu is held. Once pawld
-// stops, that is Detach's.
+// freeRest releases, in the background, what is left of a set; s.mu is held. Once pawld stops,
+// Detach does that.
 func (s *Service) freeRest(ref table.Ref) {
 	if r, ok := s.rests[ref]; ok && !s.stopping() {
 		delete(s.rests, ref)
@@ -372,15 +374,15 @@ func (s *Service) freeRest(ref table.Ref) {
 	}
 }
 
-// Errors of a Service.
+// The errors of a Service.
 var (
-	// ErrUnavailable: call again.
+	// ErrUnavailable: try again.
 	ErrUnavailable = errors.New("unavailable")
-	// ErrStopping: pawld stops, or makes place for its successor.
+	// ErrStopping: pawld stops, or a successor takes over.
 	ErrStopping = errors.New("pawld is stopping")
 )
 
-// stopping reports whether nothing more is promised; s.mu is held or not.
+// stopping reports whether draining is closed; s.mu need not be held.
 func (s *Service) stopping() bool {
 	select {
 	case <-s.draining:
@@ -390,13 +392,13 @@ func (s *Service) stopping() bool {
 	}
 }
 
-// Counts are for metrics.
+// Counts are the numbers for metrics.
 type Counts struct {
 	table.Counts
 	Lost int // sessions of pawld's own
 }
 
-// Counts counts.
+// Counts returns the current numbers.
 func (s *Service) Counts() (c Counts) {
 	s.mu.Lock()
 	c.Counts = s.table.Counts()
@@ -405,7 +407,7 @@ func (s *Service) Counts() (c Counts) {
 	return c
 }
 
-// Ready says why no lock can be had for now, nil: pawld has a session at etcd.
+// Ready returns why no lock can be acquired now; nil: pawld has a session at etcd.
 func (s *Service) Ready(ctx context.Context) error {
 	if s.stopping() {
 		return ErrStopping

@@ -143,7 +143,8 @@ func TestASetOutlivesARestart(t *testing.T) {
 	})
 }
 
-// What is left of a lost set is not a successor's: it would stay for as long as its session.
+// A successor does not take over what is left of a lost set, which would stay for as long as
+// its session.
 func TestWhatIsLeftOfALostSetIsGivenBackBeforeARestart(t *testing.T) {
 	inBubble(t, func(w *world) {
 		d := w.daemon()
@@ -192,7 +193,7 @@ func TestWhatIsLeftOfALostSetIsWaitedForWhilePawldServes(t *testing.T) {
 	})
 }
 
-// Of what is of another form nothing is taken over: all is lost, and goes with the lease.
+// If a saved row has another form nothing is taken over: all is lost, and ends with the lease.
 func TestWhatWasSavedAndIsNotWholeIsLost(t *testing.T) {
 	inBubble(t, func(w *world) {
 		d := w.daemon()
@@ -235,6 +236,28 @@ func TestASlotOutlivesARestart(t *testing.T) {
 		c := next.acquire("c", "1", 2*time.Second, want)
 		assert.Equal(w, table.Held, c.State)
 		assert.Equal(w, 1, c.Slot)
+	})
+}
+
+// What somebody has overwritten while no pawld ran is lost at once: the clients of all else are served.
+func TestAKeyThatWasOverwrittenHoldsNoRestartUp(t *testing.T) {
+	inBubble(t, func(w *world) {
+		d := w.daemon()
+		l := d.hold("a", "1", "name")
+		d.hold("b", "1", "other")
+		var saved Saved
+		require.NoError(w, d.Detach(func(s Saved) error { saved = s; return nil }))
+		require.NoError(w, d.client.Close())
+		w.f.Put(l.Keys[0], "x", w.f.Get(l.Keys[0]).Lease)
+		next := w.daemon()
+		begin := time.Now()
+		taken, err := next.Resume(w.Context(), saved)
+		require.NoError(w, err)
+		assert.Less(w, time.Since(begin), time.Second)
+		assert.Equal(w, 1, taken)
+		lost := next.one("a")
+		assert.Equal(w, table.Lost, lost.State)
+		assert.Equal(w, Why("KEY_OVERWRITTEN"), WhyOf(lost.Why))
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// A Mode is how a name is wanted.
+// A Mode is the mode in which a name is acquired.
 type Mode string
 
 // The modes.
@@ -22,26 +22,26 @@ const (
 	Exclusive Mode = "exclusive"
 	Shared    Mode = "shared"
 	Election  Mode = "election"
-	Semaphore Mode = "semaphore" // of one name, with Limit
+	Semaphore Mode = "semaphore" // only for a single name, with Limit
 )
 
-// A Want is what is wanted: one name, or a set of them, all or none.
+// A Want is what to acquire: one name, or a set of names, all or none.
 type Want struct {
 	Names   []string
-	Modes   []Mode // one for each of Names; of a set, Exclusive or Shared
+	Modes   []Mode // one for each of Names; for a set, Exclusive or Shared
 	Limit   int    `json:",omitempty"`
 	Value   []byte `json:",omitempty"`
 	Try     bool   `json:",omitempty"`
-	Owner   string // as it is written into the key
+	Owner   string // written into the key
 	Delay   time.Duration
-	MaxHold time.Duration // the table's: the engine does not know of it
+	MaxHold time.Duration // enforced by the table: the engine does not know it
 }
 
-// params are what a repeat has to say again.
+// params are the parameters that a repeat has to have in common with the request.
 func (w Want) params() table.Params {
 	text, err := json.Marshal(w)
 	if err != nil {
-		panic(err) // strings and numbers
+		panic(err) // cannot happen: strings and numbers
 	}
 	return table.Params{Text: string(text), More: len(w.Names) - 1, MaxHold: w.MaxHold}
 }
@@ -53,8 +53,7 @@ func namesOf(text string) []string {
 	return w.Names
 }
 
-// A held is what was acquired, in one form for locks and terms. It implements
-// table.Holding.
+// A held is what was acquired, in one form for locks and terms. It implements table.Holding.
 type held struct {
 	inside.Keeper
 	handle
@@ -64,7 +63,7 @@ type held struct {
 	back func(ctx context.Context) error
 }
 
-// handle is what lock.HeldMulti and elect.Term have in common.
+// handle is the common interface of lock.HeldMulti and elect.Term.
 type handle interface {
 	Token() fencing.Token
 	Err() error
@@ -85,15 +84,15 @@ func ofTerm(t *elect.Term) *held {
 	return &held{Keeper: inside.KeeperOfTerm(t), handle: t, term: t, keys: []string{t.Key()}, back: t.Resign}
 }
 
-// leavesRest reports whether what is lost leaves keys of other names, which stay taken
-// until they are given back.
+// leavesRest reports whether a lost set leaves keys of its other names, which stay taken until
+// they are released.
 func (h *held) leavesRest() bool {
 	return len(h.keys) > 1 && (errors.Is(h.Err(), lock.ErrKeyDeleted) || errors.Is(h.Err(), lock.ErrKeyOverwritten))
 }
 
 func (w Want) election() bool { return w.Modes[0] == Election }
 
-// multi is the lock of all the names; of one, it is what lock.New makes.
+// multi is the lock of all the names; for one name, the same as lock.New's.
 func (w Want) multi(s pawl.Sessions) *lock.Multi {
 	wants := make([]lock.Want, len(w.Names))
 	for i, name := range w.Names {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// credentials is the user at the other end, as it was when that connected.
+// credentials is the user at the other end, as it was when the connection was made.
 func credentials(c *net.UnixConn) (uid uint32, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package peer says who is at the other end of a connection: the user of a Unix socket's,
-// by the kernel's word; the one URI or else the common name of a verified certificate; or
-// the holder of a token, on loopback. Identities of different kinds differ in their first
-// part: uid:1000, cn:worker, spiffe://example.org/worker, token:local.
+// Package peer identifies the other end of a connection: on a Unix socket the user, as the
+// kernel reports it; with TLS the one URI, or else the common name, of the verified
+// certificate; on loopback the holder of a token. Identities of different kinds differ in their
+// first part: uid:1000, cn:worker, spiffe://example.org/worker, token:local.
 package peer
 
 import (
@@ -19,11 +19,11 @@ import (
 	"time"
 )
 
-// Overflow is the user that the kernel reports where one has no number here: two tenants
-// look alike by it.
+// Overflow is the user that the kernel reports for one without a number here: it does not
+// distinguish two tenants.
 const Overflow = 65534
 
-// A Kind is how a listener's peers are known.
+// A Kind is how a listener identifies its peers.
 type Kind int
 
 // The kinds.
@@ -33,16 +33,16 @@ const (
 	Token             // by a token, on loopback
 )
 
-// A Listener says how those who connect to it are known.
+// A Listener says how to identify those who connect to it.
 type Listener struct {
 	Kind  Kind
 	Token [sha256.Size]byte // of Token: its hash
 	Hosts func(host string) bool
 
-	conns sync.Map // of net.Conn to *conn: those of TLS
+	conns sync.Map // net.Conn to *conn, for TLS
 }
 
-// conn is what is known of a connection.
+// conn is what is known about a connection.
 type conn struct {
 	*Listener
 	identity string // of Unix
@@ -50,7 +50,7 @@ type conn struct {
 
 	c      net.Conn // of TLS
 	mu     sync.Mutex
-	end    *time.Timer // closes it when its certificate ends
+	end    *time.Timer // closes the connection when its certificate expires
 	closed bool
 }
 
@@ -85,7 +85,7 @@ func (l *Listener) State(c net.Conn, st http.ConnState) {
 	}
 }
 
-// endsAt closes a connection when its certificate ends, with what is parked on it.
+// endsAt closes a connection when its certificate expires, with the calls parked on it.
 func (c *conn) endsAt(cert *x509.Certificate, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,8 +109,8 @@ func uidOf(c net.Conn) (string, error) {
 	return fmt.Sprintf("uid:%d", uid), nil
 }
 
-// Identify says who sent a request, and whether it came by the Unix socket. What came from
-// a browser's page, or was meant for another host, is refused.
+// Identify returns who sent a request, and whether it came over the Unix socket. It refuses a
+// request that a browser's page sent, or that was meant for another host.
 func Identify(r *http.Request) (identity string, local bool, err error) {
 	c, _ := r.Context().Value(key{}).(*conn)
 	switch {
@@ -179,5 +179,5 @@ func ReadToken(path string) (hash [sha256.Size]byte, err error) {
 	return HashOf(token), nil
 }
 
-// HashOf is what a Listener keeps of a token.
+// HashOf is the hash of a token, which a Listener keeps.
 func HashOf(token string) [sha256.Size]byte { return sha256.Sum256([]byte(token)) }

@@ -1,5 +1,5 @@
-// Package policy says which names an identity may use. Identities and names are compared
-// as bytes, exactly.
+// Package policy decides which names an identity may use. Identities and names are compared as
+// bytes, exactly.
 package policy
 
 import (
@@ -11,7 +11,7 @@ import (
 	"unicode"
 )
 
-// A Policy says what each identity may use. The nil Policy gives all names to everybody on
+// A Policy holds what each identity may use. The nil Policy allows all names to everybody on
 // the Unix socket, and none to anybody else.
 type Policy struct{ rules map[string]Rule }
 
@@ -22,16 +22,16 @@ type Rule struct {
 	Sessions int      // how many sessions
 }
 
-// How many locks and waiters, and how many sessions, an identity may have where no policy
-// says.
+// How many locks and waiters, and how many sessions, an identity may have if the policy does
+// not say.
 const (
 	DefaultLocks    = 100
 	DefaultSessions = 100
 )
 
-// Load reads a policy: a line for each identity, with the names that it may use, and
-// locks=N and sessions=N for how many at a time. Empty lines and those that begin with # say nothing; a
-// word with spaces stands in double quotes.
+// Load reads a policy: one line for each identity, with the names that it may use, and locks=N
+// and sessions=N for how many at a time. Empty lines and those that begin with # are ignored; a
+// word with spaces is written in double quotes.
 //
 //	uid:1000                   orders/ report
 //	spiffe://example.org/cart  carts/ locks=2000
@@ -53,13 +53,13 @@ func Load(path string) (*Policy, error) {
 	return p, nil
 }
 
-// limits are those that a line may give.
+// limits are the limits that a line may set.
 var limits = map[string]func(r *Rule) *int{
 	"locks":    func(r *Rule) *int { return &r.Locks },
 	"sessions": func(r *Rule) *int { return &r.Sessions },
 }
 
-// add takes in one line.
+// add adds the rule of one line.
 func (p *Policy) add(line string) error {
 	if line == "" || strings.HasPrefix(line, "#") {
 		return nil
@@ -111,7 +111,7 @@ func CheckIdentity(identity string) error {
 	return nil
 }
 
-// split takes a line apart.
+// split splits a line into words.
 func split(line string) (words []string, err error) {
 	for line = strings.TrimLeftFunc(line, unicode.IsSpace); line != ""; line = strings.TrimLeftFunc(line, unicode.IsSpace) {
 		end := strings.IndexFunc(line, unicode.IsSpace)
@@ -135,7 +135,8 @@ func split(line string) (words []string, err error) {
 	return words, nil
 }
 
-// Allows reports whether an identity may use a name. local: it came by the Unix socket.
+// Allows reports whether an identity may use a name. local: the request came over the Unix
+// socket.
 func (p *Policy) Allows(identity string, local bool, name string) bool {
 	if p == nil {
 		return local

@@ -1,5 +1,5 @@
-// Package state keeps, in a directory of its own, what one pawld leaves to the next. The
-// file holds the secrets of clients' sessions: nobody else may read it. One pawld at a time
+// Package state keeps, in a directory of its own, what one pawld leaves to the next. The file
+// contains the secrets of clients' sessions, so nobody else may read it. One pawld at a time
 // has the directory.
 package state
 
@@ -15,13 +15,13 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 )
 
-// A Dir is a state directory that this process has.
+// A Dir is a state directory, locked by this process.
 type Dir struct {
 	path string
 	lock *os.File
 }
 
-// Open takes the directory, which it makes where it is missing, until Close.
+// Open locks the directory until Close, and makes it if it does not exist.
 func Open(path string) (*Dir, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
@@ -47,12 +47,12 @@ func Open(path string) (*Dir, error) {
 	return &Dir{path, f}, nil
 }
 
-// Close lets another have the directory.
+// Close unlocks the directory.
 func (d *Dir) Close() error { return d.lock.Close() }
 
 func (d *Dir) file() string { return filepath.Join(d.path, "state.json") }
 
-// saved is the file's form.
+// saved is the form of the file.
 type saved struct {
 	Version int
 	locks.Saved
@@ -60,7 +60,7 @@ type saved struct {
 
 const version = 1
 
-// Write replaces what is kept, whole or not at all.
+// Write replaces the file, whole or not at all.
 func (d *Dir) Write(s locks.Saved) error {
 	b, err := json.Marshal(saved{version, s})
 	if err != nil {
@@ -78,7 +78,7 @@ func (d *Dir) Write(s locks.Saved) error {
 	return os.Rename(temp, d.file())
 }
 
-// Take reads what is kept and removes it: a Handle works once. false: there is none.
+// Take reads the file and removes it, because a Handle works once. false: there is none.
 func (d *Dir) Take() (s locks.Saved, ok bool, err error) {
 	info, err := os.Stat(d.file())
 	if errors.Is(err, fs.ErrNotExist) {

@@ -10,12 +10,12 @@ import (
 type Listed struct {
 	Ref   Ref
 	State State
-	Valid time.Duration // from the arrival of the request that is answered; of Held alone
-	Why   error         // of Lost
+	Valid time.Duration // from the arrival of the request that is answered; only if Held
+	Why   error         // if Lost
 	Text  string        // of its Params
 }
 
-// One is the lock of ref in an answer to a request that came at arrival. false: it is not
+// One is the lock of ref in an answer to a request that arrived at arrival. false: it is not
 // known.
 func (t *Table) One(ref Ref, arrival, now clock.Instant) (Listed, bool) {
 	t.look(now)
@@ -26,8 +26,8 @@ func (t *Table) One(ref Ref, arrival, now clock.Instant) (Listed, bool) {
 	return t.list(s, r, arrival, now), true
 }
 
-// All are the locks of a session in an answer to a request that came at arrival: every one
-// that is held, and every one that was lost and is not settled.
+// All are the locks of a session in an answer to a request that arrived at arrival: every held
+// one, and every lost one that is not settled.
 func (t *Table) All(id string, arrival, now clock.Instant) (all []Listed) {
 	t.look(now)
 	s := t.session(id)
@@ -42,7 +42,8 @@ func (t *Table) All(id string, arrival, now clock.Instant) (all []Listed) {
 	return all
 }
 
-// list is r as it stands; where it is held, until when is promised first (rules V2, V4).
+// list is r as an answer lists it. If it is held, list first promises until when (rules V2,
+// V4).
 func (t *Table) list(s *session, r *row, arrival, now clock.Instant) Listed {
 	l := Listed{Ref: Ref{s.id, r.id}, Text: r.params.Text}
 	if r.state == Held {
@@ -61,7 +62,7 @@ func (t *Table) list(s *session, r *row, arrival, now clock.Instant) Listed {
 	return l
 }
 
-// end is until when r may be believed in, by pawld's own clock (rule V2).
+// end is until when a client may believe that it holds r, by pawld's own clock (rule V2).
 func (s *session) end(r *row) clock.Instant {
 	end := s.expiry
 	if d := r.holding.Until(); d.Before(end) {
@@ -75,13 +76,13 @@ func (s *session) end(r *row) clock.Instant {
 	return end
 }
 
-// Belief is what a client gets of a time on pawld's clock: five sixths, so that clocks
-// whose rates differ by up to a tenth of each other do no harm, in whole milliseconds.
+// Belief is how much of a time on pawld's clock a client gets: five sixths, in whole
+// milliseconds, so that clocks whose rates differ by up to a tenth do no harm.
 func Belief(d time.Duration) time.Duration {
 	return max(d-(d+5)/6, 0).Truncate(time.Millisecond)
 }
 
-// Shortest is the shortest belief of those listed as held; most where none is.
+// Shortest is the shortest belief of the held ones; most if none is held.
 func Shortest(all []Listed, most time.Duration) time.Duration {
 	for _, l := range all {
 		if l.State == Held {

@@ -6,8 +6,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// Look does what is due at now, and returns when it is next to be called at the latest.
-// It is to be called at least every Beat, so that a stall is distinguished from an idle time.
+// Look does what is due at now, and returns after how long it has to be called again. It has to
+// be called at least every Beat, so that a stall can be distinguished from an idle time.
 func (t *Table) Look(now clock.Instant) (next time.Duration) {
 	t.look(now)
 	next = t.Beat()
@@ -24,10 +24,10 @@ func (t *Table) Look(now clock.Instant) (next time.Duration) {
 	return max(next, 0)
 }
 
-// Beat is a sixth of what the shortest session could notice of a stall.
+// Beat is a sixth of the stall that the shortest session could notice.
 func (t *Table) Beat() time.Duration { return t.cfg.MinTTL / 36 }
 
-// due is how long nothing is due in s.
+// due is how long nothing will be due in s.
 func (t *Table) due(s *session, now clock.Instant) time.Duration {
 	if s.over || s.ended {
 		return t.cfg.Keep
@@ -49,8 +49,9 @@ func (t *Table) due(s *session, now clock.Instant) time.Duration {
 	return next
 }
 
-// look comes first in everything: a stall is seen before what would have been due in it.
-// What is due in a session is seen by the first call that looks at it: see session.
+// look is called first by every method, so that a stall is noticed before what became due
+// during it. What is due in a session is done by the first call that finds the session: see
+// session.
 func (t *Table) look(now clock.Instant) {
 	before := t.looked
 	gap := now.Sub(before)
@@ -69,7 +70,7 @@ func (t *Table) look(now clock.Instant) {
 	t.counts.Stalls++
 }
 
-// session finds a session, after what is due in it.
+// session finds a session, and first does what is due in it.
 func (t *Table) session(id string) *session {
 	s := t.sessions[id]
 	if s != nil && !s.over && !s.ended {
@@ -78,7 +79,7 @@ func (t *Table) session(id string) *session {
 	return s
 }
 
-// forgive gives a session whose requests could not arrive all of its time again (rule V9).
+// forgive gives a session its whole TTL again because its requests could not arrive (rule V9).
 func (t *Table) forgive(s *session, now clock.Instant) {
 	s.expiry = now.Add(s.ttl)
 	for _, r := range s.rows {

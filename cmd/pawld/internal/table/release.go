@@ -2,9 +2,9 @@ package table
 
 import "github.com/pawl-locks/pawl/internal/clock"
 
-// Release takes the client's word that it is done with ref, in a session that was touched.
-// What it returns is the state from now on: Releasing has to be carried out, by the caller that
-// calls, and Released called with what came of it.
+// Release records that the client is done with ref, in a session that was touched, and returns
+// the new state. If that is Releasing, the caller has to carry the release out, and to call
+// Released with the result.
 func (t *Table) Release(ref Ref, now clock.Instant) (st State, why error) {
 	t.look(now)
 	s, r := t.row(ref)
@@ -23,7 +23,7 @@ func (t *Table) Release(ref Ref, now clock.Instant) (st State, why error) {
 	return r.state, r.why
 }
 
-// Released says what came of a release; nil: it was held until then.
+// Released records the result of a release; nil: it was held until then.
 func (t *Table) Released(ref Ref, err error) {
 	s, r := t.row(ref)
 	switch {
@@ -35,7 +35,7 @@ func (t *Table) Released(ref Ref, err error) {
 	}
 }
 
-// Requests are those of a session that are not known to have been released.
+// Requests are the requests of a session that are not known to have been released.
 func (t *Table) Requests(id string) (refs []Ref) {
 	for request, r := range t.session(id).rows {
 		if r.state != Left && r.state != Released {
@@ -45,12 +45,12 @@ func (t *Table) Requests(id string) (refs []Ref) {
 	return refs
 }
 
-// Ended marks a session all of whose locks were released: it is known as such for a
-// while, so that a late Acquire is refused.
+// Ended marks a session whose locks were all released: it is remembered for a while, so that a
+// late Acquire is refused.
 func (t *Table) Ended(id string) {
 	s := t.session(id)
 	if s == nil {
 		return
 	}
-	s.ended = len(s.rows) == len(s.past) // otherwise one came meanwhile
+	s.ended = len(s.rows) == len(s.past) // otherwise a new one was added meanwhile
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// A Saved session is what outlives this process.
+// A Saved is a session as it is saved for the next process.
 type Saved struct {
 	ID, Identity string
 	TTL          time.Duration
@@ -14,18 +14,18 @@ type Saved struct {
 	Rows         []SavedRow
 }
 
-// A SavedRow is one that is held, or one that has ended and is remembered.
+// A SavedRow is a held row, or a remembered one that has ended.
 type SavedRow struct {
 	Request string
 	Params  Params
 	State   State
-	Why     error         // of Lost
+	Why     error         // if Lost
 	Left    time.Duration // of Params.MaxHold
-	Holding Holding       // of Held, where it is saved
+	Holding Holding       // if Held, when it is saved
 }
 
-// Save is everything but the places, which are given up: their clients poll again, and
-// enqueue again.
+// Save returns everything except the places, which are given up: their clients poll again, and
+// are enqueued again.
 func (t *Table) Save(now clock.Instant) (all []Saved) {
 	t.look(now)
 	for _, s := range t.sessions {
@@ -42,8 +42,8 @@ func (t *Table) Save(now clock.Instant) (all []Saved) {
 	return all
 }
 
-// Restore takes in what a predecessor saved, and gives every session all of its time: what
-// a client still believes is shorter.
+// Restore adds what a predecessor saved, and gives every session its whole TTL again; what its
+// client still believes is shorter.
 func (t *Table) Restore(all []Saved, now clock.Instant) {
 	for _, saved := range all {
 		s := &session{id: saved.ID, identity: saved.Identity, ttl: saved.TTL, ended: saved.Ended, expiry: now.Add(saved.TTL), rows: make(map[string]*row)}

@@ -9,32 +9,32 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// A State is where a lock stands.
+// A State is the state of a lock.
 type State uint8
 
 const (
 	Waiting   State = iota + 1
-	Held            // as far as is known here
-	Releasing       // its client gave it back, and the outcome is not known yet
-	Released        // its client gave it back, and it was held until then
-	Lost            // it was held or waited, and is not and does not any more
-	Left            // its client gave the place up, or released what it had not acquired: a tombstone
+	Held            // according to the table
+	Releasing       // its client released it, and the outcome is not known yet
+	Released        // its client released it, and it was held until then
+	Lost            // it was held or waited, and no longer does
+	Left            // its client gave up the place, or released what it had not acquired: a tombstone
 )
 
 // A Holding is what the engine holds for a row.
 type Holding interface {
-	// Until is D: the first instant at which it is not held unless pawld's own session is
+	// Until is D: the first instant at which it is no longer held unless pawld's own session is
 	// renewed; the zero Instant once it has ended.
 	Until() clock.Instant
-	// Promise is called before an answer lets a client believe until then (rule V4).
-	// The error says why it has ended, and that nothing was promised.
+	// Promise is called before an answer lets a client believe, up to until, that it holds the
+	// lock (rule V4). An error says why it has ended; then nothing was promised.
 	Promise(until clock.Instant) error
 }
 
-// Params are what a repeat of a request must say again.
+// Params are the parameters that a repeat must have in common with the request.
 type Params struct {
-	Text    string        // all of them, in one form
-	More    int           // names beside the first, each of which counts
+	Text    string        // all of them, encoded
+	More    int           // how many names beside the first; each counts
 	MaxHold time.Duration // 0: none
 }
 
@@ -45,24 +45,24 @@ type row struct {
 	id       string
 	params   Params
 	state    State
-	polled   clock.Instant // arrival of the last Acquire, or when it was won
+	polled   clock.Instant // when the last Acquire arrived, or when it was won
 	acquired clock.Instant
 	sent     bool // an answer has listed it as held
 	holding  Holding
-	why      error         // of Lost
-	ended    clock.Instant // once it is not live
+	why      error         // if Lost
+	ended    clock.Instant // when it ended
 }
 
-// The causes that are the table's own.
+// The causes that originate in the table.
 var (
 	ErrExpired = errors.New("the client's session expired")
 	ErrMaxHold = errors.New("held for longer than max_hold_ms")
 	ErrNotHeld = errors.New("not held")
 )
 
-// Acquire finds the lock or place of ref, in a session that was opened, or makes a place,
-// which is fresh then: the caller has to enqueue for it. most is how many this identity
-// may have.
+// Acquire finds the lock or place of ref, in a session that was opened, or makes a place.
+// fresh: it made one, and the caller has to enqueue for it. most is how many locks and places
+// this identity may have.
 func (t *Table) Acquire(ref Ref, p Params, most int, arrival, now clock.Instant) (fresh bool, err error) {
 	t.look(now)
 	s := t.session(ref.Session)
@@ -82,7 +82,7 @@ func (t *Table) Acquire(ref Ref, p Params, most int, arrival, now clock.Instant)
 	return false, nil
 }
 
-// add puts a place into a session, where there is room.
+// add adds a place to a session, unless a limit is reached.
 func (t *Table) add(s *session, r *row, most int) error {
 	switch n := t.each[s.identity]; {
 	case t.live+r.params.names() > t.cfg.Locks:
@@ -95,10 +95,11 @@ func (t *Table) add(s *session, r *row, most int) error {
 	return nil
 }
 
-// maxPast is how many rows that have ended a session remembers.
+// maxPast is how many ended rows a session remembers.
 const maxPast = 128
 
-// retire ends a row: it is remembered for a while, so that a repeat of a request finds out.
+// retire ends a row, which is remembered for a while, so that a repeat of a request finds its
+// end.
 func (t *Table) retire(s *session, r *row, st State, why error) {
 	t.uncount(s, r)
 	r.state, r.why, r.holding, r.ended = st, why, nil, t.looked
@@ -108,7 +109,7 @@ func (t *Table) retire(s *session, r *row, st State, why error) {
 	s.remember(r)
 }
 
-// remember appends r to the past, and forgets what is too much.
+// remember appends r to the past, and drops the oldest beyond maxPast.
 func (s *session) remember(r *row) {
 	if s.past = append(s.past, r); len(s.past) > maxPast {
 		s.forgetFirst()
@@ -120,7 +121,7 @@ func (s *session) forgetFirst() {
 	s.past = s.past[1:]
 }
 
-// count counts a row that is live from now on, and uncount one that is not any more.
+// count counts a row that becomes live, and uncount one that no longer is.
 func (t *Table) count(s *session, r *row) {
 	t.live += r.params.names()
 	t.each[s.identity] += r.params.names()
@@ -140,8 +141,8 @@ func (t *Table) row(ref Ref) (*session, *row) {
 	return nil, nil
 }
 
-// Won says that the engine holds what the place of ref waited for. false: nobody wants it
-// any more, and it is to be released.
+// Won records that the engine holds what the place of ref waited for. false: no client wants it
+// any more, and the caller has to release it.
 func (t *Table) Won(ref Ref, h Holding, now clock.Instant) bool {
 	t.look(now)
 	_, r := t.row(ref)
@@ -152,7 +153,7 @@ func (t *Table) Won(ref Ref, h Holding, now clock.Instant) bool {
 	return true
 }
 
-// Lose says that the engine has lost a lock, or a place.
+// Lose records that the engine has lost a lock, or a place.
 func (t *Table) Lose(ref Ref, why error, now clock.Instant) {
 	t.look(now)
 	if s, r := t.row(ref); r != nil && (r.state == Held || r.state == Waiting) {
@@ -160,7 +161,7 @@ func (t *Table) Lose(ref Ref, why error, now clock.Instant) {
 	}
 }
 
-// Forget takes the place of ref out, as if it had not been asked for: it was refused.
+// Forget removes the place of ref, which was refused, as if it had never been requested.
 func (t *Table) Forget(ref Ref) {
 	if s, r := t.row(ref); r != nil && r.state == Waiting {
 		t.uncount(s, r)
@@ -168,8 +169,8 @@ func (t *Table) Forget(ref Ref) {
 	}
 }
 
-// Settle forgets what the client knows to have ended. One whose release is not decided yet is
-// forgotten later.
+// Settle drops a row of which the client knows that it has ended. One whose release is not decided
+// yet is dropped later.
 func (t *Table) Settle(ref Ref) error {
 	s, r := t.row(ref)
 	switch {

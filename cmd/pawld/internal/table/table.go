@@ -16,34 +16,33 @@ type Config struct {
 	SessionsOf func(identity string) int
 
 	Locks int           // how many locks and waiters there may be, in all
-	Keep  time.Duration // how long what is over is remembered
+	Keep  time.Duration // how long ended ones are remembered
 }
 
 // A Table holds the sessions. See the package's comment for what it guarantees.
 type Table struct {
 	cfg      Config
 	sessions map[string]*session
-	live     int            // locks and places
-	each     map[string]int // of them, by identity
-	looked   clock.Instant  // when anything was last done here
+	live     int            // the number of locks and places
+	each     map[string]int // the same, by identity
+	looked   clock.Instant  // when a method was last called
 	effects  []Effect
-	counts   Counts // but for those that are counted
+	counts   Counts // except those that are counted on demand
 }
 
-// A session is one client's.
+// A session is one client's session.
 //
-// Invariants: expiry never moves back; over is set by the first call that sees that expiry has
-// passed, and then no row is waiting or held. over is cleared by a later request, which
-// brings back no row.
+// Invariants: expiry never moves back; over is set by the first call that finds that expiry has
+// passed, and then no row is waiting or held. A later request clears over, but restores no row.
 type session struct {
 	id       string
 	identity string
 	ttl      time.Duration
 	expiry   clock.Instant
-	over     bool // expired, and without a request since
-	ended    bool // by its client; for good
+	over     bool // it expired, and no request has come since
+	ended    bool // its client ended it for good
 	rows     map[string]*row
-	past     []*row // those that have ended, the first one first
+	past     []*row // rows that have ended, the oldest first
 }
 
 // New makes an empty Table.
@@ -51,11 +50,10 @@ func New(cfg Config, now clock.Instant) *Table {
 	return &Table{cfg: cfg, sessions: make(map[string]*session), each: make(map[string]int), looked: now}
 }
 
-// A Ref names a lock, or a place: the client's session and its request (rule V6).
+// A Ref identifies a lock or a place: by the client's session and its request (rule V6).
 type Ref struct{ Session, Request string }
 
-// An Effect is what is to be done about a lock or place that its client has no part in
-// any more.
+// An Effect is what to do about a lock or a place that no longer belongs to its client.
 type Effect struct {
 	Ref  Ref
 	Kind Kind
@@ -66,20 +64,20 @@ type Effect struct {
 type Kind uint8
 
 const (
-	Leave   Kind = iota + 1 // its place
-	Forfeit                 // a lock that its client may have believed in: no release (rule V8)
-	Return                  // a lock that no answer listed: a release
+	Leave   Kind = iota + 1 // give up the place
+	Forfeit                 // take away a lock in which its client may have believed: no release (rule V8)
+	Return                  // release a lock that no answer listed
 )
 
-// Effects are those that have come up since the last call.
+// Effects returns the effects since the last call.
 func (t *Table) Effects() []Effect {
 	fx := t.effects
 	t.effects = nil
 	return fx
 }
 
-// Open finds a session or opens it, and counts its request (rule V1). ttl 0: the one that
-// it has, or else the default.
+// Open finds a session or opens it, and counts its request (rule V1). ttl 0: the session's own,
+// or the default.
 func (t *Table) Open(id, identity string, ttl time.Duration, arrival, now clock.Instant) error {
 	t.look(now)
 	s := t.session(id)
@@ -129,7 +127,7 @@ func (t *Table) renew(s *session, identity string, arrival, now clock.Instant) e
 	return nil
 }
 
-// TTL is that of a session, 0 where it is not known.
+// TTL is the TTL of a session; 0 if the session is not known.
 func (t *Table) TTL(id string) time.Duration {
 	if s := t.sessions[id]; s != nil {
 		return s.ttl
@@ -137,8 +135,8 @@ func (t *Table) TTL(id string) time.Duration {
 	return 0
 }
 
-// room makes room for a session of an identity, or says that there is none. What an identity
-// has is counted, for sessions are opened seldom.
+// room makes room for a session of an identity, or returns an error if there is none. It counts
+// the identity's sessions, because sessions are seldom opened.
 func (t *Table) room(identity string) error {
 	of := 0
 	for _, s := range t.sessions {
@@ -165,22 +163,22 @@ func (t *Table) room(identity string) error {
 
 func (t *Table) drop(s *session) {
 	if len(s.rows) > len(s.past) {
-		return // what came of a release is still to be reported
+		return // the result of a release is still to be reported
 	}
 	delete(t.sessions, s.id)
 }
 
-// Counts are for metrics.
+// Counts are the numbers for metrics.
 type Counts struct {
-	Sessions, Held, Waiting int // as of now
-	Stalls                  int // of pawld
-	Cut                     int // answers whose promise D made shorter
-	Orphans                 int // locks returned that no answer had listed
-	Expired                 int // locks taken from clients that were silent for their TTL
+	Sessions, Held, Waiting int // current numbers
+	Stalls                  int // how often pawld stalled
+	Cut                     int // answers whose promise was shorter because of D
+	Orphans                 int // locks that were released because no answer had listed them
+	Expired                 int // locks that were taken from clients without a request for their TTL
 	Overheld                int // locks taken from clients that held them for longer than max_hold_ms
 }
 
-// Counts counts.
+// Counts returns the current numbers.
 func (t *Table) Counts() Counts {
 	c := t.counts
 	for _, s := range t.sessions {
@@ -199,7 +197,7 @@ func (t *Table) Counts() Counts {
 	return c
 }
 
-// An Error is a request that was refused.
+// An Error is the error of a refused request.
 type Error struct {
 	Code Code
 	Text string
@@ -207,12 +205,12 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Text }
 
-// A Code says what kind of refusal it is.
+// A Code is the kind of a refusal.
 type Code uint8
 
 const (
 	Invalid Code = iota + 1 // the request cannot be right
-	Denied                  // it is another's
+	Denied                  // it belongs to somebody else
 	Unknown                 // there is no such session
 	Ended                   // its client ended the session
 	Full                    // a limit is reached

@@ -316,7 +316,7 @@ func TestV9AStallGivesEverySessionItsTimeAgain(t *testing.T) {
 	}
 }
 
-// What had expired before the stall began does not come back.
+// A session that had expired before the stall began stays expired.
 func TestV9AStallBringsNothingBack(t *testing.T) {
 	r := newRig(t)
 	r.hold(0, Params{})

@@ -10,7 +10,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/ui"
 )
 
-// What anybody can write into etcd reaches the page as text: names, owners, hosts,
+// The page shows everything that others can write into etcd as text: names, owners, hosts,
 // values, causes.
 func TestWhatOthersWroteIsTextAndNothingElse(t *testing.T) {
 	const evil = `<script>document.title="owned"</script><img src=x onerror="document.title='owned'"><b id=owned>`

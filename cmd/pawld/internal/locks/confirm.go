@@ -11,17 +11,17 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// ErrNoTerm: Proclaim is for a term of an election.
+// ErrNoTerm: Proclaim was called for a lock that is no election's term.
 var ErrNoTerm = errors.New("request_id is no election's")
 
-// Confirm asks etcd whether a lock is held.
+// Confirm reads from etcd whether a lock is held.
 func (s *Service) Confirm(ctx context.Context, r Request, id string) (Lock, error) {
-	return s.ask(r, id, func(h *held) error { return h.Confirm(ctx) })
+	return s.withHeld(r, id, func(h *held) error { return h.Confirm(ctx) })
 }
 
 // Proclaim changes the value of a term.
 func (s *Service) Proclaim(ctx context.Context, r Request, id string, value []byte) (Lock, error) {
-	return s.ask(r, id, func(h *held) error {
+	return s.withHeld(r, id, func(h *held) error {
 		if h.term == nil {
 			return ErrNoTerm
 		}
@@ -29,8 +29,9 @@ func (s *Service) Proclaim(ctx context.Context, r Request, id string, value []by
 	})
 }
 
-// ask does something with what is held, and lists it. What is not known is not held.
-func (s *Service) ask(r Request, id string, do func(h *held) error) (Lock, error) {
+// withHeld calls do with what is held, and returns the lock as it is then. An unknown lock is not
+// held.
+func (s *Service) withHeld(r Request, id string, do func(h *held) error) (Lock, error) {
 	ref := table.Ref{Session: r.Session, Request: id}
 	notHeld := Lock{Listed: table.Listed{Ref: ref, State: table.Lost, Why: table.ErrNotHeld}}
 	s.mu.Lock()

@@ -1,0 +1,37 @@
+package supervise
+
+import (
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// Awake, it would remove its key before its command is dead.
+func TestAGuardianDoesNotWakeAStoppedHolder(t *testing.T) {
+	run := func() *exec.Cmd {
+		c := exec.Command("sleep", "1000")
+		c.SysProcAttr = &unix.SysProcAttr{Setpgid: true} // of its own: the kernel may wake what is stopped in an orphaned one
+		require.NoError(t, c.Start())
+		return c
+	}
+	holder, command := run(), run()
+	t.Cleanup(func() { _ = holder.Process.Kill() })
+	require.NoError(t, holder.Process.Signal(unix.SIGSTOP))
+	var status unix.WaitStatus
+	_, err := unix.Wait4(holder.Process.Pid, &status, unix.WUNTRACED, nil)
+	require.NoError(t, err)
+	g := &guardian{holder: holder.Process.Pid, page: new(page)}
+	g.begin(1)
+	g.watch.cause = errNotExtended
+	g.watch.begin(time.Now(), g)
+	assert.EqualError(t, command.Wait(), "signal: terminated")
+	changed, err := unix.Wait4(holder.Process.Pid, &status, unix.WCONTINUED|unix.WNOHANG, nil)
+	require.NoError(t, err)
+	assert.Zero(t, changed, "the holder was woken")
+	g.kill()
+	assert.EqualError(t, holder.Wait(), "signal: killed")
+}

@@ -1,0 +1,23 @@
+package inspect_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/inspect"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// A permit that was held for too long is lost, as a lock is, and not released.
+func TestAPermitThatWasTakenFromItsHolderIsLost(t *testing.T) {
+	inBubble(t, func(w *world) {
+		f := w.follow(inspect.Scope{})
+		p, err := lock.NewSemaphore(w.Session("ann"), "gpu", 2, lock.Options{MaxHold: time.Second}).Acquire(w.Context())
+		require.NoError(w, err)
+		f.reports("gpu acquired")
+		<-p.Done()
+		f.reports("gpu lost (forfeited)")
+	})
+}
