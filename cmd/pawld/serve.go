@@ -172,7 +172,7 @@ func (d *daemon) serve(l listener, handler http.Handler) {
 		Handler: handler, Protocols: protocols, TLSConfig: l.tls, ConnContext: l.peers.Context, ConnState: l.peers.State,
 		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		WriteTimeout: d.maxTTL + time.Minute, // more than any call is parked for
-		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
+		ErrorLog:     slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
 	}
 	d.servers = append(d.servers, server)
 	d.log.Info("serving", "address", l.Addr().String())
