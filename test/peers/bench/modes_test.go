@@ -22,7 +22,7 @@ func TestAReaderBesideOthersIsCounted(t *testing.T) {
 		assert.Subset(t, strings.Split(calls(r, limit{scenario: "beside", n: 5}, kit), ", "), want, kit)
 	}
 	assert.InDelta(t, 2, r.of("beside", ours, 5)[0].requests(), 0.01)
-	assert.Contains(t, r.page(), "## A reader beside others")
+	assert.Contains(t, r.page(), "## A reader among others")
 }
 
 // The CPU of pawld's process is counted for a lock through pawld, apart from the worker's.
