@@ -39,8 +39,8 @@ type Clusters struct {
 // NewClusters makes a choice among clusters. Each is a Client, with a label that you choose and
 // that must not change. It does not connect. Close closes the Clients.
 //
-// Two labels may lead to one cluster, each with a Config.Namespace of its own. Whoever begins
-// with more labels than clusters can later move one label at a time.
+// Two labels may lead to one cluster, each with a Config.Namespace of its own. If there
+// are more labels than clusters, one label at a time can be moved later.
 func NewClusters(clients map[string]*Client) (*Clusters, error) {
 	if len(clients) == 0 {
 		return nil, errors.New("pawl: clusters: no clusters")

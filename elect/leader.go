@@ -34,9 +34,9 @@ type Leader struct {
 // LeaderOf reads from the cluster, linearizably, who leads: the answer was true at some moment
 // during the call. The error matches ErrNoLeader if nobody led, and ErrKind if a semaphore uses
 // the name. It needs no session, and writes nothing. It costs two reads; the first, without
-// values, costs the server time in proportion to the number of candidates. Whoever has the
-// first key under the name, even a key that is not pawl's, counts as the leader, as it does for
-// candidates.
+// values, costs the server time in proportion to the number of candidates. The
+// owner of the first key under the name counts as the leader, even if the key is not pawl's, as
+// it does for candidates.
 func LeaderOf(ctx context.Context, c *pawl.Client, name string, opts Options) (Leader, error) {
 	r, err := newReader(ctx, c, name, opts)
 	if err != nil {

@@ -113,7 +113,7 @@ const recordTotal = 12 * time.Second
 
 // write records a run for at, if h is held and nobody has written the record since it was read.
 // It is sent again after an unknown outcome: two copies cannot both be applied, and a record
-// for at counts whoever wrote it.
+// for at counts no matter which process wrote it.
 func (r *record) write(ctx context.Context, h *Held, at time.Time) error {
 	grace, cancel := cluster.WithGraceOf(ctx, recordGrace)
 	defer cancel()

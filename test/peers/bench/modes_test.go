@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The server counts what each reader's acquisition needs, whoever else holds.
+// The server counts what each reader's acquisition needs, no matter who else holds.
 func TestAReaderBesideOthersIsCounted(t *testing.T) {
 	r, err := measure(t.Context(), flags{rounds: 1, short: true, only: "beside", data: t.TempDir()})
 	require.NoError(t, err)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Behind a network an acquisition and its release take two of its round trips, whoever
-// sends them; what the server is asked directly does not.
+// Behind a network, an acquisition and its release take two round trips with every kit. A request
+// that is sent to the server directly is not delayed.
 func TestANetworkDelaysEachRoundTrip(t *testing.T) {
 	const rtt = 20 * time.Millisecond
 	s := scenario{Name: "far", Task: "uncontended", Sizes: []int{2}, RTT: rtt, Span: 300 * time.Millisecond, TTL: longTTL, kits: five, turns: 1}

@@ -1,0 +1,153 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/observe"
+)
+
+// A part is the engine's side of one row of the table.
+type part struct {
+	ref    table.Ref
+	want   Want
+	cancel context.CancelFunc // cancels the wait
+
+	// Guarded by the service's mutex.
+	queued   bool // its key is in the queue
+	ahead    int  // how many were ahead of it when it was enqueued
+	err      error
+	refused  bool // err is final, and the row was deleted
+	held     *held
+	released chan struct{} // closed when the release is decided; nil: no release has begun
+}
+
+// partKey is the key of a part in a context, where Observe finds it.
+type partKey struct{}
+
+// Observe implements observe.Observer: it notes that a part's key is in the queue.
+func (s *Service) Observe(ctx context.Context, ev observe.Event) {
+	p, _ := ctx.Value(partKey{}).(*part)
+	if p == nil {
+		return
+	}
+	ahead := -1
+	switch ev := ev.(type) {
+	case observe.LockEnqueued:
+		ahead = ev.Ahead
+	case observe.CampaignEnqueued:
+		ahead = ev.Ahead
+	default:
+		return
+	}
+	s.mu.Lock()
+	p.queued, p.ahead, p.err = true, ahead, nil
+	s.wake(p.ref.Session)
+	s.unlock()
+}
+
+// wait acquires for a row until the lock is held, refused or no longer wanted, and, once it is
+// held, waits for its end.
+func (s *Service) wait(ctx context.Context, ref table.Ref, p *part) {
+	defer s.work.Done()
+	defer p.cancel()
+	if s.wins(ctx, ref, p) {
+		s.watch(ref, p)
+	}
+}
+
+func (s *Service) wins(ctx context.Context, ref table.Ref, p *part) bool {
+	defer s.waits.Done()
+	h := s.queue(ctx, ref, p)
+	return h != nil && s.won(ref, p, h)
+}
+
+// queue acquires until the lock is held; nil: it was refused, or is no longer wanted.
+func (s *Service) queue(ctx context.Context, ref table.Ref, p *part) *held {
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		h, err := p.want.acquire(context.WithValue(ctx, partKey{}, p), s)
+		if err == nil {
+			return h
+		}
+		if ctx.Err() != nil || s.failed(ref, p, err) {
+			return nil
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil
+		}
+	}
+}
+
+// failed records why an acquisition failed; true: it is not tried again.
+func (s *Service) failed(ref table.Ref, p *part, err error) bool {
+	s.mu.Lock()
+	defer s.unlock()
+	if s.parts[ref] != p { // nobody wants it any more, and the row may be another acquisition's
+		return true
+	}
+	defer s.wake(ref.Session)
+	p.queued, p.err = false, err
+	switch final(err) {
+	case refusal:
+		p.refused = true
+		s.table.Forget(ref)
+	case loss:
+		s.table.Lose(ref, err, clock.Now())
+	default:
+		return false
+	}
+	delete(s.parts, ref)
+	return true
+}
+
+// won gives the table a lock that is held. false: no client wants it any more.
+func (s *Service) won(ref table.Ref, p *part, h *held) bool {
+	s.mu.Lock()
+	// A client that settles what it released may use the request again: then the row is not p's.
+	ok := !s.stopping() && s.parts[ref] == p && s.table.Won(ref, h, clock.Now())
+	if ok {
+		p.held = h
+		s.wake(ref.Session)
+	}
+	back := func() {}
+	if !ok {
+		back = s.giveBack(h)
+	}
+	s.unlock()
+	back()
+	s.poke()
+	return ok
+}
+
+// watch waits for the end of a held lock.
+func (s *Service) watch(ref table.Ref, p *part) {
+	select {
+	case <-p.held.Done():
+	case <-s.life.Done():
+		return
+	}
+	s.mu.Lock()
+	if p.released == nil { // otherwise the release reports it
+		now := clock.Now()
+		if s.parts[ref] == p { // otherwise the table has ended it, and the row may be another acquisition's
+			s.table.Lose(ref, p.held.Err(), now)
+			delete(s.parts, ref)
+			s.wake(ref.Session)
+		}
+		if errors.Is(p.held.Err(), lock.ErrKeyOverwritten) { // a successor of this pawld deletes the key at once
+			s.overwritten = now.Add(s.cfg.Table.MaxTTL)
+		}
+		if p.held.leavesRest() {
+			s.keepRest(ref, p.held)
+		}
+	}
+	s.unlock()
+}
