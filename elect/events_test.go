@@ -44,7 +44,7 @@ func (e *recorder) events() (all []observe.Event) {
 }
 
 func TestATermIsReportedFromItsCampaignToItsEnd(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		e := &recorder{}
 		term := w.campaign(w.sessionOn(w.clientWith(pawl.Config{Observer: e})), "e", "v")
 		time.Sleep(time.Second)
@@ -68,7 +68,7 @@ func TestATermIsReportedFromItsCampaignToItsEnd(t *testing.T) {
 }
 
 func TestATermThatIsLostIsReportedWithItsCause(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		e := &recorder{}
 		term := w.campaign(w.sessionOn(w.clientWith(pawl.Config{Observer: e})), "e", "v")
 		time.Sleep(time.Second)
@@ -83,7 +83,7 @@ func TestATermThatIsLostIsReportedWithItsCause(t *testing.T) {
 }
 
 func TestACandidateThatGivesUpIsReported(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		first := w.campaign(w.session(), "e", "v")
 		e := &recorder{}
 		s := w.sessionOn(w.clientWith(pawl.Config{Observer: e}))
@@ -104,7 +104,7 @@ func TestACandidateThatGivesUpIsReported(t *testing.T) {
 // Calls of Proclaim are made one at a time, and one within the event of another
 // must not wait for it.
 func TestAnObserverMayProclaimWhenAProclamationIsReported(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		e := &recorder{}
 		term := w.campaign(w.sessionOn(w.clientWith(pawl.Config{Observer: e})), "e", "v")
 		again := true
@@ -123,7 +123,7 @@ func TestAnObserverMayProclaimWhenAProclamationIsReported(t *testing.T) {
 
 // Run is reported as the events of its campaigns and terms.
 func TestRunsTermsAreReported(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		e := &recorder{}
 		c := w.clientWith(pawl.Config{Observer: e})
 		terms := 0

@@ -25,7 +25,7 @@ import (
 
 // A wire is one client's way to the cluster, which can be cut.
 type wire struct {
-	w     *world
+	w     *fixture
 	mu    sync.Mutex
 	cut   bool
 	conns []net.Conn
@@ -65,7 +65,7 @@ type forced struct {
 
 // A contest is three candidates that win and lose one name.
 type contest struct {
-	w      *world
+	w      *fixture
 	mu     sync.Mutex
 	terms  map[string]*elect.Term // by key
 	last   fencing.Token
@@ -76,7 +76,7 @@ type contest struct {
 	calm chan struct{}
 }
 
-func newContest(w *world) *contest {
+func newContest(w *fixture) *contest {
 	c := &contest{w: w, terms: map[string]*elect.Term{}, leader: make(chan forced, 300), calm: make(chan struct{}, 1)}
 	c.calm <- struct{}{}
 	w.OnChange(c.changed)
@@ -174,7 +174,7 @@ func TestThreeCandidatesOverTwoHundredLosses(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 2))
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		c := newContest(w)
 		eyes := w.client()
 		views := []*viewer{w.observe(context.Background(), eyes, "e", 0), w.observe(context.Background(), eyes, "e", 500*time.Millisecond)}

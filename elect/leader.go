@@ -102,7 +102,7 @@ func (r *reader) query(ctx context.Context, op string, what *pb.RequestOp) (*pb.
 
 // first is the first-created key at revision rev; the zero candidate: none exists.
 func (r *reader) first(ctx context.Context) (c candidate, rev int64, err error) {
-	resp, err := r.query(ctx, "read first candidate", txn.FirstUnder(r.queue.Prefix))
+	resp, err := r.query(ctx, "read first candidate", txn.FirstUnder(r.queue.Prefix, 1))
 	if err != nil {
 		return candidate{}, 0, err
 	}

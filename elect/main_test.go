@@ -24,29 +24,29 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// world is a fake cluster in a bubble.
-type world struct {
+// fixture is a fake cluster in a bubble.
+type fixture struct {
 	*etcdfake.Cluster
 	t   *testing.T
 	ctx context.Context
 }
 
 // inBubble runs f in a bubble with a cluster of three members.
-func inBubble(t *testing.T, f func(w *world)) { inBubbleOf(t, etcdfake.Options{Members: 3}, f) }
+func inBubble(t *testing.T, f func(w *fixture)) { inBubbleOf(t, etcdfake.Options{Members: 3}, f) }
 
-func inBubbleOf(t *testing.T, o etcdfake.Options, f func(w *world)) {
+func inBubbleOf(t *testing.T, o etcdfake.Options, f func(w *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := etcdfake.New(o)
 		t.Cleanup(c.Close)
-		f(&world{Cluster: c, t: t, ctx: t.Context()})
+		f(&fixture{Cluster: c, t: t, ctx: t.Context()})
 	})
 }
 
 // client connects to the cluster until the end of the test.
-func (w *world) client() *pawl.Client { return w.clientWith(pawl.Config{}) }
+func (w *fixture) client() *pawl.Client { return w.clientWith(pawl.Config{}) }
 
-func (w *world) clientWith(cfg pawl.Config) *pawl.Client {
+func (w *fixture) clientWith(cfg pawl.Config) *pawl.Client {
 	w.t.Helper()
 	cfg.Endpoints = w.Endpoints()
 	cfg.DialOptions = []grpc.DialOption{w.DialOption()}
@@ -57,9 +57,9 @@ func (w *world) clientWith(cfg pawl.Config) *pawl.Client {
 }
 
 // session makes a session of a client of its own.
-func (w *world) session() *pawl.Session { return w.sessionOn(w.client()) }
+func (w *fixture) session() *pawl.Session { return w.sessionOn(w.client()) }
 
-func (w *world) sessionOn(c *pawl.Client) *pawl.Session {
+func (w *fixture) sessionOn(c *pawl.Client) *pawl.Session {
 	w.t.Helper()
 	s, err := c.NewSession(w.ctx, lease.Options{TTL: 6 * time.Second})
 	require.NoError(w.t, err)
@@ -67,7 +67,7 @@ func (w *world) sessionOn(c *pawl.Client) *pawl.Session {
 }
 
 // campaign wins the name at once.
-func (w *world) campaign(s *pawl.Session, name, value string) *elect.Term {
+func (w *fixture) campaign(s *pawl.Session, name, value string) *elect.Term {
 	w.t.Helper()
 	t, err := elect.New(s, name, elect.Options{}).Campaign(w.ctx, []byte(value))
 	require.NoError(w.t, err)

@@ -34,7 +34,7 @@ type viewer struct {
 	over  chan struct{}
 }
 
-func (w *world) observe(ctx context.Context, c *pawl.Client, name string, pause time.Duration) *viewer {
+func (w *fixture) observe(ctx context.Context, c *pawl.Client, name string, pause time.Duration) *viewer {
 	ctx, cancel := context.WithCancel(ctx)
 	v := view(ctx, c, name, pause)
 	w.t.Cleanup(func() { cancel(); <-v.over })
@@ -135,7 +135,7 @@ func requireTrue(t *testing.T, seen []elect.Leader, history []etcdfake.Change, p
 // A semaphore's name has no leader: the holder of its first slot is none. An observer that
 // began earlier reports the semaphore when it appears.
 func TestASemaphoreHasNoLeader(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		c := w.client()
 		v := w.observe(w.ctx, c, "gpus", 0)
 		synctest.Wait()
@@ -163,7 +163,7 @@ func TestASemaphoreHasNoLeader(t *testing.T) {
 
 // E7: no leader is an event, at first too; a candidate that never led is none.
 func TestObserveYieldsEachLeaderAndNoLeader(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		c := w.client()
 		ctx, cancel := context.WithCancel(w.ctx)
 		v := w.observe(ctx, c, "e", 0)
@@ -212,7 +212,7 @@ func TestObserveYieldsEachLeaderAndNoLeader(t *testing.T) {
 // E7: what happens within one batch of the watch is applied before anything is
 // yielded.
 func TestObserveNeverYieldsACandidateOfABatchThatDidNotLead(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		v := w.observe(context.Background(), w.client(), "e", 0)
 		synctest.Wait()
 		for _, m := range w.Members() {
@@ -241,7 +241,7 @@ func TestObserveNeverYieldsACandidateOfABatchThatDidNotLead(t *testing.T) {
 }
 
 func TestASlowConsumerSeesTheLatestState(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		v := w.observe(context.Background(), w.client(), "e", time.Minute)
 		synctest.Wait()
 		for i := range 1000 {
@@ -259,8 +259,8 @@ func TestASlowConsumerSeesTheLatestState(t *testing.T) {
 // E6: whatever happens to members, connections, watches and revisions, Observe
 // goes on.
 func TestObserveSurvivesEveryFault(t *testing.T) {
-	faults := map[string]func(w *world){
-		"compaction": func(w *world) {
+	faults := map[string]func(w *fixture){
+		"compaction": func(w *fixture) {
 			w.Cut()
 			w.Put("noise", "", 0)
 			w.Put("e/gone", "gone", 0)
@@ -268,14 +268,14 @@ func TestObserveSurvivesEveryFault(t *testing.T) {
 			w.Compact(w.Put("noise", "", 0))
 			w.Heal()
 		},
-		"reset":         func(w *world) { w.Member(0).Reset(); w.Member(1).Reset(); w.Member(2).Reset() },
-		"one cut":       func(w *world) { w.Member(0).Cut() },
-		"all cut":       func(w *world) { w.Cut(); time.Sleep(20 * time.Second); w.Heal() },
-		"black hole":    func(w *world) { w.BlackHole(); time.Sleep(20 * time.Second); w.Heal() },
-		"one stopped":   func(w *world) { w.Member(1).Stop(); time.Sleep(10 * time.Second); w.Member(1).Heal() },
-		"isolated":      func(w *world) { w.Member(2).Isolate(); time.Sleep(10 * time.Second); w.Member(2).Heal() },
-		"leader change": func(w *world) { w.ChangeLeader(1) },
-		"no watches": func(w *world) {
+		"reset":         func(w *fixture) { w.Member(0).Reset(); w.Member(1).Reset(); w.Member(2).Reset() },
+		"one cut":       func(w *fixture) { w.Member(0).Cut() },
+		"all cut":       func(w *fixture) { w.Cut(); time.Sleep(20 * time.Second); w.Heal() },
+		"black hole":    func(w *fixture) { w.BlackHole(); time.Sleep(20 * time.Second); w.Heal() },
+		"one stopped":   func(w *fixture) { w.Member(1).Stop(); time.Sleep(10 * time.Second); w.Member(1).Heal() },
+		"isolated":      func(w *fixture) { w.Member(2).Isolate(); time.Sleep(10 * time.Second); w.Member(2).Heal() },
+		"leader change": func(w *fixture) { w.ChangeLeader(1) },
+		"no watches": func(w *fixture) {
 			f := w.Inject(etcdfake.Rule{Method: "Watch", Opening: true, Err: status.Error(codes.Unavailable, "no")})
 			w.Member(0).Reset()
 			w.Member(1).Reset()
@@ -283,7 +283,7 @@ func TestObserveSurvivesEveryFault(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			f.Lift()
 		},
-		"reads lost": func(w *world) {
+		"reads lost": func(w *fixture) {
 			w.Inject(etcdfake.Rule{Method: "Txn", Times: 2, Err: unavailable})
 			w.Inject(etcdfake.Rule{Method: "Txn", Times: 2, Lose: true, Err: unavailable})
 			w.Compact(w.Revision())
@@ -291,7 +291,7 @@ func TestObserveSurvivesEveryFault(t *testing.T) {
 	}
 	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				ctx, cancel := context.WithCancel(w.ctx)
 				v := w.observe(ctx, w.client(), "e", 0)
 				synctest.Wait()
@@ -324,7 +324,7 @@ func TestObserveSurvivesEveryFault(t *testing.T) {
 func TestObserveEndsWithItsClientAndWithItsCluster(t *testing.T) {
 	for name, want := range map[string]error{"closed": lease.ErrClosed, "changed": pawl.ErrClusterChanged} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				c := w.client()
 				v := w.observe(context.Background(), c, "e", 0)
 				synctest.Wait()
@@ -346,7 +346,7 @@ func TestObserveEndsWithItsClientAndWithItsCluster(t *testing.T) {
 }
 
 func TestObserveEndsWithADeniedPermission(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		c := w.client()
 		w.Inject(etcdfake.Rule{Method: "Txn", Err: status.Error(codes.PermissionDenied, "etcdserver: permission denied"), Lose: true})
 		errs := observed(w.ctx, c, "e")
@@ -357,7 +357,7 @@ func TestObserveEndsWithADeniedPermission(t *testing.T) {
 
 // … and of the watch alone, which would be asked for again and again.
 func TestObserveEndsWithAWatchThatIsDenied(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		for _, m := range w.Members() {
 			m.EditWatches(func(r *pb.WatchResponse) []*pb.WatchResponse {
 				if r.Created {
@@ -375,7 +375,7 @@ func TestObserveEndsWithAWatchThatIsDenied(t *testing.T) {
 
 // A read shows that the leader is gone, and the watch does not deliver it.
 func TestObserveReadsAgainWhenTheWatchKeepsSilent(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		for _, m := range w.Members() {
 			m.EditWatches(etcdfake.SwallowDeletes("e/"))
 		}
@@ -400,7 +400,7 @@ func TestObserveReadsAgainWhenTheWatchKeepsSilent(t *testing.T) {
 
 // A value is read once: those who come and go behind the leader cost no request.
 func TestCandidatesCostAnObserverNoRequest(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		w.Put("e/leader", "v", 0)
 		v := w.observe(context.Background(), w.client(), "e", 0)
 		time.Sleep(time.Second)
@@ -418,7 +418,7 @@ func TestCandidatesCostAnObserverNoRequest(t *testing.T) {
 }
 
 func TestBreakingOutOfObserveLeavesNothing(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		c := w.client()
 		w.Put("e/a", "a", 0)
 		time.Sleep(time.Minute)
@@ -438,7 +438,7 @@ func TestBreakingOutOfObserveLeavesNothing(t *testing.T) {
 }
 
 func TestObserveBeginsAgainEachTime(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		seq := elect.Observe(w.ctx, w.client(), "e", elect.Options{})
 		for _, want := range []string{"", "a"} {
 			for l, err := range seq {
@@ -453,7 +453,7 @@ func TestObserveBeginsAgainEachTime(t *testing.T) {
 
 // More candidates than fit into one answer, read while they come and go.
 func TestALongQueueIsReadAtOneRevision(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		for i := range 2500 {
 			w.Put(fmt.Sprintf("e/%04d", (i*7)%2500), fmt.Sprint(i), 0)
 		}
@@ -487,7 +487,7 @@ func TestALongQueueIsReadAtOneRevision(t *testing.T) {
 }
 
 func TestLeaderOfSaysWhoLeads(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		c := w.client()
 		_, err := elect.LeaderOf(w.ctx, c, "e", elect.Options{})
 		require.ErrorIs(t, err, elect.ErrNoLeader)
@@ -507,7 +507,7 @@ func TestLeaderOfSaysWhoLeads(t *testing.T) {
 }
 
 func TestLeaderOfIsNotFooledByAKeyThatComesAgain(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		c := w.client()
 		w.Put("e/a", "first", 0)
 		var reads, again int64
@@ -526,7 +526,7 @@ func TestLeaderOfIsNotFooledByAKeyThatComesAgain(t *testing.T) {
 }
 
 func TestObservingNeedsNoMoreThanPermissionToRead(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		w.Put("e/a", "a", 0)
 		w.EnableAuth("root's")
 		w.SetUser("eyes", "only", etcdfake.Access{Prefix: "e/", Read: true})
@@ -546,7 +546,7 @@ func TestObservingNeedsNoMoreThanPermissionToRead(t *testing.T) {
 
 // E13: one name is never another's prefix.
 func TestNamesDoNotRunTogether(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		c := w.client()
 		w.campaign(w.session(), "team2", "team2's")
 		w.campaign(w.session(), "team/x", "team/x's")
@@ -571,7 +571,7 @@ func TestNamesDoNotRunTogether(t *testing.T) {
 }
 
 func TestNamespaceIsPutBeforeTheNames(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		c := w.clientWith(pawl.Config{Namespace: "app/"})
 		tm := w.campaign(w.sessionOn(c), "e", "v")
 		assert.True(t, strings.HasPrefix(tm.Key(), "app/e/"))

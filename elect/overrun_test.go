@@ -15,7 +15,7 @@ import (
 // StopInJeopardy leaves lead a third of the validity to stop in: its context ends at
 // that instant and not before, while the term lasts.
 func TestLeadsContextEndsInJeopardyWhileTheTermLasts(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		var log []elect.Event
 		o := quick(&log)
 		o.StopInJeopardy = true
@@ -44,7 +44,7 @@ func TestLeadsContextEndsInJeopardyWhileTheTermLasts(t *testing.T) {
 }
 
 func TestWithoutStopInJeopardyLeadsContextEndsAtTheLoss(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		terms := 0
 		err := elect.Run(w.ctx, w.client(), "e", quick(nil), func(ctx context.Context, tm *elect.Term) error {
 			if terms++; terms == 2 {
@@ -63,7 +63,7 @@ func TestWithoutStopInJeopardyLeadsContextEndsAtTheLoss(t *testing.T) {
 
 // A lead that goes on through the jeopardy loses its term as any other.
 func TestALeadThatIgnoresTheJeopardyLosesItsTerm(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		var log []elect.Event
 		o := quick(&log)
 		o.StopInJeopardy, o.Overrun = true, time.Hour
@@ -86,7 +86,7 @@ func TestALeadThatIgnoresTheJeopardyLosesItsTerm(t *testing.T) {
 
 // Overrun counts from the end of lead's context, whatever ended it.
 func TestOverrunCountsFromTheJeopardy(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		o := quick(nil)
 		o.StopInJeopardy, o.Overrun = true, 10*time.Second
 		terms := 0

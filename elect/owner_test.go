@@ -20,7 +20,7 @@ import (
 )
 
 // owned are the owner keys that are there.
-func (w *world) owned() (all []string) {
+func (w *fixture) owned() (all []string) {
 	for _, key := range w.Keys("//pawl/") {
 		if strings.HasSuffix(key, "/owner") {
 			all = append(all, key)
@@ -29,14 +29,14 @@ func (w *world) owned() (all []string) {
 	return all
 }
 
-func (w *world) ownedBy(s pawl.Sessions, owner string) *elect.Election {
+func (w *fixture) ownedBy(s pawl.Sessions, owner string) *elect.Election {
 	return elect.New(s, "n", elect.Options{Owner: owner})
 }
 
 // A candidate's own owner is shown in place of its session's, from its first moment to its last, and the value
 // that observers see is the candidate's alone.
 func TestACandidateCanHaveAnOwnerOfItsOwn(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s, err := w.client().NewSession(w.ctx, lease.Options{Owner: "daemon"})
 		require.NoError(t, err)
 		began := time.Now()
@@ -80,10 +80,10 @@ func TestACandidateCanHaveAnOwnerOfItsOwn(t *testing.T) {
 
 // Whatever ends a term removes the owner key, or leaves it to the lease.
 func TestAnOwnerKeyGoesWithItsTerm(t *testing.T) {
-	for what, end := range map[string]func(w *world, term *elect.Term){
-		"deleted":     func(w *world, term *elect.Term) { w.Delete(term.Key()) },
-		"overwritten": func(w *world, term *elect.Term) { w.Put(term.Key(), "x", 0) },
-		"taken over, and resumed": func(w *world, term *elect.Term) {
+	for what, end := range map[string]func(w *fixture, term *elect.Term){
+		"deleted":     func(w *fixture, term *elect.Term) { w.Delete(term.Key()) },
+		"overwritten": func(w *fixture, term *elect.Term) { w.Put(term.Key(), "x", 0) },
+		"taken over, and resumed": func(w *fixture, term *elect.Term) {
 			key, token := term.Key(), term.Token()
 			next, err := w.client().NewSession(w.ctx, lease.Options{Resume: term.Session().Detach()})
 			require.NoError(w.t, err)
@@ -96,7 +96,7 @@ func TestAnOwnerKeyGoesWithItsTerm(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				term, err := w.ownedBy(w.session(), "ann").Campaign(w.ctx, nil)
 				require.NoError(t, err)
 				time.Sleep(time.Second) // its watch is armed
@@ -113,7 +113,7 @@ func TestAnOwnerKeyGoesWithItsTerm(t *testing.T) {
 // A candidate whose enqueue's answer is lost, applied or not, is one, once, with its owner.
 func TestALostAnswerLeavesNoOwnerKeyBehind(t *testing.T) {
 	for _, applied := range []bool{false, true} {
-		inBubble(t, func(w *world) {
+		inBubble(t, func(w *fixture) {
 			s := w.session()
 			w.Inject(etcdfake.Rule{Method: "Txn", Times: 1, Lose: !applied, Err: status.Error(codes.Unavailable, "lost")})
 			term, err := w.ownedBy(s, "ann").Campaign(w.ctx, nil)

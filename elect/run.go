@@ -134,9 +134,7 @@ const leaveWait = time.Second
 // leave closes the session of a round. If Run's ctx has ended, the time left after it was spent
 // on the resignation, so leave does not wait.
 func (r *runner) leave(ctx context.Context, s *pawl.Session) {
-	engine := inside.SessionOf(s)
-	engine.CloseInBackground()
-	<-engine.Stopped()
+	inside.SessionOf(s).CloseInBackground()
 	if ctx.Err() != nil {
 		return
 	}

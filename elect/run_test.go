@@ -41,7 +41,7 @@ func kinds(log []elect.Event) (out []elect.Kind) {
 }
 
 // background runs f until the end of the test or its own.
-func (w *world) background(f func(ctx context.Context)) (stop func()) {
+func (w *fixture) background(f func(ctx context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { // ends with ctx at the latest
@@ -55,7 +55,7 @@ func (w *world) background(f func(ctx context.Context)) (stop func()) {
 
 func TestRunReturnsWhatLeadReturnsDuringItsTerm(t *testing.T) {
 	for _, want := range []error{nil, errors.New("enough")} {
-		inBubble(t, func(w *world) {
+		inBubble(t, func(w *fixture) {
 			var log []elect.Event
 			c := w.client()
 			var token fencing.Token
@@ -80,7 +80,7 @@ func TestRunReturnsWhatLeadReturnsDuringItsTerm(t *testing.T) {
 // E9: twenty kills of the lease, and leader again each time, whatever lead
 // returned.
 func TestRunLeadsAgainAfterEachKillOfItsLease(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		var log []elect.Event
 		var last fencing.Token
 		n := 0
@@ -122,7 +122,7 @@ func TestRunLeadsAgainAfterEachKillOfItsLease(t *testing.T) {
 // E8, E11: lead's context ends first and lead is waited for, and only then is the term given
 // up.
 func TestRunStopsLeadBeforeItResigns(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		why := errors.New("shutting down")
 		ctx, cancel := context.WithCancelCause(w.ctx)
 		var log []elect.Event
@@ -148,7 +148,7 @@ func TestRunStopsLeadBeforeItResigns(t *testing.T) {
 // complete.
 func TestRunsContextThatEndsAfterLeadDoesNotHideWhatLeadReturned(t *testing.T) {
 	for _, want := range []error{nil, errors.New("enough")} {
-		inBubble(t, func(w *world) {
+		inBubble(t, func(w *fixture) {
 			ctx, cancel := context.WithCancel(w.ctx)
 			var log []elect.Event
 			err := elect.Run(ctx, w.client(), "e", quick(&log), func(_ context.Context, tm *elect.Term) error {
@@ -166,7 +166,7 @@ func TestRunsContextThatEndsAfterLeadDoesNotHideWhatLeadReturned(t *testing.T) {
 
 // A ctx that ends in the instant of success: lead is not called.
 func TestRunsContextThatEndsBeforeLeadIsCalledEndsRun(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		ctx, cancel := context.WithCancel(w.ctx)
 		var log []elect.Event
 		o := quick(nil)
@@ -183,7 +183,7 @@ func TestRunsContextThatEndsBeforeLeadIsCalledEndsRun(t *testing.T) {
 }
 
 func TestRunReturnsInTimeWhateverTheClusterDoes(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		ctx, cancel := context.WithCancel(w.ctx)
 		var returned time.Time
 		err := elect.Run(ctx, w.client(), "e", quick(nil), func(ctx context.Context, tm *elect.Term) error {
@@ -196,15 +196,15 @@ func TestRunReturnsInTimeWhateverTheClusterDoes(t *testing.T) {
 		assert.LessOrEqual(t, time.Since(returned), 100*time.Millisecond)
 		w.Heal()
 	})
-	for name, begin := range map[string]func(w *world){
-		"waiting for its turn": func(w *world) { w.Put("e/other", "", 0) },
-		"while nobody answers": func(w *world) { w.BlackHole() },
-		"in its wait to repeat": func(w *world) {
+	for name, begin := range map[string]func(w *fixture){
+		"waiting for its turn": func(w *fixture) { w.Put("e/other", "", 0) },
+		"while nobody answers": func(w *fixture) { w.BlackHole() },
+		"in its wait to repeat": func(w *fixture) {
 			w.Inject(etcdfake.Rule{Method: "LeaseGrant", Lose: true, Err: status.Error(codes.InvalidArgument, "no")})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				c := w.client()
 				begin(w)
 				ctx, cancel := context.WithTimeout(w.ctx, 20*time.Second)
@@ -220,7 +220,7 @@ func TestRunReturnsInTimeWhateverTheClusterDoes(t *testing.T) {
 }
 
 func TestAPanicInLeadResignsAndGoesOnUp(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		var log []elect.Event
 		c := w.client()
 		var key string
@@ -237,7 +237,7 @@ func TestAPanicInLeadResignsAndGoesOnUp(t *testing.T) {
 }
 
 func TestGoexitInLeadResigns(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		c := w.client()
 		done := make(chan struct{})
 		go func() { // ends with Run's goroutine
@@ -253,7 +253,7 @@ func TestGoexitInLeadResigns(t *testing.T) {
 // stops, and the lease ends by itself; no request of ours shortens it.
 func TestOverrunAbandonsTheLeaseAndLeavesItToEnd(t *testing.T) {
 	for _, overrun := range []time.Duration{0, 2 * time.Second} {
-		inBubble(t, func(w *world) {
+		inBubble(t, func(w *fixture) {
 			var log []elect.Event
 			o := quick(&log)
 			o.Overrun = overrun
@@ -300,7 +300,7 @@ func TestOverrunAbandonsTheLeaseAndLeavesItToEnd(t *testing.T) {
 
 // The same where the session ends by its own deadline while lead runs.
 func TestAnExpiredLeaseIsNotRevokedWhileLeadRuns(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		var log []elect.Event
 		terms := 0
 		err := elect.Run(w.ctx, w.client(), "e", quick(&log), func(ctx context.Context, tm *elect.Term) error {
@@ -325,7 +325,7 @@ func TestAnExpiredLeaseIsNotRevokedWhileLeadRuns(t *testing.T) {
 
 // … and once lead has returned, it is, so that the next one need not wait.
 func TestAnExpiredLeaseIsRevokedOnceLeadHasReturned(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		o := quick(nil)
 		o.Session.TTL = 60 * time.Second
 		terms := 0
@@ -347,7 +347,7 @@ func TestAnExpiredLeaseIsRevokedOnceLeadHasReturned(t *testing.T) {
 }
 
 func TestAnOverwrittenKeyStaysWhileLeadRunsAndThenGoes(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		terms := 0
 		err := elect.Run(w.ctx, w.client(), "e", quick(nil), func(ctx context.Context, tm *elect.Term) error {
 			if terms++; terms == 2 {
@@ -367,7 +367,7 @@ func TestAnOverwrittenKeyStaysWhileLeadRunsAndThenGoes(t *testing.T) {
 }
 
 func TestEligibleIsCalledBeforeEachCampaign(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		asked, terms := 0, 0
 		o := quick(nil)
 		o.Eligible = func(context.Context) bool { asked++; return asked%3 == 0 }
@@ -388,7 +388,7 @@ func TestEligibleIsCalledBeforeEachCampaign(t *testing.T) {
 }
 
 func TestFailuresAreRetriedWithBoundedWaits(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		var at []time.Time
 		var log []elect.Event
 		o := elect.RunOptions{MinBackoff: time.Second, MaxBackoff: 10 * time.Second, Notify: func(ev elect.Event) {
@@ -412,7 +412,7 @@ func TestFailuresAreRetriedWithBoundedWaits(t *testing.T) {
 // A term that was led forgives the failures before it; of each wait, half is
 // random.
 func TestTheWaitAfterATermIsTheShortestAgainAndJittered(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		var lost time.Time
 		var waits []time.Duration
 		o := elect.RunOptions{MinBackoff: time.Second, Notify: func(ev elect.Event) {
@@ -443,7 +443,7 @@ func TestTheWaitAfterATermIsTheShortestAgainAndJittered(t *testing.T) {
 func TestRunReturnsWhatCannotGetBetter(t *testing.T) {
 	never := func(context.Context, *elect.Term) error { return errors.New("never led") }
 	t.Run("token floor", func(t *testing.T) {
-		inBubble(t, func(w *world) {
+		inBubble(t, func(w *fixture) {
 			err := elect.Run(w.ctx, w.clientWith(pawl.Config{TokenFloor: 1 << 40}), "e", quick(nil), never)
 			assert.ErrorIs(t, err, pawl.ErrTokenFloor)
 			time.Sleep(time.Second)
@@ -453,7 +453,7 @@ func TestRunReturnsWhatCannotGetBetter(t *testing.T) {
 	for name, want := range map[string]error{"closed": lease.ErrClosed, "changed": pawl.ErrClusterChanged} {
 		for _, when := range []string{"before", "leading", "waiting", "not eligible"} {
 			t.Run(name+" "+when, func(t *testing.T) {
-				inBubble(t, func(w *world) {
+				inBubble(t, func(w *fixture) {
 					c := w.client()
 					spoil := func() {
 						if want == lease.ErrClosed {
@@ -501,7 +501,7 @@ func TestRunSurvivesLosingEachRequestTwice(t *testing.T) {
 		for _, method := range []string{"LeaseGrant", "Txn", "LeaseRevoke", "LeaseKeepAlive", "Watch"} {
 			for skip := range 6 {
 				t.Run(fmt.Sprintf("%s %s after %d", method, name, skip), func(t *testing.T) {
-					inBubble(t, func(w *world) {
+					inBubble(t, func(w *fixture) {
 						rule.Method, rule.Skip = method, skip
 						c := w.client()
 						w.Inject(rule)
@@ -540,7 +540,7 @@ func TestRunSurvivesLosingEachRequestTwice(t *testing.T) {
 
 // E12: nothing of Run is left when it has returned.
 func TestRunLeavesNoGoroutine(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		c := w.client()
 		lead := func(context.Context, *elect.Term) error { return nil }
 		require.NoError(t, elect.Run(w.ctx, c, "e", quick(nil), lead))
@@ -555,7 +555,7 @@ func TestRunLeavesNoGoroutine(t *testing.T) {
 }
 
 func TestManyRunsTakeTurns(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		var mu sync.Mutex
 		var wg sync.WaitGroup
 		leading, terms := 0, 0

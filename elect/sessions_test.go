@@ -16,7 +16,7 @@ import (
 )
 
 func TestAnElectionOfAClientUsesTheSessionOfItsTime(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		c := w.client()
 		e := elect.New(c, "e", elect.Options{})
 		first, err := e.Campaign(w.ctx, []byte("me"))
@@ -36,7 +36,7 @@ func TestAnElectionOfAClientUsesTheSessionOfItsTime(t *testing.T) {
 }
 
 func TestTryCampaignFailsAtOnceWhereAnotherLeadsOrIsACandidate(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		tm, err := elect.New(s, "e", elect.Options{}).TryCampaign(w.ctx, []byte("a"))
 		require.NoError(t, err)
@@ -61,7 +61,7 @@ func TestTryCampaignFailsAtOnceWhereAnotherLeadsOrIsACandidate(t *testing.T) {
 }
 
 func TestATermSaysWhatItIsAndWhetherItLasts(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		tm := w.campaign(w.session(), "e", "")
 		about := fmt.Sprintf(`term "e" (key %q, token %d): `, tm.Key(), tm.Token())
 		assert.Equal(t, about+"held", tm.String())
@@ -75,7 +75,7 @@ func TestATermSaysWhatItIsAndWhetherItLasts(t *testing.T) {
 }
 
 func TestALeaderSaysItsRevisionsAndItsLease(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		tm := w.campaign(s, "e", "a")
 		c := w.client()

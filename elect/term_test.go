@@ -29,7 +29,7 @@ import (
 var unavailable = status.Error(codes.Unavailable, "connection lost")
 
 func TestATermIsWhatItsKeyInEtcdSays(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		tm := w.campaign(s, "team/a", "me")
 		at := w.Get(tm.Key())
@@ -73,7 +73,7 @@ func isClosed(done <-chan struct{}) bool {
 }
 
 func TestCandidatesLeadInOrderWithRisingTokens(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		c := w.client()
 		var wg sync.WaitGroup
 		var order []int
@@ -103,7 +103,7 @@ func TestCandidatesLeadInOrderWithRisingTokens(t *testing.T) {
 func TestCampaignNeverWinsWithoutItsKey(t *testing.T) {
 	for _, how := range []string{"revoked", "deleted", "overwritten"} {
 		t.Run(how, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				leader := w.campaign(w.session(), "e", "leader")
 				s := w.session()
 				won := make(chan error, 1)
@@ -140,7 +140,7 @@ func TestCampaignNeverWinsWithoutItsKey(t *testing.T) {
 func TestCampaignWhoseKeyGoesWithTheLeadersDoesNotWin(t *testing.T) {
 	for _, how := range []string{"revoked", "deleted"} {
 		t.Run(how, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				leader := w.campaign(w.session(), "e", "leader")
 				s := w.session()
 				key := fmt.Sprintf("e/%x-1", s.ID())
@@ -178,7 +178,7 @@ func TestACampaignThatFailsLeavesNoCandidate(t *testing.T) {
 		"applied after the campaign": {Method: "Txn", Late: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				s := w.session()
 				f := w.Inject(rule)
 				ctx, cancel := context.WithTimeout(w.ctx, 500*time.Millisecond)
@@ -200,7 +200,7 @@ func TestACampaignThatFailsLeavesNoCandidate(t *testing.T) {
 
 // E3: compaction is no error to a waiting candidate, nor does it cost its place.
 func TestCompactionWhileWaitingKeepsThePosition(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		leader := w.campaign(w.session(), "e", "leader")
 		var won []string
 		var wg sync.WaitGroup // a resignation that the test's end overtakes reports that its client is closed
@@ -231,7 +231,7 @@ func TestCompactionWhileWaitingKeepsThePosition(t *testing.T) {
 // E4: a resignation that failed can be repeated, and a Proclaim that failed
 // forgets nothing.
 func TestResignCanBeRepeatedUntilItIsConfirmed(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		tm := w.campaign(w.session(), "e", "me")
 		w.BlackHole()
 		ctx, cancel := context.WithTimeout(w.ctx, time.Second)
@@ -256,7 +256,7 @@ func TestEveryCallSurvivesLosingItsRequestTwice(t *testing.T) {
 	} {
 		for skip := range 8 {
 			t.Run(fmt.Sprintf("%s after %d", name, skip), func(t *testing.T) {
-				inBubble(t, func(w *world) {
+				inBubble(t, func(w *fixture) {
 					s := w.session()
 					rule.Method, rule.Skip, rule.Times = "Txn", skip, 2
 					w.Inject(rule)
@@ -278,7 +278,7 @@ func TestEveryCallSurvivesLosingItsRequestTwice(t *testing.T) {
 }
 
 // values are the values that keys under prefix were given, in order.
-func (w *world) values(prefix string) (all []string) {
+func (w *fixture) values(prefix string) (all []string) {
 	for _, c := range w.History() {
 		if len(c.Key) > len(prefix) && c.Key[:len(prefix)] == prefix && !c.Deleted {
 			all = append(all, string(c.Value))
@@ -288,15 +288,18 @@ func (w *world) values(prefix string) (all []string) {
 }
 
 func TestProclaimAfterALossSaysSoAndWritesNothing(t *testing.T) {
-	for how, lose := range map[string]func(w *world, s *pawl.Session, tm *elect.Term) error{
-		"deleted": func(w *world, _ *pawl.Session, tm *elect.Term) error { w.Delete(tm.Key()); return elect.ErrKeyDeleted },
-		"overwritten": func(w *world, _ *pawl.Session, tm *elect.Term) error {
+	for how, lose := range map[string]func(w *fixture, s *pawl.Session, tm *elect.Term) error{
+		"deleted": func(w *fixture, _ *pawl.Session, tm *elect.Term) error {
+			w.Delete(tm.Key())
+			return elect.ErrKeyDeleted
+		},
+		"overwritten": func(w *fixture, _ *pawl.Session, tm *elect.Term) error {
 			w.Put(tm.Key(), "x", 0)
 			return elect.ErrKeyOverwritten
 		},
-		"revoked": func(w *world, s *pawl.Session, _ *elect.Term) error { w.Revoke(s.ID()); return lease.ErrRevoked },
-		"closed":  func(w *world, s *pawl.Session, _ *elect.Term) error { _ = s.Close(w.ctx); return lease.ErrClosed },
-		"expired": func(w *world, s *pawl.Session, _ *elect.Term) error {
+		"revoked": func(w *fixture, s *pawl.Session, _ *elect.Term) error { w.Revoke(s.ID()); return lease.ErrRevoked },
+		"closed":  func(w *fixture, s *pawl.Session, _ *elect.Term) error { _ = s.Close(w.ctx); return lease.ErrClosed },
+		"expired": func(w *fixture, s *pawl.Session, _ *elect.Term) error {
 			w.BlackHole()
 			time.Sleep(s.TTL())
 			w.Heal()
@@ -304,7 +307,7 @@ func TestProclaimAfterALossSaysSoAndWritesNothing(t *testing.T) {
 		},
 	} {
 		t.Run(how, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				s := w.session()
 				tm := w.campaign(s, "e", "0")
 				done := tm.Done()
@@ -336,7 +339,7 @@ func causes(err error) (n int) {
 }
 
 func TestProclaimsAreMadeOneAtATime(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		tm := w.campaign(w.session(), "e", "0")
 		var mu sync.Mutex
 		under, most := 0, 0
@@ -374,7 +377,7 @@ func TestProclaimsAreMadeOneAtATime(t *testing.T) {
 }
 
 func TestResumedTermKeepsItsTokenAndItsValue(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		tm := w.campaign(s, "e", "me")
 		require.NoError(t, tm.Proclaim(w.ctx, []byte("still me")))
@@ -401,7 +404,7 @@ func TestResumedTermKeepsItsTokenAndItsValue(t *testing.T) {
 
 // E15: each campaign has a key of its own, also one session's in a row.
 func TestEachCampaignHasAKeyOfItsOwn(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		e := elect.New(w.session(), "e", elect.Options{})
 		keys := map[string]bool{}
 		for range 5 {
@@ -415,7 +418,7 @@ func TestEachCampaignHasAKeyOfItsOwn(t *testing.T) {
 }
 
 func TestTwoCandidatesOfOneElectionExcludeEachOther(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		e := elect.New(w.session(), "e", elect.Options{})
 		a, err := e.Campaign(w.ctx, []byte("a"))
 		require.NoError(t, err)
@@ -434,7 +437,7 @@ func TestErrorsAreThoseOfPackageLock(t *testing.T) {
 }
 
 func TestCustomCauseAndTheEndOfTheContextAreBothMatched(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		why := errors.New("shutting down")
 		w.campaign(w.session(), "e", "")
 		ctx, cancel := context.WithCancelCause(w.ctx)
@@ -447,7 +450,7 @@ func TestCustomCauseAndTheEndOfTheContextAreBothMatched(t *testing.T) {
 
 // Two Terms that nobody gave: each call refuses, none panics.
 func TestNilAndZeroHandlesAreRefused(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		for _, tm := range []*elect.Term{nil, {}} {
 			assert.Error(t, tm.Err())
 			assert.Error(t, tm.Proclaim(w.ctx, nil))
@@ -469,7 +472,7 @@ func TestNilAndZeroHandlesAreRefused(t *testing.T) {
 }
 
 func TestBadArgumentsAreNamed(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		long := string(make([]byte, 1025))
 		before := w.Revision()

@@ -53,7 +53,7 @@ func TestAValueThatIsTooLargeIsRefusedAtOnce(t *testing.T) {
 // write a grant to its key; and a term whose value looks like a lock's could not be resumed.
 func TestAValueThatLooksLikeALocksIsRefused(t *testing.T) {
 	for _, value := range []string{`{"pawl":"lock","owner":"x"}`, `{"pawl":"multi","names":[]}`, `{"layout":"etcd","owner":"x"}`} {
-		inBubble(t, func(w *world) {
+		inBubble(t, func(w *fixture) {
 			s := w.session()
 			_, err := elect.New(s, "e", elect.Options{}).Campaign(w.ctx, []byte(value))
 			require.ErrorContains(t, err, "as the keys of locks do")

@@ -86,9 +86,9 @@ func (s *single) admit(t Token, shared bool) bool {
 }
 func (s *single) text() string { return fmt.Sprint(s.highest) }
 
-// A world is a queue of entries with tokens from 1 on, of which some are shared, and a storage. Entry i holds the lock from when all before it that conflict
+// A system is a queue of entries with tokens from 1 on, of which some are shared, and a storage. Entry i holds the lock from when all before it that conflict
 // are gone. Who held once may operate at any time, whether or not it is gone by then.
-type world struct {
+type system struct {
 	n      int
 	shared func(i int) bool
 	clone  func(text string) storage
@@ -104,9 +104,9 @@ type state struct {
 	storage            string
 }
 
-func (w *world) conflict(i, j int) bool { return !w.shared(i) || !w.shared(j) }
+func (w *system) conflict(i, j int) bool { return !w.shared(i) || !w.shared(j) }
 
-func (w *world) holds(s state, i int) bool {
+func (w *system) holds(s state, i int) bool {
 	if s.gone>>i&1 == 1 {
 		return false
 	}
@@ -118,7 +118,7 @@ func (w *world) holds(s state, i int) bool {
 	return true
 }
 
-func (w *world) explore(s state) {
+func (w *system) explore(s state) {
 	for i := range w.n {
 		if w.holds(s, i) {
 			s.held |= 1 << i
@@ -142,7 +142,7 @@ func (w *world) explore(s state) {
 	}
 }
 
-func (w *world) operate(s state, i int) state {
+func (w *system) operate(s state, i int) state {
 	token := i + 1
 	store := w.clone(s.storage)
 	admitted := store.admit(Token(token), w.shared(i))
@@ -170,7 +170,7 @@ func (w *world) operate(s state, i int) state {
 func exploreAll(clone func(text string) storage) (states, stale, refused int) {
 	const n = 5
 	for modes := range 1 << n {
-		w := &world{n: n, shared: func(i int) bool { return modes>>i&1 == 1 }, clone: clone, seen: map[string]bool{}}
+		w := &system{n: n, shared: func(i int) bool { return modes>>i&1 == 1 }, clone: clone, seen: map[string]bool{}}
 		w.explore(state{storage: clone("").text()})
 		states, stale, refused = states+w.states, stale+w.stale, refused+w.refused
 	}

@@ -15,7 +15,7 @@ import (
 // AtLeast: a release returns at once and sends nothing, and the key goes when its time
 // has come.
 func TestALockStaysTakenUntilItWasHeldForLongEnough(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		began := time.Now()
 		h := w.acquireWith(w.session(), lock.Options{AtLeast: 30 * time.Second})
 		next := w.waiting(w.session())
@@ -37,7 +37,7 @@ func TestALockStaysTakenUntilItWasHeldForLongEnough(t *testing.T) {
 
 // A lock that was held for long enough is released as usual.
 func TestALockThatWasHeldForLongEnoughIsReleasedAtOnce(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquireWith(w.session(), lock.Options{AtLeast: 5 * time.Second})
 		time.Sleep(5 * time.Second)
 		w.release(h)
@@ -47,12 +47,12 @@ func TestALockThatWasHeldForLongEnoughIsReleasedAtOnce(t *testing.T) {
 
 // A Close of the session, or of the client, ends it, and waits for nothing else.
 func TestACloseEndsWhatIsHeldForLongEnough(t *testing.T) {
-	for name, end := range map[string]func(w *world, c *pawl.Client, s *pawl.Session) error{
-		"session": func(w *world, _ *pawl.Client, s *pawl.Session) error { return s.Close(w.Context()) },
-		"client":  func(_ *world, c *pawl.Client, _ *pawl.Session) error { return c.Close() },
+	for name, end := range map[string]func(w *fixture, c *pawl.Client, s *pawl.Session) error{
+		"session": func(w *fixture, _ *pawl.Client, s *pawl.Session) error { return s.Close(w.Context()) },
+		"client":  func(_ *fixture, c *pawl.Client, _ *pawl.Session) error { return c.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				c := w.client(pawl.Config{})
 				s, err := c.Session(w.Context())
 				require.NoError(w, err)
@@ -70,7 +70,7 @@ func TestACloseEndsWhatIsHeldForLongEnough(t *testing.T) {
 
 // What happens to the key does not change a lock that was released.
 func TestAReleasedLockStaysReleasedWhateverBecomesOfItsKey(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		h := w.acquireWith(s, lock.Options{AtLeast: 10 * time.Second})
 		require.NoError(w, h.Release(w.Context()))
@@ -87,7 +87,7 @@ func TestAReleasedLockStaysReleasedWhateverBecomesOfItsKey(t *testing.T) {
 
 // A hold that was too long keeps its key for as long, too.
 func TestAHoldThatWasTooLongStaysTakenForLongEnough(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		began := time.Now()
 		h := w.acquireWith(w.session(), lock.Options{MaxHold: time.Second, AtLeast: 10 * time.Second})
 		next := w.waiting(w.session())

@@ -21,7 +21,7 @@ import (
 
 // counted is what f makes the server receive and send, streams that are idle
 // apart.
-func (w *world) counted(f func()) etcdfake.Counts {
+func (w *fixture) counted(f func()) etcdfake.Counts {
 	synctest.Wait()
 	before := w.f.Counts()
 	f()
@@ -31,7 +31,7 @@ func (w *world) counted(f func()) etcdfake.Counts {
 
 // A19: two unary requests, and no watch message when held for a moment.
 func TestAcquireAndReleaseCostTwoRequests(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		n := w.counted(func() {
 			for range 100 {
@@ -48,7 +48,7 @@ func TestAcquireAndReleaseCostTwoRequests(t *testing.T) {
 
 // A lock that is held for longer is watched: one creation, one cancel.
 func TestALockHeldForLongerIsWatchedOnce(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		n := w.counted(func() {
 			h := w.acquire(s)
@@ -64,7 +64,7 @@ func TestALockHeldForLongerIsWatchedOnce(t *testing.T) {
 }
 
 func TestAContendedAcquisitionIsWithinItsBudget(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		holder, s := w.session(), w.session()
 		h := w.acquire(holder) // given back before it is watched
 		var a *attempt
@@ -86,7 +86,7 @@ func TestAContendedAcquisitionIsWithinItsBudget(t *testing.T) {
 // whole life a Txn to enqueue, one to release, none to confirm but one in 25.
 func TestAGrantedAcquisitionIsWithinItsBudget(t *testing.T) {
 	const waiters = 12
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		var all []*attempt
 		n := w.counted(func() {
@@ -118,7 +118,7 @@ func TestAGrantedAcquisitionIsWithinItsBudget(t *testing.T) {
 // watch that the key's owner has of it: one creation and one cancel for each.
 func TestWaitersOfOneClientShareTheirWatches(t *testing.T) {
 	const waiters = 12
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		c := w.client(pawl.Config{})
 		session := func() *pawl.Session {
 			s, err := c.NewSession(w.Context(), lease.Options{})
@@ -154,7 +154,7 @@ func TestWaitersOfOneClientShareTheirWatches(t *testing.T) {
 
 // TryAcquire of a held lock is one read, which proposes nothing.
 func TestTryAcquireOfAHeldLockIsARead(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		w.acquire(w.session())
 		s := w.session()
 		rev := w.f.Revision()
@@ -169,7 +169,7 @@ func TestTryAcquireOfAHeldLockIsARead(t *testing.T) {
 
 // A new session: a grant, a Txn for its key, and the first renewal with its read.
 func TestANewSessionIsWithinItsBudget(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		c := w.client(pawl.Config{})
 		n := w.counted(func() {
 			_, err := c.Session(w.Context())
@@ -182,7 +182,7 @@ func TestANewSessionIsWithinItsBudget(t *testing.T) {
 
 // Four renewals in a TTL, each with one read.
 func TestASessionIsRenewedFourTimesInATTL(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		n := w.counted(func() { time.Sleep(10 * s.TTL()) })
 		assert.InDelta(w, 40, n.Received["LeaseKeepAlive"], 1)
@@ -193,7 +193,7 @@ func TestASessionIsRenewedFourTimesInATTL(t *testing.T) {
 
 // At most three goroutines for each session. Its stream of watches is the client's.
 func TestASessionCostsAtMostThreeGoroutines(t *testing.T) {
-	inBubbleOf(t, 1, func(w *world) {
+	inBubbleOf(t, 1, func(w *fixture) {
 		c := w.client(pawl.Config{})
 		_, err := c.NewSession(w.Context(), lease.Options{})
 		require.NoError(w, err)
@@ -209,7 +209,7 @@ func TestASessionCostsAtMostThreeGoroutines(t *testing.T) {
 }
 
 func TestTryAcquireOfAFreeLockIsAReadAndAWrite(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		n := w.counted(func() {
 			h, err := mutex(s).TryAcquire(w.Context())
@@ -223,7 +223,7 @@ func TestTryAcquireOfAFreeLockIsAReadAndAWrite(t *testing.T) {
 // Waiting costs a session one request a round, however many of its goroutines
 // wait.
 func TestAMinuteOfWaitingCostsNoMoreThanTheRenewals(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		s := w.session()
 		ctx, cancel := context.WithCancel(w.Context())
@@ -250,7 +250,7 @@ func settledGoroutines() int {
 
 // H4: no goroutine for each lock held.
 func TestAThousandLocksHeldCostNoGoroutine(t *testing.T) {
-	inBubbleOf(t, 1, func(w *world) {
+	inBubbleOf(t, 1, func(w *fixture) {
 		s := w.session()
 		held := []*lock.Held{w.acquire(s)}
 		_ = held[0].Done()
@@ -278,7 +278,7 @@ func TestAThousandLocksHeldCostNoGoroutine(t *testing.T) {
 
 // Nor for each waiter beyond its caller.
 func TestAThousandWaitersCostNoGoroutineBeyondTheirCallers(t *testing.T) {
-	inBubbleOf(t, 1, func(w *world) {
+	inBubbleOf(t, 1, func(w *fixture) {
 		h := w.acquire(w.session())
 		s := w.session()
 		ctx, cancel := context.WithCancel(w.Context())
@@ -350,7 +350,7 @@ func waitFor(t *testing.T, d time.Duration) {
 
 // SM1: three requests where a slot is free, and no watch where it is held for a moment.
 func TestAPermitCostsThreeRequests(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		n := w.counted(func() {
 			for range 100 {
@@ -366,7 +366,7 @@ func TestAPermitCostsThreeRequests(t *testing.T) {
 // SM2: behind a full semaphore one to enqueue, and, once a slot is free, one to ask and one to
 // take; of those in the turnstile the first alone watches the slots.
 func TestAPermitBehindAFullSemaphoreIsWithinItsBudget(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		held := w.permit(w.session(), 1)
 		one, two := w.session(), w.session()
 		var first, second *permitAttempt
@@ -386,7 +386,7 @@ func TestAPermitBehindAFullSemaphoreIsWithinItsBudget(t *testing.T) {
 
 // A waiter for a slot costs its session only its renewals, and a query each half of a TTL.
 func TestAMinuteOfWaitingForASlotCostsAQuestionEachHalfOfATTL(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		held := w.permit(w.session(), 1)
 		s := w.session()
 		a := w.permitting(w.Context(), s, 1)

@@ -24,7 +24,7 @@ func logged(v any) string {
 }
 
 func TestAHeldSaysWhatItHoldsAndWhether(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		about := fmt.Sprintf(`lock "name" (key %q, token %d): `, h.Key(), h.Token())
 		assert.Equal(w, about+"held", h.String())

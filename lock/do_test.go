@@ -23,7 +23,7 @@ type valueKey struct{}
 // The work's context is a child of Do's: its values, deadline, cancellation, and
 // the token.
 func TestDoRunsTheFunctionUnderAChildOfItsContext(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		ctx, cancel := context.WithTimeout(context.WithValue(w.Context(), valueKey{}, "v"), time.Hour)
 		defer cancel()
 		var inner context.Context
@@ -46,7 +46,7 @@ func TestDoRunsTheFunctionUnderAChildOfItsContext(t *testing.T) {
 }
 
 func TestDoCancelsTheWorkWithTheCauseAndWaitsForItBeforeItReleases(t *testing.T) {
-	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
+	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
 		cause := make(chan error, 1)
 		var h *lock.Held
 		var ended time.Time
@@ -76,7 +76,7 @@ func TestDoCancelsTheWorkWithTheCauseAndWaitsForItBeforeItReleases(t *testing.T)
 
 // U7: a function that ignores its context keeps the lock.
 func TestDoDoesNotReleaseBeforeTheFunctionReturned(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		other := (*attempt)(nil)
@@ -98,7 +98,7 @@ func TestDoDoesNotReleaseBeforeTheFunctionReturned(t *testing.T) {
 }
 
 func TestDoDoesNotCallTheFunctionUnlessHeld(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		never := func(context.Context) error { w.Error("called"); return nil }
 		s := w.session()
 		holder := w.acquire(s)
@@ -114,7 +114,7 @@ func TestDoDoesNotCallTheFunctionUnlessHeld(t *testing.T) {
 }
 
 func TestDoReleasesWhenTheFunctionPanicsOrExits(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		m := mutex(w.session())
 		assert.PanicsWithValue(w, "ouch", func() {
 			_ = m.Do(w.Context(), func(context.Context, *lock.Held) error { panic("ouch") })
@@ -133,7 +133,7 @@ func TestDoReleasesWhenTheFunctionPanicsOrExits(t *testing.T) {
 }
 
 func TestDoReportsTheFunctionsErrorTheReleasesOrBoth(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		failure := errors.New("work failed")
 		s := w.session()
 		err := mutex(s).Do(w.Context(), func(context.Context, *lock.Held) error { return failure })
@@ -154,7 +154,7 @@ func TestDoReportsTheFunctionsErrorTheReleasesOrBoth(t *testing.T) {
 // With the cluster silent and ctx over, Do returns within 100 ms of the
 // function's return, and the release goes on in the background.
 func TestDoReturnsSoonAfterTheFunctionEvenIfTheClusterIsSilent(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		ctx, cancel := context.WithCancel(w.Context())
 		var ended time.Time
 		err := mutex(w.session()).Do(ctx, func(context.Context, *lock.Held) error {
@@ -174,7 +174,7 @@ func TestDoReturnsSoonAfterTheFunctionEvenIfTheClusterIsSilent(t *testing.T) {
 
 // To wait no longer than d but work longer.
 func TestAcquireWithATimeoutThenDoWithTheOuterContext(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		h, err := mutex(w.session()).Acquire(ctx)
 		cancel()
@@ -190,7 +190,7 @@ func TestAcquireWithATimeoutThenDoWithTheOuterContext(t *testing.T) {
 
 // S10: the context of an Acquire bounds that call and nothing after it.
 func TestTheEndOfAcquiresContextEndsNothing(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		ctx, cancel := context.WithCancel(context.WithValue(w.Context(), valueKey{}, "v"))
 		h, err := mutex(w.session()).Acquire(ctx)
 		require.NoError(w, err)
@@ -204,7 +204,7 @@ func TestTheEndOfAcquiresContextEndsNothing(t *testing.T) {
 
 // T3: Do compares the clock when the function returns.
 func TestDoAfterAnExpiryReportsIt(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		err := mutex(w.session()).Do(w.Context(), func(ctx context.Context, h *lock.Held) error {
 			w.f.BlackHole()
 			<-ctx.Done()
@@ -221,7 +221,7 @@ func TestDoAfterAnExpiryReportsIt(t *testing.T) {
 
 // Two goroutines may use one Held: each Do's work is cancelled at loss.
 func TestEveryDoOfOneHeldLearnsOfTheLoss(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		errs := make(chan error, 3)
 		for range cap(errs) {
@@ -241,7 +241,7 @@ func TestEveryDoOfOneHeldLearnsOfTheLoss(t *testing.T) {
 
 // A lock touches no key but its own.
 func TestALockTouchesNoKeysButItsOwn(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		before := len(w.f.History())
 		h := w.acquire(s)

@@ -64,7 +64,7 @@ func of[E observe.Event](all []observe.Event) (some []E) {
 }
 
 // observedBy is a session on a client of its own whose observer is e.
-func (w *world) observedBy(e observe.Observer) (*pawl.Client, *pawl.Session) {
+func (w *fixture) observedBy(e observe.Observer) (*pawl.Client, *pawl.Session) {
 	w.Helper()
 	c := w.client(pawl.Config{Observer: e})
 	s, err := c.Session(w.Context())
@@ -79,7 +79,7 @@ func as(h *lock.Held, s *pawl.Session, id int64) observe.Acquisition {
 }
 
 func TestTheLifeOfALockIsReportedInOrderBeforeItsCallsReturn(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		e := &recorder{}
 		_, s := w.observedBy(e)
 		h := w.acquire(s)
@@ -98,7 +98,7 @@ func TestTheLifeOfALockIsReportedInOrderBeforeItsCallsReturn(t *testing.T) {
 }
 
 func TestAWaitIsReportedWithWhoWasAheadAndHowItEnded(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		e := &recorder{}
 		_, s := w.observedBy(e)
@@ -130,7 +130,7 @@ func TestAWaitIsReportedWithWhoWasAheadAndHowItEnded(t *testing.T) {
 }
 
 func TestAnAttemptThatFailsIsReportedAsGivenUp(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		e := &recorder{}
 		_, s := w.observedBy(e)
@@ -161,17 +161,17 @@ func TestAnAttemptThatFailsIsReportedAsGivenUp(t *testing.T) {
 func TestALossIsReportedOnceWithItsCause(t *testing.T) {
 	for what, c := range map[string]struct {
 		cause  error
-		strike func(w *world, s *pawl.Session, h *lock.Held)
+		strike func(w *fixture, s *pawl.Session, h *lock.Held)
 	}{
-		"deleted":     {lock.ErrKeyDeleted, func(w *world, _ *pawl.Session, h *lock.Held) { w.f.Delete(h.Key()) }},
-		"overwritten": {lock.ErrKeyOverwritten, func(w *world, _ *pawl.Session, h *lock.Held) { w.f.Put(h.Key(), "x", 0) }},
-		"revoked":     {lease.ErrRevoked, func(w *world, s *pawl.Session, _ *lock.Held) { w.f.Revoke(s.ID()) }},
-		"expired":     {lease.ErrExpired, func(w *world, _ *pawl.Session, _ *lock.Held) { w.f.BlackHole() }},
-		"closed":      {lease.ErrClosed, func(w *world, s *pawl.Session, _ *lock.Held) { _ = s.Close(w.Context()) }},
-		"detached":    {lease.ErrClosed, func(_ *world, s *pawl.Session, _ *lock.Held) { s.Detach() }},
+		"deleted":     {lock.ErrKeyDeleted, func(w *fixture, _ *pawl.Session, h *lock.Held) { w.f.Delete(h.Key()) }},
+		"overwritten": {lock.ErrKeyOverwritten, func(w *fixture, _ *pawl.Session, h *lock.Held) { w.f.Put(h.Key(), "x", 0) }},
+		"revoked":     {lease.ErrRevoked, func(w *fixture, s *pawl.Session, _ *lock.Held) { w.f.Revoke(s.ID()) }},
+		"expired":     {lease.ErrExpired, func(w *fixture, _ *pawl.Session, _ *lock.Held) { w.f.BlackHole() }},
+		"closed":      {lease.ErrClosed, func(w *fixture, s *pawl.Session, _ *lock.Held) { _ = s.Close(w.Context()) }},
+		"detached":    {lease.ErrClosed, func(_ *fixture, s *pawl.Session, _ *lock.Held) { s.Detach() }},
 	} {
 		t.Run(what, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				e := &recorder{}
 				_, s := w.observedBy(e)
 				h := w.acquire(s)
@@ -196,7 +196,7 @@ func TestALossIsReportedOnceWithItsCause(t *testing.T) {
 
 // The log names the locks that were lost alone; a session's end is logged once.
 func TestTheLogNamesALossThatIsALocksOwn(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		var log bytes.Buffer
 		c := w.client(pawl.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		s, err := c.Session(w.Context())
@@ -217,7 +217,7 @@ func TestTheLogNamesALossThatIsALocksOwn(t *testing.T) {
 }
 
 func TestALossThatOnlyTheReleaseFindsIsReportedAsALoss(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		e := &recorder{}
 		_, s := w.observedBy(e)
 		h := w.acquire(s)
@@ -231,7 +231,7 @@ func TestALossThatOnlyTheReleaseFindsIsReportedAsALoss(t *testing.T) {
 }
 
 func TestAReleaseThatIsPendingIsReportedAsSuchAndOnce(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		e := &recorder{}
 		_, s := w.observedBy(e)
 		h := w.acquire(s)
@@ -254,7 +254,7 @@ func TestAReleaseThatIsPendingIsReportedAsSuchAndOnce(t *testing.T) {
 
 // A session that ends in the instant in which a lock is won.
 func TestALossIsNeverReportedBeforeTheAcquisition(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		e := &recorder{}
 		client, s := w.observedBy(e)
 		e.more = func(_ context.Context, ev observe.Event) {
@@ -276,7 +276,7 @@ func TestALossIsNeverReportedBeforeTheAcquisition(t *testing.T) {
 }
 
 func TestWhatIsResumedIsReportedAsAnother(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		e := &recorder{}
 		_, s := w.observedBy(e)
 		h := w.acquire(s)
@@ -300,7 +300,7 @@ func TestWhatIsResumedIsReportedAsAnother(t *testing.T) {
 type word struct{}
 
 func TestAnEventHasTheValuesOfItsCallsContextAndNotItsEnd(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		e := &recorder{}
 		_, s := w.observedBy(e)
 		var wrong int
@@ -322,7 +322,7 @@ func TestAnEventHasTheValuesOfItsCallsContextAndNotItsEnd(t *testing.T) {
 
 // Every public method of what an event is about can be called within it.
 func TestAnObserverMayCallWhateverItLikes(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		e := &recorder{}
 		client, s := w.observedBy(e)
 		var mu sync.Mutex
@@ -374,7 +374,7 @@ func TestAnObserverMayCallWhateverItLikes(t *testing.T) {
 // An observer that is stuck for longer than the TTL: the calls that it delays are
 // delayed, and everything else goes on.
 func TestAStuckObserverDelaysNeitherRenewalsNorTheNewsOfALoss(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		e, stuck := &recorder{}, make(chan struct{})
 		client, s := w.observedBy(e)
 		h := w.acquire(s)
@@ -406,7 +406,7 @@ func TestAStuckObserverDelaysNeitherRenewalsNorTheNewsOfALoss(t *testing.T) {
 
 // The clock is looked at where it counts, however long an observer took.
 func TestALockWhoseObserverWasStuckBeyondTheTTLIsExpiredAtTheFirstCall(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		e := &recorder{}
 		_, s := w.observedBy(e)
 		e.more = func(_ context.Context, ev observe.Event) {
@@ -423,7 +423,7 @@ func TestALockWhoseObserverWasStuckBeyondTheTTLIsExpiredAtTheFirstCall(t *testin
 }
 
 func TestAnObserverThatPanicsBreaksNothing(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		var log bytes.Buffer
 		c := w.client(pawl.Config{
 			Logger:   slog.New(slog.NewTextHandler(&log, nil)),
@@ -446,7 +446,7 @@ func TestAnObserverThatPanicsBreaksNothing(t *testing.T) {
 }
 
 func TestAfterClientCloseEverythingWasReportedAndOnlyLaterCallsReportMore(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		e := &recorder{}
 		client, s := w.observedBy(e)
 		for i := range 50 {
@@ -467,7 +467,7 @@ func TestAfterClientCloseEverythingWasReportedAndOnlyLaterCallsReportMore(t *tes
 }
 
 func TestAFencedWriteIsReported(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		e := &recorder{}
 		client, s := w.observedBy(e)
 		h := w.acquire(s)
@@ -485,7 +485,7 @@ func TestAFencedWriteIsReported(t *testing.T) {
 }
 
 func TestAMemberThatFailsAndServesAgainIsReported(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		e := &recorder{}
 		_, s := w.observedBy(e)
 		bad := w.f.Inject(etcdfake.Rule{Member: w.f.Member(0), Err: status.Error(codes.Unavailable, "down")})

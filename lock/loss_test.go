@@ -25,38 +25,38 @@ type blow struct {
 	name   string
 	cause  error
 	quiet  bool // only the cluster knows: found by a watch or a look
-	strike func(w *world, c *pawl.Client, s *pawl.Session, key string)
+	strike func(w *fixture, c *pawl.Client, s *pawl.Session, key string)
 }
 
 var blows = []blow{
-	{"own key deleted", lock.ErrKeyDeleted, true, func(w *world, _ *pawl.Client, _ *pawl.Session, key string) { w.f.Delete(key) }},
-	{"own key overwritten on no lease", lock.ErrKeyOverwritten, true, func(w *world, _ *pawl.Client, _ *pawl.Session, key string) {
+	{"own key deleted", lock.ErrKeyDeleted, true, func(w *fixture, _ *pawl.Client, _ *pawl.Session, key string) { w.f.Delete(key) }},
+	{"own key overwritten on no lease", lock.ErrKeyOverwritten, true, func(w *fixture, _ *pawl.Client, _ *pawl.Session, key string) {
 		w.f.Put(key, "x", 0)
 	}},
-	{"own key overwritten on another lease", lock.ErrKeyOverwritten, true, func(w *world, _ *pawl.Client, _ *pawl.Session, key string) {
+	{"own key overwritten on another lease", lock.ErrKeyOverwritten, true, func(w *fixture, _ *pawl.Client, _ *pawl.Session, key string) {
 		w.f.Put(key, "x", w.session().ID())
 	}},
-	{"own key overwritten on its own lease", lock.ErrKeyOverwritten, true, func(w *world, _ *pawl.Client, s *pawl.Session, key string) {
+	{"own key overwritten on its own lease", lock.ErrKeyOverwritten, true, func(w *fixture, _ *pawl.Client, s *pawl.Session, key string) {
 		w.f.Put(key, "x", s.ID())
 	}},
-	{"own key deleted and recreated", lock.ErrKeyDeleted, true, func(w *world, _ *pawl.Client, _ *pawl.Session, key string) {
+	{"own key deleted and recreated", lock.ErrKeyDeleted, true, func(w *fixture, _ *pawl.Client, _ *pawl.Session, key string) {
 		w.f.Delete(key)
 		w.f.Put(key, "x", w.session().ID())
 	}},
-	{"lease revoked", lease.ErrRevoked, true, func(w *world, _ *pawl.Client, s *pawl.Session, _ string) { w.f.Revoke(s.ID()) }},
-	{"session key deleted", lease.ErrRevoked, true, func(w *world, _ *pawl.Client, s *pawl.Session, _ string) {
+	{"lease revoked", lease.ErrRevoked, true, func(w *fixture, _ *pawl.Client, s *pawl.Session, _ string) { w.f.Revoke(s.ID()) }},
+	{"session key deleted", lease.ErrRevoked, true, func(w *fixture, _ *pawl.Client, s *pawl.Session, _ string) {
 		for _, k := range w.f.Keys("//pawl/") {
 			if l, _ := w.f.Lease(s.ID()); len(l.Keys) > 0 && contains(l.Keys, k) {
 				w.f.Delete(k)
 			}
 		}
 	}},
-	{"session closed", lease.ErrClosed, false, func(w *world, _ *pawl.Client, s *pawl.Session, _ string) {
+	{"session closed", lease.ErrClosed, false, func(w *fixture, _ *pawl.Client, s *pawl.Session, _ string) {
 		assert.NoError(w, s.Close(w.Context()))
 	}},
-	{"session detached", lease.ErrClosed, false, func(w *world, _ *pawl.Client, s *pawl.Session, _ string) { s.Detach() }},
-	{"client closed", lease.ErrClosed, false, func(w *world, c *pawl.Client, _ *pawl.Session, _ string) { _ = c.Close() }},
-	{"cluster changed", pawl.ErrClusterChanged, true, func(w *world, c *pawl.Client, _ *pawl.Session, _ string) {
+	{"session detached", lease.ErrClosed, false, func(w *fixture, _ *pawl.Client, s *pawl.Session, _ string) { s.Detach() }},
+	{"client closed", lease.ErrClosed, false, func(w *fixture, c *pawl.Client, _ *pawl.Session, _ string) { _ = c.Close() }},
+	{"cluster changed", pawl.ErrClusterChanged, true, func(w *fixture, c *pawl.Client, _ *pawl.Session, _ string) {
 		w.f.Inject(etcdfake.Rule{Method: "Txn", Edit: func(_ etcdfake.Request, m proto.Message) {
 			m.(*clientpb.TxnResponse).Header.Revision = 1
 		}})
@@ -73,11 +73,11 @@ func contains(all []string, s string) bool {
 	return false
 }
 
-// eachBlow runs f in a world for each blow, with a client and session to strike.
-func eachBlow(t *testing.T, f func(w *world, b blow, c *pawl.Client, s *pawl.Session)) {
+// eachBlow runs f in a fixture for each blow, with a client and session to strike.
+func eachBlow(t *testing.T, f func(w *fixture, b blow, c *pawl.Client, s *pawl.Session)) {
 	for _, b := range blows {
 		t.Run(b.name, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				c := w.client(pawl.Config{})
 				s, err := c.Session(w.Context())
 				require.NoError(w, err)
@@ -94,7 +94,7 @@ func (b blow) swift() bool { return b.cause != pawl.ErrClusterChanged }
 // H1, H3 (hazard): after the arming delay a loss is reported within 100 ms, with one
 // cause that stands.
 func TestLossIsReportedWithin100MillisecondsOfArming(t *testing.T) {
-	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
+	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
 		h := w.acquire(s)
 		ctx, done := h.Context(), h.Done()
 		time.Sleep(session.ArmDelay + 10*time.Millisecond)
@@ -114,7 +114,7 @@ func TestLossIsReportedWithin100MillisecondsOfArming(t *testing.T) {
 // H4: what happened before the arming is reported once it is armed: the watch begins
 // at the acquisition's revision.
 func TestLossBeforeArmingIsReportedOnceArmed(t *testing.T) {
-	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
+	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
 		h := w.acquire(s)
 		time.Sleep(time.Millisecond)
 		done := h.Done()
@@ -132,7 +132,7 @@ func TestLossBeforeArmingIsReportedOnceArmed(t *testing.T) {
 // H4 (hazard), N1: a deletion whose event is swallowed is found by the look that
 // comes with each renewal.
 func TestLossThatTheWatchMissedIsFoundByARenewal(t *testing.T) {
-	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
+	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
 		if !b.quiet {
 			w.Skip("this process itself does it")
 		}
@@ -152,7 +152,7 @@ func TestLossThatTheWatchMissedIsFoundByARenewal(t *testing.T) {
 // H2: the watch of a held key that a compaction has ended is created again by the next
 // round's read, and delivers what happens then.
 func TestTheWatchOfAHeldKeyIsCreatedAgainAfterACompaction(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		h := w.acquire(s)
 		time.Sleep(time.Second)
@@ -174,7 +174,7 @@ func TestTheWatchOfAHeldKeyIsCreatedAgainAfterACompaction(t *testing.T) {
 }
 
 // noStreams ends all streams of watches, and lets none be opened.
-func (w *world) noStreams() *etcdfake.Fault {
+func (w *fixture) noStreams() *etcdfake.Fault {
 	f := w.f.Inject(etcdfake.Rule{Method: "Watch", Opening: true, Err: rpctypes.ErrGRPCNoLeader})
 	for _, m := range w.f.Members() {
 		m.EndStreams("Watch", rpctypes.ErrGRPCNoLeader)
@@ -186,14 +186,14 @@ func (w *world) noStreams() *etcdfake.Fault {
 // over, or somebody wrote to it, acquires nothing from then on, though no watch
 // has reported it; a waiter whose turn comes does not either.
 func TestASessionWhoseKeyWasRewrittenAcquiresNothing(t *testing.T) {
-	rewrite := func(w *world, s *pawl.Session) {
+	rewrite := func(w *fixture, s *pawl.Session) {
 		w.f.Put(fmt.Sprintf("//pawl/%x", s.ID()), "another's", s.ID())
 	}
 	for name, acquire := range map[string]func(m *lock.Mutex) error{
 		"Acquire":    func(m *lock.Mutex) error { _, err := m.Acquire(context.Background()); return err },
 		"TryAcquire": func(m *lock.Mutex) error { _, err := m.TryAcquire(context.Background()); return err },
 	} {
-		inBubble(t, func(w *world) {
+		inBubble(t, func(w *fixture) {
 			s := w.session()
 			synctest.Wait()
 			w.noStreams()
@@ -203,7 +203,7 @@ func TestASessionWhoseKeyWasRewrittenAcquiresNothing(t *testing.T) {
 			assert.Equal(w, rev, w.f.Revision(), "%s has written", name)
 		})
 	}
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		s := w.session()
 		a := w.waiting(s)
@@ -219,7 +219,7 @@ func TestASessionWhoseKeyWasRewrittenAcquiresNothing(t *testing.T) {
 
 // Confirm finds at once what no watch delivered.
 func TestConfirmFindsALossAndNamesItsCause(t *testing.T) {
-	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
+	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
 		w.f.Inject(etcdfake.Rule{Method: "Watch", Lose: true})
 		h := w.acquire(s)
 		require.NoError(w, h.Confirm(w.Context()))
@@ -234,7 +234,7 @@ func TestConfirmFindsALossAndNamesItsCause(t *testing.T) {
 // R1, U2: a release says whether it was held until then; nobody watches yet.
 // An overwritten key is deleted, and was not held until then.
 func TestReleaseSaysWhetherItWasHeldUntilThen(t *testing.T) {
-	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
+	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
 		for _, m := range w.f.Members() { // the session's watch is there already
 			m.EditWatches(etcdfake.Silence)
 		}
@@ -259,7 +259,7 @@ func TestReleaseSaysWhetherItWasHeldUntilThen(t *testing.T) {
 // A2 (hazard), A3: a waiter's own end returns at once, with the cause alone, and
 // the holder is not touched.
 func TestAWaitersOwnEndReturnsAtOnce(t *testing.T) {
-	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
+	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
 		holder := w.acquire(w.session())
 		waiter := w.waiting(s)
 		own := ""
@@ -288,7 +288,7 @@ func TestAWaitersOwnEndReturnsAtOnce(t *testing.T) {
 // A3: so does a waiter whose question, or enqueue, is under way to a cluster that
 // says nothing.
 func TestAnAcquireUnderWayEndsWithItsSession(t *testing.T) {
-	eachBlow(t, func(w *world, b blow, c *pawl.Client, s *pawl.Session) {
+	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
 		if b.quiet {
 			w.Skip("only the cluster could report it, and it is silent")
 		}
@@ -314,7 +314,7 @@ func TestAnAcquireUnderWayEndsWithItsSession(t *testing.T) {
 // T3, H1: with the cluster silent a holder's own clock ends it, before its key is
 // deleted at the server.
 func TestAHolderCutOffExpiresByItsOwnClock(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		h := w.acquire(s)
 		w.f.BlackHole()
@@ -334,7 +334,7 @@ func TestAHolderCutOffExpiresByItsOwnClock(t *testing.T) {
 // An Acquire that never won matches the session's cause alone, and no request
 // goes out for a dead session (S20).
 func TestADeadSessionFailsFastWithItsCause(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		w.f.Revoke(s.ID())
 		synctest.Wait()

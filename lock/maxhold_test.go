@@ -19,7 +19,7 @@ import (
 )
 
 // acquireWith acquires the name with options, on s.
-func (w *world) acquireWith(s *pawl.Session, o lock.Options) *lock.Held {
+func (w *fixture) acquireWith(s *pawl.Session, o lock.Options) *lock.Held {
 	w.Helper()
 	h, err := lock.New(s, "name", o).Acquire(w.Context())
 	require.NoError(w, err)
@@ -32,7 +32,7 @@ func (w *world) acquireWith(s *pawl.Session, o lock.Options) *lock.Held {
 func TestAHoldThatLastsTooLongIsLost(t *testing.T) {
 	for _, limit := range []time.Duration{time.Millisecond, time.Second, time.Minute} {
 		t.Run(limit.String(), func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				s := w.session()
 				began := time.Now()
 				h := w.acquireWith(s, lock.Options{MaxHold: limit})
@@ -55,7 +55,7 @@ func TestAHoldThatLastsTooLongIsLost(t *testing.T) {
 
 // T3: no timer is needed for Err to be right, and none makes it wrong before.
 func TestErrComparesTheClockForTheEndOfAHold(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquireWith(w.session(), lock.Options{MaxHold: time.Minute})
 		time.Sleep(time.Minute - 1)
 		w.held(h)
@@ -68,7 +68,7 @@ func TestErrComparesTheClockForTheEndOfAHold(t *testing.T) {
 
 // Do: its function's context ends, its error says why, and the lock is not kept for it.
 func TestDoLearnsThatItsHoldHasEnded(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		m := lock.New(w.session(), "name", lock.Options{MaxHold: time.Second})
 		began := time.Now()
 		err := m.Do(w.Context(), func(ctx context.Context, h *lock.Held) error {
@@ -84,7 +84,7 @@ func TestDoLearnsThatItsHoldHasEnded(t *testing.T) {
 
 // A hold that ends before, in whatever way, ends so; nothing comes of the limit then.
 func TestAHoldThatEndsBeforeItsLimitEndsAsItDoes(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		o := lock.Options{MaxHold: 20 * time.Second}
 		s := w.session()
 		released := w.acquireWith(s, o)
@@ -112,7 +112,7 @@ func TestDelayAfterAHoldThatWasTooLong(t *testing.T) {
 	const delay, limit = 30 * time.Second, 5 * time.Second
 	for name, o := range map[string]lock.Options{"pawl": {Delay: delay}, "etcd": {Delay: delay, EtcdLayout: true}} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				holds := o
 				holds.MaxHold = limit
 				s := w.session()
@@ -135,7 +135,7 @@ func TestDelayAfterAHoldThatWasTooLong(t *testing.T) {
 // On a full disk the mark cannot be written: the key stays until it can.
 func TestAHoldThatWasTooLongIsNotTakenForAReleaseOnAFullDisk(t *testing.T) {
 	const delay = 30 * time.Second
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquireWith(w.session(), lock.Options{MaxHold: time.Second})
 		a := w.acquiring(w.Context(), lock.New(w.session(), "name", lock.Options{Delay: delay}))
 		w.f.SetNoSpace(true)
@@ -151,7 +151,7 @@ func TestAHoldThatWasTooLongIsNotTakenForAReleaseOnAFullDisk(t *testing.T) {
 
 // A key that cannot be deleted while the cluster does not answer is deleted once it does.
 func TestAHoldThatLastedTooLongWhileNobodyAnswersIsRemovedLater(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquireWith(w.session(), lock.Options{MaxHold: time.Second})
 		fault := w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true})
 		time.Sleep(2 * time.Second)
@@ -163,7 +163,7 @@ func TestAHoldThatLastedTooLongWhileNobodyAnswersIsRemovedLater(t *testing.T) {
 
 // A resumed one counts from its resumption.
 func TestAResumedHoldHasALimitOfItsOwn(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		h := w.acquire(s)
 		time.Sleep(5 * time.Second)
@@ -182,7 +182,7 @@ func TestAResumedHoldHasALimitOfItsOwn(t *testing.T) {
 
 // H4: a limit costs no goroutine.
 func TestAThousandLimitsCostNoGoroutine(t *testing.T) {
-	inBubbleOf(t, 1, func(w *world) {
+	inBubbleOf(t, 1, func(w *fixture) {
 		s := w.session()
 		time.Sleep(time.Second)
 		_ = w.acquire(s)
@@ -205,7 +205,7 @@ func TestTimeAsleepCountsForTheEndOfAHold(t *testing.T) {
 	var slept atomic.Int64
 	clock.SetSource(func(time.Time) time.Duration { return time.Duration(slept.Load()) })
 	t.Cleanup(func() { clock.SetSource(nil) })
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquireWith(w.session(), lock.Options{MaxHold: 5 * time.Second})
 		slept.Store(int64(5*time.Second - 1))
 		w.held(h)

@@ -139,17 +139,13 @@ func (m *Multi) resolve(ctx context.Context) (*pawl.Session, []queue.Queue, erro
 	if err := m.check(ctx); err != nil {
 		return nil, nil, err
 	}
-	session, err := m.sessions.Session(ctx)
+	session, namespace, err := current(ctx, m.sessions)
 	if err != nil {
 		return nil, nil, err
 	}
-	s := inside.SessionOf(session)
-	if s == nil {
-		return nil, nil, errors.New("nil session")
-	}
 	queues := make([]queue.Queue, len(m.wants))
 	for i, want := range m.wants {
-		if queues[i], err = queue.New(s.Host().Namespace, want.name, m.opts.EtcdLayout); err != nil {
+		if queues[i], err = queue.New(namespace, want.name, m.opts.EtcdLayout); err != nil {
 			return nil, nil, err
 		}
 		queues[i].Shared = want.shared

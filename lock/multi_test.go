@@ -34,7 +34,7 @@ func wants(n int) (all []lock.Want) {
 	return all
 }
 
-func (w *world) acquireAll(s *pawl.Session, all ...lock.Want) *lock.HeldMulti {
+func (w *fixture) acquireAll(s *pawl.Session, all ...lock.Want) *lock.HeldMulti {
 	w.Helper()
 	h, err := lock.NewMulti(s, lock.Options{}, all...).Acquire(w.Context())
 	require.NoError(w, err)
@@ -47,7 +47,7 @@ func (w *world) acquireAll(s *pawl.Session, all ...lock.Want) *lock.HeldMulti {
 }
 
 // collecting starts an acquisition of several names, and returns when it waits.
-func (w *world) collecting(ctx context.Context, m *lock.Multi) (h func() (*lock.HeldMulti, error), waits func() bool) {
+func (w *fixture) collecting(ctx context.Context, m *lock.Multi) (h func() (*lock.HeldMulti, error), waits func() bool) {
 	done := make(chan struct{})
 	var held *lock.HeldMulti
 	var err error
@@ -62,7 +62,7 @@ func (w *world) collecting(ctx context.Context, m *lock.Multi) (h func() (*lock.
 // Budget: a set of any size that nobody else wants costs two requests, and no watch where it
 // is held for a moment.
 func TestASetOfAnySizeCostsTwoRequests(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		for _, size := range []int{1, 2, 8, lock.MaxNames} {
 			n := w.counted(func() {
@@ -80,7 +80,7 @@ func TestASetOfAnySizeCostsTwoRequests(t *testing.T) {
 // asks once for each that goes.
 func TestAWaitingSetHasOneForeignWatchAtATime(t *testing.T) {
 	const names = 5
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		holders := make([]*lock.Held, names)
 		for i := range holders {
 			var err error
@@ -110,7 +110,7 @@ func TestAWaitingSetHasOneForeignWatchAtATime(t *testing.T) {
 
 // Budget: no goroutine for each set, nor for each of its names.
 func TestSetsHeldCostNoGoroutine(t *testing.T) {
-	inBubbleOf(t, 1, func(w *world) {
+	inBubbleOf(t, 1, func(w *fixture) {
 		s := w.session()
 		w.acquireAll(s, lock.Exclusive("x"), lock.Shared("y"))
 		time.Sleep(time.Second)
@@ -126,7 +126,7 @@ func TestSetsHeldCostNoGoroutine(t *testing.T) {
 
 // Bad input is a clear error before anything is sent.
 func TestBadSetsAreClearErrors(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		synctest.Wait()
 		before := w.f.Counts()
@@ -176,7 +176,7 @@ func TestBadSetsAreClearErrors(t *testing.T) {
 
 // Names of two clusters are refused where the sessions for them are asked for.
 func TestASetOfTwoClustersIsRefused(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		a := w.client(pawl.Config{})
 		clusters, err := pawl.NewClusters(map[string]*pawl.Client{"a": a, "b": w.client(pawl.Config{})})
 		require.NoError(w, err)
@@ -194,7 +194,7 @@ func TestASetOfTwoClustersIsRefused(t *testing.T) {
 
 // TryAcquire takes all or none, says which name is not free, and writes nothing then.
 func TestATryOfASetTakesAllOrNone(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		h, err := lock.New(w.session(), "b", lock.Options{}).AcquireShared(w.Context())
 		require.NoError(w, err)
@@ -215,7 +215,7 @@ func TestATryOfASetTakesAllOrNone(t *testing.T) {
 
 // Two sets in opposite orders, again and again, do not wait for each other.
 func TestSetsInOppositeOrdersDoNotDeadlock(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		a, b := lock.Exclusive("a"), lock.Exclusive("b")
 		one, two := lock.NewMulti(w.session(), lock.Options{}, a, b), lock.NewMulti(w.session(), lock.Options{}, b, a)
 		done := make(chan error, 2)
@@ -238,7 +238,7 @@ func TestSetsInOppositeOrdersDoNotDeadlock(t *testing.T) {
 
 // The contexts carry no token, and hide an outer one; ContextFor carries that of a name.
 func TestTheContextsOfASetCarryNoToken(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		outer := fencing.NewContext(w.Context(), "outer", 1)
 		h, err := lock.NewMulti(w.session(), lock.Options{}, lock.Exclusive("a"), lock.Shared("b")).Acquire(outer)
 		require.NoError(w, err)
@@ -268,7 +268,7 @@ func TestTheContextsOfASetCarryNoToken(t *testing.T) {
 
 // Each of Guards holds for as long as its name is held.
 func TestTheGuardsOfASet(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquireAll(w.session(), lock.Exclusive("a"), lock.Exclusive("b"))
 		require.Len(w, h.Guards(), 2)
 		write := func() error {
@@ -285,7 +285,7 @@ func TestTheGuardsOfASet(t *testing.T) {
 
 // Another process resumes a set as a whole, and what was open is undone as a whole.
 func TestASetIsResumedAsAWholeByAnotherProcess(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		all := []lock.Want{lock.Exclusive("a"), lock.Shared("b"), lock.Exclusive("c")}
 		held := w.acquireAll(s, all...)
@@ -321,7 +321,7 @@ func TestASetIsResumedAsAWholeByAnotherProcess(t *testing.T) {
 // A set of which a key is gone is not resumed: what is left of it goes one TTL later, as
 // after a loss. A token that is not its own shows no loss.
 func TestWhatIsLeftOfASetThatCannotBeResumedGoesAfterATTL(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		all := []lock.Want{lock.Exclusive("a"), lock.Exclusive("b")}
 		held := w.acquireAll(s, all...)
@@ -345,7 +345,7 @@ func TestWhatIsLeftOfASetThatCannotBeResumedGoesAfterATTL(t *testing.T) {
 
 // MaxHold and AtLeast are kept by a set.
 func TestASetHasItsLimits(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		o := lock.Options{MaxHold: time.Minute, AtLeast: 10 * time.Second}
 		m := lock.NewMulti(s, o, lock.Exclusive("a"), lock.Exclusive("b"))
@@ -366,7 +366,7 @@ func TestASetHasItsLimits(t *testing.T) {
 
 // Observers see the names, and String and LogValue say them.
 func TestTheNamesOfASetAreSeen(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		e := &recorder{}
 		_, s := w.observedBy(e)
 		h := w.acquireAll(s, lock.Shared("b"), lock.Exclusive("a"))
@@ -387,7 +387,7 @@ func TestTheNamesOfASetAreSeen(t *testing.T) {
 
 // In etcd's layout a set excludes etcd's own clients, all or none.
 func TestASetInEtcdsLayout(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		w.f.Put("a/1f", "", 0) // as etcdctl writes it
 		m := lock.NewMulti(w.session(), lock.Options{EtcdLayout: true}, lock.Exclusive("a"), lock.Exclusive("b/c"))
 		_, err := m.TryAcquire(w.Context())
@@ -404,7 +404,7 @@ func TestASetInEtcdsLayout(t *testing.T) {
 
 // The longest names, and as many as there may be, fit one request.
 func TestASetOfTheLongestNames(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		var all []lock.Want
 		for i := range lock.MaxNames {
 			all = append(all, lock.Exclusive(fmt.Sprintf("%s%02d", strings.Repeat("/", 1022), i)))

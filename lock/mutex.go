@@ -210,16 +210,24 @@ func (m *Mutex) resolve(ctx context.Context) (*pawl.Session, queue.Queue, error)
 	if err := m.check(ctx); err != nil {
 		return nil, queue.Queue{}, err
 	}
-	session, err := m.sessions.Session(ctx)
+	session, namespace, err := current(ctx, m.sessions)
 	if err != nil {
 		return nil, queue.Queue{}, err
 	}
+	q, err := queue.New(namespace, m.name, m.opts.EtcdLayout)
+	return session, q, err
+}
+
+// current returns the session that from has for this call, and its client's namespace.
+func current(ctx context.Context, from pawl.Sessions) (session *pawl.Session, namespace string, err error) {
+	if session, err = from.Session(ctx); err != nil {
+		return nil, "", err
+	}
 	s := inside.SessionOf(session)
 	if s == nil {
-		return nil, queue.Queue{}, errors.New("nil session")
+		return nil, "", errors.New("nil session")
 	}
-	q, err := queue.New(s.Host().Namespace, m.name, m.opts.EtcdLayout)
-	return session, q, err
+	return session, s.Host().Namespace, nil
 }
 
 // check reports what is wrong before anything is sent to the cluster.

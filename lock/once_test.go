@@ -33,7 +33,7 @@ func job(n *atomic.Int64, err error) func(context.Context, *lock.Held) error {
 
 func TestOfManyWhoRunOnceForOneFiringOneRuns(t *testing.T) {
 	for _, first := range []bool{false, true} {
-		inBubble(t, func(w *world) {
+		inBubble(t, func(w *fixture) {
 			var n, ran atomic.Int64
 			done := make(chan struct{})
 			for range 10 {
@@ -59,7 +59,7 @@ func TestOfManyWhoRunOnceForOneFiringOneRuns(t *testing.T) {
 }
 
 func TestOnceRunsForALaterTimeAndNotForAnEarlierOne(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		var n atomic.Int64
 		m := lock.New(w.spare, "name", lock.Options{})
 		for i, c := range []struct {
@@ -79,7 +79,7 @@ func TestOnceRunsForALaterTimeAndNotForAnEarlierOne(t *testing.T) {
 
 // A recorded run costs one read: no session, no lock.
 func TestOnceOfARecordedRunIsARead(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		var n atomic.Int64
 		ran, err := lock.New(w.spare, "name", lock.Options{}).Once(w.Context(), firing, job(&n, nil))
 		require.NoError(w, err)
@@ -101,7 +101,7 @@ func TestOnceOfARecordedRunIsARead(t *testing.T) {
 
 func TestAtLeastOnceRunsAgainAfterAFailureAndAtMostOnceDoesNot(t *testing.T) {
 	for _, first := range []bool{false, true} {
-		inBubble(t, func(w *world) {
+		inBubble(t, func(w *fixture) {
 			var n atomic.Int64
 			failure := errors.New("the job failed")
 			m := lock.New(w.spare, "name", lock.Options{RecordFirst: first})
@@ -126,7 +126,7 @@ func TestAtLeastOnceRunsAgainAfterAFailureAndAtMostOnceDoesNot(t *testing.T) {
 // A run that lost its lock is not recorded, and one that comes late from a former holder
 // does not replace a later record.
 func TestOnceRecordsOnlyUnderItsLock(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		m := lock.New(w.spare, "name", lock.Options{})
 		var n atomic.Int64
 		ran, err := m.Once(w.Context(), firing, func(_ context.Context, h *lock.Held) error {
@@ -145,7 +145,7 @@ func TestOnceRecordsOnlyUnderItsLock(t *testing.T) {
 
 // The guard alone holds back who lost the lock, where nobody else has run meanwhile.
 func TestARunThatLostItsLockIsNotRecorded(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		ran, err := lock.New(w.spare, "name", lock.Options{}).Once(w.Context(), firing, func(_ context.Context, h *lock.Held) error {
 			w.f.Inject(quietWatches) // it does not learn of it
 			w.f.Delete(h.Key())
@@ -166,7 +166,7 @@ func TestARecordWhoseAnswerIsLostIsSettled(t *testing.T) {
 	} {
 		for _, first := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
-				inBubble(t, func(w *world) {
+				inBubble(t, func(w *fixture) {
 					lose := lose
 					lose.Times = 1
 					lose.Match = func(r etcdfake.Request) bool { return writesRecord(r) }
@@ -195,7 +195,7 @@ func writesRecord(q etcdfake.Request) bool {
 
 // A job that uses all of its context's time is recorded in what is left for a release.
 func TestAJobThatUsesAllItsTimeIsRecorded(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		ran, err := lock.New(w.spare, "name", lock.Options{}).Once(ctx, firing, func(ctx context.Context, _ *lock.Held) error {
@@ -209,7 +209,7 @@ func TestAJobThatUsesAllItsTimeIsRecorded(t *testing.T) {
 }
 
 func TestOnceEndsWithItsContextWhileNobodyAnswers(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
@@ -227,7 +227,7 @@ func TestOnceEndsWithItsContextWhileNobodyAnswers(t *testing.T) {
 // A full disk answers at once, and never says whether it has applied: the record is sent again after pauses, and given
 // up, whether the context ends or not.
 func TestARecordWhoseOutcomeStaysUnknownIsGivenUpAfterPauses(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		var sent atomic.Int64
 		w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCNoSpace, Match: func(r etcdfake.Request) bool {
 			if writesRecord(r) {
@@ -245,7 +245,7 @@ func TestARecordWhoseOutcomeStaysUnknownIsGivenUpAfterPauses(t *testing.T) {
 }
 
 func TestOnceRefusesWhatMakesNoSense(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		var n atomic.Int64
 		m := lock.New(w.spare, "name", lock.Options{})
 		_, err := m.Once(w.Context(), time.Time{}, job(&n, nil))

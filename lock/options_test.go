@@ -19,7 +19,7 @@ import (
 
 // A20, H9: what is wrong with the arguments is said at once, and nothing is sent.
 func TestBadArgumentsAreClearErrors(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		synctest.Wait()
 		before := w.f.Counts()
@@ -65,7 +65,7 @@ type listContext struct {
 
 // S18: a context may be of any type.
 func TestAContextThatCannotBeComparedIsTaken(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		ctx := listContext{Context: w.Context()}
 		s, err := w.client(pawl.Config{}).NewSession(ctx, lease.Options{})
 		require.NoError(w, err)
@@ -93,7 +93,7 @@ func TestANilOrZeroHeldIsNotHeld(t *testing.T) {
 	}
 }
 
-func notHeld(w *world) {
+func notHeld(w *fixture) {
 	for _, h := range []*lock.Held{nil, {}} {
 		assert.ErrorContains(w, h.Err(), "not held")
 		assert.Zero(w, h.Token())
@@ -113,7 +113,7 @@ func notHeld(w *world) {
 }
 
 func TestDoWithANilFunctionStillReleases(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		assert.ErrorContains(w, h.Do(w.Context(), nil), "nil function")
 		w.released(h)
@@ -123,7 +123,7 @@ func TestDoWithANilFunctionStillReleases(t *testing.T) {
 
 // TokenFloor: refused, said before any wait, and nothing stays.
 func TestATokenAtTheFloorIsRefusedBeforeWaiting(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		s, err := w.client(pawl.Config{TokenFloor: 1000}).Session(w.Context())
 		require.NoError(w, err)
@@ -150,7 +150,7 @@ func TestATokenAtTheFloorIsRefusedBeforeWaiting(t *testing.T) {
 
 func TestTheFloorItselfIsRefusedAndOneAboveIsNot(t *testing.T) {
 	for floor, ok := range map[fencing.Token]bool{3: true, 4: false} { // the key is created at 4
-		inBubble(t, func(w *world) {
+		inBubble(t, func(w *fixture) {
 			s, err := w.client(pawl.Config{TokenFloor: floor}).Session(w.Context())
 			require.NoError(w, err)
 			w.f.Put("other", "", 0)
@@ -170,16 +170,16 @@ func TestTheFloorItselfIsRefusedAndOneAboveIsNot(t *testing.T) {
 func TestDelayAfterAHolderThatDidNotRelease(t *testing.T) {
 	const delay = 30 * time.Second
 	for name, c := range map[string]struct {
-		end   func(w *world, h *lock.Held, s *pawl.Session)
+		end   func(w *fixture, h *lock.Held, s *pawl.Session)
 		delay time.Duration
 	}{
-		"released":        {func(w *world, h *lock.Held, _ *pawl.Session) { w.release(h) }, 0},
-		"deleted":         {func(w *world, h *lock.Held, _ *pawl.Session) { w.f.Delete(h.Key()) }, 0},
-		"session revoked": {func(w *world, _ *lock.Held, s *pawl.Session) { w.f.Revoke(s.ID()) }, delay},
-		"session closed":  {func(w *world, _ *lock.Held, s *pawl.Session) { _ = s.Close(w.Context()) }, delay},
+		"released":        {func(w *fixture, h *lock.Held, _ *pawl.Session) { w.release(h) }, 0},
+		"deleted":         {func(w *fixture, h *lock.Held, _ *pawl.Session) { w.f.Delete(h.Key()) }, 0},
+		"session revoked": {func(w *fixture, _ *lock.Held, s *pawl.Session) { w.f.Revoke(s.ID()) }, delay},
+		"session closed":  {func(w *fixture, _ *lock.Held, s *pawl.Session) { _ = s.Close(w.Context()) }, delay},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				s := w.session()
 				h := w.acquire(s)
 				a := w.acquiring(w.Context(), lock.New(w.session(), "name", lock.Options{Delay: delay}))
@@ -196,7 +196,7 @@ func TestDelayAfterAHolderThatDidNotRelease(t *testing.T) {
 }
 
 func TestDelayAfterAForeignKeyAlwaysCounts(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		w.f.Put("name/peer", "", 0)
 		a := w.acquiring(w.Context(), lock.New(w.session(), "name", lock.Options{Delay: time.Minute}))
 		w.f.Delete("name/peer")
@@ -208,7 +208,7 @@ func TestDelayAfterAForeignKeyAlwaysCounts(t *testing.T) {
 
 // Whether somebody waits behind says nothing about the one before.
 func TestDelayAfterAForeignKeyCountsWithSomebodyBehind(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		w.f.Put("name/peer", "", 0)
 		a := w.acquiring(w.Context(), lock.New(w.session(), "name", lock.Options{Delay: time.Minute}))
 		behind := w.waiting(w.session())
@@ -223,7 +223,7 @@ func TestDelayAfterAForeignKeyCountsWithSomebodyBehind(t *testing.T) {
 // A name without a slash is the same queue in both layouts. A waiter there in
 // etcd's is granted nothing, for a put on its key is an overwriting to it.
 func TestBothLayoutsShareAQueueAndHandItOver(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		etcds := func(s *pawl.Session) *lock.Mutex { return lock.New(s, "name", lock.Options{EtcdLayout: true}) }
 		first := w.acquire(w.session())
 		second := w.waiting(w.session()) // asks who is first, and so knows who is behind
@@ -241,7 +241,7 @@ func TestBothLayoutsShareAQueueAndHandItOver(t *testing.T) {
 
 // While it is delayed an Acquire ends like any other, and holds nothing.
 func TestADelayEndsWithTheContextOrTheKey(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		for range 2 {
 			s := w.session()
 			w.acquire(s)
@@ -268,7 +268,7 @@ func TestADelayEndsWithTheContextOrTheKey(t *testing.T) {
 }
 
 func TestTheNamespaceIsPutBeforeTheKeys(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s, err := w.client(pawl.Config{Namespace: "team/"}).Session(w.Context())
 		require.NoError(w, err)
 		h, err := mutex(s).Acquire(w.Context())
@@ -280,7 +280,7 @@ func TestTheNamespaceIsPutBeforeTheKeys(t *testing.T) {
 
 // A13: the lock of a session that was handed over, token and all.
 func TestResumeTakesOverALock(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		h, lost := w.acquire(s), w.acquireName(s, "lost")
 		w.f.Inject(quietWatches)
@@ -326,7 +326,7 @@ func TestResumeTakesOverALock(t *testing.T) {
 
 // A live Held of this very session is not to be had twice.
 func TestResumeOfALiveLockIsRefused(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		h := w.acquire(s)
 		r, err := mutex(s).Resume(w.Context(), h.Key(), h.Token())
@@ -338,7 +338,7 @@ func TestResumeOfALiveLockIsRefused(t *testing.T) {
 
 // A key that only waited when the session was handed over is undone, not resumed.
 func TestAWaitersKeyIsNotResumed(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		first := w.acquire(w.session())
 		s := w.session()
 		a := w.waiting(s)
@@ -363,7 +363,7 @@ func TestAWaitersKeyIsNotResumed(t *testing.T) {
 
 // An error names the lock, but no error is as long as what was given for a name.
 func TestAnOverLongNameIsNotQuotedWhole(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		_, err := lock.New(w.session(), strings.Repeat("\x00", 1<<20), lock.Options{}).Acquire(w.Context())
 		require.Error(w, err)
 		assert.Less(w, len(err.Error()), 1<<10)

@@ -43,7 +43,7 @@ func TestNoAcquireSucceedsWithoutItsKeyAtAnyAwaitPoint(t *testing.T) {
 						continue // no request is an answer of that cluster's
 					}
 					t.Run(fmt.Sprintf("contended %v/request %d/on its way back %v/%s", contended, request, answer, b.name), func(t *testing.T) {
-						inBubble(t, func(w *world) { awaitPoint(w, contended, request, answer, b) })
+						inBubble(t, func(w *fixture) { awaitPoint(w, contended, request, answer, b) })
 					})
 				}
 			}
@@ -51,7 +51,7 @@ func TestNoAcquireSucceedsWithoutItsKeyAtAnyAwaitPoint(t *testing.T) {
 	}
 }
 
-func awaitPoint(w *world, contended bool, request int, answer bool, b blow) {
+func awaitPoint(w *fixture, contended bool, request int, answer bool, b blow) {
 	c := w.client(pawl.Config{})
 	s, err := c.Session(w.Context())
 	require.NoError(w, err)

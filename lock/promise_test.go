@@ -22,12 +22,12 @@ var errForfeit = errors.New("its client is gone")
 // V4: what was promised keeps the key a nanosecond longer than what ended the hold, and
 // no longer than that.
 func TestAKeyIsNotDeletedBeforeWhatWasPromised(t *testing.T) {
-	for name, end := range map[string]func(w *world, h *lock.Held){
-		"forfeited":   func(_ *world, h *lock.Held) { inside.KeeperOfHeld(h).Forfeit(errForfeit) },
-		"overwritten": func(w *world, h *lock.Held) { w.f.Put(h.Key(), "x", int64(h.Session().ID())) },
+	for name, end := range map[string]func(w *fixture, h *lock.Held){
+		"forfeited":   func(_ *fixture, h *lock.Held) { inside.KeeperOfHeld(h).Forfeit(errForfeit) },
+		"overwritten": func(w *fixture, h *lock.Held) { w.f.Put(h.Key(), "x", int64(h.Session().ID())) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				s := w.session()
 				h := w.acquire(s)
 				time.Sleep(time.Minute) // its watch is armed
@@ -52,7 +52,7 @@ func TestAKeyIsNotDeletedBeforeWhatWasPromised(t *testing.T) {
 	}
 }
 
-func (w *world) acquireNamed(s *pawl.Session, name string) *lock.Held {
+func (w *fixture) acquireNamed(s *pawl.Session, name string) *lock.Held {
 	w.Helper()
 	h, err := lock.New(s, name, lock.Options{}).Acquire(w.Context())
 	require.NoError(w, err)
@@ -61,7 +61,7 @@ func (w *world) acquireNamed(s *pawl.Session, name string) *lock.Held {
 
 // A release is its holder's own word, which ends what was promised to it.
 func TestAReleaseDoesNotWaitForWhatWasPromised(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		require.NoError(w, inside.KeeperOfHeld(h).Promise(clock.Now().Add(time.Hour)))
 		w.release(h)
@@ -73,7 +73,7 @@ func TestAReleaseDoesNotWaitForWhatWasPromised(t *testing.T) {
 // Delay waits it.
 func TestAForfeitIsNoRelease(t *testing.T) {
 	const delay = 7 * time.Second
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		won := make(chan time.Time)
 		go func() {
@@ -97,7 +97,7 @@ func TestAForfeitIsNoRelease(t *testing.T) {
 
 // An Owner of the lock's own stands in the key in place of the session's.
 func TestALockCanHaveAnOwnerOfItsOwn(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s, err := w.client(pawl.Config{Session: lease.Options{Owner: "daemon"}}).Session(w.Context())
 		require.NoError(w, err)
 		for _, o := range []lock.Options{{Owner: "uid:7 \"x\""}, {Owner: "uid:7 \"x\"", EtcdLayout: true}, {}} {

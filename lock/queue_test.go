@@ -16,7 +16,7 @@ import (
 )
 
 func TestQueueSaysWhoHoldsAndWhoWaitsInOrder(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		session := func(owner string) *pawl.Session {
 			s, err := w.client(pawl.Config{}).NewSession(w.Context(), lease.Options{Owner: owner})
 			require.NoError(w, err)
@@ -60,7 +60,7 @@ func TestQueueSaysWhoHoldsAndWhoWaitsInOrder(t *testing.T) {
 }
 
 // campaigning is closed when s has led and resigned.
-func (w *world) campaigning(s *pawl.Session) <-chan struct{} {
+func (w *fixture) campaigning(s *pawl.Session) <-chan struct{} {
 	done := make(chan struct{})
 	go func() { // ends when it has led
 		defer close(done)
@@ -74,7 +74,7 @@ func (w *world) campaigning(s *pawl.Session) <-chan struct{} {
 }
 
 func TestQueueOfANameThatNobodyWantsIsEmpty(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		q, err := lock.New(w.spare, "name", lock.Options{}).Queue(w.Context())
 		require.NoError(w, err)
 		assert.Empty(w, q)
@@ -90,7 +90,7 @@ func TestQueueOfANameThatNobodyWantsIsEmpty(t *testing.T) {
 }
 
 func TestQueueSaysWhoSharesIt(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		a, b := w.session(), w.session()
 		r1, r2 := w.acquireShared(a), w.acquireShared(b)
 		writer := w.waiting(w.session())
@@ -113,7 +113,7 @@ func TestQueueSaysWhoSharesIt(t *testing.T) {
 
 // In etcd's layout whatever lies below the name is waited for, and shown.
 func TestQueueInEtcdsLayoutShowsWhatBlocks(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		w.f.Put("a/b/1f", "", 0)
 		s := w.session()
 		m := lock.New(s, "a", lock.Options{EtcdLayout: true})

@@ -34,7 +34,7 @@ func over(ctx context.Context) context.Context {
 
 // `defer h.Release(ctx)` never strands a lock.
 func TestReleaseWithADoneContextStillSends(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		require.NoError(w, h.Release(over(w.Context())))
 		w.released(h)
@@ -47,7 +47,7 @@ func TestReleaseWithADoneContextStillSends(t *testing.T) {
 func TestReleaseIntoABlackHoleIsUnknownAndDecidedLater(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"done": 0, "ends": 300 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				h := w.acquire(w.session())
 				w.f.BlackHole()
 				ctx, cancel := context.WithTimeout(w.Context(), wait)
@@ -76,7 +76,7 @@ func TestReleaseIntoABlackHoleIsUnknownAndDecidedLater(t *testing.T) {
 }
 
 // pending is what is true while a release is pending.
-func (w *world) pending(h *lock.Held) {
+func (w *fixture) pending(h *lock.Held) {
 	w.Helper()
 	assert.ErrorIs(w, h.Err(), lock.ErrReleased)
 	assert.True(w, isClosed(h.Done()))
@@ -86,7 +86,7 @@ func (w *world) pending(h *lock.Held) {
 // R1: a key that was deleted before a pending release is found out in the background, and
 // reported from then on.
 func TestAPendingReleaseThatFindsTheKeyGoneReportsTheLoss(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: isRelease, Lose: true, Times: 1, Err: status.Error(codes.Unavailable, "gone"), HoldAnswer: 50 * time.Millisecond})
 		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: isRelease, Lose: true, Times: 2}) // the second one in the background
@@ -110,7 +110,7 @@ func TestConcurrentReleasesAllSayNil(t *testing.T) {
 		{HoldAnswer: 30 * time.Millisecond},
 		{Err: status.Error(codes.Unavailable, "gone"), HoldAnswer: 10 * time.Millisecond, Times: 1},
 	} {
-		inBubble(t, func(w *world) {
+		inBubble(t, func(w *fixture) {
 			h := w.acquire(w.session())
 			fault.Method, fault.Match = "Txn", isRelease
 			w.f.Inject(fault)
@@ -130,7 +130,7 @@ func TestConcurrentReleasesAllSayNil(t *testing.T) {
 
 // A foreign deletion is a loss for all who release at once.
 func TestConcurrentReleasesOfALostLockAllReportIt(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: isRelease, Delay: 10 * time.Millisecond})
 		w.f.Delete(h.Key())
@@ -146,7 +146,7 @@ func TestConcurrentReleasesOfALostLockAllReportIt(t *testing.T) {
 
 // U6, H7: the second Release is no request, and the Mutex can be locked again.
 func TestReleaseTwiceIsOneRequest(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		h := w.acquire(s)
 		w.release(h)
@@ -164,7 +164,7 @@ func TestReleaseTwiceIsOneRequest(t *testing.T) {
 
 // R1: releases work on a full disk.
 func TestReleaseWorksUnderNoSpace(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		w.f.SetNoSpace(true)
 		w.release(h)
@@ -175,7 +175,7 @@ func TestReleaseWorksUnderNoSpace(t *testing.T) {
 
 // U1: a key of the same name that is not ours is not deleted.
 func TestReleaseLeavesAnothersKeyAlone(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		w.f.Inject(etcdfake.Rule{Method: "Watch", Lose: true})
 		h := w.acquire(w.session())
 		w.f.Delete(h.Key())
@@ -188,7 +188,7 @@ func TestReleaseLeavesAnothersKeyAlone(t *testing.T) {
 
 // U5: a renewal's answer that races with a release brings nothing back.
 func TestNothingIsRevivedByAReadThatRacesWithTheRelease(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		h := w.acquire(s)
 		w.f.Inject(etcdfake.Rule{Method: "Txn", HoldAnswer: 200 * time.Millisecond, Match: func(q etcdfake.Request) bool {
@@ -206,7 +206,7 @@ func TestNothingIsRevivedByAReadThatRacesWithTheRelease(t *testing.T) {
 
 // U8: closing a session revokes its lease.
 func TestClosingTheSessionLeavesNoLease(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		h := w.acquire(s)
 		require.NoError(w, s.Close(w.Context()))
@@ -220,7 +220,7 @@ func TestClosingTheSessionLeavesNoLease(t *testing.T) {
 // N6: a release that is under way when the session is detached is finished by
 // the process that takes the session over.
 func TestAReleaseUnderWayAtADetachIsNotForgotten(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		h := w.acquire(s)
 		f := w.f.Inject(etcdfake.Rule{Method: "Txn", Match: isRelease, Lose: true})
@@ -244,7 +244,7 @@ func TestAReleaseUnderWayAtADetachIsNotForgotten(t *testing.T) {
 // after they are not any more the next one has the lock, though the session
 // lives on.
 func TestAReleaseDuringAPartitionIsMadeGoodWhenItEnds(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		h := w.acquire(s)
 		a := w.waiting(w.session())
@@ -269,7 +269,7 @@ func TestAReleaseDuringAPartitionIsMadeGoodWhenItEnds(t *testing.T) {
 
 // H7: a loss is the Held's, and the Mutex takes the lock again.
 func TestAfterALossTheSameMutexTakesTheLockAgain(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		m := mutex(w.session())
 		var last fencing.Token
 		for range 5 {

@@ -17,7 +17,7 @@ import (
 // A key is resumed only as what it was acquired as: otherwise the error says so, and it can
 // still be resumed correctly afterwards.
 func TestAKeyIsResumedAsWhatItWasAcquiredAs(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		opts := lock.Options{}
 		wants := []lock.Want{lock.Exclusive("a"), lock.Shared("b"), lock.Exclusive("c")}
@@ -105,7 +105,7 @@ func TestAKeyIsResumedAsWhatItWasAcquiredAs(t *testing.T) {
 // it is removed, for no lease would ever end it.
 func TestAKeyThatWasOverwrittenBeforeItIsResumedIsRemoved(t *testing.T) {
 	for _, value := range []string{"x", `{"pawl":"lock","owner":"eve"}`} {
-		inBubble(t, func(w *world) {
+		inBubble(t, func(w *fixture) {
 			s := w.session()
 			h, err := lock.New(s, "a", lock.Options{}).Acquire(w.Context())
 			require.NoError(w, err)

@@ -134,15 +134,11 @@ func (m *Semaphore) resolve(ctx context.Context) (*pawl.Session, queue.Queue, er
 	if err := m.check(ctx); err != nil {
 		return nil, queue.Queue{}, err
 	}
-	session, err := m.sessions.Session(ctx)
+	session, namespace, err := current(ctx, m.sessions)
 	if err != nil {
 		return nil, queue.Queue{}, err
 	}
-	s := inside.SessionOf(session)
-	if s == nil {
-		return nil, queue.Queue{}, errors.New("nil session")
-	}
-	q, err := queue.NewSemaphore(s.Host().Namespace, m.name, m.limit)
+	q, err := queue.NewSemaphore(namespace, m.name, m.limit)
 	return session, q, err
 }
 

@@ -23,7 +23,7 @@ func semaphore(s pawl.Sessions, limit int) *lock.Semaphore {
 	return lock.NewSemaphore(s, "name", limit, lock.Options{})
 }
 
-func (w *world) permit(s *pawl.Session, limit int) *lock.Permit {
+func (w *fixture) permit(s *pawl.Session, limit int) *lock.Permit {
 	w.Helper()
 	p, err := semaphore(s, limit).Acquire(w.Context())
 	require.NoError(w, err)
@@ -33,13 +33,13 @@ func (w *world) permit(s *pawl.Session, limit int) *lock.Permit {
 
 // permitAttempt is an Acquire of a permit under way.
 type permitAttempt struct {
-	w    *world
+	w    *fixture
 	p    *lock.Permit
 	err  error
 	done chan struct{}
 }
 
-func (w *world) permitting(ctx context.Context, s *pawl.Session, limit int) *permitAttempt {
+func (w *fixture) permitting(ctx context.Context, s *pawl.Session, limit int) *permitAttempt {
 	a := &permitAttempt{w: w, done: make(chan struct{})}
 	go func() {
 		defer close(a.done)
@@ -57,7 +57,7 @@ func (a *permitAttempt) won() *lock.Permit {
 }
 
 func TestBadArgumentsOfASemaphoreAreClearErrors(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		synctest.Wait()
 		before := w.f.Counts()
@@ -97,7 +97,7 @@ func TestBadArgumentsOfASemaphoreAreClearErrors(t *testing.T) {
 
 // A permit is a Held of a slot.
 func TestAPermitSaysWhatItHolds(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		m := semaphore(s, 3)
 		require.NoError(w, m.Do(w.Context(), func(ctx context.Context, p *lock.Permit) error {
@@ -122,7 +122,7 @@ func TestAPermitSaysWhatItHolds(t *testing.T) {
 
 // MaxHold and AtLeast are as a lock's.
 func TestAPermitIsHeldForNoLongerAndNoLessThanItsOptionsSay(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		m := lock.NewSemaphore(s, "name", 1, lock.Options{MaxHold: 10 * time.Second, AtLeast: 3 * time.Second})
 		p, err := m.Acquire(w.Context())
@@ -150,7 +150,7 @@ func TestAPermitIsHeldForNoLongerAndNoLessThanItsOptionsSay(t *testing.T) {
 
 // SM5: a candidate on a semaphore's name is refused, too.
 func TestAnElectionOnASemaphoresNameIsRefused(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		p := w.permit(s, 1)
 		_, err := elect.New(s, "name", elect.Options{}).Campaign(w.Context(), nil)
@@ -162,7 +162,7 @@ func TestAnElectionOnASemaphoresNameIsRefused(t *testing.T) {
 
 // An observer's events contain the slot, once there is one.
 func TestTheEventsOfAPermitCarryItsSlot(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		e := &recorder{}
 		_, s := w.observedBy(e)
 		first := w.permit(s, 2)

@@ -16,7 +16,7 @@ import (
 )
 
 func TestAMutexOfAClientUsesTheSessionOfItsTime(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		c := w.client(pawl.Config{})
 		m := lock.New(c, "name", lock.Options{})
 		first, err := m.Acquire(w.Context())
@@ -40,7 +40,7 @@ func TestAMutexOfAClientUsesTheSessionOfItsTime(t *testing.T) {
 }
 
 func TestAMutexOfASessionEndsWithIt(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		m := mutex(s)
 		h := w.acquire(s)
@@ -56,7 +56,7 @@ func TestAMutexOfASessionEndsWithIt(t *testing.T) {
 
 // Invalid arguments are reported before a session is granted.
 func TestNoSessionIsGrantedForBadArguments(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		c := w.client(pawl.Config{})
 		synctest.Wait() // what clients ask on their own account is asked
 		before := w.f.Counts()
@@ -77,7 +77,7 @@ type sessions struct {
 func (s sessions) Session(context.Context) (*pawl.Session, error) { return s.s, s.err }
 
 func TestAcquireReportsWhyThereIsNoSession(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		failure := errors.New("no session today")
 		_, err := lock.New(sessions{err: failure}, "name", lock.Options{}).Acquire(w.Context())
 		assert.ErrorIs(w, err, failure)
@@ -89,7 +89,7 @@ func TestAcquireReportsWhyThereIsNoSession(t *testing.T) {
 
 // The call's context bounds the granting of a session, too.
 func TestAcquireOfAClientEndsWithItsContextWhileNobodyAnswers(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		c := w.client(pawl.Config{})
 		w.f.BlackHole()
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)

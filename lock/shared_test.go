@@ -18,7 +18,7 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-func (w *world) acquireShared(s *pawl.Session) *lock.Held {
+func (w *fixture) acquireShared(s *pawl.Session) *lock.Held {
 	w.Helper()
 	h, err := mutex(s).AcquireShared(w.Context())
 	require.NoError(w, err)
@@ -30,7 +30,7 @@ func (w *world) acquireShared(s *pawl.Session) *lock.Held {
 // Budget: a shared lock that nobody wants exclusively costs two requests, and no watch
 // where it is held for a moment, beside others that share it too.
 func TestASharedLockCostsTwoRequests(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		w.acquireShared(w.session())
 		time.Sleep(time.Second)
 		s := w.session()
@@ -47,7 +47,7 @@ func TestASharedLockCostsTwoRequests(t *testing.T) {
 
 // Budget: behind an exclusive one, three requests and two watches.
 func TestASharedLockBehindAnExclusiveOneIsWithinItsBudget(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		s := w.session()
 		var a *attempt
@@ -71,7 +71,7 @@ func TestASharedLockBehindAnExclusiveOneIsWithinItsBudget(t *testing.T) {
 // in which they came, and has two watches at a time.
 func TestAnExclusiveLockBehindReadersAsksOnceIfTheyLeaveInOrder(t *testing.T) {
 	const readers = 20
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		var held []*lock.Held
 		for range readers {
 			held = append(held, w.acquireShared(w.session()))
@@ -90,7 +90,7 @@ func TestAnExclusiveLockBehindReadersAsksOnceIfTheyLeaveInOrder(t *testing.T) {
 }
 
 // sharing starts an AcquireShared, and returns when it waits for something.
-func (w *world) sharing(ctx context.Context, m *lock.Mutex) *attempt {
+func (w *fixture) sharing(ctx context.Context, m *lock.Mutex) *attempt {
 	a := &attempt{w: w, done: make(chan struct{})}
 	go func() {
 		defer close(a.done)
@@ -102,7 +102,7 @@ func (w *world) sharing(ctx context.Context, m *lock.Mutex) *attempt {
 
 // Many holders share a lock without a goroutine for each.
 func TestAThousandSharedLocksHeldCostNoGoroutine(t *testing.T) {
-	inBubbleOf(t, 1, func(w *world) {
+	inBubbleOf(t, 1, func(w *fixture) {
 		s := w.session()
 		w.acquireShared(s)
 		time.Sleep(time.Second)
@@ -117,7 +117,7 @@ func TestAThousandSharedLocksHeldCostNoGoroutine(t *testing.T) {
 
 // Options that cannot be used in shared mode are refused, and nothing is sent.
 func TestWhatSharedModeDoesNotGoWithIsRefused(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		synctest.Wait()
 		before := w.f.Counts()
@@ -145,7 +145,7 @@ func TestWhatSharedModeDoesNotGoWithIsRefused(t *testing.T) {
 // A name of etcd's layout that lies among another's shared keys blocks its exclusive
 // acquisitions, as any name within it does, and not its shared ones.
 func TestANameInEtcdsLayoutAmongTheSharedKeysOfAnother(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		for name, blocks := range map[string]bool{"name/b": true, "name/+b": false} {
 			h, err := lock.New(w.session(), name, lock.Options{EtcdLayout: true}).Acquire(w.Context())
 			require.NoError(w, err)
@@ -165,7 +165,7 @@ func TestANameInEtcdsLayoutAmongTheSharedKeysOfAnother(t *testing.T) {
 
 // A shared hold is lost as an exclusive one is, each by itself, with its cause.
 func TestASharedHoldIsLostByItself(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		a, b := w.acquireShared(w.session()), w.acquireShared(w.session())
 		time.Sleep(time.Second)
 		w.f.Delete(a.Key())
@@ -181,7 +181,7 @@ func TestASharedHoldIsLostByItself(t *testing.T) {
 
 // MaxHold and AtLeast are kept by a shared hold.
 func TestASharedHoldHasItsLimits(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h, err := lock.New(w.session(), "name", lock.Options{MaxHold: time.Minute, AtLeast: 10 * time.Second}).AcquireShared(w.Context())
 		require.NoError(w, err)
 		again, err := lock.New(w.session(), "name", lock.Options{AtLeast: 10 * time.Second}).AcquireShared(w.Context())
@@ -196,7 +196,7 @@ func TestASharedHoldHasItsLimits(t *testing.T) {
 
 // Resume knows by the key in which mode it was held.
 func TestASharedLockIsResumedAsSharedByAnotherProcess(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		r, other := w.acquireShared(s), w.acquireShared(w.session())
 		open := w.sharing(w.Context(), lock.New(s, "other", lock.Options{}))
@@ -222,7 +222,7 @@ func TestASharedLockIsResumedAsSharedByAnotherProcess(t *testing.T) {
 
 // A shared waiter's open acquisition is undone by the process that takes over.
 func TestAnOpenSharedAcquisitionIsUndoneByASuccessor(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		s := w.session()
 		a := w.sharing(w.Context(), mutex(s))
@@ -240,7 +240,7 @@ func TestAnOpenSharedAcquisitionIsUndoneByASuccessor(t *testing.T) {
 
 // Observers see the mode, and the queue shows it.
 func TestTheModeIsSeen(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		e := &recorder{}
 		_, s := w.observedBy(e)
 		r := w.acquireShared(s)

@@ -30,7 +30,7 @@ import (
 func TestAWaiterWhoseNeighbourLeavesWaitsForTheOneBefore(t *testing.T) {
 	for _, how := range []string{"gives up", "dies"} {
 		t.Run(how, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				a := w.acquire(w.session())
 				ctx, cancel := context.WithCancel(w.Context())
 				defer cancel()
@@ -57,7 +57,7 @@ func TestAWaiterWhoseNeighbourLeavesWaitsForTheOneBefore(t *testing.T) {
 // A10: when its neighbour leaves, a waiter turns to the one right before that,
 // and sleeps on when the holder releases.
 func TestAWaiterWhoseNeighbourLeavesIsNotWokenByTheHolder(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		a := w.acquire(w.session())
 		b := w.waiting(w.session())
 		ctx, leave := context.WithCancel(w.Context())
@@ -79,7 +79,7 @@ func TestAWaiterWhoseNeighbourLeavesIsNotWokenByTheHolder(t *testing.T) {
 }
 
 func TestWaitersComeFirstComeFirstServed(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		var queue []*attempt
 		for range 10 {
@@ -102,7 +102,7 @@ func TestWaitersComeFirstComeFirstServed(t *testing.T) {
 // A2, K4: an answer from before its own key was put does not make an acquisition first,
 // whatever it shows; it ends the session, because the cluster went back.
 func TestAnAnswerFromBeforeTheOwnKeyDoesNotGiveTheLock(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		ctx, giveUp := context.WithCancel(w.Context())
 		between := w.acquiring(ctx, mutex(w.session()))
@@ -128,7 +128,7 @@ func asks(q etcdfake.Request) bool {
 // A10: one release of a thousand waiters' predecessor wakes one; the others send
 // nothing.
 func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		ctx, cancel := context.WithCancel(w.Context())
 		var queue []*attempt
@@ -156,7 +156,7 @@ func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 
 // A4, E3: compaction is not an error and does not lose the place.
 func TestCompactionWhileWaitingKeepsThePosition(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		first, second := w.waiting(w.session()), w.waiting(w.session())
 		for i := range 600 {
@@ -183,7 +183,7 @@ func TestCompactionWhileWaitingKeepsThePosition(t *testing.T) {
 // A4: a deletion that was compacted before the watch could deliver it is queried
 // as soon as the compaction is known, and not left to the next look.
 func TestADeletionThatWasCompactedIsQueried(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		s := w.session()
 		a := w.waiting(s)
@@ -207,7 +207,7 @@ func TestADeletionThatWasCompactedIsQueried(t *testing.T) {
 func TestAWaiterOnAnIsolatedMemberIsNoZombie(t *testing.T) {
 	for i := range 3 {
 		t.Run(fmt.Sprint("member ", i), func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				h := w.acquire(w.session())
 				var queue []*attempt
 				for range 6 {
@@ -228,7 +228,7 @@ func TestAWaiterOnAnIsolatedMemberIsNoZombie(t *testing.T) {
 // H2: watches that deliver nothing at all cost time and nothing else: the session's
 // renewals look (A4).
 func TestAWaiterWhoseWatchesAreSilentAcquiresByARead(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		w.f.Inject(etcdfake.Rule{Method: "Watch", Lose: true})
 		s := w.session()
@@ -244,7 +244,7 @@ func TestAWaiterWhoseWatchesAreSilentAcquiresByARead(t *testing.T) {
 
 // A9: the predecessor is deleted between the answer that showed it and the watch.
 func TestADeletionBetweenReadAndWatchIsNotMissed(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		s := w.session()
 		w.f.Inject(etcdfake.Rule{Method: "Watch", Times: 1, Delay: time.Second, Match: func(q etcdfake.Request) bool {
@@ -262,7 +262,7 @@ func TestADeletionBetweenReadAndWatchIsNotMissed(t *testing.T) {
 
 // A3: what is put on the key before changes nothing, as an election's leader does.
 func TestPutsOnTheKeyBeforeAreIgnored(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		foreign := w.session()
 		key := "name/peer"
 		w.f.Put(key, "0", foreign.ID())
@@ -284,7 +284,7 @@ func TestPutsOnTheKeyBeforeAreIgnored(t *testing.T) {
 
 // A8: a key of the same name that is deleted and made again is another.
 func TestAPredecessorThatIsRecreatedIsASuccessor(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		w.f.Put("name/peer", "", 0)
 		a := w.waiting(w.session())
 		w.f.Delete("name/peer")
@@ -299,7 +299,7 @@ func TestAPredecessorThatIsRecreatedIsASuccessor(t *testing.T) {
 // A8: an attempt whose key is deleted while it waits, and another of the same
 // session that begins in the meantime, are two: neither takes the other's key.
 func TestADeletedKeyAndTheSessionsNextOneAreTwo(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		s := w.session()
 		one := w.waiting(s)
@@ -318,7 +318,7 @@ func TestADeletedKeyAndTheSessionsNextOneAreTwo(t *testing.T) {
 }
 
 // inOrder are the queue's keys, the first-created one first.
-func (w *world) inOrder() []string {
+func (w *fixture) inOrder() []string {
 	all := w.keys()
 	slices.SortFunc(all, func(a, b string) int { return int(w.f.Get(a).CreateRevision - w.f.Get(b).CreateRevision) })
 	return all
@@ -327,7 +327,7 @@ func (w *world) inOrder() []string {
 // A11: from release to acquisition it is four trips: the release, its event, the
 // question and its answer.
 func TestAHandoverTakesFourTrips(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		a := w.waiting(w.session())
 		time.Sleep(time.Second)
@@ -347,7 +347,7 @@ func TestAHandoverTakesFourTrips(t *testing.T) {
 // S15: that a holder's lease has had its time says nothing: a waiter waits for
 // the key to be deleted, which new leaders put off.
 func TestAWaiterWaitsForTheKeyToGoAndNotForTimeToPass(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s, err := w.client(pawl.Config{}).NewSession(w.Context(), lease.Options{TTL: 3 * time.Second})
 		require.NoError(w, err)
 		h := w.acquire(s)
@@ -372,7 +372,7 @@ func TestAWaiterWaitsForTheKeyToGoAndNotForTimeToPass(t *testing.T) {
 
 // A17: who waits behind a key that is not pawl's says so in the log.
 func TestWaitingForAForeignKeyIsLogged(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		var log bytes.Buffer
 		s, err := w.client(pawl.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}).Session(w.Context())
 		require.NoError(w, err)
@@ -387,7 +387,7 @@ func TestWaitingForAForeignKeyIsLogged(t *testing.T) {
 
 // A lock and an election of one name exclude each other, which is seldom meant.
 func TestALockAndAnElectionThatWaitForEachOtherAreLoggedOnce(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		var log bytes.Buffer
 		logging := w.client(pawl.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		count := func() int {
@@ -425,7 +425,7 @@ func TestALockAndAnElectionThatWaitForEachOtherAreLoggedOnce(t *testing.T) {
 
 // Close does not wait for reads that only the log needs, nor report them as left.
 func TestCloseDoesNotWaitForWhatIsReadForTheLog(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		term, err := elect.New(w.session(), "name", elect.Options{}).Campaign(w.Context(), nil)
 		require.NoError(w, err)
 		logging := w.client(pawl.Config{Logger: slog.New(slog.NewTextHandler(new(bytes.Buffer), nil))})
@@ -448,7 +448,7 @@ func TestCloseDoesNotWaitForWhatIsReadForTheLog(t *testing.T) {
 
 // A14: two goroutines on one session exclude each other, on one Mutex or two.
 func TestGoroutinesOfOneSessionExcludeEachOther(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		m := mutex(s)
 		h, err := m.Acquire(w.Context())
@@ -467,7 +467,7 @@ func TestGoroutinesOfOneSessionExcludeEachOther(t *testing.T) {
 }
 
 func TestSixtyFourGoroutinesOnOneMutexLoseNoUpdate(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		m := mutex(w.session())
 		counter := 0 // what the lock protects; the race detector looks on
 		var inside sync.Mutex
@@ -495,7 +495,7 @@ func TestSixtyFourGoroutinesOnOneMutexLoseNoUpdate(t *testing.T) {
 
 // A17: holding "a/b" does not block "a".
 func TestNestedNamesAreDisjoint(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session()
 		for _, name := range []string{"a/b", "a", "a/", "/a", "/", "//", "a\x00", "%", "%2F", "a%2Fb", "ü", "//pawl/x", "\xff"} {
 			h, err := lock.New(s, name, lock.Options{}).TryAcquire(w.Context())
@@ -508,7 +508,7 @@ func TestNestedNamesAreDisjoint(t *testing.T) {
 
 // A16: busy at once, and nothing written; the text names the holder.
 func TestTryAcquireOfAHeldLockWritesNothing(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		holder := w.session()
 		h := w.acquire(holder)
 		s := w.session()
@@ -530,7 +530,7 @@ func TestTryAcquireOfAHeldLockWritesNothing(t *testing.T) {
 
 // A16: of two that try at the same moment one wins; the other's key is never put.
 func TestTwoWhoTryAtOnceAreOneHolderAndOneBusy(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		one, two := mutex(w.session()), mutex(w.session())
 		w.f.Inject(etcdfake.Rule{Method: "Txn", Times: 2, HoldAnswer: time.Second}) // both have looked before either puts
 		results := make(chan error, 2)
@@ -549,7 +549,7 @@ func TestTwoWhoTryAtOnceAreOneHolderAndOneBusy(t *testing.T) {
 
 // Client.Close ends what waits, and nothing is left.
 func TestClosingTheClientEndsItsWaiters(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		c := w.client(pawl.Config{})
 		s, err := c.Session(w.Context())
@@ -565,7 +565,7 @@ func TestClosingTheClientEndsItsWaiters(t *testing.T) {
 
 // The end of a waiter's context is matched, with its cause, and removes its key.
 func TestAWaiterThatGivesUpLeavesNothing(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		why := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(w.Context())
@@ -589,7 +589,7 @@ func TestAWaiterThatGivesUpLeavesNothing(t *testing.T) {
 // A context that ends in the instant of success means an error, and not held.
 func TestTheContextsEndInTheInstantOfSuccessIsAnError(t *testing.T) {
 	for _, times := range []int{1, 2} { // the enqueue's answer; the confirmation's
-		inBubble(t, func(w *world) {
+		inBubble(t, func(w *fixture) {
 			var h *lock.Held
 			if times == 2 {
 				h = w.acquire(w.session())

@@ -69,7 +69,7 @@ func (c columns) register(key any, t fencing.Token) statement {
 // arg adds an argument and returns its placeholder.
 func (c columns) arg(st *statement, value any) string {
 	st.args = append(st.args, value)
-	return c.dialect.Place(len(st.args))
+	return c.dialect.Placeholder(len(st.args))
 }
 
 // seen is a token that shows in the insert ID of MySQL: see Row.found.
@@ -89,5 +89,5 @@ func (c columns) find(register string) string {
 }
 
 func (c columns) from() string {
-	return " FROM " + c.table + " WHERE " + c.key + " = " + c.dialect.Place(1)
+	return " FROM " + c.table + " WHERE " + c.key + " = " + c.dialect.Placeholder(1)
 }

@@ -24,6 +24,7 @@ type State struct {
 	Create, Mod int64         // its revisions
 	Next        int64         // the number of the session's next entry
 	Unsettled   []string      // keys of the entries that have to be undone
+	Forfeit     []int64       // the numbers of those entries whose removal is no release
 }
 
 // form is the JSON inside the text. Keys are bytes.
@@ -36,6 +37,7 @@ type form struct {
 	Mod       int64    `json:"mod"`
 	Next      int64    `json:"next"`
 	Unsettled [][]byte `json:"unsettled,omitempty"`
+	Forfeit   []int64  `json:"forfeit,omitempty"`
 }
 
 // prefix names the form.
@@ -43,7 +45,7 @@ const prefix = "pawl1."
 
 // Text writes s. Equal states have equal texts.
 func (s State) Text() string {
-	f := form{s.Lease, s.Cluster, int64(s.TTL / time.Second), []byte(s.Key), s.Create, s.Mod, s.Next, nil}
+	f := form{s.Lease, s.Cluster, int64(s.TTL / time.Second), []byte(s.Key), s.Create, s.Mod, s.Next, nil, s.Forfeit}
 	for _, key := range s.Unsettled {
 		f.Unsettled = append(f.Unsettled, []byte(key))
 	}
@@ -88,6 +90,14 @@ func (f form) state() (State, error) {
 			return State{}, errors.New("an unsettled key is empty")
 		}
 		s.Unsettled = append(s.Unsettled, string(key))
+	}
+	for i, n := range f.Forfeit {
+		if n <= 0 || n >= f.Next || i > 0 && n <= f.Forfeit[i-1] {
+			return State{}, errors.New("a forfeit entry is out of bounds, or out of order")
+		}
+	}
+	if len(f.Forfeit) > 0 {
+		s.Forfeit = f.Forfeit
 	}
 	return s, nil
 }

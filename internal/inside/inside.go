@@ -25,6 +25,7 @@ var HostOf func(c any) (session.Host, error)
 // for each method.
 type Keeper interface {
 	Promise(until clock.Instant) error
+	Retract()
 	Until() clock.Instant
 	Forfeit(cause error)
 }

@@ -19,7 +19,7 @@ import (
 
 func TestAFollowerReportsEveryChange(t *testing.T) {
 	for _, scope := range []inspect.Scope{{}, {Prefix: "re"}, {Name: "reports/daily"}} {
-		inBubble(t, func(w *world) {
+		inBubble(t, func(w *fixture) {
 			w.Namespace = "app/"
 			const name = "reports/daily"
 			ann, bob := w.Session("ann"), w.Session("bob")
@@ -65,7 +65,7 @@ func TestAFollowerReportsEveryChange(t *testing.T) {
 }
 
 func TestAFollowerReportsATerm(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		f := w.follow(inspect.Scope{})
 		term := w.leads(w.Session("ann"), "chief", "v1")
 		evs := f.reports("chief acquired")
@@ -80,7 +80,7 @@ func TestAFollowerReportsATerm(t *testing.T) {
 }
 
 func TestAFollowerGoesOnAfterACut(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		ann := w.Session("ann")
 		f := w.follow(inspect.Scope{})
 		h := w.Holds(ann, "a")
@@ -96,7 +96,7 @@ func TestAFollowerGoesOnAfterACut(t *testing.T) {
 }
 
 func TestAFollowerReadsAgainAfterACompaction(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		ann, bob := w.Session("ann"), w.Session("bob")
 		h := w.Holds(ann, "a")
 		other := w.Client()
@@ -119,7 +119,7 @@ func TestAFollowerReadsAgainAfterACompaction(t *testing.T) {
 }
 
 func TestASlowReaderMissesNothing(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		ann := w.Session("ann")
 		f := w.follow(inspect.Scope{})
 		w.Holds(ann, "b")
@@ -136,7 +136,7 @@ func TestASlowReaderMissesNothing(t *testing.T) {
 }
 
 func TestNextEndsWithItsContextWithTheFollowerAndWithTheClient(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		c := w.Client()
 		f, err := inspect.Follow(w.Context(), c, inspect.Scope{})
 		require.NoError(w, err)
@@ -172,7 +172,7 @@ func TestAFollowerOnARealServer(t *testing.T) {
 	f, err := inspect.Follow(t.Context(), watcher, inspect.Scope{Prefix: "re"})
 	require.NoError(t, err)
 	defer f.Close()
-	fw := &follower{&world{&inmemory.World{T: t}}, f}
+	fw := &follower{&fixture{&inmemory.Fixture{T: t}}, f}
 	session, err := holder.Session(t.Context())
 	require.NoError(t, err)
 	acquire := func() *lock.Held {

@@ -20,18 +20,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a cluster in memory, in a bubble.
-type world struct{ *inmemory.World }
+// fixture is a cluster in memory, in a bubble.
+type fixture struct{ *inmemory.Fixture }
 
-func inBubble(t *testing.T, f func(w *world)) {
+func inBubble(t *testing.T, f func(w *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f(&world{inmemory.New(t, etcdfake.Options{Members: 3})})
+		f(&fixture{inmemory.New(t, etcdfake.Options{Members: 3})})
 	})
 }
 
 // waits enqueues behind others, and returns when it waits.
-func (w *world) waits(ctx context.Context, s *pawl.Session, name string) (held chan *lock.Held) {
+func (w *fixture) waits(ctx context.Context, s *pawl.Session, name string) (held chan *lock.Held) {
 	held = make(chan *lock.Held, 1)
 	go func() { // ends with the acquisition, or ctx
 		h, err := lock.New(s, name, lock.Options{}).Acquire(ctx)
@@ -44,21 +44,21 @@ func (w *world) waits(ctx context.Context, s *pawl.Session, name string) (held c
 	return held
 }
 
-func (w *world) leads(s *pawl.Session, name, value string) *elect.Term {
+func (w *fixture) leads(s *pawl.Session, name, value string) *elect.Term {
 	w.Helper()
 	t, err := elect.New(s, name, elect.Options{}).Campaign(w.Context(), []byte(value))
 	require.NoError(w, err)
 	return t
 }
 
-func (w *world) read(scope inspect.Scope) *inspect.Snapshot {
+func (w *fixture) read(scope inspect.Scope) *inspect.Snapshot {
 	w.Helper()
 	s, err := inspect.Read(w.Context(), w.Client(), scope)
 	require.NoError(w, err)
 	return s
 }
 
-func (w *world) follow(scope inspect.Scope) *follower {
+func (w *fixture) follow(scope inspect.Scope) *follower {
 	w.Helper()
 	f, err := inspect.Follow(w.Context(), w.Client(), scope)
 	require.NoError(w, err)
@@ -68,7 +68,7 @@ func (w *world) follow(scope inspect.Scope) *follower {
 
 // follower checks the events of a Follower.
 type follower struct {
-	w *world
+	w *fixture
 	f *inspect.Follower
 }
 

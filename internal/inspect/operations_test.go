@@ -19,7 +19,7 @@ import (
 // once.
 func TestHalfOfTheUsualOperationsAreEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{inmemory.New(t, etcdfake.Options{Members: 3, MaxTxnOps: 64})}
+		w := &fixture{inmemory.New(t, etcdfake.Options{Members: 3, MaxTxnOps: 64})}
 		const n = 40
 		s := w.Session("ann")
 		for i := range n {

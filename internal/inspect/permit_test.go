@@ -12,7 +12,7 @@ import (
 
 // A permit that was held for too long is lost, as a lock is, and not released.
 func TestAPermitThatWasTakenFromItsHolderIsLost(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		f := w.follow(inspect.Scope{})
 		p, err := lock.NewSemaphore(w.Session("ann"), "gpu", 2, lock.Options{MaxHold: time.Second}).Acquire(w.Context())
 		require.NoError(w, err)

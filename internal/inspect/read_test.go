@@ -16,7 +16,7 @@ import (
 )
 
 func TestReadReturnsLocksAndElectionsWithTheirQueues(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		w.Namespace = "app/"
 		ann, bob := w.Session("ann"), w.Session("bob")
 		h := w.Holds(ann, "backup")
@@ -58,7 +58,7 @@ func TestReadReturnsLocksAndElectionsWithTheirQueues(t *testing.T) {
 }
 
 func TestReadGoesPageByPage(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		for i := range 2*inspect.Page + 7 {
 			w.Cluster.Put(fmt.Sprintf("n%04d/1f-%d", i, i+1), inspect.SomeLabel, 0)
 		}
@@ -69,7 +69,7 @@ func TestReadGoesPageByPage(t *testing.T) {
 }
 
 func TestEachLeaseIsQueriedOnce(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		ann, err := w.Client().NewSession(w.Context(), lease.Options{TTL: 9 * time.Second})
 		require.NoError(w, err)
 		got, err := inspect.Leases(w.Context(), w.Client(), ann.ID(), 0, 77, ann.ID())
@@ -82,7 +82,7 @@ func TestEachLeaseIsQueriedOnce(t *testing.T) {
 }
 
 func TestReadEndsWithItsContext(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		c := w.Client()
 		w.Cluster.BlackHole()
 		defer w.Cluster.Heal()
@@ -96,7 +96,7 @@ func TestReadEndsWithItsContext(t *testing.T) {
 }
 
 func TestEvictEndsTheHolderAndTheNextHasAGreaterToken(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		ann, bob := w.Session("ann"), w.Session("bob")
 		h := w.Holds(ann, "backup")
 		next := w.waits(w.Context(), bob, "backup")
@@ -118,7 +118,7 @@ func TestEvictEndsTheHolderAndTheNextHasAGreaterToken(t *testing.T) {
 }
 
 func TestEvictEndsATermAndAForeignKey(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		term := w.leads(w.Session("ann"), "chief", "v")
 		w.Cluster.Put("old/readme", "", 0)
 		for _, name := range []string{"chief", "old"} {
@@ -132,7 +132,7 @@ func TestEvictEndsATermAndAForeignKey(t *testing.T) {
 }
 
 func TestEvictWorksOnAFullDiskWithoutAMark(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h := w.Holds(w.Session("ann"), "backup")
 		p := w.read(inspect.Scope{}).Queues[0].Queue[0]
 		w.Cluster.SetNoSpace(true)
@@ -142,7 +142,7 @@ func TestEvictWorksOnAFullDiskWithoutAMark(t *testing.T) {
 }
 
 func TestSessionsAreReadWithTheLeaseThatEachNames(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		w.Namespace = "ns/"
 		ann := w.Session("ann")
 		w.Cluster.Put("ns///pawl/1f/3", "", ann.ID())

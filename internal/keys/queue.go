@@ -32,8 +32,9 @@ func NewQueue(namespace, name string, etcdLayout bool) (Queue, error) {
 	return Queue{Name: name, Prefix: prefix, EtcdLayout: etcdLayout}, nil
 }
 
-// A Place is where a queue key is put: its queue and its form.
-type Place struct {
+// A Spec is what the name of a new queue key is made of, beside its lease and number: its queue
+// and its form.
+type Spec struct {
 	Prefix string // of the queue's keys
 	Form   Form
 }

@@ -17,8 +17,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is an etcd in memory, a connection to it and a Hub, in a bubble.
-type world struct {
+// fixture is an etcd in memory, a connection to it and a Hub, in a bubble.
+type fixture struct {
 	*testing.T
 	f    *etcdfake.Cluster
 	c    *cluster.Cluster
@@ -26,7 +26,7 @@ type world struct {
 	news chan struct{}
 }
 
-func inBubble(t *testing.T, f func(w *world)) {
+func inBubble(t *testing.T, f func(w *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		fake := etcdfake.New(etcdfake.Options{})
@@ -36,12 +36,12 @@ func inBubble(t *testing.T, f func(w *world)) {
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
 		hub := watcher.New(c)
 		t.Cleanup(hub.Close)
-		f(&world{T: t, f: fake, c: c, hub: hub, news: make(chan struct{}, 1)})
+		f(&fixture{T: t, f: fake, c: c, hub: hub, news: make(chan struct{}, 1)})
 	})
 }
 
 // open begins a Tail of all keys below "k/".
-func (w *world) open(from int64, strip func(*watcher.Event)) *listwatch.Tail {
+func (w *fixture) open(from int64, strip func(*watcher.Event)) *listwatch.Tail {
 	tail := listwatch.Open(w.hub, listwatch.Keys{Key: "k/", End: "k0"}, from, w.news, strip)
 	w.Cleanup(tail.Close)
 	return tail

@@ -15,7 +15,7 @@ import (
 )
 
 func TestAReadingOutlastsFailures(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		began, tries := time.Now(), 0
 		require.NoError(w, listwatch.Persist(w.Context(), w.c, func() error {
 			if tries++; tries < 9 {
@@ -30,7 +30,7 @@ func TestAReadingOutlastsFailures(t *testing.T) {
 }
 
 func TestAReadingThatIsForbiddenIsNotTriedAgain(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		tries := 0
 		err := listwatch.Persist(w.Context(), w.c, func() error {
 			if tries++; tries > 9 {
@@ -44,7 +44,7 @@ func TestAReadingThatIsForbiddenIsNotTriedAgain(t *testing.T) {
 }
 
 func TestAReadingEndsWithItsContextOrTheCluster(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		ctx, cancel := context.WithTimeout(w.Context(), 10*time.Second)
 		defer cancel()
 		began := time.Now()
@@ -64,7 +64,7 @@ func TestAReadingEndsWithItsContextOrTheCluster(t *testing.T) {
 }
 
 func TestWaitReturnsWithNews(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		w.news <- struct{}{}
 		assert.NoError(w, listwatch.Wait(w.Context(), w.c, w.news))
 		ctx, cancel := context.WithCancelCause(w.Context())

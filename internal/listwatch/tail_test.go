@@ -14,7 +14,7 @@ import (
 
 // Guarantee 1.
 func TestATailGivesEachEventOnceInTheOrderOfRevisions(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		from := w.f.Put("k/a", "1", 0)
 		tail := w.open(from, nil)
 		want := []int64{from, w.f.Put("k/b", "1", 0), w.f.Put("k/a", "2", 0)}
@@ -35,7 +35,7 @@ func TestATailGivesEachEventOnceInTheOrderOfRevisions(t *testing.T) {
 func TestATailThatHoldsTooMuchGoesOnAfterTheLastEventItHeld(t *testing.T) {
 	for name, size := range map[string]int{"many": 1, "large": 1 << 20} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				value, n := string(make([]byte, size)), 40
 				if size == 1 {
 					n = 10_000
@@ -70,7 +70,7 @@ func TestATailThatHoldsTooMuchGoesOnAfterTheLastEventItHeld(t *testing.T) {
 
 // Guarantee 3.
 func TestAGapIsTheLastThingThatATailGives(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		from := w.f.Put("k/a", "1", 0)
 		last := w.f.Put("k/a", "2", 0)
 		w.f.Compact(last)
@@ -87,7 +87,7 @@ func TestAGapIsTheLastThingThatATailGives(t *testing.T) {
 }
 
 func TestAClosedTailTakesNothing(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		tail := w.open(w.f.Revision()+1, nil)
 		synctest.Wait()
 		tail.Close()
@@ -101,7 +101,7 @@ func TestAClosedTailTakesNothing(t *testing.T) {
 
 // Another Tail of the same keys keeps what this one takes out.
 func TestWhatOneTailStripsAnotherHas(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		from := w.f.Revision() + 1
 		bare := w.open(from, func(e *watcher.Event) { e.Value = nil })
 		whole := w.open(from, nil)

@@ -3,10 +3,8 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
@@ -84,7 +82,7 @@ func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 	for wait := newBackoff(); ; {
 		var err error
 		switch next := read(a, (*state.Acquisition).Next); next {
-		case state.Sleep, state.SleepBriefly:
+		case state.Sleep:
 			if a.permit != nil && r.Try { // another took the free slot first
 				return &detail{ErrBusy, "the last free slot was taken a moment ago"}
 			}
@@ -96,26 +94,13 @@ func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 		case state.Win:
 			return a.win(ctx, r.Limits)
 		default:
-			return a.over(ctx)
+			return a.interrupted(ctx)
 		}
 		if err != nil {
 			return err
 		}
 	}
 }
-
-// aboveFloor refuses a token that is not above floor, because storage may have seen a greater
-// one.
-func aboveFloor(t, floor fencing.Token) error {
-	if t <= floor {
-		return fmt.Errorf("%w: %d, the floor is %d", state.ErrTokenFloor, t, floor)
-	}
-	return nil
-}
-
-// handoffWait is how long a waiter that expects a handoff waits for it once its predecessor's
-// key is deleted: the two events may arrive in either order.
-const handoffWait = 20 * time.Millisecond
 
 // sleep returns when something has happened that may end the wait.
 func (a *Acquisition) sleep(ctx context.Context) error {
@@ -129,31 +114,21 @@ func (a *Acquisition) sleep(ctx context.Context) error {
 	if err := a.Err(); err != nil {
 		return err
 	}
-	var late <-chan time.Time
-	switch next {
-	case state.Sleep:
-	case state.SleepBriefly:
-		t := time.NewTimer(handoffWait)
-		defer t.Stop()
-		late = t.C
-	default:
+	if next != state.Sleep {
 		return nil
 	}
 	select {
 	case <-woken:
 		return a.Err()
-	case <-late:
-		a.apply(state.HandoffLate{}, nil)
-		return nil
 	case <-ctx.Done():
-		return a.over(ctx)
+		return a.interrupted(ctx)
 	}
 }
 
 // win makes the acquisition held, after its evidence was found. It reads the clock last (rule
 // T3).
 func (a *Acquisition) win(ctx context.Context, l Limits) error {
-	if err := a.over(ctx); err != nil {
+	if err := a.interrupted(ctx); err != nil {
 		return err
 	}
 	a.apply(state.Won{}, nil)
@@ -190,7 +165,7 @@ func (a *Acquisition) pause(ctx context.Context, d time.Duration) error {
 	case <-t.C:
 		return a.Err()
 	case <-ctx.Done():
-		return a.over(ctx)
+		return a.interrupted(ctx)
 	}
 }
 

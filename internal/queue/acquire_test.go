@@ -28,7 +28,7 @@ func (h *hooks) AfterFunc(func()) func() bool {
 
 // A program's context may live as long as it does, and have a million calls.
 func TestNoCallLeavesAnythingOnItsContext(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 1}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 1}, func(w *fixture) {
 		s := w.session()
 		ctx := &hooks{Context: w.Context(), done: make(chan struct{})}
 		c, err := Acquire(ctx, s, w.queue(), Request{})
@@ -58,7 +58,7 @@ func (s slow) Deadline() (time.Time, bool) { return s.end, true }
 
 // A handoff needs no request, which would look at the deadline.
 func TestAHandoffAfterTheContextsDeadlineIsNotHeldThoughNoTimerHasRun(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		holder, waiting := w.inTurn(1)
 		s := w.session()
 		late := w.acquiring(slow{w.Context(), time.Now().Add(time.Second)}, s, takingHandoffs(s))
@@ -72,7 +72,7 @@ func TestAHandoffAfterTheContextsDeadlineIsNotHeldThoughNoTimerHasRun(t *testing
 }
 
 func TestAFunctionIsNotCalledAfterTheContextsDeadlineThoughNoTimerHasRun(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		err := w.acquire(w.session()).Do(slow{w.Context(), time.Now()}, errGivenBack, func(context.Context) error {
 			assert.Fail(w, "called")
 			return nil

@@ -220,9 +220,6 @@ func (a *Acquisition) Shared() bool { return a.queue.Shared }
 // Name is the queue's name as it was given.
 func (a *Acquisition) Name() string { return a.queue.Name }
 
-// Token is the create revision of Key.
-func (a *Acquisition) Token() fencing.Token { return fencing.Token(a.own().Create) }
-
 // Guard is a comparison of Key's create revision with Token. A transaction with
 // it is refused here once Err is not nil, and by the server in any case.
 func (a *Acquisition) Guard() kv.Guard { return kvinside.Guard(a.Key(), a.Token(), a).(kv.Guard) }
@@ -252,9 +249,9 @@ func (a *Acquisition) Err() error {
 	return nil
 }
 
-// over is why an Acquire under way gives up: the error of Err if there is one, otherwise the
+// interrupted is why an Acquire under way gives up: the error of Err if there is one, otherwise the
 // end of ctx.
-func (a *Acquisition) over(ctx context.Context) error {
+func (a *Acquisition) interrupted(ctx context.Context) error {
 	if err := a.Err(); err != nil {
 		return err
 	}

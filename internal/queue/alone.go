@@ -6,9 +6,14 @@ package queue
 // of the session's keys out of its reads: nothing but its own key can be in that range.
 
 // isAlone reports whether its own key is the session's only key in the queue, and has been
-// since the acquisition began. In etcd's layout the keys of other names may lie among the
-// session's keys, so it is false there. It is also false for a shared acquisition, which reads
-// only the keys in its way, for a set, and for a semaphore.
+// since the acquisition began. It is false unless the acquisition is ordinary: in etcd's layout
+// the keys of other names may lie among the session's keys, and a shared acquisition reads only
+// the keys in its way.
 func (a *Acquisition) isAlone() bool {
-	return !a.queue.EtcdLayout && !a.queue.Shared && a.permit == nil && !a.isSet() && a.s.Alone(a.n, a.queue.Prefix)
+	return a.isOrdinary() && a.s.Alone(a.n, a.queue.Prefix)
+}
+
+// isOrdinary reports whether it is an exclusive acquisition of one name in pawl's layout.
+func (a *Acquisition) isOrdinary() bool {
+	return !a.queue.EtcdLayout && !a.queue.Shared && a.permit == nil && !a.isSet()
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // began is an acquisition that is begun, and whose enqueue is not sent.
-func (w *world) began(s *session.Session, q Queue) *Acquisition {
+func (w *fixture) began(s *session.Session, q Queue) *Acquisition {
 	c := &Acquisition{s: s, queue: q}
 	err := c.begins()
 	require.NoError(w, err)
@@ -28,7 +28,7 @@ func (w *world) began(s *session.Session, q Queue) *Acquisition {
 
 // around reports whether the acquisition's enqueue reads around its session's own keys,
 // or else the whole queue.
-func (w *world) around(c *Acquisition) bool {
+func (w *fixture) around(c *Acquisition) bool {
 	var read []string
 	for _, o := range c.enqueueTxn(Request{}, c.isAlone()).Success[1:] {
 		r := o.GetRequestRange()
@@ -48,7 +48,7 @@ func (w *world) around(c *Acquisition) bool {
 // A2: what an enqueue reads around is nothing but keys of its session that are
 // gone for good.
 func TestOnlyALoneAcquisitionReadsAroundItsSessionsKeys(t *testing.T) {
-	inBubble(t, etcdfake.Options{}, func(w *world) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()
 		first := w.began(s, w.queue())
 		assert.True(w, w.around(first))
@@ -81,7 +81,7 @@ func TestOnlyALoneAcquisitionReadsAroundItsSessionsKeys(t *testing.T) {
 // A2: two acquisitions of one session, of which the second overtakes the first on
 // its way, do not both hold.
 func TestAnAcquisitionThatIsOvertakenByOneOfItsOwnSessionWaits(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
 		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
 		slow := w.waiting(s)
@@ -98,7 +98,7 @@ func TestAnAcquisitionThatIsOvertakenByOneOfItsOwnSessionWaits(t *testing.T) {
 // The same where the one that overtook is gone again before the slow one's
 // answer comes.
 func TestAnAcquisitionThatWasOvertakenAndStandsAloneHolds(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
 		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
 		slow := w.waiting(s)
@@ -110,7 +110,7 @@ func TestAnAcquisitionThatWasOvertakenAndStandsAloneHolds(t *testing.T) {
 
 // A2: a queue is read on both sides of the session's own keys.
 func TestALoneAcquisitionWaitsForTheLastOfTheOthers(t *testing.T) {
-	inBubble(t, etcdfake.Options{}, func(w *world) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()
 		for _, others := range [][]string{{"0"}, {"~"}, {"0", "~"}, {"~", "0"}} {
 			for _, key := range others {
@@ -134,7 +134,7 @@ func TestALoneAcquisitionWaitsForTheLastOfTheOthers(t *testing.T) {
 // takes no other key of its session off the queue.
 func TestOfTwoReleasesAtOnceTheLateOneCountsNothingTwice(t *testing.T) {
 	t.Cleanup(func() { clock.SetSource(nil) })
-	inBubble(t, etcdfake.Options{}, func(w *world) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()
 		first := w.acquire(s)
 		second := w.waiting(s)
@@ -157,7 +157,7 @@ func TestOfTwoReleasesAtOnceTheLateOneCountsNothingTwice(t *testing.T) {
 
 // A2: the same of a key that was overwritten, which two remove.
 func TestAnAcquisitionThatHasEndedIsNotCountedAgain(t *testing.T) {
-	inBubble(t, etcdfake.Options{}, func(w *world) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()
 		first, second := w.began(s, w.queue()), w.began(s, w.queue())
 		s.Settle(first.n)
@@ -171,13 +171,13 @@ func TestAnAcquisitionThatHasEndedIsNotCountedAgain(t *testing.T) {
 // A session whose key somebody deleted, or wrote to, counts it no longer than it is
 // there.
 func TestAKeyThatWasLostIsReadAround(t *testing.T) {
-	for name, lose := range map[string]func(w *world, key string){
-		"deleted":     func(w *world, key string) { w.f.Delete(key) },
-		"overwritten": func(w *world, key string) { w.f.Put(key, "another's", 0) },
+	for name, lose := range map[string]func(w *fixture, key string){
+		"deleted":     func(w *fixture, key string) { w.f.Delete(key) },
+		"overwritten": func(w *fixture, key string) { w.f.Put(key, "another's", 0) },
 	} {
 		for how, armed := range map[string]time.Duration{"found by the watch": time.Second, "found by Confirm": 0} {
 			t.Run(name+", "+how, func(t *testing.T) {
-				inBubble(t, etcdfake.Options{}, func(w *world) {
+				inBubble(t, etcdfake.Options{}, func(w *fixture) {
 					s := w.session()
 					c := w.acquire(s)
 					time.Sleep(armed)
@@ -196,7 +196,7 @@ func TestAKeyThatWasLostIsReadAround(t *testing.T) {
 // An acquisition that another of its session may have overtaken does not say that
 // nobody stood before it.
 func TestAnOvertakenAcquisitionDoesNotKnowItsPosition(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		ahead := make(chan int, 2)
 		s := w.sessionWith(pawl.Config{Observer: observe.Func(func(_ context.Context, ev observe.Event) {
 			if ev, ok := ev.(observe.LockEnqueued); ok {

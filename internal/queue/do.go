@@ -18,7 +18,10 @@ func (a *Acquisition) Do(ctx context.Context, as error, fn func(ctx context.Cont
 	child, cancel := context.WithCancelCause(a.carry(ctx, a.queue, a.Token()))
 	defer cancel(nil)
 	w := &work{cancel}
-	if err := a.begin(w); err != nil {
+	if others, err := a.begin(w); err != nil {
+		if others == 0 { // rule ML6: no function uses the other names
+			a.freeRest()
+		}
 		return err
 	}
 	defer func() { // also if fn panics
@@ -31,21 +34,20 @@ func (a *Acquisition) Do(ctx context.Context, as error, fn func(ctx context.Cont
 	return fn(child)
 }
 
-// begin records w, to be cancelled at loss; it fails if the acquisition has ended.
-func (a *Acquisition) begin(w *work) error {
+// begin records w, to be cancelled at loss. It fails if the acquisition has ended; others is
+// then how many calls of Do are under way.
+func (a *Acquisition) begin(w *work) (others int, err error) {
 	for {
-		if err := a.Err(); err != nil {
-			return err
-		}
+		err := a.Err()
 		a.mu.Lock()
-		alive := a.ended.Load() == nil
-		if alive {
+		others, alive := a.working, a.ended.Load() == nil
+		if err == nil && alive {
 			a.works = append(a.works, w)
 			a.working++
 		}
 		a.mu.Unlock()
-		if alive {
-			return nil
+		if err != nil || alive {
+			return others, err
 		}
 	}
 }

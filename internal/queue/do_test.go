@@ -19,7 +19,7 @@ func TestALossIsSaidOnceWhereTheFunctionReturnedIt(t *testing.T) {
 		"wrapped":  func(err error) error { return fmt.Errorf("work: %w", err) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, etcdfake.Options{Members: 1}, func(w *world) {
+			inBubble(t, etcdfake.Options{Members: 1}, func(w *fixture) {
 				s := w.session()
 				c := w.acquire(s)
 				err := c.Do(w.Context(), errGivenBack, func(ctx context.Context) error {

@@ -1,5 +1,5 @@
 // Package queue is the one waiting algorithm, which locks and elections share:
-// enqueue a key, wait for its predecessor, confirm, hold, release.
+// enqueue a key, wait for its predecessor, query, hold, release.
 //
 // A queue is all keys under one name, in the order of their create revisions.
 // The first one that exists is the holder's; its create revision is the fencing token.

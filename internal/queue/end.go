@@ -18,7 +18,7 @@ const causeWait = 50 * time.Millisecond
 type ending struct {
 	a        *Acquisition
 	held     bool // it was held: its loss matches ErrLost
-	place    int  // the index of the key that caused it, among its own keys
+	index    int  // the index of the key that caused it, among its own keys
 	released bool
 	once     sync.Once
 	decided  chan struct{} // closed once err is set
@@ -40,7 +40,7 @@ func (a *Acquisition) endsAs(fx state.Effects, why error) *ending {
 		e.held = true
 		return e
 	}
-	return &ending{a: a, held: fx.Held, place: fx.Own, decided: make(chan struct{})}
+	return &ending{a: a, held: fx.Held, index: fx.Own, decided: make(chan struct{})}
 }
 
 // decided is an ending whose cause is known from the beginning.
@@ -72,7 +72,7 @@ func (e *ending) reason() error {
 		select {
 		case <-e.decided:
 		case <-t.C:
-			e.decide(e.a.deletedKey(e.place))
+			e.decide(e.a.deletedKey(e.index))
 		}
 	}
 	<-e.decided
@@ -82,7 +82,7 @@ func (e *ending) reason() error {
 // End implements session.Acquisition. It is called when the session has ended, and also decides
 // an end that has no cause yet. The first cause is final.
 func (a *Acquisition) End(cause error) {
-	a.apply(state.Over{}, cause)
+	a.apply(state.EndOfSession{}, cause)
 	a.ended.Load().decide(cause)
 }
 
@@ -143,16 +143,16 @@ func (a *Acquisition) examine(e *ending) {
 			e.decide(err)
 			return
 		}
-		e.decide(a.deletedKey(e.place))
+		e.decide(a.deletedKey(e.index))
 	})
 }
 
-// deletedKey is the cause of an end by the deletion of its own key at index place.
-func (a *Acquisition) deletedKey(place int) error {
+// deletedKey is the cause of an end by the deletion of its own key at index i.
+func (a *Acquisition) deletedKey(i int) error {
 	if !a.isSet() {
 		return ErrKeyDeleted
 	}
-	return &detail{ErrKeyDeleted, a.of(place)}
+	return &detail{ErrKeyDeleted, a.of(i)}
 }
 
 // spread does what rule H1 asks for after the end is marked, once the cause is known and in

@@ -72,12 +72,12 @@ func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) 
 
 // begins adds an entry to the session's ledger, which gives it new key names.
 func (a *Acquisition) begins() (err error) {
-	places := make([]keys.Place, 0, 1+len(a.more))
+	specs := make([]keys.Spec, 0, 1+len(a.more))
 	for i := range 1 + len(a.more) {
 		q := a.queueAt(i)
-		places = append(places, q.place())
+		specs = append(specs, q.spec())
 	}
-	if a.n, a.keys, err = a.s.Begin(places...); err != nil {
+	if a.n, a.keys, err = a.s.Begin(specs...); err != nil {
 		return err
 	}
 	if a.named {
@@ -130,7 +130,7 @@ func (a *Acquisition) enqueueTxn(r Request, around bool) *pb.TxnRequest {
 // enqueued processes the answer of an applied enqueue. around: the enqueue left the session's
 // own keys out of what it read.
 func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
-	ev := state.Enqueued{Own: state.Key{Name: a.keys[0], Create: txn.PutRevision(resp, 0)}, Others: a.keys[1:], Revision: resp.Header.Revision}
+	ev := state.Enqueued{Own: created(a.keys[0], resp, 0), Others: a.keys[1:], Revision: resp.Header.Revision}
 	ahead, hidden := 0, len(a.keys)
 	var wrong error
 	for i := range resp.Responses {
@@ -238,11 +238,11 @@ func (a *Acquisition) firstBusy(resp *pb.TxnResponse, i int) error {
 	return nil
 }
 
-// busy is the error of a try that found key first in the way in the queue at index place.
-func (a *Acquisition) busy(place int, key string) error {
+// busy is the error of a try that found key first in the way in the queue at index i.
+func (a *Acquisition) busy(i int, key string) error {
 	which := ""
 	if a.isSet() {
-		which = fmt.Sprintf("%q is ", a.nameOf(place))
+		which = fmt.Sprintf("%q is ", a.nameOf(i))
 	}
 	if err := a.otherKind(key); err != nil && a.permit == nil {
 		return err

@@ -24,15 +24,21 @@ import (
 // Only keys whose value begins with keys.LockMark receive handoffs: those of locks in pawl's
 // layout. All other keys, and waiters that nothing was read about, query as usual.
 
-// releaseTxn deletes its own key if its create revision is unchanged, and returns the key as it
-// was. With handoff it also puts a handoff on the successor's key, and does neither unless that
-// key exists as it was read. Without handoff it only deletes, so that it works on a full disk.
-// Doing it twice is harmless.
-func (a *Acquisition) releaseTxn(handoff bool) *pb.TxnRequest {
+// releaseTxn deletes its own key if its create revision is unchanged. With exact it also
+// compares the modification revision; otherwise the answer contains the key as it was, which
+// shows whether somebody else wrote to it. With handoff it also puts a handoff on the
+// successor's key, and does neither unless that key exists as it was read. Without handoff it
+// only deletes, so that it works on a full disk. Doing it twice is harmless.
+func (a *Acquisition) releaseTxn(handoff, exact bool) *pb.TxnRequest {
 	own, key := a.own(), []byte(a.Key())
 	t := txn.New()
 	t.Compare = append(t.Compare, txn.CreateIs(key, own.Create))
-	t.Success = append(t.Success, txn.DeletePrevious(key))
+	if exact {
+		t.Compare = append(t.Compare, txn.ModIs(key, read(a, (*state.Acquisition).Mod)))
+		t.Success = append(t.Success, txn.Delete(key))
+	} else {
+		t.Success = append(t.Success, txn.DeletePrevious(key))
+	}
 	if a.permit != nil && a.permit.cancels {
 		t.Success = append(t.Success, txn.Delete(a.s.CancelKey(a.n))) // the take put it
 	}

@@ -51,7 +51,11 @@ type holdEnd struct {
 
 // keeps reports whether its own key has to stay for now, and until when.
 func (a *Acquisition) keeps() (until time.Time, ok bool) {
-	now, kept := clock.Now(), a.keptUntil()
+	kept := a.keptUntil()
+	if kept.IsZero() {
+		return time.Time{}, false
+	}
+	now := clock.Now()
 	return kept.Time(now), now.Before(kept)
 }
 
@@ -62,8 +66,8 @@ func (a *Acquisition) keptUntil() clock.Instant {
 	return a.keptTo
 }
 
-// HoldOver implements session.Acquisition: it compares the clock.
-func (a *Acquisition) HoldOver() { _ = a.Err() }
+// HoldExpired implements session.Acquisition: it compares the clock.
+func (a *Acquisition) HoldExpired() { _ = a.Err() }
 
 // overheld reports whether the hold has lasted as long as it may, and if so ends it.
 func (a *Acquisition) overheld() bool {
@@ -71,6 +75,6 @@ func (a *Acquisition) overheld() bool {
 	if end == nil || clock.Now().Before(end.at) {
 		return false
 	}
-	a.apply(state.HoldOver{}, &detail{ErrMaxHold, fmt.Sprintf("for %v", end.max)})
+	a.apply(state.HoldExpired{}, &detail{ErrMaxHold, fmt.Sprintf("for %v", end.max)})
 	return true
 }

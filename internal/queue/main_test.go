@@ -26,8 +26,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a cluster, and clients of it, in a bubble.
-type world struct {
+// fixture is a cluster, and clients of it, in a bubble.
+type fixture struct {
 	*testing.T
 	f      *etcdfake.Cluster
 	shared bool     // what queue is
@@ -37,7 +37,7 @@ type world struct {
 }
 
 // more are the queues of the other names, of which every other is wanted shared.
-func (w *world) more() (all []Queue) {
+func (w *fixture) more() (all []Queue) {
 	for i, name := range w.set {
 		q, err := New("", name, false)
 		require.NoError(w, err)
@@ -48,15 +48,15 @@ func (w *world) more() (all []Queue) {
 }
 
 // take acquires the queue, and those of the other names.
-func (w *world) take(ctx context.Context, s *session.Session, r Request) (*Acquisition, error) {
+func (w *fixture) take(ctx context.Context, s *session.Session, r Request) (*Acquisition, error) {
 	return AcquireAll(ctx, s, r, w.queue(), w.more()...)
 }
 
-// inBubble runs f in a world whose every goroutine is gone at the end.
-func inBubble(t *testing.T, o etcdfake.Options, f func(w *world)) {
+// inBubble runs f in a fixture whose every goroutine is gone at the end.
+func inBubble(t *testing.T, o etcdfake.Options, f func(w *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, f: etcdfake.New(o)}
+		w := &fixture{T: t, f: etcdfake.New(o)}
 		t.Cleanup(w.f.Close)
 		f(w)
 	})
@@ -64,7 +64,7 @@ func inBubble(t *testing.T, o etcdfake.Options, f func(w *world)) {
 
 // linearizable fails the test where a transaction reads what is perhaps not so any
 // more (H3).
-func (w *world) linearizable(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (w *fixture) linearizable(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if t, ok := req.(*pb.TxnRequest); ok {
 		for _, o := range append(t.Success[:len(t.Success):len(t.Success)], t.Failure...) {
 			assert.False(w, o.GetRequestRange().GetSerializable(), "a serializable read: %v", t)
@@ -74,9 +74,9 @@ func (w *world) linearizable(ctx context.Context, method string, req, answer any
 }
 
 // session is a session on a client of its own, as another process has it.
-func (w *world) session() *session.Session { return w.sessionWith(pawl.Config{}) }
+func (w *fixture) session() *session.Session { return w.sessionWith(pawl.Config{}) }
 
-func (w *world) sessionWith(cfg pawl.Config) *session.Session {
+func (w *fixture) sessionWith(cfg pawl.Config) *session.Session {
 	w.Helper()
 	cfg.Endpoints = w.f.Endpoints()
 	cfg.DialOptions = []grpc.DialOption{w.f.DialOption(), grpc.WithChainUnaryInterceptor(w.linearizable)}
@@ -90,7 +90,7 @@ func (w *world) sessionWith(cfg pawl.Config) *session.Session {
 }
 
 // queue is the one that most tests queue in.
-func (w *world) queue() Queue {
+func (w *fixture) queue() Queue {
 	if w.limit > 0 {
 		l, err := NewSemaphore("", "name", w.limit)
 		require.NoError(w, err)
@@ -102,8 +102,8 @@ func (w *world) queue() Queue {
 	return l
 }
 
-// acquireExclusive acquires alone, whatever the world's mode.
-func (w *world) acquireExclusive(s *session.Session) *Acquisition {
+// acquireExclusive acquires alone, whatever the fixture's mode.
+func (w *fixture) acquireExclusive(s *session.Session) *Acquisition {
 	w.Helper()
 	q := w.queue()
 	q.Shared = false
@@ -114,9 +114,9 @@ func (w *world) acquireExclusive(s *session.Session) *Acquisition {
 }
 
 // keys are the lock keys in the queue.
-func (w *world) keys() []string { return w.f.Keys(w.queue().Prefix) }
+func (w *fixture) keys() []string { return w.f.Keys(w.queue().Prefix) }
 
-func (w *world) acquire(s *session.Session) *Acquisition {
+func (w *fixture) acquire(s *session.Session) *Acquisition {
 	w.Helper()
 	c, err := w.take(w.Context(), s, labelled(Request{}, 1+len(w.more())))
 	require.NoError(w, err)
@@ -139,7 +139,7 @@ func labelled(r Request, n int) Request {
 
 // held asserts what is true of whatever is held: its token is the create
 // revision of its key (K1), and nothing in its way was created before it.
-func (w *world) held(c *Acquisition) {
+func (w *fixture) held(c *Acquisition) {
 	w.Helper()
 	require.NoError(w, c.Err())
 	for i, q := range c.queues() {
@@ -161,7 +161,7 @@ func (w *world) held(c *Acquisition) {
 
 var errGivenBack = errors.New("given back")
 
-func (w *world) release(c *Acquisition) {
+func (w *fixture) release(c *Acquisition) {
 	w.Helper()
 	require.NoError(w, c.Release(w.Context(), errGivenBack))
 	assert.ErrorIs(w, c.Err(), errGivenBack)
@@ -173,7 +173,7 @@ func (w *world) release(c *Acquisition) {
 
 // attempt is an Acquire under way.
 type attempt struct {
-	w    *world
+	w    *fixture
 	c    *Acquisition
 	err  error
 	took time.Duration
@@ -181,7 +181,7 @@ type attempt struct {
 }
 
 // acquiring starts an Acquire, and returns when it waits for something.
-func (w *world) acquiring(ctx context.Context, s *session.Session, r Request) *attempt {
+func (w *fixture) acquiring(ctx context.Context, s *session.Session, r Request) *attempt {
 	a := &attempt{w: w, done: make(chan struct{})}
 	q, more := w.queue(), w.more()
 	go func() {
@@ -195,7 +195,7 @@ func (w *world) acquiring(ctx context.Context, s *session.Session, r Request) *a
 	return a
 }
 
-func (w *world) waiting(s *session.Session) *attempt {
+func (w *fixture) waiting(s *session.Session) *attempt {
 	a := w.acquiring(w.Context(), s, Request{})
 	require.False(w, isClosed(a.done), "it does not wait: %v %v", a.c, a.err)
 	return a
@@ -224,7 +224,7 @@ var causes = []error{
 }
 
 // oneCause asserts that err matches want and no other cause.
-func (w *world) oneCause(want, err error) {
+func (w *fixture) oneCause(want, err error) {
 	w.Helper()
 	require.Error(w, err)
 	var got []error
@@ -238,7 +238,7 @@ func (w *world) oneCause(want, err error) {
 
 // clear asserts that nothing is left in the queue a second from now, and that
 // another session can have it.
-func (w *world) clear() {
+func (w *fixture) clear() {
 	w.Helper()
 	time.Sleep(time.Second)
 	synctest.Wait()

@@ -28,7 +28,7 @@ type notice struct {
 	won       clock.Instant
 	delivered bool          // the win was delivered
 	end       observe.Event // an end that came before that
-	over      bool          // an end has come
+	hasEnded  bool          // an end has come
 	ended     clock.Instant // when the acquisition was marked as ended
 }
 
@@ -196,8 +196,8 @@ func (a *Acquisition) notifyEnd(lost, pending error, deliver func(context.Contex
 	default:
 		ev = observe.LockReleased{Acquisition: a.which(), Held: held, Pending: pending}
 	}
-	first, won := !v.over, v.delivered
-	v.over = true
+	first, won := !v.hasEnded, v.delivered
+	v.hasEnded = true
 	if first && !won {
 		v.end = ev
 	}

@@ -17,7 +17,7 @@ import (
 // A loss may be noted before the win that it follows; nothing is held for less than
 // no time.
 func TestWhatWasLostInTheInstantOfItsWinWasHeldForNoTime(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 1}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 1}, func(w *fixture) {
 		var mu sync.Mutex
 		var lost []observe.LockLost
 		s := w.sessionWith(pawl.Config{Observer: observe.Func(func(_ context.Context, ev observe.Event) {

@@ -24,7 +24,7 @@ import (
 // others acquire and release locks of their own whenever the test writes something, so that the
 // test's requests also contain their writes. Faults in the test's requests also affect them.
 type others struct {
-	w     *world
+	w     *fixture
 	n     int
 	fa    fault
 	work  sync.WaitGroup
@@ -33,7 +33,7 @@ type others struct {
 	most  int // writes that were in one request
 }
 
-func newOthers(w *world, n int, fa fault) *others {
+func newOthers(w *fixture, n int, fa fault) *others {
 	if n == 0 {
 		return nil
 	}

@@ -27,6 +27,14 @@ func (a *Acquisition) Promise(until clock.Instant) error {
 	return a.Err() // it may have ended before that was recorded
 }
 
+// Retract ends what was promised: nobody outside this process believes any more that the lock is
+// held. Nothing may be promised afterwards.
+func (a *Acquisition) Retract() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.promised = clock.Instant{}
+}
+
 // awaitPromise waits until all promises have passed; false: ctx ended earlier.
 func (a *Acquisition) awaitPromise(ctx context.Context) bool {
 	a.mu.Lock()
@@ -53,6 +61,6 @@ func (a *Acquisition) Until() clock.Instant {
 // once the acquisition has ended.
 func (a *Acquisition) Forfeit(cause error) {
 	if a.Err() == nil {
-		a.apply(state.HoldOver{}, cause)
+		a.apply(state.HoldExpired{}, cause)
 	}
 }

@@ -26,9 +26,9 @@ func New(namespace, name string, etcdLayout bool) (Queue, error) {
 	return Queue{Queue: q}, err
 }
 
-// place is where an acquisition of the queue puts its keys.
-func (q Queue) place() keys.Place {
-	p := keys.Place{Prefix: q.Prefix}
+// spec is what the names of an acquisition's keys in the queue are made of.
+func (q Queue) spec() keys.Spec {
+	p := keys.Spec{Prefix: q.Prefix}
 	switch {
 	case q.Shared:
 		p.Form = keys.Shared

@@ -17,7 +17,7 @@ import (
 )
 
 // before calls f with the first request that is r, before it is applied.
-func (w *world) before(r request, f func(t *pb.TxnRequest)) {
+func (w *fixture) before(r request, f func(t *pb.TxnRequest)) {
 	var once sync.Once
 	w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
 		if t := r.of(q); t != nil {
@@ -32,7 +32,7 @@ func cancelKeyOf(t *pb.TxnRequest) string { return string(t.Compare[1].Key) }
 
 func TestARefusedEnqueueSaysWhy(t *testing.T) {
 	t.Run("its cancel key is there", func(t *testing.T) {
-		inBubble(t, etcdfake.Options{}, func(w *world) {
+		inBubble(t, etcdfake.Options{}, func(w *fixture) {
 			w.before(isEnqueue, func(t *pb.TxnRequest) { w.f.Put(cancelKeyOf(t), "theirs", 0) })
 			s := w.session()
 			_, err := Acquire(w.Context(), s, w.queue(), Request{})
@@ -43,7 +43,7 @@ func TestARefusedEnqueueSaysWhy(t *testing.T) {
 		})
 	})
 	t.Run("the session was taken over", func(t *testing.T) {
-		inBubble(t, etcdfake.Options{}, func(w *world) {
+		inBubble(t, etcdfake.Options{}, func(w *fixture) {
 			s := w.session()
 			key, _ := s.Key()
 			w.before(isEnqueue, func(*pb.TxnRequest) { w.f.Put(key, "successor", s.ID()) })
@@ -54,7 +54,7 @@ func TestARefusedEnqueueSaysWhy(t *testing.T) {
 		})
 	})
 	t.Run("the session key is gone", func(t *testing.T) {
-		inBubble(t, etcdfake.Options{}, func(w *world) {
+		inBubble(t, etcdfake.Options{}, func(w *fixture) {
 			s := w.session()
 			key, _ := s.Key()
 			w.before(isEnqueue, func(*pb.TxnRequest) { w.f.Delete(key) })
@@ -65,7 +65,7 @@ func TestARefusedEnqueueSaysWhy(t *testing.T) {
 		})
 	})
 	t.Run("a try came too late", func(t *testing.T) {
-		inBubble(t, etcdfake.Options{}, func(w *world) {
+		inBubble(t, etcdfake.Options{}, func(w *fixture) {
 			s := w.session()
 			other := w.queue().Prefix + "7f3a-1"
 			w.before(isEnqueue, func(*pb.TxnRequest) { w.f.Put(other, "theirs", 0) })
@@ -89,7 +89,7 @@ func TestARefusedEnqueueSaysWhy(t *testing.T) {
 // An enqueue that was refused for a reason that is gone again is cancelled for good, and tried
 // under another name.
 func TestAnEnqueueThatWasRefusedForNothingIsTriedAgain(t *testing.T) {
-	inBubble(t, etcdfake.Options{}, func(w *world) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		var cancel string
 		w.before(isEnqueue, func(t *pb.TxnRequest) {
 			cancel = cancelKeyOf(t)
@@ -107,7 +107,7 @@ func TestAnEnqueueThatWasRefusedForNothingIsTriedAgain(t *testing.T) {
 // If the reason cannot be known the enqueue is settled: the key exists and waits its turn, or
 // it never will exist.
 func TestEveryFailureOfTheReadAfterARefusalLeavesNothing(t *testing.T) {
-	eachFault(t, func(w *world, fa fault) {
+	eachFault(t, func(w *fixture, fa fault) {
 		w.before(isEnqueue, func(t *pb.TxnRequest) { w.f.Put(cancelKeyOf(t), "theirs", 0) })
 		w.f.Inject(request(isWhy).rule(fa.rule))
 		s := w.session()
@@ -124,7 +124,7 @@ func TestEveryFailureOfTheReadAfterARefusalLeavesNothing(t *testing.T) {
 		w.release(w.acquire(s))
 	})
 	t.Run("forbidden", func(t *testing.T) {
-		inBubble(t, etcdfake.Options{}, func(w *world) {
+		inBubble(t, etcdfake.Options{}, func(w *fixture) {
 			w.before(isEnqueue, func(t *pb.TxnRequest) { w.f.Put(cancelKeyOf(t), "theirs", 0) })
 			f := w.f.Inject(request(isWhy).rule(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}))
 			s := w.session()

@@ -15,7 +15,7 @@ import (
 )
 
 // most returns the queues of as many names as a set has at most, all of them shared.
-func (w *world) most() (all []Queue) {
+func (w *fixture) most() (all []Queue) {
 	for i := range 32 {
 		q, err := New("", fmt.Sprint("name", i), false)
 		require.NoError(w, err)
@@ -28,7 +28,7 @@ func (w *world) most() (all []Queue) {
 // ML1, SM5: a refusal is explained for as many names as a set may have, in any mode.
 func TestTheLargestSetLearnsWhyItIsRefused(t *testing.T) {
 	t.Run("another kind", func(t *testing.T) {
-		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 			q, err := NewSemaphore("", "name31", 1)
 			require.NoError(w, err)
 			p, err := Acquire(w.Context(), w.session(), q, Request{})
@@ -43,7 +43,7 @@ func TestTheLargestSetLearnsWhyItIsRefused(t *testing.T) {
 		})
 	})
 	t.Run("busy since the look", func(t *testing.T) {
-		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 			all := w.most()
 			one := all[31]
 			one.Shared = false
@@ -67,45 +67,45 @@ func TestTheLargestSetLearnsWhyItIsRefused(t *testing.T) {
 }
 
 // cancels are the cancel keys, and marks, that sessions have left below their own keys.
-func cancels(w *world, s *session.Session) []string {
+func cancels(w *fixture, s *session.Session) []string {
 	key, _ := s.Key()
 	return w.f.Keys(key + "/")
 }
 
 // SM1: the cancel key that a take has put goes with the slot, however that goes.
 func TestNoCancelKeyIsLeftOfATake(t *testing.T) {
-	for name, end := range map[string]func(w *world, s *session.Session, p *Acquisition) *session.Session{
-		"released": func(w *world, s *session.Session, p *Acquisition) *session.Session {
+	for name, end := range map[string]func(w *fixture, s *session.Session, p *Acquisition) *session.Session{
+		"released": func(w *fixture, s *session.Session, p *Acquisition) *session.Session {
 			w.release(p)
 			return s
 		},
-		"held for too long": func(w *world, s *session.Session, p *Acquisition) *session.Session {
+		"held for too long": func(w *fixture, s *session.Session, p *Acquisition) *session.Session {
 			p.Forfeit(ErrMaxHold)
 			return s
 		},
-		"deleted by an operator": func(w *world, s *session.Session, p *Acquisition) *session.Session {
+		"deleted by an operator": func(w *fixture, s *session.Session, p *Acquisition) *session.Session {
 			time.Sleep(time.Second)
 			w.f.Delete(p.Key())
 			return s
 		},
-		"deleted by an operator, found by the release": func(w *world, s *session.Session, p *Acquisition) *session.Session {
+		"deleted by an operator, found by the release": func(w *fixture, s *session.Session, p *Acquisition) *session.Session {
 			w.f.Delete(p.Key())
 			require.ErrorIs(w, p.Release(w.Context(), errGivenBack), ErrKeyDeleted)
 			return s
 		},
-		"overwritten": func(w *world, s *session.Session, p *Acquisition) *session.Session {
+		"overwritten": func(w *fixture, s *session.Session, p *Acquisition) *session.Session {
 			time.Sleep(time.Second)
 			w.f.Put(p.Key(), "x", s.ID())
 			return s
 		},
-		"resumed": func(w *world, s *session.Session, p *Acquisition) *session.Session {
+		"resumed": func(w *fixture, s *session.Session, p *Acquisition) *session.Session {
 			next := w.successor(s)
 			back, err := Resume(w.Context(), next, w.queue(), p.Key(), p.Token(), Limits{})
 			require.NoError(w, err)
 			w.release(back)
 			return next
 		},
-		"resumed, and kept for a while": func(w *world, s *session.Session, p *Acquisition) *session.Session {
+		"resumed, and kept for a while": func(w *fixture, s *session.Session, p *Acquisition) *session.Session {
 			next := w.successor(s)
 			back, err := Resume(w.Context(), next, w.queue(), p.Key(), p.Token(), Limits{AtLeast: time.Second})
 			require.NoError(w, err)
@@ -114,7 +114,7 @@ func TestNoCancelKeyIsLeftOfATake(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				w.limit = 1
 				s := w.session()
 				p := w.acquire(s)

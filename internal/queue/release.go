@@ -96,9 +96,10 @@ func (a *Acquisition) free(ctx context.Context) error {
 	}
 	repeat := cluster.IfNotApplied // so that a lost answer is noticed
 	for {
-		handoff := a.apply(state.DeleteSent{}, nil).Handoff
-		ev, err := a.sendRelease(ctx, handoff, repeat)
-		ev.Handoff, ev.Repeated, ev.Ended = handoff, repeat == cluster.Always, ctx.Err() != nil
+		fx := a.apply(state.DeleteSent{}, nil)
+		exact := fx.Exact && !a.isSet()
+		ev, err := a.sendRelease(ctx, fx.Handoff, exact, repeat)
+		ev.Handoff, ev.Exact, ev.Repeated, ev.Ended = fx.Handoff, exact, repeat == cluster.Always, ctx.Err() != nil
 		var why error
 		if ev.Partly {
 			why = &detail{ErrKeyDeleted, a.of(ev.Missing) + ", before its release"}
@@ -123,12 +124,12 @@ func (a *Acquisition) free(ctx context.Context) error {
 }
 
 // sendRelease sends one deletion of all own keys.
-func (a *Acquisition) sendRelease(ctx context.Context, handoff bool, repeat cluster.Repeat) (ev state.DeleteAnswered, err error) {
+func (a *Acquisition) sendRelease(ctx context.Context, handoff, exact bool, repeat cluster.Repeat) (ev state.DeleteAnswered, err error) {
 	if a.isSet() {
 		return a.releaseSet(ctx, repeat)
 	}
-	resp, err := a.write(ctx, together.Write{Op: "release", Repeat: repeat, Kind: releaseKind(handoff), Txn: a.releaseTxn(handoff)})
-	if ev.Outcome = outcomeOf(resp, err); ev.Outcome == state.Applied {
+	resp, err := a.write(ctx, together.Write{Op: "release", Repeat: repeat, Kind: releaseKind(handoff), Txn: a.releaseTxn(handoff, exact)})
+	if ev.Outcome = outcomeOf(resp, err); ev.Outcome == state.Applied && !exact {
 		ev.Was = a.shown(0, txn.Deleted(resp, 0))
 	}
 	return ev, err
@@ -147,12 +148,12 @@ func outcomeOf(resp *pb.TxnResponse, err error) state.Outcome {
 	return state.Unknown
 }
 
-// shown is the own key at index place as a delete, or a read with its value, showed it.
-func (a *Acquisition) shown(place int, kv *mvccpb.KeyValue) state.OwnChanged {
+// shown is the own key at index i as a delete, or a read with its value, showed it.
+func (a *Acquisition) shown(i int, kv *mvccpb.KeyValue) state.OwnChanged {
 	if kv == nil {
 		return state.OwnChanged{}
 	}
-	return state.OwnChanged{Place: place, Create: kv.CreateRevision, Mod: kv.ModRevision, OnLease: kv.Lease == a.s.ID(), Value: kv.Value}
+	return state.OwnChanged{Index: i, Create: kv.CreateRevision, Mod: kv.ModRevision, OnLease: kv.Lease == a.s.ID(), Value: kv.Value}
 }
 
 // explainRelease decides a release whose key had changed or was gone, by a separate read; the

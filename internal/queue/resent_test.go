@@ -20,7 +20,7 @@ import (
 )
 
 // through is a session whose client has this interceptor.
-func (w *world) through(in grpc.UnaryClientInterceptor) *session.Session {
+func (w *fixture) through(in grpc.UnaryClientInterceptor) *session.Session {
 	w.Helper()
 	c, err := pawl.Dial(w.Context(), pawl.Config{
 		Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{w.f.DialOption(), grpc.WithUnaryInterceptor(in)},
@@ -68,7 +68,7 @@ var errConnectionLost = status.Error(codes.Unavailable, "connection lost")
 func TestALateCopyThatAnInterceptorSentLeavesNothingInTheQueue(t *testing.T) {
 	for name, try := range map[string]bool{"acquired": false, "tried": true} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, etcdfake.Options{}, func(w *world) {
+			inBubble(t, etcdfake.Options{}, func(w *fixture) {
 				s := w.through(resend)
 				w.f.Inject(etcdfake.Rule{Method: "Txn", Match: writes(false), Times: 1, Late: 3 * time.Second, Err: errConnectionLost})
 				c, err := Acquire(w.Context(), s, w.queue(), Request{Try: try})
@@ -83,7 +83,7 @@ func TestALateCopyThatAnInterceptorSentLeavesNothingInTheQueue(t *testing.T) {
 }
 
 func TestALateCopyOfATryThatAnInterceptorSentLeavesNothingInTheQueue(t *testing.T) {
-	inBubble(t, etcdfake.Options{}, func(w *world) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s, other := w.through(resend), w.session()
 		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: writes(false), Times: 1, Late: 3 * time.Second, Err: errConnectionLost})
 		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: writes(false), Times: 1, Delay: time.Second})
@@ -98,7 +98,7 @@ func TestALateCopyOfATryThatAnInterceptorSentLeavesNothingInTheQueue(t *testing.
 
 // Rule R1: the copy that an interceptor sent after a lost answer does not find the key, and it was held all the same.
 func TestAReleaseThatAnInterceptorSentTwiceSaysNil(t *testing.T) {
-	inBubble(t, etcdfake.Options{}, func(w *world) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		c := w.acquire(w.through(resend))
 		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: writes(true), Times: 1, Err: errConnectionLost})
 		assert.NoError(w, c.Release(w.Context(), errGivenBack))
@@ -109,7 +109,7 @@ func TestAReleaseThatAnInterceptorSentTwiceSaysNil(t *testing.T) {
 // An interceptor that has everything executed twice changes nothing: who waits is handed the lock in turn, values are
 // written, releases say nil, and nothing is left.
 func TestAnInterceptorThatSendsEverythingTwiceChangesNothing(t *testing.T) {
-	inBubble(t, etcdfake.Options{}, func(w *world) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		a, b := w.through(twice), w.through(twice)
 		lock := func(s *session.Session) Request { return Request{Value: s.Label(), Handoffs: true} }
 		first, err := Acquire(w.Context(), a, w.queue(), lock(a))

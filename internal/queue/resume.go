@@ -47,7 +47,7 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 	if err := aboveFloor(t, s.Host().Floor); err != nil {
 		return nil, err
 	}
-	sent := query{own: state.Key{Name: a.Key(), Create: int64(t)}}
+	sent := query{own: keyOfToken(a.Key(), t)}
 	resp, err := s.Host().Cluster.Txn(ctx, cluster.Request{Op: "resume", Repeat: cluster.Always}, a.resumeTxn(sent))
 	if err != nil {
 		if ended := s.Err(); ended != nil {

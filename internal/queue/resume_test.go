@@ -25,7 +25,7 @@ func isConfirm(t *pb.TxnRequest) bool {
 }
 
 // successor is the session of a process that takes s over.
-func (w *world) successor(s *session.Session) *session.Session {
+func (w *fixture) successor(s *session.Session) *session.Session {
 	w.Helper()
 	c, err := pawl.Dial(w.Context(), pawl.Config{Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{w.f.DialOption()}})
 	require.NoError(w, err)
@@ -38,7 +38,7 @@ func (w *world) successor(s *session.Session) *session.Session {
 // A13: whatever becomes of the question, a key is resumed, now or at the next
 // call, and never said to be lost that is there.
 func TestEveryFailureOfAResumptionCanBeRepeated(t *testing.T) {
-	eachFaultInEachMode(t, func(w *world, fa fault) {
+	eachFaultInEachMode(t, func(w *fixture, fa fault) {
 		s := w.session()
 		c := w.acquire(s)
 		next := w.successor(s)
@@ -61,7 +61,7 @@ func TestEveryFailureOfAResumptionCanBeRepeated(t *testing.T) {
 
 // H2: that no answer came proves nothing.
 func TestEveryFailureOfAConfirmLeavesWhatIsHeld(t *testing.T) {
-	eachFault(t, func(w *world, fa fault) {
+	eachFault(t, func(w *fixture, fa fault) {
 		c := w.acquire(w.session())
 		hit := w.f.Inject(request(isConfirm).rule(fa.rule))
 		err := c.Confirm(w.Context())
@@ -77,7 +77,7 @@ func TestEveryFailureOfAConfirmLeavesWhatIsHeld(t *testing.T) {
 
 // A7: both end with their contexts, and can be called again.
 func TestConfirmAndResumeEndWithTheirContexts(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
 		c := w.acquire(s)
 		silence := w.f.Inject(request(isConfirm).rule(etcdfake.Rule{Hang: true}))
@@ -99,7 +99,7 @@ func TestConfirmAndResumeEndWithTheirContexts(t *testing.T) {
 }
 
 // inTime asserts that call ends with its context.
-func (w *world) inTime(call func(ctx context.Context) error) {
+func (w *fixture) inTime(call func(ctx context.Context) error) {
 	w.Helper()
 	for _, d := range []time.Duration{time.Nanosecond, 700 * time.Millisecond, 4 * time.Second} {
 		ctx, cancel := context.WithTimeout(w.Context(), d)

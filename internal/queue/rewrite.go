@@ -138,7 +138,7 @@ func (a *Acquisition) takeIn(resp *pb.TxnResponse) {
 	for i := range a.owned() {
 		kv := txn.KV(resp, 1+i)
 		if kv == nil || kv.CreateRevision != a.own().Create {
-			a.apply(state.OwnDeleted{Place: i}, nil)
+			a.apply(state.OwnDeleted{Index: i}, nil)
 			return
 		}
 		a.apply(a.shown(i, kv), nil)

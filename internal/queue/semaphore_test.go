@@ -20,7 +20,7 @@ import (
 
 // holdsSlot asserts what is true of a slot that is held: its key is the only one of the slot,
 // and none of the same acquisition waits in the turnstile.
-func (w *world) holdsSlot(c *Acquisition) {
+func (w *fixture) holdsSlot(c *Acquisition) {
 	w.Helper()
 	slot, ok := c.Slot()
 	require.True(w, ok)
@@ -32,12 +32,12 @@ func (w *world) holdsSlot(c *Acquisition) {
 }
 
 // permit is an attempt on the semaphore with this limit.
-func (w *world) permit(limit int) *attempt {
+func (w *fixture) permit(limit int) *attempt {
 	w.Helper()
 	return w.permitOn(w.session(), limit)
 }
 
-func (w *world) permitOn(s *session.Session, limit int) *attempt {
+func (w *fixture) permitOn(s *session.Session, limit int) *attempt {
 	w.Helper()
 	w.limit = limit
 	return w.acquiring(w.Context(), s, Request{})
@@ -50,7 +50,7 @@ func (a *attempt) slot() int {
 	return slot
 }
 
-func (w *world) slots() (all []string) {
+func (w *fixture) slots() (all []string) {
 	for _, key := range w.f.Keys("name/s") {
 		all = append(all, strings.SplitAfter(key, ".")[0])
 	}
@@ -60,7 +60,7 @@ func (w *world) slots() (all []string) {
 // SM1, SM2: at most as many hold as there are slots, each has the lowest that was free, and they are
 // served in turn.
 func TestSlotsAreTakenInTurnAndTheLowestFirst(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		var all []*attempt
 		for range 6 {
 			all = append(all, w.permit(3))
@@ -87,7 +87,7 @@ func TestSlotsAreTakenInTurnAndTheLowestFirst(t *testing.T) {
 
 // SM3: each heeds the least limit of those that hold and its own, and counts.
 func TestNobodyIsOneOfMoreThanItAgreedTo(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		var five []*attempt
 		for range 3 {
 			five = append(five, w.permit(5))
@@ -111,7 +111,7 @@ func TestNobodyIsOneOfMoreThanItAgreedTo(t *testing.T) {
 // A4, A5, A6: however a take fails, one slot is held once, and its release leaves no trace,
 // even if another waits for it.
 func TestEveryFailureOfATakeEndsInOneHolder(t *testing.T) {
-	eachFault(t, func(w *world, fa fault) {
+	eachFault(t, func(w *fixture, fa fault) {
 		w.limit = 2
 		s := w.session()
 		hit := w.f.Inject(request(isTake).rule(fa.rule))
@@ -140,7 +140,7 @@ func TestACopyOfATakeThatComesTooLateIsRefused(t *testing.T) {
 		"and nobody knows of either": {Again: 6 * time.Second, Hang: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				w.limit = 1
 				s := w.session()
 				w.f.Inject(request(isTake).rule(rule))
@@ -163,7 +163,7 @@ func TestACopyOfATakeThatComesTooLateIsRefused(t *testing.T) {
 
 // SM1: an acquisition that gives up when a take's answer is lost removes the slot too.
 func TestGivingUpAfterATakeLeavesNoSlot(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.limit = 1
 		w.f.Inject(request(isTake).rule(etcdfake.Rule{Hang: true}))
 		w.f.Inject(request(isQuery).rule(etcdfake.Rule{Lose: true, Hang: true}))
@@ -180,7 +180,7 @@ func TestGivingUpAfterATakeLeavesNoSlot(t *testing.T) {
 // A4: the first in the turnstile gets the slot though no watch shows that it is free, and when a
 // compaction has swallowed that.
 func TestASlotThatNoWatchShowsIsFoundFree(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		holder := w.permit(1).won()
 		w.f.Inject(etcdfake.Rule{Method: "Watch", Lose: true, Hang: true})
 		s := w.session()
@@ -198,7 +198,7 @@ func TestASlotThatNoWatchShowsIsFoundFree(t *testing.T) {
 // A3: one that waits learns of the deletion of its key in the turnstile, first there or not.
 func TestOneInTheTurnstileLearnsThatItsKeyIsGone(t *testing.T) {
 	for _, ahead := range []int{1, 2} {
-		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 			holder := w.permit(1).won()
 			var waiters []*attempt
 			for range ahead {
@@ -226,7 +226,7 @@ func TestOneInTheTurnstileLearnsThatItsKeyIsGone(t *testing.T) {
 
 // H1: the loss of a slot is that slot's alone.
 func TestTheLossOfASlotIsItsAlone(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
 		one, two := w.permitOn(s, 3).won(), w.permitOn(s, 3).won()
 		time.Sleep(time.Second)
@@ -246,7 +246,7 @@ func TestTheLossOfASlotIsItsAlone(t *testing.T) {
 // SM5: a lock on a semaphore's name is refused, and puts nothing, and the other way round.
 func TestANameIsOfOneKind(t *testing.T) {
 	for _, try := range []bool{false, true} {
-		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 			s := w.session()
 			refused := func(limit int, shared bool, set ...string) {
 				w.limit, w.shared, w.set = limit, shared, set
@@ -282,7 +282,7 @@ func TestANameIsOfOneKind(t *testing.T) {
 // SM5: what comes to the name past that comparison, as etcd's own clients do, ends the
 // acquisitions of slots that are under way, and is excluded by those that are held.
 func TestNoSlotIsTakenBesideALock(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.f.Inject(request(isTake).rule(etcdfake.Rule{Delay: 100 * time.Millisecond, Times: 1}))
 		a := w.permit(2)
 		w.f.Put("name/1f", "", 0) // etcdctl's, between the question and the take
@@ -303,7 +303,7 @@ func TestNoSlotIsTakenBesideALock(t *testing.T) {
 
 // SM2: among the slots' keys one that is nobody's keeps all of them.
 func TestAForeignKeyAmongTheSlotsIsWaitedFor(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		for _, key := range []string{"name/s0", "name/s0.x", "name/qx"} {
 			w.f.Put(key, "", 0)
 			a := w.permit(3)
@@ -317,7 +317,7 @@ func TestAForeignKeyAmongTheSlotsIsWaitedFor(t *testing.T) {
 
 // N6: a permit is resumed with its session, in its slot; one that was under way is removed.
 func TestAPermitIsResumedInItsSlot(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
 		one, two := w.permitOn(s, 2).won(), w.permitOn(s, 2).won()
 		w.f.Inject(request(isTake).rule(etcdfake.Rule{Hang: true, Times: 1}))
@@ -348,7 +348,7 @@ func TestAPermitIsResumedInItsSlot(t *testing.T) {
 
 // Try: it writes nothing where no slot is free, or others wait.
 func TestATryForASlotWritesNothingUnlessOneIsFree(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		p := w.permit(1).won()
 		s := w.session()
 		for range 2 {
@@ -367,7 +367,7 @@ func TestATryForASlotWritesNothingUnlessOneIsFree(t *testing.T) {
 
 // A try that loses the last free slot between its look and its key returns, and leaves nothing.
 func TestATryThatComesTooLateLeavesNothing(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.limit = 1
 		s, other := w.session(), w.session()
 		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Delay: time.Second, Times: 1}))
@@ -381,7 +381,7 @@ func TestATryThatComesTooLateLeavesNothing(t *testing.T) {
 
 // SM1: a slot that somebody else has by the time of the take is not taken a second time.
 func TestASlotThatIsTakenMeanwhileIsNotTakenTwice(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.f.Inject(request(isTake).rule(etcdfake.Rule{Delay: 100 * time.Millisecond, Times: 1}))
 		a := w.permit(2)
 		w.f.Put("name/s0.2.1f-1", "", 0) // between the question and the take
@@ -394,7 +394,7 @@ func TestASlotThatIsTakenMeanwhileIsNotTakenTwice(t *testing.T) {
 
 // SM2: the deletion of a slot that comes while the slots are read is not overlooked.
 func TestASlotThatIsFreedWhileItIsAskedAboutIsTakenAtOnce(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		one, two := w.permit(2).won(), w.permit(2).won()
 		s := w.session()
 		a := w.permitOn(s, 2)

@@ -104,7 +104,7 @@ func (a *Acquisition) releaseEach(ctx context.Context, repeat cluster.Repeat) (o
 			was := a.shown(i, txn.Deleted(resp, 0))
 			d.done, d.was = true, &was
 		case o == state.Refused && d.doubt:
-			d.done, d.was = true, &state.OwnChanged{Place: i} // deleted by the delete whose answer was lost
+			d.done, d.was = true, &state.OwnChanged{Index: i} // deleted by the delete whose answer was lost
 		case o == state.Refused:
 			d.done = true
 		default:

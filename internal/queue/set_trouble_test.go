@@ -24,7 +24,7 @@ import (
 // deleted before the second copy was refused, leaves none of the others behind.
 func TestATryOfASetThatFindsItsOwnKeysIsNotBusy(t *testing.T) {
 	for _, gone := range []string{"namea/", "nameb/"} {
-		inBubble(t, etcdfake.Options{}, func(w *world) {
+		inBubble(t, etcdfake.Options{}, func(w *fixture) {
 			s := w.session()
 			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Again: time.Nanosecond, Err: errNoLeader, Times: 1}))
 			w.before(isWhy, func(*pb.TxnRequest) { w.f.Delete(w.f.Keys(gone)[0]) })
@@ -42,7 +42,7 @@ func TestATryOfASetThatFindsItsOwnKeysIsNotBusy(t *testing.T) {
 // deleted the first of them puts none: they would not have one create revision.
 func TestACopyOfASetsEnqueueIsRefusedWhereOneOfItsKeysIsThere(t *testing.T) {
 	for _, gone := range []string{"namea/", "nameb/+"} {
-		inBubble(t, etcdfake.Options{}, func(w *world) {
+		inBubble(t, etcdfake.Options{}, func(w *fixture) {
 			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: errNoLeader, Times: 1}))
 			w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
 				if keys := w.f.Keys(gone); len(keys) > 0 && request(isEnqueue).is(q) {
@@ -62,7 +62,7 @@ func TestACopyOfASetsEnqueueIsRefusedWhereOneOfItsKeysIsThere(t *testing.T) {
 func TestASetThatTheServerHasNoOperationsForEndsAtOnce(t *testing.T) {
 	tooMany := etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCTooManyOps}
 	t.Run("asking", func(t *testing.T) {
-		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 			holder := w.takes(w.Context(), w.session(), Request{}, "a").won()
 			a := w.takes(w.Context(), w.session(), Request{}, "a", "b")
 			w.f.Inject(request(isQuery).rule(tooMany))
@@ -75,7 +75,7 @@ func TestASetThatTheServerHasNoOperationsForEndsAtOnce(t *testing.T) {
 		})
 	})
 	t.Run("settling", func(t *testing.T) {
-		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 			w.f.Inject(request(isSettle).rule(tooMany))
 			a := w.takes(w.Context(), w.session(), Request{}, "a", "b")
@@ -93,7 +93,7 @@ func TestASetThatTheServerHasNoOperationsForEndsAtOnce(t *testing.T) {
 func TestAReleaseOfASetKeyByKeyAfterALostAnswer(t *testing.T) {
 	for name, late := range map[string]time.Duration{"applied": 0, "applied between": 100 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				held := w.takes(w.Context(), w.session(), Request{}, "a", "b", "c").won()
 				whole := request(func(t *pb.TxnRequest) bool { return len(t.Success) > 1 && isRelease(t) })
 				each := request(func(t *pb.TxnRequest) bool { return len(t.Success) == 1 && isRelease(t) })
@@ -113,7 +113,7 @@ func TestAReleaseOfASetKeyByKeyAfterALostAnswer(t *testing.T) {
 func TestTheReadAfterAReleaseOfASetNeedsFewOperations(t *testing.T) {
 	for name, answerLost := range map[string]bool{"the delete's answer was lost": true, "an operator deleted all": false} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				held := w.takes(w.Context(), w.session(), Request{}, "a", "b", "c").won()
 				if answerLost {
 					w.f.Inject(request(isRelease).rule(etcdfake.Rule{Err: status.Error(codes.Unavailable, "gone"), Times: 1}))
@@ -143,12 +143,12 @@ func TestTheReadAfterAReleaseOfASetNeedsFewOperations(t *testing.T) {
 // ML6, N6: a successor releases the rest of a set that has lost a key: a set that was handed
 // over before it was released, and one that it cannot resume.
 func TestTheRestOfALostSetIsNotHandedOverForEver(t *testing.T) {
-	for name, lose := range map[string]func(w *world, key string){
-		"deleted":     func(w *world, key string) { w.f.Delete(key) },
-		"overwritten": func(w *world, key string) { w.f.Put(key, "another's", 0) },
+	for name, lose := range map[string]func(w *fixture, key string){
+		"deleted":     func(w *fixture, key string) { w.f.Delete(key) },
+		"overwritten": func(w *fixture, key string) { w.f.Put(key, "another's", 0) },
 	} {
 		t.Run(name+" before", func(t *testing.T) {
-			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				s := w.session()
 				held := w.takes(w.Context(), s, Request{}, "a", "b", "c").won()
 				time.Sleep(time.Second) // armed
@@ -163,7 +163,7 @@ func TestTheRestOfALostSetIsNotHandedOverForEver(t *testing.T) {
 			})
 		})
 		t.Run(name+" meanwhile", func(t *testing.T) {
-			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				s := w.session()
 				qs := w.named("a", "b", "+c")
 				held := w.takes(w.Context(), s, Request{}, "a", "b", "+c").won()
@@ -197,7 +197,7 @@ func TestTheRestOfALostSetIsNotHandedOverForEver(t *testing.T) {
 func TestTheRestOfALostSetStaysForAtLeast(t *testing.T) {
 	for name, giveBack := range map[string]bool{"given back": true, "unclaimed": false} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				s := w.session()
 				held := w.takes(w.Context(), s, Request{Limits: Limits{AtLeast: 10 * s.TTL()}}, "a", "b").won()
 				time.Sleep(time.Second)
@@ -223,34 +223,34 @@ func TestTheRestOfALostSetStaysForAtLeast(t *testing.T) {
 // ends, and whatever its layout.
 func TestAKeyOfASetThatIsOffItsLeaseDoesNotStay(t *testing.T) {
 	for _, etcd := range []bool{false, true} {
-		for name, end := range map[string]func(w *world, s *session.Session, held *Acquisition){
-			"released": func(w *world, _ *session.Session, held *Acquisition) {
+		for name, end := range map[string]func(w *fixture, s *session.Session, held *Acquisition){
+			"released": func(w *fixture, _ *session.Session, held *Acquisition) {
 				assert.ErrorIs(w, held.Release(w.Context(), errGivenBack), ErrKeyOverwritten)
 			},
-			"noticed, then released": func(w *world, _ *session.Session, held *Acquisition) {
+			"noticed, then released": func(w *fixture, _ *session.Session, held *Acquisition) {
 				<-held.Done()
 				assert.ErrorIs(w, held.Release(w.Context(), errGivenBack), ErrKeyOverwritten)
 			},
-			"noticed, then released and closed": func(w *world, s *session.Session, held *Acquisition) {
+			"noticed, then released and closed": func(w *fixture, s *session.Session, held *Acquisition) {
 				<-held.Done()
 				assert.ErrorIs(w, held.Release(w.Context(), errGivenBack), ErrKeyOverwritten)
 				_ = s.Close(w.Context())
 			},
-			"noticed, then closed": func(w *world, s *session.Session, held *Acquisition) {
+			"noticed, then closed": func(w *fixture, s *session.Session, held *Acquisition) {
 				<-held.Done()
 				_ = s.Close(w.Context())
 			},
-			"noticed, and unclaimed": func(w *world, s *session.Session, held *Acquisition) {
+			"noticed, and unclaimed": func(w *fixture, s *session.Session, held *Acquisition) {
 				<-held.Done()
 				time.Sleep(3 * s.TTL())
 			},
-			"held for too long": func(w *world, s *session.Session, held *Acquisition) {
+			"held for too long": func(w *fixture, s *session.Session, held *Acquisition) {
 				held.Forfeit(errors.New("too long"))
 				time.Sleep(3 * s.TTL()) // that it is overwritten may be noticed first, and then nobody claims it
 			},
 		} {
 			t.Run(name+map[bool]string{true: ", in etcd's layout"}[etcd], func(t *testing.T) {
-				inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 					var qs []Queue
 					for _, name := range []string{"namea", "nameb/b", "namec"} {
 						q, err := New("", name, etcd)
@@ -277,7 +277,7 @@ func TestAKeyOfASetThatIsOffItsLeaseDoesNotStay(t *testing.T) {
 
 // Budget: a revocation deletes the keys of many sets, and none of them asks for it again.
 func TestSetsWhoseLeaseIsRevokedSendNothing(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
 		var sets []*Acquisition
 		for _, more := range []string{"b", "c", "d"} {

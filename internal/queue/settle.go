@@ -25,7 +25,11 @@ func (a *Acquisition) settle(ctx context.Context, lost error) error {
 	}
 	if create := a.putAt(resp, 1); create != 0 {
 		a.s.Shown(a.n)
-		a.apply(state.Settled{Own: state.Key{Name: a.Key(), Create: create}, Others: a.keys[1:]}, nil)
+		first := a.settledFirst(resp, create)
+		a.apply(state.Settled{Own: state.Key{Name: a.Key(), Create: create}, Others: a.keys[1:], First: first}, nil)
+		if first {
+			a.apply(state.Answered{Found: true, Revision: resp.Header.Revision}, nil)
+		}
 		return a.missing(resp, 1)
 	}
 	a.apply(state.Settled{}, nil)
@@ -39,15 +43,17 @@ func (a *Acquisition) settle(ctx context.Context, lost error) error {
 	return nil
 }
 
-// putAt is the create revision of its own keys, which the operations from first on read; 0:
-// none exists. A key that somebody deleted and made again has a greater create revision.
-func (a *Acquisition) putAt(resp *pb.TxnResponse, first int) (create int64) {
-	for i := range a.owned() {
-		if c := txn.KV(resp, first+i).GetCreateRevision(); c != 0 && (create == 0 || c < create) {
-			create = c
-		}
+// settledFirst reports whether the answer of findOut is evidence that its own key, created at
+// create, is the owner: the session key is unchanged, and its own is the first-created key of
+// the queue, alone at its create revision (rules A2, G3). Otherwise a query decides.
+func (a *Acquisition) settledFirst(resp *pb.TxnResponse, create int64) bool {
+	if !a.isOrdinary() {
+		return false
 	}
-	return create
+	_, mod := a.s.Key()
+	kvs := txn.KVs(resp, 3)
+	return txn.KV(resp, 2).GetModRevision() == mod &&
+		len(kvs) > 0 && string(kvs[0].Key) == a.Key() && (len(kvs) == 1 || kvs[1].CreateRevision > create)
 }
 
 // missing ends the acquisition if one of its own keys, which the operations from first on read,
@@ -55,7 +61,7 @@ func (a *Acquisition) putAt(resp *pb.TxnResponse, first int) (create int64) {
 func (a *Acquisition) missing(resp *pb.TxnResponse, first int) error {
 	for i := range a.owned() {
 		if txn.KV(resp, first+i).GetCreateRevision() != a.own().Create {
-			a.apply(state.OwnDeleted{Place: i}, &detail{ErrKeyDeleted, fmt.Sprintf("%s at revision %d", a.of(i), resp.Header.Revision)})
+			a.apply(state.OwnDeleted{Index: i}, &detail{ErrKeyDeleted, fmt.Sprintf("%s at revision %d", a.of(i), resp.Header.Revision)})
 			return a.Err()
 		}
 	}
@@ -71,12 +77,18 @@ func (a *Acquisition) ownKeys(op func(key string) *pb.RequestOp) (ops []*pb.Requ
 }
 
 // findOut puts the cancel key and reads its own keys, in one transaction. After it no late copy
-// of the enqueue is applied, neither now nor after a release (rules A5, ML5).
+// of the enqueue is applied, neither now nor after a release (rules A5, ML5). The transaction
+// also reads whether its own key is first, because most enqueues find nobody in their way.
 func (a *Acquisition) findOut(ctx context.Context) (*pb.TxnResponse, error) {
 	for wait := newBackoff(); ; {
-		resp, err := a.write(ctx, together.Write{Op: "settle enqueue", Repeat: cluster.Always, Kind: together.Plain, Txn: &pb.TxnRequest{
+		t := &pb.TxnRequest{
 			Success: append([]*pb.RequestOp{txn.Put(a.s.CancelKey(a.n), nil, a.s.ID())}, a.ownKeys(txn.Stat)...),
-		}})
+		}
+		if a.isOrdinary() {
+			_, session := a.s.Same()
+			t.Success = append(t.Success, session, txn.FirstUnder(a.queue.Prefix, 2))
+		}
+		resp, err := a.write(ctx, together.Write{Op: "settle enqueue", Repeat: cluster.Always, Kind: together.Plain, Txn: t})
 		switch {
 		case err == nil:
 			return resp, nil

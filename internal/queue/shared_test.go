@@ -19,14 +19,14 @@ import (
 )
 
 // in is the tests' queue in one mode.
-func (w *world) in(shared bool) Queue {
+func (w *fixture) in(shared bool) Queue {
 	q := w.queue()
 	q.Shared = shared
 	return q
 }
 
 // starts begins an Acquire in one mode, and returns when it waits for something.
-func (w *world) starts(s *session.Session, shared bool) *attempt {
+func (w *fixture) starts(s *session.Session, shared bool) *attempt {
 	w.shared = shared
 	return w.acquiring(w.Context(), s, Request{})
 }
@@ -41,7 +41,7 @@ func (a *attempt) waits() bool {
 func TestSharedHoldTogetherAndExclusiveAloneInOneOrder(t *testing.T) {
 	for _, one := range []bool{false, true} { // all of one session, or each of its own
 		t.Run(fmt.Sprint(one), func(t *testing.T) {
-			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				same := w.session()
 				session := func() *session.Session {
 					if one {
@@ -92,7 +92,7 @@ func TestSharedHoldTogetherAndExclusiveAloneInOneOrder(t *testing.T) {
 func TestASharedOneWaitsForForeignKeysOnEitherSide(t *testing.T) {
 	for _, key := range []string{"name/", "name/!x", "name/*", "name/,", "name/x", "name/qx", "name/s0", "name/~"} {
 		t.Run(key, func(t *testing.T) {
-			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				w.f.Put(key, "", 0)
 				w.f.Put("name/+foreign", "", 0) // among the shared ones, and in nobody's way but an exclusive one's
 				a := w.starts(w.session(), true)
@@ -110,7 +110,7 @@ func TestASharedOneWaitsForForeignKeysOnEitherSide(t *testing.T) {
 
 // RW3: a shared one behind an exclusive one that waits gets ahead when that gives up.
 func TestASharedOneGetsInWhenTheExclusiveOneBeforeItGivesUp(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		reader := w.starts(w.session(), true).won()
 		ctx, cancel := context.WithCancel(w.Context())
 		w.shared = false
@@ -128,7 +128,7 @@ func TestASharedOneGetsInWhenTheExclusiveOneBeforeItGivesUp(t *testing.T) {
 // RW4: an exclusive one hands on to an exclusive one, past no shared one, and a shared one
 // neither hands on nor reads who is behind it.
 func TestSharedOnesAreNotHandedOffTo(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		var handoffs, successors atomic.Int32
 		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: request(func(t *pb.TxnRequest) bool {
 			if isHandoff(t) {
@@ -168,7 +168,7 @@ func TestSharedOnesAreNotHandedOffTo(t *testing.T) {
 
 // RW5: a session that holds a shared key, or waits with one, is not alone on the name.
 func TestASessionWithASharedKeyIsNotAlone(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
 		w.release(w.starts(s, false).won()) // so that there are keys to read around
 		reader := w.starts(s, true).won()
@@ -188,7 +188,7 @@ func TestASessionWithASharedKeyIsNotAlone(t *testing.T) {
 // crashed, whatever the last of them did.
 func TestADelayIsAlwaysWaitedForAfterSharedOnes(t *testing.T) {
 	const delay = 30 * time.Second
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		crashes, other := w.session(), w.session()
 		w.starts(crashes, true).won()
 		r := w.starts(other, true).won()
@@ -207,7 +207,7 @@ func TestADelayIsAlwaysWaitedForAfterSharedOnes(t *testing.T) {
 // A try in shared mode is busy where an exclusive one holds or waits, and not where shared
 // ones are; it writes nothing then.
 func TestASharedTryIsBusyOnlyBesideExclusiveOnes(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		r := w.starts(w.session(), true).won()
 		q, err := Acquire(w.Context(), w.session(), w.in(true), Request{Try: true})
 		require.NoError(w, err)
@@ -230,7 +230,7 @@ func TestASharedTryIsBusyOnlyBesideExclusiveOnes(t *testing.T) {
 
 // A shared holder's contexts carry its token as a shared one, which is no exclusive one's.
 func TestTheContextsOfASharedHolderCarryASharedToken(t *testing.T) {
-	inBubble(t, etcdfake.Options{}, func(w *world) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		r := w.starts(w.session(), true).won()
 		carries := func(ctx context.Context) {
 			_, _, exclusive := fencing.FromContext(ctx)
@@ -248,7 +248,7 @@ func TestTheContextsOfASharedHolderCarryASharedToken(t *testing.T) {
 
 // touched counts the keys that the server reads, or compares, for the transactions that
 // match.
-func (w *world) touched(match request) *atomic.Int64 {
+func (w *fixture) touched(match request) *atomic.Int64 {
 	var n atomic.Int64
 	count := func(from, to []byte) {
 		for _, k := range w.f.Keys("") {
@@ -280,7 +280,7 @@ func (w *world) touched(match request) *atomic.Int64 {
 func TestAReadersQuestionCostsNoMoreBesideManyReaders(t *testing.T) {
 	var costs []int64
 	for _, readers := range []int{5, 5000} {
-		inBubble(t, etcdfake.Options{}, func(w *world) {
+		inBubble(t, etcdfake.Options{}, func(w *fixture) {
 			for i := range readers {
 				w.f.Put(fmt.Sprintf("name/+1f-%d", i+1), "", 0)
 			}

@@ -13,7 +13,7 @@ import (
 // A4: a slot that was freed while the watch was down, and compacted, is found at once; and after
 // it the slots are watched again.
 func TestASlotFreedInACompactionIsFound(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		one, two := w.permit(2).won(), w.permit(2).won()
 		s := w.session()
 		a := w.permitOn(s, 2)
@@ -43,7 +43,7 @@ func TestASlotFreedInACompactionIsFound(t *testing.T) {
 
 // T, SM1: a holder whose lease is revoked does not hold any more, and its slot goes on.
 func TestARevokedHoldersSlotGoesOn(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
 		p := w.permitOn(s, 1).won()
 		waits := w.permit(1)
@@ -62,7 +62,7 @@ func TestARevokedHoldersSlotGoesOn(t *testing.T) {
 // being refused, and holds in turn.
 func TestALockBesideAForeignKeyAmongASemaphores(t *testing.T) {
 	for _, shared := range []bool{false, true} {
-		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 			w.f.Put("name/quux/1", "", 0)
 			w.shared = shared
 			a := w.waiting(w.session())

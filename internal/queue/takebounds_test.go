@@ -17,7 +17,7 @@ import (
 func TestACallEndsWithItsContextWhileItTakesASlot(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		for _, applied := range []bool{false, true} {
-			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				w.limit = 1
 				s := w.session()
 				w.f.Inject(request(isTake).rule(etcdfake.Rule{Lose: !applied, Hang: true}))
@@ -34,7 +34,7 @@ func TestACallEndsWithItsContextWhileItTakesASlot(t *testing.T) {
 			})
 		}
 	}
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		p := w.permit(1).won()
 		ctx, cancel := context.WithTimeout(w.Context(), 700*time.Millisecond)
 		defer cancel()
@@ -50,7 +50,7 @@ func TestACallEndsWithItsContextWhileItTakesASlot(t *testing.T) {
 // and its acquisition fails for that.
 func TestATakeThatLostItsTurnTakesNothing(t *testing.T) {
 	for _, limit := range []int{1, 2} {
-		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 			late := w.f.Inject(request(isTake).rule(etcdfake.Rule{Late: 500 * time.Millisecond, Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 			asks := w.f.Inject(request(isSlotQuery).rule(etcdfake.Rule{Delay: time.Second, Times: 1}))
 			a := w.permit(limit)
@@ -73,7 +73,7 @@ func TestATakeThatLostItsTurnTakesNothing(t *testing.T) {
 // A6: a waiter whose turnstile key is overwritten while a take of it hangs leaves neither key.
 func TestATurnstileKeyOverwrittenDuringATakeLeavesNothing(t *testing.T) {
 	for _, applied := range []bool{false, true} {
-		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 			w.limit = 1
 			s := w.session()
 			holder := w.permit(1).won()

@@ -35,7 +35,7 @@ func tying(ctx context.Context, method string, req, answer any, conn *grpc.Clien
 func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 	const loud = "two of one queue in one request"
 	t.Run("seen by the enqueue", func(t *testing.T) {
-		inBubble(t, etcdfake.Options{}, func(w *world) {
+		inBubble(t, etcdfake.Options{}, func(w *fixture) {
 			_, err := Acquire(w.Context(), w.through(tying), w.queue(), Request{})
 			assert.ErrorContains(w, err, loud)
 			w.f.Delete(tiedKey)
@@ -43,7 +43,7 @@ func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 		})
 	})
 	t.Run("seen by the question after an enqueue was settled", func(t *testing.T) {
-		inBubble(t, etcdfake.Options{}, func(w *world) {
+		inBubble(t, etcdfake.Options{}, func(w *fixture) {
 			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 			_, err := Acquire(w.Context(), w.through(tying), w.queue(), Request{})
 			assert.ErrorContains(w, err, loud)
@@ -52,7 +52,7 @@ func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 		})
 	})
 	// show adds to an answer a key with the own key's create revision.
-	show := func(w *world, r request, create func() int64) {
+	show := func(w *fixture, r request, create func() int64) {
 		rule := r.rule(etcdfake.Rule{Edit: func(_ etcdfake.Request, m proto.Message) {
 			read := m.(*pb.TxnResponse).Responses[0].GetResponseRange()
 			read.Kvs = append([]*mvccpb.KeyValue{{Key: []byte(tiedKey), CreateRevision: create(), ModRevision: 1}}, read.Kvs...)[:2]
@@ -60,7 +60,7 @@ func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 		w.f.Inject(rule)
 	}
 	t.Run("seen by a waiter's question", func(t *testing.T) {
-		inBubble(t, etcdfake.Options{}, func(w *world) {
+		inBubble(t, etcdfake.Options{}, func(w *fixture) {
 			holder := w.acquire(w.session())
 			waiter := w.waiting(w.session())
 			var own int64
@@ -75,7 +75,7 @@ func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 		})
 	})
 	t.Run("seen by a process that resumes", func(t *testing.T) {
-		inBubble(t, etcdfake.Options{}, func(w *world) {
+		inBubble(t, etcdfake.Options{}, func(w *fixture) {
 			s := w.session()
 			c := w.acquire(s)
 			show(w, isResume, func() int64 { return int64(c.Token()) })
@@ -87,7 +87,7 @@ func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 
 // K1: the tokens of two names may be equal, for their keys may be made by one request.
 func TestTwoNamesMayHaveOneTokenAndEachHasItsHolder(t *testing.T) {
-	inBubble(t, etcdfake.Options{}, func(w *world) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		w.others = newOthers(w, 1, fault{})
 		c := w.acquire(w.session())
 		var other fencing.Token

@@ -24,7 +24,7 @@ import (
 
 // gathering is a session whose writes gather for a millisecond, and what counts the
 // writes in each request since.
-func (w *world) gathering() (s *session.Session, sizes func() []int) {
+func (w *fixture) gathering() (s *session.Session, sizes func() []int) {
 	s = w.session()
 	synctest.Wait()
 	s.Host().Together.Hold(time.Millisecond, 32, nil)
@@ -48,7 +48,7 @@ func (w *world) gathering() (s *session.Session, sizes func() []int) {
 }
 
 // each runs f for n names at the same time.
-func (w *world) each(n int, etcdLayout bool, f func(q Queue)) {
+func (w *fixture) each(n int, etcdLayout bool, f func(q Queue)) {
 	var all sync.WaitGroup
 	for i := range n {
 		q, err := New("", fmt.Sprint("each", i), etcdLayout)
@@ -61,7 +61,7 @@ func (w *world) each(n int, etcdLayout bool, f func(q Queue)) {
 // Rule G1.
 func TestInEtcdsLayoutEverythingGoesAlone(t *testing.T) {
 	for _, etcdLayout := range []bool{true, false} {
-		inBubble(t, etcdfake.Options{}, func(w *world) {
+		inBubble(t, etcdfake.Options{}, func(w *fixture) {
 			s, sizes := w.gathering()
 			w.each(8, etcdLayout, func(q Queue) {
 				c, err := Acquire(w.Context(), s, q, Request{})
@@ -79,7 +79,7 @@ func TestInEtcdsLayoutEverythingGoesAlone(t *testing.T) {
 			}
 			nested, err := New("", "a/b", true)
 			require.NoError(w, err)
-			_, own, err := s.Begin(nested.place())
+			_, own, err := s.Begin(nested.spec())
 			require.NoError(w, err)
 			require.Contains(w, own[0], "a/b/")
 			for n := range int64(16) {
@@ -99,7 +99,7 @@ func TestInEtcdsLayoutEverythingGoesAlone(t *testing.T) {
 
 // Rules G10, R1: releases beside enqueues that the full disk refuses say nil, all of them.
 func TestReleasesBesideRefusedEnqueuesSayNil(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s, sizes := w.gathering()
 		var held []*Acquisition
 		var mu sync.Mutex
@@ -135,7 +135,7 @@ func TestReleasesBesideRefusedEnqueuesSayNil(t *testing.T) {
 // Rules G6, F5: a name that is forbidden, and a lease that is gone, concern nobody but those that
 // use them.
 func TestWhatOneIsRefusedForConcernsNobodyElse(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s, sizes := w.gathering()
 		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}))
 		var forbidden sync.WaitGroup
@@ -159,7 +159,7 @@ func TestWhatOneIsRefusedForConcernsNobodyElse(t *testing.T) {
 
 // Rule G8: what a session that is over has not sent is not sent.
 func TestASessionThatEndsSendsNothingMore(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s, sizes := w.gathering()
 		sizes()
 		s.Host().Together.Hold(time.Second, 32, nil)
@@ -177,7 +177,7 @@ func TestASessionThatEndsSendsNothingMore(t *testing.T) {
 
 // A6: what many gave up is removed by few requests, and beside what others do.
 func TestWhatManyGaveUpIsRemovedTogether(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s, sizes := w.gathering()
 		holder := w.acquire(w.session())
 		ctx, cancel := context.WithCancel(w.Context())
@@ -202,7 +202,7 @@ func TestWhatManyGaveUpIsRemovedTogether(t *testing.T) {
 // Rules G6, N4: a lease that is found gone by a settling which is sent again, after its
 // answer was lost, ends its own session, and no other whose settling was of that request.
 func TestALeaseThatIsGoneEndsNoOtherSessionAfterALostAnswer(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		c, err := pawl.Dial(w.Context(), pawl.Config{Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{w.f.DialOption()}})
 		require.NoError(w, err)
 		defer c.Close()

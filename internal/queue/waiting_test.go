@@ -18,7 +18,7 @@ import (
 // free lock does not stay shut for a round trip each.
 func TestWaitersOfOneSessionThatGaveUpAreRemovedTogether(t *testing.T) {
 	const waiters, roundTrip = 300, 30 * time.Millisecond
-	inBubble(t, etcdfake.Options{Members: 1}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 1}, func(w *fixture) {
 		holder, next := w.session(), w.session()
 		h := w.acquire(holder)
 		s := w.session()
@@ -46,7 +46,7 @@ func TestWaitersOfOneSessionThatGaveUpAreRemovedTogether(t *testing.T) {
 // asks then does not grow with its locks.
 func TestARevokedLeaseWithAThousandLocksIsReadAFewTimes(t *testing.T) {
 	const locks = 1000
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
 		var held []*Acquisition
 		for i := range locks {
@@ -78,7 +78,7 @@ func TestARevokedLeaseWithAThousandLocksIsReadAFewTimes(t *testing.T) {
 func TestAcquireWaitsAsLongAsItsSessionIsValid(t *testing.T) {
 	for name, waits := range map[string]bool{"arrives": false, "waits": true} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				s := w.sessionWith(pawl.Config{Session: leaseOf(300 * time.Second)})
 				var holder *Acquisition
 				at := request(isEnqueue)
@@ -102,7 +102,7 @@ func TestAcquireWaitsAsLongAsItsSessionIsValid(t *testing.T) {
 
 // And as long, but no longer.
 func TestAcquireThatCannotBeSentEndsWithItsSession(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
 		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Lose: true, Err: errNoLeader}))
 		a := w.acquiring(context.Background(), s, Request{})
@@ -114,7 +114,7 @@ func TestAcquireThatCannotBeSentEndsWithItsSession(t *testing.T) {
 
 // An error that every member would return is returned at once.
 func TestAnAcquireThatIsRefusedSaysSo(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Lose: true, Err: errForbidden}))
 		a := w.acquiring(context.Background(), w.session(), Request{})
 		assert.ErrorContains(w, a.failed(), "permission denied")

@@ -20,10 +20,10 @@ func (a *Acquisition) follow(p state.Key, from int64) {
 	})
 }
 
-// watchOwn watches its own key at index place, or all of them, from revision from on.
-func (a *Acquisition) watchOwn(place int, from int64) {
+// watchOwn watches its own key at index, or all of them, from revision from on.
+func (a *Acquisition) watchOwn(index int, from int64) {
 	for i, key := range a.owned() {
-		if place != i && place != state.All {
+		if index != i && index != state.All {
 			continue
 		}
 		w := a.s.Host().Watches.Watch(key, "", from, func(u watcher.Update) { a.ownChanged(i, key, u) })
@@ -31,25 +31,25 @@ func (a *Acquisition) watchOwn(place int, from int64) {
 	}
 }
 
-// watchAt is where the watch of its own key at index place is stored.
-func (a *Acquisition) watchAt(place int) **watcher.Watch {
-	if place == 0 {
+// watchAt is where the watch of its own key at index is stored.
+func (a *Acquisition) watchAt(index int) **watcher.Watch {
+	if index == 0 {
 		return &a.ownWatch
 	}
-	return &a.set.watches[place-1]
+	return &a.set.watches[index-1]
 }
 
-// takeWatches removes the watches of its own key at index place, or of all, and returns them to
+// takeWatches removes the watches of its own key at index, or of all, and returns them to
 // be cancelled; a.mu is held.
-func (a *Acquisition) takeWatches(place int) (own *watcher.Watch, others []*watcher.Watch) {
-	if place <= 0 {
+func (a *Acquisition) takeWatches(index int) (own *watcher.Watch, others []*watcher.Watch) {
+	if index <= 0 {
 		own, a.ownWatch = a.ownWatch, nil
 	}
 	if a.set == nil {
 		return own, nil
 	}
 	for i, w := range a.set.watches {
-		if place == i+1 || place == state.All {
+		if index == i+1 || index == state.All {
 			others = append(others, w)
 			a.set.watches[i] = nil
 		}
@@ -93,7 +93,7 @@ func (a *Acquisition) keep(w *watcher.Watch, slot **watcher.Watch, wanted func()
 func (a *Acquisition) predecessorChanged(p state.Key, u watcher.Update) {
 	for _, ev := range u.Events {
 		if ev.Deleted {
-			a.apply(state.PredecessorDeleted{Key: p, Revision: ev.ModRevision, Value: ev.Value}, nil)
+			a.apply(state.PredecessorDeleted{Key: p, Revision: ev.ModRevision}, nil)
 		}
 	}
 	if u.Err != nil || u.Compacted > 0 {
@@ -101,15 +101,15 @@ func (a *Acquisition) predecessorChanged(p state.Key, u watcher.Update) {
 	}
 }
 
-// ownChanged is called with every change of its own key at index place, while that key is key.
-func (a *Acquisition) ownChanged(place int, key string, u watcher.Update) {
+// ownChanged is called with every change of its own key at index, while that key is key.
+func (a *Acquisition) ownChanged(index int, key string, u watcher.Update) {
 	for _, ev := range u.Events {
 		if ev.Deleted {
-			a.apply(state.OwnDeleted{Place: place, Revision: ev.ModRevision}, nil)
+			a.apply(state.OwnDeleted{Index: index, Revision: ev.ModRevision}, nil)
 			continue
 		}
 		a.apply(state.OwnChanged{
-			Place: place, Create: ev.CreateRevision, Mod: ev.ModRevision, OnLease: ev.Lease == a.s.ID(), Value: ev.Value,
+			Index: index, Create: ev.CreateRevision, Mod: ev.ModRevision, OnLease: ev.Lease == a.s.ID(), Value: ev.Value,
 		}, nil)
 	}
 	if u.Err != nil || u.Compacted > 0 {
@@ -118,11 +118,11 @@ func (a *Acquisition) ownChanged(place int, key string, u watcher.Update) {
 }
 
 // Observe implements session.Acquisition. It takes what the session's linearizable read at
-// revision rev showed of its own key at index place, which was named key; with the first key
+// revision rev showed of its own key at index, which was named key; with the first key
 // also what it showed of the predecessor.
-func (a *Acquisition) Observe(rev int64, place int, key string, own, predecessor session.Observed) {
-	a.apply(state.Observed{Revision: rev, Own: state.Seen(own), Predecessor: state.Seen(predecessor), Place: place, Key: key}, nil)
-	if place == 0 {
+func (a *Acquisition) Observe(rev int64, index int, key string, own, predecessor session.Observed) {
+	a.apply(state.Observed{Revision: rev, Own: state.Seen(own), Predecessor: state.Seen(predecessor), Index: index, Key: key}, nil)
+	if index == 0 {
 		a.checkKind()
 	}
 }

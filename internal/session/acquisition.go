@@ -15,13 +15,13 @@ type Acquisition interface {
 	// not change what it returns.
 	Keys() (own []string, predecessor string)
 	// Observe reports what a linearizable read at revision rev, sent after Keys was called,
-	// showed of its own key at index place, which was named key; with the first key also what
+	// showed of its own key at index, which was named key; with the first key also what
 	// it showed of the predecessor.
-	Observe(rev int64, place int, key string, own, predecessor Observed)
+	Observe(rev int64, index int, key string, own, predecessor Observed)
 	// Arm is called when the arming delay has passed.
 	Arm()
-	// HoldOver is called when the time set by Limit has passed.
-	HoldOver()
+	// HoldExpired is called when the time set by Limit has passed.
+	HoldExpired()
 	// End is called once, when the session has ended, with the cause.
 	End(cause error)
 }
@@ -45,19 +45,13 @@ func (s *Session) Hold(h *Hook, c Acquisition, n int64) error { return s.add(h, 
 // add puts c on the roster. If it is held, its entry n is marked as won in the same critical
 // section, so that no Handle contains the one without the other.
 func (s *Session) add(h *Hook, c Acquisition, held bool, n int64) error {
-	if err := s.Err(); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.ended.Load(); e != nil {
-		return e.err
-	}
-	s.roster.add(h, c, held)
-	if held {
-		s.ledger.move(n, won, nil)
-	}
-	return nil
+	return s.whileValid(func() error {
+		s.roster.add(h, c, held)
+		if held {
+			s.ledger.move(n, won, nil)
+		}
+		return nil
+	})
 }
 
 // Drop removes an acquisition from the roster. No method is called on it afterwards, except
@@ -77,7 +71,7 @@ func (s *Session) ArmLater(h *Hook) {
 	}
 }
 
-// Limit has HoldOver called on the acquisition of h at until, if it is held then. Its calls of
+// Limit has HoldExpired called on the acquisition of h at until, if it is held then. Its calls of
 // Err compare the clock too.
 func (s *Session) Limit(h *Hook, until clock.Instant) {
 	s.mu.Lock()
@@ -88,14 +82,14 @@ func (s *Session) Limit(h *Hook, until clock.Instant) {
 	}
 }
 
-// endHolds calls HoldOver on the acquisitions whose time has passed, and returns when to call
+// endHolds calls HoldExpired on the acquisitions whose time has passed, and returns when to call
 // it next: at next or earlier.
 func (s *Session) endHolds(now clock.Instant, next time.Time) time.Time {
 	s.mu.Lock()
 	over, next := s.roster.overdue(now, next)
 	s.mu.Unlock()
 	for _, c := range over {
-		c.HoldOver()
+		c.HoldExpired()
 	}
 	return next
 }

@@ -33,7 +33,7 @@ type acquisition struct {
 
 type observation struct {
 	rev              int64
-	place            int
+	index            int
 	own, predecessor Observed
 }
 
@@ -44,10 +44,10 @@ func (c *acquisition) Keys() (own []string, predecessor string) {
 	return append([]string{c.own}, c.more...), c.predecessor
 }
 
-func (c *acquisition) Observe(rev int64, place int, key string, own, predecessor Observed) {
+func (c *acquisition) Observe(rev int64, index int, key string, own, predecessor Observed) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.observed = append(c.observed, observation{rev, place, own, predecessor})
+	c.observed = append(c.observed, observation{rev, index, own, predecessor})
 }
 
 func (c *acquisition) Arm() {
@@ -56,7 +56,7 @@ func (c *acquisition) Arm() {
 	c.armed = append(c.armed, time.Now())
 }
 
-func (c *acquisition) HoldOver() {
+func (c *acquisition) HoldExpired() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.overs = append(c.overs, time.Now())

@@ -22,9 +22,9 @@ const (
 	// maxBatchKeys is how many keys may be read for a session in a batch; a session with more
 	// gains nothing from a batch.
 	maxBatchKeys = 16
-	// apartRounds is how many rounds a session that failed on its own renews alone, each with
+	// unbatchedRounds is how many rounds a session that failed on its own renews alone, each with
 	// the first try, before it joins a batch again.
-	apartRounds = 4
+	unbatchedRounds = 4
 )
 
 // A candidate is a session's next renewal, which may share a batch. Its Renewals

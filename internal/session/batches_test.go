@@ -343,7 +343,7 @@ func TestOneSessionsTroubleIsNotItsBatchs(t *testing.T) {
 					alone++
 				}
 			}
-			assert.LessOrEqual(t, alone, at.alone+24, name) // and the one's own
+			assert.LessOrEqual(t, alone, at.alone+26, name) // and the one's own, of which one or two may be repeats
 		})
 	}
 }

@@ -192,7 +192,7 @@ func deferBy(t *testing.T, c *pawl.Client, s *session.Session, clientWide bool) 
 func TestAClientThatIsClosedInTheMiddleOfATakeoverLeavesTheLease(t *testing.T) {
 	for skip := range 3 {
 		abandoning(t, func(fake *etcdfake.Cluster, c *pawl.Client, s *session.Session) {
-			_, _, err := s.Begin(keys.Place{Prefix: "open/"})
+			_, _, err := s.Begin(keys.Spec{Prefix: "open/"})
 			require.NoError(t, err)
 			h := s.Detach()
 			fake.Inject(etcdfake.Rule{Method: "Txn", Skip: skip, Hang: true})

@@ -25,7 +25,7 @@ func (s *Session) state() detached.State {
 	defer s.mu.Unlock()
 	return detached.State{
 		Lease: s.id, Cluster: s.host.Cluster.ID(), TTL: s.TTL(),
-		Key: s.key, Create: s.create, Mod: s.mod, Next: s.ledger.next, Unsettled: s.ledger.unsettled(),
+		Key: s.key, Create: s.create, Mod: s.mod, Next: s.ledger.next, Unsettled: s.ledger.unsettled(), Forfeit: s.ledger.forfeits(),
 	}
 }
 

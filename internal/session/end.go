@@ -106,6 +106,18 @@ func (s *Session) end(err error, rest aftermath) error {
 // extend moves the deadline to that of a confirmed renewal which was sent at sent and answered
 // with ttl. It does not extend a session that has ended (rule T4).
 func (s *Session) extend(sent clock.Instant, ttl time.Duration) error {
+	return s.whileValid(func() error {
+		if !s.validity.extend(sent, ttl, clock.Now()) {
+			return lease.ErrExpired // the loop's next call of Err ends the session
+		}
+		return nil
+	})
+}
+
+// whileValid calls f under mu, unless the session has ended; then the error is why. All that
+// adds to a session, or extends it, goes through here: the end, which is marked under mu, has
+// all of it or finds it refused.
+func (s *Session) whileValid(f func() error) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
@@ -114,10 +126,7 @@ func (s *Session) extend(sent clock.Instant, ttl time.Duration) error {
 	if e := s.ended.Load(); e != nil {
 		return e.err
 	}
-	if !s.validity.extend(sent, ttl, clock.Now()) {
-		return lease.ErrExpired // the loop's next call of Err ends the session
-	}
-	return nil
+	return f()
 }
 
 // Gone ends the session because the server said that its lease, or its key, is gone.

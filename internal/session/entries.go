@@ -3,24 +3,20 @@ package session
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/pawl-locks/pawl/internal/keys"
 )
 
-// Begin adds entry n to the session, with a key at each of places, which have different names.
+// Begin adds entry n to the session, with a key at each of specs, which have different names.
 // No key name is ever used again (rule A1). The entry is open until Settle; until then, unless
 // it is held, a Handle lists it to be undone. The error is why the session has ended.
-func (s *Session) Begin(places ...keys.Place) (n int64, own []string, err error) {
-	if err := s.Err(); err != nil {
-		return 0, nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.ended.Load(); e != nil {
-		return 0, nil, e.err
-	}
-	n, own = s.ledger.begin(s.id, places...)
-	return n, own, nil
+func (s *Session) Begin(specs ...keys.Spec) (n int64, own []string, err error) {
+	err = s.whileValid(func() error {
+		n, own = s.ledger.begin(s.id, specs...)
+		return nil
+	})
+	return n, own, err
 }
 
 // Add gives entry n, whose key is known to exist, another key in the same queue. It is called
@@ -28,18 +24,12 @@ func (s *Session) Begin(places ...keys.Place) (n int64, own []string, err error)
 // cancels: the cancel key, which did not settle the entry's enqueue, is put and removed
 // together with the new key. The error is why the session, or the entry, has ended.
 func (s *Session) Add(n int64, key string, cancels bool) error {
-	if err := s.Err(); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.ended.Load(); e != nil {
-		return e.err
-	}
-	if !s.ledger.add(n, key, cancels) {
-		return fmt.Errorf("entry %d is not there", n)
-	}
-	return nil
+	return s.whileValid(func() error {
+		if !s.ledger.add(n, key, cancels) {
+			return fmt.Errorf("entry %d is not there", n)
+		}
+		return nil
+	})
 }
 
 // CancelKey is the cancel key of entry n: while it exists, no late copy of the entry's enqueue
@@ -87,6 +77,26 @@ func (s *Session) Forfeit(n int64) { s.move(n, overheld, nil) }
 // Adopt says that own, the keys of entry n, are being resumed. It reports whether they may be:
 // the session's predecessor left them, and they were not resumed before.
 func (s *Session) Adopt(n int64, own ...string) bool { return s.move(n, resumed, own) }
+
+// Discard has own removed in the background, not before the time at unless the session ends
+// earlier: the keys of one entry that the session's predecessor may have held, and that cannot
+// be resumed. Their removal is no release. false: they are not such keys, or were resumed.
+func (s *Session) Discard(at time.Time, own ...string) bool {
+	var n int64
+	for i, key := range own {
+		k, ok := keys.ParseQueueKey(key)
+		if !ok || k.Lease != s.id || i > 0 && k.N != n {
+			return false
+		}
+		n = k.N
+	}
+	if !s.Adopt(n, own...) {
+		return false
+	}
+	s.Forfeit(n)
+	s.LeaveAt(n, at)
+	return true
+}
 
 func (s *Session) move(n int64, ev evidence, own []string) bool {
 	s.mu.Lock()

@@ -26,7 +26,7 @@ type keyRead struct {
 // keyRead's operations; -1: not read.
 type keysOf struct {
 	acquisition      Acquisition
-	place            int // of the own key
+	index            int // of the own key
 	key              string
 	own, predecessor int
 }
@@ -57,13 +57,13 @@ func split(acquisitions []Acquisition, most int) []keyRead {
 	all := []keyRead{{}}
 	for _, c := range acquisitions {
 		own, predecessor := c.Keys() // none: they are not known to exist yet
-		for place, key := range own {
+		for index, key := range own {
 			l := &all[len(all)-1]
 			if len(l.ops) > 0 && len(l.ops)+1+opsFor(predecessor) > most {
 				all = append(all, keyRead{})
 				l = &all[len(all)-1]
 			}
-			l.acquisitions = append(l.acquisitions, keysOf{c, place, key, l.add(key), l.add(predecessor)})
+			l.acquisitions = append(l.acquisitions, keysOf{c, index, key, l.add(key), l.add(predecessor)})
 			predecessor = "" // it is read once
 		}
 	}
@@ -99,7 +99,7 @@ func (l *keyRead) deliver(resp *pb.TxnResponse, skip int) {
 		return Observed{}
 	}
 	for _, at := range l.acquisitions {
-		at.acquisition.Observe(resp.Header.Revision, at.place, at.key, seen(at.own), seen(at.predecessor))
+		at.acquisition.Observe(resp.Header.Revision, at.index, at.key, seen(at.own), seen(at.predecessor))
 	}
 }
 

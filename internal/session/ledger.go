@@ -118,13 +118,13 @@ func newLedger() ledger {
 	return ledger{next: 1, entries: make(map[int64]entry), counts: make(map[string]count)}
 }
 
-// begin adds an entry, and returns its number and its key for each of places, which have
+// begin adds an entry, and returns its number and its key for each of specs, which have
 // different names. No key name was ever used before (rule A1).
-func (l *ledger) begin(lease int64, places ...keys.Place) (n int64, own []string) {
+func (l *ledger) begin(lease int64, specs ...keys.Spec) (n int64, own []string) {
 	n = l.next
 	l.next++
-	own = make([]string, len(places))
-	for i, p := range places {
+	own = make([]string, len(specs))
+	for i, p := range specs {
 		own[i] = keys.QueueKey{Lease: lease, N: n, Form: p.Form}.In(p.Prefix)
 	}
 	l.put(n, entry{state: open, keys: own})
@@ -132,8 +132,9 @@ func (l *ledger) begin(lease int64, places ...keys.Place) (n int64, own []string
 }
 
 // inherit adds the entries that a predecessor left: those below next. Those with keys in
-// unsettled have to be undone, because their enqueues may still be applied.
-func (l *ledger) inherit(lease, next int64, unsettled []string) error {
+// unsettled have to be undone, because their enqueues may still be applied; but those in
+// forfeits had been held, and their removal is no release.
+func (l *ledger) inherit(lease, next int64, unsettled []string, forfeits []int64) error {
 	l.next, l.inherited = next, next
 	all := make(map[int64][]string)
 	for _, key := range slices.Sorted(slices.Values(unsettled)) {
@@ -144,7 +145,11 @@ func (l *ledger) inherit(lease, next int64, unsettled []string) error {
 		all[k.N] = append(all[k.N], key)
 	}
 	for n, own := range all {
-		l.put(n, entry{state: undoing, keys: own}) // a Handle does not say whether it is named: an owner key ends with the lease
+		st := undoing
+		if slices.Contains(forfeits, n) {
+			st = forfeit
+		}
+		l.put(n, entry{state: st, keys: own}) // a Handle does not say whether it is named: an owner key ends with the lease
 	}
 	return nil
 }
@@ -240,6 +245,17 @@ func (l *ledger) strike(n int64, e entry) {
 // false for a session that was taken over, which does not know what its predecessor left.
 func (l *ledger) alone(n int64, name string) bool {
 	return l.inherited == 0 && l.counts[name] == count{1, n} && l.state(n) != gone
+}
+
+// forfeits returns the numbers of the entries of unsettled whose removal is no release, in order.
+func (l *ledger) forfeits() (all []int64) {
+	for n, e := range l.entries {
+		if e.state == forfeit {
+			all = append(all, n)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // unsettled returns the keys that the session's successor has to undo, in order.

@@ -61,19 +61,19 @@ func TestTheLedgerAgreesWithACountOfItsEntries(t *testing.T) {
 		var first int64 = 1
 		if seed%3 == 0 {
 			first = 4
-			require.NoError(t, l.inherit(7, first, []string{"a/+7-1", "b/7-3", "a/7-3"}))
+			require.NoError(t, l.inherit(7, first, []string{"a/+7-1", "b/7-3", "a/7-3"}, nil))
 		}
 		begun := map[int64][]string{} // the names of every entry ever begun here
 		for range 300 {
 			if rnd.IntN(3) == 0 {
-				var places []keys.Place
+				var specs []keys.Spec
 				names := []string{"a/", "b/", "a/b/"}
 				rnd.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 				for _, name := range names[:1+rnd.IntN(len(names))] {
-					places = append(places, keys.Place{Prefix: name, Form: keys.Form(rnd.IntN(3))})
+					specs = append(specs, keys.Spec{Prefix: name, Form: keys.Form(rnd.IntN(3))})
 				}
-				n, own := l.begin(7, places...)
-				for i, p := range places {
+				n, own := l.begin(7, specs...)
+				for i, p := range specs {
 					assert.Equal(t, fmt.Sprintf("%s%s7-%d", p.Prefix, []string{"", "+", "q"}[p.Form], n), own[i])
 					begun[n] = append(begun[n], p.Prefix)
 				}
@@ -113,7 +113,7 @@ func TestTheLedgerAgreesWithACountOfItsEntries(t *testing.T) {
 // ML8: the keys of one number are one entry, adopted and undone as one.
 func TestASetOfKeysIsOneEntry(t *testing.T) {
 	l := newLedger()
-	require.NoError(t, l.inherit(7, 5, []string{"a/7-2", "b/+7-2", "c/q7-3", "c/s1.4.7-3"}))
+	require.NoError(t, l.inherit(7, 5, []string{"a/7-2", "b/+7-2", "c/q7-3", "c/s1.4.7-3"}, nil))
 	assert.Len(t, l.entries, 2)
 	assert.Equal(t, 3, l.removalOps(2), "its cancel key, and two deletions")
 	assert.Equal(t, count{1, 3}, l.counts["c/"], "a turnstile and a slot are one entry of the name")
@@ -128,7 +128,7 @@ func TestASetOfKeysIsOneEntry(t *testing.T) {
 
 func TestAPredecessorsEntryIsResumedOnceEvenAfterItsEnd(t *testing.T) {
 	l := newLedger()
-	require.NoError(t, l.inherit(7, 5, []string{"a/7-2"}))
+	require.NoError(t, l.inherit(7, 5, []string{"a/7-2"}, nil))
 	assert.False(t, l.move(2, resumed, []string{"a/7-2"}), "it was open: it is undone, and nobody's")
 	assert.True(t, l.move(3, resumed, []string{"a/7-3"}))
 	assert.False(t, l.move(3, resumed, []string{"a/7-3"}))
@@ -143,21 +143,29 @@ func TestAPredecessorsEntryIsResumedOnceEvenAfterItsEnd(t *testing.T) {
 // A key that was held for too long is removed with its mark, and by a successor too.
 func TestWhatWasHeldForTooLongIsForfeit(t *testing.T) {
 	l := newLedger()
-	n, key := l.begin(7, keys.Place{Prefix: "a/"})
+	n, key := l.begin(7, keys.Spec{Prefix: "a/"})
 	assert.False(t, l.move(n, overheld, nil), "it is not held")
 	assert.True(t, l.move(n, won, nil))
 	assert.True(t, l.move(n, overheld, nil))
 	assert.False(t, l.move(n, unwanted, nil), "that it leaves takes nothing from it")
 	assert.Equal(t, 2, l.removalOps(n), "the mark, and the deletion")
 	assert.Equal(t, key, l.unsettled())
+	assert.Equal(t, []int64{n}, l.forfeits())
+	next := newLedger()
+	other, _ := l.begin(7, keys.Spec{Prefix: "a/"})
+	require.NoError(t, next.inherit(7, l.next, l.unsettled(), l.forfeits()))
+	assert.Equal(t, forfeit, next.state(n))
+	assert.Equal(t, undoing, next.state(other))
+	assert.Equal(t, []int64{n}, next.forfeits(), "and by the successor's successor")
 	assert.True(t, l.move(n, absent, nil))
 	assert.Zero(t, l.removalOps(n))
+	assert.Empty(t, l.forfeits())
 }
 
 // Whatever an entry is removed with counts as an operation: a server refuses more than it allows.
 func TestAnOwnerKeyIsCountedWithItsEntry(t *testing.T) {
 	l := newLedger()
-	n, _ := l.begin(7, keys.Place{Prefix: "a/"})
+	n, _ := l.begin(7, keys.Spec{Prefix: "a/"})
 	l.name(n)
 	assert.True(t, l.move(n, unwanted, nil))
 	assert.Equal(t, 3, l.removalOps(n), "its cancel key, and two deletions")
@@ -168,6 +176,6 @@ func TestAnOwnerKeyIsCountedWithItsEntry(t *testing.T) {
 func TestWhatIsNotOfTheLeaseIsNotInherited(t *testing.T) {
 	for _, key := range []string{"precious/1-1", "a/7-x", "a/7", "a/7-0", "a/7--1", "a/7-5", "a/7-9223372036854775808"} {
 		l := newLedger()
-		assert.ErrorContains(t, l.inherit(7, 5, []string{key}), "is not of lease", key)
+		assert.ErrorContains(t, l.inherit(7, 5, []string{key}, nil), "is not of lease", key)
 	}
 }

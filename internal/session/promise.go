@@ -23,16 +23,10 @@ func (p *promise) extend(until clock.Instant) {
 // on (rule V4). An error is why the session has ended; then nothing was promised. The client's
 // Close waits for a promise as long as for any removal, and then leaves the lease to expire.
 func (s *Session) Promise(until clock.Instant) error {
-	if err := s.Err(); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if e := s.ended.Load(); e != nil {
-		return e.err
-	}
-	s.promise.extend(until)
-	return nil
+	return s.whileValid(func() error {
+		s.promise.extend(until)
+		return nil
+	})
 }
 
 // awaitPromise waits until all promises have passed; false: ctx ended earlier. The session has

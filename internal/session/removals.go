@@ -40,9 +40,10 @@ type removal struct {
 type lanes struct{ entries, others int }
 
 // The bounds of lanes. Entries that are added while a request is under way gather, and share
-// the second lane if the first hangs.
+// the second lane if the first hangs. Those that fill a request have nothing to gather for.
 const (
 	entryLanes = 2
+	fullLanes  = 8
 	otherLanes = 8
 )
 
@@ -65,11 +66,11 @@ func (r *removals) add(x *removal) {
 }
 
 // take removes and returns what is due at now and fits in one request of at most most
-// operations: entries, or one Removal. ops is how many operations an entry needs; 0: it is
+// operations: entries whose next tries may take equally long, or one Removal. ops is how many operations an entry needs; 0: it is
 // gone, and is dropped. next is when something is due, if nothing is now; the zero Time: not
 // before another event.
 func (r *removals) take(now time.Time, most int, ops func(n int64) int) (batch []*removal, next time.Time) {
-	full := 0
+	full, fills := 0, r.gathered(now, ops) >= most
 	r.pending = slices.DeleteFunc(r.pending, func(x *removal) bool {
 		need := 0
 		if x.other == nil {
@@ -78,7 +79,7 @@ func (r *removals) take(now time.Time, most int, ops func(n int64) int) (batch [
 			}
 		}
 		switch {
-		case len(batch) > 0 && (x.other != nil || x.alone || full+need > most), !r.lanes.free(x):
+		case len(batch) > 0 && (x.other != nil || x.alone || full+need > most || x.bound() != batch[0].bound()), !r.lanes.free(x, fills):
 			return false
 		case x.due.After(now):
 			if next.IsZero() || x.due.Before(next) {
@@ -98,9 +99,23 @@ func (r *removals) take(now time.Time, most int, ops func(n int64) int) (batch [
 	return batch, next
 }
 
-func (l *lanes) free(x *removal) bool {
-	if x.other != nil {
+// gathered is how many operations the entries need that are due at now and may share a request.
+func (r *removals) gathered(now time.Time, ops func(n int64) int) (sum int) {
+	for _, x := range r.pending {
+		if x.other == nil && !x.alone && !x.due.After(now) {
+			sum += ops(x.n)
+		}
+	}
+	return sum
+}
+
+// free reports whether a request with x may be sent. fills: enough have gathered to fill it.
+func (l *lanes) free(x *removal, fills bool) bool {
+	switch {
+	case x.other != nil:
 		return l.others < otherLanes
+	case fills && !x.alone:
+		return l.entries < fullLanes
 	}
 	return l.entries < entryLanes
 }
@@ -115,12 +130,12 @@ func (l *lanes) use(x *removal, n int) {
 
 func (l lanes) busy() bool { return l != lanes{} }
 
-// bound is how long the next try of a batch may take.
-func bound(batch []*removal) time.Duration {
-	if slices.ContainsFunc(batch, func(x *removal) bool { return x.tries%longTryEvery != longTryEvery-1 }) {
-		return removalTry
+// bound is how long the next try may take.
+func (x *removal) bound() time.Duration {
+	if x.tries%longTryEvery == longTryEvery-1 {
+		return removalLongTry
 	}
-	return removalLongTry
+	return removalTry
 }
 
 // again puts back a batch that was not removed because of err. A batch that was refused because

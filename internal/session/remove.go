@@ -109,7 +109,7 @@ func (s *Session) startRemovals(ctx context.Context, results chan<- tried, timer
 
 // tryRemoval tries batch once.
 func (s *Session) tryRemoval(ctx context.Context, batch []*removal) tried {
-	ctx, cancel := context.WithTimeout(ctx, bound(batch))
+	ctx, cancel := context.WithTimeout(ctx, batch[0].bound())
 	defer cancel()
 	if other := batch[0].other; other != nil {
 		if !other.Remove(ctx) {

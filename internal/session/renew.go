@@ -58,19 +58,19 @@ func (s *Session) loop() {
 
 // A renewer makes the tries of one session's rounds.
 type renewer struct {
-	s       *Session
-	ctx     context.Context
-	results chan finished     // has room for all tries under way and one batch
-	tries   []*try            // under way
-	queried []*cluster.Member // in this round, in order
-	last    *cluster.Member   // the member that confirmed last
-	usual   time.Duration     // the usual round trip
-	round   round
-	began   time.Time     // when the last confirmed renewal began
-	apart   int           // how many more rounds are renewed without a batch
-	missed  int           // how many rounds the last failed batch cost it; 0: the last batch did not fail
-	warned  bool          // jeopardy was reported since the last renewal
-	reading chan struct{} // closed when readRest has returned; nil: it was never started
+	s         *Session
+	ctx       context.Context
+	results   chan finished     // has room for all tries under way and one batch
+	tries     []*try            // under way
+	queried   []*cluster.Member // in this round, in order
+	last      *cluster.Member   // the member that confirmed last
+	usual     time.Duration     // the usual round trip
+	round     round
+	began     time.Time     // when the last confirmed renewal began
+	unbatched int           // how many more rounds are renewed without a batch
+	missed    int           // how many rounds the last failed batch cost it; 0: the last batch did not fail
+	warned    bool          // jeopardy was reported since the last renewal
+	reading   chan struct{} // closed when readRest has returned; nil: it was never started
 
 	candidate candidate
 }
@@ -113,7 +113,7 @@ func (r *renewer) step(now time.Time) time.Time {
 // joins reports whether the round may begin in a batch: no try was made in it yet, and no
 // recent failure keeps the session out of batches.
 func (r *renewer) joins() bool {
-	return r.apart == 0 && len(r.tries) == 0 && len(r.queried) == 0
+	return r.unbatched == 0 && len(r.tries) == 0 && len(r.queried) == 0
 }
 
 // member chooses the member to query. The first try of a round uses another member than the one
@@ -165,17 +165,17 @@ func (r *renewer) finish(f finished) {
 	r.tries = slices.Delete(r.tries, i, i+1)
 	now, left := time.Now(), r.s.validity.window().remaining(clock.Now())
 	switch {
-	case f.over: // the loop finds the session ended
+	case f.ended: // the loop finds the session ended
 	case f.err != nil:
 		r.s.failed(f.err)
 		r.round.fail(now, r.s.TTL(), left)
-		r.apart = apartRounds
+		r.unbatched = unbatchedRounds
 	case r.s.extend(f.sent, f.ttl) == nil:
 		switch {
-		case f.apart:
-			r.apart = apartRounds
-		case r.apart > 0 && len(r.queried) == 1: // confirmed by the round's first try
-			r.apart--
+		case f.unbatchable:
+			r.unbatched = unbatchedRounds
+		case r.unbatched > 0 && len(r.queried) == 1: // confirmed by the round's first try
+			r.unbatched--
 		}
 		r.confirmed(f, now)
 		r.s.notifyRenewed(f, now, left)
@@ -188,11 +188,11 @@ func (r *renewer) finishBatch(f finished) {
 	r.s.host.Renewals.received(&r.candidate)
 	now, left := time.Now(), r.s.validity.window().remaining(clock.Now())
 	switch {
-	case f.over: // the loop finds the session ended
+	case f.ended: // the loop finds the session ended
 	case f.began.Before(r.began): // a later renewal was confirmed
 	case f.err != nil: // the fault may be this session's or another's: renewing alone shows which
-		r.missed = min(max(2*r.missed, 1), apartRounds)
-		r.apart = max(r.apart, r.missed)
+		r.missed = min(max(2*r.missed, 1), unbatchedRounds)
+		r.unbatched = max(r.unbatched, r.missed)
 		r.round.scatter(now)
 	case r.s.extend(f.sent, f.ttl) == nil:
 		r.missed = 0

@@ -16,13 +16,13 @@ import (
 
 // A result is the result of one confirmed renewal.
 type result struct {
-	sent  clock.Instant // read before the renewal was written
-	ttl   time.Duration // as the server answered
-	rev   int64         // the revision at which the confirming read showed the session key
-	more  []keyRead     // the reads that did not fit beside the session key
-	over  bool          // the server's answer ended the session
-	apart bool          // the server refused to read its keys, so it joins no batch for a while
-	err   error         // why it does not count; a failure is not a loss
+	sent        clock.Instant // read before the renewal was written
+	ttl         time.Duration // as the server answered
+	rev         int64         // the revision at which the confirming read showed the session key
+	more        []keyRead     // the reads that did not fit beside the session key
+	ended       bool          // the server's answer ended the session
+	unbatchable bool          // the server refused to read its keys, so it joins no batch for a while
+	err         error         // why it does not count; a failure is not a loss
 }
 
 // renewalBound is how long a confirmed renewal may take: at most a third of the TTL, so that
@@ -141,7 +141,7 @@ func (k *renewal) confirm(ctx context.Context) {
 	for _, p := range k.parts[:k.answered] {
 		if p.answer.TTL <= 0 {
 			p.s.Gone(fmt.Sprintf("%s answers a renewal with TTL %d", k.member.Endpoint(), p.answer.TTL))
-			p.over = true
+			p.ended = true
 			continue
 		}
 		p.ttl = time.Duration(p.answer.TTL) * time.Second
@@ -158,7 +158,7 @@ func (k *renewal) confirm(ctx context.Context) {
 			continue
 		}
 		p.validate(k.member, resp)
-		confirmed = confirmed || p.err == nil && !p.over
+		confirmed = confirmed || p.err == nil && !p.ended
 	}
 	if confirmed {
 		k.host.Cluster.Worked(k.member)
@@ -168,7 +168,7 @@ func (k *renewal) confirm(ctx context.Context) {
 // validate decides whether the read confirms the part's renewal.
 func (p *part) validate(m *cluster.Member, resp *pb.TxnResponse) {
 	if p.s.ValidateKey(txn.KV(resp, p.at), resp.Header.Revision) != nil {
-		p.over = true
+		p.ended = true
 		return
 	}
 	if p.read != nil {
@@ -216,7 +216,7 @@ func (p *part) readAlone(ctx context.Context, m *cluster.Member) (*pb.TxnRespons
 	if whole {
 		p.read = &reads[0]
 	}
-	p.more, p.apart = reads[1:], !whole
+	p.more, p.unbatchable = reads[1:], !whole
 	return resp, err
 }
 

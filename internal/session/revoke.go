@@ -24,22 +24,23 @@ const closeTotal = 12 * time.Second
 // every call returns it. After Detach it does nothing.
 func (s *Session) Close(ctx context.Context) error {
 	s.end(lease.ErrClosed, remove)
-	<-s.looped
-	if isClosed(s.revocation.done) {
-		return s.revocation.left
-	}
 	late := time.NewTimer(closeTotal)
 	defer late.Stop()
 	grace, cancel := cluster.WithGrace(ctx)
 	defer cancel()
-	select {
-	case <-s.revocation.done:
-		return s.revocation.left
-	case <-grace.Done():
-		return fmt.Errorf("lease: close: %w: revocation is pending: %w", cluster.ErrUnknown, cluster.EndOf(ctx))
-	case <-late.C:
-		return fmt.Errorf("lease: close: %w: revocation is pending after %v", cluster.ErrUnknown, closeTotal)
+	for _, step := range []<-chan struct{}{s.looped, s.revocation.done} {
+		if isClosed(step) {
+			continue
+		}
+		select {
+		case <-step:
+		case <-grace.Done():
+			return fmt.Errorf("lease: close: %w: revocation is pending: %w", cluster.ErrUnknown, cluster.EndOf(ctx))
+		case <-late.C:
+			return fmt.Errorf("lease: close: %w: revocation is pending after %v", cluster.ErrUnknown, closeTotal)
+		}
 	}
+	return s.revocation.left
 }
 
 // CloseInBackground begins what Close does, without waiting.

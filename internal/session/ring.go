@@ -2,7 +2,7 @@ package session
 
 import "github.com/pawl-locks/pawl/internal/clock"
 
-// A Hook is an acquisition's place in its session's roster. It is part of the acquisition, so
+// A Hook is an acquisition's link in its session's roster. It is part of the acquisition, so
 // that the session allocates nothing for it. The session guards its fields.
 type Hook struct {
 	acquisition Acquisition

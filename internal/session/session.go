@@ -97,7 +97,7 @@ func (s *Session) Same() (is *pb.Compare, read *pb.RequestOp) { return s.same, s
 // Write sends a write to queues, alone or together with others. A write that was not sent
 // before the session ended is not sent.
 func (s *Session) Write(ctx context.Context, w together.Write) (*pb.TxnResponse, error) {
-	w.Lease, w.Over = s.id, s.done
+	w.Lease, w.Ended = s.id, s.done
 	return s.host.Together.Txn(ctx, w)
 }
 

@@ -36,7 +36,7 @@ func resume(ctx context.Context, host Host, opts lease.Options) (*Session, error
 	s := newSession(host, opts)
 	s.adopt(h.Lease, clock.Instant{}, h.TTL)
 	s.taking, s.create = true, h.Create
-	if err := s.ledger.inherit(h.Lease, h.Next, h.Unsettled); err != nil {
+	if err := s.ledger.inherit(h.Lease, h.Next, h.Unsettled, h.Forfeit); err != nil {
 		return nil, fmt.Errorf("lease: resume: %w", err)
 	}
 	if err := s.takeOver(ctx, opts.Resume, h); err != nil {
@@ -125,6 +125,17 @@ func (s *Session) takeKey(ctx context.Context, h detached.State, value []byte) e
 	}
 	s.wroteKey(kv)
 	return nil
+}
+
+// Rehearse sends the transaction with which a successor would take the session over, with a
+// comparison that never holds, so that it changes nothing. The error is why no successor can take
+// the session over now; one that matches cluster.IsNoSpace means that the server is out of space.
+func (s *Session) Rehearse(ctx context.Context) error {
+	_, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "rehearse a takeover", Repeat: cluster.Always}, &pb.TxnRequest{
+		Compare: []*pb.Compare{txn.CreateIs(s.key, -1)},
+		Success: []*pb.RequestOp{txn.Put(s.key, s.keyValue(), s.id)},
+	})
+	return err
 }
 
 // firstRenewal gives a session that was taken over its first window, on whichever member

@@ -521,7 +521,7 @@ func TestOfTwoTakeoversAtOnceOneSucceeds(t *testing.T) {
 
 // begin opens an entry with one key in the queue with this prefix.
 func begin(s *Session, prefix string) (n int64, key string, err error) {
-	n, own, err := s.Begin(keys.Place{Prefix: prefix})
+	n, own, err := s.Begin(keys.Spec{Prefix: prefix})
 	if err != nil {
 		return 0, "", err
 	}

@@ -18,14 +18,16 @@
 //     is gone. Plain writes touch only their own keys: any number of them, even of one
 //     queue, share a request. Both halves are asserted where the request is made, from
 //     the keys in it.
-//   - G3. A query, and Resume, also read whether another key has the own key's create
-//     revision, and then fail loudly (internal/queue/query.go). That detects
+//   - G3. A query, what settles an enqueue, and Resume also read whether another key has the
+//     own key's create revision, and then fail loudly (internal/queue/query.go). That detects
 //     a tie, and does not prevent it; G2 does.
 //   - G4. A lane is an attempt under way. There is one lane for each 300 µs of the least
 //     recent round trip, at least 2 and at most 16. If a lane is free, a write is sent at
 //     once, alone and unchanged. Otherwise it gathers. What has gathered is sent when a lane
-//     is free, or when as many attempts as there are lanes have ended, or at once when the
-//     request is full. A write that may not join is sent at once, alone. An attempt without
+//     is free, or when as many attempts have ended as were under way when the first of it
+//     came, at most 16, or at once when the request is full. The lane of a request of several
+//     writes is free once each has its answer, and their callers have had a turn. A write that may
+//     not join is sent at once, alone. An attempt without
 //     an answer for max(300 ms, 3 round trips) occupies no lane, and its member is avoided.
 //     Nothing else waits.
 //   - G5. A request has at most 32 writes and 128 KiB. If a server answers "too many
@@ -49,6 +51,5 @@
 // # What it does not
 //
 // It makes no promise about the order of writes that are offered at the same time;
-// nor does a cluster.
 // nor does a cluster.
 package together

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
@@ -38,17 +36,18 @@ type gather struct {
 	bytes  int
 	ops    int
 	since  time.Time // when the first part joined
-	passed int       // attempts that have ended since then
+	ahead  int       // how many attempts it waits for at most
+	passed int       // attempts that have ended since it joined
 }
 
 // admits reports whether w, with size bytes, may join. The request must stay within limits.
-// apart: puts and deletions must not share a request.
-func (g *gather) admits(w *Write, size int, writes, apart bool, l limits) bool {
+// separate: puts and deletions must not share a request.
+func (g *gather) admits(w *Write, size int, writes, separate bool, l limits) bool {
 	n := len(g.parts) + 1
 	switch {
 	case n > l.parts, g.bytes+size > l.bytes, n+max(g.ops, w.ops()) > l.ops:
 		return false
-	case apart && len(g.parts) > 0 && g.parts[0].writes != writes:
+	case separate && len(g.parts) > 0 && g.parts[0].writes != writes:
 		return false
 	}
 	if !g.shares(w.Queue, w.Kind) {
@@ -64,10 +63,11 @@ func (g *gather) shares(queue string, kind Kind) bool {
 	return !taken || there == Plain && kind == Plain
 }
 
-// add adds p, which admits has admitted.
-func (g *gather) add(p *part, now time.Time) {
+// add adds p, which admits has admitted. busy is how many attempts are under way.
+func (g *gather) add(p *part, busy int, now time.Time) {
 	if len(g.parts) == 0 {
 		g.since, g.passed, g.parts = now, 0, make([]*part, 0, 16)
+		g.ahead = min(busy, mostLanes)
 	}
 	p.waiting = true
 	g.parts = append(g.parts, p)
@@ -116,8 +116,6 @@ func (g *gather) take() (parts []*part) {
 func newPart(w Write, size int, writes bool) *part {
 	return &part{Write: w, size: size, writes: writes, verdict: make(chan verdict, 1)}
 }
-
-func sizeOf(w *Write) int { return proto.Size(w.Txn) }
 
 // repeat says when a request of these parts is sent again: after any failure if each of them
 // may be.

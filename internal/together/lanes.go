@@ -28,6 +28,7 @@ type lanes struct {
 type lane struct {
 	holds  bool // an attempt is under way, or about to begin, and is not late
 	late   bool // an attempt is under way without an answer for too long, and no longer counts
+	shared bool // by several writes: held until they have their answers
 	since  time.Time
 	member *cluster.Member // the member of the attempt; nil: none has begun
 }
@@ -39,15 +40,15 @@ func (l *lanes) most() int {
 
 func (l *lanes) open() bool { return l.busy < l.most() }
 
-// take admits a request and returns its ticket.
-func (l *lanes) take(now time.Time) (ticket int) {
+// take admits a request of parts writes and returns its ticket.
+func (l *lanes) take(parts int, now time.Time) (ticket int) {
 	if n := len(l.free); n > 0 {
 		ticket, l.free = l.free[n-1], l.free[:n-1]
 	} else {
 		ticket = len(l.all)
 		l.all = append(l.all, lane{})
 	}
-	l.all[ticket] = lane{holds: true, since: now}
+	l.all[ticket] = lane{holds: true, shared: parts > 1, since: now}
 	l.busy++
 	return ticket
 }
@@ -55,31 +56,41 @@ func (l *lanes) take(now time.Time) (ticket int) {
 // began says that an attempt of the request is sent to m.
 func (l *lanes) began(ticket int, m *cluster.Member, now time.Time) {
 	l.ended(ticket)
-	l.all[ticket] = lane{holds: true, since: now, member: m}
+	x := &l.all[ticket]
+	x.holds, x.since, x.member = true, now, m
 	l.busy++
 }
 
-// answered says that the attempt was answered at now.
-func (l *lanes) answered(ticket int, now time.Time) {
-	l.trip.add(now.Sub(l.all[ticket].since))
+// answered says that the attempt was answered at now. It reports whether the lane is free; that
+// of a shared request is not before give.
+func (l *lanes) answered(ticket int, now time.Time) (free bool) {
+	x := l.all[ticket]
+	l.trip.add(now.Sub(x.since), now)
+	if x.shared && x.holds {
+		return false
+	}
 	l.ended(ticket)
+	return true
 }
 
 // ended says that no attempt of the request is under way.
 func (l *lanes) ended(ticket int) {
-	switch x := l.all[ticket]; {
+	x := &l.all[ticket]
+	switch {
 	case x.holds:
 		l.busy--
 	case x.late:
 		l.overdue--
 	}
-	l.all[ticket] = lane{}
+	*x = lane{shared: x.shared}
 }
 
-// give returns a ticket.
-func (l *lanes) give(ticket int) {
+// give returns a ticket, and reports whether its lane was held until now.
+func (l *lanes) give(ticket int) (held bool) {
+	held = l.all[ticket].holds
 	l.ended(ticket)
 	l.free = append(l.free, ticket)
+	return held
 }
 
 // patience is how long an attempt may go without an answer before it is late.
@@ -119,28 +130,26 @@ func (l *lanes) silent() *cluster.Member {
 	return nil
 }
 
-// least is the minimum of the most recent values: at least this many, and at most twice as
-// many.
+// least is the minimum of the values of at least a recent time, and at most twice of it. A
+// server under load answers few requests as fast as the network allows, so the time is long.
 type least struct {
-	n         int
+	since     time.Time // when now began
 	now, last time.Duration
 }
 
-const recent = 64
+const recent = 5 * time.Second
 
-func (l *least) add(d time.Duration) {
-	if l.n == 0 || d < l.now {
-		l.now = d
+func (l *least) add(d time.Duration, at time.Time) {
+	if at.Sub(l.since) >= recent {
+		l.since, l.last, l.now = at, l.now, d
 	}
-	if l.n++; l.n == recent {
-		l.n, l.last = 0, l.now
-	}
+	l.now = min(l.now, d)
 }
 
 // value is the minimum; 0: there is none yet.
 func (l *least) value() time.Duration {
-	if l.n == 0 || l.last != 0 && l.last < l.now {
-		return l.last
+	if l.last != 0 {
+		return min(l.last, l.now)
 	}
 	return l.now
 }

@@ -9,12 +9,12 @@ import (
 // machine decides when each write is sent, and with which others. It is pure: each call is an
 // event with its time, and returns what to do. A Sender guards it.
 type machine struct {
-	lanes   lanes
-	gather  gather
-	apart   apart
-	limits  limits
-	noSpace bool          // no put has succeeded since the cluster reported no space
-	hold    time.Duration // for tests: every write gathers, and is sent after this long; 0: off
+	lanes      lanes
+	gather     gather
+	quarantine quarantine
+	limits     limits
+	noSpace    bool          // no put has succeeded since the cluster reported no space
+	hold       time.Duration // for tests: every write gathers, and is sent after this long; 0: off
 }
 
 func newMachine() machine {
@@ -32,18 +32,18 @@ type effects struct {
 // otherwise it waits as p. together: the cluster accepts writes in one request (rule G11).
 // alone: this write must be sent alone.
 func (m *machine) offer(w *Write, together, alone bool, now time.Time) (p *part, ticket int, fx effects) {
-	if alone || !together || w.Kind == Alone || m.hold == 0 && m.lanes.open() || m.apart.has(w, now) {
-		return nil, m.lanes.take(now), effects{}
+	if alone || !together || w.Kind == Alone || m.hold == 0 && m.lanes.open() || m.quarantine.has(w, now) {
+		return nil, m.lanes.take(1, now), effects{}
 	}
-	size, writes := sizeOf(w), w.puts()
+	size, writes := sizeOf(w.Txn), w.puts()
 	if len(m.gather.parts) > 0 && m.overfull(w, size) {
 		fx = m.flush(now)
 	}
 	if !m.gather.admits(w, size, writes, m.noSpace, m.limits) {
-		return nil, m.lanes.take(now), fx
+		return nil, m.lanes.take(1, now), fx
 	}
 	p = newPart(*w, size, writes)
-	m.gather.add(p, now)
+	m.gather.add(p, m.lanes.busy, now)
 	if len(m.gather.parts) == m.limits.parts {
 		fx = m.flush(now)
 	}
@@ -59,14 +59,15 @@ func (m *machine) overfull(w *Write, size int) bool {
 
 // flush sends what waits.
 func (m *machine) flush(now time.Time) effects {
-	return effects{send: m.gather.take(), ticket: m.lanes.take(now), avoid: m.lanes.silent()}
+	parts := m.gather.take()
+	return effects{send: parts, ticket: m.lanes.take(len(parts), now), avoid: m.lanes.silent()}
 }
 
 // next sends what waits if a lane is free. It also does so once as many attempts as there are
 // lanes have ended since, because writes that are sent alone might take every lane that becomes
 // free.
 func (m *machine) next(now time.Time) effects {
-	if len(m.gather.parts) == 0 || m.hold > 0 || !m.lanes.open() && m.gather.passed < m.lanes.most() {
+	if len(m.gather.parts) == 0 || m.hold > 0 || !m.lanes.open() && m.gather.passed < m.gather.ahead {
 		return effects{}
 	}
 	return m.flush(now)
@@ -79,18 +80,21 @@ func (m *machine) began(ticket int, to *cluster.Member, now time.Time) {
 
 // ended says that an attempt has ended.
 func (m *machine) ended(ticket int, answered bool, now time.Time) effects {
-	if answered {
-		m.lanes.answered(ticket, now)
-	} else {
+	switch {
+	case !answered:
 		m.lanes.ended(ticket)
+	case !m.lanes.answered(ticket, now):
+		return effects{} // until it is finished
 	}
 	m.gather.passed++
 	return m.next(now)
 }
 
-// finished says that a request has ended.
+// finished says that a request has ended, and that its writes have their answers.
 func (m *machine) finished(ticket int, now time.Time) effects {
-	m.lanes.give(ticket)
+	if m.lanes.give(ticket) {
+		m.gather.passed++
+	}
 	return m.next(now)
 }
 
@@ -120,9 +124,9 @@ func (m *machine) refused(w *Write, err error, now time.Time) {
 	case cluster.IsNoSpace(err):
 		m.noSpace = true
 	case cluster.IsPermissionDenied(err):
-		m.apart.denied(w, now)
+		m.quarantine.denied(w, now)
 	case cluster.IsLeaseNotFound(err):
-		m.apart.gone(w, now)
+		m.quarantine.gone(w, now)
 	}
 }
 

@@ -97,21 +97,46 @@ func TestARequestThatPausesHoldsNoLane(t *testing.T) {
 	assert.Empty(t, m.ended(tickets[0], true, t0).send, "as many as there are lanes are under way still")
 }
 
+// Rule G4: the lane of a shared request is free once its writes have their answers, so that what
+// their callers write next shares a request too.
+func TestASharedRequestHoldsItsLaneUntilItsWritesHaveTheirAnswers(t *testing.T) {
+	m, tickets := busy(t)
+	m.waits(t, enqueue("a/"))
+	m.waits(t, enqueue("b/"))
+	shared := m.ended(tickets[0], true, t0)
+	require.Len(t, shared.send, 2)
+	m.began(shared.ticket, nil, t0)
+	m.finished(tickets[0], t0)
+	require.Empty(t, m.ended(shared.ticket, true, t0))
+	c, d := m.waits(t, enqueue("c/")), m.waits(t, enqueue("d/"))
+	assert.Equal(t, []*part{c, d}, m.finished(shared.ticket, t0).send)
+
+	m, tickets = busy(t)
+	m.waits(t, enqueue("a/"))
+	m.waits(t, enqueue("b/"))
+	shared = m.ended(tickets[0], true, t0)
+	m.began(shared.ticket, nil, t0)
+	e := m.waits(t, enqueue("e/"))
+	assert.Equal(t, []*part{e}, m.ended(shared.ticket, false, t0).send, "between two attempts it holds none")
+}
+
 func TestLanesFollowTheLeastRoundTripOfLate(t *testing.T) {
 	for trip, want := range map[time.Duration]int{time.Microsecond: 2, 900 * time.Microsecond: 3, 4 * time.Millisecond: 13, 10 * time.Millisecond: 16, time.Second: 16} {
 		m := newMachine()
-		for i := range 2 * recent {
-			_, ticket, _ := m.offer(enqueue("a/"), true, true, t0)
-			m.began(ticket, nil, t0)
-			m.ended(ticket, true, t0.Add(trip+time.Duration(i%5)*time.Second))
-			m.finished(ticket, t0)
+		answer := func(at time.Time, trip time.Duration) {
+			_, ticket, _ := m.offer(enqueue("a/"), true, true, at)
+			m.began(ticket, nil, at)
+			m.ended(ticket, true, at.Add(trip))
+			m.finished(ticket, at.Add(trip))
+		}
+		for i := range 5 {
+			answer(t0, trip+time.Duration(i)*time.Second/2)
 		}
 		assert.Equal(t, want, m.lanes.most(), trip)
-		for range 2 * recent {
-			_, ticket, _ := m.offer(enqueue("a/"), true, true, t0)
-			m.ended(ticket, true, t0.Add(3*time.Millisecond))
-			m.finished(ticket, t0)
-		}
+		answer(t0.Add(recent), trip+3*time.Millisecond)
+		assert.Equal(t, want, m.lanes.most(), "a slow answer")
+		answer(t0.Add(3*recent), 3*time.Millisecond)
+		answer(t0.Add(4*recent), 3*time.Millisecond)
 		assert.Equal(t, 10, m.lanes.most(), "what was long ago is forgotten")
 	}
 }
@@ -134,7 +159,7 @@ func TestAnAttemptWithoutAnAnswerHoldsNoLaneAndItsMemberIsPassedOver(t *testing.
 	assert.Equal(t, 2, m.lanes.busy)
 
 	m = newMachine()
-	m.lanes.trip.add(time.Second)
+	m.lanes.trip.add(time.Second, t0)
 	assert.Equal(t, 3*time.Second, m.lanes.patience())
 }
 
@@ -292,11 +317,11 @@ func TestWhatWasRefusedGoesAloneForAWhile(t *testing.T) {
 	other = enqueue("c/")
 	other.Lease = 8
 	m.goes(t, other, "a session whose lease is gone")
-	p, _, _ := m.offer(enqueue("forbidden/"), true, false, t0.Add(apartFor))
+	p, _, _ := m.offer(enqueue("forbidden/"), true, false, t0.Add(quarantineFor))
 	assert.NotNil(t, p, "for a while")
-	m.refused(other, rpctypes.ErrGRPCLeaseNotFound, t0.Add(2*apartFor))
-	assert.Empty(t, m.apart.queues)
-	assert.Len(t, m.apart.leases, 1, "what has ended is forgotten")
+	m.refused(other, rpctypes.ErrGRPCLeaseNotFound, t0.Add(2*quarantineFor))
+	assert.Empty(t, m.quarantine.queues)
+	assert.Len(t, m.quarantine.leases, 1, "what has ended is forgotten")
 }
 
 // Rule G10.
@@ -422,7 +447,7 @@ func TestWhatGathersIsNotHeldUpByThoseThatGoAlone(t *testing.T) {
 		}
 		if len(fx.send) > 0 {
 			assert.Equal(t, []*part{a}, fx.send)
-			assert.Less(t, i, m.lanes.most(), "no more answers are waited for than there are lanes")
+			assert.Less(t, i, len(tickets), "no more answers are waited for than were under way")
 			return
 		}
 		_, next, _ := m.offer(enqueue("alone/"), true, true, now)

@@ -12,7 +12,7 @@ import (
 // request makes one transaction of parts. It returns an error if that would break rule G2,
 // whatever the parts' Kind claims: then they must not share a request.
 func request(parts []*part) (*pb.TxnRequest, error) {
-	if err := apartEnough(parts); err != nil {
+	if err := withoutTies(parts); err != nil {
 		return nil, err
 	}
 	block := make([]struct {
@@ -36,18 +36,19 @@ type touch struct {
 	several, puts bool
 }
 
-// apartEnough asserts rule G2 from the transactions' own operations: if a part puts a key to a
+// withoutTies asserts rule G2 from the transactions' own operations: if a part puts a key to a
 // queue, no other part writes to that queue.
-func apartEnough(parts []*part) error {
+func withoutTies(parts []*part) error {
 	seen := make(map[string]touch, len(parts))
 	for i, p := range parts {
 		for _, branch := range [...][]*pb.RequestOp{p.Txn.Success, p.Txn.Failure} {
 			for _, op := range branch {
-				key, puts := written(op)
-				if key == nil || keys.OfSessions(string(key)) {
+				written, puts := written(op)
+				key := string(written)
+				if key == "" || keys.OfSessions(key) {
 					continue
 				}
-				queue, _ := keys.Split(string(key))
+				queue, _ := keys.Split(key)
 				t, there := seen[queue]
 				if !there {
 					t.part = i

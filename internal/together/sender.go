@@ -3,6 +3,7 @@ package together
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"time"
 
@@ -97,7 +98,7 @@ func (s *Sender) offer(w *Write, alone bool) (p *part, ticket int, avoid *cluste
 // await waits until p has a verdict, or ctx ends, or, while p has not been sent, its session
 // ends (rules G7, G8).
 func (s *Sender) await(ctx context.Context, p *part) (verdict, error) {
-	over := p.Over
+	ended := p.Ended
 	for {
 		select {
 		case v := <-p.verdict:
@@ -112,16 +113,16 @@ func (s *Sender) await(ctx context.Context, p *part) (verdict, error) {
 			default:
 			}
 			return verdict{}, cluster.NotAnswered(ctx, p.Op)
-		case <-over:
+		case <-ended:
 			if s.takeOut(p) {
-				return verdict{}, cluster.NotSent(ctx, p.Op, errOver)
+				return verdict{}, cluster.NotSent(ctx, p.Op, errEnded)
 			}
-			over = nil
+			ended = nil
 		}
 	}
 }
 
-var errOver = errors.New("the session had ended before it was sent")
+var errEnded = errors.New("the session had ended before it was sent")
 
 func (s *Sender) takeOut(p *part) bool {
 	s.mu.Lock()
@@ -163,8 +164,12 @@ func (s *Sender) sendTogether(parts []*part, ticket int, avoid *cluster.Member) 
 		return
 	}
 	resp, err := s.c.Txn(context.Background(), cluster.Request{Op: "txn", Repeat: repeat(parts), Avoid: avoid, Lanes: s, Ticket: ticket}, t)
-	s.learn(parts, resp, err, ticket)
+	s.learn(parts, resp, err)
 	deliver(parts, func(i int) verdict { return outcome(parts, i, resp, err) })
+	// Callers often write again as soon as they have an answer. If the lane were free before
+	// they had a turn, the first of them would go alone, and the others would wait for it.
+	runtime.Gosched()
+	s.finished(ticket)
 }
 
 // outcome is the verdict on part i of a request that was answered or failed.
@@ -195,8 +200,7 @@ func outcome(parts []*part, i int, resp *pb.TxnResponse, err error) verdict {
 }
 
 // learn processes the outcome of a request of several parts.
-func (s *Sender) learn(parts []*part, resp *pb.TxnResponse, err error, ticket int) {
-	now := time.Now()
+func (s *Sender) learn(parts []*part, resp *pb.TxnResponse, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
@@ -208,7 +212,6 @@ func (s *Sender) learn(parts []*part, resp *pb.TxnResponse, err error, ticket in
 			}
 		}
 	}
-	s.carry(s.m.finished(ticket, now), now)
 }
 
 func (s *Sender) finished(ticket int) {

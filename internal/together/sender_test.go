@@ -26,8 +26,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a cluster in a bubble, and a Sender whose writes gather for a millisecond.
-type world struct {
+// fixture is a cluster in a bubble, and a Sender whose writes gather for a millisecond.
+type fixture struct {
 	*testing.T
 	f *etcdfake.Cluster
 	c *cluster.Cluster
@@ -39,17 +39,17 @@ type world struct {
 
 const held = time.Millisecond
 
-func inBubble(t *testing.T, o etcdfake.Options, f func(w *world), opts ...grpc.DialOption) {
+func inBubble(t *testing.T, o etcdfake.Options, f func(w *fixture), opts ...grpc.DialOption) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, f: etcdfake.New(o)}
+		w := &fixture{T: t, f: etcdfake.New(o)}
 		t.Cleanup(w.f.Close)
 		w.connect(opts...)
 		f(w)
 	})
 }
 
-func (w *world) connect(opts ...grpc.DialOption) {
+func (w *fixture) connect(opts ...grpc.DialOption) {
 	c, err := cluster.Dial(w.Context(), cluster.Config{Endpoints: w.f.Endpoints(), DialOptions: append([]grpc.DialOption{w.f.DialOption()}, opts...)})
 	require.NoError(w, err)
 	w.Cleanup(func() { _ = c.Close() })
@@ -65,7 +65,7 @@ func (w *world) connect(opts ...grpc.DialOption) {
 }
 
 // requests is how many parts each request since the last call had; 0: it went by itself.
-func (w *world) requests() (parts []int) {
+func (w *fixture) requests() (parts []int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, t := range w.seen {
@@ -89,7 +89,7 @@ type result struct {
 }
 
 // all sends writes at the same time, and returns the outcome of each.
-func (w *world) all(ctx context.Context, ws ...Write) []result {
+func (w *fixture) all(ctx context.Context, ws ...Write) []result {
 	got := make([]result, len(ws))
 	var wg sync.WaitGroup
 	for i, x := range ws {
@@ -143,7 +143,7 @@ func nested(r etcdfake.Rule) etcdfake.Rule {
 }
 
 func TestEachGetsItsOwnAnswerWithTheHeaderOfAll(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.f.Put("q1/7-1", "there", 0)
 		got := w.all(w.Context(), put(0), put(1), put(2))
 		assert.Equal(t, []int{3}, w.requests())
@@ -162,7 +162,7 @@ func TestEachGetsItsOwnAnswerWithTheHeaderOfAll(t *testing.T) {
 
 // Rule G2, with writes that come at the same time.
 func TestTwoOrderedWritesOfAQueueAreOfTwoRequests(t *testing.T) {
-	inBubble(t, etcdfake.Options{}, func(w *world) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		other := put(0)
 		other.Txn.Success[0] = txn.Put("q0/8-1", nil, 0)
 		got := w.all(w.Context(), put(0), other, put(1))
@@ -175,7 +175,7 @@ func TestTwoOrderedWritesOfAQueueAreOfTwoRequests(t *testing.T) {
 
 // Rule G2: where the request is made, and whatever was said of its parts.
 func TestWhatWouldBreakRuleG2GoesAlone(t *testing.T) {
-	inBubble(t, etcdfake.Options{}, func(w *world) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		first, second := put(0), put(0)
 		second.Txn.Success[0] = txn.Put("q0/8-1", nil, 0)
 		second.Queue = "another/"
@@ -188,7 +188,7 @@ func TestWhatWouldBreakRuleG2GoesAlone(t *testing.T) {
 // Rule G6: what a member does not take goes elsewhere, together.
 func TestWhatAMemberDoesNotTakeGoesElsewhereTogether(t *testing.T) {
 	for _, err := range []error{rpctypes.ErrGRPCNoLeader, status.Error(codes.Unknown, "raft proposal dropped"), rpctypes.ErrGRPCRequestTooManyRequests} {
-		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 			w.f.Inject(nested(etcdfake.Rule{Lose: true, Err: err, Times: 2}))
 			for _, g := range w.all(w.Context(), puts32()...) {
 				require.NoError(w, g.err)
@@ -201,26 +201,26 @@ func TestWhatAMemberDoesNotTakeGoesElsewhereTogether(t *testing.T) {
 
 // Rules G6, G9: what one is refused for is its own, and for a while it goes alone.
 func TestEachGetsItsOwnReasonWhereOneIsRefused(t *testing.T) {
-	for name, refuse := range map[string]func(w *world, x *Write) (is func(error) bool){
-		"the lease of one is gone": func(w *world, x *Write) func(error) bool {
+	for name, refuse := range map[string]func(w *fixture, x *Write) (is func(error) bool){
+		"the lease of one is gone": func(w *fixture, x *Write) func(error) bool {
 			x.Lease, x.Txn.Success[0] = 99, txn.Put("q5/99-1", nil, 99)
 			return cluster.IsLeaseNotFound
 		},
-		"one name is forbidden": func(w *world, x *Write) func(error) bool {
+		"one name is forbidden": func(w *fixture, x *Write) func(error) bool {
 			w.f.Inject(is("q5/", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}))
 			return cluster.IsPermissionDenied
 		},
-		"one is too large": func(w *world, x *Write) func(error) bool {
+		"one is too large": func(w *fixture, x *Write) func(error) bool {
 			w.f.Inject(is("q5/", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCRequestTooLarge}))
 			return cluster.IsTooLarge
 		},
-		"one is malformed": func(w *world, x *Write) func(error) bool {
+		"one is malformed": func(w *fixture, x *Write) func(error) bool {
 			x.Txn.Success = append(x.Txn.Success, txn.Put("q5/7-1", nil, 0))
 			return func(err error) bool { return strings.Contains(err.Error(), "duplicate key") }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				ws := puts32()
 				why := refuse(w, &ws[5])
 				for i, g := range w.all(w.Context(), ws...) {
@@ -250,7 +250,7 @@ func TestEachGetsItsOwnReasonWhereOneIsRefused(t *testing.T) {
 
 // Rule G5.
 func TestAServersBoundsAreKeptOnceTheyAreKnown(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3, MaxTxnOps: 12}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3, MaxTxnOps: 12}, func(w *fixture) {
 		for range 4 {
 			for _, g := range w.all(w.Context(), puts32()...) {
 				require.NoError(w, g.err)
@@ -282,7 +282,7 @@ func TestALostAnswerIsEachOnesAndNoRequestIsSentTwice(t *testing.T) {
 		"gone":           {Err: status.Error(codes.Unavailable, "gone"), Times: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				w.f.Inject(nested(rule))
 				got := w.all(w.Context(), put(0), put(1), del(2), del(3))
 				for i, g := range got {
@@ -299,7 +299,7 @@ func TestALostAnswerIsEachOnesAndNoRequestIsSentTwice(t *testing.T) {
 		})
 	}
 	t.Run("where all may be done twice", func(t *testing.T) {
-		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 			w.f.Inject(nested(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 2}))
 			for _, g := range w.all(w.Context(), del(0), del(1)) {
 				require.NoError(w, g.err)
@@ -308,7 +308,7 @@ func TestALostAnswerIsEachOnesAndNoRequestIsSentTwice(t *testing.T) {
 		})
 	})
 	t.Run("where every answer to several is lost", func(t *testing.T) {
-		inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 			w.f.Inject(nested(etcdfake.Rule{Lose: true, Err: status.Error(codes.DataLoss, "x")}))
 			got := w.all(w.Context(), put(0), del(1))
 			assert.Error(w, got[0].err)
@@ -319,7 +319,7 @@ func TestALostAnswerIsEachOnesAndNoRequestIsSentTwice(t *testing.T) {
 
 // Rule G10.
 func TestReleasesBesideEnqueuesWorkOnAFullDisk(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.f.SetNoSpace(true)
 		for range 3 {
 			var ws []Write
@@ -361,7 +361,7 @@ func TestWritesTravelTogetherWhereAllMembersTakeThem(t *testing.T) {
 		{[3]string{"3.7.3", "3.7.3", "master"}, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			w := &world{T: t, f: etcdfake.New(etcdfake.Options{Members: 3})}
+			w := &fixture{T: t, f: etcdfake.New(etcdfake.Options{Members: 3})}
 			t.Cleanup(w.f.Close)
 			for i, v := range x.versions {
 				w.f.Member(i).SetVersion(v)
@@ -373,7 +373,7 @@ func TestWritesTravelTogetherWhereAllMembersTakeThem(t *testing.T) {
 	}
 	t.Run("and none that has not said so", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := &world{T: t, f: etcdfake.New(etcdfake.Options{Members: 3})}
+			w := &fixture{T: t, f: etcdfake.New(etcdfake.Options{Members: 3})}
 			t.Cleanup(w.f.Close)
 			w.f.Member(2).Cut()
 			w.connect()
@@ -393,7 +393,7 @@ func TestACallerWhoseContextEndsReturnsAtOnceAndTheOthersGoOn(t *testing.T) {
 	for _, gone := range []int{1, 5, 8} { // of 8
 		for name, after := range map[string]time.Duration{"before it is sent": held / 2, "after": held + 5*time.Millisecond} {
 			t.Run(fmt.Sprint(gone, " ", name), func(t *testing.T) {
-				inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+				inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 					w.f.Inject(is("q", etcdfake.Rule{HoldAnswer: 100 * time.Millisecond}))
 					why := errors.New("why")
 					ctx, cancel := context.WithCancelCause(w.Context())
@@ -431,11 +431,11 @@ func TestACallerWhoseContextEndsReturnsAtOnceAndTheOthersGoOn(t *testing.T) {
 
 // Rule G8.
 func TestASessionThatEndsTakesOutWhatWaits(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		over := make(chan struct{})
 		time.AfterFunc(held/2, func() { close(over) })
 		ended := put(0)
-		ended.Over = over
+		ended.Ended = over
 		got := w.all(w.Context(), ended, put(1), put(2))
 		assert.Equal(w, cluster.NotApplied, cluster.OutcomeOf(got[0].err))
 		assert.Equal(w, held/2, got[0].took)
@@ -447,7 +447,7 @@ func TestASessionThatEndsTakesOutWhatWaits(t *testing.T) {
 		time.AfterFunc(2*held, func() { close(over) })
 		w.f.Inject(is("q", etcdfake.Rule{HoldAnswer: 3 * held}))
 		ended = del(0)
-		ended.Over = over
+		ended.Ended = over
 		got = w.all(w.Context(), ended, del(1))
 		assert.NoError(w, got[0].err, "what has left goes on")
 	})
@@ -471,7 +471,7 @@ func TestNothingOfACallersContextIsInARequestOfSeveral(t *testing.T) {
 		}
 		return invoke(ctx, method, req, answer, conn, opts...)
 	}
-	inBubble(t, etcdfake.Options{}, func(w *world) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		ctx, cancel := context.WithTimeout(context.WithValue(w.Context(), key{}, "mine"), time.Second)
 		defer cancel()
 		w.all(ctx, put(0), put(1))
@@ -484,7 +484,7 @@ func TestNothingOfACallersContextIsInARequestOfSeveral(t *testing.T) {
 // Rule G4: of what comes while a member says nothing, no more hangs than what it was sent
 // before that was known.
 func TestAMemberThatSaysNothingIsPassedOver(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.s.Hold(0, mostParts, nil)
 		w.f.Member(1).BlackHole()
 		late, n := 0, 0
@@ -511,7 +511,7 @@ func TestAMemberThatSaysNothingIsPassedOver(t *testing.T) {
 
 // Requests under way end when their client is closed.
 func TestClosingEndsWhatIsUnderWayAndWhatWaits(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.f.BlackHole()
 		time.AfterFunc(time.Second, func() { _ = w.c.Close() })
 		for _, g := range w.all(context.Background(), puts32()...) {
@@ -535,15 +535,15 @@ func cancel(i int, lease int64) Write {
 // Rules G6, N4: what was sent again after a lost answer, and is refused for one of its parts
 // then, is refused for nobody else: each gets its own reason even so.
 func TestEachGetsItsOwnReasonAfterALostAnswerToo(t *testing.T) {
-	for name, refuse := range map[string]func(w *world) (is func(error) bool){
-		"the lease of one is gone": func(w *world) func(error) bool { return cluster.IsLeaseNotFound },
-		"one name is forbidden": func(w *world) func(error) bool {
+	for name, refuse := range map[string]func(w *fixture) (is func(error) bool){
+		"the lease of one is gone": func(w *fixture) func(error) bool { return cluster.IsLeaseNotFound },
+		"one name is forbidden": func(w *fixture) func(error) bool {
 			w.f.Inject(is("q1/", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}))
 			return cluster.IsPermissionDenied
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				w.f.Inject(nested(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 				why, gone := refuse(w), int64(0)
 				if name == "the lease of one is gone" {
@@ -569,7 +569,7 @@ func TestARefusalAfterAnInterceptorsLostCopyIsNobodyElses(t *testing.T) {
 		}
 		return invoke(ctx, method, req, reply, cc, opts...)
 	})
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.f.Inject(nested(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 		bad := put(1)
 		bad.Lease, bad.Txn.Success[0] = 99, txn.Put("q1/99-1", nil, 99)
@@ -583,7 +583,7 @@ func TestARefusalAfterAnInterceptorsLostCopyIsNobodyElses(t *testing.T) {
 
 // Rule G7: what was sent, and waits to be sent once more, is not "not applied".
 func TestWhatWaitsToBeSentAgainIsUnknownToWhoeverStopsWaiting(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *world) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.s.Hold(time.Second, mostParts, nil)
 		w.f.Inject(nested(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 		ctx, stop := context.WithTimeout(w.Context(), 1500*time.Millisecond)
@@ -600,7 +600,7 @@ func TestTheTimerIsBroughtForward(t *testing.T) {
 	s := &Sender{m: newMachine()}
 	now := time.Now()
 	s.m.hold = 2 * time.Hour
-	s.m.gather.add(newPart(Write{Txn: &pb.TxnRequest{}}, 0, false), now)
+	s.m.gather.add(newPart(Write{Txn: &pb.TxnRequest{}}, 0, false), 2, now)
 	s.arm(now)
 	defer s.timer.Stop()
 	for _, at := range []struct{ wake, armed time.Duration }{{2 * time.Hour, 2 * time.Hour}, {time.Hour, time.Hour}, {3 * time.Hour, time.Hour}} {

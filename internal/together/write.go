@@ -28,7 +28,7 @@ type Write struct {
 	Queue  string          // the prefix of its queue's keys
 	More   []string        // other queues that it touches
 	Lease  int64           // of its session
-	Over   <-chan struct{} // closed when its session has ended
+	Ended  <-chan struct{} // closed when its session has ended
 	Txn    *pb.TxnRequest  // not modified until the write is decided
 }
 
@@ -43,6 +43,32 @@ func puts(ops []*pb.RequestOp) bool {
 	}
 	return false
 }
+
+// sizeOf is an upper bound of t's size in a request. It costs a thirtieth of the exact size.
+func sizeOf(t *pb.TxnRequest) (n int) {
+	for _, c := range t.Compare {
+		n += mostOverhead + len(c.Key) + len(c.RangeEnd) + len(c.GetValue())
+	}
+	for _, branch := range [...][]*pb.RequestOp{t.Success, t.Failure} {
+		for _, op := range branch {
+			n += mostOverhead
+			switch r := op.GetRequest().(type) {
+			case *pb.RequestOp_RequestPut:
+				n += len(r.RequestPut.Key) + len(r.RequestPut.Value)
+			case *pb.RequestOp_RequestDeleteRange:
+				n += len(r.RequestDeleteRange.Key) + len(r.RequestDeleteRange.RangeEnd)
+			case *pb.RequestOp_RequestRange:
+				n += len(r.RequestRange.Key) + len(r.RequestRange.RangeEnd)
+			case *pb.RequestOp_RequestTxn:
+				n += sizeOf(r.RequestTxn)
+			}
+		}
+	}
+	return n
+}
+
+// mostOverhead is the most that a comparison or an operation takes besides its keys and values.
+const mostOverhead = 128
 
 // ops is how many operations the server counts for it.
 func (w *Write) ops() int {

@@ -141,9 +141,9 @@ func LastUnder(prefix string, n, below int64) *pb.RequestOp {
 	return &op.RequestOp
 }
 
-// FirstUnder reads, without its value, the first-created key with prefix.
-func FirstUnder(prefix string) *pb.RequestOp {
-	return &under(prefix, 1, pb.RangeRequest_ASCEND).RequestOp
+// FirstUnder reads, without values, the n first-created keys with prefix.
+func FirstUnder(prefix string, n int64) *pb.RequestOp {
+	return &under(prefix, n, pb.RangeRequest_ASCEND).RequestOp
 }
 
 // NextUnder reads, with values, the n first-created keys with prefix whose create revision is

@@ -12,7 +12,7 @@ import (
 func everything() *pb.TxnRequest {
 	return &pb.TxnRequest{
 		Compare: []*pb.Compare{CreateIs("k", 7), NoneUnder("p/"), ModIs("k", 8)},
-		Success: []*pb.RequestOp{Put("k", []byte("v"), 9), Delete("k"), Get("k"), Stat("k"), LastUnder("p/", 2, 6), FirstUnder("p/")},
+		Success: []*pb.RequestOp{Put("k", []byte("v"), 9), Delete("k"), Get("k"), Stat("k"), LastUnder("p/", 2, 6), FirstUnder("p/", 1)},
 	}
 }
 

@@ -139,7 +139,7 @@ func (r *real) history(key, end string, from int64, n int) []Event {
 		resp, err := stream.Recv()
 		require.NoError(r.t, err)
 		for _, e := range inOrder(resp.Events) {
-			out = append(out, event(newSpan(key, end), false, e))
+			out = append(out, event(newSpan(key, end), e))
 		}
 	}
 	return out

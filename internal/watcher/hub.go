@@ -73,14 +73,13 @@ func (h *Hub) Watch(key, end string, from int64, fn func(Update)) *Watch {
 }
 
 // WatchDeletion is Watch of one key, for its deletions only: puts are not delivered, and cost
-// the server no message. An event has the value that was deleted, unless that is compacted
-// already. If this Hub watches all changes of the key too, the two may share one creation; then
-// the value is delivered only if it was put meanwhile.
+// the server no message. If this Hub watches all changes of the key too, the two may share one
+// creation.
 func (h *Hub) WatchDeletion(key string, from int64, fn func(Update)) *Watch {
-	return h.watch(newSpan(key, ""), &Watch{hub: h, fn: fn, from: max(from, 1), deletions: true})
+	return h.WatchDeletions(key, "", from, fn)
 }
 
-// WatchDeletions is WatchDeletion of the keys in [key, end), whose events may lack the value.
+// WatchDeletions is WatchDeletion of the keys in [key, end).
 func (h *Hub) WatchDeletions(key, end string, from int64, fn func(Update)) *Watch {
 	return h.watch(newSpan(key, end), &Watch{hub: h, fn: fn, from: max(from, 1), deletions: true})
 }

@@ -99,7 +99,7 @@ func (l *link) create(c creation) {
 		r.RangeEnd = []byte(c.span.end)
 	}
 	if !c.wide {
-		r.Filters, r.PrevKv = noPuts, true
+		r.Filters = noPuts
 	}
 	l.send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: r}})
 }

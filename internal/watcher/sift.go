@@ -11,7 +11,7 @@ import (
 // An Event is one change of one key.
 type Event struct {
 	Key     string
-	Value   []byte // what was put; nil if the key was deleted, but see [Hub.WatchDeletion]. It must not be changed.
+	Value   []byte // what was put; nil if the key was deleted. It must not be changed.
 	Deleted bool   // the key was deleted, by a request or with its lease
 
 	CreateRevision int64 // 0 if the key was deleted
@@ -55,12 +55,12 @@ func sift(sp span, deletions bool, next int64, evs []*mvccpb.Event) []Event {
 		if out == nil {
 			out = make([]Event, 0, len(evs)-i)
 		}
-		out = append(out, event(sp, deletions, e))
+		out = append(out, event(sp, e))
 	}
 	return out
 }
 
-func event(sp span, deletions bool, e *mvccpb.Event) Event {
+func event(sp span, e *mvccpb.Event) Event {
 	kv := e.Kv
 	out := Event{
 		Key:            sp.key, // no copy if only one key is watched
@@ -72,11 +72,8 @@ func event(sp span, deletions bool, e *mvccpb.Event) Event {
 	if sp.end != "" {
 		out.Key = string(kv.Key)
 	}
-	switch {
-	case !out.Deleted:
+	if !out.Deleted {
 		out.Value = kv.Value
-	case deletions:
-		out.Value = e.PrevKv.GetValue()
 	}
 	return out
 }

@@ -54,7 +54,7 @@ func naive(sp span, deletions bool, from int64, h [][]*mvccpb.Event) []Event {
 		slices.SortStableFunc(evs, func(a, b *mvccpb.Event) int { return strings.Compare(string(a.Kv.Key), string(b.Kv.Key)) })
 		for _, e := range evs {
 			if e.Kv.ModRevision >= from && sp.covers(e.Kv.Key) && (!deletions || e.Type == mvccpb.Event_DELETE) {
-				out = append(out, event(sp, deletions, e))
+				out = append(out, event(sp, e))
 			}
 		}
 	}
@@ -133,7 +133,7 @@ func FuzzSift(f *testing.F) {
 
 func TestEventsWithoutAKeyAreDropped(t *testing.T) {
 	out, rest := advance(span{key: "a"}, false, 1, nil, []*mvccpb.Event{nil, {}, put("a", 2)}, false)
-	assert.Equal(t, []Event{event(span{key: "a"}, false, put("a", 2))}, out)
+	assert.Equal(t, []Event{event(span{key: "a"}, put("a", 2))}, out)
 	assert.Empty(t, rest)
 	out, rest = advance(span{key: "a"}, false, 1, nil, nil, true)
 	assert.Empty(t, out)

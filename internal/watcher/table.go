@@ -66,7 +66,7 @@ func (tb *table) enqueue(t *topic) {
 
 // remove removes a topic that is in no list.
 func (tb *table) remove(t *topic) {
-	t.state, t.id, t.value = nowhere, 0, nil
+	t.state, t.id = nowhere, 0
 	tb.size--
 	tb.index.withdraw(t)
 }
@@ -75,7 +75,7 @@ func (tb *table) remove(t *topic) {
 // together with others.
 func (tb *table) unsubscribe(w *Watch) (later bool) {
 	t := w.topic
-	t.unsubscribe(w)
+	t.subs.remove(w)
 	if !t.subs.empty() {
 		return false
 	}

@@ -143,7 +143,7 @@ func (tb *table) compacted(t *topic, rev int64, out []delivery) ([]delivery, *to
 	missed := false
 	for w := range t.subs.all {
 		if t.needs(w) < rev {
-			t.unsubscribe(w)
+			t.subs.remove(w)
 			out, missed = append(out, delivery{w, Update{Compacted: rev}, true}), true
 		}
 	}

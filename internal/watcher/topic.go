@@ -16,11 +16,10 @@ type topic struct {
 	subs  list[*Watch]
 	next  int64 // the lowest revision not delivered; only creations and events move it
 	state topicState
-	wide  bool // its creation is for all changes; otherwise for deletions, with the values that were deleted
+	wide  bool // its creation is for all changes; otherwise for deletions
 	quiet bool // it is in its table's quiet
 
-	id       int64  // of its creation; 0: there is none
-	value    []byte // the last value that was put, for its subscribers to deletions; nil: not known
+	id       int64 // of its creation; 0: there is none
 	refusals *refusals
 }
 
@@ -57,15 +56,6 @@ func (t *topic) subscribe(w *Watch) {
 	}
 }
 
-// unsubscribe removes w. The value is kept only while there is a subscriber to deletions,
-// because without one later values are not recorded.
-func (t *topic) unsubscribe(w *Watch) {
-	t.subs.remove(w)
-	if w.deletions && !t.anyone(func(w *Watch) bool { return w.deletions }) {
-		t.value = nil
-	}
-}
-
 func (t *topic) anyone(is func(*Watch) bool) bool {
 	for w := range t.subs.all {
 		if is(w) {
@@ -82,9 +72,6 @@ func (t *topic) begin(id int64) {
 	wide := false
 	for w := range t.subs.all {
 		low, wide = min(low, w.from), wide || !w.deletions
-	}
-	if low > t.next || !wide {
-		t.value = nil // puts are not recorded
 	}
 	t.next, t.wide, t.id, t.state = max(t.next, low), wide, id, requested
 }
@@ -115,8 +102,7 @@ func (t *topic) deliver(events []Event, out []delivery) []delivery {
 	return out
 }
 
-// deletions returns the deletions among events, with the values that were deleted as far as
-// they are known, and records the last value that was put. It is never nil.
+// deletions returns the deletions among events. It is never nil.
 func (t *topic) deletions(events []Event) []Event {
 	if !t.wide {
 		return events
@@ -124,10 +110,7 @@ func (t *topic) deletions(events []Event) []Event {
 	out := []Event{}
 	for _, ev := range events {
 		if ev.Deleted {
-			ev.Value, t.value = t.value, nil
 			out = append(out, ev)
-		} else {
-			t.value = ev.Value
 		}
 	}
 	return out

@@ -30,8 +30,8 @@ import (
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
 
-// world is an Observer, what it made, and a client of a cluster in a bubble.
-type world struct {
+// fixture is an Observer, what it made, and a client of a cluster in a bubble.
+type fixture struct {
 	*testing.T
 	o       *otel.Observer
 	spans   *tracetest.SpanRecorder
@@ -41,8 +41,8 @@ type world struct {
 	client  *pawl.Client
 }
 
-func newWorld(t *testing.T) *world {
-	w := &world{T: t, spans: tracetest.NewSpanRecorder(), reader: metric.NewManualReader()}
+func newFixture(t *testing.T) *fixture {
+	w := &fixture{T: t, spans: tracetest.NewSpanRecorder(), reader: metric.NewManualReader()}
 	w.traces = trace.NewTracerProvider(trace.WithSpanProcessor(w.spans))
 	var err error
 	w.o, err = otel.New(otel.Options{TracerProvider: w.traces, MeterProvider: metric.NewMeterProvider(metric.WithReader(w.reader))})
@@ -50,17 +50,17 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func inBubble(t *testing.T, f func(w *world)) {
+func inBubble(t *testing.T, f func(w *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.cluster = pawltest.New(t)
 		w.client = w.cluster.Client(t, pawl.Config{Observer: w.o})
 		f(w)
 	})
 }
 
-func (w *world) session(ttl time.Duration) *pawl.Session {
+func (w *fixture) session(ttl time.Duration) *pawl.Session {
 	w.Helper()
 	s, err := w.client.NewSession(w.Context(), lease.Options{TTL: ttl})
 	require.NoError(w, err)
@@ -69,7 +69,7 @@ func (w *world) session(ttl time.Duration) *pawl.Session {
 }
 
 // ended are the spans that have ended, by name, the last of each.
-func (w *world) ended() map[string]trace.ReadOnlySpan {
+func (w *fixture) ended() map[string]trace.ReadOnlySpan {
 	synctest.Wait()
 	all := map[string]trace.ReadOnlySpan{}
 	for _, s := range w.spans.Ended() {
@@ -94,7 +94,7 @@ func events(s trace.ReadOnlySpan) (names []string) {
 }
 
 // points are the metrics: "name{attributes}" and a sum, or a histogram's count and sum.
-func (w *world) points() map[string]string {
+func (w *fixture) points() map[string]string {
 	w.Helper()
 	var data metricdata.ResourceMetrics
 	require.NoError(w, w.reader.Collect(context.Background(), &data))
@@ -129,7 +129,7 @@ func set(s attribute.Set) string {
 	return "{" + strings.ReplaceAll(s.Encoded(attribute.DefaultEncoder()), "pawl.", "") + "}"
 }
 
-func (w *world) shows(want map[string]string) {
+func (w *fixture) shows(want map[string]string) {
 	w.Helper()
 	synctest.Wait() // a release's answer comes after its handoff
 	got := w.points()
@@ -139,7 +139,7 @@ func (w *world) shows(want map[string]string) {
 }
 
 func TestWaitAndHoldAreSpansOfTheCallersTrace(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session(0)
 		m := lock.New(s, "n", lock.Options{})
 		first, err := m.Acquire(w.Context())
@@ -177,7 +177,7 @@ func TestWaitAndHoldAreSpansOfTheCallersTrace(t *testing.T) {
 }
 
 func TestModeAndNamesAreAttributes(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		s := w.session(15 * time.Second)
 		reader, err := lock.New(s, "docs", lock.Options{}).AcquireShared(w.Context())
 		require.NoError(w, err)
@@ -197,7 +197,7 @@ func TestModeAndNamesAreAttributes(t *testing.T) {
 }
 
 func TestALossIsAnErrorOfTheHoldsSpan(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h, err := lock.New(w.session(12*time.Second), "n", lock.Options{}).Acquire(w.Context())
 		require.NoError(w, err)
 		synctest.Wait()
@@ -218,7 +218,7 @@ func TestALossIsAnErrorOfTheHoldsSpan(t *testing.T) {
 }
 
 func TestAnAttemptThatFailsIsAnErrorUnlessItWasBusy(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		m := lock.New(w.session(0), "n", lock.Options{})
 		h, err := m.Acquire(w.Context())
 		require.NoError(w, err)
@@ -243,7 +243,7 @@ func TestAnAttemptThatFailsIsAnErrorUnlessItWasBusy(t *testing.T) {
 }
 
 func TestATermIsASpanWithItsProclamations(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		term, err := elect.New(w.session(0), "e", elect.Options{}).Campaign(w.Context(), nil)
 		require.NoError(w, err)
 		require.NoError(w, term.Proclaim(w.Context(), []byte("v")))
@@ -258,7 +258,7 @@ func TestATermIsASpanWithItsProclamations(t *testing.T) {
 }
 
 func TestValidityIsReadWhenItIsCollected(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		w.session(60 * time.Second)
 		w.session(12 * time.Second)
 		time.Sleep(2 * time.Second)
@@ -270,7 +270,7 @@ func TestValidityIsReadWhenItIsCollected(t *testing.T) {
 }
 
 func TestAFencedWriteIsAnEventOfTheCallersSpan(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h, err := lock.New(w.session(0), "n", lock.Options{}).Acquire(w.Context())
 		require.NoError(w, err)
 		w.cluster.Delete(h.Key())
@@ -284,7 +284,7 @@ func TestAFencedWriteIsAnEventOfTheCallersSpan(t *testing.T) {
 }
 
 func TestAReleaseThatIsPendingIsAnEvent(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	c := observe.Acquisition{ID: 7, Name: "n"}
 	w.o.Observe(w.Context(), observe.LockAcquired{Acquisition: c})
 	w.o.Observe(w.Context(), observe.LockReleased{Acquisition: c, Pending: errors.New("no answer")})
@@ -295,7 +295,7 @@ func TestAReleaseThatIsPendingIsAnEvent(t *testing.T) {
 }
 
 func TestTheDocumentationListsEachMetric(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	for _, ev := range []observe.Event{
 		observe.SessionGranted{Left: func() time.Duration { return time.Second }}, observe.SessionRenewed{}, observe.SessionHedged{},
 		observe.SessionInJeopardy{}, observe.SessionLost{Lease: 1}, observe.LockEnqueued{}, observe.LockAcquired{},
@@ -318,7 +318,7 @@ func TestTheDocumentationListsEachMetric(t *testing.T) {
 }
 
 func TestANameThatIsNotUTF8IsAnAttributeThatIs(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		h, err := lock.New(w.session(0), "n\xff", lock.Options{}).Acquire(w.Context())
 		require.NoError(w, err)
 		require.NoError(w, h.Release(w.Context()))

@@ -61,8 +61,8 @@ func (d Dialect) Quote(name string, allowed *regexp.Regexp) (string, error) {
 	return q + strings.ReplaceAll(name, ".", q+"."+q) + q, nil
 }
 
-// Place returns the placeholder of the nth argument, from 1.
-func (d Dialect) Place(n int) string {
+// Placeholder returns the placeholder of the nth argument, from 1.
+func (d Dialect) Placeholder(n int) string {
 	if d == Postgres {
 		return "$" + strconv.Itoa(n)
 	}

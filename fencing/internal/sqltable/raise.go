@@ -89,7 +89,7 @@ func (t Table) shared() raising {
 }
 
 func (t Table) read(column, lock string) string {
-	return "SELECT " + column + " FROM " + t.name + " WHERE resource = " + t.Dialect.Place(1) + lock
+	return "SELECT " + column + " FROM " + t.name + " WHERE resource = " + t.Dialect.Placeholder(1) + lock
 }
 
 // ForShare locks the rows of a SELECT against writers but not against readers. SQLite has one

@@ -71,7 +71,7 @@ func (t Table) Register(ctx context.Context, c Conn, resource string, token fenc
 // AdmitShared admits a registered shared token in the transaction c. No exclusive one is admitted for resource until it ends.
 func (t Table) AdmitShared(ctx context.Context, c Conn, resource string, token fencing.Token) error {
 	var highest, exclusive fencing.Token
-	query := "SELECT highest, exclusive FROM " + t.name + " WHERE resource = " + t.Dialect.Place(1) + t.Dialect.ForShare()
+	query := "SELECT highest, exclusive FROM " + t.name + " WHERE resource = " + t.Dialect.Placeholder(1) + t.Dialect.ForShare()
 	err := c.QueryRow(ctx, query, []any{t.Dialect.resource(resource)}, &highest, &exclusive)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):

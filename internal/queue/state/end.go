@@ -38,20 +38,20 @@ func (a *Acquisition) ends(end End) Effects {
 	return fx
 }
 
-// Over says that the session has ended.
-type Over struct{}
+// EndOfSession says that the session has ended.
+type EndOfSession struct{}
 
-func (Over) apply(a *Acquisition) Effects { return a.ends(SessionEnded) }
+func (EndOfSession) apply(a *Acquisition) Effects { return a.ends(SessionEnded) }
 
 // GaveUp says that the caller stopped waiting, or must not hold the lock.
 type GaveUp struct{}
 
 func (GaveUp) apply(a *Acquisition) Effects { return a.ends(GivenUp) }
 
-// HoldOver says that the lock was held for as long as allowed.
-type HoldOver struct{}
+// HoldExpired says that the lock was held for as long as allowed.
+type HoldExpired struct{}
 
-func (HoldOver) apply(a *Acquisition) Effects {
+func (HoldExpired) apply(a *Acquisition) Effects {
 	if a.phase != Held {
 		return Effects{}
 	}

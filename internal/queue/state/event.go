@@ -27,6 +27,7 @@ type Effects struct {
 	Unwatch     bool // cancel the watch of its own key, if there is one: another key has become its own
 
 	Handoff bool    // the next deletion carries a handoff
+	Exact   bool    // the next deletion also compares the modification revision
 	Verdict Verdict // what a release, or a rewrite, does next
 }
 

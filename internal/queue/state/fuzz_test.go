@@ -52,7 +52,7 @@ func (s *script) taken() (all []Taken) {
 }
 
 func (s *script) changed() OwnChanged {
-	ev := OwnChanged{Place: s.n(3), Create: s.rev(), Mod: s.rev(), OnLease: s.bool(), Value: s.value()}
+	ev := OwnChanged{Index: s.n(3), Create: s.rev(), Mod: s.rev(), OnLease: s.bool(), Value: s.value()}
 	if s.bool() {
 		ev.Value = keys.Successor{Value: []byte(label)}.HandedOff(string(s.name()), s.rev(), s.list())
 	}
@@ -68,15 +68,13 @@ func (s *script) event() Event {
 	case 2:
 		return AnswerLost{}
 	case 3:
-		return Settled{s.key(), s.others()}
+		return Settled{s.key(), s.others(), s.bool()}
 	case 4:
 		return Answered{s.bool(), s.key(), s.rev(), s.bool(), s.list(), s.taken()}
 	case 5:
 		return Answered{Found: s.bool(), Revision: s.rev(), Unclean: s.bool(), Successors: s.list(), Taken: s.taken()}
-	case 6:
-		return PredecessorDeleted{s.key(), s.rev(), s.changed().Value}
-	case 7:
-		return HandoffLate{}
+	case 6, 7:
+		return PredecessorDeleted{s.key(), s.rev()}
 	case 8:
 		return DeletionCompacted{}
 	case 9:
@@ -96,7 +94,7 @@ func (s *script) event() Event {
 	case 18:
 		return DeleteSent{}
 	case 19:
-		return DeleteAnswered{s.out(), s.bool(), s.bool(), s.bool(), s.changed(), s.bool(), s.n(3)}
+		return DeleteAnswered{s.out(), s.bool(), s.bool(), s.bool(), s.bool(), s.changed(), s.bool(), s.n(3)}
 	case 20:
 		return Explained{s.bool(), s.bool()}
 	case 21:
@@ -116,7 +114,7 @@ func (s *script) event() Event {
 	case 29:
 		return Answered{Found: true, Revision: 11}
 	}
-	return []Event{Over{}, GaveUp{}, Removed{}, ReadEnded{}, RewriteEnded{}, HoldOver{}}[s.n(6)]
+	return []Event{EndOfSession{}, GaveUp{}, Removed{}, ReadEnded{}, RewriteEnded{}, HoldExpired{}}[s.n(6)]
 }
 
 // Whatever happens, in whatever order, the invariants hold and nothing panics.

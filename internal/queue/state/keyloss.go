@@ -9,35 +9,33 @@ type Seen struct{ Create, Mod int64 }
 type Observed struct {
 	Revision         int64
 	Own, Predecessor Seen
-	Place            int // the index of Own among its own keys; unless that is the first, nothing was read of the predecessor
+	Index            int // the index of Own among its own keys; unless that is the first, nothing was read of the predecessor
 
-	// Key is the name of Own as it was read; "": the name of its own key at Place. If it is
+	// Key is the name of Own as it was read; "": the name of its own key at Index. If it is
 	// another name, the event is ignored: a slot's key has become its own meanwhile.
 	Key string
 }
 
 func (ev Observed) apply(a *Acquisition) Effects {
 	switch {
-	case a.end != Alive, a.own.Create == 0, ev.Revision < a.own.Create, ev.Key != "" && ev.Key != a.name(ev.Place):
+	case a.end != Alive, a.own.Create == 0, ev.Revision < a.own.Create, ev.Key != "" && ev.Key != a.name(ev.Index):
 		return Effects{}
 	case ev.Own.Create != a.own.Create:
-		return a.gone(ev.Place)
+		return a.gone(ev.Index)
 	case ev.Own.Mod > a.mod && !a.explains():
-		return a.overwritten(ev.Place, ev.Own.Mod)
+		return a.overwritten(ev.Index, ev.Own.Mod)
 	}
 	fx := Effects{Read: ev.Own.Mod > a.mod && a.doubt.beginRead()}
-	if a.broken&(1<<ev.Place) != 0 {
-		a.broken &^= 1 << ev.Place
-		fx.WatchOwn, fx.Own, fx.From = true, ev.Place, ev.Revision+1
+	if a.broken&(1<<ev.Index) != 0 {
+		a.broken &^= 1 << ev.Index
+		fx.WatchOwn, fx.Own, fx.From = true, ev.Index, ev.Revision+1
 	}
 	switch {
 	case a.phase == Full:
 		fx.Wake = a.ownRead()
-	case a.predecessor == Key{}, ev.Place != 0:
+	case a.predecessor == Key{}, ev.Index != 0:
 	case ev.Predecessor.Create != a.predecessor.Create:
-		if a.phase == Waiting && !a.expecting {
-			a.query()
-		}
+		a.query()
 		fx.Wake = true
 	case a.preBroken:
 		a.preBroken = false
@@ -49,12 +47,15 @@ func (ev Observed) apply(a *Acquisition) Effects {
 // explains reports whether a newer modification revision may be ours: a value in doubt, or a
 // handoff that is not known yet.
 func (a *Acquisition) explains() bool {
-	return a.doubt.any() || a.Handoffs && a.evidence != ByEnqueue
+	return a.doubt.any() || a.mayBeHandedOff()
 }
+
+// mayBeHandedOff reports whether a handoff to it may exist that is not known yet.
+func (a *Acquisition) mayBeHandedOff() bool { return a.Handoffs && a.evidence != ByEnqueue }
 
 // OwnChanged is one of its own keys as an event or an answer showed it.
 type OwnChanged struct {
-	Place       int
+	Index       int
 	Create, Mod int64
 	OnLease     bool // it is on the session's lease
 	Value       []byte
@@ -65,26 +66,26 @@ func (ev OwnChanged) apply(a *Acquisition) Effects {
 		return Effects{}
 	}
 	if ev.Create != a.own.Create && ev.Mod > a.mod {
-		return a.gone(ev.Place) // somebody deleted it and made it again
+		return a.gone(ev.Index) // somebody deleted it and made it again
 	}
 	if !a.knows(ev) {
-		return a.overwritten(ev.Place, ev.Mod)
+		return a.overwritten(ev.Index, ev.Mod)
 	}
 	return Effects{Wake: a.phase < Held && a.phase >= Waiting}
 }
 
 // overwritten ends the acquisition because somebody else wrote to one of its own keys at
 // revision mod.
-func (a *Acquisition) overwritten(place int, mod int64) Effects {
+func (a *Acquisition) overwritten(i int, mod int64) Effects {
 	fx := a.ends(KeyOverwritten)
-	fx.At, fx.Own = mod, place
+	fx.At, fx.Own = mod, i
 	return fx
 }
 
 // deleted ends the acquisition because one of its own keys is gone.
-func (a *Acquisition) deleted(place int) Effects {
+func (a *Acquisition) deleted(i int) Effects {
 	fx := a.ends(KeyDeleted)
-	fx.Own = place
+	fx.Own = i
 	return fx
 }
 
@@ -107,7 +108,7 @@ func (a *Acquisition) knows(ev OwnChanged) bool {
 // OwnDeleted says that one of its own keys was deleted, either not by us or by the take of a
 // slot.
 type OwnDeleted struct {
-	Place    int
+	Index    int
 	Revision int64 // of the deletion; 0: not known. A deletion before its own key was created is ignored.
 }
 
@@ -115,7 +116,7 @@ func (ev OwnDeleted) apply(a *Acquisition) Effects {
 	if a.own.Create == 0 || ev.Revision != 0 && ev.Revision <= a.own.Create {
 		return Effects{}
 	}
-	return a.gone(ev.Place)
+	return a.gone(ev.Index)
 }
 
 // Armed says that it has been held for longer than session.ArmDelay.

@@ -9,7 +9,8 @@ import "github.com/pawl-locks/pawl/internal/keys"
 //     way of its own key (Enqueued, with Whole set).
 //  2. A query found its own key's create revision and the session key's modification
 //     revision as we know them, and read no key in its way that was created earlier, at a
-//     revision not below its own key's (Answered, without a predecessor).
+//     revision not below its own key's (Answered, without a predecessor). The transaction
+//     that settles an enqueue is such a query if it reads all of that.
 //  3. The predecessor's release put a handoff on its own key, in the transaction that
 //     deleted the predecessor, and found its own key there. The predecessor was the
 //     holder until then, so nothing created earlier is left (handedOff).
@@ -131,7 +132,7 @@ func (a *Acquisition) handedOff(value []byte) bool {
 	case a.phase != Waiting && a.phase != Querying, a.evidence != None: // it is the owner already
 	case a.predecessor.is(h):
 		a.successors = h.Successors
-		a.phase, a.expecting = Querying, false
+		a.phase = Querying
 		a.owns(ByHandoff)
 	default:
 		a.query()

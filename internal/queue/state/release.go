@@ -17,7 +17,7 @@ const (
 	Proceed Verdict = iota // nothing was decided
 	Finished
 	Lost    // it was no longer held
-	Bare    // delete again, without a handoff
+	Bare    // delete again, without a handoff, whatever the modification revision
 	Explain // read why there was nothing to delete
 	Again   // write again
 	Stop    // return the error: the request was not carried out
@@ -31,13 +31,14 @@ const (
 	present absence = iota
 	// mayBeOurs: a delete may have been applied whose answer was lost.
 	mayBeOurs
-	// missed: it did not exist, and no delete of ours can have been applied.
+	// missed: it did not exist, or somebody else had written to it, and no delete of ours can
+	// have been applied.
 	missed
 )
 
 // deletion is the state of a release.
 type deletion struct {
-	sent    bool // the first request was sent: later ones carry no handoff
+	sent    bool // the first request was sent: later ones are bare
 	absence absence
 	decided bool
 }
@@ -58,22 +59,25 @@ func (ev Released) apply(a *Acquisition) Effects {
 }
 
 // DeleteSent says that a delete is about to be sent. The first one carries a handoff if a
-// waiter is known to be behind.
+// waiter is known to be behind. Unless a value is in doubt, it also compares the modification
+// revision: if it is applied nobody else has written to the key, so that its answer need not
+// show the key, which after a handoff contains a list of waiters.
 type DeleteSent struct{}
 
 func (DeleteSent) apply(a *Acquisition) Effects {
 	first := !a.deletion.sent
 	a.deletion.sent = true
-	return Effects{Handoff: first && !a.successors.Empty()}
+	return Effects{Handoff: first && !a.successors.Empty(), Exact: first && !a.doubt.any()}
 }
 
 // DeleteAnswered is the result of a delete.
 type DeleteAnswered struct {
 	Outcome  Outcome
 	Handoff  bool       // it carried a handoff
+	Exact    bool       // it compared the modification revision
 	Repeated bool       // its sender repeats it after any failure
 	Ended    bool       // the caller no longer waits
-	Was      OwnChanged // if it was applied: its own key as it was deleted; of a set, one that was not known to be ours, if any
+	Was      OwnChanged // if it was applied and not exact: its own key as it was deleted; of a set, one that was not known to be ours, if any
 
 	// Partly says, of a refused delete of a set, that some of its own keys existed and are
 	// deleted now, and that the one at index Missing did not. An earlier delete of ours is no
@@ -94,13 +98,13 @@ func (ev DeleteAnswered) apply(a *Acquisition) Effects {
 		return fx
 	case v == Finished && !a.knows(ev.Was):
 		fx := a.decided(KeyOverwritten)
-		fx.At, fx.Own = ev.Was.Mod, ev.Was.Place
+		fx.At, fx.Own = ev.Was.Mod, ev.Was.Index
 		return fx
 	case v == Finished:
 		return a.decided(GivenBack)
 	case ev.Outcome == Unknown && a.deletion.absence == present:
 		a.deletion.absence = mayBeOurs
-	case v == Explain && a.deletion.absence == present:
+	case a.deletion.absence == present && (v == Explain || ev.Outcome == Refused && ev.Exact && !ev.Handoff && !a.mayBeHandedOff()):
 		a.deletion.absence = missed
 	}
 	return Effects{Verdict: v}
@@ -111,8 +115,8 @@ func afterDelete(ev DeleteAnswered) Verdict {
 	switch {
 	case ev.Outcome == Applied:
 		return Finished
-	case ev.Handoff && (ev.Outcome == Refused || ev.Outcome == NotApplied && !ev.Ended):
-		return Bare // the server may accept the delete without the handoff
+	case ev.Outcome == Refused && (ev.Handoff || ev.Exact), ev.Outcome == NotApplied && ev.Handoff && !ev.Ended:
+		return Bare // the server may accept the delete without the handoff or the comparison
 	case ev.Outcome == Refused:
 		return Explain
 	case ev.Outcome == Unknown && !ev.Repeated && !ev.Ended:

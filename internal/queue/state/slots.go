@@ -93,13 +93,13 @@ func (a *Acquisition) ownRead() (wake bool) {
 	return a.slots.reads >= readsPerQuery && a.queryAgain()
 }
 
-// gone decides what follows when its own key at index place does not exist. While a take may
+// gone decides what follows when its own key at index i does not exist. While a take may
 // have deleted it, a query finds that out; otherwise it is a loss.
-func (a *Acquisition) gone(place int) Effects {
+func (a *Acquisition) gone(i int) Effects {
 	if a.end == Alive && a.Trying() {
 		return Effects{Wake: a.queryAgain()}
 	}
-	return a.deleted(place)
+	return a.deleted(i)
 }
 
 // SlotFreed says that the key of a slot was deleted at Revision.

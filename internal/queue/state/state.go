@@ -58,7 +58,6 @@ type Acquisition struct {
 	phase     Phase
 	end       End
 	evidence  Evidence
-	expecting bool // the predecessor's release was to be a handoff to own
 	sawShared bool // for Delay: its predecessor was a shared key
 	preBroken bool // the watch of the predecessor has ended
 
@@ -97,8 +96,8 @@ func Resumed(own Key, mod int64, others ...string) Acquisition {
 // set reports whether it is an acquisition of several names.
 func (a *Acquisition) set() bool { return len(a.others) > 0 }
 
-// place is the index of key among its own keys; false: it is none of them.
-func (a *Acquisition) place(key Key) (i int, ok bool) {
+// indexOf is the index of key among its own keys; false: it is none of them.
+func (a *Acquisition) indexOf(key Key) (i int, ok bool) {
 	if key == a.own {
 		return 0, true
 	}
@@ -116,10 +115,10 @@ func (a *Acquisition) watchOwn(from int64) Effects {
 	return fx
 }
 
-// name is the name of its own key at index place.
-func (a *Acquisition) name(place int) string {
-	if place > 0 && place <= len(a.others) {
-		return a.others[place-1]
+// name is the name of its own key at index i.
+func (a *Acquisition) name(i int) string {
+	if i > 0 && i <= len(a.others) {
+		return a.others[i-1]
 	}
 	return a.own.Name
 }
@@ -156,14 +155,13 @@ func (a *Acquisition) Successors() keys.Successors { return a.successors }
 type Step uint8
 
 const (
-	Enqueue      Step = iota // put a queue key
-	Settle                   // find out whether the enqueue was applied
-	Sleep                    // until woken
-	SleepBriefly             // until woken, or until a handoff that is expected is late
-	Query                    // read who owns
-	Take                     // take the slot of Slot
-	Win                      // read the clock, and hold
-	Return                   // it has ended, or is held
+	Enqueue Step = iota // put a queue key
+	Settle              // find out whether the enqueue was applied
+	Sleep               // until woken
+	Query               // read who owns
+	Take                // take the slot of Slot
+	Win                 // read the clock, and hold
+	Return              // it has ended, or is held
 )
 
 // Next is what the goroutine that acquires does next. It follows from the state and is
@@ -176,8 +174,6 @@ func (a *Acquisition) Next() Step {
 		return Win
 	case a.phase == Settling:
 		return Settle
-	case a.phase == Waiting && a.expecting:
-		return SleepBriefly
 	case a.phase == Waiting, a.phase == Full:
 		return Sleep
 	case a.phase == Taking:

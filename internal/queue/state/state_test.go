@@ -134,18 +134,12 @@ func TestAHandoffToOneThatTakesNoneIsForeign(t *testing.T) {
 }
 
 // The two events of a handoff come in either order.
-func TestAHandoffThatIsExpectedIsWaitedForAndNoLonger(t *testing.T) {
-	_, name := keys.Split(own.Name)
-	next := keys.NewSuccessors(slices.Values([]keys.Successor{{Name: []byte(name), Create: own.Create, Value: []byte(label)}}))
-	value := keys.Successor{Value: []byte(label)}.HandedOff("9-1", 2, next)
+func TestAHandoffAfterTheDeletionMakesTheQueryNeedless(t *testing.T) {
 	a := waiting()
-	a.Apply(PredecessorDeleted{Key: before, Revision: 7, Value: value})
-	require.Equal(t, SleepBriefly, a.Next())
-	late := a
-	late.Apply(HandoffLate{})
-	assert.Equal(t, Query, late.Next())
+	a.Apply(PredecessorDeleted{Key: before, Revision: 7})
+	require.Equal(t, Query, a.Next())
 	a.Apply(handoffBy(before, 7))
-	assert.Equal(t, Win, a.Next())
+	assert.Equal(t, []any{Win, ByHandoff}, []any{a.Next(), a.Evidence()})
 }
 
 func TestADelayIsWaitedForOnce(t *testing.T) {
@@ -230,6 +224,9 @@ func TestWhatFollowsADelete(t *testing.T) {
 		"applied":                            {DeleteAnswered{Outcome: Applied}, Finished},
 		"refused":                            {DeleteAnswered{Outcome: Refused}, Explain},
 		"refused with a handoff":             {DeleteAnswered{Outcome: Refused, Handoff: true}, Bare},
+		"refused, and exact":                 {DeleteAnswered{Outcome: Refused, Exact: true}, Bare},
+		"not applied, and exact":             {DeleteAnswered{Outcome: NotApplied, Exact: true}, Stop},
+		"unknown, and exact":                 {DeleteAnswered{Outcome: Unknown, Exact: true}, Bare},
 		"not applied":                        {DeleteAnswered{Outcome: NotApplied}, Stop},
 		"not applied with a handoff":         {DeleteAnswered{Outcome: NotApplied, Handoff: true}, Bare},
 		"not applied, and nobody waits":      {DeleteAnswered{Outcome: NotApplied, Handoff: true, Ended: true}, Stop},
@@ -243,10 +240,20 @@ func TestWhatFollowsADelete(t *testing.T) {
 	} {
 		a := holding()
 		require.Equal(t, GivenBack, a.Apply(Released{}).End)
-		assert.True(t, a.Apply(DeleteSent{}).Handoff, "there is a successor")
-		assert.False(t, a.Apply(DeleteSent{}).Handoff, "once")
+		assert.Equal(t, Effects{Handoff: true, Exact: true}, a.Apply(DeleteSent{}), "there is a successor, and no value is in doubt")
+		assert.Equal(t, Effects{}, a.Apply(DeleteSent{}), "once")
 		assert.Equal(t, c.want, a.Apply(c.ev).Verdict, name)
 	}
+}
+
+// R1: while a value may have been written, or may be yet, the modification revision is not known.
+func TestADeleteBesideAValueInDoubtComparesNoModificationRevision(t *testing.T) {
+	a := holding()
+	a.Apply(Rewriting{[]byte("v")})
+	a.Apply(WriteSent{})
+	a.Apply(WriteAnswered{Outcome: Unknown, Ended: true})
+	a.Apply(Released{})
+	assert.False(t, a.Apply(DeleteSent{}).Exact)
 }
 
 // R1: a key that is not there was released by us only if a delete of ours may have been
@@ -315,23 +322,23 @@ func TestAWriteIsSentAgainAFewTimes(t *testing.T) {
 	assert.Equal(t, Finished, a.Apply(WriteAnswered{Outcome: Refused}).Verdict, "a copy of it was applied")
 }
 
-// A hold that is too long is lost, and its key is deleted after that was reported. HoldOver
+// A hold that is too long is lost, and its key is deleted after that was reported. HoldExpired
 // does not end an acquisition that is not held.
 func TestAHoldThatLastedTooLongIsLost(t *testing.T) {
 	a := holding()
-	assert.Equal(t, Effects{End: HeldTooLong, Held: true}, a.Apply(HoldOver{}))
+	assert.Equal(t, Effects{End: HeldTooLong, Held: true}, a.Apply(HoldExpired{}))
 	assert.Equal(t, []any{HeldTooLong, Undoing}, []any{a.Ended(), a.Phase()})
-	assert.Zero(t, a.Apply(HoldOver{}))
+	assert.Zero(t, a.Apply(HoldExpired{}))
 	assert.Zero(t, a.Apply(Released{}), "a release has nothing to give back")
 	assert.False(t, a.Releases())
 
 	for _, b := range []Acquisition{Begin(Options{}), waiting()} {
-		assert.Zero(t, b.Apply(HoldOver{}))
+		assert.Zero(t, b.Apply(HoldExpired{}))
 		assert.Equal(t, Alive, b.Ended())
 	}
 	released := holding()
 	released.Apply(Released{})
-	assert.Zero(t, released.Apply(HoldOver{}), "it is given back")
+	assert.Zero(t, released.Apply(HoldExpired{}), "it is given back")
 	assert.Equal(t, Releasing, released.Phase())
 }
 
@@ -340,7 +347,7 @@ func TestAReleaseThatDeletesLaterIsDecidedAtOnce(t *testing.T) {
 	a := holding()
 	assert.Equal(t, Effects{End: GivenBack, Held: true}, a.Apply(Released{Later: true}))
 	assert.Equal(t, []any{GivenBack, Undoing, true}, []any{a.Ended(), a.Phase(), a.Released()})
-	for _, ev := range []Event{Released{}, OwnDeleted{}, Over{}, HoldOver{}, DeleteAnswered{Outcome: Applied}, Explained{}} {
+	for _, ev := range []Event{Released{}, OwnDeleted{}, EndOfSession{}, HoldExpired{}, DeleteAnswered{Outcome: Applied}, Explained{}} {
 		assert.Equal(t, Alive, a.Apply(ev).End)
 		assert.Equal(t, GivenBack, a.Ended())
 	}
@@ -349,7 +356,7 @@ func TestAReleaseThatDeletesLaterIsDecidedAtOnce(t *testing.T) {
 func TestTheFirstEndStands(t *testing.T) {
 	a := holding()
 	require.Equal(t, KeyDeleted, a.Apply(OwnDeleted{}).End)
-	for _, ev := range []Event{Over{}, GaveUp{}, Released{}, OwnDeleted{}, handoffBy(before, 99), Won{}} {
+	for _, ev := range []Event{EndOfSession{}, GaveUp{}, Released{}, OwnDeleted{}, handoffBy(before, 99), Won{}} {
 		assert.Equal(t, Alive, a.Apply(ev).End)
 	}
 	assert.Equal(t, []any{KeyDeleted, Done}, []any{a.Ended(), a.Phase()})

@@ -15,10 +15,12 @@ func (AnswerLost) apply(a *Acquisition) Effects {
 
 // Settled is the result of settling an enqueue whose answer was lost. It was applied, and Own,
 // with Others of a set, was found; or Own.Create is 0, and it was not applied and never will
-// be. That one of a set's keys is missing is reported as another event, after this one.
+// be. That one of a set's keys is missing is reported as another event, after this one. First
+// says that the same answer showed it to be the owner, which Answered reports after this event.
 type Settled struct {
 	Own    Key
 	Others []string
+	First  bool
 }
 
 func (ev Settled) apply(a *Acquisition) Effects {
@@ -30,13 +32,16 @@ func (ev Settled) apply(a *Acquisition) Effects {
 		return Effects{}
 	}
 	a.own, a.others, a.mod, a.phase = ev.Own, ev.Others, ev.Own.Create, Querying
+	if ev.First {
+		return Effects{} // its key is watched once it has been held for a while
+	}
 	return a.watchOwn(ev.Own.Create + 1)
 }
 
 // waitFor makes p, which an answer at revision rev showed, the predecessor. If p is zero, a
 // query finds the predecessor.
 func (a *Acquisition) waitFor(p Key, rev int64) Effects {
-	a.predecessor, a.deletedAt, a.expecting, a.preBroken, a.slots.watched = p, 0, false, false, false
+	a.predecessor, a.deletedAt, a.preBroken, a.slots.watched = p, 0, false, false
 	if p == (Key{}) {
 		a.phase = Querying
 		return Effects{}
@@ -52,16 +57,15 @@ func (a *Acquisition) waitFor(p Key, rev int64) Effects {
 // query ends the wait for the predecessor, which may be gone, so that a query follows.
 func (a *Acquisition) query() {
 	if a.phase == Waiting {
-		a.phase, a.expecting = Querying, false
+		a.phase = Querying
 	}
 }
 
-// PredecessorDeleted says that Key was deleted at Revision, when its value was Value. It has no
-// effect if Key is no longer the predecessor.
+// PredecessorDeleted says that Key was deleted at Revision. It has no effect if Key is no longer
+// the predecessor.
 type PredecessorDeleted struct {
 	Key      Key
 	Revision int64
-	Value    []byte
 }
 
 func (ev PredecessorDeleted) apply(a *Acquisition) Effects {
@@ -69,35 +73,8 @@ func (ev PredecessorDeleted) apply(a *Acquisition) Effects {
 		return Effects{}
 	}
 	a.deletedAt = ev.Revision
-	if a.phase == Waiting && a.isNamedBy(ev.Value) {
-		a.expecting = true
-		return Effects{Wake: true}
-	}
 	a.query()
 	return Effects{Wake: true}
-}
-
-// isNamedBy reports whether value, the predecessor's, is a handoff that names its own key as
-// the next successor. The predecessor's release was then meant to be a handoff to its own key.
-// The two events of such a release may arrive in either order.
-func (a *Acquisition) isNamedBy(value []byte) bool {
-	if !a.Handoffs {
-		return false
-	}
-	h, ok := keys.ParseHandoff(value)
-	next, _, named := h.Successors.First()
-	_, name := keys.Split(a.own.Name)
-	return ok && named && string(next.Name) == name && next.Create == a.own.Create
-}
-
-// HandoffLate says that an expected handoff has not come in time.
-type HandoffLate struct{}
-
-func (HandoffLate) apply(a *Acquisition) Effects {
-	if a.expecting {
-		a.query()
-	}
-	return Effects{}
 }
 
 // DeletionCompacted says that the revision of the predecessor's deletion is compacted, so that
@@ -118,7 +95,7 @@ type WatchEnded struct {
 }
 
 func (ev WatchEnded) apply(a *Acquisition) Effects {
-	i, own := a.place(ev.Key)
+	i, own := a.indexOf(ev.Key)
 	switch {
 	case a.end != Alive || ev.Key == (Key{}):
 	case own:

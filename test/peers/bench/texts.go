@@ -47,8 +47,8 @@ millisecond. The time that proxy and machine use is added to that.
 		"  Their enqueues may not share requests.\n" +
 		"- `given-up`: 500 waiters of one session give up. The time is from the holder's release to the acquisition by a waiter of\n" +
 		"  another session behind them.\n" +
-		"- `lost-answers`: 1,000 enqueues, sent alone, were applied, but the connection broke before their answers arrived. The time is\n" +
-		"  until all are settled and their locks are held. It includes a read of each queue, which goes alone.\n" +
+		"- `lost-answers`: 1,000 enqueues, sent alone, were applied, but their answers were lost. The time is from when they fail\n" +
+		"  until all are settled and their locks are held.\n" +
 		"- `no-space`: 200 releases and 200 enqueues are made at the same time; the server refuses the enqueues for want of space. The share is of the\n" +
 		"  releases that succeeded.\n" +
 		"- `frozen`: 400 locks a second are acquired on three members. One member that does not lead stops for three of six seconds. The\n" +

@@ -129,9 +129,10 @@ func givenUp(ctx context.Context, w *worker, n int) (f figures, err error) {
 	return timesOf(took), nil
 }
 
-// lostAnswers has n enqueues applied, each sent alone, and all their answers lost with the
-// connection. P50 is the time until all have been settled and have their locks. An interceptor
-// withholds the answers: if the network did, so many requests would not be sent.
+// lostAnswers has n enqueues applied, each sent alone, and all their answers lost. P50 is the
+// time from when they fail until all have been settled and have their locks. An interceptor
+// withholds the answers: if the network did, so many requests would not be sent. The connection
+// stays, because to connect again takes as long however the settling is sent.
 func lostAnswers(ctx context.Context, w *worker, n int) (f figures, err error) {
 	k, ok := w.kit.(pawlKit)
 	if !ok {
@@ -182,7 +183,6 @@ func lostAnswers(ctx context.Context, w *worker, n int) (f figures, err error) {
 			return f, err
 		}
 		start := time.Now()
-		proxy.Reset()
 		close(lost)
 		if err := wait(); err != nil {
 			return f, err

@@ -24,7 +24,7 @@ func main() {
 }
 
 func scale() error {
-	w := world{}
+	w := deployment{}
 	figures := flag.String("figures", "docs/results/performance/figures.json", "what was measured")
 	out := flag.String("o", "", "the folder to write scale.md to")
 	flag.IntVar(&w.holders, "holders", 1_000_000, "locks held at a time")

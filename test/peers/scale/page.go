@@ -8,7 +8,7 @@ import (
 )
 
 // page is docs/results/scale.md.
-func page(c costs, w world) (string, error) {
+func page(c costs, w deployment) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, intro, w.cores, percent(full))
 	b.WriteString(oneCluster(c, w))
@@ -28,7 +28,7 @@ func page(c costs, w world) (string, error) {
 const full = 0.7
 
 // oneCluster is how much one cluster carries of each thing, if it does nothing else.
-func oneCluster(c costs, w world) string {
+func oneCluster(c costs, w deployment) string {
 	cpu := full * float64(w.cores)
 	var b strings.Builder
 	b.WriteString("| | cost on the server | one cluster carries |\n|---|---|---|\n")
@@ -50,7 +50,7 @@ func oneCluster(c costs, w world) string {
 const gib = 1 << 30
 
 // simulated is the table of clusters and the load of the busiest.
-func simulated(c costs, w world) (string, error) {
+func simulated(c costs, w deployment) (string, error) {
 	var b strings.Builder
 	b.WriteString("| clusters | names on the busiest | its sessions | its acquisitions a second | its renewals a second | its cores in use | wait of a request, p50 | p99 | its heap |\n")
 	b.WriteString("|---:|---:|---:|---:|---:|---:|---:|---:|---:|\n")

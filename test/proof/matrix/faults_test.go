@@ -20,10 +20,10 @@ type fault struct {
 	lasts   time.Duration // until it is healed; 0: 3 s
 	// loses: the session, or the lock, of whom it strikes may be lost.
 	loses bool
-	// blow: an operator takes the key away, of which nobody can learn before.
-	blow   bool
-	inject func(t *testing.T, w *world)
-	heal   func(t *testing.T, w *world) // beyond Cluster.Heal
+	// strikes is what an operator takes away, of which nobody can learn before.
+	strikes []string
+	inject  func(t *testing.T, w *world)
+	heal    func(t *testing.T, w *world) // beyond Cluster.Heal
 }
 
 var quota = etcdtest.ClusterOptions{Options: etcdtest.Options{QuotaBytes: 16 << 20}}
@@ -81,21 +81,20 @@ var faults = []fault{
 	{name: "replace a member", lasts: time.Second, inject: func(t *testing.T, w *world) { w.c.ReplaceMember(t, w.c.Follower(t)) }},
 	{name: "remove the leader", lasts: time.Second, inject: func(t *testing.T, w *world) { w.c.RemoveMember(t, w.c.Leader(t)) },
 		heal: func(t *testing.T, w *world) { w.c.AddMember(t) }},
-	{name: "delete the key", loses: true, blow: true, lasts: time.Second, inject: func(t *testing.T, w *world) {
-		_, err := w.oracle.Delete(w.within(t), w.name+"/", clientv3.WithPrefix())
-		require.NoError(t, err)
+	{name: "delete the key", loses: true, strikes: kinds, lasts: time.Second, inject: func(t *testing.T, w *world) {
+		w.strike(t, func(key string) clientv3.Op { return clientv3.OpDelete(key) })
 	}},
-	{name: "overwrite the key", loses: true, blow: true, lasts: time.Second, inject: func(t *testing.T, w *world) {
-		for _, key := range w.keys(t) {
-			_, _ = w.oracle.Put(w.within(t), key, "somebody else's", clientv3.WithIgnoreLease()) // it may be gone
-		}
+	{name: "overwrite the key", loses: true, strikes: kinds, lasts: time.Second, inject: func(t *testing.T, w *world) {
+		w.strike(t, func(key string) clientv3.Op { return clientv3.OpPut(key, overwritten, clientv3.WithIgnoreLease()) })
 	}},
-	{name: "revoke the leases", loses: true, blow: true, lasts: time.Second, inject: func(t *testing.T, w *world) {
+	{name: "revoke the leases", loses: true, strikes: []string{aLease}, lasts: time.Second, inject: func(t *testing.T, w *world) {
 		r, err := w.oracle.Leases(w.within(t))
 		require.NoError(t, err)
 		for _, l := range r.Leases {
 			if w.bystander == nil || int64(l.ID) != w.bystander.ID() {
-				_, _ = w.oracle.Revoke(w.within(t), l.ID)
+				if _, err := w.oracle.Revoke(w.within(t), l.ID); err == nil {
+					w.struck[aLease]++
+				}
 			}
 		}
 	}},
@@ -112,15 +111,4 @@ func (w *world) within(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	t.Cleanup(cancel)
 	return ctx
-}
-
-// keys are those in the cell's queue.
-func (w *world) keys(t *testing.T) []string {
-	r, err := w.oracle.Get(w.within(t), w.name+"/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	require.NoError(t, err)
-	var all []string
-	for _, kv := range r.Kvs {
-		all = append(all, string(kv.Key))
-	}
-	return all
 }

@@ -69,5 +69,7 @@ func (s *soak) fullRate() string {
 	table(&b, sum.ops)
 	b.WriteString("\n| fault | rounds |\n|---|---|\n")
 	table(&b, sum.faults)
+	b.WriteString("\n| an operator's fault, and what it struck | times |\n|---|---|\n")
+	table(&b, sum.struck)
 	return b.String()
 }

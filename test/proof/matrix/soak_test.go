@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -78,6 +79,7 @@ type soak struct {
 	c      *etcdtest.Cluster
 	rand   *rand.Rand
 	faults []fault // those that a cluster without TLS and users can have
+	left   []fault // of them, until each has had its turn
 	full   full
 	crew   []*process
 	sum    summary
@@ -162,15 +164,26 @@ func (p *process) listen(out io.Reader) {
 	}
 }
 
+// next is a fault at random, and none again before each had its turn.
+func (s *soak) next() (f fault) {
+	if len(s.left) == 0 {
+		s.left = slices.Clone(s.faults)
+		s.rand.Shuffle(len(s.left), func(i, j int) { s.left[i], s.left[j] = s.left[j], s.left[i] })
+	}
+	f, s.left = s.left[0], s.left[1:]
+	return f
+}
+
 // round has the workers compete while one fault strikes, and checks what came of
 // it.
 func (s *soak) round(t *testing.T) {
 	s.sum.Rounds++
-	f := s.faults[s.rand.IntN(len(s.faults))]
+	f := s.next()
 	if f.lasts == 0 {
 		f.lasts = time.Second + time.Duration(s.rand.Int64N(int64(6*time.Second)))
 	}
-	w := &world{c: s.c, fault: f, name: fmt.Sprintf("round-%d", s.sum.Rounds), rec: history.NewRecorder(history.Clock)}
+	w := &world{c: s.c, fault: f, name: fmt.Sprintf("round-%d", s.sum.Rounds), rec: history.NewRecorder(history.Clock), spares: true, struck: map[string]int{}}
+	w.targets = w.name
 	oracle, err := clientv3.New(clientv3.Config{Endpoints: direct(s.c), Logger: zap.NewNop(), DialTimeout: 10 * time.Second})
 	require.NoError(t, err)
 	defer func() { _ = oracle.Close() }()
@@ -201,6 +214,11 @@ func (s *soak) round(t *testing.T) {
 	time.Sleep(before)
 	struck := w.rec.Now()
 	f.inject(t, w)
+	for tries := 0; len(w.spared()) > 0; tries++ { // nobody may have had such a key just then
+		require.Less(t, tries, 600, "%s: never struck %q, only %v", f.name, w.spared(), w.struck)
+		time.Sleep(50 * time.Millisecond)
+		f.inject(t, w)
+	}
 	time.Sleep(f.lasts)
 	w.heal(t)
 	time.Sleep(after)
@@ -215,14 +233,14 @@ func (s *soak) round(t *testing.T) {
 	w.seen.caughtUp(t, w)
 	w.seen.check(t, ops, ttl)
 	checked := ops
-	if f.blow {
+	if len(f.strikes) > 0 {
 		checked = seen.excused(ops, struck)
 	}
 	history.Check(t, checked)
 	lost, confirmed := store.lost("fenced")
 	assert.Zero(t, lost, "of %d confirmed elements of fenced sets", confirmed)
-	s.sum.add(f.name, ops, checked, losses.lost, seen, store)
-	t.Logf("round %d: %s for %v, TTL %v: %d operations", s.sum.Rounds, f.name, f.lasts.Round(time.Millisecond), ttl, len(ops))
+	s.sum.add(w, ops, checked, losses.lost, store)
+	t.Logf("round %d: %s for %v, TTL %v: %d operations, struck: %v", s.sum.Rounds, f.name, f.lasts.Round(time.Millisecond), ttl, len(ops), w.struck)
 }
 
 // losses are those that the workers' sessions reported.

@@ -21,6 +21,7 @@ type summary struct {
 	Rounds int
 	Lasted time.Duration
 	faults map[string]int
+	struck map[string]int // by an operator's faults
 	pauses *atomic.Int64
 	ops    map[string]int // by kind and outcome
 	lost   map[string]int // sessions, by cause
@@ -35,15 +36,18 @@ type summary struct {
 func newSummary(seed uint64) summary {
 	return summary{
 		Seed: seed, pauses: new(atomic.Int64),
-		faults: map[string]int{}, ops: map[string]int{}, lost: map[string]int{}, sets: map[string][2]int{}, modes: map[string]int{},
+		faults: map[string]int{}, struck: map[string]int{}, ops: map[string]int{}, lost: map[string]int{}, sets: map[string][2]int{}, modes: map[string]int{},
 	}
 }
 
 func (s *summary) paused() { s.pauses.Add(1) }
 
 // add adds a round: all that was done, and that without what an operator's blow excuses, as it was checked.
-func (s *summary) add(fault string, ops, checked []history.Op, losses map[string]int, seen *sightings, store *sets) {
-	s.faults[fault]++
+func (s *summary) add(w *world, ops, checked []history.Op, losses map[string]int, store *sets) {
+	s.faults[w.fault.name]++
+	for kind, n := range w.struck {
+		s.struck[w.fault.name+": "+kind] += n
+	}
 	for cause, n := range losses {
 		s.lost[cause] += n
 	}
@@ -68,7 +72,7 @@ func (s *summary) add(fault string, ops, checked []history.Op, losses map[string
 			s.others++
 		}
 	}
-	s.detections(ops, seen)
+	s.detections(ops, w.seen)
 }
 
 // mode is how an acquisition holds its name.
@@ -140,6 +144,8 @@ func (s summary) String() string {
 	table(&b, s.ops)
 	b.WriteString("\n| fault | rounds |\n|---|---|\n")
 	table(&b, s.faults)
+	b.WriteString("\n| an operator's fault, and what it struck | times |\n|---|---|\n")
+	table(&b, s.struck)
 	return b.String()
 }
 

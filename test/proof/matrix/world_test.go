@@ -51,8 +51,13 @@ type world struct {
 	rec    *history.Recorder
 	pulse  *history.Pulse
 	seen   *sightings
-	a, b   *person
-	by     *person // beside them
+
+	targets string         // the prefix of the keys that an operator's fault strikes
+	spares  bool           // only half of them, so that a set loses one name and keeps another
+	struck  map[string]int // by it, of each kind
+
+	a, b *person
+	by   *person // beside them
 
 	bystander *pawl.Session // whom the fault must not concern
 	holding   *lock.Held
@@ -70,6 +75,7 @@ type person struct {
 // newWorld makes a cell's own.
 func newWorld(t *testing.T, c *etcdtest.Cluster, f fault, name string) *world {
 	w := &world{c: c, fault: f, name: name, rec: history.NewRecorder(history.Clock), stop: make(chan struct{})}
+	w.targets, w.struck = name+"/", map[string]int{}
 	w.pulse = w.rec.StartPulse()
 	t.Cleanup(w.pulse.Stop)
 	w.oracle = outside(t, c, f.auth)

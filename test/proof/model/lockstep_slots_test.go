@@ -48,7 +48,7 @@ func (l *lockstep) answerTurn(p, next *pair, i int) production.Event {
 	case to.pc == held: // a take whose answer was lost was applied
 		return production.TakeFound{Own: production.Key{Name: l.slotName(k, int(to.slot)), Create: int64(to.token)}}
 	case gone && !p.s.sessions[l.c.session(k)].alive:
-		return production.Over{}
+		return production.EndOfSession{}
 	case gone && me.tried != 0:
 		return production.TakeFound{}
 	case gone:
@@ -72,7 +72,7 @@ func (l *lockstep) freed(p *pair, i int) []report {
 		expects(production.Sleep, production.SlotsWatchEnded{Missed: true}),
 		expects(production.Sleep, production.SlotsWatchEnded{}, freed),
 	}
-	if l.places(p, l.c.key(&p.s, i))[0] {
+	if l.present(p, l.c.key(&p.s, i))[0] {
 		seen := l.observed(p, i, 0)
 		all = append(all, expects(production.Sleep, seen, seen))
 	}

@@ -91,8 +91,8 @@ func (l *lockstep) in(k key, n int) string {
 // name is the queue key of k, or its first.
 func (l *lockstep) name(k key) string { return l.names(k)[0] }
 
-// places are, for each queue key of k in their order, whether it is there.
-func (l *lockstep) places(p *pair, k key) (there []bool) {
+// present reports, for each queue key of k in their order, whether it is there.
+func (l *lockstep) present(p *pair, k key) (there []bool) {
 	if l.hasSlot(p, k) {
 		return []bool{p.s.slotOf(k) >= 0}
 	}
@@ -104,8 +104,8 @@ func (l *lockstep) places(p *pair, k key) (there []bool) {
 	return there
 }
 
-// gone is the place of the first queue key of k that is not there; -1: all are.
-func (l *lockstep) gone(p *pair, k key) int { return slices.Index(l.places(p, k), false) }
+// gone is the index of the first queue key of k that is not there; -1: all are.
+func (l *lockstep) gone(p *pair, k key) int { return slices.Index(l.present(p, k), false) }
 
 // isSet reports whether k is of several names.
 func (l *lockstep) isSet(k key) bool { return len(l.names(k)) > 1 }
@@ -182,16 +182,16 @@ func (l *lockstep) overwritten(p *pair, i int) production.OwnChanged {
 	return changed
 }
 
-// observed is what a renewal's read shows of client i's key at place and, with the first, of
+// observed is what a renewal's read shows of client i's key at index and, with the first, of
 // its predecessor.
-func (l *lockstep) observed(p *pair, i, place int) production.Observed {
-	ev := production.Observed{Revision: int64(p.s.rev) + byOther, Place: place}
-	if l.places(p, l.c.key(&p.s, i))[place] {
+func (l *lockstep) observed(p *pair, i, index int) production.Observed {
+	ev := production.Observed{Revision: int64(p.s.rev) + byOther, Index: index}
+	if l.present(p, l.c.key(&p.s, i))[index] {
 		own, _ := l.own(p, i)
 		ev.Own = production.Seen{Create: own.Create, Mod: own.Mod}
 	}
 	me := p.s.clients[i]
-	if place == 0 && me.pred != 0 && p.isThere(me.pred, me.in) {
+	if index == 0 && me.pred != 0 && p.isThere(me.pred, me.in) {
 		ev.Predecessor = production.Seen{Create: int64(p.created[me.pred]), Mod: int64(p.created[me.pred])}
 	}
 	return ev
@@ -329,12 +329,12 @@ func (l *lockstep) reports(p, next *pair, i int, what string) []report {
 	}
 	switch what {
 	case "sees its session ended":
-		return []report{events(production.Over{})}
+		return []report{events(production.EndOfSession{})}
 	case "sends enqueue":
 		return []report{expects(production.Enqueue)}
 	case "learns of its enqueue":
 		if !me.got.ok {
-			return []report{events(production.Over{})} // the only reason there is, before it is settled
+			return []report{events(production.EndOfSession{})} // the only reason there is, before it is settled
 		}
 		whole := !l.c.isPermit(k) // of a semaphore the slots are read by the next query
 		ev := production.Enqueued{Own: production.Key{Name: l.name(k), Create: int64(me.token)}, Others: l.names(k)[1:], Whole: whole, Revision: int64(me.token)}
@@ -346,10 +346,10 @@ func (l *lockstep) reports(p, next *pair, i int, what string) []report {
 		return []report{events(production.AnswerLost{})}
 	case "settles":
 		ev := production.Settled{Own: production.Key{Name: l.name(k)}, Others: l.names(k)[1:]}
-		if slices.Contains(l.places(p, k), true) {
+		if slices.Contains(l.present(p, k), true) {
 			ev.Own.Create = int64(p.created[k])
 			if gone >= 0 {
-				return []report{expects(production.Settle, ev, production.OwnDeleted{Place: gone})}
+				return []report{expects(production.Settle, ev, production.OwnDeleted{Index: gone})}
 			}
 		}
 		return []report{expects(production.Settle, ev)}
@@ -419,24 +419,24 @@ func (l *lockstep) reports(p, next *pair, i int, what string) []report {
 func (l *lockstep) losses(p *pair, i int) (all []report) {
 	k := l.c.key(&p.s, i)
 	was := p.s.clients[i].pc == held
-	lost := func(ev production.Event, end production.End, place int) {
+	lost := func(ev production.Event, end production.End, index int) {
 		all = append(all, func(a *production.Acquisition) string {
 			fx := a.Apply(ev)
 			rest := l.isSet(k)
-			if fx.End != end || fx.Held != was || fx.Own != place || fx.Rest != (rest && was) || fx.Remove != (rest && !was) {
+			if fx.End != end || fx.Held != was || fx.Own != index || fx.Rest != (rest && was) || fx.Remove != (rest && !was) {
 				return fmt.Sprintf("%+v is a loss otherwise: %+v", ev, fx)
 			}
 			return ""
 		})
 	}
-	for place, there := range l.places(p, k) {
+	for index, there := range l.present(p, k) {
 		if !there {
-			lost(production.OwnDeleted{Place: place}, production.KeyDeleted, place)
-			lost(l.observed(p, i, place), production.KeyDeleted, place)
+			lost(production.OwnDeleted{Index: index}, production.KeyDeleted, index)
+			lost(l.observed(p, i, index), production.KeyDeleted, index)
 		}
 		overwritten := l.overwritten(p, i)
-		overwritten.Place = place
-		lost(overwritten, production.KeyOverwritten, place)
+		overwritten.Index = index
+		lost(overwritten, production.KeyOverwritten, index)
 	}
 	return all
 }
@@ -454,9 +454,9 @@ func (l *lockstep) answer(p, next *pair, i int) production.Event {
 	me := &p.s.clients[i]
 	if gone := l.gone(p, k); gone >= 0 {
 		if p.s.sessions[l.c.session(k)].alive {
-			return production.OwnDeleted{Place: gone}
+			return production.OwnDeleted{Index: gone}
 		}
-		return production.Over{}
+		return production.EndOfSession{}
 	}
 	ev := production.Answered{Found: true, Revision: int64(p.s.rev)}
 	if to := &next.s.clients[i]; to.pc == waiting {
@@ -486,7 +486,7 @@ func (l *lockstep) releases(p *pair, i int, a *production.Acquisition) (wrong st
 // deleted.
 func (l *lockstep) released(p *pair, i int, a *production.Acquisition, what string, spoilt bool) (wrong string) {
 	k := l.c.key(&p.s, i)
-	there, some := l.gone(p, k) < 0, slices.Contains(l.places(p, k), true)
+	there, some := l.gone(p, k) < 0, slices.Contains(l.present(p, k), true)
 	applied := p.s.releases[k].copies == 0 && p.s.clients[i].lost == 0
 	doubt := applied || what == "is released, the answer is lost,"
 	if doubt {
@@ -497,6 +497,13 @@ func (l *lockstep) released(p *pair, i int, a *production.Acquisition, what stri
 			return ""
 		}
 	}
+	exact := !doubt && !l.isSet(l.c.key(&p.s, i))
+	if exact && (spoilt || !there) {
+		if v := a.Apply(production.DeleteAnswered{Outcome: production.Refused, Exact: true}).Verdict; v != production.Bare {
+			return "a refused exact delete is not followed by a bare one"
+		}
+		exact = false
+	}
 	answered := production.DeleteAnswered{Outcome: production.Refused, Partly: some && !there, Missing: max(0, l.gone(p, k))}
 	if there {
 		answered.Outcome = production.Applied
@@ -504,6 +511,9 @@ func (l *lockstep) released(p *pair, i int, a *production.Acquisition, what stri
 		if a.Evidence() == production.ByHandoff {
 			answered.Was = production.OwnChanged{Create: a.Own().Create, Mod: a.Mod(), OnLease: true}
 		}
+	}
+	if exact {
+		answered.Exact, answered.Was = true, production.OwnChanged{}
 	}
 	if spoilt {
 		answered.Was = l.overwritten(p, i)
@@ -606,9 +616,9 @@ func (l *lockstep) idle(p *pair, i int) (wrong string) {
 		}
 	}
 	pred := l.seen(p, me.pred, me.in)
-	for place, name := range l.names(k) {
-		seen := l.observed(p, i, place)
-		if place == 0 {
+	for index, name := range l.names(k) {
+		seen := l.observed(p, i, index)
+		if index == 0 {
 			seen.Own.Mod = max(seen.Own.Mod, was.Mod())
 		}
 		own := production.Key{Name: name, Create: was.Own().Create}
@@ -616,14 +626,14 @@ func (l *lockstep) idle(p *pair, i int) (wrong string) {
 			a := was
 			a.Apply(production.WatchEnded{Key: ended})
 			fx := a.Apply(seen)
-			followed := place == 0 && ended == pred && ended != production.Key{}
-			if place > 0 && ended == pred {
+			followed := index == 0 && ended == pred && ended != production.Key{}
+			if index > 0 && ended == pred {
 				a.Apply(l.observed(p, i, 0))
 			}
 			switch {
 			case l.number(a) != p.twins[i]:
 				return "a look without news changes the state"
-			case fx.WatchOwn != (ended == own), fx.WatchOwn && fx.Own != place, (fx.Follow != production.Key{}) != followed:
+			case fx.WatchOwn != (ended == own), fx.WatchOwn && fx.Own != index, (fx.Follow != production.Key{}) != followed:
 				return "a look renews another watch than the one that has ended"
 			}
 		}

@@ -7,7 +7,8 @@
 //	go run ./test/proof/mutants -o FILE      the table also to its section of FILE
 //
 // Nothing in the checkout is changed: the compiler is given other text for the
-// files in question (go build -overlay). A fault that no test notices makes the
+// files in question (go build -overlay), and the tests of a client in another
+// language run in a copy of its folder. A fault that no test notices makes the
 // command fail; so does one whose place in the sources is no longer found.
 package main
 
@@ -123,12 +124,23 @@ func run(root string, m mutant, timeout time.Duration) (by string, err error) {
 		return "", err
 	}
 	defer os.RemoveAll(dir)
-	overlay, err := plant(root, dir, m.edits)
+	planted, err := plant(root, dir, m.edits)
+	if err != nil {
+		return "", err
+	}
+	overlay, err := planted.overlay(dir)
 	if err != nil {
 		return "", err
 	}
 	for _, pkg := range m.catch {
-		name, err := test(root, overlay, pkg, timeout)
+		tests := goTests(root, overlay, pkg, timeout)
+		if others[pkg] != nil {
+			tests, err = planted.testsOf(root, dir, pkg, timeout)
+		}
+		if err != nil {
+			return "", err
+		}
+		name, err := tests.fail()
 		if err != nil {
 			return "", err
 		}
@@ -139,10 +151,12 @@ func run(root string, m mutant, timeout time.Duration) (by string, err error) {
 	return "", errSurvived
 }
 
-// plant writes the changed files to dir, and the overlay that puts them in
-// place.
-func plant(root, dir string, edits []edit) (overlay string, err error) {
-	replace := map[string]string{}
+// files are where the changed text of each changed file is.
+type files map[string]string
+
+// plant writes the changed files to dir.
+func plant(root, dir string, edits []edit) (files, error) {
+	replace := files{}
 	for i, e := range edits {
 		path := filepath.Join(root, e.file)
 		from := path
@@ -151,34 +165,99 @@ func plant(root, dir string, edits []edit) (overlay string, err error) {
 		}
 		text, err := os.ReadFile(from)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		if n := strings.Count(string(text), e.old); n != 1 {
-			return "", fmt.Errorf("%s: the place is there %d times", e.file, n)
+			return nil, fmt.Errorf("%s: the place is there %d times", e.file, n)
 		}
 		to := filepath.Join(dir, fmt.Sprintf("%d.go", i))
 		if err := os.WriteFile(to, []byte(strings.Replace(string(text), e.old, e.new, 1)), 0o600); err != nil {
-			return "", err
+			return nil, err
 		}
 		replace[path] = to
 	}
-	text, err := json.Marshal(map[string]any{"Replace": replace})
+	return replace, nil
+}
+
+// overlay writes what puts the files in place for the compiler.
+func (f files) overlay(dir string) (path string, err error) {
+	text, err := json.Marshal(map[string]any{"Replace": f})
 	if err != nil {
 		return "", err
 	}
-	overlay = filepath.Join(dir, "overlay.json")
-	return overlay, os.WriteFile(overlay, text, 0o600)
+	path = filepath.Join(dir, "overlay.json")
+	return path, os.WriteFile(path, text, 0o600)
 }
 
-// test runs a package's tests on the changed sources, and returns the first that
-// fails; "": none.
-func test(root, overlay, pkg string, timeout time.Duration) (failed string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*timeout+20*time.Minute) // builds included
+// A suite is the tests of a folder, with the fault planted.
+type suite struct {
+	name    string // of the folder
+	run     func(ctx context.Context) ([]byte, error)
+	sound   func(ctx context.Context, test string) ([]byte, error) // one of its tests, without the fault
+	timeout time.Duration
+}
+
+// goTests are the tests of a package of Go.
+func goTests(root, overlay, pkg string, timeout time.Duration) suite {
+	run := func(ctx context.Context, args ...string) ([]byte, error) {
+		args = append([]string{"test", "-vet=off", "-short", "-count=1", "-timeout", timeout.String()}, args...)
+		cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
+		cmd.Dir = root
+		return cmd.CombinedOutput()
+	}
+	return suite{
+		name:    strings.TrimPrefix(pkg, "./"),
+		run:     func(ctx context.Context) ([]byte, error) { return run(ctx, "-overlay", overlay, "-failfast") },
+		sound:   func(ctx context.Context, test string) ([]byte, error) { return run(ctx, "-run", "^"+test+"$") },
+		timeout: 2*timeout + 20*time.Minute, // builds included
+	}
+}
+
+// others are the folders whose tests are not Go's, and what runs them there.
+var others = map[string][]string{
+	inPython: {"python3", "-m", "unittest", "discover", "-f", "-s", "tests"},
+	inNode:   {"node", "test/session.test.js"},
+}
+
+// testsOf are the tests of a folder in another language, in a copy of it.
+func (f files) testsOf(root, dir, folder string, timeout time.Duration) (suite, error) {
+	from, to := filepath.Join(root, folder), filepath.Join(dir, "copy")
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		return suite{}, err
+	}
+	for path, changed := range f {
+		within, err := filepath.Rel(from, path)
+		if err != nil || !filepath.IsLocal(within) {
+			return suite{}, fmt.Errorf("%s is not in %s", path, folder)
+		}
+		text, err := os.ReadFile(changed)
+		if err != nil {
+			return suite{}, err
+		}
+		if err := os.WriteFile(filepath.Join(to, within), text, 0o600); err != nil {
+			return suite{}, err
+		}
+	}
+	run := func(ctx context.Context, dir string) ([]byte, error) {
+		ctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, others[folder][0], others[folder][1:]...)
+		cmd.Dir = dir
+		return cmd.CombinedOutput()
+	}
+	return suite{
+		name:    strings.TrimPrefix(folder, "./"),
+		run:     func(ctx context.Context) ([]byte, error) { return run(ctx, to) },
+		sound:   func(ctx context.Context, _ string) ([]byte, error) { return run(ctx, from) },
+		timeout: 2 * timeout,
+	}, nil
+}
+
+// fail runs the tests, and returns the first that fails; "": none.
+func (s suite) fail() (failed string, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-vet=off", "-short", "-failfast", "-count=1",
-		"-timeout", timeout.String(), pkg)
-	cmd.Dir = root
-	text, err := cmd.CombinedOutput()
+	text, err := s.run(ctx)
 	if err == nil {
 		return "", nil
 	}
@@ -191,20 +270,18 @@ func test(root, overlay, pkg string, timeout time.Duration) (failed string, err 
 	}
 	// The test must be at fault because of the mutant, and not of the machine.
 	top, _, _ := strings.Cut(name, "/")
-	sound := exec.CommandContext(ctx, "go", "test", "-vet=off", "-short", "-count=1", "-run", "^"+top+"$", "-timeout", timeout.String(), pkg)
-	sound.Dir = root
-	if text, err := sound.CombinedOutput(); err != nil {
+	if text, err := s.sound(ctx, top); err != nil {
 		return "", fmt.Errorf("%s fails without the fault too: %s", top, text)
 	}
 	if len(name) > 100 {
 		name = top
 	}
-	return fmt.Sprintf("`%s`: `%s`", strings.TrimPrefix(pkg, "./"), name), nil
+	return fmt.Sprintf("`%s`: `%s`", s.name, name), nil
 }
 
 // firstFailure finds the test that failed, or in which the tests' process died.
 func firstFailure(text string) string {
-	for _, pattern := range []string{`(?m)^\s*--- FAIL: (\S+)`, `(?m)^\s+(Test\w+)(?:/\S*)? \(\d`, `\.(Test[A-Z]\w*)[.(]`} {
+	for _, pattern := range []string{`(?m)^\s*--- FAIL: (\S+)`, `(?m)^(?:FAIL|ERROR): (test_\w+)`, `(?m)^\s*not ok \d+ - (.+)$`, `(?m)^\s+(Test\w+)(?:/\S*)? \(\d`, `\.(Test[A-Z]\w*)[.(]`} {
 		if found := regexp.MustCompile(pattern).FindStringSubmatch(text); found != nil {
 			return found[1]
 		}

@@ -65,5 +65,7 @@ func TestTheFirstFailureIsFound(t *testing.T) {
 	assert.Equal(t, "TestA/b", firstFailure("ok\n    --- FAIL: TestA/b (0.00s)\n--- FAIL: TestC (0s)\n"))
 	assert.Equal(t, "TestHangs", firstFailure("panic: test timed out after 1s\n\trunning tests:\n\t\tTestHangs (1s)\n"))
 	assert.Equal(t, "TestDies", firstFailure("panic: deadlock\ngithub.com/x/y.TestDies.func1(0x1)\n"))
+	assert.Equal(t, "test_a", firstFailure("..F\n====\nFAIL: test_a (test_session.SessionTest.test_a)\n"))
+	assert.Equal(t, "a lock is held", firstFailure("# Subtest: a lock is held\nnot ok 2 - a lock is held\n  ---\n"))
 	assert.Empty(t, firstFailure("ok"))
 }

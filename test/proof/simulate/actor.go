@@ -19,7 +19,7 @@ var names = []string{"lock", "lock2", "lock3"}
 
 // actor is a client that repeatedly acquires a lock, or several at once.
 type actor struct {
-	w      *world
+	w      *scenario
 	number int
 	r      *rand.Rand
 	client *pawl.Client
@@ -285,7 +285,7 @@ func (a *actor) takeSlot(ctx context.Context, try bool) (holding, error) {
 func took[H interface {
 	comparable
 	holding
-}](w *world, h H, err error) (holding, error) {
+}](w *scenario, h H, err error) (holding, error) {
 	var none H
 	if (h == none) == (err == nil) {
 		w.fail("an error and a handle are both nil, or both set: %v, %v", h, err)

@@ -30,7 +30,7 @@ var order = map[[2]string]string{
 
 // events is a client's Observer: it compares what is delivered to it with order.
 type events struct {
-	w      *world
+	w      *scenario
 	client int
 
 	mu     sync.Mutex
@@ -38,7 +38,7 @@ type events struct {
 	closed bool
 }
 
-func (w *world) newEvents(client int) *events {
+func (w *scenario) newEvents(client int) *events {
 	e := &events{w: w, client: client, states: map[string]string{}}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -16,11 +16,11 @@ import (
 // fake is the cluster in memory.
 type fake struct {
 	c *etcdfake.Cluster
-	w *world
+	w *scenario
 }
 
 // OnFake starts the in-memory cluster for a scenario.
-func OnFake(_ *testing.T, w *world) server {
+func OnFake(_ *testing.T, w *scenario) server {
 	c := etcdfake.New(etcdfake.Options{Members: w.plan.Members})
 	c.OnChange(func(ch etcdfake.Change) {
 		operator := ch.Why == etcdfake.ByOperator
@@ -86,7 +86,7 @@ const ambiguous = 6
 
 var methods = []string{"", "Txn", "Txn", "LeaseKeepAlive", "Range", "LeaseGrant", "LeaseRevoke", "Watch"}
 
-func (f *fake) strike(w *world, s Strike) (heal func()) {
+func (f *fake) strike(w *scenario, s Strike) (heal func()) {
 	m := f.c.Member(s.Member)
 	inject := func(r etcdfake.Rule) func() {
 		r.Method = methods[s.N%len(methods)]
@@ -181,7 +181,7 @@ func (f *fake) strike(w *world, s Strike) (heal func()) {
 }
 
 // operate does what an operator does to somebody's key.
-func (f *fake) operate(w *world, s Strike) {
+func (f *fake) operate(w *scenario, s Strike) {
 	keys := w.truth.at()
 	if len(keys) == 0 {
 		return

@@ -34,7 +34,7 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 }
 
 // simulate runs n scenarios from seed first on, on all cores.
-func simulate(t *testing.T, first, n uint64, kinds []string, start func(*testing.T, *world) server) {
+func simulate(t *testing.T, first, n uint64, kinds []string, start func(*testing.T, *scenario) server) {
 	began := time.Now()
 	var next, ran atomic.Uint64
 	t.Run("group", func(t *testing.T) {
@@ -42,7 +42,7 @@ func simulate(t *testing.T, first, n uint64, kinds []string, start func(*testing
 			t.Run("worker", func(t *testing.T) {
 				t.Parallel()
 				for i := next.Add(1) - 1; i < n && !t.Failed(); i = next.Add(1) - 1 {
-					scenario(t, Make(first+i, kinds), start)
+					runOne(t, Make(first+i, kinds), start)
 					ran.Add(1)
 				}
 			})
@@ -51,7 +51,7 @@ func simulate(t *testing.T, first, n uint64, kinds []string, start func(*testing
 	t.Logf("%d scenarios in %v", ran.Load(), time.Since(began).Round(time.Millisecond))
 }
 
-func scenario(t *testing.T, plan Plan, start func(*testing.T, *world) server) {
+func runOne(t *testing.T, plan Plan, start func(*testing.T, *scenario) server) {
 	if os.Getenv("PAWL_SEED") != "" {
 		fmt.Print(plan)
 	}
@@ -66,9 +66,9 @@ func TestRandomFaultsOnTheClusterInMemory(t *testing.T) {
 
 // run runs the one scenario that is asked for; or so many tenths of as many as
 // are; or a few.
-func run(t *testing.T, few, tenths uint64, kinds []string, start func(*testing.T, *world) server) {
+func run(t *testing.T, few, tenths uint64, kinds []string, start func(*testing.T, *scenario) server) {
 	if os.Getenv("PAWL_SEED") != "" {
-		scenario(t, Make(number(t, "PAWL_SEED", 0), kinds), start)
+		runOne(t, Make(number(t, "PAWL_SEED", 0), kinds), start)
 		return
 	}
 	if testing.Short() {

@@ -25,7 +25,7 @@ type solo struct {
 }
 
 // OnSolo starts a real server for a scenario.
-func OnSolo(t *testing.T, w *world) server {
+func OnSolo(t *testing.T, w *scenario) server {
 	s := &solo{s: embedded.Start(t, embedded.Options{})}
 	var err error
 	s.conn, err = grpc.NewClient("passthrough:///"+s.s.Endpoints()[0], s.s.DialOption(),
@@ -101,7 +101,7 @@ var soloKinds = []string{
 	"compact", "operator deletes", "operator overwrites", "operator revokes",
 }
 
-func (s *solo) strike(w *world, st Strike) (heal func()) {
+func (s *solo) strike(w *scenario, st Strike) (heal func()) {
 	delay := time.Duration(st.N%2000+1) * time.Millisecond
 	refusal, err := errs[st.N%len(errs)], errs[st.N%ambiguous]
 	r := &rule{client: st.Client, method: methods[st.N%len(methods)], times: 1 + st.N%4}
@@ -138,7 +138,7 @@ func (s *solo) strike(w *world, st Strike) (heal func()) {
 }
 
 // operate does what an operator does, to somebody's key or to the server.
-func (s *solo) operate(w *world, st Strike) {
+func (s *solo) operate(w *scenario, st Strike) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	kv := pb.NewKVClient(s.conn)

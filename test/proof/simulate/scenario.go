@@ -22,14 +22,14 @@ import (
 type server interface {
 	endpoints() []string
 	options(client int) []grpc.DialOption // how that client connects to it
-	strike(w *world, s Strike) (heal func())
+	strike(w *scenario, s Strike) (heal func())
 	calm() // ends the remaining faults
 	left() []string
 	close()
 }
 
-// world is one scenario.
-type world struct {
+// scenario is one run of a plan.
+type scenario struct {
 	plan   Plan
 	server server
 	rec    *history.Recorder
@@ -51,22 +51,22 @@ func lean() []grpc.DialOption {
 	}
 }
 
-func (w *world) fail(format string, args ...any) {
+func (w *scenario) fail(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.bad = append(w.bad, fmt.Sprintf(format, args...))
 }
 
-func (w *world) config(client int) pawl.Config {
+func (w *scenario) config(client int) pawl.Config {
 	return pawl.Config{Endpoints: w.server.endpoints(), DialOptions: w.server.options(client), Observer: w.newEvents(client)}
 }
 
 // Run runs the scenario of a plan in a bubble, and returns what was wrong with it.
-func Run(t *testing.T, plan Plan, start func(t *testing.T, w *world) server) (report string) {
+func Run(t *testing.T, plan Plan, start func(t *testing.T, w *scenario) server) (report string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		clock := history.Since()
-		w := &world{plan: plan, rec: history.NewRecorder(clock), truth: newTruth(clock), ended: make(chan struct{})}
+		w := &scenario{plan: plan, rec: history.NewRecorder(clock), truth: newTruth(clock), ended: make(chan struct{})}
 		w.server = start(t, w)
 		defer w.server.close()
 		report = w.run(t.Name())
@@ -74,7 +74,7 @@ func Run(t *testing.T, plan Plan, start func(t *testing.T, w *world) server) (re
 	return report
 }
 
-func (w *world) run(test string) string {
+func (w *scenario) run(test string) string {
 	var actors []*actor
 	var acting, striking sync.WaitGroup
 	for i := range w.plan.Clients {
@@ -109,7 +109,7 @@ func (w *world) run(test string) string {
 }
 
 // trace is all that happened, in order.
-func (w *world) trace() string {
+func (w *scenario) trace() string {
 	type line struct {
 		at   time.Duration
 		text string
@@ -133,7 +133,7 @@ func (w *world) trace() string {
 }
 
 // afterwards has every client acquire a lock once more, all at once, and close.
-func (w *world) afterwards(actors []*actor) {
+func (w *scenario) afterwards(actors []*actor) {
 	var calm sync.WaitGroup
 	for _, a := range actors {
 		calm.Go(a.last) // five turns at most

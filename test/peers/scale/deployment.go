@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A world is many holders on some clusters.
-type world struct {
+// A deployment is many holders on some clusters.
+type deployment struct {
 	holders   int
 	processes int
 	hold      time.Duration
@@ -21,7 +21,7 @@ type world struct {
 	seed      uint64
 }
 
-func (w world) check() error {
+func (w deployment) check() error {
 	switch {
 	case w.holders < 1, w.processes < 1, w.cores < 1:
 		return errors.New("holders, processes and cores must be at least 1")
@@ -46,7 +46,7 @@ type load struct {
 
 // on spreads the holders over clusters, according to where, and lets the busiest cluster work
 // for a while.
-func (w world) on(c costs, where func(name string) string) load {
+func (w deployment) on(c costs, where func(name string) string) load {
 	names, sessions := w.spread(where)
 	var busiest string
 	for label := range names {
@@ -70,7 +70,7 @@ func (w world) on(c costs, where func(name string) string) load {
 
 // spread counts names and sessions on each cluster: a process has a session on
 // every cluster that one of its names is on.
-func (w world) spread(where func(string) string) (names, sessions map[string]int) {
+func (w deployment) spread(where func(string) string) (names, sessions map[string]int) {
 	names, sessions = map[string]int{}, map[string]int{}
 	each := max(1, w.holders/w.processes)
 	var used map[string]bool // by the present process
@@ -90,7 +90,7 @@ func (w world) spread(where func(string) string) (names, sessions map[string]int
 
 // queue lets requests arrive at random, each served by one of the leader's cores,
 // and returns how long they wait for it: the median and the 99th percentile.
-func (w world) queue(c costs, l load) [2]time.Duration {
+func (w deployment) queue(c costs, l load) [2]time.Duration {
 	rng := rand.New(rand.NewPCG(w.seed, uint64(l.names)))
 	free := make([]float64, w.cores) // when each core is
 	var waited []float64
@@ -115,7 +115,7 @@ func (w world) queue(c costs, l load) [2]time.Duration {
 }
 
 // work is what one request costs: which, at says, between 0 and the sum of all.
-func (w world) work(c costs, l load, at float64) float64 {
+func (w deployment) work(c costs, l load, at float64) float64 {
 	switch {
 	case at < 2*l.acquired*w.contended:
 		return c.handoff / 2

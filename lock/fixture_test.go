@@ -19,28 +19,28 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// world is a cluster, and clients of it, in a bubble.
-type world struct {
+// fixture is a cluster, and clients of it, in a bubble.
+type fixture struct {
 	*testing.T
 	f     *etcdfake.Cluster
 	spare *pawl.Client // on which nothing is held
 }
 
-// inBubble runs f in a world of three members, whose every goroutine is gone at
+// inBubble runs f in a fixture of three members, whose every goroutine is gone at
 // the end.
-func inBubble(t *testing.T, f func(w *world)) { t.Helper(); inBubbleOf(t, 3, f) }
+func inBubble(t *testing.T, f func(w *fixture)) { t.Helper(); inBubbleOf(t, 3, f) }
 
-func inBubbleOf(t *testing.T, members int, f func(w *world)) {
+func inBubbleOf(t *testing.T, members int, f func(w *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, f: etcdfake.New(etcdfake.Options{Members: members})}
+		w := &fixture{T: t, f: etcdfake.New(etcdfake.Options{Members: members})}
 		t.Cleanup(w.f.Close)
 		w.spare = w.client(pawl.Config{})
 		f(w)
 	})
 }
 
-func (w *world) client(cfg pawl.Config) *pawl.Client {
+func (w *fixture) client(cfg pawl.Config) *pawl.Client {
 	w.Helper()
 	cfg.Endpoints = w.f.Endpoints()
 	cfg.DialOptions = []grpc.DialOption{w.f.DialOption()}
@@ -51,7 +51,7 @@ func (w *world) client(cfg pawl.Config) *pawl.Client {
 }
 
 // session is a session on a client of its own, as another process has it.
-func (w *world) session() *pawl.Session {
+func (w *fixture) session() *pawl.Session {
 	w.Helper()
 	s, err := w.client(pawl.Config{}).Session(w.Context())
 	require.NoError(w, err)
@@ -61,9 +61,9 @@ func (w *world) session() *pawl.Session {
 // mutex is the name that most tests lock, on s.
 func mutex(s *pawl.Session) *lock.Mutex { return lock.New(s, "name", lock.Options{}) }
 
-func (w *world) keys() []string { return w.f.Keys("name/") }
+func (w *fixture) keys() []string { return w.f.Keys("name/") }
 
-func (w *world) acquire(s *pawl.Session) *lock.Held {
+func (w *fixture) acquire(s *pawl.Session) *lock.Held {
 	w.Helper()
 	h, err := mutex(s).Acquire(w.Context())
 	require.NoError(w, err)
@@ -73,7 +73,7 @@ func (w *world) acquire(s *pawl.Session) *lock.Held {
 
 // held asserts what is true of whatever is held: the token is the create
 // revision of the key (K1), which is first in the queue.
-func (w *world) held(h *lock.Held) {
+func (w *fixture) held(h *lock.Held) {
 	w.Helper()
 	require.NoError(w, h.Err())
 	key := w.f.Get(h.Key())
@@ -89,7 +89,7 @@ func (w *world) held(h *lock.Held) {
 	assert.Equal(w, h.Token(), token)
 }
 
-func (w *world) release(h *lock.Held) {
+func (w *fixture) release(h *lock.Held) {
 	w.Helper()
 	ctx, done := h.Context(), h.Done()
 	require.NoError(w, h.Release(w.Context()))
@@ -99,7 +99,7 @@ func (w *world) release(h *lock.Held) {
 }
 
 // released asserts what is true after a release.
-func (w *world) released(h *lock.Held) {
+func (w *fixture) released(h *lock.Held) {
 	w.Helper()
 	assert.ErrorIs(w, h.Err(), lock.ErrReleased)
 	assert.NotErrorIs(w, h.Err(), lock.ErrLost)
@@ -112,14 +112,14 @@ func (w *world) released(h *lock.Held) {
 
 // attempt is an Acquire under way.
 type attempt struct {
-	w    *world
+	w    *fixture
 	h    *lock.Held
 	err  error
 	took time.Duration
 	done chan struct{}
 }
 
-func (w *world) acquiring(ctx context.Context, m *lock.Mutex) *attempt {
+func (w *fixture) acquiring(ctx context.Context, m *lock.Mutex) *attempt {
 	a := &attempt{w: w, done: make(chan struct{})}
 	go func() {
 		defer close(a.done)
@@ -132,7 +132,7 @@ func (w *world) acquiring(ctx context.Context, m *lock.Mutex) *attempt {
 	return a
 }
 
-func (w *world) waiting(s *pawl.Session) *attempt {
+func (w *fixture) waiting(s *pawl.Session) *attempt {
 	w.Helper()
 	a := w.acquiring(w.Context(), mutex(s))
 	if isClosed(a.done) { // otherwise err is not to be read yet
@@ -165,7 +165,7 @@ var causes = []error{
 }
 
 // oneCause asserts that err matches want and no other cause.
-func (w *world) oneCause(want, err error) {
+func (w *fixture) oneCause(want, err error) {
 	w.Helper()
 	require.Error(w, err)
 	var got []error
@@ -178,7 +178,7 @@ func (w *world) oneCause(want, err error) {
 }
 
 // lostBy asserts that h is lost, by one cause, wherever that is reported.
-func (w *world) lostBy(want error, h *lock.Held) {
+func (w *fixture) lostBy(want error, h *lock.Held) {
 	w.Helper()
 	key, token, guard := h.Key(), h.Token(), h.Guard()
 	err := h.Err()
@@ -212,7 +212,7 @@ func (w *world) lostBy(want error, h *lock.Held) {
 
 // clear asserts that nothing is left in the queue a second from now, and that
 // another session can have it.
-func (w *world) clear() {
+func (w *fixture) clear() {
 	w.Helper()
 	time.Sleep(time.Second)
 	synctest.Wait()
@@ -239,7 +239,7 @@ func isClosed(c <-chan struct{}) bool {
 // quietWatches makes every watch deliver nothing.
 var quietWatches = etcdfake.Rule{Method: "Watch", Lose: true}
 
-func (w *world) acquireName(s *pawl.Session, name string) *lock.Held {
+func (w *fixture) acquireName(s *pawl.Session, name string) *lock.Held {
 	w.Helper()
 	h, err := lock.New(s, name, lock.Options{}).Acquire(w.Context())
 	require.NoError(w, err)

@@ -1,0 +1,61 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// loseAnswer has the next enqueue applied, and its answer lost.
+func (w *fixture) loseAnswer() {
+	w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+}
+
+// A2, A5: the transaction that settles an enqueue shows that nobody is in the way.
+func TestAnEnqueueThatIsSettledAsFirstNeedsNoQuery(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
+		s := w.session()
+		time.Sleep(time.Second) // until the session's own key is watched
+		w.loseAnswer()
+		before := w.f.Counts()
+		c := w.acquire(s)
+		w.held(c)
+		w.release(c)
+		since := w.f.Counts().Since(before)
+		assert.Equal(w, 3, since.Received["Txn"], "the enqueue, what settles it, and the release")
+		assert.Zero(w, since.Received["Watch"], "its key is watched once it has been held for a while")
+		w.clear()
+	})
+}
+
+// A2: where another came before it, a query decides, as ever.
+func TestAnEnqueueThatIsSettledBehindAnotherWaits(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
+		holder := w.acquire(w.session())
+		w.loseAnswer()
+		waiter := w.waiting(w.session())
+		w.release(holder)
+		w.release(waiter.won())
+		w.clear()
+	})
+}
+
+// A2, N6: an enqueue that is settled after its session was taken over is not held.
+func TestAnEnqueueIsNotHeldIfItsSessionWasTakenOverBeforeItIsSettled(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
+		w.f.Inject(etcdfake.Rule{Opening: true, Method: "Watch", Hang: true}) // the transactions alone can show it
+		s := w.session()
+		key, _ := s.Key()
+		w.loseAnswer()
+		w.before(isSettle, func(*pb.TxnRequest) { w.f.Put(key, "successor", s.ID()) })
+		_, err := Acquire(w.Context(), s, w.queue(), Request{})
+		assert.ErrorIs(w, err, lease.ErrRevoked)
+		assert.Equal(w, err, s.Err())
+	})
+}
