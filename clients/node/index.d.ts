@@ -23,6 +23,11 @@ export interface SessionOptions {
   ttl?: number;
   /** For people. */
   owner?: string;
+  /**
+   * The session is bound to this process, on the Unix socket and Linux 6.5 and later: when the
+   * process exits, its locks are given up at once.
+   */
+  bind?: boolean;
 }
 
 /** Times are in milliseconds. */

@@ -27,6 +27,12 @@ class LockLost extends Error {
   }
 }
 
+/** MARGIN is how much longer than its wait a call may take, for the way there and back. */
+const MARGIN = 500;
+
+/** PATIENCE is how long a call without a timeout of its own may take. */
+const PATIENCE = 10000;
+
 const newId = () => randomBytes(16).toString('hex');
 const modesOf = (alone, shared) => [...alone.map(() => 'EXCLUSIVE'), ...shared.map(() => 'SHARED')];
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
@@ -80,7 +86,7 @@ class Lock {
   async #ask(method, more) {
     this.check();
     const sent = now();
-    const { lock } = await this.#session._call(method, { session: this.#session._id, requestId: this.id, ...more }, 10000);
+    const { lock } = await this.#session._call(method, { session: this.#session._id, requestId: this.id, ...more }, PATIENCE);
     if (lock.state === 'HELD') this._believe(sent, lock);
     else this._lose(lock.why || 'NOT_HELD');
     this.check();
@@ -134,11 +140,12 @@ class Lock {
 
 /** What a process's locks hang on: it renews them. */
 class Session {
-  constructor({ socket = '/run/pawl/pawld.sock', url, token = '', tls = {}, ttl = 10000, owner = '' } = {}) {
+  constructor({ socket = '/run/pawl/pawld.sock', url, token = '', tls = {}, ttl = 10000, owner = '', bind = false } = {}) {
     this._id = newId();
     this._to = { socket, url, token, tls };
     this._ttl = ttl;
     this._owner = owner;
+    this._bind = bind;
     this._locks = new Map();
     this._asked = new Set(); // being acquired
     this._settled = [];
@@ -198,6 +205,7 @@ class Session {
   async _acquire(names, timeout, more) {
     const lock = new Lock(this, newId(), names);
     const body = { session: this._id, requestId: lock.id, names, owner: this._owner, ttlMs: this._ttl, ...more };
+    if (this._bind) body.bind = true;
     const end = now().steady + timeout;
     this._asked.add(lock.id);
     try {
@@ -206,7 +214,7 @@ class Session {
         const sent = now();
         let answer;
         try {
-          answer = await this._call('Acquire', { ...body, waitMs: Math.floor(left) }, left + 5000);
+          answer = await this._call('Acquire', { ...body, waitMs: Math.floor(left) }, left + MARGIN);
         } catch (e) {
           if (e.code !== 'unavailable' || now().steady >= end) throw e;
           await sleep(100);
@@ -230,7 +238,7 @@ class Session {
     } catch (e) {
       lock._end('given up');
       this._locks.delete(lock.id);
-      await this._free(lock.id);
+      await Promise.race([this._free(lock.id), sleep(MARGIN / 2)]); // where pawld answers, it is done when this returns
       throw e;
     } finally {
       this._asked.delete(lock.id);
@@ -288,7 +296,7 @@ class Session {
     const end = now().steady + this._ttl;
     for (;;) {
       try {
-        const { results } = await this._call('Release', { session: this._id, requestIds: [lock.id] }, 10000);
+        const { results } = await this._call('Release', { session: this._id, requestIds: [lock.id] }, Math.max(end - now().steady, 0) + MARGIN);
         this._settle(lock.id);
         return results[0];
       } catch (e) {
@@ -310,16 +318,16 @@ class Session {
     const locks = [...this._locks.values()];
     this._locks.clear();
     for (const lock of locks) lock._end('the session was closed');
-    if (locks.length > 0) await this._call('Release', { session: this._id }, 10000);
+    if (locks.length > 0) await this._call('Release', { session: this._id }, PATIENCE);
   }
 
-  /** _call is one request on a connection of its own. */
+  /** _call is one request on a connection of its own, which takes no longer than timeout. */
   _call(method, body, timeout) {
     const { socket, url, token, tls } = this._to;
     const text = JSON.stringify(body);
-    const headers = { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(text) };
+    const headers = { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(text), 'Connect-Timeout-Ms': Math.floor(timeout) };
     if (token) headers.Authorization = `Bearer ${token}`;
-    const options = { method: 'POST', headers, agent: false, timeout };
+    const options = { method: 'POST', headers, agent: false };
     const path = `/pawl.v1.Locks/${method}`;
     return new Promise((resolve, reject) => {
       const fail = (e) => reject(new PawldError('unavailable', `pawld does not answer: ${e.message}`));
@@ -343,7 +351,8 @@ class Session {
         ? (url.startsWith('https:') ? https : http).request(url + path, { ...options, ...tls }, receive)
         : http.request({ ...options, socketPath: socket, host: 'pawl', path }, receive);
       request.on('error', fail);
-      request.on('timeout', () => request.destroy(new Error(`not within ${timeout} ms`)));
+      const late = setTimeout(() => request.destroy(new Error(`not within ${timeout} ms`)), timeout); // of all of it: request's own begins again with each byte
+      request.on('close', () => clearTimeout(late));
       request.end(text);
     });
   }

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		// it starts begin with as usual.
 		signal.Notify(make(chan os.Signal, 1), os.Interrupt, unix.SIGQUIT)
 	}
-	testscript.Main(m, map[string]func(){
+	testscript.Main(allTests{m}, map[string]func(){
 		"pawl":   func() { os.Exit(cli.Run(newRoot(), os.Args[1:])) },
 		"pager":  testPager,
 		"worker": testWorker,

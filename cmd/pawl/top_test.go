@@ -204,3 +204,56 @@ func TestTopFiltersAndShowsDetailsInTheWholeWidth(t *testing.T) {
 	c.press("q")
 	assert.Equal(t, 0, c.code())
 }
+
+// Readers are counted together, slots and a set's other names are shown, in the list and in the
+// details, and each change is seen.
+func TestTopShowsSharedLocksSlotsAndSets(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t)
+	client, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: s.Endpoints()})
+	require.NoError(t, err)
+	defer client.Close()
+	session := func(owner string) *pawl.Session {
+		session, err := client.NewSession(t.Context(), lease.Options{Owner: owner})
+		require.NoError(t, err)
+		return session
+	}
+	ann, bob, cat := session("ann"), session("bob"), session("cat")
+	set, err := lock.NewMulti(ann, lock.Options{}, lock.Exclusive("a"), lock.Exclusive("b"), lock.Shared("docs")).Acquire(t.Context())
+	require.NoError(t, err)
+	read, err := lock.New(bob, "docs", lock.Options{}).AcquireShared(t.Context())
+	require.NoError(t, err)
+	waiting, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var waits sync.WaitGroup
+	waits.Go(func() { _, _ = lock.New(cat, "docs", lock.Options{}).Acquire(waiting) }) // ends with cancel
+	gpu := lock.NewSemaphore(ann, "gpu", 2, lock.Options{})
+	zero, err := gpu.Acquire(t.Context())
+	require.NoError(t, err)
+	_, err = lock.NewSemaphore(bob, "gpu", 2, lock.Options{}).Acquire(t.Context())
+	require.NoError(t, err)
+
+	c := onTerminal(t, s.Addr(), "top")
+	c.shows("4 held, 1 waiting", "a  ", "ann, with b and docs", "b  ", "ann, with a and docs",
+		"docs  ", "ann and 1 other reader", "gpu  ", "ann and 1 other, 2 of 2 slots")
+	c.press("/reader\r\r")
+	c.shows("lock docs", "held    2 readers, 1 writer waiting", "holds ", "ann (reader), with a and b", "token",
+		"holds ", "bob (reader)", "token", "1 writer waiting", "   1  cat")
+	require.NoError(t, read.Release(t.Context()))
+	c.shows("lock docs", "holder  ann (reader), with a and b", "token")
+	require.NoError(t, set.Release(t.Context()))
+	c.shows("lock docs", "holder  cat", "token")
+	cancel()
+	waits.Wait()
+
+	c.press("\x1b")
+	c.gone("DETAILS")
+	c.press("\x1b")
+	c.shows("gpu  ")
+	c.press("/gpu\r\r")
+	c.shows("semaphore gpu", "held    2 of 2 slots", "slot 0 ", "ann", "slot 1 ", "bob", "0 waiting")
+	require.NoError(t, zero.Release(t.Context()))
+	c.shows("semaphore gpu", "holder  bob, 1 of 2 slots", "slot    1")
+	c.press("q")
+	assert.Equal(t, 0, c.code())
+}

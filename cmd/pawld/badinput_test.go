@@ -179,6 +179,8 @@ func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
 		{[]string{"--nothing"}, "unknown flag: --nothing"},
 		{[]string{"--max-ttl", "2s"}, "--max-ttl is 2s, want 3s to 2m30s"},
 		{[]string{"--max-sessions", "0"}, "--max-sessions is 0"},
+		{[]string{"--max-connections", "0"}, "--max-connections is 0"},
+		{[]string{"--max-calls", "0"}, "--max-calls is 0"},
 		{[]string{"--listen", "127.0.0.1:0"}, "--listen wants --listen-cert"},
 		{[]string{"--listen", "0.0.0.0:0", "--token-file", open}, "not on loopback"},
 		{[]string{"--listen", "127.0.0.1:0", "--token-file", open}, "can be read by others (mode -rw-r--r--)"},

@@ -7,13 +7,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The Python client has tests of its own, with a clock and a daemon that they control.
-func TestThePythonClientPassesItsOwnTests(t *testing.T) {
-	t.Parallel()
-	python, err := exec.LookPath("python3")
-	require.NoError(t, err, "python3 is needed for this test")
-	run := exec.Command(python, "-m", "unittest", "discover", "-s", "tests")
-	run.Dir = "../../clients/python"
-	out, err := run.CombinedOutput()
-	require.NoError(t, err, "%s", out)
+// The clients have tests of their own, with a clock and a daemon that they control.
+func TestEachClientPassesItsOwnTests(t *testing.T) {
+	for folder, command := range map[string][]string{
+		"../../clients/python": {"python3", "-m", "unittest", "discover", "-s", "tests"},
+		"../../clients/node":   {"node", "--test", "test/session.test.js", "test/calls.test.js"},
+	} {
+		t.Run(command[0], func(t *testing.T) {
+			t.Parallel()
+			program, err := exec.LookPath(command[0])
+			require.NoError(t, err, "%s is needed for this test", command[0])
+			run := exec.Command(program, command[1:]...)
+			run.Dir = folder
+			out, err := run.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+		})
+	}
 }

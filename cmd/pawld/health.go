@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 )
 
 // healthHandler serves /livez, which reports that this process serves; /readyz, which reports
@@ -22,7 +25,10 @@ func (d *daemon) healthHandler() http.Handler {
 	})
 	mux.HandleFunc("/metrics", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-		c := d.service.Counts()
+		var c locks.Counts
+		if d.serving() {
+			c = d.service.Counts()
+		}
 		ready := 0
 		if d.ready(r.Context()) == nil {
 			ready = 1
@@ -39,12 +45,15 @@ func (d *daemon) healthHandler() http.Handler {
 			{"pawld_etcd_sessions_lost_total", "counter", "Sessions of pawld's own at etcd that were lost, each with all locks.", c.Lost},
 			{"pawld_promises_cut_total", "counter", "Answers whose promise was shorter than the client's TTL, because pawld's own session had little left.", c.Cut},
 			{"pawld_orphans_total", "counter", "Locks given back because no answer had listed them.", c.Orphans},
-			{"pawld_locks_expired_total", "counter", "Locks taken from clients that were silent for their TTL.", c.Expired},
+			{"pawld_locks_expired_total", "counter", "Locks taken from clients that were silent for their TTL, or whose bound process exited.", c.Expired},
 			{"pawld_locks_overheld_total", "counter", "Locks taken from clients that held them for longer than their max_hold_ms.", c.Overheld},
 		} {
 			fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %d\n", m.name, m.help, m.name, m.kind, m.name, m.value)
 		}
 		fmt.Fprintln(w, "# HELP pawld_requests_total Calls of clients, by what became of them.\n# TYPE pawld_requests_total counter")
+		if !d.serving() {
+			return
+		}
 		d.api.Requests(func(call, code string, n int64) {
 			fmt.Fprintf(w, "pawld_requests_total{call=%q,code=%q} %d\n", call, code, n)
 		})
@@ -56,5 +65,18 @@ func (d *daemon) healthHandler() http.Handler {
 func (d *daemon) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
+	if !d.serving() {
+		return errors.New("pawld takes over what its predecessor left")
+	}
 	return d.service.Ready(ctx)
+}
+
+// serving reports whether the predecessor's locks have been taken over.
+func (d *daemon) serving() bool {
+	select {
+	case <-d.serves:
+		return true
+	default:
+		return false
+	}
 }

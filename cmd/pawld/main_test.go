@@ -20,6 +20,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -31,12 +32,21 @@ func TestMain(m *testing.M) {
 		return
 	}
 	if os.Getenv("PAWLD_TEST_RUN") != "" {
+		steps := make(chan os.Signal, 1)
+		signal.Notify(steps, stepClock)
+		go func() { // until the process ends
+			<-steps
+			clock.SetWallJump(time.Hour)
+		}()
 		signals := make(chan os.Signal, 2)
 		signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, signals))
 	}
 	os.Exit(m.Run())
 }
+
+// stepClock has a pawld see its wall clock set, as if by an operator.
+const stepClock = syscall.SIGUSR1
 
 // pawld is a process.
 type pawld struct {

@@ -14,16 +14,15 @@ import (
 	etcdpb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
 // These tests check each failure with real processes and a real etcd: the table of
-// docs/how-to/pawld.md. The next holder is always a Go program beside pawld. Stopped clients,
-// deleted keys, max_hold_ms and restarts are in the scenario; a killed and a stopped pawld are
-// in process_test.go; a wall clock that is set is in package locks, because a process has no
-// clock of its own.
+// docs/how-to/pawld.md. The next holder is always a Go program beside pawld. A restart of pawld is
+// in the scenario and, under load, in process_test.go, and so is a pawld that is stopped.
 
 // ttl is that of the clients here.
 const ttl = 3 * time.Second
@@ -272,6 +271,95 @@ func TestASilentEtcdEndsEveryBeliefFirst(t *testing.T) {
 		all, _ := out["locks"].([]any)
 		return err == nil && len(all) == 1 && all[0].(object)["state"] == "LOST"
 	}, 30*time.Second, 10*time.Millisecond)
+}
+
+// The next one holds it at once, and its token is the greater.
+func TestADeletedKeyIsLostAtOnce(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	p := start(t, etcd, "")
+	l := lockOf(p.call("Acquire", object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "ttlMs": 15000, "waitMs": 5000}))
+	n := await(t, etcd, "n")
+	told := make(chan object, 1)
+	go func() { // parked for six seconds unless something happens
+		_, out, _ := post(p.http, api+"Renew", marshal(object{"session": hex32(1), "waitMs": 60000}))
+		told <- out
+	}()
+	begin := time.Now()
+	deleteKey(t, etcd.Conn(t), l["keys"].([]any)[0].(string))
+	var token float64
+	_, err := fmt.Sscan(l["token"].(string), &token)
+	require.NoError(t, err)
+	n.wins(begin, token)
+	all := (<-told)["locks"].([]any)
+	assert.Less(t, time.Since(begin), 5*time.Second)
+	require.Len(t, all, 1)
+	assert.Equal(t, "KEY_DELETED", all[0].(object)["why"])
+}
+
+// pawld's own session ends, its client is not told, and the key stays until its belief has ended.
+func TestAWallClockThatIsSetTakesNoKeyBeforeItsPromise(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	p := start(t, etcd, "")
+	c := newThin(jsonCall(p.socket))
+	defer c.close()
+	sent, token := acquired(t, c, nil)
+	c.stop() // it hears nothing more
+	n := await(t, etcd, "n")
+	p.signal(stepClock)
+	n.wins(sent.Add(ttl), token)
+	assert.Less(t, time.Since(sent), 20*time.Second, "pawld has given it back, and not etcd, after 30 s")
+	assert.False(t, believes(t, c), "before the next one holds it")
+	require.Len(t, p.locks(3), 0, "it goes on")
+	p.hold(3, 3, "other")
+}
+
+func TestAKilledPawldsLockIsTheNextOnesAfterEtcdsTTL(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	p := start(t, etcd, "", "--max-ttl", "3s")
+	c := newThin(jsonCall(p.socket))
+	defer c.close()
+	sent, token := acquired(t, c, nil)
+	n := await(t, etcd, "n")
+	p.stop(syscall.SIGKILL)
+	n.wins(sent.Add(2*ttl), token) // etcd's TTL, counted from the grant at the earliest
+	assert.False(t, believes(t, c), "before the next one holds it")
+}
+
+// Client, pawld and etcd are frozen together, between the client's look and its write. A process
+// cannot be frozen with its clocks, which would be as if it did not look again: so it does not.
+func TestOnAFrozenMachineTheTokenDecides(t *testing.T) {
+	t.Parallel()
+	cluster := etcdtest.StartCluster(t, 1)
+	socket := socketPath(t)
+	p := begin(t, "--endpoints", cluster.Endpoints()[0], "--socket", socket, "--max-ttl", "3s")
+	p.waitFor(socket)
+	c := newProgram(t, "env", driveEnv+"=1", os.Args[0], socket)
+	defer c.close()
+	var store fencing.Gate
+	_, token := acquired(t, c, nil)
+	require.True(t, believes(t, c), "its last look")
+	late := fencing.Token(token.(float64))
+	require.NoError(t, store.Admit("n", late))
+
+	c.stop()
+	p.signal(syscall.SIGSTOP)
+	cluster.Member(0).Pause(t)
+	time.Sleep(3 * ttl) // longer than any of them lasts
+	cluster.Member(0).Resume(t)
+	p.signal(syscall.SIGCONT)
+	c.cont()
+
+	client, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: cluster.Endpoints()})
+	require.NoError(t, err)
+	defer client.Close()
+	h, err := lock.New(client, "n", lock.Options{}).Acquire(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, store.Admit("n", h.Token()))
+	assert.ErrorContains(t, store.Admit("n", late), "stale token")
+	assert.False(t, believes(t, c), "its clocks went on")
 }
 
 func TestAnOverwrittenKeyIsLostAtOnce(t *testing.T) {

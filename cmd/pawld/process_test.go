@@ -162,7 +162,7 @@ func TestAKilledPawldLosesNoUpdate(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	args := []string{"--max-ttl", "3s", "--max-sessions", "200"}
 	p := start(t, etcd, "", args...)
-	l := newLoad(t, 10, p.socket)
+	l := newLoad(t, 50, p.socket)
 	for range rounds(1) {
 		before := l.added.Load()
 		require.Eventually(t, func() bool { return l.added.Load() >= before+20 }, 30*time.Second, 5*time.Millisecond, p.said())
@@ -176,8 +176,8 @@ func TestAKilledPawldLosesNoUpdate(t *testing.T) {
 }
 
 // A8, pawld stopped for longer than its TTL at etcd: another has the lock then, after the
-// client's belief, and pawld's first look says that it is lost.
-func TestAStoppedPawldFindsItsLocksLostAtItsFirstLook(t *testing.T) {
+// client's belief, and pawld's first tick says that it is lost.
+func TestAStoppedPawldFindsItsLocksLostAtItsFirstTick(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	p := start(t, etcd, "", "--max-ttl", "3s")
@@ -308,7 +308,7 @@ func TestListingsShowTheClientsOwner(t *testing.T) {
 	assert.Len(t, all.Kvs, 1, "pawld's session alone is left")
 }
 
-// What was taken over before pawld found that it cannot serve is left to the next one.
+// A pawld that cannot serve leaves what it would take over to the next one.
 func TestAHealthAddressInUseLosesNoLock(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)

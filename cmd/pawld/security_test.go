@@ -8,6 +8,8 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
+	"fmt"
 	"math/big"
 	"net"
 	"net/http"
@@ -245,4 +247,33 @@ func TestSessionsAreNotLogged(t *testing.T) {
 	p.raw("Acquire", `{"session":"`+hex32(1)+`","requestId":"`+hex32(2)+`"}`)
 	p.stop(syscall.SIGTERM)
 	assert.NotContains(t, p.said(), hex32(1))
+}
+
+// A connection beyond the limit is closed at once, and pawld says why; one that ends makes room.
+func TestAConnectionBeyondTheLimitIsClosed(t *testing.T) {
+	t.Parallel()
+	p := start(t, etcdtest.Start(t), "", "--max-connections", "4") // two for one user
+	var open []net.Conn
+	for range 2 {
+		c, err := net.Dial("unix", p.socket)
+		require.NoError(t, err)
+		defer c.Close()
+		open = append(open, c)
+	}
+	refused := func() bool {
+		c, err := net.Dial("unix", p.socket)
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(300*time.Millisecond)))
+		_, err = c.Read(make([]byte, 1))
+		return !errors.Is(err, os.ErrDeadlineExceeded)
+	}
+	require.Eventually(t, refused, 10*time.Second, time.Millisecond)
+	assert.Contains(t, p.said(), "a connection is refused")
+	assert.Contains(t, p.said(), fmt.Sprintf("uid:%d has 2 connections, and may have no more", os.Getuid()))
+	for _, c := range open {
+		require.NoError(t, c.Close())
+	}
+	require.Eventually(t, func() bool { return !refused() }, 10*time.Second, time.Millisecond)
+	p.hold(1, 1, "n")
 }

@@ -12,12 +12,14 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/handlers"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/state"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
@@ -34,6 +36,9 @@ type daemon struct {
 	api     *handlers.Server
 	servers []*http.Server
 	failed  chan error
+
+	reported atomic.Int64  // when a refused connection was last reported
+	serves   chan struct{} // closed when the locks are taken over, and the fields above do not change any more
 }
 
 // serve runs until a signal comes, or something fails.
@@ -42,7 +47,7 @@ func serve(ctx context.Context, o options, stderr io.Writer, signals <-chan os.S
 	if o.verbose {
 		level = slog.LevelDebug
 	}
-	d := &daemon{options: o, log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})), failed: make(chan error, 8)}
+	d := &daemon{options: o, log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})), failed: make(chan error, 8), serves: make(chan struct{})}
 	rules, err := loadPolicy(o.policy)
 	if err != nil {
 		return err
@@ -66,20 +71,26 @@ func serve(ctx context.Context, o options, stderr io.Writer, signals <-chan os.S
 	if err != nil {
 		return err
 	}
-	if err := d.connect(ctx, rules); err != nil {
+	if err = d.serveHealth(); err == nil {
+		err = d.connect(ctx, rules)
+	}
+	if err != nil {
 		for _, l := range all {
 			_ = l.Close()
 		}
+		for _, s := range d.servers {
+			_ = s.Close()
+		}
 		return err
 	}
-	d.api = &handlers.Server{Locks: d.service, Client: d.client, Policy: rules, Logger: d.log}
+	d.api = &handlers.Server{Locks: d.service, Client: d.client, Policy: rules, Logger: d.log, Calls: peer.NewLimit("calls under way", d.calls)}
 	handler := d.api.Handler()
+	connections := peer.NewLimit("connections", d.connections)
 	for _, l := range all {
+		l.Listener = connections.Listen(l.Listener, d.refused)
 		d.serve(l, handler)
 	}
-	if err := d.serveHealth(); err != nil {
-		return errors.Join(err, d.end(syscall.SIGTERM, nil)) // what was taken over is the next one's
-	}
+	close(d.serves)
 	select {
 	case sig := <-signals:
 		return d.end(sig, signals)
@@ -189,6 +200,14 @@ func (d *daemon) serve(l listener, handler http.Handler) {
 	}()
 }
 
+// refused reports a connection beyond the limit, and then no other for a while.
+func (d *daemon) refused(err error) {
+	if now := time.Now(); now.Sub(time.Unix(0, d.reported.Load())) > time.Minute {
+		d.reported.Store(now.UnixNano())
+		d.log.Warn("a connection is refused", "cause", err)
+	}
+}
+
 // serveHealth serves --health.
 func (d *daemon) serveHealth() error {
 	if d.health == "" {
@@ -198,7 +217,7 @@ func (d *daemon) serveHealth() error {
 	if err != nil {
 		return fmt.Errorf("--health: %w", err)
 	}
-	server := &http.Server{Handler: d.healthHandler(), ReadHeaderTimeout: 5 * time.Second}
+	server := &http.Server{Handler: handlers.Named(d.healthHandler()), ReadHeaderTimeout: 5 * time.Second}
 	d.servers = append(d.servers, server)
 	d.log.Info("health", "address", l.Addr().String())
 	go func() { _ = server.Serve(l) }() // returns after Shutdown
@@ -208,8 +227,29 @@ func (d *daemon) serveHealth() error {
 // shutdownWait is how long requests that have been answered may take to be written.
 const shutdownWait = 3 * time.Second
 
-// stopWait is how long end may take: twice the longest belief, and time for requests and etcd.
-func stopWait(maxTTL time.Duration) time.Duration { return 2*maxTTL + 3*shutdownWait }
+// stopWait is how long end may take: while etcd is out of space, twice the longest belief, and time
+// for requests and etcd.
+func stopWait(maxTTL time.Duration) time.Duration {
+	return spaceWait(maxTTL) + 2*maxTTL + 4*shutdownWait
+}
+
+// spaceWait is how long end goes on serving while etcd is out of space: as long as a successor would
+// go on trying.
+func spaceWait(maxTTL time.Duration) time.Duration { return 2 * maxTTL }
+
+// awaitSpace goes on serving while etcd is out of space, for a while.
+func (d *daemon) awaitSpace(ctx context.Context) {
+	wait := spaceWait(d.maxTTL)
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	if d.service.AwaitSpace(ctx, func() {
+		d.log.Error("etcd is out of space (NOSPACE), and a successor could take nothing over: pawld goes on serving until the alarm is disarmed",
+			"at most", wait, "or until", "another signal")
+	}) {
+		return
+	}
+	d.log.Error("etcd is still out of space: all locks are lost unless the alarm is disarmed while the successor tries to take them over", "for", wait)
+}
 
 // end stops the daemon. With SIGTERM and a state directory it leaves what is held to a
 // successor; otherwise it releases it when all promises have passed. A second signal ends the
@@ -227,6 +267,7 @@ func (d *daemon) end(sig os.Signal, signals <-chan os.Signal) error {
 	}()
 	detach := sig == syscall.SIGTERM && d.dir != nil
 	if detach {
+		d.awaitSpace(second)
 		d.service.AwaitBeliefs(second)
 	}
 	d.service.Drain()

@@ -13,6 +13,7 @@ look after a pause is right, without a network. Only the process that acquired a
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import os
 import secrets
@@ -27,6 +28,12 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple, Type
 __all__ = ["Session", "Lock", "Error", "LockLost"]
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+_MARGIN = 0.5
+"""How much longer than its wait a call may take, for the way there and back."""
+
+_PATIENCE = 10.0
+"""How long a call without a timeout of its own may take."""
 
 
 class Error(Exception):
@@ -136,7 +143,7 @@ class Lock:
     def _ask(self, method: str, more: Dict[str, Any]) -> None:
         self.check()
         sent = _Instant()
-        answer = self._session._call(method, {"session": self._session._id, "requestId": self._id, **more}, 10)["lock"]
+        answer = self._session._call(method, {"session": self._session._id, "requestId": self._id, **more}, _PATIENCE)["lock"]
         if answer["state"] == "HELD":
             self._believe(sent, answer)
         else:
@@ -177,10 +184,15 @@ class Session:
         token: str = "",
         ttl: float = 10.0,
         owner: str = "",
+        bind: bool = False,
     ) -> None:
-        """address, with ssl or with token, is that of pawld's --listen; else socket is used."""
+        """address, with ssl or with token, is that of pawld's --listen; else socket is used.
+
+        With bind, the session is bound to this process, on the Unix socket and Linux 6.5 and later:
+        when the process exits, its locks are given up at once.
+        """
         self._socket, self._address, self._ssl, self._token = socket, address, ssl, token
-        self._ttl, self._owner = ttl, owner
+        self._ttl, self._owner, self._bind = ttl, owner, bind
         self._id = secrets.token_hex(16)
         self._pid = os.getpid()
         self._change = threading.Condition()
@@ -259,6 +271,8 @@ class Session:
             raise Error("invalid_argument", "the session is another process's")
         lock = Lock(self, secrets.token_hex(16), names)
         body = {"session": self._id, "requestId": lock._id, "names": names, "owner": self._owner, "ttlMs": int(self._ttl * 1000), **more}
+        if self._bind:
+            body["bind"] = True
         end = None if timeout is None else time.monotonic() + timeout
         with self._change:
             self._asked[lock._id] = lock
@@ -268,7 +282,7 @@ class Session:
                 body["waitMs"] = max(int(left * 1000), 0)
                 sent = _Instant()
                 try:
-                    answer = self._call("Acquire", body, max(left, 0) + 5)
+                    answer = self._call("Acquire", body, max(left, 0) + _MARGIN)
                 except Error as e:
                     if e.code != "unavailable" or (end is not None and time.monotonic() >= end):
                         raise
@@ -290,7 +304,8 @@ class Session:
                     raise TimeoutError(f"lock {lock.name!r}: not held after {timeout} s")
         except BaseException:
             lock._end("given up")
-            self._free(lock._id)
+            freeing = self._free_later(lock._id)
+            freeing.join(_MARGIN / 2)  # where pawld answers, it is done when this returns
             with self._change:
                 self._locks.pop(lock._id, None)
             raise
@@ -352,7 +367,7 @@ class Session:
                             lock._lose((seen or {}).get("why", "NOT_HELD"))
                         self._settle(request_id)
             for request_id in unwanted:
-                threading.Thread(target=self._free, args=(request_id,), name="pawld", daemon=True).start()
+                self._free_later(request_id)
             if not listed:  # a session that is not known is not parked
                 time.sleep(min(0.1, self._ttl / 20))
 
@@ -366,7 +381,8 @@ class Session:
         end = time.monotonic() + self._ttl
         while True:
             try:
-                results = self._call("Release", {"session": self._id, "requestIds": [lock._id]}, 10)["results"]
+                left = max(end - time.monotonic(), 0)
+                results = self._call("Release", {"session": self._id, "requestIds": [lock._id]}, left + _MARGIN)["results"]
                 break
             except Error as e:
                 if e.code != "unavailable" or time.monotonic() >= end:
@@ -383,6 +399,11 @@ class Session:
         except Error:
             pass
 
+    def _free_later(self, request_id: str) -> threading.Thread:
+        thread = threading.Thread(target=self._free, args=(request_id,), name="pawld", daemon=True)
+        thread.start()
+        return thread
+
     def close(self) -> None:
         """Gives everything back."""
         if os.getpid() != self._pid:
@@ -396,7 +417,7 @@ class Session:
         for lock in locks:
             lock._end("the session was closed")
         if locks:
-            self._call("Release", {"session": self._id}, 10)
+            self._call("Release", {"session": self._id}, _PATIENCE)
 
     def __enter__(self) -> "Session":
         return self
@@ -409,14 +430,17 @@ class Session:
                 raise
 
     def _call(self, method: str, body: Dict[str, Any], timeout: float) -> Dict[str, Any]:
-        """One request on a connection of its own."""
+        """One request on a connection of its own, which takes no longer than timeout."""
         if os.getpid() != self._pid:
             raise Error("invalid_argument", "the session is another process's")
+        end = time.monotonic() + timeout
         connection = self._connection(timeout)
-        headers = {"Content-Type": "application/json"}
+        headers = {"Content-Type": "application/json", "Connect-Timeout-Ms": str(int(timeout * 1000))}
         if self._token:
             headers["Authorization"] = "Bearer " + self._token
         try:
+            connection.connect()
+            connection.sock = _Timed(connection.sock, end)  # type: ignore[assignment]
             connection.request("POST", "/pawl.v1.Locks/" + method, json.dumps(body), headers)
             response = connection.getresponse()
             answer = json.loads(response.read())
@@ -435,6 +459,38 @@ class Session:
         if self._ssl is not None:
             return http.client.HTTPSConnection(host, port, timeout=timeout, context=self._ssl)
         return http.client.HTTPConnection(host, port, timeout=timeout)
+
+
+class _Timed:
+    """A socket that ends at a time. A socket's own timeout begins again with each byte."""
+
+    def __init__(self, sock: _socket.socket, end: float) -> None:
+        self._sock, self._end = sock, end
+        self.close = sock.close
+
+    def arm(self) -> _socket.socket:
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise _socket.timeout("timed out")
+        self._sock.settimeout(left)
+        return self._sock
+
+    def sendall(self, data: bytes) -> None:
+        self.arm().sendall(data)  # its timeout is that of all of data
+
+    def makefile(self, mode: str, *args: Any) -> io.BufferedReader:
+        return io.BufferedReader(_Answer(self))
+
+
+class _Answer(io.RawIOBase):
+    def __init__(self, timed: _Timed) -> None:
+        self._timed = timed
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int:
+        return self._timed.arm().recv_into(into)
 
 
 class _UnixConnection(http.client.HTTPConnection):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import socketserver
 import sys
 import tempfile
@@ -128,6 +129,56 @@ class SessionTest(unittest.TestCase):
         self.pawld.answers["Acquire"] = late
         with self.assertRaises(pawld.LockLost):
             self.session.acquire("n")
+
+    def takes(self, seconds, call, *args, **named):
+        """Wants a refusal, after no more than seconds and a margin."""
+        begin = time.monotonic()
+        with self.assertRaises(pawld.Error):
+            call(*args, **named)
+        self.assertLess(time.monotonic() - begin, seconds + 1.2)
+
+    def test_a_call_takes_no_longer_than_its_timeout_where_pawld_is_silent(self):
+        lock = self.session.acquire("n")
+        quiet = threading.Event()
+        self.addCleanup(quiet.set)
+        self.pawld.answers["Acquire"] = self.pawld.answers["Release"] = lambda body: (quiet.wait(20), AWAY)[1]
+        self.takes(0.3, self.session.acquire, "m", timeout=0.3)
+        self.takes(0.4, self.session.try_acquire, "m")
+        self.takes(0.4, lock.release)
+
+    def test_a_call_takes_no_longer_than_its_timeout_where_the_answer_trickles_in(self):
+        """A socket's own timeout begins again with each byte."""
+        path = os.path.join(self.pawld.dir.name, "slow")
+        listener = socket.socket(socket.AF_UNIX)
+        self.addCleanup(listener.close)
+        listener.bind(path)
+        listener.listen()
+
+        def trickle(c):
+            try:
+                c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+                for _ in range(100):
+                    time.sleep(0.05)
+                    c.sendall(b" ")
+            except OSError:
+                pass  # the client has gone
+            finally:
+                c.close()
+
+        def serve():
+            try:
+                while True:
+                    threading.Thread(target=trickle, args=(listener.accept()[0],), daemon=True).start()
+            except OSError:
+                pass  # the test is over
+
+        threading.Thread(target=serve, daemon=True).start()
+        self.takes(0.3, pawld.Session(path, ttl=0.4).acquire, "n", timeout=0.3)
+
+    def test_bind_is_asked_for_where_it_is_wanted_and_nowhere_else(self):
+        self.session.acquire("n")
+        pawld.Session(self.pawld.path, ttl=0.4, bind=True).acquire("n")
+        self.assertEqual([b.get("bind") for c, b in self.pawld.seen if c == "Acquire"], [None, True])
 
     def test_a_child_waits_for_no_guard_of_its_parents(self):
         lock = self.session.acquire("n")

@@ -207,20 +207,24 @@ func (Why) EnumDescriptor() ([]byte, []int) {
 }
 
 type AcquireRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Session       string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`                          // 32 hexadecimal digits, a secret of the client's
-	RequestId     string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`     // 32 hexadecimal digits, one for each acquisition
-	Names         []string               `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"`                              // one, or a set of at most 32: all or none
-	Mode          Mode                   `protobuf:"varint,4,opt,name=mode,proto3,enum=pawl.v1.Mode" json:"mode,omitempty"`             // of every name: a set's is EXCLUSIVE or SHARED
-	Limit         int32                  `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`                             // SEMAPHORE: how many may hold it
-	Value         []byte                 `protobuf:"bytes,6,opt,name=value,proto3" json:"value,omitempty"`                              // ELECTION: what others see
-	Try           bool                   `protobuf:"varint,7,opt,name=try,proto3" json:"try,omitempty"`                                 // BUSY rather than wait
-	Owner         string                 `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`                              // for people
-	TtlMs         int32                  `protobuf:"varint,9,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`                // of the session, where this opens it; 0: the server's default
-	WaitMs        int32                  `protobuf:"varint,10,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`            // how long the answer may take, at the most
-	DelayMs       int32                  `protobuf:"varint,11,opt,name=delay_ms,json=delayMs,proto3" json:"delay_ms,omitempty"`         // to wait after a holder that did not release
-	MaxHoldMs     int32                  `protobuf:"varint,12,opt,name=max_hold_ms,json=maxHoldMs,proto3" json:"max_hold_ms,omitempty"` // 0: no limit
-	Modes         []Mode                 `protobuf:"varint,13,rep,packed,name=modes,proto3,enum=pawl.v1.Mode" json:"modes,omitempty"`   // instead of mode, of a set: one for each of names, in their order
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Session   string                 `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`                          // 32 hexadecimal digits, a secret of the client's
+	RequestId string                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`     // 32 hexadecimal digits, one for each acquisition
+	Names     []string               `protobuf:"bytes,3,rep,name=names,proto3" json:"names,omitempty"`                              // one, or a set of at most 32: all or none
+	Mode      Mode                   `protobuf:"varint,4,opt,name=mode,proto3,enum=pawl.v1.Mode" json:"mode,omitempty"`             // of every name: a set's is EXCLUSIVE or SHARED
+	Limit     int32                  `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`                             // SEMAPHORE: how many may hold it
+	Value     []byte                 `protobuf:"bytes,6,opt,name=value,proto3" json:"value,omitempty"`                              // ELECTION: what others see
+	Try       bool                   `protobuf:"varint,7,opt,name=try,proto3" json:"try,omitempty"`                                 // BUSY rather than wait
+	Owner     string                 `protobuf:"bytes,8,opt,name=owner,proto3" json:"owner,omitempty"`                              // for people
+	TtlMs     int32                  `protobuf:"varint,9,opt,name=ttl_ms,json=ttlMs,proto3" json:"ttl_ms,omitempty"`                // of the session, where this opens it; 0: the server's default
+	WaitMs    int32                  `protobuf:"varint,10,opt,name=wait_ms,json=waitMs,proto3" json:"wait_ms,omitempty"`            // how long the answer may take, at the most
+	DelayMs   int32                  `protobuf:"varint,11,opt,name=delay_ms,json=delayMs,proto3" json:"delay_ms,omitempty"`         // to wait after a holder that did not release
+	MaxHoldMs int32                  `protobuf:"varint,12,opt,name=max_hold_ms,json=maxHoldMs,proto3" json:"max_hold_ms,omitempty"` // 0: no limit
+	Modes     []Mode                 `protobuf:"varint,13,rep,packed,name=modes,proto3,enum=pawl.v1.Mode" json:"modes,omitempty"`   // instead of mode, of a set: one for each of names, in their order
+	// The session belongs to the process that sends this, and no other may use it. When that
+	// exits, all of the session is given up at once. On the Unix socket alone, and Linux 6.5 and
+	// later. A restart of pawld ends it, until it is asked for again.
+	Bind          bool `protobuf:"varint,14,opt,name=bind,proto3" json:"bind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -344,6 +348,13 @@ func (x *AcquireRequest) GetModes() []Mode {
 		return x.Modes
 	}
 	return nil
+}
+
+func (x *AcquireRequest) GetBind() bool {
+	if x != nil {
+		return x.Bind
+	}
+	return false
 }
 
 type AcquireResponse struct {
@@ -1358,7 +1369,7 @@ var File_pawl_v1_locks_proto protoreflect.FileDescriptor
 
 const file_pawl_v1_locks_proto_rawDesc = "" +
 	"\n" +
-	"\x13pawl/v1/locks.proto\x12\apawl.v1\"\xe6\x02\n" +
+	"\x13pawl/v1/locks.proto\x12\apawl.v1\"\xfa\x02\n" +
 	"\x0eAcquireRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x1d\n" +
 	"\n" +
@@ -1374,7 +1385,8 @@ const file_pawl_v1_locks_proto_rawDesc = "" +
 	" \x01(\x05R\x06waitMs\x12\x19\n" +
 	"\bdelay_ms\x18\v \x01(\x05R\adelayMs\x12\x1e\n" +
 	"\vmax_hold_ms\x18\f \x01(\x05R\tmaxHoldMs\x12#\n" +
-	"\x05modes\x18\r \x03(\x0e2\r.pawl.v1.ModeR\x05modes\"\x8e\x01\n" +
+	"\x05modes\x18\r \x03(\x0e2\r.pawl.v1.ModeR\x05modes\x12\x12\n" +
+	"\x04bind\x18\x0e \x01(\bR\x04bind\"\x8e\x01\n" +
 	"\x0fAcquireResponse\x12$\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x0e.pawl.v1.StateR\x05state\x12!\n" +
 	"\x04lock\x18\x02 \x01(\v2\r.pawl.v1.LockR\x04lock\x12\x1a\n" +

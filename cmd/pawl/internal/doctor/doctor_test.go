@@ -80,3 +80,32 @@ func TestTheDoctorComparesTheClocksRateAndNotItsTime(t *testing.T) {
 	assert.Contains(t, rate(-5000, true), "catching up")
 	assert.Contains(t, rate(100_001, true), "wrong clock")
 }
+
+func TestTheDoctorComparesWhatADaemonPromises(t *testing.T) {
+	promise := func(least, most time.Duration) string {
+		return notes(func(d *doctor) { d.promise(least, most) })
+	}
+	assert.Empty(t, promise(2400*time.Millisecond, 2500*time.Millisecond))
+	assert.Contains(t, promise(2500*time.Millisecond, 2501*time.Millisecond), "wrong promise    a lock is said to be valid for 2.501s of a TTL of 3s: that is more than five sixths")
+	assert.Contains(t, promise(time.Second, 2500*time.Millisecond), "look  promise    a lock is said to be valid for 1s of a TTL of 3s: pawld's own session at etcd is renewed late")
+	pace := func(took time.Duration) string { return notes(func(d *doctor) { d.waited(took) }) }
+	assert.Empty(t, pace(510*time.Millisecond))
+	assert.Contains(t, pace(400*time.Millisecond), "wrong pace       a wait of 500ms ended after 400ms: pawld's clock is faster")
+	assert.Contains(t, pace(1100*time.Millisecond), "look  pace       a wait of 500ms ended after 1.1s: pawld gets too little CPU")
+}
+
+func TestTheDoctorNamesWhatRefusesALockOfADaemon(t *testing.T) {
+	one := func(err error) string { return notes(func(d *doctor) { d.refused("n", err) }) }
+	assert.Contains(t, one(&refusal{"resource_exhausted", "why"}), "wrong calls      n: a limit is reached: why")
+	assert.Contains(t, one(&refusal{"invalid_argument", "why"}), "wrong calls      n: Acquire is refused: why\n→ choose another PREFIX")
+	assert.Contains(t, one(&refusal{"unavailable", "why"}), "wrong calls      n: Acquire is refused: why\n→ see pawld's log")
+	assert.Contains(t, one(errors.New("why")), "wrong calls      n: Acquire is not answered: why")
+}
+
+func TestTheDoctorReadsADaemonsMetrics(t *testing.T) {
+	one := func(text string) string { return notes(func(d *doctor) { d.metrics("e", text) }) }
+	const well = "pawld_etcd_sessions_lost_total 0\npawld_stalls_total 0\npawld_promises_cut_total 0\n"
+	assert.Empty(t, one("# HELP x\n"+well))
+	assert.Contains(t, one(strings.Replace(well, "lost_total 0", "lost_total 2", 1)), "look  metrics    e: 2 times pawld lost its own session at etcd")
+	assert.Contains(t, one("ok\n"), "wrong metrics    e: has no pawld_etcd_sessions_lost_total")
+}

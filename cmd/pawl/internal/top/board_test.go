@@ -69,7 +69,7 @@ func TestARowHasAllHoldersOfAName(t *testing.T) {
 	v := &viewer{board: b, details: "a/"}
 	said := strings.Join(v.describe(now), "\n")
 	assert.Contains(t, said, "held    2 readers, 1 writer waiting")
-	assert.Regexp(t, `(?m)^holds +y +token 5  h-y  held 9s  lease none`, said)
+	assert.Regexp(t, `(?m)^holds +y \(reader\) +token 5  h-y  held 9s  lease none`, said)
 	assert.Contains(t, said, "\n1 writer waiting\n")
 	v.details = "b/"
 	assert.Regexp(t, `(?m)^slot 2 +y +token 7 `, strings.Join(v.describe(now), "\n"))

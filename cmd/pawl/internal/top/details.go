@@ -69,6 +69,9 @@ func (v *viewer) describe(now time.Time) []string {
 	case 1:
 		p := holders[0]
 		fact("holder", r.holder)
+		if p.HasSlot() {
+			fact("slot", strconv.Itoa(p.Slot))
+		}
 		fact("host", cli.Plain(hostOf(p)))
 		fact("held", heldCell(r))
 		fact("token", strconv.FormatInt(r.token, 10))
@@ -80,7 +83,7 @@ func (v *viewer) describe(now time.Time) []string {
 	default:
 		fact("held", cli.Sum(l))
 		for _, p := range holders {
-			out = append(out, v.holding(p, now))
+			out = append(out, v.holding(l, p, now))
 		}
 	}
 	if mixed := cli.Mixed(l); mixed != "" {
@@ -93,20 +96,29 @@ func (v *viewer) describe(now time.Time) []string {
 		if cli.HasToken(w) {
 			token = fmt.Sprintf("token %d  ", w.Token)
 		}
-		out = append(out, fmt.Sprintf("%4d  %s  %s%s", i+1, cli.Padded(cli.Plain(cli.Who(w))+cli.With(l.Name, w), 20), token, cli.Plain(hostOf(w))))
+		out = append(out, fmt.Sprintf("%4d  %s  %s%s", i+1, cli.Padded(whom(l, w), 20), token, cli.Plain(hostOf(w))))
 	}
 	return out
 }
 
 // holding says all that is known of one of several holders.
-func (v *viewer) holding(p inspect.Position, now time.Time) string {
+func (v *viewer) holding(l inspect.NamedQueue, p inspect.Position, now time.Time) string {
 	what := "holds   "
 	if p.HasSlot() {
 		what = fmt.Sprintf("slot %-3d", p.Slot)
 	}
 	d, atMost := heldFor(p, now)
-	return fmt.Sprintf("%s  %s  token %d  %s  held %s  lease %s", what, cli.Padded(cli.Plain(cli.Who(p)), 20), p.Token,
+	return fmt.Sprintf("%s  %s  token %d  %s  held %s  lease %s", what, cli.Padded(whom(l, p), 20), p.Token,
 		cli.Plain(hostOf(p)), heldCell(topRow{held: d, heldAtMost: atMost}), leaseOfPlace(p, cli.Left(v.leases, p)))
+}
+
+// whom names a position: whether it is a reader, and its other names.
+func whom(l inspect.NamedQueue, p inspect.Position) string {
+	who := cli.Plain(cli.Who(p))
+	if p.Mode == inspect.ModeShared {
+		who += " (reader)"
+	}
+	return who + cli.With(l.Name, p)
 }
 
 // describe says what was seen of a name.

@@ -37,8 +37,9 @@ var columns = []column{
 	{"TTL LEFT", 14, false, -1, func(r topRow) string { return r.left }},
 }
 
-// growing is how many columns, from the first, take the remaining width.
-const growing = 2
+// growing are the first columns, which take the remaining width; each may take so many tenths of
+// the whole before other columns are dropped.
+var growing = []int{4, 3}
 
 func heldCell(r topRow) string {
 	if r.heldAtMost {
@@ -47,15 +48,14 @@ func heldCell(r topRow) string {
 	return cli.Span(r.held)
 }
 
-// layout is the widths of the columns that fit into width. Names may take two fifths of it
-// before other columns are dropped; the remaining width goes to the first columns, as far as
-// their cells need it.
+// layout is the widths of the columns that fit into width. The remaining width goes to the first
+// columns, as far as their cells need it.
 func layout(width int, rows []topRow) (widths []int) {
 	left := width
 	for i, c := range columns {
 		w := c.width
-		if i == 0 {
-			w = max(w, min(needed(c, rows), width*2/5))
+		if i < len(growing) {
+			w = max(w, min(needed(c, rows), width*growing[i]/10))
 		}
 		if i > 0 && w+len(cli.Gap) > left {
 			break
@@ -66,7 +66,7 @@ func layout(width int, rows []topRow) (widths []int) {
 		widths = append(widths, w)
 		left -= w
 	}
-	for i := range widths[:min(growing, len(widths))] {
+	for i := range widths[:min(len(growing), len(widths))] {
 		more := max(0, min(left, needed(columns[i], rows)-widths[i]))
 		widths[i] += more
 		left -= more

@@ -13,7 +13,7 @@ import (
 )
 
 func TestItAnswersToNoHostThatCouldBeAnotherSites(t *testing.T) {
-	inBubble(t, Options{Hosts: []string{"Locks.example.net"}}, func(w *world) {
+	inBubble(t, Options{Hosts: []string{"Locks.example.net"}}, func(w *fixture) {
 		for host, code := range map[string]int{
 			"127.0.0.1:7295": 200, "127.0.0.1": 200, "[::1]:7295": 200, "[::1]": 200, "localhost:1": 200, "LOCALHOST": 200, "localhost.": 200,
 			"10.1.2.3:80": 200, "locks.example.net": 200, "locks.example.net:8443": 200,
@@ -31,7 +31,7 @@ func TestItAnswersToNoHostThatCouldBeAnotherSites(t *testing.T) {
 }
 
 func TestEveryAnswerSaysWhatThePageMayDo(t *testing.T) {
-	inBubble(t, Options{}, func(w *world) {
+	inBubble(t, Options{}, func(w *fixture) {
 		for _, target := range []string{"/", "/app.js", "/app.css", "/icon.svg", "/api/state", "/none", "/api/none"} {
 			got := w.requests("GET", target, "")
 			h := got.Result().Header
@@ -67,7 +67,7 @@ func TestTheFilesNeedNothingFromElsewhere(t *testing.T) {
 }
 
 func TestABreakNeedsTheTokenTheSameSiteAndTheHolderThatWasShown(t *testing.T) {
-	inBubble(t, Options{Token: "SECRET", By: "carol"}, func(w *world) {
+	inBubble(t, Options{Token: "SECRET", By: "carol"}, func(w *fixture) {
 		h := w.Holds(w.Session("ann"), "backup")
 		w.waits(w.Session("bob"), "backup")
 		id := w.settled().Queues[0].ID
@@ -111,18 +111,18 @@ func TestABreakNeedsTheTokenTheSameSiteAndTheHolderThatWasShown(t *testing.T) {
 }
 
 func TestThePageLearnsWhetherItsKeyIsTheRightOne(t *testing.T) {
-	inBubble(t, Options{Token: "SECRET"}, func(w *world) {
+	inBubble(t, Options{Token: "SECRET"}, func(w *fixture) {
 		assert.Equal(w, 204, w.requests("GET", "/api/key", "", "Pawl-Break", "SECRET").Code)
 		assert.Equal(w, 403, w.requests("GET", "/api/key", "", "Pawl-Break", "OTHER").Code)
 		assert.Equal(w, 403, w.requests("GET", "/api/key", "").Code)
 	})
-	inBubble(t, Options{}, func(w *world) {
+	inBubble(t, Options{}, func(w *fixture) {
 		assert.Equal(w, 403, w.requests("GET", "/api/key", "", "Pawl-Break", "").Code, "there is none")
 	})
 }
 
 func TestWithoutATokenNothingCanBeBroken(t *testing.T) {
-	inBubble(t, Options{}, func(w *world) {
+	inBubble(t, Options{}, func(w *fixture) {
 		h := w.Holds(w.Session("ann"), "backup")
 		body := fmt.Sprintf(`{"queue":%q,"token":"%d"}`, w.settled().Queues[0].ID, h.Token())
 		got := w.requests("POST", "/api/break", body, "Pawl-Break", "")
@@ -133,7 +133,7 @@ func TestWithoutATokenNothingCanBeBroken(t *testing.T) {
 }
 
 func TestABreakThatGetsNoAnswerSaysSo(t *testing.T) {
-	inBubble(t, Options{Token: "SECRET"}, func(w *world) {
+	inBubble(t, Options{Token: "SECRET"}, func(w *fixture) {
 		h := w.Holds(w.Session("ann"), "backup")
 		body := fmt.Sprintf(`{"queue":%q,"token":"%d"}`, w.settled().Queues[0].ID, h.Token())
 		w.Cluster.BlackHole()

@@ -13,7 +13,7 @@ import (
 )
 
 func TestAStreamSendsTheStateAndThenEachChange(t *testing.T) {
-	inBubble(t, Options{}, func(w *world) {
+	inBubble(t, Options{}, func(w *fixture) {
 		ann := w.Session("ann")
 		w.Holds(ann, "a")
 		w.settled()
@@ -36,7 +36,7 @@ func TestAStreamSendsTheStateAndThenEachChange(t *testing.T) {
 }
 
 func TestChangesThatComeTogetherAreReportedTogether(t *testing.T) {
-	inBubble(t, Options{}, func(w *world) {
+	inBubble(t, Options{}, func(w *fixture) {
 		ann := w.Session("ann")
 		s := w.stream("")
 		s.next(w)
@@ -54,7 +54,7 @@ func TestChangesThatComeTogetherAreReportedTogether(t *testing.T) {
 }
 
 func TestWhoWasAwayGetsWhatItMissedOrAllAgain(t *testing.T) {
-	inBubble(t, Options{}, func(w *world) {
+	inBubble(t, Options{}, func(w *fixture) {
 		ann := w.Session("ann")
 		s := w.stream("")
 		first, _, _ := s.next(w)
@@ -112,7 +112,7 @@ func TestASlowReaderIsEndedAndOthersGoOn(t *testing.T) {
 }
 
 func TestThereAreOnlySoManyStreams(t *testing.T) {
-	inBubble(t, Options{}, func(w *world) {
+	inBubble(t, Options{}, func(w *fixture) {
 		for range maxStreams {
 			_, r := w.page.hub.join("")
 			require.NotNil(w, r)
@@ -124,7 +124,7 @@ func TestThereAreOnlySoManyStreams(t *testing.T) {
 }
 
 func TestCloseEndsAllStreams(t *testing.T) {
-	inBubble(t, Options{}, func(w *world) {
+	inBubble(t, Options{}, func(w *fixture) {
 		s := w.stream("")
 		s.next(w)
 		w.page.Close()
@@ -137,7 +137,7 @@ func TestCloseEndsAllStreams(t *testing.T) {
 }
 
 func TestAStreamLivesWhileNothingHappens(t *testing.T) {
-	inBubble(t, Options{}, func(w *world) {
+	inBubble(t, Options{}, func(w *fixture) {
 		s := w.stream("")
 		s.next(w)
 		pings := 0

@@ -27,16 +27,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is a cluster in memory and a page of it, in a bubble.
-type world struct {
-	*inmemory.World
+// fixture is a cluster in memory and a page of it, in a bubble.
+type fixture struct {
+	*inmemory.Fixture
 	page *Page
 }
 
-func inBubble(t *testing.T, o Options, f func(w *world)) {
+func inBubble(t *testing.T, o Options, f func(w *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{World: inmemory.New(t, etcdfake.Options{})}
+		w := &fixture{Fixture: inmemory.New(t, etcdfake.Options{})}
 		w.Namespace, o.Namespace = "app/", "app/"
 		p, err := Open(t.Context(), w.Client(), o)
 		require.NoError(t, err)
@@ -47,7 +47,7 @@ func inBubble(t *testing.T, o Options, f func(w *world)) {
 }
 
 // waits enqueues where others hold.
-func (w *world) waits(s *pawl.Session, name string) {
+func (w *fixture) waits(s *pawl.Session, name string) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
 	w.Cleanup(cancel)
@@ -56,14 +56,14 @@ func (w *world) waits(s *pawl.Session, name string) {
 }
 
 // settled is the state once every change is published.
-func (w *world) settled() snapshot {
+func (w *fixture) settled() snapshot {
 	w.Helper()
 	require.True(w, backoff.Sleep(w.Context(), 2*pace))
 	synctest.Wait()
 	return w.page.hub.state()
 }
 
-func (w *world) requests(method, target, body string, header ...string) *httptest.ResponseRecorder {
+func (w *fixture) requests(method, target, body string, header ...string) *httptest.ResponseRecorder {
 	w.Helper()
 	r := httptest.NewRequestWithContext(w.Context(), method, target, strings.NewReader(body))
 	r.Host = "127.0.0.1:7295"
@@ -93,7 +93,7 @@ func (w *wire) Write(b []byte) (int, error) { return w.pipe.Write(b) }
 func (w *wire) FlushError() error           { return nil }
 
 // stream follows, from the message after last on.
-func (w *world) stream(last string) *wire {
+func (w *fixture) stream(last string) *wire {
 	w.Helper()
 	ctx, cancel := context.WithCancel(w.Context())
 	in, out := io.Pipe()
@@ -115,7 +115,7 @@ func (w *world) stream(last string) *wire {
 }
 
 // next is the next message of the stream, without pings; "": the stream has ended.
-func (w *wire) next(t *world) (id, event, data string) {
+func (w *wire) next(t *fixture) (id, event, data string) {
 	t.Helper()
 	for w.Scan() {
 		key, value, _ := strings.Cut(w.Text(), ": ")
@@ -135,7 +135,7 @@ func (w *wire) next(t *world) (id, event, data string) {
 	return "", "", ""
 }
 
-func (w *wire) change(t *world) (id string, c change) {
+func (w *wire) change(t *fixture) (id string, c change) {
 	t.Helper()
 	id, event, data := w.next(t)
 	require.Equal(t, "change", event)
@@ -144,7 +144,7 @@ func (w *wire) change(t *world) (id string, c change) {
 }
 
 func TestTheStateHasQueuesAndHolds(t *testing.T) {
-	inBubble(t, Options{Cluster: "here"}, func(w *world) {
+	inBubble(t, Options{Cluster: "here"}, func(w *fixture) {
 		ann, bob := w.Session("ann"), w.Session("bob")
 		h := w.Holds(ann, "reports/daily")
 		w.waits(bob, "reports/daily")
@@ -188,7 +188,7 @@ func TestTheStateHasQueuesAndHolds(t *testing.T) {
 }
 
 func TestLeasesShowWhatIsLeft(t *testing.T) {
-	inBubble(t, Options{}, func(w *world) {
+	inBubble(t, Options{}, func(w *fixture) {
 		w.Holds(w.Session("ann"), "a")
 		id := w.settled().Queues[0].ID
 		got := w.requests("GET", "/api/leases?queue="+id, "")
@@ -203,7 +203,7 @@ func TestLeasesShowWhatIsLeft(t *testing.T) {
 }
 
 func TestFollowingThatEndsBeginsAgainAndIsReportedMeanwhile(t *testing.T) {
-	inBubble(t, Options{}, func(w *world) {
+	inBubble(t, Options{}, func(w *fixture) {
 		ann := w.Session("ann")
 		w.Holds(ann, "a")
 		w.settled()
@@ -242,7 +242,7 @@ func TestFollowingThatEndsBeginsAgainAndIsReportedMeanwhile(t *testing.T) {
 }
 
 func TestASilentClusterIsReportedWhileSomebodyWatches(t *testing.T) {
-	inBubble(t, Options{}, func(w *world) {
+	inBubble(t, Options{}, func(w *fixture) {
 		s := w.stream("")
 		_, event, _ := s.next(w)
 		require.Equal(w, "state", event)

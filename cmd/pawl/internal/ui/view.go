@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/inspect"
 )
@@ -28,6 +29,7 @@ type queueView struct {
 	Holding   int            `json:"holding"`
 	Waiting   int            `json:"waiting"`
 	Limit     int            `json:"limit,omitempty"` // how many slots a semaphore has
+	Sum       string         `json:"sum,omitempty"`   // "3 readers, 1 writer waiting", "2 of 3 slots"
 	Positions []positionView `json:"positions"`       // the first ones
 }
 
@@ -61,6 +63,7 @@ func prefixOf(id string) (string, bool) {
 func viewOf(l inspect.NamedQueue) queueView {
 	out := queueView{
 		ID: idOf(l.Prefix), Name: text(l.Name), Kind: l.Kind(), Prefix: text(l.Prefix), Holding: len(l.Holders()), Waiting: len(l.Waiters()), Limit: l.Limit(),
+		Sum: cli.Sum(l),
 	}
 	if l.EtcdLayout {
 		out.Layout = "etcd"
@@ -117,7 +120,7 @@ func millis(t time.Time) int64 {
 
 // same reports whether a browser that shows a needs no update to show b.
 func same(a, b inspect.NamedQueue) bool {
-	if a.Kind() != b.Kind() || len(a.Queue) != len(b.Queue) || len(a.Holders()) != len(b.Holders()) {
+	if a.Kind() != b.Kind() || cli.Sum(a) != cli.Sum(b) || len(a.Queue) != len(b.Queue) || len(a.Holders()) != len(b.Holders()) {
 		return false
 	}
 	for i := range a.Queue[:min(len(a.Queue), maxQueue)] {

@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	pb "github.com/pawl-locks/pawl/cmd/pawld/pawlv1"
 	"github.com/pawl-locks/pawl/elect"
@@ -29,7 +30,7 @@ func (c *calls) request(ctx context.Context, session string, waitMS int32) (lock
 	if waitMS < 0 {
 		return locks.Request{}, invalid("wait_ms is %d, want 0 or more", waitMS)
 	}
-	return locks.Request{Session: session, Identity: who.identity, Arrival: who.arrival, Wait: millis(waitMS)}, nil
+	return locks.Request{Session: session, Identity: who.identity, Arrival: who.arrival, Wait: millis(waitMS), PID: peer.PID(ctx)}, nil
 }
 
 // Acquire implements the service.
@@ -51,6 +52,9 @@ func (c *calls) Acquire(ctx context.Context, r *connect.Request[pb.AcquireReques
 		if err := c.may(ctx, name); err != nil {
 			return nil, err
 		}
+	}
+	if m.Bind {
+		req.Bind = func() (locks.Process, error) { return peer.ProcessOf(ctx) }
 	}
 	a, err := c.s.Locks.Acquire(ctx, req, m.RequestId, millis(m.TtlMs), want, c.s.Policy.Locks(who.identity))
 	if err != nil {
@@ -228,25 +232,20 @@ func (c *calls) holder(ctx context.Context, w locks.Want) string {
 
 // List implements the service.
 func (c *calls) List(ctx context.Context, r *connect.Request[pb.ListRequest]) (*connect.Response[pb.ListResponse], error) {
-	scope := inspect.Scope{Name: r.Msg.Name, Prefix: r.Msg.Prefix}
-	if scope.Name != "" {
-		if scope.Prefix != "" {
-			return nil, invalid("name and prefix are given, want one")
-		}
-		if err := c.checkName(ctx, "name", scope.Name); err != nil {
-			return nil, err
-		}
+	scopes, err := c.scopes(ctx, r.Msg)
+	if err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, etcdWait)
 	defer cancel()
-	found, err := inspect.Read(ctx, c.s.Client, scope)
+	queues, err := c.read(ctx, scopes)
 	if err != nil {
 		return nil, refusal(c.s.Locks.Silent(ctx, err))
 	}
 	answer := &pb.ListResponse{}
 	mine := callerOf(ctx).identity
-	for _, q := range found.Queues {
-		if c.may(ctx, q.Name) != nil {
+	for _, q := range queues {
+		if c.may(ctx, q.Name) != nil || len(q.Queue) == 0 && r.Msg.Name == "" {
 			continue
 		}
 		queue := &pb.ListResponse_Queue{Name: q.Name}
@@ -258,6 +257,40 @@ func (c *calls) List(ctx context.Context, r *connect.Request[pb.ListRequest]) (*
 		answer.Queues = append(answer.Queues, queue)
 	}
 	return connect.NewResponse(answer), nil
+}
+
+// scopes are what a List reads: of the whole namespace only what the policy gives the caller.
+func (c *calls) scopes(ctx context.Context, m *pb.ListRequest) (all []inspect.Scope, err error) {
+	if m.Name != "" {
+		if m.Prefix != "" {
+			return nil, invalid("name and prefix are given, want one")
+		}
+		return []inspect.Scope{{Name: m.Name}}, c.checkName(ctx, "name", m.Name)
+	}
+	who := callerOf(ctx)
+	names, prefixes := c.s.Policy.Within(who.identity, who.local, m.Prefix)
+	for _, name := range names {
+		if keys.CheckName(name, false) == nil {
+			all = append(all, inspect.Scope{Name: name})
+		}
+	}
+	for _, prefix := range prefixes {
+		all = append(all, inspect.Scope{Prefix: prefix})
+	}
+	return all, nil
+}
+
+// read reads the queues of scopes, by name.
+func (c *calls) read(ctx context.Context, scopes []inspect.Scope) (all []inspect.NamedQueue, err error) {
+	for _, scope := range scopes {
+		found, err := inspect.Read(ctx, c.s.Client, scope)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found.Queues...)
+	}
+	slices.SortStableFunc(all, func(a, b inspect.NamedQueue) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
 }
 
 func entry(p inspect.Position, mine string) *pb.ListResponse_Entry {

@@ -1,23 +1,15 @@
 package handlers
 
 import (
-	"context"
 	"io"
-	"log/slog"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"google.golang.org/grpc"
 
-	"github.com/pawl-locks/pawl"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
@@ -26,19 +18,7 @@ import (
 func FuzzCallsRefuseWhatCannotBeRight(f *testing.F) {
 	fake := etcdfake.New(etcdfake.Options{Members: 1})
 	f.Cleanup(fake.Close)
-	client, err := pawl.Dial(context.Background(), pawl.Config{Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption()}})
-	require.NoError(f, err)
-	f.Cleanup(func() { _ = client.Close() })
-	service := locks.New(client, locks.Config{Logger: slog.New(slog.DiscardHandler), Owner: "pawld", Table: table.Config{
-		DefaultTTL: 3 * time.Second, MinTTL: 3 * time.Second, MaxTTL: 3 * time.Second, Sessions: 100, Locks: 100, Keep: time.Second,
-	}})
-	f.Cleanup(service.Drain)
-	server := &Server{Locks: service, Client: client, Logger: slog.New(slog.DiscardHandler)}
-	known := &peer.Listener{Kind: peer.Token, Hosts: func(string) bool { return true }}
-	web := httptest.NewUnstartedServer(withToken(known, server.Handler()))
-	web.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return known.Context(ctx, c) }
-	web.Start()
-	f.Cleanup(web.Close)
+	url := serve(f, fake, nil, 100)
 	const id = "0123456789abcdef0123456789abcdef"
 	for _, body := range []string{
 		`{}`, `[]`, `{"session":"` + id + `"}`, `{"session":"` + id + `","requestId":"` + id + `","names":["n"],"mode":"EXCLUSIVE"}`,
@@ -55,7 +35,7 @@ func FuzzCallsRefuseWhatCannotBeRight(f *testing.F) {
 		if strings.Contains(body, "aitMs") || strings.Contains(body, "ait_ms") || strings.Contains(body, `\`) {
 			return // it would wait
 		}
-		r, err := http.NewRequest(http.MethodPost, web.URL+"/pawl.v1.Locks/"+methods[int(method)%len(methods)], strings.NewReader(body))
+		r, err := http.NewRequest(http.MethodPost, url+methods[int(method)%len(methods)], strings.NewReader(body))
 		require.NoError(t, err)
 		if strings.ContainsAny(kind, "\r\n\x00") {
 			return

@@ -42,6 +42,7 @@ type Server struct {
 	Client *pawl.Client
 	Policy *policy.Policy
 	Logger *slog.Logger
+	Calls  *peer.Limit // on calls under way
 
 	requests sync.Map // counters, *atomic.Int64, by outcome
 }
@@ -69,7 +70,7 @@ func (s *Server) Handler() http.Handler {
 	reflector := grpcreflect.NewStaticReflector(pawlv1connect.LocksName)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(MaxBody)))
 	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, connect.WithReadMaxBytes(MaxBody)))
-	return s.identified(mux)
+	return s.identified(Named(mux))
 }
 
 // An outcome is a call and its result: ok, or the code of its error.
@@ -83,10 +84,14 @@ func (s *Server) counted(next connect.UnaryFunc) connect.UnaryFunc {
 		if err != nil {
 			o.code = connect.CodeOf(err).String()
 		}
-		n, _ := s.requests.LoadOrStore(o, new(atomic.Int64))
-		n.(*atomic.Int64).Add(1)
+		s.count(o)
 		return resp, err
 	}
+}
+
+func (s *Server) count(o outcome) {
+	n, _ := s.requests.LoadOrStore(o, new(atomic.Int64))
+	n.(*atomic.Int64).Add(1)
 }
 
 // Requests yields how often each call had which outcome, in order.
@@ -116,27 +121,39 @@ func callerOf(ctx context.Context) caller { return ctx.Value(callerKey{}).(calle
 
 // identified reads the clock before anything else, and refuses callers without an identity.
 func (s *Server) identified(next http.Handler) http.Handler {
-	refuse := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := caller{arrival: clock.Now()}
 		var err error
 		if c.identity, c.local, err = peer.Identify(r); err != nil {
 			w.Header().Set("Connection", "close")
-			if refuse.IsSupported(r) {
-				_ = refuse.Write(w, r, connect.NewError(connect.CodeUnauthenticated, err))
-			} else {
-				http.Error(w, err.Error(), http.StatusUnauthorized)
-			}
+			refuse(w, r, connect.CodeUnauthenticated, err, http.StatusUnauthorized)
 			return
 		}
+		if err := s.Calls.Take(c.identity); err != nil { // before anything of it is read
+			s.count(outcome{"any", connect.CodeResourceExhausted.String()})
+			refuse(w, r, connect.CodeResourceExhausted, err, http.StatusTooManyRequests)
+			return
+		}
+		defer s.Calls.Give(c.identity)
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))
 	})
+}
+
+var errorWriter = connect.NewErrorWriter()
+
+// refuse answers a request that no handler gets: in the form of its protocol, or with status where
+// it has none.
+func refuse(w http.ResponseWriter, r *http.Request, code connect.Code, err error, status int) {
+	if errorWriter.IsSupported(r) {
+		_ = errorWriter.Write(w, r, connect.NewError(code, err))
+		return
+	}
+	http.Error(w, err.Error(), status)
 }
 
 // whole reads the body before the call, within limits of time and size, so that a parked call
 // has no deadline on its connection.
 func whole(next http.Handler) http.Handler {
-	refuse := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := http.NewResponseController(w)
 		_ = conn.SetReadDeadline(time.Now().Add(bodyWait))
@@ -147,11 +164,7 @@ func whole(next http.Handler) http.Handler {
 			if large := new(http.MaxBytesError); errors.As(err, &large) {
 				code, err = connect.CodeResourceExhausted, fmt.Errorf("the body has more than %d bytes", MaxBody)
 			}
-			if refuse.IsSupported(r) {
-				_ = refuse.Write(w, r, connect.NewError(code, err))
-			} else {
-				http.Error(w, err.Error(), http.StatusBadRequest)
-			}
+			refuse(w, r, code, err, http.StatusBadRequest)
 			return
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))
@@ -187,11 +200,11 @@ func refusal(err error) error {
 	switch {
 	case errors.As(err, &e):
 		code = codes[e.Code]
-	case errors.Is(err, locks.ErrNoTerm):
+	case errors.Is(err, locks.ErrNoTerm), errors.Is(err, peer.ErrNoProcess):
 		code = connect.CodeInvalidArgument
 	case cluster.IsPermissionDenied(err):
 		code = connect.CodePermissionDenied
-	case errors.Is(err, pawl.ErrTokenFloor), errors.Is(err, lock.ErrKind):
+	case errors.Is(err, pawl.ErrTokenFloor), errors.Is(err, lock.ErrKind), errors.Is(err, peer.ErrNoPIDFD):
 		code = connect.CodeFailedPrecondition
 	}
 	return connect.NewError(code, err)

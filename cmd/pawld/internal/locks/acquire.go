@@ -15,6 +15,10 @@ type Request struct {
 	Identity string
 	Arrival  clock.Instant // when it arrived
 	Wait     time.Duration // how long the answer may take
+	PID      int           // of the process that sent it; 0: not known
+
+	// Bind opens that process, to which the session is to be bound; nil: that is not asked for.
+	Bind func() (Process, error)
 }
 
 // A Lock is a lock in an answer.
@@ -48,7 +52,13 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 		return Answer{}, ErrStopping
 	}
 	now := clock.Now()
+	if err := s.bound(r); err != nil {
+		return Answer{}, err
+	}
 	if err := s.table.Open(r.Session, r.Identity, ttl, r.Arrival, now); err != nil {
+		return Answer{}, err
+	}
+	if err := s.bind(r); err != nil {
 		return Answer{}, err
 	}
 	fresh, err := s.table.Acquire(ref, params, most, r.Arrival, now)

@@ -39,6 +39,9 @@ func (s *Service) withHeld(r Request, id string, do func(h *held) error) (Lock, 
 	if s.stopping() {
 		return Lock{}, ErrStopping
 	}
+	if err := s.bound(r); err != nil {
+		return notHeld, err
+	}
 	if err := s.table.Touch(r.Session, r.Identity, r.Arrival, clock.Now()); err != nil {
 		return notHeld, unknownIsNone(err)
 	}

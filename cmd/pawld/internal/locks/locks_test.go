@@ -21,16 +21,17 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// world is an etcd in memory, in a bubble, and pawlds on it.
-type world struct {
+// fixture is an etcd in memory, in a bubble, and pawlds on it.
+type fixture struct {
 	*testing.T
 	f *etcdfake.Cluster
 }
 
-func inBubble(t *testing.T, f func(w *world)) {
+func inBubble(t *testing.T, f func(w *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t, etcdfake.New(etcdfake.Options{Members: 3})}
+		w := &fixture{t, etcdfake.New(etcdfake.Options{Members: 3})}
+		t.Cleanup(func() { time.Sleep(16 * time.Second) }) // for what a takeover keeps that long
 		t.Cleanup(w.f.Close)
 		f(w)
 	})
@@ -39,11 +40,11 @@ func inBubble(t *testing.T, f func(w *world)) {
 // daemon is one pawld.
 type daemon struct {
 	*Service
-	w      *world
+	w      *fixture
 	client *pawl.Client
 }
 
-func (w *world) daemon() *daemon {
+func (w *fixture) daemon() *daemon {
 	w.Helper()
 	d := &daemon{w: w}
 	var err error
@@ -123,7 +124,7 @@ func (d *daemon) keep(session string) (stop func()) {
 }
 
 func TestALockIsHeldInTheFirstAnswerAndPassedOn(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		a := d.hold("a", "1", "name")
 		assert.Equal(w, 8333*time.Millisecond, a.Valid)
@@ -158,7 +159,7 @@ func TestALockIsHeldInTheFirstAnswerAndPassedOn(t *testing.T) {
 // A8, client killed or stopped: the next one has the lock h after its last request, and no
 // sooner.
 func TestASilentClientIsFollowedAfterItsTTL(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		d.hold("a", "1", "name")
 		time.Sleep(2 * time.Second)
@@ -186,13 +187,13 @@ func TestASilentClientIsFollowedAfterItsTTL(t *testing.T) {
 func TestAParkedRenewAnswersAtOnceWhenALockIsLost(t *testing.T) {
 	for name, c := range map[string]struct {
 		why Why
-		do  func(w *world, key string)
+		do  func(w *fixture, key string)
 	}{
-		"deleted":     {"KEY_DELETED", func(w *world, key string) { w.f.Delete(key) }},
-		"overwritten": {"KEY_OVERWRITTEN", func(w *world, key string) { w.f.Put(key, "x", 0) }},
+		"deleted":     {"KEY_DELETED", func(w *fixture, key string) { w.f.Delete(key) }},
+		"overwritten": {"KEY_OVERWRITTEN", func(w *fixture, key string) { w.f.Put(key, "x", 0) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				d := w.daemon()
 				l := d.hold("a", "1", "name")
 				time.Sleep(time.Second) // its watch is armed
@@ -217,7 +218,7 @@ func TestAParkedRenewAnswersAtOnceWhenALockIsLost(t *testing.T) {
 }
 
 func TestRenewIsParkedForHalfOfTheShortestBelief(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		d.hold("a", "1", "name")
 		begin := time.Now()
@@ -239,7 +240,7 @@ func TestRenewIsParkedForHalfOfTheShortestBelief(t *testing.T) {
 // A8, pawld's wall clock stepped: it loses its session, and keeps the lease for as long as
 // a client may believe (V4).
 func TestAWallClockThatStepsTakesNoKeyBeforeItsPromise(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		l := d.hold("a", "1", "name")
 		begin := time.Now()
@@ -259,7 +260,7 @@ func TestAWallClockThatStepsTakesNoKeyBeforeItsPromise(t *testing.T) {
 
 // A8, etcd silent: D passes, all is lost, and no answer promised more than D.
 func TestASilentEtcdEndsEveryBeliefBeforeTheLease(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		d.hold("a", "1", "name")
 		begin := time.Now()
@@ -283,7 +284,7 @@ func TestASilentEtcdEndsEveryBeliefBeforeTheLease(t *testing.T) {
 
 // Metrics are there while etcd is not.
 func TestCountsDoNotWaitForEtcd(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		w.f.Inject(etcdfake.Rule{Hang: true})
 		go func() { _, _ = d.Acquire(w.Context(), d.request("a", 0), "1", 0, exclusive("name"), 10) }()
@@ -296,7 +297,7 @@ func TestCountsDoNotWaitForEtcd(t *testing.T) {
 
 // A8, won in the instant in which the client gave up: V9.
 func TestALockThatNoAnswerListedIsGivenBack(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		d.hold("a", "1", "name")
 		d.acquire("b", "1", 0, exclusive("name"))
@@ -316,7 +317,7 @@ func TestALockThatNoAnswerListedIsGivenBack(t *testing.T) {
 }
 
 func TestMaxHoldEndsWhatItsClientKeepsAlive(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		want := exclusive("name")
 		want.MaxHold = 5 * time.Second
@@ -338,7 +339,7 @@ func TestMaxHoldEndsWhatItsClientKeepsAlive(t *testing.T) {
 
 // V8: a waiter with a delay waits it after a client that was silent.
 func TestAnExpiredLockIsNoReleasedOne(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		d.hold("a", "1", "name")
 		begin := time.Now()
@@ -353,7 +354,7 @@ func TestAnExpiredLockIsNoReleasedOne(t *testing.T) {
 }
 
 func TestAnUnreachableEtcdIsSaidAndThePlaceIsKept(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		d.hold("x", "1", "other")
 		d.keep("x")
@@ -375,7 +376,7 @@ func TestAnUnreachableEtcdIsSaidAndThePlaceIsKept(t *testing.T) {
 }
 
 func TestEndingASessionGivesAllOfItBack(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		for i := range 5 {
 			d.hold("a", fmt.Sprint(i), fmt.Sprint("name", i))
@@ -397,7 +398,7 @@ func TestEndingASessionGivesAllOfItBack(t *testing.T) {
 }
 
 func TestConfirmAndProclaimAskEtcd(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		l := d.hold("a", "1", "name")
 		got, err := d.Confirm(w.Context(), d.request("a", 0), "1")
@@ -424,7 +425,7 @@ func TestConfirmAndProclaimAskEtcd(t *testing.T) {
 
 // A7: no lock is lost, the token stays, and what was waiting polls again.
 func TestARestartLosesNoLock(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		var before []Lock
 		for i := range 40 {
@@ -484,7 +485,7 @@ func TestARestartLosesNoLock(t *testing.T) {
 
 // A place that wins while pawld stops is nobody's: its key must not stay with the lease.
 func TestAPlaceThatWinsWhilePawldStopsLeavesNoKey(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		for i := range 20 {
 			d := w.daemon()
 			d.hold("a", "1", "name")
@@ -513,7 +514,7 @@ func TestAPlaceThatWinsWhilePawldStopsLeavesNoKey(t *testing.T) {
 // V4: without a successor pawld makes no further promise, and releases when the last promise
 // has passed.
 func TestClosingRevokesWhenTheLastPromiseHasPassed(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		l := d.hold("a", "1", "name")
 		begin := time.Now()
@@ -531,7 +532,7 @@ func TestClosingRevokesWhenTheLastPromiseHasPassed(t *testing.T) {
 
 // A8, pawld killed: a new one lists nothing as held, and the keys stay until the lease ends.
 func TestAPawldWithoutAHandleHoldsNothing(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		next := w.daemon()
 		taken, err := next.Resume(w.Context(), Saved{Sessions: []SavedSession{{ID: "a", Identity: "uid:1", TTL: h, Rows: []SavedRow{{
 			Request: "1", Params: exclusive("name").params(), State: table.Held, Keys: []string{"name/1-1"}, Token: 5,
@@ -546,7 +547,7 @@ func TestAPawldWithoutAHandleHoldsNothing(t *testing.T) {
 }
 
 func TestSharedLocksAreHeldTogetherAndOutliveARestart(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		shared := Want{Names: []string{"name"}, Modes: []Mode{Shared}}
 		for _, s := range []string{"a", "b"} {
@@ -571,7 +572,7 @@ func TestSharedLocksAreHeldTogetherAndOutliveARestart(t *testing.T) {
 
 // The daemon's locks and those of Go programs exclude each other, for they are the same.
 func TestTheLibraryAndTheDaemonExcludeEachOther(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		d.hold("a", "1", "name")
 		d.keep("a")

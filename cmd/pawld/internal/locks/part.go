@@ -143,7 +143,7 @@ func (s *Service) watch(ref table.Ref, p *part) {
 			s.wake(ref.Session)
 		}
 		if errors.Is(p.held.Err(), lock.ErrKeyOverwritten) { // a successor of this pawld deletes the key at once
-			s.overwritten = now.Add(s.cfg.Table.MaxTTL)
+			s.removing = now.Add(s.cfg.Table.MaxTTL)
 		}
 		if p.held.leavesRest() {
 			s.keepRest(ref, p.held)

@@ -28,6 +28,9 @@ func (s *Service) Release(ctx context.Context, r Request, ids []string) ([]Resul
 	if s.stopping() {
 		return nil, ErrStopping
 	}
+	if err := s.bound(r); err != nil {
+		return nil, err
+	}
 	now := clock.Now()
 	if err := s.table.Open(r.Session, r.Identity, 0, r.Arrival, now); err != nil {
 		return nil, unknownIsNone(err) // a session that has ended has nothing left
@@ -55,6 +58,7 @@ func (s *Service) Release(ctx context.Context, r Request, ids []string) ([]Resul
 	}
 	if len(ids) == 0 {
 		s.table.Ended(r.Session)
+		s.unbind(func(session string) bool { return session == r.Session })
 	}
 	return results, nil
 }

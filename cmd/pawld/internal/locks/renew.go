@@ -34,6 +34,9 @@ func (s *Service) renew(ctx context.Context, r Request, settled []string) ([]Loc
 	if s.stopping() {
 		return nil, ErrStopping
 	}
+	if err := s.bound(r); err != nil {
+		return nil, err
+	}
 	if err := s.table.Touch(r.Session, r.Identity, r.Arrival, clock.Now()); err != nil {
 		return nil, unknownIsNone(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/lease"
@@ -48,11 +49,11 @@ type SavedRow struct {
 }
 
 // believed is until when a client may believe that it holds something which a successor would
-// delete, or would not know of: an overwritten key, or what is left of a set.
+// delete, or would not know of: a key that is being removed, or what is left of a set.
 func (s *Service) believed() clock.Instant {
 	s.mu.Lock()
 	defer s.unlock()
-	until := s.overwritten
+	until := s.removing
 	for _, r := range s.rests {
 		if until.Before(r.until) {
 			until = r.until
@@ -71,12 +72,61 @@ func (s *Service) AwaitBeliefs(ctx context.Context) {
 	}
 }
 
+// spaceProbe is the pause between two looks at whether etcd has space again.
+const spaceProbe = 500 * time.Millisecond
+
+// AwaitSpace waits while etcd is out of space (NOSPACE), because then a successor could take
+// nothing over; full is called once if it has to wait. It is called before Drain, so that clients
+// are served meanwhile. false: ctx ended, and etcd is still out of space. Other errors of etcd's are
+// no reason to wait: a successor tries again for as long as the lease lasts.
+func (s *Service) AwaitSpace(ctx context.Context, full func()) bool {
+	waited := false
+	for ctx.Err() == nil {
+		err := s.rehearse(ctx)
+		switch {
+		case ctx.Err() != nil:
+			continue
+		case !cluster.IsNoSpace(err):
+			return true
+		case !waited:
+			waited = true
+			full()
+		}
+		t := time.NewTimer(spaceProbe)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+		}
+	}
+	return !waited
+}
+
+// rehearse returns why no successor could take the session over now; nil: one could, or there is
+// none.
+func (s *Service) rehearse(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	select {
+	case <-s.own:
+	case <-ctx.Done():
+		return nil // one is being made, and nothing is held on it
+	}
+	own := s.session
+	s.own <- struct{}{}
+	if own == nil || own.Err() != nil {
+		return nil
+	}
+	return inside.SessionOf(own).Rehearse(ctx)
+}
+
 // Drain answers parked calls, refuses new ones, and gives up the places. Locks that are held
 // stay held, and no further promise is made for them.
 func (s *Service) Drain() {
 	s.drained.Do(func() {
 		s.mu.Lock()
 		close(s.draining)
+		s.unbind(func(string) bool { return true }) // no successor knows of them
 		releases := []*part{}
 		for _, p := range s.parts {
 			switch {
@@ -191,16 +241,17 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 	for _, from := range saved.Sessions {
 		longest = max(longest, from.TTL) // the predecessor's bound may have been another
 	}
-	begun := clock.Now()
-	done := host.Deferral.Begin() // what the predecessor promised keeps the lease, until it is promised here
+	until := clock.Now().Add(longest) // no client believes for longer in what the predecessor held
+	whole := false                    // all of it that still has a key is promised here
+	done := host.Deferral.Begin()     // what the predecessor promised keeps the lease, until it is promised here
 	own, err := s.takeOver(ctx, saved)
 	defer func() {
-		if own == nil || own.Err() == nil {
-			done() // the lease is left alone, or what was taken over is promised
+		if own == nil || whole && own.Err() == nil {
+			done() // the lease is left alone, or everything is promised
 			return
 		}
-		go func() { // it ended before anything was promised, perhaps; bounded
-			session.AwaitInstant(context.Background(), begun.Add(longest))
+		go func() { // bounded
+			session.AwaitInstant(context.Background(), until)
 			done()
 		}()
 	}()
@@ -212,7 +263,7 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 	for i, from := range saved.Sessions {
 		to := table.Saved{ID: from.ID, Identity: from.Identity, TTL: from.TTL, Ended: from.Ended, Rows: make([]table.SavedRow, len(from.Rows))}
 		for j, r := range from.Rows {
-			to.Rows[j] = table.SavedRow{Request: r.Request, Params: r.Params, State: r.State, Why: r.Why.cause(), Left: r.Left}
+			to.Rows[j] = table.SavedRow{Request: r.Request, Params: r.params(), State: r.State, Why: r.Why.cause(), Left: r.Left}
 			if r.State != table.Held {
 				continue
 			}
@@ -221,7 +272,7 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 				defer wg.Done()
 				turns <- struct{}{}
 				defer func() { <-turns }()
-				s.takeOne(within, own, r, &to.Rows[j], from.TTL)
+				s.takeOne(within, own, r, &to.Rows[j], from.TTL, until)
 			}()
 		}
 		restored[i] = to
@@ -230,11 +281,16 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 	s.mu.Lock()
 	defer s.unlock()
 	s.table.Restore(restored, clock.Now())
-	for _, from := range restored {
-		for _, r := range from.Rows {
-			if r.State == table.Held {
+	whole = true
+	for i, from := range restored {
+		for j, r := range from.Rows {
+			was := saved.Sessions[i].Rows[j]
+			switch {
+			case r.State == table.Held:
 				taken++
 				s.watchTaken(table.Ref{Session: from.ID, Request: r.Request}, r)
+			case was.State == table.Held && (len(was.Keys) > 1 || !errors.Is(r.Why, lock.ErrKeyDeleted)):
+				whole, s.removing = false, until
 			}
 		}
 	}
@@ -284,14 +340,26 @@ func wantOf(r SavedRow) (w Want, whole bool) {
 	return w, err == nil && len(w.Names) > 0 && len(w.Modes) == len(w.Names) && len(r.Keys) == len(w.Names)
 }
 
+// params are the row's parameters as this version encodes them, which may not be how the version
+// that saved them did: a repeat of the request has to find them equal.
+func (r SavedRow) params() table.Params {
+	var w Want
+	if json.Unmarshal([]byte(r.Params.Text), &w) != nil || len(w.Names) == 0 {
+		return r.Params // of a tombstone
+	}
+	return w.params()
+}
+
 // takeOne takes one lock over, and at once promises what its client, whose session has ttl, may
-// still believe. It tries until ctx ends.
-func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow, to *table.SavedRow, ttl time.Duration) {
+// still believe. It tries until ctx ends. A key that cannot be taken over is removed after until,
+// when nobody believes in it: otherwise its name would be taken for as long as the session lasts.
+func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow, to *table.SavedRow, ttl time.Duration, until clock.Instant) {
 	to.State, to.Why = table.Lost, table.ErrExpired
 	if own == nil {
 		return
 	}
 	w, _ := wantOf(from)
+	discard := func() { inside.SessionOf(own).Discard(time.Now().Add(until.Sub(clock.Now())), from.Keys...) }
 	for own.Err() == nil && ctx.Err() == nil {
 		within, cancel := context.WithTimeout(ctx, 5*time.Second)
 		h, err := w.resume(within, own, from.Keys, from.Token)
@@ -302,11 +370,16 @@ func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow,
 				to.State, to.Holding = table.Held, h
 			}
 			return
-		case errors.Is(err, lock.ErrLost), errors.Is(err, elect.ErrLost), errors.Is(err, pawl.ErrTokenFloor):
+		case errors.Is(err, lock.ErrLost), errors.Is(err, elect.ErrLost): // the engine removes what is left of it
 			to.Why = err
+			return
+		case errors.Is(err, pawl.ErrTokenFloor):
+			to.Why = err
+			discard()
 			return
 		case errors.Is(err, lock.ErrKind): // it was acquired as what is resumed, so that somebody has put another value
 			to.Why = fmt.Errorf("%w: %w", lock.ErrKeyOverwritten, err)
+			discard()
 			return
 		}
 		if !errors.Is(err, context.DeadlineExceeded) || to.Why == table.ErrExpired { // the last try's end explains less
@@ -320,6 +393,7 @@ func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow,
 			t.Stop()
 		}
 	}
+	discard()
 }
 
 // watchTaken waits for the end of a lock that was taken over; s.mu is held.

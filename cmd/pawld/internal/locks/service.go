@@ -36,6 +36,8 @@ type Service struct {
 	rests map[table.Ref]rest // what is left of sets that lost a name: their other names stay taken
 	news  map[string]*news   // by session: what its parked requests wait for
 
+	bindings map[string]*binding // by session
+
 	own     chan struct{} // holds one element: the right to use and replace session
 	session *pawl.Session
 	lost    atomic.Int64 // how many of its own sessions were lost
@@ -50,7 +52,9 @@ type Service struct {
 	returns  sync.WaitGroup // background releases; none begins after draining is closed
 	looking  sync.WaitGroup // waits for run
 
-	overwritten clock.Instant // until when a client may believe that it holds a key that somebody overwrote
+	// until when a client may believe that it holds a key which is being removed, and which a
+	// successor would delete at once: somebody overwrote it, or it could not be taken over
+	removing clock.Instant
 }
 
 // New makes a Service; Close or Detach ends it. The client's observer has to pass its events to
@@ -59,7 +63,8 @@ func New(client *pawl.Client, cfg Config) *Service {
 	s := &Service{
 		cfg: cfg, client: client, table: table.New(cfg.Table, clock.Now()),
 		parts: make(map[table.Ref]*part), rests: make(map[table.Ref]rest), news: make(map[string]*news),
-		own: make(chan struct{}, 1), poked: make(chan struct{}, 1), draining: make(chan struct{}),
+		bindings: make(map[string]*binding),
+		own:      make(chan struct{}, 1), poked: make(chan struct{}, 1), draining: make(chan struct{}),
 	}
 	s.own <- struct{}{}
 	s.life, s.end = context.WithCancel(context.Background())
@@ -68,7 +73,7 @@ func New(client *pawl.Client, cfg Config) *Service {
 	return s
 }
 
-// run calls the table's Look whenever something in it is due.
+// run calls the table's Tick whenever something in it is due.
 func (s *Service) run() {
 	defer s.looking.Done()
 	timer := time.NewTimer(0)
@@ -81,7 +86,8 @@ func (s *Service) run() {
 			return
 		}
 		s.mu.Lock()
-		next := s.table.Look(clock.Now())
+		next := s.table.Tick(clock.Now())
+		s.unbind(func(session string) bool { return s.table.TTL(session) == 0 }) // it is forgotten
 		s.unlock()
 		timer.Reset(next)
 	}
@@ -108,6 +114,8 @@ func (s *Service) unlock() {
 		switch fx.Kind {
 		case table.Forfeit:
 			todo = append(todo, func() { p.held.Forfeit(fx.Why) })
+		case table.Abandon:
+			todo = append(todo, func() { p.held.Retract(); p.held.Forfeit(fx.Why) })
 		case table.Return:
 			todo = append(todo, s.giveBack(p.held))
 		}

@@ -31,7 +31,7 @@ func setOf(shared []string, names ...string) Want {
 }
 
 func TestASetIsHeldAllOrNone(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		d.keep("a")
 		a := d.acquire("a", "1", time.Second, setOf([]string{"c"}, "a", "b"))
@@ -65,7 +65,7 @@ func TestASetIsHeldAllOrNone(t *testing.T) {
 func TestWhatIsLeftOfALostSetStaysTakenForAWhile(t *testing.T) {
 	for name, release := range map[string]bool{"released": true, "not released": false} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(w *world) {
+			inBubble(t, func(w *fixture) {
 				d := w.daemon()
 				d.keep("a")
 				a := d.acquire("a", "1", time.Second, setOf(nil, "a", "b"))
@@ -97,7 +97,7 @@ func TestWhatIsLeftOfALostSetStaysTakenForAWhile(t *testing.T) {
 }
 
 func TestASetOfASilentClientIsForfeitedWhole(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		a := d.acquire("a", "1", time.Second, setOf([]string{"b"}, "a"))
 		require.Equal(w, table.Held, a.State)
@@ -115,7 +115,7 @@ func TestASetOfASilentClientIsForfeitedWhole(t *testing.T) {
 }
 
 func TestASetOutlivesARestart(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		a := d.acquire("a", "1", time.Second, setOf([]string{"c"}, "a", "b"))
 		lost := d.acquire("a", "2", time.Second, setOf(nil, "d", "e"))
@@ -146,7 +146,7 @@ func TestASetOutlivesARestart(t *testing.T) {
 // A successor does not take over what is left of a lost set, which would stay for as long as
 // its session.
 func TestWhatIsLeftOfALostSetIsGivenBackBeforeARestart(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		a := d.acquire("a", "1", time.Second, setOf(nil, "a", "b"))
 		d.hold("b", "1", "c")
@@ -173,7 +173,7 @@ func TestWhatIsLeftOfALostSetIsGivenBackBeforeARestart(t *testing.T) {
 
 // Others go on while pawld waits for them, before it stops to serve.
 func TestWhatIsLeftOfALostSetIsWaitedForWhilePawldServes(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		a := d.acquire("a", "1", time.Second, setOf(nil, "a", "b"))
 		d.hold("b", "1", "c")
@@ -195,7 +195,7 @@ func TestWhatIsLeftOfALostSetIsWaitedForWhilePawldServes(t *testing.T) {
 
 // If a saved row has another form nothing is taken over: all is lost, and ends with the lease.
 func TestWhatWasSavedAndIsNotWholeIsLost(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		l := d.hold("a", "1", "name")
 		var saved Saved
@@ -213,7 +213,7 @@ func TestWhatWasSavedAndIsNotWholeIsLost(t *testing.T) {
 }
 
 func TestASlotOutlivesARestart(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		want := Want{Names: []string{"s"}, Modes: []Mode{Semaphore}, Limit: 2, Owner: "uid:1"}
 		for i, session := range []string{"a", "b"} {
@@ -241,7 +241,7 @@ func TestASlotOutlivesARestart(t *testing.T) {
 
 // What somebody has overwritten while no pawld ran is lost at once: the clients of all else are served.
 func TestAKeyThatWasOverwrittenHoldsNoRestartUp(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		l := d.hold("a", "1", "name")
 		d.hold("b", "1", "other")
@@ -264,7 +264,7 @@ func TestAKeyThatWasOverwrittenHoldsNoRestartUp(t *testing.T) {
 // A name that pawld may no longer read keeps no other lock from being taken over and served:
 // for as long as a client can believe in it it is tried, and then it is lost.
 func TestALockThatCannotBeTakenOverHoldsARestartUpForABoundedTime(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		d.hold("a", "1", "forbidden")
 		d.hold("b", "1", "other")

@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/lock"
 )
 
 // about matches what etcd is asked about a name.
@@ -33,7 +35,7 @@ func (d *daemon) left() (saved Saved) {
 // V6: a client that settles what it released may use its request again. What the first acquisition
 // wins or loses after that is not the second one's.
 func TestARequestThatIsUsedAgainIsAnotherAcquisition(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		d.hold("a", "1", "name")
 		d.keep("a")
@@ -62,8 +64,44 @@ func TestARequestThatIsUsedAgainIsAnotherAcquisition(t *testing.T) {
 	})
 }
 
+// V7: the connection of each call breaks, and its client calls again on another.
+func TestABrokenConnectionMeansNothing(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		d := w.daemon()
+		l := d.hold("a", "1", "name")
+		d.acquire("b", "1", 0, exclusive("name"))
+		keys := w.f.Keys("name/")
+		require.Len(w, keys, 2)
+		broken := func(call func(ctx context.Context)) {
+			ctx, cancel := context.WithCancel(w.Context())
+			time.AfterFunc(time.Second, cancel)
+			call(ctx)
+		}
+		for range 5 { // for longer than the TTL: what was received counts
+			broken(func(ctx context.Context) { _, _ = d.Renew(ctx, d.request("a", time.Minute), nil) })
+			broken(func(ctx context.Context) {
+				_, _ = d.Acquire(ctx, d.request("b", time.Minute), "1", 0, exclusive("name"), 10)
+			})
+			time.Sleep(time.Second)
+		}
+		assert.Equal(w, keys, w.f.Keys("name/"))
+		again := d.one("a")
+		assert.Equal(w, table.Held, again.State)
+		assert.Equal(w, l.Token, again.Token)
+
+		lost := w.f.Inject(etcdfake.Rule{Method: "Txn", Match: about("name"), Hang: true})
+		broken(func(ctx context.Context) { _, _ = d.Release(ctx, d.request("a", 0), []string{"1"}) })
+		lost.Lift()
+		time.Sleep(time.Second)
+		assert.True(w, d.release("a", "1").Released, "it was carried out, and a repeat finds how it ended")
+		b := d.acquire("b", "1", time.Second, exclusive("name"))
+		assert.Equal(w, table.Held, b.State)
+		assert.Contains(w, keys, b.Keys[0], "its place was kept")
+	})
+}
+
 func TestNothingIsKeptForASessionWithoutAParkedRequest(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		for i := range 20 {
 			session := fmt.Sprint(i)
@@ -81,7 +119,7 @@ func TestNothingIsKeptForASessionWithoutAParkedRequest(t *testing.T) {
 // A release that etcd does not decide is not listed any more, so that its client settles it. That
 // must not keep another lock of the session from being renewed.
 func TestAReleaseThatIsNotDecidedKeepsNoOtherLockFromBeingRenewed(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		d.hold("a", "1", "slow")
 		d.hold("a", "2", "other")
@@ -106,7 +144,7 @@ func TestAReleaseThatIsNotDecidedKeepsNoOtherLockFromBeingRenewed(t *testing.T) 
 }
 
 func TestARefusedReleaseIsNotAskedForWithoutAPause(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		d.hold("a", "1", "refused")
 		refused := w.f.Inject(etcdfake.Rule{
@@ -124,7 +162,7 @@ func TestARefusedReleaseIsNotAskedForWithoutAPause(t *testing.T) {
 // V4: the session that is taken over ends before a lock on it is. What the predecessor promised
 // keeps the lease.
 func TestASessionThatEndsDuringATakeoverKeepsItsLeaseForThePredecessorsPromises(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		defer clock.SetWallJump(0)
 		d := w.daemon()
 		l := d.hold("a", "1", "taken")
@@ -151,9 +189,110 @@ func TestASessionThatEndsDuringATakeoverKeepsItsLeaseForThePredecessorsPromises(
 	})
 }
 
+// V8: what pawld took from a client, and had not removed yet, is no release after a restart either.
+func TestAForfeitThatARestartFindsPendingIsNoRelease(t *testing.T) {
+	const delay = 7 * time.Second
+	inBubble(t, func(w *fixture) {
+		d := w.daemon()
+		key := d.hold("a", "1", "name").Keys[0]
+		won := make(chan time.Time, 1)
+		other := w.daemon().client
+		go func() {
+			h, err := lock.New(other, "name", lock.Options{Delay: delay}).Acquire(w.Context())
+			assert.NoError(w, err)
+			won <- time.Now()
+			_ = h.Release(w.Context())
+		}()
+		time.Sleep(time.Second)
+		lost := w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(r etcdfake.Request) bool {
+			return strings.Contains(fmt.Sprint(r.Message), "/forfeit")
+		}, Lose: true})
+		time.Sleep(h + time.Second)
+		require.Equal(w, 1, d.Counts().Expired)
+		saved := d.left()
+		require.NotZero(w, lost.Hits())
+		require.NotNil(w, w.f.Get(key))
+		lost.Lift()
+		begin := time.Now()
+		next := w.daemon()
+		_, err := next.Resume(w.Context(), saved)
+		require.NoError(w, err)
+		assert.Equal(w, Why("EXPIRED"), WhyOf(next.one("a").Why))
+		at := <-won
+		assert.GreaterOrEqual(w, at.Sub(begin), delay)
+		assert.Less(w, at.Sub(begin), delay+3*time.Second)
+	})
+}
+
+// A key that somebody wrote to while no pawld ran is lost, whether it is still on pawld's lease
+// or not. It stays while its client may believe, and no longer.
+func TestAKeyThatWasOverwrittenDuringARestartIsLostAndItsNameIsFree(t *testing.T) {
+	for name, c := range map[string]struct {
+		want  Want
+		lease bool
+	}{
+		"on its lease":           {exclusive("name"), true},
+		"off its lease":          {exclusive("name"), false},
+		"a reader's":             {Want{Names: []string{"name"}, Modes: []Mode{Shared}}, true},
+		"the first of a set's":   {Want{Names: []string{"name", "other"}, Modes: []Mode{Exclusive, Exclusive}}, true},
+		"a set's, off the lease": {Want{Names: []string{"name", "other"}, Modes: []Mode{Exclusive, Exclusive}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *fixture) {
+				d := w.daemon()
+				l := d.acquire("a", "1", time.Second, c.want).Lock
+				require.Equal(w, table.Held, l.State)
+				begin := time.Now()
+				belief := d.one("a").Valid
+				lease := int64(0)
+				if c.lease {
+					lease = d.session.ID()
+				}
+				saved := d.left()
+				w.f.Put(l.Keys[0], "x", lease)
+				next := w.daemon()
+				taken, err := next.Resume(w.Context(), saved)
+				require.NoError(w, err)
+				assert.Zero(w, taken)
+				lost := next.one("a")
+				assert.Equal(w, table.Lost, lost.State)
+				assert.Equal(w, Why("KEY_OVERWRITTEN"), WhyOf(lost.Why))
+				time.Sleep(belief - 1 - time.Since(begin))
+				synctest.Wait()
+				for _, key := range l.Keys {
+					assert.NotNil(w, w.f.Get(key), "its client believes until now")
+				}
+				next.keep("b")
+				for _, name := range c.want.Names {
+					for next.acquire("b", name, 4*time.Second, exclusive(name)).State != table.Held {
+						require.Less(w, time.Since(begin), 35*time.Second, "what is left of a set stays for a TTL of pawld's own")
+					}
+				}
+			})
+		})
+	}
+}
+
+// A state file of another version spells what was requested in its own way.
+func TestARequestIsTheSameAfterARestartWhoeverSavedIt(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		d := w.daemon()
+		d.hold("a", "1", "name")
+		saved := d.left()
+		text := &saved.Sessions[0].Rows[0].Params.Text
+		*text = strings.Replace(*text, "{", `{"Unknown":0,"Limit":0,`, 1)
+		next := w.daemon()
+		_, err := next.Resume(w.Context(), saved)
+		require.NoError(w, err)
+		assert.Equal(w, table.Held, next.acquire("a", "1", 0, exclusive("name")).State)
+		_, err = next.Acquire(w.Context(), next.request("a", 0), "1", 0, exclusive("other"), 10)
+		assert.ErrorContains(w, err, "with other parameters")
+	})
+}
+
 // V4: the predecessor's --max-ttl was greater.
 func TestALongerTTLOfThePredecessorsIsPromised(t *testing.T) {
-	inBubble(t, func(w *world) {
+	inBubble(t, func(w *fixture) {
 		defer clock.SetWallJump(0)
 		d := w.daemon()
 		a, err := d.Acquire(w.Context(), d.request("a", time.Second), "1", 15*time.Second, exclusive("name"), 10)

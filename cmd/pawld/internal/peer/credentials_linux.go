@@ -1,26 +1,84 @@
 package peer
 
 import (
+	"errors"
+	"fmt"
 	"net"
+	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// credentials is the user at the other end, as it was when the connection was made.
-func credentials(c *net.UnixConn) (uid uint32, err error) {
+// credentials are the user and the process at the other end, as they were when the connection was
+// made.
+func credentials(c *net.UnixConn) (uid uint32, pid int, err error) {
+	var cred *unix.Ucred
+	err = control(c, func(fd int) (err error) {
+		cred, err = unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+		return err
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	return cred.Uid, int(cred.Pid), nil
+}
+
+// control calls f with the descriptor of c.
+func control(c *net.UnixConn, f func(fd int) error) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	var cred *unix.Ucred
-	cerr := raw.Control(func(fd uintptr) {
-		cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if cerr := raw.Control(func(fd uintptr) { err = f(int(fd)) }); cerr != nil {
+		return cerr
+	}
+	return err
+}
+
+// A Process is the process at the other end of a Unix socket. It is the same one even if its number
+// has been used again.
+type Process struct {
+	pidfd *os.File
+	wait  syscall.RawConn
+}
+
+func openProcess(c *net.UnixConn) (*Process, error) {
+	var pidfd int
+	err := control(c, func(fd int) (err error) {
+		pidfd, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+		return err
 	})
-	if cerr != nil {
-		return 0, cerr
+	if errors.Is(err, unix.ENOPROTOOPT) {
+		return nil, ErrNoPIDFD
 	}
 	if err != nil {
-		return 0, err
+		return nil, fmt.Errorf("the process at the other end of the socket: %w", err)
 	}
-	return cred.Uid, nil
+	unix.CloseOnExec(pidfd)
+	if err := unix.SetNonblock(pidfd, true); err != nil { // so that waiting for it takes no thread
+		_ = unix.Close(pidfd)
+		return nil, fmt.Errorf("the process at the other end of the socket: %w", err)
+	}
+	f := os.NewFile(uintptr(pidfd), "process")
+	wait, err := f.SyscallConn()
+	if err != nil {
+		_ = f.Close()
+		return nil, fmt.Errorf("the process at the other end of the socket: %w", err)
+	}
+	return &Process{f, wait}, nil
 }
+
+// Wait waits until the process has exited, or until Close.
+func (p *Process) Wait() (exited bool) {
+	err := p.wait.Read(func(fd uintptr) bool {
+		ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(ready, 0)
+		exited = err == nil && n > 0
+		return exited
+	})
+	return err == nil && exited
+}
+
+// Close may be called more than once.
+func (p *Process) Close() { _ = p.pidfd.Close() }

@@ -46,9 +46,10 @@ type Listener struct {
 type conn struct {
 	*Listener
 	identity string // of Unix
+	pid      int    // of Unix
 	err      error
 
-	c      net.Conn // of TLS
+	c      net.Conn // of Unix and TLS
 	mu     sync.Mutex
 	end    *time.Timer // closes the connection when its certificate expires
 	closed bool
@@ -61,7 +62,8 @@ func (l *Listener) Context(ctx context.Context, c net.Conn) context.Context {
 	of := &conn{Listener: l}
 	switch l.Kind {
 	case Unix:
-		of.identity, of.err = uidOf(c)
+		of.c = c
+		of.identity, of.pid, of.err = userOf(c)
 	case TLS:
 		of.c = c
 		l.conns.Store(c, of)
@@ -94,19 +96,48 @@ func (c *conn) endsAt(cert *x509.Certificate, now time.Time) {
 	}
 }
 
-func uidOf(c net.Conn) (string, error) {
-	u, ok := c.(*net.UnixConn)
+func userOf(c net.Conn) (identity string, pid int, err error) {
+	u, ok := unixOf(c)
 	if !ok {
-		return "", errors.New("no Unix socket")
+		return "", 0, errors.New("no Unix socket")
 	}
-	uid, err := credentials(u)
+	uid, pid, err := credentials(u)
 	if err != nil {
-		return "", fmt.Errorf("who is at the other end of the socket is not known: %w", err)
+		return "", 0, fmt.Errorf("who is at the other end of the socket is not known: %w", err)
 	}
 	if uid == Overflow {
-		return "", fmt.Errorf("user %d is nobody's: a user of another namespace cannot be distinguished from others", uid)
+		return "", 0, fmt.Errorf("user %d is nobody's: a user of another namespace cannot be distinguished from others", uid)
 	}
-	return fmt.Sprintf("uid:%d", uid), nil
+	return fmt.Sprintf("uid:%d", uid), pid, nil
+}
+
+// The errors of ProcessOf.
+var (
+	ErrNoProcess = errors.New("bind is for the Unix socket, where pawld sees the process of its client")
+	ErrNoPIDFD   = errors.New("bind needs SO_PEERPIDFD, which Linux has since 6.5")
+)
+
+// PID is the number of the process that made the connection of a request's context, as it is seen
+// from here; 0: it is not seen.
+func PID(ctx context.Context) int {
+	c, _ := ctx.Value(key{}).(*conn)
+	if c == nil {
+		return 0
+	}
+	return c.pid
+}
+
+// ProcessOf opens that process.
+func ProcessOf(ctx context.Context) (*Process, error) {
+	c, _ := ctx.Value(key{}).(*conn)
+	if c == nil || c.Kind != Unix || c.pid == 0 {
+		return nil, ErrNoProcess
+	}
+	u, ok := unixOf(c.c)
+	if !ok {
+		return nil, ErrNoProcess
+	}
+	return openProcess(u)
 }
 
 // Identify returns who sent a request, and whether it came over the Unix socket. It refuses a

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -147,6 +148,31 @@ func (p *Policy) Allows(identity string, local bool, name string) bool {
 		}
 	}
 	return false
+}
+
+// Within returns what an identity may list of the names that begin with prefix: whole names, and
+// prefixes, none of which contains another. local: the request came over the Unix socket.
+func (p *Policy) Within(identity string, local bool, prefix string) (names, prefixes []string) {
+	if p == nil {
+		if local {
+			prefixes = []string{prefix}
+		}
+		return nil, prefixes
+	}
+	rule := slices.Sorted(slices.Values(p.rules[identity].Names)) // a prefix comes before what it contains
+	for _, n := range rule {
+		contained := func(in string) bool { return strings.HasPrefix(n, in) }
+		switch {
+		case strings.HasSuffix(n, "/") && strings.HasPrefix(prefix, n):
+			return nil, []string{prefix}
+		case !strings.HasPrefix(n, prefix) || slices.ContainsFunc(prefixes, contained):
+		case strings.HasSuffix(n, "/"):
+			prefixes = append(prefixes, n)
+		default:
+			names = append(names, n)
+		}
+	}
+	return slices.Compact(names), prefixes
 }
 
 // Locks is how many locks and waiters an identity may have.

@@ -68,3 +68,28 @@ func TestEachMistakeIsNamedWithItsLine(t *testing.T) {
 	_, err := Load("/no/such/file")
 	assert.ErrorContains(t, err, "policy: open /no/such/file")
 }
+
+func TestWithinIsWhatOneMayListAndNoMore(t *testing.T) {
+	p, err := load(t, "uid:1 orders/ orders/eu/ orders/x report a/b\n")
+	require.NoError(t, err)
+	for _, c := range []struct {
+		p                *Policy
+		identity, prefix string
+		local            bool
+		names, prefixes  []string
+	}{
+		{p, "uid:1", "", true, []string{"a/b", "report"}, []string{"orders/"}},
+		{p, "uid:1", "o", false, nil, []string{"orders/"}},
+		{p, "uid:1", "orders/", true, nil, []string{"orders/"}},
+		{p, "uid:1", "orders/eu/b", true, nil, []string{"orders/eu/b"}},
+		{p, "uid:1", "re", true, []string{"report"}, nil},
+		{p, "uid:1", "reports", true, nil, nil},
+		{p, "uid:2", "", true, nil, nil},
+		{nil, "uid:2", "x", true, nil, []string{"x"}},
+		{nil, "cn:2", "x", false, nil, nil},
+	} {
+		names, prefixes := c.p.Within(c.identity, c.local, c.prefix)
+		assert.Equal(t, c.names, names, "%s %q", c.identity, c.prefix)
+		assert.Equal(t, c.prefixes, prefixes, "%s %q", c.identity, c.prefix)
+	}
+}

@@ -18,7 +18,7 @@ type Listed struct {
 // One is the lock of ref in an answer to a request that arrived at arrival. false: it is not
 // known.
 func (t *Table) One(ref Ref, arrival, now clock.Instant) (Listed, bool) {
-	t.look(now)
+	t.advance(now)
 	s, r := t.row(ref)
 	if r == nil {
 		return Listed{}, false
@@ -29,7 +29,7 @@ func (t *Table) One(ref Ref, arrival, now clock.Instant) (Listed, bool) {
 // All are the locks of a session in an answer to a request that arrived at arrival: every held
 // one, and every lost one that is not settled.
 func (t *Table) All(id string, arrival, now clock.Instant) (all []Listed) {
-	t.look(now)
+	t.advance(now)
 	s := t.session(id)
 	if s == nil {
 		return nil

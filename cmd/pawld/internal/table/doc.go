@@ -10,7 +10,8 @@
 //   - V2 An answer lists a lock as held with 5/6 of end - arrival, rounded down, where
 //     end = min(expiry, D, acquired + max hold).
 //   - V4 Before it does, end is promised: until then the key is not removed, except by the
-//     client's own Release. The engine learns of it by Holding.Promise.
+//     client's own Release, or after the exit of the one process that can believe. The engine
+//     learns of it by Holding.Promise.
 //   - V5 What ends a lock makes it lost in the next answer.
 //   - V6 Session and request, both chosen by the client, name a lock. A repeat finds the
 //     same lock or place; with other parameters it is refused. A Release of an unknown one

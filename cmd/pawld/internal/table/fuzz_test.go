@@ -12,9 +12,9 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// world is one client, pawld and etcd, each with a clock of its own, in real time. Its
+// system is one client, pawld and etcd, each with a clock of its own, in real time. Its
 // oracle is that no client believes beyond its key.
-type world struct {
+type system struct {
 	*Table
 	begin  clock.Instant
 	now    time.Duration // real
@@ -40,28 +40,28 @@ const (
 	never   = time.Duration(math.MaxInt64)
 )
 
-func newWorld(rates int) *world {
+func newSystem(rates int) *system {
 	const rho = 1.0 / 11
 	rate := func(i int) float64 { return 1 + rho*float64(i%3-1) }
-	w := &world{begin: clock.Now(), pawld: rate(rates), client: rate(rates / 3), leader: rate(rates / 9), now: time.Second, from: time.Second, renewed: time.Second}
+	w := &system{begin: clock.Now(), pawld: rate(rates), client: rate(rates / 3), leader: rate(rates / 9), now: time.Second, from: time.Second, renewed: time.Second}
 	w.Table = New(cfg, w.clock(w.now))
 	return w
 }
 
 // clock is what pawld's shows at a real time.
-func (w *world) clock(real time.Duration) clock.Instant {
+func (w *system) clock(real time.Duration) clock.Instant {
 	return w.begin.Add(time.Duration(float64(real) * w.pawld))
 }
 
 // Until implements Holding: T2.
-func (w *world) Until() clock.Instant {
+func (w *system) Until() clock.Instant {
 	if w.dead() != nil {
 		return clock.Instant{}
 	}
 	return w.clock(w.renewed).Add(granted - granted/6)
 }
 
-func (w *world) dead() error {
+func (w *system) dead() error {
 	if w.engine == nil && !w.clock(w.now).Before(w.clock(w.renewed).Add(granted-granted/6)) {
 		w.engine = errors.New("session expired")
 	}
@@ -69,7 +69,7 @@ func (w *world) dead() error {
 }
 
 // Promise implements Holding.
-func (w *world) Promise(until clock.Instant) error {
+func (w *system) Promise(until clock.Instant) error {
 	if err := w.dead(); err != nil {
 		return err
 	}
@@ -79,17 +79,17 @@ func (w *world) Promise(until clock.Instant) error {
 	return nil
 }
 
-func (w *world) ref() Ref { return Ref{id, strconv.Itoa(w.n)} }
+func (w *system) ref() Ref { return Ref{id, strconv.Itoa(w.n)} }
 
 // remove is that the key goes at a real time.
-func (w *world) remove(at time.Duration) {
+func (w *system) remove(at time.Duration) {
 	if w.there {
 		w.there, w.removed = false, at
 	}
 }
 
 // check is the oracle.
-func (w *world) check() error {
+func (w *system) check() error {
 	w.carry()
 	if expiry := w.renewed + time.Duration(float64(granted)/w.leader); w.there && w.engine != nil {
 		// nobody renews: the server ends it, or pawld does, after what it promised
@@ -106,7 +106,7 @@ func (w *world) check() error {
 }
 
 // carry carries effects out.
-func (w *world) carry() {
+func (w *system) carry() {
 	for _, fx := range w.Effects() {
 		if fx.Kind != Leave && fx.Ref == w.ref() {
 			w.remove(w.now)
@@ -115,7 +115,7 @@ func (w *world) carry() {
 }
 
 // step is one thing that happens. a and b are anything.
-func (w *world) step(op, a, b byte) {
+func (w *system) step(op, a, b byte) {
 	delay := time.Duration(b) * 60 * ms // up to 15 s
 	arrival := max(w.now-delay, w.from)
 	sent := max(arrival-time.Duration(b%7)*ms, 0)
@@ -167,14 +167,14 @@ func (w *world) step(op, a, b byte) {
 		w.now += time.Duration(a) * 40 * ms
 	case 9: // time passes, watched
 		for end := w.now + time.Duration(a)*20*ms; w.now < end; w.now = min(end, w.now+w.Beat()) {
-			w.Look(w.clock(w.now))
+			w.Tick(w.clock(w.now))
 			w.carry()
 		}
 	}
 }
 
 // next makes the next acquisition one of its own, on a session of the engine that lives.
-func (w *world) next(a byte) {
+func (w *system) next(a byte) {
 	if w.there || w.belief > w.now {
 		return
 	}
@@ -185,7 +185,7 @@ func (w *world) next(a byte) {
 	}
 }
 
-func (w *world) win(now clock.Instant) bool {
+func (w *system) win(now clock.Instant) bool {
 	if !w.Won(w.ref(), w, now) {
 		return false
 	}
@@ -194,7 +194,7 @@ func (w *world) win(now clock.Instant) bool {
 }
 
 // answered is what the client makes of an answer to what it sent (rule V3).
-func (w *world) answered(sent time.Duration, arrival, now clock.Instant) {
+func (w *system) answered(sent time.Duration, arrival, now clock.Instant) {
 	l, ok := w.One(w.ref(), arrival, now)
 	if ok && l.State == Held {
 		w.belief = max(w.belief, sent+time.Duration(float64(l.Valid)/w.client))
@@ -209,7 +209,7 @@ func run(data []byte) error {
 	if len(data) == 0 {
 		return nil
 	}
-	w := newWorld(int(data[0]))
+	w := newSystem(int(data[0]))
 	for data = data[1:]; len(data) >= 3; data = data[3:] {
 		w.step(data[0], data[1], data[2])
 		if err := w.check(); err != nil {

@@ -6,7 +6,7 @@ import "github.com/pawl-locks/pawl/internal/clock"
 // the new state. If that is Releasing, the caller has to carry the release out, and to call
 // Released with the result.
 func (t *Table) Release(ref Ref, now clock.Instant) (st State, why error) {
-	t.look(now)
+	t.advance(now)
 	s, r := t.row(ref)
 	if r == nil { // so that an Acquire that comes later is refused (rule V6)
 		r = &row{id: ref.Request, state: Left, why: ErrNotHeld, ended: now}

@@ -27,7 +27,7 @@ type SavedRow struct {
 // Save returns everything except the places, which are given up: their clients poll again, and
 // are enqueued again.
 func (t *Table) Save(now clock.Instant) (all []Saved) {
-	t.look(now)
+	t.advance(now)
 	for _, s := range t.sessions {
 		saved := Saved{ID: s.id, Identity: s.identity, TTL: s.ttl, Ended: s.ended}
 		for _, r := range s.rows {

@@ -64,7 +64,7 @@ var (
 // fresh: it made one, and the caller has to enqueue for it. most is how many locks and places
 // this identity may have.
 func (t *Table) Acquire(ref Ref, p Params, most int, arrival, now clock.Instant) (fresh bool, err error) {
-	t.look(now)
+	t.advance(now)
 	s := t.session(ref.Session)
 	r := s.rows[ref.Request]
 	if r == nil {
@@ -102,7 +102,7 @@ const maxPast = 128
 // end.
 func (t *Table) retire(s *session, r *row, st State, why error) {
 	t.uncount(s, r)
-	r.state, r.why, r.holding, r.ended = st, why, nil, t.looked
+	r.state, r.why, r.holding, r.ended = st, why, nil, t.now
 	if st == Left || st == Released {
 		r.params = Params{} // a repeat is refused whatever it says, and what is remembered is to be small
 	}
@@ -144,7 +144,7 @@ func (t *Table) row(ref Ref) (*session, *row) {
 // Won records that the engine holds what the place of ref waited for. false: no client wants it
 // any more, and the caller has to release it.
 func (t *Table) Won(ref Ref, h Holding, now clock.Instant) bool {
-	t.look(now)
+	t.advance(now)
 	_, r := t.row(ref)
 	if r == nil || r.state != Waiting {
 		return false
@@ -155,7 +155,7 @@ func (t *Table) Won(ref Ref, h Holding, now clock.Instant) bool {
 
 // Lose records that the engine has lost a lock, or a place.
 func (t *Table) Lose(ref Ref, why error, now clock.Instant) {
-	t.look(now)
+	t.advance(now)
 	if s, r := t.row(ref); r != nil && (r.state == Held || r.state == Waiting) {
 		t.retire(s, r, Lost, why)
 	}

@@ -25,7 +25,7 @@ type Table struct {
 	sessions map[string]*session
 	live     int            // the number of locks and places
 	each     map[string]int // the same, by identity
-	looked   clock.Instant  // when a method was last called
+	now      clock.Instant  // when a method was last called
 	effects  []Effect
 	counts   Counts // except those that are counted on demand
 }
@@ -47,7 +47,7 @@ type session struct {
 
 // New makes an empty Table.
 func New(cfg Config, now clock.Instant) *Table {
-	return &Table{cfg: cfg, sessions: make(map[string]*session), each: make(map[string]int), looked: now}
+	return &Table{cfg: cfg, sessions: make(map[string]*session), each: make(map[string]int), now: now}
 }
 
 // A Ref identifies a lock or a place: by the client's session and its request (rule V6).
@@ -67,6 +67,7 @@ const (
 	Leave   Kind = iota + 1 // give up the place
 	Forfeit                 // take away a lock in which its client may have believed: no release (rule V8)
 	Return                  // release a lock that no answer listed
+	Abandon                 // take away a lock in which nobody believes any more: no release either
 )
 
 // Effects returns the effects since the last call.
@@ -79,7 +80,7 @@ func (t *Table) Effects() []Effect {
 // Open finds a session or opens it, and counts its request (rule V1). ttl 0: the session's own,
 // or the default.
 func (t *Table) Open(id, identity string, ttl time.Duration, arrival, now clock.Instant) error {
-	t.look(now)
+	t.advance(now)
 	s := t.session(id)
 	if s == nil {
 		if ttl == 0 {
@@ -102,7 +103,7 @@ func (t *Table) Open(id, identity string, ttl time.Duration, arrival, now clock.
 
 // Touch finds a session and counts its request (rule V1).
 func (t *Table) Touch(id, identity string, arrival, now clock.Instant) error {
-	t.look(now)
+	t.advance(now)
 	s := t.session(id)
 	if s == nil {
 		return &Error{Unknown, "session is not known: Acquire opens one; one that ended or expired is forgotten after a while"}
@@ -116,7 +117,7 @@ func (t *Table) renew(s *session, identity string, arrival, now clock.Instant) e
 	case s.identity != identity:
 		return &Error{Denied, "session is another identity's"}
 	case s.ended:
-		return &Error{Ended, "session has ended: Release without request_ids ended it"}
+		return &Error{Ended, "session has ended: Release without request_ids ended it, or its process exited"}
 	}
 	if until := arrival.Add(s.ttl); s.expiry.Before(until) {
 		s.expiry = until
@@ -174,7 +175,7 @@ type Counts struct {
 	Stalls                  int // how often pawld stalled
 	Cut                     int // answers whose promise was shorter because of D
 	Orphans                 int // locks that were released because no answer had listed them
-	Expired                 int // locks that were taken from clients without a request for their TTL
+	Expired                 int // locks that were taken from clients without a request for their TTL, or without a process
 	Overheld                int // locks taken from clients that held them for longer than max_hold_ms
 }
 

@@ -52,11 +52,11 @@ func (r *rig) Promise(until clock.Instant) error {
 
 // pass looks in beats until d, so that nothing is a stall.
 func (r *rig) pass(d time.Duration) {
-	for now := r.looked; now.Before(r.at(d)); {
+	for now := r.now; now.Before(r.at(d)); {
 		if now = now.Add(100 * ms); r.at(d).Before(now) {
 			now = r.at(d)
 		}
-		r.Look(now)
+		r.Tick(now)
 	}
 }
 
@@ -258,7 +258,7 @@ func TestV6AnEndedSessionRefusesALateAcquire(t *testing.T) {
 
 // V8 stands with V1 and max hold: their effects are Forfeit. Only what no answer has listed
 // is returned.
-func TestV9APlaceThatIsNotPolledIsLeft(t *testing.T) {
+func TestV9APositionThatIsNotPolledIsLeft(t *testing.T) {
 	r := newRig(t)
 	require.NoError(t, r.Open(id, who, 0, r.at(0), r.at(0)))
 	_, err := r.Acquire(ref, Params{}, most, r.at(0), r.at(0))
@@ -271,7 +271,7 @@ func TestV9APlaceThatIsNotPolledIsLeft(t *testing.T) {
 	require.NoError(t, r.Touch(id, who, r.at(3*time.Second), r.at(3*time.Second)), "its session is renewed")
 	r.pass(12*time.Second - 1)
 	assert.Empty(t, r.Effects())
-	r.Look(r.at(12 * time.Second))
+	r.Tick(r.at(12 * time.Second))
 	assert.Equal(t, []Effect{{ref, Leave, ErrExpired}}, r.Effects())
 	assert.Equal(t, Lost, r.listed(12*time.Second, 12*time.Second).State)
 }
@@ -287,7 +287,7 @@ func TestV9ALockThatNoAnswerListedIsReturned(t *testing.T) {
 	require.NoError(t, r.Touch(id, who, r.at(3*time.Second), r.at(3*time.Second)))
 	r.pass(11*time.Second - 1)
 	assert.Empty(t, r.Effects())
-	r.Look(r.at(11 * time.Second))
+	r.Tick(r.at(11 * time.Second))
 	assert.Equal(t, []Effect{{ref, Return, ErrExpired}}, r.Effects())
 }
 
@@ -325,11 +325,21 @@ func TestV9AStallBringsNothingBack(t *testing.T) {
 	assert.Equal(t, Lost, r.listed(h+time.Minute/2, h+time.Minute/2).State)
 }
 
-func TestLookSaysWhenItIsNextToBeCalled(t *testing.T) {
+// What was due when the stall began is not forgiven, though nobody had looked at it.
+func TestV9AStallForgivesNothingThatWasDueBefore(t *testing.T) {
 	r := newRig(t)
-	assert.Equal(t, r.Beat(), r.Look(r.begin))
+	r.hold(0, Params{})
+	r.listed(0, 0)
+	r.pass(h - 1)
+	require.NoError(t, r.Open("other", who, 0, r.at(h), r.at(h)), "a look at another session")
+	assert.Equal(t, Lost, r.listed(2*h, 2*h).State)
+}
+
+func TestTickSaysWhenItIsNextToBeCalled(t *testing.T) {
+	r := newRig(t)
+	assert.Equal(t, r.Beat(), r.Tick(r.begin))
 	r.hold(0, Params{MaxHold: ms})
-	assert.Equal(t, ms, r.Look(r.begin))
+	assert.Equal(t, ms, r.Tick(r.begin))
 	assert.Less(t, r.Beat(), cfg.MinTTL/6, "a beat that is a little late is no stall")
 }
 
@@ -500,4 +510,26 @@ func TestWhatIsSavedComesBackWithAllOfItsTime(t *testing.T) {
 	next.pass(59*time.Second - 1)
 	assert.Equal(t, Held, next.listed(58*time.Second, 59*time.Second-1).State)
 	assert.Equal(t, ErrMaxHold, next.listed(58*time.Second, 59*time.Second).Why, "max hold goes on")
+}
+
+// Nobody believes in what a process held that has exited; and no request of it comes any more.
+func TestWhatAProcessHadIsTakenAtOnceWhenItExits(t *testing.T) {
+	r := newRig(t)
+	r.hold(0, Params{})
+	r.listed(0, 0)
+	waits, orphan := Ref{id, "2"}, Ref{id, "3"}
+	for _, other := range []Ref{waits, orphan} {
+		_, err := r.Acquire(other, Params{}, most, r.at(0), r.at(0))
+		require.NoError(t, err)
+	}
+	require.True(t, r.Won(orphan, r, r.at(ms)))
+	r.Exited(id, r.at(ms))
+	r.Exited(id, r.at(ms))
+	r.Exited("none", r.at(ms))
+	assert.ElementsMatch(t, []Effect{{ref, Abandon, ErrExpired}, {waits, Leave, ErrExpired}, {orphan, Return, ErrExpired}}, r.Effects())
+	assert.Equal(t, 1, r.Counts().Expired)
+	assert.Zero(t, r.Counts().Sessions)
+	assert.ErrorContains(t, r.Touch(id, who, r.at(ms), r.at(ms)), "its process exited")
+	r.pass(h + cfg.Keep + time.Second)
+	assert.ErrorContains(t, r.Touch(id, who, r.at(h+cfg.Keep+time.Second), r.at(h+cfg.Keep+time.Second)), "not known")
 }

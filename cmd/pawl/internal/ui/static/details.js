@@ -1,7 +1,7 @@
 // All that is known of one queue: its holder, its queue, its history.
 
 import { el, icon, set } from "./dom.js";
-import { besides, bound, clock, ends, span, sum, visible, who } from "./text.js";
+import { besides, bound, clock, ends, mode, span, visible, who } from "./text.js";
 
 const LEASES = 3_000; // how often they are read
 const PAST = 50; // holds shown
@@ -77,7 +77,7 @@ export class Details {
     const close = el("button", { type: "button", class: "quiet", "aria-label": "Close the details", "data-focus": "close" }, icon("close"));
     close.addEventListener("click", () => this.on.close());
     return el("header", {}, el("h2", { id: "details-name", tabindex: "-1", "data-focus": "name" }, el("bdi", {}, visible(r.name))), close,
-      el("p", { class: "what" }, icon(r.kind), r.kind + (r.layout === "etcd" ? ", etcd's layout" : "") + (r.holder ? "" : ", free")));
+      el("p", { class: "what" }, icon(r.kind), r.kind + (r.layout === "etcd" ? ", etcd's layout" : "") + (r.queue?.sum ? ": " + r.queue.sum : r.holder ? "" : ", free")));
   }
 
   holder(r) {
@@ -86,7 +86,7 @@ export class Details {
     const facts = [
       ["Owner", p.owner ? visible(p.owner) : "not said"],
       ["Host", p.host ? visible(p.host) + (p.pid ? ", pid " + p.pid : "") : null],
-      ["Mode", p.mode === "shared" ? "shared" : p.slot !== undefined ? `slot ${p.slot}, ${sum(r.queue)}` : null],
+      ["Mode", p.mode === "shared" ? "shared" : p.slot !== undefined ? `slot ${p.slot}` : null],
       ["Together", besides(p, r.name) ? "all or none" + besides(p, r.name) : null],
       ["Token", p.token],
       ["Held for", r.hold ? el("time", { "data-from": r.hold.from, "data-bound": bound(r.hold) }) : null],
@@ -114,13 +114,13 @@ export class Details {
 
   // holders are those of a name that has several.
   holders(r) {
-    const section = el("section", {}, el("h3", {}, "Holders", el("span", { class: "dim" }, " " + sum(r.queue))));
+    const section = el("section", {}, el("h3", {}, "Holders"));
     const slots = r.kind === "semaphore";
     const rows = r.holders.map((p) => {
       const hold = this.model.holdOf(r.id, p.token);
       return el("tr", {},
         slots ? el("td", { class: "number" }, String(p.slot ?? "")) : null,
-        el("td", { title: who(p) + besides(p, r.name) + (p.host ? " on " + visible(p.host) + (p.pid ? ", pid " + p.pid : "") : "") + "\n" + visible(p.key) }, el("bdi", {}, who(p))),
+        el("td", { title: who(p) + besides(p, r.name) + (p.host ? " on " + visible(p.host) + (p.pid ? ", pid " + p.pid : "") : "") + "\n" + visible(p.key) }, el("bdi", {}, who(p)), besides(p, r.name)),
         el("td", { class: "number" }, p.token),
         el("td", { class: "number" }, hold ? el("time", { "data-from": hold.from, "data-bound": bound(hold) }) : "–"),
         this.model.may ? el("td", {}, this.breaks(p.token, "break-" + p.token)) : null);
@@ -141,7 +141,7 @@ export class Details {
     const waiters = r.queue.positions.filter((p) => !p.holds);
     const rows = waiters.map((p, i) => el("tr", {},
       el("td", { class: "number" }, String(i + 1)),
-      el("td", { title: who(p) + (p.mode === "shared" ? " (reader)" : "") + besides(p, r.name) + (p.host ? " on " + visible(p.host) + (p.pid ? ", pid " + p.pid : "") : "") }, el("bdi", {}, who(p))),
+      el("td", { title: who(p) + mode(p) + besides(p, r.name) + (p.host ? " on " + visible(p.host) + (p.pid ? ", pid " + p.pid : "") : "") }, el("bdi", {}, who(p)), mode(p) + besides(p, r.name)),
       el("td", { class: "number" }, r.kind === "semaphore" ? "–" : p.token),
       el("td", { class: "number" }, p.since && r.kind !== "election" ? el("time", { "data-from": p.since }) : "–")));
     section.append(table("Who waits, in order", ["", "Owner", "Token", "Waits"], rows));

@@ -53,14 +53,11 @@ export function holding(queue) {
   const others = queue.holding - 1;
   if (p.mode === "semaphore") return who(p) + (others ? " and " + count(others, "other", "others") : "") + ", " + slots(queue);
   if (others) return who(p) + " and " + count(others, "other reader", "other readers");
-  return who(p) + (p.mode === "shared" ? " (reader)" : "") + besides(p, queue.name);
+  return who(p) + mode(p) + besides(p, queue.name);
 }
 
-// sum says how a queue stands where that is not one holder: "3 readers", "2 of 3 slots".
-export function sum(queue) {
-  if (queue.kind === "semaphore") return slots(queue);
-  return queue.positions[0]?.mode === "shared" ? count(queue.holding, "reader", "readers") : "";
-}
+// mode marks a reader.
+export const mode = (p) => (p.mode === "shared" ? " (reader)" : "");
 
 const slots = (queue) => (queue.limit ? queue.holding + " of " + count(queue.limit, "slot", "slots") : "no slot held");
 

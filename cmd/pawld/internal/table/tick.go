@@ -6,10 +6,10 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// Look does what is due at now, and returns after how long it has to be called again. It has to
+// Tick does what is due at now, and returns after how long it has to be called again. It has to
 // be called at least every Beat, so that a stall can be distinguished from an idle time.
-func (t *Table) Look(now clock.Instant) (next time.Duration) {
-	t.look(now)
+func (t *Table) Tick(now clock.Instant) (next time.Duration) {
+	t.advance(now)
 	next = t.Beat()
 	for id := range t.sessions {
 		s := t.session(id)
@@ -49,22 +49,22 @@ func (t *Table) due(s *session, now clock.Instant) time.Duration {
 	return next
 }
 
-// look is called first by every method, so that a stall is noticed before what became due
+// advance is called first by every method, so that a stall is noticed before what became due
 // during it. What is due in a session is done by the first call that finds the session: see
 // session.
-func (t *Table) look(now clock.Instant) {
-	before := t.looked
+func (t *Table) advance(now clock.Instant) {
+	before := t.now
 	gap := now.Sub(before)
-	t.looked = now
+	t.now = now
 	if gap <= t.cfg.MinTTL/6 {
 		return
 	}
 	for id, s := range t.sessions {
 		if gap > s.ttl/6 && !s.over && !s.ended {
-			if t.looked = before; !t.session(id).over {
+			if t.now = before; !t.session(id).over {
 				t.forgive(s, now)
 			}
-			t.looked = now
+			t.now = now
 		}
 	}
 	t.counts.Stalls++
@@ -74,7 +74,7 @@ func (t *Table) look(now clock.Instant) {
 func (t *Table) session(id string) *session {
 	s := t.sessions[id]
 	if s != nil && !s.over && !s.ended {
-		t.expire(s, t.looked)
+		t.expire(s, t.now)
 	}
 	return s
 }

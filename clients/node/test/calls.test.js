@@ -1,0 +1,123 @@
+'use strict';
+
+// How long a call takes, and what it says: node --test test/calls.test.js, in the client's folder.
+
+const assert = require('node:assert');
+const fs = require('node:fs');
+const http = require('node:http');
+const net = require('node:net');
+const os = require('node:os');
+const path = require('node:path');
+const { afterEach, beforeEach, test } = require('node:test');
+const { Session, PawldError } = require('..');
+
+const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+const held = (id) => ({ requestId: id, state: 'HELD', names: ['n'], token: '5', keys: ['n/1'], validForMs: '60000' });
+
+let dir; // of the socket
+let server; // answers as the test says: answers has a function for each call, from body to status and answer
+let answers;
+let seen; // calls, bodies and headers
+let rows; // as Renew lists them
+let session;
+
+const options = (more) => ({ socket: path.join(dir, 's'), ttl: 400, ...more });
+
+/** until waits until want is true, 10 s at most. */
+async function until(want) {
+  for (const end = Date.now() + 10000; !want(); await sleep(5)) assert.ok(Date.now() < end, 'it does not happen');
+}
+
+async function took(f) {
+  const begin = process.hrtime.bigint();
+  await f();
+  return Number((process.hrtime.bigint() - begin) / 1000000n);
+}
+
+beforeEach(async () => {
+  dir = fs.mkdtempSync(path.join(os.tmpdir(), 'pawld'));
+  seen = [];
+  rows = new Map();
+  answers = {
+    Acquire(body) {
+      rows.set(body.requestId, held(body.requestId));
+      return [200, { state: 'HELD', lock: held(body.requestId) }];
+    },
+    async Renew(body) {
+      for (const id of body.settled) rows.delete(id);
+      await sleep(body.waitMs); // parked
+      return [200, { locks: [...rows.values()] }];
+    },
+    Release(body) {
+      for (const id of body.requestIds || []) rows.delete(id);
+      return [200, { results: (body.requestIds || []).map((id) => ({ requestId: id, released: true })) }];
+    },
+  };
+  server = http.createServer(async (request, response) => {
+    const parts = [];
+    for await (const b of request) parts.push(b);
+    const body = JSON.parse(Buffer.concat(parts).toString());
+    const call = request.url.split('/').pop();
+    seen.push({ call, body, headers: request.headers });
+    const [status, answer] = await answers[call](body);
+    response.writeHead(status, { 'Content-Type': 'application/json' });
+    response.end(JSON.stringify(answer));
+  });
+  await new Promise((done) => server.listen(path.join(dir, 's'), done));
+  session = new Session(options());
+});
+
+afterEach(async () => {
+  answers.Release = () => [200, { results: [] }];
+  await session.close();
+  server.closeAllConnections();
+  await new Promise((done) => server.close(done));
+  fs.rmSync(dir, { recursive: true });
+});
+
+// Else a client waits for what it won itself, and was never told.
+test('what nobody has is given back while another is waited for', async () => {
+  const orphan = '0123456789abcdef'.repeat(2);
+  rows.set(orphan, held(orphan));
+  answers.Acquire = async (body) => {
+    await sleep(body.waitMs);
+    return [200, { state: 'WAITING' }];
+  };
+  const waiting = assert.rejects(session.acquire('n', { timeout: 3000 }), { name: 'TimeoutError' });
+  await until(() => seen.some((s) => s.call === 'Release' && s.body.requestIds[0] === orphan));
+  await waiting;
+});
+
+test('a call takes no longer than its timeout where pawld is silent', async () => {
+  const lock = await session.acquire('n');
+  answers.Acquire = answers.Release = () => new Promise(() => {});
+  assert.ok(await took(() => assert.rejects(session.acquire('m', { timeout: 300 }), PawldError)) < 300 + 1200);
+  assert.ok(await took(() => assert.rejects(session.tryAcquire('m'), PawldError)) < 400 + 1200);
+  assert.ok(await took(() => assert.rejects(lock.release(), PawldError)) < 400 + 1200);
+  for (const s of seen) assert.match(s.headers['connect-timeout-ms'], /^\d+$/, 'pawld answers in time');
+});
+
+test('a call takes no longer than its timeout where the answer trickles in', async () => {
+  const sockets = new Set();
+  const slow = net.createServer((c) => {
+    sockets.add(c);
+    c.on('error', () => {});
+    c.write('HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n');
+    const each = setInterval(() => c.write(' '), 50);
+    c.on('close', () => { clearInterval(each); sockets.delete(c); });
+  });
+  await new Promise((done) => slow.listen(path.join(dir, 'slow'), done));
+  const other = new Session(options({ socket: path.join(dir, 'slow') }));
+  assert.ok(await took(() => assert.rejects(other.acquire('n', { timeout: 300 }), PawldError)) < 300 + 1200);
+  await other.close();
+  for (const c of sockets) c.destroy();
+  await new Promise((done) => slow.close(done));
+});
+
+test('bind is asked for where it is wanted, and nowhere else', async () => {
+  await session.acquire('n');
+  const bound = new Session(options({ bind: true }));
+  await bound.acquire('n');
+  assert.deepStrictEqual(seen.filter((s) => s.call === 'Acquire').map((s) => s.body.bind), [undefined, true]);
+  await bound.close();
+});

@@ -1,0 +1,136 @@
+"""How long a Lock is believed in, on clocks that stand still unless a test sets them."""
+
+import time
+import unittest
+from unittest import mock
+
+from test_session import AWAY, Pawld, held
+
+import pawld
+
+SECOND = 1_000_000_000
+VALID = 60 * SECOND  # what held says
+
+
+class BeliefTest(unittest.TestCase):
+    def setUp(self):
+        self.pawld = Pawld()
+        self.addCleanup(self.pawld.stop)
+        self.boot = self.wall = 1000 * SECOND
+        for name, clock in (("clock_gettime_ns", lambda which: self.boot), ("time_ns", lambda: self.wall)):
+            patch = mock.patch.object(time, name, clock)
+            patch.start()
+            self.addCleanup(patch.stop)
+        self.pawld.answers = {
+            "Acquire": lambda body: (200, {"state": "HELD", "lock": held(body["requestId"])}),
+            "Renew": lambda body: AWAY,
+            "Release": lambda body: AWAY,
+        }
+        self.session = pawld.Session(self.pawld.path, ttl=0.4)
+
+    def pass_by(self, ns):
+        self.boot, self.wall = self.boot + ns, self.wall + ns
+
+    def late(self, ns, answer):
+        """Answers once, after ns, and then no more."""
+        answers = [answer]
+
+        def handle(body):
+            if not answers:
+                return AWAY
+            self.pass_by(ns)
+            return 200, answers.pop()
+
+        return handle
+
+    def await_renewals(self, n):
+        """Waits until n more were sent, so that the answers to all but the last were taken in."""
+        want = self.pawld.count("Renew") + n
+        self.assertTrue(self.pawld.await_call("Renew", lambda body: self.pawld.count("Renew") >= want))
+
+    def test_the_clock_counts_a_suspend(self):
+        self.assertEqual(pawld._CLOCK, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+
+    def test_a_belief_ends_at_the_nanosecond_by_the_clock_that_ran_further(self):
+        for clock in ("boot", "wall"):
+            with self.subTest(clock):
+                lock = self.session.acquire("n")
+                setattr(self, clock, getattr(self, clock) + VALID - 1)
+                lock.check()
+                setattr(self, clock, getattr(self, clock) + 1)
+                with self.assertRaises(pawld.LockLost):
+                    lock.check()
+
+    def test_what_is_over_stays_over(self):
+        lock = self.session.acquire("n")
+        self.pass_by(VALID)
+        self.assertFalse(lock.held())
+        self.pawld.answers["Renew"] = lambda body: (200, {"locks": [held(lock._id)]})
+        self.await_renewals(3)
+        self.assertFalse(lock.held())
+
+    def test_an_answer_that_comes_when_it_is_over_is_too_late(self):
+        lock = self.session.acquire("n")
+        self.pawld.answers["Renew"] = self.late(VALID, {"locks": [dict(held(lock._id), validForMs="120000")]})
+        self.await_renewals(2)
+        self.assertFalse(lock.held())
+
+    def test_a_belief_counts_from_before_acquire_was_sent(self):
+        def late(body):
+            self.pass_by(50 * SECOND)
+            return 200, {"state": "HELD", "lock": held(body["requestId"])}
+
+        self.pawld.answers["Acquire"] = late
+        lock = self.session.acquire("n")
+        self.pass_by(10 * SECOND - 1)
+        self.assertTrue(lock.held())
+        self.pass_by(1)
+        self.assertFalse(lock.held())
+
+    def test_a_belief_counts_from_before_renew_was_sent(self):
+        lock = self.session.acquire("n")
+        self.pawld.answers["Renew"] = self.late(50 * SECOND, {"locks": [held(lock._id)]})
+        self.await_renewals(2)
+        self.pass_by(10 * SECOND)
+        self.assertFalse(lock.held())
+
+    def test_a_belief_counts_from_before_confirm_was_sent(self):
+        lock = self.session.acquire("n")
+        self.pass_by(30 * SECOND)
+        self.pawld.answers["Confirm"] = self.late(20 * SECOND, {"lock": held(lock._id)})
+        lock.confirm()
+        self.pass_by(40 * SECOND - 1)
+        self.assertTrue(lock.held())
+        self.pass_by(1)
+        self.assertFalse(lock.held())
+
+    def test_an_answer_extends_a_belief_and_never_shortens_it(self):
+        lock = self.session.acquire("n")
+        self.pawld.answers["Renew"] = lambda body: (200, {"locks": [dict(held(lock._id), validForMs="1000")]})
+        self.await_renewals(2)
+        self.pass_by(VALID - 1)
+        self.assertTrue(lock.held())
+
+    def test_what_an_answer_does_not_list_is_not_held(self):
+        lock, other = self.session.acquire("n"), self.session.acquire("m")
+        self.pawld.answers["Renew"] = lambda body: (time.sleep(0.05), (200, {"locks": [held(other._id)]}))[1]
+        self.assertTrue(self.pawld.await_call("Renew", lambda body: lock._id in body["settled"]))
+        with self.assertRaisesRegex(pawld.LockLost, "NOT_HELD"):
+            lock.check()
+        self.assertTrue(other.held())
+
+    def test_it_stops_believing_before_a_release_is_sent(self):
+        lock = self.session.acquire("n")
+        believed = []
+
+        def release(body):
+            believed.append(lock.held())
+            return 200, {"results": [{"requestId": lock._id, "released": True}]}
+
+        self.pawld.answers["Release"] = release
+        lock.release()
+        self.assertEqual(believed, [False])
+
+
+if __name__ == "__main__":
+    unittest.main()

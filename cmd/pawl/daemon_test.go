@@ -1,0 +1,353 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+// builtIn is the directory of what buildPawld built; "": nothing.
+var builtIn string
+
+// buildPawld builds the daemon of this checkout, once.
+var buildPawld = sync.OnceValues(func() (path string, err error) {
+	if builtIn, err = os.MkdirTemp("", "pawl-test"); err != nil {
+		return "", err
+	}
+	path = filepath.Join(builtIn, "pawld")
+	build := exec.Command("go", "build", "-tags", "small", "-o", path, ".")
+	build.Dir = filepath.Join("..", "pawld")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return path, nil
+})
+
+// allTests are the tests, after which what buildPawld built is removed.
+type allTests struct{ *testing.M }
+
+// Run implements testscript.TestingM.
+func (all allTests) Run() int {
+	code := all.M.Run()
+	if builtIn != "" {
+		_ = os.RemoveAll(builtIn)
+	}
+	return code
+}
+
+// A pawld is a daemon under way, on a socket.
+type pawld struct {
+	cmd    *exec.Cmd
+	socket string
+	stderr *lockedBuffer
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+func (l *lockedBuffer) String() string { l.mu.Lock(); defer l.mu.Unlock(); return l.b.String() }
+
+// startPawld starts one, and returns when its socket is there.
+func startPawld(t *testing.T, endpoint string, args ...string) *pawld {
+	t.Helper()
+	path, err := buildPawld()
+	require.NoError(t, err)
+	dir, err := os.MkdirTemp("", "pawld") // a socket's path has to be short
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	p := &pawld{socket: filepath.Join(dir, "s"), stderr: new(lockedBuffer)}
+	p.cmd = exec.Command(path, append([]string{"--endpoints", endpoint, "--socket", p.socket}, args...)...)
+	p.cmd.Stderr = p.stderr
+	require.NoError(t, p.cmd.Start())
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+		if t.Failed() {
+			t.Log(p.stderr)
+		}
+	})
+	eventually(t, func() bool {
+		c, err := net.Dial("unix", p.socket)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	}, "it does not serve")
+	return p
+}
+
+// post makes one call as a client.
+func (p *pawld) post(method string, body any) (status int, answer []byte, err error) {
+	b, err := json.Marshal(body)
+	if err != nil {
+		return 0, nil, err
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", p.socket)
+	}}}
+	resp, err := client.Post("http://pawl/pawl.v1.Locks/"+method, "application/json", bytes.NewReader(b))
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	answer, err = io.ReadAll(resp.Body)
+	return resp.StatusCode, answer, err
+}
+
+// keep renews a client's session until the test ends.
+func (p *pawld) keep(t *testing.T, session string) {
+	ended, done := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(ended); <-done })
+	go func() {
+		defer close(done)
+		for tick := time.NewTicker(time.Second); ; {
+			select {
+			case <-tick.C:
+				_, _, _ = p.post("Renew", map[string]any{"session": session})
+			case <-ended:
+				tick.Stop()
+				return
+			}
+		}
+	}()
+}
+
+// askDoctor runs pawl doctor, and returns what it says.
+func askDoctor(t *testing.T, args ...string) (said string, code int) {
+	t.Helper()
+	p := begin(t, "127.0.0.1:1", append([]string{"doctor"}, args...)...)
+	said, code = p.all(), p.code(t)
+	return said + p.stderr.String(), code
+}
+
+func TestTheDoctorFindsADaemonInOrder(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t)
+	p := startPawld(t, s.Addr(), "--state-dir", onDisk(t))
+	said, code := askDoctor(t, "--daemon", p.socket)
+	assert.Equal(t, 0, code, said)
+	who := fmt.Sprintf("uid:%d", os.Getuid())
+	for _, want := range []string{
+		`(?m)^ok    socket     \S+: user \S+ and group \S+ may connect$`,
+		`(?m)^ok    state      \S+: is on disk, and outlives a restart$`,
+		`(?m)^ok    live       answers in `,
+		`(?m)^ok    version    pawld .*; this is pawl `,
+		`(?m)^ok    ready      can acquire locks$`,
+		`(?m)^ok    calls      Acquire, Renew and Release work for ` + who + `; a free lock takes \S+, token \d+$`,
+		`(?m)^ok    promise    a lock is valid for 2\.\d+s of a TTL of 3s, from before its request$`,
+		`(?m)^ok    pace       a wait of 500ms took 5\d\dms$`,
+		`0 wrong\n$`,
+	} {
+		assert.Regexp(t, want, said)
+	}
+	assert.EqualValues(t, 1, countKeys(t, s), "only pawld's own session is left: the probe was released")
+
+	said, code = askDoctor(t, "--daemon", p.socket, "--json")
+	assert.Equal(t, 0, code, said)
+	assert.Contains(t, said, `{"check":"ready","status":"ok","says":"can acquire locks"}`)
+}
+
+// onDisk is a directory that is not in memory.
+func onDisk(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/tmp", "pawld") // the system's other one may be in memory
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// The state directory is what pawld's flags or its file of flags say.
+func TestTheDoctorLooksAtADaemonsStateDirectory(t *testing.T) {
+	t.Parallel()
+	memory, err := os.MkdirTemp("/dev/shm", "pawld")
+	if err != nil {
+		t.Skip("there is no directory in memory")
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(memory) })
+	config := filepath.Join(t.TempDir(), "config")
+	require.NoError(t, os.WriteFile(config, []byte("# its flags\nmax-ttl = 15s\nstate-dir = "+memory+"\n"), 0o600))
+	p := startPawld(t, etcdtest.Start(t).Addr(), "--config", config)
+	said, code := askDoctor(t, "--daemon", p.socket)
+	assert.Equal(t, 0, code, said)
+	assert.Regexp(t, `look  state      `+memory+`: is in memory, and may go when the unit stops: .*\n +→ use StateDirectory=`, said)
+}
+
+func TestTheDoctorSaysWhatAPolicyForbids(t *testing.T) {
+	t.Parallel()
+	policy := filepath.Join(t.TempDir(), "policy")
+	require.NoError(t, os.WriteFile(policy, fmt.Appendf(nil, "uid:%d orders/\n", os.Getuid()), 0o600))
+	p := startPawld(t, etcdtest.Start(t).Addr(), "--policy", policy)
+	said, code := askDoctor(t, "--daemon", p.socket)
+	assert.Equal(t, 0, code, said)
+	assert.Regexp(t, `look  calls      pawl-doctor-\w+: this user may not use it: the policy gives "uid:\d+" no name "pawl-doctor-\w+"\n +→ name a PREFIX`, said)
+	assert.Contains(t, said, "look  state      pawld has no --state-dir")
+	said, code = askDoctor(t, "--daemon", p.socket, "orders/")
+	assert.Equal(t, 0, code, said)
+	assert.Contains(t, said, "ok    calls ")
+}
+
+func TestTheDoctorSaysThatADaemonHasNoEtcd(t *testing.T) {
+	t.Parallel()
+	p := startPawld(t, "127.0.0.1:1", "--health", "127.0.0.1:0")
+	said, code := askDoctor(t, "--daemon", p.socket)
+	assert.Equal(t, cli.ExitWrong, code)
+	assert.Regexp(t, `ok    live .*\n(.*\n)?wrong ready      cannot acquire locks: etcd does not answer it`, said)
+	assert.NotContains(t, said, " calls ")
+
+	said, code = askDoctor(t, "--daemon", p.health(t))
+	assert.Equal(t, cli.ExitWrong, code)
+	assert.Contains(t, said, "ok    live ")
+	assert.Contains(t, said, "wrong ready ")
+	assert.Contains(t, said, "ok    metrics ")
+}
+
+var healthAt = regexp.MustCompile(`msg=health address=(\S+)`)
+
+// health is the URL of --health, as it is logged.
+func (p *pawld) health(t *testing.T) string {
+	t.Helper()
+	eventually(t, func() bool { return healthAt.MatchString(p.stderr.String()) }, "it serves no health")
+	return "http://" + healthAt.FindStringSubmatch(p.stderr.String())[1]
+}
+
+func TestTheDoctorReadsADaemonsHealth(t *testing.T) {
+	t.Parallel()
+	p := startPawld(t, etcdtest.Start(t).Addr(), "--health", "127.0.0.1:0")
+	said, code := askDoctor(t, "--daemon", p.health(t))
+	assert.Equal(t, 0, code, said)
+	for _, want := range []string{"ok    live ", "ok    version    pawld ", "ok    ready ", "no session lost, no stall, no promise cut since it started"} {
+		assert.Contains(t, said, want)
+	}
+}
+
+// What is wrong with a socket, and what to do.
+func TestTheDoctorExaminesADaemonsSocket(t *testing.T) {
+	t.Parallel()
+	said, code := askDoctor(t, "--daemon", "/no/such/socket")
+	assert.Equal(t, cli.ExitWrong, code)
+	assert.Regexp(t, `wrong socket     /no/such/socket: does not exist\n +→ start pawld`, said)
+
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	said, code = askDoctor(t, "--daemon", file)
+	assert.Equal(t, cli.ExitWrong, code)
+	assert.Contains(t, said, "is no socket")
+
+	p := startPawld(t, etcdtest.Start(t).Addr())
+	require.NoError(t, os.Chmod(p.socket, 0o666))
+	said, code = askDoctor(t, "--daemon", p.socket)
+	assert.Equal(t, 0, code, said)
+	assert.Contains(t, said, "look  socket ")
+	assert.Contains(t, said, "everybody on this machine may connect")
+	require.NoError(t, os.Chmod(filepath.Dir(p.socket), 0o777))
+	said, code = askDoctor(t, "--daemon", p.socket)
+	assert.Equal(t, cli.ExitWrong, code)
+	assert.Contains(t, said, "everybody may put another socket in its place")
+
+	require.NoError(t, p.cmd.Process.Kill())
+	_ = p.cmd.Wait()
+	said, code = askDoctor(t, "--daemon", p.socket)
+	assert.Equal(t, cli.ExitWrong, code)
+	assert.Contains(t, said, "nobody serves it: pawld died")
+}
+
+func TestTheDoctorSaysWhoMayConnectToADaemon(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can be another user")
+	}
+	t.Parallel()
+	p := startPawld(t, etcdtest.Start(t).Addr())
+	self, err := os.Executable()
+	require.NoError(t, err)
+	pawl := filepath.Join(filepath.Dir(p.socket), "pawl") // where another user may execute it
+	require.NoError(t, exec.Command("cp", self, pawl).Run())
+	other := beginAs(t, 12345, "", pawl, "doctor", "--daemon", p.socket)
+	said := other.all()
+	assert.Equal(t, cli.ExitWrong, other.code(t))
+	assert.Regexp(t, `user 12345 may not connect: user root and group root may\n +→ add this user to that group`, said)
+}
+
+func TestBadArgumentsForADaemonAreNamed(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"--daemon=":                                    `--daemon "": want the path`,
+		"--daemon 127.0.0.1:8377":                      `--daemon "127.0.0.1:8377": want the path of pawld's socket, or http://HOST:PORT`,
+		"--daemon https://a:1":                         `--daemon "https://a:1": want`,
+		"--daemon http://":                             `want the path`,
+		"--daemon http://a:1/metrics":                  `--daemon "http://a:1/metrics": want`,
+		"--daemon http://a:1 orders/":                  `a PREFIX is for --daemon with a socket`,
+		"--daemon /run/s --endpoints a:1":              "--endpoints is for the cluster, and --daemon is given: want one",
+		"--daemon /run/s --namespace x --dial-timeout": "flag needs an argument",
+		"--daemon /run/s --embed":                      "--embed is for the cluster",
+		"--daemon /run/s a b":                          `"b" is one too many`,
+	} {
+		said, code := askDoctor(t, strings.Fields(args)...)
+		assert.Equal(t, cli.ExitUsage, code, args)
+		assert.Contains(t, said, want, args)
+	}
+}
+
+// What the daemon's clients hold is shown with their own owners.
+func TestCommandsShowTheOwnersOfADaemonsClients(t *testing.T) {
+	t.Parallel()
+	s := etcdtest.Start(t)
+	p := startPawld(t, s.Addr())
+	owner := fmt.Sprintf("uid:%d %q", os.Getuid(), "a worker")
+	for i, body := range []map[string]any{
+		{"names": []string{"lock"}, "mode": "EXCLUSIVE"}, {"names": []string{"slot"}, "mode": "SEMAPHORE", "limit": 2},
+		{"names": []string{"chief"}, "mode": "ELECTION", "value": "YnkgbmFtZQ=="}, {"names": []string{"one", "two"}, "mode": "SHARED"},
+	} {
+		body["session"], body["requestId"] = strings.Repeat("12345678", 4), fmt.Sprintf("%032x", 0xabc+i)
+		body["owner"], body["waitMs"], body["ttlMs"] = "a worker", 5000, 15000
+		status, answer, err := p.post("Acquire", body)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, status, string(answer))
+		require.Contains(t, string(answer), `"state":"HELD"`)
+	}
+	p.keep(t, strings.Repeat("12345678", 4))
+	said := func(args ...string) string {
+		t.Helper()
+		c := begin(t, s.Addr(), args...)
+		out := c.all()
+		require.Equal(t, 0, c.code(t), out)
+		return out
+	}
+	all := said("ls")
+	assert.Equal(t, 5, strings.Count(all, owner), all)
+	assert.NotContains(t, all, "pawld")
+	for _, name := range []string{"lock", "slot", "chief", "one"} {
+		one := said("show", name)
+		assert.Contains(t, one, owner)
+		assert.NotContains(t, one, "pawld")
+	}
+	assert.Contains(t, said("show", "--json", "lock"), fmt.Sprintf(`"owner":%q`, owner))
+	assert.Equal(t, owner+"\n", said("show", "--holder", "lock"))
+	assert.Equal(t, "by name\n", said("show", "--holder", "chief"))
+	onTerminal(t, s.Addr(), "top").shows("chief", owner, "lock", owner)
+}

@@ -1,0 +1,381 @@
+package doctor
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
+	"github.com/pawl-locks/pawl/internal/version"
+)
+
+// A daemon is a pawld, as its clients see it.
+type daemon struct {
+	http   *http.Client
+	base   string
+	serves string // what its last answer said of it; "": it did not say
+}
+
+// daemonAt returns the pawld at the value of --daemon. An invalid value is wrong usage.
+func daemonAt(at string, within time.Duration) (p *daemon, socket string, err error) {
+	wrong := cli.Usage("--daemon %q: want the path of pawld's socket, or http://HOST:PORT, which is its --health", at)
+	if strings.Contains(at, "://") {
+		u, err := url.Parse(at)
+		if err != nil || u.Scheme != "http" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+			return nil, "", wrong
+		}
+		return &daemon{http: &http.Client{Timeout: within}, base: "http://" + u.Host}, "", nil
+	}
+	if _, _, err := net.SplitHostPort(at); at == "" || err == nil && !strings.Contains(at, "/") {
+		return nil, "", wrong
+	}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", at)
+	}
+	return &daemon{http: &http.Client{Timeout: within, Transport: &http.Transport{DialContext: dial}}, base: "http://pawl"}, at, nil
+}
+
+// maxAnswer bounds an answer that is read.
+const maxAnswer = 1 << 20
+
+// do sends a request, and returns the answer, whatever its status.
+func (p *daemon) do(r *http.Request) (*http.Response, []byte, error) {
+	resp, err := p.http.Do(r)
+	if err != nil {
+		return nil, nil, errors.Unwrap(err) // without the URL, which is not what the user gave
+	}
+	defer resp.Body.Close()
+	p.serves = resp.Header.Get("Server")
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	return resp, body, err
+}
+
+// A refusal is the error of a call that was refused.
+type refusal struct{ Code, Message string }
+
+func (r *refusal) Error() string { return r.Message }
+
+// call makes one call of the API; out is what is read of the answer.
+func (p *daemon) call(ctx context.Context, path string, in, out any) error {
+	b, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.base+path, bytes.NewReader(b))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	resp, body, err := p.do(r)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		refused := new(refusal)
+		if json.Unmarshal(body, refused) != nil || refused.Code == "" {
+			return fmt.Errorf("it answers %s, and is no pawld", resp.Status)
+		}
+		return refused
+	}
+	if err := json.Unmarshal(body, out); err != nil {
+		return fmt.Errorf("its answer is no pawld's: %w", err)
+	}
+	return nil
+}
+
+// examineDaemon makes the checks of a daemon, and prints their results.
+func examineDaemon(o *cli.Reader, cmd *cobra.Command, at, prefix string) error {
+	for _, name := range []string{"endpoints", "user", "password", "cacert", "cert", "key", "namespace", "embed"} {
+		if cmd.Flags().Changed(name) {
+			return cli.Usage("--%s is for the cluster, and --daemon is given: want one", name)
+		}
+	}
+	p, socket, err := daemonAt(at, o.DialTimeout)
+	if err != nil {
+		return err
+	}
+	if socket == "" && prefix != "" {
+		return cli.Usage("%q: a PREFIX is for --daemon with a socket: --health has no locks", prefix)
+	}
+	ctx, stop := supervise.Catch().Ends(context.Background())
+	defer stop()
+	d := &doctor{out: cmd.OutOrStdout(), json: o.JSON, counts: map[string]int{}}
+	if socket == "" {
+		d.health(ctx, p)
+	} else {
+		d.daemon(ctx, p, socket, prefix)
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return d.sum()
+}
+
+func (d *doctor) daemon(ctx context.Context, p *daemon, socket, prefix string) {
+	d.clock()
+	if !d.socket(ctx, socket) {
+		return
+	}
+	d.state(socket)
+	if d.ready(ctx, p) {
+		d.probe(ctx, p, prefix)
+	}
+}
+
+// ready checks that the daemon serves, and that a lock can be acquired. false: the calls cannot
+// be checked.
+func (d *doctor) ready(ctx context.Context, p *daemon) bool {
+	var health struct{ Status string }
+	began := time.Now()
+	err := p.call(ctx, "/grpc.health.v1.Health/Check", struct{}{}, &health)
+	var refused *refusal
+	switch {
+	case errors.As(err, &refused):
+		d.wrong("live", "", fmt.Sprintf("refuses this user: %v", err), "use it as a user whom pawld can identify: one of this user namespace")
+		return false
+	case err != nil:
+		d.wrong("live", "", fmt.Sprintf("does not answer: %v", err), "see its log (journalctl -u pawld), and restart it: what it holds goes to the next one if it has a --state-dir")
+		return false
+	}
+	d.ok("live", "", "answers in %s", cli.Span(time.Since(began)))
+	d.version(p)
+	if strings.TrimPrefix(health.Status, "SERVING_STATUS_") != "SERVING" {
+		d.wrong("ready", "", "cannot acquire locks: etcd does not answer it, or it is stopping",
+			"see its log (journalctl -u pawld); pawl doctor, with the --endpoints that pawld has, checks etcd")
+		return false
+	}
+	d.ok("ready", "", "can acquire locks")
+	return true
+}
+
+// version says which pawld it is.
+func (d *doctor) version(p *daemon) {
+	if !strings.HasPrefix(p.serves, "pawld ") {
+		d.odd("version", "", "it does not say which version of pawld it is", "make sure that pawld serves here, and upgrade it")
+		return
+	}
+	d.ok("version", "", "%s; this is pawl %s", cli.Plain(p.serves), version.String())
+}
+
+// probeTTL is the TTL of the probe's session, the shortest that pawld accepts; believed is how
+// much of it a client may believe.
+const (
+	probeTTL  = 3 * time.Second
+	believed  = probeTTL * 5 / 6
+	probeWait = 500 * time.Millisecond // how long its Renew is parked
+)
+
+// A heldLock is what is read of a lock in an answer.
+type heldLock struct {
+	State, Why string
+	Token      string
+	ValidForMs string
+}
+
+func (l heldLock) valid() time.Duration {
+	ms, _ := strconv.ParseInt(l.ValidForMs, 10, 64)
+	return time.Duration(ms) * time.Millisecond
+}
+
+func randomID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+const locksPath = "/pawl.v1.Locks/"
+
+// probe acquires a lock that nobody else uses, renews it and releases it.
+func (d *doctor) probe(ctx context.Context, p *daemon, prefix string) {
+	session := randomID()
+	name := prefix + "pawl-doctor-" + session[:8]
+	var acquired struct {
+		State string
+		Lock  heldLock
+	}
+	began := time.Now()
+	err := p.call(ctx, locksPath+"Acquire", map[string]any{
+		"session": session, "requestId": randomID(), "names": []string{name}, "mode": "EXCLUSIVE",
+		"ttlMs": probeTTL.Milliseconds(), "waitMs": probeTTL.Milliseconds() / 3, "owner": "pawl doctor",
+	}, &acquired)
+	if err != nil {
+		d.refused(name, err)
+		return
+	}
+	defer func() { // whatever was found; otherwise it expires
+		_ = p.call(ctx, locksPath+"Release", map[string]any{"session": session}, &struct{}{})
+	}()
+	if acquired.State != "HELD" {
+		d.wrong("calls", name, fmt.Sprintf("Acquire of a name that nobody uses is answered with %s", acquired.State), "see pawld's log, and pawl doctor for the cluster")
+		return
+	}
+	took := time.Since(began)
+	var renewed struct{ Locks []heldLock }
+	began = time.Now()
+	if err := p.call(ctx, locksPath+"Renew", map[string]any{"session": session, "waitMs": probeWait.Milliseconds()}, &renewed); err != nil {
+		d.wrong("calls", name, fmt.Sprintf("Renew is refused: %v", err), "see pawld's log")
+		return
+	}
+	waited := time.Since(began)
+	if len(renewed.Locks) != 1 || renewed.Locks[0].State != "HELD" {
+		why := "does not list it"
+		if len(renewed.Locks) == 1 {
+			why = "lists it as " + renewed.Locks[0].State + ", " + renewed.Locks[0].Why
+		}
+		d.wrong("calls", name, "is lost as soon as it is held: Renew "+why, "see pawld's log, and pawl doctor for the cluster")
+		return
+	}
+	who := d.whoAmI(ctx, p, name)
+	var released struct{ Results []struct{ Released bool } }
+	err = p.call(ctx, locksPath+"Release", map[string]any{"session": session}, &released)
+	if err != nil || len(released.Results) != 1 || !released.Results[0].Released {
+		d.wrong("calls", name, fmt.Sprintf("Release does not confirm that it was held: %v", cmp.Or(err, errors.New("it was lost"))), "see pawld's log, and pawl doctor for the cluster")
+		return
+	}
+	d.ok("calls", "", "Acquire, Renew and Release work%s; a free lock takes %s, token %s", who, cli.Span(took), acquired.Lock.Token)
+	d.promise(min(acquired.Lock.valid(), renewed.Locks[0].valid()), max(acquired.Lock.valid(), renewed.Locks[0].valid()))
+	d.waited(waited)
+}
+
+// whoAmI says as whom pawld knows this user; "" if it does not say.
+func (d *doctor) whoAmI(ctx context.Context, p *daemon, name string) string {
+	var list struct {
+		Queues []struct{ Entries []struct{ Owner string } }
+	}
+	if p.call(ctx, locksPath+"List", map[string]any{"name": name}, &list) != nil || len(list.Queues) == 0 || len(list.Queues[0].Entries) == 0 {
+		return ""
+	}
+	identity, _, _ := strings.Cut(list.Queues[0].Entries[0].Owner, " ")
+	return " for " + cli.Plain(identity)
+}
+
+// refused says why the probe's lock could not be acquired.
+func (d *doctor) refused(name string, err error) {
+	var r *refusal
+	if !errors.As(err, &r) {
+		d.wrong("calls", name, fmt.Sprintf("Acquire is not answered: %v", err), "see pawld's log, and pawl doctor for the cluster")
+		return
+	}
+	switch r.Code {
+	case "permission_denied":
+		d.odd("calls", name, "this user may not use it: "+r.Message,
+			"name a PREFIX that this user may use: pawl doctor --daemon SOCKET PREFIX; or give it names in the file of --policy, and restart pawld")
+	case "resource_exhausted":
+		d.wrong("calls", name, "a limit is reached: "+r.Message, "end what is not needed, or raise --max-sessions or --max-locks, or locks= and sessions= in the policy")
+	case "invalid_argument":
+		d.wrong("calls", name, "Acquire is refused: "+r.Message, "choose another PREFIX; or pawld is of another version than this pawl")
+	default:
+		d.wrong("calls", name, "Acquire is refused: "+r.Message, "see pawld's log, and pawl doctor for the cluster")
+	}
+}
+
+// promise checks how long the probe's lock was said to be valid.
+func (d *doctor) promise(least, most time.Duration) {
+	switch {
+	case most > believed:
+		d.wrong("promise", "", fmt.Sprintf("a lock is said to be valid for %v of a TTL of %v: that is more than five sixths, and clocks may differ", most, probeTTL),
+			"this is no pawld that keeps its rules: replace it")
+	case least < believed*2/3:
+		d.odd("promise", "", fmt.Sprintf("a lock is said to be valid for %v of a TTL of %v: pawld's own session at etcd is renewed late", least, probeTTL),
+			"check pawld's CPU and its network to etcd; pawl doctor checks the cluster")
+	default:
+		d.ok("promise", "", "a lock is valid for %v of a TTL of %v, from before its request", least, probeTTL)
+	}
+}
+
+// waited checks how long a Renew was parked, by this machine's clock.
+func (d *doctor) waited(took time.Duration) {
+	switch {
+	case took < probeWait*9/10:
+		d.wrong("pace", "", fmt.Sprintf("a wait of %v ended after %s: pawld's clock is faster than this machine's", probeWait, cli.Span(took)),
+			"find out what sets the clock of pawld's machine or container")
+	case took > probeWait+probeTTL/6:
+		d.odd("pace", "", fmt.Sprintf("a wait of %v ended after %s: pawld gets too little CPU", probeWait, cli.Span(took)),
+			"give it more: a client whose renewals are late loses its locks")
+	default:
+		d.ok("pace", "", "a wait of %v took %s", probeWait, cli.Span(took))
+	}
+}
+
+// health checks what --health serves.
+func (d *doctor) health(ctx context.Context, p *daemon) {
+	get := func(path string) (int, string, error) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+path, nil)
+		if err != nil {
+			return 0, "", err
+		}
+		resp, body, err := p.do(r)
+		if err != nil {
+			return 0, "", err
+		}
+		return resp.StatusCode, strings.TrimSpace(string(body)), nil
+	}
+	began := time.Now()
+	code, said, err := get("/livez")
+	if err != nil || code != http.StatusOK {
+		d.wrong("live", p.base, fmt.Sprintf("/livez does not answer: %v", cmp.Or(err, fmt.Errorf("status %d", code))), "start pawld, or name the address that its --health names")
+		return
+	}
+	d.ok("live", p.base, "answers in %s", cli.Span(time.Since(began)))
+	d.version(p)
+	switch code, said, err = get("/readyz"); {
+	case err != nil || code != http.StatusOK:
+		d.wrong("ready", p.base, fmt.Sprintf("cannot acquire locks: %s", cli.Plain(cmp.Or(said, fmt.Sprint(err)))),
+			"see its log; pawl doctor, with the --endpoints that pawld has, checks etcd")
+	default:
+		d.ok("ready", p.base, "can acquire locks")
+	}
+	if code, said, err = get("/metrics"); err != nil || code != http.StatusOK {
+		d.wrong("metrics", p.base, fmt.Sprintf("/metrics does not answer: %v", cmp.Or(err, fmt.Errorf("status %d", code))), "name the address that pawld's --health names")
+		return
+	}
+	d.metrics(p.base, said)
+}
+
+// troubles are the counters that are 0 for as long as all is well.
+var troubles = []struct{ name, says, do string }{
+	{"pawld_etcd_sessions_lost_total", "times pawld lost its own session at etcd, and all locks with it", "check etcd and the network to it around the times in pawld's log"},
+	{"pawld_stalls_total", "times pawld did not run for longer than a sixth of a client's TTL", "give it more CPU, and keep its machine from suspending or swapping"},
+	{"pawld_promises_cut_total", "answers were valid for less time than the clients' TTLs allow", "pawld's own session is renewed late: check its CPU and the network to etcd"},
+}
+
+// metrics looks for trouble in the past, since pawld started.
+func (d *doctor) metrics(at, text string) {
+	values := map[string]float64{}
+	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		if v, err := strconv.ParseFloat(value, 64); err == nil {
+			values[name] = v
+		}
+	}
+	quiet := true
+	for _, t := range troubles {
+		switch n, ok := values[t.name]; {
+		case !ok:
+			d.wrong("metrics", at, "has no "+t.name, "name the address that pawld's --health names, of a pawld as new as this pawl")
+			quiet = false
+		case n > 0:
+			d.odd("metrics", at, fmt.Sprintf("%.0f %s", n, t.says), t.do)
+			quiet = false
+		}
+	}
+	if quiet {
+		d.ok("metrics", at, "no session lost, no stall, no promise cut since it started")
+	}
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+// holders acquire n in a session that is bound to their process, say so, and hold it.
+var holders = map[string][]string{
+	"python": {"python3", "-c", `
+import sys, time
+sys.path.insert(0, "../../clients/python")
+import pawld
+lock = pawld.Session(sys.argv[1], ttl=15, bind=True).acquire("n", timeout=20)
+print("HELD", flush=True)
+while True:
+    time.sleep(1)
+`},
+	"node": {"node", "-e", `
+const { Session } = require("../../clients/node");
+new Session({ socket: process.argv[1], ttl: 15000, bind: true }).acquire("n", { timeout: 20000 }).then(() => console.log("HELD"));
+`},
+}
+
+// bindable skips a test where the kernel is too old for what pawld then refuses.
+func bindable(t *testing.T, p *pawld) {
+	_, out := p.raw("Acquire", marshal(object{"session": hex32(99), "requestId": hex32(99), "names": []string{"probe"}, "mode": "EXCLUSIVE", "bind": true}))
+	if text, _ := out["message"].(string); strings.Contains(text, "SO_PEERPIDFD") {
+		assert.Equal(t, "failed_precondition", out["code"])
+		t.Skip(text)
+	}
+	require.Equal(t, "HELD", out["state"], out)
+	p.call("Release", object{"session": hex32(99)})
+}
+
+// The next one has it milliseconds after the process was killed, long before the TTL.
+func TestABoundSessionEndsWithItsProcess(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	p := start(t, etcd, "")
+	bindable(t, p)
+	for language, args := range holders {
+		cmd := exec.Command(args[0], append(args[1:], p.socket)...)
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		line, err := bufio.NewReader(out).ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, "HELD\n", line, language)
+		n := await(t, etcd, "n")
+		killed := time.Now()
+		require.NoError(t, cmd.Process.Kill())
+		select {
+		case h := <-n.held:
+			assert.Less(t, time.Since(killed), 5*time.Second, language)
+			require.NoError(t, h.Release(t.Context()))
+		case <-time.After(20 * time.Second):
+			t.Fatal(language + ": nobody holds it")
+		}
+		_ = cmd.Wait()
+	}
+}
+
+// What is promised to another process would end with one that it is not.
+func TestABoundSessionIsForItsProcessAlone(t *testing.T) {
+	t.Parallel()
+	p := start(t, etcdtest.Start(t), "")
+	bindable(t, p)
+	body := object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "bind": true}
+	require.Equal(t, "HELD", p.call("Acquire", body)["state"])
+	require.Equal(t, "HELD", p.call("Acquire", body)["state"], "a repeat")
+	for method, body := range map[string]object{
+		"Acquire": {"session": hex32(1), "requestId": hex32(2), "names": []string{"m"}, "mode": "EXCLUSIVE"},
+		"Renew":   {"session": hex32(1)},
+		"Release": {"session": hex32(1)},
+		"Confirm": {"session": hex32(1), "requestId": hex32(1)},
+	} {
+		out, err := exec.Command("python3", "-c", `
+import sys
+sys.path.insert(0, "../../clients/python")
+import json, pawld
+try:
+    print(pawld.Session(sys.argv[1])._call(sys.argv[2], json.loads(sys.argv[3]), 10))
+except pawld.Error as e:
+    print(e)
+`, p.socket, method, marshal(body)).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		assert.Equal(t, "permission_denied: session is bound to another process\n", string(out), method)
+	}
+	assert.Len(t, p.locks(1), 1)
+	p.call("Release", object{"session": hex32(1)})
+}
+
+// Heartbeats stay necessary; a restart ends the binding, and another Acquire asks for it again.
+func TestABindingIsNoHeartbeatAndEndsWithARestart(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	args := []string{"--state-dir", filepath.Join(t.TempDir(), "state")}
+	p := start(t, etcd, "", args...)
+	bindable(t, p)
+	body := object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "ttlMs": 3000, "bind": true}
+	require.Equal(t, "HELD", p.call("Acquire", body)["state"])
+	p.stop(syscall.SIGTERM)
+	p = start(t, etcd, p.socket, args...)
+	require.Equal(t, "HELD", p.call("Acquire", body)["state"], "with the same parameters")
+	n := await(t, etcd, "n")
+	n.wins(time.Now().Add(2*time.Second), 0.0)
+}
+
+func TestBindIsRefusedWhereNoProcessIsSeen(t *testing.T) {
+	t.Parallel()
+	_, _, call := overTCP(t, etcdtest.Start(t))
+	_, err := call("Acquire", object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "bind": true})
+	require.Error(t, err)
+	assert.Contains(t, fmt.Sprint(err), "bind is for the Unix socket")
+}

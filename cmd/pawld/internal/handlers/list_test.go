@@ -1,0 +1,138 @@
+package handlers
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+)
+
+// serve serves the API on an etcd in memory, to the one who has the token.
+func serve(t testing.TB, fake *etcdfake.Cluster, rules *policy.Policy, calls int) (url string) {
+	client, err := pawl.Dial(context.Background(), pawl.Config{Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption()}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	service := locks.New(client, locks.Config{Logger: slog.New(slog.DiscardHandler), Owner: "pawld", Table: table.Config{
+		DefaultTTL: 3 * time.Second, MinTTL: 3 * time.Second, MaxTTL: 3 * time.Second, Sessions: 100, Locks: 100, Keep: time.Second,
+	}})
+	t.Cleanup(service.Drain)
+	server := &Server{Locks: service, Client: client, Logger: slog.New(slog.DiscardHandler), Policy: rules, Calls: peer.NewLimit("calls under way", calls)}
+	known := &peer.Listener{Kind: peer.Token, Hosts: func(string) bool { return true }}
+	web := httptest.NewUnstartedServer(withToken(known, server.Handler()))
+	web.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return known.Context(ctx, c) }
+	web.Start()
+	t.Cleanup(web.Close)
+	return web.URL + "/pawl.v1.Locks/"
+}
+
+func post(t *testing.T, url, body string) (status int, answer string) {
+	t.Helper()
+	resp, err := http.Post(url, "application/json", strings.NewReader(body))
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	var b bytes.Buffer
+	_, err = b.ReadFrom(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, b.String()
+}
+
+// What others have in the namespace costs a List nothing.
+func TestListReadsNoMoreThanThePolicyGives(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policy")
+	require.NoError(t, os.WriteFile(path, []byte("token:local orders/ report\n"), 0o600))
+	rules, err := policy.Load(path)
+	require.NoError(t, err)
+	fake := etcdfake.New(etcdfake.Options{Members: 1})
+	t.Cleanup(fake.Close)
+	url := serve(t, fake, rules, 100)
+	for i, name := range []string{"orders/1", "report"} {
+		status, answer := post(t, url+"Acquire", fmt.Sprintf(`{"session":"0123456789abcdef0123456789abcdef","requestId":"0123456789abcdef0123456789abcde%d","names":[%q],"mode":"EXCLUSIVE"}`, i, name))
+		require.Equal(t, 200, status, answer)
+	}
+	fake.Put("secret/1", "x", 0)
+
+	var mu sync.Mutex
+	var reads []string
+	fake.Inject(etcdfake.Rule{Match: func(r etcdfake.Request) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if text := fmt.Sprint(r.Message); strings.Contains(text, "request_range") {
+			reads = append(reads, text)
+		}
+		return false
+	}})
+	status, answer := post(t, url+"List", "{}")
+	require.Equal(t, 200, status, answer)
+	assert.Contains(t, answer, `"orders/1"`)
+	assert.Contains(t, answer, `"report"`)
+	assert.NotContains(t, answer, "secret")
+	mu.Lock()
+	defer mu.Unlock()
+	require.NotEmpty(t, reads)
+	for _, text := range reads {
+		assert.Regexp(t, "orders|report", text)
+	}
+}
+
+// The limit holds for what is parked, and the refusal says which.
+func TestACallBeyondTheLimitIsRefusedAtOnce(t *testing.T) {
+	fake := etcdfake.New(etcdfake.Options{Members: 1})
+	t.Cleanup(fake.Close)
+	path := filepath.Join(t.TempDir(), "policy")
+	require.NoError(t, os.WriteFile(path, []byte("token:local n\n"), 0o600))
+	rules, err := policy.Load(path)
+	require.NoError(t, err)
+	url := serve(t, fake, rules, 4) // two for one identity
+	var parked sync.WaitGroup
+	defer parked.Wait()
+	ctx, end := context.WithCancel(t.Context())
+	defer end()
+	for range 2 {
+		parked.Add(1)
+		go func() {
+			defer parked.Done()
+			for ctx.Err() == nil { // the calls below may be in its way
+				r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"Leader", strings.NewReader(`{"name":"n","afterRevision":"1","waitMs":30000}`))
+				assert.NoError(t, err)
+				r.Header.Set("Content-Type", "application/json")
+				if resp, err := http.DefaultClient.Do(r); err == nil {
+					_ = resp.Body.Close()
+				}
+			}
+		}()
+	}
+	var status int
+	var answer string
+	require.Eventually(t, func() bool {
+		status, answer = post(t, url+"Leader", `{"name":"n"}`)
+		return status != 200
+	}, 10*time.Second, 5*time.Millisecond)
+	assert.Equal(t, http.StatusTooManyRequests, status)
+	assert.Contains(t, answer, `"code":"resource_exhausted"`)
+	assert.Contains(t, answer, "token:local has 2 calls under way, and may have no more")
+	end()
+	require.Eventually(t, func() bool {
+		status, answer = post(t, url+"Leader", `{"name":"n"}`)
+		return status == 200
+	}, 10*time.Second, 5*time.Millisecond, answer)
+}

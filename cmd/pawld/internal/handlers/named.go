@@ -1,0 +1,18 @@
+package handlers
+
+import (
+	"net/http"
+
+	"github.com/pawl-locks/pawl/internal/version"
+)
+
+// server is what every answer says of this program: pawl doctor reads it.
+var server = "pawld " + version.String()
+
+// Named puts the version of this program into every answer.
+func Named(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Server", server)
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,71 @@
+package locks
+
+import (
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/session"
+)
+
+// A Process is the process at the other end of a connection.
+type Process interface {
+	Wait() (exited bool) // waits until it exits, or until Close
+	Close()
+}
+
+// A binding is the one process that uses a session.
+type binding struct {
+	pid  int           // no other process has it before this one has exited
+	from clock.Instant // until then another process may believe in what was promised before
+	Process
+}
+
+// bound refuses a request of another process on a session that is bound to one: what is promised
+// to it would end with a process that it is not. s.mu is held.
+func (s *Service) bound(r Request) error {
+	if b := s.bindings[r.Session]; b != nil && b.pid != r.PID {
+		return &table.Error{Code: table.Denied, Text: "session is bound to another process"}
+	}
+	return nil
+}
+
+// bind binds the session of a request that asks for it to its process; s.mu is held.
+func (s *Service) bind(r Request) error {
+	if r.Bind == nil || s.bindings[r.Session] != nil {
+		return nil
+	}
+	p, err := r.Bind()
+	if err != nil {
+		return err
+	}
+	b := &binding{pid: r.PID, Process: p}
+	if len(s.table.Requests(r.Session)) > 0 {
+		b.from = clock.Now().Add(s.table.TTL(r.Session))
+	}
+	s.bindings[r.Session] = b
+	s.work.Add(1)
+	go func() { // returns when it exits, or unbind is called
+		defer s.work.Done()
+		exited := b.Wait()
+		b.Close()
+		if !exited || !session.AwaitInstant(s.life, b.from) {
+			return
+		}
+		s.mu.Lock()
+		if s.bindings[r.Session] == b {
+			delete(s.bindings, r.Session)
+			s.table.Exited(r.Session, clock.Now())
+		}
+		s.unlock()
+	}()
+	return nil
+}
+
+// unbind ends the bindings of the sessions that ended reports; s.mu is held.
+func (s *Service) unbind(ended func(session string) bool) {
+	for id, b := range s.bindings {
+		if ended(id) {
+			delete(s.bindings, id)
+			b.Close()
+		}
+	}
+}

@@ -1,0 +1,146 @@
+package locks
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// process is one that exits when the test says so.
+type process struct{ exit, closed chan struct{} }
+
+func newProcess() *process { return &process{make(chan struct{}), make(chan struct{}, 2)} }
+
+func (p *process) Wait() bool {
+	select {
+	case <-p.exit:
+		return true
+	case <-p.closed:
+		return false
+	}
+}
+
+func (p *process) Close() { p.closed <- struct{}{} }
+
+// of is the request of a process with a number, which asks for a binding.
+func (p *process) of(r Request, pid int) Request {
+	r.PID, r.Bind = pid, func() (Process, error) { return p, nil }
+	return r
+}
+
+func (d *daemon) countBindings() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.bindings)
+}
+
+// What a process had is free as soon as it exits, whatever was promised to it, and was not released
+// (V8).
+func TestABoundSessionIsGivenUpWhenItsProcessExits(t *testing.T) {
+	const delay = 7 * time.Second
+	inBubble(t, func(w *fixture) {
+		d := w.daemon()
+		p := newProcess()
+		for _, name := range []string{"name", "delayed"} {
+			a, err := d.Acquire(w.Context(), p.of(d.request("a", time.Second), 7), name, 0, exclusive(name), 10)
+			require.NoError(w, err)
+			require.Equal(w, table.Held, a.State)
+		}
+		other := w.daemon().client
+		won := make(chan time.Time, 1)
+		go func() {
+			h, err := lock.New(other, "delayed", lock.Options{Delay: delay}).Acquire(w.Context())
+			assert.NoError(w, err)
+			won <- time.Now()
+			_ = h.Release(w.Context())
+		}()
+		time.Sleep(time.Second)
+		begin := time.Now()
+		close(p.exit)
+		h, err := lock.New(other, "name", lock.Options{}).Acquire(w.Context())
+		require.NoError(w, err)
+		assert.Less(w, time.Since(begin), 500*time.Millisecond)
+		require.NoError(w, h.Release(w.Context()))
+		assert.GreaterOrEqual(w, (<-won).Sub(begin), delay)
+		_, err = d.Acquire(w.Context(), p.of(d.request("a", 0), 7), "late", 0, exclusive("late"), 10)
+		assert.ErrorContains(w, err, "its process exited")
+		assert.Zero(w, d.countBindings())
+	})
+}
+
+func TestABindingEndsWithItsSession(t *testing.T) {
+	for name, end := range map[string]func(d *daemon, p *process){
+		"released":  func(d *daemon, p *process) { _, _ = d.Release(d.w.Context(), p.of(d.request("a", 0), 7), nil) },
+		"forgotten": func(*daemon, *process) { time.Sleep(h + 2*time.Minute) },
+		"restarted": func(d *daemon, _ *process) { d.left() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *fixture) {
+				d := w.daemon()
+				p := newProcess()
+				_, err := d.Acquire(w.Context(), p.of(d.request("a", time.Second), 7), "1", 0, exclusive("name"), 10)
+				require.NoError(w, err)
+				synctest.Wait()
+				require.Equal(w, 1, d.countBindings())
+				end(d, p)
+				synctest.Wait()
+				assert.Zero(w, d.countBindings())
+				assert.NotEmpty(w, p.closed, "it is closed")
+			})
+		})
+	}
+}
+
+// V4: another process may believe in what was promised before.
+func TestWhatWasPromisedBeforeABindingIsKept(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		d := w.daemon()
+		key := d.hold("a", "1", "name").Keys[0]
+		begin := time.Now()
+		belief := d.one("a").Valid
+		p := newProcess()
+		_, err := d.Acquire(w.Context(), p.of(d.request("a", time.Second), 7), "2", 0, exclusive("other"), 10)
+		require.NoError(w, err)
+		close(p.exit)
+		time.Sleep(belief - 1 - time.Since(begin))
+		synctest.Wait()
+		assert.NotNil(w, w.f.Get(key))
+		time.Sleep(h)
+		assert.Nil(w, w.f.Get(key))
+	})
+}
+
+func TestASessionIsBoundToTheFirstProcessThatAsks(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		d := w.daemon()
+		d.hold("a", "1", "name")
+		refused := d.request("a", 0)
+		refused.Bind = func() (Process, error) { return nil, errors.New("not seen") }
+		_, err := d.Acquire(w.Context(), refused, "1", 0, exclusive("name"), 10)
+		require.ErrorContains(w, err, "not seen")
+		p := newProcess()
+		_, err = d.Acquire(w.Context(), p.of(d.request("a", 0), 7), "1", 0, exclusive("name"), 10)
+		require.NoError(w, err, "later than its first lock")
+		for _, pid := range []int{0, 8} {
+			r := newProcess().of(d.request("a", 0), pid)
+			_, err := d.Acquire(w.Context(), r, "1", 0, exclusive("name"), 10)
+			assert.ErrorContains(w, err, "bound to another process")
+			_, err = d.Renew(w.Context(), r, nil)
+			assert.ErrorContains(w, err, "bound to another process")
+			_, err = d.Release(w.Context(), r, nil)
+			assert.ErrorContains(w, err, "bound to another process")
+			_, err = d.Confirm(w.Context(), r, "1")
+			assert.ErrorContains(w, err, "bound to another process")
+		}
+		all, err := d.Renew(w.Context(), p.of(d.request("a", 0), 7), nil)
+		require.NoError(w, err)
+		assert.Len(w, all, 1)
+	})
+}

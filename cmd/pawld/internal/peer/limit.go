@@ -1,0 +1,111 @@
+package peer
+
+import (
+	"fmt"
+	"net"
+	"sync"
+)
+
+// A Limit bounds how much of something there is at a time: in all, and to half of that for one
+// owner, so that no owner keeps all others out.
+type Limit struct {
+	what string
+	max  int
+
+	mu  sync.Mutex
+	all int
+	of  map[string]int // by owner
+}
+
+// NewLimit makes a Limit. what names it, for errors.
+func NewLimit(what string, most int) *Limit {
+	return &Limit{what: what, max: most, of: make(map[string]int)}
+}
+
+// Take takes one for an owner, who has to Give it back; an error says which bound is reached.
+func (l *Limit) Take(owner string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch half := max(l.max/2, 1); {
+	case l.all >= l.max:
+		return fmt.Errorf("there are %d %s, and may be no more", l.all, l.what)
+	case l.of[owner] >= half:
+		return fmt.Errorf("%s has %d %s, and may have no more", owner, half, l.what)
+	}
+	l.all++
+	l.of[owner]++
+	return nil
+}
+
+// Give gives back what Take took.
+func (l *Limit) Give(owner string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all--
+	if l.of[owner]--; l.of[owner] == 0 {
+		delete(l.of, owner)
+	}
+}
+
+// Listen returns a listener that closes connections beyond the limit at once; refused is called
+// with each error. On a Unix socket the owner is the user, otherwise the host.
+func (l *Limit) Listen(of net.Listener, refused func(error)) net.Listener {
+	return &limited{of, l, refused}
+}
+
+type limited struct {
+	net.Listener
+	limit   *Limit
+	refused func(error)
+}
+
+// Accept implements net.Listener.
+func (l *limited) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		owner := ownerOf(c)
+		if err := l.limit.Take(owner); err != nil {
+			_ = c.Close()
+			l.refused(err)
+			continue
+		}
+		return &taken{Conn: c, give: sync.OnceFunc(func() { l.limit.Give(owner) })}, nil
+	}
+}
+
+func ownerOf(c net.Conn) string {
+	if u, ok := c.(*net.UnixConn); ok {
+		if uid, _, err := credentials(u); err == nil {
+			return fmt.Sprintf("uid:%d", uid)
+		}
+	}
+	host, _, err := net.SplitHostPort(c.RemoteAddr().String())
+	if err != nil {
+		return "unknown"
+	}
+	return host
+}
+
+// A taken is a connection that counts until it is closed.
+type taken struct {
+	net.Conn
+	give func()
+}
+
+// Close implements net.Conn.
+func (c *taken) Close() error {
+	defer c.give()
+	return c.Conn.Close()
+}
+
+// unixOf is the Unix connection below c.
+func unixOf(c net.Conn) (*net.UnixConn, bool) {
+	if t, ok := c.(*taken); ok {
+		c = t.Conn
+	}
+	u, ok := c.(*net.UnixConn)
+	return u, ok
+}

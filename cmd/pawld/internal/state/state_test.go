@@ -1,0 +1,55 @@
+package state
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+)
+
+// left is one of everything that a file can hold.
+func left(t *testing.T) (s locks.Saved) {
+	require.NoError(t, s.Handle.UnmarshalText([]byte("pawl1.eyJsZWFzZSI6MSwiY2x1c3RlciI6MiwidHRsIjozMCwia2V5IjoiTHk5d1lYZHNMekU9IiwiY3JlYXRlIjozLCJtb2QiOjMsIm5leHQiOjUsInVuc2V0dGxlZCI6WyJiUzh4TFRJPSJdLCJmb3JmZWl0IjpbMl19")))
+	s.Sessions = []locks.SavedSession{{
+		ID: "0123456789abcdef0123456789abcdef", Identity: "uid:1000", TTL: 10 * time.Second, Rows: []locks.SavedRow{
+			{
+				Request: "00000000000000000000000000000001", State: table.Held, Left: 5 * time.Second, Keys: []string{"n/1-1"}, Token: 7,
+				Params: table.Params{Text: `{"Names":["n"],"Modes":["exclusive"],"Owner":"uid:1000","Delay":0,"MaxHold":60000000000}`, MaxHold: time.Minute},
+			},
+			{Request: "00000000000000000000000000000002", State: table.Released},
+			{Request: "00000000000000000000000000000003", State: table.Lost, Why: "KEY_DELETED", Params: table.Params{Text: "{}", More: 1}},
+			{Request: "00000000000000000000000000000004", State: table.Left, Why: "NOT_HELD"},
+		},
+	}, {ID: "fedcba9876543210fedcba9876543210", Identity: "cn:worker", TTL: 3 * time.Second, Ended: true}}
+	return s
+}
+
+// Another version of pawld reads the file: testdata/state.json changes together with its version,
+// or not at all.
+func TestTheFileIsReadAndWrittenAsItWas(t *testing.T) {
+	golden, err := os.ReadFile("testdata/state.json")
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "state")
+	d, err := Open(path)
+	require.NoError(t, err)
+	defer d.Close()
+	require.NoError(t, d.Write(left(t)))
+	text, err := os.ReadFile(filepath.Join(path, "state.json"))
+	require.NoError(t, err)
+	assert.Equal(t, string(golden), string(text)+"\n")
+
+	require.NoError(t, os.WriteFile(filepath.Join(path, "state.json"), golden, 0o600))
+	got, ok, err := d.Take()
+	require.NoError(t, err)
+	require.True(t, ok)
+	assert.Equal(t, left(t), got)
+	_, ok, err = d.Take()
+	require.NoError(t, err)
+	assert.False(t, ok, "a Handle works once")
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	etcdpb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+// noSpace raises the alarm, until disarm is called.
+func noSpace(t *testing.T, etcd *etcdtest.Server) (disarm func()) {
+	t.Helper()
+	alarms := etcdpb.NewMaintenanceClient(etcd.Conn(t))
+	raised, err := alarms.Alarm(t.Context(), &etcdpb.AlarmRequest{Action: etcdpb.AlarmRequest_ACTIVATE, Alarm: etcdpb.AlarmType_NOSPACE})
+	require.NoError(t, err)
+	return func() {
+		for _, a := range raised.Alarms {
+			_, err := alarms.Alarm(context.Background(), &etcdpb.AlarmRequest{Action: etcdpb.AlarmRequest_DEACTIVATE, Alarm: a.Alarm, MemberID: a.MemberID})
+			assert.NoError(t, err)
+		}
+	}
+}
+
+func (p *pawld) awaitSaid(text string) {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool { return strings.Contains(p.said(), text) }, 30*time.Second, 5*time.Millisecond, text)
+}
+
+// A successor could take nothing over: pawld serves on until it could.
+func TestPawldServesOnWhileEtcdIsOutOfSpace(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	args := []string{"--state-dir", filepath.Join(t.TempDir(), "state"), "--health", "127.0.0.1:0"}
+	p := start(t, etcd, "", args...)
+	held := p.hold(1, 1, "n")
+	disarm := noSpace(t, etcd)
+	p.signal(syscall.SIGTERM)
+	p.awaitSaid("etcd is out of space (NOSPACE)")
+	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+		all := p.locks(1)
+		require.Len(t, all, 1)
+		require.Equal(t, "HELD", all[0]["state"])
+	}
+	disarm()
+	require.Equal(t, 0, p.wait())
+	p = start(t, etcd, p.socket, args...)
+	all := p.locks(1)
+	require.Len(t, all, 1)
+	assert.Equal(t, "HELD", all[0]["state"])
+	assert.Equal(t, held["token"], all[0]["token"])
+}
+
+// A second signal ends the waiting. The successor is alive while it tries to take over, and ready
+// when it has.
+func TestASuccessorIsAliveAndNotReadyWhileItTakesOver(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	socket := socketPath(t)
+	args := []string{"--endpoints", etcd.Addr(), "--socket", socket, "--state-dir", filepath.Join(t.TempDir(), "state"), "--health", "127.0.0.1:0"}
+	p := begin(t, args...)
+	p.socket, p.http = socket, unixClient(socket)
+	p.waitFor(socket)
+	held := p.call("Acquire", object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "ttlMs": 15000, "waitMs": 5000})
+	require.Equal(t, "HELD", held["state"])
+	disarm := noSpace(t, etcd)
+	p.signal(syscall.SIGTERM)
+	p.awaitSaid("etcd is out of space (NOSPACE)")
+	p.signal(syscall.SIGTERM)
+	require.Equal(t, 0, p.wait())
+	assert.Contains(t, p.said(), "etcd is still out of space")
+
+	next := begin(t, args...)
+	next.http = unixClient(socket)
+	for range 3 {
+		status, _ := next.health("/livez")
+		assert.Equal(t, http.StatusOK, status)
+		status, text := next.health("/readyz")
+		assert.Equal(t, http.StatusServiceUnavailable, status)
+		assert.Contains(t, text, "takes over")
+		assert.Equal(t, "0", next.metrics()["pawld_ready"])
+		time.Sleep(100 * time.Millisecond)
+	}
+	disarm()
+	require.Eventually(t, func() bool { status, _ := next.health("/readyz"); return status == http.StatusOK }, 20*time.Second, 10*time.Millisecond)
+	all := next.locks(1)
+	require.Len(t, all, 1)
+	assert.Equal(t, "HELD", all[0]["state"])
+	assert.Equal(t, lockOf(held)["token"], all[0]["token"])
+}
