@@ -68,7 +68,7 @@ func TestLinksOfDocumentsLeadSomewhere(t *testing.T) {
 // elsewhere are documents that name files of other projects.
 var elsewhere = map[string]bool{"docs/explanation/peers.md": true}
 
-var file = regexp.MustCompile("`([\\w./-]+/[\\w.-]+\\.(?:go|md|txtar|sh))`")
+var file = regexp.MustCompile("`([\\w./-]+/[\\w.-]+\\.(?:go|md|txtar|sh|py|js))`")
 
 func TestFilesNamedInDocumentsExist(t *testing.T) {
 	found := 0
@@ -112,12 +112,12 @@ func TestTestsNamedInDocumentsExist(t *testing.T) {
 	assert.Greater(t, found, 60)
 }
 
-var rule = regexp.MustCompile(`- \*\*([TNAHRK]\d|RW\d|ML\d)\*\*`)
+var rule = regexp.MustCompile(`- \*\*([TNAHRKV]\d|G\d+|RW\d|ML\d|SM\d)\*\*`)
 
 func TestEachSafetyRuleHasItsFileAndItsTest(t *testing.T) {
 	docs := documents(t)
 	rules := rule.FindAllStringSubmatch(docs["docs/explanation/safety.md"], -1)
-	assert.Len(t, rules, 40)
+	assert.Len(t, rules, 65)
 	for _, r := range rules {
 		row := regexp.MustCompile(`(?m)^\| ` + r[1] + ` \|.*$`).FindString(docs["ARCHITECTURE.md"])
 		assert.Regexp(t, file, row, r[1])
