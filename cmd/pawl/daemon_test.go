@@ -239,6 +239,13 @@ func (p *pawld) health(t *testing.T) string {
 func TestTheDoctorReadsADaemonsHealth(t *testing.T) {
 	t.Parallel()
 	p := startPawld(t, etcdtest.Start(t).Addr(), "--health", "127.0.0.1:0")
+	eventually(t, func() bool {
+		resp, err := http.Get(p.health(t) + "/readyz")
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		return err == nil && resp.StatusCode == http.StatusOK
+	}, "it is not ready")
 	said, code := askDoctor(t, "--daemon", p.health(t))
 	assert.Equal(t, 0, code, said)
 	for _, want := range []string{"ok    live ", "ok    version    pawld ", "ok    ready ", "no session lost, no stall, no promise cut since it started"} {

@@ -28,6 +28,12 @@ func (p *pawld) health(path string) (status int, text string) {
 	return resp.StatusCode, string(b)
 }
 
+// awaitReady waits until /readyz says that it serves.
+func (p *pawld) awaitReady() {
+	p.t.Helper()
+	require.Eventually(p.t, func() bool { status, _ := p.health("/readyz"); return status == http.StatusOK }, 20*time.Second, 10*time.Millisecond)
+}
+
 // metrics are the samples of /metrics; each has its help and its type.
 func (p *pawld) metrics() map[string]string {
 	p.t.Helper()
@@ -52,6 +58,7 @@ func (p *pawld) metrics() map[string]string {
 func TestHealthTellsALiveProcessFromALockThatCanBeHad(t *testing.T) {
 	t.Parallel()
 	p := start(t, etcdtest.Start(t), "", "--health", "127.0.0.1:0")
+	p.awaitReady()
 	for _, path := range []string{"/livez", "/readyz"} {
 		status, text := p.health(path)
 		assert.Equal(t, []any{200, "ok\n"}, []any{status, text}, path)
@@ -70,6 +77,7 @@ func TestHealthTellsALiveProcessFromALockThatCanBeHad(t *testing.T) {
 func TestMetricsCountWhatIsThere(t *testing.T) {
 	t.Parallel()
 	p := start(t, etcdtest.Start(t), "", "--health", "127.0.0.1:0")
+	p.awaitReady()
 	p.hold(1, 1, "a")
 	p.hold(1, 2, "b")
 	p.call("Acquire", object{"session": hex32(2), "requestId": hex32(3), "names": []string{"a"}, "mode": "EXCLUSIVE"})

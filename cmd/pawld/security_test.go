@@ -269,8 +269,8 @@ func TestAConnectionBeyondTheLimitIsClosed(t *testing.T) {
 		return !errors.Is(err, os.ErrDeadlineExceeded)
 	}
 	require.Eventually(t, refused, 10*time.Second, time.Millisecond)
-	assert.Contains(t, p.said(), "a connection is refused")
-	assert.Contains(t, p.said(), fmt.Sprintf("uid:%d has 2 connections, and may have no more", os.Getuid()))
+	p.awaitSaid("a connection is refused")
+	p.awaitSaid(fmt.Sprintf("uid:%d has 2 connections, and may have no more", os.Getuid()))
 	for _, c := range open {
 		require.NoError(t, c.Close())
 	}

@@ -90,7 +90,7 @@ func TestASuccessorIsAliveAndNotReadyWhileItTakesOver(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 	}
 	disarm()
-	require.Eventually(t, func() bool { status, _ := next.health("/readyz"); return status == http.StatusOK }, 20*time.Second, 10*time.Millisecond)
+	next.awaitReady()
 	all := next.locks(1)
 	require.Len(t, all, 1)
 	assert.Equal(t, "HELD", all[0]["state"])

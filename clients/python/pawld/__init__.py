@@ -442,8 +442,8 @@ class Session:
             connection.connect()
             connection.sock = _Timed(connection.sock, end)  # type: ignore[assignment]
             connection.request("POST", "/pawl.v1.Locks/" + method, json.dumps(body), headers)
-            response = connection.getresponse()
-            answer = json.loads(response.read())
+            with connection.getresponse() as response:
+                answer = json.loads(response.read())
         except (OSError, http.client.HTTPException, ValueError) as e:
             raise Error("unavailable", f"pawld does not answer: {e}") from e
         finally:
@@ -466,7 +466,9 @@ class _Timed:
 
     def __init__(self, sock: _socket.socket, end: float) -> None:
         self._sock, self._end = sock, end
-        self.close = sock.close
+
+    def close(self) -> None:
+        self._sock.close()  # what makefile returned reads on: see there
 
     def arm(self) -> _socket.socket:
         left = self._end - time.monotonic()
@@ -479,18 +481,27 @@ class _Timed:
         self.arm().sendall(data)  # its timeout is that of all of data
 
     def makefile(self, mode: str, *args: Any) -> io.BufferedReader:
-        return io.BufferedReader(_Answer(self))
+        """The socket stays open until the file is closed, too: http.client closes the socket before
+        it reads the body of an answer that says Connection: close."""
+        return io.BufferedReader(_Answer(self, self._sock.makefile(mode, buffering=0)))
 
 
 class _Answer(io.RawIOBase):
-    def __init__(self, timed: _Timed) -> None:
-        self._timed = timed
+    """What a socket receives, until its _Timed ends."""
+
+    def __init__(self, timed: _Timed, file: Any) -> None:
+        self._timed, self._file = timed, file
 
     def readable(self) -> bool:
         return True
 
-    def readinto(self, into: Any) -> int:
-        return self._timed.arm().recv_into(into)
+    def readinto(self, into: Any) -> Optional[int]:
+        self._timed.arm()
+        return self._file.readinto(into)  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 class _UnixConnection(http.client.HTTPConnection):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import socket
 import socketserver
 import sys
@@ -148,18 +149,26 @@ class SessionTest(unittest.TestCase):
 
     def test_a_call_takes_no_longer_than_its_timeout_where_the_answer_trickles_in(self):
         """A socket's own timeout begins again with each byte."""
-        path = os.path.join(self.pawld.dir.name, "slow")
+
+        def trickle(c):
+            c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+            for _ in range(100):
+                time.sleep(0.05)
+                c.sendall(b" ")
+
+        self.takes(0.3, pawld.Session(self.raw(trickle), ttl=0.4).acquire, "n", timeout=0.3)
+
+    def raw(self, answer):
+        """The path of a socket, to each connection of which answer writes."""
+        path = os.path.join(self.pawld.dir.name, secrets.token_hex(4))
         listener = socket.socket(socket.AF_UNIX)
         self.addCleanup(listener.close)
         listener.bind(path)
         listener.listen()
 
-        def trickle(c):
+        def one(c):
             try:
-                c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
-                for _ in range(100):
-                    time.sleep(0.05)
-                    c.sendall(b" ")
+                answer(c)
             except OSError:
                 pass  # the client has gone
             finally:
@@ -168,12 +177,25 @@ class SessionTest(unittest.TestCase):
         def serve():
             try:
                 while True:
-                    threading.Thread(target=trickle, args=(listener.accept()[0],), daemon=True).start()
+                    threading.Thread(target=one, args=(listener.accept()[0],), daemon=True).start()
             except OSError:
                 pass  # the test is over
 
         threading.Thread(target=serve, daemon=True).start()
-        self.takes(0.3, pawld.Session(path, ttl=0.4).acquire, "n", timeout=0.3)
+        return path
+
+    def test_the_body_is_read_of_an_answer_that_says_that_its_connection_ends(self):
+        """http.client closes the socket before it reads such a body, which may come later."""
+        for head in (b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\n", b"HTTP/1.0 200 OK\r\n\r\n"):
+            with self.subTest(head):
+
+                def answer(c):
+                    c.recv(65536)
+                    c.sendall(head)
+                    time.sleep(0.2)
+                    c.sendall(b"{}")
+
+                self.assertEqual(pawld.Session(self.raw(answer))._call("Renew", {}, 10), {})
 
     def test_bind_is_asked_for_where_it_is_wanted_and_nowhere_else(self):
         self.session.acquire("n")

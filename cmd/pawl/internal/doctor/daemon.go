@@ -327,14 +327,15 @@ func (d *doctor) health(ctx context.Context, p *daemon) {
 		return resp.StatusCode, strings.TrimSpace(string(body)), nil
 	}
 	began := time.Now()
-	code, said, err := get("/livez")
+	code, _, err := get("/livez")
 	if err != nil || code != http.StatusOK {
 		d.wrong("live", p.base, fmt.Sprintf("/livez does not answer: %v", cmp.Or(err, fmt.Errorf("status %d", code))), "start pawld, or name the address that its --health names")
 		return
 	}
 	d.ok("live", p.base, "answers in %s", cli.Span(time.Since(began)))
 	d.version(p)
-	switch code, said, err = get("/readyz"); {
+	code, said, err := get("/readyz")
+	switch {
 	case err != nil || code != http.StatusOK:
 		d.wrong("ready", p.base, fmt.Sprintf("cannot acquire locks: %s", cli.Plain(cmp.Or(said, fmt.Sprint(err)))),
 			"see its log; pawl doctor, with the --endpoints that pawld has, checks etcd")

@@ -43,7 +43,7 @@ condition is never true.
 With --daemon SOCKET it checks the pawld on this machine instead, as a client of it:
 
   socket      it is there; who may connect
-  state       the state directory outlives a restart, if pawld's process says where it is
+  state       the state directory outlives a restart, if pawld's process shows it
   live        it answers; "version" is what it says it is
   ready       it can acquire locks
   calls       this user can acquire, renew and release a lock of its own, whose name
