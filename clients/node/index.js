@@ -94,13 +94,15 @@ class Lock {
 
   /** release gives it back; it rejects with LockLost if it was not held until now. */
   async release() {
+    const ended = this.held() ? '' : this.#over;
     this._end('released'); // before anything is sent
     if (this.#lost) {
       if (this.names.length > 1) await this.#session._free(this.id); // what is left of it
       throw new LockLost(this.name, this.#lost);
     }
     const result = await this.#session._release(this);
-    if (!result.released) throw new LockLost(this.name, result.why || 'NOT_HELD');
+    const why = result.why || 'NOT_HELD';
+    if (!result.released) throw new LockLost(this.name, why === 'NOT_HELD' ? ended || why : why); // pawld has forgotten it
   }
 
   _believe(sent, answer) {
@@ -126,10 +128,10 @@ class Lock {
     return this.#over === 'released';
   }
 
-  /** _lose takes pawld's own word, which Release gives too. */
+  /** _lose takes what release says. pawld does not know it for ever: then it is what ended the belief. */
   _lose(why) {
-    this.#lost = why;
-    this._end(why);
+    if (this.held()) this._end(why || 'NOT_HELD');
+    this.#lost = why || this.#lost || this.#over;
   }
 
   /** _knew reports whether it was known to be held when a request was sent. */
@@ -276,9 +278,12 @@ class Session {
         const seen = listed.get(id);
         if (seen && seen.state === 'HELD') {
           lock._believe(sent, seen);
-          if (!lock.held()) this._free(id); // its belief has ended, or its release failed
+          if (!lock.held()) { // its belief has ended, or its release failed
+            if (!lock._released()) lock._lose('');
+            this._free(id);
+          }
         } else if (seen || lock._knew(sent)) {
-          if (!lock._released()) lock._lose((seen && seen.why) || 'NOT_HELD'); // otherwise Release says what became of it
+          if (!lock._released()) lock._lose((seen && seen.why) || ''); // otherwise Release says what became of it
           this._settle(id);
         }
       }

@@ -175,6 +175,23 @@ test('what an answer does not list is not held', within(async (w) => {
   assert.equal(other.held(), true);
 }));
 
+for (const [known, rows, result, why] of [
+  ['nothing was heard', null, { why: 'NOT_HELD' }, 'EXPIRED'],
+  ['pawld has forgotten it', [], { why: 'NOT_HELD' }, 'EXPIRED'],
+  ['it was given back', [{ state: 'HELD' }], { released: true }, 'EXPIRED'],
+  ['pawld knows more', [{ state: 'LOST', why: 'MAX_HOLD' }], { why: 'MAX_HOLD' }, 'MAX_HOLD'],
+]) {
+  test(`what ended a belief is said where pawld does not know it: ${known}`, within(async (w) => {
+    const lock = await w.session.acquire('n');
+    w.passBy(VALID);
+    const other = await w.session.acquire('m'); // so that renewals go on
+    w.answers.Release = () => [200, { results: [result] }];
+    if (rows) w.answers.Renew = () => [200, { locks: [held(other.id), ...rows.map((r) => ({ ...held(lock.id), ...r }))] }];
+    await w.renewals(3);
+    await assert.rejects(lock.release(), { name: 'LockLost', why });
+  }));
+}
+
 test('it stops believing before a Release is sent', within(async (w) => {
   const lock = await w.session.acquire('n');
   const believed = [];

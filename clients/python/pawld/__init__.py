@@ -128,9 +128,9 @@ class Lock:
             self._over = self._over or why
 
     def _lose(self, why: str) -> None:
-        """pawld's own word, which Release gives too."""
-        self._lost = why
-        self._end(why)
+        """What release says. pawld does not know it for ever: then it is what ended the belief."""
+        self._end(self._why() or why or "NOT_HELD")
+        self._lost = why or self._lost or self._over
 
     def confirm(self) -> None:
         """Asks etcd. Raises LockLost unless it is held."""
@@ -152,6 +152,7 @@ class Lock:
 
     def release(self) -> None:
         """Gives it back. Raises LockLost if it was not held until now."""
+        ended = self._why()
         self._end("released")  # before anything is sent
         if self._lost:
             if len(self.names) > 1:
@@ -159,7 +160,8 @@ class Lock:
             raise LockLost(self.name, self._lost)
         result = self._session._release(self)
         if not result.get("released", False):
-            raise LockLost(self.name, result.get("why", "NOT_HELD"))
+            why = result.get("why", "NOT_HELD")
+            raise LockLost(self.name, ended or why if why == "NOT_HELD" else why)  # pawld has forgotten it
 
     def __enter__(self) -> "Lock":
         return self
@@ -361,10 +363,12 @@ class Session:
                     if seen is not None and seen["state"] == "HELD":
                         lock._believe(sent, seen)
                         if not lock.held():  # its belief has ended, or its release failed
+                            if lock._over != "released":
+                                lock._lose("")
                             unwanted.append(request_id)
                     elif seen is not None or (lock._known is not None and sent.boot >= lock._known.boot):
                         if lock._over != "released":  # otherwise Release says what became of it
-                            lock._lose((seen or {}).get("why", "NOT_HELD"))
+                            lock._lose((seen or {}).get("why", ""))
                         self._settle(request_id)
             for request_id in unwanted:
                 self._free_later(request_id)

@@ -119,6 +119,31 @@ class BeliefTest(unittest.TestCase):
             lock.check()
         self.assertTrue(other.held())
 
+    def is_told(self, rows, result, why):
+        """Releases a lock whose belief has ended: rows is what Renew lists of it, None where it does not answer."""
+        lock = self.session.acquire("n")
+        self.pass_by(VALID)
+        other = self.session.acquire("m")  # so that renewals go on
+        self.pawld.answers["Release"] = lambda body: (200, {"results": [result]})
+        if rows is not None:
+            self.pawld.answers["Renew"] = lambda body: (200, {"locks": [held(other._id)] + [dict(held(lock._id), **r) for r in rows]})
+        self.await_renewals(3)
+        with self.assertRaises(pawld.LockLost) as lost:
+            lock.release()
+        self.assertEqual(lost.exception.why, why)
+
+    def test_what_ended_a_belief_is_said_where_nothing_was_heard(self):
+        self.is_told(None, {"why": "NOT_HELD"}, "EXPIRED")
+
+    def test_what_ended_a_belief_is_said_where_pawld_has_forgotten_it(self):
+        self.is_told([], {"why": "NOT_HELD"}, "EXPIRED")
+
+    def test_what_ended_a_belief_is_said_where_it_was_given_back(self):
+        self.is_told([{"state": "HELD"}], {"released": True}, "EXPIRED")
+
+    def test_what_pawld_knows_goes_before_what_ended_a_belief(self):
+        self.is_told([{"state": "LOST", "why": "MAX_HOLD"}], {"why": "MAX_HOLD"}, "MAX_HOLD")
+
     def test_it_stops_believing_before_a_release_is_sent(self):
         lock = self.session.acquire("n")
         believed = []

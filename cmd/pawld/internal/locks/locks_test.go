@@ -337,6 +337,32 @@ func TestMaxHoldEndsWhatItsClientKeepsAlive(t *testing.T) {
 	})
 }
 
+// A client that is told of a lock when its belief in it is over gives it back itself, and does not
+// learn what ends it.
+func TestNoRenewIsAnsweredWithABeliefThatIsOver(t *testing.T) {
+	const hold = 5 * time.Second
+	for left := 2 * time.Millisecond; left < 400*time.Millisecond; left += 7 * time.Millisecond {
+		inBubble(t, func(w *fixture) {
+			d := w.daemon()
+			want := exclusive("name")
+			want.MaxHold = hold
+			require.Equal(w, table.Held, d.acquire("a", "1", 0, want).State)
+			for end := time.Now().Add(hold - left); time.Now().Before(end); {
+				d.renew("a", min(time.Until(end), time.Second))
+			}
+			for {
+				sent := time.Now()
+				l := d.renew("a", time.Second)[0]
+				if l.State == table.Lost {
+					assert.Equal(w, Why("MAX_HOLD"), WhyOf(l.Why))
+					return
+				}
+				require.Greater(w, l.Valid-time.Since(sent), 20*time.Millisecond, "%v before its end", left)
+			}
+		})
+	}
+}
+
 // V8: a waiter with a delay waits it after a client that was silent.
 func TestAnExpiredLockIsNoReleasedOne(t *testing.T) {
 	inBubble(t, func(w *fixture) {

@@ -45,15 +45,17 @@ func (s *Service) renew(ctx context.Context, r Request, settled []string) ([]Loc
 			return nil, err
 		}
 	}
+	ttl := s.table.TTL(r.Session)
 	all := s.table.All(r.Session, r.Arrival, clock.Now())
-	if !anyLost(all) {
-		half := max(table.Shortest(all, s.table.TTL(r.Session))/2, leastPark)
-		park := newParking(ctx, r, half)
-		if s.park(ctx, park.until(clock.Now(), r.Arrival), r.Session) || ctx.Err() == nil {
-			if s.stopping() {
-				return nil, ErrStopping // nothing may be promised any more
-			}
-			all = s.table.All(r.Session, r.Arrival, clock.Now())
+	shortest := table.Shortest(all, ttl)
+	all, err := s.parked(ctx, r, max(shortest/2, leastPark), all)
+	if err != nil {
+		return nil, err
+	}
+	// A belief that is over when its answer arrives says nothing: what ends it does, soon.
+	if shortest = table.Shortest(all, ttl); r.Arrival.Add(shortest).Before(clock.Now().Add(leastPark / 4)) {
+		if all, err = s.parked(ctx, r, endOf(shortest), all); err != nil {
+			return nil, err
 		}
 	}
 	locks := make([]Lock, 0, len(all))
@@ -62,6 +64,27 @@ func (s *Service) renew(ctx context.Context, r Request, settled []string) ([]Loc
 	}
 	slices.SortFunc(locks, func(a, b Lock) int { return strings.Compare(a.Ref.Request, b.Ref.Request) })
 	return locks, nil
+}
+
+// parked parks a Renew whose answer would be all, unless something is lost, until d from its arrival
+// at most, and returns its answer then; s.mu is held.
+func (s *Service) parked(ctx context.Context, r Request, d time.Duration, all []table.Listed) ([]table.Listed, error) {
+	if anyLost(all) {
+		return all, nil
+	}
+	park := newParking(ctx, r, d)
+	if !s.park(ctx, park.until(clock.Now(), r.Arrival), r.Session) && ctx.Err() != nil {
+		return all, nil
+	}
+	if s.stopping() {
+		return nil, ErrStopping // nothing may be promised any more
+	}
+	return s.table.All(r.Session, r.Arrival, clock.Now()), nil
+}
+
+// endOf is after how long what gave a client this belief has ended.
+func endOf(belief time.Duration) time.Duration {
+	return (belief+time.Millisecond)*6/5 + time.Millisecond
 }
 
 // unknownIsNone turns the error of an unknown session into nil, for calls whose answer then has
