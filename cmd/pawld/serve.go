@@ -280,13 +280,14 @@ func (d *daemon) end(sig os.Signal, signals <-chan os.Signal) error {
 	cancel()
 	ctx, cancel = context.WithTimeout(second, d.maxTTL+shutdownWait)
 	defer cancel()
-	var err error
-	if detach {
-		if err = d.service.Detach(d.dir.Write); err != nil { // where nothing is left to take over, it is given back
-			err = errors.Join(err, d.service.Close(ctx))
-		}
-	} else {
-		err = d.service.Close(ctx)
+	if !detach {
+		return errors.Join(d.service.Close(ctx), d.client.Close())
 	}
-	return errors.Join(err, d.client.Close())
+	if err := d.service.Detach(d.dir.Write); err != nil { // where nothing is left to take over, it is given back
+		return errors.Join(err, d.service.Close(ctx), d.client.Close())
+	}
+	if left := d.client.Close(); left != nil { // the successor removes it, or the lease does
+		d.log.Info("not removed yet", "cause", left)
+	}
+	return nil
 }

@@ -9,6 +9,13 @@ import (
 // it returns, and leaves the lease and its keys to the process that resumes the Handle. The
 // zero Handle means that the session had ended.
 func (s *Session) Detach() lease.Handle {
+	return s.DetachKeeping(func() map[string]bool { return nil })
+}
+
+// DetachKeeping is Detach for a process that holds on behalf of others, who may still believe in
+// what it has lost. kept is called after the session's end, and returns keys that the successor must
+// not remove at once: it has to resume or discard them, as what is held.
+func (s *Session) DetachKeeping(kept func() map[string]bool) lease.Handle {
 	if s.Err() != nil {
 		return lease.Handle{}
 	}
@@ -16,16 +23,16 @@ func (s *Session) Detach() lease.Handle {
 		return lease.Handle{}
 	}
 	<-s.looped // so that this process renews nothing more, except in a batch under way, which only keeps the lease longer
-	return handleOf(s.state())
+	return handleOf(s.state(kept()))
 }
 
-// state is what the session's successor has to know.
-func (s *Session) state() detached.State {
+// state is what the session's successor has to know. It does not have to remove the entries of kept.
+func (s *Session) state(kept map[string]bool) detached.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return detached.State{
 		Lease: s.id, Cluster: s.host.Cluster.ID(), TTL: s.TTL(),
-		Key: s.key, Create: s.create, Mod: s.mod, Next: s.ledger.next, Unsettled: s.ledger.unsettled(), Forfeit: s.ledger.forfeits(),
+		Key: s.key, Create: s.create, Mod: s.mod, Next: s.ledger.next, Unsettled: s.ledger.unsettled(kept), Forfeit: s.ledger.forfeits(),
 	}
 }
 

@@ -258,9 +258,13 @@ func (l *ledger) forfeits() (all []int64) {
 	return all
 }
 
-// unsettled returns the keys that the session's successor has to undo, in order.
-func (l *ledger) unsettled() (all []string) {
+// unsettled returns the keys that the session's successor has to undo, in order: those of all
+// entries except the ones with a key in kept.
+func (l *ledger) unsettled(kept map[string]bool) (all []string) {
 	for _, e := range l.entries {
+		if len(kept) > 0 && slices.ContainsFunc(e.keys, func(key string) bool { return kept[key] }) {
+			continue
+		}
 		switch e.state {
 		case open, there, undoing, leaving, forfeit:
 			all = append(all, e.keys...)

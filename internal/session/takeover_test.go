@@ -94,7 +94,7 @@ func TestThePredecessorSendsNoRenewalAfterDetach(t *testing.T) {
 func TestAPredecessorThatMissedEverythingIsRefusedAtOnce(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
-		h := handleOf(s.state())
+		h := handleOf(s.state(nil))
 		for _, m := range r.Members() {
 			muteWatches(m)
 		}
@@ -120,7 +120,7 @@ func TestAPredecessorsNextRenewalFindsTheTakeover(t *testing.T) {
 		for _, m := range r.Members() {
 			muteWatches(m)
 		}
-		h := handleOf(s.state())
+		h := handleOf(s.state(nil))
 		next := sessionOn(t, r.successor(), lease.Options{Resume: h})
 		sleep(2100 * time.Millisecond)
 		oneCause(t, s.Err(), lease.ErrRevoked)

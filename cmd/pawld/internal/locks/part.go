@@ -26,6 +26,9 @@ type part struct {
 	released chan struct{} // closed when the release is decided; nil: no release has begun
 }
 
+// isHeld reports whether it is held for its client, or lost without the table knowing; s.mu is held.
+func (p *part) isHeld() bool { return p != nil && p.held != nil && p.released == nil }
+
 // partKey is the key of a part in a context, where Observe finds it.
 type partKey struct{}
 
@@ -135,7 +138,7 @@ func (s *Service) watch(ref table.Ref, p *part) {
 		return
 	}
 	s.mu.Lock()
-	if p.released == nil { // otherwise the release reports it
+	if p.released == nil && !s.stopping() { // otherwise the release reports it, or the successor finds it
 		now := clock.Now()
 		if s.parts[ref] == p { // otherwise the table has ended it, and the row may be another acquisition's
 			s.table.Lose(ref, p.held.Err(), now)
@@ -143,7 +146,7 @@ func (s *Service) watch(ref table.Ref, p *part) {
 			s.wake(ref.Session)
 		}
 		if errors.Is(p.held.Err(), lock.ErrKeyOverwritten) { // a successor of this pawld deletes the key at once
-			s.removing = now.Add(s.cfg.Table.MaxTTL)
+			s.keep(now.Add(max(s.cfg.Table.MaxTTL, s.table.TTL(ref.Session)))) // a restored session's TTL may be longer
 		}
 		if p.held.leavesRest() {
 			s.keepRest(ref, p.held)

@@ -42,10 +42,17 @@ type SavedRow struct {
 	Request string
 	Params  table.Params
 	State   table.State
-	Why     Why           `json:",omitempty"`
+	Why     Why           `json:",omitempty"` // if it has ended; if it was lost while pawld handed over, State is still Held
 	Left    time.Duration `json:",omitempty"` // of Params.MaxHold
 	Keys    []string      `json:",omitempty"`
 	Token   fencing.Token `json:",omitempty"`
+}
+
+// keep notes that a client may believe until then in a key that is being removed; s.mu is held.
+func (s *Service) keep(until clock.Instant) {
+	if s.removing.Before(until) {
+		s.removing = until
+	}
 }
 
 // believed is until when a client may believe that it holds something which a successor would
@@ -62,10 +69,11 @@ func (s *Service) believed() clock.Instant {
 	return until
 }
 
-// AwaitBeliefs waits until Detach need not wait for any belief, at most for the longest TTL. It
-// is called before Drain, so that clients are served meanwhile.
+// AwaitBeliefs waits until Detach need not wait for any belief, at most for the longest TTL, or
+// until the beliefs of now have ended. It is called before Drain, so that clients are served
+// meanwhile.
 func (s *Service) AwaitBeliefs(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Table.MaxTTL)
+	ctx, cancel := context.WithTimeout(ctx, max(s.cfg.Table.MaxTTL, s.believed().Sub(clock.Now())))
 	defer cancel()
 	for until := s.believed(); clock.Now().Before(until) && ctx.Err() == nil; until = s.believed() {
 		session.AwaitInstant(ctx, until)
@@ -154,17 +162,21 @@ func (s *Service) Drain() {
 // Detach leaves everything to a successor once no request is under way: it writes the rows,
 // ends the session in this process, and then writes the session's Handle. After an error there
 // may be nothing to take over; then the lease expires.
+//
+// It waits for the beliefs in what was lost before Drain, which the Handle lists for removal. What
+// is lost later is still held as far as its client knows. It is saved as held, and the Handle
+// does not list it, so that the successor keeps the keys for as long as the client may believe.
 func (s *Service) Detach(write func(Saved) error) error {
 	s.Drain()
 	session.AwaitInstant(s.life, s.believed())
 	s.mu.Lock()
-	rests := slices.Collect(maps.Values(s.rests)) // one more may be lost meanwhile
+	rests := slices.Collect(maps.Values(s.rests)) // watch adds none any more, so that each is due
 	s.unlock()
 	for _, r := range rests {
 		s.back(r.held)
 	}
 	s.mu.Lock()
-	saved := Saved{Sessions: save(s.table.Save(clock.Now()))}
+	saved := Saved{Sessions: s.save(clock.Now())}
 	s.unlock()
 	if err := write(saved); err != nil {
 		return err
@@ -173,7 +185,7 @@ func (s *Service) Detach(write func(Saved) error) error {
 	own := s.session
 	s.own <- struct{}{}
 	if own != nil {
-		saved.Handle = own.Detach()
+		saved.Handle = inside.SessionOf(own).DetachKeeping(func() map[string]bool { return s.keptFor(saved.Sessions) })
 	}
 	s.stop()
 	return write(saved)
@@ -210,20 +222,43 @@ func (s *Service) stop() {
 	s.work.Wait()
 }
 
-func save(all []table.Saved) (out []SavedSession) {
-	for _, from := range all {
+// save is what the table saves, for the successor. s.mu is held.
+func (s *Service) save(now clock.Instant) (out []SavedSession) {
+	for _, from := range s.table.Save(now) {
 		to := SavedSession{ID: from.ID, Identity: from.Identity, TTL: from.TTL, Ended: from.Ended}
 		for _, r := range from.Rows {
 			row := SavedRow{Request: r.Request, Params: r.Params, State: r.State, Why: WhyOf(r.Why), Left: r.Left}
-			if r.State == table.Held {
-				h := r.Holding.(*held)
-				row.Keys, row.Token = h.keys, h.Token()
+			if p := s.parts[table.Ref{Session: from.ID, Request: r.Request}]; p.isHeld() { // even if an answer has found its loss before watch did
+				row.State, row.Why, row.Keys, row.Token = table.Held, "", p.held.keys, p.held.Token()
 			}
 			to.Rows = append(to.Rows, row)
 		}
 		out = append(out, to)
 	}
 	return out
+}
+
+// keptFor returns the keys of what was saved as held, and notes in saved which of them somebody has
+// overwritten: that is not seen in every key. It is called after the session's end.
+func (s *Service) keptFor(saved []SavedSession) map[string]bool {
+	s.mu.Lock()
+	defer s.unlock()
+	kept := make(map[string]bool, len(s.parts))
+	for _, from := range saved {
+		for i := range from.Rows {
+			r := &from.Rows[i]
+			if r.State != table.Held {
+				continue
+			}
+			for _, key := range r.Keys {
+				kept[key] = true
+			}
+			if p := s.parts[table.Ref{Session: from.ID, Request: r.Request}]; p.isHeld() && errors.Is(p.held.Err(), lock.ErrKeyOverwritten) {
+				r.Why = WhyOf(lock.ErrKeyOverwritten)
+			}
+		}
+	}
+	return kept
 }
 
 // resumers bounds how many locks are taken over at a time.
@@ -290,7 +325,8 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 				taken++
 				s.watchTaken(table.Ref{Session: from.ID, Request: r.Request}, r)
 			case was.State == table.Held && (len(was.Keys) > 1 || !errors.Is(r.Why, lock.ErrKeyDeleted)):
-				whole, s.removing = false, until
+				whole = false
+				s.keep(until)
 			}
 		}
 	}
@@ -360,6 +396,11 @@ func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow,
 	}
 	w, _ := wantOf(from)
 	discard := func() { inside.SessionOf(own).Discard(time.Now().Add(until.Sub(clock.Now())), from.Keys...) }
+	if from.Why != "" {
+		to.Why = from.Why.cause()
+		discard()
+		return
+	}
 	for own.Err() == nil && ctx.Err() == nil {
 		within, cancel := context.WithTimeout(ctx, 5*time.Second)
 		h, err := w.resume(within, own, from.Keys, from.Token)
