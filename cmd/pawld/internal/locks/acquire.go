@@ -48,13 +48,10 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 	params := w.params()
 	s.mu.Lock()
 	defer s.unlock()
-	if s.stopping() {
-		return Answer{}, ErrStopping
-	}
-	now := clock.Now()
-	if err := s.bound(r); err != nil {
+	if err := s.refused(r); err != nil {
 		return Answer{}, err
 	}
+	now := clock.Now()
 	if err := s.table.Open(r.Session, r.Identity, ttl, r.Arrival, now); err != nil {
 		return Answer{}, err
 	}
@@ -92,7 +89,11 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 		if p != nil && p.err == nil && (!p.queued || p.ahead == 0) { // it may be held soon
 			least = least.Add(first)
 		}
-		if !s.park(ctx, park.until(now, least), r.Session) {
+		parked := s.park(ctx, park.until(now, least), r.Session)
+		if err := s.refused(r); err != nil {
+			return Answer{}, err
+		}
+		if !parked {
 			return s.waiting(ref, p)
 		}
 	}
@@ -101,8 +102,6 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 // waiting is the answer of a call that is no longer parked.
 func (s *Service) waiting(ref table.Ref, p *part) (Answer, error) {
 	switch {
-	case s.stopping():
-		return Answer{}, ErrStopping
 	case p != nil && p.err != nil:
 		return Answer{}, fmt.Errorf("%w: %w", s.silent(), p.err)
 	case p != nil && !p.queued:

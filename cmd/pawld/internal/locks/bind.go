@@ -28,6 +28,15 @@ func (s *Service) bound(r Request) error {
 	return nil
 }
 
+// refused is why nothing may be promised, or changed, for a request: pawld stops, or the session is
+// bound to another process. It is called first, and again after each wait. s.mu is held.
+func (s *Service) refused(r Request) error {
+	if s.stopping() {
+		return ErrStopping
+	}
+	return s.bound(r)
+}
+
 // bind binds the session of a request that asks for it to its process; s.mu is held.
 func (s *Service) bind(r Request) error {
 	if r.Bind == nil || s.bindings[r.Session] != nil {
@@ -42,6 +51,7 @@ func (s *Service) bind(r Request) error {
 		b.from = clock.Now().Add(s.table.TTL(r.Session))
 	}
 	s.bindings[r.Session] = b
+	s.wake(r.Session) // what another process waits for is refused
 	s.work.Add(1)
 	go func() { // returns when it exits, or unbind is called
 		defer s.work.Done()

@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lock"
 )
 
@@ -143,4 +145,76 @@ func TestASessionIsBoundToTheFirstProcessThatAsks(t *testing.T) {
 		require.NoError(w, err)
 		assert.Len(w, all, 1)
 	})
+}
+
+// V4: what is promised to a process would end with the exit of the one that bound the session meanwhile.
+func TestWhatWaitsWhileAnotherProcessBindsIsPromisedNothing(t *testing.T) {
+	const refused = "bound to another process"
+	// by is a request of process 7, which does not ask for a binding.
+	by := func(d *daemon, wait time.Duration) Request {
+		r := d.request("a", wait)
+		r.PID = 7
+		return r
+	}
+	for name, c := range map[string]struct {
+		slow func(w *fixture) func() // what is slow while the call waits, until it is called
+		call func(d *daemon) error
+	}{
+		"Renew": {nil, func(d *daemon) error {
+			_, err := d.Renew(d.w.Context(), by(d, time.Minute), nil)
+			return err
+		}},
+		"Renew, whose caller has gone": {nil, func(d *daemon) error {
+			ctx, cancel := context.WithCancel(d.w.Context())
+			time.AfterFunc(time.Second, cancel)
+			_, err := d.Renew(ctx, by(d, time.Minute), nil)
+			return err
+		}},
+		"Acquire": {nil, func(d *daemon) error {
+			_, err := d.Acquire(d.w.Context(), by(d, time.Minute), "waits", 0, exclusive("taken"), 10)
+			return err
+		}},
+		"Confirm": {aboutIs("name"), func(d *daemon) error {
+			_, err := d.Confirm(d.w.Context(), by(d, 0), "1")
+			return err
+		}},
+		"Proclaim": {aboutIs("term"), func(d *daemon) error {
+			_, err := d.Proclaim(d.w.Context(), by(d, 0), "term", []byte("v"))
+			return err
+		}},
+		"Release": {aboutIs("name"), func(d *daemon) error {
+			_, err := d.Release(d.w.Context(), by(d, 0), nil)
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *fixture) {
+				d := w.daemon()
+				d.hold("b", "1", "taken")
+				d.hold("a", "1", "name")
+				require.Equal(w, table.Held, d.acquire("a", "term", time.Second, Want{Names: []string{"term"}, Modes: []Mode{Election}}).State)
+				lift := func() {}
+				if c.slow != nil {
+					lift = c.slow(w)
+				}
+				answered := make(chan error, 1)
+				go func() { answered <- c.call(d) }()
+				synctest.Wait()
+				p := newProcess()
+				_, err := d.Acquire(w.Context(), p.of(d.request("a", 0), 8), "2", 0, exclusive("other"), 10)
+				require.NoError(w, err)
+				lift()
+				d.release("b", "1")
+				assert.ErrorContains(w, <-answered, refused)
+				assert.Equal(w, 1, d.countBindings())
+			})
+		})
+	}
+}
+
+// aboutIs has etcd answer nothing about a name until the result is called.
+func aboutIs(name string) func(w *fixture) (lift func()) {
+	return func(w *fixture) func() {
+		return w.f.Inject(etcdfake.Rule{Method: "Txn", Match: about(name), Lose: true}).Lift
+	}
 }

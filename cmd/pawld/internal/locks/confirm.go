@@ -36,10 +36,7 @@ func (s *Service) withHeld(r Request, id string, do func(h *held) error) (Lock, 
 	notHeld := Lock{Listed: table.Listed{Ref: ref, State: table.Lost, Why: table.ErrNotHeld}}
 	s.mu.Lock()
 	defer s.unlock()
-	if s.stopping() {
-		return Lock{}, ErrStopping
-	}
-	if err := s.bound(r); err != nil {
+	if err := s.refused(r); err != nil {
 		return notHeld, err
 	}
 	if err := s.table.Touch(r.Session, r.Identity, r.Arrival, clock.Now()); err != nil {
@@ -50,6 +47,9 @@ func (s *Service) withHeld(r Request, id string, do func(h *held) error) (Lock, 
 		s.unlock()
 		err := do(p.held)
 		s.mu.Lock()
+		if err := s.refused(r); err != nil {
+			return notHeld, err
+		}
 		lost := errors.Is(err, lock.ErrLost) || errors.Is(err, elect.ErrLost)
 		switch {
 		case lost:
@@ -58,9 +58,6 @@ func (s *Service) withHeld(r Request, id string, do func(h *held) error) (Lock, 
 			return Lock{}, err
 		case err != nil && p.held.Err() == nil:
 			return Lock{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
-		}
-		if s.stopping() {
-			return Lock{}, ErrStopping
 		}
 		l, known = s.table.One(ref, r.Arrival, clock.Now())
 	}

@@ -25,10 +25,7 @@ type Result struct {
 func (s *Service) Release(ctx context.Context, r Request, ids []string) ([]Result, error) {
 	s.mu.Lock()
 	defer s.unlock()
-	if s.stopping() {
-		return nil, ErrStopping
-	}
-	if err := s.bound(r); err != nil {
+	if err := s.refused(r); err != nil {
 		return nil, err
 	}
 	now := clock.Now()
@@ -55,6 +52,9 @@ func (s *Service) Release(ctx context.Context, r Request, ids []string) ([]Resul
 			return nil, err
 		}
 		results = append(results, result)
+	}
+	if err := s.bound(r); err != nil {
+		return nil, err // what is the session's now is that process's
 	}
 	if len(ids) == 0 {
 		s.table.Ended(r.Session)

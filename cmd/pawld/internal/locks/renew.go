@@ -31,10 +31,7 @@ func (s *Service) Renew(ctx context.Context, r Request, settled []string) ([]Loc
 func (s *Service) renew(ctx context.Context, r Request, settled []string) ([]Lock, error) {
 	s.mu.Lock()
 	defer s.unlock()
-	if s.stopping() {
-		return nil, ErrStopping
-	}
-	if err := s.bound(r); err != nil {
+	if err := s.refused(r); err != nil {
 		return nil, err
 	}
 	if err := s.table.Touch(r.Session, r.Identity, r.Arrival, clock.Now()); err != nil {
@@ -73,11 +70,12 @@ func (s *Service) parked(ctx context.Context, r Request, d time.Duration, all []
 		return all, nil
 	}
 	park := newParking(ctx, r, d)
-	if !s.park(ctx, park.until(clock.Now(), r.Arrival), r.Session) && ctx.Err() != nil {
-		return all, nil
+	woken := s.park(ctx, park.until(clock.Now(), r.Arrival), r.Session)
+	if err := s.refused(r); err != nil {
+		return nil, err
 	}
-	if s.stopping() {
-		return nil, ErrStopping // nothing may be promised any more
+	if !woken && ctx.Err() != nil {
+		return all, nil
 	}
 	return s.table.All(r.Session, r.Arrival, clock.Now()), nil
 }
