@@ -320,6 +320,9 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 	for i, from := range restored {
 		for j, r := range from.Rows {
 			was := saved.Sessions[i].Rows[j]
+			if was.State == table.Held && r.State == table.Lost {
+				s.cfg.Logger.Warn("a lock is lost: it is not taken over", "name", namesOf(r.Params.Text), "cause", r.Why)
+			}
 			switch {
 			case r.State == table.Held:
 				taken++
@@ -387,7 +390,7 @@ func (r SavedRow) params() table.Params {
 }
 
 // takeOne takes one lock over, and at once promises what its client, whose session has ttl, may
-// still believe. It tries until ctx ends. A key that cannot be taken over is removed after until,
+// still believe. It tries until ctx ends, or until the lock is refused for good. A key that cannot be taken over is removed after until,
 // when nobody believes in it: otherwise its name would be taken for as long as the session lasts.
 func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow, to *table.SavedRow, ttl time.Duration, until clock.Instant) {
 	to.State, to.Why = table.Lost, table.ErrExpired
@@ -426,6 +429,9 @@ func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow,
 		if !errors.Is(err, context.DeadlineExceeded) || to.Why == table.ErrExpired { // the last try's end explains less
 			to.Why = fmt.Errorf("%w: it could not be taken over: %w", table.ErrExpired, err)
 		}
+		if isForGood(err) {
+			break
+		}
 		s.cfg.Logger.Warn("a lock is not taken over yet", "name", w.Names, "cause", err)
 		t := time.NewTimer(100 * time.Millisecond)
 		select {
@@ -435,6 +441,17 @@ func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow,
 		}
 	}
 	discard()
+}
+
+// isForGood reports whether err of a takeover says that it fails however often it is tried: etcd
+// refuses the request for what it asks, or answers that the lock is not what was saved. An answer that does
+// not come, or says that the cluster cannot answer now, is no such refusal.
+func isForGood(err error) bool {
+	var failed *cluster.Error
+	if errors.As(err, &failed) {
+		return cluster.IsPermissionDenied(err) || cluster.IsTooManyOps(err) || cluster.IsTooLarge(err)
+	}
+	return !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 }
 
 // watchTaken waits for the end of a lock that was taken over; s.mu is held.

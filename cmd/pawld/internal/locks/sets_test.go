@@ -1,8 +1,9 @@
 package locks
 
 import (
-	"fmt"
-	"strings"
+	"bytes"
+	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -261,29 +262,110 @@ func TestAKeyThatWasOverwrittenHoldsNoRestartUp(t *testing.T) {
 	})
 }
 
-// A name that pawld may no longer read keeps no other lock from being taken over and served:
-// for as long as a client can believe in it it is tried, and then it is lost.
-func TestALockThatCannotBeTakenOverHoldsARestartUpForABoundedTime(t *testing.T) {
-	inBubble(t, func(w *fixture) {
-		d := w.daemon()
-		d.hold("a", "1", "forbidden")
-		d.hold("b", "1", "other")
-		var saved Saved
-		require.NoError(w, d.Detach(func(s Saved) error { saved = s; return nil }))
-		require.NoError(w, d.client.Close())
-		w.f.Inject(etcdfake.Rule{
-			Match: func(r etcdfake.Request) bool { return strings.Contains(fmt.Sprint(r.Message), "forbidden/") },
-			Err:   status.Error(codes.PermissionDenied, "etcdserver: permission denied"), Lose: true,
+// refuses has etcd refuse what a pawld asks about a name to take it over.
+func refuses(w *fixture, name string, err error) (lift func()) {
+	return w.f.Inject(etcdfake.Rule{Match: about(name), Err: err, Lose: true}).Lift
+}
+
+// What etcd refuses for good is lost at once, by name, and keeps no other lock from being taken over and
+// served. Its key stays for as long as its client may believe, and no longer than it may be deleted.
+func TestALockThatIsRefusedForGoodHoldsNoRestartUp(t *testing.T) {
+	one, set := exclusive("refused"), setOf(nil, "refused", "more")
+	for name, c := range map[string]struct {
+		want    Want
+		prepare func(w *fixture, saved *Saved) (lift func())
+		text    string
+	}{
+		"permission": {one, func(w *fixture, _ *Saved) func() {
+			return refuses(w, "refused", status.Error(codes.PermissionDenied, "etcdserver: permission denied"))
+		}, "permission denied"},
+		"a set's permission": {set, func(w *fixture, _ *Saved) func() {
+			return refuses(w, "more", status.Error(codes.PermissionDenied, "etcdserver: permission denied"))
+		}, "permission denied"},
+		"too many operations": {set, func(w *fixture, _ *Saved) func() {
+			return refuses(w, "refused", status.Error(codes.InvalidArgument, "etcdserver: too many operations in txn request"))
+		}, "too many operations"},
+		"another kind": {one, func(w *fixture, saved *Saved) func() {
+			saved.Sessions[rowOf(*saved, "a")].Rows[0].Params.Text = textOf(Want{Names: []string{"refused"}, Modes: []Mode{Election}})
+			return func() {}
+		}, "another kind of lock"},
+		"no key of the name's": {one, func(w *fixture, saved *Saved) func() {
+			saved.Sessions[rowOf(*saved, "a")].Rows[0].Params.Text = textOf(exclusive("another"))
+			return func() {}
+		}, "is not one of lease"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *fixture) {
+				d := w.daemon()
+				l := d.acquire("a", "1", time.Second, c.want).Lock
+				require.Equal(w, table.Held, l.State)
+				d.hold("b", "1", "served")
+				begin := time.Now()
+				belief := d.one("a").Valid
+				saved := d.left()
+				lift := c.prepare(w, &saved)
+				next := w.daemon()
+				var said bytes.Buffer
+				next.cfg.Logger = slog.New(slog.NewTextHandler(&said, nil))
+				taken, err := next.Resume(w.Context(), saved)
+				require.NoError(w, err)
+				assert.Less(w, time.Since(begin), 100*time.Millisecond)
+				assert.Equal(w, 1, taken)
+				assert.Equal(w, table.Held, next.one("b").State)
+				lost := next.one("a")
+				assert.Equal(w, table.Lost, lost.State)
+				assert.ErrorContains(w, lost.Why, c.text)
+				assert.Contains(w, said.String(), "a lock is lost")
+				assert.Contains(w, said.String(), lost.Names[0])
+				assert.NotContains(w, said.String(), "served")
+				time.Sleep(belief - 1 - time.Since(begin))
+				synctest.Wait()
+				for _, key := range l.Keys {
+					assert.NotNil(w, w.f.Get(key), "its client believes until now")
+				}
+				time.Sleep(16 * time.Second)
+				lift()
+				time.Sleep(time.Second)
+				for _, key := range l.Keys {
+					assert.Nil(w, w.f.Get(key))
+				}
+			})
 		})
-		next := w.daemon()
-		begin := time.Now()
-		taken, err := next.Resume(w.Context(), saved)
-		require.NoError(w, err)
-		assert.Equal(w, 1, taken)
-		assert.LessOrEqual(w, time.Since(begin), 16*time.Second)
-		lost := next.one("a")
-		assert.Equal(w, table.Lost, lost.State)
-		assert.Equal(w, Why("EXPIRED"), WhyOf(lost.Why))
-		assert.ErrorContains(w, lost.Why, "permission denied")
-	})
+	}
+}
+
+// rowOf is the index of a session.
+func rowOf(saved Saved, session string) int {
+	return slices.IndexFunc(saved.Sessions, func(s SavedSession) bool { return s.ID == session })
+}
+
+func textOf(w Want) string { return w.params().Text }
+
+// What etcd does not answer for now is tried for as long as a client can believe in it, and then it is lost.
+func TestALockThatCannotBeTakenOverHoldsARestartUpForABoundedTime(t *testing.T) {
+	for name, lasts := range map[string]time.Duration{"for a while": 8 * time.Second, "for longer": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *fixture) {
+				d := w.daemon()
+				d.hold("a", "1", "silent")
+				d.hold("b", "1", "other")
+				saved := d.left()
+				time.AfterFunc(lasts, refuses(w, "silent", status.Error(codes.Unavailable, "etcdserver: request timed out")))
+				next := w.daemon()
+				begin := time.Now()
+				taken, err := next.Resume(w.Context(), saved)
+				require.NoError(w, err)
+				if lasts < time.Hour {
+					assert.Equal(w, 2, taken)
+					return
+				}
+				assert.Equal(w, 1, taken)
+				assert.LessOrEqual(w, time.Since(begin), 16*time.Second)
+				lost := next.one("a")
+				assert.Equal(w, table.Lost, lost.State)
+				assert.Equal(w, Why("EXPIRED"), WhyOf(lost.Why))
+				assert.ErrorContains(w, lost.Why, "request timed out")
+			})
+		})
+	}
 }
