@@ -147,6 +147,7 @@ func TestAnUpgradeUnderLoadLosesNoLock(t *testing.T) {
 		require.NotContains(t, p.said(), "panic")
 		p = start(t, etcd, p.socket, args...)
 		require.NotContains(t, p.said(), "are lost")
+		require.NotContains(t, p.said(), "is lost")
 	}
 	l.stop()
 	assert.Zero(t, l.lost.Load())
