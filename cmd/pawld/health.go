@@ -37,7 +37,7 @@ func (d *daemon) healthHandler() http.Handler {
 			name, kind, help string
 			value            int
 		}{
-			{"pawld_ready", "gauge", "1 where a lock can be had, 0 where etcd does not answer.", ready},
+			{"pawld_ready", "gauge", "1 where a lock can be had, 0 where etcd does not answer or takes no writes.", ready},
 			{"pawld_sessions", "gauge", "Clients' sessions that have not expired.", c.Sessions},
 			{"pawld_locks_held", "gauge", "Locks and terms held for clients.", c.Held},
 			{"pawld_locks_waiting", "gauge", "Places in queues kept for clients.", c.Waiting},

@@ -43,6 +43,12 @@ func TestPawldServesOnWhileEtcdIsOutOfSpace(t *testing.T) {
 	p := start(t, etcd, "", args...)
 	held := p.hold(1, 1, "n")
 	disarm := noSpace(t, etcd)
+	status, text := p.health("/readyz")
+	assert.Equal(t, http.StatusServiceUnavailable, status)
+	assert.Contains(t, text, "NOSPACE")
+	assert.Equal(t, "0", p.metrics()["pawld_ready"])
+	status, _ = p.health("/livez")
+	assert.Equal(t, http.StatusOK, status)
 	p.signal(syscall.SIGTERM)
 	p.awaitSaid("etcd is out of space (NOSPACE)")
 	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {

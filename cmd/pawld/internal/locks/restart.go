@@ -90,7 +90,9 @@ const spaceProbe = 500 * time.Millisecond
 func (s *Service) AwaitSpace(ctx context.Context, full func()) bool {
 	waited := false
 	for ctx.Err() == nil {
-		err := s.rehearse(ctx)
+		within, cancel := context.WithTimeout(ctx, time.Second)
+		err := s.rehearse(within)
+		cancel()
 		switch {
 		case ctx.Err() != nil:
 			continue
@@ -113,8 +115,6 @@ func (s *Service) AwaitSpace(ctx context.Context, full func()) bool {
 // rehearse returns why no successor could take the session over now; nil: one could, or there is
 // none.
 func (s *Service) rehearse(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
 	select {
 	case <-s.own:
 	case <-ctx.Done():

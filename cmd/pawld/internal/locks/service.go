@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -208,11 +210,18 @@ func (s *Service) Counts() (c Counts) {
 	return c
 }
 
-// Ready returns why no lock can be acquired now; nil: pawld has a session at etcd.
+// Ready returns why no lock can be acquired now; nil: pawld has a session at etcd, which would take
+// a write.
 func (s *Service) Ready(ctx context.Context) error {
 	if s.stopping() {
 		return ErrStopping
 	}
 	_, err := s.Session(ctx)
-	return err
+	if err == nil {
+		err = s.rehearse(ctx)
+	}
+	if cluster.IsNoSpace(err) {
+		return fmt.Errorf("etcd is out of space (NOSPACE): %w", err)
+	}
+	return s.Silent(ctx, err)
 }

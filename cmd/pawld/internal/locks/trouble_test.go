@@ -314,3 +314,35 @@ func TestALongerTTLOfThePredecessorsIsPromised(t *testing.T) {
 		assert.NotNil(w, w.f.Get(a.Keys[0]))
 	})
 }
+
+// What can be had is a lock, and not only a session: without space etcd takes no write. What is held
+// is kept meanwhile.
+func TestPawldIsReadyOnlyWhileEtcdTakesWrites(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		d := w.daemon()
+		ready := func() error {
+			ctx, cancel := context.WithTimeout(w.Context(), 2*time.Second)
+			defer cancel()
+			return d.Ready(ctx)
+		}
+		require.NoError(w, ready())
+		d.hold("a", "1", "name")
+		w.f.SetNoSpace(true)
+		assert.ErrorContains(w, ready(), "NOSPACE")
+		for range 10 {
+			time.Sleep(5 * time.Second)
+			assert.Equal(w, table.Held, d.one("a").State)
+			assert.ErrorContains(w, ready(), "NOSPACE")
+		}
+		w.f.SetNoSpace(false)
+		require.NoError(w, ready())
+
+		w.f.Inject(etcdfake.Rule{Lose: true})
+		require.Equal(w, table.Held, d.one("a").State, "D has not passed")
+		assert.ErrorContains(w, ready(), "does not answer")
+		w.f.LiftAll()
+		require.NoError(w, ready())
+		d.Drain()
+		assert.ErrorIs(w, ready(), ErrStopping)
+	})
+}
