@@ -167,7 +167,7 @@ func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
 	}
 	open := file("open", "0123456789abcdef", 0o644)
 	short := file("short", "x", 0o600)
-	policy := file("policy", "uid:1 a*\n", 0o600)
+	policy, many := file("policy", "uid:1 a*\n", 0o600), file("many", "uid:1 a locks=7 sessions=8\n", 0o600)
 	config := file("config", "max-ttl = 10s\nmax_ttl = 1\nmax-locks = many\nmax-ttl = 9s\nx\n", 0o600)
 	plain := file("plain", "", 0o600)
 	socket := socketPath(t)
@@ -181,6 +181,9 @@ func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
 		{[]string{"--max-sessions", "0"}, "--max-sessions is 0"},
 		{[]string{"--max-connections", "0"}, "--max-connections is 0"},
 		{[]string{"--max-calls", "0"}, "--max-calls is 0"},
+		{[]string{"--max-connections", "100", "--max-calls", "81", "--max-sessions", "10"}, "--max-connections is 100, want 101 or more, which is --max-calls and twice --max-sessions"},
+		{[]string{"--policy", many, "--max-locks", "6"}, `policy: identity "uid:1" has locks=7, more than --max-locks, 6`},
+		{[]string{"--policy", many, "--max-sessions", "7"}, `policy: identity "uid:1" has sessions=8, more than --max-sessions, 7`},
 		{[]string{"--listen", "127.0.0.1:0"}, "--listen wants --listen-cert"},
 		{[]string{"--listen", "0.0.0.0:0", "--token-file", open}, "not on loopback"},
 		{[]string{"--listen", "127.0.0.1:0", "--token-file", open}, "can be read by others (mode -rw-r--r--)"},

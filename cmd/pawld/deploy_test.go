@@ -232,6 +232,7 @@ var pawldMetric = regexp.MustCompile(`\bpawld_\w+`)
 func TestTheDashboardAndTheAlertsQueryMetricsThatThereAre(t *testing.T) {
 	t.Parallel()
 	p := start(t, etcdtest.Start(t), "", "--health", "127.0.0.1:0")
+	p.awaitReady()
 	p.hold(1, 1, "n")
 	there := map[string]bool{}
 	for name := range p.metrics() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -50,6 +51,7 @@ func (d *daemon) healthHandler() http.Handler {
 		} {
 			fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n%s %d\n", m.name, m.help, m.name, m.kind, m.name, m.value)
 		}
+		d.connectionMetrics(w)
 		fmt.Fprintln(w, "# HELP pawld_requests_total Calls of clients, by what became of them.\n# TYPE pawld_requests_total counter")
 		if !d.serving() {
 			return
@@ -59,6 +61,22 @@ func (d *daemon) healthHandler() http.Handler {
 		})
 	})
 	return mux
+}
+
+// connectionMetrics writes what there is of each listener's connections.
+func (d *daemon) connectionMetrics(w io.Writer) {
+	for _, m := range []struct {
+		name, kind, help string
+		of               func(now int, refused int64) int64
+	}{
+		{"pawld_connections", "gauge", "Connections of each listener.", func(now int, _ int64) int64 { return int64(now) }},
+		{"pawld_connections_refused_total", "counter", "Connections that were closed at once, because a listener had as many as it may have.", func(_ int, refused int64) int64 { return refused }},
+	} {
+		fmt.Fprintf(w, "# HELP %s %s\n# TYPE %s %s\n", m.name, m.help, m.name, m.kind)
+		for _, l := range d.all {
+			fmt.Fprintf(w, "%s{listener=%q} %d\n", m.name, l.Addr(), m.of(l.limit.Counts()))
+		}
+	}
 }
 
 // ready returns why no lock can be acquired now.

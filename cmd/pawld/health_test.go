@@ -19,8 +19,13 @@ var healthy = regexp.MustCompile(`msg=health address=(127\.0\.0\.1:\d+)`)
 // health is what one of the paths of --health gives.
 func (p *pawld) health(path string) (status int, text string) {
 	p.t.Helper()
+	return p.healthBy(http.DefaultClient, path)
+}
+
+func (p *pawld) healthBy(client *http.Client, path string) (status int, text string) {
+	p.t.Helper()
 	require.Eventually(p.t, func() bool { return healthy.MatchString(p.said()) }, 20*time.Second, 5*time.Millisecond)
-	resp, err := http.Get("http://" + healthy.FindStringSubmatch(p.said())[1] + path)
+	resp, err := client.Get("http://" + healthy.FindStringSubmatch(p.said())[1] + path)
 	require.NoError(p.t, err)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
@@ -37,7 +42,12 @@ func (p *pawld) awaitReady() {
 // metrics are the samples of /metrics; each has its help and its type.
 func (p *pawld) metrics() map[string]string {
 	p.t.Helper()
-	status, text := p.health("/metrics")
+	return p.metricsBy(http.DefaultClient)
+}
+
+func (p *pawld) metricsBy(client *http.Client) map[string]string {
+	p.t.Helper()
+	status, text := p.healthBy(client, "/metrics")
 	require.Equal(p.t, 200, status)
 	all, about := map[string]string{}, map[string]int{}
 	for line := range strings.Lines(text) {

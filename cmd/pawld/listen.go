@@ -22,6 +22,16 @@ type listener struct {
 	net.Listener
 	peers *peer.Listener
 	tls   *tls.Config
+	limit *peer.Limit // on its connections
+}
+
+// limited bounds the connections of each listener, of each by itself: those of one keep nobody out
+// of another.
+func limited(all []listener, most int, refused func(at net.Addr, err error)) {
+	for i, l := range all {
+		all[i].limit = peer.NewLimit("connections", most)
+		all[i].Listener = all[i].limit.Listen(l.Listener, func(err error) { refused(l.Addr(), err) })
+	}
 }
 
 // listeners opens all that the options name.
@@ -41,14 +51,14 @@ func (o options) listeners() (all []listener, err error) {
 		if _, ok := l.(*net.UnixListener); !ok {
 			return nil, fmt.Errorf("the socket %v that was passed in is no Unix socket", l.Addr())
 		}
-		all = append(all, listener{l, &peer.Listener{Kind: peer.Unix}, nil})
+		all = append(all, listener{Listener: l, peers: &peer.Listener{Kind: peer.Unix}})
 	}
 	if len(activated) == 0 && o.socket != "" {
 		l, err := listenUnix(o.socket, o.group)
 		if err != nil {
 			return all, err
 		}
-		all = append(all, listener{l, &peer.Listener{Kind: peer.Unix}, nil})
+		all = append(all, listener{Listener: l, peers: &peer.Listener{Kind: peer.Unix}})
 	}
 	if o.listen != "" {
 		l, err := o.listenTCP()

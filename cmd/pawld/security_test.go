@@ -252,22 +252,10 @@ func TestSessionsAreNotLogged(t *testing.T) {
 // A connection beyond the limit is closed at once, and pawld says why; one that ends makes room.
 func TestAConnectionBeyondTheLimitIsClosed(t *testing.T) {
 	t.Parallel()
-	p := start(t, etcdtest.Start(t), "", "--max-connections", "4") // two for one user
-	var open []net.Conn
-	for range 2 {
-		c, err := net.Dial("unix", p.socket)
-		require.NoError(t, err)
-		defer c.Close()
-		open = append(open, c)
-	}
-	refused := func() bool {
-		c, err := net.Dial("unix", p.socket)
-		require.NoError(t, err)
-		defer c.Close()
-		require.NoError(t, c.SetReadDeadline(time.Now().Add(300*time.Millisecond)))
-		_, err = c.Read(make([]byte, 1))
-		return !errors.Is(err, os.ErrDeadlineExceeded)
-	}
+	p := start(t, etcdtest.Start(t), "", fourConnections...) // two for one user
+	dial := func() net.Conn { return dialed(t, "unix", p.socket, nil) }
+	open := []net.Conn{dial(), dial()}
+	refused := func() bool { return closedAtOnce(t, dial()) }
 	require.Eventually(t, refused, 10*time.Second, time.Millisecond)
 	p.awaitSaid("a connection is refused")
 	p.awaitSaid(fmt.Sprintf("uid:%d has 2 connections, and may have no more", os.Getuid()))
@@ -276,4 +264,56 @@ func TestAConnectionBeyondTheLimitIsClosed(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return !refused() }, 10*time.Second, time.Millisecond)
 	p.hold(1, 1, "n")
+}
+
+// fourConnections are the flags for four connections of each listener.
+var fourConnections = []string{"--max-connections", "4", "--max-calls", "2", "--max-sessions", "1"}
+
+func dialed(t *testing.T, network, address string, from net.Addr) net.Conn {
+	t.Helper()
+	c, err := (&net.Dialer{LocalAddr: from}).Dial(network, address)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// closedAtOnce reports whether pawld closes a connection, and closes it otherwise.
+func closedAtOnce(t *testing.T, c net.Conn) bool {
+	t.Helper()
+	defer c.Close()
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(300*time.Millisecond)))
+	_, err := c.Read(make([]byte, 1))
+	return !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+// The connections of one listener keep nobody out of another, and those to --health are bounded, too.
+func TestEachListenerHasItsOwnConnections(t *testing.T) {
+	t.Parallel()
+	token := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(token, []byte("0123456789abcdef0123\n"), 0o600))
+	p := start(t, etcdtest.Start(t), "", append(fourConnections, "--listen", "127.0.0.1:0", "--token-file", token, "--health", "127.0.0.1:0")...)
+	from := func(host byte) net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, host)} }
+	prometheus := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{LocalAddr: from(2)}).DialContext}}
+	require.Eventually(t, func() bool { status, _ := p.healthBy(prometheus, "/readyz"); return status == http.StatusOK }, 20*time.Second, 10*time.Millisecond)
+	health := healthy.FindStringSubmatch(p.said())[1]
+	for _, l := range []struct {
+		network, address string
+		from             net.Addr
+		each             int
+	}{{"unix", p.socket, nil, 2}, {"tcp", p.address(), from(1), 2}, {"tcp", health, from(1), healthConnections / 2}} {
+		for range l.each { // all that one user, or host, may have
+			dialed(t, l.network, l.address, l.from)
+		}
+		require.Eventually(t, func() bool { return closedAtOnce(t, dialed(t, l.network, l.address, l.from)) }, 20*time.Second, time.Millisecond, l.address)
+	}
+	assert.False(t, closedAtOnce(t, dialed(t, "tcp", p.address(), from(2))), "another host")
+
+	var got map[string]string
+	require.Eventually(t, func() bool { // what was closed may take a moment
+		got = p.metricsBy(prometheus)
+		return got[fmt.Sprintf("pawld_connections{listener=%q}", p.socket)] == "2" && got[fmt.Sprintf("pawld_connections{listener=%q}", health)] == "33"
+	}, 10*time.Second, 10*time.Millisecond)
+	for _, l := range []string{p.socket, p.address(), health} {
+		assert.NotContains(t, []string{"", "0"}, got[fmt.Sprintf("pawld_connections_refused_total{listener=%q}", l)], l)
+	}
 }

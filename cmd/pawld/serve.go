@@ -36,6 +36,7 @@ type daemon struct {
 	api     *handlers.Server
 	servers []*http.Server
 	failed  chan error
+	all     []listener // for clients, then for health
 
 	reported atomic.Int64  // when a refused connection was last reported
 	serves   chan struct{} // closed when the locks are taken over, and the fields above do not change any more
@@ -48,7 +49,7 @@ func serve(ctx context.Context, o options, stderr io.Writer, signals <-chan os.S
 		level = slog.LevelDebug
 	}
 	d := &daemon{options: o, log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level})), failed: make(chan error, 8), serves: make(chan struct{})}
-	rules, err := loadPolicy(o.policy)
+	rules, err := o.loadPolicy()
 	if err != nil {
 		return err
 	}
@@ -71,6 +72,8 @@ func serve(ctx context.Context, o options, stderr io.Writer, signals <-chan os.S
 	if err != nil {
 		return err
 	}
+	limited(all, d.connections, d.refused)
+	d.all = all
 	if err = d.serveHealth(); err == nil {
 		err = d.connect(ctx, rules)
 	}
@@ -83,11 +86,9 @@ func serve(ctx context.Context, o options, stderr io.Writer, signals <-chan os.S
 		}
 		return err
 	}
-	d.api = &handlers.Server{Locks: d.service, Client: d.client, Policy: rules, Logger: d.log, Calls: peer.NewLimit("calls under way", d.calls)}
+	d.api = &handlers.Server{Locks: d.service, Client: d.client, Policy: rules, Logger: d.log, Calls: peer.NewLimit("calls under way", d.calls), Upkeep: upkeepOf(rules)}
 	handler := d.api.Handler()
-	connections := peer.NewLimit("connections", d.connections)
 	for _, l := range all {
-		l.Listener = connections.Listen(l.Listener, d.refused)
 		d.serve(l, handler)
 	}
 	close(d.serves)
@@ -99,11 +100,23 @@ func serve(ctx context.Context, o options, stderr io.Writer, signals <-chan os.S
 	}
 }
 
-func loadPolicy(path string) (*policy.Policy, error) {
-	if path == "" {
+func (o options) loadPolicy() (*policy.Policy, error) {
+	if o.policy == "" {
 		return nil, nil
 	}
-	return policy.Load(path)
+	rules, err := policy.Load(o.policy)
+	if err != nil {
+		return nil, err
+	}
+	return rules, rules.Fits(o.sessions, o.locks)
+}
+
+// upkeepOf bounds renewals and releases: to twice as many as an identity can have a use for, with one
+// Renew for each session and one Release for each lock.
+func upkeepOf(rules *policy.Policy) *peer.Limit {
+	return peer.NewLimitOfEach("renewals and releases under way", func(identity string) int {
+		return 2 * (rules.Sessions(identity) + rules.Locks(identity))
+	})
 }
 
 // connect makes the client, which connects to etcd when it is needed, and takes over what a
@@ -200,13 +213,16 @@ func (d *daemon) serve(l listener, handler http.Handler) {
 	}()
 }
 
-// refused reports a connection beyond the limit, and then no other for a while.
-func (d *daemon) refused(err error) {
+// refused reports a connection beyond the limit of a listener, and then no other for a while.
+func (d *daemon) refused(at net.Addr, err error) {
 	if now := time.Now(); now.Sub(time.Unix(0, d.reported.Load())) > time.Minute {
 		d.reported.Store(now.UnixNano())
-		d.log.Warn("a connection is refused", "cause", err)
+		d.log.Warn("a connection is refused", "listener", at.String(), "cause", err)
 	}
 }
+
+// healthConnections is how many connections --health has.
+const healthConnections = 64
 
 // serveHealth serves --health.
 func (d *daemon) serveHealth() error {
@@ -217,7 +233,14 @@ func (d *daemon) serveHealth() error {
 	if err != nil {
 		return fmt.Errorf("--health: %w", err)
 	}
-	server := &http.Server{Handler: handlers.Named(d.healthHandler()), ReadHeaderTimeout: 5 * time.Second}
+	own := []listener{{Listener: l}}
+	limited(own, healthConnections, d.refused)
+	l = own[0].Listener
+	d.all = append(d.all, own...)
+	server := &http.Server{
+		Handler: handlers.Named(d.healthHandler()), MaxHeaderBytes: 16 << 10,
+		ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+	}
 	d.servers = append(d.servers, server)
 	d.log.Info("health", "address", l.Addr().String())
 	go func() { _ = server.Serve(l) }() // returns after Shutdown

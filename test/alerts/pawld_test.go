@@ -16,7 +16,7 @@ const deployed = "../../cmd/pawld/deploy/"
 // counters are pawld's, which are 0 from the beginning.
 var counters = []string{
 	"pawld_stalls_total", "pawld_etcd_sessions_lost_total", "pawld_promises_cut_total", "pawld_orphans_total",
-	"pawld_locks_expired_total", "pawld_locks_overheld_total",
+	"pawld_locks_expired_total", "pawld_locks_overheld_total", "pawld_connections_refused_total",
 }
 
 // ofPawld is what Prometheus gets of one pawld in which nothing happens until at, when a
@@ -26,7 +26,7 @@ func ofPawld(length, at, lasts time.Duration, name string, value float64, more .
 		return labels.FromStrings(append([]string{"__name__", name, "job", "pawld", "instance", "host-1:8377"}, more...)...)
 	}
 	for now := time.Duration(0); now <= length; now += interval {
-		values := map[string]float64{"pawld_ready": 1, "pawld_sessions": 2, "pawld_locks_held": 3, "pawld_locks_waiting": 1}
+		values := map[string]float64{"pawld_ready": 1, "pawld_sessions": 2, "pawld_locks_held": 3, "pawld_locks_waiting": 1, "pawld_connections": 4}
 		for _, c := range counters {
 			values[c] = 0
 		}
@@ -62,6 +62,7 @@ func TestPawldsAlertsFireAtTheFirstEventAndNotBefore(t *testing.T) {
 		"a client dies with a lock":   {metric: "pawld_locks_expired_total", value: 1, want: "PawldClientSilent"},
 		"a lock is held for too long": {metric: "pawld_locks_overheld_total", value: 1, want: "PawldLockOverheld"},
 		"a limit is reached":          {metric: "pawld_requests_total", value: 1, more: []string{"call", "Acquire", "code", "resource_exhausted"}, want: "PawldFull"},
+		"a connection is refused":     {metric: "pawld_connections_refused_total", value: 1, want: "PawldFull"},
 		"a request is refused":        {metric: "pawld_requests_total", value: 1, more: []string{"call", "Acquire", "code", "invalid_argument"}},
 		"a client hears of no lock":   {metric: "pawld_orphans_total", value: 1},
 	} {

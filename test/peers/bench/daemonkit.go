@@ -67,7 +67,7 @@ func (k daemonKit) dial(ctx context.Context, addrs ...string) (_ client, err err
 	}
 	d.cmd = exec.CommandContext(context.Background(), k.path, "--endpoints", strings.Join(addrs, ","), "--socket", socket, "--policy", policy,
 		"--max-ttl", daemonTTL.String(), "--max-sessions", "20000", "--max-locks", "20000",
-		"--max-connections", "100000", "--max-calls", "100000")
+		"--max-connections", "200000", "--max-calls", "100000")
 	d.cmd.Stderr = &d.stderr
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := d.start(); err != nil {

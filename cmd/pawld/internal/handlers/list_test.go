@@ -29,6 +29,7 @@ import (
 
 // serve serves the API on an etcd in memory, to the one who has the token.
 func serve(t testing.TB, fake *etcdfake.Cluster, rules *policy.Policy, calls int) (url string) {
+	t.Helper()
 	client, err := pawl.Dial(context.Background(), pawl.Config{Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption()}})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
@@ -36,7 +37,8 @@ func serve(t testing.TB, fake *etcdfake.Cluster, rules *policy.Policy, calls int
 		DefaultTTL: 3 * time.Second, MinTTL: 3 * time.Second, MaxTTL: 3 * time.Second, Sessions: 100, Locks: 100, Keep: time.Second,
 	}})
 	t.Cleanup(service.Drain)
-	server := &Server{Locks: service, Client: client, Logger: slog.New(slog.DiscardHandler), Policy: rules, Calls: peer.NewLimit("calls under way", calls)}
+	server := &Server{Locks: service, Client: client, Logger: slog.New(slog.DiscardHandler), Policy: rules, Calls: peer.NewLimit("calls under way", calls),
+		Upkeep: peer.NewLimitOfEach("renewals and releases under way", func(string) int { return 2 })}
 	known := &peer.Listener{Kind: peer.Token, Hosts: func(string) bool { return true }}
 	web := httptest.NewUnstartedServer(withToken(known, server.Handler()))
 	web.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return known.Context(ctx, c) }
@@ -130,9 +132,51 @@ func TestACallBeyondTheLimitIsRefusedAtOnce(t *testing.T) {
 	assert.Equal(t, http.StatusTooManyRequests, status)
 	assert.Contains(t, answer, `"code":"resource_exhausted"`)
 	assert.Contains(t, answer, "token:local has 2 calls under way, and may have no more")
+	for method, body := range map[string]string{"Renew": `{"session":"0123456789abcdef0123456789abcdef"}`, "Release": `{"session":"0123456789abcdef0123456789abcdef"}`} {
+		status, answer = post(t, url+method, body)
+		assert.Equal(t, http.StatusOK, status, "%s, without which a lock is lost, or kept: %s", method, answer)
+	}
 	end()
 	require.Eventually(t, func() bool {
 		status, answer = post(t, url+"Leader", `{"name":"n"}`)
 		return status == 200
 	}, 10*time.Second, 5*time.Millisecond, answer)
+}
+
+// What waits bounds no renewals, and they are bounded by themselves.
+func TestRenewalsBeyondTheLimitOfAnIdentityAreRefused(t *testing.T) {
+	fake := etcdfake.New(etcdfake.Options{Members: 1})
+	t.Cleanup(fake.Close)
+	path := filepath.Join(t.TempDir(), "policy")
+	require.NoError(t, os.WriteFile(path, []byte("token:local n\n"), 0o600))
+	rules, err := policy.Load(path)
+	require.NoError(t, err)
+	url := serve(t, fake, rules, 4) // two renewals, too
+	const session = `"session":"0123456789abcdef0123456789abcdef"`
+	status, answer := post(t, url+"Acquire", `{`+session+`,"requestId":"0123456789abcdef0123456789abcdef","names":["n"],"mode":"EXCLUSIVE"}`)
+	require.Equal(t, http.StatusOK, status, answer)
+	ctx, end := context.WithCancel(t.Context())
+	var parked sync.WaitGroup
+	defer parked.Wait()
+	defer end()
+	for range 3 {
+		parked.Go(func() {
+			for ctx.Err() == nil {
+				r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"Renew", strings.NewReader(`{`+session+`,"waitMs":1500}`))
+				assert.NoError(t, err)
+				r.Header.Set("Content-Type", "application/json")
+				if resp, err := http.DefaultClient.Do(r); err == nil {
+					_ = resp.Body.Close()
+				}
+			}
+		})
+	}
+	require.Eventually(t, func() bool {
+		status, answer = post(t, url+"Renew", `{`+session+`}`)
+		return status != http.StatusOK
+	}, 10*time.Second, time.Millisecond)
+	assert.Equal(t, http.StatusTooManyRequests, status)
+	assert.Contains(t, answer, "token:local has 2 renewals and releases under way, and may have no more")
+	status, answer = post(t, url+"Leader", `{"name":"n"}`)
+	assert.Equal(t, http.StatusOK, status, answer)
 }

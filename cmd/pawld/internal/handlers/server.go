@@ -42,7 +42,8 @@ type Server struct {
 	Client *pawl.Client
 	Policy *policy.Policy
 	Logger *slog.Logger
-	Calls  *peer.Limit // on calls under way
+	Calls  *peer.Limit // on calls under way, but for those of Upkeep
+	Upkeep *peer.Limit // on renewals and releases under way, of each identity
 
 	requests sync.Map // counters, *atomic.Int64, by outcome
 }
@@ -129,12 +130,17 @@ func (s *Server) identified(next http.Handler) http.Handler {
 			refuse(w, r, connect.CodeUnauthenticated, err, http.StatusUnauthorized)
 			return
 		}
-		if err := s.Calls.Take(c.identity); err != nil { // before anything of it is read
+		limit := s.Calls
+		switch r.URL.Path {
+		case pawlv1connect.LocksRenewProcedure, pawlv1connect.LocksReleaseProcedure:
+			limit = s.Upkeep // what waits for locks must not lose those that are held, or keep them
+		}
+		if err := limit.Take(c.identity); err != nil { // before anything of it is read
 			s.count(outcome{"any", connect.CodeResourceExhausted.String()})
 			refuse(w, r, connect.CodeResourceExhausted, err, http.StatusTooManyRequests)
 			return
 		}
-		defer s.Calls.Give(c.identity)
+		defer limit.Give(c.identity)
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))
 	})
 }

@@ -2,35 +2,55 @@ package peer
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"sync"
 )
 
-// A Limit bounds how much of something there is at a time: in all, and to half of that for one
-// owner, so that no owner keeps all others out.
+// A Limit bounds how much of something there is at a time, in all and of each owner.
 type Limit struct {
 	what string
 	max  int
+	each func(owner string) int
 
-	mu  sync.Mutex
-	all int
-	of  map[string]int // by owner
+	mu      sync.Mutex
+	all     int
+	of      map[string]int // by owner
+	refused int64          // how often Take returned an error
 }
 
-// NewLimit makes a Limit. what names it, for errors.
+// NewLimit makes a Limit of most in all, and half of that for one owner, so that no owner keeps all
+// others out. what names it, for errors.
 func NewLimit(what string, most int) *Limit {
-	return &Limit{what: what, max: most, of: make(map[string]int)}
+	half := max(most/2, 1)
+	return &Limit{what: what, max: most, each: func(string) int { return half }, of: make(map[string]int)}
+}
+
+// NewLimitOfEach makes a Limit of each owner alone, so that no owner has anything to do with what
+// others take.
+func NewLimitOfEach(what string, each func(owner string) int) *Limit {
+	return &Limit{what: what, max: math.MaxInt, each: each, of: make(map[string]int)}
+}
+
+// Counts are how much there is now, and how often more was refused.
+func (l *Limit) Counts() (now int, refused int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all, l.refused
 }
 
 // Take takes one for an owner, who has to Give it back; an error says which bound is reached.
 func (l *Limit) Take(owner string) error {
+	each := l.each(owner)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch half := max(l.max/2, 1); {
+	switch {
 	case l.all >= l.max:
+		l.refused++
 		return fmt.Errorf("there are %d %s, and may be no more", l.all, l.what)
-	case l.of[owner] >= half:
-		return fmt.Errorf("%s has %d %s, and may have no more", owner, half, l.what)
+	case l.of[owner] >= each:
+		l.refused++
+		return fmt.Errorf("%s has %d %s, and may have no more", owner, l.of[owner], l.what)
 	}
 	l.all++
 	l.of[owner]++

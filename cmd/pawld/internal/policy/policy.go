@@ -5,6 +5,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -173,6 +174,21 @@ func (p *Policy) Within(identity string, local bool, prefix string) (names, pref
 		}
 	}
 	return slices.Compact(names), prefixes
+}
+
+// Fits reports limits of identities that are greater than pawld's own, of which the default ones say
+// nothing.
+func (p *Policy) Fits(sessions, locks int) error {
+	var errs []error
+	for _, identity := range slices.Sorted(maps.Keys(p.rules)) {
+		switch r := p.rules[identity]; {
+		case r.Sessions > sessions && r.Sessions != DefaultSessions:
+			errs = append(errs, fmt.Errorf("policy: identity %q has sessions=%d, more than --max-sessions, %d", identity, r.Sessions, sessions))
+		case r.Locks > locks && r.Locks != DefaultLocks:
+			errs = append(errs, fmt.Errorf("policy: identity %q has locks=%d, more than --max-locks, %d", identity, r.Locks, locks))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Locks is how many locks and waiters an identity may have.
