@@ -33,6 +33,9 @@ const MARGIN = 500;
 /** PATIENCE is how long a call without a timeout of its own may take. */
 const PATIENCE = 10000;
 
+/** AGAIN are the codes of refusals that pass: pawld, or etcd, is away, or a limit is reached. */
+const AGAIN = ['unavailable', 'resource_exhausted'];
+
 const newId = () => randomBytes(16).toString('hex');
 const modesOf = (alone, shared) => [...alone.map(() => 'EXCLUSIVE'), ...shared.map(() => 'SHARED')];
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
@@ -143,6 +146,9 @@ class Lock {
 /** What a process's locks hang on: it renews them. */
 class Session {
   constructor({ socket = '/run/pawl/pawld.sock', url, token = '', tls = {}, ttl = 10000, owner = '', bind = false } = {}) {
+    if (/[^!-~]/.test(token)) {
+      throw new PawldError('invalid_argument', "token has a space, a line's end or another character that no token has: strip what a file has around it");
+    }
     this._id = newId();
     this._to = { socket, url, token, tls };
     this._ttl = ttl;
@@ -264,7 +270,7 @@ class Session {
       try {
         answer = await this._call('Renew', { session: this._id, waitMs: Math.floor(wait), settled }, wait + this._ttl / 4);
       } catch (e) {
-        if (e.code === 'unavailable') this._settled = settled.concat(this._settled);
+        if (AGAIN.includes(e.code)) this._settled = settled.concat(this._settled);
         await sleep(Math.min(100, this._ttl / 20));
         continue;
       }
@@ -298,14 +304,19 @@ class Session {
   }
 
   async _release(lock) {
-    const end = now().steady + this._ttl;
+    const { results = [] } = await this._callRelease({ session: this._id, requestIds: [lock.id] }, this._ttl);
+    this._settle(lock.id);
+    return results[0] || {}; // of a session that has ended there are none
+  }
+
+  /** _callRelease calls again where pawld is away, or at a limit: until then another waits for what is kept. */
+  async _callRelease(body, timeout) {
+    const end = now().steady + timeout;
     for (;;) {
       try {
-        const { results } = await this._call('Release', { session: this._id, requestIds: [lock.id] }, Math.max(end - now().steady, 0) + MARGIN);
-        this._settle(lock.id);
-        return results[0];
+        return await this._call('Release', body, Math.max(end - now().steady, 0) + MARGIN);
       } catch (e) {
-        if (e.code !== 'unavailable' || now().steady >= end) throw e;
+        if (!AGAIN.includes(e.code) || now().steady >= end) throw e;
         await sleep(100);
       }
     }
@@ -323,7 +334,7 @@ class Session {
     const locks = [...this._locks.values()];
     this._locks.clear();
     for (const lock of locks) lock._end('the session was closed');
-    if (locks.length > 0) await this._call('Release', { session: this._id }, PATIENCE);
+    if (locks.length > 0) await this._callRelease({ session: this._id }, this._ttl);
   }
 
   /** _call is one request on a connection of its own, which takes no longer than timeout. */

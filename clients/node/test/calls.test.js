@@ -88,6 +88,40 @@ test('what nobody has is given back while another is waited for', async () => {
   await waiting;
 });
 
+/** full has Release be refused so often, because a limit is reached; it gives what is left of that. */
+function full(times) {
+  const refusals = Array(times).fill([429, { code: 'resource_exhausted', message: 'full' }]);
+  const release = answers.Release;
+  answers.Release = (body) => refusals.pop() || release(body);
+  return refusals;
+}
+
+// Else the lock is kept until the client's session ends.
+test('a release is sent again where a limit is reached', async (t) => {
+  const patient = new Session(options({ ttl: 3000 }));
+  t.after(() => patient.close());
+  const lock = await patient.acquire('n');
+  let refusals = full(2);
+  await lock.release();
+  assert.deepStrictEqual(refusals, []);
+  await patient.acquire('n');
+  refusals = full(2);
+  await patient.close();
+  assert.deepStrictEqual(refusals, []);
+});
+
+test('a release that is refused for good takes no longer than its timeout', async () => {
+  const lock = await session.acquire('n');
+  full(1000);
+  assert.ok(await took(() => assert.rejects(lock.release(), { code: 'resource_exhausted' })) < 400 + 1200);
+});
+
+test('a release in a session that has ended finds nothing held', async () => {
+  const lock = await session.acquire('n');
+  answers.Release = () => [200, {}];
+  await assert.rejects(lock.release(), { name: 'LockLost' });
+});
+
 test('a call takes no longer than its timeout where pawld is silent', async () => {
   const lock = await session.acquire('n');
   answers.Acquire = answers.Release = () => new Promise(() => {});
@@ -112,6 +146,17 @@ test('a call takes no longer than its timeout where the answer trickles in', asy
   await other.close();
   for (const c of sockets) c.destroy();
   await new Promise((done) => slow.close(done));
+});
+
+test('a token that no header can have is refused, and not shown', () => {
+  for (const token of ['secret-secret-secret\n', 'secret-secret\r\nX: y', ' secret-secret-secret', 'secret-secret\u20acsecret', 'secret\0secret']) {
+    assert.throws(() => new Session(options({ token })), (e) => {
+      assert.strictEqual(e.code, 'invalid_argument');
+      assert.doesNotMatch(e.stack.split('\n')[0], /secret/);
+      return true;
+    });
+  }
+  new Session(options({ token: '0123456789abcdef~!+/=' }));
 });
 
 test('bind is asked for where it is wanted, and nowhere else', async () => {

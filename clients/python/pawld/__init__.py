@@ -193,6 +193,8 @@ class Session:
         With bind, the session is bound to this process, on the Unix socket and Linux 6.5 and later:
         when the process exits, its locks are given up at once.
         """
+        if any(not "!" <= c <= "~" for c in token):  # http.client's own error would show it
+            raise Error("invalid_argument", "token has a space, a line's end or another character that no token has: strip what a file has around it")
         self._socket, self._address, self._ssl, self._token = socket, address, ssl, token
         self._ttl, self._owner, self._bind = ttl, owner, bind
         self._id = secrets.token_hex(16)
@@ -343,7 +345,7 @@ class Session:
             try:
                 answer = self._call("Renew", {"session": self._id, "waitMs": int(wait * 1000), "settled": settled}, wait + self._ttl / 4)
             except Error as e:
-                if e.code == "unavailable":
+                if e.code in ("unavailable", "resource_exhausted"):
                     with self._change:
                         self._settled += settled
                 time.sleep(min(0.1, self._ttl / 20))
@@ -382,19 +384,22 @@ class Session:
     def _release(self, lock: Lock) -> Dict[str, Any]:
         if os.getpid() != self._pid:
             return {"why": "another process acquired it"}
-        end = time.monotonic() + self._ttl
-        while True:
-            try:
-                left = max(end - time.monotonic(), 0)
-                results = self._call("Release", {"session": self._id, "requestIds": [lock._id]}, left + _MARGIN)["results"]
-                break
-            except Error as e:
-                if e.code != "unavailable" or time.monotonic() >= end:
-                    raise
-                time.sleep(0.1)
+        answer = self._call_release({"session": self._id, "requestIds": [lock._id]}, self._ttl)
         with self._change:
             self._settle(lock._id)
+        results: List[Dict[str, Any]] = answer.get("results") or [{}]  # of a session that has ended there are none
         return results[0]
+
+    def _call_release(self, body: Dict[str, Any], timeout: float) -> Dict[str, Any]:
+        """Calls again where pawld is away, or at a limit: until then another waits for what is kept."""
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                return self._call("Release", body, max(end - time.monotonic(), 0) + _MARGIN)
+            except Error as e:
+                if e.code not in ("unavailable", "resource_exhausted") or time.monotonic() >= end:
+                    raise
+                time.sleep(0.1)
 
     def _free(self, request_id: str) -> None:
         """Releases what nobody believes in. Where that is lost, the next Renew lists it."""
@@ -421,7 +426,7 @@ class Session:
         for lock in locks:
             lock._end("the session was closed")
         if locks:
-            self._call("Release", {"session": self._id}, _PATIENCE)
+            self._call_release({"session": self._id}, self._ttl)
 
     def __enter__(self) -> "Session":
         return self

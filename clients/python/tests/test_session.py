@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import unittest
 from http.server import BaseHTTPRequestHandler
 
@@ -107,6 +108,35 @@ class SessionTest(unittest.TestCase):
         self.pawld.answers["Release"] = self.release
         self.assertTrue(self.pawld.await_call("Release", lambda b: self.pawld.count("Release") > tried))
 
+    def full(self, times):
+        """Has Release be refused so often, because a limit is reached. Returns what is left of that."""
+        refusals = [(429, {"code": "resource_exhausted", "message": "full"})] * times
+        self.pawld.answers["Release"] = lambda body: refusals.pop() if refusals else self.release(body)
+        return refusals
+
+    def test_a_release_is_sent_again_where_a_limit_is_reached(self):
+        """Else the lock is kept until the client's session ends."""
+        session = pawld.Session(self.pawld.path, ttl=3)
+        lock = session.acquire("n")
+        refusals = self.full(2)
+        lock.release()
+        self.assertEqual(refusals, [])
+        session.acquire("n")
+        refusals = self.full(2)
+        session.close()
+        self.assertEqual(refusals, [])
+
+    def test_a_release_that_is_refused_for_good_takes_no_longer_than_its_timeout(self):
+        lock = self.session.acquire("n")
+        self.full(1000)
+        self.takes(0.4, lock.release)
+
+    def test_a_release_in_a_session_that_has_ended_finds_nothing_held(self):
+        lock = self.session.acquire("n")
+        self.pawld.answers["Release"] = lambda body: (200, {})
+        with self.assertRaises(pawld.LockLost):
+            lock.release()
+
     def test_what_nobody_has_is_given_back_while_another_is_waited_for(self):
         """Else a client waits for what it won itself, and was never told."""
         orphan = "0123456789abcdef" * 2
@@ -196,6 +226,16 @@ class SessionTest(unittest.TestCase):
                     c.sendall(b"{}")
 
                 self.assertEqual(pawld.Session(self.raw(answer))._call("Renew", {}, 10), {})
+
+    def test_a_token_that_no_header_can_have_is_refused_and_not_shown(self):
+        for token in ("secret-secret-secret\n", "secret-secret\r\nX: y", " secret-secret-secret", "secret-secret\u20acsecret", "secret\0secret"):
+            with self.subTest(token):
+                with self.assertRaises(pawld.Error) as refused:
+                    pawld.Session(address=("127.0.0.1", 1), token=token).acquire("n", timeout=0)
+                self.assertEqual(refused.exception.code, "invalid_argument")
+                self.assertNotIn("secret", "".join(traceback.format_exception_only(pawld.Error, refused.exception)))
+                self.assertIsNone(refused.exception.__context__)
+        pawld.Session(address=("127.0.0.1", 1), token="0123456789abcdef~!+/=")
 
     def test_bind_is_asked_for_where_it_is_wanted_and_nowhere_else(self):
         self.session.acquire("n")
