@@ -84,7 +84,7 @@ func (m *machine) ended(ticket int, answered bool, now time.Time) effects {
 	case !answered:
 		m.lanes.ended(ticket)
 	case !m.lanes.answered(ticket, now):
-		return effects{} // until it is finished
+		return m.next(now) // its lane is held until finished, but a longer round trip gives more lanes
 	}
 	m.gather.passed++
 	return m.next(now)
