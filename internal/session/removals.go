@@ -40,7 +40,7 @@ type removal struct {
 type lanes struct{ entries, others int }
 
 // The bounds of lanes. Entries that are added while a request is under way gather, and share
-// the second lane if the first hangs. Those that fill a request have nothing to gather for.
+// the second lane if the first hangs. New ones that fill a request have nothing to gather for.
 const (
 	entryLanes = 2
 	fullLanes  = 8
@@ -66,9 +66,9 @@ func (r *removals) add(x *removal) {
 }
 
 // take removes and returns what is due at now and fits in one request of at most most
-// operations: entries whose next tries may take equally long, or one Removal. ops is how many operations an entry needs; 0: it is
-// gone, and is dropped. next is when something is due, if nothing is now; the zero Time: not
-// before another event.
+// operations: entries whose next tries may take equally long, or one Removal. ops is how many
+// operations an entry needs; 0: it is gone, and is dropped. next is when something is due, if
+// nothing is now; the zero Time: not before another event.
 func (r *removals) take(now time.Time, most int, ops func(n int64) int) (batch []*removal, next time.Time) {
 	full, fills := 0, r.gathered(now, ops) >= most
 	r.pending = slices.DeleteFunc(r.pending, func(x *removal) bool {
@@ -99,22 +99,26 @@ func (r *removals) take(now time.Time, most int, ops func(n int64) int) (batch [
 	return batch, next
 }
 
-// gathered is how many operations the entries need that are due at now and may share a request.
+// isNew reports whether it is an entry that has not been tried.
+func (x *removal) isNew() bool { return x.other == nil && x.tries == 0 && !x.alone }
+
+// gathered is how many operations the new entries need that are due at now.
 func (r *removals) gathered(now time.Time, ops func(n int64) int) (sum int) {
 	for _, x := range r.pending {
-		if x.other == nil && !x.alone && !x.due.After(now) {
+		if x.isNew() && !x.due.After(now) {
 			sum += ops(x.n)
 		}
 	}
 	return sum
 }
 
-// free reports whether a request with x may be sent. fills: enough have gathered to fill it.
+// free reports whether a request with x may be sent. fills: enough new entries have gathered to
+// fill it.
 func (l *lanes) free(x *removal, fills bool) bool {
 	switch {
 	case x.other != nil:
 		return l.others < otherLanes
-	case fills && !x.alone:
+	case fills && x.isNew():
 		return l.entries < fullLanes
 	}
 	return l.entries < entryLanes

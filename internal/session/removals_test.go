@@ -265,3 +265,27 @@ func removesAll(t *testing.T, name string, fault func(r *rig, keys []string)) {
 		})
 	})
 }
+
+// Only new entries that fill a request may use more than the two lanes: those that failed wait
+// for their turn, so that a slow cluster is not flooded.
+func TestEntriesThatFailedDoNotFillMoreLanes(t *testing.T) {
+	now := time.Now()
+	for _, c := range []struct{ tries, want int }{{0, fullLanes}, {1, entryLanes}} {
+		r := removals{added: make(chan struct{}, 1)}
+		for n := range int64(100) {
+			r.add(&removal{n: n + 1})
+		}
+		for _, x := range r.pending {
+			x.tries = c.tries
+		}
+		under := 0
+		for {
+			batch, _ := r.take(now, 2, func(int64) int { return 1 })
+			if len(batch) == 0 {
+				break
+			}
+			under++
+		}
+		assert.Equal(t, c.want, under, "%d tries", c.tries)
+	}
+}
