@@ -1,6 +1,7 @@
 package lock_test
 
 import (
+	"bytes"
 	"context"
 	"sync"
 	"testing"
@@ -23,7 +24,11 @@ import (
 // isRelease matches the transaction of a Release.
 func isRelease(q etcdfake.Request) bool {
 	t, _ := q.Message.(*pb.TxnRequest)
-	return len(t.GetSuccess()) == 1 && t.Success[0].GetRequestDeleteRange() != nil && len(t.Failure) == 0
+	if len(t.GetSuccess()) != 1 || len(t.Failure) > 1 {
+		return false
+	}
+	own := t.Success[0].GetRequestDeleteRange().GetKey()
+	return own != nil && (len(t.Failure) == 0 || bytes.Equal(t.Failure[0].GetRequestRange().GetKey(), own))
 }
 
 func over(ctx context.Context) context.Context {

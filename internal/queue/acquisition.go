@@ -49,6 +49,7 @@ type Acquisition struct {
 	mu       sync.Mutex
 	state    state.Acquisition
 	stop     context.CancelFunc // cancels an Acquire under way
+	endQuery context.CancelFunc // cancels its query under way; nil: there is none
 	woken    chan struct{}      // wakes a sleeping Acquire; nil if none has slept
 	ownWatch *watcher.Watch
 	preWatch *watcher.Watch // of the predecessor's key
@@ -100,8 +101,15 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 		a.permit.has(a.state.Own().Name)
 	}
 	woken := a.woken
+	endQuery := a.endQuery
+	if a.state.Next() == state.Query {
+		endQuery = nil
+	}
 	a.mu.Unlock()
 
+	if endQuery != nil {
+		endQuery()
+	}
 	cancelAll(pre, own)
 	cancelAll(others...)
 	a.carryOut(fx, end, why)

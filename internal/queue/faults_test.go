@@ -81,7 +81,12 @@ func isRelease(t *pb.TxnRequest) bool {
 	if keys.OfSessions(string(op(t.Success, 1).GetRequestDeleteRange().GetKey())) { // the cancel key of a permit
 		others--
 	}
-	return inQueue(op(t.Success, 0).GetRequestDeleteRange().GetKey()) && others == 0 && len(t.Failure) == 0
+	return inQueue(op(t.Success, 0).GetRequestDeleteRange().GetKey()) && others == 0 && (len(t.Failure) == 0 || readsOwn(t))
+}
+
+// readsOwn reports whether t, a release, reads its own key if it is refused.
+func readsOwn(t *pb.TxnRequest) bool {
+	return len(t.Failure) == 1 && inQueue(op(t.Failure, 0).GetRequestRange().GetKey())
 }
 
 // isWhy is the read after an enqueue that was refused.
@@ -96,7 +101,7 @@ func isExplain(t *pb.TxnRequest) bool {
 }
 
 func isUndo(t *pb.TxnRequest) bool {
-	return inQueue(op(t.Success, 0).GetRequestDeleteRange().GetKey()) && len(t.Failure) == 1 ||
+	return inQueue(op(t.Success, 0).GetRequestDeleteRange().GetKey()) && len(t.Failure) == 1 && !readsOwn(t) ||
 		inQueue(op(t.Success, 1).GetRequestDeleteRange().GetKey()) && !isTake(t)
 }
 

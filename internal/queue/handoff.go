@@ -27,8 +27,9 @@ import (
 // releaseTxn deletes its own key if its create revision is unchanged. With exact it also
 // compares the modification revision; otherwise the answer contains the key as it was, which
 // shows whether somebody else wrote to it. With handoff it also puts a handoff on the
-// successor's key, and does neither unless that key exists as it was read. Without handoff it
-// only deletes, so that it works on a full disk. Doing it twice is harmless.
+// successor's key, and does neither unless that key exists as it was read. If one of these
+// comparisons fails, the answer shows whether its own key exists. Without handoff it only
+// deletes, so that it works on a full disk. Doing it twice is harmless.
 func (a *Acquisition) releaseTxn(handoff, exact bool) *pb.TxnRequest {
 	own, key := a.own(), []byte(a.Key())
 	t := txn.New()
@@ -44,6 +45,9 @@ func (a *Acquisition) releaseTxn(handoff, exact bool) *pb.TxnRequest {
 	}
 	if a.named {
 		t.Success = append(t.Success, txn.Delete(a.s.OwnerKey(a.n)))
+	}
+	if exact || handoff {
+		t.Failure = append(t.Failure, txn.Stat(key))
 	}
 	if !handoff {
 		return t

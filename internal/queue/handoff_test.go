@@ -342,6 +342,25 @@ func TestAHandoffByAnotherKeyIsAReasonToQueryAndNoMore(t *testing.T) {
 	})
 }
 
+// A query that hangs keeps nobody from learning of the handoff.
+func TestAHandoffEndsAQueryThatHangs(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
+		holder, waiting := w.inTurn(2)
+		w.release(holder)
+		first := waiting[0].won()
+		w.swallowing(func(ev *mvccpb.Event) bool { return ev.Type == mvccpb.Event_PUT }) // a renewal finds it
+		hanging := w.f.Inject(request(func(t *pb.TxnRequest) bool { return below(t) > 0 }).rule(etcdfake.Rule{Hang: true}))
+		began := time.Now()
+		w.release(first)
+		c := waiting[1].won()
+		assert.NotZero(w, hanging.Hits())
+		assert.Less(w, time.Since(began), lease.DefaultTTL/2)
+		hanging.Lift()
+		w.release(c)
+		w.clear()
+	})
+}
+
 // Keys that are not a lock's are never written to.
 func TestOthersInTheQueueAreNotHandedOffTo(t *testing.T) {
 	for name, value := range map[string]string{

@@ -40,7 +40,7 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 		if a.permit != nil {
 			a.querySlots(t)
 		}
-		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "confirm position", Repeat: cluster.Always}, t)
+		resp, err := a.sendQuery(ctx, t)
 		switch {
 		case err == nil && resp.Header.Revision < q.own.Create:
 			err = fmt.Errorf("answered at revision %d, before the own key's %d", resp.Header.Revision, q.own.Create)
@@ -59,6 +59,9 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 			}
 			return nil
 		}
+		if read(a, (*state.Acquisition).Next) != state.Query {
+			return nil // a handoff came meanwhile, or it has ended
+		}
 		if cluster.EndOf(ctx) != nil || cluster.IsPermissionDenied(err) || cluster.IsTooManyOps(err) {
 			return err
 		}
@@ -70,6 +73,21 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 			return err // or a handoff came meanwhile
 		}
 	}
+}
+
+// sendQuery sends t. It returns early once no answer is needed, because a handoff came.
+func (a *Acquisition) sendQuery(ctx context.Context, t *pb.TxnRequest) (*pb.TxnResponse, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a.setEndQuery(cancel)
+	defer a.setEndQuery(nil)
+	return a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "confirm position", Repeat: cluster.Always}, t)
+}
+
+func (a *Acquisition) setEndQuery(cancel context.CancelFunc) {
+	a.mu.Lock()
+	a.endQuery = cancel
+	a.mu.Unlock()
 }
 
 // queryTxn is the transaction that decides who owns. If its own keys and the session key are

@@ -99,7 +99,7 @@ func (a *Acquisition) free(ctx context.Context) error {
 		fx := a.apply(state.DeleteSent{}, nil)
 		exact := fx.Exact && !a.isSet()
 		ev, err := a.sendRelease(ctx, fx.Handoff, exact, repeat)
-		ev.Handoff, ev.Exact, ev.Repeated, ev.Ended = fx.Handoff, exact, repeat == cluster.Always, ctx.Err() != nil
+		ev.Handoff, ev.Repeated, ev.Ended = fx.Handoff, repeat == cluster.Always, ctx.Err() != nil
 		var why error
 		if ev.Partly {
 			why = &detail{ErrKeyDeleted, a.of(ev.Missing) + ", before its release"}
@@ -129,8 +129,12 @@ func (a *Acquisition) sendRelease(ctx context.Context, handoff, exact bool, repe
 		return a.releaseSet(ctx, repeat)
 	}
 	resp, err := a.write(ctx, together.Write{Op: "release", Repeat: repeat, Kind: releaseKind(handoff), Txn: a.releaseTxn(handoff, exact)})
-	if ev.Outcome = outcomeOf(resp, err); ev.Outcome == state.Applied && !exact {
+	ev.Outcome = outcomeOf(resp, err)
+	switch {
+	case ev.Outcome == state.Applied && !exact:
 		ev.Was = a.shown(0, txn.Deleted(resp, 0))
+	case ev.Outcome == state.Refused && (handoff || exact):
+		ev.There = txn.KV(resp, 0).GetCreateRevision() == a.own().Create
 	}
 	return ev, err
 }

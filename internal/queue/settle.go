@@ -44,8 +44,8 @@ func (a *Acquisition) settle(ctx context.Context, lost error) error {
 }
 
 // settledFirst reports whether the answer of findOut is evidence that its own key, created at
-// create, is the owner: the session key is unchanged, and its own is the first-created key of
-// the queue, alone at its create revision (rules A2, G3). Otherwise a query decides.
+// create, is the owner: the session key is unchanged, and its own, which nobody has written to, is the
+// first-created key of the queue, alone at its create revision (rules A2, G3). Otherwise a query decides.
 func (a *Acquisition) settledFirst(resp *pb.TxnResponse, create int64) bool {
 	if !a.isOrdinary() {
 		return false
@@ -53,7 +53,7 @@ func (a *Acquisition) settledFirst(resp *pb.TxnResponse, create int64) bool {
 	_, mod := a.s.Key()
 	kvs := txn.KVs(resp, 3)
 	return txn.KV(resp, 2).GetModRevision() == mod &&
-		len(kvs) > 0 && string(kvs[0].Key) == a.Key() && (len(kvs) == 1 || kvs[1].CreateRevision > create)
+		len(kvs) > 0 && string(kvs[0].Key) == a.Key() && kvs[0].ModRevision == create && (len(kvs) == 1 || kvs[1].CreateRevision > create)
 }
 
 // missing ends the acquisition if one of its own keys, which the operations from first on read,

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -57,5 +58,23 @@ func TestAnEnqueueIsNotHeldIfItsSessionWasTakenOverBeforeItIsSettled(t *testing.
 		_, err := Acquire(w.Context(), s, w.queue(), Request{})
 		assert.ErrorIs(w, err, lease.ErrRevoked)
 		assert.Equal(w, err, s.Err())
+	})
+}
+
+// A4: a key that was written to before its enqueue is settled is watched at once, and the loss
+// is known at once.
+func TestAKeyOverwrittenBeforeItsEnqueueIsSettledIsLostAtOnce(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
+		s := w.session()
+		w.loseAnswer()
+		w.before(isSettle, func(q *pb.TxnRequest) {
+			w.f.Put(string(q.Success[1].GetRequestRange().GetKey()), "another's", s.ID())
+		})
+		c, err := Acquire(w.Context(), s, w.queue(), Request{})
+		if err == nil {
+			synctest.Wait()
+			err = c.Err()
+		}
+		assert.ErrorIs(w, err, ErrKeyOverwritten)
 	})
 }

@@ -31,8 +31,7 @@ const (
 	present absence = iota
 	// mayBeOurs: a delete may have been applied whose answer was lost.
 	mayBeOurs
-	// missed: it did not exist, or somebody else had written to it, and no delete of ours can
-	// have been applied.
+	// missed: it did not exist, and no delete of ours can have been applied.
 	missed
 )
 
@@ -62,6 +61,9 @@ func (ev Released) apply(a *Acquisition) Effects {
 // waiter is known to be behind. Unless a value is in doubt, it also compares the modification
 // revision: if it is applied nobody else has written to the key, so that its answer need not
 // show the key, which after a handoff contains a list of waiters.
+//
+// The first one may be refused although its own key exists. Therefore its refusal reads the
+// key.
 type DeleteSent struct{}
 
 func (DeleteSent) apply(a *Acquisition) Effects {
@@ -74,10 +76,10 @@ func (DeleteSent) apply(a *Acquisition) Effects {
 type DeleteAnswered struct {
 	Outcome  Outcome
 	Handoff  bool       // it carried a handoff
-	Exact    bool       // it compared the modification revision
+	There    bool       // it was refused, and its answer shows that its own key still exists
 	Repeated bool       // its sender repeats it after any failure
 	Ended    bool       // the caller no longer waits
-	Was      OwnChanged // if it was applied and not exact: its own key as it was deleted; of a set, one that was not known to be ours, if any
+	Was      OwnChanged // if it was applied and did not compare the modification revision: its own key as it was deleted; of a set, one that was not known to be ours, if any
 
 	// Partly says, of a refused delete of a set, that some of its own keys existed and are
 	// deleted now, and that the one at index Missing did not. An earlier delete of ours is no
@@ -104,7 +106,7 @@ func (ev DeleteAnswered) apply(a *Acquisition) Effects {
 		return a.decided(GivenBack)
 	case ev.Outcome == Unknown && a.deletion.absence == present:
 		a.deletion.absence = mayBeOurs
-	case a.deletion.absence == present && (v == Explain || ev.Outcome == Refused && ev.Exact && !ev.Handoff && !a.mayBeHandedOff()):
+	case a.deletion.absence == present && v == Explain:
 		a.deletion.absence = missed
 	}
 	return Effects{Verdict: v}
@@ -115,7 +117,7 @@ func afterDelete(ev DeleteAnswered) Verdict {
 	switch {
 	case ev.Outcome == Applied:
 		return Finished
-	case ev.Outcome == Refused && (ev.Handoff || ev.Exact), ev.Outcome == NotApplied && ev.Handoff && !ev.Ended:
+	case ev.Outcome == Refused && ev.There, ev.Outcome == NotApplied && ev.Handoff && !ev.Ended:
 		return Bare // the server may accept the delete without the handoff or the comparison
 	case ev.Outcome == Refused:
 		return Explain

@@ -223,10 +223,9 @@ func TestWhatFollowsADelete(t *testing.T) {
 	}{
 		"applied":                            {DeleteAnswered{Outcome: Applied}, Finished},
 		"refused":                            {DeleteAnswered{Outcome: Refused}, Explain},
-		"refused with a handoff":             {DeleteAnswered{Outcome: Refused, Handoff: true}, Bare},
-		"refused, and exact":                 {DeleteAnswered{Outcome: Refused, Exact: true}, Bare},
-		"not applied, and exact":             {DeleteAnswered{Outcome: NotApplied, Exact: true}, Stop},
-		"unknown, and exact":                 {DeleteAnswered{Outcome: Unknown, Exact: true}, Bare},
+		"refused with a handoff":             {DeleteAnswered{Outcome: Refused, Handoff: true}, Explain},
+		"refused though its key is there":    {DeleteAnswered{Outcome: Refused, There: true}, Bare},
+		"refused, there, with a handoff":     {DeleteAnswered{Outcome: Refused, Handoff: true, There: true}, Bare},
 		"not applied":                        {DeleteAnswered{Outcome: NotApplied}, Stop},
 		"not applied with a handoff":         {DeleteAnswered{Outcome: NotApplied, Handoff: true}, Bare},
 		"not applied, and nobody waits":      {DeleteAnswered{Outcome: NotApplied, Handoff: true, Ended: true}, Stop},

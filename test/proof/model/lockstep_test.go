@@ -498,9 +498,9 @@ func (l *lockstep) released(p *pair, i int, a *production.Acquisition, what stri
 		}
 	}
 	exact := !doubt && !l.isSet(l.c.key(&p.s, i))
-	if exact && (spoilt || !there) {
-		if v := a.Apply(production.DeleteAnswered{Outcome: production.Refused, Exact: true}).Verdict; v != production.Bare {
-			return "a refused exact delete is not followed by a bare one"
+	if exact && spoilt && there {
+		if v := a.Apply(production.DeleteAnswered{Outcome: production.Refused, There: true}).Verdict; v != production.Bare {
+			return "a delete that was refused though its key is there is not followed by a bare one"
 		}
 		exact = false
 	}
@@ -513,7 +513,7 @@ func (l *lockstep) released(p *pair, i int, a *production.Acquisition, what stri
 		}
 	}
 	if exact {
-		answered.Exact, answered.Was = true, production.OwnChanged{}
+		answered.Was = production.OwnChanged{}
 	}
 	if spoilt {
 		answered.Was = l.overwritten(p, i)
