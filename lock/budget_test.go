@@ -276,6 +276,32 @@ func TestAThousandLocksHeldCostNoGoroutine(t *testing.T) {
 	})
 }
 
+// Nor for each permit or set of names.
+func TestPermitsAndSetsHeldCostNoGoroutine(t *testing.T) {
+	inBubbleOf(t, 1, func(w *fixture) {
+		s := w.session()
+		first := w.permit(s, 200)
+		time.Sleep(time.Second)
+		before := settledGoroutines()
+		frees := []func(context.Context) error{first.Release}
+		for i := range 100 {
+			p := w.permit(s, 200)
+			_, _ = p.Done(), p.Context()
+			m, err := lock.NewMulti(s, lock.Options{}, lock.Exclusive(fmt.Sprint("a", i)), lock.Shared(fmt.Sprint("b", i))).Acquire(w.Context())
+			require.NoError(w, err)
+			_, _ = m.Done(), m.Context()
+			frees = append(frees, p.Release, m.Release)
+		}
+		time.Sleep(time.Second)
+		// One more stream of watches: its two goroutines, gRPC's, and the server's, which is in
+		// this process.
+		assert.LessOrEqual(w, settledGoroutines(), before+8)
+		for _, free := range frees {
+			require.NoError(w, free(w.Context()))
+		}
+	})
+}
+
 // Nor for each waiter beyond its caller.
 func TestAThousandWaitersCostNoGoroutineBeyondTheirCallers(t *testing.T) {
 	inBubbleOf(t, 1, func(w *fixture) {

@@ -105,7 +105,7 @@ func cell(t *testing.T, c *etcdtest.Cluster, f fault, p phase) {
 }
 
 // heal ends the fault.
-func (w *world) heal(t *testing.T) {
+func (w *fixture) heal(t *testing.T) {
 	w.c.Heal(t)
 	if w.fault.heal != nil {
 		w.fault.heal(t, w)
@@ -114,7 +114,7 @@ func (w *world) heal(t *testing.T) {
 
 // after checks what must be so when the fault is healed: the lock can be had,
 // the bystander has felt nothing, the history can have been, and nothing is left.
-func (w *world) after(t *testing.T) {
+func (w *fixture) after(t *testing.T) {
 	for _, p := range []*person{w.a, w.b} {
 		s := p.session(t)
 		h := p.hold(t, s)
@@ -141,7 +141,7 @@ func (w *world) after(t *testing.T) {
 
 // empty waits until no key of a lock or a session, and no lease, is left. What
 // could not be removed at once has its lease's time.
-func (w *world) empty(t *testing.T) {
+func (w *fixture) empty(t *testing.T) {
 	t.Helper()
 	var left []string
 	require.Eventually(t, func() bool {

@@ -17,7 +17,7 @@ const overwritten = "somebody else's"
 
 // strike has an operator delete or overwrite, as op does, the keys under w.targets, of the holders
 // and the waiters there: all of them or, if w.spares, a half. It counts those that it struck.
-func (w *world) strike(t *testing.T, op func(key string) clientv3.Op) {
+func (w *fixture) strike(t *testing.T, op func(key string) clientv3.Op) {
 	r, err := w.oracle.Get(w.within(t), w.targets, clientv3.WithPrefix())
 	require.NoError(t, err)
 	all := slices.DeleteFunc(r.Kvs, func(kv *mvccpb.KeyValue) bool {
@@ -46,7 +46,7 @@ const aLease = "a lease"
 var kinds = []string{"a lock", "a shared lock", "a set of names", "a semaphore's slot"}
 
 // spared is what of f.strikes was never struck.
-func (w *world) spared() (kinds []string) {
+func (w *fixture) spared() (kinds []string) {
 	for _, kind := range w.fault.strikes {
 		if w.struck[kind] == 0 {
 			kinds = append(kinds, kind)

@@ -41,14 +41,14 @@ func (s *sightings) key(o history.Op) (key string, ok bool) {
 
 // watch looks at everything in the cell's queue, and at what is written under its
 // guard, from now on, whatever becomes of the member that shows it.
-func watch(t *testing.T, w *world) *sightings {
+func watch(t *testing.T, w *fixture) *sightings {
 	s, stop := watchUntil(t, w)
 	t.Cleanup(stop)
 	return s
 }
 
 // watchUntil is watch, until stop is called.
-func watchUntil(t *testing.T, w *world) (s *sightings, stop func()) {
+func watchUntil(t *testing.T, w *fixture) (s *sightings, stop func()) {
 	s = &sightings{created: map[string]int64{}, deleted: map[string]time.Duration{}, keys: map[queued]string{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	r, err := w.oracle.Get(w.within(t), "x")
@@ -70,7 +70,7 @@ func watchUntil(t *testing.T, w *world) (s *sightings, stop func()) {
 }
 
 // follow watches until the watch breaks.
-func (s *sightings) follow(ctx context.Context, w *world) {
+func (s *sightings) follow(ctx context.Context, w *fixture) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for r := range w.oracle.Watch(ctx, "", clientv3.WithPrefix(), clientv3.WithRev(s.next)) {
@@ -92,7 +92,7 @@ func (s *sightings) follow(ctx context.Context, w *world) {
 	}
 }
 
-func (s *sightings) see(ev *clientv3.Event, at time.Duration, w *world) {
+func (s *sightings) see(ev *clientv3.Event, at time.Duration, w *fixture) {
 	key := string(ev.Kv.Key)
 	switch {
 	case key == w.data() && !ev.IsCreate() || key == w.data() && ev.Type == clientv3.EventTypePut:
@@ -130,7 +130,7 @@ func (s *sightings) appeared(t *testing.T, name string, n int) {
 
 // caughtUp waits until the watch has shown what was written until now: one that was
 // created again shows it with etcd's next round.
-func (s *sightings) caughtUp(t *testing.T, w *world) {
+func (s *sightings) caughtUp(t *testing.T, w *fixture) {
 	t.Helper()
 	var written int64
 	require.Eventually(t, func() bool {

@@ -21,17 +21,17 @@ import (
 // is what is under way while the fault strikes.
 type phase struct {
 	name   string
-	before func(t *testing.T, w *world) (during func(strike func()))
+	before func(t *testing.T, w *fixture) (during func(strike func()))
 }
 
 var phases = []phase{
-	{"grant", func(t *testing.T, w *world) func(func()) {
+	{"grant", func(t *testing.T, w *fixture) func(func()) {
 		return func(strike func()) {
 			strike()
 			_ = w.a.session(t)
 		}
 	}},
-	{"enqueue", func(t *testing.T, w *world) func(func()) {
+	{"enqueue", func(t *testing.T, w *fixture) func(func()) {
 		s := w.a.session(t)
 		return func(strike func()) {
 			strike()
@@ -39,7 +39,7 @@ var phases = []phase{
 			w.kept(t, w.a.release(t, h))
 		}
 	}},
-	{"wait", func(t *testing.T, w *world) func(func()) {
+	{"wait", func(t *testing.T, w *fixture) func(func()) {
 		h, next := w.queued(t)
 		return func(strike func()) {
 			strike()
@@ -48,7 +48,7 @@ var phases = []phase{
 			next(true)
 		}
 	}},
-	{"handover", func(t *testing.T, w *world) func(func()) {
+	{"handover", func(t *testing.T, w *fixture) func(func()) {
 		h, next := w.queued(t)
 		return func(strike func()) {
 			var giving sync.WaitGroup
@@ -58,7 +58,7 @@ var phases = []phase{
 			next(false)
 		}
 	}},
-	{"hold", func(t *testing.T, w *world) func(func()) {
+	{"hold", func(t *testing.T, w *fixture) func(func()) {
 		h := w.a.hold(t, w.a.session(t))
 		return func(strike func()) {
 			strike()
@@ -68,7 +68,7 @@ var phases = []phase{
 			w.kept(t, w.a.release(t, h))
 		}
 	}},
-	{"guarded write", func(t *testing.T, w *world) func(func()) {
+	{"guarded write", func(t *testing.T, w *fixture) func(func()) {
 		h := w.a.hold(t, w.a.session(t))
 		require.NoError(t, w.a.write(h))
 		return func(strike func()) {
@@ -85,14 +85,14 @@ var phases = []phase{
 			w.kept(t, w.a.release(t, h))
 		}
 	}},
-	{"release", func(t *testing.T, w *world) func(func()) {
+	{"release", func(t *testing.T, w *fixture) func(func()) {
 		h := w.a.hold(t, w.a.session(t))
 		return func(strike func()) {
 			strike()
 			w.kept(t, w.a.release(t, h))
 		}
 	}},
-	{"close", func(t *testing.T, w *world) func(func()) {
+	{"close", func(t *testing.T, w *fixture) func(func()) {
 		s := w.a.session(t)
 		h := w.a.hold(t, s)
 		return func(strike func()) {
@@ -115,7 +115,7 @@ var phases = []phase{
 
 // share has b hold the lock shared, and a acquire it too while the fault strikes. Both
 // hold it then, and give it back.
-func share(t *testing.T, w *world) func(func()) {
+func share(t *testing.T, w *fixture) func(func()) {
 	first := w.b.holdAs(t, w.b.session(t), true)
 	s := w.a.session(t)
 	return func(strike func()) {
@@ -134,7 +134,7 @@ func share(t *testing.T, w *world) func(func()) {
 
 // severalNames has b give two names back that it holds at once while the fault strikes, and a acquire
 // both, in the one mode and in the other.
-func severalNames(t *testing.T, w *world) func(func()) {
+func severalNames(t *testing.T, w *fixture) func(func()) {
 	first := w.b.holdSet(t, w.b.session(t), false)
 	s := w.a.session(t)
 	return func(strike func()) {
@@ -151,7 +151,7 @@ func severalNames(t *testing.T, w *world) func(func()) {
 
 // permits has b hold a slot of a semaphore, and a take another while the fault strikes. Both
 // give it back. The name is a lock's before and after.
-func permits(t *testing.T, w *world) func(func()) {
+func permits(t *testing.T, w *fixture) func(func()) {
 	first := w.b.holdSlot(t, w.b.session(t))
 	_ = w.b.once(first)
 	s := w.a.session(t)
@@ -170,7 +170,7 @@ func permits(t *testing.T, w *world) func(func()) {
 
 // queued has b hold the lock and a wait for it. next waits until a holds it too,
 // and gives it back; kept: a's position in the queue must have been kept.
-func (w *world) queued(t *testing.T) (h *lock.Held, next func(kept bool)) {
+func (w *fixture) queued(t *testing.T) (h *lock.Held, next func(kept bool)) {
 	h = w.b.hold(t, w.b.session(t))
 	s := w.a.session(t)
 	var held *lock.Held
@@ -197,7 +197,7 @@ func (w *world) queued(t *testing.T) (h *lock.Held, next func(kept bool)) {
 }
 
 // kept checks that a lock was not lost, unless the fault may do that.
-func (w *world) kept(t *testing.T, err error) {
+func (w *fixture) kept(t *testing.T, err error) {
 	t.Helper()
 	if !w.fault.loses {
 		assert.NoError(t, err, "the lock was kept through it")
@@ -205,7 +205,7 @@ func (w *world) kept(t *testing.T, err error) {
 }
 
 // observe has a lead and proclaim while another watches.
-func observe(t *testing.T, w *world) func(func()) {
+func observe(t *testing.T, w *fixture) func(func()) {
 	name := w.name // the same queue: an election's keys look like a lock's
 	term := w.campaign(t)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -268,7 +268,7 @@ func observe(t *testing.T, w *world) func(func()) {
 }
 
 // campaign has a elected, with as many attempts as it takes.
-func (w *world) campaign(t *testing.T) (term *elect.Term) {
+func (w *fixture) campaign(t *testing.T) (term *elect.Term) {
 	var s *pawl.Session
 	w.a.until(t, "an election", func() (err error) {
 		if s == nil || s.Err() != nil {

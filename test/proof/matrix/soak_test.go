@@ -182,7 +182,7 @@ func (s *soak) round(t *testing.T) {
 	if f.lasts == 0 {
 		f.lasts = time.Second + time.Duration(s.rand.Int64N(int64(6*time.Second)))
 	}
-	w := &world{c: s.c, fault: f, name: fmt.Sprintf("round-%d", s.sum.Rounds), rec: history.NewRecorder(history.Clock), spares: true, struck: map[string]int{}}
+	w := &fixture{c: s.c, fault: f, name: fmt.Sprintf("round-%d", s.sum.Rounds), rec: history.NewRecorder(history.Clock), spares: true, struck: map[string]int{}}
 	w.targets = w.name
 	oracle, err := clientv3.New(clientv3.Config{Endpoints: direct(s.c), Logger: zap.NewNop(), DialTimeout: 10 * time.Second})
 	require.NoError(t, err)

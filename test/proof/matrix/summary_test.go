@@ -43,7 +43,7 @@ func newSummary(seed uint64) summary {
 func (s *summary) paused() { s.pauses.Add(1) }
 
 // add adds a round: all that was done, and that without what an operator's blow excuses, as it was checked.
-func (s *summary) add(w *world, ops, checked []history.Op, losses map[string]int, store *sets) {
+func (s *summary) add(w *fixture, ops, checked []history.Op, losses map[string]int, store *sets) {
 	s.faults[w.fault.name]++
 	for kind, n := range w.struck {
 		s.struck[w.fault.name+": "+kind] += n

@@ -41,9 +41,9 @@ const (
 	recovery = 60 * time.Second
 )
 
-// world is what one cell has: a cluster that it shares with the other cells of
+// fixture is what one cell has: a cluster that it shares with the other cells of
 // its fault, and the rest of its own.
-type world struct {
+type fixture struct {
 	c      *etcdtest.Cluster
 	fault  fault
 	oracle *clientv3.Client
@@ -67,14 +67,14 @@ type world struct {
 
 // person is a client with a number in the history.
 type person struct {
-	w      *world
+	w      *fixture
 	number int
 	client *pawl.Client
 }
 
 // newWorld makes a cell's own.
-func newWorld(t *testing.T, c *etcdtest.Cluster, f fault, name string) *world {
-	w := &world{c: c, fault: f, name: name, rec: history.NewRecorder(history.Clock), stop: make(chan struct{})}
+func newWorld(t *testing.T, c *etcdtest.Cluster, f fault, name string) *fixture {
+	w := &fixture{c: c, fault: f, name: name, rec: history.NewRecorder(history.Clock), stop: make(chan struct{})}
 	w.targets, w.struck = name+"/", map[string]int{}
 	w.pulse = w.rec.StartPulse()
 	t.Cleanup(w.pulse.Stop)
@@ -111,7 +111,7 @@ func direct(c *etcdtest.Cluster) (all []string) {
 	return all
 }
 
-func (w *world) person(t *testing.T, number int) *person {
+func (w *fixture) person(t *testing.T, number int) *person {
 	cfg := pawl.Config{Endpoints: w.c.Endpoints(), TLS: w.c.TLS("root"), SyncEvery: time.Second}
 	if w.fault.auth {
 		cfg.Username, cfg.Password = "root", password
@@ -167,7 +167,7 @@ func (p *person) recordAll(kind history.Kind, names []string, limit time.Duratio
 }
 
 // add adds o to the history, as an operation on each of names.
-func (w *world) add(o history.Op, names []string) {
+func (w *fixture) add(o history.Op, names []string) {
 	for _, name := range names {
 		o.Name = name
 		w.rec.Add(o)
@@ -373,4 +373,4 @@ func (p *person) release(t *testing.T, h held) (err error) {
 }
 
 // data is the key that is written under the guard.
-func (w *world) data() string { return "data/" + w.name }
+func (w *fixture) data() string { return "data/" + w.name }
