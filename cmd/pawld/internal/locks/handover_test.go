@@ -1,7 +1,12 @@
 package locks
 
 import (
+	"context"
 	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -162,5 +167,186 @@ func TestALongerTTLThanTheLongestIsWaitedForBeforeARestart(t *testing.T) {
 				assert.Nil(w, w.f.Get(a.Keys[0]))
 			})
 		})
+	}
+}
+
+// A believer is a client with one lock, which believes what rule V3 lets it.
+type believer struct {
+	session, id string
+	ttl         time.Duration
+	want        Want
+
+	mu     sync.Mutex
+	keys   []string // those that pawld must not remove: without what the test has deleted
+	belief time.Time
+}
+
+// heard is what it makes of an answer to what it sent.
+func (b *believer) heard(sent time.Time, l Lock) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case l.State != table.Held:
+		b.belief = time.Time{}
+	case b.belief.Before(sent.Add(l.Valid)):
+		b.belief = sent.Add(l.Valid)
+	}
+}
+
+// lives renews now and then until ctx ends, or the daemon stops.
+func (b *believer) lives(ctx context.Context, d *daemon, pauses *rand.Rand) {
+	for ctx.Err() == nil {
+		sent := time.Now()
+		all, err := d.Renew(ctx, d.request(b.session, time.Duration(pauses.IntN(3))*time.Second), nil)
+		if err != nil {
+			return
+		}
+		for _, l := range all {
+			if l.Ref.Request == b.id {
+				b.heard(sent, l)
+			}
+		}
+		time.Sleep(time.Duration(pauses.Int64N(int64(b.ttl / 2))))
+	}
+}
+
+// hit deletes one of its keys, or writes to it.
+func (b *believer) hit(w *fixture, r *rand.Rand) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.keys) == 0 {
+		return
+	}
+	i := r.IntN(len(b.keys))
+	kv := w.f.Get(b.keys[i])
+	if kv == nil {
+		return
+	}
+	switch r.IntN(3) {
+	case 0:
+		w.f.Delete(b.keys[i])
+		b.keys = slices.Delete(slices.Clone(b.keys), i, i+1)
+	case 1:
+		w.f.Put(b.keys[i], "x", kv.Lease)
+	default:
+		w.f.Put(b.keys[i], "x", 0)
+	}
+}
+
+// V4, at random: clients of every kind of lock, whose keys are deleted and overwritten at any moment,
+// and whose pawld loses its session now and then, while it is replaced several times. No key goes while
+// its client believes, unless the test deleted it, and none stays for good.
+func TestNoKeyGoesWhileItsClientBelievesAtRandom(t *testing.T) {
+	rounds := 60
+	if testing.Short() {
+		rounds = 10
+	}
+	for range rounds {
+		seed := rand.Uint64()
+		inBubble(t, func(w *fixture) {
+			r := rand.New(rand.NewPCG(seed, 0))
+			d := w.daemon()
+			var all []*believer
+			for i := range 8 {
+				name := fmt.Sprint("name", i)
+				b := &believer{session: fmt.Sprint("s", i), id: "1", ttl: time.Duration(3+r.IntN(13)) * time.Second, want: []Want{
+					exclusive(name),
+					{Names: []string{name}, Modes: []Mode{Shared}},
+					{Names: []string{name}, Modes: []Mode{Semaphore}, Limit: 2},
+					{Names: []string{name}, Modes: []Mode{Election}},
+					setOf([]string{name + "shared"}, name),
+					setOf(nil, name, name+"more", name+"most"),
+				}[r.IntN(6)]}
+				sent := time.Now()
+				a, err := d.Acquire(w.Context(), d.request(b.session, time.Second), b.id, b.ttl, b.want, 100)
+				require.NoError(w, err)
+				require.Equal(w, table.Held, a.State)
+				b.keys = a.Keys
+				b.heard(sent, a.Lock)
+				all = append(all, b)
+			}
+			defer clock.SetWallJump(0)
+			var jumps atomic.Int32
+			over := make(chan struct{})
+			var watches sync.WaitGroup
+			watches.Add(1)
+			go func() { // until over is closed
+				defer watches.Done()
+				for !closed(over) {
+					for _, b := range all {
+						b.mu.Lock()
+						for _, key := range b.keys {
+							if time.Now().Before(b.belief) && w.f.Get(key) == nil {
+								w.Errorf("seed %d: key %s is gone, and its client believes for another %v", seed, key, time.Until(b.belief))
+								b.keys = nil
+							}
+						}
+						b.mu.Unlock()
+					}
+					time.Sleep(50 * time.Millisecond)
+				}
+			}()
+			for range 4 {
+				var living sync.WaitGroup
+				ctx, cancel := context.WithCancel(w.Context())
+				for _, b := range all {
+					own, pauses := d, rand.New(rand.NewPCG(r.Uint64(), 0))
+					living.Add(1)
+					go func() { defer living.Done(); b.lives(ctx, own, pauses) }()
+				}
+				hits := func(most int, within time.Duration) {
+					for range r.IntN(most + 1) {
+						b, how := all[r.IntN(len(all))], rand.New(rand.NewPCG(r.Uint64(), 0))
+						watches.Add(1)
+						time.AfterFunc(time.Duration(r.Int64N(int64(within))), func() { defer watches.Done(); b.hit(w, how) })
+					}
+				}
+				hits(1, 20*time.Second)
+				if r.IntN(6) == 0 { // pawld's session ends
+					watches.Add(1)
+					time.AfterFunc(time.Duration(r.Int64N(int64(20*time.Second))), func() { defer watches.Done(); clock.SetWallJump(time.Duration(jumps.Add(1)) * time.Hour) })
+				}
+				time.Sleep(time.Duration(r.Int64N(int64(10 * time.Second))))
+				if r.IntN(2) == 0 {
+					d.AwaitBeliefs(w.Context())
+				}
+				hits(1, time.Second) // before it begins to wait
+				time.Sleep(time.Duration(r.Int64N(int64(time.Second))))
+				hits(1, 10*time.Second) // while it waits
+				var saved Saved
+				require.NoError(w, d.Detach(func(s Saved) error {
+					hits(1, 2*time.Second)
+					time.Sleep(time.Duration(r.Int64N(int64(2 * time.Second))))
+					saved = s
+					return nil
+				}))
+				go func(d *daemon) { _ = d.client.Close() }(d)
+				next := w.daemon()
+				if _, err := next.Resume(w.Context(), saved); jumps.Load() == 0 {
+					require.NoError(w, err, "seed %d", seed)
+				}
+				cancel()
+				living.Wait()
+				d = next
+			}
+			time.Sleep(time.Minute)
+			close(over)
+			watches.Wait()
+			for _, key := range w.f.Keys("name") { // with the session, pawld forgets what the test took off its lease
+				assert.True(w, jumps.Load() > 0 && w.f.Get(key).Lease == 0, "seed %d: key %s stays", seed, key)
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func closed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }
