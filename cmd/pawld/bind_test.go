@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -124,4 +125,53 @@ func TestBindIsRefusedWhereNoProcessIsSeen(t *testing.T) {
 	_, err := call("Acquire", object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "bind": true})
 	require.Error(t, err)
 	assert.Contains(t, fmt.Sprint(err), "bind is for the Unix socket")
+}
+
+// heir makes a connection in a process that exits, and asks for bind in its child; with a second
+// argument, when it has been waited for.
+const heir = `
+import http.client, json, os, socket, sys, time
+def ask(c, maker):
+    while os.getppid() == maker:
+        time.sleep(0.001)
+    os.read(reaped, 1)
+    h = http.client.HTTPConnection("pawl")
+    h.sock = c
+    h.request("POST", "/pawl.v1.Locks/Acquire", sys.argv[2], {"Content-Type": "application/json"})
+    print(h.getresponse().read().decode(), flush=True)
+reaped, done = os.pipe()
+maker = os.fork()
+if maker == 0:
+    c = socket.socket(socket.AF_UNIX)
+    c.connect(sys.argv[1])
+    h = http.client.HTTPConnection("pawl")
+    h.sock = c
+    h.request("POST", "/pawl.v1.Locks/Leader", '{"name":"n"}', {"Content-Type": "application/json"})
+    h.getresponse().read()  # pawld has accepted the connection
+    maker = os.getpid()
+    if os.fork() == 0:
+        ask(c, maker)
+    os._exit(0)
+if len(sys.argv) > 3:
+    os.waitpid(maker, 0)
+os.write(done, b"x")
+if len(sys.argv) == 3:
+    time.sleep(1)  # it remains a zombie until then
+`
+
+// A process that has exited does not exit again: such a binding would end at once, or never.
+func TestBindToAProcessThatHasExitedIsRefusedForGood(t *testing.T) {
+	t.Parallel()
+	p := start(t, etcdtest.Start(t), "")
+	bindable(t, p)
+	for name, more := range map[string][]string{"exited": nil, "exited, and waited for": {"wait"}} {
+		body := marshal(object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "bind": true, "waitMs": 5000})
+		out, err := exec.CommandContext(t.Context(), "timeout", append([]string{"30", "python3", "-c", heir, p.socket, body}, more...)...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		var answer object
+		require.NoError(t, json.Unmarshal(out, &answer), "%s: %s", name, out)
+		assert.Equal(t, "failed_precondition", answer["code"], "%s: %v", name, answer)
+		assert.Contains(t, answer["message"], "has exited", name)
+	}
+	assert.Equal(t, "HELD", p.call("Acquire", object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "bind": true})["state"], "the session is not harmed")
 }

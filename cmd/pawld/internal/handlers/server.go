@@ -210,7 +210,7 @@ func refusal(err error) error {
 		code = connect.CodeInvalidArgument
 	case cluster.IsPermissionDenied(err):
 		code = connect.CodePermissionDenied
-	case errors.Is(err, pawl.ErrTokenFloor), errors.Is(err, lock.ErrKind), errors.Is(err, peer.ErrNoPIDFD):
+	case errors.Is(err, pawl.ErrTokenFloor), errors.Is(err, lock.ErrKind), errors.Is(err, peer.ErrNoPIDFD), errors.Is(err, peer.ErrExited):
 		code = connect.CodeFailedPrecondition
 	}
 	return connect.NewError(code, err)

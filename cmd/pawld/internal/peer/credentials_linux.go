@@ -49,10 +49,12 @@ func openProcess(c *net.UnixConn) (*Process, error) {
 		pidfd, err = unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
 		return err
 	})
-	if errors.Is(err, unix.ENOPROTOOPT) {
+	switch {
+	case errors.Is(err, unix.ENOPROTOOPT):
 		return nil, ErrNoPIDFD
-	}
-	if err != nil {
+	case errors.Is(err, unix.ESRCH), errors.Is(err, unix.EINVAL): // by the version of Linux; newer ones return one that has exited
+		return nil, ErrExited
+	case err != nil:
 		return nil, fmt.Errorf("the process at the other end of the socket: %w", err)
 	}
 	unix.CloseOnExec(pidfd)
@@ -66,18 +68,23 @@ func openProcess(c *net.UnixConn) (*Process, error) {
 		_ = f.Close()
 		return nil, fmt.Errorf("the process at the other end of the socket: %w", err)
 	}
-	return &Process{f, wait}, nil
+	p := &Process{f, wait}
+	if exited(uintptr(pidfd)) {
+		p.Close()
+		return nil, ErrExited
+	}
+	return p, nil
+}
+
+func exited(pidfd uintptr) bool {
+	ready := []unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}
+	n, err := unix.Poll(ready, 0)
+	return err == nil && n > 0
 }
 
 // Wait waits until the process has exited, or until Close.
-func (p *Process) Wait() (exited bool) {
-	err := p.wait.Read(func(fd uintptr) bool {
-		ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		n, err := unix.Poll(ready, 0)
-		exited = err == nil && n > 0
-		return exited
-	})
-	return err == nil && exited
+func (p *Process) Wait() bool {
+	return p.wait.Read(exited) == nil
 }
 
 // Close may be called more than once.

@@ -115,6 +115,7 @@ func userOf(c net.Conn) (identity string, pid int, err error) {
 var (
 	ErrNoProcess = errors.New("bind is for the Unix socket, where pawld sees the process of its client")
 	ErrNoPIDFD   = errors.New("bind needs SO_PEERPIDFD, which Linux has since 6.5")
+	ErrExited    = errors.New("bind is refused: the process that made this connection has exited, and another one uses it; connect in the process that is to be bound")
 )
 
 // PID is the number of the process that made the connection of a request's context, as it is seen
