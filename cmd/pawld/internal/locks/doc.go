@@ -5,5 +5,9 @@
 // learns that it holds a lock, that was promised to the engine, so that the key stays for as
 // long as the client may believe it, whatever ends that session (rule V4).
 //
+// A successor is left what is held, and what was lost since pawld began to stop: no client has
+// learned of that loss. It takes over what it can, and keeps the keys of the rest for as long as a
+// client may believe.
+//
 // One mutex guards the table. It is not held during a request to etcd.
 package locks
