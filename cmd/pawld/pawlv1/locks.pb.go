@@ -1112,6 +1112,7 @@ func (x *ListRequest) GetPrefix() string {
 type ListResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Queues        []*ListResponse_Queue  `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"`
+	More          bool                   `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"` // the answer is cut at 1 MiB: name a longer prefix, or a name
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1151,6 +1152,13 @@ func (x *ListResponse) GetQueues() []*ListResponse_Queue {
 		return x.Queues
 	}
 	return nil
+}
+
+func (x *ListResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 type ReleaseResponse_Result struct {
@@ -1444,9 +1452,10 @@ const file_pawl_v1_locks_proto_rawDesc = "" +
 	"\brevision\x18\x04 \x01(\x03R\brevision\"9\n" +
 	"\vListRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06prefix\x18\x02 \x01(\tR\x06prefix\"\xcb\x02\n" +
+	"\x06prefix\x18\x02 \x01(\tR\x06prefix\"\xdf\x02\n" +
 	"\fListResponse\x123\n" +
-	"\x06queues\x18\x01 \x03(\v2\x1b.pawl.v1.ListResponse.QueueR\x06queues\x1aR\n" +
+	"\x06queues\x18\x01 \x03(\v2\x1b.pawl.v1.ListResponse.QueueR\x06queues\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\x1aR\n" +
 	"\x05Queue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x125\n" +
 	"\aentries\x18\x02 \x03(\v2\x1b.pawl.v1.ListResponse.EntryR\aentries\x1a\xb1\x01\n" +

@@ -2,8 +2,6 @@ package handlers
 
 import (
 	"context"
-	"slices"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -228,78 +226,6 @@ func (c *calls) holder(ctx context.Context, w locks.Want) string {
 		}
 	}
 	return ""
-}
-
-// List implements the service.
-func (c *calls) List(ctx context.Context, r *connect.Request[pb.ListRequest]) (*connect.Response[pb.ListResponse], error) {
-	scopes, err := c.scopes(ctx, r.Msg)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, etcdWait)
-	defer cancel()
-	queues, err := c.read(ctx, scopes)
-	if err != nil {
-		return nil, refusal(c.s.Locks.Silent(ctx, err))
-	}
-	answer := &pb.ListResponse{}
-	mine := callerOf(ctx).identity
-	for _, q := range queues {
-		if c.may(ctx, q.Name) != nil || len(q.Queue) == 0 && r.Msg.Name == "" {
-			continue
-		}
-		queue := &pb.ListResponse_Queue{Name: q.Name}
-		for _, p := range q.Queue {
-			e := entry(p, mine)
-			e.Names = slices.DeleteFunc(e.Names, func(name string) bool { return c.may(ctx, name) != nil })
-			queue.Entries = append(queue.Entries, e)
-		}
-		answer.Queues = append(answer.Queues, queue)
-	}
-	return connect.NewResponse(answer), nil
-}
-
-// scopes are what a List reads: of the whole namespace only what the policy gives the caller.
-func (c *calls) scopes(ctx context.Context, m *pb.ListRequest) (all []inspect.Scope, err error) {
-	if m.Name != "" {
-		if m.Prefix != "" {
-			return nil, invalid("name and prefix are given, want one")
-		}
-		return []inspect.Scope{{Name: m.Name}}, c.checkName(ctx, "name", m.Name)
-	}
-	who := callerOf(ctx)
-	names, prefixes := c.s.Policy.Within(who.identity, who.local, m.Prefix)
-	for _, name := range names {
-		if keys.CheckName(name, false) == nil {
-			all = append(all, inspect.Scope{Name: name})
-		}
-	}
-	for _, prefix := range prefixes {
-		all = append(all, inspect.Scope{Prefix: prefix})
-	}
-	return all, nil
-}
-
-// read reads the queues of scopes, by name.
-func (c *calls) read(ctx context.Context, scopes []inspect.Scope) (all []inspect.NamedQueue, err error) {
-	for _, scope := range scopes {
-		found, err := inspect.Read(ctx, c.s.Client, scope)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, found.Queues...)
-	}
-	slices.SortStableFunc(all, func(a, b inspect.NamedQueue) int { return strings.Compare(a.Name, b.Name) })
-	return all, nil
-}
-
-func entry(p inspect.Position, mine string) *pb.ListResponse_Entry {
-	e := &pb.ListResponse_Entry{Owner: p.Owner, Host: p.Host, Token: int64(p.Token), Mode: string(p.Mode), Value: p.Value, Names: p.Names}
-	if !p.Since.IsZero() {
-		e.Since = p.Since.UTC().Format(time.RFC3339Nano)
-	}
-	e.Mine = p.Owner == mine || strings.HasPrefix(p.Owner, mine+" ")
-	return e
 }
 
 func millis(ms int32) time.Duration { return time.Duration(ms) * time.Millisecond }

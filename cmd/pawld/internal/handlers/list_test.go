@@ -10,6 +10,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,12 +20,16 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	grpccodes "google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/internal/inspect"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
@@ -179,4 +185,95 @@ func TestRenewalsBeyondTheLimitOfAnIdentityAreRefused(t *testing.T) {
 	assert.Contains(t, answer, "token:local has 2 renewals and releases under way, and may have no more")
 	status, answer = post(t, url+"Leader", `{"name":"n"}`)
 	assert.Equal(t, http.StatusOK, status, answer)
+}
+
+// serveNames serves the API to one who may use the names of a policy's line.
+func serveNames(t *testing.T, names string) (fake *etcdfake.Cluster, url string) {
+	t.Helper()
+	fake = etcdfake.New(etcdfake.Options{Members: 1})
+	t.Cleanup(fake.Close)
+	path := filepath.Join(t.TempDir(), "policy")
+	require.NoError(t, os.WriteFile(path, []byte("token:local "+names+"\n"), 0o600))
+	rules, err := policy.Load(path)
+	require.NoError(t, err)
+	return fake, serve(t, fake, rules, 100)
+}
+
+// unheld is a read of a name whose keys nobody else reads.
+var unheld = regexp.MustCompile(`request_range.*"n[1-7]`)
+
+// Names are read some at a time, by all calls together, too; a name that cannot be read fails all.
+func TestListReadsSomeNamesAtATime(t *testing.T) {
+	fake, url := serveNames(t, "n0 n1 n2 n3 n4 n5 n6 n7 n8")
+	for _, i := range []int{0, 8} {
+		code, answer := post(t, url+"Acquire", fmt.Sprintf(`{"session":"0123456789abcdef0123456789abcdef","requestId":"0123456789abcdef0123456789abcde%d","names":["n%d"],"mode":"EXCLUSIVE"}`, i, i))
+		require.Equal(t, http.StatusOK, code, answer)
+	}
+	var mu sync.Mutex
+	var reads []time.Time
+	slow := fake.Inject(etcdfake.Rule{
+		Delay: 500 * time.Millisecond,
+		Match: func(r etcdfake.Request) bool {
+			if !unheld.MatchString(fmt.Sprint(r.Message)) {
+				return false
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			reads = append(reads, time.Now())
+			return true
+		},
+	})
+	atOnce := func() (n int) { // as long as the first is not answered
+		mu.Lock()
+		defer mu.Unlock()
+		for _, at := range reads {
+			if at.Sub(reads[0]) < 450*time.Millisecond {
+				n++
+			}
+		}
+		reads = nil
+		return n
+	}
+	code, answer := post(t, url+"List", "{}")
+	require.Equal(t, http.StatusOK, code, answer)
+	assert.Regexp(t, `"n0".*"n8"`, answer)
+	n := atOnce()
+	assert.Greater(t, n, 1)
+	assert.LessOrEqual(t, n, readsOfOne)
+
+	var calls sync.WaitGroup
+	for range 6 {
+		calls.Go(func() { _, _ = post(t, url+"List", "{}") })
+	}
+	calls.Wait()
+	n = atOnce()
+	assert.Greater(t, n, readsOfOne)
+	assert.LessOrEqual(t, n, readsOfAll)
+	slow.Lift()
+
+	fake.Inject(etcdfake.Rule{
+		Match: func(r etcdfake.Request) bool { return strings.Contains(fmt.Sprint(r.Message), `"n7`) },
+		Err:   status.Error(grpccodes.PermissionDenied, "etcdserver: permission denied"),
+	})
+	code, answer = post(t, url+"List", "{}")
+	assert.Equal(t, http.StatusForbidden, code, answer)
+}
+
+// An answer has a size that every client takes, and says that it is not all.
+func TestListIsBounded(t *testing.T) {
+	ctx := context.WithValue(t.Context(), callerKey{}, caller{identity: "uid:1", local: true})
+	c := &calls{&Server{}}
+	position := inspect.Position{Owner: strings.Repeat("x", 1000)}
+	for name, queues := range map[string][]inspect.NamedQueue{
+		"many names": slices.Repeat([]inspect.NamedQueue{{Name: strings.Repeat("n", 1000), Queue: []inspect.Position{position}}}, 1000),
+		"one queue":  {{Name: "n", Queue: slices.Repeat([]inspect.Position{position}, 2000)}},
+		"no queue":   slices.Repeat([]inspect.NamedQueue{{Name: strings.Repeat("n", 1000)}}, 2000),
+	} {
+		answer := c.listing(ctx, queues, true)
+		assert.True(t, answer.More, name)
+		assert.Greater(t, proto.Size(answer), maxList*9/10, name)
+		assert.Less(t, proto.Size(answer), maxList*11/10, name)
+		answer = c.listing(ctx, queues[:1:1], true)
+		assert.Equal(t, name == "one queue", answer.More, name)
+	}
 }

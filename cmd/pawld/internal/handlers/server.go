@@ -45,7 +45,8 @@ type Server struct {
 	Calls  *peer.Limit // on calls under way, but for those of Upkeep
 	Upkeep *peer.Limit // on renewals and releases under way, of each identity
 
-	requests sync.Map // counters, *atomic.Int64, by outcome
+	reads    chan struct{} // holds an element for each scope that List reads
+	requests sync.Map      // counters, *atomic.Int64, by outcome
 }
 
 // MaxBody bounds a request's body, before and after decompression.
@@ -56,6 +57,7 @@ const bodyWait = 10 * time.Second
 
 // Handler is the API, with gRPC's health and reflection.
 func (s *Server) Handler() http.Handler {
+	s.reads = make(chan struct{}, readsOfAll)
 	mux := http.NewServeMux()
 	limits := []connect.HandlerOption{
 		connect.WithReadMaxBytes(MaxBody), connect.WithInterceptors(connect.UnaryInterceptorFunc(s.counted)), connect.WithCodec(strict{"json"}), connect.WithCodec(strict{"json; charset=utf-8"}),
