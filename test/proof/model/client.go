@@ -240,7 +240,7 @@ func (w *walker) query(i int) {
 		return
 	}
 	w.follows(name, i, preds, 0, func(s *state, me *client) {
-		if w.c.handsOff(k) && w.c.names(k) != 1|2 {
+		if w.c.handsOff(k) && w.c.names(k) != 1|2 && !me.was {
 			for n := range s.queues {
 				if s.queues[n].at(k) >= 0 {
 					me.next = s.successors(w.c, k, n)

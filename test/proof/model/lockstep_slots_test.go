@@ -17,7 +17,7 @@ func (l *lockstep) slotName(k key, slot int) string {
 // hasSlot reports whether k is a permit of one that knows that it has a slot.
 func (l *lockstep) hasSlot(p *pair, k key) bool {
 	me := &p.s.clients[k.owner()]
-	return l.c.isPermit(k) && l.c.key(&p.s, k.owner()) == k && (me.pc == held || me.pc == winding || me.pc == releasing)
+	return l.c.isPermit(k) && l.c.key(&p.s, k.owner()) == k && (me.pc == held || me.pc == winding || me.pc == releasing || me.pc == querying && me.was)
 }
 
 // createdOf is the create revision of k's queue key, or of its slot's.
@@ -112,7 +112,7 @@ func (l *lockstep) slotDiffers(p *pair, i int, a *production.Acquisition) string
 	k := l.c.key(&p.s, i)
 	me := &p.s.clients[i]
 	predecessor, _ := a.Predecessor()
-	tries := me.pc == querying || me.pc == full || me.pc == taking
+	tries := me.pc == querying && !me.was || me.pc == full || me.pc == taking
 	switch {
 	case me.pc == waiting && predecessor != l.seen(p, me.pred, me.in):
 		return fmt.Sprintf("the model waits for %d, the state for %v", me.pred, predecessor)

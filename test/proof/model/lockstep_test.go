@@ -237,7 +237,7 @@ func (l *lockstep) follow(p *pair, st step) (all []pair, wrong string) {
 			return nil, wrong
 		}
 		next.unsure[i] = next.unsure[i] || what == "is released, the answer is lost,"
-		if me.pc == idle || me.pc == done || me.pc == dead {
+		if me.pc == idle || me.pc == done || me.pc == dead || me.pc == handed {
 			a = l.begin(&next, i) // it has ended, and what it was does not matter
 		}
 		next.twins[i] = l.number(a)
@@ -321,6 +321,9 @@ func (l *lockstep) reports(p, next *pair, i int, what string) []report {
 	k := l.c.key(&p.s, i)
 	me := &p.s.clients[i]
 	gone := l.gone(p, k)
+	if r := l.takeover(p, next, i, what); r != nil {
+		return []report{r}
+	}
 	if a := l.twins[p.twins[i]]; me.pc == releasing && a.Phase() == production.Undoing { // it was lost in part
 		if what == "is released, the answer is lost," {
 			return []report{events()}
@@ -544,6 +547,9 @@ func (l *lockstep) differs(p *pair, i int, a *production.Acquisition) string {
 		held: {production.Held}, releasing: {production.Releasing},
 		undoing: {production.Undoing, production.Done}, winding: {production.Undoing},
 	}[me.pc]
+	if me.pc == querying && me.was { // until the query is answered nobody has it
+		want = []production.Phase{production.Enqueuing}
+	}
 	if me.pc == releasing && a.Ended() != production.GivenBack {
 		want = []production.Phase{production.Undoing} // it was lost in part, and is wound up
 	}
@@ -553,7 +559,7 @@ func (l *lockstep) differs(p *pair, i int, a *production.Acquisition) string {
 	case want == nil: // it has ended
 		ph := a.Phase()
 		// The release is still decided, and the deletion still tried.
-		goesOn := me.pc == dead && ph == production.Releasing || ph == production.Undoing
+		goesOn := (me.pc == dead || me.pc == handed) && ph == production.Releasing || ph == production.Undoing
 		if ph != production.Done && !goesOn && !(ph == production.Enqueuing && k.Create == 0) {
 			return fmt.Sprintf("the model's client has ended, and the state is in phase %d", ph)
 		}
@@ -561,7 +567,7 @@ func (l *lockstep) differs(p *pair, i int, a *production.Acquisition) string {
 		return fmt.Sprintf("the model is in phase %d, the state in %d", me.pc, a.Phase())
 	case l.c.isPermit(l.c.key(&p.s, i)):
 		return l.slotDiffers(p, i, a)
-	case me.pc >= waiting && me.pc <= releasing && k.Create != int64(me.token):
+	case me.pc >= waiting && me.pc <= releasing && k.Create != int64(me.token) && !(me.pc == querying && me.was):
 		return fmt.Sprintf("the model's token is %d, the state's %d", me.token, k.Create)
 	case me.pc == waiting && predecessor != l.seen(p, me.pred, me.in):
 		return fmt.Sprintf("the model waits for %d, the state for %v", me.pred, predecessor)
@@ -775,6 +781,10 @@ func TestTheProductionStateAndTheModelSayTheSameInEveryInterleaving(t *testing.T
 		{"a set and two locks", lockstep{c: Config{Clients: each(both, lock, second)}}, 734_318},
 		{"permits of one slot, their keys deleted", lockstep{c: Config{Clients: limited(1, 1), Deletes: 1, Losses: 1}}, 55_609},
 		{"permits under two limits, their keys deleted", lockstep{c: Config{Clients: limited(1, 2), Deletes: 1, Losses: 1}}, 55_609},
+		{"two locks taken over", lockstep{c: Config{Clients: alike(2, lock), Takeovers: true, Deletes: 1, Losses: 1}}, 139_244},
+		{"a reader and a writer taken over", lockstep{c: Config{Clients: each(reader, lock), Takeovers: true, Deletes: 1}}, 63_859},
+		{"a set and a lock taken over", lockstep{c: Config{Clients: each(both, lock), Takeovers: true, Deletes: 1}}, 70_883},
+		{"permits taken over", lockstep{c: Config{Clients: limited(1, 2), Takeovers: true, Deletes: 1, Losses: 1}}, 370_102},
 		{"permits of two slots", lockstep{c: Config{Clients: limited(2, 2)}}, 24_177},
 	} {
 		t.Run(walk.name, func(t *testing.T) {

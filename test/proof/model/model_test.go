@@ -39,7 +39,7 @@ var configurations = []struct {
 	{"batches of sets", Config{Clients: alike(2, both), Batches: true}, 3_336},
 	{"batches of sets and readers", Config{Clients: each(both, readBoth, second), Batches: true}, 286_071},
 	{"batches of permits", Config{Clients: limited(1, 2), Batches: true}, 7_834},
-	{"a lock taken over", Config{Clients: alike(2, lock), Takeovers: true, Losses: 1}, 69_922},
+	{"a lock taken over", Config{Clients: alike(2, lock), Takeovers: true, Losses: 1}, 51_004},
 	{"readers and a writer taken over", Config{Clients: each(reader, lock, reader), Takeovers: true}, 4_263_736},
 	{"a set taken over", Config{Clients: each(both, lock), Takeovers: true, Losses: 1}, 63_596},
 	{"permits taken over", Config{Clients: limited(1, 2), Takeovers: true, Losses: 1}, 81_874},
