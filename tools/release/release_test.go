@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -152,14 +153,111 @@ func TestARelease(t *testing.T) {
 	}
 }
 
+// What a release is made for: the systems that the README and the changelog name.
+func TestTheTargets(t *testing.T) {
+	for _, want := range []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "freebsd/amd64", "netbsd/amd64", "openbsd/amd64"} {
+		if !slices.Contains(targets, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+}
+
+// The image, of commands that are none, as another program reads it: skopeo, with each digest,
+// and umoci, which unpacks the layer and compares it with the digest of what is in it.
+func TestTheImage(t *testing.T) {
+	r := &release{version: "v1.2.3", date: time.Unix(1e9, 0).UTC()}
+	commands := []file{{"pawl", []byte("#!/bin/sh\n"), 0o755}, {"pawld", []byte("#!/bin/sh\n"), 0o755}}
+	dir := t.TempDir()
+	archive := filepath.Join(dir, "pawl.oci.tar")
+	if err := os.WriteFile(archive, r.image(target{"linux", "arm64"}, commands), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("skopeo", func(t *testing.T) {
+		skopeo := installed(t, "skopeo", "the container image")
+		var about struct {
+			Architecture, Os string
+			Created          time.Time
+			Labels           map[string]string
+			Layers           []string
+		}
+		if text, err := output(skopeo, "inspect", "oci-archive:"+archive+":v1.2.3"); err != nil || json.Unmarshal([]byte(text), &about) != nil {
+			t.Fatal(text, err)
+		}
+		if about.Architecture != "arm64" || about.Os != "linux" || !about.Created.Equal(r.date) || len(about.Layers) != 1 ||
+			about.Labels["org.opencontainers.image.version"] != "v1.2.3" {
+			t.Errorf("%+v", about)
+		}
+		var starts struct {
+			Config struct {
+				Entrypoint []string
+				User       string
+			}
+		}
+		text, err := output(skopeo, "inspect", "--config", "oci-archive:"+archive)
+		if err != nil || json.Unmarshal([]byte(text), &starts) != nil || !slices.Equal(starts.Config.Entrypoint, []string{"/pawl"}) || starts.Config.User != "65532:65532" {
+			t.Error(text, err)
+		}
+		// As docker load takes it: each blob is read, and its digest checked.
+		if text, err := exec.Command(skopeo, "--insecure-policy", "copy", "oci-archive:"+archive, "docker-archive:"+filepath.Join(dir, "docker.tar")+":pawl:v1.2.3").CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, text)
+		}
+	})
+	t.Run("umoci", func(t *testing.T) {
+		umoci := installed(t, "umoci", "the container image")
+		layout, bundle := filepath.Join(dir, "layout"), filepath.Join(dir, "bundle")
+		for name, text := range files(t, r.image(target{"linux", "arm64"}, commands)) {
+			if strings.HasSuffix(name, "/") {
+				continue
+			}
+			path := filepath.Join(layout, filepath.FromSlash(name))
+			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if text, err := exec.Command(umoci, "unpack", "--rootless", "--image", layout+":v1.2.3", bundle).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		for _, c := range commands {
+			path := filepath.Join(bundle, "rootfs", c.name)
+			text, err := os.ReadFile(path)
+			if err != nil || !bytes.Equal(text, c.text) {
+				t.Errorf("%s: %q, %v", c.name, text, err)
+			}
+			if about, err := os.Stat(path); err == nil && about.Mode().Perm() != 0o755 {
+				t.Errorf("%s has mode %v", c.name, about.Mode())
+			}
+		}
+	})
+}
+
+// installed is where a program is, that reads what a release has; where there is none, that is
+// noted, and the test skipped.
+func installed(t *testing.T, name, what string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path
+	}
+	if note := os.Getenv("PAWL_SKIPPED"); note != "" {
+		f, err := os.OpenFile(note, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		fmt.Fprintf(f, "SKIPPED: %s was not read by %s: it is not installed\n", what, name)
+	}
+	t.Skip("no ", name, " here")
+	return ""
+}
+
 // The package, of commands that are none: it is what dpkg takes, a release candidate comes
 // before its release, the daemon's files are where systemd and dpkg look for them, and the
 // scripts are shell.
 func TestThePackage(t *testing.T) {
-	dpkg, err := exec.LookPath("dpkg-deb")
-	if err != nil {
-		t.Skip("no dpkg-deb here")
-	}
+	dpkg := installed(t, "dpkg-deb", "the Debian package")
 	root, err := output("git", "rev-parse", "--show-toplevel")
 	if err != nil {
 		t.Skip("no git here: ", err)
