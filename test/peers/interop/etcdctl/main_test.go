@@ -31,6 +31,9 @@ func TestMain(m *testing.M) {
 		ctlv3.MustStart()
 		os.Exit(0)
 	}
+	if os.Getenv(utlVariable) != "" {
+		os.Exit(utl())
+	}
 	goleak.VerifyTestMain(m)
 }
 
