@@ -3,11 +3,14 @@ package main
 import (
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -40,9 +43,9 @@ var notRun = map[string]string{
 	"pip ":               "fetches",
 	"mkdir ../tutorial":  "TestTheTutorialIsAsItSays",
 	"etcdctl ":           "etcd's own: test/peers/interop/etcdctl",
-	"etcdutl ":           "etcd's own, which this module does not have",
-	"ETCDCTL_USER=":      "needs a cluster with users: internal/cluster",
-	"pawld ":             "cmd/pawld: TestCommandsOfPagesRun",
+	"etcdutl ":           "etcd's own: test/peers/interop/etcdctl",
+	"ETCDCTL_USER=":      "needs a cluster with users: test/peers/interop/etcdctl",
+	"pawld ":             "TestPawldStartsAsItsPageSays",
 	"call() ":            "cmd/pawld: TestCommandsOfPagesRun",
 	"s=$(openssl":        "cmd/pawld: TestCommandsOfPagesRun",
 	"printf '{":          "cmd/pawld: TestCommandsOfPagesRun",
@@ -146,6 +149,41 @@ func TestCommandsInPagesRun(t *testing.T) {
 	for begins := range fails {
 		assert.True(t, used[begins], "no page has a command that begins %q", begins)
 	}
+}
+
+// The daemon of the page, but for the endpoints, the group and the paths.
+func TestPawldStartsAsItsPageSays(t *testing.T) {
+	t.Parallel()
+	if racedetector.Short() {
+		t.Skip("what is tested is the page, and runs without the detector")
+	}
+	text, err := os.ReadFile("../../docs/how-to/pawld.md")
+	require.NoError(t, err)
+	var words []string
+	for _, l := range shellLines("pawld.md", string(text)) {
+		if strings.HasPrefix(l.text, "pawld ") {
+			words = strings.Fields(l.text)[1:]
+		}
+	}
+	require.NotEmpty(t, words)
+	group, err := user.LookupGroupId(strconv.Itoa(os.Getgid()))
+	require.NoError(t, err)
+	here := map[string]string{"--socket-group": group.Name, "--state-dir": t.TempDir(), "--health": "127.0.0.1:0"}
+	require.Equal(t, "--endpoints", words[0])
+	require.Len(t, strings.Split(words[1], ","), 3)
+	words = words[2:]
+	for i := 0; i < len(words); i += 2 {
+		require.Contains(t, here, words[i])
+		words[i+1] = here[words[i]]
+	}
+	p := startPawld(t, etcdtest.Start(t).Addr(), words...)
+	eventually(t, func() bool {
+		resp, err := http.Get(p.health(t) + "/readyz")
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		return err == nil && resp.StatusCode == http.StatusOK
+	}, "it is not ready")
 }
 
 // whyNot says why a command is not run, or "".
