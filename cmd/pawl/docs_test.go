@@ -61,7 +61,8 @@ func TestCommandsInPagesAreCommands(t *testing.T) {
 	assert.Greater(t, found, 20)
 }
 
-// The tutorial, as a reader does it, but for the port.
+// The tutorial, as a reader does it, but for the port, and with the program built before it
+// is run.
 func TestTheTutorialIsAsItSays(t *testing.T) {
 	t.Parallel()
 	if racedetector.Short() {
@@ -74,10 +75,34 @@ func TestTheTutorialIsAsItSays(t *testing.T) {
 	dev := begin(t, "", "dev", "--port", "0")
 	serving := servesOn.FindStringSubmatch(next(t, dev.lines()))
 	require.NotNil(t, serving)
-	dir := t.TempDir()
+
+	// Where the reader is: in a clone, with a module to be made beside it.
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	parent := t.TempDir()
+	require.NoError(t, os.Symlink(root, filepath.Join(parent, "pawl")))
+	clone, dir := filepath.Join(parent, "clone"), filepath.Join(parent, "tutorial")
+	require.NoError(t, os.Mkdir(clone, 0o755))
+	runs := func(in string, lines ...string) string {
+		script := exec.Command("bash", "-ec", strings.Join(lines, "\n"))
+		script.Dir = in
+		script.Env = append(os.Environ(), "GOWORK=", "GOBIN="+filepath.Join(parent, "bin"))
+		out, err := script.CombinedOutput()
+		require.NoError(t, err, "%s\n%s", lines, out)
+		return string(out)
+	}
+	var lines []string
+	for _, l := range shellLines("tutorial.md", string(text)) {
+		lines = append(lines, l.text)
+	}
+	require.Len(t, lines, 9)
+	require.Equal(t, []string{"go install ./cmd/pawl", "pawl dev"}, lines[:2])
+	require.Equal(t, []string{"go mod tidy", "go run ."}, lines[5:7])
+	runs(root, lines[0])
+	assert.Contains(t, runs(parent, "bin/pawl --version"), "pawl version ")
+	runs(clone, lines[2:5]...)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(strings.ReplaceAll(source[1], "127.0.0.1:2379", serving[1])), 0o644))
-	out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "program"), filepath.Join(dir, "main.go")).CombinedOutput()
-	require.NoError(t, err, string(out))
+	runs(dir, lines[5], "go build -o program .")
 
 	program := beginWith(t, serving[1], filepath.Join(dir, "program"))
 	says := program.lines()
