@@ -212,6 +212,21 @@ func TestTheDoctorSaysWhatAPolicyForbids(t *testing.T) {
 	assert.Contains(t, said, "ok    calls ")
 }
 
+// A pawld at a limit is not one that does not answer, or that does not know this user.
+func TestTheDoctorSaysThatADaemonIsAtALimit(t *testing.T) {
+	t.Parallel()
+	p := startPawld(t, etcdtest.Start(t).Addr(), "--max-connections", "4", "--max-calls", "2", "--max-sessions", "1")
+	for range 2 { // all that one user may have
+		c, err := net.Dial("unix", p.socket)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	eventually(t, func() bool {
+		said, code := askDoctor(t, "--daemon", p.socket)
+		return code == cli.ExitWrong && regexp.MustCompile(`wrong live       a limit is reached: .*\n +→ see its log: .* raise --max-connections`).MatchString(said)
+	}, "it does not say so")
+}
+
 func TestTheDoctorSaysThatADaemonHasNoEtcd(t *testing.T) {
 	t.Parallel()
 	p := startPawld(t, "127.0.0.1:1", "--health", "127.0.0.1:0")

@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,7 +70,7 @@ func (p *daemon) do(r *http.Request) (*http.Response, []byte, error) {
 // A refusal is the error of a call that was refused.
 type refusal struct{ Code, Message string }
 
-func (r *refusal) Error() string { return r.Message }
+func (r *refusal) Error() string { return cli.Plain(r.Message) }
 
 // call makes one call of the API; out is what is read of the answer.
 func (p *daemon) call(ctx context.Context, path string, in, out any) error {
@@ -89,7 +90,7 @@ func (p *daemon) call(ctx context.Context, path string, in, out any) error {
 	if resp.StatusCode != http.StatusOK {
 		refused := new(refusal)
 		if json.Unmarshal(body, refused) != nil || refused.Code == "" {
-			return fmt.Errorf("it answers %s, and is no pawld", resp.Status)
+			return fmt.Errorf("it answers %s, and is no pawld", cli.Plain(resp.Status))
 		}
 		return refused
 	}
@@ -145,7 +146,11 @@ func (d *doctor) ready(ctx context.Context, p *daemon) bool {
 	began := time.Now()
 	err := p.call(ctx, "/grpc.health.v1.Health/Check", struct{}{}, &health)
 	var refused *refusal
+	do, limited := limit(err)
 	switch {
+	case limited:
+		d.wrong("live", "", fmt.Sprintf("a limit is reached: %v", err), do)
+		return false
 	case errors.As(err, &refused):
 		d.wrong("live", "", fmt.Sprintf("refuses this user: %v", err), "use it as a user whom pawld can identify: one of this user namespace")
 		return false
@@ -164,6 +169,19 @@ func (d *doctor) ready(ctx context.Context, p *daemon) bool {
 	return true
 }
 
+// limit reports whether an error says that a limit of pawld's is reached, and what to do about it. A
+// connection beyond the limit is closed at once.
+func limit(err error) (do string, reached bool) {
+	var r *refusal
+	switch {
+	case errors.As(err, &r) && r.Code == "resource_exhausted":
+		return "end what is not needed, or raise --max-sessions, --max-locks or --max-calls, or locks= and sessions= in the policy", true
+	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return "see its log: if it says that a connection is refused, end connections that are not needed, or raise --max-connections", true
+	}
+	return "", false
+}
+
 // version says which pawld it is.
 func (d *doctor) version(p *daemon) {
 	if !strings.HasPrefix(p.serves, "pawld ") {
@@ -179,6 +197,8 @@ const (
 	probeTTL  = 3 * time.Second
 	believed  = probeTTL * 5 / 6
 	probeWait = 500 * time.Millisecond // how long its Renew is parked
+
+	probeOwner = "pawl doctor"
 )
 
 // A heldLock is what is read of a lock in an answer.
@@ -210,33 +230,39 @@ func (d *doctor) probe(ctx context.Context, p *daemon, prefix string) {
 		Lock  heldLock
 	}
 	began := time.Now()
-	err := p.call(ctx, locksPath+"Acquire", map[string]any{
-		"session": session, "requestId": randomID(), "names": []string{name}, "mode": "EXCLUSIVE",
-		"ttlMs": probeTTL.Milliseconds(), "waitMs": probeTTL.Milliseconds() / 3, "owner": "pawl doctor",
-	}, &acquired)
-	if err != nil {
-		d.refused(name, err)
-		return
-	}
-	defer func() { // whatever was found; otherwise it expires
+	held := true
+	defer func() { // whatever happens, an interrupt and a lost answer too; otherwise it expires
+		if !held {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeTTL)
+		defer cancel()
 		_ = p.call(ctx, locksPath+"Release", map[string]any{"session": session}, &struct{}{})
 	}()
+	err := p.call(ctx, locksPath+"Acquire", map[string]any{
+		"session": session, "requestId": randomID(), "names": []string{name}, "mode": "EXCLUSIVE",
+		"ttlMs": probeTTL.Milliseconds(), "waitMs": probeTTL.Milliseconds() / 3, "owner": probeOwner,
+	}, &acquired)
+	if err != nil {
+		held = d.refused(name, err)
+		return
+	}
 	if acquired.State != "HELD" {
-		d.wrong("calls", name, fmt.Sprintf("Acquire of a name that nobody uses is answered with %s", acquired.State), "see pawld's log, and pawl doctor for the cluster")
+		d.wrong("calls", name, fmt.Sprintf("Acquire of a name that nobody uses is answered with %s", cli.Plain(acquired.State)), "see pawld's log, and pawl doctor for the cluster")
 		return
 	}
 	took := time.Since(began)
 	var renewed struct{ Locks []heldLock }
 	began = time.Now()
 	if err := p.call(ctx, locksPath+"Renew", map[string]any{"session": session, "waitMs": probeWait.Milliseconds()}, &renewed); err != nil {
-		d.wrong("calls", name, fmt.Sprintf("Renew is refused: %v", err), "see pawld's log")
+		d.failed(name, "Renew is refused", err)
 		return
 	}
 	waited := time.Since(began)
 	if len(renewed.Locks) != 1 || renewed.Locks[0].State != "HELD" {
 		why := "does not list it"
 		if len(renewed.Locks) == 1 {
-			why = "lists it as " + renewed.Locks[0].State + ", " + renewed.Locks[0].Why
+			why = "lists it as " + cli.Plain(renewed.Locks[0].State) + ", " + cli.Plain(renewed.Locks[0].Why)
 		}
 		d.wrong("calls", name, "is lost as soon as it is held: Renew "+why, "see pawld's log, and pawl doctor for the cluster")
 		return
@@ -245,11 +271,12 @@ func (d *doctor) probe(ctx context.Context, p *daemon, prefix string) {
 	var released struct{ Results []struct{ Released bool } }
 	err = p.call(ctx, locksPath+"Release", map[string]any{"session": session}, &released)
 	if err != nil || len(released.Results) != 1 || !released.Results[0].Released {
-		d.wrong("calls", name, fmt.Sprintf("Release does not confirm that it was held: %v", cmp.Or(err, errors.New("it was lost"))), "see pawld's log, and pawl doctor for the cluster")
+		d.failed(name, "Release does not confirm that it was held", cmp.Or(err, errors.New("it was lost")))
 		return
 	}
-	d.ok("calls", "", "Acquire, Renew and Release work%s; a free lock takes %s, token %s", who, cli.Span(took), acquired.Lock.Token)
-	d.promise(min(acquired.Lock.valid(), renewed.Locks[0].valid()), max(acquired.Lock.valid(), renewed.Locks[0].valid()))
+	held = false
+	d.ok("calls", "", "Acquire, Renew and Release work%s; a free lock takes %s, token %s", who, cli.Span(took), cli.Plain(acquired.Lock.Token))
+	d.promise(promise{acquired.Lock.valid(), took}, promise{renewed.Locks[0].valid(), waited})
 	d.waited(waited)
 }
 
@@ -261,34 +288,55 @@ func (d *doctor) whoAmI(ctx context.Context, p *daemon, name string) string {
 	if p.call(ctx, locksPath+"List", map[string]any{"name": name}, &list) != nil || len(list.Queues) == 0 || len(list.Queues[0].Entries) == 0 {
 		return ""
 	}
-	identity, _, _ := strings.Cut(list.Queues[0].Entries[0].Owner, " ")
+	identity := strings.TrimSuffix(list.Queues[0].Entries[0].Owner, " "+strconv.Quote(probeOwner))
 	return " for " + cli.Plain(identity)
 }
 
-// refused says why the probe's lock could not be acquired.
-func (d *doctor) refused(name string, err error) {
+// refused says why the probe's lock could not be acquired, and whether it may be held for all that.
+func (d *doctor) refused(name string, err error) (perhaps bool) {
 	var r *refusal
 	if !errors.As(err, &r) {
-		d.wrong("calls", name, fmt.Sprintf("Acquire is not answered: %v", err), "see pawld's log, and pawl doctor for the cluster")
-		return
+		d.failed(name, "Acquire is not answered", err)
+		return true
 	}
 	switch r.Code {
 	case "permission_denied":
-		d.odd("calls", name, "this user may not use it: "+r.Message,
+		d.odd("calls", name, fmt.Sprintf("this user may not use it: %v", err),
 			"name a PREFIX that this user may use: pawl doctor --daemon SOCKET PREFIX; or give it names in the file of --policy, and restart pawld")
-	case "resource_exhausted":
-		d.wrong("calls", name, "a limit is reached: "+r.Message, "end what is not needed, or raise --max-sessions or --max-locks, or locks= and sessions= in the policy")
 	case "invalid_argument":
-		d.wrong("calls", name, "Acquire is refused: "+r.Message, "choose another PREFIX; or pawld is of another version than this pawl")
+		d.wrong("calls", name, fmt.Sprintf("Acquire is refused: %v", err), "choose another PREFIX; or pawld is of another version than this pawl")
 	default:
-		d.wrong("calls", name, "Acquire is refused: "+r.Message, "see pawld's log, and pawl doctor for the cluster")
+		d.failed(name, "Acquire is refused", err)
+		return r.Code != "resource_exhausted"
 	}
+	return false
 }
 
-// promise checks how long the probe's lock was said to be valid.
-func (d *doctor) promise(least, most time.Duration) {
+// failed says what became of a call of the probe's, or that a limit is reached.
+func (d *doctor) failed(name, what string, err error) {
+	if do, limited := limit(err); limited {
+		d.wrong("calls", name, fmt.Sprintf("a limit is reached: %s: %v", what, err), do)
+		return
+	}
+	d.wrong("calls", name, fmt.Sprintf("%s: %v", what, err), "see pawld's log, and pawl doctor for the cluster")
+}
+
+// A promise is for how long an answer said that a lock is valid, and how long the answer took.
+type promise struct{ valid, took time.Duration }
+
+// promise checks how long the probe's lock was said to be valid. A pawld that did not run for a while
+// begins the TTLs of its clients again, so that an answer that took long may be valid for that much longer.
+func (d *doctor) promise(all ...promise) {
+	least, most, wrong := believed, time.Duration(0), false
+	for _, p := range all {
+		least, most = min(least, p.valid), max(most, p.valid)
+		wrong = wrong || p.valid > believed && p.valid > (probeTTL+p.took)*5/6
+	}
 	switch {
-	case most > believed:
+	case most > believed && !wrong:
+		d.odd("promise", "", fmt.Sprintf("pawld did not run for a while, and a lock is valid for %v of a TTL of %v, which began again", most, probeTTL),
+			"give it more CPU, and keep its machine from suspending or swapping: a client whose renewals are late loses its locks")
+	case wrong:
 		d.wrong("promise", "", fmt.Sprintf("a lock is said to be valid for %v of a TTL of %v: that is more than five sixths, and clocks may differ", most, probeTTL),
 			"this is no pawld that keeps its rules: replace it")
 	case least < believed*2/3:
@@ -329,7 +377,11 @@ func (d *doctor) health(ctx context.Context, p *daemon) {
 	began := time.Now()
 	code, _, err := get("/livez")
 	if err != nil || code != http.StatusOK {
-		d.wrong("live", p.base, fmt.Sprintf("/livez does not answer: %v", cmp.Or(err, fmt.Errorf("status %d", code))), "start pawld, or name the address that its --health names")
+		do := "start pawld, or name the address that its --health names"
+		if _, limited := limit(err); limited {
+			do = "see its log: if it says that a connection is refused, end connections to its --health"
+		}
+		d.wrong("live", p.base, fmt.Sprintf("/livez does not answer: %v", cmp.Or(err, fmt.Errorf("status %d", code))), do)
 		return
 	}
 	d.ok("live", p.base, "answers in %s", cli.Span(time.Since(began)))

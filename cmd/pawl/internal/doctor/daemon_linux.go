@@ -26,10 +26,20 @@ func (d *doctor) state(socket string) {
 		return
 	}
 	fs, err := p.statfs(dir)
-	switch {
-	case err != nil:
+	if err != nil {
 		d.odd("state", dir, fmt.Sprintf("cannot be looked at: %v", err), "run doctor as root, or as pawld's user")
-	case fs.Type == unix.TMPFS_MAGIC || fs.Type == unix.RAMFS_MAGIC:
+		return
+	}
+	d.stateOn(dir, int64(fs.Type))
+}
+
+// stateOn says whether what is on a kind of file system outlives a restart.
+func (d *doctor) stateOn(dir string, kind int64) {
+	switch kind {
+	case unix.OVERLAYFS_SUPER_MAGIC:
+		d.odd("state", dir, "is on overlayfs, which is a container's own layer, and goes with the container: then a restart loses all locks",
+			"mount a volume there, one that outlives the container")
+	case unix.TMPFS_MAGIC, unix.RAMFS_MAGIC:
 		d.odd("state", dir, "is in memory, and may go when the unit stops: then a restart loses all locks",
 			"use StateDirectory=, or RuntimeDirectoryPreserve=restart beside RuntimeDirectory=")
 	default:
