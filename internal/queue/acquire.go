@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
@@ -93,8 +94,11 @@ func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 			err = a.query(ctx, r.Delay)
 		case state.Win:
 			return a.win(ctx, r.Limits)
-		default:
-			return a.interrupted(ctx)
+		default: // it has ended
+			if err := a.interrupted(ctx); err != nil {
+				return err
+			}
+			return fmt.Errorf("a waiting acquisition cannot go on with step %d", next)
 		}
 		if err != nil {
 			return err

@@ -77,7 +77,7 @@ var None = func() *Acquisition {
 	return a
 }()
 
-// apply gives ev to the state, which changes nowhere else, and then carries the effects out,
+// apply gives ev to the state, which changes nowhere else once it has begun, and then carries the effects out,
 // without the mutex. why is the cause of an end that ev may bring; nil if the cause has to be
 // found out.
 func (a *Acquisition) apply(ev state.Event, why error) state.Effects {

@@ -7,7 +7,7 @@
 // the holder's is the smallest, so successive holders have strictly increasing
 // tokens (K1). The tokens of two names may be equal.
 //
-// An [Acquisition] is one key's life. Package state, which is pure, decides its state
+// An [Acquisition] is the life of one queue key, or of a set's or a permit's. Package state, which is pure, decides its state
 // and the effects of each event; the files here make requests and watches, turn their
 // results into events, and carry the effects out.
 //
@@ -17,11 +17,11 @@
 //     never again (A1). What was, or may have been, put for an acquisition that failed is
 //     deleted in the background until that is confirmed or its lease is gone (A6). Until
 //     then it blocks the keys behind it. Such keys of one session are deleted together.
-//  2. An acquisition is held only after one of two kinds of evidence, and after the clock
-//     was read afterwards (A2, T3). Either a linearizable answer, at a revision not older
-//     than its own key, showed its own key, on the unchanged session, with nothing created
-//     before it; or the release of its predecessor put a handoff on its own key, in one
-//     transaction that found both keys. See state/owner.go and handoff.go.
+//  2. An acquisition is held only after evidence, followed by a reading of the clock (A2,
+//     T3). Either a linearizable answer, at a revision not older than its own key, showed
+//     its own key, on the unchanged session, with nothing created before it; or the release
+//     of its predecessor put a handoff on its own key, in one transaction that found both
+//     keys. state/evidence.go has each kind.
 //  3. A waiter watches its predecessor and its own key, from the revisions at which they
 //     were seen. If its own key, its session or its context ends, Acquire returns at once
 //     (A3). If its context never ends it waits as long as its session is valid: a

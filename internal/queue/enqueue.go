@@ -135,7 +135,7 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 	var wrong error
 	for i := range resp.Responses {
 		for _, kv := range txn.KVs(resp, i) {
-			if own := string(kv.Key); own == a.keys[0] || a.isSet() && slices.Contains(a.keys, own) {
+			if name := string(kv.Key); name == a.keys[0] || a.isSet() && slices.Contains(a.keys, name) {
 				if kv.CreateRevision == ev.Own.Create {
 					hidden--
 				}
@@ -143,7 +143,7 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 			} else if kv.CreateRevision == ev.Own.Create {
 				wrong = tie(ev.Own, kv)
 			} else if kv.CreateRevision > ev.Predecessor.Create {
-				ev.Predecessor = state.Key{Name: own, Create: kv.CreateRevision}
+				ev.Predecessor = state.Key{Name: name, Create: kv.CreateRevision}
 			}
 		}
 		ahead += txn.Count(resp, i)
@@ -206,7 +206,7 @@ func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 		err = fmt.Errorf("key %q: somebody else wrote its cancel key", a.keys[0])
 	case kind != nil:
 		err = kind
-	case !try && a.leavesKind(resp, kindAt): // send it again without that comparison
+	case !try && a.leavesKind(resp, kindAt): // err stays nil: it is sent again without that comparison
 	case try && busy != nil:
 		err = busy
 	case try:

@@ -84,8 +84,8 @@ func (a *Acquisition) outcome() (decided bool, err error) {
 }
 
 // free tries to delete the key until the result is decided, an error shows that it cannot be
-// deleted for now, or ctx ends. Only one goroutine at a time sends. Therefore a failed
-// comparison means a loss, unless an earlier delete was sent whose answer was lost.
+// deleted for now, or ctx ends. Only one goroutine at a time sends. Therefore a bare delete that
+// finds no key means a loss, unless an earlier delete was sent whose answer was lost.
 func (a *Acquisition) free(ctx context.Context) error {
 	if err := a.deleting.take(ctx); err != nil {
 		return err

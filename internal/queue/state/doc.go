@@ -10,14 +10,17 @@
 //	                     ▲              │
 //	                     └─predecessor──┘
 //
+// An enqueue that was settled as not applied is Enqueuing again. The first in a semaphore's
+// turnstile goes from Querying to Taking, or to Full until a slot is free.
+//
 // An acquisition that gives up is Undoing until its key is deleted. One that is lost, or whose
 // session ends, is Done at once, or Undoing if its key still has to be deleted.
 //
 // # What it guarantees
 //
-//  1. An acquisition becomes the owner by the kinds of evidence in owner.go and by nothing
+//  1. An acquisition becomes the owner by the kinds of evidence in evidence.go and by nothing
 //     else (rule A2). Won, which follows the last reading of the clock, is the only way to
-//     Held.
+//     Held, except that one which is resumed begins there (Resumed).
 //  2. An acquisition ends once. Only a release that finds a loss replaces its end.
 //  3. A modification of its own key is known already, ours, a handoff to it, or
 //     foreign; a foreign one ends the acquisition (rule H1). The values in doubt are

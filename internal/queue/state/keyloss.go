@@ -74,6 +74,15 @@ func (ev OwnChanged) apply(a *Acquisition) Effects {
 	return Effects{Wake: a.phase < Held && a.phase >= Waiting}
 }
 
+// gone decides what follows when its own key at index i does not exist. While a take may
+// have deleted it, a query finds that out; otherwise it is a loss.
+func (a *Acquisition) gone(i int) Effects {
+	if a.end == Alive && a.Trying() {
+		return Effects{Wake: a.queryAgain()}
+	}
+	return a.deleted(i)
+}
+
 // overwritten ends the acquisition because somebody else wrote to one of its own keys at
 // revision mod.
 func (a *Acquisition) overwritten(i int, mod int64) Effects {

@@ -93,15 +93,6 @@ func (a *Acquisition) ownRead() (wake bool) {
 	return a.slots.reads >= readsPerQuery && a.queryAgain()
 }
 
-// gone decides what follows when its own key at index i does not exist. While a take may
-// have deleted it, a query finds that out; otherwise it is a loss.
-func (a *Acquisition) gone(i int) Effects {
-	if a.end == Alive && a.Trying() {
-		return Effects{Wake: a.queryAgain()}
-	}
-	return a.deleted(i)
-}
-
 // SlotFreed says that the key of a slot was deleted at Revision.
 type SlotFreed struct{ Revision int64 }
 
@@ -154,14 +145,6 @@ func (ev TakeFound) apply(a *Acquisition) Effects {
 		return a.took(ev.Own)
 	}
 	return a.deleted(0)
-}
-
-// took makes the key of a slot its own key.
-func (a *Acquisition) took(slot Key) Effects {
-	a.own, a.mod, a.broken = slot, slot.Create, 0
-	a.slots.tried, a.slots.ownWatched = nil, false
-	a.owns(ByTake)
-	return Effects{Unwatch: true}
 }
 
 // Trying reports whether the key of a slot may exist, or may be put later, beside its own key

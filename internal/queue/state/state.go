@@ -87,12 +87,6 @@ func Begin(o Options) Acquisition {
 	return Acquisition{Options: o}
 }
 
-// Resumed is the state of an acquisition that a query found first in its queues, on a session
-// that was taken over: with key own, modification revision mod, and its other keys.
-func Resumed(own Key, mod int64, others ...string) Acquisition {
-	return Acquisition{phase: Held, own: own, mod: mod, others: others, evidence: ByResuming}
-}
-
 // set reports whether it is an acquisition of several names.
 func (a *Acquisition) set() bool { return len(a.others) > 0 }
 

@@ -2,8 +2,8 @@ package state
 
 import "github.com/pawl-locks/pawl/internal/keys"
 
-// This file is rule A2: one transaction decides who owns a name. There are three kinds of
-// evidence, and a fourth for the slots of a semaphore. No other file calls owns.
+// This file is rule A2: one transaction decides who owns a name. These are the kinds of
+// evidence, and nothing else makes an acquisition the owner.
 //
 //  1. The enqueue's own transaction read the queue after its put, and found nothing in the
 //     way of its own key (Enqueued, with Whole set).
@@ -15,7 +15,9 @@ import "github.com/pawl-locks/pawl/internal/keys"
 //     deleted the predecessor, and found its own key there. The predecessor was the
 //     holder until then, so nothing created earlier is left (handedOff).
 //  4. A take put the key of a free slot, and in the same transaction found its own key in
-//     the turnstile and deleted it (rule SM1; slots.go).
+//     the turnstile and deleted it (rule SM1; took).
+//  5. The process that took the session over made a query as in 2 about a key that its
+//     predecessor held (rule N6; Resumed).
 //
 // Every key of the queue is in the way of an exclusive key; every key that is not shared is
 // in the way of a shared one (rules RW1, RW2). Package queue's transactions read no other
@@ -37,8 +39,8 @@ const (
 	ByEnqueue           // alone in the queue
 	ByAnswer            // a query showed it first
 	ByHandoff           // its predecessor's release handed the queue to it
-	ByResuming          // a query by the process that took the session over showed it first
 	ByTake              // it took a slot
+	ByResuming          // a query by the process that took the session over showed it first
 )
 
 // owns makes a the owner, on the evidence by.
@@ -144,6 +146,20 @@ func (a *Acquisition) handedOff(value []byte) bool {
 func (k Key) is(h keys.Handoff) bool {
 	_, name := keys.Split(k.Name)
 	return k.Create == h.Create && name == string(h.By)
+}
+
+// took makes the key of a slot its own key.
+func (a *Acquisition) took(slot Key) Effects {
+	a.own, a.mod, a.broken = slot, slot.Create, 0
+	a.slots.tried, a.slots.ownWatched = nil, false
+	a.owns(ByTake)
+	return Effects{Unwatch: true}
+}
+
+// Resumed is the state of an acquisition that a query found first in its queues, on a session
+// that was taken over: with key own, modification revision mod, and its other keys.
+func Resumed(own Key, mod int64, others ...string) Acquisition {
+	return Acquisition{phase: Held, own: own, mod: mod, others: others, evidence: ByResuming}
 }
 
 // Won says that the clock and the caller's context were checked after the evidence was found.
