@@ -56,6 +56,7 @@ func (t *Table) Restore(all []Saved, now clock.Instant) {
 				continue
 			}
 			x.acquired, x.holding = now.Add(r.Left-r.Params.MaxHold), r.Holding
+			s.most++
 			t.count(s, x)
 		}
 	}

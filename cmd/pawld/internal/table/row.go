@@ -91,11 +91,13 @@ func (t *Table) add(s *session, r *row, most int) error {
 		return &Error{Full, fmt.Sprintf("this identity has %d locks and waiters, and may have no more than %d", n, most)}
 	}
 	s.rows[r.id] = r
+	s.most = max(s.most, len(s.rows)-len(s.past))
 	t.count(s, r)
 	return nil
 }
 
-// maxPast is how many ended rows a session remembers.
+// maxPast is how many lost rows, and how many others that have ended, a session remembers, or as many
+// as were live at a time: all may end at once, before the client has learned of any.
 const maxPast = 128
 
 // retire ends a row, which is remembered for a while, so that a repeat of a request finds its
@@ -109,16 +111,34 @@ func (t *Table) retire(s *session, r *row, st State, why error) {
 	s.remember(r)
 }
 
-// remember appends r to the past, and drops the oldest beyond maxPast.
+// remember appends r to the past, and drops the oldest of its kind beyond maxPast.
 func (s *session) remember(r *row) {
-	if s.past = append(s.past, r); len(s.past) > maxPast {
-		s.forgetFirst()
+	s.past = append(s.past, r)
+	most := max(maxPast, s.most)
+	if len(s.past) <= most {
+		return
+	}
+	first, n := -1, 0
+	for i, other := range s.past {
+		if (other.state == Lost) == (r.state == Lost) {
+			if n++; first < 0 {
+				first = i
+			}
+		}
+	}
+	if n > most {
+		s.forget(first)
 	}
 }
 
-func (s *session) forgetFirst() {
-	delete(s.rows, s.past[0].id)
-	s.past = s.past[1:]
+// forget drops a row of the past, by its number there.
+func (s *session) forget(i int) {
+	delete(s.rows, s.past[i].id)
+	if i == 0 {
+		s.past = s.past[1:]
+		return
+	}
+	s.past = slices.Delete(s.past, i, i+1)
 }
 
 // count counts a row that becomes live, and uncount one that no longer is.

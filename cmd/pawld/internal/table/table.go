@@ -43,6 +43,7 @@ type session struct {
 	ended    bool // its client ended it for good
 	rows     map[string]*row
 	past     []*row // rows that have ended, the oldest first
+	most     int    // how many others there were at a time, at most
 }
 
 // New makes an empty Table.

@@ -445,6 +445,65 @@ func TestWhatIsOverIsForgotten(t *testing.T) {
 	assert.Empty(t, r.sessions)
 }
 
+// V5: what ends many locks at once is told of each, and a release of many of each.
+func TestTheEndOfManyLocksIsToldOfEach(t *testing.T) {
+	const many = 5 * maxPast
+	full := cfg
+	full.Locks = many
+	refs := make([]Ref, many)
+	for i := range refs {
+		refs[i] = Ref{id, strings.Repeat("r", i+1)}
+	}
+	begin := func(t *testing.T) *rig {
+		r := newRig(t)
+		r.Table = New(full, r.begin)
+		require.NoError(t, r.Open(id, who, 0, r.at(0), r.at(0)))
+		for _, ref := range refs {
+			_, err := r.Acquire(ref, Params{}, many, r.at(0), r.at(0))
+			require.NoError(t, err)
+			require.True(t, r.Won(ref, r, r.at(0)))
+		}
+		return r
+	}
+	t.Run("lost", func(t *testing.T) {
+		r := begin(t)
+		for _, ref := range refs {
+			r.Lose(ref, ErrMaxHold, r.at(0))
+		}
+		for i := range 2 * many { // what else ends drops none of them
+			_, _ = r.Release(Ref{id, strings.Repeat("x", i+1)}, r.at(0))
+		}
+		assert.Len(t, r.All(id, r.at(0), r.at(0)), many)
+		for _, ref := range refs {
+			st, why := r.Release(ref, r.at(0))
+			require.Equal(t, Lost, st)
+			require.Equal(t, ErrMaxHold, why)
+		}
+		assert.Len(t, r.sessions[id].rows, 2*many)
+	})
+	t.Run("released", func(t *testing.T) {
+		r := begin(t)
+		for _, ref := range refs {
+			st, _ := r.Release(ref, r.at(0))
+			require.Equal(t, Releasing, st)
+			r.Released(ref, nil)
+		}
+		for _, ref := range refs {
+			st, _ := r.Release(ref, r.at(0))
+			require.Equal(t, Released, st)
+		}
+	})
+	t.Run("restored", func(t *testing.T) {
+		before, r := begin(t), newRig(t)
+		r.Table = New(full, r.begin)
+		r.Restore(before.Save(before.at(0)), r.at(0))
+		for _, ref := range refs {
+			r.Lose(ref, ErrMaxHold, r.at(0))
+		}
+		assert.Len(t, r.All(id, r.at(0), r.at(0)), many)
+	})
+}
+
 func TestSettledNamesOnlyWhatHasEnded(t *testing.T) {
 	r := newRig(t)
 	r.hold(0, Params{})

@@ -17,7 +17,7 @@ func (t *Table) Tick(now clock.Instant) (next time.Duration) {
 			t.drop(s)
 		}
 		for len(s.past) > 0 && now.Sub(s.past[0].ended) >= t.cfg.Keep {
-			s.forgetFirst()
+			s.forget(0)
 		}
 		next = min(next, t.due(s, now))
 	}
