@@ -61,6 +61,33 @@ func TestCommandsInPagesAreCommands(t *testing.T) {
 	assert.Greater(t, found, 20)
 }
 
+var inProse = regexp.MustCompile("`pawl ([a-z][^`]*)`")
+
+// And what stands between the words of a page has a subcommand that there is, and its flags;
+// arguments it may leave out.
+func TestCommandsInSentencesAreCommands(t *testing.T) {
+	root, found := filepath.Join("..", ".."), 0
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || filepath.Ext(path) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range inProse.FindAllStringSubmatch(string(text), -1) {
+			found++
+			args := strings.Fields(strings.NewReplacer("…", "", "[", "", "]", "", `"`, "", " N ", " 1 ").Replace(m[1]))
+			c, rest, err := newRoot().Find(args)
+			if !assert.NoError(t, err, "%s: %s", path, m[0]) || slices.Contains(rest, "--help") {
+				continue
+			}
+			if err := c.ParseFlags(rest); err != nil { // a flag that is named without its value
+				assert.ErrorContains(t, err, "flag needs an argument: "+rest[len(rest)-1], "%s: %s", path, m[0])
+			}
+		}
+		return err
+	}))
+	assert.Greater(t, found, 50)
+}
+
 // The tutorial, as a reader does it, but for the port, and with the program built before it
 // is run.
 func TestTheTutorialIsAsItSays(t *testing.T) {
@@ -101,8 +128,29 @@ func TestTheTutorialIsAsItSays(t *testing.T) {
 	runs(root, lines[0])
 	assert.Contains(t, runs(parent, "bin/pawl --version"), "pawl version ")
 	runs(clone, lines[2:5]...)
+	module, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	require.NoError(t, err)
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	require.NoError(t, err)
+	said := regexp.MustCompile("(?m)^```\\n((?:require|replace) (?:.*\\n)*?)```").FindStringSubmatch(string(readme))
+	require.NotNil(t, said)
+	for line := range strings.Lines(said[1]) {
+		assert.Contains(t, string(module), line, "what the README has by hand")
+	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(strings.ReplaceAll(source[1], "127.0.0.1:2379", serving[1])), 0o644))
 	runs(dir, lines[5], "go build -o program .")
+	libraries, err := os.ReadFile(filepath.Join(root, "docs", "how-to", "libraries.md"))
+	require.NoError(t, err)
+	adapter := shellLines("libraries.md", string(libraries))
+	require.Len(t, adapter, 1)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "scheduled"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "scheduled", "main.go"), []byte(`package main
+
+import "github.com/pawl-locks/pawl/adapters/pawlgocron"
+
+func main() { pawlgocron.NewLocker(nil, pawlgocron.LockerOptions{}) }
+`), 0o644))
+	runs(dir, adapter[0].text, "go mod tidy", "go vet ./...")
 
 	program := beginWith(t, serving[1], filepath.Join(dir, "program"))
 	says := program.lines()

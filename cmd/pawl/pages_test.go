@@ -39,8 +39,8 @@ var notRun = map[string]string{
 	"pawl doctor":        "its exit code is what it finds: testdata/script/doctor.txtar",
 	"go ":                "builds and fetches: TestTheTutorialIsAsItSays, TestFirstProgramsRunAgainstPawlDev",
 	"make ":              "builds: tools/release",
-	"npm ":               "fetches",
-	"pip ":               "fetches",
+	"npm ":               "installs: TestTheClientsFirstProgramsRun runs what comes after it",
+	"pip ":               "fetches what builds it: TestTheClientsFirstProgramsRun runs what comes after it",
 	"mkdir ../tutorial":  "TestTheTutorialIsAsItSays",
 	"etcdctl ":           "etcd's own: test/peers/interop/etcdctl",
 	"etcdutl ":           "etcd's own: test/peers/interop/etcdctl",
@@ -184,6 +184,41 @@ func TestPawldStartsAsItsPageSays(t *testing.T) {
 		}
 		return err == nil && resp.StatusCode == http.StatusOK
 	}, "it is not ready")
+}
+
+// The programs of the clients' own pages, as they are printed but for the socket, with the
+// client where pip and npm would put it.
+func TestTheClientsFirstProgramsRun(t *testing.T) {
+	t.Parallel()
+	if racedetector.Short() {
+		t.Skip("what is tested is the page, and runs without the detector")
+	}
+	p := startPawld(t, etcdtest.Start(t).Addr())
+	clients, err := filepath.Abs("../../clients")
+	require.NoError(t, err)
+	for name, run := range map[string]struct{ language, file, interpreter, installed, from string }{
+		"python": {"python", "main.py", "python3", "pawld", "python/pawld"},
+		"node":   {"js", "main.js", "node", "node_modules/pawld", "node"},
+	} {
+		text, err := os.ReadFile(filepath.Join(clients, name, "README.md"))
+		require.NoError(t, err)
+		var source string
+		for _, b := range block.FindAllStringSubmatch(string(text), -1) {
+			if b[1] == run.language {
+				source += strings.ReplaceAll(b[2], "/tmp/pawld.sock", p.socket)
+			}
+		}
+		require.Contains(t, source, p.socket, name)
+		dir := t.TempDir()
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, run.installed)), 0o755))
+		require.NoError(t, os.Symlink(filepath.Join(clients, run.from), filepath.Join(dir, run.installed)))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, run.file), []byte(source), 0o644))
+		program := beginWith(t, "", run.interpreter, filepath.Join(dir, run.file))
+		said := strings.Split(strings.TrimSpace(program.all()), "\n")
+		assert.Equal(t, 0, program.code(t), name)
+		require.Len(t, said, 10, name)
+		assert.Regexp(t, `^part 9 with token \d+n?$`, said[9], name)
+	}
 }
 
 // whyNot says why a command is not run, or "".
