@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,8 +27,10 @@ type worker struct {
 // run takes free shards, in an order of its own, until it has most, and looks for others
 // again when one is given back.
 func (w *worker) run(ctx context.Context) {
+	var working sync.WaitGroup
+	defer working.Wait() // what is held is released before run returns
 	var busy atomic.Int64
-	returned := make(chan struct{}, w.shards)
+	returned := make(chan struct{}, 1)
 	for ctx.Err() == nil {
 		for _, shard := range rand.Perm(w.shards) {
 			if busy.Load() >= int64(w.most) || ctx.Err() != nil {
@@ -38,20 +41,20 @@ func (w *worker) run(ctx context.Context) {
 				continue // lock.ErrBusy: another works on it. Or etcd fails: later
 			}
 			busy.Add(1)
-			go func() { // ends with its work
+			working.Go(func() { // ends with its work
 				_ = h.Do(ctx, func(ctx context.Context) error { return w.work(ctx, shard, h) })
 				busy.Add(-1)
-				returned <- struct{}{}
-			}()
+				select {
+				case returned <- struct{}{}:
+				default: // run is to look again already
+				}
+			})
 		}
 		select {
 		case <-returned:
 		case <-time.After(time.Second): // a worker may have died
 		case <-ctx.Done():
 		}
-	}
-	for busy.Load() > 0 {
-		<-returned // what is held is released before run returns
 	}
 }
 
