@@ -361,6 +361,21 @@ func TestAHandoffEndsAQueryThatHangs(t *testing.T) {
 	})
 }
 
+// Nor one that is sent in the instant of the handoff.
+func TestAQueryThatIsSentAfterTheHandoffEndsAtOnce(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
+		c := w.acquire(w.session())
+		w.f.Inject(request(func(t *pb.TxnRequest) bool { return below(t) > 0 }).rule(etcdfake.Rule{Hang: true}))
+		began := time.Now()
+		_, err := c.sendQuery(w.Context(), c.queryTxn(query{own: c.own()}))
+		assert.Error(w, err)
+		assert.Equal(w, began, time.Now())
+		w.f.LiftAll()
+		w.release(c)
+		w.clear()
+	})
+}
+
 // Keys that are not a lock's are never written to.
 func TestOthersInTheQueueAreNotHandedOffTo(t *testing.T) {
 	for name, value := range map[string]string{

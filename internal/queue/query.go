@@ -79,15 +79,17 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 func (a *Acquisition) sendQuery(ctx context.Context, t *pb.TxnRequest) (*pb.TxnResponse, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	a.setEndQuery(cancel)
-	defer a.setEndQuery(nil)
-	return a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "confirm position", Repeat: cluster.Always}, t)
-}
-
-func (a *Acquisition) setEndQuery(cancel context.CancelFunc) {
 	a.mu.Lock()
-	a.endQuery = cancel
+	if a.endQuery = cancel; a.state.Next() != state.Query {
+		cancel()
+	}
 	a.mu.Unlock()
+	defer func() {
+		a.mu.Lock()
+		a.endQuery = nil
+		a.mu.Unlock()
+	}()
+	return a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "confirm position", Repeat: cluster.Always}, t)
 }
 
 // queryTxn is the transaction that decides who owns. If its own keys and the session key are

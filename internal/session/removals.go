@@ -36,11 +36,13 @@ type removal struct {
 	alone bool // sent alone, because it was refused together with others
 }
 
-// lanes are how many requests of each kind are under way.
-type lanes struct{ entries, others int }
+// lanes are how many requests of each kind are under way: of entries that have not been tried,
+// of those that have been, and of Removals.
+type lanes struct{ fresh, tried, others int }
 
 // The bounds of lanes. Entries that are added while a request is under way gather, and share
-// the second lane if the first hangs. New ones that fill a request have nothing to gather for.
+// the second lane if the first hangs. New ones that fill a request have nothing to gather for;
+// they take no lane from those that have been tried.
 const (
 	entryLanes = 2
 	fullLanes  = 8
@@ -119,17 +121,23 @@ func (l *lanes) free(x *removal, fills bool) bool {
 	case x.other != nil:
 		return l.others < otherLanes
 	case fills && x.isNew():
-		return l.entries < fullLanes
+		return l.fresh < fullLanes
+	case x.isNew():
+		return l.fresh < entryLanes
 	}
-	return l.entries < entryLanes
+	return l.tried < entryLanes
 }
 
+// use counts n more requests whose first removal is x.
 func (l *lanes) use(x *removal, n int) {
-	if x.other != nil {
+	switch {
+	case x.other != nil:
 		l.others += n
-		return
+	case x.isNew():
+		l.fresh += n
+	default:
+		l.tried += n
 	}
-	l.entries += n
 }
 
 func (l lanes) busy() bool { return l != lanes{} }

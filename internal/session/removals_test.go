@@ -266,17 +266,19 @@ func removesAll(t *testing.T, name string, fault func(r *rig, keys []string)) {
 	})
 }
 
-// Only new entries that fill a request may use more than the two lanes: those that failed wait
-// for their turn, so that a slow cluster is not flooded.
-func TestEntriesThatFailedDoNotFillMoreLanes(t *testing.T) {
+// Only new entries that fill a request may use more than two lanes, so that a slow cluster is
+// not flooded, and they take none from those that failed before.
+func TestEntriesThatFailedHaveTwoLanesOfTheirOwn(t *testing.T) {
 	now := time.Now()
-	for _, c := range []struct{ tries, want int }{{0, fullLanes}, {1, entryLanes}} {
+	for _, c := range []struct{ fresh, failed, want int }{
+		{100, 0, fullLanes}, {1, 0, 1}, {0, 100, entryLanes}, {100, 100, fullLanes + entryLanes},
+	} {
 		r := removals{added: make(chan struct{}, 1)}
-		for n := range int64(100) {
+		for n := range int64(c.fresh + c.failed) {
 			r.add(&removal{n: n + 1})
 		}
-		for _, x := range r.pending {
-			x.tries = c.tries
+		for _, x := range r.pending[c.fresh:] {
+			x.tries = longTryEvery - 1 // its next try takes longer: it shares no request with new ones
 		}
 		under := 0
 		for {
@@ -286,6 +288,6 @@ func TestEntriesThatFailedDoNotFillMoreLanes(t *testing.T) {
 			}
 			under++
 		}
-		assert.Equal(t, c.want, under, "%d tries", c.tries)
+		assert.Equal(t, c.want, under, "%d new, %d that failed", c.fresh, c.failed)
 	}
 }
