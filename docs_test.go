@@ -221,3 +221,16 @@ func TestGoInDocumentsStandsInTests(t *testing.T) {
 	}
 	assert.Greater(t, found, 40)
 }
+
+// The comparison's rows of speed are those of the page that is measured.
+func TestTheComparisonHasTheSpeedThatWasMeasured(t *testing.T) {
+	docs := documents(t)
+	_, measured, _ := strings.Cut(docs["docs/results/performance.md"], "Each worker acquires and releases a lock of its own; all workers share one session.")
+	rows := regexp.MustCompile(`(?m)^\| (?:acquisitions of uncontended locks|the same), (\d+) workers? \| \**([\d,]+) a second\** \| \**([\d,]+) a second`).FindAllStringSubmatch(docs["docs/explanation/peers.md"], -1)
+	assert.Len(t, rows, 3)
+	for _, r := range rows {
+		found := regexp.MustCompile(`(?m)^\| ` + r[1] + ` \| pawl \| ([\d,]+) .*\n\|  \| clientv3 \| ([\d,]+) `).FindStringSubmatch(measured)
+		require.NotNil(t, found, r[1])
+		assert.Equal(t, r[2:], found[1:], "with %s workers", r[1])
+	}
+}

@@ -151,6 +151,30 @@ func TestCommandsInPagesRun(t *testing.T) {
 	}
 }
 
+// The units of the page, as systemd reads them, but for the programs, which have to be there.
+func TestUnitsInPagesAreSystemds(t *testing.T) {
+	t.Parallel()
+	verify, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("no systemd-analyze here")
+	}
+	text, err := os.ReadFile("../../docs/how-to/systemd-and-cron.md")
+	require.NoError(t, err)
+	found := 0
+	for _, b := range block.FindAllStringSubmatch(string(text), -1) {
+		if b[1] != "ini" {
+			continue
+		}
+		found++
+		unit := filepath.Join(t.TempDir(), "page.service")
+		require.NoError(t, os.WriteFile(unit, []byte(strings.ReplaceAll(b[2], "/usr/bin/pawl ", os.Args[0]+" ")), 0o600))
+		out, err := exec.Command(verify, "verify", "--man=no", unit).CombinedOutput()
+		assert.NoError(t, err, "%s", out)
+		assert.NotContains(t, string(out), unit, "%s", out)
+	}
+	assert.Equal(t, 2, found)
+}
+
 // The daemon of the page, but for the endpoints, the group and the paths.
 func TestPawldStartsAsItsPageSays(t *testing.T) {
 	t.Parallel()
