@@ -38,7 +38,7 @@ func TestProgramsOfTheGuideAreThoseThatAreTested(t *testing.T) {
 		tested.WriteString(flat(string(text)) + "\n")
 	}
 	blocks := goBlock.FindAllSubmatch(guide, -1)
-	require.Equal(t, 13, len(blocks))
+	require.NotEmpty(t, blocks)
 	for _, b := range blocks {
 		assert.True(t, strings.Contains(tested.String(), flat(string(b[1]))), "no test has this: %s", b[1])
 	}
