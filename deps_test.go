@@ -63,6 +63,7 @@ var beside = map[string][]string{
 	"internal/testkit/faultproxy":    {"internal/testkit/loopback"},
 	"internal/testkit/fleet":         {"fencing", "fencing/fencetest"},
 	"internal/testkit/inmemory":      {"*", "internal/testkit/etcdfake"},
+	"internal/testkit/metricspage":   {},
 	"internal/testkit/paired":        {},
 	"internal/testkit/loopback":      {},
 	"internal/testkit/racedetector":  {},

@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawl-locks/pawl/internal/testkit/metricspage"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -105,4 +107,39 @@ func TestMetricsCountWhatIsThere(t *testing.T) {
 	assert.Equal(t, "1", p.metrics()[`pawld_requests_total{call="Acquire",code="invalid_argument"}`])
 	p.call("Release", object{"session": hex32(1)})
 	assert.Equal(t, "1", p.metrics()["pawld_sessions"])
+}
+
+// The page of metrics has a row for each metric, and no other row.
+func TestTheReferenceHasTheRowsOfAllMetrics(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/reference/metrics.md")
+	require.NoError(t, err)
+	rules, err := os.ReadFile("deploy/alerts.yaml")
+	require.NoError(t, err)
+	p := start(t, etcdtest.Start(t), "", "--health", "127.0.0.1:0")
+	p.awaitReady()
+	p.hold(1, 1, "n")
+	labels := map[string][]string{}
+	for series := range p.metrics() {
+		name, set, _ := strings.Cut(series, "{")
+		labels[name] = []string{}
+		for _, l := range regexp.MustCompile(`(\w+)="`).FindAllStringSubmatch(set, -1) {
+			labels[name] = append(labels[name], l[1])
+		}
+	}
+	_, text := p.health("/metrics")
+	rows := metricspage.Rows(string(page), "pawld_")
+	for _, m := range regexp.MustCompile(`(?m)^# TYPE (\w+) (\w+)$`).FindAllStringSubmatch(text, -1) {
+		name := m[1]
+		row, ok := rows[name]
+		if !assert.True(t, ok, "%s has no row", name) {
+			continue
+		}
+		assert.Equal(t, m[2], row.Type, name)
+		assert.NotEmpty(t, row.Unit, name)
+		assert.Equal(t, labels[name], row.Labels, name)
+		assert.Equal(t, metricspage.Alerts(string(rules), name), row.Last, name)
+		delete(rows, name)
+	}
+	assert.Empty(t, rows, "rows without a metric")
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/internal/testkit/metricspage"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -294,14 +295,17 @@ func TestAReleaseThatIsPendingIsAnEvent(t *testing.T) {
 	assert.Equal(w, []string{"release pending"}, events(spans[1]))
 }
 
+// everything is an event of each kind that a metric counts.
+var everything = []observe.Event{
+	observe.SessionGranted{Left: func() time.Duration { return time.Second }}, observe.SessionRenewed{}, observe.SessionHedged{},
+	observe.SessionInJeopardy{}, observe.SessionLost{Lease: 1}, observe.LockEnqueued{}, observe.LockAcquired{},
+	observe.LockLost{Err: lease.ErrExpired}, observe.LockGaveUp{Err: lease.ErrExpired},
+	observe.MemberSwitched{}, observe.MemberServes{}, observe.WriteFenced{Err: kv.ErrFenced},
+}
+
 func TestTheDocumentationListsEachMetric(t *testing.T) {
 	w := newFixture(t)
-	for _, ev := range []observe.Event{
-		observe.SessionGranted{Left: func() time.Duration { return time.Second }}, observe.SessionRenewed{}, observe.SessionHedged{},
-		observe.SessionInJeopardy{}, observe.SessionLost{Lease: 1}, observe.LockEnqueued{}, observe.LockAcquired{},
-		observe.LockLost{Err: lease.ErrExpired}, observe.LockGaveUp{Err: lease.ErrExpired},
-		observe.MemberSwitched{}, observe.MemberServes{}, observe.WriteFenced{Err: kv.ErrFenced},
-	} {
+	for _, ev := range everything {
 		w.o.Observe(w.Context(), ev)
 	}
 	var made, listed []string
@@ -315,6 +319,55 @@ func TestTheDocumentationListsEachMetric(t *testing.T) {
 		listed = append(listed, m[1])
 	}
 	assert.ElementsMatch(w, made, listed)
+}
+
+// The page of metrics has a row for each metric, and no other row.
+func TestTheReferenceHasTheRowsOfAllMetrics(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/metrics.md")
+	require.NoError(t, err)
+	rows, inProm := metricspage.Rows(string(page), "pawl."), metricspage.Rows(string(page), "pawl_")
+	w := newFixture(t)
+	for _, ev := range everything {
+		w.o.Observe(w.Context(), ev)
+	}
+	var data metricdata.ResourceMetrics
+	require.NoError(t, w.reader.Collect(w.Context(), &data))
+	for _, scope := range data.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			row, ok := rows[m.Name]
+			if !assert.True(t, ok, "%s has no row", m.Name) {
+				continue
+			}
+			kind, labels := kindAndLabels(m.Data)
+			assert.Equal(t, kind, row.Type, m.Name)
+			assert.Equal(t, m.Unit, row.Unit, m.Name)
+			assert.ElementsMatch(t, labels, row.Labels, m.Name)
+			if assert.Len(t, row.Last, 1, m.Name) {
+				assert.Contains(t, inProm, row.Last[0], m.Name)
+			}
+			delete(rows, m.Name)
+		}
+	}
+	assert.Empty(t, rows, "rows without a metric")
+}
+
+func kindAndLabels(data metricdata.Aggregation) (kind string, labels []string) {
+	var s attribute.Set
+	switch d := data.(type) {
+	case metricdata.Sum[int64]:
+		kind, s = "up-down counter", d.DataPoints[0].Attributes
+		if d.IsMonotonic {
+			kind = "counter"
+		}
+	case metricdata.Gauge[float64]:
+		kind, s = "gauge", d.DataPoints[0].Attributes
+	case metricdata.Histogram[float64]:
+		kind, s = "histogram", d.DataPoints[0].Attributes
+	}
+	for _, a := range s.ToSlice() {
+		labels = append(labels, string(a.Key))
+	}
+	return kind, labels
 }
 
 func TestANameThatIsNotUTF8IsAnAttributeThatIs(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawl-locks/pawl/internal/testkit/metricspage"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/observe"
 	"github.com/pawl-locks/pawl/observe/prom"
@@ -58,6 +59,39 @@ func TestTheDocumentationListsEachMetricAndItsLabels(t *testing.T) {
 		found[m[1]] = strings.FieldsFunc(m[2], func(r rune) bool { return r == ',' })
 	}
 	assert.Equal(t, all, found)
+}
+
+// The page of metrics has a row for each metric, and no other row.
+func TestTheReferenceHasTheRowsOfAllMetrics(t *testing.T) {
+	page, err := os.ReadFile("../../docs/reference/metrics.md")
+	require.NoError(t, err)
+	rules, err := os.ReadFile("alerts.yaml")
+	require.NoError(t, err)
+	c := prom.New(prom.Options{Name: strings.ToLower})
+	for _, ev := range everything {
+		c.Observe(t.Context(), ev)
+	}
+	r := prometheus.NewPedanticRegistry()
+	require.NoError(t, r.Register(c))
+	families, err := r.Gather()
+	require.NoError(t, err)
+	labels, rows := metrics(t), metricspage.Rows(string(page), "pawl_")
+	for _, f := range families {
+		name := f.GetName()
+		row, ok := rows[name]
+		if !assert.True(t, ok, "%s has no row", name) {
+			continue
+		}
+		assert.Equal(t, strings.ToLower(f.GetType().String()), row.Type, name)
+		assert.NotEmpty(t, row.Unit, name)
+		assert.Equal(t, strings.HasSuffix(name, "_seconds"), row.Unit == "seconds", name)
+		assert.ElementsMatch(t, labels[name], row.Labels, name)
+		assert.Equal(t, metricspage.Alerts(string(rules), name), row.Last, name)
+		delete(rows, name)
+		delete(labels, name)
+	}
+	assert.Empty(t, rows, "rows without a metric")
+	assert.Empty(t, labels, "described, and not gathered")
 }
 
 // panel is as much of a Grafana panel as is looked at.
