@@ -156,7 +156,9 @@ class Session {
     this._bind = bind;
     this._locks = new Map();
     this._asked = new Set(); // being acquired
+    this._releasing = new Set();
     this._settled = [];
+    this._opened = false; // an Acquire was sent
     this._closed = false;
     this._renewing = false;
   }
@@ -216,6 +218,8 @@ class Session {
     if (this._bind) body.bind = true;
     const end = now().steady + timeout;
     this._asked.add(lock.id);
+    this._opened = true;
+    let passing = ['unavailable'];
     try {
       for (;;) {
         const left = Math.max(Math.min(end - now().steady, this._ttl / 2), 0);
@@ -224,7 +228,7 @@ class Session {
         try {
           answer = await this._call('Acquire', { ...body, waitMs: Math.floor(left) }, left + MARGIN);
         } catch (e) {
-          if (e.code !== 'unavailable' || now().steady >= end) throw e;
+          if (!passing.includes(e.code) || now().steady >= end) throw e;
           await sleep(100);
           continue;
         }
@@ -236,6 +240,7 @@ class Session {
         }
         if (answer.state === 'BUSY') return null;
         if (answer.state === 'LOST') throw new LockLost(lock.name, answer.lock.why || 'NOT_HELD');
+        passing = AGAIN; // a limit is no reason to give the position up
         if (!this._renewing && !this._closed) this._renew(); // what an earlier acquisition won, and never learned of, may be in the way
         if (now().steady >= end) {
           const late = new Error(`lock ${JSON.stringify(lock.name)}: not held after ${timeout} ms`);
@@ -275,6 +280,7 @@ class Session {
         continue;
       }
       const listed = new Map((answer.locks || []).map((l) => [l.requestId, l]));
+      let unparked = listed.size === 0; // pawld parks no Renew of a session that it does not know
       for (const [id, seen] of listed) {
         if (this._locks.has(id) || this._asked.has(id)) continue;
         if (seen.state === 'HELD') this._free(id); // won, and its answer, or its release, was lost
@@ -290,10 +296,11 @@ class Session {
           }
         } else if (seen || lock._knew(sent)) {
           if (!lock._released()) lock._lose((seen && seen.why) || ''); // otherwise Release says what became of it
-          this._settle(id);
+          if (!this._releasing.has(id)) this._settle(id); // its answer may be lost, and sent again it must find what it did
+          else if (seen) unparked = true;
         }
       }
-      if (listed.size === 0) await sleep(Math.min(100, this._ttl / 20)); // a session that is not known is not parked
+      if (unparked) await sleep(Math.min(100, this._ttl / 20));
     }
     this._renewing = false;
   }
@@ -304,9 +311,14 @@ class Session {
   }
 
   async _release(lock) {
-    const { results = [] } = await this._callRelease({ session: this._id, requestIds: [lock.id] }, this._ttl);
-    this._settle(lock.id);
-    return results[0] || {}; // of a session that has ended there are none
+    this._releasing.add(lock.id);
+    try {
+      const { results = [] } = await this._callRelease({ session: this._id, requestIds: [lock.id] }, this._ttl);
+      this._settle(lock.id);
+      return results[0] || {}; // of a session that has ended there are none
+    } finally {
+      this._releasing.delete(lock.id);
+    }
   }
 
   /** _callRelease calls again where pawld is away, or at a limit: until then another waits for what is kept. */
@@ -335,6 +347,7 @@ class Session {
     this._locks.clear();
     for (const lock of locks) lock._end('the session was closed');
     if (locks.length > 0) await this._callRelease({ session: this._id }, this._ttl);
+    else if (this._opened) await this._callRelease({ session: this._id }, MARGIN).catch(() => {}); // it counts until it ends; where pawld is away, its TTL ends it
   }
 
   /** _call is one request on a connection of its own, which takes no longer than timeout. */

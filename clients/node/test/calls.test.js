@@ -116,6 +116,65 @@ test('a release that is refused for good takes no longer than its timeout', asyn
   assert.ok(await took(() => assert.rejects(lock.release(), { code: 'resource_exhausted' })) < 400 + 1200);
 });
 
+// Else pawld has forgotten it when the release is sent again, and says that it was not held.
+for (const [row, result] of [[null, { released: true }], [{ state: 'LOST', why: 'MAX_HOLD' }, { why: 'MAX_HOLD' }]]) {
+  test(`a lock is not settled while its release is unanswered: ${JSON.stringify(result)}`, async () => {
+    const patient = new Session(options({ ttl: 3000 }));
+    const lock = await patient.acquire('n');
+    await patient.acquire('m'); // so that renewals go on
+    const renewals = () => seen.filter((s) => s.call === 'Renew' && s.body.session === patient._id);
+    const settled = () => renewals().some((s) => s.body.settled.includes(lock.id));
+    const renew = answers.Renew;
+    answers.Renew = (body) => ([...rows.values()].some((r) => r.state === 'LOST') ? [200, { locks: [...rows.values()] }] : renew(body));
+    let renewed; // while the first release is under way
+    answers.Release = async () => {
+      if (renewed !== undefined) return [200, { results: [settled() ? { why: 'NOT_HELD' } : result] }];
+      renewed = 0;
+      rows.delete(lock.id);
+      if (row) rows.set(lock.id, { ...held(lock.id), ...row });
+      const before = renewals().length;
+      await until(() => renewals().length >= before + 2);
+      await sleep(300);
+      renewed = renewals().length - before;
+      return [503, { code: 'unavailable', message: 'away' }]; // so that its answer is lost
+    };
+    let why;
+    await lock.release().catch((e) => { why = e.why; });
+    assert.strictEqual(why, result.why);
+    assert.ok(renewed < 10, 'they follow one another without a pause');
+    await until(settled);
+    answers.Release = () => [200, { results: [] }];
+    await patient.close();
+  });
+}
+
+test('what has waited keeps its position where a limit is reached', async () => {
+  const refusal = [429, { code: 'resource_exhausted', message: 'full' }];
+  const first = [refusal, refusal, [200, { state: 'WAITING' }]];
+  const acquire = answers.Acquire;
+  answers.Acquire = (body) => first.pop() || acquire(body);
+  assert.ok((await session.acquire('n', { timeout: 10000 })).held());
+  assert.strictEqual(new Set(seen.filter((s) => s.call === 'Acquire').map((s) => s.body.requestId)).size, 1);
+  answers.Acquire = () => refusal;
+  await assert.rejects(session.acquire('m', { timeout: 10000 }), { code: 'resource_exhausted' }); // which has no position
+});
+
+// Else it counts as one of its identity's until its TTL ends it.
+test('close ends a session that holds nothing', async () => {
+  answers.Acquire = () => [200, { state: 'BUSY' }];
+  assert.strictEqual(await session.tryAcquire('n'), null);
+  await session.close();
+  assert.deepStrictEqual(seen.filter((s) => s.call === 'Release').map((s) => s.body), [{ session: session._id }]);
+});
+
+test('close says nothing where there is nothing to end', async () => {
+  await session.close();
+  assert.deepStrictEqual(seen, []);
+  const away = new Session(options({ socket: path.join(dir, 'none') }));
+  await assert.rejects(away.acquire('n', { timeout: 0 }), PawldError);
+  assert.ok(await took(() => away.close()) < 1500);
+});
+
 test('a release in a session that has ended finds nothing held', async () => {
   const lock = await session.acquire('n');
   answers.Release = () => [200, {}];

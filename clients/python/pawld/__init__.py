@@ -23,7 +23,7 @@ import threading
 import time
 from base64 import b64encode
 from types import TracebackType
-from typing import Any, Dict, Iterable, List, Optional, Tuple, Type
+from typing import Any, Dict, Iterable, List, Optional, Set, Tuple, Type
 
 __all__ = ["Session", "Lock", "Error", "LockLost"]
 
@@ -34,6 +34,9 @@ _MARGIN = 0.5
 
 _PATIENCE = 10.0
 """How long a call without a timeout of its own may take."""
+
+_AGAIN = ["unavailable", "resource_exhausted"]
+"""The codes of refusals that pass: pawld, or etcd, is away, or a limit is reached."""
 
 
 class Error(Exception):
@@ -202,7 +205,9 @@ class Session:
         self._change = threading.Condition()
         self._locks: Dict[str, Lock] = {}
         self._asked: Dict[str, Lock] = {}  # being acquired
+        self._releasing: Set[str] = set()
         self._settled: List[str] = []
+        self._opened = False  # an Acquire was sent
         self._closed = False
         self._renewer: Optional[threading.Thread] = None
 
@@ -280,6 +285,8 @@ class Session:
         end = None if timeout is None else time.monotonic() + timeout
         with self._change:
             self._asked[lock._id] = lock
+            self._opened = True
+        passing = ["unavailable"]
         try:
             while True:
                 left = self._ttl / 2 if end is None else min(end - time.monotonic(), self._ttl / 2)
@@ -288,7 +295,7 @@ class Session:
                 try:
                     answer = self._call("Acquire", body, max(left, 0) + _MARGIN)
                 except Error as e:
-                    if e.code != "unavailable" or (end is not None and time.monotonic() >= end):
+                    if e.code not in passing or (end is not None and time.monotonic() >= end):
                         raise
                     time.sleep(0.1)
                     continue
@@ -302,6 +309,7 @@ class Session:
                     return None
                 if state == "LOST":
                     raise LockLost(lock.name, answer["lock"].get("why", "NOT_HELD"))
+                passing = _AGAIN  # a limit is no reason to give the position up
                 with self._change:
                     self._begin()  # what an earlier acquisition won, and never learned of, may be in the way
                 if end is not None and time.monotonic() >= end:
@@ -345,13 +353,14 @@ class Session:
             try:
                 answer = self._call("Renew", {"session": self._id, "waitMs": int(wait * 1000), "settled": settled}, wait + self._ttl / 4)
             except Error as e:
-                if e.code in ("unavailable", "resource_exhausted"):
+                if e.code in _AGAIN:
                     with self._change:
                         self._settled += settled
                 time.sleep(min(0.1, self._ttl / 20))
                 continue
             listed = {l["requestId"]: l for l in answer.get("locks", [])}
             unwanted = []
+            unparked = not listed  # pawld parks no Renew of a session that it does not know
             with self._change:
                 for request_id, entry in listed.items():
                     if request_id in self._locks or request_id in self._asked:
@@ -371,10 +380,13 @@ class Session:
                     elif seen is not None or (lock._known is not None and sent.boot >= lock._known.boot):
                         if lock._over != "released":  # otherwise Release says what became of it
                             lock._lose((seen or {}).get("why", ""))
-                        self._settle(request_id)
+                        if request_id not in self._releasing:  # its answer may be lost, and sent again it must find what it did
+                            self._settle(request_id)
+                        elif seen is not None:
+                            unparked = True
             for request_id in unwanted:
                 self._free_later(request_id)
-            if not listed:  # a session that is not known is not parked
+            if unparked:
                 time.sleep(min(0.1, self._ttl / 20))
 
     def _settle(self, request_id: str) -> None:
@@ -384,9 +396,15 @@ class Session:
     def _release(self, lock: Lock) -> Dict[str, Any]:
         if os.getpid() != self._pid:
             return {"why": "another process acquired it"}
-        answer = self._call_release({"session": self._id, "requestIds": [lock._id]}, self._ttl)
         with self._change:
-            self._settle(lock._id)
+            self._releasing.add(lock._id)
+        try:
+            answer = self._call_release({"session": self._id, "requestIds": [lock._id]}, self._ttl)
+            with self._change:
+                self._settle(lock._id)
+        finally:
+            with self._change:
+                self._releasing.discard(lock._id)
         results: List[Dict[str, Any]] = answer.get("results") or [{}]  # of a session that has ended there are none
         return results[0]
 
@@ -397,7 +415,7 @@ class Session:
             try:
                 return self._call("Release", body, max(end - time.monotonic(), 0) + _MARGIN)
             except Error as e:
-                if e.code not in ("unavailable", "resource_exhausted") or time.monotonic() >= end:
+                if e.code not in _AGAIN or time.monotonic() >= end:
                     raise
                 time.sleep(0.1)
 
@@ -427,6 +445,11 @@ class Session:
             lock._end("the session was closed")
         if locks:
             self._call_release({"session": self._id}, self._ttl)
+        elif self._opened:  # it counts until it ends; where pawld is away, its TTL ends it
+            try:
+                self._call_release({"session": self._id}, _MARGIN)
+            except Error:
+                pass
 
     def __enter__(self) -> "Session":
         return self

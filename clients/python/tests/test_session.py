@@ -131,6 +131,69 @@ class SessionTest(unittest.TestCase):
         self.full(1000)
         self.takes(0.4, lock.release)
 
+    def test_a_lock_is_not_settled_while_its_release_is_unanswered(self):
+        """Else pawld has forgotten it when the release is sent again, and says that it was not held."""
+        for row, result in (None, {"released": True}), ({"state": "LOST", "why": "MAX_HOLD"}, {"why": "MAX_HOLD"}):
+            with self.subTest(result):
+                session = pawld.Session(self.pawld.path, ttl=3)
+                lock = session.acquire("n")
+                session.acquire("m")  # so that renewals go on
+                settled = lambda body: lock._id in body["settled"]
+                renewals = []  # while the first release is under way
+
+                def release(body):
+                    if not renewals:  # its answer is lost
+                        renewals.append(0)
+                        before = self.pawld.count("Renew")
+                        self.rows.pop(lock._id)
+                        if row is not None:
+                            self.rows[lock._id] = dict(held(lock._id), **row)
+                        self.pawld.await_call("Renew", lambda b: self.pawld.count("Renew") >= before + 2)
+                        time.sleep(0.3)
+                        renewals[0] = self.pawld.count("Renew") - before
+                        return AWAY
+                    known = not any(c == "Renew" and settled(b) for c, b in self.pawld.seen)
+                    return 200, {"results": [dict(result, requestId=lock._id) if known else {"why": "NOT_HELD"}]}
+
+                self.pawld.answers["Release"] = release
+                why = ""
+                try:
+                    lock.release()
+                except pawld.LockLost as lost:
+                    why = lost.why
+                self.assertEqual(why, result.get("why", ""))
+                self.assertLess(renewals[0], 10, "they follow one another without a pause")
+                self.assertTrue(self.pawld.await_call("Renew", settled))
+                self.pawld.answers["Release"] = self.release
+                session.close()
+
+    def test_what_has_waited_keeps_its_position_where_a_limit_is_reached(self):
+        full = (429, {"code": "resource_exhausted", "message": "full"})
+        answers = [full, full, (200, {"state": "WAITING"})]
+        self.pawld.answers["Acquire"] = lambda body: answers.pop() if answers else self.acquire(body)
+        self.assertTrue(self.session.acquire("n", timeout=10).held())
+        self.assertEqual(len({b["requestId"] for c, b in self.pawld.seen if c == "Acquire"}), 1)
+        self.pawld.answers["Acquire"] = lambda body: full
+        with self.assertRaisesRegex(pawld.Error, "resource_exhausted"):  # which has no position
+            self.session.acquire("m", timeout=10)
+
+    def test_close_ends_a_session_that_holds_nothing(self):
+        """Else it counts as one of its identity's until its TTL ends it."""
+        self.pawld.answers["Acquire"] = lambda body: (200, {"state": "BUSY"})
+        self.assertIsNone(self.session.try_acquire("n"))
+        self.session.close()
+        self.assertEqual([b for c, b in self.pawld.seen if c == "Release"], [{"session": self.session._id}])
+
+    def test_close_says_nothing_where_there_is_nothing_to_end(self):
+        self.session.close()
+        self.assertEqual(self.pawld.seen, [])
+        away = pawld.Session(os.path.join(self.pawld.dir.name, "none"))
+        with self.assertRaises(pawld.Error):
+            away.acquire("n", timeout=0)
+        begin = time.monotonic()
+        away.close()
+        self.assertLess(time.monotonic() - begin, 1.5)
+
     def test_a_release_in_a_session_that_has_ended_finds_nothing_held(self):
         lock = self.session.acquire("n")
         self.pawld.answers["Release"] = lambda body: (200, {})
