@@ -462,17 +462,17 @@ class Session:
                 raise
 
     def _call(self, method: str, body: Dict[str, Any], timeout: float) -> Dict[str, Any]:
-        """One request on a connection of its own, which takes no longer than timeout."""
+        """One request on a connection of its own. It takes no longer than timeout, once the host's name is looked up."""
         if os.getpid() != self._pid:
             raise Error("invalid_argument", "the session is another process's")
         end = time.monotonic() + timeout
-        connection = self._connection(timeout)
-        headers = {"Content-Type": "application/json", "Connect-Timeout-Ms": str(int(timeout * 1000))}
+        connection = http.client.HTTPConnection("pawl") if self._address is None else http.client.HTTPConnection(*self._address)
+        headers = {"Content-Type": "application/json"}
         if self._token:
             headers["Authorization"] = "Bearer " + self._token
         try:
-            connection.connect()
-            connection.sock = _Timed(connection.sock, end)  # type: ignore[assignment]
+            connection.sock = _Timed(self._connect(connection, end), end)  # type: ignore[assignment]
+            headers["Connect-Timeout-Ms"] = str(max(int((end - time.monotonic()) * 1000), 1))
             connection.request("POST", "/pawl.v1.Locks/" + method, json.dumps(body), headers)
             with connection.getresponse() as response:
                 answer = json.loads(response.read())
@@ -484,13 +484,34 @@ class Session:
             raise Error(answer.get("code", "unknown"), answer.get("message", ""))
         return answer  # type: ignore[no-any-return]
 
-    def _connection(self, timeout: float) -> http.client.HTTPConnection:
+    def _connect(self, to: http.client.HTTPConnection, end: float) -> _socket.socket:
         if self._address is None:
-            return _UnixConnection(self._socket, timeout)
-        host, port = self._address
-        if self._ssl is not None:
-            return http.client.HTTPSConnection(host, port, timeout=timeout, context=self._ssl)
-        return http.client.HTTPConnection(host, port, timeout=timeout)
+            return _reach(_socket.AF_UNIX, self._socket, end)
+        found = _socket.getaddrinfo(to.host, to.port, type=_socket.SOCK_STREAM)
+        for n, (family, _, _, _, at) in enumerate(found):
+            now = time.monotonic()
+            try:
+                sock = _reach(family, at, now + (end - now) / (len(found) - n))  # the others get the rest of the time
+                break
+            except OSError:
+                if n == len(found) - 1:
+                    raise
+        try:
+            sock.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
+            return sock if self._ssl is None else self._ssl.wrap_socket(_Timed(sock, end).arm(), server_hostname=to.host)
+        except BaseException:
+            sock.close()
+            raise
+
+
+def _reach(family: int, at: Any, end: float) -> _socket.socket:
+    sock = _socket.socket(family, _socket.SOCK_STREAM)
+    try:
+        _Timed(sock, end).arm().connect(at)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 class _Timed:
@@ -510,7 +531,8 @@ class _Timed:
         return self._sock
 
     def sendall(self, data: bytes) -> None:
-        self.arm().sendall(data)  # its timeout is that of all of data
+        while data:  # with TLS, sendall's own timeout begins again with each part
+            data = data[self.arm().send(data):]
 
     def makefile(self, mode: str, *args: Any) -> io.BufferedReader:
         """The socket stays open until the file is closed, too: http.client closes the socket before
@@ -534,18 +556,3 @@ class _Answer(io.RawIOBase):
     def close(self) -> None:
         self._file.close()
         super().close()
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout: float) -> None:
-        super().__init__("pawl", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        try:
-            self.sock.connect(self._path)
-        except OSError:
-            self.sock.close()
-            raise

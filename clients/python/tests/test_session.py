@@ -5,6 +5,7 @@ import os
 import secrets
 import socket
 import socketserver
+import ssl
 import sys
 import tempfile
 import threading
@@ -12,6 +13,7 @@ import time
 import traceback
 import unittest
 from http.server import BaseHTTPRequestHandler
+from unittest import mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 
@@ -251,12 +253,80 @@ class SessionTest(unittest.TestCase):
 
         self.takes(0.3, pawld.Session(self.raw(trickle), ttl=0.4).acquire, "n", timeout=0.3)
 
-    def raw(self, answer):
-        """The path of a socket, to each connection of which answer writes."""
-        path = os.path.join(self.pawld.dir.name, secrets.token_hex(4))
-        listener = socket.socket(socket.AF_UNIX)
+    def at_addresses(self, *found):
+        """Has a host's name be looked up with that result."""
+        patch = mock.patch.object(socket, "getaddrinfo", lambda *a, **n: [(socket.AF_INET, socket.SOCK_STREAM, 0, "", at) for at in found])
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def dead(self):
+        """An address that answers no attempt to connect."""
+        listener = socket.socket()
         self.addCleanup(listener.close)
-        listener.bind(path)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        while True:
+            c = socket.socket()
+            self.addCleanup(c.close)
+            c.settimeout(0.2)
+            try:
+                c.connect(listener.getsockname())
+            except socket.timeout:
+                return listener.getsockname()
+
+    def silent(self):
+        return self.raw(lambda c: c.recv(65536) and c.recv(65536), socket.AF_INET)
+
+    def test_a_call_takes_no_longer_than_its_timeout_where_no_address_answers(self):
+        dead = self.dead()
+        over_tls = {"address": ("pawld.example", 1), "ssl": ssl.create_default_context()}
+        for name, found, named in (
+            ("many", [dead] * 5, {"address": ("pawld.example", 1), "token": "0123456789abcdef"}),
+            ("many, with TLS", [dead] * 5, over_tls),
+            ("the second, without a handshake", [dead, self.silent()], over_tls),
+        ):
+            with self.subTest(name):
+                self.at_addresses(*found)
+                self.takes(0.3, pawld.Session(ttl=0.4, **named).acquire, "n", timeout=0.3)
+
+    def test_an_address_that_does_not_answer_leaves_time_for_the_next(self):
+        def answer(c):
+            request = b""
+            while not request.endswith(b"\r\n\r\n{}"):
+                request += c.recv(65536)
+            within = int(request.lower().split(b"connect-timeout-ms: ")[1].split(b"\r")[0])
+            text = b'{"within": %d}' % within
+            c.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
+
+        self.at_addresses(self.dead(), self.raw(answer, socket.AF_INET))
+        within = pawld.Session(address=("pawld.example", 1), token="0123456789abcdef")._call("Renew", {}, 2)["within"]
+        self.assertLessEqual(within, 1000, "of the time, pawld has what is left")
+
+    def test_what_is_sent_slowly_ends_at_its_time(self):
+        """A TLS socket's sendall sends in parts, and its timeout begins again with each."""
+
+        class Slow:
+            def settimeout(self, seconds):
+                pass
+
+            def send(self, data):
+                time.sleep(0.05)
+                return 1
+
+            def sendall(self, data):
+                for _ in data:
+                    self.send(data)
+
+        begin = time.monotonic()
+        with self.assertRaises(socket.timeout):
+            pawld._Timed(Slow(), begin + 0.2).sendall(b"x" * 100)
+        self.assertLess(time.monotonic() - begin, 2)
+
+    def raw(self, answer, family=socket.AF_UNIX):
+        """The address of a socket, to each connection of which answer writes."""
+        listener = socket.socket(family)
+        self.addCleanup(listener.close)
+        listener.bind(os.path.join(self.pawld.dir.name, secrets.token_hex(4)) if family == socket.AF_UNIX else ("127.0.0.1", 0))
         listener.listen()
 
         def one(c):
@@ -275,7 +345,7 @@ class SessionTest(unittest.TestCase):
                 pass  # the test is over
 
         threading.Thread(target=serve, daemon=True).start()
-        return path
+        return listener.getsockname()
 
     def test_the_body_is_read_of_an_answer_that_says_that_its_connection_ends(self):
         """http.client closes the socket before it reads such a body, which may come later."""
