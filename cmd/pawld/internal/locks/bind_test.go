@@ -164,12 +164,6 @@ func TestWhatWaitsWhileAnotherProcessBindsIsPromisedNothing(t *testing.T) {
 			_, err := d.Renew(d.w.Context(), by(d, time.Minute), nil)
 			return err
 		}},
-		"Renew, whose caller has gone": {nil, func(d *daemon) error {
-			ctx, cancel := context.WithCancel(d.w.Context())
-			time.AfterFunc(time.Second, cancel)
-			_, err := d.Renew(ctx, by(d, time.Minute), nil)
-			return err
-		}},
 		"Acquire": {nil, func(d *daemon) error {
 			_, err := d.Acquire(d.w.Context(), by(d, time.Minute), "waits", 0, exclusive("taken"), 10)
 			return err
@@ -210,6 +204,28 @@ func TestWhatWaitsWhileAnotherProcessBindsIsPromisedNothing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// V4: the end of a call's caller, and not the binding, is what ends its wait.
+func TestARenewWhoseCallerHasGoneIsPromisedNothingWhileAnotherProcessIsBound(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		d := w.daemon()
+		d.hold("a", "1", "name")
+		ctx, cancel := context.WithCancel(w.Context())
+		r := d.request("a", time.Minute)
+		r.PID = 7
+		answered := make(chan error, 1)
+		go func() {
+			_, err := d.Renew(ctx, r, nil)
+			answered <- err
+		}()
+		synctest.Wait()
+		d.mu.Lock()
+		d.bindings["a"] = &binding{pid: 8, Process: newProcess()} // which wakes nobody
+		d.mu.Unlock()
+		cancel()
+		assert.ErrorContains(w, <-answered, "bound to another process")
+	})
 }
 
 // aboutIs has etcd answer nothing about a name until the result is called.

@@ -44,6 +44,8 @@ type Service struct {
 	session *pawl.Session
 	lost    atomic.Int64 // how many of its own sessions were lost
 
+	looks chan look // holds the last look at etcd, except while one is under way
+
 	poked    chan struct{}
 	draining chan struct{} // closed when no new promise is made
 	drained  sync.Once
@@ -66,9 +68,10 @@ func New(client *pawl.Client, cfg Config) *Service {
 		cfg: cfg, client: client, table: table.New(cfg.Table, clock.Now()),
 		parts: make(map[table.Ref]*part), rests: make(map[table.Ref]rest), news: make(map[string]*news),
 		bindings: make(map[string]*binding),
-		own:      make(chan struct{}, 1), poked: make(chan struct{}, 1), draining: make(chan struct{}),
+		own:      make(chan struct{}, 1), looks: make(chan look, 1), poked: make(chan struct{}, 1), draining: make(chan struct{}),
 	}
 	s.own <- struct{}{}
+	s.looks <- look{}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.looking.Add(1)
 	go s.run() // ends when draining is closed
@@ -210,12 +213,41 @@ func (s *Service) Counts() (c Counts) {
 	return c
 }
 
-// Ready returns why no lock can be acquired now; nil: pawld has a session at etcd, which would take
-// a write.
+// A look is whether a lock could be acquired at an instant.
+type look struct {
+	at  clock.Instant
+	err error
+}
+
+// However often Ready is called, etcd is asked once at a time, and not again before lookKept has passed: the
+// question is a write, and there are callers who may use no name.
+const (
+	lookKept = time.Second
+	lookWait = 2 * time.Second // how long etcd may take
+)
+
+// Ready returns why no lock can be acquired now, or could be a moment ago; nil: pawld has a session at
+// etcd, which would take a write.
 func (s *Service) Ready(ctx context.Context) error {
 	if s.stopping() {
 		return ErrStopping
 	}
+	select {
+	case last := <-s.looks:
+		if last.at.IsZero() || clock.Now().Sub(last.at) >= lookKept {
+			err := s.look() // for others, too: the end of ctx does not end it
+			last = look{clock.Now(), err}
+		}
+		s.looks <- last
+		return last.err
+	case <-ctx.Done():
+		return s.silent()
+	}
+}
+
+func (s *Service) look() error {
+	ctx, cancel := context.WithTimeout(s.life, lookWait)
+	defer cancel()
 	_, err := s.Session(ctx)
 	if err == nil {
 		err = s.rehearse(ctx)

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -321,6 +324,7 @@ func TestPawldIsReadyOnlyWhileEtcdTakesWrites(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		ready := func() error {
+			time.Sleep(lookKept)
 			ctx, cancel := context.WithTimeout(w.Context(), 2*time.Second)
 			defer cancel()
 			return d.Ready(ctx)
@@ -344,5 +348,45 @@ func TestPawldIsReadyOnlyWhileEtcdTakesWrites(t *testing.T) {
 		require.NoError(w, ready())
 		d.Drain()
 		assert.ErrorIs(w, ready(), ErrStopping)
+	})
+}
+
+// What asks whether pawld is ready may use no name: however often it asks, and goes away, etcd has little
+// to write.
+func TestEtcdIsAskedOnceASecondWhetherPawldIsReady(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		d := w.daemon()
+		require.NoError(w, d.Ready(w.Context()))
+		var asked atomic.Int32
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(r etcdfake.Request) bool {
+			if c := r.Message.(*pb.TxnRequest).Compare; len(c) == 1 && c[0].GetCreateRevision() == -1 {
+				asked.Add(1)
+			}
+			return false
+		}})
+		time.Sleep(lookKept)
+		for range 300 {
+			require.NoError(w, d.Ready(w.Context()))
+			time.Sleep(lookKept / 100)
+		}
+		assert.InDelta(w, 3, asked.Load(), 1)
+
+		time.Sleep(lookKept)
+		lost := w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true})
+		begin := time.Now()
+		gone, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		var wg sync.WaitGroup
+		for _, ctx := range []context.Context{gone, w.Context(), w.Context()} {
+			wg.Go(func() { assert.ErrorContains(w, d.Ready(ctx), "does not answer") })
+			synctest.Wait()
+			cancel()
+		}
+		wg.Wait()
+		assert.Equal(w, lookWait, time.Since(begin), "of one look")
+		lost.Lift()
+		require.ErrorContains(w, d.Ready(w.Context()), "does not answer", "a moment ago")
+		time.Sleep(lookKept)
+		require.NoError(w, d.Ready(w.Context()))
 	})
 }
