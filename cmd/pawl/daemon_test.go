@@ -215,8 +215,8 @@ func TestTheDoctorSaysWhatAPolicyForbids(t *testing.T) {
 // A pawld at a limit is not one that does not answer, or that does not know this user.
 func TestTheDoctorSaysThatADaemonIsAtALimit(t *testing.T) {
 	t.Parallel()
-	p := startPawld(t, etcdtest.Start(t).Addr(), "--max-connections", "4", "--max-calls", "2", "--max-sessions", "1")
-	for range 2 { // all that one user may have
+	p := startPawld(t, etcdtest.Start(t).Addr(), "--max-connections", "6", "--max-calls", "2", "--max-sessions", "1")
+	for range 3 { // all that one user may have
 		c, err := net.Dial("unix", p.socket)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() })

@@ -181,7 +181,7 @@ func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
 		{[]string{"--max-sessions", "0"}, "--max-sessions is 0"},
 		{[]string{"--max-connections", "0"}, "--max-connections is 0"},
 		{[]string{"--max-calls", "0"}, "--max-calls is 0"},
-		{[]string{"--max-connections", "100", "--max-calls", "81", "--max-sessions", "10"}, "--max-connections is 100, want 101 or more, which is --max-calls and twice --max-sessions"},
+		{[]string{"--max-connections", "100", "--max-calls", "61", "--max-sessions", "10"}, "--max-connections is 100, want 101 or more, which is --max-calls and four times --max-sessions"},
 		{[]string{"--policy", many, "--max-locks", "6"}, `policy: identity "uid:1" has locks=7, more than --max-locks, 6`},
 		{[]string{"--policy", many, "--max-sessions", "7"}, `policy: identity "uid:1" has sessions=8, more than --max-sessions, 7`},
 		{[]string{"--listen", "127.0.0.1:0"}, "--listen wants --listen-cert"},

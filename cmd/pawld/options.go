@@ -70,7 +70,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.DurationVar(&o.maxTTL, "max-ttl", 15*time.Second, "the longest TTL of a client's session; pawld's own at etcd is twice that")
 	fs.IntVar(&o.sessions, "max-sessions", 1000, "largest number of sessions")
 	fs.IntVar(&o.locks, "max-locks", 10000, "largest number of locks and waiters")
-	fs.IntVar(&o.connections, "max-connections", 8192, "largest number of connections of each listener, half of them of one user or host; more are closed at once")
+	fs.IntVar(&o.connections, "max-connections", 8192, "largest number of connections of each listener; more are closed at once. One user, or on --listen one host, has at most half of them")
 	fs.IntVar(&o.calls, "max-calls", 4096, "largest number of calls at a time, half of them of one identity; more are refused, but for Renew and Release")
 	fs.StringVar(&o.config, "config", "", "file with lines FLAG = VALUE, for flags that are not given")
 	fs.BoolVarP(&o.verbose, "verbose", "v", false, "report more on stderr")
@@ -182,8 +182,8 @@ func (o options) check(fs *pflag.FlagSet) error {
 		return fmt.Errorf("--max-connections is %d, want more than 0", o.connections)
 	case o.calls <= 0:
 		return fmt.Errorf("--max-calls is %d, want more than 0", o.calls)
-	case o.connections < o.calls+2*o.sessions: // half of each is one user's
-		return fmt.Errorf("--max-connections is %d, want %d or more, which is --max-calls and twice --max-sessions: a session that gets no connection is not renewed", o.connections, o.calls+2*o.sessions)
+	case o.connections < o.calls+4*o.sessions: // half of it is one user's: half of the calls, and for each session a Renew and a Release
+		return fmt.Errorf("--max-connections is %d, want %d or more, which is --max-calls and four times --max-sessions: a session that gets no connection is not renewed, and releases nothing", o.connections, o.calls+4*o.sessions)
 	case (o.cert == "") != (o.key == ""):
 		return errors.New("--cert and --key belong together")
 	case o.embed && fs.Changed("endpoints") && os.Getenv("ETCDCTL_ENDPOINTS") == "":

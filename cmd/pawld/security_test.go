@@ -252,13 +252,13 @@ func TestSessionsAreNotLogged(t *testing.T) {
 // A connection beyond the limit is closed at once, and pawld says why; one that ends makes room.
 func TestAConnectionBeyondTheLimitIsClosed(t *testing.T) {
 	t.Parallel()
-	p := start(t, etcdtest.Start(t), "", fourConnections...) // two for one user
+	p := start(t, etcdtest.Start(t), "", sixConnections...) // three for one user
 	dial := func() net.Conn { return dialed(t, "unix", p.socket, nil) }
-	open := []net.Conn{dial(), dial()}
+	open := []net.Conn{dial(), dial(), dial()}
 	refused := func() bool { return closedAtOnce(t, dial()) }
 	require.Eventually(t, refused, 10*time.Second, time.Millisecond)
 	p.awaitSaid("a connection is refused")
-	p.awaitSaid(fmt.Sprintf("uid:%d has 2 connections, and may have no more", os.Getuid()))
+	p.awaitSaid(fmt.Sprintf("uid:%d has 3 connections, and may have no more", os.Getuid()))
 	for _, c := range open {
 		require.NoError(t, c.Close())
 	}
@@ -266,8 +266,8 @@ func TestAConnectionBeyondTheLimitIsClosed(t *testing.T) {
 	p.hold(1, 1, "n")
 }
 
-// fourConnections are the flags for four connections of each listener.
-var fourConnections = []string{"--max-connections", "4", "--max-calls", "2", "--max-sessions", "1"}
+// sixConnections are the flags for six connections of each listener.
+var sixConnections = []string{"--max-connections", "6", "--max-calls", "2", "--max-sessions", "1"}
 
 func dialed(t *testing.T, network, address string, from net.Addr) net.Conn {
 	t.Helper()
@@ -291,7 +291,7 @@ func TestEachListenerHasItsOwnConnections(t *testing.T) {
 	t.Parallel()
 	token := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(token, []byte("0123456789abcdef0123\n"), 0o600))
-	p := start(t, etcdtest.Start(t), "", append(fourConnections, "--listen", "127.0.0.1:0", "--token-file", token, "--health", "127.0.0.1:0")...)
+	p := start(t, etcdtest.Start(t), "", append(sixConnections, "--listen", "127.0.0.1:0", "--token-file", token, "--health", "127.0.0.1:0")...)
 	from := func(host byte) net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, host)} }
 	prometheus := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{LocalAddr: from(2)}).DialContext}}
 	require.Eventually(t, func() bool { status, _ := p.healthBy(prometheus, "/readyz"); return status == http.StatusOK }, 20*time.Second, 10*time.Millisecond)
@@ -300,7 +300,7 @@ func TestEachListenerHasItsOwnConnections(t *testing.T) {
 		network, address string
 		from             net.Addr
 		each             int
-	}{{"unix", p.socket, nil, 2}, {"tcp", p.address(), from(1), 2}, {"tcp", health, from(1), healthConnections / 2}} {
+	}{{"unix", p.socket, nil, 3}, {"tcp", p.address(), from(1), 3}, {"tcp", health, from(1), healthConnections / 2}} {
 		for range l.each { // all that one user, or host, may have
 			dialed(t, l.network, l.address, l.from)
 		}
@@ -311,7 +311,7 @@ func TestEachListenerHasItsOwnConnections(t *testing.T) {
 	var got map[string]string
 	require.Eventually(t, func() bool { // what was closed may take a moment
 		got = p.metricsBy(prometheus)
-		return got[fmt.Sprintf("pawld_connections{listener=%q}", p.socket)] == "2" && got[fmt.Sprintf("pawld_connections{listener=%q}", health)] == "33"
+		return got[fmt.Sprintf("pawld_connections{listener=%q}", p.socket)] == "3" && got[fmt.Sprintf("pawld_connections{listener=%q}", health)] == "33"
 	}, 10*time.Second, 10*time.Millisecond)
 	for _, l := range []string{p.socket, p.address(), health} {
 		assert.NotContains(t, []string{"", "0"}, got[fmt.Sprintf("pawld_connections_refused_total{listener=%q}", l)], l)
