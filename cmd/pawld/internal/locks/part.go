@@ -24,6 +24,7 @@ type part struct {
 	refused  bool // err is final, and the row was deleted
 	held     *held
 	released chan struct{} // closed when the release is decided; nil: no release has begun
+	again    bool          // the predecessor began its release: a key that is gone was released
 }
 
 // isHeld reports whether it is held for its client, or lost without the table knowing; s.mu is held.

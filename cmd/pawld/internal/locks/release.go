@@ -77,6 +77,9 @@ func (s *Service) release(ref table.Ref) {
 			ctx, cancel := context.WithTimeout(s.life, 5*time.Second)
 			err := p.held.back(ctx)
 			cancel()
+			if p.again && errors.Is(err, lock.ErrKeyDeleted) {
+				err = nil
+			}
 			if err == nil || errors.Is(err, lock.ErrLost) || errors.Is(err, elect.ErrLost) {
 				s.mu.Lock()
 				s.table.Released(ref, err)

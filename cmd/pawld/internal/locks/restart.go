@@ -39,13 +39,14 @@ type SavedSession struct {
 
 // A SavedRow is a lock, or a remembered one that has ended.
 type SavedRow struct {
-	Request string
-	Params  table.Params
-	State   table.State
-	Why     Why           `json:",omitempty"` // if it has ended; if it was lost while pawld handed over, State is still Held
-	Left    time.Duration `json:",omitempty"` // of Params.MaxHold
-	Keys    []string      `json:",omitempty"`
-	Token   fencing.Token `json:",omitempty"`
+	Request   string
+	Params    table.Params
+	State     table.State
+	Why       Why           `json:",omitempty"` // if it has ended; if it was lost while pawld handed over, State is still Held
+	Left      time.Duration `json:",omitempty"` // of Params.MaxHold
+	Keys      []string      `json:",omitempty"`
+	Token     fencing.Token `json:",omitempty"`
+	Releasing bool          `json:",omitempty"` // its release has begun, and is not decided; State is still Held
 }
 
 // keep notes that a client may believe until then in a key that is being removed; s.mu is held.
@@ -152,7 +153,7 @@ func (s *Service) Drain() {
 		for _, p := range releases {
 			select {
 			case <-p.released:
-			case <-late: // its key is left to the successor to delete
+			case <-late: // the successor completes it
 				return
 			}
 		}
@@ -228,7 +229,11 @@ func (s *Service) save(now clock.Instant) (out []SavedSession) {
 		to := SavedSession{ID: from.ID, Identity: from.Identity, TTL: from.TTL, Ended: from.Ended}
 		for _, r := range from.Rows {
 			row := SavedRow{Request: r.Request, Params: r.Params, State: r.State, Why: WhyOf(r.Why), Left: r.Left}
-			if p := s.parts[table.Ref{Session: from.ID, Request: r.Request}]; p.isHeld() { // even if an answer has found its loss before watch did
+			p := s.parts[table.Ref{Session: from.ID, Request: r.Request}]
+			if row.Releasing = r.State == table.Releasing; row.Releasing && p == nil {
+				continue // there is no key any more
+			}
+			if row.Releasing || p.isHeld() { // even if an answer has found its loss before watch did
 				row.State, row.Why, row.Keys, row.Token = table.Held, "", p.held.keys, p.held.Token()
 			}
 			to.Rows = append(to.Rows, row)
@@ -324,10 +329,10 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 				s.cfg.Logger.Warn("a lock is lost: it is not taken over", "name", namesOf(r.Params.Text), "cause", r.Why)
 			}
 			switch {
-			case r.State == table.Held:
+			case r.Holding != nil:
 				taken++
 				s.watchTaken(table.Ref{Session: from.ID, Request: r.Request}, r)
-			case was.State == table.Held && (len(was.Keys) > 1 || !errors.Is(r.Why, lock.ErrKeyDeleted)):
+			case was.State == table.Held && r.State == table.Lost && (len(was.Keys) > 1 || !errors.Is(r.Why, lock.ErrKeyDeleted)):
 				whole = false
 				s.keep(until)
 			}
@@ -390,7 +395,7 @@ func (r SavedRow) params() table.Params {
 }
 
 // takeOne takes one lock over, and at once promises what its client, whose session has ttl, may
-// still believe. It tries until ctx ends, or until the lock is refused for good. A key that cannot be taken over is removed after until,
+// still believe, unless that has released it. It tries until ctx ends, or until the lock is refused for good. A key that cannot be taken over is removed after until,
 // when nobody believes in it: otherwise its name would be taken for as long as the session lasts.
 func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow, to *table.SavedRow, ttl time.Duration, until clock.Instant) {
 	to.State, to.Why = table.Lost, table.ErrExpired
@@ -409,10 +414,16 @@ func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow,
 		h, err := w.resume(within, own, from.Keys, from.Token)
 		cancel()
 		switch {
+		case err == nil && from.Releasing:
+			to.State, to.Why, to.Holding = table.Releasing, nil, h
+			return
 		case err == nil:
 			if to.Why = h.Promise(clock.Now().Add(ttl)); to.Why == nil {
 				to.State, to.Holding = table.Held, h
 			}
+			return
+		case from.Releasing && errors.Is(err, lock.ErrKeyDeleted): // as the predecessor wanted
+			to.State, to.Why = table.Released, nil
 			return
 		case errors.Is(err, lock.ErrLost), errors.Is(err, elect.ErrLost): // the engine removes what is left of it
 			to.Why = err
@@ -454,11 +465,15 @@ func isForGood(err error) bool {
 	return !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled)
 }
 
-// watchTaken waits for the end of a lock that was taken over; s.mu is held.
+// watchTaken waits for the end of a lock that was taken over, or goes on releasing it; s.mu is held.
 func (s *Service) watchTaken(ref table.Ref, r table.SavedRow) {
-	p := &part{ref: ref, cancel: func() {}, held: r.Holding.(*held), ahead: -1}
+	p := &part{ref: ref, cancel: func() {}, held: r.Holding.(*held), ahead: -1, again: r.State == table.Releasing}
 	_ = json.Unmarshal([]byte(r.Params.Text), &p.want)
 	s.parts[ref] = p
+	if p.again {
+		s.release(ref)
+		return
+	}
 	s.work.Add(1)
 	go func() { // returns when the lock or life ends
 		defer s.work.Done()

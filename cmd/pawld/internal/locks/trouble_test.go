@@ -390,3 +390,77 @@ func TestEtcdIsAskedOnceASecondWhetherPawldIsReady(t *testing.T) {
 		require.NoError(w, d.Ready(w.Context()))
 	})
 }
+
+// A release is not decided when pawld hands over, and its client sends it again.
+func TestAReleaseThatIsUndecidedWhenPawldHandsOverIsCompletedByTheSuccessor(t *testing.T) {
+	lost := etcdfake.Rule{Method: "Txn", Match: about("name"), Lose: true}
+	unanswered := etcdfake.Rule{Method: "Txn", Match: about("name"), Hang: true}
+	for kind, want := range map[string]Want{
+		"lock":   exclusive("name"),
+		"set":    setOf(nil, "name", "name2"),
+		"permit": {Names: []string{"name"}, Modes: []Mode{Semaphore}, Limit: 1},
+		"term":   {Names: []string{"name"}, Modes: []Mode{Election}},
+	} {
+		for name, c := range map[string]struct {
+			rule etcdfake.Rule
+			then func(w *fixture, keys []string)
+			why  Why // "": it was held until its release
+		}{
+			"it is lost":            {lost, func(*fixture, []string) {}, ""},
+			"its answer is lost":    {unanswered, func(*fixture, []string) {}, ""},
+			"a key was overwritten": {lost, func(w *fixture, keys []string) { w.f.Put(keys[0], "x", 0) }, "KEY_OVERWRITTEN"},
+		} {
+			t.Run(kind+": "+name, func(t *testing.T) {
+				inBubble(t, func(w *fixture) {
+					d := w.daemon()
+					a := d.acquire("a", "1", time.Second, want)
+					require.Equal(w, table.Held, a.State)
+					fault := w.f.Inject(c.rule)
+					answered := make(chan error, 1)
+					go func() {
+						_, err := d.Release(w.Context(), d.request("a", 0), []string{"1"})
+						answered <- err
+					}()
+					synctest.Wait()
+					saved := d.left()
+					require.Error(w, <-answered)
+					c.then(w, a.Keys)
+					fault.Lift()
+					next := w.daemon()
+					_, err := next.Resume(w.Context(), saved)
+					require.NoError(w, err)
+					for _, l := range next.renew("a", 0) {
+						assert.NotEqual(w, table.Held, l.State, "nothing is promised")
+					}
+					got := next.release("a", "1")
+					assert.Equal(w, c.why == "", got.Released)
+					assert.Equal(w, c.why, WhyOf(got.Why))
+					time.Sleep(time.Minute) // a set's other names are kept for a while if one is lost
+					for _, key := range a.Keys {
+						assert.Nil(w, w.f.Get(key))
+					}
+				})
+			})
+		}
+	}
+}
+
+// The predecessor's deletion is applied after the successor has taken the key over.
+func TestAReleaseOfThePredecessorsMayBeAppliedLate(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		d := w.daemon()
+		key := d.hold("a", "1", "name").Keys[0]
+		fault := w.f.Inject(etcdfake.Rule{Method: "Txn", Match: about("name"), Lose: true})
+		go func() { _, _ = d.Release(w.Context(), d.request("a", 0), []string{"1"}) }()
+		synctest.Wait()
+		saved := d.left()
+		fault.Lift()
+		next := w.daemon()
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(r etcdfake.Request) bool { return about("name")(r) && etcdfake.Writes(r) }, Delay: time.Second})
+		_, err := next.Resume(w.Context(), saved)
+		require.NoError(w, err)
+		require.NotNil(w, w.f.Get(key))
+		w.f.Delete(key)
+		assert.Equal(w, Result{Request: "1", Released: true}, next.release("a", "1"))
+	})
+}

@@ -14,14 +14,14 @@ type Saved struct {
 	Rows         []SavedRow
 }
 
-// A SavedRow is a held row, or a remembered one that has ended.
+// A SavedRow is a held row, one whose release is not decided yet, or a remembered one that has ended.
 type SavedRow struct {
 	Request string
 	Params  Params
 	State   State
 	Why     error         // if Lost
 	Left    time.Duration // of Params.MaxHold
-	Holding Holding       // if Held, when it is saved
+	Holding Holding       // if Held or Releasing
 }
 
 // Save returns everything except the places, which are given up: their clients poll again, and
@@ -32,7 +32,7 @@ func (t *Table) Save(now clock.Instant) (all []Saved) {
 		saved := Saved{ID: s.id, Identity: s.identity, TTL: s.ttl, Ended: s.ended}
 		for _, r := range s.rows {
 			switch r.state {
-			case Held, Released, Lost, Left:
+			case Held, Releasing, Released, Lost, Left:
 				left := r.acquired.Add(r.params.MaxHold).Sub(now)
 				saved.Rows = append(saved.Rows, SavedRow{r.id, r.params, r.state, r.why, left, r.holding})
 			}
@@ -51,7 +51,7 @@ func (t *Table) Restore(all []Saved, now clock.Instant) {
 		for _, r := range saved.Rows {
 			x := &row{id: r.Request, params: r.Params, state: r.State, why: r.Why, polled: now, ended: now, sent: true}
 			s.rows[x.id] = x
-			if r.State != Held {
+			if r.State != Held && r.State != Releasing {
 				s.past = append(s.past, x)
 				continue
 			}
