@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 )
 
-// left is one of everything that a file can hold.
+// left is one of everything that a file could hold when its version was new.
 func left(t *testing.T) (s locks.Saved) {
 	require.NoError(t, s.Handle.UnmarshalText([]byte("pawl1.eyJsZWFzZSI6MSwiY2x1c3RlciI6MiwidHRsIjozMCwia2V5IjoiTHk5d1lYZHNMekU9IiwiY3JlYXRlIjozLCJtb2QiOjMsIm5leHQiOjUsInVuc2V0dGxlZCI6WyJiUzh4TFRJPSJdLCJmb3JmZWl0IjpbMl19")))
 	s.Sessions = []locks.SavedSession{{
@@ -52,4 +52,18 @@ func TestTheFileIsReadAndWrittenAsItWas(t *testing.T) {
 	_, ok, err = d.Take()
 	require.NoError(t, err)
 	assert.False(t, ok, "a Handle works once")
+}
+
+// A version before it does not know it, and takes the lock over as held.
+func TestTheFileSaysWhichReleasesAreUndecided(t *testing.T) {
+	d, err := Open(filepath.Join(t.TempDir(), "state"))
+	require.NoError(t, err)
+	defer d.Close()
+	want := left(t)
+	want.Sessions[0].Rows[0].Releasing = true
+	require.NoError(t, d.Write(want))
+	got, _, err := d.Take()
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
+	assert.Equal(t, table.Held, got.Sessions[0].Rows[0].State)
 }
