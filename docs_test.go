@@ -234,3 +234,50 @@ func TestTheComparisonHasTheSpeedThatWasMeasured(t *testing.T) {
 		assert.Equal(t, r[2:], found[1:], "with %s workers", r[1])
 	}
 }
+
+// table returns the cells of a page's first table by row and column.
+func table(page string) map[string]map[string]string {
+	cells := map[string]map[string]string{}
+	var columns []string
+	for line := range strings.Lines(page) {
+		if !strings.HasPrefix(line, "|") {
+			if columns != nil {
+				break
+			}
+			continue
+		}
+		words := strings.Split(strings.Trim(line, "|\n"), "|")
+		for i := range words {
+			words[i] = strings.TrimSpace(words[i])
+		}
+		if columns == nil {
+			columns = words
+			continue
+		}
+		row := map[string]string{}
+		for i, w := range words[1:] {
+			row[columns[i+1]] = w
+		}
+		cells[words[0]] = row
+	}
+	return cells
+}
+
+// The README's comparison is a part of the whole one.
+func TestTheReadmesComparisonIsAPartOfTheWholeOne(t *testing.T) {
+	docs := documents(t)
+	_, after, found := strings.Cut(docs["README.md"], "## Compared with others")
+	require.True(t, found)
+	whole, short := table(docs["docs/explanation/peers.md"]), table(after)
+	assert.Greater(t, len(short), 5)
+	worse := 0
+	for row, cells := range short {
+		for column, cell := range cells {
+			assert.Equal(t, whole[row][column], cell, "%s: %s", row, column)
+		}
+		if strings.Contains(cells["pawl"], "**") {
+			worse++
+		}
+	}
+	assert.Greater(t, worse, 3, "rows that pawl loses")
+}
