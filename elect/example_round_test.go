@@ -154,3 +154,42 @@ func ExampleRunOptions_overrun() {
 	})
 	// Output: true true
 }
+
+// within is lead with a limit: if it has not returned so long after its context's end, exit is
+// called with the cause.
+func within(limit time.Duration, exit func(cause error), lead func(context.Context, *elect.Term) error) func(context.Context, *elect.Term) error {
+	return func(ctx context.Context, t *elect.Term) error {
+		returned := make(chan struct{})
+		defer close(returned)
+		context.AfterFunc(ctx, func() {
+			select {
+			case <-returned:
+			case <-time.After(limit):
+				exit(context.Cause(ctx))
+			}
+		})
+		return lead(ctx, t)
+	}
+}
+
+// A function that hangs when its term is lost. In a program, exit ends the process.
+func ExampleRun_limit() {
+	s := begin() // an etcd in memory, for the example
+	defer s.end()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+
+	hangs := make(chan struct{})
+	exit := func(cause error) {
+		fmt.Println(errors.Is(cause, elect.ErrKeyDeleted))
+		stop()
+		close(hangs)
+	}
+	control := func(_ context.Context, t *elect.Term) error {
+		s.etcd.Delete(t.Key()) // an operator deletes its key
+		<-hangs
+		return nil
+	}
+	_ = elect.Run(ctx, s.client(), "controller", elect.RunOptions{}, within(50*time.Millisecond, exit, control))
+	// Output: true
+}

@@ -139,18 +139,28 @@ func TestTheTutorialIsAsItSays(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(strings.ReplaceAll(source[1], "127.0.0.1:2379", serving[1])), 0o644))
 	runs(dir, lines[5], "go build -o program .")
-	libraries, err := os.ReadFile(filepath.Join(root, "docs", "how-to", "libraries.md"))
-	require.NoError(t, err)
-	adapter := shellLines("libraries.md", string(libraries))
-	require.Len(t, adapter, 1)
+	var modules []string
+	for _, page := range []string{"libraries.md", "observability.md"} {
+		text, err := os.ReadFile(filepath.Join(root, "docs", "how-to", page))
+		require.NoError(t, err)
+		commands := shellLines(page, string(text))
+		require.Len(t, commands, 1, page)
+		modules = append(modules, commands[0].text)
+	}
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "scheduled"), 0o755))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "scheduled", "main.go"), []byte(`package main
 
-import "github.com/pawl-locks/pawl/adapters/pawlgocron"
+import (
+	"github.com/pawl-locks/pawl/adapters/pawlgocron"
+	"github.com/pawl-locks/pawl/observe/prom"
+)
 
-func main() { pawlgocron.NewLocker(nil, pawlgocron.LockerOptions{}) }
+func main() {
+	pawlgocron.NewLocker(nil, pawlgocron.LockerOptions{})
+	prom.New(prom.Options{})
+}
 `), 0o644))
-	runs(dir, adapter[0].text, "go mod tidy", "go vet ./...")
+	runs(dir, append(modules, "go mod tidy", "go vet ./...")...)
 
 	program := beginWith(t, serving[1], filepath.Join(dir, "program"))
 	says := program.lines()
