@@ -39,9 +39,9 @@ func TestProgramsOfTheGuideAreTheExamples(t *testing.T) {
 	}
 	guide := read(t, "../docs/how-to/elections.md") + read(t, "../docs/how-to/migrating-elections.md")
 	blocks := goBlock.FindAllStringSubmatch(guide, -1)
-	require.Len(t, blocks, 10)
+	require.NotEmpty(t, blocks)
 	for _, b := range blocks {
 		program := strings.NewReplacer("package main", "package elect_test", "func main()", "func Example_cron()").Replace(b[1])
-		assert.Contains(t, examples.String(), flat(program))
+		assert.True(t, strings.Contains(examples.String(), flat(program)), "no example has this: %s", b[1])
 	}
 }
