@@ -1,0 +1,219 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// Saved is what a successor has to know. Without a Handle it knows of the locks but can take
+// over none: their keys end with the lease.
+type Saved struct {
+	Handle   lease.Handle
+	Sessions []SavedSession
+}
+
+// A SavedSession is one client's session.
+type SavedSession struct {
+	ID, Identity string
+	TTL          time.Duration
+	Ended        bool `json:",omitempty"`
+	Rows         []SavedRow
+}
+
+// A SavedRow is a lock, or a remembered one that has ended.
+type SavedRow struct {
+	Request   string
+	Params    table.Params
+	State     table.State
+	Why       Why           `json:",omitempty"` // if it has ended; if it was lost while pawld handed over, State is still Held
+	Left      time.Duration `json:",omitempty"` // of Params.MaxHold
+	Keys      []string      `json:",omitempty"`
+	Token     fencing.Token `json:",omitempty"`
+	Releasing bool          `json:",omitempty"` // its release has begun, and is not decided; State is still Held
+}
+
+// keep notes that a client may believe until then in a key that is being removed; s.mu is held.
+func (s *Service) keep(until clock.Instant) {
+	if s.removing.Before(until) {
+		s.removing = until
+	}
+}
+
+// believed is until when a client may believe that it holds something which a successor would
+// delete, or would not know of: a key that is being removed, or what is left of a set.
+func (s *Service) believed() clock.Instant {
+	s.mu.Lock()
+	defer s.unlock()
+	until := s.removing
+	for _, r := range s.rests {
+		if until.Before(r.until) {
+			until = r.until
+		}
+	}
+	return until
+}
+
+// AwaitBeliefs waits until Detach need not wait for any belief, at most for the longest TTL, or
+// until the beliefs of now have ended. It is called before Drain, so that clients are served
+// meanwhile.
+func (s *Service) AwaitBeliefs(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, max(s.cfg.Table.MaxTTL, s.believed().Sub(clock.Now())))
+	defer cancel()
+	for until := s.believed(); clock.Now().Before(until) && ctx.Err() == nil; until = s.believed() {
+		session.AwaitInstant(ctx, until)
+	}
+}
+
+// spaceProbe is the pause between two looks at whether etcd has space again.
+const spaceProbe = 500 * time.Millisecond
+
+// Drain answers parked calls, refuses new ones, and gives up the places. Locks that are held
+// stay held, and no further promise is made for them.
+func (s *Service) Drain() {
+	s.drained.Do(func() {
+		s.mu.Lock()
+		close(s.draining)
+		s.unbind(func(string) bool { return true }) // no successor knows of them
+		releases := []*part{}
+		for _, p := range s.parts {
+			switch {
+			case p.held == nil:
+				p.cancel()
+			case p.released != nil:
+				releases = append(releases, p)
+			}
+		}
+		s.unlock()
+		s.waits.Wait() // prompt, because Acquire returns when its context ends
+		s.returns.Wait()
+		s.looking.Wait()
+		late := time.After(3 * time.Second)
+		for _, p := range releases {
+			select {
+			case <-p.released:
+			case <-late: // the successor completes it
+				return
+			}
+		}
+	})
+}
+
+// Detach leaves everything to a successor once no request is under way: it writes the rows,
+// ends the session in this process, and then writes the session's Handle. After an error there
+// may be nothing to take over; then the lease expires.
+//
+// It waits for the beliefs in what was lost before Drain, which the Handle lists for removal. What
+// is lost later is still held as far as its client knows. It is saved as held, and the Handle
+// does not list it, so that the successor keeps the keys for as long as the client may believe.
+func (s *Service) Detach(write func(Saved) error) error {
+	s.Drain()
+	session.AwaitInstant(s.life, s.believed())
+	s.mu.Lock()
+	rests := slices.Collect(maps.Values(s.rests)) // watch adds none any more, so that each is due
+	s.unlock()
+	for _, r := range rests {
+		s.back(r.held)
+	}
+	s.mu.Lock()
+	saved := Saved{Sessions: s.save(clock.Now())}
+	s.unlock()
+	if err := write(saved); err != nil {
+		return err
+	}
+	<-s.own
+	own := s.session
+	s.own <- struct{}{}
+	if own != nil {
+		saved.Handle = inside.SessionOf(own).DetachKeeping(func() map[string]bool { return s.keptFor(saved.Sessions) })
+	}
+	s.stop()
+	return write(saved)
+}
+
+// Close ends without a successor: it makes no further promise, waits until all promises have
+// passed, and has the lease revoked.
+func (s *Service) Close(ctx context.Context) error {
+	s.Drain()
+	<-s.own
+	own := s.session
+	s.own <- struct{}{}
+	defer s.stop()
+	if own == nil {
+		return nil
+	}
+	var err error
+	for ctx.Err() == nil { // each call is bounded, and returns at once if it is decided
+		if err = own.Close(ctx); err == nil {
+			return nil
+		}
+		t := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+		}
+	}
+	return err
+}
+
+func (s *Service) stop() {
+	s.end()
+	s.work.Wait()
+}
+
+// save is what the table saves, for the successor. s.mu is held.
+func (s *Service) save(now clock.Instant) (out []SavedSession) {
+	for _, from := range s.table.Save(now) {
+		to := SavedSession{ID: from.ID, Identity: from.Identity, TTL: from.TTL, Ended: from.Ended}
+		for _, r := range from.Rows {
+			row := SavedRow{Request: r.Request, Params: r.Params, State: r.State, Why: WhyOf(r.Why), Left: r.Left}
+			p := s.parts[table.Ref{Session: from.ID, Request: r.Request}]
+			if row.Releasing = r.State == table.Releasing; row.Releasing && p == nil {
+				continue // there is no key any more
+			}
+			if row.Releasing || p.isHeld() { // even if an answer has found its loss before watch did
+				row.State, row.Why, row.Keys, row.Token = table.Held, "", p.held.keys, p.held.Token()
+			}
+			to.Rows = append(to.Rows, row)
+		}
+		out = append(out, to)
+	}
+	return out
+}
+
+// keptFor returns the keys of what was saved as held, and notes in saved which of them somebody has
+// overwritten: that is not seen in every key. It is called after the session's end.
+func (s *Service) keptFor(saved []SavedSession) map[string]bool {
+	s.mu.Lock()
+	defer s.unlock()
+	kept := make(map[string]bool, len(s.parts))
+	for _, from := range saved {
+		for i := range from.Rows {
+			r := &from.Rows[i]
+			if r.State != table.Held {
+				continue
+			}
+			for _, key := range r.Keys {
+				kept[key] = true
+			}
+			if p := s.parts[table.Ref{Session: from.ID, Request: r.Request}]; p.isHeld() && errors.Is(p.held.Err(), lock.ErrKeyOverwritten) {
+				r.Why = WhyOf(lock.ErrKeyOverwritten)
+			}
+		}
+	}
+	return kept
+}
+
+// resumers bounds how many locks are taken over at a time.
+const resumers = 32

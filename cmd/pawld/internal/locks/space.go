@@ -1,0 +1,54 @@
+package locks
+
+import (
+	"context"
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/inside"
+)
+
+// AwaitSpace waits while etcd is out of space (NOSPACE), because then a successor could take
+// nothing over; full is called once if it has to wait. It is called before Drain, so that clients
+// are served meanwhile. false: ctx ended, and etcd is still out of space. Other errors of etcd's are
+// no reason to wait: a successor tries again for as long as the lease lasts.
+func (s *Service) AwaitSpace(ctx context.Context, full func()) bool {
+	waited := false
+	for ctx.Err() == nil {
+		within, cancel := context.WithTimeout(ctx, time.Second)
+		err := s.rehearse(within)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			continue
+		case !cluster.IsNoSpace(err):
+			return true
+		case !waited:
+			waited = true
+			full()
+		}
+		t := time.NewTimer(spaceProbe)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+		}
+	}
+	return !waited
+}
+
+// rehearse returns why no successor could take the session over now; nil: one could, or there is
+// none.
+func (s *Service) rehearse(ctx context.Context) error {
+	select {
+	case <-s.own:
+	case <-ctx.Done():
+		return nil // one is being made, and nothing is held on it
+	}
+	own := s.session
+	s.own <- struct{}{}
+	if own == nil || own.Err() != nil {
+		return nil
+	}
+	return inside.SessionOf(own).Rehearse(ctx)
+}
