@@ -1,104 +1,23 @@
 package doctor
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/supervise"
 	"github.com/pawl-locks/pawl/internal/version"
+	"github.com/spf13/cobra"
 )
-
-// A daemon is a pawld, as its clients see it.
-type daemon struct {
-	http   *http.Client
-	base   string
-	serves string // what its last answer said of it; "": it did not say
-}
-
-// daemonAt returns the pawld at the value of --daemon. An invalid value is wrong usage.
-func daemonAt(at string, within time.Duration) (p *daemon, socket string, err error) {
-	wrong := cli.Usage("--daemon %q: want the path of pawld's socket, or http://HOST:PORT, which is its --health", at)
-	if strings.Contains(at, "://") {
-		u, err := url.Parse(at)
-		if err != nil || u.Scheme != "http" || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-			return nil, "", wrong
-		}
-		return &daemon{http: &http.Client{Timeout: within}, base: "http://" + u.Host}, "", nil
-	}
-	if _, _, err := net.SplitHostPort(at); at == "" || err == nil && !strings.Contains(at, "/") {
-		return nil, "", wrong
-	}
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", at)
-	}
-	return &daemon{http: &http.Client{Timeout: within, Transport: &http.Transport{DialContext: dial}}, base: "http://pawl"}, at, nil
-}
-
-// maxAnswer bounds an answer that is read.
-const maxAnswer = 1 << 20
-
-// do sends a request, and returns the answer, whatever its status.
-func (p *daemon) do(r *http.Request) (*http.Response, []byte, error) {
-	resp, err := p.http.Do(r)
-	if err != nil {
-		return nil, nil, errors.Unwrap(err) // without the URL, which is not what the user gave
-	}
-	defer resp.Body.Close()
-	p.serves = resp.Header.Get("Server")
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	return resp, body, err
-}
-
-// A refusal is the error of a call that was refused.
-type refusal struct{ Code, Message string }
-
-func (r *refusal) Error() string { return cli.Plain(r.Message) }
-
-// call makes one call of the API; out is what is read of the answer.
-func (p *daemon) call(ctx context.Context, path string, in, out any) error {
-	b, err := json.Marshal(in)
-	if err != nil {
-		return err
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, p.base+path, bytes.NewReader(b))
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	resp, body, err := p.do(r)
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		refused := new(refusal)
-		if json.Unmarshal(body, refused) != nil || refused.Code == "" {
-			return fmt.Errorf("it answers %s, and is no pawld", cli.Plain(resp.Status))
-		}
-		return refused
-	}
-	if err := json.Unmarshal(body, out); err != nil {
-		return fmt.Errorf("its answer is no pawld's: %w", err)
-	}
-	return nil
-}
 
 // examineDaemon makes the checks of a daemon, and prints their results.
 func examineDaemon(o *cli.Reader, cmd *cobra.Command, at, prefix string) error {
@@ -358,77 +277,5 @@ func (d *doctor) waited(took time.Duration) {
 			"give it more: a client whose renewals are late loses its locks")
 	default:
 		d.ok("pace", "", "a wait of %v took %s", probeWait, cli.Span(took))
-	}
-}
-
-// health checks what --health serves.
-func (d *doctor) health(ctx context.Context, p *daemon) {
-	get := func(path string) (int, string, error) {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+path, nil)
-		if err != nil {
-			return 0, "", err
-		}
-		resp, body, err := p.do(r)
-		if err != nil {
-			return 0, "", err
-		}
-		return resp.StatusCode, strings.TrimSpace(string(body)), nil
-	}
-	began := time.Now()
-	code, _, err := get("/livez")
-	if err != nil || code != http.StatusOK {
-		do := "start pawld, or name the address that its --health names"
-		if _, limited := limit(err); limited {
-			do = "see its log: if it says that a connection is refused, end connections to its --health"
-		}
-		d.wrong("live", p.base, fmt.Sprintf("/livez does not answer: %v", cmp.Or(err, fmt.Errorf("status %d", code))), do)
-		return
-	}
-	d.ok("live", p.base, "answers in %s", cli.Span(time.Since(began)))
-	d.version(p)
-	code, said, err := get("/readyz")
-	switch {
-	case err != nil || code != http.StatusOK:
-		d.wrong("ready", p.base, fmt.Sprintf("cannot acquire locks: %s", cli.Plain(cmp.Or(said, fmt.Sprint(err)))),
-			"see its log; pawl doctor, with the --endpoints that pawld has, checks etcd")
-	default:
-		d.ok("ready", p.base, "can acquire locks")
-	}
-	if code, said, err = get("/metrics"); err != nil || code != http.StatusOK {
-		d.wrong("metrics", p.base, fmt.Sprintf("/metrics does not answer: %v", cmp.Or(err, fmt.Errorf("status %d", code))), "name the address that pawld's --health names")
-		return
-	}
-	d.metrics(p.base, said)
-}
-
-// troubles are the counters that are 0 for as long as all is well.
-var troubles = []struct{ name, says, do string }{
-	{"pawld_etcd_sessions_lost_total", "times pawld lost its own session at etcd, and all locks with it", "check etcd and the network to it around the times in pawld's log"},
-	{"pawld_stalls_total", "times pawld did not run for longer than a sixth of a client's TTL", "give it more CPU, and keep its machine from suspending or swapping"},
-	{"pawld_promises_cut_total", "answers were valid for less time than the clients' TTLs allow", "pawld's own session is renewed late: check its CPU and the network to etcd"},
-}
-
-// metrics looks for trouble in the past, since pawld started.
-func (d *doctor) metrics(at, text string) {
-	values := map[string]float64{}
-	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
-		name, value, _ := strings.Cut(lines.Text(), " ")
-		if v, err := strconv.ParseFloat(value, 64); err == nil {
-			values[name] = v
-		}
-	}
-	quiet := true
-	for _, t := range troubles {
-		switch n, ok := values[t.name]; {
-		case !ok:
-			d.wrong("metrics", at, "has no "+t.name, "name the address that pawld's --health names, of a pawld as new as this pawl")
-			quiet = false
-		case n > 0:
-			d.odd("metrics", at, fmt.Sprintf("%.0f %s", n, t.says), t.do)
-			quiet = false
-		}
-	}
-	if quiet {
-		d.ok("metrics", at, "no session lost, no stall, no promise cut since it started")
 	}
 }
