@@ -238,7 +238,7 @@ func TestAStalledDiskHoldsUpWritesAndNotTheWholeProcess(t *testing.T) {
 	conn := through(t, m)
 	recovers(t, conn)
 	m.StallDisk(t)
-	require.Equal(t, codes.DeadlineExceeded, status.Code(put(conn, time.Second)))
+	require.Contains(t, []codes.Code{codes.DeadlineExceeded, codes.Unavailable}, status.Code(put(conn, time.Second)))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	_, err := pb.NewClusterClient(conn).MemberList(ctx, &pb.MemberListRequest{})
