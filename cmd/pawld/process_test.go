@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -128,7 +129,7 @@ func rounds(n int) int {
 	return n
 }
 
-// A10.4: 50 clients go on while pawld is replaced again and again. No lock is lost, and no
+// 50 clients go on while pawld is replaced again and again. No lock is lost, and no
 // update.
 func TestAnUpgradeUnderLoadLosesNoLock(t *testing.T) {
 	etcd := etcdtest.Start(t)
@@ -155,6 +156,75 @@ func TestAnUpgradeUnderLoadLosesNoLock(t *testing.T) {
 	released, err := held.play(object{"op": "release", "lock": "1"})
 	require.NoError(t, err)
 	assert.Equal(t, true, released["released"])
+}
+
+// A thousand clients that wait while pawld is replaced wait on, and each is served once.
+func TestAThousandWaitersOutliveARestart(t *testing.T) {
+	const names, each = 10, 100
+	etcd := etcdtest.Start(t)
+	policy := filepath.Join(t.TempDir(), "policy")
+	require.NoError(t, os.WriteFile(policy, []byte(fmt.Sprintf("uid:%d n/ sessions=1100 locks=1100\n", os.Getuid())), 0o600))
+	args := []string{"--state-dir", filepath.Join(t.TempDir(), "state"), "--max-sessions", "1100", "--max-connections", "9000", "--policy", policy}
+	p := start(t, etcd, "", args...)
+	var all []any
+	for i := range names {
+		all = append(all, fmt.Sprintf("n/%d", i))
+	}
+	first := newThin(jsonCall(p.socket))
+	defer first.close()
+	got, err := first.play(object{"op": "acquire", "lock": "1", "names": all, "timeoutMs": 5000.0})
+	require.NoError(t, err)
+	require.Equal(t, "HELD", got["state"])
+
+	p.http.Transport.(*http.Transport).MaxIdleConnsPerHost = names * each
+	client, restarted := &pawld{http: p.http}, make(chan struct{})
+	var served [names]fencing.Gate // each has the tokens of one name, in the order of their holders
+	var waiting, waitingStill, done sync.WaitGroup
+	for i := range names * each {
+		waiting.Add(1)
+		waitingStill.Add(1)
+		done.Go(func() { // ends when it was served
+			session, id, name := hex32(10+2*i), hex32(11+2*i), i%names
+			acquire := object{"session": session, "requestId": id, "names": []any{all[name]}, "mode": "EXCLUSIVE", "ttlMs": 15000, "waitMs": 0}
+			poll := func() object {
+				out, err := client.patient("Acquire", acquire)
+				if !assert.NoError(t, err) {
+					return object{"state": "failed"}
+				}
+				return out
+			}
+			assert.Equal(t, "WAITING", poll()["state"])
+			waiting.Done()
+			<-restarted
+			assert.Equal(t, "WAITING", poll()["state"])
+			waitingStill.Done()
+			acquire["waitMs"] = 5000
+			for {
+				switch out := poll(); out["state"] {
+				case "WAITING":
+					continue
+				case "HELD":
+					token, err := strconv.ParseInt(lockOf(out)["token"].(string), 10, 64)
+					assert.NoError(t, err)
+					assert.NoError(t, served[name].Admit(all[name].(string), fencing.Token(token)))
+					_, err = client.patient("Release", object{"session": session, "requestIds": []string{id}})
+					assert.NoError(t, err)
+				default:
+					assert.Fail(t, "not served", "%v", out)
+				}
+				return
+			}
+		})
+	}
+	waiting.Wait()
+	p.stop(syscall.SIGTERM)
+	p = start(t, etcd, p.socket, args...)
+	close(restarted)
+	waitingStill.Wait()
+	_, err = first.play(object{"op": "release", "lock": "1"})
+	require.NoError(t, err)
+	done.Wait()
+	assert.NotContains(t, p.said(), "panic")
 }
 
 // A8, pawld killed: its locks are blocked until etcd's TTL, and no update is lost.

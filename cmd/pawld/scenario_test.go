@@ -220,12 +220,16 @@ func curlCall(t *testing.T, socket string) caller {
 	}
 }
 
-// grpcCall calls with gRPC.
-func grpcCall(socket string) caller {
+func unixHTTP2Client(socket string) *http.Client {
 	transport := unixClient(socket).Transport.(*http.Transport)
 	transport.Protocols = new(http.Protocols)
 	transport.Protocols.SetUnencryptedHTTP2(true)
-	client := pawlv1connect.NewLocksClient(&http.Client{Transport: transport}, "http://pawl", connect.WithGRPC())
+	return &http.Client{Transport: transport}
+}
+
+// grpcCall calls with gRPC.
+func grpcCall(socket string) caller {
+	client := pawlv1connect.NewLocksClient(unixHTTP2Client(socket), "http://pawl", connect.WithGRPC())
 	return func(method string, body object) (object, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
