@@ -14,11 +14,12 @@ import (
 )
 
 // A name is either a semaphore's, or a lock's or an election's (rule SM5). An enqueue compares
-// that no key of the other kind exists, and otherwise puts nothing. A key that looks like a
-// semaphore's may be another lock's, because names nest in etcd's layout, or may be a foreign
-// key. Then only the predecessor's name decides, and the acquisition fails if the predecessor
-// is a semaphore's. Should both kinds exist nevertheless, they still exclude each other: a lock
-// waits for all keys before its own, and a slot is taken only if no key of a lock exists.
+// that no key of the other kind exists, and otherwise puts nothing, in either layout. A key that
+// looks like a semaphore's may be another lock's, because names nest in etcd's layout, or may be
+// a foreign key. Then the enqueue is sent again without that comparison, only the predecessor's
+// name decides, and the acquisition fails if the predecessor is a semaphore's. Should both kinds
+// exist nevertheless, they still exclude each other: a lock waits for all keys before its own,
+// and a slot is taken only if no key of a lock exists.
 
 // isSemaphores reports whether a key of this form is a semaphore's.
 func isSemaphores(f keys.Form) bool { return f == keys.Turnstile || f == keys.Slot }
@@ -56,7 +57,7 @@ func (q Queue) firstOfOtherKind() (ops []*pb.RequestOp) {
 // comparesKind reports whether an enqueue has to compare that no key of another kind is in q. A
 // try of a lock need not: it compares that no key at all is in the way.
 func (a *Acquisition) comparesKind(q *Queue, try bool) bool {
-	return q.Limit > 0 || !try && !q.EtcdLayout && !a.nested
+	return q.Limit > 0 || !try && !a.nested
 }
 
 // firstOfOtherKind reads, in each queue, the first-created keys of another kind.
@@ -84,7 +85,7 @@ func (a *Acquisition) whichOtherKind(resp *pb.TxnResponse, i int) error {
 // like a semaphore's; the caller has checked that none of them is one. If so, later enqueues do
 // not compare the kind, and only the predecessor's name decides.
 func (a *Acquisition) leavesKind(resp *pb.TxnResponse, i int) bool {
-	if a.permit != nil || a.queue.EtcdLayout || a.nested || first(resp, i, len(resp.Responses)-i) == "" {
+	if a.permit != nil || a.nested || first(resp, i, len(resp.Responses)-i) == "" {
 		return false
 	}
 	a.nested = true

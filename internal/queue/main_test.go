@@ -33,15 +33,16 @@ type fixture struct {
 	shared bool     // what queue is
 	limit  int      // of a semaphore, which queue is; 0: it is none
 	set    []string // names that are acquired together with the queue's
+	etcd   bool     // in etcd's layout
 	others *others  // nil: what the test does goes by itself
 }
 
 // more are the queues of the other names, of which every other is wanted shared.
 func (w *fixture) more() (all []Queue) {
 	for i, name := range w.set {
-		q, err := New("", name, false)
+		q, err := New("", name, w.etcd)
 		require.NoError(w, err)
-		q.Shared = i%2 == 0
+		q.Shared = i%2 == 0 && !w.etcd
 		all = append(all, q)
 	}
 	return all
@@ -96,7 +97,7 @@ func (w *fixture) queue() Queue {
 		require.NoError(w, err)
 		return l
 	}
-	l, err := New("", "name", false)
+	l, err := New("", "name", w.etcd)
 	require.NoError(w, err)
 	l.Shared = w.shared
 	return l

@@ -263,17 +263,41 @@ func TestANameIsOfOneKind(t *testing.T) {
 				refused(0, false)
 				refused(0, true)
 				refused(0, false, "name2")
+				w.etcd = true
+				refused(0, false)
+				refused(0, false, "name2")
+				w.etcd = false
 				if w.release(p); !last {
 					p = waits.won()
 				}
 			}
 			w.limit = 0
-			for _, shared := range []bool{false, true} {
-				w.shared = shared
+			for _, mode := range []struct{ shared, etcd bool }{{}, {shared: true}, {etcd: true}} {
+				w.shared, w.etcd = mode.shared, mode.etcd
 				c := w.acquire(w.session())
 				refused(2, false)
 				w.release(c)
 			}
+			w.etcd = false
+			w.clear()
+		})
+	}
+}
+
+// SM5: a lock that is refused on a semaphore's name ends no acquisition of a slot, in either
+// layout, because it puts nothing that they could find.
+func TestARefusedLockEndsNoAcquisitionOfASlot(t *testing.T) {
+	for _, etcd := range []bool{false, true} {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
+			held := w.permit(1).won()
+			first, second := w.permit(1), w.permit(1)
+			w.limit, w.etcd = 0, etcd
+			w.f.Inject(request(isUndo).rule(etcdfake.Rule{Delay: time.Second})) // if it put a key, that stays for a second
+			_, err := w.take(w.Context(), w.session(), Request{})
+			require.ErrorIs(w, err, ErrKind)
+			w.release(held)
+			w.release(first.won())
+			w.release(second.won())
 			w.clear()
 		})
 	}
@@ -291,11 +315,12 @@ func TestNoSlotIsTakenBesideALock(t *testing.T) {
 		w.f.Delete("name/1f")
 
 		held := w.permit(2).won()
-		w.limit = 0
-		q, err := New("", "name", true)
-		require.NoError(w, err)
-		_, err = Acquire(w.Context(), w.session(), q, Request{})
+		w.limit, w.etcd = 0, true
+		s := w.session()
+		before := w.f.Revision()
+		_, err := w.take(w.Context(), s, Request{})
 		require.ErrorIs(w, err, ErrKind)
+		assert.Equal(w, before, w.f.Revision(), "it wrote")
 		w.release(held)
 		w.clear()
 	})

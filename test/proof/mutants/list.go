@@ -218,7 +218,7 @@ var mutants = []mutant{
 	{"the cancel key of a take stays", "SM1", []edit{{"internal/session/undo.go",
 		"		if e.state != undoing && e.taken {\n", "		if false {\n"}}, []string{inQueue}},
 	{"a lock is not refused on a semaphore's name", "SM5", []edit{{"internal/queue/kind.go",
-		"	return q.Limit > 0 || !try && !q.EtcdLayout && !a.nested\n", "	return q.Limit > 0\n"}}, []string{inQueue}},
+		"	return q.Limit > 0 || !try && !a.nested\n", "	return q.Limit > 0\n"}}, []string{inQueue}},
 	{"a guard compares existence", "K3", []edit{
 		{"kv/build.go", "Target: pb.Compare_CREATE, Result: pb.Compare_EQUAL,", "Target: pb.Compare_CREATE, Result: pb.Compare_GREATER,"},
 		{"kv/build.go", "CreateRevision: int64(g.token)}", "CreateRevision: 0}"},
