@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -77,7 +78,7 @@ func play(t *testing.T, begin func(t *testing.T, socket string) driver) {
 	state := filepath.Join(t.TempDir(), "state")
 	p := start(t, etcd, "", "--state-dir", state)
 	clients := map[string]driver{}
-	for _, name := range []string{"a", "b"} {
+	for _, name := range []string{"a", "b", "c"} {
 		clients[name] = begin(t, p.socket)
 		defer clients[name].close()
 	}
@@ -417,7 +418,7 @@ func (c *thin) acquire(name string, cmd object) (object, error) {
 		sent := clock.Now()
 		got, err := c.call("Acquire", body)
 		if err != nil {
-			return nil, err
+			return c.refused(l.id, err)
 		}
 		switch {
 		case got["state"] == "BUSY":
@@ -436,6 +437,17 @@ func (c *thin) acquire(name string, cmd object) (object, error) {
 			return object{"state": "TIMEOUT"}, err
 		}
 	}
+}
+
+// refused is the result of a call that was refused for good, and releases what it wanted, as every
+// client does.
+func (c *thin) refused(id string, err error) (object, error) {
+	code, _, _ := strings.Cut(err.Error(), ":")
+	if code != "invalid_argument" {
+		return nil, err
+	}
+	_, err = c.call("Release", object{"session": c.session, "requestIds": []string{id}})
+	return object{"error": code}, err
 }
 
 func slotOf(l object) float64 { slot, _ := l["slot"].(float64); return slot }

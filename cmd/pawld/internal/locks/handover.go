@@ -27,6 +27,7 @@ type Saved struct {
 type SavedSession struct {
 	ID, Identity string
 	TTL          time.Duration
+	Provisional  bool `json:",omitempty"` // no Acquire has set TTL yet
 	Ended        bool `json:",omitempty"`
 	Rows         []SavedRow
 }
@@ -175,7 +176,7 @@ func (s *Service) stop() {
 // save is what the table saves, for the successor. s.mu is held.
 func (s *Service) save(now clock.Instant) (out []SavedSession) {
 	for _, from := range s.table.Save(now) {
-		to := SavedSession{ID: from.ID, Identity: from.Identity, TTL: from.TTL, Ended: from.Ended}
+		to := SavedSession{ID: from.ID, Identity: from.Identity, TTL: from.TTL, Provisional: from.Provisional, Ended: from.Ended}
 		for _, r := range from.Rows {
 			row := SavedRow{Request: r.Request, Params: r.Params, State: r.State, Why: WhyOf(r.Why), Left: r.Left}
 			p := s.parts[table.Ref{Session: from.ID, Request: r.Request}]

@@ -29,7 +29,7 @@ func (s *Service) Release(ctx context.Context, r Request, ids []string) ([]Resul
 		return nil, err
 	}
 	now := clock.Now()
-	if err := s.table.Open(r.Session, r.Identity, 0, r.Arrival, now); err != nil {
+	if err := s.table.OpenForRelease(r.Session, r.Identity, r.Arrival, now); err != nil {
 		return nil, unknownIsNone(err) // a session that has ended has nothing left
 	}
 	refs := s.table.Requests(r.Session)

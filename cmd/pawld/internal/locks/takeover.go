@@ -51,7 +51,7 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 	turns := make(chan struct{}, resumers)
 	restored := make([]table.Saved, len(saved.Sessions))
 	for i, from := range saved.Sessions {
-		to := table.Saved{ID: from.ID, Identity: from.Identity, TTL: from.TTL, Ended: from.Ended, Rows: make([]table.SavedRow, len(from.Rows))}
+		to := table.Saved{ID: from.ID, Identity: from.Identity, TTL: from.TTL, Provisional: from.Provisional, Ended: from.Ended, Rows: make([]table.SavedRow, len(from.Rows))}
 		for j, r := range from.Rows {
 			to.Rows[j] = table.SavedRow{Request: r.Request, Params: r.params(), State: r.State, Why: r.Why.cause(), Left: r.Left}
 			if r.State != table.Held {

@@ -35,6 +35,35 @@ func (d *daemon) left() (saved Saved) {
 	return saved
 }
 
+// A pawld that was killed and is back, or a client whose first call was refused: what comes first is a
+// Release, which has no TTL.
+func TestAClientWhoseReleaseComesFirstHasItsOwnTTL(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		d := w.daemon()
+		for _, session := range []string{"a", "b"} {
+			assert.ErrorIs(w, d.release(session, "before").Why, table.ErrNotHeld)
+		}
+		held := func(d *daemon, session, id string) {
+			a, err := d.Acquire(w.Context(), d.request(session, time.Second), id, 3*time.Second, exclusive(id), 5000)
+			require.NoError(w, err)
+			assert.Equal(w, table.Held, a.State)
+			assert.Equal(w, 2500*time.Millisecond, a.Valid)
+		}
+		held(d, "a", "1")
+		d.release("a", "unknown")
+		time.Sleep(time.Second)
+		held(d, "a", "2")
+		saved := d.left()
+		next := w.daemon()
+		_, err := next.Resume(w.Context(), saved)
+		require.NoError(w, err)
+		held(next, "a", "3")
+		held(next, "b", "4")
+		_, err = next.Acquire(w.Context(), next.request("b", 0), "before", 3*time.Second, exclusive("x"), 5000)
+		assert.ErrorContains(w, err, "was released")
+	})
+}
+
 // V6: a client that settles what it released may use its request again. What the first acquisition
 // wins or loses after that is not the second one's.
 func TestARequestThatIsUsedAgainIsAnotherAcquisition(t *testing.T) {

@@ -54,6 +54,19 @@ func TestTheFileIsReadAndWrittenAsItWas(t *testing.T) {
 	assert.False(t, ok, "a Handle works once")
 }
 
+// A version before it does not know it, and refuses another TTL than the default.
+func TestTheFileSaysWhichSessionsHaveNoTTLYet(t *testing.T) {
+	d, err := Open(filepath.Join(t.TempDir(), "state"))
+	require.NoError(t, err)
+	defer d.Close()
+	want := left(t)
+	want.Sessions[1].Provisional = true
+	require.NoError(t, d.Write(want))
+	got, _, err := d.Take()
+	require.NoError(t, err)
+	assert.Equal(t, want, got)
+}
+
 // A version before it does not know it, and takes the lock over as held.
 func TestTheFileSaysWhichReleasesAreUndecided(t *testing.T) {
 	d, err := Open(filepath.Join(t.TempDir(), "state"))

@@ -33,6 +33,7 @@ type system struct {
 	removed time.Duration // when it went
 	belief  time.Duration // when the client's ends
 	maxHold time.Duration
+	ttl     time.Duration // that the client sends
 }
 
 const (
@@ -43,7 +44,7 @@ const (
 func newSystem(rates int) *system {
 	const rho = 1.0 / 11
 	rate := func(i int) float64 { return 1 + rho*float64(i%3-1) }
-	w := &system{begin: clock.Now(), pawld: rate(rates), client: rate(rates / 3), leader: rate(rates / 9), now: time.Second, from: time.Second, renewed: time.Second}
+	w := &system{begin: clock.Now(), pawld: rate(rates), client: rate(rates / 3), leader: rate(rates / 9), ttl: time.Duration(rates/27%2) * 4 * time.Second, now: time.Second, from: time.Second, renewed: time.Second}
 	w.Table = New(cfg, w.clock(w.now))
 	return w
 }
@@ -123,7 +124,7 @@ func (w *system) step(op, a, b byte) {
 	w.lines = append(w.lines, fmt.Sprintf("%v: op %d, arrival %v", w.now, op%10, arrival))
 	switch op % 10 {
 	case 0, 1: // Acquire
-		if w.Open(id, who, 0, at, now) == nil {
+		if w.Open(id, who, w.ttl, at, now) == nil {
 			fresh, err := w.Acquire(w.ref(), Params{MaxHold: w.maxHold}, most, at, now)
 			if err != nil { // over: the next one
 				w.next(a)
@@ -136,7 +137,7 @@ func (w *system) step(op, a, b byte) {
 			w.answered(sent, at, now)
 		}
 	case 4: // Release: the client stops believing first
-		if a%4 == 0 && w.Open(id, who, 0, at, now) == nil {
+		if a%4 == 0 && w.OpenForRelease(id, who, at, now) == nil {
 			w.belief = min(w.belief, sent)
 			if st, _ := w.Release(w.ref(), now); st == Releasing {
 				w.remove(w.now)

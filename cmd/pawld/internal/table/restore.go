@@ -10,6 +10,7 @@ import (
 type Saved struct {
 	ID, Identity string
 	TTL          time.Duration
+	Provisional  bool // no Acquire has set TTL yet
 	Ended        bool
 	Rows         []SavedRow
 }
@@ -29,7 +30,7 @@ type SavedRow struct {
 func (t *Table) Save(now clock.Instant) (all []Saved) {
 	t.advance(now)
 	for _, s := range t.sessions {
-		saved := Saved{ID: s.id, Identity: s.identity, TTL: s.ttl, Ended: s.ended}
+		saved := Saved{ID: s.id, Identity: s.identity, TTL: s.ttl, Provisional: s.provisional, Ended: s.ended}
 		for _, r := range s.rows {
 			switch r.state {
 			case Held, Releasing, Released, Lost, Left:
@@ -46,7 +47,7 @@ func (t *Table) Save(now clock.Instant) (all []Saved) {
 // client still believes is shorter.
 func (t *Table) Restore(all []Saved, now clock.Instant) {
 	for _, saved := range all {
-		s := &session{id: saved.ID, identity: saved.Identity, ttl: saved.TTL, ended: saved.Ended, expiry: now.Add(saved.TTL), rows: make(map[string]*row)}
+		s := &session{id: saved.ID, identity: saved.Identity, ttl: saved.TTL, provisional: saved.Provisional, ended: saved.Ended, expiry: now.Add(saved.TTL), rows: make(map[string]*row)}
 		t.sessions[s.id] = s
 		for _, r := range saved.Rows {
 			x := &row{id: r.Request, params: r.Params, state: r.State, why: r.Why, polled: now, ended: now, sent: true}

@@ -32,8 +32,9 @@ type Table struct {
 
 // A session is one client's session.
 //
-// Invariants: expiry never moves back; over is set by the first call that finds that expiry has
-// passed, and then no row is waiting or held. A later request clears over, but restores no row.
+// Invariants: expiry never moves back, except when a provisional TTL is replaced; over is set by the
+// first call that finds that expiry has passed, and then no row is waiting or held. A later request
+// clears over, but restores no row. While the TTL is provisional, every row is a tombstone.
 type session struct {
 	id       string
 	identity string
@@ -44,6 +45,9 @@ type session struct {
 	rows     map[string]*row
 	past     []*row // rows that have ended, the oldest first
 	most     int    // how many others there were at a time, at most
+
+	// A Release opened it, so that ttl is the default until an Acquire, which has one, sets it.
+	provisional bool
 }
 
 // New makes an empty Table.
@@ -78,28 +82,57 @@ func (t *Table) Effects() []Effect {
 	return fx
 }
 
-// Open finds a session or opens it, and counts its request (rule V1). ttl 0: the session's own,
-// or the default.
+// Open finds a session or opens it, for an Acquire, and counts its request (rule V1). ttl 0: the
+// session's own, or the default.
 func (t *Table) Open(id, identity string, ttl time.Duration, arrival, now clock.Instant) error {
 	t.advance(now)
 	s := t.session(id)
-	if s == nil {
+	switch {
+	case s == nil || s.provisional && s.identity == identity:
 		if ttl == 0 {
 			ttl = t.cfg.DefaultTTL
 		}
 		if ttl < t.cfg.MinTTL || ttl > t.cfg.MaxTTL {
 			return &Error{Invalid, fmt.Sprintf("ttl_ms is %d, want 0 or %d to %d", ttl.Milliseconds(), t.cfg.MinTTL.Milliseconds(), t.cfg.MaxTTL.Milliseconds())}
 		}
-		if err := t.room(identity); err != nil {
-			return err
-		}
-		s = &session{id: id, identity: identity, ttl: ttl, rows: make(map[string]*row)}
-		t.sessions[id] = s
-	}
-	if ttl != 0 && s.identity == identity && ttl != s.ttl {
+	case ttl != 0 && s.identity == identity && ttl != s.ttl:
 		return &Error{Invalid, fmt.Sprintf("ttl_ms is %d, the session was opened with %d", ttl.Milliseconds(), s.ttl.Milliseconds())}
 	}
+	s, err := t.open(s, id, identity, ttl)
+	if err != nil {
+		return err
+	}
+	if s.provisional && s.identity == identity { // nothing has been promised, so that expiry may move back
+		s.expiry, s.ttl, s.provisional = s.expiry.Add(ttl-s.ttl), ttl, false
+	}
 	return t.renew(s, identity, arrival, now)
+}
+
+// OpenForRelease is Open for a Release, which has no TTL: a session that it opens gets its TTL from
+// the first Acquire, which may come later.
+func (t *Table) OpenForRelease(id, identity string, arrival, now clock.Instant) error {
+	t.advance(now)
+	s := t.session(id)
+	fresh := s == nil
+	s, err := t.open(s, id, identity, t.cfg.DefaultTTL)
+	if err != nil {
+		return err
+	}
+	s.provisional = s.provisional || fresh
+	return t.renew(s, identity, arrival, now)
+}
+
+// open returns s, or a new session if that is nil.
+func (t *Table) open(s *session, id, identity string, ttl time.Duration) (*session, error) {
+	if s != nil {
+		return s, nil
+	}
+	if err := t.room(identity); err != nil {
+		return nil, err
+	}
+	s = &session{id: id, identity: identity, ttl: ttl, rows: make(map[string]*row)}
+	t.sessions[id] = s
+	return s, nil
 }
 
 // Touch finds a session and counts its request (rule V1).

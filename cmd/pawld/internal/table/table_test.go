@@ -365,6 +365,36 @@ func TestTTLsOutOfBoundsAreRefused(t *testing.T) {
 	r.refused(Unknown, "not known", r.Touch("other", who, r.at(0), r.at(0)))
 }
 
+// A Release has no TTL. What it opens is for a client that sends its own with the next Acquire.
+func TestASessionThatAReleaseOpenedHasTheTTLOfItsFirstAcquire(t *testing.T) {
+	r := newRig(t)
+	require.NoError(t, r.OpenForRelease(id, who, r.at(time.Second), r.at(time.Second)))
+	_, _ = r.Release(Ref{id, "left"}, r.at(time.Second))
+	assert.Equal(t, h, r.TTL(id))
+	r.refused(Invalid, "want 0 or 3000 to 15000", r.Open(id, who, ms, r.at(time.Second), r.at(time.Second)))
+	r.refused(Denied, "another identity", r.Open(id, "uid:2", 4*time.Second, r.at(time.Second), r.at(time.Second)))
+	r.pass(2 * time.Second)
+
+	saved := r.Save(r.at(2 * time.Second))
+	next := newRig(t)
+	next.Restore(saved, next.at(time.Second))
+	for name, x := range map[string]*rig{"the same pawld": r, "its successor": next} {
+		x.pass(2 * time.Second)
+		require.NoError(t, x.Open(id, who, 3*time.Second, x.at(ms), x.at(2*time.Second)), name) // it arrived first
+		assert.Equal(t, 3*time.Second, x.TTL(id), name)
+		_, err := x.Acquire(ref, Params{}, most, x.at(ms), x.at(2*time.Second))
+		require.NoError(t, err)
+		require.True(t, x.Won(ref, x, x.at(2*time.Second)))
+		assert.Equal(t, Belief(4*time.Second-ms), x.listed(ms, 2*time.Second).Valid, "%s: 3 s from the Release", name)
+
+		require.NoError(t, x.OpenForRelease(id, who, x.at(2*time.Second), x.at(2*time.Second)), name)
+		x.refused(Invalid, "opened with 3000", x.Open(id, who, 4*time.Second, x.at(ms), x.at(2*time.Second)))
+		x.pass(5*time.Second - 1)
+		assert.Equal(t, Held, x.listed(5*time.Second-1, 5*time.Second-1).State, name)
+		assert.Equal(t, Lost, x.listed(5*time.Second, 5*time.Second).State, name)
+	}
+}
+
 func TestLimits(t *testing.T) {
 	r := newRig(t)
 	for i := range cfg.Sessions {
