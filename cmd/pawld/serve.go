@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -247,8 +248,35 @@ func (d *daemon) serveHealth() error {
 	return nil
 }
 
-// shutdownWait is how long requests that have been answered may take to be written.
-const shutdownWait = 3 * time.Second
+// shutdownWait is how long calls may take to be answered, and writeWait how long their last bytes may
+// take to be written.
+const (
+	shutdownWait = 3 * time.Second
+	writeWait    = 100 * time.Millisecond
+)
+
+// shut ends the servers once no call is under way. It does not wait for connections that have sent
+// nothing, or for streams of gRPC's reflection: meanwhile the clients' beliefs run out.
+func (d *daemon) shut() {
+	ctx, end := context.WithTimeout(context.Background(), shutdownWait)
+	defer end()
+	var servers sync.WaitGroup
+	for _, s := range d.servers {
+		servers.Go(func() { // returns when ctx ends, at the latest
+			if s.Shutdown(ctx) != nil {
+				_ = s.Close()
+			}
+		})
+	}
+	go func() { // returns when ctx ends
+		for ctx.Err() == nil && !d.api.Idle() {
+			time.Sleep(5 * time.Millisecond)
+		}
+		time.Sleep(writeWait)
+		end()
+	}()
+	servers.Wait()
+}
 
 // stopWait is how long end may take: while etcd is out of space, twice the longest belief, and time
 // for requests and etcd.
@@ -294,14 +322,8 @@ func (d *daemon) end(sig os.Signal, signals <-chan os.Signal) error {
 		d.service.AwaitBeliefs(second)
 	}
 	d.service.Drain()
-	ctx, cancel := context.WithTimeout(context.Background(), shutdownWait)
-	for _, s := range d.servers {
-		if s.Shutdown(ctx) != nil {
-			_ = s.Close()
-		}
-	}
-	cancel()
-	ctx, cancel = context.WithTimeout(second, d.maxTTL+shutdownWait)
+	d.shut()
+	ctx, cancel := context.WithTimeout(second, d.maxTTL+shutdownWait)
 	defer cancel()
 	if !detach {
 		return errors.Join(d.service.Close(ctx), d.client.Close())

@@ -176,7 +176,10 @@ func (c *calls) Leader(ctx context.Context, r *connect.Request[pb.LeaderRequest]
 		return nil, err
 	}
 	arrival := callerOf(ctx).arrival
-	ctx, end := context.WithCancel(ctx)
+	ctx, end, err := c.s.Locks.Serving(ctx)
+	if err != nil {
+		return nil, refusal(err)
+	}
 	defer end()
 	late := time.AfterFunc(etcdWait, end) // bounds the first answer, then the wait for a change
 	defer late.Stop()
@@ -186,7 +189,7 @@ func (c *calls) Leader(ctx context.Context, r *connect.Request[pb.LeaderRequest]
 			return nil, refusal(c.s.Locks.Silent(ctx, err))
 		}
 		if err != nil {
-			break // the time to park is over
+			break // the time to park is over, or pawld stops: this is the answer still
 		}
 		if last = leaderOf(l); m.AfterRevision == 0 || last.Revision != m.AfterRevision {
 			break

@@ -36,10 +36,17 @@ import (
 // serve serves the API on an etcd in memory, to the one who has the token.
 func serve(t testing.TB, fake *etcdfake.Cluster, rules *policy.Policy, calls int) (url string) {
 	t.Helper()
+	url, _ = serveLocks(t, fake, rules, calls)
+	return url
+}
+
+// serveLocks is serve, and returns what is served, too.
+func serveLocks(t testing.TB, fake *etcdfake.Cluster, rules *policy.Policy, calls int) (url string, service *locks.Service) {
+	t.Helper()
 	client, err := pawl.Dial(context.Background(), pawl.Config{Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption()}})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
-	service := locks.New(client, locks.Config{Logger: slog.New(slog.DiscardHandler), Owner: "pawld", Table: table.Config{
+	service = locks.New(client, locks.Config{Logger: slog.New(slog.DiscardHandler), Owner: "pawld", Table: table.Config{
 		DefaultTTL: 3 * time.Second, MinTTL: 3 * time.Second, MaxTTL: 3 * time.Second, Sessions: 100, Locks: 100, Keep: time.Second,
 	}})
 	t.Cleanup(service.Drain)
@@ -50,7 +57,7 @@ func serve(t testing.TB, fake *etcdfake.Cluster, rules *policy.Policy, calls int
 	web.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context { return known.Context(ctx, c) }
 	web.Start()
 	t.Cleanup(web.Close)
-	return web.URL + "/pawl.v1.Locks/"
+	return web.URL + "/pawl.v1.Locks/", service
 }
 
 func post(t *testing.T, url, body string) (status int, answer string) {

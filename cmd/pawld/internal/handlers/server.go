@@ -47,7 +47,11 @@ type Server struct {
 
 	reads    chan struct{} // holds an element for each scope that List reads
 	requests sync.Map      // counters, *atomic.Int64, by outcome
+	underway atomic.Int64  // calls
 }
+
+// Idle reports whether no call is under way.
+func (s *Server) Idle() bool { return s.underway.Load() == 0 }
 
 // MaxBody bounds a request's body, before and after decompression.
 const MaxBody = 64 << 10
@@ -67,9 +71,9 @@ func (s *Server) Handler() http.Handler {
 		}),
 	}
 	route, api := pawlv1connect.NewLocksHandler(&calls{s}, limits...)
-	mux.Handle(route, whole(api))
+	mux.Handle(route, s.whole(api))
 	route, check := grpchealth.NewHandler(health{s.Locks}, connect.WithReadMaxBytes(MaxBody))
-	mux.Handle(route, whole(check))
+	mux.Handle(route, s.whole(check))
 	reflector := grpcreflect.NewStaticReflector(pawlv1connect.LocksName)
 	mux.Handle(grpcreflect.NewHandlerV1(reflector, connect.WithReadMaxBytes(MaxBody)))
 	mux.Handle(grpcreflect.NewHandlerV1Alpha(reflector, connect.WithReadMaxBytes(MaxBody)))
@@ -161,8 +165,10 @@ func refuse(w http.ResponseWriter, r *http.Request, code connect.Code, err error
 
 // whole reads the body before the call, within limits of time and size, so that a parked call
 // has no deadline on its connection.
-func whole(next http.Handler) http.Handler {
+func (s *Server) whole(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.underway.Add(1)
+		defer s.underway.Add(-1)
 		conn := http.NewResponseController(w)
 		_ = conn.SetReadDeadline(time.Now().Add(bodyWait))
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))

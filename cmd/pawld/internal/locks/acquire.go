@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -119,12 +120,16 @@ func (s *Service) silent() error {
 	return fmt.Errorf("%w: etcd at %s does not answer, call again", ErrUnavailable, s.cfg.Etcd)
 }
 
-// Silent returns err, or the error of silent if etcd did not answer within ctx.
+// Silent returns err, or the error of silent if etcd did not answer within ctx, unless that ended
+// because pawld stops.
 func (s *Service) Silent(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
-		return s.silent()
+	switch {
+	case err == nil || ctx.Err() == nil:
+		return err
+	case errors.Is(context.Cause(ctx), ErrStopping):
+		return ErrStopping
 	}
-	return err
+	return s.silent()
 }
 
 // lock is l with its names, and what the engine knows about it; s.mu is held.

@@ -84,7 +84,7 @@ const spaceProbe = 500 * time.Millisecond
 func (s *Service) Drain() {
 	s.drained.Do(func() {
 		s.mu.Lock()
-		close(s.draining)
+		s.drain()
 		s.unbind(func(string) bool { return true }) // no successor knows of them
 		releases := []*part{}
 		for _, p := range s.parts {

@@ -47,7 +47,9 @@ type Service struct {
 	looks chan look // holds the last look at etcd, except while one is under way
 
 	poked    chan struct{}
-	draining chan struct{} // closed when no new promise is made
+	serving  context.Context // ends when no new promise is made
+	draining <-chan struct{} // closed then
+	drain    context.CancelFunc
 	drained  sync.Once
 	life     context.Context
 	end      context.CancelFunc
@@ -68,8 +70,10 @@ func New(client *pawl.Client, cfg Config) *Service {
 		cfg: cfg, client: client, table: table.New(cfg.Table, clock.Now()),
 		parts: make(map[table.Ref]*part), rests: make(map[table.Ref]rest), news: make(map[string]*news),
 		bindings: make(map[string]*binding),
-		own:      make(chan struct{}, 1), looks: make(chan look, 1), poked: make(chan struct{}, 1), draining: make(chan struct{}),
+		own:      make(chan struct{}, 1), looks: make(chan look, 1), poked: make(chan struct{}, 1),
 	}
+	s.serving, s.drain = context.WithCancel(context.Background())
+	s.draining = s.serving.Done()
 	s.own <- struct{}{}
 	s.looks <- look{}
 	s.life, s.end = context.WithCancel(context.Background())
@@ -187,6 +191,17 @@ var (
 	// ErrStopping: pawld stops, or a successor takes over.
 	ErrStopping = errors.New("pawld is stopping")
 )
+
+// Serving returns a context for a call that parks: it ends with ctx, and when pawld stops.
+// An error: pawld stops already.
+func (s *Service) Serving(ctx context.Context) (context.Context, context.CancelFunc, error) {
+	if s.stopping() {
+		return nil, nil, ErrStopping
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	unhook := context.AfterFunc(s.serving, func() { cancel(ErrStopping) })
+	return ctx, func() { unhook(); cancel(nil) }, nil
+}
 
 // stopping reports whether draining is closed; s.mu need not be held.
 func (s *Service) stopping() bool {

@@ -1,0 +1,56 @@
+package handlers
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+)
+
+// A7: what is parked is answered when pawld stops, with what it knows; after that every call is
+// refused.
+func TestAParkedLeaderIsAnsweredWhenPawldStops(t *testing.T) {
+	fake := etcdfake.New(etcdfake.Options{Members: 1})
+	t.Cleanup(fake.Close)
+	path := filepath.Join(t.TempDir(), "policy")
+	require.NoError(t, os.WriteFile(path, []byte("token:local n\n"), 0o600))
+	rules, err := policy.Load(path)
+	require.NoError(t, err)
+	url, service := serveLocks(t, fake, rules, 100)
+	type result struct {
+		status int
+		answer string
+	}
+	parked := make(chan result, 1)
+	go func() {
+		resp, err := http.Post(url+"Leader", "application/json", strings.NewReader(`{"name":"n","afterRevision":"1","waitMs":30000}`))
+		if !assert.NoError(t, err) {
+			parked <- result{}
+			return
+		}
+		defer resp.Body.Close()
+		answer, err := io.ReadAll(resp.Body)
+		assert.NoError(t, err)
+		parked <- result{resp.StatusCode, string(answer)}
+	}()
+	require.Eventually(t, func() bool { return fake.Counts().Sent["Watch"] > 0 }, 10*time.Second, time.Millisecond)
+	service.Drain()
+	select {
+	case got := <-parked:
+		assert.Equal(t, result{http.StatusOK, `{"revision":"1"}`}, got)
+	case <-time.After(10 * time.Second):
+		t.Fatal("it stays parked")
+	}
+	status, answer := post(t, url+"Leader", `{"name":"n","afterRevision":"1","waitMs":30000}`)
+	assert.Equal(t, http.StatusServiceUnavailable, status)
+	assert.Contains(t, answer, "pawld is stopping")
+}
