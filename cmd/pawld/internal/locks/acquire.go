@@ -71,7 +71,7 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 		go s.wait(ctx, ref, s.parts[ref]) // returns when the row or life ends
 	}
 	p := s.parts[ref]
-	park := newParking(ctx, r, s.table.TTL(r.Session)/2)
+	park := newParking(ctx, r, mostParked(s.table.TTL(r.Session), w.MaxHold))
 	for {
 		now := clock.Now()
 		l, known := s.table.One(ref, r.Arrival, now)
@@ -98,6 +98,17 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 			return s.waiting(ref, p)
 		}
 	}
+}
+
+// mostParked is how long an Acquire may be parked: for half of the belief that its answer would have if
+// the lock were held from then on. That is five sixths of the TTL, or of the time parked and max hold
+// together. A max hold that is so short that this would be no time at all is the client's own risk.
+func mostParked(ttl, maxHold time.Duration) time.Duration {
+	most := table.Belief(ttl) / 2
+	if maxHold > 0 {
+		most = min(most, max(maxHold*5/7, leastPark/4))
+	}
+	return most
 }
 
 // waiting is the answer of a call that is no longer parked.

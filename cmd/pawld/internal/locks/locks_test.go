@@ -363,6 +363,42 @@ func TestNoRenewIsAnsweredWithABeliefThatIsOver(t *testing.T) {
 	}
 }
 
+// A lock that is won while its Acquire is parked is answered with a belief that lasts twice as long as
+// that was parked, unless max hold is a few milliseconds; then it lasts, still.
+func TestNoAcquireIsAnsweredWithABeliefThatIsOver(t *testing.T) {
+	const ttl = 15 * time.Second
+	for _, hold := range []time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second, 1500 * time.Millisecond, 3 * time.Second, 20 * time.Second, 0} {
+		for _, after := range []time.Duration{70 * time.Millisecond, 700 * time.Millisecond, 6200 * time.Millisecond, 7400 * time.Millisecond} {
+			inBubble(t, func(w *fixture) {
+				d := w.daemon()
+				d.hold("a", "1", "name")
+				d.keep("a")
+				want := exclusive("name")
+				want.MaxHold = hold
+				released := make(chan struct{})
+				time.AfterFunc(after, func() { d.release("a", "1"); close(released) })
+				for {
+					sent := time.Now()
+					b, err := d.Acquire(w.Context(), d.request("b", ttl/2), "1", ttl, want, 5000)
+					require.NoError(w, err)
+					parked := time.Since(sent)
+					if b.State == table.Waiting {
+						require.NotZero(w, parked)
+						continue
+					}
+					require.Equal(w, table.Held, b.State)
+					assert.Greater(w, b.Valid, parked, "max hold %v, released after %v", hold, after)
+					if hold == 0 || hold >= 100*time.Millisecond {
+						assert.LessOrEqual(w, 2*parked, b.Valid+2*time.Millisecond, "max hold %v, released after %v", hold, after)
+					}
+					<-released
+					return
+				}
+			})
+		}
+	}
+}
+
 // V8: a waiter with a delay waits it after a client that was silent.
 func TestAnExpiredLockIsNoReleasedOne(t *testing.T) {
 	inBubble(t, func(w *fixture) {
