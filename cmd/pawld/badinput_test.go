@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -230,6 +231,32 @@ func TestASocketOrAStateDirectoryInUseIsRefused(t *testing.T) {
 	require.NoError(t, os.Chmod(state, 0o700))
 	next := start(t, etcd, p.socket, "--state-dir", state)
 	assert.Empty(t, next.locks(1), "a killed one leaves nothing to be held")
+}
+
+// A socket that this user may not connect to is another user's, who may serve it.
+func TestASocketOfAnotherUserIsNotTakenOver(t *testing.T) {
+	t.Parallel()
+	path := socketPath(t)
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	defer l.Close()
+	require.NoError(t, os.Chmod(path, 0))
+	cmd := exec.Command(os.Args[0], "--endpoints", "127.0.0.1:1", "--socket", path)
+	if os.Getuid() == 0 { // who may connect to every socket
+		dir := filepath.Dir(path)
+		require.NoError(t, os.Chmod(dir, 0o777))
+		cmd.Path = filepath.Join(dir, "pawld") // where another user may run it
+		require.NoError(t, os.Link(os.Args[0], cmd.Path))
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12345, Gid: 12345}}
+	}
+	p := beginCmd(t, cmd)
+	assert.Equal(t, 1, p.wait())
+	assert.Contains(t, p.said(), "is there, and may be in use: ")
+	assert.Contains(t, p.said(), "permission denied")
+	require.NoError(t, os.Chmod(path, 0o600))
+	c, err := net.Dial("unix", path)
+	require.NoError(t, err, "it is served as before")
+	require.NoError(t, c.Close())
 }
 
 // pawld starts before etcd, and says that it is not there.

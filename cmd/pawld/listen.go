@@ -110,11 +110,14 @@ func listenUnix(path, group string) (net.Listener, error) {
 	if err == nil || errors.Is(err, syscall.EAGAIN) { // it may have more to accept than it keeps up with
 		return nil, fmt.Errorf("--socket %s is in use: another process serves it", path)
 	}
-	info, err := os.Lstat(path)
+	info, missing := os.Lstat(path)
 	switch {
-	case err == nil && info.Mode()&os.ModeSocket == 0:
+	case missing != nil:
+	case info.Mode()&os.ModeSocket == 0:
 		return nil, fmt.Errorf("--socket %s is there, and is no socket", path)
-	case err == nil:
+	case !errors.Is(err, syscall.ECONNREFUSED): // a process may listen there, of another user
+		return nil, fmt.Errorf("--socket %s is there, and may be in use: %w", path, err)
+	default:
 		_ = os.Remove(path) // no process listens there
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
