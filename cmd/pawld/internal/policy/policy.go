@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/pawl-locks/pawl/internal/keys"
 )
 
 // A Policy holds what each identity may use. The nil Policy allows all names to everybody on
@@ -32,8 +35,8 @@ const (
 )
 
 // Load reads a policy: one line for each identity, with the names that it may use, and locks=N
-// and sessions=N for how many at a time. Empty lines and those that begin with # are ignored; a
-// word with spaces is written in double quotes.
+// and sessions=N for how many at a time. Empty lines and those that begin with # are ignored. A
+// word with a space or with =, or one that begins with #, is a name only in double quotes.
 //
 //	uid:1000                   orders/ report
 //	spiffe://example.org/cart  carts/ locks=2000
@@ -70,27 +73,31 @@ func (p *Policy) add(line string) error {
 	if err != nil {
 		return err
 	}
-	identity, rule := words[0], Rule{Locks: DefaultLocks, Sessions: DefaultSessions}
-	if err := CheckIdentity(identity); err != nil {
+	identity, rule := words[0].text, Rule{Locks: DefaultLocks, Sessions: DefaultSessions}
+	if err := checkIdentity(identity); err != nil {
 		return err
 	}
 	if _, ok := p.rules[identity]; ok {
 		return fmt.Errorf("identity %q stands on a line before", identity)
 	}
 	for _, w := range words[1:] {
-		if what, n, ok := strings.Cut(w, "="); ok && limits[what] != nil {
-			if *limits[what](&rule), err = strconv.Atoi(n); err != nil || *limits[what](&rule) <= 0 {
-				return fmt.Errorf("%q: want %s= and a number above 0", w, what)
+		what, n, ok := strings.Cut(w.text, "=")
+		switch {
+		case w.quoted || !ok && !strings.HasPrefix(w.text, "#"):
+			if err := checkName(w.text); err != nil {
+				return err
 			}
-			continue
+			rule.Names = append(rule.Names, w.text)
+		case !ok:
+			return fmt.Errorf("%q: a comment has a line of its own; a name that begins with # stands in double quotes", w.text)
+		case limits[what] == nil:
+			return fmt.Errorf("%q: want locks=NUMBER or sessions=NUMBER; a name with = stands in double quotes", w.text)
+		default:
+			limit := limits[what](&rule)
+			if *limit, err = strconv.Atoi(n); err != nil || *limit <= 0 {
+				return fmt.Errorf("%q: want %s= and a number above 0", w.text, what)
+			}
 		}
-		if w == "" || w == "/" {
-			return fmt.Errorf("%q is no name, and no prefix", w)
-		}
-		if strings.ContainsAny(w, "*?") {
-			return fmt.Errorf("%q: there are no patterns; a prefix ends in a slash", w)
-		}
-		rule.Names = append(rule.Names, w)
 	}
 	if len(rule.Names) == 0 {
 		return fmt.Errorf("identity %q has no names", identity)
@@ -99,40 +106,72 @@ func (p *Policy) add(line string) error {
 	return nil
 }
 
-// CheckIdentity reports what is wrong with the form of an identity.
-func CheckIdentity(identity string) error {
-	kind, rest, ok := strings.Cut(identity, ":")
-	if !ok || kind == "" || rest == "" {
-		return fmt.Errorf("identity %q: want uid:NUMBER, cn:NAME, or a certificate's URI", identity)
+// checkName reports what is wrong with a name, or a prefix.
+func checkName(name string) error {
+	switch {
+	case name == "" || name == "/":
+		return fmt.Errorf("%q is no name, and no prefix", name)
+	case strings.ContainsAny(name, "*?"):
+		return fmt.Errorf("%q: there are no patterns; a prefix ends in a slash", name)
 	}
-	if kind == "uid" {
-		if n, err := strconv.ParseUint(rest, 10, 32); err != nil || strconv.FormatUint(n, 10) != rest {
-			return fmt.Errorf("identity %q: want uid: and a number", identity)
-		}
+	if err := keys.CheckName(name, false); err != nil {
+		return fmt.Errorf("%q: %w", name, err)
 	}
 	return nil
 }
 
+// checkIdentity reports what is wrong with the form of an identity: which one pawld gives to nobody.
+func checkIdentity(identity string) error {
+	kind, rest, _ := strings.Cut(identity, ":")
+	switch {
+	case kind == "uid":
+		if n, err := strconv.ParseUint(rest, 10, 32); err != nil || strconv.FormatUint(n, 10) != rest {
+			return fmt.Errorf("identity %q: want uid: and a number", identity)
+		}
+		return nil
+	case kind == "token" && rest != "local":
+		return fmt.Errorf("identity %q: want token:local", identity)
+	case kind == "token", kind == "cn" && rest != "":
+		return nil
+	}
+	switch u, err := url.Parse(identity); {
+	case err != nil, u.Scheme == "", u.Scheme != "urn" && !strings.HasPrefix(rest, "//"), rest == "", rest == "//":
+		return fmt.Errorf("identity %q: want uid:NUMBER, cn:NAME, token:local, or a certificate's URI, with :// or of urn:", identity)
+	case u.String() != identity:
+		return fmt.Errorf("identity %q: of such a certificate it is %q", identity, u)
+	}
+	return nil
+}
+
+// A word is a word of a line.
+type word struct {
+	text   string
+	quoted bool
+}
+
 // split splits a line into words.
-func split(line string) (words []string, err error) {
+func split(line string) (words []word, err error) {
 	for line = strings.TrimLeftFunc(line, unicode.IsSpace); line != ""; line = strings.TrimLeftFunc(line, unicode.IsSpace) {
-		end := strings.IndexFunc(line, unicode.IsSpace)
 		if line[0] == '"' {
 			quoted, err := strconv.QuotedPrefix(line)
 			if err != nil {
 				return nil, fmt.Errorf("a double quote without its end: %s", line)
 			}
-			word, err := strconv.Unquote(quoted)
+			text, err := strconv.Unquote(quoted)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", quoted, err)
 			}
-			words, line = append(words, word), line[len(quoted):]
-			continue
+			words, line = append(words, word{text, true}), line[len(quoted):]
+			if line != strings.TrimLeftFunc(line, unicode.IsSpace) || line == "" {
+				continue
+			}
+			return nil, fmt.Errorf("%s: want a space after it", quoted)
 		}
+		end := strings.IndexFunc(line, unicode.IsSpace)
 		if end < 0 {
 			end = len(line)
 		}
-		words, line = append(words, line[:end]), line[end:]
+		words, line = append(words, word{text: line[:end]}), line[end:]
 	}
 	return words, nil
 }

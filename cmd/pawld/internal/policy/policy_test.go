@@ -3,6 +3,7 @@ package policy
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,11 +18,11 @@ func load(t *testing.T, text string) (*Policy, error) {
 }
 
 func TestNamesAndPrefixesAreComparedAsBytes(t *testing.T) {
-	p, err := load(t, "# who\n\nuid:1000 orders/ report \"with space\" locks=7 sessions=8 a=b\nspiffe://a/b x/\n")
+	p, err := load(t, "# who\n\nuid:1000 orders/ report \"with space\" locks=7 sessions=8 \"a=b\" \"#1\" b#\nspiffe://a/b x/\n")
 	require.NoError(t, err)
 	for name, want := range map[string]bool{
 		"orders/1": true, "orders/": true, "orders": false, "orders1": false, "orders/../report2": true,
-		"report": true, "report/": false, "reports": false, "Report": false, "with space": true, "a=b": true, "": false, "/orders/1": false, "x/1": false,
+		"report": true, "report/": false, "reports": false, "Report": false, "with space": true, "a=b": true, "#1": true, "b#": true, "": false, "/orders/1": false, "x/1": false,
 	} {
 		assert.Equal(t, want, p.Allows("uid:1000", true, name), name)
 	}
@@ -45,6 +46,7 @@ func TestWithoutAPolicyOnlyTheUnixSocketHasNames(t *testing.T) {
 }
 
 func TestEachMistakeIsNamedWithItsLine(t *testing.T) {
+	long := strings.Repeat("n", 1025)
 	for text, want := range map[string]string{
 		"uid:1000":                  `:1: identity "uid:1000" has no names`,
 		"\nworker x/":               `:2: identity "worker": want uid:NUMBER`,
@@ -56,6 +58,22 @@ func TestEachMistakeIsNamedWithItsLine(t *testing.T) {
 		"uid:1 a*":                  "there are no patterns",
 		"uid:1 /":                   `"/" is no name`,
 		`uid:1 ""`:                  `"" is no name`,
+		"uid:1 a # the shop":        `"#": a comment has a line of its own`,
+		"uid:1 a #the shop":         `"#the": a comment has a line of its own`,
+		"uid:1 a lcoks=5":           `"lcoks=5": want locks=NUMBER or sessions=NUMBER; a name with = stands in double quotes`,
+		"uid:1 a =":                 `"=": want locks=NUMBER`,
+		`uid:1 "a"b`:                `"a": want a space after it`,
+		"uid:1 " + long:             "the name has 1025 bytes, want at most 1024",
+		"uid:1 //pawl/slot/x":       `the name begins with "//pawl/slot/"`,
+		"gid:1000 a":                `identity "gid:1000": want uid:NUMBER, cn:NAME, token:local, or a certificate's URI`,
+		"user:x a":                  `identity "user:x": want uid:NUMBER`,
+		"urn: a":                    `identity "urn:": want uid:NUMBER`,
+		"spiffe:// a":               `identity "spiffe://": want uid:NUMBER`,
+		"://x a":                    `identity "://x": want uid:NUMBER`,
+		"UID:1000 a":                `identity "UID:1000": want uid:NUMBER`,
+		"token:mine a":              `identity "token:mine": want token:local`,
+		"SPIFFE://x/y a":            `identity "SPIFFE://x/y": of such a certificate it is "spiffe://x/y"`,
+		`"spiffe://x/a b" a`:        `of such a certificate it is "spiffe://x/a%20b"`,
 		"uid:1 a locks=0":           `"locks=0": want locks= and a number`,
 		"uid:1 a locks=many":        "want locks= and a number",
 		"uid:1 a sessions=-1":       `"sessions=-1": want sessions= and a number`,
@@ -67,6 +85,15 @@ func TestEachMistakeIsNamedWithItsLine(t *testing.T) {
 	}
 	_, err := Load("/no/such/file")
 	assert.ErrorContains(t, err, "policy: open /no/such/file")
+}
+
+// What a certificate, a user or a token can be is no mistake.
+func TestEachKindOfIdentityMayStandInAPolicy(t *testing.T) {
+	for _, identity := range []string{"uid:0", "cn:worker", `"cn:worker 2"`, "token:local", "spiffe://example.org/cart", "https://x", "urn:uuid:6ba7b810-9dad-11d1-80b4-00c04fd430c8"} {
+		p, err := load(t, identity+" a\n")
+		require.NoError(t, err, identity)
+		assert.True(t, p.Allows(strings.Trim(identity, `"`), false, "a"), identity)
+	}
 }
 
 func TestWithinIsWhatOneMayListAndNoMore(t *testing.T) {
