@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -71,4 +72,36 @@ func TestNothingThatIsOpenHoldsAnUpgradeUp(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A6: a term that was taken over proclaims nothing if a newer policy does not give its name. It stays
+// held, and can be renewed, confirmed and released.
+func TestAPolicyHoldsForATermThatWasTakenOver(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	dir := t.TempDir()
+	args := []string{"--state-dir", filepath.Join(dir, "state")}
+	p := start(t, etcd, "", args...)
+	for id, name := range []string{"chief", "other"} {
+		out := p.call("Acquire", object{"session": hex32(1), "requestId": hex32(id), "names": []string{name}, "mode": "ELECTION", "value": "YQ==", "waitMs": 5000})
+		require.Equal(t, "HELD", out["state"])
+	}
+	p.stop(syscall.SIGTERM)
+	policy := filepath.Join(dir, "policy")
+	require.NoError(t, os.WriteFile(policy, fmt.Appendf(nil, "uid:%d other\n", os.Getuid()), 0o600))
+	p = start(t, etcd, p.socket, append(args, "--policy", policy)...)
+	proclaim := func(id int) object { return object{"session": hex32(1), "requestId": hex32(id), "value": "Yg=="} }
+	status, out := p.raw("Proclaim", marshal(proclaim(0)))
+	assert.Equal(t, http.StatusForbidden, status, out)
+	assert.Equal(t, "permission_denied", out["code"])
+	assert.Contains(t, out["message"], `no name "chief"`)
+	assert.Equal(t, "HELD", lockOf(p.call("Proclaim", proclaim(1)))["state"])
+	assert.Equal(t, "HELD", lockOf(p.call("Confirm", object{"session": hex32(1), "requestId": hex32(0)}))["state"])
+	assert.Len(t, p.locks(1), 2)
+
+	reader := start(t, etcd, "")
+	assert.Equal(t, "YQ==", reader.call("Leader", object{"name": "chief"})["value"])
+	assert.Equal(t, "Yg==", reader.call("Leader", object{"name": "other"})["value"])
+	results := p.call("Release", object{"session": hex32(1), "requestIds": []string{hex32(0)}})["results"].([]any)
+	assert.Equal(t, true, results[0].(object)["released"])
 }

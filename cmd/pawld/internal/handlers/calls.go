@@ -150,7 +150,7 @@ func (c *calls) Proclaim(ctx context.Context, r *connect.Request[pb.ProclaimRequ
 	}
 	ctx, cancel := context.WithTimeout(ctx, etcdWait)
 	defer cancel()
-	l, err := c.s.Locks.Proclaim(ctx, req, r.Msg.RequestId, r.Msg.Value)
+	l, err := c.s.Locks.Proclaim(ctx, req, r.Msg.RequestId, r.Msg.Value, func(name string) error { return c.may(ctx, name) })
 	if err != nil {
 		return nil, refusal(err)
 	}

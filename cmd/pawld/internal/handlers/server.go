@@ -212,6 +212,8 @@ func refusal(err error) error {
 	code := connect.CodeUnavailable
 	var e *table.Error
 	switch {
+	case errors.As(err, new(*connect.Error)): // the policy's
+		return err
 	case errors.As(err, &e):
 		code = codes[e.Code]
 	case errors.Is(err, locks.ErrNoTerm), errors.Is(err, peer.ErrNoProcess):

@@ -173,7 +173,7 @@ func TestWhatWaitsWhileAnotherProcessBindsIsPromisedNothing(t *testing.T) {
 			return err
 		}},
 		"Proclaim": {aboutIs("term"), func(d *daemon) error {
-			_, err := d.Proclaim(d.w.Context(), by(d, 0), "term", []byte("v"))
+			_, err := d.Proclaim(d.w.Context(), by(d, 0), "term", []byte("v"), anyName)
 			return err
 		}},
 		"Release": {aboutIs("name"), func(d *daemon) error {

@@ -16,22 +16,24 @@ var ErrNoTerm = errors.New("request_id is no election's")
 
 // Confirm reads from etcd whether a lock is held.
 func (s *Service) Confirm(ctx context.Context, r Request, id string) (Lock, error) {
-	return s.withHeld(r, id, func(h *held) error { return h.Confirm(ctx) })
+	return s.withHeld(r, id, func(*part) error { return nil }, func(h *held) error { return h.Confirm(ctx) })
 }
 
-// Proclaim changes the value of a term.
-func (s *Service) Proclaim(ctx context.Context, r Request, id string, value []byte) (Lock, error) {
-	return s.withHeld(r, id, func(h *held) error {
-		if h.term == nil {
+// Proclaim changes the value of a term, unless may refuses its name: a term that was taken over may be
+// of a name that a newer policy does not give.
+func (s *Service) Proclaim(ctx context.Context, r Request, id string, value []byte, may func(name string) error) (Lock, error) {
+	allowed := func(p *part) error {
+		if p.held.term == nil {
 			return ErrNoTerm
 		}
-		return h.term.Proclaim(ctx, value)
-	})
+		return may(p.want.Names[0])
+	}
+	return s.withHeld(r, id, allowed, func(h *held) error { return h.term.Proclaim(ctx, value) })
 }
 
-// withHeld calls do with what is held, and returns the lock as it is then. An unknown lock is not
-// held.
-func (s *Service) withHeld(r Request, id string, do func(h *held) error) (Lock, error) {
+// withHeld calls do with what is held, if allowed returns nil for it, and returns the lock as it is
+// then. An unknown lock is not held. allowed is called with s.mu held.
+func (s *Service) withHeld(r Request, id string, allowed func(p *part) error, do func(h *held) error) (Lock, error) {
 	ref := table.Ref{Session: r.Session, Request: id}
 	notHeld := Lock{Listed: table.Listed{Ref: ref, State: table.Lost, Why: table.ErrNotHeld}}
 	s.mu.Lock()
@@ -44,6 +46,9 @@ func (s *Service) withHeld(r Request, id string, do func(h *held) error) (Lock, 
 	}
 	l, known := s.table.One(ref, r.Arrival, clock.Now())
 	if p := s.parts[ref]; known && l.State == table.Held && p != nil {
+		if err := allowed(p); err != nil {
+			return Lock{}, err
+		}
 		s.unlock()
 		err := do(p.held)
 		s.mu.Lock()
@@ -54,8 +59,6 @@ func (s *Service) withHeld(r Request, id string, do func(h *held) error) (Lock, 
 		switch {
 		case lost:
 			s.table.Lose(ref, err, clock.Now())
-		case errors.Is(err, ErrNoTerm):
-			return Lock{}, err
 		case err != nil && p.held.Err() == nil:
 			return Lock{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}

@@ -116,7 +116,7 @@ func TestALossThatAConfirmFindsWhilePawldStopsIsLeftToTheSuccessor(t *testing.T)
 	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		l := d.hold("a", "1", "name")
-		_, err := d.withHeld(d.request("a", 0), "1", func(*held) error {
+		_, err := d.withHeld(d.request("a", 0), "1", func(*part) error { return nil }, func(*held) error {
 			d.Drain()
 			return fmt.Errorf("%w: %w", lock.ErrLost, lock.ErrKeyOverwritten)
 		})

@@ -71,6 +71,9 @@ func exclusive(name string) Want {
 	return Want{Names: []string{name}, Modes: []Mode{Exclusive}, Owner: `uid:1 "me"`}
 }
 
+// anyName is the policy.
+func anyName(string) error { return nil }
+
 func (d *daemon) acquire(session, id string, wait time.Duration, w Want) Answer {
 	d.w.Helper()
 	a, err := d.Acquire(d.w.Context(), d.request(session, wait), id, 0, w, 5000)
@@ -466,7 +469,7 @@ func TestConfirmAndProclaimAskEtcd(t *testing.T) {
 		got, err := d.Confirm(w.Context(), d.request("a", 0), "1")
 		require.NoError(w, err)
 		assert.Equal(w, table.Held, got.State)
-		_, err = d.Proclaim(w.Context(), d.request("a", 0), "1", []byte("v"))
+		_, err = d.Proclaim(w.Context(), d.request("a", 0), "1", []byte("v"), anyName)
 		assert.ErrorIs(w, err, ErrNoTerm)
 		w.f.Delete(l.Keys[0])
 		got, err = d.Confirm(w.Context(), d.request("a", 0), "1")
@@ -479,7 +482,7 @@ func TestConfirmAndProclaimAskEtcd(t *testing.T) {
 		}
 		a := d.acquire("a", "e", 0, Want{Names: []string{"e"}, Modes: []Mode{Election}, Value: []byte("v1")})
 		require.Equal(w, table.Held, a.State)
-		_, err = d.Proclaim(w.Context(), d.request("a", 0), "e", []byte("v2"))
+		_, err = d.Proclaim(w.Context(), d.request("a", 0), "e", []byte("v2"), anyName)
 		require.NoError(w, err)
 		assert.Equal(w, "v2", string(w.f.Get(a.Keys[0]).Value))
 	})
