@@ -55,10 +55,27 @@ func wanted(m *pb.AcquireRequest, identity string) (locks.Want, error) {
 			return w, invalid("names: %q is given twice", name)
 		}
 	}
-	if w.Owner = identity; m.Owner != "" {
-		w.Owner += " " + strconv.Quote(m.Owner)
-	}
+	w.Owner = ownerOf(identity, m.Owner)
 	return w, nil
+}
+
+// ownerOf is what a key's owner is: the identity, and then the client's own text, quoted. An identity that
+// could be read as two words, or as a quoted text, is quoted, too: otherwise cn:worker would own what
+// "cn:worker 2" holds.
+func ownerOf(identity, text string) string {
+	if quoted := strconv.Quote(identity); strings.Contains(identity, " ") || quoted != `"`+identity+`"` {
+		identity = quoted
+	}
+	if text == "" {
+		return identity
+	}
+	return identity + " " + strconv.Quote(text)
+}
+
+// owns reports whether an owner is of an identity.
+func owns(identity, owner string) bool {
+	own := ownerOf(identity, "")
+	return owner == own || strings.HasPrefix(owner, own+" ")
 }
 
 // modesOf returns the modes of the names, one for each, or what is wrong with names and modes.

@@ -141,6 +141,6 @@ func entry(p inspect.Position, mine string) *pb.ListResponse_Entry {
 	if !p.Since.IsZero() {
 		e.Since = p.Since.UTC().Format(time.RFC3339Nano)
 	}
-	e.Mine = p.Owner == mine || strings.HasPrefix(p.Owner, mine+" ")
+	e.Mine = owns(mine, p.Owner)
 	return e
 }

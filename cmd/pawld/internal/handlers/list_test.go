@@ -284,3 +284,18 @@ func TestListIsBounded(t *testing.T) {
 		assert.Equal(t, name == "one queue", answer.More, name)
 	}
 }
+
+// An identity that begins with another one, or that looks like another one with its text, is its own.
+func TestMineIsOfOneIdentityAlone(t *testing.T) {
+	identities := []string{"cn:worker", "cn:worker 2", `cn:worker "2"`, `"cn:worker"`, `cn:worker"`, `cn:worker\`, "cn:worker\t2", "cn:worker\u00a02", "uid:1", "uid:10", "spiffe://a/b"}
+	for _, owner := range identities {
+		for _, text := range []string{"", "2", `"`, " "} {
+			for _, who := range identities {
+				assert.Equal(t, who == owner, owns(who, ownerOf(owner, text)), "%s, %q of %s", who, text, owner)
+			}
+		}
+	}
+	assert.Equal(t, `cn:worker "2"`, ownerOf("cn:worker", "2"))
+	assert.Equal(t, `"cn:worker 2" "a"`, ownerOf("cn:worker 2", "a"))
+	assert.Equal(t, "uid:1000", ownerOf("uid:1000", ""))
+}
