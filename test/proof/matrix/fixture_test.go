@@ -241,67 +241,73 @@ func (p *person) acquireAs(t *testing.T, s *pawl.Session, name string, shared bo
 	return h, err
 }
 
+// acquireSet makes one attempt at two names at once, both shared or both exclusive.
+func (p *person) acquireSet(t *testing.T, s *pawl.Session, shared bool, limit time.Duration) (h *lock.HeldMulti, err error) {
+	names := []string{p.w.name, p.w.second()}
+	wants := []lock.Want{lock.Exclusive(names[0]), lock.Exclusive(names[1])}
+	if shared {
+		wants = []lock.Want{lock.Shared(names[0]), lock.Shared(names[1])}
+	}
+	p.recordAll(history.Acquire, names, limit, func(ctx context.Context, o *history.Op) {
+		o.Shared = shared
+		h, err = lock.NewMulti(s, lock.Options{}, wants...).Acquire(ctx)
+		if o.Outcome = history.OK; err != nil {
+			o.Outcome, o.Err = history.Refused, err.Error()
+		} else {
+			o.Token = int64(h.Token())
+		}
+	})
+	assert.True(t, (h == nil) == (err != nil), "an error and a handle are never both nil, nor both set")
+	return h, err
+}
+
+// acquireSlot makes one attempt at a slot of a semaphore with two.
+func (p *person) acquireSlot(t *testing.T, s *pawl.Session, limit time.Duration) (h *lock.Permit, err error) {
+	const permits = 2
+	p.record(history.Acquire, p.w.name, limit, func(ctx context.Context, o *history.Op) {
+		h, err = lock.NewSemaphore(s, p.w.name, permits, lock.Options{}).Acquire(ctx)
+		if o.Outcome = history.OK; err != nil {
+			o.Outcome, o.Err = history.Refused, err.Error()
+		} else {
+			o.Token, o.Slot, o.Permits = int64(h.Token()), slotOf(h), permits
+		}
+	})
+	assert.True(t, (h == nil) == (err != nil), "an error and a handle are never both nil, nor both set")
+	return h, err
+}
+
 // hold acquires the cell's lock, with as many attempts, and sessions, as it
 // takes.
 func (p *person) hold(t *testing.T, s *pawl.Session) *lock.Held { return p.holdAs(t, s, false) }
 
 // holdAs is hold, shared or exclusive.
 func (p *person) holdAs(t *testing.T, s *pawl.Session, shared bool) *lock.Held {
-	var h *lock.Held
-	p.until(t, "the lock", func() (err error) {
-		if s.Err() != nil {
-			s = p.session(t)
-		}
-		h, err = p.acquireAs(t, s, p.w.name, shared, patience)
-		return err
+	return untilHeld(t, p, s, "the lock", func(s *pawl.Session) (*lock.Held, error) {
+		return p.acquireAs(t, s, p.w.name, shared, patience)
 	})
-	return h
 }
 
 // holdSet is holdAs for two names at once.
 func (p *person) holdSet(t *testing.T, s *pawl.Session, shared bool) *lock.HeldMulti {
-	var h *lock.HeldMulti
-	names := []string{p.w.name, p.w.name + "-second"}
-	wants := []lock.Want{lock.Exclusive(names[0]), lock.Exclusive(names[1])}
-	if shared {
-		wants = []lock.Want{lock.Shared(names[0]), lock.Shared(names[1])}
-	}
-	p.until(t, "the set", func() (err error) {
-		if s.Err() != nil {
-			s = p.session(t)
-		}
-		p.recordAll(history.Acquire, names, patience, func(ctx context.Context, o *history.Op) {
-			o.Shared = shared
-			h, err = lock.NewMulti(s, lock.Options{}, wants...).Acquire(ctx)
-			if o.Outcome = history.OK; err != nil {
-				o.Outcome, o.Err = history.Refused, err.Error()
-			} else {
-				o.Token = int64(h.Token())
-			}
-		})
-		assert.True(t, (h == nil) == (err != nil), "an error and a handle are never both nil, nor both set")
-		return err
+	return untilHeld(t, p, s, "the set", func(s *pawl.Session) (*lock.HeldMulti, error) {
+		return p.acquireSet(t, s, shared, patience)
 	})
-	return h
 }
 
 // holdSlot is hold for a slot of a semaphore with two.
 func (p *person) holdSlot(t *testing.T, s *pawl.Session) *lock.Permit {
-	const limit = 2
-	var h *lock.Permit
-	p.until(t, "a slot", func() (err error) {
+	return untilHeld(t, p, s, "a slot", func(s *pawl.Session) (*lock.Permit, error) {
+		return p.acquireSlot(t, s, patience)
+	})
+}
+
+// untilHeld repeats attempt until it succeeds, with new sessions where one has ended.
+func untilHeld[H held](t *testing.T, p *person, s *pawl.Session, what string, attempt func(s *pawl.Session) (H, error)) (h H) {
+	p.until(t, what, func() (err error) {
 		if s.Err() != nil {
 			s = p.session(t)
 		}
-		p.record(history.Acquire, p.w.name, patience, func(ctx context.Context, o *history.Op) {
-			h, err = lock.NewSemaphore(s, p.w.name, limit, lock.Options{}).Acquire(ctx)
-			if o.Outcome = history.OK; err != nil {
-				o.Outcome, o.Err = history.Refused, err.Error()
-			} else {
-				o.Token, o.Slot, o.Permits = int64(h.Token()), slotOf(h), limit
-			}
-		})
-		assert.True(t, (h == nil) == (err != nil), "an error and a handle are never both nil, nor both set")
+		h, err = attempt(s)
 		return err
 	})
 	return h
@@ -371,6 +377,9 @@ func (p *person) release(t *testing.T, h held) (err error) {
 	assert.Error(t, h.Err(), "what was released has ended")
 	return err
 }
+
+// second is the other name of the cell's sets.
+func (w *fixture) second() string { return w.name + "-second" }
 
 // data is the key that is written under the guard.
 func (w *fixture) data() string { return "data/" + w.name }

@@ -110,6 +110,10 @@ var phases = []phase{
 	{"share", share},
 	{"set", severalNames},
 	{"permit", permits},
+	{"readers wait", readersWait},
+	{"writer waits", writerWaits},
+	{"set waits", setWaits},
+	{"permits wait", permitsWait},
 	{"observe", observe},
 }
 
@@ -165,34 +169,6 @@ func permits(t *testing.T, w *fixture) func(func()) {
 		}
 		w.kept(t, w.b.release(t, first))
 		w.kept(t, w.a.release(t, second))
-	}
-}
-
-// queued has b hold the lock and a wait for it. next waits until a holds it too,
-// and gives it back; kept: a's position in the queue must have been kept.
-func (w *fixture) queued(t *testing.T) (h *lock.Held, next func(kept bool)) {
-	h = w.b.hold(t, w.b.session(t))
-	s := w.a.session(t)
-	var held *lock.Held
-	var err error
-	done := make(chan struct{})
-	go func() { // ends with its context, at the latest
-		defer close(done)
-		held, err = w.a.acquire(t, s, w.name, recovery)
-	}()
-	w.seen.appeared(t, w.name, 2)
-	return h, func(kept bool) {
-		<-done
-		if err != nil && w.fault.loses && errors.Is(err, context.DeadlineExceeded) == false {
-			return // it learnt of it, and is free to try again
-		}
-		if kept || err == nil {
-			require.NoError(t, err, "a waiter keeps its position")
-		} else {
-			held = w.a.hold(t, s)
-		}
-		_ = w.a.once(held)
-		_ = w.a.release(t, held)
 	}
 }
 

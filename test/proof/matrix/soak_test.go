@@ -38,10 +38,10 @@ const (
 // workers is how many processes take part.
 const workers = 3
 
-// TestSoak has three processes take one lock and lead one election again and
-// again, with a fault of the table in each round and one of the processes
-// stopped every few seconds, and checks each round's history, and what is left
-// of it. It lasts for one round, or for PAWL_SOAK.
+// TestSoak has three processes take two names, one or both, shared or exclusive, and slots of a
+// semaphore, and lead one election, again and again, with a fault of the table in each round and
+// one of the processes stopped every few seconds, and checks each round's history, and what is
+// left of it. It lasts for one round, or for PAWL_SOAK.
 func TestSoak(t *testing.T) {
 	s := newSoak(t)
 	if s.run(t, lasting(t, soakEnv)); t.Failed() {
