@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -149,6 +150,29 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 	assert.Less(t, time.Since(begin), 10*time.Second)
 
 	p.hold(1, 1, "n")
+}
+
+// A body that trickles in is refused in the end: otherwise a few of them would be all calls at a time.
+func TestABodyThatTricklesInIsRefused(t *testing.T) {
+	t.Parallel()
+	p := start(t, etcdtest.Start(t), "")
+	c := dialed(t, "unix", p.socket, nil)
+	_, err := io.WriteString(c, "POST /pawl.v1.Locks/Leader HTTP/1.1\r\nHost: pawl\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
+	require.NoError(t, err)
+	begin := time.Now()
+	go func() { // ends with the connection
+		for err := error(nil); err == nil; time.Sleep(200 * time.Millisecond) {
+			_, err = io.WriteString(c, " ")
+		}
+	}()
+	require.NoError(t, c.SetReadDeadline(begin.Add(25*time.Second)))
+	answer, err := io.ReadAll(c)
+	if !errors.Is(err, syscall.ECONNRESET) { // it is sent a space after it was closed
+		require.NoError(t, err, "closed by pawld")
+	}
+	assert.GreaterOrEqual(t, time.Since(begin), 9*time.Second)
+	assert.Contains(t, string(answer), "HTTP/1.1 400 ")
+	assert.Contains(t, string(answer), `"invalid_argument"`)
 }
 
 const MaxBodyTest = 64 << 10

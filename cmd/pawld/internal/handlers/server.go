@@ -172,8 +172,7 @@ func (s *Server) whole(next http.Handler) http.Handler {
 		conn := http.NewResponseController(w)
 		_ = conn.SetReadDeadline(time.Now().Add(bodyWait))
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
-		_ = conn.SetReadDeadline(time.Time{})
-		if err != nil {
+		if err != nil { // the deadline stays: net/http reads the rest of the body before it answers
 			code := connect.CodeInvalidArgument
 			if large := new(http.MaxBytesError); errors.As(err, &large) {
 				code, err = connect.CodeResourceExhausted, fmt.Errorf("the body has more than %d bytes", MaxBody)
@@ -181,6 +180,7 @@ func (s *Server) whole(next http.Handler) http.Handler {
 			refuse(w, r, code, err, http.StatusBadRequest)
 			return
 		}
+		_ = conn.SetReadDeadline(time.Time{})
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(w, r)
 	})
