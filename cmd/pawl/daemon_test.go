@@ -372,4 +372,12 @@ func TestCommandsShowTheOwnersOfADaemonsClients(t *testing.T) {
 	assert.Equal(t, owner+"\n", said("show", "--holder", "lock"))
 	assert.Equal(t, "by name\n", said("show", "--holder", "chief"))
 	onTerminal(t, s.Addr(), "top").shows("chief", owner, "lock", owner)
+
+	page := pageIsAt.FindStringSubmatch(next(t, begin(t, s.Addr(), "ui", "--listen", "127.0.0.1:0").lines()))
+	require.NotNil(t, page)
+	eventually(t, func() bool { return len(stateOf(t, page[1]).Queues) == 5 }, "the page does not show every name")
+	for _, q := range stateOf(t, page[1]).Queues {
+		require.Len(t, q.Positions, 1, q.Name)
+		assert.Equal(t, owner, q.Positions[0].Owner, q.Name)
+	}
 }

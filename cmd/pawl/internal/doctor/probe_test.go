@@ -121,6 +121,7 @@ func TestTheDoctorShowsAnIdentityWhole(t *testing.T) {
 	for owner, want := range map[string]string{
 		`uid:0 "pawl doctor"`:                   " for uid:0",
 		`cn:a worker of the shop "pawl doctor"`: " for cn:a worker of the shop",
+		`"cn:a worker" "pawl doctor"`:           ` for "cn:a worker"`,
 		"cn:a\x1b[2J \"pawl doctor\"":           ` for "cn:a\x1b[2J"`,
 	} {
 		f := fakeOf(t, map[string]func(w http.ResponseWriter){"List": says(http.StatusOK, object{"queues": []object{{"entries": []object{{"owner": owner}}}}})})

@@ -3,6 +3,7 @@ package state
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,4 +80,28 @@ func TestTheFileSaysWhichReleasesAreUndecided(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
 	assert.Equal(t, table.Held, got.Sessions[0].Rows[0].State)
+}
+
+// What another version has left stays for a pawld that knows it.
+func TestAFileOfAnotherVersionIsRefusedAndLeft(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	d, err := Open(path)
+	require.NoError(t, err)
+	defer d.Close()
+	require.NoError(t, d.Write(left(t)))
+	file := filepath.Join(path, "state.json")
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Contains(t, string(text), `"Version":1,`)
+	for was, want := range map[string]string{
+		`{"Version":2,`: "is of version 2, this pawld knows 1",
+		`{`:             "is of version 0, this pawld knows 1",
+		`[`:             "state.json: ",
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(text), `{"Version":1,`, was, 1)), 0o600))
+		_, ok, err := d.Take()
+		assert.False(t, ok)
+		assert.ErrorContains(t, err, want)
+		assert.FileExists(t, file)
+	}
 }
