@@ -16,8 +16,10 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -215,18 +217,12 @@ func TestATokenIsForLoopbackAndHasNoNamesWithoutAPolicy(t *testing.T) {
 // A10.5: another user, and one that cannot be distinguished from others.
 func TestAnotherUserHasItsOwnSessions(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Skip("only root can be another user")
+		skip(t, "only root can be another user")
 	}
 	t.Parallel()
 	p := start(t, etcdtest.Start(t), "")
 	p.hold(1, 1, "n")
-	curl := func(uid uint32, method, body string) string {
-		cmd := exec.Command("curl", "-sS", "-m", "10", "--unix-socket", p.socket, "-H", "content-type:application/json", "--data-binary", "@-", api+method)
-		cmd.Stdin = strings.NewReader(body)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
-		out, _ := cmd.CombinedOutput()
-		return string(out)
-	}
+	curl := func(uid uint32, method, body string) string { return p.curlAs(uid, uid, method, body) }
 	renew := marshal(object{"session": hex32(1)})
 	assert.Contains(t, curl(12345, "Renew", renew), "curl: (7)", "the socket is its owner's and its group's")
 	require.NoError(t, os.Chmod(p.socket, 0o666))
@@ -236,6 +232,50 @@ func TestAnotherUserHasItsOwnSessions(t *testing.T) {
 	assert.Contains(t, curl(65534, "Renew", renew), "user of another namespace")
 	require.Len(t, p.locks(1), 1)
 	assert.Equal(t, "HELD", p.locks(1)[0]["state"])
+}
+
+// curlAs calls as another user, and returns what curl prints.
+func (p *pawld) curlAs(uid, gid uint32, method, body string) string {
+	cmd := exec.Command("curl", "-sS", "-m", "10", "--unix-socket", p.socket, "-H", "content-type:application/json", "--data-binary", "@-", api+method)
+	cmd.Stdin = strings.NewReader(body)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: gid}}
+	out, _ := cmd.CombinedOutput()
+	return string(out)
+}
+
+// The socket is for the group that is named, and for no other.
+func TestTheSocketIsItsGroups(t *testing.T) {
+	t.Parallel()
+	group := otherGroup(t)
+	p := start(t, etcdtest.Start(t), "", "--socket-group", group.Name)
+	p.hold(1, 1, "n") // it serves, and not only listens
+	info, err := os.Stat(p.socket)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o660), info.Mode().Perm())
+	assert.Equal(t, group.Gid, fmt.Sprint(info.Sys().(*syscall.Stat_t).Gid))
+	if os.Getuid() == 0 {
+		gid, err := strconv.ParseUint(group.Gid, 10, 32)
+		require.NoError(t, err)
+		assert.Contains(t, p.curlAs(12345, uint32(gid), "Leader", `{"name":"n"}`), `"owner":"uid:0"`)
+		assert.Contains(t, p.curlAs(12345, 12345, "Leader", `{"name":"n"}`), "curl: (7)")
+	}
+}
+
+// otherGroup is a group that this process may give a file to, and is not its own.
+func otherGroup(t *testing.T) *user.Group {
+	t.Helper()
+	all, err := os.Getgroups()
+	require.NoError(t, err)
+	if os.Getuid() == 0 {
+		all = append(all, 1, 2, 3) // of the system's own
+	}
+	for _, gid := range all {
+		if group, err := user.LookupGroupId(strconv.Itoa(gid)); err == nil && gid != os.Getegid() {
+			return group
+		}
+	}
+	skip(t, "this user is in one group alone")
+	return nil
 }
 
 // No secret is logged.
