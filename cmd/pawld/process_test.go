@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -277,32 +280,95 @@ func TestAStoppedPawldFindsItsLocksLostAtItsFirstTick(t *testing.T) {
 	require.NoError(t, h.Release(t.Context()))
 }
 
-// V6, V7: each call is made twice, the first one's answer being lost.
-func TestEachCallCanBeRepeated(t *testing.T) {
-	t.Parallel()
-	p := start(t, etcdtest.Start(t), "")
-	twice := func(method string, body object) object {
-		first := p.call(method, body)
-		second := p.call(method, body)
-		for _, out := range []object{first, second} {
-			if l := lockOf(out); l != nil {
-				delete(l, "validForMs")
+// A lossy network loses the first request of each three before it arrives, and the answer of the second.
+type lossy struct {
+	http.RoundTripper
+	sent int
+}
+
+var errLossy = errors.New("lost")
+
+func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
+	l.sent++
+	if l.sent%3 == 1 {
+		return nil, errLossy
+	}
+	resp, err := l.RoundTripper.RoundTrip(r)
+	if l.sent%3 == 2 && err == nil {
+		_, _ = io.Copy(io.Discard, resp.Body) // it was executed
+		_ = resp.Body.Close()
+		return nil, errLossy
+	}
+	return resp, err
+}
+
+// writes are the events at etcd of all keys below name, in order.
+func writes(t *testing.T, etcd *etcdtest.Server, name string) (events []string) {
+	t.Helper()
+	conn := etcd.Conn(t)
+	last, err := etcdpb.NewKVClient(conn).Put(t.Context(), &etcdpb.PutRequest{Key: []byte("the end of the log")})
+	require.NoError(t, err)
+	watch, err := etcdpb.NewWatchClient(conn).Watch(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, watch.Send(&etcdpb.WatchRequest{RequestUnion: &etcdpb.WatchRequest_CreateRequest{CreateRequest: &etcdpb.WatchCreateRequest{
+		Key: []byte{0}, RangeEnd: []byte{0}, StartRevision: 1,
+	}}}))
+	for {
+		resp, err := watch.Recv()
+		require.NoError(t, err)
+		for _, ev := range resp.Events {
+			if ev.Kv.ModRevision == last.Header.Revision {
+				return events
+			}
+			if strings.HasPrefix(string(ev.Kv.Key), name+"/") {
+				events = append(events, ev.Type.String())
 			}
 		}
-		assert.Equal(t, first, second, method)
-		return second
 	}
-	s := hex32(1)
-	twice("Acquire", object{"session": s, "requestId": hex32(2), "names": []string{"n"}, "mode": "ELECTION", "value": "eA==", "waitMs": 1000})
-	twice("Confirm", object{"session": s, "requestId": hex32(2)})
-	twice("Proclaim", object{"session": s, "requestId": hex32(2), "value": "eQ=="})
-	twice("Leader", object{"name": "n"})
-	twice("Release", object{"session": s, "requestIds": []string{hex32(2)}})
-	twice("Release", object{"session": s, "requestIds": []string{hex32(3)}})
+}
+
+// V6, V7: each call fails twice, once before it is executed and once after, and has its effect once, as
+// etcd's log of events shows.
+func TestEachCallCanBeRepeated(t *testing.T) {
+	t.Parallel()
+	etcd := etcdtest.Start(t)
+	p := start(t, etcd, "")
+	client := &http.Client{Transport: &lossy{RoundTripper: p.http.Transport}}
+	thrice := func(method string, body object) object {
+		for range 2 {
+			_, _, err := post(client, api+method, marshal(body))
+			require.ErrorIs(t, err, errLossy, method)
+		}
+		status, out, err := post(client, api+method, marshal(body))
+		require.NoError(t, err, method)
+		require.Equal(t, 200, status, "%s: %v", method, out)
+		return out
+	}
+	s, id := hex32(1), hex32(2)
+	acquired := thrice("Acquire", object{"session": s, "requestId": id, "names": []string{"n"}, "mode": "ELECTION", "value": "eA==", "waitMs": 1000})
+	require.Equal(t, "HELD", acquired["state"])
+	token := lockOf(acquired)["token"]
+	assert.Equal(t, []string{"PUT"}, writes(t, etcd, "n"))
+	assert.Equal(t, token, lockOf(thrice("Confirm", object{"session": s, "requestId": id}))["token"])
+	renewed := thrice("Renew", object{"session": s})["locks"].([]any)
+	require.Len(t, renewed, 1)
+	assert.Equal(t, token, renewed[0].(object)["token"])
+	assert.Equal(t, []string{"PUT"}, writes(t, etcd, "n"), "neither writes")
+	assert.Equal(t, token, lockOf(thrice("Proclaim", object{"session": s, "requestId": id, "value": "eQ=="}))["token"])
+	leader := thrice("Leader", object{"name": "n"})
+	assert.Equal(t, "eQ==", leader["value"])
+	assert.Len(t, thrice("List", object{"name": "n"})["queues"], 1)
+	for _, id := range []string{id, hex32(3)} { // the second was never acquired
+		thrice("Release", object{"session": s, "requestIds": []string{id}})
+	}
+	log := writes(t, etcd, "n")
+	assert.Equal(t, "PUT", log[0])
+	assert.Equal(t, "DELETE", log[len(log)-1])
+	assert.LessOrEqual(t, len(log), 4, "%v: the value that was proclaimed twice is written twice at the most", log)
 	_, out := p.raw("Acquire", marshal(object{"session": s, "requestId": hex32(3), "names": []string{"n"}, "mode": "EXCLUSIVE"}))
 	assert.Equal(t, "invalid_argument", out["code"], "an Acquire that comes after its Release")
-	p.call("Release", object{"session": s})
-	p.call("Release", object{"session": s})
+	thrice("Release", object{"session": s})
+	assert.Equal(t, log, writes(t, etcd, "n"))
 	assert.Empty(t, p.call("List", object{})["queues"])
 }
 
