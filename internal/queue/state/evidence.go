@@ -9,15 +9,16 @@ import "github.com/pawl-locks/pawl/internal/keys"
 //     way of its own key (Enqueued, with Whole set).
 //  2. A query found its own key's create revision and the session key's modification
 //     revision as we know them, and read no key in its way that was created earlier, at a
-//     revision not below its own key's (Answered, without a predecessor). The transaction
-//     that settles an enqueue is such a query if it reads all of that.
+//     revision not below its own key's (Answered, without a predecessor). Package queue
+//     reads the answer in before (query.go). The transaction that settles an enqueue is
+//     such a query if it reads all of that; its answer is read in settledFirst (settle.go).
 //  3. The predecessor's release put a handoff on its own key, in the transaction that
 //     deleted the predecessor, and found its own key there. The predecessor was the
 //     holder until then, so nothing created earlier is left (handedOff).
 //  4. A take put the key of a free slot, and in the same transaction found its own key in
 //     the turnstile and deleted it (rule SM1; took).
 //  5. The process that took the session over made a query as in 2 about a key that its
-//     predecessor held (rule N6; Resumed).
+//     predecessor held (rule N6; Resumed). Its answer is read in resumed (resume.go).
 //
 // Every key of the queue is in the way of an exclusive key; every key that is not shared is
 // in the way of a shared one (rules RW1, RW2). Package queue's transactions read no other
