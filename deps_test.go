@@ -4,8 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"maps"
+	"os"
 	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -170,6 +175,34 @@ func TestPackagesImportOnlyWhatTheTablesAllow(t *testing.T) {
 			}
 		}
 	}
+}
+
+var mapped = regexp.MustCompile("`([\\w./*-]+)`")
+
+// The map of ARCHITECTURE.md names every package, and nothing that does not exist.
+func TestTheMapHasEachPackage(t *testing.T) {
+	text, err := os.ReadFile("ARCHITECTURE.md")
+	require.NoError(t, err)
+	var patterns []string
+	for _, row := range regexp.MustCompile(`(?m)^\|[^|]*\|([^|]*)\|[^|]*\|$`).FindAllStringSubmatch(string(text), -1) {
+		for _, m := range mapped.FindAllStringSubmatch(row[1], -1) {
+			name := strings.Replace(m[1], "*", "...", 1)
+			if name == "pawl" {
+				name = "."
+			}
+			dir := strings.TrimSuffix(name, "/...")
+			assert.DirExists(t, dir, "the map names it")
+			patterns = append(patterns, name, dir)
+		}
+	}
+	require.Greater(t, len(patterns), 100)
+	require.NoError(t, filepath.WalkDir(".", func(p string, _ fs.DirEntry, err error) error {
+		if path.Ext(p) == ".go" {
+			dir := filepath.ToSlash(filepath.Dir(p))
+			assert.True(t, match(patterns, dir), "the map of ARCHITECTURE.md lacks %s", dir)
+		}
+		return err
+	}))
 }
 
 // The packages that users import depend on etcd's stubs, gRPC, and what these two need. Add
