@@ -114,9 +114,11 @@ func (s *Session) extend(sent clock.Instant, ttl time.Duration) error {
 	})
 }
 
-// whileValid calls f under mu, unless the session has ended; then the error is why. All that
-// adds to a session, or extends it, goes through here: the end, which is marked under mu, has
-// all of it or finds it refused.
+// whileValid calls f under mu, unless the session has ended; then the error is why. Whatever
+// extends the session, or begins an entry, an acquisition or a promise on it, goes through here:
+// the end, which is marked under mu, has all of it or finds it refused. The watch of the session
+// key and the arming of an acquisition compare the end by themselves, because an end is no
+// error for them.
 func (s *Session) whileValid(f func() error) error {
 	if err := s.Err(); err != nil {
 		return err

@@ -3,7 +3,10 @@ package session
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,13 +21,14 @@ func TestEachPieceOfEvidenceMovesAnEntryAsTheTableSays(t *testing.T) {
 	table := map[state]map[evidence]state{
 		open:    {shown: there, won: held, unwanted: undoing, absent: gone},
 		there:   {won: held, unwanted: leaving, absent: gone},
-		held:    {unwanted: leaving, absent: gone},
+		held:    {unwanted: leaving, overheld: forfeit, absent: gone},
 		undoing: {shown: leaving, absent: gone},
 		leaving: {absent: gone},
+		forfeit: {absent: gone},
 		left:    {resumed: held},
 	}
-	for _, st := range []state{gone, open, there, held, undoing, leaving, left} {
-		for _, ev := range []evidence{shown, won, resumed, unwanted, absent} {
+	for st := gone; st <= left; st++ {
+		for ev := shown; ev <= absent; ev++ {
 			want, moves := table[st][ev]
 			got, ok := st.after(ev)
 			assert.Equal(t, moves, ok, "%d after %d", st, ev)
@@ -37,12 +41,41 @@ func TestEachPieceOfEvidenceMovesAnEntryAsTheTableSays(t *testing.T) {
 	}
 }
 
+// The page of the decision has the same table.
+func TestTheTableOfTheDecisionIsWhatTheLedgerDoes(t *testing.T) {
+	page, err := os.ReadFile("../../docs/decisions/session-ledger.md")
+	require.NoError(t, err)
+	states := map[string]state{"gone": gone, "open": open, "there": there, "held": held, "undoing": undoing, "leaving": leaving, "forfeit": forfeit, "left": left}
+	columns := []evidence{shown, won, unwanted, overheld, absent, resumed}
+	_, rows, found := strings.Cut(string(page), "| from | shown | won | unwanted | overheld | absent | resumed |\n|---|---|---|---|---|---|---|\n")
+	require.True(t, found)
+	listed := 0
+	for row := range strings.Lines(rows) {
+		cells := strings.Split(row, "|")
+		if len(cells) != len(columns)+3 {
+			break
+		}
+		st, ok := states[regexp.MustCompile(`\w+`).FindString(cells[1])]
+		require.True(t, ok, row)
+		listed++
+		for i, ev := range columns {
+			want, moves := states[strings.TrimSpace(cells[2+i])]
+			got, ok := st.after(ev)
+			assert.Equal(t, moves, ok, "evidence %d: %s", ev, row)
+			if moves {
+				assert.Equal(t, want, got, "evidence %d: %s", ev, row)
+			}
+		}
+	}
+	assert.Equal(t, len(states)-1, listed, "all but gone, which nothing changes")
+}
+
 // An entry that is to be removed is never held again, and one that is gone stays gone: the
 // table itself guarantees it, whatever evidence comes in whatever order.
 func TestNoEvidenceBringsAnEntryBack(t *testing.T) {
-	rank := map[state]int{left: 0, open: 0, there: 1, held: 2, undoing: 3, leaving: 4, gone: 5}
+	rank := map[state]int{left: 0, open: 0, there: 1, held: 2, undoing: 3, leaving: 4, forfeit: 4, gone: 5}
 	for st, r := range rank {
-		for _, ev := range []evidence{shown, won, resumed, unwanted, absent} {
+		for ev := shown; ev <= absent; ev++ {
 			after, ok := st.after(ev)
 			assert.Equal(t, ok, rank[after] > r, "%d after %d", st, ev)
 		}
