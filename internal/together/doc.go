@@ -21,13 +21,13 @@
 //   - G3. A query, what settles an enqueue, and Resume also read whether another key has the
 //     own key's create revision, and then fail loudly (internal/queue/query.go). That detects
 //     a tie, and does not prevent it; G2 does.
-//   - G4. A lane is an attempt under way. There is one lane for each 300 µs of the least
+//   - G4. A lane is a request under way. There is one lane for each 300 µs of the least
 //     recent round trip, at least 2 and at most 16. If a lane is free, a write is sent at
 //     once, alone and unchanged. Otherwise it gathers. What has gathered is sent when a lane
-//     is free, or when as many attempts have ended as were under way when the first of it
+//     is free, or when as many requests have ended as were under way when the first of it
 //     came, at most 16, or at once when the request is full. The lane of a request of several
 //     writes is free once each has its answer, and their callers have had a turn. A write that may
-//     not join is sent at once, alone. An attempt without
+//     not join is sent at once, alone. A request without
 //     an answer for max(300 ms, 3 round trips) occupies no lane, and its member is avoided.
 //     Nothing else waits.
 //   - G5. A request has at most 32 writes and 128 KiB. If a server answers "too many

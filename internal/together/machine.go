@@ -63,9 +63,9 @@ func (m *machine) flush(now time.Time) effects {
 	return effects{send: parts, ticket: m.lanes.take(len(parts), now), avoid: m.lanes.silent()}
 }
 
-// next sends what waits if a lane is free. It also does so once as many attempts as there are
-// lanes have ended since, because writes that are sent alone might take every lane that becomes
-// free.
+// next sends what waits if a lane is free. It also does so once as many requests have ended as
+// were under way when the first of what waits came, at most mostLanes, because writes that are
+// sent alone might take every lane that becomes free.
 func (m *machine) next(now time.Time) effects {
 	if len(m.gather.parts) == 0 || m.hold > 0 || !m.lanes.open() && m.gather.passed < m.gather.ahead {
 		return effects{}
