@@ -2,14 +2,16 @@
 // enqueue a key, wait for its predecessor, query, hold, release.
 //
 // A queue is all keys under one name, in the order of their create revisions.
-// The first one that exists is the holder's; its create revision is the fencing token.
-// No two keys of a queue are made at one revision (rule G2: package together) and
-// the holder's is the smallest, so successive holders have strictly increasing
+// An exclusive acquisition is held once its key is the first one that exists. A shared one
+// is held once no key before its own is exclusive. A permit is held once it has the key of a
+// slot. The create revision of a holder's key is its fencing token.
+// No two keys of a queue are made at one revision (rule G2: package together), so successive
+// exclusive holders, and successive holders of one slot, have strictly increasing
 // tokens (K1). The tokens of two names may be equal.
 //
-// An [Acquisition] is the life of one queue key, or of a set's or a permit's. Package state, which is pure, decides its state
-// and the effects of each event; the files here make requests and watches, turn their
-// results into events, and carry the effects out.
+// An [Acquisition] is the life of one queue key, or of the keys of a set or a permit. Package
+// state, which is pure, decides its state and the effects of each event. The files here make
+// requests and watches, turn their results into events, and carry the effects out.
 //
 // # What it guarantees
 //
