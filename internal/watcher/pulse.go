@@ -49,10 +49,10 @@ func (p *pulse) alive(now time.Time) {
 	p.since, p.probed, p.echoed = now, time.Time{}, false
 }
 
-// sent: a creation was sent, now.
-func (p *pulse) sent() {
+// sent: a creation was sent at now.
+func (p *pulse) sent(now time.Time) {
 	if p.unanswered.IsZero() {
-		p.unanswered = time.Now()
+		p.unanswered = now
 	}
 }
 

@@ -1,5 +1,7 @@
 package watcher
 
+import "time"
+
 // sends is memory for what the table wants to send, which is reused.
 type sends struct {
 	topics    []*topic
@@ -35,7 +37,7 @@ func (s *stream) send() {
 		s.link.cancelWatch(id)
 	}
 	if len(out.creations) > 0 {
-		s.pulse.sent()
+		s.pulse.sent(time.Now()) // sending may have taken a while
 	}
 	if cap(out.creations) > kept {
 		*out = sends{}

@@ -128,7 +128,7 @@ func (s *stream) doDue(now time.Time) error {
 		id := s.table.echo()
 		s.hub.mu.Unlock()
 		s.link.echo(id)
-		s.pulse.sent()
+		s.pulse.sent(time.Now())
 		s.pulse.echoed = true
 		_, at = s.pulse.due(now)
 	}
