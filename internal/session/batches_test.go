@@ -132,7 +132,7 @@ func TestTheReadOfABatchShowsEachSessionItsOwnKeys(t *testing.T) {
 		for i, c := range held {
 			assert.Equal(t, i < 50, c.observed[len(c.observed)-1].own == Observed{}, "session %d", i)
 		}
-		requireAll(t, all, "a lock's key is the lock's own trouble")
+		requireAll(t, all, "the loss of a lock's key concerns the lock alone")
 	})
 }
 
@@ -281,7 +281,7 @@ func TestAnAnswerInABatchCountsForNoOtherLease(t *testing.T) {
 
 // Rule N4: what befalls one session of a batch delays no other beyond when it would have renewed alone, and from the next
 // round on costs it nothing.
-func TestOneSessionsTroubleIsNotItsBatchs(t *testing.T) {
+func TestOneSessionsFaultIsNotItsBatchs(t *testing.T) {
 	of := func(s *Session) func(etcdfake.Request) bool {
 		return func(q etcdfake.Request) bool { return q.Message.(*pb.LeaseKeepAliveRequest).ID == s.ID() }
 	}

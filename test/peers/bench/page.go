@@ -63,7 +63,7 @@ func (r *results) page() string {
 		{"Uncontended locks", uncontendedText, r.table("workers", workers, operationColumns) + r.image("throughput.svg")},
 		{"With round trips of 2 ms", delayedText, r.table("workers", delayedPoints(delays[0]), operationColumns) + r.image("throughput-2ms.svg")},
 		{"With round trips of 10 ms", "", r.table("workers", delayedPoints(delays[1]), operationColumns) + r.image("throughput-10ms.svg")},
-		{"When requests cannot be shared, or fail", troubledText, r.table("operation", troubledPoints(), troubledColumns)},
+		{"When requests cannot be shared, or fail", faultyText, r.table("operation", faultyPoints(), faultyColumns)},
 		{"A queue of waiters, locks held for no time", chainText, r.table("waiters", charts()[1].points, chainColumns) + r.image("handoff.svg")},
 		{"A queue of waiters, locks held for 5 ms", "", r.table("waiters", charts()[2].points, chainColumns) + r.image("handoff-5ms.svg")},
 		{"A queue of waiters in several processes", apartText, r.table("queue", apartPoints(), apartColumns)},
@@ -103,7 +103,7 @@ var (
 		{"bytes to the server", figures.bytesIn, 1}, {"bytes from it", figures.bytesOut, 1}, {"client heap per waiter, KiB", figures.heap, 1. / 1024},
 		{"server heap per waiter, KiB", figures.serverHeap, 1. / 1024}}
 	apartColumns    = chainColumns[:8] // memory is that of many processes
-	troubledColumns = []column{{"p50, ms", figures.p50, 1e3}, {"p99, ms", figures.p99, 1e3}, {"share, %", figures.share, 100}}
+	faultyColumns   = []column{{"p50, ms", figures.p50, 1e3}, {"p99, ms", figures.p99, 1e3}, {"share, %", figures.share, 100}}
 	standingColumns = []column{{"client heap per lock, B", figures.heap, 1}, {"goroutines per lock", figures.goroutines, 1},
 		{"server heap per lock, B", figures.serverHeap, 1}, {"client CPU to acquire, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}}
 	renewalColumns = []column{{"client CPU, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}, {"client heap per session, KiB", figures.heap, 1. / 1024},

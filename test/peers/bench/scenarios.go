@@ -52,7 +52,7 @@ func scenarios(short bool) []scenario {
 		{Name: "sessions", Task: "sessions", Sizes: []int{200}, kits: three, turns: 1},
 	}
 	list = append(list, delayed()...)
-	list = append(list, troubled()...)
+	list = append(list, faulty()...)
 	list = append(list, chains(short)...)
 	list = append(list, aparts()...)
 	list = append(list,
@@ -99,8 +99,8 @@ func delayedPoints(rtt time.Duration) (all []point) {
 	return all
 }
 
-func troubledPoints() (all []point) {
-	for _, s := range troubled() {
+func faultyPoints() (all []point) {
+	for _, s := range faulty() {
 		all = append(all, point{s.Name, s.Sizes[0]})
 	}
 	return all
@@ -108,9 +108,9 @@ func troubledPoints() (all []point) {
 
 const far = 30 * time.Millisecond // the round trips of a cluster far away
 
-// troubled are scenarios that sharing requests must not make worse, or has to improve, compared
+// faulty are scenarios that sharing requests must not make worse, or has to improve, compared
 // with sending alone.
-func troubled() []scenario {
+func faulty() []scenario {
 	return []scenario{
 		{Name: "one-name", Task: "one-name", Sizes: []int{500}, RTT: far, kits: two},
 		{Name: "given-up", Task: "given-up", Sizes: []int{500}, RTT: far, kits: two},

@@ -32,7 +32,7 @@ const (
 
 // targets are the targets for pawl, as ratios within one round.
 func targets() []target {
-	return slices.Concat(loopbackTargets(), delayedTargets(), troubledTargets(), renewalTargets())
+	return slices.Concat(loopbackTargets(), delayedTargets(), faultyTargets(), renewalTargets())
 }
 
 // delayedTargets are the targets for workers behind a network.
@@ -46,8 +46,8 @@ func delayedTargets() (all []target) {
 	return all
 }
 
-// troubledTargets are the targets for faults in requests of several writes.
-func troubledTargets() []target {
+// faultyTargets are the targets for faults in requests of several writes.
+func faultyTargets() []target {
 	trips := func(f figures) float64 { return f.P50 / far.Seconds() }
 	return []target{
 		{"share answered later than 500 ms, a member frozen, 400 arrivals a second, pawl / pawl without shared requests", "frozen", 4_000, ours, lone, figures.share, 1, false},

@@ -42,7 +42,7 @@ writes share requests ([how](../decisions/together.md)); in "pawl, alone" that i
 millisecond. The time that proxy and machine use is added to that.
 
 `
-	troubledText = "Round trips take 30 ms, except in `no-space` and `frozen`.\n\n" +
+	faultyText = "Round trips take 30 ms, except in `no-space` and `frozen`.\n\n" +
 		"- `one-name`: 500 waiters of one session arrive at once at a lock that is held. The time is until all are in the queue.\n" +
 		"  Their enqueues may not share requests.\n" +
 		"- `given-up`: 500 waiters of one session give up. The time is from the holder's release to the acquisition by a waiter of\n" +

@@ -53,14 +53,14 @@ func (d *doctor) health(ctx context.Context, p *daemon) {
 	d.metrics(p.base, said)
 }
 
-// troubles are the counters that are 0 for as long as all is well.
-var troubles = []struct{ name, says, do string }{
+// faults are the counters that are 0 for as long as all is well.
+var faults = []struct{ name, says, do string }{
 	{"pawld_etcd_sessions_lost_total", "times pawld lost its own session at etcd, and all locks with it", "check etcd and the network to it around the times in pawld's log"},
 	{"pawld_stalls_total", "times pawld did not run for longer than a sixth of a client's TTL", "give it more CPU, and keep its machine from suspending or swapping"},
 	{"pawld_promises_cut_total", "answers were valid for less time than the clients' TTLs allow", "pawld's own session is renewed late: check its CPU and the network to etcd"},
 }
 
-// metrics looks for trouble in the past, since pawld started.
+// metrics reads what failed in the past, since pawld started.
 func (d *doctor) metrics(at, text string) {
 	values := map[string]float64{}
 	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
@@ -70,7 +70,7 @@ func (d *doctor) metrics(at, text string) {
 		}
 	}
 	quiet := true
-	for _, t := range troubles {
+	for _, t := range faults {
 		switch n, ok := values[t.name]; {
 		case !ok:
 			d.wrong("metrics", at, "has no "+t.name, "name the address that pawld's --health names, of a pawld as new as this pawl")

@@ -24,7 +24,7 @@ func TestANetworkDelaysEachRoundTrip(t *testing.T) {
 }
 
 // The intended failures happen in these runs, and everything else succeeds, alone and together.
-func TestTroublesAreMeasured(t *testing.T) {
+func TestFaultsAreMeasured(t *testing.T) {
 	for _, task := range []string{"one-name", "given-up", "lost-answers", "no-space"} {
 		s := scenario{Name: task, Task: task, Sizes: []int{40}, RTT: 2 * time.Millisecond, TTL: longTTL, kits: two, turns: 1}
 		r := resultsOf(t, s)

@@ -128,7 +128,7 @@ func TestABrokenConnectionMeansNothing(t *testing.T) {
 		assert.True(w, d.release("a", "1").Released, "it was carried out, and a repeat finds how it ended")
 		b := d.acquire("b", "1", time.Second, exclusive("name"))
 		assert.Equal(w, table.Held, b.State)
-		assert.Contains(w, keys, b.Keys[0], "its place was kept")
+		assert.Contains(w, keys, b.Keys[0], "its position was kept")
 	})
 }
 
