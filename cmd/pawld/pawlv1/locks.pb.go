@@ -223,7 +223,7 @@ type AcquireRequest struct {
 	Modes     []Mode                 `protobuf:"varint,13,rep,packed,name=modes,proto3,enum=pawl.v1.Mode" json:"modes,omitempty"`   // instead of mode, of a set: one for each of names, in their order
 	// The session belongs to the process that sends this, and no other may use it. When that
 	// exits, all of the session is given up at once. On the Unix socket alone, and Linux 6.5 and
-	// later. A restart of pawld ends it, until it is asked for again.
+	// later. A restart of pawld ends it, until it is requested again.
 	Bind          bool `protobuf:"varint,14,opt,name=bind,proto3" json:"bind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -361,7 +361,7 @@ type AcquireResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	State         State                  `protobuf:"varint,1,opt,name=state,proto3,enum=pawl.v1.State" json:"state,omitempty"`
 	Lock          *Lock                  `protobuf:"bytes,2,opt,name=lock,proto3" json:"lock,omitempty"`          // HELD and LOST
-	Position      int32                  `protobuf:"varint,3,opt,name=position,proto3" json:"position,omitempty"` // WAITING: how many were before it when it took its place
+	Position      int32                  `protobuf:"varint,3,opt,name=position,proto3" json:"position,omitempty"` // WAITING: how many were before it when it joined the queue
 	Holder        string                 `protobuf:"bytes,4,opt,name=holder,proto3" json:"holder,omitempty"`      // BUSY: the owner of the first that is in the way, where that is known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1281,7 +1281,7 @@ type ListResponse_Entry struct {
 	Since         string                 `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`  // RFC 3339, by the clock of its writer
 	Mode          string                 `protobuf:"bytes,5,opt,name=mode,proto3" json:"mode,omitempty"`    // exclusive, shared, semaphore, or foreign: a key that no version of pawl or etcd's client made
 	Value         []byte                 `protobuf:"bytes,6,opt,name=value,proto3" json:"value,omitempty"`  // of a candidate
-	Mine          bool                   `protobuf:"varint,7,opt,name=mine,proto3" json:"mine,omitempty"`   // of the identity that asks
+	Mine          bool                   `protobuf:"varint,7,opt,name=mine,proto3" json:"mine,omitempty"`   // of the identity that calls
 	Names         []string               `protobuf:"bytes,8,rep,name=names,proto3" json:"names,omitempty"`  // of a set: all of them, as far as they were written down
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

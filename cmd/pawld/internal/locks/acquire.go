@@ -18,7 +18,7 @@ type Request struct {
 	Wait     time.Duration // how long the answer may take
 	PID      int           // of the process that sent it; 0: not known
 
-	// Bind opens that process, to which the session is to be bound; nil: that is not asked for.
+	// Bind opens that process, to which the session is to be bound; nil: it is not requested.
 	Bind func() (Process, error)
 }
 
@@ -42,8 +42,8 @@ type Answer struct {
 // lock is held in the first answer.
 const first = time.Second
 
-// Acquire finds the lock or place of a request, or makes a place, and waits a while. most is
-// how many locks and places this identity may have.
+// Acquire finds the lock or position of a request, or makes a position, and waits a while. most is
+// how many locks and positions this identity may have.
 func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Duration, w Want, most int) (Answer, error) {
 	ref := table.Ref{Session: r.Session, Request: id}
 	params := w.params()

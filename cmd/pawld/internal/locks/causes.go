@@ -17,7 +17,7 @@ type meaning int
 const (
 	passing meaning = iota // it is tried again
 	refusal                // the request cannot succeed
-	loss                   // the place was lost
+	loss                   // the position was lost
 )
 
 func final(err error) meaning {

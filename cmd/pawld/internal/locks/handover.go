@@ -76,10 +76,10 @@ func (s *Service) AwaitBeliefs(ctx context.Context) {
 	}
 }
 
-// spaceProbe is the pause between two looks at whether etcd has space again.
+// spaceProbe is the pause between two probes whether etcd has space again.
 const spaceProbe = 500 * time.Millisecond
 
-// Drain answers parked calls, refuses new ones, and gives up the places. Locks that are held
+// Drain answers parked calls, refuses new ones, and gives up the positions. Locks that are held
 // stay held, and no further promise is made for them.
 func (s *Service) Drain() {
 	s.drained.Do(func() {

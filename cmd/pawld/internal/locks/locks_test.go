@@ -521,7 +521,7 @@ func TestARestartLosesNoLock(t *testing.T) {
 		taken, err := next.Resume(w.Context(), saved)
 		require.NoError(w, err)
 		assert.Equal(w, 40, taken)
-		assert.Len(w, w.f.Keys("name0/"), 1, "places were given up")
+		assert.Len(w, w.f.Keys("name0/"), 1, "positions were given up")
 		after := map[string]Lock{}
 		for i := range 5 {
 			for _, l := range next.renew(fmt.Sprint("s", i), 0) {
@@ -548,7 +548,7 @@ func TestARestartLosesNoLock(t *testing.T) {
 	})
 }
 
-// A place that wins while pawld stops is nobody's: its key must not stay with the lease.
+// A position that wins while pawld stops is nobody's: its key must not stay with the lease.
 func TestAPlaceThatWinsWhilePawldStopsLeavesNoKey(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		for i := range 20 {

@@ -19,7 +19,7 @@ type Result struct {
 	Why      error
 }
 
-// Release releases locks and gives up places; with no ids, all of the session, which then ends.
+// Release releases locks and gives up positions; with no ids, all of the session, which then ends.
 // It waits until each is decided. An error that matches ErrUnavailable: some are not decided
 // yet, and continue in the background; another call waits again.
 func (s *Service) Release(ctx context.Context, r Request, ids []string) ([]Result, error) {
@@ -73,7 +73,7 @@ func (s *Service) release(ref table.Ref) {
 	s.work.Add(1)
 	go func() { // returns when it is decided, or life ends
 		defer s.work.Done()
-		for s.life.Err() == nil { // the engine tries, too: what is refused is not asked for without a pause
+		for s.life.Err() == nil { // the engine tries, too: what is refused is not requested again without a pause
 			ctx, cancel := context.WithTimeout(s.life, 5*time.Second)
 			err := p.held.back(ctx)
 			cancel()

@@ -1,5 +1,5 @@
 // Package table holds what pawld knows of its clients: their sessions, and in each the locks
-// and the places in queues. It is pure: it gets the time as an argument, does no I/O, and
+// and the positions in queues. It is pure: it gets the time as an argument, does no I/O, and
 // returns what to do as effects. Its caller guards it with a mutex.
 //
 // What it guarantees, with h the TTL of a client's session, D the deadline of pawld's own
@@ -14,10 +14,10 @@
 //     learns of it by Holding.Promise.
 //   - V5 What ends a lock makes it lost in the next answer.
 //   - V6 Session and request, both chosen by the client, name a lock. A repeat finds the
-//     same lock or place; with other parameters it is refused. A Release of an unknown one
+//     same lock or position; with other parameters it is refused. A Release of an unknown one
 //     leaves a tombstone, so that a late Acquire is refused.
 //   - V8 A lock that is taken from a client is forfeited, which is no release.
-//   - V9 A place that was not polled for h is given up, and a lock that no answer has listed
+//   - V9 A position that was not polled for h is given up, and a lock that no answer has listed
 //     is released h after it was won. After pawld itself stalled for more than h/6, every
 //     expiry is h from now.
 //

@@ -25,7 +25,7 @@ type SavedRow struct {
 	Holding Holding       // if Held or Releasing
 }
 
-// Save returns everything except the places, which are given up: their clients poll again, and
+// Save returns everything except the positions, which are given up: their clients poll again, and
 // are enqueued again.
 func (t *Table) Save(now clock.Instant) (all []Saved) {
 	t.advance(now)

@@ -18,7 +18,7 @@ const (
 	Releasing       // its client released it, and the outcome is not known yet
 	Released        // its client released it, and it was held until then
 	Lost            // it was held or waited, and no longer does
-	Left            // its client gave up the place, or released what it had not acquired: a tombstone
+	Left            // its client gave up the position, or released what it had not acquired: a tombstone
 )
 
 // A Holding is what the engine holds for a row.
@@ -40,7 +40,7 @@ type Params struct {
 
 func (p Params) names() int { return 1 + p.More }
 
-// A row is one lock or place.
+// A row is one lock or position.
 type row struct {
 	id       string
 	params   Params
@@ -60,8 +60,8 @@ var (
 	ErrNotHeld = errors.New("not held")
 )
 
-// Acquire finds the lock or place of ref, in a session that was opened, or makes a place.
-// fresh: it made one, and the caller has to enqueue for it. most is how many locks and places
+// Acquire finds the lock or position of ref, in a session that was opened, or makes a position.
+// fresh: it made one, and the caller has to enqueue for it. most is how many locks and positions
 // this identity may have.
 func (t *Table) Acquire(ref Ref, p Params, most int, arrival, now clock.Instant) (fresh bool, err error) {
 	t.advance(now)
@@ -82,7 +82,7 @@ func (t *Table) Acquire(ref Ref, p Params, most int, arrival, now clock.Instant)
 	return false, nil
 }
 
-// add adds a place to a session, unless a limit is reached.
+// add adds a position to a session, unless a limit is reached.
 func (t *Table) add(s *session, r *row, most int) error {
 	switch n := t.each[s.identity]; {
 	case t.live+r.params.names() > t.cfg.Locks:
@@ -161,7 +161,7 @@ func (t *Table) row(ref Ref) (*session, *row) {
 	return nil, nil
 }
 
-// Won records that the engine holds what the place of ref waited for. false: no client wants it
+// Won records that the engine holds what the position of ref waited for. false: no client wants it
 // any more, and the caller has to release it.
 func (t *Table) Won(ref Ref, h Holding, now clock.Instant) bool {
 	t.advance(now)
@@ -173,7 +173,7 @@ func (t *Table) Won(ref Ref, h Holding, now clock.Instant) bool {
 	return true
 }
 
-// Lose records that the engine has lost a lock, or a place.
+// Lose records that the engine has lost a lock, or a position.
 func (t *Table) Lose(ref Ref, why error, now clock.Instant) {
 	t.advance(now)
 	if s, r := t.row(ref); r != nil && (r.state == Held || r.state == Waiting) {
@@ -181,7 +181,7 @@ func (t *Table) Lose(ref Ref, why error, now clock.Instant) {
 	}
 }
 
-// Forget removes the place of ref, which was refused, as if it had never been requested.
+// Forget removes the position of ref, which was refused, as if it had never been requested.
 func (t *Table) Forget(ref Ref) {
 	if s, r := t.row(ref); r != nil && r.state == Waiting {
 		t.uncount(s, r)

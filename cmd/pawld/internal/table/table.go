@@ -23,7 +23,7 @@ type Config struct {
 type Table struct {
 	cfg      Config
 	sessions map[string]*session
-	live     int            // the number of locks and places
+	live     int            // the number of locks and positions
 	each     map[string]int // the same, by identity
 	now      clock.Instant  // when a method was last called
 	effects  []Effect
@@ -55,10 +55,10 @@ func New(cfg Config, now clock.Instant) *Table {
 	return &Table{cfg: cfg, sessions: make(map[string]*session), each: make(map[string]int), now: now}
 }
 
-// A Ref identifies a lock or a place: by the client's session and its request (rule V6).
+// A Ref identifies a lock or a position: by the client's session and its request (rule V6).
 type Ref struct{ Session, Request string }
 
-// An Effect is what to do about a lock or a place that no longer belongs to its client.
+// An Effect is what to do about a lock or a position that no longer belongs to its client.
 type Effect struct {
 	Ref  Ref
 	Kind Kind
@@ -69,7 +69,7 @@ type Effect struct {
 type Kind uint8
 
 const (
-	Leave   Kind = iota + 1 // give up the place
+	Leave   Kind = iota + 1 // give up the position
 	Forfeit                 // take away a lock in which its client may have believed: no release (rule V8)
 	Return                  // release a lock that no answer listed
 	Abandon                 // take away a lock in which nobody believes any more: no release either

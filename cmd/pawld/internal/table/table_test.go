@@ -585,7 +585,7 @@ func TestWhatIsSavedComesBackWithAllOfItsTime(t *testing.T) {
 	next.refused(Invalid, "was released", err)
 	fresh, err := next.Acquire(Ref{id, "waits"}, Params{}, most, next.at(0), next.at(0))
 	require.NoError(t, err)
-	assert.True(t, fresh, "a place is asked for again")
+	assert.True(t, fresh, "a position is requested again")
 	next.pass(h - 1)
 	assert.Equal(t, Held, next.listed(h-1, h-1).State)
 	assert.Equal(t, Lost, next.listed(h, h).State)

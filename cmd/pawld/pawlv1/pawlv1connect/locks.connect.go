@@ -60,17 +60,17 @@ const (
 
 // LocksClient is a client for the pawl.v1.Locks service.
 type LocksClient interface {
-	// Acquire takes a place in the queue of a name, and returns when it holds it, or when
-	// wait_ms is over, with WAITING. Sent again, it finds the same place or lock. It opens
+	// Acquire takes a position in the queue of a name, and returns when it holds it, or when
+	// wait_ms is over, with WAITING. Sent again, it finds the same position or lock. It opens
 	// the session if that is not known.
 	Acquire(context.Context, *connect.Request[pawlv1.AcquireRequest]) (*connect.Response[pawlv1.AcquireResponse], error)
 	// Renew keeps the session, and returns every lock of it: those that are HELD, and those
 	// that were LOST and are not settled. A lock that it does not list is not held. With
 	// wait_ms it returns when that is over, or as soon as something is lost or won.
 	Renew(context.Context, *connect.Request[pawlv1.RenewRequest]) (*connect.Response[pawlv1.RenewResponse], error)
-	// Release gives locks back, and leaves places.
+	// Release releases locks, and gives up positions.
 	Release(context.Context, *connect.Request[pawlv1.ReleaseRequest]) (*connect.Response[pawlv1.ReleaseResponse], error)
-	// Confirm asks etcd whether a lock is held.
+	// Confirm queries etcd whether a lock is held.
 	Confirm(context.Context, *connect.Request[pawlv1.ConfirmRequest]) (*connect.Response[pawlv1.ConfirmResponse], error)
 	// Proclaim changes the value of an election's term.
 	Proclaim(context.Context, *connect.Request[pawlv1.ProclaimRequest]) (*connect.Response[pawlv1.ProclaimResponse], error)
@@ -185,17 +185,17 @@ func (c *locksClient) List(ctx context.Context, req *connect.Request[pawlv1.List
 
 // LocksHandler is an implementation of the pawl.v1.Locks service.
 type LocksHandler interface {
-	// Acquire takes a place in the queue of a name, and returns when it holds it, or when
-	// wait_ms is over, with WAITING. Sent again, it finds the same place or lock. It opens
+	// Acquire takes a position in the queue of a name, and returns when it holds it, or when
+	// wait_ms is over, with WAITING. Sent again, it finds the same position or lock. It opens
 	// the session if that is not known.
 	Acquire(context.Context, *connect.Request[pawlv1.AcquireRequest]) (*connect.Response[pawlv1.AcquireResponse], error)
 	// Renew keeps the session, and returns every lock of it: those that are HELD, and those
 	// that were LOST and are not settled. A lock that it does not list is not held. With
 	// wait_ms it returns when that is over, or as soon as something is lost or won.
 	Renew(context.Context, *connect.Request[pawlv1.RenewRequest]) (*connect.Response[pawlv1.RenewResponse], error)
-	// Release gives locks back, and leaves places.
+	// Release releases locks, and gives up positions.
 	Release(context.Context, *connect.Request[pawlv1.ReleaseRequest]) (*connect.Response[pawlv1.ReleaseResponse], error)
-	// Confirm asks etcd whether a lock is held.
+	// Confirm queries etcd whether a lock is held.
 	Confirm(context.Context, *connect.Request[pawlv1.ConfirmRequest]) (*connect.Response[pawlv1.ConfirmResponse], error)
 	// Proclaim changes the value of an election's term.
 	Proclaim(context.Context, *connect.Request[pawlv1.ProclaimRequest]) (*connect.Response[pawlv1.ProclaimResponse], error)
