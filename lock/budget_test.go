@@ -104,7 +104,7 @@ func TestAGrantedAcquisitionIsWithinItsBudget(t *testing.T) {
 			}
 		})
 		txns := n.Received["Txn"] - n.Received["LeaseKeepAlive"]
-		assert.LessOrEqual(w, txns, 1+waiters+2, "the holder's release, theirs, the first one's question, and perhaps one of who cannot know")
+		assert.LessOrEqual(w, txns, 1+waiters+2, "the holder's release, theirs, the first one's query, and perhaps one of who cannot know")
 		watchIn, watchOut = watchIn+n.Received["Watch"], watchOut+n.Sent["Watch"]
 		assert.LessOrEqual(w, watchIn, 4*waiters)
 		// Two creations, two cancels, the deletion of the key before, the grant; and
@@ -389,7 +389,7 @@ func TestAPermitCostsThreeRequests(t *testing.T) {
 	})
 }
 
-// SM2: behind a full semaphore one to enqueue, and, once a slot is free, one to ask and one to
+// SM2: behind a full semaphore one to enqueue, and, once a slot is free, one to query and one to
 // take; of those in the turnstile the first alone watches the slots.
 func TestAPermitBehindAFullSemaphoreIsWithinItsBudget(t *testing.T) {
 	inBubble(t, func(w *fixture) {
@@ -401,12 +401,12 @@ func TestAPermitBehindAFullSemaphoreIsWithinItsBudget(t *testing.T) {
 		n = w.counted(func() { second = w.permitting(w.Context(), two, 1) })
 		assert.Equal(w, []int{1, 2}, []int{n.Received["Txn"], n.Received["Watch"]}, "its own key and the first one's")
 		n = w.counted(func() { require.NoError(w, held.Release(w.Context())) })
-		assert.Equal(w, 4, n.Received["Txn"], "the release, a question and a take, and the question of the next")
+		assert.Equal(w, 4, n.Received["Txn"], "the release, a query and a take, and the query of the next")
 		n = w.counted(func() {
 			require.NoError(w, first.won().Release(w.Context()))
 			require.NoError(w, second.won().Release(w.Context()))
 		})
-		assert.Equal(w, 4, n.Received["Txn"], "two releases, a question and a take")
+		assert.Equal(w, 4, n.Received["Txn"], "two releases, a query and a take")
 	})
 }
 

@@ -207,10 +207,10 @@ func TestASessionWhoseKeyWasRewrittenAcquiresNothing(t *testing.T) {
 		h := w.acquire(w.session())
 		s := w.session()
 		a := w.waiting(s)
-		f := w.f.Inject(etcdfake.Rule{Method: "Txn", Match: asks, Delay: time.Second, Times: 1})
+		f := w.f.Inject(etcdfake.Rule{Method: "Txn", Match: queries, Delay: time.Second, Times: 1})
 		w.release(h)
 		time.Sleep(500 * time.Millisecond)
-		require.Equal(w, 1, f.Hits(), "its question is on its way")
+		require.Equal(w, 1, f.Hits(), "its query is on its way")
 		w.noStreams()
 		rewrite(w, s)
 		w.oneCause(lease.ErrRevoked, a.failed())
@@ -285,7 +285,7 @@ func TestAWaitersOwnEndReturnsAtOnce(t *testing.T) {
 	})
 }
 
-// A3: so does a waiter whose question, or enqueue, is under way to a cluster that
+// A3: so does a waiter whose query, or enqueue, is under way to a cluster that
 // says nothing.
 func TestAnAcquireUnderWayEndsWithItsSession(t *testing.T) {
 	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {

@@ -77,7 +77,7 @@ func TestASetOfAnySizeCostsTwoRequests(t *testing.T) {
 }
 
 // Budget, ML4: one that waits for several watches one key that is not its own at a time, and
-// asks once for each that goes.
+// queries once for each that goes.
 func TestAWaitingSetHasOneForeignWatchAtATime(t *testing.T) {
 	const names = 5
 	inBubble(t, func(w *fixture) {

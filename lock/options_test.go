@@ -226,7 +226,7 @@ func TestBothLayoutsShareAQueueAndHandItOver(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		etcds := func(s *pawl.Session) *lock.Mutex { return lock.New(s, "name", lock.Options{EtcdLayout: true}) }
 		first := w.acquire(w.session())
-		second := w.waiting(w.session()) // asks who is first, and so knows who is behind
+		second := w.waiting(w.session()) // queries who is first, and so knows who is behind
 		third := w.acquiring(w.Context(), etcds(w.session()))
 		fourth := w.waiting(w.session())
 		time.Sleep(time.Second)

@@ -67,9 +67,9 @@ func TestASharedLockBehindAnExclusiveOneIsWithinItsBudget(t *testing.T) {
 	})
 }
 
-// Budget: an exclusive one behind many shared ones asks once where they leave in the order
+// Budget: an exclusive one behind many shared ones queries once where they leave in the order
 // in which they came, and has two watches at a time.
-func TestAnExclusiveLockBehindReadersAsksOnceIfTheyLeaveInOrder(t *testing.T) {
+func TestAnExclusiveLockBehindReadersQueriesOnceIfTheyLeaveInOrder(t *testing.T) {
 	const readers = 20
 	inBubble(t, func(w *fixture) {
 		var held []*lock.Held
@@ -84,7 +84,7 @@ func TestAnExclusiveLockBehindReadersAsksOnceIfTheyLeaveInOrder(t *testing.T) {
 			}
 			w.release(writer.won())
 		})
-		assert.Equal(w, readers+2, n.Received["Txn"], "their releases, its question and its release")
+		assert.Equal(w, readers+2, n.Received["Txn"], "their releases, its query and its release")
 		w.clear()
 	})
 }

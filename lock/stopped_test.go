@@ -23,7 +23,7 @@ import (
 )
 
 // TestRoleSleeper is not a test: it is a holder that is stopped while it works,
-// and says what its first look at the lock shows when it goes on.
+// and says what its first check of the lock shows when it goes on.
 func TestRoleSleeper(t *testing.T) {
 	if os.Getenv(role) != "sleeper" {
 		t.Skip("the role of a child process")
@@ -52,7 +52,7 @@ func init() {
 }
 
 // S22 (hazard), T3: a process that was stopped for longer than its TTL sees at
-// its first look, before anything was received, that its lock is lost; another
+// its first check, before anything was received, that its lock is lost; another
 // has it by then.
 func TestAStoppedHolderFindsItsLockLostAtItsFirstCall(t *testing.T) {
 	t.Parallel()

@@ -107,20 +107,20 @@ func TestAnAnswerFromBeforeTheOwnKeyDoesNotGiveTheLock(t *testing.T) {
 		ctx, giveUp := context.WithCancel(w.Context())
 		between := w.acquiring(ctx, mutex(w.session()))
 		last := w.waiting(w.session())
-		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: asks, Edit: func(_ etcdfake.Request, m proto.Message) {
+		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: queries, Edit: func(_ etcdfake.Request, m proto.Message) {
 			resp := m.(*pb.TxnResponse)
 			resp.Header.Revision = int64(h.Token()) - 1
 			resp.Responses[0].GetResponseRange().Kvs = nil // when nobody held it
 		}})
-		giveUp() // so that the last one asks who is before it
+		giveUp() // so that the last one queries who is before it
 		assert.ErrorIs(w, between.failed(), context.Canceled)
 		w.oneCause(pawl.ErrClusterChanged, last.failed())
 		w.held(h)
 	})
 }
 
-// asks matches the query for the key before the acquisition's own.
-func asks(q etcdfake.Request) bool {
+// queries matches the query for the key before the acquisition's own.
+func queries(q etcdfake.Request) bool {
 	t, _ := q.Message.(*pb.TxnRequest)
 	return len(t.GetSuccess()) > 0 && t.Success[0].GetRequestRange().GetMaxCreateRevision() > 0
 }
@@ -325,7 +325,7 @@ func (w *fixture) inOrder() []string {
 }
 
 // A11: from release to acquisition it is four trips: the release, its event, the
-// question and its answer.
+// query and its answer.
 func TestAHandoverTakesFourTrips(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())

@@ -60,7 +60,7 @@ export class Lock {
   held(): boolean;
   /** Throws LockLost unless it is held; does no I/O. */
   check(): void;
-  /** Asks etcd. */
+  /** Queries etcd. */
   confirm(): Promise<void>;
   /** Changes the value of an election's term. */
   proclaim(value: string | Uint8Array): Promise<void>;

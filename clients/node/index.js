@@ -2,7 +2,7 @@
 
 // Strict locks and elections on etcd, through the daemon pawld. A lock is believed in for
 // as long as pawld said, counted from before the request that it answered was written. The
-// clock is compared at each look, so that the first look after a pause is right.
+// clock is compared at each check, so that the first check after a pause is right.
 
 const http = require('http');
 const https = require('https');
@@ -76,17 +76,17 @@ class Lock {
     if (!this.held()) throw new LockLost(this.name, this.#over);
   }
 
-  /** confirm asks etcd. */
+  /** confirm queries etcd. */
   confirm() {
-    return this.#ask('Confirm', {});
+    return this.#query('Confirm', {});
   }
 
   /** proclaim changes the value of an election's term. */
   proclaim(value) {
-    return this.#ask('Proclaim', { value: Buffer.from(value).toString('base64') });
+    return this.#query('Proclaim', { value: Buffer.from(value).toString('base64') });
   }
 
-  async #ask(method, more) {
+  async #query(method, more) {
     this.check();
     const sent = now();
     const { lock } = await this.#session._call(method, { session: this.#session._id, requestId: this.id, ...more }, PATIENCE);

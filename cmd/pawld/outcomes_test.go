@@ -117,8 +117,8 @@ func TestAKilledClientIsFollowedAfterItsTTL(t *testing.T) {
 	}
 }
 
-// The first look after a stop says that it is lost, before anything was sent.
-func TestAStoppedClientFindsItsLockLostAtItsFirstLook(t *testing.T) {
+// The first check after a stop says that it is lost, before anything was sent.
+func TestAStoppedClientFindsItsLockLostAtItsFirstCheck(t *testing.T) {
 	for name, args := range drivers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -334,8 +334,8 @@ func TestAKilledPawldsLockIsTheNextOnesAfterEtcdsTTL(t *testing.T) {
 	assert.False(t, believes(t, c), "before the next one holds it")
 }
 
-// Client, pawld and etcd are frozen together, between the client's look and its write. A process
-// cannot be frozen with its clocks, which would be as if it did not look again: so it does not.
+// Client, pawld and etcd are frozen together, between the client's check and its write. A process
+// cannot be frozen with its clocks, which would be as if it did not check again: so it does not.
 func TestOnAFrozenMachineTheTokenDecides(t *testing.T) {
 	t.Parallel()
 	cluster := etcdtest.StartCluster(t, 1)
@@ -346,7 +346,7 @@ func TestOnAFrozenMachineTheTokenDecides(t *testing.T) {
 	defer c.close()
 	var store fencing.Gate
 	_, token := acquired(t, c, nil)
-	require.True(t, believes(t, c), "its last look")
+	require.True(t, believes(t, c), "its last check")
 	late := fencing.Token(token.(float64))
 	require.NoError(t, store.Admit("n", late))
 

@@ -61,7 +61,7 @@ func isQuery(t *pb.TxnRequest) bool {
 	return below(t) > 0 && len(t.Success) == below(t) || isSlotQuery(t)
 }
 
-// isSlotQuery is the question of one in a turnstile.
+// isSlotQuery is the query of one in a turnstile.
 func isSlotQuery(t *pb.TxnRequest) bool {
 	return below(t) == 1 && strings.HasPrefix(string(op(t.Success, 1).GetRequestRange().GetKey()), "name/s")
 }
@@ -337,7 +337,7 @@ func TestAKeyOverwrittenBeforeItsEnqueueIsSettledIsLost(t *testing.T) {
 	}
 }
 
-// A2: a waiter whose question fails asks again, and wins once.
+// A2: a waiter whose query fails queries again, and wins once.
 func TestEveryFailureOfAConfirmationEndsInOneHolder(t *testing.T) {
 	eachFaultInEachMode(t, func(w *fixture, fa fault) {
 		holder := w.acquireExclusive(w.session())
@@ -550,7 +550,7 @@ func TestAReleaseInTheBackgroundDoesNotWaitForAnUndoOnAFullDisk(t *testing.T) {
 	})
 }
 
-// isDelayedQuery is the question of one that waits out a Delay.
+// isDelayedQuery is the query of one that waits out a Delay.
 func isDelayedQuery(t *pb.TxnRequest) bool {
 	return below(t) == 1 && len(t.Success) == 3
 }

@@ -60,12 +60,12 @@ func isHandoff(t *pb.TxnRequest) bool {
 	return op(t.Success, 0).GetRequestDeleteRange() != nil && op(t.Success, 1).GetRequestPut() != nil
 }
 
-// The first of a queue asks; those whom it finds behind are handed the queue, each
+// The first of a queue queries; those whom it finds behind are handed the queue, each
 // by the predecessor, without a request of their own.
 func TestAWaiterThatIsHandedTheQueueHoldsWithoutARequest(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		holder, waiting := w.inTurn(2 + 2*keys.MaxSuccessors)
-		assert.Equal(w, 2, w.releaseAndCount(holder, waiting[0]), "a release and a question")
+		assert.Equal(w, 2, w.releaseAndCount(holder, waiting[0]), "a release and a query")
 		requests := 0
 		for i := range waiting {
 			var next *attempt
@@ -82,8 +82,8 @@ func TestAWaiterThatIsHandedTheQueueHoldsWithoutARequest(t *testing.T) {
 				assert.Greater(w, next.c.Token(), c.Token())
 			}
 		}
-		// A release each, a question when those are used up whom one found, and,
-		// after a question, perhaps one by a waiter that cannot know that it is handed off to.
+		// A release each, a query when those are used up whom one found, and,
+		// after a query, perhaps one by a waiter that cannot know that it is handed off to.
 		assert.LessOrEqual(w, requests, len(waiting)+4)
 		w.clear()
 	})
@@ -174,7 +174,7 @@ func TestEveryFailureOfAHandoffEndsInOneHolder(t *testing.T) {
 	})
 }
 
-// The order that a question found is final, but those found may be gone by then.
+// The order that a query found is final, but those found may be gone by then.
 func TestAHandoffToOneThatIsGoneIsAPlainRelease(t *testing.T) {
 	for name, leave := range map[string]func(w *fixture, key string){
 		"deleted":      func(w *fixture, key string) { w.f.Delete(key) },
@@ -255,7 +255,7 @@ func (w *fixture) swallowing(f func(ev *mvccpb.Event) bool) {
 }
 
 // A2, A4: a handoff that no watch delivers is found by a read. The handoff is not taken
-// for another's write to the key, neither by a read nor by a question.
+// for another's write to the key, neither by a read nor by a query.
 func TestAHandoffThatWatchesMissIsFoundByARenewal(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		holder, waiting := w.inTurn(2)
@@ -275,7 +275,7 @@ func TestAHandoffThatWatchesMissIsFoundByARenewal(t *testing.T) {
 }
 
 // The own key's watch may miss the handoff, or deliver it late, when the one of the key
-// before has made the waiter ask.
+// before has made the waiter query.
 func TestAHandoffFoundAfterTheAnswerIsNotAnOverwriting(t *testing.T) {
 	for _, looked := range []bool{false, true} { // by a read, or by Confirm
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
@@ -326,7 +326,7 @@ func TestAForgedOrForeignWriteToAWaitingKeyIsALoss(t *testing.T) {
 	}
 }
 
-// Rule A2: a handoff by a key that is not the one waited for makes the waiter ask,
+// Rule A2: a handoff by a key that is not the one waited for makes the waiter query,
 // and hold only if the answer says so.
 func TestAHandoffByAnotherKeyIsAReasonToQueryAndNoMore(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {

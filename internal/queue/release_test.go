@@ -82,7 +82,7 @@ func rewriteUnknown(t *testing.T, rule etcdfake.Rule) {
 }
 
 // Delay: a holder that released, and then closed its session, was clean: its
-// session was there when its key was deleted, though it is gone at the question.
+// session was there when its key was deleted, though it is gone at the query.
 func TestAHolderThatReleasedAndClosedItsSessionWasClean(t *testing.T) {
 	const delay = 30 * time.Second
 	for name, end := range map[string]struct {
@@ -112,7 +112,7 @@ func TestAHolderThatReleasedAndClosedItsSessionWasClean(t *testing.T) {
 				c := w.acquire(w.session())
 				waiter := w.session()
 				a := w.acquiring(w.Context(), waiter, Request{Delay: delay})
-				// The question comes when all this has happened.
+				// The query comes when all this has happened.
 				w.f.Inject(request(isDelayedQuery).rule(etcdfake.Rule{Delay: time.Second, Times: 1}))
 				began := time.Now()
 				end.end(w, c)

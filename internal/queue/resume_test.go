@@ -35,7 +35,7 @@ func (w *fixture) successor(s *session.Session) *session.Session {
 	return inside.SessionOf(next)
 }
 
-// A13: whatever becomes of the question, a key is resumed, now or at the next
+// A13: whatever becomes of the query, a key is resumed, now or at the next
 // call, and never said to be lost that is there.
 func TestEveryFailureOfAResumptionCanBeRepeated(t *testing.T) {
 	eachFaultInEachMode(t, func(w *fixture, fa fault) {

@@ -309,7 +309,7 @@ func TestNoSlotIsTakenBesideALock(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.f.Inject(request(isTake).rule(etcdfake.Rule{Delay: 100 * time.Millisecond, Times: 1}))
 		a := w.permit(2)
-		w.f.Put("name/1f", "", 0) // etcdctl's, between the question and the take
+		w.f.Put("name/1f", "", 0) // etcdctl's, between the query and the take
 		require.ErrorIs(w, a.failed(), ErrKind)
 		synctest.Wait()
 		w.f.Delete("name/1f")
@@ -409,7 +409,7 @@ func TestASlotThatIsTakenMeanwhileIsNotTakenTwice(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.f.Inject(request(isTake).rule(etcdfake.Rule{Delay: 100 * time.Millisecond, Times: 1}))
 		a := w.permit(2)
-		w.f.Put("name/s0.2.1f-1", "", 0) // between the question and the take
+		w.f.Put("name/s0.2.1f-1", "", 0) // between the query and the take
 		assert.Equal(w, 1, a.slot())
 		w.f.Delete("name/s0.2.1f-1")
 		w.release(a.won())
@@ -425,7 +425,7 @@ func TestASlotThatIsFreedWhileItIsAskedAboutIsTakenAtOnce(t *testing.T) {
 		a := w.permitOn(s, 2)
 		w.f.Inject(request(isQuery).rule(etcdfake.Rule{HoldAnswer: 300 * time.Millisecond, Times: 1}))
 		w.f.Put("name/s9.2.1f-1", "", 0)
-		w.f.Delete("name/s9.2.1f-1") // it asks, and both are held still
+		w.f.Delete("name/s9.2.1f-1") // it queries, and both are held still
 		time.Sleep(100 * time.Millisecond)
 		began := time.Now()
 		w.release(two)

@@ -61,14 +61,14 @@ func TestACopyOfASetsEnqueueIsRefusedWhereOneOfItsKeysIsThere(t *testing.T) {
 // settled, ends it with an error that says so, for it would be in the way for ever.
 func TestASetThatTheServerHasNoOperationsForEndsAtOnce(t *testing.T) {
 	tooMany := etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCTooManyOps}
-	t.Run("asking", func(t *testing.T) {
+	t.Run("querying", func(t *testing.T) {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 			holder := w.takes(w.Context(), w.session(), Request{}, "a").won()
 			a := w.takes(w.Context(), w.session(), Request{}, "a", "b")
 			w.f.Inject(request(isQuery).rule(tooMany))
 			w.release(holder)
 			synctest.Wait()
-			require.True(w, isClosed(a.done), "it asks again and again")
+			require.True(w, isClosed(a.done), "it queries again and again")
 			require.ErrorContains(w, a.err, "--max-txn-ops is too low for 2 names")
 			w.f.LiftAll()
 			w.clear()
@@ -275,7 +275,7 @@ func TestAKeyOfASetThatIsOffItsLeaseDoesNotStay(t *testing.T) {
 	}
 }
 
-// Budget: a revocation deletes the keys of many sets, and none of them asks for it again.
+// Budget: a revocation deletes the keys of many sets, and none of them requests it again.
 func TestSetsWhoseLeaseIsRevokedSendNothing(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()

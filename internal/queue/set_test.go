@@ -359,7 +359,7 @@ func TestASetOfWhichAKeyIsGoneDoesNotWinWhereNoWatchShowsIt(t *testing.T) {
 
 // ML4, A3: it learns that its own keys are there, and that what it waits for is not, from a
 // renewal's read where its watches are silent.
-func TestASetWhoseWatchesAreSilentIsTakenByALook(t *testing.T) {
+func TestASetWhoseWatchesAreSilentIsTakenByARead(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		holder := w.takes(w.Context(), w.session(), Request{}, "b").won()
 		w.f.Inject(etcdfake.Rule{Method: "Watch", Lose: true})

@@ -146,7 +146,7 @@ func TestSharedOnesAreNotHandedOffTo(t *testing.T) {
 		}
 		first := acquiring(false)
 		var all []*attempt
-		for _, mode := range "WRRWW" { // the first of them asks, and so knows who is behind
+		for _, mode := range "WRRWW" { // the first of them queries, and so knows who is behind
 			all = append(all, acquiring(mode == 'R'))
 		}
 		w.release(first.won())
@@ -275,7 +275,7 @@ func (w *fixture) touched(match request) *atomic.Int64 {
 	return &n
 }
 
-// Budget: what a reader's enqueue and its question make the server read does not grow with
+// Budget: what a reader's enqueue and its query make the server read does not grow with
 // the number of readers.
 func TestAReadersQuestionCostsNoMoreBesideManyReaders(t *testing.T) {
 	var costs []int64

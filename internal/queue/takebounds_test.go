@@ -52,14 +52,14 @@ func TestATakeThatLostItsTurnTakesNothing(t *testing.T) {
 	for _, limit := range []int{1, 2} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 			late := w.f.Inject(request(isTake).rule(etcdfake.Rule{Late: 500 * time.Millisecond, Err: rpctypes.ErrGRPCTimeout, Times: 1}))
-			asks := w.f.Inject(request(isSlotQuery).rule(etcdfake.Rule{Delay: time.Second, Times: 1}))
+			queries := w.f.Inject(request(isSlotQuery).rule(etcdfake.Rule{Delay: time.Second, Times: 1}))
 			a := w.permit(limit)
 			w.limit = limit
 			require.Len(w, w.f.Keys("name/q"), 1)
 			w.f.Delete(w.f.Keys("name/q")[0])
 			b := w.permit(limit).won()
 			w.oneCause(ErrKeyDeleted, a.failed())
-			assert.NotZero(w, late.Hits()+asks.Hits())
+			assert.NotZero(w, late.Hits()+queries.Hits())
 			time.Sleep(3 * time.Second)
 			synctest.Wait()
 			w.held(b)

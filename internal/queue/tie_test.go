@@ -42,7 +42,7 @@ func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 			w.clear()
 		})
 	})
-	t.Run("seen by the question after an enqueue was settled", func(t *testing.T) {
+	t.Run("seen by the query after an enqueue was settled", func(t *testing.T) {
 		inBubble(t, etcdfake.Options{}, func(w *fixture) {
 			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 			_, err := Acquire(w.Context(), w.through(tying), w.queue(), Request{})
@@ -59,7 +59,7 @@ func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 		}})
 		w.f.Inject(rule)
 	}
-	t.Run("seen by a waiter's question", func(t *testing.T) {
+	t.Run("seen by a waiter's query", func(t *testing.T) {
 		inBubble(t, etcdfake.Options{}, func(w *fixture) {
 			holder := w.acquire(w.session())
 			waiter := w.waiting(w.session())

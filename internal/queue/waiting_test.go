@@ -43,7 +43,7 @@ func TestWaitersOfOneSessionThatGaveUpAreRemovedTogether(t *testing.T) {
 }
 
 // H1: a lease that is gone takes all its keys in one revision. What the session
-// asks then does not grow with its locks.
+// queries then does not grow with its locks.
 func TestARevokedLeaseWithAThousandLocksIsReadAFewTimes(t *testing.T) {
 	const locks = 1000
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {

@@ -168,7 +168,7 @@ func TestAShorterTTLTakesTheDeadlineBack(t *testing.T) {
 	})
 }
 
-// Rule T1, hazard S22: what the machine slept counts, and the first look after
+// Rule T1, hazard S22: what the machine slept counts, and the first check after
 // it says so, without I/O.
 func TestAfterASuspendLongerThanTheWindowTheFirstErrSaysSo(t *testing.T) {
 	for _, slept := range []time.Duration{2500 * time.Millisecond, time.Hour} {

@@ -136,7 +136,7 @@ class Lock:
         self._lost = why or self._lost or self._over
 
     def confirm(self) -> None:
-        """Asks etcd. Raises LockLost unless it is held."""
+        """Queries etcd. Raises LockLost unless it is held."""
         self._ask("Confirm", {})
 
     def proclaim(self, value: bytes) -> None:

@@ -30,7 +30,7 @@ type holding struct {
 	acquire Op
 	until   time.Duration // it certainly believed that it holds until then
 	last    Op            // the operation that showed so
-	ended   *Op           // the first look that returned an error
+	ended   *Op           // the first check that returned an error
 	release *Op           // the last one
 	given   time.Duration // the call of the first; -1: none
 }

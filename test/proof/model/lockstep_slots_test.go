@@ -38,7 +38,7 @@ func (l *lockstep) taken(p *pair) (all []production.Taken) {
 	return all
 }
 
-// answerTurn is the answer to the question whether it is client i's turn, and which slots
+// answerTurn is the answer to the query whether it is client i's turn, and which slots
 // are held.
 func (l *lockstep) answerTurn(p, next *pair, i int) production.Event {
 	k := l.c.key(&p.s, i)
@@ -64,7 +64,7 @@ func (l *lockstep) answerTurn(p, next *pair, i int) production.Event {
 }
 
 // freed are the ways in which client i, whose semaphore is full, learns that a slot may be
-// free: a watch shows it, or a compaction that hid it, or the renewals are its occasion to ask.
+// free: a watch shows it, or a compaction that hid it, or the renewals are its occasion to query.
 func (l *lockstep) freed(p *pair, i int) []report {
 	freed := production.SlotFreed{Revision: int64(p.s.rev)}
 	all := []report{

@@ -65,7 +65,7 @@ func checkPaused(p paused) error {
 	case !p.second.At.After(p.first.Deadline):
 		return fmt.Errorf("the second holder came at %s, before the first one's deadline at %s", p.second.At.Format(cli.ClockTime), p.first.Deadline.Format(cli.ClockTime))
 	case !p.woke.Lost:
-		return fmt.Errorf("the first holder's first look after waking said %q, not that the lock is lost", p.woke.Err)
+		return fmt.Errorf("the first holder's first check after waking said %q, not that the lock is lost", p.woke.Err)
 	case p.woke.At.Before(p.continued):
 		return fmt.Errorf("the first holder looked at %s, before it was woken", p.woke.At.Format(cli.ClockTime))
 	case !p.refused.Stale:

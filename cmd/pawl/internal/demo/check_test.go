@@ -64,7 +64,7 @@ func TestPauseCheckFindsWhatIsWrong(t *testing.T) {
 		"stopped too briefly":     func(p *paused) { p.continued = p.stopped.Add(3 * time.Second) },
 		"token not above":         func(p *paused) { p.second.Token = 46 },
 		"next one too early":      func(p *paused) { p.second.At = p.first.Deadline },
-		"first look says held":    func(p *paused) { p.woke.Lost, p.woke.Err = false, "" },
+		"first check says held":   func(p *paused) { p.woke.Lost, p.woke.Err = false, "" },
 		"looked before it woke":   func(p *paused) { p.woke.At = p.stopped },
 		"late write not refused":  func(p *paused) { p.refused.Stale = false },
 		"refused for another":     func(p *paused) { p.refused.Highest = fencing.Token(50) },

@@ -60,7 +60,7 @@ def work(db, lock, kept):
     while time.monotonic() - begin < float(WORK):
         time.sleep(0.005)
     try:
-        lock.check()  # the first look after the work
+        lock.check()  # the first check after the work
         say("woke", Token=token)
     except pawld.LockLost as e:
         say("woke", Token=token, Err=str(e), Lost=True)

@@ -22,7 +22,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// about matches what etcd is asked about a name.
+// about matches the requests to etcd about a name.
 func about(name string) func(etcdfake.Request) bool {
 	return func(r etcdfake.Request) bool { return strings.Contains(fmt.Sprint(r.Message), name+"/") }
 }
@@ -353,7 +353,7 @@ func TestPawldIsReadyOnlyWhileEtcdTakesWrites(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		ready := func() error {
-			time.Sleep(lookKept)
+			time.Sleep(probeKept)
 			ctx, cancel := context.WithTimeout(w.Context(), 2*time.Second)
 			defer cancel()
 			return d.Ready(ctx)
@@ -380,27 +380,27 @@ func TestPawldIsReadyOnlyWhileEtcdTakesWrites(t *testing.T) {
 	})
 }
 
-// What asks whether pawld is ready may use no name: however often it asks, and goes away, etcd has little
+// The caller of Ready may use no name: however often it calls, and goes away, etcd has little
 // to write.
-func TestEtcdIsAskedOnceASecondWhetherPawldIsReady(t *testing.T) {
+func TestEtcdIsProbedOnceASecondWhetherPawldIsReady(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		d := w.daemon()
 		require.NoError(w, d.Ready(w.Context()))
-		var asked atomic.Int32
+		var probed atomic.Int32
 		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(r etcdfake.Request) bool {
 			if c := r.Message.(*pb.TxnRequest).Compare; len(c) == 1 && c[0].GetCreateRevision() == -1 {
-				asked.Add(1)
+				probed.Add(1)
 			}
 			return false
 		}})
-		time.Sleep(lookKept)
+		time.Sleep(probeKept)
 		for range 300 {
 			require.NoError(w, d.Ready(w.Context()))
-			time.Sleep(lookKept / 100)
+			time.Sleep(probeKept / 100)
 		}
-		assert.InDelta(w, 3, asked.Load(), 1)
+		assert.InDelta(w, 3, probed.Load(), 1)
 
-		time.Sleep(lookKept)
+		time.Sleep(probeKept)
 		lost := w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true})
 		begin := time.Now()
 		gone, cancel := context.WithCancel(w.Context())
@@ -412,10 +412,10 @@ func TestEtcdIsAskedOnceASecondWhetherPawldIsReady(t *testing.T) {
 			cancel()
 		}
 		wg.Wait()
-		assert.Equal(w, lookWait, time.Since(begin), "of one look")
+		assert.Equal(w, probeWait, time.Since(begin), "of one probe")
 		lost.Lift()
 		require.ErrorContains(w, d.Ready(w.Context()), "does not answer", "a moment ago")
-		time.Sleep(lookKept)
+		time.Sleep(probeKept)
 		require.NoError(w, d.Ready(w.Context()))
 	})
 }

@@ -98,7 +98,7 @@ func (s *Service) Drain() {
 		s.unlock()
 		s.waits.Wait() // prompt, because Acquire returns when its context ends
 		s.returns.Wait()
-		s.looking.Wait()
+		s.running.Wait()
 		late := time.After(3 * time.Second)
 		for _, p := range releases {
 			select {

@@ -44,7 +44,7 @@ type Service struct {
 	session *pawl.Session
 	lost    atomic.Int64 // how many of its own sessions were lost
 
-	looks chan look // holds the last look at etcd, except while one is under way
+	probes chan probe // holds the last probe of etcd, except while one is under way
 
 	poked    chan struct{}
 	serving  context.Context // ends when no new promise is made
@@ -56,7 +56,7 @@ type Service struct {
 	work     sync.WaitGroup
 	waits    sync.WaitGroup // acquisitions under way; none begins after draining is closed
 	returns  sync.WaitGroup // background releases; none begins after draining is closed
-	looking  sync.WaitGroup // waits for run
+	running  sync.WaitGroup // waits for run
 
 	// until when a client may believe that it holds a key which is being removed, and which a
 	// successor would delete at once: somebody overwrote it, or it could not be taken over
@@ -70,21 +70,21 @@ func New(client *pawl.Client, cfg Config) *Service {
 		cfg: cfg, client: client, table: table.New(cfg.Table, clock.Now()),
 		parts: make(map[table.Ref]*part), rests: make(map[table.Ref]rest), news: make(map[string]*news),
 		bindings: make(map[string]*binding),
-		own:      make(chan struct{}, 1), looks: make(chan look, 1), poked: make(chan struct{}, 1),
+		own:      make(chan struct{}, 1), probes: make(chan probe, 1), poked: make(chan struct{}, 1),
 	}
 	s.serving, s.drain = context.WithCancel(context.Background())
 	s.draining = s.serving.Done()
 	s.own <- struct{}{}
-	s.looks <- look{}
+	s.probes <- probe{}
 	s.life, s.end = context.WithCancel(context.Background())
-	s.looking.Add(1)
+	s.running.Add(1)
 	go s.run() // ends when draining is closed
 	return s
 }
 
 // run calls the table's Tick whenever something in it is due.
 func (s *Service) run() {
-	defer s.looking.Done()
+	defer s.running.Done()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -228,17 +228,17 @@ func (s *Service) Counts() (c Counts) {
 	return c
 }
 
-// A look is whether a lock could be acquired at an instant.
-type look struct {
+// A probe is whether a lock could be acquired at an instant.
+type probe struct {
 	at  clock.Instant
 	err error
 }
 
-// However often Ready is called, etcd is asked once at a time, and not again before lookKept has passed: the
-// question is a write, and there are callers who may use no name.
+// However often Ready is called, etcd is probed once at a time, and not again before probeKept has passed: the
+// probe is a write, and there are callers who may use no name.
 const (
-	lookKept = time.Second
-	lookWait = 2 * time.Second // how long etcd may take
+	probeKept = time.Second
+	probeWait = 2 * time.Second // how long etcd may take
 )
 
 // Ready returns why no lock can be acquired now, or could be a moment ago; nil: pawld has a session at
@@ -248,20 +248,20 @@ func (s *Service) Ready(ctx context.Context) error {
 		return ErrStopping
 	}
 	select {
-	case last := <-s.looks:
-		if last.at.IsZero() || clock.Now().Sub(last.at) >= lookKept {
-			err := s.look() // for others, too: the end of ctx does not end it
-			last = look{clock.Now(), err}
+	case last := <-s.probes:
+		if last.at.IsZero() || clock.Now().Sub(last.at) >= probeKept {
+			err := s.probe() // for others, too: the end of ctx does not end it
+			last = probe{clock.Now(), err}
 		}
-		s.looks <- last
+		s.probes <- last
 		return last.err
 	case <-ctx.Done():
 		return s.silent()
 	}
 }
 
-func (s *Service) look() error {
-	ctx, cancel := context.WithTimeout(s.life, lookWait)
+func (s *Service) probe() error {
+	ctx, cancel := context.WithTimeout(s.life, probeWait)
 	defer cancel()
 	_, err := s.Session(ctx)
 	if err == nil {
