@@ -2,7 +2,7 @@
 //
 //	for ev, err := range client.Watch(ctx, "config/", watch.Options{Prefix: true, Values: true}) {
 //		switch {
-//		case err != nil: // over: ctx's end, the client's, or a permission that is denied
+//		case err != nil: // ended: ctx's end, the client's, or a permission that is denied
 //			return err
 //		case ev.Gap > 0: // events were compacted away: read the keys again
 //			reload()

@@ -51,7 +51,7 @@ class Lock {
   #session;
   #sent = null;
   #valid = 0;
-  #over = '';
+  #ended = '';
   #lost = '';
   #known = null;
 
@@ -67,13 +67,13 @@ class Lock {
 
   /** held compares the clock, and does no I/O. */
   held() {
-    if (!this.#over && (!this.#sent || since(now(), this.#sent) >= this.#valid)) this.#over = 'EXPIRED'; // what has ended stays ended
-    return this.#over === '';
+    if (!this.#ended && (!this.#sent || since(now(), this.#sent) >= this.#valid)) this.#ended = 'EXPIRED'; // what has ended stays ended
+    return this.#ended === '';
   }
 
   /** check throws LockLost unless it is held; it does no I/O. */
   check() {
-    if (!this.held()) throw new LockLost(this.name, this.#over);
+    if (!this.held()) throw new LockLost(this.name, this.#ended);
   }
 
   /** confirm queries etcd. */
@@ -97,7 +97,7 @@ class Lock {
 
   /** release gives it back; it rejects with LockLost if it was not held until now. */
   async release() {
-    const ended = this.held() ? '' : this.#over;
+    const ended = this.held() ? '' : this.#ended;
     this._end('released'); // before anything is sent
     if (this.#lost) {
       if (this.names.length > 1) await this.#session._free(this.id); // what is left of it
@@ -123,18 +123,18 @@ class Lock {
   }
 
   _end(why) {
-    if (!this.#over) this.#over = why;
+    if (!this.#ended) this.#ended = why;
   }
 
   /** _released reports whether its release has begun. */
   _released() {
-    return this.#over === 'released';
+    return this.#ended === 'released';
   }
 
   /** _lose takes what release says. pawld does not know it for ever: then it is what ended the belief. */
   _lose(why) {
     if (this.held()) this._end(why || 'NOT_HELD');
-    this.#lost = why || this.#lost || this.#over;
+    this.#lost = why || this.#lost || this.#ended;
   }
 
   /** _knew reports whether it was known to be held when a request was sent. */

@@ -194,7 +194,7 @@ func TestACutBetweenClientAndPawldEndsTheBeliefFirst(t *testing.T) {
 		all, _ := got["locks"].([]any)
 		return err == nil && len(all) == 1 && all[0].(object)["why"] == "EXPIRED"
 	}, 30*time.Second, 10*time.Millisecond)
-	assert.False(t, believes(t, c), "what is over stays over")
+	assert.False(t, believes(t, c), "what has ended stays ended")
 }
 
 // The request was executed and its answer lost: sent again, it finds the same lock.

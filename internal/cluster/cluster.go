@@ -63,7 +63,7 @@ type Cluster struct {
 
 	id       atomic.Uint64
 	revision atomic.Int64
-	term     atomic.Uint64
+	raftTerm atomic.Uint64
 
 	creds    *credentials
 	reaching chan struct{} // holds one element while a first call reaches the cluster

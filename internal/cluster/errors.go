@@ -149,7 +149,7 @@ func EndOf(ctx context.Context) error {
 		return nil
 	}
 	cause := context.Cause(ctx)
-	var graced graceOver
+	var graced graceEnded
 	if errors.As(cause, &graced) {
 		return graced.error
 	}

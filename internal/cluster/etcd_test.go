@@ -90,7 +90,7 @@ func TestARealServerIsReachedByEveryKindOfEndpoint(t *testing.T) {
 		resp := mustPut(t, c, "k")
 		assert.Equal(t, c.ID(), resp.Header.ClusterId)
 		assert.Equal(t, resp.Header.Revision, c.Revision())
-		assert.Equal(t, resp.Header.RaftTerm, c.Term())
+		assert.Equal(t, resp.Header.RaftTerm, c.RaftTerm())
 		assert.Empty(t, log.String())
 	}
 }

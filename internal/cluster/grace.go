@@ -19,7 +19,7 @@ func WithGrace(ctx context.Context) (graced context.Context, cancel context.Canc
 func WithGraceOf(ctx context.Context, d time.Duration) (graced context.Context, cancel context.CancelFunc) {
 	graced, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		time.AfterFunc(d, func() { end(graceOver{EndOf(ctx)}) })
+		time.AfterFunc(d, func() { end(graceEnded{EndOf(ctx)}) })
 	})
 	return graced, func() {
 		stop()
@@ -27,7 +27,7 @@ func WithGraceOf(ctx context.Context, d time.Duration) (graced context.Context, 
 	}
 }
 
-// graceOver is the cause of a graced context's end: the end of the caller's.
-type graceOver struct{ error }
+// graceEnded is the cause of a graced context's end: the end of the caller's.
+type graceEnded struct{ error }
 
-func (g graceOver) Unwrap() error { return g.error }
+func (g graceEnded) Unwrap() error { return g.error }

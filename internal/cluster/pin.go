@@ -15,8 +15,8 @@ func (c *Cluster) ID() uint64 { return c.id.Load() }
 // sent, it is the floor of that request's answer (K4); read after, it proves nothing (F15).
 func (c *Cluster) Revision() int64 { return c.revision.Load() }
 
-// Term is the highest raft_term that any member of the cluster has shown.
-func (c *Cluster) Term() uint64 { return c.term.Load() }
+// RaftTerm is the highest raft_term that any member of the cluster has shown.
+func (c *Cluster) RaftTerm() uint64 { return c.raftTerm.Load() }
 
 // errForeign is an answer of another cluster.
 var errForeign = errors.New("the answer is another cluster's")
@@ -31,7 +31,7 @@ var errForeign = errors.New("the answer is another cluster's")
 // A linearizable revision below floor ends the Cluster, and the error matches ErrChanged.
 // Another cluster_id sets the endpoint aside, which is logged, until it answers as this cluster
 // again. If every endpoint is set aside, and another probe of each confirms it, the Cluster
-// ends with ErrChanged too. Otherwise Term, and if linearizable Revision, are raised.
+// ends with ErrChanged too. Otherwise RaftTerm, and if linearizable Revision, are raised.
 func (c *Cluster) Check(m *Member, h *pb.ResponseHeader, floor int64, linearizable bool) error {
 	if h == nil {
 		return fmt.Errorf("%s: %w", m.Endpoint(), errNoHeader)
@@ -40,7 +40,7 @@ func (c *Cluster) Check(m *Member, h *pb.ResponseHeader, floor int64, linearizab
 		return err
 	}
 	m.id.Store(h.MemberId)
-	raiseUint64(&c.term, h.RaftTerm)
+	raiseUint64(&c.raftTerm, h.RaftTerm)
 	if !linearizable {
 		return nil
 	}

@@ -82,12 +82,12 @@ func TestOnlyLinearizableAnswersRaiseOrCheckTheRevision(t *testing.T) {
 
 func TestTheTermIsTheHighestOfAnyAnswer(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, _ *stubs, c *Cluster) {
-		require.EqualValues(t, 2, c.Term())
+		require.EqualValues(t, 2, c.RaftTerm())
 		h := header(20)
 		h.RaftTerm = 9
 		require.NoError(t, c.Check(c.Pick(), h, 0, false))
 		require.NoError(t, c.Check(c.Pick(), header(20), 0, false))
-		assert.EqualValues(t, 9, c.Term())
+		assert.EqualValues(t, 9, c.RaftTerm())
 	})
 }
 

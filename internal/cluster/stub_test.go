@@ -37,10 +37,10 @@ type stub struct {
 	listener *bufconn.Listener
 	server   *grpc.Server
 
-	cluster, member, term atomic.Uint64
-	revision              atomic.Int64
-	version               atomic.Value // string
-	learner               atomic.Bool
+	cluster, member, raftTerm atomic.Uint64
+	revision                  atomic.Int64
+	version                   atomic.Value // string
+	learner                   atomic.Bool
 
 	txns, statuses, auths atomic.Int64
 	mu                    sync.Mutex
@@ -51,7 +51,7 @@ type stub struct {
 }
 
 func (s *stub) header() *pb.ResponseHeader {
-	return &pb.ResponseHeader{ClusterId: s.cluster.Load(), MemberId: s.member.Load(), RaftTerm: s.term.Load(), Revision: s.revision.Load()}
+	return &pb.ResponseHeader{ClusterId: s.cluster.Load(), MemberId: s.member.Load(), RaftTerm: s.raftTerm.Load(), Revision: s.revision.Load()}
 }
 
 // do programs the stub while it is running.
@@ -138,7 +138,7 @@ func (ss *stubs) add(name string, member uint64, opts ...grpc.ServerOption) *stu
 	)...)}
 	s.cluster.Store(7)
 	s.member.Store(member)
-	s.term.Store(2)
+	s.raftTerm.Store(2)
 	s.revision.Store(10)
 	s.version.Store("3.7.3")
 	pb.RegisterKVServer(s.server, s)

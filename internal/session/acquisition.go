@@ -86,9 +86,9 @@ func (s *Session) Limit(h *Hook, until clock.Instant) {
 // it next: at next or earlier.
 func (s *Session) endHolds(now clock.Instant, next time.Time) time.Time {
 	s.mu.Lock()
-	over, next := s.roster.overdue(now, next)
+	expired, next := s.roster.overdue(now, next)
 	s.mu.Unlock()
-	for _, c := range over {
+	for _, c := range expired {
 		c.HoldExpired()
 	}
 	return next

@@ -540,7 +540,7 @@ func TestADeposedLeaderThatConfirmsABatchExtendsNothing(t *testing.T) {
 	}
 }
 
-// Rule N1: each part of a batch is confirmed by its own answer's term.
+// Rule N1: each part of a batch is confirmed by its own answer's raft term.
 func TestABatchIsConfirmedPartByPart(t *testing.T) {
 	inBubble(t, etcdfake.Options{ExpiryTick: -1}, func(t *testing.T, r *rig) {
 		all := r.sessions(10, lease.Options{TTL: 6 * time.Second})
@@ -555,7 +555,7 @@ func TestABatchIsConfirmedPartByPart(t *testing.T) {
 		}
 		sleep(time.Minute)
 		oneCause(t, all[3].Err(), lease.ErrExpired)
-		requireAll(t, slices.Delete(all, 3, 4), "another's term")
+		requireAll(t, slices.Delete(all, 3, 4), "another's raft term")
 	})
 }
 

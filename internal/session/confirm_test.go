@@ -19,9 +19,9 @@ import (
 // does not know that it was deposed (F3).
 func (r *rig) confirms(ttl int64) *etcdfake.Fault {
 	return r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Forge: func(q etcdfake.Request) (proto.Message, error) {
-		_, term := r.Leader()
+		_, raftTerm := r.Leader()
 		return &pb.LeaseKeepAliveResponse{
-			Header: &pb.ResponseHeader{ClusterId: r.host.Cluster.ID(), MemberId: q.Member.ID(), RaftTerm: term, Revision: r.Revision()},
+			Header: &pb.ResponseHeader{ClusterId: r.host.Cluster.ID(), MemberId: q.Member.ID(), RaftTerm: raftTerm, Revision: r.Revision()},
 			ID:     q.Message.(*pb.LeaseKeepAliveRequest).ID, TTL: ttl,
 		}, nil
 	}})
@@ -61,20 +61,20 @@ func TestARenewalIsNotConfirmedBy(t *testing.T) {
 	}
 	stale := func(h *pb.ResponseHeader) { h.RaftTerm-- }
 	for name, rules := range map[string][]etcdfake.Rule{
-		"term 0 in the renewal":         {renewal(func(h *pb.ResponseHeader) { h.RaftTerm = 0 })},
-		"term 0 in both":                {renewal(func(h *pb.ResponseHeader) { h.RaftTerm = 0 }), read(func(h *pb.ResponseHeader) { h.RaftTerm = 0 })},
-		"an older term in the renewal":  {renewal(stale)},
-		"an older term in both":         {renewal(stale), read(stale)},
-		"an older term in the read":     {read(stale)},
-		"a newer term in the read":      {read(func(h *pb.ResponseHeader) { h.RaftTerm++ })},
-		"another member in the read":    {read(func(h *pb.ResponseHeader) { h.MemberId++ })},
-		"another member in the renewal": {renewal(func(h *pb.ResponseHeader) { h.MemberId++ })},
-		"a renewal without a header":    {{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) { m.(*pb.LeaseKeepAliveResponse).Header = nil }}},
-		"an answer about another lease": {{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) { m.(*pb.LeaseKeepAliveResponse).ID++ }}},
-		"a read without an answer":      {{Method: "Txn", Hang: true}},
-		"a read that is refused":        {{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}},
-		"a read without a revision":     {read(func(h *pb.ResponseHeader) { h.Revision = 0 })},
-		"a read refused as too long":    {{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCTooManyOps}},
+		"raft term 0 in the renewal":        {renewal(func(h *pb.ResponseHeader) { h.RaftTerm = 0 })},
+		"raft term 0 in both":               {renewal(func(h *pb.ResponseHeader) { h.RaftTerm = 0 }), read(func(h *pb.ResponseHeader) { h.RaftTerm = 0 })},
+		"an older raft term in the renewal": {renewal(stale)},
+		"an older raft term in both":        {renewal(stale), read(stale)},
+		"an older raft term in the read":    {read(stale)},
+		"a newer raft term in the read":     {read(func(h *pb.ResponseHeader) { h.RaftTerm++ })},
+		"another member in the read":        {read(func(h *pb.ResponseHeader) { h.MemberId++ })},
+		"another member in the renewal":     {renewal(func(h *pb.ResponseHeader) { h.MemberId++ })},
+		"a renewal without a header":        {{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) { m.(*pb.LeaseKeepAliveResponse).Header = nil }}},
+		"an answer about another lease":     {{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) { m.(*pb.LeaseKeepAliveResponse).ID++ }}},
+		"a read without an answer":          {{Method: "Txn", Hang: true}},
+		"a read that is refused":            {{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}},
+		"a read without a revision":         {read(func(h *pb.ResponseHeader) { h.Revision = 0 })},
+		"a read refused as too long":        {{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCTooManyOps}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
@@ -87,10 +87,10 @@ func TestARenewalIsNotConfirmedBy(t *testing.T) {
 				require.NoError(t, s.Err(), "a failed attempt is no loss")
 				require.Equal(t, deadline, s.Deadline())
 				sleep(1)
-				over(t, s, lease.ErrExpired)
+				requireEnded(t, s, lease.ErrExpired)
 			})
 		})
-		if name == "a newer term in the read" {
+		if name == "a newer raft term in the read" {
 			continue // from then on the others' terms are below one that was shown
 		}
 		// One member's alone is no loss.
@@ -106,7 +106,7 @@ func TestARenewalIsNotConfirmedBy(t *testing.T) {
 	}
 }
 
-// Rule N1: a term below the highest that any member has shown is not trusted,
+// Rule N1: a raft term below the highest that any member has shown is not trusted,
 // though the renewal and its read agree on it.
 func TestAMemberOfAnOlderTermConfirmsNothing(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 2}, func(t *testing.T, r *rig) {
@@ -116,7 +116,7 @@ func TestAMemberOfAnOlderTermConfirmsNothing(t *testing.T) {
 		r.Inject(etcdfake.Rule{Member: r.Member(0), Method: "Txn", Edit: func(_ etcdfake.Request, m proto.Message) { back(m.(*pb.TxnResponse).Header) }})
 		noKeepAlive(r.Cluster, r.Member(1))
 		<-s.Done()
-		over(t, s, lease.ErrExpired)
+		requireEnded(t, s, lease.ErrExpired)
 		assert.ErrorContains(t, s.Err(), "raft term 1")
 	})
 }
@@ -155,8 +155,8 @@ func TestARevisionThatGoesBackEndsAllSessions(t *testing.T) {
 			m.(*pb.TxnResponse).Header.Revision = 2
 		}})
 		sleep(1500 * time.Millisecond)
-		over(t, a, cluster.ErrChanged)
-		over(t, b, cluster.ErrChanged)
+		requireEnded(t, a, cluster.ErrChanged)
+		requireEnded(t, b, cluster.ErrChanged)
 		_, err := Grant(t.Context(), r.host, lease.Options{})
 		oneCause(t, err, cluster.ErrChanged)
 	})

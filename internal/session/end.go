@@ -91,7 +91,7 @@ func (s *Session) end(err error, rest aftermath) error {
 	if w != nil {
 		w.Cancel()
 	}
-	s.notifyOver(err)
+	s.notifyEnded(err)
 	switch rest {
 	case remove:
 		s.revoke()

@@ -192,7 +192,7 @@ func TestAGrantOfAnotherLeaseIsRefused(t *testing.T) {
 	})
 }
 
-// A grant that took so long that its window is over is no session.
+// A grant that took so long that its window has expired is no session.
 func TestAGrantWhoseWindowHasEndedIsAnError(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		r.Inject(etcdfake.Rule{Method: "Txn", HoldAnswer: 2600 * time.Millisecond})

@@ -31,12 +31,12 @@ func (k *keyWatch) again() bool {
 func (s *Session) watchKey(from int64) {
 	w := s.host.Watches.Watch(s.key, "", from, s.keyChanged)
 	s.mu.Lock()
-	over := s.ended.Load() != nil
-	if !over {
+	ended := s.ended.Load() != nil
+	if !ended {
 		s.keyWatch.watch = w
 	}
 	s.mu.Unlock()
-	if over {
+	if ended {
 		w.Cancel()
 	}
 }

@@ -63,7 +63,7 @@ func TestWhatTheWatchOfTheSessionKeyShows(t *testing.T) {
 				if c.lost == "" {
 					require.NoError(t, s.Err())
 				} else {
-					over(t, s, lease.ErrRevoked)
+					requireEnded(t, s, lease.ErrRevoked)
 					assert.ErrorContains(t, s.Err(), c.lost)
 				}
 				s.mu.Lock()

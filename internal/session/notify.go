@@ -85,8 +85,8 @@ func (s *Session) notifyJeopardy(left time.Duration) {
 	}
 }
 
-// notifyOver reports why the session has ended.
-func (s *Session) notifyOver(err error) {
+// notifyEnded reports why the session has ended.
+func (s *Session) notifyEnded(err error) {
 	level, ev := slog.LevelWarn, observe.Event(observe.SessionLost{Lease: s.id, Err: err})
 	if errors.Is(err, lease.ErrClosed) {
 		level, ev = slog.LevelInfo, observe.SessionClosed{Lease: s.id, Err: err}

@@ -203,7 +203,7 @@ func TestALostSessionIsReportedWithItsCause(t *testing.T) {
 				e.events()
 				strike(r, s)
 				sleep(20 * time.Second)
-				over(t, s, want)
+				requireEnded(t, s, want)
 				all := e.events()
 				oneCause(t, all[len(all)-1].(observe.SessionLost).Err, want)
 				assert.Contains(t, e.log.String(), `level=WARN msg="session ended"`)

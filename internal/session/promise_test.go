@@ -50,7 +50,7 @@ func TestALeaseIsNotRevokedBeforeWhatWasPromised(t *testing.T) {
 	}
 }
 
-func TestNothingIsPromisedOnceTheSessionIsOver(t *testing.T) {
+func TestNothingIsPromisedOnceTheSessionHasEnded(t *testing.T) {
 	abandoning(t, func(fake *etcdfake.Cluster, _ *pawl.Client, s *session.Session) {
 		s.CloseInBackground()
 		assert.Equal(t, s.Err(), s.Promise(clock.Now().Add(time.Hour)))

@@ -233,18 +233,18 @@ func (s *Session) ValidateKey(key *mvccpb.KeyValue, rev int64) error {
 }
 
 // validateRaftTerm compares the headers of a renewal and of its confirming read. If a newer
-// leader had promoted its lessor before the renewal was handled, the read would show the newer
+// leader had promoted its lessor before the renewal was handled, the read would show the newer raft
 // term.
 func (s *Session) validateRaftTerm(m *cluster.Member, renewal, read *pb.ResponseHeader) error {
-	switch term := renewal.RaftTerm; {
-	case term == 0:
+	switch raftTerm := renewal.RaftTerm; {
+	case raftTerm == 0:
 		return fmt.Errorf("renewal on %s: raft term 0", m.Endpoint())
 	case read.MemberId != renewal.MemberId:
 		return fmt.Errorf("renewal on %s: member %x answered it, member %x the read", m.Endpoint(), renewal.MemberId, read.MemberId)
-	case read.RaftTerm != term:
-		return fmt.Errorf("renewal on %s: raft term %d, its confirming read %d", m.Endpoint(), term, read.RaftTerm)
-	case term < s.host.Cluster.Term():
-		return fmt.Errorf("renewal on %s: raft term %d, %d was seen", m.Endpoint(), term, s.host.Cluster.Term())
+	case read.RaftTerm != raftTerm:
+		return fmt.Errorf("renewal on %s: raft term %d, its confirming read %d", m.Endpoint(), raftTerm, read.RaftTerm)
+	case raftTerm < s.host.Cluster.RaftTerm():
+		return fmt.Errorf("renewal on %s: raft term %d, %d was seen", m.Endpoint(), raftTerm, s.host.Cluster.RaftTerm())
 	}
 	return nil
 }

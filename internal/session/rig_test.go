@@ -100,9 +100,9 @@ func oneCause(t *testing.T, err, want error) {
 	}
 }
 
-// over asserts that s is over because of want, in Err, Deadline, Done and
+// requireEnded asserts that s has ended because of want, in Err, Deadline, Done and
 // Context, and stays so.
-func over(t *testing.T, s *Session, want error) {
+func requireEnded(t *testing.T, s *Session, want error) {
 	t.Helper()
 	for range 3 {
 		oneCause(t, s.Err(), want)

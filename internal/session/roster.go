@@ -93,18 +93,18 @@ func (r *roster) limit(h *Hook, until clock.Instant) bool {
 
 // overdue returns the acquisitions whose holds have reached their limit at now, and when the
 // loop has to wake: at next, or when the next hold reaches its limit, if that is earlier.
-func (r *roster) overdue(now clock.Instant, next time.Time) (over []Acquisition, wakes time.Time) {
+func (r *roster) overdue(now clock.Instant, next time.Time) (expired []Acquisition, wakes time.Time) {
 	for h := r.holding.first; h != nil && r.limited; h = h.next {
 		switch {
 		case h.until.IsZero():
 		case !now.Before(h.until):
-			over = append(over, h.acquisition)
+			expired = append(expired, h.acquisition)
 		case h.until.Time(now).Before(next):
 			next = h.until.Time(now)
 		}
 	}
 	r.next = next
-	return over, next
+	return expired, next
 }
 
 // round chooses what a round reads, most keys at most: every waiting acquisition, and as many

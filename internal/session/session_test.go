@@ -65,7 +65,7 @@ func TestSessionIsValidANanosecondBeforeItsDeadlineAndExpiredAtIt(t *testing.T) 
 				look(t, s, true)
 				time.Sleep(time.Nanosecond)
 				look(t, s, false)
-				over(t, s, lease.ErrExpired)
+				requireEnded(t, s, lease.ErrExpired)
 			})
 		})
 	}
@@ -114,7 +114,7 @@ func TestALateAnswerNeverResurrects(t *testing.T) {
 				require.Error(t, s.extend(clock.Now(), 3*time.Second), "%s, %v", name, at)
 				r.Heal()
 				sleep(10 * time.Second)
-				over(t, s, lease.ErrExpired)
+				requireEnded(t, s, lease.ErrExpired)
 			})
 		}
 	}
@@ -150,7 +150,7 @@ func TestOnceSomebodySawItEndedNobodySeesItValid(t *testing.T) {
 			time.Sleep(time.Duration(rand.Int64N(int64(time.Second))))
 			r.BlackHole()
 			wg.Wait()
-			over(t, s, lease.ErrExpired)
+			requireEnded(t, s, lease.ErrExpired)
 		})
 	}
 }
@@ -179,7 +179,7 @@ func TestAfterASuspendLongerThanTheWindowTheFirstErrSaysSo(t *testing.T) {
 			require.NoError(t, s.Err())
 			clock.SetSource(func(time.Time) time.Duration { return slept })
 			require.Error(t, s.Err())
-			over(t, s, lease.ErrExpired)
+			requireEnded(t, s, lease.ErrExpired)
 		})
 	}
 }
@@ -211,7 +211,7 @@ func TestAWallClockThatRanAheadByMoreThanTheMarginEndsTheSession(t *testing.T) {
 		clock.SetWallJump(-time.Hour + time.Second + 1)
 		require.Error(t, s.Err())
 		clock.SetWallJump(-time.Hour)
-		over(t, s, lease.ErrExpired)
+		requireEnded(t, s, lease.ErrExpired)
 	})
 }
 
@@ -254,14 +254,14 @@ func TestEachEndHasOneCauseThatStays(t *testing.T) {
 				sleep(time.Second)
 				e.do(t, r, s)
 				synctest.Wait()
-				over(t, s, e.want)
+				requireEnded(t, s, e.want)
 				first := s.Err()
 				r.LiftAll()
 				_ = s.Close(context.Background())
 				r.Revoke(s.ID())
 				sleep(time.Minute)
 				assert.Equal(t, lease.Handle{}, s.Detach(), "a dead session has nothing to hand over")
-				over(t, s, e.want)
+				requireEnded(t, s, e.want)
 				assert.Equal(t, first, s.Err())
 			})
 		})

@@ -45,7 +45,7 @@ func TestADetachedSessionIsResumedByAnotherProcessOnce(t *testing.T) {
 		key := r.Put("held", "", s.ID())
 		sleep(20 * time.Second)
 		h := s.Detach()
-		over(t, s, lease.ErrClosed)
+		requireEnded(t, s, lease.ErrClosed)
 		assert.Equal(t, lease.Handle{}, s.Detach())
 
 		sleep(2 * time.Second)
@@ -107,7 +107,7 @@ func TestAPredecessorThatMissedEverythingIsRefusedAtOnce(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, resp.Succeeded)
 		oneCause(t, s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision), lease.ErrRevoked)
-		over(t, s, lease.ErrRevoked)
+		requireEnded(t, s, lease.ErrRevoked)
 		sleep(2 * time.Minute)
 		require.NoError(t, next.Err())
 		assert.Zero(t, r.Counts().Received["LeaseRevoke"])
@@ -246,7 +246,7 @@ func TestUndoIsRefusedToWhoWasTakenOver(t *testing.T) {
 		r.Put(s.key, "another's", s.ID())
 		oneCause(t, s.Undo(context.Background(), n), lease.ErrRevoked)
 		assert.NotNil(t, r.Get(key))
-		over(t, s, lease.ErrRevoked)
+		requireEnded(t, s, lease.ErrRevoked)
 	})
 }
 
@@ -257,7 +257,7 @@ func TestUndoOfAGoneLeaseEndsTheSession(t *testing.T) {
 		n, _, err := begin(s, "a/")
 		require.NoError(t, err)
 		oneCause(t, s.Undo(context.Background(), n), lease.ErrRevoked)
-		over(t, s, lease.ErrRevoked)
+		requireEnded(t, s, lease.ErrRevoked)
 	})
 }
 

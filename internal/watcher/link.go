@@ -153,5 +153,5 @@ func (l *link) close() {
 var (
 	errSilent = errors.New("no answer in time")
 	errIdle   = errors.New("no watches left")
-	errOver   = errors.New("the hub or the cluster ended")
+	errEnded  = errors.New("the hub or the cluster ended")
 )

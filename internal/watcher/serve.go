@@ -20,7 +20,7 @@ func (s *stream) turn(work func(now time.Time) error) error {
 }
 
 // serve is the loop while there is a link, whose reader processes the server's answers. It
-// returns errIdle, errOver or a *linkError.
+// returns errIdle, errEnded or a *linkError.
 func (s *stream) serve() error {
 	nothing := func(time.Time) error { return nil }
 	for work := nothing; ; {
@@ -35,14 +35,14 @@ func (s *stream) serve() error {
 		case <-s.link.done: // it ended with an error
 			work = nothing
 		case <-s.hub.ctx.Done():
-			work = func(time.Time) error { return errOver }
+			work = func(time.Time) error { return errEnded }
 		case <-s.hub.cluster.Ended():
-			work = func(time.Time) error { return errOver }
+			work = func(time.Time) error { return errEnded }
 		}
 	}
 }
 
-// pause is the loop while there is no link, for d. It returns nil when d has passed, errIdle or errOver.
+// pause is the loop while there is no link, for d. It returns nil when d has passed, errIdle or errEnded.
 func (s *stream) pause(d time.Duration) error {
 	until := time.Now().Add(d)
 	for {
@@ -64,9 +64,9 @@ func (s *stream) pause(d time.Duration) error {
 		case <-s.alarm.C:
 			s.set = time.Time{}
 		case <-s.hub.ctx.Done():
-			return errOver
+			return errEnded
 		case <-s.hub.cluster.Ended():
-			return errOver
+			return errEnded
 		}
 	}
 }

@@ -90,7 +90,7 @@ func (s *stream) attend() error {
 		return err
 	}
 	if s.hub.ctx.Err() != nil || s.hub.cluster.Err() != nil {
-		return errOver // it ended the link, not a fault
+		return errEnded // it ended the link, not a fault
 	}
 	s.blame(m, le)
 	return nil

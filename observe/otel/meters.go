@@ -47,10 +47,10 @@ func newMeters(m metric.Meter, least func() (time.Duration, bool)) (ms meters, e
 
 		lost:         counter("pawl.lost", "Locks and terms that were lost."),
 		failed:       counter("pawl.gave_up", "Attempts to acquire or to lead that failed."),
-		hedged:       counter("pawl.renewals.hedged", "Renewals that this member had not answered when another was asked."),
+		hedged:       counter("pawl.renewals.hedged", "Renewals that this member had not answered when they were also sent to another."),
 		jeopardy:     counter("pawl.sessions.in_jeopardy", "How often less than half of a session's validity was left."),
 		sessionsOver: counter("pawl.sessions.over", "Sessions that have ended."),
-		switches:     counter("pawl.member.switches", "How often a member failed, so that others are asked first."),
+		switches:     counter("pawl.member.switches", "How often a member failed, so that others are used first."),
 		fenced:       counter("pawl.fenced", "Transactions of kv that a guard refused."),
 
 		inLine:        upDown("pawl.waiting", "Acquisitions and candidacies that wait in a queue."),

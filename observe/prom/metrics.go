@@ -68,8 +68,8 @@ func newMetrics(opts Options) metrics {
 		jeopardy: b.counter("pawl_sessions_in_jeopardy_total", "How often less than half of a session's validity was left.").WithLabelValues(),
 		over:     b.counter("pawl_sessions_over_total", "Sessions that have ended, by cause; closed: by this process.", "cause"),
 		renewal:  b.histogram("pawl_renewal_seconds", "Time of a renewal and of the read that confirms it.", trips, "member"),
-		hedged:   b.counter("pawl_renewals_hedged_total", "Renewals that this member had not answered when another was asked.", "member"),
-		switches: b.counter("pawl_member_switches_total", "How often a member failed, so that others are asked first.", "member"),
+		hedged:   b.counter("pawl_renewals_hedged_total", "Renewals that this member had not answered when they were also sent to another.", "member"),
+		switches: b.counter("pawl_member_switches_total", "How often a member failed, so that others are used first.", "member"),
 		fenced:   b.counter("pawl_fenced_total", "Writes that a guard refused: of etcd's transactions, or of another storage.", "guard"),
 
 		ahead:    b.histogram("pawl_queue_ahead", "How many were ahead when one came into the queue.", heads, b.of()...),

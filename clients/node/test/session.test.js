@@ -111,7 +111,7 @@ for (const clock of ['steady', 'wall']) {
   }));
 }
 
-test('what is over stays over', within(async (w) => {
+test('what has ended stays ended', within(async (w) => {
   const lock = await w.session.acquire('n');
   w.passBy(VALID);
   assert.equal(lock.held(), false);

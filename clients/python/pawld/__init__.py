@@ -85,7 +85,7 @@ class Lock:
         self._id = request_id
         self._sent = _Instant()
         self._valid = 0
-        self._over = ""
+        self._ended = ""
         self._lost = ""
         self._known: Optional[_Instant] = None
         self._guard = threading.Lock()
@@ -104,9 +104,9 @@ class Lock:
         if os.getpid() != self._session._pid:
             return "another process acquired it"
         with self._guard:
-            if not self._over and _Instant().since(self._sent) >= self._valid:
-                self._over = "EXPIRED"  # what has ended stays ended
-            return self._over
+            if not self._ended and _Instant().since(self._sent) >= self._valid:
+                self._ended = "EXPIRED"  # what has ended stays ended
+            return self._ended
 
     def _believe(self, sent: _Instant, answer: Dict[str, Any]) -> None:
         valid = int(answer.get("validForMs", "0")) * 1_000_000
@@ -118,9 +118,9 @@ class Lock:
                 self.slot = int(answer.get("slot", 0))
                 self._known = now
                 self._sent, self._valid = sent, valid
-            elif not self._over:
+            elif not self._ended:
                 if now.since(self._sent) >= self._valid:
-                    self._over = "EXPIRED"
+                    self._ended = "EXPIRED"
                 elif now.since(sent) - valid < now.since(self._sent) - self._valid:
                     self._sent, self._valid = sent, valid
 
@@ -128,12 +128,12 @@ class Lock:
         if os.getpid() != self._session._pid:
             return  # it holds nothing, and the guard may have been taken when it was forked
         with self._guard:
-            self._over = self._over or why
+            self._ended = self._ended or why
 
     def _lose(self, why: str) -> None:
         """What release says. pawld does not know it for ever: then it is what ended the belief."""
         self._end(self._why() or why or "NOT_HELD")
-        self._lost = why or self._lost or self._over
+        self._lost = why or self._lost or self._ended
 
     def confirm(self) -> None:
         """Queries etcd. Raises LockLost unless it is held."""
@@ -374,11 +374,11 @@ class Session:
                     if seen is not None and seen["state"] == "HELD":
                         lock._believe(sent, seen)
                         if not lock.held():  # its belief has ended, or its release failed
-                            if lock._over != "released":
+                            if lock._ended != "released":
                                 lock._lose("")
                             unwanted.append(request_id)
                     elif seen is not None or (lock._known is not None and sent.boot >= lock._known.boot):
-                        if lock._over != "released":  # otherwise Release says what became of it
+                        if lock._ended != "released":  # otherwise Release says what became of it
                             lock._lose((seen or {}).get("why", ""))
                         if request_id not in self._releasing:  # its answer may be lost, and sent again it must find what it did
                             self._settle(request_id)

@@ -61,7 +61,7 @@ class BeliefTest(unittest.TestCase):
                 with self.assertRaises(pawld.LockLost):
                     lock.check()
 
-    def test_what_is_over_stays_over(self):
+    def test_what_has_ended_stays_ended(self):
         lock = self.session.acquire("n")
         self.pass_by(VALID)
         self.assertFalse(lock.held())
@@ -69,7 +69,7 @@ class BeliefTest(unittest.TestCase):
         self.await_renewals(3)
         self.assertFalse(lock.held())
 
-    def test_an_answer_that_comes_when_it_is_over_is_too_late(self):
+    def test_an_answer_that_comes_after_the_end_is_too_late(self):
         lock = self.session.acquire("n")
         self.pawld.answers["Renew"] = self.late(VALID, {"locks": [dict(held(lock._id), validForMs="120000")]})
         self.await_renewals(2)

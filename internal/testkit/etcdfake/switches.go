@@ -41,8 +41,8 @@ func (m *Member) Reset() {
 // Without a majority in contact, nobody has a leader, and no lease expires.
 func (m *Member) Isolate() { m.setContact(isolated) }
 
-// Depose elects another leader, while the member still acts as the leader of the old term: it
-// confirms renewals of the leases it knew, without effect, and shows the old term and its
+// Depose elects another leader, while the member still acts as the leader of the old raft term: it
+// confirms renewals of the leases it knew, without effect, and shows the old raft term and its
 // current state; requests that need agreement time out, and no stream ends. With one member the
 // cluster continues without a leader.
 func (m *Member) Depose() {
@@ -132,7 +132,7 @@ func (c *Cluster) each(f func(*Member)) {
 	}
 }
 
-// ChangeLeader makes member i the leader of a new term: every lease gets its
+// ChangeLeader makes member i the leader of a new raft term: every lease gets its
 // full TTL again, and an election timeout on top.
 func (c *Cluster) ChangeLeader(i int) {
 	c.mu.Lock()
@@ -142,7 +142,7 @@ func (c *Cluster) ChangeLeader(i int) {
 	c.changed = make(chan struct{})
 }
 
-// Leader returns the index of the member that leads, -1 without one, and the term.
+// Leader returns the index of the member that leads, -1 without one, and the raft term.
 func (c *Cluster) Leader() (index int, term uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

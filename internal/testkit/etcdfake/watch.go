@@ -36,9 +36,9 @@ type watcher struct {
 	fragment     bool
 	progress     bool
 	noPut, noDel bool
-	// over: it ended by compaction. The server keeps it until it is cancelled:
+	// compacted: it ended by compaction. The server keeps it until it is cancelled:
 	// its ID stays taken, and the stream's progress unknown.
-	over bool
+	compacted bool
 }
 
 func newWatchStream(m *Member) *watchStream {
@@ -109,11 +109,11 @@ func (s *watchStream) pump() {
 func (s *watchStream) catchUp(w *watcher) {
 	st := s.m.c.state.Store
 	now := s.m.revision()
-	if w.over || w.next > now {
+	if w.compacted || w.next > now {
 		return
 	}
 	if w.next < st.Compacted {
-		w.over = true
+		w.compacted = true
 		s.push(&pb.WatchResponse{
 			Header: s.header(0), WatchId: w.id, Canceled: true, CompactRevision: st.Compacted,
 		})
@@ -145,7 +145,7 @@ func (s *watchStream) committed(events []*mvccpb.Event) {
 	rev := events[0].Kv.ModRevision
 	mine := map[int64][]*mvccpb.Event{}
 	for id, w := range s.watches {
-		if w.over || w.next > rev {
+		if w.compacted || w.next > rev {
 			continue
 		}
 		w.next = rev + 1
@@ -192,7 +192,7 @@ func (s *watchStream) withPrevious(events []*mvccpb.Event) []*mvccpb.Event {
 func (s *watchStream) allProgress() {
 	rev := s.m.revision()
 	for _, w := range s.watches {
-		if w.over || rev < w.start {
+		if w.compacted || rev < w.start {
 			return
 		}
 	}

@@ -181,7 +181,7 @@ func (s *watchServer) permitted(ctx context.Context, r *pb.WatchCreateRequest) e
 func (s *watchStream) tick() {
 	rev := s.m.revision()
 	for id, w := range s.watches {
-		if w.progress && !w.over && rev >= w.start {
+		if w.progress && !w.compacted && rev >= w.start {
 			s.push(&pb.WatchResponse{Header: s.header(rev), WatchId: id})
 		}
 	}

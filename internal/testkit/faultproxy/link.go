@@ -72,7 +72,7 @@ type link struct {
 
 	mu     sync.Mutex
 	server net.Conn
-	over   bool
+	ended  bool
 }
 
 func newLink(client net.Conn) *link { return &link{client: client, done: make(chan struct{})} }
@@ -81,7 +81,7 @@ func newLink(client net.Conn) *link { return &link{client: client, done: make(ch
 func (c *link) join(server net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over {
+	if c.ended {
 		_ = server.Close()
 		return false
 	}
@@ -93,10 +93,10 @@ func (c *link) join(server net.Conn) bool {
 func (c *link) cut(rst bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over {
+	if c.ended {
 		return
 	}
-	c.over = true
+	c.ended = true
 	close(c.done)
 	for _, side := range []net.Conn{c.client, c.server} {
 		switch {

@@ -25,7 +25,7 @@ func (o *lockOptions) hold(cmd *cobra.Command, names []string, opts lease.Option
 		defer giveUp(nil)
 		go func() { // returns when waiting ends
 			select {
-			case <-o.user.over:
+			case <-o.user.ended:
 				giveUp(errPidEnded)
 			case <-waiting.Done():
 			}
@@ -115,9 +115,9 @@ var errPidEnded = errors.New("the process of --pid has ended")
 // untilSignal waits for a deadly signal or the end of --pid's process, which end the hold, or
 // for the loss.
 func (o *lockOptions) untilSignal(sigs *supervise.Signals, held *grip, say reporter) error {
-	var over <-chan struct{}
+	var ended <-chan struct{}
 	if o.user != nil {
-		over = o.user.over
+		ended = o.user.ended
 	}
 	for {
 		select {
@@ -125,7 +125,7 @@ func (o *lockOptions) untilSignal(sigs *supervise.Signals, held *grip, say repor
 			if o.user == nil && sig.Deadly() || sig.Number == unix.SIGTERM {
 				return nil
 			} // the script may get the terminal's signals too, and survive them
-		case <-over:
+		case <-ended:
 			return nil
 		case <-held.Done():
 			if o.user != nil {

@@ -4,7 +4,7 @@ import "golang.org/x/sys/unix"
 
 // process is a process for which a lock is held.
 type process struct {
-	over <-chan struct{} // closed when it has ended
+	ended <-chan struct{} // closed when it has ended
 	fd   int
 }
 
@@ -14,9 +14,9 @@ func processOf(pid int) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	over := make(chan struct{})
+	ended := make(chan struct{})
 	go func() { // returns when that process ends
-		defer close(over)
+		defer close(ended)
 		for {
 			n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, -1)
 			if n > 0 || err != nil && err != unix.EINTR {
@@ -24,7 +24,7 @@ func processOf(pid int) (*process, error) {
 			}
 		}
 	}()
-	return &process{over, fd}, nil
+	return &process{ended, fd}, nil
 }
 
 // terminate sends it TERM, but never a later process with the same number.

@@ -10,7 +10,7 @@ import (
 
 // process is a process for which a lock is held.
 type process struct {
-	over <-chan struct{} // closed when it has ended
+	ended <-chan struct{} // closed when it has ended
 	pid  int
 }
 
@@ -19,20 +19,20 @@ func processOf(pid int) (*process, error) {
 	if err := unix.Kill(pid, 0); err != nil && err != unix.EPERM {
 		return nil, err
 	}
-	over := make(chan struct{})
+	ended := make(chan struct{})
 	go func() { // returns when that process ends
-		defer close(over)
+		defer close(ended)
 		for unix.Kill(pid, 0) != unix.ESRCH {
 			time.Sleep(100 * time.Millisecond)
 		}
 	}()
-	return &process{over, pid}, nil
+	return &process{ended, pid}, nil
 }
 
 // terminate sends it TERM, unless it is known to have ended.
 func (p *process) terminate() {
 	select {
-	case <-p.over:
+	case <-p.ended:
 	default:
 		_ = unix.Kill(p.pid, unix.SIGTERM)
 	}

@@ -189,7 +189,7 @@ func (c *calls) Leader(ctx context.Context, r *connect.Request[pb.LeaderRequest]
 			return nil, refusal(c.s.Locks.Silent(ctx, err))
 		}
 		if err != nil {
-			break // the time to park is over, or pawld stops: this is the answer still
+			break // the time to park has passed, or pawld stops: this is the answer still
 		}
 		if last = leaderOf(l); m.AfterRevision == 0 || last.Revision != m.AfterRevision {
 			break

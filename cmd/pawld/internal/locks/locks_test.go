@@ -342,7 +342,7 @@ func TestMaxHoldEndsWhatItsClientKeepsAlive(t *testing.T) {
 
 // A client that is told of a lock when its belief in it is over gives it back itself, and does not
 // learn what ends it.
-func TestNoRenewIsAnsweredWithABeliefThatIsOver(t *testing.T) {
+func TestNoRenewIsAnsweredWithABeliefThatHasExpired(t *testing.T) {
 	const hold = 5 * time.Second
 	for left := 2 * time.Millisecond; left < 400*time.Millisecond; left += 7 * time.Millisecond {
 		inBubble(t, func(w *fixture) {

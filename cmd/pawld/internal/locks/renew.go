@@ -49,7 +49,7 @@ func (s *Service) renew(ctx context.Context, r Request, settled []string) ([]Loc
 	if err != nil {
 		return nil, err
 	}
-	// A belief that is over when its answer arrives says nothing: what ends it does, soon.
+	// A belief that has expired when its answer arrives says nothing: what ends it does, soon.
 	if shortest = table.Shortest(all, ttl); r.Arrival.Add(shortest).Before(clock.Now().Add(leastPark / 4)) {
 		if all, err = s.parked(ctx, r, endOf(shortest), all); err != nil {
 			return nil, err

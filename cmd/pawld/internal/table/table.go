@@ -32,15 +32,15 @@ type Table struct {
 
 // A session is one client's session.
 //
-// Invariants: expiry never moves back, except when a provisional TTL is replaced; over is set by the
+// Invariants: expiry never moves back, except when a provisional TTL is replaced; expired is set by the
 // first call that finds that expiry has passed, and then no row is waiting or held. A later request
-// clears over, but restores no row. While the TTL is provisional, every row is a tombstone.
+// clears expired, but restores no row. While the TTL is provisional, every row is a tombstone.
 type session struct {
 	id       string
 	identity string
 	ttl      time.Duration
 	expiry   clock.Instant
-	over     bool // it expired, and no request has come since
+	expired  bool // it expired, and no request has come since
 	ended    bool // its client ended it for good
 	rows     map[string]*row
 	past     []*row // rows that have ended, the oldest first
@@ -156,7 +156,7 @@ func (t *Table) renew(s *session, identity string, arrival, now clock.Instant) e
 	if until := arrival.Add(s.ttl); s.expiry.Before(until) {
 		s.expiry = until
 	}
-	if s.over = !now.Before(s.expiry); s.over {
+	if s.expired = !now.Before(s.expiry); s.expired {
 		return &Error{Again, "the request was handled too late, call again"}
 	}
 	return nil
@@ -175,7 +175,7 @@ func (t *Table) TTL(id string) time.Duration {
 func (t *Table) room(identity string) error {
 	of := 0
 	for _, s := range t.sessions {
-		if s.identity == identity && !s.over && !s.ended {
+		if s.identity == identity && !s.expired && !s.ended {
 			of++
 		}
 	}
@@ -186,7 +186,7 @@ func (t *Table) room(identity string) error {
 		return nil
 	}
 	for _, s := range t.sessions {
-		if s.over || s.ended {
+		if s.expired || s.ended {
 			t.drop(s)
 		}
 	}
@@ -217,7 +217,7 @@ type Counts struct {
 func (t *Table) Counts() Counts {
 	c := t.counts
 	for _, s := range t.sessions {
-		if !s.over && !s.ended {
+		if !s.expired && !s.ended {
 			c.Sessions++
 		}
 		for _, r := range s.rows {

@@ -417,7 +417,7 @@ func TestLimits(t *testing.T) {
 	}
 	r.refused(Full, "8 locks and waiters", acquire(20, most))
 	r.pass(h)
-	require.NoError(t, r.Open("y", who, 0, r.at(h), r.at(h)), "those that are over make room")
+	require.NoError(t, r.Open("y", who, 0, r.at(h), r.at(h)), "those that have expired make room")
 	assert.Zero(t, r.Counts().Waiting)
 	assert.Zero(t, r.live)
 	assert.Empty(t, r.each)

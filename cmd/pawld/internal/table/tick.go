@@ -13,7 +13,7 @@ func (t *Table) Tick(now clock.Instant) (next time.Duration) {
 	next = t.Beat()
 	for id := range t.sessions {
 		s := t.session(id)
-		if (s.over || s.ended) && now.Sub(s.expiry) >= t.cfg.Keep {
+		if (s.expired || s.ended) && now.Sub(s.expiry) >= t.cfg.Keep {
 			t.drop(s)
 		}
 		for len(s.past) > 0 && now.Sub(s.past[0].ended) >= t.cfg.Keep {
@@ -29,7 +29,7 @@ func (t *Table) Beat() time.Duration { return t.cfg.MinTTL / 36 }
 
 // due is how long nothing will be due in s.
 func (t *Table) due(s *session, now clock.Instant) time.Duration {
-	if s.over || s.ended {
+	if s.expired || s.ended {
 		return t.cfg.Keep
 	}
 	next := s.expiry.Sub(now)
@@ -60,8 +60,8 @@ func (t *Table) advance(now clock.Instant) {
 		return
 	}
 	for id, s := range t.sessions {
-		if gap > s.ttl/6 && !s.over && !s.ended {
-			if t.now = before; !t.session(id).over {
+		if gap > s.ttl/6 && !s.expired && !s.ended {
+			if t.now = before; !t.session(id).expired {
 				t.forgive(s, now)
 			}
 			t.now = now
@@ -73,7 +73,7 @@ func (t *Table) advance(now clock.Instant) {
 // session finds a session, and first does what is due in it.
 func (t *Table) session(id string) *session {
 	s := t.sessions[id]
-	if s != nil && !s.over && !s.ended {
+	if s != nil && !s.expired && !s.ended {
 		t.expire(s, t.now)
 	}
 	return s
@@ -89,17 +89,17 @@ func (t *Table) forgive(s *session, now clock.Instant) {
 
 // expire ends what is due in s at now.
 func (t *Table) expire(s *session, now clock.Instant) {
-	s.over = !now.Before(s.expiry)
+	s.expired = !now.Before(s.expiry)
 	for _, r := range s.rows {
 		ref := Ref{s.id, r.id}
 		switch {
-		case r.state == Waiting && (s.over || !now.Before(r.polled.Add(s.ttl))):
+		case r.state == Waiting && (s.expired || !now.Before(r.polled.Add(s.ttl))):
 			t.end(s, r, Effect{ref, Leave, ErrExpired})
 		case r.state != Held:
-		case !r.sent && (s.over || !now.Before(r.polled.Add(s.ttl))):
+		case !r.sent && (s.expired || !now.Before(r.polled.Add(s.ttl))):
 			t.counts.Orphans++
 			t.end(s, r, Effect{ref, Return, ErrExpired})
-		case s.over:
+		case s.expired:
 			t.counts.Expired++
 			t.end(s, r, Effect{ref, Forfeit, ErrExpired})
 		case r.params.MaxHold > 0 && !now.Before(r.acquired.Add(r.params.MaxHold)):

@@ -61,12 +61,12 @@ const (
 // LocksClient is a client for the pawl.v1.Locks service.
 type LocksClient interface {
 	// Acquire takes a position in the queue of a name, and returns when it holds it, or when
-	// wait_ms is over, with WAITING. Sent again, it finds the same position or lock. It opens
+	// wait_ms has passed, with WAITING. Sent again, it finds the same position or lock. It opens
 	// the session if that is not known.
 	Acquire(context.Context, *connect.Request[pawlv1.AcquireRequest]) (*connect.Response[pawlv1.AcquireResponse], error)
 	// Renew keeps the session, and returns every lock of it: those that are HELD, and those
 	// that were LOST and are not settled. A lock that it does not list is not held. With
-	// wait_ms it returns when that is over, or as soon as something is lost or won.
+	// wait_ms it returns when that has passed, or as soon as something is lost or won.
 	Renew(context.Context, *connect.Request[pawlv1.RenewRequest]) (*connect.Response[pawlv1.RenewResponse], error)
 	// Release releases locks, and gives up positions.
 	Release(context.Context, *connect.Request[pawlv1.ReleaseRequest]) (*connect.Response[pawlv1.ReleaseResponse], error)
@@ -186,12 +186,12 @@ func (c *locksClient) List(ctx context.Context, req *connect.Request[pawlv1.List
 // LocksHandler is an implementation of the pawl.v1.Locks service.
 type LocksHandler interface {
 	// Acquire takes a position in the queue of a name, and returns when it holds it, or when
-	// wait_ms is over, with WAITING. Sent again, it finds the same position or lock. It opens
+	// wait_ms has passed, with WAITING. Sent again, it finds the same position or lock. It opens
 	// the session if that is not known.
 	Acquire(context.Context, *connect.Request[pawlv1.AcquireRequest]) (*connect.Response[pawlv1.AcquireResponse], error)
 	// Renew keeps the session, and returns every lock of it: those that are HELD, and those
 	// that were LOST and are not settled. A lock that it does not list is not held. With
-	// wait_ms it returns when that is over, or as soon as something is lost or won.
+	// wait_ms it returns when that has passed, or as soon as something is lost or won.
 	Renew(context.Context, *connect.Request[pawlv1.RenewRequest]) (*connect.Response[pawlv1.RenewResponse], error)
 	// Release releases locks, and gives up positions.
 	Release(context.Context, *connect.Request[pawlv1.ReleaseRequest]) (*connect.Response[pawlv1.ReleaseResponse], error)
