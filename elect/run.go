@@ -154,7 +154,7 @@ func (r *runner) reign(ctx context.Context, s *session.Session, t *Term) (o outc
 	stopped := true                    // true unless lead returned before Run's ctx ended
 	defer func() { r.ended(t, end) }() // also if lead panics
 	var jeopardy error
-	end = t.c.Do(ctx, ErrResigned, func(work context.Context) error {
+	end = t.a.Do(ctx, ErrResigned, func(work context.Context) error {
 		defer release()
 		work, watched := r.watchOver(work, s, t)
 		defer watched()

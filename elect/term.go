@@ -15,24 +15,24 @@ import (
 // A Term is one period of leading, from a won campaign to its end. It is used once; its methods
 // are safe for concurrent use. A nil or zero Term has ended, and was never led.
 type Term struct {
-	c       *queue.Acquisition
+	a       *queue.Acquisition
 	session *pawl.Session
 	// turn holds one element: the right to proclaim.
 	turn chan struct{}
 }
 
-func newTerm(c *queue.Acquisition, session *pawl.Session) *Term {
-	t := &Term{c: c, session: session, turn: make(chan struct{}, 1)}
+func newTerm(a *queue.Acquisition, session *pawl.Session) *Term {
+	t := &Term{a: a, session: session, turn: make(chan struct{}, 1)}
 	t.turn <- struct{}{}
 	return t
 }
 
 // acquisition is t's acquisition; for a nil or zero Term, one that has ended.
 func (t *Term) acquisition() *queue.Acquisition {
-	if t == nil || t.c == nil {
+	if t == nil || t.a == nil {
 		return queue.None
 	}
-	return t.c
+	return t.a
 }
 
 // Name is the election's name, as it was given to New.
@@ -103,7 +103,7 @@ func (t *Term) Proclaim(ctx context.Context, value []byte) error {
 		if err := checkValue(value); err != nil {
 			return err
 		}
-		proclaimed := t.c.Proclaiming()
+		proclaimed := t.a.Proclaiming()
 		err := t.proclaim(ctx, value)
 		proclaimed(err) // after the turn has ended, because an observer may call Proclaim
 		return err
@@ -118,7 +118,7 @@ func (t *Term) proclaim(ctx context.Context, value []byte) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return t.c.Rewrite(ctx, value)
+	return t.a.Rewrite(ctx, value)
 }
 
 // Resign ends the term, so that the next candidate leads; from the call on this one does not

@@ -16,16 +16,16 @@ import (
 // A Held is one acquisition of a lock. It is used once; its methods are safe for concurrent
 // use.
 type Held struct {
-	c       *queue.Acquisition
+	a       *queue.Acquisition
 	session *pawl.Session
 }
 
 // acquisition is h's acquisition; for a nil or zero Held, one that has ended.
 func (h *Held) acquisition() *queue.Acquisition {
-	if h == nil || h.c == nil {
+	if h == nil || h.a == nil {
 		return queue.None
 	}
-	return h.c
+	return h.a
 }
 
 // Name is the lock's name, as it was given to New.

@@ -21,17 +21,17 @@ import (
 // until Release, or until the function of Do has returned, because that may still work with
 // them; without either, they stay taken for one TTL.
 type HeldMulti struct {
-	c       *queue.Acquisition
+	a       *queue.Acquisition
 	session *pawl.Session
 	names   []string
 }
 
 // acquisition is h's acquisition; for a nil or zero HeldMulti, one that has ended.
 func (h *HeldMulti) acquisition() *queue.Acquisition {
-	if h == nil || h.c == nil {
+	if h == nil || h.a == nil {
 		return queue.None
 	}
-	return h.c
+	return h.a
 }
 
 // Names are the names, in the order in which they were given.

@@ -93,9 +93,9 @@ func (m *Multi) acquire(ctx context.Context, op string, r queue.Request) (*HeldM
 		} else {
 			r.Value, r.Handoffs = (&Mutex{opts: m.opts}).label(s), !m.opts.EtcdLayout && !m.wants[0].shared
 		}
-		var c *queue.Acquisition
-		if c, err = queue.AcquireAll(ctx, s, r, queues[0], queues[1:]...); err == nil {
-			return &HeldMulti{c, session, m.Names()}, nil
+		var a *queue.Acquisition
+		if a, err = queue.AcquireAll(ctx, s, r, queues[0], queues[1:]...); err == nil {
+			return &HeldMulti{a, session, m.Names()}, nil
 		}
 	}
 	return nil, fmt.Errorf("lock: %s %s: %w", op, quoteAll(m.Names()), err)
@@ -122,9 +122,9 @@ func (m *Multi) Do(ctx context.Context, fn func(ctx context.Context, h *HeldMult
 func (m *Multi) Resume(ctx context.Context, all []string, t fencing.Token) (*HeldMulti, error) {
 	session, queues, err := m.resolve(ctx)
 	if err == nil {
-		var c *queue.Acquisition
-		if c, err = queue.ResumeAll(ctx, inside.SessionOf(session), all, t, m.limits(), queues[0], queues[1:]...); err == nil {
-			return &HeldMulti{c, session, m.Names()}, nil
+		var a *queue.Acquisition
+		if a, err = queue.ResumeAll(ctx, inside.SessionOf(session), all, t, m.limits(), queues[0], queues[1:]...); err == nil {
+			return &HeldMulti{a, session, m.Names()}, nil
 		}
 	}
 	return nil, fmt.Errorf("lock: resume %s: %w", quoteAll(m.Names()), err)

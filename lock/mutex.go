@@ -117,13 +117,13 @@ func (m *Mutex) acquire(ctx context.Context, op string, shared bool, r queue.Req
 		session, q, err = m.resolve(ctx)
 	}
 	if err == nil {
-		var c *queue.Acquisition
+		var a *queue.Acquisition
 		s := inside.SessionOf(session)
 		q.Shared = shared
 		r.Delay, r.Handoffs, r.Limits = m.opts.Delay, !m.opts.EtcdLayout && !shared, m.limits()
 		r.Value = m.label(s)
-		if c, err = queue.Acquire(ctx, s, q, r); err == nil {
-			return &Held{c, session}, nil
+		if a, err = queue.Acquire(ctx, s, q, r); err == nil {
+			return &Held{a, session}, nil
 		}
 	}
 	return nil, fmt.Errorf("lock: %s %s: %w", op, keys.Quote(m.Name()), err)
@@ -171,9 +171,9 @@ func (m *Mutex) do(ctx context.Context, op string, acquire func(context.Context)
 func (m *Mutex) Resume(ctx context.Context, key string, t fencing.Token) (*Held, error) {
 	session, q, err := m.resolve(ctx)
 	if err == nil {
-		var c *queue.Acquisition
-		if c, err = queue.Resume(ctx, inside.SessionOf(session), q, key, t, m.limits()); err == nil {
-			return &Held{c, session}, nil
+		var a *queue.Acquisition
+		if a, err = queue.Resume(ctx, inside.SessionOf(session), q, key, t, m.limits()); err == nil {
+			return &Held{a, session}, nil
 		}
 	}
 	return nil, fmt.Errorf("lock: resume %s: %w", keys.Quote(m.Name()), err)

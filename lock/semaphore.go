@@ -76,9 +76,9 @@ func (m *Semaphore) acquire(ctx context.Context, op string, r queue.Request) (*P
 	if err == nil {
 		s := inside.SessionOf(session)
 		r.Limits, r.Value = m.limits(), (&Mutex{opts: m.opts}).label(s)
-		var c *queue.Acquisition
-		if c, err = queue.Acquire(ctx, s, q, r); err == nil {
-			return &Permit{Held{c, session}}, nil
+		var a *queue.Acquisition
+		if a, err = queue.Acquire(ctx, s, q, r); err == nil {
+			return &Permit{Held{a, session}}, nil
 		}
 	}
 	return nil, fmt.Errorf("lock: %s %s: %w", op, keys.Quote(m.Name()), err)
@@ -104,9 +104,9 @@ func (m *Semaphore) Do(ctx context.Context, fn func(ctx context.Context, p *Perm
 func (m *Semaphore) Resume(ctx context.Context, key string, t fencing.Token) (*Permit, error) {
 	session, q, err := m.resolve(ctx)
 	if err == nil {
-		var c *queue.Acquisition
-		if c, err = queue.Resume(ctx, inside.SessionOf(session), q, key, t, m.limits()); err == nil {
-			return &Permit{Held{c, session}}, nil
+		var a *queue.Acquisition
+		if a, err = queue.Resume(ctx, inside.SessionOf(session), q, key, t, m.limits()); err == nil {
+			return &Permit{Held{a, session}}, nil
 		}
 	}
 	return nil, fmt.Errorf("lock: resume a permit of %s: %w", keys.Quote(m.Name()), err)

@@ -103,7 +103,7 @@ except pawld.Error as e:
 	p.call("Release", object{"session": hex32(1)})
 }
 
-// Heartbeats stay necessary; a restart ends the binding, and another Acquire asks for it again.
+// Heartbeats stay necessary; a restart ends the binding, and another Acquire requests it again.
 func TestABindingIsNoHeartbeatAndEndsWithARestart(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -127,11 +127,11 @@ func TestBindIsRefusedWhereNoProcessIsSeen(t *testing.T) {
 	assert.Contains(t, fmt.Sprint(err), "bind is for the Unix socket")
 }
 
-// heir makes a connection in a process that exits, and asks for bind in its child; with a second
+// orphan makes a connection in a process that exits, and requests bind in its child; with a second
 // argument, when it has been waited for.
-const heir = `
+const orphan = `
 import http.client, json, os, socket, sys, time
-def ask(c, maker):
+def request(c, maker):
     while os.getppid() == maker:
         time.sleep(0.001)
     os.read(reaped, 1)
@@ -150,7 +150,7 @@ if maker == 0:
     h.getresponse().read()  # pawld has accepted the connection
     maker = os.getpid()
     if os.fork() == 0:
-        ask(c, maker)
+        request(c, maker)
     os._exit(0)
 if len(sys.argv) > 3:
     os.waitpid(maker, 0)
@@ -166,7 +166,7 @@ func TestBindToAProcessThatHasExitedIsRefusedForGood(t *testing.T) {
 	bindable(t, p)
 	for name, more := range map[string][]string{"exited": nil, "exited, and waited for": {"wait"}} {
 		body := marshal(object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "bind": true, "waitMs": 5000})
-		out, err := exec.CommandContext(t.Context(), "timeout", append([]string{"30", "python3", "-c", heir, p.socket, body}, more...)...).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), "timeout", append([]string{"30", "python3", "-c", orphan, p.socket, body}, more...)...).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 		var answer object
 		require.NoError(t, json.Unmarshal(out, &answer), "%s: %s", name, out)

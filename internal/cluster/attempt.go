@@ -42,8 +42,8 @@ func (a *attempt) Value(key any) any {
 	return a.Context.Value(key)
 }
 
-// errAttemptOver is what an interceptor gets if it sends after it has returned.
-var errAttemptOver = status.Error(codes.Canceled, "the call has ended: an interceptor must not send after it has returned")
+// errAttemptEnded is what an interceptor gets if it sends after it has returned.
+var errAttemptEnded = status.Error(codes.Canceled, "the call has ended: an interceptor must not send after it has returned")
 
 // witness records, on the attempt of ctx, how a request ended: whether a stream was made for
 // it, which gRPC reports by its peer, and with what status.
@@ -54,7 +54,7 @@ func witness(ctx context.Context, method string, req, reply any, cc *grpc.Client
 	}
 	p := a.begin()
 	if p == nil {
-		return errAttemptOver
+		return errAttemptEnded
 	}
 	err := invoke(ctx, method, req, reply, cc, append(opts, grpc.Peer(p))...)
 	a.end(p, err)

@@ -197,7 +197,7 @@ func TestWhatAnInterceptorSendsInTheBackgroundIsUnknownAndThenRefused(t *testing
 		require.ErrorIs(t, err, ErrUnknown, "it has not ended")
 		time.Sleep(2 * time.Second)
 		goOn <- struct{}{}
-		assert.Equal(t, errAttemptOver, <-late)
+		assert.Equal(t, errAttemptEnded, <-late)
 		assert.EqualValues(t, 1, ss.txns())
 	})
 }

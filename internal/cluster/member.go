@@ -103,7 +103,7 @@ func (m *Member) Invoke(ctx context.Context, method string, args, reply any, opt
 // ended. The outcome of an attempt that opens a stream is Unknown.
 func (m *Member) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok && a.begin() == nil {
-		return nil, errAttemptOver
+		return nil, errAttemptEnded
 	}
 	m.inflight.Add(1)
 	done := sync.OnceFunc(m.done)

@@ -29,7 +29,7 @@ type Successor struct {
 	Value  []byte
 }
 
-// Successors are the queue keys behind one, in order, as a handoff carries them. The zero
+// Successors are the queue keys after one, in order, as a handoff carries them. The zero
 // Successors is empty.
 type Successors struct {
 	before []byte // the value before the first one's

@@ -109,7 +109,7 @@ func (a *Acquisition) enqueueTxn(r Request, around bool) *pb.TxnRequest {
 		case q.Shared: // its own key is not among the keys in its way
 			t.Success = append(t.Success, q.lastInTheWay(0)...)
 		default:
-			t.Success = append(t.Success, txn.LastUnder(q.lined(), 2, 0))
+			t.Success = append(t.Success, txn.LastUnder(q.prefixInTheWay(), 2, 0))
 		}
 		if r.Try {
 			t.Compare = append(t.Compare, q.noneInTheWay()...)

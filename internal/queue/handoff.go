@@ -11,7 +11,7 @@ import (
 )
 
 // A handoff passes a queue to the successor without a query. A query that reads its own
-// position also reads which waiters are behind it. Their order is final, because a key that is
+// position also reads which waiters come after it. Their order is final, because a key that is
 // created later comes after all of them. The release deletes its own key and, if the successor
 // still has the create revision that was read, puts a handoff on the successor's key, all in
 // one transaction. The transaction shows that the predecessor existed until it released, and

@@ -22,7 +22,7 @@ type query struct {
 	predecessor state.Key // the last predecessor
 	deletedAt   int64     // the revision at which it was deleted; 0: not known
 	delayed     bool      // also read how the predecessor ended
-	handoffs    bool      // also read the keys behind
+	handoffs    bool      // also read the keys after its own
 }
 
 // queryOf is the query for the state.

@@ -59,8 +59,8 @@ func (a *Acquisition) carry(ctx context.Context, q Queue, t fencing.Token) conte
 // A span is a range of keys.
 type span struct{ from, to []byte }
 
-// lined is the prefix of the queue's keys, and of all keys that may be in their way.
-func (q Queue) lined() string {
+// prefixInTheWay is the prefix of the queue's keys, and of all keys that may be in their way.
+func (q Queue) prefixInTheWay() string {
 	var from []byte
 	switch {
 	case q.Limit == 0:
@@ -77,7 +77,7 @@ func (q Queue) lined() string {
 // earlier: for an exclusive one all keys, for a shared one those on either side of the shared
 // keys (rule RW1), for a semaphore those in the turnstile.
 func (q Queue) inTheWay() []span {
-	from, to := []byte(q.lined()), txn.PrefixEnd(q.lined())
+	from, to := []byte(q.prefixInTheWay()), txn.PrefixEnd(q.prefixInTheWay())
 	if !q.Shared {
 		return []span{{from, to}}
 	}
@@ -100,7 +100,7 @@ func (q Queue) upTo(own int64) []*pb.RequestOp {
 	if q.Shared {
 		return q.lastInTheWay(own)
 	}
-	return []*pb.RequestOp{txn.LastUnder(q.lined(), 2, own)}
+	return []*pb.RequestOp{txn.LastUnder(q.prefixInTheWay(), 2, own)}
 }
 
 // firstInTheWay reads the first-created key in each span in the way.

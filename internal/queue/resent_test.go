@@ -114,13 +114,13 @@ func TestAnInterceptorThatSendsEverythingTwiceChangesNothing(t *testing.T) {
 		lock := func(s *session.Session) Request { return Request{Value: s.Label(), Handoffs: true} }
 		first, err := Acquire(w.Context(), a, w.queue(), lock(a))
 		require.NoError(w, err)
-		var line []*attempt
+		var waiters []*attempt
 		for range 4 {
-			line = append(line, w.acquiring(w.Context(), b, lock(b)), w.acquiring(w.Context(), a, lock(a)))
+			waiters = append(waiters, w.acquiring(w.Context(), b, lock(b)), w.acquiring(w.Context(), a, lock(a)))
 		}
 		time.Sleep(time.Second)
 		w.release(first)
-		for _, waiter := range line {
+		for _, waiter := range waiters {
 			w.release(waiter.won())
 		}
 		c, err := Acquire(w.Context(), a, w.queue(), Request{Try: true})

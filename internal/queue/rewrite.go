@@ -70,7 +70,7 @@ func (a *Acquisition) rewrite(ctx context.Context, value []byte) error {
 
 // inDoubt is the error of a call whose value may have been applied, or may be applied later,
 // because an answer was lost: in this call or, if lost is nil, in an earlier call with the same
-// value. err is the error of the last attempt.
+// value. err is the error of the last put.
 func inDoubt(lost, err error) error {
 	switch {
 	case lost == nil:

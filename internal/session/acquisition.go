@@ -34,19 +34,19 @@ type Observed struct{ Create, Mod int64 }
 // no watch. The watch starts at the acquisition's revision and so misses nothing.
 const ArmDelay = 50 * time.Millisecond
 
-// Wait adds c, which is acquiring or waiting, to the session's roster. The error is why the
+// Wait adds a, which is acquiring or waiting, to the session's roster. The error is why the
 // session has ended.
-func (s *Session) Wait(h *Hook, c Acquisition) error { return s.add(h, c, false, 0) }
+func (s *Session) Wait(h *Hook, a Acquisition) error { return s.add(h, a, false, 0) }
 
-// Hold adds c, whose entry is n, to the roster as held, or makes it held if it was waiting.
+// Hold adds a, whose entry is n, to the roster as held, or makes it held if it was waiting.
 // From now on a Detach leaves it to a successor.
-func (s *Session) Hold(h *Hook, c Acquisition, n int64) error { return s.add(h, c, true, n) }
+func (s *Session) Hold(h *Hook, a Acquisition, n int64) error { return s.add(h, a, true, n) }
 
-// add puts c on the roster. If it is held, its entry n is marked as won in the same critical
+// add puts a on the roster. If it is held, its entry n is marked as won in the same critical
 // section, so that no Handle contains the one without the other.
-func (s *Session) add(h *Hook, c Acquisition, held bool, n int64) error {
+func (s *Session) add(h *Hook, a Acquisition, held bool, n int64) error {
 	return s.whileValid(func() error {
-		s.roster.add(h, c, held)
+		s.roster.add(h, a, held)
 		if held {
 			s.ledger.move(n, won, nil)
 		}
@@ -88,8 +88,8 @@ func (s *Session) endHolds(now clock.Instant, next time.Time) time.Time {
 	s.mu.Lock()
 	expired, next := s.roster.overdue(now, next)
 	s.mu.Unlock()
-	for _, c := range expired {
-		c.HoldExpired()
+	for _, a := range expired {
+		a.HoldExpired()
 	}
 	return next
 }
@@ -100,8 +100,8 @@ func (s *Session) arm(now time.Time) time.Time {
 	s.mu.Lock()
 	due, next := s.roster.due(now)
 	s.mu.Unlock()
-	for _, c := range due {
-		c.Arm()
+	for _, a := range due {
+		a.Arm()
 	}
 	return next
 }

@@ -83,8 +83,8 @@ func (s *Session) end(err error, rest aftermath) error {
 	acquisitions, w := s.roster.close(), s.keyWatch.end()
 	s.mu.Unlock()
 
-	for _, c := range acquisitions {
-		c.End(err)
+	for _, a := range acquisitions {
+		a.End(err)
 	}
 	s.cancel(err)
 	close(s.done)

@@ -30,9 +30,9 @@ func newRoster(wake func()) roster {
 	return r
 }
 
-// add adds c as held or waiting, and removes it from where it was.
-func (r *roster) add(h *Hook, c Acquisition, held bool) {
-	h.acquisition = c
+// add adds a as held or waiting, and removes it from where it was.
+func (r *roster) add(h *Hook, a Acquisition, held bool) {
+	h.acquisition = a
 	r.drop(h)
 	if held {
 		r.holding.push(h)

@@ -58,7 +58,7 @@ func (ev Released) apply(a *Acquisition) Effects {
 }
 
 // DeleteSent says that a delete is about to be sent. The first one carries a handoff if a
-// waiter is known to be behind. Unless a value is in doubt, it also compares the modification
+// waiter is known to come next. Unless a value is in doubt, it also compares the modification
 // revision: if it is applied nobody else has written to the key, so that its answer need not
 // show the key, which after a handoff contains a list of waiters.
 //

@@ -16,9 +16,9 @@ type doubt struct {
 	lost    int      // how many answers of the call under way were lost
 }
 
-// attempts is how many lost answers of one call's write end the call, with the outcome reported
+// maxLost is how many lost answers of one call's write end the call, with the outcome reported
 // as unknown.
-const attempts = 3
+const maxLost = 3
 
 func (d *doubt) any() bool { return len(d.values) > 0 }
 
@@ -134,7 +134,7 @@ func (a *Acquisition) afterWrite(ev WriteAnswered) Verdict {
 		return Doubt // an earlier copy may still be applied
 	case ev.Outcome == NotApplied:
 		return Stop
-	case d.lost > 0 && (d.lost >= attempts || ev.Ended || ev.Unread):
+	case d.lost > 0 && (d.lost >= maxLost || ev.Ended || ev.Unread):
 		return Doubt
 	}
 	return Again

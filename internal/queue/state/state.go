@@ -66,7 +66,7 @@ type Acquisition struct {
 	mod         int64    // own's last known modification revision; it is also that of others
 	predecessor Key
 	deletedAt   int64           // the revision of the predecessor's deletion; 0: not known
-	successors  keys.Successors // the waiters known to be behind, in order
+	successors  keys.Successors // the waiters known to come next, in order
 
 	doubt    doubt
 	deletion deletion
@@ -142,7 +142,7 @@ func (a *Acquisition) Released() bool { return a.deletion.decided }
 // Evidence is what showed that it is the owner, or None.
 func (a *Acquisition) Evidence() Evidence { return a.evidence }
 
-// Successors are the waiters known to be behind.
+// Successors are the waiters known to come next.
 func (a *Acquisition) Successors() keys.Successors { return a.successors }
 
 // A Step is what the goroutine that acquires does next.

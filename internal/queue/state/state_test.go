@@ -308,7 +308,7 @@ func TestValuesInDoubt(t *testing.T) {
 func TestAWriteIsSentAgainAFewTimes(t *testing.T) {
 	a := holding()
 	a.Apply(Rewriting{[]byte("v")})
-	for range attempts - 1 {
+	for range maxLost - 1 {
 		a.Apply(WriteSent{})
 		require.Equal(t, Again, a.Apply(WriteAnswered{Outcome: Unknown}).Verdict)
 	}

@@ -5,7 +5,7 @@ import "golang.org/x/sys/unix"
 // process is a process for which a lock is held.
 type process struct {
 	ended <-chan struct{} // closed when it has ended
-	fd   int
+	fd    int
 }
 
 // processOf is the process with number pid.

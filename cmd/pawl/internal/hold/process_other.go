@@ -11,7 +11,7 @@ import (
 // process is a process for which a lock is held.
 type process struct {
 	ended <-chan struct{} // closed when it has ended
-	pid  int
+	pid   int
 }
 
 // processOf is the process with number pid.

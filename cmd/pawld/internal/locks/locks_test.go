@@ -635,7 +635,7 @@ func TestSharedLocksAreHeldTogetherAndOutliveARestart(t *testing.T) {
 	})
 }
 
-// The daemon's locks and those of Go programs exclude each other, for they are the same.
+// The daemon's locks and those of Go programs exclude each other, because they are the same.
 func TestTheLibraryAndTheDaemonExcludeEachOther(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		d := w.daemon()

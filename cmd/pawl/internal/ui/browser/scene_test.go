@@ -58,18 +58,18 @@ func newScene(s *site, length time.Duration) *sceneOf {
 	return sc
 }
 
-// A stand is a key in the queue.
-type stand struct {
+// A position is a key in the queue.
+type position struct {
 	key   string
 	lease int64
 }
 
 func (p *part) play(ctx context.Context) {
-	var line []stand
+	var queue []position
 	next := 0
 	fill := func() {
-		for len(line) < p.depth {
-			line = append(line, p.join(p.workers[next%len(p.workers)], next))
+		for len(queue) < p.depth {
+			queue = append(queue, p.join(p.workers[next%len(p.workers)], next))
 			next++
 		}
 	}
@@ -80,8 +80,8 @@ func (p *part) play(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		p.end(line[0], t.end)
-		line = line[1:]
+		p.end(queue[0], t.end)
+		queue = queue[1:]
 	}
 	if len(p.turns) == 0 || p.depth > 1 || next%2 == 1 {
 		fill()
@@ -95,7 +95,7 @@ var (
 )
 
 // join puts a key as a lock or a campaign would.
-func (p *part) join(worker string, n int) stand {
+func (p *part) join(worker string, n int) position {
 	s := p.scene
 	session, err := s.client.NewSession(context.Background(), lease.Options{Owner: worker, TTL: time.Minute})
 	require.NoError(s, err)
@@ -106,7 +106,7 @@ func (p *part) join(worker string, n int) stand {
 	pid := 1200 + 37*seat
 	seats.Unlock()
 	who := fmt.Sprintf(`"owner":%q,"host":"%s.example.net","pid":%d,"since":%q}`, worker, worker, pid, time.Now().UTC().Format(time.RFC3339Nano))
-	at := stand{fmt.Sprintf("%s%x-1", l.Prefix, session.ID()), session.ID()}
+	at := position{fmt.Sprintf("%s%x-1", l.Prefix, session.ID()), session.ID()}
 	if p.value != "" {
 		s.etcd.Put(at.key, p.value, session.ID())
 		return at
@@ -115,7 +115,7 @@ func (p *part) join(worker string, n int) stand {
 	return at
 }
 
-func (p *part) end(at stand, how string) {
+func (p *part) end(at position, how string) {
 	s := p.scene
 	switch how {
 	case "released":
