@@ -17,8 +17,9 @@
 //     without any lock that another method takes. No call starts after Cancel returned.
 //  4. Watches are independent, even if they share a creation: the end of one (a compaction of events not yet
 //     delivered, a cancellation) ends no other. A denied permission is for all watches of the same keys.
-//  5. A refusal counts for the creation that it was for. etcd does not say which that was, but answers creations in
-//     order: the refusal belongs to the first unanswered one. A server that answers in another order loses the stream.
+//  5. A refusal counts for the creation that the server refused. etcd does not say which one that was, but answers
+//     creations in order: the refusal belongs to the first unanswered one. A server that answers in another order
+//     loses the stream.
 //  6. Silence is bounded. A stream is abandoned, and its watches resume on another member, if it does not open within
 //     3 s, if it does not answer a creation within 3 s after it was sent and the one before it was answered, or if it
 //     has carried nothing for 5 s and then for 3 s more although it was probed.
