@@ -82,7 +82,7 @@ func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 	}
 	for wait := newBackoff(); ; {
 		var err error
-		switch next := read(a, (*state.Acquisition).Next); next {
+		switch next := read(a, (*state.Machine).Next); next {
 		case state.Sleep:
 			if a.permit != nil && r.Try { // another took the free slot first
 				return &detail{ErrBusy, "the last free slot was taken a moment ago"}

@@ -47,7 +47,7 @@ type Acquisition struct {
 	holdEnd  atomic.Pointer[holdEnd] // set once it is held; nil: its hold has no bounds
 
 	mu       sync.Mutex
-	state    state.Acquisition
+	state    state.Machine
 	stop     context.CancelFunc // cancels an Acquire under way
 	endQuery context.CancelFunc // cancels its query under way; nil: there is none
 	woken    chan struct{}      // wakes a sleeping Acquire; nil if none has slept
@@ -98,7 +98,7 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 	}
 	if fx.Unwatch {
 		own, others = a.takeWatches(state.All)
-		a.permit.has(a.state.Own().Name)
+		a.permit.setSlot(a.state.Own().Name)
 	}
 	woken := a.woken
 	endQuery := a.endQuery
@@ -147,14 +147,14 @@ func (a *Acquisition) carryOut(fx state.Effects, end *ending, why error) {
 }
 
 // read returns what f reads from the state.
-func read[T any](a *Acquisition, f func(s *state.Acquisition) T) T {
+func read[T any](a *Acquisition, f func(s *state.Machine) T) T {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return f(&a.state)
 }
 
 // own is its own key; Create is 0 until the key is known to exist.
-func (a *Acquisition) own() state.Key { return read(a, (*state.Acquisition).Own) }
+func (a *Acquisition) own() state.Key { return read(a, (*state.Machine).Own) }
 
 // Key is the whole key, namespace included; for a set, the first of its keys.
 func (a *Acquisition) Key() string {

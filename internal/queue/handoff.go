@@ -35,7 +35,7 @@ func (a *Acquisition) releaseTxn(handoff, exact bool) *pb.TxnRequest {
 	t := txn.New()
 	t.Compare = append(t.Compare, txn.CreateIs(key, own.Create))
 	if exact {
-		t.Compare = append(t.Compare, txn.ModIs(key, read(a, (*state.Acquisition).Mod)))
+		t.Compare = append(t.Compare, txn.ModIs(key, read(a, (*state.Machine).Mod)))
 		t.Success = append(t.Success, txn.Delete(key))
 	} else {
 		t.Success = append(t.Success, txn.DeletePrevious(key))
@@ -52,7 +52,7 @@ func (a *Acquisition) releaseTxn(handoff, exact bool) *pb.TxnRequest {
 	if !handoff {
 		return t
 	}
-	if next, rest, ok := read(a, (*state.Acquisition).Successors).First(); ok {
+	if next, rest, ok := read(a, (*state.Machine).Successors).First(); ok {
 		successor := slices.Concat([]byte(a.queue.Prefix), next.Name)
 		_, name := keys.Split(a.Key())
 		t.Compare = append(t.Compare, txn.CreateIs(successor, next.Create))

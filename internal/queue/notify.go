@@ -96,11 +96,11 @@ func (a *Acquisition) notifyEnqueued() {
 
 // how is the way in which it was won.
 func (a *Acquisition) how() observe.How {
-	switch read(a, (*state.Acquisition).Evidence) {
+	switch read(a, (*state.Machine).Evidence) {
 	case state.ByEnqueue:
 		return observe.Free
 	case state.ByTake:
-		if !read(a, (*state.Acquisition).Queried) {
+		if !read(a, (*state.Machine).Queried) {
 			return observe.Free
 		}
 	case state.ByHandoff:

@@ -26,9 +26,9 @@ type query struct {
 }
 
 // queryOf is the query for the state.
-func queryOf(s *state.Acquisition) query {
+func queryOf(s *state.Machine) query {
 	p, at := s.Predecessor()
-	return query{own: s.Own(), predecessor: p, deletedAt: at, delayed: s.Delay, handoffs: s.Handoffs}
+	return query{own: s.Own(), predecessor: p, deletedAt: at, delayed: s.Delays(), handoffs: s.Handoffs}
 }
 
 // query reads who owns. It repeats that while the cluster cannot be reached, the session is
@@ -59,7 +59,7 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 			}
 			return nil
 		}
-		if read(a, (*state.Acquisition).Next) != state.Query {
+		if read(a, (*state.Machine).Next) != state.Query {
 			return nil // a handoff came meanwhile, or it has ended
 		}
 		if cluster.EndOf(ctx) != nil || cluster.IsPermissionDenied(err) || cluster.IsTooManyOps(err) {
@@ -69,7 +69,7 @@ func (a *Acquisition) query(ctx context.Context, delay time.Duration) error {
 			a.apply(state.DeletionCompacted{}, nil) // the next query reads at the current revision instead
 			continue
 		}
-		if err := a.pause(ctx, wait.Next()); err != nil || read(a, (*state.Acquisition).Next) != state.Query {
+		if err := a.pause(ctx, wait.Next()); err != nil || read(a, (*state.Machine).Next) != state.Query {
 			return err // or a handoff came meanwhile
 		}
 	}
@@ -171,7 +171,7 @@ func (a *Acquisition) dismissed(resp *pb.TxnResponse) error {
 	if err := a.s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision); err != nil {
 		return a.Err()
 	}
-	if read(a, (*state.Acquisition).Trying) && txn.KV(resp, 1).GetCreateRevision() != a.own().Create {
+	if read(a, (*state.Machine).Trying) && txn.KV(resp, 1).GetCreateRevision() != a.own().Create {
 		return a.foundTake(resp, 2)
 	}
 	if err := a.missing(resp, 1); err != nil {

@@ -68,13 +68,13 @@ func (a *Acquisition) letGo(as error) error {
 
 // isGivenBack reports whether a release has begun, even if that has since found a loss.
 func (a *Acquisition) isGivenBack() bool {
-	return read(a, (*state.Acquisition).Releases)
+	return read(a, (*state.Machine).WasReleased)
 }
 
 // outcome is the release's answer, once it is decided.
 func (a *Acquisition) outcome() (decided bool, err error) {
 	a.mu.Lock()
-	decided = a.state.Released()
+	decided = a.state.ReleaseDecided()
 	lost := a.state.Ended() != state.GivenBack
 	a.mu.Unlock()
 	if decided && lost {

@@ -83,7 +83,7 @@ func inDoubt(lost, err error) error {
 
 func (a *Acquisition) rewriteTxn(value []byte) *pb.TxnRequest {
 	session, sessionMod := a.s.Key()
-	own, mod := a.own(), read(a, (*state.Acquisition).Mod)
+	own, mod := a.own(), read(a, (*state.Machine).Mod)
 	return &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(own.Name, own.Create), txn.ModIs(own.Name, mod), txn.ModIs(session, sessionMod)},
 		Success: []*pb.RequestOp{txn.Put(own.Name, value, a.s.ID()), txn.Stat(own.Name)},

@@ -56,8 +56,8 @@ func (a *Acquisition) makePermit() {
 	}
 }
 
-// has records the key of the slot that it holds.
-func (p *permit) has(key string) { p.slot.Store(&[]string{key}) }
+// setSlot records the key of the slot that it holds.
+func (p *permit) setSlot(key string) { p.slot.Store(&[]string{key}) }
 
 // Slot is the semaphore's slot that it holds, from 0; false: it holds none.
 func (a *Acquisition) Slot() (slot int, ok bool) {
@@ -142,7 +142,7 @@ func (a *Acquisition) querySlots(t *pb.TxnRequest) {
 
 // tried returns the keys of the slots that it may have taken.
 func (a *Acquisition) tried() (all []string) {
-	for _, slot := range read(a, (*state.Acquisition).Tried) {
+	for _, slot := range read(a, (*state.Machine).Tried) {
 		all = append(all, a.slotKey(slot))
 	}
 	return all
@@ -156,7 +156,7 @@ func (a *Acquisition) slotKey(slot int) string {
 // take takes the slot that was free in the last answer. If the answer does not show the result,
 // a query finds it out.
 func (a *Acquisition) take(ctx context.Context, value []byte, wait *backoff.Backoff) error {
-	slot := read(a, (*state.Acquisition).Slot)
+	slot := read(a, (*state.Machine).Slot)
 	key := a.slotKey(slot)
 	a.permit.cancels = !a.permit.settled
 	if err := a.s.Add(a.n, key, a.permit.cancels); err != nil { // from now on it is removed together with the turnstile key

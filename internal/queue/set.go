@@ -144,7 +144,7 @@ func (a *Acquisition) leaveRest() {
 		if !a.awaitGivenBack(ctx) {
 			return
 		}
-		if a.s.Err() != nil && read(a, (*state.Acquisition).Ended) == state.KeyDeleted {
+		if a.s.Err() != nil && read(a, (*state.Machine).Ended) == state.KeyDeleted {
 			return // nobody wrote to them, so they end with their lease
 		}
 		if a.tryUntil(ctx, func() bool { return a.deleteRest(ctx) }) {

@@ -153,7 +153,7 @@ func TestSharedOnesAreNotHandedOffTo(t *testing.T) {
 		w.release(all[0].won())
 		assert.Zero(w, handoffs.Load())
 		r, s := all[1].won(), all[2].won()
-		assert.Empty(w, read(r, func(s *state.Acquisition) bool { return !s.Successors().Empty() }))
+		assert.Empty(w, read(r, func(s *state.Machine) bool { return !s.Successors().Empty() }))
 		assert.True(w, all[3].waits())
 		w.release(r)
 		assert.True(w, all[3].waits())

@@ -76,12 +76,12 @@ func (a *Acquisition) owner(key string) (lease int64, ok bool) {
 	return 0, false
 }
 
-// keep stores w in slot, or cancels it if it is no longer wanted.
-func (a *Acquisition) keep(w *watcher.Watch, slot **watcher.Watch, wanted func() bool) {
+// keep stores w in at, or cancels it if it is no longer wanted.
+func (a *Acquisition) keep(w *watcher.Watch, at **watcher.Watch, wanted func() bool) {
 	a.mu.Lock()
-	ok := a.state.Ended() == state.Alive && *slot == nil && wanted()
+	ok := a.state.Ended() == state.Alive && *at == nil && wanted()
 	if ok {
-		*slot = w
+		*at = w
 	}
 	a.mu.Unlock()
 	if !ok {

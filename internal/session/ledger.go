@@ -75,10 +75,10 @@ func (st state) after(ev evidence) (state, bool) {
 // semaphore, all keys that it may have put under its one name. They are adopted, settled and
 // removed together. Keys are added to an entry, and never changed or removed.
 type entry struct {
-	state state
-	keys  []string
-	taken bool // the cancel key was put with a key that was added, and is removed with it
-	named bool // an owner key may have been put with the first key, and is removed with it
+	state     state
+	keys      []string
+	cancelled bool // the cancel key was put with a key that was added, and is removed with it
+	named     bool // an owner key may have been put with the first key, and is removed with it
 }
 
 // names yields the queues in which e has keys: the keys' prefixes, whatever the keys' form.
@@ -172,7 +172,7 @@ func (l *ledger) add(n int64, key string, cancels bool) bool {
 		return false
 	}
 	if !slices.Contains(e.keys, key) {
-		e.keys, e.taken = append(slices.Clip(e.keys), key), cancels // after the first: see undoEach
+		e.keys, e.cancelled = append(slices.Clip(e.keys), key), cancels // after the first: see undoEach
 		l.entries[n] = e
 	}
 	return true
@@ -198,8 +198,8 @@ func (l *ledger) move(n int64, ev evidence, own []string) bool {
 		return false
 	}
 	if before == left {
-		taken := slices.ContainsFunc(own, isSlot) // then no copy of the predecessor's enqueue can be applied any more
-		l.put(n, entry{state: left, keys: own, taken: taken})
+		cancelled := slices.ContainsFunc(own, isSlot) // then no copy of the predecessor's enqueue can be applied any more
+		l.put(n, entry{state: left, keys: own, cancelled: cancelled})
 	}
 	e := l.entries[n]
 	e.state = after

@@ -27,7 +27,7 @@ func (l *ledger) removalOps(n int64) int {
 
 // extras is how many cancel keys and owner keys are removed with e's keys.
 func (e entry) extras() (n int) {
-	if e.taken {
+	if e.cancelled {
 		n++
 	}
 	if e.named {
@@ -63,7 +63,7 @@ func (s *Session) undoTxn(ns []int64, deletions bool) (w together.Write, left []
 		for _, key := range e.keys {
 			t.Success = append(t.Success, txn.Delete(key))
 		}
-		if e.state != undoing && e.taken {
+		if e.state != undoing && e.cancelled {
 			t.Success = append(t.Success, txn.Delete(s.CancelKey(n)))
 		}
 		if e.named {

@@ -16,7 +16,7 @@ const (
 )
 
 // ends ends the acquisition. Later ends change nothing.
-func (a *Acquisition) ends(end End) Effects {
+func (a *Machine) ends(end End) Effects {
 	if a.end != Alive {
 		return Effects{}
 	}
@@ -41,17 +41,17 @@ func (a *Acquisition) ends(end End) Effects {
 // EndOfSession says that the session has ended.
 type EndOfSession struct{}
 
-func (EndOfSession) apply(a *Acquisition) Effects { return a.ends(SessionEnded) }
+func (EndOfSession) apply(a *Machine) Effects { return a.ends(SessionEnded) }
 
 // GaveUp says that the caller stopped waiting, or must not hold the lock.
 type GaveUp struct{}
 
-func (GaveUp) apply(a *Acquisition) Effects { return a.ends(GivenUp) }
+func (GaveUp) apply(a *Machine) Effects { return a.ends(GivenUp) }
 
 // HoldExpired says that the lock was held for as long as allowed.
 type HoldExpired struct{}
 
-func (HoldExpired) apply(a *Acquisition) Effects {
+func (HoldExpired) apply(a *Machine) Effects {
 	if a.phase != Held {
 		return Effects{}
 	}
@@ -61,7 +61,7 @@ func (HoldExpired) apply(a *Acquisition) Effects {
 // Removed says that none of its own keys exists or will exist.
 type Removed struct{}
 
-func (Removed) apply(a *Acquisition) Effects {
+func (Removed) apply(a *Machine) Effects {
 	if a.phase == Undoing {
 		a.phase = Done
 	}

@@ -3,7 +3,7 @@ package state
 // An Event is something that happened to an acquisition. Each event's methods are in the file
 // of its subject.
 type Event interface {
-	apply(a *Acquisition) Effects
+	apply(a *Machine) Effects
 }
 
 // Effects are what package queue does after an event. The zero value is nothing.
@@ -32,4 +32,4 @@ type Effects struct {
 }
 
 // Apply changes the state by ev and returns the effects.
-func (a *Acquisition) Apply(ev Event) Effects { return ev.apply(a) }
+func (a *Machine) Apply(ev Event) Effects { return ev.apply(a) }

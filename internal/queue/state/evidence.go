@@ -45,7 +45,7 @@ const (
 )
 
 // owns makes a the owner, on the evidence by.
-func (a *Acquisition) owns(by Evidence) {
+func (a *Machine) owns(by Evidence) {
 	if a.end == Alive && a.evidence == None && a.phase < Held {
 		a.evidence = by
 	}
@@ -61,7 +61,7 @@ type Enqueued struct {
 	Taken       []Taken  // of a semaphore, if Whole and without a predecessor: the slots that are held
 }
 
-func (ev Enqueued) apply(a *Acquisition) Effects {
+func (ev Enqueued) apply(a *Machine) Effects {
 	if a.phase != Enqueuing || ev.Own.Create <= 0 {
 		return Effects{}
 	}
@@ -98,7 +98,7 @@ type Answered struct {
 	Taken       []Taken // of a semaphore, without a predecessor: the slots that are held
 }
 
-func (ev Answered) apply(a *Acquisition) Effects {
+func (ev Answered) apply(a *Machine) Effects {
 	if a.end != Alive || a.phase != Querying || a.evidence != None || !ev.Found || ev.Revision < a.own.Create {
 		return Effects{}
 	}
@@ -109,8 +109,8 @@ func (ev Answered) apply(a *Acquisition) Effects {
 		a.slots.queried = true
 		return a.turn(ev.Taken, ev.Revision)
 	}
-	if a.Delay && (ev.Unclean || a.sawShared) {
-		a.Delay = false
+	if a.Delays() && (ev.Unclean || a.sawShared) {
+		a.delayed = true
 		return Effects{Delay: true} // then it queries again, because time has passed
 	}
 	if a.Handoffs {
@@ -123,7 +123,7 @@ func (ev Answered) apply(a *Acquisition) Effects {
 // handedOff takes in a put on its own key that is newer than what was known and is on its own
 // lease, if it is a handoff, and reports whether it is. A handoff by another key than the
 // predecessor only leads to a query: the predecessor is gone then.
-func (a *Acquisition) handedOff(value []byte) bool {
+func (a *Machine) handedOff(value []byte) bool {
 	if !a.Handoffs || a.mod != a.own.Create {
 		return false // a key receives at most one handoff
 	}
@@ -150,7 +150,7 @@ func (k Key) is(h keys.Handoff) bool {
 }
 
 // took makes the key of a slot its own key.
-func (a *Acquisition) took(slot Key) Effects {
+func (a *Machine) took(slot Key) Effects {
 	a.own, a.mod, a.broken = slot, slot.Create, 0
 	a.slots.tried, a.slots.ownWatched = nil, false
 	a.owns(ByTake)
@@ -159,14 +159,14 @@ func (a *Acquisition) took(slot Key) Effects {
 
 // Resumed is the state of an acquisition that a query found first in its queues, on a session
 // that was taken over: with key own, modification revision mod, and its other keys.
-func Resumed(own Key, mod int64, others ...string) Acquisition {
-	return Acquisition{phase: Held, own: own, mod: mod, others: others, evidence: ByResuming}
+func Resumed(own Key, mod int64, others ...string) Machine {
+	return Machine{phase: Held, own: own, mod: mod, others: others, evidence: ByResuming}
 }
 
 // Won says that the clock and the caller's context were checked after the evidence was found.
 type Won struct{}
 
-func (Won) apply(a *Acquisition) Effects {
+func (Won) apply(a *Machine) Effects {
 	if a.end != Alive || a.evidence == None || a.phase >= Held {
 		return Effects{}
 	}

@@ -137,7 +137,7 @@ func FuzzAnAcquisitionKeepsItsInvariants(f *testing.F) {
 }
 
 // broken names what should be true of every transition, and is not of this one.
-func broken(was, a Acquisition, ev Event, fx Effects) string {
+func broken(was, a Machine, ev Event, fx Effects) string {
 	_, won := ev.(Won)
 	took := a.evidence == ByTake && was.evidence == None
 	holds := a.phase == Held || a.phase == Releasing
@@ -206,7 +206,7 @@ func revisionOf(ev Event) int64 {
 
 // brokenA2 says rule A2 a second time: by which events an acquisition comes to own, and
 // with what in them.
-func brokenA2(was, a Acquisition, ev Event) string {
+func brokenA2(was, a Machine, ev Event) string {
 	ok := was.end == Alive
 	switch ev := ev.(type) {
 	case Enqueued:

@@ -46,7 +46,7 @@ type deletion struct {
 // while and is then deleted in the background: the release is decided at once.
 type Released struct{ Later bool }
 
-func (ev Released) apply(a *Acquisition) Effects {
+func (ev Released) apply(a *Machine) Effects {
 	if a.phase != Held {
 		return Effects{}
 	}
@@ -66,7 +66,7 @@ func (ev Released) apply(a *Acquisition) Effects {
 // key.
 type DeleteSent struct{}
 
-func (DeleteSent) apply(a *Acquisition) Effects {
+func (DeleteSent) apply(a *Machine) Effects {
 	first := !a.deletion.sent
 	a.deletion.sent = true
 	return Effects{Handoff: first && !a.successors.Empty(), Exact: first && !a.doubt.any()}
@@ -88,7 +88,7 @@ type DeleteAnswered struct {
 	Missing int
 }
 
-func (ev DeleteAnswered) apply(a *Acquisition) Effects {
+func (ev DeleteAnswered) apply(a *Machine) Effects {
 	if a.phase != Releasing {
 		return Effects{Verdict: Stop}
 	}
@@ -136,7 +136,7 @@ type Explained struct {
 	There        bool // a key with its own key's name exists
 }
 
-func (ev Explained) apply(a *Acquisition) Effects {
+func (ev Explained) apply(a *Machine) Effects {
 	switch {
 	case a.phase != Releasing:
 		return Effects{Verdict: Stop}
@@ -149,7 +149,7 @@ func (ev Explained) apply(a *Acquisition) Effects {
 }
 
 // decided ends a release: it was released, or had been lost before.
-func (a *Acquisition) decided(end End) Effects {
+func (a *Machine) decided(end End) Effects {
 	a.phase, a.end, a.deletion.decided = Done, end, true
 	if end == GivenBack {
 		return Effects{Verdict: Finished}

@@ -56,7 +56,7 @@ func (d *doubt) beginRead() bool {
 // ReadEnded says that the background read has ended.
 type ReadEnded struct{}
 
-func (ReadEnded) apply(a *Acquisition) Effects {
+func (ReadEnded) apply(a *Machine) Effects {
 	a.doubt.reading = false
 	return Effects{}
 }
@@ -66,7 +66,7 @@ func (ReadEnded) apply(a *Acquisition) Effects {
 // read first.
 type Rewriting struct{ Value []byte }
 
-func (ev Rewriting) apply(a *Acquisition) Effects {
+func (ev Rewriting) apply(a *Machine) Effects {
 	a.doubt.current, a.doubt.calling, a.doubt.done, a.doubt.lost = ev.Value, true, false, 0
 	switch {
 	case a.end != Alive:
@@ -80,7 +80,7 @@ func (ev Rewriting) apply(a *Acquisition) Effects {
 // RewriteEnded says that the call has returned.
 type RewriteEnded struct{}
 
-func (RewriteEnded) apply(a *Acquisition) Effects {
+func (RewriteEnded) apply(a *Machine) Effects {
 	a.doubt.current, a.doubt.calling = nil, false
 	return Effects{}
 }
@@ -88,7 +88,7 @@ func (RewriteEnded) apply(a *Acquisition) Effects {
 // WriteSent says that the call's value is about to be sent, with a comparison to Mod.
 type WriteSent struct{}
 
-func (WriteSent) apply(a *Acquisition) Effects {
+func (WriteSent) apply(a *Machine) Effects {
 	a.doubt.fresh = !a.doubt.has(a.doubt.current)
 	if a.doubt.fresh {
 		a.doubt.values = append(a.doubt.values, a.doubt.current)
@@ -105,7 +105,7 @@ type WriteAnswered struct {
 	Ended   bool  // sending again is pointless, or the caller no longer waits
 }
 
-func (ev WriteAnswered) apply(a *Acquisition) Effects {
+func (ev WriteAnswered) apply(a *Machine) Effects {
 	d := &a.doubt
 	switch {
 	case ev.Outcome == Applied:
@@ -123,7 +123,7 @@ func (ev WriteAnswered) apply(a *Acquisition) Effects {
 }
 
 // afterWrite is the next step after a write.
-func (a *Acquisition) afterWrite(ev WriteAnswered) Verdict {
+func (a *Machine) afterWrite(ev WriteAnswered) Verdict {
 	d := &a.doubt
 	switch {
 	case a.end != Alive:

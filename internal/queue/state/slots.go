@@ -47,7 +47,7 @@ func Free(limit int, taken []Taken) (slot int, ok bool) {
 
 // turn decides what follows when it is the first in the turnstile, and an answer at revision
 // rev showed which slots are held.
-func (a *Acquisition) turn(taken []Taken, rev int64) (fx Effects) {
+func (a *Machine) turn(taken []Taken, rev int64) (fx Effects) {
 	if a.predecessor != (Key{}) {
 		a.predecessor, a.deletedAt, a.preBroken, fx.Unfollow = Key{}, 0, false, true
 	}
@@ -75,7 +75,7 @@ func (a *Acquisition) turn(taken []Taken, rev int64) (fx Effects) {
 }
 
 // queryAgain ends the wait for a slot: one may be free, or its own key may be gone.
-func (a *Acquisition) queryAgain() (wake bool) {
+func (a *Machine) queryAgain() (wake bool) {
 	if a.phase != Full {
 		return false
 	}
@@ -88,7 +88,7 @@ func (a *Acquisition) queryAgain() (wake bool) {
 const readsPerQuery = 2
 
 // ownRead counts a renewal's read of its own key, and reports whether it is time to query.
-func (a *Acquisition) ownRead() (wake bool) {
+func (a *Machine) ownRead() (wake bool) {
 	a.slots.reads++
 	return a.slots.reads >= readsPerQuery && a.queryAgain()
 }
@@ -96,7 +96,7 @@ func (a *Acquisition) ownRead() (wake bool) {
 // SlotFreed says that the key of a slot was deleted at Revision.
 type SlotFreed struct{ Revision int64 }
 
-func (ev SlotFreed) apply(a *Acquisition) Effects {
+func (ev SlotFreed) apply(a *Machine) Effects {
 	a.slots.freed = max(a.slots.freed, ev.Revision)
 	return Effects{Wake: a.queryAgain()}
 }
@@ -105,7 +105,7 @@ func (ev SlotFreed) apply(a *Acquisition) Effects {
 // have hidden deletions. The next query of the slots renews the watch.
 type SlotsWatchEnded struct{ Missed bool }
 
-func (ev SlotsWatchEnded) apply(a *Acquisition) Effects {
+func (ev SlotsWatchEnded) apply(a *Machine) Effects {
 	if !a.slots.watched {
 		return Effects{}
 	}
@@ -120,7 +120,7 @@ type TakeAnswered struct {
 	Own     Key
 }
 
-func (ev TakeAnswered) apply(a *Acquisition) Effects {
+func (ev TakeAnswered) apply(a *Machine) Effects {
 	if a.phase != Taking || !a.Trying() {
 		return Effects{}
 	}
@@ -137,7 +137,7 @@ func (ev TakeAnswered) apply(a *Acquisition) Effects {
 // or the other.
 type TakeFound struct{ Own Key }
 
-func (ev TakeFound) apply(a *Acquisition) Effects {
+func (ev TakeFound) apply(a *Machine) Effects {
 	switch {
 	case a.phase != Querying || !a.Trying():
 		return Effects{}
@@ -149,16 +149,16 @@ func (ev TakeFound) apply(a *Acquisition) Effects {
 
 // Trying reports whether the key of a slot may exist, or may be put later, beside its own key
 // in the turnstile or instead of it.
-func (a *Acquisition) Trying() bool { return len(a.slots.tried) > 0 }
+func (a *Machine) Trying() bool { return len(a.slots.tried) > 0 }
 
 // Slot is the slot to be taken in phase Taking.
-func (a *Acquisition) Slot() int { return int(a.slots.trying) }
+func (a *Machine) Slot() int { return int(a.slots.trying) }
 
 // Tried returns the slots that Trying is about.
-func (a *Acquisition) Tried() []int { return a.slots.tried }
+func (a *Machine) Tried() []int { return a.slots.tried }
 
 // FollowsSlots reports whether the slots' deletions have to be watched.
-func (a *Acquisition) FollowsSlots() bool { return a.slots.watched }
+func (a *Machine) FollowsSlots() bool { return a.slots.watched }
 
 // Queried reports whether it had to query its turn or a slot after its enqueue.
-func (a *Acquisition) Queried() bool { return a.slots.queried }
+func (a *Machine) Queried() bool { return a.slots.queried }

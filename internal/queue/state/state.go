@@ -37,7 +37,7 @@ type Options struct {
 	Limit    int  // of a semaphore: how many slots it has; without any of the above
 }
 
-// An Acquisition is the state of one acquisition. The zero value, with Options, is its
+// A Machine is the state of one acquisition. The zero value, with Options, is its
 // beginning.
 //
 // An acquisition of a set of names has a key in the queue of each, all with one create
@@ -53,11 +53,12 @@ type Options struct {
 // only with evidence. predecessor is zero before the enqueue is answered, and once phase is
 // Held. doubt holds values that were sent with a comparison to mod and are not known to be
 // applied or not, so at most one of them is ever applied, and none once mod moves.
-type Acquisition struct {
+type Machine struct {
 	Options
 	phase     Phase
 	end       End
 	evidence  Evidence
+	delayed   bool // Delay was waited for
 	sawShared bool // for Delay: its predecessor was a shared key
 	preBroken bool // the watch of the predecessor has ended
 
@@ -81,17 +82,17 @@ const MaxKeys = 64
 const All = -1
 
 // Begin is the first state of an acquisition.
-func Begin(o Options) Acquisition {
+func Begin(o Options) Machine {
 	alone := !o.Shared && o.Limit == 0
 	o.Handoffs, o.Delay = o.Handoffs && alone, o.Delay && alone // rules RW4, SM2
-	return Acquisition{Options: o}
+	return Machine{Options: o}
 }
 
 // set reports whether it is an acquisition of several names.
-func (a *Acquisition) set() bool { return len(a.others) > 0 }
+func (a *Machine) set() bool { return len(a.others) > 0 }
 
 // indexOf is the index of key among its own keys; false: it is none of them.
-func (a *Acquisition) indexOf(key Key) (i int, ok bool) {
+func (a *Machine) indexOf(key Key) (i int, ok bool) {
 	if key == a.own {
 		return 0, true
 	}
@@ -100,7 +101,7 @@ func (a *Acquisition) indexOf(key Key) (i int, ok bool) {
 }
 
 // watchOwn requests the watches of all its own keys from revision from on.
-func (a *Acquisition) watchOwn(from int64) Effects {
+func (a *Machine) watchOwn(from int64) Effects {
 	a.slots.ownWatched = true
 	fx := Effects{WatchOwn: true, From: from}
 	if a.broken = 0; a.set() {
@@ -110,7 +111,7 @@ func (a *Acquisition) watchOwn(from int64) Effects {
 }
 
 // name is the name of its own key at index i.
-func (a *Acquisition) name(i int) string {
+func (a *Machine) name(i int) string {
 	if i > 0 && i <= len(a.others) {
 		return a.others[i-1]
 	}
@@ -118,32 +119,35 @@ func (a *Acquisition) name(i int) string {
 }
 
 // Phase is how far the acquisition has come.
-func (a *Acquisition) Phase() Phase { return a.phase }
+func (a *Machine) Phase() Phase { return a.phase }
 
 // Ended is how it ended, or Alive.
-func (a *Acquisition) Ended() End { return a.end }
+func (a *Machine) Ended() End { return a.end }
 
 // Own is its own key, for a set the first one; Create is 0 until the key is known to exist.
-func (a *Acquisition) Own() Key { return a.own }
+func (a *Machine) Own() Key { return a.own }
 
 // Mod is its own key's last known modification revision, which the next write compares.
-func (a *Acquisition) Mod() int64 { return a.mod }
+func (a *Machine) Mod() int64 { return a.mod }
 
 // Predecessor is the key that it waits for, or the zero Key, and the revision at which that was
 // deleted, or 0.
-func (a *Acquisition) Predecessor() (Key, int64) { return a.predecessor, a.deletedAt }
+func (a *Machine) Predecessor() (Key, int64) { return a.predecessor, a.deletedAt }
 
-// Releases reports whether it was released, even if the result is not decided yet.
-func (a *Acquisition) Releases() bool { return a.phase == Releasing || a.deletion.decided }
+// WasReleased reports whether it was released, even if the result is not decided yet.
+func (a *Machine) WasReleased() bool { return a.phase == Releasing || a.deletion.decided }
 
-// Released reports whether the result of a release is decided; the end says which it is.
-func (a *Acquisition) Released() bool { return a.deletion.decided }
+// ReleaseDecided reports whether the result of a release is decided; the end says which it is.
+func (a *Machine) ReleaseDecided() bool { return a.deletion.decided }
+
+// Delays reports whether it still has to wait before it succeeds a holder that did not release.
+func (a *Machine) Delays() bool { return a.Delay && !a.delayed }
 
 // Evidence is what showed that it is the owner, or None.
-func (a *Acquisition) Evidence() Evidence { return a.evidence }
+func (a *Machine) Evidence() Evidence { return a.evidence }
 
 // Successors are the waiters known to come next.
-func (a *Acquisition) Successors() keys.Successors { return a.successors }
+func (a *Machine) Successors() keys.Successors { return a.successors }
 
 // A Step is what the goroutine that acquires does next.
 type Step uint8
@@ -160,7 +164,7 @@ const (
 
 // Next is what the goroutine that acquires does next. It follows from the state and is
 // not stored.
-func (a *Acquisition) Next() Step {
+func (a *Machine) Next() Step {
 	switch {
 	case a.end != Alive, a.phase >= Held:
 		return Return

@@ -17,14 +17,14 @@ var (
 )
 
 // waiting is an acquisition that waits for before.
-func waiting() Acquisition {
+func waiting() Machine {
 	a := Begin(Options{Handoffs: true})
 	a.Apply(Enqueued{Own: own, Predecessor: before, Whole: true, Revision: 5})
 	return a
 }
 
 // holding is one that holds, and knows its successor.
-func holding() Acquisition {
+func holding() Machine {
 	a := waiting()
 	a.Apply(PredecessorDeleted{Key: before, Revision: 7})
 	a.Apply(Answered{Found: true, Revision: 8, Successors: keys.NewSuccessors(slices.Values([]keys.Successor{
@@ -169,7 +169,7 @@ func TestGivingUpRemovesWhatMayBeThere(t *testing.T) {
 	begun, settling, waits := Begin(Options{}), Begin(Options{}), waiting()
 	settling.Apply(AnswerLost{})
 	for _, c := range []struct {
-		a      Acquisition
+		a      Machine
 		remove bool
 	}{{begun, false}, {settling, true}, {waits, true}} {
 		fx := c.a.Apply(GaveUp{})
@@ -329,9 +329,9 @@ func TestAHoldThatLastedTooLongIsLost(t *testing.T) {
 	assert.Equal(t, []any{HeldTooLong, Undoing}, []any{a.Ended(), a.Phase()})
 	assert.Zero(t, a.Apply(HoldExpired{}))
 	assert.Zero(t, a.Apply(Released{}), "a release has nothing to give back")
-	assert.False(t, a.Releases())
+	assert.False(t, a.WasReleased())
 
-	for _, b := range []Acquisition{Begin(Options{}), waiting()} {
+	for _, b := range []Machine{Begin(Options{}), waiting()} {
 		assert.Zero(t, b.Apply(HoldExpired{}))
 		assert.Equal(t, Alive, b.Ended())
 	}
@@ -345,7 +345,7 @@ func TestAHoldThatLastedTooLongIsLost(t *testing.T) {
 func TestAReleaseThatDeletesLaterIsDecidedAtOnce(t *testing.T) {
 	a := holding()
 	assert.Equal(t, Effects{End: GivenBack, Held: true}, a.Apply(Released{Later: true}))
-	assert.Equal(t, []any{GivenBack, Undoing, true}, []any{a.Ended(), a.Phase(), a.Released()})
+	assert.Equal(t, []any{GivenBack, Undoing, true}, []any{a.Ended(), a.Phase(), a.ReleaseDecided()})
 	for _, ev := range []Event{Released{}, OwnDeleted{}, EndOfSession{}, HoldExpired{}, DeleteAnswered{Outcome: Applied}, Explained{}} {
 		assert.Equal(t, Alive, a.Apply(ev).End)
 		assert.Equal(t, GivenBack, a.Ended())
@@ -383,14 +383,14 @@ func TestTheLowestFreeSlotOfTheLeastLimit(t *testing.T) {
 }
 
 // trying is first in the turnstile, and takes slot 0.
-func trying() Acquisition {
+func trying() Machine {
 	a := Begin(Options{Limit: 1})
 	a.Apply(Enqueued{Own: own, Whole: true, Revision: 5})
 	return a
 }
 
 // full is first in the turnstile of a semaphore whose one slot is held.
-func full() Acquisition {
+func full() Machine {
 	a := Begin(Options{Limit: 1})
 	a.Apply(Enqueued{Own: own, Whole: true, Revision: 5, Taken: []Taken{{0, 1}}})
 	return a

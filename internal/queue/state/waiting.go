@@ -2,52 +2,16 @@ package state
 
 import "github.com/pawl-locks/pawl/internal/keys"
 
-// AnswerLost says that an enqueue was sent, and that its answer does not say whether it was
-// applied.
-type AnswerLost struct{}
-
-func (AnswerLost) apply(a *Acquisition) Effects {
-	if a.phase == Enqueuing && a.own.Create == 0 {
-		a.phase = Settling
-	}
-	return Effects{}
-}
-
-// Settled is the result of settling an enqueue whose answer was lost. It was applied, and Own,
-// with Others of a set, was found; or Own.Create is 0, and it was not applied and never will
-// be. That one of a set's keys is missing is reported as another event, after this one. First
-// says that the same answer showed it to be the owner, which Answered reports after this event.
-type Settled struct {
-	Own    Key
-	Others []string
-	First  bool
-}
-
-func (ev Settled) apply(a *Acquisition) Effects {
-	if a.phase != Settling {
-		return Effects{}
-	}
-	if ev.Own.Create <= 0 {
-		a.phase = Enqueuing // with another key name
-		return Effects{}
-	}
-	a.own, a.others, a.mod, a.phase = ev.Own, ev.Others, ev.Own.Create, Querying
-	if ev.First {
-		return Effects{} // its key is watched once it has been held for a while
-	}
-	return a.watchOwn(ev.Own.Create + 1)
-}
-
 // waitFor makes p, which an answer at revision rev showed, the predecessor. If p is zero, a
 // query finds the predecessor.
-func (a *Acquisition) waitFor(p Key, rev int64) Effects {
+func (a *Machine) waitFor(p Key, rev int64) Effects {
 	a.predecessor, a.deletedAt, a.preBroken, a.slots.watched = p, 0, false, false
 	if p == (Key{}) {
 		a.phase = Querying
 		return Effects{}
 	}
 	a.phase = Waiting
-	if a.Delay && !a.sawShared { // a holder that crashed among several shared ones leaves no trace (rule RW3)
+	if a.Delays() && !a.sawShared { // a holder that crashed among several shared ones leaves no trace (rule RW3)
 		k, ok := keys.ParseQueueKey(p.Name)
 		a.sawShared = ok && k.Form == keys.Shared
 	}
@@ -55,7 +19,7 @@ func (a *Acquisition) waitFor(p Key, rev int64) Effects {
 }
 
 // query ends the wait for the predecessor, which may be gone, so that a query follows.
-func (a *Acquisition) query() {
+func (a *Machine) query() {
 	if a.phase == Waiting {
 		a.phase = Querying
 	}
@@ -68,7 +32,7 @@ type PredecessorDeleted struct {
 	Revision int64
 }
 
-func (ev PredecessorDeleted) apply(a *Acquisition) Effects {
+func (ev PredecessorDeleted) apply(a *Machine) Effects {
 	if a.end != Alive || ev.Key != a.predecessor || ev.Key == (Key{}) {
 		return Effects{}
 	}
@@ -81,7 +45,7 @@ func (ev PredecessorDeleted) apply(a *Acquisition) Effects {
 // nothing can be read at that revision.
 type DeletionCompacted struct{}
 
-func (DeletionCompacted) apply(a *Acquisition) Effects {
+func (DeletionCompacted) apply(a *Machine) Effects {
 	a.deletedAt = 0
 	return Effects{}
 }
@@ -94,7 +58,7 @@ type WatchEnded struct {
 	Missed bool
 }
 
-func (ev WatchEnded) apply(a *Acquisition) Effects {
+func (ev WatchEnded) apply(a *Machine) Effects {
 	i, own := a.indexOf(ev.Key)
 	switch {
 	case a.end != Alive || ev.Key == (Key{}):

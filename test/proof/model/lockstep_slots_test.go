@@ -82,7 +82,7 @@ func (l *lockstep) freed(p *pair, i int) []report {
 // goneWhileFull is how one learns that its key in the turnstile is gone while its semaphore
 // is full: where a take of its own may have deleted that, a query finds out.
 func (l *lockstep) goneWhileFull() []report {
-	return []report{func(a *production.Acquisition) string {
+	return []report{func(a *production.Machine) string {
 		tried := a.Trying()
 		fx := a.Apply(production.OwnDeleted{})
 		if !tried && fx.End != production.KeyDeleted {
@@ -108,7 +108,7 @@ func bits(slots []int) (of names) {
 
 // slotDiffers says what the model and the state of client i's acquisition of a slot disagree
 // about.
-func (l *lockstep) slotDiffers(p *pair, i int, a *production.Acquisition) string {
+func (l *lockstep) slotDiffers(p *pair, i int, a *production.Machine) string {
 	k := l.c.key(&p.s, i)
 	me := &p.s.clients[i]
 	predecessor, _ := a.Predecessor()

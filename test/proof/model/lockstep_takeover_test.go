@@ -20,14 +20,14 @@ func (l *lockstep) takeover(p, next *pair, i int, what string) report {
 	case what == "is resumed", what == "finds its session gone":
 		return events()
 	case was.was && (what == "queries its position" || what == "queries its turn"):
-		return func(a *production.Acquisition) string { return l.resumes(p, next, i, a) }
+		return func(a *production.Machine) string { return l.resumes(p, next, i, a) }
 	}
 	return nil
 }
 
 // resumes is the answer to the query of a key that was held when its session was handed over:
 // it is held if nothing is before it, and otherwise what is left of it goes.
-func (l *lockstep) resumes(p, next *pair, i int, a *production.Acquisition) (wrong string) {
+func (l *lockstep) resumes(p, next *pair, i int, a *production.Machine) (wrong string) {
 	k := l.c.key(&p.s, i)
 	own, others := production.Key{Name: l.name(k), Create: l.createdOf(p, k)}, l.names(k)[1:]
 	if l.c.isPermit(k) {

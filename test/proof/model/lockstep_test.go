@@ -48,12 +48,12 @@ type lockstep struct {
 	delay    bool // acquisitions have a Delay
 	rewrites bool // holders put values on their keys
 
-	twins []production.Acquisition
+	twins []production.Machine
 	known map[string]int32 // twins by what they are
 }
 
 // number is the number of a in the table.
-func (l *lockstep) number(a production.Acquisition) int32 {
+func (l *lockstep) number(a production.Machine) int32 {
 	as := fmt.Sprintf("%+v", a)
 	if n, ok := l.known[as]; ok {
 		return n
@@ -199,7 +199,7 @@ func (l *lockstep) observed(p *pair, i, index int) production.Observed {
 
 // A report is one way in which a client learns of a step: the events that the engine
 // makes of it. It returns what is wrong with what they did.
-type report func(a *production.Acquisition) (wrong string)
+type report func(a *production.Machine) (wrong string)
 
 // follow returns the pairs that p becomes by the model's step st, one for each way in which the
 // client learns of it, or why one of them is wrong.
@@ -289,7 +289,7 @@ func (l *lockstep) networkOnly(name string) bool {
 }
 
 // begin is client i's next acquisition.
-func (l *lockstep) begin(p *pair, i int) production.Acquisition {
+func (l *lockstep) begin(p *pair, i int) production.Machine {
 	shared := strings.Contains(l.name(l.c.key(&p.s, i)), "+")
 	p.wrote[i], p.sawShared[i], p.unsure[i], p.delays[i] = unwritten, false, false, l.delay && !shared
 	return production.Begin(production.Options{Handoffs: !l.c.NoHandoffs, Delay: l.delay, Shared: shared, Limit: l.c.limit(l.c.key(&p.s, i))})
@@ -297,7 +297,7 @@ func (l *lockstep) begin(p *pair, i int) production.Acquisition {
 
 // events is the report by events that decide no more than they are.
 func events(all ...production.Event) report {
-	return func(a *production.Acquisition) string {
+	return func(a *production.Machine) string {
 		for _, ev := range all {
 			a.Apply(ev)
 		}
@@ -308,7 +308,7 @@ func events(all ...production.Event) report {
 
 // expects is the report of events for a client whose next step is to be this one.
 func expects(next production.Step, all ...production.Event) report {
-	return func(a *production.Acquisition) string {
+	return func(a *production.Machine) string {
 		if a.Next() != next {
 			return fmt.Sprintf("its next step is %d, want %d", a.Next(), next)
 		}
@@ -369,7 +369,7 @@ func (l *lockstep) reports(p, next *pair, i int, what string) []report {
 		return l.losses(p, i)
 	case "learns of its handoff":
 		changed := l.handoff(p, k, p.s.handoffs[k])
-		return []report{events(changed), func(a *production.Acquisition) string {
+		return []report{events(changed), func(a *production.Machine) string {
 			seen := l.observed(p, i, 0)
 			seen.Predecessor = production.Seen{Create: int64(p.created[me.pred])} // its deletion is another event
 			if !a.Apply(seen).Read {
@@ -378,7 +378,7 @@ func (l *lockstep) reports(p, next *pair, i int, what string) []report {
 			return events(changed, production.ReadEnded{})(a)
 		}}
 	case "gives up waiting":
-		return []report{func(a *production.Acquisition) string {
+		return []report{func(a *production.Machine) string {
 			if !a.Apply(production.GaveUp{}).Remove {
 				return "it leaves its key"
 			}
@@ -399,13 +399,13 @@ func (l *lockstep) reports(p, next *pair, i int, what string) []report {
 	case "learns that a slot is free":
 		return l.freed(p, i)
 	case "releases":
-		return []report{func(a *production.Acquisition) string { return l.releases(p, i, a) }}
+		return []report{func(a *production.Machine) string { return l.releases(p, i, a) }}
 	case "winds up":
 		return []report{events()}
 	case "is released", "is released without a handoff", "is released, the answer is lost,":
-		all := []report{func(a *production.Acquisition) string { return l.released(p, i, a, what, false) }}
+		all := []report{func(a *production.Machine) string { return l.released(p, i, a, what, false) }}
 		if gone < 0 && what != "is released, the answer is lost," {
-			all = append(all, func(a *production.Acquisition) string { return l.released(p, i, a, what, true) })
+			all = append(all, func(a *production.Machine) string { return l.released(p, i, a, what, true) })
 		}
 		return all
 	case "is undone":
@@ -413,7 +413,7 @@ func (l *lockstep) reports(p, next *pair, i int, what string) []report {
 	case "settles, the answer is lost,":
 		return []report{events()}
 	}
-	return []report{func(*production.Acquisition) string { return "a step that is not known: " + what }}
+	return []report{func(*production.Machine) string { return "a step that is not known: " + what }}
 }
 
 // losses are the ways in which client i learns that one of its keys is gone, or that somebody
@@ -423,7 +423,7 @@ func (l *lockstep) losses(p *pair, i int) (all []report) {
 	k := l.c.key(&p.s, i)
 	was := p.s.clients[i].pc == held
 	lost := func(ev production.Event, end production.End, index int) {
-		all = append(all, func(a *production.Acquisition) string {
+		all = append(all, func(a *production.Machine) string {
 			fx := a.Apply(ev)
 			rest := l.isSet(k)
 			if fx.End != end || fx.Held != was || fx.Own != index || fx.Rest != (rest && was) || fx.Remove != (rest && !was) {
@@ -445,7 +445,7 @@ func (l *lockstep) losses(p *pair, i int) (all []report) {
 }
 
 // win reads the clock where the engine would: the model's client has done so.
-func win(a *production.Acquisition) {
+func win(a *production.Machine) {
 	if a.Next() == production.Win {
 		a.Apply(production.Won{})
 	}
@@ -476,7 +476,7 @@ func (l *lockstep) answer(p, next *pair, i int) production.Event {
 }
 
 // releases sends the first delete, which is under way from then on.
-func (l *lockstep) releases(p *pair, i int, a *production.Acquisition) (wrong string) {
+func (l *lockstep) releases(p *pair, i int, a *production.Machine) (wrong string) {
 	a.Apply(production.Released{})
 	if a.Apply(production.DeleteSent{}).Handoff != (p.s.clients[i].next[0] != 0) {
 		return "it hands off otherwise"
@@ -487,7 +487,7 @@ func (l *lockstep) releases(p *pair, i int, a *production.Acquisition) (wrong st
 // released is an answer to a delete: the first one's, or where that was applied and its
 // answer lost, a later one's. spoilt: somebody else wrote to the key before it was
 // deleted.
-func (l *lockstep) released(p *pair, i int, a *production.Acquisition, what string, spoilt bool) (wrong string) {
+func (l *lockstep) released(p *pair, i int, a *production.Machine, what string, spoilt bool) (wrong string) {
 	k := l.c.key(&p.s, i)
 	there, some := l.gone(p, k) < 0, slices.Contains(l.present(p, k), true)
 	applied := p.s.releases[k].copies == 0 && p.s.clients[i].lost == 0
@@ -539,7 +539,7 @@ func (l *lockstep) released(p *pair, i int, a *production.Acquisition, what stri
 }
 
 // differs says what the model and the state of client i's acquisition disagree about.
-func (l *lockstep) differs(p *pair, i int, a *production.Acquisition) string {
+func (l *lockstep) differs(p *pair, i int, a *production.Machine) string {
 	me := &p.s.clients[i]
 	want := map[pc][]production.Phase{
 		enqueuing: {production.Enqueuing}, settling: {production.Settling}, waiting: {production.Waiting},
@@ -654,7 +654,7 @@ func (l *lockstep) writes(p *pair, i int) (all []pair, wrong string) {
 	if !l.rewrites || me.pc != held || me.lost != 0 || !p.s.sessions[i].alive {
 		return nil, ""
 	}
-	become := func(a production.Acquisition, w writing) {
+	become := func(a production.Machine, w writing) {
 		next := *p
 		next.wrote[i] = w
 		next.twins[i] = l.number(a)

@@ -16,7 +16,7 @@ type Observed struct {
 	Key string
 }
 
-func (ev Observed) apply(a *Acquisition) Effects {
+func (ev Observed) apply(a *Machine) Effects {
 	switch {
 	case a.end != Alive, a.own.Create == 0, ev.Revision < a.own.Create, ev.Key != "" && ev.Key != a.name(ev.Index):
 		return Effects{}
@@ -46,12 +46,12 @@ func (ev Observed) apply(a *Acquisition) Effects {
 
 // explains reports whether a newer modification revision may be ours: a value in doubt, or a
 // handoff that is not known yet.
-func (a *Acquisition) explains() bool {
+func (a *Machine) explains() bool {
 	return a.doubt.any() || a.mayBeHandedOff()
 }
 
 // mayBeHandedOff reports whether a handoff to it may exist that is not known yet.
-func (a *Acquisition) mayBeHandedOff() bool { return a.Handoffs && a.evidence != ByEnqueue }
+func (a *Machine) mayBeHandedOff() bool { return a.Handoffs && a.evidence != ByEnqueue }
 
 // OwnChanged is one of its own keys as an event or an answer showed it.
 type OwnChanged struct {
@@ -61,7 +61,7 @@ type OwnChanged struct {
 	Value       []byte
 }
 
-func (ev OwnChanged) apply(a *Acquisition) Effects {
+func (ev OwnChanged) apply(a *Machine) Effects {
 	if a.own.Create == 0 || a.end != Alive {
 		return Effects{}
 	}
@@ -76,7 +76,7 @@ func (ev OwnChanged) apply(a *Acquisition) Effects {
 
 // gone decides what follows when its own key at index i does not exist. While a take may
 // have deleted it, a query finds that out; otherwise it is a loss.
-func (a *Acquisition) gone(i int) Effects {
+func (a *Machine) gone(i int) Effects {
 	if a.end == Alive && a.Trying() {
 		return Effects{Wake: a.queryAgain()}
 	}
@@ -85,14 +85,14 @@ func (a *Acquisition) gone(i int) Effects {
 
 // overwritten ends the acquisition because somebody else wrote to one of its own keys at
 // revision mod.
-func (a *Acquisition) overwritten(i int, mod int64) Effects {
+func (a *Machine) overwritten(i int, mod int64) Effects {
 	fx := a.ends(KeyOverwritten)
 	fx.At, fx.Own = mod, i
 	return fx
 }
 
 // deleted ends the acquisition because one of its own keys is gone.
-func (a *Acquisition) deleted(i int) Effects {
+func (a *Machine) deleted(i int) Effects {
 	fx := a.ends(KeyDeleted)
 	fx.Own = i
 	return fx
@@ -100,7 +100,7 @@ func (a *Acquisition) deleted(i int) Effects {
 
 // knows reports whether its own key, as ev showed it, is ours: known already, a value in doubt,
 // or a handoff to it. It records what is new.
-func (a *Acquisition) knows(ev OwnChanged) bool {
+func (a *Machine) knows(ev OwnChanged) bool {
 	switch {
 	case ev.Mod <= a.mod:
 		return true
@@ -121,7 +121,7 @@ type OwnDeleted struct {
 	Revision int64 // of the deletion; 0: not known. A deletion before its own key was created is ignored.
 }
 
-func (ev OwnDeleted) apply(a *Acquisition) Effects {
+func (ev OwnDeleted) apply(a *Machine) Effects {
 	if a.own.Create == 0 || ev.Revision != 0 && ev.Revision <= a.own.Create {
 		return Effects{}
 	}
@@ -131,7 +131,7 @@ func (ev OwnDeleted) apply(a *Acquisition) Effects {
 // Armed says that it has been held for longer than session.ArmDelay.
 type Armed struct{}
 
-func (Armed) apply(a *Acquisition) Effects {
+func (Armed) apply(a *Machine) Effects {
 	if a.end != Alive {
 		return Effects{}
 	}
