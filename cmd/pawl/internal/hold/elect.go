@@ -99,7 +99,7 @@ func (o *electOptions) campaign(cmd *cobra.Command, name, value string, opts lea
 		c.limit = time.AfterFunc(time.Duration(o.wait), func() { cancel(errWaited) })
 		defer c.limit.Stop()
 	}
-	c.waited = sync.OnceFunc(o.say(ctx, c.say, o.Verbose, c.blocker))
+	c.waited = sync.OnceFunc(o.reportWait(ctx, c.say, o.Verbose, c.blocker))
 	defer c.waited()
 	err = c.run(ctx)
 	if context.Cause(ctx) == errWaited {

@@ -71,7 +71,7 @@ func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, names []
 	defer cancel()
 	session, err := client.NewSession(granting, opts)
 	if err != nil {
-		return nil, nil, o.sort(ctx, err, nil)
+		return nil, nil, o.withExitCode(ctx, err, nil)
 	}
 	look := func(ctx context.Context) blocker {
 		ctx, cancel := context.WithTimeout(ctx, o.DialTimeout)
@@ -82,21 +82,21 @@ func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, names []
 		trying, cancel := context.WithTimeout(ctx, o.DialTimeout)
 		defer cancel()
 		held, err := o.take(trying, session, names, true)
-		return held, session, o.sort(ctx, err, look)
+		return held, session, o.withExitCode(ctx, err, look)
 	}
-	defer o.say(ctx, say, o.Verbose, look)()
+	defer o.reportWait(ctx, say, o.Verbose, look)()
 	if o.wait > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(o.wait), errWaited)
 		defer cancel()
 	}
 	held, err := o.take(ctx, session, names, false)
-	return held, session, o.sort(ctx, err, look)
+	return held, session, o.withExitCode(ctx, err, look)
 }
 
-// sort adds an exit code to an error of acquire; ctx knows of signals and --wait, look of who
+// withExitCode adds an exit code to an error of acquire; ctx knows of signals and --wait, look of who
 // holds the name.
-func (o *lockOptions) sort(ctx context.Context, err error, look func(context.Context) blocker) error {
+func (o *lockOptions) withExitCode(ctx context.Context, err error, look func(context.Context) blocker) error {
 	cause, sig := context.Cause(ctx), signalIn(ctx)
 	switch {
 	case err == nil:

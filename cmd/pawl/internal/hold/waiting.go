@@ -59,9 +59,9 @@ func (o *waiting) refusal(q blocker) error {
 // patience is how long pawl waits before it prints what it waits for.
 const patience = time.Second
 
-// say reports a wait that lasts, until stop, which waits for it to return. A terminal gets the
+// reportWait reports a wait that lasts, until stop, which waits for it to return. A terminal gets the
 // text for people; anything else needs --verbose.
-func (o *waiting) say(ctx context.Context, r reporter, verbose bool, look func(context.Context) blocker) (stop func()) {
+func (o *waiting) reportWait(ctx context.Context, r reporter, verbose bool, look func(context.Context) blocker) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	gone := make(chan struct{})
 	go func() { // returns after stop, which waits for it
