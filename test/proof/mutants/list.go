@@ -160,6 +160,13 @@ var mutants = []mutant{
 		"		return fencing.NewSharedContext(ctx, q.Name, t)\n", "		return fencing.NewContext(ctx, q.Name, t)\n"}}, []string{inQueue}},
 	{"a set's enqueue compares one of its keys", "ML2", []edit{{"internal/queue/enqueue.go",
 		"		t.Compare = append(t.Compare, txn.CreateIs(key, 0))\n", ""}}, []string{inQueue}},
+	{"a set is enqueued in two transactions", "ML1", []edit{
+		{"internal/queue/enqueue.go", "	resp, err := a.write(ctx, together.Write{Op: \"enqueue\", Kind: together.Ordered, Txn: a.enqueueTxn(r, around)})\n",
+			"	t := a.enqueueTxn(r, around)\n	if n := len(a.keys); n > 1 { // all keys but the first\n		_, err := a.write(ctx, together.Write{Op: \"enqueue\", Kind: together.Ordered, Txn: &pb.TxnRequest{Compare: slices.Clone(t.Compare), Success: slices.Clone(t.Success[1:n])}})\n		if err != nil {\n			a.apply(state.AnswerLost{}, nil)\n			return err, nil\n		}\n		t.Compare, t.Success = slices.Delete(t.Compare, 3, 2+n), slices.Delete(t.Success, 1, n)\n	}\n	resp, err := a.write(ctx, together.Write{Op: \"enqueue\", Kind: together.Ordered, Txn: t})\n"},
+		{"internal/queue/enqueue.go", "				if kv.CreateRevision == ev.Own.Create {\n", "				if kv.CreateRevision <= ev.Own.Create {\n"},
+		{"internal/queue/query.go", "		t.Compare = append(t.Compare, txn.CreateIs(key, q.own.Create))\n",
+			"		t.Compare = append(t.Compare, &pb.Compare{Target: pb.Compare_CREATE, Result: pb.Compare_GREATER, Key: []byte(key), TargetUnion: &pb.Compare_CreateRevision{}})\n"},
+	}, []string{inQueue, simulation}},
 	{"a set's query compares one of its keys", "ML3", []edit{{"internal/queue/query.go",
 		"	for _, key := range a.owned() {\n		t.Compare", "	for _, key := range a.owned()[:1] {\n		t.Compare"}}, []string{inQueue, simulation}},
 	{"a set's enqueue looks for predecessors in one queue", "ML3", []edit{{"internal/queue/enqueue.go",
