@@ -36,8 +36,8 @@ fuzz: ## each target for LONG
 bench: ## all benchmarks, ten times each, for benchstat
 	go test -run '^$$' -bench . -benchmem -count=10 work
 
-proof: ## every cell of the matrix, a soak, 10,000 random scenarios from a new seed: under half an hour
-	PAWL_MODEL=all go test -count=1 -timeout 15m ./test/proof/model
+proof: ## every cell of the matrix, a soak, 10,000 random scenarios from a new seed: half an hour
+	PAWL_MODEL=all go test -count=1 -timeout 25m ./test/proof/model
 	go test -count=1 ./test/proof/history
 	PAWL_SIMULATE=10000 PAWL_FIRST_SEED=$$(date +%s) go test -count=1 -timeout 45m -v ./test/proof/simulate
 	PAWL_SOAK=90s go test -count=1 -timeout 15m -v -run TestSoak ./test/proof/matrix

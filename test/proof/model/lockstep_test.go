@@ -781,6 +781,7 @@ func TestTheProductionStateAndTheModelSayTheSameInEveryInterleaving(t *testing.T
 		{"a set and two locks", lockstep{c: Config{Clients: each(both, lock, second)}}, 734_318},
 		{"permits of one slot, their keys deleted", lockstep{c: Config{Clients: limited(1, 1), Deletes: 1, Losses: 1}}, 55_609},
 		{"permits under two limits, their keys deleted", lockstep{c: Config{Clients: limited(1, 2), Deletes: 1, Losses: 1}}, 55_609},
+		{"three permits, two of one session", lockstep{c: Config{Clients: []Client{{Wants: []Want{permit}, Limit: 1}, {Wants: []Want{permit}, Limit: 1}, {Wants: []Want{permit}, Session: 2, Limit: 1}}}}, 5_270_302},
 		{"two locks taken over", lockstep{c: Config{Clients: alike(2, lock), Takeovers: true, Deletes: 1, Losses: 1}}, 139_244},
 		{"a reader and a writer taken over", lockstep{c: Config{Clients: each(reader, lock), Takeovers: true, Deletes: 1}}, 63_859},
 		{"a set and a lock taken over", lockstep{c: Config{Clients: each(both, lock), Takeovers: true, Deletes: 1}}, 70_883},
