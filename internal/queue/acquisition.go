@@ -305,7 +305,7 @@ func (a *Acquisition) Context() context.Context {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ctx == nil {
-		a.ctx, a.cancel = context.WithCancelCause(a.carry(context.WithoutCancel(a.parent), a.queue, token))
+		a.ctx, a.cancel = context.WithCancelCause(a.withToken(context.WithoutCancel(a.parent), a.queue, token))
 		if e := a.ended.Load(); e != nil && e.known() && !e.released {
 			a.cancel(e.err)
 		}
@@ -318,7 +318,7 @@ func (a *Acquisition) Context() context.Context {
 func (a *Acquisition) ContextFor(ctx context.Context, name string) context.Context {
 	for _, q := range a.queues() {
 		if q.Name == name {
-			return a.carry(ctx, q, a.Token())
+			return a.withToken(ctx, q, a.Token())
 		}
 	}
 	return fencing.NewContext(ctx, "", 0)

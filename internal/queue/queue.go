@@ -44,9 +44,9 @@ func (q Queue) owner(key string) (lease int64, ok bool) {
 	return k.Lease, ok
 }
 
-// carry returns a child of ctx that carries t as the token of q's name, in q's mode, or of the
+// withToken returns a child of ctx that carries t as the token of q's name, in q's mode, or of the
 // slot that it holds.
-func (a *Acquisition) carry(ctx context.Context, q Queue, t fencing.Token) context.Context {
+func (a *Acquisition) withToken(ctx context.Context, q Queue, t fencing.Token) context.Context {
 	switch slot, ok := a.Slot(); {
 	case ok:
 		return fencing.NewContext(ctx, keys.SlotResource(q.Name, slot), t)

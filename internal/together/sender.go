@@ -87,7 +87,7 @@ func (s *Sender) offer(w *Write, alone bool) (p *part, ticket int, avoid *cluste
 	p, ticket, fx := s.m.offer(w, s.c.TakesNested(), alone, now)
 	avoid = s.m.lanes.silent()
 	company := s.company
-	s.carry(fx, now)
+	s.carryOut(fx, now)
 	s.mu.Unlock()
 	if company != nil && p != nil {
 		company(*w)
@@ -141,7 +141,7 @@ func (s *Sender) sendAlone(ctx context.Context, w *Write, ticket int, avoid *clu
 	} else if s.m.noSpace && puts(ran(w.Txn, resp)) {
 		s.m.put()
 	}
-	s.carry(s.m.finished(ticket, now), now)
+	s.carryOut(s.m.finished(ticket, now), now)
 	return resp, err
 }
 
@@ -218,7 +218,7 @@ func (s *Sender) finished(ticket int) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.carry(s.m.finished(ticket, now), now)
+	s.carryOut(s.m.finished(ticket, now), now)
 }
 
 func deliver(parts []*part, what func(i int) verdict) {
@@ -227,8 +227,8 @@ func deliver(parts []*part, what func(i int) verdict) {
 	}
 }
 
-// carry carries fx out, and sets the timer if a write waits; s.mu is held.
-func (s *Sender) carry(fx effects, now time.Time) {
+// carryOut carries fx out, and sets the timer if a write waits; s.mu is held.
+func (s *Sender) carryOut(fx effects, now time.Time) {
 	switch len(fx.send) {
 	case 0:
 	case 1:
@@ -266,7 +266,7 @@ func (s *Sender) tick() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.armed = time.Time{}
-	s.carry(s.m.tick(now), now)
+	s.carryOut(s.m.tick(now), now)
 }
 
 // Began implements [cluster.Lanes].
@@ -281,7 +281,7 @@ func (s *Sender) Ended(ticket int, answered bool) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.carry(s.m.ended(ticket, answered, now), now)
+	s.carryOut(s.m.ended(ticket, answered, now), now)
 }
 
 // Hold is for tests. From now on every write waits up to d for others, and n are sent in one

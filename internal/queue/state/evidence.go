@@ -71,7 +71,7 @@ func (ev Enqueued) apply(a *Machine) Effects {
 	}
 	alone := ev.Whole && ev.Predecessor == Key{}
 	if alone && a.Limit > 0 {
-		return a.turn(ev.Taken, ev.Revision)
+		return a.takeOrWait(ev.Taken, ev.Revision)
 	}
 	if alone {
 		a.owns(ByEnqueue)
@@ -107,7 +107,7 @@ func (ev Answered) apply(a *Machine) Effects {
 	}
 	if a.Limit > 0 {
 		a.slots.queried = true
-		return a.turn(ev.Taken, ev.Revision)
+		return a.takeOrWait(ev.Taken, ev.Revision)
 	}
 	if a.Delays() && (ev.Unclean || a.sawShared) {
 		a.delayed = true

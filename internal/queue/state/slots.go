@@ -45,9 +45,9 @@ func Free(limit int, taken []Taken) (slot int, ok bool) {
 	return slot, true // below limit: not even limit slots are held
 }
 
-// turn decides what follows when it is the first in the turnstile, and an answer at revision
+// takeOrWait decides what follows when it is the first in the turnstile, and an answer at revision
 // rev showed which slots are held.
-func (a *Machine) turn(taken []Taken, rev int64) (fx Effects) {
+func (a *Machine) takeOrWait(taken []Taken, rev int64) (fx Effects) {
 	if a.predecessor != (Key{}) {
 		a.predecessor, a.deletedAt, a.preBroken, fx.Unfollow = Key{}, 0, false, true
 	}

@@ -73,7 +73,7 @@ func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, names []
 	if err != nil {
 		return nil, nil, o.withExitCode(ctx, err, nil)
 	}
-	look := func(ctx context.Context) blocker {
+	readBlocker := func(ctx context.Context) blocker {
 		ctx, cancel := context.WithTimeout(ctx, o.DialTimeout)
 		defer cancel()
 		return blockerOf(ctx, client, names, o.etcd, onLease(session.ID()))
@@ -82,21 +82,21 @@ func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, names []
 		trying, cancel := context.WithTimeout(ctx, o.DialTimeout)
 		defer cancel()
 		held, err := o.take(trying, session, names, true)
-		return held, session, o.withExitCode(ctx, err, look)
+		return held, session, o.withExitCode(ctx, err, readBlocker)
 	}
-	defer o.reportWait(ctx, say, o.Verbose, look)()
+	defer o.reportWait(ctx, say, o.Verbose, readBlocker)()
 	if o.wait > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(o.wait), errWaited)
 		defer cancel()
 	}
 	held, err := o.take(ctx, session, names, false)
-	return held, session, o.withExitCode(ctx, err, look)
+	return held, session, o.withExitCode(ctx, err, readBlocker)
 }
 
-// withExitCode adds an exit code to an error of acquire; ctx knows of signals and --wait, look of who
-// holds the name.
-func (o *lockOptions) withExitCode(ctx context.Context, err error, look func(context.Context) blocker) error {
+// withExitCode adds an exit code to an error of acquire. ctx knows of signals and --wait;
+// readBlocker reads who holds the name.
+func (o *lockOptions) withExitCode(ctx context.Context, err error, readBlocker func(context.Context) blocker) error {
 	cause, sig := context.Cause(ctx), signalIn(ctx)
 	switch {
 	case err == nil:
@@ -104,7 +104,7 @@ func (o *lockOptions) withExitCode(ctx context.Context, err error, look func(con
 	case sig != nil:
 		return cut(sig)
 	case cause == errWaited, errors.Is(err, lock.ErrBusy):
-		return o.refusal(look(context.WithoutCancel(ctx)))
+		return o.refusal(readBlocker(context.WithoutCancel(ctx)))
 	}
 	return cli.Reach(err)
 }

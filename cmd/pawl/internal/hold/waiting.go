@@ -61,7 +61,7 @@ const patience = time.Second
 
 // reportWait reports a wait that lasts, until stop, which waits for it to return. A terminal gets the
 // text for people; anything else needs --verbose.
-func (o *waiting) reportWait(ctx context.Context, r reporter, verbose bool, look func(context.Context) blocker) (stop func()) {
+func (o *waiting) reportWait(ctx context.Context, r reporter, verbose bool, readBlocker func(context.Context) blocker) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	gone := make(chan struct{})
 	go func() { // returns after stop, which waits for it
@@ -71,7 +71,7 @@ func (o *waiting) reportWait(ctx context.Context, r reporter, verbose bool, look
 		case <-ctx.Done():
 			return
 		}
-		q := look(ctx)
+		q := readBlocker(ctx)
 		switch {
 		case ctx.Err() != nil:
 		case r.json:

@@ -340,7 +340,7 @@ func TestMaxHoldEndsWhatItsClientKeepsAlive(t *testing.T) {
 	})
 }
 
-// A client that is told of a lock when its belief in it is over gives it back itself, and does not
+// A client that learns of a lock when its belief in it has expired gives it back itself, and does not
 // learn what ends it.
 func TestNoRenewIsAnsweredWithABeliefThatHasExpired(t *testing.T) {
 	const hold = 5 * time.Second

@@ -126,7 +126,7 @@ func (w *system) step(op, a, b byte) {
 	case 0, 1: // Acquire
 		if w.Open(id, who, w.ttl, at, now) == nil {
 			fresh, err := w.Acquire(w.ref(), Params{MaxHold: w.maxHold}, most, at, now)
-			if err != nil { // over: the next one
+			if err != nil { // ended: the next one
 				w.next(a)
 			} else if !fresh || w.engine == nil && w.win(now) {
 				w.answered(sent, at, now)
