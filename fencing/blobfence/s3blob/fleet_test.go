@@ -28,7 +28,10 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/fleet"
 )
 
-var runFor = flag.Duration("fleet", 2*time.Second, "how long each fleet runs at least, with the guard and then without")
+var (
+	runFor  = flag.Duration("fleet", 2*time.Second, "how long each fleet runs at least, with the guard and then without")
+	seedFor = flag.Uint64("seed", 0, "of the fleets with readers; 0: at random")
+)
 
 // dial returns a client of the gateway at a socket.
 func dial(socket string) *s3.Client {
@@ -69,6 +72,14 @@ func (s bucketStore) Read(ctx context.Context, resource string, t fencing.Token)
 	return string(body), err
 }
 
+func (s bucketStore) ReadShared(ctx context.Context, resource string, t fencing.Token) (string, error) {
+	body, err := s.Fence.ReadShared(ctx, resource, t)
+	if errors.Is(err, blobfence.ErrNotFound) {
+		err = nil
+	}
+	return string(body), err
+}
+
 // Write without the guard is conditional on the version of the moment, which is no condition.
 func (s bucketStore) Write(ctx context.Context, resource string, t fencing.Token, value string) error {
 	if s.guard {
@@ -86,15 +97,15 @@ func (s bucketStore) Write(ctx context.Context, resource string, t fencing.Token
 	}
 }
 
-func runFleet(t *testing.T, guard bool, seed uint64, least time.Duration) fleet.Result {
+func runFleet(t *testing.T, guard bool, readers fleet.Readers, seed uint64, least time.Duration) fleet.Result {
 	g := start(t)
 	dir, err := os.MkdirTemp("", "s3fleet")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	p := fleet.NewProxy(t, filepath.Join(dir, "proxy"), filepath.Join(g.dir, "sock"))
 	// The gateway takes its time: a longer lease lets some turns end within it.
-	r := fleet.Fleet{Store: "S3", Open: openBucket, Address: p.Path, Guard: guard, For: least, TTL: 250 * time.Millisecond, Cut: p.Cut, Seed: seed}.Run(t)
-	t.Logf("guard %t, seed %d: %v", guard, seed, r)
+	r := fleet.Fleet{Store: "S3", Open: openBucket, Address: p.Path, Guard: guard, For: least, TTL: 250 * time.Millisecond, Cut: p.Cut, Seed: seed, Readers: readers}.Run(t)
+	t.Logf("guard %t, %v, seed %d: %v", guard, readers, seed, r)
 	require.Positive(t, r.Acked, "nothing was written, so nothing was shown")
 	require.Positive(t, r.Expired, "no lease was outlived, so nothing was shown")
 	return r
@@ -102,13 +113,19 @@ func runFleet(t *testing.T, guard bool, seed uint64, least time.Duration) fleet.
 
 func TestFleetLosesNoUpdateWithTheGuardAndSomeWithoutIt(t *testing.T) {
 	seed := rand.Uint64()
-	guarded := runFleet(t, true, seed, *runFor)
+	guarded := runFleet(t, true, fleet.NoReaders, seed, *runFor)
 	assert.Zero(t, guarded.Lost, "%q", guarded.Missing)
 	assert.NoError(t, fencetest.Check(guarded.History))
 
-	bare := runFleet(t, false, seed, *runFor)
+	bare := runFleet(t, false, fleet.NoReaders, seed, *runFor)
 	for more := uint64(1); bare.Lost == 0 && more < 5; more++ { // a short run may be lucky
-		bare = runFleet(t, false, seed+more, *runFor<<more)
+		bare = runFleet(t, false, fleet.NoReaders, seed+more, *runFor<<more)
 	}
 	assert.Positive(t, bare.Lost, "without the guard nothing was lost either: this test shows nothing")
+}
+
+func TestFleetOfReadersAndWritersIsRightWithTwoRegistersAndNotWithOne(t *testing.T) {
+	fleet.CheckReaders(t, *seedFor, *runFor, func(readers fleet.Readers, seed uint64, least time.Duration) fleet.Result {
+		return runFleet(t, true, readers, seed, least)
+	})
 }

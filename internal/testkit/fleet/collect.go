@@ -6,6 +6,7 @@ import (
 	"context"
 	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,7 @@ func (y *yard) collect(t testing.TB) {
 			y.result.Unknown++
 		}
 	}
+	y.result.faults()
 	store, err := y.fleet.Open(y.fleet.Address, y.fleet.Guard)
 	if err != nil {
 		t.Fatal(err)
@@ -72,6 +74,32 @@ func (y *yard) compare(t testing.TB, store Store, resource string, ids map[strin
 	for id := range ids {
 		if len(y.result.Missing) < 5 {
 			y.result.Missing = append(y.result.Missing, resource+" lacks "+id)
+		}
+	}
+}
+
+// faults counts the two that a single register commits. fencetest.Check, which looks for these and for others, stops at the first.
+func (r *Result) faults() {
+	byResource := map[string][]fencetest.Op{}
+	for _, o := range r.History {
+		byResource[o.Resource] = append(byResource[o.Resource], o)
+	}
+	for _, o := range r.History {
+		// A later holder that o conflicts with.
+		later := func(p fencetest.Op) bool { return p.Token > o.Token && !(p.Shared && o.Shared) }
+		there := slices.ContainsFunc(byResource[o.Resource], func(p fencetest.Op) bool {
+			switch o.Outcome {
+			case fencetest.Refused:
+				return p.Outcome != fencetest.NotApplied && p.Call < o.Return && later(p)
+			default:
+				return p.Outcome == fencetest.Applied && p.Return < o.Call && later(p)
+			}
+		})
+		switch {
+		case o.Outcome == fencetest.Refused && !there:
+			r.Needless++
+		case o.Outcome == fencetest.Applied && there:
+			r.Stale++
 		}
 	}
 }

@@ -34,6 +34,7 @@ type Fleet struct {
 type Result struct {
 	Acked, Lost        int
 	Refused, Unknown   int
+	Needless, Stale    int // refused to one who holds; admitted after a later holder that conflicts
 	Stops, Kills, Cuts int
 	Expired            int // leases
 	History            []fencetest.Op
@@ -43,8 +44,8 @@ type Result struct {
 
 // String is the result on one line.
 func (r Result) String() string {
-	return fmt.Sprintf("%d writes acknowledged, %d lost; %d operations refused, %d with unknown outcome; %d stops, %d kills, %d cuts, %d leases expired, of %v at the end",
-		r.Acked, r.Lost, r.Refused, r.Unknown, r.Stops, r.Kills, r.Cuts, r.Expired, r.TTL)
+	return fmt.Sprintf("%d writes acknowledged, %d lost; %d operations refused, %d of them needlessly, %d admitted too late, %d with unknown outcome; %d stops, %d kills, %d cuts, %d leases expired, of %v at the end",
+		r.Acked, r.Lost, r.Refused, r.Needless, r.Stale, r.Unknown, r.Stops, r.Kills, r.Cuts, r.Expired, r.TTL)
 }
 
 const resources = 3
