@@ -154,16 +154,12 @@ func (s *Service) Close(ctx context.Context) error {
 		return nil
 	}
 	var err error
+	pause := newPause()
 	for ctx.Err() == nil { // each call is bounded, and returns at once if it is decided
 		if err = own.Close(ctx); err == nil {
 			return nil
 		}
-		t := time.NewTimer(100 * time.Millisecond)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-		}
+		pause.Sleep(ctx)
 	}
 	return err
 }

@@ -3,7 +3,6 @@ package locks
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	"github.com/pawl-locks/pawl/internal/clock"
@@ -72,19 +71,12 @@ func (s *Service) wins(ctx context.Context, ref table.Ref, p *part) bool {
 
 // queue acquires until the lock is held; nil: it was refused, or is no longer wanted.
 func (s *Service) queue(ctx context.Context, ref table.Ref, p *part) *held {
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	for pause := newPause(); ; {
 		h, err := p.want.acquire(context.WithValue(ctx, partKey{}, p), s)
 		if err == nil {
 			return h
 		}
-		if ctx.Err() != nil || s.failed(ref, p, err) {
-			return nil
-		}
-		t := time.NewTimer(pause)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
+		if ctx.Err() != nil || s.failed(ref, p, err) || !pause.Sleep(ctx) {
 			return nil
 		}
 	}

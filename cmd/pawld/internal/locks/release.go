@@ -73,6 +73,7 @@ func (s *Service) release(ref table.Ref) {
 	s.work.Add(1)
 	go func() { // returns when it is decided, or life ends
 		defer s.work.Done()
+		pause := newPause()
 		for s.life.Err() == nil { // the engine tries, too: what is refused is not requested again without a pause
 			ctx, cancel := context.WithTimeout(s.life, 5*time.Second)
 			err := p.held.back(ctx)
@@ -88,12 +89,7 @@ func (s *Service) release(ref table.Ref) {
 				close(p.released)
 				return
 			}
-			t := time.NewTimer(100 * time.Millisecond)
-			select {
-			case <-t.C:
-			case <-s.life.Done():
-				t.Stop()
-			}
+			pause.Sleep(s.life)
 		}
 	}()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
 )
@@ -27,12 +28,7 @@ func (s *Service) AwaitSpace(ctx context.Context, full func()) bool {
 			waited = true
 			full()
 		}
-		t := time.NewTimer(spaceProbe)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-		}
+		backoff.Sleep(ctx, spaceProbe)
 	}
 	return !waited
 }

@@ -108,7 +108,7 @@ func (s *Service) takeOver(ctx context.Context, saved Saved) (*pawl.Session, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.TTL())
 	defer cancel()
-	for {
+	for pause := newPause(); ; {
 		own, err := s.client.NewSession(ctx, lease.Options{Resume: h, Owner: s.cfg.Owner})
 		if err == nil {
 			<-s.own
@@ -119,12 +119,7 @@ func (s *Service) takeOver(ctx context.Context, saved Saved) (*pawl.Session, err
 		if errors.Is(err, lease.ErrTakenOver) || errors.Is(err, lease.ErrRevoked) || ctx.Err() != nil {
 			return nil, fmt.Errorf("take over the predecessor's session: %w", err)
 		}
-		t := time.NewTimer(200 * time.Millisecond)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-		}
+		pause.Sleep(ctx)
 	}
 }
 
@@ -159,7 +154,7 @@ func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow,
 		discard()
 		return
 	}
-	for own.Err() == nil && ctx.Err() == nil {
+	for pause := newPause(); own.Err() == nil && ctx.Err() == nil; {
 		within, cancel := context.WithTimeout(ctx, 5*time.Second)
 		h, err := w.resume(within, own, from.Keys, from.Token)
 		cancel()
@@ -194,12 +189,7 @@ func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow,
 			break
 		}
 		s.cfg.Logger.Warn("a lock is not taken over yet", "name", w.Names, "cause", err)
-		t := time.NewTimer(100 * time.Millisecond)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-		}
+		pause.Sleep(ctx)
 	}
 	discard()
 }
