@@ -294,6 +294,12 @@ func init() {
 		}
 		return s.client.host(), nil
 	}
+	inside.Carry = func(v any, names []string) error {
+		if s, ok := v.(sessionsOf); ok {
+			return s.carry(names)
+		}
+		return nil
+	}
 	inside.SessionOf = func(v any) *session.Session {
 		if s, _ := v.(*Session); s != nil {
 			return s.engine

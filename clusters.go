@@ -100,11 +100,12 @@ func (c *Clusters) For(name string) Sessions {
 	if label == "" {
 		return sessionsOf{}
 	}
-	return sessionsOf{label, c.clients[label]}
+	return sessionsOf{c, label, c.clients[label]}
 }
 
 // ForAll is For of several names, for a lock of all of them. They must be on one cluster;
-// otherwise the error contains two that are not.
+// otherwise the error contains two that are not. A lock.Multi reports that too if it is made
+// with For of one of its names.
 func (c *Clusters) ForAll(names ...string) (Sessions, error) {
 	if c == nil || len(c.labels) == 0 {
 		return nil, errNoClusters
@@ -112,21 +113,39 @@ func (c *Clusters) ForAll(names ...string) (Sessions, error) {
 	if len(names) == 0 {
 		return nil, errors.New("pawl: clusters: no names")
 	}
-	first := c.Label(names[0])
-	for _, name := range names[1:] {
-		if label := c.Label(name); label != first {
-			return nil, fmt.Errorf("pawl: clusters: %q is on %q, %q on %q: names that are locked together must be on one cluster", names[0], first, name, label)
-		}
+	s := c.For(names[0]).(sessionsOf)
+	if err := s.carry(names); err != nil {
+		return nil, err
 	}
-	return c.For(names[0]), nil
+	return s, nil
 }
 
 var errNoClusters = errors.New("pawl: clusters: nil Clusters, or not made by NewClusters")
 
 // sessionsOf are the sessions of one cluster; the zero value has none.
 type sessionsOf struct {
+	of     *Clusters
 	label  string
 	client *Client
+}
+
+// carry reports the first of names, which are to be locked together, that is on another
+// cluster.
+func (s sessionsOf) carry(names []string) error {
+	if s.of == nil {
+		return nil // Session says so
+	}
+	for _, name := range names {
+		label := s.of.Label(name)
+		switch {
+		case label == s.label:
+		case s.of.Label(names[0]) == s.label:
+			return fmt.Errorf("pawl: clusters: %q is on %q, %q on %q: names that are locked together must be on one cluster", names[0], s.label, name, label)
+		default:
+			return fmt.Errorf("pawl: clusters: %q is on %q, and the sessions are those of %q", name, label, s.label)
+		}
+	}
+	return nil
 }
 
 // Session is the session of the cluster's Client, as Client.Session returns it.

@@ -15,8 +15,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/queue"
 )
 
-// MaxNames is how many names a Multi has at most: half of what fits into one transaction at
-// etcd's default limit.
+// MaxNames is how many names a Multi has at most: half as many exclusive names as fit into one
+// transaction at etcd's default limit, and three quarters as many shared ones.
 const MaxNames = 32
 
 // A Want is a name and the mode in which to acquire it: see Exclusive and Shared.
@@ -46,10 +46,10 @@ type Multi struct {
 }
 
 // NewMulti makes a Multi of 1 to 32 names; it does no I/O. s is as for New. All names must be
-// on one cluster, which pawl.Clusters.ForAll checks. The first call reports invalid arguments:
-// those that New reports; no names, too many, or the same twice; a Delay with more than one
-// name, or with a shared one; EtcdLayout with a shared name, or with a name that lies within
-// another.
+// on one cluster: with pawl.Clusters, s is that of ForAll. The first call reports invalid
+// arguments: those that New reports; no names, too many, or the same twice; a name that
+// pawl.Clusters has on another cluster than s; a Delay with more than one name, or with a shared
+// one; EtcdLayout with a shared name, or with a name that lies within another.
 func NewMulti(s pawl.Sessions, opts Options, wants ...Want) *Multi {
 	return &Multi{sessions: s, opts: opts, wants: slices.Clone(wants)}
 }
@@ -180,6 +180,9 @@ func (m *Multi) check(ctx context.Context) error {
 		if err := m.checkWant(i, want); err != nil {
 			return err
 		}
+	}
+	if err := inside.Carry(m.sessions, m.Names()); err != nil {
+		return err
 	}
 	if ctx.Err() != nil {
 		return cluster.EndOf(ctx)

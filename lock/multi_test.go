@@ -174,21 +174,49 @@ func TestBadSetsAreClearErrors(t *testing.T) {
 	})
 }
 
-// Names of two clusters are refused where the sessions for them are asked for.
+// Names of two clusters are refused where the sessions for them are asked for, and by a set
+// with the sessions of one name's cluster, or of neither's.
 func TestASetOfTwoClustersIsRefused(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		a := w.client(pawl.Config{})
 		clusters, err := pawl.NewClusters(map[string]*pawl.Client{"a": a, "b": w.client(pawl.Config{})})
 		require.NoError(w, err)
-		var names []string
-		for i := 0; len(names) < 2; i++ {
+		on := map[string][]string{} // names, by label
+		for i := 0; len(on["a"]) < 2 || len(on["b"]) < 2; i++ {
 			name := fmt.Sprint("n", i)
-			if len(names) == 0 || clusters.Label(name) != clusters.Label(names[0]) {
-				names = append(names, name)
-			}
+			on[clusters.Label(name)] = append(on[clusters.Label(name)], name)
 		}
-		_, err = clusters.ForAll(names...)
+		one, other := on["a"], on["b"]
+		_, err = clusters.ForAll(one[0], other[0])
 		require.ErrorContains(w, err, "must be on one cluster")
+
+		synctest.Wait()
+		before := w.f.Counts()
+		for want, m := range map[string]*lock.Multi{
+			"must be on one cluster": lock.NewMulti(clusters.For(one[0]), lock.Options{}, lock.Exclusive(one[0]), lock.Shared(other[0])),
+			`is on "b"`:              lock.NewMulti(clusters.For(one[0]), lock.Options{}, lock.Exclusive(other[0]), lock.Exclusive(one[0])),
+			`those of "a"`:           lock.NewMulti(clusters.For(one[0]), lock.Options{}, lock.Exclusive(other[0]), lock.Exclusive(other[1])),
+		} {
+			_, err := m.Acquire(w.Context())
+			require.ErrorContains(w, err, want)
+			_, err = m.TryAcquire(w.Context())
+			require.ErrorContains(w, err, want)
+			_, err = m.Resume(w.Context(), []string{"k", "l"}, 1)
+			require.ErrorContains(w, err, want)
+			require.ErrorContains(w, m.Do(w.Context(), func(context.Context, *lock.HeldMulti) error { return nil }), want)
+		}
+		assert.Empty(w, w.f.Counts().Since(before).Received)
+
+		all, err := clusters.ForAll(one...)
+		require.NoError(w, err)
+		for _, s := range []pawl.Sessions{all, clusters.For(one[1]), a} {
+			h, err := lock.NewMulti(s, lock.Options{}, lock.Exclusive(one[0]), lock.Exclusive(one[1])).Acquire(w.Context())
+			require.NoError(w, err)
+			require.NoError(w, h.Release(w.Context()))
+		}
+		var none *pawl.Clusters
+		_, err = lock.NewMulti(none.For("a"), lock.Options{}, lock.Exclusive("a")).Acquire(w.Context())
+		assert.ErrorContains(w, err, "not made by NewClusters")
 	})
 }
 
