@@ -302,27 +302,58 @@ func TestPermitsAndSetsHeldCostNoGoroutine(t *testing.T) {
 	})
 }
 
-// Nor for each waiter beyond its caller.
+// Nor for each waiter beyond its caller, in any mode.
 func TestAThousandWaitersCostNoGoroutineBeyondTheirCallers(t *testing.T) {
-	inBubbleOf(t, 1, func(w *fixture) {
-		h := w.acquire(w.session())
-		s := w.session()
-		ctx, cancel := context.WithCancel(w.Context())
-		all := []*attempt{w.acquiring(ctx, mutex(s))}
-		time.Sleep(time.Second)
-		before := settledGoroutines()
-		for range 1000 {
-			all = append(all, w.acquiring(ctx, mutex(s)))
-		}
-		// Two watches each, so four streams more, as above.
-		assert.LessOrEqual(w, settledGoroutines(), before+1000+4*8)
-		cancel()
-		for _, a := range all {
-			assert.ErrorIs(w, a.failed(), context.Canceled)
-		}
-		w.release(h)
-		w.clear()
-	})
+	for name, mode := range map[string]struct {
+		watches int // of each, at most
+		acquire func(ctx context.Context, s *pawl.Session) error
+	}{
+		"exclusive": {2, func(ctx context.Context, s *pawl.Session) error { _, err := mutex(s).Acquire(ctx); return err }},
+		"shared":    {2, func(ctx context.Context, s *pawl.Session) error { _, err := mutex(s).AcquireShared(ctx); return err }},
+		"set": {3, func(ctx context.Context, s *pawl.Session) error {
+			_, err := lock.NewMulti(s, lock.Options{}, lock.Exclusive("name"), lock.Shared("other")).Acquire(ctx)
+			return err
+		}},
+		"permit": {2, func(ctx context.Context, s *pawl.Session) error { _, err := semaphore(s, 1).Acquire(ctx); return err }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubbleOf(t, 1, func(w *fixture) {
+				var release func(context.Context) error
+				if name == "permit" {
+					release = w.permit(w.session(), 1).Release
+				} else {
+					release = w.acquire(w.session()).Release
+				}
+				s := w.session()
+				ctx, cancel := context.WithCancel(w.Context())
+				waiters := 1000
+				if racedetector.On {
+					waiters = 250 // in the same time as without it
+				}
+				ends := make(chan error, waiters+1)
+				wait := func() {
+					go func() { ends <- mode.acquire(ctx, s) }()
+					synctest.Wait()
+				}
+				wait()
+				time.Sleep(time.Second)
+				before := settledGoroutines()
+				for range waiters {
+					wait()
+				}
+				require.Empty(w, ends, "they wait")
+				// Another stream for every 512 watches, as above.
+				streams := (mode.watches*waiters + 511) / 512
+				assert.LessOrEqual(w, settledGoroutines(), before+waiters+8*streams)
+				cancel()
+				for range waiters + 1 {
+					assert.ErrorIs(w, <-ends, context.Canceled)
+				}
+				require.NoError(w, release(w.Context()))
+				w.clear()
+			})
+		})
+	}
 }
 
 // At most 2 KiB for each lock held, its own watch included. The server's part, in

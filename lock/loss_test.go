@@ -259,9 +259,15 @@ func TestReleaseSaysWhetherItWasHeldUntilThen(t *testing.T) {
 // A2 (hazard), A3: a waiter's own end returns at once, with the cause alone, and
 // the holder is not touched.
 func TestAWaitersOwnEndReturnsAtOnce(t *testing.T) {
+	t.Run("exclusive", func(t *testing.T) { testAWaitersOwnEnd(t, (*fixture).acquiring) })
+	t.Run("shared", func(t *testing.T) { testAWaitersOwnEnd(t, (*fixture).sharing) })
+}
+
+func testAWaitersOwnEnd(t *testing.T, start func(*fixture, context.Context, *lock.Mutex) *attempt) {
 	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
 		holder := w.acquire(w.session())
-		waiter := w.waiting(s)
+		waiter := start(w, w.Context(), mutex(s))
+		require.True(w, waiter.waits())
 		own := ""
 		for _, k := range w.keys() {
 			if k != holder.Key() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -76,9 +77,15 @@ func TestASetOfAnySizeCostsTwoRequests(t *testing.T) {
 	})
 }
 
-// Budget, ML4: one that waits for several watches one key that is not its own at a time, and
-// queries once for each that goes.
+// Budget, ML4: one that waits for several watches one key that is not its own at a time: the
+// last-created. It queries only when that one goes, and then watches the last of those that are
+// left: so once if they go in the order in which they came, and once for each in the reverse.
 func TestAWaitingSetHasOneForeignWatchAtATime(t *testing.T) {
+	t.Run("in order", func(t *testing.T) { testOneForeignWatch(t, false) })
+	t.Run("in reverse", func(t *testing.T) { testOneForeignWatch(t, true) })
+}
+
+func testOneForeignWatch(t *testing.T, reverse bool) {
 	const names = 5
 	inBubble(t, func(w *fixture) {
 		holders := make([]*lock.Held, names)
@@ -96,12 +103,21 @@ func TestAWaitingSetHasOneForeignWatchAtATime(t *testing.T) {
 		var got func() (*lock.HeldMulti, error)
 		n := w.counted(func() { got, _ = w.collecting(w.Context(), lock.NewMulti(s, lock.Options{}, all...)) })
 		assert.Equal(w, map[string]int{"Txn": 1, "Watch": names + 1}, n.Received, "its own keys, and one")
-		for i, h := range holders {
-			n := w.counted(func() { require.NoError(w, h.Release(w.Context())) })
-			if i < names-1 {
-				assert.Equal(w, 1, n.Received["Txn"], "the release: it waits for the last-created of them")
-			}
+		if reverse {
+			slices.Reverse(holders)
 		}
+		for i, h := range holders[:names-1] {
+			n := w.counted(func() {
+				require.NoError(w, h.Release(w.Context()))
+				time.Sleep(100 * time.Millisecond) // a cancel waits to be sent with others
+			})
+			want := map[string]int{"Txn": 1, "Watch": 1} // the holder's: it releases, and cancels its own watch
+			if reverse {
+				want = map[string]int{"Txn": 2, "Watch": 3} // the set queries, cancels the one watch, and makes another
+			}
+			assert.Equal(w, want, n.Received, "release %d", i)
+		}
+		require.NoError(w, holders[names-1].Release(w.Context()))
 		h, err := got()
 		require.NoError(w, err)
 		require.NoError(w, h.Release(w.Context()))

@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,26 +68,40 @@ func TestASharedLockBehindAnExclusiveOneIsWithinItsBudget(t *testing.T) {
 	})
 }
 
-// Budget: an exclusive one behind many shared ones queries once where they leave in the order
-// in which they came, and has two watches at a time.
-func TestAnExclusiveLockBehindReadersQueriesOnceIfTheyLeaveInOrder(t *testing.T) {
+// Budget: an exclusive one behind many shared ones has two watches at a time, and queries only
+// when the last-created of them leaves: once if they leave in the order in which they came, and
+// once for each in the reverse, which is the worst.
+func TestAnExclusiveLockBehindReadersQueriesWhenTheLastOfThemLeaves(t *testing.T) {
 	const readers = 20
-	inBubble(t, func(w *fixture) {
-		var held []*lock.Held
-		for range readers {
-			held = append(held, w.acquireShared(w.session()))
-		}
-		writer := w.waiting(w.session())
-		n := w.counted(func() {
-			for _, h := range held {
-				require.NoError(w, h.Release(w.Context()))
-				synctest.Wait()
-			}
-			w.release(writer.won())
+	for name, want := range map[string]struct{ queries, moves int }{"in order": {1, 0}, "in reverse": {readers, readers - 1}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *fixture) {
+				var held []*lock.Held
+				for range readers {
+					held = append(held, w.acquireShared(w.session()))
+				}
+				time.Sleep(time.Second) // they are watched by their own
+				s := w.session()
+				var writer *attempt
+				n := w.counted(func() { writer = w.waiting(s) })
+				assert.Equal(w, map[string]int{"Txn": 1, "Watch": 2}, n.Received, "its own key, and the one before it")
+				if want.moves > 0 {
+					slices.Reverse(held)
+				}
+				n = w.counted(func() {
+					for _, h := range held {
+						require.NoError(w, h.Release(w.Context()))
+						synctest.Wait()
+					}
+					w.release(writer.won())
+					time.Sleep(100 * time.Millisecond) // a cancel waits to be sent with others
+				})
+				assert.Equal(w, readers+want.queries+1, n.Received["Txn"], "their releases, its queries and its release")
+				assert.Equal(w, readers+2*want.moves+2, n.Received["Watch"], "each cancels its own; it cancels one and makes one at each move, and cancels both at the end")
+				w.clear()
+			})
 		})
-		assert.Equal(w, readers+2, n.Received["Txn"], "their releases, its query and its release")
-		w.clear()
-	})
+	}
 }
 
 // sharing starts an AcquireShared, and returns when it waits for something.
