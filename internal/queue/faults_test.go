@@ -207,18 +207,23 @@ func eachFault(t *testing.T, f func(w *fixture, fa fault)) {
 // eachFaultInEachMode is eachFault for an exclusive and for a shared acquisition, which the
 // fixture's queue says, for one of several names, and for one of a semaphore's only slot.
 func eachFaultInEachMode(t *testing.T, f func(w *fixture, fa fault)) {
+	eachMode(t, func(t *testing.T, set func(w *fixture)) {
+		eachFault(t, func(w *fixture, fa fault) {
+			set(w)
+			f(w, fa)
+		})
+	})
+}
+
+// eachMode runs f for each of these modes, which set gives to a fixture's queue.
+func eachMode(t *testing.T, f func(t *testing.T, set func(w *fixture))) {
 	for name, set := range map[string]func(w *fixture){
 		"exclusive": func(*fixture) {},
 		"shared":    func(w *fixture) { w.shared = true },
 		"set":       func(w *fixture) { w.set = []string{"name2", "name3"} },
 		"permit":    func(w *fixture) { w.limit = 1 },
 	} {
-		t.Run(name, func(t *testing.T) {
-			eachFault(t, func(w *fixture, fa fault) {
-				set(w)
-				f(w, fa)
-			})
-		})
+		t.Run(name, func(t *testing.T) { f(t, set) })
 	}
 }
 
@@ -402,6 +407,10 @@ func TestEveryFailureOfAReleaseEndsReleased(t *testing.T) {
 // A7: with every request silent, a call ends with its context; A4: when the
 // faults are over nothing is left.
 func TestACallEndsWithItsContextWhereverTheClusterFallsSilent(t *testing.T) {
+	eachMode(t, testACallEndsWithItsContext)
+}
+
+func testACallEndsWithItsContext(t *testing.T, set func(w *fixture)) {
 	type step struct {
 		at  request
 		try bool
@@ -413,14 +422,19 @@ func TestACallEndsWithItsContextWhereverTheClusterFallsSilent(t *testing.T) {
 		for _, applied := range []bool{false, true} {
 			t.Run(name+map[bool]string{true: ", applied"}[applied], func(t *testing.T) {
 				inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
+					set(w)
 					s, holder := w.session(), (*Acquisition)(nil)
-					if name == "query" || name == "undo" {
+					switch {
+					case name != "query" && name != "undo":
+					case w.shared:
+						holder = w.acquireExclusive(w.session())
+					default:
 						holder = w.acquire(w.session())
 					}
 					if name == "settle" {
 						w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 					}
-					w.f.Inject(st.at.rule(etcdfake.Rule{Lose: !applied, Hang: true}))
+					silent := w.f.Inject(st.at.rule(etcdfake.Rule{Lose: !applied, Hang: true}))
 					ctx, cancel := context.WithTimeout(w.Context(), 700*time.Millisecond)
 					defer cancel()
 					a := w.acquiring(ctx, s, Request{Try: st.try})
@@ -431,6 +445,8 @@ func TestACallEndsWithItsContextWhereverTheClusterFallsSilent(t *testing.T) {
 					err := a.failed()
 					assert.LessOrEqual(w, a.took, 800*time.Millisecond)
 					assert.ErrorIs(w, err, context.DeadlineExceeded)
+					synctest.Wait()
+					assert.NotZero(w, silent.Hits())
 					if name == "undo" { // its later tries are given more time, now and then
 						time.Sleep(time.Second)
 					} else {
@@ -454,7 +470,12 @@ func TestACallEndsWithItsContextWhereverTheClusterFallsSilent(t *testing.T) {
 // A6 (hazard): under NOSPACE an enqueue may have been applied; nothing of it
 // stays, though only deletes go through.
 func TestNoSpaceLeavesNothingBehind(t *testing.T) {
+	eachMode(t, testNoSpaceLeavesNothing)
+}
+
+func testNoSpaceLeavesNothing(t *testing.T, set func(w *fixture)) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
+		set(w)
 		s := w.session()
 		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCNoSpace, Times: 1}))
 		w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCNoSpace, Match: func(q etcdfake.Request) bool {
@@ -466,7 +487,7 @@ func TestNoSpaceLeavesNothingBehind(t *testing.T) {
 		assert.True(w, cluster.IsNoSpace(err), "%v", err)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		assert.Empty(w, w.keys())
+		assert.Empty(w, w.f.Keys("name"))
 		w.f.LiftAll()
 		w.clear()
 	})

@@ -107,19 +107,20 @@ func TestAnEnqueueThatWasRefusedForNothingIsTriedAgain(t *testing.T) {
 // If the reason cannot be known the enqueue is settled: the key exists and waits its turn, or
 // it never will exist.
 func TestEveryFailureOfTheReadAfterARefusalLeavesNothing(t *testing.T) {
-	eachFault(t, func(w *fixture, fa fault) {
+	eachFaultInEachMode(t, func(w *fixture, fa fault) {
 		w.before(isEnqueue, func(t *pb.TxnRequest) { w.f.Put(cancelKeyOf(t), "theirs", 0) })
-		w.f.Inject(request(isWhy).rule(fa.rule))
+		hit := w.f.Inject(request(isWhy).rule(fa.rule))
 		s := w.session()
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
-		c, err := Acquire(ctx, s, w.queue(), Request{})
+		c, err := w.take(ctx, s, Request{})
+		assert.NotZero(w, hit.Hits())
 		if err == nil {
 			w.held(c)
 			w.release(c)
 		}
 		time.Sleep(time.Minute)
-		assert.Empty(w, w.keys())
+		assert.Empty(w, w.f.Keys("name"))
 		require.NoError(w, s.Err())
 		w.release(w.acquire(s))
 	})
