@@ -194,6 +194,21 @@ func TestModeAndNamesAreAttributes(t *testing.T) {
 		require.NoError(w, set.Release(w.Context()))
 		of := attributes(w.ended()["pawl.hold"])
 		assert.Equal(w, []any{"a", []string{"a", "b"}, "exclusive"}, []any{of["pawl.name"], of["pawl.names"], of["pawl.mode"]})
+		assert.NotContains(w, of, "pawl.slot")
+
+		gpus := lock.NewSemaphore(s, "gpus", 2, lock.Options{})
+		first, err := gpus.Acquire(w.Context())
+		require.NoError(w, err)
+		second, err := gpus.Acquire(w.Context())
+		require.NoError(w, err)
+		synctest.Wait()
+		w.shows(map[string]string{"pawl.held{kind=lock,mode=semaphore}": "2", "pawl.waiting{kind=lock,mode=semaphore}": "0"})
+		require.NoError(w, second.Release(w.Context()))
+		of = attributes(w.ended()["pawl.hold"])
+		assert.Equal(w, []any{"gpus", "semaphore", int64(1), second.Key()}, []any{of["pawl.name"], of["pawl.mode"], of["pawl.slot"], of["pawl.key"]})
+		require.NoError(w, first.Release(w.Context()))
+		synctest.Wait()
+		w.shows(map[string]string{"pawl.held{kind=lock,mode=semaphore}": "0"})
 	})
 }
 

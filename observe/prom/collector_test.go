@@ -117,6 +117,27 @@ func TestReadersAndWritersAreCountedApart(t *testing.T) {
 	})
 }
 
+func TestPermitsAreCountedApart(t *testing.T) {
+	inBubble(t, prom.Options{}, func(t *testing.T, c *prom.Collector, cluster *pawltest.Cluster, client *pawl.Client) {
+		m := lock.NewSemaphore(sessionOf(t, client), "gpus", 2, lock.Options{})
+		first, err := m.Acquire(t.Context())
+		require.NoError(t, err)
+		second, err := m.Acquire(t.Context())
+		require.NoError(t, err)
+		_, err = m.TryAcquire(t.Context())
+		require.ErrorIs(t, err, lock.ErrBusy)
+		shows(t, c, `pawl_held{kind="lock",mode="semaphore"} 2`,
+			`pawl_gave_up_total{cause="busy",kind="lock",mode="semaphore"} 1`, `pawl_lost_total{cause="key_deleted",kind="lock",mode="semaphore"} 0`)
+		time.Sleep(time.Second)
+		cluster.Delete(first.Key())
+		<-first.Done()
+		require.NoError(t, second.Release(t.Context()))
+		synctest.Wait()
+		shows(t, c, `pawl_held{kind="lock",mode="semaphore"} 0`, `pawl_lost_total{cause="key_deleted",kind="lock",mode="semaphore"} 1`,
+			`pawl_hold_seconds_count{kind="lock",mode="semaphore"} 2`, `pawl_hold_seconds_sum{kind="lock",mode="semaphore"} 2`)
+	})
+}
+
 func TestTheLifeOfALock(t *testing.T) {
 	inBubble(t, prom.Options{}, func(t *testing.T, c *prom.Collector, cluster *pawltest.Cluster, client *pawl.Client) {
 		m := lock.New(sessionOf(t, client), "n", lock.Options{})

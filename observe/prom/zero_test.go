@@ -17,6 +17,7 @@ func TestWhatAlertsReadBeginsAtZero(t *testing.T) {
 		`pawl_fenced_total{guard="etcd"} 0`, `pawl_fenced_total{guard="storage"} 0`, `pawl_sessions_in_jeopardy_total 0`,
 		`pawl_lost_total{cause="expired",kind="lock",mode="exclusive"} 0`, `pawl_lost_total{cause="expired",kind="election",mode="exclusive"} 0`,
 		`pawl_lost_total{cause="revoked",kind="lock",mode="exclusive"} 0`, `pawl_lost_total{cause="key_deleted",kind="election",mode="exclusive"} 0`,
+		`pawl_lost_total{cause="expired",kind="lock",mode="shared"} 0`, `pawl_lost_total{cause="key_deleted",kind="lock",mode="semaphore"} 0`,
 	)
 	assert.NotContains(t, everySeries(t, c), "pawl_held", "a program that holds no election does not say that nobody leads")
 	c.Observe(t.Context(), observe.CampaignEnqueued{Acquisition: observe.Acquisition{ID: 1}})
