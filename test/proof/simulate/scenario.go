@@ -85,9 +85,13 @@ func (w *scenario) run(test string) string {
 	for _, s := range w.plan.Strikes {
 		striking.Go(func() { // ends when its fault does
 			time.Sleep(s.At)
+			from := w.truth.now()
 			heal := w.server.strike(w, s)
 			time.Sleep(s.Lasts)
 			heal()
+			if s.Kind == "freeze" {
+				w.truth.answeredStale(from, w.truth.now())
+			}
 		})
 	}
 	striking.Wait()

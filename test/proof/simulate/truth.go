@@ -34,6 +34,29 @@ type truth struct {
 	mu     sync.Mutex
 	lives  []*life
 	living map[string]*life
+	stale  []span // when a member answered linearizable reads with what it saw before
+}
+
+// A span is a time with a beginning and an end.
+type span struct{ from, to time.Duration }
+
+// answeredStale records that a member's linearizable reads were stale. No read shows then what an
+// operator did, and pawl renews through reads.
+func (t *truth) answeredStale(from, to time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stale = append(t.stale, span{from, to})
+	slices.SortFunc(t.stale, func(a, b span) int { return int(a.from - b.from) })
+}
+
+// visible is from when on every read shows what was done at at. The caller holds t.mu.
+func (t *truth) visible(at time.Duration) time.Duration {
+	for _, s := range t.stale {
+		if s.from <= at && at < s.to {
+			at = s.to
+		}
+	}
+	return at
 }
 
 func newTruth(now func() time.Duration) *truth {
@@ -231,7 +254,7 @@ func (t *truth) validate(ops []history.Op, ttl time.Duration) (bad []string, res
 		switch {
 		case l.first < 0 || o.Return < l.first:
 			wrong(o, l, "held before it was first")
-		case meddled && call > l.meddled+ttl+history.Grace:
+		case meddled && call > t.visible(l.meddled)+ttl+history.Grace:
 			wrong(o, l, "held long after an operator ended it")
 		case meddled && o.Kind != history.Acquire:
 			continue // learned late, which is allowed

@@ -37,6 +37,15 @@ func TestAnOverwrittenHolderLearnsOfItWithinATTL(t *testing.T) {
 	bad, _ = tr.validate([]history.Op{release(39, 41, history.OK)}, ttl)
 	require.Len(t, bad, 1)
 	assert.Contains(t, bad[0], "long after an operator ended it")
+
+	tr.answeredStale(6*s, 30*s)
+	bad, _ = tr.validate([]history.Op{look(4), look(16)}, ttl)
+	assert.Len(t, bad, 1, "an answer that is stale from 6s on shows what was done at 5s")
+	tr.answeredStale(4*s, 7*s)
+	bad, _ = tr.validate([]history.Op{look(4), look(16), look(34), release(34, 36, history.OK)}, ttl)
+	assert.Empty(t, bad, "no answer showed it before 30s")
+	bad, _ = tr.validate([]history.Op{look(42)}, ttl)
+	assert.Len(t, bad, 1)
 }
 
 // The keys of several names that are acquired at once are put at once.
