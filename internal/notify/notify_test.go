@@ -98,7 +98,7 @@ func TestEventsOfASourceComeInOrderAndOneAtATime(t *testing.T) {
 			for range 50 {
 				putting.Lock()
 				n++
-				if put := f.put(notification{t.Context(), event(n)}); put && i%2 == 0 {
+				if put := f.put(notification{t.Context(), event(n), false}); put && i%2 == 0 {
 					defer f.deliver()
 				} else if put {
 					notifier.enqueue(f)
@@ -110,6 +110,29 @@ func TestEventsOfASourceComeInOrderAndOneAtATime(t *testing.T) {
 	all.Wait()
 	own.Wait()
 	assert.Equal(t, upTo(200), h.all)
+}
+
+// A renewal that was confirmed just before its session ended may be added after the end.
+func TestNothingIsDeliveredAfterTheLastEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, waiting := range []int64{1, maxPending + 2} { // the second: as many as may wait, and more
+			stuck := make(chan struct{})
+			h := &recorder{more: func(int64) { <-stuck }}
+			notifier, own, _ := newNotifier(h)
+			f := notifier.NewSource()
+			f.Later(t.Context(), event(1))
+			synctest.Wait()
+			for n := range waiting {
+				f.Later(t.Context(), event(n+2))
+			}
+			f.Last(t.Context(), event(1000))
+			f.Later(t.Context(), event(1001))
+			close(stuck)
+			own.Wait()
+			f.Now(t.Context(), event(1002))
+			assert.EqualValues(t, 1000, h.all[len(h.all)-1])
+		}
+	})
 }
 
 // An observer may cause further events of the source whose event it receives.

@@ -17,11 +17,13 @@ type Source struct {
 	queue    []notification
 	busy     bool // a goroutine delivers, or the worker is to
 	full     bool // an event was dropped, and that is logged
+	ended    bool // Last was called
 }
 
 type notification struct {
-	ctx context.Context
-	ev  observe.Event
+	ctx  context.Context
+	ev   observe.Event
+	last bool
 }
 
 // maxPending is how many events may wait. Once so many wait, each further event
@@ -31,14 +33,22 @@ const maxPending = 256
 // Now delivers ev before it returns or, where another goroutine delivers already,
 // leaves ev to that goroutine. The caller holds no mutex.
 func (s *Source) Now(ctx context.Context, ev observe.Event) {
-	if s != nil && s.put(notification{ctx, ev}) {
+	if s != nil && s.put(notification{ctx, ev, false}) {
 		s.deliver()
 	}
 }
 
 // Later leaves ev to the worker, and does not wait for its delivery.
 func (s *Source) Later(ctx context.Context, ev observe.Event) {
-	if s != nil && s.put(notification{ctx, ev}) {
+	if s != nil && s.put(notification{ctx, ev, false}) {
+		s.notifier.enqueue(s)
+	}
+}
+
+// Last is Later for the final event: of what other goroutines add from now on nothing is delivered. What they
+// saw may have been true before the end, and is reported too late.
+func (s *Source) Last(ctx context.Context, ev observe.Event) {
+	if s != nil && s.put(notification{ctx, ev, true}) {
 		s.notifier.enqueue(s)
 	}
 }
@@ -57,6 +67,10 @@ func (s *Source) put(e notification) bool {
 func (s *Source) add(e notification) (begin, overflows bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ended {
+		return false, false
+	}
+	s.ended = e.last
 	if len(s.queue) < maxPending {
 		s.queue = append(s.queue, e)
 	} else {

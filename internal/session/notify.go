@@ -92,7 +92,7 @@ func (s *Session) notifyEnded(err error) {
 		level, ev = slog.LevelInfo, observe.SessionClosed{Lease: s.id, Err: err}
 	}
 	s.host.Cluster.Logger().Log(context.Background(), level, "session ended", "lease", hex(s.id), "cause", err.Error())
-	s.events.Later(context.Background(), ev) // a session that no caller received has no source
+	s.events.Last(context.Background(), ev) // a session that no caller received has no source
 }
 
 // hex is a lease's ID as it appears in keys.
