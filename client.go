@@ -294,9 +294,9 @@ func init() {
 		}
 		return s.client.host(), nil
 	}
-	inside.Carry = func(v any, names []string) error {
+	inside.Carry = func(v any, name string, more []string) error {
 		if s, ok := v.(sessionsOf); ok {
-			return s.carry(names)
+			return s.carry(name, more)
 		}
 		return nil
 	}

@@ -94,7 +94,8 @@ func (c *Clusters) Client(name string) *Client {
 
 // For returns the sessions with which to lock name or to campaign for it:
 // lock.New(clusters.For(name), name, …). They are those of the Client of name's cluster; there
-// is one session on each cluster that is used. A lock of another name needs For of that name.
+// is one session on each cluster that is used. A lock of another name needs For of that name: the
+// first call of one whose name is on another cluster fails, and sends nothing.
 func (c *Clusters) For(name string) Sessions {
 	label := c.Label(name)
 	if label == "" {
@@ -114,7 +115,7 @@ func (c *Clusters) ForAll(names ...string) (Sessions, error) {
 		return nil, errors.New("pawl: clusters: no names")
 	}
 	s := c.For(names[0]).(sessionsOf)
-	if err := s.carry(names); err != nil {
+	if err := s.carry(names[0], names[1:]); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -129,20 +130,17 @@ type sessionsOf struct {
 	client *Client
 }
 
-// carry reports the first of names, which are to be locked together, that is on another
-// cluster.
-func (s sessionsOf) carry(names []string) error {
+// carry reports the first of the names of one lock that is on another cluster.
+func (s sessionsOf) carry(first string, more []string) error {
 	if s.of == nil {
 		return nil // Session says so
 	}
-	for _, name := range names {
-		label := s.of.Label(name)
-		switch {
-		case label == s.label:
-		case s.of.Label(names[0]) == s.label:
-			return fmt.Errorf("pawl: clusters: %q is on %q, %q on %q: names that are locked together must be on one cluster", names[0], s.label, name, label)
-		default:
-			return fmt.Errorf("pawl: clusters: %q is on %q, and the sessions are those of %q", name, label, s.label)
+	if label := s.of.Label(first); label != s.label {
+		return fmt.Errorf("pawl: clusters: %q is on %q, and the sessions are those of %q", first, label, s.label)
+	}
+	for _, name := range more {
+		if label := s.of.Label(name); label != s.label {
+			return fmt.Errorf("pawl: clusters: %q is on %q, %q on %q: names that are locked together must be on one cluster", first, s.label, name, label)
 		}
 	}
 	return nil

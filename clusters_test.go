@@ -9,8 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/lock"
 )
 
 // clustersOf is Clusters with a fake cluster for each label.
@@ -150,4 +152,40 @@ func TestSeveralNamesAreOfOneClusterOrAreRefused(t *testing.T) {
 	assert.ErrorContains(t, err, `"jobs/42" is on "one", "a" on "two"`)
 	_, err = s.ForAll()
 	assert.ErrorContains(t, err, "no names")
+}
+
+// Where nobody else looks for a name, a lock of it would exclude nobody.
+func TestOneClustersSessionsLockNoNameOfAnother(t *testing.T) {
+	clusters := clustersOf(t, "a", "b")
+	on := map[string]string{} // a name, by label
+	for i := 0; len(on) < 2; i++ {
+		name := fmt.Sprint("n", i)
+		on[clusters.Label(name)] = name
+	}
+	for what, acquire := range map[string]func(s pawl.Sessions, name string) error{
+		"a lock": func(s pawl.Sessions, name string) error {
+			h, err := lock.New(s, name, lock.Options{}).Acquire(t.Context())
+			if err == nil {
+				err = h.Release(t.Context())
+			}
+			return err
+		},
+		"a permit": func(s pawl.Sessions, name string) error {
+			p, err := lock.NewSemaphore(s, name, 2, lock.Options{}).Acquire(t.Context())
+			if err == nil {
+				err = p.Release(t.Context())
+			}
+			return err
+		},
+		"a term": func(s pawl.Sessions, name string) error {
+			term, err := elect.New(s, name, elect.Options{}).Campaign(t.Context(), nil)
+			if err == nil {
+				err = term.Resign(t.Context())
+			}
+			return err
+		},
+	} {
+		assert.NoError(t, acquire(clusters.For(on["b"]), on["b"]), what)
+		assert.ErrorContains(t, acquire(clusters.For(on["a"]), on["b"]), `is on "b", and the sessions are those of "a"`, what)
+	}
 }

@@ -158,6 +158,9 @@ func (e *Election) check(ctx context.Context) error {
 	if err := keys.CheckName(e.name, e.opts.EtcdLayout); err != nil {
 		return err
 	}
+	if err := inside.Carry(e.sessions, e.name, nil); err != nil {
+		return err
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -181,7 +181,8 @@ func (m *Multi) check(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := inside.Carry(m.sessions, m.Names()); err != nil {
+	names := m.Names()
+	if err := inside.Carry(m.sessions, names[0], names[1:]); err != nil {
 		return err
 	}
 	if ctx.Err() != nil {

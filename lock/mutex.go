@@ -250,6 +250,9 @@ func (m *Mutex) check(ctx context.Context) error {
 	if err := keys.CheckName(m.name, m.opts.EtcdLayout); err != nil {
 		return err
 	}
+	if err := inside.Carry(m.sessions, m.name, nil); err != nil {
+		return err
+	}
 	if ctx.Err() != nil {
 		return cluster.EndOf(ctx)
 	}

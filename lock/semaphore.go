@@ -164,6 +164,9 @@ func (m *Semaphore) check(ctx context.Context) error {
 	if err := queue.CheckSemaphore(m.name, m.limit); err != nil {
 		return err
 	}
+	if err := inside.Carry(m.sessions, m.name, nil); err != nil {
+		return err
+	}
 	if ctx.Err() != nil {
 		return cluster.EndOf(ctx)
 	}

@@ -17,9 +17,9 @@ var SessionOf func(s any) *session.Session
 // session, for others it gets the current one.
 var HostFor func(ctx context.Context, sessions any) (session.Host, error)
 
-// Carry reports which of names, if any, is not on the cluster of a pawl.Sessions that comes from
-// a pawl.Clusters; nil for other Sessions, which know of one cluster only.
-var Carry func(sessions any, names []string) error
+// Carry reports which name, if any, is not on the cluster of a pawl.Sessions that comes from
+// a pawl.Clusters; nil for other Sessions, which know of one cluster only. A set has more names.
+var Carry func(sessions any, name string, more []string) error
 
 // HostOf returns the Host of a *pawl.Client's sessions, or an error why the client cannot be
 // used: it is nil, closed, or its cluster has changed.
