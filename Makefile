@@ -1,6 +1,6 @@
 # "make check" is what to run before a change is offered; .ci/run is all of it.
 
-.PHONY: help quick check test race fuzz bench proof soak soak-full trial compat mutants compare performance scale screenshots tidy proto release-test release api man demo ci
+.PHONY: help quick check test race fuzz bench proof soak soak-full restarts trial compat mutants compare performance scale screenshots tidy proto release-test release api man demo ci
 
 SHORT = 5s # of each fuzz target
 LONG = 2m
@@ -54,6 +54,11 @@ FULL = 1h
 
 soak-full: ## an hour of faults and pauses, or FULL, for hundreds of workers on hundreds of names; writes docs/results/reliability.md
 	PAWL_FULL_RATE=$(FULL) PAWL_SOAK_PAGE=$(CURDIR)/docs/results/reliability.md go test -count=1 -timeout 90m -v -run TestFullRate ./test/proof/matrix
+
+RESTARTS = 20
+
+restarts: ## pawld is replaced, and killed, RESTARTS times under load
+	cd cmd/pawld && PAWLD_ROUNDS=$(RESTARTS) go test -count=1 -timeout 30m -v -run 'TestAnUpgradeUnderLoad|TestAKilledPawldLosesNo' .
 
 TRIAL = 10m
 
