@@ -74,12 +74,13 @@ func (p *Policy) add(line string) error {
 		return err
 	}
 	identity, rule := words[0].text, Rule{Locks: DefaultLocks, Sessions: DefaultSessions}
-	if err := checkIdentity(identity); err != nil {
+	if err := checkIdentity(words[0]); err != nil {
 		return err
 	}
 	if _, ok := p.rules[identity]; ok {
 		return fmt.Errorf("identity %q stands on a line before", identity)
 	}
+	given := map[string]bool{}
 	for _, w := range words[1:] {
 		what, n, ok := strings.Cut(w.text, "=")
 		switch {
@@ -93,6 +94,10 @@ func (p *Policy) add(line string) error {
 		case limits[what] == nil:
 			return fmt.Errorf("%q: want locks=NUMBER or sessions=NUMBER; a name with = stands in double quotes", w.text)
 		default:
+			if given[what] {
+				return fmt.Errorf("%q: %s= is on the line twice", w.text, what)
+			}
+			given[what] = true
 			limit := limits[what](&rule)
 			if *limit, err = strconv.Atoi(n); err != nil || *limit <= 0 {
 				return fmt.Errorf("%q: want %s= and a number above 0", w.text, what)
@@ -120,8 +125,10 @@ func checkName(name string) error {
 	return nil
 }
 
-// checkIdentity reports what is wrong with the form of an identity: which one pawld gives to nobody.
-func checkIdentity(identity string) error {
+// checkIdentity reports what is wrong with the form of an identity: which one pawld gives to nobody. A
+// URI that could be a misspelt kind, as gid:7, has to be quoted.
+func checkIdentity(w word) error {
+	identity := w.text
 	kind, rest, _ := strings.Cut(identity, ":")
 	switch {
 	case kind == "uid":
@@ -135,8 +142,8 @@ func checkIdentity(identity string) error {
 		return nil
 	}
 	switch u, err := url.Parse(identity); {
-	case err != nil, u.Scheme == "", u.Scheme != "urn" && !strings.HasPrefix(rest, "//"), rest == "", rest == "//":
-		return fmt.Errorf("identity %q: want uid:NUMBER, cn:NAME, token:local, or a certificate's URI, with :// or of urn:", identity)
+	case err != nil, u.Scheme == "", u.Scheme == "cn", u.Scheme != "urn" && !strings.HasPrefix(rest, "//") && !w.quoted, rest == "", rest == "//":
+		return fmt.Errorf("identity %q: want uid:NUMBER, cn:NAME, token:local, or a certificate's URI; a URI without :// that is not of urn: stands in double quotes", identity)
 	case u.String() != identity:
 		return fmt.Errorf("identity %q: of such a certificate it is %q", identity, u)
 	}

@@ -74,6 +74,7 @@ func TestEachMistakeIsNamedWithItsLine(t *testing.T) {
 		"token:mine a":              `identity "token:mine": want token:local`,
 		"SPIFFE://x/y a":            `identity "SPIFFE://x/y": of such a certificate it is "spiffe://x/y"`,
 		`"spiffe://x/a b" a`:        `of such a certificate it is "spiffe://x/a%20b"`,
+		"uid:1 a locks=5 locks=50":  `"locks=50": locks= is on the line twice`,
 		"uid:1 a locks=0":           `"locks=0": want locks= and a number`,
 		"uid:1 a locks=many":        "want locks= and a number",
 		"uid:1 a sessions=-1":       `"sessions=-1": want sessions= and a number`,
@@ -89,7 +90,7 @@ func TestEachMistakeIsNamedWithItsLine(t *testing.T) {
 
 // What a certificate, a user or a token can be is no mistake.
 func TestEachKindOfIdentityMayStandInAPolicy(t *testing.T) {
-	for _, identity := range []string{"uid:0", "cn:worker", `"cn:worker 2"`, "token:local", "spiffe://example.org/cart", "https://x", "urn:uuid:6ba7b810-9dad-11d1-80b4-00c04fd430c8"} {
+	for _, identity := range []string{"uid:0", "cn:worker", `"cn:worker 2"`, "token:local", "spiffe://example.org/cart", "https://x", `"arn:aws:iam::1:role/x"`, `"tag:example.org,2026:x"`, "urn:uuid:6ba7b810-9dad-11d1-80b4-00c04fd430c8"} {
 		p, err := load(t, identity+" a\n")
 		require.NoError(t, err, identity)
 		assert.True(t, p.Allows(strings.Trim(identity, `"`), false, "a"), identity)
