@@ -36,6 +36,13 @@ func TestNothingThatIsOpenHoldsAnUpgradeUp(t *testing.T) {
 			kept(t, func() net.Conn { return dialed(t, "unix", p.socket, nil) })
 			return func() {}
 		},
+		"a body that trickles in": func(t *testing.T, p *pawld) (end func()) {
+			c := kept(t, func() net.Conn { return dialed(t, "unix", p.socket, nil) })
+			_, err := c.Write([]byte("POST /pawl.v1.Locks/List HTTP/1.1\r\nHost: pawl\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"))
+			require.NoError(t, err)
+			time.Sleep(300 * time.Millisecond) // its headers have arrived
+			return func() {}
+		},
 		"a stream of gRPC's reflection": func(t *testing.T, p *pawld) (end func()) {
 			transport := unixClient(p.socket).Transport.(*http.Transport)
 			transport.Protocols = new(http.Protocols)

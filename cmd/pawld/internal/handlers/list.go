@@ -22,6 +22,11 @@ func (c *calls) List(ctx context.Context, r *connect.Request[pb.ListRequest]) (*
 	if err != nil {
 		return nil, err
 	}
+	ctx, end, err := c.s.Locks.Serving(ctx)
+	if err != nil {
+		return nil, refusal(err)
+	}
+	defer end()
 	ctx, cancel := context.WithTimeout(ctx, etcdWait)
 	defer cancel()
 	queues, err := c.read(ctx, scopes)

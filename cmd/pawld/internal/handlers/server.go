@@ -50,7 +50,7 @@ type Server struct {
 	underway atomic.Int64  // calls
 }
 
-// Idle reports whether no call is under way.
+// Idle reports whether no call that has arrived as a whole is under way.
 func (s *Server) Idle() bool { return s.underway.Load() == 0 }
 
 // MaxBody bounds a request's body, before and after decompression.
@@ -167,8 +167,6 @@ func refuse(w http.ResponseWriter, r *http.Request, code connect.Code, err error
 // has no deadline on its connection.
 func (s *Server) whole(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.underway.Add(1)
-		defer s.underway.Add(-1)
 		conn := http.NewResponseController(w)
 		_ = conn.SetReadDeadline(time.Now().Add(bodyWait))
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
@@ -180,6 +178,8 @@ func (s *Server) whole(next http.Handler) http.Handler {
 			refuse(w, r, code, err, http.StatusBadRequest)
 			return
 		}
+		s.underway.Add(1) // not before: a body that does not end holds no upgrade up
+		defer s.underway.Add(-1)
 		_ = conn.SetReadDeadline(time.Time{})
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(w, r)
