@@ -71,7 +71,8 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 		go s.wait(ctx, ref, s.parts[ref]) // returns when the row or life ends
 	}
 	p := s.parts[ref]
-	park := newParking(ctx, r, mostParked(s.table.TTL(r.Session), w.MaxHold))
+	parkable := mostParked(s.table.TTL(r.Session), w.MaxHold)
+	park := newParking(ctx, r, parkable)
 	for {
 		now := clock.Now()
 		l, known := s.table.One(ref, r.Arrival, now)
@@ -94,7 +95,11 @@ func (s *Service) Acquire(ctx context.Context, r Request, id string, ttl time.Du
 		if err := s.refused(r); err != nil {
 			return Answer{}, err
 		}
-		if !parked {
+		switch {
+		case parked:
+		case p != nil && p.err == nil && !p.queued && !w.Try && parkable < first && clock.Now().Before(r.Arrival.Add(first)):
+			return Answer{Lock: Lock{Listed: l}, Position: -1}, nil // too soon to say that etcd is silent
+		default:
 			return s.waiting(ref, p)
 		}
 	}

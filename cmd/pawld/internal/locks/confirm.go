@@ -57,6 +57,8 @@ func (s *Service) withHeld(r Request, id string, allowed func(p *part) error, do
 		}
 		lost := errors.Is(err, lock.ErrLost) || errors.Is(err, elect.ErrLost)
 		switch {
+		case s.parts[ref] != p: // released meanwhile, and the row may be another acquisition's
+			return notHeld, nil
 		case lost:
 			s.table.Lose(ref, err, clock.Now())
 		case err != nil && p.held.Err() == nil:

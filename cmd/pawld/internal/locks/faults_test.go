@@ -93,6 +93,23 @@ func TestARequestThatIsUsedAgainIsAnotherAcquisition(t *testing.T) {
 		assert.True(w, d.release("b", "1").Released)
 		synctest.Wait()
 		assert.Empty(w, w.f.Keys("late/"), "what nobody wants is given back")
+
+		d.hold("c", "1", "other")
+		hung := w.f.Inject(etcdfake.Rule{Method: "Txn", HoldAnswer: 2 * time.Second, Times: 1})
+		confirmed := make(chan Lock, 1)
+		go func() {
+			l, err := d.Confirm(w.Context(), d.request("c", 0), "1")
+			assert.NoError(w, err)
+			confirmed <- l
+		}()
+		time.Sleep(time.Second)
+		hung.Lift()
+		assert.True(w, d.release("c", "1").Released)
+		_, err = d.Renew(w.Context(), d.request("c", 0), []string{"1"})
+		require.NoError(w, err)
+		d.hold("c", "1", "other")
+		assert.Equal(w, table.Lost, (<-confirmed).State)
+		assert.Equal(w, table.Held, d.one("c").State, "what a Confirm of the earlier one finds is not the later one's")
 	})
 }
 

@@ -402,6 +402,27 @@ func TestNoAcquireIsAnsweredWithABeliefThatIsOver(t *testing.T) {
 	}
 }
 
+// A max hold that is shorter than a round trip to etcd parks no Acquire for longer, and such an answer does
+// not say that etcd is silent.
+func TestAShortMaxHoldOnASlowEtcdIsWonNevertheless(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		d := w.daemon()
+		d.hold("a", "1", "elsewhere")
+		w.f.Inject(etcdfake.Rule{Method: "Txn", HoldAnswer: 45 * time.Millisecond})
+		want := exclusive("name")
+		want.MaxHold = 50 * time.Millisecond
+		for range 5 {
+			b, err := d.Acquire(w.Context(), d.request("b", time.Second), "1", 0, want, 5000)
+			require.NoError(w, err)
+			if b.State != table.Waiting {
+				assert.Equal(w, table.Held, b.State)
+				return
+			}
+		}
+		assert.Fail(w, "never held")
+	})
+}
+
 // V8: a waiter with a delay waits it after a client that was silent.
 func TestAnExpiredLockIsNoReleasedOne(t *testing.T) {
 	inBubble(t, func(w *fixture) {
