@@ -84,7 +84,7 @@ func weight(label, name string) uint64 {
 }
 
 // Client is the Client of the cluster of name, for elect.LeaderOf, elect.Observe and elect.Run,
-// and for KV; nil for a nil or zero Clusters.
+// for KV, and for locks whose names are not to be spread; nil for a nil or zero Clusters.
 func (c *Clusters) Client(name string) *Client {
 	if c == nil {
 		return nil
@@ -95,7 +95,8 @@ func (c *Clusters) Client(name string) *Client {
 // For returns the sessions with which to lock name or to campaign for it:
 // lock.New(clusters.For(name), name, …). They are those of the Client of name's cluster; there
 // is one session on each cluster that is used. A lock of another name needs For of that name: the
-// first call of one whose name is on another cluster fails, and sends nothing.
+// first call of one whose name is on another cluster fails, and sends nothing. Where somebody else
+// chooses the names, as a scheduler does those of its jobs, use Client: its locks are all on that cluster.
 func (c *Clusters) For(name string) Sessions {
 	label := c.Label(name)
 	if label == "" {

@@ -39,7 +39,8 @@ type Locker struct {
 
 var _ gocron.Locker = (*Locker)(nil)
 
-// NewLocker makes a Locker; it does no I/O. With a *pawl.Client it outlives lost sessions.
+// NewLocker makes a Locker; it does no I/O. With a *pawl.Client it outlives lost sessions. With a
+// pawl.Clusters, pass one of its Clients: gocron chooses the names, and all schedulers use one cluster.
 func NewLocker(s pawl.Sessions, opts LockerOptions) *Locker {
 	if opts.Prefix == "" {
 		opts.Prefix = "gocron/"
