@@ -34,7 +34,7 @@
 //  4. LockEnqueued is followed by LockAcquired or LockGaveUp. LockAcquired is
 //     followed by exactly one LockReleased or LockLost. Likewise in
 //     elections. SessionGranted is followed by SessionLost or SessionClosed, after which
-//     no event of that session comes.
+//     no other Session event of it comes.
 //  5. An Observer that panics breaks nothing: the panic is logged, with Config.Logger,
 //     and the event counts as delivered.
 //  6. Client.Close returns when every event of the client was delivered. Afterwards

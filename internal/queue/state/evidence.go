@@ -11,7 +11,7 @@ import "github.com/pawl-locks/pawl/internal/keys"
 //     revision as we know them, and read no key in its way that was created earlier, at a
 //     revision not below its own key's (Answered, without a predecessor). Package queue
 //     reads the answer in before (query.go). The transaction that settles an enqueue is
-//     such a query if it reads all of that; its answer is read in settledFirst (settle.go).
+//     such a query if it reads all of that; its answer is read in settledFirst (internal/queue/settle.go).
 //  3. The predecessor's release put a handoff on its own key, in the transaction that
 //     deleted the predecessor, and found its own key there. The predecessor was the
 //     holder until then, so nothing created earlier is left (handedOff).
