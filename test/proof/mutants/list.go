@@ -393,7 +393,7 @@ var mutants = []mutant{
 	{"a repeat takes another position", "V6", []edit{{"cmd/pawld/internal/table/row.go",
 		"		r.polled = arrival\n	}\n	return false, nil\n", "		r.polled = arrival\n	}\n	return r.state == Waiting, nil\n"}}, []string{inTable}},
 	{"a position goes with its connection", "V7", []edit{{"cmd/pawld/internal/locks/acquire.go",
-		"		if !parked {\n", "		if !parked {\n			if ctx.Err() != nil {\n				_, _ = s.table.Release(ref, clock.Now())\n			}\n"}}, []string{inDaemon}},
+		"		switch {\n		case parked:\n", "		if !parked && ctx.Err() != nil {\n			_, _ = s.table.Release(ref, clock.Now())\n		}\n		switch {\n		case parked:\n"}}, []string{inDaemon}},
 	{"a session goes with its connection", "V7", []edit{{"cmd/pawld/internal/locks/renew.go",
 		"	if !woken && ctx.Err() != nil {\n", "	for i := 0; i < len(all) && ctx.Err() != nil; i++ {\n		s.table.Lose(all[i].Ref, ctx.Err(), clock.Now())\n	}\n	if !woken && ctx.Err() != nil {\n"}}, []string{inDaemon}},
 	{"an expired lock is released as if by its client", "V8", []edit{{"cmd/pawld/internal/locks/service.go",
