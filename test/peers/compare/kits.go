@@ -126,7 +126,7 @@ func (theirs) client(b *bench, endpoints []string) client {
 }
 
 func (theirs) command(b *bench, endpoints []string, name string, child ...string) *exec.Cmd {
-	etcdctl := b.built("test/peers/interop/etcdctl", "go.etcd.io/etcd/etcdctl/v3")
+	etcdctl := b.built("test/peers/interop/etcdctl", "go.etcd.io/etcd/etcdctl/v3", "GOWORK=off") // its module is not in the workspace
 	return exec.Command(etcdctl, append([]string{"--endpoints", strings.Join(endpoints, ","), "lock", "--ttl", "5", name, "--"}, child...)...)
 }
 

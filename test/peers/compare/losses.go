@@ -86,7 +86,7 @@ func childAfterLoss(b *bench, k kit) string {
 }
 
 // built builds a command of the module in folder, once.
-func (b *bench) built(folder, pkg string) string {
+func (b *bench) built(folder, pkg string, env ...string) string {
 	if path := b.binaries[pkg]; path != "" {
 		return path
 	}
@@ -97,6 +97,7 @@ func (b *bench) built(folder, pkg string) string {
 	path := filepath.Join(dir, filepath.Base(filepath.Dir(pkg))+"-"+filepath.Base(pkg))
 	cmd := exec.CommandContext(context.Background(), "go", "build", "-o", path, pkg)
 	cmd.Dir = filepath.Join(string(root[:len(root)-1]), folder)
+	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = os.Stderr
 	b.must(cmd.Run())
 	b.binaries[pkg] = path
