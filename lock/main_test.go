@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -75,4 +77,20 @@ func (p *process) said(word string) string {
 		}
 	}
 	return ""
+}
+
+// handOver prints the session's handle, for the process that goes on with it.
+func handOver(t *testing.T, s *pawl.Session) {
+	t.Helper()
+	handle, err := s.Detach().MarshalText()
+	require.NoError(t, err)
+	fmt.Printf("handle %s\n", handle)
+}
+
+// handedOver waits for the handle that p prints, and for p's end.
+func (p *process) handedOver(t *testing.T) (handle lease.Handle) {
+	t.Helper()
+	require.NoError(t, handle.UnmarshalText([]byte(p.said("handle"))))
+	require.Empty(t, p.said("anything"), "it has ended")
+	return handle
 }

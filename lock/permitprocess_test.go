@@ -30,9 +30,7 @@ func TestRolePermits(t *testing.T) {
 		require.NoError(t, err)
 		fmt.Printf("permit %d %s %d\n", p.Slot(), p.Key(), p.Token())
 	}
-	handle, err := s.Detach().MarshalText()
-	require.NoError(t, err)
-	fmt.Printf("handle %s\n", handle)
+	handOver(t, s)
 }
 
 // N6, SM4: permits outlive the process that acquired them: its successor has them in their
@@ -50,9 +48,7 @@ func TestPermitsAreResumedByAnotherProcessOnARealServer(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Equal(t, [2]int{0, 1}, slots)
-	var handle lease.Handle
-	require.NoError(t, handle.UnmarshalText([]byte(first.said("handle"))))
-	require.Empty(t, first.said("anything"), "it has ended")
+	handle := first.handedOver(t)
 
 	c := dial(t, endpoint)
 	other, err := dial(t, endpoint).Session(ctx)
