@@ -269,11 +269,11 @@ func (d *daemon) shut() {
 		})
 	}
 	go func() { // returns when ctx ends
-		for ctx.Err() == nil && !d.api.Idle() {
-			time.Sleep(5 * time.Millisecond)
+		select {
+		case <-d.api.Idle():
+			time.AfterFunc(writeWait, end)
+		case <-ctx.Done():
 		}
-		time.Sleep(writeWait)
-		end()
 	}()
 	servers.Wait()
 }

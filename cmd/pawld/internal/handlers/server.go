@@ -47,11 +47,48 @@ type Server struct {
 
 	reads    chan struct{} // holds an element for each scope that List reads
 	requests sync.Map      // counters, *atomic.Int64, by outcome
-	underway atomic.Int64  // calls
+	calls    underway
 }
 
-// Idle reports whether no call that has arrived as a whole is under way.
-func (s *Server) Idle() bool { return s.underway.Load() == 0 }
+// Idle is closed when no call that has arrived as a whole is under way.
+func (s *Server) Idle() <-chan struct{} { return s.calls.none() }
+
+// underway counts what is under way.
+type underway struct {
+	mu   sync.Mutex
+	n    int
+	idle chan struct{} // closed when n is 0; nil until somebody waits
+}
+
+func (u *underway) begin() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.n++
+}
+
+func (u *underway) end() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.n--; u.n == 0 && u.idle != nil {
+		close(u.idle)
+		u.idle = nil
+	}
+}
+
+// none is closed when nothing is under way.
+func (u *underway) none() <-chan struct{} {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.idle == nil {
+		u.idle = make(chan struct{})
+	}
+	idle := u.idle
+	if u.n == 0 {
+		close(u.idle)
+		u.idle = nil
+	}
+	return idle
+}
 
 // MaxBody bounds a request's body, before and after decompression.
 const MaxBody = 64 << 10
@@ -178,8 +215,8 @@ func (s *Server) whole(next http.Handler) http.Handler {
 			refuse(w, r, code, err, http.StatusBadRequest)
 			return
 		}
-		s.underway.Add(1) // not before: a body that does not end holds no upgrade up
-		defer s.underway.Add(-1)
+		s.calls.begin() // not before: a body that does not end holds no upgrade up
+		defer s.calls.end()
 		_ = conn.SetReadDeadline(time.Time{})
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(w, r)
