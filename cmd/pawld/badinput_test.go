@@ -110,7 +110,7 @@ func TestEachBadRequestIsNamed(t *testing.T) {
 	assert.Len(t, queues, 1)
 }
 
-// A10.5: hostile requests are refused, and pawld goes on.
+// Hostile requests are refused, and pawld goes on.
 func TestHostileRequestsAreRefused(t *testing.T) {
 	t.Parallel()
 	p := start(t, etcdtest.Start(t), "")

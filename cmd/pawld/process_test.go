@@ -239,7 +239,7 @@ func TestAThousandWaitersOutliveARestart(t *testing.T) {
 	assert.NotContains(t, p.said(), "panic")
 }
 
-// A8, pawld killed: its locks are blocked until etcd's TTL, and no update is lost.
+// A killed pawld's locks are blocked until etcd's TTL, and no update is lost.
 func TestAKilledPawldLosesNoUpdate(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
@@ -258,7 +258,7 @@ func TestAKilledPawldLosesNoUpdate(t *testing.T) {
 	assert.EqualValues(t, l.added.Load(), l.value, "no update is lost")
 }
 
-// A8, pawld stopped for longer than its TTL at etcd: another has the lock then, after the
+// A pawld is stopped for longer than its TTL at etcd: another has the lock then, after the
 // client's belief, and pawld's first tick says that it is lost.
 func TestAStoppedPawldFindsItsLocksLostAtItsFirstTick(t *testing.T) {
 	t.Parallel()

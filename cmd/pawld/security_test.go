@@ -214,7 +214,7 @@ func TestATokenIsForLoopbackAndHasNoNamesWithoutAPolicy(t *testing.T) {
 	assert.NotContains(t, p.said(), "0123456789abcdef")
 }
 
-// A10.5: another user, and one that cannot be distinguished from others.
+// Another user, and one that cannot be distinguished from others.
 func TestAnotherUserHasItsOwnSessions(t *testing.T) {
 	if os.Getuid() != 0 {
 		skip(t, "only root can be another user")

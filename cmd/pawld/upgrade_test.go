@@ -17,7 +17,7 @@ import (
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
-// A7: nothing that a client leaves open holds an upgrade up for longer than the beliefs of clients last
+// Nothing that a client leaves open holds an upgrade up for longer than the beliefs of clients last
 // whose TTL is the shortest.
 func TestNothingThatIsOpenHoldsAnUpgradeUp(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T, p *pawld) (end func()){
@@ -81,7 +81,7 @@ func TestNothingThatIsOpenHoldsAnUpgradeUp(t *testing.T) {
 	}
 }
 
-// A6: a term that was taken over proclaims nothing if a newer policy does not give its name. It stays
+// A term that was taken over proclaims nothing if a newer policy does not give its name. It stays
 // held, and can be renewed, confirmed and released.
 func TestAPolicyHoldsForATermThatWasTakenOver(t *testing.T) {
 	t.Parallel()

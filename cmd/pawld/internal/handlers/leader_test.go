@@ -3,8 +3,6 @@ package handlers
 import (
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,19 +10,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// A7: what is parked is answered when pawld stops, with what it knows; after that every call is
+// What is parked is answered when pawld stops, with what it knows; after that every call is
 // refused.
 func TestAParkedLeaderIsAnsweredWhenPawldStops(t *testing.T) {
 	fake := etcdfake.New(etcdfake.Options{Members: 1})
 	t.Cleanup(fake.Close)
-	path := filepath.Join(t.TempDir(), "policy")
-	require.NoError(t, os.WriteFile(path, []byte("token:local n\n"), 0o600))
-	rules, err := policy.Load(path)
-	require.NoError(t, err)
+	rules := allow(t, "n")
 	url, service := serveLocks(t, fake, rules, 100)
 	type result struct {
 		status int

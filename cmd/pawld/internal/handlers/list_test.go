@@ -73,10 +73,7 @@ func post(t *testing.T, url, body string) (status int, answer string) {
 
 // What others have in the namespace costs a List nothing.
 func TestListReadsNoMoreThanThePolicyGives(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "policy")
-	require.NoError(t, os.WriteFile(path, []byte("token:local orders/ report\n"), 0o600))
-	rules, err := policy.Load(path)
-	require.NoError(t, err)
+	rules := allow(t, "orders/ report")
 	fake := etcdfake.New(etcdfake.Options{Members: 1})
 	t.Cleanup(fake.Close)
 	url := serve(t, fake, rules, 100)
@@ -109,14 +106,21 @@ func TestListReadsNoMoreThanThePolicyGives(t *testing.T) {
 	}
 }
 
+// allow is a policy that gives the callers of a test some names.
+func allow(t *testing.T, names string) *policy.Policy {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "policy")
+	require.NoError(t, os.WriteFile(path, []byte("token:local "+names+"\n"), 0o600))
+	rules, err := policy.Load(path)
+	require.NoError(t, err)
+	return rules
+}
+
 // The limit holds for what is parked, and the refusal says which.
 func TestACallBeyondTheLimitIsRefusedAtOnce(t *testing.T) {
 	fake := etcdfake.New(etcdfake.Options{Members: 1})
 	t.Cleanup(fake.Close)
-	path := filepath.Join(t.TempDir(), "policy")
-	require.NoError(t, os.WriteFile(path, []byte("token:local n\n"), 0o600))
-	rules, err := policy.Load(path)
-	require.NoError(t, err)
+	rules := allow(t, "n")
 	url := serve(t, fake, rules, 4) // two for one identity
 	var parked sync.WaitGroup
 	defer parked.Wait()
@@ -160,10 +164,7 @@ func TestACallBeyondTheLimitIsRefusedAtOnce(t *testing.T) {
 func TestRenewalsBeyondTheLimitOfAnIdentityAreRefused(t *testing.T) {
 	fake := etcdfake.New(etcdfake.Options{Members: 1})
 	t.Cleanup(fake.Close)
-	path := filepath.Join(t.TempDir(), "policy")
-	require.NoError(t, os.WriteFile(path, []byte("token:local n\n"), 0o600))
-	rules, err := policy.Load(path)
-	require.NoError(t, err)
+	rules := allow(t, "n")
 	url := serve(t, fake, rules, 4) // two renewals, too
 	const session = `"session":"0123456789abcdef0123456789abcdef"`
 	status, answer := post(t, url+"Acquire", `{`+session+`,"requestId":"0123456789abcdef0123456789abcdef","names":["n"],"mode":"EXCLUSIVE"}`)
@@ -199,10 +200,7 @@ func serveNames(t *testing.T, names string) (fake *etcdfake.Cluster, url string)
 	t.Helper()
 	fake = etcdfake.New(etcdfake.Options{Members: 1})
 	t.Cleanup(fake.Close)
-	path := filepath.Join(t.TempDir(), "policy")
-	require.NoError(t, os.WriteFile(path, []byte("token:local "+names+"\n"), 0o600))
-	rules, err := policy.Load(path)
-	require.NoError(t, err)
+	rules := allow(t, names)
 	return fake, serve(t, fake, rules, 100)
 }
 

@@ -159,7 +159,7 @@ func TestALockIsHeldInTheFirstAnswerAndPassedOn(t *testing.T) {
 	})
 }
 
-// A8, client killed or stopped: the next one has the lock h after its last request, and no
+// A client is killed or stopped: the next one has the lock h after its last request, and no
 // sooner.
 func TestASilentClientIsFollowedAfterItsTTL(t *testing.T) {
 	inBubble(t, func(w *fixture) {
@@ -186,7 +186,7 @@ func TestASilentClientIsFollowedAfterItsTTL(t *testing.T) {
 	})
 }
 
-// V5, and A8: key deleted or overwritten.
+// V5: a key deleted or overwritten.
 func TestAParkedRenewAnswersAtOnceWhenALockIsLost(t *testing.T) {
 	for name, c := range map[string]struct {
 		why Why
@@ -240,7 +240,7 @@ func TestRenewIsParkedForHalfOfTheShortestBelief(t *testing.T) {
 	})
 }
 
-// A8, pawld's wall clock stepped: it loses its session, and keeps the lease for as long as
+// pawld's wall clock is stepped: it loses its session, and keeps the lease for as long as
 // a client may believe (V4).
 func TestAWallClockThatStepsTakesNoKeyBeforeItsPromise(t *testing.T) {
 	inBubble(t, func(w *fixture) {
@@ -261,7 +261,7 @@ func TestAWallClockThatStepsTakesNoKeyBeforeItsPromise(t *testing.T) {
 	})
 }
 
-// A8, etcd silent: D passes, all is lost, and no answer promised more than D.
+// etcd is silent: D passes, all is lost, and no answer promised more than D.
 func TestASilentEtcdEndsEveryBeliefBeforeTheLease(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		d := w.daemon()
@@ -298,7 +298,7 @@ func TestCountsDoNotWaitForEtcd(t *testing.T) {
 	})
 }
 
-// A8, won in the instant in which the client gave up: V9.
+// V9: a lock is won in the instant in which its client gave up.
 func TestALockThatNoAnswerListedIsGivenBack(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		d := w.daemon()
@@ -509,7 +509,7 @@ func TestConfirmAndProclaimAskEtcd(t *testing.T) {
 	})
 }
 
-// A7: no lock is lost, the token stays, and what was waiting polls again.
+// No lock is lost, the token stays, and what was waiting polls again.
 func TestARestartLosesNoLock(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		d := w.daemon()
@@ -616,7 +616,7 @@ func TestClosingRevokesWhenTheLastPromiseHasPassed(t *testing.T) {
 	})
 }
 
-// A8, pawld killed: a new one lists nothing as held, and the keys stay until the lease ends.
+// After a kill a new pawld lists nothing as held, and the keys stay until the lease ends.
 func TestAPawldWithoutAHandleHoldsNothing(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		next := w.daemon()
