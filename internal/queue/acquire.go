@@ -62,9 +62,7 @@ func AcquireAll(ctx context.Context, s *session.Session, r Request, q Queue, mor
 // under way are cancelled at once when the session ends, or later when its own key is deleted.
 func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 	ctx, cancel := context.WithCancel(ctx)
-	a.mu.Lock()
-	a.stop = cancel
-	a.mu.Unlock()
+	a.callers.acquiring(cancel)
 	defer cancel()
 	if err := a.s.Wait(&a.hook, a); err != nil {
 		return err
@@ -137,7 +135,7 @@ func (a *Acquisition) win(ctx context.Context, l Limits) error {
 	}
 	a.apply(state.Won{}, nil)
 	a.mu.Lock()
-	watched := a.ownWatch != nil // either all of its own keys are watched, or none
+	watched := a.watches.own != nil // either all of its own keys are watched, or none
 	held := a.state.Phase() == state.Held
 	a.mu.Unlock()
 	if err := a.s.Hold(&a.hook, a, a.n); err != nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/pawl-locks/pawl/internal/kvinside"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
-	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/kv"
 )
 
@@ -43,27 +42,20 @@ type Acquisition struct {
 	notice *notice // what an observer is notified of; nil: there is no observer
 
 	ended    atomic.Pointer[ending]
-	deleting turn                    // the right to send a release
-	holdEnd  atomic.Pointer[holdEnd] // set once it is held; nil: its hold has no bounds
+	callers  callers                // what tells callers of the end
+	bounds   atomic.Pointer[bounds] // set once it is held; nil: Limits has none
+	deleting turn                   // the right to send a release
+	pending  atomic.Bool            // a release continues in the background
 
-	mu       sync.Mutex
+	nested      bool        // its enqueues do not check that no semaphore uses the name: see kind.go
+	kindChecked atomic.Bool // it has checked that it waits for a key of its own kind: see kind.go
+
+	mu       sync.Mutex // guards what follows
 	state    state.Machine
-	stop     context.CancelFunc // cancels an Acquire under way
+	watches  watches
 	endQuery context.CancelFunc // cancels its query under way; nil: there is none
 	woken    chan struct{}      // wakes a sleeping Acquire; nil if none has slept
-	ownWatch *watcher.Watch
-	preWatch *watcher.Watch // of the predecessor's key
-	ctx      context.Context
-	cancel   context.CancelCauseFunc
-	done     chan struct{}
-	works    []*work // calls of Do, to be cancelled at loss
-	pending  bool    // a release continues in the background
-	working  int     // calls of Do that have not returned
 	promised clock.Instant
-	keptTo   clock.Instant // until when its own keys stay after a release (Limits.AtLeast); zero: they need not
-
-	nested      bool // its enqueues do not check that no semaphore uses the name: see kind.go
-	kindChecked bool // it has checked that it waits for a key of its own kind: see kind.go
 }
 
 // None is what a nil handle holds: an acquisition that has ended and was never held.
@@ -88,16 +80,8 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 		end = a.endsAs(fx, why)
 		a.ended.Store(end)
 	}
-	var pre, own *watcher.Watch
-	var others []*watcher.Watch
-	if fx.Unfollow || fx.FollowSlots || fx.Follow != (state.Key{}) {
-		pre, a.preWatch = a.preWatch, nil
-	}
-	if fx.WatchOwn {
-		own, others = a.takeWatches(fx.Own)
-	}
+	unused := a.watches.take(fx)
 	if fx.Unwatch {
-		own, others = a.takeWatches(state.All)
 		a.permit.setSlot(a.state.Own().Name)
 	}
 	woken := a.woken
@@ -110,8 +94,7 @@ func (a *Acquisition) apply(ev state.Event, why error) state.Effects {
 	if endQuery != nil {
 		endQuery()
 	}
-	cancelAll(pre, own)
-	cancelAll(others...)
+	unused.cancel()
 	a.carryOut(fx, end, why)
 	if fx.Wake {
 		select {
@@ -274,43 +257,12 @@ func (a *Acquisition) Deadline() time.Time {
 		return time.Time{}
 	}
 	until := a.s.Deadline()
-	if end := a.holdEnd.Load(); end != nil {
-		if at := end.at.Time(clock.Now()); at.Before(until) {
+	if end, ok := a.holdEnd(); ok {
+		if at := end.Time(clock.Now()); at.Before(until) {
 			return at
 		}
 	}
 	return until
-}
-
-// Done is closed when it is no longer held, release included.
-func (a *Acquisition) Done() <-chan struct{} {
-	_ = a.Err() // a deadline that has passed closes done now
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.done == nil {
-		a.done = make(chan struct{})
-		if e := a.ended.Load(); e != nil && e.known() {
-			close(a.done)
-		}
-	}
-	return a.done
-}
-
-// Context has the values of Acquire's context, and the token. It is cancelled, with the cause,
-// at loss, but not at release. It is made at the first call, and has no parent that could
-// cancel it.
-func (a *Acquisition) Context() context.Context {
-	_ = a.Err()
-	token := a.Token()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.ctx == nil {
-		a.ctx, a.cancel = context.WithCancelCause(a.withToken(context.WithoutCancel(a.parent), a.queue, token))
-		if e := a.ended.Load(); e != nil && e.known() && !e.released {
-			a.cancel(e.err)
-		}
-	}
-	return a.ctx
 }
 
 // ContextFor returns a child of ctx that carries the token of name, in the mode in which name

@@ -2,13 +2,9 @@ package queue
 
 import (
 	"context"
-	"slices"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
-
-// work is a call of Do under way.
-type work struct{ cancel context.CancelCauseFunc }
 
 // Do runs fn, and then releases, with as for Err. fn's context is a child of ctx, carries the
 // token, and is cancelled with the cause at loss. fn is not called if it is not held or ctx has
@@ -25,36 +21,11 @@ func (a *Acquisition) Do(ctx context.Context, as error, fn func(ctx context.Cont
 		return err
 	}
 	defer func() { // also if fn panics
-		a.finished(w)
+		a.callers.returned(w)
 		err = both(err, a.Release(ctx, as))
 	}()
 	if end := cluster.EndOf(ctx); end != nil {
 		return end
 	}
 	return fn(child)
-}
-
-// begin records w, to be cancelled at loss. It fails if the acquisition has ended; others is
-// then how many calls of Do are under way.
-func (a *Acquisition) begin(w *work) (others int, err error) {
-	for {
-		err := a.Err()
-		a.mu.Lock()
-		others, alive := a.working, a.ended.Load() == nil
-		if err == nil && alive {
-			a.works = append(a.works, w)
-			a.working++
-		}
-		a.mu.Unlock()
-		if err != nil || alive {
-			return others, err
-		}
-	}
-}
-
-func (a *Acquisition) finished(w *work) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.working--
-	a.works = slices.DeleteFunc(a.works, func(other *work) bool { return other == w })
 }

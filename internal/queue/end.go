@@ -159,39 +159,8 @@ func (a *Acquisition) deletedKey(i int) error {
 // this order: it cancels contexts, closes channels, and drops the acquisition's watches and
 // registration.
 func (a *Acquisition) spread(e *ending) {
-	a.mu.Lock()
-	cancel, stop, works := a.cancel, a.stop, a.works
-	pre := a.preWatch
-	own, others := a.takeWatches(state.All)
-	a.stop, a.works, a.preWatch = nil, nil, nil
-	a.mu.Unlock()
-	if stop != nil {
-		stop()
-	}
-	if !e.released {
-		if cancel != nil {
-			cancel(e.err)
-		}
-		for _, w := range works {
-			w.cancel(e.err)
-		}
-	}
-	a.mu.Lock()
-	if a.done != nil && !isClosed(a.done) {
-		close(a.done)
-	}
-	a.mu.Unlock()
+	a.callers.tell(e)
 	a.s.Drop(&a.hook)
-	cancelAll(own, pre)
-	cancelAll(others...)
+	a.takeWatches().cancel()
 	a.notifyLoss(e)
-}
-
-func isClosed(done <-chan struct{}) bool {
-	select {
-	case <-done:
-		return true
-	default:
-		return false
-	}
 }

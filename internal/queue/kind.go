@@ -136,12 +136,11 @@ func (a *Acquisition) checkKind() {
 	if !log.Enabled(context.Background(), slog.LevelWarn) {
 		return
 	}
-	a.mu.Lock()
-	p, _ := a.state.Predecessor()
-	first := p.Name != "" && !a.kindChecked
-	a.kindChecked = a.kindChecked || first
-	a.mu.Unlock()
-	if owner, ok := a.owner(p.Name); !first || !ok || owner == a.s.ID() {
+	p := read(a, func(s *state.Machine) state.Key { p, _ := s.Predecessor(); return p })
+	if p.Name == "" || !a.kindChecked.CompareAndSwap(false, true) {
+		return
+	}
+	if owner, ok := a.owner(p.Name); !ok || owner == a.s.ID() {
 		return
 	}
 	a.inBackground(fmt.Sprintf("the kind of %q", p.Name), func(ctx context.Context) {

@@ -26,30 +26,43 @@ func (l Limits) Check() error {
 	return nil
 }
 
+// bounds are when Limits end a hold, and until when they keep its keys.
+type bounds struct {
+	Limits
+	won clock.Instant
+}
+
 // limit starts Limits once the lock is held and on the session's roster. The session's loop
 // reports the end of the hold; Err compares the clock.
 func (a *Acquisition) limit(l Limits) {
-	if l.AtLeast > 0 {
-		until := clock.Now().Add(l.AtLeast)
-		a.mu.Lock()
-		a.keptTo = until
-		a.mu.Unlock()
-	}
-	if l.Max == 0 {
+	if l == (Limits{}) {
 		return
 	}
-	end := &holdEnd{at: clock.Now().Add(l.Max), max: l.Max}
-	a.holdEnd.Store(end)
-	a.s.Limit(&a.hook, end.at)
+	a.bounds.Store(&bounds{l, clock.Now()})
+	if end, ok := a.holdEnd(); ok {
+		a.s.Limit(&a.hook, end)
+	}
 }
 
-// A holdEnd is when Limits end a hold.
-type holdEnd struct {
-	at  clock.Instant
-	max time.Duration
+// holdEnd is when its hold ends; false: only with the session.
+func (a *Acquisition) holdEnd() (clock.Instant, bool) {
+	b := a.bounds.Load()
+	if b == nil || b.Max == 0 {
+		return clock.Instant{}, false
+	}
+	return b.won.Add(b.Max), true
 }
 
-// keeps reports whether its own key has to stay for now, and until when.
+// keptUntil is until when its own keys have to stay after a release; zero: they need not.
+func (a *Acquisition) keptUntil() clock.Instant {
+	b := a.bounds.Load()
+	if b == nil || b.AtLeast == 0 {
+		return clock.Instant{}
+	}
+	return b.won.Add(b.AtLeast)
+}
+
+// keeps reports whether its own keys have to stay for now, and until when.
 func (a *Acquisition) keeps() (until time.Time, ok bool) {
 	kept := a.keptUntil()
 	if kept.IsZero() {
@@ -59,22 +72,15 @@ func (a *Acquisition) keeps() (until time.Time, ok bool) {
 	return kept.Time(now), now.Before(kept)
 }
 
-// keptUntil is until when its own key has to stay; zero: it need not.
-func (a *Acquisition) keptUntil() clock.Instant {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.keptTo
-}
-
 // HoldExpired implements session.Acquisition: it compares the clock.
 func (a *Acquisition) HoldExpired() { _ = a.Err() }
 
 // overheld reports whether the hold has lasted as long as it may, and if so ends it.
 func (a *Acquisition) overheld() bool {
-	end := a.holdEnd.Load()
-	if end == nil || clock.Now().Before(end.at) {
+	end, ok := a.holdEnd()
+	if !ok || clock.Now().Before(end) {
 		return false
 	}
-	a.apply(state.HoldExpired{}, &detail{ErrMaxHold, fmt.Sprintf("for %v", end.max)})
+	a.apply(state.HoldExpired{}, &detail{ErrMaxHold, fmt.Sprintf("for %v", a.bounds.Load().Max)})
 	return true
 }

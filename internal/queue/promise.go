@@ -50,8 +50,8 @@ func (a *Acquisition) Until() clock.Instant {
 		return clock.Instant{}
 	}
 	until := a.s.Until()
-	if end := a.holdEnd.Load(); end != nil && end.at.Before(until) {
-		return end.at
+	if end, ok := a.holdEnd(); ok && end.Before(until) {
+		return end
 	}
 	return until
 }

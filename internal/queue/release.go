@@ -189,11 +189,7 @@ func (a *Acquisition) explainRelease(ctx context.Context) error {
 
 // freeInBackground continues the release in the background, at most once at a time.
 func (a *Acquisition) freeInBackground() {
-	a.mu.Lock()
-	begin := !a.pending
-	a.pending = true
-	a.mu.Unlock()
-	if begin {
+	if a.pending.CompareAndSwap(false, true) {
 		a.s.Reopen(a.n)
 		a.s.RemoveInBackground(&freeing{a})
 	}

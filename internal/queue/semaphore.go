@@ -217,7 +217,7 @@ func (a *Acquisition) foundTake(resp *pb.TxnResponse, first int) error {
 func (a *Acquisition) followSlots(from int64) {
 	begin, end := keys.SlotsRange(a.queue.Prefix)
 	w := a.s.Host().Watches.WatchDeletions(string(begin), string(end), from, a.slotsChanged)
-	a.keep(w, &a.preWatch, a.state.FollowsSlots)
+	a.keep(w, &a.watches.predecessor, a.state.FollowsSlots)
 }
 
 // slotsChanged is called with the deletions of slots.

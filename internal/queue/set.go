@@ -19,9 +19,8 @@ import (
 
 // A set is what only an acquisition of several names has.
 type set struct {
-	watches   []*watcher.Watch // of its own keys except the first; guarded by the acquisition's mutex
-	deletions []deletion       // for a release key by key; used by the goroutine with the right to send
-	doubt     bool             // a release of all keys may have been applied whose answer was lost; used like deletions
+	deletes []state.KeyDelete // of a release key by key; used by the goroutine with the right to send
+	doubt   bool              // a release of all keys may have been applied whose answer was lost; used like deletes
 
 	unclaimed context.Context // for a lost set: ends when it is released
 	giveBack  context.CancelFunc
@@ -30,17 +29,11 @@ type set struct {
 // makeSet makes a an acquisition of several names; it is called first.
 func (a *Acquisition) makeSet() {
 	if a.isSet() {
-		a.set = &set{watches: make([]*watcher.Watch, len(a.more))}
+		a.set = &set{}
+		a.watches.others = make([]*watcher.Watch, len(a.more))
 		a.set.unclaimed, a.set.giveBack = context.WithCancel(context.Background())
 		a.hook.Several(1 + len(a.more))
 	}
-}
-
-// A deletion is the state of one key in a release key by key.
-type deletion struct {
-	done  bool              // decided: see was
-	was   *state.OwnChanged // the key as it was deleted; nil: it did not exist
-	doubt bool              // a delete whose answer was lost may have been applied
 }
 
 // releaseSet deletes its own keys, as far as they exist as they were acquired, in one
@@ -49,28 +42,35 @@ type deletion struct {
 // deletes key by key, so that what can be freed is freed. Only the goroutine with the right to
 // send a release calls it.
 func (a *Acquisition) releaseSet(ctx context.Context, repeat cluster.Repeat) (state.DeleteAnswered, error) {
-	if a.set.deletions == nil {
+	if a.set.deletes == nil {
 		resp, err := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "release", Repeat: repeat}, a.deleteAllTxn()) // alone, like everything that nests
 		if err == nil {
-			return a.deleted(func(i int) *state.OwnChanged {
-				if kv := txn.Deleted(txn.Answer(resp, i), 0); kv != nil {
-					was := a.shown(i, kv)
-					return &was
-				}
-				return nil
-			}), nil
+			return state.SetDeleted(a.deleted(resp)), nil
 		}
 		if !cluster.IsPermissionDenied(err) && !cluster.IsTooManyOps(err) {
 			out := outcomeOf(resp, err)
 			a.set.doubt = a.set.doubt || out == state.Unknown
 			return state.DeleteAnswered{Outcome: out}, err
 		}
-		a.set.deletions = slices.Repeat([]deletion{{doubt: a.set.doubt}}, len(a.keys))
+		a.set.deletes = slices.Repeat([]state.KeyDelete{{Doubt: a.set.doubt}}, len(a.keys))
 	}
 	if out, err := a.releaseEach(ctx, repeat); err != nil {
 		return state.DeleteAnswered{Outcome: out}, err
 	}
-	return a.deleted(func(i int) *state.OwnChanged { return a.set.deletions[i].was }), nil
+	return state.SetDeleted(a.set.deletes), nil
+}
+
+// deleted reads the answer to deleteAllTxn.
+func (a *Acquisition) deleted(resp *pb.TxnResponse) []state.KeyDelete {
+	all := make([]state.KeyDelete, len(a.keys))
+	for i := range all {
+		all[i].Decided = true
+		if kv := txn.Deleted(txn.Answer(resp, i), 0); kv != nil {
+			was := a.shown(i, kv)
+			all[i].Was = &was
+		}
+	}
+	return all
 }
 
 // deleteAllTxn deletes its own keys, as far as they are as they were acquired.
@@ -94,45 +94,18 @@ func (a *Acquisition) deleteTxn(key string) *pb.TxnRequest {
 // worst outcome.
 func (a *Acquisition) releaseEach(ctx context.Context, repeat cluster.Repeat) (out state.Outcome, err error) {
 	for i, key := range a.keys {
-		d := &a.set.deletions[i]
-		if d.done {
+		d := &a.set.deletes[i]
+		if d.Decided {
 			continue
 		}
 		resp, e := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "release", Repeat: repeat}, a.deleteTxn(key))
-		switch o := outcomeOf(resp, e); {
-		case o == state.Applied:
-			was := a.shown(i, txn.Deleted(resp, 0))
-			d.done, d.was = true, &was
-		case o == state.Refused && d.doubt:
-			d.done, d.was = true, &state.OwnChanged{Index: i} // deleted by the delete whose answer was lost
-		case o == state.Refused:
-			d.done = true
-		default:
-			d.doubt = d.doubt || o == state.Unknown
-			out = max(out, o)
-			if err == nil {
-				err = e
-			}
+		o := outcomeOf(resp, e)
+		d.Answered(i, o, a.shown(i, txn.Deleted(resp, 0)))
+		if out = max(out, o); e != nil && err == nil {
+			err = e
 		}
 	}
 	return out, err
-}
-
-// deleted is the event of an answered release: was is each key as it was deleted, nil if it did
-// not exist.
-func (a *Acquisition) deleted(was func(i int) *state.OwnChanged) (ev state.DeleteAnswered) {
-	there, missing := 0, 0
-	for i := range a.keys {
-		if w := was(i); w == nil {
-			missing = i
-		} else if there++; w.Mod >= ev.Was.Mod {
-			ev.Was = *w
-		}
-	}
-	if there < len(a.keys) {
-		return state.DeleteAnswered{Outcome: state.Refused, Partly: there > 0, Missing: missing}
-	}
-	return ev
 }
 
 // leaveRest has the other keys of a lost set deleted in the background, when awaitGivenBack
@@ -183,11 +156,9 @@ func (a *Acquisition) awaitGivenBack(ctx context.Context) bool {
 		case <-ended:
 			unused = nil
 		case <-unused:
-			a.mu.Lock()
-			if a.working == 0 {
+			if !a.callers.working() {
 				unused = nil
 			}
-			a.mu.Unlock()
 		}
 	}
 	if a.s.AwaitDeferred(unclaimed) {

@@ -6,6 +6,59 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
+// watches are an acquisition's; nil: there is none.
+type watches struct {
+	own         *watcher.Watch   // of its own key, for a set the first one
+	others      []*watcher.Watch // of a set's other own keys
+	predecessor *watcher.Watch   // of the predecessor's key, or of a semaphore's slots
+}
+
+// take removes the watches that an event's effects replace or end, and returns them to be
+// cancelled.
+func (w *watches) take(fx state.Effects) (unused watches) {
+	if fx.Unfollow || fx.FollowSlots || fx.Follow != (state.Key{}) {
+		unused.predecessor, w.predecessor = w.predecessor, nil
+	}
+	index := fx.Own
+	if fx.Unwatch {
+		index = state.All
+	}
+	if !fx.WatchOwn && !fx.Unwatch {
+		return unused
+	}
+	if index <= 0 {
+		unused.own, w.own = w.own, nil
+	}
+	for i, other := range w.others {
+		if index == i+1 || index == state.All {
+			unused.others = append(unused.others, other)
+			w.others[i] = nil
+		}
+	}
+	return unused
+}
+
+// takeWatches removes all watches, and returns them to be cancelled.
+func (a *Acquisition) takeWatches() (unused watches) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.watches.take(state.Effects{Unfollow: true, Unwatch: true})
+}
+
+// cancel cancels them.
+func (w watches) cancel() {
+	for _, one := range [...]*watcher.Watch{w.predecessor, w.own} {
+		if one != nil {
+			one.Cancel()
+		}
+	}
+	for _, one := range w.others {
+		if one != nil {
+			one.Cancel()
+		}
+	}
+}
+
 // follow watches the deletion of p, the predecessor, from revision from on. Puts on p are not
 // watched because they do not end the wait: p's owner may write an election's value to it, and
 // p may receive a handoff.
@@ -14,7 +67,7 @@ func (a *Acquisition) follow(p state.Key, from int64) {
 		a.s.Host().Cluster.Logger().Warn("waiting for a key that is not pawl's", "name", a.queue.Name, "key", p.Name, "create_revision", p.Create)
 	}
 	w := a.s.Host().Watches.WatchDeletion(p.Name, from, func(u watcher.Update) { a.predecessorChanged(p, u) })
-	a.keep(w, &a.preWatch, func() bool {
+	a.keep(w, &a.watches.predecessor, func() bool {
 		now, _ := a.state.Predecessor()
 		return now == p
 	})
@@ -26,43 +79,12 @@ func (a *Acquisition) watchOwn(index int, from int64) {
 		if index != i && index != state.All {
 			continue
 		}
+		at := &a.watches.own
+		if i > 0 {
+			at = &a.watches.others[i-1]
+		}
 		w := a.s.Host().Watches.Watch(key, "", from, func(u watcher.Update) { a.ownChanged(i, key, u) })
-		a.keep(w, a.watchAt(i), func() bool { return a.owned()[i] == key })
-	}
-}
-
-// watchAt is where the watch of its own key at index is stored.
-func (a *Acquisition) watchAt(index int) **watcher.Watch {
-	if index == 0 {
-		return &a.ownWatch
-	}
-	return &a.set.watches[index-1]
-}
-
-// takeWatches removes the watches of its own key at index, or of all, and returns them to
-// be cancelled; a.mu is held.
-func (a *Acquisition) takeWatches(index int) (own *watcher.Watch, others []*watcher.Watch) {
-	if index <= 0 {
-		own, a.ownWatch = a.ownWatch, nil
-	}
-	if a.set == nil {
-		return own, nil
-	}
-	for i, w := range a.set.watches {
-		if index == i+1 || index == state.All {
-			others = append(others, w)
-			a.set.watches[i] = nil
-		}
-	}
-	return own, others
-}
-
-// cancelAll cancels the watches that are not nil.
-func cancelAll(watches ...*watcher.Watch) {
-	for _, w := range watches {
-		if w != nil {
-			w.Cancel()
-		}
+		a.keep(w, at, func() bool { return a.owned()[i] == key })
 	}
 }
 

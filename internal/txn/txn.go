@@ -243,10 +243,11 @@ func PutRevision(resp *pb.TxnResponse, i int) int64 {
 // Deleted is the key that the i-th operation of the branch that ran deleted, as DeletePrevious
 // returns it; nil: there was none.
 func Deleted(resp *pb.TxnResponse, i int) *mvccpb.KeyValue {
-	if i >= len(resp.Responses) {
+	all := resp.GetResponses()
+	if i >= len(all) {
 		return nil
 	}
-	if kvs := resp.Responses[i].GetResponseDeleteRange().GetPrevKvs(); len(kvs) > 0 {
+	if kvs := all[i].GetResponseDeleteRange().GetPrevKvs(); len(kvs) > 0 {
 		return kvs[0]
 	}
 	return nil

@@ -184,7 +184,7 @@ var mutants = []mutant{
 	{"a try of a set looks for one of its own keys", "ML5", []edit{{"internal/queue/enqueue.go",
 		"	case txn.KV(resp, 1) != nil, first(resp, restAt, len(a.keys)-1) != \"\":\n", "	case txn.KV(resp, 1) != nil:\n"}}, []string{inQueue}},
 	{"a release of a set key by key forgets a lost answer", "ML5", []edit{{"internal/queue/set.go",
-		"{{doubt: a.set.doubt}}", "{{doubt: false}}"}}, []string{inQueue}},
+		"{{Doubt: a.set.doubt}}", "{{Doubt: false}}"}}, []string{inQueue}},
 	{"the loss of one name frees the others at once", "ML6", []edit{{"internal/queue/set.go",
 		"		if !a.awaitGivenBack(ctx) {\n", "		if ctx.Err() != nil {\n"}}, []string{inQueue}},
 	{"the loss of one name leaves the others no time", "ML6", []edit{{"internal/queue/state/end.go",

@@ -1,0 +1,128 @@
+package queue
+
+import (
+	"context"
+	"slices"
+	"sync"
+)
+
+// callers is what tells callers of an acquisition's end. The context and the channel are made
+// when somebody first asks for them.
+//
+// Invariant: tell runs after the ending's cause is known, so what is made later is made ended.
+type callers struct {
+	mu     sync.Mutex
+	stop   context.CancelFunc // cancels an Acquire under way
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+	works  []*work // calls of Do that have not returned
+}
+
+// work is a call of Do under way.
+type work struct{ cancel context.CancelCauseFunc }
+
+// acquiring records how an Acquire under way is stopped.
+func (c *callers) acquiring(stop context.CancelFunc) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stop = stop
+}
+
+// Done is closed when it is no longer held, release included.
+func (a *Acquisition) Done() <-chan struct{} {
+	_ = a.Err() // a deadline that has passed closes done now
+	c := &a.callers
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done == nil {
+		c.done = make(chan struct{})
+		if e := a.ended.Load(); e != nil && e.known() {
+			close(c.done)
+		}
+	}
+	return c.done
+}
+
+// Context has the values of Acquire's context, and the token. It is cancelled, with the cause,
+// at loss, but not at release. It is made at the first call, and has no parent that could
+// cancel it.
+func (a *Acquisition) Context() context.Context {
+	_ = a.Err()
+	token := a.Token()
+	c := &a.callers
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx == nil {
+		c.ctx, c.cancel = context.WithCancelCause(a.withToken(context.WithoutCancel(a.parent), a.queue, token))
+		if e := a.ended.Load(); e != nil && e.known() && !e.released {
+			c.cancel(e.err)
+		}
+	}
+	return c.ctx
+}
+
+// begin records w, to be cancelled at loss. It fails if the acquisition has ended; others is
+// then how many calls of Do are under way.
+func (a *Acquisition) begin(w *work) (others int, err error) {
+	c := &a.callers
+	for {
+		err := a.Err()
+		c.mu.Lock()
+		others, alive := len(c.works), a.ended.Load() == nil
+		if err == nil && alive {
+			c.works = append(c.works, w)
+		}
+		c.mu.Unlock()
+		if err != nil || alive {
+			return others, err
+		}
+	}
+}
+
+// returned drops w, whose Do returns.
+func (c *callers) returned(w *work) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.works = slices.DeleteFunc(c.works, func(other *work) bool { return other == w })
+}
+
+// working reports whether a call of Do has not returned.
+func (c *callers) working() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.works) > 0
+}
+
+// tell cancels contexts, and then closes the channel.
+func (c *callers) tell(e *ending) {
+	c.mu.Lock()
+	cancel, stop, works := c.cancel, c.stop, slices.Clone(c.works)
+	c.stop = nil
+	c.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	if !e.released {
+		if cancel != nil {
+			cancel(e.err)
+		}
+		for _, w := range works {
+			w.cancel(e.err)
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done != nil && !isClosed(c.done) {
+		close(c.done)
+	}
+}
+
+func isClosed(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
