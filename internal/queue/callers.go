@@ -9,14 +9,15 @@ import (
 // callers is what tells callers of an acquisition's end. The context and the channel are made
 // when somebody first asks for them.
 //
-// Invariant: tell runs after the ending's cause is known, so what is made later is made ended.
+// Invariant: the end is stored, and its cause is known, before tell locks mu. So whatever is
+// added under mu after tell finds the end, and whatever was added before is told.
 type callers struct {
 	mu     sync.Mutex
 	stop   context.CancelFunc // cancels an Acquire under way
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	done   chan struct{}
-	works  []*work // calls of Do that have not returned
+	works  []*work // calls of Do whose functions have not returned
 }
 
 // work is a call of Do under way.
@@ -80,14 +81,14 @@ func (a *Acquisition) begin(w *work) (others int, err error) {
 	}
 }
 
-// returned drops w, whose Do returns.
+// returned drops w, whose function has returned.
 func (c *callers) returned(w *work) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.works = slices.DeleteFunc(c.works, func(other *work) bool { return other == w })
 }
 
-// working reports whether a call of Do has not returned.
+// working reports whether a function of Do has not returned.
 func (c *callers) working() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

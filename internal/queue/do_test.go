@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -32,4 +34,25 @@ func TestALossIsSaidOnceWhereTheFunctionReturnedIt(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A loss that is found by the release of one call of Do cancels the others' functions, too.
+func TestALossFoundByAReleaseEndsTheOtherFunctions(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 1}, func(w *fixture) {
+		c := w.acquire(w.session()) // not watched yet
+		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
+		defer cancel()
+		other := make(chan error)
+		go func() {
+			other <- c.Do(ctx, errGivenBack, func(ctx context.Context) error {
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+		}()
+		synctest.Wait()
+		w.f.Delete(c.Key())
+		err := c.Do(w.Context(), errGivenBack, func(context.Context) error { return nil })
+		w.oneCause(ErrKeyDeleted, err)
+		w.oneCause(ErrKeyDeleted, <-other)
+	})
 }

@@ -156,8 +156,8 @@ func (a *Acquisition) deletedKey(i int) error {
 }
 
 // spread does what rule H1 asks for after the end is marked, once the cause is known and in
-// this order: it cancels contexts, closes channels, and drops the acquisition's watches and
-// registration.
+// this order: it cancels contexts, closes channels, and drops the acquisition's registration
+// and watches.
 func (a *Acquisition) spread(e *ending) {
 	a.callers.tell(e)
 	a.s.Drop(&a.hook)

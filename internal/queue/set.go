@@ -64,7 +64,6 @@ func (a *Acquisition) releaseSet(ctx context.Context, repeat cluster.Repeat) (st
 func (a *Acquisition) deleted(resp *pb.TxnResponse) []state.KeyDelete {
 	all := make([]state.KeyDelete, len(a.keys))
 	for i := range all {
-		all[i].Decided = true
 		if kv := txn.Deleted(txn.Answer(resp, i), 0); kv != nil {
 			was := a.shown(i, kv)
 			all[i].Was = &was
@@ -100,7 +99,7 @@ func (a *Acquisition) releaseEach(ctx context.Context, repeat cluster.Repeat) (o
 		}
 		resp, e := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "release", Repeat: repeat}, a.deleteTxn(key))
 		o := outcomeOf(resp, e)
-		d.Answered(i, o, a.shown(i, txn.Deleted(resp, 0)))
+		d.Answered(o, a.shown(i, txn.Deleted(resp, 0)))
 		if out = max(out, o); e != nil && err == nil {
 			err = e
 		}

@@ -108,6 +108,23 @@ func TestAReleaseOfASetKeyByKeyAfterALostAnswer(t *testing.T) {
 	}
 }
 
+// R1: a set whose lease was revoked before its keys were deleted one by one was lost, though an
+// earlier release whose answer was lost might have deleted them.
+func TestAReleaseOfASetKeyByKeyIsNoneWhereItsLeaseWasRevoked(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
+		s := w.session()
+		held := w.takes(w.Context(), s, Request{}, "a", "b", "c").won()
+		whole := request(func(t *pb.TxnRequest) bool { return len(t.Success) > 1 && isRelease(t) })
+		w.f.Inject(whole.rule(etcdfake.Rule{Lose: true, Err: status.Error(codes.Unavailable, "gone"), Times: 1}))
+		w.f.Inject(whole.rule(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCTooManyOps}))
+		w.swallowing(func(*mvccpb.Event) bool { return true })
+		w.f.Revoke(s.ID())
+		err := held.Release(w.Context(), errGivenBack)
+		w.oneCause(errRevoked, err)
+		require.ErrorIs(w, err, ErrLost)
+	})
+}
+
 // R1: why a release of a set did not find its keys is read, though the server allows few
 // operations by now.
 func TestTheReadAfterAReleaseOfASetNeedsFewOperations(t *testing.T) {

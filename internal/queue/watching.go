@@ -6,7 +6,8 @@ import (
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
-// watches are an acquisition's; nil: there is none.
+// watches are an acquisition's; nil: there is none. The acquisition's mutex guards the pointers;
+// others is made once, before anything is watched.
 type watches struct {
 	own         *watcher.Watch   // of its own key, for a set the first one
 	others      []*watcher.Watch // of a set's other own keys
@@ -30,7 +31,7 @@ func (w *watches) take(fx state.Effects) (unused watches) {
 		unused.own, w.own = w.own, nil
 	}
 	for i, other := range w.others {
-		if index == i+1 || index == state.All {
+		if other != nil && (index == i+1 || index == state.All) {
 			unused.others = append(unused.others, other)
 			w.others[i] = nil
 		}
@@ -53,9 +54,7 @@ func (w watches) cancel() {
 		}
 	}
 	for _, one := range w.others {
-		if one != nil {
-			one.Cancel()
-		}
+		one.Cancel()
 	}
 }
 

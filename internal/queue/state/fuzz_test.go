@@ -94,7 +94,7 @@ func (s *script) event() Event {
 	case 18:
 		return DeleteSent{}
 	case 19:
-		return DeleteAnswered{s.out(), s.bool(), s.bool(), s.bool(), s.bool(), s.changed(), s.bool(), s.n(3)}
+		return DeleteAnswered{s.out(), s.bool(), s.bool(), s.bool(), s.bool(), s.changed(), s.bool(), s.n(3), s.bool()}
 	case 20:
 		return Explained{s.bool(), s.bool()}
 	case 21:

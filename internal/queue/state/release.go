@@ -86,6 +86,10 @@ type DeleteAnswered struct {
 	// explanation, because it would have deleted all.
 	Partly  bool
 	Missing int
+
+	// Doubtful says, of an applied delete of a set, that some of its own keys did not exist, and
+	// that for each of those an earlier delete of ours is an explanation.
+	Doubtful bool
 }
 
 func (ev DeleteAnswered) apply(a *Machine) Effects {
@@ -102,6 +106,8 @@ func (ev DeleteAnswered) apply(a *Machine) Effects {
 		fx := a.decided(KeyOverwritten)
 		fx.At, fx.Own = ev.Was.Mod, ev.Was.Index
 		return fx
+	case v == Finished && ev.Doubtful:
+		return Effects{Verdict: Explain}
 	case v == Finished:
 		return a.decided(GivenBack)
 	case ev.Outcome == Unknown && a.deletion.absence == present:
