@@ -32,7 +32,7 @@ type effects struct {
 // otherwise it waits as p. together: the cluster accepts writes in one request (rule G11).
 // alone: this write must be sent alone.
 func (m *machine) offer(w *Write, together, alone bool, now time.Time) (p *part, ticket int, fx effects) {
-	if alone || !together || w.Kind == Alone || m.hold == 0 && m.lanes.open() || m.quarantine.has(w, now) {
+	if alone || !together || w.Kind == Alone || m.limits.parts == 0 || m.hold == 0 && m.lanes.open() || m.quarantine.has(w, now) {
 		return nil, m.lanes.take(1, now), effects{}
 	}
 	size, writes := sizeOf(w.Txn), w.puts()

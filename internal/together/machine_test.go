@@ -87,6 +87,13 @@ func TestWithALaneFreeAWriteGoesAtOnceAndAloneAndTheNextGather(t *testing.T) {
 	assert.Len(t, m.finished(tickets[1], t0.Add(time.Hour)).send, 1, "one that failed before it was answered makes room too")
 }
 
+// Where no writes share requests, what one holds is not even counted.
+func TestWithRequestsOfNoPartsAWriteGoesWithoutALookAtIt(t *testing.T) {
+	m, _ := busy(t)
+	m.limits.parts = 0
+	m.goes(t, &Write{Kind: Ordered, Queue: "a/"}, "it has no transaction to look at")
+}
+
 func TestARequestThatPausesHoldsNoLane(t *testing.T) {
 	m, tickets := busy(t)
 	m.waits(t, enqueue("a/"))
