@@ -138,13 +138,15 @@ func lostAnswers(ctx context.Context, w *worker, n int) (f figures, err error) {
 	if !ok {
 		return f, errors.New("only pawl settles")
 	}
-	var lose atomic.Pointer[chan struct{}] // closed when all are lost; nil: none is
+	var lose atomic.Pointer[chan struct{}] // of what is sent now: closed when all are lost; nil: none is
+	var answered sync.WaitGroup            // all whose answers are to be lost
 	k.options = []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		err := invoke(ctx, method, req, reply, conn, opts...)
 		lost := lose.Load()
+		err := invoke(ctx, method, req, reply, conn, opts...)
 		if lost == nil || method != pb.KV_Txn_FullMethodName {
 			return err
 		}
+		answered.Done()
 		select {
 		case <-*lost:
 		case <-ctx.Done():
@@ -171,10 +173,12 @@ func lostAnswers(ctx context.Context, w *worker, n int) (f figures, err error) {
 		s.together(0)
 		lost := make(chan struct{})
 		lose.Store(&lost)
+		answered.Add(n)
 		wait := acquireAll(ctx, n, func(i int) locker { return s.locker(fmt.Sprint(prefix, i)) })
 		if err := w.keys(ctx, prefix, n); err != nil {
 			return f, err
 		}
+		answered.Wait()
 		if !k.alone {
 			s.together(floorParts)
 		}

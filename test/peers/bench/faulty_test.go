@@ -35,6 +35,9 @@ func TestFaultsAreMeasured(t *testing.T) {
 			if task == "given-up" {
 				assert.GreaterOrEqual(t, got[0].P50, 0.002, "a release takes a round trip")
 			}
+			if task == "lost-answers" && kit == lone {
+				assert.EqualValues(t, 40*repeats, got[0].Calls["Txn"], "each enqueue is settled")
+			}
 		}
 	}
 }
