@@ -4,25 +4,27 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
-	"strconv"
+	"os"
 	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
 // floorKit is the least that such work can cost: the same transactions as pawl's, with its
-// comparisons, sent on the bare stubs by a client that assumes that nothing fails. A waiter
-// takes the deletion of the key before its own as an acquisition, without a query; that is not
-// safe, and nothing can cost less.
+// comparisons and values, sent on the bare stubs by a client that assumes that nothing fails. A
+// waiter takes the deletion of the key before its own as an acquisition, without a query, and a
+// release hands nothing on; that is not safe, and nothing can cost less.
 type floorKit struct {
 	own     bool // a waiter's own key is watched too, which is how a waiter notices its end
 	nested  bool // transactions share requests
-	bounded bool // a request ends with its caller's context, or after a while, and a key says who holds it
+	bounded bool // a request ends with its caller's context, or after a while
 }
 
 func (k floorKit) dial(_ context.Context, addrs ...string) (client, error) {
@@ -65,12 +67,15 @@ func (c *floorClient) txn(ctx context.Context, t *pb.TxnRequest) (*pb.TxnRespons
 
 var leaderOnly = metadata.Pairs("hasleader", "true")
 
-// holder is a key's value.
-func (c *floorClient) holder() []byte {
-	if !c.kit.bounded {
-		return []byte("holder")
-	}
-	return []byte(`{"pawl":"lock","owner":"root@host","host":"host","pid":12345,"since":"` + time.Now().UTC().Format(time.RFC3339Nano) + `"}`)
+// The keys' values say that this process holds them.
+var (
+	holder = thisProcess()
+	label  = keys.NewLabel(holder)
+)
+
+func thisProcess() keys.Identity {
+	host, _ := os.Hostname()
+	return keys.Identity{Owner: fmt.Sprintf("%s:%d", host, os.Getpid()), Host: host, PID: os.Getpid()}
 }
 
 func (c *floorClient) session(_ context.Context, ttl time.Duration) (session, error) {
@@ -78,10 +83,13 @@ func (c *floorClient) session(_ context.Context, ttl time.Duration) (session, er
 	if err != nil {
 		return nil, err
 	}
-	s := &floorSession{c: c, lease: l.ID, key: fmt.Sprintf("//floor/%x", l.ID)}
+	s := &floorSession{c: c, lease: l.ID, key: keys.SessionKey("", l.ID)}
+	me := holder
+	me.Since = time.Now().UTC()
 	r, err := c.kv.Txn(c.ctx, &pb.TxnRequest{
 		Compare: []*pb.Compare{txn.CreateIs(s.key, 0)},
-		Success: []*pb.RequestOp{txn.Put(s.key, []byte("session"), l.ID)},
+		Success: []*pb.RequestOp{txn.Put(s.key, keys.SessionValue(me, rand.Text()), l.ID), txn.Get(s.key)},
+		Failure: []*pb.RequestOp{txn.Get(s.key)},
 	})
 	if err != nil {
 		return nil, err
@@ -106,48 +114,60 @@ type floorLocker struct {
 }
 
 func (l floorLocker) acquire(ctx context.Context) (held, error) {
-	s := l.s
-	n := strconv.FormatInt(s.n.Add(1), 10)
-	all := l.prefix + strconv.FormatInt(s.lease, 16) // the session's own keys have this prefix, and then a dash
-	key := all + "-" + n
-	cancel := s.key + "/" + n
-	r, err := s.c.txn(ctx, &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.CreateIs(key, 0), txn.CreateIs(cancel, 0), txn.ModIs(s.key, s.mod)},
-		Success: []*pb.RequestOp{txn.Put(key, s.c.holder(), s.lease),
-			txn.LastBetween([]byte(l.prefix), []byte(all+"-"), 0), txn.LastBetween([]byte(all+"."), txn.PrefixEnd(l.prefix), 0)},
-	})
+	h, t := l.enqueue()
+	from, to := keys.LeaseRange(h.key) // the session's own keys
+	t.Success = append(t.Success, txn.LastBetween([]byte(l.prefix), from, 0), txn.LastBetween(to, txn.PrefixEnd(l.prefix), 0))
+	t.Compare = append(t.Compare, txn.NoneBetween(keys.SemaphoreRange(l.prefix)))
+	c := l.s.c
+	r, err := c.txn(ctx, t)
 	if err != nil || !r.Succeeded {
-		return nil, fmt.Errorf("enqueue %s: %w, %v", key, err, r)
+		return nil, fmt.Errorf("enqueue %s: %w, %v", h.key, err, r)
 	}
 	before := txn.KV(r, 1)
 	if kv := txn.KV(r, 2); before == nil || kv != nil && kv.CreateRevision > before.CreateRevision {
 		before = kv
 	}
-	h := floorHeld{s: s, key: key, create: txn.PutRevision(r, 0)}
+	h.create = txn.PutRevision(r, 0)
 	if before == nil {
 		return h, nil
 	}
-	if s.c.kit.own {
-		if h.watch, _, err = s.c.watch.create(s.c, key, h.create+1, nil); err != nil {
+	if c.kit.own {
+		if h.watch, _, err = c.watch.create(c, string(h.key), h.create+1, nil); err != nil {
 			return nil, err
 		}
 	}
-	return h, s.c.watch.gone(ctx, s.c, string(before.Key), r.Header.Revision+1)
+	return h, c.watch.gone(ctx, c, string(before.Key), r.Header.Revision+1)
+}
+
+// enqueue is what the enqueues of an acquisition and of a try have in common.
+func (l floorLocker) enqueue() (floorHeld, *pb.TxnRequest) {
+	s := l.s
+	n := s.n.Add(1)
+	h := floorHeld{s: s, key: []byte(keys.QueueKey{Lease: s.lease, N: n}.In(l.prefix))}
+	t := txn.New()
+	t.Compare = append(t.Compare, txn.CreateIs(h.key, 0), txn.CreateIs(keys.CancelKey(s.key, n), 0), txn.ModIs(s.key, s.mod))
+	t.Success = append(t.Success, txn.Put(h.key, label.Lock(time.Now()), s.lease))
+	return h, t
 }
 
 func (l floorLocker) try(ctx context.Context) (held, error) {
-	r, err := l.s.c.kv.Range(l.s.c.ctx, &pb.RangeRequest{
-		Key: []byte(l.prefix), RangeEnd: txn.PrefixEnd(l.prefix), Limit: 1, KeysOnly: true,
-	})
-	if err != nil || len(r.Kvs) > 0 {
+	r, err := l.s.c.txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{txn.FirstUnder(l.prefix, 1)}})
+	if err != nil || txn.KV(r, 0) != nil {
 		return nil, err
 	}
-	return l.acquire(ctx)
+	h, t := l.enqueue()
+	t.Success = append(t.Success, txn.LastUnder(l.prefix, 2, 0))
+	t.Compare = append(t.Compare, txn.NoneUnder(l.prefix))
+	if r, err = l.s.c.txn(ctx, t); err != nil || !r.Succeeded {
+		return nil, fmt.Errorf("enqueue %s: %w, %v", h.key, err, r)
+	}
+	h.create = txn.PutRevision(r, 0)
+	return h, nil
 }
 
 type floorHeld struct {
 	s      *floorSession
-	key    string
+	key    []byte
 	create int64
 	watch  int64 // of its own key; 0: none
 }
@@ -158,10 +178,11 @@ func (h floorHeld) release(ctx context.Context) error {
 			return err
 		}
 	}
-	r, err := h.s.c.txn(ctx, &pb.TxnRequest{
-		Compare: []*pb.Compare{txn.CreateIs(h.key, h.create)},
-		Success: []*pb.RequestOp{txn.Delete(h.key)},
-	})
+	t := txn.New()
+	t.Compare = append(t.Compare, txn.CreateIs(h.key, h.create), txn.ModIs(h.key, h.create))
+	t.Success = append(t.Success, txn.Delete(h.key))
+	t.Failure = append(t.Failure, txn.Stat(h.key))
+	r, err := h.s.c.txn(ctx, t)
 	if err != nil || !r.Succeeded {
 		return fmt.Errorf("release %s: %w, %v", h.key, err, r)
 	}

@@ -13,13 +13,15 @@ write of 2 KiB that waits for the disk takes %v. etcd %s, clientv3 %s.
 - **pawl** is this library. In a queue, each waiter has a session of its own. In "one session"
   all waiters share one, which is not possible with the peer.
 - **clientv3**, the peer, is etcd's own ` + "`client/v3/concurrency`" + `.
-- **floor** is the least that such work can cost: a client that sends pawl's transactions, with their comparisons, on the bare
+- **floor** is the least that such work can cost: a client that sends pawl's transactions, with their comparisons and values, on the bare
   generated stubs, and assumes that nothing fails. Its waiter acquires the lock when the key before
-  its own is deleted, without a query, which is not safe. It has three variants. In "own key watched", each waiter in a queue
-  also watches its own key. In "bounded", requests end with their caller's context or after 3 s,
-  and keys say who holds them. In "together", transactions share requests as pawl's do, but nothing checks whether they may.
+  its own is deleted, without a query, and its release hands nothing on, which is not safe. Every key's value says who holds it, as pawl's does.
+  The floor has three variants. In "own key watched", each waiter in a queue also watches its own key. In "bounded", requests end with their
+  caller's context or after 3 s; otherwise nothing bounds them. In "together", transactions share requests as pawl's do, in as many lanes, but
+  nothing checks whether they may, and nothing bounds them. No variant is both: the deadline of a shared request is one for all its writes, and what "bounded"
+  adds to "floor" is the cost of two deadlines.
 
-The three take turns, each in a client process of its own, in an order that changes from round to
+All take turns, each in a client process of its own, in an order that changes from round to
 round. Client and server share the machine. Figures are medians of the rounds, with the extremes
 in parentheses. Absolute figures are valid for this machine only; ratios and counts can be compared across machines.%s
 `
