@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -89,5 +90,16 @@ func TestTheFloorSendsPawlsTransactions(t *testing.T) {
 	require.Len(t, all[ours].all, 5, "an acquisition and a release, a try that reads first and a release")
 	for name, s := range all {
 		assert.Equal(t, all[ours].all, s.all, name)
+	}
+}
+
+// Transactions that share requests have as many lanes as pawl's writes do.
+func TestTheFloorHasPawlsLanes(t *testing.T) {
+	for trip, want := range map[time.Duration]int{0: 2, 500 * time.Microsecond: 2, 2100 * time.Microsecond: 7, 30 * time.Millisecond: 16} {
+		b := floorBatches{trip: trip}
+		for b.open() {
+			b.busy++
+		}
+		assert.Equal(t, want, b.busy, trip)
 	}
 }

@@ -4,25 +4,27 @@ package main
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/txn"
 )
 
-// The window of the floor that sends transactions together: pawl's on loopback.
-const (
-	floorLanes = 2
-	floorParts = 32
-)
+// floorParts is how many transactions share a request at most, as in pawl.
+const floorParts = 32
 
 // floorBatches is the least that sending transactions together costs: a transaction that comes
-// while all lanes are used waits, and is sent with all waiting ones when a lane is answered. It
-// does not check whether they may share a request, and does not handle a refusal.
+// while all lanes are used waits, and is sent with all waiting ones when a lane is answered, or
+// when they are as many as a request may have. There are as many lanes as pawl has. It does not
+// check whether transactions may share a request, does not handle a refusal, and nothing bounds
+// a request's time.
 type floorBatches struct {
 	mu      sync.Mutex
 	busy    int
+	trip    time.Duration // the least round trip so far; 0: there is none
 	waiting []*floorPart
 }
 
@@ -33,39 +35,63 @@ type floorPart struct {
 	err  error
 }
 
+// open reports whether a lane is free.
+func (b *floorBatches) open() bool {
+	return b.busy < min(max(2, int(b.trip/(300*time.Microsecond))), 16)
+}
+
 func (b *floorBatches) send(c *floorClient, t *pb.TxnRequest) (*pb.TxnResponse, error) {
 	b.mu.Lock()
-	if b.busy == floorLanes {
+	if !b.open() {
 		p := &floorPart{txn: t, done: make(chan struct{})}
-		b.waiting = append(b.waiting, p)
+		if b.waiting = append(b.waiting, p); len(b.waiting) == floorParts {
+			b.flush(c)
+		}
 		b.mu.Unlock()
 		<-p.done
 		return p.resp, p.err
 	}
 	b.busy++
 	b.mu.Unlock()
-	defer b.next(c)
-	return c.kv.Txn(c.ctx, t)
+	start := time.Now()
+	r, err := c.kv.Txn(c.ctx, t)
+	b.next(c, time.Since(start))
+	return r, err
 }
 
-// next passes the lane on, or frees it.
-func (b *floorBatches) next(c *floorClient) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n := min(len(b.waiting), floorParts)
-	if n == 0 {
-		b.busy--
-		return
-	}
-	parts := b.waiting[:n:n]
-	b.waiting = b.waiting[n:]
+// flush sends what waits; b.mu is held.
+func (b *floorBatches) flush(c *floorClient) {
+	parts := b.waiting
+	b.waiting = nil
+	b.busy++
 	go func() { // ends with its request
+		start := time.Now()
 		sendParts(c, parts)
-		b.next(c)
+		trip := time.Since(start)
+		runtime.Gosched() // as pawl: callers write again before the lane is free
+		b.next(c, trip)
 	}()
 }
 
+// next frees a lane, after a round trip, for what waits.
+func (b *floorBatches) next(c *floorClient, trip time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.busy--; b.trip == 0 || trip < b.trip {
+		b.trip = trip
+	}
+	if len(b.waiting) > 0 && b.open() {
+		b.flush(c)
+	}
+}
+
 func sendParts(c *floorClient, parts []*floorPart) {
+	if len(parts) == 1 {
+		p := parts[0]
+		p.resp, p.err = c.kv.Txn(c.ctx, p.txn)
+		close(p.done)
+		return
+	}
 	t := &pb.TxnRequest{Success: make([]*pb.RequestOp, len(parts))}
 	for i, p := range parts {
 		t.Success[i] = txn.Nested(p.txn)

@@ -86,7 +86,7 @@ func delayed() (list []scenario) {
 	for _, rtt := range delays {
 		for _, p := range delayedPoints(rtt) {
 			list = append(list, scenario{Name: p.scenario, Task: "uncontended", Sizes: []int{p.n}, RTT: rtt,
-				Span: time.Second, kits: []string{ours, theirs, bare, lone}})
+				Span: time.Second, kits: five})
 		}
 	}
 	return list
