@@ -32,8 +32,9 @@ and a quarter of that.
 
 `
 	budgetText = `The cost of each operation, counted by the server (its ` + "`grpc_server_*`" + ` metrics) or in the client's
-process. One release wakes one waiter, and the other waiters send nothing. Tests pin that, and each of these counts
-(` + "`lock/budget_test.go`" + `).
+process. One release wakes one waiter, and the other waiters send nothing (pinned by ` + "`lock/waiting_test.go`" + `). Tests pin the budgets, some with fewer waiters or
+locks: ` + "`lock/real_test.go`" + ` that of allocations and their bytes, ` + "`internal/session/batches_test.go`" + ` that of renewals,
+and ` + "`lock/budget_test.go`" + ` the others.
 
 `
 	uncontendedText = `Each worker acquires and releases a lock of its own; all workers share one session. When several of pawl's writes are under way at once, further
