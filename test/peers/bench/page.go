@@ -96,7 +96,7 @@ type column struct {
 
 var (
 	operationColumns = []column{{"a second", figures.throughput, 1}, {"p50, ms", figures.p50, 1e3}, {"p99, ms", figures.p99, 1e3},
-		{"client CPU, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}, {"allocations", figures.allocs, 1},
+		{"requests", figures.requests, 1}, {"client CPU, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}, {"allocations", figures.allocs, 1},
 		{"bytes to the server", figures.bytesIn, 1}, {"bytes from it", figures.bytesOut, 1}}
 	chainColumns = []column{{"drain, ms", figures.wall, 1e3}, {"release to acquire p50, ms", figures.p50, 1e3}, {"p99, ms", figures.p99, 1e3},
 		{"client CPU, µs", figures.cpu, 1e6}, {"server CPU, µs", figures.serverCPU, 1e6}, {"allocations", figures.allocs, 1},

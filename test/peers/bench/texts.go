@@ -38,7 +38,8 @@ and ` + "`lock/budget_test.go`" + ` the others.
 
 `
 	uncontendedText = `Each worker acquires and releases a lock of its own; all workers share one session. When several of pawl's writes are under way at once, further
-writes share requests ([how](../decisions/together.md)); in "pawl, alone" that is turned off.
+writes share requests ([how](../decisions/together.md)); in "pawl, alone" that is turned off, and only the count of requests under way is left of it.
+"Requests" are those of an acquisition and its release.
 
 `
 	delayedText = `As above, through a proxy on the same machine that delays each byte by half a round trip each way, exact to about a tenth of a
