@@ -148,6 +148,31 @@ func TestATargetIsMetOnItsOwnSideOfTheBound(t *testing.T) {
 	assert.Equal(t, []int{1, 2}, []int{met, of})
 }
 
+// A target or a row of the budget of what is not measured would be left out without a word.
+func TestEveryTargetAndEveryBudgetIsMeasured(t *testing.T) {
+	measured := func(name string, n int) (kits []string) {
+		for _, s := range scenarios(false) {
+			for _, size := range s.Sizes {
+				if s.Name == name && size == n {
+					return s.kits
+				}
+			}
+		}
+		return nil
+	}
+	for _, at := range targets() {
+		assert.Contains(t, measured(at.scenario, at.n), at.a, at.what)
+		if at.b != "" {
+			assert.Contains(t, measured(at.scenario, at.n), at.b, at.what)
+		}
+	}
+	for _, l := range limits() {
+		for _, kit := range three {
+			assert.Contains(t, measured(l.scenario, l.n), kit, l.operation)
+		}
+	}
+}
+
 func TestFiguresHaveAsManyDigitsAsTheyAreWorth(t *testing.T) {
 	for x, want := range map[float64]string{0: "0", 0.123: "0.12", 1.5: "1.50", 12.34: "12.3", 1234.5: "1,235", 1e6: "1,000,000", -2000: "-2,000"} {
 		assert.Equal(t, want, figure(x))

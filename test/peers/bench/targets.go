@@ -87,6 +87,11 @@ func loopbackTargets() []target {
 		{"client CPU of a contended acquisition, 100 waiters, pawl / clientv3", c100, 100, ours, theirs, figures.cpu, 0.5, false},
 		{"drain of 1,000 waiters in 20 processes, clientv3 / pawl", "apart-1000-in-20-processes", 1_000, theirs, ours, figures.wall, 1.5, true},
 		{"client CPU of a contended acquisition, 1,000 waiters in 20 processes, pawl / clientv3", "apart-1000-in-20-processes", 1_000, ours, theirs, figures.cpu, 0.6, false},
+		{"drain of 100 waiters in 20 processes, clientv3 / pawl", "apart-100-in-20-processes", 100, theirs, ours, figures.wall, 1.3, true},
+		{"client CPU of a contended acquisition, 100 waiters in 20 processes, pawl / clientv3", "apart-100-in-20-processes", 100, ours, theirs, figures.cpu, 0.6, false},
+		{"drain of 100 waiters in 100 clients, clientv3 / pawl", "apart-100-in-100-clients", 100, theirs, ours, figures.wall, 1.3, true},
+		{"client CPU of a contended acquisition, 100 waiters in 100 clients, pawl / clientv3", "apart-100-in-100-clients", 100, ours, theirs, figures.cpu, 0.6, false},
+		{"drain of 250 names of four waiters, clientv3 / pawl", "apart-250-names-of-4", 1_000, theirs, ours, figures.wall, 1.3, true},
 		{"client CPU of a contended acquisition, 250 names of four waiters, pawl / clientv3", "apart-250-names-of-4", 1_000, ours, theirs, figures.cpu, 0.8, false},
 	}
 }
