@@ -123,8 +123,8 @@ func (l *lanes) next() (at time.Time) {
 // silent is a member with a late attempt; nil: there is none.
 func (l *lanes) silent() *cluster.Member {
 	for i := 0; l.overdue > 0 && i < len(l.all); i++ {
-		if l.all[i].late {
-			return l.all[i].member
+		if x := &l.all[i]; x.late && x.member != nil {
+			return x.member
 		}
 	}
 	return nil

@@ -170,6 +170,18 @@ func TestAnAttemptWithoutAnAnswerHoldsNoLaneAndItsMemberIsPassedOver(t *testing.
 	assert.Equal(t, 3*time.Second, m.lanes.patience())
 }
 
+// Rule G4: a request that has waited for a token for long was sent to nobody, and hides no member
+// that is silent.
+func TestARequestThatWasNotSentHidesNoSilentMember(t *testing.T) {
+	var l lanes
+	l.take(1, t0)
+	silent := new(cluster.Member)
+	l.began(l.take(1, t0), silent, t0)
+	l.expire(t0.Add(minPatience))
+	require.Equal(t, 2, l.overdue)
+	assert.Same(t, silent, l.silent())
+}
+
 // Rule G2: which two may share a request. Both halves, and one way or the other.
 func TestAnOrderedWriteSharesARequestWithNothingElseOfItsQueues(t *testing.T) {
 	kinds := map[string]func(string) *Write{"enqueue": enqueue, "handoff": handoff, "release": release, "settle": settle}
