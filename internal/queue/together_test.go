@@ -17,8 +17,10 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
+	"github.com/pawl-locks/pawl/internal/kvinside"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -95,6 +97,47 @@ func TestInEtcdsLayoutEverythingGoesAlone(t *testing.T) {
 			assert.Equal(w, []int{1, 8, 8}, sizes(), "a removal too, where names nest")
 		})
 	}
+}
+
+// Rule G1: queries, session keys and callers' transactions, however many there are at a time.
+func TestWhatIsNoWriteOfTheQueueGoesAlone(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
+		s, sizes := w.gathering()
+		w.each(8, false, func(Queue) {
+			own, err := session.Grant(w.Context(), s.Host(), lease.Options{})
+			if assert.NoError(w, err) {
+				assert.NoError(w, own.Close(w.Context()))
+			}
+		})
+		assert.NotContains(w, sizes(), 8, "session keys")
+		w.each(8, false, func(q Queue) {
+			_, err := kvinside.Client(s.Host().Cluster).(*kv.Client).Txn(w.Context(), kv.Txn{Then: []kv.Op{kv.Put("of"+q.Prefix+"x", nil)}})
+			assert.NoError(w, err)
+		})
+		assert.NotContains(w, sizes(), 8, "callers' transactions")
+
+		holder := w.session()
+		var held sync.Map
+		var released sync.WaitGroup
+		w.each(8, false, func(q Queue) {
+			c, err := Acquire(w.Context(), holder, q, Request{})
+			assert.NoError(w, err)
+			held.Store(q.Name, c)
+		})
+		time.AfterFunc(time.Second, func() {
+			assert.Contains(w, sizes(), 8, "enqueues")
+			held.Range(func(_, c any) bool {
+				released.Go(func() { assert.NoError(w, c.(*Acquisition).Release(w.Context(), errGivenBack)) })
+				return true
+			})
+		})
+		w.each(8, false, func(q Queue) {
+			_, err := Acquire(w.Context(), s, q, Request{})
+			assert.NoError(w, err)
+		})
+		released.Wait()
+		assert.NotContains(w, sizes(), 8, "queries")
+	})
 }
 
 // Rules G10, R1: releases beside enqueues that the full disk refuses say nil, all of them.

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
@@ -203,72 +204,86 @@ func TestWhatAMemberDoesNotTakeGoesElsewhereTogether(t *testing.T) {
 func TestEachGetsItsOwnReasonWhereOneIsRefused(t *testing.T) {
 	for name, refuse := range map[string]func(w *fixture, x *Write) (is func(error) bool){
 		"the lease of one is gone": func(w *fixture, x *Write) func(error) bool {
-			x.Lease, x.Txn.Success[0] = 99, txn.Put("q5/99-1", nil, 99)
+			x.Lease, x.Txn.Success[0] = 99, txn.Put("q1/99-1", nil, 99)
 			return cluster.IsLeaseNotFound
 		},
 		"one name is forbidden": func(w *fixture, x *Write) func(error) bool {
-			w.f.Inject(is("q5/", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}))
+			w.f.Inject(is("q1/", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}))
 			return cluster.IsPermissionDenied
 		},
 		"one is too large": func(w *fixture, x *Write) func(error) bool {
-			w.f.Inject(is("q5/", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCRequestTooLarge}))
+			w.f.Inject(is("q1/", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCRequestTooLarge}))
 			return cluster.IsTooLarge
 		},
+		"one has too many operations": func(w *fixture, x *Write) func(error) bool {
+			w.f.Inject(is("q1/", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCTooManyOps}))
+			return cluster.IsTooManyOps
+		},
 		"one is malformed": func(w *fixture, x *Write) func(error) bool {
-			x.Txn.Success = append(x.Txn.Success, txn.Put("q5/7-1", nil, 0))
+			x.Txn.Success = append(x.Txn.Success, txn.Put("q1/7-1", nil, 0))
 			return func(err error) bool { return strings.Contains(err.Error(), "duplicate key") }
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-				ws := puts32()
-				why := refuse(w, &ws[5])
-				for i, g := range w.all(w.Context(), ws...) {
-					if i != 5 {
-						require.NoError(w, g.err)
-						require.True(w, g.resp.Succeeded)
-						continue
+		for _, n := range []int{2, 32} {
+			t.Run(fmt.Sprint(name, ", of ", n), func(t *testing.T) {
+				inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
+					ws := puts32()[:n]
+					why := refuse(w, &ws[1])
+					for i, g := range w.all(w.Context(), ws...) {
+						if i != 1 {
+							require.NoError(w, g.err)
+							require.True(w, g.resp.Succeeded)
+							continue
+						}
+						require.Error(w, g.err)
+						assert.True(w, why(g.err), "%v", g.err)
+						assert.Equal(w, cluster.NotApplied, cluster.OutcomeOf(g.err))
+						assert.ErrorContains(w, g.err, "enqueue at")
 					}
-					require.Error(w, g.err)
-					assert.True(w, why(g.err), "%v", g.err)
-					assert.Equal(w, cluster.NotApplied, cluster.OutcomeOf(g.err))
-					assert.ErrorContains(w, g.err, "enqueue at")
-				}
-				assert.Equal(w, 33, len(w.requests()), "each once more, alone")
-				if name != "the lease of one is gone" && name != "one name is forbidden" {
-					return
-				}
-				for range 3 {
-					got := w.all(w.Context(), ws...)
-					assert.ElementsMatch(w, []int{31, 0}, w.requests())
-					assert.True(w, why(got[5].err), "%v", got[5].err)
-				}
+					assert.Equal(w, 1+n, len(w.requests()), "each once more, alone")
+					if n == 2 || name != "the lease of one is gone" && name != "one name is forbidden" {
+						return
+					}
+					for range 3 {
+						got := w.all(w.Context(), ws...)
+						assert.ElementsMatch(w, []int{31, 0}, w.requests())
+						assert.True(w, why(got[1].err), "%v", got[1].err)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 
 // Rule G5.
 func TestAServersBoundsAreKeptOnceTheyAreKnown(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3, MaxTxnOps: 12}, func(w *fixture) {
-		for range 4 {
-			for _, g := range w.all(w.Context(), puts32()...) {
-				require.NoError(w, g.err)
-			}
-			for i := range mostParts {
-				require.NoError(w, w.all(w.Context(), del(i))[0].err)
-			}
-		}
-		w.requests()
-		w.all(w.Context(), puts32()...)
-		total := 0
-		for _, n := range w.requests() {
-			assert.LessOrEqual(w, n, 10)
-			assert.Greater(w, n, 1)
-			total += n
-		}
-		assert.Equal(w, 32, total)
-	})
+	for name, maxOps := range map[string]int{"operations": 12, "bytes": 0} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3, MaxTxnOps: maxOps}, func(w *fixture) {
+				if name == "bytes" {
+					w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCRequestTooLarge,
+						Match: func(q etcdfake.Request) bool { return proto.Size(q.Message) > 10*proto.Size(put(0).Txn) }})
+				}
+				for range 4 {
+					for _, g := range w.all(w.Context(), puts32()...) {
+						require.NoError(w, g.err)
+					}
+					for i := range mostParts {
+						require.NoError(w, w.all(w.Context(), del(i))[0].err)
+					}
+				}
+				w.requests()
+				w.all(w.Context(), puts32()...)
+				total := 0
+				for _, n := range w.requests() {
+					assert.LessOrEqual(w, n, 10)
+					assert.Greater(w, n, 1)
+					total += n
+				}
+				assert.Equal(w, 32, total)
+			})
+		})
+	}
 }
 
 // Rule G6: an unknown outcome is unknown to each, and what may be done twice is sent again,
