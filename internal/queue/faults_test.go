@@ -134,10 +134,28 @@ type fault struct {
 	final bool // nobody would answer otherwise, so a caller may hear of it
 }
 
+// own reports whether it is about what the write holds: nobody whose write was beside it hears
+// of it.
+func (fa fault) own() bool {
+	err := fa.rule.Err
+	return cluster.IsPermissionDenied(err) || cluster.IsTooLarge(err) || cluster.IsTooManyOps(err)
+}
+
+// heard reports whether err is fa, which has ended an acquisition. Nothing is left of it then.
+func (w *fixture) heard(err error, fa fault) bool {
+	if err == nil || !fa.final {
+		return false
+	}
+	assert.ErrorContains(w, err, status.Convert(fa.rule.Err).Message())
+	w.clear()
+	return true
+}
+
 const injected = "injected"
 
 // faults are all ways: it is lost, its answer is, with each code or with
-// silence; it is late; it is applied twice.
+// silence; it is late; it is applied twice; it is refused. (A lease that is gone ends a session:
+// TestWhatOneIsRefusedForConcernsNobodyElse.)
 func faults() []fault {
 	fs := []fault{
 		{"request lost, silence", etcdfake.Rule{Lose: true}, false},
@@ -157,6 +175,11 @@ func faults() []fault {
 		{"leader changed", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCLeaderChanged}, false},
 		{"corrupt", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCCorrupt}, true},
 		{"token refused", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCInvalidAuthToken}, true},
+		{"no space", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCNoSpace}, true},
+		{"no space, though applied", etcdfake.Rule{Err: rpctypes.ErrGRPCNoSpace}, true},
+		{"forbidden", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}, true},
+		{"too large", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCRequestTooLarge}, true},
+		{"too many operations", etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCTooManyOps}, true},
 	}
 	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
 		err := status.Error(code, injected)
@@ -189,8 +212,12 @@ func eachFault(t *testing.T, f func(w *fixture, fa fault)) {
 					inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 						w.others = newOthers(w, company-1, fa)
 						f(w, fa)
+						together := w.others.end()
+						if fa.final {
+							return // perhaps nothing was written after it
+						}
 						all++
-						if w.others.end() {
+						if together {
 							met++
 						}
 					})
@@ -236,8 +263,7 @@ func TestEveryFailureOfAnEnqueueEndsInOneHolder(t *testing.T) {
 		c, err := w.take(w.Context(), s, Request{})
 		assert.NotZero(w, hit.Hits())
 		w.f.LiftAll()
-		if err != nil && fa.final {
-			w.clear()
+		if w.heard(err, fa) {
 			return
 		}
 		require.NoError(w, err)
@@ -305,8 +331,7 @@ func TestEveryFailureOfASettlingEndsInOneHolder(t *testing.T) {
 		c, err := w.take(w.Context(), s, Request{})
 		assert.NotZero(w, hit.Hits())
 		w.f.LiftAll()
-		if err != nil && fa.final {
-			w.clear()
+		if w.heard(err, fa) {
 			return
 		}
 		require.NoError(w, err)
@@ -349,9 +374,13 @@ func TestEveryFailureOfAConfirmationEndsInOneHolder(t *testing.T) {
 		waiter := w.waiting(w.session())
 		hit := w.f.Inject(request(isQuery).rule(fa.rule))
 		w.release(holder)
-		c := waiter.won()
+		<-waiter.done
 		assert.NotZero(w, hit.Hits())
 		w.f.LiftAll()
+		if w.heard(waiter.err, fa) {
+			return
+		}
+		c := waiter.won()
 		time.Sleep(4 * time.Second)
 		w.held(c)
 		w.release(c)
@@ -371,8 +400,7 @@ func TestEveryFailureOfATryEndsInOneHolder(t *testing.T) {
 				c, err := w.take(w.Context(), s, Request{Try: true})
 				assert.NotZero(w, hit.Hits())
 				w.f.LiftAll()
-				if err != nil && fa.final {
-					w.clear()
+				if w.heard(err, fa) {
 					return
 				}
 				require.NoError(w, err)
@@ -420,49 +448,57 @@ func testACallEndsWithItsContext(t *testing.T, set func(w *fixture)) {
 		"peek": {isPeek, true}, "try": {isEnqueue, true}, "undo": {isUndo, false},
 	} {
 		for _, applied := range []bool{false, true} {
-			t.Run(name+map[bool]string{true: ", applied"}[applied], func(t *testing.T) {
-				inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-					set(w)
-					s, holder := w.session(), (*Acquisition)(nil)
-					switch {
-					case name != "query" && name != "undo":
-					case w.shared:
-						holder = w.acquireExclusive(w.session())
-					default:
-						holder = w.acquire(w.session())
-					}
-					if name == "settle" {
-						w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
-					}
-					silent := w.f.Inject(st.at.rule(etcdfake.Rule{Lose: !applied, Hang: true}))
-					ctx, cancel := context.WithTimeout(w.Context(), 700*time.Millisecond)
-					defer cancel()
-					a := w.acquiring(ctx, s, Request{Try: st.try})
-					if name == "query" {
-						w.release(holder)
-						holder = nil
-					}
-					err := a.failed()
-					assert.LessOrEqual(w, a.took, 800*time.Millisecond)
-					assert.ErrorIs(w, err, context.DeadlineExceeded)
-					synctest.Wait()
-					assert.NotZero(w, silent.Hits())
-					if name == "undo" { // its later tries are given more time, now and then
+			for _, company := range []int{1, 2, 32} {
+				if company > 2 && (testing.Short() || racedetector.On) {
+					continue
+				}
+				t.Run(fmt.Sprint(name, map[bool]string{true: ", applied"}[applied], ", of ", company), func(t *testing.T) {
+					inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
+						w.others = newOthers(w, company-1, fault{})
+						set(w)
+						s, holder := w.session(), (*Acquisition)(nil)
+						switch {
+						case name != "query" && name != "undo":
+						case w.shared:
+							holder = w.acquireExclusive(w.session())
+						default:
+							holder = w.acquire(w.session())
+						}
+						if name == "settle" {
+							w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+						}
+						silent := w.f.Inject(st.at.rule(etcdfake.Rule{Lose: !applied, Hang: true}))
+						ctx, cancel := context.WithTimeout(w.Context(), 700*time.Millisecond)
+						defer cancel()
+						a := w.acquiring(ctx, s, Request{Try: st.try})
+						if name == "query" {
+							w.release(holder)
+							holder = nil
+						}
+						err := a.failed()
+						assert.LessOrEqual(w, a.took, 800*time.Millisecond)
+						assert.ErrorIs(w, err, context.DeadlineExceeded)
+						synctest.Wait()
+						assert.NotZero(w, silent.Hits())
+						if name == "undo" { // its later tries are given more time, now and then
+							time.Sleep(time.Second)
+						} else {
+							time.Sleep(5 * time.Second)
+						}
+						w.f.LiftAll()
 						time.Sleep(time.Second)
-					} else {
-						time.Sleep(5 * time.Second)
-					}
-					w.f.LiftAll()
-					time.Sleep(time.Second)
-					synctest.Wait()
-					if holder != nil {
-						assert.Equal(w, []string{holder.Key()}, w.keys())
-						w.release(holder)
-					}
-					require.NoError(w, s.Err())
-					w.clear()
+						synctest.Wait()
+						if holder != nil {
+							assert.Equal(w, []string{holder.Key()}, w.keys())
+							w.release(holder)
+						}
+						require.NoError(w, s.Err())
+						w.clear()
+						met := w.others.end()
+						assert.True(w, met || name == "peek", "nothing was written beside it")
+					})
 				})
-			})
+			}
 		}
 	}
 }

@@ -101,7 +101,7 @@ func (o *others) use(s *session.Session, name string) {
 	c, err := Acquire(ctx, s, q, Request{})
 	if err != nil {
 		if s.Err() == nil {
-			assert.True(o.w, o.fa.final, "what nobody would answer otherwise, and nothing else, ends an acquisition: %v", err)
+			assert.True(o.w, o.fa.final && !o.fa.own(), "what nobody would answer otherwise, and nothing else, ends an acquisition: %v", err)
 		}
 		return
 	}

@@ -118,8 +118,7 @@ func TestEveryFailureOfATakeEndsInOneHolder(t *testing.T) {
 		c, err := w.take(w.Context(), s, Request{})
 		assert.NotZero(w, hit.Hits())
 		w.f.LiftAll()
-		if err != nil && fa.final {
-			w.clear()
+		if w.heard(err, fa) {
 			return
 		}
 		require.NoError(w, err)

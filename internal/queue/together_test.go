@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -178,26 +179,42 @@ func TestReleasesBesideRefusedEnqueuesSayNil(t *testing.T) {
 // Rules G6, F5: a name that is forbidden, and a lease that is gone, concern nobody but those that
 // use them.
 func TestWhatOneIsRefusedForConcernsNobodyElse(t *testing.T) {
-	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		s, sizes := w.gathering()
-		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}))
-		var forbidden sync.WaitGroup
-		forbidden.Go(func() {
-			_, err := Acquire(w.Context(), s, w.queue(), Request{})
-			assert.True(w, cluster.IsPermissionDenied(err), "%v", err)
+	for name, refuse := range map[string]func(w *fixture, s *session.Session) (*session.Session, func(error) bool){
+		"a name that is forbidden": func(w *fixture, s *session.Session) (*session.Session, func(error) bool) {
+			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}))
+			return s, cluster.IsPermissionDenied
+		},
+		"a lease that is gone": func(w *fixture, s *session.Session) (*session.Session, func(error) bool) {
+			own, err := session.Grant(w.Context(), s.Host(), lease.Options{})
+			require.NoError(w, err)
+			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+			w.before(isSettle, func(*pb.TxnRequest) { w.f.Revoke(own.ID()) })
+			return own, func(err error) bool { return errors.Is(err, lease.ErrRevoked) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
+				s, sizes := w.gathering()
+				own, why := refuse(w, s)
+				var refused sync.WaitGroup
+				refused.Go(func() {
+					_, err := Acquire(w.Context(), own, w.queue(), Request{})
+					assert.True(w, why(err), "%v", err)
+				})
+				w.each(31, false, func(q Queue) {
+					c, err := Acquire(w.Context(), s, q, Request{})
+					if assert.NoError(w, err) {
+						assert.NoError(w, c.Release(w.Context(), errGivenBack))
+					}
+				})
+				refused.Wait()
+				assert.Contains(w, sizes(), 32)
+				assert.NoError(w, s.Err())
+				w.f.LiftAll()
+				w.clear()
+			})
 		})
-		w.each(31, false, func(q Queue) {
-			c, err := Acquire(w.Context(), s, q, Request{})
-			if assert.NoError(w, err) {
-				assert.NoError(w, c.Release(w.Context(), errGivenBack))
-			}
-		})
-		forbidden.Wait()
-		assert.Contains(w, sizes(), 32)
-		assert.NoError(w, s.Err())
-		w.f.LiftAll()
-		w.clear()
-	})
+	}
 }
 
 // Rule G8: what a session that is over has not sent is not sent.
