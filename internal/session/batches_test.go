@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -571,41 +570,6 @@ func TestBatchesAreAsLargeAsTheServerAllows(t *testing.T) {
 		assert.LessOrEqual(t, n.Received["LeaseKeepAlive"], 500)
 		assert.LessOrEqual(t, n.Received["Txn"], 5*13, "of 8 operations")
 	})
-}
-
-// A storm of pauses of members, one or several at a time, none longer than an election's, ends none of a client's many sessions.
-func TestManySessionsSurviveAStormOfPausedMembers(t *testing.T) {
-	for seed := range uint64(8) {
-		if racedetector.Short() && seed > 0 {
-			break
-		}
-		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
-			var all []*Session
-			for range 30 {
-				all = append(all, r.session(lease.Options{TTL: 3 * time.Second}))
-				sleep(20 * time.Millisecond)
-			}
-			rng := rand.New(rand.NewPCG(seed, 1))
-			for i := range 20 {
-				for _, i := range rng.Perm(3)[:1+rng.IntN(3)] {
-					switch m := r.Member(i); rng.IntN(3) {
-					case 0:
-						m.BlackHole()
-					case 1:
-						m.Mute()
-					default:
-						m.Freeze()
-					}
-				}
-				sleep(time.Duration(rng.Int64N(int64(1500 * time.Millisecond))))
-				for _, m := range r.Members() {
-					m.Heal()
-				}
-				sleep(1500*time.Millisecond + time.Duration(rng.Int64N(int64(time.Second))))
-				requireAll(t, all, "storm %d, pause %d", seed, i)
-			}
-		})
-	}
 }
 
 // Sessions that end while a batch is under way leave nothing behind, and wait for nothing.

@@ -90,9 +90,9 @@ type finished struct {
 }
 
 // hedgeAfter is how long a try may take before another joins it (rule N3): three round trips,
-// at least 300 ms, and at most a quarter of the TTL. Three tries then begin early enough that
-// two round trips still fit before the deadline: at a quarter of the TTL, at half of it, and,
-// when the first has failed, a third of the TTL after the first began.
+// at least 300 ms, and at most a quarter of the TTL, so that three tries begin before the
+// deadline: at the latest at a quarter of the TTL, at half of it, and at three quarters.
+// docs/decisions/shared-renewals.md has the table.
 func (r *renewer) hedgeAfter() time.Duration {
 	return min(max(300*time.Millisecond, 3*r.usual), r.s.TTL()/4)
 }

@@ -1,10 +1,15 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -122,6 +127,7 @@ func TestConsecutiveRoundsGoToDifferentMembers(t *testing.T) {
 
 // asking is a renewal's arrival at a member.
 type asking struct {
+	lease  int64
 	member *etcdfake.Member
 	at     time.Time
 }
@@ -133,7 +139,7 @@ func (r *rig) keepAlives() func() []asking {
 	r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Match: func(q etcdfake.Request) bool {
 		mu.Lock()
 		defer mu.Unlock()
-		all = append(all, asking{q.Member, time.Now()})
+		all = append(all, asking{q.Message.(*pb.LeaseKeepAliveRequest).ID, q.Member, time.Now()})
 		return false
 	}})
 	return func() []asking {
@@ -211,6 +217,76 @@ func TestThreeTriesOnTwoMembersFitBeforeTheDeadlineOnSlowMembers(t *testing.T) {
 			assert.GreaterOrEqual(t, len(where), 2)
 		})
 	}
+}
+
+// Rule N3 in numbers: when the tries of a round are sent, counted from the last renewal that was
+// confirmed, and in parentheses what is then left before the deadline. The page has this table.
+func TestThePageSaysWhenTriesAreSent(t *testing.T) {
+	var table strings.Builder
+	for _, ttl := range []time.Duration{3, 5, 10, 30, 60} {
+		ttl *= time.Second
+		whole := window{granted: ttl}.whole()
+		left := func(at time.Duration) string { return fmt.Sprintf("%s (%s)", seconds(at), seconds(whole-at)) }
+		batched := unanswered(t, ttl, 0, 2)
+		for _, trip := range []time.Duration{0, min(ttl/12, 2500*time.Millisecond)} {
+			alone := unanswered(t, ttl, trip, 1)
+			batch, fourth := "–", "–"
+			if trip == 0 {
+				batch = left(batched[0].at)
+				for i, a := range alone[:4] {
+					require.LessOrEqual(t, batched[i+1].at, a.at, "no try comes later for a batch before it")
+				}
+			}
+			if len(alone) > 3 {
+				fourth = left(alone[3].at)
+			}
+			members := map[*etcdfake.Member]bool{alone[0].member: true, alone[1].member: true, alone[2].member: true}
+			fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %s | %s | %s | %d |\n", seconds(ttl), cmp.Or(seconds(trip), "short"), seconds(whole),
+				batch, left(alone[0].at), left(alone[1].at), left(alone[2].at), fourth, len(members))
+		}
+	}
+	page, err := os.ReadFile("../../docs/decisions/shared-renewals.md")
+	require.NoError(t, err)
+	assert.True(t, strings.Contains(string(page), table.String()), "the table is:\n%s", table.String())
+}
+
+// seconds is d as the page has it; "" for none.
+func seconds(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(math.Round(d.Seconds()*100)/100, 'f', -1, 64) + " s"
+}
+
+// sending is a try of a session's, so long after its last confirmed renewal was sent.
+type sending struct {
+	at     time.Duration
+	member *etcdfake.Member
+}
+
+// unanswered are the tries of the last of n sessions from a confirmed renewal to its deadline, none of which is answered.
+func unanswered(t *testing.T, ttl, trip time.Duration, n int) (all []sending) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		sessions := r.sessions(n, lease.Options{TTL: ttl})
+		s := sessions[n-1]
+		for _, m := range r.Members() {
+			m.SetDelay(nil, etcdfake.Fixed(trip))
+		}
+		granted := s.Deadline()
+		for s.Deadline().Equal(granted) {
+			sleep(time.Millisecond)
+		}
+		sent := s.Deadline().Add(-window{granted: ttl}.whole())
+		seen := r.keepAlives()
+		r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", Lose: true})
+		sleep(time.Until(s.Deadline()))
+		for _, a := range seen() {
+			if a.lease == s.ID() {
+				all = append(all, sending{a.at.Sub(sent), a.member})
+			}
+		}
+	})
+	return all
 }
 
 // Rule N3, S5: one member, and a stall shorter than what is left of the window.

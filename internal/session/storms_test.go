@@ -1,0 +1,117 @@
+package session
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
+	"github.com/pawl-locks/pawl/lease"
+)
+
+// A storm is a number of pauses of members, which befall one client's many sessions.
+const (
+	stormPauses   = 20
+	stormSessions = 30
+	stormTTL      = 3 * time.Second
+)
+
+// survivable is the bound of the pauses that end no session, whenever they begin: the last confirmed renewal is then
+// a quarter of the TTL old at most, and validity counts from it.
+const survivable = stormTTL*5/6 - stormTTL/4
+
+// silences are the ways in which a member pauses. What is sent meanwhile arrives, or is answered, at the end.
+var silences = []func(*etcdfake.Member){(*etcdfake.Member).BlackHole, (*etcdfake.Member).Deafen, (*etcdfake.Member).Mute}
+
+// storm is how many sessions a storm ends; others take their places. Between two pauses it rests, for up to a second
+// more than rest. pause says how many members pause, and for how long.
+func storm(t *testing.T, seed uint64, batches bool, rest time.Duration, pause func(rng *rand.Rand) (members int, lasts time.Duration)) (lost int) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+		grant := func() *Session {
+			defer sleep(20 * time.Millisecond)
+			h := r.host
+			if !batches {
+				h.Renewals = new(Renewals)
+			}
+			return sessionOn(t, h, lease.Options{TTL: stormTTL})
+		}
+		var all []*Session
+		for range stormSessions {
+			all = append(all, grant())
+		}
+		rng := rand.New(rand.NewPCG(seed, 1))
+		for range stormPauses {
+			members, lasts := pause(rng)
+			for _, i := range rng.Perm(3)[:members] {
+				silences[rng.IntN(len(silences))](r.Member(i))
+			}
+			sleep(lasts)
+			for _, m := range r.Members() {
+				m.Heal()
+			}
+			sleep(rest + time.Duration(rng.Int64N(int64(time.Second))))
+			for i, s := range all {
+				if s.Err() != nil {
+					lost++
+					all[i] = grant()
+				}
+			}
+		}
+	})
+	return lost
+}
+
+// Rule N3: a storm of pauses of one member or several, each shorter than any session survives whenever it begins, ends
+// none of a client's many sessions. A longer one ends those that are about to renew when it begins.
+func TestManySessionsSurviveAStormOfPausedMembers(t *testing.T) {
+	for seed := range uint64(8) {
+		if racedetector.Short() && seed > 0 {
+			break
+		}
+		lost := storm(t, seed, true, stormTTL/2, func(rng *rand.Rand) (int, time.Duration) {
+			return 1 + rng.IntN(3), time.Duration(rng.Int64N(int64(survivable)))
+		})
+		assert.Zero(t, lost, "storm %d", seed)
+	}
+}
+
+// Rule N3: all members pause at once. Below the bound no session ends, and no session survives a pause as long as its
+// validity. PAWL_STORMS is a number of storms, of which -v shows what pauses between these two cost, in batches and
+// with each session alone.
+func TestPausesOfAllMembersEndNoSessionBelowTheBoundAndAllBeyondTheirValidity(t *testing.T) {
+	const rest = 2 * stormTTL // after four rounds alone they share batches again
+	storms, pauses := 1, []time.Duration{survivable - 10*time.Millisecond, stormTTL * 5 / 6}
+	if text := os.Getenv("PAWL_STORMS"); text != "" {
+		var err error
+		storms, err = strconv.Atoi(text)
+		require.NoError(t, err)
+		pauses = append(pauses, 1800*time.Millisecond, 2*time.Second, 2200*time.Millisecond, 2400*time.Millisecond)
+		slices.Sort(pauses)
+	}
+	for _, lasts := range pauses {
+		t.Run(lasts.String(), func(t *testing.T) {
+			lost := map[bool]int{}
+			for seed := range uint64(storms) {
+				for _, batches := range []bool{true, false} {
+					lost[batches] += storm(t, seed, batches, rest, func(*rand.Rand) (int, time.Duration) { return 3, lasts })
+				}
+			}
+			all := storms * stormPauses * stormSessions
+			t.Log(fmt.Sprintf("| %g s | %d | %d | %d |", lasts.Seconds(), all, lost[true], lost[false]))
+			switch {
+			case lasts < survivable:
+				assert.Equal(t, map[bool]int{true: 0, false: 0}, lost)
+			case lasts >= stormTTL*5/6:
+				assert.Equal(t, map[bool]int{true: all, false: all}, lost)
+			}
+		})
+	}
+}
