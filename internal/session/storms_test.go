@@ -86,7 +86,7 @@ func TestManySessionsSurviveAStormOfPausedMembers(t *testing.T) {
 // Rule N3: all members pause at once. Below the bound no session ends, and no session survives a pause as long as its
 // validity. PAWL_STORMS is a number of storms, of which -v shows what pauses between these two cost, in batches and
 // with each session alone.
-func TestPausesOfAllMembersEndNoSessionBelowTheBoundAndAllBeyondTheirValidity(t *testing.T) {
+func TestAPauseOfAllMembersEndsTheSessionsItOutlasts(t *testing.T) {
 	const rest = 2 * stormTTL // after four rounds alone they share batches again
 	storms, pauses := 1, []time.Duration{survivable - 10*time.Millisecond, stormTTL * 5 / 6}
 	if text := os.Getenv("PAWL_STORMS"); text != "" {
