@@ -44,6 +44,7 @@ func TestFullRate(t *testing.T) {
 	assert.Positive(t, updates)
 	if lasts > 0 {
 		assert.GreaterOrEqual(t, updates, int(target*s.sum.Lasted.Hours()), "fenced updates, of %d in an hour", target)
+		assert.Positive(t, s.sum.sent.Shared, "writes share requests")
 	}
 	if page := os.Getenv(soakPageEnv); page != "" && !t.Failed() {
 		require.NoError(t, write(page, "full rate", report))
@@ -61,6 +62,8 @@ func (s *soak) fullRate() string {
 		sum.Lasted.Round(time.Second), sum.Seed, sum.Rounds, sum.pauses.Load())
 	fmt.Fprintf(&b, "| fenced updates | lost | tokens out of order | overlaps | other violations |\n|---|---|---|---|---|\n| %d | %d | %d | %d | %d |\n\n",
 		updates, lost, sum.disorder, sum.overlaps, sum.others)
+	fmt.Fprintf(&b, "| acquisitions | requests that write to queues | shared by several writes | writes in those | all writes |\n|---|---|---|---|---|\n| %d | %d | %d | %d | %d |\n\n",
+		sum.sent.Acquired, sum.sent.Requests, sum.sent.Shared, sum.sent.Together, sum.sent.writes())
 	b.WriteString("| held | times |\n|---|---|\n")
 	table(&b, sum.modes)
 	b.WriteString("\n| sessions lost by | times |\n|---|---|\n")

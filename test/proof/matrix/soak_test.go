@@ -198,10 +198,10 @@ func (s *soak) round(t *testing.T) {
 	}
 	ended := make(chan struct{})
 	var going sync.WaitGroup
-	var losses losses
+	var heard heard
 	for i, p := range s.crew {
 		going.Go(func() { // ends when the worker has said that it is through
-			if !losses.hear(p, w.rec) {
+			if !heard.hear(p, w.rec) {
 				t.Errorf("worker %d ended", i)
 			}
 		})
@@ -239,18 +239,20 @@ func (s *soak) round(t *testing.T) {
 	history.Check(t, checked)
 	lost, confirmed := store.lost("fenced")
 	assert.Zero(t, lost, "of %d confirmed elements of fenced sets", confirmed)
-	s.sum.add(w, ops, checked, losses.lost, store)
-	t.Logf("round %d: %s for %v, TTL %v: %d operations, struck: %v", s.sum.Rounds, f.name, f.lasts.Round(time.Millisecond), ttl, len(ops), w.struck)
+	s.sum.add(w, ops, checked, heard.lost, store)
+	s.sum.sent.add(heard.sent)
+	t.Logf("round %d: %s for %v, TTL %v: %d operations, struck: %v, sent: %+v", s.sum.Rounds, f.name, f.lasts.Round(time.Millisecond), ttl, len(ops), w.struck, heard.sent)
 }
 
-// losses are those that the workers' sessions reported.
-type losses struct {
+// heard is what the workers reported of a round, beside their operations.
+type heard struct {
 	mu   sync.Mutex
-	lost map[string]int
+	lost map[string]int // sessions, by cause
+	sent sent
 }
 
 // hear takes in what p says, until it is through with the round.
-func (l *losses) hear(p *process, rec *history.Recorder) bool {
+func (l *heard) hear(p *process, rec *history.Recorder) bool {
 	for s := range p.said {
 		switch {
 		case s.Op != nil:
@@ -263,6 +265,9 @@ func (l *losses) hear(p *process, rec *history.Recorder) bool {
 			l.lost[s.Lost]++
 			l.mu.Unlock()
 		default:
+			l.mu.Lock()
+			l.sent.add(s.Sent)
+			l.mu.Unlock()
 			return true
 		}
 	}

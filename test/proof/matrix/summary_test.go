@@ -29,6 +29,7 @@ type summary struct {
 	early  int
 	sets   map[string][2]int // lost and confirmed
 	modes  map[string]int    // acquisitions that succeeded, by name
+	sent   sent
 
 	overlaps, disorder, others int // violations of the histories
 }

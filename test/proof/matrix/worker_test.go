@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/fencing"
@@ -42,11 +44,12 @@ type full struct {
 	Each     int // who use one session
 }
 
-// saying is a line that a worker writes: an operation, a loss, or, empty, that
-// the round has ended for it and its sessions are closed.
+// saying is a line that a worker writes: an operation, a loss, or that the round has ended for
+// it and its sessions are closed, and what it sent in that round.
 type saying struct {
 	Op   *history.Op
 	Lost string // a session's cause
+	Sent sent
 }
 
 // holder is a Held, a HeldMulti, a Permit or a Term.
@@ -78,6 +81,7 @@ type worker struct {
 	client *pawl.Client
 	rec    *history.Recorder
 	pulse  *history.Pulse
+	tally  tally
 
 	mu  sync.Mutex
 	out *json.Encoder
@@ -93,7 +97,7 @@ func work(role string) int {
 	var err error
 	for w.client == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), recovery)
-		w.client, err = pawl.Dial(ctx, pawl.Config{Endpoints: strings.Split(endpoints, ","), SyncEvery: time.Second})
+		w.client, err = pawl.Dial(ctx, pawl.Config{Endpoints: strings.Split(endpoints, ","), SyncEvery: time.Second, DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(w.tally.count)}})
 		cancel()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "worker:", err)
@@ -121,7 +125,7 @@ func work(role string) int {
 		}
 		close(ended)
 		round.Wait()
-		w.say(saying{})
+		w.say(saying{Sent: w.tally.take()})
 	}
 	return 0
 }
@@ -367,6 +371,7 @@ func (c *client) turn(s *pawl.Session, take took) bool {
 	if giveBack == nil {
 		return true
 	}
+	c.w.tally.acquired.Add(1)
 	take.work(c, h, c.wants[rand.N(len(c.wants))])
 	if rand.N(12*(1+c.order.Full.Each)) == 0 {
 		return false
