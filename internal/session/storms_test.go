@@ -1,7 +1,6 @@
 package session
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -105,7 +104,7 @@ func TestAPauseOfAllMembersEndsTheSessionsItOutlasts(t *testing.T) {
 				}
 			}
 			all := storms * stormPauses * stormSessions
-			t.Log(fmt.Sprintf("| %g s | %d | %d | %d |", lasts.Seconds(), all, lost[true], lost[false]))
+			t.Logf("| %g s | %d | %d | %d |", lasts.Seconds(), all, lost[true], lost[false])
 			switch {
 			case lasts < survivable:
 				assert.Equal(t, map[bool]int{true: 0, false: 0}, lost)
