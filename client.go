@@ -48,7 +48,7 @@ type Client struct {
 
 // Dial checks cfg and connects to the cluster: it returns when at least one member has
 // answered, or with an error that says, for each endpoint, what was wrong. With Config.Lazy it
-// only checks cfg. ctx bounds the call only; without a deadline every attempt is still bounded.
+// only checks cfg. ctx bounds the call only; without a deadline every try is still bounded.
 // The caller must close the Client.
 func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	if ctx == nil {

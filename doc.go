@@ -27,7 +27,7 @@
 //     one final cause: lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed or
 //     ErrClusterChanged.
 //  3. One member's failure does not affect the others: each has a connection of its own,
-//     and the next attempt uses another member.
+//     and the next try uses another member.
 //  4. A Client uses one cluster. It drops answers of another, and a
 //     revision that goes back ends every session with ErrClusterChanged.
 //  5. Every call returns within its context's end plus 100 ms, and even with

@@ -81,7 +81,7 @@ func (c *Client) list(ctx context.Context, prefix string, limit int64) (out []En
 
 // read makes one linearizable read; the answer has the header of its transaction.
 func (c *Client) read(ctx context.Context, op *pb.RequestOp) (*pb.RangeResponse, error) {
-	r := cluster.Request{Op: "read", Repeat: cluster.Always, Attempt: attemptBound, Total: totalBound}
+	r := cluster.Request{Op: "read", Repeat: cluster.Always, PerTry: tryBound, Total: totalBound}
 	resp, err := c.c.Txn(ctx, r, &pb.TxnRequest{Success: []*pb.RequestOp{op}})
 	if err != nil {
 		return nil, err

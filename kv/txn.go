@@ -12,11 +12,11 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// The server answers within 7 s by default; an attempt lasts longer, so that an outcome is
+// The server answers within 7 s by default; a try lasts longer, so that an outcome is
 // seldom unknown only because the client did not wait.
 const (
-	attemptBound = 8 * time.Second
-	totalBound   = 20 * time.Second
+	tryBound   = 8 * time.Second
+	totalBound = 20 * time.Second
 )
 
 // Client makes transactions. It comes from pawl.Client.KV, and is safe for concurrent use.
@@ -96,7 +96,7 @@ func (c *Client) txn(ctx context.Context, t Txn) (Result, error) {
 			}
 		}
 	}
-	r := cluster.Request{Op: "transaction", Repeat: cluster.IfNotApplied, Attempt: attemptBound, Total: totalBound}
+	r := cluster.Request{Op: "transaction", Repeat: cluster.IfNotApplied, PerTry: tryBound, Total: totalBound}
 	answer, err := c.c.Txn(ctx, r, t.request())
 	if err != nil {
 		return Result{}, t.explain(err)

@@ -197,7 +197,7 @@ func TestAWriteThatWasNotAppliedIsSentAgain(t *testing.T) {
 	})
 }
 
-func TestAnAttemptOutlastsTheServersOwnTimeout(t *testing.T) {
+func TestATryOutlastsTheServersOwnTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stub{onTxn: func(ctx context.Context, _ *pb.TxnRequest) (*pb.TxnResponse, error) {
 			<-ctx.Done()

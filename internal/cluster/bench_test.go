@@ -29,7 +29,7 @@ func BenchmarkTxn(b *testing.B) {
 		md := metadata.Pairs("hasleader", "true")
 		b.ReportAllocs()
 		for b.Loop() {
-			ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(context.Background(), md), defaultAttempt)
+			ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(context.Background(), md), defaultPerTry)
 			if _, err := bare.Txn(ctx, writing()); err != nil {
 				b.Fatal(err)
 			}
@@ -53,7 +53,7 @@ func TestATransactionCostsFewAllocationsMoreThanTheBareStub(t *testing.T) {
 	bare := pb.NewKVClient(c.Pick().conn)
 	md := metadata.Pairs("hasleader", "true")
 	floor := testing.AllocsPerRun(2000, func() {
-		ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(context.Background(), md), defaultAttempt)
+		ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(context.Background(), md), defaultPerTry)
 		defer cancel()
 		_, err := bare.Txn(ctx, writing())
 		require.NoError(t, err)

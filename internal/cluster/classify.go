@@ -10,7 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// next says what to do after a failed attempt.
+// next says what to do after a failed try.
 type next int
 
 const (

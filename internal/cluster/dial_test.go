@@ -225,7 +225,7 @@ func TestNoConnectionIsLostOverAnIdleDayOrALongRequest(t *testing.T) {
 			}
 		})
 		for range 2 {
-			_, err := c.Txn(t.Context(), Request{Op: "txn", Attempt: time.Hour, Total: time.Hour}, writing())
+			_, err := c.Txn(t.Context(), Request{Op: "txn", PerTry: time.Hour, Total: time.Hour}, writing())
 			require.NoError(t, err)
 		}
 		assert.Equal(t, 2, ss.made)

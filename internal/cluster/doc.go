@@ -17,9 +17,9 @@
 //     been applied.
 //  4. A request that may have been applied is sent again only where its sender declared a second
 //     copy harmless (Always).
-//  5. Every attempt has a bound of its own, and so have all attempts together, with
-//     context.Background() too. A call returns when its context ends, or Grace later where it
-//     still has something to send. A bound that passed does not match context.DeadlineExceeded.
+//  5. A try is one sending of a request to one member. Every try has a bound of its own, and so have
+//     all tries together, with context.Background() too. A call returns when its context ends, or Grace
+//     later where it still has something to send. A bound that passed does not match context.DeadlineExceeded.
 //  6. Only answers of the pinned cluster are taken. A linearizable answer whose revision is below
 //     the highest one that had been received when its request was sent ends the Cluster with
 //     ErrChanged; nothing else about a revision does. An endpoint of another cluster is set aside until it

@@ -47,10 +47,10 @@ func (o Outcome) String() string {
 // the end of the caller's context.
 type Error struct {
 	Op       string     // the operation: "txn"
-	Endpoint string     // of the last attempt; empty if there was none
-	Outcome  Outcome    // of all attempts together
-	Code     codes.Code // of the last attempt
-	Err      error      // of the last attempt, or what kept it from being sent
+	Endpoint string     // of the last try; empty if there was none
+	Outcome  Outcome    // of all tries together
+	Code     codes.Code // of the last try
+	Err      error      // of the last try, or what kept it from being sent
 
 	ended error // why the caller's context ended; nil if it has not
 }

@@ -100,10 +100,10 @@ func (m *Member) Invoke(ctx context.Context, method string, args, reply any, opt
 }
 
 // NewStream implements grpc.ClientConnInterface. The stream counts as under way until it has
-// ended. The outcome of an attempt that opens a stream is Unknown.
+// ended. The outcome of a try that opens a stream is Unknown.
 func (m *Member) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	if a, ok := ctx.Value(attemptKey{}).(*attempt); ok && a.begin() == nil {
-		return nil, errAttemptEnded
+	if t, ok := ctx.Value(tryKey{}).(*try); ok && t.begin() == nil {
+		return nil, errTryEnded
 	}
 	m.inflight.Add(1)
 	done := sync.OnceFunc(m.done)

@@ -18,27 +18,27 @@ const (
 )
 
 const (
-	defaultAttempt = 3 * time.Second
-	defaultTotal   = 12 * time.Second
+	defaultPerTry = 3 * time.Second
+	defaultTotal  = 12 * time.Second
 )
 
 // Request says how a request is sent. The zero value serves most writes.
 type Request struct {
-	Op      string        // for error texts: "range", "txn", "lease grant"
-	Repeat  Repeat        // when it is sent again
-	Attempt time.Duration // bound of one attempt; 0: 3 s
-	Total   time.Duration // bound of all attempts together; 0: 12 s. A context that ends sooner wins
-	Avoid   *Member       // another member than this one, if there is one
-	On      *Member       // only this one, and one attempt
-	Local   bool          // the answer's revision is not checked: Status, LeaseTimeToLive, MemberList
-	Reads   bool          // for Do: it writes nothing, so its failure is NotApplied. Txn finds that out from t
-	Lanes   Lanes         // is notified of each attempt; nil: none is
-	Ticket  int           // identifies the request to Lanes
+	Op     string        // for error texts: "range", "txn", "lease grant"
+	Repeat Repeat        // when it is sent again
+	PerTry time.Duration // bound of one try; 0: 3 s
+	Total  time.Duration // bound of all tries together; 0: 12 s. A context that ends sooner wins
+	Avoid  *Member       // another member than this one, if there is one
+	On     *Member       // only this one, and one try
+	Local  bool          // the answer's revision is not checked: Status, LeaseTimeToLive, MemberList
+	Reads  bool          // for Do: it writes nothing, so its failure is NotApplied. Txn finds that out from t
+	Lanes  Lanes         // is notified of each try; nil: none is
+	Ticket int           // identifies the request to Lanes
 
 	anonymous bool // without a token: Authenticate
 }
 
-// Lanes is notified when an attempt of a request is sent, and when it has ended. Neither method
+// Lanes is notified when a try of a request is sent, and when it has ended. Neither method
 // blocks.
 type Lanes interface {
 	Began(ticket int, m *Member, now time.Time)

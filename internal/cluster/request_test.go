@@ -115,7 +115,7 @@ func TestAlwaysIsSentAgainAfterAnUnknownOutcome(t *testing.T) {
 	})
 }
 
-func TestAnUnknownAttemptIsNotForgottenWhenALaterOneIsRefused(t *testing.T) {
+func TestAnUnknownTryIsNotForgottenWhenALaterOneIsRefused(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ss *stubs, c *Cluster) {
 		ss.get(0).do(func(s *stub) {
 			s.onTxn = func(_ context.Context, n int64, _ *pb.TxnRequest) (*pb.TxnResponse, error) {
@@ -152,7 +152,7 @@ func TestAFinalRefusalIsNotRepeated(t *testing.T) {
 	})
 }
 
-func TestAnAttemptHasABoundOfItsOwn(t *testing.T) {
+func TestATryHasABoundOfItsOwn(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
 		ss.each(func(s *stub) { s.onTxn = silent })
 		began := time.Now()
@@ -164,7 +164,7 @@ func TestAnAttemptHasABoundOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestASilentMemberIsLeftForAnotherAfterOneAttempt(t *testing.T) {
+func TestASilentMemberIsLeftForAnotherAfterOneTry(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
 		ss.get(0).do(func(s *stub) { s.onTxn = silent })
 		for range 4 {
@@ -177,7 +177,7 @@ func TestASilentMemberIsLeftForAnotherAfterOneAttempt(t *testing.T) {
 	})
 }
 
-func TestAllAttemptsTogetherAreBoundWithoutADeadline(t *testing.T) {
+func TestAllTriesTogetherAreBoundWithoutADeadline(t *testing.T) {
 	for total, want := range map[time.Duration]time.Duration{0: 12 * time.Second, 5 * time.Second: 5 * time.Second} {
 		bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
 			ss.each(func(s *stub) { s.onTxn = silent })
@@ -215,7 +215,7 @@ func TestTheContextsEndEndsTheRequestAndTheOutcomeIsUnknown(t *testing.T) {
 	})
 }
 
-func TestTheContextsEndEndsThePauseBetweenAttempts(t *testing.T) {
+func TestTheContextsEndEndsThePauseBetweenTries(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ss *stubs, c *Cluster) {
 		ss.get(0).do(func(s *stub) { s.onTxn = answers(rpctypes.ErrGRPCNoLeader) })
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
@@ -323,7 +323,7 @@ func TestDoReportsOutcomesLikeTxn(t *testing.T) {
 	})
 }
 
-func TestAnAnswerOfAnotherClusterIsAFailedAttemptWithUnknownOutcome(t *testing.T) {
+func TestAnAnswerOfAnotherClusterIsAFailedTryWithUnknownOutcome(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
 		ss.get(0).cluster.Store(8)
 		var unknown int

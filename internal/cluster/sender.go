@@ -19,13 +19,13 @@ const (
 	minBackoff  = 50 * time.Millisecond
 	maxBackoff  = time.Second
 	maxRefusals = 2           // token refusals after which a request gives up, if a new token may help
-	slow        = time.Second // an attempt that a caller gives up after this long grades the member down
+	slow        = time.Second // a try that a caller gives up after this long grades the member down
 )
 
 // newBackoff is the backoff of a request, a login or a first contact.
 func newBackoff() backoff.Backoff { return backoff.Backoff{First: minBackoff, Most: maxBackoff} }
 
-// sender makes the attempts of one request.
+// sender makes the tries of one request.
 type sender struct {
 	c    *Cluster
 	r    Request
@@ -35,21 +35,21 @@ type sender struct {
 	answer   *pb.TxnResponse
 	harmless bool // it writes nothing
 
-	until    time.Time // when the last attempt has to end
-	began    time.Time // when the last attempt began
-	login    *login    // of the last attempt
+	until    time.Time // when the last try has to end
+	began    time.Time // when the last try began
+	login    *login    // of the last try
 	tried    []*Member // the members tried since the last pause
 	backoff  backoff.Backoff
 	refusals int
 
-	member  *Member // of the last attempt
-	last    error   // the error of the last attempt, unless it failed because ctx ended
-	unknown bool    // some attempt may have been applied
+	member  *Member // of the last try
+	last    error   // the error of the last try, unless it failed because ctx ended
+	unknown bool    // some try may have been applied
 }
 
 func (s *sender) run(ctx context.Context) error {
-	if s.r.Attempt == 0 {
-		s.r.Attempt = defaultAttempt
+	if s.r.PerTry == 0 {
+		s.r.PerTry = defaultPerTry
 	}
 	if s.r.Total == 0 {
 		s.r.Total = defaultTotal
@@ -109,25 +109,25 @@ func (s *sender) pick() *Member {
 	return s.c.Pick()
 }
 
-// try makes one attempt. Outcome is meaningful only with an error.
+// try tries the member that prepare has picked. Outcome is meaningful only with an error.
 func (s *sender) try(ctx context.Context) (Outcome, error) {
 	s.began = time.Now()
-	end := s.began.Add(s.r.Attempt)
+	end := s.began.Add(s.r.PerTry)
 	if end.After(s.until) {
 		end = s.until
 	}
 	bound, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
-	a := &attempt{Context: bound, login: s.login}
+	t := &try{Context: bound, login: s.login}
 	floor := s.c.Revision()
 	if s.r.Lanes != nil {
 		s.r.Lanes.Began(s.r.Ticket, s.member, s.began)
 	}
-	h, err := s.send(a)
+	h, err := s.send(t)
 	if s.r.Lanes != nil {
 		s.r.Lanes.Ended(s.r.Ticket, err == nil)
 	}
-	failed, copies := a.close()
+	failed, copies := t.close()
 	if err != nil {
 		return failed, plainEnd(ctx, err)
 	}
@@ -146,20 +146,20 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 var errCopies = errors.New("an interceptor sent it more than once, and each copy may have been applied, or may still be")
 
 // send is the only function that sends a request.
-func (s *sender) send(a *attempt) (*pb.ResponseHeader, error) {
+func (s *sender) send(t *try) (*pb.ResponseHeader, error) {
 	m := s.member
 	m.inflight.Add(1)
 	defer m.done()
 	if s.txn == nil {
-		return s.call(a, m)
+		return s.call(t, m)
 	}
 	s.answer = new(pb.TxnResponse)
-	a.opts[0] = grpc.StaticMethod()
-	err := m.conn.Invoke(a, pb.KV_Txn_FullMethodName, s.txn, s.answer, a.opts[:]...)
+	t.opts[0] = grpc.StaticMethod()
+	err := m.conn.Invoke(t, pb.KV_Txn_FullMethodName, s.txn, s.answer, t.opts[:]...)
 	return s.answer.Header, err
 }
 
-// plainEnd returns err, of an attempt for a caller with ctx. An interceptor may have returned
+// plainEnd returns err, of a try for a caller with ctx. An interceptor may have returned
 // the end of another context, which must not look like the end of the caller's: of such an
 // error only the code and the text are kept.
 func plainEnd(ctx context.Context, err error) error {
@@ -178,7 +178,7 @@ func (s *sender) served() {
 	}
 }
 
-// mayRetry records a failed attempt, and reports whether another may follow.
+// mayRetry records a failed try, and reports whether another may follow.
 func (s *sender) mayRetry(ctx context.Context, outcome Outcome, err error) bool {
 	if s.harmless {
 		outcome = NotApplied
@@ -209,7 +209,7 @@ func (s *sender) mayRetry(ctx context.Context, outcome Outcome, err error) bool 
 	return may
 }
 
-// refused records that the member refused the token. It reports whether another attempt may
+// refused records that the member refused the token. It reports whether another try may
 // follow: with a new token on any member, or with the same token on another member.
 func (s *sender) refused(err error) bool {
 	if !s.c.creds.Refused(s.member, s.login.token, err) {

@@ -73,7 +73,7 @@ func TestAMemberThatLeftIsClosedWhenItsRequestsAreDone(t *testing.T) {
 		old := member(t, c, "m0:2379")
 		done := make(chan error)
 		go func() { // ends when it is answered
-			_, err := c.Txn(t.Context(), Request{Op: "txn", On: old, Attempt: time.Hour, Total: time.Hour}, writing())
+			_, err := c.Txn(t.Context(), Request{Op: "txn", On: old, PerTry: time.Hour, Total: time.Hour}, writing())
 			done <- err
 		}()
 		time.Sleep(2 * time.Minute)

@@ -36,8 +36,8 @@ type gather struct {
 	bytes  int
 	ops    int
 	since  time.Time // when the first part joined
-	ahead  int       // how many attempts it waits for at most
-	passed int       // attempts that have ended since it joined
+	ahead  int       // how many tries it waits for at most
+	passed int       // tries that have ended since it joined
 }
 
 // admits reports whether w, with size bytes, may join. The request must stay within limits.
@@ -63,7 +63,7 @@ func (g *gather) shares(queue string, kind Kind) bool {
 	return !taken || there == Plain && kind == Plain
 }
 
-// add adds p, which admits has admitted. busy is how many attempts are under way.
+// add adds p, which admits has admitted. busy is how many tries are under way.
 func (g *gather) add(p *part, busy int, now time.Time) {
 	if len(g.parts) == 0 {
 		g.since, g.passed, g.parts = now, 0, make([]*part, 0, 16)

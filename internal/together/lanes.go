@@ -10,7 +10,7 @@ const (
 	fewestLanes = 2
 	perLane     = 300 * time.Microsecond // of the round trip for each lane
 	mostLanes   = 16                     // more would save a sixteenth of a round trip, and would flood a slow server
-	minPatience = 300 * time.Millisecond // the least time that an attempt may go without an answer
+	minPatience = 300 * time.Millisecond // the least time that a try may go without an answer
 )
 
 // lanes are the requests under way, and which of them occupy a lane (rule G4). It is pure.
@@ -26,11 +26,11 @@ type lanes struct {
 
 // A lane is the state of one request; its index is the request's ticket.
 type lane struct {
-	holds  bool // an attempt is under way, or about to begin, and is not late
-	late   bool // an attempt is under way without an answer for too long, and no longer counts
+	holds  bool // a try is under way, or about to begin, and is not late
+	late   bool // a try is under way without an answer for too long, and no longer counts
 	shared bool // by several writes: held until they have their answers
 	since  time.Time
-	member *cluster.Member // the member of the attempt; nil: none has begun
+	member *cluster.Member // the member of the try; nil: none has begun
 }
 
 // most is how many requests may be under way before further writes gather.
@@ -53,7 +53,7 @@ func (l *lanes) take(parts int, now time.Time) (ticket int) {
 	return ticket
 }
 
-// began says that an attempt of the request is sent to m.
+// began says that a try of the request is sent to m.
 func (l *lanes) began(ticket int, m *cluster.Member, now time.Time) {
 	l.ended(ticket)
 	x := &l.all[ticket]
@@ -61,7 +61,7 @@ func (l *lanes) began(ticket int, m *cluster.Member, now time.Time) {
 	l.busy++
 }
 
-// answered says that the attempt was answered at now. It reports whether the lane is free; that
+// answered says that the try was answered at now. It reports whether the lane is free; that
 // of a shared request is not before give.
 func (l *lanes) answered(ticket int, now time.Time) (free bool) {
 	x := l.all[ticket]
@@ -73,7 +73,7 @@ func (l *lanes) answered(ticket int, now time.Time) (free bool) {
 	return true
 }
 
-// ended says that no attempt of the request is under way.
+// ended says that no try of the request is under way.
 func (l *lanes) ended(ticket int) {
 	x := &l.all[ticket]
 	switch {
@@ -93,10 +93,10 @@ func (l *lanes) give(ticket int) (held bool) {
 	return held
 }
 
-// patience is how long an attempt may go without an answer before it is late.
+// patience is how long a try may go without an answer before it is late.
 func (l *lanes) patience() time.Duration { return max(minPatience, 3*l.trip.value()) }
 
-// expire marks the attempts that are late at now.
+// expire marks the tries that are late at now.
 func (l *lanes) expire(now time.Time) {
 	for i := range l.all {
 		if x := &l.all[i]; x.holds && now.Sub(x.since) >= l.patience() {
@@ -107,7 +107,7 @@ func (l *lanes) expire(now time.Time) {
 	}
 }
 
-// next is when an attempt may next become late; the zero Time: none is under way.
+// next is when a try may next become late; the zero Time: none is under way.
 func (l *lanes) next() (at time.Time) {
 	for i := range l.all {
 		if x := &l.all[i]; x.holds && (at.IsZero() || x.since.Before(at)) {
@@ -120,7 +120,7 @@ func (l *lanes) next() (at time.Time) {
 	return at.Add(l.patience())
 }
 
-// silent is a member with a late attempt; nil: there is none.
+// silent is a member with a late try; nil: there is none.
 func (l *lanes) silent() *cluster.Member {
 	for i := 0; l.overdue > 0 && i < len(l.all); i++ {
 		if x := &l.all[i]; x.late && x.member != nil {

@@ -73,12 +73,12 @@ func (m *machine) next(now time.Time) effects {
 	return m.flush(now)
 }
 
-// began says that an attempt is sent to member to.
+// began says that a try is sent to member to.
 func (m *machine) began(ticket int, to *cluster.Member, now time.Time) {
 	m.lanes.began(ticket, to, now)
 }
 
-// ended says that an attempt has ended.
+// ended says that a try has ended.
 func (m *machine) ended(ticket int, answered bool, now time.Time) effects {
 	switch {
 	case !answered:

@@ -97,9 +97,9 @@ func TestWithRequestsOfNoPartsAWriteGoesWithoutALookAtIt(t *testing.T) {
 func TestARequestThatPausesHoldsNoLane(t *testing.T) {
 	m, tickets := busy(t)
 	m.waits(t, enqueue("a/"))
-	assert.Len(t, m.ended(tickets[0], false, t0).send, 1, "between two attempts")
+	assert.Len(t, m.ended(tickets[0], false, t0).send, 1, "between two tries")
 	m.began(tickets[0], nil, t0)
-	assert.Equal(t, 3, m.lanes.busy, "the next attempt does not wait")
+	assert.Equal(t, 3, m.lanes.busy, "the next try does not wait")
 	m.waits(t, enqueue("b/"))
 	assert.Empty(t, m.ended(tickets[0], true, t0).send, "as many as there are lanes are under way still")
 }
@@ -124,7 +124,7 @@ func TestASharedRequestHoldsItsLaneUntilItsWritesHaveTheirAnswers(t *testing.T) 
 	shared = m.ended(tickets[0], true, t0)
 	m.began(shared.ticket, nil, t0)
 	e := m.waits(t, enqueue("e/"))
-	assert.Equal(t, []*part{e}, m.ended(shared.ticket, false, t0).send, "between two attempts it holds none")
+	assert.Equal(t, []*part{e}, m.ended(shared.ticket, false, t0).send, "between two tries it holds none")
 }
 
 func TestLanesFollowTheLeastRoundTripOfLate(t *testing.T) {
@@ -148,7 +148,7 @@ func TestLanesFollowTheLeastRoundTripOfLate(t *testing.T) {
 	}
 }
 
-func TestAnAttemptWithoutAnAnswerHoldsNoLaneAndItsMemberIsPassedOver(t *testing.T) {
+func TestATryWithoutAnAnswerHoldsNoLaneAndItsMemberIsPassedOver(t *testing.T) {
 	m, tickets := busy(t)
 	assert.Zero(t, m.wake(), "nobody waits")
 	silent := new(cluster.Member)

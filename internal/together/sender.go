@@ -54,8 +54,8 @@ const (
 // when ctx ends.
 func (s *Sender) Txn(ctx context.Context, w Write) (*pb.TxnResponse, error) {
 	own, sent := false, false
-	for tries := 1; ; tries++ {
-		resp, v, err := s.try(ctx, &w, own || tries > maxTogether)
+	for sends := 1; ; sends++ {
+		resp, v, err := s.send(ctx, &w, own || sends > maxTogether)
 		switch {
 		case v.next == done && err != nil && sent:
 			return nil, cluster.Doubtful(err)
@@ -66,8 +66,8 @@ func (s *Sender) Txn(ctx context.Context, w Write) (*pb.TxnResponse, error) {
 	}
 }
 
-// try sends w once, alone or with others. Unless v.next is done, w has to be sent again.
-func (s *Sender) try(ctx context.Context, w *Write, own bool) (resp *pb.TxnResponse, v verdict, err error) {
+// send sends w once, alone or with others. Unless v.next is done, w has to be sent again.
+func (s *Sender) send(ctx context.Context, w *Write, own bool) (resp *pb.TxnResponse, v verdict, err error) {
 	p, ticket, avoid := s.offer(w, own)
 	if p != nil {
 		if v, err = s.await(ctx, p); err != nil {

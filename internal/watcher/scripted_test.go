@@ -502,7 +502,7 @@ func TestEveryStatusAtEveryStageIsResumed(t *testing.T) {
 					if cluster.IsTokenRefusal(end) {
 						assert.LessOrEqual(t, time.Since(begin), 100*time.Millisecond, "logins are paced")
 					} else {
-						assert.Zero(t, time.Since(begin), "the first attempt is made at once")
+						assert.Zero(t, time.Since(begin), "the first try is made at once")
 					}
 					from := map[string]int64{}
 					for range 2 {

@@ -32,7 +32,7 @@ func (c *Cluster) operate(t testing.TB, what string, f func(ctx context.Context,
 		m := c.leader(ctx)
 		if m == nil {
 			last = errors.New("nobody leads")
-		} else if last = c.attempt(ctx, m, f); last == nil {
+		} else if last = c.try(ctx, m, f); last == nil {
 			return
 		}
 		select {
@@ -43,7 +43,8 @@ func (c *Cluster) operate(t testing.TB, what string, f func(ctx context.Context,
 	t.Fatalf("etcdtest: %s: %v", what, last)
 }
 
-func (c *Cluster) attempt(ctx context.Context, m *Member, f func(ctx context.Context, m *Member) error) error {
+// try has m carry f out once.
+func (c *Cluster) try(ctx context.Context, m *Member, f func(ctx context.Context, m *Member) error) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	ctx, err := c.authenticated(ctx, m)
@@ -105,7 +106,7 @@ func (c *Cluster) Defragment(t testing.TB) {
 // Defragment defragments the member's database.
 func (m *Member) Defragment(t testing.TB) {
 	t.Helper()
-	err := m.cluster.attempt(context.Background(), m, func(ctx context.Context, m *Member) error {
+	err := m.cluster.try(context.Background(), m, func(ctx context.Context, m *Member) error {
 		_, err := pb.NewMaintenanceClient(m.conn).Defragment(ctx, &pb.DefragmentRequest{})
 		return err
 	})

@@ -72,7 +72,7 @@ func (c *Cluster) isLarge(t testing.TB) (large bool) {
 		if !m.running() {
 			continue
 		}
-		err := c.attempt(context.Background(), m, func(ctx context.Context, m *Member) error {
+		err := c.try(context.Background(), m, func(ctx context.Context, m *Member) error {
 			r, err := pb.NewMaintenanceClient(m.conn).Status(ctx, &pb.StatusRequest{})
 			large = large || r.GetDbSize() > cmp.Or(c.opts.QuotaBytes, etcdsQuota)/2
 			return err

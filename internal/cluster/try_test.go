@@ -197,12 +197,12 @@ func TestWhatAnInterceptorSendsInTheBackgroundIsUnknownAndThenRefused(t *testing
 		require.ErrorIs(t, err, ErrUnknown, "it has not ended")
 		time.Sleep(2 * time.Second)
 		goOn <- struct{}{}
-		assert.Equal(t, errAttemptEnded, <-late)
+		assert.Equal(t, errTryEnded, <-late)
 		assert.EqualValues(t, 1, ss.txns())
 	})
 }
 
-func TestTheOutcomeOfAnAttemptThatOpensAStreamIsUnknown(t *testing.T) {
+func TestTheOutcomeOfATryThatOpensAStreamIsUnknown(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ss *stubs, c *Cluster) {
 		err := c.Do(t.Context(), Request{Op: "stream"}, func(ctx context.Context, m *Member) (*pb.ResponseHeader, error) {
 			_, err := m.Lease().LeaseKeepAlive(ctx)
@@ -268,7 +268,7 @@ func TestTheServerLearnsTheSoonerEnd(t *testing.T) {
 			ctx   context.Context
 			bound time.Duration
 		}{{timed, time.Minute}, {t.Context(), time.Second}} {
-			_, err := c.Txn(tc.ctx, Request{Op: "txn", Attempt: tc.bound}, writing())
+			_, err := c.Txn(tc.ctx, Request{Op: "txn", PerTry: tc.bound}, writing())
 			require.NoError(t, err)
 		}
 	})
@@ -295,8 +295,8 @@ func TestTheCodeShowsWhatEndedARenewal(t *testing.T) {
 		timed, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		ends(timed, time.Second, codes.DeadlineExceeded)
-		ends(t.Context(), defaultAttempt, codes.DeadlineExceeded)
-		ends(context.Background(), defaultAttempt, codes.DeadlineExceeded)
+		ends(t.Context(), defaultPerTry, codes.DeadlineExceeded)
+		ends(context.Background(), defaultPerTry, codes.DeadlineExceeded)
 	})
 }
 
@@ -314,13 +314,13 @@ func TestABoundThatPassedIsNoEndOfAContext(t *testing.T) {
 	}
 	t.Run("an interceptor's words", func(t *testing.T) {
 		intercepted(t, hold, func(t *testing.T, ss *stubs, c *Cluster) {
-			_, err := c.Txn(t.Context(), Request{Op: "txn", Attempt: time.Second}, writing())
+			_, err := c.Txn(t.Context(), Request{Op: "txn", PerTry: time.Second}, writing())
 			noEnd(t, err)
 			assert.True(t, IsCode(err, codes.DeadlineExceeded))
 
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second/2, cancel)
-			_, err = c.Txn(ctx, Request{Op: "txn", Attempt: time.Second}, writing())
+			_, err = c.Txn(ctx, Request{Op: "txn", PerTry: time.Second}, writing())
 			require.ErrorIs(t, err, context.Canceled)
 		})
 	})

@@ -10,14 +10,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// attempt is the context of one try to send a request, and collects the evidence of its
-// outcome. It carries the request's own metadata instead of that of the caller's context.
+// A try is one sending of a request to one member. It is the context of that sending, and
+// collects the evidence of its outcome. It carries the request's own metadata instead of that of
+// the caller's context.
 //
 // The evidence comes from witness, the innermost interceptor of every connection. It sees each
 // request that is sent, even if one of the user's interceptors sends it several times or drops
 // options. If it saw nothing there is no evidence, and the outcome is Unknown.
-type attempt struct {
-	context.Context // ends with the caller's, and with the attempt's own bound
+type try struct {
+	context.Context // ends with the caller's, and with the try's own bound
 	login           *login
 	opts            [1]grpc.CallOption
 
@@ -29,56 +30,56 @@ type attempt struct {
 	closed  bool      // no further request may be sent
 }
 
-type attemptKey struct{}
+type tryKey struct{}
 
 // Value implements context.Context.
-func (a *attempt) Value(key any) any {
-	if key == (attemptKey{}) {
-		return a
+func (t *try) Value(key any) any {
+	if key == (tryKey{}) {
+		return t
 	}
-	if v := a.login.ctx.Value(key); v != nil {
+	if v := t.login.ctx.Value(key); v != nil {
 		return v
 	}
-	return a.Context.Value(key)
+	return t.Context.Value(key)
 }
 
-// errAttemptEnded is what an interceptor gets if it sends after it has returned.
-var errAttemptEnded = status.Error(codes.Canceled, "the call has ended: an interceptor must not send after it has returned")
+// errTryEnded is what an interceptor gets if it sends after it has returned.
+var errTryEnded = status.Error(codes.Canceled, "the call has ended: an interceptor must not send after it has returned")
 
-// witness records, on the attempt of ctx, how a request ended: whether a stream was made for
+// witness records, on the try of ctx, how a request ended: whether a stream was made for
 // it, which gRPC reports by its peer, and with what status.
 func witness(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	a, ok := ctx.Value(attemptKey{}).(*attempt)
+	t, ok := ctx.Value(tryKey{}).(*try)
 	if !ok {
 		return invoke(ctx, method, req, reply, cc, opts...)
 	}
-	p := a.begin()
+	p := t.begin()
 	if p == nil {
-		return errAttemptEnded
+		return errTryEnded
 	}
 	err := invoke(ctx, method, req, reply, cc, append(opts, grpc.Peer(p))...)
-	a.end(p, err)
+	t.end(p, err)
 	return err
 }
 
 // begin records that a request is sent, and returns where gRPC stores its peer; nil if the
-// attempt is closed.
-func (a *attempt) begin() *peer.Peer {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed {
+// try is closed.
+func (t *try) begin() *peer.Peer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
 		return nil
 	}
-	a.seen++
-	a.running++
-	if a.seen == 1 {
-		return &a.peer
+	t.seen++
+	t.running++
+	if t.seen == 1 {
+		return &t.peer
 	}
 	return new(peer.Peer)
 }
 
 // end records that a request ended with err. gRPC has set p if and only if there was a stream.
-func (a *attempt) end(p *peer.Peer, err error) {
+func (t *try) end(p *peer.Peer, err error) {
 	outcome := NotApplied
 	if p.Addr != nil || p.LocalAddr != nil || p.AuthInfo != nil {
 		outcome = Unknown
@@ -86,26 +87,26 @@ func (a *attempt) end(p *peer.Peer, err error) {
 			outcome, _ = classify(err)
 		}
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.running--
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.running--
 	if outcome == Unknown {
-		a.unclear++
+		t.unclear++
 	}
 }
 
 // close prevents further requests, and returns what the evidence proves.
 //
 // copies counts the requests that were applied, or may have been, or still may be. failed is
-// the outcome if the attempt failed: NotApplied if some request was sent and copies is 0,
+// the outcome if the try failed: NotApplied if some request was sent and copies is 0,
 // because for each there was no stream, or the server answered that nothing was applied.
 // Otherwise it is Unknown.
-func (a *attempt) close() (failed Outcome, copies int) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.closed = true
-	copies = a.running + a.unclear
-	if a.seen == 0 || copies > 0 {
+func (t *try) close() (failed Outcome, copies int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed = true
+	copies = t.running + t.unclear
+	if t.seen == 0 || copies > 0 {
 		return Unknown, copies
 	}
 	return NotApplied, copies
