@@ -23,7 +23,7 @@ const (
 	// gains nothing from a batch.
 	maxBatchKeys = 16
 	// unbatchedRounds is how many rounds a session that failed on its own renews alone, each with
-	// the first try, before it joins a batch again.
+	// the first renewal, before it joins a batch again.
 	unbatchedRounds = 4
 )
 

@@ -98,7 +98,7 @@ func (r *Renewals) send(life context.Context, host Host, b batch, now time.Time)
 		k.blame(err)
 	}
 	k.confirm(ctx)
-	t := &try{member: b.member, began: now}
+	t := &renewing{member: b.member, began: now}
 	for i, c := range b.candidates {
 		c.renewer.results <- finished{t, k.parts[i].result, true} // has room
 	}

@@ -593,13 +593,13 @@ func TestEndingInTheMiddleOfABatchWaitsForNothing(t *testing.T) {
 	})
 }
 
-// The result of a batch may arrive while tries are cancelled that another has overtaken: the
+// The result of a batch may arrive while renewals are cancelled that another has overtaken: the
 // session joins batches again afterwards.
-func TestABatchsResultThatComesWhileTriesAreGivenUpIsReceived(t *testing.T) {
-	r := &renewer{s: &Session{host: Host{Renewals: new(Renewals)}}, results: make(chan finished, maxTries+1)}
-	given := &try{}
-	r.tries, r.candidate.state = []*try{given}, sent
-	r.results <- finished{&try{}, result{}, true}
+func TestABatchsResultThatComesWhileRenewalsAreGivenUpIsReceived(t *testing.T) {
+	r := &renewer{s: &Session{host: Host{Renewals: new(Renewals)}}, results: make(chan finished, maxUnderWay+1)}
+	given := &renewing{}
+	r.underWay, r.candidate.state = []*renewing{given}, sent
+	r.results <- finished{&renewing{}, result{}, true}
 	r.results <- finished{given, result{}, false}
 	r.drain()
 	assert.Equal(t, idle, r.candidate.state)

@@ -50,7 +50,7 @@ func TestAPositiveAnswerForAGoneLeaseEndsTheSessionAtTheRead(t *testing.T) {
 	}
 }
 
-// Rule N1 for each header that does not confirm: the attempt failed, the deadline
+// Rule N1 for each header that does not confirm: the renewal failed, the deadline
 // stays, and that alone is no loss.
 func TestARenewalIsNotConfirmedBy(t *testing.T) {
 	renewal := func(f func(*pb.ResponseHeader)) etcdfake.Rule {
@@ -84,7 +84,7 @@ func TestARenewalIsNotConfirmedBy(t *testing.T) {
 					r.Inject(rule)
 				}
 				sleep(5*time.Second - 1)
-				require.NoError(t, s.Err(), "a failed attempt is no loss")
+				require.NoError(t, s.Err(), "a failed renewal is no loss")
 				require.Equal(t, deadline, s.Deadline())
 				sleep(1)
 				requireEnded(t, s, lease.ErrExpired)

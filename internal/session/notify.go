@@ -45,8 +45,8 @@ func (s *Session) notifyRenewed(f finished, now time.Time, was time.Duration) {
 	})
 }
 
-// notifyHedged reports that try t joins slow.
-func (s *Session) notifyHedged(slow, t *try) {
+// notifyHedged reports that renewal t joins slow.
+func (s *Session) notifyHedged(slow, t *renewing) {
 	if s.events == nil {
 		return
 	}

@@ -10,17 +10,17 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// maxTries bounds the tries of one round that are under way at once.
-const maxTries = 3
+// maxUnderWay bounds the renewals of one round that are under way at once.
+const maxUnderWay = 3
 
-// loop renews the session until it ends. It owns the renewer and its tries, arms acquisitions,
+// loop renews the session until it ends. It owns the renewer and its renewals, arms acquisitions,
 // ends holds that reach their limit, and compares the clock at the deadline.
 func (s *Session) loop() {
 	defer close(s.looped)
 	s.host.Renewals.begin()
 	defer s.host.Renewals.end(s.host)
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &renewer{s: s, ctx: ctx, results: make(chan finished, maxTries+1)}
+	r := &renewer{s: s, ctx: ctx, results: make(chan finished, maxUnderWay+1)}
 	r.candidate.renewer = r
 	r.round.begin = time.Now().Add(s.validity.window().sent.Sub(clock.Now()) + s.TTL()/4)
 	defer r.stop()
@@ -56,12 +56,12 @@ func (s *Session) loop() {
 	}
 }
 
-// A renewer makes the tries of one session's rounds.
+// A renewer makes the renewals of one session's rounds.
 type renewer struct {
 	s         *Session
 	ctx       context.Context
-	results   chan finished     // has room for all tries under way and one batch
-	tries     []*try            // under way
+	results   chan finished     // has room for all renewals under way and one batch
+	underWay  []*renewing       // its own renewals, in order
 	queried   []*cluster.Member // in this round, in order
 	last      *cluster.Member   // the member that confirmed last
 	usual     time.Duration     // the usual round trip
@@ -75,22 +75,22 @@ type renewer struct {
 	candidate candidate
 }
 
-// A try is a confirmed renewal under way.
-type try struct {
+// renewing is a confirmed renewal under way.
+type renewing struct {
 	member *cluster.Member
 	began  time.Time
 	cancel context.CancelFunc
 }
 
-// finished is a try with its result.
+// finished is a renewal with its result.
 type finished struct {
-	*try
+	*renewing
 	result
-	batch bool // the try was a batch's
+	batch bool // the renewal was a batch's
 }
 
-// hedgeAfter is how long a try may take before another joins it (rule N3): three round trips,
-// at least 300 ms, and at most a quarter of the TTL, so that three tries begin before the
+// hedgeAfter is how long a renewal may take before another joins it (rule N3): three round trips,
+// at least 300 ms, and at most a quarter of the TTL, so that three renewals begin before the
 // deadline: at the latest at a quarter of the TTL, at half of it, and at three quarters.
 // docs/decisions/shared-renewals.md has the table.
 func (r *renewer) hedgeAfter() time.Duration {
@@ -99,7 +99,7 @@ func (r *renewer) hedgeAfter() time.Duration {
 
 // step begins what is due and returns when it has to be called next.
 func (r *renewer) step(now time.Time) time.Time {
-	for r.round.due(now, len(r.tries)) {
+	for r.round.due(now, len(r.underWay)) {
 		r.s.host.Renewals.withdraw(&r.candidate)
 		r.begin(now)
 		r.round.hedge = now.Add(r.hedgeAfter())
@@ -107,18 +107,18 @@ func (r *renewer) step(now time.Time) time.Time {
 	if r.joins() {
 		r.s.host.Renewals.offer(&r.candidate, r.round.begin, r.s.TTL(), r.last)
 	}
-	return r.round.next(len(r.tries))
+	return r.round.next(len(r.underWay))
 }
 
-// joins reports whether the round may begin in a batch: no try was made in it yet, and no
+// joins reports whether the round may begin in a batch: no renewal was sent in it yet, and no
 // recent failure keeps the session out of batches.
 func (r *renewer) joins() bool {
-	return r.unbatched == 0 && len(r.tries) == 0 && len(r.queried) == 0
+	return r.unbatched == 0 && len(r.underWay) == 0 && len(r.queried) == 0
 }
 
-// member chooses the member to query. The first try of a round uses another member than the one
-// that confirmed last (rule N1), later tries one that was not queried in this round. If all
-// were, it is one that has no try under way.
+// member chooses the member to query. The first renewal of a round uses another member than the one
+// that confirmed last (rule N1), later renewals one that was not queried in this round. If all
+// were, it is one that has no renewal under way.
 func (r *renewer) member() *cluster.Member {
 	c := r.s.host.Cluster
 	if len(r.queried) == 0 {
@@ -127,7 +127,7 @@ func (r *renewer) member() *cluster.Member {
 	m := c.Pick(r.queried...)
 	if slices.Contains(r.queried, m) {
 		r.queried = r.queried[:0]
-		for _, t := range r.tries {
+		for _, t := range r.underWay {
 			r.queried = append(r.queried, t.member)
 		}
 		m = c.Pick(r.queried...)
@@ -135,16 +135,16 @@ func (r *renewer) member() *cluster.Member {
 	return m
 }
 
-// begin starts a try.
+// begin starts a renewal.
 func (r *renewer) begin(now time.Time) {
 	m := r.member()
 	r.queried = append(r.queried, m)
 	ctx, cancel := context.WithCancel(r.ctx)
-	t := &try{member: m, began: now, cancel: cancel}
-	if len(r.tries) > 0 {
-		r.s.notifyHedged(r.tries[0], t)
+	t := &renewing{member: m, began: now, cancel: cancel}
+	if len(r.underWay) > 0 {
+		r.s.notifyHedged(r.underWay[0], t)
 	}
-	r.tries = append(r.tries, t)
+	r.underWay = append(r.underWay, t)
 	go func() { // bounded by renewalBound; stop waits for it through results
 		res := r.s.renew(ctx, m)
 		cancel()
@@ -152,17 +152,17 @@ func (r *renewer) begin(now time.Time) {
 	}()
 }
 
-// finish processes the result of a try.
+// finish processes the result of a renewal.
 func (r *renewer) finish(f finished) {
 	if f.batch {
 		r.finishBatch(f)
 		return
 	}
-	i := slices.Index(r.tries, f.try)
+	i := slices.Index(r.underWay, f.renewing)
 	if i < 0 {
 		return
 	}
-	r.tries = slices.Delete(r.tries, i, i+1)
+	r.underWay = slices.Delete(r.underWay, i, i+1)
 	now, left := time.Now(), r.s.validity.window().remaining(clock.Now())
 	switch {
 	case f.ended: // the loop finds the session ended
@@ -174,7 +174,7 @@ func (r *renewer) finish(f finished) {
 		switch {
 		case f.unbatchable:
 			r.unbatched = unbatchedRounds
-		case r.unbatched > 0 && len(r.queried) == 1: // confirmed by the round's first try
+		case r.unbatched > 0 && len(r.queried) == 1: // confirmed by the round's first renewal
 			r.unbatched--
 		}
 		r.confirmed(f, now)
@@ -204,18 +204,18 @@ func (r *renewer) finishBatch(f finished) {
 // errSlow is why a member is graded down after another one confirmed first.
 var errSlow = errors.New("no answer to a renewal until another member had confirmed one")
 
-// confirmed ends the round and cancels its other tries.
+// confirmed ends the round and cancels its other renewals.
 func (r *renewer) confirmed(f finished, now time.Time) {
 	late := r.hedgeAfter()
 	if !f.batch { // a batch takes longer
-		trip := now.Sub(f.began) / 2 // a try is two round trips: the renewal and the read
+		trip := now.Sub(f.began) / 2 // it is two round trips: one renews, one reads
 		if r.usual == 0 {
 			r.usual = trip
 		}
 		r.usual += (trip - r.usual) / 4
 	}
 	r.last, r.began, r.warned = f.member, f.began, false
-	for _, t := range r.tries {
+	for _, t := range r.underWay {
 		if t.member != f.member && now.Sub(t.began) >= late {
 			r.s.host.Cluster.Failed(t.member, errSlow)
 		}
@@ -253,19 +253,19 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// drain waits for the tries that were cancelled. It drops the result of a batch that arrives
+// drain waits for the renewals that were cancelled. It drops the result of a batch that arrives
 // meanwhile.
 func (r *renewer) drain() {
-	for len(r.tries) > 0 {
+	for len(r.underWay) > 0 {
 		f := <-r.results
 		if f.batch {
 			r.s.host.Renewals.received(&r.candidate)
 		}
-		r.tries = slices.DeleteFunc(r.tries, func(t *try) bool { return t == f.try })
+		r.underWay = slices.DeleteFunc(r.underWay, func(t *renewing) bool { return t == f.renewing })
 	}
 }
 
-// stop waits for every try and read; r.ctx is cancelled. A batch continues without this
+// stop waits for every renewal and read; r.ctx is cancelled. A batch continues without this
 // session.
 func (r *renewer) stop() {
 	r.s.host.Renewals.withdraw(&r.candidate)
@@ -275,7 +275,7 @@ func (r *renewer) stop() {
 	}
 }
 
-// failed records why a try failed, for the text of a loss.
+// failed records why a renewal failed, for the text of a loss.
 func (s *Session) failed(err error) {
 	s.mu.Lock()
 	first := s.validity.failed(err)

@@ -149,7 +149,7 @@ func (r *rig) keepAlives() func() []asking {
 	}
 }
 
-// Rule N3: an attempt without an answer is joined by another, on another member,
+// Rule N3: a renewal without an answer is joined by another, on another member,
 // after 300 ms.
 func TestASlowRenewalIsJoinedAfter300Milliseconds(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
@@ -186,9 +186,9 @@ func TestASlowRenewalIsJoinedAfterThreeRoundTrips(t *testing.T) {
 	})
 }
 
-// Rule N3: at least three attempts on at least two members fit before the
+// Rule N3: at least three renewals on at least two members fit before the
 // deadline, however slow the members usually are.
-func TestThreeTriesOnTwoMembersFitBeforeTheDeadlineOnSlowMembers(t *testing.T) {
+func TestThreeRenewalsOnTwoMembersFitBeforeTheDeadlineOnSlowMembers(t *testing.T) {
 	for _, at := range []struct{ ttl, rtt time.Duration }{
 		{3000, 0}, {3000, 100}, {3000, 350}, {15000, 0}, {15000, 500}, {15000, 1600}, {60000, 2900}, // a write is given up after 3 s
 	} {
@@ -219,9 +219,9 @@ func TestThreeTriesOnTwoMembersFitBeforeTheDeadlineOnSlowMembers(t *testing.T) {
 	}
 }
 
-// Rule N3 in numbers: when the tries of a round are sent, counted from the last renewal that was
+// Rule N3 in numbers: when the renewals of a round are sent, counted from the last renewal that was
 // confirmed, and in parentheses what is then left before the deadline. The page has this table.
-func TestThePageSaysWhenTriesAreSent(t *testing.T) {
+func TestThePageSaysWhenRenewalsAreSent(t *testing.T) {
 	var table strings.Builder
 	for _, ttl := range []time.Duration{3, 5, 10, 30, 60} {
 		ttl *= time.Second
@@ -235,7 +235,7 @@ func TestThePageSaysWhenTriesAreSent(t *testing.T) {
 			if trip == 0 {
 				batch = left(batched[0].at)
 				for i, a := range alone[:4] {
-					require.LessOrEqual(t, batched[i+1].at, a.at, "no try comes later for a batch before it")
+					require.LessOrEqual(t, batched[i+1].at, a.at, "no renewal comes later for a batch before it")
 				}
 			}
 			if len(alone) > 3 {
@@ -259,13 +259,13 @@ func seconds(d time.Duration) string {
 	return strconv.FormatFloat(math.Round(d.Seconds()*100)/100, 'f', -1, 64) + " s"
 }
 
-// sending is a try of a session's, so long after its last confirmed renewal was sent.
+// sending is a renewal of a session's, sent so long after its last confirmed renewal was sent.
 type sending struct {
 	at     time.Duration
 	member *etcdfake.Member
 }
 
-// unanswered are the tries of the last of n sessions from a confirmed renewal to its deadline, none of which is answered.
+// unanswered are the renewals of the last of n sessions from a confirmed renewal to its deadline, none of which is answered.
 func unanswered(t *testing.T, ttl, trip time.Duration, n int) (all []sending) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		sessions := r.sessions(n, lease.Options{TTL: ttl})
@@ -307,7 +307,7 @@ func TestSessionOnOneMemberSurvivesAStallShorterThanItsValidity(t *testing.T) {
 	}
 }
 
-// Rule N3: why the first try comes at a quarter of the TTL and not at a third: a stall of
+// Rule N3: why the first renewal comes at a quarter of the TTL and not at a third: a stall of
 // 1.6 s, as of an election, is survived with the shortest TTL whenever it begins.
 func TestAStallOfAnElectionIsSurvivedWheneverItBegins(t *testing.T) {
 	for phase := time.Duration(0); phase < time.Second; phase += 50 * time.Millisecond {
@@ -344,9 +344,9 @@ func TestEachCodeOnceOnOpenAnswerOrReadIsSurvived(t *testing.T) {
 	}
 }
 
-// Hazard S7: the first failure is followed by another attempt at once, on a
+// Hazard S7: the first failure is followed by another renewal at once, on a
 // stream of its own, and later ones after waits that leave room for many.
-func TestAfterAFailureTheNextTryIsAtOnceAndLaterOnesArePaced(t *testing.T) {
+func TestAfterAFailureTheNextRenewalIsAtOnceAndLaterOnesArePaced(t *testing.T) {
 	for _, ttl := range []time.Duration{3 * time.Second, 15 * time.Second, 300 * time.Second} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 			began := time.Now()

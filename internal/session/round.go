@@ -7,19 +7,19 @@ import (
 	"github.com/pawl-locks/pawl/internal/backoff"
 )
 
-// A round holds the tries from one confirmed renewal to the next. It is pure: it decides what
+// A round holds the renewals from one confirmed renewal to the next. It is pure: it decides what
 // the renewer does at a given time.
 type round struct {
-	begin    time.Time // when the first try is made
-	hedge    time.Time // when another try joins one that has no answer; zero: no try is under way
-	retry    time.Time // after failures, no try begins before this
+	begin    time.Time // when the first renewal is sent
+	hedge    time.Time // when another renewal joins one that has no answer; zero: none is under way
+	retry    time.Time // after failures, no renewal begins before this
 	failures int
 }
 
-// due reports whether to make a try at now, with n under way.
+// due reports whether to begin a renewal at now, with n under way.
 func (r *round) due(now time.Time, n int) bool {
 	switch {
-	case n >= maxTries:
+	case n >= maxUnderWay:
 		return false
 	case n == 0:
 		return !now.Before(r.begin) && !now.Before(r.retry)
@@ -31,8 +31,8 @@ func (r *round) due(now time.Time, n int) bool {
 // next is when the answer of due can change if nothing else happens.
 func (r *round) next(n int) time.Time {
 	switch {
-	case n >= maxTries:
-		return r.hedge.Add(time.Hour) // a result comes first: every try is bounded
+	case n >= maxUnderWay:
+		return r.hedge.Add(time.Hour) // a result comes first: every renewal is bounded
 	case n == 0 && r.retry.After(r.begin):
 		return r.retry
 	case n == 0:
@@ -43,7 +43,7 @@ func (r *round) next(n int) time.Time {
 }
 
 // fail records a failure, with left until the deadline. The first failure is followed by
-// another try at once, later ones after a wait. The wait doubles, and shrinks again as the
+// another renewal at once, later ones after a wait. The wait doubles, and shrinks again as the
 // deadline approaches, so that the session survives a failure that ends before the deadline.
 func (r *round) fail(now time.Time, ttl, left time.Duration) {
 	r.failures++
@@ -56,7 +56,7 @@ func (r *round) fail(now time.Time, ttl, left time.Duration) {
 	r.retry = now.Add(backoff.Jitter(wait))
 }
 
-// scatter moves the first try to a random instant between now and when it is due, so that
+// scatter moves the first renewal to a random instant between now and when it is due, so that
 // rounds that are due at the same instant do not begin together.
 func (r *round) scatter(now time.Time) {
 	if left := r.begin.Sub(now); left > 0 {

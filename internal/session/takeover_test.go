@@ -216,7 +216,7 @@ func TestOpenEntriesAreUndoneByTheSuccessor(t *testing.T) {
 	})
 }
 
-// Rule A5: Undo makes an attempt impossible, can be repeated, and under NOSPACE
+// Rule A5: Undo makes an enqueue impossible, can be repeated, and under NOSPACE
 // at least deletes.
 func TestUndoDeletesUnderNoSpaceAndCancelsLater(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
@@ -264,7 +264,7 @@ func TestUndoOfAGoneLeaseEndsTheSession(t *testing.T) {
 // Whatever answer is lost during a takeover, there is a session, or after a
 // bounded time nothing is held that nobody holds.
 func TestALostAnswerDuringATakeover(t *testing.T) {
-	for skip := range 3 { // the takeover, an attempt's undoing, the confirming read
+	for skip := range 3 { // the takeover, an acquisition's undoing, the confirming read
 		for name, rule := range lossesOf("Txn", codes.Unavailable) {
 			for _, times := range []int{1, 3} {
 				t.Run(fmt.Sprintf("%d/%s/%d", skip, name, times), func(t *testing.T) {

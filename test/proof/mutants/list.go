@@ -55,7 +55,7 @@ var mutants = []mutant{
 		"	if len(live) == 0 {\n		return\n	}\n	resp", "	if len(live) >= 0 {\n		for _, p := range live {\n			p.rev = p.answer.Header.Revision\n		}\n		return\n	}\n	resp"}}, []string{inSession, simulation}},
 	{"the raft term is ignored", "N1", []edit{{"internal/session/renewal.go", "	case read.RaftTerm != raftTerm:", "	case false:"}}, []string{inSession, simulation}},
 	{"a renewal answered with TTL 0 is a success", "N5", []edit{{"internal/session/renewal.go", "p.answer.TTL <= 0", "p.answer.TTL < 0"}}, []string{inSession}},
-	{"silence is taken for life: no attempt joins one that hangs", "N3", []edit{{"internal/session/renew.go",
+	{"silence is taken for life: no renewal joins one that hangs", "N3", []edit{{"internal/session/renew.go",
 		"	return min(max(300*time.Millisecond, 3*r.usual), r.s.TTL()/4)", "	return time.Hour"}}, []string{inSession, simulation}},
 	{"a stream whose answer is late is kept", "N2", []edit{
 		{"internal/session/streams.go", "	cancel context.CancelFunc\n}", "	cancel context.CancelFunc\n	answers chan *pb.LeaseKeepAliveResponse\n}"},
@@ -72,7 +72,7 @@ var mutants = []mutant{
 	{"one answer's raft term confirms a whole batch", "N1", []edit{{"internal/session/renewal.go",
 		"		p.validate(k.member, resp)\n", "		p.answer = live[0].answer\n		p.validate(k.member, resp)\n"}}, []string{inSession}},
 	{"what is in a batch waits for it", "N4", []edit{{"internal/session/renew.go",
-		"	for r.round.due(now, len(r.tries)) {\n", "	if r.candidate.state == sent {\n		return now.Add(10 * time.Millisecond)\n	}\n	for r.round.due(now, len(r.tries)) {\n"}}, []string{inSession}},
+		"	for r.round.due(now, len(r.underWay)) {\n", "	if r.candidate.state == sent {\n		return now.Add(10 * time.Millisecond)\n	}\n	for r.round.due(now, len(r.underWay)) {\n"}}, []string{inSession}},
 	{"a session that ruins a batch is in the next but one", "N4", []edit{{"internal/session/renewal.go",
 		"reads[1:], !whole", "reads[1:], false"}}, []string{inSession}},
 	{"every renewal goes to the same member", "N1", []edit{{"internal/session/renew.go",
