@@ -46,14 +46,14 @@ func newMeters(m metric.Meter, least func() (time.Duration, bool)) (ms meters, e
 		renewal: histogram("pawl.renewal.duration", "Time of a renewal and of the read that confirms it.", trips),
 
 		lost:         counter("pawl.lost", "Locks and terms that were lost."),
-		failed:       counter("pawl.gave_up", "Attempts to acquire or to lead that failed."),
+		failed:       counter("pawl.gave_up", "Acquisitions and campaigns that failed."),
 		hedged:       counter("pawl.renewals.hedged", "Renewals that this member had not answered when they were also sent to another."),
 		jeopardy:     counter("pawl.sessions.in_jeopardy", "How often less than half of a session's validity was left."),
 		sessionsOver: counter("pawl.sessions.over", "Sessions that have ended."),
 		switches:     counter("pawl.member.switches", "How often a member failed, so that others are used first."),
 		fenced:       counter("pawl.fenced", "Transactions of kv that a guard refused."),
 
-		inLine:        upDown("pawl.waiting", "Acquisitions and candidacies that wait in a queue."),
+		inLine:        upDown("pawl.waiting", "Acquisitions and campaigns that wait in a queue."),
 		held:          upDown("pawl.held", "Locks held and elections led."),
 		sessionsValid: upDown("pawl.sessions", "Sessions that are valid."),
 	}

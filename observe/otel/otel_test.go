@@ -233,7 +233,7 @@ func TestALossIsAnErrorOfTheHoldsSpan(t *testing.T) {
 	})
 }
 
-func TestAnAttemptThatFailsIsAnErrorUnlessItWasBusy(t *testing.T) {
+func TestAnAcquisitionThatFailsIsAnErrorUnlessItWasBusy(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		m := lock.New(w.session(0), "n", lock.Options{})
 		h, err := m.Acquire(w.Context())

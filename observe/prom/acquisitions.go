@@ -42,7 +42,7 @@ func (c *Collector) values(l labels, more ...string) []string {
 	return append(values, more...)
 }
 
-// observeAcquisition processes the events of acquisitions and candidacies.
+// observeAcquisition processes the events of acquisitions and campaigns.
 func (c *Collector) observeAcquisition(ev observe.Event) {
 	switch ev := ev.(type) {
 	case observe.LockEnqueued:

@@ -37,7 +37,7 @@ type Collector struct {
 	known    map[labels]bool                // whose series exist
 }
 
-// A waiter is an acquisition or a candidacy that is in a queue.
+// A waiter is an acquisition or a campaign that is in a queue.
 type waiter struct {
 	labels labels
 	since  time.Time

@@ -61,7 +61,7 @@ func newMetrics(opts Options) metrics {
 	return metrics{
 		valid:    b.desc("pawl_sessions", "Sessions that are valid."),
 		validity: b.desc("pawl_session_validity_seconds", "How long the session is valid from now on, unless it is renewed.", "lease"),
-		line:     b.desc("pawl_waiting", "Acquisitions and candidacies of this process that wait in a queue.", b.of()...),
+		line:     b.desc("pawl_waiting", "Acquisitions and campaigns of this process that wait in a queue.", b.of()...),
 		oldest:   b.desc("pawl_oldest_wait_seconds", "How long the one that has waited longest in this process has.", b.of()...),
 
 		granted:  b.counter("pawl_sessions_granted_total", "Sessions that began.").WithLabelValues(),
@@ -76,7 +76,7 @@ func newMetrics(opts Options) metrics {
 		wait:     b.histogram("pawl_wait_seconds", "Time from the call until it was held.", spans, b.of("how")...),
 		hold:     b.histogram("pawl_hold_seconds", "Time for which it was held.", spans, b.of()...),
 		held:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "pawl_held", Help: "Locks held and elections led by this process.", ConstLabels: opts.ConstLabels}, b.of()),
-		gaveUp:   b.counter("pawl_gave_up_total", "Attempts to acquire or to lead that failed, by cause.", b.of("cause")...),
+		gaveUp:   b.counter("pawl_gave_up_total", "Acquisitions and campaigns that failed, by cause.", b.of("cause")...),
 		lost:     b.counter("pawl_lost_total", "Locks and terms that were lost, by cause.", b.of("cause")...),
 		pending:  b.counter("pawl_releases_pending_total", "Releases and resignations that were not confirmed when the call returned.", b.of()...),
 		proclaim: b.counter("pawl_proclaims_total", "Calls of Term.Proclaim: ok or failed.", b.of("result")[2:]...),

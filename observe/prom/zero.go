@@ -20,7 +20,7 @@ func (c *Collector) begin() {
 	}
 }
 
-// appear begins the series of l at its first acquisition or candidacy, so that a name which is
+// appear begins the series of l at its first acquisition or campaign, so that a name which is
 // waited for and never held shows as held by 0.
 func (c *Collector) appear(l labels) {
 	c.mu.Lock()

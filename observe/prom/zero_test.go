@@ -24,7 +24,7 @@ func TestWhatAlertsReadBeginsAtZero(t *testing.T) {
 	shows(t, c, `pawl_held{kind="election",mode="exclusive"} 0`)
 }
 
-func TestWithNamesTheSeriesBeginWithTheFirstAttempt(t *testing.T) {
+func TestWithNamesTheSeriesBeginWithTheFirstAcquisition(t *testing.T) {
 	for name, first := range map[string]observe.Event{
 		"enqueued": observe.CampaignEnqueued{Acquisition: observe.Acquisition{ID: 1, Name: "a"}},
 		"gave up":  observe.CampaignGaveUp{Acquisition: observe.Acquisition{ID: 1, Name: "a"}},
