@@ -67,7 +67,7 @@ func TestAContendedAcquisitionIsWithinItsBudget(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		holder, s := w.session(), w.session()
 		h := w.acquire(holder) // given back before it is watched
-		var a *attempt
+		var a *acquireCall
 		n := w.counted(func() { a = w.waiting(s) })
 		assert.Equal(w, 1, n.Received["Txn"], "to enqueue")
 		in, out := n.Received["Watch"], n.Sent["Watch"]
@@ -88,7 +88,7 @@ func TestAGrantedAcquisitionIsWithinItsBudget(t *testing.T) {
 	const waiters = 12
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
-		var all []*attempt
+		var all []*acquireCall
 		n := w.counted(func() {
 			for range waiters {
 				all = append(all, w.waiting(w.session()))
@@ -130,7 +130,7 @@ func TestWaitersOfOneClientShareTheirWatches(t *testing.T) {
 		for i := range sessions {
 			sessions[i] = session()
 		}
-		var all []*attempt
+		var all []*acquireCall
 		n := w.counted(func() {
 			for _, s := range sessions {
 				all = append(all, w.waiting(s))
@@ -227,7 +227,7 @@ func TestAMinuteOfWaitingCostsNoMoreThanTheRenewals(t *testing.T) {
 		h := w.acquire(w.session())
 		s := w.session()
 		ctx, cancel := context.WithCancel(w.Context())
-		var all []*attempt
+		var all []*acquireCall
 		for range 50 {
 			all = append(all, w.acquiring(ctx, mutex(s)))
 		}
@@ -426,7 +426,7 @@ func TestAPermitBehindAFullSemaphoreIsWithinItsBudget(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		held := w.permit(w.session(), 1)
 		one, two := w.session(), w.session()
-		var first, second *permitAttempt
+		var first, second *permitCall
 		n := w.counted(func() { first = w.permitting(w.Context(), one, 1) })
 		assert.Equal(w, []int{1, 2}, []int{n.Received["Txn"], n.Received["Watch"]}, "its own key and the slots")
 		n = w.counted(func() { second = w.permitting(w.Context(), two, 1) })

@@ -79,7 +79,7 @@ func TestDoDoesNotReleaseBeforeTheFunctionReturned(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
-		other := (*attempt)(nil)
+		other := (*acquireCall)(nil)
 		s := w.session()
 		var ended time.Time
 		err := mutex(w.session()).Do(ctx, func(ctx context.Context, h *lock.Held) error {

@@ -102,7 +102,7 @@ func TestAWaitIsReportedWithWhoWasAheadAndHowItEnded(t *testing.T) {
 		h := w.acquire(w.session())
 		e := &recorder{}
 		_, s := w.observedBy(e)
-		var all []*attempt
+		var all []*acquireCall
 		for range 30 {
 			all = append(all, w.waiting(s))
 		}
@@ -129,7 +129,7 @@ func TestAWaitIsReportedWithWhoWasAheadAndHowItEnded(t *testing.T) {
 	})
 }
 
-func TestAnAttemptThatFailsIsReportedAsGivenUp(t *testing.T) {
+func TestAnAcquisitionThatFailsIsReportedAsGivenUp(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		e := &recorder{}

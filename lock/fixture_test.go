@@ -110,8 +110,8 @@ func (w *fixture) released(h *lock.Held) {
 	}
 }
 
-// attempt is an Acquire under way.
-type attempt struct {
+// acquireCall is an Acquire under way.
+type acquireCall struct {
 	w    *fixture
 	h    *lock.Held
 	err  error
@@ -119,8 +119,8 @@ type attempt struct {
 	done chan struct{}
 }
 
-func (w *fixture) acquiring(ctx context.Context, m *lock.Mutex) *attempt {
-	a := &attempt{w: w, done: make(chan struct{})}
+func (w *fixture) acquiring(ctx context.Context, m *lock.Mutex) *acquireCall {
+	a := &acquireCall{w: w, done: make(chan struct{})}
 	go func() {
 		defer close(a.done)
 		began := time.Now()
@@ -132,7 +132,7 @@ func (w *fixture) acquiring(ctx context.Context, m *lock.Mutex) *attempt {
 	return a
 }
 
-func (w *fixture) waiting(s *pawl.Session) *attempt {
+func (w *fixture) waiting(s *pawl.Session) *acquireCall {
 	w.Helper()
 	a := w.acquiring(w.Context(), mutex(s))
 	if isClosed(a.done) { // otherwise err is not to be read yet
@@ -141,9 +141,9 @@ func (w *fixture) waiting(s *pawl.Session) *attempt {
 	return a
 }
 
-func (a *attempt) waits() bool { synctest.Wait(); return !isClosed(a.done) }
+func (a *acquireCall) waits() bool { synctest.Wait(); return !isClosed(a.done) }
 
-func (a *attempt) won() *lock.Held {
+func (a *acquireCall) won() *lock.Held {
 	a.w.Helper()
 	<-a.done
 	require.NoError(a.w, a.err)
@@ -151,14 +151,14 @@ func (a *attempt) won() *lock.Held {
 	return a.h
 }
 
-func (a *attempt) failed() error {
+func (a *acquireCall) failed() error {
 	a.w.Helper()
 	<-a.done
 	require.Error(a.w, a.err)
 	return a.err
 }
 
-// causes are all that a loss or a failed attempt can match.
+// causes are all that a loss or a failed acquisition can match.
 var causes = []error{
 	lock.ErrKeyDeleted, lock.ErrKeyOverwritten, lease.ErrExpired, lease.ErrRevoked, lease.ErrClosed, pawl.ErrClusterChanged,
 	lock.ErrMaxHold,

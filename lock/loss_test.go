@@ -263,7 +263,7 @@ func TestAWaitersOwnEndReturnsAtOnce(t *testing.T) {
 	t.Run("shared", func(t *testing.T) { testAWaitersOwnEnd(t, (*fixture).sharing) })
 }
 
-func testAWaitersOwnEnd(t *testing.T, start func(*fixture, context.Context, *lock.Mutex) *attempt) {
+func testAWaitersOwnEnd(t *testing.T, start func(*fixture, context.Context, *lock.Mutex) *acquireCall) {
 	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
 		holder := w.acquire(w.session())
 		waiter := start(w, w.Context(), mutex(s))

@@ -31,16 +31,16 @@ func (w *fixture) permit(s *pawl.Session, limit int) *lock.Permit {
 	return p
 }
 
-// permitAttempt is an Acquire of a permit under way.
-type permitAttempt struct {
+// permitCall is an Acquire of a permit under way.
+type permitCall struct {
 	w    *fixture
 	p    *lock.Permit
 	err  error
 	done chan struct{}
 }
 
-func (w *fixture) permitting(ctx context.Context, s *pawl.Session, limit int) *permitAttempt {
-	a := &permitAttempt{w: w, done: make(chan struct{})}
+func (w *fixture) permitting(ctx context.Context, s *pawl.Session, limit int) *permitCall {
+	a := &permitCall{w: w, done: make(chan struct{})}
 	go func() {
 		defer close(a.done)
 		a.p, a.err = semaphore(s, limit).Acquire(ctx)
@@ -49,7 +49,7 @@ func (w *fixture) permitting(ctx context.Context, s *pawl.Session, limit int) *p
 	return a
 }
 
-func (a *permitAttempt) won() *lock.Permit {
+func (a *permitCall) won() *lock.Permit {
 	a.w.Helper()
 	<-a.done
 	require.NoError(a.w, a.err)

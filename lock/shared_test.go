@@ -51,7 +51,7 @@ func TestASharedLockBehindAnExclusiveOneIsWithinItsBudget(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		s := w.session()
-		var a *attempt
+		var a *acquireCall
 		n := w.counted(func() { a = w.sharing(w.Context(), mutex(s)) })
 		assert.Equal(w, 1, n.Received["Txn"], "to enqueue")
 		watches := n.Received["Watch"]
@@ -82,7 +82,7 @@ func TestAnExclusiveLockBehindReadersQueriesWhenTheLastOfThemLeaves(t *testing.T
 				}
 				time.Sleep(time.Second) // they are watched by their own
 				s := w.session()
-				var writer *attempt
+				var writer *acquireCall
 				n := w.counted(func() { writer = w.waiting(s) })
 				assert.Equal(w, map[string]int{"Txn": 1, "Watch": 2}, n.Received, "its own key, and the one before it")
 				if want.moves > 0 {
@@ -105,8 +105,8 @@ func TestAnExclusiveLockBehindReadersQueriesWhenTheLastOfThemLeaves(t *testing.T
 }
 
 // sharing starts an AcquireShared, and returns when it waits for something.
-func (w *fixture) sharing(ctx context.Context, m *lock.Mutex) *attempt {
-	a := &attempt{w: w, done: make(chan struct{})}
+func (w *fixture) sharing(ctx context.Context, m *lock.Mutex) *acquireCall {
+	a := &acquireCall{w: w, done: make(chan struct{})}
 	go func() {
 		defer close(a.done)
 		a.h, a.err = m.AcquireShared(ctx)

@@ -81,7 +81,7 @@ func TestAWaiterWhoseNeighbourLeavesIsNotWokenByTheHolder(t *testing.T) {
 func TestWaitersComeFirstComeFirstServed(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
-		var queue []*attempt
+		var queue []*acquireCall
 		for range 10 {
 			queue = append(queue, w.waiting(w.session()))
 		}
@@ -131,7 +131,7 @@ func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
 		ctx, cancel := context.WithCancel(w.Context())
-		var queue []*attempt
+		var queue []*acquireCall
 		for range 10 {
 			s := w.session()
 			for range 100 {
@@ -209,7 +209,7 @@ func TestAWaiterOnAnIsolatedMemberIsNoZombie(t *testing.T) {
 		t.Run(fmt.Sprint("member ", i), func(t *testing.T) {
 			inBubble(t, func(w *fixture) {
 				h := w.acquire(w.session())
-				var queue []*attempt
+				var queue []*acquireCall
 				for range 6 {
 					queue = append(queue, w.waiting(w.session()))
 				}
@@ -296,7 +296,7 @@ func TestAPredecessorThatIsRecreatedIsASuccessor(t *testing.T) {
 	})
 }
 
-// A8: an attempt whose key is deleted while it waits, and another of the same
+// A8: an acquisition whose key is deleted while it waits, and another of the same
 // session that begins in the meantime, are two: neither takes the other's key.
 func TestADeletedKeyAndTheSessionsNextOneAreTwo(t *testing.T) {
 	inBubble(t, func(w *fixture) {
@@ -596,7 +596,7 @@ func TestTheContextsEndInTheInstantOfSuccessIsAnError(t *testing.T) {
 			}
 			s := w.session()
 			ctx, cancel := context.WithCancel(w.Context())
-			a := &attempt{}
+			a := &acquireCall{}
 			if times == 2 {
 				a = w.acquiring(ctx, mutex(s))
 			}

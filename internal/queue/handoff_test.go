@@ -27,12 +27,12 @@ func takingHandoffs(s *session.Session) Request { return Request{Value: s.Label(
 
 // inTurn is a holder and n that wait behind it, each on a session of its own, as
 // locks do.
-func (w *fixture) inTurn(n int) (*Acquisition, []*attempt) {
+func (w *fixture) inTurn(n int) (*Acquisition, []*acquireCall) {
 	w.Helper()
 	s := w.session()
 	holder, err := Acquire(w.Context(), s, w.queue(), takingHandoffs(s))
 	require.NoError(w, err)
-	var waiting []*attempt
+	var waiting []*acquireCall
 	for range n {
 		s := w.session()
 		a := w.acquiring(w.Context(), s, takingHandoffs(s))
@@ -45,7 +45,7 @@ func (w *fixture) inTurn(n int) (*Acquisition, []*attempt) {
 
 // releaseAndCount releases c and returns how many requests it took until the
 // next one, if there is one, had the queue.
-func (w *fixture) releaseAndCount(c *Acquisition, next *attempt) int {
+func (w *fixture) releaseAndCount(c *Acquisition, next *acquireCall) int {
 	w.Helper()
 	before := w.f.Counts()
 	require.NoError(w, c.Release(w.Context(), errGivenBack))
@@ -68,7 +68,7 @@ func TestAWaiterThatIsHandedTheQueueHoldsWithoutARequest(t *testing.T) {
 		assert.Equal(w, 2, w.releaseAndCount(holder, waiting[0]), "a release and a query")
 		requests := 0
 		for i := range waiting {
-			var next *attempt
+			var next *acquireCall
 			if i+1 < len(waiting) {
 				next = waiting[i+1]
 			}

@@ -172,8 +172,8 @@ func (w *fixture) release(c *Acquisition) {
 	}
 }
 
-// attempt is an Acquire under way.
-type attempt struct {
+// acquireCall is an Acquire under way.
+type acquireCall struct {
 	w    *fixture
 	c    *Acquisition
 	err  error
@@ -182,8 +182,8 @@ type attempt struct {
 }
 
 // acquiring starts an Acquire, and returns when it waits for something.
-func (w *fixture) acquiring(ctx context.Context, s *session.Session, r Request) *attempt {
-	a := &attempt{w: w, done: make(chan struct{})}
+func (w *fixture) acquiring(ctx context.Context, s *session.Session, r Request) *acquireCall {
+	a := &acquireCall{w: w, done: make(chan struct{})}
 	q, more := w.queue(), w.more()
 	go func() {
 		defer close(a.done)
@@ -196,14 +196,14 @@ func (w *fixture) acquiring(ctx context.Context, s *session.Session, r Request) 
 	return a
 }
 
-func (w *fixture) waiting(s *session.Session) *attempt {
+func (w *fixture) waiting(s *session.Session) *acquireCall {
 	a := w.acquiring(w.Context(), s, Request{})
 	require.False(w, isClosed(a.done), "it does not wait: %v %v", a.c, a.err)
 	return a
 }
 
-// won waits until the attempt holds.
-func (a *attempt) won() *Acquisition {
+// won waits until the call has returned what it acquired.
+func (a *acquireCall) won() *Acquisition {
 	a.w.Helper()
 	<-a.done
 	require.NoError(a.w, a.err)
@@ -211,8 +211,8 @@ func (a *attempt) won() *Acquisition {
 	return a.c
 }
 
-// failed waits until the attempt returned an error.
-func (a *attempt) failed() error {
+// failed waits until the call has returned an error.
+func (a *acquireCall) failed() error {
 	a.w.Helper()
 	<-a.done
 	require.Error(a.w, a.err)

@@ -114,7 +114,7 @@ func TestAnInterceptorThatSendsEverythingTwiceChangesNothing(t *testing.T) {
 		lock := func(s *session.Session) Request { return Request{Value: s.Label(), Handoffs: true} }
 		first, err := Acquire(w.Context(), a, w.queue(), lock(a))
 		require.NoError(w, err)
-		var waiters []*attempt
+		var waiters []*acquireCall
 		for range 4 {
 			waiters = append(waiters, w.acquiring(w.Context(), b, lock(b)), w.acquiring(w.Context(), a, lock(a)))
 		}

@@ -31,19 +31,19 @@ func (w *fixture) holdsSlot(c *Acquisition) {
 	assert.Equal(w, []any{fmt.Sprintf("//pawl/slot/%d/name", slot), c.Token(), true}, []any{resource, t, ok})
 }
 
-// permit is an attempt on the semaphore with this limit.
-func (w *fixture) permit(limit int) *attempt {
+// permit is an Acquire of the semaphore with this limit.
+func (w *fixture) permit(limit int) *acquireCall {
 	w.Helper()
 	return w.permitOn(w.session(), limit)
 }
 
-func (w *fixture) permitOn(s *session.Session, limit int) *attempt {
+func (w *fixture) permitOn(s *session.Session, limit int) *acquireCall {
 	w.Helper()
 	w.limit = limit
 	return w.acquiring(w.Context(), s, Request{})
 }
 
-func (a *attempt) slot() int {
+func (a *acquireCall) slot() int {
 	a.w.Helper()
 	slot, ok := a.won().Slot()
 	require.True(a.w, ok)
@@ -61,7 +61,7 @@ func (w *fixture) slots() (all []string) {
 // served in turn.
 func TestSlotsAreTakenInTurnAndTheLowestFirst(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		var all []*attempt
+		var all []*acquireCall
 		for range 6 {
 			all = append(all, w.permit(3))
 		}
@@ -88,7 +88,7 @@ func TestSlotsAreTakenInTurnAndTheLowestFirst(t *testing.T) {
 // SM3: each heeds the least limit of those that hold and its own, and counts.
 func TestNobodyIsOneOfMoreThanItAgreedTo(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		var five []*attempt
+		var five []*acquireCall
 		for range 3 {
 			five = append(five, w.permit(5))
 		}
@@ -199,7 +199,7 @@ func TestOneInTheTurnstileLearnsThatItsKeyIsGone(t *testing.T) {
 	for _, ahead := range []int{1, 2} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 			holder := w.permit(1).won()
-			var waiters []*attempt
+			var waiters []*acquireCall
 			for range ahead {
 				waiters = append(waiters, w.permit(1))
 			}

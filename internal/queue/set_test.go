@@ -35,8 +35,8 @@ func (w *fixture) named(names ...string) (all []Queue) {
 }
 
 // takes starts an acquisition of several names, and returns when it waits for something.
-func (w *fixture) takes(ctx context.Context, s *session.Session, r Request, names ...string) *attempt {
-	a := &attempt{w: w, done: make(chan struct{})}
+func (w *fixture) takes(ctx context.Context, s *session.Session, r Request, names ...string) *acquireCall {
+	a := &acquireCall{w: w, done: make(chan struct{})}
 	qs := w.named(names...)
 	r = labelled(r, len(qs))
 	go func() {
@@ -185,7 +185,7 @@ func TestThePartialLossOfASetLeavesTheRestUntilItIsGivenBack(t *testing.T) {
 					require.ErrorIs(w, held.Err(), ErrLost)
 					assert.ErrorContains(w, held.Err(), fmt.Sprintf("%q", held.nameOf(i)))
 					w.oneCause(cause, context.Cause(held.Context()))
-					var waiting []*attempt
+					var waiting []*acquireCall
 					for _, other := range []string{"a", "b", "c"} {
 						waiting = append(waiting, w.takes(ctx, w.session(), Request{}, other))
 					}
@@ -210,7 +210,7 @@ func TestTheRestOfALostSetStaysWhileItsFunctionWorks(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
 		held := w.takes(w.Context(), s, Request{}, "a", "b").won()
-		var other *attempt
+		var other *acquireCall
 		err := held.Do(w.Context(), errGivenBack, func(ctx context.Context) error {
 			w.f.Delete(held.AllKeys()[1])
 			<-ctx.Done()
@@ -245,7 +245,7 @@ func TestDoOnALostSetGivesTheRestBack(t *testing.T) {
 func TestDoOnALostSetLeavesTheRestToAnotherCallsFunction(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		held := w.takes(w.Context(), w.session(), Request{}, "a", "b").won()
-		var other *attempt
+		var other *acquireCall
 		err := held.Do(w.Context(), errGivenBack, func(ctx context.Context) error {
 			w.f.Delete(held.AllKeys()[1])
 			<-ctx.Done()

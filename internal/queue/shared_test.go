@@ -26,12 +26,12 @@ func (w *fixture) in(shared bool) Queue {
 }
 
 // starts begins an Acquire in one mode, and returns when it waits for something.
-func (w *fixture) starts(s *session.Session, shared bool) *attempt {
+func (w *fixture) starts(s *session.Session, shared bool) *acquireCall {
 	w.shared = shared
 	return w.acquiring(w.Context(), s, Request{})
 }
 
-func (a *attempt) waits() bool {
+func (a *acquireCall) waits() bool {
 	synctest.Wait()
 	return !isClosed(a.done)
 }
@@ -49,11 +49,11 @@ func TestSharedHoldTogetherAndExclusiveAloneInOneOrder(t *testing.T) {
 					}
 					return w.session()
 				}
-				var all []*attempt
+				var all []*acquireCall
 				for _, mode := range "RRWRRWW" {
 					all = append(all, w.starts(session(), mode == 'R'))
 				}
-				at := func(i int) *attempt { return all[i] }
+				at := func(i int) *acquireCall { return all[i] }
 				hold := func(want ...int) {
 					synctest.Wait()
 					var got []int
@@ -139,13 +139,13 @@ func TestSharedOnesAreNotHandedOffTo(t *testing.T) {
 			}
 			return false
 		}).is})
-		acquiring := func(shared bool) *attempt {
+		acquiring := func(shared bool) *acquireCall {
 			s := w.session()
 			w.shared = shared
 			return w.acquiring(w.Context(), s, takingHandoffs(s))
 		}
 		first := acquiring(false)
-		var all []*attempt
+		var all []*acquireCall
 		for _, mode := range "WRRWW" { // the first of them queries, and so knows who is behind
 			all = append(all, acquiring(mode == 'R'))
 		}

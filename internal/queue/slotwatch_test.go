@@ -99,7 +99,7 @@ func TestALockWaitsForANestedNameAmongASemaphoresKeys(t *testing.T) {
 			}
 			c, err := Acquire(w.Context(), one, q, Request{})
 			require.NoError(w, err)
-			var a, set *attempt
+			var a, set *acquireCall
 			assert.Equal(w, 1+refused, txns(func() { a = w.waiting(two) }), nested)
 			w.set = []string{"name2"}
 			assert.Equal(w, 1+refused, txns(func() { set = w.waiting(three) }), nested)

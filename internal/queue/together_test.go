@@ -241,7 +241,7 @@ func TestWhatManyGaveUpIsRemovedTogether(t *testing.T) {
 		s, sizes := w.gathering()
 		holder := w.acquire(w.session())
 		ctx, cancel := context.WithCancel(w.Context())
-		var all []*attempt
+		var all []*acquireCall
 		for range 40 {
 			all = append(all, w.acquiring(ctx, s, Request{}))
 		}

@@ -103,7 +103,7 @@ func (h *holding) hold(until time.Duration, says Op) {
 	}
 }
 
-// close applies the release: nil, at whichever attempt, means that it held until the first one
+// close applies the release: nil, whichever call returns it, means that it held until the first one
 // was called.
 func (h *holding) close() {
 	if h.release != nil && h.release.Outcome == OK {

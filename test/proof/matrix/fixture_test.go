@@ -35,8 +35,8 @@ func TestMain(m *testing.M) {
 const (
 	ttl      = 10 * time.Second
 	password = "secret"
-	// patience is the context of one attempt at a call, shorter than most
-	// faults; recovery bounds all attempts together.
+	// patience bounds one call, and is shorter than most faults; recovery bounds
+	// all calls until one succeeds.
 	patience = 2 * time.Second
 	recovery = 60 * time.Second
 )
@@ -185,7 +185,7 @@ func outcome(err error) history.Outcome {
 	return history.Refused
 }
 
-// session makes a session, with as many attempts as it takes.
+// session makes a session, with as many calls as it takes.
 func (p *person) session(t *testing.T) *pawl.Session {
 	var s *pawl.Session
 	p.until(t, "a session", func() error {
@@ -216,12 +216,12 @@ func (p *person) until(t *testing.T, what string, f func() error) {
 	require.NoError(t, err, "%s, within %v", what, recovery)
 }
 
-// acquire makes one attempt at an exclusive lock.
+// acquire calls Acquire for an exclusive lock once.
 func (p *person) acquire(t *testing.T, s *pawl.Session, name string, limit time.Duration) (h *lock.Held, err error) {
 	return p.acquireAs(t, s, name, false, limit)
 }
 
-// acquireAs makes one attempt at a lock, shared or exclusive.
+// acquireAs is acquire for a lock, shared or exclusive.
 func (p *person) acquireAs(t *testing.T, s *pawl.Session, name string, shared bool, limit time.Duration) (h *lock.Held, err error) {
 	m := lock.New(s, name, lock.Options{})
 	acquire := m.Acquire
@@ -241,7 +241,7 @@ func (p *person) acquireAs(t *testing.T, s *pawl.Session, name string, shared bo
 	return h, err
 }
 
-// acquireSet makes one attempt at two names at once, both shared or both exclusive.
+// acquireSet is acquire for two names at once, both shared or both exclusive.
 func (p *person) acquireSet(t *testing.T, s *pawl.Session, shared bool, limit time.Duration) (h *lock.HeldMulti, err error) {
 	names := []string{p.w.name, p.w.second()}
 	wants := []lock.Want{lock.Exclusive(names[0]), lock.Exclusive(names[1])}
@@ -261,7 +261,7 @@ func (p *person) acquireSet(t *testing.T, s *pawl.Session, shared bool, limit ti
 	return h, err
 }
 
-// acquireSlot makes one attempt at a slot of a semaphore with two.
+// acquireSlot is acquire for a slot of a semaphore with two.
 func (p *person) acquireSlot(t *testing.T, s *pawl.Session, limit time.Duration) (h *lock.Permit, err error) {
 	const permits = 2
 	p.record(history.Acquire, p.w.name, limit, func(ctx context.Context, o *history.Op) {
@@ -276,8 +276,7 @@ func (p *person) acquireSlot(t *testing.T, s *pawl.Session, limit time.Duration)
 	return h, err
 }
 
-// hold acquires the cell's lock, with as many attempts, and sessions, as it
-// takes.
+// hold acquires the cell's lock, with as many calls, and sessions, as it takes.
 func (p *person) hold(t *testing.T, s *pawl.Session) *lock.Held { return p.holdAs(t, s, false) }
 
 // holdAs is hold, shared or exclusive.
@@ -301,13 +300,13 @@ func (p *person) holdSlot(t *testing.T, s *pawl.Session) *lock.Permit {
 	})
 }
 
-// untilHeld repeats attempt until it succeeds, with new sessions where one has ended.
-func untilHeld[H held](t *testing.T, p *person, s *pawl.Session, what string, attempt func(s *pawl.Session) (H, error)) (h H) {
+// untilHeld repeats acquire until it succeeds, with new sessions where one has ended.
+func untilHeld[H held](t *testing.T, p *person, s *pawl.Session, what string, acquire func(s *pawl.Session) (H, error)) (h H) {
 	p.until(t, what, func() (err error) {
 		if s.Err() != nil {
 			s = p.session(t)
 		}
-		h, err = attempt(s)
+		h, err = acquire(s)
 		return err
 	})
 	return h
@@ -336,7 +335,7 @@ func (p *person) once(h held) error {
 	return err
 }
 
-// write makes one attempt at a write under the lock's guard.
+// write writes under the lock's guard, with one call.
 func (p *person) write(h *lock.Held) (err error) {
 	p.record(history.Guarded, h.Name(), patience, func(ctx context.Context, o *history.Op) {
 		o.Token = int64(h.Token())
@@ -356,7 +355,7 @@ func (p *person) write(h *lock.Held) (err error) {
 	return err
 }
 
-// release gives the lock back, with as many attempts as it takes to decide it.
+// release gives the lock back, with as many calls as it takes to decide it.
 func (p *person) release(t *testing.T, h held) (err error) {
 	p.until(t, "a release", func() error {
 		p.recordAll(history.Release, namesOf(h), patience, func(ctx context.Context, o *history.Op) {

@@ -17,7 +17,7 @@ import (
 // sent is what clients acquired, and which requests it took.
 type sent struct {
 	Acquired int // locks, sets of them, slots and terms
-	Requests int // that write to queues, each attempt of each
+	Requests int // that write to queues, each try of each
 	Shared   int // of them: with several writes
 	Together int // the writes in those
 }

@@ -26,7 +26,7 @@ type waiter[H held] struct {
 // has that many keys.
 func waits[H held](t *testing.T, w *fixture, keys int, acquire func(s *pawl.Session) (H, error)) *waiter[H] {
 	q := &waiter[H]{w: w, s: w.a.session(t), done: make(chan struct{})}
-	go func() { // ends with the attempt's context, at the latest
+	go func() { // ends with the call's context, at the latest
 		defer close(q.done)
 		q.h, q.err = acquire(q.s)
 	}()

@@ -54,13 +54,13 @@ func (w *walker) clientSteps(i int) {
 	}
 }
 
-// next starts client i's next attempt, or ends it.
+// next starts client i's next acquisition, or ends it.
 func (w *walker) next(s *state, i int) {
 	me := &s.clients[i]
 	w.ends(me)
-	*me = client{pc: done, attempt: me.attempt, used: me.used, old: me.old}
-	if int(me.attempt)+1 < len(w.c.Clients[i].Wants) {
-		me.attempt++
+	*me = client{pc: done, nth: me.nth, used: me.used, old: me.old}
+	if int(me.nth)+1 < len(w.c.Clients[i].Wants) {
+		me.nth++
 		me.pc = idle
 	}
 }
@@ -303,7 +303,7 @@ func (w *walker) releases(i int, k key) {
 	deletes("is released, the answer is lost,", false, me.next)
 }
 
-// undoes removes a failed attempt, whatever its enqueue came to (A6).
+// undoes removes a failed acquisition, whatever its enqueue came to (A6).
 func (w *walker) undoes(i int, k key) {
 	w.writes = append(w.writes, write{
 		name: "is undone", i: i, of: w.c.names(k), handoff: w.c.Rules.HandoffOnLeaving,

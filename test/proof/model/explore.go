@@ -205,7 +205,7 @@ func (s *state) unfinished(c Config) string {
 			return "deadlock"
 		}
 	}
-	for k := key(1); int(k) <= len(c.Clients)*maxAttempts; k++ {
+	for k := key(1); int(k) <= len(c.Clients)*maxAcquisitions; k++ {
 		if !s.sessions[c.session(k)].alive {
 			continue
 		}

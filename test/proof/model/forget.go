@@ -8,10 +8,10 @@ func (s *state) forget(c Config) {
 	r := c.Rules
 	for i := range c.Clients {
 		if me := &s.clients[i]; me.pc == done || me.pc == dead {
-			*me = client{pc: me.pc, attempt: me.attempt, old: me.old, used: me.used}
+			*me = client{pc: me.pc, nth: me.nth, old: me.old, used: me.used}
 		}
 	}
-	for k := key(1); int(k) <= len(c.Clients)*maxAttempts && !r.BlindDelete; k++ {
+	for k := key(1); int(k) <= len(c.Clients)*maxAcquisitions && !r.BlindDelete; k++ {
 		if !s.sessions[c.session(k)].alive {
 			s.inFlight[k], s.takes[k], s.releases[k] = 0, 0, late{} // refused whenever they arrive
 		}

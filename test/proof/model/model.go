@@ -32,11 +32,11 @@ package model
 // The bounds of a model: small enough to be walked, large enough for a queue of
 // three, for two names in one set, and for a name that is used again.
 const (
-	maxClients  = 3
-	maxAttempts = 2
-	maxKeys     = maxClients * maxAttempts
-	maxNames    = 2
-	maxSlots    = 2
+	maxClients      = 3
+	maxAcquisitions = 2
+	maxKeys         = maxClients * maxAcquisitions
+	maxNames        = 2
+	maxSlots        = 2
 )
 
 // A Mode is the mode in which a name is acquired.
@@ -65,7 +65,7 @@ var (
 
 // A Client is a goroutine that repeatedly acquires and releases.
 type Client struct {
-	Wants   []Want // of its attempts, one after the other
+	Wants   []Want // of its acquisitions, one after the other
 	Session int    // the number of its session, from 0
 	Limit   int    // of its semaphore
 }
@@ -138,7 +138,7 @@ func alike(n int, wants ...Want) (all []Client) {
 	return all
 }
 
-// each returns clients with one attempt each, each with a session of its own.
+// each returns clients with one acquisition each, each with a session of its own.
 func each(wants ...Want) (all []Client) {
 	for i, w := range wants {
 		all = append(all, Client{Wants: []Want{w}, Session: i})
@@ -168,13 +168,13 @@ const (
 	held
 	winding   // lost in part: what it ran under the lock still returns
 	releasing // the delete was sent
-	undoing   // a failed attempt is being removed in the background
+	undoing   // a failed acquisition is being removed in the background
 	handed    // its session was handed over, and nobody has resumed it yet
-	done      // all attempts made
+	done      // all acquisitions made
 	dead      // the session has ended
 )
 
-// key is an acquisition: client*maxAttempts+attempt, plus one; 0 is none. It has one
+// key is an acquisition: client*maxAcquisitions+nth, plus one; 0 is none. It has one
 // key, of one name, in each queue that it stands in.
 type key uint8
 
@@ -194,7 +194,7 @@ type answer struct {
 // client is one goroutine.
 type client struct {
 	pc        pc
-	attempt   uint8
+	nth       uint8 // of its acquisitions, from 0
 	in        uint8 // the name that it waits in
 	pred      key   // the key that it waits for there
 	missed    bool  // the watch of pred begins after its deletion
@@ -290,23 +290,23 @@ func (c Config) start() state {
 
 // key is client i's present acquisition.
 func (c Config) key(s *state, i int) key {
-	a := s.clients[i].attempt
+	a := s.clients[i].nth
 	if c.Rules.BlindDelete {
 		a = 0
 	}
-	return key(i*maxAttempts+int(a)) + 1
+	return key(i*maxAcquisitions+int(a)) + 1
 }
 
 // owner is the client that a key belongs to.
-func (k key) owner() int { return int(k-1) / maxAttempts }
+func (k key) owner() int { return int(k-1) / maxAcquisitions }
 
 // session is the number of the session whose a key is.
 func (c Config) session(k key) int { return c.Clients[k.owner()].Session }
 
 // want is what acquisition k wants.
 func (c Config) want(k key) Want {
-	if all := c.Clients[k.owner()].Wants; int(k-1)%maxAttempts < len(all) {
-		return all[int(k-1)%maxAttempts]
+	if all := c.Clients[k.owner()].Wants; int(k-1)%maxAcquisitions < len(all) {
+		return all[int(k-1)%maxAcquisitions]
 	}
 	return Want{}
 }

@@ -147,10 +147,10 @@ func TestEachRuleIsNeeded(t *testing.T) {
 		"a batch that ties two sets":                     {Rules{TieInBatch: true}, setBatches, notFirst},
 		"a batch of an enqueue and the one before's end": {Rules{ReleaseWithEnqueue: true}, batches, deadlock},
 
-		"a handle that works twice":             {Rules{HandleTwice: true}, taken, processes},
-		"a session handed over goes on holding": {Rules{DetachGoesOn: true}, taken, processes},
-		"a handle that does not list attempts":  {Rules{HandleForgets: true}, taken, orphan},
-		"resumed without a query":               {Rules{ResumedUnasked: true}, taken, keyless},
+		"a handle that works twice":                {Rules{HandleTwice: true}, taken, processes},
+		"a session handed over goes on holding":    {Rules{DetachGoesOn: true}, taken, processes},
+		"a handle that does not list acquisitions": {Rules{HandleForgets: true}, taken, orphan},
+		"resumed without a query":                  {Rules{ResumedUnasked: true}, taken, keyless},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -19,7 +19,7 @@ func (s *state) removeSlot(k key, i int) {
 
 // expire deletes all keys on a lease.
 func (s *state) expire(c Config, of int) {
-	for k := key(1); int(k) <= len(c.Clients)*maxAttempts; k++ {
+	for k := key(1); int(k) <= len(c.Clients)*maxAcquisitions; k++ {
 		if c.session(k) != of {
 			continue
 		}

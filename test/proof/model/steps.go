@@ -33,7 +33,7 @@ func (c Config) steps(s *state) []step {
 			w.sessionSteps(i)
 		}
 	}
-	for k := key(1); int(k) <= len(c.Clients)*maxAttempts; k++ {
+	for k := key(1); int(k) <= len(c.Clients)*maxAcquisitions; k++ {
 		w.networkSteps(k)
 	}
 	for i, a := range w.writes {

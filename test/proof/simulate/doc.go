@@ -23,7 +23,7 @@
 //     was put while nobody had the slot, with no more holders than any of them allows, and
 //     without a key of another kind.
 //  3. A Release that returns nil deleted the key between its call and its return,
-//     or one of its earlier attempts did.
+//     or an earlier call of it did.
 //  4. When the faults have ended, every client gets a lock, even if all try at once.
 //  5. When the clients have closed and a lease's time has passed, no key, no
 //     lease and no goroutine is left.
