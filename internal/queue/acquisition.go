@@ -276,7 +276,7 @@ func (a *Acquisition) ContextFor(ctx context.Context, name string) context.Conte
 	return fencing.NewContext(ctx, "", 0)
 }
 
-// Keys implements session.Acquisition.
+// Keys implements session.Dependent.
 func (a *Acquisition) Keys() (own []string, predecessor string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

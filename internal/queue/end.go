@@ -79,7 +79,7 @@ func (e *ending) reason() error {
 	return e.err
 }
 
-// End implements session.Acquisition. It is called when the session has ended, and also decides
+// End implements session.Dependent. It is called when the session has ended, and also decides
 // an end that has no cause yet. The first cause is final.
 func (a *Acquisition) End(cause error) {
 	a.apply(state.EndOfSession{}, cause)

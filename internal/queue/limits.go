@@ -72,7 +72,7 @@ func (a *Acquisition) keeps() (until time.Time, ok bool) {
 	return kept.Time(now), now.Before(kept)
 }
 
-// HoldExpired implements session.Acquisition: it compares the clock.
+// HoldExpired implements session.Dependent: it compares the clock.
 func (a *Acquisition) HoldExpired() { _ = a.Err() }
 
 // overheld reports whether the hold has lasted as long as it may, and if so ends it.

@@ -138,7 +138,7 @@ func (a *Acquisition) ownChanged(index int, key string, u watcher.Update) {
 	}
 }
 
-// Observe implements session.Acquisition. It takes what the session's linearizable read at
+// Observe implements session.Dependent. It takes what the session's linearizable read at
 // revision rev showed of its own key at index, which was named key; with the first key
 // also what it showed of the predecessor.
 func (a *Acquisition) Observe(rev int64, index int, key string, own, predecessor session.Observed) {
@@ -148,6 +148,6 @@ func (a *Acquisition) Observe(rev int64, index int, key string, own, predecessor
 	}
 }
 
-// Arm implements session.Acquisition. It is called when the lock has been held for a while, so
+// Arm implements session.Dependent. It is called when the lock has been held for a while, so
 // that watching its own key is worth it; the watch begins at the key's own revision.
 func (a *Acquisition) Arm() { a.apply(state.Armed{}, nil) }

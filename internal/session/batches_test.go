@@ -105,9 +105,9 @@ func TestTheReadOfABatchShowsEachSessionItsOwnKeys(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		all := r.sessions(100, lease.Options{TTL: 8 * time.Second})
 		sleep(24*time.Second + 100*time.Millisecond)
-		var held []*acquisition
+		var held []*dependent
 		for i, s := range all {
-			c := &acquisition{own: fmt.Sprintf("lock/%d", i), predecessor: fmt.Sprintf("lock/%d", i+1)}
+			c := &dependent{own: fmt.Sprintf("lock/%d", i), predecessor: fmt.Sprintf("lock/%d", i+1)}
 			r.Put(c.own, "", s.ID())
 			require.NoError(t, s.Wait(&c.hook, c))
 			held = append(held, c)
@@ -612,7 +612,7 @@ func TestKeysThatDoNotFitIntoTheReadOfABatchAreReadAfterIt(t *testing.T) {
 		all := r.sessions(2, lease.Options{TTL: 20 * time.Second})
 		r.host.Renewals.readRefused(8) // room for 4 operations
 		for i, s := range all {
-			c := &acquisition{own: fmt.Sprintf("held/%d", i)}
+			c := &dependent{own: fmt.Sprintf("held/%d", i)}
 			r.Put(c.own, "", s.ID())
 			require.NoError(t, s.Hold(&c.hook, c, 0))
 		}
@@ -620,9 +620,9 @@ func TestKeysThatDoNotFitIntoTheReadOfABatchAreReadAfterIt(t *testing.T) {
 		r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", HoldAnswer: 150 * time.Millisecond})
 		sleep(200 * time.Millisecond)
 		require.Equal(t, 3, r.renewals(), "a batch is under way, whose renewals are handled one after the other")
-		var late []*acquisition
+		var late []*dependent
 		for i, s := range all {
-			c := &acquisition{own: fmt.Sprintf("late/%d", i), predecessor: "other"}
+			c := &dependent{own: fmt.Sprintf("late/%d", i), predecessor: "other"}
 			r.Put(c.own, "", s.ID())
 			require.NoError(t, s.Wait(&c.hook, c))
 			late = append(late, c)

@@ -67,7 +67,7 @@ func (s *Session) AwaitDeferred(ctx context.Context) bool {
 	}
 }
 
-// Abandon ends the session, and all its acquisitions, with cause. It is marked first, and no
+// Abandon ends the session, and all its dependents, with cause. It is marked first, and no
 // renewal is sent afterwards. Its lease is revoked in the background, as at any end; while that
 // is deferred the lease may expire instead. After the session's end Abandon does nothing.
 func (s *Session) Abandon(cause error) { s.end(cause, remove) }

@@ -5,7 +5,7 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// Detach ends the session in this process, with ErrClosed and with all its acquisitions, before
+// Detach ends the session in this process, with ErrClosed and with all its dependents, before
 // it returns, and leaves the lease and its keys to the process that resumes the Handle. The
 // zero Handle means that the session had ended.
 func (s *Session) Detach() lease.Handle {

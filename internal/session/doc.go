@@ -28,7 +28,7 @@
 //  6. A session ends in three ways only: Close or Detach, the server's answer
 //     that the lease is gone, the deadline (N5). A changed cluster ends all
 //     sessions of its client (K4). The first cause is final.
-//  7. A session that ends is marked first, then its acquisitions are notified, then
+//  7. A session that ends is marked first, then its dependents are notified, then
 //     what it left at the server is removed in the background (H1).
 //  8. Detach hands the lease to another process; a Handle can be taken over
 //     once, which a transaction checks (N6). A takeover renews before it

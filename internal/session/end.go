@@ -69,7 +69,7 @@ const (
 )
 
 // end ends the session with err unless it has ended, and returns the cause that counts. The
-// session is marked first, then acquisitions are notified, then the lease is removed (rule H1).
+// session is marked first, then dependents are notified, then the lease is removed (rule H1).
 func (s *Session) end(err error, rest aftermath) error {
 	s.mu.Lock()
 	if e := s.ended.Load(); e != nil {
@@ -80,11 +80,11 @@ func (s *Session) end(err error, rest aftermath) error {
 	if rest == remove && s.taking {
 		rest = leave
 	}
-	acquisitions, w := s.roster.close(), s.keyWatch.end()
+	dependents, w := s.roster.close(), s.keyWatch.end()
 	s.mu.Unlock()
 
-	for _, a := range acquisitions {
-		a.End(err)
+	for _, d := range dependents {
+		d.End(err)
 	}
 	s.cancel(err)
 	close(s.done)
@@ -115,9 +115,9 @@ func (s *Session) extend(sent clock.Instant, ttl time.Duration) error {
 }
 
 // whileValid calls f under mu, unless the session has ended; then the error is why. Whatever
-// extends the session, or begins an entry, an acquisition or a promise on it, goes through here:
+// extends the session, adds a dependent to it, or begins an entry or a promise, goes through here:
 // the end, which is marked under mu, has all of it or finds it refused. The watch of the session
-// key and the arming of an acquisition compare the end by themselves, because an end is no
+// key and the arming of a dependent compare the end by themselves, because an end is no
 // error for them.
 func (s *Session) whileValid(f func() error) error {
 	if err := s.Err(); err != nil {

@@ -13,33 +13,33 @@ import (
 // the 128 that etcd allows by default.
 const maxOps = 127
 
-// fewHolders is how many held acquisitions a round reads at least, however many wait.
+// fewHolders is how many held dependents a round reads at least, however many wait.
 const fewHolders = 16
 
-// A keyRead is the part of a linearizable read that covers acquisitions' keys.
+// A keyRead is the part of a linearizable read that covers dependents' keys.
 type keyRead struct {
-	acquisitions []keysOf
-	ops          []*pb.RequestOp
+	dependents []keysOf
+	ops        []*pb.RequestOp
 }
 
-// keysOf holds the indices of one of an acquisition's keys, and of its predecessor, among a
+// keysOf holds the indices of one of a dependent's keys, and of its predecessor, among a
 // keyRead's operations; -1: not read.
 type keysOf struct {
-	acquisition      Acquisition
+	dependent        Dependent
 	index            int // of the own key
 	key              string
 	own, predecessor int
 }
 
-// keyReads chooses what a round reads: the keys of every waiting acquisition, and of as many
+// keyReads chooses what a round reads: the keys of every waiting dependent, and of as many
 // held ones as fit, in rotation (rule N1). Usually that is one read; only many waiters need
 // more.
 func (s *Session) keyReads() []keyRead {
 	s.mu.Lock()
 	most := s.maxOps
-	acquisitions := s.roster.round(most)
+	dependents := s.roster.round(most)
 	s.mu.Unlock()
-	return split(acquisitions, most)
+	return split(dependents, most)
 }
 
 // readSize is how many operations a round's read has at most.
@@ -52,18 +52,18 @@ func (s *Session) readSize() int {
 	return 1 + s.roster.waiting.keys() + s.roster.holding.keys() - s.roster.holding.n
 }
 
-// split fills reads of at most most keys with the keys of all acquisitions.
-func split(acquisitions []Acquisition, most int) []keyRead {
+// split fills reads of at most most keys with the keys of all dependents.
+func split(dependents []Dependent, most int) []keyRead {
 	all := []keyRead{{}}
-	for _, c := range acquisitions {
-		own, predecessor := c.Keys() // none: they are not known to exist yet
+	for _, d := range dependents {
+		own, predecessor := d.Keys() // none: they are not known to exist yet
 		for index, key := range own {
 			l := &all[len(all)-1]
 			if len(l.ops) > 0 && len(l.ops)+1+opsFor(predecessor) > most {
 				all = append(all, keyRead{})
 				l = &all[len(all)-1]
 			}
-			l.acquisitions = append(l.acquisitions, keysOf{c, index, key, l.add(key), l.add(predecessor)})
+			l.dependents = append(l.dependents, keysOf{d, index, key, l.add(key), l.add(predecessor)})
 			predecessor = "" // it is read once
 		}
 	}
@@ -86,7 +86,7 @@ func (l *keyRead) add(key string) int {
 	return len(l.ops) - 1
 }
 
-// deliver gives each acquisition what resp showed of its keys; the keyRead's operations begin
+// deliver gives each dependent what resp showed of its keys; the keyRead's operations begin
 // at index skip.
 func (l *keyRead) deliver(resp *pb.TxnResponse, skip int) {
 	seen := func(i int) Observed {
@@ -98,8 +98,8 @@ func (l *keyRead) deliver(resp *pb.TxnResponse, skip int) {
 		}
 		return Observed{}
 	}
-	for _, at := range l.acquisitions {
-		at.acquisition.Observe(resp.Header.Revision, at.index, at.key, seen(at.own), seen(at.predecessor))
+	for _, at := range l.dependents {
+		at.dependent.Observe(resp.Header.Revision, at.index, at.key, seen(at.own), seen(at.predecessor))
 	}
 }
 

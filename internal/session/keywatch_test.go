@@ -87,7 +87,7 @@ func TestAWatchThatIsCreatedAfterTheEndIsCancelled(t *testing.T) {
 }
 
 // Rules H1, H4: the watch of the session key reports a revocation at once, and so ends all of
-// the session's acquisitions.
+// the session's dependents.
 func TestARevocationIsReportedAtOnceByTheWatch(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{})

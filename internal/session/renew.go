@@ -13,7 +13,7 @@ import (
 // maxUnderWay bounds the renewals of one round that are under way at once.
 const maxUnderWay = 3
 
-// loop renews the session until it ends. It owns the renewer and its renewals, arms acquisitions,
+// loop renews the session until it ends. It owns the renewer and its renewals, arms dependents,
 // ends holds that reach their limit, and compares the clock at the deadline.
 func (s *Session) loop() {
 	defer close(s.looped)

@@ -32,7 +32,7 @@ func (s *Session) renewalBound() time.Duration {
 }
 
 // renew makes one confirmed renewal of the session, by itself, on m. It also delivers to the
-// acquisitions what the read showed of their keys.
+// dependents what the read showed of their keys.
 func (s *Session) renew(parent context.Context, m *cluster.Member) result {
 	ctx, cancel := context.WithTimeout(parent, s.renewalBound())
 	defer cancel()
@@ -189,7 +189,7 @@ func (k *renewal) read(ctx context.Context, live []*part) (*pb.TxnResponse, erro
 		p.at = len(ops)
 		ops = append(ops, p.s.ownRead)
 		reads := p.s.keyReads()
-		if len(reads[0].ops) > max(room, 0) { // acquisitions added since the batch was made may not fit
+		if len(reads[0].ops) > max(room, 0) { // dependents added since the batch was made may not fit
 			p.more = reads
 			continue
 		}
@@ -208,7 +208,7 @@ func (k *renewal) read(ctx context.Context, live []*part) (*pb.TxnResponse, erro
 
 var errShort = errors.New("the answer is not one to all that was read")
 
-// readAlone reads the part's keys, and notes whether the read of its acquisitions' keys was
+// readAlone reads the part's keys, and notes whether the read of its dependents' keys was
 // refused.
 func (p *part) readAlone(ctx context.Context, m *cluster.Member) (*pb.TxnResponse, error) {
 	reads := p.s.keyReads()

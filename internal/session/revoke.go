@@ -17,7 +17,7 @@ import (
 // closeTotal bounds Close if its context does not.
 const closeTotal = 12 * time.Second
 
-// Close ends the session, and all its acquisitions, with ErrClosed, stops renewing, and revokes
+// Close ends the session, and all its dependents, with ErrClosed, stops renewing, and revokes
 // the lease. nil means that the lease is gone. It waits until ctx ends, or for 80 ms if ctx is
 // already done, and for 12 s at most; then its error matches kv.ErrUnknown, and the revocation
 // continues in the background. Calling Close again waits again. Once the result is decided

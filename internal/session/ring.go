@@ -2,21 +2,21 @@ package session
 
 import "github.com/pawl-locks/pawl/internal/clock"
 
-// A Hook is an acquisition's link in its session's roster. It is part of the acquisition, so
+// A Hook is a dependent's link in its session's roster. It is part of the dependent, so
 // that the session allocates nothing for it. The session guards its fields.
 type Hook struct {
-	acquisition Acquisition
-	until       clock.Instant // when Limit ends the hold; zero: never
-	keys        int           // how many keys of its own the acquisition has; 0: one
-	prev, next  *Hook
-	in          *ring
+	dependent  Dependent
+	until      clock.Instant // when Limit ends the hold; zero: never
+	keys       int           // how many keys of its own the dependent has; 0: one
+	prev, next *Hook
+	in         *ring
 }
 
-// Several sets how many keys of its own the acquisition has. It is called before the
-// acquisition is added to the roster.
+// Several sets how many keys of its own the dependent has. It is called before the
+// dependent is added to the roster.
 func (h *Hook) Several(keys int) { h.keys = keys }
 
-// own is how many keys of its own the acquisition has.
+// own is how many keys of its own the dependent has.
 func (h *Hook) own() int { return max(h.keys, 1) }
 
 // ring is a list of hooks in the order in which rounds read them.
@@ -54,15 +54,15 @@ func (r *ring) drop(h *Hook) {
 	r.n--
 }
 
-// take empties r and returns its acquisitions.
-func (r *ring) take() []Acquisition {
-	acquisitions := make([]Acquisition, 0, r.n)
+// take empties r and returns its dependents.
+func (r *ring) take() []Dependent {
+	dependents := make([]Dependent, 0, r.n)
 	for r.first != nil {
 		h := r.first
 		r.drop(h)
-		acquisitions = append(acquisitions, h.acquisition)
+		dependents = append(dependents, h.dependent)
 	}
-	return acquisitions
+	return dependents
 }
 
 // keys is how many keys rounds read for all of r while they wait: their own keys, and one

@@ -6,7 +6,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// A roster holds the acquisitions of a session: waiting ones, which every round reads, held
+// A roster holds the dependents of a session: waiting ones, which every round reads, held
 // ones, which rounds read in rotation and which may have a limit, and those to be armed. It is
 // pure except for its timer; its session guards it.
 type roster struct {
@@ -18,7 +18,7 @@ type roster struct {
 	next    time.Time   // when the loop wakes at the latest
 }
 
-// armed is an acquisition to be armed at a time.
+// armed is a dependent to be armed at a time.
 type armed struct {
 	hook *Hook
 	at   time.Time
@@ -30,9 +30,9 @@ func newRoster(wake func()) roster {
 	return r
 }
 
-// add adds a as held or waiting, and removes it from where it was.
-func (r *roster) add(h *Hook, a Acquisition, held bool) {
-	h.acquisition = a
+// add adds d as held or waiting, and removes it from where it was.
+func (r *roster) add(h *Hook, d Dependent, held bool) {
+	h.dependent = d
 	r.drop(h)
 	if held {
 		r.holding.push(h)
@@ -47,14 +47,14 @@ func (r *roster) drop(h *Hook) {
 	}
 }
 
-// close empties the roster and returns its acquisitions.
-func (r *roster) close() []Acquisition {
+// close empties the roster and returns its dependents.
+func (r *roster) close() []Dependent {
 	r.arming = nil
 	r.timer.Stop()
 	return append(r.waiting.take(), r.holding.take()...)
 }
 
-// armLater has the acquisition of h armed ArmDelay after now, unless it is dropped earlier.
+// armLater has the dependent of h armed ArmDelay after now, unless it is dropped earlier.
 func (r *roster) armLater(h *Hook, now time.Time) {
 	r.arming = append(r.arming, armed{h, now.Add(ArmDelay)})
 	if len(r.arming) == 1 {
@@ -62,10 +62,10 @@ func (r *roster) armLater(h *Hook, now time.Time) {
 	}
 }
 
-// due removes and returns the acquisitions to be armed at now, and returns when the next is
+// due removes and returns the dependents to be armed at now, and returns when the next is
 // due; the zero Time: none. It skips dropped ones, due or not, so that a burst of short holds
 // does not wake the loop for each.
-func (r *roster) due(now time.Time) (due []Acquisition, next time.Time) {
+func (r *roster) due(now time.Time) (due []Dependent, next time.Time) {
 	i := 0
 	for ; i < len(r.arming); i++ {
 		h := r.arming[i].hook
@@ -75,7 +75,7 @@ func (r *roster) due(now time.Time) (due []Acquisition, next time.Time) {
 		if r.arming[i].at.After(now) {
 			break
 		}
-		due = append(due, h.acquisition)
+		due = append(due, h.dependent)
 	}
 	r.arming = append(r.arming[:0], r.arming[i:]...)
 	clear(r.arming[len(r.arming):cap(r.arming)])
@@ -91,14 +91,14 @@ func (r *roster) limit(h *Hook, until clock.Instant) bool {
 	return until.Time(clock.Now()).Before(r.next)
 }
 
-// overdue returns the acquisitions whose holds have reached their limit at now, and when the
+// overdue returns the dependents whose holds have reached their limit at now, and when the
 // loop has to wake: at next, or when the next hold reaches its limit, if that is earlier.
-func (r *roster) overdue(now clock.Instant, next time.Time) (expired []Acquisition, wakes time.Time) {
+func (r *roster) overdue(now clock.Instant, next time.Time) (expired []Dependent, wakes time.Time) {
 	for h := r.holding.first; h != nil && r.limited; h = h.next {
 		switch {
 		case h.until.IsZero():
 		case !now.Before(h.until):
-			expired = append(expired, h.acquisition)
+			expired = append(expired, h.dependent)
 		case h.until.Time(now).Before(next):
 			next = h.until.Time(now)
 		}
@@ -107,20 +107,20 @@ func (r *roster) overdue(now clock.Instant, next time.Time) (expired []Acquisiti
 	return expired, next
 }
 
-// round chooses what a round reads, most keys at most: every waiting acquisition, and as many
+// round chooses what a round reads, most keys at most: every waiting dependent, and as many
 // held ones as fit, in rotation.
-func (r *roster) round(most int) []Acquisition {
-	acquisitions := make([]Acquisition, 0, r.waiting.n+min(r.holding.n, most))
+func (r *roster) round(most int) []Dependent {
+	dependents := make([]Dependent, 0, r.waiting.n+min(r.holding.n, most))
 	room := max(most-r.waiting.keys(), fewHolders)
 	for n := r.holding.n; n > 0 && room > 0; n-- {
 		h := r.holding.first
 		r.holding.drop(h)
 		r.holding.push(h)
-		acquisitions = append(acquisitions, h.acquisition)
+		dependents = append(dependents, h.dependent)
 		room -= h.own()
 	}
 	for h := r.waiting.first; h != nil; h = h.next {
-		acquisitions = append(acquisitions, h.acquisition)
+		dependents = append(dependents, h.dependent)
 	}
-	return acquisitions
+	return dependents
 }

@@ -50,9 +50,9 @@ func TestARoundHasAllThatWaitAndTheHeldInTurn(t *testing.T) {
 	r := newRoster(func() {})
 	hooks := make([]Hook, 300)
 	for i := range hooks {
-		r.add(&hooks[i], &acquisition{}, i >= 20)
+		r.add(&hooks[i], &dependent{}, i >= 20)
 	}
-	seen := map[Acquisition]int{}
+	seen := map[Dependent]int{}
 	for range 4 {
 		round := r.round(127)
 		assert.Len(t, round, 127-2*20+20)
@@ -62,26 +62,26 @@ func TestARoundHasAllThatWaitAndTheHeldInTurn(t *testing.T) {
 	}
 	for i := range hooks {
 		if i < 20 {
-			assert.Equal(t, 4, seen[hooks[i].acquisition], "it waits")
+			assert.Equal(t, 4, seen[hooks[i].dependent], "it waits")
 		} else {
-			assert.Contains(t, []int{1, 2}, seen[hooks[i].acquisition])
+			assert.Contains(t, []int{1, 2}, seen[hooks[i].dependent])
 		}
 	}
 }
 
-func TestAClosedRosterGivesEachAcquisitionOnce(t *testing.T) {
+func TestAClosedRosterGivesEachDependentOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		woken := false
 		r := newRoster(func() { woken = true })
 		waits, holds, dropped := &Hook{}, &Hook{}, &Hook{}
-		a, b, c := &acquisition{own: "a"}, &acquisition{own: "b"}, &acquisition{own: "c"}
+		a, b, c := &dependent{own: "a"}, &dependent{own: "b"}, &dependent{own: "c"}
 		r.add(waits, a, false)
 		r.add(holds, b, false)
 		r.add(holds, b, true)
 		r.add(dropped, c, true)
 		r.drop(dropped)
 		r.armLater(holds, time.Now())
-		assert.Equal(t, []Acquisition{a, b}, r.close())
+		assert.Equal(t, []Dependent{a, b}, r.close())
 		assert.Empty(t, r.close())
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -99,9 +99,9 @@ func TestHoldsWithALimitEndInTime(t *testing.T) {
 		over, next := r.overdue(now, later)
 		assert.Empty(t, over)
 		assert.Equal(t, later, next)
-		hooks, acquisitions := make([]Hook, 4), []Acquisition{&acquisition{own: "a"}, &acquisition{own: "b"}, &acquisition{own: "c"}, &acquisition{own: "d"}}
+		hooks, dependents := make([]Hook, 4), []Dependent{&dependent{own: "a"}, &dependent{own: "b"}, &dependent{own: "c"}, &dependent{own: "d"}}
 		for i := range hooks {
-			r.add(&hooks[i], acquisitions[i], true)
+			r.add(&hooks[i], dependents[i], true)
 		}
 		assert.True(t, r.limit(&hooks[2], now.Add(3*time.Second)), "the loop sleeps for an hour")
 		r.limit(&hooks[0], now.Add(2*time.Second))
@@ -112,7 +112,7 @@ func TestHoldsWithALimitEndInTime(t *testing.T) {
 		assert.Equal(t, began.Add(2*time.Second), next)
 		assert.False(t, r.limit(&hooks[3], now.Add(3*time.Second)), "the loop wakes before")
 		over, next = r.overdue(now.Add(3*time.Second), later)
-		assert.Equal(t, []Acquisition{acquisitions[0], acquisitions[2], acquisitions[3]}, over)
+		assert.Equal(t, []Dependent{dependents[0], dependents[2], dependents[3]}, over)
 		assert.Equal(t, later, next)
 	})
 }
@@ -121,9 +121,9 @@ func TestHoldsWithALimitEndInTime(t *testing.T) {
 func TestWhatIsDueIsArmedInOrder(t *testing.T) {
 	r := newRoster(func() {})
 	began := time.Now()
-	hooks, acquisitions := make([]Hook, 3), []Acquisition{&acquisition{own: "a"}, &acquisition{own: "b"}, &acquisition{own: "c"}}
+	hooks, dependents := make([]Hook, 3), []Dependent{&dependent{own: "a"}, &dependent{own: "b"}, &dependent{own: "c"}}
 	for i := range hooks {
-		r.add(&hooks[i], acquisitions[i], true)
+		r.add(&hooks[i], dependents[i], true)
 		r.armLater(&hooks[i], began.Add(time.Duration(i)))
 	}
 	r.drop(&hooks[1])
@@ -131,9 +131,9 @@ func TestWhatIsDueIsArmedInOrder(t *testing.T) {
 	assert.Empty(t, due)
 	assert.Equal(t, began.Add(ArmDelay), next)
 	due, next = r.due(began.Add(ArmDelay))
-	assert.Equal(t, acquisitions[:1], due)
+	assert.Equal(t, dependents[:1], due)
 	assert.Equal(t, began.Add(ArmDelay+2), next, "the dropped one is passed over")
 	due, next = r.due(began.Add(time.Hour))
-	assert.Equal(t, acquisitions[2:], due)
+	assert.Equal(t, dependents[2:], due)
 	assert.Zero(t, next)
 }

@@ -29,14 +29,14 @@ type Host struct {
 	Floor     fencing.Token // only tokens above it are returned
 }
 
-// A Session is a lease that is kept alive, and the acquisitions and keys on it. It is safe for
+// A Session is a lease that is kept alive, and the dependents and keys on it. It is safe for
 // concurrent use.
 //
 // It is composed of a validity, a ledger of its entries in queues, a roster of its
-// acquisitions, removals, and the watch of its key, and adds little of its own.
+// dependents, removals, and the watch of its key, and adds little of its own.
 //
 // Invariants: validity decides while ended is nil; ended is set once, under mu, and never
-// cleared; each acquisition on the roster learns of the end once, after ended was set.
+// cleared; each dependent on the roster learns of the end once, after ended was set.
 type Session struct {
 	host        Host
 	id          int64
@@ -52,7 +52,7 @@ type Session struct {
 
 	ctx    context.Context // cancelled with the cause
 	cancel context.CancelCauseFunc
-	done   chan struct{} // closed after ended is set and the acquisitions are notified
+	done   chan struct{} // closed after ended is set and the dependents are notified
 	looped chan struct{} // closed when the renewal loop has returned
 	poked  chan struct{} // wakes the loop
 

@@ -46,7 +46,7 @@ func TestSessionIsValidANanosecondBeforeItsDeadlineAndExpiredAtIt(t *testing.T) 
 			assert.Equal(t, valid, err == nil)
 		},
 		"Hold": func(t *testing.T, s *Session, valid bool) {
-			c := &acquisition{}
+			c := &dependent{}
 			assert.Equal(t, valid, s.Hold(&c.hook, c, 0) == nil)
 		},
 		"extend": func(t *testing.T, s *Session, valid bool) {
@@ -280,11 +280,11 @@ func TestExpiryNamesTheLastFailure(t *testing.T) {
 }
 
 // The context is cancelled, with the cause, for a goroutine that reads it after Err, even
-// while the acquisitions are still being notified.
+// while the dependents are still being notified.
 func TestContextIsCancelledAsSoonAsErrSaysSo(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 3 * time.Second})
-		c := &acquisition{onEnd: func(cause error) {
+		c := &dependent{onEnd: func(cause error) {
 			assert.Equal(t, cause, context.Cause(s.Context()))
 		}}
 		require.NoError(t, s.Hold(&c.hook, c, 0))

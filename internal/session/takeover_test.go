@@ -194,7 +194,7 @@ func TestOpenEntriesAreUndoneByTheSuccessor(t *testing.T) {
 		n4, held, err := begin(s, "e/")
 		require.NoError(t, err)
 		r.Put(held, "", s.ID())
-		c := &acquisition{own: held}
+		c := &dependent{own: held}
 		require.NoError(t, s.Hold(&c.hook, c, n4))
 		h := s.Detach()
 		require.Len(t, c.ends, 1)

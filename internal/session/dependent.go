@@ -6,11 +6,12 @@ import (
 	"github.com/pawl-locks/pawl/internal/clock"
 )
 
-// An Acquisition is something with keys on the session's lease, one for each of its names: it
-// waits in queues, or is held. Its methods are called without any of the session's locks held,
-// and must not block.
-type Acquisition interface {
-	// Keys returns the keys that a round reads: the acquisition's own keys and, while it waits,
+// A Dependent depends on the session: it has keys on the session's lease, and ends with the
+// session. It is an acquisition, which waits in queues or is held, and has a key for each of its
+// names. The session reads its keys with its renewals, and notifies it of what a read showed and
+// of the end. Its methods are called without any of the session's locks held, and must not block.
+type Dependent interface {
+	// Keys returns the keys that a round reads: the dependent's own keys and, while it waits,
 	// the one key that it waits for, or "". If own is empty, nothing is read. The caller does
 	// not change what it returns.
 	Keys() (own []string, predecessor string)
@@ -34,19 +35,19 @@ type Observed struct{ Create, Mod int64 }
 // no watch. The watch starts at the acquisition's revision and so misses nothing.
 const ArmDelay = 50 * time.Millisecond
 
-// Wait adds a, which is acquiring or waiting, to the session's roster. The error is why the
+// Wait adds d, which is acquiring or waiting, to the session's roster. The error is why the
 // session has ended.
-func (s *Session) Wait(h *Hook, a Acquisition) error { return s.add(h, a, false, 0) }
+func (s *Session) Wait(h *Hook, d Dependent) error { return s.add(h, d, false, 0) }
 
-// Hold adds a, whose entry is n, to the roster as held, or makes it held if it was waiting.
+// Hold adds d, whose entry is n, to the roster as held, or makes it held if it was waiting.
 // From now on a Detach leaves it to a successor.
-func (s *Session) Hold(h *Hook, a Acquisition, n int64) error { return s.add(h, a, true, n) }
+func (s *Session) Hold(h *Hook, d Dependent, n int64) error { return s.add(h, d, true, n) }
 
-// add puts a on the roster. If it is held, its entry n is marked as won in the same critical
+// add puts d on the roster. If it is held, its entry n is marked as won in the same critical
 // section, so that no Handle contains the one without the other.
-func (s *Session) add(h *Hook, a Acquisition, held bool, n int64) error {
+func (s *Session) add(h *Hook, d Dependent, held bool, n int64) error {
 	return s.whileValid(func() error {
-		s.roster.add(h, a, held)
+		s.roster.add(h, d, held)
 		if held {
 			s.ledger.move(n, won, nil)
 		}
@@ -54,7 +55,7 @@ func (s *Session) add(h *Hook, a Acquisition, held bool, n int64) error {
 	})
 }
 
-// Drop removes an acquisition from the roster. No method is called on it afterwards, except
+// Drop removes a dependent from the roster. No method is called on it afterwards, except
 // Observe for a read that is under way.
 func (s *Session) Drop(h *Hook) {
 	s.mu.Lock()
@@ -62,7 +63,7 @@ func (s *Session) Drop(h *Hook) {
 	s.roster.drop(h)
 }
 
-// ArmLater has the acquisition of h armed after ArmDelay, unless it is dropped earlier.
+// ArmLater has the dependent of h armed after ArmDelay, unless it is dropped earlier.
 func (s *Session) ArmLater(h *Hook) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +72,7 @@ func (s *Session) ArmLater(h *Hook) {
 	}
 }
 
-// Limit has HoldExpired called on the acquisition of h at until, if it is held then. Its calls of
+// Limit has HoldExpired called on the dependent of h at until, if it is held then. Its calls of
 // Err compare the clock too.
 func (s *Session) Limit(h *Hook, until clock.Instant) {
 	s.mu.Lock()
@@ -82,26 +83,26 @@ func (s *Session) Limit(h *Hook, until clock.Instant) {
 	}
 }
 
-// endHolds calls HoldExpired on the acquisitions whose time has passed, and returns when to call
+// endHolds calls HoldExpired on the dependents whose time has passed, and returns when to call
 // it next: at next or earlier.
 func (s *Session) endHolds(now clock.Instant, next time.Time) time.Time {
 	s.mu.Lock()
 	expired, next := s.roster.overdue(now, next)
 	s.mu.Unlock()
-	for _, a := range expired {
-		a.HoldExpired()
+	for _, d := range expired {
+		d.HoldExpired()
 	}
 	return next
 }
 
-// arm arms the acquisitions that are due at now and returns when the next is due; the zero
+// arm arms the dependents that are due at now and returns when the next is due; the zero
 // Time: none.
 func (s *Session) arm(now time.Time) time.Time {
 	s.mu.Lock()
 	due, next := s.roster.due(now)
 	s.mu.Unlock()
-	for _, a := range due {
-		a.Arm()
+	for _, d := range due {
+		d.Arm()
 	}
 	return next
 }

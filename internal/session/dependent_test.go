@@ -17,8 +17,8 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-// acquisition records what its session calls.
-type acquisition struct {
+// dependent records what its session calls.
+type dependent struct {
 	hook             Hook
 	own, predecessor string
 	more             []string // own keys
@@ -37,52 +37,52 @@ type observation struct {
 	own, predecessor Observed
 }
 
-func (c *acquisition) Keys() (own []string, predecessor string) {
-	if c.own == "" {
+func (d *dependent) Keys() (own []string, predecessor string) {
+	if d.own == "" {
 		return nil, ""
 	}
-	return append([]string{c.own}, c.more...), c.predecessor
+	return append([]string{d.own}, d.more...), d.predecessor
 }
 
-func (c *acquisition) Observe(rev int64, index int, key string, own, predecessor Observed) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.observed = append(c.observed, observation{rev, index, own, predecessor})
+func (d *dependent) Observe(rev int64, index int, key string, own, predecessor Observed) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.observed = append(d.observed, observation{rev, index, own, predecessor})
 }
 
-func (c *acquisition) Arm() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.armed = append(c.armed, time.Now())
+func (d *dependent) Arm() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.armed = append(d.armed, time.Now())
 }
 
-func (c *acquisition) HoldExpired() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.overs = append(c.overs, time.Now())
+func (d *dependent) HoldExpired() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.overs = append(d.overs, time.Now())
 }
 
-func (c *acquisition) End(cause error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ends = append(c.ends, cause)
-	if c.onEnd != nil {
-		c.onEnd(cause)
+func (d *dependent) End(cause error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ends = append(d.ends, cause)
+	if d.onEnd != nil {
+		d.onEnd(cause)
 	}
 }
 
-func (c *acquisition) looks() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.observed)
+func (d *dependent) looks() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.observed)
 }
 
-// hold puts n held acquisitions with a key each on s.
-func (r *rig) hold(s *Session, n int) []*acquisition {
+// hold puts n held dependents with a key each on s.
+func (r *rig) hold(s *Session, n int) []*dependent {
 	r.t.Helper()
-	var out []*acquisition
+	var out []*dependent
 	for i := range n {
-		c := &acquisition{own: fmt.Sprintf("lock/%d", i)}
+		c := &dependent{own: fmt.Sprintf("lock/%d", i)}
 		r.Put(c.own, "", s.ID())
 		require.NoError(r.t, s.Hold(&c.hook, c, 0))
 		out = append(out, c)
@@ -113,11 +113,11 @@ func (r *rig) ops() func() []int {
 func TestEveryRoundReadsAllOfUpTo127Locks(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
-		acquisitions := r.hold(s, 127)
+		dependents := r.hold(s, 127)
 		ops := r.ops()
 		sleep(8*time.Second + time.Second)
 		assert.Equal(t, []int{128, 128, 128, 128}, ops(), "one read a round")
-		for _, c := range acquisitions {
+		for _, c := range dependents {
 			assert.Equal(t, 4, c.looks())
 			assert.NotZero(t, c.observed[0].own.Create)
 		}
@@ -129,7 +129,7 @@ func TestEveryRoundReadsAllOfUpTo127Locks(t *testing.T) {
 func TestThreeThousandLocksAreEachReadWithin24RoundsOfOneReadEach(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
-		acquisitions := r.hold(s, 3000)
+		dependents := r.hold(s, 3000)
 		ops := r.ops()
 		const rounds = (3000 + 126) / 127
 		sleep(rounds*time.Second + 500*time.Millisecond)
@@ -137,20 +137,20 @@ func TestThreeThousandLocksAreEachReadWithin24RoundsOfOneReadEach(t *testing.T) 
 		for _, n := range ops() {
 			assert.LessOrEqual(t, n, 128)
 		}
-		for i, c := range acquisitions {
+		for i, c := range dependents {
 			assert.NotZero(t, c.looks(), "lock %d", i)
 		}
 	})
 }
 
-func TestAReadShowsEachAcquisitionWhatItsKeysWere(t *testing.T) {
+func TestAReadShowsEachDependentWhatItsKeysWere(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
 		a := r.Put("a", "", 0)
 		b := r.Put("b", "", s.ID())
 		b2 := r.Put("b", "again", s.ID())
-		waiter := &acquisition{own: "b", predecessor: "a"}
-		gone := &acquisition{own: "gone"}
+		waiter := &dependent{own: "b", predecessor: "a"}
+		gone := &dependent{own: "gone"}
 		require.NoError(t, s.Wait(&waiter.hook, waiter))
 		require.NoError(t, s.Hold(&gone.hook, gone, 0))
 		sleep(1500 * time.Millisecond)
@@ -166,9 +166,9 @@ func TestEveryRoundReadsAllWaiters(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
 		held := r.hold(s, 60)
-		var waiters []*acquisition
+		var waiters []*dependent
 		for i := range 200 {
-			c := &acquisition{own: fmt.Sprintf("own/%d", i), predecessor: "before"}
+			c := &dependent{own: fmt.Sprintf("own/%d", i), predecessor: "before"}
 			waiters = append(waiters, c)
 			require.NoError(t, s.Wait(&c.hook, c))
 		}
@@ -192,7 +192,7 @@ func TestALongReadDoesNotDelayTheDeadline(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 3 * time.Second})
 		for i := range 1000 {
-			c := &acquisition{own: fmt.Sprintf("own/%d", i), predecessor: "before"}
+			c := &dependent{own: fmt.Sprintf("own/%d", i), predecessor: "before"}
 			require.NoError(t, s.Wait(&c.hook, c))
 		}
 		r.Member(0).SetDelay(etcdfake.Fixed(50*time.Millisecond), etcdfake.Fixed(50*time.Millisecond))
@@ -212,12 +212,12 @@ func TestALongReadDoesNotDelayTheDeadline(t *testing.T) {
 func TestTooManyOperationsFallBackToTheSessionKeyAndThenToLess(t *testing.T) {
 	inBubble(t, etcdfake.Options{MaxTxnOps: 32}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
-		acquisitions := r.hold(s, 40)
+		dependents := r.hold(s, 40)
 		ops := r.ops()
 		sleep(20 * time.Second)
 		require.NoError(t, s.Err())
 		assert.Equal(t, []int{41, 1, 21, 21}, ops()[:4], "half of what was asked for")
-		for _, c := range acquisitions {
+		for _, c := range dependents {
 			assert.NotZero(t, c.looks())
 		}
 	})
@@ -238,12 +238,12 @@ func TestARefusedReadFallsBackToTheSessionKeyAlone(t *testing.T) {
 	})
 }
 
-// Rule H4: an acquisition is armed after the delay, unless it was dropped before; a
+// Rule H4: a dependent is armed after the delay, unless it was dropped before; a
 // burst of short holds costs the loop one look.
-func TestAnAcquisitionIsArmedOnceAfterTheDelay(t *testing.T) {
+func TestADependentIsArmedOnceAfterTheDelay(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
-		short, long := &acquisition{own: "short"}, &acquisition{own: "long"}
+		short, long := &dependent{own: "short"}, &dependent{own: "long"}
 		began := time.Now()
 		require.NoError(t, s.Hold(&short.hook, short, 0))
 		s.ArmLater(&short.hook)
@@ -262,7 +262,7 @@ func TestAnAcquisitionIsArmedOnceAfterTheDelay(t *testing.T) {
 func TestNothingIsArmedOnADeadSession(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
-		c := &acquisition{own: "k"}
+		c := &dependent{own: "k"}
 		require.NoError(t, s.Hold(&c.hook, c, 0))
 		s.CloseInBackground()
 		s.ArmLater(&c.hook)
@@ -272,12 +272,12 @@ func TestNothingIsArmedOnADeadSession(t *testing.T) {
 	})
 }
 
-// Rule H1: every acquisition gets the cause once, after Err says so.
-func TestEveryAcquisitionLearnsOfTheEndOnceAndAfterTheMark(t *testing.T) {
+// Rule H1: every dependent gets the cause once, after Err says so.
+func TestEveryDependentLearnsOfTheEndOnceAndAfterTheMark(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 8 * time.Second})
-		held, waiting, dropped := &acquisition{own: "h"}, &acquisition{own: "w"}, &acquisition{own: "d"}
-		for _, c := range []*acquisition{held, waiting, dropped} {
+		held, waiting, dropped := &dependent{own: "h"}, &dependent{own: "w"}, &dependent{own: "d"}
+		for _, c := range []*dependent{held, waiting, dropped} {
 			c.onEnd = func(cause error) { assert.Equal(t, cause, s.Err(), "marked first") }
 		}
 		require.NoError(t, s.Wait(&held.hook, held))
@@ -293,7 +293,7 @@ func TestEveryAcquisitionLearnsOfTheEndOnceAndAfterTheMark(t *testing.T) {
 		assert.Equal(t, []error{s.Err()}, waiting.ends)
 		assert.Empty(t, dropped.ends)
 
-		late := &acquisition{own: "l"}
+		late := &dependent{own: "l"}
 		assert.Equal(t, s.Err(), s.Wait(&late.hook, late))
 		assert.Equal(t, s.Err(), s.Hold(&late.hook, late, 0))
 		_, _, err := begin(s, "p/")
