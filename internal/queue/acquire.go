@@ -127,8 +127,8 @@ func (a *Acquisition) sleep(ctx context.Context) error {
 	}
 }
 
-// win makes the acquisition held, after its evidence was found. It reads the clock last (rule
-// T3).
+// win makes the acquisition held, after its evidence was found. It compares the clock first,
+// with nothing after it that waits for anybody (rule T3).
 func (a *Acquisition) win(ctx context.Context, l Limits) error {
 	if err := a.interrupted(ctx); err != nil {
 		return err
@@ -144,8 +144,9 @@ func (a *Acquisition) win(ctx context.Context, l Limits) error {
 	if held {
 		a.limit(l)
 	}
-	if err := a.Err(); err != nil {
+	if e := a.ended.Load(); e != nil {
 		a.s.Drop(&a.hook) // it may have ended before Hold registered it
+		err := e.reason()
 		if held && errors.Is(err, lease.ErrClosed) {
 			// It was held when the session ended. The session's Handle leaves the key to a
 			// successor, which only the caller can give the key's name: so the caller needs it.

@@ -9,7 +9,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/lease"
 )
 
 // hooks is a context that never ends, and counts what waits for that.
@@ -80,4 +82,55 @@ func TestAFunctionIsNotCalledAfterTheContextsDeadlineThoughNoTimerHasRun(t *test
 		assert.ErrorIs(w, err, context.DeadlineExceeded)
 		w.clear()
 	})
+}
+
+// T3: the machine sleeps past the deadline while the answer that shows who owns is on its way.
+// No timer has run since, so only a reading of the clock after that answer can notice it.
+func TestWhatIsShownAfterASuspendPastTheDeadlineIsNotHeld(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer request
+		run    func(w *fixture, begin func())
+	}{
+		"an enqueue": {isEnqueue, func(w *fixture, begin func()) {
+			s := w.session()
+			begin()
+			w.expired(w.acquiring(w.Context(), s, Request{}).failed())
+		}},
+		"a query": {isQuery, func(w *fixture, begin func()) {
+			holder := w.acquire(w.session())
+			a := w.waiting(w.session())
+			begin()
+			w.release(holder)
+			w.expired(a.failed())
+		}},
+		"a resumption": {isResume, func(w *fixture, begin func()) {
+			s := w.session()
+			c := w.acquire(s)
+			next := w.successor(s)
+			begin()
+			r, err := Resume(w.Context(), next, w.queue(), c.Key(), c.Token(), Limits{})
+			assert.Nil(w, r)
+			w.expired(err)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Cleanup(func() { clock.SetSource(nil) })
+			inBubble(t, etcdfake.Options{}, func(w *fixture) {
+				test.run(w, func() {
+					hit := w.f.Inject(test.answer.rule(etcdfake.Rule{HoldAnswer: time.Second, Times: 1}))
+					time.AfterFunc(500*time.Millisecond, func() {
+						assert.Equal(w, 1, hit.Hits())
+						clock.SetSource(func(time.Time) time.Duration { return time.Hour })
+					})
+				})
+			})
+		})
+	}
+}
+
+// expired asserts that err says that the session has expired, and not that a lock was lost.
+func (w *fixture) expired(err error) {
+	w.Helper()
+	w.oneCause(lease.ErrExpired, err)
+	assert.NotErrorIs(w, err, ErrLost)
 }

@@ -69,6 +69,9 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 	if end := cluster.EndOf(ctx); end != nil {
 		return nil, end
 	}
+	if err := s.Err(); err != nil { // rule T3: Hold does not compare the clock
+		return nil, err
+	}
 	if !s.Adopt(a.n, a.keys...) {
 		return nil, fmt.Errorf("key %q was acquired, or resumed, in this process", a.Key())
 	}

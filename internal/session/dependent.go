@@ -37,20 +37,21 @@ const ArmDelay = 50 * time.Millisecond
 
 // Wait adds d, which is acquiring or waiting, to the session's roster. The error is why the
 // session has ended.
-func (s *Session) Wait(h *Hook, d Dependent) error { return s.add(h, d, false, 0) }
+func (s *Session) Wait(h *Hook, d Dependent) error {
+	return s.whileValid(func() error {
+		s.roster.add(h, d, false)
+		return nil
+	})
+}
 
 // Hold adds d, whose entry is n, to the roster as held, or makes it held if it was waiting.
-// From now on a Detach leaves it to a successor.
-func (s *Session) Hold(h *Hook, d Dependent, n int64) error { return s.add(h, d, true, n) }
-
-// add puts d on the roster. If it is held, its entry n is marked as won in the same critical
-// section, so that no Handle contains the one without the other.
-func (s *Session) add(h *Hook, d Dependent, held bool, n int64) error {
-	return s.whileValid(func() error {
-		s.roster.add(h, d, held)
-		if held {
-			s.ledger.move(n, won, nil)
-		}
+// From now on a Detach leaves it to a successor. Both are done in one critical section, so that
+// no Handle contains the one without the other. It does not compare the clock: its caller has
+// done so (rule T3).
+func (s *Session) Hold(h *Hook, d Dependent, n int64) error {
+	return s.unlessEnded(func() error {
+		s.roster.add(h, d, true)
+		s.ledger.move(n, won, nil)
 		return nil
 	})
 }

@@ -115,7 +115,7 @@ func (s *Session) extend(sent clock.Instant, ttl time.Duration) error {
 }
 
 // whileValid calls f under mu, unless the session has ended; then the error is why. Whatever
-// extends the session, adds a dependent to it, or begins an entry or a promise, goes through here:
+// extends the session, adds a waiting dependent to it, or begins a promise, goes through here:
 // the end, which is marked under mu, has all of it or finds it refused. The watch of the session
 // key and the arming of a dependent compare the end by themselves, because an end is no
 // error for them.
@@ -123,6 +123,12 @@ func (s *Session) whileValid(f func() error) error {
 	if err := s.Err(); err != nil {
 		return err
 	}
+	return s.unlessEnded(f)
+}
+
+// unlessEnded is whileValid without a comparison of the clock, for steps that are harmless on
+// a session that has expired, because its caller compares the clock before it relies on them.
+func (s *Session) unlessEnded(f func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e := s.ended.Load(); e != nil {

@@ -10,9 +10,10 @@ import (
 
 // Begin adds entry n to the session, with a key at each of specs, which have different names.
 // No key name is ever used again (rule A1). The entry is open until Settle; until then, unless
-// it is held, a Handle lists it to be undone. The error is why the session has ended.
+// it is held, a Handle lists it to be undone. The error is why the session has ended; the clock
+// is not compared, because an enqueue of a session that has expired makes nobody a holder.
 func (s *Session) Begin(specs ...keys.Spec) (n int64, own []string, err error) {
-	err = s.whileValid(func() error {
+	err = s.unlessEnded(func() error {
 		n, own = s.ledger.begin(s.id, specs...)
 		return nil
 	})

@@ -41,13 +41,9 @@ func TestSessionIsValidANanosecondBeforeItsDeadlineAndExpiredAtIt(t *testing.T) 
 			synctest.Wait()
 			assert.Equal(t, valid, !isClosed(s.Done()))
 		},
-		"Begin": func(t *testing.T, s *Session, valid bool) {
-			_, _, err := begin(s, "p/")
-			assert.Equal(t, valid, err == nil)
-		},
-		"Hold": func(t *testing.T, s *Session, valid bool) {
-			c := &dependent{}
-			assert.Equal(t, valid, s.Hold(&c.hook, c, 0) == nil)
+		"Wait": func(t *testing.T, s *Session, valid bool) {
+			d := &dependent{}
+			assert.Equal(t, valid, s.Wait(&d.hook, d) == nil)
 		},
 		"extend": func(t *testing.T, s *Session, valid bool) {
 			if !valid { // T4: a renewal that was sent in time and comes late
