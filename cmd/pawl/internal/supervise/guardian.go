@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/signal"
 	"slices"
@@ -29,8 +28,8 @@ var errNotExtended = errors.New("the pawl process that held the lock did not ext
 
 // guardian is the process that the user started.
 type guardian struct {
-	holder  int // its process
-	conn    net.Conn
+	holder  int             // its process
+	conn    syscall.RawConn // does not block
 	page    *page
 	run     int64 // the page's run for which watch was made
 	watch   *watchman
@@ -51,7 +50,11 @@ func Guard() (End, error) {
 	if err != nil {
 		return End{}, errors.Join(err, theirs.Close())
 	}
-	g := &guardian{conn: conn, page: shared, arrived: make(map[os.Signal]bool)}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return End{}, errors.Join(err, theirs.Close(), file.Close())
+	}
+	g := &guardian{conn: raw, page: shared, arrived: make(map[os.Signal]bool)}
 	g.begin(0)
 	signals, children := make(chan os.Signal, 16), make(chan os.Signal, 1)
 	notify(signals, append([]os.Signal{unix.SIGCONT}, forwarded...)...)
@@ -151,11 +154,17 @@ func (g *guardian) forward(sig os.Signal) {
 	g.send(message)
 }
 
-// send sends a message. If the holder is stopped and reads none, it misses those for which the
-// system has no room: the deadline does not wait.
+// send sends a message without waiting. If the holder is stopped and reads none, it misses those
+// for which the system has no room: the deadline does not wait. No time limit serves for that: if
+// this process is late, as on a busy machine, the limit passes before the message is written.
 func (g *guardian) send(message byte) {
-	_ = g.conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
-	_, _ = g.conn.Write([]byte{message})
+	_ = g.conn.Control(func(fd uintptr) {
+		for {
+			if _, err := unix.Write(int(fd), []byte{message}); err != unix.EINTR {
+				return
+			}
+		}
+	})
 }
 
 // reap waits for those children that have ended: the holder, and orphans.

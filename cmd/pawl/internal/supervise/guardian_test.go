@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,7 +22,9 @@ func TestAHolderThatReadsNoSignalsDoesNotHoldUpItsGuardian(t *testing.T) {
 	require.NoError(t, err)
 	defer ours.Close()
 	defer theirs.Close()
-	g := &guardian{conn: ours, arrived: map[os.Signal]bool{}}
+	raw, err := ours.SyscallConn()
+	require.NoError(t, err)
+	g := &guardian{conn: raw, arrived: map[os.Signal]bool{}}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -36,6 +40,33 @@ func TestAHolderThatReadsNoSignalsDoesNotHoldUpItsGuardian(t *testing.T) {
 	case <-done:
 	case <-time.After(10 * time.Second):
 		require.Fail(t, "the guardian waits for its holder")
+	}
+}
+
+// On a busy machine a guardian may wait for a processor in the middle of sending.
+func TestAGuardianThatIsLateLosesNoSignal(t *testing.T) {
+	ours, theirs, err := newConn()
+	require.NoError(t, err)
+	defer ours.Close()
+	defer theirs.Close()
+	raw, err := ours.SyscallConn()
+	require.NoError(t, err)
+	g := &guardian{conn: raw, arrived: map[os.Signal]bool{}}
+	require.NoError(t, unix.SetNonblock(int(theirs.Fd()), true))
+	var stop atomic.Bool
+	defer stop.Store(true)
+	for range 3 * runtime.GOMAXPROCS(0) {
+		go func() { // ends with stop
+			for !stop.Load() {
+			}
+		}()
+	}
+	buf := make([]byte, 1)
+	for began := time.Now(); time.Since(began) < 3*time.Second; {
+		g.forward(unix.SIGUSR1)
+		n, err := unix.Read(int(theirs.Fd()), buf)
+		require.NoError(t, err, "a signal was lost")
+		require.Equal(t, 1, n)
 	}
 }
 

@@ -143,7 +143,7 @@ func (l *Link) withoutTTOU(start func()) {
 }
 
 // newConn makes the link's two ends.
-func newConn() (ours net.Conn, theirs *os.File, err error) {
+func newConn() (ours *net.UnixConn, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
 		return nil, nil, os.NewSyscallError("socketpair", err)
@@ -158,8 +158,12 @@ func newConn() (ours net.Conn, theirs *os.File, err error) {
 	return ours, os.NewFile(uintptr(fds[1]), "guardian"), nil
 }
 
-// openConn makes f a connection, and closes f.
-func openConn(f *os.File) (net.Conn, error) {
+// openConn makes f, a Unix socket, a connection, and closes f.
+func openConn(f *os.File) (*net.UnixConn, error) {
 	defer f.Close()
-	return net.FileConn(f)
+	conn, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	return conn.(*net.UnixConn), nil
 }
