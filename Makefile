@@ -37,9 +37,8 @@ bench: ## all benchmarks, ten times each, for benchstat
 	go test -run '^$$' -bench . -benchmem -count=10 work
 
 proof: ## every cell of the matrix, a soak, 10,000 random scenarios from a new seed: half an hour
-	PAWL_MODEL=all go test -count=1 -timeout 25m ./test/proof/model
+	PAWL_MODEL=all PAWL_SIMULATE=10000 PAWL_FIRST_SEED=$$(date +%s) go test -count=1 -p 2 -timeout 45m -v ./test/proof/model ./test/proof/simulate
 	go test -count=1 ./test/proof/history
-	PAWL_SIMULATE=10000 PAWL_FIRST_SEED=$$(date +%s) go test -count=1 -timeout 45m -v ./test/proof/simulate
 	PAWL_SOAK=90s go test -count=1 -timeout 15m -v -run TestSoak ./test/proof/matrix
 	PAWL_MATRIX=all go test -count=1 -timeout 25m -parallel 12 -run TestMatrix ./test/proof/matrix
 

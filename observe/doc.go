@@ -23,7 +23,7 @@
 //     call any method of a session, a lock or a term. It must not call
 //     Client.Close, which waits for it.
 //  2. The events of one session come in order and one at a time, and so do those
-//     of one acquisition of a lock or one candidacy. Events of different ones come
+//     of one acquisition of a lock or one campaign with its term. Events of different ones come
 //     in any order, and at the same time.
 //  3. The goroutine of a call delivers the events of that call, before the call returns:
 //     enqueued, acquired, gave up, released, elected, proclaimed, resigned, fenced.

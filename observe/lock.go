@@ -6,7 +6,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 )
 
-// An Acquisition identifies the acquisition of a lock, or the candidacy, of an event.
+// An Acquisition identifies the acquisition of a lock, or the campaign and its term, of an event.
 type Acquisition struct {
 	ID    int64         // the same in all events of one acquisition, and unique in this process
 	Name  string        // as given to lock.New or elect.New; of several names at once, the first

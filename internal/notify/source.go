@@ -9,7 +9,7 @@ import (
 	"github.com/pawl-locks/pawl/observe"
 )
 
-// A Source is the events of one session, lock or candidacy. It delivers them in order
+// A Source is the events of one session, lock, or campaign with its term. It delivers them in order
 // and one at a time. A nil Source drops them.
 type Source struct {
 	notifier *Notifier

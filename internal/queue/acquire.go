@@ -128,7 +128,7 @@ func (a *Acquisition) sleep(ctx context.Context) error {
 }
 
 // win makes the acquisition held, after its evidence was found. It compares the clock first,
-// with nothing after it that waits for anybody (rule T3).
+// with nothing after it that waits while the acquisition is alive (rule T3).
 func (a *Acquisition) win(ctx context.Context, l Limits) error {
 	if err := a.interrupted(ctx); err != nil {
 		return err

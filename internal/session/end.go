@@ -114,11 +114,8 @@ func (s *Session) extend(sent clock.Instant, ttl time.Duration) error {
 	})
 }
 
-// whileValid calls f under mu, unless the session has ended; then the error is why. Whatever
-// extends the session, adds a waiting dependent to it, or begins a promise, goes through here:
-// the end, which is marked under mu, has all of it or finds it refused. The watch of the session
-// key and the arming of a dependent compare the end by themselves, because an end is no
-// error for them.
+// whileValid is unlessEnded after a call of Err, which compares the clock. Whatever extends the
+// session, adds a waiting dependent or a key to it, or begins a promise, goes through here.
 func (s *Session) whileValid(f func() error) error {
 	if err := s.Err(); err != nil {
 		return err
@@ -126,8 +123,12 @@ func (s *Session) whileValid(f func() error) error {
 	return s.unlessEnded(f)
 }
 
-// unlessEnded is whileValid without a comparison of the clock, for steps that are harmless on
-// a session that has expired, because its caller compares the clock before it relies on them.
+// unlessEnded calls f under mu, unless the session has ended; then the error is why. The end, which
+// is marked under mu, has all that f adds, or f is refused. The watch of the session key and the
+// arming of a dependent compare the end by themselves, because an end is no error for them.
+//
+// It compares neither the clock nor whether the cluster has changed. That is enough for Begin,
+// which makes nobody a holder, and for Hold, whose caller has just compared both.
 func (s *Session) unlessEnded(f func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -165,5 +165,9 @@ func openConn(f *os.File) (*net.UnixConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return conn.(*net.UnixConn), nil
+	local, ok := conn.(*net.UnixConn)
+	if !ok {
+		return nil, errors.Join(errors.New("not a Unix socket"), conn.Close())
+	}
+	return local, nil
 }
