@@ -174,15 +174,6 @@ func (a *Acquisition) queues() iter.Seq2[int, Queue] {
 	}
 }
 
-// queueAt is the queue of the i-th key. Code that must not allocate calls it in a loop instead
-// of queues.
-func (a *Acquisition) queueAt(i int) *Queue {
-	if i == 0 {
-		return &a.queue
-	}
-	return &a.more[i-1]
-}
-
 // isSet reports whether it is an acquisition of several names.
 func (a *Acquisition) isSet() bool { return len(a.more) > 0 }
 

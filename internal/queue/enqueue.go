@@ -72,9 +72,8 @@ func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) 
 
 // begins adds an entry to the session's ledger, which gives it new key names.
 func (a *Acquisition) begins() (err error) {
-	specs := make([]keys.Spec, 0, 1+len(a.more))
-	for i := range 1 + len(a.more) {
-		q := a.queueAt(i)
+	var specs []keys.Spec
+	for _, q := range a.queues() {
 		specs = append(specs, q.spec())
 	}
 	if a.n, a.keys, err = a.s.Begin(specs...); err != nil {
@@ -100,8 +99,7 @@ func (a *Acquisition) enqueueTxn(r Request, around bool) *pb.TxnRequest {
 		t.Compare = append(t.Compare, txn.CreateIs(key, 0))
 		t.Success = append(t.Success, txn.Put(key, r.Value, a.s.ID()))
 	}
-	for i := range a.keys {
-		q := a.queueAt(i)
+	for _, q := range a.queues() {
 		switch {
 		case around:
 			from, to := keys.LeaseRange(own)
@@ -148,8 +146,8 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 		}
 		ahead += txn.Count(resp, i)
 	}
-	for i := range a.keys {
-		if around || a.queueAt(i).Shared { // neither reads its own key
+	for _, q := range a.queues() {
+		if around || q.Shared { // neither reads its own key
 			hidden--
 		}
 	}

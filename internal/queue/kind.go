@@ -36,7 +36,7 @@ func (q Queue) ofOtherKind() []span {
 }
 
 // noneOfOtherKind adds to cs the comparison that no key of another kind exists.
-func (q *Queue) noneOfOtherKind(cs []*pb.Compare) []*pb.Compare {
+func (q Queue) noneOfOtherKind(cs []*pb.Compare) []*pb.Compare {
 	if q.Limit == 0 { // every enqueue of a lock takes this path
 		return append(cs, txn.NoneBetween(keys.SemaphoreRange(q.Prefix)))
 	}
@@ -56,7 +56,7 @@ func (q Queue) firstOfOtherKind() (ops []*pb.RequestOp) {
 
 // comparesKind reports whether an enqueue has to compare that no key of another kind is in q. A
 // try of a lock need not: it compares that no key at all is in the way.
-func (a *Acquisition) comparesKind(q *Queue, try bool) bool {
+func (a *Acquisition) comparesKind(q Queue, try bool) bool {
 	return q.Limit > 0 || !try && !a.nested
 }
 
