@@ -7,6 +7,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/txn"
 )
 
 // request makes one transaction of parts. It returns an error if that would break rule G2,
@@ -15,16 +16,9 @@ func request(parts []*part) (*pb.TxnRequest, error) {
 	if err := withoutTies(parts); err != nil {
 		return nil, err
 	}
-	block := make([]struct {
-		op    pb.RequestOp
-		union pb.RequestOp_RequestTxn
-	}, len(parts))
 	ops := make([]*pb.RequestOp, len(parts))
 	for i, p := range parts {
-		b := &block[i]
-		b.union.RequestTxn = p.Txn
-		b.op.Request = &b.union
-		ops[i] = &b.op
+		ops[i] = txn.Nested(p.Txn)
 	}
 	return &pb.TxnRequest{Success: ops}, nil
 }

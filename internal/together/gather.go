@@ -66,7 +66,7 @@ func (g *gather) shares(queue string, kind Kind) bool {
 // add adds p, which admits has admitted. busy is how many tries are under way.
 func (g *gather) add(p *part, busy int, now time.Time) {
 	if len(g.parts) == 0 {
-		g.since, g.passed, g.parts = now, 0, make([]*part, 0, 16)
+		g.since, g.passed = now, 0
 		g.ahead = min(busy, mostLanes)
 	}
 	p.waiting = true

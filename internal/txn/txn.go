@@ -105,7 +105,13 @@ func DeletePrevious[K Key](key K) *pb.RequestOp {
 // Nested is a transaction within another. Its comparisons are made before any operation of the
 // outer one.
 func Nested(t *pb.TxnRequest) *pb.RequestOp {
-	return &pb.RequestOp{Request: &pb.RequestOp_RequestTxn{RequestTxn: t}}
+	op := &struct {
+		pb.RequestOp
+		union pb.RequestOp_RequestTxn
+	}{}
+	op.union.RequestTxn = t
+	op.Request = &op.union
+	return &op.RequestOp
 }
 
 // Answer is the answer of the nested transaction that is the i-th operation of the branch that

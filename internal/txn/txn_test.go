@@ -66,5 +66,26 @@ func TestAPartIsOneAllocation(t *testing.T) {
 	assert.Equal(t, 1.0, testing.AllocsPerRun(100, func() { c = CreateIs(key, 1) }))
 	assert.Equal(t, 1.0, testing.AllocsPerRun(100, func() { op = Stat(key) }))
 	assert.Equal(t, 1.0, testing.AllocsPerRun(100, func() { op = Put(key, key, 1) }))
+	assert.Equal(t, 1.0, testing.AllocsPerRun(100, func() { op = Nested(nil) }))
 	_, _ = c, op
+}
+
+// BenchmarkTwo makes the two transactions of an uncontended acquisition and its release.
+func BenchmarkTwo(b *testing.B) {
+	key, cancel, value, from, to := []byte("/n/81c4-1"), []byte("//s/81c4/1"), make([]byte, 60), []byte("/n/81c4-"), []byte("/n/81c4.")
+	same := ModIs("//s/81c4", 5)
+	var enqueue, release *pb.TxnRequest
+	b.ReportAllocs()
+	for b.Loop() {
+		enqueue, release = New(), New()
+		enqueue.Compare = append(enqueue.Compare, CreateIs(key, 0), CreateIs(cancel, 0), same)
+		enqueue.Success = append(enqueue.Success, Put(key, value, 9))
+		enqueue.Success = append(enqueue.Success, LastBetween(key, from, 0), LastBetween(to, from, 0))
+		enqueue.Compare = append(enqueue.Compare, NoneBetween(from, to))
+		release.Compare = append(release.Compare, CreateIs(key, 7))
+		release.Compare = append(release.Compare, ModIs(key, 7))
+		release.Success = append(release.Success, Delete(key))
+		release.Failure = append(release.Failure, Stat(key))
+	}
+	_, _ = enqueue, release
 }
