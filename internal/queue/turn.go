@@ -2,48 +2,30 @@ package queue
 
 import (
 	"context"
-	"sync"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-// A turn is a right that one goroutine has at a time. The zero turn is free. It allocates only
-// if a goroutine has to wait.
-type turn struct {
-	mu    sync.Mutex
-	taken bool
-	ended chan struct{} // closed when the turn ends; made by the first waiter
-}
+// A turn is a right that one goroutine has at a time. It contains an element while a goroutine
+// has it.
+type turn chan struct{}
 
-// take waits until the turn is free, or ctx ends.
-func (t *turn) take(ctx context.Context) error {
-	for {
-		t.mu.Lock()
-		if !t.taken {
-			t.taken = true
-			t.mu.Unlock()
-			return nil
-		}
-		if t.ended == nil {
-			t.ended = make(chan struct{})
-		}
-		ended := t.ended
-		t.mu.Unlock()
-		select {
-		case <-ended:
-		case <-ctx.Done():
-			return cluster.EndOf(ctx)
-		}
+func newTurn() turn { return make(turn, 1) }
+
+// take waits until the turn is free, or ctx ends. It takes a free turn even if ctx has ended.
+func (t turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return cluster.EndOf(ctx)
 	}
 }
 
 // end ends the turn, so that another can take it.
-func (t *turn) end() {
-	t.mu.Lock()
-	ended := t.ended
-	t.taken, t.ended = false, nil
-	t.mu.Unlock()
-	if ended != nil {
-		close(ended)
-	}
-}
+func (t turn) end() { <-t }
