@@ -90,10 +90,9 @@ func (a *Acquisition) begins() (err error) {
 // around, the last-created before and after the session's own keys. Because it is one
 // transaction, all its own keys get one create revision (rule ML1).
 func (a *Acquisition) enqueueTxn(r Request, around bool) *pb.TxnRequest {
-	same, _ := a.s.Same()
 	own := []byte(a.keys[0])
 	t := txn.New()
-	t.Compare = append(t.Compare, txn.CreateIs(own, 0), txn.CreateIs(a.s.CancelKey(a.n), 0), same)
+	t.Compare = append(t.Compare, txn.CreateIs(own, 0), txn.CreateIs(a.s.CancelKey(a.n), 0), a.s.Same())
 	t.Success = append(t.Success, txn.Put(own, r.Value, a.s.ID()))
 	for _, key := range a.keys[1:] {
 		t.Compare = append(t.Compare, txn.CreateIs(key, 0))
@@ -173,8 +172,7 @@ func (a *Acquisition) enqueued(resp *pb.TxnResponse, around bool) error {
 // another copy of the request, or the reason cannot be known, so that the enqueue has to be
 // settled.
 func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
-	_, session := a.s.Same()
-	ops := []*pb.RequestOp{session, txn.Stat(a.keys[0]), txn.Stat(a.s.CancelKey(a.n))}
+	ops := []*pb.RequestOp{a.s.ReadKey(), txn.Stat(a.keys[0]), txn.Stat(a.s.CancelKey(a.n))}
 	kindAt := len(ops)
 	if try {
 		ops = append(ops, a.firstInTheWay()...)

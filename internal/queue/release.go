@@ -163,8 +163,7 @@ func (a *Acquisition) shown(i int, kv *mvccpb.KeyValue) state.OwnChanged {
 // explainRelease decides a release whose key had changed or was gone, by a separate read; the
 // delete itself does not carry this read because it is seldom needed.
 func (a *Acquisition) explainRelease(ctx context.Context) error {
-	_, session := a.s.Same()
-	reads := append([]*pb.RequestOp{session}, a.ownKeys(txn.Stat)...)
+	reads := append([]*pb.RequestOp{a.s.ReadKey()}, a.ownKeys(txn.Stat)...)
 	query := func(n int) (*pb.TxnResponse, error) {
 		return a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "read why a release failed", Repeat: cluster.Always}, &pb.TxnRequest{Success: reads[:n]})
 	}

@@ -185,11 +185,10 @@ func (a *Acquisition) take(ctx context.Context, value []byte, wait *backoff.Back
 // compare. The cancel key protects in the same way against late copies of the enqueue, until
 // the slot is released, or for good if it was put to settle the enqueue.
 func (a *Acquisition) takeTxn(slot int, key string, value []byte) *pb.TxnRequest {
-	same, _ := a.s.Same()
 	own := a.own()
 	from, to := keys.SlotRange(a.queue.Prefix, slot)
 	t := &pb.TxnRequest{
-		Compare: a.queue.noneOfOtherKind([]*pb.Compare{txn.CreateIs(own.Name, own.Create), same, txn.NoneBetween(from, to)}),
+		Compare: a.queue.noneOfOtherKind([]*pb.Compare{txn.CreateIs(own.Name, own.Create), a.s.Same(), txn.NoneBetween(from, to)}),
 		Success: []*pb.RequestOp{txn.Put(key, value, a.s.ID()), txn.Delete(own.Name)},
 	}
 	if a.permit.cancels {

@@ -85,8 +85,7 @@ func (a *Acquisition) findOut(ctx context.Context) (*pb.TxnResponse, error) {
 			Success: append([]*pb.RequestOp{txn.Put(a.s.CancelKey(a.n), nil, a.s.ID())}, a.ownKeys(txn.Stat)...),
 		}
 		if a.isOrdinary() {
-			_, session := a.s.Same()
-			t.Success = append(t.Success, session, txn.FirstUnder(a.queue.Prefix, 2))
+			t.Success = append(t.Success, a.s.ReadKey(), txn.FirstUnder(a.queue.Prefix, 2))
 		}
 		resp, err := a.write(ctx, together.Write{Op: "settle enqueue", Repeat: cluster.Always, Kind: together.Plain, Txn: t})
 		switch {

@@ -132,7 +132,7 @@ func (s *Session) writeKey(ctx context.Context) error {
 // wroteKey records the revisions under which this session wrote its key.
 func (s *Session) wroteKey(kv *mvccpb.KeyValue) {
 	s.create, s.mod = kv.CreateRevision, kv.ModRevision
-	s.same, s.ownRead = txn.ModIs(s.key, s.mod), txn.Stat(s.key)
+	s.same = txn.ModIs(s.key, s.mod)
 }
 
 // keyValue is a new value for the session key: the owner, and a nonce.

@@ -77,7 +77,7 @@ func (s *Session) readKey(ctx context.Context, wait time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	resp, err := s.host.Cluster.Txn(ctx, cluster.Request{Op: "read session key", Repeat: cluster.Always}, &pb.TxnRequest{
-		Success: []*pb.RequestOp{s.ownRead},
+		Success: []*pb.RequestOp{s.ReadKey()},
 	})
 	if err == nil {
 		_ = s.ValidateKey(txn.KV(resp, 0), resp.Header.Revision)

@@ -187,7 +187,7 @@ func (k *renewal) read(ctx context.Context, live []*part) (*pb.TxnResponse, erro
 	ops := make([]*pb.RequestOp, 0, 2*len(live))
 	for _, p := range live {
 		p.at = len(ops)
-		ops = append(ops, p.s.ownRead)
+		ops = append(ops, p.s.ReadKey())
 		reads := p.s.keyReads()
 		if len(reads[0].ops) > max(room, 0) { // dependents added since the batch was made may not fit
 			p.more = reads

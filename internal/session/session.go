@@ -14,6 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/notify"
 	"github.com/pawl-locks/pawl/internal/together"
+	"github.com/pawl-locks/pawl/internal/txn"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
@@ -41,11 +42,10 @@ type Session struct {
 	host        Host
 	id          int64
 	owner       string
-	key         string        // the session key
-	create, mod int64         // its revisions, as this session wrote it
-	same        *pb.Compare   // compares that the key has mod
-	ownRead     *pb.RequestOp // reads the key, without its value
-	label       keys.Label    // what every key's value begins with
+	key         string      // the session key
+	create, mod int64       // its revisions, as this session wrote it
+	same        *pb.Compare // compares that the key has mod
+	label       keys.Label  // what every key's value begins with
 
 	validity validity
 	ended    atomic.Pointer[ending]
@@ -89,10 +89,12 @@ func (s *Session) Host() Host { return s.host }
 // once (rule N6).
 func (s *Session) Key() (key string, mod int64) { return s.key, s.mod }
 
-// Same returns two parts of transactions: the comparison that the session key is as this
-// session wrote it, and a read of the key without its value. They are made once, because every
-// lock sends them, and must not be modified.
-func (s *Session) Same() (is *pb.Compare, read *pb.RequestOp) { return s.same, s.ownRead }
+// Same compares that the session key is as this session wrote it. It is made once, because every
+// enqueue sends it (docs/decisions/allocations.md), and must not be modified.
+func (s *Session) Same() *pb.Compare { return s.same }
+
+// ReadKey reads the session key, without its value.
+func (s *Session) ReadKey() *pb.RequestOp { return txn.Stat(s.key) }
 
 // Write sends a write to queues, alone or together with others. A write that was not sent
 // before the session ended is not sent.

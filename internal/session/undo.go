@@ -41,7 +41,7 @@ func (e entry) extras() (n int) {
 // applied, and the marks of those that were held for too long, which are not deleted without one.
 // deletions: make only deletions; left are the entries that still have to be removed then.
 func (s *Session) undoTxn(ns []int64, deletions bool) (w together.Write, left []int64) {
-	t := &pb.TxnRequest{Compare: []*pb.Compare{s.same}, Failure: []*pb.RequestOp{s.ownRead}}
+	t := &pb.TxnRequest{Compare: []*pb.Compare{s.same}, Failure: []*pb.RequestOp{s.ReadKey()}}
 	w = together.Write{Op: "leave the queue", Repeat: cluster.Always, Kind: together.Plain, Txn: t}
 	s.mu.Lock()
 	defer s.mu.Unlock()
