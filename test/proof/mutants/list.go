@@ -188,7 +188,7 @@ var mutants = []mutant{
 	{"a set's enqueue is settled by one key", "ML5", []edit{{"internal/queue/token.go",
 		"	for i := range a.owned() {\n		if c := txn.KV(resp, first+i)", "	for i := range a.owned()[:1] {\n		if c := txn.KV(resp, first+i)"}}, []string{inQueue}},
 	{"a try of a set looks for one of its own keys", "ML5", []edit{{"internal/queue/enqueue.go",
-		"	case txn.KV(resp, 1) != nil, first(resp, restAt, len(a.keys)-1) != \"\":\n", "	case txn.KV(resp, 1) != nil:\n"}}, []string{inQueue}},
+		"	case txn.KV(resp, 1) != nil, first(resp, restAt, len(a.keys)-1) != \"\":\n", "	case txn.KV(resp, 1) != nil, restAt < 0:\n"}}, []string{inQueue}},
 	{"a release of a set key by key forgets a lost answer", "ML5", []edit{{"internal/queue/set.go",
 		"{{Doubt: a.set.doubt}}", "{{Doubt: false}}"}}, []string{inQueue}},
 	{"a release of a set key by key takes its lease's end for itself", "R1", []edit{{"internal/queue/state/release.go",
