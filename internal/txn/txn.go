@@ -2,8 +2,8 @@
 // answers. All of its reads are linearizable: none sets serializable (rule H3).
 //
 // Each part is one allocation: what etcd's messages hold by pointer is allocated together with
-// them. A key that several parts name is converted to bytes at each part, unless the caller
-// converts it once to save allocations.
+// them (docs/decisions/allocations.md). A key that several parts name is converted to bytes at
+// each part, unless the caller converts it once to save allocations.
 package txn
 
 import (
