@@ -63,6 +63,9 @@ type fixture struct {
 	holding   *lock.Held
 	stop      chan struct{}
 	bg        sync.WaitGroup
+
+	last    bool // the cell does not run again
+	unclear bool // it has to: see survives
 }
 
 // person is a client with a number in the history.

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/pawl-locks/pawl/test/etcdtest"
 	"github.com/pawl-locks/pawl/test/proof/history"
 )
 
@@ -51,7 +50,7 @@ func TestMatrix(t *testing.T) {
 					for _, p := range phases {
 						if slices.Contains(few[f.name], p.name) {
 							cells++
-							t.Run(f.name+"/"+p.name, func(t *testing.T) { cell(t, c, a.of(f), p) })
+							t.Run(f.name, func(t *testing.T) { runCell(t, c, a.of(f), p) })
 						}
 					}
 				}
@@ -66,21 +65,25 @@ func TestMatrix(t *testing.T) {
 				t.Parallel()
 				c := a.cluster(t, f)
 				for _, p := range phases {
-					t.Run(p.name, func(t *testing.T) { cell(t, c, a.of(f), p) })
+					runCell(t, c, a.of(f), p)
 				}
 			})
 		}
 	}
 }
 
-// cell runs one cell and checks what came of it.
-func cell(t *testing.T, c *etcdtest.Cluster, f fault, p phase) {
-	w := newWorld(t, c, f, strings.Map(func(r rune) rune {
-		if r == ' ' || r == '\'' {
+// nameOf is a lock's name for a cell.
+func nameOf(cell string) string {
+	return strings.Map(func(r rune) rune {
+		if r == ' ' || r == '\'' || r == ',' {
 			return '-'
 		}
 		return r
-	}, fmt.Sprintf("%s.%s", f.name, p.name)))
+	}, cell)
+}
+
+// run runs the cell and checks what came of it.
+func (w *fixture) run(t *testing.T, p phase) {
 	during := p.before(t, w)
 	healed := make(chan struct{})
 	func() {
@@ -92,11 +95,11 @@ func cell(t *testing.T, c *etcdtest.Cluster, f fault, p phase) {
 			}
 		}()
 		during(func() {
-			f.inject(t, w)
+			w.fault.inject(t, w)
 			struck = true
 			go func() { // ends when the fault is healed
 				defer close(healed)
-				time.Sleep(f.duration())
+				time.Sleep(w.fault.duration())
 				w.heal(t)
 			}()
 		})
@@ -124,8 +127,9 @@ func (w *fixture) after(t *testing.T) {
 	close(w.stop)
 	w.bg.Wait()
 	if !w.fault.loses || w.fault.lasts < ttl {
-		assert.NoError(t, w.bystander.Err(), "a session that the fault does not concern; this process itself was late by %v", w.pulse.Between(0, w.rec.Now())/2)
-		assert.NoError(t, w.holding.Err())
+		if w.survives(t, w.bystander.Err(), "a session that the fault does not concern") {
+			assert.NoError(t, w.holding.Err())
+		}
 		_ = w.holding.Release(w.within(t))
 		assert.NoError(t, w.bystander.Close(w.within(t)))
 	}
