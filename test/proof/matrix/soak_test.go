@@ -177,6 +177,7 @@ func (s *soak) next() (f fault) {
 // round has the workers compete while one fault strikes, and checks what came of
 // it.
 func (s *soak) round(t *testing.T) {
+	s.c.FreeQuota(t) // what earlier rounds have written fills it, and then nobody can write any more
 	s.sum.Rounds++
 	f := s.next()
 	if f.lasts == 0 {
