@@ -40,7 +40,7 @@ proof: ## every cell of the matrix, a soak, 10,000 random scenarios from a new s
 	PAWL_MODEL=all PAWL_SIMULATE=10000 PAWL_FIRST_SEED=$$(date +%s) go test -count=1 -p 2 -timeout 45m -v ./test/proof/model ./test/proof/simulate
 	go test -count=1 ./test/proof/history
 	PAWL_SOAK=90s go test -count=1 -timeout 15m -v -run TestSoak ./test/proof/matrix
-	PAWL_MATRIX=all go test -count=1 -timeout 40m -parallel 8 -run TestMatrix ./test/proof/matrix
+	PAWL_MATRIX=all go test -count=1 -timeout 40m -parallel 10 -run TestMatrix ./test/proof/matrix
 
 soak: ## an hour of faults and pauses; then the fleets, 20,000 random scenarios, all tests again and again
 	PAWL_SOAK=1h PAWL_SOAK_PAGE=$(CURDIR)/docs/results/reliability.md go test -count=1 -timeout 90m -v -run TestSoak ./test/proof/matrix
