@@ -15,9 +15,9 @@
 //  4. Every call is back within its context's end plus 100 ms, and what the
 //     machine itself was late.
 //  5. A session of 10 s lives through every fault of a single member, and
-//     through everything that is shorter than it. If it does not, and the process, which
-//     contains the members, was itself late by 2 s or more, the cell shows nothing, and
-//     runs again, three times at most.
+//     through everything that is shorter than it. If it does not, and this process was
+//     itself late by 2 s or more, because the machine has too much to do, the cell shows
+//     nothing, and runs again, three times at most.
 //  6. A loss that the oracle saw is noticed within the session's TTL.
 //  7. After the heal the lock can be taken, and when the clients have closed no
 //     key and no lease of theirs is left.

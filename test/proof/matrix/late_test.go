@@ -10,8 +10,8 @@ import (
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
-// tooLate is by how much this process, which contains the members too, may be late in a cell, in
-// total, for the cell to show whether a session survives its fault.
+// tooLate is by how much this process may be late in a cell, in total, for the cell to show whether
+// a session survives its fault. The members are processes of the same machine, and as late.
 const tooLate = ttl / 5
 
 // runs is how often a cell runs at most, until it shows that.
