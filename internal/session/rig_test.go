@@ -45,13 +45,15 @@ func newRig(t *testing.T, fake *etcdfake.Cluster) *rig {
 	return &rig{fake, t, newHost(t, fake, "ns")}
 }
 
-// newHost is a client of its own; it is closed at the end of the test.
+// newHost is a client of its own, with connections to all members, so that delays that a test
+// sets do not delay these. It is closed at the end of the test.
 func newHost(t *testing.T, fake *etcdfake.Cluster, namespace string, opts ...grpc.DialOption) Host {
 	t.Helper()
 	c, err := cluster.Dial(context.Background(), cluster.Config{
 		Endpoints: fake.Endpoints(), DialOptions: append(opts, fake.DialOption()),
 	})
 	require.NoError(t, err)
+	synctest.Wait()
 	h := Host{Cluster: c, Together: together.New(c), Watches: watcher.New(c), Cleanup: &cleanup.Group{}, Renewals: new(Renewals), Namespace: namespace}
 	t.Cleanup(func() {
 		h.Cleanup.Close(2 * time.Second)
