@@ -54,9 +54,11 @@ class Lock {
   #ended = '';
   #lost = '';
   #known = null;
+  #maxHold;
 
-  constructor(session, id, names) {
+  constructor(session, id, names, maxHold) {
     this.#session = session;
+    this.#maxHold = maxHold;
     this.id = id;
     this.name = names.join(', ');
     this.names = names;
@@ -67,8 +69,13 @@ class Lock {
 
   /** held compares the clock, and does no I/O. */
   held() {
-    if (!this.#ended && (!this.#sent || since(now(), this.#sent) >= this.#valid)) this.#ended = 'EXPIRED'; // what has ended stays ended
+    if (!this.#ended && (!this.#sent || since(now(), this.#sent) >= this.#valid)) this.#ended = this.#bound(); // what has ended stays ended
     return this.#ended === '';
+  }
+
+  /** bound says what ended the belief, as far as the client can tell: MAX_HOLD if the hold's limit comes before the end of the TTL. */
+  #bound() {
+    return this.#sent && this.#maxHold && since(this.#sent, this.#known) + this.#session._ttl >= this.#maxHold ? 'MAX_HOLD' : 'EXPIRED';
   }
 
   /** check throws LockLost unless it is held; it does no I/O. */
@@ -213,7 +220,7 @@ class Session {
   }
 
   async _acquire(names, timeout, more) {
-    const lock = new Lock(this, newId(), names);
+    const lock = new Lock(this, newId(), names, more.maxHoldMs);
     const body = { session: this._id, requestId: lock.id, names, owner: this._owner, ttlMs: this._ttl, ...more };
     if (this._bind) body.bind = true;
     const end = now().steady + timeout;

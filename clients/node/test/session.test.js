@@ -192,6 +192,30 @@ for (const [known, rows, result, why] of [
   }));
 }
 
+for (const [maxHold, waited, renewed, why] of [
+  [400, 0, 0, 'MAX_HOLD'],
+  [401, 0, 0, 'EXPIRED'],
+  [10400, 0, 10000, 'MAX_HOLD'],
+  [10401, 0, 10000, 'EXPIRED'],
+  [10400, 10000, 0, 'EXPIRED'],
+  [10400, 10000, 10000, 'MAX_HOLD'],
+]) {
+  test(`what ends a belief of a lock held after ${waited} ms, renewed after ${renewed}, with a limit of ${maxHold} and a TTL of 400: ${why}`, within(async (w) => {
+    w.answers.Acquire = (body) => {
+      w.passBy(waited);
+      return [200, { state: 'HELD', lock: held(body.requestId) }];
+    };
+    const lock = await w.session.acquire('n', { maxHold });
+    w.passBy(renewed);
+    w.answers.Renew = () => [200, { locks: [held(lock.id)] }];
+    await w.renewals(3);
+    w.passBy(VALID);
+    await w.renewals(3);
+    assert.throws(() => lock.check(), { name: 'LockLost', why });
+    await assert.rejects(lock.release(), { name: 'LockLost', why });
+  }));
+}
+
 test('it stops believing before a Release is sent', within(async (w) => {
   const lock = await w.session.acquire('n');
   const believed = [];

@@ -72,7 +72,7 @@ class _Instant:
 class Lock:
     """One acquisition of a lock or of several at once, or one term of an election."""
 
-    def __init__(self, session: "Session", request_id: str, names: List[str]) -> None:
+    def __init__(self, session: "Session", request_id: str, names: List[str], max_hold: int) -> None:
         self.name = ", ".join(names)
         self.names = names
         self.token = 0
@@ -85,6 +85,7 @@ class Lock:
         self._id = request_id
         self._sent = _Instant()
         self._valid = 0
+        self._max_hold = max_hold
         self._ended = ""
         self._lost = ""
         self._known: Optional[_Instant] = None
@@ -105,8 +106,13 @@ class Lock:
             return "another process acquired it"
         with self._guard:
             if not self._ended and _Instant().since(self._sent) >= self._valid:
-                self._ended = "EXPIRED"  # what has ended stays ended
+                self._ended = self._bound()  # what has ended stays ended
             return self._ended
+
+    def _bound(self) -> str:
+        """What ended the belief, as far as the client can tell: MAX_HOLD if the hold's limit comes before the end of the TTL."""
+        until = self._sent.since(self._known or self._sent) + int(self._session._ttl * 1e9)
+        return "MAX_HOLD" if 0 < self._max_hold <= until else "EXPIRED"
 
     def _believe(self, sent: _Instant, answer: Dict[str, Any]) -> None:
         valid = int(answer.get("validForMs", "0")) * 1_000_000
@@ -120,7 +126,7 @@ class Lock:
                 self._sent, self._valid = sent, valid
             elif not self._ended:
                 if now.since(self._sent) >= self._valid:
-                    self._ended = "EXPIRED"
+                    self._ended = self._bound()
                 elif now.since(sent) - valid < now.since(self._sent) - self._valid:
                     self._sent, self._valid = sent, valid
 
@@ -278,7 +284,7 @@ class Session:
     def _acquire(self, names: List[str], timeout: Optional[float], more: Dict[str, Any]) -> Optional[Lock]:
         if os.getpid() != self._pid:
             raise Error("invalid_argument", "the session is another process's")
-        lock = Lock(self, secrets.token_hex(16), names)
+        lock = Lock(self, secrets.token_hex(16), names, more.get("maxHoldMs", 0) * 1_000_000)
         body = {"session": self._id, "requestId": lock._id, "names": names, "owner": self._owner, "ttlMs": int(self._ttl * 1000), **more}
         if self._bind:
             body["bind"] = True

@@ -144,6 +144,39 @@ class BeliefTest(unittest.TestCase):
     def test_what_pawld_knows_goes_before_what_ended_a_belief(self):
         self.is_told([{"state": "LOST", "why": "MAX_HOLD"}], {"why": "MAX_HOLD"}, "MAX_HOLD")
 
+    def ends(self, max_hold, waited, renewed, why):
+        """What ends a belief of a lock that was held and renewed after so many seconds, with a TTL of 0.4."""
+        def acquire(body):
+            self.pass_by(waited * SECOND)
+            return 200, {"state": "HELD", "lock": held(body["requestId"])}
+
+        self.pawld.answers["Acquire"] = acquire
+        lock = self.session.acquire("n", max_hold=max_hold)
+        self.pass_by(renewed * SECOND)
+        self.pawld.answers["Renew"] = lambda body: (200, {"locks": [held(lock._id)]})
+        self.await_renewals(3)
+        self.pass_by(VALID)
+        self.await_renewals(3)
+        for call in lock.check, lock.release:
+            with self.assertRaises(pawld.LockLost) as lost:
+                call()
+            self.assertEqual(lost.exception.why, why)
+
+    def test_what_ends_a_belief_is_the_limit_of_a_hold_that_comes_before_its_ttl(self):
+        self.ends(0.4, 0, 0, "MAX_HOLD")
+
+    def test_what_ends_a_belief_is_its_ttl_where_the_limit_comes_later(self):
+        self.ends(0.401, 0, 0, "EXPIRED")
+
+    def test_what_ends_a_belief_is_the_limit_where_it_comes_before_what_was_renewed(self):
+        self.ends(10.4, 0, 10, "MAX_HOLD")
+
+    def test_what_ends_a_belief_is_the_ttl_that_was_renewed_where_the_limit_comes_later(self):
+        self.ends(10.401, 0, 10, "EXPIRED")
+
+    def test_what_ends_a_belief_counts_a_limit_from_when_the_lock_was_held(self):
+        self.ends(10.4, 10, 0, "EXPIRED")
+
     def test_it_stops_believing_before_a_release_is_sent(self):
         lock = self.session.acquire("n")
         believed = []
