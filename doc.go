@@ -1,11 +1,11 @@
 // Package pawl is the connection and the session of a lock and leader-election
-// library on etcd, for programs in which a double hold would cost data.
+// library on etcd, for programs that would lose data if two of them held one lock.
 //
 // A Client is a connection to one etcd cluster. A Session is a lease on it that
 // is kept alive, and which any number of locks and elections share: package
-// lock takes locks on a session, package elect campaigns on one. Every
-// acquisition has a fencing token that only ever goes up; package fencing and
-// its guards let storage refuse an old one.
+// lock acquires locks on a client or a session, package elect campaigns on one. Every
+// acquisition has a fencing token, greater than every earlier one of the name;
+// package fencing and its guards let storage refuse an old one.
 //
 //	client, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{"127.0.0.1:2379"}})
 //	if err != nil {

@@ -1,4 +1,4 @@
-// Package elect elects a leader on etcd: one that learns when it leads no more,
+// Package elect elects a leader on etcd: one that learns when it no longer leads,
 // that comes with a fencing token, and that anybody can observe.
 //
 // [Run] is the loop that everyone otherwise writes by hand:
@@ -8,8 +8,8 @@
 //			return serve(ctx, t.Token()) // until ctx ends
 //		})
 //
-// [Election.Campaign] is one campaign on a session of the caller's own, and a
-// [Term] is what it wins. [LeaderOf] and [Observe] report who leads, to anyone who may
+// [Election.Campaign] is one campaign, on the client's session or on one of the caller's own,
+// and a [Term] is what it wins. [LeaderOf] and [Observe] report who leads, to anyone who may
 // read, without a session and without writing anything.
 //
 // # What it guarantees
@@ -67,7 +67,7 @@
 //
 //	ErrNoLeader                  LeaderOf: nobody leads
 //	ErrBusy                      TryCampaign: another leads or is a candidate
-//	ErrLost and one cause        it was a term and is not:
+//	ErrLost and one cause        the term was won, and is lost:
 //	  lease.ErrExpired             renewals were not confirmed in time, by our clock
 //	  lease.ErrRevoked             the lease is gone at the server
 //	  lease.ErrClosed              this process closed or detached the session, or the client

@@ -2,7 +2,8 @@
 //
 // A lock service cannot stop a holder that was paused between its last check of the lock and
 // its write; only the storage that receives the write can. So every holding of a lock has a
-// Token, greater than the tokens of all earlier holders of that name. (The tokens of two names
+// Token, greater than the tokens of all earlier exclusive holders of that name, or of that slot
+// of a semaphore. (The tokens of two names
 // may be equal, and are unrelated.) The holder sends it with its writes, and a guard at the
 // storage refuses a token below the highest that it has seen for the resource.
 //

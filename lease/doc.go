@@ -8,8 +8,9 @@
 //
 // # Why a session has ended
 //
-//	ErrExpired  the deadline passed unconfirmed; its text names the last failure
-//	ErrRevoked  the server says that the lease, or the session key, is gone
+//	ErrExpired  the deadline passed before a renewal was confirmed; its text names the last failure
+//	ErrRevoked  the server says that the lease, or the session key, is gone, or that somebody
+//	            rewrote the session key, as a takeover does
 //	ErrClosed   this process ended it: Close, Detach, or the client's Close
 //	(an error that matches pawl.ErrClusterChanged)  another cluster answers
 //

@@ -7,11 +7,12 @@ import (
 )
 
 // Why a session has ended. The error of Session.Err matches exactly one of them, or
-// pawl.ErrClusterChanged.
+// pawl.ErrClusterChanged, or, for a session of elect.Run, elect.ErrOverrun.
 var (
 	// ErrExpired: renewals were not confirmed in time, according to this process's own clock.
 	ErrExpired = errors.New("lease expired by our own clock")
-	// ErrRevoked: the server answered that the lease is gone.
+	// ErrRevoked: the server answered that the lease, or the session key, is gone, or that
+	// somebody rewrote the session key, as a takeover does.
 	ErrRevoked = errors.New("lease is gone at the server")
 	// ErrClosed: this process ended it, by Session.Close, Detach or
 	// Client.Close.

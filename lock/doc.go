@@ -19,8 +19,8 @@
 //     together, in the same order: one that came after a waiter for exclusive mode waits for
 //     that waiter. A Semaphore's slots are also taken in order, one at a time.
 //  3. Tokens: Held.Token is the create revision of Held.Key, and strictly greater
-//     than that of every earlier holder of the name; each of several shared holders has its
-//     own.
+//     than that of every earlier exclusive holder of the name. Each of several shared holders
+//     has its own. A Permit's is greater than that of every earlier holder of its slot.
 //  4. Loss is reported: when the session has ended, when the key was deleted, or
 //     overwritten by somebody else, or the lock was held for longer than Options.MaxHold, Err
 //     returns that, with one final cause, the Context is cancelled with it, and Done is
@@ -50,7 +50,7 @@
 //
 //	ErrBusy                      TryAcquire: another holds or waits
 //	ErrKind                      a lock on a semaphore's name, or the other way round
-//	ErrLost and one cause        it was held and is not:
+//	ErrLost and one cause        it was held, and is lost:
 //	  lease.ErrExpired             renewals were not confirmed in time, by our clock
 //	  lease.ErrRevoked             the lease is gone at the server
 //	  lease.ErrClosed              this process closed or detached the session, or the client

@@ -21,7 +21,7 @@
 //  1. Every change of the watched keys from the first revision on is yielded once, in the order of
 //     revisions, except those in a gap.
 //  2. A watch resumes where it was after the loss of members, leaders, connections and auth tokens.
-//     It leaves a member that is silent within 8 s.
+//     If a member is silent, it leaves it within 8 s.
 //  3. A gap is yielded in its position, as an Event with Gap, and the watch continues after it.
 //  4. The sequence ends after an error, or when the consumer breaks, and in no other way.
 //  5. A slow consumer loses nothing unless the cluster compacts it. At most 4,096 changes or 16 MiB

@@ -3,7 +3,7 @@ package watch
 // Options say what is watched. The zero Options watch one key, from now on, without values.
 type Options struct {
 	Prefix bool  // all keys that begin with the key; an empty one: all keys
-	From   int64 // the first revision; 0: the one after the cluster's present one, as the sequence begins
+	From   int64 // the first revision; 0: the one after the cluster's current revision when the sequence begins
 	Values bool  // yield the values that are put
 }
 

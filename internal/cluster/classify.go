@@ -136,8 +136,8 @@ func IsCode(err error, code codes.Code) bool {
 	return s != nil && s.Code() == code
 }
 
-// IsFinal reports whether every member would answer the request as err says, now and later: sending
-// it again is pointless.
+// IsFinal reports whether another member would answer as err says, so that sending the request
+// there is pointless. A refused token is final too, although a new token may help.
 func IsFinal(err error) bool {
 	_, n := classify(err)
 	return n != elsewhere

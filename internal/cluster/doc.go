@@ -5,11 +5,11 @@
 //
 //  1. Every endpoint has a connection of its own, with its own TLS server name. One member's
 //     failure, slowness or certificate never affects another's. Once anything in the configuration
-//     demands TLS, no connection goes without it, to an advertised address neither.
+//     demands TLS, no connection goes without it, not even one to an advertised address.
 //  2. Everything sent carries "hasleader", so that a member without a leader says so at once, and
 //     the current auth token. Tokens are fetched once for all callers, hedged over members as a renewal
-//     is, paced, and fetched again when they have ended. A member that alone refuses a token is graded
-//     down, and nobody logs in again because of it.
+//     is, paced, and fetched again when they have ended. A member that alone refuses a token is avoided
+//     for a while, and nobody logs in again because of it.
 //  3. The outcome of a failed write is one of two. NotApplied needs evidence: every request that left
 //     for it is known to have ended, without a stream or with a status that the server gives only when
 //     nothing was applied. Everything else is Unknown, whatever interceptors of the user's do. So is a
@@ -18,7 +18,7 @@
 //  4. A request that may have been applied is sent again only where its sender declared a second
 //     copy harmless (Always).
 //  5. A try is one sending of a request to one member. Every try has a bound of its own, and so have
-//     all tries together, with context.Background() too. A call returns when its context ends, or Grace
+//     all tries together, even with context.Background(). A call returns when its context ends, or Grace
 //     later where it still has something to send. A bound that passed does not match context.DeadlineExceeded.
 //  6. Only answers of the pinned cluster are taken. A linearizable answer whose revision is below
 //     the highest one that had been received when its request was sent ends the Cluster with

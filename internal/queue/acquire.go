@@ -59,7 +59,7 @@ func AcquireAll(ctx context.Context, s *session.Session, r Request, q Queue, mor
 }
 
 // acquire registers the acquisition with the session before it sends anything, so that requests
-// under way are cancelled at once when the session ends, or later when its own key is deleted.
+// under way are cancelled at once when the session ends or its own key is deleted.
 func (a *Acquisition) acquire(ctx context.Context, r Request) error {
 	ctx, cancel := context.WithCancel(ctx)
 	a.callers.acquiring(cancel)

@@ -21,7 +21,7 @@
 //     then it blocks the keys behind it. Such keys of one session are deleted together.
 //  2. An acquisition is held only after evidence, followed by a reading of the clock (A2,
 //     T3). Either a linearizable answer, at a revision not older than its own key, showed
-//     its own key, on the unchanged session, with nothing created before it; or the release
+//     its own key, on the unchanged session, with no key in its way created before it; or the release
 //     of its predecessor put a handoff on its own key, in one transaction that found both
 //     keys. state/evidence.go has each kind.
 //  3. A waiter watches its predecessor and its own key, from the revisions at which they
@@ -29,7 +29,7 @@
 //     (A3). If its context never ends it waits as long as its session is valid: a
 //     request's time limit does not end the wait. A release wakes one waiter.
 //  4. Waiting never rests on a watch alone: each of the session's confirmed renewals, four
-//     in a TTL and on changing members, also reads whether the two keys still exist as they
+//     or five in a TTL and on changing members, also reads whether the two keys still exist as they
 //     were seen (A4). Compaction does not lose the position.
 //  5. An enqueue whose answer was lost is settled by a transaction that finds whether the
 //     key was put, and in either case makes it impossible for a late copy to be applied;

@@ -86,10 +86,10 @@ func (q Queue) inTheWay() []span {
 }
 
 // lastInTheWay reads, in each span in the way, the last-created key whose create revision is at
-// most below; below 0: no bound.
-func (q Queue) lastInTheWay(below int64) (ops []*pb.RequestOp) {
+// most most; 0: no bound.
+func (q Queue) lastInTheWay(most int64) (ops []*pb.RequestOp) {
 	for _, s := range q.inTheWay() {
-		ops = append(ops, txn.LastBetween(s.from, s.to, below))
+		ops = append(ops, txn.LastBetween(s.from, s.to, most))
 	}
 	return ops
 }

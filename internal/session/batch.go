@@ -109,7 +109,7 @@ func (b *batcher) next() (at time.Time) {
 }
 
 // take removes and returns the candidates to be sent at now, the first due first. It removes,
-// but does not return, those that are due already or too soon: they are renewed alone.
+// but does not return, those whose due time has passed or is too near for a batch: they renew alone.
 func (b *batcher) take(now time.Time) (all []*candidate) {
 	rest := b.waiting[:0]
 	for _, c := range b.waiting {

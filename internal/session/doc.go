@@ -1,7 +1,7 @@
 // Package session is the engine of a session: it grants an etcd lease, renews it, and reports
 // at any moment whether what is held on it is still valid.
 //
-// Users know it as pawl.Session, and themselves write only lease.Options and lease.Handle.
+// Users know it as pawl.Session, and pass only lease.Options and lease.Handle.
 // The rest is for the packages of this module that put keys on a session's lease.
 //
 // # What it guarantees
@@ -19,15 +19,16 @@
 //     goroutine is trusted to have run (T3).
 //  4. What has ended stays ended. The first goroutine to see that the deadline has passed,
 //     even the handler of a late answer, ends the session for good (T4).
-//  5. Renewals begin at a quarter of the TTL, each with a stream to itself, and
+//  5. Renewals begin at a quarter of the TTL, each alone on its stream while it is under way, and
 //     consecutive ones on different members. Another member joins a renewal that is slow,
 //     so that no single member, connection or stream can end a session (N2, N3). Sessions
 //     of one client whose renewals are due together send them earlier, in a batch, on one
 //     stream and with one read. A batch delays no session: one that it has not renewed
 //     when its renewal is due renews as if there had been no batch (N4).
-//  6. A session ends in three ways only: Close or Detach, the server's answer
-//     that the lease is gone, the deadline (N5). A changed cluster ends all
-//     sessions of its client (K4). The first cause is final.
+//  6. A session ends when it is closed or detached, when the server says that its lease or
+//     its key is gone or was rewritten, when its deadline has passed (N5), when its cluster
+//     has changed (K4), or when Abandon ends it. No failed renewal alone ends it. The first
+//     cause is final.
 //  7. A session that ends is marked first, then its dependents are notified, then
 //     what it left at the server is removed in the background (H1).
 //  8. Detach hands the lease to another process; a Handle can be taken over
@@ -43,8 +44,9 @@
 //
 // # Failures
 //
-//	ErrExpired  the deadline passed unconfirmed; its text names the last failure
-//	ErrRevoked  the server says that the lease, or the session key, is gone
+//	ErrExpired  the deadline passed before a renewal was confirmed; its text names the last failure
+//	ErrRevoked  the server says that the lease, or the session key, is gone, or that somebody
+//	            rewrote the session key, as a takeover does
 //	ErrClosed   this process ended it: Close, Detach, or the client's Close
 //	(an error that matches pawl.ErrClusterChanged)  another cluster answers
 //

@@ -4,7 +4,7 @@
 // client and server a request costs more than the writes in it, so fewer requests carry more
 // writes.
 //
-// docs/decisions/together.md says why, and on which behavior of etcd it rests.
+// docs/decisions/together.md says why, and on which behaviour of etcd it rests.
 //
 // # What it guarantees
 //

@@ -130,8 +130,8 @@ func (l *lanes) silent() *cluster.Member {
 	return nil
 }
 
-// least is the minimum of the values of at least a recent time, and at most twice of it. A
-// server under load answers few requests as fast as the network allows, so the time is long.
+// least is the minimum of the values of the last five to ten seconds. A server under load
+// answers few requests as fast as the network allows, so the time is long.
 type least struct {
 	since     time.Time // when now began
 	now, last time.Duration

@@ -6,7 +6,8 @@ import "github.com/pawl-locks/pawl/internal/keys"
 // evidence, and nothing else makes an acquisition the owner.
 //
 //  1. The enqueue's own transaction read the queue after its put, and found nothing in the
-//     way of its own key (Enqueued, with Whole set).
+//     way of its own key (Enqueued, with Whole set). Package queue reads the answer in
+//     enqueued (enqueue.go).
 //  2. A query found its own key's create revision and the session key's modification
 //     revision as we know them, and read no key in its way that was created earlier, at a
 //     revision not below its own key's (Answered, without a predecessor). Package queue
@@ -14,9 +15,10 @@ import "github.com/pawl-locks/pawl/internal/keys"
 //     such a query if it reads all of that; its answer is read in settledFirst (internal/queue/settle.go).
 //  3. The predecessor's release put a handoff on its own key, in the transaction that
 //     deleted the predecessor, and found its own key there. The predecessor was the
-//     holder until then, so nothing created earlier is left (handedOff).
+//     holder until then, so nothing created earlier is left (handedOff). The watch's event
+//     is read in ownChanged (watching.go).
 //  4. A take put the key of a free slot, and in the same transaction found its own key in
-//     the turnstile and deleted it (rule SM1; took).
+//     the turnstile and deleted it (rule SM1; took). Its answer is read in take (semaphore.go).
 //  5. The process that took the session over made a query as in 2 about a key that its
 //     predecessor held (rule N6; Resumed). Its answer is read in resumed (resume.go).
 //
