@@ -1,6 +1,6 @@
-# "make check" is what to run before a change is offered; .ci/run is all of it.
+# "make check" is what to run before a change is offered; .ci/run is what runs for each change.
 
-.PHONY: help quick check test race fuzz bench proof soak soak-full restarts trial compat mutants compare performance scale screenshots tidy proto release-test release api man demo ci
+.PHONY: help quick check test race fuzz bench proof soak soak-full restarts trial compat outside mutants compare performance scale screenshots tidy proto release-test release api man demo ci
 
 SHORT = 5s # of each fuzz target
 LONG = 2m
@@ -9,12 +9,12 @@ VERSION = v0.0.0-dev
 help: ## lists the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
-quick: ## the lane for a change in hand, under two minutes: formatting, vet, imports, the engine's tests
+quick: ## quick checks while you work, under two minutes: formatting, vet, imports, the engine's tests
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
 	go vet ./... ./cmd/pawl/...
 	go test -short . ./lock ./elect ./lease ./kv ./watch ./fencing ./internal/...
 
-check: ## what to run before a change is offered: formatting, vet, staticcheck, imports, race, a short fuzz
+check: ## what to run before a change is offered: formatting, vet, staticcheck, imports, a user's program, the API, race, a short fuzz
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; exit 1; }
 	go vet work
 	.ci/staticcheck
@@ -24,25 +24,25 @@ check: ## what to run before a change is offered: formatting, vet, staticcheck, 
 	go test -race -timeout 20m work
 	.ci/fuzz $(SHORT)
 
-test: ## what the README says
+test: ## all tests of the workspace, as in the README
 	go test work
 
-race: ## all tests under the race detector
+race: ## all tests of the workspace under the race detector
 	go test -race -timeout 20m work
 
-fuzz: ## each target for LONG
+fuzz: ## each fuzz target of the workspace for LONG
 	.ci/fuzz $(LONG)
 
-bench: ## all benchmarks, ten times each, for benchstat
+bench: ## the benchmarks of the workspace, ten times each, for benchstat
 	go test -run '^$$' -bench . -benchmem -count=10 work
 
-proof: ## every cell of the matrix, a soak, 10,000 random scenarios from a new seed: half an hour
+proof: ## the whole model, every cell of the matrix, a soak, 10,000 random scenarios from a new seed: about half an hour
 	PAWL_MODEL=all PAWL_SIMULATE=10000 PAWL_FIRST_SEED=$$(date +%s) go test -count=1 -p 2 -timeout 45m -v ./test/proof/model ./test/proof/simulate
 	go test -count=1 ./test/proof/history
 	PAWL_SOAK=90s go test -count=1 -timeout 15m -v -run TestSoak ./test/proof/matrix
 	PAWL_MATRIX=all go test -count=1 -timeout 40m -parallel 10 -run TestMatrix ./test/proof/matrix
 
-soak: ## an hour of faults and pauses; then the fleets, 20,000 random scenarios, all tests again and again
+soak: ## an hour of faults and pauses; then the fleets, 20,000 random scenarios, the library's tests twenty times with the race detector
 	PAWL_SOAK=1h PAWL_SOAK_PAGE=$(CURDIR)/docs/results/reliability.md go test -count=1 -timeout 90m -v -run TestSoak ./test/proof/matrix
 	go test -count=1 -timeout 60m -run Fleet ./test/stores/fleet -fleet 2m
 	cd fencing/blobfence/s3blob && GOWORK=off go test -count=1 -timeout 60m -run Fleet . -fleet 2m
@@ -67,6 +67,13 @@ trial: ## workers in Python under pawld, while all of it is killed at random, fo
 compat: ## locks, elections and sessions against etcd 3.6, 3.5 and Debian's 3.4
 	.ci/compat
 
+outside: ## all tests of the root at its lowest versions, and of the four modules outside the workspace; .ci/run has a part of the first, and two of the four
+	GOWORK=off go vet ./...
+	GOWORK=off go test ./...
+	for module in fencing/blobfence/s3blob test/alerts test/peers/interop/etcdctl test/recipes; do \
+		(cd $$module && GOWORK=off go vet ./... && GOWORK=off go test ./...) && .ci/staticcheck $$module || exit; \
+	done
+
 mutants: ## plants faults in the code, and shows which test notices each
 	go run ./test/proof/mutants -o docs/results/reliability.md
 
@@ -88,7 +95,7 @@ tidy: ## go.mod and go.sum of every module
 proto: ## Go code of proto/, with the compiler and plugins that tools/go.mod names
 	cd tools && GOWORK=off go run ./protogen
 
-release-test: ## that a release has in it what it is to have: minutes, the first time
+release-test: ## checks that a release contains what it should: takes minutes the first time
 	PAWL_RELEASE=1 go test -count=1 -run TestARelease ./tools/release
 
 release: ## binaries, Debian packages, images and checksums of VERSION, into ./dist
@@ -103,5 +110,5 @@ man: ## man pages of the command, into ./man
 demo: ## the lock at work on an embedded etcd
 	go run ./cmd/pawl demo
 
-ci: ## everything that is checked before a change is taken
+ci: ## what runs for each change; it is to take at most 25 minutes on two cores
 	.ci/run
