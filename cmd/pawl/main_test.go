@@ -117,6 +117,7 @@ func beginWith(t *testing.T, endpoint, name string, args ...string) *program {
 // beginAs starts a program as a user.
 func beginAs(t *testing.T, user int, endpoint, name string, args ...string) *program {
 	t.Helper()
+	racedetector.Sample(t)
 	p := &program{cmd: exec.Command(name, args...), stderr: &strings.Builder{}, tmp: t.TempDir()}
 	p.cmd.Env = append(os.Environ(), "ETCDCTL_ENDPOINTS="+endpoint, "TMPDIR="+p.tmp)
 	p.cmd.Stderr = p.stderr

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -51,6 +52,7 @@ func startShell(t *testing.T) *shell {
 // starts is gone at the test's end.
 func startTerminal(t *testing.T, etcd *etcdtest.Server, name string, args ...string) *shell {
 	t.Helper()
+	racedetector.Sample(t)
 	s := &shell{t: t, etcd: etcd, dir: t.TempDir(), mark: t.Name() + strconv.FormatInt(time.Now().UnixNano(), 36)}
 	s.cmd = exec.Command(name, args...)
 	s.cmd.Dir = s.dir

@@ -157,9 +157,9 @@ func TestABodyThatTricklesInIsRefused(t *testing.T) {
 	t.Parallel()
 	p := start(t, etcdtest.Start(t), "")
 	c := dialed(t, "unix", p.socket, nil)
+	begin := time.Now()
 	_, err := io.WriteString(c, "POST /pawl.v1.Locks/Leader HTTP/1.1\r\nHost: pawl\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
 	require.NoError(t, err)
-	begin := time.Now()
 	go func() { // ends with the connection
 		for err := error(nil); err == nil; time.Sleep(200 * time.Millisecond) {
 			_, err = io.WriteString(c, " ")

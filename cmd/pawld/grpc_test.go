@@ -82,7 +82,7 @@ func TestEachProtocolHasAllCalls(t *testing.T) {
 	session, id := hex32(1), hex32(2)
 	var token int64
 	for name, c := range clients {
-		acquired, err := c.Acquire(ctx, connect.NewRequest(&pb.AcquireRequest{Session: session, RequestId: id, Names: []string{"x"}, Mode: pb.Mode_EXCLUSIVE}))
+		acquired, err := c.Acquire(ctx, connect.NewRequest(&pb.AcquireRequest{Session: session, RequestId: id, Names: []string{"x"}, Mode: pb.Mode_EXCLUSIVE, WaitMs: 5000}))
 		require.NoError(t, err, name)
 		require.Equal(t, pb.State_HELD, acquired.Msg.State, name)
 		if token == 0 {

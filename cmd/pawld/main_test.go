@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -126,6 +127,7 @@ func ownGroup(cmd *exec.Cmd) {
 
 func beginCmd(t *testing.T, cmd *exec.Cmd) *pawld {
 	t.Helper()
+	racedetector.Sample(t)
 	p := &pawld{t: t, cmd: cmd, done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), "PAWLD_TEST_RUN=1", "ETCDCTL_ENDPOINTS=", "PAWL_NAMESPACE=")
 	p.cmd.Stderr = p
@@ -254,9 +256,21 @@ func lockOf(out object) object { l, _ := out["lock"].(object); return l }
 
 func (p *pawld) hold(session, id int, name string) object {
 	p.t.Helper()
-	out := p.call("Acquire", object{"session": hex32(session), "requestId": hex32(id), "names": []string{name}, "mode": "EXCLUSIVE", "ttlMs": 3000, "waitMs": 5000})
-	require.Equal(p.t, "HELD", out["state"], out)
-	return lockOf(out)
+	return p.acquire(object{"session": hex32(session), "requestId": hex32(id), "names": []string{name}, "mode": "EXCLUSIVE", "ttlMs": 3000, "waitMs": 5000})
+}
+
+// acquire calls Acquire until it holds. A pawld that has just begun may need longer for its first
+// session than it parks a call.
+func (p *pawld) acquire(body object) object {
+	p.t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; {
+		out, err := p.patient("Acquire", body)
+		require.NoError(p.t, err)
+		if out["state"] == "HELD" {
+			return lockOf(out)
+		}
+		require.True(p.t, out["state"] == "WAITING" && time.Now().Before(end), out)
+	}
 }
 
 func (p *pawld) locks(session int) (all []object) {

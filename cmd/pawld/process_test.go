@@ -486,8 +486,7 @@ func TestAStateThatCannotBeWrittenBlocksNoLock(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	assert.Equal(t, 1, p.wait())
 	assert.Contains(t, p.said(), "state.json.new")
-	out := start(t, etcd, "").call("Acquire", object{"session": hex32(2), "requestId": hex32(2), "names": []string{"n"}, "mode": "EXCLUSIVE", "try": true})
-	assert.Equal(t, "HELD", out["state"], out)
+	start(t, etcd, "").acquire(object{"session": hex32(2), "requestId": hex32(2), "names": []string{"n"}, "mode": "EXCLUSIVE", "try": true})
 }
 
 // V4: a key is overwritten after pawld has begun to stop, while it waits for a belief. Its removal is
@@ -498,13 +497,10 @@ func TestWhatIsLostWhilePawldStopsIsTheSuccessorsToRemove(t *testing.T) {
 	kv := etcdpb.NewKVClient(etcd.Conn(t))
 	state := filepath.Join(t.TempDir(), "state")
 	p := start(t, etcd, "", "--state-dir", state)
-	held := func(out object) []any {
-		require.Equal(t, "HELD", out["state"])
-		return out["lock"].(object)["keys"].([]any)
-	}
-	set := held(p.call("Acquire", object{"session": hex32(2), "requestId": hex32(2), "names": []string{"b", "c"}, "mode": "EXCLUSIVE", "ttlMs": 4000}))
+	held := func(body object) []any { return p.acquire(body)["keys"].([]any) }
+	set := held(object{"session": hex32(2), "requestId": hex32(2), "names": []string{"b", "c"}, "mode": "EXCLUSIVE", "ttlMs": 4000})
 	began := time.Now()
-	key := []byte(held(p.call("Acquire", object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "ttlMs": 15000}))[0].(string))
+	key := []byte(held(object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "ttlMs": 15000})[0].(string))
 	_, err := kv.DeleteRange(t.Context(), &etcdpb.DeleteRangeRequest{Key: []byte(set[0].(string))})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return p.locks(2)[0]["state"] == "LOST" }, 10*time.Second, 5*time.Millisecond)

@@ -60,7 +60,7 @@ func TestEveryClientPlaysTheScenario(t *testing.T) {
 		"Go over gRPC": func(t *testing.T, socket string) driver {
 			return newProgram(t, "env", driveEnv+"=1", os.Args[0], socket)
 		},
-		"curl": func(t *testing.T, socket string) driver { return newThin(curlCall(t, socket)) },
+		"curl": func(t *testing.T, socket string) driver { return newThin(persistent(curlCall(t, socket))) },
 	} {
 		if racedetector.Short() && name != "Go over gRPC" && name != "curl" { // the daemon's part is the same
 			continue
@@ -132,7 +132,7 @@ const driveEnv = "PAWLD_TEST_DRIVE"
 
 // drive plays what comes on stdin.
 func drive(socket string) {
-	c := newThin(grpcCall(socket))
+	c := newThin(persistent(grpcCall(socket)))
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		var cmd object
 		if err := json.Unmarshal(in.Bytes(), &cmd); err != nil {
@@ -218,6 +218,20 @@ func curlCall(t *testing.T, socket string) caller {
 			return nil, fmt.Errorf("%v: %v", got["code"], got["message"])
 		}
 		return got, nil
+	}
+}
+
+// persistent makes an Acquire again while pawld says that it has no answer from etcd yet, as every
+// client does.
+func persistent(call caller) caller {
+	return func(method string, body object) (object, error) {
+		for end := time.Now().Add(30 * time.Second); ; {
+			out, err := call(method, body)
+			if err == nil || method != "Acquire" || !strings.HasPrefix(err.Error(), "unavailable") || time.Now().After(end) {
+				return out, err
+			}
+			<-time.After(20 * time.Millisecond)
+		}
 	}
 }
 

@@ -115,7 +115,7 @@ func TestMutualTLSSaysWhoAsksAndThePolicyWhatTheyMay(t *testing.T) {
 	}
 	acquire := func(c *http.Client, session int, name string, header ...string) (int, object, error) {
 		return post(c, "https://"+address+"/pawl.v1.Locks/Acquire", marshal(object{
-			"session": hex32(session), "requestId": newID(), "names": []string{name}, "mode": "EXCLUSIVE", "waitMs": 1000,
+			"session": hex32(session), "requestId": newID(), "names": []string{name}, "mode": "EXCLUSIVE", "waitMs": 5000,
 		}), header...)
 	}
 	worker, _, _ := a.issue("worker")

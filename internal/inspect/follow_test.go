@@ -186,8 +186,7 @@ func TestAFollowerOnARealServer(t *testing.T) {
 	fw.reports("reports/daily released (key deleted)")
 	_, err = lock.New(session, "reports/daily", lock.Options{MaxHold: 50 * time.Millisecond}).Acquire(t.Context())
 	require.NoError(t, err)
-	fw.reports("reports/daily acquired")
-	fw.reports("reports/daily lost (forfeited)")
+	fw.reports("reports/daily acquired", "reports/daily lost (forfeited)")
 	h = acquire()
 	fw.reports("reports/daily acquired")
 	p := f.Snapshot().Queues[0].Queue[0]

@@ -1,8 +1,10 @@
 package etcdtest
 
 import (
+	"errors"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
 	"github.com/pawl-locks/pawl/internal/testkit/loopback"
@@ -52,24 +54,34 @@ func (n *peerNetwork) open(m *Member) (*peerGate, error) {
 	return g, nil
 }
 
+// accept serves each connection in a goroutine of its own: to find its owner takes as long as the
+// kernel and a busy machine make it, and others must not wait for that.
 func (n *peerNetwork) accept(g *peerGate) {
 	for {
 		conn, err := g.listener.Accept()
-		if err != nil {
+		switch {
+		case errors.Is(err, net.ErrClosed):
 			return
-		}
-		from := n.ownerOf(conn)
-		if from == nil {
-			_ = conn.Close() // its process is gone already
+		case err != nil:
+			time.Sleep(10 * time.Millisecond) // no file is free, for a moment
 			continue
 		}
-		p, err := n.between(from, g.member)
-		if err != nil {
-			_ = conn.Close()
-			continue
-		}
-		p.Serve(conn)
+		n.wg.Go(func() { n.serve(g, conn) })
 	}
+}
+
+func (n *peerNetwork) serve(g *peerGate, conn net.Conn) {
+	from := n.ownerOf(conn)
+	if from == nil {
+		_ = conn.Close() // its process is gone already
+		return
+	}
+	p, err := n.between(from, g.member)
+	if err != nil {
+		_ = conn.Close()
+		return
+	}
+	p.Serve(conn)
 }
 
 // ownerOf is the member whose process has opened a connection to a gate.

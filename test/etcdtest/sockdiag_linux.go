@@ -26,6 +26,9 @@ func diagnosed(local, remote *net.TCPAddr) (inode string, ok bool) {
 		return "", false
 	}
 	defer unix.Close(fd)
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 1}); err != nil {
+		return "", false
+	}
 	if err := unix.Sendto(fd, diagnose(local, remote), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return "", false
 	}

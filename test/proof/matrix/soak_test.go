@@ -185,6 +185,11 @@ func (s *soak) round(t *testing.T) {
 	}
 	w := &fixture{c: s.c, fault: f, name: fmt.Sprintf("round-%d", s.sum.Rounds), rec: history.NewRecorder(history.Clock), spares: true, struck: map[string]int{}}
 	w.targets = w.name
+	defer func() {
+		if t.Failed() {
+			t.Logf("round %d was: %s for %v", s.sum.Rounds, f.name, f.lasts)
+		}
+	}()
 	oracle, err := clientv3.New(clientv3.Config{Endpoints: direct(s.c), Logger: zap.NewNop(), DialTimeout: 10 * time.Second})
 	require.NoError(t, err)
 	defer func() { _ = oracle.Close() }()

@@ -100,7 +100,7 @@ type pausing struct {
 }
 
 // pauseWork is how long the first holder would work; the time in which it is stopped counts.
-const pauseWork = 500 * time.Millisecond
+const pauseWork = 2 * time.Second
 
 // stopped runs the second part, with a holder in Go.
 func (d *demo) stopped(ctx context.Context) (shown string, err error) {
