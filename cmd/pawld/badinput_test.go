@@ -181,6 +181,15 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
+// ETCDCTL_ENDPOINTS may be set for other programs; a flag is meant.
+func TestEmbedIsRefusedBesideTheFlagEndpointsAlone(t *testing.T) {
+	t.Setenv("ETCDCTL_ENDPOINTS", "127.0.0.1:1")
+	_, err := parse([]string{"--embed"}, io.Discard)
+	require.NoError(t, err)
+	_, err = parse([]string{"--embed", "--endpoints", "127.0.0.1:2"}, io.Discard)
+	assert.ErrorContains(t, err, "--embed and --endpoints are given, want one")
+}
+
 func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -206,7 +215,7 @@ func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
 		{[]string{"--max-sessions", "0"}, "--max-sessions is 0"},
 		{[]string{"--max-connections", "0"}, "--max-connections is 0"},
 		{[]string{"--max-calls", "0"}, "--max-calls is 0"},
-		{[]string{"--max-connections", "100", "--max-calls", "61", "--max-sessions", "10"}, "--max-connections is 100, want 101 or more, which is --max-calls and four times --max-sessions"},
+		{[]string{"--max-connections", "100", "--max-calls", "61", "--max-sessions", "10"}, "--max-connections is 100, want 101 or more, which is --max-calls plus four times --max-sessions"},
 		{[]string{"--policy", many, "--max-locks", "6"}, `policy: identity "uid:1" has locks=7, more than --max-locks, 6`},
 		{[]string{"--policy", many, "--max-sessions", "7"}, `policy: identity "uid:1" has sessions=8, more than --max-sessions, 7`},
 		{[]string{"--listen", "127.0.0.1:0"}, "--listen wants --listen-cert"},
@@ -226,6 +235,7 @@ func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
 		{[]string{"--config", config}, "config:5: want FLAG = VALUE"},
 		{[]string{"--cert", "x"}, "--cert and --key belong together"},
 		{[]string{"--user", "x"}, `--user: no password for "x"`},
+		{[]string{"--embed"}, "--embed and --endpoints are given, want one"},
 	} {
 		p := begin(t, append([]string{"--endpoints", "127.0.0.1:1"}, c.args...)...)
 		assert.NotEqual(t, 0, p.wait(), c.args)
@@ -289,7 +299,7 @@ func TestWithoutEtcdEachCallSaysSo(t *testing.T) {
 	socket := socketPath(t)
 	p := begin(t, "--endpoints", "127.0.0.1:1", "--socket", socket)
 	p.http = unixClient(socket)
-	require.Eventually(t, func() bool { _, err := os.Stat(socket); return err == nil }, 10*time.Second, 5*time.Millisecond)
+	p.waitFor(socket)
 	body := fmt.Sprintf(`{"session":%q,"requestId":%q,"names":["n"],"mode":"EXCLUSIVE","waitMs":500}`, hex32(1), hex32(2))
 	status, out := p.raw("Acquire", body)
 	assert.Equal(t, http.StatusServiceUnavailable, status, out)

@@ -89,6 +89,9 @@ func parse(args []string, stderr io.Writer) (options, error) {
 			return o, err
 		}
 	}
+	if o.embed && fs.Changed("endpoints") { // ETCDCTL_ENDPOINTS may be there for other programs
+		return o, errors.New("--embed and --endpoints are given, want one")
+	}
 	if err := fromEnvironment(fs); err != nil {
 		return o, err
 	}
@@ -101,7 +104,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		}
 		o.user, o.password = name, password
 	}
-	return o, o.check(fs)
+	return o, o.check()
 }
 
 // readConfig sets flags that were not given from a file.
@@ -169,7 +172,7 @@ const (
 )
 
 // check reports options that do not go together.
-func (o options) check(fs *pflag.FlagSet) error {
+func (o options) check() error {
 	tls := o.serverCert != "" || o.serverKey != "" || o.clientCA != ""
 	switch {
 	case o.maxTTL < minTTL || o.maxTTL > mostMaxTTL:
@@ -183,11 +186,9 @@ func (o options) check(fs *pflag.FlagSet) error {
 	case o.calls <= 0:
 		return fmt.Errorf("--max-calls is %d, want more than 0", o.calls)
 	case o.connections < o.calls+4*o.sessions: // half of it is one user's: half of the calls, and for each session a Renew and a Release
-		return fmt.Errorf("--max-connections is %d, want %d or more, which is --max-calls and four times --max-sessions: a session that gets no connection is not renewed, and releases nothing", o.connections, o.calls+4*o.sessions)
+		return fmt.Errorf("--max-connections is %d, want %d or more, which is --max-calls plus four times --max-sessions: a session that gets no connection is not renewed, and releases nothing", o.connections, o.calls+4*o.sessions)
 	case (o.cert == "") != (o.key == ""):
 		return errors.New("--cert and --key belong together")
-	case o.embed && fs.Changed("endpoints") && os.Getenv("ETCDCTL_ENDPOINTS") == "":
-		return errors.New("--embed and --endpoints are given, want one")
 	case o.listen == "" && (tls || o.tokenFile != ""):
 		return errors.New("--listen-cert, --listen-key, --client-ca and --token-file are for --listen")
 	case o.listen == "":
