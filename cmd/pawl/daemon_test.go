@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -152,16 +153,8 @@ func TestTheDoctorFindsADaemonInOrder(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
 	p := startPawld(t, s.Addr(), "--state-dir", onDisk(t))
-	said, code := askDoctor(t, "--daemon", p.socket)
-	for range 4 { // a machine with much to do may make one wait longer
-		if regexp.MustCompile(`took 5\d\dms\n`).MatchString(said) {
-			break
-		}
-		said, code = askDoctor(t, "--daemon", p.socket)
-	}
-	assert.Equal(t, 0, code, said)
 	who := fmt.Sprintf("uid:%d", os.Getuid())
-	for _, want := range []string{
+	lines := []string{
 		`(?m)^ok    socket     \S+: user \S+ and group \S+ may connect$`,
 		`(?m)^ok    state      \S+: is on disk, and outlives a restart$`,
 		`(?m)^ok    live       answers in `,
@@ -171,7 +164,16 @@ func TestTheDoctorFindsADaemonInOrder(t *testing.T) {
 		`(?m)^ok    promise    a lock is valid for 2\.\d+s of a TTL of 3s, from before its request$`,
 		`(?m)^ok    pace       a wait of 500ms took 5\d\dms$`,
 		`0 wrong\n$`,
-	} {
+	}
+	said, code := askDoctor(t, "--daemon", p.socket)
+	for range 4 { // a machine with much to do may make one wait longer, or a promise shorter
+		if !slices.ContainsFunc(lines, func(want string) bool { return !regexp.MustCompile(want).MatchString(said) }) {
+			break
+		}
+		said, code = askDoctor(t, "--daemon", p.socket)
+	}
+	assert.Equal(t, 0, code, said)
+	for _, want := range lines {
 		assert.Regexp(t, want, said)
 	}
 	assert.EqualValues(t, 1, countKeys(t, s), "only pawld's own session is left: the probe was released")

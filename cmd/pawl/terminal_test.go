@@ -64,7 +64,7 @@ func TestCtrlCEndsAShellsLoop(t *testing.T) {
 	for _, c := range []struct{ name, script, shown string }{
 		{"lock", `for i in 1 2 3; do pawl lock loop -- sh -c 'echo works; exec sleep 1000'; done; echo goes-on`, "works"},
 		{"elect", `for i in 1 2 3; do pawl elect loop me -- sh -c 'echo works; exec sleep 1000'; done; echo goes-on`, "works"},
-		{"a wait", `pawl lock loop -- sh -c 'echo held; exec sleep 1000' & sleep 1; for i in 1 2 3; do echo waits; pawl lock loop -- true; done; echo goes-on`, "waits"},
+		{"a wait", `pawl lock loop -- sh -c 'echo held >held; exec sleep 1000' & until test -s held; do sleep 0.05; done; for i in 1 2 3; do echo waits; pawl lock loop -- true; done; echo goes-on`, "waits"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -33,6 +33,7 @@ func TestGRPCsHealthAndReflection(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	p := start(t, etcd, "")
+	p.warm()
 	conn := p.grpc()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -72,6 +73,7 @@ func TestGRPCsHealthAndReflection(t *testing.T) {
 func TestEachProtocolHasAllCalls(t *testing.T) {
 	t.Parallel()
 	p := start(t, etcdtest.Start(t), "")
+	p.warm()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	clients := map[string]pawlv1connect.LocksClient{

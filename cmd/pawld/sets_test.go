@@ -17,6 +17,7 @@ import (
 func TestListSaysHowEachEntryHolds(t *testing.T) {
 	t.Parallel()
 	p := start(t, etcdtest.Start(t), "")
+	p.warm()
 	acquire := func(id int, more object) object {
 		body := object{"session": hex32(1), "requestId": hex32(id), "waitMs": 5000, "owner": "me"}
 		for k, v := range more {
@@ -73,7 +74,7 @@ func TestListNamesNothingOfASetThatThePolicyForbids(t *testing.T) {
 	t.Parallel()
 	etcd := etcdtest.Start(t)
 	all := start(t, etcd, "")
-	all.call("Acquire", object{"session": hex32(1), "requestId": hex32(1), "names": []string{"orders/1", "secret/1"}, "mode": "EXCLUSIVE", "waitMs": 5000})
+	all.acquire(object{"session": hex32(1), "requestId": hex32(1), "names": []string{"orders/1", "secret/1"}, "mode": "EXCLUSIVE", "waitMs": 5000})
 	policy := filepath.Join(t.TempDir(), "policy")
 	require.NoError(t, os.WriteFile(policy, fmt.Appendf(nil, "uid:%d orders/\n", os.Getuid()), 0o600))
 	p := start(t, etcd, "", "--policy", policy)

@@ -41,7 +41,7 @@ func TestPawldServesOnWhileEtcdIsOutOfSpace(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	args := []string{"--state-dir", filepath.Join(t.TempDir(), "state"), "--health", "127.0.0.1:0"}
 	p := start(t, etcd, "", args...)
-	held := p.hold(1, 1, "n")
+	held := p.acquire(object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "ttlMs": 15000, "waitMs": 5000})
 	disarm := noSpace(t, etcd)
 	status, text := p.health("/readyz")
 	assert.Equal(t, http.StatusServiceUnavailable, status)
@@ -75,8 +75,7 @@ func TestASuccessorIsAliveAndNotReadyWhileItTakesOver(t *testing.T) {
 	p := begin(t, args...)
 	p.socket, p.http = socket, unixClient(socket)
 	p.waitFor(socket)
-	held := p.call("Acquire", object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "ttlMs": 15000, "waitMs": 5000})
-	require.Equal(t, "HELD", held["state"])
+	held := p.acquire(object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "ttlMs": 15000, "waitMs": 5000})
 	disarm := noSpace(t, etcd)
 	p.signal(syscall.SIGTERM)
 	p.awaitSaid("etcd is out of space (NOSPACE)")
@@ -100,5 +99,5 @@ func TestASuccessorIsAliveAndNotReadyWhileItTakesOver(t *testing.T) {
 	all := next.locks(1)
 	require.Len(t, all, 1)
 	assert.Equal(t, "HELD", all[0]["state"])
-	assert.Equal(t, lockOf(held)["token"], all[0]["token"])
+	assert.Equal(t, held["token"], all[0]["token"])
 }

@@ -137,7 +137,7 @@ class SessionTest(unittest.TestCase):
         """Else pawld has forgotten it when the release is sent again, and says that it was not held."""
         for row, result in (None, {"released": True}), ({"state": "LOST", "why": "MAX_HOLD"}, {"why": "MAX_HOLD"}):
             with self.subTest(result):
-                session = pawld.Session(self.pawld.path, ttl=3)
+                session = pawld.Session(self.pawld.path, ttl=6)
                 lock = session.acquire("n")
                 session.acquire("m")  # so that renewals go on
                 settled = lambda body: lock._id in body["settled"]

@@ -239,28 +239,37 @@ func TestListReadsSomeNamesAtATime(t *testing.T) {
 		reads = nil
 		return n
 	}
-	code, answer := post(t, url+"List", "{}")
-	require.Equal(t, http.StatusOK, code, answer)
-	assert.Regexp(t, `"n0".*"n8"`, answer)
-	n := atOnce()
-	assert.Greater(t, n, 1)
-	assert.LessOrEqual(t, n, readsOfOne)
-
-	var calls sync.WaitGroup
-	for range 6 {
-		calls.Go(func() { _, _ = post(t, url+"List", "{}") })
+	renew := func() {
+		code, answer := post(t, url+"Renew", `{"session":"0123456789abcdef0123456789abcdef"}`)
+		require.Equal(t, http.StatusOK, code, answer)
 	}
-	calls.Wait()
-	n = atOnce()
-	assert.Greater(t, n, readsOfOne)
-	assert.LessOrEqual(t, n, readsOfAll)
+	for most, try := 0, 1; most <= 1; try++ { // a slow machine may send the second when the first is answered
+		require.Less(t, try, 6, "they are read one by one")
+		renew()
+		code, answer := post(t, url+"List", "{}")
+		require.Equal(t, http.StatusOK, code, answer)
+		assert.Regexp(t, `"n0".*"n8"`, answer)
+		most = atOnce()
+		assert.LessOrEqual(t, most, readsOfOne)
+	}
+	for most, try := 0, 1; most <= readsOfOne; try++ {
+		require.Less(t, try, 6, "all calls together read no more than one")
+		renew()
+		var calls sync.WaitGroup
+		for range 6 {
+			calls.Go(func() { _, _ = post(t, url+"List", "{}") })
+		}
+		calls.Wait()
+		most = atOnce()
+		assert.LessOrEqual(t, most, readsOfAll)
+	}
 	slow.Lift()
 
 	fake.Inject(etcdfake.Rule{
 		Match: func(r etcdfake.Request) bool { return strings.Contains(fmt.Sprint(r.Message), `"n7`) },
 		Err:   status.Error(grpccodes.PermissionDenied, "etcdserver: permission denied"),
 	})
-	code, answer = post(t, url+"List", "{}")
+	code, answer := post(t, url+"List", "{}")
 	assert.Equal(t, http.StatusForbidden, code, answer)
 }
 
