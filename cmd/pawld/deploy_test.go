@@ -34,6 +34,12 @@ var settings = map[string]string{
 		"NoNewPrivileges ProtectSystem ProtectHome PrivateTmp RestrictAddressFamilies MemoryDenyWriteExecute",
 }
 
+// stopWait is how long a stop of pawld may take: while etcd is out of space, twice the longest
+// belief, and time for requests and etcd.
+func stopWait(maxTTL time.Duration) time.Duration {
+	return spaceWait(maxTTL) + 2*maxTTL + 4*shutdownWait
+}
+
 // parseUnit reads a unit file as systemd.syntax(7) says, and refuses what systemd would
 // ignore with a warning.
 func parseUnit(t *testing.T, path string) unit {

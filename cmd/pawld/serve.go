@@ -278,12 +278,6 @@ func (d *daemon) shut() {
 	servers.Wait()
 }
 
-// stopWait is how long end may take: while etcd is out of space, twice the longest belief, and time
-// for requests and etcd.
-func stopWait(maxTTL time.Duration) time.Duration {
-	return spaceWait(maxTTL) + 2*maxTTL + 4*shutdownWait
-}
-
 // spaceWait is how long end goes on serving while etcd is out of space: as long as a successor would
 // go on trying.
 func spaceWait(maxTTL time.Duration) time.Duration { return 2 * maxTTL }

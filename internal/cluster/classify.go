@@ -172,9 +172,6 @@ func IsTooLarge(err error) bool {
 		IsCode(err, codes.ResourceExhausted) && strings.HasPrefix(statusOf(err).Message(), overLimit)
 }
 
-// IsNoLeader reports whether the member that answered had no leader.
-func IsNoLeader(err error) bool { return is(err, rpctypes.ErrGRPCNoLeader) }
-
 // IsTokenRefusal reports whether the request's auth token, or its absence, was refused, so that a
 // new one may help.
 func IsTokenRefusal(err error) bool {

@@ -223,7 +223,7 @@ func TestTheContextsEndEndsThePauseBetweenTries(t *testing.T) {
 		began := time.Now()
 		_, err := c.Txn(ctx, Request{Op: "txn"}, writing())
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		assert.True(t, IsNoLeader(err), "the fault is reported too")
+		assert.True(t, isNoLeader(err), "the fault is reported too")
 		assert.NotErrorIs(t, err, ErrUnknown)
 		assert.Equal(t, 1500*time.Millisecond, time.Since(began))
 	})
@@ -272,7 +272,7 @@ func TestPausesGrowWhenEveryMemberWasTried(t *testing.T) {
 			}
 		})
 		_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
-		require.True(t, IsNoLeader(err))
+		require.True(t, isNoLeader(err))
 		pause := minBackoff
 		for i := 2; i < len(at); i += 2 {
 			within(t, pause/2, pause, at[i].Sub(at[i-1]))
@@ -289,7 +289,7 @@ func TestOnQueriesOneMemberOnce(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, ss *stubs, c *Cluster) {
 		ss.each(func(s *stub) { s.onTxn = answers(rpctypes.ErrGRPCNoLeader) })
 		_, err := c.Txn(t.Context(), Request{Op: "txn", Repeat: Always, On: member(t, c, "m1:2379")}, reading())
-		require.True(t, IsNoLeader(err))
+		require.True(t, isNoLeader(err))
 		assert.EqualValues(t, 1, ss.txns())
 		assert.EqualValues(t, 1, ss.get(1).txns.Load())
 	})
@@ -381,7 +381,7 @@ func TestCloseEndsAPause(t *testing.T) {
 	})
 }
 
-// W10, F14.
+// Hazard W10, fact F14.
 func TestALargeAnswerIsTaken(t *testing.T) {
 	bubble(t, 1, func(t *testing.T, ss *stubs, c *Cluster) {
 		ss.get(0).do(func(s *stub) {

@@ -21,7 +21,7 @@ func name(r *rand.Rand) string {
 	return b.String()
 }
 
-// A17: no key of one name lies in the range of another's, nor among the sessions'
+// Hazard A17: no key of one name lies in the range of another's, nor among the sessions'
 // own keys; and every key is its own name's.
 func TestQueuesOfDifferentNamesAreDisjoint(t *testing.T) {
 	seed := rand.Uint64()

@@ -55,16 +55,16 @@ func TestOnlyALoneAcquisitionReadsAroundItsSessionsKeys(t *testing.T) {
 		second := w.began(s, w.queue())
 		assert.False(w, w.around(second), "the first one's key may be there")
 		assert.False(w, w.around(first), "and so may the second one's")
-		s.Settle(first.n)
-		s.Settle(first.n) // settles nothing new
+		s.Absent(first.n)
+		s.Absent(first.n) // is not counted again
 		assert.True(w, w.around(second))
-		s.Settle(second.n)
+		s.Absent(second.n)
 		assert.False(w, w.around(second), "which may have been before the one that queries now")
 
 		held := w.acquire(s)
 		third := w.began(s, w.queue())
 		assert.False(w, w.around(third), "a held key is there")
-		s.Settle(third.n)
+		s.Absent(third.n)
 		other, err := New("", "other", false)
 		require.NoError(w, err)
 		assert.True(w, w.around(w.began(s, other)), "on another queue")
@@ -160,11 +160,11 @@ func TestAnAcquisitionThatHasEndedIsNotCountedAgain(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		s := w.session()
 		first, second := w.began(s, w.queue()), w.began(s, w.queue())
-		s.Settle(first.n)
+		s.Absent(first.n)
 		s.Reopen(first.n)
-		s.Settle(first.n)
+		s.Absent(first.n)
 		assert.False(w, w.around(w.began(s, w.queue())), "the second one's key may be there")
-		s.Settle(second.n)
+		s.Absent(second.n)
 	})
 }
 

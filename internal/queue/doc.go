@@ -23,7 +23,7 @@
 //     T3). Either a linearizable answer, at a revision not older than its own key, showed
 //     its own key, on the unchanged session, with no key in its way created before it; or the release
 //     of its predecessor put a handoff on its own key, in one transaction that found both
-//     keys. state/evidence.go has each kind.
+//     keys. state/owner.go has each kind.
 //  3. A waiter watches its predecessor and its own key, from the revisions at which they
 //     were seen. If its own key, its session or its context ends, Acquire returns at once
 //     (A3). If its context never ends it waits as long as its session is valid: a

@@ -60,7 +60,7 @@ func (a *Acquisition) enqueue(ctx context.Context, r Request) (lost, err error) 
 	case cluster.IsLeaseNotFound(err):
 		return nil, a.s.Gone(err.Error())
 	case cluster.OutcomeOf(err) == cluster.NotApplied:
-		a.s.Settle(a.n)
+		a.s.Absent(a.n)
 		if r.Try || cluster.EndOf(ctx) != nil || cluster.IsFinal(err) {
 			return nil, err
 		}
@@ -210,7 +210,7 @@ func (a *Acquisition) refused(ctx context.Context, try bool) (bool, error) {
 	default:
 		return false, fmt.Errorf("key %q was refused, and nothing shows why", a.keys[0])
 	}
-	a.s.Settle(a.n)
+	a.s.Absent(a.n)
 	return true, err
 }
 

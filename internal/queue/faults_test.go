@@ -413,7 +413,7 @@ func TestEveryFailureOfATryEndsInOneHolder(t *testing.T) {
 	}
 }
 
-// R1, R2, U3: a release whose answer was lost says nil when it is known.
+// Rules R1, R2, hazard U3: a release whose answer was lost says nil when it is known.
 func TestEveryFailureOfAReleaseEndsReleased(t *testing.T) {
 	eachFaultInEachMode(t, func(w *fixture, fa fault) {
 		c := w.acquire(w.session())
@@ -432,7 +432,7 @@ func TestEveryFailureOfAReleaseEndsReleased(t *testing.T) {
 	})
 }
 
-// A7: with every request silent, a call ends with its context; A4: when the
+// Hazard A7: with every request silent, a call ends with its context; rule A4: when the
 // faults are over nothing is left.
 func TestACallEndsWithItsContextWhereverTheClusterFallsSilent(t *testing.T) {
 	eachMode(t, testACallEndsWithItsContext)

@@ -16,7 +16,7 @@ import (
 // still has the create revision that was read, puts a handoff on the successor's key, all in
 // one transaction. The transaction shows that the predecessor existed until it released, and
 // that the successor existed then. The successor learns from the watch of its own key that it
-// holds, without a request (state/evidence.go).
+// holds, without a request (state/owner.go).
 //
 // A handoff also carries the list of waiters that come after, so that a queue is queried once
 // in keys.MaxSuccessors handoffs: see keys.Handoff.

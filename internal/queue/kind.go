@@ -150,7 +150,7 @@ func (a *Acquisition) checkKind() {
 			return // only the log needs it
 		}
 		if kv := txn.KV(resp, 0); kv != nil && kv.CreateRevision == p.Create && keys.OfLock(kv.Value) == a.queue.Election {
-			log.Warn("a lock and an election of one name wait for each other", "name", a.queue.Name, "key", a.Key(), "waits_for", p.Name)
+			log.Warn("a lock and an election use one name: this one waits for the other", "name", a.queue.Name, "key", a.Key(), "waits_for", p.Name)
 		}
 	})
 }

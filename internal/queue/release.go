@@ -106,7 +106,7 @@ func (a *Acquisition) free(ctx context.Context) error {
 		}
 		switch a.apply(ev, why).Verdict {
 		case state.Finished:
-			a.s.Settle(a.n)
+			a.s.Absent(a.n)
 			return nil
 		case state.Lost:
 			a.s.Vanished(a.n)

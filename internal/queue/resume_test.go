@@ -42,7 +42,7 @@ func (w *fixture) successor(s *session.Session) *session.Session {
 	return inside.SessionOf(next)
 }
 
-// A13: whatever becomes of the query, a key is resumed, now or at the next
+// Hazard A13: whatever becomes of the query, a key is resumed, now or at the next
 // call, and never said to be lost that is there.
 func TestEveryFailureOfAResumptionCanBeRepeated(t *testing.T) {
 	eachFaultInEachMode(t, func(w *fixture, fa fault) {
@@ -82,7 +82,7 @@ func TestEveryFailureOfAConfirmLeavesWhatIsHeld(t *testing.T) {
 	})
 }
 
-// A7: both end with their contexts, and can be called again.
+// Hazard A7: both end with their contexts, and can be called again.
 func TestConfirmAndResumeEndWithTheirContexts(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()

@@ -120,7 +120,7 @@ func (a *Acquisition) leaveRest() {
 			return // nobody wrote to them, so they end with their lease
 		}
 		if a.tryUntil(ctx, func() bool { return a.deleteRest(ctx) }) {
-			a.s.Settle(a.n)
+			a.s.Absent(a.n)
 			a.apply(state.Removed{}, nil)
 		}
 	})

@@ -33,7 +33,7 @@ func (a *Acquisition) settle(ctx context.Context, lost error) error {
 		return a.missing(resp, 1)
 	}
 	a.apply(state.Settled{}, nil)
-	a.s.Settle(a.n) // it can never be applied now
+	a.s.Absent(a.n) // it can never be applied now
 	if a.permit != nil {
 		a.permit.settled = false // the next enqueue has another cancel key
 	}

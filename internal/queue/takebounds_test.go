@@ -13,7 +13,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
-// A7: a call ends with its context while a take is silent, and while it waits for a slot.
+// Hazard A7: a call ends with its context while a take is silent, and while it waits for a slot.
 func TestACallEndsWithItsContextWhileItTakesASlot(t *testing.T) {
 	for _, try := range []bool{false, true} {
 		for _, applied := range []bool{false, true} {

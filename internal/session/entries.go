@@ -1,7 +1,6 @@
 package session
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -9,7 +8,7 @@ import (
 )
 
 // Begin adds entry n to the session, with a key at each of specs, which have different names.
-// No key name is ever used again (rule A1). The entry is open until Settle; until then, unless
+// No key name is ever used again (rule A1). The entry is open until Absent; until then, unless
 // it is held, a Handle lists it to be undone. The error is why the session has ended; the clock
 // is not compared, because an enqueue of a session that has expired makes nobody a holder.
 func (s *Session) Begin(specs ...keys.Spec) (n int64, own []string, err error) {
@@ -51,10 +50,10 @@ func (s *Session) Name(n int64) {
 // copy can be applied any more.
 func (s *Session) Shown(n int64) { s.move(n, shown, nil) }
 
-// Settle says that the key of entry n does not exist and never will.
-func (s *Session) Settle(n int64) { s.move(n, absent, nil) }
+// Absent says that the key of entry n does not exist and never will.
+func (s *Session) Absent(n int64) { s.move(n, absent, nil) }
 
-// Vanished is Settle for keys that we did not remove: a cancel key and an owner key that were
+// Vanished is Absent for keys that we did not remove: a cancel key and an owner key that were
 // put with one of them are removed in the background.
 func (s *Session) Vanished(n int64) {
 	s.mu.Lock()
@@ -64,7 +63,7 @@ func (s *Session) Vanished(n int64) {
 		s.Leave(n)
 		return
 	}
-	s.Settle(n)
+	s.Absent(n)
 }
 
 // Reopen says that the keys of entry n, which was held, have to be removed. An entry that was
@@ -117,11 +116,4 @@ func (s *Session) Alone(n int64, prefix string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ledger.alone(n, prefix)
-}
-
-// Undo removes entry n for good, whether its enqueue was applied, was not, or may be later. It
-// can be repeated.
-func (s *Session) Undo(ctx context.Context, n int64) error {
-	s.move(n, unwanted, nil)
-	return s.removeEntries(ctx, []int64{n})
 }

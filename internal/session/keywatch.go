@@ -26,8 +26,8 @@ func (k *keyWatch) again() bool {
 	return again
 }
 
-// watchKey watches the session key from revision from on. A watch proves loss,
-// never ownership (rule H2): nothing depends on what it delivers.
+// watchKey watches the session key from revision from on. A watch can prove
+// a loss, but its silence proves nothing (rule H2): validity does not depend on it.
 func (s *Session) watchKey(from int64) {
 	w := s.host.Watches.Watch(s.key, "", from, s.keyChanged)
 	s.mu.Lock()

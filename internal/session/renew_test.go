@@ -290,7 +290,7 @@ func unanswered(t *testing.T, ttl, trip time.Duration, n int) (all []sending) {
 	return all
 }
 
-// Rule N3, S5: one member, and a stall shorter than what is left of the window.
+// Rule N3, hazard S5: one member, and a stall shorter than what is left of the window.
 func TestSessionOnOneMemberSurvivesAStallShorterThanItsValidity(t *testing.T) {
 	for _, stall := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond, 1700 * time.Millisecond} {
 		inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {

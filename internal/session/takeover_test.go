@@ -190,7 +190,7 @@ func TestOpenEntriesAreUndoneByTheSuccessor(t *testing.T) {
 		n3, settled, err := begin(s, "d/")
 		require.NoError(t, err)
 		r.Put(settled, "", s.ID())
-		s.Settle(n3)
+		s.Absent(n3)
 		n4, held, err := begin(s, "e/")
 		require.NoError(t, err)
 		r.Put(held, "", s.ID())
@@ -216,7 +216,13 @@ func TestOpenEntriesAreUndoneByTheSuccessor(t *testing.T) {
 	})
 }
 
-// Rule A5: Undo makes an enqueue impossible, can be repeated, and under NOSPACE
+// undo removes entry n as what has given up is removed in the background, but once.
+func undo(s *Session, n int64) error {
+	s.move(n, unwanted, nil)
+	return s.removeEntries(context.Background(), []int64{n})
+}
+
+// Rule A5: an undo makes an enqueue impossible, can be repeated, and under NOSPACE
 // at least deletes.
 func TestUndoDeletesUnderNoSpaceAndCancelsLater(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
@@ -225,12 +231,12 @@ func TestUndoDeletesUnderNoSpaceAndCancelsLater(t *testing.T) {
 		require.NoError(t, err)
 		r.Put(key, "", s.ID())
 		r.SetNoSpace(true)
-		err = s.Undo(context.Background(), n)
+		err = undo(s, n)
 		assert.True(t, cluster.IsNoSpace(err))
 		assert.Nil(t, r.Get(key), "the delete alone works")
 		r.SetNoSpace(false)
 		for range 2 {
-			require.NoError(t, s.Undo(context.Background(), n))
+			require.NoError(t, undo(s, n))
 			assert.NotNil(t, r.Get(string(s.CancelKey(n))))
 		}
 	})
@@ -244,7 +250,7 @@ func TestUndoIsRefusedToWhoWasTakenOver(t *testing.T) {
 		muteWatches(r.Member(0))
 		r.Put(key, "", s.ID())
 		r.Put(s.key, "another's", s.ID())
-		oneCause(t, s.Undo(context.Background(), n), lease.ErrRevoked)
+		oneCause(t, undo(s, n), lease.ErrRevoked)
 		assert.NotNil(t, r.Get(key))
 		requireEnded(t, s, lease.ErrRevoked)
 	})
@@ -256,7 +262,7 @@ func TestUndoOfAGoneLeaseEndsTheSession(t *testing.T) {
 		r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCLeaseNotFound})
 		n, _, err := begin(s, "a/")
 		require.NoError(t, err)
-		oneCause(t, s.Undo(context.Background(), n), lease.ErrRevoked)
+		oneCause(t, undo(s, n), lease.ErrRevoked)
 		requireEnded(t, s, lease.ErrRevoked)
 	})
 }

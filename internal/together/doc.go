@@ -10,18 +10,18 @@
 //
 //   - G1. Only the queue's own writes share requests. A caller's writes, queries, session
 //     keys, and everything in etcd's layout, where names nest, are sent alone.
-//   - G2. An Ordered write, which is an enqueue or a release that hands off, shares
+//   - G2. An Ordered write, which is an enqueue, a take of a slot or a release that hands off, shares
 //     a request with nothing else of its queues; a queue is all entries of one
 //     name. Keys that one request makes have one create revision, so two holders
 //     would have one token. And an enqueue beside the deletion of its predecessor
 //     would see that key at the answer's own revision, and wait for ever for a key that
-//     is gone. Plain writes touch only their own keys: any number of them, even of one
+//     is gone. Plain writes write only to their own keys: any number of them, even of one
 //     queue, share a request. Both halves are asserted where the request is made, from
 //     the keys in it.
 //   - G3. A query, what settles an enqueue, and Resume also read whether another key has the
 //     own key's create revision, and then fail loudly (internal/queue/query.go). That detects
 //     a tie, and does not prevent it; G2 does.
-//   - G4. A lane is a request under way. There is one lane for each 300 µs of the least
+//   - G4. A lane is a request under way. There is one lane for each 300 µs of the smallest
 //     recent round trip, at least 2 and at most 16. If a lane is free, a write is sent at
 //     once, alone and unchanged. Otherwise it gathers. What has gathered is sent when a lane
 //     is free, or when as many requests have ended as were under way when the first of it

@@ -13,10 +13,10 @@ const (
 	// Alone writes are sent alone (rule G1). It is the zero Kind, so that a write shares a
 	// request only if its sender says that it may.
 	Alone Kind = iota
-	// Ordered is the kind of an enqueue, and of a release that hands off: it shares a request
-	// with nothing else of its queues (rule G2).
+	// Ordered is the kind of an enqueue, of a take of a slot, and of a release that hands off:
+	// it shares a request with nothing else of its queues (rule G2).
 	Ordered
-	// Plain writes touch only their own keys: a settling, a deletion, an undo.
+	// Plain writes write only to their own keys: a settling, a deletion, an undo.
 	Plain
 )
 

@@ -18,7 +18,7 @@
 //
 // # What it guarantees
 //
-//  1. An acquisition becomes the owner by the kinds of evidence in evidence.go and by nothing
+//  1. An acquisition becomes the owner by the kinds of evidence in owner.go and by nothing
 //     else (rule A2). Won, which follows the last reading of the clock, is the only way to
 //     Held, except that one which is resumed begins there (Resumed).
 //  2. An acquisition ends once. Only a release that finds a loss replaces its end.

@@ -83,7 +83,7 @@ func (a *Machine) queryAgain() (wake bool) {
 	return true
 }
 
-// readsPerQuery is after how many of the session's renewals, of which there are four in a TTL,
+// readsPerQuery is after how many of the session's renewals, of which there are four or more in a TTL,
 // the slots are queried again even if no watch showed a free one (rule A4).
 const readsPerQuery = 2
 

@@ -75,9 +75,6 @@ type Machine struct {
 	slots    slots
 }
 
-// MaxKeys is the greatest number of own keys of an acquisition.
-const MaxKeys = 64
-
 // All, as the index of an own key, means all of them.
 const All = -1
 

@@ -58,7 +58,7 @@ type Enqueued struct {
 	Own         Key
 	Others      []string // the other keys of a set
 	Predecessor Key      // the last-created key in the way before Own, in any queue; the zero Key: the read showed none
-	Whole       bool     // the read left nothing of the queue out
+	Whole       bool     // the read left out nothing that can be in the way
 	Revision    int64    // of the answer
 	Taken       []Taken  // of a semaphore, if Whole and without a predecessor: the slots that are held
 }

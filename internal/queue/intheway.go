@@ -1,0 +1,102 @@
+package queue
+
+import (
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/keys"
+	"github.com/pawl-locks/pawl/internal/txn"
+)
+
+// This file says for which keys an acquisition waits, in each mode (rules RW1 to RW3): those
+// that are in the way, if they were created earlier. The reads and comparisons that decide who
+// owns a name are made of these ranges; alone.go leaves its session's own keys out.
+
+// A span is a range of keys.
+type span struct{ from, to []byte }
+
+// prefixInTheWay is the prefix of the queue's keys, and of all keys that may be in their way.
+func (q Queue) prefixInTheWay() string {
+	var from []byte
+	switch {
+	case q.Limit == 0:
+		return q.Prefix // does not allocate
+	case q.resumed > 0:
+		from, _ = keys.SlotRange(q.Prefix, int(q.resumed-1))
+	default:
+		from, _ = keys.TurnstileRange(q.Prefix)
+	}
+	return string(from)
+}
+
+// inTheWay returns the ranges of keys for which an acquisition waits if they were created
+// earlier: for an exclusive one all keys, for a shared one those on either side of the shared
+// keys (rule RW1), for a semaphore those in the turnstile.
+func (q Queue) inTheWay() []span {
+	from, to := []byte(q.prefixInTheWay()), txn.PrefixEnd(q.prefixInTheWay())
+	if !q.Shared {
+		return []span{{from, to}}
+	}
+	shared, above := keys.SharedRange(q.Prefix)
+	return []span{{from, shared}, {above, to}}
+}
+
+// lastInTheWay reads, in each span in the way, the last-created key whose create revision is at
+// most most; 0: no bound.
+func (q Queue) lastInTheWay(most int64) (ops []*pb.RequestOp) {
+	for _, s := range q.inTheWay() {
+		ops = append(ops, txn.LastBetween(s.from, s.to, most))
+	}
+	return ops
+}
+
+// upTo reads the last-created keys in the way whose create revision is at most own, the create
+// revision of its own key. Its own key may be among them.
+func (q Queue) upTo(own int64) []*pb.RequestOp {
+	if q.Shared {
+		return q.lastInTheWay(own)
+	}
+	return []*pb.RequestOp{txn.LastUnder(q.prefixInTheWay(), 2, own)}
+}
+
+// firstInTheWay reads the first-created key in each span in the way.
+func (q Queue) firstInTheWay() (ops []*pb.RequestOp) {
+	for _, s := range q.inTheWay() {
+		ops = append(ops, txn.FirstBetween(s.from, s.to))
+	}
+	return ops
+}
+
+// noneInTheWay compares that no key is in the way.
+func (q Queue) noneInTheWay() (cs []*pb.Compare) {
+	for _, s := range q.inTheWay() {
+		cs = append(cs, txn.NoneBetween(s.from, s.to))
+	}
+	return cs
+}
+
+// first is the name of the first-created of the keys that n operations, from operation i on,
+// read; "": there is none.
+func first(resp *pb.TxnResponse, i, n int) (key string) {
+	for create := int64(0); n > 0; i, n = i+1, n-1 {
+		if kv := txn.KV(resp, i); kv != nil && (key == "" || kv.CreateRevision < create) {
+			key, create = string(kv.Key), kv.CreateRevision
+		}
+	}
+	return key
+}
+
+// spans is how many spans are in the way in all its queues together.
+func (a *Acquisition) spans() (n int) {
+	for _, q := range a.queues() {
+		n += q.spans()
+	}
+	return n
+}
+
+// spans is how many spans are in the way.
+func (q Queue) spans() int {
+	if q.Shared {
+		return 2
+	}
+	return 1
+}
