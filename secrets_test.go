@@ -53,7 +53,7 @@ const (
 	value       = "value-that-is-nobodys-business"
 )
 
-// O5: whatever goes wrong, neither the log, on any level, nor an event shows a
+// Hazard O5: whatever goes wrong, neither the log, on any level, nor an event shows a
 // password, a token of etcd's, or a value.
 func TestNeitherLogNorEventsShowPasswordsTokensOrValues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -161,7 +161,7 @@ func TestASemaphoreHasNoLeader(t *testing.T) {
 	})
 }
 
-// E7: no leader is an event, at first too; a candidate that never led is none.
+// Hazard E7: no leader is an event, at first too; a candidate that never led is none.
 func TestObserveYieldsEachLeaderAndNoLeader(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		c := w.client()
@@ -209,7 +209,7 @@ func TestObserveYieldsEachLeaderAndNoLeader(t *testing.T) {
 	})
 }
 
-// E7: what happens within one batch of the watch is applied before anything is
+// Hazard E7: what happens within one batch of the watch is applied before anything is
 // yielded.
 func TestObserveNeverYieldsACandidateOfABatchThatDidNotLead(t *testing.T) {
 	inBubble(t, func(w *fixture) {
@@ -256,7 +256,7 @@ func TestASlowConsumerSeesTheLatestState(t *testing.T) {
 	})
 }
 
-// E6: whatever happens to members, connections, watches and revisions, Observe
+// Hazard E6: whatever happens to members, connections, watches and revisions, Observe
 // goes on.
 func TestObserveSurvivesEveryFault(t *testing.T) {
 	faults := map[string]func(w *fixture){
@@ -544,7 +544,7 @@ func TestObservingNeedsNoMoreThanPermissionToRead(t *testing.T) {
 	})
 }
 
-// E13: one name is never another's prefix.
+// Hazard E13: one name is never another's prefix.
 func TestNamesDoNotRunTogether(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		c := w.client()

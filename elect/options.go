@@ -32,7 +32,8 @@ type RunOptions struct {
 	// StopInJeopardy ends lead's context, with ErrJeopardy as the cause, as soon as less than a
 	// third of the session's validity is left. lead then has that third to return in, while
 	// nobody else can lead. When lead has returned, Run resigns, whatever lead returned, and
-	// campaigns again. Without StopInJeopardy, lead's context ends at loss.
+	// campaigns again. Without StopInJeopardy, lead's context ends at loss. (The event
+	// observe.SessionInJeopardy comes earlier, at half.)
 	StopInJeopardy bool
 	// Notify is called with every change, in order, from Run's goroutine. It should return
 	// quickly, because Run waits for it. nil: no call.

@@ -26,7 +26,7 @@ func realClient(t *testing.T) (*etcdtest.Server, *pawl.Client) {
 	return s, c
 }
 
-// E9, on a real server: twenty kills of the lease, and leader again each time.
+// Hazard E9, on a real server: twenty kills of the lease, and leader again each time.
 func TestTwentyKillsOfTheLeaseOnARealServer(t *testing.T) {
 	t.Parallel()
 	s, c := realClient(t)

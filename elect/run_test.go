@@ -77,7 +77,7 @@ func TestRunReturnsWhatLeadReturnsDuringItsTerm(t *testing.T) {
 	}
 }
 
-// E9: twenty kills of the lease, and leader again each time, whatever lead
+// Hazard E9: twenty kills of the lease, and leader again each time, whatever lead
 // returned.
 func TestRunLeadsAgainAfterEachKillOfItsLease(t *testing.T) {
 	inBubble(t, func(w *fixture) {
@@ -119,7 +119,7 @@ func TestRunLeadsAgainAfterEachKillOfItsLease(t *testing.T) {
 	})
 }
 
-// E8, E11: lead's context ends first and lead is waited for, and only then is the term given
+// Hazards E8, E11: lead's context ends first and lead is waited for, and only then is the term given
 // up.
 func TestRunStopsLeadBeforeItResigns(t *testing.T) {
 	inBubble(t, func(w *fixture) {
@@ -491,7 +491,7 @@ func TestRunReturnsWhatCannotGetBetter(t *testing.T) {
 	}
 }
 
-// E10, E16: lead is called once for each term that was won, and never twice at a
+// Hazards E10, E16: lead is called once for each term that was won, and never twice at a
 // time, through every request lost twice.
 func TestRunSurvivesLosingEachRequestTwice(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
@@ -538,7 +538,7 @@ func TestRunSurvivesLosingEachRequestTwice(t *testing.T) {
 	}
 }
 
-// E12: nothing of Run is left when it has returned.
+// Hazard E12: nothing of Run is left when it has returned.
 func TestRunLeavesNoGoroutine(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		c := w.client()

@@ -99,7 +99,7 @@ func TestCandidatesLeadInOrderWithRisingTokens(t *testing.T) {
 	})
 }
 
-// E1: a campaign whose own key is gone never wins, wherever that happens.
+// Hazard E1: a campaign whose own key is gone never wins, wherever that happens.
 func TestCampaignNeverWinsWithoutItsKey(t *testing.T) {
 	for _, how := range []string{"revoked", "deleted", "overwritten"} {
 		t.Run(how, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestCampaignNeverWinsWithoutItsKey(t *testing.T) {
 	}
 }
 
-// E1: nor in the moment of its turn, when no watch has delivered anything yet.
+// Hazard E1: nor in the moment of its turn, when no watch has delivered anything yet.
 func TestCampaignWhoseKeyGoesWithTheLeadersDoesNotWin(t *testing.T) {
 	for _, how := range []string{"revoked", "deleted"} {
 		t.Run(how, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestCampaignWhoseKeyGoesWithTheLeadersDoesNotWin(t *testing.T) {
 	}
 }
 
-// E2: whatever error Campaign returns, its candidacy leaves the queue.
+// Hazard E2: whatever error Campaign returns, its candidacy leaves the queue.
 func TestACampaignThatFailsLeavesNoCandidate(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
 		"applied, answer lost":       {Method: "Txn", Err: unavailable},
@@ -198,7 +198,7 @@ func TestACampaignThatFailsLeavesNoCandidate(t *testing.T) {
 	}
 }
 
-// E3: compaction is no error to a waiting candidate, nor does it cost its place.
+// Hazard E3: compaction is no error to a waiting candidate, nor does it cost its place.
 func TestCompactionWhileWaitingKeepsThePosition(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		leader := w.campaign(w.session(), "e", "leader")
@@ -228,7 +228,7 @@ func TestCompactionWhileWaitingKeepsThePosition(t *testing.T) {
 	})
 }
 
-// E4: a resignation that failed can be repeated, and a Proclaim that failed
+// Hazard E4: a resignation that failed can be repeated, and a Proclaim that failed
 // forgets nothing.
 func TestResignCanBeRepeatedUntilItIsConfirmed(t *testing.T) {
 	inBubble(t, func(w *fixture) {
@@ -247,7 +247,7 @@ func TestResignCanBeRepeatedUntilItIsConfirmed(t *testing.T) {
 	})
 }
 
-// E5 and the failures of every call, twice each: not applied, and applied with
+// Hazard E5 and the failures of every call, twice each: not applied, and applied with
 // the answer lost.
 func TestEveryCallSurvivesLosingItsRequestTwice(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
@@ -402,7 +402,7 @@ func TestResumedTermKeepsItsTokenAndItsValue(t *testing.T) {
 	})
 }
 
-// E15: each campaign has a key of its own, also one session's in a row.
+// Hazard E15: each campaign has a key of its own, also one session's in a row.
 func TestEachCampaignHasAKeyOfItsOwn(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		e := elect.New(w.session(), "e", elect.Options{})

@@ -29,7 +29,7 @@ func (w *fixture) counted(f func()) etcdfake.Counts {
 	return w.f.Counts().Since(before)
 }
 
-// A19: two unary requests, and no watch message when held for a moment.
+// Hazard A19: two unary requests, and no watch message when held for a moment.
 func TestAcquireAndReleaseCostTwoRequests(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()

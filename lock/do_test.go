@@ -74,7 +74,7 @@ func TestDoCancelsTheWorkWithTheCauseAndWaitsForItBeforeItReleases(t *testing.T)
 	})
 }
 
-// U7: a function that ignores its context keeps the lock.
+// Hazard U7: a function that ignores its context keeps the lock.
 func TestDoDoesNotReleaseBeforeTheFunctionReturned(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
@@ -188,7 +188,7 @@ func TestAcquireWithATimeoutThenDoWithTheOuterContext(t *testing.T) {
 	})
 }
 
-// S10: the context of an Acquire bounds that call and nothing after it.
+// Hazard S10: the context of an Acquire bounds that call and nothing after it.
 func TestTheEndOfAcquiresContextEndsNothing(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		ctx, cancel := context.WithCancel(context.WithValue(w.Context(), valueKey{}, "v"))

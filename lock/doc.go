@@ -12,8 +12,9 @@
 //
 //  1. Exclusion: while a Held's Err is nil, nobody else can have acquired the
 //     name, through pawl or, with Options.EtcdLayout, through clientv3's
-//     concurrency.Mutex. Two goroutines on one session, or one Mutex, exclude each
-//     other as two processes do.
+//     concurrency.Mutex, except that shared acquisitions hold it together, and as many
+//     permits of a Semaphore as it has slots. Two goroutines on one session, or one Mutex,
+//     exclude each other as two processes do.
 //  2. Order: waiters get the lock first come, first served. A waiter that gives
 //     up, or dies, leaves the others' order unchanged. Shared acquisitions hold the lock
 //     together, in the same order: one that came after a waiter for exclusive mode waits for
@@ -30,7 +31,8 @@
 //     deleted in the background. Until then it blocks others; if etcd cannot be reached, until
 //     its lease ends. A Release that returns nil released a lock that was held until then, and
 //     nobody else had written to the key.
-//  6. Every call returns within its context's end plus 100 ms.
+//  6. Every call returns within its context's end plus 100 ms. Do, DoShared and Once wait for
+//     the function first.
 //  7. A lock costs no goroutine and no timer of its own.
 //
 // # What it does not

@@ -231,7 +231,7 @@ func TestConfirmFindsALossAndNamesItsCause(t *testing.T) {
 	})
 }
 
-// R1, U2: a release says whether it was held until then; nobody watches yet.
+// Rule R1, hazard U2: a release says whether it was held until then; nobody watches yet.
 // An overwritten key is deleted, and was not held until then.
 func TestReleaseSaysWhetherItWasHeldUntilThen(t *testing.T) {
 	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {

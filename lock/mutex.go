@@ -185,9 +185,9 @@ func (m *Mutex) checkShared(shared bool) error {
 	case !shared || m == nil:
 		return nil
 	case m.opts.EtcdLayout:
-		return errors.New("shared mode does not go with Options.EtcdLayout: etcd's own clients know no shared keys")
+		return errors.New("shared mode cannot be combined with Options.EtcdLayout: etcd's own clients know no shared keys")
 	case m.opts.Delay != 0:
-		return errors.New("shared mode does not go with Options.Delay")
+		return errors.New("shared mode cannot be combined with Options.Delay")
 	}
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// A20, H9: what is wrong with the arguments is said at once, and nothing is sent.
+// Hazards A20, H9: what is wrong with the arguments is said at once, and nothing is sent.
 func TestBadArgumentsAreClearErrors(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -63,7 +63,7 @@ type listContext struct {
 	_ []int
 }
 
-// S18: a context may be of any type.
+// Hazard S18: a context may be of any type.
 func TestAContextThatCannotBeComparedIsTaken(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		ctx := listContext{Context: w.Context()}
@@ -278,7 +278,7 @@ func TestTheNamespaceIsPutBeforeTheKeys(t *testing.T) {
 	})
 }
 
-// A13: the lock of a session that was handed over, token and all.
+// Hazard A13: the lock of a session that was handed over, token and all.
 func TestResumeTakesOverALock(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()

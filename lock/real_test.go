@@ -130,7 +130,7 @@ func TestTwentyHoldersThatAreCutOffKnowBeforeOthersHaveTheirLocks(t *testing.T) 
 	all.Wait()
 }
 
-// A19, as a real server counts it.
+// Hazard A19, as a real server counts it.
 func TestAcquireAndReleaseAreTwoRequestsToARealServer(t *testing.T) {
 	t.Parallel()
 	endpoint := realServer(t)

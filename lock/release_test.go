@@ -47,7 +47,7 @@ func TestReleaseWithADoneContextStillSends(t *testing.T) {
 	})
 }
 
-// R2, U4: unconfirmed, it says so in time, goes on in the background, and once decided gives
+// Rule R2, hazard U4: unconfirmed, it says so in time, goes on in the background, and once decided gives
 // the same answer.
 func TestReleaseIntoABlackHoleIsUnknownAndDecidedLater(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"done": 0, "ends": 300 * time.Millisecond} {
@@ -149,7 +149,7 @@ func TestConcurrentReleasesOfALostLockAllReportIt(t *testing.T) {
 	})
 }
 
-// U6, H7: the second Release is no request, and the Mutex can be locked again.
+// Hazards U6, H7: the second Release is no request, and the Mutex can be locked again.
 func TestReleaseTwiceIsOneRequest(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -178,7 +178,7 @@ func TestReleaseWorksUnderNoSpace(t *testing.T) {
 	})
 }
 
-// U1: a key of the same name that is not ours is not deleted.
+// Hazard U1: a key of the same name that is not ours is not deleted.
 func TestReleaseLeavesAnothersKeyAlone(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		w.f.Inject(etcdfake.Rule{Method: "Watch", Lose: true})
@@ -191,7 +191,7 @@ func TestReleaseLeavesAnothersKeyAlone(t *testing.T) {
 	})
 }
 
-// U5: a renewal's answer that races with a release brings nothing back.
+// Hazard U5: a renewal's answer that races with a release brings nothing back.
 func TestNothingIsRevivedByAReadThatRacesWithTheRelease(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -209,7 +209,7 @@ func TestNothingIsRevivedByAReadThatRacesWithTheRelease(t *testing.T) {
 	})
 }
 
-// U8: closing a session revokes its lease.
+// Hazard U8: closing a session revokes its lease.
 func TestClosingTheSessionLeavesNoLease(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -245,7 +245,7 @@ func TestAReleaseUnderWayAtADetachIsNotForgotten(t *testing.T) {
 	})
 }
 
-// U3: with the members cut off from each other a release is not confirmed; soon
+// Hazard U3: with the members cut off from each other a release is not confirmed; soon
 // after they are not any more the next one has the lock, though the session
 // lives on.
 func TestAReleaseDuringAPartitionIsMadeGoodWhenItEnds(t *testing.T) {
@@ -272,7 +272,7 @@ func TestAReleaseDuringAPartitionIsMadeGoodWhenItEnds(t *testing.T) {
 	})
 }
 
-// H7: a loss is the Held's, and the Mutex takes the lock again.
+// Hazard H7: a loss is the Held's, and the Mutex takes the lock again.
 func TestAfterALossTheSameMutexTakesTheLockAgain(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		m := mutex(w.session())

@@ -152,9 +152,9 @@ func (m *Semaphore) check(ctx context.Context) error {
 	case m.sessions == nil:
 		return errors.New("nil session")
 	case m.opts.EtcdLayout:
-		return errors.New("a semaphore does not go with Options.EtcdLayout: etcd's own clients know none")
+		return errors.New("a semaphore cannot be combined with Options.EtcdLayout: etcd's own clients know none")
 	case m.opts.Delay != 0:
-		return errors.New("a semaphore does not go with Options.Delay")
+		return errors.New("a semaphore cannot be combined with Options.Delay")
 	case len(m.opts.Owner) > maxOwner:
 		return fmt.Errorf("Options.Owner has %d bytes, want at most %d", len(m.opts.Owner), maxOwner)
 	}

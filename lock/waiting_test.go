@@ -25,7 +25,7 @@ import (
 	"github.com/pawl-locks/pawl/lock"
 )
 
-// A12: the one in the middle leaves, or dies; the last goes on waiting for the
+// Hazard A12: the one in the middle leaves, or dies; the last goes on waiting for the
 // first.
 func TestAWaiterWhoseNeighbourLeavesWaitsForTheOneBefore(t *testing.T) {
 	for _, how := range []string{"gives up", "dies"} {
@@ -54,7 +54,7 @@ func TestAWaiterWhoseNeighbourLeavesWaitsForTheOneBefore(t *testing.T) {
 	}
 }
 
-// A10: when its neighbour leaves, a waiter turns to the one right before that,
+// Hazard A10: when its neighbour leaves, a waiter turns to the one right before that,
 // and sleeps on when the holder releases.
 func TestAWaiterWhoseNeighbourLeavesIsNotWokenByTheHolder(t *testing.T) {
 	inBubble(t, func(w *fixture) {
@@ -125,7 +125,7 @@ func queries(q etcdfake.Request) bool {
 	return len(t.GetSuccess()) > 0 && t.Success[0].GetRequestRange().GetMaxCreateRevision() > 0
 }
 
-// A10: one release of a thousand waiters' predecessor wakes one; the others send
+// Hazard A10: one release of a thousand waiters' predecessor wakes one; the others send
 // nothing.
 func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 	inBubble(t, func(w *fixture) {
@@ -154,7 +154,7 @@ func TestOneReleaseWakesOneOfAThousandWaiters(t *testing.T) {
 	})
 }
 
-// A4, E3: compaction is not an error and does not lose the place.
+// Rule A4, hazard E3: compaction is not an error and does not lose the place.
 func TestCompactionWhileWaitingKeepsThePosition(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
@@ -242,7 +242,7 @@ func TestAWaiterWhoseWatchesAreSilentAcquiresByARead(t *testing.T) {
 	})
 }
 
-// A9: the predecessor is deleted between the answer that showed it and the watch.
+// Hazard A9: the predecessor is deleted between the answer that showed it and the watch.
 func TestADeletionBetweenReadAndWatchIsNotMissed(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
@@ -282,7 +282,7 @@ func TestPutsOnTheKeyBeforeAreIgnored(t *testing.T) {
 	})
 }
 
-// A8: a key of the same name that is deleted and made again is another.
+// Hazard A8: a key of the same name that is deleted and made again is another.
 func TestAPredecessorThatIsRecreatedIsASuccessor(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		w.f.Put("name/peer", "", 0)
@@ -296,7 +296,7 @@ func TestAPredecessorThatIsRecreatedIsASuccessor(t *testing.T) {
 	})
 }
 
-// A8: an acquisition whose key is deleted while it waits, and another of the same
+// Hazard A8: an acquisition whose key is deleted while it waits, and another of the same
 // session that begins in the meantime, are two: neither takes the other's key.
 func TestADeletedKeyAndTheSessionsNextOneAreTwo(t *testing.T) {
 	inBubble(t, func(w *fixture) {
@@ -324,7 +324,7 @@ func (w *fixture) inOrder() []string {
 	return all
 }
 
-// A11: from release to acquisition it is four trips: the release, its event, the
+// Hazard A11: from release to acquisition it is four trips: the release, its event, the
 // query and its answer.
 func TestAHandoverTakesFourTrips(t *testing.T) {
 	inBubble(t, func(w *fixture) {
@@ -344,7 +344,7 @@ func TestAHandoverTakesFourTrips(t *testing.T) {
 	})
 }
 
-// S15: that a holder's lease has had its time says nothing: a waiter waits for
+// Hazard S15: that a holder's lease has had its time says nothing: a waiter waits for
 // the key to be deleted, which new leaders put off.
 func TestAWaiterWaitsForTheKeyToGoAndNotForTimeToPass(t *testing.T) {
 	inBubble(t, func(w *fixture) {
@@ -370,7 +370,7 @@ func TestAWaiterWaitsForTheKeyToGoAndNotForTimeToPass(t *testing.T) {
 	})
 }
 
-// A17: who waits behind a key that is not pawl's says so in the log.
+// Hazard A17: who waits behind a key that is not pawl's says so in the log.
 func TestWaitingForAForeignKeyIsLogged(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		var log bytes.Buffer
@@ -446,7 +446,7 @@ func TestCloseDoesNotWaitForWhatIsReadForTheLog(t *testing.T) {
 	})
 }
 
-// A14: two goroutines on one session exclude each other, on one Mutex or two.
+// Hazard A14: two goroutines on one session exclude each other, on one Mutex or two.
 func TestGoroutinesOfOneSessionExcludeEachOther(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -493,7 +493,7 @@ func TestSixtyFourGoroutinesOnOneMutexLoseNoUpdate(t *testing.T) {
 	})
 }
 
-// A17: holding "a/b" does not block "a".
+// Hazard A17: holding "a/b" does not block "a".
 func TestNestedNamesAreDisjoint(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
@@ -506,7 +506,7 @@ func TestNestedNamesAreDisjoint(t *testing.T) {
 	})
 }
 
-// A16: busy at once, and nothing written; the text names the holder.
+// Hazard A16: busy at once, and nothing written; the text names the holder.
 func TestTryAcquireOfAHeldLockWritesNothing(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		holder := w.session()
@@ -528,7 +528,7 @@ func TestTryAcquireOfAHeldLockWritesNothing(t *testing.T) {
 	})
 }
 
-// A16: of two that try at the same moment one wins; the other's key is never put.
+// Hazard A16: of two that try at the same moment one wins; the other's key is never put.
 func TestTwoWhoTryAtOnceAreOneHolderAndOneBusy(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		one, two := mutex(w.session()), mutex(w.session())

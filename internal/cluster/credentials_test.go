@@ -101,7 +101,7 @@ func TestDialGetsOneTokenAndEveryRequestCarriesIt(t *testing.T) {
 	})
 }
 
-// C5.
+// Hazard C5.
 func TestARefusedTokenIsFetchedOnceForAllAndTheRequestSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 2)
@@ -166,7 +166,7 @@ func TestRefusingATokenThatIsNoLongerCurrentDoesNothing(t *testing.T) {
 	})
 }
 
-// C6.
+// Hazard C6.
 func TestAuthenticationToggledAtRuntimeIsFollowedBothWays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 1)
@@ -197,7 +197,7 @@ func TestAuthenticationToggledAtRuntimeIsFollowedBothWays(t *testing.T) {
 	})
 }
 
-// C7.
+// Hazard C7.
 func TestAnIdentityFromTheCertificateIsJustSentAgain(t *testing.T) {
 	bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
 		first := true
@@ -376,7 +376,7 @@ func TestTokenLife(t *testing.T) {
 	}
 }
 
-// O5.
+// Hazard O5.
 func TestNoPasswordAndNoTokenIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 2)

@@ -58,7 +58,7 @@ func TestDialIntoBlackHolesEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// C4.
+// Hazard C4.
 func TestDialIsDoneWithTheFirstGoodAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 3)
@@ -211,7 +211,7 @@ func TestAMissingLoggerIsSilent(t *testing.T) {
 	})
 }
 
-// C3: the server's enforcement is as etcd's, so a connection that pinged too often would be ended.
+// Hazard C3: the server's enforcement is as etcd's, so a connection that pinged too often would be ended.
 func TestNoConnectionIsLostOverAnIdleDayOrALongRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 2)

@@ -55,7 +55,7 @@ func TestPickOfTheAvoidedTakesTheBest(t *testing.T) {
 	})
 }
 
-// C8.
+// Hazard C8.
 func TestALearnerIsLeftOutUntilItIsPromoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 2)

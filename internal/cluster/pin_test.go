@@ -102,7 +102,7 @@ func TestAnswersThatSayNothingAreRefused(t *testing.T) {
 	})
 }
 
-// C13.
+// Hazard C13.
 func TestAnEndpointOfAnotherClusterIsSetAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 3)

@@ -102,7 +102,7 @@ func permission(key, end string) *authpb.Permission {
 	return &authpb.Permission{PermType: authpb.READWRITE, Key: []byte(key), RangeEnd: []byte(end)}
 }
 
-// C2.
+// Hazard C2.
 func TestEveryEndpointIsCheckedAgainstItsOwnName(t *testing.T) {
 	p := newPKI(t)
 	ss := newStubs(t, 0)

@@ -41,7 +41,7 @@ func endpointsOf(c *Cluster) []string {
 	return n
 }
 
-// C11.
+// Hazard C11.
 func TestEndpointsFollowTheMembers(t *testing.T) {
 	members := func() []*pb.Member {
 		return []*pb.Member{advertise(2, "http://m1:2379"), advertise(3, "http://m2:2379"), advertise(4)}

@@ -33,7 +33,7 @@
 //
 // # What it does not guarantee
 //
-// A watch proves loss, never ownership: that a key's deletion was not observed proves nothing. A watch that is silent,
+// The silence of a watch proves nothing: a key whose deletion was not observed may be gone. A watch that is silent,
 // late, refused again and again or not yet created does not show that ([Watch.Armed] only reports that a server once
 // acknowledged it). To learn the current state, query the cluster.
 //

@@ -3,11 +3,11 @@ package watcher
 import "time"
 
 const (
-	openWithin   = 3 * time.Second // a stream opens, once there is a token, and
+	openWithin   = 3 * time.Second // a stream that has a token opens, or is abandoned
 	answerWithin = 3 * time.Second // a creation or a probe is answered, or the stream is abandoned
-	quietFor     = 5 * time.Second // then a silent stream is probed
+	quietFor     = 5 * time.Second // after that, a silent stream is probed
 	echoAfter    = 1 * time.Second // after a progress request that was not answered
-	idleFor      = 2 * time.Second // then a stream without watches is closed
+	idleFor      = 2 * time.Second // after that, a stream without watches is closed
 	drainFor     = 100 * time.Millisecond
 	sweepAfter   = 20 * time.Millisecond // how long a cancel that is not urgent waits to be sent with others
 )

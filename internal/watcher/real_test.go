@@ -24,7 +24,7 @@ func onRealEtcd(t *testing.T, tokenTTL uint, f func(t *testing.T, r *real)) {
 	synctest.Test(t, func(t *testing.T) { f(t, startEtcd(t, tokenTTL)) })
 }
 
-func TestAWatchOnAnIdleClusterKeepsItsStream(t *testing.T) { // W2
+func TestAWatchOnAnIdleClusterKeepsItsStream(t *testing.T) { // hazard W2
 	onRealEtcd(t, 300, func(t *testing.T, r *real) {
 		rev := r.put("k", "v")
 		h := r.hub("")
@@ -146,7 +146,7 @@ func synctestWait(t *testing.T) {
 	}
 }
 
-func TestEventsUnderWritesAndCutsComeInOrderWithoutGaps(t *testing.T) { // W3, W5, A9
+func TestEventsUnderWritesAndCutsComeInOrderWithoutGaps(t *testing.T) { // hazards W3, W5, A9
 	t.Run("bubble", func(t *testing.T) {
 		onRealEtcd(t, 300, func(t *testing.T, r *real) {
 			stop := make(chan struct{})
@@ -195,7 +195,7 @@ func TestEventsUnderWritesAndCutsComeInOrderWithoutGaps(t *testing.T) { // W3, W
 	})
 }
 
-func TestCompactionEndsTheWatchesThatMissEventsAndOnlyThose(t *testing.T) { // W8
+func TestCompactionEndsTheWatchesThatMissEventsAndOnlyThose(t *testing.T) { // hazard W8
 	onRealEtcd(t, 300, func(t *testing.T, r *real) {
 		h := r.hub("")
 		first := r.put("a", "1")
@@ -229,7 +229,7 @@ func TestCompactionEndsTheWatchesThatMissEventsAndOnlyThose(t *testing.T) { // W
 	})
 }
 
-func TestWatchesOutliveTheirAuthTokens(t *testing.T) { // C5, W3
+func TestWatchesOutliveTheirAuthTokens(t *testing.T) { // hazard W3
 	onRealEtcd(t, 2, func(t *testing.T, r *real) {
 		r.enableAuth()
 		h := r.hub("root")
@@ -250,7 +250,7 @@ func TestWatchesOutliveTheirAuthTokens(t *testing.T) { // C5, W3
 	})
 }
 
-func TestAuthEnabledWhileWatchesLive(t *testing.T) { // C6
+func TestAuthEnabledWhileWatchesLive(t *testing.T) { // hazard C6
 	onRealEtcd(t, 300, func(t *testing.T, r *real) {
 		with, without := r.hub("root"), r.hub("")
 		old1, old2, new1, new2 := &log{t: t}, &log{t: t}, &log{t: t}, &log{t: t}
@@ -269,7 +269,7 @@ func TestAuthEnabledWhileWatchesLive(t *testing.T) { // C6
 	})
 }
 
-func TestWhatMayNotBeReadEndsItsWatchAlone(t *testing.T) { // W3
+func TestWhatMayNotBeReadEndsItsWatchAlone(t *testing.T) { // hazard W3
 	onRealEtcd(t, 300, func(t *testing.T, r *real) {
 		r.enableAuth()
 		h := r.hub("reader")
@@ -350,7 +350,7 @@ func TestTwoWatchesCostFourMessagesInAndAtMostSixOut(t *testing.T) {
 }
 
 // etcd does not end a watch stream that its client half-closed, so it records a cancellation; but no failure.
-func TestAnIdleStreamsEndIsNoFailureToEtcd(t *testing.T) { // O6
+func TestAnIdleStreamsEndIsNoFailureToEtcd(t *testing.T) { // hazard O6
 	onRealEtcd(t, 300, func(t *testing.T, r *real) {
 		h := r.hub("")
 		w := h.Watch("a", "", 1, (&log{t: t}).note)

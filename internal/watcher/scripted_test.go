@@ -25,7 +25,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
-func TestEventsComeInOrderOnceWhateverTheServerRepeats(t *testing.T) { // W5
+func TestEventsComeInOrderOnceWhateverTheServerRepeats(t *testing.T) { // hazard W5
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
 		_, l := b.watch("a", "c", 5)
 		c := b.accept()
@@ -45,7 +45,7 @@ func TestEventsComeInOrderOnceWhateverTheServerRepeats(t *testing.T) { // W5
 	})
 }
 
-func TestFragmentsAreDeliveredByWholeRevisions(t *testing.T) { // W10
+func TestFragmentsAreDeliveredByWholeRevisions(t *testing.T) { // hazard W10
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
 		_, l := b.watch("a", "c", 1)
 		c := b.accept()
@@ -81,7 +81,7 @@ func TestFragmentsOfALostStreamAreForgottenAndResumed(t *testing.T) {
 	})
 }
 
-func TestOnlyDeliveredEventsMoveTheResumption(t *testing.T) { // W6
+func TestOnlyDeliveredEventsMoveTheResumption(t *testing.T) { // hazard W6
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
 		b.watch("a", "", 5)
 		c := b.accept()
@@ -97,7 +97,7 @@ func TestOnlyDeliveredEventsMoveTheResumption(t *testing.T) { // W6
 	})
 }
 
-func TestTheFirstRevisionIsTheOneGiven(t *testing.T) { // A9
+func TestTheFirstRevisionIsTheOneGiven(t *testing.T) { // hazard A9
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
 		b.watch("a", "", 42)
 		b.watch("b", "c", -7)
@@ -110,7 +110,7 @@ func TestTheFirstRevisionIsTheOneGiven(t *testing.T) { // A9
 	})
 }
 
-func TestAStreamThatNeverAcknowledgesIsLeftAfterThreeSeconds(t *testing.T) { // W2
+func TestAStreamThatNeverAcknowledgesIsLeftAfterThreeSeconds(t *testing.T) { // hazard W2
 	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
 		w, _ := b.watch("a", "", 5)
 		c := b.accept()
@@ -127,7 +127,7 @@ func TestAStreamThatNeverAcknowledgesIsLeftAfterThreeSeconds(t *testing.T) { // 
 	})
 }
 
-func TestASilentStreamIsProbedTwiceAndThenLeft(t *testing.T) { // W2
+func TestASilentStreamIsProbedTwiceAndThenLeft(t *testing.T) { // hazard W2
 	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
 		_, l := b.watch("a", "", 5)
 		c := b.accept()
@@ -194,7 +194,7 @@ func TestAnyAnswerKeepsASilentStream(t *testing.T) {
 	}
 }
 
-func TestCreationsArePipelinedAndARefusalIsTheFirstUnansweredOnes(t *testing.T) { // W4
+func TestCreationsArePipelinedAndARefusalIsTheFirstUnansweredOnes(t *testing.T) { // hazard W4
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
 		w1, l1 := b.watch("a", "", 1)
 		w2, l2 := b.watch("b", "", 1)
@@ -223,7 +223,7 @@ func TestCreationsArePipelinedAndARefusalIsTheFirstUnansweredOnes(t *testing.T) 
 	})
 }
 
-func TestAStreamWith500WatchesComesBackInAFewRoundTrips(t *testing.T) { // W4
+func TestAStreamWith500WatchesComesBackInAFewRoundTrips(t *testing.T) { // hazard W4
 	const trip = 40 * time.Millisecond
 	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
 		var ws []*Watch
@@ -310,7 +310,7 @@ func TestNoMoreIsUnansweredThanGRPCBuffers(t *testing.T) {
 	})
 }
 
-func TestEachCreationIsGivenThreeSecondsAfterTheAnswerBefore(t *testing.T) { // W2
+func TestEachCreationIsGivenThreeSecondsAfterTheAnswerBefore(t *testing.T) { // hazard W2
 	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
 		for i := range 4 {
 			b.watch(fmt.Sprint(i), "", 1)
@@ -376,7 +376,7 @@ func TestWatchIDsAreNeverUsedTwiceOnAStream(t *testing.T) {
 	})
 }
 
-func TestCompactionEndsOnlyItsOwnWatch(t *testing.T) { // W3, W8
+func TestCompactionEndsOnlyItsOwnWatch(t *testing.T) { // hazards W3, W8
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
 		_, l1 := b.watch("a", "", 5)
 		_, l2 := b.watch("b", "", 5)
@@ -403,7 +403,7 @@ func TestACompactionThatLosesNothingIsNotReported(t *testing.T) {
 	})
 }
 
-func TestACancellationByTheServerEndsNoWatch(t *testing.T) { // W3
+func TestACancellationByTheServerEndsNoWatch(t *testing.T) { // hazard W3
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
 		_, l1 := b.watch("a", "", 5)
 		_, l2 := b.watch("b", "", 5)
@@ -459,7 +459,7 @@ func TestAWatchRefusedAgainAndAgainIsTriedAtMostOnceASecond(t *testing.T) {
 	})
 }
 
-// W3: whatever code a stream ends with, and whenever, its watches go on.
+// Hazard W3: whatever code a stream ends with, and whenever, its watches go on.
 func TestEveryStatusAtEveryStageIsResumed(t *testing.T) {
 	stages := map[string]func(b *bench, end error) *call{ // returns the next stream
 		"at open": func(b *bench, _ error) *call { return b.accept() },
@@ -530,7 +530,7 @@ func TestEveryStatusAtEveryStageIsResumed(t *testing.T) {
 	}
 }
 
-func TestATokenRefusedAtACreationIsReplacedForAllOfTheStream(t *testing.T) { // W3, C5
+func TestATokenRefusedAtACreationIsReplacedForAllOfTheStream(t *testing.T) { // hazard W3
 	for _, reason := range []error{rpctypes.ErrGRPCInvalidAuthToken, rpctypes.ErrGRPCAuthOldRevision, rpctypes.ErrGRPCUserEmpty} {
 		t.Run(reason.Error(), func(t *testing.T) {
 			inBubble(t, benchConfig{user: "u"}, func(t *testing.T, b *bench) {
@@ -559,7 +559,7 @@ func TestATokenRefusedAtACreationIsReplacedForAllOfTheStream(t *testing.T) { // 
 	}
 }
 
-func TestATokenRefusedAtAnEchoIsReplacedWhileTheStreamLives(t *testing.T) { // C5
+func TestATokenRefusedAtAnEchoIsReplacedWhileTheStreamLives(t *testing.T) { // hazard C5
 	inBubble(t, benchConfig{user: "u"}, func(t *testing.T, b *bench) {
 		b.watch("a", "", 5)
 		c := b.accept()
@@ -573,7 +573,7 @@ func TestATokenRefusedAtAnEchoIsReplacedWhileTheStreamLives(t *testing.T) { // C
 	})
 }
 
-func TestCredentialsThatAreDemandedAndNotThereEndTheWatch(t *testing.T) { // C6
+func TestCredentialsThatAreDemandedAndNotThereEndTheWatch(t *testing.T) { // hazard C6
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
 		_, l := b.watch("a", "", 5)
 		for range 3 {
@@ -586,7 +586,7 @@ func TestCredentialsThatAreDemandedAndNotThereEndTheWatch(t *testing.T) { // C6
 	})
 }
 
-func TestPermissionDeniedIsBelievedUnderAFreshTokenAndEndsOnlyItsWatch(t *testing.T) { // W3
+func TestPermissionDeniedIsBelievedUnderAFreshTokenAndEndsOnlyItsWatch(t *testing.T) { // hazard W3
 	inBubble(t, benchConfig{user: "u", members: 2}, func(t *testing.T, b *bench) {
 		_, la := b.watch("a", "", 5)
 		c := b.accept()
@@ -777,7 +777,7 @@ func TestCancelIsAllowedWithinTheFunctionAndUnderItsLocks(t *testing.T) {
 	})
 }
 
-func TestAnIdleStreamIsHalfClosedAfterTwoSecondsAndAnotherOpenedWhenNeeded(t *testing.T) { // O6
+func TestAnIdleStreamIsHalfClosedAfterTwoSecondsAndAnotherOpenedWhenNeeded(t *testing.T) { // hazard O6
 	inBubble(t, benchConfig{}, func(t *testing.T, b *bench) {
 		w, _ := b.watch("a", "", 1)
 		c := b.accept()
@@ -809,7 +809,7 @@ func TestAServerThatDoesNotEndAHalfClosedStreamIsNotWaitedForLong(t *testing.T) 
 	})
 }
 
-func TestReopeningIsPacedAndTakesTurns(t *testing.T) { // W11
+func TestReopeningIsPacedAndTakesTurns(t *testing.T) { // hazard W11
 	type opening struct {
 		at     time.Time
 		member int
@@ -871,7 +871,7 @@ func TestAMemberWhoseStreamIsLostIsGradedDownAndUpAgain(t *testing.T) {
 	})
 }
 
-func TestAStreamThatEndsRightAfterItsFirstAnswerIsPacedToo(t *testing.T) { // W11
+func TestAStreamThatEndsRightAfterItsFirstAnswerIsPacedToo(t *testing.T) { // hazard W11
 	inBubble(t, benchConfig{members: 2}, func(t *testing.T, b *bench) {
 		b.watch("a", "", 1)
 		begin := time.Now()

@@ -1,4 +1,4 @@
-// The API of pawld: strict locks and elections on etcd for programs in any language.
+// The API of pawld: locks and elections on etcd for programs in any language.
 //
 // Seven unary calls, over Connect's JSON (curl can do all of it), gRPC and gRPC-Web. A
 // Connect error means that the call was refused, or that etcd does not answer; what became
@@ -1224,7 +1224,7 @@ func (x *ReleaseResponse_Result) GetWhy() Why {
 type ListResponse_Queue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Entries       []*ListResponse_Entry  `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty"` // the first holds it, or is about to
+	Entries       []*ListResponse_Entry  `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty"` // in order: the first holds it, or is about to; so may others, that are shared or have slots
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -142,7 +142,10 @@ func (r *results) targets() string {
 }
 
 func missed(met, of int) string {
-	if met < of {
+	switch {
+	case met == 0:
+		return ", **never**"
+	case met < of:
 		return ", **not always**"
 	}
 	return ""

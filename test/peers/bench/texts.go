@@ -26,7 +26,7 @@ round. Client and server share the machine. Figures are medians of the rounds, w
 in parentheses. Absolute figures are valid for this machine only; ratios and counts can be compared across machines.%s
 `
 	targetsText = `Each ratio compares two figures of the same round, so that both met the same machine. The rows about releases have pawl's own figures, not
-ratios. No row is for a server that waits for its disk, because in every row it does: the server syncs each write before it answers, and how
+ratios. In every row the server syncs each write to its disk before it answers; how
 long that takes on this machine is stated above. The row about lost answers compares with pawl as it is now, with shared requests turned off. Its bound was set when
 an enqueue was settled by two requests in turn. Now one request settles it, shared or not. Those that are not shared are all sent at once and wait for
 the same round trip, and with shared requests too, writes go alone until the member whose answers were lost has been asked again. So the ratio can be near 1. Before sessions shared their renewals, pawl used 1.75 times the client's and
@@ -79,7 +79,7 @@ measured after a garbage collection. 100,000 locks are held in the first round o
 
 `
 	renewalsText = `For one session and one TTL, in processes that do nothing else. pawl confirms each renewal with a read. Sessions of one
-client renew together, five times in a TTL on one stream, with one read for up to 128 of them ([how](../decisions/shared-renewals.md)). A session that
+client renew together, five to six times in a TTL on one stream, with one read for up to 128 of them ([how](../decisions/shared-renewals.md)). A session that
 is alone in its client renews four times. clientv3 renews three times, unconfirmed, all sessions on one stream. The floor renews four times on one stream, with
 a read for each. In "1 each" every client has one session. 2,000 sessions and more are measured in the first round only.
 

@@ -1,4 +1,4 @@
-// The API of pawld: strict locks and elections on etcd for programs in any language.
+// The API of pawld: locks and elections on etcd for programs in any language.
 //
 // Seven unary calls, over Connect's JSON (curl can do all of it), gRPC and gRPC-Web. A
 // Connect error means that the call was refused, or that etcd does not answer; what became
@@ -66,11 +66,12 @@ type LocksClient interface {
 	Acquire(context.Context, *connect.Request[pawlv1.AcquireRequest]) (*connect.Response[pawlv1.AcquireResponse], error)
 	// Renew keeps the session, and returns every lock of it: those that are HELD, and those
 	// that were LOST and are not settled. A lock that it does not list is not held. With
-	// wait_ms it returns when that has passed, or as soon as something is lost or won.
+	// wait_ms it returns when that has passed, or as soon as one of them is won, lost or
+	// changed in another way.
 	Renew(context.Context, *connect.Request[pawlv1.RenewRequest]) (*connect.Response[pawlv1.RenewResponse], error)
 	// Release releases locks, and gives up positions.
 	Release(context.Context, *connect.Request[pawlv1.ReleaseRequest]) (*connect.Response[pawlv1.ReleaseResponse], error)
-	// Confirm queries etcd whether a lock is held.
+	// Confirm asks etcd whether a lock is held.
 	Confirm(context.Context, *connect.Request[pawlv1.ConfirmRequest]) (*connect.Response[pawlv1.ConfirmResponse], error)
 	// Proclaim changes the value of an election's term.
 	Proclaim(context.Context, *connect.Request[pawlv1.ProclaimRequest]) (*connect.Response[pawlv1.ProclaimResponse], error)
@@ -191,11 +192,12 @@ type LocksHandler interface {
 	Acquire(context.Context, *connect.Request[pawlv1.AcquireRequest]) (*connect.Response[pawlv1.AcquireResponse], error)
 	// Renew keeps the session, and returns every lock of it: those that are HELD, and those
 	// that were LOST and are not settled. A lock that it does not list is not held. With
-	// wait_ms it returns when that has passed, or as soon as something is lost or won.
+	// wait_ms it returns when that has passed, or as soon as one of them is won, lost or
+	// changed in another way.
 	Renew(context.Context, *connect.Request[pawlv1.RenewRequest]) (*connect.Response[pawlv1.RenewResponse], error)
 	// Release releases locks, and gives up positions.
 	Release(context.Context, *connect.Request[pawlv1.ReleaseRequest]) (*connect.Response[pawlv1.ReleaseResponse], error)
-	// Confirm queries etcd whether a lock is held.
+	// Confirm asks etcd whether a lock is held.
 	Confirm(context.Context, *connect.Request[pawlv1.ConfirmRequest]) (*connect.Response[pawlv1.ConfirmResponse], error)
 	// Proclaim changes the value of an election's term.
 	Proclaim(context.Context, *connect.Request[pawlv1.ProclaimRequest]) (*connect.Response[pawlv1.ProclaimResponse], error)
