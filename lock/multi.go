@@ -171,7 +171,7 @@ func (m *Multi) check(ctx context.Context) error {
 	case len(m.opts.Owner) > maxOwner:
 		return fmt.Errorf("Options.Owner has %d bytes, want at most %d", len(m.opts.Owner), maxOwner)
 	case m.opts.Delay > 0 && len(m.wants) > 1:
-		return errors.New("several names do not go with Options.Delay")
+		return errors.New("several names cannot be combined with Options.Delay")
 	}
 	if err := m.limits().Check(); err != nil {
 		return err

@@ -149,20 +149,20 @@ func TestBadSetsAreClearErrors(t *testing.T) {
 		a, b := lock.Exclusive("a"), lock.Exclusive("b")
 		etcd := lock.Options{EtcdLayout: true}
 		for want, m := range map[string]*lock.Multi{
-			"no names":                                          lock.NewMulti(s, lock.Options{}),
-			"33 names, want at most 32":                         lock.NewMulti(s, lock.Options{}, wants(33)...),
-			`"a" is given twice`:                                lock.NewMulti(s, lock.Options{}, a, b, lock.Shared("a")),
-			"name 2 of 2: empty name":                           lock.NewMulti(s, lock.Options{}, a, lock.Exclusive("")),
-			"at most 1024":                                      lock.NewMulti(s, lock.Options{}, a, lock.Exclusive(strings.Repeat("x", 1025))),
-			"several names do not go with Options.Delay":        lock.NewMulti(s, lock.Options{Delay: 1}, a, b),
-			"shared mode cannot be combined with Options.Delay": lock.NewMulti(s, lock.Options{Delay: 1}, lock.Shared("a")),
-			"Options.Delay is":                                  lock.NewMulti(s, lock.Options{Delay: -1}, a),
-			"MaxHold":                                           lock.NewMulti(s, lock.Options{MaxHold: -1}, a),
-			"EtcdLayout":                                        lock.NewMulti(s, etcd, a, lock.Shared("b")),
-			"within the other":                                  lock.NewMulti(s, etcd, lock.Exclusive("a/b"), a),
-			"sessions' own keys":                                lock.NewMulti(s, etcd, a, lock.Exclusive("//pawl")),
-			"nil session":                                       lock.NewMulti(nil, lock.Options{}, a),
-			"nil Multi":                                         nil,
+			"no names":                  lock.NewMulti(s, lock.Options{}),
+			"33 names, want at most 32": lock.NewMulti(s, lock.Options{}, wants(33)...),
+			`"a" is given twice`:        lock.NewMulti(s, lock.Options{}, a, b, lock.Shared("a")),
+			"name 2 of 2: empty name":   lock.NewMulti(s, lock.Options{}, a, lock.Exclusive("")),
+			"at most 1024":              lock.NewMulti(s, lock.Options{}, a, lock.Exclusive(strings.Repeat("x", 1025))),
+			"several names cannot be combined with Options.Delay": lock.NewMulti(s, lock.Options{Delay: 1}, a, b),
+			"shared mode cannot be combined with Options.Delay":   lock.NewMulti(s, lock.Options{Delay: 1}, lock.Shared("a")),
+			"Options.Delay is":   lock.NewMulti(s, lock.Options{Delay: -1}, a),
+			"MaxHold":            lock.NewMulti(s, lock.Options{MaxHold: -1}, a),
+			"EtcdLayout":         lock.NewMulti(s, etcd, a, lock.Shared("b")),
+			"within the other":   lock.NewMulti(s, etcd, lock.Exclusive("a/b"), a),
+			"sessions' own keys": lock.NewMulti(s, etcd, a, lock.Exclusive("//pawl")),
+			"nil session":        lock.NewMulti(nil, lock.Options{}, a),
+			"nil Multi":          nil,
 		} {
 			_, err := m.Acquire(w.Context())
 			assert.ErrorContains(w, err, want)

@@ -393,7 +393,7 @@ func TestALockAndAnElectionThatWaitForEachOtherAreLoggedOnce(t *testing.T) {
 		count := func() int {
 			time.Sleep(time.Minute)
 			synctest.Wait()
-			return strings.Count(log.String(), "a lock and an election of one name")
+			return strings.Count(log.String(), "a lock and an election use one name")
 		}
 		s, err := logging.Session(w.Context())
 		require.NoError(w, err)

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -129,7 +130,7 @@ func beginCmd(t *testing.T, cmd *exec.Cmd) *pawld {
 	t.Helper()
 	racedetector.Sample(t)
 	p := &pawld{t: t, cmd: cmd, done: make(chan struct{})}
-	p.cmd.Env = append(os.Environ(), "PAWLD_TEST_RUN=1", "ETCDCTL_ENDPOINTS=", "PAWL_NAMESPACE=")
+	p.cmd.Env = slices.Concat(os.Environ(), []string{"PAWLD_TEST_RUN=1", "ETCDCTL_ENDPOINTS=", "PAWL_NAMESPACE="}, cmd.Env)
 	p.cmd.Stderr = p
 	ownGroup(p.cmd)
 	require.NoError(t, p.cmd.Start())

@@ -37,7 +37,9 @@ func TestCommandsOfPagesRun(t *testing.T) {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			socket := socketPath(t)
-			p := begin(t, "--embed", "--socket", socket)
+			cmd := exec.Command(os.Args[0], "--embed", "--socket", socket)
+			cmd.Env = []string{"TMPDIR=" + t.TempDir()} // it is killed, and leaves etcd's data
+			p := beginCmd(t, cmd)
 			p.http = unixClient(socket)
 			require.Eventually(t, func() bool {
 				_, err := os.Stat(socket)
