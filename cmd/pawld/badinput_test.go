@@ -186,8 +186,14 @@ func TestEmbedIsRefusedBesideTheFlagEndpointsAlone(t *testing.T) {
 	t.Setenv("ETCDCTL_ENDPOINTS", "127.0.0.1:1")
 	_, err := parse([]string{"--embed"}, io.Discard)
 	require.NoError(t, err)
-	_, err = parse([]string{"--embed", "--endpoints", "127.0.0.1:2"}, io.Discard)
-	assert.ErrorContains(t, err, "--embed and --endpoints are given, want one")
+	config := filepath.Join(t.TempDir(), "config")
+	require.NoError(t, os.WriteFile(config, []byte("endpoints = 127.0.0.1:2\n"), 0o600))
+	for _, where := range []string{"--endpoints=127.0.0.1:2", "--config=" + config} {
+		_, err = parse([]string{"--embed", where}, io.Discard)
+		assert.ErrorContains(t, err, "--embed and --endpoints are both given", where)
+	}
+	_, err = parse([]string{"--embed=false", "--config", config}, io.Discard)
+	require.NoError(t, err)
 }
 
 func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
@@ -235,7 +241,7 @@ func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
 		{[]string{"--config", config}, "config:5: want FLAG = VALUE"},
 		{[]string{"--cert", "x"}, "--cert and --key belong together"},
 		{[]string{"--user", "x"}, `--user: no password for "x"`},
-		{[]string{"--embed"}, "--embed and --endpoints are given, want one"},
+		{[]string{"--embed"}, "--embed and --endpoints are both given"},
 	} {
 		p := begin(t, append([]string{"--endpoints", "127.0.0.1:1"}, c.args...)...)
 		assert.NotEqual(t, 0, p.wait(), c.args)

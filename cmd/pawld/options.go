@@ -90,7 +90,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		}
 	}
 	if o.embed && fs.Changed("endpoints") { // ETCDCTL_ENDPOINTS may be there for other programs
-		return o, errors.New("--embed and --endpoints are given, want one")
+		return o, errors.New("--embed and --endpoints are both given, as flags or in --config: want one")
 	}
 	if err := fromEnvironment(fs); err != nil {
 		return o, err
