@@ -79,7 +79,7 @@ func TestABoundSessionIsForItsProcessAlone(t *testing.T) {
 	t.Parallel()
 	p := start(t, etcdtest.Start(t), "")
 	bindable(t, p)
-	body := object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "bind": true}
+	body := object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "bind": true, "waitMs": 5000}
 	p.acquire(body)
 	require.Equal(t, "HELD", p.call("Acquire", body)["state"], "a repeat")
 	for method, body := range map[string]object{
@@ -166,6 +166,7 @@ func TestBindToAProcessThatHasExitedIsRefusedForGood(t *testing.T) {
 	t.Parallel()
 	p := start(t, etcdtest.Start(t), "")
 	bindable(t, p)
+	p.warm()
 	for name, more := range map[string][]string{"exited": nil, "exited, and waited for": {"wait"}} {
 		body := marshal(object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "bind": true, "waitMs": 5000})
 		out, err := exec.CommandContext(t.Context(), "timeout", append([]string{"30", "python3", "-c", orphan, p.socket, body}, more...)...).CombinedOutput()
@@ -175,5 +176,5 @@ func TestBindToAProcessThatHasExitedIsRefusedForGood(t *testing.T) {
 		assert.Equal(t, "failed_precondition", answer["code"], "%s: %v", name, answer)
 		assert.Contains(t, answer["message"], "has exited", name)
 	}
-	p.acquire(object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "bind": true}) // the session is not harmed
+	assert.Equal(t, "HELD", p.call("Acquire", object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "bind": true, "waitMs": 5000})["state"], "the session is not harmed")
 }

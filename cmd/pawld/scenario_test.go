@@ -67,8 +67,8 @@ func TestEveryClientPlaysTheScenario(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for try := 1; !play(t, begin); try++ {
-				require.Less(t, try, 4, "pawld was never replaced within %v", beliefLeft)
+			if !play(t, begin) {
+				require.True(t, play(t, begin), "pawld was not replaced within %v, twice", beliefLeft)
 			}
 		})
 	}
