@@ -12,9 +12,9 @@
 //
 //  1. Exclusion: while a Held's Err is nil, nobody else can have acquired the
 //     name, through pawl or, with Options.EtcdLayout, through clientv3's
-//     concurrency.Mutex, except that shared acquisitions hold it together, and as many
-//     permits of a Semaphore as it has slots. Two goroutines on one session, or one Mutex,
-//     exclude each other as two processes do.
+//     concurrency.Mutex. Shared acquisitions, though, hold a name together, and a Semaphore
+//     has as many holders as slots. Two goroutines on one session, or one Mutex, exclude
+//     each other as two processes do.
 //  2. Order: waiters get the lock first come, first served. A waiter that gives
 //     up, or dies, leaves the others' order unchanged. Shared acquisitions hold the lock
 //     together, in the same order: one that came after a waiter for exclusive mode waits for

@@ -91,7 +91,7 @@ func eachBlow(t *testing.T, f func(w *fixture, b blow, c *pawl.Client, s *pawl.S
 // at the next request.
 func (b blow) swift() bool { return b.cause != pawl.ErrClusterChanged }
 
-// H1, H3 (hazard): after the arming delay a loss is reported within 100 ms, with one
+// Hazards H1, H3: after the arming delay a loss is reported within 100 ms, with one
 // cause that stands.
 func TestLossIsReportedWithin100MillisecondsOfArming(t *testing.T) {
 	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
@@ -129,7 +129,7 @@ func TestLossBeforeArmingIsReportedOnceArmed(t *testing.T) {
 	})
 }
 
-// H4 (hazard), N1: a deletion whose event is swallowed is found by the look that
+// Hazard H4, rule N1: a deletion whose event is swallowed is found by the look that
 // comes with each renewal.
 func TestLossThatTheWatchMissedIsFoundByARenewal(t *testing.T) {
 	eachBlow(t, func(w *fixture, b blow, c *pawl.Client, s *pawl.Session) {
@@ -256,7 +256,7 @@ func TestReleaseSaysWhetherItWasHeldUntilThen(t *testing.T) {
 	})
 }
 
-// A2 (hazard), A3: a waiter's own end returns at once, with the cause alone, and
+// Hazard A2, rule A3: a waiter's own end returns at once, with the cause alone, and
 // the holder is not touched.
 func TestAWaitersOwnEndReturnsAtOnce(t *testing.T) {
 	t.Run("exclusive", func(t *testing.T) { testAWaitersOwnEnd(t, (*fixture).acquiring) })
@@ -338,7 +338,7 @@ func TestAHolderCutOffExpiresByItsOwnClock(t *testing.T) {
 }
 
 // An Acquire that never won matches the session's cause alone, and no request
-// goes out for a dead session (S20).
+// goes out for a dead session (hazard S20).
 func TestADeadSessionFailsFastWithItsCause(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()

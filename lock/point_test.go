@@ -31,7 +31,7 @@ func requestOf(s *pawl.Session) func(q etcdfake.Request) bool {
 	}
 }
 
-// A1 (hazard), A2, T3: whatever ends the acquisition while one of an Acquire's requests
+// Hazard A1, rules A2, T3: whatever ends the acquisition while one of an Acquire's requests
 // is on its way, Acquire does not return a Held; and where its answer was on the
 // way back already, the loss is reported.
 func TestNoAcquireSucceedsWithoutItsKeyAtAnyAwaitPoint(t *testing.T) {

@@ -48,7 +48,7 @@ func addressOf(t testing.TB, endpoint string) string {
 	return u.Host
 }
 
-// H1, H3 (hazards): what an operator does to a lock that is watched is reported
+// Hazards H1, H3: what an operator does to a lock that is watched is reported
 // within 100 ms. A busy machine may need a second try; the best counts.
 func TestAnOperatorsBlowIsNoticedWithin100MillisecondsOnARealServer(t *testing.T) {
 	t.Parallel()
@@ -93,7 +93,7 @@ func TestAnOperatorsBlowIsNoticedWithin100MillisecondsOnARealServer(t *testing.T
 	}
 }
 
-// H1 (hazard), in real time: of twenty holders that are cut off, in whatever
+// Hazard H1, in real time: of twenty holders that are cut off, in whatever
 // phase of their renewals, each knows before anybody else has its lock.
 func TestTwentyHoldersThatAreCutOffKnowBeforeOthersHaveTheirLocks(t *testing.T) {
 	t.Parallel()

@@ -51,7 +51,7 @@ func init() {
 	ownGroup = func(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 }
 
-// S22 (hazard), T3: a process that was stopped for longer than its TTL sees at
+// Hazard S22, rule T3: a process that was stopped for longer than its TTL sees at
 // its first check, before anything was received, that its lock is lost; another
 // has it by then.
 func TestAStoppedHolderFindsItsLockLostAtItsFirstCall(t *testing.T) {

@@ -202,7 +202,7 @@ func TestADeletionThatWasCompactedIsQueried(t *testing.T) {
 	})
 }
 
-// A3 (hazard), A4: a waiter whose watch is on a member that is cut off from its peers acquires
+// Hazard A3, rule A4: a waiter whose watch is on a member that is cut off from its peers acquires
 // in a bounded time.
 func TestAWaiterOnAnIsolatedMemberIsNoZombie(t *testing.T) {
 	for i := range 3 {

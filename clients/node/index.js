@@ -83,7 +83,7 @@ class Lock {
     if (!this.held()) throw new LockLost(this.name, this.#ended);
   }
 
-  /** confirm queries etcd. */
+  /** confirm asks etcd whether the lock is held. */
   confirm() {
     return this.#query('Confirm', {});
   }

@@ -1,4 +1,4 @@
-// Pawld acquires strict locks and elections on etcd for programs in any language, over a Unix
+// Pawld acquires locks and elections on etcd for programs in any language, over a Unix
 // socket and mutual TLS: see docs/how-to/pawld.md.
 package main
 

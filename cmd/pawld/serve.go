@@ -298,7 +298,7 @@ func (d *daemon) awaitSpace(ctx context.Context) {
 
 // end stops the daemon. With SIGTERM and a state directory it leaves what is held to a
 // successor; otherwise it releases it when all promises have passed. A second signal ends the
-// waiting.
+// waiting. How long it may take is stopWait, in the test that holds the units and manifests to it.
 func (d *daemon) end(sig os.Signal, signals <-chan os.Signal) error {
 	d.log.Info("stopping", "signal", sig.String())
 	second, end := context.WithCancel(context.Background())

@@ -160,8 +160,6 @@ func TestOtherErrorsAreClassified(t *testing.T) {
 	}
 }
 
-func isNoLeader(err error) bool { return is(err, rpctypes.ErrGRPCNoLeader) }
-
 func TestPredicatesFindTheStatusWithinOtherErrors(t *testing.T) {
 	wrap := func(err error) error {
 		return fmt.Errorf("lock: %w", &Error{Op: "txn", Err: fmt.Errorf("x: %w", err)})
@@ -169,7 +167,7 @@ func TestPredicatesFindTheStatusWithinOtherErrors(t *testing.T) {
 	for want, is := range map[error]func(error) bool{
 		rpctypes.ErrGRPCNoSpace: IsNoSpace, rpctypes.ErrGRPCPermissionDenied: IsPermissionDenied,
 		rpctypes.ErrGRPCLeaseNotFound: IsLeaseNotFound, rpctypes.ErrGRPCLeaseExist: IsLeaseExists,
-		rpctypes.ErrGRPCTooManyOps: IsTooManyOps, rpctypes.ErrGRPCNoLeader: isNoLeader,
+		rpctypes.ErrGRPCTooManyOps:       IsTooManyOps,
 		rpctypes.ErrGRPCInvalidAuthToken: IsTokenRefusal, rpctypes.ErrGRPCUserEmpty: IsTokenRefusal,
 		rpctypes.ErrGRPCAuthOldRevision: IsTokenRefusal, rpctypes.ErrGRPCRequestTooLarge: IsTooLarge,
 		status.Error(codes.ResourceExhausted, "grpc: received message larger than max (5 vs. 4)"): IsTooLarge,

@@ -406,3 +406,5 @@ func TestErrorsNameOperationAndEndpoint(t *testing.T) {
 		assert.Equal(t, codes.InvalidArgument, e.Code)
 	})
 }
+
+func isNoLeader(err error) bool { return is(err, rpctypes.ErrGRPCNoLeader) }

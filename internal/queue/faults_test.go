@@ -503,7 +503,7 @@ func testACallEndsWithItsContext(t *testing.T, set func(w *fixture)) {
 	}
 }
 
-// A6 (hazard): under NOSPACE an enqueue may have been applied; nothing of it
+// Hazard A6: under NOSPACE an enqueue may have been applied; nothing of it
 // stays, though only deletes go through.
 func TestNoSpaceLeavesNothingBehind(t *testing.T) {
 	eachMode(t, testNoSpaceLeavesNothing)

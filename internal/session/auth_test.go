@@ -126,7 +126,7 @@ func TestASessionOutlivesAuthenticationBeingSwitched(t *testing.T) {
 	})
 }
 
-// Hazards S17, F5, rule N4: a foreign key on one session's lease poisons that
+// Hazard S17, fact F5, rule N4: a foreign key on one session's lease poisons that
 // session's renewals, and no other's; its cause is reported, and its lease ends.
 func TestAForeignKeyPoisonsOneSessionAlone(t *testing.T) {
 	withAuth(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig, op operator) {

@@ -512,7 +512,7 @@ func TestConsecutiveBatchesGoToDifferentMembers(t *testing.T) {
 	}
 }
 
-// Hazards S14, F3: a batch that a deposed leader confirms extends nothing.
+// Hazard S14, fact F3: a batch that a deposed leader confirms extends nothing.
 func TestADeposedLeaderThatConfirmsABatchExtendsNothing(t *testing.T) {
 	for phase := range 10 {
 		inBubble(t, etcdfake.Options{Members: 3, ExpiryTick: -1}, func(t *testing.T, r *rig) {

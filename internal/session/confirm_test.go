@@ -121,7 +121,7 @@ func TestAMemberOfAnOlderTermConfirmsNothing(t *testing.T) {
 	})
 }
 
-// Hazards S14, F3: a leader that was deposed and goes on confirming does not keep
+// Hazard S14, fact F3: a leader that was deposed and goes on confirming does not keep
 // a session of a revoked lease alive beyond the window it had.
 func TestADeposedLeaderThatGoesOnConfirmingExtendsNothing(t *testing.T) {
 	for phase := range 30 {

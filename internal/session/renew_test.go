@@ -34,7 +34,7 @@ type fault struct {
 	on   func(*etcdfake.Cluster, *etcdfake.Member)
 }
 
-// noKeepAlive makes a member take renewals and never answer them (S5).
+// noKeepAlive makes a member take renewals and never answer them (hazard S5).
 func noKeepAlive(c *etcdfake.Cluster, m *etcdfake.Member) {
 	c.Inject(etcdfake.Rule{Member: m, Method: "LeaseKeepAlive", Lose: true})
 }

@@ -70,7 +70,7 @@ func TestADetachedSessionIsResumedByAnotherProcessOnce(t *testing.T) {
 	})
 }
 
-// Hazard S8, N6: after Detach has returned the predecessor sends no renewal.
+// Hazard S8, rule N6: after Detach has returned the predecessor sends no renewal.
 func TestThePredecessorSendsNoRenewalAfterDetach(t *testing.T) {
 	for phase := range 40 {
 		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
@@ -216,7 +216,7 @@ func TestOpenEntriesAreUndoneByTheSuccessor(t *testing.T) {
 	})
 }
 
-// undo removes entry n as what has given up is removed in the background, but once.
+// undo removes an entry that is unwanted, as the background does, but sends one request only.
 func undo(s *Session, n int64) error {
 	s.move(n, unwanted, nil)
 	return s.removeEntries(context.Background(), []int64{n})

@@ -229,7 +229,7 @@ func TestCompactionEndsTheWatchesThatMissEventsAndOnlyThose(t *testing.T) { // h
 	})
 }
 
-func TestWatchesOutliveTheirAuthTokens(t *testing.T) { // hazard W3
+func TestWatchesOutliveTheirAuthTokens(t *testing.T) { // hazards C5, W3
 	onRealEtcd(t, 2, func(t *testing.T, r *real) {
 		r.enableAuth()
 		h := r.hub("root")

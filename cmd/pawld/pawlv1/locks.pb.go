@@ -1224,7 +1224,7 @@ func (x *ReleaseResponse_Result) GetWhy() Why {
 type ListResponse_Queue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Entries       []*ListResponse_Entry  `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty"` // in order: the first holds it, or is about to; so may others, that are shared or have slots
+	Entries       []*ListResponse_Entry  `protobuf:"bytes,2,rep,name=entries,proto3" json:"entries,omitempty"` // in order: the first holds it, or is about to, and so may other shared ones, or permits
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
