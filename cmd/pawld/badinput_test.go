@@ -181,11 +181,17 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
-// ETCDCTL_ENDPOINTS may be set for other programs; a flag is meant.
-func TestEmbedIsRefusedBesideTheFlagEndpointsAlone(t *testing.T) {
-	t.Setenv("ETCDCTL_ENDPOINTS", "127.0.0.1:1")
-	_, err := parse([]string{"--embed"}, io.Discard)
+// The variables may be set for etcdctl; a flag is meant.
+func TestEmbedIsRefusedBesideFlagsOfTheClusterAndIgnoresVariables(t *testing.T) {
+	for _, name := range ofTheCluster {
+		t.Setenv("ETCDCTL_"+strings.ToUpper(name), "x")
+		_, err := parse([]string{"--embed", "--" + name, "x"}, io.Discard)
+		assert.ErrorContains(t, err, "--embed and --"+name+" are both given")
+	}
+	o, err := parse([]string{"--embed"}, io.Discard)
 	require.NoError(t, err)
+	assert.Equal(t, []string{"127.0.0.1:2379"}, o.endpoints)
+	assert.Empty(t, o.user+o.password+o.cacert+o.cert+o.key)
 	config := filepath.Join(t.TempDir(), "config")
 	require.NoError(t, os.WriteFile(config, []byte("endpoints = 127.0.0.1:2\n"), 0o600))
 	for _, where := range []string{"--endpoints=127.0.0.1:2", "--config=" + config} {

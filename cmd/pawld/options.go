@@ -89,10 +89,12 @@ func parse(args []string, stderr io.Writer) (options, error) {
 			return o, err
 		}
 	}
-	if o.embed && fs.Changed("endpoints") { // ETCDCTL_ENDPOINTS may be there for other programs
-		return o, errors.New("--embed and --endpoints are both given, as flags or in --config: want one")
+	for _, name := range ofTheCluster {
+		if o.embed && fs.Changed(name) {
+			return o, fmt.Errorf("--embed and --%s are both given, as flags or in --config: want one", name)
+		}
 	}
-	if err := fromEnvironment(fs); err != nil {
+	if err := fromEnvironment(fs, o.embed); err != nil {
 		return o, err
 	}
 	if len(o.endpoints) == 0 {
@@ -149,11 +151,17 @@ func readConfig(fs *pflag.FlagSet, path string) error {
 	return errors.Join(errs...)
 }
 
+// ofTheCluster are the flags for a cluster that is there, as etcdctl has them. With --embed they
+// are refused, and their variables, which may be set for etcdctl, are ignored.
+var ofTheCluster = []string{"endpoints", "user", "password", "cacert", "cert", "key"}
+
 // fromEnvironment sets, from the same variables as etcdctl, what neither flags nor file gave.
-func fromEnvironment(fs *pflag.FlagSet) error {
+func fromEnvironment(fs *pflag.FlagSet, embed bool) error {
 	names := map[string]string{"namespace": "PAWL_NAMESPACE"}
-	for _, name := range []string{"endpoints", "user", "password", "cacert", "cert", "key"} {
-		names[name] = "ETCDCTL_" + strings.ToUpper(name)
+	if !embed {
+		for _, name := range ofTheCluster {
+			names[name] = "ETCDCTL_" + strings.ToUpper(name)
+		}
 	}
 	for name, variable := range names {
 		if v := os.Getenv(variable); v != "" && !fs.Changed(name) {
