@@ -81,8 +81,8 @@ func (p *pawld) stalls() int {
 	return n
 }
 
-// forgiven is by how much p may have kept a silent client's session for longer because it has not
-// run since it had stalled before times: by a TTL for each time, but this is asked of two at most.
+// forgiven is by how much longer p may have kept a silent client's session because it has stalled
+// since it had counted before stalls: a TTL for each, of two at most.
 func (p *pawld) forgiven(before int) time.Duration {
 	return time.Duration(min(p.stalls()-before, 2)) * ttl
 }

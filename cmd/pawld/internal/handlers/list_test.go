@@ -253,7 +253,7 @@ func TestListReadsSomeNamesAtATime(t *testing.T) {
 		assert.LessOrEqual(t, most, readsOfOne)
 	}
 	for most, try := 0, 1; most <= readsOfOne; try++ {
-		require.Less(t, try, 6, "all calls together read no more than one")
+		require.Less(t, try, 6, "all calls together read no more than one does")
 		renew()
 		var calls sync.WaitGroup
 		for range 6 {
