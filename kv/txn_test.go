@@ -171,7 +171,7 @@ func TestMistakesAreReportedBeforeAnythingIsSent(t *testing.T) {
 	})
 }
 
-// A5.
+// Hazard A5.
 func TestAWriteIsSentOnceWhenItsOutcomeIsUnknown(t *testing.T) {
 	for _, failure := range []error{rpctypes.ErrGRPCTimeout, rpctypes.ErrGRPCNoSpace, rpctypes.ErrGRPCLeaderChanged, context.Canceled} {
 		synctest.Test(t, func(t *testing.T) {

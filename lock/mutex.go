@@ -25,8 +25,8 @@ type Options struct {
 	EtcdLayout bool
 	// Delay is how long to wait before succeeding a holder whose session ended without Release,
 	// so that its writes in flight can land in storage that checks no token. 0: none. There is
-	// no delay after a holder that released and then closed its session, unless etcd has
-	// compacted the revision of the release, or it is not known. Delay holds back only acquisitions that were
+	// no delay after a holder that released and then closed its session, unless the revision of
+	// the release is compacted or not known. Delay holds back only acquisitions that were
 	// waiting already: one that begins later finds no trace of the holder, and neither does one
 	// that succeeds a waiter which gave up during its delay.
 	Delay time.Duration

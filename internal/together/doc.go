@@ -15,8 +15,8 @@
 //     name. Keys that one request makes have one create revision, so two holders
 //     would have one token. And an enqueue beside the deletion of its predecessor
 //     would see that key at the answer's own revision, and wait for ever for a key that
-//     is gone. Plain writes write only to their own keys: any number of them, even of one
-//     queue, share a request. Both halves are asserted where the request is made, from
+//     is gone. Plain writes only settle, delete or mark entries of their own session: any
+//     number of them, even of one queue, share a request. Both halves are asserted where the request is made, from
 //     the keys in it.
 //   - G3. A query, what settles an enqueue, and Resume also read whether another key has the
 //     own key's create revision, and then fail loudly (internal/queue/query.go). That detects

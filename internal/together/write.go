@@ -16,7 +16,8 @@ const (
 	// Ordered is the kind of an enqueue, of a take of a slot, and of a release that hands off:
 	// it shares a request with nothing else of its queues (rule G2).
 	Ordered
-	// Plain writes write only to their own keys: a settling, a deletion, an undo.
+	// Plain writes only settle, delete or mark entries of their own session: a settling, a
+	// deletion, an undo, which may put marks of keys that were held too long.
 	Plain
 )
 

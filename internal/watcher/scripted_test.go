@@ -530,7 +530,7 @@ func TestEveryStatusAtEveryStageIsResumed(t *testing.T) {
 	}
 }
 
-func TestATokenRefusedAtACreationIsReplacedForAllOfTheStream(t *testing.T) { // hazard W3
+func TestATokenRefusedAtACreationIsReplacedForAllOfTheStream(t *testing.T) { // hazards C5, W3
 	for _, reason := range []error{rpctypes.ErrGRPCInvalidAuthToken, rpctypes.ErrGRPCAuthOldRevision, rpctypes.ErrGRPCUserEmpty} {
 		t.Run(reason.Error(), func(t *testing.T) {
 			inBubble(t, benchConfig{user: "u"}, func(t *testing.T, b *bench) {

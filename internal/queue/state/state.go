@@ -71,7 +71,7 @@ type Machine struct {
 
 	doubt    doubt
 	deletion deletion
-	broken   uint64 // bit i: the watch of its own key at index i has ended
+	broken   uint64 // bit i: the watch of its own key at index i, of at most 32, has ended
 	slots    slots
 }
 

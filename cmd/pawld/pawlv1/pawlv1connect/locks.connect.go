@@ -66,9 +66,9 @@ type LocksClient interface {
 	Acquire(context.Context, *connect.Request[pawlv1.AcquireRequest]) (*connect.Response[pawlv1.AcquireResponse], error)
 	// Renew keeps the session, and returns every lock of it: those that are HELD, and those
 	// that were LOST and are not settled. A lock that it does not list is not held. With
-	// wait_ms it returns as soon as one of them is won, lost or changed in another way, and at
-	// the latest after wait_ms, or sooner: in time for the next renewal, and at once while a
-	// LOST lock is not settled.
+	// wait_ms it waits for up to that long, but never so long that the next renewal is late. It
+	// returns at once if a lock is won, lost or changed in another way, and does not wait while
+	// a LOST lock is not settled.
 	Renew(context.Context, *connect.Request[pawlv1.RenewRequest]) (*connect.Response[pawlv1.RenewResponse], error)
 	// Release releases locks, and gives up positions.
 	Release(context.Context, *connect.Request[pawlv1.ReleaseRequest]) (*connect.Response[pawlv1.ReleaseResponse], error)
@@ -193,9 +193,9 @@ type LocksHandler interface {
 	Acquire(context.Context, *connect.Request[pawlv1.AcquireRequest]) (*connect.Response[pawlv1.AcquireResponse], error)
 	// Renew keeps the session, and returns every lock of it: those that are HELD, and those
 	// that were LOST and are not settled. A lock that it does not list is not held. With
-	// wait_ms it returns as soon as one of them is won, lost or changed in another way, and at
-	// the latest after wait_ms, or sooner: in time for the next renewal, and at once while a
-	// LOST lock is not settled.
+	// wait_ms it waits for up to that long, but never so long that the next renewal is late. It
+	// returns at once if a lock is won, lost or changed in another way, and does not wait while
+	// a LOST lock is not settled.
 	Renew(context.Context, *connect.Request[pawlv1.RenewRequest]) (*connect.Response[pawlv1.RenewResponse], error)
 	// Release releases locks, and gives up positions.
 	Release(context.Context, *connect.Request[pawlv1.ReleaseRequest]) (*connect.Response[pawlv1.ReleaseResponse], error)
