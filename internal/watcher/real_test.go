@@ -238,6 +238,7 @@ func TestWatchesOutliveTheirAuthTokens(t *testing.T) { // hazards C5, W3
 		for i := range 20 {
 			time.Sleep(time.Duration(i) * 500 * time.Millisecond)
 			rev := r.putAs(r.asRoot(), "a", "v")
+			synctest.Wait() // l has been told, so that m's watch, which starts below, is created and not shared
 			m := &log{t: t}
 			w := h.Watch("a", "", rev, m.note)
 			time.Sleep(200 * time.Millisecond)
@@ -246,7 +247,8 @@ func TestWatchesOutliveTheirAuthTokens(t *testing.T) { // hazards C5, W3
 			assert.Len(t, l.revisions(), i+1)
 			w.Cancel()
 		}
-		assert.Greater(t, h.Stats().Moves, uint64(3), "tokens did expire")
+		// A token lives for 2 s, and etcd looks every second: each of the 14 pauses of 3 s and more outlasts it.
+		assert.GreaterOrEqual(t, h.Stats().Moves, uint64(14), "tokens did expire")
 	})
 }
 
@@ -325,19 +327,11 @@ func TestTwoThousandWatchesTakeFourStreams(t *testing.T) {
 }
 
 func TestTwoWatchesCostFourMessagesInAndAtMostSixOut(t *testing.T) {
-	received, sent := twoWatches(t)
-	for try := 1; received != 4 && try < 5; try++ { // a slow machine may count one of what came before, too
-		received, sent = twoWatches(t)
-	}
-	assert.EqualValues(t, 4, received)
-	assert.LessOrEqual(t, sent, 6.0)
-}
-
-func twoWatches(t *testing.T) (received, sent float64) {
 	onRealEtcd(t, 300, func(t *testing.T, r *real) {
 		h := r.hub("")
 		keep := h.Watch("keep", "", 1, (&log{t: t}).note)
 		time.Sleep(time.Millisecond)
+		require.True(t, keep.Armed())
 		in, out := metric(t, "grpc_server_msg_received_total", "Watch"), metric(t, "grpc_server_msg_sent_total", "Watch")
 		mine, before := &log{t: t}, &log{t: t}
 		rev := r.put("before", "v")
@@ -350,13 +344,15 @@ func twoWatches(t *testing.T) (received, sent float64) {
 		require.Len(t, before.all(), 1)
 		w1.Cancel()
 		w2.Cancel()
+		busy := keep.topic.home.busy
+		busy <- struct{}{} // the stream may not send between the next watch and its end
 		h.Watch("never created", "", 1, (&log{t: t}).note).Cancel()
+		<-busy
 		synctest.Wait()
-		received = metric(t, "grpc_server_msg_received_total", "Watch") - in
-		sent = metric(t, "grpc_server_msg_sent_total", "Watch") - out
+		assert.EqualValues(t, 4, metric(t, "grpc_server_msg_received_total", "Watch")-in)
+		assert.LessOrEqual(t, metric(t, "grpc_server_msg_sent_total", "Watch")-out, 6.0)
 		keep.Cancel()
 	})
-	return received, sent
 }
 
 // etcd does not end a watch stream that its client half-closed, so it records a cancellation; but no failure.
