@@ -620,7 +620,9 @@ func TestABatchsResultThatComesWhileRenewalsAreGivenUpIsReceived(t *testing.T) {
 // in the same round nevertheless.
 func TestKeysThatDoNotFitIntoTheReadOfABatchAreReadAfterIt(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
-		all := r.sessions(2, lease.Options{TTL: 20 * time.Second})
+		all := r.sessions(1, lease.Options{TTL: 20 * time.Second})
+		synctest.Wait() // there was one session only when it looked for a batch
+		all = append(all, r.session(lease.Options{TTL: 20 * time.Second}))
 		r.host.Renewals.readRefused(8) // room for 4 operations
 		for i, s := range all {
 			c := &dependent{own: fmt.Sprintf("held/%d", i)}
