@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -41,11 +40,8 @@ func TestCommandsOfPagesRun(t *testing.T) {
 			cmd.Env = []string{"TMPDIR=" + t.TempDir()} // it is killed, and leaves etcd's data
 			p := beginCmd(t, cmd)
 			p.http = unixClient(socket)
-			require.Eventually(t, func() bool {
-				_, err := os.Stat(socket)
-				return err == nil || p.ended()
-			}, 60*time.Second, 5*time.Millisecond)
-			require.False(t, p.ended(), p.said())
+			p.waitFor(socket)
+			p.warm()
 			script := strings.ReplaceAll(called(t, page), "/tmp/pawld.sock", socket)
 			script = regexp.MustCompile(`(?m)^go run .*$`).ReplaceAllString(script, "")
 			out, err := exec.Command("bash", "-ec", script).CombinedOutput()

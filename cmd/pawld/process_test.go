@@ -80,7 +80,7 @@ type load struct {
 	done        sync.WaitGroup
 }
 
-func newLoad(t *testing.T, clients int, socket string) *load {
+func newLoad(t *testing.T, clients int, ttl time.Duration, socket string) *load {
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &load{end: cancel}
 	for range clients {
@@ -90,7 +90,7 @@ func newLoad(t *testing.T, clients int, socket string) *load {
 			c := newThin(jsonCall(socket))
 			defer c.close()
 			for ctx.Err() == nil {
-				l.add(t, c)
+				l.add(t, c, ttl)
 			}
 		}()
 	}
@@ -101,8 +101,8 @@ func newLoad(t *testing.T, clients int, socket string) *load {
 func (l *load) stop() { l.end(); l.done.Wait() }
 
 // add adds one, or finds its lock lost.
-func (l *load) add(t *testing.T, c *thin) {
-	got, err := c.play(object{"op": "acquire", "lock": "1", "name": "counter", "timeoutMs": 60000.0})
+func (l *load) add(t *testing.T, c *thin, ttl time.Duration) {
+	got, err := c.play(object{"op": "acquire", "lock": "1", "name": "counter", "timeoutMs": 60000.0, "ttlMs": float64(ttl.Milliseconds())})
 	if err != nil || got["state"] != "HELD" {
 		l.lost.Add(1) // lost while it waited
 		return
@@ -137,13 +137,14 @@ func rounds(n int) int {
 func TestAnUpgradeUnderLoadLosesNoLock(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	args := []string{"--state-dir", filepath.Join(t.TempDir(), "state"), "--max-sessions", "200"}
+	const longer = 2 * ttl // the new one may take seconds to begin, on a slow machine
 	p := start(t, etcd, "", args...)
 	held := newThin(jsonCall(p.socket)) // through all of it
 	defer held.close()
-	got, err := held.play(object{"op": "acquire", "lock": "1", "name": "held", "timeoutMs": 5000.0})
+	got, err := held.play(object{"op": "acquire", "lock": "1", "name": "held", "timeoutMs": 5000.0, "ttlMs": float64(longer.Milliseconds())})
 	require.NoError(t, err)
 	require.Equal(t, "HELD", got["state"])
-	l := newLoad(t, 50, p.socket)
+	l := newLoad(t, 50, longer, p.socket)
 	for range rounds(6) {
 		before := l.added.Load()
 		require.Eventually(t, func() bool { return l.added.Load() >= before+20 }, 20*time.Second, 5*time.Millisecond, p.said())
@@ -207,7 +208,16 @@ func TestAThousandWaitersOutliveARestart(t *testing.T) {
 			}
 			assert.Equal(t, "WAITING", poll()["state"])
 			waiting.Done()
-			<-restarted
+			for again := time.NewTicker(5 * time.Second); ; { // until the last has queued, which may take longer than the TTL
+				select {
+				case <-again.C:
+					assert.Equal(t, "WAITING", poll()["state"])
+					continue
+				case <-restarted:
+				}
+				again.Stop()
+				break
+			}
 			assert.Equal(t, "WAITING", poll()["state"])
 			waitingStill.Done()
 			acquire["waitMs"] = 5000
@@ -245,7 +255,7 @@ func TestAKilledPawldLosesNoUpdate(t *testing.T) {
 	etcd := etcdtest.Start(t)
 	args := []string{"--max-ttl", "3s", "--max-sessions", "200"}
 	p := start(t, etcd, "", args...)
-	l := newLoad(t, 50, p.socket)
+	l := newLoad(t, 50, ttl, p.socket)
 	for range rounds(1) {
 		before := l.added.Load()
 		require.Eventually(t, func() bool { return l.added.Load() >= before+20 }, 30*time.Second, 5*time.Millisecond, p.said())

@@ -40,24 +40,28 @@ func TestDirKeepsItsOrderWhileAllElseInItIsDeleted(t *testing.T) {
 	rec := fencetest.Record(guarded{blobfence.Fence{Store: d, Attempts: 100}})
 	stop := make(chan struct{})
 	var tidied sync.WaitGroup
+	removed := 0
 	tidied.Go(func() { // ends when the race is over
 		for {
 			select {
 			case <-stop:
 				return
-			default:
+			case <-time.After(rand.N(time.Millisecond)): // some writes end in between, however long they take
 			}
 			files, _ := os.ReadDir(d.Path)
 			for _, f := range files {
 				if f.Name() != "one" && f.Name() != "two" {
-					_ = os.Remove(filepath.Join(d.Path, f.Name()))
+					if os.Remove(filepath.Join(d.Path, f.Name())) == nil {
+						removed++
+					}
 				}
 			}
 		}
 	})
-	last := fencetest.Race(t.Context(), rec, 6, 6, rand.Uint64())
+	last := fencetest.Race(t.Context(), rec, 6, 25, rand.Uint64())
 	close(stop)
 	tidied.Wait()
+	assert.NotZero(t, removed)
 	for _, name := range fencetest.RaceResources {
 		_, err := rec.Read(t.Context(), name, last+1)
 		require.NoError(t, err)

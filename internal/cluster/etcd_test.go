@@ -163,9 +163,9 @@ func blackHole(t *testing.T) string {
 }
 
 func TestABlackHoleDelaysNoDial(t *testing.T) {
-	hole := blackHole(t)
+	hole, plain := blackHole(t), startPlain(t)
 	began := time.Now()
-	c, _ := connect(t, Config{Endpoints: []string{hole, startPlain(t)}})
+	c, _ := connect(t, Config{Endpoints: []string{hole, plain}})
 	mustPut(t, c, "k")
 	assert.Less(t, time.Since(began), 8*time.Second)
 	began = time.Now()

@@ -262,18 +262,22 @@ func TestAServersBoundsAreKeptOnceTheyAreKnown(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3, MaxTxnOps: maxOps}, func(w *fixture) {
 				if name == "bytes" {
 					w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCRequestTooLarge,
-						Match: func(q etcdfake.Request) bool { return proto.Size(q.Message) > 10*proto.Size(put(0).Txn) }})
+						Match: func(q etcdfake.Request) bool { return proto.Size(q.Message) > 10*proto.Size(put(10).Txn) }})
+				}
+				var writes []Write // equally long, so that their order does not matter
+				for i := range mostParts {
+					writes = append(writes, put(10+i))
 				}
 				for range 4 {
-					for _, g := range w.all(w.Context(), puts32()...) {
+					for _, g := range w.all(w.Context(), writes...) {
 						require.NoError(w, g.err)
 					}
 					for i := range mostParts {
-						require.NoError(w, w.all(w.Context(), del(i))[0].err)
+						require.NoError(w, w.all(w.Context(), del(10+i))[0].err)
 					}
 				}
 				w.requests()
-				w.all(w.Context(), puts32()...)
+				w.all(w.Context(), writes...)
 				total := 0
 				for _, n := range w.requests() {
 					assert.LessOrEqual(w, n, 10)

@@ -236,7 +236,14 @@ func (g *guardian) received(sig os.Signal, signals <-chan os.Signal) bool {
 		case s := <-signals:
 			g.arrived[s] = true
 		case <-timeout:
-			return false
+			for { // it may be here already: after a pause of this process the timeout is due, too
+				select {
+				case s := <-signals:
+					g.arrived[s] = true
+				default:
+					return g.arrived[sig]
+				}
+			}
 		}
 	}
 	return true
