@@ -56,7 +56,7 @@ func TestRoleCandidate(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	for ctx.Err() == nil {
-		s, err := c.NewSession(ctx, lease.Options{TTL: 3 * time.Second})
+		s, err := c.NewSession(ctx, lease.Options{TTL: 6 * time.Second}) // a slow machine does not lose it by itself
 		if err != nil {
 			time.Sleep(20 * time.Millisecond)
 			continue

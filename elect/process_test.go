@@ -59,6 +59,8 @@ type field struct {
 	won    map[int64]news // by token
 	over   map[int64]bulletin
 	struck map[int64]bool // an operator took it
+
+	unexplained int // revocations that were only seen as a deletion
 }
 
 func newField(t *testing.T, s *etcdtest.Server) *field {
@@ -163,6 +165,10 @@ func (f *field) lose(n news, way string) (next news) {
 	heal()
 	if _, reported := f.over[token]; !reported {
 		f.until("the loss by "+way, func(other news) bool { return other.Over != "" && other.Token == n.Token })
+	}
+	if way == "revoke" && f.over[token].Over == "deleted" && f.unexplained < 3 { // a slow machine has not learned why in time: once more
+		f.unexplained++
+		return f.lose(next, way)
 	}
 	assert.Contains(f.t, want, f.over[token].Over)
 	return next

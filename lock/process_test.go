@@ -94,7 +94,7 @@ func TestALocksLifeOnARealServer(t *testing.T) {
 	one, err := dial(t, endpoint).Session(ctx)
 	require.NoError(t, err)
 	client := dial(t, endpoint)
-	two, err := client.NewSession(ctx, lease.Options{TTL: 3 * time.Second})
+	two, err := client.NewSession(ctx, lease.Options{TTL: 6 * time.Second})
 	require.NoError(t, err)
 
 	h, err := mutex(one).Acquire(ctx)
@@ -128,7 +128,7 @@ func TestALocksLifeOnARealServer(t *testing.T) {
 
 	last, err := mutex(two).Acquire(ctx)
 	require.NoError(t, err)
-	waitFor(t, 4*time.Second) // more than a TTL
+	waitFor(t, 7*time.Second) // more than a TTL
 	require.NoError(t, last.Err(), "renewed")
 	require.NoError(t, two.Close(ctx))
 	assert.ErrorIs(t, last.Err(), lease.ErrClosed)
