@@ -166,7 +166,8 @@ func (f *field) lose(n news, way string) (next news) {
 	if _, reported := f.over[token]; !reported {
 		f.until("the loss by "+way, func(other news) bool { return other.Over != "" && other.Token == n.Token })
 	}
-	if way == "revoke" && f.over[token].Over == "deleted" && f.unexplained < 3 { // a slow machine has not learned why in time: once more
+	if way == "revoke" && f.over[token].Over == "deleted" && f.unexplained < 3 {
+		// A slow machine may learn that the key is gone and, within 50 ms, not yet why: once more.
 		f.unexplained++
 		return f.lose(next, way)
 	}

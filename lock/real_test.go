@@ -73,7 +73,7 @@ func TestAnOperatorsBlowIsNoticedWithin100MillisecondsOnARealServer(t *testing.T
 			return err
 		}},
 	} {
-		best := time.Hour
+		best, unexplained := time.Hour, 0
 		for try := 0; try < 20 && best > 100*time.Millisecond; try++ {
 			s, err := client.NewSession(ctx, lease.Options{})
 			require.NoError(t, err)
@@ -86,7 +86,9 @@ func TestAnOperatorsBlowIsNoticedWithin100MillisecondsOnARealServer(t *testing.T
 			<-done
 			took := time.Since(began)
 			assert.ErrorIs(t, h.Err(), lock.ErrLost)
-			if name != "revoke" || !errors.Is(h.Err(), lock.ErrKeyDeleted) { // which a slow machine knows sooner than why
+			if name == "revoke" && errors.Is(h.Err(), lock.ErrKeyDeleted) && unexplained < 3 {
+				unexplained++ // a slow machine may learn that the key is gone and, within 50 ms, not yet why
+			} else {
 				best = min(best, took)
 				assert.ErrorIs(t, h.Err(), blow.cause, name)
 			}

@@ -270,7 +270,7 @@ func TestTheDoctorReadsADaemonsHealth(t *testing.T) {
 	s := etcdtest.Start(t)
 	const noStall = "no session lost, no stall, no promise cut since it started"
 	var said string
-	for try := 1; try <= 5 && !strings.Contains(said, noStall); try++ { // it counts for good what a machine with much to do delays
+	for try := 1; try <= 5 && !strings.Contains(said, noStall); try++ { // pawld never forgets a stall, which a busy machine may cause
 		p := startPawld(t, s.Addr(), "--health", "127.0.0.1:0")
 		eventually(t, func() bool {
 			resp, err := http.Get(p.health(t) + "/readyz")

@@ -15,7 +15,7 @@ import (
 func TestTheDoctorSaysOfAFrozenServerThatItIsSilent(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.StartCluster(t, 3)
-	frozen := c.Follower(t) // without a leader, what is asked first would fail
+	frozen := c.Follower(t) // without a leader, the doctor's first question would fail
 	frozen.Pause(t)
 	defer frozen.Resume(t)
 	p := begin(t, strings.Join([]string{c.Member(0).Direct(), c.Member(1).Direct(), c.Member(2).Direct()}, ","), "doctor")

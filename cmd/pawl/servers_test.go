@@ -68,7 +68,7 @@ func TestDemoSaysWhatItsPartWithTheDaemonLacks(t *testing.T) {
 
 func TestDemoThatIsInterruptedLeavesNothing(t *testing.T) {
 	t.Parallel()
-	_, _ = buildPawld() // so that the demo is not stopped while it compiles it: a compiler that is cut short leaves files
+	_, _ = buildPawld() // a build that is cut short may take longer to end than the demo waits for it
 	p := begin(t, "127.0.0.1:1", "demo")
 	out := p.lines()
 	for !strings.Contains(next(t, out), "is stopped: process") {

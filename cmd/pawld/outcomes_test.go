@@ -81,7 +81,7 @@ func (p *pawld) stalls() int {
 	return n
 }
 
-// forgiven is by how much longer p may have kept a silent client's session because it has stalled
+// forgiven is by how much longer p may have kept a session because it has stalled
 // since it had counted before stalls: a TTL for each, of two at most.
 func (p *pawld) forgiven(before int) time.Duration {
 	return time.Duration(min(p.stalls()-before, 2)) * ttl
@@ -163,8 +163,9 @@ func TestAHungWorkersLockEndsWithItsMaxHold(t *testing.T) {
 	c := newThin(jsonCall(p.socket))
 	defer c.close()
 	const hold = 4 * time.Second
+	stalls := p.stalls()
 	sent, token := acquired(t, c, object{"maxHoldMs": float64(hold.Milliseconds())})
-	held, stalls := time.Now(), p.stalls()
+	held := time.Now()
 	n := await(t, etcd, "n")
 	assert.Less(t, n.wins(sent.Add(hold), token).Sub(held), hold+late+p.forgiven(stalls)) // it is renewed all the while
 	assert.False(t, believes(t, c), "before the next one holds it")

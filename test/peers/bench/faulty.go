@@ -140,11 +140,12 @@ func lostAnswers(ctx context.Context, w *worker, n int) (f figures, err error) {
 	}
 	var lose atomic.Pointer[chan struct{}] // of what is sent now: closed when all are lost; nil: none is
 	var answered sync.WaitGroup            // all whose answers are to be lost
-	var left atomic.Int64                  // how many are still to be; what settles one that took too long is not
+	var left atomic.Int64                  // how many of them are still to be sent; what settles one that took too long is not one of them
 	k.options = []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		lost := lose.Load()
+		isLost := lost != nil && method == pb.KV_Txn_FullMethodName && left.Add(-1) >= 0
 		err := invoke(ctx, method, req, reply, conn, opts...)
-		if lost == nil || method != pb.KV_Txn_FullMethodName || left.Add(-1) < 0 {
+		if !isLost {
 			return err
 		}
 		answered.Done()
@@ -173,9 +174,9 @@ func lostAnswers(ctx context.Context, w *worker, n int) (f figures, err error) {
 		prefix := fmt.Sprintf("%s-%d-", w.Tag, i)
 		s.together(0)
 		lost := make(chan struct{})
-		lose.Store(&lost)
 		answered.Add(n)
 		left.Store(int64(n))
+		lose.Store(&lost)
 		wait := acquireAll(ctx, n, func(i int) locker { return s.locker(fmt.Sprint(prefix, i)) })
 		if err := w.keys(ctx, prefix, n); err != nil {
 			return f, err

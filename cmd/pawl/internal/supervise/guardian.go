@@ -231,22 +231,15 @@ func (g *guardian) end(signals <-chan os.Signal) End {
 // received reports whether sig also arrived here: the terminal sends it to all processes of the
 // job, one after the other.
 func (g *guardian) received(sig os.Signal, signals <-chan os.Signal) bool {
-	for timeout := time.After(afterwards); !g.arrived[sig]; {
+	for left := 2; left > 0 && !g.arrived[sig]; { // after a pause of this process the first wait may be over before it has seen the signal
 		select {
 		case s := <-signals:
 			g.arrived[s] = true
-		case <-timeout:
-			for { // it may be here already: after a pause of this process the timeout is due, too
-				select {
-				case s := <-signals:
-					g.arrived[s] = true
-				default:
-					return g.arrived[sig]
-				}
-			}
+		case <-time.After(afterwards):
+			left--
 		}
 	}
-	return true
+	return g.arrived[sig]
 }
 
 // inForeground reports whether this process has a controlling terminal, and is in its
