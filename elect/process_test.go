@@ -136,7 +136,7 @@ func (f *field) lose(n news, way string) (next news) {
 	f.t.Helper()
 	var want []string
 	heal := func() {}
-	ctx, token := context.Background(), int64(n.Token)
+	ctx, token, began := context.Background(), int64(n.Token), time.Now()
 	switch way {
 	case "revoke":
 		want, f.struck[token] = []string{"revoked"}, true
@@ -166,7 +166,7 @@ func (f *field) lose(n news, way string) (next news) {
 	if _, reported := f.over[token]; !reported {
 		f.until("the loss by "+way, func(other news) bool { return other.Over != "" && other.Token == n.Token })
 	}
-	if way == "revoke" && f.over[token].Over == "deleted" && f.unexplained < 3 {
+	if over := f.over[token]; way == "revoke" && over.Over == "deleted" && over.Told.Sub(began) >= 50*time.Millisecond && f.unexplained < 3 {
 		// A slow machine may learn that the key is gone and, within 50 ms, not yet why: once more.
 		f.unexplained++
 		return f.lose(next, way)

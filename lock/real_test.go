@@ -85,12 +85,14 @@ func TestAnOperatorsBlowIsNoticedWithin100MillisecondsOnARealServer(t *testing.T
 			require.NoError(t, blow.strike(h, s.ID()))
 			<-done
 			took := time.Since(began)
-			assert.ErrorIs(t, h.Err(), lock.ErrLost)
-			if name == "revoke" && errors.Is(h.Err(), lock.ErrKeyDeleted) && unexplained < 3 {
+			err = h.Err()
+			known := time.Since(began)
+			assert.ErrorIs(t, err, lock.ErrLost)
+			if name == "revoke" && errors.Is(err, lock.ErrKeyDeleted) && known >= 50*time.Millisecond && unexplained < 3 {
 				unexplained++ // a slow machine may learn that the key is gone and, within 50 ms, not yet why
 			} else {
 				best = min(best, took)
-				assert.ErrorIs(t, h.Err(), blow.cause, name)
+				assert.ErrorIs(t, err, blow.cause, name)
 			}
 			require.NoError(t, s.Close(ctx))
 		}

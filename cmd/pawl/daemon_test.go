@@ -152,17 +152,18 @@ func askDoctor(t *testing.T, args ...string) (said string, code int) {
 func TestTheDoctorFindsADaemonInOrder(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
-	p := startPawld(t, s.Addr(), "--state-dir", onDisk(t))
+	p := startPawld(t, s.Addr(), "--state-dir", onDisk(t), "--health", "127.0.0.1:0")
+	p.awaitReady(t)
 	who := fmt.Sprintf("uid:%d", os.Getuid())
 	always := []string{
 		`(?m)^ok    socket     \S+: user \S+ and group \S+ may connect$`,
 		`(?m)^ok    state      \S+: is on disk, and outlives a restart$`,
 		`(?m)^ok    live       answers in `,
 		`(?m)^ok    version    pawld .*; this is pawl `,
-	}
-	inTime := []string{ // a machine with much to do may make a wait longer, a promise shorter, and pawld's beginning slower
 		`(?m)^ok    ready      can acquire locks$`,
 		`(?m)^ok    calls      Acquire, Renew and Release work for ` + who + `; a free lock takes \S+, token \d+$`,
+	}
+	inTime := []string{ // a machine with much to do may make a wait longer, or a promise shorter
 		`(?m)^ok    promise    a lock is valid for 2\.\d+s of a TTL of 3s, from before its request$`,
 		`(?m)^ok    pace       a wait of 500ms took 5\d\dms$`,
 		`0 wrong\n$`,
@@ -265,6 +266,18 @@ func (p *pawld) health(t *testing.T) string {
 	return "http://" + healthAt.FindStringSubmatch(p.stderr.String())[1]
 }
 
+// awaitReady waits until p, which has --health, can acquire locks.
+func (p *pawld) awaitReady(t *testing.T) {
+	t.Helper()
+	eventually(t, func() bool {
+		resp, err := http.Get(p.health(t) + "/readyz")
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		return err == nil && resp.StatusCode == http.StatusOK
+	}, "it is not ready")
+}
+
 func TestTheDoctorReadsADaemonsHealth(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
@@ -272,13 +285,7 @@ func TestTheDoctorReadsADaemonsHealth(t *testing.T) {
 	var said string
 	for try := 1; try <= 5 && !strings.Contains(said, noStall); try++ { // pawld never forgets a stall, which a busy machine may cause
 		p := startPawld(t, s.Addr(), "--health", "127.0.0.1:0")
-		eventually(t, func() bool {
-			resp, err := http.Get(p.health(t) + "/readyz")
-			if err == nil {
-				_ = resp.Body.Close()
-			}
-			return err == nil && resp.StatusCode == http.StatusOK
-		}, "it is not ready")
+		p.awaitReady(t)
 		var code int
 		said, code = askDoctor(t, "--daemon", p.health(t))
 		assert.Equal(t, 0, code, said)

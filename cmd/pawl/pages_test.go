@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io/fs"
-	"net/http"
 	"os"
 	"os/exec"
 	"os/user"
@@ -201,13 +200,7 @@ func TestPawldStartsAsItsPageSays(t *testing.T) {
 		words[i+1] = here[words[i]]
 	}
 	p := startPawld(t, etcdtest.Start(t).Addr(), words...)
-	eventually(t, func() bool {
-		resp, err := http.Get(p.health(t) + "/readyz")
-		if err == nil {
-			_ = resp.Body.Close()
-		}
-		return err == nil && resp.StatusCode == http.StatusOK
-	}, "it is not ready")
+	p.awaitReady(t)
 }
 
 // The programs of the clients' own pages, as they are printed but for the socket, with the

@@ -257,13 +257,18 @@ func lockOf(out object) object { l, _ := out["lock"].(object); return l }
 
 func (p *pawld) hold(session, id int, name string) object {
 	p.t.Helper()
-	return p.acquire(object{"session": hex32(session), "requestId": hex32(id), "names": []string{name}, "mode": "EXCLUSIVE", "ttlMs": 3000, "waitMs": 5000})
+	return p.holdFor(session, id, name, ttl)
 }
 
 // holdLonger is hold, for what nobody renews while a slow machine does more than a call or two.
 func (p *pawld) holdLonger(session, id int, name string) object {
 	p.t.Helper()
-	return p.acquire(object{"session": hex32(session), "requestId": hex32(id), "names": []string{name}, "mode": "EXCLUSIVE", "ttlMs": 15000, "waitMs": 5000})
+	return p.holdFor(session, id, name, 5*ttl)
+}
+
+func (p *pawld) holdFor(session, id int, name string, ttl time.Duration) object {
+	p.t.Helper()
+	return p.acquire(object{"session": hex32(session), "requestId": hex32(id), "names": []string{name}, "mode": "EXCLUSIVE", "ttlMs": ttl.Milliseconds(), "waitMs": 5000})
 }
 
 // acquire calls Acquire until it holds. A pawld that has just begun may need longer for its first

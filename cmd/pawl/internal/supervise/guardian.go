@@ -231,15 +231,18 @@ func (g *guardian) end(signals <-chan os.Signal) End {
 // received reports whether sig also arrived here: the terminal sends it to all processes of the
 // job, one after the other.
 func (g *guardian) received(sig os.Signal, signals <-chan os.Signal) bool {
-	for left := 2; left > 0 && !g.arrived[sig]; { // after a pause of this process the first wait may be over before it has seen the signal
+	for timeout, last := time.After(afterwards), false; !g.arrived[sig]; {
 		select {
 		case s := <-signals:
 			g.arrived[s] = true
-		case <-time.After(afterwards):
-			left--
+		case <-timeout:
+			if last {
+				return false
+			}
+			timeout, last = time.After(afterwards), true // this process may have been paused all the while, and not have seen the signal yet
 		}
 	}
-	return g.arrived[sig]
+	return true
 }
 
 // inForeground reports whether this process has a controlling terminal, and is in its

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -154,4 +155,19 @@ func TestWhatForksAndEndsIsLeftThoughNoScanShowsIt(t *testing.T) {
 	var exit *exec.ExitError
 	require.True(t, errors.As(cmd.Wait(), &exit))
 	assert.False(t, anyLeft())
+}
+
+// A signal of the terminal may arrive after the command has died of it. Where this process was paused meanwhile, the
+// first wait for it is over when it goes on.
+func TestASignalThatArrivesAfterTheCommandsEndIsWaitedFor(t *testing.T) {
+	for after, want := range map[time.Duration]bool{afterwards / 2: true, afterwards + afterwards/2: true, 3 * afterwards: false} {
+		synctest.Test(t, func(t *testing.T) {
+			g, signals, began := &guardian{arrived: map[os.Signal]bool{}}, make(chan os.Signal, 16), time.Now()
+			signals <- unix.SIGWINCH // another one says nothing
+			timer := time.AfterFunc(after, func() { signals <- unix.SIGINT })
+			defer timer.Stop()
+			assert.Equal(t, want, g.received(unix.SIGINT, signals), after)
+			assert.Equal(t, min(after, 2*afterwards), time.Since(began))
+		})
+	}
 }
