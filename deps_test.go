@@ -70,6 +70,7 @@ var beside = map[string][]string{
 	"internal/testkit/inmemory":      {"*", "internal/testkit/etcdfake"},
 	"internal/testkit/metricspage":   {},
 	"internal/testkit/paired":        {},
+	"internal/testkit/lane":          {},
 	"internal/testkit/loopback":      {},
 	"internal/testkit/racedetector":  {},
 	"internal/testkit/stage":         {},
