@@ -19,7 +19,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -32,13 +32,8 @@ func (r *rig) sessions(n int, o lease.Options) (all []*Session) {
 	return all
 }
 
-// many is a number of sessions that fill a batch, or, where the tests are to be short, of a few.
-func many() int {
-	if testing.Short() {
-		return 10
-	}
-	return 100
-}
+// many is a number of sessions that fill a batch, or in the everyday lanes of a few.
+func many() int { return lane.Of(10, 100) }
 
 // requireAll asserts that all are valid.
 func requireAll(t *testing.T, all []*Session, format string, args ...any) {
@@ -56,7 +51,7 @@ func TestManySessionsOfAClientRenewWithFewRequests(t *testing.T) {
 		{100, 500, 5, 0},
 		{1_000, 5_000, 5 * 8, 8}, // as many are kept as are in use at one time
 	} {
-		if racedetector.Short() && at.sessions > 100 {
+		if at.sessions > 100 && !lane.Proof() {
 			continue
 		}
 		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
@@ -313,9 +308,6 @@ func TestOneSessionsFaultIsNotItsBatchs(t *testing.T) {
 		"rewritten": {func(r *rig, s *Session) { r.Put(s.key, "x", s.ID()) }, lease.ErrRevoked, 0},
 		"closed":    {func(r *rig, s *Session) { s.CloseInBackground() }, lease.ErrClosed, 0},
 	} {
-		if !racedetector.Samples(name) {
-			continue
-		}
 		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 			all := r.sessions(100, lease.Options{TTL: 12 * time.Second})
 			for _, m := range r.Members() {
@@ -401,9 +393,6 @@ func TestManySessionsSurviveAnyFailureOfAnyOneMemberOfThree(t *testing.T) {
 			ttl time.Duration
 		}{{2, 3}, {2, 15}, {many(), 3}} {
 			name := fmt.Sprintf("%s/%d sessions/%ds", tr.name, at.n, at.ttl)
-			if !racedetector.Samples(name) {
-				continue
-			}
 			t.Run(name, func(t *testing.T) {
 				inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 					all := r.sessions(at.n, lease.Options{TTL: at.ttl * time.Second})
@@ -426,11 +415,8 @@ func TestManySessionsSurviveAnyFailureOfAnyOneMemberOfThree(t *testing.T) {
 func TestManySessionsSurviveAnyFaultOfAnyOneMemberWithAuthenticationOn(t *testing.T) {
 	faults := append(slices.Clone(oneMembersFaults), fault{"refuses every token", refusing})
 	for _, tr := range faults {
-		for _, n := range []int{2, many()} {
+		for _, n := range []int{2, many()}[lane.Of(1, 0):] {
 			name := fmt.Sprintf("%s/%d sessions", tr.name, n)
-			if !racedetector.Samples(name) {
-				continue
-			}
 			t.Run(name, func(t *testing.T) {
 				withAuth(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig, _ operator) {
 					all := r.sessions(n, lease.Options{TTL: 3 * time.Second})
@@ -455,10 +441,7 @@ func TestManySessionsSurviveAnyFaultOfAnyOneMemberWithAuthenticationOn(t *testin
 // Rule N3: a stall of 1.6 s, as of an election, is survived by all of a client's sessions with the shortest TTL,
 // whenever it begins.
 func TestAStallOfAnElectionIsSurvivedByABatch(t *testing.T) {
-	for phase := time.Duration(0); phase < time.Second; phase += 50 * time.Millisecond {
-		if !racedetector.Samples(phase.String()) {
-			continue
-		}
+	for phase := time.Duration(0); phase < time.Second; phase += lane.Of(200*time.Millisecond, 50*time.Millisecond) {
 		inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 			all := r.sessions(30, lease.Options{TTL: 3 * time.Second})
 			sleep(3*time.Second + phase)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -84,6 +85,9 @@ func TestALostAnswerDuringTheGrantLeavesNoLeaseBehind(t *testing.T) {
 		for _, code := range []codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown, codes.Internal, codes.ResourceExhausted} {
 			for name, rule := range lossesOf(method, code) {
 				for _, times := range []int{1, 2, 0} {
+					if code != codes.Unavailable && (rule.Err == nil || times != 1) && !lane.Proof() {
+						continue // all with one code, and each code once where it is told
+					}
 					t.Run(fmt.Sprintf("%s/%s/%s/%d", method, code, name, times), func(t *testing.T) {
 						inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 							if rule.Again > 0 && method == "LeaseGrant" {

@@ -2,26 +2,24 @@ package session
 
 import (
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/lease"
 )
 
 // A storm is a number of pauses of members, which befall one client's many sessions.
 const (
-	stormPauses   = 20
 	stormSessions = 30
 	stormTTL      = 3 * time.Second
 )
+
+var stormPauses = lane.Of(5, 20)
 
 // survivable is the bound of the pauses that end no session, whenever they begin: the last confirmed renewal is then
 // a quarter of the TTL old at most, and validity counts from it.
@@ -71,10 +69,7 @@ func storm(t *testing.T, seed uint64, batches bool, rest time.Duration, pause fu
 // Rule N3: a storm of pauses of one member or several, each shorter than any session survives whenever it begins, ends
 // none of a client's many sessions. A longer one ends those that are about to renew when it begins.
 func TestManySessionsSurviveAStormOfPausedMembers(t *testing.T) {
-	for seed := range uint64(8) {
-		if racedetector.Short() && seed > 0 {
-			break
-		}
+	for seed := range lane.Of(uint64(2), 8) {
 		lost := storm(t, seed, true, stormTTL/2, func(rng *rand.Rand) (int, time.Duration) {
 			return 1 + rng.IntN(3), time.Duration(rng.Int64N(int64(survivable)))
 		})
@@ -83,15 +78,12 @@ func TestManySessionsSurviveAStormOfPausedMembers(t *testing.T) {
 }
 
 // Rule N3: all members pause at once. Below the bound no session ends, and no session survives a pause as long as its
-// validity. PAWL_STORMS is a number of storms, of which -v shows what pauses between these two cost, in batches and
-// with each session alone.
+// validity. In the proof -v shows what pauses between these two cost, in batches and with each session alone.
 func TestAPauseOfAllMembersEndsTheSessionsItOutlasts(t *testing.T) {
 	const rest = 2 * stormTTL // after four rounds alone they share batches again
 	storms, pauses := 1, []time.Duration{survivable - 10*time.Millisecond, stormTTL * 5 / 6}
-	if text := os.Getenv("PAWL_STORMS"); text != "" {
-		var err error
-		storms, err = strconv.Atoi(text)
-		require.NoError(t, err)
+	if lane.Proof() {
+		storms = 10
 		pauses = append(pauses, 1800*time.Millisecond, 2*time.Second, 2200*time.Millisecond, 2400*time.Millisecond)
 		slices.Sort(pauses)
 	}

@@ -54,7 +54,8 @@ func TestAClientThatIsCutOffForAMomentKeepsItsLock(t *testing.T) {
 
 // Whatever is cut at a test's end does not hold that up.
 func TestAClientThatStaysCutOffIsClosed(t *testing.T) {
-	everywhere(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		endsSoon(t)
 		c := New(t)
 		client := c.Client(t, pawl.Config{})
 		acquire(t, client, "a")
