@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
 // system is a table, its subscribers, and a deliberately dumb server at the other end of a link, which
@@ -464,27 +466,23 @@ func walk(t *testing.T, p plan) (states int) {
 // Any subscriber to a key, at any time, from whatever revision, and whatever happens meanwhile, receives
 // each event that is due once, and leaves nothing behind.
 func TestEverySubscriberReceivesEachEventOnceInAllInterleavings(t *testing.T) {
-	if manyWatches < 50_000 {
-		t.Skip("under the race detector: one goroutine, and ten times as slow")
-	}
-	if testing.Short() {
-		t.Skip("half a minute")
-	}
+	two := lane.Of(1, 2)
 	for name, p := range map[string]plan{
-		"two of all, and a loss":     {people: []person{{from: 2}, {from: 3}}, events: 2, losses: 1},
-		"all and deletions":          {people: []person{{from: 2}, {from: 3, deletions: true}}, events: 2, losses: 1},
-		"deletions first":            {people: []person{{from: 3, deletions: true}, {from: 2}}, events: 2, losses: 1},
+		"one of all, and a loss":     {people: []person{{from: 2}}, events: 2, losses: 1},
+		"one, a loss, a compaction":  {people: []person{{from: 2}}, events: 2, losses: 1, compactions: 1},
+		"two of all, and a loss":     {people: []person{{from: 2}, {from: 3}}, events: two, losses: 1},
+		"all and deletions":          {people: []person{{from: 2}, {from: 3, deletions: true}}, events: two, losses: 1},
+		"deletions first":            {people: []person{{from: 3, deletions: true}, {from: 2}}, events: two, losses: 1},
 		"a refusal":                  {people: []person{{from: 2}, {from: 1, deletions: true}}, events: 1, refusals: 1},
-		"a compaction":               {people: []person{{from: 2}, {from: 3, deletions: true}}, events: 2, compactions: 1},
-		"a compaction and a loss":    {people: []person{{from: 2}, {from: 4}}, events: 2, compactions: 1, losses: 1},
-		"three that come and go":     {people: []person{{from: 2}, {from: 1, deletions: true}, {from: 3}}, events: 1},
+		"a compaction":               {people: []person{{from: 2}, {from: 3, deletions: true}}, events: two, compactions: 1},
+		"a compaction and a loss":    {people: []person{{from: 2}, {from: 4}}, events: two, compactions: 1, losses: 1},
+		"three that come and go":     {people: []person{{from: 2}, {from: 1, deletions: true}, {from: 3}}, events: two - 1},
 		"one who comes late, and so": {people: []person{{from: 1}, {from: 1}}, events: 1, refusals: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			began := time.Now()
 			states := walk(t, p)
-			t.Logf("%d states, %v", states, time.Since(began))
-			require.Greater(t, states, 500)
+			t.Logf("%d states", states)
+			require.Greater(t, states, 50)
 		})
 	}
 }

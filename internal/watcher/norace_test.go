@@ -1,5 +1,0 @@
-//go:build !race
-
-package watcher
-
-const manyWatches = 60_000
