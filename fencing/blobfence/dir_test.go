@@ -21,6 +21,7 @@ import (
 
 	"github.com/pawl-locks/pawl/fencing/blobfence"
 	"github.com/pawl-locks/pawl/fencing/fencetest"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
 func TestDirKeepsNoMoreThanItsObjects(t *testing.T) {
@@ -94,11 +95,15 @@ func TestDirPutWaitsForAnotherUntilItsContextEnds(t *testing.T) {
 	require.NoError(t, err)
 	defer other.Close()
 	require.NoError(t, syscall.Flock(int(other.Fd()), syscall.LOCK_EX))
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	err = d.Put(ctx, "a", nil, blobfence.Meta{Token: 57, Nonce: "A"}, "")
+	ctx, cancel := context.WithCancel(t.Context())
+	waits := waited{ctx, make(chan struct{}, 1)}
+	put := make(chan error, 1)
+	go func() { put <- d.Put(waits, "a", nil, blobfence.Meta{Token: 57, Nonce: "A"}, "") }() // ends with the context
+	<-waits.begun
+	cancel()
+	err = <-put
 	assert.ErrorIs(t, err, blobfence.ErrNotApplied)
-	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorIs(t, err, context.Canceled)
 	require.NoError(t, other.Close())
 	require.NoError(t, d.Put(t.Context(), "a", nil, blobfence.Meta{Token: 57, Nonce: "A"}, ""))
 }
@@ -190,7 +195,7 @@ func TestLockOfAProcessThatIsKilledIsFree(t *testing.T) {
 		}
 		require.NoError(t, child.Process.Kill())
 		_ = child.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), lane.Hang)
 		require.NoError(t, blobfence.Fence{Store: d}.Write(ctx, "a", 57, []byte("after")))
 		cancel()
 	}
