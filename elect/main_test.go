@@ -2,7 +2,6 @@ package elect_test
 
 import (
 	"context"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,12 +16,7 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 )
 
-func TestMain(m *testing.M) {
-	if os.Getenv(roleVariable) != "" {
-		os.Exit(m.Run()) // a child: its one test is named on its command line
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fixture is a fake cluster in a bubble.
 type fixture struct {

@@ -3,45 +3,29 @@ package kv
 import (
 	"context"
 	"net"
-	"net/url"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/test/bufconn"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/server/v3/embed"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// startEtcd runs a real etcd until the test's end.
-func startEtcd(t testing.TB, change func(cfg *embed.Config), opts ...grpc.DialOption) *cluster.Cluster {
+// newEtcd is a cluster in memory until the test's end.
+func newEtcd(t testing.TB, o etcdfake.Options, opts ...grpc.DialOption) *cluster.Cluster {
 	t.Helper()
-	cfg := embed.NewConfig()
-	cfg.Dir = t.TempDir()
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	cfg.TickMs, cfg.ElectionMs = 10, 100
-	cfg.UnsafeNoFsync = true
-	loopback := []url.URL{{Scheme: "http", Host: "127.0.0.1:0"}}
-	cfg.ListenClientUrls, cfg.AdvertiseClientUrls = loopback, loopback
-	cfg.ListenPeerUrls, cfg.AdvertisePeerUrls = loopback, loopback
-	cfg.InitialCluster = cfg.InitialClusterFromName(cfg.Name)
-	if change != nil {
-		change(cfg)
-	}
-	e, err := embed.StartEtcd(cfg)
-	require.NoError(t, err)
-	t.Cleanup(e.Close)
-	<-e.Server.ReadyNotify()
-	return dial(t, cluster.Config{Endpoints: []string{e.Clients[0].Addr().String()}, DialOptions: opts})
+	fake := etcdfake.New(o)
+	t.Cleanup(fake.Close)
+	return dial(t, cluster.Config{Endpoints: fake.Endpoints(), DialOptions: append(opts, fake.DialOption())})
 }
 
 func dial(t testing.TB, cfg cluster.Config) *cluster.Cluster {

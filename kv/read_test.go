@@ -15,7 +15,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
 func keysOf(entries []Entry) (keys []string) {
@@ -26,7 +27,7 @@ func keysOf(entries []Entry) (keys []string) {
 }
 
 func TestAPrefixIsReadInKeyOrderWithALimit(t *testing.T) {
-	c := newClient(startEtcd(t, nil))
+	c := newClient(newEtcd(t, etcdfake.Options{}))
 	do(t, c, Txn{Then: []Op{Put("b/2", []byte("two")), Put("a", nil), Put("b/1", []byte("one")), Put("b/3", nil), Put("c", nil)}})
 	res := do(t, c, Txn{Then: []Op{Get("a"), GetPrefix("b/", 2), Get("none")}})
 	assert.Equal(t, []string{"a", "b/1", "b/2", "none"}, keysOf(res.Gets))
@@ -42,7 +43,7 @@ func TestAPrefixIsReadInKeyOrderWithALimit(t *testing.T) {
 }
 
 func TestAPrefixIsReadUnderAGuard(t *testing.T) {
-	c := newClient(startEtcd(t, nil))
+	c := newClient(newEtcd(t, etcdfake.Options{}))
 	g := lock(t, c, "lock")
 	do(t, c, Txn{Then: []Op{Put("a/1", nil), Put("a/2", nil)}})
 	txn := Txn{Guards: []Guard{g}, If: []Cond{Absent("a/1")}, Then: []Op{Get("a/1")}, Else: []Op{GetPrefix("a/", 1)}}
@@ -55,7 +56,7 @@ func TestAPrefixIsReadUnderAGuard(t *testing.T) {
 }
 
 func TestGetAndListReadWhatIsThere(t *testing.T) {
-	c := newClient(startEtcd(t, func(cfg *embed.Config) { cfg.MaxTxnOps = 2000 }))
+	c := newClient(newEtcd(t, etcdfake.Options{MaxTxnOps: 2000}))
 	rev := do(t, c, Txn{Then: []Op{Put("a", []byte("1"))}}).Revision
 	got, err := c.Get(t.Context(), "a")
 	require.NoError(t, err)

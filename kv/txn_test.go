@@ -14,10 +14,10 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.etcd.io/etcd/server/v3/embed"
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
 // do runs a transaction that must not fail.
@@ -37,7 +37,7 @@ func lock(t *testing.T, c *Client, key string) Guard {
 }
 
 func TestOperationsAndConditions(t *testing.T) {
-	c := newClient(startEtcd(t, nil))
+	c := newClient(newEtcd(t, etcdfake.Options{}))
 	res := do(t, c, Txn{Then: []Op{Put("a", []byte("1")), Get("a"), Delete("b"), Get("b")}})
 	assert.True(t, res.OK)
 	a := Entry{Key: "a", Value: []byte("1"), ModRevision: res.Revision}
@@ -76,7 +76,7 @@ func TestOperationsAndConditions(t *testing.T) {
 
 // K3.
 func TestAHeldLocksTransactionRunsItsBranch(t *testing.T) {
-	c := newClient(startEtcd(t, nil))
+	c := newClient(newEtcd(t, etcdfake.Options{}))
 	g, h := lock(t, c, "lock/1"), lock(t, c, "lock/2")
 	both := []Guard{g, h}
 	res := do(t, c, Txn{Guards: both, Then: []Op{Put("k", []byte("1")), Get("k")}})
@@ -96,7 +96,7 @@ func TestAHeldLocksTransactionRunsItsBranch(t *testing.T) {
 
 // K3: a stale holder runs neither branch.
 func TestAStaleGuardRunsNeitherBranch(t *testing.T) {
-	c := newClient(startEtcd(t, nil))
+	c := newClient(newEtcd(t, etcdfake.Options{}))
 	stale, good := lock(t, c, "lock/stale"), lock(t, c, "lock/good")
 	lock(t, c, "lock/stale")
 	gone := lock(t, c, "lock/gone")
@@ -256,14 +256,14 @@ func count(r *pb.TxnRequest) (ranges, writes, serializable int) {
 }
 
 func TestMoreOperationsThanTheClusterAllowsAreSaidPlainly(t *testing.T) {
-	c := newClient(startEtcd(t, func(cfg *embed.Config) { cfg.MaxTxnOps = 2 }))
+	c := newClient(newEtcd(t, etcdfake.Options{MaxTxnOps: 2}))
 	_, err := c.Txn(t.Context(), Txn{Then: []Op{Put("a", nil), Put("b", nil), Put("c", nil)}})
 	require.ErrorContains(t, err, "kv: txn: 0 guards, 0 conditions and 3 and 0 operations are more than the cluster's --max-txn-ops allows")
 	assert.NotErrorIs(t, err, ErrUnknown)
 }
 
 func TestAClosedClientSaysSo(t *testing.T) {
-	cl := startEtcd(t, nil)
+	cl := newEtcd(t, etcdfake.Options{})
 	c := newClient(cl)
 	require.NoError(t, cl.Close())
 	_, err := c.Txn(t.Context(), Txn{Then: []Op{Put("k", nil)}})

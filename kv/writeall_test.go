@@ -8,13 +8,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.etcd.io/etcd/server/v3/embed"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
 func puts(n int) (writes []Op) {
@@ -25,7 +26,7 @@ func puts(n int) (writes []Op) {
 }
 
 func TestManyKeysAreWrittenInAsManyTransactionsAsNeeded(t *testing.T) {
-	c := newClient(startEtcd(t, func(cfg *embed.Config) { cfg.MaxTxnOps = 50 }))
+	c := newClient(newEtcd(t, etcdfake.Options{MaxTxnOps: 50}))
 	g := lock(t, c, "lock")
 	before := do(t, c, Txn{Then: []Op{Get("lock")}}).Revision
 
@@ -40,7 +41,7 @@ func TestManyKeysAreWrittenInAsManyTransactionsAsNeeded(t *testing.T) {
 
 // The guards are compared around the writes, and etcd counts both.
 func TestNothingIsRefusedForItsSizeWhereTheClusterHasTheDefaultLimit(t *testing.T) {
-	c := newClient(startEtcd(t, nil))
+	c := newClient(newEtcd(t, etcdfake.Options{}))
 	guards := []Guard{lock(t, c, "lock"), lock(t, c, "another")}
 	before := do(t, c, Txn{Then: []Op{Get("lock")}}).Revision
 	n, err := c.WriteAll(t.Context(), guards, puts(252))
@@ -50,7 +51,7 @@ func TestNothingIsRefusedForItsSizeWhereTheClusterHasTheDefaultLimit(t *testing.
 }
 
 func TestLargeValuesAreWrittenInRequestsThatEtcdTakes(t *testing.T) {
-	c := newClient(startEtcd(t, nil))
+	c := newClient(newEtcd(t, etcdfake.Options{}))
 	g := lock(t, c, "lock")
 	var writes []Op
 	for i := range 10 {
@@ -81,7 +82,7 @@ func (r *received) HandleRPC(_ context.Context, s stats.RPCStats) {
 
 func TestValuesThatAreOverwrittenOrDeletedAreNotRead(t *testing.T) {
 	var in received
-	c := newClient(startEtcd(t, nil, grpc.WithStatsHandler(&in)))
+	c := newClient(newEtcd(t, etcdfake.Options{}, grpc.WithStatsHandler(&in)))
 	g := lock(t, c, "lock")
 	var writes, deletions []Op
 	for i := range 10 {
@@ -97,7 +98,7 @@ func TestValuesThatAreOverwrittenOrDeletedAreNotRead(t *testing.T) {
 }
 
 func TestAKeyMayBeWrittenSeveralTimesInOrder(t *testing.T) {
-	c := newClient(startEtcd(t, nil))
+	c := newClient(newEtcd(t, etcdfake.Options{}))
 	g := lock(t, c, "lock")
 	n, err := c.WriteAll(t.Context(), []Guard{g}, []Op{
 		Put("a", []byte("1")), Put("a", []byte("2")), Delete("a"), Delete("a"), Put("a", []byte("3")), Put("b", nil), Delete("b"),
@@ -110,7 +111,7 @@ func TestAKeyMayBeWrittenSeveralTimesInOrder(t *testing.T) {
 }
 
 func TestWritingStopsWhereTheLockIsLost(t *testing.T) {
-	c := newClient(startEtcd(t, func(cfg *embed.Config) { cfg.MaxTxnOps = 10 }))
+	c := newClient(newEtcd(t, etcdfake.Options{MaxTxnOps: 10}))
 	g := lock(t, c, "lock")
 	do(t, c, Txn{Then: []Op{Delete("lock")}})
 	n, err := c.WriteAll(t.Context(), []Guard{g}, puts(25))
@@ -121,7 +122,7 @@ func TestWritingStopsWhereTheLockIsLost(t *testing.T) {
 }
 
 func TestWritesBeforeTheLossAreCounted(t *testing.T) {
-	c := newClient(startEtcd(t, func(cfg *embed.Config) { cfg.MaxTxnOps = 10 }))
+	c := newClient(newEtcd(t, etcdfake.Options{MaxTxnOps: 10}))
 	g := lock(t, c, "lock")
 	writes := puts(25)
 	writes[12] = Delete("lock") // it ends its own lock, in the second part of those that are small enough
@@ -138,7 +139,7 @@ func TestWritesBeforeTheLossAreCounted(t *testing.T) {
 // This is the exception in WriteAll's comment: the comparison of a key that was absent succeeds
 // again after the key was deleted.
 func TestALateCopyOfACreationComesBackOnlyAfterADeletion(t *testing.T) {
-	c := newClient(startEtcd(t, nil))
+	c := newClient(newEtcd(t, etcdfake.Options{}))
 	g := lock(t, c, "lock")
 	late := Txn{Guards: []Guard{g}, If: []Cond{ModRevision("a", 0)}, Then: []Op{Put("a", []byte("late"))}}
 	_, err := c.WriteAll(t.Context(), []Guard{g}, []Op{Put("a", nil)})
@@ -153,7 +154,7 @@ func TestALateCopyOfACreationComesBackOnlyAfterADeletion(t *testing.T) {
 }
 
 func TestALateCopyOfAPartOverwritesNothingNewer(t *testing.T) {
-	c := newClient(startEtcd(t, nil))
+	c := newClient(newEtcd(t, etcdfake.Options{}))
 	g := lock(t, c, "lock")
 	first := []Op{Put("a", []byte("old"))}
 	mods := do(t, c, Txn{Then: []Op{Get("a")}}).Gets

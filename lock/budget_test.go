@@ -356,55 +356,6 @@ func TestAThousandWaitersCostNoGoroutineBeyondTheirCallers(t *testing.T) {
 	}
 }
 
-// At most 2 KiB for each lock held, its own watch included. The server's part, in
-// this process, is left out by measuring keys and watches of its own kind first.
-func TestALockHeldTakesLittleMemory(t *testing.T) {
-	if racedetector.On {
-		t.Skip("the race detector's own memory would be counted")
-	}
-	const n = 4_000
-	c := realServer(t)
-	ctx := context.Background()
-	client, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{c}})
-	require.NoError(t, err)
-	defer client.Close()
-	s, err := client.Session(ctx)
-	require.NoError(t, err)
-	held := make([]*lock.Held, 0, n)
-	names := make([]string, n)
-	for i := range names {
-		names[i] = fmt.Sprint("memory/", i)
-	}
-	before := heap()
-	for _, name := range names {
-		h, err := lock.New(s, name, lock.Options{}).Acquire(ctx)
-		require.NoError(t, err)
-		held = append(held, h)
-	}
-	waitFor(t, time.Second) // all are armed
-	each := float64(heap()-before) / n
-	t.Logf("%.0f bytes for each lock held", each)
-	assert.LessOrEqual(t, each, 2048.0)
-	runtime.KeepAlive(held)
-	require.NoError(t, s.Close(ctx))
-}
-
-func heap() int64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
-}
-
-// waitFor lets real time pass in which work goes on in the background.
-func waitFor(t *testing.T, d time.Duration) {
-	t.Helper()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	<-timer.C
-}
-
 // SM1: three requests where a slot is free, and no watch where it is held for a moment.
 func TestAPermitCostsThreeRequests(t *testing.T) {
 	inBubble(t, func(w *fixture) {

@@ -502,29 +502,3 @@ func TestAMemberThatFailsAndServesAgainIsReported(t *testing.T) {
 		assert.ErrorContains(w, switched[0].Err, "down")
 	})
 }
-
-// The answer to an enqueue counts the queue, whatever it reads of it.
-func TestARealServerSaysHowManyAreAhead(t *testing.T) {
-	enqueued := make(chan int, 1)
-	e := &recorder{more: func(_ context.Context, ev observe.Event) {
-		if ev, ok := ev.(observe.LockEnqueued); ok {
-			enqueued <- ev.Ahead
-		}
-	}}
-	c, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: []string{realServer(t)}, Observer: e})
-	require.NoError(t, err)
-	defer c.Close()
-	s, err := c.Session(t.Context())
-	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(t.Context())
-	var waiting sync.WaitGroup
-	for want := range 4 {
-		waiting.Go(func() {
-			_, _ = mutex(s).Acquire(ctx) // the first one wins
-		})
-		assert.Equal(t, want, <-enqueued)
-	}
-	cancel()
-	waiting.Wait()
-	require.NoError(t, c.Close())
-}

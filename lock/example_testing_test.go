@@ -8,7 +8,6 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/lock"
-	"github.com/pawl-locks/pawl/test/etcdtest"
 	"github.com/pawl-locks/pawl/test/pawltest"
 )
 
@@ -43,17 +42,4 @@ func TestNightlyStopsWhenItIsCutOff(t *testing.T) {
 			t.Errorf("%d steps in %v, and then: %v", steps, time.Since(began), err)
 		}
 	})
-}
-
-// On a real server, which is ready in a fraction of a second.
-func TestNightlyOnARealServer(t *testing.T) {
-	server := etcdtest.Start(t)
-	client, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: server.Endpoints()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	if err := nightly(t.Context(), client, func() bool { return true }); err != nil {
-		t.Error(err)
-	}
 }

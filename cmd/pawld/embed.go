@@ -2,7 +2,7 @@
 
 package main
 
-import "github.com/pawl-locks/pawl/internal/testkit/devserver"
+import "github.com/pawl-locks/pawl/test/etcdtest/devserver"
 
 // startEmbedded starts an etcd server for --embed. A build with the tag small cannot, and is 20
 // MB smaller.

@@ -9,12 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/inspect"
-	"github.com/pawl-locks/pawl/internal/testkit/inmemory"
 	"github.com/pawl-locks/pawl/lease"
-	"github.com/pawl-locks/pawl/lock"
-	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
 func TestAFollowerReportsEveryChange(t *testing.T) {
@@ -158,46 +154,4 @@ func TestNextEndsWithItsContextWithTheFollowerAndWithTheClient(t *testing.T) {
 		_, err = f.Next(w.Context())
 		assert.ErrorIs(w, err, lease.ErrClosed)
 	})
-}
-
-func TestAFollowerOnARealServer(t *testing.T) {
-	s := etcdtest.Start(t)
-	dial := func() *pawl.Client {
-		c, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: s.Endpoints()})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = c.Close() })
-		return c
-	}
-	holder, watcher := dial(), dial()
-	f, err := inspect.Follow(t.Context(), watcher, inspect.Scope{Prefix: "re"})
-	require.NoError(t, err)
-	defer f.Close()
-	fw := &follower{&fixture{&inmemory.Fixture{T: t}}, f}
-	session, err := holder.Session(t.Context())
-	require.NoError(t, err)
-	acquire := func() *lock.Held {
-		h, err := lock.New(session, "reports/daily", lock.Options{}).Acquire(t.Context())
-		require.NoError(t, err)
-		return h
-	}
-	h := acquire()
-	fw.reports("reports/daily acquired")
-	require.NoError(t, h.Release(t.Context()))
-	fw.reports("reports/daily released (key deleted)")
-	_, err = lock.New(session, "reports/daily", lock.Options{MaxHold: 50 * time.Millisecond}).Acquire(t.Context())
-	require.NoError(t, err)
-	fw.reports("reports/daily acquired", "reports/daily lost (forfeited)")
-	h = acquire()
-	fw.reports("reports/daily acquired")
-	p := f.Snapshot().Queues[0].Queue[0]
-	assert.Equal(t, h.Token(), p.Token)
-	leases, err := inspect.Leases(t.Context(), watcher, p.Lease)
-	require.NoError(t, err)
-	assert.Equal(t, session.TTL(), leases[p.Lease].Granted)
-	require.NoError(t, inspect.Evict(t.Context(), watcher, p, "carol"))
-	fw.reports("reports/daily lost (broken) by carol")
-	acquire()
-	fw.reports("reports/daily acquired")
-	require.NoError(t, session.Close(t.Context()))
-	fw.reports("reports/daily lost (lease ended)")
 }

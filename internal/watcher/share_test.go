@@ -2,8 +2,6 @@ package watcher
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -350,83 +348,5 @@ func TestSubscribersTakeNoRoomOnAStream(t *testing.T) {
 		}
 		<-c.gone
 		assert.Equal(t, Stats{}, b.hub.Stats())
-	})
-}
-
-// Watches of all kinds come and go, keys too, and streams are cut: every watch
-// learns every deletion from its revision on, once.
-func TestEverySubscriberMissesNothingWhicheverItSharesWith(t *testing.T) {
-	onRealEtcd(t, 300, func(t *testing.T, r *real) {
-		const keys = 4
-		type one struct {
-			w    *Watch
-			l    *log
-			key  string
-			from int64
-			all  bool
-		}
-		h := r.hub("")
-		watchers := metric(t, "etcd_debugging_mvcc_watcher_total", "") // of servers that are gone
-		rev := r.put("k", "the beginning")
-		first := rev
-		var truth []Event
-		var on, off []one
-		for step := range 1500 {
-			if step == 750 { // by chance alone, it might be that none is cut
-				r.cut()
-			}
-			key := fmt.Sprint("k", rand.IntN(keys))
-			switch n := rand.IntN(10); {
-			case n < 3:
-				rev = r.put(key, "v")
-				truth = append(truth, Event{Key: key, ModRevision: rev})
-			case n < 5:
-				if now := r.remove(key); now > rev {
-					rev = now
-					truth = append(truth, Event{Key: key, ModRevision: rev, Deleted: true})
-				}
-			case n < 8:
-				o := one{l: &log{t: t}, key: key, from: max(rev+1-rand.Int64N(3), first), all: rand.IntN(2) == 0}
-				if o.all {
-					o.w = h.Watch(key, "", o.from, o.l.note)
-				} else {
-					o.w = h.WatchDeletion(key, o.from, o.l.note)
-				}
-				on = append(on, o)
-			case n < 9 && len(on) > 0:
-				i := rand.IntN(len(on))
-				on[i].w.Cancel()
-				off = append(off, on[i])
-				on = append(on[:i], on[i+1:]...)
-			case rand.IntN(20) == 0:
-				r.cut()
-			}
-			if rand.IntN(3) == 0 {
-				time.Sleep(rand.N(150 * time.Millisecond))
-			}
-		}
-		time.Sleep(30 * time.Second)
-		want := func(o one) (revs []int64) {
-			for _, e := range truth {
-				if e.Key == o.key && e.ModRevision >= o.from && (o.all || e.Deleted) {
-					revs = append(revs, e.ModRevision)
-				}
-			}
-			return revs
-		}
-		for _, o := range on {
-			require.Equal(t, want(o), o.l.revisions(), o)
-			o.w.Cancel()
-		}
-		for _, o := range off {
-			got := o.l.revisions()
-			whole := want(o)
-			require.LessOrEqual(t, len(got), len(whole), o)
-			require.True(t, slices.Equal(whole[:len(got)], got), "%v: got %v of %v", o, got, whole)
-		}
-		assert.NotZero(t, h.Stats().Moves)
-		time.Sleep(10 * time.Second)
-		assert.Equal(t, Stats{Moves: h.Stats().Moves}, h.Stats())
-		assert.Equal(t, watchers, metric(t, "etcd_debugging_mvcc_watcher_total", ""))
 	})
 }

@@ -7,7 +7,7 @@
 // long their sessions live, and which faults strike when. The same seed gives the same faults
 // and the same choices of the clients; the scheduler decides how goroutines interleave. Two
 // servers are used: the in-memory cluster of internal/testkit/etcdfake, with all of its
-// faults, and a real etcd with one member, internal/testkit/embedded,
+// faults, and a real etcd with one member, test/etcdtest/embedded,
 // whose requests and answers are lost and delayed on the way.
 //
 // What is checked of each scenario:

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/pawl-locks/pawl/internal/testkit/embedded"
+	"github.com/pawl-locks/pawl/test/etcdtest/embedded"
 )
 
 // solo is a real etcd with one member.

@@ -1,6 +1,6 @@
 package cli
 
-import "github.com/pawl-locks/pawl/internal/testkit/devserver"
+import "github.com/pawl-locks/pawl/test/etcdtest/devserver"
 
 // A Server is an etcd server in this process, on loopback.
 type Server = devserver.Server

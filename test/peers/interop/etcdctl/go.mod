@@ -45,6 +45,7 @@ require (
 	github.com/olekukonko/errors v1.2.0 // indirect
 	github.com/olekukonko/ll v0.1.6 // indirect
 	github.com/olekukonko/tablewriter v1.1.4 // indirect
+	github.com/pawl-locks/pawl/test/etcdtest v0.0.0
 	github.com/prometheus/client_golang v1.25.0 // indirect
 	github.com/prometheus/client_model v0.6.3 // indirect
 	github.com/prometheus/common v0.72.0 // indirect
@@ -89,3 +90,5 @@ require (
 )
 
 replace github.com/pawl-locks/pawl => ../../../..
+
+replace github.com/pawl-locks/pawl/test/etcdtest => ../../../../test/etcdtest

@@ -1,17 +1,17 @@
-package etcdfake_test
+// Package conformance has conversations with etcd, and compares the answers of two servers: of the
+// real one and the one in memory, which must not be told apart.
+package conformance
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/pawl-locks/pawl/internal/testkit/embedded"
-	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/stretchr/testify/require"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	api "go.etcd.io/etcd/api/v3/version"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
@@ -48,7 +48,8 @@ type answer struct {
 	Error   string
 }
 
-func newRig(t *testing.T, endpoint string, dial grpc.DialOption) *rig {
+func newRig(t *testing.T, connect Dial) *rig {
+	endpoint, dial := connect(t)
 	conn, err := grpc.NewClient("passthrough:///"+endpoint, dial, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
@@ -60,36 +61,32 @@ func newRig(t *testing.T, endpoint string, dial grpc.DialOption) *rig {
 	}
 }
 
-func TestFakeAnswersAsTheRealServer(t *testing.T) {
-	var scripts []script
-	for _, s := range [][]script{kvScripts, txnScripts, nestedScripts, leaseScripts, watchScripts, authScripts} {
-		scripts = append(scripts, s...)
-	}
-	for _, s := range scripts {
+// A Dial connects to a new server, which lasts as long as the test or the bubble of t. Its auth tokens
+// live for TokenTTL.
+type Dial func(t *testing.T) (endpoint string, dial grpc.DialOption)
+
+// TokenTTL is what the scripts expect of both servers.
+const TokenTTL = 5 * time.Second
+
+// Compare runs each script with both servers, each time in a bubble, and requires that they answer alike.
+func Compare(t *testing.T, one, other Dial) {
+	for _, s := range slices.Concat(kvScripts, txnScripts, nestedScripts, leaseScripts, watchScripts, authScripts) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			real := converse(t, s, func(t *testing.T) *rig {
-				e := embedded.Start(t, embedded.Options{TokenTTL: 5 * time.Second})
-				return newRig(t, e.Endpoints()[0], e.DialOption())
-			})
-			fake := converse(t, s, func(t *testing.T) *rig {
-				c := etcdfake.New(etcdfake.Options{Version: api.Version, TokenTTL: 5 * time.Second})
-				t.Cleanup(c.Close)
-				return newRig(t, c.Endpoints()[0], c.DialOption())
-			})
-			require.NotEmpty(t, real)
-			if d := cmp.Diff(real, fake, protocmp.Transform()); d != "" {
-				t.Errorf("real (-) and fake (+) differ:\n%s", d)
+			first, second := converse(t, s, one), converse(t, s, other)
+			require.NotEmpty(t, first)
+			if d := cmp.Diff(first, second, protocmp.Transform()); d != "" {
+				t.Errorf("one (-) and the other (+) differ:\n%s", d)
 			}
 		})
 	}
 }
 
 // converse runs a script in a bubble and returns the answers.
-func converse(t *testing.T, s script, connect func(*testing.T) *rig) []answer {
+func converse(t *testing.T, s script, dial Dial) []answer {
 	var r *rig
 	synctest.Test(t, func(t *testing.T) {
-		r = connect(t)
+		r = newRig(t, dial)
 		s.run(r)
 	})
 	return r.answers

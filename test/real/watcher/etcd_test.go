@@ -1,4 +1,4 @@
-package watcher
+package watcher_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/client/pkg/v3/types"
 	"go.etcd.io/etcd/server/v3/config"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -26,6 +27,7 @@ import (
 
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/bufdial"
+	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
 // real is a single etcd member, served in memory, so that it also runs in a synctest bubble.
@@ -80,14 +82,14 @@ func startEtcd(t testing.TB, ttl uint) *real {
 }
 
 // hub returns a Hub whose connections cut cuts.
-func (r *real) hub(user string) *Hub {
+func (r *real) hub(user string) *watcher.Hub {
 	c, err := cluster.Dial(context.Background(), cluster.Config{
 		Endpoints: []string{"etcd0:2379", "etcd1:2379"}, Username: user, Password: user,
 		DialOptions: []grpc.DialOption{grpc.WithContextDialer(r.dial)},
 	})
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { assert.NoError(r.t, c.Close()) })
-	h := New(c)
+	h := watcher.New(c)
 	r.t.Cleanup(h.Close)
 	return h
 }
@@ -126,7 +128,7 @@ func (r *real) compact(rev int64) {
 
 // history returns the first n events of [key, end) from revision from on, as etcd itself delivers them on a
 // connection that is never cut.
-func (r *real) history(key, end string, from int64, n int) []Event {
+func (r *real) history(key, end string, from int64, n int) []watcher.Event {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	stream, err := pb.NewWatchClient(r.conn).Watch(ctx)
@@ -134,12 +136,12 @@ func (r *real) history(key, end string, from int64, n int) []Event {
 	require.NoError(r.t, stream.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{
 		CreateRequest: &pb.WatchCreateRequest{Key: []byte(key), RangeEnd: []byte(end), StartRevision: from},
 	}}))
-	var out []Event
+	var out []watcher.Event
 	for len(out) < n {
 		resp, err := stream.Recv()
 		require.NoError(r.t, err)
-		for _, e := range inOrder(resp.Events) {
-			out = append(out, event(newSpan(key, end), e))
+		for _, e := range resp.Events {
+			out = append(out, eventOf(e))
 		}
 	}
 	return out
@@ -169,4 +171,16 @@ func (r *real) asRoot() context.Context {
 	resp, err := r.auth.Authenticate(context.Background(), &pb.AuthenticateRequest{Name: "root", Password: "root"})
 	require.NoError(r.t, err)
 	return metadata.AppendToOutgoingContext(context.Background(), "token", resp.Token)
+}
+
+// eventOf is what a watch's function is told of e.
+func eventOf(e *mvccpb.Event) watcher.Event {
+	out := watcher.Event{
+		Key: string(e.Kv.Key), Deleted: e.Type == mvccpb.Event_DELETE,
+		CreateRevision: e.Kv.CreateRevision, ModRevision: e.Kv.ModRevision, Lease: e.Kv.Lease,
+	}
+	if !out.Deleted {
+		out.Value = e.Kv.Value
+	}
+	return out
 }

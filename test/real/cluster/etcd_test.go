@@ -1,4 +1,4 @@
-package cluster
+package cluster_test
 
 import (
 	"context"
@@ -17,11 +17,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
+	"go.etcd.io/etcd/api/v3/authpb"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/embed"
 
+	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/loopback"
+	"github.com/pawl-locks/pawl/internal/testkit/pki"
 )
+
+const password = "hunter2"
 
 // startEtcd runs a real etcd on loopback, or on listen, until the test's end, and returns its address.
 func startEtcd(t *testing.T, listen string, change func(cfg *embed.Config)) string {
@@ -53,16 +58,32 @@ func startEtcd(t *testing.T, listen string, change func(cfg *embed.Config)) stri
 	return e.Clients[0].Addr().String()
 }
 
+// startEtcd runs a real etcd with TLS, that demands client certificates if mutual.
+func startTLS(t *testing.T, p *pki.Authority, mutual bool) string {
+	return startEtcd(t, "https://127.0.0.1:0", func(cfg *embed.Config) {
+		cfg.ClientTLSInfo.CertFile, cfg.ClientTLSInfo.KeyFile = p.Issue("")
+		cfg.ClientTLSInfo.ClientCertAuth = mutual
+		cfg.BcryptCost = 4
+		if mutual {
+			cfg.ClientTLSInfo.TrustedCAFile = p.CAFile
+		}
+	})
+}
+
+func permission(key, end string) *authpb.Permission {
+	return &authpb.Permission{PermType: authpb.READWRITE, Key: []byte(key), RangeEnd: []byte(end)}
+}
+
 func startPlain(t *testing.T) string { return startEtcd(t, "http://127.0.0.1:0", nil) }
 
 // connect dials with a logger whose text is returned too.
-func connect(t *testing.T, cfg Config) (*Cluster, *syncBuffer) {
+func connect(t *testing.T, cfg cluster.Config) (*cluster.Cluster, *syncBuffer) {
 	t.Helper()
 	log := new(syncBuffer)
 	cfg.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	c, err := Dial(ctx, cfg)
+	c, err := cluster.Dial(ctx, cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c, log
@@ -72,9 +93,9 @@ func put(key string, value []byte) *pb.TxnRequest {
 	return &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: &pb.PutRequest{Key: []byte(key), Value: value}}}}}
 }
 
-func mustPut(t *testing.T, c *Cluster, key string) *pb.TxnResponse {
+func mustPut(t *testing.T, c *cluster.Cluster, key string) *pb.TxnResponse {
 	t.Helper()
-	resp, err := c.Txn(t.Context(), Request{Op: "txn"}, put(key, []byte("v")))
+	resp, err := c.Txn(t.Context(), cluster.Request{Op: "txn"}, put(key, []byte("v")))
 	require.NoError(t, err)
 	return resp
 }
@@ -86,7 +107,7 @@ func TestARealServerIsReachedByEveryKindOfEndpoint(t *testing.T) {
 	_, port, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
 	for _, ep := range []string{addr, "http://" + addr, "localhost:" + port, "unix://" + sock} {
-		c, log := connect(t, Config{Endpoints: []string{ep}})
+		c, log := connect(t, cluster.Config{Endpoints: []string{ep}})
 		resp := mustPut(t, c, "k")
 		assert.Equal(t, c.ID(), resp.Header.ClusterId)
 		assert.Equal(t, resp.Header.Revision, c.Revision())
@@ -96,60 +117,64 @@ func TestARealServerIsReachedByEveryKindOfEndpoint(t *testing.T) {
 }
 
 func TestRealServersAnswersAreTakenByDo(t *testing.T) {
-	c, _ := connect(t, Config{Endpoints: []string{startPlain(t)}, SyncEvery: time.Hour})
+	c, _ := connect(t, cluster.Config{Endpoints: []string{startPlain(t)}, SyncEvery: time.Hour})
 	mustPut(t, c, "k")
 	var id int64
-	err := c.Do(t.Context(), Request{Op: "lease grant"}, func(ctx context.Context, m *Member) (*pb.ResponseHeader, error) {
+	err := c.Do(t.Context(), cluster.Request{Op: "lease grant"}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
 		resp, err := m.Lease().LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: 5})
 		id = resp.GetID()
 		return resp.GetHeader(), err
 	})
 	require.NoError(t, err)
-	revoke := func(ctx context.Context, m *Member) (*pb.ResponseHeader, error) {
+	revoke := func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
 		resp, err := m.Lease().LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: id})
 		return resp.GetHeader(), err
 	}
-	require.NoError(t, c.Do(t.Context(), Request{Op: "lease revoke"}, revoke))
-	err = c.Do(t.Context(), Request{Op: "lease revoke"}, revoke)
-	require.True(t, IsLeaseNotFound(err))
-	assert.Equal(t, NotApplied, OutcomeOf(err))
-	c.syncMembers() // its answer has no revision
+	require.NoError(t, c.Do(t.Context(), cluster.Request{Op: "lease revoke"}, revoke))
+	err = c.Do(t.Context(), cluster.Request{Op: "lease revoke"}, revoke)
+	require.True(t, cluster.IsLeaseNotFound(err))
+	assert.Equal(t, cluster.NotApplied, cluster.OutcomeOf(err))
+	err = c.Do(t.Context(), cluster.Request{Op: "member list"}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
+		resp, err := pb.NewClusterClient(m).MemberList(ctx, &pb.MemberListRequest{})
+		return resp.GetHeader(), err // without a revision
+	})
+	require.NoError(t, err)
 	require.NoError(t, c.Err())
 	mustPut(t, c, "k")
 }
 
 func TestARealServersRefusalsAreNotApplied(t *testing.T) {
-	c, _ := connect(t, Config{Endpoints: []string{startEtcd(t, "http://127.0.0.1:0", func(cfg *embed.Config) { cfg.MaxTxnOps = 2 })}})
+	c, _ := connect(t, cluster.Config{Endpoints: []string{startEtcd(t, "http://127.0.0.1:0", func(cfg *embed.Config) { cfg.MaxTxnOps = 2 })}})
 	many := put("a", nil)
 	many.Success = append(many.Success, put("b", nil).Success[0], put("c", nil).Success[0])
-	_, err := c.Txn(t.Context(), Request{Op: "txn"}, many)
-	require.True(t, IsTooManyOps(err), err)
-	assert.Equal(t, NotApplied, OutcomeOf(err))
+	_, err := c.Txn(t.Context(), cluster.Request{Op: "txn"}, many)
+	require.True(t, cluster.IsTooManyOps(err), err)
+	assert.Equal(t, cluster.NotApplied, cluster.OutcomeOf(err))
 	leased := put("a", nil)
 	leased.Success[0].GetRequestPut().Lease = 12345
-	_, err = c.Txn(t.Context(), Request{Op: "txn"}, leased)
-	require.True(t, IsLeaseNotFound(err), err)
-	assert.Equal(t, NotApplied, OutcomeOf(err))
-	_, err = c.Txn(t.Context(), Request{Op: "txn"}, put("a", make([]byte, 1600<<10)))
+	_, err = c.Txn(t.Context(), cluster.Request{Op: "txn"}, leased)
+	require.True(t, cluster.IsLeaseNotFound(err), err)
+	assert.Equal(t, cluster.NotApplied, cluster.OutcomeOf(err))
+	_, err = c.Txn(t.Context(), cluster.Request{Op: "txn"}, put("a", make([]byte, 1600<<10)))
 	require.ErrorContains(t, err, "request is too large")
-	assert.Equal(t, NotApplied, OutcomeOf(err))
+	assert.Equal(t, cluster.NotApplied, cluster.OutcomeOf(err))
 }
 
 // A6.
 func TestNoSpaceIsUnknownAndADeleteStillWorks(t *testing.T) {
-	c, _ := connect(t, Config{Endpoints: []string{startEtcd(t, "http://127.0.0.1:0", func(cfg *embed.Config) {
+	c, _ := connect(t, cluster.Config{Endpoints: []string{startEtcd(t, "http://127.0.0.1:0", func(cfg *embed.Config) {
 		cfg.QuotaBackendBytes = 256 << 10
 		cfg.BackendBatchLimit = 1 // the size in use is known after each commit
 	})}})
 	var err error
 	for range 1000 {
-		if _, err = c.Txn(t.Context(), Request{Op: "txn"}, put("k", make([]byte, 32<<10))); err != nil {
+		if _, err = c.Txn(t.Context(), cluster.Request{Op: "txn"}, put("k", make([]byte, 32<<10))); err != nil {
 			break
 		}
 	}
-	require.True(t, IsNoSpace(err), err)
-	require.ErrorIs(t, err, ErrUnknown)
-	_, err = c.Txn(t.Context(), Request{Op: "txn"}, &pb.TxnRequest{Success: []*pb.RequestOp{{
+	require.True(t, cluster.IsNoSpace(err), err)
+	require.ErrorIs(t, err, cluster.ErrUnknown)
+	_, err = c.Txn(t.Context(), cluster.Request{Op: "txn"}, &pb.TxnRequest{Success: []*pb.RequestOp{{
 		Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: &pb.DeleteRangeRequest{Key: []byte("k")}}}}})
 	require.NoError(t, err)
 }
@@ -165,7 +190,7 @@ func blackHole(t *testing.T) string {
 func TestABlackHoleDelaysNoDial(t *testing.T) {
 	hole, plain := blackHole(t), startPlain(t)
 	began := time.Now()
-	c, _ := connect(t, Config{Endpoints: []string{hole, plain}})
+	c, _ := connect(t, cluster.Config{Endpoints: []string{hole, plain}})
 	mustPut(t, c, "k")
 	assert.Less(t, time.Since(began), 8*time.Second)
 	began = time.Now()
@@ -176,7 +201,7 @@ func TestABlackHoleDelaysNoDial(t *testing.T) {
 	for try := 0; try < 20 && best >= 300*time.Millisecond; try++ {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		began = time.Now()
-		_, err := Dial(ctx, Config{Endpoints: []string{hole}})
+		_, err := cluster.Dial(ctx, cluster.Config{Endpoints: []string{hole}})
 		best = min(best, time.Since(began))
 		cancel()
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -191,23 +216,23 @@ func TestWhatIsWrongWithAnEndpointIsSaidPlainly(t *testing.T) {
 	gone, err := loopback.Reserve()
 	require.NoError(t, err)
 	t.Cleanup(gone.Release)
-	pki := newPKI(t)
-	plain, secured := startPlain(t), pki.startEtcd(t, false)
-	mutual := pki.startEtcd(t, true)
+	ca := pki.New(t)
+	plain, secured := startPlain(t), startTLS(t, ca, false)
+	mutual := startTLS(t, ca, true)
 	for _, tc := range []struct {
-		cfg  Config
+		cfg  cluster.Config
 		want string
 	}{
-		{Config{Endpoints: []string{strings.TrimPrefix(web.URL, "http://")}}, "not an etcd server"},
-		{Config{Endpoints: []string{gone.String()}}, "nobody listens there"},
-		{Config{Endpoints: []string{"unix://" + t.TempDir() + "/none"}}, "nobody listens there"},
-		{Config{Endpoints: []string{plain}, TLS: pki.client("")}, "not speak TLS"},
-		{Config{Endpoints: []string{secured}}, "one that wants TLS"},
-		{Config{Endpoints: []string{"https://" + secured}}, "TLS failed"},
-		{Config{Endpoints: []string{mutual}, TLS: pki.client("")}, "certificate"},
+		{cluster.Config{Endpoints: []string{strings.TrimPrefix(web.URL, "http://")}}, "not an etcd server"},
+		{cluster.Config{Endpoints: []string{gone.String()}}, "nobody listens there"},
+		{cluster.Config{Endpoints: []string{"unix://" + t.TempDir() + "/none"}}, "nobody listens there"},
+		{cluster.Config{Endpoints: []string{plain}, TLS: ca.Client("")}, "not speak TLS"},
+		{cluster.Config{Endpoints: []string{secured}}, "one that wants TLS"},
+		{cluster.Config{Endpoints: []string{"https://" + secured}}, "TLS failed"},
+		{cluster.Config{Endpoints: []string{mutual}, TLS: ca.Client("")}, "certificate"},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		_, err := Dial(ctx, tc.cfg)
+		_, err := cluster.Dial(ctx, tc.cfg)
 		cancel()
 		if assert.Error(t, err, tc.want) {
 			assert.Contains(t, err.Error(), tc.want)
@@ -224,7 +249,7 @@ func TestAFrozenServerIsNotCalledAnotherKindOfServer(t *testing.T) {
 	defer frozen.Close()
 	for _, within := range []time.Duration{time.Second, 6 * time.Second} {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
-		_, err := Dial(ctx, Config{Endpoints: []string{frozen.Addr().String()}})
+		_, err := cluster.Dial(ctx, cluster.Config{Endpoints: []string{frozen.Addr().String()}})
 		cancel()
 		require.Error(t, err)
 		t.Log(err)
@@ -234,15 +259,15 @@ func TestAFrozenServerIsNotCalledAnotherKindOfServer(t *testing.T) {
 }
 
 func TestTLSAndMutualTLS(t *testing.T) {
-	pki := newPKI(t)
-	c, _ := connect(t, Config{Endpoints: []string{"https://" + pki.startEtcd(t, false)}, TLS: pki.client("")})
+	ca := pki.New(t)
+	c, _ := connect(t, cluster.Config{Endpoints: []string{"https://" + startTLS(t, ca, false)}, TLS: ca.Client("")})
 	mustPut(t, c, "k")
-	c, _ = connect(t, Config{Endpoints: []string{pki.startEtcd(t, true)}, TLS: pki.client("alice")})
+	c, _ = connect(t, cluster.Config{Endpoints: []string{startTLS(t, ca, true)}, TLS: ca.Client("alice")})
 	mustPut(t, c, "k")
 }
 
 // enableAuth makes root, and alice who may write under "a/".
-func enableAuth(t *testing.T, c *Cluster) {
+func enableAuth(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	auth := pb.NewAuthClient(c.Pick())
 	ctx, _, err := c.Outgoing(t.Context(), c.Pick())
@@ -260,7 +285,7 @@ func enableAuth(t *testing.T, c *Cluster) {
 	require.NoError(t, err)
 }
 
-func grantAlice(t *testing.T, c *Cluster, prefix string) {
+func grantAlice(t *testing.T, c *cluster.Cluster, prefix string) {
 	t.Helper()
 	ctx, _, err := c.Outgoing(t.Context(), c.Pick())
 	require.NoError(t, err)
@@ -270,19 +295,19 @@ func grantAlice(t *testing.T, c *Cluster, prefix string) {
 }
 
 // withAuth starts an etcd whose tokens last so many seconds.
-func withAuth(t *testing.T, tokens uint) (addr string, root *Cluster) {
+func withAuth(t *testing.T, tokens uint) (addr string, root *cluster.Cluster) {
 	t.Helper()
 	addr = startEtcd(t, "http://127.0.0.1:0", func(cfg *embed.Config) { cfg.AuthTokenTTL = tokens; cfg.BcryptCost = 4 })
-	plain, _ := connect(t, Config{Endpoints: []string{addr}})
+	plain, _ := connect(t, cluster.Config{Endpoints: []string{addr}})
 	enableAuth(t, plain)
-	root, _ = connect(t, Config{Endpoints: []string{addr}, Username: "root", Password: password})
+	root, _ = connect(t, cluster.Config{Endpoints: []string{addr}, Username: "root", Password: password})
 	return addr, root
 }
 
 // Hazard C5.
 func TestAnExpiredTokenIsReplaced(t *testing.T) {
 	addr, _ := withAuth(t, 1)
-	c, log := connect(t, Config{Endpoints: []string{addr}, Username: "alice", Password: password})
+	c, log := connect(t, cluster.Config{Endpoints: []string{addr}, Username: "alice", Password: password})
 	mustPut(t, c, "a/k")
 	_, before, err := c.Outgoing(t.Context(), c.Pick())
 	require.NoError(t, err)
@@ -302,11 +327,11 @@ func TestAnExpiredTokenIsReplaced(t *testing.T) {
 
 func TestPermissionsThatChangeMakeTokensOldAndAreFollowed(t *testing.T) {
 	addr, root := withAuth(t, 300)
-	c, _ := connect(t, Config{Endpoints: []string{addr}, Username: "alice", Password: password})
+	c, _ := connect(t, cluster.Config{Endpoints: []string{addr}, Username: "alice", Password: password})
 	mustPut(t, c, "a/k")
-	_, err := c.Txn(t.Context(), Request{Op: "txn"}, put("b/k", nil))
-	require.True(t, IsPermissionDenied(err), err)
-	assert.Equal(t, NotApplied, OutcomeOf(err))
+	_, err := c.Txn(t.Context(), cluster.Request{Op: "txn"}, put("b/k", nil))
+	require.True(t, cluster.IsPermissionDenied(err), err)
+	assert.Equal(t, cluster.NotApplied, cluster.OutcomeOf(err))
 	grantAlice(t, root, "b/")
 	mustPut(t, c, "b/k")
 }
@@ -314,24 +339,24 @@ func TestPermissionsThatChangeMakeTokensOldAndAreFollowed(t *testing.T) {
 // Hazard C6.
 func TestARealServersAuthenticationIsToggled(t *testing.T) {
 	addr, root := withAuth(t, 300)
-	c, _ := connect(t, Config{Endpoints: []string{addr}, Username: "alice", Password: password})
+	c, _ := connect(t, cluster.Config{Endpoints: []string{addr}, Username: "alice", Password: password})
 	mustPut(t, c, "a/k")
 	ctx, _, err := root.Outgoing(t.Context(), root.Pick())
 	require.NoError(t, err)
 	_, err = pb.NewAuthClient(root.Pick()).AuthDisable(ctx, &pb.AuthDisableRequest{})
 	require.NoError(t, err)
 	mustPut(t, c, "free")
-	fresh, _ := connect(t, Config{Endpoints: []string{addr}, Username: "alice", Password: password})
+	fresh, _ := connect(t, cluster.Config{Endpoints: []string{addr}, Username: "alice", Password: password})
 	mustPut(t, fresh, "free")
 	_, token, err := fresh.Outgoing(t.Context(), fresh.Pick())
 	require.NoError(t, err)
 	require.Empty(t, token)
 	_, err = pb.NewAuthClient(root.Pick()).AuthEnable(ctx, &pb.AuthEnableRequest{})
 	require.NoError(t, err)
-	for _, c := range []*Cluster{c, fresh} {
+	for _, c := range []*cluster.Cluster{c, fresh} {
 		mustPut(t, c, "a/k")
-		_, err = c.Txn(t.Context(), Request{Op: "txn"}, put("free", nil))
-		require.True(t, IsPermissionDenied(err), err)
+		_, err = c.Txn(t.Context(), cluster.Request{Op: "txn"}, put("free", nil))
+		require.True(t, cluster.IsPermissionDenied(err), err)
 	}
 }
 
@@ -342,11 +367,11 @@ func TestDialReportsWrongCredentials(t *testing.T) {
 		"bob":   fmt.Sprintf(`authenticate user "bob" at %s: etcdserver: authentication failed`, addr),
 		"":      "the cluster demands authentication, and there is no user name",
 	} {
-		cfg := Config{Endpoints: []string{addr}, Username: user}
+		cfg := cluster.Config{Endpoints: []string{addr}, Username: user}
 		if user != "" {
 			cfg.Password = "wrong-password"
 		}
-		_, err := Dial(t.Context(), cfg)
+		_, err := cluster.Dial(t.Context(), cfg)
 		require.ErrorContains(t, err, want)
 		assert.NotContains(t, err.Error(), "wrong-password")
 	}
@@ -354,14 +379,14 @@ func TestDialReportsWrongCredentials(t *testing.T) {
 
 // Hazard C7.
 func TestACertificatesNameIsAnIdentity(t *testing.T) {
-	pki := newPKI(t)
-	addr := pki.startEtcd(t, true)
-	admin, _ := connect(t, Config{Endpoints: []string{addr}, TLS: pki.client("root")})
+	ca := pki.New(t)
+	addr := startTLS(t, ca, true)
+	admin, _ := connect(t, cluster.Config{Endpoints: []string{addr}, TLS: ca.Client("root")})
 	enableAuth(t, admin)
-	c, _ := connect(t, Config{Endpoints: []string{addr}, TLS: pki.client("alice")})
+	c, _ := connect(t, cluster.Config{Endpoints: []string{addr}, TLS: ca.Client("alice")})
 	mustPut(t, c, "a/k")
-	_, err := c.Txn(t.Context(), Request{Op: "txn"}, put("b/k", nil))
-	require.True(t, IsPermissionDenied(err), err)
+	_, err := c.Txn(t.Context(), cluster.Request{Op: "txn"}, put("b/k", nil))
+	require.True(t, cluster.IsPermissionDenied(err), err)
 	grantAlice(t, admin, "b/")
 	mustPut(t, c, "b/k")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -11,6 +12,13 @@ import (
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/lock"
 )
+
+var firing = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// job is the work of Once, counted.
+func job(n *atomic.Int64, err error) func(context.Context, *lock.Held) error {
+	return func(context.Context, *lock.Held) error { n.Add(1); return err }
+}
 
 // On a real server: a job runs once a firing, and a queue shows its holder.
 func TestOnceAndQueueOnARealServer(t *testing.T) {

@@ -1,4 +1,4 @@
-package kv
+package kv_test
 
 import (
 	"context"
@@ -7,17 +7,30 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
+	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/fencing/fencetest"
-	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/kvinside"
+	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func dial(t *testing.T, s *etcdtest.Server) *kv.Client {
+	t.Helper()
+	c, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: s.Endpoints()})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c.KV()
+}
 
 // guarded keeps each resource's value in a key, written under a Guard. The suite chooses its tokens
 // itself; here each stands for a holding of the lock, whose key is made when the token comes first.
 type guarded struct {
-	*Client
+	*kv.Client
 	server *etcdtest.Server
 	*locks
 }
@@ -36,7 +49,7 @@ type holdings struct {
 
 // guard passes the lock on to the holder with t if none after it has it, and returns that holder's
 // Guard.
-func (g *guarded) guard(ctx context.Context, resource string, t fencing.Token) (Guard, error) {
+func (g *guarded) guard(ctx context.Context, resource string, t fencing.Token) (kv.Guard, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	h := g.line[resource]
@@ -46,28 +59,28 @@ func (g *guarded) guard(ctx context.Context, resource string, t fencing.Token) (
 	}
 	key := "locks/" + resource
 	if t > h.highest {
-		if _, err := g.Txn(ctx, Txn{Then: []Op{Delete(key)}}); err != nil {
-			return Guard{}, err
+		if _, err := g.Txn(ctx, kv.Txn{Then: []kv.Op{kv.Delete(key)}}); err != nil {
+			return kv.Guard{}, err
 		}
-		res, err := g.Txn(ctx, Txn{Then: []Op{Put(key, nil)}})
+		res, err := g.Txn(ctx, kv.Txn{Then: []kv.Op{kv.Put(key, nil)}})
 		if err != nil {
-			return Guard{}, err
+			return kv.Guard{}, err
 		}
 		h.highest, h.created[t] = t, res.Revision
 	}
-	return Guard{key, fencing.Token(max(h.created[t], 1)), nil}, nil
+	return kvinside.Guard(key, fencing.Token(max(h.created[t], 1)), nil).(kv.Guard), nil
 }
 
-func (g *guarded) do(ctx context.Context, resource string, t fencing.Token, op Op) (Result, error) {
+func (g *guarded) do(ctx context.Context, resource string, t fencing.Token, op kv.Op) (kv.Result, error) {
 	if err := fencing.Check(resource, t); err != nil {
-		return Result{}, err
+		return kv.Result{}, err
 	}
 	guard, err := g.guard(ctx, resource, t)
 	if err != nil {
-		return Result{}, err
+		return kv.Result{}, err
 	}
-	res, err := g.Txn(ctx, Txn{Guards: []Guard{guard}, Then: []Op{op}})
-	if errors.Is(err, ErrFenced) {
+	res, err := g.Txn(ctx, kv.Txn{Guards: []kv.Guard{guard}, Then: []kv.Op{op}})
+	if errors.Is(err, kv.ErrFenced) {
 		g.mu.Lock()
 		defer g.mu.Unlock()
 		err = &fencing.StaleError{Resource: resource, Got: t, Highest: g.line[resource].highest}
@@ -76,7 +89,7 @@ func (g *guarded) do(ctx context.Context, resource string, t fencing.Token, op O
 }
 
 func (g *guarded) Read(ctx context.Context, resource string, t fencing.Token) (string, error) {
-	res, err := g.do(ctx, resource, t, Get("values/"+resource))
+	res, err := g.do(ctx, resource, t, kv.Get("values/"+resource))
 	if err != nil {
 		return "", err
 	}
@@ -84,7 +97,7 @@ func (g *guarded) Read(ctx context.Context, resource string, t fencing.Token) (s
 }
 
 func (g *guarded) Write(ctx context.Context, resource string, t fencing.Token, value string) error {
-	_, err := g.do(ctx, resource, t, Put("values/"+resource, []byte(value)))
+	_, err := g.do(ctx, resource, t, kv.Put("values/"+resource, []byte(value)))
 	return err
 }
 
@@ -92,15 +105,15 @@ func TestGuardsPassTheSuite(t *testing.T) {
 	fencetest.Suite{
 		Open: func(t *testing.T) fencetest.Store {
 			server := etcdtest.Start(t)
-			c := newClient(dial(t, cluster.Config{Endpoints: server.Endpoints()}))
+			c := dial(t, server)
 			return &guarded{c, server, &locks{line: map[string]*holdings{}}}
 		},
 		Join: func(t *testing.T, s fencetest.Store) fencetest.Store {
 			first := s.(*guarded)
-			return &guarded{newClient(dial(t, cluster.Config{Endpoints: first.server.Endpoints()})), first.server, first.locks}
+			return &guarded{dial(t, first.server), first.server, first.locks}
 		},
 		Peek: func(ctx context.Context, s fencetest.Store, resource string) (string, error) {
-			res, err := s.(*guarded).Txn(ctx, Txn{Then: []Op{Get("values/" + resource)}})
+			res, err := s.(*guarded).Txn(ctx, kv.Txn{Then: []kv.Op{kv.Get("values/" + resource)}})
 			if err != nil {
 				return "", err
 			}
@@ -114,7 +127,7 @@ func TestGuardsPassTheSuite(t *testing.T) {
 			if err := s.Write(ctx, resource, token, value); err != nil {
 				return err
 			}
-			return ErrUnknown
+			return kv.ErrUnknown
 		},
 	}.Run(t)
 }

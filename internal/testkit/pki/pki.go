@@ -1,0 +1,90 @@
+// Package pki makes certificates for tests.
+package pki
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Authority is a certificate authority made for one test.
+type Authority struct {
+	CAFile string // its certificate
+
+	t     testing.TB
+	dir   string
+	cert  *x509.Certificate
+	key   *ecdsa.PrivateKey
+	roots *x509.CertPool
+}
+
+// New makes an authority.
+func New(t testing.TB) *Authority {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
+	must(t, err)
+	cert, err := x509.ParseCertificate(der)
+	must(t, err)
+	p := &Authority{t: t, dir: t.TempDir(), cert: cert, key: key, roots: x509.NewCertPool()}
+	p.roots.AddCert(cert)
+	p.CAFile = p.write("ca.pem", "CERTIFICATE", der)
+	return p
+}
+
+func (p *Authority) write(name, kind string, der []byte) string {
+	path := filepath.Join(p.dir, name)
+	must(p.t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+	return path
+}
+
+// Issue makes a certificate for name, as a host name and as a subject, and for loopback if it is "".
+func (p *Authority) Issue(name string) (certFile, keyFile string) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(p.t, err)
+	tmpl := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, DNSNames: []string{name},
+	}
+	if name == "" {
+		tmpl.DNSNames, tmpl.IPAddresses = nil, []net.IP{net.IPv4(127, 0, 0, 1)}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, p.cert, &key.PublicKey, p.key)
+	must(p.t, err)
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	must(p.t, err)
+	return p.write(name+"cert.pem", "CERTIFICATE", der), p.write(name+"key.pem", "EC PRIVATE KEY", keyDER)
+}
+
+// Client is the config of a client that trusts the authority, with a certificate if it has a name.
+func (p *Authority) Client(name string) *tls.Config {
+	cfg := &tls.Config{RootCAs: p.roots}
+	if name != "" {
+		cert, err := tls.LoadX509KeyPair(p.Issue(name))
+		must(p.t, err)
+		cfg.Certificates = []tls.Certificate{cert}
+	}
+	return cfg
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
