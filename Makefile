@@ -47,7 +47,7 @@ soak: ## an hour of faults and pauses; then the fleets, 20,000 random scenarios,
 	go test -count=1 -timeout 60m -run Fleet ./test/stores/fleet -fleet 2m
 	cd fencing/blobfence/s3blob && GOWORK=off go test -count=1 -timeout 60m -run Fleet . -fleet 2m
 	PAWL_SIMULATE=20000 go test -count=1 -timeout 120m -v ./test/proof/simulate
-	go test -race -count=20 -timeout 240m . ./elect ./fencing ./internal/... ./kv ./lease ./lock ./watch
+	go test -race -count=20 -timeout 240m . ./elect ./fencing ./internal/... ./kv ./lease ./lock ./watch ./test/real/...
 
 FULL = 1h
 
@@ -67,7 +67,7 @@ trial: ## workers in Python under pawld, while all of it is killed at random, fo
 compat: ## locks, elections and sessions against etcd 3.6, 3.5 and Debian's 3.4
 	.ci/compat
 
-outside: ## all tests of the root at its lowest versions, and of the four modules outside the workspace; .ci/run has a part of the first, and two of the four
+outside: ## the quick lane, all tests of the root at its lowest versions, and of the four modules outside the workspace; .ci/run has a part of the first, and two of the four
 	GOWORK=off go vet ./...
 	GOWORK=off go test ./...
 	for module in fencing/blobfence/s3blob test/alerts test/peers/interop/etcdctl test/recipes; do \
