@@ -1,9 +1,12 @@
 package watcher_test
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"net"
 	"net/url"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -140,6 +143,9 @@ func (r *real) history(key, end string, from int64, n int) []watcher.Event {
 	for len(out) < n {
 		resp, err := stream.Recv()
 		require.NoError(r.t, err)
+		slices.SortStableFunc(resp.Events, func(a, b *mvccpb.Event) int { // etcd has those of one revision in any order
+			return cmp.Or(cmp.Compare(a.Kv.ModRevision, b.Kv.ModRevision), bytes.Compare(a.Kv.Key, b.Kv.Key))
+		})
 		for _, e := range resp.Events {
 			out = append(out, eventOf(e))
 		}
