@@ -36,7 +36,7 @@ and a quarter of that.
 `
 	budgetText = `The cost of each operation, counted by the server (its ` + "`grpc_server_*`" + ` metrics) or in the client's
 process. One release wakes one waiter, and the other waiters send nothing (pinned by ` + "`lock/waiting_test.go`" + `). Tests pin the budgets, some with fewer waiters or
-locks: ` + "`lock/real_test.go`" + ` that of allocations and their bytes, ` + "`internal/session/batches_test.go`" + ` that of renewals,
+locks: ` + "`test/real/lock/real_test.go`" + ` that of allocations and their bytes, ` + "`internal/session/batches_test.go`" + ` that of renewals,
 and ` + "`lock/budget_test.go`" + ` the others.
 
 `

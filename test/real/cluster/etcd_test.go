@@ -134,8 +134,8 @@ func TestRealServersAnswersAreTakenByDo(t *testing.T) {
 	err = c.Do(t.Context(), cluster.Request{Op: "lease revoke"}, revoke)
 	require.True(t, cluster.IsLeaseNotFound(err))
 	assert.Equal(t, cluster.NotApplied, cluster.OutcomeOf(err))
-	err = c.Do(t.Context(), cluster.Request{Op: "member list"}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
-		resp, err := pb.NewClusterClient(m).MemberList(ctx, &pb.MemberListRequest{})
+	err = c.Do(t.Context(), cluster.Request{Op: "member list", Repeat: cluster.Always, Local: true}, func(ctx context.Context, m *cluster.Member) (*pb.ResponseHeader, error) {
+		resp, err := pb.NewClusterClient(m).MemberList(ctx, &pb.MemberListRequest{Linearizable: true})
 		return resp.GetHeader(), err // without a revision
 	})
 	require.NoError(t, err)
