@@ -68,6 +68,7 @@ var beside = map[string][]string{
 	"internal/testkit/fleet":                {"fencing", "fencing/fencetest"},
 	"internal/testkit/inmemory":             {"*", "internal/testkit/etcdfake"},
 	"internal/testkit/metricspage":          {},
+	"internal/testkit/named":                {"*", "internal/testkit/etcdfake"},
 	"internal/testkit/paired":               {},
 	"internal/testkit/lane":                 {},
 	"internal/testkit/loopback":             {},

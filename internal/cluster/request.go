@@ -24,7 +24,7 @@ const (
 
 // Request says how a request is sent. The zero value serves most writes.
 type Request struct {
-	Op     string        // for error texts: "range", "txn", "lease grant"
+	Op     string        // for error texts, a name for each operation: "enqueue", "lease grant"
 	Repeat Repeat        // when it is sent again
 	PerTry time.Duration // bound of one try; 0: 3 s
 	Total  time.Duration // bound of all tries together; 0: 12 s. A context that ends sooner wins
@@ -35,6 +35,8 @@ type Request struct {
 	Lanes  Lanes         // is notified of each try; nil: none is
 	Ticket int           // identifies the request to Lanes
 
+	Parts func() []string // the names of the operations that share it, in the order of its nested transactions; nil: Op alone
+
 	anonymous bool // without a token: Authenticate
 }
 
@@ -43,6 +45,19 @@ type Request struct {
 type Lanes interface {
 	Began(ticket int, m *Member, now time.Time)
 	Ended(ticket int, answered bool)
+}
+
+// Ops are the names of the operations of the request that an interceptor was called for with
+// ctx: one, or those of its nested transactions, in their order. Tests recognise requests by them.
+func Ops(ctx context.Context) []string {
+	t, ok := ctx.Value(tryKey{}).(*try)
+	switch {
+	case !ok:
+		return nil
+	case t.parts != nil:
+		return t.parts()
+	}
+	return []string{t.op}
 }
 
 // Txn sends t. A nil error means an answer that has passed Check as a linearizable one; so t must

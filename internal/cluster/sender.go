@@ -118,7 +118,7 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 	}
 	bound, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
-	t := &try{Context: bound, login: s.login}
+	t := &try{Context: bound, login: s.login, op: s.r.Op, parts: s.r.Parts}
 	floor := s.c.Revision()
 	if s.r.Lanes != nil {
 		s.r.Lanes.Began(s.r.Ticket, s.member, s.began)

@@ -21,6 +21,8 @@ type try struct {
 	context.Context // ends with the caller's, and with the try's own bound
 	login           *login
 	opts            [1]grpc.CallOption
+	op              string          // of the request, for Ops
+	parts           func() []string // as well
 
 	mu      sync.Mutex
 	peer    peer.Peer // of the first request

@@ -97,7 +97,7 @@ func (a *Acquisition) releaseEach(ctx context.Context, repeat cluster.Repeat) (o
 		if d.Decided {
 			continue
 		}
-		resp, e := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "release", Repeat: repeat}, a.deleteTxn(key))
+		resp, e := a.s.Host().Cluster.Txn(ctx, cluster.Request{Op: "release one of a set", Repeat: repeat}, a.deleteTxn(key))
 		o := outcomeOf(resp, e)
 		d.Answered(o, a.shown(i, txn.Deleted(resp, 0)))
 		if out = max(out, o); e != nil && err == nil {

@@ -163,13 +163,22 @@ func (s *Sender) sendTogether(parts []*part, ticket int, avoid *cluster.Member) 
 		deliver(parts, func(int) verdict { return verdict{next: resendAlone} })
 		return
 	}
-	resp, err := s.c.Txn(context.Background(), cluster.Request{Op: "txn", Repeat: repeat(parts), Avoid: avoid, Lanes: s, Ticket: ticket}, t)
+	resp, err := s.c.Txn(context.Background(), cluster.Request{
+		Op: "txn", Parts: func() []string { return ops(parts) }, Repeat: repeat(parts), Avoid: avoid, Lanes: s, Ticket: ticket,
+	}, t)
 	s.learn(parts, resp, err)
 	deliver(parts, func(i int) verdict { return outcome(parts, i, resp, err) })
 	// Callers often write again as soon as they have an answer. If the lane were free before
 	// they had a turn, the first of them would go alone, and the others would wait for it.
 	runtime.Gosched()
 	s.finished(ticket)
+}
+
+func ops(parts []*part) (names []string) {
+	for _, p := range parts {
+		names = append(names, p.Op)
+	}
+	return names
 }
 
 // outcome is the verdict on part i of a request that was answered or failed.

@@ -2,8 +2,10 @@ package etcdfake
 
 import (
 	"context"
+	"slices"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 )
@@ -17,6 +19,29 @@ type Request struct {
 	Metadata metadata.MD
 }
 
+// OpHeader is the metadata in which a client names the operations that its request consists of,
+// in the order of its nested transactions; package named has it do so.
+const OpHeader = "pawl-op"
+
+// Ops are these names.
+func (q Request) Ops() []string { return q.Metadata.Get(OpHeader) }
+
+// Parts are the transactions in q that are an op, each either all of q or nested in it.
+func (q Request) Parts(op string) (parts []*pb.TxnRequest) {
+	t, ok := q.Message.(*pb.TxnRequest)
+	ops := q.Ops()
+	for i, name := range ops {
+		switch {
+		case !ok || name != op:
+		case len(ops) == 1:
+			parts = append(parts, t)
+		default:
+			parts = append(parts, t.Success[i].GetRequestTxn())
+		}
+	}
+	return parts
+}
+
 // Rule says what happens to the requests it matches. The zero value of each
 // field means that this goes as usual. Where several rules match, the first
 // one injected that is not used up decides alone.
@@ -26,6 +51,7 @@ type Request struct {
 type Rule struct {
 	Member  *Member                              // nil: any
 	Method  string                               // "": any
+	Op      string                               // an operation that the request is, or has a part of; "": any
 	Opening bool                                 // match the opening of streams, and nothing else
 	Match   func(Request) bool                   // nil: all; called without any lock held
 	Skip    int                                  // let so many matching ones pass first
@@ -104,6 +130,7 @@ func (c *Cluster) match(ctx context.Context, req *Request) *Rule {
 func (r *Rule) concerns(req Request) bool {
 	return (r.Member == nil || r.Member == req.Member) &&
 		(r.Method == "" || r.Method == req.Method) &&
+		(r.Op == "" || slices.Contains(req.Ops(), r.Op)) &&
 		r.Opening == req.Opening &&
 		(r.Match == nil || r.Match(req))
 }
