@@ -83,7 +83,7 @@ func TestOnlyALoneAcquisitionReadsAroundItsSessionsKeys(t *testing.T) {
 func TestAnAcquisitionThatIsOvertakenByOneOfItsOwnSessionWaits(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
-		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
+		w.f.Inject(isEnqueue.rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
 		slow := w.waiting(s)
 		fast := w.acquire(s)
 		time.Sleep(time.Second)
@@ -100,7 +100,7 @@ func TestAnAcquisitionThatIsOvertakenByOneOfItsOwnSessionWaits(t *testing.T) {
 func TestAnAcquisitionThatWasOvertakenAndStandsAloneHolds(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
-		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
+		w.f.Inject(isEnqueue.rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
 		slow := w.waiting(s)
 		w.release(w.acquire(s))
 		w.release(slow.won())
@@ -203,7 +203,7 @@ func TestAnOvertakenAcquisitionDoesNotKnowItsPosition(t *testing.T) {
 				ahead <- ev.Ahead
 			}
 		})})
-		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
+		w.f.Inject(isEnqueue.rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
 		slow := w.waiting(s)
 		fast := w.acquire(s)
 		assert.Equal(w, 0, <-ahead)

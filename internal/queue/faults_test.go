@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,113 +19,61 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
-	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
-	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
-// A request is one of those that the engine sends, known by its parts.
-type request func(*pb.TxnRequest) bool
+// A request is an operation of the engine, by its name.
+type request string
 
-func op(ops []*pb.RequestOp, i int) *pb.RequestOp {
-	if i < len(ops) {
-		return ops[i]
-	}
-	return nil
-}
+const (
+	isEnqueue   request = "enqueue"
+	isTake      request = "take slot"
+	isSettle    request = "settle enqueue"
+	isQuery     request = "confirm position"
+	isResume    request = "resume"
+	isPeek      request = "read who holds"
+	isRelease   request = "release"
+	isHandoff   request = "hand off"
+	isReleaseOf request = "release one of a set"
+	isWhy       request = "read why an enqueue was refused"
+	isExplain   request = "read why a release failed"
+	isUndo      request = "leave the queue"
+	isRewrite   request = "write value"
+	isConfirm   request = "confirm"
+)
 
-// inQueue reports whether the key is in one of the tests' queues.
-func inQueue(key []byte) bool { return strings.HasPrefix(string(key), "name") }
-
-func isEnqueue(t *pb.TxnRequest) bool {
-	return inQueue(op(t.Success, 0).GetRequestPut().GetKey()) && !isTake(t)
-}
-
-// isTake takes a slot of a semaphore.
-func isTake(t *pb.TxnRequest) bool {
-	return strings.HasPrefix(string(op(t.Success, 0).GetRequestPut().GetKey()), "name/s")
-}
-
-func isSettle(t *pb.TxnRequest) bool {
-	return len(t.Success) >= 2 && len(t.Compare) == 0 && op(t.Success, 0).GetRequestPut() != nil && inQueue(op(t.Success, 1).GetRequestRange().GetKey())
-}
-
-// below is how many of the first operations read what was created before a key.
-func below(t *pb.TxnRequest) (n int) {
-	for op(t.Success, n).GetRequestRange().GetMaxCreateRevision() > 0 {
-		n++
-	}
-	return n
-}
-
-func isQuery(t *pb.TxnRequest) bool {
-	return below(t) > 0 && len(t.Success) == below(t) || isSlotQuery(t)
-}
-
-// isSlotQuery is the query of one in a turnstile.
-func isSlotQuery(t *pb.TxnRequest) bool {
-	return below(t) == 1 && strings.HasPrefix(string(op(t.Success, 1).GetRequestRange().GetKey()), "name/s")
-}
-
-func isResume(t *pb.TxnRequest) bool { return below(t) > 0 && len(t.Success) == below(t)+1 }
-
-func isPeek(t *pb.TxnRequest) bool {
-	r := op(t.Success, 0).GetRequestRange()
-	return len(t.Compare) == 0 && r.GetSortOrder() == pb.RangeRequest_ASCEND && r.GetLimit() == 1
-}
-
-func isRelease(t *pb.TxnRequest) bool {
-	if nested := op(t.Success, 0).GetRequestTxn(); nested != nil { // of a set
-		return isRelease(nested)
-	}
-	others := len(t.Success) - 1
-	if keys.OfSessions(string(op(t.Success, 1).GetRequestDeleteRange().GetKey())) { // the cancel key of a permit
-		others--
-	}
-	return inQueue(op(t.Success, 0).GetRequestDeleteRange().GetKey()) && others == 0 && (len(t.Failure) == 0 || readsOwn(t))
-}
-
-// readsOwn reports whether t, a release, reads its own key if it is refused.
-func readsOwn(t *pb.TxnRequest) bool {
-	return len(t.Failure) == 1 && inQueue(op(t.Failure, 0).GetRequestRange().GetKey())
-}
-
-// isWhy is the read after an enqueue that was refused.
-func isWhy(t *pb.TxnRequest) bool {
-	return len(t.Compare) == 0 && len(t.Success) >= 4 && op(t.Success, 3).GetRequestRange().GetSortOrder() == pb.RangeRequest_ASCEND && !isSettle(t)
-}
-
-// isExplain is the read after a release that did not find its key.
-func isExplain(t *pb.TxnRequest) bool {
-	r := op(t.Success, 1).GetRequestRange()
-	return len(t.Compare) == 0 && op(t.Success, 0).GetRequestRange() != nil && inQueue(r.GetKey()) && r.GetRangeEnd() == nil && !isWhy(t)
-}
-
-func isUndo(t *pb.TxnRequest) bool {
-	return inQueue(op(t.Success, 0).GetRequestDeleteRange().GetKey()) && len(t.Failure) == 1 && !readsOwn(t) ||
-		inQueue(op(t.Success, 1).GetRequestDeleteRange().GetKey()) && !isTake(t)
-}
-
-// is makes a request what a rule matches, by itself or as a part of one.
-func (r request) is(q etcdfake.Request) bool { return r.of(q) != nil }
-
-// of is the one in q that is r; nil: there is none.
+// of is the one in q that is r, of the tests' queues; nil: there is none.
 func (r request) of(q etcdfake.Request) *pb.TxnRequest {
-	t, _ := q.Message.(*pb.TxnRequest)
-	if t == nil || r(t) {
-		return t
-	}
-	for _, op := range t.Success {
-		if part := op.GetRequestTxn(); part != nil && r(part) {
-			return part
+	for _, t := range q.Parts(string(r)) {
+		if ofTests(t) {
+			return t
 		}
 	}
 	return nil
 }
 
+// is makes a request what a rule matches, by itself or as a part of one.
+func (r request) is(q etcdfake.Request) bool { return r.of(q) != nil }
+
 func (r request) rule(rule etcdfake.Rule) etcdfake.Rule {
-	rule.Method, rule.Match = "Txn", r.is
+	rule.Match = r.is
 	return rule
+}
+
+// ofTests reports whether t is about the tests' queues, and not those of others.
+func ofTests(t *pb.TxnRequest) bool {
+	for _, o := range slices.Concat(t.Success, t.Failure) {
+		for _, key := range [][]byte{o.GetRequestPut().GetKey(), o.GetRequestDeleteRange().GetKey(), o.GetRequestRange().GetKey()} {
+			if strings.HasPrefix(string(key), "name") {
+				return true
+			}
+		}
+		if part := o.GetRequestTxn(); part != nil && ofTests(part) {
+			return true
+		}
+	}
+	return false
 }
 
 // fault is one way in which a request fails.
@@ -191,75 +140,12 @@ func faults() []fault {
 	return fs
 }
 
-// eachFault runs f in a fixture for each fault: one that happens once and, plain
-// codes apart, one that happens thrice. What f does goes by itself, beside one other, and
-// as one of 32 writes.
-func eachFault(t *testing.T, f func(w *fixture, fa fault)) {
-	for _, company := range []int{1, 2, 32} {
-		all, met := 0, 0
-		for _, times := range []int{1, 3} {
-			for _, fa := range faults() {
-				plain := status.Convert(fa.rule.Err).Message() == injected
-				if company > 2 && (testing.Short() || racedetector.On) || company > 1 && plain && racedetector.On || times > 1 && (company > 2 || plain) {
-					continue
-				}
-				fa.rule.Times = times
-				name := fa.name + map[int]string{1: "", 3: ", thrice"}[times] + map[int]string{1: "", 2: ", of two", 32: ", of many"}[company]
-				if !racedetector.Samples(t.Name() + name) {
-					continue
-				}
-				t.Run(name, func(t *testing.T) {
-					inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-						w.others = newOthers(w, company-1, fa)
-						f(w, fa)
-						together := w.others.end()
-						if fa.final {
-							return // perhaps nothing was written after it
-						}
-						all++
-						if together {
-							met++
-						}
-					})
-				})
-			}
-		}
-		if racedetector.Short() {
-			continue // a few cells say nothing of most
-		}
-		assert.Greater(t, 2*met+1, all, "a member that failed is asked for its version before anything travels together again; most did")
-	}
-}
-
-// eachFaultInEachMode is eachFault for an exclusive and for a shared acquisition, which the
-// fixture's queue says, for one of several names, and for one of a semaphore's only slot.
-func eachFaultInEachMode(t *testing.T, f func(w *fixture, fa fault)) {
-	eachMode(t, func(t *testing.T, set func(w *fixture)) {
-		eachFault(t, func(w *fixture, fa fault) {
-			set(w)
-			f(w, fa)
-		})
-	})
-}
-
-// eachMode runs f for each of these modes, which set gives to a fixture's queue.
-func eachMode(t *testing.T, f func(t *testing.T, set func(w *fixture))) {
-	for name, set := range map[string]func(w *fixture){
-		"exclusive": func(*fixture) {},
-		"shared":    func(w *fixture) { w.shared = true },
-		"set":       func(w *fixture) { w.set = []string{"name2", "name3"} },
-		"permit":    func(w *fixture) { w.limit = 1 },
-	} {
-		t.Run(name, func(t *testing.T) { f(t, set) })
-	}
-}
-
 // A4, A5, A6: however an enqueue fails, the lock is acquired once, and its release leaves no
 // trace.
 func TestEveryFailureOfAnEnqueueEndsInOneHolder(t *testing.T) {
-	eachFaultInEachMode(t, func(w *fixture, fa fault) {
+	eachFaultInEachMode(t, isEnqueue, func(w *fixture, fa fault) {
 		s := w.session()
-		hit := w.f.Inject(request(isEnqueue).rule(fa.rule))
+		hit := w.f.Inject(isEnqueue.rule(fa.rule))
 		c, err := w.take(w.Context(), s, Request{})
 		assert.NotZero(w, hit.Hits())
 		w.f.LiftAll()
@@ -280,10 +166,10 @@ func TestEveryFailureOfAnEnqueueEndsInOneHolder(t *testing.T) {
 func TestTheTokenOfAnEnqueueFoundAppliedIsItsKeys(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
-		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Times: 1, Err: rpctypes.ErrGRPCNoLeader}))
+		w.f.Inject(isEnqueue.rule(etcdfake.Rule{Times: 1, Err: rpctypes.ErrGRPCNoLeader}))
 		copies := 0
 		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
-			if request(isEnqueue).is(q) {
+			if isEnqueue.is(q) {
 				copies++
 				w.f.Put("other", "", 0) // between the two
 			}
@@ -308,7 +194,7 @@ func TestACopyOfAnEnqueueAfterItsReleaseIsRefused(t *testing.T) {
 				inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 					w.limit = limit
 					s := w.session()
-					w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: err, Again: 6 * time.Second, Times: 1}))
+					w.f.Inject(isEnqueue.rule(etcdfake.Rule{Err: err, Again: 6 * time.Second, Times: 1}))
 					c := w.acquire(s)
 					w.release(c)
 					time.Sleep(10 * time.Second)
@@ -324,10 +210,10 @@ func TestACopyOfAnEnqueueAfterItsReleaseIsRefused(t *testing.T) {
 // The same with another session waiting, so that a key of ours that was
 // forgotten would block it.
 func TestEveryFailureOfASettlingEndsInOneHolder(t *testing.T) {
-	eachFaultInEachMode(t, func(w *fixture, fa fault) {
+	eachFaultInEachMode(t, isSettle, func(w *fixture, fa fault) {
 		s := w.session()
-		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Late: 50 * time.Millisecond, Err: rpctypes.ErrGRPCTimeout, Times: 1}))
-		hit := w.f.Inject(request(isSettle).rule(fa.rule))
+		w.f.Inject(isEnqueue.rule(etcdfake.Rule{Late: 50 * time.Millisecond, Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+		hit := w.f.Inject(isSettle.rule(fa.rule))
 		c, err := w.take(w.Context(), s, Request{})
 		assert.NotZero(w, hit.Hits())
 		w.f.LiftAll()
@@ -349,8 +235,8 @@ func TestAKeyOverwrittenBeforeItsEnqueueIsSettledIsLost(t *testing.T) {
 	for _, handoffs := range []bool{false, true} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 			s := w.session()
-			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
-			w.f.Inject(request(isSettle).rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
+			w.f.Inject(isEnqueue.rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+			w.f.Inject(isSettle.rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
 			a := w.acquiring(w.Context(), s, Request{Value: s.Label(), Handoffs: handoffs})
 			time.Sleep(100 * time.Millisecond)
 			kv := w.f.Get(w.keys()[0])
@@ -369,10 +255,10 @@ func TestAKeyOverwrittenBeforeItsEnqueueIsSettledIsLost(t *testing.T) {
 
 // A2: a waiter whose query fails queries again, and wins once.
 func TestEveryFailureOfAConfirmationEndsInOneHolder(t *testing.T) {
-	eachFaultInEachMode(t, func(w *fixture, fa fault) {
+	eachFaultInEachMode(t, isQuery, func(w *fixture, fa fault) {
 		holder := w.acquireExclusive(w.session())
 		waiter := w.waiting(w.session())
-		hit := w.f.Inject(request(isQuery).rule(fa.rule))
+		hit := w.f.Inject(isQuery.rule(fa.rule))
 		w.release(holder)
 		<-waiter.done
 		assert.NotZero(w, hit.Hits())
@@ -391,10 +277,14 @@ func TestEveryFailureOfAConfirmationEndsInOneHolder(t *testing.T) {
 func TestEveryFailureOfATryEndsInOneHolder(t *testing.T) {
 	for name, r := range map[string]request{"peek": isPeek, "enqueue": isEnqueue, "settle": isSettle} {
 		t.Run(name, func(t *testing.T) {
-			eachFaultInEachMode(t, func(w *fixture, fa fault) {
+			each := lane.Of(eachFault, eachFaultInEachMode) // a try sends the same, in each mode
+			if r == isPeek {
+				each = eachFaultInEachMode
+			}
+			each(t, r, func(w *fixture, fa fault) {
 				s := w.session()
 				if name == "settle" {
-					w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+					w.f.Inject(isEnqueue.rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 				}
 				hit := w.f.Inject(r.rule(fa.rule))
 				c, err := w.take(w.Context(), s, Request{Try: true})
@@ -415,9 +305,9 @@ func TestEveryFailureOfATryEndsInOneHolder(t *testing.T) {
 
 // Rules R1, R2, hazard U3: a release whose answer was lost says nil when it is known.
 func TestEveryFailureOfAReleaseEndsReleased(t *testing.T) {
-	eachFaultInEachMode(t, func(w *fixture, fa fault) {
+	eachFaultInEachMode(t, isRelease, func(w *fixture, fa fault) {
 		c := w.acquire(w.session())
-		hit := w.f.Inject(request(isRelease).rule(fa.rule))
+		hit := w.f.Inject(isRelease.rule(fa.rule))
 		err := c.Release(w.Context(), errGivenBack)
 		assert.NotZero(w, hit.Hits())
 		if err != nil {
@@ -438,7 +328,7 @@ func TestACallEndsWithItsContextWhereverTheClusterFallsSilent(t *testing.T) {
 	eachMode(t, testACallEndsWithItsContext)
 }
 
-func testACallEndsWithItsContext(t *testing.T, set func(w *fixture)) {
+func testACallEndsWithItsContext(t *testing.T, mode string) {
 	type step struct {
 		at  request
 		try bool
@@ -449,13 +339,14 @@ func testACallEndsWithItsContext(t *testing.T, set func(w *fixture)) {
 	} {
 		for _, applied := range []bool{false, true} {
 			for _, company := range []int{1, 2, 32} {
-				if company > 2 && (testing.Short() || racedetector.On) {
+				shares := slices.Contains(sharesRequests, st.at) && mode == exclusive
+				if lane.Of(company > 1 && !shares || company > 2, false) {
 					continue
 				}
 				t.Run(fmt.Sprint(name, map[bool]string{true: ", applied"}[applied], ", of ", company), func(t *testing.T) {
 					inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 						w.others = newOthers(w, company-1, fault{})
-						set(w)
+						modes[mode](w)
 						s, holder := w.session(), (*Acquisition)(nil)
 						switch {
 						case name != "query" && name != "undo":
@@ -465,7 +356,7 @@ func testACallEndsWithItsContext(t *testing.T, set func(w *fixture)) {
 							holder = w.acquire(w.session())
 						}
 						if name == "settle" {
-							w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+							w.f.Inject(isEnqueue.rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 						}
 						silent := w.f.Inject(st.at.rule(etcdfake.Rule{Lose: !applied, Hang: true}))
 						ctx, cancel := context.WithTimeout(w.Context(), 700*time.Millisecond)
@@ -509,14 +400,14 @@ func TestNoSpaceLeavesNothingBehind(t *testing.T) {
 	eachMode(t, testNoSpaceLeavesNothing)
 }
 
-func testNoSpaceLeavesNothing(t *testing.T, set func(w *fixture)) {
+func testNoSpaceLeavesNothing(t *testing.T, mode string) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		set(w)
+		modes[mode](w)
 		s := w.session()
-		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCNoSpace, Times: 1}))
+		w.f.Inject(isEnqueue.rule(etcdfake.Rule{Err: rpctypes.ErrGRPCNoSpace, Times: 1}))
 		w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCNoSpace, Match: func(q etcdfake.Request) bool {
 			t, ok := q.Message.(*pb.TxnRequest)
-			return ok && (op(t.Success, 0).GetRequestPut() != nil || op(t.Failure, 0).GetRequestPut() != nil)
+			return ok && slices.ContainsFunc(slices.Concat(t.Success, t.Failure), func(o *pb.RequestOp) bool { return o.GetRequestPut() != nil })
 		}})
 		_, err := w.take(w.Context(), s, Request{})
 		require.Error(w, err)
@@ -534,16 +425,16 @@ func testNoSpaceLeavesNothing(t *testing.T, set func(w *fixture)) {
 func TestEveryFailureOfTheReadAfterAReleaseEndsDecided(t *testing.T) {
 	for name, answerLost := range map[string]bool{"the delete's answer was lost": true, "an operator deleted it": false} {
 		t.Run(name, func(t *testing.T) {
-			eachFaultInEachMode(t, func(w *fixture, fa fault) {
+			eachFaultInEachMode(t, isExplain, func(w *fixture, fa fault) {
 				c := w.acquire(w.session())
 				if answerLost {
-					w.f.Inject(request(isRelease).rule(etcdfake.Rule{Err: status.Error(codes.Unavailable, "gone"), Times: 1}))
+					w.f.Inject(isRelease.rule(etcdfake.Rule{Err: status.Error(codes.Unavailable, "gone"), Times: 1}))
 				} else {
 					for _, key := range c.AllKeys() {
 						w.f.Delete(key)
 					}
 				}
-				hit := w.f.Inject(request(isExplain).rule(fa.rule))
+				hit := w.f.Inject(isExplain.rule(fa.rule))
 				err := c.Release(w.Context(), errGivenBack)
 				assert.NotZero(w, hit.Hits())
 				w.f.LiftAll()
@@ -569,8 +460,8 @@ func TestALossThatAReleaseSawIsNoReleaseWhenALaterAnswerIsLost(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		c := w.acquire(w.session())
 		w.f.Delete(c.Key())
-		look := w.f.Inject(request(isExplain).rule(etcdfake.Rule{Lose: true, Hang: true}))
-		lost := w.f.Inject(request(isRelease).rule(etcdfake.Rule{Err: status.Error(codes.Unavailable, "gone"), Skip: 1, Times: 1}))
+		look := w.f.Inject(isExplain.rule(etcdfake.Rule{Lose: true, Hang: true}))
+		lost := w.f.Inject(isRelease.rule(etcdfake.Rule{Err: status.Error(codes.Unavailable, "gone"), Skip: 1, Times: 1}))
 		ctx, cancel := context.WithTimeout(w.Context(), 10*time.Millisecond)
 		defer cancel()
 		require.ErrorIs(w, c.Release(ctx, errGivenBack), cluster.ErrUnknown)
@@ -593,7 +484,7 @@ func TestAReleaseInTheBackgroundDoesNotWaitForAnUndoOnAFullDisk(t *testing.T) {
 		require.NoError(w, err)
 		_, err = Acquire(w.Context(), s, other, Request{})
 		require.Error(w, err)
-		lost := w.f.Inject(request(isRelease).rule(etcdfake.Rule{Lose: true}))
+		lost := w.f.Inject(isRelease.rule(etcdfake.Rule{Lose: true}))
 		ctx, cancel := context.WithCancel(w.Context())
 		cancel()
 		require.ErrorIs(w, c.Release(ctx, errGivenBack), cluster.ErrUnknown)
@@ -605,16 +496,6 @@ func TestAReleaseInTheBackgroundDoesNotWaitForAnUndoOnAFullDisk(t *testing.T) {
 		w.f.SetNoSpace(false)
 		w.clear()
 	})
-}
-
-// isDelayedQuery is the query of one that waits out a Delay.
-func isDelayedQuery(t *pb.TxnRequest) bool {
-	return below(t) == 1 && len(t.Success) == 3
-}
-
-// isRewrite puts a value on a key that is there.
-func isRewrite(t *pb.TxnRequest) bool {
-	return inQueue(op(t.Success, 0).GetRequestPut().GetKey()) && len(t.Failure) == 2
 }
 
 func isPut(ev *mvccpb.Event) bool { return ev.Type == mvccpb.Event_PUT }

@@ -56,10 +56,6 @@ func (w *fixture) releaseAndCount(c *Acquisition, next *acquireCall) int {
 	return w.f.Counts().Since(before).Received["Txn"]
 }
 
-func isHandoff(t *pb.TxnRequest) bool {
-	return op(t.Success, 0).GetRequestDeleteRange() != nil && op(t.Success, 1).GetRequestPut() != nil
-}
-
 // The first of a queue queries; those whom it finds behind are handed the queue, each
 // by the predecessor, without a request of their own.
 func TestAWaiterThatIsHandedTheQueueHoldsWithoutARequest(t *testing.T) {
@@ -153,11 +149,11 @@ func (w *fixture) keyAt(i int) string {
 // R1, A4, A5: whatever becomes of a release that hands off, it counts as a release,
 // and the next one holds, once.
 func TestEveryFailureOfAHandoffEndsInOneHolder(t *testing.T) {
-	eachFault(t, func(w *fixture, fa fault) {
+	eachFault(t, isHandoff, func(w *fixture, fa fault) {
 		holder, waiting := w.inTurn(3)
 		w.release(holder)
 		first := waiting[0].won()
-		hit := w.f.Inject(request(isHandoff).rule(fa.rule))
+		hit := w.f.Inject(isHandoff.rule(fa.rule))
 		err := first.Release(w.Context(), errGivenBack)
 		assert.NotZero(w, hit.Hits())
 		if err != nil {
@@ -349,7 +345,7 @@ func TestAHandoffEndsAQueryThatHangs(t *testing.T) {
 		w.release(holder)
 		first := waiting[0].won()
 		w.swallowing(func(ev *mvccpb.Event) bool { return ev.Type == mvccpb.Event_PUT }) // a renewal finds it
-		hanging := w.f.Inject(request(func(t *pb.TxnRequest) bool { return below(t) > 0 }).rule(etcdfake.Rule{Hang: true}))
+		hanging := w.f.Inject(isQuery.rule(etcdfake.Rule{Hang: true}))
 		began := time.Now()
 		w.release(first)
 		c := waiting[1].won()
@@ -365,7 +361,7 @@ func TestAHandoffEndsAQueryThatHangs(t *testing.T) {
 func TestAQueryThatIsSentAfterTheHandoffEndsAtOnce(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(w *fixture) {
 		c := w.acquire(w.session())
-		w.f.Inject(request(func(t *pb.TxnRequest) bool { return below(t) > 0 }).rule(etcdfake.Rule{Hang: true}))
+		w.f.Inject(isQuery.rule(etcdfake.Rule{Hang: true}))
 		began := time.Now()
 		_, err := c.sendQuery(w.Context(), c.queryTxn(query{own: c.own()}))
 		assert.Error(w, err)
@@ -447,7 +443,7 @@ func TestAReleaseWhoseHandoffIsRefusedIsTriedWithoutIt(t *testing.T) {
 				holder, waiting := w.inTurn(2)
 				w.release(holder)
 				first := waiting[0].won()
-				w.f.Inject(request(isHandoff).rule(etcdfake.Rule{Lose: true, Err: refusal}))
+				w.f.Inject(isHandoff.rule(etcdfake.Rule{Lose: true, Err: refusal}))
 				w.release(first)
 				w.release(waiting[1].won())
 				w.clear()

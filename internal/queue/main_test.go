@@ -21,6 +21,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/named"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -80,7 +81,7 @@ func (w *fixture) session() *session.Session { return w.sessionWith(pawl.Config{
 func (w *fixture) sessionWith(cfg pawl.Config) *session.Session {
 	w.Helper()
 	cfg.Endpoints = w.f.Endpoints()
-	cfg.DialOptions = []grpc.DialOption{w.f.DialOption(), grpc.WithChainUnaryInterceptor(w.linearizable)}
+	cfg.DialOptions = []grpc.DialOption{w.f.DialOption(), named.Requests(), grpc.WithChainUnaryInterceptor(w.linearizable)}
 	c, err := pawl.Dial(w.Context(), cfg)
 	require.NoError(w, err)
 	w.Cleanup(func() { _ = c.Close() })

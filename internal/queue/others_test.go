@@ -10,8 +10,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/inside"
@@ -41,27 +39,10 @@ func newOthers(w *fixture, n int, fa fault) *others {
 	w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		o.most = max(o.most, partsOf(q.Message))
+		o.most = max(o.most, len(q.Ops()))
 		return false
 	}})
 	return o
-}
-
-// partsOf is how many writes a request consists of. The release of a set, which goes alone,
-// is one, though it is of a transaction for each key.
-func partsOf(m proto.Message) (n int) {
-	ofSet := 0
-	for _, o := range m.(*pb.TxnRequest).Success {
-		part := o.GetRequestTxn()
-		switch {
-		case part == nil:
-		case isRelease(part) && len(part.Compare) == 1:
-			ofSet = 1
-		default:
-			n++
-		}
-	}
-	return max(n+ofSet, 1)
 }
 
 const othersName = "other"

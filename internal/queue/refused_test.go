@@ -107,9 +107,9 @@ func TestAnEnqueueThatWasRefusedForNothingIsTriedAgain(t *testing.T) {
 // If the reason cannot be known the enqueue is settled: the key exists and waits its turn, or
 // it never will exist.
 func TestEveryFailureOfTheReadAfterARefusalLeavesNothing(t *testing.T) {
-	eachFaultInEachMode(t, func(w *fixture, fa fault) {
+	eachFaultInEachMode(t, isWhy, func(w *fixture, fa fault) {
 		w.before(isEnqueue, func(t *pb.TxnRequest) { w.f.Put(cancelKeyOf(t), "theirs", 0) })
-		hit := w.f.Inject(request(isWhy).rule(fa.rule))
+		hit := w.f.Inject(isWhy.rule(fa.rule))
 		s := w.session()
 		ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 		defer cancel()
@@ -127,7 +127,7 @@ func TestEveryFailureOfTheReadAfterARefusalLeavesNothing(t *testing.T) {
 	t.Run("forbidden", func(t *testing.T) {
 		inBubble(t, etcdfake.Options{}, func(w *fixture) {
 			w.before(isEnqueue, func(t *pb.TxnRequest) { w.f.Put(cancelKeyOf(t), "theirs", 0) })
-			f := w.f.Inject(request(isWhy).rule(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}))
+			f := w.f.Inject(isWhy.rule(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}))
 			s := w.session()
 			c := w.acquire(s)
 			f.Lift()

@@ -48,7 +48,7 @@ func TestTheLargestSetLearnsWhyItIsRefused(t *testing.T) {
 			one := all[31]
 			one.Shared = false
 			s, other := w.session(), w.session()
-			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Delay: time.Second, Times: 1}))
+			w.f.Inject(isEnqueue.rule(etcdfake.Rule{Delay: time.Second, Times: 1}))
 			done := make(chan error, 1)
 			ctx, cancel := context.WithTimeout(w.Context(), 10*time.Second)
 			defer cancel()

@@ -128,7 +128,11 @@ func (a *Acquisition) sendRelease(ctx context.Context, handoff, exact bool, repe
 	if a.isSet() {
 		return a.releaseSet(ctx, repeat)
 	}
-	resp, err := a.write(ctx, together.Write{Op: "release", Repeat: repeat, Kind: releaseKind(handoff), Txn: a.releaseTxn(handoff, exact)})
+	op := "release"
+	if handoff {
+		op = "hand off"
+	}
+	resp, err := a.write(ctx, together.Write{Op: op, Repeat: repeat, Kind: releaseKind(handoff), Txn: a.releaseTxn(handoff, exact)})
 	ev.Outcome = outcomeOf(resp, err)
 	switch {
 	case ev.Outcome == state.Applied && !exact:

@@ -28,7 +28,7 @@ func TestAReleaseOfAKeyThatSomebodyOverwroteSaysLost(t *testing.T) {
 				c, err := Acquire(w.Context(), s, w.queue(), Request{Value: []byte("mine")})
 				require.NoError(w, err)
 				if name == "the answer is lost" { // and of the repeat nothing can be known
-					w.f.Inject(request(isRelease).rule(etcdfake.Rule{Lose: true, Err: status.Error(codes.Unavailable, "gone"), Times: 1}))
+					w.f.Inject(isRelease.rule(etcdfake.Rule{Lose: true, Err: status.Error(codes.Unavailable, "gone"), Times: 1}))
 				}
 				put(w, c)
 				before := w.f.Counts()
@@ -71,7 +71,7 @@ func TestAReleaseKnowsItsOwnWritesAgain(t *testing.T) {
 func rewriteUnknown(t *testing.T, rule etcdfake.Rule) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		c := w.acquire(w.session())
-		w.f.Inject(request(isRewrite).rule(rule))
+		w.f.Inject(isRewrite.rule(rule))
 		ctx, cancel := context.WithTimeout(w.Context(), 5*time.Millisecond)
 		defer cancel()
 		require.Error(w, c.Rewrite(ctx, []byte("new")))
@@ -113,7 +113,7 @@ func TestAHolderThatReleasedAndClosedItsSessionWasClean(t *testing.T) {
 				waiter := w.session()
 				a := w.acquiring(w.Context(), waiter, Request{Delay: delay})
 				// The query comes when all this has happened.
-				w.f.Inject(request(isDelayedQuery).rule(etcdfake.Rule{Delay: time.Second, Times: 1}))
+				w.f.Inject(isQuery.rule(etcdfake.Rule{Delay: time.Second, Times: 1}))
 				began := time.Now()
 				end.end(w, c)
 				won := a.won()

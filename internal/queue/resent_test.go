@@ -17,13 +17,14 @@ import (
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/named"
 )
 
 // through is a session whose client has this interceptor.
 func (w *fixture) through(in grpc.UnaryClientInterceptor) *session.Session {
 	w.Helper()
 	c, err := pawl.Dial(w.Context(), pawl.Config{
-		Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{w.f.DialOption(), grpc.WithUnaryInterceptor(in)},
+		Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{w.f.DialOption(), named.Requests(), grpc.WithUnaryInterceptor(in)},
 	})
 	require.NoError(w, err)
 	w.Cleanup(func() { _ = c.Close() })

@@ -2,39 +2,25 @@ package queue
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/named"
 	"github.com/pawl-locks/pawl/lease"
 )
-
-// isConfirm reads the session key, and each of its own keys.
-func isConfirm(t *pb.TxnRequest) bool {
-	if len(t.Compare) > 0 || len(t.Success) < 2 {
-		return false
-	}
-	for _, o := range t.Success[1:] {
-		if r := o.GetRequestRange(); !inQueue(r.GetKey()) || len(r.GetRangeEnd()) > 0 {
-			return false
-		}
-	}
-	return strings.HasPrefix(string(t.Success[0].GetRequestRange().GetKey()), "//pawl/")
-}
 
 // successor is the session of a process that takes s over.
 func (w *fixture) successor(s *session.Session) *session.Session {
 	w.Helper()
-	c, err := pawl.Dial(w.Context(), pawl.Config{Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{w.f.DialOption()}})
+	c, err := pawl.Dial(w.Context(), pawl.Config{Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{w.f.DialOption(), named.Requests()}})
 	require.NoError(w, err)
 	w.Cleanup(func() { _ = c.Close() })
 	next, err := c.NewSession(w.Context(), lease.Options{Resume: s.Detach()})
@@ -45,11 +31,11 @@ func (w *fixture) successor(s *session.Session) *session.Session {
 // Hazard A13: whatever becomes of the query, a key is resumed, now or at the next
 // call, and never said to be lost that is there.
 func TestEveryFailureOfAResumptionCanBeRepeated(t *testing.T) {
-	eachFaultInEachMode(t, func(w *fixture, fa fault) {
+	eachFaultInEachMode(t, isResume, func(w *fixture, fa fault) {
 		s := w.session()
 		c := w.acquire(s)
 		next := w.successor(s)
-		hit := w.f.Inject(request(isResume).rule(fa.rule))
+		hit := w.f.Inject(isResume.rule(fa.rule))
 		r, err := ResumeAll(w.Context(), next, c.AllKeys(), c.Token(), Limits{}, w.queue(), w.more()...)
 		assert.NotZero(w, hit.Hits())
 		w.f.LiftAll()
@@ -68,9 +54,9 @@ func TestEveryFailureOfAResumptionCanBeRepeated(t *testing.T) {
 
 // H2: that no answer came proves nothing.
 func TestEveryFailureOfAConfirmLeavesWhatIsHeld(t *testing.T) {
-	eachFaultInEachMode(t, func(w *fixture, fa fault) {
+	eachFault(t, isConfirm, func(w *fixture, fa fault) {
 		c := w.acquire(w.session())
-		hit := w.f.Inject(request(isConfirm).rule(fa.rule))
+		hit := w.f.Inject(isConfirm.rule(fa.rule))
 		err := c.Confirm(w.Context())
 		assert.NotZero(w, hit.Hits())
 		assert.NotErrorIs(w, err, ErrLost)
@@ -87,12 +73,12 @@ func TestConfirmAndResumeEndWithTheirContexts(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
 		c := w.acquire(s)
-		silence := w.f.Inject(request(isConfirm).rule(etcdfake.Rule{Hang: true}))
+		silence := w.f.Inject(isConfirm.rule(etcdfake.Rule{Hang: true}))
 		w.inTime(func(ctx context.Context) error { return c.Confirm(ctx) })
 		w.held(c)
 		silence.Lift()
 		next := w.successor(s)
-		silence = w.f.Inject(request(isResume).rule(etcdfake.Rule{Hang: true}))
+		silence = w.f.Inject(isResume.rule(etcdfake.Rule{Hang: true}))
 		w.inTime(func(ctx context.Context) error {
 			_, err := Resume(ctx, next, w.queue(), c.Key(), c.Token(), Limits{})
 			return err

@@ -20,6 +20,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/queue"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/named"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -40,7 +41,7 @@ func rewriting(t *testing.T, f func(w *writer)) {
 	synctest.Test(t, func(t *testing.T) {
 		fake := etcdfake.New(etcdfake.Options{Members: 3})
 		defer fake.Close()
-		c, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption()}})
+		c, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption(), named.Requests()}})
 		require.NoError(t, err)
 		defer c.Close()
 		s, err := c.NewSession(t.Context(), lease.Options{TTL: 60 * time.Second})

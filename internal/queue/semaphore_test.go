@@ -111,10 +111,10 @@ func TestNobodyIsOneOfMoreThanItAgreedTo(t *testing.T) {
 // A4, A5, A6: however a take fails, one slot is held once, and its release leaves no trace,
 // even if another waits for it.
 func TestEveryFailureOfATakeEndsInOneHolder(t *testing.T) {
-	eachFault(t, func(w *fixture, fa fault) {
+	eachFault(t, isTake, func(w *fixture, fa fault) {
 		w.limit = 2
 		s := w.session()
-		hit := w.f.Inject(request(isTake).rule(fa.rule))
+		hit := w.f.Inject(isTake.rule(fa.rule))
 		c, err := w.take(w.Context(), s, Request{})
 		assert.NotZero(w, hit.Hits())
 		w.f.LiftAll()
@@ -142,7 +142,7 @@ func TestACopyOfATakeThatComesTooLateIsRefused(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				w.limit = 1
 				s := w.session()
-				w.f.Inject(request(isTake).rule(rule))
+				w.f.Inject(isTake.rule(rule))
 				ctx, cancel := context.WithTimeout(w.Context(), 2*time.Second)
 				defer cancel()
 				c, err := w.take(ctx, s, Request{})
@@ -164,8 +164,8 @@ func TestACopyOfATakeThatComesTooLateIsRefused(t *testing.T) {
 func TestGivingUpAfterATakeLeavesNoSlot(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.limit = 1
-		w.f.Inject(request(isTake).rule(etcdfake.Rule{Hang: true}))
-		w.f.Inject(request(isQuery).rule(etcdfake.Rule{Lose: true, Hang: true}))
+		w.f.Inject(isTake.rule(etcdfake.Rule{Hang: true}))
+		w.f.Inject(isQuery.rule(etcdfake.Rule{Lose: true, Hang: true}))
 		ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 		defer cancel()
 		_, err := w.take(ctx, w.session(), Request{})
@@ -291,7 +291,7 @@ func TestARefusedLockEndsNoAcquisitionOfASlot(t *testing.T) {
 			held := w.permit(1).won()
 			first, second := w.permit(1), w.permit(1)
 			w.limit, w.etcd = 0, etcd
-			w.f.Inject(request(isUndo).rule(etcdfake.Rule{Delay: time.Second})) // if it put a key, that stays for a second
+			w.f.Inject(isUndo.rule(etcdfake.Rule{Delay: time.Second})) // if it put a key, that stays for a second
 			_, err := w.take(w.Context(), w.session(), Request{})
 			require.ErrorIs(w, err, ErrKind)
 			w.release(held)
@@ -306,7 +306,7 @@ func TestARefusedLockEndsNoAcquisitionOfASlot(t *testing.T) {
 // acquisitions of slots that are under way, and is excluded by those that are held.
 func TestNoSlotIsTakenBesideALock(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		w.f.Inject(request(isTake).rule(etcdfake.Rule{Delay: 100 * time.Millisecond, Times: 1}))
+		w.f.Inject(isTake.rule(etcdfake.Rule{Delay: 100 * time.Millisecond, Times: 1}))
 		a := w.permit(2)
 		w.f.Put("name/1f", "", 0) // etcdctl's, between the query and the take
 		require.ErrorIs(w, a.failed(), ErrKind)
@@ -344,7 +344,7 @@ func TestAPermitIsResumedInItsSlot(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
 		one, two := w.permitOn(s, 2).won(), w.permitOn(s, 2).won()
-		w.f.Inject(request(isTake).rule(etcdfake.Rule{Hang: true, Times: 1}))
+		w.f.Inject(isTake.rule(etcdfake.Rule{Hang: true, Times: 1}))
 		w.release(one)
 		under := w.permitOn(s, 2)
 		require.Equal(w, []string{"name/s0.", "name/s1."}, w.slots(), "it is taken, and the answer lost")
@@ -394,7 +394,7 @@ func TestATryThatComesTooLateLeavesNothing(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		w.limit = 1
 		s, other := w.session(), w.session()
-		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Delay: time.Second, Times: 1}))
+		w.f.Inject(isEnqueue.rule(etcdfake.Rule{Delay: time.Second, Times: 1}))
 		a := w.acquiring(w.Context(), s, Request{Try: true})
 		c := w.acquire(other)
 		require.ErrorIs(w, a.failed(), ErrBusy)
@@ -406,7 +406,7 @@ func TestATryThatComesTooLateLeavesNothing(t *testing.T) {
 // SM1: a slot that somebody else has by the time of the take is not taken a second time.
 func TestASlotThatIsTakenMeanwhileIsNotTakenTwice(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		w.f.Inject(request(isTake).rule(etcdfake.Rule{Delay: 100 * time.Millisecond, Times: 1}))
+		w.f.Inject(isTake.rule(etcdfake.Rule{Delay: 100 * time.Millisecond, Times: 1}))
 		a := w.permit(2)
 		w.f.Put("name/s0.2.1f-1", "", 0) // between the query and the take
 		assert.Equal(w, 1, a.slot())
@@ -422,7 +422,7 @@ func TestASlotThatIsFreedWhileItIsAskedAboutIsTakenAtOnce(t *testing.T) {
 		one, two := w.permit(2).won(), w.permit(2).won()
 		s := w.session()
 		a := w.permitOn(s, 2)
-		w.f.Inject(request(isQuery).rule(etcdfake.Rule{HoldAnswer: 300 * time.Millisecond, Times: 1}))
+		w.f.Inject(isQuery.rule(etcdfake.Rule{HoldAnswer: 300 * time.Millisecond, Times: 1}))
 		w.f.Put("name/s9.2.1f-1", "", 0)
 		w.f.Delete("name/s9.2.1f-1") // it queries, and both are held still
 		time.Sleep(100 * time.Millisecond)

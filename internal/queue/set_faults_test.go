@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,7 +27,7 @@ func TestATryOfASetThatFindsItsOwnKeysIsNotBusy(t *testing.T) {
 	for _, gone := range []string{"namea/", "nameb/"} {
 		inBubble(t, etcdfake.Options{}, func(w *fixture) {
 			s := w.session()
-			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Again: time.Nanosecond, Err: errNoLeader, Times: 1}))
+			w.f.Inject(isEnqueue.rule(etcdfake.Rule{Again: time.Nanosecond, Err: errNoLeader, Times: 1}))
 			w.before(isWhy, func(*pb.TxnRequest) { w.f.Delete(w.f.Keys(gone)[0]) })
 			a := w.takes(w.Context(), s, Request{Try: true}, "a", "b")
 			err := a.failed()
@@ -43,9 +44,9 @@ func TestATryOfASetThatFindsItsOwnKeysIsNotBusy(t *testing.T) {
 func TestACopyOfASetsEnqueueIsRefusedWhereOneOfItsKeysIsThere(t *testing.T) {
 	for _, gone := range []string{"namea/", "nameb/+"} {
 		inBubble(t, etcdfake.Options{}, func(w *fixture) {
-			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: errNoLeader, Times: 1}))
+			w.f.Inject(isEnqueue.rule(etcdfake.Rule{Err: errNoLeader, Times: 1}))
 			w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
-				if keys := w.f.Keys(gone); len(keys) > 0 && request(isEnqueue).is(q) {
+				if keys := w.f.Keys(gone); len(keys) > 0 && isEnqueue.is(q) {
 					w.f.Delete(keys[0])
 				}
 				return false
@@ -65,7 +66,7 @@ func TestASetThatTheServerHasNoOperationsForEndsAtOnce(t *testing.T) {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 			holder := w.takes(w.Context(), w.session(), Request{}, "a").won()
 			a := w.takes(w.Context(), w.session(), Request{}, "a", "b")
-			w.f.Inject(request(isQuery).rule(tooMany))
+			w.f.Inject(isQuery.rule(tooMany))
 			w.release(holder)
 			synctest.Wait()
 			require.True(w, isClosed(a.done), "it queries again and again")
@@ -76,8 +77,8 @@ func TestASetThatTheServerHasNoOperationsForEndsAtOnce(t *testing.T) {
 	})
 	t.Run("settling", func(t *testing.T) {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
-			w.f.Inject(request(isSettle).rule(tooMany))
+			w.f.Inject(isEnqueue.rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+			w.f.Inject(isSettle.rule(tooMany))
 			a := w.takes(w.Context(), w.session(), Request{}, "a", "b")
 			time.Sleep(time.Second)
 			require.True(w, isClosed(a.done), "it settles again and again")
@@ -95,11 +96,9 @@ func TestAReleaseOfASetKeyByKeyAfterALostAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				held := w.takes(w.Context(), w.session(), Request{}, "a", "b", "c").won()
-				whole := request(func(t *pb.TxnRequest) bool { return len(t.Success) > 1 && isRelease(t) })
-				each := request(func(t *pb.TxnRequest) bool { return len(t.Success) == 1 && isRelease(t) })
-				w.f.Inject(whole.rule(etcdfake.Rule{Late: late, Err: status.Error(codes.Unavailable, "gone"), Times: 1}))
-				w.f.Inject(whole.rule(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCTooManyOps}))
-				w.f.Inject(each.rule(etcdfake.Rule{Delay: 200 * time.Millisecond, Skip: 1, Times: 1}))
+				w.f.Inject(isRelease.rule(etcdfake.Rule{Late: late, Err: status.Error(codes.Unavailable, "gone"), Times: 1}))
+				w.f.Inject(isRelease.rule(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCTooManyOps}))
+				w.f.Inject(isReleaseOf.rule(etcdfake.Rule{Delay: 200 * time.Millisecond, Skip: 1, Times: 1}))
 				w.release(held)
 				w.f.LiftAll()
 				w.clear()
@@ -114,9 +113,8 @@ func TestAReleaseOfASetKeyByKeyIsNoneWhereItsLeaseWasRevoked(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
 		held := w.takes(w.Context(), s, Request{}, "a", "b", "c").won()
-		whole := request(func(t *pb.TxnRequest) bool { return len(t.Success) > 1 && isRelease(t) })
-		w.f.Inject(whole.rule(etcdfake.Rule{Lose: true, Err: status.Error(codes.Unavailable, "gone"), Times: 1}))
-		w.f.Inject(whole.rule(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCTooManyOps}))
+		w.f.Inject(isRelease.rule(etcdfake.Rule{Lose: true, Err: status.Error(codes.Unavailable, "gone"), Times: 1}))
+		w.f.Inject(isRelease.rule(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCTooManyOps}))
 		w.swallowing(func(*mvccpb.Event) bool { return true })
 		w.f.Revoke(s.ID())
 		err := held.Release(w.Context(), errGivenBack)
@@ -133,15 +131,15 @@ func TestTheReadAfterAReleaseOfASetNeedsFewOperations(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				held := w.takes(w.Context(), w.session(), Request{}, "a", "b", "c").won()
 				if answerLost {
-					w.f.Inject(request(isRelease).rule(etcdfake.Rule{Err: status.Error(codes.Unavailable, "gone"), Times: 1}))
+					w.f.Inject(isRelease.rule(etcdfake.Rule{Err: status.Error(codes.Unavailable, "gone"), Times: 1}))
 				} else {
 					for _, key := range held.AllKeys() {
 						w.f.Delete(key)
 					}
 				}
-				w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCTooManyOps, Match: request(func(t *pb.TxnRequest) bool {
-					return len(t.Success) > 2
-				}).is})
+				w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCTooManyOps, Match: func(q etcdfake.Request) bool {
+					return len(q.Message.(*pb.TxnRequest).Success) > 2
+				}})
 				ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 				defer cancel()
 				err := held.Release(ctx, errGivenBack)
@@ -303,11 +301,11 @@ func TestSetsWhoseLeaseIsRevokedSendNothing(t *testing.T) {
 		time.Sleep(time.Second)           // armed
 		for _, m := range w.f.Members() { // the sets learn of it first
 			m.EditWatches(func(r *pb.WatchResponse) []*pb.WatchResponse {
-				r.Events = slices.DeleteFunc(r.Events, func(ev *mvccpb.Event) bool { return !inQueue(ev.Kv.Key) })
+				r.Events = slices.DeleteFunc(r.Events, func(ev *mvccpb.Event) bool { return !strings.HasPrefix(string(ev.Kv.Key), "name") })
 				return []*pb.WatchResponse{r}
 			})
 		}
-		sent := w.f.Inject(request(isRelease).rule(etcdfake.Rule{HoldAnswer: time.Nanosecond}))
+		sent := w.f.Inject(isRelease.rule(etcdfake.Rule{HoldAnswer: time.Nanosecond}))
 		w.f.Revoke(s.ID())
 		for _, set := range sets {
 			<-set.Done()

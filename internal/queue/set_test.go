@@ -318,8 +318,8 @@ func TestASetWhoseEnqueueWasLostAndThenAKeyIsUndone(t *testing.T) {
 		t.Run(gone, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				s := w.session()
-				w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
-				w.f.Inject(request(isSettle).rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
+				w.f.Inject(isEnqueue.rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+				w.f.Inject(isSettle.rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Times: 1}))
 				ctx, cancel := context.WithTimeout(w.Context(), time.Minute)
 				defer cancel()
 				a := w.takes(ctx, s, Request{}, "a", "b", "c")
@@ -387,11 +387,11 @@ func TestAReleaseOfASetFreesWhatItMay(t *testing.T) {
 
 		for name, err := range map[string]error{"permission": rpctypes.ErrGRPCPermissionDenied, "operations": rpctypes.ErrGRPCTooManyOps} {
 			held = w.takes(w.Context(), s, Request{}, "a", "b", "c").won()
-			w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: err, Match: request(func(t *pb.TxnRequest) bool {
-				all := len(t.Success) > 1 && isRelease(t)
-				forbidden := name == "permission" && string(op(t.Success, 0).GetRequestDeleteRange().GetKey()) == held.keys[1]
-				return all || forbidden
-			}).is})
+			w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: err, Match: func(q etcdfake.Request) bool {
+				one := isReleaseOf.of(q)
+				forbidden := name == "permission" && one != nil && string(one.Success[0].GetRequestDeleteRange().Key) == held.keys[1]
+				return isRelease.is(q) || forbidden
+			}})
 			ctx, cancel := context.WithTimeout(w.Context(), time.Second)
 			got := held.Release(ctx, errGivenBack)
 			cancel()
@@ -417,9 +417,10 @@ func TestASetThatGivesUpIsRemovedKeyByKeyWhereItHasTo(t *testing.T) {
 			holder := w.takes(w.Context(), w.session(), Request{}, "a").won()
 			ctx, cancel := context.WithCancel(w.Context())
 			a := w.takes(ctx, w.session(), Request{}, "a", "b", "c")
-			w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: err, Match: request(func(t *pb.TxnRequest) bool {
-				return len(t.Success) > 1 && isUndo(t)
-			}).is})
+			w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: err, Match: func(q etcdfake.Request) bool {
+				t := isUndo.of(q)
+				return t != nil && len(t.Success) > 1
+			}})
 			cancel()
 			require.ErrorIs(w, a.failed(), context.Canceled)
 			time.Sleep(2 * time.Second)
@@ -437,7 +438,7 @@ func TestARefusedSetSaysWhatItNeeds(t *testing.T) {
 		"--max-txn-ops is too low for 2 names":          rpctypes.ErrGRPCTooManyOps,
 	} {
 		inBubble(t, etcdfake.Options{}, func(w *fixture) {
-			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Lose: true, Err: err}))
+			w.f.Inject(isEnqueue.rule(etcdfake.Rule{Lose: true, Err: err}))
 			a := w.takes(w.Context(), w.session(), Request{}, "a", "b")
 			require.ErrorContains(w, a.failed(), want)
 			w.f.LiftAll()

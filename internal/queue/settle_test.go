@@ -15,7 +15,7 @@ import (
 
 // loseAnswer has the next enqueue applied, and its answer lost.
 func (w *fixture) loseAnswer() {
-	w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+	w.f.Inject(isEnqueue.rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 }
 
 // A2, A5: the transaction that settles an enqueue shows that nobody is in the way.

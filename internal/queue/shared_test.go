@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/queue/state"
@@ -130,15 +129,16 @@ func TestASharedOneGetsInWhenTheExclusiveOneBeforeItGivesUp(t *testing.T) {
 func TestSharedOnesAreNotHandedOffTo(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		var handoffs, successors atomic.Int32
-		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: request(func(t *pb.TxnRequest) bool {
-			if isHandoff(t) {
-				handoffs.Add(1)
-			}
-			if below(t) == 2 && len(t.Success) > 2 {
+		w.f.Inject(etcdfake.Rule{Op: string(isHandoff), Match: func(etcdfake.Request) bool {
+			handoffs.Add(1)
+			return false
+		}})
+		w.f.Inject(etcdfake.Rule{Match: func(q etcdfake.Request) bool {
+			if t := isQuery.of(q); t != nil && len(t.Success) > 2 {
 				successors.Add(1)
 			}
 			return false
-		}).is})
+		}})
 		acquiring := func(shared bool) *acquireCall {
 			s := w.session()
 			w.shared = shared
@@ -258,10 +258,10 @@ func (w *fixture) touched(match request) *atomic.Int64 {
 		}
 	}
 	w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
-		if !match.is(q) {
+		t := match.of(q)
+		if t == nil {
 			return false
 		}
-		t := q.Message.(*pb.TxnRequest)
 		for _, c := range t.Compare {
 			count(c.Key, c.RangeEnd)
 		}

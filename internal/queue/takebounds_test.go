@@ -20,8 +20,8 @@ func TestACallEndsWithItsContextWhileItTakesASlot(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				w.limit = 1
 				s := w.session()
-				w.f.Inject(request(isTake).rule(etcdfake.Rule{Lose: !applied, Hang: true}))
-				w.f.Inject(request(isSlotQuery).rule(etcdfake.Rule{Lose: true, Hang: true}))
+				w.f.Inject(isTake.rule(etcdfake.Rule{Lose: !applied, Hang: true}))
+				w.f.Inject(isQuery.rule(etcdfake.Rule{Lose: true, Hang: true}))
 				ctx, cancel := context.WithTimeout(w.Context(), 700*time.Millisecond)
 				defer cancel()
 				a := w.acquiring(ctx, s, Request{Try: try})
@@ -51,8 +51,8 @@ func TestACallEndsWithItsContextWhileItTakesASlot(t *testing.T) {
 func TestATakeThatLostItsTurnTakesNothing(t *testing.T) {
 	for _, limit := range []int{1, 2} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-			late := w.f.Inject(request(isTake).rule(etcdfake.Rule{Late: 500 * time.Millisecond, Err: rpctypes.ErrGRPCTimeout, Times: 1}))
-			queries := w.f.Inject(request(isSlotQuery).rule(etcdfake.Rule{Delay: time.Second, Times: 1}))
+			late := w.f.Inject(isTake.rule(etcdfake.Rule{Late: 500 * time.Millisecond, Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+			queries := w.f.Inject(isQuery.rule(etcdfake.Rule{Delay: time.Second, Times: 1}))
 			a := w.permit(limit)
 			w.limit = limit
 			require.Len(w, w.f.Keys("name/q"), 1)
@@ -78,7 +78,7 @@ func TestATurnstileKeyOverwrittenDuringATakeLeavesNothing(t *testing.T) {
 			s := w.session()
 			holder := w.permit(1).won()
 			a := w.permitOn(s, 1) // its key is watched
-			w.f.Inject(request(isTake).rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Lose: !applied, Hang: applied, Times: 1}))
+			w.f.Inject(isTake.rule(etcdfake.Rule{Delay: 300 * time.Millisecond, Lose: !applied, Hang: applied, Times: 1}))
 			q := w.f.Keys("name/q")[0]
 			w.release(holder)
 			time.Sleep(100 * time.Millisecond)

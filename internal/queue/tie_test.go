@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -13,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/txn"
 )
@@ -22,7 +24,7 @@ const tiedKey = "name/7fffffff-1"
 // tying puts another key of the queue in the request of each enqueue, as a program would
 // that breaks rule G2.
 func tying(ctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	if t, ok := req.(*pb.TxnRequest); ok && isEnqueue(t) {
+	if t, ok := req.(*pb.TxnRequest); ok && slices.Contains(cluster.Ops(ctx), string(isEnqueue)) {
 		t = proto.CloneOf(t)
 		t.Success = append([]*pb.RequestOp{t.Success[0], txn.Put(tiedKey, nil, 0)}, t.Success[1:]...)
 		req = t
@@ -44,7 +46,7 @@ func TestATieFailsTheAcquisitionLoudly(t *testing.T) {
 	})
 	t.Run("seen by the query after an enqueue was settled", func(t *testing.T) {
 		inBubble(t, etcdfake.Options{}, func(w *fixture) {
-			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+			w.f.Inject(isEnqueue.rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 			_, err := Acquire(w.Context(), w.through(tying), w.queue(), Request{})
 			assert.ErrorContains(w, err, loud)
 			w.f.Delete(tiedKey)

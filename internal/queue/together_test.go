@@ -21,6 +21,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/kvinside"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/named"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -34,10 +35,10 @@ func (w *fixture) gathering() (s *session.Session, sizes func() []int) {
 	var mu sync.Mutex
 	var all []int
 	w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
-		if t := q.Message.(*pb.TxnRequest); len(t.Compare) > 0 || partsOf(t) > 1 {
+		if t := q.Message.(*pb.TxnRequest); len(t.Compare) > 0 || len(q.Ops()) > 1 {
 			mu.Lock()
 			defer mu.Unlock()
-			all = append(all, partsOf(t))
+			all = append(all, len(q.Ops()))
 		}
 		return false
 	}})
@@ -181,13 +182,13 @@ func TestReleasesBesideRefusedEnqueuesSayNil(t *testing.T) {
 func TestWhatOneIsRefusedForConcernsNobodyElse(t *testing.T) {
 	for name, refuse := range map[string]func(w *fixture, s *session.Session) (*session.Session, func(error) bool){
 		"a name that is forbidden": func(w *fixture, s *session.Session) (*session.Session, func(error) bool) {
-			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}))
+			w.f.Inject(isEnqueue.rule(etcdfake.Rule{Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}))
 			return s, cluster.IsPermissionDenied
 		},
 		"a lease that is gone": func(w *fixture, s *session.Session) (*session.Session, func(error) bool) {
 			own, err := session.Grant(w.Context(), s.Host(), lease.Options{})
 			require.NoError(w, err)
-			w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
+			w.f.Inject(isEnqueue.rule(etcdfake.Rule{Err: rpctypes.ErrGRPCTimeout, Times: 1}))
 			w.before(isSettle, func(*pb.TxnRequest) { w.f.Revoke(own.ID()) })
 			return own, func(err error) bool { return errors.Is(err, lease.ErrRevoked) }
 		},
@@ -263,7 +264,7 @@ func TestWhatManyGaveUpIsRemovedTogether(t *testing.T) {
 // answer was lost, ends its own session, and no other whose settling was of that request.
 func TestALeaseThatIsGoneEndsNoOtherSessionAfterALostAnswer(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		c, err := pawl.Dial(w.Context(), pawl.Config{Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{w.f.DialOption()}})
+		c, err := pawl.Dial(w.Context(), pawl.Config{Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{w.f.DialOption(), named.Requests()}})
 		require.NoError(w, err)
 		defer c.Close()
 		var both [2]*session.Session
@@ -276,7 +277,7 @@ func TestALeaseThatIsGoneEndsNoOtherSessionAfterALostAnswer(t *testing.T) {
 		both[0].Host().Together.Hold(time.Millisecond, 32, nil)
 		lost := 0
 		w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCTimeout, Times: 2, Match: func(q etcdfake.Request) bool {
-			if partsOf(q.Message) != 2 {
+			if len(q.Ops()) != 2 {
 				return false
 			}
 			if lost++; lost == 2 {

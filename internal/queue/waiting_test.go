@@ -81,7 +81,7 @@ func TestAcquireWaitsAsLongAsItsSessionIsValid(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				s := w.sessionWith(pawl.Config{Session: leaseOf(300 * time.Second)})
 				var holder *Acquisition
-				at := request(isEnqueue)
+				at := isEnqueue
 				if waits {
 					holder, at = w.acquire(w.sessionWith(pawl.Config{Session: leaseOf(300 * time.Second)})), isQuery
 				}
@@ -104,7 +104,7 @@ func TestAcquireWaitsAsLongAsItsSessionIsValid(t *testing.T) {
 func TestAcquireThatCannotBeSentEndsWithItsSession(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 		s := w.session()
-		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Lose: true, Err: errNoLeader}))
+		w.f.Inject(isEnqueue.rule(etcdfake.Rule{Lose: true, Err: errNoLeader}))
 		a := w.acquiring(context.Background(), s, Request{})
 		w.f.Revoke(s.ID())
 		w.oneCause(errRevoked, a.failed())
@@ -115,7 +115,7 @@ func TestAcquireThatCannotBeSentEndsWithItsSession(t *testing.T) {
 // An error that every member would return is returned at once.
 func TestAnAcquireThatIsRefusedSaysSo(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
-		w.f.Inject(request(isEnqueue).rule(etcdfake.Rule{Lose: true, Err: errForbidden}))
+		w.f.Inject(isEnqueue.rule(etcdfake.Rule{Lose: true, Err: errForbidden}))
 		a := w.acquiring(context.Background(), w.session(), Request{})
 		assert.ErrorContains(w, a.failed(), "permission denied")
 		assert.LessOrEqual(w, a.took, time.Second)

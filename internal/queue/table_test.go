@@ -1,0 +1,182 @@
+package queue
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
+)
+
+// A cell is a row of the fault tables: one way in which one request fails.
+type cell struct {
+	at      request
+	mode    string // of modes
+	fault   fault
+	times   int // how often it happens: once, or thrice
+	company int // how many writes are made at the same time: this one alone, two, or 32
+}
+
+// modes are an exclusive and a shared acquisition, which the fixture's queue says, one of
+// several names, and one of a semaphore's only slot.
+var modes = map[string]func(w *fixture){
+	exclusive: func(*fixture) {},
+	"shared":  func(w *fixture) { w.shared = true },
+	"set":     func(w *fixture) { w.set = []string{"name2", "name3"} },
+	"permit":  func(w *fixture) { w.limit = 1 },
+}
+
+const exclusive = "exclusive"
+
+// sharesRequests are those that package together sends; every other one goes by itself.
+var sharesRequests = []request{isEnqueue, isTake, isSettle, isRelease, isHandoff, isUndo}
+
+// repeated are those that are sent again after any failure: what code says it makes no
+// difference, unless it is final.
+var repeated = []request{isSettle, isQuery, isResume, isPeek, isWhy, isExplain, isUndo, isConfirm}
+
+// whole reports whether a cell is in the whole table.
+func (c cell) whole() bool {
+	return c.times == 1 || c.company <= 2 && !c.fault.plain()
+}
+
+// everyday reports whether a cell is in the table of each day: the base, which is each mode with
+// each fault once, by itself, for each mode has transactions of its own and reads their answers in
+// its own way; and where two dimensions meet in the code.
+//   - A plain code decides whether a request was applied. Package cluster knows no modes, and asks
+//     only for a request that is not always repeated.
+//   - The second and the third try go to other members, or wait for them, in any mode. What is final
+//     has no second one.
+//   - A request of several fails for all its parts, which package together decides from whether it was
+//     applied, and from whether the fault is final, not from modes. Final ones are asked
+//     again, each by itself, and so may be refused again.
+//   - In a request of 32, the one that is to blame is among many.
+func (c cell) everyday() bool {
+	if c.mode != exclusive {
+		return c.times == 1 && c.company == 1 && !c.fault.plain()
+	}
+	switch shares := slices.Contains(sharesRequests, c.at); {
+	case c.fault.plain():
+		return c.company == 1 && !slices.Contains(repeated, c.at)
+	case c.company == 1:
+		return c.times == 1 || !c.fault.final
+	case c.company == 2:
+		return shares && (c.times == 1 || c.fault.final)
+	default:
+		return shares && c.fault.final
+	}
+}
+
+// plain is a fault with a code that etcd does not send for a reason of its own.
+func (fa fault) plain() bool { return status.Convert(fa.rule.Err).Message() == injected }
+
+func (c cell) name() string {
+	return c.fault.name + map[int]string{1: "", 3: ", thrice"}[c.times] + map[int]string{1: "", 2: ", of two", 32: ", of many"}[c.company]
+}
+
+// cells is the table of a request in a mode that this lane runs.
+func cells(at request, mode string) (all []cell) {
+	for _, company := range []int{1, 2, 32} {
+		for _, times := range []int{1, 3} {
+			for _, fa := range faults() {
+				c := cell{at, mode, fa, times, company}
+				if c.whole() && lane.Of(c.everyday(), true) {
+					all = append(all, c)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// eachFault runs f in a fixture for each cell of an exclusive acquisition. What f does fails at
+// the request at.
+func eachFault(t *testing.T, at request, f func(w *fixture, fa fault)) {
+	eachCell(t, at, exclusive, f)
+}
+
+// eachFaultInEachMode is eachFault in each of the modes.
+func eachFaultInEachMode(t *testing.T, at request, f func(w *fixture, fa fault)) {
+	for mode := range modes {
+		t.Run(mode, func(t *testing.T) { eachCell(t, at, mode, f) })
+	}
+}
+
+func eachCell(t *testing.T, at request, mode string, f func(w *fixture, fa fault)) {
+	all, met := 0, 0
+	for _, c := range cells(at, mode) {
+		t.Run(c.name(), func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
+				fa := c.fault
+				fa.rule.Times = c.times
+				w.others = newOthers(w, c.company-1, fa)
+				modes[mode](w)
+				f(w, fa)
+				together := w.others.end()
+				if fa.final || c.company == 1 {
+					return // perhaps nothing was written after it
+				}
+				all++
+				if together {
+					met++
+				}
+			})
+		})
+	}
+	if !t.Failed() {
+		assert.GreaterOrEqual(t, 2*met, all, "a member that failed is asked for its version before anything travels together again; most did")
+	}
+}
+
+// eachMode runs f for each mode.
+func eachMode(t *testing.T, f func(t *testing.T, mode string)) {
+	for mode := range modes {
+		t.Run(mode, func(t *testing.T) { f(t, mode) })
+	}
+}
+
+// The everyday table has each mode and each fault, and no more than the pairs that meet; the
+// whole one has everything.
+func TestTheTableHasABaseAndThePairsThatMeet(t *testing.T) {
+	count := func(at request, in func(cell) bool) (n int, base map[string]bool) {
+		base = map[string]bool{}
+		for mode := range modes {
+			for _, fa := range faults() {
+				for _, times := range []int{1, 3} {
+					for _, company := range []int{1, 2, 32} {
+						c := cell{at, mode, fa, times, company}
+						if !c.whole() || !in(c) {
+							continue
+						}
+						n++
+						if times == 1 && company == 1 && !fa.plain() {
+							base[mode+": "+fa.name] = true
+						}
+					}
+				}
+			}
+		}
+		return n, base
+	}
+	ways := 0
+	for _, fa := range faults() {
+		if !fa.plain() {
+			ways++
+		}
+	}
+	for at, want := range map[request]int{
+		isEnqueue: 170, // 22 faults in 4 modes, 31 with a plain code, 15 thrice, 22 + 7 of two, 7 of many
+		isSettle:  139, // without the codes
+		isQuery:   103, // which shares no request either
+	} {
+		n, base := count(at, cell.everyday)
+		assert.Equal(t, want, n, "%s", at)
+		assert.Len(t, base, ways*len(modes), "%s: %v", at, slices.Sorted(maps.Keys(base)))
+		all, _ := count(at, cell.whole)
+		assert.Equal(t, 812, all, "%s", at)
+	}
+}
