@@ -13,6 +13,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	requests "github.com/pawl-locks/pawl/internal/testkit/named"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -43,7 +44,7 @@ func (w *fixture) client() *pawl.Client { return w.clientWith(pawl.Config{}) }
 func (w *fixture) clientWith(cfg pawl.Config) *pawl.Client {
 	w.t.Helper()
 	cfg.Endpoints = w.Endpoints()
-	cfg.DialOptions = []grpc.DialOption{w.DialOption()}
+	cfg.DialOptions = []grpc.DialOption{w.DialOption(), requests.Requests()}
 	c, err := pawl.Dial(w.ctx, cfg)
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { _ = c.Close() })

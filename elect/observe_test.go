@@ -459,13 +459,11 @@ func TestALongQueueIsReadAtOneRevision(t *testing.T) {
 		}
 		var mu sync.Mutex
 		var at []int64 // the revisions that were asked for
-		w.Inject(etcdfake.Rule{Method: "Txn", Match: func(r etcdfake.Request) bool {
+		w.Inject(etcdfake.Rule{Op: "read candidates", Match: func(r etcdfake.Request) bool {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, op := range r.Message.(*pb.TxnRequest).Success {
-				if g := op.GetRequestRange(); g != nil && g.Limit > 1 {
-					at = append(at, g.Revision)
-				}
+				at = append(at, op.GetRequestRange().Revision)
 			}
 			return false
 		}})

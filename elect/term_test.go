@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -343,19 +342,13 @@ func TestProclaimsAreMadeOneAtATime(t *testing.T) {
 		tm := w.campaign(w.session(), "e", "0")
 		var mu sync.Mutex
 		under, most := 0, 0
-		w.Inject(etcdfake.Rule{Method: "Txn", HoldAnswer: 10 * time.Millisecond, Match: func(r etcdfake.Request) bool {
-			put := false
-			for _, op := range r.Message.(*pb.TxnRequest).Success {
-				put = put || op.GetRequestPut() != nil
-			}
-			if put {
-				mu.Lock()
-				under++
-				most = max(most, under)
-				mu.Unlock()
-				time.AfterFunc(9*time.Millisecond, func() { mu.Lock(); under--; mu.Unlock() }) // before its answer
-			}
-			return put
+		w.Inject(etcdfake.Rule{Op: "write value", HoldAnswer: 10 * time.Millisecond, Match: func(etcdfake.Request) bool {
+			mu.Lock()
+			under++
+			most = max(most, under)
+			mu.Unlock()
+			time.AfterFunc(9*time.Millisecond, func() { mu.Lock(); under--; mu.Unlock() }) // before its answer
+			return true
 		}})
 		var wg sync.WaitGroup
 		for i := range 20 {

@@ -14,6 +14,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/named"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -43,7 +44,7 @@ func inBubbleOf(t *testing.T, members int, f func(w *fixture)) {
 func (w *fixture) client(cfg pawl.Config) *pawl.Client {
 	w.Helper()
 	cfg.Endpoints = w.f.Endpoints()
-	cfg.DialOptions = []grpc.DialOption{w.f.DialOption()}
+	cfg.DialOptions = []grpc.DialOption{w.f.DialOption(), named.Requests()}
 	c, err := pawl.Dial(w.Context(), cfg)
 	require.NoError(w, err)
 	w.Cleanup(func() { _ = c.Close() })

@@ -207,7 +207,7 @@ func TestASessionWhoseKeyWasRewrittenAcquiresNothing(t *testing.T) {
 		h := w.acquire(w.session())
 		s := w.session()
 		a := w.waiting(s)
-		f := w.f.Inject(etcdfake.Rule{Method: "Txn", Match: queries, Delay: time.Second, Times: 1})
+		f := w.f.Inject(etcdfake.Rule{Op: "confirm position", Delay: time.Second, Times: 1})
 		w.release(h)
 		time.Sleep(500 * time.Millisecond)
 		require.Equal(w, 1, f.Hits(), "its query is on its way")

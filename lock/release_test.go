@@ -1,8 +1,8 @@
 package lock_test
 
 import (
-	"bytes"
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -10,7 +10,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -20,16 +19,6 @@ import (
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
-
-// isRelease matches the transaction of a Release.
-func isRelease(q etcdfake.Request) bool {
-	t, _ := q.Message.(*pb.TxnRequest)
-	if len(t.GetSuccess()) != 1 || len(t.Failure) > 1 {
-		return false
-	}
-	own := t.Success[0].GetRequestDeleteRange().GetKey()
-	return own != nil && (len(t.Failure) == 0 || bytes.Equal(t.Failure[0].GetRequestRange().GetKey(), own))
-}
 
 func over(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
@@ -93,8 +82,8 @@ func (w *fixture) pending(h *lock.Held) {
 func TestAPendingReleaseThatFindsTheKeyGoneReportsTheLoss(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
-		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: isRelease, Lose: true, Times: 1, Err: status.Error(codes.Unavailable, "gone"), HoldAnswer: 50 * time.Millisecond})
-		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: isRelease, Lose: true, Times: 2}) // the second one in the background
+		w.f.Inject(etcdfake.Rule{Op: "release", Lose: true, Times: 1, Err: status.Error(codes.Unavailable, "gone"), HoldAnswer: 50 * time.Millisecond})
+		w.f.Inject(etcdfake.Rule{Op: "release", Lose: true, Times: 2}) // the second one in the background
 		require.ErrorIs(w, h.Release(over(w.Context())), kv.ErrUnknown)
 		w.f.Delete(h.Key())
 		w.f.Put(h.Key(), "x", 0)
@@ -117,7 +106,7 @@ func TestConcurrentReleasesAllSayNil(t *testing.T) {
 	} {
 		inBubble(t, func(w *fixture) {
 			h := w.acquire(w.session())
-			fault.Method, fault.Match = "Txn", isRelease
+			fault.Op = "release"
 			w.f.Inject(fault)
 			var all sync.WaitGroup
 			for i := range 32 {
@@ -137,7 +126,7 @@ func TestConcurrentReleasesAllSayNil(t *testing.T) {
 func TestConcurrentReleasesOfALostLockAllReportIt(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		h := w.acquire(w.session())
-		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: isRelease, Delay: 10 * time.Millisecond})
+		w.f.Inject(etcdfake.Rule{Op: "release", Delay: 10 * time.Millisecond})
 		w.f.Delete(h.Key())
 		var all sync.WaitGroup
 		for range 32 {
@@ -197,7 +186,7 @@ func TestNothingIsRevivedByAReadThatRacesWithTheRelease(t *testing.T) {
 		s := w.session()
 		h := w.acquire(s)
 		w.f.Inject(etcdfake.Rule{Method: "Txn", HoldAnswer: 200 * time.Millisecond, Match: func(q etcdfake.Request) bool {
-			return !isRelease(q)
+			return !slices.Contains(q.Ops(), "release")
 		}})
 		time.Sleep(s.TTL()/4 + 100*time.Millisecond) // a look is on its way back
 		w.release(h)
@@ -228,7 +217,7 @@ func TestAReleaseUnderWayAtADetachIsNotForgotten(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		s := w.session()
 		h := w.acquire(s)
-		f := w.f.Inject(etcdfake.Rule{Method: "Txn", Match: isRelease, Lose: true})
+		f := w.f.Inject(etcdfake.Rule{Op: "release", Lose: true})
 		ctx, cancel := context.WithCancel(w.Context())
 		done := make(chan error, 1)
 		go func() { done <- h.Release(ctx) }()

@@ -107,7 +107,7 @@ func TestAnAnswerFromBeforeTheOwnKeyDoesNotGiveTheLock(t *testing.T) {
 		ctx, giveUp := context.WithCancel(w.Context())
 		between := w.acquiring(ctx, mutex(w.session()))
 		last := w.waiting(w.session())
-		w.f.Inject(etcdfake.Rule{Method: "Txn", Match: queries, Edit: func(_ etcdfake.Request, m proto.Message) {
+		w.f.Inject(etcdfake.Rule{Op: "confirm position", Edit: func(_ etcdfake.Request, m proto.Message) {
 			resp := m.(*pb.TxnResponse)
 			resp.Header.Revision = int64(h.Token()) - 1
 			resp.Responses[0].GetResponseRange().Kvs = nil // when nobody held it
@@ -117,12 +117,6 @@ func TestAnAnswerFromBeforeTheOwnKeyDoesNotGiveTheLock(t *testing.T) {
 		w.oneCause(pawl.ErrClusterChanged, last.failed())
 		w.held(h)
 	})
-}
-
-// queries matches the query for the key before the acquisition's own.
-func queries(q etcdfake.Request) bool {
-	t, _ := q.Message.(*pb.TxnRequest)
-	return len(t.GetSuccess()) > 0 && t.Success[0].GetRequestRange().GetMaxCreateRevision() > 0
 }
 
 // Hazard A10: one release of a thousand waiters' predecessor wakes one; the others send
@@ -600,10 +594,11 @@ func TestTheContextsEndInTheInstantOfSuccessIsAnError(t *testing.T) {
 			if times == 2 {
 				a = w.acquiring(ctx, mutex(s))
 			}
-			w.f.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
-				t, _ := q.Message.(*pb.TxnRequest)
-				return len(t.GetCompare()) >= 2
-			}, HoldAnswer: time.Second})
+			at := "enqueue"
+			if times == 2 {
+				at = "confirm position"
+			}
+			w.f.Inject(etcdfake.Rule{Op: at, HoldAnswer: time.Second})
 			if times == 2 {
 				require.NoError(w, h.Release(w.Context()))
 			} else {
