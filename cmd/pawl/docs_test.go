@@ -26,6 +26,7 @@ var (
 
 // Every command that a page shows is one that there is, with flags that it has.
 func TestCommandsInPagesAreCommands(t *testing.T) {
+	t.Parallel()
 	found := 0
 	check := func(page string, args []string) {
 		found++
@@ -66,6 +67,7 @@ var inProse = regexp.MustCompile("`pawl ([a-z][^`]*)`")
 // And what stands between the words of a page has a subcommand that there is, and its flags;
 // arguments it may leave out.
 func TestCommandsInSentencesAreCommands(t *testing.T) {
+	t.Parallel()
 	root, found := filepath.Join("..", ".."), 0
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || filepath.Ext(path) != ".md" {

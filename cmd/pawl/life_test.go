@@ -22,6 +22,7 @@ import (
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -68,6 +69,7 @@ func revoke(t *testing.T, s *etcdtest.Server) {
 }
 
 func TestALockIsHeldUntilASignal(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	for _, c := range []struct {
 		sig            unix.Signal
@@ -91,6 +93,7 @@ func TestALockIsHeldUntilASignal(t *testing.T) {
 }
 
 func TestCommandIsSentTheSignalsThatPawlGets(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	signals := map[string]unix.Signal{
 		"TERM": unix.SIGTERM, "INT": unix.SIGINT, "HUP": unix.SIGHUP, "QUIT": unix.SIGQUIT,
@@ -116,6 +119,7 @@ func TestCommandIsSentTheSignalsThatPawlGets(t *testing.T) {
 }
 
 func TestASignalToTheProcessThatTheKeyNamesReachesTheCommand(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	p := begin(t, s.Addr(), "lock", "named", "--", "sh", "-c", "echo held; exec sleep 1000")
 	next(t, p.lines())
@@ -129,16 +133,19 @@ func TestASignalToTheProcessThatTheKeyNamesReachesTheCommand(t *testing.T) {
 }
 
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
-	p := beginWith(t, s.Addr(), "sh", "-c", `trap '' HUP; exec pawl lock ignored -- sh -c 'echo ready; sleep 0.3; echo done'`)
+	p := beginWith(t, s.Addr(), "sh", "-c", `trap '' HUP; exec pawl lock ignored -- sh -c 'echo ready; until test -e "$TMPDIR/sent"; do sleep 0.02; done; echo done'`)
 	out := p.lines()
 	assert.Equal(t, "ready", next(t, out))
 	require.NoError(t, p.cmd.Process.Signal(unix.SIGHUP))
+	require.NoError(t, os.WriteFile(filepath.Join(p.tmp, "sent"), nil, 0o600))
 	assert.Equal(t, "done", next(t, out))
 	assert.Equal(t, 0, p.code(t))
 }
 
 func TestLossEndsTheCommandAndWhatItStarted(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	p := begin(t, s.Addr(), "lock", "lost", "--", "sh", "-c", `
 		setsid sh -c 'trap "" TERM; echo $$; while :; do sleep 1; done' &
@@ -158,6 +165,7 @@ func TestLossEndsTheCommandAndWhatItStarted(t *testing.T) {
 }
 
 func TestTheCommandsTokenIsItsKeysCreateRevision(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	holder := begin(t, s.Addr(), "lock", "token", "--", "sh", "-c", "echo held; exec sleep 1000")
 	next(t, holder.lines())
@@ -175,6 +183,7 @@ func TestTheCommandsTokenIsItsKeysCreateRevision(t *testing.T) {
 }
 
 func TestADeletedKeyEndsTheCommand(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	p := begin(t, s.Addr(), "lock", "deleted", "--", "sh", "-c", `echo "$PAWL_KEY"; exec sleep 1000`)
 	key := next(t, p.lines())
@@ -186,6 +195,7 @@ func TestADeletedKeyEndsTheCommand(t *testing.T) {
 }
 
 func TestALockHeldWithoutACommandEndsWithItsLoss(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	p := begin(t, s.Addr(), "lock", "bare")
 	out := p.lines()
@@ -196,6 +206,7 @@ func TestALockHeldWithoutACommandEndsWithItsLoss(t *testing.T) {
 }
 
 func TestKillOfPawlKillsTheCommand(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	p := begin(t, s.Addr(), "lock", "killed", "--", "sh", "-c", "echo $$; exec sleep 1000")
 	child := pid(t, p.lines())
@@ -212,6 +223,7 @@ func countKeys(t *testing.T, s *etcdtest.Server) int64 {
 }
 
 func TestWhatTheCommandStartedRunsOn(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	p := begin(t, s.Addr(), "lock", "daemon", "--", "sh", "-c", "sleep 1000 </dev/null >/dev/null 2>&1 & echo $!")
 	left := pid(t, p.lines())
@@ -237,7 +249,8 @@ func lastBeat(t *testing.T, path string) time.Time {
 }
 
 func TestCommandIsDeadBeforeTheKeyOfACutOffHolderGoes(t *testing.T) {
-	for i := range 3 {
+	t.Parallel()
+	for i := range lane.Of(1, 3) {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
 			s := etcdtest.Start(t)

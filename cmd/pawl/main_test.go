@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -41,6 +42,7 @@ func TestMain(m *testing.M) {
 // TestScripts runs each script of testdata/script against a real etcd server of its own:
 // they run side by side, and use the same names.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	kv := func(ts *testscript.TestScript) pb.KVClient {
 		return pb.NewKVClient(ts.Value(serverKey{}).(*etcdtest.Server).Conn(t))
 	}
@@ -146,8 +148,8 @@ func (p *program) code(t *testing.T) int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// eventually waits for ok, which is to become true soon.
+// eventually waits for ok, which is to become true.
 func eventually(t *testing.T, ok func() bool, what string) {
 	t.Helper()
-	require.Eventually(t, ok, 10*time.Second, 5*time.Millisecond, what)
+	require.Eventually(t, ok, lane.Hang, 5*time.Millisecond, what)
 }

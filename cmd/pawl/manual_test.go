@@ -32,6 +32,7 @@ func everyCommand(t *testing.T) map[string]*cobra.Command {
 }
 
 func TestEachCommandSaysWhatItDoesWithAnExample(t *testing.T) {
+	t.Parallel()
 	for path, c := range everyCommand(t) {
 		assert.NotEmpty(t, c.Short, path)
 		assert.Greater(t, len(c.Long), 100, path)
@@ -50,6 +51,7 @@ func TestEachCommandSaysWhatItDoesWithAnExample(t *testing.T) {
 var flagInDocs = regexp.MustCompile("`(?:pawl [^`]*)?(--[a-z][a-z-]+)")
 
 func TestDocsNameEachCommandAndEachFlagAndNoOther(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../docs/reference/commands.md")
 	require.NoError(t, err)
 	page := string(text)
@@ -72,6 +74,7 @@ func TestDocsNameEachCommandAndEachFlagAndNoOther(t *testing.T) {
 }
 
 func TestManPagesSayWhatHelpSays(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	require.NoError(t, writeMan(newRoot(), dir))
 	plainly := strings.NewReplacer(`\-`, "-", `\(aq`, "'", `\(rs`, `\`, `\&`, "", `\fB`, "", `\fP`, "", `\fR`, "", `\\`, `\`)

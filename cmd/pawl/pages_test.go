@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -249,6 +250,15 @@ func whyNot(text string, used map[string]bool) string {
 	return ""
 }
 
+// writeProgram writes a script while no other test starts a process, which would for a moment
+// have it open for writing too, and what is open for writing cannot be executed.
+func writeProgram(t *testing.T, path, text string) {
+	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o755))
+}
+
 // machine puts into dir what the machines of the pages have, and returns what leads there.
 func machine(t *testing.T, dir, endpoint string) *strings.Replacer {
 	t.Helper()
@@ -257,7 +267,7 @@ func machine(t *testing.T, dir, endpoint string) *strings.Replacer {
 	}
 	for _, name := range others {
 		for _, path := range []string{filepath.Join(dir, name), filepath.Join(dir, "bin", name)} {
-			require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\ntest -n \"$PAWL_TOKEN$1\" || test $(basename $0) = build -o $(basename $0) = push\n"), 0o755))
+			writeProgram(t, path, "#!/bin/sh\ntest -n \"$PAWL_TOKEN$1\" || test $(basename $0) = build -o $(basename $0) = push\n")
 		}
 	}
 	defaults := filepath.Join(dir, "default")

@@ -14,6 +14,7 @@ import (
 const holding = `exec 9< <(exec pawl lock --pid $$ rest); read -r -u 9 line || exit 1; echo "$line"; while :; do sleep 0.05; done`
 
 func TestALockIsHeldForTheRestOfAScriptHoweverItEnds(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGKILL} {
 		p := beginWith(t, s.Addr(), "bash", "-c", holding)
@@ -25,6 +26,7 @@ func TestALockIsHeldForTheRestOfAScriptHoweverItEnds(t *testing.T) {
 }
 
 func TestAScriptIsSentTermWhenItsLockIsLost(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	p := beginWith(t, s.Addr(), "bash", "-c", `trap 'echo TERM; exit 9' TERM; `+holding)
 	out := p.lines()
@@ -35,6 +37,7 @@ func TestAScriptIsSentTermWhenItsLockIsLost(t *testing.T) {
 }
 
 func TestWhatTheTerminalSendsToAScriptDoesNotEndItsLock(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	p := beginWith(t, s.Addr(), "bash", "-c", `exec 9< <(exec pawl lock --pid $$ rest); read -r -u 9 line || exit 1; echo $!; while :; do sleep 0.05; done`)
 	pawl := pid(t, p.lines())

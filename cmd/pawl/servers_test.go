@@ -81,6 +81,7 @@ func TestDemoThatIsInterruptedLeavesNothing(t *testing.T) {
 var servesOn = regexp.MustCompile(`^etcd serves on (\S+), data in \S+ \(temporary\)`)
 
 func TestDevServesUntilASignal(t *testing.T) {
+	t.Parallel()
 	p := begin(t, "", "dev", "--port", "0")
 	out := p.lines()
 	serving := servesOn.FindStringSubmatch(next(t, out))
@@ -131,6 +132,7 @@ type said struct {
 }
 
 func TestElectRunsItsCommandAgainAtEachNewTerm(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	p := begin(t, s.Addr(), "elect", "chief", "me", "--", "sh", "-c", `echo "$PAWL_TOKEN"; exec sleep 1000`)
 	out := p.lines()
@@ -148,6 +150,7 @@ func TestElectRunsItsCommandAgainAtEachNewTerm(t *testing.T) {
 }
 
 func TestElectSaysWhyATermEnded(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	p := begin(t, s.Addr(), "elect", "--json", "chief", "me")
 	out := p.lines()
@@ -180,6 +183,7 @@ type seen struct {
 }
 
 func TestObserveSeesEachChange(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	people, programs := begin(t, s.Addr(), "observe", "chief"), begin(t, s.Addr(), "observe", "--json", "chief")
 	lines, objects := people.lines(), programs.lines()

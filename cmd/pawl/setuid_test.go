@@ -19,6 +19,7 @@ const nobody = 65534
 // A set-user-ID program that an unprivileged pawl starts, as sudo is one, is warned of
 // when it is started; pawl keeps the lock for as long as it works.
 func TestAProgramOfAnotherUserIsWarnedOfAndKeepsItsLock(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to make a program of root's")
 	}

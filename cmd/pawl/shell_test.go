@@ -18,9 +18,11 @@ import (
 	"github.com/creack/pty"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"golang.org/x/sys/unix"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/etcdtest"
@@ -105,18 +107,19 @@ func (s *shell) press(keys string) {
 	require.NoError(s.t, err)
 }
 
-// stops presses Ctrl-Z until the shell says that its job has stopped. A shell that
-// continues a job says so a moment before it gives it the terminal.
+// stops presses Ctrl-Z when the shell has given its job the terminal, and waits until it says
+// that the job has stopped. A shell that continues a job says so a moment before it does that.
 func (s *shell) stops() {
 	s.t.Helper()
-	var pressed time.Time
 	eventually(s.t, func() bool {
-		if time.Since(pressed) > time.Second {
-			s.press(ctrlZ)
-			pressed = time.Now()
-		}
-		return s.shows("Stopped")
-	}, "the job does not stop")
+		group := 0
+		tty, err := s.tty.SyscallConn()
+		require.NoError(s.t, err)
+		require.NoError(s.t, tty.Control(func(fd uintptr) { group, err = unix.IoctlGetInt(int(fd), unix.TIOCGPGRP) }))
+		return err == nil && group != s.cmd.Process.Pid
+	}, "the job does not get the terminal")
+	s.press(ctrlZ)
+	s.sees("Stopped")
 }
 
 // Keys that the terminal makes signals of.
@@ -219,7 +222,7 @@ func pair(t *testing.T, command int) (guardian, holder int) {
 // acquire waits for a lock as another process would, and returns when it had it.
 func acquire(t *testing.T, s *etcdtest.Server, name string) time.Time {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
 	defer cancel()
 	c, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{s.Addr()}})
 	require.NoError(t, err)
@@ -235,7 +238,7 @@ func acquire(t *testing.T, s *etcdtest.Server, name string) time.Time {
 // busy reports whether a lock is another's.
 func busy(t *testing.T, s *etcdtest.Server, name string) bool {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
 	defer cancel()
 	c, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{s.Addr()}})
 	require.NoError(t, err)
@@ -251,12 +254,29 @@ func busy(t *testing.T, s *etcdtest.Server, name string) bool {
 	return false
 }
 
-// staysBusy checks for longer than a TTL of 3 s that a lock is another's.
+// staysBusy checks that a lock with a TTL of 3 s is renewed from now on: its first key outlives
+// a key whose lease has that TTL, is granted now and is not renewed.
 func staysBusy(t *testing.T, s *etcdtest.Server, name string) {
 	t.Helper()
-	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		require.True(t, busy(t, s, name), "the lock is free while its command is there")
+	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
+	defer cancel()
+	kv := pb.NewKVClient(s.Conn(t))
+	first := func() string {
+		r, err := kv.Range(ctx, &pb.RangeRequest{Key: []byte(name + "/"), RangeEnd: []byte(name + "0"), Limit: 1, SortTarget: pb.RangeRequest_CREATE})
+		require.NoError(t, err)
+		require.NotEmpty(t, r.Kvs, "the lock is free while its command is there")
+		return string(r.Kvs[0].Key)
 	}
+	held := first()
+	lease, err := pb.NewLeaseClient(s.Conn(t)).LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: 3})
+	require.NoError(t, err)
+	_, err = kv.Put(ctx, &pb.PutRequest{Key: []byte("unrenewed"), Lease: lease.ID})
+	require.NoError(t, err)
+	eventually(t, func() bool {
+		r, err := kv.Range(ctx, &pb.RangeRequest{Key: []byte("unrenewed")})
+		return err == nil && len(r.Kvs) == 0
+	}, "a lease that nobody renews does not expire")
+	require.Equal(t, held, first(), "the lock was lost while its command is there")
 }
 
 // nobodyWorks checks that no worker of the shell works at a moment when the lock is

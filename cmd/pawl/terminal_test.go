@@ -16,6 +16,7 @@ import (
 )
 
 func TestACommandCanBePipedIntoAPager(t *testing.T) {
+	t.Parallel()
 	for _, pawl := range []string{"pawl lock --ttl 3 pipe", "pawl elect --ttl 3 pipe me"} {
 		t.Run(strings.Fields(pawl)[1], func(t *testing.T) {
 			t.Parallel()
@@ -61,6 +62,7 @@ func TestACommandInTheBackgroundComesToTheForeground(t *testing.T) {
 }
 
 func TestCtrlCEndsAShellsLoop(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ name, script, shown string }{
 		{"lock", `for i in 1 2 3; do pawl lock loop -- sh -c 'echo works; exec sleep 1000'; done; echo goes-on`, "works"},
 		{"elect", `for i in 1 2 3; do pawl elect loop me -- sh -c 'echo works; exec sleep 1000'; done; echo goes-on`, "works"},
@@ -203,6 +205,7 @@ func TestAJobThatNobodyCanContinueIsNotStopped(t *testing.T) {
 }
 
 func TestClosingTheTerminalEndsTheCommand(t *testing.T) {
+	t.Parallel()
 	for _, stopped := range []bool{false, true} {
 		t.Run("stopped "+strconv.FormatBool(stopped), func(t *testing.T) {
 			t.Parallel()

@@ -36,6 +36,7 @@ func pemFiles(t *testing.T, cfg *tls.Config, addr string) (cert, key, cacert str
 }
 
 func TestLockWithClientCertificateAndPassword(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.StartWith(t, etcdtest.Options{TLS: true, ClientCerts: true})
 	cert, key, cacert := pemFiles(t, s.TLS("nobody"), s.Addr())
 	s.AddUser(t, "backup", "secret", etcdtest.Access{Prefix: "jobs/", Read: true, Write: true})

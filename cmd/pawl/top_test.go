@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/creack/pty"
 	"github.com/hinshun/vt10x"
@@ -56,22 +55,23 @@ func (c *console) screen() string { return c.vt.String() }
 // shows waits until the screen has all of texts, in their order.
 func (c *console) shows(texts ...string) {
 	c.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		rest, all := c.screen(), true
+	var screen string
+	c.t.Cleanup(func() {
+		if c.t.Failed() {
+			c.t.Logf("awaited %q, last on the screen:\n%s", texts, screen)
+		}
+	})
+	eventually(c.t, func() bool {
+		screen = c.screen()
+		rest := screen
 		for _, text := range texts {
 			var ok bool
-			_, rest, ok = strings.Cut(rest, text)
-			all = all && ok
+			if _, rest, ok = strings.Cut(rest, text); !ok {
+				return false
+			}
 		}
-		if all {
-			return
-		}
-		if time.Now().After(deadline) {
-			require.Fail(c.t, fmt.Sprintf("not on the screen: %q", texts), c.screen())
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+		return true
+	}, fmt.Sprintf("not on the screen: %q", texts))
 }
 
 func (c *console) press(keys string) {
@@ -127,7 +127,7 @@ func TestTopOnATerminal(t *testing.T) {
 // gone waits until text is not on the screen.
 func (c *console) gone(text string) {
 	c.t.Helper()
-	require.Eventually(c.t, func() bool { return !strings.Contains(c.screen(), text) }, 30*time.Second, 5*time.Millisecond, "%q stays:\n%s", text, c.screen())
+	eventually(c.t, func() bool { return !strings.Contains(c.screen(), text) }, fmt.Sprintf("%q stays on the screen", text))
 }
 
 func TestTopEndsAtASignalAndGivesTheTerminalBack(t *testing.T) {

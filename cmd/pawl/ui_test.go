@@ -9,13 +9,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -35,7 +35,7 @@ type pageState struct {
 // stateOf is what the page at base shows.
 func stateOf(t *testing.T, base string) (s pageState) {
 	t.Helper()
-	client := http.Client{Timeout: 30 * time.Second}
+	client := http.Client{Timeout: lane.Hang}
 	resp, err := client.Get(base + "api/state")
 	require.NoError(t, err)
 	defer resp.Body.Close()
@@ -46,6 +46,7 @@ func stateOf(t *testing.T, base string) (s pageState) {
 }
 
 func TestUIServesWhatIsHeldAndBreaksWithItsKey(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	ui := begin(t, s.Addr(), "ui", "--listen", "127.0.0.1:0", "--namespace", "app/", "--allow-break", "re")
 	said := pageIsAt.FindStringSubmatch(next(t, ui.lines()))
@@ -86,6 +87,7 @@ func TestUIServesWhatIsHeldAndBreaksWithItsKey(t *testing.T) {
 }
 
 func TestUIEndsAtASignalThoughABrowserListens(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	ui := begin(t, s.Addr(), "ui", "--listen", "127.0.0.1:0")
 	said := pageIsAt.FindStringSubmatch(next(t, ui.lines()))
@@ -100,6 +102,7 @@ func TestUIEndsAtASignalThoughABrowserListens(t *testing.T) {
 }
 
 func TestUIWhosePortIsTakenSaysWhichFlagPicksAnother(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

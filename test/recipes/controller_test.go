@@ -53,9 +53,7 @@ func TestAManagerRunsWhileItsProcessLeads(t *testing.T) {
 	l, err := elect.LeaderOf(ctx, etcd.Client(t, pawl.Config{}), "operator", elect.Options{})
 	assert.NoError(t, err)
 	etcd.Delete(l.Key) // an operator takes the lead from it
-	lost := time.Now()
 	<-first.Done()
-	assert.Less(t, time.Since(lost), time.Second)
 	second := <-running
 	stop()
 	<-second.Done()

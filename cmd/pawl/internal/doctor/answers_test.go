@@ -18,10 +18,12 @@ import (
 // etcd 3.4 answers the question for alarms without a header.
 func TestTheDoctorTakesEtcd34sAnswerAboutAlarms(t *testing.T) {
 	s := etcdtest.Start(t)
+	asked := 0
 	without := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		err := invoke(ctx, method, req, reply, cc, opts...)
 		if r, ok := reply.(*pb.AlarmResponse); ok {
 			r.Header = nil
+			asked++
 		}
 		return err
 	}
@@ -31,10 +33,9 @@ func TestTheDoctorTakesEtcd34sAnswerAboutAlarms(t *testing.T) {
 	var out strings.Builder
 	d := &doctor{out: &out, counts: map[string]int{}}
 	ends := d.endpoints(t.Context(), pawl.Config{Endpoints: s.Endpoints()}, time.Minute)
-	began := time.Now()
 	require.NoError(t, d.alarms(t.Context(), c, ends))
 	assert.Contains(t, out.String(), "alarm      none")
-	assert.Less(t, time.Since(began), 3*time.Second)
+	assert.Equal(t, 1, asked, "the answer was not taken")
 }
 
 func TestAReadThatFailsIsNotSaidToHaveBeenAppliedPerhaps(t *testing.T) {

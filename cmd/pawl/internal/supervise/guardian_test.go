@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
 // linked is a guardian, and both ends of its link.
@@ -44,14 +46,10 @@ func TestAHolderThatReadsNoSignalsDoesNotHoldUpItsGuardian(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(lane.Hang):
 		require.Fail(t, "the guardian waits for its holder")
 	}
 }
-
-// lateFor is how long a guardian is kept late. With a time limit on the write, a signal is then
-// lost in nine runs of ten.
-const lateFor = 1500 * time.Millisecond
 
 // On a busy machine a guardian may wait for a processor in the middle of sending.
 func TestAGuardianThatIsLateLosesNoSignal(t *testing.T) {
@@ -66,7 +64,7 @@ func TestAGuardianThatIsLateLosesNoSignal(t *testing.T) {
 		}()
 	}
 	buf := make([]byte, 1)
-	for began := time.Now(); time.Since(began) < lateFor; {
+	for range lane.Of(20_000, 200_000) {
 		g.forward(unix.SIGUSR1)
 		n, err := unix.Read(int(theirs.Fd()), buf)
 		require.NoError(t, err, "a signal was lost")
@@ -84,7 +82,9 @@ func TestAGuardianStoppedBetweenPageAndClockFindsTheDeadlineExtended(t *testing.
 		}
 		return now
 	}
-	assert.WithinDuration(t, time.Now().Add(6*time.Second), p.until(stopped), time.Second)
+	synctest.Test(t, func(t *testing.T) {
+		assert.Equal(t, time.Now().Add(6*time.Second), p.until(stopped))
+	})
 }
 
 func TestAGuardianWatchesEachRunAgain(t *testing.T) {
@@ -109,7 +109,7 @@ func TestWhoIgnoresASignalDoesNotWaitToDieOfIt(t *testing.T) {
 		cmd := exec.Command("sh", "-c", `trap `+trap+` INT; exec "$0" -test.run='^`+t.Name()+`$'`, os.Args[0])
 		cmd.Env = append(os.Environ(), dieVariable+"=1")
 		require.NoError(t, cmd.Start())
-		timeout := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+		timeout := time.AfterFunc(lane.Hang, func() { _ = cmd.Process.Kill() })
 		assert.EqualError(t, cmd.Wait(), want)
 		timeout.Stop()
 	}
