@@ -156,7 +156,7 @@ func main() {
 	prom.New(prom.Options{})
 }
 `), 0o644))
-	runs(dir, append(modules, "go mod tidy", "go vet ./...")...)
+	runs(dir, append(modules, "go mod tidy", "go build ./...")...)
 
 	program := beginWith(t, serving[1], filepath.Join(dir, "program"))
 	says := program.lines()

@@ -58,6 +58,7 @@ const faults = `(() => {
 })()`
 
 func TestItIsAccessibleInBothSchemes(t *testing.T) {
+	t.Parallel()
 	for _, dark := range []bool{false, true} {
 		s := newSite(t, ui.Options{Token: "KEY"})
 		ann, bob := s.session("ann"), s.session("bob")
@@ -90,6 +91,7 @@ func TestItIsAccessibleInBothSchemes(t *testing.T) {
 }
 
 func TestItFollowsTheColourScheme(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, ui.Options{})
 	ground := func(dark bool) string {
 		b := open(t, s.url(), "/", look{dark: dark})
@@ -100,6 +102,7 @@ func TestItFollowsTheColourScheme(t *testing.T) {
 }
 
 func TestOnANarrowScreenNothingIsWiderThanIt(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, ui.Options{})
 	s.holds(s.session("ann"), "a-name-that-is-rather-long/and-goes-on-for-a-while/until-it-does-not-fit")
 	b := open(t, s.url(), "/", look{width: 360, height: 740})

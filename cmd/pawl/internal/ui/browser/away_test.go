@@ -14,6 +14,7 @@ import (
 )
 
 func TestAfterABrokenConnectionItGoesOnWhereItWas(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, ui.Options{})
 	ann := s.session("ann")
 	h := s.holds(ann, "a")
@@ -33,6 +34,7 @@ func TestAfterABrokenConnectionItGoesOnWhereItWas(t *testing.T) {
 }
 
 func TestAfterARestartOfTheServerItShowsTheNewOnes(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, ui.Options{})
 	ann := s.session("ann")
 	h := s.holds(ann, "a")
@@ -51,6 +53,7 @@ func TestAfterARestartOfTheServerItShowsTheNewOnes(t *testing.T) {
 }
 
 func TestASilentClusterIsSaid(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, ui.Options{})
 	s.holds(s.session("ann"), "a")
 	b := open(t, s.url(), "/", look{})
@@ -69,6 +72,7 @@ func TestASilentClusterIsSaid(t *testing.T) {
 }
 
 func TestARestartKeepsSinceWhenAHoldHasLasted(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, ui.Options{})
 	began := time.Now().Add(-2 * time.Hour).UTC().Format(time.RFC3339)
 	s.etcd.Put("app/a/1f-1", `{"pawl":"lock","owner":"ann","since":"`+began+`"}`, 0)
@@ -84,6 +88,7 @@ func TestARestartKeepsSinceWhenAHoldHasLasted(t *testing.T) {
 }
 
 func TestNamesOfSpacesAreVisible(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, ui.Options{})
 	s.holds(s.session("ann"), " ")
 	s.holds(s.session("bob"), " a  b ")
@@ -92,6 +97,7 @@ func TestNamesOfSpacesAreVisible(t *testing.T) {
 }
 
 func TestThousandsOfNamesAreAFewRows(t *testing.T) {
+	t.Parallel()
 	const n = 5000
 	s := newSite(t, ui.Options{})
 	for i := range n {

@@ -11,6 +11,7 @@ import (
 )
 
 func TestAHolderIsBrokenAfterAQuestion(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, ui.Options{Token: "KEY", By: "carol@desk"})
 	h := s.holds(s.session("ann"), "backup")
 	s.waits(s.session("bob"), "backup")
@@ -51,6 +52,7 @@ func TestAHolderIsBrokenAfterAQuestion(t *testing.T) {
 }
 
 func TestWhoIsNotThereAnyMoreIsNotBroken(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, ui.Options{Token: "KEY"})
 	h := s.holds(s.session("ann"), "backup")
 	next := s.waits(s.session("bob"), "backup")
@@ -67,6 +69,7 @@ func TestWhoIsNotThereAnyMoreIsNotBroken(t *testing.T) {
 }
 
 func TestWithoutTheFlagOrTheKeyThePageIsReadOnly(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ token, path, says string }{
 		{"", "/", "start it with --allow-break"},
 		{"", "/#key=KEY", "start it with --allow-break"},

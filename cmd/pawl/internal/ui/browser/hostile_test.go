@@ -13,6 +13,7 @@ import (
 // The page shows everything that others can write into etcd as text: names, owners, hosts,
 // values, causes.
 func TestWhatOthersWroteIsTextAndNothingElse(t *testing.T) {
+	t.Parallel()
 	const evil = `<script>document.title="owned"</script><img src=x onerror="document.title='owned'"><b id=owned>`
 	s := newSite(t, ui.Options{Token: "KEY"})
 	owner := s.session(evil)
@@ -42,6 +43,7 @@ func TestWhatOthersWroteIsTextAndNothingElse(t *testing.T) {
 
 // The policy of the server, and not the care of the scripts alone.
 func TestTheBrowserRefusesWhatThePolicyForbids(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, ui.Options{})
 	b := open(t, s.url(), "/", look{})
 	b.says("#link", "live")

@@ -17,6 +17,7 @@ func (b *tab) focused(selector string) {
 }
 
 func TestItCanBeUsedWithTheKeyboardAlone(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, ui.Options{})
 	ann := s.session("ann")
 	for i := range 30 {
@@ -67,6 +68,7 @@ func TestItCanBeUsedWithTheKeyboardAlone(t *testing.T) {
 }
 
 func TestTheTabKeyReachesEveryControl(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, ui.Options{})
 	s.holds(s.session("ann"), "a")
 	b := open(t, s.url(), "/", look{})
@@ -84,6 +86,7 @@ func TestTheTabKeyReachesEveryControl(t *testing.T) {
 }
 
 func TestFilterAndKindsPickQueues(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, ui.Options{})
 	ann, bob := s.session("ann"), s.session("bob")
 	s.holds(ann, "reports/daily")
@@ -122,6 +125,7 @@ func TestFilterAndKindsPickQueues(t *testing.T) {
 }
 
 func TestAPausedPageStandsStillAndGoesOnWithWhatItMissed(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, ui.Options{})
 	ann := s.session("ann")
 	s.holds(ann, "a")

@@ -2,18 +2,22 @@ package browser
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
-// startWithin is how long Chromium may take to start, on a machine that is busy.
-const startWithin = 2 * time.Minute
+// sideBySide is how many tests run at a time. Each has tabs in a browser context and a cluster
+// of its own, and most wait for what the page does in seconds.
+const sideBySide = "8"
 
 // chromium is started once for all tests.
 var chromium struct {
@@ -21,15 +25,21 @@ var chromium struct {
 	ctx     context.Context
 	cancel  func()
 	err     error
-	skipped bool
+	skipped atomic.Bool
 }
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", sideBySide) // it is there, and takes a number
+	}
 	code := m.Run()
 	if chromium.cancel != nil {
 		chromium.cancel()
 	}
-	if chromium.skipped {
+	if chromium.skipped.Load() {
 		const line = "SKIPPED: the page was not tested by test/browser: Chromium is not installed"
 		fmt.Fprintln(os.Stderr, line)
 		note(os.Getenv("PAWL_SKIPPED"), line)
@@ -68,7 +78,7 @@ func browser(t *testing.T) context.Context {
 		if os.Getenv("PAWL_REQUIRE_CHROMIUM") != "" {
 			t.Fatal("Chromium is not installed, and PAWL_REQUIRE_CHROMIUM is set")
 		}
-		chromium.skipped = true
+		chromium.skipped.Store(true)
 		t.Skip("Chromium is not installed")
 	}
 	chromium.once.Do(func() { launch(path) })
@@ -82,7 +92,7 @@ func browser(t *testing.T) context.Context {
 // that speaks to the world by itself.
 func launch(path string) {
 	flags := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path), chromedp.WSURLReadTimeout(startWithin),
+		chromedp.ExecPath(path), chromedp.WSURLReadTimeout(lane.Hang),
 		chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true),
 		chromedp.Flag("disable-sync", true), chromedp.Flag("force-color-profile", "srgb"),

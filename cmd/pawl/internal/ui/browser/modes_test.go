@@ -61,6 +61,7 @@ func list(rows []string) string {
 }
 
 func TestReadersAreShownTogetherAndBreakingOneFreesOnlyIt(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, ui.Options{Token: "KEY", By: "carol@desk"})
 	ann, bob, cat := s.reads(s.session("ann"), "docs"), s.reads(s.session("bob"), "docs"), s.reads(s.session("cat"), "docs")
 	writer := s.waits(s.session("dan"), "docs")
@@ -102,6 +103,7 @@ func TestReadersAreShownTogetherAndBreakingOneFreesOnlyIt(t *testing.T) {
 }
 
 func TestAReaderThatWaitsIsMarked(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, ui.Options{})
 	s.holds(s.session("ann"), "docs")
 	ctx, cancel := context.WithCancel(context.Background())
@@ -116,6 +118,7 @@ func TestAReaderThatWaitsIsMarked(t *testing.T) {
 }
 
 func TestSlotsAreNumberedAndOneIsBrokenByItsNumber(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, ui.Options{Token: "KEY"})
 	ann, bob := s.permit(s.session("ann"), "gpu", 3), s.permit(s.session("bob"), "gpu", 3)
 	b := open(t, s.url(), "/#key=KEY", look{})
@@ -162,6 +165,7 @@ func TestSlotsAreNumberedAndOneIsBrokenByItsNumber(t *testing.T) {
 }
 
 func TestASetIsShownWithItsOtherNamesAndBrokenAsAWhole(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, ui.Options{Token: "KEY"})
 	h := s.set(s.session("ann"), lock.Exclusive("a"), lock.Exclusive("b"), lock.Shared("c"))
 	other := s.reads(s.session("bob"), "c")

@@ -11,6 +11,7 @@ import (
 )
 
 func TestItShowsWhatHappensWhileItHappens(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, ui.Options{})
 	ann, bob := s.session("ann"), s.session("bob")
 	early := s.holds(ann, "before")

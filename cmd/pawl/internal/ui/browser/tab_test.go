@@ -18,6 +18,8 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
 // A tab is a page in a browser that has seen nothing before.
@@ -74,7 +76,7 @@ func openIn(t *testing.T, ctx context.Context, cancel func(), base, path string,
 		scheme = "dark"
 	}
 	media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}
-	opening, done := context.WithTimeout(ctx, time.Minute)
+	opening, done := context.WithTimeout(ctx, lane.Hang)
 	defer done()
 	require.NoError(t, chromedp.Do(opening, calls(network.Enable, network.EnableParams{}), calls(log.Enable, cdp.Empty{}), calls(runtime.Enable, cdp.Empty{}),
 		chromedp.EmulateViewport(l.width, l.height, chromedp.EmulateScale(max(1, l.scale))),
@@ -108,7 +110,7 @@ func (b *tab) hear(event any) {
 func (b *tab) sees(expression string, args ...any) {
 	b.Helper()
 	expression = fmt.Sprintf(expression, args...)
-	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(b.ctx, lane.Hang)
 	defer cancel()
 	for {
 		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))

@@ -30,6 +30,7 @@ func streams(tabs []*tab) (n int) {
 }
 
 func TestMoreTabsThanABrowserHasConnectionsAreAllLive(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, ui.Options{})
 	ann := s.session("ann")
 	s.holds(ann, "a")
@@ -61,6 +62,7 @@ func TestMoreTabsThanABrowserHasConnectionsAreAllLive(t *testing.T) {
 }
 
 func TestTabsThatShareAStreamLearnOfARestartAndOfAFailure(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, ui.Options{})
 	ann := s.session("ann")
 	s.holds(ann, "a")
@@ -90,6 +92,7 @@ func TestTabsThatShareAStreamLearnOfARestartAndOfAFailure(t *testing.T) {
 }
 
 func TestAPausedTabLeavesTheOthersTheirStream(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, ui.Options{})
 	ann := s.session("ann")
 	first := open(t, s.url(), "/", look{})
