@@ -39,7 +39,7 @@ func TestAScriptIsSentTermWhenItsLockIsLost(t *testing.T) {
 func TestWhatTheTerminalSendsToAScriptDoesNotEndItsLock(t *testing.T) {
 	t.Parallel()
 	s := etcdtest.Start(t)
-	p := beginWith(t, s.Addr(), "bash", "-c", `exec 9< <(exec pawl lock --pid $$ rest); read -r -u 9 line || exit 1; echo $!; while :; do sleep 0.05; done`)
+	p := beginWith(t, s.Addr(), "bash", "-c", `exec 9< <(exec pawl lock --ttl 9 --pid $$ rest); read -r -u 9 line || exit 1; echo $!; while :; do sleep 0.05; done`)
 	pawl := pid(t, p.lines())
 	for _, sig := range []unix.Signal{unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} { // a script may handle these, and go on
 		require.NoError(t, unix.Kill(pawl, sig))

@@ -37,7 +37,7 @@ func TestAProgramOfAnotherUserIsWarnedOfAndKeepsItsLock(t *testing.T) {
 	}
 	out := filepath.Join(dir, "out")
 
-	p := beginAs(t, nobody, s.Addr(), pawl, "lock", "--ttl", "3", "n", "--", worker, out)
+	p := beginAs(t, nobody, s.Addr(), pawl, "lock", "--ttl", "9", "n", "--", worker, out)
 	var id int
 	_, err = fmt.Sscanf(next(t, p.lines()), "works %d", &id)
 	require.NoError(t, err)

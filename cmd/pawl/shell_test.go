@@ -254,29 +254,27 @@ func busy(t *testing.T, s *etcdtest.Server, name string) bool {
 	return false
 }
 
-// staysBusy checks that a lock with a TTL of 3 s is renewed from now on: its first key outlives
-// a key whose lease has that TTL, is granted now and is not renewed.
+// staysBusy waits until the lease of a lock's first key has been renewed twice from now on. The
+// locks that it is asked about have a TTL of 9 s, so that a machine with much to do renews in time.
 func staysBusy(t *testing.T, s *etcdtest.Server, name string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
 	defer cancel()
-	kv := pb.NewKVClient(s.Conn(t))
-	first := func() string {
-		r, err := kv.Range(ctx, &pb.RangeRequest{Key: []byte(name + "/"), RangeEnd: []byte(name + "0"), Limit: 1, SortTarget: pb.RangeRequest_CREATE})
+	r, err := pb.NewKVClient(s.Conn(t)).Range(ctx, &pb.RangeRequest{Key: []byte(name + "/"), RangeEnd: []byte(name + "0"), Limit: 1, SortTarget: pb.RangeRequest_CREATE})
+	require.NoError(t, err)
+	require.NotEmpty(t, r.Kvs, "the lock is free while its command is there")
+	leases := pb.NewLeaseClient(s.Conn(t))
+	left, renewed := int64(1<<62), 0
+	for renewed < 2 {
+		l, err := leases.LeaseTimeToLive(ctx, &pb.LeaseTimeToLiveRequest{ID: r.Kvs[0].Lease, Keys: true})
 		require.NoError(t, err)
-		require.NotEmpty(t, r.Kvs, "the lock is free while its command is there")
-		return string(r.Kvs[0].Key)
+		require.Contains(t, l.Keys, r.Kvs[0].Key, "the lock was lost while its command is there")
+		if l.TTL > left {
+			renewed++
+		}
+		left = l.TTL
+		time.Sleep(20 * time.Millisecond) // between two looks
 	}
-	held := first()
-	lease, err := pb.NewLeaseClient(s.Conn(t)).LeaseGrant(ctx, &pb.LeaseGrantRequest{TTL: 3})
-	require.NoError(t, err)
-	_, err = kv.Put(ctx, &pb.PutRequest{Key: []byte("unrenewed"), Lease: lease.ID})
-	require.NoError(t, err)
-	eventually(t, func() bool {
-		r, err := kv.Range(ctx, &pb.RangeRequest{Key: []byte("unrenewed")})
-		return err == nil && len(r.Kvs) == 0
-	}, "a lease that nobody renews does not expire")
-	require.Equal(t, held, first(), "the lock was lost while its command is there")
 }
 
 // nobodyWorks checks that no worker of the shell works at a moment when the lock is

@@ -17,7 +17,7 @@ import (
 
 func TestACommandCanBePipedIntoAPager(t *testing.T) {
 	t.Parallel()
-	for _, pawl := range []string{"pawl lock --ttl 3 pipe", "pawl elect --ttl 3 pipe me"} {
+	for _, pawl := range []string{"pawl lock --ttl 9 pipe", "pawl elect --ttl 9 pipe me"} {
 		t.Run(strings.Fields(pawl)[1], func(t *testing.T) {
 			t.Parallel()
 			s := startShell(t)
@@ -46,7 +46,7 @@ func TestACommandReadsTheTerminalBesideAPipe(t *testing.T) {
 func TestACommandInTheBackgroundComesToTheForeground(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)
-	s.types(`pawl lock --ttl 3 bg -- sh -c 'echo $$ >command; exec pager' &`)
+	s.types(`pawl lock --ttl 9 bg -- sh -c 'echo $$ >command; exec pager' &`)
 	command, err := strconv.Atoi(s.file("command"))
 	require.NoError(t, err)
 	eventually(t, func() bool { return processState(command) == 'T' }, "it is not stopped for setting the terminal in the background")
@@ -126,7 +126,7 @@ func TestCtrlBackslashReachesTheCommand(t *testing.T) {
 func TestAStoppedJobKeepsItsLockUntilItGoesOn(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)
-	s.types(`pawl lock --ttl 3 stop -- worker a.beat`)
+	s.types(`pawl lock --ttl 9 stop -- worker a.beat`)
 	s.sees("works ")
 	s.press(ctrlZ)
 	s.sees("Stopped")
@@ -228,7 +228,7 @@ func TestClosingTheTerminalEndsTheCommand(t *testing.T) {
 func TestNohupKeepsTheCommandWhenTheTerminalIsClosed(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)
-	s.types(`nohup pawl lock --ttl 3 nohup -- worker a.beat >/dev/null 2>&1 &`)
+	s.types(`nohup pawl lock --ttl 9 nohup -- worker a.beat >/dev/null 2>&1 &`)
 	s.file("a.beat")
 	require.NoError(t, s.tty.Close())
 	eventually(t, func() bool { return len(s.marked("bash")) == 0 }, "the shell does not end")
