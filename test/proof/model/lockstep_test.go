@@ -789,9 +789,7 @@ func TestTheProductionStateAndTheModelSayTheSameInEveryInterleaving(t *testing.T
 		{"permits of two slots", lockstep{c: Config{Clients: limited(2, 2)}}, 24_177},
 	} {
 		t.Run(walk.name, func(t *testing.T) {
-			if limit := bound(); walk.pairs > limit {
-				t.Skipf("%d pairs, of at most %d here", walk.pairs, limit)
-			}
+			fits(t, walk.pairs)
 			t.Parallel()
 			l := &walk.l
 			l.c.Exact, l.known = true, map[string]int32{}

@@ -1,17 +1,17 @@
 package model
 
 import (
-	"os"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
 // configurations are what is explored whole, with the number of states of each. The
-// larger ones are explored where PAWL_MODEL is all.
+// larger ones are explored in make proof alone.
 var configurations = []struct {
 	name   string
 	c      Config
@@ -50,9 +50,7 @@ var configurations = []struct {
 func TestEveryInterleavingIsSafe(t *testing.T) {
 	for _, conf := range configurations {
 		t.Run(conf.name, func(t *testing.T) {
-			if limit := bound(); conf.states > limit {
-				t.Skipf("%d states, of at most %d here", conf.states, limit)
-			}
+			fits(t, conf.states)
 			t.Parallel()
 			states, bad := Explore(conf.c)
 			require.Nil(t, bad)
@@ -61,15 +59,16 @@ func TestEveryInterleavingIsSafe(t *testing.T) {
 	}
 }
 
-// bound is how many states a configuration may have to be explored here.
-func bound() int {
-	switch {
-	case os.Getenv("PAWL_MODEL") == "all":
-		return 1 << 30
-	case testing.Short() || racedetector.On: // nothing here runs beside anything else
-		return 100_000
+// everyday is how many states a configuration may have to be explored outside of the proof. Each
+// kind of acquisition, of a loss and of a batch has a configuration below it, for the model
+// and for the lockstep.
+const everyday = 110_000
+
+// fits skips a configuration that has too many states for the lane.
+func fits(t *testing.T, states int) {
+	if states > everyday {
+		lane.OnlyProof(t, fmt.Sprintf("%d states; those with at most %d run everywhere", states, everyday))
 	}
-	return 600_000
 }
 
 func TestEachRuleIsNeeded(t *testing.T) {

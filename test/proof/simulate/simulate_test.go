@@ -6,13 +6,15 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
 func TestMain(m *testing.M) {
@@ -35,7 +37,6 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 
 // simulate runs n scenarios from seed first on, on all cores.
 func simulate(t *testing.T, first, n uint64, kinds []string, start func(*testing.T, *scenario) server) {
-	began := time.Now()
 	var next, ran atomic.Uint64
 	t.Run("group", func(t *testing.T) {
 		for range runtime.GOMAXPROCS(0) {
@@ -48,7 +49,7 @@ func simulate(t *testing.T, first, n uint64, kinds []string, start func(*testing
 			})
 		}
 	})
-	t.Logf("%d scenarios in %v", ran.Load(), time.Since(began).Round(time.Millisecond))
+	t.Logf("%d scenarios from seed %d on", ran.Load(), first)
 }
 
 func runOne(t *testing.T, plan Plan, start func(*testing.T, *scenario) server) {
@@ -56,31 +57,28 @@ func runOne(t *testing.T, plan Plan, start func(*testing.T, *scenario) server) {
 		fmt.Print(plan)
 	}
 	if report := Run(t, plan, start); report != "" {
-		t.Errorf("%v\n%s\nagain with PAWL_SEED=%d", plan, report, plan.Seed)
+		test, _, _ := strings.Cut(t.Name(), "/")
+		t.Errorf("%v\n%s\nagain with: PAWL_SEED=%d go test -count=1 -v -run '^%s$' ./test/proof/simulate", plan, report, plan.Seed, test)
 	}
 }
 
 func TestRandomFaultsOnTheClusterInMemory(t *testing.T) {
-	run(t, 200, 9, fakeKinds, OnFake)
+	run(t, lane.Of[uint64](72, 9000), 9, fakeKinds, OnFake)
 }
 
-// run runs the one scenario that is asked for; or so many tenths of as many as
-// are; or a few.
-func run(t *testing.T, few, tenths uint64, kinds []string, start func(*testing.T, *scenario) server) {
+// run runs the one scenario that PAWL_SEED asks for; or so many tenths of as many as
+// PAWL_SIMULATE says; or as many as the lane has.
+func run(t *testing.T, n, tenths uint64, kinds []string, start func(*testing.T, *scenario) server) {
 	if os.Getenv("PAWL_SEED") != "" {
 		runOne(t, Make(number(t, "PAWL_SEED", 0), kinds), start)
 		return
 	}
-	if testing.Short() {
-		few /= 4
+	if asked := number(t, "PAWL_SIMULATE", 0) * tenths / 10; asked > 0 {
+		n = asked
+	} else {
+		n = max(n/slower, 3)
 	}
-	few = max(few/slower, 3)
-	n := number(t, "PAWL_SIMULATE", 0) * tenths / 10
-	first := number(t, "PAWL_FIRST_SEED", 1)
-	if n == 0 {
-		n = few
-	}
-	simulate(t, first, n, kinds, start)
+	simulate(t, number(t, "PAWL_FIRST_SEED", 1), n, kinds, start)
 }
 
 func TestASeedDecidesItsFaults(t *testing.T) {
@@ -90,5 +88,5 @@ func TestASeedDecidesItsFaults(t *testing.T) {
 }
 
 func TestRandomFaultsOnARealServer(t *testing.T) {
-	run(t, 20, 1, soloKinds, OnSolo)
+	run(t, lane.Of[uint64](8, 1000), 1, soloKinds, OnSolo)
 }
