@@ -772,6 +772,7 @@ func TestTheProductionStateAndTheModelSayTheSameInEveryInterleaving(t *testing.T
 		{"with a delay", lockstep{c: Config{Clients: swapped}, delay: true}, 142_163},
 		{"locks with a delay", lockstep{c: Config{Clients: alike(2, lock), Deletes: 1}, delay: true}, 13_559},
 		{"elections", lockstep{c: Config{Clients: alike(2, lock), Deletes: 1, Losses: 1, NoHandoffs: true}, rewrites: true}, 105_335},
+		{"elections, no key deleted", lockstep{c: Config{Clients: alike(2, lock), NoHandoffs: true}, rewrites: true}, 34_683},
 		{"three locks", lockstep{c: Config{Clients: alike(3, lock)}}, 1_152_252},
 		{"two sets, their keys deleted", lockstep{c: Config{Clients: alike(2, both), Deletes: 1, Losses: 1}}, 66_571},
 		{"a set and a lock", lockstep{c: Config{Clients: each(both, second), Deletes: 1, Losses: 1}}, 38_149},
