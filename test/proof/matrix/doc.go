@@ -13,20 +13,19 @@
 //  3. Writes under a guard: in the order of their revisions, their tokens never
 //     decrease.
 //  4. Every call is back within its context's end plus 100 ms, and what the
-//     machine itself was late.
+//     machine itself was late; in the proof alone, because a clock decides it.
 //  5. A session of 10 s lives through every fault of a single member, and
-//     through everything that is shorter than it. If it does not, and this process was
-//     itself late by 2 s or more, because the machine has too much to do, the cell shows
-//     nothing, and runs again, three times at most.
+//     through everything that is shorter than it; in the proof alone, and of a process
+//     that was scheduled: see fixture.survives.
 //  6. A loss that the oracle saw is noticed within the session's TTL.
 //  7. After the heal the lock can be taken, and when the clients have closed no
 //     key and no lease of theirs is left.
 //  8. No goroutine is left at the end.
 //
-// In go test a few cells run; all of them with PAWL_MATRIX=all, and one line of
-// the table with -run 'Matrix/secured/pause_the_leader'.
+// In go test each phase and each kind of fault runs once; in make proof (package lane) all
+// cells do. A cell that fails says the command that repeats it.
 //
 // The soak has processes of their own compete while the same faults strike at
-// random, for one round, or for as long as PAWL_SOAK says (1h), and writes what it
-// has come to into the page that PAWL_SOAK_PAGE names.
+// random, for one short round, in the proof for 90 s, or for as long as PAWL_SOAK says (1h), and
+// writes what it has come to into the page that PAWL_SOAK_PAGE names.
 package matrix

@@ -18,6 +18,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -38,7 +39,7 @@ const (
 	// patience bounds one call, and is shorter than most faults; recovery bounds
 	// all calls until one succeeds.
 	patience = 2 * time.Second
-	recovery = 60 * time.Second
+	recovery = lane.Hang
 )
 
 // fixture is what one cell has: a cluster that it shares with the other cells of
@@ -63,9 +64,6 @@ type fixture struct {
 	holding   *lock.Held
 	stop      chan struct{}
 	bg        sync.WaitGroup
-
-	last    bool // the cell does not run again
-	unclear bool // it has to: see survives
 }
 
 // person is a client with a number in the history.
@@ -161,13 +159,18 @@ func (p *person) record(kind history.Kind, name string, limit time.Duration, f f
 func (p *person) recordAll(kind history.Kind, names []string, limit time.Duration, f func(ctx context.Context, o *history.Op)) {
 	o := history.Op{Client: p.number, Kind: kind, Name: names[0], Call: p.w.rec.Now()}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	o.Limit = p.w.rec.Now() + limit
+	o.Limit = demanded(p.w.rec.Now() + limit)
 	f(ctx, &o)
 	o.Return = p.w.rec.Now()
 	cancel()
 	o.Slack = p.w.pulse.Between(o.Limit, o.Return)
 	p.w.add(o, names)
 }
+
+// demanded is the end of a call's context, for the history to check that the call was back by
+// then. That rests on a clock of this machine, so it is demanded in the proof alone, with what
+// the machine was late; in bubbles it is demanded always, and exactly.
+func demanded(end time.Duration) time.Duration { return lane.Of(0, end) }
 
 // add adds o to the history, as an operation on each of names.
 func (w *fixture) add(o history.Op, names []string) {

@@ -24,6 +24,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 	"github.com/pawl-locks/pawl/test/proof/history"
 )
@@ -41,10 +42,13 @@ const workers = 3
 // TestSoak has three processes take two names, one or both, shared or exclusive, and slots of a
 // semaphore, and lead one election, again and again, with a fault of the table in each round and
 // one of the processes stopped every few seconds, and checks each round's history, and what is
-// left of it. It lasts for one round, or for PAWL_SOAK.
+// left of it. It lasts for one short round, in the proof for 90 s, or for PAWL_SOAK.
 func TestSoak(t *testing.T) {
+	t.Parallel()
+	lasts := lasting(t, soakEnv, lane.Of(0, 90*time.Second))
 	s := newSoak(t)
-	if s.run(t, lasting(t, soakEnv)); t.Failed() {
+	s.brief = lasts == 0
+	if s.run(t, lasts); t.Failed() {
 		return
 	}
 	t.Log("\n" + s.sum.String())
@@ -53,14 +57,15 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// lasting is for how long a variable of the environment says that a soak lasts; 0: for one round.
-func lasting(t *testing.T, variable string) time.Duration {
+// lasting is for how long a variable of the environment says that a soak lasts, or otherwise;
+// 0: for one round.
+func lasting(t *testing.T, variable string, otherwise time.Duration) time.Duration {
 	if testing.Short() {
 		t.Skip("real clusters")
 	}
 	text := os.Getenv(variable)
 	if text == "" {
-		return 0
+		return otherwise
 	}
 	lasts, err := time.ParseDuration(text)
 	require.NoError(t, err, variable)
@@ -81,6 +86,7 @@ type soak struct {
 	faults []fault // those that a cluster without TLS and users can have
 	left   []fault // of them, until each has had its turn
 	full   full
+	brief  bool // the round is as short as can be
 	crew   []*process
 	sum    summary
 }
@@ -98,7 +104,7 @@ func newSoak(t *testing.T) *soak {
 		_, err := fmt.Sscan(text, &seed)
 		require.NoError(t, err, soakSeedEnv)
 	}
-	t.Logf("%s=%d", soakSeedEnv, seed)
+	t.Logf("again with: %s=%d go test -count=1 -v -run '^%s$' ./test/proof/matrix", soakSeedEnv, seed, t.Name())
 	s := &soak{rand: rand.New(rand.NewPCG(seed, 0)), sum: newSummary(seed)}
 	o := quota
 	o.StallableDisk = true
@@ -183,6 +189,9 @@ func (s *soak) round(t *testing.T) {
 	if f.lasts == 0 {
 		f.lasts = time.Second + time.Duration(s.rand.Int64N(int64(6*time.Second)))
 	}
+	if s.brief {
+		f.lasts = min(f.lasts, time.Second)
+	}
 	w := &fixture{c: s.c, fault: f, name: fmt.Sprintf("round-%d", s.sum.Rounds), rec: history.NewRecorder(history.Clock), spares: true, struck: map[string]int{}}
 	w.targets = w.name
 	defer func() {
@@ -199,6 +208,9 @@ func (s *soak) round(t *testing.T) {
 	w.seen = seen
 	store := newSets(t)
 	ttl := []time.Duration{3, 5, 10}[s.rand.IntN(3)] * time.Second
+	if s.brief {
+		ttl = 3 * time.Second
+	}
 	for _, p := range s.crew {
 		require.NoError(t, p.orders.Encode(order{w.name, ttl, store.server.URL, s.full}))
 	}
@@ -215,6 +227,9 @@ func (s *soak) round(t *testing.T) {
 	pause, before, after := ttl/2, 2*time.Second, 4*time.Second
 	if s.full == hundreds { // the sessions of all whose process is stopped end, and others go on with what they had
 		pause, before, after = ttl, 8*time.Second, 8*time.Second
+	}
+	if s.brief {
+		before, after = time.Second, time.Second
 	}
 	going.Go(func() { s.pauses(ended, store, pause, ttl) }) // ends after ended
 	time.Sleep(before)

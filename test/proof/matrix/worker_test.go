@@ -336,7 +336,7 @@ func (c *client) record(kind history.Kind, token fencing.Token, limit time.Durat
 func (c *client) recordOf(wants []want, kind history.Kind, token fencing.Token, limit time.Duration, f func(ctx context.Context, o *history.Op)) {
 	o := history.Op{Client: c.number, Kind: kind, Token: int64(token), Call: c.w.rec.Now()}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	o.Limit = o.Call + limit
+	o.Limit = demanded(o.Call + limit)
 	f(ctx, &o)
 	o.Return = c.w.rec.Now()
 	cancel()
