@@ -36,11 +36,13 @@ fuzz: ## each fuzz target of the workspace for LONG
 bench: ## the benchmarks of the workspace, ten times each, for benchstat
 	go test -run '^$$' -bench . -benchmem -count=10 work
 
-proof: ## the whole model, every cell of the matrix, a soak, 10,000 random scenarios from a new seed: about half an hour
-	PAWL_MODEL=all PAWL_SIMULATE=10000 PAWL_FIRST_SEED=$$(date +%s) go test -count=1 -p 2 -timeout 45m -v ./test/proof/model ./test/proof/simulate
-	go test -count=1 ./test/proof/history
-	PAWL_SOAK=90s go test -count=1 -timeout 15m -v -run TestSoak ./test/proof/matrix
-	PAWL_MATRIX=all go test -count=1 -timeout 40m -parallel 10 -run TestMatrix ./test/proof/matrix
+SEED = $(shell date +%s)
+
+proof: ## every test whole: all of the model, every cell, 10,000 random scenarios from SEED on, a soak, all planted faults: about 40 minutes
+	PAWL_PROOF=1 PAWL_FIRST_SEED=$(SEED) go test -count=1 -p 2 -timeout 45m $$(go list work | grep -v test/proof/matrix)
+	PAWL_PROOF=1 go test -count=1 -timeout 15m -v -skip TestMatrix ./test/proof/matrix
+	PAWL_PROOF=1 go test -count=1 -timeout 40m -parallel 10 -run TestMatrix ./test/proof/matrix
+	go run ./test/proof/mutants
 
 soak: ## an hour of faults and pauses; then the fleets, 20,000 random scenarios, the library's tests twenty times with the race detector
 	PAWL_SOAK=1h PAWL_SOAK_PAGE=$(CURDIR)/docs/results/reliability.md go test -count=1 -timeout 90m -v -run TestSoak ./test/proof/matrix

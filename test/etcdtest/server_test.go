@@ -38,6 +38,7 @@ func TestServerIsReadyWithinASecond(t *testing.T) {
 }
 
 func TestRestartKeepsAddressAndData(t *testing.T) {
+	t.Parallel()
 	s := Start(t)
 	before := s.Endpoints()
 	require.NoError(t, write(t, s, "k"))
@@ -52,6 +53,7 @@ func TestRestartKeepsAddressAndData(t *testing.T) {
 }
 
 func TestStopDoesNotWaitForOpenStreams(t *testing.T) {
+	t.Parallel()
 	s := Start(t)
 	w, err := pb.NewWatchClient(s.Conn(t)).Watch(t.Context())
 	require.NoError(t, err)
@@ -67,6 +69,7 @@ func TestStopDoesNotWaitForOpenStreams(t *testing.T) {
 }
 
 func TestManyServersAtOnceHavePortsOfTheirOwn(t *testing.T) {
+	t.Parallel()
 	seen := map[string]bool{}
 	for range 4 {
 		s := Start(t)
@@ -77,6 +80,7 @@ func TestManyServersAtOnceHavePortsOfTheirOwn(t *testing.T) {
 }
 
 func TestCountsAreTheServersOwn(t *testing.T) {
+	t.Parallel()
 	s := Start(t)
 	kv := pb.NewKVClient(s.Conn(t))
 	before, err := s.Counts()
@@ -94,6 +98,7 @@ func TestCountsAreTheServersOwn(t *testing.T) {
 }
 
 func TestTLSAsksForACertificateIfWanted(t *testing.T) {
+	t.Parallel()
 	s := StartWith(t, Options{TLS: true, ClientCerts: true})
 	require.NoError(t, write(t, s, "k"))
 	assert.Contains(t, s.Endpoints()[0], "https://127.0.0.1:")
@@ -101,6 +106,7 @@ func TestTLSAsksForACertificateIfWanted(t *testing.T) {
 }
 
 func TestAuthRefusesWhatAUserMayNotDo(t *testing.T) {
+	t.Parallel()
 	s := StartWith(t, Options{TokenTTL: 2 * time.Second})
 	s.AddUser(t, "ann", "secret", Access{Prefix: "a/", Read: true, Write: true})
 	s.EnableAuth(t, "rootsecret")
@@ -113,6 +119,7 @@ func TestAuthRefusesWhatAUserMayNotDo(t *testing.T) {
 }
 
 func TestQuotaRaisesNoSpace(t *testing.T) {
+	t.Parallel()
 	s := StartWith(t, Options{QuotaBytes: 64 << 10})
 	kv := pb.NewKVClient(s.Conn(t))
 	require.Eventually(t, func() bool {
@@ -122,6 +129,7 @@ func TestQuotaRaisesNoSpace(t *testing.T) {
 }
 
 func TestElectionTimeoutSetsTheShortestLease(t *testing.T) {
+	t.Parallel()
 	s := StartWith(t, Options{Heartbeat: 100 * time.Millisecond, ElectionTicks: 10, MaxTxnOps: 2})
 	g, err := pb.NewLeaseClient(s.Conn(t)).LeaseGrant(t.Context(), &pb.LeaseGrantRequest{TTL: 1})
 	require.NoError(t, err)
@@ -132,6 +140,7 @@ func TestElectionTimeoutSetsTheShortestLease(t *testing.T) {
 
 // New: a closed server's data and ports are given up, and it stays closed.
 func TestAServerWithoutATestLastsUntilItsClose(t *testing.T) {
+	t.Parallel()
 	t.Setenv("TMPDIR", t.TempDir())
 	s, err := New(Options{TLS: true})
 	require.NoError(t, err)

@@ -26,6 +26,7 @@ func TestMain(m *testing.M) {
 
 // A run writes down what happened: counts that the server made, for all three, and the plots.
 func TestARunCountsWhatEachSends(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	r, err := measure(t.Context(), flags{rounds: 2, short: true, only: "uncontended-8", data: t.TempDir()})
 	require.NoError(t, err)
@@ -48,6 +49,7 @@ func TestARunCountsWhatEachSends(t *testing.T) {
 // In a chain each acquires after the one before it released, and the server
 // counts no more than the budget for all of it.
 func TestAChainPassesTheLockOnInTurn(t *testing.T) {
+	t.Parallel()
 	r, err := measure(t.Context(), flags{rounds: 1, short: true, only: chainName(10, 0), data: t.TempDir()})
 	require.NoError(t, err)
 	for _, kit := range three {
@@ -65,6 +67,7 @@ func TestAChainPassesTheLockOnInTurn(t *testing.T) {
 
 // Waiters in processes of their own take their turns as one queue, for each name.
 func TestWaitersApartTakeTheirTurns(t *testing.T) {
+	t.Parallel()
 	r := &results{flags: flags{short: true}, got: map[string]map[string][][]figures{}}
 	e, err := startEtcd(t.Context(), t.TempDir(), 1)
 	require.NoError(t, err)

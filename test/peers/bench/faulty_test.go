@@ -13,6 +13,7 @@ import (
 // Behind a network, an acquisition and its release take two round trips with every kit. A request
 // that is sent to the server directly is not delayed.
 func TestANetworkDelaysEachRoundTrip(t *testing.T) {
+	t.Parallel()
 	const rtt = 20 * time.Millisecond
 	s := scenario{Name: "far", Task: "uncontended", Sizes: []int{2}, RTT: rtt, Span: 300 * time.Millisecond, TTL: longTTL, kits: five, turns: 1}
 	r := resultsOf(t, s)
@@ -25,6 +26,7 @@ func TestANetworkDelaysEachRoundTrip(t *testing.T) {
 
 // The intended failures happen in these runs, and everything else succeeds, alone and together.
 func TestFaultsAreMeasured(t *testing.T) {
+	t.Parallel()
 	for _, task := range []string{"one-name", "given-up", "lost-answers", "no-space"} {
 		s := scenario{Name: task, Task: task, Sizes: []int{40}, RTT: 2 * time.Millisecond, TTL: longTTL, kits: two, turns: 1}
 		r := resultsOf(t, s)

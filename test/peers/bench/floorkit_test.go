@@ -58,6 +58,7 @@ func (r recording) Txn(ctx context.Context, t *pb.TxnRequest, opts ...grpc.CallO
 // The floor is a bound because it sends what pawl sends: the same comparisons, operations and
 // values.
 func TestTheFloorSendsPawlsTransactions(t *testing.T) {
+	t.Parallel()
 	e, err := startEtcd(t.Context(), t.TempDir(), 1)
 	require.NoError(t, err)
 	defer e.stop()

@@ -15,6 +15,7 @@ import (
 
 // The server counts what each reader's acquisition needs, no matter who else holds.
 func TestAReaderBesideOthersIsCounted(t *testing.T) {
+	t.Parallel()
 	r, err := measure(t.Context(), flags{rounds: 1, short: true, only: "beside", data: t.TempDir()})
 	require.NoError(t, err)
 	for kit, want := range map[string][]string{ours: {"2 Txn"}, theirs: {"1 DeleteRange", "1 Range", "1 Txn"}} {
@@ -27,6 +28,7 @@ func TestAReaderBesideOthersIsCounted(t *testing.T) {
 
 // The CPU of pawld's process is counted for a lock through pawld, apart from the worker's.
 func TestTheDaemonsShareIsItsOwn(t *testing.T) {
+	t.Parallel()
 	r, err := measure(t.Context(), flags{rounds: 1, short: true, only: "served-1", data: t.TempDir()})
 	require.NoError(t, err)
 	for kit, through := range map[string]bool{ours: false, served: true, gatewayed: false} {

@@ -4,6 +4,7 @@
 //	go run ./test/proof/mutants              all of them
 //	go run ./test/proof/mutants term margin  those whose names contain one of the words
 //	go run ./test/proof/mutants -list        what there is
+//	go run ./test/proof/mutants -sample 5    five of them, others each day; -day says of which
 //	go run ./test/proof/mutants -o FILE      the table also to its section of FILE
 //
 // Nothing in the checkout is changed: the compiler is given other text for the
@@ -18,6 +19,8 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +33,8 @@ import (
 )
 
 func main() {
+	sampled := flag.Int("sample", 0, "run so many of them, those of the day, which change every day")
+	day := flag.String("day", time.Now().UTC().Format(time.DateOnly), "of the sample")
 	list := flag.Bool("list", false, "list the mutants and run nothing")
 	out := flag.String("o", "", "write the table to its section of this file too")
 	timeout := flag.Duration("timeout", 5*time.Minute, "for the tests of one package")
@@ -40,9 +45,16 @@ func main() {
 		os.Exit(1)
 	}
 	chosen, err := choose(flag.Args(), *out != "")
+	if *sampled > 0 && *out != "" {
+		err = errors.New("-o writes the whole table: leave out -sample")
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
+	}
+	if *sampled > 0 {
+		chosen = sample(chosen, *sampled, *day)
+		fmt.Printf("again with: go run ./test/proof/mutants -sample %d -day %s\n\n", *sampled, *day)
 	}
 	if *list {
 		for _, m := range chosen {
@@ -103,6 +115,16 @@ func choose(words []string, publish bool) ([]mutant, error) {
 	return slices.DeleteFunc(slices.Clone(mutants), func(m mutant) bool {
 		return !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(m.name, w) })
 	}), nil
+}
+
+// sample returns n of all, chosen by the day.
+func sample(all []mutant, n int, day string) []mutant {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(day))
+	r := rand.New(rand.NewPCG(h.Sum64(), 0))
+	all = slices.Clone(all)
+	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:min(n, len(all))]
 }
 
 // projectRoot is the folder of the workspace that all modules are in.
@@ -202,7 +224,7 @@ func goTests(root, overlay, pkg string, timeout time.Duration) suite {
 	run := func(ctx context.Context, args ...string) ([]byte, error) {
 		args = append([]string{"test", "-vet=off", "-short", "-count=1", "-timeout", timeout.String()}, args...)
 		cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
-		cmd.Dir = root
+		cmd.Dir, cmd.Env = root, append(os.Environ(), "PAWL_PROOF=") // what everybody runs has to notice
 		return cmd.CombinedOutput()
 	}
 	return suite{

@@ -61,6 +61,19 @@ func TestAWordThatNamesNoFaultIsAMistake(t *testing.T) {
 	assert.Len(t, every, len(mutants))
 }
 
+func TestADayHasItsSample(t *testing.T) {
+	names := func(day string) (all []string) {
+		for _, m := range sample(mutants, 5, day) {
+			all = append(all, m.name)
+		}
+		return all
+	}
+	assert.Len(t, names("2026-01-01"), 5)
+	assert.Equal(t, names("2026-01-01"), names("2026-01-01"))
+	assert.NotEqual(t, names("2026-01-01"), names("2026-01-02"))
+	assert.Len(t, sample(mutants, 10_000, "2026-01-01"), len(mutants))
+}
+
 func TestTheFirstFailureIsFound(t *testing.T) {
 	assert.Equal(t, "TestA/b", firstFailure("ok\n    --- FAIL: TestA/b (0.00s)\n--- FAIL: TestC (0s)\n"))
 	assert.Equal(t, "TestHangs", firstFailure("panic: test timed out after 1s\n\trunning tests:\n\t\tTestHangs (1s)\n"))
