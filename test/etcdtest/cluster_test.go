@@ -119,6 +119,7 @@ func TestAnIsolatedMemberIsReachedByClientsButNotByPeers(t *testing.T) {
 		"both ways": (*Member).Isolate, "inbound": (*Member).IsolateInbound, "outbound": (*Member).IsolateOutbound,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := quick(t, 3, ClusterOptions{})
 			m := c.Follower(t)
 			conn := through(t, m)

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 func TestARunCountsWhatEachSends(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r, err := measure(t.Context(), flags{rounds: 2, short: true, only: "uncontended-8", data: t.TempDir()})
+	r, err := measure(t.Context(), flags{rounds: 2, short: true, span: 200 * time.Millisecond, only: "uncontended-8", data: t.TempDir()})
 	require.NoError(t, err)
 	require.NoError(t, r.write(dir))
 	for kit, want := range map[string]string{lone: "2 Txn", theirs: "1 DeleteRange, 1 Txn", bare: "2 Txn"} {

@@ -60,6 +60,7 @@ func play(main func() error) error {
 type flags struct {
 	rounds  int
 	short   bool
+	span    time.Duration // of one turn of each scenario; 0: as long and as many as it has
 	only    string
 	data    string
 	out     string
@@ -102,6 +103,11 @@ func bench() error {
 // measure runs all rounds.
 func measure(ctx context.Context, f flags) (*results, error) {
 	chosen := slices.DeleteFunc(scenarios(f.short), func(s scenario) bool { return !strings.Contains(s.Name, f.only) })
+	for i := range chosen {
+		if f.span > 0 {
+			chosen[i].Span, chosen[i].turns = min(f.span, chosen[i].Span), 1
+		}
+	}
 	if len(chosen) == 0 {
 		return nil, fmt.Errorf("-only %s: no scenario is called like that", f.only)
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,7 +17,7 @@ import (
 // The server counts what each reader's acquisition needs, no matter who else holds.
 func TestAReaderBesideOthersIsCounted(t *testing.T) {
 	t.Parallel()
-	r, err := measure(t.Context(), flags{rounds: 1, short: true, only: "beside", data: t.TempDir()})
+	r, err := measure(t.Context(), flags{rounds: 1, short: true, span: 200 * time.Millisecond, only: "beside", data: t.TempDir()})
 	require.NoError(t, err)
 	for kit, want := range map[string][]string{ours: {"2 Txn"}, theirs: {"1 DeleteRange", "1 Range", "1 Txn"}} {
 		// Beside them a first renewal may fall into the time that is counted.
@@ -29,7 +30,7 @@ func TestAReaderBesideOthersIsCounted(t *testing.T) {
 // The CPU of pawld's process is counted for a lock through pawld, apart from the worker's.
 func TestTheDaemonsShareIsItsOwn(t *testing.T) {
 	t.Parallel()
-	r, err := measure(t.Context(), flags{rounds: 1, short: true, only: "served-1", data: t.TempDir()})
+	r, err := measure(t.Context(), flags{rounds: 1, short: true, span: 200 * time.Millisecond, only: "served-1", data: t.TempDir()})
 	require.NoError(t, err)
 	for kit, through := range map[string]bool{ours: false, served: true, gatewayed: false} {
 		f := r.of("served-1", kit, 1)[0]
