@@ -22,7 +22,7 @@
 //     key and no lease of theirs is left.
 //  8. No goroutine is left at the end.
 //
-// In go test each phase and each kind of fault runs once; in make proof (package lane) all
+// In go test each phase runs once, each with another fault; in make proof (package lane) all
 // cells do. A cell that fails says the command that repeats it.
 //
 // The soak has processes of their own compete while the same faults strike at

@@ -37,7 +37,7 @@ const target = 100_000
 func TestFullRate(t *testing.T) {
 	lasts := lasting(t, fullRateEnv, 0)
 	if lasts == 0 {
-		lane.OnlyProof(t, "TestSoak has a round of the same workers, and fewer")
+		lane.OnlyProof(t, "TestSoak has a round of fewer workers, who do not share sessions")
 	}
 	s := newSoak(t)
 	if s.full = hundreds; lasts == 0 {

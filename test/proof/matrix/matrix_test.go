@@ -15,8 +15,8 @@ import (
 	"github.com/pawl-locks/pawl/test/proof/history"
 )
 
-// everyday are the cells that run in go test: each phase once, and each kind of fault once, half of
-// them on a cluster of either access.
+// everyday are the cells that run in go test: each phase once, each with another fault, half of
+// them on a cluster of either access. The other faults strike in the proof alone.
 var everyday = map[string]map[string]string{
 	"plain": {
 		"grant":        "kill a follower",
