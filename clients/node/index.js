@@ -6,6 +6,8 @@
 
 const http = require('http');
 const https = require('https');
+const fs = require('fs');
+const { EventEmitter } = require('events');
 const { randomBytes } = require('crypto');
 
 /** A call that was refused, or that pawld or etcd does not answer: code says which. */
@@ -38,13 +40,91 @@ const AGAIN = ['unavailable', 'resource_exhausted'];
 
 const newId = () => randomBytes(16).toString('hex');
 const modesOf = (alone, shared) => [...alone.map(() => 'EXCLUSIVE'), ...shared.map(() => 'SHARED')];
-const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+const closed = () => new PawldError('closed', 'the session is closed');
+const notPawld = (why) => new PawldError('unimplemented', `what answers is not pawld: ${why}`);
 
 /** now reads both clocks, in milliseconds. */
 const now = () => ({ steady: Number(process.hrtime.bigint() / 1000n) / 1000, wall: Date.now() });
 
 /** since is the larger of what they show to have passed. */
 const since = (later, earlier) => Math.max(later.steady - earlier.steady, later.wall - earlier.wall);
+
+/** Wait is what one caller waits for: a pause, or a request. end ends it, and rejects it with e. */
+class Wait {
+  #error = null;
+  #stop = null;
+
+  end(e) {
+    this.#error = e;
+    if (this.#stop) this.#stop(e);
+  }
+
+  /** run gives start's result. start gets resolve and reject, and returns how it is stopped. */
+  run(start) {
+    return new Promise((resolve, reject) => {
+      if (this.#error) {
+        reject(this.#error);
+        return;
+      }
+      const ended = (f) => (x) => {
+        this.#stop = null;
+        f(x);
+      };
+      const stop = start(ended(resolve), ended(reject));
+      this.#stop = (e) => {
+        this.#stop = null;
+        reject(e);
+        stop(e);
+      };
+    });
+  }
+
+  pause(ms) {
+    return this.run((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      return () => clearTimeout(timer);
+    });
+  }
+}
+
+const REFUSED_BY_TLS = /^ERR_(SSL_.*ALERT|TLS_CERT)|CERT|SELF_SIGNED|UNABLE_TO_(GET_ISSUER|VERIFY)|HOSTNAME_MISMATCH/;
+
+/** failure is what a call failed with: unavailable, unless a call again would fail, too. */
+function failure(e, { socket, url }) {
+  const code = e.code || '';
+  const at = url || socket;
+  if (code === 'EACCES' || code === 'EPERM') return new PawldError('permission_denied', `${at}: ${e.message}`);
+  if (REFUSED_BY_TLS.test(code)) return new PawldError('unauthenticated', `the certificate of pawld, or this one, is not accepted: ${e.message}`);
+  if (/^(HPE_|EPROTO|ERR_SSL_)/.test(code) && code !== 'HPE_INVALID_EOF_STATE') return notPawld(e.message);
+  if (code === 'ENOTFOUND') return new PawldError('invalid_argument', `host is not known: ${e.message}`);
+  if (['EINVAL', 'ENAMETOOLONG', 'ENOTDIR', 'ELOOP', 'ENOTSOCK', 'EPROTOTYPE'].includes(code) || /^ERR_INVALID/.test(code)) return new PawldError('invalid_argument', `${at}: ${e.message}`);
+  if (code === 'ECONNREFUSED' && !url) {
+    const found = fs.statSync(socket, { throwIfNoEntry: false });
+    if (found && !found.isSocket()) return new PawldError('invalid_argument', `${socket} is not a socket`);
+  }
+  return new PawldError('unavailable', `pawld does not answer: ${e.message}`);
+}
+
+/** checked is the answer, if it has the form of method's. */
+function checked(method, answer) {
+  const want = (ok, what) => {
+    if (!ok) throw notPawld(`its answer to ${method} is malformed: ${what}`);
+  };
+  const isLock = (l) => {
+    want(l && typeof l === 'object' && typeof l.requestId === 'string', 'a lock');
+    if (l.state !== 'HELD') return;
+    want(/^-?\d+$/.test(String(l.token)), 'token');
+    want(Array.isArray(l.keys), 'keys');
+    want(Number.isFinite(Number(l.validForMs || 0)), 'validForMs');
+  };
+  want(answer && typeof answer === 'object' && !Array.isArray(answer), 'no object');
+  if (method === 'Acquire') want(['HELD', 'BUSY', 'WAITING', 'LOST'].includes(answer.state), 'state');
+  if (method === 'Confirm' || method === 'Proclaim' || answer.state === 'HELD' || answer.state === 'LOST') isLock(answer.lock);
+  for (const list of ['locks', 'results']) want(answer[list] === undefined || Array.isArray(answer[list]), list);
+  for (const l of answer.locks || []) isLock(l);
+  for (const r of answer.results || []) want(r && typeof r === 'object', 'a result');
+  return answer;
+}
 
 /** One acquisition of a lock or of several at once, or one term of an election. */
 class Lock {
@@ -107,7 +187,7 @@ class Lock {
     const ended = this.held() ? '' : this.#ended;
     this._end('released'); // before anything is sent
     if (this.#lost) {
-      if (this.names.length > 1) await this.#session._free(this.id); // what is left of it
+      if (this.names.length > 1) await this.#session._giveUp(this.id); // what is left of it
       throw new LockLost(this.name, this.#lost);
     }
     const result = await this.#session._release(this);
@@ -133,6 +213,11 @@ class Lock {
     if (!this.#ended) this.#ended = why;
   }
 
+  /** _left is for how many milliseconds it is believed in, if nothing extends it. */
+  _left() {
+    return this.held() ? this.#valid - since(now(), this.#sent) : 0;
+  }
+
   /** _released reports whether its release has begun. */
   _released() {
     return this.#ended === 'released';
@@ -150,9 +235,10 @@ class Lock {
   }
 }
 
-/** What a process's locks hang on: it renews them. */
-class Session {
+/** What a process's locks hang on: it renews them. It emits unavailable when pawld is called again, and available when it answers again. */
+class Session extends EventEmitter {
   constructor({ socket = '/run/pawl/pawld.sock', url, token = '', tls = {}, ttl = 10000, owner = '', bind = false } = {}) {
+    super();
     if (/[^!-~]/.test(token)) {
       throw new PawldError('invalid_argument', "token has a space, a line's end or another character that no token has: strip what a file has around it");
     }
@@ -162,7 +248,11 @@ class Session {
     this._owner = owner;
     this._bind = bind;
     this._locks = new Map();
-    this._asked = new Set(); // being acquired
+    this._asked = new Map(); // being acquired
+    this._waits = new Set(); // that close ends
+    this._unwanted = new Map(); // to be released; until when that is of use
+    this._freeing = false;
+    this._away = ''; // the code that calls fail with
     this._releasing = new Set();
     this._settled = [];
     this._opened = false; // an Acquire was sent
@@ -223,93 +313,131 @@ class Session {
     const lock = new Lock(this, newId(), names, more.maxHoldMs);
     const body = { session: this._id, requestId: lock.id, names, owner: this._owner, ttlMs: this._ttl, ...more };
     if (this._bind) body.bind = true;
-    const end = now().steady + timeout;
-    this._asked.add(lock.id);
+    if (this._closed) throw closed();
+    this._asked.set(lock.id, lock);
     this._opened = true;
-    let passing = ['unavailable'];
     try {
-      for (;;) {
-        const left = Math.max(Math.min(end - now().steady, this._ttl / 2), 0);
-        const sent = now();
-        let answer;
-        try {
-          answer = await this._call('Acquire', { ...body, waitMs: Math.floor(left) }, left + MARGIN);
-        } catch (e) {
-          if (!passing.includes(e.code) || now().steady >= end) throw e;
-          await sleep(100);
-          continue;
-        }
-        if (answer.state === 'HELD') {
-          lock._believe(sent, answer.lock);
-          this._keep(lock);
-          lock.check();
-          return lock;
-        }
-        if (answer.state === 'BUSY') return null;
-        if (answer.state === 'LOST') throw new LockLost(lock.name, answer.lock.why || 'NOT_HELD');
-        passing = AGAIN; // a limit is no reason to give the position up
-        if (!this._renewing && !this._closed) this._renew(); // what an earlier acquisition won, and never learned of, may be in the way
-        if (now().steady >= end) {
-          const late = new Error(`lock ${JSON.stringify(lock.name)}: not held after ${timeout} ms`);
-          late.name = 'TimeoutError';
-          throw late;
-        }
-      }
+      return await this._waiting((wait) => this._poll(lock, body, wait, timeout));
     } catch (e) {
       lock._end('given up');
       this._locks.delete(lock.id);
-      await Promise.race([this._free(lock.id), sleep(MARGIN / 2)]); // where pawld answers, it is done when this returns
+      await this._giveUp(lock.id);
       throw e;
     } finally {
       this._asked.delete(lock.id);
     }
   }
 
-  _keep(lock) {
-    if (this._closed) throw new PawldError('invalid_argument', 'the session is closed');
-    this._locks.set(lock.id, lock);
-    if (!this._renewing) this._renew();
+  /** _waiting gives f a Wait that close ends. */
+  async _waiting(f) {
+    const wait = new Wait();
+    this._waits.add(wait);
+    try {
+      return await f(wait);
+    } finally {
+      this._waits.delete(wait);
+    }
   }
 
-  async _renew() {
-    this._renewing = true;
-    while ((this._locks.size > 0 || this._asked.size > 0) && !this._closed) {
-      const settled = this._settled;
-      this._settled = [];
-      const wait = this._ttl / 4;
+  /** _poll gives the lock when it is held, and null when it is busy. */
+  async _poll(lock, body, wait, timeout) {
+    const end = now().steady + timeout;
+    let passing = ['unavailable'];
+    for (;;) {
+      const left = Math.max(Math.min(end - now().steady, this._ttl / 2), 0);
       const sent = now();
       let answer;
       try {
-        answer = await this._call('Renew', { session: this._id, waitMs: Math.floor(wait), settled }, wait + this._ttl / 4);
+        answer = await this._call('Acquire', { ...body, waitMs: Math.floor(left) }, left + MARGIN, wait);
       } catch (e) {
-        if (AGAIN.includes(e.code)) this._settled = settled.concat(this._settled);
-        await sleep(Math.min(100, this._ttl / 20));
+        if (!passing.includes(e.code) || now().steady >= end) throw e;
+        await wait.pause(100);
         continue;
       }
-      const listed = new Map((answer.locks || []).map((l) => [l.requestId, l]));
-      let unparked = listed.size === 0; // pawld parks no Renew of a session that it does not know
-      for (const [id, seen] of listed) {
-        if (this._locks.has(id) || this._asked.has(id)) continue;
-        if (seen.state === 'HELD') this._free(id); // won, and its answer, or its release, was lost
-        else this._settle(id); // as long as it is not settled, pawld parks no Renew
+      if (answer.state === 'HELD') {
+        lock._believe(sent, answer.lock);
+        if (this._closed) throw closed();
+        this._locks.set(lock.id, lock);
+        this._renew();
+        lock.check();
+        return lock;
       }
-      for (const [id, lock] of [...this._locks]) {
-        const seen = listed.get(id);
-        if (seen && seen.state === 'HELD') {
-          lock._believe(sent, seen);
-          if (!lock.held()) { // its belief has ended, or its release failed
-            if (!lock._released()) lock._lose('');
-            this._free(id);
-          }
-        } else if (seen || lock._knew(sent)) {
-          if (!lock._released()) lock._lose((seen && seen.why) || ''); // otherwise Release says what became of it
-          if (!this._releasing.has(id)) this._settle(id); // its answer may be lost, and sent again it must find what it did
-          else if (seen) unparked = true;
-        }
+      if (answer.state === 'BUSY') return null;
+      if (answer.state === 'LOST') throw new LockLost(lock.name, answer.lock.why || 'NOT_HELD');
+      passing = AGAIN; // a limit is no reason to give the position up
+      this._renew(); // what an earlier acquisition won, and never learned of, may be in the way
+      if (now().steady >= end) {
+        const late = new Error(`lock ${JSON.stringify(lock.name)}: not held after ${timeout} ms`);
+        late.name = 'TimeoutError';
+        throw late;
       }
-      if (unparked) await sleep(Math.min(100, this._ttl / 20));
     }
-    this._renewing = false;
+  }
+
+  /** _renew renews while there are locks, or while one is waited for, whatever a round throws. */
+  _renew() {
+    if (this._renewing || this._closed) return;
+    this._renewing = true;
+    this._rounds(() => this._locks.size > 0 || this._asked.size > 0, (wait, failed) => this._round(wait, failed), () => {
+      this._renewing = false;
+    });
+  }
+
+  /** _rounds never rejects. A round gives whether the next one waits for a moment. done is called in the turn in which there is no more work. */
+  _rounds(work, round, done) {
+    return this._waiting(async (wait) => {
+      let failed = false;
+      while (work() && !this._closed) {
+        let pause = true;
+        try {
+          pause = await round(wait, failed);
+          failed = false;
+        } catch (e) {
+          failed = true;
+        }
+        if (pause && !this._closed) await wait.pause(Math.min(100, this._ttl / 20)).catch(() => {}); // closed
+      }
+      done();
+    });
+  }
+
+  async _round(wait, failed) {
+    const settled = this._settled;
+    this._settled = [];
+    const believed = [...this._locks.values()].map((lock) => lock._left()).filter((left) => left > 0);
+    const left = Math.min(...(believed.length > 0 ? believed : [this._ttl]));
+    const park = failed ? 0 : Math.min(this._ttl / 4, left / 2);
+    const patience = Math.max(Math.min(this._ttl / 4, (left - park) / 2), this._ttl / 20);
+    const sent = now();
+    let answer;
+    try {
+      answer = await this._call('Renew', { session: this._id, waitMs: Math.floor(park), settled }, park + patience, wait);
+    } catch (e) {
+      if (AGAIN.includes(e.code)) this._settled = settled.concat(this._settled);
+      throw e;
+    }
+    const listed = new Map((answer.locks || []).map((l) => [l.requestId, l]));
+    let unparked = listed.size === 0; // pawld parks no Renew of a session that it does not know
+    for (const [id, seen] of listed) {
+      if (this._locks.has(id) || this._asked.has(id)) continue;
+      if (seen.state === 'HELD') this._free(id); // won, and its answer, or its release, was lost
+      else this._settle(id); // as long as it is not settled, pawld parks no Renew
+    }
+    for (const [id, lock] of [...this._locks]) {
+      const seen = listed.get(id);
+      if (seen && seen.state === 'HELD') {
+        lock._believe(sent, seen);
+        if (!lock.held()) { // its belief has ended, or its release failed
+          if (!lock._released()) lock._lose('');
+          this._free(id);
+        }
+      } else if (seen || lock._knew(sent)) {
+        if (!lock._released()) lock._lose((seen && seen.why) || ''); // otherwise Release says what became of it
+        if (!this._releasing.has(id)) this._settle(id); // its answer may be lost, and sent again it must find what it did
+        else if (seen) unparked = true;
+      }
+    }
+    return unparked;
   }
 
   _settle(id) {
@@ -331,65 +459,140 @@ class Session {
   /** _callRelease calls again where pawld is away, or at a limit: until then another waits for what is kept. */
   async _callRelease(body, timeout) {
     const end = now().steady + timeout;
+    const wait = new Wait(); // nothing ends it but its time
     for (;;) {
       try {
-        return await this._call('Release', body, Math.max(end - now().steady, 0) + MARGIN);
+        return await this._call('Release', body, Math.max(end - now().steady, 0) + MARGIN, wait);
       } catch (e) {
         if (!AGAIN.includes(e.code) || now().steady >= end) throw e;
-        await sleep(100);
+        await wait.pause(100);
       }
     }
   }
 
-  /** _free releases what nobody believes in. Where that is lost, the next Renew lists it. */
+  /** _free releases in the background what nobody believes in. A TTL later pawld has given it up itself. */
   _free(id) {
-    return this._call('Release', { session: this._id, requestIds: [id] }, 1000).catch(() => {});
+    if (!this._unwanted.has(id)) this._unwanted.set(id, now().steady + this._ttl);
+    if (this._freeing || this._closed) return;
+    this._freeing = true;
+    this._rounds(() => this._unwanted.size > 0, async (wait) => {
+      for (const [i, until] of [...this._unwanted]) if (now().steady >= until) this._unwanted.delete(i);
+      await this._freeAll([...this._unwanted.keys()].slice(0, 100), 1000, wait);
+      return false;
+    }, () => {
+      this._freeing = false;
+    });
   }
 
-  /** close gives everything back. */
+  async _freeAll(ids, timeout, wait) {
+    if (ids.length === 0) return;
+    try {
+      await this._call('Release', { session: this._id, requestIds: ids }, timeout, wait);
+    } catch (e) {
+      if (AGAIN.includes(e.code) || e.code === 'closed') throw e;
+    }
+    for (const id of ids) this._unwanted.delete(id);
+  }
+
+  /** _giveUp releases what nobody believes in: where pawld answers, before it resolves. */
+  async _giveUp(id) {
+    if (this._closed) return; // close does it
+    this._unwanted.set(id, now().steady + this._ttl);
+    await this._waiting((wait) => this._freeAll([id], MARGIN / 2, wait)).catch(() => this._free(id));
+  }
+
+  /** close gives everything back, and ends what waits. */
   async close() {
     if (this._closed) return;
     this._closed = true;
+    // The beliefs end before anything is given back.
     const locks = [...this._locks.values()];
-    this._locks.clear();
-    for (const lock of locks) lock._end('the session was closed');
-    if (locks.length > 0) await this._callRelease({ session: this._id }, this._ttl);
-    else if (this._opened) await this._callRelease({ session: this._id }, MARGIN).catch(() => {}); // it counts until it ends; where pawld is away, its TTL ends it
+    for (const lock of [...locks, ...this._asked.values()]) lock._end('the session was closed');
+    for (const wait of [...this._waits]) wait.end(closed());
+    if (!this._opened) return;
+    // An Acquire that pawld reads later opens no session again: it is refused.
+    const wanted = [...new Set([...this._asked.keys(), ...this._unwanted.keys()])];
+    const bodies = wanted.length > 0 ? [{ session: this._id, requestIds: wanted }] : [];
+    bodies.push({ session: this._id });
+    const end = now().steady + (locks.length > 0 ? this._ttl : MARGIN);
+    try {
+      for (const body of bodies) await this._callRelease(body, Math.max(end - now().steady, 0));
+    } catch (e) {
+      if (locks.length > 0) throw e; // else it counts until it ends, and where pawld is away, its TTL ends it
+    }
   }
 
-  /** _call is one request on a connection of its own, which takes no longer than timeout. */
-  _call(method, body, timeout) {
+  /** _call is one request, which takes no longer than timeout. The end of wait ends it. */
+  async _call(method, body, timeout, wait = new Wait()) {
+    try {
+      const answer = checked(method, await this._send(method, body, timeout, wait));
+      this._hear(null);
+      return answer;
+    } catch (e) {
+      if (e.code !== 'closed') this._hear(e);
+      throw e;
+    }
+  }
+
+  /** _hear emits the first of the failures that pass, and their end. What a listener throws is its own: it ends no renewal. */
+  _hear(e) {
+    const code = e && AGAIN.includes(e.code) ? e.code : '';
+    const before = this._away;
+    this._away = code;
+    if (code && code !== before) queueMicrotask(() => this.emit('unavailable', e));
+    else if (before && !code) queueMicrotask(() => this.emit('available'));
+  }
+
+  /** _send sends a request on a connection of its own. */
+  _send(method, body, timeout, wait) {
     const { socket, url, token, tls } = this._to;
     const text = JSON.stringify(body);
-    const headers = { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(text), 'Connect-Timeout-Ms': Math.floor(timeout) };
+    const headers = { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(text), 'Connect-Timeout-Ms': Math.max(Math.floor(timeout), 1) };
     if (token) headers.Authorization = `Bearer ${token}`;
     const options = { method: 'POST', headers, agent: false };
     const path = `/pawl.v1.Locks/${method}`;
-    return new Promise((resolve, reject) => {
-      const fail = (e) => reject(new PawldError('unavailable', `pawld does not answer: ${e.message}`));
+    return wait.run((resolve, reject) => {
+      let late;
+      let request;
+      const done = (f) => (x) => {
+        clearTimeout(late);
+        f(x);
+      };
+      const fail = done((e) => reject(failure(e, this._to)));
       const receive = (response) => {
         const parts = [];
         response.on('data', (b) => parts.push(b));
         response.on('error', fail);
-        response.on('end', () => {
+        response.on('end', done(() => {
+          const status = response.statusCode;
           let answer;
           try {
             answer = JSON.parse(Buffer.concat(parts).toString());
           } catch (e) {
-            fail(e);
-            return;
+            answer = null;
           }
-          if (response.statusCode === 200) resolve(answer);
-          else reject(new PawldError(answer.code || 'unknown', answer.message || ''));
-        });
+          if (answer === null || typeof answer !== 'object') {
+            const passes = [408, 425, 429, 502, 503, 504].includes(status); // a proxy's
+            reject(passes ? new PawldError('unavailable', `pawld does not answer: ${status}`) : notPawld(`${status}, and no JSON`));
+          } else if (status === 200) resolve(answer);
+          else reject(new PawldError(String(answer.code || 'unknown'), String(answer.message || '')));
+        }));
       };
-      const request = url
-        ? (url.startsWith('https:') ? https : http).request(url + path, { ...options, ...tls }, receive)
-        : http.request({ ...options, socketPath: socket, host: 'pawl', path }, receive);
+      try {
+        request = url
+          ? (url.startsWith('https:') ? https : http).request(url + path, { ...options, ...tls }, receive)
+          : http.request({ ...options, socketPath: socket, host: 'pawl', path }, receive);
+      } catch (e) {
+        fail(e);
+        return () => {};
+      }
       request.on('error', fail);
-      const late = setTimeout(() => request.destroy(new Error(`not within ${timeout} ms`)), timeout); // of all of it: request's own begins again with each byte
-      request.on('close', () => clearTimeout(late));
+      late = setTimeout(() => request.destroy(new Error(`not within ${timeout} ms`)), timeout); // of all of it: request's own begins again with each byte
       request.end(text);
+      return () => {
+        clearTimeout(late);
+        request.destroy();
+      };
     });
   }
 }

@@ -377,32 +377,6 @@ class SessionTest(unittest.TestCase):
         pawld.Session(self.pawld.path, ttl=0.4, bind=True).acquire("n")
         self.assertEqual([b.get("bind") for c, b in self.pawld.seen if c == "Acquire"], [None, True])
 
-    def test_a_child_waits_for_no_guard_of_its_parents(self):
-        lock = self.session.acquire("n")
-        with lock._guard, self.session._change:
-            child = os.fork()
-            if child == 0:
-                code = 1
-                try:
-                    if not lock.held():
-                        try:
-                            lock.release()
-                        except pawld.LockLost:
-                            self.session.close()
-                            code = 0
-                finally:
-                    os._exit(code)
-        end = time.monotonic() + 10
-        while time.monotonic() < end:
-            done, status = os.waitpid(child, os.WNOHANG)
-            if done:
-                self.assertEqual(status, 0)
-                return
-            time.sleep(0.01)
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-        self.fail("the child hangs")
-
 
 if __name__ == "__main__":
     unittest.main()
