@@ -8,6 +8,7 @@ import (
 
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/cluster"
 )
 
 // A Request is what each call on a session has in common.
@@ -140,7 +141,7 @@ func (s *Service) silent() error {
 // because pawld stops.
 func (s *Service) Silent(ctx context.Context, err error) error {
 	switch {
-	case err == nil || ctx.Err() == nil:
+	case err == nil || cluster.EndOf(ctx) == nil: // a deadline may have passed before its timer runs
 		return err
 	case errors.Is(context.Cause(ctx), ErrStopping):
 		return ErrStopping
