@@ -303,7 +303,7 @@ func (s suite) fail() (failed string, err error) {
 
 // firstFailure finds the test that failed, or in which the tests' process died.
 func firstFailure(text string) string {
-	for _, pattern := range []string{`(?m)^\s*--- FAIL: (\S+)`, `(?m)^(?:FAIL|ERROR): (test_\w+)`, `(?m)^\s*not ok \d+ - (.+)$`, `(?m)^\s+(Test\w+)(?:/\S*)? \(\d`, `\.(Test[A-Z]\w*)[.(]`} {
+	for _, pattern := range []string{`(?m)^\s*--- FAIL: (\S+)`, `(?m)^(?:FAIL|ERROR): (test_\w+)`, `(?m)^\s*not ok \d+ - (.+)$`, `(?m)^  File ".*", line \d+ in (test_\w+)$`, `(?m)^\s+(Test\w+)(?:/\S*)? \(\d`, `\.(Test[A-Z]\w*)[.(]`} {
 		if found := regexp.MustCompile(pattern).FindStringSubmatch(text); found != nil {
 			return found[1]
 		}

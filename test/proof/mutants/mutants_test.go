@@ -79,6 +79,7 @@ func TestTheFirstFailureIsFound(t *testing.T) {
 	assert.Equal(t, "TestHangs", firstFailure("panic: test timed out after 1s\n\trunning tests:\n\t\tTestHangs (1s)\n"))
 	assert.Equal(t, "TestDies", firstFailure("panic: deadlock\ngithub.com/x/y.TestDies.func1(0x1)\n"))
 	assert.Equal(t, "test_a", firstFailure("..F\n====\nFAIL: test_a (test_session.SessionTest.test_a)\n"))
+	assert.Equal(t, "test_hangs", firstFailure("Timeout (0:03:00)!\n  File \"t.py\", line 7 in handler\n  File \"t.py\", line 9 in test_hangs\n"))
 	assert.Equal(t, "a lock is held", firstFailure("# Subtest: a lock is held\nnot ok 2 - a lock is held\n  ---\n"))
 	assert.Empty(t, firstFailure("ok"))
 }
