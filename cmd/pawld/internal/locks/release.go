@@ -45,6 +45,7 @@ func (s *Service) Release(ctx context.Context, r Request, ids []string) ([]Resul
 		}
 		s.freeRest(ref)
 	}
+	s.wake(r.Session) // no parked Renew waits for what is released
 	results := make([]Result, 0, len(refs))
 	for _, ref := range refs {
 		result, err := s.outcome(ctx, ref)
@@ -58,6 +59,7 @@ func (s *Service) Release(ctx context.Context, r Request, ids []string) ([]Resul
 	}
 	if len(ids) == 0 {
 		s.table.Ended(r.Session)
+		s.wake(r.Session)
 		s.unbind(func(session string) bool { return session == r.Session })
 	}
 	return results, nil
@@ -85,6 +87,9 @@ func (s *Service) release(ref table.Ref) {
 				s.mu.Lock()
 				s.table.Released(ref, err)
 				delete(s.parts, ref)
+				if err != nil {
+					s.wake(ref.Session)
+				}
 				s.unlock()
 				close(p.released)
 				return

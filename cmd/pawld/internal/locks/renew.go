@@ -18,7 +18,8 @@ import (
 const leastPark = 100 * time.Millisecond
 
 // Renew keeps a session, and returns its locks; an unknown session has none. Unless something
-// changes, it waits a while, but no longer than half of the shortest belief that it returns.
+// changes, it waits a while, but no longer than half of the shortest belief that it
+// returns, or of what its arrival found left of one (rule V10).
 func (s *Service) Renew(ctx context.Context, r Request, settled []string) ([]Lock, error) {
 	locks, err := s.renew(ctx, r, settled)
 	for i, l := range locks {
@@ -43,9 +44,10 @@ func (s *Service) renew(ctx context.Context, r Request, settled []string) ([]Loc
 		}
 	}
 	ttl := s.table.TTL(r.Session)
+	patience := s.table.Patience(r.Session, r.Arrival, ttl)
 	all := s.table.All(r.Session, r.Arrival, clock.Now())
 	shortest := table.Shortest(all, ttl)
-	all, err := s.parked(ctx, r, max(shortest/2, leastPark), all)
+	all, err := s.parked(ctx, r, min(max(shortest/2, leastPark), patience), all)
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +56,9 @@ func (s *Service) renew(ctx context.Context, r Request, settled []string) ([]Loc
 		if all, err = s.parked(ctx, r, endOf(shortest), all); err != nil {
 			return nil, err
 		}
+	}
+	if ctx.Err() == nil { // otherwise nobody hears it
+		s.table.Answered(r.Arrival, all...)
 	}
 	locks := make([]Lock, 0, len(all))
 	for _, l := range all {

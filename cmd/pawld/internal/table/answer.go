@@ -13,6 +13,8 @@ type Listed struct {
 	Valid time.Duration // from the arrival of the request that is answered; only if Held
 	Why   error         // if Lost
 	Text  string        // of its Params
+
+	end clock.Instant // until when its client may believe in it, by pawld's own clock
 }
 
 // One is the lock of ref in an answer to a request that arrived at arrival. false: it is not
@@ -55,7 +57,7 @@ func (t *Table) list(s *session, r *row, arrival, now clock.Instant) Listed {
 			if d := r.holding.Until(); d.Before(s.expiry) {
 				t.counts.Cut++
 			}
-			l.Valid = Belief(end.Sub(arrival))
+			l.end, l.Valid = end, Belief(end.Sub(arrival))
 		}
 	}
 	l.State, l.Why = r.state, r.why

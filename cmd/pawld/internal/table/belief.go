@@ -28,6 +28,40 @@ func Belief(d time.Duration) time.Duration {
 	return max(d-(d+5)/6, 0).Truncate(time.Millisecond)
 }
 
+// told is what answers that were given said of a row; zero: none was, or a predecessor gave it.
+type told struct {
+	end      clock.Instant // the end from which the belief was reckoned
+	believed clock.Instant // when the client's belief ends
+}
+
+// Answered records that all, which All or One returned for a request that arrived at arrival, was given
+// to its client.
+func (t *Table) Answered(arrival clock.Instant, all ...Listed) {
+	for _, l := range all {
+		_, r := t.row(l.Ref)
+		if believed := arrival.Add(l.Valid); r != nil && l.State == Held && r.told.believed.Before(believed) {
+			r.told = told{l.end, believed}
+		}
+	}
+}
+
+// Patience is for how long after its arrival a request that renews may be parked: half of what is then
+// left of the client's shortest belief, at most the time given. A belief that an answer would not
+// renew, because max hold or pawld's own session ends it, is not considered. It is called before All
+// and One.
+func (t *Table) Patience(id string, arrival clock.Instant, most time.Duration) time.Duration {
+	s := t.session(id)
+	if s == nil {
+		return most
+	}
+	for _, r := range s.rows {
+		if r.state == Held && r.sent && r.told.end.Before(s.end(r)) {
+			most = min(most, max(r.told.believed.Sub(arrival)/2, 0))
+		}
+	}
+	return most
+}
+
 // Shortest is the shortest belief of the held ones; most if none is held.
 func Shortest(all []Listed, most time.Duration) time.Duration {
 	for _, l := range all {
