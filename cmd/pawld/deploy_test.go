@@ -35,9 +35,9 @@ var settings = map[string]string{
 }
 
 // stopWait is how long a stop of pawld may take: while etcd is out of space, twice the longest
-// belief, and time for requests and etcd.
+// belief, and time for requests, etcd and the state directory.
 func stopWait(maxTTL time.Duration) time.Duration {
-	return spaceWait(maxTTL) + 2*maxTTL + 4*shutdownWait
+	return spaceWait(maxTTL) + 2*maxTTL + 4*shutdownWait + 2*stateWait
 }
 
 // parseUnit reads a unit file as systemd.syntax(7) says, and refuses what systemd would

@@ -98,10 +98,16 @@ func inherited() (all []net.Listener, err error) {
 	return all, nil
 }
 
+// mostPath is how many bytes the path of a Unix socket may have: its address has one more, for the end.
+const mostPath = len(syscall.RawSockaddrUnix{}.Path) - 1
+
 // listenUnix makes a socket that only its owner and group can use, from the first moment on.
 func listenUnix(path, group string) (net.Listener, error) {
 	if strings.HasPrefix(path, "@") || path[0] == 0 {
 		return nil, fmt.Errorf("--socket %q is an abstract socket, which everybody may use: want a path", path)
+	}
+	if len(path) > mostPath {
+		return nil, fmt.Errorf("--socket %s has %d bytes, and the path of a Unix socket has at most %d: want a shorter one", path, len(path), mostPath)
 	}
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
@@ -147,7 +153,7 @@ func giveTo(path, group string) error {
 	if err != nil {
 		return fmt.Errorf("--socket-group: %w", err)
 	}
-	if err := os.Chown(path, -1, gid); err != nil {
+	if err := os.Lchown(path, -1, gid); err != nil {
 		return fmt.Errorf("--socket-group: %w", err)
 	}
 	return nil

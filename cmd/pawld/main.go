@@ -23,9 +23,19 @@ const (
 )
 
 func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, signalled()))
+}
+
+// signalled receives the signals that stop pawld. A hangup is one, unless pawld was started without
+// (nohup); a reader of its output that goes away is none.
+func signalled() <-chan os.Signal {
+	signal.Ignore(syscall.SIGPIPE)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, signals))
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	return signals
 }
 
 // run is main, with its environment as arguments.

@@ -40,9 +40,7 @@ func TestMain(m *testing.M) {
 			<-steps
 			clock.SetWallJump(time.Hour)
 		}()
-		signals := make(chan os.Signal, 2)
-		signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, signals))
+		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, signalled()))
 	}
 	os.Exit(m.Run())
 }

@@ -26,6 +26,7 @@ type options struct {
 	tokenFile             string
 	health                string
 	stateDir, policy      string
+	discardState          bool
 	maxTTL                time.Duration
 	sessions, locks       int
 	connections, calls    int
@@ -38,7 +39,7 @@ const usage = `pawld acquires locks and elections on etcd for programs in any la
   pawld --embed                          for a first try, with an etcd server of its own
   pawld --endpoints 10.0.0.1:2379        for this machine, on /run/pawl/pawld.sock
 
-With --state-dir, SIGTERM leaves all locks to the next pawld. SIGINT releases them.
+With --state-dir, SIGTERM and SIGHUP leave all locks to the next pawld. SIGINT releases them.
 
 `
 
@@ -66,6 +67,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.tokenFile, "token-file", "", "file with a token for clients on loopback")
 	fs.StringVar(&o.health, "health", "", "HOST:PORT for /livez, /readyz and /metrics")
 	fs.StringVar(&o.stateDir, "state-dir", "", "directory that keeps locks across a restart; empty means that they are not kept")
+	fs.BoolVar(&o.discardState, "discard-state", false, "start although the file in --state-dir cannot be used, and remove it: its clients lose their locks, which stay blocked for as long as the predecessor's session at etcd lasts, twice its --max-ttl")
 	fs.StringVar(&o.policy, "policy", "", "file with the names that each identity may use; empty means all on the Unix socket, none on --listen")
 	fs.DurationVar(&o.maxTTL, "max-ttl", 15*time.Second, "the longest TTL of a client's session; pawld's own at etcd is twice that")
 	fs.IntVar(&o.sessions, "max-sessions", 1000, "largest number of sessions")
@@ -195,6 +197,8 @@ func (o options) check() error {
 		return fmt.Errorf("--max-calls is %d, want more than 0", o.calls)
 	case o.connections < o.calls+4*o.sessions: // half of it is one user's: half of the calls, and for each session a Renew and a Release
 		return fmt.Errorf("--max-connections is %d, want %d or more, which is --max-calls plus four times --max-sessions: a session that gets no connection is not renewed, and releases nothing", o.connections, o.calls+4*o.sessions)
+	case o.discardState && o.stateDir == "":
+		return errors.New("--discard-state is for --state-dir")
 	case (o.cert == "") != (o.key == ""):
 		return errors.New("--cert and --key belong together")
 	case o.listen == "" && (tls || o.tokenFile != ""):

@@ -144,7 +144,7 @@ func (d *daemon) connect(ctx context.Context, rules *policy.Policy) (err error) 
 	if d.dir == nil {
 		return nil
 	}
-	left, ok, err := d.dir.Take()
+	left, ok, err := d.take()
 	if err != nil {
 		return errors.Join(err, d.client.Close())
 	}
@@ -157,6 +157,20 @@ func (d *daemon) connect(ctx context.Context, rules *policy.Policy) (err error) 
 		}
 	}
 	return nil
+}
+
+// take is the state directory's Take, which is refused where the file cannot be used, unless
+// --discard-state says otherwise.
+func (d *daemon) take() (left locks.Saved, ok bool, err error) {
+	left, ok, err = d.dir.Take()
+	switch {
+	case !errors.Is(err, state.ErrUnusable):
+		return left, ok, err
+	case !d.discardState:
+		return left, false, fmt.Errorf("%w. Start the pawld that wrote it, or mend the file; with --discard-state pawld removes it, its clients lose their locks, and nobody gets these for as long as the predecessor's session at etcd lasts: twice its --max-ttl", err)
+	}
+	d.log.Warn("the predecessor's state is discarded: its clients lose their locks, which stay blocked until its session at etcd has expired", "cause", err)
+	return left, false, d.dir.Discard()
 }
 
 func (d *daemon) etcdTLS() (*tls.Config, error) {
@@ -187,18 +201,23 @@ func (d *daemon) etcdTLS() (*tls.Config, error) {
 	return t, nil
 }
 
-// serve serves one listener.
-func (d *daemon) serve(l listener, handler http.Handler) {
+// server is the server of one listener.
+func (d *daemon) server(l listener, handler http.Handler) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(l.tls != nil)
 	protocols.SetUnencryptedHTTP2(l.tls == nil)
-	server := &http.Server{
+	return &http.Server{
 		Handler: handler, Protocols: protocols, TLSConfig: l.tls, ConnContext: l.peers.Context, ConnState: l.peers.State,
-		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: handlers.ReadWait, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		WriteTimeout: d.maxTTL + time.Minute, // more than any call is parked for
 		ErrorLog:     slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
 	}
+}
+
+// serve serves one listener.
+func (d *daemon) serve(l listener, handler http.Handler) {
+	server := d.server(l, handler)
 	d.servers = append(d.servers, server)
 	d.log.Info("serving", "address", l.Addr().String())
 	go func() { // returns after Shutdown
@@ -222,7 +241,8 @@ func (d *daemon) refused(at net.Addr, err error) {
 	}
 }
 
-// healthConnections is how many connections --health has.
+// healthConnections is how many connections --health has. A newer one takes the place of the oldest, so
+// that no client keeps a probe out.
 const healthConnections = 64
 
 // serveHealth serves --health.
@@ -234,10 +254,10 @@ func (d *daemon) serveHealth() error {
 	if err != nil {
 		return fmt.Errorf("--health: %w", err)
 	}
-	own := []listener{{Listener: l}}
-	limited(own, healthConnections, d.refused)
-	l = own[0].Listener
-	d.all = append(d.all, own...)
+	limit := peer.NewLimit("connections", healthConnections)
+	at := l.Addr()
+	l = limit.ListenNewest(l, func(err error) { d.refused(at, err) })
+	d.all = append(d.all, listener{Listener: l, limit: limit})
 	server := &http.Server{
 		Handler: handlers.Named(d.healthHandler()), MaxHeaderBytes: 16 << 10,
 		ReadTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
@@ -257,8 +277,8 @@ const (
 
 // shut ends the servers once no call is under way. It does not wait for connections that have sent
 // nothing, or for streams of gRPC's reflection: meanwhile the clients' beliefs run out.
-func (d *daemon) shut() {
-	ctx, end := context.WithTimeout(context.Background(), shutdownWait)
+func (d *daemon) shut(hurry context.Context) {
+	ctx, end := context.WithTimeout(hurry, shutdownWait)
 	defer end()
 	var servers sync.WaitGroup
 	for _, s := range d.servers {
@@ -296,37 +316,85 @@ func (d *daemon) awaitSpace(ctx context.Context) {
 	d.log.Error("etcd is still out of space: all locks are lost unless the alarm is disarmed while the successor tries to take them over", "for", wait)
 }
 
-// end stops the daemon. With SIGTERM and a state directory it leaves what is held to a
-// successor; otherwise it releases it when all promises have passed. A second signal ends the
-// waiting. How long it may take is stopWait, in the test that holds the units and manifests to it.
+// hurriedWait is how long what waits for nothing may still take after a second signal.
+const hurriedWait = time.Second
+
+// end stops the daemon. With SIGTERM or SIGHUP and a state directory it leaves what is held to a
+// successor; otherwise it releases it when all promises have passed. A second signal ends all
+// waiting, but not another hangup: a terminal that goes away may send several. How long it may take is
+// stopWait, in the test that holds the units and manifests to it.
 func (d *daemon) end(sig os.Signal, signals <-chan os.Signal) error {
 	d.log.Info("stopping", "signal", sig.String())
 	second, end := context.WithCancel(context.Background())
 	defer end()
 	go func() { // returns after second
-		select {
-		case <-signals:
-			end()
-		case <-second.Done():
+		for {
+			select {
+			case again := <-signals:
+				if again == syscall.SIGHUP {
+					continue
+				}
+				d.log.Warn("not waiting any more", "signal", again.String())
+				d.service.Hurry()
+				end()
+				return
+			case <-second.Done():
+				return
+			}
 		}
 	}()
-	detach := sig == syscall.SIGTERM && d.dir != nil
+	ended := make(chan error, 1)
+	go func() { ended <- d.stop(sig != syscall.SIGINT && d.dir != nil, second) }() // returns, or the process ends
+	select {
+	case err := <-ended:
+		return err
+	case <-second.Done():
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(hurriedWait):
+		return errors.New("a second signal came, and not everything had ended: what is left of it is blocked until pawld's session at etcd has expired")
+	}
+}
+
+// stop is end, with detach where a successor is to take over, until hurry ends.
+func (d *daemon) stop(detach bool, hurry context.Context) error {
 	if detach {
-		d.awaitSpace(second)
-		d.service.AwaitBeliefs(second)
+		d.awaitSpace(hurry)
+		d.service.AwaitBeliefs(hurry)
 	}
 	d.service.Drain()
-	d.shut()
-	ctx, cancel := context.WithTimeout(second, d.maxTTL+shutdownWait)
+	d.shut(hurry)
+	ctx, cancel := context.WithTimeout(hurry, d.maxTTL+shutdownWait)
 	defer cancel()
 	if !detach {
 		return errors.Join(d.service.Close(ctx), d.client.Close())
 	}
-	if err := d.service.Detach(d.dir.Write); err != nil { // where nothing is left to take over, it is given back
+	if err := d.service.Detach(bounded(d.dir.Write)); err != nil { // where nothing is left to take over, it is given back
 		return errors.Join(err, d.service.Close(ctx), d.client.Close())
 	}
 	if left := d.client.Close(); left != nil { // the successor removes it, or the lease does
 		d.log.Info("not removed yet", "cause", left)
 	}
 	return nil
+}
+
+// stateWait is how long the state directory may take to write a file.
+const stateWait = 5 * time.Second
+
+// bounded is write, with an error where that takes too long: the locks of a pawld that waits for its disk
+// would be blocked for everybody. What is written later is of no use, and does no harm: without a Handle
+// nothing can be taken over, and with it only what etcd still has.
+func bounded(write func(locks.Saved) error) func(locks.Saved) error {
+	return func(s locks.Saved) error {
+		written := make(chan error, 1)
+		go func() { written <- write(s) }() // returns, or the process ends
+		select {
+		case err := <-written:
+			return err
+		case <-time.After(stateWait):
+			return fmt.Errorf("state: not written within %v", stateWait)
+		}
+	}
 }

@@ -93,8 +93,9 @@ func (u *underway) none() <-chan struct{} {
 // MaxBody bounds a request's body, before and after decompression.
 const MaxBody = 64 << 10
 
-// bodyWait is how long a body may take to arrive.
-const bodyWait = 10 * time.Second
+// ReadWait is http.Server's ReadTimeout: how long a request may take to arrive, from its first byte to its
+// last, whatever becomes of it. net/http reads the rest of what no handler reads.
+const ReadWait = 10 * time.Second
 
 // Handler is the API, with gRPC's health and reflection.
 func (s *Server) Handler() http.Handler {
@@ -173,6 +174,11 @@ func (s *Server) identified(next http.Handler) http.Handler {
 			refuse(w, r, connect.CodeUnauthenticated, err, http.StatusUnauthorized)
 			return
 		}
+		if !s.Policy.Knows(c.identity, c.local) && !s.Locks.Knows(c.identity) { // before anything of his is counted
+			s.count(outcome{"any", connect.CodePermissionDenied.String()})
+			refuse(w, r, connect.CodePermissionDenied, fmt.Errorf("the policy gives %q no names", c.identity), http.StatusForbidden)
+			return
+		}
 		limit := s.Calls
 		switch r.URL.Path {
 		case pawlv1connect.LocksRenewProcedure, pawlv1connect.LocksReleaseProcedure:
@@ -200,12 +206,11 @@ func refuse(w http.ResponseWriter, r *http.Request, code connect.Code, err error
 	http.Error(w, err.Error(), status)
 }
 
-// whole reads the body before the call, within limits of time and size, so that a parked call
-// has no deadline on its connection.
+// whole reads the body before the call, within a limit of size and within ReadWait, and ends that: a parked
+// call has no deadline on its connection.
 func (s *Server) whole(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := http.NewResponseController(w)
-		_ = conn.SetReadDeadline(time.Now().Add(bodyWait))
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 		if err != nil { // the deadline stays: net/http reads the rest of the body before it answers
 			code := connect.CodeInvalidArgument

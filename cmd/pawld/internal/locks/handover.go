@@ -103,12 +103,17 @@ func (s *Service) Drain() {
 		for _, p := range releases {
 			select {
 			case <-p.released:
+			case <-s.hurried.Done():
+				return
 			case <-late: // the successor completes it
 				return
 			}
 		}
 	})
 }
+
+// ErrHurried: there was no time to leave anything to a successor.
+var ErrHurried = errors.New("pawld ended before the last belief in a lost lock had: no successor takes anything over, and all locks stay blocked until pawld's session at etcd has expired")
 
 // Detach leaves everything to a successor once no request is under way: it writes the rows,
 // ends the session in this process, and then writes the session's Handle. After an error there
@@ -119,7 +124,9 @@ func (s *Service) Drain() {
 // does not list it, so that the successor keeps the keys for as long as the client may believe.
 func (s *Service) Detach(write func(Saved) error) error {
 	s.Drain()
-	session.AwaitInstant(s.life, s.believed())
+	if !session.AwaitInstant(s.hurried, s.believed()) {
+		return ErrHurried // a successor would delete what a client believes in: everything ends with the lease
+	}
 	s.mu.Lock()
 	rests := slices.Collect(maps.Values(s.rests)) // watch adds none any more, so that each is due
 	s.unlock()

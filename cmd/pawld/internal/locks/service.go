@@ -52,6 +52,8 @@ type Service struct {
 	draining <-chan struct{} // closed then
 	drain    context.CancelFunc
 	drained  sync.Once
+	hurried  context.Context // ends when the end is to wait for nothing any more
+	Hurry    context.CancelFunc
 	life     context.Context
 	end      context.CancelFunc
 	work     sync.WaitGroup
@@ -77,6 +79,7 @@ func New(client *pawl.Client, cfg Config) *Service {
 	s.draining = s.serving.Done()
 	s.own <- struct{}{}
 	s.probes <- probe{}
+	s.hurried, s.Hurry = context.WithCancel(context.Background())
 	s.life, s.end = context.WithCancel(context.Background())
 	s.running.Add(1)
 	go s.run() // ends when draining is closed
@@ -154,7 +157,7 @@ func (s *Service) giveBack(h *held) func() {
 }
 
 func (s *Service) back(h *held) {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(s.hurried, 3*time.Second)
 	defer cancel()
 	_ = h.back(ctx) // the engine completes it
 }
@@ -217,6 +220,14 @@ func (s *Service) stopping() bool {
 	default:
 		return false
 	}
+}
+
+// Knows reports whether an identity has a session: one that a newer policy gives no names may keep and
+// release what it has.
+func (s *Service) Knows(identity string) bool {
+	s.mu.Lock()
+	defer s.unlock()
+	return s.table.Knows(identity)
 }
 
 // Counts are the numbers for metrics.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"slices"
 	"sync"
 )
 
@@ -70,13 +71,60 @@ func (l *Limit) Give(owner string) {
 // Listen returns a listener that closes connections beyond the limit at once; refused is called
 // with each error. On a Unix socket the owner is the user, otherwise the host.
 func (l *Limit) Listen(of net.Listener, refused func(error)) net.Listener {
-	return &limited{of, l, refused}
+	return &limited{Listener: of, limit: l, refused: refused}
+}
+
+// ListenNewest is Listen, except that a connection beyond the limit takes the place of the oldest one, if
+// there is one of its owner of that one: nobody keeps a newcomer out by what he leaves open.
+func (l *Limit) ListenNewest(of net.Listener, refused func(error)) net.Listener {
+	return &limited{Listener: of, limit: l, refused: refused, newest: true}
 }
 
 type limited struct {
 	net.Listener
 	limit   *Limit
 	refused func(error)
+	newest  bool
+
+	mu   sync.Mutex
+	open []*taken // if newest: the oldest first
+}
+
+// admit makes room, if newest.
+func (l *limited) admit(owner string) error {
+	err := l.limit.Take(owner)
+	if err == nil || !l.newest {
+		return err
+	}
+	l.refused(err)
+	l.mu.Lock()
+	i := max(slices.IndexFunc(l.open, func(c *taken) bool { return c.owner == owner }), 0)
+	var oldest *taken
+	if i < len(l.open) {
+		oldest = l.open[i]
+	}
+	l.mu.Unlock()
+	if oldest != nil {
+		_ = oldest.Close()
+	}
+	return l.limit.Take(owner)
+}
+
+// taken is a connection that counts until it is closed.
+func (l *limited) taken(c net.Conn, owner string) net.Conn {
+	t := &taken{Conn: c, owner: owner}
+	t.give = sync.OnceFunc(func() {
+		l.limit.Give(owner)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.open = slices.DeleteFunc(l.open, func(other *taken) bool { return other == t })
+	})
+	if l.newest {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.open = append(l.open, t)
+	}
+	return t
 }
 
 // Accept implements net.Listener.
@@ -87,12 +135,12 @@ func (l *limited) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		owner := ownerOf(c)
-		if err := l.limit.Take(owner); err != nil {
+		if err := l.admit(owner); err != nil {
 			_ = c.Close()
 			l.refused(err)
 			continue
 		}
-		return &taken{Conn: c, give: sync.OnceFunc(func() { l.limit.Give(owner) })}, nil
+		return l.taken(c, owner), nil
 	}
 }
 
@@ -112,7 +160,8 @@ func ownerOf(c net.Conn) string {
 // A taken is a connection that counts until it is closed.
 type taken struct {
 	net.Conn
-	give func()
+	owner string
+	give  func()
 }
 
 // Close implements net.Conn.

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/pawl-locks/pawl/internal/keys"
 )
@@ -45,6 +46,13 @@ func Load(path string) (*Policy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("policy: %w", err)
 	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	if info.Mode().Perm()&0o002 != 0 {
+		return nil, fmt.Errorf("policy: %s can be written by everybody (mode %v): make it 0644", path, info.Mode().Perm())
+	}
 	p := &Policy{rules: make(map[string]Rule)}
 	var errs []error
 	for i, line := range strings.Split(string(b), "\n") {
@@ -58,6 +66,9 @@ func Load(path string) (*Policy, error) {
 	return p, nil
 }
 
+// invisible reports whether a character looks like nothing, or like a space without being one.
+func invisible(r rune) bool { return !unicode.IsPrint(r) && r != '\t' && r != utf8.RuneError }
+
 // limits are the limits that a line may set.
 var limits = map[string]func(r *Rule) *int{
 	"locks":    func(r *Rule) *int { return &r.Locks },
@@ -68,6 +79,10 @@ var limits = map[string]func(r *Rule) *int{
 func (p *Policy) add(line string) error {
 	if line == "" || strings.HasPrefix(line, "#") {
 		return nil
+	}
+	if i := strings.IndexFunc(line, invisible); i >= 0 {
+		r, _ := utf8.DecodeRuneInString(line[i:])
+		return fmt.Errorf("%q: it has %U, which nobody sees; a name that has it stands in double quotes, with %s for it", line, r, strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
 	}
 	words, err := split(line)
 	if err != nil {
@@ -195,6 +210,15 @@ func (p *Policy) Allows(identity string, local bool, name string) bool {
 		}
 	}
 	return false
+}
+
+// Knows reports whether an identity may use any name. local: the request came over the Unix socket.
+func (p *Policy) Knows(identity string, local bool) bool {
+	if p == nil {
+		return local
+	}
+	_, ok := p.rules[identity]
+	return ok
 }
 
 // Within returns what an identity may list of the names that begin with prefix: whole names, and

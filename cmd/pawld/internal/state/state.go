@@ -33,6 +33,9 @@ func Open(path string) (*Dir, error) {
 	if info.Mode().Perm()&0o022 != 0 {
 		return nil, fmt.Errorf("state directory %s can be written by others (mode %v): make it 0700", path, info.Mode().Perm())
 	}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok && st.Uid != 0 && int(st.Uid) != os.Geteuid() {
+		return nil, fmt.Errorf("state directory %s belongs to user %d, and pawld runs as %d: what it reads there would be that user's: chown it to %d", path, st.Uid, os.Geteuid(), os.Geteuid())
+	}
 	f, err := os.OpenFile(filepath.Join(path, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
@@ -78,6 +81,12 @@ func (d *Dir) Write(s locks.Saved) error {
 	return os.Rename(temp, d.file())
 }
 
+// ErrUnusable: the file is not what this pawld can take over from.
+var ErrUnusable = errors.New("it cannot be used")
+
+// Discard removes the file, whatever it holds.
+func (d *Dir) Discard() error { return os.Remove(d.file()) }
+
 // Take reads the file and removes it, because a Handle works once. false: there is none.
 func (d *Dir) Take() (s locks.Saved, ok bool, err error) {
 	info, err := os.Stat(d.file())
@@ -88,18 +97,25 @@ func (d *Dir) Take() (s locks.Saved, ok bool, err error) {
 		return s, false, fmt.Errorf("state: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return s, false, fmt.Errorf("state: %s can be read by others (mode %v), and holds secrets: remove it", d.file(), info.Mode().Perm())
+		return s, false, fmt.Errorf("state: %s can be read by others (mode %v), and holds secrets: %w", d.file(), info.Mode().Perm(), ErrUnusable)
 	}
 	b, err := os.ReadFile(d.file())
 	if err != nil {
 		return s, false, fmt.Errorf("state: %w", err)
 	}
+	if len(b) == 0 {
+		return s, false, fmt.Errorf("state: %s is empty: %w", d.file(), ErrUnusable)
+	}
 	var in saved
 	if err := json.Unmarshal(b, &in); err != nil {
-		return s, false, fmt.Errorf("state: %s: %w", d.file(), err)
+		var other struct{ Version int } // its form may be another, too
+		if json.Unmarshal(b, &other) != nil || other.Version == version || other.Version == 0 {
+			return s, false, fmt.Errorf("state: %s: %w: %w", d.file(), ErrUnusable, err)
+		}
+		in.Version = other.Version
 	}
 	if in.Version != version {
-		return s, false, fmt.Errorf("state: %s is of version %d, this pawld knows %d", d.file(), in.Version, version)
+		return s, false, fmt.Errorf("state: %s is of version %d, this pawld knows %d: %w", d.file(), in.Version, version, ErrUnusable)
 	}
 	if err := os.Remove(d.file()); err != nil {
 		return s, false, fmt.Errorf("state: %w", err)

@@ -170,6 +170,16 @@ func (t *Table) TTL(id string) time.Duration {
 	return 0
 }
 
+// Knows reports whether an identity has a session.
+func (t *Table) Knows(identity string) bool {
+	for _, s := range t.sessions {
+		if s.identity == identity && !s.ended {
+			return true
+		}
+	}
+	return false
+}
+
 // room makes room for a session of an identity, or returns an error if there is none. It counts
 // the identity's sessions, because sessions are seldom opened.
 func (t *Table) room(identity string) error {

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/handlers"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+)
+
+// pipes is a listener of connections in memory.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+func (p pipes) Close() error { return nil }
+func (pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
+
+const bearer = "0123456789abcdef0123"
+
+// served has a pawld on an etcd in memory serve connections in memory, in a bubble.
+func served(t *testing.T, rules *policy.Policy, calls int) (dial func() net.Conn, limit *peer.Limit) {
+	fake := etcdfake.New(etcdfake.Options{Members: 1})
+	t.Cleanup(fake.Close)
+	client, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption()}, Lazy: true})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	log := slog.New(slog.DiscardHandler)
+	service := locks.New(client, locks.Config{Logger: log, Table: table.Config{DefaultTTL: minTTL, MinTTL: minTTL, MaxTTL: minTTL, Sessions: 10, Locks: 10, Keep: time.Second}})
+	t.Cleanup(func() { _ = service.Close(t.Context()) })
+	limit = peer.NewLimit("calls under way", calls)
+	api := &handlers.Server{Locks: service, Client: client, Policy: rules, Logger: log, Calls: limit, Upkeep: upkeepOf(rules)}
+	l := pipes{make(chan net.Conn), make(chan struct{})}
+	d := &daemon{options: options{maxTTL: minTTL}, log: log}
+	server := d.server(listener{Listener: l, peers: &peer.Listener{Kind: peer.Token, Token: peer.HashOf(bearer), Hosts: func(string) bool { return true }}}, api.Handler())
+	done := make(chan struct{})
+	go func() { _ = server.Serve(l); close(done) }() // ends with l
+	t.Cleanup(func() { close(l.closed); <-done; _ = server.Close() })
+	return func() net.Conn {
+		ours, theirs := net.Pipe()
+		l.conns <- theirs
+		return ours
+	}, limit
+}
+
+// A body that does not end is given up ten seconds after the first byte of its request, whatever the
+// request is for.
+func TestEveryBodyHasOneDeadline(t *testing.T) {
+	rules := policyOf(t, "token:local a")
+	for name, c := range map[string]struct {
+		rules  *policy.Policy
+		path   string
+		token  string
+		full   bool // all calls are under way
+		pause  time.Duration
+		status string
+	}{
+		"of a call":            {rules, "/pawl.v1.Locks/Acquire", bearer, false, 0, "400"},
+		"after a slow header":  {rules, "/pawl.v1.Locks/Acquire", bearer, false, 4 * time.Second, "400"},
+		"of an unknown path":   {rules, "/nothing", bearer, false, 0, "404"},
+		"of an unknown method": {rules, "/pawl.v1.Locks/Nothing", bearer, false, 0, "400"},
+		"after a 401":          {rules, "/pawl.v1.Locks/Acquire", "another", false, 0, "401"},
+		"beyond --max-calls":   {rules, "/pawl.v1.Locks/Acquire", bearer, true, 0, "429"},
+		"of one without names": {nil, "/pawl.v1.Locks/Acquire", bearer, false, 0, "403"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dial, limit := served(t, c.rules, 2)
+				if c.full {
+					require.NoError(t, limit.Take("x"))
+					require.NoError(t, limit.Take("y"))
+				}
+				conn, begin := dial(), time.Now()
+				defer time.AfterFunc(time.Minute, func() { _ = conn.Close() }).Stop() // it would never end
+				answer := make(chan string, 1)
+				go func() { // ends when the connection does
+					b, _ := io.ReadAll(conn)
+					answer <- string(b)
+				}()
+				_, err := io.WriteString(conn, "POST "+c.path+" HTTP/1.1\r\nHost: x\r\n")
+				require.NoError(t, err)
+				time.Sleep(c.pause)
+				_, err = io.WriteString(conn, "Authorization: Bearer "+c.token+"\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
+				require.NoError(t, err)
+				got := <-answer
+				assert.LessOrEqual(t, time.Since(begin), handlers.ReadWait+time.Second) // and how long net/http lingers
+				first, _, _ := strings.Cut(got, "\r\n")
+				assert.Contains(t, first, c.status)
+			})
+		})
+	}
+}
+
+// With a policy, who has no line in it takes nothing of anybody: he is refused before he is counted.
+func TestWhoHasNoLineIsRefusedBeforeHeIsCounted(t *testing.T) {
+	for name, rules := range map[string]*policy.Policy{"another's policy": policyOf(t, "cn:other a"), "no policy, and not local": nil} {
+		for _, call := range []string{"Acquire", "Renew", "Release", "Confirm", "Proclaim", "Leader", "List"} {
+			t.Run(name+" "+call, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					dial, limit := served(t, rules, 2)
+					require.NoError(t, limit.Take("x"))
+					require.NoError(t, limit.Take("y")) // whatever is counted would be refused as too much
+					conn := dial()
+					defer conn.Close()
+					_, err := io.WriteString(conn, "POST /pawl.v1.Locks/"+call+" HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+bearer+"\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+					require.NoError(t, err)
+					b := make([]byte, 1000)
+					n, err := conn.Read(b)
+					require.NoError(t, err)
+					assert.Contains(t, string(b[:n]), "403")
+					_, refused := limit.Counts()
+					assert.Zero(t, refused)
+				})
+			})
+		}
+	}
+}

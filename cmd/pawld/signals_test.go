@@ -1,0 +1,132 @@
+package main
+
+import (
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+// What each signal does to a pawld that holds a lock, with a state directory: a successor has the lock,
+// or it is free.
+func TestEachSignalEndsPawldInOrder(t *testing.T) {
+	for name, c := range map[string]struct {
+		sig  syscall.Signal
+		kept bool
+	}{
+		"TERM leaves the locks": {syscall.SIGTERM, true},
+		"HUP leaves the locks":  {syscall.SIGHUP, true},
+		"INT releases them":     {syscall.SIGINT, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			etcd, dir := etcdtest.Start(t), filepath.Join(t.TempDir(), "state")
+			p := start(t, etcd, "", "--state-dir", dir, "--max-ttl", "3s")
+			p.signal(syscall.SIGPIPE) // as if nobody read its output any more
+			p.hold(1, 1, "n")
+			p.signal(c.sig)
+			p.awaitEnd(0)
+			_, err := os.Stat(filepath.Join(dir, "state.json"))
+			assert.Equal(t, c.kept, err == nil, "%v", err)
+		})
+	}
+}
+
+// Nobody reads what pawld logs: it goes on serving, and leaves its locks to the next one.
+func TestAClosedStandardErrorEndsNothing(t *testing.T) {
+	t.Parallel()
+	etcd, dir, socket := etcdtest.Start(t), filepath.Join(t.TempDir(), "state"), socketPath(t)
+	read, write, err := os.Pipe()
+	require.NoError(t, err)
+	cmd := exec.Command(os.Args[0], "--endpoints", etcd.Addr(), "--socket", socket, "--state-dir", dir, "--verbose")
+	cmd.Env = append(os.Environ(), "PAWLD_TEST_RUN=1")
+	cmd.Stderr = write
+	ownGroup(cmd)
+	require.NoError(t, read.Close())
+	require.NoError(t, cmd.Start())
+	require.NoError(t, write.Close())
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }() // ends with the process
+	defer cmd.Process.Kill()
+	require.Eventually(t, func() bool {
+		c, err := net.Dial("unix", socket)
+		if err == nil {
+			_ = c.Close()
+		}
+		return err == nil
+	}, lane.Hang, 5*time.Millisecond)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM)) // which it logs
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-time.After(lane.Hang):
+		t.Fatal("it does not end")
+	}
+	assert.FileExists(t, filepath.Join(dir, "state.json"))
+}
+
+// A state directory that hangs, and an operator who does not wait: the second signal ends it, which
+// another hangup does not.
+func TestASecondSignalEndsAllWaiting(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "state")
+	p := start(t, etcdtest.Start(t), "", "--state-dir", dir)
+	p.hold(1, 1, "n")
+	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "state.json.new"), 0o600)) // which nobody reads
+	p.signal(syscall.SIGHUP)
+	p.awaitSaid("stopping")
+	p.signal(syscall.SIGHUP)
+	p.signal(syscall.SIGTERM)
+	p.awaitEnd(exitFailed)
+	assert.Contains(t, p.said(), "not waiting any more")
+}
+
+// awaitEnd waits for the end of the process, however long that takes.
+func (p *pawld) awaitEnd(code int) {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(lane.Hang):
+		p.t.Fatal("pawld does not end: " + p.said())
+	}
+	require.Equal(p.t, code, p.cmd.ProcessState.ExitCode(), p.said())
+}
+
+// A state directory that hangs is given up, so that the locks go to others.
+func TestAWriteOfTheStateIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		defer close(hang)
+		failed := errors.New("failed")
+		for name, c := range map[string]struct {
+			write func(locks.Saved) error
+			want  string
+			after time.Duration
+		}{
+			"it hangs":  {func(locks.Saved) error { <-hang; return nil }, "not written within 5s", stateWait},
+			"it fails":  {func(locks.Saved) error { return failed }, "failed", 0},
+			"it writes": {func(locks.Saved) error { return nil }, "", 0},
+		} {
+			begin := time.Now()
+			err := bounded(c.write)(locks.Saved{})
+			assert.Equal(t, c.after, time.Since(begin), name)
+			if c.want == "" {
+				require.NoError(t, err, name)
+				continue
+			}
+			require.ErrorContains(t, err, c.want, name)
+		}
+	})
+}
