@@ -18,7 +18,8 @@ const DefaultLimit = 1 << 16
 // For each resource the gate keeps the highest exclusive token and the highest token of either mode. It admits an
 // exclusive token that is not below the highest of either mode, and a shared one that is above the highest exclusive
 // one. So it never refuses a holder because of another that holds the lock together with it. It never admits a holder
-// after a later exclusive one, nor a writer after a later reader.
+// after a later exclusive one, nor a writer after a later reader. Both registers are read and changed in one step, so calls at
+// the same time have the results of some order of them.
 //
 // # In one step with the write
 //

@@ -10,78 +10,81 @@ type pair struct {
 
 func (p pair) max(q pair) pair { return pair{max(p.exclusive, q.exclusive), max(p.highest, q.highest)} }
 
+// admit decides on t: an exclusive token must not be below the highest of either mode, and becomes both; a shared one must be above the highest exclusive one,
+// and raises the other register. It returns the register that t was compared with, and the pair from then on.
+func (p pair) admit(t Token, shared bool) (seen Token, next pair) {
+	if shared {
+		if seen = p.exclusive; seen < t {
+			next.highest = t
+		}
+		return seen, p.max(next)
+	}
+	if seen = max(p.highest, t); seen == t {
+		next = pair{t, t}
+	}
+	return seen, p.max(next)
+}
+
 // registers are the registers of a resource that a gate remembers. Both only rise, until
-// highest becomes forgotten, once; from then on the entry decides nothing.
+// the entry is forgotten, once; from then on it decides nothing. They are read in one step, and
+// changed in one step, so that a token which is refused because of another is refused for good.
 type registers struct {
-	resource  string
-	exclusive atomic.Int64
-	highest   atomic.Int64
-	used      atomic.Bool // since the last sweep
+	resource string
+	pair     atomic.Pointer[pair] // nil: forgotten; what it points to does not change
+	used     atomic.Bool          // since the last sweep
 }
 
 const forgotten = -1
 
 func newRegisters(resource string, p pair) *registers {
 	r := &registers{resource: resource}
-	r.raise(p)
+	r.pair.Store(&p)
 	return r
 }
 
-// admit decides on t: an exclusive token must not be below the highest of either mode, and becomes both; a shared one must be above the highest exclusive one,
-// and raises the other register. It returns the register that t was compared with, or forgotten.
+// admit decides on t by both registers, and raises them if it is admitted. It returns the register that t was compared with, or forgotten.
 func (r *registers) admit(t Token, shared bool) (seen Token) {
-	if shared {
-		seen = Token(r.exclusive.Load())
-		if seen < t && raise(&r.highest, t) == forgotten {
-			return forgotten
+	for {
+		seen, done := r.decide(r.pair.Load(), t, shared)
+		if done {
+			return seen
 		}
-		return seen
 	}
-	if seen = raise(&r.highest, t); seen == t {
-		seen = r.raiseExclusive(t)
-	}
-	return seen
 }
 
-// raiseExclusive raises the second register after the first, and returns t, or forgotten.
-func (r *registers) raiseExclusive(t Token) Token {
-	raise(&r.exclusive, t)
-	if r.highest.Load() == forgotten { // so the floor may lack what was just raised
-		return forgotten
+// decide is admit by what was read before; false: the registers have changed since.
+func (r *registers) decide(was *pair, t Token, shared bool) (seen Token, done bool) {
+	if was == nil {
+		return forgotten, true
 	}
-	return t
+	seen, next := was.admit(t, shared)
+	return seen, r.replace(was, next)
+}
+
+// replace changes the registers from what was read before; false: they have changed since.
+func (r *registers) replace(was *pair, next pair) bool {
+	if *was == next {
+		return true
+	}
+	raised := next // so that nothing is allocated before
+	return r.pair.CompareAndSwap(was, &raised)
 }
 
 // raise makes both registers at least those of p.
 func (r *registers) raise(p pair) {
-	raise(&r.highest, p.highest)
-	raise(&r.exclusive, p.exclusive)
-}
-
-// load returns both. The exclusive one is read first, and raised last, so it is never above the other.
-func (r *registers) load() pair {
-	exclusive := Token(r.exclusive.Load())
-	return pair{exclusive, Token(r.highest.Load())}
-}
-
-// forget ends the entry and returns what its registers were. An admission that raises them afterwards learns that it is forgotten.
-func (r *registers) forget() pair {
-	highest := Token(r.highest.Swap(forgotten))
-	return pair{Token(r.exclusive.Load()), highest}
-}
-
-// raise makes t the value of a register unless that is greater, and returns the value from then on, or forgotten.
-func raise(register *atomic.Int64, t Token) Token {
 	for {
-		seen := register.Load()
-		if seen == forgotten || seen >= int64(t) {
-			return Token(seen)
-		}
-		if register.CompareAndSwap(seen, int64(t)) {
-			return t
+		was := r.pair.Load()
+		if was == nil || r.replace(was, was.max(p)) {
+			return
 		}
 	}
 }
+
+// load returns both, of an entry that is not forgotten.
+func (r *registers) load() pair { return *r.pair.Load() }
+
+// forget ends the entry and returns what its registers were. An admission that has read them before learns that it is forgotten.
+func (r *registers) forget() pair { return *r.pair.Swap(nil) }
 
 // touch keeps the entry over the next sweep. It reads before it writes, because many readers of
 // one resource share the cache line.

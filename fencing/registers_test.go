@@ -50,12 +50,14 @@ func TestForgottenResourceIsCheckedAgainstBothRegistersOfTheFloor(t *testing.T) 
 	refused(t, g.Admit("r", 8), StaleError{"r", 8, 9})
 }
 
-// An admission that is preempted between its two registers, while the entry is forgotten.
+// An admission that is preempted while the entry is forgotten.
 func TestExclusiveTokenRaisedInAForgottenEntryIsNotLost(t *testing.T) {
 	r := newRegisters("r", pair{5, 5})
-	raise(&r.highest, 10)
-	assert.Equal(t, pair{5, 10}, r.forget(), "the floor has only the one that was raised first")
-	assert.Equal(t, Token(forgotten), r.raiseExclusive(10), "so the admission begins again")
+	was := r.pair.Load()
+	assert.Equal(t, pair{5, 5}, r.forget())
+	_, done := r.decide(was, 10, false)
+	assert.False(t, done, "so the admission begins again")
+	assert.Equal(t, Token(forgotten), r.admit(10, false))
 }
 
 // A storage decides on operations. Its text is its whole state.
