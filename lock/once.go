@@ -27,7 +27,8 @@ import (
 // the lock as Acquire does, and runs fn as Held.Do does, with the same context, release, and
 // errors. If ran is true, an error comes from fn, the record, or the release. If fn has used
 // all of ctx's time, the record is still tried for 15 ms. The record stays: one key for each
-// name, with the latest at, on no lease.
+// name, with the latest at, on no lease. A time that it cannot hold is refused: the zero time, and
+// years outside of 0 to 9999.
 func (m *Mutex) Once(ctx context.Context, at time.Time, fn func(ctx context.Context, h *Held) error) (ran bool, err error) {
 	r, err := m.record(ctx)
 	switch {
@@ -36,6 +37,8 @@ func (m *Mutex) Once(ctx context.Context, at time.Time, fn func(ctx context.Cont
 		err = errors.New("nil function")
 	case at.IsZero():
 		err = errors.New("the time is zero, want that for which the run is due")
+	case !recordable(at):
+		err = fmt.Errorf("the time is in the year %d, which the record cannot hold, want one from 0 to 9999: is it in milliseconds, and was read as seconds?", at.UTC().Year())
 	default:
 		var covered bool
 		if covered, err = r.covers(ctx, at); covered {
@@ -69,6 +72,12 @@ func (m *Mutex) Once(ctx context.Context, at time.Time, fn func(ctx context.Cont
 	return ran, err
 }
 
+// recordable reports whether a record can hold at.
+func recordable(at time.Time) bool {
+	back, ok := keys.ParseOnceValue(keys.OnceValue(at))
+	return ok && back.Equal(at)
+}
+
 // A record holds the time for which the last run of a name was due.
 type record struct {
 	kv  *kv.Client
@@ -98,7 +107,7 @@ func (r *record) covers(ctx context.Context, at time.Time) (bool, error) {
 	}
 	last, ok := keys.ParseOnceValue(found.Value)
 	if !ok {
-		return false, fmt.Errorf("the record %q holds no time, but %.40q", r.key, found.Value)
+		return false, fmt.Errorf("the record %q holds no time, but %.40q: put the time of the last run there, in the form 2006-01-02T15:04:05Z, or delete the key, and the next call runs", r.key, found.Value)
 	}
 	return !last.Before(at), nil
 }

@@ -3,6 +3,7 @@ package lock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -250,13 +251,21 @@ func TestOnceRefusesWhatMakesNoSense(t *testing.T) {
 		m := lock.New(w.spare, "name", lock.Options{})
 		_, err := m.Once(w.Context(), time.Time{}, job(&n, nil))
 		assert.ErrorContains(w, err, `lock: once "name": the time is zero`)
+		for _, at := range []time.Time{time.Unix(946_684_800_000, 0), time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -3600))} {
+			_, err = m.Once(w.Context(), at, job(&n, nil))
+			assert.ErrorContains(w, err, fmt.Sprintf("the time is in the year %d", at.UTC().Year()))
+		}
+		for _, at := range []time.Time{time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC)} {
+			_, err = lock.New(w.spare, "other", lock.Options{}).Once(w.Context(), at, func(context.Context, *lock.Held) error { return nil })
+			assert.NoError(w, err)
+		}
 		_, err = m.Once(w.Context(), firing, nil)
 		assert.ErrorContains(w, err, "nil function")
 		_, err = lock.New(w.spare, "", lock.Options{}).Once(w.Context(), firing, job(&n, nil))
 		assert.ErrorContains(w, err, "empty name")
 		w.f.Put(recordKey, "yesterday", 0)
 		_, err = m.Once(w.Context(), firing, job(&n, nil))
-		assert.ErrorContains(w, err, "holds no time")
+		assert.ErrorContains(w, err, "holds no time, but \"yesterday\": put the time of the last run there, in the form 2006-01-02T15:04:05Z, or delete the key")
 		assert.Zero(w, n.Load())
 	})
 }
