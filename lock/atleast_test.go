@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
 
@@ -96,4 +97,73 @@ func TestAHoldThatWasTooLongStaysTakenForLongEnough(t *testing.T) {
 		w.release(next.won())
 		assert.GreaterOrEqual(w, time.Since(began), 10*time.Second)
 	})
+}
+
+// A takeover changes nothing: what was released stays taken until its time has come, and costs the takeover no wait; so
+// does what is held, whatever the options of its Resume.
+func TestALockStaysTakenForLongEnoughWhoeverTakesItsSessionOver(t *testing.T) {
+	for name, first := range map[string]bool{"released before": true, "resumed and released": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *fixture) {
+				began := time.Now()
+				s := w.session()
+				h := w.acquireWith(s, lock.Options{AtLeast: 30 * time.Second})
+				next := w.waiting(w.session())
+				if first {
+					require.NoError(w, h.Release(w.Context()))
+				}
+				for range 2 { // two takeovers, the second by a session that did not begin it
+					time.Sleep(3 * time.Second)
+					handle := s.Detach()
+					time.Sleep(2 * time.Second)
+					now := time.Now()
+					var err error
+					s, err = w.client(pawl.Config{}).NewSession(w.Context(), lease.Options{Resume: handle})
+					require.NoError(w, err)
+					assert.Less(w, time.Since(now), time.Second)
+				}
+				if !first {
+					r, err := mutex(s).Resume(w.Context(), h.Key(), h.Token())
+					require.NoError(w, err)
+					require.NoError(w, r.Release(w.Context()))
+				}
+				time.Sleep(time.Until(began.Add(30*time.Second - 10*time.Millisecond)))
+				require.True(w, next.waits())
+				w.release(next.won())
+				assert.Less(w, time.Since(began), 30*time.Second+100*time.Millisecond)
+				w.clear()
+			})
+		})
+	}
+}
+
+// A set of names, and a lock that was held for too long, are kept alike.
+func TestWhateverIsHeldForLongEnoughIsKeptOverATakeover(t *testing.T) {
+	for name, take := range map[string]func(w *fixture, s *pawl.Session){
+		"a set": func(w *fixture, s *pawl.Session) {
+			h, err := lock.NewMulti(s, lock.Options{AtLeast: 30 * time.Second}, lock.Exclusive("name"), lock.Exclusive("other")).Acquire(w.Context())
+			require.NoError(w, err)
+			require.NoError(w, h.Release(w.Context()))
+		},
+		"held for too long": func(w *fixture, s *pawl.Session) {
+			<-w.acquireWith(s, lock.Options{AtLeast: 30 * time.Second, MaxHold: time.Second}).Done()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(w *fixture) {
+				began := time.Now()
+				s := w.session()
+				take(w, s)
+				next := w.waiting(w.session())
+				time.Sleep(5 * time.Second)
+				_, err := w.client(pawl.Config{}).NewSession(w.Context(), lease.Options{Resume: s.Detach()})
+				require.NoError(w, err)
+				time.Sleep(time.Until(began.Add(30*time.Second - 10*time.Millisecond)))
+				require.True(w, next.waits())
+				w.release(next.won())
+				assert.Less(w, time.Since(began), 30*time.Second+time.Second)
+				w.clear()
+			})
+		})
+	}
 }

@@ -41,8 +41,10 @@ type Options struct {
 	// the cluster, and Err then matches ErrReleased; the key is deleted in the background when
 	// the time has passed. The key is kept no longer than the session lasts, so closing the
 	// session or the client ends that earlier; if the process ends without closing either, the
-	// key stays until its lease expires. 0: none. The time counts as that of MaxHold does. The
-	// end of MaxHold does not delete the key before AtLeast has passed either.
+	// key stays until its lease expires. A lease.Handle carries until when it is kept, whether the
+	// lock was released or is held: the process that takes the session over keeps it for as long, by
+	// the machines' wall clocks. 0: none. The time counts as that of MaxHold does. The end of MaxHold
+	// does not delete the key before AtLeast has passed either.
 	AtLeast time.Duration
 	// RecordFirst makes Once write its record before it calls the function instead of
 	// afterwards: at most once instead of at least once.

@@ -25,6 +25,19 @@ type State struct {
 	Next        int64         // the number of the session's next entry
 	Unsettled   []string      // keys of the entries that have to be undone
 	Forfeit     []int64       // the numbers of those entries whose removal is no release
+	Kept        []Kept        // the entries whose keys have to stay for now, in order
+	At          time.Time     // when Kept was written, by the wall clock, to the millisecond; zero: there is no Kept
+}
+
+// Kept is an entry whose keys have to stay for a time, also once it is released.
+type Kept struct {
+	N    int64
+	Left time.Duration // whole milliseconds, more than 0
+}
+
+// Stays is how long k's keys have to stay at now. A wall clock that was set back adds nothing.
+func (s State) Stays(k Kept, now time.Time) time.Duration {
+	return max(0, min(k.Left, k.Left-now.Sub(s.At)))
 }
 
 // form is the JSON inside the text. Keys are bytes.
@@ -38,6 +51,13 @@ type form struct {
 	Next      int64    `json:"next"`
 	Unsettled [][]byte `json:"unsettled,omitempty"`
 	Forfeit   []int64  `json:"forfeit,omitempty"`
+	Kept      []kept   `json:"kept,omitempty"`
+	At        int64    `json:"at,omitempty"` // Unix milliseconds
+}
+
+type kept struct {
+	N    int64 `json:"n"`
+	Left int64 `json:"ms"`
 }
 
 // prefix names the form.
@@ -45,7 +65,12 @@ const prefix = "pawl1."
 
 // Text writes s. Equal states have equal texts.
 func (s State) Text() string {
-	f := form{s.Lease, s.Cluster, int64(s.TTL / time.Second), []byte(s.Key), s.Create, s.Mod, s.Next, nil, s.Forfeit}
+	f := form{
+		Lease: s.Lease, Cluster: s.Cluster, Seconds: int64(s.TTL / time.Second), Key: []byte(s.Key), Create: s.Create, Mod: s.Mod, Next: s.Next, Forfeit: s.Forfeit,
+	}
+	for _, k := range s.Kept {
+		f.Kept, f.At = append(f.Kept, kept{k.N, k.Left.Milliseconds()}), s.At.UnixMilli()
+	}
 	for _, key := range s.Unsettled {
 		f.Unsettled = append(f.Unsettled, []byte(key))
 	}
@@ -98,6 +123,15 @@ func (f form) state() (State, error) {
 	}
 	if len(f.Forfeit) > 0 {
 		s.Forfeit = f.Forfeit
+	}
+	if (f.At > 0) != (len(f.Kept) > 0) || f.At < 0 || f.At > maxSeconds*1000 {
+		return State{}, errors.New("the time of what is kept is missing or out of bounds")
+	}
+	for i, k := range f.Kept {
+		if k.N <= 0 || k.N >= f.Next || i > 0 && k.N <= f.Kept[i-1].N || k.Left <= 0 || k.Left > maxSeconds*1000 {
+			return State{}, errors.New("an entry that is kept is out of bounds, or out of order")
+		}
+		s.Kept, s.At = append(s.Kept, Kept{k.N, time.Duration(k.Left) * time.Millisecond}), time.UnixMilli(f.At).UTC()
 	}
 	return s, nil
 }

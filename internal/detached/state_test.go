@@ -15,6 +15,7 @@ var some = []State{
 	{
 		Lease: 1 << 62, Cluster: 1<<64 - 1, TTL: 300 * time.Second, Key: "n\xff\x00s//pawl/1", Create: 5, Mod: 1 << 60, Next: 9,
 		Unsettled: []string{"a/1-2", "\x00"}, Forfeit: []int64{2, 8},
+		Kept: []Kept{{2, time.Millisecond}, {7, 9_000_000_000 * time.Second}}, At: time.UnixMilli(1_800_000_000_000).UTC(),
 	},
 }
 
@@ -40,12 +41,26 @@ func TestAMalformedTextIsRefused(t *testing.T) {
 		but(`"mod":3`, `"mod":2`), but(`"next":1`, `"next":0`), but(`"key":"aw=="`, `"key":""`),
 		wrap("{" + good + `,"unsettled":[""]}`), wrap("{" + good + `,"unsettled":"AA=="}`),
 		wrap("{" + good + `,"forfeit":[1]}`), but(`"next":1`, `"next":9,"forfeit":[0]`), but(`"next":1`, `"next":9,"forfeit":[3,3]`),
+		wrap("{" + good + `,"kept":[{"n":1,"ms":1}],"at":5}`), but(`"next":1`, `"next":9,"at":5`), but(`"next":1`, `"next":9,"kept":[{"n":1,"ms":1}]`),
+		but(`"next":1`, `"next":9,"at":5,"kept":[{"n":1,"ms":0}]`), but(`"next":1`, `"next":9,"at":5,"kept":[{"n":1,"ms":9000000000001}]`),
+		but(`"next":1`, `"next":9,"at":5,"kept":[{"n":2,"ms":1},{"n":2,"ms":1}]`), but(`"next":1`, `"next":9,"at":-5,"kept":[{"n":1,"ms":1}]`),
 	} {
 		_, err := Parse(text)
 		require.Error(t, err, text)
 	}
 	_, err := Parse(wrap("{" + good + "}"))
 	require.NoError(t, err)
+}
+
+// What is left is counted by the wall clock, because it passes between two processes; one that was set back adds nothing.
+func TestWhatIsKeptStaysForWhatIsLeft(t *testing.T) {
+	s := State{At: time.Unix(1000, 0)}
+	k := Kept{1, 30 * time.Second}
+	for after, want := range map[time.Duration]time.Duration{
+		0: 30 * time.Second, 10 * time.Second: 20 * time.Second, 30 * time.Second: 0, time.Hour: 0, -time.Hour: 30 * time.Second,
+	} {
+		assert.Equal(t, want, s.Stays(k, s.At.Add(after)), "%v later", after)
+	}
 }
 
 func FuzzParse(f *testing.F) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
+	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/queue/state"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/lease"
@@ -142,7 +143,7 @@ func (a *Acquisition) win(ctx context.Context, l Limits) error {
 		return err
 	}
 	if held {
-		a.limit(l)
+		a.limit(l, clock.Instant{})
 	}
 	if e := a.ended.Load(); e != nil {
 		a.s.Drop(&a.hook) // it may have ended before Hold registered it

@@ -9,7 +9,8 @@ import (
 )
 
 // Limits bound how long a lock is held at most, and how long its key is kept at least. The time
-// counts from when the acquisition was won, or resumed, in this process.
+// counts from when the acquisition was won, or resumed, in this process. A resumed one's keys are
+// kept for as long as those of the predecessor had to be, too.
 type Limits struct {
 	Max     time.Duration // a hold that lasts longer is lost with ErrMaxHold; 0: none
 	AtLeast time.Duration // an earlier release leaves the key until then; 0: none
@@ -29,16 +30,23 @@ func (l Limits) Check() error {
 // bounds are when Limits end a hold, and until when they keep its keys.
 type bounds struct {
 	Limits
-	won clock.Instant
+	won  clock.Instant
+	kept clock.Instant // zero: the keys need not stay
 }
 
 // limit starts Limits once the lock is held and on the session's roster. The session's loop
-// reports the end of the hold; Err compares the clock.
-func (a *Acquisition) limit(l Limits) {
-	if l == (Limits{}) {
+// reports the end of the hold; Err compares the clock. kept is until when the session's
+// predecessor had to keep the keys; zero: it had not, or there was none.
+func (a *Acquisition) limit(l Limits, kept clock.Instant) {
+	if l == (Limits{}) && kept.IsZero() {
 		return
 	}
-	a.bounds.Store(&bounds{l, clock.Now()})
+	now := clock.Now()
+	if until := now.Add(l.AtLeast); l.AtLeast > 0 && kept.Before(until) {
+		kept = until
+		a.s.Keep(a.n, kept)
+	}
+	a.bounds.Store(&bounds{l, now, kept})
 	if end, ok := a.holdEnd(); ok {
 		a.s.Limit(&a.hook, end)
 	}
@@ -55,11 +63,10 @@ func (a *Acquisition) holdEnd() (clock.Instant, bool) {
 
 // keptUntil is until when its own keys have to stay after a release; zero: they need not.
 func (a *Acquisition) keptUntil() clock.Instant {
-	b := a.bounds.Load()
-	if b == nil || b.AtLeast == 0 {
-		return clock.Instant{}
+	if b := a.bounds.Load(); b != nil {
+		return b.kept
 	}
-	return b.won.Add(b.AtLeast)
+	return clock.Instant{}
 }
 
 // keeps reports whether its own keys have to stay for now, and until when.

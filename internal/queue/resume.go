@@ -81,7 +81,7 @@ func ResumeAll(ctx context.Context, s *session.Session, own []string, t fencing.
 	if err := s.Hold(&a.hook, a, a.n); err != nil {
 		return nil, err
 	}
-	a.limit(l)
+	a.limit(l, s.KeptUntil(a.n))
 	a.watchOwn(state.All, resp.Header.Revision+1)
 	a.notifyWon()
 	return a, nil

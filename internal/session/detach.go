@@ -1,6 +1,9 @@
 package session
 
 import (
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/detached"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -30,10 +33,14 @@ func (s *Session) DetachKeeping(kept func() map[string]bool) lease.Handle {
 func (s *Session) state(kept map[string]bool) detached.State {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return detached.State{
+	state := detached.State{
 		Lease: s.id, Cluster: s.host.Cluster.ID(), TTL: s.TTL(),
 		Key: s.key, Create: s.create, Mod: s.mod, Next: s.ledger.next, Unsettled: s.ledger.unsettled(kept), Forfeit: s.ledger.forfeits(),
 	}
+	if state.Kept = s.ledger.keeps(clock.Now()); len(state.Kept) > 0 {
+		state.At = time.Now()
+	}
+	return state
 }
 
 func handleOf(state detached.State) (h lease.Handle) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pawl-locks/pawl/internal/clock"
 	"github.com/pawl-locks/pawl/internal/keys"
 )
 
@@ -73,6 +74,21 @@ func (s *Session) Reopen(n int64) { s.move(n, unwanted, nil) }
 // Forfeit says that entry n was held for too long. Leave then removes its key with a mark that
 // shows successors that it was not released.
 func (s *Session) Forfeit(n int64) { s.move(n, overheld, nil) }
+
+// Keep says that the keys of entry n have to stay until then, even if it is released earlier, in
+// this process or in one that takes the session over.
+func (s *Session) Keep(n int64, until clock.Instant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ledger.keep(n, until)
+}
+
+// KeptUntil is until when the keys of entry n have to stay; zero: they need not.
+func (s *Session) KeptUntil(n int64) clock.Instant {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ledger.kept[n]
+}
 
 // Adopt says that own, the keys of entry n, are being resumed. It reports whether they may be:
 // the session's predecessor left them, and they were not resumed before.

@@ -1,10 +1,14 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/detached"
 	"github.com/pawl-locks/pawl/internal/keys"
 )
 
@@ -106,6 +110,7 @@ type ledger struct {
 	inherited int64 // entries below it are a predecessor's; 0: there is no predecessor
 	entries   map[int64]entry
 	counts    map[string]count
+	kept      map[int64]clock.Instant // until when the keys of entries that are not gone have to stay, even if they are released
 }
 
 // count counts a session's entries in the queue of one name.
@@ -115,7 +120,7 @@ type count struct {
 }
 
 func newLedger() ledger {
-	return ledger{next: 1, entries: make(map[int64]entry), counts: make(map[string]count)}
+	return ledger{next: 1, entries: make(map[int64]entry), counts: make(map[string]count), kept: make(map[int64]clock.Instant)}
 }
 
 // begin adds an entry, and returns its number and its key for each of specs, which have
@@ -230,6 +235,7 @@ func (l *ledger) strike(n int64, e entry) {
 	if n >= l.inherited {
 		delete(l.entries, n)
 	}
+	delete(l.kept, n)
 	for name := range e.names() {
 		c := l.counts[name]
 		if c.entries--; c.entries == 0 {
@@ -245,6 +251,25 @@ func (l *ledger) strike(n int64, e entry) {
 // false for a session that was taken over, which does not know what its predecessor left.
 func (l *ledger) alone(n int64, name string) bool {
 	return l.inherited == 0 && l.counts[name] == count{1, n} && l.state(n) != gone
+}
+
+// keep says that the keys of entry n have to stay until then, unless it is gone.
+func (l *ledger) keep(n int64, until clock.Instant) {
+	if l.state(n) != gone && l.kept[n].Before(until) {
+		l.kept[n] = until
+	}
+}
+
+// keeps returns what has to stay after now, in order.
+func (l *ledger) keeps(now clock.Instant) (all []detached.Kept) {
+	for n, until := range l.kept {
+		if left := until.Sub(now); left > 0 {
+			left = (left + time.Millisecond - 1).Truncate(time.Millisecond)
+			all = append(all, detached.Kept{N: n, Left: left})
+		}
+	}
+	slices.SortFunc(all, func(x, y detached.Kept) int { return cmp.Compare(x.N, y.N) })
+	return all
 }
 
 // forfeits returns the numbers of the entries of unsettled whose removal is no release, in order.

@@ -39,6 +39,9 @@ func resume(ctx context.Context, host Host, opts lease.Options) (*Session, error
 	if err := s.ledger.inherit(h.Lease, h.Next, h.Unsettled, h.Forfeit); err != nil {
 		return nil, fmt.Errorf("lease: resume: %w", err)
 	}
+	for now, wall, i := clock.Now(), time.Now(), 0; i < len(h.Kept); i++ {
+		s.ledger.keep(h.Kept[i].N, now.Add(h.Stays(h.Kept[i], wall)))
+	}
 	if err := s.takeOver(ctx, opts.Resume, h); err != nil {
 		return nil, fmt.Errorf("lease: resume: %w", explain(err, host.Namespace))
 	}
@@ -78,14 +81,27 @@ func (s *Session) takeOver(ctx context.Context, of lease.Handle, h detached.Stat
 const tidyWait = 2 * time.Second
 
 // tidy has what the predecessor left open removed in the background, and waits for it until ctx
-// ends or tidyWait has passed.
+// ends or tidyWait has passed. It does not wait for what has to stay for now.
 func (s *Session) tidy(ctx context.Context) {
 	s.mu.Lock()
-	var open []*removal
+	var open, later []*removal
 	for n := range s.ledger.entries {
+		now := clock.Now()
+		if until := s.ledger.kept[n]; now.Before(until) {
+			later = append(later, &removal{n: n, due: until.Time(now)})
+			continue
+		}
 		open = append(open, &removal{n: n})
 	}
 	s.mu.Unlock()
+	s.awaitRemoval(ctx, open)
+	if len(later) > 0 {
+		s.remove(later...)
+	}
+}
+
+// awaitRemoval has open removed, and waits as tidy does.
+func (s *Session) awaitRemoval(ctx context.Context, open []*removal) {
 	if len(open) == 0 {
 		return
 	}
