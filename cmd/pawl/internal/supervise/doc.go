@@ -27,11 +27,15 @@
 //     on any descriptor; Ctrl-C, Ctrl-Z, fg, bg and pipes work as they do
 //     without pawl. When the command stops, the guardian stops with it. A job that
 //     nobody can continue is not left stopped.
-//  5. A signal sent to the guardian alone, or to the holder, is forwarded to the command and to those
-//     of its children that are in its process group. TERM, INT, HUP and QUIT are
+//  5. A signal sent to the guardian, to the holder, or to both, is forwarded once, to the command and to
+//     those of its children that are in its process group. TERM, INT, HUP and QUIT are
 //     followed by CONT, so that stopped ones receive them.
 //
 // # What it does not guarantee
+//
+// The guardian cannot know whether the command was sent a signal too: one that is sent to the job's
+// group by its number, or to all processes of a service, reaches the command directly and once more.
+// From the terminal it comes once.
 //
 // A command that exits by itself may leave processes behind; they run on, without
 // the lock.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,6 +39,7 @@ type Link struct {
 	awake   chan struct{} // the guardian said that the job is not stopped
 	gone    chan struct{} // closed when the guardian has ended
 	runs    int64         // of commands so far
+	pairs   pairs
 }
 
 // Inherited is the link to the guardian that started this process; nil if none did. It is
@@ -71,9 +73,18 @@ func Inherited() (*Link, error) {
 	drop(unix.SIGTSTP, unix.SIGTTIN, unix.SIGPIPE)
 	l.ignoreTTOU()
 	l.Signals = &Signals{signals}
-	go l.read(signals)    // ends with the guardian
-	go pass(own, signals) // ends with the process
+	go l.read(signals)         // ends with the guardian
+	go l.passOwn(own, signals) // ends with the process
 	return l, nil
+}
+
+// passOwn passes on this process's own signals, except those that the guardian received too.
+func (l *Link) passOwn(own <-chan os.Signal, signals chan<- Signal) {
+	for sig := range own {
+		if number := sig.(syscall.Signal); l.pairs.first(number, byHolder, time.Now()) {
+			signals <- Signal{Number: number}
+		}
+	}
 }
 
 // read receives what the guardian sends. Its end counts as a KILL.
@@ -91,7 +102,10 @@ func (l *Link) read(signals chan<- Signal) {
 			}
 			continue
 		}
-		signals <- Signal{Number: syscall.Signal(buf[0] &^ fromTerminal), Job: buf[0]&fromTerminal != 0}
+		sig := Signal{Number: syscall.Signal(buf[0] &^ fromTerminal), Job: buf[0]&fromTerminal != 0}
+		if sig.Job || l.pairs.first(sig.Number, byGuardian, time.Now()) {
+			signals <- sig
+		}
 	}
 }
 

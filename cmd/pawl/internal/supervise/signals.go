@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -58,6 +60,54 @@ func pass(from <-chan os.Signal, to chan<- Signal) {
 	for sig := range from {
 		to <- Signal{Number: sig.(syscall.Signal)}
 	}
+}
+
+// A receiver is a process of pawl that receives signals for the command.
+type receiver int
+
+const (
+	byGuardian receiver = iota
+	byHolder
+)
+
+// together is how far apart the guardian and the holder receive a signal that somebody sends to
+// both, as at the stop of a service, whose processes are all sent TERM.
+const together = time.Second
+
+// pairs finds out which signals came to both the guardian and the holder, and are passed on
+// once. The zero pairs is ready.
+type pairs struct {
+	mu      sync.Mutex
+	waiting map[syscall.Signal]arrival
+}
+
+// arrival is a signal that one of the two received so many times more than the other.
+type arrival struct {
+	by   receiver
+	n    int
+	last time.Time
+}
+
+// first reports whether sig, received at now, is to be passed on: it is not what the other one
+// received just before.
+func (p *pairs) first(sig syscall.Signal, by receiver, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a := p.waiting[sig]
+	if now.Sub(a.last) > together {
+		a = arrival{}
+	}
+	second := a.n > 0 && a.by != by
+	if second {
+		a.n--
+	} else {
+		a = arrival{by, a.n + 1, now}
+	}
+	if p.waiting == nil {
+		p.waiting = make(map[syscall.Signal]arrival)
+	}
+	p.waiting[sig] = a
+	return !second
 }
 
 // notify requests sigs, except for ignored ones.
