@@ -90,7 +90,7 @@ func shellLines(page, text string) (all []shellLine) {
 			add("bash", body)
 		case "ini":
 			for _, m := range execStart.FindAllStringSubmatch(body, -1) {
-				add("sh", strings.ReplaceAll(m[1], "%H", "$(hostname)"))
+				add("sh", strings.NewReplacer("%H", "$(hostname)", "$$", "$").Replace(m[1]))
 			}
 		case "yaml":
 			for _, m := range manifest.FindAllStringSubmatch(body, -1) {
@@ -172,7 +172,7 @@ func TestUnitsInPagesAreSystemds(t *testing.T) {
 		assert.NoError(t, err, "%s", out)
 		assert.NotContains(t, string(out), unit, "%s", out)
 	}
-	assert.Equal(t, 2, found)
+	assert.Equal(t, 3, found)
 }
 
 // The daemon of the page, but for the endpoints, the group and the paths.

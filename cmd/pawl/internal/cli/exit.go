@@ -127,12 +127,13 @@ func Run(root *cobra.Command, args []string) int {
 	root.SetArgs(args)
 	out := &output{w: os.Stdout}
 	root.SetOut(out)
-	err := out.check(root.Execute())
+	cmd, err := root.ExecuteC()
+	err = out.check(err)
 	var e *exitError
 	if err != nil && !(errors.As(err, &e) && e.err == nil) {
 		Complain(err)
 	}
-	if hint := hintFor(err); hint != "" {
+	if hint := hintFor(cmd, err); hint != "" {
 		fmt.Fprintln(os.Stderr, "pawl: "+hint)
 	}
 	if e != nil && e.signal != 0 {
@@ -146,15 +147,18 @@ func Complain(err error) {
 	fmt.Fprintln(os.Stderr, "pawl: "+strings.TrimPrefix(err.Error(), "pawl: "))
 }
 
-// hintFor returns what to do about an error with one of pawl's own exit codes; "": its text is
-// enough.
-func hintFor(err error) string {
+// hintFor returns what to do about an error of cmd with one of pawl's own exit codes; "": its
+// text is enough.
+func hintFor(cmd *cobra.Command, err error) string {
 	var e *exitError
 	if !errors.As(err, &e) || e.err == nil {
 		return ""
 	}
 	switch e.code {
 	case ExitUsage:
+		if cmd.HasParent() {
+			return "see " + cmd.CommandPath() + " --help"
+		}
 		return "see pawl help"
 	case ExitNoCluster:
 		if RefusesUser(err) {

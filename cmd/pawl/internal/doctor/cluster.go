@@ -50,9 +50,14 @@ func (d *doctor) endpoints(ctx context.Context, cfg pawl.Config, within time.Dur
 	}
 	all.Wait()
 	for _, e := range ends {
-		d.endpoint(e)
+		d.endpoint(e, haveLeader(ends))
 	}
 	return ends
+}
+
+// haveLeader reports whether one of the endpoints knows a leader: then most members run.
+func haveLeader(ends []endpoint) bool {
+	return slices.ContainsFunc(ends, func(e endpoint) bool { return e.status != nil && e.status.Leader != 0 })
 }
 
 // probe connects to the endpoint, and reads its status.
@@ -79,15 +84,19 @@ func (e *endpoint) probe(ctx context.Context, cfg cluster.Config) {
 	}
 }
 
-func (d *doctor) endpoint(e endpoint) {
+// endpoint checks an endpoint. quorum: most members run.
+func (d *doctor) endpoint(e endpoint, quorum bool) {
 	s := e.status
 	switch {
 	case s == nil && cli.RefusesUser(e.err):
 		d.wrong("endpoint", e.name, fmt.Sprintf("refuses this user: %v", e.err), cli.CheckUser)
 		return
 	case s == nil:
-		d.wrong("endpoint", e.name, fmt.Sprintf("does not answer: %v", e.err),
-			"start it, check the network to it, or take it out of --endpoints; the cluster works without it as long as most members answer")
+		do := "start it, or check the network to it"
+		if quorum {
+			do += ", or take it out of --endpoints; the cluster works without it as long as most members answer"
+		}
+		d.wrong("endpoint", e.name, fmt.Sprintf("does not answer: %v", e.err), do)
 		return
 	}
 	role := "follower"

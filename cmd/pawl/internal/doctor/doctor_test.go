@@ -38,7 +38,7 @@ func member(id, cluster, leader uint64, version string) endpoint {
 }
 
 func TestTheDoctorNamesWhatIsWrongWithAnEndpoint(t *testing.T) {
-	one := func(e endpoint) string { return notes(func(d *doctor) { d.endpoint(e) }) }
+	one := func(e endpoint) string { return notes(func(d *doctor) { d.endpoint(e, true) }) }
 	assert.Empty(t, one(member(1, 1, 1, "3.6.9")))
 	assert.Contains(t, one(member(1, 1, 1, "3.5.9")), "wrong version    e: etcd 3.5.9: has known bugs")
 	assert.Contains(t, one(endpoint{name: "e", err: errors.New("why")}), "wrong endpoint   e: does not answer: why")
@@ -50,6 +50,23 @@ func TestTheDoctorNamesWhatIsWrongWithAnEndpoint(t *testing.T) {
 	filling := member(1, 1, 1, "3.7.0")
 	filling.status.DbSize = 80
 	assert.Contains(t, one(filling), "look  alarm      e: its database has")
+}
+
+// That the cluster works without a member is said only where one that answers knows a leader.
+func TestTheDoctorPromisesNoClusterWithoutAQuorum(t *testing.T) {
+	dead := endpoint{name: "dead", err: errors.New("why")}
+	of := func(ends ...endpoint) string {
+		return notes(func(d *doctor) {
+			for _, e := range ends {
+				d.endpoint(e, haveLeader(ends))
+			}
+		})
+	}
+	assert.Contains(t, of(dead, member(1, 7, 1, "3.6.9"), member(2, 7, 1, "3.6.9")), "the cluster works without it")
+	for _, ends := range [][]endpoint{{dead}, {dead, dead, member(1, 7, 0, "3.6.9")}} {
+		assert.Contains(t, of(ends...), "start it, or check the network to it")
+		assert.NotContains(t, of(ends...), "the cluster works without it")
+	}
 }
 
 func TestTheDoctorComparesEndpoints(t *testing.T) {

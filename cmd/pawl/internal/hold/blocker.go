@@ -24,6 +24,15 @@ type blocker struct {
 	ahead   int // how many waiters are served earlier
 }
 
+// notice makes a notice about b.
+func (b blocker) notice(event string) notice {
+	n := notice{Event: event, Name: b.name, Holder: b.holder, Holders: b.holders, Ahead: b.ahead}
+	if !b.since.IsZero() {
+		n.Since = &b.since
+	}
+	return n
+}
+
 // blockerOf reads who keeps the first taken one of names, as far as can be read now; mine picks
 // the caller's own place in the queue.
 func blockerOf(ctx context.Context, c *pawl.Client, names []string, etcdLayout bool, mine func(inspect.Position) bool) blocker {

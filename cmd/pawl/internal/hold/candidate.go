@@ -79,7 +79,7 @@ func (c *candidate) try(ctx context.Context) (_ error, again bool) {
 	t, err := elect.New(session, c.name, elect.Options{EtcdLayout: c.o.etcd}).TryCampaign(trying, []byte(c.value))
 	switch {
 	case errors.Is(err, elect.ErrBusy):
-		return c.o.refusal(c.blocker(context.WithoutCancel(ctx))), false
+		return c.o.refusal(c.say, c.o.Verbose, c.blocker(context.WithoutCancel(ctx))), false
 	case err != nil:
 		return c.end(ctx, err)
 	}

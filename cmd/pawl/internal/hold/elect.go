@@ -33,7 +33,9 @@ during a term, pawl resigns and exits with its code.
 
 COMMAND runs as under pawl lock, with the same stdin, stdout, stderr, signals and
 environment (PAWL_LOCK is NAME). It is dead before the deadline of its term, and so are
-all processes that it started.` + cli.ExitHelp,
+all processes that it started.
+
+` + cli.ExitHelp,
 		Example: `  pawl elect scheduler "$(hostname)" -- ./scheduler
   pawl observe scheduler`,
 		Args: cli.Words(2, "NAME VALUE"),
@@ -103,7 +105,7 @@ func (o *electOptions) campaign(cmd *cobra.Command, name, value string, opts lea
 	defer c.waited()
 	err = c.run(ctx)
 	if context.Cause(ctx) == errWaited {
-		return o.refusal(c.blocker(context.Background()))
+		return o.refusal(c.say, o.Verbose, c.blocker(context.Background()))
 	}
 	return err
 }

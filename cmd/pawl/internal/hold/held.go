@@ -71,7 +71,7 @@ func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, names []
 	defer cancel()
 	session, err := client.NewSession(granting, opts)
 	if err != nil {
-		return nil, nil, o.withExitCode(ctx, err, nil)
+		return nil, nil, o.withExitCode(ctx, err, say, nil)
 	}
 	readBlocker := func(ctx context.Context) blocker {
 		ctx, cancel := context.WithTimeout(ctx, o.DialTimeout)
@@ -82,7 +82,7 @@ func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, names []
 		trying, cancel := context.WithTimeout(ctx, o.DialTimeout)
 		defer cancel()
 		held, err := o.take(trying, session, names, true)
-		return held, session, o.withExitCode(ctx, err, readBlocker)
+		return held, session, o.withExitCode(ctx, err, say, readBlocker)
 	}
 	defer o.reportWait(ctx, say, o.Verbose, readBlocker)()
 	if o.wait > 0 {
@@ -91,12 +91,12 @@ func (o *lockOptions) acquire(ctx context.Context, client *pawl.Client, names []
 		defer cancel()
 	}
 	held, err := o.take(ctx, session, names, false)
-	return held, session, o.withExitCode(ctx, err, readBlocker)
+	return held, session, o.withExitCode(ctx, err, say, readBlocker)
 }
 
 // withExitCode adds an exit code to an error of acquire. ctx knows of signals and --wait;
 // readBlocker reads who holds the name.
-func (o *lockOptions) withExitCode(ctx context.Context, err error, readBlocker func(context.Context) blocker) error {
+func (o *lockOptions) withExitCode(ctx context.Context, err error, say reporter, readBlocker func(context.Context) blocker) error {
 	cause, sig := context.Cause(ctx), signalIn(ctx)
 	switch {
 	case err == nil:
@@ -104,7 +104,7 @@ func (o *lockOptions) withExitCode(ctx context.Context, err error, readBlocker f
 	case sig != nil:
 		return cut(sig)
 	case cause == errWaited, errors.Is(err, lock.ErrBusy):
-		return o.refusal(readBlocker(context.WithoutCancel(ctx)))
+		return o.refusal(say, o.Verbose, readBlocker(context.WithoutCancel(ctx)))
 	}
 	return cli.Reach(err)
 }

@@ -54,7 +54,9 @@ of COMMAND has
 If the lock is lost, or renewals have failed for so long that less than --grace is left,
 COMMAND and all processes that it started get TERM, then KILL, and are dead before the
 deadline. The same happens if pawl is killed. If COMMAND ends by itself, processes that
-it leaves in the background continue without the lock.` + cli.ExitHelp,
+it leaves in the background continue without the lock.
+
+` + cli.ExitHelp,
 		Example: `  pawl lock backup -- ./backup.sh
   pawl lock -n -E 0 hourly -- ./report.sh      # skip if it is running elsewhere
   pawl lock --wait 30 deploy -- make deploy

@@ -13,7 +13,7 @@ import (
 
 // A notice is one event, as a line for people or for programs.
 type notice struct {
-	Event    string        `json:"event"`           // waiting, held, lost, released, elected, …
+	Event    string        `json:"event"`           // waiting, skipped, held, lost, released, elected, …
 	Name     string        `json:"name"`            // of several names that are locked at once, the first
 	Names    []string      `json:"names,omitempty"` // of several, all
 	Key      string        `json:"key,omitempty"`

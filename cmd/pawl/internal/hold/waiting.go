@@ -26,7 +26,7 @@ func (o *waiting) flags(fs *pflag.FlagSet, what string) {
 	o.wait = noWait
 	fs.VarP(&o.wait, "wait", "w", "how long to wait for "+what+"; 0 means -n (default: as long as it takes)")
 	fs.BoolVarP(&o.nonblock, "nonblock", "n", false, "do not wait if somebody else holds it or waits for it")
-	fs.IntVarP(&o.conflict, "conflict-exit-code", "E", cli.ExitNotAcquired, "exit code if it is not acquired with -n or --wait; 0 also prints nothing")
+	fs.IntVarP(&o.conflict, "conflict-exit-code", "E", cli.ExitNotAcquired, "exit code if it is not acquired with -n or --wait; 0 also prints nothing, or with --verbose or --json one line")
 }
 
 // check reports what is wrong with o. A wait of 0 means not to wait.
@@ -43,17 +43,23 @@ func (o *waiting) check() error {
 // errWaited is the cause of a wait that --wait ended.
 var errWaited = errors.New("not acquired within --wait")
 
-// refusal is the error for a name that was not acquired with -n or within --wait. It is silent
-// if -E makes that a success.
-func (o *waiting) refusal(q blocker) error {
-	if o.conflict == cli.ExitOK {
-		return cli.Exit(cli.ExitOK, nil)
-	}
+// refusal is the error for a name that was not acquired with -n or within --wait. If -E makes
+// that a success, it is silent, and is reported to whom wants reports.
+func (o *waiting) refusal(r reporter, verbose bool, q blocker) error {
 	why := "not acquired"
 	if !o.nonblock {
 		why = fmt.Sprintf("not acquired within %v", time.Duration(o.wait))
 	}
-	return cli.Exit(o.conflict, fmt.Errorf("%s: %s", why, q.text()))
+	if o.conflict != cli.ExitOK {
+		return cli.Exit(o.conflict, fmt.Errorf("%s: %s", why, q.text()))
+	}
+	switch {
+	case r.json:
+		r.say(q.notice("skipped"))
+	case verbose:
+		warn(why + ": " + q.text())
+	}
+	return cli.Exit(cli.ExitOK, nil)
 }
 
 // patience is how long pawl waits before it prints what it waits for.
@@ -75,11 +81,7 @@ func (o *waiting) reportWait(ctx context.Context, r reporter, verbose bool, read
 		switch {
 		case ctx.Err() != nil:
 		case r.json:
-			n := notice{Event: "waiting", Name: q.name, Holder: q.holder, Holders: q.holders, Ahead: q.ahead}
-			if !q.since.IsZero() {
-				n.Since = &q.since
-			}
-			r.say(n)
+			r.say(q.notice("waiting"))
 		case verbose || cli.IsTerminal(os.Stderr):
 			warn("waiting: " + q.text())
 		}
