@@ -5,6 +5,7 @@ package inspect
 const (
 	Page      = pageSize
 	SomeLabel = label
+	MaxOthers = maxOthers
 )
 
 // Deaf cancels the first watch of f; Hear makes it again, from where it was.

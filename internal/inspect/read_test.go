@@ -8,9 +8,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/internal/inspect"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
@@ -65,6 +67,48 @@ func TestReadGoesPageByPage(t *testing.T) {
 		s := w.read(inspect.Scope{})
 		require.Len(w, s.Queues, 2*inspect.Page+7)
 		assert.Equal(w, "n2006", s.Queues[2*inspect.Page+6].Name)
+	})
+}
+
+// A Snapshot shows one moment, though it is read in two ranges: what comes between them is not in it.
+func TestBothRangesAreReadAtOneRevision(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		w.Cluster.Put("jobs1/1f-1", inspect.SomeLabel, 0)
+		reads := 0
+		w.Cluster.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
+			ops := q.Message.(*pb.TxnRequest).Success
+			if len(ops) == 1 && ops[0].GetRequestRange().GetKeysOnly() {
+				if reads++; reads == 2 {
+					w.Cluster.Put("/jobs%2F2/1f-2", inspect.SomeLabel, 0)
+				}
+			}
+			return false
+		}})
+		s := w.read(inspect.Scope{Prefix: "jobs"})
+		require.Equal(w, 2, reads)
+		require.Len(w, s.Queues, 1)
+		assert.Equal(w, "jobs1", s.Queues[0].Name)
+		assert.Equal(w, w.Cluster.Revision()-1, s.Revision)
+	})
+}
+
+// The queue of a name in etcd's layout contains those below it, which are not its own.
+func TestAReadOfANameReturnsItsQueueAlone(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		w.Cluster.Put("x/1f-1", inspect.SomeLabel, 0)
+		w.Cluster.Put("x/y/1f-2", inspect.SomeLabel, 0)
+		s := w.read(inspect.Scope{Name: "x", EtcdLayout: true})
+		require.Len(w, s.Queues, 1)
+		assert.Equal(w, "x", s.Queues[0].Name)
+	})
+}
+
+func TestForeignKeysBeyondTheBoundAreCounted(t *testing.T) {
+	inBubble(t, func(w *fixture) {
+		for i := range inspect.MaxOthers + 3 {
+			w.Cluster.Put(fmt.Sprintf("x/%d", i), "", 0)
+		}
+		assert.Equal(w, 3, w.read(inspect.Scope{}).Ignored)
 	})
 }
 

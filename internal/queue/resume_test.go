@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
@@ -20,7 +21,14 @@ import (
 // successor is the session of a process that takes s over.
 func (w *fixture) successor(s *session.Session) *session.Session {
 	w.Helper()
-	c, err := pawl.Dial(w.Context(), pawl.Config{Endpoints: w.f.Endpoints(), DialOptions: []grpc.DialOption{w.f.DialOption(), named.Requests()}})
+	return w.successorWith(s, pawl.Config{})
+}
+
+func (w *fixture) successorWith(s *session.Session, cfg pawl.Config) *session.Session {
+	w.Helper()
+	cfg.Endpoints = w.f.Endpoints()
+	cfg.DialOptions = append(cfg.DialOptions, w.f.DialOption(), named.Requests())
+	c, err := pawl.Dial(w.Context(), cfg)
 	require.NoError(w, err)
 	w.Cleanup(func() { _ = c.Close() })
 	next, err := c.NewSession(w.Context(), lease.Options{Resume: s.Detach()})
@@ -87,6 +95,112 @@ func TestConfirmAndResumeEndWithTheirContexts(t *testing.T) {
 		r, err := ResumeAll(w.Context(), next, c.AllKeys(), c.Token(), Limits{}, w.queue(), w.more()...)
 		require.NoError(w, err)
 		w.release(r)
+		w.clear()
+	})
+}
+
+// H2: of several keys a Confirm judges each, and is the first to find out where no watch and no renewal shows it.
+func TestAConfirmFindsEachKeyThatIsLost(t *testing.T) {
+	for name, lose := range map[string]func(w *fixture, key string){
+		"deleted":     func(w *fixture, key string) { w.f.Delete(key) },
+		"overwritten": func(w *fixture, key string) { w.f.Put(key, "another's", 0) },
+	} {
+		cause := map[string]error{"deleted": ErrKeyDeleted, "overwritten": ErrKeyOverwritten}[name]
+		for i := range 3 {
+			inBubble(t, etcdfake.Options{}, func(w *fixture) {
+				held := w.takes(w.Context(), w.session(), Request{}, "a", "b", "+c").won()
+				w.f.Inject(etcdfake.Rule{Method: "Watch", Lose: true, Hang: true})
+				lose(w, held.AllKeys()[i])
+				require.NoError(w, held.Err(), "nobody has told it")
+				err := held.Confirm(w.Context())
+				w.oneCause(cause, err)
+				require.ErrorIs(w, err, ErrLost)
+				w.f.LiftAll()
+				_ = held.Release(w.Context(), errGivenBack)
+			})
+		}
+	}
+}
+
+// K4: nor is a key resumed whose token is not above the floor; a client whose floor is lower resumes it.
+func TestAKeyWhoseTokenIsAtTheFloorIsNotResumed(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
+		s := w.session()
+		c := w.acquire(s)
+		strict := w.successorWith(s, pawl.Config{TokenFloor: c.Token()})
+		before := w.f.Counts()
+		r, err := Resume(w.Context(), strict, w.queue(), c.Key(), c.Token(), Limits{})
+		assert.Nil(w, r)
+		require.ErrorIs(w, err, pawl.ErrTokenFloor)
+		assert.Empty(w, w.f.Counts().Since(before).Received["Txn"], "it is refused before anything is sent")
+		next := w.successorWith(strict, pawl.Config{TokenFloor: c.Token() - 1})
+		r, err = Resume(w.Context(), next, w.queue(), c.Key(), c.Token(), Limits{})
+		require.NoError(w, err)
+		w.held(r)
+		w.release(r)
+	})
+}
+
+// A7: a context that ends in the instant of success is an error, and the key can be resumed later.
+func TestAResumptionWhoseContextEndsInTheInstantOfSuccessIsNone(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
+		s := w.session()
+		c := w.acquire(s)
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		asks := false
+		late := func(rctx context.Context, method string, req, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			err := invoke(rctx, method, req, answer, conn, opts...)
+			if asks {
+				asks = false
+				cancel() // the answer is here
+			}
+			return err
+		}
+		next := w.successorWith(s, pawl.Config{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(late)}})
+		asks = true
+		r, err := Resume(ctx, next, w.queue(), c.Key(), c.Token(), Limits{})
+		require.False(w, asks)
+		assert.Nil(w, r)
+		require.ErrorIs(w, err, context.Canceled)
+		r, err = Resume(w.Context(), next, w.queue(), c.Key(), c.Token(), Limits{})
+		require.NoError(w, err)
+		w.held(r)
+		w.release(r)
+	})
+}
+
+// N6: a key that was put anew on another's lease is not resumed, though it has its create revision and its value.
+func TestAKeyOnAnothersLeaseIsNotResumed(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
+		s := w.session()
+		c := w.acquire(s)
+		next := w.successor(s)
+		w.f.Put(c.Key(), string(w.f.Get(c.Key()).Value), w.session().ID())
+		r, err := Resume(w.Context(), next, w.queue(), c.Key(), c.Token(), Limits{})
+		assert.Nil(w, r)
+		w.oneCause(ErrKeyOverwritten, err)
+		require.ErrorIs(w, err, ErrLost)
+		w.clear()
+	})
+}
+
+// RW2: a set that is resumed knows each of its modes from its keys.
+func TestAResumedSetHasTheModesOfItsKeys(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
+		s := w.session()
+		held := w.takes(w.Context(), s, Request{}, "+a", "b", "+c").won()
+		qs := w.named("a", "b", "c") // as a caller names them who does not know
+		r, err := ResumeAll(w.Context(), w.successor(s), held.AllKeys(), held.Token(), Limits{}, qs[0], qs[1:]...)
+		require.NoError(w, err)
+		for i, shared := range []bool{true, false, true} {
+			name := r.nameOf(i)
+			ctx := r.ContextFor(w.Context(), name)
+			_, _, isShared := fencing.FromSharedContext(ctx)
+			_, _, isExclusive := fencing.FromContext(ctx)
+			assert.Equal(w, []bool{shared, !shared}, []bool{isShared, isExclusive}, name)
+		}
+		require.NoError(w, r.Release(w.Context(), errGivenBack))
 		w.clear()
 	})
 }

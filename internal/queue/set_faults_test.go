@@ -208,6 +208,48 @@ func TestTheRestOfALostSetIsNotHandedOverForEver(t *testing.T) {
 	}
 }
 
+// ML6: what is left goes key by key where the server refuses all at once, and each for as long as it takes.
+func TestTheRestOfALostSetGoesKeyByKeyWhereItHasTo(t *testing.T) {
+	for _, refusal := range []error{rpctypes.ErrGRPCPermissionDenied, rpctypes.ErrGRPCTooManyOps} {
+		inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
+			held := w.takes(w.Context(), w.session(), Request{}, "a", "b", "c").won()
+			time.Sleep(time.Second) // armed
+			w.f.Inject(etcdfake.Rule{Op: "delete the rest of a set", Lose: true, Err: refusal})
+			first := w.f.Inject(etcdfake.Rule{Op: "delete overwritten key", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied, Match: func(q etcdfake.Request) bool {
+				return string(q.Message.(*pb.TxnRequest).Compare[0].Key) == held.keys[0]
+			}})
+			w.f.Delete(held.keys[1])
+			synctest.Wait()
+			w.oneCause(ErrKeyDeleted, held.Release(w.Context(), errGivenBack))
+			time.Sleep(2 * time.Second)
+			assert.Equal(w, held.keys[:1], w.f.Keys("name"), "as long as it is forbidden")
+			first.Lift()
+			time.Sleep(10 * time.Second)
+			assert.Empty(w, w.f.Keys("name"))
+			w.f.LiftAll()
+			w.clear()
+		})
+	}
+}
+
+// ML6: what nobody claims stays while work defers the revocation, however long that takes.
+func TestTheRestOfALostSetStaysWhileWorkDefersIt(t *testing.T) {
+	inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
+		s := w.session()
+		held := w.takes(w.Context(), s, Request{}, "a", "b").won()
+		time.Sleep(time.Second)
+		done := s.DeferRevocation()
+		w.f.Delete(held.AllKeys()[0])
+		synctest.Wait()
+		other := w.takes(w.Context(), w.session(), Request{}, "b")
+		time.Sleep(3 * s.TTL())
+		require.True(w, other.waits())
+		done()
+		w.release(other.won())
+		w.clear()
+	})
+}
+
 // AtLeast counts for what is left of a set that has lost a key, too.
 func TestTheRestOfALostSetStaysForAtLeast(t *testing.T) {
 	for name, giveBack := range map[string]bool{"given back": true, "unclaimed": false} {

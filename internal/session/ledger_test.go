@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -8,10 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/detached"
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
@@ -209,4 +213,23 @@ func TestWhatIsNotOfTheLeaseIsNotInherited(t *testing.T) {
 		l := newLedger()
 		assert.ErrorContains(t, l.inherit(7, 5, []string{key}, nil), "is not of lease", key)
 	}
+}
+
+// A Handle has its lists in order, whatever the order of a map: Parse refuses others.
+func TestTheListsOfAHandleAreInOrder(t *testing.T) {
+	l := newLedger()
+	now := clock.Now()
+	for range 50 {
+		n, _ := l.begin(1, keys.Spec{Prefix: "a/"})
+		l.keep(n, now.Add(time.Second))
+		require.True(t, l.move(n, shown, nil))
+		require.True(t, l.move(n, won, nil))
+		require.True(t, l.move(n, overheld, nil))
+	}
+	forfeits, kept := l.forfeits(), l.keeps(now)
+	require.Len(t, forfeits, 50)
+	require.Len(t, kept, 50)
+	assert.True(t, slices.IsSorted(forfeits))
+	assert.True(t, slices.IsSorted(l.unsettled(nil)))
+	assert.True(t, slices.IsSortedFunc(kept, func(x, y detached.Kept) int { return cmp.Compare(x.N, y.N) }))
 }

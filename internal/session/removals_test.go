@@ -240,6 +240,34 @@ func TestOnePartThatIsForbiddenKeepsNoOther(t *testing.T) {
 	})
 }
 
+// A5: of an entry of several names no key is deleted before its cancel key is put, also where all is sent one by one:
+// a late copy of its enqueue could be applied between the two.
+func TestNothingIsDeletedBeforeItsCancelKeyIsPut(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 60 * time.Second})
+		n, own, err := s.Begin(keys.Spec{Prefix: "a/"}, keys.Spec{Prefix: "b/"})
+		require.NoError(t, err)
+		for _, key := range own {
+			r.Put(key, "", s.ID())
+		}
+		f := r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied, Match: func(q etcdfake.Request) bool {
+			ops := q.Message.(*pb.TxnRequest).Success
+			return len(ops) > 1 || len(ops) == 1 && string(ops[0].GetRequestPut().GetKey()) == string(s.CancelKey(n))
+		}})
+		s.Leave(n)
+		sleep(5 * time.Second)
+		for _, key := range own {
+			assert.NotNil(t, r.Get(key))
+		}
+		f.Lift()
+		sleep(time.Second)
+		for _, key := range own {
+			assert.Nil(t, r.Get(key))
+		}
+		assert.NotNil(t, r.Get(string(s.CancelKey(n))))
+	})
+}
+
 // removesAll has 100 entries, every other of them not known to be there, removed
 // while there are faults.
 func removesAll(t *testing.T, name string, fault func(r *rig, keys []string)) {

@@ -216,6 +216,37 @@ func TestOpenEntriesAreUndoneByTheSuccessor(t *testing.T) {
 	})
 }
 
+// V8: what a successor cannot resume is removed when it is due, with the mark that it was not released; keys of two
+// entries, or of a session of its own, are none that it can discard.
+func TestWhatIsDiscardedIsRemovedAsNotReleased(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 60 * time.Second})
+		var own []string
+		var ns []int64
+		for _, prefix := range []string{"a/", "b/"} {
+			n, key, err := begin(s, prefix)
+			require.NoError(t, err)
+			r.Put(key, "", s.ID())
+			c := &dependent{own: key}
+			require.NoError(t, s.Hold(&c.hook, c, n))
+			own, ns = append(own, key), append(ns, n)
+		}
+		next := sessionOn(t, r.successor(), lease.Options{Resume: s.Detach()})
+		due := time.Now().Add(10 * time.Second)
+		assert.False(t, next.Discard(due, own...), "two entries")
+		assert.False(t, next.Discard(due, keys.QueueKey{Lease: 1, N: 1}.In("a/")), "another's")
+		assert.True(t, next.Discard(due, own[0]))
+		assert.False(t, next.Discard(due, own[0]), "once")
+		sleep(10*time.Second - 1)
+		assert.NotNil(t, r.Get(own[0]))
+		sleep(time.Second)
+		assert.Nil(t, r.Get(own[0]))
+		assert.NotNil(t, r.Get(keys.ForfeitKey(next.key, ns[0])))
+		assert.NotNil(t, r.Get(own[1]))
+		assert.True(t, next.Adopt(ns[1], own[1]))
+	})
+}
+
 // undo removes an entry that is unwanted, as the background does, but sends one request only.
 func undo(s *Session, n int64) error {
 	s.move(n, unwanted, nil)
@@ -335,6 +366,29 @@ func TestATakeoverReturnsWhenItsContextEndsAndLeavesNothing(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A7: the removal of what was left open, which a takeover waits for, does not hold it up beyond its context.
+func TestATakeoverWaitsForARemovalNoLongerThanItsContext(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
+		s := r.session(lease.Options{TTL: 60 * time.Second})
+		_, key, err := begin(s, "a/")
+		require.NoError(t, err)
+		r.Put(key, "", s.ID())
+		h, host := s.Detach(), r.successor()
+		f := r.Inject(etcdfake.Rule{Method: "Txn", Skip: 2, Hang: true, Lose: true}) // after the session key, and the read of the first renewal
+		ctx, cancel := context.WithTimeout(context.Background(), tidyWait/2)
+		defer cancel()
+		began := time.Now()
+		next, err := Grant(ctx, host, lease.Options{Resume: h})
+		require.NoError(t, err, "it is taken over")
+		assert.NotZero(t, f.Hits())
+		assert.LessOrEqual(t, time.Since(began), tidyWait/2+100*time.Millisecond)
+		f.Lift()
+		sleep(10 * time.Second)
+		assert.Nil(t, r.Get(key))
+		require.NoError(t, next.Close(context.Background()))
+	})
 }
 
 func TestATakeoverWithoutADeadlineReturnsFromABlackHole(t *testing.T) {

@@ -52,6 +52,16 @@ func TestTheDoctorNamesWhatIsWrongWithAnEndpoint(t *testing.T) {
 	assert.Contains(t, one(filling), "look  alarm      e: its database has")
 }
 
+func TestTheDoctorFindsANameInBothLayouts(t *testing.T) {
+	of := func(queues ...inspect.NamedQueue) string { return notes(func(d *doctor) { d.layouts(queues) }) }
+	a, b := inspect.NamedQueue{Name: "a/b", Prefix: "/a%2Fb/"}, inspect.NamedQueue{Name: "a/b", Prefix: "a/b/", EtcdLayout: true}
+	for _, both := range [][]inspect.NamedQueue{{a, b}, {b, a}} {
+		assert.Contains(t, of(both...), `"a/b" is used in etcd's layout and in pawl's own`)
+	}
+	assert.Empty(t, of(a, inspect.NamedQueue{Name: "b", Prefix: "b/"}))
+	assert.Empty(t, of(b, inspect.NamedQueue{Name: "c/d", Prefix: "/c%2Fd/"}))
+}
+
 // That the cluster works without a member is said only where one that answers knows a leader.
 func TestTheDoctorPromisesNoClusterWithoutAQuorum(t *testing.T) {
 	dead := endpoint{name: "dead", err: errors.New("why")}

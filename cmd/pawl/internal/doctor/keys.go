@@ -25,6 +25,7 @@ func (d *doctor) keys(ctx context.Context, c *pawl.Client, namespace, prefix str
 		}
 	}
 	before := d.counts[isWrong] + d.counts[isOdd]
+	d.layouts(s.Queues)
 	for _, l := range s.Queues {
 		if mixed := cli.Mixed(l); mixed != "" {
 			d.odd("key", l.Prefix, mixed, "give each a name of its own, unless this is intended")
@@ -41,6 +42,20 @@ func (d *doctor) keys(ctx context.Context, c *pawl.Client, namespace, prefix str
 		d.ok("key", "", "%s", lines(len(s.Queues)))
 	}
 	return nil
+}
+
+// layouts finds the names that are used in both layouts.
+func (d *doctor) layouts(queues []inspect.NamedQueue) {
+	own := map[string]bool{}
+	for _, l := range queues {
+		own[l.Name] = own[l.Name] || !l.EtcdLayout
+	}
+	for _, l := range queues {
+		if l.EtcdLayout && own[l.Name] {
+			d.wrong("key", l.Prefix, fmt.Sprintf("%q is used in etcd's layout and in pawl's own: two locks, which do not exclude each other", l.Name),
+				"give all users of the name --etcd-layout (Options.EtcdLayout), or none")
+		}
+	}
 }
 
 func lines(n int) string {

@@ -27,7 +27,8 @@ the first; pawl show lists all. A holder of several names at once is listed at e
 them, with its other names.
 
 ls only reads: it writes nothing and holds no lease. The list shows one revision of
-etcd. The age of an election is that of its holder's session, which may be older than
+etcd. A name with a slash that is used verbatim, with --etcd-layout, is marked: the same
+name in pawl's own layout is another lock. The age of an election is that of its holder's session, which may be older than
 the term. A foreign key as holder blocks the name until somebody deletes it: see pawl
 doctor.
 
@@ -81,7 +82,7 @@ func list(ctx context.Context, o *cli.Reader, cmd *cobra.Command, c *pawl.Client
 		if p, ok := l.Holder(); ok {
 			token, age, left = cli.Token(p), cli.Age(p, v.now), cli.Left(v.leases, p)
 		}
-		t.Row(l.Name, l.Kind(), cli.OrNone(cli.Holding(l)), token, age, cli.Waiting(l), left)
+		t.Row(l.Name, l.Kind()+prefixed(", ", layout(l)), cli.OrNone(cli.Holding(l)), token, age, cli.Waiting(l), left)
 	}
 	return cli.Written(t.Write())
 }

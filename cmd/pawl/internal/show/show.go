@@ -123,7 +123,7 @@ func (o *showOptions) show(ctx context.Context, cmd *cobra.Command, c *pawl.Clie
 		}
 		return nil
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s %s, at revision %d%s\n", l.Kind(), strconv.Quote(l.Name), v.Revision, prefixed(": ", cli.Sum(l)))
+	fmt.Fprintf(cmd.OutOrStdout(), "%s %s%s, at revision %d%s\n", l.Kind(), strconv.Quote(l.Name), prefixed(", ", layout(l)), v.Revision, prefixed(": ", cli.Sum(l)))
 	t := cli.NewTable(cmd.OutOrStdout(), "", "KIND", "OWNER", "HOST", "PID", "TOKEN", "AGE", "TTL LEFT", "LEASE", "KEY")
 	for i, p := range l.Queue {
 		position := "holds"

@@ -64,6 +64,14 @@ func read(ctx context.Context, c *pawl.Client, scope inspect.Scope, wanted func(
 	return &view{s, leases, time.Now()}, err
 }
 
+// layout names the layout of a queue, for people to read; "": pawl's own.
+func layout(l inspect.NamedQueue) string {
+	if l.EtcdLayout {
+		return "etcd layout"
+	}
+	return ""
+}
+
 // named is a position of a queue of which only the queue is known.
 func (v *view) named(l inspect.NamedQueue) position {
 	out := position{Name: l.Name, Kind: l.Kind(), Revision: v.Revision, NameBase64: cli.Base64(l.Name)}

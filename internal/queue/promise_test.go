@@ -1,0 +1,73 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+)
+
+// V4: nothing is promised of a hold that ends while the promise is made: at whichever reading of the clock within the
+// call the hold has lasted too long, the call says so.
+func TestNothingIsPromisedOfAHoldThatEndsMeanwhile(t *testing.T) {
+	const most = 5 * time.Second
+	for at := 1; ; at++ {
+		readings := 0
+		inBubble(t, etcdfake.Options{}, func(w *fixture) {
+			defer clock.SetSource(nil)
+			a, err := w.take(w.Context(), w.session(), labelled(Request{Limits: Limits{Max: most}}, 1))
+			require.NoError(w, err)
+			until := clock.Now().Add(time.Second)
+			clock.SetSource(func(time.Time) time.Duration {
+				if readings++; readings >= at {
+					return most + time.Second // suspended; its session is valid still
+				}
+				return 0
+			})
+			err = a.Promise(until)
+			clock.SetSource(func(time.Time) time.Duration { return 0 })
+			if readings >= at {
+				require.ErrorIs(w, err, ErrMaxHold, "at reading %d of %d", at, readings)
+			} else {
+				require.NoError(w, err)
+			}
+			_ = a.Release(w.Context(), errGivenBack)
+		})
+		if readings < at {
+			assert.Greater(t, at, 3, "before, in between and after")
+			return
+		}
+	}
+}
+
+// V4: a later promise that ends earlier takes nothing back.
+func TestALaterPromiseTakesNothingBack(t *testing.T) {
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
+		a := w.acquire(w.session())
+		begin := clock.Now()
+		require.NoError(w, a.Promise(begin.Add(5*time.Second)))
+		require.NoError(w, a.Promise(begin.Add(time.Second)))
+		a.Forfeit(ErrMaxHold)
+		next := w.waiting(w.session())
+		c := next.won()
+		assert.GreaterOrEqual(w, clock.Now().Sub(begin), 5*time.Second)
+		w.release(c)
+	})
+}
+
+// What is held ends at the latest with Limits.Max, and so does what may be promised of it.
+func TestUntilIsNotAfterTheEndOfAHoldThatIsBounded(t *testing.T) {
+	const most = 5 * time.Second
+	inBubble(t, etcdfake.Options{}, func(w *fixture) {
+		a, err := w.take(w.Context(), w.session(), labelled(Request{Limits: Limits{Max: most}}, 1))
+		require.NoError(w, err)
+		assert.Zero(w, a.Until().Sub(clock.Now().Add(most)))
+		time.Sleep(most)
+		assert.True(w, a.Until().IsZero())
+		_ = a.Release(w.Context(), errGivenBack)
+	})
+}
