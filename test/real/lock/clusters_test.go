@@ -10,6 +10,7 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/test/etcdtest"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
@@ -19,7 +20,7 @@ import (
 func TestLocksAreSpreadOverTwoRealClusters(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	endpoints := map[string]string{"red": realServer(t), "blue": realServer(t)}
+	endpoints := map[string]string{"red": etcdtest.Start(t).Endpoints()[0], "blue": etcdtest.Start(t).Endpoints()[0]}
 	process := func() *pawl.Clusters {
 		clients := map[string]*pawl.Client{}
 		for label, endpoint := range endpoints {

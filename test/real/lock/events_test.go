@@ -6,20 +6,22 @@ import (
 	"testing"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/observe"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
-// An ahead is an observer that is a function.
-type ahead func(observe.Event)
+// An observer is one that is a function.
+type observer func(observe.Event)
 
-func (f ahead) Observe(_ context.Context, ev observe.Event) { f(ev) }
+func (f observer) Observe(_ context.Context, ev observe.Event) { f(ev) }
 
 // The answer to an enqueue counts the queue, whatever it reads of it.
 func TestARealServerSaysHowManyAreAhead(t *testing.T) {
+	t.Parallel()
 	enqueued := make(chan int, 1)
-	e := ahead(func(ev observe.Event) {
+	e := observer(func(ev observe.Event) {
 		if ev, ok := ev.(observe.LockEnqueued); ok {
 			enqueued <- ev.Ahead
 		}
@@ -33,7 +35,7 @@ func TestARealServerSaysHowManyAreAhead(t *testing.T) {
 	var waiting sync.WaitGroup
 	for want := range 4 {
 		waiting.Go(func() {
-			_, _ = mutex(s).Acquire(ctx) // the first one wins
+			_, _ = lock.New(s, "ahead", lock.Options{}).Acquire(ctx) // the first one wins
 		})
 		assert.Equal(t, want, <-enqueued)
 	}

@@ -2,11 +2,15 @@ package lock_test
 
 import (
 	"bufio"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,19 +18,34 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/lease"
-	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
 // role is the environment variable that makes the test binary something else.
 const role = "PAWL_LOCK_TEST_ROLE"
 
+// sideBySide is how many tests run at a time. Most of them wait for a process or a lease, and
+// have names of their own.
+const sideBySide = "12"
+
 func TestMain(m *testing.M) {
 	if os.Getenv(role) != "" {
 		os.Exit(m.Run()) // a child: its one test is named on its command line
 	}
-	goleak.VerifyTestMain(m)
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", sideBySide) // it is there, and takes a number
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if p := server.Load(); p != nil {
+			p.stop()
+		}
+		os.Exit(code)
+	}))
 }
 
 // TestRoleServer is not a test: it is the server of another process.
@@ -34,39 +53,78 @@ func TestRoleServer(t *testing.T) {
 	if os.Getenv(role) != "server" {
 		t.Skip("the role of a child process")
 	}
-	s := etcdtest.StartWith(t, etcdtest.Options{Heartbeat: 100 * time.Millisecond})
+	s := etcdtest.Start(t)
 	fmt.Printf("endpoint %s\n", s.Endpoints()[0])
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the parent is gone
 }
 
-// process is a child that runs this binary as a role, until the test's end.
+// process is a child that runs this binary as a role.
 type process struct {
 	*os.Process
 	lines *bufio.Scanner // what it says
+	stop  func()         // ends its input, and waits for its end
 }
 
 // ownGroup has a process that is to be stopped run in a process group of its own, where there are such, so that
 // no other process of the tests' group wakes it when it ends.
 var ownGroup = func(*exec.Cmd) {}
 
-func child(t testing.TB, as string, env ...string) *process {
-	t.Helper()
+func start(as string, env ...string) (*process, error) {
 	name := "TestRole" + strings.ToUpper(as[:1]) + as[1:]
 	cmd := exec.Command(os.Args[0], "-test.run=^"+name+"$", "-test.v")
 	cmd.Env = append(append(os.Environ(), role+"="+as), env...)
 	cmd.Stderr = os.Stderr
 	ownGroup(cmd)
 	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
+	if err != nil {
+		return nil, err
+	}
 	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	return &process{cmd.Process, bufio.NewScanner(out), func() {
 		_ = in.Close()
 		_, _ = io.Copy(io.Discard, out)
 		_ = cmd.Wait()
-	})
-	return &process{cmd.Process, bufio.NewScanner(out)}
+	}}, nil
+}
+
+// child starts a process that lasts until the test's end.
+func child(t testing.TB, as string, env ...string) *process {
+	t.Helper()
+	p, err := start(as, env...)
+	require.NoError(t, err)
+	t.Cleanup(p.stop)
+	return p
+}
+
+// server is the process of the etcd that all tests share, once one has asked for it.
+var server atomic.Pointer[process]
+
+var sharedEndpoint = sync.OnceValues(func() (string, error) {
+	p, err := start("server")
+	if err != nil {
+		return "", err
+	}
+	server.Store(p)
+	endpoint := p.said("endpoint")
+	if endpoint == "" {
+		return "", errors.New("the server's process has ended")
+	}
+	return endpoint, nil
+})
+
+// realServer is the endpoint of the etcd that all tests share, in a process of its own: what it
+// allocates is not counted here.
+func realServer(t testing.TB) string {
+	t.Helper()
+	endpoint, err := sharedEndpoint()
+	require.NoError(t, err)
+	return endpoint
 }
 
 // said waits for the next line that begins with word and returns its rest; "":
@@ -96,16 +154,8 @@ func (p *process) handedOver(t *testing.T) (handle lease.Handle) {
 	return handle
 }
 
-// mutex is the name that most tests lock, on s.
-func mutex(s *pawl.Session) *lock.Mutex { return lock.New(s, "name", lock.Options{}) }
-
-func semaphore(s pawl.Sessions, limit int) *lock.Semaphore {
-	return lock.NewSemaphore(s, "name", limit, lock.Options{})
-}
-
-func waitFor(t *testing.T, d time.Duration) {
+// becomes waits until ok says true.
+func becomes(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	<-timer.C
+	require.Eventually(t, ok, lane.Hang, 5*time.Millisecond, what)
 }

@@ -36,27 +36,27 @@ type resumable struct {
 }
 
 func setOfThree(s *pawl.Session) *lock.Multi {
-	return lock.NewMulti(s, lock.Options{}, lock.Exclusive("a"), lock.Shared("b"), lock.Exclusive("c"))
+	return lock.NewMulti(s, lock.Options{}, lock.Exclusive("resumed/a"), lock.Shared("resumed/b"), lock.Exclusive("resumed/c"))
 }
 
 var resumables = map[string]resumable{
 	"shared": {
 		func(ctx context.Context, s *pawl.Session) (holding, []string, error) {
-			h, err := mutex(s).AcquireShared(ctx)
+			h, err := lock.New(s, "resumed/name", lock.Options{}).AcquireShared(ctx)
 			return h, []string{h.Key()}, err
 		},
 		func(ctx context.Context, s *pawl.Session, keys []string, t fencing.Token) (holding, []kv.Guard, error) {
-			h, err := mutex(s).Resume(ctx, keys[0], t)
+			h, err := lock.New(s, "resumed/name", lock.Options{}).Resume(ctx, keys[0], t)
 			if err == nil && !h.Shared() {
 				err = errors.New("resumed, and not as shared")
 			}
 			return h, []kv.Guard{h.Guard()}, err
 		},
 		func(ctx context.Context, s *pawl.Session, keys []string, t fencing.Token) error {
-			_, err := semaphore(s, 1).Resume(ctx, keys[0], t)
+			_, err := lock.NewSemaphore(s, "resumed/name", 1, lock.Options{}).Resume(ctx, keys[0], t)
 			return err
 		},
-		"name",
+		"resumed/name",
 	},
 	"set": {
 		func(ctx context.Context, s *pawl.Session) (holding, []string, error) {
@@ -68,10 +68,10 @@ var resumables = map[string]resumable{
 			return h, h.Guards(), err
 		},
 		func(ctx context.Context, s *pawl.Session, keys []string, t fencing.Token) error {
-			_, err := lock.New(s, "a", lock.Options{}).Resume(ctx, keys[0], t)
+			_, err := lock.New(s, "resumed/a", lock.Options{}).Resume(ctx, keys[0], t)
 			return err
 		},
-		"b",
+		"resumed/b",
 	},
 }
 
@@ -136,7 +136,7 @@ func TestSharedLocksAndSetsAreResumedByAnotherProcessOnARealServer(t *testing.T)
 			_, _, err = mode.resume(ctx, next, keys, token)
 			require.ErrorContains(t, err, "resumed, in this process")
 			write := func() error {
-				_, err := c.KV().Txn(ctx, kv.Txn{Guards: guards, Then: []kv.Op{kv.Put("guarded", nil)}})
+				_, err := c.KV().Txn(ctx, kv.Txn{Guards: guards, Then: []kv.Op{kv.Put("resumed's", nil)}})
 				return err
 			}
 			require.Len(t, guards, len(keys))

@@ -3,26 +3,11 @@ package lock_test
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
-
-// nightly is what is to be tested: it steps until it is done, or its lock is lost.
-func nightly(ctx context.Context, client *pawl.Client, step func() (done bool)) error {
-	return lock.New(client, "nightly", lock.Options{}).Do(ctx, func(ctx context.Context, h *lock.Held) error {
-		for !step() {
-			select {
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			case <-time.After(time.Minute):
-			}
-		}
-		return nil
-	})
-}
 
 // On a real server, which is ready in a fraction of a second.
 func TestNightlyOnARealServer(t *testing.T) {
@@ -32,7 +17,10 @@ func TestNightlyOnARealServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if err := nightly(t.Context(), client, func() bool { return true }); err != nil {
+	err = lock.New(client, "nightly", lock.Options{}).Do(t.Context(), func(ctx context.Context, h *lock.Held) error {
+		return h.Confirm(ctx)
+	})
+	if err != nil {
 		t.Error(err)
 	}
 }

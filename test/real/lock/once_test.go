@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"context"
+	"crypto/rand"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,10 +27,11 @@ func TestOnceAndQueueOnARealServer(t *testing.T) {
 	ctx := context.Background()
 	endpoint := realServer(t)
 	one, other := dial(t, endpoint), dial(t, endpoint)
+	name := "cron/" + rand.Text() // of this run: a firing is remembered
 	var n atomic.Int64
 	for _, at := range []int{0, 1} {
 		done := make(chan bool)
-		for _, c := range []*lock.Mutex{lock.New(one, "cron", lock.Options{}), lock.New(other, "cron", lock.Options{})} {
+		for _, c := range []*lock.Mutex{lock.New(one, name, lock.Options{}), lock.New(other, name, lock.Options{})} {
 			go func() { // ends with its run
 				ran, err := c.Once(ctx, firing.AddDate(0, 0, at), job(&n, nil))
 				assert.NoError(t, err)
@@ -41,18 +43,18 @@ func TestOnceAndQueueOnARealServer(t *testing.T) {
 	}
 	assert.EqualValues(t, 2, n.Load())
 
-	h, err := lock.New(one, "q", lock.Options{}).Acquire(ctx)
+	h, err := lock.New(one, "once", lock.Options{}).Acquire(ctx)
 	require.NoError(t, err)
-	q, err := lock.New(other, "q", lock.Options{}).Queue(ctx)
+	q, err := lock.New(other, "once", lock.Options{}).Queue(ctx)
 	require.NoError(t, err)
 	require.Len(t, q, 1)
 	assert.Equal(t, []any{h.Key(), h.Token(), h.Session().ID()}, []any{q[0].Key, q[0].Token, q[0].Lease})
-	_, err = elect.New(other, "q", elect.Options{}).TryCampaign(ctx, nil)
+	_, err = elect.New(other, "once", elect.Options{}).TryCampaign(ctx, nil)
 	assert.ErrorIs(t, err, elect.ErrBusy, "a lock and an election of one name are one queue")
 	require.NoError(t, h.Release(ctx))
-	term, err := elect.New(other, "q", elect.Options{}).TryCampaign(ctx, []byte("me"))
+	term, err := elect.New(other, "once", elect.Options{}).TryCampaign(ctx, []byte("me"))
 	require.NoError(t, err)
-	l, err := elect.LeaderOf(ctx, one, "q", elect.Options{})
+	l, err := elect.LeaderOf(ctx, one, "once", elect.Options{})
 	require.NoError(t, err)
 	assert.Equal(t, []int64{int64(term.Token()), term.Session().ID()}, []int64{l.CreateRevision, l.Lease})
 	require.NoError(t, term.Resign(ctx))

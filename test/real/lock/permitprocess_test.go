@@ -10,11 +10,17 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
 )
+
+// permits is a semaphore of two slots.
+func permits(s pawl.Sessions) *lock.Semaphore {
+	return lock.NewSemaphore(s, "permits", 2, lock.Options{})
+}
 
 // TestRolePermits is not a test: it is a process that takes both slots of a semaphore, hands its session over,
 // and ends.
@@ -26,7 +32,7 @@ func TestRolePermits(t *testing.T) {
 	s, err := dial(t, os.Getenv(endpointOf)).NewSession(ctx, lease.Options{TTL: 20 * time.Second})
 	require.NoError(t, err)
 	for range 2 {
-		p, err := semaphore(s, 2).Acquire(ctx)
+		p, err := permits(s).Acquire(ctx)
 		require.NoError(t, err)
 		fmt.Printf("permit %d %s %d\n", p.Slot(), p.Key(), p.Token())
 	}
@@ -53,21 +59,21 @@ func TestPermitsAreResumedByAnotherProcessOnARealServer(t *testing.T) {
 	c := dial(t, endpoint)
 	other, err := dial(t, endpoint).Session(ctx)
 	require.NoError(t, err)
-	_, err = semaphore(other, 2).TryAcquire(ctx)
+	_, err = permits(other).TryAcquire(ctx)
 	require.ErrorIs(t, err, lock.ErrBusy)
 	won := make(chan *lock.Permit)
 	go func() { // ends when a slot is free
-		p, err := semaphore(other, 2).Acquire(ctx)
+		p, err := permits(other).Acquire(ctx)
 		assert.NoError(t, err)
 		won <- p
 	}()
 
 	next, err := c.NewSession(ctx, lease.Options{Resume: handle})
 	require.NoError(t, err)
-	m := semaphore(next, 2)
+	m := permits(next)
 	_, err = m.Resume(ctx, keys[0], tokens[0]-1)
 	require.ErrorIs(t, err, lock.ErrLost, "never this one's token")
-	_, err = mutex(next).Resume(ctx, keys[0], tokens[0])
+	_, err = lock.New(next, "permits", lock.Options{}).Resume(ctx, keys[0], tokens[0])
 	require.ErrorIs(t, err, lock.ErrKind)
 	var resumed [2]*lock.Permit
 	for i := range resumed {
@@ -79,7 +85,7 @@ func TestPermitsAreResumedByAnotherProcessOnARealServer(t *testing.T) {
 	}
 	_, err = m.Resume(ctx, keys[0], tokens[0])
 	require.Error(t, err, "one key, one Permit")
-	_, err = c.KV().Txn(ctx, kv.Txn{Guards: []kv.Guard{resumed[1].Guard()}, Then: []kv.Op{kv.Put("guarded", []byte("x"))}})
+	_, err = c.KV().Txn(ctx, kv.Txn{Guards: []kv.Guard{resumed[1].Guard()}, Then: []kv.Op{kv.Put("permits'", []byte("x"))}})
 	require.NoError(t, err)
 
 	require.NoError(t, resumed[1].Release(ctx))
@@ -87,7 +93,7 @@ func TestPermitsAreResumedByAnotherProcessOnARealServer(t *testing.T) {
 	require.NotNil(t, p)
 	assert.Equal(t, 1, p.Slot())
 	assert.Greater(t, p.Token(), tokens[1])
-	_, err = c.KV().Txn(ctx, kv.Txn{Guards: []kv.Guard{resumed[1].Guard()}, Then: []kv.Op{kv.Put("guarded", []byte("y"))}})
+	_, err = c.KV().Txn(ctx, kv.Txn{Guards: []kv.Guard{resumed[1].Guard()}, Then: []kv.Op{kv.Put("permits'", []byte("y"))}})
 	require.ErrorIs(t, err, kv.ErrFenced)
 	require.NoError(t, resumed[0].Err(), "the other slot is another matter")
 	require.NoError(t, p.Release(ctx))

@@ -13,21 +13,15 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/observe"
 )
 
 // endpointOf is the environment variable that names etcd's address to a child.
 const endpointOf = "PAWL_LOCK_TEST_ENDPOINT"
-
-// realServer is the endpoint of an etcd in a process of its own.
-func realServer(t testing.TB) string {
-	t.Helper()
-	endpoint := child(t, "server").said("endpoint")
-	require.NotEmpty(t, endpoint)
-	return endpoint
-}
 
 func dial(t testing.TB, endpoint string) *pawl.Client {
 	t.Helper()
@@ -37,7 +31,8 @@ func dial(t testing.TB, endpoint string) *pawl.Client {
 	return c
 }
 
-const rounds = 100
+// rounds are how often each worker adds.
+var rounds = lane.Of(30, 300)
 
 // TestRoleWorker is not a test: it is one of the processes that add to a number
 // in etcd, read and written under the lock, with nothing else to protect it.
@@ -73,6 +68,8 @@ func add(ctx context.Context, k *kv.Client) error {
 func TestProcessesExcludeEachOther(t *testing.T) {
 	t.Parallel()
 	endpoint := realServer(t)
+	_, err := dial(t, endpoint).KV().Txn(context.Background(), kv.Txn{Then: []kv.Op{kv.Delete("number")}}) // of a run before
+	require.NoError(t, err)
 	const workers = 3
 	var all [workers]*process
 	for i := range workers {
@@ -93,32 +90,40 @@ func TestALocksLifeOnARealServer(t *testing.T) {
 	ctx := context.Background()
 	one, err := dial(t, endpoint).Session(ctx)
 	require.NoError(t, err)
-	client := dial(t, endpoint)
-	two, err := client.NewSession(ctx, lease.Options{TTL: 6 * time.Second})
+	renewed := make(chan observe.SessionRenewed, 100)
+	client, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{endpoint}, Observer: observer(func(ev observe.Event) {
+		if ev, ok := ev.(observe.SessionRenewed); ok {
+			renewed <- ev
+		}
+	})})
 	require.NoError(t, err)
+	defer client.Close()
+	two, err := client.NewSession(ctx, lease.Options{TTL: lease.MinTTL})
+	require.NoError(t, err)
+	mine, others := lock.New(one, "life", lock.Options{}), lock.New(two, "life", lock.Options{})
 
-	h, err := mutex(one).Acquire(ctx)
+	h, err := mine.Acquire(ctx)
 	require.NoError(t, err)
-	_, err = mutex(two).TryAcquire(ctx)
+	_, err = others.TryAcquire(ctx)
 	require.ErrorIs(t, err, lock.ErrBusy)
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
-	_, err = mutex(two).Acquire(short)
+	_, err = others.Acquire(short)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	won := make(chan *lock.Held)
-	go func() {
-		h, err := mutex(two).Acquire(ctx)
+	go func() { // ends when the lock is free
+		h, err := others.Acquire(ctx)
 		assert.NoError(t, err)
 		won <- h
 	}()
-	waitFor(t, 100*time.Millisecond)
+	becomes(t, "it waits", func() bool { q, err := mine.Queue(ctx); return err == nil && len(q) == 2 })
 	require.NoError(t, h.Confirm(ctx))
 	require.NoError(t, h.Release(ctx))
 	next := <-won
 	require.NoError(t, next.Err())
 	assert.Greater(t, next.Token(), h.Token())
 
-	_, err = client.KV().Txn(ctx, kv.Txn{Guards: []kv.Guard{next.Guard()}, Then: []kv.Op{kv.Put("guarded", []byte("x"))}})
+	_, err = client.KV().Txn(ctx, kv.Txn{Guards: []kv.Guard{next.Guard()}, Then: []kv.Op{kv.Put("life's", []byte("x"))}})
 	require.NoError(t, err)
 	_, err = client.KV().Txn(ctx, kv.Txn{Then: []kv.Op{kv.Delete(next.Key())}})
 	require.NoError(t, err)
@@ -126,13 +131,16 @@ func TestALocksLifeOnARealServer(t *testing.T) {
 	assert.ErrorIs(t, next.Err(), lock.ErrKeyDeleted)
 	assert.ErrorIs(t, next.Release(ctx), lock.ErrLost)
 
-	last, err := mutex(two).Acquire(ctx)
+	last, err := others.Acquire(ctx)
 	require.NoError(t, err)
-	waitFor(t, 7*time.Second) // more than a TTL
+	for lasted := lease.MinTTL; lasted > 0; { // more than a TTL: what is left was added, and used up
+		ev := <-renewed
+		lasted -= ev.Left - ev.Was
+	}
 	require.NoError(t, last.Err(), "renewed")
 	require.NoError(t, two.Close(ctx))
 	assert.ErrorIs(t, last.Err(), lease.ErrClosed)
-	free, err := mutex(one).TryAcquire(ctx)
+	free, err := mine.TryAcquire(ctx)
 	require.NoError(t, err, "the lease is revoked")
 	require.NoError(t, free.Release(ctx))
 }

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/url"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,11 +23,12 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/testkit/faultproxy"
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/observe"
 )
 
 // admin is an operator's connection to the server, which knows nothing of locks.
@@ -49,60 +52,49 @@ func addressOf(t testing.TB, endpoint string) string {
 	return u.Host
 }
 
-// Hazards H1, H3: what an operator does to a lock that is watched is reported
-// within 100 ms. A busy machine may need a second try; the best counts.
-func TestAnOperatorsBlowIsNoticedWithin100MillisecondsOnARealServer(t *testing.T) {
+// Hazards H1, H3: a holder learns what an operator does to its lock, by itself, and so late writes
+// are none. A revocation deletes the key, which may be all that is known of it. That it is known
+// within 100 ms: TestLossIsReportedWithin100MillisecondsOfArming.
+func TestAnOperatorsBlowIsNoticedOnARealServer(t *testing.T) {
 	t.Parallel()
 	endpoint := realServer(t)
 	ctx := context.Background()
 	client, op := dial(t, endpoint), operator(t, endpoint)
 	for name, blow := range map[string]struct {
-		cause  error
-		strike func(h *lock.Held, leaseID int64) error
+		causes []error
+		strike func(h *lock.Held) error
 	}{
-		"delete": {lock.ErrKeyDeleted, func(h *lock.Held, _ int64) error {
+		"delete": {[]error{lock.ErrKeyDeleted}, func(h *lock.Held) error {
 			_, err := op.DeleteRange(ctx, &pb.DeleteRangeRequest{Key: []byte(h.Key())})
 			return err
 		}},
-		"overwrite": {lock.ErrKeyOverwritten, func(h *lock.Held, _ int64) error {
+		"overwrite": {[]error{lock.ErrKeyOverwritten}, func(h *lock.Held) error {
 			_, err := op.Put(ctx, &pb.PutRequest{Key: []byte(h.Key()), Value: []byte("mine")})
 			return err
 		}},
-		"revoke": {lease.ErrRevoked, func(_ *lock.Held, leaseID int64) error {
-			_, err := op.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: leaseID})
+		"revoke": {[]error{lease.ErrRevoked, lock.ErrKeyDeleted}, func(h *lock.Held) error {
+			_, err := op.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: h.Session().ID()})
 			return err
 		}},
 	} {
-		best, unexplained := time.Hour, 0
-		for try := 0; try < 20 && best > 100*time.Millisecond; try++ {
-			s, err := client.NewSession(ctx, lease.Options{})
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := client.NewSession(ctx, lease.Options{TTL: 300 * time.Second}) // no renewal tells of it
 			require.NoError(t, err)
-			h, err := lock.New(s, name, lock.Options{}).Acquire(ctx)
+			h, err := lock.New(s, "blow/"+name, lock.Options{}).Acquire(ctx)
 			require.NoError(t, err)
-			done := h.Done()
-			waitFor(t, session.ArmDelay+250*time.Millisecond) // etcd brings a new watch up to date every 100 ms
-			began := time.Now()
-			require.NoError(t, blow.strike(h, s.ID()))
-			<-done
-			took := time.Since(began)
-			err = h.Err()
-			known := time.Since(began)
-			assert.ErrorIs(t, err, lock.ErrLost)
-			if name == "revoke" && errors.Is(err, lock.ErrKeyDeleted) && known >= 50*time.Millisecond && unexplained < 3 {
-				unexplained++ // a slow machine may learn that the key is gone and, within 50 ms, not yet why
-			} else {
-				best = min(best, took)
-				assert.ErrorIs(t, err, blow.cause, name)
-			}
+			require.NoError(t, h.Err())
+			require.NoError(t, blow.strike(h))
+			<-h.Done()
+			assert.ErrorIs(t, h.Err(), lock.ErrLost)
+			assert.True(t, slices.ContainsFunc(blow.causes, func(cause error) bool { return errors.Is(h.Err(), cause) }), h.Err())
 			require.NoError(t, s.Close(ctx))
-		}
-		t.Logf("%s: reported within %v", name, best)
-		assert.LessOrEqual(t, best, 100*time.Millisecond, name)
+		})
 	}
 }
 
-// Hazard H1, in real time: of twenty holders that are cut off, in whatever
-// phase of their renewals, each knows before anybody else has its lock.
+// Hazard H1, in real time: of twenty holders that are cut off, half of them when they have just
+// renewed, each knows before anybody else has its lock.
 func TestTwentyHoldersThatAreCutOffKnowBeforeOthersHaveTheirLocks(t *testing.T) {
 	t.Parallel()
 	endpoint := realServer(t)
@@ -112,17 +104,23 @@ func TestTwentyHoldersThatAreCutOffKnowBeforeOthersHaveTheirLocks(t *testing.T) 
 	var all sync.WaitGroup
 	for i := range 20 {
 		proxy := faultproxy.Start(t, addressOf(t, endpoint))
-		s, err := dial(t, "http://"+proxy.Addr()).NewSession(ctx, lease.Options{TTL: 3 * time.Second})
+		c, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{"http://" + proxy.Addr()}, Observer: observer(func(ev observe.Event) {
+			if _, ok := ev.(observe.SessionRenewed); ok && i%2 == 0 {
+				proxy.BlackHole()
+			}
+		})})
+		require.NoError(t, err)
+		defer c.Close()
+		defer proxy.Heal() // before it, which is soon done then
+		s, err := c.NewSession(ctx, lease.Options{TTL: lease.MinTTL})
 		require.NoError(t, err)
 		name := fmt.Sprint("cut/", i)
 		h, err := lock.New(s, name, lock.Options{}).Acquire(ctx)
 		require.NoError(t, err)
 		proxy.SetDelay(rand.N(50*time.Millisecond), rand.N(50*time.Millisecond))
-		all.Go(func() {
-			waitFor(t, rand.N(2*time.Second))
+		if i%2 == 1 {
 			proxy.BlackHole()
-		})
-		defer proxy.Heal() // so that its client is closed soon
+		}
 		all.Go(func() {
 			next, err := lock.New(waits, name, lock.Options{}).Acquire(ctx)
 			lost := h.Err() // looked at when the other holds
@@ -130,7 +128,6 @@ func TestTwentyHoldersThatAreCutOffKnowBeforeOthersHaveTheirLocks(t *testing.T) 
 				return
 			}
 			assert.ErrorIs(t, lost, lock.ErrLost)
-			assert.ErrorIs(t, lost, lease.ErrExpired)
 			assert.Greater(t, next.Token(), h.Token())
 			assert.NoError(t, next.Release(ctx))
 		})
@@ -138,9 +135,8 @@ func TestTwentyHoldersThatAreCutOffKnowBeforeOthersHaveTheirLocks(t *testing.T) 
 	all.Wait()
 }
 
-// Hazard A19, as a real server counts it.
+// Hazard A19, as a real server counts it. Others' requests would be counted, so it runs alone.
 func TestAcquireAndReleaseAreTwoRequestsToARealServer(t *testing.T) {
-	t.Parallel()
 	endpoint := realServer(t)
 	ctx := context.Background()
 	s, err := dial(t, endpoint).NewSession(ctx, lease.Options{TTL: 300 * time.Second}) // no renewal meanwhile
@@ -148,7 +144,7 @@ func TestAcquireAndReleaseAreTwoRequestsToARealServer(t *testing.T) {
 	before := requests(t, endpoint)
 	const n = 100
 	for range n {
-		h, err := mutex(s).Acquire(ctx)
+		h, err := lock.New(s, "counted", lock.Options{}).Acquire(ctx)
 		require.NoError(t, err)
 		require.NoError(t, h.Release(ctx))
 	}
@@ -163,23 +159,31 @@ func TestAcquireAndReleaseAreTwoRequestsToARealServer(t *testing.T) {
 // requests is how many requests the server has taken, by method.
 func requests(t testing.TB, endpoint string) map[string]int {
 	t.Helper()
+	all := counted(t, endpoint, "grpc_server_started_total")
+	require.NotEmpty(t, all)
+	return all
+}
+
+// counted is what the server's page of metrics says of one, by gRPC method, "" where it has none.
+func counted(t testing.TB, endpoint, metric string) map[string]int {
+	t.Helper()
 	c := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := c.Get(endpoint + "/metrics")
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	all := map[string]int{}
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
-		labels, ok := strings.CutPrefix(lines.Text(), "grpc_server_started_total{")
-		if !ok {
+		name, value, _ := strings.Cut(lines.Text(), " ")
+		name, labels, _ := strings.Cut(name, "{")
+		if name != metric {
 			continue
 		}
 		_, method, _ := strings.Cut(labels, `grpc_method="`)
 		method, _, _ = strings.Cut(method, `"`)
-		count, err := strconv.ParseFloat(labels[strings.LastIndexByte(labels, ' ')+1:], 64)
+		count, err := strconv.ParseFloat(value, 64)
 		require.NoError(t, err)
 		all[method] += int(count)
 	}
-	require.NotEmpty(t, all)
 	return all
 }
 
@@ -189,27 +193,24 @@ func TestAcquireAndReleaseTakeFewAllocations(t *testing.T) {
 		t.Skip("the race detector's own allocations would be counted")
 	}
 	ctx := context.Background()
-	s, err := dial(t, realServer(t)).Session(ctx)
+	s, err := dial(t, realServer(t)).NewSession(ctx, lease.Options{TTL: 300 * time.Second}) // no renewal meanwhile
 	require.NoError(t, err)
-	m := mutex(s)
+	m := lock.New(s, "budget", lock.Options{})
 	both := func() {
 		h, err := m.Acquire(ctx)
 		require.NoError(t, err)
 		require.NoError(t, h.Release(ctx))
 	}
-	both() // the connection is warm
-	const n = 100
-	allocs, size := uint64(1e9), uint64(1e9)
-	for range 10 { // the least: renewals, and pools that were emptied, are not counted
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		for range n {
-			both()
-		}
-		runtime.ReadMemStats(&after)
-		allocs = min(allocs, (after.Mallocs-before.Mallocs)/n)
-		size = min(size, (after.TotalAlloc-before.TotalAlloc)/n)
+	both()                                           // the connection is warm
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // no pool is emptied meanwhile
+	const n = 200
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range n {
+		both()
 	}
+	runtime.ReadMemStats(&after)
+	allocs, size := (after.Mallocs-before.Mallocs)/n, (after.TotalAlloc-before.TotalAlloc)/n
 	t.Logf("%d allocations, %d bytes", allocs, size)
 	assert.LessOrEqual(t, allocs, uint64(265))
 	most := uint64(18*1024 + 512)

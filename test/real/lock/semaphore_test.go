@@ -13,6 +13,7 @@ import (
 
 // On a real server, with many workers and few slots, no two hold one slot, and no slot's token goes back.
 func TestManyWorkersShareFewSlotsOnARealServer(t *testing.T) {
+	t.Parallel()
 	const limit, workers, rounds = 3, 12, 10
 	endpoint := realServer(t)
 	var holders atomic.Int32

@@ -30,7 +30,7 @@ func TestRoleSleeper(t *testing.T) {
 	}
 	ctx := context.Background()
 	c := dial(t, os.Getenv(endpointOf))
-	s, err := c.NewSession(ctx, lease.Options{TTL: 3 * time.Second})
+	s, err := c.NewSession(ctx, lease.Options{TTL: lease.MinTTL})
 	require.NoError(t, err)
 	h, err := lock.New(s, "stopped", lock.Options{}).Acquire(ctx)
 	require.NoError(t, err)
