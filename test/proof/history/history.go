@@ -8,7 +8,8 @@
 //     two such intervals of one name overlap, except those of shared
 //     holders; tokens increase in the order of holders that exclude one another; Err never
 //     returns nil after it returned an error; no fenced write was accepted out of order;
-//     and every call returned within its context's end plus 100 ms. Never more acquisitions
+//     and a call that has a limit, as only those in bubbles have, returned within 100 ms of
+//     it. Never more acquisitions
 //     hold a semaphore than the least of their limits, and none beside a lock.
 //   - Linearizable: there is an order of all operations, within their calls and
 //     returns, in which a read-write mutex with fencing tokens, and a storage with
@@ -60,8 +61,7 @@ type Op struct {
 	Permits int           `json:"permits,omitempty"` // of an Acquire of a slot: its semaphore's limit
 	Call    time.Duration `json:"call"`
 	Return  time.Duration `json:"return"`
-	Limit   time.Duration `json:"limit,omitempty"` // its context's end; 0: none
-	Slack   time.Duration `json:"slack,omitempty"` // by how much the machine was late during the call
+	Limit   time.Duration `json:"limit,omitempty"` // its context's end; 0: not to be checked
 	Outcome Outcome       `json:"outcome"`
 	Err     string        `json:"err,omitempty"`
 }

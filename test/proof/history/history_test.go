@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -90,8 +92,6 @@ func TestACallThatReturnsTooLateIsCaught(t *testing.T) {
 	o := op(1, Other, 0, 0, 201, OK)
 	o.Limit = 100 * time.Millisecond
 	require.Len(t, Intervals([]Op{o}), 1)
-	o.Slack = time.Millisecond
-	assert.Empty(t, Intervals([]Op{o}), "the machine was late itself")
 	o = op(1, Other, 0, 200, 299, OK)
 	o.Limit = 100 * time.Millisecond
 	assert.Empty(t, Intervals([]Op{o}), "a context that had ended before the call counts from the call")
@@ -311,23 +311,23 @@ func TestAPulseShowsWhenTheMachineWasLate(t *testing.T) {
 		assert.Zero(t, p.Between(0, time.Second))
 		stall.Store(int64(70 * time.Millisecond)) // the clock goes on while nothing runs
 		time.Sleep(time.Second)
-		assert.Equal(t, 140*time.Millisecond, p.Between(900*time.Millisecond, 2*time.Second), "twice over")
+		assert.Equal(t, 70*time.Millisecond, p.Between(900*time.Millisecond, 2*time.Second))
 		assert.Zero(t, p.Between(0, 900*time.Millisecond))
 		stall.Add(int64(50 * time.Millisecond))
-		assert.GreaterOrEqual(t, p.Between(2*time.Second, r.Now()), 80*time.Millisecond, "it is late just now")
+		assert.GreaterOrEqual(t, p.Between(2*time.Second, r.Now()), 40*time.Millisecond, "it is late just now")
 	})
 }
 
-func TestManyHoldersAreCheckedQuickly(t *testing.T) {
+func TestAnOrderOfManyHoldersIsFound(t *testing.T) {
 	var ops []Op
-	for i := range 2000 {
+	for i := range lane.Of(2_000, 20_000) {
 		at := 100 * i
 		ops = append(ops, op(i%5, Acquire, int64(i+1), max(0, at-300), at, OK),
 			op(i%5, Look, int64(i+1), at+10, at+11, OK), op(i%5, Fenced, int64(i+1), at+12, at+13, OK),
 			op(i%5, Release, int64(i+1), at+50, at+60, OK))
 	}
-	start := time.Now()
-	Check(t, ops)
-	assert.Less(t, time.Since(start), 30*time.Second)
-	assert.NotZero(t, Clock())
+	assert.Empty(t, Intervals(ops))
+	ok, decided, _ := Linearizable(ops, lane.Hang)
+	assert.True(t, decided, "of so many an order is found")
+	assert.True(t, ok)
 }

@@ -254,7 +254,7 @@ func durations(ops []Op) (bad []Violation) {
 		if o.Limit == 0 {
 			continue
 		}
-		if end := max(o.Limit, o.Call); o.Return > end+Grace+o.Slack {
+		if end := max(o.Limit, o.Call); o.Return > end+Grace {
 			bad = append(bad, Violation{
 				fmt.Sprintf("a call returned %v after its context's end", o.Return-end), []Op{o}})
 		}

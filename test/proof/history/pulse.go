@@ -8,8 +8,8 @@ import (
 // beat is how often a Pulse reads the clock.
 const beat = 5 * time.Millisecond
 
-// Pulse measures how late the machine itself is: a goroutine tries to run every 5 ms. On a busy
-// machine a call that ended in time can return late; the pulse's delay is how late it may be.
+// Pulse measures how late this process itself is: a goroutine tries to run every 5 ms, and what
+// it is late by is time in which the machine had others run.
 type Pulse struct {
 	now  func() time.Duration
 	stop chan struct{}
@@ -49,8 +49,7 @@ func (p *Pulse) run() {
 	}
 }
 
-// Between is how late the machine was in that time, in total, and doubled, because a call that
-// returns late has been woken more than once.
+// Between is how late the process was in that time, in total.
 func (p *Pulse) Between(from, to time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,7 +62,7 @@ func (p *Pulse) Between(from, to time.Duration) time.Duration {
 	if by := to - p.last - beat; by > beat {
 		sum += by // it is late at this moment
 	}
-	return 2 * sum
+	return sum
 }
 
 // Stop ends the pulse.

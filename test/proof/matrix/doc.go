@@ -12,18 +12,18 @@
 //  2. A token is the create revision of its key, as the oracle saw it.
 //  3. Writes under a guard: in the order of their revisions, their tokens never
 //     decrease.
-//  4. Every call is back within its context's end plus 100 ms, and what the
-//     machine itself was late; in the proof alone, because a clock decides it.
-//  5. A session of 10 s lives through every fault of a single member, and
-//     through everything that is shorter than it; in the proof alone, and of a process
-//     that was scheduled: see fixture.survives.
-//  6. A loss that the oracle saw is noticed within the session's TTL.
-//  7. After the heal the lock can be taken, and when the clients have closed no
+//  4. A session lives through every fault of a single member, and through
+//     everything that is shorter than its TTL, if its process was scheduled: see
+//     fixture.survives.
+//  5. A loss that the oracle saw is noticed within the session's TTL.
+//  6. After the heal the lock can be taken, and when the clients have closed no
 //     key and no lease of theirs is left.
-//  8. No goroutine is left at the end.
+//  7. No goroutine is left at the end.
 //
-// In go test each phase runs once, each with another fault; in make proof (package lane) all
-// cells do. A cell that fails says the command that repeats it.
+// That every call is back when its context ends is judged in bubbles, by package simulate.
+//
+// In go test each fault strikes once, in one phase or another, on few clusters; in make proof
+// (package lane) all cells run. A cell that fails says the command that repeats it.
 //
 // The soak has processes of their own compete while the same faults strike at
 // random, for one short round, in the proof for 90 s, or for as long as PAWL_SOAK says (1h), and

@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"time"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -17,13 +19,32 @@ type fault struct {
 	options etcdtest.ClusterOptions
 	auth    bool
 	resends bool          // requests go through an interceptor that repeats them
-	lasts   time.Duration // until it is healed; 0: 3 s
+	lasts   time.Duration // until it is healed; 0: 3 s, or 1 s everyday
+	// outlives: it lasts for longer than a TTL.
+	outlives bool
 	// loses: the session, or the lock, of whom it strikes may be lost.
 	loses bool
 	// strikes is what an operator takes away, of which nobody can learn before.
 	strikes []string
 	inject  func(t *testing.T, w *fixture)
 	heal    func(t *testing.T, w *fixture) // beyond Cluster.Heal
+}
+
+// ttl is that of the sessions that f strikes.
+func (f fault) ttl() time.Duration {
+	if f.outlives {
+		return lane.Of(3*time.Second, 10*time.Second)
+	}
+	return 10 * time.Second
+}
+
+// duration is how long f lasts.
+func (f fault) duration() time.Duration {
+	lasts := cmp.Or(f.lasts, lane.Of(time.Second, 3*time.Second))
+	if f.outlives {
+		lasts += f.ttl()
+	}
+	return lasts
 }
 
 var quota = etcdtest.ClusterOptions{Options: etcdtest.Options{QuotaBytes: 16 << 20}}
@@ -41,16 +62,16 @@ var faults = []fault{
 	}},
 	{name: "pause the leader", inject: func(t *testing.T, w *fixture) { w.c.Leader(t).Pause(t) }},
 	{name: "pause a follower", inject: func(t *testing.T, w *fixture) { w.c.Follower(t).Pause(t) }},
-	{name: "pause a follower for longer than the TTL", lasts: ttl + 3*time.Second,
+	{name: "pause a follower for longer than the TTL", outlives: true,
 		inject: func(t *testing.T, w *fixture) { w.c.Follower(t).Pause(t) }},
 	{name: "isolate the leader", inject: func(t *testing.T, w *fixture) { w.c.Leader(t).Isolate() }},
 	{name: "isolate the leader inbound", inject: func(t *testing.T, w *fixture) { w.c.Leader(t).IsolateInbound() }},
 	{name: "isolate the leader outbound", inject: func(t *testing.T, w *fixture) { w.c.Leader(t).IsolateOutbound() }},
 	{name: "isolate a follower", inject: func(t *testing.T, w *fixture) { w.c.Follower(t).Isolate() }},
-	{name: "isolate a follower for longer than the TTL", lasts: ttl + 3*time.Second,
+	{name: "isolate a follower for longer than the TTL", outlives: true,
 		inject: func(t *testing.T, w *fixture) { w.c.Follower(t).Isolate() }},
 	{name: "black hole before one member", inject: func(t *testing.T, w *fixture) { w.c.Member(0).BlackHole() }},
-	{name: "black hole before the leader for longer than the TTL", lasts: ttl + 3*time.Second,
+	{name: "black hole before the leader for longer than the TTL", outlives: true,
 		inject: func(t *testing.T, w *fixture) { w.c.Leader(t).BlackHole() }},
 	{name: "black hole before all members", inject: func(_ *testing.T, w *fixture) { w.each((*etcdtest.Member).BlackHole) }},
 	{name: "lose all answers", lasts: time.Second, inject: func(_ *testing.T, w *fixture) { w.each((*etcdtest.Member).HoldAnswers) },
@@ -58,7 +79,7 @@ var faults = []fault{
 	{name: "hold all requests", inject: func(_ *testing.T, w *fixture) { w.each((*etcdtest.Member).HoldRequests) }},
 	{name: "cut one member", inject: func(t *testing.T, w *fixture) { w.c.Member(1).Cut() }},
 	{name: "cut all members", lasts: 2 * time.Second, inject: func(_ *testing.T, w *fixture) { w.each((*etcdtest.Member).Cut) }},
-	{name: "cut all members for longer than the TTL", lasts: ttl + 3*time.Second, loses: true,
+	{name: "cut all members for longer than the TTL", outlives: true, loses: true,
 		inject: func(_ *testing.T, w *fixture) { w.each((*etcdtest.Member).Cut) }},
 	{name: "reset all connections", lasts: time.Second, inject: func(_ *testing.T, w *fixture) { w.each((*etcdtest.Member).Reset) }},
 	{name: "slow network", inject: func(_ *testing.T, w *fixture) {
@@ -108,7 +129,7 @@ func (w *fixture) each(f func(m *etcdtest.Member)) {
 
 // within is a context for a request of the oracle's.
 func (w *fixture) within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -3,6 +3,7 @@ package matrix
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"sync"
@@ -26,15 +27,23 @@ import (
 	"github.com/pawl-locks/pawl/test/proof/history"
 )
 
+// sideBySide is how many clusters are under way at a time. Their faults last, and the cells wait.
+const sideBySide = "6"
+
 func TestMain(m *testing.M) {
 	if role := os.Getenv(workerEnv); role != "" {
 		os.Exit(work(role))
+	}
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", sideBySide) // it is there, and takes a number
 	}
 	goleak.VerifyTestMain(m)
 }
 
 const (
-	ttl      = 10 * time.Second
 	password = "secret"
 	// patience bounds one call, and is shorter than most faults; recovery bounds
 	// all calls until one succeeds.
@@ -60,6 +69,8 @@ type fixture struct {
 	a, b *person
 	by   *person // beside them
 
+	healed chan struct{} // closed when the fault is over
+
 	bystander *pawl.Session // whom the fault must not concern
 	holding   *lock.Held
 	stop      chan struct{}
@@ -75,7 +86,7 @@ type person struct {
 
 // newWorld makes a cell's own.
 func newWorld(t *testing.T, c *etcdtest.Cluster, f fault, name string) *fixture {
-	w := &fixture{c: c, fault: f, name: name, rec: history.NewRecorder(history.Clock), stop: make(chan struct{})}
+	w := &fixture{c: c, fault: f, name: name, rec: history.NewRecorder(history.Clock), stop: make(chan struct{}), healed: make(chan struct{})}
 	w.targets, w.struck = name+"/", map[string]int{}
 	w.pulse = w.rec.StartPulse()
 	t.Cleanup(w.pulse.Stop)
@@ -84,7 +95,7 @@ func newWorld(t *testing.T, c *etcdtest.Cluster, f fault, name string) *fixture 
 	w.a, w.b = w.person(t, 1), w.person(t, 2)
 	w.by = w.person(t, 3)
 	var err error
-	w.bystander, err = w.by.client.NewSession(w.within(t), lease.Options{TTL: ttl})
+	w.bystander, err = w.by.client.NewSession(w.within(t), lease.Options{TTL: w.fault.ttl()})
 	require.NoError(t, err)
 	w.holding, err = w.by.acquire(t, w.bystander, w.name+"-bystander", recovery)
 	require.NoError(t, err)
@@ -159,18 +170,11 @@ func (p *person) record(kind history.Kind, name string, limit time.Duration, f f
 func (p *person) recordAll(kind history.Kind, names []string, limit time.Duration, f func(ctx context.Context, o *history.Op)) {
 	o := history.Op{Client: p.number, Kind: kind, Name: names[0], Call: p.w.rec.Now()}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	o.Limit = demanded(p.w.rec.Now() + limit)
 	f(ctx, &o)
 	o.Return = p.w.rec.Now()
 	cancel()
-	o.Slack = p.w.pulse.Between(o.Limit, o.Return)
 	p.w.add(o, names)
 }
-
-// demanded is the end of a call's context, for the history to check that the call was back by
-// then. That rests on a clock of this machine, so it is demanded in the proof alone, with what
-// the machine was late; in bubbles it is demanded always, and exactly.
-func demanded(end time.Duration) time.Duration { return lane.Of(0, end) }
 
 // add adds o to the history, as an operation on each of names.
 func (w *fixture) add(o history.Op, names []string) {
@@ -197,7 +201,7 @@ func (p *person) session(t *testing.T) *pawl.Session {
 	p.until(t, "a session", func() error {
 		var err error
 		p.record(history.Other, "session", patience, func(ctx context.Context, o *history.Op) {
-			s, err = p.client.NewSession(ctx, lease.Options{TTL: ttl})
+			s, err = p.client.NewSession(ctx, lease.Options{TTL: p.w.fault.ttl()})
 			o.Outcome = outcome(err)
 		})
 		assert.True(t, (s == nil) == (err != nil), "an error and a session are never both nil, nor both set")

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/test/proof/history"
 )
 
@@ -111,21 +112,17 @@ func (s *sightings) see(ev *clientv3.Event, at time.Duration, w *fixture) {
 // appeared waits until n keys were seen in the cell's queue.
 func (s *sightings) appeared(t *testing.T, name string, n int) {
 	t.Helper()
-	for range 3000 {
+	require.Eventually(t, func() bool {
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		have := 0
 		for key := range s.created {
 			if _, gone := s.deleted[key]; strings.HasPrefix(key, name+"/") && !gone {
 				have++
 			}
 		}
-		s.mu.Unlock()
-		if have >= n {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("oracle: %d keys never appeared", n)
+		return have >= n
+	}, lane.Hang, 10*time.Millisecond, "oracle: %d keys never appeared", n)
 }
 
 // caughtUp waits until the watch has shown what was written until now: one that was
@@ -139,12 +136,12 @@ func (s *sightings) caughtUp(t *testing.T, w *fixture) {
 			written = r.Header.Revision
 		}
 		return err == nil
-	}, 2*ttl, 50*time.Millisecond, "the oracle cannot write")
+	}, lane.Hang, 50*time.Millisecond, "the oracle cannot write")
 	require.Eventually(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.next > written
-	}, 2*ttl, 10*time.Millisecond, "the oracle's watch does not get to revision %d", written)
+	}, lane.Hang, 10*time.Millisecond, "the oracle's watch does not get to revision %d", written)
 }
 
 // check compares what the clients learnt with what the oracle saw.

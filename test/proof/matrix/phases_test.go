@@ -43,7 +43,7 @@ var phases = []phase{
 		h, next := w.queued(t)
 		return func(strike func()) {
 			strike()
-			time.Sleep(w.fault.duration()) // it is waiting all the while
+			<-w.healed // it is waiting all the while
 			w.kept(t, w.b.release(t, h))
 			next(true)
 		}
@@ -62,9 +62,7 @@ var phases = []phase{
 		h := w.a.hold(t, w.a.session(t))
 		return func(strike func()) {
 			strike()
-			for start := time.Now(); time.Since(start) < w.fault.duration(); time.Sleep(10 * time.Millisecond) {
-				_ = w.a.once(h)
-			}
+			w.a.look(h, w.healed)
 			w.kept(t, w.a.release(t, h))
 		}
 	}},

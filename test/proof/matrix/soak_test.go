@@ -60,9 +60,6 @@ func TestSoak(t *testing.T) {
 // lasting is for how long a variable of the environment says that a soak lasts, or otherwise;
 // 0: for one round.
 func lasting(t *testing.T, variable string, otherwise time.Duration) time.Duration {
-	if testing.Short() {
-		t.Skip("real clusters")
-	}
 	text := os.Getenv(variable)
 	if text == "" {
 		return otherwise
@@ -189,8 +186,12 @@ func (s *soak) round(t *testing.T) {
 	if f.lasts == 0 {
 		f.lasts = time.Second + time.Duration(s.rand.Int64N(int64(6*time.Second)))
 	}
+	ttl := []time.Duration{3, 5, 10}[s.rand.IntN(3)] * time.Second
+	if f.outlives {
+		f.lasts = ttl + 3*time.Second
+	}
 	if s.brief {
-		f.lasts = min(f.lasts, time.Second)
+		ttl, f.lasts = 3*time.Second, min(f.lasts, time.Second)
 	}
 	w := &fixture{c: s.c, fault: f, name: fmt.Sprintf("round-%d", s.sum.Rounds), rec: history.NewRecorder(history.Clock), spares: true, struck: map[string]int{}}
 	w.targets = w.name
@@ -207,42 +208,37 @@ func (s *soak) round(t *testing.T) {
 	defer unwatch()
 	w.seen = seen
 	store := newSets(t)
-	ttl := []time.Duration{3, 5, 10}[s.rand.IntN(3)] * time.Second
-	if s.brief {
-		ttl = 3 * time.Second
-	}
 	for _, p := range s.crew {
 		require.NoError(t, p.orders.Encode(order{w.name, ttl, store.server.URL, s.full}))
 	}
 	ended := make(chan struct{})
 	var going sync.WaitGroup
-	var heard heard
+	heard := heard{acquired: make([]int, workers), lost: map[string]int{}}
 	for i, p := range s.crew {
 		going.Go(func() { // ends when the worker has said that it is through
-			if !heard.hear(p, w.rec) {
+			if !heard.hear(i, p, w.rec) {
 				t.Errorf("worker %d ended", i)
 			}
 		})
 	}
-	pause, before, after := ttl/2, 2*time.Second, 4*time.Second
+	pause, each := ttl/2, 5
 	if s.full == hundreds { // the sessions of all whose process is stopped end, and others go on with what they had
-		pause, before, after = ttl, 8*time.Second, 8*time.Second
+		pause, each = ttl, 500
 	}
 	if s.brief {
-		before, after = time.Second, time.Second
+		each = 1
 	}
 	going.Go(func() { s.pauses(ended, store, pause, ttl) }) // ends after ended
-	time.Sleep(before)
+	heard.await(t, each)
 	struck := w.rec.Now()
 	f.inject(t, w)
-	for tries := 0; len(w.spared()) > 0; tries++ { // nobody may have had such a key just then
-		require.Less(t, tries, 600, "%s: never struck %q, only %v", f.name, w.spared(), w.struck)
-		time.Sleep(50 * time.Millisecond)
-		f.inject(t, w)
+	for end := time.Now().Add(lane.Hang); len(w.spared()) > 0; f.inject(t, w) { // nobody may have had such a key just then
+		require.False(t, time.Now().After(end), "%s: never struck %q, only %v", f.name, w.spared(), w.struck)
+		time.Sleep(50 * time.Millisecond) // until others have keys
 	}
 	time.Sleep(f.lasts)
 	w.heal(t)
-	time.Sleep(after)
+	heard.await(t, each)
 	close(ended)
 	for _, p := range s.crew {
 		_ = p.cmd.Process.Signal(syscall.SIGCONT)
@@ -267,22 +263,43 @@ func (s *soak) round(t *testing.T) {
 
 // heard is what the workers reported of a round, beside their operations.
 type heard struct {
-	mu   sync.Mutex
-	lost map[string]int // sessions, by cause
-	sent sent
+	mu       sync.Mutex
+	acquired []int          // by each worker
+	lost     map[string]int // sessions, by cause
+	sent     sent
 }
 
-// hear takes in what p says, until it is through with the round.
-func (l *heard) hear(p *process, rec *history.Recorder) bool {
+// await waits until each worker has acquired something so many times from now on.
+func (l *heard) await(t *testing.T, times int) {
+	t.Helper()
+	l.mu.Lock()
+	before := slices.Clone(l.acquired)
+	l.mu.Unlock()
+	require.Eventually(t, func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for i, n := range l.acquired {
+			if n < before[i]+times {
+				return false
+			}
+		}
+		return true
+	}, lane.Hang, 10*time.Millisecond, "each worker acquires something %d times", times)
+}
+
+// hear takes in what a worker says, until it is through with the round.
+func (l *heard) hear(worker int, p *process, rec *history.Recorder) bool {
 	for s := range p.said {
 		switch {
 		case s.Op != nil:
 			rec.Add(*s.Op)
+			if s.Op.Kind == history.Acquire && s.Op.Outcome == history.OK {
+				l.mu.Lock()
+				l.acquired[worker]++
+				l.mu.Unlock()
+			}
 		case s.Lost != "":
 			l.mu.Lock()
-			if l.lost == nil {
-				l.lost = map[string]int{}
-			}
 			l.lost[s.Lost]++
 			l.mu.Unlock()
 		default:
@@ -295,7 +312,7 @@ func (l *heard) hear(p *process, rec *history.Recorder) bool {
 	return false
 }
 
-// pauses stops a worker every five seconds: the one that is between its read and
+// pauses stops a worker every few seconds, in a brief round once: the one that is between its read and
 // its write, if there is one; for as long as pause, and for up to a TTL more, so that its
 // session ends or, where pause is shorter than a TTL, may not.
 func (s *soak) pauses(ended <-chan struct{}, store *sets, pause, ttl time.Duration) {
@@ -321,7 +338,7 @@ func (s *soak) pauses(ended <-chan struct{}, store *sets, pause, ttl time.Durati
 		s.sum.paused()
 		going := wait(pause + rand.N(ttl))
 		_ = s.crew[n].cmd.Process.Signal(syscall.SIGCONT)
-		if !going {
+		if !going || s.brief {
 			return
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/cluster"
@@ -66,12 +65,13 @@ func (w *fixture) queued(t *testing.T) (h *lock.Held, next func(kept bool)) {
 	}
 }
 
-// giveWay has b release what it holds: the first when half of the fault is over, the others
-// when all of it is.
+// giveWay has b release what it holds: the first while the fault lasts, the others when it is
+// healed.
 func (w *fixture) giveWay(t *testing.T, all ...held) {
-	struck := time.Now()
 	for i, h := range all {
-		time.Sleep(time.Until(struck.Add(w.fault.duration() * time.Duration(1+min(i, 1)) / 2)))
+		if i > 0 {
+			<-w.healed
+		}
 		w.kept(t, w.b.release(t, h))
 	}
 }

@@ -80,7 +80,6 @@ type worker struct {
 	number int
 	client *pawl.Client
 	rec    *history.Recorder
-	pulse  *history.Pulse
 	tally  tally
 
 	mu  sync.Mutex
@@ -92,8 +91,6 @@ func work(role string) int {
 	number, endpoints, _ := strings.Cut(role, " ")
 	w := &worker{rec: history.NewRecorder(history.Clock), out: json.NewEncoder(os.Stdout)}
 	_, _ = fmt.Sscan(number, &w.number)
-	w.pulse = w.rec.StartPulse()
-	defer w.pulse.Stop()
 	var err error
 	for w.client == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), recovery)
@@ -336,11 +333,9 @@ func (c *client) record(kind history.Kind, token fencing.Token, limit time.Durat
 func (c *client) recordOf(wants []want, kind history.Kind, token fencing.Token, limit time.Duration, f func(ctx context.Context, o *history.Op)) {
 	o := history.Op{Client: c.number, Kind: kind, Token: int64(token), Call: c.w.rec.Now()}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	o.Limit = demanded(o.Call + limit)
 	f(ctx, &o)
 	o.Return = c.w.rec.Now()
 	cancel()
-	o.Slack = c.w.pulse.Between(o.Call, o.Return)
 	c.say(wants, o)
 }
 
