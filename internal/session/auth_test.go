@@ -21,6 +21,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/named"
 	"github.com/pawl-locks/pawl/internal/together"
 	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/lease"
@@ -49,7 +50,7 @@ func withAuth(t *testing.T, o etcdfake.Options, f func(t *testing.T, r *rig, op 
 		op.enable()
 
 		c, err := cluster.Dial(context.Background(), cluster.Config{
-			Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption()}, Username: "app", Password: "pw",
+			Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption(), named.Requests()}, Username: "app", Password: "pw",
 		})
 		require.NoError(t, err)
 		h := Host{Cluster: c, Together: together.New(c), Watches: watcher.New(c), Cleanup: &cleanup.Group{}, Renewals: new(Renewals), Namespace: "ns"}

@@ -172,7 +172,7 @@ func TestInABatchValidityCountsFromEachOnesOwnSending(t *testing.T) {
 			}
 			mu.Unlock()
 			r.Inject(etcdfake.Rule{Method: "LeaseKeepAlive", HoldAnswer: late})
-			r.Inject(etcdfake.Rule{Method: "Txn", HoldAnswer: 3 * late})
+			r.Inject(etcdfake.Rule{Op: "confirm sessions", HoldAnswer: 3 * late})
 			before := r.Counts()
 			sleep(3500 * time.Millisecond) // a batch, sent 3 s after the grants
 			if late == 0 {
@@ -345,7 +345,7 @@ func TestABatchThatIsNotAnsweredDelaysNobody(t *testing.T) {
 	for name, rule := range map[string]etcdfake.Rule{
 		"no answer": {Method: "LeaseKeepAlive", Hang: true, Lose: true},
 		"one only":  {Method: "LeaseKeepAlive", Skip: 1, Hang: true, Lose: true},
-		"no read":   {Method: "Txn", Hang: true},
+		"no read":   {Op: "confirm sessions", Hang: true},
 	} {
 		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 			all := r.sessions(20, lease.Options{TTL: 12 * time.Second})
@@ -462,7 +462,7 @@ func TestEachErrorInABatchIsSurvived(t *testing.T) {
 		rpctypes.ErrGRPCTooManyOps,
 	} {
 		for _, where := range []etcdfake.Rule{
-			{Method: "LeaseKeepAlive", Opening: true}, {Method: "LeaseKeepAlive", Skip: 7}, {Method: "LeaseKeepAlive", Skip: 7, Lose: true}, {Method: "Txn"},
+			{Method: "LeaseKeepAlive", Opening: true}, {Method: "LeaseKeepAlive", Skip: 7}, {Method: "LeaseKeepAlive", Skip: 7, Lose: true}, {Op: "confirm sessions"},
 		} {
 			inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 				all := r.sessions(20, lease.Options{TTL: 3 * time.Second})
@@ -470,7 +470,7 @@ func TestEachErrorInABatchIsSurvived(t *testing.T) {
 				f := r.Inject(where)
 				sleep(2600 * time.Millisecond)
 				require.Equal(t, 1, f.Hits())
-				requireAll(t, all, "%s: %v", where.Method, err)
+				requireAll(t, all, "%s: %v", where.Method+where.Op, err)
 			})
 		}
 	}

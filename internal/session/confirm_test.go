@@ -57,7 +57,7 @@ func TestARenewalIsNotConfirmedBy(t *testing.T) {
 		return etcdfake.Rule{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) { f(m.(*pb.LeaseKeepAliveResponse).Header) }}
 	}
 	read := func(f func(*pb.ResponseHeader)) etcdfake.Rule {
-		return etcdfake.Rule{Method: "Txn", Edit: func(_ etcdfake.Request, m proto.Message) { f(m.(*pb.TxnResponse).Header) }}
+		return etcdfake.Rule{Op: "confirm session", Edit: func(_ etcdfake.Request, m proto.Message) { f(m.(*pb.TxnResponse).Header) }}
 	}
 	stale := func(h *pb.ResponseHeader) { h.RaftTerm-- }
 	for name, rules := range map[string][]etcdfake.Rule{
@@ -71,10 +71,10 @@ func TestARenewalIsNotConfirmedBy(t *testing.T) {
 		"another member in the renewal":     {renewal(func(h *pb.ResponseHeader) { h.MemberId++ })},
 		"a renewal without a header":        {{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) { m.(*pb.LeaseKeepAliveResponse).Header = nil }}},
 		"an answer about another lease":     {{Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) { m.(*pb.LeaseKeepAliveResponse).ID++ }}},
-		"a read without an answer":          {{Method: "Txn", Hang: true}},
-		"a read that is refused":            {{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}},
+		"a read without an answer":          {{Op: "confirm session", Hang: true}},
+		"a read that is refused":            {{Op: "confirm session", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied}},
 		"a read without a revision":         {read(func(h *pb.ResponseHeader) { h.Revision = 0 })},
-		"a read refused as too long":        {{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCTooManyOps}},
+		"a read refused as too long":        {{Op: "confirm session", Lose: true, Err: rpctypes.ErrGRPCTooManyOps}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
@@ -113,7 +113,7 @@ func TestAMemberOfAnOlderTermConfirmsNothing(t *testing.T) {
 		s := r.session(lease.Options{TTL: 6 * time.Second})
 		back := func(h *pb.ResponseHeader) { h.RaftTerm = 1 }
 		r.Inject(etcdfake.Rule{Member: r.Member(0), Method: "LeaseKeepAlive", Edit: func(_ etcdfake.Request, m proto.Message) { back(m.(*pb.LeaseKeepAliveResponse).Header) }})
-		r.Inject(etcdfake.Rule{Member: r.Member(0), Method: "Txn", Edit: func(_ etcdfake.Request, m proto.Message) { back(m.(*pb.TxnResponse).Header) }})
+		r.Inject(etcdfake.Rule{Member: r.Member(0), Op: "confirm session", Edit: func(_ etcdfake.Request, m proto.Message) { back(m.(*pb.TxnResponse).Header) }})
 		noKeepAlive(r.Cluster, r.Member(1))
 		<-s.Done()
 		requireEnded(t, s, lease.ErrExpired)
@@ -151,7 +151,7 @@ func TestADeposedLeaderThatGoesOnConfirmingExtendsNothing(t *testing.T) {
 func TestARevisionThatGoesBackEndsAllSessions(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		a, b := r.session(lease.Options{TTL: 6 * time.Second}), r.session(lease.Options{TTL: 60 * time.Second})
-		r.Inject(etcdfake.Rule{Method: "Txn", Times: 1, Edit: func(_ etcdfake.Request, m proto.Message) {
+		r.Inject(etcdfake.Rule{Op: "confirm session", Times: 1, Edit: func(_ etcdfake.Request, m proto.Message) {
 			m.(*pb.TxnResponse).Header.Revision = 2
 		}})
 		sleep(1500 * time.Millisecond)
@@ -197,7 +197,7 @@ func TestAnExaminationEndsTheSessionOnTheServersWordAlone(t *testing.T) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
 		examine(s, 1)
 		require.NoError(t, s.Err())
-		f := r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied})
+		f := r.Inject(etcdfake.Rule{Op: "read session key", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied})
 		examine(s, 1)
 		require.NoError(t, s.Err())
 		f.Lift()

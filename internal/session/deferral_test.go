@@ -18,6 +18,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/keys"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/named"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -28,7 +29,7 @@ func abandoning(t *testing.T, f func(fake *etcdfake.Cluster, c *pawl.Client, s *
 	synctest.Test(t, func(t *testing.T) {
 		fake := etcdfake.New(etcdfake.Options{Members: 3})
 		defer fake.Close()
-		c, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption()}})
+		c, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption(), named.Requests()}})
 		require.NoError(t, err)
 		defer c.Close()
 		s, err := c.NewSession(t.Context(), lease.Options{TTL: 6 * time.Second})
@@ -190,12 +191,12 @@ func deferBy(t *testing.T, c *pawl.Client, s *session.Session, clientWide bool) 
 // A client that is closed while it takes a session over leaves the lease, for
 // others may rest on what is held there.
 func TestAClientThatIsClosedInTheMiddleOfATakeoverLeavesTheLease(t *testing.T) {
-	for skip := range 3 {
+	for _, op := range []string{"take over session", "confirm session", "leave the queue"} {
 		abandoning(t, func(fake *etcdfake.Cluster, c *pawl.Client, s *session.Session) {
 			_, _, err := s.Begin(keys.Spec{Prefix: "open/"})
 			require.NoError(t, err)
 			h := s.Detach()
-			fake.Inject(etcdfake.Rule{Method: "Txn", Skip: skip, Hang: true})
+			fake.Inject(etcdfake.Rule{Op: op, Hang: true})
 			time.AfterFunc(500*time.Millisecond, func() { _ = c.Close() })
 			_, err = c.NewSession(context.Background(), lease.Options{Resume: h})
 			require.ErrorIs(t, err, lease.ErrClosed)

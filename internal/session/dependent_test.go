@@ -90,18 +90,18 @@ func (r *rig) hold(s *Session, n int) []*dependent {
 	return out
 }
 
-// ops counts the operations of the transactions that the members receive.
+// ops counts the operations of the reads that confirm sessions.
 func (r *rig) ops() func() []int {
 	var mu sync.Mutex
 	var counts []int
-	r.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		if t := q.Message.(*pb.TxnRequest); len(t.Compare) == 0 {
-			counts = append(counts, len(t.Success))
-		}
-		return false
-	}})
+	for _, op := range []string{"confirm session", "confirm sessions"} {
+		r.Inject(etcdfake.Rule{Op: op, Match: func(q etcdfake.Request) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			counts = append(counts, len(q.Message.(*pb.TxnRequest).Success))
+			return false
+		}})
+	}
 	return func() []int {
 		mu.Lock()
 		defer mu.Unlock()
@@ -229,7 +229,7 @@ func TestARefusedReadFallsBackToTheSessionKeyAlone(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 4 * time.Second})
 		c := r.hold(s, 1)[0]
-		r.Inject(etcdfake.Rule{Method: "Txn", Err: rpctypes.ErrGRPCPermissionDenied, Lose: true, Match: func(q etcdfake.Request) bool {
+		r.Inject(etcdfake.Rule{Op: "confirm session", Err: rpctypes.ErrGRPCPermissionDenied, Lose: true, Match: func(q etcdfake.Request) bool {
 			return len(q.Message.(*pb.TxnRequest).Success) > 1
 		}})
 		sleep(time.Minute)

@@ -64,36 +64,36 @@ func TestTheSessionKeySaysWhoseItIs(t *testing.T) {
 
 // A write fails in three ways: not applied, applied with the answer lost, and
 // silence after either.
-func lossesOf(method string, code codes.Code) map[string]etcdfake.Rule {
+func lossesOf(code codes.Code) map[string]etcdfake.Rule {
 	err := status.Error(code, "lost")
 	return map[string]etcdfake.Rule{
-		"not applied":            {Method: method, Lose: true, Err: err},
-		"applied":                {Method: method, Err: err},
-		"not applied and silent": {Method: method, Lose: true},
-		"applied and silent":     {Method: method, Hang: true},
-		"applied late":           {Method: method, Late: 2 * time.Second, Err: err},
-		"applied late, silent":   {Method: method, Late: 2 * time.Second},
-		"applied twice":          {Method: method, Again: time.Second},
-		"applied twice, lost":    {Method: method, Again: time.Second, Err: err},
+		"not applied":            {Lose: true, Err: err},
+		"applied":                {Err: err},
+		"not applied and silent": {Lose: true},
+		"applied and silent":     {Hang: true},
+		"applied late":           {Late: 2 * time.Second, Err: err},
+		"applied late, silent":   {Late: 2 * time.Second},
+		"applied twice":          {Again: time.Second},
+		"applied twice, lost":    {Again: time.Second, Err: err},
 	}
 }
 
 // Hazards S9, A4: whatever answer is lost while a session is made, either there
 // is one, or, after a bounded time, no lease is left.
 func TestALostAnswerDuringTheGrantLeavesNoLeaseBehind(t *testing.T) {
-	for _, method := range []string{"LeaseGrant", "Txn"} {
+	for _, op := range []string{"lease grant", "put session key"} {
 		for _, code := range []codes.Code{codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown, codes.Internal, codes.ResourceExhausted} {
-			for name, rule := range lossesOf(method, code) {
+			for name, rule := range lossesOf(code) {
 				for _, times := range []int{1, 2, 0} {
 					if code != codes.Unavailable && (rule.Err == nil || times != 1) && !lane.Proof() {
 						continue // all with one code, and each code once where it is told
 					}
-					t.Run(fmt.Sprintf("%s/%s/%s/%d", method, code, name, times), func(t *testing.T) {
+					t.Run(fmt.Sprintf("%s/%s/%s/%d", op, code, name, times), func(t *testing.T) {
 						inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
-							if rule.Again > 0 && method == "LeaseGrant" {
+							if rule.Again > 0 && op == "lease grant" {
 								rule.Err = nil // nothing applies one request for a lease twice and loses both answers
 							}
-							rule.Times = times
+							rule.Op, rule.Times = op, times
 							r.Inject(rule)
 							began := time.Now()
 							ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -127,19 +127,20 @@ func TestALostAnswerDuringTheGrantLeavesNoLeaseBehind(t *testing.T) {
 
 // Every call returns within its context's end plus 100 ms, wherever it waits.
 func TestAGrantReturnsWhenItsContextEndsAtEachAwaitPoint(t *testing.T) {
-	for _, method := range []string{"LeaseGrant", "Txn"} {
-		for name, rule := range lossesOf(method, codes.Unavailable) {
+	for _, op := range []string{"lease grant", "put session key"} {
+		for name, rule := range lossesOf(codes.Unavailable) {
 			if rule.Again > 0 {
 				continue // nothing applies a request again after its revocation
 			}
 			for _, wait := range []time.Duration{0, 1, 50 * time.Millisecond, 700 * time.Millisecond, 4 * time.Second} {
 				inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+					rule.Op = op
 					r.Inject(rule)
 					ctx, cancel := context.WithTimeout(context.Background(), wait)
 					defer cancel()
 					began := time.Now()
 					s, err := Grant(ctx, r.host, lease.Options{TTL: 300 * time.Second})
-					assert.LessOrEqual(t, time.Since(began), wait+100*time.Millisecond, "%s %s %v", method, name, wait)
+					assert.LessOrEqual(t, time.Since(began), wait+100*time.Millisecond, "%s %s %v", op, name, wait)
 					if s != nil {
 						require.NoError(t, err)
 						require.NoError(t, s.Close(context.Background()))
@@ -199,7 +200,7 @@ func TestAGrantOfAnotherLeaseIsRefused(t *testing.T) {
 // A grant that took so long that its window has expired is no session.
 func TestAGrantWhoseWindowHasEndedIsAnError(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
-		r.Inject(etcdfake.Rule{Method: "Txn", HoldAnswer: 2600 * time.Millisecond})
+		r.Inject(etcdfake.Rule{Op: "put session key", HoldAnswer: 2600 * time.Millisecond})
 		_, err := Grant(context.Background(), r.host, lease.Options{TTL: 3 * time.Second})
 		oneCause(t, err, lease.ErrExpired)
 		sleep(time.Second)
@@ -209,7 +210,7 @@ func TestAGrantWhoseWindowHasEndedIsAnError(t *testing.T) {
 
 func TestARefusedSessionKeyIsExplained(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
-		r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied})
+		r.Inject(etcdfake.Rule{Op: "put session key", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied})
 		_, err := Grant(context.Background(), r.host, lease.Options{})
 		require.Error(t, err)
 		assert.True(t, cluster.IsPermissionDenied(err))
@@ -232,7 +233,7 @@ func TestAFullDiskIsNotQueriedThreeTimes(t *testing.T) {
 // The session key is another's: nothing of it is changed.
 func TestASessionKeyThatIsAnothersIsLeftAlone(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
-		r.Inject(etcdfake.Rule{Method: "Txn", Match: func(q etcdfake.Request) bool {
+		r.Inject(etcdfake.Rule{Op: "put session key", Match: func(q etcdfake.Request) bool {
 			key := string(q.Message.(*pb.TxnRequest).Compare[0].Key)
 			if r.Get(key) == nil {
 				r.Put(key, "another's", 0)

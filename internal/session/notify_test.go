@@ -17,6 +17,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cleanup"
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/named"
 	"github.com/pawl-locks/pawl/internal/together"
 	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/pawl-locks/pawl/lease"
@@ -74,7 +75,7 @@ func (l *lines) String() string {
 func (e *recorder) host(t *testing.T, r *rig) Host {
 	t.Helper()
 	c, err := cluster.Dial(context.Background(), cluster.Config{
-		Endpoints: r.Endpoints(), DialOptions: []grpc.DialOption{r.DialOption()},
+		Endpoints: r.Endpoints(), DialOptions: []grpc.DialOption{r.DialOption(), named.Requests()},
 		Observer: e, Logger: slog.New(slog.NewTextHandler(&e.log, nil)),
 	})
 	require.NoError(t, err)
@@ -235,7 +236,7 @@ func TestOfASessionThatNeverBeganNothingIsReported(t *testing.T) {
 		h := e.host(t, r)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		r.Inject(etcdfake.Rule{Method: "Txn", Lose: true})
+		r.Inject(etcdfake.Rule{Op: "put session key", Lose: true})
 		_, err := Grant(ctx, h, lease.Options{})
 		require.Error(t, err)
 		sleep(time.Minute)

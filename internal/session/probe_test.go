@@ -47,7 +47,7 @@ func TestAnExaminationIsNotAnsweredByAReadThatWasSentBefore(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
 		muteWatches(r.Member(0))
-		f := r.Inject(etcdfake.Rule{Method: "Txn", HoldAnswer: time.Second, Times: 1})
+		f := r.Inject(etcdfake.Rule{Op: "read session key", HoldAnswer: time.Second, Times: 1})
 		s.ExamineSoon(3*time.Second, func() { assert.NoError(t, s.Err()) })
 		sleep(100 * time.Millisecond)
 		require.Equal(t, 1, f.Hits())
@@ -60,7 +60,7 @@ func TestAnExaminationIsNotAnsweredByAReadThatWasSentBefore(t *testing.T) {
 func TestAnExaminationEndsInItsBoundAndDecidesNothingThen(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
-		f := r.Inject(etcdfake.Rule{Method: "Txn", Hang: true})
+		f := r.Inject(etcdfake.Rule{Op: "read session key", Hang: true})
 		done := make(chan struct{})
 		began := time.Now()
 		s.ExamineSoon(50*time.Millisecond, func() { close(done) })

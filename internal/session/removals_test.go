@@ -148,7 +148,7 @@ func TestARemovalThatHangsHoldsUpNoOther(t *testing.T) {
 	inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
 		ns := r.waiters(s, 300)
-		r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Times: 1})
+		r.Inject(etcdfake.Rule{Op: "leave the queue", Lose: true, Times: 1})
 		for _, n := range ns {
 			s.Leave(n)
 		}
@@ -186,14 +186,14 @@ func (r *slowRelease) Remove(ctx context.Context) bool {
 // Whatever becomes of a batch, and however it is refused, each of its parts is
 // removed in the end, once for all.
 func TestEachPartOfABatchIsRemovedWhateverBecomesOfTheBatch(t *testing.T) {
-	for name, rule := range lossesOf("Txn", codes.Unavailable) {
+	for name, rule := range lossesOf(codes.Unavailable) {
 		for _, times := range []int{1, 3} {
-			rule.Times = times
+			rule.Op, rule.Times = "leave the queue", times
 			removesAll(t, fmt.Sprintf("%s/%d", name, times), func(r *rig, _ []string) { r.Inject(rule) })
 		}
 	}
 	removesAll(t, "too large", func(r *rig, _ []string) {
-		r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCRequestTooLarge, Match: func(q etcdfake.Request) bool {
+		r.Inject(etcdfake.Rule{Op: "leave the queue", Lose: true, Err: rpctypes.ErrGRPCRequestTooLarge, Match: func(q etcdfake.Request) bool {
 			return len(q.Message.(*pb.TxnRequest).Success) > 2
 		}})
 	})
@@ -224,7 +224,7 @@ func TestOnePartThatIsForbiddenKeepsNoOther(t *testing.T) {
 		s := r.session(lease.Options{TTL: 60 * time.Second})
 		ns := r.waiters(s, 50)
 		forbidden := keys.QueueKey{Lease: s.ID(), N: ns[7]}.In("queue/")
-		f := r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied, Match: func(q etcdfake.Request) bool {
+		f := r.Inject(etcdfake.Rule{Op: "leave the queue", Lose: true, Err: rpctypes.ErrGRPCPermissionDenied, Match: func(q etcdfake.Request) bool {
 			return slices.ContainsFunc(q.Message.(*pb.TxnRequest).Success, func(op *pb.RequestOp) bool {
 				return string(op.GetRequestDeleteRange().GetKey()) == forbidden
 			})

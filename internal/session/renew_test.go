@@ -324,9 +324,9 @@ func TestEachCodeOnceOnOpenAnswerOrReadIsSurvived(t *testing.T) {
 	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
 		for _, where := range []etcdfake.Rule{
 			{Method: "LeaseKeepAlive", Opening: true}, {Method: "LeaseKeepAlive"},
-			{Method: "LeaseKeepAlive", Lose: true}, {Method: "Txn"}, {Method: "Txn", Lose: true},
+			{Method: "LeaseKeepAlive", Lose: true}, {Op: "confirm session"}, {Op: "confirm session", Lose: true},
 		} {
-			t.Run(fmt.Sprintf("%s/%s/open=%v/lost=%v", code, where.Method, where.Opening, where.Lose), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%s/open=%v/lost=%v", code, where.Method+where.Op, where.Opening, where.Lose), func(t *testing.T) {
 				inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 					s := r.session(lease.Options{TTL: 3 * time.Second})
 					where.Err, where.Times = status.Error(code, "once"), 1
@@ -372,12 +372,13 @@ func TestAStormOfErrorsShorterThanTheWindowIsSurvived(t *testing.T) {
 		rpctypes.ErrGRPCInvalidAuthToken, rpctypes.ErrGRPCUserEmpty, rpctypes.ErrGRPCLeaseNotFound, rpctypes.ErrGRPCNoSpace,
 		errors.New("anything"), rpctypes.ErrGRPCNotSupportedForLearner,
 	} {
-		for _, method := range []string{"LeaseKeepAlive", "Txn"} {
+		for _, rule := range []etcdfake.Rule{{Method: "LeaseKeepAlive"}, {Op: "confirm session"}} {
 			inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 				s := r.session(lease.Options{TTL: 6 * time.Second})
-				f := r.Inject(etcdfake.Rule{Method: method, Lose: true, Err: err})
+				rule.Lose, rule.Err = true, err
+				f := r.Inject(rule)
 				sleep(4700 * time.Millisecond) // of 5 s
-				require.NoError(t, s.Err(), "%s: %v", method, err)
+				require.NoError(t, s.Err(), "%s: %v", rule.Method+rule.Op, err)
 				require.NotZero(t, f.Hits())
 				require.Less(t, f.Hits(), 60, "no hot loop")
 				f.Lift()

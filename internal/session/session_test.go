@@ -236,7 +236,7 @@ func TestEachEndHasOneCauseThatStays(t *testing.T) {
 			sleep(2 * time.Second)
 		}},
 		"revision back": {cluster.ErrChanged, func(_ *testing.T, r *rig, _ *Session) {
-			r.Inject(etcdfake.Rule{Method: "Txn", Edit: func(_ etcdfake.Request, m proto.Message) {
+			r.Inject(etcdfake.Rule{Op: "confirm session", Edit: func(_ etcdfake.Request, m proto.Message) {
 				m.(*pb.TxnResponse).Header.Revision = 1
 			}})
 			sleep(2 * time.Second)

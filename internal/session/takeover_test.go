@@ -35,6 +35,10 @@ func leftBy(h lease.Handle) detached.State {
 // unsettled are the keys of the entries that a Handle leaves to be undone.
 func unsettled(h lease.Handle) []string { return leftBy(h).Unsettled }
 
+// inTakeover are the transactions of a takeover, in their order. The last removes what was left open; it goes on
+// in the background when the session is taken over.
+var inTakeover = []string{"take over session", "confirm session", "leave the queue"}
+
 // successor is a client of another process.
 func (r *rig) successor() Host { return newHost(r.t, r.Cluster, "ns") }
 
@@ -135,7 +139,7 @@ func TestAHandleOfAGoneLeaseIsRefusedAsRevoked(t *testing.T) {
 		"expired":             func(*rig, lease.Handle) { sleep(10 * time.Second) },
 		"session key deleted": func(r *rig, h lease.Handle) { r.Delete(leftBy(h).Key) },
 		"lost in between": func(r *rig, h lease.Handle) {
-			r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCLeaseNotFound})
+			r.Inject(etcdfake.Rule{Op: "take over session", Lose: true, Err: rpctypes.ErrGRPCLeaseNotFound})
 		},
 	} {
 		inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
@@ -290,7 +294,7 @@ func TestUndoIsRefusedToWhoWasTakenOver(t *testing.T) {
 func TestUndoOfAGoneLeaseEndsTheSession(t *testing.T) {
 	inBubble(t, etcdfake.Options{}, func(t *testing.T, r *rig) {
 		s := r.session(lease.Options{})
-		r.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCLeaseNotFound})
+		r.Inject(etcdfake.Rule{Op: "leave the queue", Lose: true, Err: rpctypes.ErrGRPCLeaseNotFound})
 		n, _, err := begin(s, "a/")
 		require.NoError(t, err)
 		oneCause(t, undo(s, n), lease.ErrRevoked)
@@ -301,10 +305,10 @@ func TestUndoOfAGoneLeaseEndsTheSession(t *testing.T) {
 // Whatever answer is lost during a takeover, there is a session, or after a
 // bounded time nothing is held that nobody holds.
 func TestALostAnswerDuringATakeover(t *testing.T) {
-	for skip := range 3 { // the takeover, an acquisition's undoing, the confirming read
-		for name, rule := range lossesOf("Txn", codes.Unavailable) {
+	for _, op := range inTakeover {
+		for name, rule := range lossesOf(codes.Unavailable) {
 			for _, times := range []int{1, 3} {
-				t.Run(fmt.Sprintf("%d/%s/%d", skip, name, times), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/%s/%d", op, name, times), func(t *testing.T) {
 					inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 						s := r.session(lease.Options{TTL: 60 * time.Second})
 						_, key, err := begin(s, "a/")
@@ -312,7 +316,7 @@ func TestALostAnswerDuringATakeover(t *testing.T) {
 						r.Put(key, "", s.ID())
 						h := s.Detach()
 						host := r.successor()
-						rule.Times, rule.Skip = times, skip
+						rule.Times, rule.Op = times, op
 						f := r.Inject(rule)
 						ctx, cancel := context.WithTimeout(context.Background(), 45*time.Second)
 						defer cancel()
@@ -333,38 +337,38 @@ func TestALostAnswerDuringATakeover(t *testing.T) {
 }
 
 func TestATakeoverReturnsWhenItsContextEndsAndLeavesNothing(t *testing.T) {
-	for skip := range 3 {
-		for _, method := range []string{"Txn", "LeaseKeepAlive"} {
-			inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
-				s := r.session(lease.Options{TTL: 300 * time.Second})
-				_, key, err := begin(s, "a/")
+	rules := []etcdfake.Rule{{Method: "LeaseKeepAlive"}}
+	for _, op := range inTakeover {
+		rules = append(rules, etcdfake.Rule{Op: op})
+	}
+	for _, rule := range rules {
+		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+			s := r.session(lease.Options{TTL: 300 * time.Second})
+			_, key, err := begin(s, "a/")
+			require.NoError(t, err)
+			r.Put(key, "", s.ID())
+			h := s.Detach()
+			host := r.successor()
+			rule.Hang = true
+			f := r.Inject(rule)
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			defer cancel()
+			began := time.Now()
+			next, err := Grant(ctx, host, lease.Options{Resume: h})
+			assert.LessOrEqual(t, time.Since(began), 5*time.Second+100*time.Millisecond)
+			require.NotZero(t, f.Hits(), rule.Op)
+			r.LiftAll()
+			if rule.Op == "leave the queue" { // it is taken over; what was left open goes in the background
 				require.NoError(t, err)
-				r.Put(key, "", s.ID())
-				h := s.Detach()
-				host := r.successor()
-				rule := etcdfake.Rule{Method: method, Hang: true}
-				if method == "Txn" {
-					rule.Skip = skip
-				}
-				r.Inject(rule)
-				ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-				defer cancel()
-				began := time.Now()
-				next, err := Grant(ctx, host, lease.Options{Resume: h})
-				assert.LessOrEqual(t, time.Since(began), 5*time.Second+100*time.Millisecond)
-				r.LiftAll()
-				if method == "Txn" && skip == 2 { // it is taken over; what was left open goes in the background
-					require.NoError(t, err)
-					sleep(5 * time.Second)
-					assert.Nil(t, r.Get(key))
-					require.NoError(t, next.Close(context.Background()))
-					return
-				}
-				require.ErrorIs(t, err, context.DeadlineExceeded)
-				sleep(301 * time.Second)
-				assert.Empty(t, r.Leases())
-			})
-		}
+				sleep(5 * time.Second)
+				assert.Nil(t, r.Get(key))
+				require.NoError(t, next.Close(context.Background()))
+				return
+			}
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			sleep(301 * time.Second)
+			assert.Empty(t, r.Leases())
+		})
 	}
 }
 
@@ -392,18 +396,18 @@ func TestATakeoverWaitsForARemovalNoLongerThanItsContext(t *testing.T) {
 }
 
 func TestATakeoverWithoutADeadlineReturnsFromABlackHole(t *testing.T) {
-	for skip := range 3 {
+	for _, op := range inTakeover {
 		inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 			s := r.session(lease.Options{TTL: 20 * time.Second})
 			_, _, err := begin(s, "a/")
 			require.NoError(t, err)
 			h := s.Detach()
 			host := r.successor()
-			r.Inject(etcdfake.Rule{Method: "Txn", Skip: skip, Hang: true})
+			r.Inject(etcdfake.Rule{Op: op, Hang: true})
 			began := time.Now()
 			next, err := Grant(context.Background(), host, lease.Options{Resume: h})
 			assert.LessOrEqual(t, time.Since(began), 45*time.Second)
-			if skip == 2 { // it is taken over; what was left open is removed in the background
+			if op == "leave the queue" { // it is taken over; what was left open is removed in the background
 				require.NoError(t, err)
 				assert.LessOrEqual(t, time.Since(began), tidyWait+100*time.Millisecond)
 				next.CloseInBackground()
@@ -486,36 +490,38 @@ func TestATakeoverOfHundredsOfOpenEntriesRenewsFirst(t *testing.T) {
 // Twelve seconds of failure in the middle of a takeover are no reason to revoke
 // a lease of 300 s: either there is a session, or the same process can try again.
 func TestTwelveSecondsOfFailureDuringATakeoverCostNoLease(t *testing.T) {
-	for _, method := range []string{"Txn", "LeaseKeepAlive"} {
-		for skip := range 3 {
-			for name, rule := range lossesOf(method, codes.Unavailable) {
-				t.Run(fmt.Sprintf("%s/%d/%s", method, skip, name), func(t *testing.T) {
-					inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
-						s := r.session(lease.Options{TTL: 300 * time.Second})
-						key := r.open(s, 1)[0]
-						held := r.Put("held", "", s.ID())
-						h := s.Detach()
-						host := r.successor()
-						rule.Skip = skip
-						r.Inject(rule)
-						time.AfterFunc(13*time.Second, r.LiftAll)
-						next, err := Grant(context.Background(), host, lease.Options{Resume: h})
-						if err != nil {
-							sleep(20 * time.Second)
-							next, err = Grant(context.Background(), host, lease.Options{Resume: h})
-						}
-						require.NoError(t, err)
-						sleep(time.Minute)
-						require.NoError(t, next.Err())
-						assert.Nil(t, r.Get(key))
-						assert.Equal(t, held, r.Get("held").CreateRevision)
-						assert.Zero(t, r.Counts().Received["LeaseRevoke"])
-						_, err = Grant(context.Background(), r.successor(), lease.Options{Resume: h})
-						require.ErrorIs(t, err, lease.ErrTakenOver, "once it has succeeded it is used")
-						require.NoError(t, next.Close(context.Background()))
-					})
+	places := []etcdfake.Rule{{Method: "LeaseKeepAlive"}, {Method: "LeaseKeepAlive", Skip: 1}, {Method: "LeaseKeepAlive", Skip: 2}}
+	for _, op := range inTakeover {
+		places = append(places, etcdfake.Rule{Op: op})
+	}
+	for _, at := range places {
+		for name, rule := range lossesOf(codes.Unavailable) {
+			t.Run(fmt.Sprintf("%s/%d/%s", at.Method+at.Op, at.Skip, name), func(t *testing.T) {
+				inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+					s := r.session(lease.Options{TTL: 300 * time.Second})
+					key := r.open(s, 1)[0]
+					held := r.Put("held", "", s.ID())
+					h := s.Detach()
+					host := r.successor()
+					rule.Method, rule.Op, rule.Skip = at.Method, at.Op, at.Skip
+					r.Inject(rule)
+					time.AfterFunc(13*time.Second, r.LiftAll)
+					next, err := Grant(context.Background(), host, lease.Options{Resume: h})
+					if err != nil {
+						sleep(20 * time.Second)
+						next, err = Grant(context.Background(), host, lease.Options{Resume: h})
+					}
+					require.NoError(t, err)
+					sleep(time.Minute)
+					require.NoError(t, next.Err())
+					assert.Nil(t, r.Get(key))
+					assert.Equal(t, held, r.Get("held").CreateRevision)
+					assert.Zero(t, r.Counts().Received["LeaseRevoke"])
+					_, err = Grant(context.Background(), r.successor(), lease.Options{Resume: h})
+					require.ErrorIs(t, err, lease.ErrTakenOver, "once it has succeeded it is used")
+					require.NoError(t, next.Close(context.Background()))
 				})
-			}
+			})
 		}
 	}
 }
@@ -523,40 +529,36 @@ func TestTwelveSecondsOfFailureDuringATakeoverCostNoLease(t *testing.T) {
 // A takeover that failed, for its context or its answer, leaves the lease to
 // expire and is the same takeover when the same process tries again.
 func TestATakeoverThatFailedCanBeTriedAgainInTheSameProcess(t *testing.T) {
-	for _, method := range []string{"Txn", "LeaseKeepAlive"} {
-		for skip := range 2 {
-			t.Run(fmt.Sprintf("%s/%d", method, skip), func(t *testing.T) {
-				inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
-					h := r.session(lease.Options{TTL: 60 * time.Second}).Detach()
-					if method == "LeaseKeepAlive" && skip > 0 {
-						return
-					}
-					r.Inject(etcdfake.Rule{Method: method, Skip: skip, Hang: true})
-					for range 3 {
-						ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-						_, err := Grant(ctx, r.host, lease.Options{Resume: h})
-						require.ErrorIs(t, err, context.DeadlineExceeded)
-						cancel()
-					}
-					r.LiftAll()
-					next := sessionOn(t, r.successor(), lease.Options{Resume: h})
-					sleep(3 * time.Minute)
-					require.NoError(t, next.Err())
-					assert.Zero(t, r.Counts().Received["LeaseRevoke"])
-				})
+	for _, rule := range []etcdfake.Rule{{Op: "take over session"}, {Method: "LeaseKeepAlive"}, {Op: "confirm session"}} {
+		t.Run(rule.Method+rule.Op, func(t *testing.T) {
+			inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
+				h := r.session(lease.Options{TTL: 60 * time.Second}).Detach()
+				rule.Hang = true
+				r.Inject(rule)
+				for range 3 {
+					ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+					_, err := Grant(ctx, r.host, lease.Options{Resume: h})
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					cancel()
+				}
+				r.LiftAll()
+				next := sessionOn(t, r.successor(), lease.Options{Resume: h})
+				sleep(3 * time.Minute)
+				require.NoError(t, next.Err())
+				assert.Zero(t, r.Counts().Received["LeaseRevoke"])
 			})
-		}
+		})
 	}
 }
 
 // If two takeovers use one Handle at once one of them succeeds, whatever is lost.
 func TestOfTwoTakeoversAtOnceOneSucceeds(t *testing.T) {
-	for name, rule := range lossesOf("Txn", codes.Unavailable) {
+	for name, rule := range lossesOf(codes.Unavailable) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 				h := r.session(lease.Options{TTL: 60 * time.Second}).Detach()
 				hosts := []Host{r.successor(), r.successor(), r.host}
-				rule.Times = 2
+				rule.Op, rule.Times = "take over session", 2
 				r.Inject(rule)
 				var won atomic.Int32
 				var all sync.WaitGroup
