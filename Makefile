@@ -56,10 +56,8 @@ FULL = 1h
 soak-full: ## an hour of faults and pauses, or FULL, for hundreds of workers on hundreds of names; writes docs/results/reliability.md
 	PAWL_FULL_RATE=$(FULL) PAWL_SOAK_PAGE=$(CURDIR)/docs/results/reliability.md go test -count=1 -timeout 90m -v -run TestFullRate ./test/proof/matrix
 
-RESTARTS = 20
-
-restarts: ## pawld is replaced, and killed, RESTARTS times under load
-	cd cmd/pawld && PAWLD_ROUNDS=$(RESTARTS) go test -count=1 -timeout 30m -v -run 'TestAnUpgradeUnderLoad|TestAKilledPawldLosesNo' .
+restarts: ## pawld is replaced, and killed, again and again under load
+	cd cmd/pawld && PAWL_PROOF=1 go test -count=1 -timeout 30m -v -run 'TestAnUpgradeUnderLoad|TestAKilledPawldLosesNo' .
 
 TRIAL = 10m
 

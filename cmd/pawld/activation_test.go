@@ -9,12 +9,9 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
 // activated starts one with sockets passed in, as systemd does: from descriptor 3 on. pid is
@@ -32,7 +29,7 @@ func activated(t *testing.T, pid string, sockets []*os.File, args ...string) *pa
 
 func TestASocketThatIsPassedInOutlivesEachPawld(t *testing.T) {
 	t.Parallel()
-	etcd := etcdtest.Start(t)
+	etcd := ofShared(t)
 	path := socketPath(t)
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	require.NoError(t, err)
@@ -40,7 +37,7 @@ func TestASocketThatIsPassedInOutlivesEachPawld(t *testing.T) {
 	socket, err := l.File()
 	require.NoError(t, err)
 	defer socket.Close()
-	args := []string{"--endpoints", etcd.Addr(), "--state-dir", filepath.Join(t.TempDir(), "state"), "--socket", "/nobody/serves/this"}
+	args := append(etcd.flags(), "--state-dir", filepath.Join(t.TempDir(), "state"), "--socket", "/nobody/serves/this")
 	p := activated(t, "", []*os.File{socket}, args...)
 	p.http = unixClient(path)
 	held := p.hold(1, 1, "n") // waits for pawld in the socket's queue
@@ -52,16 +49,12 @@ func TestASocketThatIsPassedInOutlivesEachPawld(t *testing.T) {
 		_, out, _ := post(unixClient(path), api+"Renew", marshal(object{"session": hex32(1)}))
 		answer <- out
 	}()
-	next := activated(t, "", []*os.File{socket}, args...)
-	select {
-	case out := <-answer:
-		all, _ := out["locks"].([]any)
-		require.Len(t, all, 1, out)
-		assert.Equal(t, "HELD", all[0].(object)["state"])
-		assert.Equal(t, held["token"], all[0].(object)["token"])
-	case <-time.After(30 * time.Second):
-		t.Fatal("no answer: " + next.said())
-	}
+	activated(t, "", []*os.File{socket}, args...)
+	out := receive(t, answer)
+	all, _ := out["locks"].([]any)
+	require.Len(t, all, 1, out)
+	assert.Equal(t, "HELD", all[0].(object)["state"])
+	assert.Equal(t, held["token"], all[0].(object)["token"])
 }
 
 func TestWhatIsPassedInAndIsNotOursIsRefusedOrLeft(t *testing.T) {

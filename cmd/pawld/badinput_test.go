@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"compress/gzip"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -14,18 +13,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
 // Each is refused with an error that names it, and leaves nothing held.
 func TestEachBadRequestIsNamed(t *testing.T) {
 	t.Parallel()
-	p := start(t, etcdtest.Start(t), "")
+	p := start(t, ofShared(t), "")
 	s, id := hex32(1), hex32(2)
 	acquire := func(more string) string {
 		return fmt.Sprintf(`{"session":%q,"requestId":%q,"names":["n"],"mode":"EXCLUSIVE"%s}`, s, id, more)
@@ -98,7 +94,7 @@ func TestEachBadRequestIsNamed(t *testing.T) {
 	p.hold(1, 2, "n")
 	for _, c := range []struct{ method, body, code, text string }{
 		{"Acquire", acquire(`,"owner":"other"`), "invalid_argument", "used before, with other parameters"},
-		{"Acquire", acquire(`,"ttlMs":4000`), "invalid_argument", "opened with 3000"},
+		{"Acquire", acquire(`,"ttlMs":4000`), "invalid_argument", "opened with 15000"},
 		{"Renew", fmt.Sprintf(`{"session":%q,"settled":[%q]}`, s, id), "invalid_argument", "has not ended"},
 		{"Proclaim", fmt.Sprintf(`{"session":%q,"requestId":%q}`, s, id), "invalid_argument", "no election"},
 	} {
@@ -113,7 +109,7 @@ func TestEachBadRequestIsNamed(t *testing.T) {
 // Hostile requests are refused, and pawld goes on.
 func TestHostileRequestsAreRefused(t *testing.T) {
 	t.Parallel()
-	p := start(t, etcdtest.Start(t), "")
+	p := start(t, ofShared(t), "")
 	status, out := p.raw("Leader", `{"name":"n"}`, "Origin", "http://evil.example")
 	assert.Equal(t, 401, status)
 	assert.Contains(t, out["message"], "Origin")
@@ -143,36 +139,10 @@ func TestHostileRequestsAreRefused(t *testing.T) {
 	defer c.Close()
 	_, err = io.WriteString(c, "POST /pawl.v1.Locks/Leader HTTP/1.1\r\nHost: pawl\r\nX: ")
 	require.NoError(t, err)
-	begin := time.Now()
-	require.NoError(t, c.SetReadDeadline(begin.Add(15*time.Second)))
 	_, err = io.ReadAll(c)
 	require.NoError(t, err, "closed by pawld")
-	assert.Less(t, time.Since(begin), 10*time.Second)
 
 	p.hold(1, 1, "n")
-}
-
-// A body that trickles in is refused in the end: otherwise a few of them would be all calls at a time.
-func TestABodyThatTricklesInIsRefused(t *testing.T) {
-	t.Parallel()
-	p := start(t, etcdtest.Start(t), "")
-	c := dialed(t, "unix", p.socket, nil)
-	begin := time.Now()
-	_, err := io.WriteString(c, "POST /pawl.v1.Locks/Leader HTTP/1.1\r\nHost: pawl\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{")
-	require.NoError(t, err)
-	go func() { // ends with the connection
-		for err := error(nil); err == nil; time.Sleep(200 * time.Millisecond) {
-			_, err = io.WriteString(c, " ")
-		}
-	}()
-	require.NoError(t, c.SetReadDeadline(begin.Add(25*time.Second)))
-	answer, err := io.ReadAll(c)
-	if !errors.Is(err, syscall.ECONNRESET) { // it is sent a space after it was closed
-		require.NoError(t, err, "closed by pawld")
-	}
-	assert.GreaterOrEqual(t, time.Since(begin), 9*time.Second)
-	assert.Contains(t, string(answer), "HTTP/1.1 400 ")
-	assert.Contains(t, string(answer), `"invalid_argument"`)
 }
 
 const MaxBodyTest = 64 << 10
@@ -258,7 +228,7 @@ func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
 
 func TestASocketOrAStateDirectoryInUseIsRefused(t *testing.T) {
 	t.Parallel()
-	etcd := etcdtest.Start(t)
+	etcd := ofShared(t)
 	state := filepath.Join(t.TempDir(), "state")
 	p := start(t, etcd, "", "--state-dir", state)
 	other := begin(t, "--socket", p.socket)

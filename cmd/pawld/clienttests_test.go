@@ -16,6 +16,7 @@ import (
 
 // The clients have tests of their own, with a clock and a daemon that they control.
 func TestEachClientPassesItsOwnTests(t *testing.T) {
+	t.Parallel()
 	for folder, command := range map[string][]string{
 		"../../clients/python": {"python3", "-m", "unittest", "discover", "-s", "tests"},
 		"../../clients/node":   {"node", "--test", "test/session.test.js", "test/calls.test.js"},
@@ -35,6 +36,7 @@ func TestEachClientPassesItsOwnTests(t *testing.T) {
 // The Node package, with no files but those that package.json names, has the classes and methods
 // that its types declare, and no others.
 func TestTheNodePackageIsWhatItsTypesDeclare(t *testing.T) {
+	t.Parallel()
 	const folder = "../../clients/node"
 	program, err := exec.LookPath("node")
 	require.NoError(t, err, "node is needed for this test")
@@ -83,6 +85,7 @@ console.log(JSON.stringify(out));`)
 // The Python package, with no files but those that pyproject.toml names, can be imported, and is
 // marked as typed.
 func TestThePythonPackageHasWhatItNames(t *testing.T) {
+	t.Parallel()
 	const folder = "../../clients/python"
 	program, err := exec.LookPath("python3")
 	require.NoError(t, err, "python3 is needed for this test")

@@ -17,8 +17,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
-
-	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
 // A unit is a unit file of systemd's: sections, and in them the values of each setting.
@@ -81,6 +79,7 @@ func TestVersionIsSaid(t *testing.T) {
 }
 
 func TestTheUnitsAreSystemdsAndFitPawld(t *testing.T) {
+	t.Parallel()
 	service, socket := parseUnit(t, "deploy/pawld.service"), parseUnit(t, "deploy/pawld.socket")
 	assert.Equal(t, "pawld.socket", service.one(t, "Unit", "Requires"))
 	assert.Equal(t, "exec", service.one(t, "Service", "Type"))
@@ -183,6 +182,7 @@ type (
 )
 
 func TestTheSidecarIsAPodThatFitsPawld(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("deploy/sidecar.yaml")
 	require.NoError(t, err)
 	var pod manifest
@@ -237,7 +237,7 @@ var pawldMetric = regexp.MustCompile(`\bpawld_\w+`)
 // The dashboard and the alerts query metrics that there are, and the dashboard shows each.
 func TestTheDashboardAndTheAlertsQueryMetricsThatThereAre(t *testing.T) {
 	t.Parallel()
-	p := start(t, etcdtest.Start(t), "", "--health", "127.0.0.1:0")
+	p := start(t, ofShared(t), "", "--health", "127.0.0.1:0")
 	p.awaitReady()
 	p.hold(1, 1, "n")
 	there := map[string]bool{}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 	"github.com/stretchr/testify/assert"
@@ -17,7 +16,7 @@ import (
 
 	pb "github.com/pawl-locks/pawl/cmd/pawld/pawlv1"
 	"github.com/pawl-locks/pawl/cmd/pawld/pawlv1/pawlv1connect"
-	"github.com/pawl-locks/pawl/test/etcdtest"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
 func (p *pawld) grpc() *grpc.ClientConn {
@@ -31,11 +30,11 @@ func (p *pawld) grpc() *grpc.ClientConn {
 // What load balancers and kubelets ask, and what grpcurl does.
 func TestGRPCsHealthAndReflection(t *testing.T) {
 	t.Parallel()
-	etcd := etcdtest.Start(t)
+	etcd := ofOwn(t)
 	p := start(t, etcd, "")
 	p.warm()
 	conn := p.grpc()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), lane.Hang)
 	defer cancel()
 
 	health := healthpb.NewHealthClient(conn)
@@ -63,18 +62,18 @@ func TestGRPCsHealthAndReflection(t *testing.T) {
 	require.NoError(t, stream.CloseSend())
 
 	etcd.Stop()
-	assert.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		r, err := health.Check(ctx, &healthpb.HealthCheckRequest{})
 		return err == nil && r.Status == healthpb.HealthCheckResponse_NOT_SERVING
-	}, 30*time.Second, 10*time.Millisecond, "no lock can be acquired")
+	}, "no lock can be acquired")
 }
 
 // A lock that is acquired over one protocol is renewed and released over the others.
 func TestEachProtocolHasAllCalls(t *testing.T) {
 	t.Parallel()
-	p := start(t, etcdtest.Start(t), "")
+	p := start(t, ofShared(t), "")
 	p.warm()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), lane.Hang)
 	defer cancel()
 	clients := map[string]pawlv1connect.LocksClient{
 		"Connect":  pawlv1connect.NewLocksClient(p.http, "http://pawl"),

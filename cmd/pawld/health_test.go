@@ -7,13 +7,11 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/internal/testkit/metricspage"
-	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
 var healthy = regexp.MustCompile(`msg=health address=(127\.0\.0\.1:\d+)`)
@@ -26,7 +24,7 @@ func (p *pawld) health(path string) (status int, text string) {
 
 func (p *pawld) healthBy(client *http.Client, path string) (status int, text string) {
 	p.t.Helper()
-	require.Eventually(p.t, func() bool { return healthy.MatchString(p.said()) }, 20*time.Second, 5*time.Millisecond)
+	eventually(p.t, func() bool { return healthy.MatchString(p.said()) })
 	resp, err := client.Get("http://" + healthy.FindStringSubmatch(p.said())[1] + path)
 	require.NoError(p.t, err)
 	defer resp.Body.Close()
@@ -38,7 +36,7 @@ func (p *pawld) healthBy(client *http.Client, path string) (status int, text str
 // awaitReady waits until /readyz says that it serves.
 func (p *pawld) awaitReady() {
 	p.t.Helper()
-	require.Eventually(p.t, func() bool { status, _ := p.health("/readyz"); return status == http.StatusOK }, 20*time.Second, 10*time.Millisecond)
+	eventually(p.t, func() bool { status, _ := p.health("/readyz"); return status == http.StatusOK })
 }
 
 // metrics are the samples of /metrics; each has its help and its type.
@@ -69,7 +67,7 @@ func (p *pawld) metricsBy(client *http.Client) map[string]string {
 
 func TestHealthTellsALiveProcessFromALockThatCanBeHad(t *testing.T) {
 	t.Parallel()
-	p := start(t, etcdtest.Start(t), "", "--health", "127.0.0.1:0")
+	p := start(t, ofShared(t), "", "--health", "127.0.0.1:0")
 	p.awaitReady()
 	for _, path := range []string{"/livez", "/readyz"} {
 		status, text := p.health(path)
@@ -88,10 +86,10 @@ func TestHealthTellsALiveProcessFromALockThatCanBeHad(t *testing.T) {
 
 func TestMetricsCountWhatIsThere(t *testing.T) {
 	t.Parallel()
-	p := start(t, etcdtest.Start(t), "", "--health", "127.0.0.1:0")
+	p := start(t, ofShared(t), "", "--health", "127.0.0.1:0")
 	p.awaitReady()
-	p.holdLonger(1, 1, "a")
-	p.holdLonger(1, 2, "b")
+	p.hold(1, 1, "a")
+	p.hold(1, 2, "b")
 	p.call("Acquire", object{"session": hex32(2), "requestId": hex32(3), "names": []string{"a"}, "mode": "EXCLUSIVE"})
 	got := p.metrics()
 	assert.Equal(t, "2", got["pawld_sessions"])
@@ -116,7 +114,7 @@ func TestTheReferenceHasTheRowsOfAllMetrics(t *testing.T) {
 	require.NoError(t, err)
 	rules, err := os.ReadFile("deploy/alerts.yaml")
 	require.NoError(t, err)
-	p := start(t, etcdtest.Start(t), "", "--health", "127.0.0.1:0")
+	p := start(t, ofShared(t), "", "--health", "127.0.0.1:0")
 	p.awaitReady()
 	p.hold(1, 1, "n")
 	labels := map[string][]string{}

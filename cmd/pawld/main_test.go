@@ -22,8 +22,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/internal/clock"
-	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
-	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
 // The test binary is pawld, too, and a client of it, so that each test has real processes of
@@ -42,7 +40,10 @@ func TestMain(m *testing.M) {
 		}()
 		os.Exit(run(os.Args[1:], os.Stdout, os.Stderr, signalled()))
 	}
-	os.Exit(m.Run())
+	sideBySide()
+	code := m.Run()
+	stopShared()
+	os.Exit(code)
 }
 
 // stepClock has a pawld see its wall clock set, as if by an operator.
@@ -83,12 +84,12 @@ func socketPath(t *testing.T) string {
 }
 
 // start starts one on a socket of its own, or the one given, and returns when it serves.
-func start(t *testing.T, etcd *etcdtest.Server, socket string, args ...string) *pawld {
+func start(t *testing.T, etcd *space, socket string, args ...string) *pawld {
 	t.Helper()
 	if socket == "" {
 		socket = socketPath(t)
 	}
-	p := begin(t, append([]string{"--endpoints", etcd.Addr(), "--socket", socket}, args...)...)
+	p := begin(t, slices.Concat(etcd.flags(), []string{"--socket", socket}, args)...)
 	p.socket = socket
 	p.http = unixClient(socket)
 	p.waitFor(socket)
@@ -98,13 +99,13 @@ func start(t *testing.T, etcd *etcdtest.Server, socket string, args ...string) *
 // waitFor returns when it serves a socket.
 func (p *pawld) waitFor(socket string) {
 	p.t.Helper()
-	require.Eventually(p.t, func() bool {
+	eventually(p.t, func() bool {
 		c, err := net.Dial("unix", socket)
 		if err == nil {
 			_ = c.Close()
 		}
 		return err == nil || p.ended()
-	}, time.Minute, 5*time.Millisecond)
+	})
 	require.False(p.t, p.ended(), p.said())
 }
 
@@ -126,7 +127,6 @@ func ownGroup(cmd *exec.Cmd) {
 
 func beginCmd(t *testing.T, cmd *exec.Cmd) *pawld {
 	t.Helper()
-	racedetector.Sample(t)
 	p := &pawld{t: t, cmd: cmd, done: make(chan struct{})}
 	p.cmd.Env = slices.Concat(os.Environ(), []string{"PAWLD_TEST_RUN=1", "ETCDCTL_ENDPOINTS=", "PAWL_NAMESPACE="}, cmd.Env)
 	p.cmd.Stderr = p
@@ -169,11 +169,7 @@ func (p *pawld) stop(sig syscall.Signal) {
 
 func (p *pawld) wait() (code int) {
 	p.t.Helper()
-	select {
-	case <-p.done:
-	case <-time.After(30 * time.Second):
-		p.t.Fatal("pawld does not end: " + p.said())
-	}
+	receive(p.t, p.done, "pawld does not end: "+p.said())
 	return p.cmd.ProcessState.ExitCode()
 }
 
@@ -253,34 +249,24 @@ func hex32(n int) string { return fmt.Sprintf("%032x", n*7919+0x1234567890) }
 
 func lockOf(out object) object { l, _ := out["lock"].(object); return l }
 
+// hold holds a name until it is released: longer than a test of that takes.
 func (p *pawld) hold(session, id int, name string) object {
 	p.t.Helper()
-	return p.holdFor(session, id, name, ttl)
+	return p.acquire(object{"session": hex32(session), "requestId": hex32(id), "names": []string{name}, "mode": "EXCLUSIVE", "ttlMs": longest.Milliseconds(), "waitMs": 5000})
 }
 
-// holdLonger is hold, for what nobody renews while a slow machine does more than a call or two.
-func (p *pawld) holdLonger(session, id int, name string) object {
-	p.t.Helper()
-	return p.holdFor(session, id, name, 5*ttl)
-}
-
-func (p *pawld) holdFor(session, id int, name string, ttl time.Duration) object {
-	p.t.Helper()
-	return p.acquire(object{"session": hex32(session), "requestId": hex32(id), "names": []string{name}, "mode": "EXCLUSIVE", "ttlMs": ttl.Milliseconds(), "waitMs": 5000})
-}
-
-// acquire calls Acquire until it holds. A pawld that has just begun may need longer for its first
+// acquire calls Acquire until it holds: a pawld that has just begun may need longer for its first
 // session than it parks a call.
 func (p *pawld) acquire(body object) object {
 	p.t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; {
-		out, err := p.patient("Acquire", body)
-		require.NoError(p.t, err)
-		if out["state"] == "HELD" {
-			return lockOf(out)
-		}
-		require.True(p.t, out["state"] == "WAITING" && time.Now().Before(end), out)
-	}
+	var out object
+	eventually(p.t, func() bool {
+		var err error
+		out, err = p.patient("Acquire", body)
+		return err != nil || out["state"] != "WAITING"
+	})
+	require.Equal(p.t, "HELD", out["state"], out)
+	return lockOf(out)
 }
 
 func (p *pawld) locks(session int) (all []object) {

@@ -29,6 +29,7 @@ func called(t *testing.T, page string) string {
 
 // The curl commands of pages are run as they are printed, except for the socket's path.
 func TestCommandsOfPagesRun(t *testing.T) {
+	t.Parallel()
 	for page, want := range map[string][]string{
 		"../../docs/how-to/pawld.md": {`"state":"HELD","lock"`, `{"locks"`, `"state":"HELD"`, `"released":true`},
 		"../../README.md":            {`"state":"HELD","lock"`},

@@ -21,10 +21,9 @@ import (
 	"github.com/stretchr/testify/require"
 	etcdpb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
-	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/lock"
-	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
 // jsonCall calls over JSON on connections that it keeps, and again while pawld is away.
@@ -35,7 +34,7 @@ func jsonCall(socket string) caller {
 
 // patient calls again while nobody answers, as every client does.
 func (p *pawld) patient(method string, body object) (object, error) {
-	for end := time.Now().Add(30 * time.Second); ; {
+	for end := time.Now().Add(lane.Hang); ; {
 		status, out, err := post(p.http, api+method, marshal(body))
 		switch {
 		case err == nil && status == 200:
@@ -124,30 +123,28 @@ func (l *load) add(t *testing.T, c *thin, ttl time.Duration) {
 	}
 }
 
-// rounds is how often something is done: PAWLD_ROUNDS, or n.
-func rounds(n int) int {
-	if v, err := strconv.Atoi(os.Getenv("PAWLD_ROUNDS")); err == nil {
-		return v
-	}
-	return n
-}
+// rounds is how often pawld is replaced, or killed.
+func rounds() int { return lane.Of(1, 20) }
 
-// 50 clients go on while pawld is replaced again and again. No lock is lost, and no
+// clients are those that go on meanwhile.
+func clients() int { return lane.Of(10, 50) }
+
+// Clients go on while pawld is replaced again and again. No lock is lost, and no
 // update.
 func TestAnUpgradeUnderLoadLosesNoLock(t *testing.T) {
-	etcd := etcdtest.Start(t)
+	t.Parallel()
+	etcd := ofShared(t)
 	args := []string{"--state-dir", filepath.Join(t.TempDir(), "state"), "--max-sessions", "200"}
-	const longer = 2 * ttl // the new one may take seconds to begin, on a slow machine
 	p := start(t, etcd, "", args...)
 	held := newThin(jsonCall(p.socket)) // through all of it
 	defer held.close()
-	got, err := held.play(object{"op": "acquire", "lock": "1", "name": "held", "timeoutMs": 5000.0, "ttlMs": float64(longer.Milliseconds())})
+	got, err := held.play(object{"op": "acquire", "lock": "1", "name": "held", "timeoutMs": 5000.0, "ttlMs": float64(longest.Milliseconds())})
 	require.NoError(t, err)
 	require.Equal(t, "HELD", got["state"])
-	l := newLoad(t, 50, longer, p.socket)
-	for range rounds(6) {
+	l := newLoad(t, clients(), longest, p.socket)
+	for range rounds() {
 		before := l.added.Load()
-		require.Eventually(t, func() bool { return l.added.Load() >= before+20 }, 20*time.Second, 5*time.Millisecond, p.said())
+		eventually(t, func() bool { return l.added.Load() >= before+20 }, p.said())
 		p.stop(syscall.SIGTERM)
 		require.NotContains(t, p.said(), "panic")
 		p = start(t, etcd, p.socket, args...)
@@ -162,14 +159,12 @@ func TestAnUpgradeUnderLoadLosesNoLock(t *testing.T) {
 	assert.Equal(t, true, released["released"])
 }
 
-// A thousand clients that wait while pawld is replaced wait on, and each is served once.
+// Clients that wait while pawld is replaced wait on, and each is served once: a thousand in the proof.
 func TestAThousandWaitersOutliveARestart(t *testing.T) {
+	t.Parallel()
 	const names = 10
-	each := 100
-	if testing.Short() {
-		each = 10
-	}
-	etcd := etcdtest.Start(t)
+	each := lane.Of(5, 100)
+	etcd := ofShared(t)
 	policy := filepath.Join(t.TempDir(), "policy")
 	require.NoError(t, os.WriteFile(policy, []byte(fmt.Sprintf("uid:%d n/ sessions=1100 locks=1100\n", os.Getuid())), 0o600))
 	args := []string{"--state-dir", filepath.Join(t.TempDir(), "state"), "--max-sessions", "1100", "--max-connections", "9000", "--policy", policy}
@@ -258,18 +253,18 @@ func TestAThousandWaitersOutliveARestart(t *testing.T) {
 // A killed pawld's locks are blocked until etcd's TTL, and no update is lost.
 func TestAKilledPawldLosesNoUpdate(t *testing.T) {
 	t.Parallel()
-	etcd := etcdtest.Start(t)
+	etcd := ofShared(t)
 	args := []string{"--max-ttl", "3s", "--max-sessions", "200"}
 	p := start(t, etcd, "", args...)
-	l := newLoad(t, 50, ttl, p.socket)
-	for range rounds(1) {
+	l := newLoad(t, clients(), ttl, p.socket)
+	for range rounds() {
 		before := l.added.Load()
-		require.Eventually(t, func() bool { return l.added.Load() >= before+20 }, 30*time.Second, 5*time.Millisecond, p.said())
+		eventually(t, func() bool { return l.added.Load() >= before+20 }, p.said())
 		p.stop(syscall.SIGKILL)
 		p = start(t, etcd, p.socket, args...)
 	}
 	before := l.added.Load()
-	require.Eventually(t, func() bool { return l.added.Load() >= before+20 }, 30*time.Second, 5*time.Millisecond, p.said())
+	eventually(t, func() bool { return l.added.Load() >= before+20 }, p.said())
 	l.stop()
 	assert.EqualValues(t, l.added.Load(), l.value, "no update is lost")
 }
@@ -278,17 +273,15 @@ func TestAKilledPawldLosesNoUpdate(t *testing.T) {
 // client's belief, and pawld's first tick says that it is lost.
 func TestAStoppedPawldFindsItsLocksLostAtItsFirstTick(t *testing.T) {
 	t.Parallel()
-	etcd := etcdtest.Start(t)
+	etcd := ofShared(t)
 	p := start(t, etcd, "", "--max-ttl", "3s")
 	c := newThin(jsonCall(p.socket))
 	defer c.close()
 	got, err := c.play(object{"op": "acquire", "lock": "1", "name": "n", "timeoutMs": 5000.0})
 	require.NoError(t, err)
-	client, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: etcd.Endpoints()})
-	require.NoError(t, err)
-	defer client.Close()
+	client := etcd.dial(t)
 	c.stop()
-	p.signal(syscall.SIGSTOP)
+	p.signal(syscall.SIGSTOP) // for as long as its lease lasts
 	h, err := lock.New(client, "n", lock.Options{}).Acquire(t.Context())
 	require.NoError(t, err)
 	believes, err := c.play(object{"op": "check", "lock": "1"})
@@ -328,7 +321,7 @@ func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // writes are the events at etcd of all keys below name, in order.
-func writes(t *testing.T, etcd *etcdtest.Server, name string) (events []string) {
+func writes(t *testing.T, etcd *space, name string) (events []string) {
 	t.Helper()
 	conn := etcd.Conn(t)
 	last, err := etcdpb.NewKVClient(conn).Put(t.Context(), &etcdpb.PutRequest{Key: []byte("the end of the log")})
@@ -345,7 +338,7 @@ func writes(t *testing.T, etcd *etcdtest.Server, name string) (events []string) 
 			if ev.Kv.ModRevision == last.Header.Revision {
 				return events
 			}
-			if strings.HasPrefix(string(ev.Kv.Key), name+"/") {
+			if strings.HasPrefix(string(ev.Kv.Key), etcd.namespace+name+"/") {
 				events = append(events, ev.Type.String())
 			}
 		}
@@ -356,7 +349,7 @@ func writes(t *testing.T, etcd *etcdtest.Server, name string) (events []string) 
 // etcd's log of events shows.
 func TestEachCallCanBeRepeated(t *testing.T) {
 	t.Parallel()
-	etcd := etcdtest.Start(t)
+	etcd := ofShared(t)
 	p := start(t, etcd, "")
 	p.warm()
 	client := &http.Client{Transport: &lossy{RoundTripper: p.http.Transport}}
@@ -401,19 +394,17 @@ func TestEachCallCanBeRepeated(t *testing.T) {
 // Leader is a blocking query.
 func TestLeaderReturnsWhenThereIsAnother(t *testing.T) {
 	t.Parallel()
-	p := start(t, etcdtest.Start(t), "")
+	p := start(t, ofOwn(t), "") // of its own, for its revisions
 	none := p.call("Leader", object{"name": "n"})
 	assert.Equal(t, object{"revision": "1"}, none)
-	begin := time.Now()
 	assert.Equal(t, none, p.call("Leader", object{"name": "n", "afterRevision": none["revision"], "waitMs": 200}))
-	assert.GreaterOrEqual(t, time.Since(begin), 200*time.Millisecond)
 	next := make(chan object, 1)
 	go func() {
-		_, out, _ := post(p.http, api+"Leader", marshal(object{"name": "n", "afterRevision": none["revision"], "waitMs": 20000}))
+		_, out, _ := post(p.http, api+"Leader", marshal(object{"name": "n", "afterRevision": none["revision"], "waitMs": 15000}))
 		next <- out
 	}()
 	l := p.hold(1, 1, "n")
-	out := <-next
+	out := receive(t, next)
 	assert.Equal(t, l["token"], out["token"])
 	assert.Equal(t, fmt.Sprintf("uid:%d", os.Getuid()), out["owner"])
 }
@@ -421,25 +412,26 @@ func TestLeaderReturnsWhenThereIsAnother(t *testing.T) {
 // Promises are kept: after a SIGINT pawld waits for the last belief to end, and then releases.
 func TestSIGINTGivesBackWhenTheLastBeliefHasEnded(t *testing.T) {
 	t.Parallel()
-	etcd := etcdtest.Start(t)
+	etcd := ofShared(t)
 	p := start(t, etcd, "")
-	begin := time.Now()
-	p.hold(1, 1, "n")
-	p.stop(syscall.SIGINT)
-	assert.GreaterOrEqual(t, time.Since(begin), 3*time.Second)
-	next := start(t, etcd, p.socket)
-	next.warm()
-	begin = time.Now()
-	next.hold(1, 2, "n")
-	assert.Less(t, time.Since(begin), 2*time.Second)
+	c := newThin(jsonCall(p.socket))
+	defer c.close()
+	token := acquired(t, c, nil)
+	n := await(t, etcd, "n")
+	c.stop() // or its belief goes on
+	p.signal(syscall.SIGINT)
+	n.wins(token)
+	assert.False(t, believes(t, c), "before the next one holds it")
+	assert.Equal(t, 0, p.wait())
 }
 
 // Listings of locks and elections show the client and not the daemon: pawl ls, show, top and ui
 // read the same as Queue.
 func TestListingsShowTheClientsOwner(t *testing.T) {
 	t.Parallel()
-	etcd := etcdtest.Start(t)
-	p := start(t, etcd, "", "--state-dir", filepath.Join(t.TempDir(), "state"))
+	etcd := ofShared(t)
+	args := []string{"--state-dir", filepath.Join(t.TempDir(), "state")}
+	p := start(t, etcd, "", args...)
 	want := map[string][]string{"lock": {"EXCLUSIVE", ""}, "reader": {"SHARED", ""}, "slot": {"SEMAPHORE", ""}, "chief": {"ELECTION", ""}}
 	id := 1
 	for name, of := range want {
@@ -450,9 +442,7 @@ func TestListingsShowTheClientsOwner(t *testing.T) {
 		p.acquire(body)
 		id++
 	}
-	client, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: etcd.Endpoints()})
-	require.NoError(t, err)
-	defer client.Close()
+	client := etcd.dial(t)
 	shown := func() {
 		for name := range want {
 			q, err := lock.New(client, name, lock.Options{}).Queue(t.Context())
@@ -463,11 +453,11 @@ func TestListingsShowTheClientsOwner(t *testing.T) {
 	}
 	shown()
 	p.stop(syscall.SIGTERM)
-	p = start(t, etcd, p.socket, p.cmd.Args[5:]...)
+	p = start(t, etcd, p.socket, args...)
 	shown() // it was taken over
 	p.call("Release", object{"session": hex32(1)})
 	kv := etcdpb.NewKVClient(etcd.Conn(t))
-	all, err := kv.Range(t.Context(), &etcdpb.RangeRequest{Key: []byte("\x00"), RangeEnd: []byte("\x00"), KeysOnly: true})
+	all, err := kv.Range(t.Context(), &etcdpb.RangeRequest{Key: []byte(etcd.namespace), RangeEnd: []byte(etcd.namespace + "\xff"), KeysOnly: true})
 	require.NoError(t, err)
 	assert.Len(t, all.Kvs, 1, "pawld's session alone is left")
 }
@@ -475,7 +465,7 @@ func TestListingsShowTheClientsOwner(t *testing.T) {
 // A pawld that cannot serve leaves what it would take over to the next one.
 func TestAHealthAddressInUseLosesNoLock(t *testing.T) {
 	t.Parallel()
-	etcd := etcdtest.Start(t)
+	etcd := ofShared(t)
 	state := filepath.Join(t.TempDir(), "state")
 	p := start(t, etcd, "", "--state-dir", state)
 	held := p.hold(1, 1, "n")
@@ -483,7 +473,7 @@ func TestAHealthAddressInUseLosesNoLock(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()
-	other := begin(t, "--endpoints", etcd.Addr(), "--socket", p.socket, "--state-dir", state, "--health", taken.Addr().String())
+	other := begin(t, append(etcd.flags(), "--socket", p.socket, "--state-dir", state, "--health", taken.Addr().String())...)
 	assert.Equal(t, 1, other.wait())
 	assert.Contains(t, other.said(), "--health")
 	all := start(t, etcd, p.socket, "--state-dir", state).locks(1)
@@ -496,10 +486,10 @@ func TestAHealthAddressInUseLosesNoLock(t *testing.T) {
 // lease.
 func TestAStateThatCannotBeWrittenBlocksNoLock(t *testing.T) {
 	t.Parallel()
-	etcd := etcdtest.Start(t)
+	etcd := ofShared(t)
 	state := filepath.Join(t.TempDir(), "state")
 	p := start(t, etcd, "", "--state-dir", state)
-	p.hold(1, 1, "n")
+	p.acquire(object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "ttlMs": ttl.Milliseconds()})
 	require.NoError(t, os.Mkdir(filepath.Join(state, "state.json.new"), 0o700))
 	p.signal(syscall.SIGTERM)
 	assert.Equal(t, 1, p.wait())
@@ -511,7 +501,7 @@ func TestAStateThatCannotBeWrittenBlocksNoLock(t *testing.T) {
 // then. Nothing is left to the successor, which would remove both: they end with the lease.
 func TestASecondSignalRemovesNothingInWhichAClientBelieves(t *testing.T) {
 	t.Parallel()
-	etcd := etcdtest.Start(t)
+	etcd := ofShared(t)
 	kv := etcdpb.NewKVClient(etcd.Conn(t))
 	state := filepath.Join(t.TempDir(), "state")
 	p := start(t, etcd, "", "--state-dir", state)
@@ -520,7 +510,7 @@ func TestASecondSignalRemovesNothingInWhichAClientBelieves(t *testing.T) {
 	key := []byte(held(object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "ttlMs": 15000})[0].(string))
 	_, err := kv.DeleteRange(t.Context(), &etcdpb.DeleteRangeRequest{Key: []byte(set[0].(string))})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return p.locks(2)[0]["state"] == "LOST" }, 10*time.Second, 5*time.Millisecond)
+	eventually(t, func() bool { return p.locks(2)[0]["state"] == "LOST" })
 	p.signal(syscall.SIGTERM)
 	p.awaitSaid("stopping")
 	p.signal(syscall.SIGTERM)

@@ -8,15 +8,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
 // List says of each entry how it holds, and of a set which names are in it; BUSY says who is
 // in the way.
 func TestListSaysHowEachEntryHolds(t *testing.T) {
 	t.Parallel()
-	p := start(t, etcdtest.Start(t), "")
+	p := start(t, ofShared(t), "")
 	p.warm()
 	acquire := func(id int, more object) object {
 		body := object{"session": hex32(1), "requestId": hex32(id), "waitMs": 5000, "owner": "me"}
@@ -72,7 +70,7 @@ func TestListSaysHowEachEntryHolds(t *testing.T) {
 // The policy holds for the names that a set has beside the one that is listed.
 func TestListNamesNothingOfASetThatThePolicyForbids(t *testing.T) {
 	t.Parallel()
-	etcd := etcdtest.Start(t)
+	etcd := ofShared(t)
 	all := start(t, etcd, "")
 	all.acquire(object{"session": hex32(1), "requestId": hex32(1), "names": []string{"orders/1", "secret/1"}, "mode": "EXCLUSIVE", "waitMs": 5000})
 	policy := filepath.Join(t.TempDir(), "policy")

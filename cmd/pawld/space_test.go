@@ -7,17 +7,14 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	etcdpb "go.etcd.io/etcd/api/v3/etcdserverpb"
-
-	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
 // noSpace raises the alarm, until disarm is called.
-func noSpace(t *testing.T, etcd *etcdtest.Server) (disarm func()) {
+func noSpace(t *testing.T, etcd *space) (disarm func()) {
 	t.Helper()
 	alarms := etcdpb.NewMaintenanceClient(etcd.Conn(t))
 	raised, err := alarms.Alarm(t.Context(), &etcdpb.AlarmRequest{Action: etcdpb.AlarmRequest_ACTIVATE, Alarm: etcdpb.AlarmType_NOSPACE})
@@ -32,13 +29,13 @@ func noSpace(t *testing.T, etcd *etcdtest.Server) (disarm func()) {
 
 func (p *pawld) awaitSaid(text string) {
 	p.t.Helper()
-	require.Eventually(p.t, func() bool { return strings.Contains(p.said(), text) }, 30*time.Second, 5*time.Millisecond, text)
+	eventually(p.t, func() bool { return strings.Contains(p.said(), text) }, text)
 }
 
 // A successor could take nothing over: pawld serves on until it could.
 func TestPawldServesOnWhileEtcdIsOutOfSpace(t *testing.T) {
 	t.Parallel()
-	etcd := etcdtest.Start(t)
+	etcd := ofOwn(t)
 	args := []string{"--state-dir", filepath.Join(t.TempDir(), "state"), "--health", "127.0.0.1:0"}
 	p := start(t, etcd, "", args...)
 	held := p.acquire(object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "ttlMs": 15000, "waitMs": 5000})
@@ -51,15 +48,13 @@ func TestPawldServesOnWhileEtcdIsOutOfSpace(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status)
 	p.signal(syscall.SIGTERM)
 	p.awaitSaid("etcd is out of space (NOSPACE)")
-	for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
-		all := p.locks(1)
-		require.Len(t, all, 1)
-		require.Equal(t, "HELD", all[0]["state"])
-	}
+	all := p.locks(1)
+	require.Len(t, all, 1)
+	require.Equal(t, "HELD", all[0]["state"])
 	disarm()
 	require.Equal(t, 0, p.wait())
 	p = start(t, etcd, p.socket, args...)
-	all := p.locks(1)
+	all = p.locks(1)
 	require.Len(t, all, 1)
 	assert.Equal(t, "HELD", all[0]["state"])
 	assert.Equal(t, held["token"], all[0]["token"])
@@ -69,7 +64,7 @@ func TestPawldServesOnWhileEtcdIsOutOfSpace(t *testing.T) {
 // when it has.
 func TestASuccessorIsAliveAndNotReadyWhileItTakesOver(t *testing.T) {
 	t.Parallel()
-	etcd := etcdtest.Start(t)
+	etcd := ofOwn(t)
 	socket := socketPath(t)
 	args := []string{"--endpoints", etcd.Addr(), "--socket", socket, "--state-dir", filepath.Join(t.TempDir(), "state"), "--health", "127.0.0.1:0"}
 	p := begin(t, args...)
@@ -85,15 +80,12 @@ func TestASuccessorIsAliveAndNotReadyWhileItTakesOver(t *testing.T) {
 
 	next := begin(t, args...)
 	next.http = unixClient(socket)
-	for range 3 {
-		status, _ := next.health("/livez")
-		assert.Equal(t, http.StatusOK, status)
-		status, text := next.health("/readyz")
-		assert.Equal(t, http.StatusServiceUnavailable, status)
-		assert.Contains(t, text, "takes over")
-		assert.Equal(t, "0", next.metrics()["pawld_ready"])
-		time.Sleep(100 * time.Millisecond)
-	}
+	status, _ := next.health("/livez")
+	assert.Equal(t, http.StatusOK, status)
+	status, text := next.health("/readyz")
+	assert.Equal(t, http.StatusServiceUnavailable, status)
+	assert.Contains(t, text, "takes over")
+	assert.Equal(t, "0", next.metrics()["pawld_ready"])
 	disarm()
 	next.awaitReady()
 	all := next.locks(1)

@@ -18,18 +18,20 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
 // The trial: workers in Python settle orders under locks of pawld's, with a store that checks
 // tokens, while workers, pawld and etcd are killed, stopped and restarted at random. Nothing is
-// lost, and nothing is done twice. PAWLD_TRIAL is how long; PAWLD_TRIAL_SEED repeats one's
-// choices, PAWLD_TRIAL_PAGE is the page that its result is written into.
+// lost, and nothing is done twice. Everyday three things happen, once each; in the proof all of
+// them, at random. "make trial" sets PAWLD_TRIAL, which is how long, and PAWLD_TRIAL_PAGE, the page
+// that the result is written into; PAWLD_TRIAL_SEED repeats one's choices.
 func TestOrdersAreSettledOnceWhateverIsKilled(t *testing.T) {
 	t.Parallel()
 	length, err := time.ParseDuration(os.Getenv("PAWLD_TRIAL"))
 	if err != nil {
-		length = 8 * time.Second
+		length = lane.Of(0, time.Minute)
 	}
 	seed, err := strconv.ParseUint(os.Getenv("PAWLD_TRIAL_SEED"), 10, 64)
 	if err != nil {
@@ -37,8 +39,13 @@ func TestOrdersAreSettledOnceWhateverIsKilled(t *testing.T) {
 	}
 	t.Log("seed", seed)
 	tr := newTrial(t, rand.New(rand.NewPCG(seed, 0)))
+	for _, kind := range []string{"worker killed", "pawld killed", "pawld upgraded"} {
+		tr.strike(kind)
+		tr.goesOn()
+	}
 	for end := time.Now().Add(length); time.Now().Before(end); {
-		tr.strike()
+		tr.strike(kinds[tr.rnd.IntN(len(kinds))])
+		time.Sleep(tr.some(0, 2*time.Second))
 	}
 	tr.calm()
 	tr.python("close")
@@ -132,16 +139,20 @@ func (tr *trial) python(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// kinds are what can happen, the more often the more likely.
+var kinds = []string{
+	"worker killed", "worker stopped", "worker stopped", "worker stopped", "worker stopped", "pawld killed", "pawld stopped", "pawld upgraded",
+	"etcd member killed", "etcd leader stopped", "etcd stopped",
+}
+
+func (tr *trial) some(least, most time.Duration) time.Duration {
+	return least + time.Duration(tr.rnd.Int64N(int64(most-least)))
+}
+
 // strike has one thing happen, and goes on when it has passed.
-func (tr *trial) strike() {
-	some := func(least, most time.Duration) time.Duration {
-		return least + time.Duration(tr.rnd.Int64N(int64(most-least)))
-	}
+func (tr *trial) strike(kind string) {
+	some := tr.some
 	w := tr.rnd.IntN(workers)
-	kind := []string{
-		"worker killed", "worker stopped", "worker stopped", "worker stopped", "worker stopped", "pawld killed", "pawld stopped", "pawld upgraded",
-		"etcd member killed", "etcd leader stopped", "etcd stopped",
-	}[tr.rnd.IntN(11)]
 	tr.strikes[kind]++
 	tr.t.Log(kind)
 	switch kind {
@@ -184,7 +195,6 @@ func (tr *trial) strike() {
 		}
 	}
 	require.False(tr.t, tr.pawld.ended(), tr.pawld.said())
-	time.Sleep(some(0, 2*time.Second))
 }
 
 // holder is a worker that holds an account now, as pawld lists it; w where nobody does.
@@ -206,10 +216,15 @@ func (tr *trial) holder(w int) int {
 	return w
 }
 
-// calm waits until orders are settled again, so that what was under way has ended.
-func (tr *trial) calm() {
+// goesOn waits until orders are settled again.
+func (tr *trial) goesOn() {
 	before := tr.python("settled")
-	require.Eventually(tr.t, func() bool { return tr.python("settled") != before }, 2*time.Minute, 200*time.Millisecond, "nothing is settled any more")
+	require.Eventually(tr.t, func() bool { return tr.python("settled") != before }, lane.Hang, 200*time.Millisecond, "nothing is settled any more")
+}
+
+// calm waits until what was under way has ended.
+func (tr *trial) calm() {
+	tr.goesOn()
 	for _, w := range tr.workers {
 		_ = w.Process.Signal(syscall.SIGTERM)
 		if err := w.Wait(); err != nil && !errors.As(err, new(*exec.ExitError)) {
