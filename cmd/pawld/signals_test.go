@@ -16,7 +16,6 @@ import (
 
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/locks"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
-	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
 // What each signal does to a pawld that holds a lock, with a state directory: a successor has the lock,
@@ -32,7 +31,7 @@ func TestEachSignalEndsPawldInOrder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			etcd, dir := etcdtest.Start(t), filepath.Join(t.TempDir(), "state")
+			etcd, dir := ofOwn(t), filepath.Join(t.TempDir(), "state")
 			p := start(t, etcd, "", "--state-dir", dir, "--max-ttl", "3s")
 			p.signal(syscall.SIGPIPE) // as if nobody read its output any more
 			p.hold(1, 1, "n")
@@ -47,7 +46,7 @@ func TestEachSignalEndsPawldInOrder(t *testing.T) {
 // Nobody reads what pawld logs: it goes on serving, and leaves its locks to the next one.
 func TestAClosedStandardErrorEndsNothing(t *testing.T) {
 	t.Parallel()
-	etcd, dir, socket := etcdtest.Start(t), filepath.Join(t.TempDir(), "state"), socketPath(t)
+	etcd, dir, socket := ofOwn(t), filepath.Join(t.TempDir(), "state"), socketPath(t)
 	read, write, err := os.Pipe()
 	require.NoError(t, err)
 	cmd := exec.Command(os.Args[0], "--endpoints", etcd.Addr(), "--socket", socket, "--state-dir", dir, "--verbose")
@@ -82,7 +81,7 @@ func TestAClosedStandardErrorEndsNothing(t *testing.T) {
 func TestASecondSignalEndsAllWaiting(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state")
-	p := start(t, etcdtest.Start(t), "", "--state-dir", dir)
+	p := start(t, ofOwn(t), "", "--state-dir", dir)
 	p.hold(1, 1, "n")
 	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "state.json.new"), 0o600)) // which nobody reads
 	p.signal(syscall.SIGHUP)
