@@ -8,15 +8,14 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// A call is one admission, taken step by step: each step reads or writes shared memory once.
-// Steps of other calls come between.
+// A call is one admission.
 type call struct {
 	t      Token
 	shared bool
-	step   func() (admitted, done bool)
 }
 
-// A made is a storage for one resource, made anew for each history, and its admissions.
+// A made is a storage for one resource, made anew for each history, and its admissions, taken step by
+// step: each step reads or writes shared memory once, and steps of other calls come between.
 type made func() (admission func(t Token, shared bool) func() (admitted, done bool))
 
 // stepwise are the registers of a Gate: one step reads both, the next decides and writes both.

@@ -27,10 +27,10 @@ the first; pawl show lists all. A holder of several names at once is listed at e
 them, with its other names.
 
 ls only reads: it writes nothing and holds no lease. The list shows one revision of
-etcd. A name with a slash that is used verbatim, with --etcd-layout, is marked: the same
-name in pawl's own layout is another lock. The age of an election is that of its holder's session, which may be older than
-the term. A foreign key as holder blocks the name until somebody deletes it: see pawl
-doctor.
+etcd. A name with a slash that is used verbatim, with --etcd-layout, is marked: the
+same name in pawl's own layout is another lock. The age of an election is that of its
+holder's session, which may be older than the term. A foreign key as holder blocks the
+name until somebody deletes it: see pawl doctor.
 
 With --json each line is an object with name, kind (lock, election, semaphore), layout,
 key, form (pawl, etcd, foreign), mode (exclusive, shared, semaphore, foreign), slot,
