@@ -34,7 +34,7 @@ func TestEachSignalEndsPawldInOrder(t *testing.T) {
 			etcd, dir := ofOwn(t), filepath.Join(t.TempDir(), "state")
 			p := start(t, etcd, "", "--state-dir", dir, "--max-ttl", "3s")
 			p.signal(syscall.SIGPIPE) // as if nobody read its output any more
-			p.hold(1, 1, "n")
+			p.acquire(object{"session": hex32(1), "requestId": hex32(1), "names": []string{"n"}, "mode": "EXCLUSIVE", "ttlMs": 3000, "waitMs": 3000})
 			p.signal(c.sig)
 			p.awaitEnd(0)
 			_, err := os.Stat(filepath.Join(dir, "state.json"))
