@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/named"
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
@@ -59,7 +59,7 @@ func crowdOf(t *testing.T, workers, names int, fault *etcdfake.Rule, work func(c
 		for i := range names {
 			c.names = append(c.names, &seat{name: fmt.Sprint("name", i)})
 		}
-		client, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: c.f.Endpoints(), DialOptions: append([]grpc.DialOption{c.f.DialOption()}, lean()...)})
+		client, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: c.f.Endpoints(), DialOptions: append([]grpc.DialOption{c.f.DialOption(), named.Requests()}, lean()...)})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = client.Close() })
 		var sessions []*pawl.Session
@@ -89,15 +89,9 @@ func crowdOf(t *testing.T, workers, names int, fault *etcdfake.Rule, work func(c
 }
 
 func (c *crowd) count(q etcdfake.Request) bool {
-	n := 0
-	for _, op := range q.Message.(*pb.TxnRequest).Success {
-		if op.GetRequestTxn() != nil {
-			n++
-		}
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.most = max(c.most, n)
+	c.most = max(c.most, len(q.Ops()))
 	return false
 }
 
@@ -177,8 +171,7 @@ func TestACrowdWhoseRequestsFail(t *testing.T) {
 				rule.Match = func(q etcdfake.Request) bool {
 					mu.Lock()
 					defer mu.Unlock()
-					nested := len(q.Message.(*pb.TxnRequest).Success) > 0 && q.Message.(*pb.TxnRequest).Success[0].GetRequestTxn() != nil
-					return r.IntN(20) == 0 && (nested || rule.Err != rpctypes.ErrGRPCTooManyOps)
+					return r.IntN(20) == 0 && (len(q.Ops()) > 1 || rule.Err != rpctypes.ErrGRPCTooManyOps)
 				}
 				crowdOf(t, 40, names, &rule, func(c *crowd, s *pawl.Session, r *rand.Rand) {
 					for range 10 {
