@@ -29,7 +29,7 @@ func Sessions(ctx context.Context, c *pawl.Client) ([]SessionKey, error) {
 	var out []SessionKey
 	var rev int64
 	for from := []byte(prefix); ; {
-		resp, err := r.query(ctx, "read sessions", get(&pb.RangeRequest{Key: from, RangeEnd: txn.PrefixEnd(prefix), Limit: pageSize, Revision: rev}))
+		resp, err := r.query(ctx, "list sessions", get(&pb.RangeRequest{Key: from, RangeEnd: txn.PrefixEnd(prefix), Limit: pageSize, Revision: rev}))
 		if err != nil {
 			return nil, fmt.Errorf("inspect: sessions: %w", r.explain(err, span{prefix: prefix}))
 		}
