@@ -259,15 +259,16 @@ func TestASlowConsumerSeesTheLatestState(t *testing.T) {
 // Hazard E6: whatever happens to members, connections, watches and revisions, Observe
 // goes on.
 func TestObserveSurvivesEveryFault(t *testing.T) {
+	compaction := func(w *fixture) { // after which the candidates are read again
+		w.Cut()
+		w.Put("noise", "", 0)
+		w.Put("e/gone", "gone", 0)
+		w.Delete("e/gone")
+		w.Compact(w.Put("noise", "", 0))
+		w.Heal()
+	}
 	faults := map[string]func(w *fixture){
-		"compaction": func(w *fixture) {
-			w.Cut()
-			w.Put("noise", "", 0)
-			w.Put("e/gone", "gone", 0)
-			w.Delete("e/gone")
-			w.Compact(w.Put("noise", "", 0))
-			w.Heal()
-		},
+		"compaction":    compaction,
 		"reset":         func(w *fixture) { w.Member(0).Reset(); w.Member(1).Reset(); w.Member(2).Reset() },
 		"one cut":       func(w *fixture) { w.Member(0).Cut() },
 		"all cut":       func(w *fixture) { w.Cut(); time.Sleep(20 * time.Second); w.Heal() },
@@ -284,9 +285,11 @@ func TestObserveSurvivesEveryFault(t *testing.T) {
 			f.Lift()
 		},
 		"reads lost": func(w *fixture) {
-			w.Inject(etcdfake.Rule{Method: "Txn", Times: 2, Err: unavailable})
-			w.Inject(etcdfake.Rule{Method: "Txn", Times: 2, Lose: true, Err: unavailable})
-			w.Compact(w.Revision())
+			for _, op := range []string{"read candidates", "read leader"} {
+				w.Inject(etcdfake.Rule{Op: op, Times: 2, Err: unavailable})
+				w.Inject(etcdfake.Rule{Op: op, Times: 2, Lose: true, Err: unavailable})
+			}
+			compaction(w)
 		},
 	}
 	for name, fault := range faults {
@@ -380,21 +383,18 @@ func TestObserveReadsAgainWhenTheWatchKeepsSilent(t *testing.T) {
 			m.EditWatches(etcdfake.SwallowDeletes("e/"))
 		}
 		w.Put("e/a", "a", 0)
-		reads := 0
-		w.Inject(etcdfake.Rule{Method: "Txn", Match: func(etcdfake.Request) bool {
-			if reads++; reads == 2 { // the candidates have been read, and not yet the first one's value
-				w.Delete("e/a")
-			}
+		w.Inject(etcdfake.Rule{Op: "read leader", Match: func(etcdfake.Request) bool {
+			w.Delete("e/a") // the candidates have been read, and not yet the first one's value
 			return false
 		}})
-		begun := time.Now()
+		before, begun := w.Counts(), time.Now()
 		for l, err := range elect.Observe(w.ctx, w.client(), "e", elect.Options{}) {
 			require.NoError(t, err)
 			assert.Zero(t, l.Token)
 			break
 		}
 		assert.LessOrEqual(t, time.Since(begun), 2*time.Second)
-		assert.Equal(t, 3, reads)
+		assert.Equal(t, 3, w.Counts().Since(before).Received["Txn"])
 	})
 }
 
@@ -508,9 +508,9 @@ func TestLeaderOfIsNotFooledByAKeyThatComesAgain(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		c := w.client()
 		w.Put("e/a", "first", 0)
-		var reads, again int64
-		w.Inject(etcdfake.Rule{Method: "Txn", Match: func(etcdfake.Request) bool {
-			if reads++; reads == 2 { // between the two reads
+		var again int64
+		w.Inject(etcdfake.Rule{Op: "read leader", Match: func(etcdfake.Request) bool {
+			if again == 0 { // between the two reads
 				w.Delete("e/a")
 				again = w.Put("e/a", "again", 0)
 			}

@@ -115,7 +115,7 @@ func TestALostAnswerLeavesNoOwnerKeyBehind(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		inBubble(t, func(w *fixture) {
 			s := w.session()
-			w.Inject(etcdfake.Rule{Method: "Txn", Times: 1, Lose: !applied, Err: status.Error(codes.Unavailable, "lost")})
+			w.Inject(etcdfake.Rule{Op: "enqueue", Times: 1, Lose: !applied, Err: status.Error(codes.Unavailable, "lost")})
 			term, err := w.ownedBy(s, "ann").Campaign(w.ctx, nil)
 			require.NoError(t, err)
 			assert.Len(t, w.owned(), 1)

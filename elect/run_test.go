@@ -152,7 +152,7 @@ func TestRunsContextThatEndsAfterLeadDoesNotHideWhatLeadReturned(t *testing.T) {
 			ctx, cancel := context.WithCancel(w.ctx)
 			var log []elect.Event
 			err := elect.Run(ctx, w.client(), "e", quick(&log), func(_ context.Context, tm *elect.Term) error {
-				w.Inject(etcdfake.Rule{Method: "Txn", Match: etcdfake.Writes, HoldAnswer: time.Second})
+				w.Inject(etcdfake.Rule{Op: "release", HoldAnswer: time.Second})
 				time.AfterFunc(500*time.Millisecond, cancel)
 				return want
 			})

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -162,16 +161,15 @@ func TestARunThatLostItsLockIsNotRecorded(t *testing.T) {
 // neither run again nor called failed.
 func TestARecordWhoseAnswerIsLostIsSettled(t *testing.T) {
 	for name, lose := range map[string]etcdfake.Rule{
-		"applied":     {Method: "Txn", Err: status.Error(codes.Unavailable, "connection lost")},
-		"not applied": {Method: "Txn", Lose: true, Err: status.Error(codes.Unavailable, "connection lost")},
+		"applied":     {Op: "transaction", Err: status.Error(codes.Unavailable, "connection lost")},
+		"not applied": {Op: "transaction", Lose: true, Err: status.Error(codes.Unavailable, "connection lost")},
 	} {
 		for _, first := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				inBubble(t, func(w *fixture) {
 					lose := lose
 					lose.Times = 1
-					lose.Match = func(r etcdfake.Request) bool { return writesRecord(r) }
-					w.f.Inject(lose)
+					lost := w.f.Inject(lose)
 					var n atomic.Int64
 					m := lock.New(w.spare, "name", lock.Options{RecordFirst: first})
 					ran, err := m.Once(w.Context(), firing, job(&n, nil))
@@ -181,17 +179,12 @@ func TestARecordWhoseAnswerIsLostIsSettled(t *testing.T) {
 					require.NoError(w, err)
 					assert.False(w, ran)
 					assert.EqualValues(w, 1, n.Load())
+					assert.Equal(w, 1, lost.Hits())
 					w.clear()
 				})
 			})
 		}
 	}
-}
-
-// writesRecord reports whether q puts the record of a run.
-func writesRecord(q etcdfake.Request) bool {
-	t, _ := q.Message.(*pb.TxnRequest)
-	return strings.Contains(t.String(), "once/name") && strings.Contains(t.String(), "request_put")
 }
 
 // A job that uses all of its context's time is recorded in what is left for a release.
@@ -229,18 +222,12 @@ func TestOnceEndsWithItsContextWhileNobodyAnswers(t *testing.T) {
 // up, whether the context ends or not.
 func TestARecordWhoseOutcomeStaysUnknownIsGivenUpAfterPauses(t *testing.T) {
 	inBubble(t, func(w *fixture) {
-		var sent atomic.Int64
-		w.f.Inject(etcdfake.Rule{Method: "Txn", Lose: true, Err: rpctypes.ErrGRPCNoSpace, Match: func(r etcdfake.Request) bool {
-			if writesRecord(r) {
-				sent.Add(1)
-			}
-			return writesRecord(r) && sent.Load() < 1000
-		}})
+		record := w.f.Inject(etcdfake.Rule{Op: "transaction", Lose: true, Err: rpctypes.ErrGRPCNoSpace, Times: 1000})
 		began := time.Now()
 		ran, err := lock.New(w.spare, "name", lock.Options{}).Once(context.Background(), firing, job(new(atomic.Int64), nil))
 		assert.True(w, ran)
 		assert.ErrorIs(w, err, kv.ErrUnknown, "the run may be recorded")
-		assert.Less(w, sent.Load(), int64(40))
+		assert.Less(w, record.Hits(), 40)
 		assert.Less(w, time.Since(began), time.Minute)
 	})
 }

@@ -420,15 +420,12 @@ func TestALockAndAnElectionThatWaitForEachOtherAreLoggedOnce(t *testing.T) {
 // Close does not wait for reads that only the log needs, nor report them as left.
 func TestCloseDoesNotWaitForWhatIsReadForTheLog(t *testing.T) {
 	inBubble(t, func(w *fixture) {
-		term, err := elect.New(w.session(), "name", elect.Options{}).Campaign(w.Context(), nil)
+		_, err := elect.New(w.session(), "name", elect.Options{}).Campaign(w.Context(), nil)
 		require.NoError(w, err)
 		logging := w.client(pawl.Config{Logger: slog.New(slog.NewTextHandler(new(bytes.Buffer), nil))})
 		s, err := logging.Session(w.Context())
 		require.NoError(w, err)
-		hang := w.f.Inject(etcdfake.Rule{Method: "Txn", Hang: true, Match: func(r etcdfake.Request) bool {
-			ops := r.Message.(*pb.TxnRequest).Success
-			return len(ops) == 1 && string(ops[0].GetRequestRange().GetKey()) == term.Key() && !ops[0].GetRequestRange().KeysOnly
-		}})
+		hang := w.f.Inject(etcdfake.Rule{Op: "read predecessor", Hang: true})
 		a := w.waiting(s)
 		for hang.Hits() == 0 {
 			time.Sleep(100 * time.Millisecond)
@@ -526,7 +523,7 @@ func TestTryAcquireOfAHeldLockWritesNothing(t *testing.T) {
 func TestTwoWhoTryAtOnceAreOneHolderAndOneBusy(t *testing.T) {
 	inBubble(t, func(w *fixture) {
 		one, two := mutex(w.session()), mutex(w.session())
-		w.f.Inject(etcdfake.Rule{Method: "Txn", Times: 2, HoldAnswer: time.Second}) // both have looked before either puts
+		w.f.Inject(etcdfake.Rule{Op: "read who holds", Times: 2, HoldAnswer: time.Second}) // both have looked before either puts
 		results := make(chan error, 2)
 		for _, m := range []*lock.Mutex{one, two} {
 			go func() { _, err := m.TryAcquire(w.Context()); results <- err }()
