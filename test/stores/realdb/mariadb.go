@@ -22,7 +22,7 @@ func MariaDB(t testing.TB) string {
 // MariaDBDir returns the directory of the server's socket, which is named "sock".
 func MariaDBDir(t testing.TB) string { return mariadb.use(t) }
 
-// CrashMariaDB ends the server as a loss of power would, and starts it again.
+// CrashMariaDB ends the server without a word to it, and starts it again.
 func CrashMariaDB(t testing.TB) { mariadb.crash(t) }
 
 func mariaSource(dir, database string) string {
@@ -42,7 +42,7 @@ func startMariaDB(s *server) error {
 		return err
 	}
 	data := filepath.Join(s.dir, "data")
-	if err := s.run(install, "--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", "--datadir="+data); err != nil {
+	if err := s.run(install, "--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", "--datadir="+data, "--innodb-flush-method=nosync"); err != nil {
 		return err
 	}
 	s.serve = func() error {
@@ -56,7 +56,7 @@ func startMariaDB(s *server) error {
 			return err
 		}
 		return s.await(ready, mariadbd, "--no-defaults", "--datadir="+data, "--socket="+filepath.Join(s.dir, "sock"), "--skip-networking", "--max-connections=200",
-			"--pid-file="+filepath.Join(s.dir, "pid"), "--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=32M")
+			"--pid-file="+filepath.Join(s.dir, "pid"), "--innodb-flush-log-at-trx-commit=2", "--innodb-buffer-pool-size=32M", "--innodb-flush-method=nosync")
 	}
 	return s.serve()
 }

@@ -22,7 +22,7 @@ func Postgres(t testing.TB) string {
 // PostgresDir returns the directory of the server's socket.
 func PostgresDir(t testing.TB) string { return postgres.use(t) }
 
-// CrashPostgres ends the server as a loss of power would, and starts it again.
+// CrashPostgres ends the server without a word to it, and starts it again.
 func CrashPostgres(t testing.TB) { postgres.crash(t) }
 
 func postgresSource(dir string) string {
@@ -47,7 +47,7 @@ func startPostgres(s *server) error {
 			return err
 		}
 		defer db.Close()
-		return s.await(db.PingContext, filepath.Join(filepath.Dir(initdb), "postgres"), "-D", data, "-k", s.dir, "-c", "listen_addresses=", "-c", "max_connections=200")
+		return s.await(db.PingContext, filepath.Join(filepath.Dir(initdb), "postgres"), "-D", data, "-k", s.dir, "-c", "listen_addresses=", "-c", "max_connections=200", "-c", "fsync=off")
 	}
 	return s.serve()
 }

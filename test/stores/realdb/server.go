@@ -17,9 +17,12 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
-// A server is one database server, started at most once.
+// A server is one database server, started at most once. It waits for no disk: what it has written survives
+// its crash, not the machine's.
 type server struct {
 	name  string
 	start func(s *server) error
@@ -29,7 +32,7 @@ type server struct {
 	once  sync.Once
 	err   error // errAbsent, or why it did not start
 	dir   string
-	stop  func()       // like a loss of power
+	stop  func()       // a crash
 	serve func() error // starts it, on what is there
 }
 
@@ -191,7 +194,7 @@ func (s *server) await(ready func(ctx context.Context) error, path string, args 
 		}
 		<-ended
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -207,7 +210,7 @@ func (s *server) await(ready func(ctx context.Context) error, path string, args 
 			text, _ := os.ReadFile(log.Name())
 			return fmt.Errorf("it ended: %w\n%s", why, text)
 		case <-ctx.Done():
-			return fmt.Errorf("not ready within a minute: %w", err)
+			return fmt.Errorf("not ready within %v: %w", lane.Hang, err)
 		}
 	}
 }

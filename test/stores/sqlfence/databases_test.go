@@ -3,6 +3,7 @@ package sqlfence_test
 import (
 	"context"
 	"database/sql"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,7 +18,15 @@ import (
 	"github.com/pawl-locks/pawl/test/stores/realdb"
 )
 
-func TestMain(m *testing.M) { os.Exit(realdb.Main(m)) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", "3") // the databases; it is there, and takes a number
+	}
+	os.Exit(realdb.Main(m))
+}
 
 // A database is one of those that everything here is tested on.
 type database struct {
@@ -26,26 +35,42 @@ type database struct {
 	source func(t testing.TB) string // of an empty or shared database; each test has tables of its own
 	crash  func(t testing.TB)        // nil: reopening the file is all there is
 	binary string                    // column type
-	level  sql.IsolationLevel        // 0: the database's default
+	// impatient is source for connections that wait for no lock, and denied what they say instead.
+	impatient func(source string) string
+	denied    string
+	level     sql.IsolationLevel // 0: the database's default
 }
 
 var databases = []database{
-	{sqlfence.SQLite, "sqlite", sqliteSource, nil, "TEXT", 0},
-	{sqlfence.Postgres, "pgx", realdb.Postgres, realdb.CrashPostgres, "bytea", 0},
-	{sqlfence.MySQL, "mysql", realdb.MariaDB, realdb.CrashMariaDB, "VARBINARY(1024)", 0},
+	{sqlfence.SQLite, "sqlite", sqliteSource, nil, "TEXT", impatientSQLite, "database is locked", 0},
+	{sqlfence.Postgres, "pgx", realdb.Postgres, realdb.CrashPostgres, "bytea", impatientPostgres, "canceling statement due to lock timeout", 0},
+	{sqlfence.MySQL, "mysql", realdb.MariaDB, realdb.CrashMariaDB, "VARBINARY(1024)", impatientMySQL, "Lock wait timeout exceeded", 0},
 }
 
-// SQLite as the package comment says.
+// SQLite as the package comment says, except that it waits for no disk.
 func sqliteSource(t testing.TB) string {
-	return "file:" + filepath.Join(t.TempDir(), "fence.db") + "?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
+	return "file:" + filepath.Join(t.TempDir(), "fence.db") + "?_txlock=immediate&_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)"
 }
 
 // deferred is the same without immediate transactions.
 func deferred(source string) string { return strings.Replace(source, "_txlock=immediate&", "", 1) }
 
+func impatientSQLite(source string) string {
+	return strings.Replace(source, "busy_timeout(10000)", "busy_timeout(0)", 1)
+}
+
+// The shortest that there is. It begins where a statement has found a lock taken.
+func impatientPostgres(source string) string { return source + " lock_timeout=1" }
+
+func impatientMySQL(source string) string { return source + "?innodb_lock_wait_timeout=0" }
+
+// onEach runs f on all databases side by side, and one test at a time on each: some end the server.
 func onEach(t *testing.T, f func(t *testing.T, d database)) {
 	for _, d := range databases {
-		t.Run(d.Dialect.String(), func(t *testing.T) { f(t, d) })
+		t.Run(d.Dialect.String(), func(t *testing.T) {
+			t.Parallel()
+			f(t, d)
+		})
 	}
 }
 

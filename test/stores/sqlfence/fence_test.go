@@ -14,6 +14,7 @@ import (
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/fencing/sqlfence"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
 const job = "jobs/42"
@@ -133,31 +134,31 @@ func TestTransactionWhoseContextEndsLeavesNoTrace(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, desk.fence.Admit(ctx, tx, job, 57))
 		cancel()
-		require.Eventually(t, func() bool { return errors.Is(tx.Commit(), sql.ErrTxDone) }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return errors.Is(tx.Commit(), sql.ErrTxDone) }, lane.Hang, time.Millisecond)
 		desk.admits(t, 41)
 	})
 }
 
-// blocked says that a transaction under token is neither admitted nor refused while another is open.
+// blocked says that a transaction under token waits while another is open: that it is neither admitted nor refused.
 func (d *desk) blocked(t *testing.T, token fencing.Token) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
-	defer cancel()
-	db := d.db
-	if d.Dialect == sqlfence.SQLite { // its wait for the file does not heed contexts
-		short, err := sql.Open(d.driver, strings.Replace(d.path, "busy_timeout(10000)", "busy_timeout(150)", 1))
-		require.NoError(t, err)
-		defer short.Close()
-		db = short
-	}
-	tx, err := db.BeginTx(ctx, nil)
-	if err == nil {
-		err = d.fence.Admit(ctx, tx, job, token)
-		_ = tx.Rollback()
-	}
-	var stale *fencing.StaleError
-	require.Error(t, err, "it was admitted beside an open transaction")
-	require.False(t, errors.As(err, &stale), "it was refused by a transaction that may yet be rolled back")
+	d.waits(t, func(db *sql.DB) error {
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }()
+		return d.fence.Admit(t.Context(), tx, job, token)
+	})
+}
+
+// waits says that f waits for a lock, on a connection that is told so and does not.
+func (d *desk) waits(t *testing.T, f func(db *sql.DB) error) {
+	t.Helper()
+	db, err := sql.Open(d.driver, d.impatient(d.path))
+	require.NoError(t, err)
+	defer db.Close()
+	require.ErrorContains(t, f(db), d.denied)
 }
 
 func TestNobodyElseIsAdmittedWhileATransactionIsOpen(t *testing.T) {
@@ -215,12 +216,28 @@ func TestHolderThatWaitedReadsWhatTheOneBeforeItCommitted(t *testing.T) {
 			assert.NoError(t, err)
 			got <- value
 		}()
-		desk.blocked(t, 58) // gives the other the time to wait
+		desk.someoneWaits(t)
 		require.NoError(t, desk.put(t.Context(), first, job, "new"))
 		require.NoError(t, first.Commit())
 		assert.Equal(t, "new", <-got)
 		<-got
 	})
+}
+
+// someoneWaits waits until a transaction waits for another. SQLite does not say.
+func (d *desk) someoneWaits(t *testing.T) {
+	t.Helper()
+	ask := map[sqlfence.Dialect]string{
+		sqlfence.Postgres: "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'",
+		sqlfence.MySQL:    "SELECT variable_value FROM information_schema.global_status WHERE variable_name = 'innodb_row_lock_current_waits'",
+	}[d.Dialect]
+	if ask == "" {
+		return
+	}
+	require.Eventually(t, func() bool {
+		var n int
+		return d.db.QueryRow(ask).Scan(&n) == nil && n > 0
+	}, lane.Hang, time.Millisecond)
 }
 
 func TestDeferredSQLiteTransactionThatAdmitsFirstWaitsToo(t *testing.T) {
