@@ -1,5 +1,5 @@
 // Package fleet shows what a guard is worth: processes that read, think and write under a lock are stopped past their lease, killed, and cut from the lock service and the
-// store, at random; afterwards no acknowledged write may be missing. The same run without the guard must lose some, or it has shown nothing.
+// store, at random; afterwards no acknowledged write may be missing. That one would be without the guard is shown by two holders of whom one overtakes the other, in an order that is forced: see Force.
 //
 // The lock service is a small authority in the parent process: it queues, grants leases of a fixed length with rising tokens, and passes the lock on when
 // a lease has ended, whatever its holder does. That is what every lock service with leases can do to a holder; that it excludes less well than a careful

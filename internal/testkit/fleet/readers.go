@@ -5,9 +5,7 @@ package fleet
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/fencing/fencetest"
@@ -71,32 +69,39 @@ func (s exclusiveOnly) ReadShared(ctx context.Context, resource string, t fencin
 
 func (s exclusiveOnly) Close() error { return errors.Join(s.Store.Close(), s.bare.Close()) }
 
-// retries is how many runs with other seeds, each twice as long as the one before, may follow one that has shown nothing.
-const retries = 4
-
-// CheckReaders has run run fleets of readers and writers, from seed or, if it is 0, from one at random. With two registers nothing may be wrong. With one, of tokens of
-// either mode, some that hold must be refused; with one of exclusive tokens, some must read what is overwritten behind them.
-func CheckReaders(t *testing.T, seed uint64, least time.Duration, run func(readers Readers, seed uint64, least time.Duration) Result) {
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	two := run(TwoRegisters, seed, least)
-	if err := fencetest.Check(two.History); err != nil {
-		t.Error(err)
-	}
-	if two.Lost+two.Needless+two.Stale > 0 {
-		t.Errorf("with two registers: %v; lost: %q", two, two.Missing)
+// CheckReaders has run run a fleet of readers and writers with two registers, and Force one in each way. With two registers nothing may be wrong. With one, of tokens of
+// either mode, one that holds is refused; with one of exclusive tokens, one reads what is overwritten behind it.
+func CheckReaders(t *testing.T, run func() Result, force func(readers Readers) Result) {
+	for _, two := range []Result{run(), force(TwoRegisters)} {
+		if err := fencetest.Check(two.History); err != nil {
+			t.Error(err)
+		}
+		if two.Lost+two.Needless+two.Stale > 0 {
+			t.Errorf("with two registers: %v; lost: %q", two, two.Missing)
+		}
 	}
 	for readers, faults := range map[Readers]func(Result) int{
 		HighestOnly:   func(r Result) int { return r.Needless },
 		ExclusiveOnly: func(r Result) int { return r.Stale },
 	} {
-		one := run(readers, seed, least)
-		for more := uint64(1); faults(one) == 0 && more <= retries; more++ { // a short run may be lucky
-			one = run(readers, seed+more, least<<more)
+		if one := force(readers); faults(one) != 1 || fencetest.Check(one.History) == nil {
+			t.Errorf("with %v nothing was wrong either: %v", readers, one)
 		}
-		if faults(one) == 0 || fencetest.Check(one.History) == nil {
-			t.Errorf("with %v nothing was wrong either, so that this test shows nothing: %v", readers, one)
+	}
+}
+
+// CheckGuard has run run a fleet of writers with the guard, and Force one with it and one without. With the guard nothing may be lost; without it, the update of one that
+// was overtaken is.
+func CheckGuard(t *testing.T, run func() Result, force func(guard bool) Result) {
+	for _, guarded := range []Result{run(), force(true)} {
+		if err := fencetest.Check(guarded.History); err != nil {
+			t.Error(err)
 		}
+		if guarded.Lost > 0 {
+			t.Errorf("with the guard: %v; lost: %q", guarded, guarded.Missing)
+		}
+	}
+	if bare := force(false); bare.Lost != 1 {
+		t.Errorf("without the guard nothing was lost either: %v", bare)
 	}
 }

@@ -109,7 +109,7 @@ type yard struct {
 const (
 	minGranted = 40
 	minExpired = 8
-	overtime   = time.Minute
+	overtime   = 3 * time.Minute
 )
 
 // torment stops, kills and cuts until the time has passed.

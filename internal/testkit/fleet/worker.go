@@ -129,19 +129,17 @@ func (w *worker) update(resource string, t fencing.Token) {
 	id := fmt.Sprintf("%d.%d.%d", w.Who, os.Getpid(), w.n)
 	ctx, cancel := context.WithTimeout(context.Background(), opTime)
 	defer cancel()
-	var set string
-	err := w.actor.do(fencetest.Op{Kind: fencetest.Read, Resource: resource, Token: t}, "", func() (_ string, err error) {
-		set, err = w.store.Read(ctx, resource, t)
-		return set, err
-	})
+	h := w.holder(ctx, resource)
+	set, err := h.read(t)
 	if err != nil {
 		return
 	}
 	wait(w.MinThink + rand.N(w.Think))
-	set += " " + id
-	_ = w.actor.do(fencetest.Op{Kind: fencetest.Write, Resource: resource, Token: t, Value: set}, id, func() (string, error) {
-		return "", w.store.Write(ctx, resource, t, set)
-	})
+	_ = h.write(t, set, id)
+}
+
+func (w *worker) holder(ctx context.Context, resource string) *holder {
+	return &holder{w.actor, w.store, ctx, resource}
 }
 
 // look reads a set twice, under a shared lock.
@@ -149,10 +147,7 @@ func (w *worker) look(resource string, t fencing.Token) {
 	ctx, cancel := context.WithTimeout(context.Background(), opTime)
 	defer cancel()
 	for range 2 {
-		err := w.actor.do(fencetest.Op{Kind: fencetest.Read, Resource: resource, Token: t, Shared: true}, "", func() (string, error) {
-			return w.store.(SharedStore).ReadShared(ctx, resource, t)
-		})
-		if err != nil {
+		if w.holder(ctx, resource).look(t) != nil {
 			return
 		}
 		wait(w.MinThink + rand.N(w.Think))

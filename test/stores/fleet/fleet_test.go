@@ -6,13 +6,13 @@ import (
 	"flag"
 	"math/rand/v2"
 	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/fencing/fencetest"
 	"github.com/pawl-locks/pawl/fencing/sqlfence"
 	"github.com/pawl-locks/pawl/internal/testkit/fleet"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	runFor  = flag.Duration("fleet", 700*time.Millisecond, "how long each fleet runs at least, with the guard and then without; -parallel says how many stores at once")
+	runFor  = flag.Duration("fleet", 700*time.Millisecond, "how long each fleet runs at least; -parallel says how many stores at once")
 	seedFor = flag.Uint64("seed", 0, "of the fleets; 0: at random")
 )
 
@@ -37,16 +37,35 @@ var openers = map[string]fleet.Opener{
 
 func TestMain(m *testing.M) {
 	fleet.Main(openers)
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(len(places))) // it is there, and takes a number
+	}
 	os.Exit(realdb.Main(m))
 }
 
-func run(t *testing.T, name string, guard bool, readers fleet.Readers, seed uint64, least time.Duration) fleet.Result {
+// fleetOf is a fleet on an empty store.
+func fleetOf(t *testing.T, name string, guard bool, readers fleet.Readers) fleet.Fleet {
 	at := places[name](t, guard)
-	r := fleet.Fleet{Store: name, Open: openers[name], Address: at.address, Guard: guard, For: least, Cut: at.cut, Issuer: at.issuer, Seed: seed, Readers: readers}.Run(t)
-	t.Logf("guard %t, %v, seed %d: %v", guard, readers, seed, r)
+	return fleet.Fleet{Store: name, Open: openers[name], Address: at.address, Guard: guard, For: *runFor, Cut: at.cut, Issuer: at.issuer, Seed: *seedFor, Readers: readers}
+}
+
+func run(t *testing.T, name string, readers fleet.Readers) fleet.Result {
+	f := fleetOf(t, name, true, readers)
+	if f.Seed == 0 {
+		f.Seed = rand.Uint64()
+	}
+	r := f.Run(t)
+	t.Logf("%v, seed %d: %v", readers, f.Seed, r)
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("again with: go test -count=1 -run '^%s$' ./test/stores/fleet -seed %d", t.Name(), seed)
+			again := ""
+			if lane.Proof() {
+				again = "PAWL_PROOF=1 "
+			}
+			t.Logf("again with: %sgo test -count=1 -run '^%s$' ./test/stores/fleet -seed %d", again, strings.ReplaceAll(t.Name(), "/", "$/^"), f.Seed)
 		}
 	})
 	require.Positive(t, r.Acked, "nothing was written, so nothing was shown")
@@ -54,29 +73,15 @@ func run(t *testing.T, name string, guard bool, readers fleet.Readers, seed uint
 	return r
 }
 
-func TestFleetLosesNoUpdateWithTheGuardAndSomeWithoutIt(t *testing.T) {
+func TestFleetLosesNoUpdateWithTheGuardAndOneWithoutIt(t *testing.T) {
 	for name := range places {
 		if racedetector.Short() && name != "etcd" { // the workers' code is the same, and each guard has tests of its own
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			seed := *seedFor
-			if seed == 0 {
-				seed = rand.Uint64()
-			}
-			guarded := run(t, name, true, fleet.NoReaders, seed, *runFor)
-			assert.Zero(t, guarded.Lost, "%q", guarded.Missing)
-			assert.NoError(t, fencetest.Check(guarded.History))
-
-			if !lane.Proof() { // what a fleet without the guard loses is chance
-				return
-			}
-			bare := run(t, name, false, fleet.NoReaders, seed, *runFor)
-			for more := uint64(1); bare.Lost == 0 && more < 5; more++ { // a short run may be lucky
-				bare = run(t, name, false, fleet.NoReaders, seed+more, *runFor<<more)
-			}
-			assert.Positive(t, bare.Lost, "without the guard nothing was lost either: this test shows nothing")
+			fleet.CheckGuard(t, func() fleet.Result { return run(t, name, fleet.NoReaders) },
+				func(guard bool) fleet.Result { return fleetOf(t, name, guard, fleet.NoReaders).Force(t) })
 		})
 	}
 }
@@ -89,9 +94,8 @@ func TestFleetOfReadersAndWritersIsRightWithTwoRegistersAndNotWithOne(t *testing
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			fleet.CheckReaders(t, *seedFor, *runFor, func(readers fleet.Readers, seed uint64, least time.Duration) fleet.Result {
-				return run(t, name, true, readers, seed, least)
-			})
+			fleet.CheckReaders(t, func() fleet.Result { return run(t, name, fleet.TwoRegisters) },
+				func(readers fleet.Readers) fleet.Result { return fleetOf(t, name, true, readers).Force(t) })
 		})
 	}
 }
