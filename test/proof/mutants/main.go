@@ -222,7 +222,7 @@ type suite struct {
 // goTests are the tests of a package of Go.
 func goTests(root, overlay, pkg string, timeout time.Duration) suite {
 	run := func(ctx context.Context, args ...string) ([]byte, error) {
-		args = append([]string{"test", "-vet=off", "-short", "-count=1", "-timeout", timeout.String()}, args...)
+		args = append([]string{"test", "-vet=off", "-count=1", "-timeout", timeout.String()}, args...)
 		cmd := exec.CommandContext(ctx, "go", append(args, pkg)...)
 		cmd.Dir, cmd.Env = root, append(os.Environ(), "PAWL_PROOF=") // what everybody runs has to notice
 		return cmd.CombinedOutput()

@@ -16,15 +16,12 @@ const (
 	answering
 )
 
-const (
-	probeEvery  = 5 * time.Second
-	probeWithin = 4 * time.Second
-)
+const probeEvery = 5 * time.Second
 
 // probe reads from the cluster periodically, while a browser is connected: a follower that
 // waits reports nothing, even if it waits in vain.
 func (p *Page) probe(ctx context.Context) {
-	for backoff.Sleep(ctx, probeEvery) {
+	for backoff.Sleep(ctx, p.opts.ProbeEvery) {
 		if !p.hub.watched() {
 			continue
 		}
@@ -37,7 +34,7 @@ func (p *Page) probe(ctx context.Context) {
 }
 
 func (p *Page) read(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, probeWithin)
+	ctx, cancel := context.WithTimeout(ctx, p.opts.ProbeEvery*4/5)
 	defer cancel()
 	_, err := inspect.Read(ctx, p.client, inspect.Scope{Name: "probe"})
 	switch {

@@ -1,6 +1,7 @@
 package ui
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -21,6 +22,10 @@ type Options struct {
 	Token     string       // must come with a request to break; "": nothing can be broken
 	By        string       // who breaks, written into the mark
 	Logger    *slog.Logger // nil: silent
+
+	// ProbeEvery is how often the cluster is asked whether it answers, and it has four fifths of
+	// that to answer in; 0: 5 s.
+	ProbeEvery time.Duration
 }
 
 // A Page is a handler that follows a namespace.
@@ -38,6 +43,7 @@ func Open(ctx context.Context, client *pawl.Client, o Options) (*Page, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	o.ProbeEvery = cmp.Or(o.ProbeEvery, probeEvery)
 	f, err := inspect.Follow(ctx, client, inspect.Scope{Prefix: o.Prefix})
 	if err != nil {
 		return nil, err

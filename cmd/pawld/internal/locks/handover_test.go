@@ -16,6 +16,7 @@ import (
 
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
 	"github.com/pawl-locks/pawl/internal/clock"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/lock"
 )
 
@@ -237,11 +238,7 @@ func (b *believer) hit(w *fixture, r *rand.Rand) {
 // and whose pawld loses its session now and then, while it is replaced several times. No key goes while
 // its client believes, unless the test deleted it, and none stays for good.
 func TestNoKeyGoesWhileItsClientBelievesAtRandom(t *testing.T) {
-	rounds := 60
-	if testing.Short() {
-		rounds = 10
-	}
-	for range rounds {
+	for range lane.Of(10, 60) {
 		seed := rand.Uint64()
 		inBubble(t, func(w *fixture) {
 			r := rand.New(rand.NewPCG(seed, 0))

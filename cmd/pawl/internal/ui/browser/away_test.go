@@ -54,7 +54,7 @@ func TestAfterARestartOfTheServerItShowsTheNewOnes(t *testing.T) {
 
 func TestASilentClusterIsSaid(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, ui.Options{})
+	s := newSite(t, ui.Options{ProbeEvery: time.Second})
 	s.holds(s.session("ann"), "a")
 	b := open(t, s.url(), "/", look{})
 	b.shows("a", "ann", 0)
@@ -65,7 +65,6 @@ func TestASilentClusterIsSaid(t *testing.T) {
 	b.shows("a", "ann", 0)
 	before := b.text("#failure-for")
 	b.sees(`document.getElementById("failure-for").innerText !== %q`, before)
-	b.sees(`/, for [5-9]/.test(document.getElementById("failure-for").innerText)`)
 	s.etcd.Heal()
 	b.says("#link", "live")
 	b.sees(`document.getElementById("failure").hidden`)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/assert"
@@ -63,7 +64,7 @@ func TestMoreTabsThanABrowserHasConnectionsAreAllLive(t *testing.T) {
 
 func TestTabsThatShareAStreamLearnOfARestartAndOfAFailure(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, ui.Options{})
+	s := newSite(t, ui.Options{ProbeEvery: time.Second})
 	ann := s.session("ann")
 	s.holds(ann, "a")
 	first := open(t, s.url(), "/", look{})
