@@ -111,7 +111,7 @@ func newCluster(cfg Config) (*Cluster, error) {
 	c.creds = newCredentials(c, cfg.Username, cfg.Password)
 	list := make([]*Member, 0, len(eps))
 	for _, ep := range eps {
-		m, err := newMember(ep, &c.cfg)
+		m, err := newMember(ep, c)
 		if err != nil {
 			c.die(err)
 			for _, m := range list {

@@ -24,8 +24,13 @@
 //     the highest one that had been received when its request was sent ends the Cluster with
 //     ErrChanged; nothing else about a revision does. An endpoint of another cluster is set aside until it
 //     answers as this one; when probes find none that is this one's, the Cluster ends likewise.
-//  7. Close returns when all goroutines and connections of the Cluster are gone.
-//  8. Passwords and tokens are in no error and no log record.
+//  7. A connection that is silent after something was sent on it is examined, after 200 ms or three
+//     round trips. Silence alone changes nothing. When another member answers meanwhile, the tries on
+//     the silent one are given up, with the outcome that the evidence gives. When a second
+//     connection to the same address answers, it takes the first one's place, at most once in 2 to 30 s
+//     for each member. Time in which this process was stopped does not count.
+//  8. Close returns when all goroutines and connections of the Cluster are gone.
+//  9. Passwords and tokens are in no error and no log record.
 //
 // # What it does not do
 //

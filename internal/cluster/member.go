@@ -22,7 +22,7 @@ import (
 // context must come from Cluster.Outgoing.
 type Member struct {
 	endpoint endpoint
-	conn     *grpc.ClientConn
+	conn     *link
 	kv       pb.KVClient
 	lease    pb.LeaseClient
 	watch    pb.WatchClient
@@ -41,23 +41,23 @@ type Member struct {
 	warned    atomic.Pointer[string] // the version that was last warned about
 }
 
-func newMember(ep endpoint, cfg *Config) (*Member, error) {
-	conn, err := grpc.NewClient(ep.target, dialOptions(ep, cfg)...)
-	if err != nil {
+func newMember(ep endpoint, c *Cluster) (*Member, error) {
+	m := &Member{endpoint: ep}
+	var err error
+	if m.conn, err = newLink(c, m); err != nil {
 		return nil, err
 	}
-	m := &Member{endpoint: ep, conn: conn}
 	m.kv, m.lease, m.watch = pb.NewKVClient(m), pb.NewLeaseClient(m), pb.NewWatchClient(m)
 	return m, nil
 }
 
-func dialOptions(ep endpoint, cfg *Config) []grpc.DialOption {
+func dialOptions(ep endpoint, cfg *Config, l *line) []grpc.DialOption {
 	creds := insecure.NewCredentials()
 	if ep.tls {
 		creds = tlscreds.NewTLS(cfg.TLS) // copies; nil means the system's roots
 	}
 	opts := []grpc.DialOption{
-		grpc.WithTransportCredentials(creds),
+		grpc.WithTransportCredentials(listening{creds, l}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32), grpc.MaxCallSendMsgSize(math.MaxInt32)),
 		// The server ends connections that ping more often than every 5 s, or while idle.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second}),

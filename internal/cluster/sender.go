@@ -118,7 +118,7 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 	}
 	bound, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
-	t := &try{Context: bound, login: s.login, op: s.r.Op, parts: s.r.Parts}
+	t := &try{Context: bound, login: s.login, op: s.r.Op, parts: s.r.Parts, cancel: cancel}
 	floor := s.c.Revision()
 	if s.r.Lanes != nil {
 		s.r.Lanes.Began(s.r.Ticket, s.member, s.began)
@@ -128,6 +128,9 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 		s.r.Lanes.Ended(s.r.Ticket, err == nil)
 	}
 	failed, copies := t.close()
+	if err != nil && t.mute.Load() {
+		err = errMute
+	}
 	if err != nil {
 		return failed, plainEnd(ctx, err)
 	}

@@ -70,7 +70,7 @@ func (c *Cluster) reachNew(wanted map[endpoint]bool) []*Member {
 		if have[ep] {
 			continue
 		}
-		m, err := newMember(ep, &c.cfg)
+		m, err := newMember(ep, c)
 		if err != nil {
 			c.leaveOut(ep.name, err)
 			continue

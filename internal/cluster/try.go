@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -21,8 +22,10 @@ type try struct {
 	context.Context // ends with the caller's, and with the try's own bound
 	login           *login
 	opts            [1]grpc.CallOption
-	op              string          // of the request, for Ops
-	parts           func() []string // as well
+	op              string             // of the request, for Ops
+	parts           func() []string    // as well
+	cancel          context.CancelFunc // ends the Context
+	mute            atomic.Bool        // it was ended because its connection is silent
 
 	mu      sync.Mutex
 	peer    peer.Peer // of the first request

@@ -107,8 +107,8 @@ func (m *Member) dial(ctx context.Context) (net.Conn, error) {
 	if m.refusing.Load() {
 		return nil, refused(m.endpoint)
 	}
-	client, server := wire.NewConn(m.up, m.down, m.endpoint)
 	m.c.mu.Lock()
+	client, server := wire.NewConn(m.up, m.down, m.endpoint)
 	m.conns[client] = struct{}{}
 	m.c.mu.Unlock()
 	select {

@@ -1,6 +1,10 @@
 package etcdfake
 
-import "time"
+import (
+	"time"
+
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake/wire"
+)
 
 // The faults of a member. Each lasts until Heal.
 
@@ -9,6 +13,16 @@ import "time"
 func (m *Member) BlackHole() {
 	m.up.Hold(true)
 	m.down.Hold(true)
+}
+
+// Swallow makes the member's connections neither deliver nor end, for ever, while new ones are
+// served, without the delays of SetDelay.
+func (m *Member) Swallow() {
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	m.up.Hold(true)
+	m.down.Hold(true)
+	m.up, m.down = wire.NewLink(), wire.NewLink()
 }
 
 // Deafen delays what clients send; the member's answers still arrive.

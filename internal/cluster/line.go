@@ -1,0 +1,164 @@
+package cluster
+
+import (
+	"context"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	tlscreds "google.golang.org/grpc/credentials"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+)
+
+// line is one gRPC connection, and what is needed to notice that it swallows what is sent.
+type line struct {
+	conn  *grpc.ClientConn
+	done  chan struct{} // closed with conn
+	watch func(*line)   // begins to watch it; never blocks
+
+	asked   atomic.Bool   // something was sent since the last read
+	reads   atomic.Uint32 // how often a read changed that
+	watched atomic.Bool   // a goroutine does
+
+	mu    sync.Mutex
+	raw   net.Conn
+	tries map[*try]struct{}
+	ended bool
+}
+
+func newLine(ep endpoint, cfg *Config, watch func(*line)) (*line, error) {
+	l := &line{done: make(chan struct{}), watch: watch, tries: make(map[*try]struct{})}
+	conn, err := grpc.NewClient(ep.target, dialOptions(ep, cfg, l)...)
+	if err != nil {
+		return nil, err
+	}
+	l.conn = conn
+	return l, nil
+}
+
+// close ends everything on the line.
+func (l *line) close() error {
+	l.mu.Lock()
+	first := !l.ended
+	l.ended = true
+	l.mu.Unlock()
+	if first {
+		close(l.done)
+	}
+	return l.conn.Close()
+}
+
+// kill is close without a farewell, which a mute connection might block.
+func (l *line) kill() {
+	l.mu.Lock()
+	raw := l.raw
+	l.mu.Unlock()
+	if raw != nil {
+		_ = raw.Close()
+	}
+	_ = l.close()
+}
+
+func (l *line) enter(t *try) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tries[t] = struct{}{}
+}
+
+func (l *line) leave(t *try) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.tries, t)
+}
+
+// giveUp ends the tries under way.
+func (l *line) giveUp() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for t := range l.tries {
+		t.mute.Store(true)
+		t.cancel()
+	}
+}
+
+// errMute is the error of a try whose connection was silent while another answered.
+var errMute = status.Error(codes.Unavailable, "the connection is silent, while another answers")
+
+// health makes a request that a server answers by itself, and reports whether it did. Any
+// answer counts, a refusal too.
+func (l *line) health(ctx context.Context) bool {
+	var p peer.Peer
+	_, err := healthpb.NewHealthClient(l.conn).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.Peer(&p))
+	switch status.Code(err) {
+	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
+		return false
+	}
+	return p.Addr != nil
+}
+
+// listening are transport credentials that let a line see when bytes are sent and read, below
+// TLS, so that a silent handshake is noticed too.
+type listening struct {
+	tlscreds.TransportCredentials
+	l *line
+}
+
+func (c listening) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, tlscreds.AuthInfo, error) {
+	c.l.mu.Lock()
+	c.l.raw = raw
+	c.l.mu.Unlock()
+	c.l.asked.Store(false)
+	return c.TransportCredentials.ClientHandshake(ctx, authority, &wire{raw, c.l})
+}
+
+func (c listening) Clone() tlscreds.TransportCredentials {
+	return listening{c.TransportCredentials.Clone(), c.l}
+}
+
+// wire is a connection of a line.
+type wire struct {
+	net.Conn
+	l *line
+}
+
+func (w *wire) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	if n > 0 && w.l.asked.Load() {
+		w.l.reads.Add(1)
+		w.l.asked.Store(false)
+	}
+	return n, err
+}
+
+func (w *wire) Write(b []byte) (int, error) {
+	if !w.l.asked.Load() {
+		w.l.asked.Store(true)
+		if w.l.watched.CompareAndSwap(false, true) {
+			w.l.watch(w.l)
+		}
+	}
+	return w.Conn.Write(b)
+}
+
+func (w *wire) Close() error {
+	w.l.asked.Store(false)
+	return w.Conn.Close()
+}
+
+// patience is how long a line may be silent before it is examined, at least.
+const patience = 200 * time.Millisecond
+
+// steps is in how many steps patience is counted. A process that was itself stopped counts one
+// step for all of that time, so it blames nobody.
+const steps = 4
+
+// Swaps of a member's line are minSwap to maxSwap apart.
+const (
+	minSwap = 2 * time.Second
+	maxSwap = 30 * time.Second
+)

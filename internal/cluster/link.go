@@ -1,0 +1,229 @@
+package cluster
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+
+	"github.com/pawl-locks/pawl/internal/backoff"
+)
+
+// link is a member's connection: the line in use, which is replaced when it turns mute and a
+// new one to the same address is not.
+//
+// A line is examined when nothing was read for max(200 ms, three round trips) after something
+// was sent: a health call is sent on it, and on those of up to two other members. If it is still
+// silent after as long again, a spare line is opened, and when another member or the spare has
+// answered, the tries on the silent line are given up. Silence alone is no reason. When the
+// spare has answered, it takes the line's place. Each member is examined by itself.
+type link struct {
+	c    *Cluster
+	m    *Member
+	line atomic.Pointer[line]
+	trip atomic.Int64 // the usual duration of a health call
+
+	mu     sync.Mutex
+	closed bool
+
+	// Used by the goroutine that watches the line in use.
+	spareAt time.Time     // no spare is opened before
+	swapped time.Time     // when the line was last replaced
+	gap     time.Duration // from that to the next
+}
+
+func newLink(c *Cluster, m *Member) (*link, error) {
+	k := &link{c: c, m: m}
+	l, err := newLine(m.endpoint, &c.cfg, k.watch)
+	if err != nil {
+		return nil, err
+	}
+	k.line.Store(l)
+	return k, nil
+}
+
+// Invoke implements grpc.ClientConnInterface.
+func (k *link) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	l := k.line.Load()
+	if t, ok := ctx.Value(tryKey{}).(*try); ok {
+		l.enter(t)
+		defer l.leave(t)
+	}
+	return l.conn.Invoke(ctx, method, args, reply, opts...)
+}
+
+// NewStream implements grpc.ClientConnInterface.
+func (k *link) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	return k.line.Load().conn.NewStream(ctx, desc, method, opts...)
+}
+
+// GetState is the state of the line in use.
+func (k *link) GetState() connectivity.State { return k.line.Load().conn.GetState() }
+
+// Close closes the line, and ends its examination.
+func (k *link) Close() error {
+	k.mu.Lock()
+	k.closed = true
+	l := k.line.Load()
+	k.mu.Unlock()
+	return l.close()
+}
+
+// patience is how long the line may be silent.
+func (k *link) patience() time.Duration { return max(patience, 3*time.Duration(k.trip.Load())) }
+
+// watch begins to watch l until it has been heard.
+func (k *link) watch(l *line) {
+	k.c.spawn(func() { k.listen(l) }) // ends when l was heard, or with l
+}
+
+// exam is the examination of a silent line.
+type exam struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	others atomic.Bool // another member answered
+	spare  *line
+	ready  atomic.Pointer[line] // the spare that answered
+}
+
+func (x *exam) end() {
+	x.cancel()
+	if x.spare != nil {
+		_ = x.spare.close()
+	}
+}
+
+func (k *link) listen(l *line) {
+	var x *exam
+	defer func() {
+		if x != nil {
+			x.end()
+		}
+	}()
+	reads, silent := l.reads.Load(), 0
+	for {
+		step := k.patience() / steps
+		if !backoff.Wait(step, k.c.life.Done(), l.done) {
+			return
+		}
+		if n := l.reads.Load(); n != reads || !l.asked.Load() {
+			k.heard(step * time.Duration(silent+1))
+			reads, silent = n, 0
+			if x != nil {
+				x.end()
+				x = nil
+			}
+			if l.asked.Load() {
+				continue
+			}
+			l.watched.Store(false)
+			if !l.asked.Load() || !l.watched.CompareAndSwap(false, true) {
+				return
+			}
+			continue
+		}
+		silent++
+		if silent == steps {
+			x = k.examine(l)
+		}
+		if silent >= 2*steps && k.doubt(l, x) {
+			return
+		}
+	}
+}
+
+// heard shortens the usual duration if an answer came within d.
+func (k *link) heard(d time.Duration) {
+	if usual := time.Duration(k.trip.Load()); d < usual {
+		k.trip.Store(int64(usual - (usual-d)/4))
+	}
+}
+
+// examine sends health calls on l, and to up to two other members.
+func (k *link) examine(l *line) *exam {
+	x := new(exam)
+	x.ctx, x.cancel = context.WithCancel(k.c.life)
+	k.c.spawn(func() { // ends within probeTotal
+		ctx, cancel := context.WithTimeout(k.c.life, probeTotal)
+		defer cancel()
+		sent := time.Now()
+		if l.health(ctx) {
+			k.trip.Store(int64(time.Since(sent)))
+		}
+	})
+	n := 0
+	for _, o := range k.c.Members() {
+		if o == k.m || n == 2 {
+			continue
+		}
+		n++
+		other := o.conn.line.Load()
+		k.c.spawn(func() { // ends with x
+			if other.health(x.ctx) {
+				x.others.Store(true)
+			}
+		})
+	}
+	return x
+}
+
+// doubt acts on a line that is still silent; true: it was replaced.
+func (k *link) doubt(l *line, x *exam) bool {
+	if spare := x.ready.Load(); spare != nil {
+		k.swap(l, spare)
+		x.spare = nil
+		return true
+	}
+	if x.others.Load() {
+		k.c.Failed(k.m, errMute)
+		l.giveUp()
+	}
+	if now := time.Now(); !now.Before(k.spareAt) {
+		k.spareAt = now.Add(minSwap)
+		k.open(x)
+	}
+	return false
+}
+
+// open opens a spare line, in place of one that has not answered.
+func (k *link) open(x *exam) {
+	if x.spare != nil {
+		_ = x.spare.close()
+	}
+	spare, err := newLine(k.m.endpoint, &k.c.cfg, k.watch)
+	if err != nil {
+		return
+	}
+	spare.watched.Store(true) // nobody examines a spare
+	x.spare = spare
+	k.c.spawn(func() { // ends with x
+		if spare.health(x.ctx) {
+			x.ready.Store(spare)
+		}
+	})
+}
+
+// swap puts spare into the place of l, and closes l at once: its tries have an unknown outcome
+// if they were sent, and its streams are opened again.
+func (k *link) swap(l, spare *line) {
+	now := time.Now()
+	if now.Sub(k.swapped) > 2*maxSwap {
+		k.gap = minSwap
+	}
+	k.swapped, k.spareAt, k.gap = now, now.Add(k.gap), min(2*k.gap, maxSwap)
+	k.mu.Lock()
+	if k.closed {
+		k.mu.Unlock()
+		_ = spare.close()
+		return
+	}
+	k.line.Store(spare)
+	k.mu.Unlock()
+	spare.watched.Store(false)
+	k.c.log.Warn("etcd connection replaced: it was silent, and a new one answers", "endpoint", k.m.Endpoint())
+	l.giveUp()
+	l.kill()
+}
