@@ -3,12 +3,15 @@ package lock_test
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/lock"
+	"github.com/pawl-locks/pawl/watch"
 )
 
 // swallow makes all connections there are swallow what is sent; new ones are served.
@@ -59,8 +62,54 @@ func TestConnectionsThatSwallowWhatIsSentDelayALockForASecondAtMost(t *testing.T
 				w.held(h)
 				w.release(h)
 			}},
+			// A watch sends nothing by itself either, but is asked for progress from time to time.
+			{"watch", func(w *fixture) {
+				events := make(chan time.Time, 1)
+				c := w.client(pawl.Config{})
+				go func() {
+					for _, err := range c.Watch(w.Context(), "seen", watch.Options{}) {
+						if err == nil {
+							events <- time.Now()
+						}
+					}
+				}()
+				synctest.Wait()
+				w.swallow()
+				w.f.Put("seen", "at once", 0)
+				start := time.Now()
+				assert.Less(w, (<-events).Sub(start), 15*time.Second)
+				w.f.Put("seen", "later", 0)
+				start = time.Now()
+				assert.Less(w, (<-events).Sub(start), time.Second)
+			}},
 		} {
 			t.Run(fmt.Sprint(c.name, " with ", members, " members"), func(t *testing.T) { inBubbleOf(t, members, c.f) })
 		}
+	}
+}
+
+// A member that freezes under a running client keeps its connections, and takes new ones.
+func TestAFrozenMemberDelaysALockLittle(t *testing.T) {
+	const election = 1200 * time.Millisecond
+	for frozen := range 3 {
+		most := 500 * time.Millisecond
+		if frozen == 0 { // it leads
+			most = election + 1500*time.Millisecond
+		}
+		t.Run(fmt.Sprint("member ", frozen), func(t *testing.T) {
+			inBubble(t, func(w *fixture) {
+				s := w.session()
+				held, err := lock.New(s, "held meanwhile", lock.Options{}).Acquire(w.Context())
+				require.NoError(w, err)
+				w.f.Member(frozen).Halt()
+				for range 5 {
+					start := time.Now()
+					w.release(w.acquire(s))
+					assert.LessOrEqual(w, time.Since(start), most)
+				}
+				time.Sleep(time.Minute)
+				require.NoError(w, held.Err())
+			})
+		})
 	}
 }

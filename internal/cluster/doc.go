@@ -29,8 +29,11 @@
 //     the silent one are given up, with the outcome that the evidence gives. When a second
 //     connection to the same address answers, it takes the first one's place, at most once in 2 to 30 s
 //     for each member. Time in which this process was stopped does not count.
-//  8. Close returns when all goroutines and connections of the Cluster are gone.
-//  9. Passwords and tokens are in no error and no log record.
+//  8. A member without a connection is used only where no healthy one has any, and connects meanwhile.
+//     A try that was sent before the present leader was elected is given up half a second after that:
+//     the member had forwarded it to the old leader, which may have lost it.
+//  9. Close returns when all goroutines and connections of the Cluster are gone.
+//  10. Passwords and tokens are in no error and no log record.
 //
 // # What it does not do
 //

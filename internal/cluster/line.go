@@ -76,18 +76,49 @@ func (l *line) leave(t *try) {
 	delete(l.tries, t)
 }
 
-// giveUp ends the tries under way.
-func (l *line) giveUp() {
+// giveUp ends the tries under way that which chooses, with the error why.
+func (l *line) giveUp(why *error, which func(*try) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for t := range l.tries {
-		t.mute.Store(true)
-		t.cancel()
+		if which(t) {
+			t.why.CompareAndSwap(nil, why)
+			t.cancel()
+		}
 	}
 }
 
-// errMute is the error of a try whose connection was silent while another answered.
-var errMute = status.Error(codes.Unavailable, "the connection is silent, while another answers")
+func everyTry(*try) bool { return true }
+
+// busy reports whether something was sent since the last read, or a try is under way.
+func (l *line) busy() bool {
+	if l.asked.Load() {
+		return true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.tries) > 0
+}
+
+// hasSince reports whether a try has been under way since before t.
+func (l *line) hasSince(t time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for try := range l.tries {
+		if try.began.Before(t) {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	// errMute is the error of a try whose connection was silent while another answered.
+	errMute = status.Error(codes.Unavailable, "the connection is silent, while another answers")
+	// errElected is the error of a try that was sent before the present leader was elected: its
+	// predecessor may have lost it.
+	errElected = status.Error(codes.Unavailable, "another leader was elected meanwhile, so it may be lost")
+)
 
 // health makes a request that a server answers by itself, and reports whether it did. Any
 // answer counts, a refusal too.
@@ -138,9 +169,9 @@ func (w *wire) Read(b []byte) (int, error) {
 func (w *wire) Write(b []byte) (int, error) {
 	if !w.l.asked.Load() {
 		w.l.asked.Store(true)
-		if w.l.watched.CompareAndSwap(false, true) {
-			w.l.watch(w.l)
-		}
+	}
+	if !w.l.watched.Load() && w.l.watched.CompareAndSwap(false, true) {
+		w.l.watch(w.l)
 	}
 	return w.Conn.Write(b)
 }
@@ -156,6 +187,13 @@ const patience = 200 * time.Millisecond
 // steps is in how many steps patience is counted. A process that was itself stopped counts one
 // step for all of that time, so it blames nobody.
 const steps = 4
+
+// overdue is how long a try may be under way until its member is asked whether another leader
+// was elected meanwhile, and how often that is asked at most.
+const overdue = 500 * time.Millisecond
+
+// tripEvery is how often the round trip of a far member that is in use is measured.
+const tripEvery = 5 * time.Second
 
 // Swaps of a member's line are minSwap to maxSwap apart.
 const (

@@ -20,11 +20,16 @@ import (
 // silent after as long again, a spare line is opened, and when another member or the spare has
 // answered, the tries on the silent line are given up. Silence alone is no reason. When the
 // spare has answered, it takes the line's place. Each member is examined by itself.
+//
+// A line that is heard may still have a try that gets no answer, because the leader to which
+// the member forwarded it has died. So the member is asked about its leader meanwhile.
 type link struct {
 	c    *Cluster
 	m    *Member
 	line atomic.Pointer[line]
 	trip atomic.Int64 // the usual duration of a health call
+
+	wait func(d time.Duration, end, stop <-chan struct{}) bool // backoff.Wait
 
 	mu     sync.Mutex
 	closed bool
@@ -32,11 +37,13 @@ type link struct {
 	// Used by the goroutine that watches the line in use.
 	spareAt time.Time     // no spare is opened before
 	swapped time.Time     // when the line was last replaced
+	tripAt  time.Time     // when the round trip was last measured
+	termAt  time.Time     // when the member was last asked for its raft term
 	gap     time.Duration // from that to the next
 }
 
 func newLink(c *Cluster, m *Member) (*link, error) {
-	k := &link{c: c, m: m}
+	k := &link{c: c, m: m, wait: backoff.Wait}
 	l, err := newLine(m.endpoint, &c.cfg, k.watch)
 	if err != nil {
 		return nil, err
@@ -62,6 +69,18 @@ func (k *link) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 
 // GetState is the state of the line in use.
 func (k *link) GetState() connectivity.State { return k.line.Load().conn.GetState() }
+
+// ready reports whether the line in use is connected. One that is not is told to connect.
+func (k *link) ready() bool {
+	conn := k.line.Load().conn
+	switch conn.GetState() {
+	case connectivity.Ready:
+		return true
+	case connectivity.Idle:
+		conn.Connect()
+	}
+	return false
+}
 
 // Close closes the line, and ends its examination.
 func (k *link) Close() error {
@@ -106,46 +125,64 @@ func (k *link) listen(l *line) {
 	reads, silent := l.reads.Load(), 0
 	for {
 		step := k.patience() / steps
-		if !backoff.Wait(step, k.c.life.Done(), l.done) {
+		if !k.wait(step, k.c.life.Done(), l.done) {
 			return
 		}
-		if n := l.reads.Load(); n != reads || !l.asked.Load() {
-			k.heard(step * time.Duration(silent+1))
-			reads, silent = n, 0
-			if x != nil {
-				x.end()
-				x = nil
+		k.askTerm(l)
+		if k.patience() > patience && time.Since(k.tripAt) >= tripEvery { // it may have become near
+			k.measure(l)
+		}
+		n, asked := l.reads.Load(), l.asked.Load()
+		if n == reads && asked {
+			silent++
+			if silent == steps {
+				x = k.examine(l)
 			}
-			if l.asked.Load() {
-				continue
-			}
-			l.watched.Store(false)
-			if !l.asked.Load() || !l.watched.CompareAndSwap(false, true) {
+			if silent >= 2*steps && k.doubt(l, x) {
 				return
 			}
 			continue
 		}
-		silent++
-		if silent == steps {
-			x = k.examine(l)
+		reads, silent = n, 0
+		if x != nil {
+			x.end()
+			x = nil
 		}
-		if silent >= 2*steps && k.doubt(l, x) {
+		if l.busy() {
+			continue
+		}
+		l.watched.Store(false)
+		if !l.busy() || !l.watched.CompareAndSwap(false, true) {
 			return
 		}
 	}
 }
 
-// heard shortens the usual duration if an answer came within d.
-func (k *link) heard(d time.Duration) {
-	if usual := time.Duration(k.trip.Load()); d < usual {
-		k.trip.Store(int64(usual - (usual-d)/4))
+// askTerm asks the member for its raft term if a try has been under way for long, and gives
+// up the tries that were sent in an earlier one, once the member knows its leader. The
+// old leader may have lost them, and then they would get no answer.
+func (k *link) askTerm(l *line) {
+	now, every := time.Now(), max(overdue, k.patience())
+	if now.Sub(k.termAt) < every || !l.hasSince(now.Add(-overdue)) {
+		return
 	}
+	k.termAt = now
+	k.c.spawn(func() { // ends within every
+		auth := k.c.creds.current.Load()
+		if auth == nil {
+			auth = k.c.creds.bare
+		}
+		resp, err := k.c.status(k.c.life, k.m, auth, now.Add(every))
+		if err != nil || resp.Leader == 0 || k.c.Check(k.m, resp.Header, 0, false) != nil {
+			return
+		}
+		l.giveUp(&errElected, func(t *try) bool { return t.term != 0 && t.term < resp.Header.RaftTerm })
+	})
 }
 
-// examine sends health calls on l, and to up to two other members.
-func (k *link) examine(l *line) *exam {
-	x := new(exam)
-	x.ctx, x.cancel = context.WithCancel(k.c.life)
+// measure makes a health call on l to learn the member's round trip.
+func (k *link) measure(l *line) {
+	k.tripAt = time.Now()
 	k.c.spawn(func() { // ends within probeTotal
 		ctx, cancel := context.WithTimeout(k.c.life, probeTotal)
 		defer cancel()
@@ -154,6 +191,13 @@ func (k *link) examine(l *line) *exam {
 			k.trip.Store(int64(time.Since(sent)))
 		}
 	})
+}
+
+// examine sends health calls on l, and to up to two other members.
+func (k *link) examine(l *line) *exam {
+	x := new(exam)
+	x.ctx, x.cancel = context.WithCancel(k.c.life)
+	k.measure(l)
 	n := 0
 	for _, o := range k.c.Members() {
 		if o == k.m || n == 2 {
@@ -179,10 +223,10 @@ func (k *link) doubt(l *line, x *exam) bool {
 	}
 	if x.others.Load() {
 		k.c.Failed(k.m, errMute)
-		l.giveUp()
+		l.giveUp(&errMute, everyTry)
 	}
 	if now := time.Now(); !now.Before(k.spareAt) {
-		k.spareAt = now.Add(minSwap)
+		k.spareAt = now.Add(max(minSwap, 2*k.patience())) // two for TLS, one for TCP, one for the call, and as many again
 		k.open(x)
 	}
 	return false
@@ -224,6 +268,6 @@ func (k *link) swap(l, spare *line) {
 	k.mu.Unlock()
 	spare.watched.Store(false)
 	k.c.log.Warn("etcd connection replaced: it was silent, and a new one answers", "endpoint", k.m.Endpoint())
-	l.giveUp()
+	l.giveUp(&errMute, everyTry)
 	l.kill()
 }

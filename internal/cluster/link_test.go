@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,7 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
 
+	"github.com/pawl-locks/pawl/internal/backoff"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 )
 
@@ -98,6 +102,170 @@ func TestAMemberThatStaysMuteHasOneSpare(t *testing.T) {
 		fake.Member(1).Heal()
 		time.Sleep(10 * time.Second)
 		_, err := c.Txn(t.Context(), Request{Op: "txn", On: member(t, c, fake.Member(1).Endpoint())}, writing())
+		require.NoError(t, err)
+	})
+}
+
+// A process that was stopped counts one step for that time, whatever its network did meanwhile.
+func TestAStoppedProcessBlamesNobody(t *testing.T) {
+	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, dials *atomic.Int64) {
+		before := dials.Load()
+		time.Sleep(time.Second) // nobody listens
+		for _, m := range c.list() {
+			var n int
+			m.conn.wait = func(d time.Duration, end, stop <-chan struct{}) bool {
+				if n++; n == steps-1 { // it is stopped for longer than anybody may be silent
+					d = 10 * time.Second
+				}
+				return backoff.Wait(d, end, stop)
+			}
+		}
+		for _, m := range fake.Members() {
+			m.SetDelay(etcdfake.Fixed(5*time.Second), nil)
+		}
+		_, err := c.Txn(t.Context(), Request{Op: "txn", PerTry: time.Minute, Total: time.Minute}, writing())
+		require.NoError(t, err)
+		assert.Equal(t, before, dials.Load(), "no spare")
+	})
+}
+
+// What a line sent while it was a spare must not hide its silence later.
+func TestASpareThatTurnsMuteAtOnceIsReplacedToo(t *testing.T) {
+	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, dials *atomic.Int64) {
+		old := c.list()[0].conn.line.Load()
+		fake.Member(0).Swallow()
+		c.spawn(func() { _, _ = c.Txn(c.life, Request{Op: "txn"}, writing()) })
+		for c.list()[0].conn.line.Load() == old {
+			time.Sleep(time.Millisecond)
+		}
+		spare := c.list()[0].conn.line.Load()
+		spare.asked.Store(true) // as after the acknowledgement of a setting
+		fake.Member(0).Swallow()
+		start := time.Now()
+		_, err := c.Txn(t.Context(), Request{Op: "txn", Repeat: Always}, writing())
+		require.NoError(t, err)
+		assert.Less(t, time.Since(start), minSwap+time.Second)
+	})
+}
+
+// A spare needs several round trips until it has answered: here two for the connection, as with
+// TLS, and one for the call.
+func TestAMuteConnectionOfASlowNetworkIsReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := etcdfake.New(etcdfake.Options{})
+		t.Cleanup(fake.Close)
+		m, trip := fake.Member(0), time.Second
+		m.SetDelay(etcdfake.Fixed(trip/2), etcdfake.Fixed(trip/2))
+		c, err := Dial(t.Context(), Config{Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{
+			grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+				time.Sleep(2 * trip)
+				return fake.Dial(ctx, addr)
+			}),
+		}})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		for range 10 {
+			_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
+			require.NoError(t, err)
+		}
+		old := c.list()[0].conn.line.Load()
+		m.Swallow()
+		m.SetDelay(etcdfake.Fixed(trip/2), etcdfake.Fixed(trip/2))
+		_, err = c.Txn(t.Context(), Request{Op: "txn", PerTry: 12 * time.Second, Repeat: Always}, writing())
+		require.NoError(t, err)
+		assert.NotSame(t, old, c.list()[0].conn.line.Load())
+	})
+}
+
+func TestThePatienceFollowsTheRoundTrip(t *testing.T) {
+	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
+		far := etcdfake.Fixed(400 * time.Millisecond)
+		for _, c2 := range []struct {
+			delay func() time.Duration
+			want  time.Duration
+		}{{far, 2400 * time.Millisecond}, {nil, patience}} {
+			fake.Member(0).SetDelay(c2.delay, c2.delay)
+			for range 300 { // more at once than one round trip takes
+				c.spawn(func() { _, _ = c.Txn(c.life, Request{Op: "txn"}, writing()) })
+				time.Sleep(30 * time.Millisecond)
+			}
+			assert.Equal(t, c2.want, c.list()[0].conn.patience())
+		}
+	})
+}
+
+func TestAFreshClientLosesNoTimeToAFrozenMember(t *testing.T) {
+	for frozen := range 3 {
+		for _, lazy := range []bool{false, true} {
+			t.Run(fmt.Sprint("member ", frozen, ", lazy ", lazy), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					fake := etcdfake.New(etcdfake.Options{Members: 3})
+					t.Cleanup(fake.Close)
+					fake.Member(frozen).Halt()
+					time.Sleep(2 * time.Second) // there is a leader again
+					start := time.Now()
+					c, err := Dial(t.Context(), Config{Endpoints: fake.Endpoints(), Lazy: lazy, DialOptions: []grpc.DialOption{fake.DialOption()}})
+					require.NoError(t, err)
+					t.Cleanup(func() { _ = c.Close() })
+					for range 6 {
+						_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
+						require.NoError(t, err)
+					}
+					assert.Zero(t, time.Since(start))
+				})
+			})
+		}
+	}
+}
+
+func TestAConnectionThatWasPassedOverIsMadeMeanwhile(t *testing.T) {
+	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
+		fake.Member(1).Reset()
+		synctest.Wait()
+		m := member(t, c, fake.Member(1).Endpoint())
+		require.NotEqual(t, connectivity.Ready, m.conn.GetState())
+		for range 3 {
+			require.NotSame(t, m, c.Pick(), "others are ready")
+		}
+		synctest.Wait()
+		assert.Equal(t, connectivity.Ready, m.conn.GetState())
+		assert.Contains(t, []*Member{c.Pick(), c.Pick(), c.Pick()}, m)
+	})
+}
+
+// What had been sent to the leader, or by way of it, is lost with it.
+func TestALeaderThatFreezesCostsAnElectionAndLittleMore(t *testing.T) {
+	const election = 1200 * time.Millisecond
+	for _, repeat := range []Repeat{IfNotApplied, Always} {
+		t.Run(fmt.Sprint("repeat ", repeat), func(t *testing.T) {
+			linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
+				fake.Member(0).Halt()
+				var wg sync.WaitGroup
+				for range 3 { // one by each member
+					wg.Go(func() {
+						start := time.Now()
+						_, err := c.Txn(t.Context(), Request{Op: "txn", Repeat: repeat}, writing())
+						if repeat == Always {
+							assert.NoError(t, err)
+						} else if err != nil {
+							assert.ErrorIs(t, err, ErrUnknown)
+						}
+						assert.LessOrEqual(t, time.Since(start), election+1500*time.Millisecond)
+					})
+				}
+				wg.Wait()
+				_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
+				require.NoError(t, err)
+			})
+		})
+	}
+}
+
+// A request that is slow, while the leader stays, waits for its answer.
+func TestASlowRequestUnderOneLeaderIsNotGivenUp(t *testing.T) {
+	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
+		fake.Inject(etcdfake.Rule{Method: "Txn", Delay: 2500 * time.Millisecond})
+		_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
 		require.NoError(t, err)
 	})
 }

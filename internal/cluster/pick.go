@@ -33,16 +33,18 @@ func (m *Member) usable() bool { return !m.learner.Load() && !m.isForeign() }
 
 // The grades of Pick, from the lowest. Each is worse than all lower ones together.
 const (
-	cooling  = 1 << iota // failed lately
+	unready  = 1 << iota // it has no connection: if frozen, it takes one and says nothing
+	cooling              // failed lately
 	avoided              // the caller wants another
 	learning             // a learner serves no linearizable request
 	foreign              // another cluster's
 )
 
 // Pick returns the member to try next: the first of the best, round robin, so that successive
-// calls spread over all members. The best are usable, not in avoid, and have not failed within
-// the cool-down; if there are none, those not in avoid; if there are none, any usable member.
-// It is never nil.
+// calls spread over all members. The best are usable, not in avoid, have not failed within
+// the cool-down, and are connected; if there are none, those that are not connected; if there are
+// none, those not in avoid; if there are none, any usable member. One that is not connected is
+// told to connect, so that a later call finds it ready. It is never nil.
 func (c *Cluster) Pick(avoid ...*Member) *Member {
 	list := c.list()
 	start := int(c.turn.Add(1) % uint64(len(list)))
@@ -63,6 +65,9 @@ func (c *Cluster) Pick(avoid ...*Member) *Member {
 
 func (m *Member) grade(now time.Duration, avoid []*Member) int {
 	g := 0
+	if !m.conn.ready() {
+		g |= unready
+	}
 	if int64(now) < m.coolUntil.Load() {
 		g |= cooling
 	}

@@ -118,7 +118,7 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 	}
 	bound, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
-	t := &try{Context: bound, login: s.login, op: s.r.Op, parts: s.r.Parts, cancel: cancel}
+	t := &try{Context: bound, login: s.login, op: s.r.Op, parts: s.r.Parts, cancel: cancel, began: s.began, term: s.c.RaftTerm()}
 	floor := s.c.Revision()
 	if s.r.Lanes != nil {
 		s.r.Lanes.Began(s.r.Ticket, s.member, s.began)
@@ -128,10 +128,10 @@ func (s *sender) try(ctx context.Context) (Outcome, error) {
 		s.r.Lanes.Ended(s.r.Ticket, err == nil)
 	}
 	failed, copies := t.close()
-	if err != nil && t.mute.Load() {
-		err = errMute
-	}
 	if err != nil {
+		if why := t.why.Load(); why != nil {
+			err = *why
+		}
 		return failed, plainEnd(ctx, err)
 	}
 	if err := s.c.Check(s.member, h, floor, !s.r.Local); err != nil {
@@ -236,6 +236,7 @@ func (s *sender) blame(err error) {
 		s.c.foundLearner(s.member)
 	case errors.Is(err, errForeign), errors.Is(err, ErrChanged): // Check has handled it
 	case errors.Is(err, errCopies): // the member has answered
+	case errors.Is(err, errElected): // nor is it the member's fault
 	default:
 		s.c.Failed(s.member, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -25,7 +26,9 @@ type try struct {
 	op              string             // of the request, for Ops
 	parts           func() []string    // as well
 	cancel          context.CancelFunc // ends the Context
-	mute            atomic.Bool        // it was ended because its connection is silent
+	began           time.Time
+	term            uint64                // the raft term known when it began
+	why             atomic.Pointer[error] // why cancel was called before an answer; nil: it was not
 
 	mu      sync.Mutex
 	peer    peer.Peer // of the first request

@@ -17,7 +17,7 @@ type authServer struct {
 }
 
 func (s *authServer) Authenticate(ctx context.Context, r *pb.AuthenticateRequest) (*pb.AuthenticateResponse, error) {
-	if err := s.m.agree(ctx, rpctypes.ErrGRPCTimeout); err != nil {
+	if err := s.m.propose(ctx, rpctypes.ErrGRPCTimeout); err != nil {
 		return nil, err
 	}
 	s.m.c.mu.Lock()

@@ -46,6 +46,7 @@ type Cluster struct {
 	clusterID uint64
 	term      uint64
 	leader    int           // index of the member that leads; -1: none
+	voting    bool          // the leader has halted, and none is elected yet
 	changed   chan struct{} // closed and replaced when a member's or the leader's contact with its peers changes
 	faults    []*Fault
 	history   []Change

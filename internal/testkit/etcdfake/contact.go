@@ -27,6 +27,11 @@ func (m *Member) setContactLocked(s contact) {
 		m.freeze()
 	}
 	m.contact = s
+	c.settle()
+}
+
+// settle elects, and tells everyone who waits for a leader. The caller holds c.mu.
+func (c *Cluster) settle() {
 	c.elect()
 	for _, m := range c.members {
 		m.noteLeader()
@@ -34,6 +39,21 @@ func (m *Member) setContactLocked(s contact) {
 	close(c.changed)
 	c.changed = make(chan struct{})
 	c.hurry()
+}
+
+// halt stops a member; if it led, the others elect another a while after. The caller holds c.mu.
+func (m *Member) halt() {
+	c := m.c
+	c.voting = c.leader == m.index
+	m.setContactLocked(stopped)
+	if c.voting {
+		c.laterLocked(c.opts.Election+c.opts.Election/5, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.voting = false
+			c.settle()
+		})
+	}
 }
 
 // elect gives the cluster a leader if a majority is in touch. The caller holds c.mu.
@@ -47,7 +67,7 @@ func (c *Cluster) elect() {
 			}
 		}
 	}
-	if n <= len(c.members)/2 {
+	if n <= len(c.members)/2 || c.voting {
 		// A deposed member had a successor; who else is cut off has none.
 		c.leader = -1
 	} else if c.leader < 0 || c.members[c.leader].contact != inTouch {
@@ -148,4 +168,15 @@ func (m *Member) agree(ctx context.Context, err error) error {
 			return errStopped
 		}
 	}
+}
+
+// propose is agree for what the member forwards to the leader, once: one that halts loses it.
+func (m *Member) propose(ctx context.Context, err error) error {
+	m.c.mu.Lock()
+	lost := m.c.voting
+	m.c.mu.Unlock()
+	if lost {
+		return m.c.sleepThen(ctx, m.c.requestTimeout(), err)
+	}
+	return m.agree(ctx, err)
 }

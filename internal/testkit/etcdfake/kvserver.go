@@ -31,7 +31,7 @@ func agreed[T any](ctx context.Context, m *Member, msg proto.Message, f func(*et
 	if proto.Size(msg) > maxRequest {
 		return none, rpctypes.ErrGRPCRequestTooLarge
 	}
-	if err := m.agree(ctx, rpctypes.ErrGRPCTimeout); err != nil {
+	if err := m.propose(ctx, rpctypes.ErrGRPCTimeout); err != nil {
 		return none, err
 	}
 	m.c.mu.Lock()

@@ -25,6 +25,17 @@ func (m *Member) Swallow() {
 	m.up, m.down = wire.NewLink(), wire.NewLink()
 }
 
+// Halt stops the member as SIGSTOP does: its connections stay, and new ones are accepted, but it
+// neither reads nor answers, and its peers do not hear it. If it led, the others elect another
+// leader after 1.2 election timeouts; what needed agreement and was sent to them meanwhile is
+// lost, and fails after 5 s and two election timeouts.
+func (m *Member) Halt() {
+	m.BlackHole()
+	m.c.mu.Lock()
+	defer m.c.mu.Unlock()
+	m.halt()
+}
+
 // Deafen delays what clients send; the member's answers still arrive.
 func (m *Member) Deafen() { m.up.Hold(true) }
 
