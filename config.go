@@ -17,12 +17,12 @@ import (
 // Config is the configuration of a Client. Only Endpoints is required.
 type Config struct {
 	// Endpoints are members of one etcd cluster: "host:port", "http://host:port",
-	// "https://host:port" or "unix:///path". The client connects to them directly: etcd's
-	// grpc-proxy is not supported.
+	// "https://host:port", "unix:///path" or, with TLS, "unixs:///path". The client connects to
+	// them directly: etcd's grpc-proxy is not supported.
 	Endpoints []string
 	// TLS is used for every endpoint; it may hold a client certificate. With nil, every
-	// endpoint uses TLS with the system's roots if any of them says https, and plain text
-	// otherwise. If TLS is used, nothing is sent without it: "http" endpoints are refused, and
+	// endpoint uses TLS with the system's roots if any of them says https or unixs, and
+	// plain text otherwise. If TLS is used, nothing is sent without it: "http" endpoints are refused, and
 	// those that SyncEvery finds are not used.
 	TLS *tls.Config
 	// Username and Password log in to a cluster with authentication on. The

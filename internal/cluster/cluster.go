@@ -19,10 +19,11 @@ import (
 
 // Config is the configuration of a Cluster. Only Endpoints is required.
 type Config struct {
-	// Endpoints are "host:port", "http://host:port", "https://host:port" or "unix:///path".
+	// Endpoints are "host:port", "http://host:port", "https://host:port", "unix:///path"
+	// or, with TLS, "unixs:///path".
 	Endpoints []string
 	// TLS is used for every endpoint. With nil, every endpoint uses TLS with the system's roots if any
-	// of them says https, and plain text otherwise. http:// together with either is refused, and an
+	// of them says https or unixs, and plain text otherwise. http:// together with either is refused, and an
 	// advertised http:// address is never used. TLS is copied. A ServerName in it is expected of every
 	// endpoint; without one each is checked against its own host name, a unix socket against localhost.
 	TLS *tls.Config

@@ -21,8 +21,9 @@ type endpoint struct {
 // wantsTLS reports whether any endpoint of a list demands TLS. Then all of them use it.
 func wantsTLS(list []string) bool {
 	return slices.ContainsFunc(list, func(text string) bool {
-		scheme, _, ok := strings.Cut(text, "://")
-		return ok && strings.EqualFold(scheme, "https")
+		scheme, rest, ok := strings.Cut(text, ":")
+		return ok && (strings.EqualFold(scheme, "https") && strings.HasPrefix(rest, "//") ||
+			strings.EqualFold(scheme, "unixs") && strings.HasPrefix(rest, "/"))
 	})
 }
 
@@ -50,8 +51,16 @@ func parseEndpoints(list []string, secure bool) ([]endpoint, error) {
 var errPlain = errors.New("http means plain text, but TLS is required by the TLS config or by an https endpoint: say https, or leave the scheme out")
 
 func parseEndpoint(text string, secure bool) (endpoint, error) {
+	if scheme, rest, ok := strings.Cut(text, ":"); ok && strings.Contains(rest, "/") {
+		switch strings.ToLower(scheme) {
+		case "unix":
+			return parseUnix(rest, secure)
+		case "unixs":
+			return parseUnix(rest, true)
+		}
+	}
 	scheme, rest, ok := strings.Cut(text, "://")
-	if strings.Contains(text, "@") && !strings.EqualFold(scheme, "unix") { // checked first: other errors may show what precedes the @
+	if strings.Contains(text, "@") { // checked first: other errors may show what precedes the @
 		return endpoint{}, fmt.Errorf("an endpoint cannot have user information; use Config.Username and Config.Password")
 	}
 	if !ok {
@@ -68,10 +77,8 @@ func parseEndpoint(text string, secure bool) (endpoint, error) {
 		}
 	case "https":
 		secure = true
-	case "unix":
-		return parseUnix(rest, secure)
 	default:
-		return endpoint{}, fmt.Errorf("scheme %q is not one of http, https, unix", scheme)
+		return endpoint{}, fmt.Errorf("scheme %q is not one of http, https, unix, unixs", scheme)
 	}
 	if err := onlyHostPort(rest); err != nil {
 		return endpoint{}, err
@@ -84,9 +91,15 @@ func parseEndpoint(text string, secure bool) (endpoint, error) {
 	return endpoint{name: name, target: "passthrough:///" + url.PathEscape(name), tls: secure}, nil
 }
 
-func parseUnix(path string, secure bool) (endpoint, error) {
+// parseUnix parses what follows the scheme: /path or ///path. etcd's client takes //path too,
+// for a path relative to the working directory, and all that without a slash.
+func parseUnix(rest string, secure bool) (endpoint, error) {
+	path := rest
+	if authority, ok := strings.CutPrefix(rest, "//"); ok {
+		path = authority
+	}
 	if !strings.HasPrefix(path, "/") || len(path) == 1 {
-		return endpoint{}, fmt.Errorf("a unix endpoint needs an absolute path: unix:///path")
+		return endpoint{}, fmt.Errorf("a unix endpoint needs an absolute path: unix:///path, or unixs:///path with TLS")
 	}
 	if strings.ContainsAny(path, "?#\x00") {
 		return endpoint{}, fmt.Errorf("a unix endpoint is a path and nothing else")

@@ -17,6 +17,10 @@ func TestEndpointsAreParsed(t *testing.T) {
 		"https://[fe80::1]:65535":  {"[fe80::1]:65535", "passthrough:///%5Bfe80::1%5D:65535", true},
 		"[fe80::1%eth0]:2379":      {"[fe80::1%eth0]:2379", "passthrough:///%5Bfe80::1%25eth0%5D:2379", false},
 		"unix:///run/etcd.sock":    {"unix:///run/etcd.sock", "unix:///run/etcd.sock", false},
+		"unix:/run/etcd.sock":      {"unix:///run/etcd.sock", "unix:///run/etcd.sock", false},
+		"unixs:/run/etcd.sock":     {"unix:///run/etcd.sock", "unix:///run/etcd.sock", true},
+		"UNIXS:///run/etcd.sock":   {"unix:///run/etcd.sock", "unix:///run/etcd.sock", true},
+		"unix:2379":                {"unix:2379", "passthrough:///unix:2379", false},
 		"unix:///a b/c%d":          {"unix:///a b/c%d", "unix:///a%20b/c%25d", false},
 	} {
 		got, err := parseEndpoint(text, false)
@@ -51,7 +55,8 @@ func TestMalformedEndpointsAreRefusedByName(t *testing.T) {
 		"http://a:1?x=y":  "a query",
 		"http://a:1#f":    "a fragment",
 		"ftp://a:1":       "scheme \"ftp\"",
-		"unixs:///a":      "scheme \"unixs\"",
+		"unixs://a":       "absolute path",
+		"unix:rel/path":   "absolute path",
 		"dns:///a:1":      "scheme \"dns\"",
 		"://a:1":          "scheme is empty",
 		"http://":         "missing port",
@@ -59,7 +64,6 @@ func TestMalformedEndpointsAreRefusedByName(t *testing.T) {
 		"unix://rel/path": "absolute path",
 		"unix:///":        "absolute path",
 		"unix:///a?b":     "nothing else",
-		"unix:/a":         "cannot have a path",
 		"etcd\x00:1":      "character",
 	} {
 		_, err := parseEndpoints([]string{"good:1", text}, false)
@@ -92,6 +96,12 @@ func TestNoEndpointsErrorShowsAPassword(t *testing.T) {
 // Nothing is spoken in plain text once one of them asks for TLS.
 func TestOneHTTPSEndpointSecuresAll(t *testing.T) {
 	c, err := newCluster(Config{Endpoints: []string{"a:1", "HTTPS://b:1", "unix:///c"}})
+	require.NoError(t, err)
+	defer c.Close()
+	for _, m := range c.list() {
+		assert.True(t, m.endpoint.tls, m.Endpoint())
+	}
+	c, err = newCluster(Config{Endpoints: []string{"a:1", "unixs:///c"}})
 	require.NoError(t, err)
 	defer c.Close()
 	for _, m := range c.list() {
