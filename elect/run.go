@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/fencing"
@@ -12,6 +15,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/inside"
 	"github.com/pawl-locks/pawl/internal/session"
+	"github.com/pawl-locks/pawl/internal/txn"
 )
 
 // Run leads again and again: it makes a session, campaigns, calls lead, and after every loss
@@ -30,7 +34,7 @@ import (
 // longer renewed; Run still waits for lead.
 //
 // Run retries a failure of sessions or campaigns for ever, each after a jittered wait, and
-// reports it to Notify. It returns the error instead when it matches pawl.ErrClusterChanged or
+// reports it to Notify. The return of a cluster that had not served ends the wait, within about a second. Run returns the error instead when it matches pawl.ErrClusterChanged or
 // pawl.ErrTokenFloor, when the client is closed (lease.ErrClosed), and when an argument is
 // invalid, such as a Value that is larger than the cluster accepts. With StopInJeopardy, lead's
 // context also ends before a loss is certain. Run returns within 100 ms of ctx's end and lead's
@@ -53,10 +57,11 @@ func Run(ctx context.Context, c *pawl.Client, name string, opts RunOptions, lead
 			return failed("run", name, ctx, r.fatal(o.err))
 		case o.led:
 			r.backoff.Reset()
+			r.answered = false
 			r.backoff.Sleep(ctx)
 		case o.err != nil:
 			r.notify(Event{Kind: Retrying, Term: r.term, Token: r.token, Err: o.err})
-			r.backoff.Sleep(ctx)
+			r.pause(ctx, o.err)
 		default: // Eligible returned false
 			backoff.Sleep(ctx, backoff.Jitter(lo))
 		}
@@ -72,6 +77,8 @@ type runner struct {
 	term    int64         // terms so far
 	token   fencing.Token // the token of the last term
 	backoff backoff.Backoff
+
+	answered bool // the last pause ended because the cluster answered, and it had answered throughout
 }
 
 func (r *runner) check(ctx context.Context) error {
@@ -94,6 +101,49 @@ func (r *runner) fatal(err error) error {
 		return err
 	}
 	return nil
+}
+
+const (
+	askEvery     = time.Second // how often a pause asks whether the cluster is back, at most
+	returnJitter = time.Second // spreads those who waited for it
+)
+
+// pause waits after err. If the cluster had not served, its return ends the wait, at most
+// returnJitter later, and the next wait is the shortest again.
+func (r *runner) pause(ctx context.Context, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.backoff.Next())
+	defer cancel()
+	if cluster.IsFinal(err) {
+		<-ctx.Done()
+		return
+	}
+	for missed := false; ; missed = true {
+		asked := time.Now()
+		if r.serves(ctx) {
+			if missed || !r.answered {
+				r.answered = !missed
+				r.backoff.Reset()
+				backoff.Sleep(ctx, rand.N(returnJitter))
+				return
+			}
+			<-ctx.Done() // it was there all the time
+			return
+		}
+		if !backoff.Sleep(ctx, backoff.Spread(askEvery)-time.Since(asked)) {
+			return
+		}
+	}
+}
+
+// serves reports whether the cluster answers a linearizable read; a refusal is an answer too.
+func (r *runner) serves(ctx context.Context) bool {
+	q, err := newReader(ctx, r.client, r.name, Options{EtcdLayout: r.opts.EtcdLayout})
+	if err != nil {
+		return false
+	}
+	_, err = q.host.Cluster.Txn(ctx, cluster.Request{Op: "ask whether the cluster serves", PerTry: askEvery, Total: askEvery},
+		&pb.TxnRequest{Success: []*pb.RequestOp{txn.Stat(q.queue.Prefix)}})
+	return err == nil || cluster.IsFinal(err)
 }
 
 func (r *runner) notify(ev Event) {

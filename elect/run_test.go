@@ -20,6 +20,7 @@ import (
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -407,6 +408,38 @@ func TestFailuresAreRetriedWithBoundedWaits(t *testing.T) {
 		}
 		assert.EqualValues(t, 1, log[12].Term)
 	})
+}
+
+// An outage may make the waits as long as they get; its end ends them.
+func TestTheClustersReturnEndsTheWait(t *testing.T) {
+	for _, o := range []struct {
+		name      string
+		fail, end func(c *etcdfake.Cluster)
+	}{
+		{"cut", (*etcdfake.Cluster).Cut, (*etcdfake.Cluster).Heal},
+		{"silent", (*etcdfake.Cluster).BlackHole, (*etcdfake.Cluster).Heal},
+		{"without a leader", func(c *etcdfake.Cluster) { c.Member(1).Isolate(); c.Member(2).Isolate() }, (*etcdfake.Cluster).Heal},
+	} {
+		for i := range lane.Of(2, 30) {
+			t.Run(fmt.Sprint(o.name, " ", i), func(t *testing.T) {
+				inBubble(t, func(w *fixture) {
+					c := w.client()
+					o.fail(w.Cluster)
+					led := make(chan time.Time, 1)
+					w.background(func(ctx context.Context) {
+						_ = elect.Run(ctx, c, "e", elect.RunOptions{}, func(context.Context, *elect.Term) error {
+							led <- time.Now()
+							return nil
+						})
+					})
+					time.Sleep(2*time.Minute + time.Duration(i)*1700*time.Millisecond)
+					back := time.Now()
+					o.end(w.Cluster)
+					assert.Less(t, (<-led).Sub(back), 6*time.Second, "reconnecting, asking, and a jitter of at most 1 s")
+				})
+			})
+		}
+	}
 }
 
 // A term that was led forgives the failures before it; of each wait, half is
