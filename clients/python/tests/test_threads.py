@@ -12,6 +12,7 @@ import ssl
 import sys
 import tempfile
 import threading
+import types
 import unittest
 from unittest import mock
 
@@ -177,6 +178,28 @@ class EachLineTest(Case):
         self.look_at_each_line(leave)
 
 
+class Mutex:
+    """A lock, for one thread alone: to wait for it is to wait for ever."""
+
+    def __init__(self):
+        self._taken = False
+
+    def acquire(self, *_):
+        if self._taken:
+            raise SystemError("it waits for what it interrupted")
+        self._taken = True
+        return True
+
+    def release(self):
+        self._taken = False
+
+    def __enter__(self):
+        return self.acquire()
+
+    def __exit__(self, *_):
+        self.release()
+
+
 class SignalTest(Case):
     """(Each line of each call) x (what a signal handler calls)."""
 
@@ -191,6 +214,9 @@ class SignalTest(Case):
 
     def test_a_handler_waits_for_nothing_that_it_interrupted(self):
         self.alone()
+        patch = mock.patch.object(pawld, "threading", types.SimpleNamespace(**{**vars(threading), "Lock": Mutex}))
+        patch.start()
+        self.addCleanup(patch.stop)
         handler = []
         old = signal.signal(signal.SIGUSR1, lambda *_: handler[0]())
         self.addCleanup(signal.signal, signal.SIGUSR1, old)
