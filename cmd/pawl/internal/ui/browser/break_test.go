@@ -37,6 +37,7 @@ func TestAHolderIsBrokenAfterAQuestion(t *testing.T) {
 	assert.ErrorIs(t, h.Err(), lock.ErrKeyDeleted)
 	b.shows("backup", "bob", 0)
 	b.ended("backup", token(h), "broken")
+	b.sees(`!document.getElementById("break").open`) // the answer to the question closes it
 	b.presses(kb.Enter)
 	b.says("#details", "lost: broken by carol@desk")
 
