@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -47,6 +48,10 @@ type Config struct {
 	// applied. The context of a request that carries several callers' transactions has the
 	// values of none of them, nor their deadlines.
 	DialOptions []grpc.DialOption
+
+	// Of tests: how a name is resolved, and an address of it connected to; nil: as package net does.
+	lookup func(ctx context.Context, host string) ([]string, error)
+	dial   func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Cluster is a connection to an etcd cluster. It is safe for concurrent use.

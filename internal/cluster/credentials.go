@@ -116,6 +116,14 @@ func (s *credentials) For(ctx context.Context, m *Member, until time.Time) (*log
 
 var errNoToken = errors.New("no auth token came in time")
 
+// any is the current login, or one without a token; it does not wait.
+func (s *credentials) any() *login {
+	if l := s.current.Load(); l != nil {
+		return l
+	}
+	return s.bare
+}
+
 // stale reports whether l is about to expire according to its own claims.
 func (s *credentials) stale(l *login) bool { return l.renewAt != 0 && s.c.now() >= l.renewAt }
 

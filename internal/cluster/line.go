@@ -21,6 +21,8 @@ type line struct {
 	done  chan struct{} // closed with conn
 	watch func(*line)   // begins to watch it; never blocks
 
+	addresses *addresses // of the member's name; nil: it has only one
+
 	asked   atomic.Bool   // something was sent since the last read
 	reads   atomic.Uint32 // how often a read changed that
 	watched atomic.Bool   // a goroutine does
@@ -31,8 +33,8 @@ type line struct {
 	ended bool
 }
 
-func newLine(ep endpoint, cfg *Config, watch func(*line)) (*line, error) {
-	l := &line{done: make(chan struct{}), watch: watch, tries: make(map[*try]struct{})}
+func newLine(ep endpoint, cfg *Config, a *addresses, watch func(*line)) (*line, error) {
+	l := &line{addresses: a, done: make(chan struct{}), watch: watch, tries: make(map[*try]struct{})}
 	conn, err := grpc.NewClient(ep.target, dialOptions(ep, cfg, l)...)
 	if err != nil {
 		return nil, err
@@ -51,6 +53,14 @@ func (l *line) close() error {
 		close(l.done)
 	}
 	return l.conn.Close()
+}
+
+// blame has other addresses preferred to that of the line.
+func (l *line) blame() {
+	l.mu.Lock()
+	raw := l.raw
+	l.mu.Unlock()
+	l.addresses.fail(raw)
 }
 
 // kill is close without a farewell, which a mute connection might block.
@@ -144,7 +154,11 @@ func (c listening) ClientHandshake(ctx context.Context, authority string, raw ne
 	c.l.raw = raw
 	c.l.mu.Unlock()
 	c.l.asked.Store(false)
-	return c.TransportCredentials.ClientHandshake(ctx, authority, &wire{raw, c.l})
+	conn, info, err := c.TransportCredentials.ClientHandshake(ctx, authority, &wire{Conn: raw, l: c.l})
+	if err != nil {
+		c.l.addresses.fail(raw)
+	}
+	return conn, info, err
 }
 
 func (c listening) Clone() tlscreds.TransportCredentials {
@@ -154,11 +168,15 @@ func (c listening) Clone() tlscreds.TransportCredentials {
 // wire is a connection of a line.
 type wire struct {
 	net.Conn
-	l *line
+	l     *line
+	heard atomic.Bool // something was read
 }
 
 func (w *wire) Read(b []byte) (int, error) {
 	n, err := w.Conn.Read(b)
+	if n > 0 && !w.heard.Load() {
+		w.heard.Store(true)
+	}
 	if n > 0 && w.l.asked.Load() {
 		w.l.reads.Add(1)
 		w.l.asked.Store(false)
@@ -178,6 +196,9 @@ func (w *wire) Write(b []byte) (int, error) {
 
 func (w *wire) Close() error {
 	w.l.asked.Store(false)
+	if !w.heard.Load() {
+		w.l.addresses.fail(w.Conn)
+	}
 	return w.Conn.Close()
 }
 

@@ -8,6 +8,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/metadata"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/backoff"
 )
@@ -31,25 +34,31 @@ type link struct {
 
 	wait func(d time.Duration, end, stop <-chan struct{}) bool // backoff.Wait
 
-	mu     sync.Mutex
-	closed bool
+	addresses *addresses // of the member's name; nil: it has only one
 
-	// Used by the goroutine that watches the line in use.
+	mu      sync.Mutex
+	closed  bool
 	spareAt time.Time     // no spare is opened before
 	swapped time.Time     // when the line was last replaced
-	tripAt  time.Time     // when the round trip was last measured
-	termAt  time.Time     // when the member was last asked for its raft term
 	gap     time.Duration // from that to the next
+
+	// Used by the goroutine that watches the line in use.
+	tripAt time.Time // when the round trip was last measured
+	termAt time.Time // when the member was last asked for its raft term
 }
 
 func newLink(c *Cluster, m *Member) (*link, error) {
-	k := &link{c: c, m: m, wait: backoff.Wait}
-	l, err := newLine(m.endpoint, &c.cfg, k.watch)
+	k := &link{c: c, m: m, wait: backoff.Wait, addresses: addressesOf(m.endpoint, &c.cfg)}
+	l, err := k.newLine()
 	if err != nil {
 		return nil, err
 	}
 	k.line.Store(l)
 	return k, nil
+}
+
+func (k *link) newLine() (*line, error) {
+	return newLine(k.m.endpoint, &k.c.cfg, k.addresses, k.watch)
 }
 
 // Invoke implements grpc.ClientConnInterface.
@@ -168,11 +177,7 @@ func (k *link) askTerm(l *line) {
 	}
 	k.termAt = now
 	k.c.spawn(func() { // ends within every
-		auth := k.c.creds.current.Load()
-		if auth == nil {
-			auth = k.c.creds.bare
-		}
-		resp, err := k.c.status(k.c.life, k.m, auth, now.Add(every))
+		resp, err := k.c.status(k.c.life, k.m, k.c.creds.any(), now.Add(every))
 		if err != nil || resp.Leader == 0 || k.c.Check(k.m, resp.Header, 0, false) != nil {
 			return
 		}
@@ -217,7 +222,7 @@ func (k *link) examine(l *line) *exam {
 // doubt acts on a line that is still silent; true: it was replaced.
 func (k *link) doubt(l *line, x *exam) bool {
 	if spare := x.ready.Load(); spare != nil {
-		k.swap(l, spare)
+		k.swap(l, spare, "it was silent, and a new one answers")
 		x.spare = nil
 		return true
 	}
@@ -225,19 +230,32 @@ func (k *link) doubt(l *line, x *exam) bool {
 		k.c.Failed(k.m, errMute)
 		l.giveUp(&errMute, everyTry)
 	}
-	if now := time.Now(); !now.Before(k.spareAt) {
-		k.spareAt = now.Add(max(minSwap, 2*k.patience())) // two for TLS, one for TCP, one for the call, and as many again
+	if k.mayOpen() {
+		l.blame()
 		k.open(x)
 	}
 	return false
 }
 
+// mayOpen reports whether a spare may be opened now, and if so that none may be for a while.
+func (k *link) mayOpen() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := time.Now()
+	if now.Before(k.spareAt) {
+		return false
+	}
+	k.spareAt = now.Add(max(minSwap, 2*k.patience())) // two for TLS, one for TCP, one for the call, and as many again
+	return true
+}
+
 // open opens a spare line, in place of one that has not answered.
 func (k *link) open(x *exam) {
 	if x.spare != nil {
+		x.spare.blame()
 		_ = x.spare.close()
 	}
-	spare, err := newLine(k.m.endpoint, &k.c.cfg, k.watch)
+	spare, err := k.newLine()
 	if err != nil {
 		return
 	}
@@ -252,22 +270,50 @@ func (k *link) open(x *exam) {
 
 // swap puts spare into the place of l, and closes l at once: its tries have an unknown outcome
 // if they were sent, and its streams are opened again.
-func (k *link) swap(l, spare *line) {
+func (k *link) swap(l, spare *line, why string) {
+	k.mu.Lock()
 	now := time.Now()
 	if now.Sub(k.swapped) > 2*maxSwap {
 		k.gap = minSwap
 	}
 	k.swapped, k.spareAt, k.gap = now, now.Add(k.gap), min(2*k.gap, maxSwap)
-	k.mu.Lock()
-	if k.closed {
+	if k.closed || !k.line.CompareAndSwap(l, spare) {
 		k.mu.Unlock()
 		_ = spare.close()
 		return
 	}
-	k.line.Store(spare)
 	k.mu.Unlock()
 	spare.watched.Store(false)
-	k.c.log.Warn("etcd connection replaced: it was silent, and a new one answers", "endpoint", k.m.Endpoint())
+	k.c.log.Warn("etcd connection replaced: "+why, "endpoint", k.m.Endpoint())
 	l.giveUp(&errMute, everyTry)
 	l.kill()
+}
+
+// move looks for another address of the member's name, because the one in use answers that it
+// cannot serve.
+func (k *link) move() {
+	if !k.addresses.several() || !k.mayOpen() {
+		return
+	}
+	l := k.line.Load()
+	l.blame()
+	spare, err := k.newLine()
+	if err != nil {
+		return
+	}
+	spare.watched.Store(true)  // nobody examines a spare
+	asks := k.c.spawn(func() { // ends within probeTotal
+		ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(k.c.life, k.c.creds.any().md), probeTotal)
+		defer cancel()
+		resp, err := pb.NewMaintenanceClient(spare.conn).Status(ctx, &pb.StatusRequest{})
+		if err != nil && !IsTokenRefusal(err) || err == nil && (resp.Leader == 0 || resp.IsLearner) {
+			spare.blame()
+			_ = spare.close()
+			return
+		}
+		k.swap(l, spare, "its member cannot serve, and that of another address can")
+	})
+	if !asks {
+		_ = spare.close()
+	}
 }

@@ -75,6 +75,9 @@ func dialOptions(ep endpoint, cfg *Config, l *line) []grpc.DialOption {
 		grpc.WithStaticStreamWindowSize(1 << 20),
 		grpc.WithStaticConnWindowSize(4 << 20),
 	}
+	if l.addresses != nil {
+		opts = append(opts, grpc.WithContextDialer(l.addresses.connect))
+	}
 	// The witness comes last, so that none of the user's interceptors is between it and the
 	// transport.
 	return append(append(opts, cfg.DialOptions...), grpc.WithChainUnaryInterceptor(witness))

@@ -86,6 +86,9 @@ func (m *Member) grade(now time.Duration, avoid []*Member) int {
 // Failed records that m did not serve, and why: for a cool-down of about 5 s, Pick prefers
 // others.
 func (c *Cluster) Failed(m *Member, err error) {
+	if passing(err) {
+		m.conn.move()
+	}
 	if m.coolUntil.Swap(int64(c.now()+backoff.Spread(coolDown))) == 0 {
 		c.log.Warn("etcd member failing", "endpoint", m.Endpoint(), "error", textOf(err))
 		c.events.Later(context.Background(), observe.MemberSwitched{From: m.Endpoint(), Err: err})

@@ -18,10 +18,7 @@ const probeTotal = 5 * time.Second
 // If the cluster demands a token even for that, probe fetches one.
 func (c *Cluster) probe(ctx context.Context, m *Member) error {
 	until := time.Now().Add(probeTotal)
-	l := c.creds.current.Load()
-	if l == nil {
-		l = c.creds.bare
-	}
+	l := c.creds.any()
 	resp, err := c.status(ctx, m, l, until)
 	if IsTokenRefusal(err) && c.creds.user != "" && c.creds.Refused(m, l.token, err) {
 		if l, err = c.creds.For(ctx, m, until); err != nil {
@@ -30,6 +27,9 @@ func (c *Cluster) probe(ctx context.Context, m *Member) error {
 		resp, err = c.status(ctx, m, l, until)
 	}
 	if err != nil {
+		if passing(err) {
+			m.conn.move()
+		}
 		return explain(m, err)
 	}
 	again := m.isForeign()
@@ -53,11 +53,16 @@ func (c *Cluster) probe(ctx context.Context, m *Member) error {
 func (c *Cluster) status(ctx context.Context, m *Member, l *login, until time.Time) (*pb.StatusResponse, error) {
 	bound, cancel := context.WithDeadline(metadata.NewOutgoingContext(ctx, l.md), until)
 	defer cancel()
-	resp, err := pb.NewMaintenanceClient(m).Status(bound, &pb.StatusRequest{})
-	if err != nil {
-		return nil, plainEnd(ctx, err)
+	for {
+		line := m.conn.line.Load()
+		resp, err := pb.NewMaintenanceClient(m).Status(bound, &pb.StatusRequest{})
+		switch {
+		case err == nil:
+			return resp, nil
+		case m.conn.line.Load() == line || EndOf(bound) != nil:
+			return nil, plainEnd(ctx, err)
+		}
 	}
-	return resp, nil
 }
 
 // foundLearner excludes the member until it is promoted.

@@ -1,0 +1,163 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// addressStagger is how long an address of a name may take to connect until the next one is tried too.
+const addressStagger = 200 * time.Millisecond
+
+// addresses dials a member by name. The name may have several addresses, any of which may not
+// serve: a balancer's, or those of the members behind a headless service. Each is tried, those
+// last that failed last.
+type addresses struct {
+	host, port string
+	lookup     func(ctx context.Context, host string) ([]string, error)
+	dial       func(ctx context.Context, network, address string) (net.Conn, error)
+
+	mu     sync.Mutex
+	count  int                  // at the last lookup
+	failed map[string]time.Time // when each last did
+}
+
+// addressesOf returns nil where the address is known: an IP literal, or a socket.
+func addressesOf(ep endpoint, cfg *Config) *addresses {
+	if strings.HasPrefix(ep.target, "unix:") {
+		return nil
+	}
+	host, port, err := net.SplitHostPort(ep.name)
+	if err != nil {
+		return nil
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return nil
+	}
+	a := &addresses{host: host, port: port, lookup: cfg.lookup, dial: cfg.dial, failed: make(map[string]time.Time)}
+	if a.lookup == nil {
+		a.lookup = net.DefaultResolver.LookupHost
+	}
+	if a.dial == nil {
+		a.dial = new(net.Dialer).DialContext
+	}
+	return a
+}
+
+// fail records that an address does not serve.
+func (a *addresses) fail(conn net.Conn) {
+	if a != nil && conn != nil {
+		a.failedAt(conn.RemoteAddr().String())
+	}
+}
+
+func (a *addresses) failedAt(address string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.failed[address] = time.Now()
+}
+
+// several reports whether there is more than one address.
+func (a *addresses) several() bool {
+	if a == nil {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.count > 1
+}
+
+// resolve returns the name's addresses in the order in which they are tried.
+func (a *addresses) resolve(ctx context.Context) ([]string, error) {
+	hosts, err := a.lookup(ctx, a.host)
+	if err != nil {
+		return nil, err
+	}
+	if len(hosts) == 0 {
+		return nil, fmt.Errorf("%s has no address", a.host)
+	}
+	all := make([]string, len(hosts))
+	for i, h := range hosts {
+		all[i] = net.JoinHostPort(h, a.port)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.count = len(all)
+	for address := range a.failed {
+		if !slices.Contains(all, address) {
+			delete(a.failed, address)
+		}
+	}
+	slices.SortStableFunc(all, func(x, y string) int { return a.failed[x].Compare(a.failed[y]) })
+	return all, nil
+}
+
+type dialed struct {
+	address string
+	conn    net.Conn
+	err     error
+}
+
+// connect is the dialer of the member's connections. It returns the first connection that is made.
+func (a *addresses) connect(ctx context.Context, _ string) (net.Conn, error) {
+	all, err := a.resolve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the others
+	results := make(chan dialed)
+	began := make(map[string]time.Time) // under way
+	begin := func() {
+		address := all[0]
+		all, began[address] = all[1:], time.Now()
+		go func() { // ends with ctx
+			conn, err := a.dial(ctx, "tcp", address)
+			select {
+			case results <- dialed{address, conn, err}:
+			case <-ctx.Done():
+				if conn != nil {
+					_ = conn.Close()
+				}
+			}
+		}()
+	}
+	begin()
+	next := time.NewTicker(addressStagger)
+	defer next.Stop()
+	for {
+		select {
+		case <-next.C:
+			if len(all) > 0 {
+				begin()
+			}
+		case got := <-results:
+			delete(began, got.address)
+			if got.err == nil {
+				for address, t := range began {
+					if time.Since(t) >= addressStagger {
+						a.failedAt(address)
+					}
+				}
+				return got.conn, nil
+			}
+			a.failedAt(got.address)
+			switch {
+			case len(all) > 0:
+				begin()
+			case len(began) == 0:
+				return nil, got.err
+			}
+		case <-ctx.Done():
+			for address := range began {
+				a.failedAt(address)
+			}
+			return nil, ctx.Err()
+		}
+	}
+}
