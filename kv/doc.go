@@ -23,19 +23,15 @@
 //  2. A guard whose lock this process already knows to be lost is refused before anything is sent.
 //  3. An error matches ErrUnknown if the transaction may have been applied, or may still be. With
 //     any other error it was not applied and never will be.
-//  4. Txn never sends a transaction that writes a second time after an unknown outcome. WriteAll
-//     does (9).
+//  4. Txn never sends a transaction that writes a second time after an unknown outcome.
 //  5. What is wrong with the arguments is reported before anything is sent.
 //  6. Every transaction is linearizable; it sees all that was acknowledged before.
 //  7. A Put made with OnSession leaves its key on the session's lease: etcd deletes it when the session ends.
 //  8. Get and List are linearizable. What List returns was so at one revision.
-//  9. WriteAll writes more keys than one transaction holds, each part under the guards; a part whose
-//     answer was lost is sent again, and no copy of it overwrites what was written later. What was
-//     deleted later it may put again: see WriteAll.
 //
 // # What it does not do
 //
-// It does not put Config.Namespace before keys: they are the caller's. It keeps no cache, and Txn
+// It does not put Config.Namespace before keys: they are the caller's. It keeps no cache. It
 // does not resolve an unknown outcome: the caller, who knows what was written, reads it back. It makes
 // no leases, and no watches: those are pawl.Client's NewSession and Watch.
 //

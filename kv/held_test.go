@@ -90,19 +90,3 @@ func TestAConditionOfOnesOwnThatFailsIsDistinguishedFromALostLock(t *testing.T) 
 		assert.Equal(t, "a", string(res.Gets[0].Value))
 	})
 }
-
-func TestManyKeysAreWrittenUnderALockUntilItIsLost(t *testing.T) {
-	onHeldAndTerm(t, func(t *testing.T, cluster *pawltest.Cluster, client *pawl.Client, h holding) {
-		var writes []kv.Op
-		for _, key := range []string{"a", "b", "c"} {
-			writes = append(writes, kv.Put(key, []byte("1")))
-		}
-		n, err := client.KV().WriteAll(t.Context(), []kv.Guard{h.Guard()}, writes)
-		require.NoError(t, err)
-		assert.Equal(t, 3, n)
-		cluster.Delete(h.Key())
-		n, err = client.KV().WriteAll(t.Context(), []kv.Guard{h.Guard()}, writes)
-		assert.ErrorIs(t, err, kv.ErrFenced)
-		assert.Zero(t, n)
-	})
-}

@@ -18,7 +18,6 @@ type Op struct {
 	lease Lease // of a Put that OnSession made; nil: none
 	bad   error // why it is invalid
 	limit int64 // of a GetPrefix
-	bare  bool  // of a Get: without the value
 }
 
 // Put writes value to key, without a lease: see OnSession. value is copied.
@@ -119,7 +118,7 @@ func (op Op) request() *pb.RequestOp {
 	case opPrefix:
 		return readPrefix(op.key, op.key, op.limit, 0)
 	}
-	return read(op.key, op.bare)
+	return read(op.key, false)
 }
 
 func (op Op) leaseID() int64 {

@@ -153,10 +153,6 @@ func TestReadsRefuseWhatCannotBeMeant(t *testing.T) {
 			_, err := c.Txn(t.Context(), Txn{Then: []Op{GetPrefix("k", -1)}})
 			return err
 		},
-		"written": func() error {
-			_, err := c.WriteAll(t.Context(), []Guard{{"l", 1, nil}}, []Op{GetPrefix("k", 0)})
-			return err
-		},
 	} {
 		assert.Error(t, call(), name)
 	}
@@ -191,8 +187,6 @@ func TestAPutOnASessionThatHasEndedIsRefusedUnsent(t *testing.T) {
 	_, err := c.Txn(t.Context(), Txn{Then: []Op{on}})
 	assert.ErrorIs(t, err, ended)
 	_, err = c.Txn(t.Context(), Txn{If: []Cond{Absent("k")}, Else: []Op{on}})
-	assert.ErrorIs(t, err, ended)
-	_, err = c.WriteAll(t.Context(), []Guard{{"l", 1, nil}}, []Op{on})
 	assert.ErrorIs(t, err, ended)
 	for name, op := range map[string]Op{
 		"of a delete":     OnSession(Delete("k"), &lease{id: 7}),

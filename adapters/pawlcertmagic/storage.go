@@ -77,14 +77,10 @@ func (s *Storage) Delete(ctx context.Context, key string) error {
 
 // write applies writes in as many transactions as necessary.
 func (s *Storage) write(ctx context.Context, guards []kv.Guard, writes []kv.Op) error {
-	if len(guards) > 0 {
-		_, err := s.kv.WriteAll(ctx, guards, writes)
-		return err
-	}
-	const atOnce = 64 // of the 128 that etcd accepts
+	const atOnce = 64 // of the 128 operations, guards included, that etcd accepts
 	for len(writes) > 0 {
 		part := writes[:min(atOnce, len(writes))]
-		if _, err := s.kv.Txn(ctx, kv.Txn{Then: part}); err != nil {
+		if _, err := s.kv.Txn(ctx, kv.Txn{Guards: guards, Then: part}); err != nil {
 			return err
 		}
 		writes = writes[len(part):]
