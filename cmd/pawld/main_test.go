@@ -28,7 +28,7 @@ import (
 // them.
 func TestMain(m *testing.M) {
 	if os.Getenv(driveEnv) != "" {
-		drive(os.Args[1])
+		drive(os.Args[1], os.Args[2])
 		return
 	}
 	if os.Getenv("PAWLD_TEST_RUN") != "" {

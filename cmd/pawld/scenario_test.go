@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -49,17 +50,19 @@ const script = "../../clients/scenario.jsonl"
 // Each client, in its own language, does what the scenario says.
 func TestEveryClientPlaysTheScenario(t *testing.T) {
 	t.Parallel()
-	for name, begin := range map[string]func(t *testing.T, socket string) driver{
-		"Python": func(t *testing.T, socket string) driver {
-			return newProgram(t, "python3", "../../clients/python/tests/driver.py", socket)
+	for name, begin := range map[string]func(t *testing.T, socket string, ttl time.Duration) driver{
+		"Python": func(t *testing.T, socket string, ttl time.Duration) driver {
+			return newProgram(t, "python3", "../../clients/python/tests/driver.py", socket, fmt.Sprint(ttl.Seconds()))
 		},
-		"Node": func(t *testing.T, socket string) driver {
-			return newProgram(t, "node", "../../clients/node/test/driver.js", socket)
+		"Node": func(t *testing.T, socket string, ttl time.Duration) driver {
+			return newProgram(t, "node", "../../clients/node/test/driver.js", socket, fmt.Sprint(ttl.Seconds()))
 		},
-		"Go over gRPC": func(t *testing.T, socket string) driver {
-			return newProgram(t, "env", driveEnv+"=1", os.Args[0], socket)
+		"Go over gRPC": func(t *testing.T, socket string, ttl time.Duration) driver {
+			return newProgram(t, "env", driveEnv+"=1", os.Args[0], socket, fmt.Sprint(ttl.Seconds()))
 		},
-		"curl": func(t *testing.T, socket string) driver { return newThin(persistent(curlCall(t, socket))) },
+		"curl": func(t *testing.T, socket string, ttl time.Duration) driver {
+			return newThin(persistent(curlCall(t, socket))).of(ttl)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -68,14 +71,15 @@ func TestEveryClientPlaysTheScenario(t *testing.T) {
 	}
 }
 
-// play plays the scenario.
-func play(t *testing.T, begin func(t *testing.T, socket string) driver) {
+// play plays the scenario. A client whose locks are to stay has a TTL that no pause of the machine reaches.
+func play(t *testing.T, begin func(t *testing.T, socket string, ttl time.Duration) driver) {
 	etcd := ofShared(t)
 	state := filepath.Join(t.TempDir(), "state")
-	p := start(t, etcd, "", "--state-dir", state)
+	args := []string{"--state-dir", state, "--max-ttl", "60s"}
+	p := start(t, etcd, "", args...)
 	clients := map[string]driver{}
-	for _, name := range []string{"a", "b", "c"} {
-		clients[name] = begin(t, p.socket)
+	for name, ttl := range map[string]time.Duration{"a": time.Minute, "b": time.Minute, "c": time.Minute, "d": ttl} {
+		clients[name] = begin(t, p.socket, ttl)
 		defer clients[name].close()
 	}
 	text, err := os.ReadFile(script)
@@ -89,8 +93,6 @@ func play(t *testing.T, begin func(t *testing.T, socket string) driver) {
 		lock, _ := c["lock"].(string)
 		switch c["op"] {
 		case nil: // says something
-		case "sleep":
-			time.Sleep(time.Duration(c["ms"].(float64)) * time.Millisecond)
 		case "stop":
 			clients[client].stop()
 		case "continue":
@@ -99,7 +101,7 @@ func play(t *testing.T, begin func(t *testing.T, socket string) driver) {
 			deleteKey(t, etcd, heldKeys[client+lock])
 		case "restart":
 			p.stop(syscall.SIGTERM)
-			p = start(t, etcd, p.socket, "--state-dir", state)
+			p = start(t, etcd, p.socket, args...)
 		case "kill":
 			p.stop(syscall.SIGKILL)
 		case "until":
@@ -108,9 +110,16 @@ func play(t *testing.T, begin func(t *testing.T, socket string) driver) {
 				return err == nil && got["held"] == false
 			}, at)
 		default:
+			if c["op"] == "acquire" && c["timeoutMs"] == nil {
+				c["timeoutMs"] = float64(lane.Hang.Milliseconds())
+			}
 			got, err := clients[client].play(c)
+			for err == nil && c["again"] == true && got["state"] == "LOST" { // before it was heard of
+				got, err = clients[client].play(c)
+			}
 			require.NoError(t, err, at)
-			for field, want := range c["expect"].(object) {
+			expect, _ := c["expect"].(object)
+			for field, want := range expect {
 				require.Equal(t, want, got[field], "%s: %v", at, got)
 			}
 			if name, _ := c["name"].(string); got["state"] == "HELD" {
@@ -127,8 +136,12 @@ func play(t *testing.T, begin func(t *testing.T, socket string) driver) {
 const driveEnv = "PAWLD_TEST_DRIVE"
 
 // drive plays what comes on stdin.
-func drive(socket string) {
-	c := newThin(persistent(grpcCall(socket)))
+func drive(socket, seconds string) {
+	ttl, err := strconv.ParseFloat(seconds, 64)
+	if err != nil {
+		panic(err)
+	}
+	c := newThin(persistent(grpcCall(socket))).of(time.Duration(ttl * float64(time.Second)))
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		var cmd object
 		if err := json.Unmarshal(in.Bytes(), &cmd); err != nil {
@@ -281,6 +294,7 @@ func over[Q, A any, PQ interface {
 type thin struct {
 	call    caller
 	session string
+	ttl     time.Duration
 	ended   chan struct{}
 
 	mu    sync.Mutex
@@ -303,8 +317,14 @@ type thinLock struct {
 }
 
 func newThin(call caller) *thin {
-	c := &thin{call: call, session: newID(), ended: make(chan struct{}), locks: map[string]*thinLock{}, asked: map[string]bool{}}
+	c := &thin{call: call, session: newID(), ttl: ttl, ended: make(chan struct{}), locks: map[string]*thinLock{}, asked: map[string]bool{}}
 	go c.renew() // ends with close
+	return c
+}
+
+// of gives it a TTL, before its first call.
+func (c *thin) of(ttl time.Duration) *thin {
+	c.ttl = ttl
 	return c
 }
 
@@ -385,8 +405,18 @@ func (c *thin) play(cmd object) (object, error) {
 		l.over = l.over || !clock.Now().Before(l.until)
 		return object{"held": !l.over}, nil
 	case "forget":
-		_, err := c.call("Acquire", object{"session": c.session, "requestId": newID(), "names": []any{cmd["name"]}, "mode": "EXCLUSIVE", "ttlMs": 3000, "waitMs": 5000})
+		_, err := c.call("Acquire", object{"session": c.session, "requestId": newID(), "names": []any{cmd["name"]}, "mode": "EXCLUSIVE", "ttlMs": c.ttl.Milliseconds(), "waitMs": 5000})
 		return object{}, err
+	case "renewed":
+		until := func() clock.Instant {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return l.until
+		}
+		for before := until(); !before.Before(until()); {
+			<-time.After(20 * time.Millisecond)
+		}
+		return object{}, nil
 	}
 	c.mu.Lock()
 	l.over = true // before it is sent
@@ -402,7 +432,7 @@ func (c *thin) play(cmd object) (object, error) {
 
 func (c *thin) acquire(name string, cmd object) (object, error) {
 	l := &thinLock{id: newID()}
-	body := object{"session": c.session, "requestId": l.id, "names": []any{cmd["name"]}, "mode": "EXCLUSIVE", "ttlMs": 3000}
+	body := object{"session": c.session, "requestId": l.id, "names": []any{cmd["name"]}, "mode": "EXCLUSIVE", "ttlMs": c.ttl.Milliseconds()}
 	if cmd["shared"] == true {
 		body["mode"] = "SHARED"
 	}

@@ -6,7 +6,7 @@ const { randomBytes } = require('crypto');
 const { createInterface } = require('readline');
 const { Session, LockLost, PawldError } = require('..');
 
-const session = new Session({ socket: process.argv[2], ttl: 3000, owner: 'node' });
+const session = new Session({ socket: process.argv[2], ttl: Number(process.argv[3]) * 1000, owner: 'node' });
 const locks = new Map();
 
 async function play(c) {
@@ -24,6 +24,7 @@ async function play(c) {
           : await session.acquire(c.name, { timeout: c.timeoutMs, shared: c.shared, maxHold: c.maxHoldMs });
       } catch (e) {
         if (e.name === 'TimeoutError') return { state: 'TIMEOUT' };
+        if (e instanceof LockLost) return { state: 'LOST' };
         throw e;
       }
       if (lock === null) return { state: 'BUSY' };
@@ -32,6 +33,12 @@ async function play(c) {
     }
     case 'check':
       return { held: held.held() };
+    case 'renewed': {
+      const until = () => performance.now() + held._left();
+      const before = until();
+      while (until() < before + 1) await (await session.acquire(randomBytes(8).toString('hex'))).release(); // answers a Renew that is parked
+      return {};
+    }
     case 'release':
       try {
         await held.release();
@@ -42,7 +49,7 @@ async function play(c) {
       return { released: true };
     case 'forget': {
       const body = { session: session._id, requestId: randomBytes(16).toString('hex'), names: [c.name], mode: 'EXCLUSIVE' };
-      await session._call('Acquire', { ...body, ttlMs: 3000, waitMs: 5000, owner: 'node' }, 10000);
+      await session._call('Acquire', { ...body, ttlMs: session._ttl, waitMs: 5000, owner: 'node' }, 10000);
       return {};
     }
     default:

@@ -9,7 +9,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), ".."))
 
 import pawld  # noqa: E402
 
-session = pawld.Session(sys.argv[1], ttl=3, owner="python")
+session = pawld.Session(sys.argv[1], ttl=float(sys.argv[2]), owner="python")
 locks = {}
 
 
@@ -31,12 +31,19 @@ def play(c):
                 lock = session.acquire(c["name"], timeout=c["timeoutMs"] / 1000, shared=c.get("shared", False), max_hold=c.get("maxHoldMs", 0) / 1000)
         except TimeoutError:
             return {"state": "TIMEOUT"}
+        except pawld.LockLost:
+            return {"state": "LOST"}
         if lock is None:
             return {"state": "BUSY"}
         locks[c["lock"]] = lock
         return {"state": "HELD", "token": lock.token, "key": lock.keys[0], "slot": lock.slot}
     if c["op"] == "check":
         return {"held": lock.held()}
+    if c["op"] == "renewed":
+        before = lock._belief
+        while lock._belief == before:
+            session.acquire(secrets.token_hex(8)).release()  # answers a Renew that is parked
+        return {}
     if c["op"] == "release":
         try:
             lock.release()
@@ -46,7 +53,7 @@ def play(c):
     if c["op"] == "forget":
         session._call("Acquire", {
             "session": session._id, "requestId": secrets.token_hex(16), "names": [c["name"]],
-            "mode": "EXCLUSIVE", "ttlMs": 3000, "waitMs": 5000, "owner": "python",
+            "mode": "EXCLUSIVE", "ttlMs": int(session._ttl * 1000), "waitMs": 5000, "owner": "python",
         }, 10)
         return {}
     raise ValueError(c["op"])
