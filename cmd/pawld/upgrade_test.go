@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -20,9 +21,28 @@ func TestNothingThatIsOpenHoldsAnUpgradeUp(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]func(t *testing.T, p *pawld) (end func()){
 		"a parked Leader": func(t *testing.T, p *pawld) (end func()) {
+			c := dialed(t, "unix", p.socket, nil)
+			body := `{"name":"nobody","afterRevision":"1","waitMs":30000}`
+			_, err := fmt.Fprintf(c, "POST /pawl.v1.Locks/Leader HTTP/1.1\r\nHost: pawl\r\nContent-Type: application/json\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body))
+			require.NoError(t, err)
+			answers := bufio.NewReader(c)
+			line, err := answers.ReadString('\n')
+			require.NoError(t, err)
+			require.Contains(t, line, "100 Continue") // its headers have arrived
+			_, err = answers.ReadString('\n')
+			require.NoError(t, err)
+			_, err = c.Write([]byte(body))
+			require.NoError(t, err)
 			answer := make(chan string, 1)
 			go func() {
-				_, out, err := post(p.http, api+"Leader", `{"name":"nobody","afterRevision":"1","waitMs":30000}`)
+				resp, err := http.ReadResponse(answers, nil)
+				if err != nil {
+					answer <- err.Error()
+					return
+				}
+				defer resp.Body.Close()
+				var out object
+				err = json.NewDecoder(resp.Body).Decode(&out)
 				answer <- fmt.Sprint(out, err)
 			}()
 			// It is parked; if not yet, it is refused.
