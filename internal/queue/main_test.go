@@ -199,7 +199,9 @@ func (w *fixture) acquiring(ctx context.Context, s *session.Session, r Request) 
 
 func (w *fixture) waiting(s *session.Session) *acquireCall {
 	a := w.acquiring(w.Context(), s, Request{})
-	require.False(w, isClosed(a.done), "it does not wait: %v %v", a.c, a.err)
+	if isClosed(a.done) { // before that, the call writes what it returns
+		require.FailNow(w, "it does not wait", "%v %v", a.c, a.err)
+	}
 	return a
 }
 
