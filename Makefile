@@ -1,6 +1,6 @@
 # "make check" is what to run before a change is offered; .ci/run is what runs for each change.
 
-.PHONY: help quick check test race fuzz bench proof soak soak-full restarts trial compat outside mutants compare performance scale screenshots tidy proto release-test release api man demo ci
+.PHONY: help quick check test race fuzz bench proof soak soak-full restarts trial compat outside mutants hops compare performance scale screenshots tidy proto release-test release api man demo ci
 
 SHORT = 5s # of each fuzz target
 LONG = 2m
@@ -76,6 +76,9 @@ outside: ## the quick lane, all tests of the root at its lowest versions, and of
 
 mutants: ## plants faults in the code, and shows which test notices each
 	go run ./test/proof/mutants -o docs/results/reliability.md
+
+hops: ## counts the functions and files that each part of a lock's life enters
+	@go run ./test/proof/hops
 
 compare: ## pawl and etcd's own client in the same faults; writes docs/results/comparison.md
 	go run ./test/peers/compare -o docs/results/comparison.md

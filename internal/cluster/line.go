@@ -26,6 +26,7 @@ type line struct {
 	asked   atomic.Bool   // something was sent since the last read
 	reads   atomic.Uint32 // how often a read changed that
 	watched atomic.Bool   // a goroutine does
+	silent  atomic.Bool   // it is examined
 
 	mu    sync.Mutex
 	raw   net.Conn
@@ -125,6 +126,9 @@ func (l *line) hasSince(t time.Time) bool {
 var (
 	// errMute is the error of a try whose connection was silent while another answered.
 	errMute = status.Error(codes.Unavailable, "the connection is silent, while another answers")
+	// errReplaced is the error of a try whose connection was silent while a new one to the same
+	// member answered.
+	errReplaced = status.Error(codes.Unavailable, "the connection was silent, and has been replaced")
 	// errElected is the error of a try that was sent before the present leader was elected: its
 	// predecessor may have lost it.
 	errElected = status.Error(codes.Unavailable, "another leader was elected meanwhile, so it may be lost")

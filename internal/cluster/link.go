@@ -79,14 +79,15 @@ func (k *link) NewStream(ctx context.Context, desc *grpc.StreamDesc, method stri
 // GetState is the state of the line in use.
 func (k *link) GetState() connectivity.State { return k.line.Load().conn.GetState() }
 
-// ready reports whether the line in use is connected. One that is not is told to connect.
+// ready reports whether the line in use is connected, and is not examined for its silence. One
+// that is not connected is told to connect.
 func (k *link) ready() bool {
-	conn := k.line.Load().conn
-	switch conn.GetState() {
+	l := k.line.Load()
+	switch l.conn.GetState() {
 	case connectivity.Ready:
-		return true
+		return !l.silent.Load()
 	case connectivity.Idle:
-		conn.Connect()
+		l.conn.Connect()
 	}
 	return false
 }
@@ -145,6 +146,7 @@ func (k *link) listen(l *line) {
 		if n == reads && asked {
 			silent++
 			if silent == steps {
+				l.silent.Store(true)
 				x = k.examine(l)
 			}
 			if silent >= 2*steps && k.doubt(l, x) {
@@ -154,6 +156,7 @@ func (k *link) listen(l *line) {
 		}
 		reads, silent = n, 0
 		if x != nil {
+			l.silent.Store(false)
 			x.end()
 			x = nil
 		}
@@ -285,7 +288,7 @@ func (k *link) swap(l, spare *line, why string) {
 	k.mu.Unlock()
 	spare.watched.Store(false)
 	k.c.log.Warn("etcd connection replaced: "+why, "endpoint", k.m.Endpoint())
-	l.giveUp(&errMute, everyTry)
+	l.giveUp(&errReplaced, everyTry)
 	l.kill()
 }
 

@@ -50,6 +50,41 @@ func TestARequestOnAMuteConnectionIsRepeatedElsewhereWithinHalfASecond(t *testin
 	})
 }
 
+// Where all connections have turned mute at once, the next try goes to the first that was replaced,
+// and not to one that is being examined.
+func TestASilentMemberIsPickedLast(t *testing.T) {
+	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
+		fake.Member(1).Swallow()
+		mute := member(t, c, fake.Member(1).Endpoint())
+		picked := func() (times int) {
+			for range 6 {
+				if c.Pick() == mute {
+					times++
+				}
+			}
+			return times
+		}
+		c.spawn(func() { _, _ = c.Txn(c.life, Request{Op: "txn", On: mute}, writing()) })
+		time.Sleep(patience - time.Millisecond)
+		assert.NotZero(t, picked(), "it was not silent for long")
+		time.Sleep(patience / 2) // less than it takes to give up its tries, which makes it one that failed
+		assert.Zero(t, picked())
+	})
+}
+
+func TestAMemberWhoseConnectionWasReplacedHasNotFailed(t *testing.T) {
+	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
+		for _, m := range fake.Members() {
+			m.Swallow() // so that no other member answers first
+		}
+		first := c.list()[0]
+		_, err := c.Txn(t.Context(), Request{Op: "txn", On: first}, writing())
+		require.ErrorIs(t, err, ErrUnknown)
+		assert.Zero(t, first.coolUntil.Load())
+		assert.Same(t, first, c.Pick(), "the others are still silent")
+	})
+}
+
 func TestAWriteOnAMuteConnectionThatMayHaveArrivedIsUnknown(t *testing.T) {
 	linked(t, 1, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, _ *atomic.Int64) {
 		fake.Member(0).Swallow()

@@ -33,7 +33,7 @@ func (m *Member) usable() bool { return !m.learner.Load() && !m.isForeign() }
 
 // The grades of Pick, from the lowest. Each is worse than all lower ones together.
 const (
-	unready  = 1 << iota // it has no connection: if frozen, it takes one and says nothing
+	unready  = 1 << iota // it has no connection (if frozen, it takes one and says nothing), or a silent one
 	cooling              // failed lately
 	avoided              // the caller wants another
 	learning             // a learner serves no linearizable request
@@ -42,7 +42,7 @@ const (
 
 // Pick returns the member to try next: the first of the best, round robin, so that successive
 // calls spread over all members. The best are usable, not in avoid, have not failed within
-// the cool-down, and are connected; if there are none, those that are not connected; if there are
+// the cool-down, and are connected and not silent; if there are none, any of these; if there are
 // none, those not in avoid; if there are none, any usable member. One that is not connected is
 // told to connect, so that a later call finds it ready. It is never nil.
 func (c *Cluster) Pick(avoid ...*Member) *Member {

@@ -236,7 +236,7 @@ func (s *sender) blame(err error) {
 		s.c.foundLearner(s.member)
 	case errors.Is(err, errForeign), errors.Is(err, ErrChanged): // Check has handled it
 	case errors.Is(err, errCopies): // the member has answered
-	case errors.Is(err, errElected): // nor is it the member's fault
+	case errors.Is(err, errElected), errors.Is(err, errReplaced): // nor is it the member's fault
 	default:
 		s.c.Failed(s.member, err)
 	}
