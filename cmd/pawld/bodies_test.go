@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -109,6 +111,36 @@ func TestEveryBodyHasOneDeadline(t *testing.T) {
 				assert.LessOrEqual(t, time.Since(begin), handlers.ReadWait+time.Second) // and how long net/http lingers
 				first, _, _ := strings.Cut(got, "\r\n")
 				assert.Contains(t, first, c.status)
+			})
+		})
+		if c.pause > 0 { // HTTP/2 has it from the end of the header on
+			continue
+		}
+		t.Run(name+" over HTTP/2", func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				dial, limit := served(t, c.rules, 2)
+				if c.full {
+					require.NoError(t, limit.Take("x"))
+					require.NoError(t, limit.Take("y"))
+				}
+				transport := &http.Transport{Protocols: new(http.Protocols), DialContext: func(context.Context, string, string) (net.Conn, error) { return dial(), nil }}
+				transport.Protocols.SetUnencryptedHTTP2(true)
+				defer transport.CloseIdleConnections()
+				body, rest := io.Pipe()
+				defer rest.Close()
+				ctx, end := context.WithTimeout(t.Context(), time.Minute) // it would never end
+				defer end()
+				begin := time.Now()
+				r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://x"+c.path, io.MultiReader(strings.NewReader("{"), body))
+				require.NoError(t, err)
+				r.Header.Set("Authorization", "Bearer "+c.token)
+				r.Header.Set("Content-Type", "application/json")
+				resp, err := transport.RoundTrip(r)
+				require.NoError(t, err)
+				defer resp.Body.Close()
+				_, _ = io.Copy(io.Discard, resp.Body)
+				assert.LessOrEqual(t, time.Since(begin), handlers.ReadWait)
+				assert.Contains(t, resp.Status, c.status)
 			})
 		})
 	}
