@@ -66,7 +66,7 @@ class World {
   /** until waits for a request after which done gives true. */
   until(done) {
     return new Promise((resolve, reject) => {
-      const late = setTimeout(() => reject(new Error('no such request came')), 10000);
+      const late = setTimeout(() => reject(new Error('no such request came')), 180000);
       this.awaited.push(() => {
         if (!done()) return;
         clearTimeout(late);
