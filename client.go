@@ -57,7 +57,11 @@ func Dial(ctx context.Context, cfg Config) (*Client, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("pawl: dial: %w", err)
 	}
-	conn, err := cluster.Dial(ctx, cfg.connection())
+	to, err := cfg.connection()
+	if err != nil {
+		return nil, fmt.Errorf("pawl: %w", err)
+	}
+	conn, err := cluster.Dial(ctx, to)
 	if err != nil {
 		return nil, fmt.Errorf("pawl: dial: %w", err)
 	}

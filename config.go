@@ -2,6 +2,7 @@ package pawl
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/tlsfiles"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/observe"
 )
@@ -25,6 +27,8 @@ type Config struct {
 	// plain text otherwise. If TLS is used, nothing is sent without it: "http" endpoints are refused, and
 	// those that SyncEvery finds are not used.
 	TLS *tls.Config
+	// TLSFiles, in place of TLS, are PEM files that are read anew at each handshake.
+	TLSFiles TLSFiles
 	// Username and Password log in to a cluster with authentication on. The
 	// user's role needs readwrite on keys from <Namespace>//pawl/ and on the
 	// prefix of each lock's and election's name, or on the whole Namespace.
@@ -65,6 +69,15 @@ type Config struct {
 	DialOptions []grpc.DialOption
 }
 
+// TLSFiles are the names of PEM files, of which each may be "". A handshake uses what they hold
+// then, so they can be rotated while the client runs. Files that cannot be used are an error of Dial;
+// later, what they held before is used on, and Config.Logger is told once.
+type TLSFiles struct {
+	CA   string // authorities that the members' certificates are verified with; "": the system's
+	Cert string // the client's certificate, with its chain; Cert and Key belong together
+	Key  string
+}
+
 // maxNamespace bounds Config.Namespace.
 const maxNamespace = 1024
 
@@ -85,9 +98,21 @@ func (cfg Config) check() error {
 	return nil
 }
 
-func (cfg Config) connection() cluster.Config {
-	return cluster.Config{
+func (cfg Config) connection() (cluster.Config, error) {
+	c := cluster.Config{
 		Endpoints: cfg.Endpoints, TLS: cfg.TLS, Username: cfg.Username, Password: cfg.Password,
 		Lazy: cfg.Lazy, SyncEvery: cfg.SyncEvery, Logger: cfg.Logger, Observer: cfg.Observer, DialOptions: cfg.DialOptions,
 	}
+	if cfg.TLSFiles == (TLSFiles{}) {
+		return c, nil
+	}
+	if cfg.TLS != nil {
+		return c, errors.New("Config.TLS and Config.TLSFiles are both set")
+	}
+	files, err := tlsfiles.Open(tlsfiles.Names(cfg.TLSFiles), tlsfiles.Labels{CA: "Config.TLSFiles.CA", Pair: "Config.TLSFiles.Cert and Key"}, cfg.Logger)
+	if err != nil {
+		return c, err
+	}
+	c.Handshake = files.Client
+	return c, nil
 }

@@ -2,9 +2,9 @@ package main
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/user"
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/peer"
+	"github.com/pawl-locks/pawl/internal/tlsfiles"
 )
 
 // A listener is an address for clients, and how it identifies them.
@@ -35,7 +36,7 @@ func limited(all []listener, most int, refused func(at net.Addr, err error)) {
 }
 
 // listeners opens all that the options name.
-func (o options) listeners() (all []listener, err error) {
+func (o options) listeners(log *slog.Logger) (all []listener, err error) {
 	defer func() {
 		if err != nil {
 			for _, l := range all {
@@ -61,7 +62,7 @@ func (o options) listeners() (all []listener, err error) {
 		all = append(all, listener{Listener: l, peers: &peer.Listener{Kind: peer.Unix}})
 	}
 	if o.listen != "" {
-		l, err := o.listenTCP()
+		l, err := o.listenTCP(log)
 		if err != nil {
 			return all, err
 		}
@@ -160,7 +161,7 @@ func giveTo(path, group string) error {
 }
 
 // listenTCP opens --listen.
-func (o options) listenTCP() (listener, error) {
+func (o options) listenTCP(log *slog.Logger) (listener, error) {
 	out := listener{peers: &peer.Listener{Kind: peer.Token, Hosts: onLoopback}}
 	if o.tokenFile != "" {
 		hash, err := peer.ReadToken(o.tokenFile)
@@ -169,13 +170,14 @@ func (o options) listenTCP() (listener, error) {
 		}
 		out.peers.Token = hash
 	} else {
-		config, leaf, err := o.mutualTLS()
+		names := tlsfiles.Names{CA: o.clientCA, Cert: o.serverCert, Key: o.serverKey}
+		files, err := tlsfiles.Open(names, tlsfiles.Labels{CA: "--client-ca", Pair: "--listen-cert and --listen-key"}, log)
 		if err != nil {
 			return listener{}, err
 		}
-		out.tls = config
+		out.tls = files.Server()
 		out.peers = &peer.Listener{Kind: peer.TLS, Hosts: func(host string) bool {
-			return leaf.VerifyHostname(hostOf(host)) == nil
+			return files.Leaf().VerifyHostname(hostOf(host)) == nil
 		}}
 	}
 	l, err := net.Listen("tcp", o.listen)
@@ -184,33 +186,6 @@ func (o options) listenTCP() (listener, error) {
 	}
 	out.Listener = l
 	return out, nil
-}
-
-// mutualTLS is the configuration of --listen, and its certificate.
-func (o options) mutualTLS() (*tls.Config, *x509.Certificate, error) {
-	pair, err := tls.LoadX509KeyPair(o.serverCert, o.serverKey)
-	if err != nil {
-		return nil, nil, fmt.Errorf("--listen-cert, --listen-key: %w", err)
-	}
-	leaf, err := x509.ParseCertificate(pair.Certificate[0])
-	if err != nil {
-		return nil, nil, fmt.Errorf("--listen-cert: %w", err)
-	}
-	pem, err := os.ReadFile(o.clientCA)
-	if err != nil {
-		return nil, nil, fmt.Errorf("--client-ca: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, nil, fmt.Errorf("--client-ca: %s holds no certificate", o.clientCA)
-	}
-	return &tls.Config{
-		MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { // the file may have been rotated
-			pair, err := tls.LoadX509KeyPair(o.serverCert, o.serverKey)
-			return &pair, err
-		},
-	}, leaf, nil
 }
 
 func hostOf(host string) string {

@@ -36,6 +36,8 @@ type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	dir  string
+
+	hosts []string // of the certificate that is made
 }
 
 func newAuthority(t *testing.T) *authority {
@@ -66,13 +68,20 @@ func (a *authority) issue(cn string, uris ...string) (pair tls.Certificate, cert
 	return a.issueUntil(time.Now().Add(time.Hour), cn, uris...)
 }
 
+// issueFor makes a certificate for a host, and loopback.
+func (a *authority) issueFor(host string) (pair tls.Certificate, cert, key string) {
+	a.hosts = []string{host}
+	defer func() { a.hosts = nil }()
+	return a.issue(host)
+}
+
 func (a *authority) issueUntil(end time.Time, cn string, uris ...string) (pair tls.Certificate, cert, key string) {
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(a.t, err)
 	tmpl := &x509.Certificate{
 		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: cn},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, NotBefore: time.Now().Add(-time.Hour), NotAfter: end,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: a.hosts, NotBefore: time.Now().Add(-time.Hour), NotAfter: end,
 	}
 	for _, text := range uris {
 		u, err := url.Parse(text)
@@ -159,6 +168,48 @@ func TestMutualTLSSaysWhoAsksAndThePolicyWhatTheyMay(t *testing.T) {
 	status, _, err = post(p.http, api+"Leader", `{"name":"orders/1"}`)
 	require.NoError(t, err)
 	assert.Equal(t, 403, status, "with a policy the Unix socket has what that says")
+}
+
+// Each of its files is replaced while it runs; what is read when, and what cannot be used, is judged in
+// internal/tlsfiles.
+func TestTheFilesOfListenAreReadForEachConnection(t *testing.T) {
+	t.Parallel()
+	a, next := newAuthority(t), newAuthority(t)
+	_, cert, key := a.issue("pawld")
+	ca := filepath.Join(a.dir, "ca.pem")
+	policy := filepath.Join(a.dir, "policy")
+	require.NoError(t, os.WriteFile(policy, []byte("cn:worker orders/\n"), 0o600))
+	p := start(t, ofShared(t), "", "--listen", "127.0.0.1:0", "--listen-cert", cert, "--listen-key", key, "--client-ca", ca, "--policy", policy)
+	address := p.address()
+	list := func(server, client *authority, host string) error {
+		pool := x509.NewCertPool()
+		pool.AddCert(server.cert)
+		pair, _, _ := client.issue("worker")
+		c := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}}
+		status, out, err := post(c, "https://"+address+"/pawl.v1.Locks/List", "{}", "Host", host)
+		if err == nil && status != 200 {
+			err = fmt.Errorf("%d: %v", status, out)
+		}
+		return err
+	}
+	replace := func(path, from string) {
+		text, err := os.ReadFile(from)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(path, text, 0o600))
+	}
+	require.NoError(t, list(a, a, "127.0.0.1"))
+	assert.ErrorContains(t, list(a, a, "new.example"), "not served here")
+
+	_, newCert, newKey := next.issueFor("new.example")
+	replace(cert, newCert)
+	assert.NoError(t, list(a, a, "127.0.0.1"), "half of a pair changes nothing")
+	replace(key, newKey)
+	assert.NoError(t, list(next, a, "new.example"), "the name of the new certificate")
+	assert.Error(t, list(next, next, "new.example"))
+	replace(ca, filepath.Join(next.dir, "ca.pem"))
+	assert.NoError(t, list(next, next, "new.example"))
+	assert.Error(t, list(next, a, "new.example"))
+	p.awaitSaid("--listen-cert and --listen-key: tls: private key does not match")
 }
 
 // A call that is parked when its caller's certificate ends is cut off, over either HTTP.

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +22,7 @@ import (
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/policy"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/state"
 	"github.com/pawl-locks/pawl/cmd/pawld/internal/table"
+	"github.com/pawl-locks/pawl/internal/tlsfiles"
 	"github.com/pawl-locks/pawl/observe"
 )
 
@@ -69,7 +68,7 @@ func serve(ctx context.Context, o options, stderr io.Writer, signals <-chan os.S
 		d.endpoints = []string{endpoint}
 		d.log.Info("etcd serves", "endpoint", endpoint)
 	}
-	all, err := o.listeners() // before anything is taken over
+	all, err := o.listeners(d.log) // before anything is taken over
 	if err != nil {
 		return err
 	}
@@ -127,9 +126,11 @@ func (d *daemon) connect(ctx context.Context, rules *policy.Policy) (err error) 
 		Endpoints: d.endpoints, Username: d.user, Password: d.password, Namespace: d.namespace, Lazy: true, Logger: d.log,
 		Observer: observe.Func(func(ctx context.Context, ev observe.Event) { d.service.Observe(ctx, ev) }),
 	}
-	if cfg.TLS, err = d.etcdTLS(); err != nil {
+	names := tlsfiles.Names{CA: d.cacert, Cert: d.cert, Key: d.key}
+	if _, err = tlsfiles.Open(names, tlsfiles.Labels{CA: "--cacert", Pair: "--cert and --key"}, nil); err != nil {
 		return err
 	}
+	cfg.TLSFiles = pawl.TLSFiles(names)
 	if d.client, err = pawl.Dial(ctx, cfg); err != nil {
 		return err
 	}
@@ -171,34 +172,6 @@ func (d *daemon) take() (left locks.Saved, ok bool, err error) {
 	}
 	d.log.Warn("the predecessor's state is discarded: its clients lose their locks, which stay blocked until its session at etcd has expired", "cause", err)
 	return left, false, d.dir.Discard()
-}
-
-func (d *daemon) etcdTLS() (*tls.Config, error) {
-	if d.cacert == "" && d.cert == "" {
-		return nil, nil
-	}
-	t := &tls.Config{MinVersion: tls.VersionTLS12}
-	if d.cacert != "" {
-		pem, err := os.ReadFile(d.cacert)
-		if err != nil {
-			return nil, fmt.Errorf("--cacert: %w", err)
-		}
-		t.RootCAs = x509.NewCertPool()
-		if !t.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("--cacert: %s holds no certificate", d.cacert)
-		}
-	}
-	if d.cert == "" {
-		return t, nil
-	}
-	if _, err := tls.LoadX509KeyPair(d.cert, d.key); err != nil {
-		return nil, fmt.Errorf("--cert, --key: %w", err)
-	}
-	t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		pair, err := tls.LoadX509KeyPair(d.cert, d.key) // the file may have been rotated
-		return &pair, err
-	}
-	return t, nil
 }
 
 // server is the server of one listener.

@@ -28,6 +28,8 @@ type Config struct {
 	// advertised http:// address is never used. TLS is copied. A ServerName in it is expected of every
 	// endpoint; without one each is checked against its own host name, a unix socket against localhost.
 	TLS *tls.Config
+	// Handshake, in place of TLS, returns the configuration of each handshake.
+	Handshake func() *tls.Config
 	// Username and Password are used to fetch the auth token. Empty: no token, or the client
 	// certificate's name.
 	Username, Password string
@@ -96,7 +98,9 @@ func (cfg *Config) check() ([]endpoint, error) {
 
 // secure reports whether anything in cfg demands TLS. If so, every connection uses it, even to
 // an advertised address.
-func (cfg *Config) secure() bool { return cfg.TLS != nil || wantsTLS(cfg.Endpoints) }
+func (cfg *Config) secure() bool {
+	return cfg.TLS != nil || cfg.Handshake != nil || wantsTLS(cfg.Endpoints)
+}
 
 // newCluster checks cfg and makes the members' connections, which connect when first used.
 func newCluster(cfg Config) (*Cluster, error) {

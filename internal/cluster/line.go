@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -20,6 +22,7 @@ type line struct {
 	conn  *grpc.ClientConn
 	done  chan struct{} // closed with conn
 	watch func(*line)   // begins to watch it; never blocks
+	alien func(error)   // told why the other side's certificate is refused; never blocks
 
 	addresses *addresses // of the member's name; nil: it has only one
 
@@ -34,8 +37,8 @@ type line struct {
 	ended bool
 }
 
-func newLine(ep endpoint, cfg *Config, a *addresses, watch func(*line)) (*line, error) {
-	l := &line{addresses: a, done: make(chan struct{}), watch: watch, tries: make(map[*try]struct{})}
+func newLine(ep endpoint, cfg *Config, a *addresses, watch func(*line), alien func(error)) (*line, error) {
+	l := &line{addresses: a, done: make(chan struct{}), watch: watch, alien: alien, tries: make(map[*try]struct{})}
 	conn, err := grpc.NewClient(ep.target, dialOptions(ep, cfg, l)...)
 	if err != nil {
 		return nil, err
@@ -161,6 +164,9 @@ func (c listening) ClientHandshake(ctx context.Context, authority string, raw ne
 	conn, info, err := c.TransportCredentials.ClientHandshake(ctx, authority, &wire{Conn: raw, l: c.l})
 	if err != nil {
 		c.l.addresses.fail(raw)
+	}
+	if refused := new(tls.CertificateVerificationError); errors.As(err, &refused) {
+		c.l.alien(err)
 	}
 	return conn, info, err
 }

@@ -58,7 +58,7 @@ func newLink(c *Cluster, m *Member) (*link, error) {
 }
 
 func (k *link) newLine() (*line, error) {
-	return newLine(k.m.endpoint, &k.c.cfg, k.addresses, k.watch)
+	return newLine(k.m.endpoint, &k.c.cfg, k.addresses, k.watch, func(err error) { k.c.Failed(k.m, err) })
 }
 
 // Invoke implements grpc.ClientConnInterface.

@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"math"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -51,10 +53,25 @@ func newMember(ep endpoint, c *Cluster) (*Member, error) {
 	return m, nil
 }
 
+// eachHandshake is TLS with a configuration of its own for each handshake.
+type eachHandshake struct {
+	tlscreds.TransportCredentials
+	config func() *tls.Config
+}
+
+func (e eachHandshake) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, tlscreds.AuthInfo, error) {
+	return tlscreds.NewTLS(e.config()).ClientHandshake(ctx, authority, conn)
+}
+
+func (e eachHandshake) Clone() tlscreds.TransportCredentials { return e }
+
 func dialOptions(ep endpoint, cfg *Config, l *line) []grpc.DialOption {
 	creds := insecure.NewCredentials()
 	if ep.tls {
 		creds = tlscreds.NewTLS(cfg.TLS) // copies; nil means the system's roots
+		if cfg.Handshake != nil {
+			creds = eachHandshake{creds, cfg.Handshake}
+		}
 	}
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(listening{creds, l}),

@@ -88,3 +88,13 @@ func must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// Pair is a certificate for name, as Issue makes it.
+func (p *Authority) Pair(name string) tls.Certificate {
+	pair, err := tls.LoadX509KeyPair(p.Issue(name))
+	must(p.t, err)
+	return pair
+}
+
+// Pool holds the authority.
+func (p *Authority) Pool() *x509.CertPool { return p.roots }

@@ -18,6 +18,7 @@ const (
 	inQueue    = "./internal/queue"
 	inKV       = "./kv"
 	inCluster  = "./internal/cluster"
+	inTLSFiles = "./internal/tlsfiles"
 	inClock    = "./internal/clock"
 	inFencing  = "./fencing"
 	inLock     = "./lock"
@@ -317,6 +318,10 @@ var mutants = []mutant{
 	{"a request waits for a mute connection", "N3", []edit{{"internal/cluster/link.go", "	if x.others.Load() {", "	if false {"}}, []string{inCluster}},
 	{"silence alone ends a request", "N3", []edit{{"internal/cluster/link.go", "	if x.others.Load() {", "	if true {"}}, []string{inCluster}},
 	{"round trips are not learned", "N3", []edit{{"internal/cluster/link.go", "			k.trip.Store(int64(time.Since(sent)))", "			_ = sent"}}, []string{inCluster}},
+	{"files of TLS are read once", "TLS files", []edit{{"internal/tlsfiles/tlsfiles.go", "	if err := k.read(); err != nil {\n		fault = err.Error()", "	if err := error(nil); err != nil {\n		fault = err.Error()"}}, []string{inTLSFiles}},
+	{"half of a pair of files is used", "TLS files", []edit{{"internal/tlsfiles/tlsfiles.go", "	value, err := k.parse(text)\n	if err != nil {", "	value, err := k.parse(text)\n	k.value = value\n	if err != nil {"}}, []string{inTLSFiles}},
+	{"a fault of files is logged at each handshake", "TLS files", []edit{{"internal/tlsfiles/tlsfiles.go", "	k.fault = fault\n", ""}}, []string{inTLSFiles}},
+	{"a server keeps the authorities of its clients", "TLS files", []edit{{"internal/tlsfiles/tlsfiles.go", "func (f *Files) Server() *tls.Config {\n", "func (f *Files) Server() *tls.Config {\n	old := f.ca.now(f.log)\n"}, {"internal/tlsfiles/tlsfiles.go", "ClientCAs: f.ca.now(f.log)", "ClientCAs: old"}}, []string{inTLSFiles}},
 	{"a silent member is picked like any other", "N3", []edit{{"internal/cluster/link.go", "				l.silent.Store(true)\n", ""}}, []string{inCluster}},
 	{"a member whose connection was replaced has failed", "N3", []edit{{"internal/cluster/sender.go", "	case errors.Is(err, errElected), errors.Is(err, errReplaced):", "	case errors.Is(err, errElected):"}}, []string{inCluster}},
 	{"a spare is never watched", "N3", []edit{{"internal/cluster/link.go", "	spare.watched.Store(false)\n", ""}}, []string{inCluster, inSession}},

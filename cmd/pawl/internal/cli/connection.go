@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/tlsfiles"
 )
 
 // A Connection holds the cluster's address and the user's credentials: flags, and the variables
@@ -72,7 +71,7 @@ func (c *Connection) config() (pawl.Config, error) {
 	if cfg.Username, cfg.Password, err = c.login(); err != nil {
 		return pawl.Config{}, err
 	}
-	if cfg.TLS, err = c.tls(); err != nil {
+	if cfg.TLSFiles, err = c.tlsFiles(); err != nil {
 		return pawl.Config{}, err
 	}
 	return cfg, nil
@@ -90,36 +89,13 @@ func (c *Connection) login() (user, password string, err error) {
 	return user, password, nil
 }
 
-func (c *Connection) tls() (*tls.Config, error) {
-	if c.cacert == "" && c.cert == "" && c.key == "" {
-		return nil, nil
+// tlsFiles returns the names of the PEM files, which are checked.
+func (c *Connection) tlsFiles() (pawl.TLSFiles, error) {
+	names := tlsfiles.Names{CA: c.cacert, Cert: c.cert, Key: c.key}
+	if _, err := tlsfiles.Open(names, tlsfiles.Labels{CA: "--cacert", Pair: "--cert and --key"}, nil); err != nil {
+		return pawl.TLSFiles{}, Usage("%w", err)
 	}
-	if (c.cert == "") != (c.key == "") {
-		return nil, Usage("--cert and --key belong together")
-	}
-	t := &tls.Config{MinVersion: tls.VersionTLS12}
-	if c.cacert != "" {
-		pem, err := os.ReadFile(c.cacert)
-		if err != nil {
-			return nil, Usage("--cacert: %w", err)
-		}
-		t.RootCAs = x509.NewCertPool()
-		if !t.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, Usage("--cacert: %s holds no certificate", c.cacert)
-		}
-	}
-	if c.cert == "" {
-		return t, nil
-	}
-	if _, err := tls.LoadX509KeyPair(c.cert, c.key); err != nil {
-		return nil, Usage("--cert, --key: %w", err)
-	}
-	cert, key := c.cert, c.key
-	t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		pair, err := tls.LoadX509KeyPair(cert, key) // loaded each time, because it may have been rotated
-		return &pair, err
-	}
-	return t, nil
+	return pawl.TLSFiles(names), nil
 }
 
 func (c *Connection) Logger() *slog.Logger {

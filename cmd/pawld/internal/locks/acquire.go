@@ -137,6 +137,9 @@ func (s *Service) waiting(ref table.Ref, p *part) (Answer, error) {
 
 // silent is the error while etcd does not answer.
 func (s *Service) silent() error {
+	if refused := s.refusedCert.Load(); refused != nil {
+		return fmt.Errorf("%w: etcd at %s cannot be used: %w", ErrUnavailable, s.cfg.Etcd, *refused)
+	}
 	return fmt.Errorf("%w: etcd at %s does not answer, call again", ErrUnavailable, s.cfg.Etcd)
 }
 

@@ -1,0 +1,161 @@
+// Package tlsfiles makes TLS configurations of PEM files that may change while a program runs.
+//
+// # What it guarantees
+//
+//  1. Each handshake uses what the files hold then. They are read at each, not watched: there is no
+//     goroutine, no timer, and no time during which a change is not seen.
+//  2. A file that cannot be used (it is missing, holds no certificate, its key is another's) changes
+//     nothing: the last one that could be used serves on. The authorities are one thing, a certificate and
+//     its key are another: a pair of which only one file was replaced so far is not used.
+//  3. Each fault is logged once, at its beginning, and so is its end.
+//
+// # What it does not
+//
+// A connection that exists is not ended when a file changes.
+package tlsfiles
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+)
+
+// Names are the names of the files; "" means none. Cert and Key belong together.
+type Names struct {
+	CA   string // authorities that the other side's certificate is verified with
+	Cert string // this side's certificate, with its chain
+	Key  string // its private key
+}
+
+// Labels name the settings in errors.
+type Labels struct {
+	CA   string
+	Pair string // of Cert and Key
+}
+
+// Files are files that are read anew for each Client and each Server. Its methods are safe for
+// concurrent use.
+type Files struct {
+	log  *slog.Logger
+	ca   *kept[*x509.CertPool]
+	pair *kept[*tls.Certificate]
+}
+
+// Open reads the files, all of which must be usable. Without a logger nothing is logged.
+func Open(n Names, l Labels, log *slog.Logger) (*Files, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	f := &Files{log: log}
+	if (n.Cert == "") != (n.Key == "") {
+		return nil, fmt.Errorf("%s belong together", l.Pair)
+	}
+	if n.CA != "" {
+		f.ca = &kept[*x509.CertPool]{label: l.CA, names: []string{n.CA}, parse: func(text [][]byte) (*x509.CertPool, error) {
+			pool := x509.NewCertPool()
+			if !pool.AppendCertsFromPEM(text[0]) {
+				return nil, fmt.Errorf("%s holds no certificate", n.CA)
+			}
+			return pool, nil
+		}}
+		if err := f.ca.read(); err != nil {
+			return nil, err
+		}
+	}
+	if n.Cert != "" {
+		f.pair = &kept[*tls.Certificate]{label: l.Pair, names: []string{n.Cert, n.Key}, parse: func(text [][]byte) (*tls.Certificate, error) {
+			pair, err := tls.X509KeyPair(text[0], text[1])
+			return &pair, err
+		}}
+		if err := f.pair.read(); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// Client is the configuration of a client's next handshake.
+func (f *Files) Client() *tls.Config {
+	t := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: f.ca.now(f.log)}
+	if pair := f.pair.now(f.log); pair != nil {
+		t.Certificates = []tls.Certificate{*pair}
+	}
+	return t
+}
+
+// Server is the configuration of a server that demands a client's certificate. What the files hold
+// counts at each handshake. Files needs all three.
+func (f *Files) Server() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAndVerifyClientCert, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		return &tls.Config{
+			MinVersion: tls.VersionTLS12, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: f.ca.now(f.log),
+			Certificates: []tls.Certificate{*f.pair.now(f.log)}, NextProtos: []string{"h2", "http/1.1"},
+		}, nil
+	}}
+}
+
+// Leaf is this side's certificate, as the last handshake found it.
+func (f *Files) Leaf() *x509.Certificate {
+	f.pair.mu.Lock()
+	defer f.pair.mu.Unlock()
+	return f.pair.value.Leaf
+}
+
+// kept is what files hold, as far as it could be used.
+type kept[T any] struct {
+	label string
+	names []string
+	parse func(text [][]byte) (T, error)
+
+	mu    sync.Mutex
+	text  [][]byte // of value
+	value T
+	fault string // "": none
+}
+
+// now is what the files hold, or the last that could be used; the zero value for a nil kept.
+func (k *kept[T]) now(log *slog.Logger) (value T) {
+	if k == nil {
+		return value
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	fault := ""
+	if err := k.read(); err != nil {
+		fault = err.Error()
+	}
+	switch {
+	case fault == k.fault:
+	case fault == "":
+		log.Info("the files for TLS can be used again", "setting", k.label)
+	default:
+		log.Error("the files for TLS cannot be used: what they held before is", "error", fault)
+	}
+	k.fault = fault
+	return k.value
+}
+
+func (k *kept[T]) read() error {
+	text := make([][]byte, len(k.names))
+	same := k.text != nil
+	for i, name := range k.names {
+		var err error
+		if text[i], err = os.ReadFile(name); err != nil {
+			return fmt.Errorf("%s: %w", k.label, err)
+		}
+		same = same && bytes.Equal(text[i], k.text[i])
+	}
+	if same {
+		return nil
+	}
+	value, err := k.parse(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", k.label, err)
+	}
+	k.text, k.value = text, value
+	return nil
+}
