@@ -194,6 +194,7 @@ func TestWhatCannotBeStartedSaysWhy(t *testing.T) {
 		{[]string{"x"}, `"x": want flags alone`},
 		{[]string{"--nothing"}, "unknown flag: --nothing"},
 		{[]string{"--max-ttl", "2s"}, "--max-ttl is 2s, want 3s to 2m30s"},
+		{[]string{"--sync-every", "-1s"}, "--sync-every is -1s, want 0 or more"},
 		{[]string{"--max-sessions", "0"}, "--max-sessions is 0"},
 		{[]string{"--max-connections", "0"}, "--max-connections is 0"},
 		{[]string{"--max-calls", "0"}, "--max-calls is 0"},

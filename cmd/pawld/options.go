@@ -18,6 +18,7 @@ type options struct {
 	user, password    string
 	cacert, cert, key string
 	namespace         string
+	syncEvery         time.Duration
 	embed, verbose    bool
 
 	socket, group         string
@@ -57,6 +58,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.cert, "cert", "", "file of pawld's client certificate for etcd (or ETCDCTL_CERT)")
 	fs.StringVar(&o.key, "key", "", "file of its key (or ETCDCTL_KEY)")
 	fs.StringVar(&o.namespace, "namespace", "", "prefix of every key (or PAWL_NAMESPACE)")
+	fs.DurationVar(&o.syncEvery, "sync-every", 0, "how often the endpoints are replaced by those that the members advertise; 0 means never")
 	fs.BoolVar(&o.embed, "embed", false, "run an etcd server in this process, which ends with it")
 	fs.StringVar(&o.socket, "socket", "/run/pawl/pawld.sock", "Unix socket to serve on; empty means none. A socket that systemd passes takes precedence")
 	fs.StringVar(&o.group, "socket-group", "", "group that may use the socket")
@@ -187,6 +189,8 @@ func (o options) check() error {
 	switch {
 	case o.maxTTL < minTTL || o.maxTTL > mostMaxTTL:
 		return fmt.Errorf("--max-ttl is %v, want %v to %v", o.maxTTL, minTTL, mostMaxTTL)
+	case o.syncEvery < 0:
+		return fmt.Errorf("--sync-every is %v, want 0 or more", o.syncEvery)
 	case o.sessions <= 0:
 		return fmt.Errorf("--max-sessions is %d, want more than 0", o.sessions)
 	case o.locks <= 0:

@@ -123,7 +123,7 @@ func upkeepOf(rules *policy.Policy) *peer.Limit {
 // predecessor left.
 func (d *daemon) connect(ctx context.Context, rules *policy.Policy) (err error) {
 	cfg := pawl.Config{
-		Endpoints: d.endpoints, Username: d.user, Password: d.password, Namespace: d.namespace, Lazy: true, Logger: d.log,
+		Endpoints: d.endpoints, Username: d.user, Password: d.password, Namespace: d.namespace, Lazy: true, SyncEvery: d.syncEvery, Logger: d.log,
 		Observer: observe.Func(func(ctx context.Context, ev observe.Event) { d.service.Observe(ctx, ev) }),
 	}
 	names := tlsfiles.Names{CA: d.cacert, Cert: d.cert, Key: d.key}

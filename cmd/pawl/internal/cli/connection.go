@@ -24,6 +24,7 @@ type Connection struct {
 	cacert, cert, key string
 	Namespace         string
 	DialTimeout       time.Duration
+	syncEvery         time.Duration
 	Embed             bool
 	Verbose           bool
 }
@@ -39,6 +40,7 @@ func (c *Connection) Flags(fs *pflag.FlagSet) {
 	fs.StringVar(&c.key, "key", "", "file of the client certificate's key (or ETCDCTL_KEY)")
 	fs.StringVar(&c.Namespace, "namespace", "", "prefix of every key (or PAWL_NAMESPACE)")
 	fs.DurationVar(&c.DialTimeout, "dial-timeout", 5*time.Second, "how long to wait for the first member to answer")
+	fs.DurationVar(&c.syncEvery, "sync-every", 0, "how often the endpoints are replaced by those that the members advertise; 0 means never")
 	fs.BoolVar(&c.Embed, "embed", false, "run against an etcd server in this process, which ends with it")
 	fs.BoolVarP(&c.Verbose, "verbose", "v", false, "report on stderr what happens")
 }
@@ -66,7 +68,10 @@ func (c *Connection) environment(fs *pflag.FlagSet) {
 
 // config returns c for pawl.Dial. An invalid c is wrong usage.
 func (c *Connection) config() (pawl.Config, error) {
-	cfg := pawl.Config{Endpoints: c.Endpoints, Namespace: c.Namespace, Logger: c.Logger()}
+	if c.syncEvery < 0 {
+		return pawl.Config{}, Usage("--sync-every is %v, want 0 or more", c.syncEvery)
+	}
+	cfg := pawl.Config{Endpoints: c.Endpoints, Namespace: c.Namespace, SyncEvery: c.syncEvery, Logger: c.Logger()}
 	var err error
 	if cfg.Username, cfg.Password, err = c.login(); err != nil {
 		return pawl.Config{}, err

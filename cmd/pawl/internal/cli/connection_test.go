@@ -2,6 +2,7 @@ package cli
 
 import (
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/assert"
@@ -60,6 +61,17 @@ func TestUserWithoutPasswordIsWrongUsage(t *testing.T) {
 	_, err := parsed(t, "--user", "root").config()
 	assert.Equal(t, ExitUsage, CodeOf(err))
 	assert.ErrorContains(t, err, "ETCDCTL_PASSWORD")
+}
+
+func TestEndpointsFollowTheMembersIfAsked(t *testing.T) {
+	cfg, err := parsed(t).config()
+	require.NoError(t, err)
+	assert.Zero(t, cfg.SyncEvery)
+	cfg, err = parsed(t, "--sync-every", "1m").config()
+	require.NoError(t, err)
+	assert.Equal(t, time.Minute, cfg.SyncEvery)
+	_, err = parsed(t, "--sync-every", "-1s").config()
+	assert.Equal(t, ExitUsage, CodeOf(err))
 }
 
 func TestCertificateWithoutKeyIsWrongUsage(t *testing.T) {
