@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,6 +55,8 @@ type credentials struct {
 	user, password string
 	bare           *login                // without a token
 	current        atomic.Pointer[login] // nil: one must be fetched
+
+	at sync.Map // by endpoint: when a member that is not in use was last logged in at
 
 	mu       sync.Mutex
 	fetching *fetch
@@ -116,6 +117,27 @@ func (s *credentials) For(ctx context.Context, m *Member, until time.Time) (*log
 
 var errNoToken = errors.New("no auth token came in time")
 
+// after returns the login for a probe of m, which refused l with err; an error: there is none to try.
+// A member that is not in use yet may be newer than l, and then does not know it, whoever accepts it.
+// So the login is at m itself, and proves m alone.
+func (s *credentials) after(ctx context.Context, m *Member, l *login, err error, until time.Time) (*login, error) {
+	if s.c.uses(m) {
+		if !s.Refused(m, l.token, err) {
+			return nil, explain(m, err)
+		}
+		return s.For(ctx, m, until)
+	}
+	now := s.c.now()
+	if last, ok := s.at.Load(m.endpoint); ok && now < last.(time.Duration)+coolDown {
+		return nil, explain(m, err)
+	}
+	s.at.Store(m.endpoint, now)
+	bound, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	r := loginRound{s: s, ctx: bound}
+	return r.login(r.authenticate(loginTry{m, time.Now()}))
+}
+
 // any is the current login, or one without a token; it does not wait.
 func (s *credentials) any() *login {
 	if l := s.current.Load(); l != nil {
@@ -155,8 +177,8 @@ func (s *credentials) refused(m *Member, token string) (again, blamed bool) {
 	if l == nil || l.token != token {
 		return true, false // there is another already, or it is being fetched
 	}
-	if !slices.Contains(s.c.list(), m) {
-		return false, false // a member that is not yet, or no longer, in use cannot invalidate a token
+	if !s.c.uses(m) {
+		return false, false // it cannot invalidate a token
 	}
 	before := m.refused.Swap(l)
 	m.accepted.Store(nil)

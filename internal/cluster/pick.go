@@ -109,5 +109,8 @@ func (c *Cluster) Worked(m *Member) {
 // now is the Cluster's clock, for cool-downs: time since Dial.
 func (c *Cluster) now() time.Duration { return time.Since(c.began) }
 
+// uses reports whether m is in use: it is in the list.
+func (c *Cluster) uses(m *Member) bool { return slices.Contains(c.list(), m) }
+
 // list is the current, immutable list of members; never empty.
 func (c *Cluster) list() []*Member { return *c.members.Load() }

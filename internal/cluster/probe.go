@@ -20,8 +20,8 @@ func (c *Cluster) probe(ctx context.Context, m *Member) error {
 	until := time.Now().Add(probeTotal)
 	l := c.creds.any()
 	resp, err := c.status(ctx, m, l, until)
-	if IsTokenRefusal(err) && c.creds.user != "" && c.creds.Refused(m, l.token, err) {
-		if l, err = c.creds.For(ctx, m, until); err != nil {
+	if IsTokenRefusal(err) && c.creds.user != "" {
+		if l, err = c.creds.after(ctx, m, l, err, until); err != nil {
 			return err
 		}
 		resp, err = c.status(ctx, m, l, until)

@@ -26,6 +26,7 @@ type Options struct {
 	Election     time.Duration // election timeout; 0: 1 s
 	ExpiryTick   time.Duration // leases are deleted at the first multiple of it, since New, at or after their expiry; 0: 500 ms; < 0: at expiry
 	TokenTTL     time.Duration // of auth tokens; 0: 300 s
+	JWT          bool          // every member knows every auth token, also one that was issued before it joined
 	MaxFragment  int           // bytes of a watch answer from which it is split, where asked for; 0: 2 MiB
 	ProgressTick time.Duration // of watches that ask for progress notifications; 0: 10 min
 }
@@ -117,9 +118,13 @@ func (c *Cluster) Close() {
 // are IP literals, so that no resolver leaves the process; only DialOption
 // reaches them.
 func (c *Cluster) Endpoints() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var out []string
 	for _, m := range c.members {
-		out = append(out, m.endpoint)
+		if !m.left {
+			out = append(out, m.endpoint)
+		}
 	}
 	return out
 }

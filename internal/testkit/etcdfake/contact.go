@@ -58,8 +58,11 @@ func (m *Member) halt() {
 
 // elect gives the cluster a leader if a majority is in touch. The caller holds c.mu.
 func (c *Cluster) elect() {
-	n, first := 0, -1
+	n, first, all := 0, -1, 0
 	for i, m := range c.members {
+		if !m.left {
+			all++
+		}
 		if m.contact == inTouch {
 			n++
 			if first < 0 {
@@ -67,7 +70,7 @@ func (c *Cluster) elect() {
 			}
 		}
 	}
-	if n <= len(c.members)/2 || c.voting {
+	if n <= all/2 || c.voting {
 		// A deposed member had a successor; who else is cut off has none.
 		c.leader = -1
 	} else if c.leader < 0 || c.members[c.leader].contact != inTouch {

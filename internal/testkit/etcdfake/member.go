@@ -38,6 +38,8 @@ type Member struct {
 	conns     map[*wire.Conn]struct{}
 	version   string
 	learner   bool
+	left      bool      // it is no member
+	unknown   int       // how many of the first tokens it does not know
 	clusterID uint64    // 0: the cluster's
 	contact   contact   // towards its peers
 	lostAt    time.Time // since when it has no leader; zero: it has one
@@ -183,7 +185,7 @@ func (m *Member) who(ctx context.Context) (*etcd.Identity, error) {
 	}
 	for _, name := range []string{rpctypes.TokenFieldNameGRPC, rpctypes.TokenFieldNameSwagger} {
 		if v := metadata.ValueFromIncomingContext(ctx, name); len(v) > 0 {
-			return m.c.state.Auth.Identify(time.Now(), v[0])
+			return m.c.state.Auth.Identify(time.Now(), v[0], m.unknown)
 		}
 	}
 	return nil, nil

@@ -65,6 +65,9 @@ func (s *clusterServer) MemberList(ctx context.Context, r *pb.MemberListRequest)
 		resp := &pb.MemberListResponse{Header: s.m.fill(&pb.ResponseHeader{})}
 		resp.Header.Revision = 0 // the server leaves it out here
 		for _, m := range s.m.c.members {
+			if m.left {
+				continue
+			}
 			resp.Members = append(resp.Members, &pb.Member{
 				ID: m.id, Name: m.endpoint, IsLearner: m.learner,
 				ClientURLs: []string{"http://" + m.endpoint},

@@ -333,6 +333,8 @@ var mutants = []mutant{
 	{"an address that failed is tried first again", "N3", []edit{{"internal/cluster/address.go", "a.failed[x].Compare(a.failed[y])", "a.failed[x].Compare(a.failed[x])"}}, []string{inCluster}},
 	{"an address that hangs delays the others", "N3", []edit{{"internal/cluster/address.go", "		case <-next.C:\n			if len(all) > 0 {", "		case <-next.C:\n			if false {"}}, []string{inCluster}},
 	{"the address of a member that cannot serve is kept", "N3", []edit{{"internal/cluster/link.go", "	if !k.addresses.several() || !k.mayOpen() {", "	if true || !k.addresses.several() || !k.mayOpen() {"}}, []string{inCluster}},
+	{"a new member is judged by a token that it cannot know", "N3", []edit{{"internal/cluster/credentials.go", "	if s.c.uses(m) {\n		if !s.Refused", "	if s.c.uses(m) || s.user != \"\" {\n		if !s.Refused"}}, []string{inLock}},
+	{"a new member that refuses is logged in at without a pause", "N3", []edit{{"internal/cluster/credentials.go", "now < last.(time.Duration)+coolDown", "now < last.(time.Duration)"}}, []string{inCluster}},
 	{"an endpoint set aside never comes back", "K4", []edit{{"internal/cluster/keep.go",
 		"		if m.isForeign() || !m.checked", "		if !m.isForeign() && !m.checked"}}, []string{inCluster}},
 	{"one foreign answer of the last endpoint ends the client", "K4", []edit{{"internal/cluster/pin.go",

@@ -39,6 +39,7 @@ type User struct {
 
 type token struct {
 	user    string
+	number  int       // how many had been issued, with it
 	expires time.Time // moved on by each use
 }
 
@@ -73,17 +74,18 @@ func (a *Auth) Authenticate(now time.Time, name, password string) (string, error
 	}
 	a.Issued++
 	t := fmt.Sprintf("%016x.%d", rand.Uint64(), a.Issued)
-	a.tokens[t] = &token{user: name, expires: now.Add(a.ttl)}
+	a.tokens[t] = &token{user: name, number: a.Issued, expires: now.Add(a.ttl)}
 	return t, nil
 }
 
-// Identify returns whose token it is. An empty token is nobody's.
-func (a *Auth) Identify(now time.Time, tok string) (*Identity, error) {
+// Identify returns whose token it is, for a member that does not know the first tokens that were
+// issued, as many as unknown. An empty token is nobody's.
+func (a *Auth) Identify(now time.Time, tok string, unknown int) (*Identity, error) {
 	if !a.Enabled || tok == "" {
 		return nil, nil
 	}
 	t := a.tokens[strings.TrimPrefix(tok, "Bearer ")]
-	if t == nil || now.After(t.expires) {
+	if t == nil || t.number <= unknown || now.After(t.expires) {
 		return nil, rpctypes.ErrGRPCInvalidAuthToken
 	}
 	t.expires = now.Add(a.ttl)

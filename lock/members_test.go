@@ -1,0 +1,80 @@
+package lock_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/lock"
+)
+
+// What happens to each of three members, one by one; the last is what they are then.
+var membersChange = map[string]func(f *etcdfake.Cluster, i int) *etcdfake.Member{
+	"replaced": func(f *etcdfake.Cluster, i int) *etcdfake.Member {
+		next := f.Member([]int{3, 4, 0}[i])
+		next.Join()
+		f.Member(i).Leave()
+		return next
+	},
+	"promoted": func(f *etcdfake.Cluster, i int) *etcdfake.Member {
+		next := f.Member([]int{3, 4, 0}[i])
+		next.SetLearner(true)
+		next.Join()
+		time.Sleep(time.Minute)
+		next.SetLearner(false)
+		time.Sleep(time.Minute)
+		f.Member(i).Leave()
+		return next
+	},
+	"restored": func(f *etcdfake.Cluster, i int) *etcdfake.Member {
+		m := f.Member(i)
+		m.Stop()
+		m.ForgetTokens()
+		time.Sleep(5 * time.Second)
+		m.Heal()
+		return m
+	},
+}
+
+// A lock is kept, and each new member used, while one after the other all members change.
+func TestMembersChangeUnderALock(t *testing.T) {
+	for change, f := range membersChange {
+		for _, auth := range []string{"no auth", "simple", "JWT"} {
+			t.Run(fmt.Sprint(change, ", ", auth), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := &fixture{T: t, f: etcdfake.New(etcdfake.Options{Members: 5, JWT: auth == "JWT"})}
+					t.Cleanup(w.f.Close)
+					w.f.Member(3).Leave()
+					w.f.Member(4).Leave()
+					cfg := pawl.Config{SyncEvery: 10 * time.Second}
+					if auth != "no auth" {
+						w.f.EnableAuth("pw")
+						cfg.Username, cfg.Password = "root", "pw"
+					}
+					s, err := w.client(cfg).Session(t.Context())
+					require.NoError(t, err)
+					held := w.acquire(s)
+					for i := range 3 {
+						m := f(w.f, i)
+						time.Sleep(time.Minute)
+						before := m.Counts()
+						for range 6 {
+							h, err := lock.New(s, "another", lock.Options{}).Acquire(t.Context())
+							require.NoError(t, err)
+							w.release(h)
+						}
+						assert.NotZero(t, m.Counts().Since(before).Sent["Txn"], "member %s is used", m.Endpoint())
+						w.held(held)
+					}
+					w.release(held)
+				})
+			})
+		}
+	}
+}
