@@ -22,7 +22,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
-	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -87,7 +86,6 @@ func (l *lockedBuffer) String() string { l.mu.Lock(); defer l.mu.Unlock(); retur
 // startPawld starts one, and returns when its socket is there.
 func startPawld(t *testing.T, endpoint string, args ...string) *pawld {
 	t.Helper()
-	racedetector.Sample(t)
 	path, err := buildPawld()
 	require.NoError(t, err)
 	dir, err := os.MkdirTemp("", "pawld") // a socket's path has to be short

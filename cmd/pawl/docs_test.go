@@ -12,8 +12,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 )
 
 // A call of pawl in a block of a page: at the beginning of a line or behind a prompt, a
@@ -94,9 +92,6 @@ func TestCommandsInSentencesAreCommands(t *testing.T) {
 // is run.
 func TestTheTutorialIsAsItSays(t *testing.T) {
 	t.Parallel()
-	if racedetector.Short() {
-		t.Skip("what is tested is the page, and runs without the detector")
-	}
 	text, err := os.ReadFile("../../docs/start/tutorial.md")
 	require.NoError(t, err)
 	source := regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindStringSubmatch(string(text))

@@ -20,7 +20,6 @@ import (
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
-	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -46,19 +45,8 @@ func TestScripts(t *testing.T) {
 	kv := func(ts *testscript.TestScript) pb.KVClient {
 		return pb.NewKVClient(ts.Value(serverKey{}).(*etcdtest.Server).Conn(t))
 	}
-	scripts := []string{"*"}
-	if racedetector.Short() { // those that wait, hold, follow and hand on
-		scripts = []string{"busy", "elect", "lock", "slots", "watch"}
-	}
-	var files []string
-	for _, name := range scripts {
-		found, err := filepath.Glob(filepath.Join("testdata", "script", name+".txtar"))
-		require.NoError(t, err)
-		require.NotEmpty(t, found, name)
-		files = append(files, found...)
-	}
 	testscript.Run(t, testscript.Params{
-		Files: files,
+		Dir: filepath.Join("testdata", "script"),
 		Setup: func(env *testscript.Env) error {
 			s := etcdtest.Start(t)
 			env.Values[serverKey{}] = s
@@ -119,7 +107,6 @@ func beginWith(t *testing.T, endpoint, name string, args ...string) *program {
 // beginAs starts a program as a user.
 func beginAs(t *testing.T, user int, endpoint, name string, args ...string) *program {
 	t.Helper()
-	racedetector.Sample(t)
 	p := &program{cmd: exec.Command(name, args...), stderr: &strings.Builder{}, tmp: t.TempDir()}
 	p.cmd.Env = append(os.Environ(), "ETCDCTL_ENDPOINTS="+endpoint, "TMPDIR="+p.tmp)
 	p.cmd.Stderr = p.stderr

@@ -17,7 +17,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -109,9 +108,6 @@ func shellLines(page, text string) (all []shellLine) {
 // those that are named above with a reason.
 func TestCommandsInPagesRun(t *testing.T) {
 	t.Parallel()
-	if racedetector.Short() {
-		t.Skip("what is tested is the page, and runs without the detector")
-	}
 	root, used, ran := filepath.Join("..", ".."), map[string]bool{}, 0
 	var lines []shellLine
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -178,9 +174,6 @@ func TestUnitsInPagesAreSystemds(t *testing.T) {
 // The daemon of the page, but for the endpoints, the group and the paths.
 func TestPawldStartsAsItsPageSays(t *testing.T) {
 	t.Parallel()
-	if racedetector.Short() {
-		t.Skip("what is tested is the page, and runs without the detector")
-	}
 	text, err := os.ReadFile("../../docs/how-to/pawld.md")
 	require.NoError(t, err)
 	var words []string
@@ -208,9 +201,6 @@ func TestPawldStartsAsItsPageSays(t *testing.T) {
 // client where pip and npm would put it.
 func TestTheClientsFirstProgramsRun(t *testing.T) {
 	t.Parallel()
-	if racedetector.Short() {
-		t.Skip("what is tested is the page, and runs without the detector")
-	}
 	p := startPawld(t, etcdtest.Start(t).Addr())
 	clients, err := filepath.Abs("../../clients")
 	require.NoError(t, err)

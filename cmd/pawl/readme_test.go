@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/demo"
-	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 )
 
 // firstPrograms returns the whole programs that the README and the page of elections print,
@@ -48,9 +47,6 @@ func TestTheReadmeAndTheHelpAgreeOnHowLongTheDemoTakes(t *testing.T) {
 
 func TestFirstProgramsRunAgainstPawlDev(t *testing.T) {
 	t.Parallel()
-	if racedetector.Short() {
-		t.Skip("what is tested is the page, and runs without the detector")
-	}
 	dev := begin(t, "", "dev", "--port", "0")
 	serving := servesOn.FindStringSubmatch(next(t, dev.lines()))
 	require.NotNil(t, serving)

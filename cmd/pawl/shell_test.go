@@ -23,7 +23,6 @@ import (
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
-	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/lock"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -54,7 +53,6 @@ func startShell(t *testing.T) *shell {
 // starts is gone at the test's end.
 func startTerminal(t *testing.T, etcd *etcdtest.Server, name string, args ...string) *shell {
 	t.Helper()
-	racedetector.Sample(t)
 	s := &shell{t: t, etcd: etcd, dir: t.TempDir(), mark: t.Name() + strconv.FormatInt(time.Now().UnixNano(), 36)}
 	s.cmd = exec.Command(name, args...)
 	s.cmd.Dir = s.dir

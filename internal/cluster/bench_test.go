@@ -52,13 +52,13 @@ func TestATransactionCostsFewAllocationsMoreThanTheBareStub(t *testing.T) {
 	c := ss.connect(ss.config())
 	bare := pb.NewKVClient(c.Pick().conn)
 	md := metadata.Pairs("hasleader", "true")
-	floor := testing.AllocsPerRun(2000, func() {
+	floor := testing.AllocsPerRun(500, func() {
 		ctx, cancel := context.WithTimeout(metadata.NewOutgoingContext(context.Background(), md), defaultPerTry)
 		defer cancel()
 		_, err := bare.Txn(ctx, writing())
 		require.NoError(t, err)
 	})
-	ours := testing.AllocsPerRun(2000, func() {
+	ours := testing.AllocsPerRun(500, func() {
 		_, err := c.Txn(context.Background(), Request{Op: "txn"}, writing())
 		require.NoError(t, err)
 	})

@@ -14,6 +14,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 )
 
 func TestDialRefusesABadConfigBeforeAnythingIsDone(t *testing.T) {
@@ -217,7 +219,7 @@ func TestNoConnectionIsLostOverAnIdleDayOrALongRequest(t *testing.T) {
 		ss := newStubs(t, 2)
 		c := ss.connect(ss.config())
 		synctest.Wait()
-		time.Sleep(24 * time.Hour)
+		time.Sleep(racedetector.Of(time.Hour, 24*time.Hour))
 		ss.each(func(s *stub) {
 			s.onTxn = func(context.Context, int64, *pb.TxnRequest) (*pb.TxnResponse, error) {
 				time.Sleep(10 * time.Minute)

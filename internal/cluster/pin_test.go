@@ -172,12 +172,12 @@ func TestOneForeignAnswerOfTheLastEndpointEndsNothingWhileOneIsHealthy(t *testin
 			bubble(t, 2, func(t *testing.T, ss *stubs, c *Cluster) {
 				ss.each(func(s *stub) { s.cluster.Store(8) })
 				foreignAnswer(t, c, "m0:2379")
-				time.Sleep(time.Hour) // confirmed many times
+				time.Sleep(time.Minute) // confirmed many times
 				for _, i := range healthy {
 					ss.get(i).cluster.Store(7)
 				}
 				foreignAnswer(t, c, "m1:2379")
-				time.Sleep(time.Hour)
+				time.Sleep(time.Minute)
 				require.NoError(t, c.Err())
 				_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
 				require.NoError(t, err)

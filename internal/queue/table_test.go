@@ -88,10 +88,7 @@ func (c cell) name() string {
 
 // cells is the table of a request in a mode that this lane runs.
 func cells(at request, mode string) (all []cell) {
-	here := lane.Of(cell.everyday, func(cell) bool { return true })
-	if racedetector.On {
-		here = cell.raced
-	}
+	here := racedetector.Of(cell.raced, lane.Of(cell.everyday, func(cell) bool { return true }))
 	for _, company := range []int{1, 2, 32} {
 		for _, times := range []int{1, 3} {
 			for _, fa := range faults() {

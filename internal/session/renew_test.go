@@ -25,6 +25,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/cluster"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/lease"
 )
 
@@ -60,7 +61,7 @@ var oneMembersFaults = []fault{
 // Rule N3: no single member can end a session: hazards S4, S5.
 func TestSessionSurvivesAnyFailureOfAnyOneMemberOfThree(t *testing.T) {
 	for _, tr := range oneMembersFaults {
-		for _, ttl := range lane.Of([]time.Duration{3, 15}, []time.Duration{3, 5, 10, 15}) {
+		for _, ttl := range racedetector.Of([]time.Duration{3}, lane.Of([]time.Duration{3, 15}, []time.Duration{3, 5, 10, 15})) {
 			t.Run(fmt.Sprintf("%s/%ds", tr.name, ttl), func(t *testing.T) {
 				inBubble(t, etcdfake.Options{Members: 3}, func(t *testing.T, r *rig) {
 					s := r.session(lease.Options{TTL: ttl * time.Second})

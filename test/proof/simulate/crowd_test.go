@@ -20,7 +20,6 @@ import (
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/named"
-	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/kv"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/lock"
@@ -131,9 +130,6 @@ func (c *crowd) turn(s *pawl.Session, r *rand.Rand) error {
 // the read that finds what a watch missed, which comes after a quarter of a minute.
 func TestACrowdOnFewNamesAndOnMany(t *testing.T) {
 	for _, names := range lane.Of([]int{1, 30}, []int{1, 2, 8, 30, 300}) {
-		if racedetector.Short() && names != 30 {
-			continue
-		}
 		t.Run(fmt.Sprint(names), func(t *testing.T) {
 			crowdOf(t, 60, names, nil, func(c *crowd, s *pawl.Session, r *rand.Rand) {
 				for range 20 {
@@ -161,9 +157,6 @@ func TestACrowdWhoseRequestsFail(t *testing.T) {
 		"answer delayed":      {HoldAnswer: 700 * time.Millisecond},
 	} {
 		for _, names := range lane.Of([]int{3}, []int{3, 60}) {
-			if racedetector.Short() && names != 3 {
-				continue
-			}
 			t.Run(fmt.Sprint(name, ", ", names), func(t *testing.T) {
 				r := rand.New(rand.NewPCG(1, uint64(names)))
 				var mu sync.Mutex

@@ -16,7 +16,6 @@ import (
 	"github.com/pawl-locks/pawl/fencing/sqlfence"
 	"github.com/pawl-locks/pawl/internal/testkit/fleet"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
-	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/test/stores/realdb"
 )
 
@@ -75,9 +74,6 @@ func run(t *testing.T, name string, readers fleet.Readers) fleet.Result {
 
 func TestFleetLosesNoUpdateWithTheGuardAndOneWithoutIt(t *testing.T) {
 	for name := range places {
-		if racedetector.Short() && name != "etcd" { // the workers' code is the same, and each guard has tests of its own
-			continue
-		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			fleet.CheckGuard(t, func() fleet.Result { return run(t, name, fleet.NoReaders) },
