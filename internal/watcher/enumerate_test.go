@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 )
 
 // system is a table, its subscribers, and a deliberately dumb server at the other end of a link, which
@@ -466,6 +467,9 @@ func walk(t *testing.T, p plan) (states int) {
 // Any subscriber to a key, at any time, from whatever revision, and whatever happens meanwhile, receives
 // each event that is due once, and leaves nothing behind.
 func TestEverySubscriberReceivesEachEventOnceInAllInterleavings(t *testing.T) {
+	if racedetector.On {
+		t.Skip("its steps follow one another in one goroutine")
+	}
 	two := lane.Of(1, 2)
 	for name, p := range map[string]plan{
 		"one of all, and a loss":     {people: []person{{from: 2}}, events: 2, losses: 1},
