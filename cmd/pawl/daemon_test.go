@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -22,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pawl-locks/pawl/cmd/pawl/internal/cli"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
 
@@ -44,19 +44,14 @@ var buildPawld = sync.OnceValues(func() (path string, err error) {
 
 // sideBySide is how many tests run at a time. Most of them wait for processes and leases, and
 // have a server, a directory and, where they want one, a terminal of their own.
-const sideBySide = "12"
+const sideBySide = 12
 
 // allTests are the tests, after which what buildPawld built is removed.
 type allTests struct{ *testing.M }
 
 // Run implements testscript.TestingM.
 func (all allTests) Run() int {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		_ = flag.Set("test.parallel", sideBySide) // it is there, and takes a number
-	}
+	lane.SideBySide(sideBySide)
 	code := all.M.Run()
 	if builtIn != "" {
 		_ = os.RemoveAll(builtIn)

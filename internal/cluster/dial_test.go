@@ -46,7 +46,7 @@ func TestDialWithAnEndedContextDoesNothing(t *testing.T) {
 	require.ErrorIs(t, err, cause)
 }
 
-// A call returns with its context, at the latest 100 ms after. In real time: TestABlackHoleDelaysNoDial.
+// A call returns with its context, at the latest 100 ms after. In real time: TestABlackHoleHoldsUpNoDial.
 func TestDialIntoBlackHolesEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ss := newStubs(t, 2)

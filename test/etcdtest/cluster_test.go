@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
 // quick is a cluster that elects within half a second.
@@ -46,21 +48,16 @@ func put(conn *grpc.ClientConn, timeout time.Duration) error {
 // recovers waits until a write through the connection succeeds.
 func recovers(t *testing.T, conn *grpc.ClientConn) {
 	t.Helper()
-	require.Eventually(t, func() bool { return put(conn, 2*time.Second) == nil }, 30*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return put(conn, 2*time.Second) == nil }, lane.Hang, 20*time.Millisecond)
 }
 
 // unlessElected wants ok, and asks again where there were more elections meanwhile than its own: a member
 // that was held up for half a second is taken for dead.
 func unlessElected(t *testing.T, c *Cluster, own uint64, ok func() bool) {
 	t.Helper()
-	for range 10 {
-		before := term(t, c)
-		if ok() {
-			return
-		}
+	for before := term(t, c); !ok(); before = term(t, c) {
 		require.Greater(t, term(t, c), before+own, "nobody else was elected")
 	}
-	t.Fatal("one election after the other")
 }
 
 // term is the highest that a member knows.
@@ -90,7 +87,7 @@ func TestAKilledMemberComesBackWithItsData(t *testing.T) {
 	c := quick(t, 1, ClusterOptions{})
 	m := c.Member(0)
 	conn := through(t, m)
-	require.NoError(t, put(conn, 10*time.Second))
+	require.NoError(t, put(conn, lane.Hang))
 	before := c.Revision(t)
 	m.Kill()
 	require.Error(t, put(conn, time.Second))
@@ -107,7 +104,7 @@ func TestAPausedMemberIsSilentUntilItIsResumed(t *testing.T) {
 	recovers(t, conn)
 	m.Pause(t)
 	require.Equal(t, codes.DeadlineExceeded, status.Code(put(conn, time.Second)))
-	require.Eventually(t, func() bool { l := c.leader(t.Context()); return l != nil && l != m }, 30*time.Second, 20*time.Millisecond,
+	require.Eventually(t, func() bool { l := c.leader(t.Context()); return l != nil && l != m }, lane.Hang, 20*time.Millisecond,
 		"the others elect another leader")
 	m.Resume(t)
 	recovers(t, conn)
@@ -126,7 +123,7 @@ func TestAnIsolatedMemberIsReachedByClientsButNotByPeers(t *testing.T) {
 			recovers(t, conn)
 			isolate(m)
 			require.Error(t, put(conn, 2*time.Second), "it cannot agree with anybody")
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
 			defer cancel()
 			_, err := pb.NewKVClient(conn).Range(ctx, &pb.RangeRequest{Key: []byte("k"), Serializable: true})
 			require.NoError(t, err, "it still hears and answers clients")
@@ -159,27 +156,27 @@ func TestAMemberThatIsIsolatedOneWayStillReceivesOrSends(t *testing.T) {
 		s, err := m.status(t.Context())
 		return err == nil && s.Leader != 0
 	}
-	require.Eventually(t, func() bool { return becomes(false) }, 30*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return becomes(false) }, lane.Hang, 20*time.Millisecond)
 	m.IsolateOutbound()
 	recovers(t, others)
 	require.Eventually(t, func() bool { // that a write is committed comes with the next one, for it cannot confirm
 		_, err := pb.NewKVClient(others).Put(within(t), &pb.PutRequest{Key: []byte("k")})
 		return err == nil && becomes(true)
-	}, 30*time.Second, 20*time.Millisecond, "it hears")
+	}, lane.Hang, 20*time.Millisecond, "it hears")
 	m.Heal(t)
-	require.Eventually(t, follows, 30*time.Second, 20*time.Millisecond)
+	require.Eventually(t, follows, lane.Hang, 20*time.Millisecond)
 	m.IsolateInbound()
-	require.Eventually(t, func() bool { return !follows() }, 30*time.Second, 20*time.Millisecond, "it does not hear")
+	require.Eventually(t, func() bool { return !follows() }, lane.Hang, 20*time.Millisecond, "it does not hear")
 	require.Eventually(t, func() bool {
 		_, err := pb.NewKVClient(others).DeleteRange(within(t), &pb.DeleteRangeRequest{Key: []byte("k")})
 		return err == nil
-	}, 60*time.Second, 20*time.Millisecond)
+	}, lane.Hang, 20*time.Millisecond)
 	require.Eventually(t, func() bool { // the first answer
 		is, err := there()
 		return err == nil && assert.True(t, is, "nor does it learn what is written")
-	}, 30*time.Second, 20*time.Millisecond)
+	}, lane.Hang, 20*time.Millisecond)
 	m.Heal(t)
-	require.Eventually(t, func() bool { return becomes(false) }, 30*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return becomes(false) }, lane.Hang, 20*time.Millisecond)
 }
 
 func TestASlowMemberIsSlowForItsPeersToo(t *testing.T) {
@@ -225,7 +222,7 @@ func TestASlowMemberTakesThatMuchLonger(t *testing.T) {
 	recovers(t, conn)
 	m.Slow(200 * time.Millisecond)
 	start := time.Now()
-	require.NoError(t, put(conn, 30*time.Second))
+	require.NoError(t, put(conn, lane.Hang))
 	assert.GreaterOrEqual(t, time.Since(start), 400*time.Millisecond)
 }
 
@@ -247,7 +244,7 @@ func TestAStalledDiskHoldsUpWritesAndNotTheWholeProcess(t *testing.T) {
 	recovers(t, conn)
 	m.StallDisk(t)
 	require.Contains(t, []codes.Code{codes.DeadlineExceeded, codes.Unavailable}, status.Code(put(conn, time.Second)))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), lane.Hang)
 	defer cancel()
 	_, err := pb.NewClusterClient(conn).MemberList(ctx, &pb.MemberListRequest{})
 	require.NoError(t, err)
@@ -266,7 +263,7 @@ func TestAFullQuotaRefusesWritesUntilItIsFreed(t *testing.T) {
 	recovers(t, conn)
 	c.FillQuota(t)
 	require.Eventually(t, func() bool { return status.Code(put(conn, 5*time.Second)) == codes.ResourceExhausted },
-		30*time.Second, 20*time.Millisecond)
+		lane.Hang, 20*time.Millisecond)
 	c.FreeQuota(t)
 	recovers(t, conn)
 }
@@ -276,7 +273,7 @@ func TestCompactForgetsWhatIsOlder(t *testing.T) {
 	c := quick(t, 1, ClusterOptions{})
 	conn := through(t, c.Member(0))
 	for range 3 {
-		require.NoError(t, put(conn, 10*time.Second))
+		require.NoError(t, put(conn, lane.Hang))
 	}
 	c.Compact(t)
 	c.Compact(t)
@@ -295,12 +292,12 @@ func TestTokensExpireAndAuthenticationIsToggled(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err = pb.NewKVClient(conn).Range(ctx, request)
 		return err == nil
-	}, 10*time.Second, 20*time.Millisecond)
+	}, lane.Hang, 20*time.Millisecond)
 	c.ExpireTokens(t)
 	require.Eventually(t, func() bool {
 		_, err = pb.NewKVClient(conn).Range(ctx, request)
 		return status.Code(err) == codes.Unauthenticated
-	}, 10*time.Second, 20*time.Millisecond)
+	}, lane.Hang, 20*time.Millisecond)
 	c.DisableAuth(t)
 	recovers(t, conn)
 }

@@ -23,7 +23,7 @@ func pause(p *os.Process) error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(5 * time.Second); !stopped(p.Pid); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(startTimeout); !stopped(p.Pid); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			return fmt.Errorf("process %d does not stop", p.Pid)
 		}

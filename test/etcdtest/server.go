@@ -21,7 +21,7 @@ import (
 )
 
 // startTimeout bounds how long a server may take until it serves.
-const startTimeout = 30 * time.Second
+const startTimeout = 2 * time.Minute
 
 // embeddedHeartbeat is that of a server alone, unless Options say otherwise.
 const embeddedHeartbeat = 10 * time.Millisecond

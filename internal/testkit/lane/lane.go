@@ -6,7 +6,9 @@
 package lane
 
 import (
+	"flag"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -15,6 +17,17 @@ import (
 // tests that hang and judges nothing, so it is wide enough for a machine that is a hundred
 // times slower than the one the test was written on.
 const Hang = 3 * time.Minute
+
+// SideBySide has n tests of a package run at a time, unless the command line says how many. It is
+// for a TestMain of tests that wait for processes, leases and pages, and compute little.
+func SideBySide(n int) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(n)) // it is there, and takes a number
+	}
+}
 
 // Proof reports whether the whole proof runs: PAWL_PROOF is set, as "make proof" does.
 func Proof() bool { return os.Getenv("PAWL_PROOF") != "" }

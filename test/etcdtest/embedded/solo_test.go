@@ -68,9 +68,7 @@ func watch(t *testing.T, conn *grpc.ClientConn, key string, from int64) pb.Watch
 }
 
 func TestAnHourPassesInABubble(t *testing.T) {
-	start := time.Now()
-	synctest.Test(t, hour)
-	assert.Less(t, time.Since(start), 2*time.Minute, "the hour is real")
+	synctest.Test(t, hour) // a real one would outlast the tests' own limit
 }
 
 func TestBubblesCanRunAtTheSameTime(t *testing.T) {

@@ -3,7 +3,6 @@ package matrix
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"sync"
@@ -28,18 +27,13 @@ import (
 )
 
 // sideBySide is how many clusters are under way at a time. Their faults last, and the cells wait.
-const sideBySide = "6"
+const sideBySide = 6
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(workerEnv); role != "" {
 		os.Exit(work(role))
 	}
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		_ = flag.Set("test.parallel", sideBySide) // it is there, and takes a number
-	}
+	lane.SideBySide(sideBySide)
 	goleak.VerifyTestMain(m)
 }
 

@@ -6,9 +6,14 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	lane.SideBySide(8) // some wait for time to pass
+	goleak.VerifyTestMain(m)
+}
 
 type syncBuffer struct {
 	mu sync.Mutex

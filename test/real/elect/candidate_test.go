@@ -34,7 +34,6 @@ type bulletin struct {
 	Lease int64
 	Won   time.Time // right after Campaign returned
 	Last  time.Time // right before the last call of Err that said nil
-	Told  time.Time // when Err had said that it is over
 	Over  string    // the cause; "": it is not
 }
 
@@ -80,7 +79,7 @@ func reign(ctx context.Context, s *pawl.Session, tm *elect.Term, orders <-chan s
 		at := time.Now()
 		err := tm.Err()
 		if err != nil {
-			b.Told, b.Over = time.Now(), causeOf(err)
+			b.Over = causeOf(err)
 			say(b)
 			return
 		}

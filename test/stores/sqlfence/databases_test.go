@@ -3,7 +3,6 @@ package sqlfence_test
 import (
 	"context"
 	"database/sql"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,16 +14,12 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/pawl-locks/pawl/fencing/sqlfence"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/test/stores/realdb"
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		_ = flag.Set("test.parallel", "3") // the databases; it is there, and takes a number
-	}
+	lane.SideBySide(3) // the databases
 	os.Exit(realdb.Main(m))
 }
 

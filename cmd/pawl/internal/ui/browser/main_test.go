@@ -2,7 +2,6 @@ package browser
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,7 +16,7 @@ import (
 
 // sideBySide is how many tests run at a time. Each has tabs in a browser context and a cluster
 // of its own, and most wait for what the page does in seconds.
-const sideBySide = "8"
+const sideBySide = 8
 
 // chromium is started once for all tests.
 var chromium struct {
@@ -29,12 +28,7 @@ var chromium struct {
 }
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		_ = flag.Set("test.parallel", sideBySide) // it is there, and takes a number
-	}
+	lane.SideBySide(sideBySide)
 	code := m.Run()
 	if chromium.cancel != nil {
 		chromium.cancel()
