@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -38,7 +39,7 @@ type bench struct {
 func start(t *testing.T) *bench {
 	t.Helper()
 	s := etcdtest.Start(t)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
 	t.Cleanup(cancel)
 	c, err := pawl.Dial(ctx, pawl.Config{Endpoints: s.Endpoints()})
 	require.NoError(t, err)
@@ -70,7 +71,7 @@ func (b *bench) queued(name string, n int64) {
 	require.Eventually(b.t, func() bool {
 		r, err := b.etcd.Get(b.ctx, name+"/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 		return err == nil && r.Count == n
-	}, 10*time.Second, 5*time.Millisecond)
+	}, lane.Hang, 5*time.Millisecond)
 }
 
 // turn is one that waits for its turn, and gives it up when it is cancelled.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/kvinside"
 	"github.com/pawl-locks/pawl/internal/testkit/fleet"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/kv"
 )
 
@@ -55,7 +55,7 @@ type etcdStore struct {
 }
 
 func openEtcd(socket string, guard bool) (fleet.Store, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
 	defer cancel()
 	for {
 		c, err := pawl.Dial(ctx, pawl.Config{Endpoints: []string{"unix://" + socket}})

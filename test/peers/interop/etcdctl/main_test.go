@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/lease"
 	"github.com/pawl-locks/pawl/test/etcdtest"
 )
@@ -49,7 +50,7 @@ type bench struct {
 func start(t *testing.T) *bench {
 	t.Helper()
 	s := etcdtest.StartWith(t, etcdtest.Options{Heartbeat: 100 * time.Millisecond})
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), lane.Hang)
 	t.Cleanup(cancel)
 	c, err := pawl.Dial(ctx, pawl.Config{Endpoints: s.Endpoints()})
 	require.NoError(t, err)
@@ -70,7 +71,7 @@ func (b *bench) queued(name string, n int64) {
 	require.Eventually(b.t, func() bool {
 		r, err := b.kv.Range(b.ctx, &pb.RangeRequest{Key: []byte(name + "/"), RangeEnd: []byte(name + "0"), CountOnly: true})
 		return err == nil && r.Count == n
-	}, 20*time.Second, 5*time.Millisecond)
+	}, lane.Hang, 5*time.Millisecond)
 }
 
 // ctl is an etcdctl under way.
