@@ -74,8 +74,9 @@ func serve(ctx context.Context, o options, stderr io.Writer, signals <-chan os.S
 	}
 	limited(all, d.connections, d.refused)
 	d.all = all
+	var early os.Signal
 	if err = d.serveHealth(); err == nil {
-		err = d.connect(ctx, rules)
+		early, err = d.start(ctx, rules, signals)
 	}
 	if err != nil {
 		for _, l := range all {
@@ -83,6 +84,9 @@ func serve(ctx context.Context, o options, stderr io.Writer, signals <-chan os.S
 		}
 		for _, s := range d.servers {
 			_ = s.Close()
+		}
+		if errors.As(err, new(*locks.Interrupted)) {
+			return nil
 		}
 		return err
 	}
@@ -92,6 +96,9 @@ func serve(ctx context.Context, o options, stderr io.Writer, signals <-chan os.S
 		d.serve(l, handler)
 	}
 	close(d.serves)
+	if early != nil {
+		return d.end(early, signals)
+	}
 	select {
 	case sig := <-signals:
 		return d.end(sig, signals)
@@ -117,6 +124,30 @@ func upkeepOf(rules *policy.Policy) *peer.Limit {
 	return peer.NewLimitOfEach("renewals and releases under way", func(identity string) int {
 		return 2 * (rules.Sessions(identity) + rules.Locks(identity))
 	})
+}
+
+// start is connect, which a signal interrupts: then what the predecessor left stays in the state directory. If
+// connect was faster, start returns the signal. A second one ends the waiting, as in end.
+func (d *daemon) start(ctx context.Context, rules *policy.Policy, signals <-chan os.Signal) (early os.Signal, err error) {
+	ctx, interrupt := context.WithCancel(ctx)
+	defer interrupt()
+	connected := make(chan error, 1)
+	go func() { connected <- d.connect(ctx, rules) }() // returns, or the process ends
+	for {
+		select {
+		case err := <-connected:
+			return early, err
+		case sig := <-signals:
+			switch {
+			case early == nil:
+				d.log.Info("stopping before it has taken over", "signal", sig.String())
+				early = sig
+				interrupt()
+			case sig != syscall.SIGHUP:
+				return nil, errors.New("a second signal came, and the takeover had not ended: if the predecessor's locks are lost, they are blocked until pawld's session at etcd has expired")
+			}
+		}
+	}
 }
 
 // connect makes the client, which connects to etcd when it is needed, and takes over what a
@@ -145,25 +176,40 @@ func (d *daemon) connect(ctx context.Context, rules *policy.Policy) (err error) 
 	if d.dir == nil {
 		return nil
 	}
-	left, ok, err := d.take()
+	left, ok, err := d.left()
 	if err != nil {
 		return errors.Join(err, d.client.Close())
 	}
-	if ok {
-		taken, err := d.service.Resume(ctx, left)
-		if err != nil {
-			d.log.Warn("the predecessor's locks are lost", "cause", err)
-		} else {
-			d.log.Info("took over", "locks", taken, "sessions", len(left.Sessions))
+	if !ok {
+		return nil
+	}
+	taken, err := d.service.Resume(ctx, left)
+	var interrupted *locks.Interrupted
+	switch {
+	case errors.As(err, &interrupted):
+		if interrupted.Own { // otherwise it is there still
+			if err := bounded(d.dir.Write)(interrupted.Left); err != nil {
+				return errors.Join(fmt.Errorf("the predecessor's locks are lost, and blocked until pawld's session at etcd has expired: %w", err), d.client.Close())
+			}
 		}
+		d.log.Info("what the predecessor left is left to the next pawld")
+		_ = d.client.Close() // nothing of its own is open
+		return err
+	case err != nil:
+		d.log.Warn("the predecessor's locks are lost", "cause", err)
+	default:
+		d.log.Info("took over", "locks", taken, "sessions", len(left.Sessions))
+	}
+	if err := d.dir.Discard(); err != nil { // it is of no use to anybody any more
+		d.log.Warn("the predecessor's state is not removed", "cause", err)
 	}
 	return nil
 }
 
-// take is the state directory's Take, which is refused where the file cannot be used, unless
+// left is what the state directory has of a predecessor, which is refused where the file cannot be used, unless
 // --discard-state says otherwise.
-func (d *daemon) take() (left locks.Saved, ok bool, err error) {
-	left, ok, err = d.dir.Take()
+func (d *daemon) left() (left locks.Saved, ok bool, err error) {
+	left, ok, err = d.dir.Read()
 	switch {
 	case !errors.Is(err, state.ErrUnusable):
 		return left, ok, err

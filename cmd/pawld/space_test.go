@@ -60,13 +60,13 @@ func TestPawldServesOnWhileEtcdIsOutOfSpace(t *testing.T) {
 	assert.Equal(t, held["token"], all[0]["token"])
 }
 
-// A second signal ends the waiting. The successor is alive while it tries to take over, and ready
-// when it has.
+// A second signal ends the waiting. A successor that is ended while it tries to take over leaves everything to
+// the next one, which is alive meanwhile, and ready when it has.
 func TestASuccessorIsAliveAndNotReadyWhileItTakesOver(t *testing.T) {
 	t.Parallel()
 	etcd := ofOwn(t)
 	socket := socketPath(t)
-	args := []string{"--endpoints", etcd.Addr(), "--socket", socket, "--state-dir", filepath.Join(t.TempDir(), "state"), "--health", "127.0.0.1:0"}
+	args := []string{"--endpoints", etcd.Addr(), "--socket", socket, "--state-dir", filepath.Join(t.TempDir(), "state"), "--health", "127.0.0.1:0", "--max-ttl", "150s"}
 	p := begin(t, args...)
 	p.socket, p.http = socket, unixClient(socket)
 	p.waitFor(socket)
@@ -77,6 +77,16 @@ func TestASuccessorIsAliveAndNotReadyWhileItTakesOver(t *testing.T) {
 	p.signal(syscall.SIGTERM)
 	require.Equal(t, 0, p.wait())
 	assert.Contains(t, p.said(), "etcd is still out of space")
+
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT} {
+		next := begin(t, args...)
+		status, text := next.health("/readyz")
+		assert.Equal(t, http.StatusServiceUnavailable, status)
+		assert.Contains(t, text, "takes over")
+		next.signal(sig)
+		require.Equal(t, 0, next.wait())
+		assert.Contains(t, next.said(), "left to the next pawld")
+	}
 
 	next := begin(t, args...)
 	next.http = unixClient(socket)

@@ -21,7 +21,8 @@ import (
 
 // Resume takes over what a predecessor saved: first its session at etcd, which is then renewed,
 // and then each lock. What cannot be taken over is lost, and its client learns that. It is
-// called before any other method. An error says why nothing was taken over.
+// called before any other method. An error says why nothing was taken over. If ctx ends first, that is an
+// Interrupted.
 func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error) {
 	host, err := inside.HostOf(s.client)
 	if err != nil {
@@ -68,6 +69,9 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 		restored[i] = to
 	}
 	wg.Wait()
+	if ctx.Err() != nil {
+		return 0, s.interrupted(own, saved)
+	}
 	s.mu.Lock()
 	defer s.unlock()
 	s.table.Restore(restored, clock.Now())
@@ -91,6 +95,28 @@ func (s *Service) Resume(ctx context.Context, saved Saved) (taken int, err error
 	return taken, err
 }
 
+// An Interrupted is the error of a takeover that its context ended.
+type Interrupted struct {
+	Left Saved // what is left to the next one
+	Own  bool  // pawld had a session from the Handle, which therefore is another now
+}
+
+// Error implements error.
+func (*Interrupted) Error() string { return "the takeover was interrupted" }
+
+// interrupted leaves to the next one all that the predecessor left.
+func (s *Service) interrupted(own *pawl.Session, saved Saved) error {
+	if own == nil {
+		return &Interrupted{Left: saved}
+	}
+	saved.Handle = inside.SessionOf(own).DetachKeeping(func() map[string]bool { return s.keptFor(saved.Sessions) })
+	return &Interrupted{saved, true}
+}
+
+// interruptedWait is how long a try to take the session over may go on after the end of its context: until it
+// is answered, nobody knows whether the Handle works still.
+const interruptedWait = 3 * time.Second
+
 // takeOver makes pawld's session from a Handle. It tries for as long as the lease may last. If
 // a lock is incomplete, nothing is taken over: its keys would stay in their queues for as long
 // as the session, without anyone knowing of them.
@@ -106,17 +132,18 @@ func (s *Service) takeOver(ctx context.Context, saved Saved) (*pawl.Session, err
 			}
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.TTL())
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.TTL())
 	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(interruptedWait, cancel) })()
 	for pause := newPause(); ; {
-		own, err := s.client.NewSession(ctx, lease.Options{Resume: h, Owner: s.cfg.Owner})
+		own, err := s.client.NewSession(within, lease.Options{Resume: h, Owner: s.cfg.Owner})
 		if err == nil {
 			<-s.own
 			s.session = own
 			s.own <- struct{}{}
 			return own, nil
 		}
-		if errors.Is(err, lease.ErrTakenOver) || errors.Is(err, lease.ErrRevoked) || ctx.Err() != nil {
+		if errors.Is(err, lease.ErrTakenOver) || errors.Is(err, lease.ErrRevoked) || ctx.Err() != nil || within.Err() != nil {
 			return nil, fmt.Errorf("take over the predecessor's session: %w", err)
 		}
 		pause.Sleep(ctx)
@@ -141,7 +168,8 @@ func (r SavedRow) params() table.Params {
 
 // takeOne takes one lock over, and at once promises what its client, whose session has ttl, may
 // still believe, unless that has released it. It tries until ctx ends, or until the lock is refused for good. A key that cannot be taken over is removed after until,
-// when nobody believes in it: otherwise its name would be taken for as long as the session lasts.
+// when nobody believes in it: otherwise its name would be taken for as long as the session lasts. If ctx is canceled, the key is
+// left to the next one.
 func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow, to *table.SavedRow, ttl time.Duration, until clock.Instant) {
 	to.State, to.Why = table.Lost, table.ErrExpired
 	if own == nil {
@@ -191,7 +219,9 @@ func (s *Service) takeOne(ctx context.Context, own *pawl.Session, from SavedRow,
 		s.cfg.Logger.Warn("a lock is not taken over yet", "name", w.Names, "cause", err)
 		pause.Sleep(ctx)
 	}
-	discard()
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		discard()
+	}
 }
 
 // isForGood reports whether err of a takeover says that it fails however often it is tried: etcd

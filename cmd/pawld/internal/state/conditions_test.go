@@ -34,7 +34,7 @@ func TestWhatCannotBeUsedIsRefusedAndStays(t *testing.T) {
 			require.NoError(t, err)
 			defer d.Close()
 			require.NoError(t, os.WriteFile(d.file(), []byte(c.text), c.mode))
-			_, ok, err := d.Take()
+			_, ok, err := d.Read()
 			if c.says == "" {
 				require.NoError(t, err)
 				assert.True(t, ok)
@@ -44,7 +44,7 @@ func TestWhatCannotBeUsedIsRefusedAndStays(t *testing.T) {
 			require.ErrorContains(t, err, c.says)
 			require.FileExists(t, d.file(), "a pawld that knows it may come")
 			require.NoError(t, d.Discard())
-			_, ok, err = d.Take()
+			_, ok, err = d.Read()
 			require.NoError(t, err)
 			assert.False(t, ok)
 		})

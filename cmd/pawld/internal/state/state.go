@@ -87,8 +87,9 @@ var ErrUnusable = errors.New("it cannot be used")
 // Discard removes the file, whatever it holds.
 func (d *Dir) Discard() error { return os.Remove(d.file()) }
 
-// Take reads the file and removes it, because a Handle works once. false: there is none.
-func (d *Dir) Take() (s locks.Saved, ok bool, err error) {
+// Read reads the file; false: there is none. It stays until Discard, so that who is ended before the takeover
+// leaves it to the next one. A second use of its Handle is refused by etcd.
+func (d *Dir) Read() (s locks.Saved, ok bool, err error) {
 	info, err := os.Stat(d.file())
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, false, nil
@@ -116,9 +117,6 @@ func (d *Dir) Take() (s locks.Saved, ok bool, err error) {
 	}
 	if in.Version != version {
 		return s, false, fmt.Errorf("state: %s is of version %d, this pawld knows %d: %w", d.file(), in.Version, version, ErrUnusable)
-	}
-	if err := os.Remove(d.file()); err != nil {
-		return s, false, fmt.Errorf("state: %w", err)
 	}
 	return in.Saved, true, nil
 }

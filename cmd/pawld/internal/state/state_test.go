@@ -46,13 +46,18 @@ func TestTheFileIsReadAndWrittenAsItWas(t *testing.T) {
 	assert.Equal(t, string(golden), string(text)+"\n")
 
 	require.NoError(t, os.WriteFile(filepath.Join(path, "state.json"), golden, 0o600))
-	got, ok, err := d.Take()
+	got, ok, err := d.Read()
 	require.NoError(t, err)
 	require.True(t, ok)
 	assert.Equal(t, left(t), got)
-	_, ok, err = d.Take()
+	got, ok, err = d.Read()
 	require.NoError(t, err)
-	assert.False(t, ok, "a Handle works once")
+	assert.True(t, ok, "who was ended in between has taken nothing over")
+	assert.Equal(t, left(t), got)
+	require.NoError(t, d.Discard())
+	_, ok, err = d.Read()
+	require.NoError(t, err)
+	assert.False(t, ok)
 }
 
 // A version before it does not know it, and refuses another TTL than the default.
@@ -63,7 +68,7 @@ func TestTheFileSaysWhichSessionsHaveNoTTLYet(t *testing.T) {
 	want := left(t)
 	want.Sessions[1].Provisional = true
 	require.NoError(t, d.Write(want))
-	got, _, err := d.Take()
+	got, _, err := d.Read()
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
 }
@@ -76,7 +81,7 @@ func TestTheFileSaysWhichReleasesAreUndecided(t *testing.T) {
 	want := left(t)
 	want.Sessions[0].Rows[0].Releasing = true
 	require.NoError(t, d.Write(want))
-	got, _, err := d.Take()
+	got, _, err := d.Read()
 	require.NoError(t, err)
 	assert.Equal(t, want, got)
 	assert.Equal(t, table.Held, got.Sessions[0].Rows[0].State)
@@ -99,7 +104,7 @@ func TestAFileOfAnotherVersionIsRefusedAndLeft(t *testing.T) {
 		`[`:             "state.json: ",
 	} {
 		require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(text), `{"Version":1,`, was, 1)), 0o600))
-		_, ok, err := d.Take()
+		_, ok, err := d.Read()
 		assert.False(t, ok)
 		assert.ErrorContains(t, err, want)
 		assert.FileExists(t, file)
