@@ -71,6 +71,9 @@ func TestALearnerIsLeftOutUntilItIsPromoted(t *testing.T) {
 		ss.get(0).learner.Store(false)
 		time.Sleep(2 * recheckEvery)
 		assert.Len(t, c.Members(), 2)
+		c.Pick() // one that is not connected is told to connect, and passed over
+		c.Pick()
+		synctest.Wait()
 		assert.Contains(t, []*Member{c.Pick(), c.Pick()}, learner)
 		n := ss.get(0).statuses.Load()
 		time.Sleep(time.Hour)
