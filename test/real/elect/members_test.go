@@ -1,0 +1,97 @@
+package elect_test
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pawl-locks/pawl"
+	"github.com/pawl-locks/pawl/elect"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/lease"
+	"github.com/pawl-locks/pawl/test/etcdtest"
+)
+
+// lines is a log, each line of which is announced.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	more chan struct{}
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	select {
+	case l.more <- struct{}{}:
+	default:
+	}
+	return l.text.Write(b)
+}
+
+// await returns once a line has all parts.
+func (l *lines) await(t *testing.T, parts ...string) {
+	t.Helper()
+	late := time.After(lane.Hang)
+	for {
+		l.mu.Lock()
+		text := l.text.String()
+		l.mu.Unlock()
+		for line := range strings.Lines(text) {
+			has := true
+			for _, p := range parts {
+				has = has && strings.Contains(line, p)
+			}
+			if has {
+				return
+			}
+		}
+		select {
+		case <-l.more:
+		case <-late:
+			require.Fail(t, "no such line", "%v in\n%s", parts, text)
+		}
+	}
+}
+
+// On real members with a password and simple tokens, as the table of package lock has it in memory.
+func TestALeaderIsKeptWhileEveryMemberIsReplaced(t *testing.T) {
+	t.Parallel()
+	c := etcdtest.StartCluster(t, 3)
+	c.EnableAuth(t, "pw")
+	log := &lines{more: make(chan struct{}, 1)}
+	client, err := pawl.Dial(t.Context(), pawl.Config{
+		Endpoints: c.Endpoints(), Username: "root", Password: "pw", SyncEvery: 200 * time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(log, nil)), Session: lease.Options{TTL: time.Minute},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, client.Close()) })
+	leads, end := make(chan *elect.Term), make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { // ends with ctx
+		end <- elect.Run(ctx, client, "e", elect.RunOptions{Session: lease.Options{TTL: time.Minute}}, func(work context.Context, term *elect.Term) error {
+			leads <- term
+			<-work.Done()
+			return context.Cause(work)
+		})
+	}()
+	term := <-leads
+	for range 3 {
+		m := c.ReplaceMember(t, c.Member(0))
+		log.await(t, "etcd endpoints refreshed", m.Addr())
+		s, err := client.NewSession(t.Context(), lease.Options{TTL: 10 * time.Second})
+		require.NoError(t, err)
+		require.NoError(t, s.Close(t.Context()))
+		require.NoError(t, term.Err())
+	}
+	cancel()
+	require.ErrorIs(t, <-end, context.Canceled)
+}
