@@ -89,32 +89,13 @@ func TestCommandsInSentencesAreCommands(t *testing.T) {
 }
 
 // The tutorial, as a reader does it, but for the port, and with the program built before it
-// is run.
+// is run. Each part compiles for itself, side by side with the others.
 func TestTheTutorialIsAsItSays(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/start/tutorial.md")
 	require.NoError(t, err)
-	source := regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindStringSubmatch(string(text))
-	require.NotNil(t, source)
-	dev := begin(t, "", "dev", "--port", "0")
-	serving := servesOn.FindStringSubmatch(next(t, dev.lines()))
-	require.NotNil(t, serving)
-
-	// Where the reader is: in a clone, with a module to be made beside it.
 	root, err := filepath.Abs("../..")
 	require.NoError(t, err)
-	parent := t.TempDir()
-	require.NoError(t, os.Symlink(root, filepath.Join(parent, "pawl")))
-	clone, dir := filepath.Join(parent, "clone"), filepath.Join(parent, "tutorial")
-	require.NoError(t, os.Mkdir(clone, 0o755))
-	runs := func(in string, lines ...string) string {
-		script := exec.Command("bash", "-ec", strings.Join(lines, "\n"))
-		script.Dir = in
-		script.Env = append(os.Environ(), "GOWORK=", "GOBIN="+filepath.Join(parent, "bin"))
-		out, err := script.CombinedOutput()
-		require.NoError(t, err, "%s\n%s", lines, out)
-		return string(out)
-	}
 	var lines []string
 	for _, l := range shellLines("tutorial.md", string(text)) {
 		lines = append(lines, l.text)
@@ -122,24 +103,54 @@ func TestTheTutorialIsAsItSays(t *testing.T) {
 	require.Len(t, lines, 9)
 	require.Equal(t, []string{"go install ./cmd/pawl", "pawl dev"}, lines[:2])
 	require.Equal(t, []string{"go mod tidy", "go run ."}, lines[5:7])
-	runs(root, lines[0])
-	assert.Contains(t, runs(parent, "bin/pawl --version"), "pawl version ")
-	runs(clone, lines[2:5]...)
 	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
 	require.NoError(t, err)
 	assert.Contains(t, string(readme), "\n$ "+lines[4]+"\n$ "+lines[5]+"\n", "the README has the same commands")
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(strings.ReplaceAll(source[1], "127.0.0.1:2379", serving[1])), 0o644))
-	runs(dir, lines[5], "go build -o program .")
-	var modules []string
-	for _, page := range []string{"libraries.md", "observability.md"} {
-		text, err := os.ReadFile(filepath.Join(root, "docs", "how-to", page))
-		require.NoError(t, err)
-		commands := shellLines(page, string(text))
-		require.Len(t, commands, 1, page)
-		modules = append(modules, commands[0].text)
+
+	runs := func(t *testing.T, in string, lines ...string) string {
+		script := exec.Command("bash", "-ec", strings.Join(lines, "\n"))
+		script.Dir = in
+		script.Env = append(os.Environ(), "GOWORK=", "GOBIN="+filepath.Join(in, "bin"))
+		out, err := script.CombinedOutput()
+		require.NoError(t, err, "%s\n%s", lines, out)
+		return string(out)
 	}
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "scheduled"), 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "scheduled", "main.go"), []byte(`package main
+	// module is where the reader is: a module that was made beside a clone.
+	module := func(t *testing.T) string {
+		parent := t.TempDir()
+		require.NoError(t, os.Symlink(root, filepath.Join(parent, "pawl")))
+		clone := filepath.Join(parent, "clone")
+		require.NoError(t, os.Mkdir(clone, 0o755))
+		runs(t, clone, lines[2:5]...)
+		return filepath.Join(parent, "tutorial")
+	}
+	t.Run("the command", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		runs(t, dir, "cd "+root, lines[0])
+		assert.Contains(t, runs(t, dir, "bin/pawl --version"), "pawl version ")
+	})
+	t.Run("the program", func(t *testing.T) {
+		t.Parallel()
+		testTheTutorialsProgram(t, string(text), func(source string) string {
+			dir := module(t)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(source), 0o644))
+			runs(t, dir, lines[5], "go build -o program .")
+			return filepath.Join(dir, "program")
+		})
+	})
+	t.Run("the modules of other pages", func(t *testing.T) {
+		t.Parallel()
+		dir := module(t)
+		var modules []string
+		for _, page := range []string{"libraries.md", "observability.md"} {
+			text, err := os.ReadFile(filepath.Join(root, "docs", "how-to", page))
+			require.NoError(t, err)
+			commands := shellLines(page, string(text))
+			require.Len(t, commands, 1, page)
+			modules = append(modules, commands[0].text)
+		}
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(`package main
 
 import (
 	"github.com/pawl-locks/pawl/adapters/pawlgocron"
@@ -151,9 +162,18 @@ func main() {
 	prom.New(prom.Options{})
 }
 `), 0o644))
-	runs(dir, append(modules, "go mod tidy", "go build ./...")...)
+		runs(t, dir, append(modules, lines[5], "go build ./...")...)
+	})
+}
 
-	program := beginWith(t, serving[1], filepath.Join(dir, "program"))
+// testTheTutorialsProgram runs the page's program, which build makes of its source.
+func testTheTutorialsProgram(t *testing.T, text string, build func(source string) string) {
+	source := regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindStringSubmatch(text)
+	require.NotNil(t, source)
+	dev := begin(t, "", "dev", "--port", "0")
+	serving := servesOn.FindStringSubmatch(next(t, dev.lines()))
+	require.NotNil(t, serving)
+	program := beginWith(t, serving[1], build(strings.ReplaceAll(source[1], "127.0.0.1:2379", serving[1])))
 	says := program.lines()
 	assert.Regexp(t, `^holding with token \d+$`, next(t, says))
 	assert.Equal(t, "first write: <nil>", next(t, says))
@@ -163,7 +183,7 @@ func main() {
 	assert.Equal(t, 0, begin(t, serving[1], "break", "--yes", "report").code(t))
 	for range 2 { // what the page prints, but for the lease
 		line := regexp.MustCompile(`[0-9a-f]+-1"`).ReplaceAllString(next(t, says), `694d8d2b6c1e3a05-1"`)
-		assert.True(t, strings.Contains(string(text), "\n"+line+"\n"), line)
+		assert.True(t, strings.Contains(text, "\n"+line+"\n"), line)
 	}
 	assert.Equal(t, 0, program.code(t))
 	third := begin(t, serving[1], "lock", "--wait", "2", "report", "--", "echo", "my turn")
