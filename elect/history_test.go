@@ -20,6 +20,7 @@ import (
 	"github.com/pawl-locks/pawl/fencing"
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 	"github.com/pawl-locks/pawl/lease"
 )
@@ -173,9 +174,7 @@ func (c *contest) deed(f forced, compacted bool, do func()) {
 // is true, with a consumer that is quick and one that is slow.
 func TestThreeCandidatesOverTwoHundredLosses(t *testing.T) {
 	losses := racedetector.Of(50, 200)
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 2))
+	rnd := rand.New(rand.NewPCG(lane.Seed(t), 2))
 	inBubble(t, func(w *fixture) {
 		c := newContest(w)
 		eyes := w.client()

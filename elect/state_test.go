@@ -5,11 +5,11 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/watcher"
 )
 
@@ -51,9 +51,7 @@ func (c *crowd) step(rnd *rand.Rand) (events []watcher.Event) {
 }
 
 func TestElectionStateAgreesWithAModelThatSortsEveryTime(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 1))
+	rnd := rand.New(rand.NewPCG(lane.Seed(t), 1))
 	for range 100 {
 		c := &crowd{rev: 1, keys: map[string]watcher.Event{}}
 		for range rnd.IntN(10) {

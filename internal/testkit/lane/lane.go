@@ -7,8 +7,11 @@ package lane
 
 import (
 	"flag"
+	"math/rand/v2"
 	"os"
+	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
@@ -27,6 +30,31 @@ func SideBySide(n int) {
 	if !given {
 		_ = flag.Set("test.parallel", strconv.Itoa(n)) // it is there, and takes a number
 	}
+}
+
+// Seed returns the seed of a test's random choices: that of the environment variable PAWL_SEED, or
+// one at random. A test that fails prints it in the command that repeats it.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	seed, err := strconv.ParseUint(os.Getenv("PAWL_SEED"), 10, 64)
+	if err != nil {
+		seed = rand.Uint64()
+	}
+	pc, _, _, _ := runtime.Caller(1)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log("again with: " + command(seed, t.Name(), runtime.FuncForPC(pc).Name()))
+		}
+	})
+	return seed
+}
+
+// command repeats a test whose function has that full name: its package's, a dot, its own.
+func command(seed uint64, test, function string) string {
+	slash := strings.LastIndexByte(function, '/') + 1
+	name, _, _ := strings.Cut(function[slash:], ".")
+	return "PAWL_SEED=" + strconv.FormatUint(seed, 10) + " go test -count=1 -run '^" +
+		strings.ReplaceAll(test, "/", "$/^") + "$' " + function[:slash] + strings.TrimSuffix(name, "_test")
 }
 
 // Proof reports whether the whole proof runs: PAWL_PROOF is set, as "make proof" does.

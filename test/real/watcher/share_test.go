@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pawl-locks/pawl/internal/testkit/lane"
 	"github.com/pawl-locks/pawl/internal/watcher"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -16,6 +17,7 @@ import (
 // learns every deletion from its revision on, once.
 func TestEverySubscriberMissesNothingWhicheverItSharesWith(t *testing.T) {
 	onRealEtcd(t, 300, func(t *testing.T, r *real) {
+		rnd := rand.New(rand.NewPCG(lane.Seed(t), 0))
 		const keys = 4
 		type one struct {
 			w    *watcher.Watch
@@ -34,8 +36,8 @@ func TestEverySubscriberMissesNothingWhicheverItSharesWith(t *testing.T) {
 			if step == 750 { // by chance alone, it might be that none is cut
 				r.cut()
 			}
-			key := fmt.Sprint("k", rand.IntN(keys))
-			switch n := rand.IntN(10); {
+			key := fmt.Sprint("k", rnd.IntN(keys))
+			switch n := rnd.IntN(10); {
 			case n < 3:
 				rev = r.put(key, "v")
 				truth = append(truth, watcher.Event{Key: key, ModRevision: rev})
@@ -45,7 +47,7 @@ func TestEverySubscriberMissesNothingWhicheverItSharesWith(t *testing.T) {
 					truth = append(truth, watcher.Event{Key: key, ModRevision: rev, Deleted: true})
 				}
 			case n < 8:
-				o := one{l: &log{t: t}, key: key, from: max(rev+1-rand.Int64N(3), first), all: rand.IntN(2) == 0}
+				o := one{l: &log{t: t}, key: key, from: max(rev+1-rnd.Int64N(3), first), all: rnd.IntN(2) == 0}
 				if o.all {
 					o.w = h.Watch(key, "", o.from, o.l.note)
 				} else {
@@ -53,15 +55,15 @@ func TestEverySubscriberMissesNothingWhicheverItSharesWith(t *testing.T) {
 				}
 				on = append(on, o)
 			case n < 9 && len(on) > 0:
-				i := rand.IntN(len(on))
+				i := rnd.IntN(len(on))
 				on[i].w.Cancel()
 				off = append(off, on[i])
 				on = append(on[:i], on[i+1:]...)
-			case rand.IntN(20) == 0:
+			case rnd.IntN(20) == 0:
 				r.cut()
 			}
-			if rand.IntN(3) == 0 {
-				time.Sleep(rand.N(150 * time.Millisecond))
+			if rnd.IntN(3) == 0 {
+				time.Sleep(time.Duration(rnd.Int64N(int64(150 * time.Millisecond))))
 			}
 		}
 		time.Sleep(30 * time.Second)
