@@ -56,7 +56,7 @@ class Wait {
 
   end(e) {
     this.#error = e;
-    if (this.#stop) this.#stop(e);
+    if (this.#stop) this.#stop(e); // of the last run, which may have ended
   }
 
   /** run gives start's result. start gets resolve and reject, and returns how it is stopped. */
@@ -66,15 +66,10 @@ class Wait {
         reject(this.#error);
         return;
       }
-      const ended = (f) => (x) => {
-        this.#stop = null;
-        f(x);
-      };
-      const stop = start(ended(resolve), ended(reject));
+      const stop = start(resolve, reject);
       this.#stop = (e) => {
-        this.#stop = null;
         reject(e);
-        stop(e);
+        stop();
       };
     });
   }
@@ -87,6 +82,12 @@ class Wait {
   }
 }
 
+/** PROXY are the statuses with which a proxy says that pawld does not answer. */
+const PROXY = [408, 425, 429, 502, 503, 504];
+
+/** PATH is how many bytes the path of a socket can have. Node cuts a longer one, and calls another. */
+const PATH = process.platform === 'linux' ? 107 : 103;
+
 const REFUSED_BY_TLS = /^ERR_(SSL_.*ALERT|TLS_CERT)|CERT|SELF_SIGNED|UNABLE_TO_(GET_ISSUER|VERIFY)|HOSTNAME_MISMATCH/;
 
 /** failure is what a call failed with: unavailable, unless a call again would fail, too. */
@@ -97,12 +98,17 @@ function failure(e, { socket, url }) {
   if (REFUSED_BY_TLS.test(code)) return new PawldError('unauthenticated', `the certificate of pawld, or this one, is not accepted: ${e.message}`);
   if (/^(HPE_|EPROTO|ERR_SSL_)/.test(code) && code !== 'HPE_INVALID_EOF_STATE') return notPawld(e.message);
   if (code === 'ENOTFOUND') return new PawldError('invalid_argument', `host is not known: ${e.message}`);
-  if (['EINVAL', 'ENAMETOOLONG', 'ENOTDIR', 'ELOOP', 'ENOTSOCK', 'EPROTOTYPE'].includes(code) || /^ERR_INVALID/.test(code)) return new PawldError('invalid_argument', `${at}: ${e.message}`);
-  if (code === 'ECONNREFUSED' && !url) {
-    const found = fs.statSync(socket, { throwIfNoEntry: false });
-    if (found && !found.isSocket()) return new PawldError('invalid_argument', `${socket} is not a socket`);
-  }
+  if (['EINVAL', 'ENAMETOOLONG', 'ENOTDIR', 'ELOOP', 'ENOTSOCK', 'EPROTOTYPE'].includes(code) || /^ERR_(INVALID|OSSL)/.test(code)) return new PawldError('invalid_argument', `${at}: ${e.message}`);
+  if (code === 'ECONNREFUSED' && !url && !isSocket(socket)) return new PawldError('invalid_argument', `${socket} is not a socket`);
   return new PawldError('unavailable', `pawld does not answer: ${e.message}`);
+}
+
+function isSocket(path) {
+  try {
+    return fs.statSync(path).isSocket();
+  } catch (e) {
+    return true; // it has gone, and may come again
+  }
 }
 
 /** checked is the answer, if it has the form of method's. */
@@ -544,56 +550,64 @@ class Session extends EventEmitter {
   }
 
   /** _send sends a request on a connection of its own. */
-  _send(method, body, timeout, wait) {
+  async _send(method, body, timeout, wait) {
+    let status;
+    let text;
+    try {
+      [status, text] = await wait.run((resolve, reject) => this._exchange(method, JSON.stringify(body), timeout, resolve, reject));
+    } catch (e) {
+      throw e instanceof PawldError ? e : failure(e, this._to);
+    }
+    let answer;
+    try {
+      answer = JSON.parse(text);
+    } catch (e) {
+      answer = null;
+    }
+    const isObject = answer !== null && typeof answer === 'object';
+    if (status === 200 && isObject) return answer;
+    if (isObject && typeof answer.code === 'string') throw new PawldError(answer.code, `${typeof answer.message === 'string' ? answer.message : ''}`);
+    if (PROXY.includes(status)) throw new PawldError('unavailable', `pawld does not answer: ${status}`);
+    throw notPawld(isObject ? `${status}, and no code` : `${status}, and no JSON`);
+  }
+
+  /** _exchange resolves with the answer's status and text. It returns how it is stopped. What is thrown in a listener ends the process: they only pass on. */
+  _exchange(method, text, timeout, resolve, reject) {
     const { socket, url, token, tls } = this._to;
-    const text = JSON.stringify(body);
     const headers = { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(text), 'Connect-Timeout-Ms': Math.max(Math.floor(timeout), 1) };
     if (token) headers.Authorization = `Bearer ${token}`;
     const options = { method: 'POST', headers, agent: false };
     const path = `/pawl.v1.Locks/${method}`;
-    return wait.run((resolve, reject) => {
-      let late;
-      let request;
-      const done = (f) => (x) => {
-        clearTimeout(late);
-        f(x);
-      };
-      const fail = done((e) => reject(failure(e, this._to)));
-      const receive = (response) => {
-        const parts = [];
-        response.on('data', (b) => parts.push(b));
-        response.on('error', fail);
-        response.on('end', done(() => {
-          const status = response.statusCode;
-          let answer;
-          try {
-            answer = JSON.parse(Buffer.concat(parts).toString());
-          } catch (e) {
-            answer = null;
-          }
-          if (answer === null || typeof answer !== 'object') {
-            const passes = [408, 425, 429, 502, 503, 504].includes(status); // a proxy's
-            reject(passes ? new PawldError('unavailable', `pawld does not answer: ${status}`) : notPawld(`${status}, and no JSON`));
-          } else if (status === 200) resolve(answer);
-          else reject(new PawldError(String(answer.code || 'unknown'), String(answer.message || '')));
-        }));
-      };
-      try {
-        request = url
-          ? (url.startsWith('https:') ? https : http).request(url + path, { ...options, ...tls }, receive)
-          : http.request({ ...options, socketPath: socket, host: 'pawl', path }, receive);
-      } catch (e) {
-        fail(e);
-        return () => {};
-      }
-      request.on('error', fail);
-      late = setTimeout(() => request.destroy(new Error(`not within ${timeout} ms`)), timeout); // of all of it: request's own begins again with each byte
-      request.end(text);
-      return () => {
-        clearTimeout(late);
-        request.destroy();
-      };
+    if (!url && (!socket || socket.includes('\0') || Buffer.byteLength(socket) > PATH)) throw new PawldError('invalid_argument', `${JSON.stringify(socket)} cannot be the path of a socket, which has 1 to ${PATH} bytes`);
+    let late;
+    const done = (f) => (x) => {
+      clearTimeout(late);
+      f(x);
+    };
+    const fail = done(reject);
+    const receive = (response) => {
+      const parts = [];
+      response.on('data', (b) => parts.push(b));
+      response.on('error', fail);
+      response.on('end', () => done(resolve)([response.statusCode, Buffer.concat(parts).toString()]));
+    };
+    const request = url
+      ? (url.startsWith('https:') ? https : http).request(url + path, { ...options, ...tls }, receive)
+      : http.request({ ...options, socketPath: socket, host: 'pawl', path }, receive);
+    request.on('error', fail);
+    request.on('upgrade', (response, connection) => {
+      connection.destroy();
+      done(resolve)([response.statusCode, '']);
     });
+    late = setTimeout(() => { // of all of it: request's own begins again with each byte
+      reject(new Error(`not within ${timeout} ms`));
+      request.destroy();
+    }, timeout);
+    request.end(text);
+    return () => {
+      clearTimeout(late);
+      request.destroy();
+    };
   }
 }
 
