@@ -30,6 +30,7 @@ type line struct {
 	reads   atomic.Uint32 // how often a read changed that
 	watched atomic.Bool   // a goroutine does
 	silent  atomic.Bool   // it is examined
+	open    atomic.Int64  // calls and messages that have no answer yet
 
 	mu    sync.Mutex
 	raw   net.Conn
@@ -141,12 +142,39 @@ var (
 // answer counts, a refusal too.
 func (l *line) health(ctx context.Context) bool {
 	var p peer.Peer
+	l.open.Add(1)
+	defer l.open.Add(-1)
 	_, err := healthpb.NewHealthClient(l.conn).Check(ctx, &healthpb.HealthCheckRequest{}, grpc.Peer(&p))
 	switch status.Code(err) {
 	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded:
 		return false
 	}
 	return p.Addr != nil
+}
+
+// asking is a stream whose messages have answers.
+type asking struct {
+	grpc.ClientStream
+	l    *line
+	sent atomic.Bool // a message, since the last answer
+}
+
+func (s *asking) SendMsg(m any) error {
+	if s.sent.CompareAndSwap(false, true) {
+		s.l.open.Add(1)
+	}
+	return s.ClientStream.SendMsg(m)
+}
+
+func (s *asking) RecvMsg(m any) error {
+	defer s.answered()
+	return s.ClientStream.RecvMsg(m)
+}
+
+func (s *asking) answered() {
+	if s.sent.CompareAndSwap(true, false) {
+		s.l.open.Add(-1)
+	}
 }
 
 // listening are transport credentials that let a line see when bytes are sent and read, below

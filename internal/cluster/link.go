@@ -19,7 +19,7 @@ import (
 // new one to the same address is not.
 //
 // A line is examined when nothing was read for max(200 ms, three round trips) after something
-// was sent: a health call is sent on it, and on those of up to two other members. If it is still
+// was sent, and a call or a message has no answer: a health call is sent on it, and on those of up to two other members. If it is still
 // silent after as long again, a spare line is opened, and when another member or the spare has
 // answered, the tries on the silent line are given up. Silence alone is no reason. When the
 // spare has answered, it takes the line's place. Each member is examined by itself.
@@ -64,6 +64,8 @@ func (k *link) newLine() (*line, error) {
 // Invoke implements grpc.ClientConnInterface.
 func (k *link) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	l := k.line.Load()
+	l.open.Add(1)
+	defer l.open.Add(-1)
 	if t, ok := ctx.Value(tryKey{}).(*try); ok {
 		l.enter(t)
 		defer l.leave(t)
@@ -73,7 +75,14 @@ func (k *link) Invoke(ctx context.Context, method string, args, reply any, opts 
 
 // NewStream implements grpc.ClientConnInterface.
 func (k *link) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	return k.line.Load().conn.NewStream(ctx, desc, method, opts...)
+	l := k.line.Load()
+	stream, err := l.conn.NewStream(ctx, desc, method, opts...)
+	if err != nil {
+		return nil, err
+	}
+	s := &asking{ClientStream: stream, l: l}
+	context.AfterFunc(stream.Context(), s.answered) // nothing is, after its end
+	return s, nil
 }
 
 // GetState is the state of the line in use.
@@ -145,6 +154,11 @@ func (k *link) listen(l *line) {
 		n, asked := l.reads.Load(), l.asked.Load()
 		if n == reads && asked {
 			silent++
+			if silent == steps && l.open.Load() == 0 { // what was sent was an acknowledgement
+				l.asked.Store(false)
+				l.watched.Store(false)
+				return
+			}
 			if silent == steps {
 				l.silent.Store(true)
 				x = k.examine(l)

@@ -123,6 +123,39 @@ func TestASlowMemberCostsFewConnections(t *testing.T) {
 	})
 }
 
+// Servers ping their clients, whose acknowledgement may be the last that is sent: nobody answers that.
+func TestAnIdleConnectionIsNotExamined(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss := newStubs(t, 2)
+		cfg := ss.config()
+		var wrote atomic.Int64
+		cfg.DialOptions = append(cfg.DialOptions, grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
+			c, err := ss.dial(ctx, addr)
+			return counting{c, &wrote}, err
+		}))
+		c := ss.connect(cfg)
+		for range 20 {
+			_, err := c.Txn(t.Context(), Request{Op: "txn"}, writing())
+			require.NoError(t, err)
+		}
+		time.Sleep(time.Second)
+		before := wrote.Load()
+		time.Sleep(8 * time.Second) // less than the pings of gRPC are apart
+		assert.Equal(t, before, wrote.Load())
+	})
+}
+
+// counting counts writes.
+type counting struct {
+	net.Conn
+	wrote *atomic.Int64
+}
+
+func (c counting) Write(b []byte) (int, error) {
+	c.wrote.Add(1)
+	return c.Conn.Write(b)
+}
+
 // The spare is one, whatever the silence lasts, and is closed with it.
 func TestAMemberThatStaysMuteHasOneSpare(t *testing.T) {
 	linked(t, 3, func(t *testing.T, fake *etcdfake.Cluster, c *Cluster, dials *atomic.Int64) {

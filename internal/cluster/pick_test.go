@@ -73,7 +73,7 @@ func TestALearnerIsLeftOutUntilItIsPromoted(t *testing.T) {
 		assert.Len(t, c.Members(), 2)
 		c.Pick() // one that is not connected is told to connect, and passed over
 		c.Pick()
-		time.Sleep(time.Second) // so is one that has only just been asked something
+		synctest.Wait()
 		assert.Contains(t, []*Member{c.Pick(), c.Pick()}, learner)
 		n := ss.get(0).statuses.Load()
 		time.Sleep(time.Hour)

@@ -322,6 +322,7 @@ var mutants = []mutant{
 	{"half of a pair of files is used", "TLS files", []edit{{"internal/tlsfiles/tlsfiles.go", "	value, err := k.parse(text)\n	if err != nil {", "	value, err := k.parse(text)\n	k.value = value\n	if err != nil {"}}, []string{inTLSFiles}},
 	{"a fault of files is logged at each handshake", "TLS files", []edit{{"internal/tlsfiles/tlsfiles.go", "	k.fault = fault\n", ""}}, []string{inTLSFiles}},
 	{"a server keeps the authorities of its clients", "TLS files", []edit{{"internal/tlsfiles/tlsfiles.go", "func (f *Files) Server() *tls.Config {\n", "func (f *Files) Server() *tls.Config {\n	old := f.ca.now(f.log)\n"}, {"internal/tlsfiles/tlsfiles.go", "ClientCAs: f.ca.now(f.log)", "ClientCAs: old"}}, []string{inTLSFiles}},
+	{"an acknowledgement wants an answer", "N3", []edit{{"internal/cluster/link.go", "if silent == steps && l.open.Load() == 0 {", "if false {"}}, []string{inCluster}},
 	{"a silent member is picked like any other", "N3", []edit{{"internal/cluster/link.go", "				l.silent.Store(true)\n", ""}}, []string{inCluster}},
 	{"a member whose connection was replaced has failed", "N3", []edit{{"internal/cluster/sender.go", "	case errors.Is(err, errElected), errors.Is(err, errReplaced):", "	case errors.Is(err, errElected):"}}, []string{inCluster}},
 	{"a spare is never watched", "N3", []edit{{"internal/cluster/link.go", "	spare.watched.Store(false)\n", ""}}, []string{inCluster, inSession}},
