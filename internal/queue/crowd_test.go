@@ -15,6 +15,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 )
 
 // A crowd is many acquisitions of few sessions on one queue, whose requests are late, or
@@ -33,7 +34,7 @@ type crowd struct {
 // left, neither in the queue nor on the sessions' books.
 func TestOfManyAcquisitionsOfFewSessionsOneHolds(t *testing.T) {
 	var wins [2]int
-	for seed := range lane.Of[uint64](6, 100) {
+	for seed := range racedetector.Of(3, lane.Of[uint64](6, 100)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				c := &crowd{fixture: w, rnd: rand.New(rand.NewPCG(seed, 0))}

@@ -21,6 +21,7 @@ import (
 	"github.com/pawl-locks/pawl/internal/session"
 	"github.com/pawl-locks/pawl/internal/testkit/etcdfake"
 	"github.com/pawl-locks/pawl/internal/testkit/lane"
+	"github.com/pawl-locks/pawl/internal/testkit/racedetector"
 )
 
 // named are the queues of names; one that begins with "+" is wanted shared.
@@ -79,7 +80,7 @@ func TestASetIsHeldOnceItIsFirstInAllItsQueues(t *testing.T) {
 // ML1: nobody waits in a circle, in whatever order the names are given, on one session or
 // on several, in whichever modes, with requests that fail and waiters that give up.
 func TestSetsNeverWaitForOneAnotherInACircle(t *testing.T) {
-	for seed := range lane.Of[uint64](6, 100) { // two without faults
+	for seed := range racedetector.Of(3, lane.Of[uint64](6, 100)) { // two without faults
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inBubble(t, etcdfake.Options{Members: 3}, func(w *fixture) {
 				c := &crowd{fixture: w, rnd: rand.New(rand.NewPCG(seed, 1))}
