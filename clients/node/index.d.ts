@@ -1,4 +1,5 @@
 /// <reference types="node" />
+import { EventEmitter } from 'events';
 
 /** A call that was refused, or that pawld or etcd does not answer: code says which. */
 export class PawldError extends Error {
@@ -68,8 +69,15 @@ export class Lock {
   release(): Promise<void>;
 }
 
+export interface Session {
+  /** A call failed that is sent again: pawld or etcd is away, or a limit is reached. */
+  on(event: 'unavailable', listener: (error: PawldError) => void): this;
+  /** A call is answered again. */
+  on(event: 'available', listener: () => void): this;
+}
+
 /** What a process's locks hang on: it renews them. */
-export class Session {
+export class Session extends EventEmitter {
   constructor(options?: SessionOptions);
   /** Rejects with an Error whose name is TimeoutError after timeout. */
   acquire(name: string, options?: AcquireOptions): Promise<Lock>;
@@ -85,6 +93,6 @@ export class Session {
   tryAcquireSlot(name: string, limit: number, options?: { maxHold?: number }): Promise<Lock | null>;
   campaign(name: string, value?: string | Uint8Array, options?: { timeout?: number }): Promise<Lock>;
   withLock<T>(name: string, options: AcquireOptions, f: (lock: Lock) => Promise<T> | T): Promise<T>;
-  /** Gives everything back. */
+  /** Gives everything back, and ends what waits: acquire rejects with the code closed, then and after. */
   close(): Promise<void>;
 }

@@ -116,19 +116,24 @@ function checked(method, answer) {
   const want = (ok, what) => {
     if (!ok) throw notPawld(`its answer to ${method} is malformed: ${what}`);
   };
+  const isText = (x) => x === undefined || typeof x === 'string';
+  const isWhole = (x) => (typeof x === 'string' || typeof x === 'number') && /^\d+$/.test(x); // an int64 is a string in JSON
   const isLock = (l) => {
     want(l && typeof l === 'object' && typeof l.requestId === 'string', 'a lock');
+    want(isText(l.why), 'why');
     if (l.state !== 'HELD') return;
-    want(/^-?\d+$/.test(String(l.token)), 'token');
-    want(Array.isArray(l.keys), 'keys');
-    want(Number.isFinite(Number(l.validForMs || 0)), 'validForMs');
+    want(isWhole(l.token) && BigInt(l.token) > 0n, 'token');
+    want(Array.isArray(l.keys) && l.keys.length > 0, 'keys');
+    want(l.validForMs === undefined || isWhole(l.validForMs), 'validForMs');
+    want(l.slot === undefined || Number.isInteger(l.slot), 'slot');
   };
   want(answer && typeof answer === 'object' && !Array.isArray(answer), 'no object');
   if (method === 'Acquire') want(['HELD', 'BUSY', 'WAITING', 'LOST'].includes(answer.state), 'state');
   if (method === 'Confirm' || method === 'Proclaim' || answer.state === 'HELD' || answer.state === 'LOST') isLock(answer.lock);
+  if (method === 'Acquire') want(answer.state !== 'HELD' || answer.lock.state === 'HELD', 'a lock that is not held');
   for (const list of ['locks', 'results']) want(answer[list] === undefined || Array.isArray(answer[list]), list);
   for (const l of answer.locks || []) isLock(l);
-  for (const r of answer.results || []) want(r && typeof r === 'object', 'a result');
+  for (const r of answer.results || []) want(r && typeof r === 'object' && isText(r.why), 'a result');
   return answer;
 }
 
@@ -182,7 +187,8 @@ class Lock {
   async #query(method, more) {
     this.check();
     const sent = now();
-    const { lock } = await this.#session._call(method, { session: this.#session._id, requestId: this.id, ...more }, PATIENCE);
+    const body = { session: this.#session._id, requestId: this.id, ...more };
+    const { lock } = await this.#session._waiting((wait) => this.#session._call(method, body, PATIENCE, wait));
     if (lock.state === 'HELD') this._believe(sent, lock);
     else this._lose(lock.why || 'NOT_HELD');
     this.check();
@@ -535,14 +541,14 @@ class Session extends EventEmitter {
       this._hear(null);
       return answer;
     } catch (e) {
-      if (e.code !== 'closed') this._hear(e);
+      if (AGAIN.includes(e.code)) this._hear(e);
       throw e;
     }
   }
 
-  /** _hear emits the first of the failures that pass, and their end. What a listener throws is its own: it ends no renewal. */
+  /** _hear emits the first of the failures that pass, and their end, which is an answer. What a listener throws is its own: it ends no renewal. */
   _hear(e) {
-    const code = e && AGAIN.includes(e.code) ? e.code : '';
+    const code = e ? e.code : '';
     const before = this._away;
     this._away = code;
     if (code && code !== before) queueMicrotask(() => this.emit('unavailable', e));
