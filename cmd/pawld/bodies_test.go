@@ -45,18 +45,23 @@ const bearer = "0123456789abcdef0123"
 
 // served has a pawld on an etcd in memory serve connections in memory, in a bubble.
 func served(t *testing.T, rules *policy.Policy, calls int) (dial func() net.Conn, limit *peer.Limit) {
+	return servedTo(t, rules, calls, minTTL)
+}
+
+// servedTo is served, with a longest TTL.
+func servedTo(t *testing.T, rules *policy.Policy, calls int, maxTTL time.Duration) (dial func() net.Conn, limit *peer.Limit) {
 	fake := etcdfake.New(etcdfake.Options{Members: 1})
 	t.Cleanup(fake.Close)
 	client, err := pawl.Dial(t.Context(), pawl.Config{Endpoints: fake.Endpoints(), DialOptions: []grpc.DialOption{fake.DialOption()}, Lazy: true})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	log := slog.New(slog.DiscardHandler)
-	service := locks.New(client, locks.Config{Logger: log, Table: table.Config{DefaultTTL: minTTL, MinTTL: minTTL, MaxTTL: minTTL, Sessions: 10, Locks: 10, Keep: time.Second}})
+	service := locks.New(client, locks.Config{Logger: log, Table: table.Config{DefaultTTL: minTTL, MinTTL: minTTL, MaxTTL: maxTTL, Sessions: 200, Locks: 200, Keep: time.Second}})
 	t.Cleanup(func() { _ = service.Close(t.Context()) })
 	limit = peer.NewLimit("calls under way", calls)
 	api := &handlers.Server{Locks: service, Client: client, Policy: rules, Logger: log, Calls: limit, Upkeep: upkeepOf(rules)}
 	l := pipes{make(chan net.Conn), make(chan struct{})}
-	d := &daemon{options: options{maxTTL: minTTL}, log: log}
+	d := &daemon{options: options{maxTTL: maxTTL}, log: log}
 	server := d.server(listener{Listener: l, peers: &peer.Listener{Kind: peer.Token, Token: peer.HashOf(bearer), Hosts: func(string) bool { return true }}}, api.Handler())
 	done := make(chan struct{})
 	go func() { _ = server.Serve(l); close(done) }() // ends with l
