@@ -89,7 +89,7 @@ func TestASecondSignalEndsAllWaiting(t *testing.T) {
 	p.signal(syscall.SIGHUP)
 	p.signal(syscall.SIGTERM)
 	p.awaitEnd(exitFailed)
-	assert.Contains(t, p.said(), "not waiting any more")
+	assert.Contains(t, p.said(), `"not waiting any more" signal=terminated`)
 }
 
 // awaitEnd waits for the end of the process, however long that takes.

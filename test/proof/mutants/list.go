@@ -30,6 +30,10 @@ const (
 	inTogether = "./internal/together"
 	inTable    = "./cmd/pawld/internal/table"
 	inDaemon   = "./cmd/pawld/internal/locks"
+	inPawld    = "./cmd/pawld"
+	inPeer     = "./cmd/pawld/internal/peer"
+	inPolicy   = "./cmd/pawld/internal/policy"
+	inStates   = "./cmd/pawld/internal/state"
 	inPython   = "./clients/python"
 	inNode     = "./clients/node"
 )
@@ -530,4 +534,38 @@ var mutants = []mutant{
 		"	if ctx.Err() == nil { // otherwise nobody hears it\n", "	if true {\n"}}, []string{inDaemon}},
 	{"a predecessor's answers count as whole beliefs", "V10", []edit{{"cmd/pawld/internal/table/belief.go",
 		"r.sent && r.told.end.Before(s.end(r))", "!r.told.end.IsZero() && r.told.end.Before(s.end(r))"}}, []string{inDaemon}},
+	{"an interrupted takeover leaves a Handle that was used", "contract", []edit{{"cmd/pawld/internal/locks/takeover.go",
+		"	if own == nil {\n		return &Interrupted{Left: saved}", "	if own == nil || own != nil {\n		return &Interrupted{Left: saved}"}}, []string{inDaemon}},
+	{"an interrupted takeover does not await the answer of its try", "contract", []edit{{"cmd/pawld/internal/locks/takeover.go",
+		"time.AfterFunc(interruptedWait, cancel)", "cancel()"}}, []string{inDaemon}},
+	{"an interrupted takeover loses what it has not taken yet", "contract", []edit{{"cmd/pawld/internal/locks/takeover.go",
+		"	if ctx.Err() != nil {\n		return 0, s.interrupted(own, saved)", "	if ctx.Err() != nil && own == nil {\n		return 0, s.interrupted(own, saved)"}}, []string{inDaemon}},
+	{"who has no line in the policy is counted", "contract", []edit{{"cmd/pawld/internal/handlers/server.go",
+		"		if !s.Policy.Knows(c.identity, c.local) && ", "		if c.identity == \"\" && "}}, []string{inPawld}},
+	{"a body has no deadline", "contract", []edit{{"cmd/pawld/serve.go",
+		"ReadTimeout: handlers.ReadWait,", "ReadTimeout: 0 * handlers.ReadWait,"}}, []string{inPawld}},
+	{"a second signal is ignored", "contract", []edit{{"cmd/pawld/serve.go",
+		"				if again == syscall.SIGHUP {", "				if again != nil {"}}, []string{inPawld}},
+	{"another hangup ends all waiting", "contract", []edit{{"cmd/pawld/serve.go",
+		"				if again == syscall.SIGHUP {", "				if again == nil {"}}, []string{inPawld}},
+	{"a write of the state is not bounded", "contract", []edit{{"cmd/pawld/serve.go",
+		"		case <-time.After(stateWait):", "		case <-time.After(time.Hour + stateWait):"}}, []string{inPawld}},
+	{"a closed standard error ends pawld", "contract", []edit{{"cmd/pawld/main.go",
+		"	signal.Ignore(syscall.SIGPIPE)\n", ""}}, []string{inPawld}},
+	{"a hangup ends pawld at once", "contract", []edit{{"cmd/pawld/main.go",
+		"		signal.Notify(signals, syscall.SIGHUP)\n", ""}}, []string{inPawld}},
+	{"a newcomer to --health takes nobody's place", "contract", []edit{{"cmd/pawld/internal/peer/limit.go",
+		"refused: refused, newest: true}", "refused: refused, newest: false}"}}, []string{inPeer}},
+	{"a state file that is damaged counts as none", "contract", []edit{{"cmd/pawld/internal/state/state.go",
+		"			return s, false, fmt.Errorf(\"state: %s: %w: %w\", d.file(), ErrUnusable, err)", "			return s, false, nil"}}, []string{inStates}},
+	{"a state file of another version is accepted", "contract", []edit{{"cmd/pawld/internal/state/state.go",
+		"	if in.Version != version {", "	if in.Version == 0 {"}}, []string{inStates}},
+	{"a state directory of another user is accepted", "contract", []edit{{"cmd/pawld/internal/state/state.go",
+		"st.Uid != 0 && int(st.Uid) != os.Geteuid()", "st.Uid != 0 && int(st.Uid) == -1"}}, []string{inStates}},
+	{"a policy that everybody may write is accepted", "contract", []edit{{"cmd/pawld/internal/policy/policy.go",
+		"	if info.Mode().Perm()&0o002 != 0 {", "	if info.Mode().Perm()&0o002 > 2 {"}}, []string{inPolicy}},
+	{"what nobody sees is accepted in a name", "contract", []edit{{"cmd/pawld/internal/policy/policy.go",
+		"	if i := strings.IndexFunc(line, invisible); i >= 0 {", "	if i := strings.IndexFunc(line, invisible); i > len(line) {"}}, []string{inPolicy}},
+	{"the group of a socket is given to what a link points to", "contract", []edit{{"cmd/pawld/listen.go",
+		"os.Lchown(path, -1, gid)", "os.Chown(path, -1, gid)"}}, []string{inPawld}},
 }

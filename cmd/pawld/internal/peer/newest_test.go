@@ -11,9 +11,16 @@ import (
 // pipes is a listener that accepts what a test gives it.
 type pipes struct{ conns chan net.Conn }
 
-func (p pipes) Accept() (net.Conn, error) { return <-p.conns, nil }
-func (pipes) Close() error                { return nil }
-func (pipes) Addr() net.Addr              { return &net.TCPAddr{} }
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	default:
+		return nil, net.ErrClosed // the last one was refused
+	}
+}
+func (pipes) Close() error   { return nil }
+func (pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
 // from is a connection of a host.
 type from struct {
