@@ -131,7 +131,7 @@ class Bubble {
     for (let n = 0; ; n++) {
       await turn();
       if (done()) return;
-      assert.ok(n < 100000 && await this.step(), 'it does not happen');
+      assert.ok(n < 2000 && await this.step(), 'it does not happen');
     }
   }
 

@@ -4,13 +4,10 @@
 // test/close.test.js, in the client's folder.
 
 const assert = require('node:assert');
-const { spawn } = require('node:child_process');
-const path = require('node:path');
 const { test } = require('node:test');
 const { LockLost, PawldError } = require('..');
 const { AWAY, held, never, turn, within } = require('./bubble.js');
 
-const HANG = 180000; // ms, after which a test that waits for an event has failed
 const away = () => { throw AWAY; };
 const waiting = async function waiting(body) {
   this.queue.add(body.requestId);
@@ -199,13 +196,4 @@ for (const [why, [answer, error]] of Object.entries(GIVEN_UP)) {
       assert.ok(daemon.calls('Release').length < 10);
     }));
   }
-}
-
-// A timer of a second or more takes a thousand times as long there: only what was ended ends.
-for (const name of ['held', 'waiting', 'confirm', 'given up', 'without pawld', 'nothing']) {
-  test(`the process ends at once after close: ${name}`, { timeout: HANG }, async () => {
-    const child = spawn(process.execPath, [path.join(__dirname, 'closing.js'), name], { stdio: ['ignore', 'inherit', 'inherit'], timeout: HANG - 10000, killSignal: 'SIGKILL' });
-    const code = await new Promise((done) => { child.on('close', (status, signal) => done(signal || status)); });
-    assert.strictEqual(code, 0);
-  });
 }
