@@ -536,7 +536,7 @@ class Session:
         try:
             answer = _checked(method, self._transport.send(method, body, timeout, wait or _Wait()))
         except Error as e:
-            if e.code != "closed":
+            if e.code in _AGAIN:  # another failure is no answer
                 self._hear(e)
             raise
         self._hear(None)
@@ -544,7 +544,7 @@ class Session:
 
     def _hear(self, e: Optional[Error]) -> None:
         """Logs the first of the failures that pass, and their end."""
-        code = e.code if e is not None and e.code in _AGAIN else ""
+        code = e.code if e is not None else ""
         before, self._away = self._away, code
         if code and code != before:
             _say(logging.WARNING, "pawld is called again: %s", e)
@@ -582,7 +582,7 @@ def _checked(method: str, answer: Dict[str, Any]) -> Dict[str, Any]:
             lock["requestId"], lock.get("why")
             if lock["state"] == "HELD":
                 int(lock["token"]), int(lock.get("validForMs", "0")), int(lock.get("slot", 0)), lock["keys"][0]
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as e:
+    except (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError) as e:
         raise _not_pawld(f"its answer to {method} is malformed: {e!r}") from e
     return answer
 

@@ -526,6 +526,32 @@ class FailureTest(Case):
             self.assertTrue(session.acquire("n").held())
         self.assertEqual([r.levelname for r in logs.records], ["WARNING", "INFO"])
 
+    def test_no_refusal_ends_an_outage(self):
+        logging.getLogger("pawld").setLevel(logging.NOTSET)
+        self.alone()
+        session, fake = self.make()
+        failures = [AWAY, pawld.Error("unauthenticated", "no"), AWAY]
+
+        def renew(body, wait):
+            if failures:
+                raise failures.pop()
+            return fake.renew(body, wait)
+
+        fake.answers["Renew"] = renew
+        with self.assertLogs("pawld", logging.INFO) as logs:
+            for _ in range(4):
+                refused(lambda: session._renew(pawld._Wait(), False))
+        self.assertEqual([r.levelname for r in logs.records], ["WARNING", "INFO"])
+
+    def test_a_number_that_is_none_is_malformed(self):
+        session, fake = self.make()
+        for field in "token", "validForMs", "slot":
+            with self.subTest(field):
+                fake.answers["Acquire"] = lambda body, wait: {"state": "HELD", "lock": dict(held(body["requestId"]), **{field: float("inf")})}
+                with self.assertRaises(pawld.Error) as e:
+                    session.acquire("n")
+                self.assertEqual(e.exception.code, "unimplemented")
+
     def test_a_wait_that_was_given_up_is_released_until_that_is_answered(self):
         session, fake = self.make()
         fake.answers["Acquire"] = lambda body, wait: {"state": "WAITING"}
